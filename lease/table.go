@@ -23,7 +23,7 @@ type table struct {
 	seed maphash.Seed
 	ways []atomic.Pointer[entry]
 
-	// recent has most of the entries, each at a place that is found faster than by the hash.
+	// recent has most of the entries, each at an index that is found faster than by the hash.
 	recent [recents]atomic.Pointer[entry]
 
 	mu   sync.Mutex // guards changes of ways and recent, and what follows
@@ -112,7 +112,7 @@ func (t *table) heat(hash uint64, now func() time.Duration, age time.Duration) b
 	return now()-time.Duration(t.since[hash%counters].Load()) < age
 }
 
-// add adds the entry of a key that has none, unless there is no place for it.
+// add adds the entry of a key that has none, unless there is no room for it.
 func (t *table) add(e *entry) (added bool, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

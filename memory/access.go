@@ -13,10 +13,10 @@ type access struct {
 	id     windowID // of the record that counts for the key
 	record *record  // nil: none
 	owner  bool     // this access holds the record, and no other one of the call
-	entry  entry    // new if there is no active window
+	state  state    // new if there is no active window
 	instant
 
-	before entry // of a take of several, before it
+	before state // of a take of several, before it
 	opened bool  // there was no record
 }
 
@@ -33,7 +33,7 @@ func (s *shard) begin(b *Backend, accesses, text int) error {
 	return nil
 }
 
-// load finds the record that counts for the key, holds it, and reads it. The entry is new if there is none, or
+// load finds the record that counts for the key, holds it, and reads it. The state is new if there is none, or
 // the window is not active.
 func (x *access) load(b *Backend) {
 	s := x.shard
@@ -53,16 +53,16 @@ func (x *access) load(b *Backend) {
 func (x *access) read() {
 	s, a := x.shard, x.algorithm()
 	if x.record != nil {
-		x.entry = x.record.entry()
+		x.state = x.record.state()
 		if a.logs {
-			s.log.trim(&x.entry, x.now)
-			x.record.set(x.entry)
+			s.log.trim(&x.state, x.now)
+			x.record.set(x.state)
 		}
-		if !x.entry.isNew() && a.active(x.entry, x.now) {
+		if !x.state.isNew() && a.active(x.state, x.now) {
 			return
 		}
 	}
-	x.entry = entry{scale: x.id.scale}
+	x.state = state{scale: x.id.scale}
 }
 
 // hold makes r, which may be nil, the record of the access. Calls that have found the record without the shard's
@@ -107,13 +107,13 @@ func ruleOf(l *window.Limit) rule { return rule{l.Max, limits.Holds(*l)} }
 
 // take makes a take.
 func (x *access) take(b *Backend, r rule, n uint64) (v verdict, err error) {
-	before := x.entry
-	if x.entry, v = x.algorithm().take(x.shard, x.entry, x.instant, r, n); !v.changed {
+	before := x.state
+	if x.state, v = x.algorithm().take(x.shard, x.state, x.instant, r, n); !v.changed {
 		return v, nil
 	}
 	if err = x.store(b, n); err == b.errLogs {
 		// There is no room for its times in the logs.
-		x.entry = before
+		x.state = before
 		return verdict{count: before.logged(), wait: before.left(before.end(), x.now)}, nil
 	}
 	return v, err
@@ -129,7 +129,7 @@ func (x *access) charge(b *Backend, r rule, n uint64, w *window.Window) (err err
 		return nil
 	}
 	if n > 0 || !a.rolling {
-		x.entry, n = a.charge(x.shard, x.entry, x.instant, r, n)
+		x.state, n = a.charge(x.shard, x.state, x.instant, r, n)
 		err = x.store(b, n)
 	}
 	if err == nil {
@@ -142,12 +142,12 @@ func (x *access) charge(b *Backend, r rule, n uint64, w *window.Window) (err err
 func (x *access) set(b *Backend, r rule, n uint64, w *window.Window) error {
 	a, s := x.algorithm(), x.shard
 	if x.id.kind&shared != 0 {
-		if !x.entry.isNew() {
-			n -= min(n, a.count(x.entry, x.now))
+		if !x.state.isNew() {
+			n -= min(n, a.count(x.state, x.now))
 		}
 	} else if x.record != nil {
 		s.endWindow(b, &x.id, x.record)
-		if x.entry = (entry{scale: x.id.scale}); x.record.dead {
+		if x.state = (state{scale: x.id.scale}); x.record.dead {
 			x.release()
 		}
 	}
@@ -156,7 +156,7 @@ func (x *access) set(b *Backend, r rule, n uint64, w *window.Window) error {
 
 // peek decides on a take, and makes w describe the window without it.
 func (x *access) peek(r rule, n uint64, w *window.Window) verdict {
-	_, v := x.algorithm().take(x.shard, x.entry, x.instant, r, n)
+	_, v := x.algorithm().take(x.shard, x.state, x.instant, r, n)
 	before := v
 	if v.granted {
 		before.count -= min(n, v.count)
@@ -167,56 +167,56 @@ func (x *access) peek(r rule, n uint64, w *window.Window) verdict {
 
 // giveBack gives n back to the window or take with an ID, and reports whether it has.
 func (x *access) giveBack(id int64, n uint64) (ok bool) {
-	if x.entry.isNew() {
+	if x.state.isNew() {
 		return false
 	}
 	a := x.algorithm()
-	if x.entry, ok = a.giveBack(x.shard, x.entry, x.instant, id, n); ok {
-		x.record.set(x.entry)
-		x.shard.mayEnd(a, x.entry, x.ref)
+	if x.state, ok = a.giveBack(x.shard, x.state, x.instant, id, n); ok {
+		x.record.set(x.state)
+		x.shard.mayEnd(a, x.state, x.ref)
 	}
 	return ok
 }
 
-// store stores the entry after n was added to it. If there is no record, it inserts one, and makes
+// store stores the state after n was added to it. If there is no record, it inserts one, and makes
 // room for it if necessary.
 func (x *access) store(b *Backend, n uint64) (err error) {
 	s, a := x.shard, x.algorithm()
 	if x.record == nil {
-		r, err := b.place(s, &x.id)
+		r, err := b.recordFor(s, &x.id)
 		if err != nil {
 			return err
 		}
 		x.hold(r)
 	}
-	if x.entry.isNew() {
-		s.renew(&x.entry)
+	if x.state.isNew() {
+		s.renew(&x.state)
 	}
 	if a.logs {
 		if err = x.log(b, n); err != nil {
 			return err
 		}
 	}
-	x.record.set(x.entry)
-	s.mayEnd(a, x.entry, x.ref)
+	x.record.set(x.state)
+	s.mayEnd(a, x.state, x.ref)
 	return nil
 }
 
 // renew gives e the next generation. The mutex is held.
-func (s *shard) renew(e *entry) {
+func (s *shard) renew(e *state) {
 	s.generation++
 	e.setGeneration(uint64(s.generation * 0x9e3779b1 >> (generationShift - 32))) // so that near ones differ by much
 }
 
 // mayEnd notes when the window of e ends. The mutex is held.
-func (s *shard) mayEnd(a *algorithm, e entry, ref *reference) {
+func (s *shard) mayEnd(a *algorithm, e state, ref *reference) {
 	s.firstEnd = min(s.firstEnd, int64(minus(a.end(e), ref.shift(a))))
 }
 
 // end returns when the window ends, if that is after now, and now otherwise.
 func (x *access) end() int64 {
-	if a := x.algorithm(); !x.entry.isNew() && a.active(x.entry, x.now) {
-		return a.end(x.entry)
+	if a := x.algorithm(); !x.state.isNew() && a.active(x.state, x.now) {
+		return a.end(x.state)
 	}
 	return x.now
 }
@@ -226,7 +226,7 @@ func (x *access) describe(w *window.Window, v verdict) {
 	*w = window.Window{Count: v.count, Refused: !v.granted, RetryAfter: v.wait}
 	if end := x.end(); end > x.now {
 		a := x.algorithm()
-		w.Left, w.ID = minus(end, x.now), a.id(x.entry)
+		w.Left, w.ID = minus(end, x.now), a.id(x.state)
 		w.ExpiresAt = x.ref.timeOf(int64(minus(end, x.ref.shift(a))))
 	}
 }
@@ -234,8 +234,8 @@ func (x *access) describe(w *window.Window, v verdict) {
 // describeNow makes w describe the window.
 func (x *access) describeNow(w *window.Window) {
 	v := verdict{granted: true}
-	if !x.entry.isNew() {
-		v.count = x.algorithm().count(x.entry, x.now)
+	if !x.state.isNew() {
+		v.count = x.algorithm().count(x.state, x.now)
 	}
 	x.describe(w, v)
 }
@@ -248,7 +248,7 @@ func (x *access) undo(n uint64) {
 	case x.opened:
 		s.drop(x.record)
 	case x.algorithm().logs:
-		e := x.record.entry()
+		e := x.record.state()
 		s.log.shorten(&e, n)
 		x.record.set(e)
 	default:

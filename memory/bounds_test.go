@@ -81,7 +81,7 @@ func TestNewKeysDoNotResetCounts(t *testing.T) {
 	require.EqualValues(t, 11, c.hit("full", time.Minute).Count)
 	require.EqualValues(t, 1, c.hit("idle", time.Minute).Count)
 	clock.Advance(time.Second)
-	require.EqualValues(t, 1, c.hit("full", time.Minute).Count, "it keeps its slot after the end")
+	require.EqualValues(t, 1, c.hit("full", time.Minute).Count, "it keeps its cell after the end")
 }
 
 // One of 2000 windows is over, so a random sample is unlikely to contain it.

@@ -8,13 +8,13 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The entry of a token bucket has one time, when the bucket is full again if nobody hits. A hit of
+// The state of a token bucket has one time, when the bucket is full again if nobody hits. A hit of
 // n moves it by n*scale/max from now, or from where it is if that is later, and is granted if it
 // is then at most as far away as an empty bucket takes to fill: holds*scale/max. This is the generic
 // cell rate algorithm (GCRA). What is charged moves it to at most twice as far away.
 //
 // That time is a multiple of 1/max ns, so nothing is rounded for a Max up to maxParts:
-//   - start is the time, rounded up to a nanosecond, less one scale: entry.end returns the time.
+//   - start is the time, rounded up to a nanosecond, less one scale: state.end returns the time.
 //   - The lower half of meta is what rounding up has added, in parts: see parts.
 //   - count is the Max of the last call.
 //   - The reach is how far away the time may be, see reachOf. If it is further, the clock has been set back.
@@ -27,26 +27,26 @@ const maxParts = 1 << 31
 var bucket = algorithm{
 	rolling: true,
 	most:    unlimited,
-	end:     func(e entry) int64 { return e.end() },
-	active:  func(e entry, now int64) bool { return e.fills(now) },
-	count:   func(e entry, now int64) uint64 { return e.tokens(now) },
+	end:     func(e state) int64 { return e.end() },
+	active:  func(e state, now int64) bool { return e.fills(now) },
+	count:   func(e state, now int64) uint64 { return e.tokens(now) },
 	id:      bucketID,
-	take: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, verdict) {
+	take: func(_ *shard, e state, at instant, r rule, n uint64) (state, verdict) {
 		v := e.takeTokens(at.now, r, n)
 		return e, v
 	},
-	charge: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, uint64) {
+	charge: func(_ *shard, e state, at instant, r rule, n uint64) (state, uint64) {
 		e.chargeTokens(at.now, r, n)
 		return e, n
 	},
-	giveBack: func(_ *shard, e entry, at instant, id int64, n uint64) (entry, bool) {
+	giveBack: func(_ *shard, e state, at instant, id int64, n uint64) (state, bool) {
 		ok := e.giveBackTokens(at.now, id-e.ticks(), n)
 		return e, ok
 	},
 }
 
 // bucketID returns the ID of the take that was added last.
-func bucketID(e entry) int64 {
+func bucketID(e state) int64 {
 	at := e.start
 	if e.excess() > 0 {
 		at-- // rounded down
@@ -58,10 +58,10 @@ func bucketID(e entry) int64 {
 // which it has filled.
 func reachOf(nanos uint64) uint64 { return uint64(bits.Len64(nanos)) }
 
-func (e *entry) reach() uint64 { return e.meta >> reachShift & 63 }
+func (e *state) reach() uint64 { return e.meta >> reachShift & 63 }
 
 // fills reports whether the bucket is not full, and the clock has not been set back.
-func (e *entry) fills(now int64) bool {
+func (e *state) fills(now int64) bool {
 	end := e.end()
 	return now < end && uint64(end)-uint64(now) <= 2<<e.reach()
 }
@@ -70,9 +70,9 @@ func (e *entry) fills(now int64) bool {
 func parts(limit uint64) uint64 { return min(limit, maxParts) }
 
 // excess returns what rounding up has added to the start, in parts.
-func (e *entry) excess() uint64 { return e.meta & (maxParts - 1) }
+func (e *state) excess() uint64 { return e.meta & (maxParts - 1) }
 
-// level is how full a bucket is: start and excess as of an entry.
+// level is how full a bucket is: start and excess as of a state.
 type level struct {
 	start  int64
 	excess uint64
@@ -80,7 +80,7 @@ type level struct {
 
 // setLevel stores a level by the rate of a Max. The IDs of takes by another rate, or of a smaller reach, are
 // void: see giveBackTokens.
-func (e *entry) setLevel(l level, limit, reach uint64) {
+func (e *state) setLevel(l level, limit, reach uint64) {
 	if e.count != limit || e.reach() < reach {
 		e.meta = max(e.reach(), reach) << reachShift // without a generation
 	}
@@ -88,9 +88,9 @@ func (e *entry) setLevel(l level, limit, reach uint64) {
 	e.meta = e.meta&^math.MaxUint32 | l.excess
 }
 
-// level returns the level of e, with the parts of a Max. That of a new entry is that of a full
+// level returns the level of e, with the parts of a Max. That of a new state is that of a full
 // bucket.
-func (e *entry) level(now int64, limit uint64) level {
+func (e *state) level(now int64, limit uint64) level {
 	switch {
 	case e.isNew():
 		return level{start: int64(minus(now, int64(e.scale)))}
@@ -187,12 +187,12 @@ func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 }
 
 // tokens returns how many tokens the bucket of e lacks, by the Max of the last call.
-func (e *entry) tokens(now int64) uint64 {
+func (e *state) tokens(now int64) uint64 {
 	return min(level{e.start, e.excess()}.used(now, e.count, e.scale), window.Unlimited)
 }
 
 // takeTokens takes n if there are so many tokens.
-func (e *entry) takeTokens(now int64, r rule, n uint64) (v verdict) {
+func (e *state) takeTokens(now int64, r rule, n uint64) (v verdict) {
 	if n > r.holds || r.max == 0 {
 		if !e.isNew() {
 			v.count = e.tokens(now)
@@ -237,7 +237,7 @@ func (l level) take(now int64, r rule, n uint64, scale time.Duration) (after lev
 // takeAgain makes a take from a bucket by the same Max as the one before, as most are. It returns false, and does
 // nothing, if the take is another one, or the clock has been set back. Mu is held.
 func (r *record) takeAgain(now int64, by rule, n uint64) (v verdict, end int64, ok bool) {
-	e := r.entry()
+	e := r.state()
 	full := now >= e.end()
 	if e.count != by.max || n > by.holds || e.isNew() || !full && !e.fills(now) {
 		return v, 0, false
@@ -257,7 +257,7 @@ func (r *record) takeAgain(now int64, by rule, n uint64) (v verdict, end int64, 
 }
 
 // chargeTokens takes n. The bucket then lacks at most twice what it holds, or what it has lacked before.
-func (e *entry) chargeTokens(now int64, r rule, n uint64) {
+func (e *state) chargeTokens(now int64, r rule, n uint64) {
 	l := e.level(now, r.max)
 	full, part := r.fill(e.scale)
 	most := level{start: int64(minus(now, int64(e.scale)))}.add(full, part, r.max).add(full, part, r.max)
@@ -279,10 +279,10 @@ func (e *entry) chargeTokens(now int64, r rule, n uint64) {
 
 // tick is a part of the reach, in nanoseconds: the unit in which a generation counts what is given
 // back.
-func (e *entry) tick() uint64 { return 1<<e.reach()>>14 + 1 }
+func (e *state) tick() uint64 { return 1<<e.reach()>>14 + 1 }
 
 // ticks returns the amount by which the IDs of the takes of e, which are times, are moved.
-func (e *entry) ticks() int64 { return int64(e.generation() * e.tick()) }
+func (e *state) ticks() int64 { return int64(e.generation() * e.tick()) }
 
 // giveBackTokens gives n back of the take after which the start was at, rounded down. The bucket
 // was full one scale after at then. The part of the take that was before now has come back by
@@ -290,7 +290,7 @@ func (e *entry) ticks() int64 { return int64(e.generation() * e.tick()) }
 //
 // What others give back that have taken before makes that time earlier. So whatever is given back
 // moves the times in the IDs of all takes: the generation grows by as many ticks, rounded up.
-func (e *entry) giveBackTokens(now, at int64, n uint64) bool {
+func (e *state) giveBackTokens(now, at int64, n uint64) bool {
 	if left := at + int64(e.scale) - now; left <= 0 || left > 1<<e.reach() {
 		return false
 	}

@@ -30,7 +30,7 @@ func (b exactBucket) refill(n uint64) *big.Rat {
 }
 
 // full returns when the bucket of e is full.
-func (b exactBucket) full(e *entry, now int64) *big.Rat {
+func (b exactBucket) full(e *state, now int64) *big.Rat {
 	if e.isNew() || !e.fills(now) {
 		return new(big.Rat).SetInt64(now)
 	}
@@ -72,10 +72,10 @@ func TestTokenBucketAgreesWithRationalNumbers(t *testing.T) {
 	for range 300 {
 		b := anyBucket(random, 63, 61)
 		r := rule{b.limit, b.holds}
-		e, now, gen := entry{scale: b.scale}, int64(0), uint64(1)
+		e, now, gen := state{scale: b.scale}, int64(0), uint64(1)
 		for range 100 {
 			if !e.isNew() && !e.fills(now) {
-				e = entry{scale: b.scale}
+				e = state{scale: b.scale}
 			}
 			n := 1 + random.Uint64N(1+b.holds/uint64(1+random.IntN(10)))
 			before := b.full(&e, now)
@@ -142,12 +142,12 @@ func TestTokensAreGivenBackExactly(t *testing.T) {
 	for range 300 {
 		b := anyBucket(random, 30, 45)
 		r := rule{b.limit, b.holds}
-		e, now := entry{scale: b.scale}, int64(0)
+		e, now := state{scale: b.scale}, int64(0)
 		var takes []taken
 		for range 60 {
 			n := 1 + random.Uint64N(b.holds)
 			if !e.fills(now) {
-				e, takes = entry{scale: b.scale}, nil
+				e, takes = state{scale: b.scale}, nil
 			}
 			if e.takeTokens(now, r, n).granted {
 				if e.isNew() {
@@ -197,7 +197,7 @@ func TestDebtOfATokenBucketIsBounded(t *testing.T) {
 		for _, holds := range []uint64{1, limit, min(limit, math.MaxInt64/3) * 3} {
 			for _, scale := range []time.Duration{window.MinScale, time.Hour, math.MaxInt64 / 8} {
 				for _, now := range []int64{0, 5, -7} {
-					r, e := rule{limit, holds}, entry{scale: scale}
+					r, e := rule{limit, holds}, state{scale: scale}
 					require.True(t, e.takeTokens(now, r, 1).granted)
 					e.setGeneration(1)
 					for _, n := range []uint64{holds, math.MaxInt64, math.MaxInt64} {

@@ -8,7 +8,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// cleanStep is the number of slots that a cleaning examines before it unlocks the shard's mutex.
+// cleanStep is the number of cells that a cleaning examines before it unlocks the shard's mutex.
 const cleanStep = 128
 
 // startCleaner makes Clean be called every CleanPeriod, until the backend is closed. The timer does not
@@ -62,14 +62,14 @@ func (b *Backend) Clean() int {
 // cleaning is the cleaning of a shard.
 type cleaning struct {
 	shard   *shard
-	table   *table // whose slots before next have been examined
+	table   *table // whose cells before next have been examined
 	next    int
 	removed int
 	dropped []Dropped // if there is a BeforeDrop
 }
 
-// step examines some slots, and removes the windows that have been over for KeyOlderThan. It returns false
-// after the last slot.
+// step examines some cells, and removes the windows that have been over for KeyOlderThan. It returns false
+// after the last cell.
 func (c *cleaning) step(b *Backend) (more bool) {
 	s := c.shard
 	s.mu.Lock()
@@ -79,7 +79,7 @@ func (c *cleaning) step(b *Backend) (more bool) {
 	}
 	now, ref := s.now(b)
 	c.table.all(c.next, c.next+cleanStep, func(r *record) bool {
-		e, a := r.entry(), r.algorithm()
+		e, a := r.state(), r.algorithm()
 		end, now := a.end(e), now+ref.shift(a)
 		if a.active(e, now) || now >= end && minus(now, end) < b.keyOlderThan {
 			return true
@@ -102,7 +102,7 @@ func (c *cleaning) step(b *Backend) (more bool) {
 
 // describe describes a window that is over, at a time of its algorithm. Both mutexes are held.
 func (c *cleaning) describe(r *record, now int64, ref *reference) Dropped {
-	e, a := r.entry(), r.algorithm()
+	e, a := r.state(), r.algorithm()
 	key, name := c.table.keyOf(r)
 	end := a.end(e)
 	return Dropped{
@@ -119,7 +119,7 @@ func (s *shard) sweep(now int64, ref *reference) (removed bool) {
 	s.firstEnd = math.MaxInt64
 	s.nextSweep = now + int64(s.windows)*int64(sweepPause)
 	s.all(func(r *record) bool {
-		if e, a := r.entry(), r.algorithm(); a.active(e, now+ref.shift(a)) {
+		if e, a := r.state(), r.algorithm(); a.active(e, now+ref.shift(a)) {
 			s.mayEnd(a, e, ref)
 		} else {
 			s.drop(r)

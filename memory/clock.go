@@ -20,7 +20,7 @@ const (
 	stopped = math.MaxInt64
 )
 
-// clock tells the time in nanoseconds since its origin, which are the times of entries, and the time of day.
+// clock tells the time in nanoseconds since its origin, which are the times of states, and the time of day.
 //
 // Reading the monotonic clock takes half as long as reading both clocks. So the wall clock is read
 // once a second. In between, times of day are computed from the reference. If the wall clock
@@ -45,7 +45,7 @@ type clock struct {
 type reference struct {
 	time  time.Time
 	nanos int64 // the same time
-	ahead int64 // how far the wall clock is ahead of the times of entries
+	ahead int64 // how far the wall clock is ahead of the times of states
 
 	system bool  // it is of the system's clock
 	second int64 // of time, since 1970
@@ -117,7 +117,7 @@ func (r *reference) timeOf(nanos int64) time.Time {
 	return r.time.Add(minus(nanos, r.nanos))
 }
 
-// shift returns by how much the times of an algorithm's entries are ahead: those that follow the wall clock
+// shift returns by how much the times of an algorithm's states are ahead: those that follow the wall clock
 // are.
 func (r *reference) shift(a *algorithm) int64 {
 	if a.aligned {
@@ -126,7 +126,7 @@ func (r *reference) shift(a *algorithm) int64 {
 	return 0
 }
 
-// alignedStart returns the start of the aligned window of a time of entries that follow the wall clock.
+// alignedStart returns the start of the aligned window of a time of states that follow the wall clock.
 func (r *reference) alignedStart(now int64, scale time.Duration) int64 {
 	t := r.timeOf(int64(minus(now, r.ahead)))
 	return now + int64(limits.AlignedStart(t, scale).Sub(t))

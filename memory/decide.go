@@ -78,12 +78,12 @@ func (d *decider) Decide(ctx context.Context, key string, by window.Algorithm, m
 	case window.TokenBucket:
 		now, ref = b.clock.now()
 		v, end, ok = r.takeAgain(now, rule{max, cmp.Or(burst, max)}, n)
-		id = bucketID(r.entry())
+		id = bucketID(r.state())
 	case window.SlidingWindow:
 		now, ref = b.clock.now()
 		now += ref.ahead
 		v, end, ok = r.slideAgain(now, max, n)
-		id = spreadID(r.entry())
+		id = spreadID(r.state())
 	}
 	if !ok {
 		r.mu.Unlock()
@@ -115,7 +115,7 @@ func (b *Backend) decideByLog(s *shard, k *windowID, max, n uint64, op fastpath.
 		return b.decideLocked(k.key, window.SlidingLog, max, k.scale, n, op, 0, k.name)
 	}
 	s.calls++
-	id = spreadID(r.entry())
+	id = spreadID(r.state())
 	s.mu.Unlock()
 	return v.count, minus(end, now), v.wait, ref.timeOf(end), id, v.granted, true
 }

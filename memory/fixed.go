@@ -12,11 +12,11 @@ func fixed(aligned bool) algorithm {
 	return algorithm{
 		aligned: aligned,
 		most:    unlimited,
-		end:     func(e entry) int64 { return e.end() },
-		active:  func(e entry, now int64) bool { return e.active(now) },
-		count:   func(e entry, _ int64) uint64 { return e.count },
-		id:      func(e entry) int64 { return fixedID(e.start, e.meta) },
-		take: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, verdict) {
+		end:     func(e state) int64 { return e.end() },
+		active:  func(e state, now int64) bool { return e.active(now) },
+		count:   func(e state, _ int64) uint64 { return e.count },
+		id:      func(e state) int64 { return fixedID(e.start, e.meta) },
+		take: func(_ *shard, e state, at instant, r rule, n uint64) (state, verdict) {
 			v := verdict{count: e.count}
 			switch {
 			case n > r.max:
@@ -29,10 +29,10 @@ func fixed(aligned bool) algorithm {
 			}
 			return e, v
 		},
-		charge: func(_ *shard, e entry, at instant, _ rule, n uint64) (entry, uint64) {
+		charge: func(_ *shard, e state, at instant, _ rule, n uint64) (state, uint64) {
 			return e.addFixed(at, aligned, n), n
 		},
-		giveBack: func(_ *shard, e entry, _ instant, id int64, n uint64) (entry, bool) {
+		giveBack: func(_ *shard, e state, _ instant, id int64, n uint64) (state, bool) {
 			if fixedID(e.start, e.meta) != id || e.count >= window.Unlimited {
 				return e, false
 			}
@@ -44,7 +44,7 @@ func fixed(aligned bool) algorithm {
 
 // addFixed adds n to the count, which stays at the largest. If e is new, the window starts now, or with the
 // aligned window.
-func (e entry) addFixed(at instant, aligned bool, n uint64) entry {
+func (e state) addFixed(at instant, aligned bool, n uint64) state {
 	if e.isNew() {
 		if e.start = at.now; aligned {
 			e.start = at.ref.alignedStart(at.now, e.scale)
@@ -62,7 +62,7 @@ func fixedID(start int64, meta uint64) int64 {
 }
 
 // add adds n to the count, which stays at the largest.
-func (e *entry) add(n uint64) {
+func (e *state) add(n uint64) {
 	if e.count += n; e.count > math.MaxInt64 { // neither is larger than that
 		e.count = math.MaxInt64
 	}
@@ -74,7 +74,7 @@ func (e *entry) add(n uint64) {
 // has a long time left. Such a call is allowed whatever the exact time. If the coarse clock is
 // so late that the window is over, the call counts in that window nevertheless. It is within
 // the window's limit, so no window gets more than its limit, and no call is denied wrongly.
-func (c *clock) fixedTime(e *entry, aligned, within bool) (int64, *reference) {
+func (c *clock) fixedTime(e *state, aligned, within bool) (int64, *reference) {
 	if within && !aligned {
 		if last, ok := c.coarse(e.end(), e.scale); ok {
 			return max(last, e.start), c.reference.Load()
@@ -93,7 +93,7 @@ func (c *clock) fixedTime(e *entry, aligned, within bool) (int64, *reference) {
 // countAgain makes a hit or a take on an active window. It returns false, and does nothing, if the window is not
 // active. Mu is held.
 func (r *record) countAgain(c *clock, aligned bool, op fastpath.Op, limit, n uint64) (v verdict, now, end int64, ref *reference, ok bool) {
-	e := r.entry()
+	e := r.state()
 	within := e.count <= limit && n <= limit-e.count
 	now, ref = c.fixedTime(&e, aligned, within && op&exact == 0)
 	if end = e.end(); e.isNew() || !e.activeUntil(end, now) || n > limit {

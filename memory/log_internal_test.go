@@ -12,9 +12,9 @@ import (
 )
 
 // times returns the times of e.
-func (l *log) all(e *entry) (ts []int64) {
+func (l *log) all(e *state) (ts []int64) {
 	c := e.chain()
-	at := place{c.first, c.offset}
+	at := position{c.first, c.offset}
 	for range c.n {
 		ts = append(ts, l.time(at))
 		at = l.after(at)
@@ -22,23 +22,23 @@ func (l *log) all(e *entry) (ts []int64) {
 	return ts
 }
 
-// Random changes of several logs that share blocks leave what they leave of slices.
+// Random changes of several logs that share segments leave what they leave of slices.
 func TestLogsAgreeWithSlices(t *testing.T) {
 	const logs, scale = 5, 1000
 	random := rand.New(rand.NewPCG(1, 2))
 	tab := newTable(logs, 0)
-	l := &log{blocks: make([]block, 1), most: 1000}
+	l := &log{segments: make([]segment, 1), most: 1000}
 	want := make([][]int64, logs)
 	keys := make([]windowID, logs)
 	for i := range keys {
 		keys[i] = windowID{words: words{first: uint64(i)}, scale: scale, hash: uint32(i) << 28, kind: kind(window.SlidingLog)}
-		tab.insert(&keys[i]).set(entry{start: -scale, scale: scale, meta: 1 << generationShift})
+		tab.insert(&keys[i]).set(state{start: -scale, scale: scale, meta: 1 << generationShift})
 	}
 	now, most := int64(0), 0
 	for range 50_000 {
 		i := random.IntN(logs)
 		r := tab.find(&keys[i])
-		e := r.entry()
+		e := r.state()
 		l.trim(&e, now)
 		r.set(e)
 		want[i] = slices.DeleteFunc(want[i], func(t int64) bool { return now-t >= scale })
@@ -50,7 +50,7 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 			want[i] = want[i][:len(want[i])-min(int(n), len(want[i]))]
 		case 1:
 			l.release(r)
-			e, want[i] = r.entry(), nil
+			e, want[i] = r.state(), nil
 		case 2, 3, 4:
 			if len(want[i]) > 0 {
 				at := want[i][random.IntN(len(want[i]))]
@@ -72,7 +72,7 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 			if random.IntN(10) == 0 {
 				l.compact(tab)
 			}
-			e = r.entry()
+			e = r.state()
 		default:
 			if len(want[i]) < 150 {
 				l.append(&e, now, n)
@@ -94,7 +94,7 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 			require.Equal(t, used, l.used)
 		}
 		most = max(most, l.used)
-		require.LessOrEqual(t, len(l.blocks), most+1)
+		require.LessOrEqual(t, len(l.segments), most+1)
 		if random.IntN(3) == 0 {
 			now += random.Int64N(60)
 		}
@@ -105,18 +105,18 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 	require.Greater(t, most, 30)
 }
 
-// usedBlocks returns how many blocks the logs of all records have.
+// usedSegments returns how many segments the logs of all records have.
 func usedBlocks(t *table) (n int) {
 	t.all(0, len(t.records), func(r *record) bool {
-		e := r.entry()
+		e := r.state()
 		c := e.chain()
-		n += c.blocks()
+		n += c.segments()
 		return true
 	})
 	return n
 }
 
-// Cleanings, Reset, Delete, Set and the end of windows make blocks unused, and a cleaning frees them.
+// Cleanings, Reset, Delete, Set and the end of windows make segments unused, and a cleaning frees them.
 func TestLogsOfWindowsThatAreGoneTakeNoMemory(t *testing.T) {
 	now := time.Now()
 	b := New(WithClock(func() time.Time { return now }), WithMaxKeys(100))
@@ -155,6 +155,6 @@ func TestLogsOfWindowsThatAreGoneTakeNoMemory(t *testing.T) {
 		}
 		require.Zero(t, l().used)
 		b.Clean()
-		require.Len(t, l().blocks, 1)
+		require.Len(t, l().segments, 1)
 	}
 }

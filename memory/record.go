@@ -31,7 +31,7 @@ func (k kind) algorithm() window.Algorithm { return window.Algorithm(k & (shared
 // shortKey is the length of the longest key that is in its record.
 const shortKey = 16
 
-// record is an entry and its id. It is as long as a cache line, and has no pointers, so that the garbage
+// record is the state of a window and its id. It is as long as a cache line, and has no pointers, so that the garbage
 // collector does not scan it.
 //
 // The shard's mutex guards all of its fields: holding it alone, they can be read, but for those that mu guards.
@@ -45,7 +45,7 @@ type record struct {
 	count uint64
 
 	scale   time.Duration
-	words   // of a short key; else first is the place of the text
+	words   // of a short key; else first is where the text begins
 	kind    kind
 	keyLen  uint8
 	nameLen uint8
@@ -54,13 +54,13 @@ type record struct {
 	calls   uint16
 }
 
-// entry returns the state of the window. Mu is held.
-func (r *record) entry() entry {
-	return entry{start: r.start, meta: r.meta, count: r.count, scale: r.scale}
+// state returns the state of the window. Mu is held.
+func (r *record) state() state {
+	return state{start: r.start, meta: r.meta, count: r.count, scale: r.scale}
 }
 
 // set sets the state of the window. Mu is held.
-func (r *record) set(e entry) { r.start, r.meta, r.count = e.start, e.meta, e.count }
+func (r *record) set(e state) { r.start, r.meta, r.count = e.start, e.meta, e.count }
 
 func (r *record) algorithm() *algorithm { return &algorithms[r.kind.algorithm()] }
 

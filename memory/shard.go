@@ -150,7 +150,7 @@ func (s *shard) delete(b *Backend, key string, scales []time.Duration) (n int, e
 			return true
 		}
 		a := r.algorithm()
-		active := a.active(r.entry(), now+ref.shift(a))
+		active := a.active(r.state(), now+ref.shift(a))
 		k := windowID{scale: r.scale, kind: r.kind &^ (long | shared)}
 		_, k.name = t.keyOf(r)
 		b.setKey(&k, key, h)
@@ -180,7 +180,7 @@ func (s *shard) endWindow(b *Backend, k *windowID, r *record) {
 	if r.algorithm().logs {
 		s.log.release(r)
 	}
-	r.set(entry{start: math.MinInt64})
+	r.set(state{start: math.MinInt64})
 	s.firstEnd = math.MinInt64 // it can make room
 }
 
@@ -207,14 +207,14 @@ func (s *shard) makeRoom(b *Backend, now int64, ref *reference) bool {
 func (s *shard) dropSampled(r *record, over bool, now int64, ref *reference) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a := r.algorithm(); over && a.active(r.entry(), now+ref.shift(a)) {
+	if a := r.algorithm(); over && a.active(r.state(), now+ref.shift(a)) {
 		return false
 	}
 	s.drop(r)
 	return true
 }
 
-// sample examines the windows after random slots, or all of a small table. It returns one that is over, or else the
+// sample examines the windows after random cells, or all of a small table. It returns one that is over, or else the
 // one with the fewest hits, as made-up keys have few; or nil if there are none.
 func (s *shard) sample(now int64, ref *reference) (victim *record, over bool) {
 	fewest, t := uint64(0), s.table.Load()
@@ -229,7 +229,7 @@ func (s *shard) sample(now int64, ref *reference) (victim *record, over bool) {
 				return true
 			}
 			found = true
-			e, a := r.entry(), r.algorithm()
+			e, a := r.state(), r.algorithm()
 			at := now + ref.shift(a)
 			if over = !a.active(e, at); over {
 				victim = r

@@ -35,8 +35,8 @@ func (b *Backend) setShared() {
 
 // sharedKey returns the key of the shared records of a key.
 func (b *Backend) sharedKey(key string) string {
-	slot := (maphash.String(b.seed, key) >> 8 & 0xffffff) * uint64(len(b.sharedKeys)) >> 24
-	return b.sharedKeys[slot]
+	cell := (maphash.String(b.seed, key) >> 8 & 0xffffff) * uint64(len(b.sharedKeys)) >> 24
+	return b.sharedKeys[cell]
 }
 
 // sharedID returns the id of the shared record of k.
@@ -64,7 +64,7 @@ func (s *shard) findShared(b *Backend, k *windowID) *record {
 	if !room {
 		return r
 	}
-	e := r.entry() // other calls use a shared record with the shard's mutex only
+	e := r.state() // other calls use a shared record with the shard's mutex only
 	if a.logs && !s.log.copy(&e) {
 		return r
 	}
@@ -85,7 +85,7 @@ func (s *shard) lookShared(b *Backend, k *windowID) *record {
 	c := b.sharedID(k)
 	if r := s.find(&c); r != nil {
 		now, ref := s.now(b)
-		if a := r.algorithm(); a.active(r.entry(), now+ref.shift(a)) {
+		if a := r.algorithm(); a.active(r.state(), now+ref.shift(a)) {
 			*k = c
 			return r
 		}
@@ -102,9 +102,9 @@ func (s *shard) hasRoom(b *Backend) bool {
 	return s.makeRoom(b, now, ref) && s.windows < b.shardMax
 }
 
-// place returns the record in which a window of k opens: a new one, or the shared one if there is no room,
+// recordFor returns the record in which a window of k opens: a new one, or the shared one if there is no room,
 // and then sets k to its id. There is no active window. The mutex is held, and there is room for records.
-func (b *Backend) place(s *shard, k *windowID) (*record, error) {
+func (b *Backend) recordFor(s *shard, k *windowID) (*record, error) {
 	if k.kind&shared == 0 {
 		if s.hasRoom(b) {
 			return s.insert(k), nil

@@ -7,7 +7,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The entry of a sliding window has the counts of two aligned windows: the last one that was hit,
+// The state of a sliding window has the counts of two aligned windows: the last one that was hit,
 // and the one before.
 //   - start is the start of the later one.
 //   - The lower 48 bits of count are its count.
@@ -22,27 +22,27 @@ var slidingWindow = algorithm{
 	aligned: true,
 	rolling: true,
 	most:    func(*Backend) uint64 { return maxSliding },
-	end:     func(e entry) int64 { return e.slidingEnd() },
-	active:  func(e entry, now int64) bool { return e.activeUntil(e.slidingEnd(), now) },
-	count:   func(e entry, now int64) uint64 { w := e.at(now, 0); return w.count(now, e.scale) },
+	end:     func(e state) int64 { return e.slidingEnd() },
+	active:  func(e state, now int64) bool { return e.activeUntil(e.slidingEnd(), now) },
+	count:   func(e state, now int64) uint64 { w := e.at(now, 0); return w.count(now, e.scale) },
 	id:      spreadID,
-	take: func(_ *shard, e entry, at instant, r rule, n uint64) (entry, verdict) {
+	take: func(_ *shard, e state, at instant, r rule, n uint64) (state, verdict) {
 		v := e.takeSliding(at.now, e.firstStart(at), r.max, n)
 		return e, v
 	},
-	charge: func(_ *shard, e entry, at instant, _ rule, n uint64) (entry, uint64) {
+	charge: func(_ *shard, e state, at instant, _ rule, n uint64) (state, uint64) {
 		e.addSliding(at.now, e.firstStart(at), n)
 		return e, n
 	},
-	giveBack: func(_ *shard, e entry, at instant, id int64, n uint64) (entry, bool) {
+	giveBack: func(_ *shard, e state, at instant, id int64, n uint64) (state, bool) {
 		ok := e.giveBackSliding(at.now, id-e.spread(), n)
 		return e, ok
 	},
 }
 
-// firstStart returns the start of the present aligned window for an entry that is new, and 0
+// firstStart returns the start of the present aligned window for a state that is new, and 0
 // otherwise.
-func (e *entry) firstStart(at instant) int64 {
+func (e *state) firstStart(at instant) int64 {
 	if !e.isNew() {
 		return 0
 	}
@@ -55,11 +55,11 @@ type sliding struct {
 	previous, current uint64
 }
 
-func (e *entry) sliding() sliding {
+func (e *state) sliding() sliding {
 	return sliding{e.start, e.count>>48<<32 | e.meta&math.MaxUint32, e.count & maxSliding}
 }
 
-func (e *entry) setSliding(w sliding) {
+func (e *state) setSliding(w sliding) {
 	e.start = w.start
 	e.count = w.previous>>32<<48 | w.current
 	e.meta = e.meta&^math.MaxUint32 | w.previous&math.MaxUint32
@@ -67,7 +67,7 @@ func (e *entry) setSliding(w sliding) {
 
 // at returns the state of e at a time. If e is new, aligned is the start of the present aligned
 // window.
-func (e *entry) at(now, aligned int64) sliding {
+func (e *state) at(now, aligned int64) sliding {
 	if e.isNew() {
 		return sliding{start: aligned}
 	}
@@ -113,7 +113,7 @@ func weighs(count, room uint64, scale time.Duration) time.Duration {
 }
 
 // takeSliding takes n if the estimate stays within limit.
-func (e *entry) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
+func (e *state) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
 	w := e.at(now, aligned)
 	v.count = w.count(now, e.scale)
 	switch {
@@ -135,7 +135,7 @@ func (e *entry) takeSliding(now, aligned int64, limit, n uint64) (v verdict) {
 // slideAgain makes a take from an active sliding window if it is in the same aligned window as the one
 // before, and granted, as most are. It returns false, and does nothing, if it is not.
 func (r *record) slideAgain(now int64, limit, n uint64) (v verdict, end int64, ok bool) {
-	e := r.entry()
+	e := r.state()
 	w := e.sliding()
 	if e.isNew() || n == 0 || limit > maxSliding || now < w.start || now-w.start >= int64(e.scale) || w.previous+w.current == 0 {
 		return v, 0, false
@@ -152,14 +152,14 @@ func (r *record) slideAgain(now int64, limit, n uint64) (v verdict, end int64, o
 }
 
 // addSliding adds n to the present aligned window. Its count stays at maxSliding.
-func (e *entry) addSliding(now, aligned int64, n uint64) {
+func (e *state) addSliding(now, aligned int64, n uint64) {
 	w := e.at(now, aligned)
 	w.current += min(n, maxSliding-w.current)
 	e.setSliding(w)
 }
 
 // giveBackSliding gives n back to the aligned window that started at at.
-func (e *entry) giveBackSliding(now, at int64, n uint64) bool {
+func (e *state) giveBackSliding(now, at int64, n uint64) bool {
 	w := e.sliding()
 	switch at {
 	case w.start:
@@ -178,7 +178,7 @@ func (e *entry) giveBackSliding(now, at int64, n uint64) bool {
 
 // slidingEnd returns when the count is 0: one scale after the end of the last aligned window that
 // has hits.
-func (e *entry) slidingEnd() int64 {
+func (e *state) slidingEnd() int64 {
 	switch w := e.sliding(); {
 	case w.current > 0:
 		return after(after(w.start, e.scale), e.scale)

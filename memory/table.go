@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// table is a hash table of records. Eight slots each are a group, with a word that has a tag for each of
-// them: a byte that differs for most records, and is 0 if the slot is free. A record is in the group that its
-// hash selects, or in one of the groups after it, with no free slot in between. So a hit compares eight
+// table is a hash table of records. Eight cells each are a group, with a word that has a tag for each of
+// them: a byte that differs for most records, and is 0 if the cell is free. A record is in the group that its
+// hash selects, or in one of the groups after it, with no free cell in between. So a hit compares eight
 // tags at once, which are in the processor's caches even for many keys, and then reads one record, which may
 // not be.
 //
 // A table can be read without a lock. With the shard's mutex, records are added, and never moved or removed:
-// a slot keeps its id, also when its record is dead, until the shard has another table. The tag of a record is
+// a cell keeps its id, also when its record is dead, until the shard has another table. The tag of a record is
 // stored last.
 type table struct {
 	tags     []atomic.Uint64
 	records  []record
 	text     []byte // keys that are not short, and names
-	used     int    // slots, by dead records, too
+	used     int    // cells, by dead records, too
 	textUsed int
 }
 
@@ -42,7 +42,7 @@ func newTable(records, text int) *table {
 	return &table{tags: make([]atomic.Uint64, groups), records: make([]record, groups*groupSize), text: make([]byte, text)}
 }
 
-// hasRoom reports whether records and text can be added: an eighth of the slots stays free.
+// hasRoom reports whether records and text can be added: an eighth of the cells stays free.
 func (t *table) hasRoom(records, text int) bool {
 	return 8*(t.used+records) <= 7*len(t.records) && t.textUsed+text <= len(t.text)
 }
@@ -88,7 +88,7 @@ func (t *table) search(hash uint32, kind kind, n int, scale time.Duration, short
 				return r
 			}
 		}
-		if tags&highBits != highBits { // there is a free slot
+		if tags&highBits != highBits { // there is a free cell
 			return nil
 		}
 	}
@@ -135,7 +135,7 @@ func (t *table) insert(k *windowID) *record {
 	if r := t.find(k); r != nil {
 		r.mu.Lock()
 		r.dead = false
-		r.set(entry{})
+		r.set(state{})
 		r.mu.Unlock()
 		return r
 	}
@@ -149,8 +149,8 @@ func add[text string | []byte](t *table, hash uint32, scale time.Duration, kind 
 		group = t.next(group)
 	}
 	tags := t.tags[group].Load()
-	slot := bits.TrailingZeros64(^tags&highBits) / 8
-	r := &t.records[group*groupSize+slot]
+	cell := bits.TrailingZeros64(^tags&highBits) / 8
+	r := &t.records[group*groupSize+cell]
 	r.scale, r.kind, r.keyLen, r.nameLen, r.words = scale, kind, uint8(len(key)), uint8(len(name)), short
 	if kind&long != 0 {
 		r.first = uint64(t.textUsed)
@@ -158,15 +158,15 @@ func add[text string | []byte](t *table, hash uint32, scale time.Duration, kind 
 		t.textUsed += copy(t.text[t.textUsed:], name)
 	}
 	t.used++
-	t.tags[group].Store(tags | tagOf(hash)<<(8*slot))
+	t.tags[group].Store(tags | tagOf(hash)<<(8*cell))
 	return r
 }
 
-// all calls f with all records that are neither dead nor held, with mu locked, from a slot on and up to
+// all calls f with all records that are neither dead nor held, with mu locked, from a cell on and up to
 // another. The shard's mutex is held.
 func (t *table) all(from, to int, f func(r *record) (more bool)) {
-	for slot := from; slot < min(to, len(t.records)); slot++ {
-		r := &t.records[slot]
+	for cell := from; cell < min(to, len(t.records)); cell++ {
+		r := &t.records[cell]
 		if r.kind == 0 || r.dead || r.held {
 			continue
 		}
@@ -216,7 +216,7 @@ func (s *shard) replace(b *Backend, records, text int) {
 		key, name := old.textOf(r, short[:0])
 		hash := b.mix(maphash.Bytes(b.seed, key), string(name), r.scale, r.kind)
 		moved := add(t, hash, r.scale, r.kind, r.words, key, name)
-		moved.set(r.entry())
+		moved.set(r.state())
 		moved.calls = r.calls
 		r.dead = true
 		return true

@@ -38,8 +38,8 @@ func TestTableAgreesWithAMap(t *testing.T) {
 		case !ok && (grow || random.IntN(4) == 0):
 			s.reserve(b, 1, k.textLen())
 			r = s.insert(&k)
-			require.True(t, r.entry().scale == l.scale && r.count == 0)
-			r.set(entry{start: step})
+			require.True(t, r.state().scale == l.scale && r.count == 0)
+			r.set(state{start: step})
 			want[l] = step
 			key, name := s.table.Load().keyOf(r)
 			require.Equal(t, []string{l.key, l.name}, []string{key, name})
@@ -70,7 +70,7 @@ func TestTableAgreesWithAMap(t *testing.T) {
 	}
 }
 
-// A key that returns has its slot again, and slots of others are used again in another table.
+// A key that returns has its cell again, and cells of others are used again in another table.
 func TestSlotsAreReused(t *testing.T) {
 	b := New()
 	defer b.Close()

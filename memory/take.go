@@ -93,7 +93,7 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 	for i := range all {
 		x := &all[i]
 		x.load(b)
-		x.before, x.opened = x.entry, x.record == nil
+		x.before, x.opened = x.state, x.record == nil
 		v, err := x.take(b, ruleOf(&takes[i].Limit), takes[i].N)
 		if err != nil || !v.granted {
 			b.undoAll(takes[:i], all[:i])
@@ -101,8 +101,8 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 			return false, err
 		}
 		windows[i].ID = 0
-		if !x.entry.isNew() {
-			windows[i].ID = x.algorithm().id(x.entry)
+		if !x.state.isNew() {
+			windows[i].ID = x.algorithm().id(x.state)
 		}
 	}
 	for i := range all {
@@ -176,7 +176,7 @@ func (b *Backend) takeFew(takes []window.Take, windows []window.Window) bool {
 // describeFixed makes w describe a fixed window as it is after a take, and reports whether it is active. Mu is
 // held.
 func (b *Backend) describeFixed(x *window.Take, r *record, w *window.Window) bool {
-	a, e := &algorithms[x.Limit.Algorithm], r.entry()
+	a, e := &algorithms[x.Limit.Algorithm], r.state()
 	now, ref := b.clock.fixedTime(&e, a.aligned, true)
 	if e.isNew() || !e.active(now) {
 		return false
