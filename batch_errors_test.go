@@ -87,10 +87,10 @@ func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 		c.servers[c.names[0]].Refuse(true)
 		synctest.Wait()
 		var b throttr.Batch[uint16]
-		replies := map[string]throttr.Reply[uint16]{}
+		responses := map[string]throttr.Reply[uint16]{}
 		for i := range 50 {
 			key := fmt.Sprint("user:", i)
-			replies[key] = b.Insert(key, 1, testkit.Minute)
+			responses[key] = b.Insert(key, 1, testkit.Minute)
 		}
 		err := client.Do(t.Context(), &b)
 		require.ErrorIs(t, err, throttr.ErrConnect)
@@ -100,7 +100,7 @@ func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 		require.ErrorAs(t, err, &failed)
 		require.Equal(t, c.names[0], failed.Server)
 		failures := 0
-		for key, r := range replies {
+		for key, r := range responses {
 			ok, err := r.OK()
 			if c.home(key) == c.names[1] {
 				require.NoError(t, err)
@@ -122,14 +122,14 @@ func TestRestOfABatchIsNotSentAfterAFailure(t *testing.T) {
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 10}))
 		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Skip: 15, Disconnect: true, Times: 1})
 		var b throttr.Batch[uint16]
-		var replies []throttr.Reply[uint16]
+		var responses []throttr.Reply[uint16]
 		for i := range 40 {
-			replies = append(replies, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
+			responses = append(responses, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
 		}
 		err := client.Do(t.Context(), &b)
 		require.ErrorIs(t, err, throttr.ErrConnLost)
 		require.False(t, testkit.SafeToRetry(err))
-		for i, r := range replies {
+		for i, r := range responses {
 			ok, err := r.OK()
 			switch {
 			case i < 10:
@@ -156,12 +156,12 @@ func TestCanceledBatchSaysWhatWasSent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		var b throttr.Batch[uint16]
-		var replies []throttr.Reply[uint16]
+		var responses []throttr.Reply[uint16]
 		for i := range 6 {
-			replies = append(replies, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
+			responses = append(responses, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
 		}
 		require.ErrorIs(t, client.Do(ctx, &b), context.DeadlineExceeded)
-		for i, r := range replies { // two at a time
+		for i, r := range responses { // two at a time
 			_, err := r.OK()
 			if i < 2 {
 				require.NoError(t, err)

@@ -54,8 +54,8 @@ func newCollector(o *options, report func(text string)) collector {
 		grace:  o.hazards[Grace],
 		late:   o.hazards[LateExpiry],
 		lockUp: o.hazards[LockUp],
-		events: recordHeap{slot: 0, before: func(a, b *record) bool { return a.due() < b.due() }},
-		table:  recordHeap{slot: 1, before: before},
+		events: recordHeap{which: 0, before: func(a, b *record) bool { return a.due() < b.due() }},
+		table:  recordHeap{which: 1, before: before},
 		report: report,
 	}
 }
@@ -194,7 +194,7 @@ func before(a, b *record) bool {
 // recordHeap is an ordered set of records.
 type recordHeap struct {
 	records []*record
-	slot    int // of record.place
+	which   int // of record.position
 	before  func(a, b *record) bool
 }
 
@@ -207,8 +207,8 @@ func (h *recordHeap) first() *record {
 }
 
 func (h *recordHeap) add(r *record)    { heap.Push(h, r) }
-func (h *recordHeap) remove(r *record) { heap.Remove(h, r.place[h.slot]) }
-func (h *recordHeap) fix(r *record)    { heap.Fix(h, r.place[h.slot]) }
+func (h *recordHeap) remove(r *record) { heap.Remove(h, r.position[h.which]) }
+func (h *recordHeap) fix(r *record)    { heap.Fix(h, r.position[h.which]) }
 func (h *recordHeap) clear()           { h.records = nil }
 
 // Len implements [heap.Interface], as do Less, Swap, Push and Pop.
@@ -220,13 +220,13 @@ func (h *recordHeap) Less(i, j int) bool { return h.before(h.records[i], h.recor
 // Swap swaps two records.
 func (h *recordHeap) Swap(i, j int) {
 	h.records[i], h.records[j] = h.records[j], h.records[i]
-	h.records[i].place[h.slot], h.records[j].place[h.slot] = i, j
+	h.records[i].position[h.which], h.records[j].position[h.which] = i, j
 }
 
 // Push appends a record.
 func (h *recordHeap) Push(r any) {
 	rec := r.(*record)
-	rec.place[h.slot] = len(h.records)
+	rec.position[h.which] = len(h.records)
 	h.records = append(h.records, rec)
 }
 

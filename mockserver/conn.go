@@ -46,7 +46,7 @@ type conn struct {
 	failed atomic.Int64 // responses that could not be sent
 
 	// Guarded by Server.mu.
-	batches               int    // that were received during the start-up
+	reads                 int    // that have brought requests during the start-up
 	halfOpen              bool   // what the client sends is lost, and nothing is sent
 	dropped               bool   // the server has ended the connection
 	gone                  bool   // no more requests are executed

@@ -54,7 +54,7 @@ const (
 	// fourth such response is malformed. Off: both show the records as they are.
 	GarbledList
 	// StartUp (H17, default off): in the first 40 ms after [Start] and [Server.Restart], a connection
-	// that sends more than one batch of 8 requests is a [Violation]. A real server then runs two
+	// that sends more than one packet of up to 8 requests is a [Violation]. A real server then runs two
 	// threads, which crash it.
 	StartUp
 	// StrayUnit (H19, default off): the response to a QUERY or GET has a meaningless TTL unit if

@@ -165,13 +165,13 @@ func TestEachMinuteAServerLooksThroughItsRecords(t *testing.T) {
 
 func TestLoadDuringTheStartIsAViolation(t *testing.T) {
 	for name, c := range map[string]struct {
-		requests []int // in batches
+		requests []int // in packets
 		after    time.Duration
 		rule     string
 	}{
 		"a probe":          {requests: []int{8}},
-		"a large batch":    {requests: []int{9}, rule: "H17"},
-		"two batches":      {requests: []int{1, 1}, rule: "H17"},
+		"a large packet":   {requests: []int{9}, rule: "H17"},
+		"two packets":      {requests: []int{1, 1}, rule: "H17"},
 		"load after 40 ms": {requests: []int{100, 100}, after: 40 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

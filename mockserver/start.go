@@ -5,16 +5,16 @@ import "time"
 // startUp is how long requests kill a real server after its start (H17).
 const startUp = 40 * time.Millisecond
 
-// startBatch is the largest number of requests that a connection may send then, for its probe.
-const startBatch = 8
+// startRequests is the largest number of requests that a connection may send then, for its probe.
+const startRequests = 8
 
-// checkStart checks the requests that c has sent in a batch. The caller holds s.mu.
+// checkStart checks the requests of a packet that c has sent. The caller holds s.mu.
 func (s *Server) checkStart(c *conn, requests int, now uint64) {
 	if !s.starting || requests == 0 || c.gone || now-s.since >= uint64(startUp) {
 		return
 	}
-	if c.batches++; c.batches > 1 || requests > startBatch {
-		s.violate(c, breachf("H17", "%d requests in batch %d, %v after the start", requests, c.batches, time.Duration(now-s.since)))
+	if c.reads++; c.reads > 1 || requests > startRequests {
+		s.violate(c, breachf("H17", "%d requests in packet %d, %v after the start", requests, c.reads, time.Duration(now-s.since)))
 	}
 }
 

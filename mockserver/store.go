@@ -10,18 +10,18 @@ import (
 
 // record is a counter or a buffer.
 type record struct {
-	key     string
-	buffer  bool
-	quota   uint64 // 0 for a buffer
-	value   []byte // nil for a counter
-	unit    codec.Unit
-	expires uint64 // ns since 1970
-	dead    bool   // marked by the collector: expired, and in its grace
-	order   uint64 // in the table; used only with LateExpiry
-	place   [2]int // in collector.events and collector.table
-	reads   meter
-	writes  meter
-	removed atomic.Bool
+	key      string
+	buffer   bool
+	quota    uint64 // 0 for a buffer
+	value    []byte // nil for a counter
+	unit     codec.Unit
+	expires  uint64 // ns since 1970
+	dead     bool   // marked by the collector: expired, and in its grace
+	order    uint64 // in the table; used only with LateExpiry
+	position [2]int // in collector.events and collector.table
+	reads    meter
+	writes   meter
+	removed  atomic.Bool
 }
 
 // ttl is a TTL of any value size.
