@@ -31,7 +31,7 @@ import (
 // been counted.
 type ServerBackend struct {
 	window.Unimplemented
-	windows atomic.Pointer[serverWindows] // replaced when a lazyBackend knows the value size
+	inner   atomic.Pointer[innerBackend] // keeps the windows; replaced when a lazyBackend knows the value size
 	servers []serverCalls
 	pick    func(key string) int            // the server of a key
 	away    func(server int) error          // why there is no connection
@@ -50,9 +50,9 @@ type serverCalls struct {
 	all, erred atomic.Uint64
 }
 
-// serverWindows is a [fixedwindow.Backend] of any value size. Sent says whether a call that failed may have
+// innerBackend is a [fixedwindow.Backend] of any value size. Sent says whether a call that failed may have
 // been executed.
-type serverWindows interface {
+type innerBackend interface {
 	Check(l Limit) (window.Traits, error)
 	Hit(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
 	Take(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
@@ -149,9 +149,9 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 }
 
 // newServerBackend returns a backend that keeps windows on servers.
-func newServerBackend(w serverWindows, names []string, pick func(key string) int, away func(server int) error) *ServerBackend {
+func newServerBackend(w innerBackend, names []string, pick func(key string) int, away func(server int) error) *ServerBackend {
 	b := &ServerBackend{servers: make([]serverCalls, len(names)), pick: pick, away: away, ended: make(chan struct{})}
-	b.windows.Store(&w)
+	b.inner.Store(&w)
 	for i, name := range names {
 		b.servers[i].name = name
 	}
@@ -159,7 +159,7 @@ func newServerBackend(w serverWindows, names []string, pick func(key string) int
 }
 
 // current returns the windows: those of a lazy backend are replaced.
-func (b *ServerBackend) current() serverWindows { return *b.windows.Load() }
+func (b *ServerBackend) current() innerBackend { return *b.inner.Load() }
 
 // Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys
 // without an open window. If a server is not parked (see [Parking]), Close first waits for windows

@@ -98,7 +98,7 @@ func (b *lazyBackend) learned(size, server int) {
 	case <-b.ctx.Done():
 	}
 	b.opened.Store(o)
-	b.windows.Store(o.windows.Load())
+	b.inner.Store(o.inner.Load())
 	b.cancel() // the others need not be asked
 }
 
@@ -149,7 +149,7 @@ func (b *lazyBackend) Close() error {
 // unopenedWindows are those of a lazyBackend before the value size is known. All calls fail.
 type unopenedWindows struct{ b *lazyBackend }
 
-var _ serverWindows = unopenedWindows{}
+var _ innerBackend = unopenedWindows{}
 
 // away returns why a call for a key can't be made.
 func (u unopenedWindows) away(ctx context.Context, key string) error {

@@ -47,7 +47,7 @@ func (w *watch) opened(cause error) {
 		return
 	}
 	if l := w.options.logger(); l != nil {
-		l.Warn("throttr: the store is away", "store", w.name(), "error", withoutKey(cause), "instead", w.options.instead())
+		l.Warn("throttr: the store is away", "store", w.name(), "error", withoutKey(cause), "instead", w.options.insteadText())
 	}
 	if w.options.observer != nil {
 		w.options.observer(context.Background(), Event{Kind: EventUnavailable, Err: cause})
@@ -93,7 +93,7 @@ func (w *watch) decided(allowed bool, cause error) {
 	w.mu.Unlock()
 	if l := w.options.logger(); after >= sporadicPeriod && l != nil {
 		l.Warn("throttr: decisions without the store", "store", w.name(), "error", withoutKey(cause), "within", after.Round(time.Second),
-			"degraded", degraded, "denied", denied, "instead", w.options.instead())
+			"degraded", degraded, "denied", denied, "instead", w.options.insteadText())
 	}
 }
 
@@ -110,8 +110,8 @@ func (w *watch) name() string {
 	return strings.Join(names, ",")
 }
 
-// instead returns what decides while the store is away.
-func (o *options) instead() string {
+// insteadText says what decides while the store is away.
+func (o *options) insteadText() string {
 	if o.fallback != nil {
 		return "fallback, or " + o.policy.String()
 	}

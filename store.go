@@ -129,8 +129,8 @@ func (s *store) make(ctx context.Context, v verb, key string, l *Limit, n uint64
 	return err
 }
 
-// decide makes a take, and sets the window, if there is a decision at once.
-func (s *store) decide(ctx context.Context, t *Take, w *window.Window) bool {
+// takeFast makes a take, and sets the window, if there is a decision at once. Hits have that in make.
+func (s *store) takeFast(ctx context.Context, t *Take, w *window.Window) bool {
 	if s.fast == nil {
 		return false
 	}

@@ -247,7 +247,7 @@ func (r *RateLimit) takeFrom(ctx context.Context, s *store, t *taking) error {
 	if t.windows = t.one.window[:]; len(t.merged) != 1 {
 		t.windows = make([]window.Window, len(t.merged))
 	}
-	if len(t.merged) != 1 || !s.decide(ctx, &t.merged[0], &t.windows[0]) {
+	if len(t.merged) != 1 || !s.takeFast(ctx, &t.merged[0], &t.windows[0]) {
 		err := s.doAll(ctx, "take", t.merged, func(ctx context.Context) (err error) {
 			if len(t.merged) == 1 {
 				m := &t.merged[0]
