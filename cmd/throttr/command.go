@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -109,19 +110,30 @@ func (e *env) withClient(ctx context.Context, f func(ctx context.Context, c clie
 
 // withLimiter is withClient for a command that needs only a rate limit, of any backend.
 func (e *env) withLimiter(ctx context.Context, f func(ctx context.Context, limiter *throttr.RateLimit) (bool, error)) error {
-	url := e.serversOrDefault()
-	scheme, _, _ := strings.Cut(url, "://")
+	servers := e.serversOrDefault()
+	scheme, _, _ := strings.Cut(servers, "://")
 	if !strings.HasPrefix(scheme, "redis") && scheme != "memory" {
 		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) { return f(ctx, c.limiter()) })
 	}
 	return withTimeout(ctx, e.timeout, func(ctx context.Context) (bool, error) {
-		b, err := throttr.Open(ctx, url)
+		b, err := openNow(ctx, servers)
 		if err != nil {
 			return false, err
 		}
 		defer b.Close()
 		return f(ctx, newLimiter(b))
 	})
+}
+
+// openNow opens a backend, although its URL may say that it is lazy.
+func openNow(ctx context.Context, text string) (*throttr.OpenBackend, error) {
+	if u, err := url.Parse(text); err == nil {
+		query := u.Query()
+		query.Del("lazy")
+		u.RawQuery = query.Encode()
+		text = u.String()
+	}
+	return throttr.Open(ctx, text)
 }
 
 // withTimeout calls f and bounds its time, unless the timeout is 0. It returns errNo if f returns

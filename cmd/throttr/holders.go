@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/rediswindow"
 )
 
@@ -61,16 +60,11 @@ func openHolders(ctx context.Context, servers string) (holdersOf, error) {
 	if !onRedis(servers) {
 		return nil, errors.New("--servers is not the URL of Redis: there are no places in flight elsewhere that can be listed")
 	}
-	b, err := throttr.Open(ctx, servers)
+	b, err := openNow(ctx, servers)
 	if err != nil {
 		return nil, err
 	}
-	store, ok := b.BackendCloser.(holdersOf)
-	if !ok {
-		b.Close()
-		return nil, errors.New("the URL is lazy: holders must be asked for at once")
-	}
-	return store, nil
+	return b.BackendCloser.(holdersOf), nil
 }
 
 // holders prints the processes that hold places of a key.

@@ -17,7 +17,7 @@ import (
 
 func TestHoldersAreListedByProcess(t *testing.T) {
 	t.Parallel()
-	sh := shell{t, "redis://" + redistest.Start(t).Addr}
+	sh := shell{t, "redis://" + redistest.Start(t).Addr + "?lazy=true"}
 	limit := inflight.Limit{Name: "exports", Max: 5, Lease: 3 * time.Second}
 	sh.prints(statusNo, "", "holders --name exports user:42")
 	var limiters []*inflight.Limiter // as in two processes

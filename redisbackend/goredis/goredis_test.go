@@ -78,9 +78,12 @@ func TestFailoverAllowsFewHitsMore(t *testing.T) {
 func backendsOn(t *testing.T, c *redistest.Cluster) (backends []window.Backend) {
 	t.Helper()
 	for range 2 {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
-		t.Cleanup(func() { client.Close() })
-		backends = append(backends, goredis.New(client))
+		b, err := throttr.Open(t.Context(), "goredis://"+c.Addrs()[0]+"?addr="+strings.Join(c.Addrs()[1:], "&addr="))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		backends = append(backends, b)
 	}
 	return backends
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,6 +27,10 @@ func init() {
 
 // parameters are the URL parameters that go-redis reads, as far as both kinds of clients have them.
 var parameters = []string{"addr", "db", "protocol", "client_name", "dial_timeout", "read_timeout", "write_timeout", "pool_size", "pool_timeout", "skip_verify", "master_set"}
+
+// reloadInterval is how often the client of a cluster reads which server has which keys. Calls for the keys of a server
+// that is down fail until then. By default, go-redis waits 10 s, or a minute from version 9.23 on.
+const reloadInterval = 2 * time.Second
 
 // opened is a backend with a client of its own.
 type opened struct {
@@ -97,6 +102,7 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 		if u.Timeout > 0 {
 			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
 		}
+		o.ClusterStateReloadInterval = reloadInterval
 		return redis.NewClusterClient(o), nil
 	}
 	o, err := redis.ParseURL(u.String(schemes[u.Scheme]))
