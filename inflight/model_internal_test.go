@@ -170,12 +170,12 @@ func (m *model) on(n *node, do func()) {
 		m.after(n.stopped-m.now, func() { m.on(n, do) })
 	default:
 		do()
-		m.settle(n)
+		m.update(n)
 	}
 }
 
-// settle does what the pump of a process has to do.
-func (m *model) settle(n *node) {
+// update does what the pump of a process has to do.
+func (m *model) update(n *node) {
 	now := m.clock(n)
 	if m.without == margins && n.pump.held > 0 && n.pump.exchanging {
 		n.pump.deadline.Store(max(n.pump.deadline.Load(), int64(n.pump.sentAt+3*modelLease)))

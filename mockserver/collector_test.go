@@ -155,7 +155,7 @@ func TestUpdateOfTheEmptyKeyParksTheCollector(t *testing.T) {
 		require.Equal(t, "01", w.ask(insert("", 0, 9, codec.Hours)))
 		for i := range 100 {
 			key := fmt.Sprint(i)
-			require.Equal(t, "0101", w.ask(insert(key, 7, 1, codec.Seconds), patchTTL("", 9)), "the same batch parks it again")
+			require.Equal(t, "0101", w.ask(insert(key, 7, 1, codec.Seconds), patchTTL("", 9)), "the same packet parks it again")
 			srv.Advance(time.Second)
 		}
 		srv.Advance(time.Hour)

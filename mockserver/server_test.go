@@ -164,11 +164,11 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 }
 
 func TestRequestsOfConcurrentClientsAreAllExecuted(t *testing.T) {
-	const clients, rounds, batch = 8, 50, 20
+	const clients, rounds, pipelined = 8, 50, 20
 	executed := 0
 	srv := mockserver.RunT(t, mockserver.WithObserver(func(mockserver.Exec) { executed++ }))
 	srv.Set("k", 0, time.Hour)
-	frame := strings.Repeat(string(frames(t, increase("k", 1))), batch)
+	frame := strings.Repeat(string(frames(t, increase("k", 1))), pipelined)
 	var wg sync.WaitGroup
 	for i := range clients {
 		var conn net.Conn
@@ -181,7 +181,7 @@ func TestRequestsOfConcurrentClientsAreAllExecuted(t *testing.T) {
 			defer conn.Close()
 		}
 		wg.Go(func() {
-			buf := make([]byte, batch)
+			buf := make([]byte, pipelined)
 			for range rounds {
 				_, err := io.WriteString(conn, frame)
 				if err == nil {
@@ -200,16 +200,16 @@ func TestRequestsOfConcurrentClientsAreAllExecuted(t *testing.T) {
 	wg.Wait()
 	quota, ok := srv.Counter("k")
 	require.True(t, ok)
-	require.Equal(t, uint64(clients*rounds*batch), quota)
-	require.Equal(t, clients*rounds*batch, srv.Requests(codec.OpUpdate))
-	require.Equal(t, clients*rounds*batch, executed)
+	require.Equal(t, uint64(clients*rounds*pipelined), quota)
+	require.Equal(t, clients*rounds*pipelined, srv.Requests(codec.OpUpdate))
+	require.Equal(t, clients*rounds*pipelined, executed)
 }
 
 func TestBatchIsExecutedWithoutOtherRequestsInBetween(t *testing.T) {
 	var order []int
 	srv := mockserver.RunT(t, mockserver.WithObserver(func(e mockserver.Exec) { order = append(order, e.Conn) }))
-	const batch = 100
-	p := strings.Repeat(string(frames(t, increase("k", 1))), batch)
+	const pipelined = 100
+	p := strings.Repeat(string(frames(t, increase("k", 1))), pipelined)
 	var wg sync.WaitGroup
 	for range 4 {
 		conn, err := srv.Dial(t.Context())
@@ -218,14 +218,14 @@ func TestBatchIsExecutedWithoutOtherRequestsInBetween(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				io.WriteString(conn, p)
-				io.ReadFull(conn, make([]byte, batch))
+				io.ReadFull(conn, make([]byte, pipelined))
 			}
 		})
 	}
 	wg.Wait()
-	require.Len(t, order, 4*20*batch)
+	require.Len(t, order, 4*20*pipelined)
 	for i := range order {
-		require.Equal(t, order[i-i%batch], order[i], "request %d", i)
+		require.Equal(t, order[i-i%pipelined], order[i], "request %d", i)
 	}
 }
 

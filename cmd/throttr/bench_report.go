@@ -7,8 +7,8 @@ import (
 	"github.com/throttr-go/throttr/internal/tools/load"
 )
 
-// benchRecord is the JSON of a row.
-type benchRecord struct {
+// benchJSON is the JSON of a row.
+type benchJSON struct {
 	Workload   load.Workload `json:"workload"`
 	Raw        bool          `json:"raw"`
 	Goroutines int           `json:"goroutines"` // of raw: outstanding operations
@@ -39,7 +39,7 @@ func (b *bench) report(out *output, rows []*row) error {
 	out.table(columns...)
 	for i, r := range rows {
 		res := results[i]
-		report := benchRecord{
+		report := benchJSON{
 			Workload: b.workload, Raw: b.compare && i%2 == 1, Goroutines: r.goroutines, Conns: r.conns(), Keys: b.keys, Turns: len(r.results), Result: res,
 		}
 		fields := []string{

@@ -38,13 +38,13 @@ func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...strin
 func failed(_, stderr string) bool { return stderr != "" }
 
 // bench runs a short bench that must succeed, and returns its JSON.
-func (s shell) bench(args ...string) (records []benchRecord) {
+func (s shell) bench(args ...string) (records []benchJSON) {
 	s.t.Helper()
-	idle := func(r benchRecord) bool { return r.PerSecond == 0 }
+	idle := func(r benchJSON) bool { return r.PerSecond == 0 }
 	status, _, stderr := s.benchUntil(func(stdout, _ string) bool {
 		records = nil
 		for line := range strings.Lines(stdout) {
-			var r benchRecord
+			var r benchJSON
 			require.NoError(s.t, json.Unmarshal([]byte(line), &r))
 			records = append(records, r)
 		}

@@ -64,9 +64,9 @@ Exit status 1: a key is not found.`,
 	return cmd
 }
 
-// bufferRecord is the JSON of a buffer. Value and TTL are missing if it is not found.
+// bufferJSON is the JSON of a buffer. Value and TTL are missing if it is not found.
 // ValueBase64 is there if the value is not UTF-8.
-type bufferRecord struct {
+type bufferJSON struct {
 	keyed
 	Found       bool     `json:"found"`
 	Value       *string  `json:"value,omitempty"`
@@ -84,11 +84,11 @@ func get(ctx context.Context, out *output, c client, keys []string) (bool, error
 		}
 		if !ok {
 			all = false
-			out.add(bufferRecord{keyed: keyOf(key)}, quoted(key), "-", "not found", "")
+			out.add(bufferJSON{keyed: keyOf(key)}, quoted(key), "-", "not found", "")
 			continue
 		}
 		value, ttl := string(b.value), b.ttl.Seconds()
-		out.add(bufferRecord{keyOf(key), true, &value, unlessText(value), &ttl},
+		out.add(bufferJSON{keyOf(key), true, &value, unlessText(value), &ttl},
 			quoted(key), number(len(value)), formatDuration(b.ttl), quoted(value))
 	}
 	return all, nil

@@ -62,8 +62,8 @@ type named struct {
 
 func nameOf(channel string) named { return named{channel, unlessText(channel)} }
 
-// publishRecord is the JSON of a message that was sent.
-type publishRecord struct {
+// publishJSON is the JSON of a message that was sent.
+type publishJSON struct {
 	named
 	OK     bool   `json:"ok"`
 	Result string `json:"result"`
@@ -75,7 +75,7 @@ func (o *output) published(channel string, ok bool) {
 		result = "nobody is subscribed"
 	}
 	o.table("", "")
-	o.add(publishRecord{nameOf(channel), ok, result}, quoted(channel), result)
+	o.add(publishJSON{nameOf(channel), ok, result}, quoted(channel), result)
 }
 
 func channelsCommand(e *env) *cobra.Command {
@@ -99,8 +99,8 @@ Exit status 1: a channel has no subscriber.`,
 	}
 }
 
-// channelRecord is the JSON of a channel.
-type channelRecord struct {
+// channelJSON is the JSON of a channel.
+type channelJSON struct {
 	Server string `json:"server"`
 	named
 	Connections uint64 `json:"connections"`
@@ -109,17 +109,17 @@ type channelRecord struct {
 }
 
 func channels(ctx context.Context, e *env, c client) (bool, error) {
-	e.out.entries(c, ">connections", ">read bytes", ">write bytes", "channel")
+	e.out.serverTables(c, ">connections", ">read bytes", ">write bytes", "channel")
 	err := each(c.Channels(ctx), func(h inspect.Channel) {
-		e.out.entry(h.Server, channelRecord{h.Server, nameOf(h.Name), h.Connections, h.ReadBytes, h.WriteBytes},
+		e.out.serverRow(h.Server, channelJSON{h.Server, nameOf(h.Name), h.Connections, h.ReadBytes, h.WriteBytes},
 			number(h.Connections), number(h.ReadBytes), number(h.WriteBytes), quoted(h.Name))
 	})
 	return true, err
 }
 
-// subscriberRecord is the JSON of a subscriber. A channel without subscribers has one record
+// subscriberJSON is the JSON of a subscriber. A channel without subscribers has one line
 // that is not found.
-type subscriberRecord struct {
+type subscriberJSON struct {
 	named
 	Found bool `json:"found"`
 	*subscriberFigures
@@ -134,13 +134,13 @@ type subscriberFigures struct {
 }
 
 func subscribers(ctx context.Context, out *output, c client, names []string) (bool, error) {
-	out.entries(c, "id", ">age", ">read bytes", ">write bytes", "channel")
+	out.serverTables(c, "id", ">age", ">read bytes", ">write bytes", "channel")
 	all := true
 	for _, name := range names {
 		subs, ok, err := c.Channel(ctx, name)
 		for _, s := range subs {
 			f := subscriberFigures{s.Server, s.ID.String(), s.Since, s.ReadBytes, s.WriteBytes}
-			out.entry(s.Server, subscriberRecord{nameOf(name), true, &f},
+			out.serverRow(s.Server, subscriberJSON{nameOf(name), true, &f},
 				f.ID, formatAge(s.Since, time.Now()), number(s.ReadBytes), number(s.WriteBytes), quoted(name))
 		}
 		if err != nil {
@@ -148,7 +148,7 @@ func subscribers(ctx context.Context, out *output, c client, names []string) (bo
 		}
 		if !ok {
 			all = false
-			out.entry("-", subscriberRecord{named: nameOf(name)}, "nobody", "-", "-", "-", quoted(name))
+			out.serverRow("-", subscriberJSON{named: nameOf(name)}, "nobody", "-", "-", "-", quoted(name))
 		}
 	}
 	return all, nil

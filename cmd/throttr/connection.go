@@ -22,8 +22,8 @@ func whoamiCommand(e *env) *cobra.Command {
 	}, whoami)
 }
 
-// identityRecord is the JSON of a connection's id.
-type identityRecord struct {
+// identityJSON is the JSON of a connection's id.
+type identityJSON struct {
 	Server string `json:"server"`
 	ID     string `json:"id"`
 }
@@ -32,7 +32,7 @@ func whoami(ctx context.Context, e *env, c client) (bool, error) {
 	e.out.table("server", "id")
 	ids, err := c.WhoAmI(ctx)
 	for _, i := range ids {
-		e.out.add(identityRecord{i.Server, i.ID.String()}, i.Server, i.ID.String())
+		e.out.add(identityJSON{i.Server, i.ID.String()}, i.Server, i.ID.String())
 	}
 	return true, err
 }
@@ -65,8 +65,8 @@ Exit status 1: no open connection has the id.`,
 	}
 }
 
-// connectionRecord is the JSON of a connection.
-type connectionRecord struct {
+// connectionJSON is the JSON of a connection.
+type connectionJSON struct {
 	Server         string            `json:"server"`
 	ID             string            `json:"id"`
 	Type           string            `json:"type"`
@@ -82,8 +82,8 @@ type connectionRecord struct {
 	Requests       map[string]uint64 `json:"requests"`
 }
 
-func connectionOf(c inspect.Connection) connectionRecord {
-	r := connectionRecord{
+func connectionOf(c inspect.Connection) connectionJSON {
+	r := connectionJSON{
 		Server: c.Server, ID: c.ID.String(), Type: c.Type.String(), Kind: c.Kind.String(),
 		Address: address(c), ConnectedAt: c.ConnectedAt,
 		ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes,
@@ -110,7 +110,7 @@ func address(c inspect.Connection) string {
 }
 
 func connections(ctx context.Context, e *env, c client) (bool, error) {
-	e.out.entries(c, "id", "address", ">age", ">requests")
+	e.out.serverTables(c, "id", "address", ">age", ">requests")
 	err := each(c.Connections(ctx), func(o inspect.Connection) {
 		_, counts := fieldNames[uint64](o.Requests)
 		requests := uint64(0)
@@ -118,7 +118,7 @@ func connections(ctx context.Context, e *env, c client) (bool, error) {
 			requests += n
 		}
 		r := connectionOf(o)
-		e.out.entry(o.Server, r, r.ID, cmp.Or(r.Address, r.Kind), formatAge(r.ConnectedAt, time.Now()), number(requests))
+		e.out.serverRow(o.Server, r, r.ID, cmp.Or(r.Address, r.Kind), formatAge(r.ConnectedAt, time.Now()), number(requests))
 	})
 	return true, err
 }
@@ -142,14 +142,14 @@ func someConnections(ctx context.Context, out *output, c client, ids []codec.Con
 		if !found {
 			all = false
 			out.table("", "")
-			out.add(missingRecord{ID: id.String()}, id.String(), "not found")
+			out.add(missingJSON{ID: id.String()}, id.String(), "not found")
 		}
 	}
 	return all, nil
 }
 
-// missingRecord is the JSON of a connection that is not found.
-type missingRecord struct {
+// missingJSON is the JSON of a connection that is not found.
+type missingJSON struct {
 	ID    string `json:"id"`
 	Found bool   `json:"found"`
 }

@@ -47,8 +47,8 @@ func parseNumber(what, s string) (uint64, error) {
 	return n, nil
 }
 
-// keyRecord is the JSON of what was done with a key.
-type keyRecord struct {
+// keyJSON is the JSON of what was done with a key.
+type keyJSON struct {
 	keyed
 	OK     bool   `json:"ok"`
 	Result string `json:"result"`
@@ -82,7 +82,7 @@ func (o *output) result(key string, ok bool, yes, no string) {
 	if !ok {
 		text = no
 	}
-	o.add(keyRecord{keyOf(key), ok, text}, quoted(key), text)
+	o.add(keyJSON{keyOf(key), ok, text}, quoted(key), text)
 }
 
 func queryCommand(e *env) *cobra.Command {
@@ -103,8 +103,8 @@ Exit status 1: a key is not found.`,
 	}
 }
 
-// counterRecord is the JSON of a counter. Quota and TTL are missing if it is not found.
-type counterRecord struct {
+// counterJSON is the JSON of a counter. Quota and TTL are missing if it is not found.
+type counterJSON struct {
 	keyed
 	Found      bool     `json:"found"`
 	Quota      *uint64  `json:"quota,omitempty"`
@@ -121,11 +121,11 @@ func query(ctx context.Context, out *output, c client, keys []string) (bool, err
 		}
 		if !ok {
 			all = false
-			out.add(counterRecord{keyed: keyOf(key)}, quoted(key), "-", "not found")
+			out.add(counterJSON{keyed: keyOf(key)}, quoted(key), "-", "not found")
 			continue
 		}
 		ttl := a.ttl.Seconds()
-		out.add(counterRecord{keyOf(key), true, &a.quota, &ttl}, quoted(key), number(a.quota), formatDuration(a.ttl))
+		out.add(counterJSON{keyOf(key), true, &a.quota, &ttl}, quoted(key), number(a.quota), formatDuration(a.ttl))
 	}
 	return all, nil
 }

@@ -32,8 +32,8 @@ type rate struct {
 	PerMinute uint64 `json:"per_minute"`
 }
 
-// infoRecord is the JSON of a [inspect.Info].
-type infoRecord struct {
+// infoJSON is the JSON of a [inspect.Info].
+type infoJSON struct {
 	Server        string          `json:"server"`
 	Version       string          `json:"version"`
 	Time          time.Time       `json:"time"`
@@ -90,8 +90,8 @@ func serviceTimeOf(ctx context.Context, e *env, server string) (each time.Durati
 	return each, err
 }
 
-func infoOf(s inspect.Info, parked bool, each time.Duration) infoRecord {
-	r := infoRecord{
+func infoOf(s inspect.Info, parked bool, each time.Duration) infoJSON {
+	r := infoJSON{
 		Server: s.Server, Version: s.Version, Time: s.Time, RunningSince: s.RunningSince, Parked: parked, ServiceTime: each.Seconds(),
 		Keys: s.Keys, Counters: s.Counters, Buffers: s.Buffers,
 		CounterBytes: s.CounterBytes, BufferBytes: s.BufferBytes,

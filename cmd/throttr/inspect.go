@@ -13,25 +13,25 @@ import (
 	"github.com/throttr-go/throttr/inspect"
 )
 
-// entries starts a table of entries of all servers. If there are several servers, each has a
+// serverTables starts a table of what all servers have. If there are several servers, each has a
 // table of its own, below its address.
-func (o *output) entries(c client, names ...string) {
+func (o *output) serverTables(c client, names ...string) {
 	o.several, o.server, o.names = len(c.Stats().Servers) > 1, "", names
 	o.table(names...)
 }
 
-// entry prints a record of such a table.
-func (o *output) entry(server string, record any, fields ...string) {
+// serverRow prints a row of such a table.
+func (o *output) serverRow(server string, line any, fields ...string) {
 	if o.json == nil && o.several && server != o.server {
 		o.table("")
 		o.add(nil, server+":")
 		o.server = server
 		o.table(o.names...)
 	}
-	o.add(record, fields...)
+	o.add(line, fields...)
 }
 
-// each calls print with the entries of a listing. It returns the listing's error.
+// each calls print with the elements of a listing. It returns the listing's error.
 func each[E any](listing iter.Seq2[E, error], print func(E)) error {
 	for e, err := range listing {
 		if err != nil {
@@ -62,8 +62,8 @@ Exit status 1: a key is not found.`,
 	}
 }
 
-// statRecord is the JSON of the use of a record. The figures are missing if it is not found.
-type statRecord struct {
+// statJSON is the JSON of the use of a record. The figures are missing if it is not found.
+type statJSON struct {
 	Server string `json:"server,omitempty"` // only in a list of all records
 	keyed
 	Found bool `json:"found"`
@@ -89,36 +89,36 @@ func stat(ctx context.Context, out *output, c client, keys []string) (bool, erro
 		}
 		if !ok {
 			all = false
-			out.add(statRecord{keyed: keyOf(key)}, "-", "-", "-", "-", quoted(key)+"  not found")
+			out.add(statJSON{keyed: keyOf(key)}, "-", "-", "-", "-", quoted(key)+"  not found")
 			continue
 		}
-		record, fields := statOf("", key, s)
-		out.add(record, fields...)
+		line, fields := statOf("", key, s)
+		out.add(line, fields...)
 	}
 	return all, nil
 }
 
 func statAll(ctx context.Context, e *env, c client) (bool, error) {
-	e.out.entries(c, statColumns...)
+	e.out.serverTables(c, statColumns...)
 	return true, each(c.KeyStats(ctx), func(s inspect.KeyUsage) {
-		record, fields := statOf(s.Server, s.Key, s.Usage)
-		e.out.entry(s.Server, record, fields...)
+		line, fields := statOf(s.Server, s.Key, s.Usage)
+		e.out.serverRow(s.Server, line, fields...)
 	})
 }
 
-func statOf(server, key string, s inspect.Usage) (statRecord, []string) {
-	return statRecord{server, keyOf(key), true, &usage{s.Reads, s.Writes, s.ReadsPerMinute, s.WritesPerMinute}},
+func statOf(server, key string, s inspect.Usage) (statJSON, []string) {
+	return statJSON{server, keyOf(key), true, &usage{s.Reads, s.Writes, s.ReadsPerMinute, s.WritesPerMinute}},
 		[]string{number(s.Reads), number(s.Writes), number(s.ReadsPerMinute), number(s.WritesPerMinute), quoted(key)}
 }
 
-// figures prints the record of a server or a connection: as JSON, or as a row for each field of these types.
-func (o *output) figures(record any) {
+// figures prints what is known of a server or a connection: as JSON, or as a row for each field of these types.
+func (o *output) figures(line any) {
 	if o.json != nil {
-		o.add(record)
+		o.add(line)
 		return
 	}
 	o.table("", "")
-	for v, i := reflect.ValueOf(record), 0; i < v.NumField(); i++ {
+	for v, i := reflect.ValueOf(line), 0; i < v.NumField(); i++ {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		text := ""
 		switch f := v.Field(i).Interface().(type) {

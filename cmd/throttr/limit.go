@@ -49,8 +49,8 @@ func limitFlags(e *env, cmd *cobra.Command, count, usage string, do func(context
 	}
 }
 
-// hitRecord is the JSON of a hit.
-type hitRecord struct {
+// hitJSON is the JSON of a hit.
+type hitJSON struct {
 	keyed
 	Allowed           bool      `json:"allowed"`
 	Count             uint64    `json:"count"`
@@ -62,7 +62,7 @@ type hitRecord struct {
 
 // addHit prints a decision.
 func addHit(out *output, key string, res throttr.Result, allowed bool, decision string) {
-	r := hitRecord{keyed: keyOf(key), Allowed: allowed, Count: res.Count, Limit: res.Limit, Remaining: res.Remaining, ResetAt: res.ResetAt.UTC()}
+	r := hitJSON{keyed: keyOf(key), Allowed: allowed, Count: res.Count, Limit: res.Limit, Remaining: res.Remaining, ResetAt: res.ResetAt.UTC()}
 	if res.RetryAfter < throttr.Never {
 		seconds := res.RetryAfter.Seconds()
 		r.RetryAfterSeconds = &seconds

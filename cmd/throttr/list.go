@@ -45,8 +45,8 @@ be listed for up to 10 s after it has expired.`,
 	return cmd
 }
 
-// listRecord is the JSON of a counter or buffer in a list of records.
-type listRecord struct {
+// listJSON is the JSON of a counter or buffer in a list of records.
+type listJSON struct {
 	Server string `json:"server"`
 	keyed
 	Kind      string    `json:"kind"`
@@ -57,10 +57,10 @@ type listRecord struct {
 
 // listRecords lists all records.
 func listRecords(ctx context.Context, e *env, c client, prefix string) error {
-	e.out.entries(c, "kind", ">bytes", "expires", "key")
+	e.out.serverTables(c, "kind", ">bytes", "expires", "key")
 	return each(c.List(ctx), func(r inspect.Record) {
 		if strings.HasPrefix(r.Key, prefix) {
-			e.out.entry(r.Server, listRecord{r.Server, keyOf(r.Key), r.Kind.String(), r.Unit.String(), r.ExpiresAt, r.BytesUsed},
+			e.out.serverRow(r.Server, listJSON{r.Server, keyOf(r.Key), r.Kind.String(), r.Unit.String(), r.ExpiresAt, r.BytesUsed},
 				r.Kind.String(), number(r.BytesUsed), formatTime(r.ExpiresAt), quoted(r.Key))
 		}
 	})
@@ -162,7 +162,7 @@ func (l *lister) print(r inspect.Record, c counter, now time.Time) {
 	default:
 		o.Count, count = &c.quota, number(c.quota)
 	}
-	l.out.entry(r.Server, o, o.Kind, count, scale, formatRemaining(endsIn, c.unit), quoted(o.Key))
+	l.out.serverRow(r.Server, o, o.Kind, count, scale, formatRemaining(endsIn, c.unit), quoted(o.Key))
 }
 
 // formatRemaining formats a time with the precision of its unit.

@@ -78,8 +78,8 @@ type mock struct {
 	hazards    map[mockserver.Hazard]bool // the same
 }
 
-// mockRecord is the JSON of a mock server.
-type mockRecord struct {
+// mockJSON is the JSON of a mock server.
+type mockJSON struct {
 	Address   string          `json:"address"`
 	ValueSize int             `json:"value_size"`
 	Hazards   map[string]bool `json:"hazards"`
@@ -139,9 +139,9 @@ func (m *mock) options() []mockserver.Option {
 
 // printSettings prints the address in the first line, and the other settings.
 func (m *mock) printSettings(out *output, addr string) {
-	record := mockRecord{Address: addr, ValueSize: m.size, Hazards: map[string]bool{}, Service: m.service.Seconds(), Real: m.real}
+	line := mockJSON{Address: addr, ValueSize: m.size, Hazards: map[string]bool{}, Service: m.service.Seconds(), Real: m.real}
 	if m.made >= 0 {
-		record.Made = &m.made
+		line.Made = &m.made
 	}
 	var words []string
 	for _, h := range mockserver.Hazards() {
@@ -150,11 +150,11 @@ func (m *mock) printSettings(out *output, addr string) {
 			on = h.Default()
 		}
 		_, name := hazardName(h)
-		record.Hazards[name] = on
+		line.Hazards[name] = on
 		words = append(words, name+"="+onOff(on))
 	}
 	if out.json != nil {
-		out.add(record)
+		out.add(line)
 		return
 	}
 	out.table("")

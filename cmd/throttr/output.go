@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// output prints records: as JSON, one object per line, or as rows of a table.
+// output prints lines: JSON, an object each, or rows of a table.
 type output struct {
 	w    *bufio.Writer
 	json *json.Encoder // nil: a table
@@ -43,7 +43,7 @@ func newOutput(w io.Writer, asJSON bool) *output {
 	return o
 }
 
-// useJSON prints records as JSON from now on.
+// useJSON prints JSON from now on.
 func (o *output) useJSON() {
 	o.json = json.NewEncoder(o.w)
 	o.json.SetEscapeHTML(false)
@@ -63,10 +63,10 @@ func (o *output) table(names ...string) {
 	}
 }
 
-// add prints a record: as JSON, or as a row of fields.
-func (o *output) add(record any, fields ...string) {
+// add prints a line as JSON, or as a row of fields.
+func (o *output) add(line any, fields ...string) {
 	if o.json != nil {
-		if err := o.json.Encode(record); err != nil && o.err == nil {
+		if err := o.json.Encode(line); err != nil && o.err == nil {
 			o.err = err
 		}
 		return

@@ -20,7 +20,7 @@ import (
 
 const (
 	// reclaimConns connections with reclaimRequests requests in flight each make a server use all of
-	// the 40,960 places that it looks through for each request, and free them (H16).
+	// the room for 40,960 responses that it looks through for each request, and free it (H16).
 	reclaimConns    = 42
 	reclaimRequests = 1000
 )
@@ -36,7 +36,7 @@ request of anybody. "throttr info" shows the time of a request: 6 to 10 µs on
 a fresh server, up to 85 µs on such a one.
 
 The command opens 42 connections to each server, sends 1,000 QUERYs on each
-and reads all responses. The server gets the places of the unread responses
+and reads all responses. The server gets the room of the unread responses
 back. It costs everybody else a stall of 3 s or so. A restart of the server
 does the same, and loses its records.`,
 		Example: "  throttr reclaim\n  throttr reclaim --yes --json",
@@ -60,8 +60,8 @@ func confirmed(e *env, question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// reclaimRecord is the JSON of what reclaim has done.
-type reclaimRecord struct {
+// reclaimJSON is the JSON of what reclaim has done.
+type reclaimJSON struct {
 	Server string  `json:"server"`
 	Before float64 `json:"service_time_before_seconds"`
 	After  float64 `json:"service_time_after_seconds"`
@@ -80,12 +80,12 @@ func reclaim(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		if err := useAllPlaces(ctx, one, c); err != nil {
+		if err := useAllRoom(ctx, one, c); err != nil {
 			return err
 		}
 		after, err := serviceTime(ctx, c)
 		if err == nil {
-			e.out.add(reclaimRecord{server, before.Seconds(), after.Seconds()}, server, formatMicroseconds(before), formatMicroseconds(after))
+			e.out.add(reclaimJSON{server, before.Seconds(), after.Seconds()}, server, formatMicroseconds(before), formatMicroseconds(after))
 		}
 		return err
 	})
@@ -123,8 +123,8 @@ func formatMicroseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f µs", float64(d)/float64(time.Microsecond))
 }
 
-// useAllPlaces has a server use all of its places for responses, and reads these.
-func useAllPlaces(ctx context.Context, cfg throttr.Config, c client) error {
+// useAllRoom has a server use all of its room for responses, and reads these.
+func useAllRoom(ctx context.Context, cfg throttr.Config, c client) error {
 	conns := make([]net.Conn, 0, reclaimConns)
 	defer func() {
 		for _, nc := range conns {

@@ -29,9 +29,9 @@ messages can be missing. --timeout bounds the time to connect and subscribe.`,
 	return cmd
 }
 
-// messageRecord is the JSON of a message. PayloadBase64 is there if the payload is not UTF-8. A
+// messageJSON is the JSON of a message. PayloadBase64 is there if the payload is not UTF-8. A
 // gap has no payload.
-type messageRecord struct {
+type messageJSON struct {
 	Time   time.Time `json:"time"`
 	Server string    `json:"server"`
 	named
@@ -88,15 +88,15 @@ func subscribe(ctx context.Context, e *env, channel string, n uint) error {
 
 // message prints a message, with its server if there are several.
 func (o *output) message(m pubsub.Message, now time.Time, several bool) {
-	record := messageRecord{Time: now.UTC(), Server: m.Server, named: nameOf(m.Channel), Gap: m.Gap}
+	line := messageJSON{Time: now.UTC(), Server: m.Server, named: nameOf(m.Channel), Gap: m.Gap}
 	text := "(the connection was lost: messages can be missing)"
 	if !m.Gap {
 		payload := string(m.Payload)
-		record.Payload, record.PayloadBase64, text = &payload, unlessText(payload), quoted(payload)
+		line.Payload, line.PayloadBase64, text = &payload, unlessText(payload), quoted(payload)
 	}
 	fields := []string{formatTime(now), quoted(m.Channel), text}
 	if several {
 		fields = append([]string{m.Server}, fields...)
 	}
-	o.add(record, fields...)
+	o.add(line, fields...)
 }

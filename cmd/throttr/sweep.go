@@ -48,8 +48,8 @@ With --every, it goes on until it is interrupted, and errors do not end it.
 	return cmd
 }
 
-// sweepRecord is the JSON of an inspect.Swept.
-type sweepRecord struct {
+// sweepJSON is the JSON of an inspect.Swept.
+type sweepJSON struct {
 	Server    string `json:"server"`
 	Found     int    `json:"found"`
 	Removed   int    `json:"removed"`
@@ -64,7 +64,7 @@ func sweepOnce(ctx context.Context, e *env, c client, dryRun bool) (bool, error)
 	e.out.table("server", ">found", ">removed", ">prolonged", ">kept", ">foreign")
 	all, err := c.Sweep(ctx, dryRun)
 	for _, s := range all {
-		e.out.add(sweepRecord{s.Server, s.Records, s.Removed, s.Prolonged, s.Kept, s.Foreign, dryRun},
+		e.out.add(sweepJSON{s.Server, s.Records, s.Removed, s.Prolonged, s.Kept, s.Foreign, dryRun},
 			s.Server, number(uint64(s.Records)), number(uint64(s.Removed)), number(uint64(s.Prolonged)),
 			number(uint64(s.Kept)), number(uint64(s.Foreign)))
 	}

@@ -27,8 +27,8 @@ from a directory.`,
 	}
 }
 
-// versionRecord is the JSON of the program's version.
-type versionRecord struct {
+// versionJSON is the JSON of the program's version.
+type versionJSON struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
 	OS      string `json:"os"`
@@ -36,8 +36,8 @@ type versionRecord struct {
 }
 
 // versionOf returns the version that info tells. Info may be nil.
-func versionOf(info *debug.BuildInfo) versionRecord {
-	v := versionRecord{"(devel)", runtime.Version(), runtime.GOOS, runtime.GOARCH}
+func versionOf(info *debug.BuildInfo) versionJSON {
+	v := versionJSON{"(devel)", runtime.Version(), runtime.GOOS, runtime.GOARCH}
 	if info != nil && info.Main.Version != "" {
 		v.Version = info.Main.Version
 	}
@@ -45,6 +45,6 @@ func versionOf(info *debug.BuildInfo) versionRecord {
 }
 
 // String returns the version as one line.
-func (v versionRecord) String() string {
+func (v versionJSON) String() string {
 	return fmt.Sprintf("throttr  %s  %s  %s/%s", v.Version, v.Go, v.OS, v.Arch)
 }

@@ -107,7 +107,7 @@ func TestRemoverIsGivenEachTargetOnce(t *testing.T) {
 		slices.Sort(p.targets)
 		require.Len(t, slices.Compact(p.targets), n)
 		require.LessOrEqual(t, p.mostTargets, maxChunk)
-		require.Greater(t, p.mostRemoving, 10, "the next batch is looked at while one is removed")
+		require.Greater(t, p.mostRemoving, 10, "the next chunk is looked at while one is removed")
 		require.Less(t, time.Since(start), 2*time.Second)
 		require.Zero(t, p.srv.Requests(codec.OpPurge), "that is left to the Remover")
 		require.EqualValues(t, 2*n-2, s.Stats().Removed)
@@ -117,7 +117,7 @@ func TestRemoverIsGivenEachTargetOnce(t *testing.T) {
 func TestRemovalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := sweeperOfPairs(t, 1000, false)
-		s.o.MaxInFlight = 2 // so that there are many batches
+		s.o.MaxInFlight = 2 // so that there are many chunks
 		r, err := s.Sweep(t.Context(), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, 2000, r.Removed)
