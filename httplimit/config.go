@@ -41,8 +41,8 @@ type Config struct {
 	// Plan returns the limits of a request, or nil for those of Limits. A plan without
 	// limits limits nothing and counts nothing.
 	//
-	// Limits of the same name and scale in two plans share their counts, so a client that
-	// changes plans keeps its count.
+	// Limits of the same name, scale and algorithm in two plans share their counts, so a client
+	// that changes plans keeps its count.
 	Plan func(*http.Request) *Plan
 
 	// Key returns the key under which a request is counted. The middleware stores, logs and

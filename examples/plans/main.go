@@ -22,7 +22,7 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// The plans. Limits of the same name and scale share their counts.
+// The plans. Limits of the same name, scale and algorithm share their counts.
 var (
 	anonymous = []throttr.Limit{burst(1), httplimit.PerHour(2)}
 	free      = httplimit.MustPlan(burst(3), httplimit.PerHour(4))
