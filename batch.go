@@ -151,7 +151,7 @@ func (b *Batch[T]) add(key string, r codec.Request, err error) Reply[T] {
 
 // Do sends the requests of b and waits for their responses. If one can't be encoded, its
 // error is returned and nothing is sent. Otherwise the error is that of a server that
-// failed, and says whether any request of b may have been executed; each reply of b has its
+// failed, and says whether any request of b may have been executed; each Reply of b has its
 // own error. A batch is sent once: [Batch.Reset] it before using it again, or the error
 // matches [ErrBatch].
 func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {

@@ -68,7 +68,7 @@ func TestBatchUsedOutOfOrder(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), &b))
 	require.ErrorIs(t, client.Do(t.Context(), &b), throttr.ErrBatch)
 	_, _, err = q.Counter()
-	require.NoError(t, err, "the replies remain")
+	require.NoError(t, err, "the responses remain")
 
 	late := b.Purge("k")
 	_, err = late.OK()

@@ -115,9 +115,9 @@ func hitServer() error {
 // The log has a counter for each interval of the end of the window. Ends of one window differ by its
 // precision and the time of the round trip; those of different windows by a scale at least.
 const (
-	slotTime = 10 * time.Millisecond
-	slots    = 1 << 16
-	logSize  = 8 * slots
+	binTime = 10 * time.Millisecond
+	bins    = 1 << 16
+	logSize = 8 * bins
 )
 
 var marking sync.Mutex // guards the counters of the process
@@ -125,7 +125,7 @@ var marking sync.Mutex // guards the counters of the process
 func mark(counts []byte, end time.Duration) {
 	marking.Lock()
 	defer marking.Unlock()
-	at := counts[8*(int(end/slotTime)%slots):]
+	at := counts[8*(int(end/binTime)%bins):]
 	binary.LittleEndian.PutUint64(at, binary.LittleEndian.Uint64(at)+1)
 }
 
@@ -184,7 +184,7 @@ func testRealProcesses(t *testing.T, srv *mockserver.Server, run int) {
 		hits += n
 		_ = p.cmd.Wait()
 	}
-	sums := make([]uint64, slots)
+	sums := make([]uint64, bins)
 	for _, p := range all {
 		counts, err := os.ReadFile(p.log)
 		require.NoError(t, err)
@@ -193,13 +193,13 @@ func testRealProcesses(t *testing.T, srv *mockserver.Server, run int) {
 		}
 	}
 	windows, allowed, worst := 0, uint64(0), uint64(0)
-	const across = int(realScale / slotTime / 2) // ends of one window are in fewer slots
-	for i := 1; i < slots; i++ {
+	const across = int(realScale / binTime / 2) // ends of one window are in fewer bins
+	for i := 1; i < bins; i++ {
 		if sums[i] == 0 {
 			continue
 		}
 		sum := uint64(0)
-		for j := i; j < min(i+across, slots); j++ {
+		for j := i; j < min(i+across, bins); j++ {
 			sum += sums[j]
 			sums[j] = 0
 		}

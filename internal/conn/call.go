@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/internal/deadline"
 )
 
-// Reply is a decoded response of any kind.
+// Response is a decoded response of any kind.
 type Response[T codec.Value] struct {
 	OK    bool // success, or found
 	Quota T
@@ -90,7 +90,7 @@ func (p *CallPool[T]) Get() *Call[T] {
 	return &Call[T]{done: make(chan struct{}, 1)}
 }
 
-// Put recycles a call. Neither the call nor its Replies may be used any more.
+// Put recycles a call. Neither the call nor its Responses may be used any more.
 func (p *CallPool[T]) Put(c *Call[T]) {
 	c.empty()
 	p.pool.Put(c)

@@ -216,7 +216,7 @@ func TestRepliesOfEachKindAreDecoded(t *testing.T) {
 	r := newReader(cl)
 	require.NoError(t, feed(r, stream...))
 	clear(r.buf)
-	require.Len(t, r.done, 1, "replies do not alias the buffer")
+	require.Len(t, r.done, 1, "responses do not alias the buffer")
 	require.Equal(t, []Response[uint16]{
 		{OK: true},
 		{OK: true, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}, Value: []byte("hi")},

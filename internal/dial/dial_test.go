@@ -131,12 +131,12 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 		events int
 		early  []byte
 	}{
-		"statuses":                   {bytes: success},
-		"an EVENT first":             {bytes: join(small, success), events: 1},
-		"large EVENTs first":         {bytes: join(large, large, large, large, success), events: 4},
-		"EVENTs between the replies": {bytes: join(success[:1], small, small, success[1:2], large, success[2:4], small, success[4:]), events: 4},
-		"an EVENT after":             {bytes: join(success, small), events: 1, early: small},
-		"EVENTs everywhere":          {bytes: join(small, success[:4], small, success[4:], small), events: 3, early: small},
+		"statuses":                     {bytes: success},
+		"an EVENT first":               {bytes: join(small, success), events: 1},
+		"large EVENTs first":           {bytes: join(large, large, large, large, success), events: 4},
+		"EVENTs between the responses": {bytes: join(success[:1], small, small, success[1:2], large, success[2:4], small, success[4:]), events: 4},
+		"an EVENT after":               {bytes: join(success, small), events: 1, early: small},
+		"EVENTs everywhere":            {bytes: join(small, success[:4], small, success[4:], small), events: 3, early: small},
 	} {
 		for _, size := range []int{1, 2, 7, 1000, 16 << 10, len(c.bytes)} {
 			synctest.Test(t, func(t *testing.T) {

@@ -106,9 +106,9 @@ func TestOutcomesOfActions(t *testing.T) {
 	response := map[byte]conn.Response[uint16]{'+': {OK: true}, '-': {}, 'q': shown}
 	seen := slot.Observation{Exists: true, Count: 3, TTL: bands.Top - 1}
 	for _, test := range []struct {
-		action  slot.Action
-		replies string
-		want    effects
+		action    slot.Action
+		responses string
+		want      effects
 	}{
 		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q++", effects{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
 		{slot.Action{Kind: slot.Open, Slot: slot.A}, "++q--", effects{armed: true, added: true, claimed: [2]bool{slot.A: true}, shown: [2]slot.Observation{slot.A: seen}}},
@@ -123,11 +123,11 @@ func TestOutcomesOfActions(t *testing.T) {
 		{slot.Action{Kind: slot.Remove, Slots: [2]bool{true, true}}, "++", effects{purged: 2}},
 	} {
 		requests := r.bands.Requests(nil, test.action, 1)
-		require.Len(t, test.replies, len(requests), "%v", test.action.Kind)
+		require.Len(t, test.responses, len(requests), "%v", test.action.Kind)
 		var responses []conn.Response[uint16]
-		for _, c := range []byte(test.replies) {
+		for _, c := range []byte(test.responses) {
 			responses = append(responses, response[c])
 		}
-		require.Equal(t, test.want, r.effectsOf(test.action, requests, responses), "%v %s", test.action.Kind, test.replies)
+		require.Equal(t, test.want, r.effectsOf(test.action, requests, responses), "%v %s", test.action.Kind, test.responses)
 	}
 }

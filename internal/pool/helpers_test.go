@@ -89,9 +89,9 @@ func setDefault[V comparable](field *V, value V) {
 
 // result is the outcome of a call.
 type result struct {
-	reply conn.Response[uint16]
-	sent  bool
-	err   error
+	response conn.Response[uint16]
+	sent     bool
+	err      error
 }
 
 // do makes a request and returns its result.
@@ -110,7 +110,7 @@ func (s subject) do(ctx context.Context, r codec.Request) result {
 	if err != nil {
 		return result{sent: sent, err: err}
 	}
-	return result{reply: cl.Responses[0], sent: sent}
+	return result{response: cl.Responses[0], sent: sent}
 }
 
 // queries returns how many QUERYs srv has executed for callers of the pool: a probe makes one

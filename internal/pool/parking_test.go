@@ -18,7 +18,7 @@ func (s subject) insert(t *testing.T, key string) {
 	t.Helper()
 	r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), TTL: codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}})
 	require.NoError(t, r.err)
-	require.True(t, r.reply.OK, "the reply is that to the INSERT")
+	require.True(t, r.response.OK, "the response is that to the INSERT")
 }
 
 func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
@@ -50,7 +50,7 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 				before := srv.Requests(codec.OpUpdate)
 				s.insert(t, "k")
 				require.Equal(t, c.updates, srv.Requests(codec.OpUpdate)-before)
-				require.True(t, s.do(t.Context(), codec.Set[uint16]{Key: []byte("buffer"), TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Hours}}).reply.OK)
+				require.True(t, s.do(t.Context(), codec.Set[uint16]{Key: []byte("buffer"), TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Hours}}).response.OK)
 				require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
 				s.query(t.Context(), "k")
 				s.purge(t.Context(), "k")

@@ -371,7 +371,7 @@ func TestEventsBeforeAndAfterTheProbesResponsesAreCounted(t *testing.T) {
 			s := connect(t, to(srv), pool.Options[uint16]{})
 			r := s.query(t.Context(), "k")
 			require.NoError(t, r.err)
-			require.False(t, r.reply.OK)
+			require.False(t, r.response.OK)
 			require.EqualValues(t, 3, s.Stats().Events)
 		})
 	}
@@ -503,11 +503,11 @@ func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most i
 	s.inParallel(callers, func(i int) {
 		key, quota := fmt.Sprint("user:", i), uint16(i)
 		ttl := codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}
-		if r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), Quota: quota, TTL: ttl}); r.err != nil || !r.reply.OK {
+		if r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), Quota: quota, TTL: ttl}); r.err != nil || !r.response.OK {
 			t.Errorf("INSERT %s: %+v", key, r)
 		}
 		observe <- struct{}{}
-		if r := s.query(t.Context(), key); r.err != nil || !r.reply.OK || r.reply.Quota != quota || r.reply.TTL.Unit != codec.Seconds {
+		if r := s.query(t.Context(), key); r.err != nil || !r.response.OK || r.response.Quota != quota || r.response.TTL.Unit != codec.Seconds {
 			t.Errorf("QUERY %s: %+v", key, r)
 		}
 	})

@@ -61,7 +61,7 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 					}
 					_, sent, err = s.Do(t.Context(), cl)
 					if err == nil && len(cl.Responses) != len(c.call) {
-						t.Errorf("%d replies", len(cl.Responses))
+						t.Errorf("%d responses", len(cl.Responses))
 					}
 				})
 				synctest.Wait()
@@ -233,7 +233,7 @@ func TestAStalledReadIsSentAgain(t *testing.T) {
 		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true, Times: 1})
 		r := s.query(t.Context(), "k")
 		require.NoError(t, r.err)
-		require.EqualValues(t, 5, r.reply.Quota)
+		require.EqualValues(t, 5, r.response.Quota)
 		remove()
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true})
 		require.ErrorIs(t, s.query(t.Context(), "k").err, conn.ErrStalled)

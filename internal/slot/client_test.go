@@ -186,7 +186,7 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 	}
 	ops := c.varyOps(action, c.bands.Requests(nil, action, n))
 	by, bounded := c.by(action), action.Kind != Join
-	if !bounded && c.off[ruleReplyBy] {
+	if !bounded && c.off[ruleResponseBy] {
 		by += 3 * c.bands.Scale
 	}
 	b := a.send(on, action, ops, by, bounded)

@@ -16,7 +16,7 @@ type rule int
 const (
 	ruleSeenLive rule = iota
 	ruleUntil
-	ruleReplyBy
+	ruleResponseBy
 	ruleFree
 	ruleTidy
 	ruleFreeLast
@@ -175,7 +175,7 @@ var needed = []struct {
 	seed   uint64
 }{
 	{1, ruleSeenLive, "hits count only if the QUERY shows an open window", nil, 20},
-	{2, ruleReplyBy, "hits count only if the reply is there in time", cuts, 7888},
+	{2, ruleResponseBy, "hits count only if the response is there in time", cuts, 7888},
 	{3, ruleGuard, "no action is executed after its guard", nil, 62},
 	{3, ruleGuardHalf, "a guard is at most half a scale (here 0.9)", nil, 8509},
 	{4, ruleConnection, "actions go out on the connection of their lookup", manyRestarts, 5996},

@@ -1,4 +1,4 @@
--- Makes claims on places in flight. KEYS are the record of the birth, and the hash of each claim. ARGV are the
+-- Makes claims on places in flight. KEYS are the birth, and the hash of each claim. ARGV are the
 -- time, or nothing for that of the server; 1 if a slot without a record may be as old as the server; how many
 -- milliseconds a hash lives on after all that it has is over; the prefix of channels, and the channel of the caller;
 -- and for each process that makes claims, one after the other: p and the process, how many claims it makes, and these in
