@@ -269,21 +269,6 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 	})
 }
 
-func TestHitsAreServedInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.mostSum = 3
-		var waits []func() result
-		for range 10 {
-			waits = append(waits, s.hit(t.Context()))
-		}
-		for i, wait := range waits {
-			require.EqualValues(t, i+1, wait().count)
-		}
-		require.Len(t, s.requests, 4, "the lone hit, and three requests of three")
-	})
-}
-
 // A plan is given to the hits that are counted right after the Refresh, and to no others.
 func TestPlanIsOfOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -319,35 +304,6 @@ func TestSharedHitsAreDescribed(t *testing.T) {
 		require.True(t, began.Equal(b.Now))
 		b.Now = time.Time{}
 		require.Equal(t, coalesce.SharedHits{Hits: 3, Sum: 3, Limit: 30}, b)
-	})
-}
-
-func TestHitCanceledInARequestMayBeCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		first := s.hit(t.Context())
-		ctx, cancel := context.WithCancel(t.Context())
-		canceled := s.hit(ctx)
-		last := s.hit(t.Context())
-		first()
-		synctest.Wait() // the second request is under way
-		start := time.Now()
-		cancel()
-		require.Equal(t, result{sent: true, err: context.Canceled}, canceled())
-		require.Equal(t, start, time.Now(), "it returns at once")
-		require.EqualValues(t, 3, last().count, "the canceled hit keeps its place")
-	})
-}
-
-func TestLoneCallerCanCancel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		ctx, cancel := context.WithTimeout(t.Context(), latency/2)
-		defer cancel()
-		lone := s.hit(ctx)
-		queued := s.hit(t.Context())
-		require.Equal(t, result{sent: true, err: context.DeadlineExceeded}, lone())
-		require.EqualValues(t, 1, queued().count, "hits that came meanwhile are served")
 	})
 }
 
@@ -398,37 +354,6 @@ func TestCanceledOperationDoesNotRun(t *testing.T) {
 		cancel()
 		require.Equal(t, result{sent: true, err: context.Canceled}, running())
 		require.EqualValues(t, 11, s.hit(t.Context())().count, "one that runs goes on")
-	})
-}
-
-func TestErrorOfAnOperationIsItsCallersAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		first := s.hit(t.Context())
-		failed := s.operate(t.Context(), func(context.Context) (coalesce.Result, bool, error) {
-			return coalesce.Result{}, true, errStore
-		})
-		last := s.hit(t.Context())
-		require.EqualValues(t, 1, first().count)
-		require.Equal(t, result{sent: true, err: errStore}, failed())
-		require.EqualValues(t, 2, last().count)
-	})
-}
-
-func TestWindowIsRefreshedOnceForAllHitsThatWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.known = false
-		var waits []func() result
-		for range 5 {
-			waits = append(waits, s.hit(t.Context()))
-		}
-		for i, wait := range waits {
-			require.Equal(t, result{count: uint64(i + 1), id: 1}, wait())
-		}
-		require.Equal(t, 1, s.reads)
-		require.Len(t, s.requests, 1)
-		require.True(t, s.requests[0].Fresh)
 	})
 }
 
@@ -496,22 +421,6 @@ func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
 		require.EqualValues(t, 6, counted().count)
 		require.EqualValues(t, 7, queued().count)
 		require.Len(t, s.requests, 2)
-	})
-}
-
-func TestHitThatOverflowsFailsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.known = false // nothing is decided before the window has been refreshed
-		first := s.hit(t.Context())
-		overflow := inBackground(func() result {
-			return resultOf(s.Do(t.Context(), coalesce.Hit{Must: true, Limit: 10, Increment: 11}))
-		})
-		last := s.hit(t.Context())
-		require.EqualValues(t, 1, first().count)
-		require.Equal(t, result{err: errOverflow}, overflow())
-		require.EqualValues(t, 2, last().count)
-		require.Len(t, s.requests, 1)
 	})
 }
 
@@ -673,31 +582,6 @@ func TestCloseFailsWhatIsUnderWay(t *testing.T) {
 		require.Equal(t, result{err: window.ErrClosed}, set())
 		require.False(t, s.Busy())
 		require.False(t, s.group.Go(func() {}))
-	})
-}
-
-func TestCloseFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		lone, hit, set := s.hit(t.Context()), s.hit(t.Context()), s.operate(t.Context(), s.set(1))
-		start := time.Now()
-		s.group.Close()
-		require.Equal(t, result{err: window.ErrClosed}, hit())
-		require.Equal(t, result{err: window.ErrClosed}, set())
-		require.Equal(t, start, time.Now(), "they do not wait for the lone caller's request")
-		require.EqualValues(t, 1, lone().count)
-		require.False(t, s.Busy())
-	})
-}
-
-func TestLoneCallerThatCancelsAfterCloseGetsItsOwnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		lone := s.hit(ctx)
-		s.group.Close()
-		cancel()
-		require.Equal(t, result{sent: true, err: context.Canceled}, lone())
 	})
 }
 

@@ -118,24 +118,6 @@ func withContexts(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 	})
 }
 
-func TestHitsThatWaitShareARequestInOrderOfArrival(t *testing.T) {
-	withContexts(t, func(t *testing.T, ctx context.Context) {
-		var a adder
-		c := a.combiner(1)
-		first := begin(ctx, c, "a", 1)
-		var rest []<-chan added
-		for _, key := range []string{"a", "b", "a", "c", "b", "a"} {
-			rest = append(rest, begin(ctx, c, key, 10))
-		}
-		require.Equal(t, added{1, true, nil}, <-first)
-		for i, want := range []uint64{11, 10, 21, 10, 20, 31} {
-			require.Equal(t, added{want, true, nil}, <-rest[i])
-		}
-		require.Len(t, a.requests, 2)
-		require.Equal(t, []addition{{key: "a", n: 10}, {key: "b", n: 10}, {key: "a", n: 10}, {key: "c", n: 10}, {key: "b", n: 10}, {key: "a", n: 10}}, a.requests[1])
-	})
-}
-
 func TestHitDoesNotWaitForAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
@@ -221,47 +203,6 @@ func TestHitsAmongCanceledOnesAreSent(t *testing.T) {
 			require.Equal(t, added{uint64(i + 1), true, nil}, <-done)
 		}
 		require.Equal(t, [][]addition{{{key: "a", n: 1}}, {{key: "b", n: 1}, {key: "b", n: 1}, {key: "b", n: 1}, {key: "b", n: 1}}}, a.requests)
-	})
-}
-
-func TestCombinerRefusesHitsWhenItsQueueIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a adder
-		c := a.combiner(1)
-		begin(t.Context(), c, "a", 1)
-		for range 5 { // canceled hits leave room for others
-			ctx, cancel := context.WithCancel(t.Context())
-			for range 999 {
-				begin(ctx, c, "a", 1)
-			}
-			last := begin(ctx, c, "a", 1)
-			require.Equal(t, added{0, false, window.ErrOverloaded}, add(ctx, c, "a", 1))
-			cancel()
-			require.Equal(t, added{0, false, context.Canceled}, <-last)
-			synctest.Wait()
-		}
-		require.Equal(t, uint64(2), add(t.Context(), c, "a", 1).count)
-	})
-}
-
-func TestHitsThatShareARequestShareItsError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := adder{broken: "c"}
-		c := a.combiner(1)
-		first := begin(t.Context(), c, "a", 1)
-		a.err = errStore
-		one, other := begin(t.Context(), c, "a", 1), begin(t.Context(), c, "b", 1)
-		require.NoError(t, (<-first).err)
-		require.Equal(t, added{0, true, errStore}, <-one)
-		require.Equal(t, added{0, true, errStore}, <-other)
-
-		// A window that is broken does not affect others.
-		first = begin(t.Context(), c, "a", 1)
-		one, other = begin(t.Context(), c, "b", 1), begin(t.Context(), c, "c", 1)
-		require.Equal(t, added{2, true, nil}, <-first)
-		require.Equal(t, added{1, true, nil}, <-one)
-		require.ErrorIs(t, (<-other).err, errOverflow)
-		require.Len(t, a.requests, 4)
 	})
 }
 

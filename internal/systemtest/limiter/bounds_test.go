@@ -55,39 +55,6 @@ func TestShortestAndLongestScale(t *testing.T) {
 	})
 }
 
-// Limits, increments and counts go up to the largest value. A counter that is full denies.
-func TestCountsGoUpToTheLargestValue(t *testing.T) {
-	t.Run("uint8", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint8]) })
-	t.Run("uint16", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint16]) })
-	t.Run("uint32", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint32]) })
-	t.Run("uint64", func(t *testing.T) { synctest.Test(t, testLargestCounts[uint64]) })
-}
-
-func testLargestCounts[T codec.Value](t *testing.T) {
-	largest := min(uint64(^T(0)), math.MaxInt64)
-	limit := min(largest, throttr.Unlimited-1)
-	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
-	l, other := testkit.Limiter[T](t, srv), testkit.Limiter[T](t, srv)
-	n, err := l.Set(t.Context(), "k", time.Minute, limit-3)
-	require.NoError(t, err)
-	require.Equal(t, limit-3, n)
-	require.Equal(t, 2, testkit.Hits(t, l, 2, "k", time.Minute, limit))
-	require.Equal(t, 1, testkit.Hits(t, other, 2, "k", time.Minute, limit), "the counter is full")
-	require.Zero(t, testkit.Hits(t, l, 2, "k", time.Minute, limit))
-	n, err = l.Inc(t.Context(), "k", time.Minute, 2)
-	require.NoError(t, err)
-	require.Equal(t, largest, n, "the count stays at the largest")
-	n, err = other.Get(t.Context(), "k", time.Minute)
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, n, limit)
-	time.Sleep(time.Minute)
-	res, err := l.HitN(t.Context(), "k", throttr.Limit{Max: limit, Scale: time.Minute}, limit)
-	require.NoError(t, err)
-	require.True(t, res.Allowed)
-	require.Zero(t, testkit.Hits(t, other, 2, "k", time.Minute, limit))
-	testkit.RequireRemoved(t, srv, testkit.Idle[T](t, time.Minute))
-}
-
 func TestMemoryOfABackendIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxWindows = 128

@@ -59,33 +59,6 @@ func TestFloodNeverExceedsTheLimit(t *testing.T) {
 	}
 }
 
-func TestRandomFloodsNeverExceedTheLimit(t *testing.T) {
-	for range 5 {
-		scale := time.Duration(2+rand.IntN(40)) * 50 * time.Millisecond
-		f := flood{
-			scale:    scale,
-			duration: 4 * scale,
-			// Short enough for all limits to be reached.
-			pause:      min(time.Duration(1+rand.IntN(30))*time.Millisecond, scale/40),
-			latency:    min(1+rand.N(4*time.Millisecond), scale/80),
-			lateExpiry: rand.IntN(2) == 0,
-			skew:       rand.N(3 * time.Hour),
-		}
-		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				switch rand.IntN(3) {
-				case 0:
-					testFlood[uint16](t, f)
-				case 1:
-					testFlood[uint32](t, f)
-				default:
-					testFlood[uint64](t, f)
-				}
-			})
-		})
-	}
-}
-
 func TestFloodOverTCPNeverExceedsTheLimit(t *testing.T) {
 	t.Run("uint8", func(t *testing.T) {
 		testFlood[uint8](t, flood{scale: time.Second, duration: 2500 * time.Millisecond, lateExpiry: true, skew: time.Hour})
