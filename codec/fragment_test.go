@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -13,117 +12,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 )
-
-// fragmented is a response that comes in fragments, and the function that decodes it in
-// pieces of the sizes that next returns.
-type fragmented struct {
-	src   []byte
-	whole codec.Response
-	feed  func(t testing.TB, src []byte, next func() int) codec.Response
-	kind  codec.Kind
-}
-
-// fed returns the function feed of a decoder of entries of type E. It copies the entries.
-func fed[E codec.FragmentEntry[E]](named func(e E) E, response func([][]E) codec.Response) func(testing.TB, []byte, func() int) codec.Response {
-	return func(t testing.TB, src []byte, next func() int) codec.Response {
-		var d codec.FragmentDecoder[E]
-		var all [][]E
-		for len(src) > 0 && !d.Done() {
-			piece := bytes.Clone(src[:min(len(src), next())])
-			src = src[len(piece):]
-			for {
-				entries, n, err := d.Decode(piece)
-				piece = piece[n:]
-				if err != nil {
-					require.ErrorIs(t, err, codec.ErrShort)
-					require.Empty(t, piece)
-					require.Nil(t, entries)
-					break
-				}
-				if d.Done() && entries == nil {
-					break
-				}
-				kept := make([]E, len(entries))
-				for i, e := range entries {
-					kept[i] = named(e)
-				}
-				if len(kept) > 0 {
-					all = append(all, kept)
-				}
-				if d.Done() {
-					break
-				}
-			}
-			for i := range piece {
-				piece[i] = 0xff // the decoder may not come back to it
-			}
-		}
-		require.True(t, d.Done())
-		entries, n, err := d.Decode([]byte{1, 2, 3})
-		require.NoError(t, err)
-		require.Zero(t, n)
-		require.Nil(t, entries)
-		return response(all)
-	}
-}
-
-// feeds are the kinds of responses that come in fragments, and their decoders.
-func feeds[T codec.Value]() map[codec.Kind]func(testing.TB, []byte, func() int) codec.Response {
-	return map[codec.Kind]func(testing.TB, []byte, func() int) codec.Response{
-		codec.KindList: fed(func(e codec.ListEntry[T]) codec.ListEntry[T] {
-			e.Key = append([]byte{}, e.Key...)
-			return e
-		}, func(all [][]codec.ListEntry[T]) codec.Response { return codec.ListResponse[T]{Fragments: all} }),
-		codec.KindStats: fed(func(e codec.StatsEntry) codec.StatsEntry {
-			e.Key = append([]byte{}, e.Key...)
-			return e
-		}, func(all [][]codec.StatsEntry) codec.Response { return codec.StatsResponse{Fragments: all} }),
-		codec.KindConnections: fed(func(e codec.ConnectionInfo) codec.ConnectionInfo { return e },
-			func(all [][]codec.ConnectionInfo) codec.Response { return codec.ConnectionsResponse{Fragments: all} }),
-		codec.KindChannels: fed(func(e codec.ChannelsEntry) codec.ChannelsEntry {
-			e.Name = append([]byte{}, e.Name...)
-			return e
-		}, func(all [][]codec.ChannelsEntry) codec.Response { return codec.ChannelsResponse{Fragments: all} }),
-	}
-}
-
-// recorded are the large responses of a real server.
-func recorded(t testing.TB) map[string]fragmented {
-	rec := readRecorded(t)
-	all := map[string]fragmented{
-		"LIST":        {src: unhex(t, rec.List), kind: codec.KindList},
-		"STATS":       {src: unhex(t, rec.Stats), kind: codec.KindStats},
-		"CONNECTIONS": {src: unhex(t, rec.Connections), kind: codec.KindConnections},
-		"CHANNELS":    {src: unhex(t, rec.Channels), kind: codec.KindChannels},
-	}
-	for name, r := range all {
-		res, n, err := codec.DecodeResponse[uint16](r.kind, r.src)
-		require.NoError(t, err)
-		require.Equal(t, len(r.src), n)
-		r.whole = res
-		r.feed = feeds[uint16]()[r.kind]
-		all[name] = r
-	}
-	return all
-}
-
-func TestFragmentDecoderDecodesAnyPieces(t *testing.T) {
-	for name, r := range recorded(t) {
-		t.Run(name+"/one byte at a time", func(t *testing.T) {
-			require.Equal(t, r.whole, r.feed(t, r.src, func() int { return 1 }))
-		})
-		t.Run(name+"/at once", func(t *testing.T) {
-			require.Equal(t, r.whole, r.feed(t, r.src, func() int { return len(r.src) }))
-		})
-		for seed := range uint64(20) {
-			t.Run(name+"/random pieces", func(t *testing.T) {
-				rnd := rand.New(rand.NewPCG(seed, 1))
-				most := 1 + rnd.IntN(600)
-				require.Equal(t, r.whole, r.feed(t, r.src, func() int { return 1 + rnd.IntN(most) }))
-			})
-		}
-	}
-}
 
 func TestEmptyListEndsAfterItsCount(t *testing.T) {
 	var d codec.ListDecoder[uint16]
@@ -135,9 +23,9 @@ func TestEmptyListEndsAfterItsCount(t *testing.T) {
 }
 
 func TestFragmentDecoderStopsAtTheEndOfAFragment(t *testing.T) {
-	r := recorded(t)["CONNECTIONS"]
+	connections := unhex(t, readRecorded(t).Connections)
 	var d codec.ConnectionsDecoder
-	src := append(bytes.Clone(r.src), "more"...)
+	src := append(bytes.Clone(connections), "more"...)
 	entries, n, err := d.Decode(src)
 	require.NoError(t, err)
 	require.Equal(t, 9+16+8*237, n)
@@ -153,7 +41,7 @@ func TestFragmentDecoderStopsAtTheEndOfAFragment(t *testing.T) {
 // The offset of an error is the same for a whole response and for one in pieces, and the
 // error stays.
 func TestMalformedFragmentErrorsNameTheOffset(t *testing.T) {
-	list := recorded(t)["LIST"].src
+	list := unhex(t, readRecorded(t).List)
 	with := func(offset int, b byte) []byte {
 		src := bytes.Clone(list)
 		src[offset] = b
@@ -195,7 +83,7 @@ func TestMalformedFragmentErrorsNameTheOffset(t *testing.T) {
 
 // A fragment longer than MaxFragment is malformed. The error has the offset of its start.
 func TestMaxFragmentBoundsFragments(t *testing.T) {
-	list := recorded(t)["LIST"].src
+	list := unhex(t, readRecorded(t).List)
 	whole, _, err := codec.DecodeListResponse[uint16](list)
 	require.NoError(t, err)
 	decode := func(most uint64, piece int, src []byte) error {
