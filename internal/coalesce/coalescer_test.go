@@ -371,21 +371,6 @@ func TestFailedRefreshFailsTheHitsUpToTheNextOperation(t *testing.T) {
 	})
 }
 
-func TestFailedCountFailsItsHitsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
-		s.outcomes = []coalesce.Outcome{{Err: errStore}, {Err: errStore, Sent: true}}
-		lone := s.hit(t.Context())
-		second, third := s.hit(t.Context()), s.hit(t.Context())
-		require.Equal(t, result{err: errStore}, lone())
-		synctest.Wait()
-		last := s.hit(t.Context())
-		require.Equal(t, result{sent: true, err: errStore}, second())
-		require.Equal(t, result{sent: true, err: errStore}, third())
-		require.EqualValues(t, 1, last().count)
-	})
-}
-
 func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
