@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -76,16 +75,6 @@ var xTimeRateSyncMap = contender{
 // algorithmLoads are the loads with which algorithms are measured.
 var algorithmLoads = []struct{ keys, goroutines int }{{1, 1}, {1, 2}, {manyKeys, 1}, {manyKeys, 2}}
 
-// compareAlgorithms measures all algorithms once.
-func (r *results) compareAlgorithms(ctx context.Context, s *servers) error {
-	for _, at := range algorithmLoads {
-		if err := r.compare(ctx, s, algorithms, at.keys, at.goroutines); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // algorithmRequirements returns what algorithms in memory must hold.
 func (r *results) algorithmRequirements() (all []requirement) {
 	for _, at := range algorithmLoads {
@@ -144,36 +133,26 @@ the heap after a collection, less that before, of %d keys of 16 bytes, the keys 
 
 // algorithmRows writes how long hits take with each algorithm.
 func (r *results) algorithmRows(w io.Writer) {
-	titles := []string{"algorithm or package"}
-	for _, at := range algorithmLoads {
-		titles = append(titles, fmt.Sprintf(">%s, %s", plural(at.keys, "key"), plural(at.goroutines, "goroutine")))
-	}
-	var all [][]string
-	for _, c := range algorithms.contenders {
-		row := []string{c.name}
-		for _, at := range algorithmLoads {
-			m := measurement{algorithms.name, c.name, at.keys, at.goroutines}
-			row = append(row, fmt.Sprintf("%.0f ns", float64(at.goroutines)*1e9/load.Median(r.each(m, perSecond))))
-		}
+	titles, all := r.timeRows(algorithms, "algorithm or package", algorithmLoads)
+	for i, c := range algorithms.contenders {
 		m := measurement{algorithms.name, c.name, manyKeys, 2}
-		all = append(all, append(row, fmt.Sprintf("%.2f", load.Median(r.each(m, allocs))), fmt.Sprintf("%.0f", r.perKey[c.name])))
+		all[i] = append(all[i], fmt.Sprintf("%.2f", load.Median(r.each(m, allocs))), fmt.Sprintf("%.0f", r.perKey[c.name]))
 	}
 	rows(w, append(titles, ">allocations/hit", ">bytes/key"), all)
 }
 
-// runAlgorithms measures algorithms in the process only, and prints the results.
-func runAlgorithms(ctx context.Context, p plan) error {
-	r := newResults(p)
-	if err := r.fill(ctx, algorithms); err != nil {
-		return err
+// timeRows returns how long an operation takes with each contender and load.
+func (r *results) timeRows(w workload, title string, loads []struct{ keys, goroutines int }) (titles []string, all [][]string) {
+	titles, all = []string{title}, make([][]string, len(w.contenders))
+	for i, c := range w.contenders {
+		all[i] = []string{c.name}
 	}
-	for range p.rounds {
-		if err := r.compareAlgorithms(ctx, nil); err != nil {
-			return err
+	for _, at := range loads {
+		titles = append(titles, fmt.Sprintf(">%s, %s", plural(at.keys, "key"), plural(at.goroutines, "goroutine")))
+		for i, c := range w.contenders {
+			m := measurement{w.name, c.name, at.keys, at.goroutines}
+			all[i] = append(all[i], fmt.Sprintf("%.0f ns", float64(at.goroutines)*1e9/load.Median(r.each(m, perSecond))))
 		}
 	}
-	r.reportAlgorithms(os.Stdout)
-	fmt.Println()
-	rows(os.Stdout, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.algorithmRequirements()))
-	return nil
+	return titles, all
 }

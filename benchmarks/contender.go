@@ -111,9 +111,8 @@ var (
 		throttrHit(ours, mock), rawFrames(raw, load.Hit, mock),
 		throttrHit(oursReal, realTimes), rawFrames(rawReal, load.Hit, realTimes), redisHit, rueidisHit, goRedisHit, redisRate,
 	}}
-	redisWindow = workload{"hit", []contender{redisHit, rueidisHit}}
-	bucket      = workload{"token bucket", []contender{redisBucket, goRedisBucket, redisRate}}
-	sparse      = workload{"sparse", []contender{throttrSparse, rueidisHit, redisRate}}
+	bucket = workload{"token bucket", []contender{redisBucket, redisRate}}
+	sparse = workload{"sparse", []contender{throttrSparse, rueidisHit, redisRate}}
 )
 
 // keySet returns n keys of 16 bytes.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/throttr-go/throttr"
@@ -235,28 +234,4 @@ func (r *results) sharedRows(k sharing) (all [][]string) {
 		})
 	}
 	return all
-}
-
-// runLeases measures leases, and prints the medians of all rounds.
-func runLeases(ctx context.Context, p plan) error {
-	s, err := startServers(ctx)
-	if err != nil {
-		return err
-	}
-	r := newResults(p)
-	for range p.rounds {
-		if err = r.compareLeases(ctx, s); err != nil {
-			break
-		}
-	}
-	if stopped := s.stop(); err == nil {
-		err = stopped
-	}
-	if err != nil {
-		return err
-	}
-	rows(os.Stdout, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.leaseRequirements()))
-	fmt.Println()
-	r.reportLeases(os.Stdout)
-	return nil
 }

@@ -4,11 +4,6 @@
 //
 //	go -C benchmarks run .          # writes RESULTS.md and the charts, in about half an hour
 //	go -C benchmarks run . -quick   # prints results of short measurements, in about two minutes
-//	go -C benchmarks run . -buckets   # prints those of token buckets on Redis, in half a minute
-//	go -C benchmarks run . -windows   # prints those of fixed windows on Redis, in a minute and a half
-//	go -C benchmarks run . -algorithms   # prints those of algorithms in the process, in some minutes
-//	go -C benchmarks run . -middleware   # prints those of HTTP middleware, in a minute
-//	go -C benchmarks run . -leases   # prints those of leases, in some minutes
 //	go -C benchmarks run . -outages   # prints what an outage of the store costs, in five minutes
 //
 // It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
@@ -109,12 +104,7 @@ func main() {
 	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
 	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
 	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
-	buckets := flag.Bool("buckets", false, "measure token buckets on Redis only, and print the results")
-	windows := flag.Bool("windows", false, "measure windows and takes on Redis only, and print the results")
-	inProcess := flag.Bool("algorithms", false, "measure algorithms in the process only, and print the results")
-	ofMiddleware := flag.Bool("middleware", false, "measure HTTP middleware only, and print the results")
 	outages := flag.Bool("outages", false, "measure services whose store is away, and print the results")
-	leases := flag.Bool("leases", false, "measure leases, and what they are compared with, and print the results")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
 			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", full.estimate())
@@ -127,19 +117,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	action := func() error { return run(ctx, p, !*isQuick) }
-	switch {
-	case *buckets:
-		action = func() error { return runOnRedis(ctx, p, bucketComparisons) }
-	case *windows:
-		action = func() error { return runOnRedis(ctx, p, windowComparisons) }
-	case *outages:
+	if *outages {
 		action = func() error { return runOutages(ctx) }
-	case *leases:
-		action = func() error { return runLeases(ctx, p) }
-	case *ofMiddleware:
-		action = func() error { return runMiddlewares(ctx, p) }
-	case *inProcess:
-		action = func() error { return runAlgorithms(ctx, p) }
 	}
 	if err := action(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)

@@ -106,15 +106,19 @@ func (r *results) round(ctx context.Context, s *servers) error {
 			}
 		}
 	}
-	if err := r.compareAlgorithms(ctx, s); err != nil {
-		return err
+	for _, at := range algorithmLoads {
+		if err := r.compare(ctx, s, algorithms, at.keys, at.goroutines); err != nil {
+			return err
+		}
 	}
-	if err := r.compareMiddlewares(ctx, s); err != nil {
-		return err
+	for _, at := range middlewareLoads {
+		if err := r.compare(ctx, s, middlewares, at.keys, at.goroutines); err != nil {
+			return err
+		}
 	}
 	for _, n := range r.plan.windows {
 		if n == manyKeys {
-			continue // compareAlgorithms has measured them: once in a round, as quotients are of rounds
+			continue // algorithmLoads has them: once in a round, as quotients are of rounds
 		}
 		if err := r.measure(ctx, s, algorithms.name, fixedWindow, n, 1); err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"sync"
 	"time"
 
@@ -147,16 +146,6 @@ func tollboothHandler(s setup, next http.Handler) (http.Handler, func(), error) 
 	return tollbooth.LimitHandler(l, next), nil, nil
 }
 
-// compareMiddlewares measures all middleware once.
-func (r *results) compareMiddlewares(ctx context.Context, s *servers) error {
-	for _, at := range middlewareLoads {
-		if err := r.compare(ctx, s, middlewares, at.keys, at.goroutines); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // middlewareRequirements returns what httplimit must hold.
 func (r *results) middlewareRequirements() (all []requirement) {
 	of := func(c contender, at int) measurement {
@@ -172,37 +161,14 @@ func (r *results) middlewareRequirements() (all []requirement) {
 
 // reportMiddlewares writes what middleware takes of a request.
 func (r *results) reportMiddlewares(w io.Writer) {
-	titles := []string{"middleware"}
-	for _, at := range middlewareLoads {
-		titles = append(titles, fmt.Sprintf(">%s, %s", plural(at.keys, "key"), plural(at.goroutines, "goroutine")))
-	}
-	var all [][]string
-	for _, c := range middlewares.contenders {
-		row := []string{c.name}
-		for _, at := range middlewareLoads {
-			m := measurement{middlewares.name, c.name, at.keys, at.goroutines}
-			row = append(row, fmt.Sprintf("%.0f ns", float64(at.goroutines)*1e9/load.Median(r.each(m, perSecond))))
-		}
+	titles, all := r.timeRows(middlewares, "middleware", middlewareLoads)
+	for i, c := range middlewares.contenders {
 		m := measurement{middlewares.name, c.name, middlewareLoads[0].keys, middlewareLoads[0].goroutines}
-		all = append(all, append(row, fmt.Sprintf("%.1f", load.Median(r.each(m, allocs)))))
+		all[i] = append(all[i], fmt.Sprintf("%.1f", load.Median(r.each(m, allocs))))
 	}
 	rows(w, append(titles, ">allocations/request"), all)
 	fmt.Fprint(w, `
 The times are those of a request that is served, without a connection: the middleware is called with a request, and the
 header fields that it sets are discarded.
 `)
-}
-
-// runMiddlewares measures middleware only, and prints the results.
-func runMiddlewares(ctx context.Context, p plan) error {
-	r := newResults(p)
-	for range p.rounds {
-		if err := r.compareMiddlewares(ctx, nil); err != nil {
-			return err
-		}
-	}
-	r.reportMiddlewares(os.Stdout)
-	fmt.Println()
-	rows(os.Stdout, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.middlewareRequirements()))
-	return nil
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/tools/load"
 	"github.com/throttr-go/throttr/memory"
 	_ "github.com/throttr-go/throttr/redisbackend"
 	_ "github.com/throttr-go/throttr/redisbackend/goredis"
@@ -279,7 +280,7 @@ func (s *outageStore) measure(ctx context.Context, kind outageKind, service outa
 	var calls sync.WaitGroup
 	goroutines, begun := 0, time.Now().Add(before)
 	next := begun.Add(-before)
-	load := func(until time.Time) {
+	send := func(until time.Time) {
 		for ; next.Before(until); next = next.Add(time.Second / outageRate) {
 			time.Sleep(time.Until(next))
 			calls.Go(func() {
@@ -294,28 +295,28 @@ func (s *outageStore) measure(ctx context.Context, kind outageKind, service outa
 			goroutines = max(goroutines, runtime.NumGoroutine())
 		}
 	}
-	load(begun)
+	send(begun)
 	goroutines = 0
 	if err := kind.begin(ctx, s); err != nil {
 		return "", err
 	}
-	load(begun.Add(outagePeriod))
+	send(begun.Add(outagePeriod))
 	if err := kind.end(ctx, s); err != nil {
 		return "", err
 	}
 	back := time.Since(begun)
-	load(begun.Add(outagePeriod + after))
+	send(begun.Add(outagePeriod + after))
 	calls.Wait()
 
-	var first, then []time.Duration
+	var first, then load.Histogram
 	slowest, counted := time.Duration(0), back
 	for _, r := range all {
 		switch {
 		case r.at < 0:
 		case r.at < opening:
-			first = append(first, r.took)
+			first.Add(r.took, 1)
 		case r.at < outagePeriod:
-			then = append(then, r.took)
+			then.Add(r.took, 1)
 		case r.degraded:
 			counted = max(counted, r.at)
 		}
@@ -327,25 +328,8 @@ func (s *outageStore) measure(ctx context.Context, kind outageKind, service outa
 	if counted > outagePeriod+after-100*time.Millisecond {
 		again = "not within " + after.String()
 	}
-	return fmt.Sprintf("%s | %s | %s | %s | %d | %s | %d", brief(slowest), brief(quantile(first, 0.99)), brief(quantile(then, 0.5)),
-		brief(quantile(then, 0.99)), goroutines, again, lines.Load()), nil
-}
-
-// quantile returns a quantile of durations.
-func quantile(ds []time.Duration, q float64) time.Duration {
-	slices.Sort(ds)
-	return ds[min(int(q*float64(len(ds))), len(ds)-1)]
-}
-
-// brief rounds a duration to two or three digits.
-func brief(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(10 * time.Millisecond).String()
+	return fmt.Sprintf("%s | %s | %s | %s | %d | %s | %d", load.FormatDuration(slowest), load.FormatDuration(first.Quantile(0.99)),
+		load.FormatDuration(then.Quantile(0.5)), load.FormatDuration(then.Quantile(0.99)), goroutines, again, lines.Load()), nil
 }
 
 // lineCounter counts lines.

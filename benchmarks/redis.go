@@ -9,7 +9,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/redisbackend"
-	"github.com/throttr-go/throttr/redisbackend/goredis"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -125,31 +124,7 @@ var redisBucket = contender{
 		if err != nil {
 			return nil, err
 		}
-		limiter := throttr.NewRateLimit(redisbackend.New(client), throttr.WithAlgorithm(window.TokenBucket))
-		return &instance{
-			do: func(ctx context.Context, key string) (bool, error) {
-				res, err := limiter.Hit(ctx, key, s.scale, uint64(s.limit))
-				return res.Allowed, err
-			},
-			close: client.Close,
-		}, nil
-	},
-}
-
-// goRedisBucket is the same with the backend of package goredis.
-var goRedisBucket = contender{
-	name: "throttr on Redis, go-redis", module: "github.com/redis/go-redis/v9",
-	does: "the same in one round trip of go-redis",
-	start: func(_ context.Context, s setup) (*instance, error) {
-		client := connectGoRedis(s)
-		limiter := throttr.NewRateLimit(goredis.New(client), throttr.WithAlgorithm(window.TokenBucket))
-		return &instance{
-			do: func(ctx context.Context, key string) (bool, error) {
-				res, err := limiter.Hit(ctx, key, s.scale, uint64(s.limit))
-				return res.Allowed, err
-			},
-			close: func() { client.Close() },
-		}, nil
+		return &instance{do: hits(redisbackend.New(client), s, throttr.WithAlgorithm(window.TokenBucket)), close: client.Close}, nil
 	},
 }
 
