@@ -150,53 +150,40 @@ func (b *bench) run(ctx context.Context, e *env) error {
 	}
 	cfg.MaxConns = b.conns
 	rows := b.rows(cfg)
-	p := newProgress(e.stderr)
 	defer func() {
-		p.clear()
 		if err := b.cleanUp(ctx, e, rows); err != nil {
 			fmt.Fprintf(e.stderr, "records are left behind: %v\n", err)
 		}
 	}()
 	for _, r := range rows {
-		if err := b.prepare(ctx, e, p, r); err != nil {
+		if err := b.prepare(ctx, e, r); err != nil {
 			return err
 		}
 	}
-	if err := b.measure(ctx, p, rows); err != nil {
+	if err := b.measure(ctx, rows); err != nil {
 		return err
 	}
-	p.clear()
 	return b.report(e.out, rows)
 }
 
 // prepare prepares a row and lets it run for a while. The client then has as many connections
 // as it needs.
-func (b *bench) prepare(ctx context.Context, e *env, p *progress, r *row) error {
+func (b *bench) prepare(ctx context.Context, e *env, r *row) error {
 	err := withTimeout(ctx, e.timeout, func(ctx context.Context) (bool, error) { return true, r.prepare(ctx) })
 	if err != nil {
 		return err
 	}
-	p.start("%s: warming up for %v", r.title, b.warmup)
-	_, err = r.Measure(ctx, load.Config{Duration: max(b.warmup, time.Millisecond), Progress: func(now load.Progress) {
-		p.printf("%s: warming up, %.0f/s", r.title, now.PerSecond)
-	}})
+	_, err = r.Measure(ctx, load.Config{Duration: max(b.warmup, time.Millisecond)})
 	return err
 }
 
 // measure measures all rows in turns.
-func (b *bench) measure(ctx context.Context, p *progress, rows []*row) error {
+func (b *bench) measure(ctx context.Context, rows []*row) error {
 	n := turns
 	if len(rows) == 1 {
 		n = 1
 	}
-	contenders := make([]load.Contender, len(rows))
-	for i, r := range rows {
-		contenders[i] = r
-	}
-	results, err := load.Compare(ctx, b.duration, n, contenders, func(i, turn int, now load.Progress) {
-		p.printf("%s: turn %d of %d, %.0f s of %v, %.0f/s",
-			rows[i].title, turn+1, n, now.Elapsed.Seconds(), b.duration/time.Duration(n), now.PerSecond)
-	})
+	results, err := load.Compare(ctx, b.duration, n, rows)
 	if err != nil {
 		return err
 	}

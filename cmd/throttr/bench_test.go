@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,13 +19,11 @@ import (
 )
 
 // benchUntil runs benches of longer and longer duration until enough returns true: a busy
-// machine may do nothing for a while. It returns the output of the last one, without progress.
+// machine may do nothing for a while. It returns the output of the last one.
 func (s shell) benchUntil(enough func(stdout, stderr string) bool, args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
-	progress := regexp.MustCompile(`(?m)^[a-z ]+: ((turn \d+ of \d+|warming up), .*\d/s|warming up for .*)\n`)
 	for d := 50 * time.Millisecond; d < 10*time.Second; d *= 2 {
 		status, stdout, stderr = s.run("", append([]string{"bench", "--warmup", "1ms", "--duration", d.String()}, args...)...)
-		stderr = progress.ReplaceAllString(stderr, "")
 		if enough(stdout, stderr) {
 			break
 		}
@@ -209,26 +206,4 @@ func TestBenchReportsWhatItDoesNotSupport(t *testing.T) {
 	shell{t, "throttrs://" + srv.Addr()}.fails("bench --compare raw", "does not support TLS")
 	shell{t, "127.0.0.1:1"}.fails("bench", "can't connect")
 	shell{t, "127.0.0.1:1"}.fails("bench --compare raw", "can't connect")
-}
-
-func TestProgressIsPrintedOnceASecond(t *testing.T) {
-	for _, terminal := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			var b bytes.Buffer
-			p := newProgress(&b)
-			require.False(t, p.terminal)
-			p.terminal = terminal
-			for i := range 25 {
-				p.printf("%d", i)
-				time.Sleep(100 * time.Millisecond)
-			}
-			p.clear()
-			p.clear()
-			if terminal {
-				require.Equal(t, "\r10\x1b[K\r20\x1b[K\r\x1b[K", b.String())
-			} else {
-				require.Equal(t, "10\n20\n", b.String())
-			}
-		})
-	}
 }

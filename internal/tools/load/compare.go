@@ -16,9 +16,8 @@ const maxTurnWarmup = 100 * time.Millisecond
 
 // Compare measures contenders in turns, each turn an equal part of d for each of them. The
 // order is reversed after each turn. It returns the results of each contender, by turn, and
-// ends at the first error. If progress is not nil, it is called during and after each
-// contender's part of a turn; contenders and turns count from 0.
-func Compare(ctx context.Context, d time.Duration, turns int, contenders []Contender, progress func(contender, turn int, p Progress)) ([][]Result, error) {
+// ends at the first error.
+func Compare[C Contender](ctx context.Context, d time.Duration, turns int, contenders []C) ([][]Result, error) {
 	results := make([][]Result, len(contenders))
 	part := d / time.Duration(turns)
 	for turn := range turns {
@@ -26,18 +25,11 @@ func Compare(ctx context.Context, d time.Duration, turns int, contenders []Conte
 			if turn%2 == 1 {
 				i = len(contenders) - 1 - i
 			}
-			cfg := Config{Warmup: min(part/10, maxTurnWarmup), Duration: part}
-			if progress != nil {
-				cfg.Progress = func(p Progress) { progress(i, turn, p) }
-			}
-			res, err := contenders[i].Measure(ctx, cfg)
+			res, err := contenders[i].Measure(ctx, Config{Warmup: min(part/10, maxTurnWarmup), Duration: part})
 			if err != nil {
 				return nil, err
 			}
 			results[i] = append(results[i], res)
-			if progress != nil {
-				progress(i, turn, Progress{Elapsed: res.Elapsed, Operations: res.Operations, PerSecond: res.PerSecond})
-			}
 		}
 	}
 	return results, nil

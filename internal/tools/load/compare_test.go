@@ -20,20 +20,14 @@ type contender struct {
 
 func (c contender) Measure(_ context.Context, cfg load.Config) (load.Result, error) {
 	*c.order = append(*c.order, c.name)
-	cfg.Progress(load.Progress{PerSecond: 1})
-	return load.Result{Operations: uint64(len(*c.order)), Elapsed: cfg.Duration, PerSecond: 2}, c.err
+	return load.Result{Operations: uint64(len(*c.order)), Elapsed: cfg.Duration}, c.err
 }
 
 func TestContendersAreMeasuredInTurns(t *testing.T) {
 	var order []string
-	var progress []int
-	results, err := load.Compare(t.Context(), 3*time.Second, 3, []load.Contender{contender{"a", &order, nil}, contender{"b", &order, nil}},
-		func(contender, turn int, p load.Progress) {
-			progress = append(progress, 100*contender+10*turn+int(p.PerSecond))
-		})
+	results, err := load.Compare(t.Context(), 3*time.Second, 3, []load.Contender{contender{"a", &order, nil}, contender{"b", &order, nil}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b", "b", "a", "a", "b"}, order)
-	require.Equal(t, []int{1, 2, 101, 102, 111, 112, 11, 12, 21, 22, 121, 122}, progress)
 	for i, numbers := range [][]uint64{{1, 4, 5}, {2, 3, 6}} {
 		require.Len(t, results[i], 3)
 		for turn, res := range results[i] {
@@ -46,8 +40,7 @@ func TestContendersAreMeasuredInTurns(t *testing.T) {
 func TestComparisonEndsAtError(t *testing.T) {
 	var order []string
 	failure := errors.New("broken")
-	_, err := load.Compare(t.Context(), time.Second, 2, []load.Contender{contender{"a", &order, failure}, contender{"b", &order, nil}},
-		func(int, int, load.Progress) {})
+	_, err := load.Compare(t.Context(), time.Second, 2, []load.Contender{contender{"a", &order, failure}, contender{"b", &order, nil}})
 	require.ErrorIs(t, err, failure)
 	require.Equal(t, []string{"a"}, order)
 }

@@ -75,24 +75,6 @@ func TestFailedOperationsAreCountedSeparately(t *testing.T) {
 	})
 }
 
-func TestProgressIsReportedEverySecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var reports []load.Progress
-		_, err := load.Run(t.Context(), load.Config{
-			Goroutines: 1, Warmup: 1500*time.Millisecond + time.Microsecond, Duration: 2500 * time.Millisecond,
-			Progress: func(p load.Progress) { reports = append(reports, p) },
-		}, sleep)
-		require.NoError(t, err)
-		require.Len(t, reports, 3)
-		for i, p := range reports {
-			require.Equal(t, i == 0, p.Warming)
-			require.Equal(t, time.Duration(max(i, 1))*time.Second, p.Elapsed)
-			require.InDelta(t, 1000*max(i, 1), p.Operations, 1)
-			require.InDelta(t, 1000, p.PerSecond, 1)
-		}
-	})
-}
-
 func TestRunEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("enough")

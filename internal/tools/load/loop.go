@@ -31,16 +31,6 @@ type Config struct {
 	Goroutines int           // that repeat it, at least 1
 	Warmup     time.Duration // before operations count
 	Duration   time.Duration // while operations count, more than 0
-	// Progress, if not nil, is called about once a second.
-	Progress func(Progress)
-}
-
-// Progress is an intermediate result.
-type Progress struct {
-	Warming    bool          // in the warm-up
-	Elapsed    time.Duration // of the warm-up or of the duration
-	Operations uint64        // in that time
-	PerSecond  float64       // since the previous progress
 }
 
 // phase says how far a measurement is.
@@ -80,33 +70,32 @@ func RunLoops(ctx context.Context, cfg Config, loop Loop) (Result, error) {
 	if cfg.Goroutines < 1 || cfg.Duration <= 0 || cfg.Warmup < 0 {
 		return Result{}, errors.New("load: a measurement needs at least one goroutine and a duration")
 	}
-	r := &run{cfg: cfg, meters: make([]*Meter, cfg.Goroutines)}
-	for i := range r.meters {
-		r.meters[i] = &Meter{phase: &r.phase}
-		r.meters[i].latencies.made() // now, and not while it is measured
+	var now atomic.Uint32
+	meters := make([]*Meter, cfg.Goroutines)
+	for i := range meters {
+		meters[i] = &Meter{phase: &now}
+		meters[i].latencies.made() // now, and not while it is measured
 	}
 	var loops sync.WaitGroup
-	for i, m := range r.meters {
+	for i, m := range meters {
 		loops.Go(func() { loop(ctx, i, m) })
 	}
-	err := r.wait(ctx, cfg.Warmup)
+	err := wait(ctx, cfg.Warmup)
 	before := usageNow()
-	r.phase.Store(counting)
+	now.Store(counting)
 	if err == nil {
-		err = r.wait(ctx, cfg.Duration)
+		err = wait(ctx, cfg.Duration)
 	}
-	r.phase.Store(over)
+	now.Store(over)
 	after := usageNow()
 	loops.Wait()
-	return newResult(r.meters, before, after), err
+	return newResult(meters, before, after), err
 }
 
 // Meter counts the operations of one goroutine. Only that goroutine calls its methods.
 type Meter struct {
 	_          [64]byte // keeps the memory of others off this cache line
 	phase      *atomic.Uint32
-	total      uint64        // operations since the start, failed ones included
-	published  atomic.Uint64 // total, for other goroutines
 	errors     uint64
 	firstError error
 	latencies  Histogram
@@ -118,7 +107,6 @@ func (m *Meter) Add(n uint64, d time.Duration) {
 	if m.phase.Load() == counting {
 		m.latencies.Add(d, n)
 	}
-	m.publish(n)
 }
 
 // Fail counts n operations that have just failed.
@@ -129,57 +117,17 @@ func (m *Meter) Fail(n uint64, err error) {
 			m.firstError = err
 		}
 	}
-	m.publish(n)
-}
-
-func (m *Meter) publish(n uint64) {
-	m.total += n
-	m.published.Store(m.total)
 }
 
 // Over reports whether the measurement is over.
 func (m *Meter) Over() bool { return m.phase.Load() == over }
 
-// run is a measurement.
-type run struct {
-	cfg    Config
-	meters []*Meter
-	phase  atomic.Uint32
-}
-
-// wait waits for d and reports the progress meanwhile. It returns the cause of ctx's end if
-// that comes first.
-func (r *run) wait(ctx context.Context, d time.Duration) error {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	start, before := time.Now(), r.operations()
-	previous, previousOperations := start, before
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-end.C:
-			return nil
-		case <-second.C:
-		}
-		if r.cfg.Progress == nil {
-			continue
-		}
-		now, operations := time.Now(), r.operations()
-		r.cfg.Progress(Progress{
-			Warming: r.phase.Load() == warming, Elapsed: now.Sub(start), Operations: operations - before,
-			PerSecond: float64(operations-previousOperations) / now.Sub(previous).Seconds(),
-		})
-		previous, previousOperations = now, operations
+// wait waits for d. It returns the cause of ctx's end if that comes first.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
-}
-
-// operations returns the number of operations since the start.
-func (r *run) operations() (n uint64) {
-	for _, m := range r.meters {
-		n += m.published.Load()
-	}
-	return n
 }
