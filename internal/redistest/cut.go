@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/throttr-go/throttr/internal/testproxy"
 )
 
 // Cut is a proxy in front of a server. Unless it passes responses, it ends a connection when the
@@ -24,22 +25,8 @@ func CutResponses(t testing.TB, s *Server) *Cut {
 		t.Fatal(err)
 	}
 	c := &Cut{Addr: l.Addr().String()}
-	serve(t, l, func(client net.Conn) { c.serve(s, client) })
+	testproxy.Serve(t, l, func(client net.Conn) { c.serve(s, client) })
 	return c
-}
-
-// serve serves each connection of l in a goroutine, until the test ends.
-func serve(t testing.TB, l net.Listener, each func(client net.Conn)) {
-	var serving sync.WaitGroup
-	t.Cleanup(func() {
-		l.Close()
-		serving.Wait()
-	})
-	serving.Go(func() {
-		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
-			serving.Go(func() { each(client) })
-		}
-	})
 }
 
 // Pass sets whether responses are passed.
@@ -54,25 +41,23 @@ func (c *Cut) serve(s *Server, client net.Conn) {
 		return
 	}
 	var script atomic.Bool
-	var both sync.WaitGroup
-	both.Go(func() {
-		defer server.Close()
-		io.Copy(server, io.TeeReader(client, watch{&script}))
-	})
-	both.Go(func() {
-		defer client.Close()
-		defer server.Close()
-		for buf := make([]byte, 64<<10); ; {
-			n, err := server.Read(buf)
-			if err != nil || script.Load() && !c.pass.Load() {
-				return
-			}
-			if _, err := client.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	})
-	both.Wait()
+	testproxy.Relay(client, server, io.TeeReader(client, watch{&script}),
+		until{server, func() bool { return script.Load() && !c.pass.Load() }})
+}
+
+// until is a reader that ends, also with what it has just read, when over returns true.
+type until struct {
+	io.Reader
+	over func() bool
+}
+
+// Read implements io.Reader.
+func (u until) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if u.over() {
+		return 0, io.EOF
+	}
+	return n, err
 }
 
 // watch notes that a script is run.

@@ -38,8 +38,8 @@ func ofClient(line string) bool {
 		return true
 	}
 	name, ok := strings.CutPrefix(line, module+"/internal/")
-	return ok && !strings.HasPrefix(name, "testkit.") && !strings.HasPrefix(name, "systemtest/") &&
-		!strings.HasPrefix(name, "servicetime.")
+	return ok && !strings.HasPrefix(name, "testkit.") && !strings.HasPrefix(name, "testproxy.") &&
+		!strings.HasPrefix(name, "systemtest/") && !strings.HasPrefix(name, "servicetime.")
 }
 
 // RequireNoGoroutines fails the test if goroutines of a client outlive it. A bubble of

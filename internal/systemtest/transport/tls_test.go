@@ -14,15 +14,16 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/internal/testproxy"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 // The server is not the one that the client trusts, or the server does not trust the client. The
 // error names the server, no request is executed, and no goroutine is left.
 func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
-	cert, roots := testkit.Certificate(t, time.Now().Add(time.Hour))
-	other, _ := testkit.Certificate(t, time.Now().Add(time.Hour))
-	expired, trusting := testkit.Certificate(t, time.Now().Add(-time.Hour))
+	ours, end := testproxy.NewCA(t), time.Now().Add(time.Hour)
+	roots, cert := ours.Pool, ours.Sign(t, "localhost", end)
+	other, expired := testproxy.NewCA(t).Sign(t, "localhost", end), ours.Sign(t, "localhost", time.Now().Add(-time.Hour))
 	serving := func(c tls.Certificate) *tls.Config { return &tls.Config{Certificates: []tls.Certificate{c}} }
 	mutual := serving(cert)
 	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, roots
@@ -37,7 +38,7 @@ func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 		"an unknown authority":     {serving(other), &tls.Config{RootCAs: roots}, as[x509.UnknownAuthorityError]},
 		"the system's authorities": {serving(cert), &tls.Config{}, as[x509.UnknownAuthorityError]},
 		"another name":             {serving(cert), &tls.Config{RootCAs: roots, ServerName: "elsewhere"}, as[x509.HostnameError]},
-		"expired":                  {serving(expired), &tls.Config{RootCAs: trusting}, as[x509.CertificateInvalidError]},
+		"expired":                  {serving(expired), &tls.Config{RootCAs: roots}, as[x509.CertificateInvalidError]},
 		"an old version":           {old, &tls.Config{RootCAs: roots}, nil},
 		"no client certificate":    {mutual, &tls.Config{RootCAs: roots}, as[*net.OpError]},
 		"a client certificate of another authority": {
@@ -52,7 +53,7 @@ func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 			defer srv.Close()
 			addr := srv.Addr()
 			if test.server != nil {
-				addr = testkit.TLSProxy(t, srv, test.server)
+				addr = testproxy.TLS(t, srv.Addr(), test.server)
 			}
 			cfg := throttr.Config{Servers: []string{addr}, Dial: testkit.DialLoopback, TLS: test.client}
 			_, err = throttr.Connect[uint16](t.Context(), cfg)
@@ -77,15 +78,15 @@ func as[E error](err error) bool {
 }
 
 func TestClientPresentsItsCertificate(t *testing.T) {
-	cert, roots := testkit.Certificate(t, time.Now().Add(time.Hour))
-	mine, clients := testkit.Certificate(t, time.Now().Add(time.Hour))
+	ours, clients, end := testproxy.NewCA(t), testproxy.NewCA(t), time.Now().Add(time.Hour)
+	mine := clients.Sign(t, "throttr", end)
 	srv := mockserver.RunT(t)
-	addr := testkit.TLSProxy(t, srv, &tls.Config{
-		Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+	addr := testproxy.TLS(t, srv.Addr(), &tls.Config{
+		Certificates: []tls.Certificate{ours.Sign(t, "localhost", end)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool,
 	})
 	cfg := throttr.Config{
 		Servers: []string{addr}, Dial: testkit.DialLoopback,
-		TLS: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{mine}},
+		TLS: &tls.Config{RootCAs: ours.Pool, Certificates: []tls.Certificate{mine}},
 	}
 	client, err := throttr.Connect[uint16](t.Context(), cfg)
 	require.NoError(t, err)
