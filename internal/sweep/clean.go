@@ -85,7 +85,7 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 		}
 	}
 	s.o.Calls.Put(queries)
-	if p.prolongs {
+	if p.changes.Len() > 0 {
 		p.changes.Stale = func() bool { return time.Since(sent) > prolongWithin }
 	}
 	return s.execute(ctx, &p, removals, r)
@@ -93,10 +93,8 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 
 // plan is what a sweep does about a chunk of records.
 type plan[T codec.Value] struct {
-	changes  *conn.Call[T]
-	verdicts []Verdict // of the records of changes
-	prolongs bool      // there is a Prolong among them
-	targets  []string  // for the Remover
+	changes *conn.Call[T] // a request for each Prolong
+	targets []string      // for the Remover
 }
 
 // plan adds what was decided about a record to p.
@@ -104,30 +102,23 @@ func (s *Sweeper[T]) plan(p *plan[T], name []byte, d Decision, r *Result) {
 	if d.Interval > 0 && (r.interval == 0 || d.Interval < r.interval) {
 		r.interval = d.Interval
 	}
-	switch {
-	case d.Verdict == Leave:
-		return
-	case d.Verdict == Remove && s.o.Remover != nil:
+	switch d.Verdict {
+	case Leave:
+	case Remove:
 		p.targets = append(p.targets, d.Target)
-		return
-	case d.Verdict == Remove:
-		conn.Add(p.changes, codec.Purge{Key: name})
-	case d.Verdict == Prolong && !s.o.Server.Parked():
-		r.Kept++
-		p.prolongs = true
-		// A PATCH would shorten a window that has been opened under the name meanwhile.
-		conn.Add(p.changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: name})
 	default:
 		r.Kept++
-		return
+		if d.Verdict == Prolong && !s.o.Server.Parked() {
+			// A PATCH would shorten a window that has been opened under the name meanwhile.
+			conn.Add(p.changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: name})
+		}
 	}
-	p.verdicts = append(p.verdicts, d.Verdict)
 }
 
 // execute does what was planned, and takes the call of p.
 func (s *Sweeper[T]) execute(ctx context.Context, p *plan[T], removals *removals, r *Result) error {
 	if s.o.DryRun {
-		r.count(p.verdicts, func(int) bool { return true })
+		r.Prolonged += p.changes.Len()
 		r.Removed += len(p.targets)
 		s.o.Calls.Put(p.changes)
 		return nil
@@ -135,7 +126,7 @@ func (s *Sweeper[T]) execute(ctx context.Context, p *plan[T], removals *removals
 	if len(p.targets) > 0 {
 		removals.start(ctx, p.targets)
 	}
-	if len(p.verdicts) == 0 {
+	if p.changes.Len() == 0 {
 		s.o.Calls.Put(p.changes)
 		return nil
 	}
@@ -143,20 +134,11 @@ func (s *Sweeper[T]) execute(ctx context.Context, p *plan[T], removals *removals
 	if err != nil {
 		return err
 	}
-	r.count(p.verdicts, func(i int) bool { return responses[i].OK })
-	s.o.Calls.Put(p.changes)
-	return nil
-}
-
-// count counts what was done.
-func (r *Result) count(verdicts []Verdict, done func(i int) bool) {
-	for i, a := range verdicts {
-		switch {
-		case !done(i):
-		case a == Remove:
-			r.Removed++
-		default:
+	for _, response := range responses {
+		if response.OK {
 			r.Prolonged++
 		}
 	}
+	s.o.Calls.Put(p.changes)
+	return nil
 }

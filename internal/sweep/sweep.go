@@ -9,8 +9,8 @@
 //
 //  1. A LIST, on a connection of its own, has the names (names.go).
 //  2. A QUERY of each record that may be over shows what is to be done. The [Rule] decides.
-//  3. A PURGE removes the record, or a [Remover] does if that takes more steps (removals.go). Or
-//     an UPDATE prolongs it until its name is of no use any more (clean.go).
+//  3. A [Remover] removes the record (removals.go). Or an UPDATE prolongs it until its name is of no
+//     use any more (clean.go).
 //
 // Records that are not known to the Rule are never touched. A server that has none is parked by its
 // sweepers (park.go).
@@ -93,7 +93,7 @@ type Verdict uint8
 const (
 	Leave   Verdict = iota // nothing
 	Keep                   // nothing now; the record is over, and is to be removed later
-	Remove                 // remove it, by a PURGE or by the Remover
+	Remove                 // the Remover removes it
 	Prolong                // prolong it, if the server is not parked: it is over, and expires too soon
 )
 
@@ -109,11 +109,11 @@ type Decision struct {
 	Interval time.Duration
 }
 
-// Options are the settings of a Sweeper. All but Remover and DryRun must be set.
+// Options are the settings of a Sweeper. All but DryRun must be set.
 type Options[T codec.Value] struct {
 	Server      Server[T]
 	Rule        Rule
-	Remover     Remover // carries out a Remove; nil: one PURGE for each record
+	Remover     Remover // carries out a Remove
 	Calls       *conn.CallPool[T]
 	Now         func() time.Time // the clock that the Rule is given
 	MaxInFlight int              // how many requests fit one call, at least
