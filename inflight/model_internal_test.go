@@ -138,7 +138,7 @@ func (m *model) clockRate() float64 {
 
 func (m *model) boot() {
 	m.names++
-	n := &node{name: fmt.Sprint("p", m.names), pump: newPump(modelLease), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
+	n := &node{name: fmt.Sprint("p", m.names), pump: &pump{lease: modelLease}, rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
 	m.nodes = append(m.nodes, n)
 	m.after(m.duration(100*time.Millisecond), func() { m.demand(n) })
 }

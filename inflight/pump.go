@@ -27,7 +27,7 @@ var errLate = outage.Error("the answer of the store took longer than the lease")
 const never = time.Duration(math.MaxInt64)
 
 // pump is what a process holds and wants of a key and name. It makes one exchange at a time, in which it tells
-// all of it. It knows no clock and no store: time is the monotonic time that is passed to it.
+// all of it. It knows no clock and no store: time is the monotonic time that is passed to it, which is not negative.
 //
 //   - Places are held until the send of the last answered exchange, and a lease less drift and margin. Then they
 //     are lost.
@@ -85,9 +85,6 @@ const (
 	refused
 	gone // lost, released, or not wanted any more
 )
-
-// newPump returns a pump that holds nothing. Times are not negative.
-func newPump(lease time.Duration) *pump { return &pump{lease: lease} }
 
 func share(of time.Duration, part float64) time.Duration { return time.Duration(float64(of) * part) }
 

@@ -12,7 +12,7 @@ import (
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
 // renewed it: the holder may have seen that it is not valid.
 func TestWhatIsLostStaysLost(t *testing.T) {
-	p := newPump(time.Second)
+	p := &pump{lease: time.Second}
 	w := &want{n: 1, max: 1}
 	p.add(w)
 	p.claim(0)
@@ -33,7 +33,7 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 
 // Whoever waits behind others needs no exchange.
 func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
-	p := newPump(time.Second)
+	p := &pump{lease: time.Second}
 	first := &want{n: 1, max: 1, wait: true}
 	p.add(first)
 	p.claim(0)
@@ -57,7 +57,7 @@ func TestALeaseIsRenewedSoThatThreeQuartersAreLeft(t *testing.T) {
 
 // A place that is granted to a caller that has gone is given back at once, and not after a lease.
 func TestAGrantToNobodyIsGivenBack(t *testing.T) {
-	p := newPump(time.Second)
+	p := &pump{lease: time.Second}
 	w := &want{n: 1, max: 1, wait: true}
 	p.add(w)
 	p.claim(0)

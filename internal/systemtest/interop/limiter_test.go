@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/window"
 )
 
 // scale returns the scale of test windows. With values of one byte, TTLs are in whole seconds.
@@ -90,6 +92,20 @@ func testWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	s.leavesNothing(t, k, backend)
 }
 
+// traced is a backend that calls decided with the count of each hit.
+type traced struct {
+	throttr.Backend
+	decided func(key string, count uint64)
+}
+
+func (b traced) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	w, err := b.Backend.Hit(ctx, key, l, n)
+	if err == nil {
+		b.decided(key, w.Count)
+	}
+	return w, err
+}
+
 // testSharedWindows counts the hits that are allowed while four clients, whose clocks differ, hit
 // two keys as fast as they can.
 func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
@@ -97,7 +113,7 @@ func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	keys, scale := []string{s.run + "a", s.run + "b"}, s.scale()
 	var mu sync.Mutex
 	allowed := map[string]int{} // hits of each key
-	decided := func(key string, _ int64, count, limit uint64) {
+	decided := func(key string, count uint64) {
 		if count <= limit {
 			mu.Lock()
 			defer mu.Unlock()
@@ -114,7 +130,7 @@ func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	var backends []*throttr.ServerBackend
 	for c := range clients {
 		_, backend := s.limiter(t, time.Duration(c)*scale/8, scale, keys...)
-		limiter := testkit.NewRateLimit(testkit.Traced(backend, decided))
+		limiter := testkit.NewRateLimit(traced{backend, decided})
 		backends = append(backends, backend)
 		for range goroutines {
 			callers.Go(func() {
