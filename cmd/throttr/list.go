@@ -10,6 +10,8 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/window"
 )
 
 func listCommand(e *env) *cobra.Command {
@@ -108,8 +110,8 @@ type lister struct {
 // add prints a record, at once or with the next ones that are read.
 func (l *lister) add(ctx context.Context, r inspect.Record, prefix string) {
 	key := r.Key
-	if w, ok := parseWindow(r.Key); ok {
-		key = w.key()
+	if n, ok := fixedwindow.ParseName([]byte(r.Key)); ok {
+		key = keyOfWindow(n)
 	}
 	if !strings.HasPrefix(key, prefix) {
 		return
@@ -147,15 +149,15 @@ func (l *lister) read(ctx context.Context) {
 func (l *lister) print(r inspect.Record, c counter, now time.Time) {
 	o := listed{Server: r.Server, keyed: keyOf(r.Key), Kind: r.Kind.String(), EndsInSeconds: c.ttl.Seconds()}
 	count, scale, endsIn := "-", "-", c.ttl
-	w, ok := parseWindow(r.Key)
+	n, ok := fixedwindow.ParseName([]byte(r.Key))
 	switch {
 	case ok:
-		open, isOpen := w.window(c, l.client.largest(), now)
-		if !isOpen {
+		w, open := openWindow(n, c, l.client.largest(), now)
+		if !open {
 			return
 		}
-		o.keyed, o.Kind, o.Count, o.ScaleSeconds, o.EndsInSeconds = keyOf(w.key()), "window", &open.count, w.Scale.Seconds(), open.endsIn.Seconds()
-		count, scale, endsIn = number(open.count), formatScale(w.Scale), open.endsIn
+		o.keyed, o.Kind, o.Count, o.ScaleSeconds, o.EndsInSeconds = keyOf(keyOfWindow(n)), "window", &w.Count, n.Scale.Seconds(), w.Left.Seconds()
+		count, scale, endsIn = number(w.Count), formatScale(n.Scale), w.Left
 	case r.Kind == inspect.Buffer:
 		o.Bytes = &r.BytesUsed
 		count = fmt.Sprintf("%d B", r.BytesUsed)
@@ -163,6 +165,26 @@ func (l *lister) print(r inspect.Record, c counter, now time.Time) {
 		o.Count, count = &c.quota, number(c.quota)
 	}
 	l.out.serverRow(r.Server, o, o.Kind, count, scale, formatRemaining(endsIn, c.unit), quoted(o.Key))
+}
+
+// keyOfWindow returns the key of a window for output. Of a long key, only the hash is known.
+func keyOfWindow(n fixedwindow.Name) string {
+	if n.Hashed {
+		return "#" + n.Key
+	}
+	return n.Key
+}
+
+// openWindow returns the window that a record holds, which ends when Left is over at the latest. It returns
+// false if none is open. Largest is the largest value of the server.
+func openWindow(n fixedwindow.Name, c counter, largest uint64, now time.Time) (w window.Window, open bool) {
+	if w, _ = n.Window(largest, c.quota, c.ttl, now); w.ExpiresAt.IsZero() {
+		return w, false
+	}
+	if !n.Aligned {
+		w.Left += c.unit.Duration() // the TTL is rounded down
+	}
+	return w, true
 }
 
 // formatRemaining formats a time with the precision of its unit.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
@@ -34,7 +35,7 @@ type topServer struct {
 
 // topWindow is what is known about the window of a record.
 type topWindow struct {
-	name  windowName
+	name  fixedwindow.Name
 	seen  time.Time // zero: never
 	open  bool
 	count uint64
@@ -143,7 +144,7 @@ func (s *topServer) listInterval() time.Duration { return max(s.pause, listShare
 func (s *topServer) list(ctx context.Context) error {
 	listed := make(map[string]*topWindow, len(s.windows))
 	err := each(s.client.List(ctx), func(e inspect.Record) {
-		name, ok := parseWindow(e.Key)
+		name, ok := fixedwindow.ParseName([]byte(e.Key))
 		if !ok {
 			return
 		}
@@ -190,7 +191,7 @@ func (r *sampled) add(s *topServer, w *topWindow, now time.Time) {
 	r.hits += w.rate
 	r.over += w.over
 	k := topKey{
-		Server: s.server, keyed: keyOf(w.name.key()), Scale: seconds(w.name.Scale), Count: w.count, Rate: w.rate, EndsIn: seconds(w.ends.Sub(now)),
+		Server: s.server, keyed: keyOf(keyOfWindow(w.name)), Scale: seconds(w.name.Scale), Count: w.count, Rate: w.rate, EndsIn: seconds(w.ends.Sub(now)),
 		usage: s.limits.usage(w.name.Scale, w.count),
 	}
 	if limit, ok := s.limits[w.name.Scale]; ok {
@@ -231,21 +232,21 @@ func (w *topWindow) compare(o *topWindow, l limits) int {
 
 // update learns what a record shows now.
 func (w *topWindow) update(c counter, largest uint64, now time.Time, l limits) {
-	open, isOpen := w.name.window(c, largest, now)
+	open, isOpen := openWindow(w.name, c, largest, now)
 	known, wasOpen, before := !w.seen.IsZero(), w.open, w.count
 	elapsed := now.Sub(w.seen).Seconds()
-	same := wasOpen && isOpen && open.count >= before && now.Before(w.ends)
+	same := wasOpen && isOpen && open.Count >= before && now.Before(w.ends)
 	w.seen, w.open, w.rate, w.over = now, isOpen, 0, 0
 	if !isOpen {
 		return
 	}
-	w.count, w.ends = open.count, now.Add(open.endsIn)
+	w.count, w.ends = open.Count, now.Add(open.Left)
 	if !same {
 		before = 0
 	}
 	if known && elapsed > 0 {
-		w.rate = float64(open.count-before) / elapsed
-		w.over = float64(l.over(w.name.Scale, before, open.count)) / elapsed
+		w.rate = float64(open.Count-before) / elapsed
+		w.over = float64(l.over(w.name.Scale, before, open.Count)) / elapsed
 	}
 }
 

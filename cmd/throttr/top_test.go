@@ -52,7 +52,7 @@ func TestLimitsOfTopHaveAScale(t *testing.T) {
 func TestRatesOfAWindowAreThoseSinceItWasSeen(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 10, 0, time.UTC)
-	name := windowName{fixedwindow.Name{Aligned: true, Scale: time.Minute, Bucket: start.Unix() / 60}}
+	name := fixedwindow.Name{Aligned: true, Scale: time.Minute, Bucket: start.Unix() / 60}
 	l := limits{time.Minute: 10}
 	w := topWindow{name: name}
 	see := func(count uint64, at time.Duration) {

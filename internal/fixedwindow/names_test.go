@@ -14,6 +14,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/valuesize"
+	"github.com/throttr-go/throttr/window"
 )
 
 // namesOf returns the names of the slots of a key, for a limit without a name.
@@ -109,9 +110,11 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		got, ok := ParseName([]byte(name))
 		require.True(t, ok, "seed %d: %q", seed, name)
 		require.Equal(t, want, got, "seed %d: %q", seed, name)
-		require.True(t, got.isOf(is.key, is.limit))
-		require.False(t, got.isOf(is.key+"x", is.limit))
-		require.False(t, got.isOf(is.key, is.limit+"x"))
+		l := window.Limit{Name: is.limit, Scale: is.scale, Algorithm: got.algorithm()}
+		require.True(t, got.IsOf(is.key, l))
+		require.False(t, got.IsOf(is.key+"x", l))
+		l.Name += "x"
+		require.False(t, got.IsOf(is.key, l))
 		if !n.Aligned {
 			require.Equal(t, name, string(got.slotNames()[n.Slot]))
 		}

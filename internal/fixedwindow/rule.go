@@ -117,25 +117,19 @@ func slotATarget(name []byte) string {
 	return string(t)
 }
 
-// Inspect returns what a record, with its quota and what remains of its TTL, says about the window
-// of a key and limit at a time of the server. The Window is zero if it is not active. Inspect
-// returns false if the record is not one of that key and limit.
-func Inspect[T codec.Value](name, key string, limit window.Limit, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
-	n, ok := ParseName([]byte(name))
-	if !ok || n.Scale != limit.Scale || n.algorithm() != limit.Algorithm || !n.isOf(key, limit.Name) {
-		return w, false
-	}
-	scale := limit.Scale
-	largest := uint64(^T(0))
+// Window returns what the record of the name, with its quota and what remains of its TTL, says about its
+// window at a time of the server. Largest is the largest value of the server. The Window is zero if it is
+// not active. Window returns false if clients of other rules have made the record.
+func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
 	if n.Aligned {
-		if end := time.Unix(0, (n.Bucket+1)*int64(scale)); end.After(now) {
+		if end := time.Unix(0, (n.Bucket+1)*int64(n.Scale)); end.After(now) {
 			w = window.Window{Count: largest - quota, ExpiresAt: end, Left: end.Sub(now)}
 		}
 		return w, true
 	}
-	bands, ok := slot.BandsFor(scale, largest)
+	bands, ok := slot.BandsFor(n.Scale, largest)
 	if !ok || n.tag != bands.Tag(n.Slot) {
-		return w, false // of clients of other rules
+		return w, false
 	}
 	if bands.State(bands.Observe(quota, uint64(ttl/bands.Unit))) == slot.Live {
 		left := ttl - time.Duration(bands.Margin)*bands.Unit
@@ -144,12 +138,15 @@ func Inspect[T codec.Value](name, key string, limit window.Limit, quota uint64, 
 	return w, true
 }
 
-// isOf reports whether the name is of a record of a key and the name of a limit.
-func (n Name) isOf(key, limit string) bool {
-	if part, f := partOf(key, limit); f == hashed {
+// IsOf reports whether the name is of a record of a key and limit.
+func (n Name) IsOf(key string, l window.Limit) bool {
+	if n.Scale != l.Scale || n.algorithm() != l.Algorithm {
+		return false
+	}
+	if part, f := partOf(key, l.Name); f == hashed {
 		return n.Hashed && n.Key == part
 	}
-	return !n.Hashed && n.Key == key && n.Limit == limit
+	return !n.Hashed && n.Key == key && n.Limit == l.Name
 }
 
 // algorithm returns the algorithm of the window.

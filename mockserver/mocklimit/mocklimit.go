@@ -15,10 +15,9 @@ package mocklimit
 
 import (
 	"cmp"
-	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -46,30 +45,16 @@ func Records(srv *mockserver.Server, key string, l window.Limit) []string {
 // each calls f for each record of a key and limit, with its window if that is active.
 func each(srv *mockserver.Server, key string, l window.Limit, f func(name string, w window.Window)) {
 	l.Algorithm = cmp.Or(l.Algorithm, window.FixedWindow)
-	inspect := inspector(srv.ValueSize())
 	now := srv.Now()
 	for _, name := range srv.Keys() {
+		n, ok := fixedwindow.ParseName([]byte(name))
 		quota, isCounter := srv.Counter(name)
 		ttl, exists := srv.TTL(name)
-		if !isCounter || !exists {
+		if !ok || !n.IsOf(key, l) || !isCounter || !exists {
 			continue
 		}
-		if w, ours := inspect(name, key, l, quota, ttl, now); ours {
+		if w, ours := n.Window(valuesize.Max(srv.ValueSize()), quota, ttl, now); ours {
 			f(name, w)
 		}
-	}
-}
-
-// inspector returns fixedwindow.Inspect for servers of a value size.
-func inspector(size int) func(name, key string, l window.Limit, quota uint64, ttl time.Duration, now time.Time) (window.Window, bool) {
-	switch size {
-	case codec.Size[uint8]():
-		return fixedwindow.Inspect[uint8]
-	case codec.Size[uint16]():
-		return fixedwindow.Inspect[uint16]
-	case codec.Size[uint32]():
-		return fixedwindow.Inspect[uint32]
-	default:
-		return fixedwindow.Inspect[uint64]
 	}
 }
