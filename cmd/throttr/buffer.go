@@ -76,22 +76,16 @@ type bufferJSON struct {
 
 func get(ctx context.Context, out *output, c client, keys []string) (bool, error) {
 	out.table("key", ">bytes", ">ttl", "value")
-	all := true
-	for _, key := range keys {
+	return forAll(keys, func(key string) (bool, error) {
 		b, ok, err := c.get(ctx, key)
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			all = false
+		if value, ttl := string(b.value), b.ttl.Seconds(); ok {
+			out.add(bufferJSON{keyOf(key), true, &value, unlessText(value), &ttl},
+				quoted(key), number(len(value)), formatDuration(b.ttl), quoted(value))
+		} else if err == nil {
 			out.add(bufferJSON{keyed: keyOf(key)}, quoted(key), "-", "not found", "")
-			continue
 		}
-		value, ttl := string(b.value), b.ttl.Seconds()
-		out.add(bufferJSON{keyOf(key), true, &value, unlessText(value), &ttl},
-			quoted(key), number(len(value)), formatDuration(b.ttl), quoted(value))
-	}
-	return all, nil
+		return ok, err
+	})
 }
 
 // getRaw prints a value byte for byte.

@@ -135,21 +135,16 @@ type subscriberFigures struct {
 
 func subscribers(ctx context.Context, out *output, c client, names []string) (bool, error) {
 	out.serverTables(c, "id", ">age", ">read bytes", ">write bytes", "channel")
-	all := true
-	for _, name := range names {
+	return forAll(names, func(name string) (bool, error) {
 		subs, ok, err := c.Channel(ctx, name)
 		for _, s := range subs {
 			f := subscriberFigures{s.Server, s.ID.String(), s.Since, s.ReadBytes, s.WriteBytes}
 			out.serverRow(s.Server, subscriberJSON{nameOf(name), true, &f},
 				f.ID, formatAge(s.Since, time.Now()), number(s.ReadBytes), number(s.WriteBytes), quoted(name))
 		}
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			all = false
+		if !ok && err == nil {
 			out.serverRow("-", subscriberJSON{named: nameOf(name)}, "nobody", "-", "-", "-", quoted(name))
 		}
-	}
-	return all, nil
+		return ok, err
+	})
 }

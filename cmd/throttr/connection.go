@@ -125,27 +125,20 @@ func connections(ctx context.Context, e *env, c client) (bool, error) {
 
 // someConnections prints the connections with these ids, on any server.
 func someConnections(ctx context.Context, out *output, c client, ids []codec.ConnID) (bool, error) {
-	all := true
-	for _, id := range ids {
-		found := false
+	return forAll(ids, func(id codec.ConnID) (bool, error) {
 		for _, s := range c.Stats().Servers {
 			o, ok, err := c.Connection(ctx, s.Server, id)
-			if err != nil {
-				return false, err
-			}
 			if ok {
-				found = true
 				printConnection(out, o)
-				break
+			}
+			if ok || err != nil {
+				return ok, err
 			}
 		}
-		if !found {
-			all = false
-			out.table("", "")
-			out.add(missingJSON{ID: id.String()}, id.String(), "not found")
-		}
-	}
-	return all, nil
+		out.table("", "")
+		out.add(missingJSON{ID: id.String()}, id.String(), "not found")
+		return false, nil
+	})
 }
 
 // missingJSON is the JSON of a connection that is not found.

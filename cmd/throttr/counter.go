@@ -64,13 +64,23 @@ func (e *env) eachKey(ctx context.Context, keys []string, yes, no string, do fun
 // each calls do with each key, and prints one of two results.
 func (e *env) each(keys []string, yes, no string, do func(key string) (bool, error)) (all bool, err error) {
 	e.out.table("", "")
+	return forAll(keys, func(key string) (bool, error) {
+		ok, err := do(key)
+		if err == nil {
+			e.out.result(key, ok, yes, no)
+		}
+		return ok, err
+	})
+}
+
+// forAll calls do with each key until one fails, and reports whether do has returned true for all.
+func forAll[K any](keys []K, do func(K) (bool, error)) (all bool, err error) {
 	all = true
 	for _, key := range keys {
 		ok, err := do(key)
 		if err != nil {
 			return false, err
 		}
-		e.out.result(key, ok, yes, no)
 		all = all && ok
 	}
 	return all, nil
@@ -113,21 +123,15 @@ type counterJSON struct {
 
 func query(ctx context.Context, out *output, c client, keys []string) (bool, error) {
 	out.table("key", ">quota", ">ttl")
-	all := true
-	for _, key := range keys {
+	return forAll(keys, func(key string) (bool, error) {
 		a, ok, err := c.query(ctx, key)
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			all = false
+		if ttl := a.ttl.Seconds(); ok {
+			out.add(counterJSON{keyOf(key), true, &a.quota, &ttl}, quoted(key), number(a.quota), formatDuration(a.ttl))
+		} else if err == nil {
 			out.add(counterJSON{keyed: keyOf(key)}, quoted(key), "-", "not found")
-			continue
 		}
-		ttl := a.ttl.Seconds()
-		out.add(counterJSON{keyOf(key), true, &a.quota, &ttl}, quoted(key), number(a.quota), formatDuration(a.ttl))
-	}
-	return all, nil
+		return ok, err
+	})
 }
 
 func updateCommand(e *env) *cobra.Command {

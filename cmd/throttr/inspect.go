@@ -81,21 +81,15 @@ var statColumns = []string{">reads", ">writes", ">reads/min", ">writes/min", "ke
 
 func stat(ctx context.Context, out *output, c client, keys []string) (bool, error) {
 	out.table(statColumns...)
-	all := true
-	for _, key := range keys {
+	return forAll(keys, func(key string) (bool, error) {
 		s, ok, err := c.Stat(ctx, key)
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			all = false
+		if line, fields := statOf("", key, s); ok {
+			out.add(line, fields...)
+		} else if err == nil {
 			out.add(statJSON{keyed: keyOf(key)}, "-", "-", "-", "-", quoted(key)+"  not found")
-			continue
 		}
-		line, fields := statOf("", key, s)
-		out.add(line, fields...)
-	}
-	return all, nil
+		return ok, err
+	})
 }
 
 func statAll(ctx context.Context, e *env, c client) (bool, error) {

@@ -75,19 +75,13 @@ func addHit(out *output, key string, res throttr.Result, allowed bool, decision 
 }
 
 func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
-	all := true
-	for _, t := range takes {
+	return forAll(takes, func(t throttr.Take) (bool, error) {
 		res, err := limiter.HitN(ctx, t.Key, t.Limit, t.N)
-		if err != nil {
-			return false, err
+		if err == nil {
+			addHit(out, t.Key, res, res.Allowed, map[bool]string{true: "allowed", false: "denied"}[res.Allowed])
 		}
-		decision := "allowed"
-		if !res.Allowed {
-			all, decision = false, "denied"
-		}
-		addHit(out, t.Key, res, res.Allowed, decision)
-	}
-	return all, nil
+		return res.Allowed, err
+	})
 }
 
 func resetCommand(e *env) *cobra.Command {
