@@ -123,16 +123,8 @@ func (p *Pool[T]) Connect(ctx context.Context) error {
 // [dial.Connect]. The caller closes it, and reports by CountFailure that it was lost. It returns an error
 // while there is no shared connection, and none can be made.
 func (p *Pool[T]) OpenForEvents(ctx context.Context) (nc net.Conn, early []byte, err error) {
-	if _, err := p.shared.acquire(ctx); err != nil {
-		return nil, nil, err
-	}
-	if err := p.beginOpening(); err != nil {
-		return nil, nil, err
-	}
-	defer p.background.Done()
-	nc, early, err = p.open(ctx, true)
-	if err != nil && ctx.Err() == nil {
-		p.CountFailure()
+	if nc, early, err = p.unshared.open(ctx, true); err == nil {
+		p.background.Done()
 	}
 	return nc, early, err
 }
@@ -149,8 +141,12 @@ func (p *Pool[T]) beginOpening() error {
 }
 
 // open makes a network connection to the server and probes it. Events says that it is to receive
-// EVENTs. The caller is one of the pool's goroutines, or is between beginOpening and background.Done.
+// EVENTs. The attempt ends with ctx, and with the pool. The caller is one of the pool's goroutines, or is
+// between beginOpening and background.Done.
 func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
 	p.dials.Add(1)
 	start := time.Now()
 	nc, early, err = dial.Connect[T](ctx, &p.target, events)

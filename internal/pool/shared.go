@@ -79,9 +79,6 @@ func (s *shared[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
 		return nil, err
 	}
 	defer s.pool.background.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.pool.ctx, cancel)()
 	nc, early, err := s.pool.open(ctx, false)
 	if err != nil {
 		return nil, err

@@ -102,7 +102,7 @@ type decoding struct {
 // openStream makes a connection for a stream, and starts the goroutine of this. Free is called when
 // the stream has ended, or can't be opened.
 func (a *unshared[T]) openStream(ctx context.Context, frame []byte, d Decoder, free func()) (*stream[T], error) {
-	nc, early, err := a.openFor(ctx)
+	nc, early, err := a.open(ctx, false)
 	if err != nil {
 		free()
 		return nil, err
@@ -133,20 +133,6 @@ func (a *unshared[T]) openStream(ctx context.Context, frame []byte, d Decoder, f
 		s.run()
 	})
 	return s, nil
-}
-
-// openFor is open for a stream. If it returns no error, its caller calls background.Done.
-func (a *unshared[T]) openFor(ctx context.Context) (nc net.Conn, early []byte, err error) {
-	if _, err := a.pool.shared.acquire(ctx); err != nil {
-		return nil, nil, err
-	}
-	if err := a.pool.beginOpening(); err != nil {
-		return nil, nil, err
-	}
-	if nc, early, err = a.open(ctx); err != nil {
-		a.pool.background.Done()
-	}
-	return nc, early, err
 }
 
 // run is the goroutine.

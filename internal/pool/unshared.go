@@ -102,21 +102,27 @@ func (a *unshared[T]) acquirePermit(ctx context.Context, permits chan struct{}) 
 	}
 }
 
-// open makes a connection that is not shared. Unlike that of a shared connection, its making
-// ends with ctx. It is called between beginOpening and background.Done.
-func (a *unshared[T]) open(ctx context.Context) (nc net.Conn, early []byte, err error) {
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(a.pool.ctx, cancel)()
-	nc, early, err = a.pool.open(opening, false)
+// open makes a connection that is not shared. Unlike that of a shared connection, its making ends with
+// ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
+// (H17), and so that the circuit breaker notices if the server can't be reached. If open returns no error,
+// its caller calls background.Done.
+func (a *unshared[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
+	if _, err := a.pool.shared.acquire(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := a.pool.beginOpening(); err != nil {
+		return nil, nil, err
+	}
+	nc, early, err = a.pool.open(ctx, events)
 	switch {
 	case err == nil:
 		return nc, early, nil
 	case a.pool.ctx.Err() != nil:
-		return nil, nil, window.ErrClosed
+		err = window.ErrClosed
 	case ctx.Err() == nil:
 		a.pool.CountFailure()
 	}
+	a.pool.background.Done()
 	return nil, nil, err
 }
 
@@ -153,18 +159,11 @@ func (a *unshared[T]) maintain() {
 //
 // Calls that create records need [Pool.AddParking] before and [Pool.RemoveParking] after.
 func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
-	// If the server can't be reached, the circuit breaker notices it with shared connections.
-	if _, err := p.shared.acquire(ctx); err != nil {
-		return nil, err
-	}
-	if err := p.beginOpening(); err != nil {
-		return nil, err
-	}
-	defer p.background.Done()
-	nc, early, err := p.unshared.open(ctx)
+	nc, early, err := p.unshared.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}
+	defer p.background.Done()
 	p.unshared.mu.Lock()
 	defer p.unshared.mu.Unlock()
 	if p.unshared.closed {
