@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -97,30 +98,20 @@ func (e *state) level(now int64, limit uint64) level {
 	case e.count == limit:
 		return level{e.start, e.excess()}
 	default:
-		hi, lo := bits.Mul64(e.excess(), parts(limit))
-		excess, _ := bits.Div64(hi, lo, parts(e.count))
+		excess, _ := limits.MulDiv(e.excess(), parts(limit), parts(e.count))
 		return level{e.start, excess}
 	}
-}
-
-// mulDiv returns x*y/z and the remainder. The quotient must be less than 2^64.
-func mulDiv(x, y, z uint64) (quotient, rest uint64) {
-	hi, lo := bits.Mul64(x, y)
-	if hi == 0 {
-		return lo / z, lo % z
-	}
-	return bits.Div64(hi, lo, z)
 }
 
 // refill returns in which time n tokens come back if limit do in a scale: whole nanoseconds, and parts. It
 // rounds up if up is true, and down otherwise. n*scale/limit must be less than 2^64, as it is for n up to
 // what the bucket holds.
 func refill(n, limit uint64, scale time.Duration, up bool) (nanos, part uint64) {
-	nanos, part = mulDiv(n, uint64(scale), limit)
+	nanos, part = limits.MulDiv(n, uint64(scale), limit)
 	if limit <= maxParts {
 		return nanos, part
 	}
-	part, rest := mulDiv(part, maxParts, limit)
+	part, rest := limits.MulDiv(part, maxParts, limit)
 	if up && rest > 0 {
 		if part++; part == maxParts {
 			return nanos + 1, 0
@@ -165,8 +156,7 @@ func (l level) used(now int64, limit uint64, scale time.Duration) uint64 {
 	nanos := uint64(l.start) - uint64(now) + uint64(scale)
 	excess := l.excess
 	if limit > maxParts {
-		hi, lo := bits.Mul64(excess, limit)
-		excess, _ = bits.Div64(hi, lo, maxParts)
+		excess, _ = limits.MulDiv(excess, limit, maxParts)
 	}
 	hi, lo := bits.Mul64(nanos, limit)
 	lo, under := bits.Sub64(lo, excess, 0)

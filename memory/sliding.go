@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -89,7 +90,7 @@ func (w *sliding) count(now int64, scale time.Duration) uint64 {
 	if w.previous == 0 {
 		return w.current
 	}
-	weighted, rest := mulDiv(w.previous, uint64(min(scale, w.left(now, scale))), uint64(scale))
+	weighted, rest := limits.MulDiv(w.previous, uint64(min(scale, w.left(now, scale))), uint64(scale))
 	if rest > 0 {
 		weighted++
 	}
@@ -108,7 +109,7 @@ func (w *sliding) wait(now int64, scale time.Duration, limit, n uint64) time.Dur
 // weighs returns for how long at most count weighs room or less before its weight is 0. Room is
 // less than count.
 func weighs(count, room uint64, scale time.Duration) time.Duration {
-	d, _ := mulDiv(room, uint64(scale), count)
+	d, _ := limits.MulDiv(room, uint64(scale), count)
 	return time.Duration(d)
 }
 

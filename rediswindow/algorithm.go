@@ -2,8 +2,6 @@ package rediswindow
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"strconv"
 	"time"
 
@@ -65,9 +63,9 @@ var slidingWindow = &algorithm{
 	describe: func(l *window.Limit, made bool, now int64, s state) window.Window {
 		start, hits, before := s[0], uint64(s[1]), uint64(s[2])
 		length := l.Scale.Microseconds()
-		end, left := start+length, min(start+length-now, length)
-		weight, more := mulDiv(before, uint64(left), uint64(length))
-		if more {
+		end, left := start+length, max(0, min(start+length-now, length))
+		weight, more := limits.MulDiv(before, uint64(left), uint64(length))
+		if more > 0 {
 			weight++
 		}
 		if hits > 0 {
@@ -86,7 +84,7 @@ var slidingWindow = &algorithm{
 		if hits > room { // not until the next aligned window, in which these are the hits before
 			start, hits, before = start+length, 0, hits
 		}
-		weight, _ := mulDiv(room-hits, uint64(length), max(before, room-hits, 1)) // how long before its end they fit
+		weight, _ := limits.MulDiv(room-hits, uint64(length), max(before, room-hits, 1)) // how long before its end they fit
 		return time.Duration(start+length-int64(weight)-now) * time.Microsecond
 	},
 }
@@ -255,14 +253,4 @@ func whenOf(id int64) (when, epoch int64) {
 		return 0, -1
 	}
 	return id >> epochBits, id&(1<<epochBits-1) - 1
-}
-
-// mulDiv returns a·b/c, rounded down, and whether there was a rest. The result is the largest number if it does not fit.
-func mulDiv(a, b, c uint64) (q uint64, rest bool) {
-	hi, lo := bits.Mul64(a, b)
-	if hi >= c {
-		return math.MaxUint64, false
-	}
-	q, r := bits.Div64(hi, lo, c)
-	return q, r > 0
 }

@@ -2,12 +2,12 @@ package fixedwindow
 
 import (
 	"context"
-	"math/bits"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -68,8 +68,7 @@ func (k *known[T]) estimate(s *state, now time.Time) uint64 {
 		return s.window.Count
 	}
 	left := min(max(s.window.Latest.Sub(now), 0), k.scale)
-	hi, lo := bits.Mul64(s.slide.before, uint64(left))
-	weight, rest := bits.Div64(hi, lo, uint64(k.scale))
+	weight, rest := limits.MulDiv(s.slide.before, uint64(left), uint64(k.scale))
 	if rest > 0 {
 		weight++
 	}
@@ -122,7 +121,6 @@ func (k *known[T]) waitIn(s *state, ok bool, limit, n uint64, now time.Time) tim
 		room -= s.window.Count
 	}
 	// The hits before may weigh as much as there is room. They do for so long before the end.
-	hi, lo := bits.Mul64(room, uint64(k.scale))
-	left, _ := bits.Div64(hi, lo, max(before, room, 1))
+	left, _ := limits.MulDiv(room, uint64(k.scale), max(before, room, 1))
 	return max(end.Add(-time.Duration(left)).Sub(now), 1)
 }

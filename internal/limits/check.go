@@ -88,3 +88,12 @@ func Holds(l window.Limit) uint64 {
 	}
 	return l.Max
 }
+
+// MulDiv returns x*y/z and the remainder. The quotient must be less than 2^64.
+func MulDiv(x, y, z uint64) (quotient, rest uint64) {
+	hi, lo := bits.Mul64(x, y)
+	if hi == 0 {
+		return lo / z, lo % z
+	}
+	return bits.Div64(hi, lo, z)
+}
