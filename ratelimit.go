@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/waiting"
 	"github.com/throttr-go/throttr/window"
 )
@@ -68,12 +69,7 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
 	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow, logger: slog.Default}}
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("throttr: NewRateLimit: option %d is nil", i+1))
-		}
-		opt(&r.options)
-	}
+	opt.Apply("throttr: NewRateLimit", &r.options, opts)
 	r.timeout, r.failures = cmp.Or(r.timeout, defaultTimeout), cmp.Or(r.failures, defaultFailures)
 	r.pause, r.maxWaiters = cmp.Or(r.pause, defaultPause), cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
@@ -98,13 +94,6 @@ func WithAlgorithm(a Algorithm) Option {
 		if o.algorithm = a; a == 0 {
 			o.algorithm = FixedWindow
 		}
-	}
-}
-
-// notNegative panics if the argument of an option is negative.
-func notNegative[T int | time.Duration](option string, v T) {
-	if v < 0 {
-		panic(fmt.Sprintf("throttr: %s: %v is negative", option, v))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -31,7 +32,7 @@ const (
 // timer. Backends of package memory wait for nothing, and are not bound. Default, and with 0: 250 ms. It
 // panics if d is negative.
 func WithTimeout(d time.Duration) Option {
-	notNegative("WithTimeout", d)
+	opt.NotNegative("throttr: WithTimeout", d)
 	return func(o *options) { o.timeout = d }
 }
 
@@ -47,8 +48,8 @@ func WithTimeout(d time.Duration) Option {
 // program, [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
 // a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
-	notNegative("WithBreaker", failures)
-	notNegative("WithBreaker", pause)
+	opt.NotNegative("throttr: WithBreaker", failures)
+	opt.NotNegative("throttr: WithBreaker", pause)
 	return func(o *options) { o.failures, o.pause = failures, pause }
 }
 

@@ -2,9 +2,9 @@ package throttr
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/opt"
 	subscriptions "github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/pubsub"
 )
@@ -36,12 +36,7 @@ import (
 //   - an error that matches [codec.ErrTooLarge], for a channel of more than 255 bytes.
 func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error) {
 	o := subscriptions.SubscribeOptions{}
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("throttr: Client.Subscribe: option %d is nil", i+1))
-		}
-		opt(&o)
-	}
+	opt.Apply("throttr: Client.Subscribe", &o, opts)
 	if _, err := (codec.Subscribe{Channel: []byte(channel)}).AppendBinary(nil); err != nil {
 		return nil, err
 	}

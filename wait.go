@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/waiting"
 )
 
@@ -46,12 +47,8 @@ const defaultMaxWaiters = 1024
 // WithMaxWaiters bounds how many callers of [RateLimit.Wait] and [RateLimit.WaitAll] wait for one count.
 // Further ones fail with [ErrOverloaded]. Default, and with 0: 1024. It panics if n is negative.
 func WithMaxWaiters(n int) Option {
-	notNegative("WithMaxWaiters", n)
-	return func(o *options) {
-		if o.maxWaiters = n; n == 0 {
-			o.maxWaiters = defaultMaxWaiters
-		}
-	}
+	opt.NotNegative("throttr: WithMaxWaiters", n)
+	return func(o *options) { o.maxWaiters = n }
 }
 
 // Wait waits until [RateLimit.Take] is granted. It is [RateLimit.WaitAll] with one take.

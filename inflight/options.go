@@ -2,9 +2,10 @@ package inflight
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/opt"
 )
 
 // Policy is what a [Limiter] decides on new places while the store is away. It does not apply to mistakes in the
@@ -58,12 +59,7 @@ type options struct {
 
 func optionsOf(opts []Option) options {
 	o := options{logger: slog.Default}
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("inflight: New: option %d is nil", i+1))
-		}
-		opt(&o)
-	}
+	opt.Apply("inflight: New", &o, opts)
 	o.processes = max(o.processes, 1)
 	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
 	o.maxWaiting = cmp.Or(o.maxWaiting, DefaultMaxWaiting)
@@ -71,13 +67,6 @@ func optionsOf(opts []Option) options {
 	o.failures = cmp.Or(o.failures, defaultFailures)
 	o.pause = cmp.Or(o.pause, defaultPause)
 	return o
-}
-
-// notNegative panics if the argument of an option is negative.
-func notNegative[T int | time.Duration](option string, v T) {
-	if v < 0 {
-		panic(fmt.Sprintf("inflight: %s: %v is negative", option, v))
-	}
 }
 
 // WithPolicy sets what is decided while the store is away. Default: [Refuse]. It panics if p is unknown.
@@ -91,7 +80,7 @@ func WithPolicy(p Policy) Option {
 // WithProcesses says how many processes share the limits, for [Share]: each has as large a part of Max, rounded
 // down, but at least 1. Default, and with 0: 1. It panics if n is negative.
 func WithProcesses(n int) Option {
-	notNegative("WithProcesses", n)
+	opt.NotNegative("inflight: WithProcesses", n)
 	return func(o *options) { o.processes = uint64(n) }
 }
 
@@ -99,21 +88,21 @@ func WithProcesses(n int) Option {
 // with throttr.ErrFull. The bound of a backend of package memory is its own, which all of its limiters share. Default, and
 // with 0: [DefaultMaxKeys]. It panics if n is negative.
 func WithMaxKeys(n int) Option {
-	notNegative("WithMaxKeys", n)
+	opt.NotNegative("inflight: WithMaxKeys", n)
 	return func(o *options) { o.maxKeys = n }
 }
 
 // WithMaxWaiting bounds the calls that wait for a place at a time, of all keys. Further ones fail with
 // throttr.ErrOverloaded. Default, and with 0: [DefaultMaxWaiting]. It panics if n is negative.
 func WithMaxWaiting(n int) Option {
-	notNegative("WithMaxWaiting", n)
+	opt.NotNegative("inflight: WithMaxWaiting", n)
 	return func(o *options) { o.maxWaiting = n }
 }
 
 // WithTimeout bounds how long an exchange with the store may take: a quarter of the lease at most. One that takes longer has
 // failed. Default, and with 0: 250 ms. It panics if d is negative.
 func WithTimeout(d time.Duration) Option {
-	notNegative("WithTimeout", d)
+	opt.NotNegative("inflight: WithTimeout", d)
 	return func(o *options) { o.timeout = d }
 }
 
@@ -121,8 +110,8 @@ func WithTimeout(d time.Duration) Option {
 // throttr.WithBreaker. Until it opens, a call that waits goes on waiting. Defaults, and with 0: 3 failures, 320 ms. It
 // panics if a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
-	notNegative("WithBreaker", failures)
-	notNegative("WithBreaker", pause)
+	opt.NotNegative("inflight: WithBreaker", failures)
+	opt.NotNegative("inflight: WithBreaker", pause)
 	return func(o *options) { o.failures, o.pause = failures, pause }
 }
 

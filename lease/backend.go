@@ -3,7 +3,6 @@ package lease
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -40,31 +40,23 @@ type options struct {
 	match    func(key string) bool
 }
 
-// notNegative returns the argument of an option. It panics if that is negative.
-func notNegative[T int | time.Duration](option string, v T) T {
-	if v < 0 {
-		panic(fmt.Sprintf("lease: %s: %v is negative", option, v))
-	}
-	return v
-}
-
 // WithAge sets after which time the places of a block that were not used are given back. Default, and with 0:
 // [DefaultAge]. It panics if d is negative.
 func WithAge(d time.Duration) Option {
-	return func(o *options) { o.age = notNegative("WithAge", d) }
+	return func(o *options) { o.age = opt.NotNegative("lease: WithAge", d) }
 }
 
 // WithMaxLease bounds how many places of a key and limit the process holds at a time. That is what
 // is lost, until the window ends, if it dies. Default, and with 0: 65536, and never more than
 // an eighth of what is left of the limit. It panics if n is negative.
 func WithMaxLease(n int) Option {
-	return func(o *options) { o.maxLease = notNegative("WithMaxLease", n) }
+	return func(o *options) { o.maxLease = opt.NotNegative("lease: WithMaxLease", n) }
 }
 
 // WithMaxKeys bounds how many keys have blocks at a time, each with its limit. Hits on further ones go to the
 // backend. Default, and with 0: 1024. It panics if n is negative.
 func WithMaxKeys(n int) Option {
-	return func(o *options) { o.maxKeys = notNegative("WithMaxKeys", n) }
+	return func(o *options) { o.maxKeys = opt.NotNegative("lease: WithMaxKeys", n) }
 }
 
 // WithKeys restricts leases to the keys for which match returns true, for example those with a prefix.
@@ -104,12 +96,7 @@ func New(b window.Backend, opts ...Option) *Backend {
 		panic("lease: New: backend is nil")
 	}
 	var o options
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("lease: New: option %d is nil", i+1))
-		}
-		opt(&o)
-	}
+	opt.Apply("lease: New", &o, opts)
 	maxLease := min(uint64(cmp.Or(o.maxLease, defaultMaxLease)), retired/2)
 	l := &Backend{
 		Backend: b, age: cmp.Or(o.age, DefaultAge), maxLease: maxLease, maxNeed: max(maxLease/needShare, 1), match: o.match,

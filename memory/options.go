@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -64,25 +65,12 @@ type options struct {
 
 // optionsOf applies options to the defaults.
 func optionsOf(opts []Option) (o options) {
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("memory: New: option %d is nil", i+1))
-		}
-		opt(&o)
-	}
+	opt.Apply("memory: New", &o, opts)
 	o.cleanPeriod = cmp.Or(o.cleanPeriod, time.Minute)
 	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
 	o.maxLog = cmp.Or(o.maxLog, DefaultMaxLog)
 	o.maxTimes = cmp.Or(o.maxTimes, 16*min(o.maxKeys, math.MaxInt/16))
 	return o
-}
-
-// notNegative returns the argument of an option. It panics if that is negative.
-func notNegative[T int | time.Duration](option string, v T) T {
-	if v < 0 {
-		panic(fmt.Sprintf("memory: %s: %v is negative", option, v))
-	}
-	return v
 }
 
 // WithClock makes the backend read the time from now. The function must be safe for concurrent
@@ -99,14 +87,14 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 // WithCleanPeriod sets the interval at which windows that are over are removed. They are also removed to
 // make room for new keys. Default, and with 0: one minute. It panics if d is negative.
 func WithCleanPeriod(d time.Duration) Option {
-	return func(o *options) { o.cleanPeriod = notNegative("WithCleanPeriod", d) }
+	return func(o *options) { o.cleanPeriod = opt.NotNegative("memory: WithCleanPeriod", d) }
 }
 
 // WithKeyOlderThan makes cleanings keep each window for d after its end, so that
 // [WithBeforeDrop] sees it later. Until then it counts as a key, but it is removed earlier if a
 // new key needs the room. Default: 0. It panics if d is negative.
 func WithKeyOlderThan(d time.Duration) Option {
-	return func(o *options) { o.keyOlderThan = notNegative("WithKeyOlderThan", d) }
+	return func(o *options) { o.keyOlderThan = opt.NotNegative("memory: WithKeyOlderThan", d) }
 }
 
 // WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so
@@ -122,7 +110,7 @@ func WithKeyOlderThan(d time.Duration) Option {
 // If all are in use, new keys share counts, see [Share]. A shared count is another window: all of
 // a limit together take as much as n/64 windows.
 func WithMaxKeys(n int) Option {
-	return func(o *options) { o.maxKeys = notNegative("WithMaxKeys", n) }
+	return func(o *options) { o.maxKeys = opt.NotNegative("memory: WithMaxKeys", n) }
 }
 
 // WithOverflow sets what happens to a new key if there are MaxKeys windows. Default: [Share].
@@ -157,5 +145,5 @@ func WithMaxLog(n uint64) Option {
 // the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n
 // is negative.
 func WithMaxTimes(n int) Option {
-	return func(o *options) { o.maxTimes = notNegative("WithMaxTimes", n) }
+	return func(o *options) { o.maxTimes = opt.NotNegative("memory: WithMaxTimes", n) }
 }

@@ -1,11 +1,11 @@
 package otelthrottr
 
 import (
-	"fmt"
-
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/throttr-go/throttr/internal/opt"
 )
 
 // Option is an option of [New].
@@ -21,12 +21,7 @@ type options struct {
 // optionsOf returns the options of a function, with their defaults.
 func optionsOf(function string, opts []Option) options {
 	var o options
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("otelthrottr: %s: option %d is nil", function, i+1))
-		}
-		opt(&o)
-	}
+	opt.Apply("otelthrottr: "+function, &o, opts)
 	if o.meters == nil {
 		o.meters = otel.GetMeterProvider()
 	}

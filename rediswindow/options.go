@@ -2,9 +2,10 @@ package rediswindow
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/opt"
 )
 
 const (
@@ -28,12 +29,7 @@ type options struct {
 
 func newOptions(opts []Option) options {
 	o := options{prefix: DefaultPrefix, maxLog: DefaultMaxLog, maxQueued: DefaultMaxQueued}
-	for i, opt := range opts {
-		if opt == nil {
-			panic(fmt.Sprintf("rediswindow: New: option %d is nil", i+1))
-		}
-		opt(&o)
-	}
+	opt.Apply("rediswindow: New", &o, opts)
 	return o
 }
 
@@ -57,9 +53,7 @@ func WithMaxLog(n uint64) Option {
 // Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
 // if n is negative. Default, also for 0: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
-	if n < 0 {
-		panic("rediswindow: WithMaxQueued: n is negative")
-	}
+	opt.NotNegative("rediswindow: WithMaxQueued", n)
 	return func(o *options) { o.maxQueued = cmp.Or(n, DefaultMaxQueued) }
 }
 

@@ -1,0 +1,26 @@
+// Package opt applies the options of other packages, and checks their arguments.
+package opt
+
+import (
+	"fmt"
+	"time"
+)
+
+// Apply applies options. It panics if one is nil, with the function that was given them, such as
+// "memory: New".
+func Apply[T any, O ~func(*T)](function string, to *T, opts []O) {
+	for i, o := range opts {
+		if o == nil {
+			panic(fmt.Sprintf("%s: option %d is nil", function, i+1))
+		}
+		o(to)
+	}
+}
+
+// NotNegative returns the argument of an option, such as "memory: WithMaxKeys". It panics if that is negative.
+func NotNegative[T int | time.Duration](option string, v T) T {
+	if v < 0 {
+		panic(fmt.Sprintf("%s: %v is negative", option, v))
+	}
+	return v
+}
