@@ -161,7 +161,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Middleware{&middleware{Config: cfg, gate: gate}}, nil
+	return &Middleware{cfg, gate}, nil
 }
 
 func (c *Config) setDefaults() {

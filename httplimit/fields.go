@@ -10,8 +10,8 @@ import (
 )
 
 // setFields sets the header fields that describe the limits.
-func (m *middleware) setFields(header http.Header, d *admission.Decision) {
-	if !m.HideFields {
+func (m *Middleware) setFields(header http.Header, d *admission.Decision) {
+	if !m.config.HideFields {
 		values := make([]string, 0, 2) // of both fields, in one allocation
 		for _, field := range [...]struct{ name, value string }{{"Ratelimit-Policy", d.PolicyField()}, {"Ratelimit", d.LimitField()}} {
 			if field.value == "" {
@@ -25,7 +25,7 @@ func (m *middleware) setFields(header http.Header, d *admission.Decision) {
 		}
 	}
 	s := &d.Strictest
-	if m.Legacy == LegacyNone || d.Shadow || !s.Known() || s.Name == "" {
+	if m.config.Legacy == LegacyNone || d.Shadow || !s.Known() || s.Name == "" {
 		return
 	}
 	header.Set("X-Ratelimit-Limit", strconv.FormatUint(s.Limit, 10))
@@ -35,7 +35,7 @@ func (m *middleware) setFields(header http.Header, d *admission.Decision) {
 		return
 	}
 	reset := admission.Seconds(left)
-	if m.Legacy == LegacyUnix {
+	if m.config.Legacy == LegacyUnix {
 		at := s.ResetAt.Add(left - s.ResetAfter) // by the clock of the backend
 		if s.ResetAt.IsZero() {                  // there is no window
 			at = time.Now().Add(left)

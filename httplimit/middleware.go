@@ -10,14 +10,17 @@ import (
 
 // Middleware limits the requests to the handlers that it wraps. These handlers share the limits.
 // Make one with [NewMiddleware]. It is safe for concurrent use.
-type Middleware struct{ m *middleware }
+type Middleware struct {
+	config Config // with its defaults
+	gate   *admission.Gate
+}
 
 // Wrap returns a handler that limits the requests to next. It panics if next is nil.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httplimit: the handler to wrap is nil")
 	}
-	return &handler{middleware: m.m, next: next}
+	return &handler{m, next}
 }
 
 // Peek returns the state of the limits of a key without counting, in the order of the limits:
@@ -29,41 +32,35 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 //
 // The error is that of the backend.
 func (m *Middleware) Peek(ctx context.Context, key string, limits ...throttr.Limit) ([]Outcome, error) {
-	return m.m.gate.Peek(ctx, key, limits...)
+	return m.gate.Peek(ctx, key, limits...)
 }
 
 // Reset ends the windows of a key, so that its next request opens others. The key and the limits
 // are those of [Middleware.Peek]. On Throttr servers, other processes may deny for up to a second
 // more, see [throttr.WithDenialMemory]. The error has those of all limits that could not be reset.
 func (m *Middleware) Reset(ctx context.Context, key string, limits ...throttr.Limit) error {
-	return m.m.gate.Reset(ctx, key, limits...)
-}
-
-// middleware holds the validated arguments of [New].
-type middleware struct {
-	Config
-	gate *admission.Gate
+	return m.gate.Reset(ctx, key, limits...)
 }
 
 // handler is a wrapped handler.
 type handler struct {
-	*middleware
+	*Middleware
 	next http.Handler
 }
 
 // ServeHTTP counts the request, and then serves it or responds to it.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.Skip(r) {
+	if h.config.Skip(r) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	key := h.Key(r)
-	plan := h.Plan(r)
-	if key == "" && h.SkipEmptyKey || plan != nil && plan.Empty() {
+	key := h.config.Key(r)
+	plan := h.config.Plan(r)
+	if key == "" && h.config.SkipEmptyKey || plan != nil && plan.Empty() {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	d := h.gate.Admit(r.Context(), key, plan, h.Cost(r))
+	d := h.gate.Admit(r.Context(), key, plan, h.config.Cost(r))
 	if d.Hold != nil && (r.Header["Upgrade"] != nil || r.Method == http.MethodConnect) {
 		u := &upgrade{ResponseWriter: w, hold: d.Hold}
 		defer u.done()
@@ -88,7 +85,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	case verdict == admission.Misconfigured:
 		writeText(w, r, verdict.HTTPStatus(), d.Text()+"\n")
 		return
-	case denied && h.OnDenied == nil:
+	case denied && h.config.OnDenied == nil:
 		Deny(w, r, *d, h.next)
 		return
 	}
@@ -96,9 +93,9 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	switch {
 	case denied:
 		setRetryAfter(w.Header(), *d)
-		h.OnDenied(w, r, *d, h.next)
+		h.config.OnDenied(w, r, *d, h.next)
 	case d.Err != nil && !d.Shadow:
-		h.OnFailure(w, r, *d, h.next)
+		h.config.OnFailure(w, r, *d, h.next)
 	default:
 		h.next.ServeHTTP(w, r)
 	}

@@ -1,10 +1,12 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,12 +121,7 @@ func NewTransport(limiter *throttr.RateLimit, cfg TransportConfig) (*Transport, 
 	if cfg.Margin < 0 || cfg.MaxPause < 0 || cfg.Retries < 0 {
 		return nil, invalid("Margin, MaxPause and Retries are at least 0")
 	}
-	if cfg.Margin == 0 {
-		cfg.Margin = defaultMargin
-	}
-	if cfg.MaxPause == 0 {
-		cfg.MaxPause = defaultMaxPause
-	}
+	cfg.Margin, cfg.MaxPause = cmp.Or(cfg.Margin, defaultMargin), cmp.Or(cfg.MaxPause, defaultMaxPause)
 	if cfg.Key == nil {
 		cfg.Key = hostOf
 	}
@@ -134,11 +131,9 @@ func NewTransport(limiter *throttr.RateLimit, cfg TransportConfig) (*Transport, 
 	if cfg.Pause == nil {
 		cfg.Pause = Pause
 	}
-	if cfg.Base == nil {
-		cfg.Base = http.DefaultTransport
-	}
+	cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
+	cfg.Limits = slices.Clone(cfg.Limits) // the caller may change the slice
 	t := &Transport{cfg: cfg, limiter: limiter}
-	t.cfg.Limits = append([]throttr.Limit(nil), cfg.Limits...) // the caller may change the slice
 	for i, l := range t.cfg.Limits {
 		stored, err := outgoing(l, cfg.Margin)
 		if err != nil {
