@@ -79,32 +79,16 @@ func newStore(b Backend, o *options, w *watch) *store {
 }
 
 func init() {
-	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
-		switch b := b.(type) {
-		case *OpenBackend:
-			return breaker.PartsOf(b.BackendCloser)
-		case *openServer:
-			return len(b.servers), b.pick
-		case *ServerBackend:
-			return len(b.servers), b.pick
-		case *lazyBackend:
-			return len(b.servers), b.pick
-		}
-		return 0, nil
-	})
-	ledger.Add(func(b window.Backend) *ledger.Ledger {
-		if o, ok := b.(*OpenBackend); ok {
-			return ledger.Of(o.BackendCloser)
-		}
-		return nil
-	})
-	fastpath.Add(func(b window.Backend) fastpath.Decider {
-		if o, ok := b.(*OpenBackend); ok {
-			return fastpath.Of(o.BackendCloser)
-		}
-		return nil
-	})
+	breaker.AddParts(func(b *OpenBackend) (int, func(key string) int) { return breaker.PartsOf(b.BackendCloser) })
+	breaker.AddParts((*ServerBackend).parts)
+	breaker.AddParts((*openServer).parts)
+	breaker.AddParts((*lazyBackend).parts)
+	ledger.Add(func(b *OpenBackend) *ledger.Ledger { return ledger.Of(b.BackendCloser) })
+	fastpath.Add(func(b *OpenBackend) fastpath.Decider { return fastpath.Of(b.BackendCloser) })
 }
+
+// parts returns the number of servers, and which is that of a key.
+func (b *ServerBackend) parts() (int, func(key string) int) { return len(b.servers), b.pick }
 
 // make makes a call, and sets res to the decision.
 func (s *store) make(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {

@@ -158,18 +158,8 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 }
 
 func init() {
-	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
-		if l, ok := b.(*Backend); ok {
-			return breaker.PartsOf(l.Backend)
-		}
-		return 0, nil
-	})
-	fastpath.Add(func(b window.Backend) fastpath.Decider {
-		if l, ok := b.(*Backend); ok {
-			return (*decider)(l)
-		}
-		return nil
-	})
+	breaker.AddParts(func(b *Backend) (int, func(key string) int) { return breaker.PartsOf(b.Backend) })
+	fastpath.Add(func(b *Backend) fastpath.Decider { return (*decider)(b) })
 }
 
 // decider is a Backend as a [fastpath.Decider]: it takes places of a block that there is.

@@ -9,15 +9,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func init() {
-	ledger.Add(func(b window.Backend) *ledger.Ledger {
-		if b, ok := b.(*Backend); ok {
-			return b.ledger()
-		}
-		return nil
-	})
-}
-
 // newLedger returns the ledger of the places in flight. It refers to the clock only, so that a backend that
 // nobody refers to can be freed while places are held.
 func (b *Backend) newLedger() *ledger.Ledger {

@@ -34,12 +34,7 @@ type opened struct {
 }
 
 func init() {
-	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
-		if o, ok := b.(*opened); ok {
-			return breaker.PartsOf(o.Backend)
-		}
-		return 0, nil
-	})
+	breaker.AddParts(func(o *opened) (int, func(key string) int) { return breaker.PartsOf(o.Backend) })
 }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].

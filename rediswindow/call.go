@@ -249,12 +249,7 @@ func fail(calls []*combined, err error) {
 const circuitParts = 16
 
 func init() {
-	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
-		if b, ok := b.(*Backend); ok {
-			return circuitParts, b.circuitPart
-		}
-		return 0, nil
-	})
+	breaker.AddParts(func(b *Backend) (int, func(key string) int) { return circuitParts, b.circuitPart })
 }
 
 // circuitPart returns the part of a key, which is 0 if there is no cluster.

@@ -8,7 +8,14 @@ import "github.com/throttr-go/throttr/window"
 var parts []func(window.Backend) (int, func(key string) int)
 
 // AddParts adds the parts of a type of backends. Call it in init.
-func AddParts(of func(window.Backend) (int, func(key string) int)) { parts = append(parts, of) }
+func AddParts[B window.Backend](of func(B) (int, func(key string) int)) {
+	parts = append(parts, func(b window.Backend) (int, func(key string) int) {
+		if b, ok := b.(B); ok {
+			return of(b)
+		}
+		return 0, nil
+	})
+}
 
 // PartsOf returns how many parts the store of a backend has, and the part of a key.
 func PartsOf(b window.Backend) (int, func(key string) int) {

@@ -38,7 +38,14 @@ type Decider interface {
 var deciders []func(window.Backend) Decider
 
 // Add adds the Deciders of a type of backends. Call it in init.
-func Add(of func(window.Backend) Decider) { deciders = append(deciders, of) }
+func Add[B window.Backend](of func(B) Decider) {
+	deciders = append(deciders, func(b window.Backend) Decider {
+		if b, ok := b.(B); ok {
+			return of(b)
+		}
+		return nil
+	})
+}
 
 // Of returns the Decider of a backend, or nil if it has none.
 func Of(b window.Backend) Decider {

@@ -39,12 +39,7 @@ type opened struct {
 }
 
 func init() {
-	breaker.AddParts(func(b window.Backend) (int, func(key string) int) {
-		if o, ok := b.(*opened); ok {
-			return breaker.PartsOf(o.Backend)
-		}
-		return 0, nil
-	})
+	breaker.AddParts(func(o *opened) (int, func(key string) int) { return breaker.PartsOf(o.Backend) })
 }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
@@ -81,6 +76,11 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 // clientOf returns the client of a URL: that of Sentinel if there is a parameter master_set, or else that of a
 // cluster if there is a parameter addr. User and password are those of the primary, as with rueidis.
 func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
+	if u.Timeout > 0 {
+		for _, name := range []string{"dial_timeout", "read_timeout", "write_timeout"} {
+			u.Query.Set(name, u.Timeout.String())
+		}
+	}
 	if u.Query.Has("master_set") {
 		u.Query.Set("master_name", u.Query.Get("master_set"))
 		u.Query.Del("master_set")
@@ -89,9 +89,6 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 			return nil, err
 		}
 		o.Username, o.Password, o.SentinelUsername, o.SentinelPassword = o.SentinelUsername, o.SentinelPassword, "", ""
-		if u.Timeout > 0 {
-			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
-		}
 		return redis.NewFailoverClient(o), nil
 	}
 	if u.Query.Has("addr") {
@@ -99,18 +96,12 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u.Timeout > 0 {
-			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
-		}
 		o.ClusterStateReloadInterval = reloadInterval
 		return redis.NewClusterClient(o), nil
 	}
 	o, err := redis.ParseURL(u.String(schemes[u.Scheme]))
 	if err != nil {
 		return nil, err
-	}
-	if u.Timeout > 0 {
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
 	}
 	return redis.NewClient(o), nil
 }
