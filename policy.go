@@ -92,7 +92,7 @@ func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n
 		r.byPolicy(res, l)
 	}
 	r.degrade(res, l)
-	r.watch.decided(res.Allowed, cause)
+	r.watch.Decided(res.Allowed, cause)
 	return cause, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/waiting"
 	"github.com/throttr-go/throttr/window"
 )
@@ -42,7 +43,7 @@ type RateLimit struct {
 	second  *store           // that of the fallback; or nil
 	fast    fastpath.Decider // that of first if there is no observer; or nil
 	queues  *waiting.Queues  // of callers of Wait
-	watch   *watch
+	watch   *outage.Watch
 }
 
 // options are what an Option sets.
@@ -73,7 +74,7 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	r.timeout, r.failures = cmp.Or(r.timeout, defaultTimeout), cmp.Or(r.failures, defaultFailures)
 	r.pause, r.maxWaiters = cmp.Or(r.pause, defaultPause), cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
-	r.watch = &watch{options: &r.options, backend: backend}
+	r.watch = newWatch(backend, &r.options)
 	r.first = newStore(backend, &r.options, r.watch)
 	if r.fallback != nil {
 		r.second = newStore(r.fallback, &r.options, nil)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/breaker"
@@ -16,6 +14,7 @@ import (
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -64,13 +63,13 @@ type store struct {
 }
 
 // newStore returns the store of a backend. Its outages are reported to w, unless that is nil.
-func newStore(b Backend, o *options, w *watch) *store {
+func newStore(b Backend, o *options, w *outage.Watch) *store {
 	s := &store{backend: b, fast: fastpath.Of(b), timeout: o.timeout, bound: deadline.New(o.timeout)}
 	var n int
 	n, s.part = breaker.PartsOf(b)
 	opened, closed := func(error) {}, func() {}
 	if w != nil {
-		opened, closed = w.opened, w.closed
+		opened, closed = w.Opened, w.Closed
 	}
 	for range n {
 		s.circuits = append(s.circuits, breaker.NewCircuit(o.failures, o.pause/8, o.pause, opened, closed))
@@ -175,13 +174,13 @@ func (s *store) call(ctx context.Context, call func(ctx context.Context) error) 
 		limited.Release()
 		return breaker.Answered, nil
 	case limited.Exceeded():
-		return breaker.Away, &timeoutError{s.timeout, err}
+		return breaker.Away, &outage.TimeoutError{After: s.timeout, Err: err}
 	}
 	limited.Release()
 	switch {
 	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrOverloaded):
 		return breaker.Nothing, err
-	case isAway(err):
+	case outage.IsAway(err):
 		return breaker.Away, err
 	}
 	return breaker.Answered, err
@@ -230,47 +229,21 @@ func (s *store) probe(key string, l Limit) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()
-		if _, err := s.backend.Peek(ctx, key, l, 0); isAway(err) {
+		if _, err := s.backend.Peek(ctx, key, l, 0); outage.IsAway(err) {
 			return err
 		}
 		return nil
 	}
 }
 
-// isAway reports whether an error says that the store is away.
-func isAway(err error) bool {
-	var network net.Error // context.DeadlineExceeded, too
-	return errors.Is(err, ErrUnavailable) || errors.As(err, &network)
-}
-
-// timeoutError says that a call took longer than WithTimeout allows.
-type timeoutError struct {
-	after time.Duration
-	err   error // of the call
-}
-
-// Error says why there is no answer.
-func (e *timeoutError) Error() string {
-	return fmt.Sprintf("throttr: no answer within %v: %s", e.after, strings.TrimPrefix(e.err.Error(), "throttr: "))
-}
-
-// Unwrap returns ErrUnavailable and the error of the call.
-func (e *timeoutError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
-
 // withoutKey returns what an error says of the store, without the call and the key, which may be personal.
 func withoutKey(err error) string {
-	var late *timeoutError
+	var late *outage.TimeoutError
 	var request *RequestError
-	var other *callerr.Error
-	switch {
-	case errors.As(err, &late):
-		return fmt.Sprintf("no answer within %v", late.after)
-	case errors.As(err, &request):
+	if !errors.As(err, &late) && errors.As(err, &request) {
 		return "server " + request.Server + failureText(request.Server, request.Err)
-	case errors.As(err, &other):
-		return other.Err.Error()
 	}
-	return err.Error()
+	return outage.WithoutKey(err)
 }
 
 // notAsked returns the error of a call that was not made, because others had failed with the given cause.

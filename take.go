@@ -174,7 +174,7 @@ func (r *RateLimit) takeMerged(ctx context.Context, t *taking) (cause, err error
 			r.degrade(&t.results[i], &t.takes[i].Limit)
 		}
 	}
-	r.watch.decided(t.granted, cause)
+	r.watch.Decided(t.granted, cause)
 	return cause, nil
 }
 

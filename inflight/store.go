@@ -15,6 +15,7 @@ import (
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fifo"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -33,7 +34,7 @@ const (
 // others are in a heap with one timer, by the time at which they have something to do.
 type store struct {
 	limiter *Limiter
-	watch   *watch
+	watch   *outage.Watch
 	process string
 	part    func(key string) int
 
@@ -84,9 +85,11 @@ func newStore(l *Limiter) *store {
 	s.timer = time.AfterFunc(never, s.tick)
 	var n int
 	n, s.part = breaker.PartsOf(l.backend)
-	s.watch = &watch{limiter: l}
+	s.watch = &outage.Watch{
+		Backend: l.backend, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
+	}
 	for range max(1, n) { // the store of a backend without parts is never away
-		s.lanes = append(s.lanes, lane{circuit: breaker.NewCircuit(l.failures, l.pause/8, l.pause, s.watch.opened, s.watch.closed)})
+		s.lanes = append(s.lanes, lane{circuit: breaker.NewCircuit(l.failures, l.pause/8, l.pause, s.watch.Opened, s.watch.Closed)})
 	}
 	return s
 }
@@ -277,13 +280,13 @@ func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Plac
 	err = s.within(timeout, func(ctx context.Context) error { return s.limiter.backend.Exchange(ctx, claims, places) })
 	cause = err
 	for i := range places {
-		if isAway(places[i].Err) {
+		if outage.IsAway(places[i].Err) {
 			cause = places[i].Err
 		}
 	}
 	switch {
 	case s.ctx.Err() != nil || errors.Is(cause, window.ErrClosed) || errors.Is(cause, window.ErrOverloaded):
-	case isAway(cause):
+	case outage.IsAway(cause):
 		outcome = breaker.Away
 	default:
 		outcome = breaker.Answered
@@ -300,7 +303,7 @@ func (s *store) within(d time.Duration, call func(ctx context.Context) error) er
 	ctx := bound.Context(s.ctx)
 	err := call(ctx)
 	if err != nil && ctx.Exceeded() {
-		return &timeoutError{d, err}
+		return &outage.TimeoutError{After: d, Err: err}
 	}
 	ctx.Release()
 	return err
@@ -331,7 +334,7 @@ func (s *store) probe(key string) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(s.ctx, s.limiter.timeout)
 		defer cancel()
-		if _, err := s.limiter.exchangeOne(ctx, window.Claim{Key: key}); isAway(err) {
+		if _, err := s.limiter.exchangeOne(ctx, window.Claim{Key: key}); outage.IsAway(err) {
 			return err
 		}
 		return nil

@@ -1,0 +1,101 @@
+package outage
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// sporadicPeriod is how long decisions without the store are counted before a line reports them.
+const sporadicPeriod = time.Minute
+
+// Watch tells the program that a store is away, and that it is back.
+type Watch struct {
+	Backend  window.Backend
+	Logger   func() *slog.Logger
+	Instead  string                                 // what decides while the store is away
+	Text     func(error) string                     // what a line has of an error
+	Observed func(cause error, after time.Duration) // after an outage, cause is nil
+
+	mu       sync.Mutex // guards what follows
+	open     int        // circuits
+	since    time.Time  // of the outage, or of the first decision that no line has reported
+	degraded int        // decisions since then
+	denied   int        // of these
+}
+
+// Opened is called when a circuit opens.
+func (w *Watch) Opened(cause error) {
+	w.mu.Lock()
+	w.open++
+	first := w.open == 1
+	if first && (w.degraded == 0 || time.Since(w.since) > time.Second) {
+		w.since, w.degraded, w.denied = time.Now(), 0, 0
+	}
+	w.mu.Unlock()
+	if !first {
+		return
+	}
+	if l := w.Logger(); l != nil {
+		l.Warn("throttr: the store is away", "store", w.name(), "error", w.Text(cause), "instead", w.Instead)
+	}
+	w.Observed(cause, 0)
+}
+
+// Closed is called when a circuit closes.
+func (w *Watch) Closed() {
+	w.mu.Lock()
+	w.open--
+	last, after, degraded, denied := w.open == 0, time.Since(w.since), w.degraded, w.denied
+	if last {
+		w.degraded, w.denied = 0, 0
+	}
+	w.mu.Unlock()
+	if !last {
+		return
+	}
+	if l := w.Logger(); l != nil {
+		l.Warn("throttr: the store is back", "store", w.name(), "after", after.Round(time.Millisecond), "degraded", degraded, "denied", denied)
+	}
+	w.Observed(nil, after)
+}
+
+// Decided is called when a decision was made without the store. If there is a cause, decisions are also reported
+// while no circuit is open.
+func (w *Watch) Decided(allowed bool, cause error) {
+	w.mu.Lock()
+	if w.degraded == 0 {
+		w.since = time.Now()
+	}
+	w.degraded++
+	if !allowed {
+		w.denied++
+	}
+	degraded, denied, after := w.degraded, w.denied, time.Duration(0)
+	if w.open == 0 && cause != nil {
+		if after = time.Since(w.since); after >= sporadicPeriod {
+			w.degraded, w.denied = 0, 0
+		}
+	}
+	w.mu.Unlock()
+	if l := w.Logger(); after >= sporadicPeriod && l != nil {
+		l.Warn("throttr: decisions without the store", "store", w.name(), "error", w.Text(cause), "within", after.Round(time.Second),
+			"degraded", degraded, "denied", denied, "instead", w.Instead)
+	}
+}
+
+// name returns the names of the backend's stores, as far as it has any.
+func (w *Watch) name() string {
+	b, ok := w.Backend.(interface{ Stats() window.Stats })
+	if !ok {
+		return ""
+	}
+	var names []string
+	for _, s := range b.Stats().Stores {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ",")
+}
