@@ -59,29 +59,48 @@ func ObserveInFlight(l *inflight.Limiter, opts ...Option) (metric.Registration, 
 	if l == nil {
 		panic("otelthrottr: ObserveInFlight: limiter is nil")
 	}
-	m := optionsOf("ObserveInFlight", opts).meters.Meter(ScopeName)
+	return register(optionsOf("ObserveInFlight", opts), []figure{
+		{"throttr.inflight.in_use", "{place}", "Places that the process holds.", false},
+		{"throttr.inflight.waiting", "{call}", "Calls that wait for a place.", false},
+		{"throttr.inflight.keys", "{key}", "Keys and names with places that are held or wanted.", false},
+		{"throttr.inflight.lost", "{place}", "Places that were lost.", true},
+	}, func() []uint64 {
+		s := l.Stats()
+		return []uint64{uint64(s.InUse), uint64(s.Waiting), uint64(s.Keys), uint64(s.Lost)}
+	})
+}
+
+// figure is a metric of this process.
+type figure struct {
+	name, unit, description string
+	counter                 bool // not a gauge
+}
+
+// register reports figures, whose values a function returns.
+func register(o options, figures []figure, values func() []uint64) (metric.Registration, error) {
+	m := o.meters.Meter(ScopeName)
 	var errs []error
-	gauge := func(name, unit, description string) metric.Int64Observable {
-		g, err := m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
-		errs = append(errs, err)
-		return g
+	var instruments []metric.Int64Observable
+	var all []metric.Observable
+	for _, f := range figures {
+		var i metric.Int64Observable
+		var err error
+		if f.counter {
+			i, err = m.Int64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.description))
+		} else {
+			i, err = m.Int64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.description))
+		}
+		instruments, all, errs = append(instruments, i), append(all, i), append(errs, err)
 	}
-	inUse := gauge("throttr.inflight.in_use", "{place}", "Places that the process holds.")
-	waiting := gauge("throttr.inflight.waiting", "{call}", "Calls that wait for a place.")
-	keys := gauge("throttr.inflight.keys", "{key}", "Keys and names with places that are held or wanted.")
-	lost, err := m.Int64ObservableCounter("throttr.inflight.lost", metric.WithUnit("{place}"), metric.WithDescription("Places that were lost."))
-	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
 	}
 	r, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		s := l.Stats()
-		o.ObserveInt64(inUse, int64(s.InUse))
-		o.ObserveInt64(waiting, int64(s.Waiting))
-		o.ObserveInt64(keys, int64(s.Keys))
-		o.ObserveInt64(lost, int64(s.Lost))
+		for i, n := range values() {
+			o.ObserveInt64(instruments[i], int64(n))
+		}
 		return nil
-	}, inUse, waiting, keys, lost)
+	}, all...)
 	if err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
 	}

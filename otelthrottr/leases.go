@@ -1,9 +1,6 @@
 package otelthrottr
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
@@ -22,51 +19,20 @@ func ObserveLeases(leases *lease.Backend, opts ...Option) (metric.Registration, 
 	if leases == nil {
 		panic("otelthrottr: ObserveLeases: leases is nil")
 	}
-	r, err := registerLeases(leases, optionsOf("ObserveLeases", opts).meters.Meter(ScopeName))
-	if err != nil {
-		return nil, fmt.Errorf("otelthrottr: %w", err)
-	}
-	return r, nil
-}
-
-func registerLeases(leases *lease.Backend, m metric.Meter) (metric.Registration, error) {
-	var errs []error
-	gauge := func(name, unit, description string) metric.Int64Observable {
-		g, err := m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
-		errs = append(errs, err)
-		return g
-	}
-	counter := func(name, unit, description string) metric.Int64Observable {
-		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
-		errs = append(errs, err)
-		return c
-	}
-	instruments := []metric.Int64Observable{
-		gauge("throttr.lease.keys", "{key}", "Hot keys, each with its scale and limit."),
-		gauge("throttr.lease.held", "{place}", "Places that can be spent."),
-		counter("throttr.lease.spent", "{place}", "Places that hits got."),
-		counter("throttr.lease.returned", "{place}", "Places that were given back."),
-		counter("throttr.lease.lost", "{place}", "Places that stayed counted until their windows ended."),
-		counter("throttr.lease.takes", "{take}", "Takes of blocks."),
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	all := make([]metric.Observable, len(instruments))
-	for i := range instruments {
-		all[i] = instruments[i]
-	}
 	var mu sync.Mutex // guards spent
 	var spent uint64  // the greatest so far: places on their way make it vary, and a counter does not decrease
-	return m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	return register(optionsOf("ObserveLeases", opts), []figure{
+		{"throttr.lease.keys", "{key}", "Hot keys, each with its scale and limit.", false},
+		{"throttr.lease.held", "{place}", "Places that can be spent.", false},
+		{"throttr.lease.spent", "{place}", "Places that hits got.", true},
+		{"throttr.lease.returned", "{place}", "Places that were given back.", true},
+		{"throttr.lease.lost", "{place}", "Places that stayed counted until their windows ended.", true},
+		{"throttr.lease.takes", "{take}", "Takes of blocks.", true},
+	}, func() []uint64 {
 		s := leases.Blocks()
 		mu.Lock()
+		defer mu.Unlock()
 		spent = max(spent, s.Spent)
-		s.Spent = spent
-		mu.Unlock()
-		for i, n := range []uint64{uint64(s.Keys), s.Held, s.Spent, s.Returned, s.Lost, s.Takes} {
-			o.ObserveInt64(instruments[i], int64(n))
-		}
-		return nil
-	}, all...)
+		return []uint64{uint64(s.Keys), s.Held, spent, s.Returned, s.Lost, s.Takes}
+	})
 }
