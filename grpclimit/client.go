@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/backoff"
 )
 
 // ClientConfig configures a [Client]. Takes is required.
@@ -164,12 +165,8 @@ func (c *Client) ready(ctx context.Context, target string) error {
 		if endsWithin(ctx, left) {
 			return context.DeadlineExceeded
 		}
-		timer := time.NewTimer(left)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := backoff.Sleep(ctx, left); err != nil {
+			return err
 		}
 	}
 }

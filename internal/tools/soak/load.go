@@ -10,6 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/pubsub"
@@ -137,15 +138,7 @@ func (l *load) repeat(ctx context.Context, r *rand.Rand, work func(context.Conte
 		}
 		l.failed.Add(1)
 		// A server that is unavailable is an error at once. Do not spin.
-		sleep(ctx, time.Millisecond)
-	}
-}
-
-// sleep returns after d or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		backoff.Sleep(ctx, time.Millisecond)
 	}
 }
 
@@ -183,9 +176,9 @@ func (l *load) injectFaults(ctx context.Context, r *rand.Rand) {
 		srv := l.servers[r.IntN(len(l.servers))]
 		undo := injectFault(ctx, srv, r)
 		l.faults.Add(1)
-		sleep(ctx, time.Duration(r.IntN(100))*time.Millisecond)
+		backoff.Sleep(ctx, time.Duration(r.IntN(100))*time.Millisecond)
 		undo()
-		sleep(ctx, time.Duration(r.IntN(200))*time.Millisecond)
+		backoff.Sleep(ctx, time.Duration(r.IntN(200))*time.Millisecond)
 	}
 }
 
