@@ -12,9 +12,6 @@ const (
 	Query    Workload = "query"    // reads a counter
 )
 
-// Workloads are the workloads that [FramesOf] knows.
-var Workloads = []Workload{Hit, Increase, Query}
-
 // TTL returns the TTL of records that a benchmark makes. It outlasts the benchmark, which
 // removes them, and fits every value size.
 func TTL[T codec.Value]() codec.TTL[T] { return codec.TTL[T]{Amount: 12, Unit: codec.Hours} }
