@@ -82,50 +82,39 @@ func measure(ctx context.Context, p plan, s *servers) (*results, error) {
 
 // round measures everything once. Contenders of a workload follow each other.
 func (r *results) round(ctx context.Context, s *servers) error {
+	type step struct {
+		workload
+		keys, goroutines int
+	}
+	var steps []step
 	for _, w := range []workload{increase, hit} {
 		for _, n := range r.plan.goroutines {
-			if err := r.compare(ctx, s, w, fewKeys, n); err != nil {
-				return err
-			}
+			steps = append(steps, step{w, fewKeys, n})
 		}
 	}
-	for _, w := range []workload{query, bucket} {
-		if err := r.compare(ctx, s, w, fewKeys, bucketGoroutines); err != nil {
-			return err
-		}
-	}
+	steps = append(steps, step{query, fewKeys, bucketGoroutines}, step{bucket, fewKeys, bucketGoroutines})
 	for _, n := range oneKeyGoroutines {
-		if err := r.compare(ctx, s, hit, 1, n); err != nil {
-			return err
-		}
+		steps = append(steps, step{hit, 1, n})
 	}
 	for _, n := range redisTakesLoads {
-		for _, keys := range []int{fewKeys, 1} {
-			if err := r.compare(ctx, s, redisTakes, keys, n); err != nil {
-				return err
-			}
-		}
+		steps = append(steps, step{redisTakes, fewKeys, n}, step{redisTakes, 1, n})
 	}
 	for _, at := range algorithmLoads {
-		if err := r.compare(ctx, s, algorithms, at.keys, at.goroutines); err != nil {
-			return err
-		}
+		steps = append(steps, step{algorithms, at.keys, at.goroutines})
 	}
 	for _, at := range middlewareLoads {
-		if err := r.compare(ctx, s, middlewares, at.keys, at.goroutines); err != nil {
-			return err
-		}
+		steps = append(steps, step{middlewares, at.keys, at.goroutines})
 	}
 	for _, n := range r.plan.windows {
-		if n == manyKeys {
-			continue // algorithmLoads has them: once in a round, as quotients are of rounds
-		}
-		if err := r.measure(ctx, s, algorithms.name, fixedWindow, n, 1); err != nil {
-			return err
+		if n != manyKeys { // algorithmLoads has them: once in a round, as quotients are of rounds
+			steps = append(steps, step{workload{algorithms.name, []contender{fixedWindow}}, n, 1})
 		}
 	}
 	for _, n := range r.plan.sparseKeys {
-		if err := r.compare(ctx, s, sparse, n, sparseGoroutines); err != nil {
+		steps = append(steps, step{sparse, n, sparseGoroutines})
+	}
+	for _, at := range steps {
+		if err := r.compare(ctx, s, at.workload, at.keys, at.goroutines); err != nil {
 			return err
 		}
 	}

@@ -101,31 +101,22 @@ var goRedisHit = contender{
 	},
 }
 
-// redisHit is a fixed window with the backend of package redisbackend.
-var redisHit = contender{
-	name: "throttr on Redis", module: "github.com/redis/rueidis",
-	does: "`RateLimit.Hit` on Redis: an exact fixed window per key in a Lua script, in one round trip of rueidis, which concurrent " +
-		"hits share",
-	start: func(_ context.Context, s setup) (*instance, error) {
-		client, err := connectRueidis(s)
-		if err != nil {
-			return nil, err
-		}
-		return &instance{do: hits(redisbackend.New(client), s), close: client.Close}, nil
-	},
-}
+// redisHit is a fixed window with the backend of package redisbackend, and redisBucket what redisRate does.
+var (
+	redisHit = throttrOnRedis("`RateLimit.Hit` on Redis: an exact fixed window per key in a Lua script, in one round trip of rueidis, which concurrent " +
+		"hits share")
+	redisBucket = throttrOnRedis("a token bucket, which is GCRA, in a Lua script on Redis, exact, in one round trip of rueidis",
+		throttr.WithAlgorithm(window.TokenBucket))
+)
 
-// redisBucket is what redisRate does with the backend of package redisbackend.
-var redisBucket = contender{
-	name: "throttr on Redis", module: "github.com/redis/rueidis",
-	does: "a token bucket, which is GCRA, in a Lua script on Redis, exact, in one round trip of rueidis",
-	start: func(_ context.Context, s setup) (*instance, error) {
+func throttrOnRedis(does string, opts ...throttr.Option) contender {
+	return contender{name: "throttr on Redis", module: "github.com/redis/rueidis", does: does, start: func(_ context.Context, s setup) (*instance, error) {
 		client, err := connectRueidis(s)
 		if err != nil {
 			return nil, err
 		}
-		return &instance{do: hits(redisbackend.New(client), s, throttr.WithAlgorithm(window.TokenBucket)), close: client.Close}, nil
-	},
+		return &instance{do: hits(redisbackend.New(client), s, opts...), close: client.Close}, nil
+	}}
 }
 
 var redisRate = contender{
