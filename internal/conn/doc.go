@@ -15,8 +15,9 @@
 //   - A call is done once: with its responses, or with an error.
 //   - A call that has failed says whether it may have been executed (sent): whether a byte of it
 //     may have left. A connection never writes a call twice. (The pool may send one again, see pool.Wait.)
-//   - At most MaxInFlight requests are in flight, unless a single call has more. A request is in flight until its response
-//     has come, even if its caller gives up: the server still keeps a response (H4).
+//   - At most MaxInFlight requests are in flight, unless a single call has more. A request is in
+//     flight until its response has come, even if its caller gives up: the server still keeps a
+//     response (H4).
 //   - A caller is never blocked by the network, only by Wait, which ends with its context.
 //   - Each received byte is decoded once and in order, by whichever goroutine reads.
 //   - When Close returns or Done is closed, every call is done or abandoned, and neither of

@@ -488,14 +488,14 @@ func newQueue() *writeQueue[uint16] {
 
 func TestWriteSideHasOneOwner(t *testing.T) {
 	q := newQueue()
-	write, shared, err := q.push(queryCall(t, 1))
+	write, busy, err := q.push(queryCall(t, 1))
 	require.NoError(t, err)
 	require.True(t, write)
-	require.False(t, shared)
-	write, shared, err = q.push(queryCall(t, 1))
+	require.False(t, busy)
+	write, busy, err = q.push(queryCall(t, 1))
 	require.NoError(t, err)
 	require.False(t, write)
-	require.True(t, shared)
+	require.True(t, busy)
 	require.False(t, q.accountFor(arrivals{}))
 	require.Len(t, q.gather(nil), 6)
 	write, _, _ = q.push(queryCall(t, 1))
@@ -540,12 +540,12 @@ func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 
 func TestSharedMeansThatOtherCallersAreLikelyToCome(t *testing.T) {
 	q := newQueue()
-	push := func() (shared bool) {
-		_, shared, err := q.push(queryCall(t, 1))
+	push := func() (busy bool) {
+		_, busy, err := q.push(queryCall(t, 1))
 		require.NoError(t, err)
 		q.gather(nil)
 		q.gather(nil)
-		return shared
+		return busy
 	}
 	require.False(t, push())
 	require.True(t, push(), "another call is in flight")
