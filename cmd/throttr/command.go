@@ -127,7 +127,7 @@ func (e *env) withLimiter(ctx context.Context, f func(ctx context.Context, limit
 
 // openNow opens a backend, although its URL may say that it is lazy.
 func openNow(ctx context.Context, text string) (*throttr.OpenBackend, error) {
-	if u, err := url.Parse(text); err == nil {
+	if u, err := url.Parse(text); err == nil && u.Query().Has("lazy") { // memory:// stays as it is
 		query := u.Query()
 		query.Del("lazy")
 		u.RawQuery = query.Encode()
