@@ -97,21 +97,6 @@ func TestClosedBackendIsFreed(t *testing.T) {
 	require.NoError(t, client.Close())
 }
 
-func TestCloseRemovesRecordsOfEndedWindows(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
-	for i := range 1000 {
-		testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)
-	}
-	testkit.Hits(t, limiter, 1, "open", time.Hour, 5)
-	srv.Advance(time.Minute) // the windows are over, and it is too early to remove their records
-	require.Len(t, testkit.Keys(srv), 1001)
-	require.NoError(t, client.Close())
-	require.Len(t, testkit.Keys(srv), 1, "the record of the open window remains")
-	require.Zero(t, srv.Expired())
-}
-
 func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)

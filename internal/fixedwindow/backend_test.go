@@ -160,68 +160,6 @@ func TestCanceledHitsDoNotExhaustTheCounter(t *testing.T) {
 	})
 }
 
-func TestIncrementsThatTheCounterCannotHoldAreDenied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
-		const limit = 60_000
-		first, second := client[uint16](t, srv), client[uint16](t, srv)
-		_, _, err := first.Set(t.Context(), "k", fixed(time.Minute, 1), limit)
-		require.NoError(t, err)
-		var all sync.WaitGroup
-		for _, b := range []*Backend[uint16]{first, second} {
-			all.Go(func() {
-				w, _, err := b.Hit(t.Context(), "k", fixed(time.Minute, limit), 3000)
-				require.NoError(t, err)
-				require.True(t, w.Refused || w.Count > limit)
-			})
-		}
-		all.Wait()
-		require.Zero(t, hits(t, first, 10, "k", fixed(time.Minute, limit)))
-		require.Zero(t, hits(t, client[uint16](t, srv), 10, "k", fixed(time.Minute, limit)))
-	})
-}
-
-// A count that would pass the largest stays there, also if two clients make it so.
-func TestChargesStayAtTheLargestCount(t *testing.T) {
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t)
-			srv.Inject(mockserver.Fault{Delay: time.Millisecond}) // their requests overlap
-			first, second := client[uint16](t, srv), client[uint16](t, srv)
-			l := limitOf(algorithm, time.Hour, 60_000)
-			_, _, err := first.Set(t.Context(), "k", l, 65_000)
-			require.NoError(t, err)
-			for range 2 {
-				var all sync.WaitGroup
-				for _, b := range []*Backend[uint16]{first, second} {
-					all.Go(func() {
-						w, _, err := b.Charge(t.Context(), "k", l, 300)
-						require.NoError(t, err)
-						require.Contains(t, []uint64{65_300, 65_535}, w.Count)
-						require.False(t, w.Refused)
-					})
-				}
-				all.Wait()
-			}
-			for _, b := range []*Backend[uint16]{first, second} {
-				w, _, err := b.Charge(t.Context(), "k", l, 1)
-				require.NoError(t, err)
-				require.EqualValues(t, 65_535, w.Count, "%v", algorithm)
-				w, _, err = b.Take(t.Context(), "k", l, 1)
-				require.NoError(t, err)
-				require.True(t, w.Refused)
-			}
-			for range 2 {
-				w, _, err := first.Charge(t.Context(), "other", l, 1<<40)
-				require.NoError(t, err)
-				require.EqualValues(t, 65_535, w.Count, "an n that no counter holds")
-				time.Sleep(time.Hour) // the estimate of a sliding window is of two counters
-			}
-		})
-	}
-}
-
 // TTLs show the end of a window to a unit only, which here is a second. So the window that another
 // client opens after a Reset may look like the one before.
 func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {

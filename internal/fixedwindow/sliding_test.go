@@ -24,47 +24,6 @@ func slidingClient[T codec.Value](t testing.TB, srv *mockserver.Server) *Backend
 // alignTo sleeps until the time is a multiple of the scale.
 func alignTo(scale time.Duration) { time.Sleep(time.Until(time.Now().Truncate(scale).Add(scale))) }
 
-func TestSlidingWindowWeighsTheBucketBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		b, other := slidingClient[uint16](t, srv), slidingClient[uint16](t, srv)
-		const scale = 10 * time.Second
-		alignTo(scale)
-		check := func(b *Backend[uint16], limit, n uint64, granted bool, count uint64, left, retry time.Duration) {
-			t.Helper()
-			w, _, err := b.Hit(t.Context(), "k", limitOf(window.SlidingWindow, scale, limit), n)
-			require.NoError(t, err)
-			require.Equal(t, granted, !w.Refused)
-			require.Equal(t, count, w.Count)
-			require.Equal(t, left, w.Left)
-			require.Equal(t, retry, w.RetryAfter)
-		}
-		time.Sleep(4 * time.Second)
-		check(b, 10, 6, true, 6, 16*time.Second, 0)
-		check(other, 10, 2, true, 8, 16*time.Second, 0)
-		check(b, 10, 3, false, 8, 16*time.Second, 7250*time.Millisecond) // at 1.25 s of the next bucket, 8 weigh 7
-		check(b, 10, 11, false, 8, 16*time.Second, window.Never)
-		time.Sleep(7249 * time.Millisecond)
-		check(b, 10, 3, false, 8, 8751*time.Millisecond, time.Millisecond)
-		time.Sleep(time.Millisecond)
-		check(b, 10, 3, true, 10, 18750*time.Millisecond, 0)
-		check(other, 10, 1, false, 10, 18750*time.Millisecond, 1250*time.Millisecond)
-		time.Sleep(1250 * time.Millisecond)
-		check(other, 10, 1, true, 10, 17500*time.Millisecond, 0)
-		w, _, err := b.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
-		require.NoError(t, err)
-		require.EqualValues(t, 10, w.Count)
-		time.Sleep(17500*time.Millisecond - 1)
-		w, _, err = b.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, w.Count)
-		time.Sleep(time.Nanosecond)
-		w, _, err = b.Peek(t.Context(), "k", limitOf(window.SlidingWindow, scale, 1), 0)
-		require.NoError(t, err)
-		require.Zero(t, w)
-	})
-}
-
 // Whatever asks, a window that others have filled says when there is room.
 func TestRefusalOfASlidingWindowThatOthersHaveFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
