@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,19 +49,6 @@ func upload(most uint64) throttr.Limit {
 
 func TestNewPanicsWithoutALimiter(t *testing.T) {
 	require.PanicsWithValue(t, "entities: New: limiter is nil", func() { entities.New(nil) })
-}
-
-func TestEntityMayDoAnOperationMaxTimesPerWindow(t *testing.T) {
-	users, clock := clocked(t)
-	for range 2 {
-		for range 3 {
-			require.NoError(t, users.Hit(t.Context(), "user:42", upload(3)))
-		}
-		for range 5 {
-			require.ErrorIs(t, users.Hit(t.Context(), "user:42", upload(3)), throttr.ErrRateLimited)
-		}
-		clock.Advance(time.Minute)
-	}
 }
 
 func TestDenialIsARateLimitError(t *testing.T) {
@@ -169,40 +154,11 @@ func TestDenialsMistakesAndFailuresAreDistinct(t *testing.T) {
 	}
 }
 
-func TestPeekForetellsTheNextHit(t *testing.T) {
-	users, clock := clocked(t)
-	for count := range uint64(4) {
-		res, err := users.Peek(t.Context(), "user:42", upload(2))
-		require.NoError(t, err)
-		require.Equal(t, count, res.Count)
-		require.Equal(t, count == 0, res.ResetAt.IsZero())
-		require.Equal(t, res.Allowed, users.Hit(t.Context(), "user:42", upload(2)) == nil)
-	}
-	clock.Advance(time.Minute)
-	res, err := users.Peek(t.Context(), "user:42", upload(2))
-	require.NoError(t, err)
-	require.Equal(t, throttr.Result{Allowed: true, Limit: 2, Remaining: 2}, res, "the window is over")
-}
-
 func TestPeekAndResetFailWithTheBackend(t *testing.T) {
 	users := entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits)))
 	_, err := users.Peek(t.Context(), "user", upload(5))
 	require.ErrorIs(t, err, errDown)
 	require.ErrorIs(t, users.Reset(t.Context(), "user", upload(5)), errDown)
-}
-
-func TestResetEndsTheWindowOfOneEntityAndOperation(t *testing.T) {
-	users, _ := clocked(t)
-	hourly := throttr.Limit{Name: "upload", Max: 1, Scale: time.Hour}
-	for _, entity := range []string{"a", "b"} {
-		require.NoError(t, users.Hit(t.Context(), entity, upload(1)))
-		require.NoError(t, users.Hit(t.Context(), entity, hourly))
-	}
-	require.NoError(t, users.Reset(t.Context(), "a", upload(1)))
-	require.NoError(t, users.Hit(t.Context(), "a", upload(1)))
-	require.ErrorIs(t, users.Hit(t.Context(), "a", hourly), throttr.ErrRateLimited)
-	require.ErrorIs(t, users.Hit(t.Context(), "b", upload(1)), throttr.ErrRateLimited)
-	require.NoError(t, users.Reset(t.Context(), "unknown", upload(1)), "there is no window")
 }
 
 func TestReserveAndWaitTake(t *testing.T) {
@@ -236,28 +192,6 @@ func TestExecuteRunsAllowedOperations(t *testing.T) {
 	require.Equal(t, 2, runs)
 	require.NoError(t, execute(entities.New(throttr.NewRateLimit(down{}, throttr.WithPolicy(throttr.AllowHits))), nil))
 	require.Equal(t, 3, runs, "a policy allows it")
-}
-
-func TestConcurrentExecutesRunMaxTimes(t *testing.T) {
-	users, _ := clocked(t)
-	var runs, denials atomic.Int64
-	var callers sync.WaitGroup
-	for range 32 {
-		callers.Go(func() {
-			for range 50 {
-				err := users.Execute(t.Context(), "user", upload(100), func(context.Context) error {
-					runs.Add(1)
-					return nil
-				})
-				if errors.Is(err, throttr.ErrRateLimited) {
-					denials.Add(1)
-				}
-			}
-		})
-	}
-	callers.Wait()
-	require.EqualValues(t, 100, runs.Load())
-	require.EqualValues(t, 32*50-100, denials.Load())
 }
 
 func TestObserversReadTheMetadataOfACall(t *testing.T) {

@@ -298,35 +298,3 @@ func TestCanceledRequestIs499(t *testing.T) {
 		})
 	}
 }
-
-func TestExpiredDeadlineIsAFailure(t *testing.T) {
-	s := newSite(t, httplimit.Config{OnFailure: httplimit.Refuse})
-	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	defer cancel()
-	require.Equal(t, 503, s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) }).StatusCode)
-}
-
-func TestCanceledBackendIsAFailure(t *testing.T) {
-	s := newBrokenSite(t, httplimit.Config{OnFailure: httplimit.Refuse}, always(context.Canceled))
-	require.Equal(t, 503, s.get(alice).StatusCode)
-}
-
-func TestDenialsReachARealClient(t *testing.T) {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}})
-	require.NoError(t, err)
-	srv := httptest.NewServer(limit(http.NotFoundHandler()))
-	defer srv.Close()
-	for i, want := range []int{404, 429, 429} {
-		method := http.MethodGet
-		if i == 2 {
-			method = http.MethodHead
-		}
-		req, err := http.NewRequestWithContext(t.Context(), method, srv.URL, nil)
-		require.NoError(t, err)
-		res, err := srv.Client().Do(req)
-		require.NoError(t, err)
-		require.NoError(t, res.Body.Close())
-		require.Equal(t, want, res.StatusCode)
-		require.Equal(t, `"hour";q=1;w=3600`, res.Header.Get("RateLimit-Policy"))
-	}
-}

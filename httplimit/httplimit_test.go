@@ -5,10 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,39 +16,6 @@ import (
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
 )
-
-func TestRequestsOverTheLimitAreDeniedUntilTheWindowEnds(t *testing.T) {
-	s := newSite(t, httplimit.Config{})
-	require.Equal(t, []int{202, 202, 202, 429, 429}, s.statuses(5, alice))
-	require.Equal(t, []int{202}, s.statuses(1, bob), "another address has a limit of its own")
-	s.clock.Advance(time.Minute - time.Nanosecond)
-	require.Equal(t, []int{429}, s.statuses(1, alice))
-	s.clock.Advance(time.Nanosecond)
-	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
-	require.Equal(t, 7, s.served)
-}
-
-func TestLimitHoldsForConcurrentRequests(t *testing.T) {
-	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
-	var served atomic.Int64
-	limit, err := httplimit.New(s.limiter, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(300), httplimit.PerHour(100)}})
-	require.NoError(t, err)
-	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if d, ok := httplimit.FromContext(r.Context()); ok && d.Allowed {
-			served.Add(1)
-		}
-	}))
-	var clients sync.WaitGroup
-	for range 16 {
-		clients.Go(func() {
-			for range 50 {
-				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-			}
-		})
-	}
-	clients.Wait()
-	require.EqualValues(t, 100, served.Load())
-}
 
 func TestSeveralLimitsAreAppliedShortestFirst(t *testing.T) {
 	second, hour := httplimit.PerSecond(2), httplimit.PerHour(3)
@@ -114,35 +78,6 @@ func TestSeveralLimitsAreAppliedShortestFirst(t *testing.T) {
 	}
 }
 
-func TestHandlerFindsDecisionInContext(t *testing.T) {
-	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(10), httplimit.PerHour(1000)}})
-	for range 4 {
-		s.get(alice)
-	}
-	require.True(t, s.found)
-	end := s.clock.Now().Add(time.Second)
-	second := httplimit.Outcome{Name: "second", Scale: time.Second,
-		Result: throttr.Result{Allowed: true, Count: 4, Limit: 10, Remaining: 6, ResetAfter: time.Second, ResetAt: end}}
-	hour := httplimit.Outcome{Name: "hour", Scale: time.Hour,
-		Result: throttr.Result{Allowed: true, Count: 4, Limit: 1000, Remaining: 996, ResetAfter: time.Hour, ResetAt: end.Add(time.Hour - time.Second)}}
-	d := s.decision
-	for i := range d.Outcomes {
-		d.Outcomes[i].ResetAt = d.Outcomes[i].ResetAt.UTC()
-	}
-	d.Strictest.ResetAt = d.Strictest.ResetAt.UTC()
-	require.True(t, d.Allowed)
-	require.Equal(t, "192.0.2.1", d.Key)
-	require.Equal(t, second, d.Strictest)
-	require.Equal(t, []httplimit.Outcome{second, hour}, d.Outcomes)
-	require.NoError(t, d.Err)
-}
-
-func TestFromContextReturnsFalseWithoutMiddleware(t *testing.T) {
-	d, ok := httplimit.FromContext(t.Context())
-	require.False(t, ok)
-	require.Zero(t, d)
-}
-
 func TestSkippedRequestsAreServedUncountedWithoutFields(t *testing.T) {
 	for name, cfg := range map[string]httplimit.Config{
 		"Skip":                 {Skip: func(*http.Request) bool { return true }},
@@ -160,13 +95,6 @@ func TestSkippedRequestsAreServedUncountedWithoutFields(t *testing.T) {
 			require.False(t, s.found)
 		})
 	}
-}
-
-func TestSkipIsCalledForEachRequest(t *testing.T) {
-	s := newSite(t, httplimit.Config{Skip: func(r *http.Request) bool { return r.Method == http.MethodOptions }})
-	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
-	preflight := func(r *http.Request) { r.Method = http.MethodOptions }
-	require.Equal(t, []int{202}, s.statuses(1, alice, preflight))
 }
 
 func TestRequestsOfOneKeyShareALimit(t *testing.T) {
@@ -211,34 +139,6 @@ func TestALongKeyIsNotStored(t *testing.T) {
 		s.get(alice)
 		require.Less(t, len(stored), 80)
 		require.Len(t, s.decision.Key, 1<<20, "the handler sees the key unchanged")
-	}
-}
-
-func TestNamesAndKeysKeepCountsApart(t *testing.T) {
-	type config struct{ limit, key string }
-	for name, test := range map[string]struct {
-		a, b config
-		same bool
-	}{
-		"equal":           {config{"x", "k"}, config{"x", "k"}, true},
-		"the limit":       {config{"x", "k"}, config{"y", "k"}, false},
-		"equal if joined": {config{"b", "kc"}, config{"bk", "c"}, false},
-		"with separators": {config{"1:x:k", ""}, config{"x", "1:x:k"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			limiter := throttr.NewRateLimit(memory.New())
-			status := func(c config) int {
-				limit, err := httplimit.New(limiter, httplimit.Config{
-					Limits: []throttr.Limit{{Name: c.limit, Max: 1, Scale: time.Hour}}, Key: func(*http.Request) string { return c.key },
-				})
-				require.NoError(t, err)
-				w := httptest.NewRecorder()
-				limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-				return w.Code
-			}
-			require.Equal(t, 404, status(test.a))
-			require.Equal(t, test.same, status(test.b) == 429)
-		})
 	}
 }
 

@@ -208,28 +208,6 @@ func TestNoPlaceIsLeftOverAfterTheServerHasEnded(t *testing.T) {
 	}
 }
 
-// The context of a handler ends when its place is lost, or the Limiter is closed.
-func TestHandlersEndWhenThePlaceDoes(t *testing.T) {
-	for want, lose := range map[error]func(*service){
-		inflight.ErrLost:  func(s *service) { s.store.Fail(throttr.ErrUnavailable) },
-		throttr.ErrClosed: func(s *service) { s.places.Close() },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var cause error
-			s := serve(t, httplimit.Config{}, untilGone(&cause))
-			res, err := s.send(t.Context())
-			require.NoError(t, err)
-			time.AfterFunc(time.Minute, func() { lose(s) })
-			_, err = io.Copy(io.Discard, res.Body)
-			require.NoError(t, err)
-			require.Equal(t, want, cause)
-			time.Sleep(stream.Lease / 10) // the holder knows before the store does
-			s.store.Fail(nil)
-			require.Zero(t, s.inUse())
-		})
-	}
-}
-
 // upgraded sends what a request to hijack has.
 func upgraded(r *http.Request) {
 	r.Header.Set("Connection", "Upgrade")
@@ -348,41 +326,5 @@ func TestTheResponseWithoutAPlace(t *testing.T) {
 			require.Equal(t, []int{202, 202, 202}, s.statuses(3, alice))
 			require.Zero(t, places.Stats().InUse)
 		})
-	}
-}
-
-// Each request sends another one while it is served, until there is no place.
-func TestPlansHaveLimitsInFlight(t *testing.T) {
-	places := inflight.New(memory.New())
-	defer places.Close()
-	large, err := httplimit.MustPlan(httplimit.PerMinute(9)).WithInFlight(inflight.Limit{Name: "streams", Max: 2})
-	require.NoError(t, err)
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
-		InFlight: stream, Places: places,
-		Plan: func(r *http.Request) *httplimit.Plan {
-			if r.RemoteAddr == alice {
-				return large
-			}
-			return nil
-		},
-	})
-	require.NoError(t, err)
-	for client, want := range map[string][]int{alice: {202, 202, 429}, bob: {202, 429}} {
-		var statuses []int
-		var site http.Handler
-		send := func() {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.RemoteAddr = client
-			w := httptest.NewRecorder()
-			site.ServeHTTP(w, r)
-			statuses = append([]int{w.Code}, statuses...)
-		}
-		site = limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusAccepted)
-			send()
-		}))
-		send()
-		require.Equal(t, want, statuses)
-		require.Zero(t, places.Stats().InUse)
 	}
 }

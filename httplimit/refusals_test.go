@@ -18,33 +18,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestRefusedRequestsUseUpNothing(t *testing.T) {
-	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerSecond(3), httplimit.PerMinute(5), httplimit.PerHour(100)}})
-	used := func() (counts [3]uint64) {
-		for i, l := range []throttr.Limit{httplimit.PerSecond(3), httplimit.PerMinute(5), httplimit.PerHour(100)} {
-			counts[i] = s.count(t, "192.0.2.1", l)
-		}
-		return counts
-	}
-	require.Equal(t, []int{202, 202, 202, 429, 429, 429}, s.statuses(6, alice))
-	require.Equal(t, [3]uint64{3, 3, 3}, used(), "the shortest limit refuses")
-	s.clock.Advance(time.Second)
-	require.Equal(t, []int{202, 202, 429, 429}, s.statuses(4, alice))
-	require.Equal(t, [3]uint64{2, 5, 5}, used(), "a longer limit refuses")
-}
-
-func TestStrictestOfSeveralDenials(t *testing.T) {
-	var last httplimit.Decision
-	s := newSite(t, httplimit.Config{
-		Limits:   []throttr.Limit{httplimit.PerSecond(2), httplimit.PerMinute(2), httplimit.PerHour(9)},
-		OnDenied: func(_ http.ResponseWriter, _ *http.Request, d httplimit.Decision, _ http.Handler) { last = d },
-	})
-	s.statuses(3, alice)
-	require.Equal(t, "minute", last.Strictest.Name, "a retry after a second would be in vain")
-	require.Len(t, last.Outcomes, 3)
-	require.True(t, last.Outcomes[2].Allowed)
-}
-
 func TestCostsAreFreeIfRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		costs    []uint64
@@ -95,24 +68,6 @@ func login(t *testing.T, cfg httplimit.Config, backend throttr.Backend) (func(pa
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?password="+password, nil))
 		return w.Code
 	}, refund
-}
-
-func TestRefundedRequestsDoNotCount(t *testing.T) {
-	clock := backendtest.NewClock()
-	backend := memory.New(memory.WithClock(clock.Now))
-	defer backend.Close()
-	post, refund := login(t, httplimit.Config{}, backend)
-	for range 10 {
-		require.Equal(t, 200, post("secret"))
-		require.NoError(t, *refund)
-	}
-	for range 3 {
-		require.Equal(t, 401, post("guess"))
-	}
-	require.Equal(t, 429, post("guess"))
-	require.Equal(t, 429, post("secret"))
-	clock.Advance(time.Minute)
-	require.Equal(t, 200, post("secret"))
 }
 
 func TestHitsCannotBeRefunded(t *testing.T) {

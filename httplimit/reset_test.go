@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/memory"
@@ -39,18 +38,6 @@ func TestResetAsATimeIsResetInSeconds(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The time is that of the store, whose clock may differ from this process'.
-func TestResetAsATimeIsByTheClockOfTheBackend(t *testing.T) {
-	clock := backendtest.NewClock()
-	b := memory.New(memory.WithClock(clock.Now))
-	defer b.Close()
-	handler := limited(t, b, throttr.FixedWindow, httplimit.LegacyUnix, false)
-	end := clock.Now().Add(time.Minute).Unix()
-	require.Equal(t, end, resetOf(t, handler, "6"))
-	clock.Advance(20 * time.Second)
-	require.Equal(t, end, resetOf(t, handler, "6"))
 }
 
 // limited returns a handler with a limit of 10 a minute. The path of a request is its cost.

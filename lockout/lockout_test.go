@@ -160,24 +160,6 @@ func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
 	})
 }
 
-func TestOneFailureOfSeveralIsNoLock(t *testing.T) {
-	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
-		var attempts []*lockout.Attempt
-		for range config.Failures.Max {
-			a, ok, err := guard.Try(t.Context(), "k")
-			require.NoError(t, err)
-			require.True(t, ok)
-			attempts = append(attempts, a)
-		}
-		for _, a := range attempts[1:] {
-			require.NoError(t, a.Succeeded(t.Context()))
-		}
-		require.NoError(t, attempts[0].Failed(t.Context()))
-		ok, _ := fail(t, guard, "k")
-		require.True(t, ok)
-	})
-}
-
 // peeksFail is a backend whose peeks fail after some.
 type peeksFail struct {
 	*memory.Backend
