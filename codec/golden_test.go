@@ -170,36 +170,12 @@ func TestEncodersReturnTheGoldenBytes(t *testing.T) {
 	})
 }
 
-func TestEncodeKeepsEarlierBytes(t *testing.T) {
-	eachGolden(t, func(t *testing.T, g golden, src []byte) {
-		// With room for the frame, and without.
-		for _, room := range []int{0, len(src) - 1, len(src), 9000} {
-			dst := append(make([]byte, 0, 4+room), "kept"...)
-			got, err := g.frame.AppendBinary(dst)
-			require.NoError(t, err)
-			require.Equal(t, "kept", string(got[:4]))
-			require.Equal(t, src, got[4:])
-		}
-	})
-}
-
 func TestDecodersReturnTheGoldenFrames(t *testing.T) {
 	eachGolden(t, func(t *testing.T, g golden, src []byte) {
 		got, n, err := g.decode(src)
 		require.NoError(t, err)
 		require.Equal(t, len(src), n)
 		require.Equal(t, g.frame, got)
-	})
-}
-
-func TestEveryPrefixOfAFrameIsShort(t *testing.T) {
-	eachGolden(t, func(t *testing.T, g golden, src []byte) {
-		for i := range src {
-			got, n, err := g.decode(src[:i:i])
-			require.ErrorIs(t, err, codec.ErrShort, "the first %d of %d bytes", i, len(src))
-			require.Zero(t, n)
-			require.Nil(t, got)
-		}
 	})
 }
 

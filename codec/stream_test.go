@@ -37,41 +37,6 @@ func sequence(n int) []codec.Frame {
 	return frames
 }
 
-func TestDecoderReadsRequestsInOrder(t *testing.T) {
-	frames := sequence(100)
-	for name, fragment := range readers {
-		t.Run(name, func(t *testing.T) {
-			var wire bytes.Buffer
-			require.NoError(t, codec.NewEncoder[uint16](&wire).Encode(frames...))
-			dec := codec.NewDecoder[uint16](fragment(&wire))
-			for _, want := range frames {
-				got, err := dec.Request()
-				require.NoError(t, err)
-				require.Equal(t, want, got)
-			}
-			_, err := dec.Request()
-			require.Equal(t, io.EOF, err)
-		})
-	}
-}
-
-// The bytes are a real server's: a publisher that was subscribed itself got its EVENT before
-// the status of its PUBLISH.
-func TestDecoderReturnsEventBeforeResponse(t *testing.T) {
-	wire := []byte("\x19\x04\x04\x00newsboth\x01")
-	for name, fragment := range readers {
-		t.Run(name, func(t *testing.T) {
-			dec := codec.NewDecoder[uint16](fragment(bytes.NewReader(wire)))
-			res, err := dec.Response(codec.KindStatus)
-			require.NoError(t, err)
-			require.Equal(t, codec.Event[uint16]{Channel: []byte("news"), Payload: []byte("both")}, res)
-			res, err = dec.Response(codec.KindStatus)
-			require.NoError(t, err)
-			require.Equal(t, codec.Success, res)
-		})
-	}
-}
-
 func TestDecoderDoesNotReadForAnUnknownKind(t *testing.T) {
 	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x00\x00\x00\x01")))
 	for range 2 {
@@ -83,19 +48,6 @@ func TestDecoderDoesNotReadForAnUnknownKind(t *testing.T) {
 	require.Equal(t, codec.KindEvent, res.Kind())
 	_, err = dec.Response(0)
 	require.ErrorIs(t, err, codec.ErrMalformed, "also with a response in the buffer")
-}
-
-func TestDecoderReturnsErrUnexpectedEOFWithinAFrame(t *testing.T) {
-	frame, err := codec.Insert[uint16]{Key: []byte("key")}.AppendBinary(nil)
-	require.NoError(t, err)
-	for i := 1; i < len(frame); i++ {
-		wire := append(bytes.Clone(frame), frame[:i]...)
-		dec := codec.NewDecoder[uint16](bytes.NewReader(wire))
-		_, err := dec.Request()
-		require.NoError(t, err)
-		_, err = dec.Request()
-		require.Equal(t, io.ErrUnexpectedEOF, err, "%d bytes of the second frame", i)
-	}
 }
 
 func TestDecoderErrorsHaveOffsetsInTheStream(t *testing.T) {
@@ -129,18 +81,6 @@ func TestDecoderErrorsHaveOffsetsInTheStream(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestDecoderErrorNamesTheOffsetOfAMalformedResponse(t *testing.T) {
-	dec := codec.NewDecoder[uint8](bytes.NewReader([]byte{1, 0, 1, 7}))
-	for range 3 {
-		_, err := dec.Response(codec.KindStatus)
-		require.NoError(t, err)
-	}
-	_, err := dec.Response(codec.KindStatus)
-	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 3")
-	_, _, err = codec.DecodeStatus([]byte{7})
-	require.EqualError(t, err, "codec: malformed frame: status is 0x07 at offset 0", "errors do not share their offset")
 }
 
 func TestDecoderGoesOnAfterAnErrorOfTheReader(t *testing.T) {
