@@ -106,23 +106,6 @@ func inBubble(t *testing.T, cfg grpclimit.ClientConfig, f func(t *testing.T, p *
 	})
 }
 
-func TestCallsOfAClientWaitInLine(t *testing.T) {
-	inBubble(t, grpclimit.ClientConfig{}, func(t *testing.T, p *provider, call func(context.Context) error) {
-		var calls sync.WaitGroup
-		for range 35 {
-			calls.Go(func() { require.NoError(t, call(t.Context())) })
-		}
-		calls.Wait()
-		require.Len(t, p.calls, 35)
-		for i, at := range p.calls {
-			if i >= 10 {
-				require.GreaterOrEqual(t, at-p.calls[i-10], time.Second, "more than 10 in a second")
-			}
-		}
-		require.Less(t, p.calls[34], 3100*time.Millisecond)
-	})
-}
-
 func TestAServiceThatRefusesHoldsBackAllCalls(t *testing.T) {
 	for name, refuse := range map[string]func(left time.Duration) (metadata.MD, error){
 		"RetryInfo": func(left time.Duration) (metadata.MD, error) {
@@ -224,25 +207,6 @@ func TestAClientGivesUpWithItsContext(t *testing.T) {
 		defer cancel()
 		require.Equal(t, codes.DeadlineExceeded, status.Code(call(ctx)))
 		require.Equal(t, before+10, p.sent(), "nothing was sent")
-		time.Sleep(time.Minute)
-	})
-}
-
-// Calls wait a little longer than the service says, by chance, but none until its deadline in vain.
-func TestACallThatIsHeldBackFailsAtOnceOrIsSent(t *testing.T) {
-	inBubble(t, grpclimit.ClientConfig{}, func(t *testing.T, p *provider, call func(context.Context) error) {
-		p.until = p.start.Add(10 * time.Second)
-		go call(t.Context())
-		synctest.Wait()
-		for range 100 {
-			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
-				defer cancel()
-				if err := call(ctx); err != nil && time.Since(p.start) > 0 && !errors.As(err, new(*throttr.DeadlineError)) {
-					t.Error("it has waited in vain", err)
-				}
-			}()
-		}
 		time.Sleep(time.Minute)
 	})
 }

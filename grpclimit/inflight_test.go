@@ -143,27 +143,6 @@ func TestACallHoldsItsPlaceUntilItsHandlerReturns(t *testing.T) {
 	})
 }
 
-func TestTheContextOfACallEndsWhenItsPlaceIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var causes []error
-		s := newService(t, grpclimit.Config{}, func(ctx context.Context) error {
-			<-ctx.Done()
-			causes = append(causes, context.Cause(ctx))
-			return ctx.Err()
-		})
-		time.AfterFunc(time.Minute, func() { s.store.Fail(throttr.ErrUnavailable) })
-		_, err := s.say(t.Context(), "hi")
-		require.Equal(t, codes.Canceled, status.Code(err))
-		s.store.Fail(nil)
-		time.Sleep(exports.Lease) // until that is noticed
-		stream, err := s.chat(t.Context())
-		require.NoError(t, err)
-		time.AfterFunc(time.Minute, func() { s.store.Fail(throttr.ErrUnavailable) })
-		require.Equal(t, codes.Canceled, status.Code(exchange(stream, "hi")))
-		require.Equal(t, []error{inflight.ErrLost, inflight.ErrLost}, causes)
-	})
-}
-
 func TestTheStatusWithoutAPlace(t *testing.T) {
 	for verdict, code := range map[admission.Verdict]codes.Code{
 		0: codes.ResourceExhausted, admission.Deny: codes.ResourceExhausted, admission.Unavailable: codes.Unavailable,

@@ -184,21 +184,6 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestStreamsThatExceedALimitDoNotBegin(t *testing.T) {
-	begun := 0
-	s := newSite(t, grpclimit.Config{}, func(context.Context) error { begun++; return nil })
-	for range 3 {
-		stream, err := s.chat(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, exchange(stream, "x"))
-	}
-	stream, err := s.chat(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, codes.ResourceExhausted, status.Code(exchange(stream, "x")))
-	require.Equal(t, []string{"0"}, stream.Trailer()["x-ratelimit-remaining"])
-	require.Equal(t, 3, begun)
-}
-
 // Streams whose clients go leave no goroutine, and count once.
 func TestCanceledStreamsLeakNothing(t *testing.T) {
 	limit := throttr.Limit{Name: "many", Max: 1000, Scale: time.Hour}
@@ -304,23 +289,6 @@ func TestSkippedCallsAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestHandlersSeeAndRefundTheDecision(t *testing.T) {
-	s := newSite(t, grpclimit.Config{}, func(ctx context.Context) error {
-		d, ok := admission.FromContext(ctx)
-		if !ok {
-			return errors.New("there is no decision")
-		}
-		return d.Refund(ctx)
-	})
-	for range 10 {
-		_, err := s.say(t.Context(), "x")
-		require.NoError(t, err)
-		stream, err := s.chat(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, exchange(stream, "x"))
-	}
-}
-
 func TestKeysOfCalls(t *testing.T) {
 	at := func(addr net.Addr, md ...string) context.Context {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...))
@@ -373,35 +341,6 @@ func (f failing) Take(context.Context, string, window.Limit, uint64) (window.Win
 	return window.Window{}, f.err
 }
 
-func TestCodesOfFailures(t *testing.T) {
-	for name, test := range map[string]struct {
-		err    error
-		closed bool
-		code   codes.Code
-	}{
-		"served":        {errors.New("down"), false, codes.OK},
-		"failed closed": {errors.New("down"), true, codes.Unavailable},
-		"full":          {throttr.ErrFull, false, codes.Unavailable},
-		"a mistake":     {throttr.ErrUnsupported, false, codes.Internal},
-	} {
-		t.Run(name, func(t *testing.T) {
-			backend := memory.New()
-			defer backend.Close()
-			s := &site{limiter: throttr.NewRateLimit(failing{backend, test.err})}
-			s.start(t, grpclimit.Config{FailClosed: test.closed}, nil)
-			trailer, err := s.say(t.Context(), "x")
-			require.Equal(t, test.code, status.Code(err))
-			stream, err := s.chat(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, test.code, status.Code(exchange(stream, "x")))
-			if test.code == codes.Unavailable {
-				require.Equal(t, []string{"5000"}, trailer["grpc-retry-pushback-ms"])
-				require.Equal(t, 5*time.Second, status.Convert(exchange(stream, "x")).Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
-			}
-		})
-	}
-}
-
 func TestShadowServesAllCallsAndMessages(t *testing.T) {
 	denied := 0
 	s := newSite(t, grpclimit.Config{Shadow: true, Messages: []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Minute}}},
@@ -422,17 +361,6 @@ func TestShadowServesAllCallsAndMessages(t *testing.T) {
 		require.NoError(t, exchange(stream, "x"))
 	}
 	require.Equal(t, 3, denied)
-}
-
-func TestCallsOfClientsThatAreGoneAreNotServed(t *testing.T) {
-	s := newSite(t, grpclimit.Config{}, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := s.server.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: say}, func(context.Context, any) (any, error) {
-		t.Error("served")
-		return nil, nil
-	})
-	require.Equal(t, codes.Canceled, status.Code(err))
 }
 
 func TestNewServerRefusesInvalidConfig(t *testing.T) {

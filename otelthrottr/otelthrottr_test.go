@@ -222,41 +222,6 @@ func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
 	require.Equal(t, codes.Unset, span.Status.Code, "the caller decides whether a failure is an error of its span")
 }
 
-func TestNoEventWithoutSpan(t *testing.T) {
-	tel := newTelemetry(t)
-	tel.observe(t.Context(), hit(throttr.EventAllowed, nil))
-	require.Empty(t, tel.spans.GetSpans())
-}
-
-func TestWithSpansMakesASpanPerDecision(t *testing.T) {
-	tel := newTelemetry(t, otelthrottr.WithSpans())
-	before := time.Now()
-	parent := tel.within(
-		hit(throttr.EventDenied, nil),
-		hit(throttr.EventFailed, nil),
-		hit(throttr.EventFailed, failedReset),
-	)
-	after := time.Now()
-	require.Empty(t, parent.Events)
-	spans := tel.spans.GetSpans()[:3]
-	for _, s := range spans {
-		require.Equal(t, parent.SpanContext.SpanID(), s.Parent.SpanID())
-		require.Equal(t, parent.SpanContext.TraceID(), s.SpanContext.TraceID())
-		require.Equal(t, 3*time.Millisecond, s.EndTime.Sub(s.StartTime))
-		require.False(t, s.EndTime.Before(before) || s.EndTime.After(after))
-		require.Equal(t, otelthrottr.ScopeName, s.InstrumentationScope.Name)
-	}
-	require.Equal(t, "throttr.hit", spans[0].Name)
-	require.Equal(t, codes.Unset, spans[0].Status.Code, "a denial is no error")
-	require.Equal(t,
-		"throttr.algorithm=fixed-window,throttr.count=6,throttr.degraded=false,throttr.limit=5,throttr.n=2,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
-		encoded(attribute.NewSet(spans[0].Attributes...)))
-	require.Equal(t, "throttr.hit", spans[1].Name)
-	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*errors.errorString"}, spans[1].Status)
-	require.Equal(t, "throttr.reset", spans[2].Name)
-	require.Equal(t, codes.Error, spans[2].Status.Code)
-}
-
 func TestIdentityIsInTracesOnlyWithOption(t *testing.T) {
 	for want, opts := range map[string][]otelthrottr.Option{
 		"": nil, "throttr.key=user:42 throttr.metadata.a=1 throttr.metadata.plan=free ": {otelthrottr.WithIdentity()},
@@ -313,32 +278,6 @@ func TestAllTextIsUTF8(t *testing.T) {
 func TestLargeNumbersAreCappedAtInt64(t *testing.T) {
 	span := newTelemetry(t).within(hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Max = math.MaxUint64 }))
 	require.Contains(t, span.Events[0].Attributes, attribute.Int64("throttr.limit", math.MaxInt64))
-}
-
-func TestObserverOfARateLimit(t *testing.T) {
-	tel := newTelemetry(t)
-	backend := memory.New()
-	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(tel.observe))
-	for range 5 {
-		_, err := limiter.Hit(t.Context(), "k", time.Hour, 3)
-		require.NoError(t, err)
-	}
-	require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour))
-	require.NoError(t, backend.Close())
-	_, err := limiter.Hit(t.Context(), "k", time.Hour, 3)
-	require.Error(t, err)
-	require.Error(t, limiter.Reset(t.Context(), "k", time.Hour))
-
-	require.Equal(t, map[string]int64{
-		"throttr.degraded=false,throttr.outcome=allowed":                  3,
-		"throttr.degraded=false,throttr.outcome=denied":                   2,
-		"error.type=closed,throttr.degraded=false,throttr.outcome=failed": 1,
-	}, tel.counts("throttr.hits"))
-	require.Equal(t, map[string]int64{
-		"throttr.outcome=done":                     1,
-		"error.type=closed,throttr.outcome=failed": 1,
-	}, tel.counts("throttr.resets"))
 }
 
 func TestConcurrentEventsAreAllCounted(t *testing.T) {
@@ -412,21 +351,6 @@ func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
 	} {
 		require.Zero(t, testing.AllocsPerRun(500, func() { tel.observe(t.Context(), e) }), e.Kind)
 	}
-}
-
-// Limits with a name are series of their own.
-func TestTheNameOfALimitIsInMetricsAndTraces(t *testing.T) {
-	tel := newTelemetry(t)
-	named := hit(throttr.EventDenied, func(e *throttr.Event) { e.Limit.Name = "login" })
-	for range 3 {
-		tel.observe(t.Context(), named)
-	}
-	tel.observe(t.Context(), hit(throttr.EventDenied, nil))
-	require.Equal(t, map[string]int64{
-		"throttr.degraded=false,throttr.limit_name=login,throttr.outcome=denied": 3,
-		"throttr.degraded=false,throttr.outcome=denied":                          1,
-	}, tel.counts("throttr.hits"))
-	require.Contains(t, tel.within(named).Events[0].Attributes, attribute.String("throttr.limit_name", "login"))
 }
 
 func TestWhatIsDeniedInShadowHasAnOutcomeOfItsOwn(t *testing.T) {
