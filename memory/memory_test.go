@@ -2,8 +2,6 @@ package memory_test
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -182,30 +180,6 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
-	b := newBackend(t, backendtest.NewClock())
-	for _, scale := range []time.Duration{60, window.MinScale - 1, 0, -1, math.MinInt64} {
-		_, hitErr := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
-		_, peekErr := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
-		_, setErr := b.Set(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
-		_, deleteErr := b.Delete(t.Context(), "k", scale)
-		_, chargeErr := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1)
-		_, takeErr := b.Take(t.Context(), "k", limitOf(window.FixedWindow, scale, 1), 1)
-		_, giveBackErr := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1, 1)
-		for _, c := range []struct {
-			call string
-			err  error
-		}{
-			{"hit", hitErr}, {"charge", chargeErr}, {"peek", peekErr}, {"set", setErr}, {"delete", deleteErr},
-			{"reset", b.Reset(t.Context(), "k", limitOf(window.FixedWindow, scale, 10))}, {"take", takeErr}, {"give back", giveBackErr},
-		} {
-			require.ErrorIs(t, c.err, window.ErrScale)
-			require.EqualError(t, c.err, fmt.Sprintf(`memory: %s "k": invalid scale: %v is less than 1ms; did you forget the unit?`, c.call, scale))
-		}
-	}
-	require.Zero(t, b.Len())
 }
 
 func TestDeleteWithoutScalesEndsAllWindowsOfAKey(t *testing.T) {

@@ -13,24 +13,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// A RateLimit calls HitCount of a Backend, and Hit of a type that embeds one.
-func TestFastPathDoesNotChangeDecisions(t *testing.T) {
-	for _, a := range algorithms {
-		clock := backendtest.NewClock()
-		b, embedded := newBackend(t, clock), newBackend(t, clock)
-		limiter, other := throttr.NewRateLimit(b), throttr.NewRateLimit(embedding{embedded}, throttr.WithAlgorithm(a))
-		for i := range 300 {
-			scale := time.Duration(1+i%2) * time.Second
-			got, err := limiter.HitN(t.Context(), "k", limitOf(a, scale, 5), uint64(i%3))
-			require.NoError(t, err)
-			want, err := other.HitN(t.Context(), "k", limitOf(a, scale, 5), uint64(i%3))
-			require.NoError(t, err)
-			require.Equal(t, want, got)
-			clock.Advance(71 * time.Millisecond)
-		}
-	}
-}
-
 func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 	b := memory.New(memory.WithMaxKeys(1))
 	limiter := throttr.NewRateLimit(b)
@@ -59,7 +41,7 @@ func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 	require.ErrorIs(t, hit(t.Context(), "k", time.Minute), window.ErrClosed)
 }
 
-// embedding is a backend with the methods of another one, except Hit.
+// embedding is a backend with the methods of another one, except Hit, which a RateLimit must call.
 type embedding struct{ *memory.Backend }
 
 func (e embedding) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {

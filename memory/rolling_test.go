@@ -316,19 +316,3 @@ func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 }
-
-// If there is no room, the window with the fewest hits goes.
-func TestRollingWindowsWithTheFewestHitsAreEvicted(t *testing.T) {
-	for _, a := range rolling {
-		clock := backendtest.NewClock()
-		b := newBackend(t, clock, memory.WithMaxKeys(16), memory.WithOverflow(memory.Evict))
-		c := caller{t, b, a}
-		for range 9 {
-			c.hit("busy", time.Minute)
-		}
-		for i := range 500 {
-			c.hit(fmt.Sprint("new", i), time.Minute)
-		}
-		require.EqualValues(t, 9, c.get("busy", time.Minute).Count)
-	}
-}
