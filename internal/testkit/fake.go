@@ -18,9 +18,6 @@ import (
 type Fake[T codec.Value] struct {
 	Play func(op codec.Op, nc net.Conn) bool
 
-	mu      sync.Mutex // guards open and most
-	open    int        // connections that are open
-	most    int        // the largest number of connections that were open at one time
 	serving sync.WaitGroup
 }
 
@@ -48,28 +45,12 @@ func (f *Fake[T]) Client(t testing.TB, cfg throttr.Config) *throttr.Client[T] {
 // Dial is for Config.Dial.
 func (f *Fake[T]) Dial(context.Context, string, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	f.mu.Lock()
-	f.open++
-	f.most = max(f.most, f.open)
-	f.mu.Unlock()
 	f.serving.Go(func() { f.serve(theirs) })
-	return &reportingConn{Conn: ours, closed: func() {
-		f.mu.Lock()
-		f.open--
-		f.mu.Unlock()
-	}}, nil
+	return ours, nil
 }
 
 // Wait waits until no connection is served any more.
 func (f *Fake[T]) Wait() { f.serving.Wait() }
-
-// Conns returns how many connections are open, and the largest number that were open at one
-// time.
-func (f *Fake[T]) Conns() (open, most int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.open, f.most
-}
 
 func (f *Fake[T]) serve(nc net.Conn) {
 	defer nc.Close()
@@ -114,19 +95,6 @@ func (b buffered) leavesEvery() bool {
 	}
 	b.in.Discard(len(name))
 	return true
-}
-
-// reportingConn calls closed when it is closed for the first time.
-type reportingConn struct {
-	net.Conn
-	once   sync.Once
-	closed func()
-}
-
-// Close closes the connection.
-func (c *reportingConn) Close() error {
-	c.once.Do(c.closed)
-	return c.Conn.Close()
 }
 
 // Encode returns the bytes of frames.
