@@ -211,15 +211,3 @@ func TestObserversDoNotMakeHitsAllocate(t *testing.T) {
 		})
 	}
 }
-
-func TestEventKindsHaveNames(t *testing.T) {
-	for k, want := range map[throttr.EventKind]string{
-		0:                    "unknown",
-		throttr.EventAllowed: "allowed",
-		throttr.EventDenied:  "denied",
-		throttr.EventFailed:  "failed",
-		throttr.EventReset:   "reset",
-	} {
-		require.Equal(t, want, k.String())
-	}
-}

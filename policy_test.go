@@ -342,17 +342,6 @@ func TestPoliciesApplyToHitsOnly(t *testing.T) {
 	}
 }
 
-func TestPoliciesHaveNames(t *testing.T) {
-	for p, want := range map[throttr.Policy]string{
-		throttr.ReturnError: "return an error",
-		throttr.AllowHits:   "allow hits",
-		throttr.DenyHits:    "deny hits",
-		throttr.Policy(9):   "unknown policy",
-	} {
-		require.Equal(t, want, p.String())
-	}
-}
-
 func TestPoliciesDoNotApplyToAClosedBackend(t *testing.T) {
 	b := memory.New()
 	b.Close()

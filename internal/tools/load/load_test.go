@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -157,32 +156,10 @@ func TestCombinedResultIsMedianOrSum(t *testing.T) {
 	}
 }
 
-func TestMedianIsTheMiddleValue(t *testing.T) {
-	require.True(t, math.IsNaN(load.Median(nil)))
-	values := []float64{3, 2, 1}
-	require.InDelta(t, 2, load.Median(values), 0)
-	require.Equal(t, []float64{3, 2, 1}, values, "the argument is not changed")
-	require.InDelta(t, 2.5, load.Median([]float64{4, 1, 3, 2}), 0)
-}
-
 func TestFormattedDurationHasThreeDigits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 999: "999ns", 1234: "1.23µs", 123456: "123µs", 1234567: "1.23ms", 12 * time.Second: "12s", 1234 * time.Second: "20m34s",
 	} {
 		require.Equal(t, want, load.FormatDuration(d))
 	}
-}
-
-// How long does the loop itself take?
-func BenchmarkLoop(b *testing.B) {
-	ctx, cancel := context.WithCancel(b.Context())
-	n := uint64(b.N)
-	b.ReportAllocs()
-	load.Run(ctx, load.Config{Goroutines: 1, Duration: time.Hour},
-		func(_ context.Context, _ int, i uint64) error {
-			if i == n {
-				cancel()
-			}
-			return nil
-		})
 }
