@@ -131,18 +131,6 @@ func TestDedicatedConnectionsRespectTheCircuitBreaker(t *testing.T) {
 	})
 }
 
-func TestFailuresToMakeDedicatedConnectionsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{})
-		g.fail.Store(true)
-		_, err := s.Dedicated(t.Context())
-		require.ErrorIs(t, err, errGate)
-		require.EqualValues(t, 1, s.Stats().Failures)
-		require.NoError(t, s.query(t.Context(), "k").err, "shared connections work")
-	})
-}
-
 func TestDedicatedConnectionsAreRetired(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -204,20 +192,6 @@ func TestDedicatedConnectionsArePinged(t *testing.T) {
 		time.Sleep(30*time.Second + 5*time.Second + time.Second)
 		require.False(t, c.Open())
 		require.ErrorIs(t, c.Err(), conn.ErrStalled)
-	})
-}
-
-func TestEndsOfDedicatedConnectionsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		c := s.dedicated()
-		c.Fail(errors.New("test"))
-		<-c.Done()
-		require.NoError(t, s.query(t.Context(), "k").err)
-		require.Equal(t, 1, s.Stats().Conns)
-		synctest.Wait()
-		require.Equal(t, 1, srv.Conns())
 	})
 }
 

@@ -95,19 +95,6 @@ func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 	})
 }
 
-func TestParkDoesNotTouchDataWithTheEmptyKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		srv.Set("", 7, time.Minute)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		_, err := s.Park(t.Context())
-		require.ErrorIs(t, err, parking.ErrForeign)
-		s.insert(t, "k")
-		require.Zero(t, srv.Requests(codec.OpUpdate))
-		require.False(t, s.Parked())
-	})
-}
-
 func TestParkFailsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)

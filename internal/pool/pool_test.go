@@ -1,14 +1,12 @@
 package pool_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -357,26 +355,6 @@ func TestAProbeWithoutAValidResponseIsAProtocolViolation(t *testing.T) {
 	})
 }
 
-func TestEventsBeforeAndAfterTheProbesResponsesAreCounted(t *testing.T) {
-	event, err := codec.Event[uint16]{Channel: []byte("*"), Payload: []byte("x")}.AppendBinary(nil)
-	require.NoError(t, err)
-	for _, split := range []int{0, 1, 3} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t, mockserver.WithSplit(split))
-			srv.Inject(mockserver.Fault{Op: codec.OpInsert, Replace: append([]byte{1}, event...), Times: 1})
-			// The server of uint16 finds the second of the four keys.
-			srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 1, Replace: append(bytes.Clone(event), 1), Times: 1})
-			// After the last status: the connection is the first to see it.
-			srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 2, Replace: append([]byte{0}, event...), Times: 1})
-			s := connect(t, to(srv), pool.Options[uint16]{})
-			r := s.query(t.Context(), "k")
-			require.NoError(t, r.err)
-			require.False(t, r.response.OK)
-			require.EqualValues(t, 3, s.Stats().Events)
-		})
-	}
-}
-
 // handshakeBytes is what a server sends on a new connection before it is of use.
 const handshakeBytes = codec.ProbeResponses + len("Q") + len("U") + 17 + len("U")
 
@@ -453,40 +431,6 @@ func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A connection that is ready at the moment of Close is closed, too.
-func TestCloseEndsConnectionsThatAreBeingMade(t *testing.T) {
-	for range 200 {
-		synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
-			srv := inMemory(t)
-			s := newPool(t, to(srv), pool.Options[uint16]{})
-			done := s.start(4, func(int) {
-				if err := s.query(t.Context(), "k").err; err != nil && !errors.Is(err, window.ErrClosed) {
-					t.Error(err)
-				}
-			})
-			for range rand.IntN(40) {
-				runtime.Gosched()
-			}
-			s.Close()
-			done()
-			synctest.Wait()
-			require.Zero(t, srv.Conns())
-		})
-	}
-}
-
-func TestNothingIsLeftOfAPoolWhoseServerIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
-		s, g := behindGate(t, pool.Options[uint16]{MinBackoff: time.Hour, MaxBackoff: time.Hour})
-		g.fail.Store(true)
-		require.ErrorIs(t, s.purge(t.Context(), "k").err, errGate)
-		start := time.Now()
-		s.Close()
-		require.ErrorIs(t, s.purge(t.Context(), "k").err, window.ErrClosed)
-		require.Zero(t, time.Since(start))
-	})
 }
 
 // tenThousandCallers has 10,000 goroutines each make a counter and read it, and returns how

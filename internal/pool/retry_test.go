@@ -3,7 +3,6 @@ package pool_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -124,64 +122,6 @@ func TestReadsFailSoonIfTheServerIsGone(t *testing.T) {
 	})
 }
 
-func TestAServerThatNeverRespondsIsGivenUp(t *testing.T) {
-	for _, timeout := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
-		// The watchdog may have run just before.
-		for _, before := range []time.Duration{0, timeout / 8, timeout / 4, timeout * 3 / 8} {
-			t.Run(fmt.Sprint(timeout, " after ", before), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					srv := inMemory(t)
-					s := connect(t, to(srv), pool.Options[uint16]{StallTimeout: timeout})
-					require.NoError(t, s.query(t.Context(), "k").err)
-					time.Sleep(before)
-					remove := srv.Inject(mockserver.Fault{Drop: true})
-					start := time.Now()
-					r := s.purge(t.Context(), "k")
-					took := time.Since(start)
-					require.ErrorIs(t, r.err, conn.ErrStalled)
-					require.True(t, r.sent)
-					require.GreaterOrEqual(t, took, timeout)
-					require.LessOrEqual(t, took, timeout*5/4)
-
-					remove()
-					require.NoError(t, s.query(t.Context(), "k").err, "on a new connection")
-					synctest.Wait()
-					require.EqualValues(t, 2, s.Stats().Dials)
-					require.EqualValues(t, 1, s.Stats().Failures)
-				})
-			})
-		}
-	}
-}
-
-// A server that has locked up accepts connections and requests, and responds to none (H12).
-func TestALockedServerIsNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), // not RunT: a lock-up is a violation
-			mockserver.WithVirtualClock(), mockserver.WithRealCollector())
-		require.NoError(t, err)
-		t.Cleanup(func() { srv.Close() })
-		s := connect(t, to(srv), pool.Options[uint16]{
-			MaxRetries: -1, StallTimeout: time.Second, Dialer: &dial.Dialer{Timeout: 2 * time.Second},
-		})
-		srv.Set("b", 1, time.Second+20*time.Microsecond)
-		srv.Set("a", 1, time.Second)
-		srv.Advance(time.Minute)
-		require.ErrorIs(t, s.query(t.Context(), "k").err, conn.ErrStalled)
-		require.True(t, srv.LockedUp())
-
-		start := time.Now()
-		r := s.query(t.Context(), "k")
-		require.ErrorIs(t, r.err, dial.ErrConnect, "the probe has no response")
-		require.False(t, r.sent)
-		require.Equal(t, 2*time.Second, time.Since(start))
-
-		require.NoError(t, srv.Restart(false))
-		time.Sleep(5 * time.Second) // the pool tries again
-		require.NoError(t, s.query(t.Context(), "k").err)
-	})
-}
-
 // deaf is a connection whose other end reads nothing after the handshake.
 type deaf struct {
 	net.Conn
@@ -222,23 +162,6 @@ func TestADeadlineEndsARetry(t *testing.T) {
 		require.ErrorIs(t, r.err, conn.ErrLost)
 		require.True(t, r.sent)
 		require.Equal(t, time.Second, time.Since(start))
-	})
-}
-
-func TestAStalledReadIsSentAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		srv.Set("k", 5, time.Minute)
-		s := connect(t, to(srv), pool.Options[uint16]{StallTimeout: time.Second, MaxRetries: 1})
-		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true, Times: 1})
-		r := s.query(t.Context(), "k")
-		require.NoError(t, r.err)
-		require.EqualValues(t, 5, r.response.Quota)
-		remove()
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Drop: true})
-		require.ErrorIs(t, s.query(t.Context(), "k").err, conn.ErrStalled)
-		require.Equal(t, 4, s.queries(srv))
-		require.EqualValues(t, 2, s.Stats().Retries)
 	})
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -183,19 +182,6 @@ func TestEventsBeforeAStreamsResponseAreSkipped(t *testing.T) {
 	}
 }
 
-// An EVENT that comes with the responses to the probe belongs to the stream, too.
-func TestEventsBeforeAStreamsRequestAreSkipped(t *testing.T) {
-	event := encode(t, codec.Event[uint16]{Channel: []byte("*"), Payload: []byte("x")})
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 3, Replace: append([]byte{0}, event...), Times: 1})
-		_, _, err := s.list(t.Context(), nil)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, s.Stats().Events)
-	})
-}
-
 func TestAStreamCutAtAnyByteIsAnErrorAfterWhatCame(t *testing.T) {
 	whole := encode(t, records(2, 3))
 	for cut := range whole {
@@ -353,27 +339,6 @@ func TestCloseEndsStreams(t *testing.T) {
 		_, sent, err = s.list(t.Context(), nil)
 		require.ErrorIs(t, err, window.ErrClosed)
 		require.False(t, sent)
-	})
-}
-
-func TestCloseEndsStreamsThatWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{MaxConns: 1, Dialer: &dial.Dialer{Timeout: time.Hour}})
-		g.hang.Store(true)
-		wait := s.start(3, func(int) { // one dials, two wait for it
-			if _, sent, err := s.list(t.Context(), nil); sent || !errors.Is(err, window.ErrClosed) {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-		require.Equal(t, 2, s.Stats().Acquiring)
-		start := time.Now()
-		s.Close()
-		wait()
-		require.Zero(t, time.Since(start))
-		require.Zero(t, s.Stats().Acquiring)
-		require.Zero(t, s.Stats().Failures)
 	})
 }
 
