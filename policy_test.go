@@ -142,19 +142,6 @@ func TestFallbackCountsHitsIfTheBackendFails(t *testing.T) {
 	require.EqualValues(t, 8, count)
 }
 
-func TestResultsOfTheBackendAreNotDegraded(t *testing.T) {
-	fallback := newFailing(errDown)
-	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithFallback(fallback),
-		throttr.WithPolicy(throttr.DenyHits), throttr.WithTimeout(time.Hour))
-	for i := range 3 {
-		res, err := limiter.Hit(t.Context(), "k", time.Hour, 2)
-		require.NoError(t, err)
-		require.Equal(t, i < 2, res.Allowed)
-		require.False(t, res.Degraded)
-	}
-	require.Zero(t, fallback.calls.Load())
-}
-
 func TestPolicyAppliesIfTheFallbackFails(t *testing.T) {
 	errFull := errors.New("full")
 	for _, p := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
@@ -324,11 +311,6 @@ func TestTimeoutOfZeroIsTheDefault(t *testing.T) {
 		require.Equal(t, errDown, err)
 		require.Equal(t, backend.wait, time.Since(begun))
 	})
-}
-
-func TestTimeoutDoesNotChangeEarlierErrors(t *testing.T) {
-	_, err := throttr.NewRateLimit(newFailing(errDown), throttr.WithTimeout(time.Hour)).Hit(t.Context(), "k", time.Minute, 10)
-	require.Equal(t, errDown, err)
 }
 
 func TestPoliciesApplyToHitsOnly(t *testing.T) {

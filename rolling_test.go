@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -142,32 +141,6 @@ func TestRollingPeekAndTakes(t *testing.T) {
 	})
 }
 
-func TestRollingReservationsGiveBack(t *testing.T) {
-	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
-		ctx := t.Context()
-		require.NoError(t, reserve(t, limiter, tenIn10s.For("k", 8)).Commit(ctx, 3))
-		require.EqualValues(t, 3, used(t, limiter, "k"))
-		_, ok, err := limiter.Reserve(ctx, tenIn10s.For("k", 8))
-		require.NoError(t, err)
-		require.False(t, ok)
-		require.NoError(t, reserve(t, limiter, tenIn10s.For("k", 7)).Commit(ctx, 9)) // more than was reserved
-		require.EqualValues(t, 12, used(t, limiter, "k"))
-		res, err := limiter.HitN(ctx, "k", tenIn10s, 1)
-		require.NoError(t, err)
-		require.False(t, res.Allowed)
-		require.Zero(t, res.Remaining)
-		if a == throttr.TokenBucket { // what has come back by itself is not given back
-			require.NoError(t, limiter.Forget(ctx, "k", tenIn10s))
-			rv := reserve(t, limiter, tenIn10s.For("k", 7))
-			time.Sleep(4 * time.Second)
-			_, err := limiter.HitN(ctx, "k", tenIn10s, 2)
-			require.NoError(t, err)
-			require.NoError(t, rv.Cancel(ctx))
-			require.EqualValues(t, 2, used(t, limiter, "k"))
-		}
-	})
-}
-
 // Callers that wait are served one by one, at the rate of the limit, and nobody fails who need not.
 func TestRollingWaits(t *testing.T) {
 	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
@@ -201,67 +174,6 @@ func TestRollingWaits(t *testing.T) {
 				at += time.Duration(1+i%2) * time.Second
 				require.InDelta(t, at, got, float64(150*time.Millisecond), "caller %d", i)
 			}
-		}
-	})
-}
-
-// A wait that can't end in time fails at once.
-func TestRollingWaitThatWouldBeTooLongFails(t *testing.T) {
-	forEachRolling(t, func(t *testing.T, _ throttr.Algorithm, limiter *throttr.RateLimit) {
-		_, err := limiter.HitN(t.Context(), "k", tenIn10s, 10)
-		require.NoError(t, err)
-		peeked, err := limiter.Peek(t.Context(), "k", tenIn10s, 5)
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), peeked.RetryAfter-time.Second)
-		defer cancel()
-		begun := time.Now()
-		_, err = limiter.Wait(ctx, "k", tenIn10s, 5)
-		var late *throttr.DeadlineError
-		require.ErrorAs(t, err, &late)
-		require.True(t, late.At.Equal(begun.Add(peeked.RetryAfter)))
-		require.Zero(t, time.Since(begun))
-	})
-}
-
-func TestObserversSeeRollingDecisions(t *testing.T) {
-	var seen recorder
-	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
-		for _, take := range []bool{false, true} {
-			for i, kind := range []throttr.EventKind{throttr.EventAllowed, throttr.EventDenied} {
-				var res throttr.Result
-				var err error
-				if take {
-					res, err = limiter.Take(t.Context(), "take", throttr.Limit{Max: 5, Scale: time.Minute}, 3)
-				} else {
-					res, err = limiter.HitN(t.Context(), "hit", throttr.Limit{Max: 5, Scale: time.Minute}, 3)
-				}
-				require.NoError(t, err)
-				require.Equal(t, i == 0, res.Allowed)
-				e := seen.last(t)
-				require.Equal(t, kind, e.Kind)
-				require.Equal(t, res, e.Result)
-				require.EqualValues(t, 3, e.Result.Count)
-				require.Equal(t, map[bool]string{false: "hit", true: "take"}[take], e.Call)
-				require.Equal(t, a, e.Limit.Algorithm)
-			}
-		}
-	}, throttr.WithObserver(seen.observe))
-}
-
-// What a backend can't do is no failure of it.
-func TestPoliciesOfRollingAlgorithms(t *testing.T) {
-	broken := errors.New("broken")
-	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, _ *throttr.RateLimit) {
-		fallback := memory.New(memory.WithClock(time.Now))
-		defer fallback.Close()
-		limiter := throttr.NewRateLimit(newFailing(broken), throttr.WithAlgorithm(a), throttr.WithFallback(fallback))
-		for i := range 2 {
-			res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 3)
-			require.NoError(t, err)
-			require.True(t, res.Degraded)
-			require.Equal(t, i == 0, res.Allowed)
-			require.EqualValues(t, 3, res.Count)
-			require.EqualValues(t, 2, res.Remaining)
 		}
 	})
 }

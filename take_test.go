@@ -248,32 +248,6 @@ func TestReservationIsSettledWithWhatWasUsed(t *testing.T) {
 	}
 }
 
-func TestReservationIsSettledInItsOwnWindow(t *testing.T) {
-	b, clock := newMemory(t)
-	limiter := throttr.NewRateLimit(b)
-	limit := throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 8)
-	for name, next := range map[string]func(){
-		"end":   func() { clock.Advance(time.Minute) },
-		"reset": func() { require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute)) },
-		"set": func() {
-			_, err := limiter.Set(t.Context(), "k", time.Minute, 0)
-			require.NoError(t, err)
-		},
-	} {
-		early := reserve(t, limiter, limit)
-		over := reserve(t, limiter, throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 2))
-		next()
-		late := reserve(t, limiter, limit)
-		require.NoError(t, early.Cancel(t.Context()))
-		require.EqualValues(t, 8, count(t, limiter, "k", time.Minute), name)
-		require.NoError(t, over.Commit(t.Context(), 3))
-		require.EqualValues(t, 9, count(t, limiter, "k", time.Minute), "an overrun counts in the window that is open")
-		require.NoError(t, late.Cancel(t.Context()))
-		require.EqualValues(t, 1, count(t, limiter, "k", time.Minute), name)
-		clock.Advance(time.Hour)
-	}
-}
-
 // The context of a request has often ended when it is settled.
 func TestReservationIsSettledAfterItsContextHasEnded(t *testing.T) {
 	for name, limiter := range limiters(t) {

@@ -134,21 +134,6 @@ func TestDeniedHitsCountNothing(t *testing.T) {
 	})
 }
 
-func TestHitOverTheLimitIsDenied(t *testing.T) {
-	run(t, func(t *testing.T, store window.Backend) {
-		b := open(t, store)
-		for _, limit := range []uint64{0, 4} {
-			w, err := b.Hit(t.Context(), key, per(limit, time.Hour), 5)
-			require.NoError(t, err)
-			require.True(t, w.Refused)
-			require.Equal(t, window.Never, w.RetryAfter)
-		}
-		w, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
-		require.NoError(t, err)
-		require.Zero(t, w.Count)
-	})
-}
-
 func TestOtherLimitsHaveBlocksOfTheirOwn(t *testing.T) {
 	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)
