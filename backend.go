@@ -132,33 +132,33 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 	o := backendOptionsOf("Client.Backend", opts)
 	servers := make([]fixedwindow.Server[T], len(c.servers.all))
 	for i, s := range c.servers.all {
-		s.pool.HoldParked()
+		s.pool.KeepParked()
 		servers[i] = s.pool
 	}
-	windows := fixedwindow.New(fixedwindow.Options[T]{
+	inner := fixedwindow.New(fixedwindow.Options[T]{
 		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls, Now: o.now,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory,
 	})
-	b := newServerBackend(windows, c.cfg.Servers, c.servers.ring.Pick, func(server int) error { return c.servers.all[server].pool.Err() })
+	b := newServerBackend(inner, c.cfg.Servers, c.servers.ring.Pick, func(server int) error { return c.servers.all[server].pool.Err() })
 	b.ping, b.deregister = c.ping, func() { c.deregister(b) }
 	if !c.register(b) { // the client is closed
-		windows.Close()
+		inner.Close()
 	}
 	return b
 }
 
 // newServerBackend returns a backend that keeps windows on servers.
-func newServerBackend(w innerBackend, names []string, pick func(key string) int, away func(server int) error) *ServerBackend {
+func newServerBackend(inner innerBackend, names []string, pick func(key string) int, away func(server int) error) *ServerBackend {
 	b := &ServerBackend{servers: make([]serverCalls, len(names)), pick: pick, away: away, ended: make(chan struct{})}
-	b.inner.Store(&w)
+	b.inner.Store(&inner)
 	for i, name := range names {
 		b.servers[i].name = name
 	}
 	return b
 }
 
-// current returns the windows: those of a lazy backend are replaced.
+// current returns the inner backend, which keeps the windows. That of a lazy backend is replaced.
 func (b *ServerBackend) current() innerBackend { return *b.inner.Load() }
 
 // Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys
@@ -179,7 +179,7 @@ func (b *ServerBackend) Close() error {
 
 // RecordStats is what a [ServerBackend] has to do with the records on its servers.
 type RecordStats struct {
-	Records int // keys, each with a limit, whose records the backend has yet to remove
+	Records int // keys, each with a limit, not records: those whose records the backend has yet to remove
 
 	// Every backend has a sweeper for each server, which removes the records of clients that
 	// have died. Of the sweepers of all clients, one at a time is at work.

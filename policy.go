@@ -130,7 +130,7 @@ func (r *RateLimit) failover(ctx context.Context, cause error, call func() error
 
 // byPolicy sets res to the decision of the policy, which allows or denies.
 func (r *RateLimit) byPolicy(res *Result, l *Limit) {
-	*res = Result{Allowed: r.policy == AllowHits, Limit: limits.Holds(*l)}
+	*res = Result{Allowed: r.policy == AllowHits, Limit: limits.Capacity(*l)}
 	if !res.Allowed {
 		wait := min(l.Scale, maxDegradedRetryAfter)
 		res.RetryAfter, res.ResetAfter, res.ResetAt = wait, wait, time.Now().Add(wait)

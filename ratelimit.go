@@ -122,14 +122,14 @@ func (v verb) call(ctx context.Context, b Backend, key string, l Limit, n uint64
 	}
 }
 
-// allowed returns the decision of a backend on a call that leaves the window w. Refused alone says
-// whether n was counted. Fixed windows count hits and charges that are denied, too.
+// allowed returns the decision of a backend on a call that leaves the window w. What is Refused was not
+// counted. Fixed windows may count hits that are denied, too, and count all charges.
 func (v verb) allowed(l *Limit, w *window.Window) bool {
 	switch {
 	case w.Refused:
 		return false
 	case v == charge, v == hit && !l.Algorithm.Rolling():
-		return w.Count <= limits.Holds(*l)
+		return w.Count <= limits.Capacity(*l)
 	}
 	return true
 }
@@ -255,7 +255,7 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 	begun := time.Now()
 	cause, err := r.ask(ctx, v, key, l, n, res)
 	if err != nil {
-		res.Limit = limits.Holds(*l)
+		res.Limit = limits.Capacity(*l)
 	}
 	if l.Shadow = shadow; r.observer != nil {
 		r.observe(ctx, Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: cause}, err)

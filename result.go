@@ -73,7 +73,7 @@ func retryText(d time.Duration) string {
 
 // setWindow sets r to a decision that leaves the window w.
 func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
-	r.set(limits.Holds(*l), w.Count, w.Left, cmp.Or(w.RetryAfter, w.Left, l.Scale), w.ExpiresAt, allowed)
+	r.set(limits.Capacity(*l), w.Count, w.Left, cmp.Or(w.RetryAfter, w.Left, l.Scale), w.ExpiresAt, allowed)
 }
 
 // set sets r, which is zero, to a decision. Retry says when the call would be granted if it is not.
@@ -90,7 +90,7 @@ func (r *Result) set(holds, count uint64, left, retry time.Duration, end time.Ti
 // pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
 func (r *Result) pass(l *Limit, err error) {
 	if err != nil {
-		*r = Result{Degraded: true, Limit: limits.Holds(*l)}
+		*r = Result{Degraded: true, Limit: limits.Capacity(*l)}
 	}
 	r.Allowed, r.RetryAfter = true, 0
 }
@@ -98,7 +98,7 @@ func (r *Result) pass(l *Limit, err error) {
 // local sets r to the decision on n of a limit if no store is needed for it: the limit is Unlimited, or
 // can never grant so much.
 func (r *Result) local(l *Limit, n uint64) bool {
-	switch holds := limits.Holds(*l); {
+	switch holds := limits.Capacity(*l); {
 	case l.Max == Unlimited:
 		*r = Result{Allowed: true, Limit: Unlimited, Remaining: Unlimited}
 	case n > holds, l.Max == 0:

@@ -52,7 +52,7 @@ func WithBreaker(failures int, pause time.Duration) Option {
 	return func(o *options) { o.failures, o.pause = failures, pause }
 }
 
-// store is a backend of a RateLimit, with what protects callers while it is away.
+// store is a store as a RateLimit sees it: the backend, with what protects callers while the store is away.
 type store struct {
 	backend  Backend
 	fast     fastpath.Decider // or nil
@@ -98,7 +98,7 @@ func (s *store) make(ctx context.Context, v verb, key string, l *Limit, n uint64
 		}
 		count, left, retry, end, _, granted, ok := s.fast.Decide(ctx, key, l.Algorithm, l.Max, l.Scale, n, op, l.Burst, l.Name)
 		if ok {
-			res.set(limits.Holds(*l), count, left, retry, end, granted)
+			res.set(limits.Capacity(*l), count, left, retry, end, granted)
 			return nil
 		}
 	}

@@ -24,7 +24,7 @@ func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, er
 		remover := fixedwindow.NewRemover(s.pool, &c.calls, c.cfg.MaxInFlight)
 		defer remover.Close()
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s.pool, Rule: &fixedwindow.Rule[T]{}, Remover: remover, Calls: &c.calls, Now: time.Now,
+			Server: s.pool, Inspector: &fixedwindow.Inspector[T]{}, Remover: remover, Calls: &c.calls, Now: time.Now,
 			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))

@@ -37,7 +37,7 @@ func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result
 		t := &few.takes[i]
 		*t = takes[i]
 		t.Limit.Algorithm = r.algorithmOf(&t.Limit) // not resolved: the copy would take as long as the take
-		if t.Limit.Max == Unlimited || t.Limit.Shadow || t.N > limits.Holds(t.Limit) || take.check(&t.Limit, t.N) != nil {
+		if t.Limit.Max == Unlimited || t.Limit.Shadow || t.N > limits.Capacity(t.Limit) || take.check(&t.Limit, t.N) != nil {
 			return r.takeSlowly(ctx, takes, nil)
 		}
 		for j := range i {
@@ -188,7 +188,7 @@ func (t *taking) never() (never bool) {
 	if never || len(t.merged) == 0 {
 		t.setResults(func(m *Take, _ int, res *Result) {
 			if !res.local(&m.Limit, m.N) {
-				*res = Result{Allowed: true, Limit: limits.Holds(m.Limit)}
+				*res = Result{Allowed: true, Limit: limits.Capacity(m.Limit)}
 			}
 		})
 	}
@@ -237,7 +237,7 @@ func (t *taking) setResults(set func(m *Take, i int, res *Result)) {
 		if at := t.index[i]; at >= 0 {
 			set(&t.merged[at], at, res)
 		} else if res.local(l, t.takes[i].N); l.Shadow {
-			*res = Result{Allowed: true, Limit: limits.Holds(*l)}
+			*res = Result{Allowed: true, Limit: limits.Capacity(*l)}
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (r *RateLimit) waitMerged(ctx context.Context, t *taking) (cause, err error
 	turns, early := make([]waiting.Turn, 0, fewTakes), make([]time.Duration, 0, fewTakes)
 	for i := range counts {
 		m := &counts[i]
-		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Holds(m.Limit), N: m.N})
+		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(m.Limit), N: m.N})
 		traits, _ := r.backend.Check(m.Limit) // what is wrong with the limit, the take tells
 		early = append(early, traits.Precision)
 	}
@@ -175,7 +175,7 @@ func answerOf(res *Result, scale, early time.Duration) waiting.Answer {
 func (t *taking) deny(at int, when time.Time) {
 	t.granted = false
 	t.setResults(func(m *Take, i int, res *Result) {
-		*res = Result{Allowed: i != at, Limit: limits.Holds(m.Limit)}
+		*res = Result{Allowed: i != at, Limit: limits.Capacity(m.Limit)}
 		if i == at {
 			res.RetryAfter, res.ResetAfter, res.ResetAt = time.Until(when), time.Until(when), when.Round(0)
 		}

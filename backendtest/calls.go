@@ -126,8 +126,8 @@ func (c calls) retries(w window.Window, l window.Limit, n uint64) {
 	c.Helper()
 	retry := cmp.Or(w.RetryAfter, w.Left)
 	switch {
-	case n > limits.Holds(l) && retry == window.Never:
-	case n <= limits.Holds(l) && retry > 0 && retry != window.Never && (l.Algorithm.Rolling() || retry == w.Left):
+	case n > limits.Capacity(l) && retry == window.Never:
+	case n <= limits.Capacity(l) && retry > 0 && retry != window.Never && (l.Algorithm.Rolling() || retry == w.Left):
 	default:
 		c.Errorf("a call of %d of %d is refused until RetryAfter: %+v", n, l.Max, w)
 	}

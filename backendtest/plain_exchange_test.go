@@ -23,7 +23,7 @@ const (
 	refusesRenewals  fault = "what is held over the Max is lost"
 	hasNoLine        fault = "nobody waits in line"
 	leavesNoRoom     fault = "nobody leaves room for the first in line"
-	keepsTheDead     fault = "a process that is silent keeps its place in line"
+	keepsTheDead     fault = "a process that is silent keeps its position in line"
 	joinsPlaceNames  fault = "the places of key and name are those of both together"
 	repeatsTokens    fault = "tokens do not grow"
 	answersOne       fault = "only the first of several claims is made"

@@ -274,7 +274,7 @@ func (p *plain) state(id plainID, l window.Limit) (w window.Window) {
 
 // fits reports whether n fit at a time. p.mu is held.
 func (p *plain) fits(id plainID, l window.Limit, at time.Time, n uint64) bool {
-	holds := limits.Holds(l)
+	holds := limits.Capacity(l)
 	switch p.fault {
 	case ignoresBurst:
 		holds = l.Max
@@ -307,9 +307,9 @@ func (p *plain) retry(id plainID, l window.Limit, n uint64) time.Duration {
 	switch {
 	case p.is(forgetsRetry) || n == 0 && p.is(retriesNow):
 		return 0
-	case n > limits.Holds(l) && !p.is(retriesAtEnd) && !p.is(forgetsNever):
+	case n > limits.Capacity(l) && !p.is(retriesAtEnd) && !p.is(forgetsNever):
 		return window.Never
-	case n > limits.Holds(l) || p.is(retriesAtEnd) || !l.Algorithm.Rolling():
+	case n > limits.Capacity(l) || p.is(retriesAtEnd) || !l.Algorithm.Rolling():
 		return max(left, 1)
 	}
 	if p.is(retriesOfOne) {
@@ -507,11 +507,11 @@ func (p *plain) Charge(ctx context.Context, key string, l window.Limit, n uint64
 	err = p.do(ctx, p.check(l), func() {
 		id := p.id(key, l)
 		count, _ := p.count(id, l, p.mu.now)
-		if over = p.is(refusesCharges) && (n > p.maxCount-count || l.Algorithm == window.TokenBucket && count+n > 2*limits.Holds(l)); over {
+		if over = p.is(refusesCharges) && (n > p.maxCount-count || l.Algorithm == window.TokenBucket && count+n > 2*limits.Capacity(l)); over {
 			return
 		}
 		if p.is(chargesWhatFits) {
-			n = min(n, limits.Holds(l)-min(limits.Holds(l), count))
+			n = min(n, limits.Capacity(l)-min(limits.Capacity(l), count))
 		}
 		p.chargeSome(id, l, n, count)
 		w = p.state(id, l)
@@ -531,12 +531,12 @@ func (p *plain) chargeSome(id plainID, l window.Limit, n, count uint64) {
 	switch room := most - min(most, count); {
 	case !l.Algorithm.Rolling():
 		p.add(id, l, n)
-	case l.Algorithm == window.TokenBucket && limits.Holds(l) == 0: // it has no tokens to owe
+	case l.Algorithm == window.TokenBucket && limits.Capacity(l) == 0: // it has no tokens to owe
 	case l.Algorithm == window.TokenBucket && !p.is(owesMore):
 		h := p.known(id, l)
 		before := h.full
-		p.addRolling(id, l, min(n, 3*limits.Holds(l)))
-		owed := new(big.Rat).Add(new(big.Rat).SetInt64(p.mu.now.UnixNano()), p.each(l, 2*limits.Holds(l)))
+		p.addRolling(id, l, min(n, 3*limits.Capacity(l)))
+		owed := new(big.Rat).Add(new(big.Rat).SetInt64(p.mu.now.UnixNano()), p.each(l, 2*limits.Capacity(l)))
 		if owed.Cmp(before) < 0 {
 			owed = before
 		}
@@ -597,7 +597,7 @@ func (p *plain) Set(ctx context.Context, key string, l window.Limit, n uint64) (
 		}
 		if l.Algorithm.Rolling() {
 			if delete(p.rolling, id); n > 0 {
-				p.addRolling(id, l, min(n, 2*limits.Holds(l)))
+				p.addRolling(id, l, min(n, 2*limits.Capacity(l)))
 			}
 			w = p.state(id, l)
 			return

@@ -103,7 +103,7 @@ func (x *access) do(b *Backend, op operation, l *window.Limit, n uint64, w *wind
 	return err
 }
 
-func ruleOf(l *window.Limit) rule { return rule{l.Max, limits.Holds(*l)} }
+func ruleOf(l *window.Limit) rule { return rule{l.Max, limits.Capacity(*l)} }
 
 // take makes a take.
 func (x *access) take(b *Backend, r rule, n uint64) (v verdict, err error) {

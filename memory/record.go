@@ -18,7 +18,7 @@ type windowID struct {
 	kind      kind
 }
 
-// kind is an algorithm, and what else tells records apart.
+// kind is an algorithm, in the three lowest bits (so there are 7 at most), and what else tells records apart.
 type kind uint8
 
 const (

@@ -170,7 +170,7 @@ func holds(l *window.Limit) uint64 {
 	if l.Max == 0 {
 		return 0
 	}
-	return limits.Holds(*l)
+	return limits.Capacity(*l)
 }
 
 // appendCounts appends counts.

@@ -30,7 +30,7 @@ const (
 	deleteAll
 )
 
-// policy is what a call asks, and of which limit. Calls that are equal but for their callers have the same
+// policy is what a call asks, and of which limit, and no Policy of package throttr. Calls that are equal but for their callers have the same
 // policies and keys.
 type policy struct {
 	verb   verb

@@ -23,7 +23,7 @@
 //
 // Calls share requests: those of all goroutines that are ready to run when the request is made, of all methods, on any
 // keys and limits, until they have 254 limits. The result is that of requests of their own, one after the other: each
-// hit and each take has its own place in the count of its window, and TakeAll makes all takes or none. Equal calls
+// hit and each take has its own position in the count of its window, and TakeAll makes all takes or none. Equal calls
 // follow each other; otherwise their order is that in which they are queued.
 //
 // A call does not wait for a response to another one unless 8 requests are in flight. While the server does not keep

@@ -55,7 +55,8 @@ type Traits struct {
 //     k+1, k+2, … k+n. Counts do not wrap around.
 //   - A take is granted if the count, or 0 if there is no active window, is at most Max-n. Otherwise
 //     nothing changes, no window opens, and the Window is Refused.
-//   - Refused alone says whether n was counted. A backend that refuses hits, too, counts what it grants.
+//   - Refused says whether n was counted, but for hits: one that is over Max and not Refused may not have been
+//     counted. A backend that refuses hits, too, counts what it grants.
 //   - The ID of a Window of Hit, Take, TakeAll, Charge or Set is not 0, and stays the same as long as the
 //     window is active. Another window has another ID, even after a Reset at the same time.
 //   - What is given back is subtracted from the window that it was taken from, and never from another
@@ -106,7 +107,7 @@ type Backend interface {
 	//
 	// At most Max places of a key and name are held at a time:
 	//   - A want is granted if the places that are held, and N, are at most Max. If another process is first in
-	//     line, its first want must still fit after that. A process gets its place in line when its want is not granted
+	//     line, its first want must still fit after that. A process gets a position in line when its want is not granted
 	//     and waits. It keeps it, but goes to the end when one of its wants is granted. A process that has not
 	//     claimed for a quarter of a lease has lost it.
 	//   - A process that has not claimed for a lease holds nothing. Before, it is never refused what it holds,

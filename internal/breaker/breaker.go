@@ -1,5 +1,6 @@
 // Package breaker has circuit breakers: [Breaker] is that of a server, whose connections show whether it is
-// there, and [Circuit] that of a store, of which only calls tell.
+// there, and [Circuit] that of a store, of which only calls tell. A call to a Throttr server passes both: the
+// Circuit of the RateLimit (throttr.WithBreaker), then the Breaker of the pool.
 package breaker
 
 import (

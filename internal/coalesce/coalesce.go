@@ -2,16 +2,16 @@
 //
 // A [Coalescer] gathers the hits of one count. At most one request that counts is in
 // flight at a time. Hits that arrive meanwhile are queued. They share the next request, which
-// adds the sum of their increments, and each of them gets its own place in the count: of n hits
+// adds the sum of their increments, and each of them gets its own position in the count: of n hits
 // that add 1 to a count of k, one gets k+1, one k+2, and so on.
 //
-// The package knows no store. A [Counter] says whether the window is known, whether a hit can be
+// The package knows no store. A [Windows] says whether the active one is known, whether a hit can be
 // decided without a request, and how hits are counted:
 //
 //	group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1024})
 //	defer group.Close()
 //	c := group.New(w)
-//	r, sent, err := c.Do(ctx, coalesce.Hit{Limit: 100, Increment: 1})
+//	r, sent, err := c.Do(ctx, coalesce.Hit{Max: 100, Increment: 1})
 //
 // A [Combiner] is for a store that adds to many windows in one atomic request. Hits on any of them
 // share requests, and need not wait for the responses to others.
@@ -27,14 +27,14 @@ import (
 // time that the hit was about to be counted.
 var ErrAttempts = errors.New("throttr: the window was over whenever the hit was about to be counted")
 
-// Hit is a request to add Increment to a window.
+// Hit is a hit, a take or a charge: it adds Increment to a window.
 type Hit struct {
-	Limit     uint64
+	Max       uint64
 	Increment uint64
 	// Must says that the hit is a charge: it is counted, and a count that would pass the largest
-	// stays there. Other hits may be decided by the count that is known, if that is over Limit.
+	// stays there. Other hits may be decided by the count that is known, if that is over Max.
 	Must bool
-	// Take says that the hit counts only if the count is at most Limit then. Otherwise it is
+	// Take says that the hit counts only if the count is at most Max then. Otherwise it is
 	// refused, and changes nothing.
 	Take bool
 }
@@ -43,7 +43,7 @@ type Hit struct {
 type SharedHits struct {
 	Hits  int
 	Sum   uint64    // of the increments
-	Limit uint64    // the highest of the limits
+	Max   uint64    // the highest of the limits
 	Must  bool      // a hit has Must
 	Takes bool      // a hit has Take
 	Now   time.Time // when the first of them was to be counted
@@ -56,7 +56,7 @@ type SharedHits struct {
 	Read bool
 }
 
-// Plan is what a Counter has prepared for the next request. A Coalescer only passes it on.
+// Plan is what Windows have prepared for the next request. A Coalescer only passes it on.
 type Plan any
 
 // Verdict is what Admit decides about a hit.
@@ -82,13 +82,14 @@ type Result struct {
 	Refused   bool          // a take, or a hit that the window can't hold, that was not counted
 }
 
-// Outcome is the outcome of shared hits. They were counted, or failed, or it is NotCounted.
+// Outcome is the outcome of shared hits. They were counted or refused in the open window, or failed, or it is NotCounted.
 type Outcome struct {
-	Counted bool
-	// Full says that the hits were not counted after all, because the window can't hold them. All
+	// WindowOpen says that the window was open.
+	WindowOpen bool
+	// Full says that the hits were not counted, because the open window can't hold them. All
 	// are over their limits, and are refused.
 	Full   bool
-	Result Result // of the last hit, if Counted; without the hits, if Full
+	Result Result // of the last hit, if WindowOpen; without the hits, if Full
 	Err    error  // fails all hits
 	Sent   bool   // whether hits that failed may have been counted
 }
@@ -97,13 +98,12 @@ type Outcome struct {
 // the queue.
 var NotCounted Outcome
 
-// Counter counts in the window that a coalescer's hits are counted in: the active window of a count, if
-// there is one.
+// Windows are the windows of a count. A coalescer's hits are counted in the active one, if there is one.
 //
 // Calls of Refresh, calls of Count and operations do not overlap. Their ctx ends with the
 // group, with one exception: the ctx of a Count with a single hit may be that of the hit's
 // caller.
-type Counter interface {
+type Windows interface {
 	// Admit decides about a hit that is next in line, given those before it that share the request. It
 	// returns a Result or an error only if the verdict is Decided.
 	//

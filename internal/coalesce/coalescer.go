@@ -23,10 +23,10 @@ const (
 //
 // One goroutine at a time runs a coalescer: it gathers hits that share a request, has them counted,
 // and finishes them. It is the caller of a hit that finds the coalescer idle and its window known, the
-// caller of TryHold, or a goroutine of the group that ends when the queue is empty.
+// caller of TryAcquire, or a goroutine of the group that ends when the queue is empty.
 type Coalescer struct {
 	group   *Group
-	counter Counter
+	windows Windows
 	run     func() // runs the queue; made once, so that starting a goroutine does not allocate
 
 	// mu guards the fields below, and all pending hits and operations. It is not held during
@@ -69,13 +69,13 @@ type pending struct {
 	done chan struct{} // receives an element when a waiting caller's hit is finished; is reused
 }
 
-// New returns a coalescer for w.
-func (g *Group) New(c Counter) *Coalescer { return &Coalescer{group: g, counter: c} }
+// New returns a coalescer of hits in w.
+func (g *Group) New(w Windows) *Coalescer { return &Coalescer{group: g, windows: w} }
 
-// Do has a hit counted or decided. Result.Count is the hit's place in the window. If err is
+// Do has a hit counted or decided. Result.Count is the hit's position in the count. If err is
 // not nil, sent reports whether the hit may have been counted.
 //
-// The error is one of the Counter or of ctx, [window.ErrOverloaded], [ErrAttempts], or
+// The error is one of Windows or of ctx, [window.ErrOverloaded], [ErrAttempts], or
 // [window.ErrClosed].
 func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
@@ -83,7 +83,7 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	}
 	b := SharedHits{Now: c.group.options.Now()}
 	c.mu.Lock()
-	verdict, r, err := c.counter.Admit(b, h)
+	verdict, r, err := c.windows.Admit(b, h)
 	if verdict == Decided {
 		c.mu.Unlock()
 		return r, false, err
@@ -104,7 +104,7 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	}
 	c.mu.Unlock()
 	c.group.FinishCall(ctx, func(ctx context.Context) {
-		c.counter.GiveBack(ctx, surplus)
+		c.windows.GiveBack(ctx, surplus)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.continueQueue()
@@ -123,9 +123,9 @@ func (c *Coalescer) Operate(ctx context.Context, op Operation) (r Result, sent b
 	return c.enqueue(ctx, Hit{}, op)
 }
 
-// TryHold lets the caller count in the window, if the coalescer is idle: until Release, hits and
+// TryAcquire lets the caller count in the window, if the coalescer is idle: until Release, hits and
 // operations are queued. It returns false if the coalescer is not idle.
-func (c *Coalescer) TryHold() bool {
+func (c *Coalescer) TryAcquire() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running || c.uncertain {
@@ -135,7 +135,7 @@ func (c *Coalescer) TryHold() bool {
 	return true
 }
 
-// Release ends what TryHold has begun. Uncertain says that the store may count something later that
+// Release ends what TryAcquire has begun. Uncertain says that the store may count something later that
 // the caller has sent.
 func (c *Coalescer) Release(uncertain bool) {
 	c.mu.Lock()
@@ -271,7 +271,7 @@ func (c *Coalescer) runQueue() {
 			returning = len(c.shared)
 			if surplus := c.countShared(ctx); surplus > 0 {
 				c.mu.Unlock()
-				c.group.limited(func(ctx context.Context) { c.counter.GiveBack(ctx, surplus) })
+				c.group.limited(func(ctx context.Context) { c.windows.GiveBack(ctx, surplus) })
 				c.mu.Lock()
 			}
 		case refresh:
@@ -328,7 +328,7 @@ func (c *Coalescer) gather(fresh bool, plan Plan) {
 func (c *Coalescer) admit(p *pending) (Verdict, Result, error) {
 	b := c.sum
 	b.Read = b.Fresh && p.refreshes < c.refreshes
-	verdict, r, err := c.counter.Admit(b, p.hit)
+	verdict, r, err := c.windows.Admit(b, p.hit)
 	if verdict == Share && c.uncertain {
 		verdict = Defer
 	}
@@ -344,7 +344,7 @@ func (c *Coalescer) share(p *pending) {
 	c.shared = append(c.shared, p)
 	c.sum.Hits++
 	c.sum.Sum += p.hit.Increment
-	c.sum.Limit = max(c.sum.Limit, p.hit.Limit)
+	c.sum.Max = max(c.sum.Max, p.hit.Max)
 	c.sum.Must = c.sum.Must || p.hit.Must
 	c.sum.Takes = c.sum.Takes || p.hit.Take
 }
@@ -379,7 +379,7 @@ func (c *Coalescer) nextTask() task {
 func (c *Coalescer) countShared(ctx context.Context) (surplus uint64) {
 	b := c.sum
 	c.mu.Unlock()
-	o := c.counter.Count(ctx, b)
+	o := c.windows.Count(ctx, b)
 	c.mu.Lock()
 	switch {
 	case o.Err != nil:
@@ -388,10 +388,10 @@ func (c *Coalescer) countShared(ctx context.Context) (surplus uint64) {
 		for _, p := range c.shared {
 			c.finish(p, Result{}, o.Sent, err)
 		}
-	case o.Counted:
+	case o.WindowOpen:
 		// The callers who are refused ask when there is room: that must not count what they wanted.
 		if surplus = c.surplus(&o); surplus > 0 {
-			c.counter.Subtract(surplus)
+			c.windows.Subtract(surplus)
 		}
 		c.assign(&o)
 	default:
@@ -407,7 +407,7 @@ func (c *Coalescer) countShared(ctx context.Context) (surplus uint64) {
 // refuses reports whether a hit that was counted does not fit the window, in which count was
 // counted before it, or is a take that does not fit its limit.
 func (o *Outcome) refuses(h Hit, count uint64) bool {
-	return o.Full || h.Take && (h.Limit < count || h.Increment > h.Limit-count)
+	return o.Full || h.Take && (h.Max < count || h.Increment > h.Max-count)
 }
 
 // surplus returns what takes that are refused have added to the window, which is to be given back.
@@ -426,8 +426,8 @@ func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 	return surplus
 }
 
-// assign finishes the shared hits, which were counted, each with its place in the window. A take
-// that is refused does not move the places of those after it.
+// assign finishes the shared hits, which were counted, each with its position in the count. A take
+// that is refused does not move the positions of those after it.
 func (c *Coalescer) assign(o *Outcome) {
 	r := o.Result
 	if !o.Full {
@@ -464,7 +464,7 @@ func (c *Coalescer) refreshWindow(ctx context.Context) (plan Plan, ok bool) {
 	c.queue.At(0).attempts++
 	c.refreshes++
 	c.mu.Unlock()
-	plan, err := c.counter.Refresh(ctx)
+	plan, err := c.windows.Refresh(ctx)
 	c.mu.Lock()
 	if err == nil {
 		c.uncertain = false

@@ -51,14 +51,14 @@ func (f *fake) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, c
 	switch {
 	case !f.known && !b.Fresh:
 		return coalesce.Defer, coalesce.Result{}, nil
-	case f.known && f.denying && f.count > h.Limit:
+	case f.known && f.denying && f.count > h.Max:
 		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
-	case f.known && f.asking && f.count > h.Limit:
+	case f.known && f.asking && f.count > h.Max:
 		if !b.Read {
 			return coalesce.Defer, coalesce.Result{}, nil
 		}
 		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
-	case h.Must && h.Increment > h.Limit:
+	case h.Must && h.Increment > h.Max:
 		return coalesce.Decided, coalesce.Result{}, errOverflow
 	case f.mostSum > 0 && b.Hits > 0 && b.Sum+h.Increment > f.mostSum:
 		return coalesce.Defer, coalesce.Result{}, nil
@@ -133,7 +133,7 @@ func (f *fake) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcom
 		f.id++
 	}
 	f.count += b.Sum
-	return coalesce.Outcome{Counted: true, Result: coalesce.Result{Count: f.count, ID: f.id}}
+	return coalesce.Outcome{WindowOpen: true, Result: coalesce.Result{Count: f.count, ID: f.id}}
 }
 
 func (f *fake) Subtract(uint64) {}
@@ -205,7 +205,7 @@ func resultOf(r coalesce.Result, sent bool, err error) result {
 
 // hit makes a hit of 1 in the background. The returned function waits for its result.
 func (s subject) hit(ctx context.Context) (wait func() result) {
-	return inBackground(func() result { return resultOf(s.Do(ctx, coalesce.Hit{Limit: 1 << 40, Increment: 1})) })
+	return inBackground(func() result { return resultOf(s.Do(ctx, coalesce.Hit{Max: 1 << 40, Increment: 1})) })
 }
 
 // operate runs an operation in the background.
@@ -228,7 +228,7 @@ func TestLoneCallerCountsOnItsOwnGoroutine(t *testing.T) {
 		ctx := context.WithValue(t.Context(), key{}, "the caller's")
 		for i := range uint64(3) {
 			start := time.Now()
-			r, _, err := s.Do(ctx, coalesce.Hit{Limit: 10, Increment: 2})
+			r, _, err := s.Do(ctx, coalesce.Hit{Max: 10, Increment: 2})
 			require.NoError(t, err)
 			require.Equal(t, 2*i+2, r.Count)
 			require.Equal(t, latency, time.Since(start), "one request")
@@ -243,7 +243,7 @@ func TestLoneCallerDoesNotAllocate(t *testing.T) {
 	s := newSubject(t, coalesce.Options{})
 	s.noWait = true
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if _, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 1, Increment: 1}); err != nil {
+		if _, _, err := s.Do(t.Context(), coalesce.Hit{Max: 1, Increment: 1}); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -258,7 +258,7 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 		for range callers {
 			all.Go(func() {
 				for range rounds {
-					s.Do(t.Context(), coalesce.Hit{Limit: 1 << 40, Increment: 1})
+					s.Do(t.Context(), coalesce.Hit{Max: 1 << 40, Increment: 1})
 				}
 			})
 		}
@@ -275,7 +275,7 @@ func TestPlanIsOfOneRequest(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.outcomes = []coalesce.Outcome{coalesce.NotCounted}
 		for range 3 {
-			_, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 10, Increment: 1})
+			_, _, err := s.Do(t.Context(), coalesce.Hit{Max: 10, Increment: 1})
 			require.NoError(t, err)
 		}
 		var plans []coalesce.Plan
@@ -293,7 +293,7 @@ func TestSharedHitsAreDescribed(t *testing.T) {
 		wait := s.hit(t.Context())
 		var all sync.WaitGroup
 		for i := range uint64(3) {
-			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Limit: 10 * (i + 1), Increment: i}) })
+			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Max: 10 * (i + 1), Increment: i}) })
 		}
 		synctest.Wait()
 		began := time.Now().Add(latency)
@@ -303,7 +303,7 @@ func TestSharedHitsAreDescribed(t *testing.T) {
 		b := s.requests[1]
 		require.True(t, began.Equal(b.Now))
 		b.Now = time.Time{}
-		require.Equal(t, coalesce.SharedHits{Hits: 3, Sum: 3, Limit: 30}, b)
+		require.Equal(t, coalesce.SharedHits{Hits: 3, Sum: 3, Max: 30}, b)
 	})
 }
 
@@ -398,7 +398,7 @@ func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
 		queued := s.hit(t.Context())
 		start := time.Now()
 		for range 10 {
-			r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 4, Increment: 1})
+			r, _, err := s.Do(t.Context(), coalesce.Hit{Max: 4, Increment: 1})
 			require.NoError(t, err)
 			require.EqualValues(t, 5, r.Count)
 		}
@@ -448,7 +448,7 @@ func TestHitIsNotDeniedByARefreshOlderThanItself(t *testing.T) {
 		s.asking, s.count = true, 5
 		hit := func() func() result {
 			return inBackground(func() result {
-				return resultOf(s.Do(t.Context(), coalesce.Hit{Limit: 4, Increment: 1}))
+				return resultOf(s.Do(t.Context(), coalesce.Hit{Max: 4, Increment: 1}))
 			})
 		}
 		start := time.Now()
@@ -482,7 +482,7 @@ func TestHitFailsIfItsWindowIsOverAfterEveryRefresh(t *testing.T) {
 		w := overAtOnce{&fake{}}
 		group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
 		defer group.Close()
-		_, sent, err := group.New(w).Do(t.Context(), coalesce.Hit{Limit: 1, Increment: 1})
+		_, sent, err := group.New(w).Do(t.Context(), coalesce.Hit{Max: 1, Increment: 1})
 		require.Equal(t, coalesce.ErrAttempts, err)
 		require.False(t, sent)
 		require.Less(t, w.reads, 20)
@@ -590,7 +590,7 @@ func TestManyCallersLeaveNoMemoryBehind(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		var all sync.WaitGroup
 		for range 2000 {
-			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Limit: 1 << 40, Increment: 1}) })
+			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Max: 1 << 40, Increment: 1}) })
 		}
 		synctest.Wait()
 		require.True(t, s.Busy())
@@ -635,7 +635,7 @@ func TestPlacesStayApartWhateverHappens(t *testing.T) {
 							s.fake.mu.Unlock()
 						default:
 							n := 1 + rng.Uint64N(7)
-							r, _, err := s.Do(ctx, coalesce.Hit{Limit: 1 << 40, Increment: n})
+							r, _, err := s.Do(ctx, coalesce.Hit{Max: 1 << 40, Increment: n})
 							if err == nil {
 								mu.Lock()
 								counted[r.ID] = append(counted[r.ID], span{r.Count - n, r.Count})
@@ -668,14 +668,14 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 		first := make(chan struct{})
 		go func() { // the others share a request behind it
 			defer close(first)
-			_, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 100})
+			_, _, err := s.Do(t.Context(), coalesce.Hit{Max: 100})
 			require.NoError(t, err)
 		}()
 		synctest.Wait()
 		var all sync.WaitGroup
 		for i, n := range increments {
 			all.Go(func() {
-				results[i], _, errs[i] = s.Do(t.Context(), coalesce.Hit{Limit: 10, Increment: n, Take: true})
+				results[i], _, errs[i] = s.Do(t.Context(), coalesce.Hit{Max: 10, Increment: n, Take: true})
 			})
 			synctest.Wait()
 		}
@@ -701,8 +701,8 @@ func TestHitsAreRefusedIfTheWindowIsFull(t *testing.T) {
 	for _, take := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSubject(t, coalesce.Options{})
-			s.outcomes = []coalesce.Outcome{{Counted: true, Full: true, Result: coalesce.Result{Count: 250}}}
-			r, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 255, Increment: 10, Take: take})
+			s.outcomes = []coalesce.Outcome{{WindowOpen: true, Full: true, Result: coalesce.Result{Count: 250}}}
+			r, _, err := s.Do(t.Context(), coalesce.Hit{Max: 255, Increment: 10, Take: take})
 			require.NoError(t, err)
 			require.True(t, r.Refused)
 			require.EqualValues(t, 250, r.Count)
@@ -716,13 +716,13 @@ func TestHeldCoalescerCountsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		s.known = true
-		require.True(t, s.TryHold())
+		require.True(t, s.TryAcquire())
 		require.True(t, s.Busy())
-		require.False(t, s.TryHold())
+		require.False(t, s.TryAcquire())
 		var all sync.WaitGroup
 		hit := func() {
 			all.Go(func() {
-				_, _, err := s.Do(t.Context(), coalesce.Hit{Limit: 100, Increment: 1})
+				_, _, err := s.Do(t.Context(), coalesce.Hit{Max: 100, Increment: 1})
 				require.NoError(t, err)
 			})
 			synctest.Wait()
@@ -732,21 +732,21 @@ func TestHeldCoalescerCountsNothingElse(t *testing.T) {
 		require.Empty(t, s.requests)
 		s.Release(false)
 		synctest.Wait()
-		require.False(t, s.TryHold(), "hits are in flight")
+		require.False(t, s.TryAcquire(), "hits are in flight")
 		all.Wait()
 		require.Len(t, s.requests, 1)
 		require.Equal(t, 2, s.requests[0].Hits)
 		require.Zero(t, s.reads)
 		synctest.Wait()
 
-		require.True(t, s.TryHold())
+		require.True(t, s.TryAcquire())
 		s.Release(true)
-		require.False(t, s.TryHold(), "what was sent may still be counted")
+		require.False(t, s.TryAcquire(), "what was sent may still be counted")
 		hit()
 		all.Wait()
 		require.Equal(t, 1, s.reads, "it is read first what has become of that")
 		synctest.Wait()
-		require.True(t, s.TryHold())
+		require.True(t, s.TryAcquire())
 		s.Release(false)
 	})
 }

@@ -220,7 +220,7 @@ func (c *Conn[T]) checkOpen() error {
 	case n > 0:
 		return c.received(n)
 	case err != nil:
-		return c.reader.lost(err)
+		return c.reader.lossError(err)
 	default:
 		return nil
 	}
@@ -230,7 +230,7 @@ func (c *Conn[T]) checkOpen() error {
 func (c *Conn[T]) receive() error {
 	n, err := c.nc.Read(c.reader.space())
 	if n == 0 && err != nil {
-		return c.reader.lost(err)
+		return c.reader.lossError(err)
 	}
 	return c.received(n)
 }

@@ -28,7 +28,7 @@ const (
 const (
 	readGoroutine uint32 = iota // the reader goroutine
 	readIdle                    // none: no response is due
-	readInline                  // a caller, which reads its own response
+	readCaller                  // a caller, which reads its own response
 )
 
 // inlineReader decides which goroutine owns the read side of a connection, and thereby its
@@ -51,7 +51,7 @@ type inlineReader struct {
 
 // acquire makes a caller the owner, if there is none.
 func (r *inlineReader) acquire() bool {
-	if !r.owner.CompareAndSwap(readIdle, readInline) {
+	if !r.owner.CompareAndSwap(readIdle, readCaller) {
 		return false
 	}
 	r.reads.Add(1)

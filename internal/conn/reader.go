@@ -63,8 +63,8 @@ func (r *responseReader[T]) space() []byte {
 // partial reports whether a frame has begun that is not complete.
 func (r *responseReader[T]) partial() bool { return r.lo < r.hi }
 
-// lost returns the error of a connection whose read has failed with err.
-func (r *responseReader[T]) lost(err error) error {
+// lossError returns the error of a connection whose read has failed with err.
+func (r *responseReader[T]) lossError(err error) error {
 	if errors.Is(err, io.EOF) && r.partial() {
 		err = io.ErrUnexpectedEOF
 	}
@@ -174,7 +174,7 @@ func (r *responseReader[T]) checkCanary(src []byte) (n int, err error) {
 	return n, nil
 }
 
-// decodeReply decodes a response of the given kind from the start of src.
+// decodeAs decodes a response of the given kind from the start of src.
 func decodeAs[T codec.Value](kind codec.Kind, src []byte) (r Response[T], n int, err error) {
 	switch kind {
 	case codec.KindStatus:

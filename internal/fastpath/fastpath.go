@@ -13,7 +13,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Op is what a call does.
+// Op is what a call does. It consists of bits: a Decider may have more of its own.
 type Op uint8
 
 const (

@@ -111,15 +111,15 @@ func (a *aligned[T]) forgetReset(s *state) {
 	}
 }
 
-// Admit implements [coalesce.Counter].
+// Admit implements [coalesce.Windows].
 func (a *aligned[T]) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	return a.known.admit(b, h)
 }
 
-// Subtract implements [coalesce.Counter].
+// Subtract implements [coalesce.Windows].
 func (a *aligned[T]) Subtract(n uint64) { a.known.subtract(n) }
 
-// Refresh implements [coalesce.Counter]. It plans nothing.
+// Refresh implements [coalesce.Windows]. It plans nothing.
 func (a *aligned[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	_, _, err := a.read(ctx)
 	return nil, err
@@ -172,7 +172,7 @@ func (a *aligned[T]) mayOpen(ctx context.Context) (waited bool, err error) {
 	return waited, err
 }
 
-// Count implements [coalesce.Counter].
+// Count implements [coalesce.Windows].
 func (a *aligned[T]) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
 	o := a.tryCount(ctx, b)
 	if o.Full && b.Must {
@@ -228,16 +228,16 @@ func (a *aligned[T]) tryCount(ctx context.Context, b coalesce.SharedHits) coales
 		return coalesce.NotCounted
 	}
 	s := a.shown(bucket, response, before, b.Now)
-	if !readsBefore && s.slide.before > 0 && a.known.estimate(&s, b.Now) > b.Limit {
+	if !readsBefore && s.slide.before > 0 && a.known.estimate(&s, b.Now) > b.Max {
 		a.readBefore(ctx, &s)
 	}
-	s.undecided = b.Takes && a.known.estimate(&s, b.Now) > b.Limit
+	s.undecided = b.Takes && a.known.estimate(&s, b.Now) > b.Max
 	s.decided = s.window.Count - min(s.window.Count, b.Sum)
 	a.learn(&s)
 	return a.known.outcomeOf(&b, added, a.backend.now())
 }
 
-// GiveBack implements [coalesce.Counter]. Count has just read the window.
+// GiveBack implements [coalesce.Windows]. Count has just read the window.
 func (a *aligned[T]) GiveBack(ctx context.Context, n uint64) {
 	if counted, ok := a.known.current(); ok {
 		a.giveBackTo(ctx, &counted, n) // what fails stays counted until the window ends
@@ -339,7 +339,7 @@ func (a *aligned[T]) learnGiven(s *state) {
 	a.known.state.slide.before = s.window.Count
 }
 
-// peek implements [counter].
+// peek implements [windows].
 func (a *aligned[T]) peek(ctx context.Context) (s state, found bool, err error) {
 	forgets := a.known.forgotten()
 	if s, found, err = a.query(ctx); found {
@@ -409,7 +409,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 // removalTime returns when to remove the record of a bucket: when its window is over by the clocks
 // of all clients.
 func (a *aligned[T]) removalTime(bucket int64) time.Time {
-	return a.backend.guards.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))
+	return a.backend.guardClock.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))
 }
 
 // removeAligned removes records of aligned windows that are over. No client uses their names
@@ -428,7 +428,7 @@ func (j *janitor[T]) removeAligned(chunk []*duty[T]) {
 	j.mu.Lock()
 	for _, d := range chunk {
 		if err != nil {
-			d.due = j.backend.guards.Now().Add(cleanRetry)
+			d.due = j.backend.guardClock.Now().Add(cleanRetry)
 			j.push(d)
 			continue
 		}

@@ -17,7 +17,7 @@
 // Takes are hits that may be refused; take.go makes several of them, and together.go in one round trip.
 // Aligned windows have records of their own (aligned.go), and two of them make a sliding window
 // (sliding.go). How windows are kept in records is in records.go, timing.go and names.go, and what sweepers
-// and others tell from them is in rule.go. The clock that guards are measured by is in steady.go.
+// and others tell from them is in inspector.go. The clock that guards are measured by is in steady.go.
 package fixedwindow
 
 import (
@@ -89,7 +89,7 @@ type Backend[T codec.Value] struct {
 	pick         func(key string) int
 	calls        *conn.CallPool[T]
 	now          func() time.Time
-	guards       *steady // the clock of guards; nil if now is the clock of the process
+	guardClock   *steady // nil, which is usable, if now is the clock of the process
 	denialMemory time.Duration
 	maxRequests  int // of a call that removes records
 
@@ -110,13 +110,13 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	if b.now == nil {
 		b.now = time.Now
 	} else {
-		b.guards = newSteady(b.now)
+		b.guardClock = newSteady(b.now)
 	}
 	b.group = coalesce.NewGroup(coalesce.Options{Now: b.now, MaxQueued: o.MaxQueued})
 	b.table.init(o.MaxWindows, b.now)
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
-		l := newLinks(s, o.Calls, b.guards)
+		l := newLinks(s, o.Calls, b.guardClock)
 		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.Go(j.run)
@@ -124,7 +124,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Rule: &Rule[T]{}, Remover: &Remover[T]{link: j.link, requests: b.maxRequests},
+			Server: s, Inspector: &Inspector[T]{}, Remover: &Remover[T]{link: j.link, requests: b.maxRequests},
 			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper
@@ -163,7 +163,7 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n})
+	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n})
 	if w = windowOf[T](r); r.Refused {
 		e.refuse(&w, &l, n, b.now())
 	}
@@ -176,7 +176,7 @@ func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n u
 		return w, false, err
 	}
 	largest := maxValue[T]()
-	r, _, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Limit: largest, Increment: min(n, largest), Must: true})
+	r, _, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: largest, Increment: min(n, largest), Must: true})
 	return windowOf[T](r), sent, err
 }
 
@@ -204,7 +204,7 @@ func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint
 		return w, false, err
 	}
 	r, sent, err := e.coalescer.Operate(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
-		return e.counter.set(ctx, n)
+		return e.windows.set(ctx, n)
 	})
 	b.table.keep(e)
 	return windowOf[T](r), sent, err
@@ -290,7 +290,7 @@ func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (en
 	if err != nil {
 		return false, false, err
 	}
-	r, sent, err := e.coalescer.Operate(ctx, e.counter.reset)
+	r, sent, err := e.coalescer.Operate(ctx, e.windows.reset)
 	return !r.ExpiresAt.IsZero(), sent, err
 }
 
@@ -364,7 +364,7 @@ func (b *Backend[T]) awaitEnds() {
 		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {
-		_, _ = b.guards.sleepUntil(b.group.Context(), b.guards.Now().Add(wait))
+		_, _ = b.guardClock.sleepUntil(b.group.Context(), b.guardClock.Now().Add(wait))
 	}
 }
 
@@ -374,7 +374,7 @@ func (b *Backend[T]) entry(ctx context.Context, key string, l *window.Limit) (*e
 	if e := b.table.find(entryKeyOf(key, l)); e != nil {
 		return e, b.checkMax(l)
 	}
-	e, err := b.lookUpEntry(key, l)
+	e, err := b.findOrMake(key, l)
 	if err != nil {
 		return nil, err
 	}
@@ -384,9 +384,9 @@ func (b *Backend[T]) entry(ctx context.Context, key string, l *window.Limit) (*e
 	return b.table.add(e), nil
 }
 
-// lookUpEntry is entry, but adds nothing to the table. If there is none in it, lookUpEntry returns the
+// findOrMake is entry, but adds nothing to the table. If there is none in it, findOrMake returns the
 // evicted one if its records are yet to be removed, so that they are removed once, and otherwise a new one.
-func (b *Backend[T]) lookUpEntry(key string, l *window.Limit) (*entry[T], error) {
+func (b *Backend[T]) findOrMake(key string, l *window.Limit) (*entry[T], error) {
 	k := entryKeyOf(key, l)
 	if e := b.table.find(k); e != nil {
 		return e, b.checkMax(l)
@@ -402,13 +402,13 @@ func (b *Backend[T]) lookUpEntry(key string, l *window.Limit) (*entry[T], error)
 	if l.Algorithm == window.FixedWindow {
 		bands, _ := slot.BandsFor(l.Scale, maxValue[T]())
 		s := newSlots(b, i, e, &bands)
-		e.counter, e.known, e.sweepEvery = s, &s.known, sweepInterval(&bands)
+		e.windows, e.known, e.sweepEvery = s, &s.known, sweepInterval(&bands)
 	} else {
 		t, _ := timingFor(l.Scale, l.Algorithm == window.SlidingWindow, maxValue[T]())
 		a := newAligned(b, i, e, t)
-		e.counter, e.known, e.sweepEvery = a, &a.known, t.sweepInterval()
+		e.windows, e.known, e.sweepEvery = a, &a.known, t.sweepInterval()
 	}
-	e.coalescer = b.group.New(e.counter)
+	e.coalescer = b.group.New(e.windows)
 	return e, nil
 }
 

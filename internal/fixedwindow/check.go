@@ -81,7 +81,7 @@ func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimit
 // count must be over all of their limits, so that all of them are denied, even if their sum is not
 // beyond 2^64-1. A hit without others fits, however large.
 func fits(largest uint64, b coalesce.SharedHits, h coalesce.Hit) bool {
-	most := largest - max(b.Limit, h.Limit)
+	most := largest - max(b.Max, h.Max)
 	return b.Hits == 0 || b.Sum < most && h.Increment < most-b.Sum
 }
 

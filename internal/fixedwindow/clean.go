@@ -74,7 +74,7 @@ func (cl *cleaner[T]) cleanSome(ctx context.Context, all []*cleaning[T], p *pace
 			if again.IsZero() {
 				return nil
 			}
-			early, err := cl.link.guards.sleepUntil(ctx, again)
+			early, err := cl.link.guardClock.sleepUntil(ctx, again)
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ func (cl *cleaner[T]) cleanSome(ctx context.Context, all []*cleaning[T], p *pace
 // ready returns the keys that are to be looked up now. If there are none, it returns when there
 // will be, or the zero time if all keys are done.
 func (cl *cleaner[T]) ready(all []*cleaning[T]) (ready []*cleaning[T], again time.Time) {
-	now := cl.link.guards.Now()
+	now := cl.link.guardClock.Now()
 	for _, c := range all {
 		switch {
 		case c.done:
@@ -134,7 +134,7 @@ func (cl *cleaner[T]) round(ctx context.Context, all, ready []*cleaning[T]) erro
 			k.done, k.absent = true, true
 		case slot.Again:
 			k.again = a.At
-			if a.At.Sub(cl.link.guards.Now()) > 2*k.records.bands.Guard {
+			if a.At.Sub(cl.link.guardClock.Now()) > 2*k.records.bands.Guard {
 				k.done, k.next = true, a.At
 			}
 		default:
@@ -162,11 +162,11 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 			k.begin()
 			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 		}
-		l := slot.Lookup{Sent: cl.link.guards.Now()}
+		l := slot.Lookup{Sent: cl.link.guardClock.Now()}
 		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
 			return err
 		}
-		l.Received = cl.link.guards.Now()
+		l.Received = cl.link.guardClock.Now()
 		cl.link.paces[classOf(some[0].records.bands.Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
 		for i, k := range some {
 			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
@@ -192,7 +192,7 @@ func (s *step[T]) claimed() (next step[T], ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.sent)
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.sentAt)
 	return step[T]{key: s.key, action: a}, ok
 }
 
@@ -215,7 +215,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	for n < len(steps) && call.Len() < cl.requests {
 		s := &steps[n]
 		n++
-		if last := s.key.records.bands.Deadline(s.action); cl.link.guards.Now().Before(last) {
+		if last := s.key.records.bands.Deadline(s.action); cl.link.guardClock.Now().Before(last) {
 			s.requests = s.key.records.bands.Requests(nil, s.action, 0)
 			s.key.records.add(call, s.requests...)
 			deadline, by = earlier(deadline, last), earlier(by, s.action.By)
@@ -225,7 +225,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 		cl.link.calls.Put(call)
 		return n, nil
 	}
-	sent := cl.link.guards.Now()
+	sent := cl.link.guardClock.Now()
 	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
 		return n, err
 	}
@@ -233,7 +233,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	for i := range steps[:n] {
 		s := &steps[i]
 		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
-		s.effects.sent = sent
+		s.effects.sentAt = sent
 		s.key.removed += s.effects.purged
 		responses = responses[len(s.requests):]
 	}
@@ -249,7 +249,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Remover removes the records of one server that a [Rule] has decided to remove. Those of slots
+// Remover removes the records of one server that an [Inspector] has decided to remove. Those of slots
 // take several lookups and actions, which go out on a link.
 type Remover[T codec.Value] struct {
 	link     *link[T]

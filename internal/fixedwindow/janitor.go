@@ -89,7 +89,7 @@ func (j *janitor[T]) begin(s *slots[T]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if s.duty == nil {
-		if err := j.add(&duty[T]{slots: s, due: j.backend.guards.Now().Add(s.idle())}); err != nil {
+		if err := j.add(&duty[T]{slots: s, due: j.backend.guardClock.Now().Add(s.idle())}); err != nil {
 			return err
 		}
 	}
@@ -117,10 +117,10 @@ func (j *janitor[T]) end(s *slots[T], now time.Time, opened bool) {
 func (j *janitor[T]) cleanSoon(s *slots[T]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s.duty == nil && j.add(&duty[T]{slots: s, due: j.backend.guards.Now()}) != nil {
+	if s.duty == nil && j.add(&duty[T]{slots: s, due: j.backend.guardClock.Now()}) != nil {
 		return // there are too many; another client does it
 	}
-	j.schedule(s, j.backend.guards.Now())
+	j.schedule(s, j.backend.guardClock.Now())
 }
 
 // schedule has the records of a key, which is a duty, cleaned at a time at the latest. The caller
@@ -262,7 +262,7 @@ func (j *janitor[T]) start(chunk []*duty[T]) bool {
 func (j *janitor[T]) due() (chunk []*duty[T], wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := j.backend.guards.Now()
+	now := j.backend.guardClock.Now()
 	if j.closed {
 		return nil, -1
 	}
@@ -335,7 +335,7 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Unlock()
 	switch {
 	case changed:
-		return slot.Action{Kind: slot.Again, At: s.link.guards.Now().Add(s.idle())} // finish knows better
+		return slot.Action{Kind: slot.Again, At: s.link.guardClock.Now().Add(s.idle())} // finish knows better
 	case closed:
 		return s.discardAction(h)
 	}
@@ -381,7 +381,7 @@ func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 	case changed:
 		d.due = s.cleanAt
 	case !k.done:
-		d.due = j.backend.guards.Now().Add(cleanRetry)
+		d.due = j.backend.guardClock.Now().Add(cleanRetry)
 	default:
 		d.due, s.cleanAt = k.next, k.next
 	}

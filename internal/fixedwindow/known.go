@@ -94,7 +94,7 @@ type known[T codec.Value] struct {
 	forgets uint64 // counts calls of forget
 }
 
-// admit implements [coalesce.Counter].
+// admit implements [coalesce.Windows].
 func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,13 +102,13 @@ func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdic
 	switch {
 	case b.Fresh && !k.ok:
 		// There is no window. The hit opens one.
-		if h.Take && h.Increment > h.Limit {
+		if h.Take && h.Increment > h.Max {
 			return coalesce.Decided, coalesce.Result{Refused: true}, nil
 		}
 	case !k.ok || !b.Fresh && !b.Now.Before(s.window.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
 	case h.Must || !over(h, k.estimate(s, b.Now)): // it is counted, see below
-	case b.Read || k.denies(b.Now) && !s.undecided:
+	case b.Read || k.recent(b.Now) && !s.undecided:
 		r := k.result(s, b.Now)
 		r.Refused = h.Take
 		return coalesce.Decided, r, nil
@@ -125,14 +125,14 @@ func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdic
 // depend on the hit.
 func over(h coalesce.Hit, count uint64) bool {
 	if h.Take {
-		return count > h.Limit || h.Increment > h.Limit-count
+		return count > h.Max || h.Increment > h.Max-count
 	}
-	return count > h.Limit
+	return count > h.Max
 }
 
-// denies reports whether hits over the limit are denied from memory: the window was read not long
-// ago, and has certainly not ended since. The caller holds mu, and the window is known.
-func (k *known[T]) denies(now time.Time) bool {
+// recent reports whether the window was read so recently that hits over the limit are denied from memory, and
+// has certainly not ended since. The caller holds mu, and the window is known.
+func (k *known[T]) recent(now time.Time) bool {
 	age := now.Sub(k.state.window.Sent)
 	return age >= 0 && age < k.denialMemory && k.state.window.Open(now)
 }
@@ -157,7 +157,7 @@ func (k *known[T]) identify(s *state) {
 
 // meet is learn for a window that was read while hits and operations could be under way. It becomes
 // the known one only if none is known, and if forget has not been called since the requests were
-// sent, when forgotten was returned: the window may have been reset.
+// sent: the window may have been reset. Forgets is what forgotten returned then.
 func (k *known[T]) meet(s *state, forgets uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +182,7 @@ func (k *known[T]) outcomeOf(b *coalesce.SharedHits, counted bool, now time.Time
 	s := &k.state
 	r := k.result(s, now)
 	r.Count = k.estimate(s, b.Now) // of a sliding window, the highest that it was since
-	return coalesce.Outcome{Counted: true, Full: !counted, Result: r}
+	return coalesce.Outcome{WindowOpen: true, Full: !counted, Result: r}
 }
 
 // fill makes a charge that the counter can't hold, as was just learned: it counts what there is room for,
@@ -201,7 +201,7 @@ func (k *known[T]) fill(b coalesce.SharedHits, count func(coalesce.SharedHits) c
 	return coalesce.NotCounted
 }
 
-// subtract lowers the known count: n was given back, or is about to be. It implements Subtract of [coalesce.Counter].
+// subtract lowers the known count: n was given back, or is about to be. It implements Subtract of [coalesce.Windows].
 func (k *known[T]) subtract(n uint64) {
 	k.mu.Lock()
 	k.state.window.Count -= min(k.state.window.Count, n)
@@ -232,22 +232,21 @@ func (k *known[T]) toJoin() (id slot.ID, until time.Time, ok bool) {
 	return k.state.window.Slot, k.state.guardUntil, k.ok
 }
 
-// open returns the known window. It returns false if it may be over.
-func (k *known[T]) open(now time.Time) (s state, ok bool) {
+// certainlyOpen returns the known window. It returns false if it may be over.
+func (k *known[T]) certainlyOpen(now time.Time) (s state, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state, k.ok && k.state.window.Open(now)
 }
 
-// last returns what is known of the open window, and whether that is so recent that it can refuse a
-// take. It returns false if no window is known.
-func (k *known[T]) last(now time.Time) (r coalesce.Result, recent, ok bool) {
+// last returns what is known of the open window, and whether that can refuse a take. It returns false if no window is known.
+func (k *known[T]) last(now time.Time) (r coalesce.Result, refuses, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.ok || !k.state.window.Open(now) {
 		return r, false, false
 	}
-	return k.result(&k.state, now), k.denies(now) && !k.state.undecided, true
+	return k.result(&k.state, now), k.recent(now) && !k.state.undecided, true
 }
 
 // active reports whether a window is known that is not certainly over. The bucket of a sliding window

@@ -18,9 +18,9 @@ import (
 func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 	const join, wait, decided = coalesce.Share, coalesce.Defer, coalesce.Decided
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
-	hit := func(limit, increment uint64) coalesce.Hit { return coalesce.Hit{Limit: limit, Increment: increment} }
+	hit := func(limit, increment uint64) coalesce.Hit { return coalesce.Hit{Max: limit, Increment: increment} }
 	must := func(increment uint64) coalesce.Hit {
-		return coalesce.Hit{Limit: maxValue[uint16](), Increment: increment, Must: true}
+		return coalesce.Hit{Max: maxValue[uint16](), Increment: increment, Must: true}
 	}
 	for _, c := range []struct {
 		name   string
@@ -35,21 +35,21 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "no window is known", now: 101, hit: hit(10, 1), want: wait},
 		{name: "there is no window", now: 101, fresh: true, hit: hit(10, 1), want: join},
 		{name: "there is no window, and the request is full", now: 101, fresh: true,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
+			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Max: 10}, hit: hit(10, 1), want: wait},
 
 		{name: "within the limit", known: true, count: 9, now: 101, hit: hit(10, 1), want: join},
 		{name: "at the limit", known: true, count: 10, now: 101, hit: hit(10, 1), want: join},
 		{name: "with others", known: true, count: 9, now: 101,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 65523, Limit: 10}, hit: hit(10, 1), want: join},
+			shared: coalesce.SharedHits{Hits: 1, Sum: 65523, Max: 10}, hit: hit(10, 1), want: join},
 		{name: "a full request", known: true, count: 9, now: 101,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Limit: 10}, hit: hit(10, 1), want: wait},
+			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Max: 10}, hit: hit(10, 1), want: wait},
 		{name: "may be over", known: true, count: 9, now: 160, hit: hit(10, 1), want: wait},
 		{name: "just not over", known: true, count: 9, now: 159.999, hit: hit(10, 1), want: join},
 		{name: "may be over, but was just read", known: true, count: 9, now: 160.5, fresh: true, hit: hit(10, 1), want: join},
 
 		{name: "full", known: true, count: 11, now: 101, hit: hit(10, 1), want: decided},
 		{name: "full for this hit, with others in the request", known: true, count: 11, now: 101,
-			shared: coalesce.SharedHits{Hits: 5, Sum: 5, Limit: 50}, hit: hit(10, 1), want: decided},
+			shared: coalesce.SharedHits{Hits: 5, Sum: 5, Max: 50}, hit: hit(10, 1), want: decided},
 		{name: "full, read a moment ago", known: true, count: 11, now: 103.999, hit: hit(10, 1), want: decided},
 		{name: "full, read too long ago", known: true, count: 11, now: 104, hit: hit(10, 1), want: wait},
 		{name: "full, read in the future", known: true, count: 11, now: 99, hit: hit(10, 1), want: wait},
@@ -59,7 +59,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "a charge of a full window", known: true, count: 11, now: 101, hit: must(1), want: join},
 		{name: "a charge that may not fit", known: true, count: 65535, now: 101, hit: must(1), want: join},
 		{name: "a charge with others", known: true, count: 9, now: 101,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 1, Limit: 10}, hit: must(1), want: wait},
+			shared: coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10}, hit: must(1), want: wait},
 	} {
 		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
 		k.state = state{id: 7, window: slot.Window{Count: c.count, Sent: at(100), Until: at(160), Latest: at(161)}}
@@ -80,10 +80,10 @@ func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
 	k := &known[uint16]{scale: time.Minute, denialMemory: time.Hour, ok: true}
 	k.state.window = slot.Window{Count: 11, Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}
-	require.True(t, k.denies(end.Add(-1)))
-	require.False(t, k.denies(end))
+	require.True(t, k.recent(end.Add(-1)))
+	require.False(t, k.recent(end))
 	k.denialMemory = -1
-	require.False(t, k.denies(end.Add(-time.Minute)))
+	require.False(t, k.recent(end.Add(-time.Minute)))
 }
 
 func TestDenialMemoryFollowsTheScale(t *testing.T) {
@@ -147,7 +147,7 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
 	end := time.Unix(160, 0)
 	k := &known[uint16]{ok: true, state: state{window: slot.Window{Until: end, Latest: end.Add(time.Second)}}}
-	open := func(at time.Time) bool { _, ok := k.open(at); return ok }
+	open := func(at time.Time) bool { _, ok := k.certainlyOpen(at); return ok }
 	require.True(t, open(end.Add(-1)))
 	require.False(t, open(end))
 	require.True(t, k.active(end.Add(time.Second-1)))
@@ -209,14 +209,14 @@ func TestSharedHitsAreAllDeniedIfTheCounterCannotHoldThem(t *testing.T) {
 		var hits []coalesce.Hit
 		for range 1 + r.IntN(5) {
 			// The count of a denied hit is at most 2^64-1, so a limit of that much denies nothing.
-			h := coalesce.Hit{Limit: min(value(), math.MaxUint64-1), Increment: value()}
+			h := coalesce.Hit{Max: min(value(), math.MaxUint64-1), Increment: value()}
 			if !fits(largest, b, h) {
 				require.NotEmpty(t, hits, "a lone hit fits, seed %d", seed)
 				break
 			}
 			b.Hits++
 			b.Sum += h.Increment
-			b.Limit = max(b.Limit, h.Limit)
+			b.Max = max(b.Max, h.Max)
 			hits = append(hits, h)
 		}
 		if len(hits) > 1 {
@@ -236,9 +236,9 @@ func TestSharedHitsAreAllDeniedIfTheCounterCannotHoldThem(t *testing.T) {
 			if counted {
 				require.LessOrEqual(t, count, largest, "seed %d", seed)
 			} else {
-				require.Greater(t, count, h.Limit, "seed %d: hit %d of %+v is granted, but the count stays %d", seed, i, hits, before)
+				require.Greater(t, count, h.Max, "seed %d: hit %d of %+v is granted, but the count stays %d", seed, i, hits, before)
 			}
-			if count <= h.Limit {
+			if count <= h.Max {
 				granted = max(granted, count)
 			}
 			count -= min(count, h.Increment)
@@ -266,13 +266,13 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				e := b.table.find(entryKeyOf("k", &l))
 				count := func(n uint64) {
 					t.Helper()
-					out := e.counter.Count(t.Context(), coalesce.SharedHits{Hits: 1, Sum: n, Limit: limit, Takes: true, Now: b.now()})
+					out := e.windows.Count(t.Context(), coalesce.SharedHits{Hits: 1, Sum: n, Max: limit, Takes: true, Now: b.now()})
 					require.NoError(t, out.Err)
-					require.True(t, out.Counted)
+					require.True(t, out.WindowOpen)
 				}
 				check := func(want coalesce.Verdict, wantRecent bool) {
 					t.Helper()
-					verdict, _, err := e.counter.Admit(coalesce.SharedHits{Now: b.now()}, coalesce.Hit{Limit: limit, Increment: 1, Take: true})
+					verdict, _, err := e.windows.Admit(coalesce.SharedHits{Now: b.now()}, coalesce.Hit{Max: limit, Increment: 1, Take: true})
 					require.NoError(t, err)
 					require.Equal(t, want, verdict)
 					_, recent, ok := e.known.last(b.now())
@@ -285,9 +285,9 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 				if algorithm == window.SlidingWindow { // 6 weigh 5 when a sixth of the next window is over
 					require.Equal(t, 2*scale-5*scale/6, e.known.wait(limit, 5, b.now()))
 				}
-				e.counter.Subtract(5)
+				e.windows.Subtract(5)
 				check(coalesce.Share, true)
-				e.counter.GiveBack(t.Context(), 5)
+				e.windows.GiveBack(t.Context(), 5)
 				check(coalesce.Share, true)
 				count(4) // all of it is granted
 				check(coalesce.Decided, true)

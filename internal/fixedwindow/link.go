@@ -28,9 +28,9 @@ var (
 //
 // The calls of many keys share the connection, so that they share writes and reads, too.
 type link[T codec.Value] struct {
-	server Server[T]
-	calls  *conn.CallPool[T]
-	guards *steady
+	server     Server[T]
+	calls      *conn.CallPool[T]
+	guardClock *steady // or nil, which is usable
 
 	current  atomic.Pointer[conn.Conn[T]]
 	answered atomic.Uint64 // calls that have their responses
@@ -43,8 +43,8 @@ type link[T codec.Value] struct {
 	paces [linkClasses]*pace // of cleaners
 }
 
-func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *steady) *link[T] {
-	l := &link[T]{server: s, calls: calls, guards: guards, lock: make(chan struct{}, 1)}
+func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guardClock *steady) *link[T] {
+	l := &link[T]{server: s, calls: calls, guardClock: guardClock, lock: make(chan struct{}, 1)}
 	for i := range l.paces {
 		l.paces[i] = newPace()
 	}
@@ -61,9 +61,9 @@ const linkClasses = 11
 // out on these links, too.
 type links[T codec.Value] [linkClasses + 1]*link[T]
 
-func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T], guards *steady) (ls links[T]) {
+func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T], guardClock *steady) (ls links[T]) {
 	for i := range ls {
-		ls[i] = newLink(s, calls, guards)
+		ls[i] = newLink(s, calls, guardClock)
 	}
 	return ls
 }
@@ -137,8 +137,8 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
 func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline, by time.Time) (sent bool, err error) {
-	cl.Stale = func() bool { return !l.guards.Now().Before(deadline) }
-	stop := l.guards.afterFunc(by, func() { c.Fail(errLate) })
+	cl.Stale = func() bool { return !l.guardClock.Now().Before(deadline) }
+	stop := l.guardClock.afterFunc(by, func() { c.Fail(errLate) })
 	sent, err = l.do(ctx, c, cl)
 	if err == nil || ctx.Err() == nil {
 		stop() // otherwise the call may still be in flight

@@ -27,12 +27,12 @@ func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 	l := fixed(time.Second, 10)
 	e, err := b.entry(t.Context(), key, &l)
 	require.NoError(t, err)
-	return e.counter.(*slots[uint16])
+	return e.windows.(*slots[uint16])
 }
 
 // oneHit is a request of one hit.
 func oneHit(p coalesce.Plan) coalesce.SharedHits {
-	return coalesce.SharedHits{Hits: 1, Sum: 1, Limit: 10, Now: time.Now(), Plan: p}
+	return coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10, Now: time.Now(), Plan: p}
 }
 
 // refreshed returns what a Refresh that succeeds has planned.
@@ -83,7 +83,7 @@ func TestActionsAreNotSentLate(t *testing.T) {
 			time.Sleep(after)
 			out := s.Count(t.Context(), oneHit(p))
 			require.NoError(t, out.Err)
-			require.Equal(t, counted, out.Counted, "%v after the lookup", after)
+			require.Equal(t, counted, out.WindowOpen, "%v after the lookup", after)
 			changed := requests.take()
 			require.Equal(t, counted, changed[codec.OpInsert]+changed[codec.OpUpdate] > 0)
 			time.Sleep(s.bands.Scale)
@@ -116,12 +116,12 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 					}
 					out := s.Count(t.Context(), oneHit(p))
 					require.NoError(t, out.Err)
-					require.False(t, out.Counted)
+					require.False(t, out.WindowOpen)
 					require.Empty(t, requests.take(), "nothing was sent on another connection")
 
 					out = s.Count(t.Context(), oneHit(refreshed(t, s)))
 					require.NoError(t, out.Err)
-					require.True(t, out.Counted)
+					require.True(t, out.WindowOpen)
 					require.EqualValues(t, 1, out.Result.Count)
 					time.Sleep(s.bands.Scale + time.Millisecond)
 				}

@@ -100,15 +100,15 @@ func alignedName(t timing, key, limit string) (prefix, suffix string) {
 
 // Name is what the name of a record says.
 type Name struct {
-	Key     string // or the hash of the key and the name of the limit
-	Limit   string // the name of the limit; empty if Hashed
-	Hashed  bool
-	Scale   time.Duration
-	Aligned bool
-	Sliding bool    // if Aligned: the window is a part of a sliding one
-	Slot    slot.ID // unless Aligned
-	Bucket  int64   // if Aligned: the window begins this many scales after 1970 began
-	tag     string
+	Key       string // or the hash of the key and the name of the limit
+	LimitName string // the name of the limit; empty if Hashed
+	Hashed    bool
+	Scale     time.Duration
+	Aligned   bool
+	Sliding   bool    // if Aligned: the window is a part of a sliding one
+	Slot      slot.ID // unless Aligned
+	Bucket    int64   // if Aligned: the window begins this many scales after 1970 began
+	tag       string
 }
 
 // ParseName returns what the name of a record says. It returns false if it is not the name of a
@@ -151,7 +151,7 @@ func ParseName(name []byte) (n Name, ok bool) {
 	}
 	switch n.Key = string(rest); form(mark) {
 	case named:
-		n.Limit, n.Key, ok = split(rest)
+		n.LimitName, n.Key, ok = split(rest)
 	case hashed:
 		n.Hashed, ok = true, len(rest) == hashLength
 	default:
@@ -164,7 +164,7 @@ func ParseName(name []byte) (n Name, ok bool) {
 func (n Name) slotNames() [2][]byte {
 	part, f := n.Key, hashed
 	if !n.Hashed {
-		part, f = partOf(n.Key, n.Limit)
+		part, f = partOf(n.Key, n.LimitName)
 	}
 	return slotNamesOf(n.tag, n.Scale, part, f)
 }

@@ -100,9 +100,9 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		}
 		seen[name] = is
 		want := n
-		want.Key, want.Limit, want.Scale = is.key, is.limit, is.scale
+		want.Key, want.LimitName, want.Scale = is.key, is.limit, is.scale
 		if part, f := partOf(is.key, is.limit); f == hashed {
-			want.Hashed, want.Key, want.Limit = true, part, ""
+			want.Hashed, want.Key, want.LimitName = true, part, ""
 		}
 		if !n.Aligned {
 			want.tag = is.tag
@@ -168,7 +168,7 @@ func FuzzParseName(f *testing.F) {
 		if !ok {
 			return
 		}
-		part, f := partOf(n.Key, n.Limit)
+		part, f := partOf(n.Key, n.LimitName)
 		if n.Hashed {
 			part, f = n.Key, hashed
 		}

@@ -65,7 +65,8 @@ type effects struct {
 	claimed         [2]bool // which slots a DECREASE has counted in
 	purged          int     // records
 	shown           [2]slot.Observation
-	sent, received  time.Time
+	sentAt          time.Time
+	receivedAt      time.Time
 }
 
 // effectsOf returns what the responses to the requests of an action say.

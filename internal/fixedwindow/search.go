@@ -44,13 +44,13 @@ func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.SharedHits)
 	case err != nil:
 		return coalesce.Outcome{Err: err, Sent: sent}
 	case p.action.Kind == slot.Create:
-		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.sent, o.received)
+		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.sentAt, o.receivedAt)
 		if out == slot.Missed {
-			s.failed, s.failedAt = s.failed+1, s.link.guards.Now()
+			s.failed, s.failedAt = s.failed+1, s.link.guardClock.Now()
 		}
 		return s.conclude(out, &w, &b, &at, p.conn)
 	default:
-		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sent, o.received)
+		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sentAt, o.receivedAt)
 		return s.conclude(out, &w, &b, &at, p.conn)
 	}
 }
@@ -62,14 +62,14 @@ func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n ui
 	requests := s.bands.Requests(buf[:0], a, n)
 	cl := s.call(conn.SingleRead)
 	s.records.add(cl, requests...)
-	from := s.link.guards.Now()
+	from := s.link.guardClock.Now()
 	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
 		return effects{}, sent, err
 	}
 	o = s.records.effectsOf(a, requests, cl.Responses)
-	o.sent, o.received = from, s.link.guards.Now()
+	o.sentAt, o.receivedAt = from, s.link.guardClock.Now()
 	s.backend.calls.Put(cl)
-	if !o.received.Before(a.By) {
+	if !o.receivedAt.Before(a.By) {
 		return effects{}, true, errLate
 	}
 	return o, true, nil
@@ -97,7 +97,7 @@ func (s *slots[T]) search(ctx context.Context, decide func(*search[T]) (slot.Act
 		case a.Kind == slot.Again:
 			f.first = a.Slot
 			var early time.Duration
-			early, err = s.link.guards.sleepUntil(ctx, a.At)
+			early, err = s.link.guardClock.sleepUntil(ctx, a.At)
 			f.history, s.failedAt = f.history.Earlier(early), s.failedAt.Add(-early)
 		default:
 			err = s.step(ctx, &f, a)
@@ -121,9 +121,9 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 		}
 		cl := s.call(conn.Interruptible)
 		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
-		l := slot.Lookup{First: f.first, Sent: s.link.guards.Now()}
+		l := slot.Lookup{First: f.first, Sent: s.link.guardClock.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
-			l.Received = s.link.guards.Now()
+			l.Received = s.link.guardClock.Now()
 			l.Slots[f.first], l.Slots[f.first.Other()] = s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])
 			s.backend.calls.Put(cl)
 			f.history = s.bands.Extend(f.history, l)
@@ -137,7 +137,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 
 // tooLate reports whether the responses to the last lookup came too late to act on it.
 func (s *slots[T]) tooLate(f *search[T]) bool {
-	return s.link.guards.Now().Sub(f.history.Last.Sent) >= s.bands.Guard/2
+	return s.link.guardClock.Now().Sub(f.history.Last.Sent) >= s.bands.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
@@ -163,7 +163,7 @@ func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
 			return a, nil
 		case s.tooLate(f):
 			return s.repeat(f)
-		case a.Kind == slot.Create && s.link.guards.Now().Before(s.createAt()):
+		case a.Kind == slot.Create && s.link.guardClock.Now().Before(s.createAt()):
 			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
 		}
 		// No record is created before the sweeper has decided whether to park the server.
@@ -219,18 +219,18 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 	}
 	o, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.sent); ok {
+		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.sentAt); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
-	s.janitor.end(s, s.link.guards.Now(), false)
+	s.janitor.end(s, s.link.guardClock.Now(), false)
 	if err != nil && f.conn.Open() && err != errAgain {
 		return err
 	}
 	return ctx.Err()
 }
 
-// peek implements [counter].
+// peek implements [windows].
 func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 	forgets := s.known.forgotten()
 	cl := s.call(conn.SingleRead)
@@ -278,7 +278,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 	if _, sent, err = s.reset(ctx); err != nil {
 		return coalesce.Result{}, sent, err
 	}
-	b := coalesce.SharedHits{Hits: 1, Sum: count, Limit: maxValue[T](), Must: true}
+	b := coalesce.SharedHits{Hits: 1, Sum: count, Max: maxValue[T](), Must: true}
 	for range 4 * maxTries {
 		if b.Plan, err = s.find(ctx); err != nil {
 			return coalesce.Result{}, sent, err
@@ -286,7 +286,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 		b.Now = s.backend.now()
 		out := s.Count(ctx, b)
 		sent = sent || out.Sent
-		if out.Err != nil || out.Counted {
+		if out.Err != nil || out.WindowOpen {
 			return out.Result, sent, out.Err
 		}
 	}

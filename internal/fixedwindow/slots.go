@@ -51,18 +51,18 @@ func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], bands *slot
 	}
 }
 
-// Admit implements [coalesce.Counter].
+// Admit implements [coalesce.Windows].
 func (s *slots[T]) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
 	return s.known.admit(b, h)
 }
 
-// Subtract implements [coalesce.Counter].
+// Subtract implements [coalesce.Windows].
 func (s *slots[T]) Subtract(n uint64) { s.known.subtract(n) }
 
-// Refresh implements [coalesce.Counter]. If the known window is certainly open, Refresh reads its
+// Refresh implements [coalesce.Windows]. If the known window is certainly open, Refresh reads its
 // count. Otherwise it looks the window up, and returns a *plan if there is none.
 func (s *slots[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
-	if old, ok := s.known.open(s.backend.now()); ok {
+	if old, ok := s.known.certainlyOpen(s.backend.now()); ok {
 		if _, live, err := s.read(ctx, nil, old.window.Slot); live || err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func (s *slots[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	return s.find(ctx)
 }
 
-// Count implements [coalesce.Counter]. It takes one round trip if the window is known.
+// Count implements [coalesce.Windows]. It takes one round trip if the window is known.
 func (s *slots[T]) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
 	o := s.tryCount(ctx, b)
 	if o.Full && b.Must {
@@ -196,14 +196,14 @@ func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.SharedHits, at *span
 	st.fromWindow(w, at)
 	if b.Takes {
 		st.conn = c
-		st.undecided = st.window.Count > b.Limit
+		st.undecided = st.window.Count > b.Max
 		s.taken = taken[T]{c, *w}
 	}
 	s.known.learn(&st)
 }
 
 // askOnLink is ask for a call with takes, on the link: what is given back has to follow it on the same
-// connection (rule 11).
+// connection (rule 11). A call that was not sent fails: the link, unlike the pool, sends nothing again.
 func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (at span, c *conn.Conn[T], sent bool, err error) {
 	if c, err = s.link.connect(ctx); err != nil {
 		s.backend.calls.Put(cl)
@@ -213,13 +213,13 @@ func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (at span, c 
 	return at, c, sent, err
 }
 
-// GiveBack implements [coalesce.Counter].
+// GiveBack implements [coalesce.Windows].
 func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 	t := s.taken
 	if t.conn == nil {
 		return
 	}
-	if a, ok := s.bands.GiveBack(t.window, s.link.guards.Now()); ok {
+	if a, ok := s.bands.GiveBack(t.window, s.link.guardClock.Now()); ok {
 		s.act(ctx, t.conn, a, n) // what fails stays counted until the window ends
 	}
 }
@@ -227,7 +227,7 @@ func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 // giveBack gives n back to the window with an ID. It returns false if the window is not known to be
 // open, or if it can't be told from a later one: then n stays counted.
 func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool, err error) {
-	old, ok := s.known.open(s.backend.now())
+	old, ok := s.known.certainlyOpen(s.backend.now())
 	c, _ := old.conn.(*conn.Conn[T])
 	if !ok || old.id != id || c == nil || !c.Open() {
 		return false, nil
@@ -236,7 +236,7 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	if now, _ := s.known.current(); err != nil || !live || now.id != id || w.Count < n { // it must not wrap (H3)
 		return false, nil
 	}
-	a, ok := s.bands.GiveBack(w, s.link.guards.Now())
+	a, ok := s.bands.GiveBack(w, s.link.guardClock.Now())
 	if !ok {
 		return false, nil
 	}

@@ -123,8 +123,8 @@ type span struct {
 
 // moment returns the present moment, given what the backend's clock shows.
 func (b *Backend[T]) moment(now time.Time) moment {
-	if b.guards != nil {
-		return moment{b.guards.Now(), now}
+	if b.guardClock != nil {
+		return moment{b.guardClock.Now(), now}
 	}
 	return moment{now, now}
 }

@@ -21,18 +21,18 @@ const (
 // entry is what a backend remembers of a count.
 type entry[T codec.Value] struct {
 	entryKey
-	counter   counter
-	known     *known[T]           // of the counter
-	coalescer *coalesce.Coalescer // of hits on the counter
+	windows   windows
+	known     *known[T]           // of the windows
+	coalescer *coalesce.Coalescer // of hits in the windows
 	// sweepEvery is how often a server that is not parked must be swept for the records.
 	sweepEvery time.Duration
 	removed    atomic.Bool // it was in the table, and is not any more
 	duties     int         // of the janitor, whose mutex guards it
 }
 
-// counter counts in the windows of a count on a server.
-type counter interface {
-	coalesce.Counter
+// windows are the windows of a count on a server.
+type windows interface {
+	coalesce.Windows
 	// peek reads the open window. It returns false if there is none.
 	peek(ctx context.Context) (s state, found bool, err error)
 	// set ends the open window and opens one with a count. Sent reports whether a failed set may

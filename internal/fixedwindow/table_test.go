@@ -18,7 +18,7 @@ func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
 	s := &slots[uint16]{}
 	s.known.ok, s.known.state.window.Latest = true, until
 	l := fixed(time.Minute, 1)
-	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), counter: s, known: &s.known}
+	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), windows: s, known: &s.known}
 	e.coalescer = g.New(s)
 	return e
 }
@@ -102,7 +102,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	close(release)
 	<-done
 	require.Eventually(t, func() bool { return !busy.coalescer.Busy() }, 5*time.Second, time.Millisecond)
-	busy.counter.(*slots[uint16]).known.forget()
+	busy.windows.(*slots[uint16]).known.forget()
 	tb.remove(entryOf(g, "busy", now))
 	require.NotNil(t, tb.findKey("busy"), "that was another entry")
 	tb.remove(busy)
@@ -126,7 +126,7 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	tb.keep(e)
 	require.Nil(t, tb.findKey("k"), "it has no window")
 
-	s := e.counter.(*slots[uint16])
+	s := e.windows.(*slots[uint16])
 	s.known.state.window.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))

@@ -23,7 +23,7 @@ func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uin
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Limit: l.Max, Increment: n, Take: true})
+	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n, Take: true})
 	if err != nil {
 		return w, sent, err
 	}
@@ -57,14 +57,14 @@ func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit, n uin
 
 // read reads the open window. It is Refused if a take of n does not fit it.
 func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n uint64) (w window.Window, err error) {
-	e, err := b.lookUpEntry(key, l)
+	e, err := b.findOrMake(key, l)
 	if err != nil {
 		return w, err
 	}
 	if err := b.group.Check(ctx); err != nil {
 		return w, err
 	}
-	s, found, err := e.counter.peek(ctx)
+	s, found, err := e.windows.peek(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -238,12 +238,12 @@ func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return false, false, err
 	}
-	e, err := b.lookUpEntry(key, &l)
+	e, err := b.findOrMake(key, &l)
 	if err != nil {
 		return false, false, err
 	}
 	r, sent, err := e.coalescer.Operate(ctx, func(ctx context.Context) (r coalesce.Result, sent bool, err error) {
-		given, err := e.counter.giveBack(ctx, id, n)
+		given, err := e.windows.giveBack(ctx, id, n)
 		r.Refused = !given
 		return r, err != nil, err
 	})

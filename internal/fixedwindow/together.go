@@ -70,8 +70,8 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 			release(takes[:i])
 			return false
 		}
-		s, ok := e.counter.(*slots[T])
-		if !ok || !e.coalescer.TryHold() {
+		s, ok := e.windows.(*slots[T])
+		if !ok || !e.coalescer.TryAcquire() {
 			release(takes[:i])
 			return false
 		}
@@ -188,14 +188,14 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, 
 	fit = true
 	for i := range part {
 		t := &part[i]
-		shared := coalesce.SharedHits{Hits: 1, Sum: t.N, Limit: t.Limit.Max, Takes: true, Now: now}
+		shared := coalesce.SharedHits{Hits: 1, Sum: t.N, Max: t.Limit.Max, Takes: true, Now: now}
 		o := t.slots.joined(t.action, &shared, cl.Responses[2*i:], &at, c)
 		if o.Err != nil {
 			sent, err = true, o.Err
 			continue
 		}
-		missed = missed || !o.Counted
-		t.counted = o.Counted && !o.Full
+		missed = missed || !o.WindowOpen
+		t.counted = o.WindowOpen && !o.Full
 		t.window = windowOf[T](o.Result)
 		if o.Full || t.window.Count > t.Limit.Max {
 			fit, t.window.Refused, t.window.RetryAfter = false, true, max(t.window.Left, 1)
@@ -218,7 +218,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 			continue
 		}
 		s := t.slots
-		a, ok := s.bands.GiveBack(s.taken.window, s.link.guards.Now())
+		a, ok := s.bands.GiveBack(s.taken.window, s.link.guardClock.Now())
 		if t.counted = ok; !ok {
 			continue
 		}

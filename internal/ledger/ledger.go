@@ -17,7 +17,7 @@ const (
 	shards = 64
 	// idleCounts is how many counts of a shard there are at least before those that are idle are removed.
 	idleCounts = 64
-	// lineShare is the part of a lease after which a process that has not claimed loses its place in line.
+	// lineShare is the part of a lease after which a process that has not claimed loses its position in line.
 	lineShare = 4
 )
 

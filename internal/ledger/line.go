@@ -15,7 +15,7 @@ type waiter struct {
 
 	process string
 	waiting uint64        // its wants
-	end     time.Duration // when it has lost its place in line
+	end     time.Duration // when it has lost its position in line
 	wake    func()        // or nil
 	woken   bool          // since its last claim
 }

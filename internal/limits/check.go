@@ -81,8 +81,8 @@ func checkBurst(l window.Limit) error {
 	return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "so large that the bucket fills in 146 years"}
 }
 
-// Holds returns what a limit allows at once: Max, or what a token bucket holds.
-func Holds(l window.Limit) uint64 {
+// Capacity returns what a limit allows at once: Max, or what a token bucket holds.
+func Capacity(l window.Limit) uint64 {
 	if l.Algorithm == window.TokenBucket && l.Burst != 0 {
 		return l.Burst
 	}

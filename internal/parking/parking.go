@@ -72,8 +72,8 @@ type Tracker struct {
 	changed func(parked bool, err error) // see OnChange; nil: nobody needs to know
 	// wanted says that the client parks the server whenever it is not parked.
 	wanted atomic.Bool
-	// held says that the client creates records for which the server should stay parked.
-	held atomic.Bool
+	// kept says that the client creates records for which the server should stay parked.
+	kept atomic.Bool
 	// parked says that the server was parked when this was last seen.
 	parked atomic.Bool
 	// foreign says that the record with the empty key was somebody's data when last seen.
@@ -112,14 +112,14 @@ func (s *Tracker) Want() bool {
 	return true
 }
 
-// Hold makes the client keep the server parked from the moment on at which anybody parks it,
+// Keep makes the client keep the server parked from the moment on at which anybody parks it,
 // and park it again if it is restarted. If the mode is Never, it does nothing: the client then
 // keeps the server parked as soon as a Query has shown that it is.
-func (s *Tracker) Hold() {
+func (s *Tracker) Keep() {
 	if s.mode == Never {
 		return
 	}
-	s.held.Store(true)
+	s.kept.Store(true)
 	if s.Parked() {
 		s.Want()
 	}
@@ -128,7 +128,7 @@ func (s *Tracker) Hold() {
 // Appends reports whether a call that creates records must end with an Update. A client that
 // holds the server can't know whether somebody has just parked it.
 func (s *Tracker) Appends() bool {
-	return !s.foreign.Load() && (s.parked.Load() || s.wanted.Load() || s.held.Load())
+	return !s.foreign.Load() && (s.parked.Load() || s.wanted.Load() || s.kept.Load())
 }
 
 // Learn is called with the success of an Update.
@@ -136,7 +136,7 @@ func (s *Tracker) Learn(parked bool) {
 	s.setParked(parked)
 	if parked {
 		s.foreign.Store(false)
-		if s.held.Load() {
+		if s.kept.Load() {
 			s.Want()
 		}
 	}

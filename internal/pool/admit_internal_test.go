@@ -105,7 +105,7 @@ func TestALossIsKnownBeforeTheEndIsReported(t *testing.T) {
 		require.NoError(t, err)
 		for _, lost := range []bool{false, true} {
 			require.NoError(t, p.shared.connect())
-			require.False(t, p.unknown.Load())
+			require.False(t, p.mayHaveRestarted.Load())
 			c := (*p.shared.conns.Load())[0]
 			if lost {
 				c.Fail(conn.ErrLost)
@@ -113,7 +113,7 @@ func TestALossIsKnownBeforeTheEndIsReported(t *testing.T) {
 				c.Retire()
 			}
 			p.shared.discard(c)
-			require.Equal(t, lost, p.unknown.Load())
+			require.Equal(t, lost, p.mayHaveRestarted.Load())
 		}
 	})
 }

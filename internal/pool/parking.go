@@ -29,10 +29,10 @@ func (p *Pool[T]) Park(ctx context.Context) (sent bool, err error) {
 	return p.keeper.keep(ctx)
 }
 
-// HoldParked says that the pool's callers create records for which the server should stay
+// KeepParked says that the pool's callers create records for which the server should stay
 // parked. From then on, each call that creates records keeps the server parked if it is,
 // whether or not that is known, and the pool parks a server again that was restarted.
-func (p *Pool[T]) HoldParked() { p.keeper.tracker.Hold() }
+func (p *Pool[T]) KeepParked() { p.keeper.tracker.Keep() }
 
 // AddParking has a call that creates records keep the server parked, if it is. Calls of Do and
 // Send need no AddParking.

@@ -45,7 +45,7 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 				}
 				s := connect(t, to(srv), pool.Options[uint16]{Parking: c.mode})
 				if c.hold {
-					s.HoldParked()
+					s.KeepParked()
 				}
 				before := srv.Requests(codec.OpUpdate)
 				s.insert(t, "k")
@@ -64,7 +64,7 @@ func TestAHeldServerIsKeptParkedFromTheFirstCallOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		s := connect(t, to(srv), pool.Options[uint16]{})
-		s.HoldParked()
+		s.KeepParked()
 		connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
 		require.False(t, s.Parked())
 		s.insert(t, "k")

@@ -2,8 +2,8 @@
 //
 //   - A call goes to the shared connection with the least load (shared.go). If it fails,
 //     it is sent again if that is safe (call.go).
-//   - While the server can't be reached, callers fail at once, and the pool tries again in the
-//     background (start.go). It notices if the server has locked up (lockup.go).
+//   - After a failed attempt to connect, callers fail at once, and the pool tries again in the
+//     background (start.go). After a loss, the next caller makes the attempt. It notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
 //   - A request whose response can be of any length has a connection to itself (unshared.go, stream.go).
 //     So do calls that depend on the responses to earlier ones.
@@ -76,8 +76,8 @@ type Pool[T codec.Value] struct {
 	counters                 conn.Counters
 	dials, failures, retries atomic.Uint64
 
-	target  dial.Target
-	unknown atomic.Bool // the server may have been restarted, see start.go
+	target           dial.Target
+	mayHaveRestarted atomic.Bool // the server, see start.go
 
 	ctx        context.Context // ends when the pool is closed
 	cancel     context.CancelFunc

@@ -214,7 +214,7 @@ func (s *shared[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		return &dial.ConnectError{Server: s.pool.o.Server, Err: err}
 	}
 	s.setLive(append(s.live, r))
-	if s.pool.unknown.Swap(false) {
+	if s.pool.mayHaveRestarted.Swap(false) {
 		s.pool.counters.Service.Forget() // it may be another process
 	}
 	return nil
@@ -252,7 +252,7 @@ func isLoss(err error) bool {
 }
 
 // discard removes c from live, and destroys it as soon as it has ended. It does nothing if c
-// was discarded before. If the last connection was lost, unknown is set before another attempt can begin: callers that
+// was discarded before. If the last connection was lost, mayHaveRestarted is set before another attempt can begin: callers that
 // have failed may be faster than OnEnd.
 func (s *shared[T]) discard(c *conn.Conn[T]) {
 	s.mu.Lock()
@@ -264,7 +264,7 @@ func (s *shared[T]) discard(c *conn.Conn[T]) {
 	r := s.live[i]
 	s.setLive(slices.Delete(s.live, i, i+1))
 	if len(s.live) == 0 && isLoss(c.Err()) {
-		s.pool.unknown.Store(true)
+		s.pool.mayHaveRestarted.Store(true)
 	}
 	s.pool.background.Go(func() {
 		select {

@@ -41,8 +41,8 @@ func (p *Pool[T]) Start() (first <-chan struct{}) {
 
 // reconnect makes attempts to connect until one succeeds and closes the circuit, or the pool is closed.
 //
-// There is no half-open state, in which a caller's request would test the server. A connection and
-// its probe are enough of a test, and no caller waits for them.
+// This circuit has no half-open state, in which a caller's request would test the server, as a
+// [breaker.Circuit] does: a connection and its probe are enough of a test, and no caller waits for them.
 func (p *Pool[T]) reconnect() {
 	p.breaker.Retry(p.ctx, func() error {
 		if errors.Is(p.breaker.Err(), dial.ErrValueSizeMismatch) && backoff.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
@@ -58,7 +58,7 @@ func (p *Pool[T]) reconnect() {
 // Otherwise the time begins with the response to the probe: an INFO would tell more, but scans all
 // records of a server that was not restarted (H24).
 func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
-	if parked || !p.unknown.Load() {
+	if parked || !p.mayHaveRestarted.Load() {
 		return nil
 	}
 	return backoff.Sleep(ctx, dial.StartUp)

@@ -62,6 +62,6 @@ func (p *Pool[T]) Counters() *conn.Counters { return &p.counters }
 func (p *Pool[T]) CountFailure() {
 	p.failures.Add(1)
 	if len(*p.shared.conns.Load()) == 0 {
-		p.unknown.Store(true)
+		p.mayHaveRestarted.Store(true)
 	}
 }

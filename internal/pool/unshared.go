@@ -154,7 +154,7 @@ func (a *unshared[T]) maintain() {
 // not count as one of MaxConns. The pool pings it while it has nothing to do, retires it when it is
 // too old or idle, and ends it when the pool is closed.
 //
-// If it ends with requests in flight, it ends with a reset: bytes that the server's host has not
+// If it ends with requests in flight, it ends with a TCP reset: bytes that the server's host has not
 // acknowledged by then never arrive.
 //
 // Calls that create records need [Pool.AddParking] before and [Pool.RemoveParking] after.

@@ -45,7 +45,7 @@
 //  3. No action is executed later than a guard after its lookup was sent, and a guard is at most
 //     half a scale. So an action that rests on the state before a window opened is executed
 //     before that window ends, or never. If the responses are not there in time, the client ends the
-//     connection with a reset.
+//     connection with a TCP reset.
 //  4. An action goes out on the connection of its lookup. So a server that was restarted receives
 //     none that rests on lost records.
 //  5. All clients that see the same states open the same slot. Create prefers A, and a free slot is

@@ -16,9 +16,9 @@ const (
 	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
 	// of 8-byte values.
 	requestOverhead = 12
-	// cleanDuty is the length of the pause after a chunk, as a multiple of the time that the
+	// pauseFactor is the length of the pause after a chunk, as a multiple of the time that the
 	// chunk takes.
-	cleanDuty = 4
+	pauseFactor = 4
 	// prolongWithin is how soon after its QUERY was sent a record may be prolonged.
 	prolongWithin = time.Second
 )
@@ -26,7 +26,7 @@ const (
 // chunkSize returns the most requests that travel together.
 func (s *Sweeper[T]) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
-// clean looks at records and does what the Rule decides. It does not wait for the removals that it
+// clean looks at records and does what the Inspector decides. It does not wait for the removals that it
 // starts. It ends by the deadline, or earlier if the records need sweeps more often.
 func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, removals *removals, r *Result) error {
 	left := len(n.all)
@@ -53,7 +53,7 @@ func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, rem
 // pauseAfter returns how long to pause after a chunk. Took is the time that the chunk took, and
 // left is the time for the remaining chunks.
 func pauseAfter(took, left time.Duration, chunks int) time.Duration {
-	return max(0, min(cleanDuty*took, left/time.Duration(chunks)-took))
+	return max(0, min(pauseFactor*took, left/time.Duration(chunks)-took))
 }
 
 // query queries records. The call must be put back when the responses are not needed any more.
@@ -66,7 +66,7 @@ func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Response
 	return responses, cl, err
 }
 
-// cleanChunk looks at a chunk of records and does what the Rule decides.
+// cleanChunk looks at a chunk of records and does what the Inspector decides.
 func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
 	now, sent := s.o.Now(), time.Now()
 	responses, queries, err := s.query(ctx, chunk)
@@ -77,7 +77,7 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 	for i, response := range responses {
 		if response.OK {
 			o := Observation{uint64(response.Quota), uint64(response.TTL.Amount)}
-			d := s.o.Rule.Decide(chunk[i], o, now)
+			d := s.o.Inspector.Decide(chunk[i], o, now)
 			if d.Interval > 0 {
 				r.evidence.ours++
 			}

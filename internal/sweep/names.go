@@ -14,7 +14,7 @@ const (
 	// maxFragment bounds the bytes of a fragment of a LIST. Those of real servers have less
 	// than 24 KiB.
 	maxFragment = 4 << 20
-	// maxNames bounds the records of the Rule that one sweep looks at. A server that has more is
+	// maxNames bounds the records of the Inspector that one sweep looks at. A server that has more is
 	// swept in part, and not parked.
 	maxNames = 1 << 20
 	// maxForeign bounds the foreign records that a sweep counts.
@@ -62,7 +62,7 @@ func (n *names) chunks(most, bytes int) iter.Seq[[][]byte] {
 }
 
 // list lists the server's records and returns the names of those that are to be queried, the
-// next to expire first. It counts those of the Rule and the foreign ones. With an error, it
+// next to expire first. It counts those of the Inspector and the foreign ones. With an error, it
 // returns what has arrived.
 func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	start := time.Now()
@@ -81,7 +81,7 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 			return n, d.Done(), err
 		}
 		for _, e := range entries {
-			removable, ours := s.o.Rule.Inspect(e.Key, now)
+			removable, ours := s.o.Inspector.Inspect(e.Key, now)
 			switch {
 			case !ours || e.Buffer:
 				if len(others.all) < 2*maxForeign { // some may not exist
@@ -107,7 +107,7 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	return known, err
 }
 
-// countForeign counts the records that exist and that are not known to the Rule, except for those
+// countForeign counts the records that exist and that are not known to the Inspector, except for those
 // of sweepers and of parking. If there are more than it looks at, it counts one at least: most of
 // them may have been invented by the server (H14), but not all need be.
 func (s *Sweeper[T]) countForeign(ctx context.Context, others names, r *Result) error {

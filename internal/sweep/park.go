@@ -22,7 +22,7 @@ const (
 )
 
 // evidence is what a sweep has seen that tells whether all records of the server are ours: those
-// that the Rule knows, the leader's, and the one that parks the server.
+// that the Inspector knows, the leader's, and the one that parks the server.
 //
 // A LIST can hide records, because the names of some can be wrong (H14). So it must name as many
 // different records of ours, all of which a QUERY finds, as there are records according to an INFO

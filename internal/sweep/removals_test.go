@@ -18,7 +18,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// pairs is a Rule and a Remover of records that come in pairs: "pair:1:a" and "pair:1:b". They are
+// pairs is an Inspector and a Remover of records that come in pairs: "pair:1:a" and "pair:1:b". They are
 // removed together, in steps that take a second, if both are over: their count is 0 then.
 type pairs struct {
 	srv  *mockserver.Server
@@ -86,7 +86,7 @@ func sweeperOfPairs(t *testing.T, n int, dryRun bool) (*pairs, *Sweeper[uint16])
 	p := &pairs{srv: srv}
 	var calls conn.CallPool[uint16]
 	s := New(Options[uint16]{
-		Server: connect(t, srv, &calls), Rule: p, Remover: p, Calls: &calls, Now: time.Now,
+		Server: connect(t, srv, &calls), Inspector: p, Remover: p, Calls: &calls, Now: time.Now,
 		MaxInFlight: 512, DryRun: dryRun,
 	})
 	return p, s

@@ -8,11 +8,11 @@
 // What a LIST says is a hint, because it can be wrong (H14). So a sweep has three steps:
 //
 //  1. A LIST, on a connection of its own, has the names (names.go).
-//  2. A QUERY of each record that may be over shows what is to be done. The [Rule] decides.
+//  2. A QUERY of each record that may be over shows what is to be done. The [Inspector] decides.
 //  3. A [Remover] removes the record (removals.go). Or an UPDATE prolongs it until its name is of no
 //     use any more (clean.go).
 //
-// Records that are not known to the Rule are never touched. A server that has none is parked by its
+// Records that are not known to the Inspector are never touched. A server that has none is parked by its
 // sweepers (park.go).
 package sweep
 
@@ -34,14 +34,14 @@ const (
 	// the server. A program that makes one hit and ends does not sweep.
 	startDelay = 100 * time.Millisecond
 	// minInterval and usualInterval are between two sweeps of a server that is not parked, of
-	// whatever process. A Rule that needs more than one in minInterval does not get them: the age
+	// whatever process. An Inspector that needs more than one in minInterval does not get them: the age
 	// of the last one is known in whole seconds, rounded up.
 	minInterval   = 1200 * time.Millisecond
 	usualInterval = 10 * time.Second
 	// parkedInterval is between two sweeps of a parked server.
 	parkedInterval = time.Minute
 	// listDuty is the shortest interval, as a multiple of the time that a LIST takes, unless the
-	// Rule needs a shorter one for a server that is not parked.
+	// Inspector needs a shorter one for a server that is not parked.
 	listDuty = 50
 	// jitter divides an interval: the sweepers of a fleet come within this part of it.
 	jitter = 10
@@ -71,9 +71,9 @@ type Server[T codec.Value] interface {
 	Logger() *slog.Logger
 }
 
-// Rule knows records. It must be safe for concurrent use.
-type Rule interface {
-	// Inspect reports whether a counter of that name can be one that the rule knows. If so,
+// Inspector knows records. It must be safe for concurrent use.
+type Inspector interface {
+	// Inspect reports whether a counter of that name can be one that the Inspector knows. If so,
 	// removable reports whether nobody uses the name again, so that the record can be removed
 	// as soon as it is over.
 	Inspect(name []byte, now time.Time) (removable, ours bool)
@@ -97,7 +97,7 @@ const (
 	Prolong                // prolong it, if the server is not parked: it is over, and expires too soon
 )
 
-// Decision is what a Rule has decided about a record.
+// Decision is what an Inspector has decided about a record.
 type Decision struct {
 	Verdict  Verdict
 	Increase uint64 // by how many units Prolong increases the TTL
@@ -112,21 +112,21 @@ type Decision struct {
 // Options are the settings of a Sweeper. All but DryRun must be set.
 type Options[T codec.Value] struct {
 	Server      Server[T]
-	Rule        Rule
+	Inspector   Inspector
 	Remover     Remover // carries out a Remove
 	Calls       *conn.CallPool[T]
-	Now         func() time.Time // the clock that the Rule is given
+	Now         func() time.Time // the clock that the Inspector is given
 	MaxInFlight int              // how many requests fit one call, at least
 	DryRun      bool             // change nothing
 }
 
 // Result is what a sweep found and did.
 type Result struct {
-	Records   int // of the Rule
+	Records   int // of the Inspector
 	Removed   int // by this sweep; with DryRun, those that it would remove
 	Prolonged int // by this sweep; with DryRun, those that it would prolong
 	Kept      int // records that are over and remain, because their names may be used again
-	Foreign   int // records that the Rule does not know, up to 256
+	Foreign   int // records that the Inspector does not know, up to 256
 	listing   time.Duration
 	interval  time.Duration // the shortest that the records need; 0 if there are none
 	evidence  evidence
@@ -152,7 +152,7 @@ type Sweeper[T codec.Value] struct {
 	sweeps, removed atomic.Uint64
 	foreign         atomic.Int64
 
-	most int // records of the Rule that one sweep looks at; maxNames except in tests
+	most int // records of the Inspector that one sweep looks at; maxNames except in tests
 
 	mu      sync.Mutex    // guards what follows
 	last    Result        // of the last sweep that was not broken

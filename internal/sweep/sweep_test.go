@@ -70,7 +70,7 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 					conn.Add(cl, codec.Insert[uint16]{Key: []byte(LeaderKey), Quota: 7, TTL: ttl})
 					_, err := s.do(ctx, cl)
 					require.NoError(t, err)
-					s.o.Rule = kept(time.Hour)
+					s.o.Inspector = kept(time.Hour)
 					go s.Run(ctx)
 				}
 				<-ctx.Done()
@@ -138,7 +138,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	require.Equal(t, 1100, total)
 }
 
-// kept is a Rule that knows all records and leaves them, but wants sweeps at an interval.
+// kept is an Inspector that knows all records and leaves them, but wants sweeps at an interval.
 type kept time.Duration
 
 func (kept) Inspect([]byte, time.Time) (removable, ours bool) { return true, true }
@@ -165,7 +165,7 @@ func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 		var calls conn.CallPool[uint16]
 		l := connect(t, srv, &calls)
 		l.neverParks = true
-		s := New(Options[uint16]{Server: l, Rule: kept(interval), Calls: &calls, Now: time.Now, MaxInFlight: 512})
+		s := New(Options[uint16]{Server: l, Inspector: kept(interval), Calls: &calls, Now: time.Now, MaxInFlight: 512})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		s.Run(ctx)
@@ -203,7 +203,7 @@ func failedLists(t *testing.T, takes, while time.Duration) (n int) {
 	srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: takes, Replace: []byte{0xff}})
 	s := sweepers(t, srv, 1)[0]
 	s.o.Server.(*link).neverParks = true
-	s.o.Rule = kept(time.Hour)
+	s.o.Inspector = kept(time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), while)
 	defer cancel()
 	s.Run(ctx)
@@ -225,7 +225,7 @@ func TestServerWithTooManyRecordsIsSweptInPartAndNotParked(t *testing.T) {
 			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
 		}
 		s := sweepers(t, srv, 1)[0]
-		s.o.Rule, s.most = kept(time.Hour), 99
+		s.o.Inspector, s.most = kept(time.Hour), 99
 		r, err := s.Sweep(t.Context(), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, 100, r.Records)

@@ -13,24 +13,24 @@ import (
 	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
-// ruleScales are scales that each value size can keep.
-var ruleScales = []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour}
+// inspectorScales are scales that each value size can keep.
+var inspectorScales = []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour}
 
-// forEachRule runs a test for each value size.
-func forEachRule(t *testing.T, u8, u16, u32, u64 func(t *testing.T)) {
+// forEachSize runs a test for each value size.
+func forEachSize(t *testing.T, u8, u16, u32, u64 func(t *testing.T)) {
 	for size, test := range map[string]func(t *testing.T){"uint8": u8, "uint16": u16, "uint32": u32, "uint64": u64} {
 		t.Run(size, test)
 	}
 }
 
-func TestRuleKnowsRecordsByTheirNames(t *testing.T) {
-	forEachRule(t, ruleKnows[uint8], ruleKnows[uint16], ruleKnows[uint32], ruleKnows[uint64])
+func TestInspectorKnowsRecordsByTheirNames(t *testing.T) {
+	forEachSize(t, inspectorKnows[uint8], inspectorKnows[uint16], inspectorKnows[uint32], inspectorKnows[uint64])
 }
 
-func ruleKnows[T codec.Value](t *testing.T) {
-	var r Rule[T]
+func inspectorKnows[T codec.Value](t *testing.T) {
+	var r Inspector[T]
 	now := time.Unix(1e9, 0)
-	for _, scale := range ruleScales {
+	for _, scale := range inspectorScales {
 		bands, _ := slot.BandsFor(scale, maxValue[T]())
 		for _, name := range slotNames(&bands, "k", "") {
 			removable, ours := r.Inspect(name, now)
@@ -50,13 +50,13 @@ func ruleKnows[T codec.Value](t *testing.T) {
 	}
 }
 
-func TestRuleDecidesAboutSlots(t *testing.T) {
-	forEachRule(t, ruleOfSlots[uint8], ruleOfSlots[uint16], ruleOfSlots[uint32], ruleOfSlots[uint64])
+func TestInspectorDecidesAboutSlots(t *testing.T) {
+	forEachSize(t, inspectorOfSlots[uint8], inspectorOfSlots[uint16], inspectorOfSlots[uint32], inspectorOfSlots[uint64])
 }
 
-func ruleOfSlots[T codec.Value](t *testing.T) {
-	var r Rule[T]
-	for _, scale := range ruleScales {
+func inspectorOfSlots[T codec.Value](t *testing.T) {
+	var r Inspector[T]
+	for _, scale := range inspectorScales {
 		bands, ok := slot.BandsFor(scale, maxValue[T]())
 		require.True(t, ok)
 		interval := sweepInterval(&bands)
@@ -78,13 +78,13 @@ func ruleOfSlots[T codec.Value](t *testing.T) {
 	}
 }
 
-func TestRuleDecidesAboutAlignedWindows(t *testing.T) {
-	forEachRule(t, ruleOfAligned[uint8], ruleOfAligned[uint16], ruleOfAligned[uint32], ruleOfAligned[uint64])
+func TestInspectorDecidesAboutAlignedWindows(t *testing.T) {
+	forEachSize(t, inspectorOfAligned[uint8], inspectorOfAligned[uint16], inspectorOfAligned[uint32], inspectorOfAligned[uint64])
 }
 
-func ruleOfAligned[T codec.Value](t *testing.T) {
-	var r Rule[T]
-	scales := append([]time.Duration{100 * time.Second}, ruleScales...)
+func inspectorOfAligned[T codec.Value](t *testing.T) {
+	var r Inspector[T]
+	scales := append([]time.Duration{100 * time.Second}, inspectorScales...)
 	for _, scale := range scales {
 		tm, ok := timingFor(scale, false, maxValue[T]())
 		require.True(t, ok)

@@ -15,17 +15,17 @@ import (
 // requests, and for the clocks of timers.
 const sweepMargin = time.Second
 
-// Rule knows the records of windows, of all keys and limits, by their names.
+// Inspector knows the records of windows, of all keys and limits, by their names.
 //
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
 // [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key. A
 // record of an aligned window is removed when no client uses its name any more.
-type Rule[T codec.Value] struct{}
+type Inspector[T codec.Value] struct{}
 
-var _ sweep.Rule = (*Rule[uint16])(nil)
+var _ sweep.Inspector = (*Inspector[uint16])(nil)
 
-// Inspect implements [sweep.Rule].
-func (r *Rule[T]) Inspect(name []byte, now time.Time) (removable, ours bool) {
+// Inspect implements [sweep.Inspector].
+func (r *Inspector[T]) Inspect(name []byte, now time.Time) (removable, ours bool) {
 	n, ok := ParseName(name)
 	switch {
 	case !ok:
@@ -39,8 +39,8 @@ func (r *Rule[T]) Inspect(name []byte, now time.Time) (removable, ours bool) {
 	}
 }
 
-// Decide implements [sweep.Rule].
-func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.Decision {
+// Decide implements [sweep.Inspector].
+func (r *Inspector[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.Decision {
 	n, ok := ParseName(name)
 	if !ok {
 		return sweep.Decision{}
@@ -67,7 +67,7 @@ func (r *Rule[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.
 // its window has ended. The sweeper removes it if it is over for longer. If clocks differ, that may
 // be later than the TTL allows: then the sweeper prolongs the record, which does not move the end
 // of its window.
-func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now time.Time) sweep.Decision {
+func (r *Inspector[T]) decideAligned(name []byte, n Name, o sweep.Observation, now time.Time) sweep.Decision {
 	t, ok := r.timing(n)
 	if !ok || o.Left > t.ttl {
 		return sweep.Decision{}
@@ -84,7 +84,7 @@ func (r *Rule[T]) decideAligned(name []byte, n Name, o sweep.Observation, now ti
 
 // bands returns the bands of a record's scale. It returns false if this version has none whose
 // records have such names.
-func (r *Rule[T]) bands(n Name) (slot.Bands, bool) {
+func (r *Inspector[T]) bands(n Name) (slot.Bands, bool) {
 	if limits.CheckScale(n.Scale) != nil {
 		return slot.Bands{}, false
 	}
@@ -93,7 +93,7 @@ func (r *Rule[T]) bands(n Name) (slot.Bands, bool) {
 }
 
 // timing returns the timing of the scale of an aligned window's record.
-func (r *Rule[T]) timing(n Name) (timing, bool) {
+func (r *Inspector[T]) timing(n Name) (timing, bool) {
 	if limits.CheckScale(n.Scale) != nil {
 		return timing{}, false
 	}
@@ -119,7 +119,7 @@ func slotATarget(name []byte) string {
 
 // Window returns what the record of the name, with its quota and what remains of its TTL, says about its
 // window at a time of the server. Largest is the largest value of the server. The Window is zero if it is
-// not active. Window returns false if clients of other rules have made the record.
+// not active. Window returns false if clients that keep windows otherwise have made the record.
 func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
 	if n.Aligned {
 		if end := time.Unix(0, (n.Bucket+1)*int64(n.Scale)); end.After(now) {
@@ -146,7 +146,7 @@ func (n Name) IsOf(key string, l window.Limit) bool {
 	if part, f := partOf(key, l.Name); f == hashed {
 		return n.Hashed && n.Key == part
 	}
-	return !n.Hashed && n.Key == key && n.Limit == l.Name
+	return !n.Hashed && n.Key == key && n.LimitName == l.Name
 }
 
 // algorithm returns the algorithm of the window.
