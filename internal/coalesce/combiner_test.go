@@ -108,16 +108,6 @@ func begin(ctx context.Context, c *adding, key string, n uint64) <-chan added {
 	return done
 }
 
-// withContexts runs a test in a bubble, with a context that never ends and with one that can.
-func withContexts(t *testing.T, test func(t *testing.T, ctx context.Context)) {
-	t.Run("ctx never ends", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, context.Background()) })
-	})
-	t.Run("ctx can end", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, t.Context()) })
-	})
-}
-
 func TestHitDoesNotWaitForAnotherOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
