@@ -282,16 +282,6 @@ func TestValueSizeIsDetectedInOneOrTwoProbes(t *testing.T) {
 	})
 }
 
-func TestClientHasOneBackend(t *testing.T) {
-	forSizes(t, func(t *testing.T, size int) {
-		s, _ := shellFor(t, size)
-		c, err := connect(t.Context(), &globals{servers: s.servers})
-		require.NoError(t, err)
-		defer c.Close()
-		require.Same(t, c.limiter(), c.limiter())
-	})
-}
-
 func TestServersOfDifferentValueSizesAreAnError(t *testing.T) {
 	t.Parallel()
 	a, b := mockserver.RunT(t, mockserver.WithValueSize(1)), mockserver.RunT(t, mockserver.WithValueSize(4))

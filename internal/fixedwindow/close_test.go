@@ -119,21 +119,6 @@ func TestCloseLeavesRecordsThatOthersUse(t *testing.T) {
 	})
 }
 
-func TestCloseRemovesAlignedRecordsThatAreOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		o := options[uint16](t, srv)
-		b := New(o)
-		hits(t, b, 1, "k", limitOf(window.AlignedWindow, time.Second, 1))
-		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(2500 * time.Millisecond)))
-		hits(t, b, 1, "k", limitOf(window.AlignedWindow, time.Second, 1))
-		hits(t, b, 1, "open", limitOf(window.AlignedWindow, time.Minute, 1))
-		time.Sleep(700 * time.Millisecond) // it is over for all clients a scale after its end
-		require.Less(t, closing(b), closeWait+closeTimeout)
-		require.Equal(t, 1, len(windowKeys(srv)), "%v", windowKeys(srv))
-	})
-}
-
 // The server is busy for longer than Close waits for a server that does not respond.
 func TestCloseGoesOnAsLongAsTheServerResponds(t *testing.T) {
 	const keys = 4000
