@@ -124,3 +124,19 @@ func TestNoTakesAreGrantedAnywhere(t *testing.T) {
 		})
 	})
 }
+
+// Windows of different keys have different IDs.
+func TestTakesAreGivenBackToTheirOwnWindows(t *testing.T) {
+	b, clock := newMemory(t)
+	limiter := throttr.NewRateLimit(b)
+	limit := throttr.Limit{Max: 10, Scale: time.Minute}
+	for n, key := range []string{"first", "second"} {
+		_, err := limiter.Take(t.Context(), key, limit, uint64(n+1))
+		require.NoError(t, err)
+		clock.Advance(10 * time.Second)
+	}
+	rv := reserve(t, limiter, limit.For("first", 5), limit.For("second", 5))
+	require.NoError(t, rv.Commit(t.Context(), 1, 2))
+	require.EqualValues(t, 1+1, count(t, limiter, "first", time.Minute))
+	require.EqualValues(t, 2+2, count(t, limiter, "second", time.Minute))
+}
