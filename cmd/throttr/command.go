@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,11 +127,10 @@ func (e *env) withLimiter(ctx context.Context, f func(ctx context.Context, limit
 
 // openNow opens a backend, although its URL may say that it is lazy.
 func openNow(ctx context.Context, text string) (*throttr.OpenBackend, error) {
-	if u, err := url.Parse(text); err == nil && u.Query().Has("lazy") { // memory:// stays as it is
-		query := u.Query()
-		query.Del("lazy")
-		u.RawQuery = query.Encode()
-		text = u.String()
+	text, query, _ := strings.Cut(text, "?")
+	parameters := slices.DeleteFunc(strings.Split(query, "&"), func(p string) bool { return p == "" || p == "lazy=true" })
+	if len(parameters) > 0 {
+		text += "?" + strings.Join(parameters, "&")
 	}
 	return throttr.Open(ctx, text)
 }

@@ -72,3 +72,19 @@ $`, sh.yes("top --once --every 100ms --name exports nobody user:42"))
 	}
 	shell{t, "memory://"}.fails("holders user:42", "URL of Redis")
 }
+
+// What a URL says but lazy=true stays: a mistake in it must not count elsewhere.
+func TestURLsAreOpenedNow(t *testing.T) {
+	t.Parallel()
+	addr := redistest.Start(t).Addr
+	for _, url := range []string{"memory://", "memory://?lazy=true", "redis://" + addr + "?lazy=true&prefix=a:", "redis://" + addr + "?prefix=a:&lazy=true"} {
+		b, err := openNow(t.Context(), url)
+		require.NoError(t, err, url)
+		require.NoError(t, b.Ping(t.Context()), url)
+		require.NoError(t, b.Close())
+	}
+	for _, query := range []string{"lazy=true&prefix=a;b", "lazy=true&x=%zz", "lazy=junk", "lazy=false&lazy=true&lazy=false"} {
+		_, err := openNow(t.Context(), "redis://"+addr+"?"+query)
+		require.Error(t, err, query)
+	}
+}

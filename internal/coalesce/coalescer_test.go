@@ -570,6 +570,20 @@ func TestCloseFailsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
+func TestCloseFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		lone, hit, set := s.hit(t.Context()), s.hit(t.Context()), s.operate(t.Context(), s.set(1))
+		start := time.Now()
+		s.group.Close()
+		require.Equal(t, result{err: window.ErrClosed}, hit())
+		require.Equal(t, result{err: window.ErrClosed}, set())
+		require.Equal(t, start, time.Now(), "they do not wait for the lone caller's request")
+		require.EqualValues(t, 1, lone().count)
+		require.False(t, s.Busy())
+	})
+}
+
 func TestCloseWaitsForTheGroupsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := coalesce.NewGroup(coalesce.Options{Now: time.Now})

@@ -67,7 +67,7 @@ func (w *Watch) Closed() {
 // while no circuit is open.
 func (w *Watch) Decided(allowed bool, cause error) {
 	w.mu.Lock()
-	if w.degraded == 0 {
+	if w.degraded == 0 && w.open == 0 {
 		w.since = time.Now()
 	}
 	w.degraded++

@@ -76,11 +76,6 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 // clientOf returns the client of a URL: that of Sentinel if there is a parameter master_set, or else that of a
 // cluster if there is a parameter addr. User and password are those of the primary, as with rueidis.
 func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
-	if u.Timeout > 0 {
-		for _, name := range []string{"dial_timeout", "read_timeout", "write_timeout"} {
-			u.Query.Set(name, u.Timeout.String())
-		}
-	}
 	if u.Query.Has("master_set") {
 		u.Query.Set("master_name", u.Query.Get("master_set"))
 		u.Query.Del("master_set")
@@ -88,6 +83,7 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
+		setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		o.Username, o.Password, o.SentinelUsername, o.SentinelPassword = o.SentinelUsername, o.SentinelPassword, "", ""
 		return redis.NewFailoverClient(o), nil
 	}
@@ -96,6 +92,7 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
+		setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		o.ClusterStateReloadInterval = reloadInterval
 		return redis.NewClusterClient(o), nil
 	}
@@ -103,7 +100,17 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
+	setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 	return redis.NewClient(o), nil
+}
+
+// setAll sets timeouts, unless d is 0.
+func setAll(d time.Duration, timeouts ...*time.Duration) {
+	if d > 0 {
+		for _, t := range timeouts {
+			*t = d
+		}
+	}
 }
 
 // connectError returns the error of an attempt to connect. The server may repeat the user and password, such
