@@ -38,7 +38,7 @@ func sequence(n int) []codec.Frame {
 }
 
 func TestDecoderDoesNotReadForAnUnknownKind(t *testing.T) {
-	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x00\x00\x00\x01")))
+	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x00\x00\x00\x19\x00\x00\x00")))
 	for range 2 {
 		_, err := dec.Response(0)
 		require.EqualError(t, err, "codec: malformed frame: response kind is 0x00 at offset 0")
@@ -47,7 +47,7 @@ func TestDecoderDoesNotReadForAnUnknownKind(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, codec.KindEvent, res.Kind())
 	_, err = dec.Response(0)
-	require.ErrorIs(t, err, codec.ErrMalformed, "also with a response in the buffer")
+	require.ErrorIs(t, err, codec.ErrMalformed, "also with an EVENT in the buffer")
 }
 
 func TestDecoderErrorsHaveOffsetsInTheStream(t *testing.T) {

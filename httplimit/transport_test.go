@@ -146,6 +146,7 @@ func withFleet(t *testing.T, processes int, cfg httplimit.TransportConfig, f fun
 			require.NoError(t, err)
 			fl.transports = append(fl.transports, transport)
 		}
+		clear(cfg.Limits) // the transports have a copy
 		f(t, fl)
 		fl.all.Wait()
 	})

@@ -222,6 +222,9 @@ func TestMaxKeysBoundsTheBlocks(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, w.Count, uint64(200))
 		}
+		for _, o := range []lease.Option{lease.WithAge(-1), lease.WithMaxLease(-1), lease.WithMaxKeys(-1)} {
+			require.Panics(t, func() { lease.New(store, o) })
+		}
 	})
 }
 

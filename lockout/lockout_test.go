@@ -238,6 +238,17 @@ func TestWhatSucceedsIsNoFailure(t *testing.T) {
 		_, ok, err = guard.Try(t.Context(), "k")
 		require.NoError(t, err)
 		require.True(t, ok, "it has ended: nothing has failed")
+		var all [3]*lockout.Attempt
+		for i := range all {
+			all[i], ok, err = guard.Try(t.Context(), "at one time")
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		require.NoError(t, all[0].Succeeded(t.Context()))
+		require.NoError(t, all[2].Failed(t.Context()))
+		_, ok, err = guard.Try(t.Context(), "at one time")
+		require.NoError(t, err)
+		require.True(t, ok, "another attempt has succeeded meanwhile")
 		for range 3 {
 			require.NoError(t, guard.Fail(t.Context(), "refused"))
 		}

@@ -67,6 +67,7 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 			"throttr.inflight.callsacquired": 1, "throttr.inflight.callsdenied": 1,
 			"throttr.inflight.waitedacquired": 0, "throttr.inflight.waiteddenied": 0,
 		}, gauges())
+		require.IsType(t, metricdata.Sum[int64]{}, tel.metrics()["throttr.inflight.lost"].Data)
 		time.Sleep(3 * time.Second)
 		h.Release()
 		next := <-done

@@ -194,6 +194,7 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 		require.NoError(t, err(b.Take(t.Context(), "k", fixed, 1)))
 		require.Len(t, c.requests(), maxInFlight+1)
 	})
+	require.Panics(t, func() { WithMaxQueued(-1) })
 }
 
 // whileOccupied makes calls on keys while as many requests are in flight as can be. It returns the keys of their own

@@ -113,6 +113,10 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		l := window.Limit{Name: is.limit, Scale: is.scale, Algorithm: got.algorithm()}
 		require.True(t, got.IsOf(is.key, l))
 		require.False(t, got.IsOf(is.key+"x", l))
+		other, longer := l, l
+		other.Algorithm++
+		longer.Scale *= 2
+		require.False(t, got.IsOf(is.key, other) || got.IsOf(is.key, longer))
 		l.Name += "x"
 		require.False(t, got.IsOf(is.key, l))
 		if !n.Aligned {

@@ -218,6 +218,13 @@ func TestListsThatFailAreRepeatedAsTheirCostAllows(t *testing.T) {
 	})
 }
 
+// over is an Inspector that prolongs all records, and wants sweeps often.
+type over struct{ kept }
+
+func (over) Decide([]byte, Observation, time.Time) Decision {
+	return Decision{Verdict: Prolong, Increase: 1, Interval: time.Second}
+}
+
 func TestServerWithTooManyRecordsIsSweptInPartAndNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
@@ -240,5 +247,13 @@ func TestServerWithTooManyRecordsIsSweptInPartAndNotParked(t *testing.T) {
 		defer cancel()
 		s.Run(ctx)
 		require.True(t, s.o.Server.Parked())
+
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second / 2})
+		s.o.Inspector, s.o.MaxInFlight = over{}, 40 // three chunks
+		start := time.Now()
+		r, err = s.Sweep(t.Context(), start.Add(time.Hour))
+		require.NoError(t, err)
+		require.Zero(t, r.Prolonged, "no record of a parked server expires")
+		require.GreaterOrEqual(t, time.Since(start), 2*pauseFactor*time.Second/2, "there is time")
 	})
 }
