@@ -235,7 +235,6 @@ func TestStreamsOfTwoServersLeaveNoPlace(t *testing.T) {
 	redistest.StreamsLeaveNoPlace(t, backends)
 }
 
-// The client works without COMMAND, which it asks of a cluster.
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
 	redistest.AsUserOfTheDocument(t, func(url string) {
 		b, err := throttr.Open(t.Context(), "goredis://"+url)
@@ -258,7 +257,7 @@ func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
 			t.Fatal(url, err)
 		}
 		hold.Release()
-	}, "command")
+	})
 }
 
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
