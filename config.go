@@ -78,7 +78,7 @@ type Config struct {
 	// MinBackoff is the first pause before a server that could not be reached is tried
 	// again, in the background. Until it is back, requests to it fail at once with
 	// ErrUnavailable. Each pause is twice as long as the one before, unless nobody listens at
-	// the address: then none is longer than this. Default: 80 ms.
+	// the address: then none is longer than this. Default: 100 ms.
 	MinBackoff time.Duration
 	// MaxBackoff bounds these pauses. Default: 500 ms.
 	MaxBackoff time.Duration

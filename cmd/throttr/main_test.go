@@ -279,6 +279,7 @@ func TestValueSizeIsDetectedInOneOrTwoProbes(t *testing.T) {
 			probes = 1
 		}
 		require.Equal(t, probes, srv.Requests(codec.OpInsert))
+		shell{t, "throttr://" + srv.Addr() + "?lazy=true"}.prints(1, "key     quota        ttl\nnobody      -  not found\n", "query nobody")
 	})
 }
 

@@ -96,10 +96,10 @@ func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 	return c, err
 }
 
-// config returns the settings of a client of the servers.
+// config returns the settings of a client of the servers. It connects now, as their value size must be known.
 func (g *globals) config() (throttr.Config, error) {
 	cfg, err := parseServers(g.serversOrDefault())
-	cfg.Dial = g.dial
+	cfg.Dial, cfg.Lazy = g.dial, false
 	return cfg, err
 }
 
