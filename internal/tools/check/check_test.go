@@ -9,7 +9,7 @@ import (
 
 // faulty is a document with a fault of each kind. The names that it has without @ are nowhere else.
 const faulty = "# A heading\n\n[a](nowhere.md) [b](#no-heading) [c](#a-heading) `TestOfNo@thing` `no/such.go` `window.Xyzz@ing`\n" +
-	"`go test -xyzz@ing ./...`\n\n" +
+	"`go test -xyzz@ing ./...` `go -C benchmarks run . -buckets` `throttr hit --scale 1m`\n\n" +
 	"```go\nlimiter.Xyzz@ing()\n```\n\n```go\nif {\n```\n\n" +
 	"```go\nres, err := limiter.Take(ctx, \"k\", throttr.Limit{}, 1)\n```\n\n" +
 	"```go\npackage main\n\nfunc main() { println(\"a\") }\n```\n\n```output\nb\n```\n"
@@ -24,11 +24,12 @@ func TestFaultsAreFound(t *testing.T) {
 	for _, want := range []string{
 		"docs/faulty.md: leads nowhere: the link nowhere.md", "docs/faulty.md: has no such heading: the link #no-heading",
 		"docs/faulty.md: there is no TestOfNo@thing", "docs/faulty.md: there is no file no/such.go", "docs/faulty.md: there is no identifier Xyzz@ing",
-		"docs/faulty.md: there is no flag xyzz@ing", "limiter.Xyzz@ing undefined", "docs/faulty.md: does not compile: ",
+		"docs/faulty.md: there is no flag xyzz@ing", "docs/faulty.md: there is no flag buckets", "limiter.Xyzz@ing undefined", "docs/faulty.md: does not compile: ",
 		"docs/faulty.md: prints something else: a program, which prints a", "the documents: have more than 25000 words: ",
 	} {
 		require.Contains(t, found, strings.ReplaceAll(want, "@", ""))
 	}
 	require.NotContains(t, found, "#a-heading")
+	require.NotContains(t, found, "flag scale")
 	require.NotContains(t, found, "Go 3", "what compiles, with a variable that nothing uses")
 }

@@ -20,8 +20,8 @@ var (
 	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	headLink   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	noAnchor   = regexp.MustCompile(`[^a-z0-9 _-]`)
-	command    = regexp.MustCompile("(throttr|go run \\.|go -C benchmarks run|go test)[^|`\n]* --?[a-z].*")
-	flagName   = regexp.MustCompile(`^--?([a-z][^=,.;:)"\n]*)`)
+	command    = regexp.MustCompile("(throttr|go run \\.|go -C [a-z/]+ run|go test)[^|`\n]* --?[a-z].*")
+	flagName   = regexp.MustCompile(`^--?([a-z][^=,;:)"\n]*)`)
 	oldNames   = regexp.MustCompile(`(?m)^\|[^|]*\|`)
 )
 
@@ -128,7 +128,7 @@ func (t *tree) checkFlags() {
 		for _, line := range command.FindAllString(text, -1) {
 			line, _, _ = strings.Cut(line, " #")
 			for _, w := range strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '`' || r == '|' }) {
-				if m := flagName.FindStringSubmatch(w); m != nil && !t.words[m[1]] && !elsewhere[m[1]] {
+				if m := flagName.FindStringSubmatch(w); m != nil && !t.flags[m[1]] && !elsewhere[m[1]] {
 					t.report(file, "there is no flag", m[1])
 				}
 			}

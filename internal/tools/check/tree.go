@@ -24,6 +24,7 @@ type tree struct {
 	comments  map[string]string // of Go files, by path
 	tests     set               // with benchmarks, fuzz targets and examples
 	words     set               // of code: identifiers, and what is in strings
+	flags     set               // of commands and tests, as code declares them
 	imports   map[string]string // paths of packages, by the names that code has for them
 	found     []string          // what is wrong
 }
@@ -33,7 +34,7 @@ type set map[string]bool
 // elsewhere is what is named on purpose although it does not exist here: flags of other programs, identifiers
 // of other modules, and tests of readers.
 var elsewhere = set{
-	"fuzz": true, "fuzztime": true, "benchtime": true, "threads": true, "markdown": true, "TestMyBackend": true, "TestLimits": true,
+	"run": true, "v": true, "race": true, "bench": true, "fuzz": true, "fuzztime": true, "benchtime": true, "threads": true, "port": true, "markdown": true, "TestMyBackend": true, "TestLimits": true,
 	"TextMarshaler": true, "TextUnmarshaler": true, "ClusterStateReloadInterval": true, "ClusterClient": true, "UnaryClientInterceptor": true, "StreamClientInterceptor": true,
 }
 
@@ -48,7 +49,7 @@ var (
 // readTree reads all files below a folder.
 func readTree(root string) (*tree, error) {
 	t := &tree{
-		files: set{}, bases: set{}, folders: set{}, documents: map[string]string{}, prose: map[string]string{}, comments: map[string]string{}, tests: set{}, words: set{},
+		files: set{}, bases: set{}, folders: set{}, documents: map[string]string{}, prose: map[string]string{}, comments: map[string]string{}, tests: set{}, words: set{}, flags: set{},
 		imports: maps.Clone(named),
 	}
 	return t, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -94,6 +95,35 @@ func skip(entry fs.DirEntry) error {
 	return nil
 }
 
+// flagSets match what flags are declared on.
+var flagSets = regexp.MustCompile(`^(flag|f|Flags|PersistentFlags)$`)
+
+// addFlag adds the names of a flag, if the call declares one.
+func (t *tree) addFlag(call *ast.CallExpr) {
+	var on ast.Expr
+	switch f := call.Fun.(type) {
+	case *ast.SelectorExpr:
+		on = f.X
+	case *ast.Ident: // durationVar(flags, …)
+		if on = f; len(call.Args) > 0 {
+			on = call.Args[0]
+		}
+	}
+	if made, ok := on.(*ast.CallExpr); ok {
+		if of, ok := made.Fun.(*ast.SelectorExpr); ok {
+			on = of.Sel
+		}
+	}
+	if id, ok := on.(*ast.Ident); !ok || !flagSets.MatchString(id.Name) {
+		return
+	}
+	for _, a := range call.Args[:min(len(call.Args), 3)] {
+		if l, ok := a.(*ast.BasicLit); ok && l.Kind == token.STRING {
+			t.flags[strings.Trim(l.Value, "\"`")] = true
+		}
+	}
+}
+
 // readGo reads a Go file.
 func (t *tree) readGo(name string) error {
 	files := token.NewFileSet()
@@ -112,12 +142,11 @@ func (t *tree) readGo(name string) error {
 		switch n := n.(type) {
 		case *ast.Ident:
 			t.words[n.Name] = true
+		case *ast.CallExpr:
+			t.addFlag(n)
 		case *ast.BasicLit:
 			for _, w := range word.FindAllString(n.Value, -1) {
 				t.words[w] = true
-			}
-			if n.Kind == token.STRING {
-				t.words[strings.TrimLeft(strings.Trim(n.Value, "\"`"), "-")] = true
 			}
 		}
 		return true
