@@ -150,14 +150,30 @@ func (s *store) do(ctx context.Context, name, key string, l *Limit, call func(ct
 	return err
 }
 
+// takeAll makes takes, all or none, and sets their windows.
+func (s *store) takeAll(ctx context.Context, takes []Take, windows []window.Window) (granted bool, err error) {
+	err = s.doAll(ctx, takes, func(ctx context.Context) (err error) {
+		if len(takes) == 1 {
+			t := &takes[0]
+			windows[0], err = s.backend.Take(ctx, t.Key, t.Limit, t.N)
+			granted = !windows[0].Refused
+			return err
+		}
+		granted, err = s.backend.TakeAll(ctx, takes, windows)
+		return err
+	})
+	return granted && err == nil, err
+}
+
 // doAll is do for takes, which may be of several parts of the store.
-func (s *store) doAll(ctx context.Context, name string, takes []Take, call func(ctx context.Context) error) error {
+func (s *store) doAll(ctx context.Context, takes []Take, call func(ctx context.Context) error) error {
 	if len(s.circuits) < 2 {
-		return s.do(ctx, name, takes[0].Key, &takes[0].Limit, call)
+		return s.do(ctx, take.String(), takes[0].Key, &takes[0].Limit, call)
 	}
-	passes, err := s.enter(takes)
+	var few [fewTakes]pass
+	passes, err := s.enter(takes, few[:0])
 	if err != nil {
-		return notAsked(name, takes[0].Key, err)
+		return notAsked(take.String(), takes[0].Key, err)
 	}
 	outcome := breaker.Nothing // as in do
 	defer func() { s.leave(passes, outcome, err) }()
@@ -193,8 +209,9 @@ type pass struct {
 	take    *Take
 }
 
-// enter asks the circuits of the takes to let a call through. It returns why a circuit is open.
-func (s *store) enter(takes []Take) (passes []pass, err error) {
+// enter asks the circuits of the takes to let a call through, and appends what has to passes. It returns why a
+// circuit is open.
+func (s *store) enter(takes []Take, passes []pass) ([]pass, error) {
 	for i := range takes {
 		c := s.circuit(takes[i].Key)
 		if slices.ContainsFunc(passes, func(p pass) bool { return p.circuit == c }) {
@@ -213,7 +230,11 @@ func (s *store) enter(takes []Take) (passes []pass, err error) {
 // leave tells the circuits what a call has shown.
 func (s *store) leave(passes []pass, outcome breaker.Outcome, err error) {
 	for _, p := range passes {
-		p.ticket.Leave(outcome, err, s.probe(p.take.Key, p.take.Limit))
+		if outcome != breaker.Away {
+			p.ticket.Leave(outcome, nil, nil)
+		} else {
+			p.ticket.Leave(outcome, err, s.probe(p.take.Key, p.take.Limit))
+		}
 	}
 }
 

@@ -28,11 +28,10 @@ const fewTakes = 4
 // takeEach is TakeAll. It returns the results in a slice, if that has room for them.
 func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result) (ok bool, _ []Result, err error) {
 	n := len(takes)
-	if r.observer != nil || !r.first.inProcess() || n > fewTakes {
+	if r.observer != nil || n == 0 || n > fewTakes {
 		return r.takeSlowly(ctx, takes, nil)
 	}
 	few := fewPool.Get().(*takeFew)
-	defer fewPool.Put(few)
 	for i := range takes {
 		t := &few.takes[i]
 		*t = takes[i]
@@ -46,9 +45,9 @@ func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result
 			}
 		}
 	}
-	granted, err := r.backend.TakeAll(ctx, few.takes[:n], few.windows[:n])
+	granted, err := r.first.takeAll(ctx, few.takes[:n], few.windows[:n])
 	if err != nil {
-		return r.takeSlowly(ctx, takes, err)
+		return r.takeSlowly(ctx, takes, err) // few is not used again: the backend may still do
 	}
 	results = results[:n]
 	denied := anyRefused(few.windows[:n])
@@ -56,6 +55,7 @@ func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result
 		w := &few.windows[i]
 		results[i].setWindow(&few.takes[i].Limit, w, granted || denied && !w.Refused)
 	}
+	fewPool.Put(few)
 	return granted, results, nil
 }
 
@@ -247,26 +247,16 @@ func (r *RateLimit) takeFrom(ctx context.Context, s *store, t *taking) error {
 	if t.windows = t.one.window[:]; len(t.merged) != 1 {
 		t.windows = make([]window.Window, len(t.merged))
 	}
-	if len(t.merged) != 1 || !s.takeFast(ctx, &t.merged[0], &t.windows[0]) {
-		err := s.doAll(ctx, "take", t.merged, func(ctx context.Context) (err error) {
-			if len(t.merged) == 1 {
-				m := &t.merged[0]
-				t.windows[0], err = s.backend.Take(ctx, m.Key, m.Limit, m.N)
-				return err
-			}
-			t.granted, err = s.backend.TakeAll(ctx, t.merged, t.windows)
-			return err
-		})
-		if err != nil {
-			t.granted = false
+	if len(t.merged) == 1 && s.takeFast(ctx, &t.merged[0], &t.windows[0]) {
+		t.granted = !t.windows[0].Refused
+	} else {
+		var err error
+		if t.granted, err = s.takeAll(ctx, t.merged, t.windows); err != nil {
 			return err
 		}
 	}
 	t.store = s
 	denied := anyRefused(t.windows)
-	if len(t.merged) == 1 {
-		t.granted = !denied
-	}
 	t.setResults(func(m *Take, i int, res *Result) {
 		w := &t.windows[i]
 		res.setWindow(&m.Limit, w, t.granted || denied && !w.Refused)

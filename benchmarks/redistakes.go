@@ -11,47 +11,47 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// redisTake takes from limits of a key on Redis: several together.
-func redisTake(name, does string, limits func(key string, s setup) []throttr.Limit) contender {
+// redisTake makes a take of a key on Redis.
+func redisTake(name, does string, take func(ctx context.Context, r *throttr.RateLimit, key string, l throttr.Limit) (bool, error)) contender {
 	return contender{name: name, module: "github.com/redis/rueidis", does: does, start: func(_ context.Context, s setup) (*instance, error) {
 		client, err := connectRueidis(s)
 		if err != nil {
 			return nil, err
 		}
 		limiter := throttr.NewRateLimit(redisbackend.New(client), patience)
+		l := throttr.Limit{Max: uint64(s.limit), Scale: s.scale}
 		return &instance{close: client.Close, do: func(ctx context.Context, key string) (bool, error) {
-			all := limits(key, s)
-			if len(all) == 1 {
-				res, err := limiter.Take(ctx, key, all[0], 1)
-				return res.Allowed, err
-			}
-			ok, _, err := limiter.TakeAll(ctx, all[0].For(key, 1), all[1].For(key, 1))
-			return ok, err
+			return take(ctx, limiter, key, l)
 		}}, nil
 	}}
 }
 
-// redisLimit returns one limit of an algorithm for all keys.
-func redisLimit(a window.Algorithm) func(string, setup) []throttr.Limit {
-	return func(_ string, s setup) []throttr.Limit {
-		return []throttr.Limit{{Max: uint64(s.limit), Scale: s.scale, Algorithm: a}}
+// takeOf takes from a limit with an algorithm, the same of all keys.
+func takeOf(a window.Algorithm) func(ctx context.Context, r *throttr.RateLimit, key string, l throttr.Limit) (bool, error) {
+	return func(ctx context.Context, r *throttr.RateLimit, key string, l throttr.Limit) (bool, error) {
+		l.Algorithm = a
+		res, err := r.Take(ctx, key, l, 1)
+		return res.Allowed, err
 	}
 }
 
 var (
-	redisTakeFixed   = redisTake("take, fixed window", "`RateLimit.Take` on Redis", redisLimit(window.FixedWindow))
-	redisTakeBucket  = redisTake("take, token bucket", "the same with `window.TokenBucket`", redisLimit(window.TokenBucket))
-	redisTakeSliding = redisTake("take, sliding window", "the same with `window.SlidingWindow`", redisLimit(window.SlidingWindow))
+	redisTakeFixed   = redisTake("take, fixed window", "`RateLimit.Take` on Redis", takeOf(window.FixedWindow))
+	redisTakeBucket  = redisTake("take, token bucket", "the same with `window.TokenBucket`", takeOf(window.TokenBucket))
+	redisTakeSliding = redisTake("take, sliding window", "the same with `window.SlidingWindow`", takeOf(window.SlidingWindow))
 	redisTakeOwn     = redisTake("take, limits of their own", "the same with fixed windows, and another Max for each key",
-		func(key string, s setup) []throttr.Limit {
-			return []throttr.Limit{{Max: uint64(s.limit) + uint64(crc32.ChecksumIEEE([]byte(key))), Scale: s.scale, Algorithm: window.FixedWindow}}
+		func(ctx context.Context, r *throttr.RateLimit, key string, l throttr.Limit) (bool, error) {
+			l.Max += uint64(crc32.ChecksumIEEE([]byte(key)))
+			res, err := r.Take(ctx, key, l, 1)
+			return res.Allowed, err
 		})
-	redisTakeTwo = redisTake("all of two", "`RateLimit.TakeAll` of two scales of a key", func(_ string, s setup) []throttr.Limit {
-		l := throttr.Limit{Max: uint64(s.limit), Scale: s.scale, Algorithm: window.FixedWindow}
-		longer := l
-		longer.Scale += time.Hour
-		return []throttr.Limit{l, longer}
-	})
+	redisTakeTwo = redisTake("all of two", "`RateLimit.TakeAll` of two scales of a key",
+		func(ctx context.Context, r *throttr.RateLimit, key string, l throttr.Limit) (bool, error) {
+			longer := l
+			longer.Scale += time.Hour
+			ok, _, err := r.TakeAll(ctx, l.For(key, 1), longer.For(key, 1))
+			return ok, err
+		})
 
 	redisTakes = workload{"takes on Redis", []contender{
 		redisTakeFixed, redisTakeBucket, redisTakeSliding, redisTakeOwn, redisTakeTwo, redisRate, rueidisHit,
