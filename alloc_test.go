@@ -119,6 +119,11 @@ func TestTakesInMemoryAllocateLittle(t *testing.T) {
 	limit := throttr.Limit{Name: "a", Max: 1 << 40, Scale: time.Hour, Algorithm: throttr.TokenBucket}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	longer := throttr.Limit{Name: "a", Max: 1 << 40, Scale: 2 * time.Hour, Algorithm: throttr.TokenBucket}
+	require.Zero(t, testing.AllocsPerRun(1000, func() { l.TakeAll(ctx, limit.For("k", 1), longer.For("k", 1)) }))
+	// A take of a store that may be away has a context that ends with the time for it.
+	away := throttr.NewRateLimit(struct{ throttr.Backend }{memory.New()})
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { away.TakeAll(ctx, limit.For("k", 1), longer.For("k", 1)) }), 1.0)
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { l.Reserve(ctx, limit.For("k", 1)) }), 1.0)
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { l.Wait(ctx, "k", limit, 1) }), 4.0)
 }

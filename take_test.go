@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -441,4 +442,31 @@ func TestEveryOpenedBackendTakes(t *testing.T) {
 	rv := reserve(t, throttr.NewRateLimit(lazy, throttr.WithPolicy(throttr.AllowHits)), takes...)
 	require.True(t, rv.Results()[0].Degraded)
 	require.NoError(t, rv.Cancel(t.Context()))
+}
+
+// keeper is a backend that fails all calls of TakeAll, and still uses what the first one was given.
+type keeper struct {
+	throttr.Backend
+	takes []throttr.Take
+}
+
+func (k *keeper) TakeAll(_ context.Context, takes []throttr.Take, _ []window.Window) (bool, error) {
+	if k.takes == nil {
+		k.takes = takes
+	}
+	return false, context.DeadlineExceeded
+}
+
+func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
+	k := &keeper{Backend: memory.New()}
+	r := throttr.NewRateLimit(k, throttr.WithPolicy(throttr.AllowHits), throttr.WithBreaker(1000, 0))
+	limit := throttr.Limit{Max: 10, Scale: time.Hour}
+	longer := throttr.Limit{Max: 10, Scale: 2 * time.Hour}
+	for i := range 100 {
+		key := strconv.Itoa(i)
+		ok, _, err := r.TakeAll(t.Context(), limit.For(key, 1), longer.For(key, 1))
+		require.NoError(t, err)
+		require.True(t, ok, "by the policy")
+	}
+	require.Equal(t, "0", k.takes[0].Key)
 }

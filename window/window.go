@@ -91,7 +91,7 @@ type Backend interface {
 	// TakeAll makes all takes or none, and stores the states of their windows, Refused included, in
 	// windows, which has the length of takes. Takes of one count are one take of their sum, under the
 	// lowest Max and Burst. Of takes that are made at the same time, at least one is granted if each of
-	// them would be granted alone.
+	// them would be granted alone. After a call without an error, the backend uses neither slice any more.
 	TakeAll(ctx context.Context, takes []Take, windows []Window) (granted bool, err error)
 	// GiveBack gives n back to the window with the ID. It returns false if that window has ended, or
 	// can't be told: then n stays counted.
