@@ -68,11 +68,12 @@ local policies, policy = {}, nil
 local bytes, values, results, texts = {}, {}, 0, 0
 local written -- whether anything was
 local crowded -- hashes with many fields
-local group -- what is read of the limits of a call, but for the last
+local group -- what is read of the limits of a call, but for the first and the last
 local log
 
 local verb, letter, scale, x, xp, n, np, text, field
 local a, b, c, d, e, f, g, T, live, value, fits
+local a1, b1, c1, d1, e1, f1, g1, T1, live1, value1, fits1 -- of the first limit of several
 while true do
   local m, size, list, key = 1, 1, nil, nil
   if at <= stop then
@@ -113,7 +114,7 @@ while true do
   -- First, it reads all limits of the call, and finds how many of the equal calls fit all of them.
   local begin, after = at, list and at or at + 2 * size
   local pair, first = size == 2 and not list, nil
-  if size > 1 and not group then group = {{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}} end
+  if size > 2 and not group then group = {{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}} end
   for w = 1, size do
     local P
     if list then
@@ -305,7 +306,10 @@ while true do
     if fault then fault, fits = nil, 0 end
     if fits < all then all = fits end
     if size > 1 then
-      if w < size then
+      if w == 1 then
+        a1, b1, c1, d1, live1, value1, fits1 = a, b, c, d, live, value, fits
+        if letter == bucket then e1, f1, g1, T1 = e, f, g, T end
+      elseif w < size then
         local v = group
         v[1][w], v[2][w], v[3][w], v[4][w], v[8][w], v[9][w], v[10][w] = a, b, c, d, live, value, fits
         if letter == bucket then v[5][w], v[6][w], v[7][w], v[11][w] = e, f, g, T end
@@ -330,9 +334,14 @@ while true do
         policy = P
         verb, letter, scale, x, xp, n, np, text, field = unpack(P)
       end
-      local v = group
-      a, b, c, d, live, value, fits = v[1][w], v[2][w], v[3][w], v[4][w], v[8][w], v[9][w], v[10][w]
-      if letter == bucket then e, f, g, T = v[5][w], v[6][w], v[7][w], v[11][w] end
+      if w == 1 then
+        a, b, c, d, live, value, fits = a1, b1, c1, d1, live1, value1, fits1
+        if letter == bucket then e, f, g, T = e1, f1, g1, T1 end
+      else
+        local v = group
+        a, b, c, d, live, value, fits = v[1][w], v[2][w], v[3][w], v[4][w], v[8][w], v[9][w], v[10][w]
+        if letter == bucket then e, f, g, T = v[5][w], v[6][w], v[7][w], v[11][w] end
+      end
     end
 
     local change, stored
