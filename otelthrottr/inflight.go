@@ -13,8 +13,8 @@ import (
 )
 
 // InFlight returns an observer for [inflight.WithObserver], which reports the metrics throttr.inflight.*: how many
-// calls were decided, by outcome and name of the limit (calls), how long they waited (waited), and how long
-// places were held, and whether they were lost (held). Of the options, only [WithMeterProvider] applies. Keys are
+// calls were decided, by outcome and name of the limit (calls), how long they waited (waited), how long
+// places were held, and whether they were lost (held), and how many stores are away (outages). Of the options, only [WithMeterProvider] applies. Keys are
 // never attributes. It returns an error if the MeterProvider fails to make a metric, and panics if an option is nil.
 func InFlight(opts ...Option) (inflight.Observer, error) {
 	m := optionsOf("InFlight", opts).meters.Meter(ScopeName)
@@ -26,6 +26,8 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 		errs = append(errs, err)
 		return h
 	}
+	outages, err := m.Int64UpDownCounter("throttr.inflight.outages", metric.WithUnit("{outage}"), metric.WithDescription("Stores that are away at present."))
+	errs = append(errs, err)
 	waited := seconds("throttr.inflight.waited", "Time from a call to its decision.")
 	held := seconds("throttr.inflight.held", "Time for which places were held.")
 	if err := errors.Join(errs...); err != nil {
@@ -45,6 +47,10 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 			waited.Record(ctx, e.Waited.Seconds(), attributes)
 		case inflight.Released, inflight.Lost:
 			held.Record(ctx, e.Held.Seconds(), attributes)
+		case inflight.Unavailable:
+			outages.Add(ctx, 1)
+		case inflight.Available:
+			outages.Add(ctx, -1)
 		}
 	}, nil
 }

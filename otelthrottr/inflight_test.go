@@ -83,6 +83,11 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 			defer gate.Admit(t.Context(), "secret-key", nil, 1).Done()
 		}
 		require.EqualValues(t, 1, gauges()["throttr.inflight.callswould_deny"])
+		observer(t.Context(), inflight.Event{Kind: inflight.Unavailable, Err: throttr.ErrUnavailable})
+		require.EqualValues(t, 1, gauges()["throttr.inflight.outages"])
+		observer(t.Context(), inflight.Event{Kind: inflight.Available, Held: time.Second})
+		require.Contains(t, gauges(), "throttr.inflight.outages")
+		require.Zero(t, gauges()["throttr.inflight.outages"])
 		require.NoError(t, r.Unregister())
 	})
 	require.Panics(t, func() { otelthrottr.ObserveInFlight(nil) })
