@@ -136,11 +136,11 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 		servers[i] = s.pool
 	}
 	inner := fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.ring.Pick, Calls: &c.calls, Now: o.now,
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.Pick, Calls: &c.calls, Now: o.now,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory,
 	})
-	b := newServerBackend(inner, c.cfg.Servers, c.servers.ring.Pick, func(server int) error { return c.servers.all[server].pool.Err() })
+	b := newServerBackend(inner, c.cfg.Servers, c.servers.byKey.Pick, func(server int) error { return c.servers.all[server].pool.Err() })
 	b.ping, b.deregister = c.ping, func() { c.deregister(b) }
 	if !c.register(b) { // the client is closed
 		inner.Close()

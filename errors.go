@@ -37,9 +37,9 @@ var (
 	// reached at the last attempt fails with it at once: it was not sent, or only by an earlier
 	// attempt, see RequestError.Sent.
 	ErrUnavailable = window.ErrUnavailable
-	// ErrLockedUp says that a server accepts connections and answers nothing: for StallTimeout
-	// or ConnectTimeout, twice in a row, neither a new connection nor one that existed has got
-	// a byte. The server has locked up (H12), and must be restarted; the client notices that
+	// ErrLockedUp says that a server accepts connections and answers nothing: two attempts to connect or
+	// more, one after the other, got no byte until ConnectTimeout, for 10 s at least, and no connection received
+	// anything meanwhile. The server has locked up (H12), and must be restarted; the client notices that
 	// by itself. The error also matches ErrUnavailable or ErrConnect.
 	ErrLockedUp = pool.ErrLockedUp
 	// ErrProtocol says that a server sent bytes that can't be a response. The connection has
@@ -90,7 +90,7 @@ type RequestError struct {
 	Key    string   // of the call or the request, if it has one
 	Server string   // as in Config.Servers
 	Op     codec.Op // of a single request; 0 for a batch, and for a call of a backend
-	// Sent says whether any byte of the request was handed to the network. If false, the
+	// Sent says whether a byte of the request may have been handed to the network. If false, the
 	// request has certainly not been executed; if true, it may have been.
 	Sent bool
 	Err  error // why; context.Canceled and the like included

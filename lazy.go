@@ -19,7 +19,7 @@ import (
 // calls fail with ErrUnavailable.
 type lazyBackend struct {
 	*ServerBackend                            // its windows are unopenedWindows until the value size is known
-	opened         atomic.Pointer[openServer] // nil until then
+	opened         atomic.Pointer[ownedBackend] // nil until then
 
 	cfg     Config // with its defaults
 	options []BackendOption

@@ -104,7 +104,7 @@ func openServers(ctx context.Context, cfg Config, opts []BackendOption) (window.
 }
 
 // openStrictly opens a backend on servers that are there.
-func openStrictly(ctx context.Context, cfg Config, opts []BackendOption) (*openServer, error) {
+func openStrictly(ctx context.Context, cfg Config, opts []BackendOption) (*ownedBackend, error) {
 	client, err := Connect[uint16](ctx, cfg)
 	if err == nil {
 		return openedBackend(client, opts), nil
@@ -122,7 +122,7 @@ func openStrictly(ctx context.Context, cfg Config, opts []BackendOption) (*openS
 }
 
 // openSize opens a backend on servers of a value size in bytes.
-func openSize(ctx context.Context, size int, cfg Config, opts []BackendOption) (*openServer, error) {
+func openSize(ctx context.Context, size int, cfg Config, opts []BackendOption) (*ownedBackend, error) {
 	switch size {
 	case 1:
 		return connectBackend[uint8](ctx, cfg, opts)
@@ -135,7 +135,7 @@ func openSize(ctx context.Context, size int, cfg Config, opts []BackendOption) (
 	}
 }
 
-func connectBackend[T codec.Value](ctx context.Context, cfg Config, opts []BackendOption) (*openServer, error) {
+func connectBackend[T codec.Value](ctx context.Context, cfg Config, opts []BackendOption) (*ownedBackend, error) {
 	client, err := Connect[T](ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -143,8 +143,8 @@ func connectBackend[T codec.Value](ctx context.Context, cfg Config, opts []Backe
 	return openedBackend(client, opts), nil
 }
 
-// openServer is a backend with the client that was made for it.
-type openServer struct {
+// ownedBackend is a backend with the client that was made for it.
+type ownedBackend struct {
 	*ServerBackend
 	closeClient func() error
 	// attempted returns, for a server of a lazy client, a channel that is closed at the end of the first
@@ -152,12 +152,12 @@ type openServer struct {
 	attempted func(server int) <-chan struct{}
 }
 
-func openedBackend[T codec.Value](client *Client[T], opts []BackendOption) *openServer {
-	return &openServer{
+func openedBackend[T codec.Value](client *Client[T], opts []BackendOption) *ownedBackend {
+	return &ownedBackend{
 		ServerBackend: client.Backend(opts...), closeClient: client.Close,
 		attempted: func(server int) <-chan struct{} { return client.servers.all[server].attempted },
 	}
 }
 
 // Close ends the backend and its client.
-func (o *openServer) Close() error { return o.closeClient() }
+func (o *ownedBackend) Close() error { return o.closeClient() }

@@ -113,12 +113,12 @@ func (r *RateLimit) failover(ctx context.Context, cause error, call func() error
 	}
 	err = cause
 	if r.second != nil {
-		second := call()
-		if second == nil {
+		fallbackErr := call()
+		if fallbackErr == nil {
 			return true, cause, nil
 		}
-		err = fmt.Errorf("%w; and the fallback: %w", cause, second)
-		if !isOutage(ctx, second) {
+		err = fmt.Errorf("%w; and the fallback: %w", cause, fallbackErr)
+		if !isOutage(ctx, fallbackErr) {
 			return false, cause, err
 		}
 	}

@@ -26,14 +26,14 @@ type server[T codec.Value] struct {
 
 // servers are those of a client. A key lives on one of them.
 type servers[T codec.Value] struct {
-	all  []*server[T] // in the order of Config.Servers
-	ring rendezvous.Ring
+	all   []*server[T] // in the order of Config.Servers
+	byKey rendezvous.Servers
 }
 
 // newServers makes the pools of all servers of cfg, without a connection. The pools share
 // calls.
 func newServers[T codec.Value](cfg Config, calls *conn.CallPool[T]) (servers[T], error) {
-	s := servers[T]{ring: rendezvous.New(cfg.Servers)}
+	s := servers[T]{byKey: rendezvous.New(cfg.Servers)}
 	dialer := cfg.dialer()
 	for _, name := range cfg.Servers {
 		one, err := newServer(name, cfg, dialer, calls)
@@ -63,7 +63,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 		return nil, err
 	}
 	m := pubsub.NewManager(pubsub.Options[T]{
-		Server: name, Open: p.OpenForEvents, OnFailure: p.CountFailure, Calls: calls, Counters: p.Counters(),
+		Server: name, Open: p.OpenForEvents, OnFailure: p.NoteFailure, Calls: calls, Counters: p.Counters(),
 		MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued, MaxRetries: cfg.MaxRetries,
 		StallTimeout: cfg.StallTimeout, HealthInterval: cfg.HealthInterval,
 		MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
@@ -72,7 +72,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 }
 
 // of returns the server that a key lives on.
-func (s *servers[T]) of(key string) *server[T] { return s.all[s.ring.Pick(key)] }
+func (s *servers[T]) of(key string) *server[T] { return s.all[s.byKey.Pick(key)] }
 
 // named returns the server with the given text in Config.Servers, or nil.
 func (s *servers[T]) named(name string) *server[T] {

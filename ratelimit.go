@@ -210,7 +210,7 @@ func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint6
 // caller may take what Peek has seen.
 func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
 	limit = r.resolved(limit)
-	if err := hit.check(&limit, n); err != nil {
+	if err := hit.check(&limit, n); err != nil { // which permits an n of 0
 		return res, callError("peek", key, err)
 	}
 	shadow := limit.Shadow
@@ -282,7 +282,8 @@ func (r *RateLimit) ask(ctx context.Context, v verb, key string, l *Limit, n uin
 	return nil, nil
 }
 
-// Inc counts n in key's window of the given scale, whatever a limit says, and returns the count.
+// Inc counts n in key's window of the given scale, whatever a limit says, and returns the count. It is no
+// decision: like Set and Reset, it waits for the backend as long as ctx does.
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n uint64) (uint64, error) {
 	l, err := r.positional("inc", key, scale, n)
 	if err != nil {

@@ -13,10 +13,10 @@ type Stats struct {
 // ServerStats is the part of [Stats] that concerns one server.
 type ServerStats struct {
 	Server    string // as in Config.Servers
-	Conns     int    // connections that are open, the one for subscriptions included
+	Conns     int    // connections that are open, with the one for subscriptions, without those of backends alone
 	InFlight  int    // requests that were sent and have no response yet
 	Waiting   int    // requests that wait to be sent, on all connections
-	Acquiring int    // callers that wait for a connection
+	Acquiring int    // callers that wait for a connection, or for a LIST or STATS to end
 
 	Parked   bool // the server was parked when this was last seen, see Parking
 	LockedUp bool // the server accepts connections and answers nothing, see ErrLockedUp

@@ -38,7 +38,7 @@ func WithTimeout(d time.Duration) Option {
 // WithBreaker sets when the circuit breaker of a backend opens, and how soon it notices that the store is
 // back. After so many calls in a row that found the store away (errors that match [ErrUnavailable], errors
 // of the network, and calls that took longer than [WithTimeout]), no call asks it any more: the fallback or
-// the policy decides at once. A Peek of the key that has failed last then asks the store in the
+// the policy decides at once. A Peek of the key whose failure opened it then asks the store in the
 // background, after pauses that grow up to the given one. When it is answered, one call goes to the store
 // again, and if that does not fail either, all do. The probing ends 10 s after the last call; the next call then
 // asks the store.
@@ -80,7 +80,7 @@ func newStore(b Backend, o *options, w *outage.Watch) *store {
 func init() {
 	breaker.AddParts(func(b *OpenBackend) (int, func(key string) int) { return breaker.PartsOf(b.BackendCloser) })
 	breaker.AddParts((*ServerBackend).parts)
-	breaker.AddParts((*openServer).parts)
+	breaker.AddParts((*ownedBackend).parts)
 	breaker.AddParts((*lazyBackend).parts)
 	ledger.Add(func(b *OpenBackend) *ledger.Ledger { return ledger.Of(b.BackendCloser) })
 	fastpath.Add(func(b *OpenBackend) fastpath.Decider { return fastpath.Of(b.BackendCloser) })
@@ -189,7 +189,7 @@ func (s *store) call(ctx context.Context, call func(ctx context.Context) error) 
 	case err == nil:
 		limited.Release()
 		return breaker.Answered, nil
-	case limited.Exceeded():
+	case limited.Exceeded(): // what it holds has ended with its period
 		return breaker.Away, &outage.TimeoutError{After: s.timeout, Err: err}
 	}
 	limited.Release()
@@ -227,7 +227,8 @@ func (s *store) enter(takes []Take, passes []pass) ([]pass, error) {
 	return passes, nil
 }
 
-// leave tells the circuits what a call has shown.
+// leave tells the circuits what a call has shown. Which part of the store has failed it is not known: if a circuit opens
+// in vain, its probe and the next call close it.
 func (s *store) leave(passes []pass, outcome breaker.Outcome, err error) {
 	for _, p := range passes {
 		if outcome != breaker.Away {

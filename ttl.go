@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxTTL is the longest TTL that the client sends, some 292 years: what a server
-	// adds to its clock must fit 64-bit nanoseconds (H13).
+	// adds to its clock must fit 64-bit nanoseconds, which are unsigned (H13).
 	maxTTL = time.Duration(1<<63 - 1)
 	// maxTTLHours is maxTTL in hours: an amount up to it is safe in any unit.
 	maxTTLHours = uint64(maxTTL / time.Hour)

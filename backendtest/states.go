@@ -29,9 +29,10 @@ func newState(a window.Algorithm, scale, limit int64) state {
 		return &slidingState{scale: scale, hits: map[int64]uint64{}}
 	case window.SlidingLog:
 		return &logState{scale: scale}
-	default:
+	case window.FixedWindow, window.AlignedWindow:
 		return &fixedState{scale: scale, aligned: a == window.AlignedWindow}
 	}
+	panic("backendtest: newState has no case for " + a.String())
 }
 
 // fixedState is the count of a fixed window until its end.

@@ -27,7 +27,7 @@ type algorithm struct {
 	wait func(p *policy, left time.Duration, now int64, s state) time.Duration
 }
 
-// state is what a value says, in microseconds and whole numbers.
+// state is what a value says, in microseconds and whole numbers. The first is the count, unless the algorithm is rolling.
 type state [4]int64
 
 // algorithms are all algorithms.

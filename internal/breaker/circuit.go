@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/internal/backoff"
 )
 
-// linger is how long a store is probed after the last call that was refused.
+// linger is how long a store is probed after the last call while the circuit is open.
 const linger = 10 * time.Second
 
 // Circuit is the circuit breaker of a store, or of a part of one: only calls tell whether it is there. So
@@ -20,7 +20,7 @@ const linger = 10 * time.Second
 // Without calls, the probing ends after a while. The next call is then the trial. Between probes there is a
 // timer, and no goroutine. A Circuit is safe for concurrent use.
 type Circuit struct {
-	Breaker
+	cause    Breaker           // why calls are refused
 	failures int32             // in a row, which open the circuit
 	opened   func(cause error) // is called when the circuit has been opened
 	closed   func()            // and closed
@@ -28,10 +28,10 @@ type Circuit struct {
 	row   atomic.Int32  // failures in a row
 	epoch atomic.Uint64 // how often the circuit has been opened
 
-	mu      sync.Mutex // guards what follows, and that Err becomes nil or not
-	probe   func() error
-	probing bool      // until the probing ends
-	last    time.Time // when a call was made or refused last, while the circuit is open
+	mu      sync.Mutex   // guards what follows, and changes of cause to nil and from it
+	probe   func() error // of the call that has opened the circuit
+	probing bool         // until the probing ends
+	last    time.Time    // when the last call was refused, or was the trial
 	trial   trial
 }
 
@@ -62,8 +62,11 @@ type Ticket struct {
 // NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses
 // between the shortest and the longest. Opened and closed are called when it opens and closes.
 func NewCircuit(failures int, shortest, longest time.Duration, opened func(cause error), closed func()) *Circuit {
-	return &Circuit{Breaker: Breaker{min: shortest, max: longest}, failures: int32(min(failures, math.MaxInt32)), opened: opened, closed: closed}
+	return &Circuit{cause: Breaker{min: shortest, max: longest}, failures: int32(min(failures, math.MaxInt32)), opened: opened, closed: closed}
 }
+
+// Err returns why the circuit is open, and nil while it is closed.
+func (c *Circuit) Err() error { return c.cause.Err() }
 
 // Enter lets a call through, or returns why it can't be made. The caller calls Leave at its end.
 func (c *Circuit) Enter() (Ticket, error) {
@@ -106,10 +109,10 @@ func (c *Circuit) open(cause error, probe func() error) {
 		c.mu.Unlock()
 		return
 	}
-	c.Set(cause)
+	c.cause.Set(cause)
 	c.epoch.Add(1)
 	c.probe, c.trial, c.last = probe, noTrial, time.Now()
-	c.schedule()
+	c.startProbing()
 	c.mu.Unlock()
 	c.opened(cause)
 }
@@ -120,7 +123,7 @@ func (c *Circuit) tried(o Outcome, cause error) {
 	switch o {
 	case Answered:
 		c.row.Store(0)
-		c.Set(nil)
+		c.cause.Set(nil)
 		c.mu.Unlock()
 		c.closed()
 		return
@@ -128,24 +131,24 @@ func (c *Circuit) tried(o Outcome, cause error) {
 		c.trial = trialNext
 	case Away:
 		c.trial = noTrial
-		c.Set(cause)
-		c.schedule()
+		c.cause.Set(cause)
+		c.startProbing()
 	}
 	c.mu.Unlock()
 }
 
-// schedule begins the probing, unless it goes on. The caller holds mu.
-func (c *Circuit) schedule() {
+// startProbing starts the probing, unless it goes on. The caller holds mu.
+func (c *Circuit) startProbing() {
 	if c.probing {
 		return
 	}
 	c.probing = true
-	pauses := backoff.New(c.min, c.max)
+	pauses := backoff.New(c.cause.min, c.cause.max)
 	time.AfterFunc(pauses.Next(), func() { c.step(pauses) })
 }
 
-// step probes the store, unless a trial is under way, and schedules the next step. Calls that are refused get what the
-// last probe has found.
+// step probes the store, unless it has answered or a trial is under way, and has itself called again after a pause. Calls
+// that are refused get what the last probe has found.
 func (c *Circuit) step(pauses *backoff.Backoff) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +163,7 @@ func (c *Circuit) step(pauses *backoff.Backoff) {
 		switch {
 		case c.trial != noTrial: // a trial began meanwhile
 		case err != nil:
-			c.Set(err)
+			c.cause.Set(err)
 		default:
 			c.trial = trialNext
 		}

@@ -170,9 +170,9 @@ func (c *Call[T]) ReadOnly() bool {
 // ctx's error, and the call must not be used any more. In both cases, sent says whether a
 // call that has failed or was abandoned may have been executed.
 func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
-	if nc := c.inline; nc != nil {
+	if reader := c.inline; reader != nil {
 		c.inline = nil
-		nc.readInline(ctx, c)
+		reader.readInline(ctx, c)
 	}
 	caller, bound := deadline.Parts(ctx)
 	select {

@@ -124,7 +124,7 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 	case c.inline.acquire():
 		cl.inline = c // Wait reads the response
 		if err := c.checkOpen(); err != nil {
-			c.Fail(err)
+			c.Fail(err) // gather launches nothing then, and drain fails cl, which was not sent
 		}
 	}
 	if writes {
@@ -292,7 +292,7 @@ func (c *Conn[T]) Done() <-chan struct{} { return c.done }
 // Open reports whether the connection accepts calls.
 func (c *Conn[T]) Open() bool { return c.queue.open() }
 
-// Err returns why the connection ends or has ended, or nil.
+// Err returns why the connection has ended or fails, or nil.
 func (c *Conn[T]) Err() error { return c.queue.reason() }
 
 // Load returns the calls and requests that are queued or in flight.
@@ -319,7 +319,7 @@ func (c *Conn[T]) Ping() {
 	cl := c.options.Calls.Get()
 	cl.Unasked = true
 	Add(cl, codec.Query{Key: []byte(pingKey)})
-	if c.Enqueue(cl, false) == nil {
+	if c.Enqueue(cl, false) == nil { // the reader goroutine reads: it also sees the end of the connection
 		timeout := c.options.StallTimeout
 		ctx, cancel := context.WithTimeout(context.Background(), timeout+min(timeout/2, math.MaxInt64-timeout))
 		defer cancel()

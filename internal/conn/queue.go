@@ -52,7 +52,7 @@ type writeQueue[T codec.Value] struct {
 	mu      sync.Mutex
 	ready   sync.Cond // the writer goroutine waits on it
 	owner   writeOwner
-	closed  error // why nothing is queued or written any more; nil if open
+	closed  error // why nothing is queued or written any more, or nil
 	closing error // why nothing is queued any more, and what the reason will be when no call is left
 
 	queued         fifo.Queue[*Call[T]] // calls that wait to be written
@@ -309,7 +309,7 @@ func (q *writeQueue[T]) close(reason error) {
 func (q *writeQueue[T]) closeWhenEmpty(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closing == nil || reason != ErrGone {
+	if q.closing == nil || reason != ErrGone { // Close overrides Retire
 		q.closing = reason
 	}
 	q.ready.Signal()

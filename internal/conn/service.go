@@ -78,8 +78,8 @@ func (s *ServiceTime) estimate() time.Duration {
 	return s.each.quartile()
 }
 
-// growthThreshold is by how much the time must have grown to be reported.
-const growthThreshold = 3
+// muchSlower is by how much the time must have grown to be reported.
+const muchSlower = 3
 
 // HasGrown reports, once, that the estimate is three times as long as the first one that all samples
 // were there for.
@@ -93,7 +93,7 @@ func (s *ServiceTime) HasGrown() (first, now time.Duration, grown bool) {
 	if s.first == 0 || now < s.first {
 		s.first = now
 	}
-	s.grown = now >= growthThreshold*s.first && now >= slowEnough
+	s.grown = now >= muchSlower*s.first && now >= slowEnough
 	return s.first, now, s.grown
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/throttr-go/throttr/internal/outage"
-	"github.com/throttr-go/throttr/window"
 )
 
 var (
@@ -13,9 +12,6 @@ var (
 	ErrConnect error = outage.Error("throttr: can't connect")
 	// ErrSilent says that a server has accepted a connection and sent no byte.
 	ErrSilent = errors.New("the server accepts connections but answers nothing")
-	// ErrUnavailable says that a server could not be reached a short time ago and is not tried
-	// again yet. The request was not sent by this attempt.
-	ErrUnavailable = window.ErrUnavailable
 	// ErrValueSizeMismatch says that a server's value size is not the client's. The probe is
 	// all that the server was sent.
 	ErrValueSizeMismatch = errors.New("throttr: value size mismatch")

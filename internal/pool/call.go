@@ -56,7 +56,7 @@ func (p *Pool[T]) sendUnasked(ctx context.Context, cl *conn.Call[T]) error {
 }
 
 // Wait waits until a call that Send has queued is done. A call that fails is sent again,
-// MaxRetries times at most, if it was certainly not executed or only reads. Sent reports
+// MaxRetries times at most, if it was certainly not executed or only reads, and is not stale. Sent reports
 // whether a failed call may have been executed. If done is false, ctx has ended and the call
 // is abandoned: the caller must not use it any more.
 func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {

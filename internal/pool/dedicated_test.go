@@ -122,7 +122,7 @@ func TestDedicatedConnectionsRespectTheCircuitBreaker(t *testing.T) {
 		dials := s.Stats().Dials
 		for range 10 {
 			_, err = s.Dedicated(t.Context())
-			require.ErrorIs(t, err, pool.ErrUnavailable)
+			require.ErrorIs(t, err, window.ErrUnavailable)
 		}
 		require.Equal(t, dials, s.Stats().Dials, "the circuit is open")
 		g.fail.Store(false)

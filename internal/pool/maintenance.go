@@ -33,7 +33,7 @@ func (p *Pool[T]) maintain() {
 			p.logSlow(first, now)
 		}
 		if p.Parked() || p.keeper.tracker.Wanted() || len(*p.shared.conns.Load()) > 0 {
-			// Somebody who does not know that the server is parked may have set its timer.
+			// Somebody who does not know that the server is parked, or will be, may have set its timer.
 			p.keeper.soon()
 		}
 	}

@@ -3,7 +3,7 @@
 //   - A call goes to the shared connection with the least load (shared.go). If it fails,
 //     it is sent again if that is safe (call.go).
 //   - After a failed attempt to connect, callers fail at once, and the pool tries again in the
-//     background (start.go). After a loss, the next caller makes the attempt. It notices if the server has locked up (lockup.go).
+//     background (start.go). After a loss, the next caller has one made. It notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
 //   - A request whose response can be of any length has a connection to itself (unshared.go, stream.go).
 //     So do calls that depend on the responses to earlier ones.
@@ -31,11 +31,6 @@ import (
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/window"
 )
-
-// ErrUnavailable says that a server could not be reached a short time ago. The request was
-// not sent by this attempt. The error also wraps the reason why the last attempt to connect
-// failed.
-var ErrUnavailable = dial.ErrUnavailable
 
 // Options are the settings of a Pool. All of them must be set.
 type Options[T codec.Value] struct {
@@ -77,7 +72,7 @@ type Pool[T codec.Value] struct {
 	dials, failures, retries atomic.Uint64
 
 	target           dial.Target
-	mayHaveRestarted atomic.Bool // the server, see start.go
+	mayHaveRestarted atomic.Bool // the server: set by NoteFailure and discard, until there is a shared connection
 
 	ctx        context.Context // ends when the pool is closed
 	cancel     context.CancelFunc
@@ -120,7 +115,7 @@ func (p *Pool[T]) Connect(ctx context.Context) error {
 }
 
 // OpenForEvents makes a network connection to the server that receives EVENTs, and probes it, see
-// [dial.Connect]. The caller closes it, and reports by CountFailure that it was lost. It returns an error
+// [dial.Connect]. The caller closes it, and reports by NoteFailure that it was lost. It returns an error
 // while there is no shared connection, and none can be made.
 func (p *Pool[T]) OpenForEvents(ctx context.Context) (nc net.Conn, early []byte, err error) {
 	if nc, early, err = p.unshared.open(ctx, true); err == nil {

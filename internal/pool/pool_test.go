@@ -67,7 +67,7 @@ func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
 		require.EqualValues(t, 2, s.Stats().Dials, "one attempt for all of them")
 
 		g.hang.Store(false)
-		require.ErrorIs(t, s.purge(t.Context(), "k").err, pool.ErrUnavailable)
+		require.ErrorIs(t, s.purge(t.Context(), "k").err, window.ErrUnavailable)
 		time.Sleep(time.Second)
 		require.NoError(t, s.purge(t.Context(), "k").err)
 	})
@@ -147,14 +147,14 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 		g.fail.Store(true)
 		err := s.purge(t.Context(), "k").err
 		require.ErrorIs(t, err, errGate, "the first caller finds out")
-		require.NotContains(t, err.Error(), pool.ErrUnavailable.Error(), "it was tried")
+		require.NotContains(t, err.Error(), window.ErrUnavailable.Error(), "it was tried")
 		dials := s.Stats().Dials
 
 		start := time.Now()
 		s.inParallel(100, func(int) {
 			for range 100 {
 				r := s.purge(t.Context(), "k")
-				if !errors.Is(r.err, pool.ErrUnavailable) || !errors.Is(r.err, errGate) || r.sent {
+				if !errors.Is(r.err, window.ErrUnavailable) || !errors.Is(r.err, errGate) || r.sent {
 					t.Errorf("PURGE: %+v", r)
 				}
 			}
@@ -286,7 +286,7 @@ func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
 			for time.Now().Before(end) {
 				if err := s.query(t.Context(), "k").err; err == nil {
 					served.Add(1)
-				} else if !errors.Is(err, dial.ErrConnect) && !errors.Is(err, pool.ErrUnavailable) && !errors.Is(err, conn.ErrLost) {
+				} else if !errors.Is(err, dial.ErrConnect) && !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, conn.ErrLost) {
 					t.Errorf("QUERY: %v", err)
 				}
 				time.Sleep(time.Millisecond)
@@ -330,7 +330,7 @@ func TestAServerThatReturnsWithAnotherValueSizeIsSentOnlyProbes(t *testing.T) {
 		current.Store(wide)
 		time.Sleep(time.Minute)
 		r := s.purge(t.Context(), "k")
-		require.ErrorIs(t, r.err, pool.ErrUnavailable)
+		require.ErrorIs(t, r.err, window.ErrUnavailable)
 		require.ErrorIs(t, r.err, dial.ErrValueSizeMismatch, "why the last attempt failed")
 		require.False(t, r.sent)
 		require.Equal(t, int(s.Stats().Dials)-before, wide.Requests(codec.OpInsert))

@@ -19,12 +19,13 @@ import (
 // shared are the connections that callers share.
 //
 // Invariants:
-//   - At most one attempt to make one is under way, be it an attempt for callers or one of the
-//     circuit breaker's.
+//   - At most one attempt to make one is under way, be it an attempt for callers, that of Start,
+//     or one of the circuit breaker's.
 //   - live has at most MaxConns connections, and one more while it replaces one that is too old.
 //     Puddle may hold more: those that were retired and still have requests in flight.
 //   - While the circuit is open, only the circuit breaker attempts to make connections.
-//   - A connection in live has not ended, or is about to be discarded by its OnEnd.
+//   - A connection in live has not ended, or is about to be discarded: by its OnEnd, or by who
+//     notices first.
 //   - Once closed is true, live stays empty.
 type shared[T codec.Value] struct {
 	pool   *Pool[T]
@@ -206,7 +207,7 @@ func (s *shared[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		return window.ErrClosed
 	}
 	if err != nil {
-		s.pool.CountFailure()
+		s.pool.NoteFailure()
 		return err
 	}
 	if err := r.Value().Err(); err != nil { // it may have ended before it was in live
@@ -239,7 +240,7 @@ func (s *shared[T]) ended(c *conn.Conn[T], err error) {
 // noteEnd is called when a connection has ended.
 func (p *Pool[T]) noteEnd(err error) {
 	if isLoss(err) {
-		p.CountFailure()
+		p.NoteFailure()
 		if p.Parked() {
 			p.keeper.soon() // the connection may have ended between an INSERT and its UPDATE
 		}

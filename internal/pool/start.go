@@ -7,6 +7,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/window"
 )
 
 // mismatchPauses is how many of the longest pauses are added to one if the server's value size is not the
@@ -17,7 +18,7 @@ const mismatchPauses = 9
 var errNotYet = errors.New("no connection yet")
 
 // Start has the pool connect in the background, again and again until there is a connection.
-// Until then, the circuit is open, so that no call waits. The returned channel is closed at the
+// Until then, the circuit is open, so that no call waits, and no other attempt is made. The returned channel is closed at the
 // end of the first attempt. Start is called instead of the first Connect, at most once.
 func (p *Pool[T]) Start() (first <-chan struct{}) {
 	done := make(chan struct{})
@@ -68,10 +69,10 @@ func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
 // other has succeeded. It returns nil if there is a connection, or if a call would make one.
 func (p *Pool[T]) Err() error { return p.breaker.Err() }
 
-// away returns Err as the error of a call.
+// away returns Err as the error of a call, which is not sent.
 func (p *Pool[T]) away() error {
 	if err := p.breaker.Err(); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 // Stats describes a pool at one point in time.
 type Stats struct {
-	Conns     int // open connections, with those of streams and without retired ones
+	Conns     int // open connections, with those of streams, without those of backends and retired ones
 	InFlight  int // requests in flight on them, streams aside
 	Queued    int // requests that wait to be written on them
 	Acquiring int // callers that wait for a connection, or for a stream to end
@@ -58,8 +58,9 @@ func (p *Pool[T]) Stats() Stats {
 // Counters returns the counters that the pool's connections add to.
 func (p *Pool[T]) Counters() *conn.Counters { return &p.counters }
 
-// CountFailure counts a connection that could not be made or was lost.
-func (p *Pool[T]) CountFailure() {
+// NoteFailure counts a connection that could not be made or was lost. Without a shared connection, the server may
+// have been restarted.
+func (p *Pool[T]) NoteFailure() {
 	p.failures.Add(1)
 	if len(*p.shared.conns.Load()) == 0 {
 		p.mayHaveRestarted.Store(true)

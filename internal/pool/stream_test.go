@@ -469,7 +469,7 @@ func TestAStreamThatCannotConnectDoesNotOpenTheCircuit(t *testing.T) {
 		_, sent, err := s.list(t.Context(), nil)
 		require.ErrorIs(t, err, errGate)
 		require.ErrorIs(t, err, dial.ErrConnect)
-		require.NotContains(t, err.Error(), pool.ErrUnavailable.Error(), "it was tried")
+		require.NotContains(t, err.Error(), window.ErrUnavailable.Error(), "it was tried")
 		require.False(t, sent)
 		require.EqualValues(t, 1, s.Stats().Failures)
 		require.NoError(t, s.query(t.Context(), "k").err, "on the connection that exists")
@@ -483,7 +483,7 @@ func TestAStreamFailsAtOnceWhileTheCircuitIsOpen(t *testing.T) {
 		require.Error(t, s.query(t.Context(), "k").err)
 		dials := s.Stats().Dials
 		_, sent, err := s.list(t.Context(), nil)
-		require.ErrorIs(t, err, pool.ErrUnavailable)
+		require.ErrorIs(t, err, window.ErrUnavailable)
 		require.False(t, sent)
 		require.Equal(t, dials, s.Stats().Dials)
 	})

@@ -29,75 +29,75 @@ type unshared[T codec.Value] struct {
 }
 
 // init is called once, before all else.
-func (a *unshared[T]) init(p *Pool[T]) {
-	a.pool, a.permits, a.list = p, make(chan struct{}, p.o.MaxConns), make(chan struct{}, 1)
-	a.streams, a.dedicated = make(map[*stream[T]]struct{}), make(map[*conn.Conn[T]]struct{})
+func (u *unshared[T]) init(p *Pool[T]) {
+	u.pool, u.permits, u.list = p, make(chan struct{}, p.o.MaxConns), make(chan struct{}, 1)
+	u.streams, u.dedicated = make(map[*stream[T]]struct{}), make(map[*conn.Conn[T]]struct{})
 }
 
 // stop has no further connection made.
-func (a *unshared[T]) stop() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.closed = true
+func (u *unshared[T]) stop() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
 }
 
 // closeGrace is how long the end of a pool waits for the responses to streams.
 const closeGrace = 250 * time.Millisecond
 
 // end ends the connections after stop. The callers of streams leave by themselves.
-func (a *unshared[T]) end() {
-	a.mu.Lock()
-	streams := slices.Collect(maps.Keys(a.streams))
-	a.mu.Unlock()
+func (u *unshared[T]) end() {
+	u.mu.Lock()
+	streams := slices.Collect(maps.Keys(u.streams))
+	u.mu.Unlock()
 	for _, s := range streams {
 		s.bound.Reset(closeGrace)
 	}
 	var closing sync.WaitGroup
-	for _, c := range a.allDedicated() {
+	for _, c := range u.allDedicated() {
 		closing.Go(func() { c.Close(window.ErrClosed) })
 	}
 	closing.Wait()
 }
 
 // allDedicated returns the dedicated connections.
-func (a *unshared[T]) allDedicated() []*conn.Conn[T] {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.dedicated))
+func (u *unshared[T]) allDedicated() []*conn.Conn[T] {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Keys(u.dedicated))
 }
 
 // streaming returns how many streams are open.
-func (a *unshared[T]) streaming() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.streams)
+func (u *unshared[T]) streaming() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.streams)
 }
 
 // permitsOf returns where a stream of a request needs a permit.
-func (a *unshared[T]) permitsOf(op codec.Op) chan struct{} {
+func (u *unshared[T]) permitsOf(op codec.Op) chan struct{} {
 	if op == codec.OpList || op == codec.OpStats {
-		return a.list
+		return u.list
 	}
-	return a.permits
+	return u.permits
 }
 
 // acquirePermit waits for a permit.
-func (a *unshared[T]) acquirePermit(ctx context.Context, permits chan struct{}) error {
+func (u *unshared[T]) acquirePermit(ctx context.Context, permits chan struct{}) error {
 	select {
 	case permits <- struct{}{}:
 		return nil
 	default:
 	}
-	if !a.pool.waiters.enter() {
+	if !u.pool.waiters.enter() {
 		return window.ErrOverloaded
 	}
-	defer a.pool.waiters.leave()
+	defer u.pool.waiters.leave()
 	select {
 	case permits <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-a.pool.ctx.Done():
+	case <-u.pool.ctx.Done():
 		return window.ErrClosed
 	}
 }
@@ -106,45 +106,45 @@ func (a *unshared[T]) acquirePermit(ctx context.Context, permits chan struct{}) 
 // ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
 // (H17), and so that the circuit breaker notices if the server can't be reached. If open returns no error,
 // its caller calls background.Done.
-func (a *unshared[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
-	if _, err := a.pool.shared.acquire(ctx); err != nil {
+func (u *unshared[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
+	if _, err := u.pool.shared.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := a.pool.beginOpening(); err != nil {
+	if err := u.pool.beginOpening(); err != nil {
 		return nil, nil, err
 	}
-	nc, early, err = a.pool.open(ctx, events)
+	nc, early, err = u.pool.open(ctx, events)
 	switch {
 	case err == nil:
 		return nc, early, nil
-	case a.pool.ctx.Err() != nil:
+	case u.pool.ctx.Err() != nil:
 		err = window.ErrClosed
 	case ctx.Err() == nil:
-		a.pool.CountFailure()
+		u.pool.NoteFailure()
 	}
-	a.pool.background.Done()
+	u.pool.background.Done()
 	return nil, nil, err
 }
 
 // ended is the OnEnd of dedicated connections.
-func (a *unshared[T]) ended(c *conn.Conn[T], err error) {
-	a.pool.noteEnd(err)
-	a.mu.Lock()
-	delete(a.dedicated, c)
-	a.mu.Unlock()
+func (u *unshared[T]) ended(c *conn.Conn[T], err error) {
+	u.pool.noteEnd(err)
+	u.mu.Lock()
+	delete(u.dedicated, c)
+	u.mu.Unlock()
 }
 
 // maintain retires dedicated connections that are too old or idle, and pings those that
 // have nothing to do.
-func (a *unshared[T]) maintain() {
-	for _, c := range a.allDedicated() {
-		old := a.pool.o.MaxConnAge > 0 && time.Since(c.Created()) >= a.pool.o.MaxConnAge
-		idle := a.pool.o.MaxConnIdle > 0 && c.Idle() >= a.pool.o.MaxConnIdle
+func (u *unshared[T]) maintain() {
+	for _, c := range u.allDedicated() {
+		old := u.pool.o.MaxConnAge > 0 && time.Since(c.Created()) >= u.pool.o.MaxConnAge
+		idle := u.pool.o.MaxConnIdle > 0 && c.Idle() >= u.pool.o.MaxConnIdle
 		switch {
 		case old || idle:
 			c.Retire()
 		case c.Load() == 0:
-			a.pool.background.Go(c.Ping)
+			u.pool.background.Go(c.Ping)
 		}
 	}
 }

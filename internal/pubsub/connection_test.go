@@ -112,7 +112,7 @@ func TestReconnectBacksOff(t *testing.T) {
 		srv.Disconnect()
 		time.Sleep(2 * time.Second)
 		_, server, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, dial.ErrUnavailable, "the last attempt has failed")
+		require.ErrorIs(t, err, window.ErrUnavailable, "the last attempt has failed")
 		require.ErrorIs(t, err, mockserver.ErrRefused)
 		require.Equal(t, srv.Addr(), server)
 		require.False(t, sent)
@@ -151,7 +151,7 @@ func TestSubscribeFailsIfTheServerCanNotBeReached(t *testing.T) {
 		for range 2 {
 			_, server, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
 			require.ErrorIs(t, err, dial.ErrConnect)
-			require.NotContains(t, err.Error(), dial.ErrUnavailable.Error(), "it was tried")
+			require.NotContains(t, err.Error(), window.ErrUnavailable.Error(), "it was tried")
 			require.Equal(t, srv.Addr(), server)
 			require.False(t, sent)
 			synctest.Wait()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -109,7 +108,7 @@ func (m *Manager[T]) subscribe(sub *Subscription, name string) (*subscriber[T], 
 		return nil, window.ErrClosed
 	}
 	if m.cause != nil {
-		return nil, fmt.Errorf("%w: %w", dial.ErrUnavailable, m.cause)
+		return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, m.cause)
 	}
 	ch := m.channels[name]
 	if ch == nil {

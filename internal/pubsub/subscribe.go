@@ -63,7 +63,7 @@ const defaultQueue = 256
 //
 // If Subscribe fails, server is the server that failed, and sent reports whether it may
 // have received a SUBSCRIBE. The error is that of ctx, an error of package conn, or one
-// that matches [ErrRefused], dial.ErrUnavailable, dial.ErrConnect or window.ErrClosed.
+// that matches [ErrRefused], window.ErrUnavailable, dial.ErrConnect or window.ErrClosed.
 func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions, totals *Totals) (s *Subscription, server string, sent bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, managers[0].Server(), false, err

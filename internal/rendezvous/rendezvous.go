@@ -13,14 +13,14 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// Ring picks among servers. It is safe for concurrent use.
-type Ring struct {
+// Servers picks among servers. It is safe for concurrent use.
+type Servers struct {
 	seeds []uint64 // per server, the FNV-1a hash of its text and the zero byte
 }
 
-// New returns a Ring of servers. Their order matters only for the indexes that Pick returns.
-func New(servers []string) Ring {
-	r := Ring{seeds: make([]uint64, len(servers))}
+// New returns Servers of the given texts. Their order matters only for the indexes that Pick returns.
+func New(servers []string) Servers {
+	r := Servers{seeds: make([]uint64, len(servers))}
 	for i, s := range servers {
 		r.seeds[i] = fnv1a(fnv1a(fnvOffset, s), "\x00")
 	}
@@ -29,7 +29,7 @@ func New(servers []string) Ring {
 
 // Pick returns the index of key's server. If two servers have the same score, the first
 // wins; for different texts this happens once in 2⁶⁴ keys.
-func (r Ring) Pick(key string) int {
+func (r Servers) Pick(key string) int {
 	if len(r.seeds) == 1 {
 		return 0
 	}
