@@ -138,7 +138,7 @@ var faults = []fault{
 	{file: "internal/breaker/circuit.go", old: "c.row.Store(0)\n\t\t}", new: "}"},
 	{file: "internal/breaker/circuit.go", old: "c.trial == trialNext || c.trial == noTrial && !c.probing", new: "c.trial == trialNext"},
 	{file: "internal/breaker/circuit.go", old: "probe := c.probe; c.trial == noTrial {", new: "probe := c.probe; c.trial != trialMade {"},
-	{file: "internal/breaker/circuit.go", old: "\t\tc.trial = noTrial\n\t\tc.Set(cause)\n\t\tc.schedule()", new: "\t\tc.Set(nil)"},
+	{file: "internal/breaker/circuit.go", old: "\t\tc.trial = noTrial\n\t\tc.cause.Set(cause)\n\t\tc.startProbing()", new: "\t\tc.cause.Set(nil)"},
 	{file: "internal/deadline/deadline.go", old: "c.parent.Err() == nil && c.period.Err() != nil", new: "c.period.Err() != nil"},
 	{file: "internal/deadline/deadline.go", old: "time.AfterFunc(b.d/16, func() { b.current.CompareAndSwap(p, nil) })", new: ""},
 	{file: "internal/deadline/deadline.go", old: "m.stop = context.AfterFunc(c.period, m.cancel)", new: "m.stop = func() bool { return true }"},
