@@ -107,47 +107,52 @@ func normal(p netip.Prefix) (netip.Prefix, bool) {
 // address, or a prefix if it has fewer bits, such as "2001:db8::/64". It is "" if the remote address is not
 // an IP address and the field contains none. Values gets the name of the field in its canonical form.
 func (a *Addrs) Key(remote string, values func(name string) []string) string {
-	addr := a.find(remote, values)
+	if a.header == "" && a.v4Bits == 32 {
+		if host := ipv4Host(remote); host != "" { // most are
+			return host
+		}
+	}
+	client, ok := a.find(remote, values)
+	if !ok {
+		return ""
+	}
 	bits := a.v6Bits
-	if addr.Is4() {
+	if client.addr.Is4() {
 		bits = a.v4Bits
 	}
-	p, err := addr.Prefix(bits)
-	switch {
-	case err != nil || !addr.IsValid():
-		return ""
-	case p.IsSingleIP():
-		return addr.String()
-	default:
-		return p.String()
+	if bits == client.addr.BitLen() {
+		return client.text()
 	}
+	p, _ := client.addr.Prefix(bits)
+	var buf [len("2001:db8:1111:2222:3333:4444:5555:6666/127")]byte
+	return string(p.AppendTo(buf[:0]))
 }
 
-// find returns the address of the client, or the zero Addr if there is none.
-func (a *Addrs) find(remote string, values func(string) []string) netip.Addr {
-	addr, ok := parseNode(remote)
-	if a.header == "" || !(ok && a.isProxy(addr) || !ok && a.unix && isUnix(remote)) {
-		return addr
+// find returns the address of the client, and false if there is none.
+func (a *Addrs) find(remote string, values func(string) []string) (client node, ok bool) {
+	client, ok = parseNode(remote)
+	if a.header == "" || !(ok && a.isProxy(client) || !ok && a.unix && isUnix(remote)) {
+		return client, ok
 	}
 	for _, line := range slices.Backward(values(a.header)) {
 		for more := true; more; {
-			var node string
-			node, line, more = a.last(line)
-			passedOn, ok := parseNode(node)
-			if !ok {
-				return addr
+			var text string
+			text, line, more = a.last(line)
+			passedOn, valid := parseNode(text)
+			if !valid {
+				return client, ok
 			}
-			addr = passedOn
-			if !a.isProxy(addr) {
-				return addr
+			client, ok = passedOn, true
+			if !a.isProxy(client) {
+				return client, ok
 			}
 		}
 	}
-	return addr
+	return client, ok
 }
 
 // last splits the last node off a line. More reports whether there are others.
-func (a *Addrs) last(line string) (node, rest string, more bool) {
+func (a *Addrs) last(line string) (text, rest string, more bool) {
 	if a.header == "Forwarded" {
 		element, rest, more := lastElement(line)
 		return forParameter(element), rest, more
@@ -156,8 +161,8 @@ func (a *Addrs) last(line string) (node, rest string, more bool) {
 	return strings.Trim(line[i+1:], " \t"), line[:max(0, i)], i >= 0
 }
 
-func (a *Addrs) isProxy(addr netip.Addr) bool {
-	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+func (a *Addrs) isProxy(n node) bool {
+	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(n.addr) })
 }
 
 // isUnix reports whether a remote address is that of a Unix socket: a path, an abstract name,

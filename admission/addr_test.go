@@ -53,6 +53,16 @@ func TestTheRemoteAddressIsTheKeyWithoutProxies(t *testing.T) {
 		"192.0.2.1:http":                          "",
 		"192.0.2.1:123456":                        "",
 		"192.0.2.01:80":                           "",
+		"192.0.2.00:80":                           "",
+		"192.0.2.256:80":                          "",
+		"192.0.2:80":                              "",
+		"192.0.2.1.1:80":                          "",
+		"192.0..1:80":                             "",
+		".192.0.2.1:80":                           "",
+		"192.0.2.:80":                             "",
+		"192.0.2.1:_hidden":                       "192.0.2.1",
+		"0.0.0.0:0":                               "0.0.0.0",
+		"255.255.255.255:65535":                   "255.255.255.255",
 		"192.0.2.1:80:80":                         "",
 		"[192.0.2.1]:80":                          "",
 		"[2001:db8::1]80":                         "",
@@ -280,4 +290,10 @@ func FuzzForwardedAddresses(f *testing.F) {
 			require.Equal(t, addr.String(), got, "%s: %q", name, lines)
 		}
 	})
+}
+
+func TestKeysOfAddressesAllocateLittle(t *testing.T) {
+	for remote, most := range map[string]float64{"203.0.113.9:4711": 0, "203.0.113.9": 0, "[2001:db8::1]:4711": 1} {
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { admission.Addr(remote) }), most, remote)
+	}
 }
