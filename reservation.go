@@ -35,6 +35,11 @@ type Reservation struct {
 func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
 	rv = &Reservation{limiter: r, taking: taking{call: "reserve"}}
 	rv.taking.copy(takes)
+	return r.reserve(ctx, rv)
+}
+
+// reserve makes the takes of a Reservation.
+func (r *RateLimit) reserve(ctx context.Context, rv *Reservation) (_ *Reservation, ok bool, err error) {
 	if err := r.takeAll(ctx, &rv.taking); err != nil {
 		return nil, false, err
 	}

@@ -22,38 +22,25 @@ func (r *RateLimit) TakeAll(ctx context.Context, takes ...Take) (ok bool, result
 	return r.takeEach(ctx, takes, make([]Result, 0, fewTakes))
 }
 
-// fewTakes is up to how many takes TakeAll does not allocate for.
-const fewTakes = 4
-
 // takeEach is TakeAll. It returns the results in a slice, if that has room for them.
 func (r *RateLimit) takeEach(ctx context.Context, takes []Take, results []Result) (ok bool, _ []Result, err error) {
 	n := len(takes)
-	if r.observer != nil || n == 0 || n > fewTakes {
+	if !r.decidesFew(n) {
 		return r.takeSlowly(ctx, takes, nil)
 	}
 	few := fewPool.Get().(*takeFew)
 	for i := range takes {
-		t := &few.takes[i]
-		*t = takes[i]
-		t.Limit.Algorithm = r.algorithmOf(&t.Limit) // not resolved: the copy would take as long as the take
-		if t.Limit.Max == Unlimited || t.Limit.Shadow || t.N > limits.Capacity(t.Limit) || take.check(&t.Limit, t.N) != nil {
+		if few.takes[i] = takes[i]; !few.prepare(r, i) {
 			return r.takeSlowly(ctx, takes, nil)
 		}
-		for j := range i {
-			if limits.SameCount(t, &few.takes[j]) {
-				return r.takeSlowly(ctx, takes, nil)
-			}
-		}
 	}
-	granted, err := r.first.takeAll(ctx, few.takes[:n], few.windows[:n])
+	granted, err := few.take(ctx, r, n)
 	if err != nil {
 		return r.takeSlowly(ctx, takes, err) // few is not used again: the backend may still do
 	}
 	results = results[:n]
-	denied := anyRefused(few.windows[:n])
 	for i := range n {
-		w := &few.windows[i]
-		results[i].setWindow(&few.takes[i].Limit, w, granted || denied && !w.Refused)
+		few.result(i, &results[i])
 	}
 	fewPool.Put(few)
 	return granted, results, nil
@@ -68,14 +55,6 @@ func anyRefused(windows []window.Window) bool {
 	}
 	return false
 }
-
-// takeFew is the arguments of a call of a backend, which would be allocated otherwise.
-type takeFew struct {
-	takes   [fewTakes]Take
-	windows [fewTakes]window.Window
-}
-
-var fewPool = sync.Pool{New: func() any { return new(takeFew) }}
 
 // takeSlowly is TakeAll for any takes and backend. The backend has failed with an error already, or it is nil.
 func (r *RateLimit) takeSlowly(ctx context.Context, takes []Take, failed error) (ok bool, results []Result, err error) {
@@ -111,10 +90,15 @@ type taking struct {
 
 // copy sets the takes of t to a copy. An interface call would make every caller allocate those that it has.
 func (t *taking) copy(takes []Take) {
-	if t.takes = t.one.take[:]; len(takes) != 1 {
-		t.takes = make([]Take, len(takes))
-	}
+	t.makeTakes(len(takes))
 	copy(t.takes, takes)
+}
+
+// makeTakes sets the takes of t to n that are zero.
+func (t *taking) makeTakes(n int) {
+	if t.takes = t.one.take[:]; n != 1 {
+		t.takes = make([]Take, n)
+	}
 }
 
 // takeAll makes the takes of t, and reports the decisions to the observer.
