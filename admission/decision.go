@@ -35,12 +35,13 @@ type Decision struct {
 
 	gate        *Gate
 	plan        *Plan
-	reservation *throttr.Reservation // of what was counted; nil: it was counted as hits, or not at all
+	reservation *throttr.Reservation // of what was counted; or nil
 	inFlight    *inFlight            // the limit on requests in flight; or nil
 	noPlace     bool                 // there was no place
 	hits        bool                 // it was counted as hits
+	reserved    bool                 // it was counted without a reservation
 	canceled    bool                 // it could not be counted because its context has ended
-	within      *decisionContext
+	within      *admitted
 }
 
 // Refund gives back what the request was counted, for requests that should not count after all:
@@ -53,6 +54,9 @@ type Decision struct {
 func (d Decision) Refund(ctx context.Context) error {
 	if d.hits && d.Allowed && len(d.Outcomes) > 0 {
 		return fmt.Errorf("admission: the request was counted as hits, which can't be refunded: %w", throttr.ErrUnsupported)
+	}
+	if d.reserved {
+		return d.within.cancel(ctx)
 	}
 	return d.reservation.Cancel(ctx)
 }
@@ -85,20 +89,24 @@ type Outcome struct {
 
 // Known reports whether the result describes a window. It does not if a policy has decided, if a request
 // costs more than a limit can ever grant, so that no store was asked, or if the limit is Unlimited.
-func (o *Outcome) Known() bool {
-	return o.Limit != throttr.Unlimited && (o.Count > 0 || o.Remaining > 0 || o.Limit == 0)
+func (o *Outcome) Known() bool { return isKnown(&o.Result) }
+
+func isKnown(res *throttr.Result) bool {
+	return res.Limit != throttr.Unlimited && (res.Count > 0 || res.Remaining > 0 || res.Limit == 0)
 }
 
 // Left returns the time until the window ends, at most the whole scale; for a denial, RetryAfter. With
 // rolling algorithms it is the time until the whole quota is there again.
-func (o *Outcome) Left() time.Duration {
+func (o *Outcome) Left() time.Duration { return left(&o.Result, o.Scale) }
+
+func left(res *throttr.Result, scale time.Duration) time.Duration {
 	switch {
-	case !o.Allowed:
-		return o.RetryAfter
-	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
-		return o.Scale
+	case !res.Allowed:
+		return res.RetryAfter
+	case res.ResetAt.IsZero(): // there is no window, and the next request opens one
+		return scale
 	}
-	return min(o.ResetAfter, o.Scale)
+	return min(res.ResetAfter, scale)
 }
 
 // add adds the outcome of another limit, whose scale is not shorter than the last one's. It does not decide:
@@ -119,26 +127,6 @@ func (d *Decision) add(l *throttr.Limit, res throttr.Result) {
 		*s = *o
 	}
 }
-
-type contextKey struct{}
-
-// decisionContext is a context with a decision.
-type decisionContext struct {
-	context.Context
-	d *Decision
-}
-
-// Value returns the decision, or a value of the parent.
-func (c *decisionContext) Value(key any) any {
-	if key == (contextKey{}) {
-		return c.d
-	}
-	return c.Context.Value(key)
-}
-
-// Context returns the context of Admit with the decision, for [FromContext]. It also ends when the request loses
-// its place: then [context.Cause] is [inflight.ErrLost]. Handlers are called with it.
-func (d *Decision) Context() context.Context { return d.within }
 
 // FromContext returns the decision on the request whose context is ctx. If several Gates have counted the
 // request, it is the decision of the innermost one. FromContext returns false if the request was not

@@ -10,7 +10,7 @@ import (
 )
 
 // quotaUnits are the values of the parameter qu. The empty one is the default.
-var quotaUnits = []string{"", "requests", "content-bytes", "concurrent-requests"}
+var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-requests"}
 
 // PolicyField returns the RateLimit-Policy field of draft-ietf-httpapi-ratelimit-headers-11, which has all
 // limits of the request: a list of
@@ -24,12 +24,9 @@ func (d Decision) PolicyField() string {
 	if d.plan == nil || d.Shadow {
 		return ""
 	}
-	field, unit := d.plan.policy, d.gate.cfg.QuotaUnit
-	if unit != "" {
-		unit = ";qu=" + quote(unit)
-	}
-	if params := unit + d.partition(); params != "" {
-		field = d.plan.policyField(params)
+	field, pk := d.plan.policy[d.gate.unit], d.partition()
+	if pk != "" {
+		field = d.plan.policyField(d.gate.unit, pk)
 	}
 	if d.inFlight == nil || d.inFlight.policy == "" {
 		return field
@@ -37,7 +34,7 @@ func (d Decision) PolicyField() string {
 	if field != "" {
 		field += ", "
 	}
-	return field + d.inFlight.policy + d.partition()
+	return field + d.inFlight.policy + pk
 }
 
 // LimitField returns the RateLimit field, which has the limits that have decided: a list of
@@ -50,9 +47,9 @@ func (d Decision) LimitField() string {
 		return ""
 	}
 	var buf [128]byte
-	b, at := buf[:0], 0
+	b, at, pk := buf[:0], 0, d.partition()
 	if d.noPlace {
-		b = d.appendItem(b, d.inFlight.item, &d.Strictest)
+		b = append(appendItem(b, d.inFlight.item, 0, &d.Strictest.Result), pk...)
 	}
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
@@ -60,23 +57,26 @@ func (d Decision) LimitField() string {
 			at++
 		}
 		if o.Known() {
-			b = d.appendItem(b, d.plan.items[at], o)
+			b = append(appendItem(b, d.plan.items[at], o.Scale, &o.Result), pk...)
 		}
 	}
 	return string(b)
 }
 
+// roomPerItem is room for what appendItem appends to a name, unless the numbers are very large.
+const roomPerItem = len(", ;r=1000000;t=86400")
+
 // appendItem appends an item of the RateLimit field.
-func (d *Decision) appendItem(b []byte, name string, o *Outcome) []byte {
+func appendItem(b []byte, name string, scale time.Duration, res *throttr.Result) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)
 	}
 	b = append(append(b, name...), ";r="...)
-	b = strconv.AppendUint(b, o.Remaining, 10)
-	if left := o.Left(); left < throttr.Never {
+	b = strconv.AppendUint(b, res.Remaining, 10)
+	if left := left(res, scale); left < throttr.Never {
 		b = strconv.AppendInt(append(b, ";t="...), Seconds(left), 10)
 	}
-	return append(b, d.partition()...)
+	return b
 }
 
 // RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request is served
@@ -101,15 +101,18 @@ func (d Decision) SetFields(set func(name, value string)) {
 }
 
 // partition returns the parameter pk, or "".
-func (d Decision) partition() string {
-	if !d.gate.cfg.PartitionKey {
+func (d *Decision) partition() string {
+	if d.gate == nil || !d.gate.cfg.PartitionKey {
 		return ""
 	}
 	return ";pk=:" + base64.StdEncoding.EncodeToString(d.partitionKey()) + ":"
 }
 
-// policyField returns the RateLimit-Policy field, with further parameters of each limit.
-func (p *Plan) policyField(params string) string {
+// policyField returns the RateLimit-Policy field, with a unit and further parameters of each limit.
+func (p *Plan) policyField(unit int, params string) string {
+	if unit != 0 {
+		params = ";qu=" + quote(quotaUnits[unit]) + params
+	}
 	var items []string
 	for _, item := range p.policies {
 		if item != "" {

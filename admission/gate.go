@@ -10,6 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/inside"
 )
 
 // Config configures a [Gate]. Limits or InFlight is required.
@@ -63,14 +64,14 @@ type Config struct {
 	PartitionKey bool
 }
 
-// fewLimits is up to how many limits a decision is one allocation.
-const fewLimits = 2
-
 // Gate admits requests, or denies them. It is safe for concurrent use.
 type Gate struct {
 	cfg     Config
 	limiter *throttr.RateLimit
-	plan    *Plan // of Config.Limits
+	reserve reserver // that of limiter
+	atOnce  bool     // most requests are decided at once
+	plan    *Plan    // of Config.Limits
+	unit    int      // of quotaUnits
 }
 
 // New returns a Gate. It panics if limiter is nil.
@@ -91,7 +92,7 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 		return nil, invalid("NoPlace is Deny or Unavailable, not %q", cfg.NoPlace)
 	case cfg.Jitter < 0:
 		return nil, invalid("Jitter is at least 0, not %v", cfg.Jitter)
-	case !slices.Contains(quotaUnits, cfg.QuotaUnit):
+	case !slices.Contains(quotaUnits[:], cfg.QuotaUnit):
 		return nil, invalid("QuotaUnit is one of %q, not %q", quotaUnits, cfg.QuotaUnit)
 	}
 	plan, err := NewPlan(cfg.Limits...)
@@ -111,7 +112,9 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	if cfg.NoPlace == 0 {
 		cfg.NoPlace = Deny
 	}
-	return &Gate{cfg: cfg, limiter: limiter, plan: plan}, nil
+	g := &Gate{cfg: cfg, limiter: limiter, reserve: inside.Of[reserver](limiter), plan: plan}
+	g.atOnce, g.unit = g.reserve.AtOnce(), slices.Index(quotaUnits[:], cfg.QuotaUnit)
+	return g, nil
 }
 
 // Admit takes a place for a request, counts n for its key in the limits of a plan, or in Config.Limits if plan is
@@ -121,28 +124,20 @@ func (g *Gate) Admit(ctx context.Context, key string, plan *Plan, n uint64) *Dec
 	if plan == nil {
 		plan = g.plan
 	}
-	allocated := new(struct { // at once
-		Decision
-		few    [fewLimits]Outcome
-		within decisionContext
-	})
-	d := &allocated.Decision
-	d.Key, d.Allowed, d.Shadow, d.gate, d.plan, d.Outcomes = key, true, g.cfg.Shadow, g, plan, allocated.few[:0]
-	allocated.within = decisionContext{ctx, d}
-	d.within = &allocated.within
+	a := g.begin(ctx, key, g.storedKey(key), plan, n)
+	d := &a.decision
 	if d.Shadow {
 		ctx = context.WithValue(ctx, shadowKey{}, true)
 	}
-	stored := g.storedKey(key)
 	decided := false
 	defer func() {
 		if !decided { // a panic, such as one of an observer: the caller has nothing to call Done of
 			d.Done()
 		}
 	}()
-	failed := g.enter(ctx, stored, d)
+	failed := g.enter(ctx, a.key, d)
 	if d.Allowed { // also if it could not be decided on a place
-		g.count(ctx, stored, d, n)
+		a.count(ctx)
 	}
 	switch {
 	case !d.Allowed:
@@ -151,11 +146,10 @@ func (g *Gate) Admit(ctx context.Context, key string, plan *Plan, n uint64) *Dec
 	case failed != nil:
 		d.Err = errors.Join(failed, d.Err)
 	case d.Hold != nil && !d.Shadow:
-		d.within.Context = d.Hold.Context()
+		a.parent = d.Hold.Context()
 	}
 	decided = true
-	d.canceled = d.Err != nil && errors.Is(ctx.Err(), context.Canceled)
-	d.RetryAfter = g.retryAfter(d)
+	a.end(ctx)
 	return d
 }
 
@@ -185,34 +179,17 @@ func (g *Gate) enter(ctx context.Context, key string, d *Decision) error {
 }
 
 // count counts a request.
-func (g *Gate) count(ctx context.Context, key string, d *Decision, n uint64) {
-	switch {
+func (a *admitted) count(ctx context.Context) {
+	d := &a.decision
+	switch g := d.gate; {
 	case len(d.plan.limits) == 0:
 	case g.cfg.CountRefusals:
 		d.hits = true
-		d.each(ctx, key, g.limiter.HitN, n)
-	case n == 0:
-		d.each(ctx, key, g.limiter.Peek, 0)
+		d.each(ctx, a.key, g.limiter.HitN, a.n)
+	case a.n == 0:
+		d.each(ctx, a.key, g.limiter.Peek, 0)
 	default:
-		g.take(ctx, key, d, n)
-	}
-}
-
-// take counts a request in all limits if none of them denies it, and in none otherwise.
-func (g *Gate) take(ctx context.Context, key string, d *Decision, n uint64) {
-	var few [fewLimits]throttr.Take
-	takes := few[:0]
-	for _, l := range d.plan.limits {
-		takes = append(takes, l.For(key, n))
-	}
-	rv, ok, err := g.limiter.Reserve(ctx, takes...)
-	if err != nil {
-		d.Err = err
-		return
-	}
-	d.Allowed, d.reservation = ok, rv
-	for i, res := range rv.Results() {
-		d.add(&d.plan.limits[i], res)
+		a.take(ctx)
 	}
 }
 

@@ -17,10 +17,16 @@ const (
 
 // storedKey returns the key that the backend sees.
 func (g *Gate) storedKey(key string) string {
+	prefix, rest := g.storedParts(key)
+	return prefix + rest
+}
+
+// storedParts returns the parts of the key that the backend sees.
+func (g *Gate) storedParts(key string) (prefix, rest string) {
 	if g.isPlain(key) {
-		return plainPrefix + key
+		return plainPrefix, key
 	}
-	return digestPrefix + Digest(key)
+	return digestPrefix, Digest(key)
 }
 
 // isPlain reports whether a key is stored as it is.
@@ -43,7 +49,7 @@ func (d Decision) Partition() string {
 }
 
 // partitionKey returns the bytes of Partition.
-func (d Decision) partitionKey() []byte {
+func (d *Decision) partitionKey() []byte {
 	if d.gate.isPlain(d.Key) {
 		return []byte(d.Key)
 	}

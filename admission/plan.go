@@ -42,11 +42,12 @@ func invalid(format string, args ...any) error {
 
 // Plan is a set of limits that apply together. Make plans once, with [NewPlan]. The zero Plan has no limits.
 type Plan struct {
-	limits   []throttr.Limit // the shortest scale first
-	items    []string        // their quoted names, for header fields
-	policies []string        // their items in the RateLimit-Policy field; "": none
-	policy   string          // the field
-	inFlight *inFlight       // or nil
+	limits   []throttr.Limit         // the shortest scale first
+	items    []string                // their quoted names, for header fields
+	policies []string                // their items in the RateLimit-Policy field; "": none
+	policy   [len(quotaUnits)]string // the field
+	room     int                     // for most RateLimit fields
+	inFlight *inFlight               // or nil
 }
 
 // inFlight is a limit on requests in flight.
@@ -90,8 +91,11 @@ func NewPlan(limits ...throttr.Limit) (*Plan, error) {
 	for i := range p.limits {
 		p.items = append(p.items, quote(p.limits[i].Name))
 		p.policies = append(p.policies, policyItem(p.items[i], &p.limits[i]))
+		p.room += len(p.items[i]) + roomPerItem
 	}
-	p.policy = p.policyField("")
+	for unit := range p.policy {
+		p.policy[unit] = p.policyField(unit, "")
+	}
 	return p, nil
 }
 

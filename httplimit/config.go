@@ -8,6 +8,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/inside"
 )
 
 // Config configures the middleware that [New] returns. Limits or InFlight is required. All other fields
@@ -146,7 +147,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		return nil, fmt.Errorf("%w: there is no Legacy %d", throttr.ErrConfig, cfg.Legacy)
 	}
 	cfg.setDefaults()
-	gate, err := admission.New(limiter, admission.Config{
+	g, err := admission.New(limiter, admission.Config{
 		Limits:        cfg.Limits,
 		InFlight:      cfg.InFlight,
 		Places:        cfg.Places,
@@ -161,21 +162,12 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Middleware{cfg, gate}, nil
+	return &Middleware{cfg, g, inside.Of[gate](g)}, nil
 }
 
 func (c *Config) setDefaults() {
-	if c.Plan == nil {
-		c.Plan = func(*http.Request) *Plan { return nil }
-	}
 	if c.Key == nil {
 		c.Key, c.PlainKeys = RemoteAddr, true
-	}
-	if c.Skip == nil {
-		c.Skip = func(*http.Request) bool { return false }
-	}
-	if c.Cost == nil {
-		c.Cost = func(*http.Request) uint64 { return 1 }
 	}
 	if c.OnFailure == nil {
 		c.OnFailure = ServeUnlessFull

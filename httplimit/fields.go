@@ -9,21 +9,21 @@ import (
 	"github.com/throttr-go/throttr/admission"
 )
 
-// setFields sets the header fields that describe the limits.
-func (m *Middleware) setFields(header http.Header, d *admission.Decision) {
-	if !m.config.HideFields {
-		values := make([]string, 0, 2) // of both fields, in one allocation
-		for _, field := range [...]struct{ name, value string }{{"Ratelimit-Policy", d.PolicyField()}, {"Ratelimit", d.LimitField()}} {
-			if field.value == "" {
-				continue
-			}
-			if values = append(values, field.value); header[field.name] == nil {
-				header[field.name] = values[len(values)-1 : len(values) : len(values)]
-			} else {
-				header.Add(field.name, field.value)
-			}
+// setFields adds RateLimit-Policy and RateLimit, without those that are empty. It keeps the values.
+func setFields(header http.Header, values *[2]string) {
+	for i, name := range [...]string{"Ratelimit-Policy", "Ratelimit"} {
+		switch {
+		case values[i] == "":
+		case header[name] == nil:
+			header[name] = values[i : i+1 : i+1]
+		default:
+			header.Add(name, values[i])
 		}
 	}
+}
+
+// setLegacyFields sets the X-RateLimit fields.
+func (m *Middleware) setLegacyFields(header http.Header, d *Decision) {
 	s := &d.Strictest
 	if m.config.Legacy == LegacyNone || d.Shadow || !s.Known() || s.Name == "" {
 		return

@@ -13,6 +13,14 @@ import (
 type Middleware struct {
 	config Config // with its defaults
 	gate   *admission.Gate
+	admits gate // that of gate
+}
+
+// gate is an [admission.Gate] with a method for requests of HTTP.
+type gate interface {
+	// Admit admits a request. If it is granted at once, next is a copy of it, whose context has the decision, and d is
+	// nil. Fields are the values of RateLimit-Policy and RateLimit, if these are wanted.
+	Admit(r *http.Request, key string, plan *Plan, n uint64, wanted bool) (next *http.Request, fields *[2]string, d *Decision)
 }
 
 // Wrap returns a handler that limits the requests to next. It panics if next is nil.
@@ -50,17 +58,40 @@ type handler struct {
 
 // ServeHTTP counts the request, and then serves it or responds to it.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.config.Skip(r) {
+	c := &h.config
+	if c.Skip != nil && c.Skip(r) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	key := h.config.Key(r)
-	plan := h.config.Plan(r)
-	if key == "" && h.config.SkipEmptyKey || plan != nil && plan.Empty() {
+	key := c.Key(r)
+	var plan *Plan
+	if c.Plan != nil {
+		plan = c.Plan(r)
+	}
+	if key == "" && c.SkipEmptyKey || plan != nil && plan.Empty() {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	d := h.gate.Admit(r.Context(), key, plan, h.config.Cost(r))
+	n := uint64(1)
+	if c.Cost != nil {
+		n = c.Cost(r)
+	}
+	granted, fields, d := h.admits.Admit(r, key, plan, n, !c.HideFields)
+	if granted == nil {
+		h.decided(w, r, d)
+		return
+	}
+	header := w.Header()
+	setFields(header, fields)
+	if c.Legacy != LegacyNone {
+		d, _ := FromContext(granted.Context())
+		h.setLegacyFields(header, &d)
+	}
+	h.next.ServeHTTP(w, granted)
+}
+
+// decided responds to a request on which a decision was made, and returns its place.
+func (h *handler) decided(w http.ResponseWriter, r *http.Request, d *Decision) {
 	if d.Hold != nil && (r.Header["Upgrade"] != nil || r.Method == http.MethodConnect) {
 		u := &upgrade{ResponseWriter: w, hold: d.Hold}
 		defer u.done()
@@ -68,7 +99,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.returned = true
 		return
 	}
-	defer d.Done()
+	defer d.Hold.Release()
 	h.respond(w, r, d)
 }
 
@@ -79,7 +110,10 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		w.WriteHeader(verdict.HTTPStatus())
 		return
 	}
-	h.setFields(w.Header(), d)
+	if !h.config.HideFields {
+		setFields(w.Header(), &[2]string{d.PolicyField(), d.LimitField()})
+	}
+	h.setLegacyFields(w.Header(), d)
 	denied := !d.Allowed && !d.Shadow
 	switch { // without a copy of the request
 	case verdict == admission.Misconfigured:

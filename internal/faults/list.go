@@ -107,10 +107,12 @@ var faults = []fault{
 	{file: "lockout/lockout.go", old: "return l.limiter.Forget(ctx, key, l.failures) // the lock", new: "return nil // the lock"},
 
 	// HTTP.
-	{file: "admission/addr.go", old: "if !a.isProxy(addr) {\n\t\t\t\treturn addr\n\t\t\t}", new: "", run: "^TestSpoofedFieldBeforeChainOfProxiesIsIgnored$"},
+	{file: "admission/addr.go", old: "if !a.isProxy(client) {\n\t\t\t\treturn client, ok\n\t\t\t}", new: "", run: "^TestSpoofedFieldBeforeChainOfProxiesIsIgnored$"},
 	{file: "admission/gate.go", old: "case !d.Allowed:\n\t\td.Done()\n", new: "case !d.Allowed:\n", run: "Place"},
 	{file: "admission/gate.go", old: "\tif d.Allowed { // also", new: "\tif true { // also", run: "Place"},
-	{file: "httplimit/middleware.go", old: "defer d.Done()\n\th.respond(w, r, d)", new: "h.respond(w, r, d)\n\td.Done()", run: "Place"},
+	{file: "httplimit/middleware.go", old: "defer d.Hold.Release()\n\th.respond(w, r, d)", new: "h.respond(w, r, d)\n\td.Done()", run: "Place"},
+	{file: "admission/reserve.go", old: "a.settled.CompareAndSwap(false, true)", new: "true", tests: "httplimit", run: "^TestARequestIsRefundedOnce$"},
+	{file: "admission/request.go", old: "\t\ta.decision.reserved = true\n", new: "", tests: "httplimit", run: "^TestARequestIsRefundedOnce$"},
 	{file: "httplimit/upgrade.go", old: "!u.hijacked || !u.returned", new: "!u.hijacked", run: "Place"},
 	{file: "httplimit/fields.go", old: "reset = admission.Seconds(time.Duration(at.UnixNano()))", new: "reset = at.Unix()"},
 	{file: "admission/addr.go", old: "&& p.Bits() >= 96 {", new: "&& p.Bits() > 96 {"},
@@ -126,7 +128,7 @@ var faults = []fault{
 	{file: "internal/conn/queue.go", old: "if q.inFlight > 0 && q.inFlight+cl.Len() > q.maxInFlight {", new: "if q.inFlight > 0 && q.inFlight > q.maxInFlight {", tests: "internal/pool", run: "^TestNoMoreRequestsAreInFlightThanAllowed$"},
 	{file: "internal/conn/queue.go", old: "if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {", new: "if q.queuedRequests > q.maxQueued {", tests: "internal/systemtest/transport", run: "^TestTooManyQueuedRequestsAreRejected$"},
 	{file: "internal/pubsub/queue.go", old: "q.gaps[i] = gap\n\t\t\treturn", new: "_ = i", run: "^TestGapsDoNotAccumulate$"},
-	{file: "admission/keys.go", old: "return digestPrefix + Digest(key)", new: "return digestPrefix + key", tests: "httplimit", run: "^TestALongKeyIsNotStored$"},
+	{file: "admission/keys.go", old: "return digestPrefix, Digest(key)", new: "return digestPrefix, key", tests: "httplimit", run: "^TestALongKeyIsNotStored$"},
 	{file: "admission/keys.go", old: "return g.cfg.PlainKeys && len(key) <= maxKey", new: "return g.cfg.PlainKeys", tests: "httplimit", run: "^TestALongKeyIsNotStored$"},
 	{file: "admission/fields.go", old: "name + \";q=\"", new: "name + \";l=\"", tests: "httplimit", run: "^TestFieldsAreThoseOfTheDraft$"},
 	{file: "memory/bucket.go", old: "if part++; part == maxParts {\n\t\t\treturn nanos + 1, 0\n\t\t}", new: "", run: "^TestTokenBucketAgreesWithRationalNumbers$"},
