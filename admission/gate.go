@@ -69,7 +69,7 @@ type Gate struct {
 	cfg     Config
 	limiter *throttr.RateLimit
 	reserve reserver // that of limiter
-	atOnce  bool     // most requests are decided at once
+	atOnce  bool     // most requests are decided at once, by their limits alone
 	plan    *Plan    // of Config.Limits
 	unit    int      // of quotaUnits
 }
@@ -113,7 +113,8 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 		cfg.NoPlace = Deny
 	}
 	g := &Gate{cfg: cfg, limiter: limiter, reserve: inside.Of[reserver](limiter), plan: plan}
-	g.atOnce, g.unit = g.reserve.AtOnce(), slices.Index(quotaUnits[:], cfg.QuotaUnit)
+	g.atOnce = g.reserve.AtOnce() && plan.inFlight == nil && !cfg.Shadow && !cfg.CountRefusals && !cfg.PartitionKey
+	g.unit = slices.Index(quotaUnits[:], cfg.QuotaUnit)
 	return g, nil
 }
 

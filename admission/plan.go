@@ -47,6 +47,7 @@ type Plan struct {
 	policies []string                // their items in the RateLimit-Policy field; "": none
 	policy   [len(quotaUnits)]string // the field
 	room     int                     // for most RateLimit fields
+	atOnce   bool                    // a RateLimit may need no Reservation
 	inFlight *inFlight               // or nil
 }
 
@@ -93,11 +94,15 @@ func NewPlan(limits ...throttr.Limit) (*Plan, error) {
 		p.policies = append(p.policies, policyItem(p.items[i], &p.limits[i]))
 		p.room += len(p.items[i]) + roomPerItem
 	}
+	p.atOnce = len(limits) > 0 && len(limits) <= fewLimits && !slices.ContainsFunc(limits, isSpecial)
 	for unit := range p.policy {
 		p.policy[unit] = p.policyField(unit, "")
 	}
 	return p, nil
 }
+
+// isSpecial reports whether a RateLimit does not just ask its backend.
+func isSpecial(l throttr.Limit) bool { return l.Max == 0 || l.Max == throttr.Unlimited || l.Shadow }
 
 // MustPlan is [NewPlan] for limits that are known to be valid. It panics if NewPlan returns an
 // error.

@@ -44,7 +44,7 @@ func (rs *requests) Admit(r *http.Request, key string, plan *Plan, n uint64, wan
 	if plan == nil {
 		plan = g.plan
 	}
-	if !g.atOnce || !g.isSimple(plan, n) {
+	if n == 0 || !g.atOnce || !plan.atOnce || plan.inFlight != nil {
 		return nil, nil, g.Admit(r.Context(), key, plan, n)
 	}
 	x := &granted{parent: r.Context(), gate: g, plan: plan, key: key, n: n}
@@ -76,12 +76,6 @@ func (rs *requests) Admit(r *http.Request, key string, plan *Plan, n uint64, wan
 	}
 	x.request = *r.WithContext(x) // to copy it twice takes less time than to allocate it
 	return &x.request, &x.fields, nil
-}
-
-// isSimple reports whether all that a decision needs is what the limits of a plan say.
-func (g *Gate) isSimple(plan *Plan, n uint64) bool {
-	return plan.inFlight == nil && g.plan.inFlight == nil && len(plan.limits) > 0 && len(plan.limits) <= fewLimits && n > 0 &&
-		!g.cfg.Shadow && !g.cfg.CountRefusals && !g.cfg.PartitionKey
 }
 
 // Reserved adds the result of a limit, for a reserver.
