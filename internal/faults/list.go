@@ -60,7 +60,7 @@ var faults = []fault{
 	// Windows on Throttr servers.
 	{file: "internal/fixedwindow/aligned.go", old: "return a.backend.guardClock.Now().Add(a.timing.useEnd(bucket).Sub(a.backend.now()))", new: "return a.backend.guardClock.Now()"},
 	{file: "internal/fixedwindow/sliding.go", old: "if rest > 0 {\n\t\tweight++\n\t}", new: "_ = rest"},
-	{file: "internal/fixedwindow/sliding.go", old: "end, room, before := s.window.Latest, limit-n, s.slide.before", new: "end, room, before := s.window.Latest, limit, s.slide.before", tests: "internal/systemtest/limiter", run: "^TestServerBackendConforms$/^uint32$"},
+	{file: "internal/fixedwindow/sliding.go", old: "end, room, before := s.clock.Latest, limit-n, s.slide.before", new: "end, room, before := s.clock.Latest, limit, s.slide.before", tests: "internal/systemtest/limiter", run: "^TestServerBackendConforms$/^uint32$"},
 	{file: "internal/fixedwindow/slots.go", old: "now.id != id || w.Count < n {", new: "now.id == 0 {", run: "^TestAGiveBackToAFixedWindowThatHasChanged$"},
 
 	// Memory.

@@ -77,7 +77,7 @@ func (a *aligned[T]) window(bucket int64, count, left uint64, before slide, sent
 	unit := a.timing.unit.Duration()
 	lasts := time.Duration(left) * unit
 	return state{
-		window: slot.Window{Count: count, Sent: sent, Received: received, Until: end, Latest: end},
+		count: count, clock: slot.Times{Sent: sent, Received: received, Until: end, Latest: end},
 		bucket: bucket, slide: before, expiry: expiry{sent.Add(lasts), received.Add(lasts).Add(unit)},
 	}
 }
@@ -143,7 +143,7 @@ func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error)
 	if a.timing.sliding {
 		s.slide = a.slideOf(cl.Responses[1], bucket, now)
 		if s.slide.absent = !found; !found {
-			s.window.Count, s.expiry, found = 0, expiry{}, s.slide.before > 0
+			s.count, s.expiry, found = 0, expiry{}, s.slide.before > 0
 		}
 	}
 	a.backend.calls.Put(cl)
@@ -232,7 +232,7 @@ func (a *aligned[T]) tryCount(ctx context.Context, b coalesce.SharedHits) coales
 		a.readBefore(ctx, &s)
 	}
 	s.undecided = b.Takes && a.known.estimate(&s, b.Now) > b.Max
-	s.decided = s.window.Count - min(s.window.Count, b.Sum)
+	s.decided = s.count - min(s.count, b.Sum)
 	a.learn(&s)
 	return a.known.outcomeOf(&b, added, a.backend.now())
 }
@@ -264,7 +264,7 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 	case !response.OK || present.replaces(&taken):
 		a.forgetReset(&taken)
 		return false, nil
-	case present.window.Count < n:
+	case present.count < n:
 		return false, nil
 	}
 	return a.giveBackTo(ctx, &taken, n)
@@ -295,7 +295,7 @@ func (a *aligned[T]) giveBackTo(ctx context.Context, taken *state, n uint64) (gi
 		return false, nil
 	}
 	present := a.shown(taken.bucket, response, taken.slide, sent)
-	if wrapped := present.window.Count > maxValue[T]()-n; wrapped || present.replaces(taken) {
+	if wrapped := present.count > maxValue[T]()-n; wrapped || present.replaces(taken) {
 		a.forgetReset(taken)
 		return false, a.takeBack(ctx, taken.bucket, n, wrapped)
 	}
@@ -336,7 +336,7 @@ func (a *aligned[T]) learnGiven(s *state) {
 	}
 	a.known.mu.Lock()
 	defer a.known.mu.Unlock()
-	a.known.state.slide.before = s.window.Count
+	a.known.state.slide.before = s.count
 }
 
 // peek implements [windows].

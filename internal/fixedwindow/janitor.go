@@ -407,7 +407,7 @@ func (d *duty[T]) over() time.Time {
 		return a.timing.useEnd(d.bucket)
 	}
 	if w, ok := d.slots.known.current(); ok {
-		return w.window.Latest
+		return w.clock.Latest
 	}
 	return time.Time{}
 }

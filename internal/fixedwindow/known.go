@@ -9,15 +9,17 @@ import (
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
-// state is what is known of an open window.
+// state is what is known of an open window. A [slot.Window] has times of the clock of guards instead.
 type state struct {
-	window     slot.Window // its times are those of the backend's clock
-	id         int64       // identifies the window
-	conn       any         // where takes were counted; nil if there were none
-	guardUntil time.Time   // window.Until by the clock of guards, unless the window is aligned
-	bucket     int64       // of an aligned window
-	slide      slide       // of a sliding window
-	expiry     expiry      // of the record of an aligned window; zero if there is none
+	slot       slot.ID // unless the window is aligned
+	count      uint64
+	clock      slot.Times // by the backend's clock
+	guardUntil time.Time  // clock.Until by the clock of guards, unless the window is aligned
+	id         int64      // identifies the window
+	conn       any        // where takes were counted; nil if there were none
+	bucket     int64      // of an aligned window
+	slide      slide      // of a sliding window
+	expiry     expiry     // of the record of an aligned window; zero if there is none
 	// undecided says that the count may contain takes that are refused, until subtract is called. In a
 	// sliding window, decided is the count without them and the others of the same request.
 	undecided bool
@@ -26,10 +28,11 @@ type state struct {
 
 // fromWindow makes s, which is zero, the state of a window that was read at a time.
 func (s *state) fromWindow(w *slot.Window, at *span) {
-	s.window, s.guardUntil = *w, w.Until
-	s.window.Sent, s.window.Received = at.from.clock, at.to.clock
-	s.window.Until = at.from.clock.Add(w.Until.Sub(at.from.mono))
-	s.window.Latest = at.to.clock.Add(w.Latest.Sub(at.to.mono))
+	s.slot, s.count, s.guardUntil = w.Slot, w.Count, w.Until
+	s.clock = slot.Times{
+		Sent: at.from.clock, Until: at.from.at(w.Until).clock,
+		Received: at.to.clock, Latest: at.to.at(w.Latest).clock,
+	}
 }
 
 // expiry is when a record expires: not before first, and not after last.
@@ -42,18 +45,18 @@ func (s *state) replaces(old *state) bool {
 	if s.expiry == (expiry{}) {
 		return old.expiry != expiry{}
 	}
-	return old.expiry != expiry{} && s.expiry.first.After(old.lastExpiry(s.window.Sent))
+	return old.expiry != expiry{} && s.expiry.first.After(old.lastExpiry(s.clock.Sent))
 }
 
 // lastExpiry returns when the record expires at the latest, by the backend's clock at a later time. The
 // clock may have become faster or slower than that of the server by a thousandth of the time since.
 func (s *state) lastExpiry(now time.Time) time.Time {
-	return s.expiry.last.Add(max(now.Sub(s.window.Sent), 0) / 1000)
+	return s.expiry.last.Add(max(now.Sub(s.clock.Sent), 0) / 1000)
 }
 
 // result returns the window with a count. Its end is never more than a scale away.
 func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesce.Result {
-	left := min(max(s.window.Latest.Sub(now), 1), scale)
+	left := min(max(s.clock.Latest.Sub(now), 1), scale)
 	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.id}
 }
 
@@ -63,16 +66,16 @@ func (s *state) narrow(old *state, guard time.Duration) {
 	if s.bucket != old.bucket || s.replaces(old) {
 		return
 	}
-	if last := old.lastExpiry(s.window.Sent); s.expiry.last.After(last) && old.expiry != (expiry{}) {
+	if last := old.lastExpiry(s.clock.Sent); s.expiry.last.After(last) && old.expiry != (expiry{}) {
 		s.expiry.last = last
 	}
 	if s.conn == nil {
 		s.conn = old.conn
 	}
-	if s.window.Narrow(&old.window, guard) && (old.conn == nil || s.conn == old.conn) {
+	if s.slot == old.slot && s.clock.Narrow(&old.clock, guard) && (old.conn == nil || s.conn == old.conn) {
 		s.id = old.id
 	}
-	if s.window.Until.Equal(old.window.Until) {
+	if s.clock.Until.Equal(old.clock.Until) {
 		s.guardUntil = old.guardUntil
 	}
 }
@@ -105,7 +108,7 @@ func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdic
 		if h.Take && h.Increment > h.Max {
 			return coalesce.Decided, coalesce.Result{Refused: true}, nil
 		}
-	case !k.ok || !b.Fresh && !b.Now.Before(s.window.Until):
+	case !k.ok || !b.Fresh && !b.Now.Before(s.clock.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
 	case h.Must || !over(h, k.estimate(s, b.Now)): // it is counted, see below
 	case b.Read || k.recent(b.Now) && !s.undecided:
@@ -133,8 +136,8 @@ func over(h coalesce.Hit, count uint64) bool {
 // recent reports whether the window was read so recently that hits over the limit are denied from memory, and
 // has certainly not ended since. The caller holds mu, and the window is known.
 func (k *known[T]) recent(now time.Time) bool {
-	age := now.Sub(k.state.window.Sent)
-	return age >= 0 && age < k.denialMemory && k.state.window.Open(now)
+	age := now.Sub(k.state.clock.Sent)
+	return age >= 0 && age < k.denialMemory && k.state.clock.Open(now)
 }
 
 // learn makes a window the known one. It gets a new ID if it is another one than was known.
@@ -193,7 +196,7 @@ func (k *known[T]) fill(b coalesce.SharedHits, count func(coalesce.SharedHits) c
 		if !ok {
 			break
 		}
-		b.Sum, b.Now = maxValue[T]()-s.window.Count, k.backend.now()
+		b.Sum, b.Now = maxValue[T]()-s.count, k.backend.now()
 		if o = count(b); !o.Full {
 			return o
 		}
@@ -204,7 +207,7 @@ func (k *known[T]) fill(b coalesce.SharedHits, count func(coalesce.SharedHits) c
 // subtract lowers the known count: n was given back, or is about to be. It implements Subtract of [coalesce.Windows].
 func (k *known[T]) subtract(n uint64) {
 	k.mu.Lock()
-	k.state.window.Count -= min(k.state.window.Count, n)
+	k.state.count -= min(k.state.count, n)
 	k.state.undecided = false
 	k.mu.Unlock()
 }
@@ -229,21 +232,21 @@ func (k *known[T]) current() (s state, ok bool) {
 func (k *known[T]) toJoin() (id slot.ID, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state.window.Slot, k.state.guardUntil, k.ok
+	return k.state.slot, k.state.guardUntil, k.ok
 }
 
 // certainlyOpen returns the known window. It returns false if it may be over.
 func (k *known[T]) certainlyOpen(now time.Time) (s state, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state, k.ok && k.state.window.Open(now)
+	return k.state, k.ok && k.state.clock.Open(now)
 }
 
 // last returns what is known of the open window, and whether that can refuse a take. It returns false if no window is known.
 func (k *known[T]) last(now time.Time) (r coalesce.Result, refuses, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.ok || !k.state.window.Open(now) {
+	if !k.ok || !k.state.clock.Open(now) {
 		return r, false, false
 	}
 	return k.result(&k.state, now), k.recent(now) && !k.state.undecided, true
@@ -257,5 +260,5 @@ func (k *known[T]) active(now time.Time) bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.ok && now.Before(k.state.window.Latest)
+	return k.ok && now.Before(k.state.clock.Latest)
 }

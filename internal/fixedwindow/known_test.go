@@ -62,7 +62,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 			shared: coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10}, hit: must(1), want: wait},
 	} {
 		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
-		k.state = state{id: 7, window: slot.Window{Count: c.count, Sent: at(100), Until: at(160), Latest: at(161)}}
+		k.state = state{id: 7, count: c.count, clock: slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}}
 		c.shared.Now, c.shared.Fresh, c.shared.Read = at(c.now), c.fresh, c.fresh
 		verdict, r, err := k.admit(c.shared, c.hit)
 		require.NoError(t, err, c.name)
@@ -79,7 +79,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
 	k := &known[uint16]{scale: time.Minute, denialMemory: time.Hour, ok: true}
-	k.state.window = slot.Window{Count: 11, Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}
+	k.state = state{count: 11, clock: slot.Times{Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}}
 	require.True(t, k.recent(end.Add(-1)))
 	require.False(t, k.recent(end))
 	k.denialMemory = -1
@@ -116,23 +116,23 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
 	} {
 		k := &known[uint16]{backend: &Backend[uint16]{}, guard: time.Hour}
-		window := func(from, to time.Time) state { return state{window: slot.Window{Until: from, Latest: to}} }
+		window := func(from, to time.Time) state { return state{clock: slot.Times{Until: from, Latest: to}} }
 		learn := func(s state) state {
-			s.guardUntil = s.window.Until
+			s.guardUntil = s.clock.Until
 			k.learn(&s)
 			known, ok := k.current()
 			require.True(t, ok)
 			require.Equal(t, known, s)
-			require.Equal(t, s.window.Until, s.guardUntil)
+			require.Equal(t, s.clock.Until, s.guardUntil)
 			return s
 		}
 		old := learn(window(at(c.old[0]), at(c.old[1])))
 		now := learn(window(at(c.now[0]), at(c.now[1])))
-		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.window.Until, now.window.Latest}, c.name)
+		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.clock.Until, now.clock.Latest}, c.name)
 		require.Equal(t, c.same, old.id == now.id, c.name)
 
-		next := window(now.window.Until, now.window.Latest)
-		next.window.Slot = slot.B
+		next := window(now.clock.Until, now.clock.Latest)
+		next.slot = slot.B
 		other := learn(next)
 		require.NotEqual(t, now.id, other.id, "the window of another slot")
 		next.bucket = 1
@@ -146,7 +146,7 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 
 func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
 	end := time.Unix(160, 0)
-	k := &known[uint16]{ok: true, state: state{window: slot.Window{Until: end, Latest: end.Add(time.Second)}}}
+	k := &known[uint16]{ok: true, state: state{clock: slot.Times{Until: end, Latest: end.Add(time.Second)}}}
 	open := func(at time.Time) bool { _, ok := k.certainlyOpen(at); return ok }
 	require.True(t, open(end.Add(-1)))
 	require.False(t, open(end))
@@ -166,7 +166,7 @@ func TestEndOfAResultIsWithinAScale(t *testing.T) {
 		10 * time.Second: 10 * time.Second,
 		11 * time.Second: 10 * time.Second,
 	} {
-		s := state{window: slot.Window{Until: now, Latest: now.Add(end)}}
+		s := state{clock: slot.Times{Until: now, Latest: now.Add(end)}}
 		require.Equal(t, coalesce.Result{Count: 7, ExpiresAt: now.Add(left), Left: left}, s.result(10*time.Second, 7, now), "%v", end)
 	}
 }

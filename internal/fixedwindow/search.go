@@ -37,7 +37,7 @@ func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.SharedHits)
 	at := span{from: s.backend.moment(s.backend.now())}
 	o, sent, err := s.act(ctx, p.conn, p.action, b.Sum)
 	at.to = s.backend.moment(s.backend.now())
-	s.janitor.end(s, at.to.mono, o.armed || o.inserted)
+	s.janitor.end(s, at.to.guard, o.armed || o.inserted)
 	switch {
 	case err == errAgain:
 		return coalesce.NotCounted
@@ -187,7 +187,7 @@ func (s *slots[T]) createAt() time.Time {
 // next returns the slot that is opened next, as far as is known.
 func (s *slots[T]) next() slot.ID {
 	if st, _ := s.known.current(); st.id != 0 {
-		return st.window.Slot.Other()
+		return st.slot.Other()
 	}
 	return slot.A
 }
@@ -239,7 +239,7 @@ func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 	if err != nil {
 		return st, false, err
 	}
-	l := slot.Lookup{Sent: at.from.mono, Received: at.to.mono}
+	l := slot.Lookup{Sent: at.from.guard, Received: at.to.guard}
 	l.Slots = [2]slot.Observation{s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])}
 	s.backend.calls.Put(cl)
 	w, live := s.bands.Live(l)

@@ -65,14 +65,14 @@ func (a *aligned[T]) readBefore(ctx context.Context, s *state) {
 // estimate returns the count of a window: of a sliding window, rounded up.
 func (k *known[T]) estimate(s *state, now time.Time) uint64 {
 	if s.slide.before == 0 {
-		return s.window.Count
+		return s.count
 	}
-	left := min(max(s.window.Latest.Sub(now), 0), k.scale)
+	left := min(max(s.clock.Latest.Sub(now), 0), k.scale)
 	weight, rest := limits.MulDiv(s.slide.before, uint64(left), uint64(k.scale))
 	if rest > 0 {
 		weight++
 	}
-	return beyond(s.window.Count, weight)
+	return beyond(s.count, weight)
 }
 
 // result returns a window.
@@ -80,13 +80,13 @@ func (k *known[T]) result(s *state, now time.Time) coalesce.Result {
 	if k.sliding {
 		return k.slidingResult(s, now)
 	}
-	return s.result(k.scale, s.window.Count, now)
+	return s.result(k.scale, s.count, now)
 }
 
 // slidingResult returns a sliding window. It ends when its count is 0 if nobody hits.
 func (k *known[T]) slidingResult(s *state, now time.Time) coalesce.Result {
-	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.window.Latest, ID: s.id}
-	if s.window.Count > 0 {
+	r := coalesce.Result{Count: k.estimate(s, now), ExpiresAt: s.clock.Latest, ID: s.id}
+	if s.count > 0 {
 		r.ExpiresAt = r.ExpiresAt.Add(k.scale)
 	}
 	if r.Left = r.ExpiresAt.Sub(now); r.Count == 0 || r.Left <= 0 {
@@ -99,7 +99,7 @@ func (k *known[T]) slidingResult(s *state, now time.Time) coalesce.Result {
 func (k *known[T]) wait(limit, n uint64, now time.Time) time.Duration {
 	s, ok := k.current()
 	if s.undecided && k.sliding { // a later request
-		s.window.Count = s.decided
+		s.count = s.decided
 	}
 	return k.waitIn(&s, ok, limit, n, now)
 }
@@ -114,11 +114,11 @@ func (k *known[T]) waitIn(s *state, ok bool, limit, n uint64, now time.Time) tim
 	case !k.sliding:
 		return k.result(s, now).Left
 	}
-	end, room, before := s.window.Latest, limit-n, s.slide.before
-	if s.window.Count > room { // not before the next bucket, in which the hits of this one are those before
-		end, before = end.Add(k.scale), s.window.Count
+	end, room, before := s.clock.Latest, limit-n, s.slide.before
+	if s.count > room { // not before the next bucket, in which the hits of this one are those before
+		end, before = end.Add(k.scale), s.count
 	} else {
-		room -= s.window.Count
+		room -= s.count
 	}
 	// The hits before may weigh as much as there is room. They do for so long before the end.
 	left, _ := limits.MulDiv(room, uint64(k.scale), max(before, room, 1))

@@ -63,7 +63,7 @@ func (s *slots[T]) Subtract(n uint64) { s.known.subtract(n) }
 // count. Otherwise it looks the window up, and returns a *plan if there is none.
 func (s *slots[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	if old, ok := s.known.certainlyOpen(s.backend.now()); ok {
-		if _, live, err := s.read(ctx, nil, old.window.Slot); live || err != nil {
+		if _, live, err := s.read(ctx, nil, old.slot); live || err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +129,7 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slo
 
 // learnRead learns a window from the response to a QUERY. It returns false if it is not open any more.
 func (s *slots[T]) learnRead(id slot.ID, response conn.Response[T], at *span) (w slot.Window, live bool) {
-	if w, live = s.bands.WindowOf(id, s.records.observe(response), at.from.mono, at.to.mono); live {
+	if w, live = s.bands.WindowOf(id, s.records.observe(response), at.from.guard, at.to.guard); live {
 		var st state
 		st.fromWindow(&w, at)
 		s.known.learn(&st)
@@ -170,11 +170,11 @@ func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
 
 // joined returns the outcome of hits, given the responses to what addJoin has added.
 func (s *slots[T]) joined(a slot.Action, b *coalesce.SharedHits, responses []conn.Response[T], at *span, c *conn.Conn[T]) coalesce.Outcome {
-	if !at.to.mono.Before(a.By) {
+	if !at.to.guard.Before(a.By) {
 		s.known.forget()
 		return coalesce.Outcome{Err: overError(s.bands.Scale), Sent: true}
 	}
-	out, w := s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from.mono, at.to.mono)
+	out, w := s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from.guard, at.to.guard)
 	return s.conclude(out, &w, b, at, c)
 }
 
@@ -196,7 +196,7 @@ func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.SharedHits, at *span
 	st.fromWindow(w, at)
 	if b.Takes {
 		st.conn = c
-		st.undecided = st.window.Count > b.Max
+		st.undecided = st.count > b.Max
 		s.taken = taken[T]{c, *w}
 	}
 	s.known.learn(&st)
@@ -232,7 +232,7 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool
 	if !ok || old.id != id || c == nil || !c.Open() {
 		return false, nil
 	}
-	w, live, err := s.read(ctx, c, old.window.Slot)
+	w, live, err := s.read(ctx, c, old.slot)
 	if now, _ := s.known.current(); err != nil || !live || now.id != id || w.Count < n { // it must not wrap (H3)
 		return false, nil
 	}

@@ -108,12 +108,12 @@ func (s *steady) afterFunc(at time.Time, f func()) (stop func()) {
 // users see them, are times of the backend's clock, which can be another one, such as the virtual
 // clock of a test.
 type moment struct {
-	mono, clock time.Time
+	guard, clock time.Time
 }
 
-// at returns the moment of an earlier time of the clock of guards.
-func (m moment) at(mono time.Time) moment {
-	return moment{mono, m.clock.Add(mono.Sub(m.mono))}
+// at returns the moment of another time of the clock of guards, if both clocks run at the same speed.
+func (m moment) at(guard time.Time) moment {
+	return moment{guard, m.clock.Add(guard.Sub(m.guard))}
 }
 
 // span is the time of a request: from before it was sent until its responses had arrived.

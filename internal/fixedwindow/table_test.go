@@ -16,7 +16,7 @@ import (
 // entryOf returns an entry whose window is open until a time.
 func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
 	s := &slots[uint16]{}
-	s.known.ok, s.known.state.window.Latest = true, until
+	s.known.ok, s.known.state.clock.Latest = true, until
 	l := fixed(time.Minute, 1)
 	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), windows: s, known: &s.known}
 	e.coalescer = g.New(s)
@@ -127,16 +127,16 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	require.Nil(t, tb.findKey("k"), "it has no window")
 
 	s := e.windows.(*slots[uint16])
-	s.known.state.window.Latest = now.Add(time.Minute)
+	s.known.state.clock.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))
 	tb.remove(e)
 	require.Same(t, e, tb.findKey("k"), "its window is open")
 
-	s.known.state.window.Latest = now
+	s.known.state.clock.Latest = now
 	tb.remove(e)
 	other := tb.add(entryOf(g, "k", now.Add(time.Minute)))
-	s.known.state.window.Latest = now.Add(time.Minute)
+	s.known.state.clock.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, other, tb.findKey("k"), "there is another one meanwhile")
 }

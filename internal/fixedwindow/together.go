@@ -116,8 +116,8 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 		for i := range part {
 			s := part[i].slots
 			known, _ := s.known.current()
-			ids[i] = known.window.Slot
-			s.records.add(cl, slot.Request{Verb: slot.Query, Slot: known.window.Slot})
+			ids[i] = known.slot
+			s.records.add(cl, slot.Request{Verb: slot.Query, Slot: known.slot})
 		}
 		at, _, err := part[0].slots.ask(ctx, nil, cl, b.now())
 		if err != nil {
@@ -175,7 +175,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, 
 	for i := range part {
 		t := &part[i]
 		known, _ := t.slots.known.current()
-		t.action = t.slots.bands.Join(known.window.Slot, known.guardUntil)
+		t.action = t.slots.bands.Join(known.slot, known.guardUntil)
 		t.slots.addJoin(cl, t.action, t.N)
 	}
 	at, c, sent, err := part[0].slots.askOnLink(ctx, cl)

@@ -45,7 +45,7 @@ func (c *client) learn(w Window, on *conn) {
 		if v.conn == nil {
 			v.conn = old.conn
 		}
-		same := v.Narrow(&old.Window, c.bands.Guard)
+		same := v.Slot == old.Slot && v.Narrow(&old.Times, c.bands.Guard)
 		if c.off[ruleReturnSame] {
 			same = v.Slot == old.Slot && !old.Until.After(w.Latest) && !w.Until.After(old.Latest)
 		}

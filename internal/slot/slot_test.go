@@ -153,7 +153,7 @@ func TestWindowsEndBetweenUntilAndLatest(t *testing.T) {
 		Slots: [2]Observation{B: observations[Live]}, Sent: epoch, Received: epoch.Add(20 * time.Millisecond),
 	})
 	require.True(t, ok)
-	require.Equal(t, Window{Slot: B, Count: 3, Sent: w.Sent, Received: w.Received, Until: epoch.Add(499 * time.Millisecond), Latest: epoch.Add(520 * time.Millisecond)}, w)
+	require.Equal(t, Window{B, 3, Times{w.Sent, w.Received, epoch.Add(499 * time.Millisecond), epoch.Add(520 * time.Millisecond)}}, w)
 	require.True(t, w.Open(epoch.Add(498*time.Millisecond)))
 	require.False(t, w.Open(epoch.Add(499*time.Millisecond)))
 
@@ -225,7 +225,7 @@ func TestJanitorsAndWatchersCleanInTime(t *testing.T) {
 }
 
 func TestHitsAreReturnedInTime(t *testing.T) {
-	w := Window{Slot: B, Sent: epoch, Until: epoch.Add(800 * time.Millisecond)}
+	w := Window{Slot: B, Times: Times{Sent: epoch, Until: epoch.Add(800 * time.Millisecond)}}
 	a, ok := bands.GiveBack(w, epoch.Add(400*time.Millisecond))
 	require.True(t, ok)
 	require.Equal(t, Action{Kind: GiveBack, Slot: B, By: epoch.Add(bands.Guard)}, a)
@@ -237,7 +237,7 @@ func TestHitsAreReturnedInTime(t *testing.T) {
 }
 
 func TestResponsesAfterAGuardSayNothingAboutHits(t *testing.T) {
-	w := Window{Slot: A, Until: epoch.Add(300 * time.Millisecond)}
+	w := Window{Slot: A, Times: Times{Until: epoch.Add(300 * time.Millisecond)}}
 	require.Equal(t, Action{Kind: Join, Slot: A, By: epoch.Add(800 * time.Millisecond)}, bands.Join(w.Slot, w.Until))
 }
 

@@ -6,8 +6,12 @@ import "time"
 type Window struct {
 	Slot  ID
 	Count uint64
-	// The call that showed the window was sent and its last response arrived at these times.
-	Sent, Received time.Time
+	Times
+}
+
+// Times are those of a window, by one clock.
+type Times struct {
+	Sent, Received time.Time // when the call was sent that showed the window, and its last response arrived
 	// Until is the earliest time at which the window can end, if nobody resets it. Until then,
 	// hits need no lookup (rule 12).
 	Until time.Time
@@ -35,18 +39,15 @@ func (b *Bands) WindowOf(id ID, o Observation, from, to time.Time) (w Window, ok
 		return Window{}, false
 	}
 	left := o.TTL - b.Margin
-	return Window{
-		Slot: id, Count: o.Count, Sent: from, Received: to,
-		Until: from.Add(b.duration(left)), Latest: to.Add(b.duration(left + 1)),
-	}, true
+	return Window{id, o.Count, Times{from, to, from.Add(b.duration(left)), to.Add(b.duration(left + 1))}}, true
 }
 
-// Narrow narrows when a window can end to what was known of it before. If the two contradict each
-// other, they are different windows, and nothing changes. It reports whether they are certainly the
+// Narrow narrows when a window can end to what was known before of one in the same slot. If the two contradict
+// each other, they are different windows, and nothing changes. It reports whether they are certainly the
 // same. (A window that was opened after Resets by others, and may be the same, ends later: then
 // only Latest can be too early.)
-func (w *Window) Narrow(old *Window, guard time.Duration) (same bool) {
-	if w.Slot != old.Slot || old.Until.After(w.Latest) || w.Until.After(old.Latest) {
+func (w *Times) Narrow(old *Times, guard time.Duration) (same bool) {
+	if old.Until.After(w.Latest) || w.Until.After(old.Latest) {
 		return false
 	}
 	// Another window of the slot takes two Resets in between. So it opens two guards later at
@@ -62,7 +63,7 @@ func (w *Window) Narrow(old *Window, guard time.Duration) (same bool) {
 }
 
 // Open reports whether a window is certainly open, if nobody has reset it.
-func (w Window) Open(now time.Time) bool { return now.Before(w.Until) }
+func (w *Times) Open(now time.Time) bool { return now.Before(w.Until) }
 
 // Join returns the action that adds hits to a window, given its slot and Until.
 func (b *Bands) Join(id ID, until time.Time) Action {
@@ -102,8 +103,5 @@ func (b *Bands) Created(a Action, inserted bool, n uint64, sent, received time.T
 	if !inserted {
 		return Missed, Window{}
 	}
-	return Counted, Window{
-		Slot: a.Slot, Count: n, Sent: sent, Received: received,
-		Until: sent.Add(b.Scale), Latest: received.Add(b.Scale),
-	}
+	return Counted, Window{a.Slot, n, Times{sent, received, sent.Add(b.Scale), received.Add(b.Scale)}}
 }
