@@ -46,6 +46,7 @@ func (l *Limiter) exchange(h *Hold, key string, limit *Limit, n uint64, wait boo
 	}
 	select {
 	case d := <-w.ready:
+		l.store.readies.Put(w.ready)
 		return d.state == held, d.err
 	case <-h.ctx.Done():
 		l.store.release(w)

@@ -48,6 +48,7 @@ type pump struct {
 	toldAt     time.Duration // when an exchange that holds or wants something was sent last
 	term       time.Duration // how long places are held after its send
 	asked      []*want       // its wants
+	claimed    []window.Want // the same, for the store
 
 	urgent  bool // there is something to tell
 	blocked bool // a want waits that the store has not granted
@@ -219,11 +220,11 @@ func (p *pump) claim(now time.Duration) window.Claim {
 	if p.held > 0 || len(p.asked) > 0 {
 		p.toldAt = now
 	}
-	c := window.Claim{Lease: p.lease, Held: p.held, HeldMax: p.heldMax}
+	p.claimed = p.claimed[:0]
 	for _, w := range p.asked {
-		c.Wants = append(c.Wants, window.Want{N: w.n, Max: w.max, Wait: w.wait})
+		p.claimed = append(p.claimed, window.Want{N: w.n, Max: w.max, Wait: w.wait})
 	}
-	return c
+	return window.Claim{Lease: p.lease, Held: p.held, HeldMax: p.heldMax, Wants: p.claimed}
 }
 
 // answered ends an exchange with its answer.
@@ -292,6 +293,7 @@ func (p *pump) refuseBehind() {
 func (p *pump) failed(now time.Duration, err error, away bool) {
 	p.tick(now)
 	p.exchanging, p.urgent, p.blocked = false, true, false
+	p.claimed = nil // the backend may still read it
 	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
 	p.pauseTo = now + p.pause
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {

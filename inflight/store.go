@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,8 @@ type store struct {
 	drained chan struct{} // is closed when the store is closed, and has no pumps
 	drain   func()        // closes it
 
+	readies sync.Pool // of channels of wants
+
 	ctx    context.Context // of exchanges
 	cancel context.CancelFunc
 	bound  *deadline.Bound // of the timeout
@@ -65,9 +68,17 @@ type keyPump struct {
 	id
 	part   int
 	queued bool
+	ended  bool          // the store has forgotten it
 	at     time.Duration // of the timer
 	index  int           // in timers; -1: it is not there
 	awake  func()
+
+	// one is room for one element of the pump's slices: most pumps need no more.
+	one struct {
+		wants, asked [1]*want
+		decided      [1]decision
+		claimed      [1]window.Want
+	}
 }
 
 // lane is a part of the store.
@@ -80,6 +91,7 @@ type lane struct {
 func newStore(l *Limiter) *store {
 	s := &store{limiter: l, process: processName(os.Hostname()), pumps: map[id]*keyPump{}, timerAt: never, drained: make(chan struct{})}
 	s.bound = deadline.New(l.timeout)
+	s.readies.New = func() any { return make(chan decision, 1) }
 	s.drain = sync.OnceFunc(func() { close(s.drained) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(never, s.tick)
@@ -120,15 +132,16 @@ func (s *store) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*w
 		return nil, window.ErrFull
 	case e == nil:
 		e = &keyPump{id: id{key, limit.Name}, part: part, index: -1}
+		e.wants, e.asked, e.decided, e.claimed = e.one.wants[:0], e.one.asked[:0], e.one.decided[:0], e.one.claimed[:0]
 		e.awake = func() { s.awaken(e) }
 		s.pumps[e.id] = e
 	}
-	w := &want{n: n, max: limit.Max, wait: wait, hold: h, pump: e, ready: make(chan decision, 1)}
+	w := &want{n: n, max: limit.Max, wait: wait, hold: h, pump: e, ready: s.readies.Get().(chan decision)}
 	h.want = w
 	s.waiting++
 	e.lease = max(e.lease, limit.Lease)
 	e.add(w)
-	s.update(e)
+	s.update(e, s.limiter.now())
 	return w, nil
 }
 
@@ -140,7 +153,7 @@ func (s *store) release(w *want) {
 		s.waiting--
 	}
 	w.pump.cancel(w)
-	s.update(w.pump)
+	s.update(w.pump, s.limiter.now())
 }
 
 // awaken is called by the backend if a want may be granted now.
@@ -148,7 +161,7 @@ func (s *store) awaken(e *keyPump) {
 	s.mu.Lock()
 	defer s.unlock()
 	e.wake()
-	s.update(e)
+	s.update(e, s.limiter.now())
 }
 
 // unlock unlocks the mutex, and then tells what has been decided.
@@ -167,11 +180,10 @@ func (s *store) unlock() {
 }
 
 // update does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
-func (s *store) update(e *keyPump) {
-	if s.pumps[e.id] != e {
+func (s *store) update(e *keyPump, now time.Duration) {
+	if e.ended {
 		return
 	}
-	now := s.limiter.now()
 	e.tick(now)
 	for _, d := range e.decided {
 		if d.err != ErrLost {
@@ -198,9 +210,10 @@ func (s *store) update(e *keyPump) {
 
 // forget forgets a pump. The mutex is held.
 func (s *store) forget(e *keyPump) {
-	if s.pumps[e.id] != e {
+	if e.ended {
 		return
 	}
+	e.ended = true
 	delete(s.pumps, e.id)
 	s.timers.set(e, never)
 	if s.closed && len(s.pumps) == 0 {
@@ -222,30 +235,33 @@ func (s *store) queue(e *keyPump) {
 	}
 }
 
+// batch is the exchanges of a call of the backend. A worker reuses it.
+type batch struct {
+	pumps  []*keyPump
+	claims []window.Claim
+	places []window.Places
+}
+
 // work makes exchanges as long as pumps are queued.
 func (s *store) work(lane *lane) {
-	for {
-		pumps, claims := s.begin(lane)
-		if len(pumps) == 0 {
-			return
-		}
-		places := make([]window.Places, len(claims))
-		err := s.exchange(lane, claims, places)
-		s.finish(lane, pumps, places, err)
+	var x batch
+	for s.begin(lane, &x) {
+		err := s.exchange(lane, x.claims, x.places)
+		s.finish(lane, &x, err)
 		runtime.Gosched() // those who were answered may want more: they share the next exchange
 	}
 }
 
 // begin begins the exchanges of pumps that are queued. Without any, the worker ends.
-func (s *store) begin(lane *lane) (pumps []*keyPump, claims []window.Claim) {
+func (s *store) begin(lane *lane, x *batch) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	for lane.queue.Len() > 0 && len(pumps) < maxClaims {
+	now := s.limiter.now()
+	for lane.queue.Len() > 0 && len(x.pumps) < maxClaims {
 		e := lane.queue.Pop()
 		e.queued = false
-		now := s.limiter.now()
-		if e.tick(now); s.pumps[e.id] != e || e.sendAt() > now {
-			s.update(e)
+		if e.tick(now); e.ended || e.sendAt() > now {
+			s.update(e, now)
 			continue
 		}
 		c := e.claim(now)
@@ -254,13 +270,11 @@ func (s *store) begin(lane *lane) (pumps []*keyPump, claims []window.Claim) {
 		if len(c.Wants) > 0 {
 			c.Wake = e.awake
 		}
-		pumps, claims = append(pumps, e), append(claims, c)
-		s.update(e)
+		x.pumps, x.claims, x.places = append(x.pumps, e), append(x.claims, c), append(x.places, window.Places{})
+		s.update(e, now)
 	}
-	if len(pumps) == 0 {
-		lane.working = false
-	}
-	return pumps, claims
+	lane.working = len(x.pumps) > 0
+	return lane.working
 }
 
 // exchange makes exchanges, unless the store is away.
@@ -280,7 +294,7 @@ func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Plac
 	err = s.within(timeout, func(ctx context.Context) error { return s.limiter.backend.Exchange(ctx, claims, places) })
 	cause = err
 	for i := range places {
-		if outage.IsAway(places[i].Err) {
+		if places[i].Err != nil && outage.IsAway(places[i].Err) {
 			cause = places[i].Err
 		}
 	}
@@ -310,23 +324,32 @@ func (s *store) within(d time.Duration, call func(ctx context.Context) error) er
 }
 
 // finish ends exchanges.
-func (s *store) finish(lane *lane, pumps []*keyPump, places []window.Places, err error) {
+func (s *store) finish(lane *lane, x *batch, err error) {
 	s.mu.Lock()
 	defer s.unlock()
 	now := s.limiter.now()
-	for i, e := range pumps {
-		err, away := cmp.Or(err, places[i].Err), false
+	s.news = slices.Grow(s.news, len(x.pumps))
+	for i, e := range x.pumps {
+		err, away := cmp.Or(err, x.places[i].Err), false
 		if err != nil {
 			away = !isOutage(err) || lane.circuit.Err() != nil
 			e.failed(now, err, away)
 		} else {
-			e.answered(now, &places[i])
+			e.answered(now, &x.places[i])
 		}
-		s.update(e)
+		s.update(e, now)
 		if s.closed && away { // its lease frees its places
 			s.forget(e)
 		}
 	}
+	if err != nil { // the backend may still read it
+		*x = batch{}
+		return
+	}
+	clear(x.pumps)
+	clear(x.claims)
+	clear(x.places)
+	x.pumps, x.claims, x.places = x.pumps[:0], x.claims[:0], x.places[:0]
 }
 
 // probe returns a function that asks the store, and returns an error if it is away.
@@ -355,7 +378,7 @@ func (s *store) close() {
 			holds = append(holds, w.hold)
 		}
 		e.failAll(window.ErrClosed)
-		s.update(e)
+		s.update(e, s.limiter.now())
 	}
 	s.unlock()
 	for _, h := range holds { // before others can have their places
@@ -366,7 +389,7 @@ func (s *store) close() {
 		for e.holds != nil {
 			e.cancel(e.holds)
 		}
-		s.update(e)
+		s.update(e, s.limiter.now())
 	}
 	if len(s.pumps) == 0 {
 		s.drain()
@@ -381,7 +404,9 @@ func (s *store) close() {
 	defer s.unlock()
 	s.timer.Stop()
 	s.timerAt = 0 // it is never set again
-	clear(s.pumps)
+	for _, e := range s.pumps {
+		s.forget(e)
+	}
 }
 
 // held returns how many places of a key and name the process holds.

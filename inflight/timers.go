@@ -68,7 +68,7 @@ func (s *store) tick() {
 	for len(s.timers) > 0 && s.timers[0].at <= now {
 		e := s.timers[0]
 		s.timers.set(e, never)
-		s.update(e)
+		s.update(e, now)
 	}
 	s.arm()
 }

@@ -15,15 +15,17 @@ func CheckClaims(claims []window.Claim, places []window.Places) error {
 	if len(claims) != len(places) {
 		return &window.RangeError{Field: "N", Value: strconv.Itoa(len(places)), Bound: fmt.Sprintf("%d places for as many claims", len(claims))}
 	}
+	process := "" // one that has been checked
 	for i := range claims {
-		if err := checkClaim(&claims[i]); err != nil {
+		if err := checkClaim(&claims[i], process); err != nil {
 			return err
 		}
+		process = claims[i].Process
 	}
 	return nil
 }
 
-func checkClaim(c *window.Claim) error {
+func checkClaim(c *window.Claim, known string) error {
 	if err := checkName(c.Name); err != nil {
 		return err
 	}
@@ -33,7 +35,7 @@ func checkClaim(c *window.Claim) error {
 		}
 		return nil
 	}
-	if len(c.Process) > maxName || strings.ContainsFunc(c.Process, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if c.Process != known && (len(c.Process) > maxName || strings.ContainsFunc(c.Process, func(r rune) bool { return r <= ' ' || r > '~' })) {
 		return &window.RangeError{Field: "Process", Value: fmt.Sprintf("%.*q", maxName, c.Process), Bound: "at most 64 printable ASCII characters without spaces"}
 	}
 	if c.Seq == 0 {
