@@ -21,9 +21,12 @@ import (
 )
 
 const (
-	// maxClaims is how many keys share an exchange. A part of the store has one in flight: those who want something
-	// meanwhile share the next one, which takes the store less time than several.
-	maxClaims = 128
+	// maxClaims is how many keys share an exchange. Those who want something while one is in flight share the next one,
+	// which takes the store less time than several.
+	maxClaims = 64
+	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store works
+	// while this process reads answers.
+	manyClaims = maxClaims / 2
 	// closeTimeout bounds how long Close tells the store.
 	closeTimeout = time.Second
 )
@@ -31,7 +34,7 @@ const (
 // store is the places of a Limiter on a store that is asked.
 //
 // Each key and name has a pump. Those that have something to tell are queued in the lane of their part of the
-// store, where a worker makes their exchanges, many at a time. It ends when nothing is queued. The
+// store, where one or two workers make their exchanges, many at a time. They end when nothing is queued. The
 // others are in a heap with one timer, by the time at which they have something to do.
 type store struct {
 	limiter *Limiter
@@ -85,7 +88,7 @@ type keyPump struct {
 type lane struct {
 	circuit *breaker.Circuit
 	queue   fifo.Queue[*keyPump]
-	working bool
+	workers int // up to two
 }
 
 func newStore(l *Limiter) *store {
@@ -229,8 +232,8 @@ func (s *store) queue(e *keyPump) {
 	e.queued = true
 	lane := &s.lanes[e.part]
 	lane.queue.Push(e)
-	if !lane.working {
-		lane.working = true
+	if lane.workers == 0 || lane.workers == 1 && lane.queue.Len() >= manyClaims {
+		lane.workers++
 		go s.work(lane)
 	}
 }
@@ -273,8 +276,10 @@ func (s *store) begin(lane *lane, x *batch) bool {
 		x.pumps, x.claims, x.places = append(x.pumps, e), append(x.claims, c), append(x.places, window.Places{})
 		s.update(e, now)
 	}
-	lane.working = len(x.pumps) > 0
-	return lane.working
+	if len(x.pumps) == 0 {
+		lane.workers--
+	}
+	return len(x.pumps) > 0
 }
 
 // exchange makes exchanges, unless the store is away.
