@@ -61,7 +61,7 @@ func (withoutBirth) EvalSHA(context.Context, string, []string, []string) (string
 
 // Eval implements [rediswindow.Client].
 func (c withoutBirth) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	changed := strings.Replace(script, "local grace = birth + lease - now", "local grace = 0", 1)
+	changed := strings.Replace(script, "local grace = birth and birth + lease - now or 0", "local grace = 0", 1)
 	if changed == script {
 		panic("the script has no grace")
 	}

@@ -1,13 +1,11 @@
 package rediswindow
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,11 +45,8 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(claims))
-	for i := range claims {
-		names[i] = b.flightName(&claims[i])
-	}
-	b.wakes.expect(b, claims, names)
+	names := b.flightNames(claims)
+	defer b.wakes.answered(b.wakes.expect(b, claims, names), places)
 	if !cluster {
 		err = b.exchangeTogether(ctx, claims, names, places, false)
 		// Something else may be stored in one of the hashes, or the server may be a proxy to several.
@@ -131,12 +126,7 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 	if err != nil {
 		return err
 	}
-	for i := range claims {
-		if response, err = readPlaces(response, &claims[i], &places[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return readPlaces(response, claims, places)
 }
 
 // appendClaims appends the arguments of claims of one process, or of those of none.
@@ -145,91 +135,169 @@ func appendClaims(args []string, claims []window.Claim) []string {
 	if claims[0].Process == "" {
 		return append(args, "", count)
 	}
-	b := make([]byte, 0, 9*8*len(claims))
+	var text strings.Builder
+	var b [256]byte
+	text.Grow(64 * len(claims))
 	for i := range claims {
-		b = appendClaim(b, &claims[i])
+		text.Write(appendClaim(b[:0], &claims[i]))
 	}
-	return append(args, "p"+claims[0].Process, count, string(b))
+	return append(args, "p"+claims[0].Process, count, text.String())
 }
 
 // appendClaim appends a claim.
 func appendClaim(b []byte, c *window.Claim) []byte {
-	for _, n := range [...]uint64{c.Seq, uint64(c.Lease.Microseconds()), c.Held, c.HeldMax, 0} {
+	for _, n := range [...]uint64{c.Seq, uint64(c.Lease.Microseconds()), c.Held, c.HeldMax} {
 		b = appendFloat(b, float64(n))
 	}
-	runsAt, runs := len(b)-8, 0.0
+	b = append(b, 0, 0)
+	at, runs := len(b)-2, uint16(0)
 	for wants := c.Wants; len(wants) > 0; runs++ {
-		n, wait := equalWants(wants), 0.0
+		n := equalWants(wants)
+		equal := float64(n)
 		if wants[0].Wait {
-			wait = 1
+			equal = -equal
 		}
-		for _, f := range [...]float64{float64(n), float64(wants[0].N), float64(wants[0].Max), wait} {
-			b = appendFloat(b, f)
-		}
+		b = appendFloat(appendFloat(appendFloat(b, equal), float64(wants[0].N)), float64(wants[0].Max))
 		wants = wants[n:]
 	}
-	binary.LittleEndian.PutUint64(b[runsAt:], math.Float64bits(runs))
+	binary.LittleEndian.PutUint16(b[at:], runs)
 	return b
 }
 
-// equalWants returns how many wants at the beginning are equal.
+// equalWants returns how many wants at the beginning are equal, at most as many as fit a byte.
 func equalWants(wants []window.Want) (n int) {
-	for n < len(wants) && wants[n] == wants[0] {
+	for n < min(len(wants), 255) && wants[n] == wants[0] {
 		n++
 	}
 	return n
 }
 
-// readPlaces reads the answer to a claim, and returns what is after it.
-func readPlaces(response string, c *window.Claim, p *window.Places) (rest string, err error) {
-	var head [5]int64
-	for i := range head {
-		if head[i], response, err = readNumber(response); err != nil {
-			return "", err
-		}
+// What the script says of a claim, if it says more than 0. See there for the response.
+const (
+	claimLate = 1 + iota
+	claimLost
+	claimFailed
+	claimAsks
+	claimWaits = 8 // added if wants wait
+)
+
+// answers is what is left of a response.
+type answers struct {
+	now, birth    float64
+	bytes, values string
+	tokens        []uint64 // 0 for each want
+	bad           bool
+}
+
+// readPlaces reads the answers to claims.
+func readPlaces(response string, claims []window.Claim, places []window.Places) error {
+	a, wants := answers{values: response}, 0
+	for i := range claims {
+		wants += len(claims[i].Wants)
 	}
-	*p = window.Places{
-		Late: head[0] == 1, Lost: head[0] == 2, Used: uint64(head[1]), Waiting: uint64(head[2]),
-		Next: time.Duration(head[3]) * time.Microsecond,
+	a.now, a.birth, a.tokens = a.number(), a.number(), make([]uint64, wants)
+	size := max(0, min(int(a.number()), len(a.values)))
+	a.bytes, a.values = a.values[:size], a.values[size:]
+	for i := range claims {
+		a.read(&claims[i], &places[i])
 	}
-	switch {
-	case head[0] == 3:
-		*p = window.Places{Err: errRepeat}
-		return response, nil
-	case p.Late:
-		return response, nil
+	if a.bad || a.bytes != "" || a.values != "" {
+		return fmt.Errorf("script returned %q", response)
 	}
-	token := uint64(head[4])
-	for at := 0; at < len(c.Wants); {
+	return nil
+}
+
+// read reads the answer to a claim.
+func (a *answers) read(c *window.Claim, p *window.Places) {
+	said := a.byte()
+	*p = window.Places{Late: said == claimLate, Lost: said&^claimWaits == claimLost}
+	switch said &^ claimWaits {
+	case claimFailed:
+		p.Err = errRepeat
+		return
+	case claimLate, claimAsks:
+		p.Used, p.Waiting = uint64(a.number()), uint64(a.number())
+		return
+	}
+	var state [6]float64
+	for i := range state {
+		state[i] = a.number()
+	}
+	sum, token, first := state[0], state[2], state[3]
+	if p.Used = uint64(sum); said&claimWaits != 0 {
+		p.Waiting = uint64(a.number())
+	}
+	if grace := a.birth + float64(c.Lease.Microseconds()) - a.now; grace > 0 {
+		p.Next = time.Duration(grace) * time.Microsecond
+	} else if sum > 0 {
+		p.Next = time.Duration(first-a.now) * time.Microsecond
+	}
+	a.readTokens(c, p, uint64(token))
+}
+
+// readTokens reads which wants of a claim are granted. Last is the token of the last one.
+func (a *answers) readTokens(c *window.Claim, p *window.Places, last uint64) {
+	tokens, granted := a.tokens[:len(c.Wants):len(c.Wants)], uint64(0)
+	a.tokens = a.tokens[len(tokens):]
+	for at := 0; at < len(tokens); {
 		n := equalWants(c.Wants[at:])
-		var granted int64
-		if granted, response, err = readNumber(response); err != nil || granted < 0 || granted > int64(n) {
-			return "", cmp.Or(err, fmt.Errorf("script granted %d of %d", granted, n))
-		}
-		if granted > 0 && p.Tokens == nil {
-			p.Tokens = make([]uint64, len(c.Wants))
-		}
-		for i := range granted {
-			p.Tokens[at+int(i)] = token
-			token++
+		fit := int(a.byte())
+		a.bad = a.bad || fit > n
+		for i := range min(fit, n) {
+			granted++
+			tokens[at+i] = granted
 		}
 		at += n
 	}
-	return response, nil
-}
-
-// readNumber reads a number of a response, and returns what is after it.
-func readNumber(response string) (n int64, rest string, err error) {
-	if len(response) < 8 {
-		return 0, "", fmt.Errorf("script returned %q", response)
+	if granted == 0 {
+		return
 	}
-	return int64(float(response)), response[8:], nil
+	for i, t := range tokens {
+		if t > 0 {
+			tokens[i] = last - granted + t
+		}
+	}
+	p.Tokens = tokens
 }
 
-// flightName returns the name of the hash of the places of a key and name. It differs from the names of windows.
-func (b *Backend) flightName(c *window.Claim) string {
-	name := appendTag(append(append(make([]byte, 0, 128), b.prefix...), '{'), c.Key)
-	return string(append(append(name, "}:f1:"...), c.Name...))
+// byte reads a byte.
+func (a *answers) byte() (c byte) {
+	if a.bad = a.bad || a.bytes == ""; !a.bad {
+		c, a.bytes = a.bytes[0], a.bytes[1:]
+	}
+	return c
+}
+
+// number reads a number.
+func (a *answers) number() (f float64) {
+	if a.bad = a.bad || len(a.values) < 8; !a.bad {
+		f, a.values = float(a.values), a.values[8:]
+	}
+	return f
+}
+
+// flightNames returns the names of the hashes of claims.
+func (b *Backend) flightNames(claims []window.Claim) []string {
+	var text strings.Builder
+	var name [256]byte
+	var ends [maxExchanges]int
+	text.Grow(48 * len(claims))
+	for i := range claims {
+		text.Write(b.appendFlightName(name[:0], &claims[i]))
+		ends[i] = text.Len()
+	}
+	names, begin := make([]string, len(claims)), 0
+	for i := range names {
+		names[i] = text.String()[begin:ends[i]]
+		begin = ends[i]
+	}
+	return names
+}
+
+// appendFlightName appends the name of the hash of the places of a key and name. It differs from the names of windows.
+func (b *Backend) appendFlightName(to []byte, c *window.Claim) []byte {
+	to = appendTag(append(append(to, b.prefix...), '{'), c.Key)
+	return append(append(to, "}:f1:"...), c.Name...)
 }
 
 // birthName returns the name of the birth, which says when the data set was created: in a cluster one of the slot of

@@ -56,6 +56,6 @@ func (b *Backend) readHolders(ctx context.Context, key, name string) (string, er
 	if b.now != nil {
 		at = strconv.FormatFloat(now, 'f', 0, 64)
 	}
-	keys := []string{b.flightName(&window.Claim{Key: key, Name: name})}
+	keys := b.flightNames([]window.Claim{{Key: key, Name: name}})
 	return b.requestAlone(ctx, key, func(ctx context.Context) (string, error) { return b.eval(ctx, holdersScript, keys, []string{at}) })
 }

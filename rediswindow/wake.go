@@ -28,9 +28,16 @@ type wakes struct {
 	id string // of the channel
 
 	mu      sync.Mutex // guards what follows
+	asking  []*asking
 	waits   map[waiter]waiting
 	cancel  context.CancelFunc // of the subscription; nil if there is none
 	stopped bool
+}
+
+// asking is claims that are being made, on the hashes of these names: they may wait in line before their answer is there.
+type asking struct {
+	claims []window.Claim
+	names  []string
 }
 
 // waiter is a process, and the hash of what it waits for.
@@ -58,33 +65,60 @@ func (w *wakes) channel(b *Backend) string {
 	return w.id
 }
 
-// expect notes who wants to be woken, and who does not any more, of claims on the hashes of these names.
-func (w *wakes) expect(b *Backend, claims []window.Claim, names []string) {
+// expect notes claims that are about to be made on the hashes of these names. The caller calls answered when they have been.
+func (w *wakes) expect(b *Backend, claims []window.Claim, names []string) *asking {
 	client, ok := b.client.(Subscriber)
 	if !ok {
-		return
+		return nil
 	}
-	channel, now := b.prefix+"wake:"+w.channel(b), time.Now()
+	a, channel := &asking{claims, names}, b.prefix+"wake:"+w.channel(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range claims {
-		c := &claims[i]
-		switch {
-		case c.Process == "":
-		case c.Wake != nil && slices.ContainsFunc(c.Wants, func(w window.Want) bool { return w.Wait }):
-			if w.waits == nil {
-				w.waits = map[waiter]waiting{}
-			}
-			w.waits[waiter{names[i], c.Process}] = waiting{c.Wake, now.Add(c.Lease)}
-		case len(w.waits) > 0:
-			delete(w.waits, waiter{names[i], c.Process})
-		}
-	}
-	if len(w.waits) > 0 && w.cancel == nil && !w.stopped {
+	w.asking = append(w.asking, a)
+	waits := func(c window.Claim) bool { return mayWait(&c, nil) }
+	if w.cancel == nil && !w.stopped && slices.ContainsFunc(claims, waits) {
 		ctx, cancel := context.WithCancel(context.Background())
 		w.cancel = cancel
 		go w.listen(ctx, client, channel)
 	}
+	return a
+}
+
+// answered notes who waits in line after claims have been made, and who does not any more.
+func (w *wakes) answered(a *asking, places []window.Places) {
+	if a == nil {
+		return
+	}
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.asking, a)
+	w.asking = slices.Delete(w.asking, i, i+1)
+	for i := range a.claims {
+		c := &a.claims[i]
+		switch {
+		case mayWait(c, places[i].Tokens):
+			if w.waits == nil {
+				w.waits = map[waiter]waiting{}
+			}
+			w.waits[waiter{strings.Clone(a.names[i]), c.Process}] = waiting{c.Wake, now.Add(c.Lease)}
+		case len(w.waits) > 0:
+			delete(w.waits, waiter{a.names[i], c.Process})
+		}
+	}
+}
+
+// mayWait reports whether a want of a claim may wait in line, unless it was granted.
+func mayWait(c *window.Claim, tokens []uint64) bool {
+	if c.Wake == nil {
+		return false
+	}
+	for i := range c.Wants {
+		if c.Wants[i].Wait && (tokens == nil || tokens[i] == 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // listen subscribes as long as somebody waits.
@@ -122,8 +156,16 @@ func (w *wakes) wake(message string) {
 	if end < 0 {
 		return
 	}
+	named := waiter{message[:end], message[end+1:]}
 	w.mu.Lock()
-	wake := w.waits[waiter{message[:end], message[end+1:]}].wake
+	wake := w.waits[named].wake
+	for _, a := range w.asking {
+		for i := range a.claims {
+			if named == (waiter{a.names[i], a.claims[i].Process}) {
+				wake = a.claims[i].Wake
+			}
+		}
+	}
 	w.mu.Unlock()
 	if wake != nil {
 		wake()
@@ -136,6 +178,13 @@ func (w *wakes) wakeAll() {
 	for _, v := range w.waits {
 		all = append(all, v.wake)
 	}
+	for _, a := range w.asking {
+		for i := range a.claims {
+			if a.claims[i].Wake != nil {
+				all = append(all, a.claims[i].Wake)
+			}
+		}
+	}
 	w.mu.Unlock()
 	for _, wake := range all {
 		wake()
@@ -147,7 +196,7 @@ func (w *wakes) needed() bool {
 	defer w.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(w.waits, func(_ waiter, v waiting) bool { return now.After(v.end) })
-	return len(w.waits) > 0 && !w.stopped
+	return len(w.waits)+len(w.asking) > 0 && !w.stopped
 }
 
 // stop ends the subscription for good.

@@ -3,7 +3,7 @@
 -- milliseconds a hash lives on after all that it has is over; the prefix of channels, and the channel of the caller;
 -- and for each process that makes claims, one after the other: p and the process, how many claims it makes, and these in
 -- binary form: sequence number, lease in microseconds, what it holds, under which Max, and the number of runs of equal
--- wants, then of each run how many there are, N, Max, and 1 if they wait. Claims without a process have nothing else.
+-- wants, then of each run how many there are, below 0 if they wait, N and Max. Claims without a process have nothing else.
 -- Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
@@ -12,8 +12,10 @@
 --   p<process>   an entry: places held, sequence number, end
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
--- Replies with numbers, as doubles. For each claim: 0, 1 if it is late, or 2 if its places are lost; places used; wants that wait;
--- in which time places come back, or 0; the first token; how many wants of each run are granted, the first ones.
+-- Replies with the time, the birth or 0, and the number of bytes that follow, as doubles. The bytes are, for each claim:
+-- 0, 1 if it is late, 2 if its places are lost, 3 if it has failed, or 4 if it only asks; 8 more if wants wait. Then, if it is
+-- 0 or 2 without these, how many wants of each run are granted, the first ones. Behind the bytes is, for each claim, if it is
+-- 0 or 2, the state, and how many wants wait, if any do; if it is 1 or 4, places used and wants that wait, as doubles.
 local expand, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
 local now = tonumber(ARGV[1])
 if not now then
@@ -21,8 +23,8 @@ if not now then
   now = t[1] * 1000000 + t[2]
 end
 local extra, channels, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local max, min = math.max, math.min
-local huge, state, none = 9007199254740991, '<dddddd', {}
+local min, huge, state = math.min, 9007199254740991, '<dddddd'
+local record = call('GET', KEYS[1])
 
 -- When the data set was created. A server that was started again may have lost what it had not saved, and one that
 -- has become the primary what was not replicated, so that another server is another birth.
@@ -32,7 +34,6 @@ local function born()
     local _, at = string.find(info, 'run_id:', 1, true)
     run = at and string.match(info, '^%x+', at + 1) or ''
   end
-  local record = call('GET', KEYS[1])
   local birth = now
   if record then
     local of, at = string.match(record, '^(%x*) (%d+)$')
@@ -69,154 +70,173 @@ local function waiting(line)
   return n
 end
 
-local replies, size, birth = {}, 0, nil
-local function reply(code, sum, waits, next, token)
-  replies[size + 1], replies[size + 2], replies[size + 3] = code, sum, waits
-  replies[size + 4], replies[size + 5] = next, token
-  size = size + 5
+-- The bytes of the reply, what is behind them from the second element on, and how many there are of both.
+local bytes, size, values, count = {}, 0, {}, 1
+-- The claim that is made, the process that makes it, its claims, and where the next one begins; when the data set was created.
+local making, field, packed, at, birth
+
+-- Answers a claim that has changed nothing.
+local function answer(byte, sum, waits)
+  size, count = size + 1, count + 1
+  bytes[size], values[count] = byte, pack('<dd', sum, waits)
 end
 
--- Answers a claim that only asks.
-local function ask(key)
-  local v = call('HMGET', key, 's', 'q')
-  if not v[1] then return reply(0, 0, 0, 0, 0) end
-  local sum, _, _, first = unpack(state, v[1])
-  if now >= first then sum = sweep(key) end
-  reply(0, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0, 0, 0)
+-- Answers claims that only ask, on KEYS from one to another.
+local function ask(from, to)
+  for i = from, to do
+    making = i
+    local v = call('HMGET', KEYS[i], 's', 'q')
+    local sum, first, _ = 0, huge, nil
+    if v[1] then sum, _, _, first = unpack(state, v[1]) end
+    if now >= first then sum = sweep(KEYS[i]) end
+    answer(4, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0)
+  end
 end
 
--- Makes the claim of a process, whose claims are packed.
-local field, packed, at
-local function claim(key)
-  local seq, lease, held, most, runs, run = unpack('<ddddd', packed, at)
-  at = run + 32 * runs
-  local v = call('HMGET', key, 's', field)
-  local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
-  if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
-  if now >= first then
-    local over
-    sum, first, over = sweep(key)
-    for i = 1, #over, 1000 do call('HDEL', key, expand(over, i, min(i + 999, #over))) end
-  end
-  local known, last = 0, 0
-  if v[2] then
-    local ends
-    known, last, ends = unpack('<ddd', v[2])
-    if ends <= now then known, last = 0, 0 end
-  end
-  local line = none
-  if waits == 1 then line = cmsgpack.unpack(call('HGET', key, 'q')) end
-  if seq <= last and known > 0 then return reply(1, sum, waiting(line), 0, 0) end
-
-  local code = 0
-  if sum == 0 then limit = 0 end
-  most = max(most, limit)
-  if held > known and sum - known + held > most then
-    code, held = 2, 0
-  elseif held > 0 then
-    limit = most
-  end
-  sum = sum - known + held
-
-  birth = birth or born()
-  local grace = birth + lease - now
-  while line[1] and line[1][6] <= now do table.remove(line, 1) end
-  local reserved = 0
-  if line[1] and 'p' .. line[1][1] ~= field then reserved = line[1][3] end
-
-  -- Decide the wants.
-  local granted, wait_n, wait_max, wait_count = 0, nil, nil, 0
-  for r = 1, runs do
-    local count, n, most, wait
-    count, n, most, wait, run = unpack('<dddd', packed, run)
-    local i = 0
-    while i < count and grace <= 0 and not wait_n and sum + n + reserved <= most do
-      i, sum, held = i + 1, sum + n, held + n
-    end
-    replies[size + 5 + r] = i
-    if i > 0 then granted, limit = granted + i, max(limit, most) end
-    if i < count and wait == 1 then
-      if not wait_n then wait_n, wait_max = n, most end
-      wait_count = wait_count + count - i
+-- Keeps the process in line as long as wants of it wait: so many, of which the first is for n of most. It goes to the end
+-- of the line if something was granted. Then the process that is first in line is woken, if there is room.
+local function queue(key, line, wants, n, most, granted, lease, sum)
+  local place
+  for i = 1, #line do
+    if 'p' .. line[i][1] == field then
+      place = i
+      break
     end
   end
-  if granted > 0 then token = max(token + 1, now) + granted - 1 end
-
-  -- Keep the process in line as long as wants of it wait.
-  if wait_n or line[1] then
-    local place
-    for i = 1, #line do
-      if 'p' .. line[i][1] == field then
-        place = i
-        break
-      end
-    end
-    if place and (not wait_n or granted > 0 or line[place][6] <= now) then
-      table.remove(line, place)
-      place = nil
-    end
-    if wait_n then
-      if line == none then line = {} end
-      line[place or #line + 1] = { string.sub(field, 2), channel, wait_n, wait_max, wait_count, now + lease / 4, 0 }
-    end
+  if place and (wants == 0 or granted > 0 or line[place][6] <= now) then
+    table.remove(line, place)
+    place = nil
   end
-
-  -- Wake the process that is first in line.
+  if wants > 0 then
+    line[place or #line + 1] = { string.sub(field, 2), channel, n, most, wants, now + lease / 4, 0 }
+  end
   local head = line[1]
   if head and sum + head[3] <= head[4] and head[7] == 0 then
     head[7] = 1
     if head[2] ~= '' then redis.pcall('PUBLISH', channels .. head[2], key .. ' ' .. head[1]) end
   end
+end
 
-  -- An entry that holds nothing is removed when it is over, as others are.
-  local waited, entry = waits, held > 0 or v[2]
-  waits = head and 1 or 0
-  if entry then first = min(first, now + lease) end
-  local fresh = expires < now + lease
-  if fresh then expires = now + 2 * lease end
-  local new = pack(state, sum, limit, token, first, expires, waits)
-  if entry then
-    call('HSET', key, 's', new, field, pack('<ddd', held, seq, now + lease))
-  else
-    call('HSET', key, 's', new)
-  end
-  if head then
-    call('HSET', key, 'q', cmsgpack.pack(line))
-  elseif waited == 1 then
-    call('HDEL', key, 'q')
-  end
-  if fresh then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
+-- Makes claims of a process on KEYS from one to another. Most find nobody in line.
+local function claim(from, to)
+  for i = from, to do
+    making = i
+    local key = KEYS[i]
+    local seq, lease, held, most, runs, run = unpack('<ddddH', packed, at)
+    at = run + 24 * runs
+    local v = call('HMGET', key, 's', field)
+    local entry = v[2]
+    local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
+    if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
+    if now >= first then
+      local over
+      sum, first, over = sweep(key)
+      for i = 1, #over, 1000 do call('HDEL', key, expand(over, i, min(i + 999, #over))) end
+    end
+    local known, last, ends = 0, 0, 0
+    if entry then
+      known, last, ends = unpack('<ddd', entry)
+      if ends <= now then known, last = 0, 0 end
+    end
+    local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q'))
+    if seq <= last and known > 0 then
+      answer(1, sum, line and waiting(line) or 0)
+    else
+      local byte = 0
+      if sum == 0 then limit = 0 end
+      if most < limit then most = limit end
+      if held > known and sum - known + held > most then
+        byte, held = 2, 0
+      elseif held > 0 then
+        limit = most
+      end
+      sum = sum - known + held
 
-  local next = 0
-  if grace > 0 then
-    next = grace
-  elseif sum > 0 and first < huge then
-    next = first - now
+      local reserved = 0
+      if line then
+        while line[1] and line[1][6] <= now do table.remove(line, 1) end
+        if line[1] and 'p' .. line[1][1] ~= field then reserved = line[1][3] end
+      end
+
+      -- Decide the wants. Claims that only give back need not know the birth: to ask for it takes long.
+      if not birth and (held > 0 or runs > 0 or not record) then birth = born() end
+      local grace = birth and birth + lease - now or 0
+      local granted, wants, wants_n, wants_most = 0, 0, nil, nil
+      for r = size + 2, size + 1 + runs do
+        local equal, n, most, wait
+        equal, n, most, run = unpack('<ddd', packed, run)
+        if equal < 0 then equal, wait = -equal, true end
+        local fit = 0
+        if grace <= 0 and wants == 0 then
+          while fit < equal and sum + n + reserved <= most do
+            fit, sum, held = fit + 1, sum + n, held + n
+          end
+        end
+        bytes[r] = fit
+        if fit > 0 then
+          granted = granted + fit
+          if limit < most then limit = most end
+        end
+        if fit < equal and wait then
+          if wants == 0 then wants_n, wants_most = n, most end
+          wants = wants + equal - fit
+        end
+      end
+      if granted > 0 then
+        if token < now then token = now - 1 end
+        token = token + granted
+      end
+      if wants > 0 or line then
+        line = line or {}
+        queue(key, line, wants, wants_n, wants_most, granted, lease, sum)
+      end
+
+      -- An entry that holds nothing is removed when it is over, as others are.
+      ends = now + lease
+      entry = entry or held > 0
+      if entry and ends < first then first = ends end
+      local fresh = expires < ends
+      if fresh then expires = ends + lease end
+      local new = pack(state, sum, limit, token, first, expires, line and line[1] and 1 or 0)
+      if entry then
+        call('HSET', key, 's', new, field, pack('<ddd', held, seq, ends))
+      else
+        call('HSET', key, 's', new)
+      end
+      if line and line[1] then
+        call('HSET', key, 'q', cmsgpack.pack(line))
+        byte, new = byte + 8, new .. pack('<d', waiting(line))
+      elseif waits == 1 then
+        call('HDEL', key, 'q')
+      end
+      if fresh then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
+      bytes[size + 1] = byte
+      size, count = size + 1 + runs, count + 1
+      values[count] = new
+    end
   end
-  reply(code, sum, head and waiting(line) or 0, next, token - granted + 1)
-  size = size + runs
 end
 
 local i, a = 2, 6
 while i <= #KEYS do
-  local answer, last = claim, i + ARGV[a + 1] - 1
+  local make, last = claim, i + ARGV[a + 1] - 1
   field, packed, at = ARGV[a], ARGV[a + 2], 1
   a = a + 3
-  if field == '' then answer, a = ask, a - 1 end
-  for i = i, last do
+  if field == '' then make, a = ask, a - 1 end
+  if #KEYS == 2 then
+    make(i, last)
+  else
     -- An error of one of several claims is its own: what the others have done stays done. The client makes it again alone.
-    if #KEYS == 2 then
-      answer(KEYS[i])
-    elseif not pcall(answer, KEYS[i]) then
-      reply(3, 0, 0, 0, 0)
+    while not pcall(make, i, last) do
+      size = size + 1
+      bytes[size] = 3
+      i = making + 1
     end
   end
   i = last + 1
 end
--- As many numbers at a time as there is room for on the stack of Lua.
-local parts = {}
-for i = 1, size, 1000 do
-  local to = min(i + 999, size)
-  parts[#parts + 1] = pack('<' .. string.rep('d', to - i + 1), expand(replies, i, to))
-end
-return table.concat(parts)
+-- As many bytes at a time as there is room for on the stack of Lua.
+local head = pack('<ddd', now, birth or 0, size)
+for i = 1, size, 1000 do head = head .. string.char(expand(bytes, i, min(i + 999, size))) end
+values[1] = head
+return table.concat(values)
