@@ -602,6 +602,30 @@ func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	}
 }
 
+// Those who want something while an exchange is in flight share the next one. Only if they are many, it is made at once.
+func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		defer r.Backend.(*memory.Backend).Close()
+		r.stall = make(chan struct{})
+		l := newLimiter(t, r)
+		var all sync.WaitGroup
+		keys := 0
+		for _, step := range []struct{ more, calls int }{{1, 1}, {31, 1}, {1, 2}, {200, 2}} {
+			for range step.more {
+				keys++
+				key := fmt.Sprint(keys)
+				all.Go(func() { acquire(t, l, key, exports, 1) })
+			}
+			synctest.Wait()
+			require.EqualValues(t, step.calls, r.calls.Load(), "with %d keys", keys)
+		}
+		close(r.stall)
+		all.Wait()
+		require.EqualValues(t, keys, l.Stats().InUse)
+	})
+}
+
 func TestObserverSeesWhatHappens(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		var mu sync.Mutex

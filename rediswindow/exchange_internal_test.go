@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,68 @@ func TestASubscriptionIsNotNeededForThoseWhoHaveGone(t *testing.T) {
 		}
 		l.Close()
 		time.Sleep(time.Second)
+		require.False(t, b.wakes.needed())
+	})
+}
+
+// Whatever a server sends that is none, such as a proxy, is an error.
+func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
+	want := window.Want{N: 1, Max: 5, Wait: true}
+	claims := []window.Claim{
+		{Process: "p", Seq: 1, Lease: time.Second, Wants: []window.Want{want, want, {N: 2, Max: 5}}},
+		{Process: "p", Seq: 2, Lease: time.Second},
+		{},
+	}
+	var response []byte
+	for _, f := range []float64{3e6, 1e6, 5} {
+		response = appendFloat(response, f)
+	}
+	response = append(response, claimWaits, 1, 0, claimLate, claimAsks)
+	for _, f := range []float64{4, 5, 9, 3.5e6, 6e6, 1, 2, 7, 0, 8, 1} {
+		response = appendFloat(response, f)
+	}
+	places := make([]window.Places, 3)
+	require.NoError(t, readPlaces(string(response), claims, places))
+	require.Equal(t, []window.Places{
+		{Tokens: []uint64{9, 0, 0}, Used: 4, Waiting: 2, Next: time.Second / 2},
+		{Late: true, Used: 7},
+		{Used: 8, Waiting: 1},
+	}, places)
+	for end := range response {
+		require.Error(t, readPlaces(string(response[:end]), claims, places), "%d bytes", end)
+	}
+	for i := 22; i < 29; i++ { // of how many bytes follow, and of these
+		wrong := slices.Clone(response)
+		wrong[i] ^= 0xff
+		require.Error(t, readPlaces(string(wrong), claims, places), "byte %d", i)
+	}
+	require.Error(t, readPlaces(string(append(response, 0)), claims, places))
+}
+
+// Another process may give back before the answer to a claim that waits has arrived.
+func TestWhoeverWaitsIsWokenAlsoBeforeTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(silent{newFake()})
+		defer b.Close()
+		woken := 0
+		claims := []window.Claim{
+			{Process: "p", Lease: time.Minute, Wants: []window.Want{{N: 1, Max: 1, Wait: true}}, Wake: func() { woken++ }},
+		}
+		wake := func(want int) {
+			t.Helper()
+			woken = 0
+			b.wakes.wake("name p")
+			b.wakes.wake("name q")
+			require.Equal(t, want, woken)
+		}
+		wake(0)
+		a := b.wakes.expect(b, claims, []string{"name"})
+		wake(1)
+		b.wakes.answered(a, []window.Places{{}})
+		wake(1)
+		a = b.wakes.expect(b, claims, []string{"name"})
+		b.wakes.answered(a, []window.Places{{Tokens: []uint64{1}}})
+		wake(0)
 		require.False(t, b.wakes.needed())
 	})
 }
