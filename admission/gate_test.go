@@ -10,6 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -175,4 +176,19 @@ func names(d *admission.Decision) (all []string) {
 		all = append(all, o.Name)
 	}
 	return all
+}
+
+// A decision is one allocation, the stored key another, and the outcomes of several limits are one.
+func TestDecisionsAllocateLittle(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	limits := make([]throttr.Limit, 4)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		limits[i] = throttr.Limit{Name: name, Max: 1_000_000, Scale: time.Hour}
+	}
+	for n, most := range map[int]float64{1: 2, 2: 3, 4: 3} {
+		gate := newGate(t, admission.Config{Limits: limits[:n], PlainKeys: true})
+		require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { gate.Admit(t.Context(), "203.0.113.9", nil, 1).Done() }), most, n)
+	}
 }

@@ -49,6 +49,7 @@ func BenchmarkRequest(b *testing.B) {
 		{"four limits", httplimit.Config{Limits: limits}},
 		{"one limit, and one in flight", httplimit.Config{Limits: one, InFlight: inflight.Limit{Name: "flight", Max: 1}, Places: places}},
 		{"denied", httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(0)}}},
+		{"denied by a full limit", httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}}},
 		{"denied, a problem", httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(0)}, OnDenied: httplimit.DenyProblem}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
