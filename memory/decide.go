@@ -3,8 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
-	"math"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/breaker"
@@ -41,9 +39,10 @@ func (d *decider) Decide(ctx context.Context, key string, by window.Algorithm, m
 	b := (*Backend)(d)
 	var r *record
 	if len(key) <= shortKey && name == "" && by != window.SlidingLog {
-		h := maphash.String(b.seed, key)
+		w := wordsOf(key)
+		h := b.hashWords(w)
 		s := &b.shards[h&uint64(len(b.shards)-1)]
-		r = s.table.Load().search(b.mix(h, "", scale, kind(by)), kind(by), len(key), scale, wordsOf(key), nil)
+		r = s.table.Load().findShort(mix(h, scale, kind(by)), kind(by), len(key), scale, w)
 	} else {
 		var k windowID
 		s := b.locate(key, by, scale, name, &k)
@@ -59,7 +58,13 @@ func (d *decider) Decide(ctx context.Context, key string, by window.Algorithm, m
 	var now, end int64
 	var ref *reference
 	r.mu.Lock()
-	if r.dead || r.calls == math.MaxUint16 {
+	if by == window.FixedWindow && op&exact == 0 {
+		if count, now, end, id, ok := r.countCoarsely(&b.clock, max, n); ok {
+			r.mu.Unlock()
+			return count, minus(end, now), 0, b.clock.reference.Load().timeOf(end), id, true, true
+		}
+	}
+	if r.busy() {
 		r.mu.Unlock()
 		return b.decideLocked(key, by, max, scale, n, op, burst, name)
 	}

@@ -68,43 +68,66 @@ func (e *state) add(n uint64) {
 	}
 }
 
-// fixedTime returns the time of a call on a fixed window: that of the coarse clock if it is good enough.
+// fixedTime returns the time of a call on a fixed or aligned window that is within its limit: that of the coarse clock if
+// it is good enough.
 //
 // The clock is not read for a call within the limit if the coarse clock shows that the window
 // has a long time left. Such a call is allowed whatever the exact time. If the coarse clock is
 // so late that the window is over, the call counts in that window nevertheless. It is within
 // the window's limit, so no window gets more than its limit, and no call is denied wrongly.
-func (c *clock) fixedTime(e *state, aligned, within bool) (int64, *reference) {
-	if within && !aligned {
-		if last, ok := c.coarse(e.end(), e.scale); ok {
-			return max(last, e.start), c.reference.Load()
-		}
+func (c *clock) fixedTime(e *state, aligned bool) (int64, *reference) {
+	if aligned {
+		return c.alignedNow()
+	}
+	if last, ok := c.coarse(e.end(), e.scale); ok {
+		return max(last, e.start), c.reference.Load()
 	}
 	now, ref := c.now()
-	if aligned {
-		return now + ref.ahead, ref
-	}
-	if within {
-		c.start(now)
-	}
+	c.start(now)
 	return now, ref
 }
 
-// countAgain makes a hit or a take on an active window. It returns false, and does nothing, if the window is not
-// active. Mu is held.
+// alignedNow returns the time of states that follow the wall clock.
+func (c *clock) alignedNow() (int64, *reference) {
+	now, ref := c.now()
+	return now + ref.ahead, ref
+}
+
+// countCoarsely makes a hit or a take on a fixed window if that is within the limit and active by the coarse clock, as most
+// are. It returns false, and does nothing, otherwise. Mu is held.
+func (r *record) countCoarsely(c *clock, limit, n uint64) (count uint64, now, end, id int64, ok bool) {
+	if r.busy() || r.meta>>generationShift == 0 || r.count > limit || n > limit-r.count {
+		return 0, 0, 0, 0, false
+	}
+	end = after(r.start, r.scale)
+	if now, ok = c.coarse(end, r.scale); !ok { // see fixedTime
+		return 0, 0, 0, 0, false
+	}
+	r.count += n
+	r.calls++
+	return r.count, max(now, r.start), end, fixedID(r.start, r.meta), true
+}
+
+// countAgain makes a hit or a take on an active window, fixed or aligned. It returns false, and does nothing, if the window is
+// not active. Mu is held.
 func (r *record) countAgain(c *clock, aligned bool, op fastpath.Op, limit, n uint64) (v verdict, now, end int64, ref *reference, ok bool) {
 	e := r.state()
-	within := e.count <= limit && n <= limit-e.count
-	now, ref = c.fixedTime(&e, aligned, within && op&exact == 0)
+	if aligned {
+		now, ref = c.alignedNow()
+	} else {
+		now, ref = c.now()
+	}
 	if end = e.end(); e.isNew() || !e.activeUntil(end, now) || n > limit {
 		return v, now, end, ref, false
 	}
-	if within || op&fastpath.Hit != 0 {
+	if v.granted = e.count <= limit-n; v.granted && !aligned && op&exact == 0 {
+		c.start(now) // for countCoarsely
+	}
+	if v.granted || op&fastpath.Hit != 0 {
 		e.add(n)
 		r.count = e.count
 	}
-	v.count = e.count
-	if v.granted = within; !within {
+	if v.count = e.count; !v.granted {
 		v.wait = minus(end, now)
 	}
 	return v, now, end, ref, true

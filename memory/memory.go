@@ -40,6 +40,7 @@ type Backend struct {
 	options
 	clock      clock
 	seed       maphash.Seed
+	masks      words  // of the hash of a short key
 	secret     string // part of the hash of a long key
 	shards     []shard
 	shardMax   int      // windows per shard
@@ -62,6 +63,7 @@ var _ window.BackendCloser = (*Backend)(nil)
 // WithClock(time.Now). New panics if an option is nil.
 func New(opts ...Option) *Backend {
 	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), secret: rand.Text(), cleaning: make(chan struct{}, 1)}
+	b.masks = words{maphash.String(b.seed, "first"), maphash.String(b.seed, "last")}
 	b.clock.init(b.now)
 	b.errFull = fmt.Errorf("%w: at most %d windows", window.ErrFull, b.maxKeys)
 	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)

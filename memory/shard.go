@@ -2,7 +2,6 @@ package memory
 
 import (
 	"crypto/sha256"
-	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -54,8 +53,7 @@ func (b *Backend) locate(key string, a window.Algorithm, scale time.Duration, na
 		key = string(sum[:])
 	}
 	k.name, k.scale, k.kind = name, scale, kind(a) // an windowID{…} would be copied, which takes 5 ns
-	h := maphash.String(b.seed, key)
-	b.setKey(k, key, h)
+	h := b.setKey(k, key)
 	return &b.shards[h&uint64(len(b.shards)-1)]
 }
 
@@ -143,7 +141,7 @@ func (s *shard) delete(b *Backend, key string, scales []time.Duration) (n int, e
 		return 0, window.ErrClosed
 	}
 	now, ref := s.now(b)
-	h, sharedKey, t := maphash.String(b.seed, key), b.sharedKey(key), s.table.Load()
+	sharedKey, t := b.sharedKey(key), s.table.Load()
 	s.all(func(r *record) bool {
 		isShared := r.kind&shared != 0
 		if isShared && !t.hasKey(r, sharedKey) || !isShared && !t.hasKey(r, key) || len(scales) > 0 && !slices.Contains(scales, r.scale) {
@@ -153,7 +151,7 @@ func (s *shard) delete(b *Backend, key string, scales []time.Duration) (n int, e
 		active := a.active(r.state(), now+ref.shift(a))
 		k := windowID{scale: r.scale, kind: r.kind &^ (long | shared)}
 		_, k.name = t.keyOf(r)
-		b.setKey(&k, key, h)
+		b.setKey(&k, key)
 		switch {
 		case !isShared:
 			s.endWindow(b, &k, r)

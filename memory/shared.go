@@ -42,7 +42,7 @@ func (b *Backend) sharedKey(key string) string {
 // sharedID returns the id of the shared record of k.
 func (b *Backend) sharedID(k *windowID) windowID {
 	c, key := windowID{name: k.name, scale: k.scale, kind: k.kind&^long | shared}, b.sharedKey(k.key)
-	b.setKey(&c, key, maphash.String(b.seed, key))
+	b.setKey(&c, key)
 	return c
 }
 

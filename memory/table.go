@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"hash/maphash"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -63,35 +62,51 @@ func (t *table) next(group int) int {
 
 // find returns the record of k, which may be dead, or nil.
 func (t *table) find(k *windowID) *record {
-	if k.kind&long != 0 {
-		return t.search(k.hash, k.kind, len(k.key), k.scale, words{}, k)
+	if k.kind&long == 0 {
+		return t.findShort(k.hash, k.kind, len(k.key), k.scale, k.words)
 	}
-	return t.search(k.hash, k.kind, len(k.key), k.scale, k.words, nil)
-}
-
-// search returns the record of an id with a hash, a kind, a length of the key, and a scale, which may be dead, or
-// nil: that of a short key, or, if text is not nil, of that id. Without an id in memory, a hit takes a tenth less
-// time.
-func (t *table) search(hash uint32, kind kind, n int, scale time.Duration, short words, text *windowID) *record {
-	want := tagOf(hash) * lowBits
-	for group := t.home(hash); ; group = t.next(group) {
-		tags := t.tags[group].Load()
-		// A byte of differ is 0 for an equal tag. The subtraction sets the highest bit of such bytes, and
-		// maybe of others that are greater by a carry: what follows tells.
-		differ := tags ^ want
-		for equal := (differ - lowBits) &^ differ & highBits; equal != 0; equal &= equal - 1 {
-			r := &t.records[group*groupSize+bits.TrailingZeros64(equal)/8]
-			if r.kind != kind || r.scale != scale || int(r.keyLen) != n {
-				continue
-			}
-			if text == nil && r.first == short.first && r.last == short.last || text != nil && t.hasText(r, text) {
+	for group := t.home(k.hash); ; group = t.next(group) {
+		equal, more := t.match(group, k.hash)
+		for ; equal != 0; equal &= equal - 1 {
+			if r := t.at(group, equal); r.kind == k.kind && r.scale == k.scale && r.last == k.last && t.hasText(r, k) {
 				return r
 			}
 		}
-		if tags&highBits != highBits { // there is a free cell
+		if !more {
 			return nil
 		}
 	}
+}
+
+// findShort is find for a short key of length n. Its id is in parts, which are in registers: in memory, a hit takes a tenth
+// more time.
+func (t *table) findShort(hash uint32, kind kind, n int, scale time.Duration, w words) *record {
+	for group := t.home(hash); ; group = t.next(group) {
+		equal, more := t.match(group, hash)
+		for ; equal != 0; equal &= equal - 1 {
+			if r := t.at(group, equal); r.kind == kind && r.scale == scale && int(r.keyLen) == n && r.words == w {
+				return r
+			}
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// match returns a word whose bytes have their highest bit set if the cell of a group has the tag of a hash, and maybe
+// others: their records tell. If no cell of the group is free, there may be more in the next one.
+func (t *table) match(group int, hash uint32) (equal uint64, more bool) {
+	tags := t.tags[group].Load()
+	differ := tags ^ tagOf(hash)*lowBits
+	// A byte of differ is 0 for an equal tag. The subtraction sets the highest bit of such bytes, and of
+	// others that are greater by a carry.
+	return (differ - lowBits) &^ differ & highBits, tags&highBits == highBits
+}
+
+// at returns the record of the first cell that match has found.
+func (t *table) at(group int, equal uint64) *record {
+	return &t.records[group*groupSize+bits.TrailingZeros64(equal)/8]
 }
 
 // hasText reports whether r, which is long, has the key and the name of k.
@@ -214,8 +229,11 @@ func (s *shard) replace(b *Backend, records, text int) {
 	old.all(0, len(old.records), func(r *record) bool {
 		var short [shortKey]byte
 		key, name := old.textOf(r, short[:0])
-		hash := b.mix(maphash.Bytes(b.seed, key), string(name), r.scale, r.kind)
-		moved := add(t, hash, r.scale, r.kind, r.words, key, name)
+		h := r.last
+		if r.kind&long == 0 {
+			h = b.hashWords(r.words)
+		}
+		moved := add(t, mix(h, r.scale, r.kind), r.scale, r.kind, r.words, key, name)
 		moved.set(r.state())
 		moved.calls = r.calls
 		r.dead = true

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"math"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -162,7 +161,7 @@ func (b *Backend) takeFew(takes []window.Take, windows []window.Window) bool {
 			return false
 		}
 		records = append(records, r)
-		if r.dead || r.calls == math.MaxUint16 || r.count > l.Max-x.N || !b.describeFixed(x, r, &windows[i]) {
+		if r.busy() || r.count > l.Max-x.N || !b.describeFixed(x, r, &windows[i]) {
 			return false
 		}
 	}
@@ -177,7 +176,7 @@ func (b *Backend) takeFew(takes []window.Take, windows []window.Window) bool {
 // held.
 func (b *Backend) describeFixed(x *window.Take, r *record, w *window.Window) bool {
 	a, e := &algorithms[x.Limit.Algorithm], r.state()
-	now, ref := b.clock.fixedTime(&e, a.aligned, true)
+	now, ref := b.clock.fixedTime(&e, a.aligned)
 	if e.isNew() || !e.active(now) {
 		return false
 	}
