@@ -61,7 +61,8 @@ func (d *decider) Decide(ctx context.Context, key string, by window.Algorithm, m
 	if by == window.FixedWindow && op&exact == 0 {
 		if count, now, end, id, ok := r.countCoarsely(&b.clock, max, n); ok {
 			r.mu.Unlock()
-			return count, minus(end, now), 0, b.clock.reference.Load().timeOf(end), id, true, true
+			ref := b.clock.reference.Load() // of the system's clock, as the coarse clock is: timeOf takes 1 ns more
+			return count, minus(end, now), 0, time.Unix(ref.second, int64(minus(end, ref.begun))), id, true, true
 		}
 	}
 	if r.busy() {

@@ -3,6 +3,7 @@ package memory
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -148,5 +149,30 @@ func TestRecordThatWasRemovedCountsNothing(t *testing.T) {
 		w, err := Decide(b, t.Context(), false, "k", l, 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, w.Count, "%v", a)
+	}
+}
+
+// Short keys that differ in a few bits only have shards, groups and tags as different as random ones.
+func TestHashesOfSimilarShortKeysDiffer(t *testing.T) {
+	const keys = 1 << 15
+	for name, key := range map[string]func(i int) string{
+		"numbers": strconv.Itoa,
+		"users":   func(i int) string { return fmt.Sprintf("user:%d", i) },
+		"digits":  func(i int) string { return fmt.Sprintf("key:%012d", i) },
+		"first":   func(i int) string { return string([]byte{byte(i), byte(i >> 8), 15: 0}) },
+		"middle":  func(i int) string { return string([]byte{7: byte(i), byte(i >> 8), 15: 0}) },
+		"last":    func(i int) string { return string([]byte{14: byte(i), byte(i >> 8)}) },
+	} {
+		b := New()
+		seen, equal := map[[3]uint64]int{}, 0
+		for i := range keys {
+			h := b.hashWords(wordsOf(key(i)))
+			mixed := mix(h, time.Minute, kind(window.FixedWindow))
+			cell := [3]uint64{h & 255, uint64(mixed >> 28), tagOf(mixed)}
+			equal += seen[cell]
+			seen[cell]++
+		}
+		require.InDelta(t, keys*keys/2>>(8+4+7), equal, 200, "pairs of equal %s", name) // six standard deviations
+		require.NoError(t, b.Close())
 	}
 }
