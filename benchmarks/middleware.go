@@ -155,8 +155,9 @@ func (r *results) middlewareRequirements() (all []requirement) {
 		all = append(all, atMost(fmt.Sprintf("`httplimit`, memory, one limit, %s, %s ÷ httprate: time", plural(l.keys, "key"), plural(l.goroutines, "goroutine")), 0.5,
 			r.quotients(perSecond, of(httprateIP, at), of(oneLimit, at))))
 	}
+	// The copy of the request, whose context has the decision, and the key in the backend. Field values are a part of these.
 	return append(all,
-		atMost("`httplimit`, memory, one limit, no fields: allocations per request", 0, hundredths(r.each(of(noFields, 0), allocs))))
+		atMost("`httplimit`, memory, one limit: allocations per request", 2, hundredths(r.each(of(oneLimit, 0), allocs))))
 }
 
 // reportMiddlewares writes what middleware takes of a request.
