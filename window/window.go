@@ -59,6 +59,7 @@ type Traits struct {
 //     counted. A backend that refuses hits, too, counts what it grants.
 //   - The ID of a Window of Hit, Take, TakeAll, Charge or Set is not 0, and stays the same as long as the
 //     window is active. Another window has another ID, even after a Reset at the same time.
+//   - A RateLimit passes an n of 0 only to Hit, Peek and Set.
 //   - What is given back is subtracted from the window that it was taken from, and never from another
 //     one. The window stays active, even with a count of 0.
 //   - All methods are safe for concurrent use. A call returns soon after its ctx ends, with an error that

@@ -1,7 +1,7 @@
 // Package coalesce lets hits on one window share the requests to the store that keeps it.
 //
-// A [Coalescer] gathers the hits of one count. At most one request that counts is in
-// flight at a time. Hits that arrive meanwhile are queued. They share the next request, which
+// A [Coalescer] gathers the hits of one count. At most one request that counts is in flight at a time: one
+// round trip, whatever the store makes of it. Hits that arrive meanwhile are queued. They share the next, which
 // adds the sum of their increments, and each of them gets its own position in the count: of n hits
 // that add 1 to a count of k, one gets k+1, one k+2, and so on.
 //
@@ -51,9 +51,9 @@ type SharedHits struct {
 	// run since. Plan is then what it has returned, and otherwise nil.
 	Fresh bool
 	Plan  Plan
-	// Read says that Fresh is set, and that the hit that Admit is given was queued before
+	// QueuedBefore says that Fresh is set, and that the hit that Admit is given was queued before
 	// Refresh was called. So what Refresh has read may deny that hit.
-	Read bool
+	QueuedBefore bool
 }
 
 // Plan is what Windows have prepared for the next request. A Coalescer only passes it on.
@@ -65,8 +65,8 @@ type Verdict uint8
 const (
 	// Share adds the hit to those that share the next request.
 	Share Verdict = iota
-	// Defer leaves the hit in the queue until these have been counted. If there are none, the
-	// window is refreshed first.
+	// Defer leaves the hit in the queue until those that share the request have been counted. If
+	// there are none, the window is refreshed first.
 	Defer
 	// Decided means that the hit needs no request.
 	Decided

@@ -92,14 +92,14 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 		return c.enqueue(ctx, h, nil)
 	}
 	// The fast path: the coalescer is idle, so the caller counts its hit itself.
-	p := c.group.pending()
+	p := c.group.newPending()
 	p.hit, p.refreshes = h, c.refreshes
 	c.running = true
 	c.sum = b
 	c.share(p)
 	surplus := c.countShared(ctx)
 	if surplus == 0 {
-		c.continueQueue()
+		c.handOver()
 		return c.wait(ctx, p) // at once, unless p was not counted, and is in the queue
 	}
 	c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 		c.windows.GiveBack(ctx, surplus)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.continueQueue()
+		c.handOver()
 	})
 	return c.group.recycle(p) // it is finished, as it was counted
 }
@@ -141,7 +141,7 @@ func (c *Coalescer) Release(uncertain bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uncertain = c.uncertain || uncertain
-	c.continueQueue()
+	c.handOver()
 }
 
 // Busy reports whether any hit or operation is not finished.
@@ -158,12 +158,12 @@ func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, b
 		c.mu.Unlock()
 		return Result{}, false, window.ErrOverloaded
 	}
-	p := c.group.pending()
+	p := c.group.newPending()
 	p.hit, p.operation, p.refreshes = h, op, c.refreshes
 	c.queue.Push(p)
 	if !c.running {
 		c.running = true
-		c.continueQueue()
+		c.handOver()
 	}
 	return c.wait(ctx, p)
 }
@@ -221,9 +221,9 @@ func (c *Coalescer) cancel(p *pending) {
 // The methods below are called by the goroutine that runs the coalescer, with mu held. Those
 // with a ctx release mu during the request.
 
-// continueQueue makes a goroutine of the group run the coalescer if anything is queued, and
-// otherwise makes the coalescer idle. The caller no longer runs the coalescer.
-func (c *Coalescer) continueQueue() {
+// handOver ends that the caller runs the coalescer: a goroutine of the group then does if anything is
+// queued, and otherwise the coalescer is idle.
+func (c *Coalescer) handOver() {
 	switch {
 	case c.queue.Len() == 0:
 		c.running = false
@@ -327,7 +327,7 @@ func (c *Coalescer) gather(fresh bool, plan Plan) {
 // admit decides about p, the first element of the queue, which is a hit.
 func (c *Coalescer) admit(p *pending) (Verdict, Result, error) {
 	b := c.sum
-	b.Read = b.Fresh && p.refreshes < c.refreshes
+	b.QueuedBefore = b.Fresh && p.refreshes < c.refreshes
 	verdict, r, err := c.windows.Admit(b, p.hit)
 	if verdict == Share && c.uncertain {
 		verdict = Defer

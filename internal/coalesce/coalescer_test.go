@@ -54,7 +54,7 @@ func (f *fake) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, c
 	case f.known && f.denying && f.count > h.Max:
 		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
 	case f.known && f.asking && f.count > h.Max:
-		if !b.Read {
+		if !b.QueuedBefore {
 			return coalesce.Defer, coalesce.Result{}, nil
 		}
 		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil

@@ -138,8 +138,8 @@ func (g *Group) register() bool {
 	return true
 }
 
-// pending returns a pending hit to fill in.
-func (g *Group) pending() *pending { return g.pool.Get().(*pending) }
+// newPending returns a pending hit to fill in.
+func (g *Group) newPending() *pending { return g.pool.Get().(*pending) }
 
 // recycle returns the result of p, which is finished and was not canceled, and keeps p for
 // another hit.

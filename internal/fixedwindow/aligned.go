@@ -51,8 +51,9 @@ func newAligned[T codec.Value](b *Backend[T], server int, e *entry[T], t timing)
 	return a
 }
 
-// call returns an empty call for the record of a bucket. It is not sent once the bucket is over.
-func (a *aligned[T]) call(bucket int64, atomicity conn.Atomicity) *conn.Call[T] {
+// newCall returns an empty call for the record of a bucket. If it creates the record or gives back, the caller
+// sets Stale. Otherwise it may be late: it counts in its own bucket, or nowhere if the record is removed.
+func (a *aligned[T]) newCall(bucket int64, atomicity conn.Atomicity) *conn.Call[T] {
 	cl := a.backend.calls.Get()
 	cl.Atomicity = atomicity
 	cl.MostTTL = a.timing.ttl
@@ -130,7 +131,7 @@ func (a *aligned[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
 func (a *aligned[T]) query(ctx context.Context) (s state, found bool, err error) {
 	now := a.backend.now()
 	bucket := a.timing.bucket(now)
-	cl := a.call(bucket, conn.Interruptible)
+	cl := a.newCall(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	if a.timing.sliding {
 		a.addBefore(cl, bucket)
@@ -191,11 +192,13 @@ func (a *aligned[T]) tryCount(ctx context.Context, b coalesce.SharedHits) coales
 	}
 	known = known && !before.absent
 	if !known {
-		if waited, err := a.mayOpen(ctx); waited || err != nil {
+		if waited, err := a.mayOpen(ctx); err != nil {
 			return coalesce.Outcome{Err: err}
+		} else if waited {
+			return coalesce.NotCounted
 		}
 	}
-	cl := a.call(bucket, conn.SingleRead)
+	cl := a.newCall(bucket, conn.SingleRead)
 	if !known {
 		if err := a.janitor.addAligned(a, bucket); err != nil {
 			a.backend.calls.Put(cl)
@@ -252,7 +255,7 @@ func (a *aligned[T]) giveBack(ctx context.Context, id int64, n uint64) (given bo
 		return false, nil
 	}
 	sent := a.backend.now()
-	cl := a.call(taken.bucket, conn.Interruptible)
+	cl := a.newCall(taken.bucket, conn.Interruptible)
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	if _, err := a.backend.do(ctx, a.server, cl); err != nil {
 		return false, nil
@@ -279,7 +282,7 @@ func (a *aligned[T]) over(bucket int64) bool {
 // takes back from the next one what it has given.
 func (a *aligned[T]) giveBackTo(ctx context.Context, taken *state, n uint64) (given bool, err error) {
 	sent := a.backend.now()
-	cl := a.call(taken.bucket, conn.SingleRead)
+	cl := a.newCall(taken.bucket, conn.SingleRead)
 	addUpdate(cl, cl.Key, codec.Quota, codec.Increase, n)
 	conn.Add(cl, codec.Query{Key: cl.Key})
 	cl.Stale = func() bool { return a.over(taken.bucket) }
@@ -318,7 +321,7 @@ func (a *aligned[T]) takeBack(ctx context.Context, bucket int64, n uint64, wrapp
 	if wrapped {
 		change, value = codec.Increase, -n
 	}
-	cl := a.call(bucket, conn.Interruptible)
+	cl := a.newCall(bucket, conn.Interruptible)
 	addUpdate(cl, cl.Key, codec.Quota, change, value)
 	_, err := a.backend.do(ctx, a.server, cl)
 	if err == nil {
@@ -341,9 +344,9 @@ func (a *aligned[T]) learnGiven(s *state) {
 
 // peek implements [windows].
 func (a *aligned[T]) peek(ctx context.Context) (s state, found bool, err error) {
-	forgets := a.known.forgotten()
+	forgets := a.known.forgetCount()
 	if s, found, err = a.query(ctx); found {
-		a.known.meet(&s, forgets)
+		a.known.learnUnlessKnown(&s, forgets)
 	}
 	return s, found, err
 }
@@ -359,7 +362,7 @@ func (a *aligned[T]) set(ctx context.Context, count uint64) (r coalesce.Result, 
 		if err := a.janitor.addAligned(a, bucket); err != nil {
 			return r, false, err
 		}
-		cl := a.call(bucket, conn.Exclusive)
+		cl := a.newCall(bucket, conn.Exclusive)
 		cl.Stale = func() bool { return a.timing.bucket(a.backend.now()) != bucket }
 		conn.Add(cl, codec.Purge{Key: cl.Key})
 		a.insert(cl, count)
@@ -395,7 +398,7 @@ func (a *aligned[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, e
 	defer a.forget()
 	r = a.known.result(&s, a.backend.now())
 	bucket := a.timing.bucket(a.backend.now())
-	cl := a.call(bucket, conn.Interruptible)
+	cl := a.newCall(bucket, conn.Interruptible)
 	conn.Add(cl, codec.Purge{Key: cl.Key})
 	if a.timing.sliding {
 		conn.Add(cl, codec.Purge{Key: a.nameBefore(cl, bucket)})

@@ -10,7 +10,7 @@
 //	known.go      decides hits from what is known of the open window
 //	slots.go      counts hits in the open window
 //	search.go     looks for the open window, and opens one if there is none
-//	link.go       is the connection for lookups and for what rests on them
+//	link.go       keeps the connection for lookups and for what rests on them
 //	janitor.go    says when to remove the records of keys that are not in use any more
 //	clean.go      removes them, not more at a time than the server is fast enough for (pace.go)
 //

@@ -314,7 +314,7 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 					close(release)
 					get.Wait()
 					if name == "Reset" {
-						require.False(t, e.known.active(time.Now()))
+						require.False(t, e.known.maybeOpen(time.Now()))
 					}
 					require.Positive(t, hits(t, b, limit, "k", limitOf(algorithm, scale, limit)))
 				})

@@ -77,9 +77,9 @@ func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
 // maxCount returns the largest Max, n and count.
 func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimited) }
 
-// fits reports whether h can share a request with other hits. If a counter can't hold several, its
-// count must be over all of their limits, so that all of them are denied, even if their sum is not
-// beyond 2^64-1. A hit without others fits, however large.
+// fits reports whether h can share a request with other hits: if the sum of all is less than largest - Max, the
+// highest of their limits. A count to which a counter can't add that is over each limit, so all are denied.
+// So a charge, whose Max is the largest, shares none. A hit without others fits, however large.
 func fits(largest uint64, b coalesce.SharedHits, h coalesce.Hit) bool {
 	most := largest - max(b.Max, h.Max)
 	return b.Hits == 0 || b.Sum < most && h.Increment < most-b.Sum

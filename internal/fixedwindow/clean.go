@@ -186,13 +186,12 @@ type step[T codec.Value] struct {
 	effects  effects // zero if it was not executed
 }
 
-// claimed returns the removal of the slots that a step has claimed. It returns false if there are
-// none.
+// claimed returns the removal of the slots that a step has claimed. It returns false if there are none.
 func (s *step[T]) claimed() (next step[T], ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.sentAt)
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from.guard)
 	return step[T]{key: s.key, action: a}, ok
 }
 
@@ -233,7 +232,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	for i := range steps[:n] {
 		s := &steps[i]
 		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
-		s.effects.sentAt = sent
+		s.effects.at.from.guard = sent
 		s.key.removed += s.effects.purged
 		responses = responses[len(s.requests):]
 	}

@@ -51,7 +51,7 @@ type janitor[T codec.Value] struct {
 
 // duty is a key whose records are to be removed.
 type duty[T codec.Value] struct {
-	due   time.Time
+	due   time.Time // when to look whether it can be done: see earliest
 	index int       // in the queue; -1 if it is being done
 	slots *slots[T] // nil if the window is aligned
 	// The record of an aligned window, which is removed when the window has been over for a
@@ -83,9 +83,9 @@ func (j *janitor[T]) pending() int {
 	return j.duties
 }
 
-// begin is called before an action that may make records or change their TTLs. It returns
+// actionBegins is called before an action that may make records or change their TTLs. It returns
 // window.ErrFull if there are too many keys with records.
-func (j *janitor[T]) begin(s *slots[T]) error {
+func (j *janitor[T]) actionBegins(s *slots[T]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if s.duty == nil {
@@ -98,14 +98,15 @@ func (j *janitor[T]) begin(s *slots[T]) error {
 	return nil
 }
 
-// end is called after an action that begin was called for, with a time when it has been executed.
-// Opened says that it has opened a window, and so has set the TTLs of all records.
-func (j *janitor[T]) end(s *slots[T], now time.Time, opened bool) {
+// actionEnds is called after an action that actionBegins was called for, once it has been executed. Opened
+// says that it has opened a window, and so has set the TTLs of all records.
+func (j *janitor[T]) actionEnds(s *slots[T], opened bool) {
+	now := j.backend.guardClock.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s.underway--
 	s.changes++
-	s.opened = now
+	s.acted = now
 	if opened {
 		s.cleanAt = now.Add(s.idle())
 	} else {
@@ -331,7 +332,7 @@ func (j *janitor[T]) do(chunk []*duty[T], decide func(*slots[T], slot.History) s
 // cleanAction decides what cleaning the records does.
 func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
-	opened, changed, closed := s.opened, s.changed(), s.janitor.closed
+	acted, changed, closed := s.acted, s.changed(), s.janitor.closed
 	s.janitor.mu.Unlock()
 	switch {
 	case changed:
@@ -339,7 +340,7 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	case closed:
 		return s.discardAction(h)
 	}
-	return s.bands.Clean(h, s.bands.Below(h.Last, opened))
+	return s.bands.Clean(h, s.bands.Below(h.Last, acted))
 }
 
 // changed reports whether this backend may have changed the records since their last lookup by the
@@ -350,9 +351,9 @@ func (s *slots[T]) changed() bool { return s.underway > 0 || s.changes != s.duty
 // Those of a key are left to the client that has opened its last window.
 func (s *slots[T]) discardAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
-	opened := s.opened
+	acted := s.acted
 	s.janitor.mu.Unlock()
-	if s.bands.Below(h.Last, opened) == s.bands.Watch {
+	if s.bands.Below(h.Last, acted) == s.bands.Watch {
 		return slot.Action{Kind: slot.Done}
 	}
 	return s.bands.Discard(h)

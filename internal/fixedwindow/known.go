@@ -90,7 +90,7 @@ type known[T codec.Value] struct {
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
 
 	// mu guards the fields below. They change only during Refresh, Count and operations, which do
-	// not overlap, and in meet.
+	// not overlap, and in learnUnlessKnown.
 	mu      sync.Mutex
 	ok      bool // there is a known window
 	state   state
@@ -110,10 +110,10 @@ func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdic
 		}
 	case !k.ok || !b.Fresh && !b.Now.Before(s.clock.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
-	case h.Must || !over(h, k.estimate(s, b.Now)): // it is counted, see below
-	case b.Read || k.recent(b.Now) && !s.undecided:
+	case h.Must || !over(h, k.estimate(s, b.Now)): // it is counted, with others if it fits
+	case b.QueuedBefore || k.mayRefuse(b.Now):
 		r := k.result(s, b.Now)
-		r.Refused = h.Take
+		r.Refused = h.Take // a hit is denied by its Count
 		return coalesce.Decided, r, nil
 	default: // the window may have been reset
 		return coalesce.Defer, coalesce.Result{}, nil
@@ -133,11 +133,11 @@ func over(h coalesce.Hit, count uint64) bool {
 	return count > h.Max
 }
 
-// recent reports whether the window was read so recently that hits over the limit are denied from memory, and
-// has certainly not ended since. The caller holds mu, and the window is known.
-func (k *known[T]) recent(now time.Time) bool {
+// mayRefuse reports whether hits over the limit are denied from memory: the count is that of the window, which was
+// read recently, and has certainly not ended since. The caller holds mu, and the window is known.
+func (k *known[T]) mayRefuse(now time.Time) bool {
 	age := now.Sub(k.state.clock.Sent)
-	return age >= 0 && age < k.denialMemory && k.state.clock.Open(now)
+	return age >= 0 && age < k.denialMemory && !k.state.undecided && k.state.clock.Open(now)
 }
 
 // learn makes a window the known one. It gets a new ID if it is another one than was known.
@@ -158,10 +158,10 @@ func (k *known[T]) identify(s *state) {
 	}
 }
 
-// meet is learn for a window that was read while hits and operations could be under way. It becomes
-// the known one only if none is known, and if forget has not been called since the requests were
-// sent: the window may have been reset. Forgets is what forgotten returned then.
-func (k *known[T]) meet(s *state, forgets uint64) {
+// learnUnlessKnown is learn for a window that was read while hits and operations could be under way. It
+// becomes the known one only if none is known, and if forget has not been called since the requests were
+// sent: the window may have been reset. Forgets is what forgetCount returned then.
+func (k *known[T]) learnUnlessKnown(s *state, forgets uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.identify(s)
@@ -170,8 +170,8 @@ func (k *known[T]) meet(s *state, forgets uint64) {
 	}
 }
 
-// forgotten returns how often forget has been called.
-func (k *known[T]) forgotten() uint64 {
+// forgetCount returns how often forget has been called.
+func (k *known[T]) forgetCount() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.forgets
@@ -189,7 +189,7 @@ func (k *known[T]) outcomeOf(b *coalesce.SharedHits, counted bool, now time.Time
 }
 
 // fill makes a charge that the counter can't hold, as was just learned: it counts what there is room for,
-// so that the count stays at the largest. A charge shares no request.
+// so that the count stays at the largest. A charge shares no request: see fits.
 func (k *known[T]) fill(b coalesce.SharedHits, count func(coalesce.SharedHits) coalesce.Outcome) (o coalesce.Outcome) {
 	for range maxTries {
 		s, ok := k.current()
@@ -229,7 +229,7 @@ func (k *known[T]) current() (s state, ok bool) {
 
 // toJoin returns the slot of the known window, and until when it can be joined by the clock of guards. It
 // returns false if none is known.
-func (k *known[T]) toJoin() (id slot.ID, until time.Time, ok bool) {
+func (k *known[T]) toJoin() (x slot.ID, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state.slot, k.state.guardUntil, k.ok
@@ -242,19 +242,20 @@ func (k *known[T]) certainlyOpen(now time.Time) (s state, ok bool) {
 	return k.state, k.ok && k.state.clock.Open(now)
 }
 
-// last returns what is known of the open window, and whether that can refuse a take. It returns false if no window is known.
-func (k *known[T]) last(now time.Time) (r coalesce.Result, refuses, ok bool) {
+// recall returns what is known of the open window, and whether that may refuse a take. It returns false if no
+// window is known to be open.
+func (k *known[T]) recall(now time.Time) (r coalesce.Result, mayRefuse, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.ok || !k.state.clock.Open(now) {
 		return r, false, false
 	}
-	return k.result(&k.state, now), k.recent(now) && !k.state.undecided, true
+	return k.result(&k.state, now), k.mayRefuse(now), true
 }
 
-// active reports whether a window is known that is not certainly over. The bucket of a sliding window
+// maybeOpen reports whether a window is known that is not certainly over. The bucket of a sliding window
 // counts for another scale.
-func (k *known[T]) active(now time.Time) bool {
+func (k *known[T]) maybeOpen(now time.Time) bool {
 	if k.sliding {
 		now = now.Add(-k.scale)
 	}

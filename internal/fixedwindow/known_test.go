@@ -63,7 +63,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 	} {
 		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
 		k.state = state{id: 7, count: c.count, clock: slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}}
-		c.shared.Now, c.shared.Fresh, c.shared.Read = at(c.now), c.fresh, c.fresh
+		c.shared.Now, c.shared.Fresh, c.shared.QueuedBefore = at(c.now), c.fresh, c.fresh
 		verdict, r, err := k.admit(c.shared, c.hit)
 		require.NoError(t, err, c.name)
 		require.Equal(t, c.want, verdict, c.name)
@@ -80,10 +80,10 @@ func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
 	k := &known[uint16]{scale: time.Minute, denialMemory: time.Hour, ok: true}
 	k.state = state{count: 11, clock: slot.Times{Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}}
-	require.True(t, k.recent(end.Add(-1)))
-	require.False(t, k.recent(end))
+	require.True(t, k.mayRefuse(end.Add(-1)))
+	require.False(t, k.mayRefuse(end))
 	k.denialMemory = -1
-	require.False(t, k.recent(end.Add(-time.Minute)))
+	require.False(t, k.mayRefuse(end.Add(-time.Minute)))
 }
 
 func TestDenialMemoryFollowsTheScale(t *testing.T) {
@@ -150,11 +150,11 @@ func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
 	open := func(at time.Time) bool { _, ok := k.certainlyOpen(at); return ok }
 	require.True(t, open(end.Add(-1)))
 	require.False(t, open(end))
-	require.True(t, k.active(end.Add(time.Second-1)))
-	require.False(t, k.active(end.Add(time.Second)))
+	require.True(t, k.maybeOpen(end.Add(time.Second-1)))
+	require.False(t, k.maybeOpen(end.Add(time.Second)))
 	k.forget()
 	require.False(t, open(end.Add(-1)))
-	require.False(t, k.active(end.Add(-1)))
+	require.False(t, k.maybeOpen(end.Add(-1)))
 }
 
 func TestEndOfAResultIsWithinAScale(t *testing.T) {
@@ -275,9 +275,9 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 					verdict, _, err := e.windows.Admit(coalesce.SharedHits{Now: b.now()}, coalesce.Hit{Max: limit, Increment: 1, Take: true})
 					require.NoError(t, err)
 					require.Equal(t, want, verdict)
-					_, recent, ok := e.known.last(b.now())
+					_, mayRefuse, ok := e.known.recall(b.now())
 					require.True(t, ok)
-					require.Equal(t, wantRecent, recent)
+					require.Equal(t, wantRecent, mayRefuse)
 				}
 				check(coalesce.Share, true)
 				count(5) // 11 is beyond the limit

@@ -22,11 +22,14 @@ var (
 	errAgain = errors.New("look up again")
 )
 
-// link is the connection to one server on which lookups and actions go out. An action goes out on
+// link makes and keeps the connection to one server on which lookups and actions go out. An action goes out on
 // the connection of its lookup. So if a server has been restarted, no action reaches it that rests
 // on the records it has lost.
 //
 // The calls of many keys share the connection, so that they share writes and reads, too.
+//
+// Backend.do sends a call on any connection of a server, do on one of a link, and doBy sends an action, in time or
+// never. slots.ask is one of the first two, with the times, and slots.askOnLink is ask for takes.
 type link[T codec.Value] struct {
 	server     Server[T]
 	calls      *conn.CallPool[T]
@@ -40,7 +43,7 @@ type link[T codec.Value] struct {
 	// waits for a mutex.
 	lock chan struct{}
 
-	paces [linkClasses]*pace // of cleaners
+	paces [linkClasses]*pace // of the cleaners that share the link
 }
 
 func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guardClock *steady) *link[T] {
@@ -54,11 +57,10 @@ func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guardClock *st
 // linkClasses is the number of links for actions of hits and operations.
 const linkClasses = 11
 
-// links are the links to one server, of which the last one is the janitor's. An action that is late
-// ends the connection of its link, and so all that is under way on it. Actions share a link only if
-// their guards differ by a factor of two at most: so an action of a short scale ends nothing of a
-// long one. What is taken is given back on the connection on which it was counted, and so takes go
-// out on these links, too.
+// links are the links to one server, of which the last one is the janitor's. An action that is late ends the
+// connection of its link, and so all that is under way on it. Actions share a link only if their guards differ by
+// a factor of two at most: so an action of a short scale ends nothing of a long one. What is taken is given back
+// on the connection on which it was counted, and so takes go out on these links, too.
 type links[T codec.Value] [linkClasses + 1]*link[T]
 
 func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T], guardClock *steady) (ls links[T]) {
@@ -141,7 +143,7 @@ func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], d
 	stop := l.guardClock.afterFunc(by, func() { c.Fail(errLate) })
 	sent, err = l.do(ctx, c, cl)
 	if err == nil || ctx.Err() == nil {
-		stop() // otherwise the call may still be in flight
+		stop() // otherwise the call may be in flight, and c has to end in time (rule 3)
 	}
 	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, window.ErrOverloaded) {
 		err = errAgain

@@ -1,8 +1,6 @@
 package fixedwindow
 
 import (
-	"time"
-
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -65,8 +63,7 @@ type effects struct {
 	claimed         [2]bool // which slots a DECREASE has counted in
 	purged          int     // records
 	shown           [2]slot.Observation
-	sentAt          time.Time
-	receivedAt      time.Time
+	at              span
 }
 
 // effectsOf returns what the responses to the requests of an action say.

@@ -16,8 +16,8 @@ const (
 	maxTries = 4
 	// maxLookups bounds the lookups of one hit or operation.
 	maxLookups = 64
-	// minPause and maxPause bound the pauses while the name of a record can't be used (H1). A hit
-	// is tried 8 times, with 6 pauses, which take longer than the 10 s of H1 together.
+	// minPause and maxPause bound the pauses while the name of a record can't be used (H1). A hit is tried 8 times,
+	// half of coalesce's maxAttempts, with 6 pauses, which take longer than the 10 s of H1 together.
 	minPause = 250 * time.Millisecond
 	maxPause = 4 * time.Second
 )
@@ -29,29 +29,27 @@ type plan[T codec.Value] struct {
 	action slot.Action
 }
 
-// begin opens a window that counts hits, as it was planned.
-func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.SharedHits) coalesce.Outcome {
-	if err := s.janitor.begin(s); err != nil {
+// openWindow opens a window that counts hits, as it was planned.
+func (s *slots[T]) openWindow(ctx context.Context, p *plan[T], b coalesce.SharedHits) coalesce.Outcome {
+	if err := s.janitor.actionBegins(s); err != nil {
 		return coalesce.Outcome{Err: err}
 	}
-	at := span{from: s.backend.moment(s.backend.now())}
 	o, sent, err := s.act(ctx, p.conn, p.action, b.Sum)
-	at.to = s.backend.moment(s.backend.now())
-	s.janitor.end(s, at.to.guard, o.armed || o.inserted)
+	s.janitor.actionEnds(s, o.armed || o.inserted)
 	switch {
 	case err == errAgain:
 		return coalesce.NotCounted
 	case err != nil:
 		return coalesce.Outcome{Err: err, Sent: sent}
 	case p.action.Kind == slot.Create:
-		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.sentAt, o.receivedAt)
+		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.at.from.guard, o.at.to.guard)
 		if out == slot.Missed {
 			s.failed, s.failedAt = s.failed+1, s.link.guardClock.Now()
 		}
-		return s.conclude(out, &w, &b, &at, p.conn)
+		return s.conclude(out, &w, &b, &o.at, p.conn)
 	default:
-		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.sentAt, o.receivedAt)
-		return s.conclude(out, &w, &b, &at, p.conn)
+		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.at.from.guard, o.at.to.guard)
+		return s.conclude(out, &w, &b, &o.at, p.conn)
 	}
 }
 
@@ -60,23 +58,23 @@ func (s *slots[T]) begin(ctx context.Context, p *plan[T], b coalesce.SharedHits)
 func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n uint64) (o effects, sent bool, err error) {
 	var buf [8]slot.Request
 	requests := s.bands.Requests(buf[:0], a, n)
-	cl := s.call(conn.SingleRead)
+	cl := s.newCall(conn.SingleRead)
 	s.records.add(cl, requests...)
-	from := s.link.guardClock.Now()
+	from := s.backend.moment(s.backend.now())
 	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
 		return effects{}, sent, err
 	}
 	o = s.records.effectsOf(a, requests, cl.Responses)
-	o.sentAt, o.receivedAt = from, s.link.guardClock.Now()
+	o.at = span{from, s.backend.moment(s.backend.now())}
 	s.backend.calls.Put(cl)
-	if !o.receivedAt.Before(a.By) {
+	if !o.at.to.guard.Before(a.By) {
 		return effects{}, true, errLate
 	}
 	return o, true, nil
 }
 
-// search is the lookups of one hit or operation on one connection.
-type search[T codec.Value] struct {
+// lookups are those of one hit or operation on one connection.
+type lookups[T codec.Value] struct {
 	conn    *conn.Conn[T]
 	history slot.History
 	first   slot.ID // to look up: the one that will be opened next
@@ -84,8 +82,8 @@ type search[T codec.Value] struct {
 }
 
 // search looks both slots up again and again, and executes what decide returns, until that is Done.
-func (s *slots[T]) search(ctx context.Context, decide func(*search[T]) (slot.Action, error)) error {
-	f := search[T]{first: s.next()}
+func (s *slots[T]) search(ctx context.Context, decide func(*lookups[T]) (slot.Action, error)) error {
+	f := lookups[T]{first: s.next()}
 	for range maxLookups {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return err
@@ -110,7 +108,7 @@ func (s *slots[T]) search(ctx context.Context, decide func(*search[T]) (slot.Act
 }
 
 // lookUp looks both slots up once more. It tries again if a connection ends.
-func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
+func (s *slots[T]) lookUp(ctx context.Context, f *lookups[T]) error {
 	for failures := 1; ; failures++ {
 		c, err := s.link.connect(ctx)
 		if err != nil {
@@ -119,7 +117,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 		if c != f.conn {
 			f.conn, f.history = c, slot.History{}
 		}
-		cl := s.call(conn.Interruptible)
+		cl := s.newCall(conn.Interruptible)
 		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
 		l := slot.Lookup{First: f.first, Sent: s.link.guardClock.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
@@ -136,12 +134,12 @@ func (s *slots[T]) lookUp(ctx context.Context, f *search[T]) error {
 }
 
 // tooLate reports whether the responses to the last lookup came too late to act on it.
-func (s *slots[T]) tooLate(f *search[T]) bool {
+func (s *slots[T]) tooLate(f *lookups[T]) bool {
 	return s.link.guardClock.Now().Sub(f.history.Last.Sent) >= s.bands.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
-func (s *slots[T]) repeat(f *search[T]) (slot.Action, error) {
+func (s *slots[T]) repeat(f *lookups[T]) (slot.Action, error) {
 	if f.slow++; f.slow < maxTries {
 		return slot.Action{Kind: slot.Again, Slot: f.first}, nil
 	}
@@ -153,8 +151,8 @@ func (s *slots[T]) repeat(f *search[T]) (slot.Action, error) {
 // find looks the window up. If there is none, it returns how to open one, after what has to be
 // done before.
 func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
-	err = s.search(ctx, func(f *search[T]) (slot.Action, error) {
-		if s.seen(f) {
+	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
+		if s.learnLive(f) {
 			return slot.Action{Kind: slot.Done}, nil
 		}
 		a := s.bands.Hit(f.history)
@@ -192,9 +190,8 @@ func (s *slots[T]) next() slot.ID {
 	return slot.A
 }
 
-// seen makes the window that the last lookup shows the known one. It returns false if there is
-// none.
-func (s *slots[T]) seen(f *search[T]) bool {
+// learnLive makes the window that the last lookup shows the known one, or returns false if there is none.
+func (s *slots[T]) learnLive(f *lookups[T]) bool {
 	l := f.history.Last
 	w, live := s.bands.Live(l)
 	if !live {
@@ -213,17 +210,17 @@ func (s *slots[T]) seen(f *search[T]) bool {
 
 // step executes an action on the way to a slot that can be opened, or to the end of a window. If
 // its connection ends, the next lookup notices it.
-func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error {
-	if err := s.janitor.begin(s); err != nil {
+func (s *slots[T]) step(ctx context.Context, f *lookups[T], a slot.Action) error {
+	if err := s.janitor.actionBegins(s); err != nil {
 		return err
 	}
 	o, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.sentAt); ok {
+		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.at.from.guard); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
-	s.janitor.end(s, s.link.guardClock.Now(), false)
+	s.janitor.actionEnds(s, false)
 	if err != nil && f.conn.Open() && err != errAgain {
 		return err
 	}
@@ -232,8 +229,8 @@ func (s *slots[T]) step(ctx context.Context, f *search[T], a slot.Action) error 
 
 // peek implements [windows].
 func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
-	forgets := s.known.forgotten()
-	cl := s.call(conn.SingleRead)
+	forgets := s.known.forgetCount()
+	cl := s.newCall(conn.SingleRead)
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 	at, _, err := s.ask(ctx, nil, cl, s.backend.now())
 	if err != nil {
@@ -245,7 +242,7 @@ func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 	w, live := s.bands.Live(l)
 	if live {
 		st.fromWindow(&w, &at)
-		s.known.meet(&st, forgets)
+		s.known.learnUnlessKnown(&st, forgets)
 	}
 	return st, live, nil
 }
@@ -255,11 +252,11 @@ func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
 	defer s.known.forget()
 	var e slot.Ending
-	err = s.search(ctx, func(f *search[T]) (slot.Action, error) {
+	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
 		found := e.Found
 		a := s.bands.Reset(f.history, &e)
 		if e.Found && !found {
-			s.seen(f)
+			s.learnLive(f)
 			st, _ := s.known.current()
 			r = s.known.result(&st, s.backend.now())
 		}

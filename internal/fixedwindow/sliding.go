@@ -54,7 +54,7 @@ func (a *aligned[T]) slideOf(response conn.Response[T], bucket int64, sent time.
 // readBefore reads the record of the bucket before that of s. If that fails, s is as it was.
 func (a *aligned[T]) readBefore(ctx context.Context, s *state) {
 	now := a.backend.now()
-	cl := a.call(s.bucket, conn.Interruptible)
+	cl := a.newCall(s.bucket, conn.Interruptible)
 	a.addBefore(cl, s.bucket)
 	if _, err := a.backend.do(ctx, a.server, cl); err == nil {
 		s.slide = a.slideOf(cl.Responses[0], s.bucket, now)

@@ -14,8 +14,7 @@ import (
 type slots[T codec.Value] struct {
 	backend *Backend[T]
 	known   known[T]
-	records records[T]
-	bands   *slot.Bands // those of records
+	records[T]
 	entry   *entry[T]
 	server  Server[T] // counts in known windows
 	link    *link[T]
@@ -31,7 +30,7 @@ type slots[T codec.Value] struct {
 	duty     *duty[T]  // nil if there are no records to remove
 	underway int       // actions that may make records and whose outcome is awaited
 	changes  uint64    // counts the beginnings and ends of such actions
-	opened   time.Time // when the last of them was executed, at the latest
+	acted    time.Time // when the last of them was executed, at the latest
 	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
@@ -46,7 +45,6 @@ func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], bands *slot
 		backend: b,
 		known:   known[T]{backend: b, scale: e.scale, guard: bands.Guard, denialMemory: b.denialMemoryOf(e.scale)},
 		records: records[T]{bands, slotNames(bands, e.key, e.name)},
-		bands:   bands,
 		entry:   e, server: b.servers[server], link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
 	}
 }
@@ -83,25 +81,24 @@ func (s *slots[T]) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Ou
 // tryCount counts hits, if the counter holds them.
 func (s *slots[T]) tryCount(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
 	s.taken.conn = nil
-	if id, until, ok := s.known.toJoin(); ok {
-		return s.join(ctx, s.bands.Join(id, until), b)
+	if x, until, ok := s.known.toJoin(); ok {
+		return s.join(ctx, s.bands.Join(x, until), b)
 	}
 	if p, ok := b.Plan.(*plan[T]); ok {
-		return s.begin(ctx, p, b)
+		return s.openWindow(ctx, p, b)
 	}
 	return coalesce.NotCounted
 }
 
-// call returns an empty call for the records.
-func (s *slots[T]) call(a conn.Atomicity) *conn.Call[T] {
+// newCall returns an empty call for the records.
+func (s *slots[T]) newCall(a conn.Atomicity) *conn.Call[T] {
 	cl := s.backend.calls.Get()
 	cl.Atomicity, cl.MostTTL = a, s.bands.Top
 	return cl
 }
 
-// ask sends a call on connection c of the link, or on any connection if c is nil. It returns when
-// the call was sent and when the responses arrived. After an error the call must not be used any
-// more.
+// ask sends a call on connection c of the link, or on any connection if c is nil. It returns when the call was
+// sent and when the responses arrived. After an error the call must not be used any more.
 func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (at span, sent bool, err error) {
 	at.from = s.backend.moment(now)
 	if c != nil {
@@ -115,21 +112,21 @@ func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], n
 
 // read reads a window, on a connection as ask does, and learns it. It returns false if it is not
 // open any more.
-func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], id slot.ID) (w slot.Window, live bool, err error) {
-	cl := s.call(conn.Interruptible)
-	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: id})
+func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], x slot.ID) (w slot.Window, live bool, err error) {
+	cl := s.newCall(conn.Interruptible)
+	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: x})
 	at, _, err := s.ask(ctx, c, cl, s.backend.now())
 	if err != nil {
 		return w, false, err
 	}
-	w, live = s.learnRead(id, cl.Responses[0], &at)
+	w, live = s.learnRead(x, cl.Responses[0], &at)
 	s.backend.calls.Put(cl)
 	return w, live, nil
 }
 
 // learnRead learns a window from the response to a QUERY. It returns false if it is not open any more.
-func (s *slots[T]) learnRead(id slot.ID, response conn.Response[T], at *span) (w slot.Window, live bool) {
-	if w, live = s.bands.WindowOf(id, s.records.observe(response), at.from.guard, at.to.guard); live {
+func (s *slots[T]) learnRead(x slot.ID, response conn.Response[T], at *span) (w slot.Window, live bool) {
+	if w, live = s.bands.WindowOf(x, s.records.observe(response), at.from.guard, at.to.guard); live {
 		var st state
 		st.fromWindow(&w, at)
 		s.known.learn(&st)
@@ -144,7 +141,7 @@ func (s *slots[T]) learnRead(id slot.ID, response conn.Response[T], at *span) (w
 // rests on a lookup. A call of hits rests on its own QUERY (rule 1), and a response that comes after
 // a.By grants nothing (rule 2).
 func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.SharedHits) coalesce.Outcome {
-	cl := s.call(conn.SingleRead)
+	cl := s.newCall(conn.SingleRead)
 	s.addJoin(cl, a, b.Sum)
 	var at span
 	var c *conn.Conn[T] // nil if it does not matter

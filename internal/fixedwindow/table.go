@@ -26,8 +26,8 @@ type entry[T codec.Value] struct {
 	coalescer *coalesce.Coalescer // of hits in the windows
 	// sweepEvery is how often a server that is not parked must be swept for the records.
 	sweepEvery time.Duration
-	removed    atomic.Bool // it was in the table, and is not any more
-	duties     int         // of the janitor, whose mutex guards it
+	evicted    atomic.Bool // it was in the table, and is not any more
+	duties     int         // how many the janitor has for it, whose mutex guards this
 }
 
 // windows are the windows of a count on a server.
@@ -60,8 +60,8 @@ func (k entryKey) limit() window.Limit {
 	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: k.algorithm}
 }
 
-// table has a bounded number of entries. Evicting one that is still in use does no harm: its
-// hits then are like those of one more client.
+// table has a bounded number of entries. One that is evicted between find and the hit does no harm: the
+// hit then is like that of one more client.
 type table[T codec.Value] struct {
 	now    func() time.Time
 	seed   maphash.Seed
@@ -109,7 +109,7 @@ func (t *table[T]) add(e *entry[T]) *entry[T] {
 	for len(s.entries) >= t.max && s.evict(t.now()) {
 	}
 	s.entries[k] = e
-	e.removed.Store(false)
+	e.evicted.Store(false)
 	return e
 }
 
@@ -121,14 +121,14 @@ func (t *table[T]) remove(e *entry[T]) {
 	defer s.mu.Unlock()
 	if s.entries[k] == e && e.value(t.now()) == worthless {
 		delete(s.entries, k)
-		e.removed.Store(true)
+		e.evicted.Store(true)
 	}
 }
 
 // keep adds e again if it was removed between find and a call that has opened a window. Otherwise
 // the window would get another ID from the next entry.
 func (t *table[T]) keep(e *entry[T]) {
-	if e.removed.Load() && e.known.active(t.now()) {
+	if e.evicted.Load() && e.known.maybeOpen(t.now()) {
 		t.add(e)
 	}
 }
@@ -171,7 +171,7 @@ func (e *entry[T]) value(now time.Time) entryValue {
 	if e.coalescer.Busy() {
 		return inUse
 	}
-	if e.known.active(now) {
+	if e.known.maybeOpen(now) {
 		return active
 	}
 	return worthless
@@ -193,7 +193,7 @@ func (s *tableShard[T]) evict(now time.Time) bool {
 	if least == inUse {
 		return false
 	}
-	s.entries[victim].removed.Store(true)
+	s.entries[victim].evicted.Store(true)
 	delete(s.entries, victim)
 	return true
 }

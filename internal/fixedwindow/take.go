@@ -216,20 +216,20 @@ func (b *Backend[T]) ordered(takes []window.Take) []take[T] {
 	return all
 }
 
-// recall sets the window of a take to what is known of it. Recent says that this may refuse the take
-// without asking the server.
-func (b *Backend[T]) recall(t *take[T]) (known, recent bool) {
+// recall sets the window of a take to what is known of it. MayRefuse says that this may refuse the
+// take without asking the server.
+func (b *Backend[T]) recall(t *take[T]) (known, mayRefuse bool) {
 	e := b.table.find(entryKeyOf(t.Key, &t.Limit))
 	if e == nil {
 		return false, false
 	}
-	r, recent, known := e.known.last(b.now())
+	r, mayRefuse, known := e.known.recall(b.now())
 	if known {
 		if t.window = windowOf[T](r); !t.fits() {
 			e.refuse(&t.window, &t.Limit, t.N, b.now())
 		}
 	}
-	return known, recent
+	return known, mayRefuse
 }
 
 // GiveBack gives n back to the window with an ID. It returns false if the window is over, if its

@@ -21,16 +21,16 @@ const maxTogether = 12
 // It is not done if a window is not known, if a hit or take on one of them is in flight, as others
 // then share the next request, or if windows are aligned.
 func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
-	switch known, recent, fit := b.recallAll(takes); {
+	switch known, mayRefuse, fit := b.recallAll(takes); {
 	case !known:
 		return false, false, false, nil
-	case !fit && recent:
+	case !fit && mayRefuse:
 		return true, false, false, nil
 	case !hold(b, takes):
 		return false, false, false, nil
 	}
-	known, recent, fit := b.recallAll(takes)
-	if known && !fit && !recent {
+	known, mayRefuse, fit := b.recallAll(takes)
+	if known && !fit && !mayRefuse {
 		if err := b.readTogether(ctx, takes); err != nil {
 			release(takes)
 			return true, false, false, err
@@ -45,16 +45,16 @@ func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (done, g
 }
 
 // recallAll sets the windows of takes to what is known of them, and reports whether all takes fit.
-func (b *Backend[T]) recallAll(takes []take[T]) (known, recent, fit bool) {
-	recent, fit = true, true
+func (b *Backend[T]) recallAll(takes []take[T]) (known, mayRefuse, fit bool) {
+	mayRefuse, fit = true, true
 	for i := range takes {
-		knownOne, recentOne := b.recall(&takes[i])
+		knownOne, mayRefuseOne := b.recall(&takes[i])
 		if !knownOne {
 			return false, false, false
 		}
-		recent, fit = recent && recentOne, fit && takes[i].fits()
+		mayRefuse, fit = mayRefuse && mayRefuseOne, fit && takes[i].fits()
 	}
-	return true, recent, fit
+	return true, mayRefuse, fit
 }
 
 // hold holds the coalescers of takes. It returns false, and holds none, if the takes can't be made
@@ -96,9 +96,9 @@ func ofLink[T codec.Value](takes []take[T]) int {
 	return n
 }
 
-// callFor returns an empty call for the records of takes.
-func (b *Backend[T]) callFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
-	cl := takes[0].slots.call(a)
+// newCallFor returns an empty call for the records of takes.
+func (b *Backend[T]) newCallFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
+	cl := takes[0].slots.newCall(a)
 	for i := range takes {
 		cl.MostTTL = max(cl.MostTTL, takes[i].slots.bands.Top)
 	}
@@ -111,7 +111,7 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 		n := ofLink(takes)
 		part := takes[:n]
 		takes = takes[n:]
-		cl := b.callFor(part, conn.Interruptible)
+		cl := b.newCallFor(part, conn.Interruptible)
 		ids := make([]slot.ID, n)
 		for i := range part {
 			s := part[i].slots
@@ -171,7 +171,7 @@ func (b *Backend[T]) giveBackAndRelease(ctx context.Context, takes []take[T], be
 // fit that all takes are within their limits.
 func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, sent bool, err error) {
 	now := b.now()
-	cl := b.callFor(part, conn.SingleRead)
+	cl := b.newCallFor(part, conn.SingleRead)
 	for i := range part {
 		t := &part[i]
 		known, _ := t.slots.known.current()
@@ -208,7 +208,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, 
 // giveBackTogether gives back what takes with one link have taken. What fails stays counted until the
 // windows end.
 func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
-	cl := b.callFor(part, conn.SingleRead)
+	cl := b.newCallFor(part, conn.SingleRead)
 	var link *link[T]
 	var c *conn.Conn[T]
 	var deadline, by time.Time

@@ -23,8 +23,8 @@ const (
 	GiveBack             // INCREASE X: gives hits back
 )
 
-// Action is what to do next: one call, whose requests are written at once. All but Join go out on the
-// connection of their lookup (rule 4).
+// Action is what to do next: one call, whose requests are written at once. What rests on a lookup goes out on
+// the connection of the lookup (rule 4), and a GiveBack on that of its hits (rule 11).
 type Action struct {
 	Kind  Kind
 	Slot  ID

@@ -229,7 +229,7 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 		return at, false, true
 	}
 	c.learn(w, on)
-	if outcome == Exhausted {
+	if outcome == Full {
 		c.denied++
 		return at, false, false
 	}

@@ -56,7 +56,8 @@
 //     only a part is executed is harmless.
 //  7. Doomed slots are not opened, and only doomed slots are removed. So a slot that is over is
 //     retired before it is removed.
-//  8. Retire, Spoil, Remove, Tidy and End need slots that have been stable for a guard.
+//  8. Retire, Refill, Claim, Tidy, End, and the Spoil of a slot while both are free need slots that have
+//     been stable for a guard.
 //  9. Only a client that has claimed a slot removes it: it has added 1, and then seen one more than
 //     the count that was stable. So at most one client at a time removes a slot.
 //  10. A Reset ends a window early. Its lookups are less than a guard apart, so that they all show

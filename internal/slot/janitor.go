@@ -27,11 +27,11 @@ func (b *Bands) Clean(h History, below uint64) Action {
 	return Action{Kind: Again, At: b.NextCleaning(h.Last, below)}
 }
 
-// Below returns the bound of Clean for a client that has not opened a window since a time, at which
-// the responses of the last one had arrived. If a TTL is longer than such a window can have left,
-// another client has opened one since.
-func (b *Bands) Below(l Lookup, opened time.Time) uint64 {
-	most := b.duration(b.Top) - l.Sent.Sub(opened)
+// Below returns the bound of Clean for a client that has not acted since a time, at which the responses to
+// its last action had arrived. If a TTL is longer than a window of that time can have left, another client
+// has opened one since.
+func (b *Bands) Below(l Lookup, acted time.Time) uint64 {
+	most := b.duration(b.Top) - l.Sent.Sub(acted)
 	for _, o := range l.Slots {
 		if o.Exists && b.duration(o.TTL) > most {
 			return b.Watch

@@ -97,16 +97,16 @@ func (b *Bands) Reset(h History, e *Ending) Action {
 // remove returns the next action towards the removal of doomed slots: wait until they are stable,
 // and then claim them (rules 8 and 9).
 func (b *Bands) remove(h History, slots [2]bool) Action {
-	var exhausted [2]bool
+	var full [2]bool
 	for id, o := range h.Last.Slots {
 		if slots[id] && !b.stable(h, ID(id)) {
 			return b.again(h, b.Scale, ID(id))
 		}
-		exhausted[id] = slots[id] && o.Count == b.Largest
+		full[id] = slots[id] && o.Count == b.Largest
 	}
-	if exhausted != [2]bool{} {
+	if full != [2]bool{} {
 		// ADD 1 would fail. Several clients may do this: none can have claimed the slot.
-		return b.by(Action{Kind: Refill, Slots: exhausted}, h.Last.Sent)
+		return b.by(Action{Kind: Refill, Slots: full}, h.Last.Sent)
 	}
 	return b.by(Action{Kind: Claim, Slots: slots}, h.Last.Sent)
 }

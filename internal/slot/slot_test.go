@@ -177,7 +177,7 @@ func TestOutcomes(t *testing.T) {
 		added bool
 		state State
 		want  Outcome
-	}{{true, Live, Counted}, {false, Live, Exhausted}, {true, Over, Missed}, {true, Free, Missed}, {false, Absent, Missed}, {true, Doomed, Missed}} {
+	}{{true, Live, Counted}, {false, Live, Full}, {true, Over, Missed}, {true, Free, Missed}, {false, Absent, Missed}, {true, Doomed, Missed}} {
 		got, _ := bands.Result(a, false, test.added, observations[test.state], epoch, epoch)
 		require.Equal(t, test.want, got, "%v", test.state)
 	}

@@ -75,9 +75,9 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Counted   Outcome = iota // they have the places from Count-n+1 to Count of the window
-	Exhausted                // the window is open, but its counter cannot hold them: not counted
-	Missed                   // they were not counted: look the window up again
+	Counted Outcome = iota // they have the places from Count-n+1 to Count of the window
+	Full                   // the window is open, but its counter cannot hold them: not counted
+	Missed                 // they were not counted: look the window up again
 )
 
 // Result returns the outcome of a Join or Open, and the window. armed says that the call has set
@@ -92,7 +92,7 @@ func (b *Bands) Result(a Action, armed, added bool, o Observation, sent, receive
 		w.Until = sent.Add(b.Scale)
 	}
 	if !added {
-		return Exhausted, w
+		return Full, w
 	}
 	return Counted, w
 }
