@@ -18,7 +18,7 @@ import (
 // lazyBackend is a backend on servers whose value size is not known yet. Until one of them has told it,
 // calls fail with ErrUnavailable.
 type lazyBackend struct {
-	*ServerBackend                            // its windows are unopenedWindows until the value size is known
+	*ServerBackend                              // its windows are unopenedWindows until the value size is known
 	opened         atomic.Pointer[ownedBackend] // nil until then
 
 	cfg     Config // with its defaults

@@ -152,6 +152,9 @@ func (s *store) do(ctx context.Context, name, key string, l *Limit, call func(ct
 
 // takeAll makes takes, all or none, and sets their windows.
 func (s *store) takeAll(ctx context.Context, takes []Take, windows []window.Window) (granted bool, err error) {
+	if len(takes) == 1 && s.takeFast(ctx, &takes[0], &windows[0]) {
+		return !windows[0].Refused, nil
+	}
 	err = s.doAll(ctx, takes, func(ctx context.Context) (err error) {
 		if len(takes) == 1 {
 			t := &takes[0]

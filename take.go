@@ -231,13 +231,9 @@ func (r *RateLimit) takeFrom(ctx context.Context, s *store, t *taking) error {
 	if t.windows = t.one.window[:]; len(t.merged) != 1 {
 		t.windows = make([]window.Window, len(t.merged))
 	}
-	if len(t.merged) == 1 && s.takeFast(ctx, &t.merged[0], &t.windows[0]) {
-		t.granted = !t.windows[0].Refused
-	} else {
-		var err error
-		if t.granted, err = s.takeAll(ctx, t.merged, t.windows); err != nil {
-			return err
-		}
+	var err error
+	if t.granted, err = s.takeAll(ctx, t.merged, t.windows); err != nil {
+		return err
 	}
 	t.store = s
 	denied := anyRefused(t.windows)
