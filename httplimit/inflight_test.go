@@ -328,3 +328,30 @@ func TestTheResponseWithoutAPlace(t *testing.T) {
 		})
 	}
 }
+
+// A request whose limits could be granted at once needs a place, too, whether its plan or the Config has the limit on places.
+func TestPlansNeedPlaces(t *testing.T) {
+	plan := httplimit.MustPlan(httplimit.PerHour(9))
+	with, err := plan.WithInFlight(stream)
+	require.NoError(t, err)
+	for name, cfg := range map[string]httplimit.Config{
+		"of the Config": {InFlight: stream, Plan: func(*http.Request) *httplimit.Plan { return plan }},
+		"of the plan":   {Plan: func(*http.Request) *httplimit.Plan { return with }},
+	} {
+		store := memory.New()
+		cfg.Limits, cfg.Places = []throttr.Limit{httplimit.PerDay(9)}, inflight.New(store)
+		limit, err := httplimit.New(throttr.NewRateLimit(store), cfg)
+		require.NoError(t, err)
+		var h http.Handler
+		second, served := httptest.NewRecorder(), 0
+		h = limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			served++
+			h.ServeHTTP(second, httptest.NewRequest(http.MethodGet, "/", nil))
+		}))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, http.StatusTooManyRequests, second.Code, name)
+		require.Equal(t, 1, served, name)
+		require.NoError(t, cfg.Places.Close())
+		require.NoError(t, store.Close())
+	}
+}
