@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -26,8 +26,9 @@ type granted struct {
 	n        uint64
 	limits   []counted // those of the plan
 	one      [1]counted
-	decision atomic.Pointer[admitted] // nil: nobody has asked for it
-	fields   [2]string                // RateLimit-Policy and RateLimit
+	asked    sync.Once // for the decision
+	decision *admitted
+	fields   [2]string // RateLimit-Policy and RateLimit
 	request  http.Request
 }
 
@@ -114,14 +115,10 @@ func (x *granted) Value(key any) any {
 	if key != (contextKey{}) {
 		return x.parent.Value(key)
 	}
-	a := x.decision.Load()
-	if a == nil {
-		a = x.gate.begin(x.parent, x.key, x.gate.storedKey(x.key), x.plan, x.n)
-		x.tell(a)
-		a.decision.reserved = true
-		if !x.decision.CompareAndSwap(nil, a) {
-			a = x.decision.Load()
-		}
-	}
-	return &a.decision
+	x.asked.Do(func() {
+		x.decision = x.gate.begin(x.parent, x.key, x.gate.storedKey(x.key), x.plan, x.n)
+		x.tell(x.decision)
+		x.decision.decision.reserved = true
+	})
+	return &x.decision.decision
 }

@@ -112,7 +112,7 @@ var faults = []fault{
 	{file: "admission/gate.go", old: "\tif d.Allowed { // also", new: "\tif true { // also", run: "Place"},
 	{file: "httplimit/middleware.go", old: "defer d.Hold.Release()\n\th.respond(w, r, d)", new: "h.respond(w, r, d)\n\td.Done()", run: "Place"},
 	{file: "admission/reserve.go", old: "a.settled.CompareAndSwap(false, true)", new: "true", tests: "httplimit", run: "^TestARequestIsRefundedOnce$"},
-	{file: "admission/request.go", old: "\t\ta.decision.reserved = true\n", new: "", tests: "httplimit", run: "^TestARequestIsRefundedOnce$"},
+	{file: "admission/request.go", old: "\t\tx.decision.decision.reserved = true\n", new: "", tests: "httplimit", run: "^TestARequestIsRefundedOnce$"},
 	{file: "httplimit/upgrade.go", old: "!u.hijacked || !u.returned", new: "!u.hijacked", run: "Place"},
 	{file: "httplimit/fields.go", old: "reset = admission.Seconds(time.Duration(at.UnixNano()))", new: "reset = at.Unix()"},
 	{file: "admission/addr.go", old: "&& p.Bits() >= 96 {", new: "&& p.Bits() > 96 {"},
