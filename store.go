@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fastpath"
-	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/outage"
@@ -64,30 +64,26 @@ type store struct {
 
 // newStore returns the store of a backend. Its outages are reported to w, unless that is nil.
 func newStore(b Backend, o *options, w *outage.Watch) *store {
-	s := &store{backend: b, fast: fastpath.Of(b), timeout: o.timeout, bound: deadline.New(o.timeout)}
-	var n int
-	n, s.part = breaker.PartsOf(b)
+	s := &store{backend: b, timeout: o.timeout, bound: deadline.New(o.timeout)}
+	s.fast, _ = inside.Of[fastpath.Decider](b)
+	parts := breaker.PartsOf(b)
+	s.part = parts.Of
 	opened, closed := func(error) {}, func() {}
 	if w != nil {
 		opened, closed = w.Opened, w.Closed
 	}
-	for range n {
+	for range parts.N {
 		s.circuits = append(s.circuits, breaker.NewCircuit(o.failures, o.pause/8, o.pause, opened, closed))
 	}
 	return s
 }
 
 func init() {
-	breaker.AddParts(func(b *OpenBackend) (int, func(key string) int) { return breaker.PartsOf(b.BackendCloser) })
-	breaker.AddParts((*ServerBackend).parts)
-	breaker.AddParts((*ownedBackend).parts)
-	breaker.AddParts((*lazyBackend).parts)
-	ledger.Add(func(b *OpenBackend) *ledger.Ledger { return ledger.Of(b.BackendCloser) })
-	fastpath.Add(func(b *OpenBackend) fastpath.Decider { return fastpath.Of(b.BackendCloser) })
+	inside.Add(func(b *ServerBackend) any { return breaker.Parts{N: len(b.servers), Of: b.pick} })
+	inside.AddInner(func(b *OpenBackend) any { return b.BackendCloser })
+	inside.AddInner(func(b *ownedBackend) any { return b.ServerBackend })
+	inside.AddInner(func(b *lazyBackend) any { return b.ServerBackend })
 }
-
-// parts returns the number of servers, and which is that of a key.
-func (b *ServerBackend) parts() (int, func(key string) int) { return len(b.servers), b.pick }
 
 // make makes a call, and sets res to the decision.
 func (s *store) make(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {

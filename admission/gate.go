@@ -112,7 +112,8 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	if cfg.NoPlace == 0 {
 		cfg.NoPlace = Deny
 	}
-	g := &Gate{cfg: cfg, limiter: limiter, reserve: inside.Of[reserver](limiter), plan: plan}
+	g := &Gate{cfg: cfg, limiter: limiter, plan: plan}
+	g.reserve, _ = inside.Of[reserver](limiter)
 	g.atOnce = g.reserve.AtOnce() && plan.inFlight == nil && !cfg.Shadow && !cfg.CountRefusals && !cfg.PartitionKey
 	g.unit = slices.Index(quotaUnits[:], cfg.QuotaUnit)
 	return g, nil

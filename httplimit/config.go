@@ -162,7 +162,8 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Middleware{cfg, g, inside.Of[gate](g)}, nil
+	requests, _ := inside.Of[gate](g)
+	return &Middleware{cfg, g, requests}, nil
 }
 
 func (c *Config) setDefaults() {

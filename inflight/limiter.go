@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/window"
 )
@@ -34,7 +35,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		panic("inflight: New: backend is nil")
 	}
 	l := &Limiter{options: optionsOf(opts), backend: b, start: time.Now()}
-	if places := ledger.Of(b); places != nil {
+	if places, ok := inside.Of[*ledger.Ledger](b); ok {
 		l.local = places.Owner(l.maxWaiting)
 		return l
 	}

@@ -98,12 +98,12 @@ func newStore(l *Limiter) *store {
 	s.drain = sync.OnceFunc(func() { close(s.drained) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(never, s.tick)
-	var n int
-	n, s.part = breaker.PartsOf(l.backend)
+	parts := breaker.PartsOf(l.backend)
+	s.part = parts.Of
 	s.watch = &outage.Watch{
 		Backend: l.backend, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
 	}
-	for range max(1, n) { // the store of a backend without parts is never away
+	for range max(1, parts.N) { // the store of a backend without parts is never away
 		s.lanes = append(s.lanes, lane{circuit: breaker.NewCircuit(l.failures, l.pause/8, l.pause, s.watch.Opened, s.watch.Closed)})
 	}
 	return s

@@ -11,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/window"
 )
@@ -158,8 +159,8 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 }
 
 func init() {
-	breaker.AddParts(func(b *Backend) (int, func(key string) int) { return breaker.PartsOf(b.Backend) })
-	fastpath.Add(func(b *Backend) fastpath.Decider { return (*decider)(b) })
+	inside.Add(func(b *Backend) any { return breaker.PartsOf(b.Backend) })
+	inside.Add(func(b *Backend) any { return (*decider)(b) })
 }
 
 // decider is a Backend as a [fastpath.Decider]: it takes places of a block that there is.

@@ -7,14 +7,14 @@ import (
 
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/fastpath"
-	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/window"
 )
 
 func init() {
-	fastpath.Add(func(b *Backend) fastpath.Decider { return (*decider)(b) })
-	breaker.AddParts(func(*Backend) (int, func(key string) int) { return 0, func(string) int { return 0 } }) // it is never away
-	ledger.Add(func(b *Backend) *ledger.Ledger { return b.ledger() })
+	inside.Add(func(b *Backend) any { return (*decider)(b) })
+	inside.Add(func(*Backend) any { return breaker.Parts{Of: func(string) int { return 0 }} }) // it is never away
+	inside.Add(func(b *Backend) any { return b.ledger() })
 }
 
 // exact says that the time that is left must be exact: that of a Window, by which leases know how long they may use

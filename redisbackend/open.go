@@ -11,8 +11,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/internal/backoff"
-	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -33,9 +33,7 @@ type opened struct {
 	client interface{ Close() }
 }
 
-func init() {
-	breaker.AddParts(func(o *opened) (int, func(key string) int) { return breaker.PartsOf(o.Backend) })
-}
+func init() { inside.AddInner(func(o *opened) any { return o.Backend }) }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
 func (o *opened) Close() error {

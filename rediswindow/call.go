@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -249,7 +250,7 @@ func fail(calls []*combined, err error) {
 const circuitParts = 16
 
 func init() {
-	breaker.AddParts(func(b *Backend) (int, func(key string) int) { return circuitParts, b.circuitPart })
+	inside.Add(func(b *Backend) any { return breaker.Parts{N: circuitParts, Of: b.circuitPart} })
 }
 
 // circuitPart returns the part of a key, which is 0 if there is no cluster.

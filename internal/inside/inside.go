@@ -1,26 +1,41 @@
-// Package inside lets packages of this module use more of a type than it exports, such as package admission of a
-// RateLimit. Such a view is a value whose type is not exported, of which the other package knows some methods.
+// Package inside lets packages of this module use more of a value than its type exports: of a backend what a
+// RateLimit needs to call it at once, of a RateLimit what package admission needs. Such a view has a type that both
+// packages know, or of which the other one knows some methods.
+//
+// A view belongs to the exact type of a value: a type that embeds a backend may have methods of its own, which must be
+// called.
 package inside
 
-// views return the view of a value of their type, or nil. They are added by init functions only.
-var views []func(any) any
+// Views return a view of a value of their type, and inner what a value of their type only wraps; or nil. They are added
+// by init functions only.
+var views, inner []func(any) any
 
-// Add adds the view of a type. Call it in init.
-func Add[T any](view func(T) any) {
-	views = append(views, func(v any) any {
+// Add adds a view of a type. Call it in init.
+func Add[T any](view func(T) any) { views = append(views, ofType(view)) }
+
+// AddInner says that a type has the views of a value that it wraps. Call it in init.
+func AddInner[T any](of func(T) any) { inner = append(inner, ofType(of)) }
+
+func ofType[T any](f func(T) any) func(any) any {
+	return func(v any) any {
 		if v, ok := v.(T); ok {
-			return view(v)
+			return f(v)
 		}
 		return nil
-	})
+	}
 }
 
-// Of returns the view of a value as a V, which is an interface. It panics if there is none.
-func Of[V any](v any) V {
-	for _, view := range views {
-		if of := view(v); of != nil {
-			return of.(V)
+// Of returns the view of a value that is a V, if there is one.
+func Of[V any](v any) (view V, ok bool) {
+	for _, f := range views {
+		if view, ok = f(v).(V); ok {
+			return view, true
 		}
 	}
-	panic("inside: there is no such view")
+	for _, f := range inner {
+		if wrapped := f(v); wrapped != nil {
+			return Of[V](wrapped)
+		}
+	}
+	return view, false
 }

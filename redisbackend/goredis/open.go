@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -38,9 +38,7 @@ type opened struct {
 	client redis.UniversalClient
 }
 
-func init() {
-	breaker.AddParts(func(o *opened) (int, func(key string) int) { return breaker.PartsOf(o.Backend) })
-}
+func init() { inside.AddInner(func(o *opened) any { return o.Backend }) }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
 // It can be called more than once.
