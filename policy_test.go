@@ -296,6 +296,32 @@ func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
 	})
 }
 
+// keeping is a backend that keeps the contexts of its calls.
+type keeping struct {
+	window.Unimplemented
+	kept []context.Context
+}
+
+func (b *keeping) Check(window.Limit) (window.Traits, error) { return window.Traits{}, nil }
+
+func (b *keeping) Take(ctx context.Context, _ string, _ window.Limit, _ uint64) (window.Window, error) {
+	b.kept = append(b.kept, ctx)
+	return window.Window{Count: 1}, nil
+}
+
+func TestContextsThatABackendKeepsAreThoseOfTheirCalls(t *testing.T) {
+	type number struct{}
+	b := &keeping{}
+	r := throttr.NewRateLimit(b)
+	for i := range 100 {
+		_, err := r.Take(context.WithValue(t.Context(), number{}, i), "k", throttr.Limit{Max: 10, Scale: time.Second}, 1)
+		require.NoError(t, err)
+	}
+	for i, ctx := range b.kept {
+		require.Equal(t, i, ctx.Value(number{}))
+	}
+}
+
 func TestTimeoutOfZeroIsTheDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := newFailing(errDown)

@@ -58,6 +58,7 @@ type store struct {
 	fast     fastpath.Decider // or nil
 	timeout  time.Duration
 	bound    *deadline.Bound
+	unkept   bool               // the backend keeps no context
 	circuits []*breaker.Circuit // of the parts of the store; empty if it can't be away
 	part     func(key string) int
 }
@@ -66,6 +67,7 @@ type store struct {
 func newStore(b Backend, o *options, w *outage.Watch) *store {
 	s := &store{backend: b, timeout: o.timeout, bound: deadline.New(o.timeout)}
 	s.fast, _ = inside.Of[fastpath.Decider](b)
+	_, s.unkept = inside.Of[deadline.Unkept](b)
 	parts := breaker.PartsOf(b)
 	s.part = parts.Of
 	opened, closed := func(error) {}, func() {}
@@ -185,6 +187,9 @@ func (s *store) call(ctx context.Context, call func(ctx context.Context) error) 
 	limited := s.bound.Context(ctx)
 	err := call(limited)
 	switch {
+	case err == nil && s.unkept:
+		limited.Recycle()
+		return breaker.Answered, nil
 	case err == nil:
 		limited.Release()
 		return breaker.Answered, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/window"
 )
@@ -251,6 +252,7 @@ const circuitParts = 16
 
 func init() {
 	inside.Add(func(b *Backend) any { return breaker.Parts{N: circuitParts, Of: b.circuitPart} })
+	inside.Add(func(*Backend) any { return deadline.Unkept{} })
 }
 
 // circuitPart returns the part of a key, which is 0 if there is no cluster.

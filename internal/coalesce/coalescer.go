@@ -178,13 +178,13 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) 
 	p.waiting = true
 	c.mu.Unlock()
 	var err error
-	caller, bound := deadline.Parts(ctx)
+	caller, bound := deadline.Ends(ctx)
 	select {
 	case <-p.done:
 		return c.group.recycle(p)
-	case <-caller.Done():
+	case <-caller:
 		err = ctx.Err()
-	case <-bound.Done():
+	case <-bound:
 		err = ctx.Err()
 	case <-c.group.ctx.Done(): // the request in flight may be that of a caller, and go on
 		err = window.ErrClosed

@@ -51,7 +51,7 @@ type Call[C any] struct {
 	Value C
 	Size  int // how much of MaxSize it takes: 1 unless it is set
 
-	ctx      context.Context // of the caller
+	caller   context.Context // of the caller, without a bound
 	begun    bool            // the call is part of a request; guarded by the mutex of the partition
 	canceled bool            // the caller has returned before that; guarded by the mutex of the partition
 	done     chan struct{}   // has room for an element, which it receives when Send has returned
@@ -62,7 +62,7 @@ func (c *Combiner[C]) Get() *Call[C] { return c.calls.Get().(*Call[C]) }
 
 // Put keeps a call for another one.
 func (c *Combiner[C]) Put(p *Call[C]) {
-	p.Size, p.ctx, p.begun = 1, nil, false
+	p.Size, p.caller, p.begun = 1, nil, false
 	c.calls.Put(p)
 }
 
@@ -89,7 +89,7 @@ func (c *Combiner[C]) Do(ctx context.Context, partition int, p *Call[C]) (sent b
 		return false, err
 	}
 	q := c.partition(partition)
-	p.ctx = ctx
+	p.caller, _ = deadline.Parts(ctx)
 	q.mu.Lock()
 	if q.lone() {
 		p.begun = true
@@ -139,12 +139,12 @@ func (c *Combiner[C]) partition(i int) *partition[C] {
 
 // wait waits until a call has been answered, or until ctx ends.
 func (q *partition[C]) wait(ctx context.Context, p *Call[C]) (sent bool, err error) {
-	caller, bound := deadline.Parts(ctx)
+	caller, bound := deadline.Ends(ctx)
 	select {
 	case <-p.done:
 		return true, nil
-	case <-caller.Done():
-	case <-bound.Done():
+	case <-caller:
+	case <-bound:
 	}
 	sent = q.cancel(p)
 	select {
@@ -198,7 +198,7 @@ func (q *partition[C]) lone() bool {
 func (q *partition[C]) requestAlone(p *Call[C]) {
 	calls := q.combiner.lists.Get().(*[]*Call[C])
 	*calls = append(*calls, p)
-	q.combiner.options.Send(withoutEnd(p.ctx), *calls)
+	q.combiner.options.Send(withoutEnd(p.caller), *calls)
 	q.finishRequest()
 	q.combiner.recycle(calls)
 }
@@ -213,7 +213,7 @@ func (q *partition[C]) finishRequest() {
 
 // withoutEnd returns a context with the values of ctx that does not end.
 func withoutEnd(ctx context.Context) context.Context {
-	if deadline.Endless(ctx) {
+	if ctx.Done() == nil {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)
@@ -224,7 +224,7 @@ func withoutEnd(ctx context.Context) context.Context {
 func (q *partition[C]) request(own *Call[C]) {
 	calls := q.gather()
 	if len(*calls) > 0 {
-		q.combiner.options.Send(withoutEnd((*calls)[0].ctx), *calls)
+		q.combiner.options.Send(withoutEnd((*calls)[0].caller), *calls)
 		q.finishRequest()
 	}
 	for _, p := range *calls {

@@ -174,12 +174,12 @@ func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 		c.inline = nil
 		reader.readInline(ctx, c)
 	}
-	caller, bound := deadline.Parts(ctx)
+	caller, bound := deadline.Ends(ctx)
 	select {
 	case <-c.done:
 		return true, c.sent, c.err
-	case <-caller.Done():
-	case <-bound.Done():
+	case <-caller:
+	case <-bound:
 	}
 	if sent, ok := c.abandon(); ok {
 		return false, sent, ctx.Err()

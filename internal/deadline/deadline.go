@@ -4,6 +4,7 @@ package deadline
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,10 +15,14 @@ type Bound struct {
 	current atomic.Pointer[period] // nil if the next call begins another one
 }
 
+// shards is how many channels end the calls of a period: each receive locks one, which other calls would wait for.
+const shards = 8
+
 // period is the context of calls that begin in a sixteenth of a bound.
 type period struct {
 	context.Context
 	cancel context.CancelFunc
+	ended  [shards]chan struct{} // are closed at its end
 }
 
 // New returns the bound d, of at most a hundred years: calls may take up to d, and at least fifteen
@@ -31,13 +36,23 @@ func (b *Bound) Context(ctx context.Context) *Context {
 	if p == nil || p.Err() != nil { // the process may have stood still
 		p = b.begin(p)
 	}
-	return &Context{parent: ctx, period: p}
+	c := contexts.Get().(*Context)
+	c.parent, c.period = ctx, p
+	return c
 }
 
 // begin begins a period after another one, which may be nil.
 func (b *Bound) begin(old *period) *period {
 	p := &period{}
 	p.Context, p.cancel = context.WithTimeout(context.Background(), b.d)
+	for i := range p.ended {
+		p.ended[i] = make(chan struct{})
+	}
+	context.AfterFunc(p, func() {
+		for _, ended := range p.ended {
+			close(ended)
+		}
+	})
 	if !b.current.CompareAndSwap(old, p) {
 		if other := b.current.Load(); other != nil && other != old {
 			p.cancel()
@@ -54,7 +69,14 @@ type Context struct {
 	parent context.Context
 	period *period
 	merged atomic.Pointer[merged] // nil until somebody waits for its end
+	shard  uint32                 // of the channels of periods
 }
+
+// contexts are those that were recycled.
+var (
+	contexts = sync.Pool{New: func() any { return &Context{shard: made.Add(1) % shards} }}
+	made     atomic.Uint32
+)
 
 // merged is a context of package context that ends with a Context.
 type merged struct {
@@ -64,13 +86,21 @@ type merged struct {
 	released atomic.Bool
 }
 
-// Parts returns the two contexts with which a call ends, so that a select on both of their Done needs no third
-// one: its caller's, and that of its bound, which may never end.
+// Parts returns the two contexts with which a call ends: its caller's, and that of its bound, which may never end.
 func Parts(ctx context.Context) (caller, bound context.Context) {
 	if c, ok := ctx.(*Context); ok {
 		return c.parent, c.period.Context
 	}
 	return ctx, context.Background()
+}
+
+// Ends returns the two channels one of which is closed when a call ends, so that a select needs no third one. Either may
+// be nil.
+func Ends(ctx context.Context) (caller, bound <-chan struct{}) {
+	if c, ok := ctx.(*Context); ok {
+		return c.parent.Done(), c.period.ended[c.shard]
+	}
+	return ctx.Done(), nil
 }
 
 // Endless reports whether a call never ends by its context.
@@ -135,6 +165,19 @@ func (c *Context) whole() context.Context {
 		return c.merged.Load()
 	}
 	return m
+}
+
+// Unkept is the view of a backend, as package inside describes, that keeps no context of a call when that has returned.
+type Unkept struct{}
+
+// Recycle is Release for a context that nobody has kept: it may be that of another call.
+func (c *Context) Recycle() {
+	if c.merged.Load() != nil {
+		c.Release()
+		return
+	}
+	c.parent, c.period = nil, nil
+	contexts.Put(c)
 }
 
 // Release ends the context, and frees what it holds.

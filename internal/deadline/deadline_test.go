@@ -102,3 +102,44 @@ func TestCallsShareTimers(t *testing.T) {
 		time.Sleep(2 * time.Second)
 	})
 }
+
+func TestEndsAreThoseOfTheCallerAndTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := deadline.New(160 * time.Millisecond)
+		for name, parent := range parents(t) {
+			c := b.Context(parent)
+			caller, bound := deadline.Ends(c)
+			require.Equal(t, parent.Done(), caller, name)
+			<-bound
+			require.Equal(t, context.DeadlineExceeded, c.Err(), name)
+			at, _ := c.Deadline()
+			require.WithinDuration(t, at, time.Now(), 0, name)
+			caller, bound = deadline.Ends(parent)
+			require.Equal(t, parent.Done(), caller, name)
+			require.Nil(t, bound, name)
+			c.Recycle()
+		}
+	})
+}
+
+// A context that somebody waits for, or that was released, is not that of another call.
+func TestOnlyWhatIsRecycledIsUsedAgain(t *testing.T) {
+	b := deadline.New(time.Hour)
+	parent, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "first"))
+	defer cancel()
+	awaited, released := b.Context(parent), b.Context(parent)
+	done := awaited.Done()
+	awaited.Recycle()
+	released.Release()
+	<-done
+	for range 100 {
+		c := b.Context(context.WithValue(t.Context(), contextKey{}, "other"))
+		require.NotSame(t, awaited, c)
+		require.NotSame(t, released, c)
+		require.Equal(t, "other", c.Value(contextKey{}))
+		require.NoError(t, c.Err())
+		c.Recycle()
+	}
+	require.Equal(t, context.Canceled, awaited.Err())
+	require.Equal(t, "first", released.Value(contextKey{}))
+}

@@ -78,7 +78,11 @@ func RunLoops(ctx context.Context, cfg Config, loop Loop) (Result, error) {
 	}
 	var loops sync.WaitGroup
 	for i, m := range meters {
-		loops.Go(func() { loop(ctx, i, m) })
+		loops.Go(func() {
+			ctx, cancel := context.WithCancel(ctx) // of its own, as that of a request
+			defer cancel()
+			loop(ctx, i, m)
+		})
 	}
 	err := wait(ctx, cfg.Warmup)
 	before := usageNow()
