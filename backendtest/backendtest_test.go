@@ -10,7 +10,7 @@ import (
 )
 
 func TestCorrectBackendsPass(t *testing.T) {
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range tested() {
 		t.Run(a.String(), func(t *testing.T) { backendtest.Run(t, start(a, false, none)) })
 	}
 	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
@@ -18,10 +18,21 @@ func TestCorrectBackendsPass(t *testing.T) {
 	}
 }
 
+// tested returns the algorithms of the tests below: of a short test, one that is rolling and one that is not.
+func tested() (all []window.Algorithm) {
+	if testing.Short() {
+		return []window.Algorithm{window.AlignedWindow, window.TokenBucket}
+	}
+	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+		all = append(all, a)
+	}
+	return all
+}
+
 // TestBoundedBackendsPass has backends of one algorithm with small counts. Those of rolling algorithms have
 // long scales and a coarse clock.
 func TestBoundedBackendsPass(t *testing.T) {
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range tested() {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(*testing.T) backendtest.Subject {
 				clock := backendtest.NewClock()

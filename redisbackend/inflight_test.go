@@ -241,10 +241,14 @@ func (f *flight) run(d time.Duration) {
 	if f.with == noBirth {
 		pause = 1500 * time.Millisecond
 	}
+	between := 500 * time.Millisecond // kills, stops and cuts: each of these costs a lease of a sixth of the places, at most
+	if d >= time.Minute {
+		between *= 2
+	}
 	restart := time.Now().Add(min(pause, 4*time.Second))
 	frozen := make([]time.Time, flightProcesses)
 	for time.Now().Before(end) {
-		time.Sleep(time.Duration(300+f.random.IntN(400)) * time.Millisecond) // a kill or a stop a second, of each
+		time.Sleep(between/2 + time.Duration(f.random.Int64N(int64(between))))
 		i := f.random.IntN(flightProcesses)
 		if time.Now().Before(frozen[i]) {
 			continue
@@ -355,9 +359,6 @@ func fly(t *testing.T, with control, d time.Duration) (most int, used float64) {
 //
 //evidence:redis Never more than Max places in flight, whatever is killed, stopped and restarted
 func TestPlacesInFlightSurvive(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	most, used := fly(t, noControl, *flightTime)
 	expect(t, most <= int(flightLimit.Max), "%d of %d places are held", most, flightLimit.Max)
 	enough := 0.7
@@ -370,7 +371,7 @@ func TestPlacesInFlightSurvive(t *testing.T) {
 // The test above sees what goes wrong.
 func TestPlacesInFlightControls(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes some seconds")
+		t.Skip("takes up to two minutes")
 	}
 	for _, with := range []control{noBirth, believesAll} {
 		t.Run(string(with), func(t *testing.T) {

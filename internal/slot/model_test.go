@@ -182,7 +182,11 @@ func TestModel(t *testing.T) {
 		return
 	}
 	var sum totals
-	for s := *first; s < *first+*runs && len(sum.failed) < 20; s++ {
+	runs := *runs
+	if testing.Short() {
+		runs /= 10
+	}
+	for s := *first; s < *first+runs && len(sum.failed) < 20; s++ {
 		sum.add(s, simulate(s, false, nil))
 	}
 	t.Log(&sum)

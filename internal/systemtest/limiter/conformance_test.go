@@ -19,9 +19,12 @@ func TestServerBackendConforms(t *testing.T) {
 }
 
 // ofEachSize runs a test for each value size. They share what can race, so the race detector sees the smallest and
-// the largest only.
+// the largest only, and a short test the smallest.
 func ofEachSize(t *testing.T, uint8, uint16, uint32, uint64 func(*testing.T)) {
 	t.Run("uint8", uint8)
+	if testing.Short() {
+		return
+	}
 	t.Run("uint64", uint64)
 	if !race.Enabled {
 		t.Run("uint16", uint16)
@@ -46,7 +49,11 @@ func TestTwoClientsOfAServerConform(t *testing.T) {
 }
 
 func testTwoClients[T codec.Value](t *testing.T) {
-	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow} {
+	algorithms := []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow}
+	if testing.Short() {
+		algorithms = algorithms[:1]
+	}
+	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))

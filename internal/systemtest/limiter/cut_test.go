@@ -85,7 +85,7 @@ func cutEverywhere(t *testing.T, size int, test func(*testing.T, *mockserver.Cut
 			require.Greater(t, bytes[d], from)
 			t.Run(fmt.Sprintf("connection %d, %v", number, d), func(t *testing.T) {
 				step := 1
-				if race.Enabled {
+				if testing.Short() || race.Enabled {
 					step = 5
 				}
 				for after := from; after < bytes[d]+20 && !t.Failed(); after += step {

@@ -32,6 +32,9 @@ func TestProcessesWithLeasesNeverExceedTheLimit(t *testing.T) {
 		t.Run("uint16/"+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testLeases[uint16](t, faults, throttr.FixedWindow) })
 		})
+		if testing.Short() {
+			continue
+		}
 		t.Run("uint64/"+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testLeases[uint64](t, faults, throttr.FixedWindow) })
 		})
