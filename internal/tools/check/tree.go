@@ -34,7 +34,7 @@ type set map[string]bool
 // elsewhere is what is named on purpose although it does not exist here: flags of other programs, identifiers
 // of other modules, and tests of readers.
 var elsewhere = set{
-	"run": true, "v": true, "race": true, "bench": true, "fuzz": true, "fuzztime": true, "benchtime": true, "threads": true, "port": true, "markdown": true, "TestMyBackend": true, "TestLimits": true,
+	"run": true, "v": true, "race": true, "short": true, "bench": true, "fuzz": true, "fuzztime": true, "benchtime": true, "threads": true, "port": true, "markdown": true, "TestMyBackend": true, "TestLimits": true,
 	"TextMarshaler": true, "TextUnmarshaler": true, "ClusterStateReloadInterval": true, "ClusterClient": true, "UnaryClientInterceptor": true, "StreamClientInterceptor": true,
 }
 
