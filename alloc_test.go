@@ -14,7 +14,9 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 // echo is a connection to a server that responds to each write at once, and does not allocate.
@@ -126,4 +128,26 @@ func TestTakesInMemoryAllocateLittle(t *testing.T) {
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { away.TakeAll(ctx, limit.For("k", 1), longer.For("k", 1)) }), 1.0)
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { l.Reserve(ctx, limit.For("k", 1)) }), 1.0)
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { l.Wait(ctx, "k", limit, 1) }), 4.0)
+}
+
+// The contexts that bound calls of servers are used again, through leases, too, and a place of a lease needs none.
+func TestHitsOnServersAndLeasesDoNotAllocate(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	servers := openURL(t, "throttr://"+mockserver.RunT(t).Addr())
+	leases, others := lease.New(servers), lease.New(struct{ throttr.Backend }{servers})
+	defer leases.Close()
+	defer others.Close()
+	for _, c := range []struct {
+		backend   throttr.Backend
+		algorithm throttr.Algorithm
+	}{{servers, throttr.FixedWindow}, {servers, throttr.SlidingWindow}, {leases, throttr.SlidingWindow}, {others, throttr.FixedWindow}} {
+		l := throttr.NewRateLimit(c.backend, throttr.WithAlgorithm(c.algorithm))
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			if _, err := l.Hit(t.Context(), "k", time.Hour, 30000); err != nil {
+				t.Error(err)
+			}
+		}))
+	}
 }

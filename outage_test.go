@@ -355,24 +355,36 @@ func TestAPanicDuringATrialIsNoEnd(t *testing.T) {
 	})
 }
 
-// Each server has a breaker: what is kept on the others is counted there.
+// Each server has a breaker, whatever wraps the backend: what is kept on the others is counted there.
 func TestOneServerOfSeveralIsAway(t *testing.T) {
+	t.Run("connected", func(t *testing.T) { oneServerIsAway(t, false, false) })
+	t.Run("lazy", func(t *testing.T) { oneServerIsAway(t, true, false) })
+	t.Run("leases", func(t *testing.T) { oneServerIsAway(t, false, true) }) // which pass sliding windows on
+}
+
+func oneServerIsAway(t *testing.T, lazy, leases bool) {
 	synctest.Test(t, func(t *testing.T) {
 		well, ill := testkit.InMemory(t), testkit.InMemory(t)
 		servers := map[string]*mockserver.Server{"a:1": well, "b:1": ill}
 		var hang atomic.Bool
-		cfg := throttr.Config{Servers: []string{"a:1", "b:1"}, Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		cfg := throttr.Config{Servers: []string{"a:1", "b:1"}, Lazy: lazy, Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			if hang.Load() && addr == "b:1" {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
 			return servers[addr].Dial(ctx)
 		}}
-		backend, err := throttr.OpenServers(t.Context(), cfg)
+		opened, err := throttr.OpenServers(t.Context(), cfg)
 		require.NoError(t, err)
-		defer backend.Close()
+		defer opened.Close()
 		log := &journal{}
-		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
+		var backend throttr.Backend = opened
+		if leases {
+			l := lease.New(opened)
+			defer l.Close()
+			backend = l
+		}
+		limiter := throttr.NewRateLimit(backend, throttr.WithAlgorithm(throttr.SlidingWindow), throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
 		on := map[bool]string{}
 		for i := range 100 {
 			key := fmt.Sprint(i)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -311,12 +312,18 @@ func (b *keeping) Take(ctx context.Context, _ string, _ window.Limit, _ uint64) 
 
 func TestContextsThatABackendKeepsAreThoseOfTheirCalls(t *testing.T) {
 	type number struct{}
-	b := &keeping{}
-	r := throttr.NewRateLimit(b)
-	for i := range 100 {
-		_, err := r.Take(context.WithValue(t.Context(), number{}, i), "k", throttr.Limit{Max: 10, Scale: time.Second}, 1)
+	var b keeping
+	leases := lease.New(&b)
+	defer leases.Close()
+	for i := range 200 {
+		r := throttr.NewRateLimit(&b)
+		if i%2 == 1 {
+			r = throttr.NewRateLimit(leases)
+		}
+		_, err := r.Take(context.WithValue(t.Context(), number{}, i), "k", throttr.Limit{Max: 10, Scale: time.Second, Algorithm: throttr.TokenBucket}, 1)
 		require.NoError(t, err)
 	}
+	require.Len(t, b.kept, 200)
 	for i, ctx := range b.kept {
 		require.Equal(t, i, ctx.Value(number{}))
 	}

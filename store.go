@@ -82,6 +82,7 @@ func newStore(b Backend, o *options, w *outage.Watch) *store {
 
 func init() {
 	inside.Add(func(b *ServerBackend) any { return breaker.Parts{N: len(b.servers), Of: b.pick} })
+	inside.Add(func(*ServerBackend) any { return deadline.Unkept{} })
 	inside.AddInner(func(b *OpenBackend) any { return b.BackendCloser })
 	inside.AddInner(func(b *ownedBackend) any { return b.ServerBackend })
 	inside.AddInner(func(b *lazyBackend) any { return b.ServerBackend })

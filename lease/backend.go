@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/breaker"
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/opt"
@@ -161,6 +162,12 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 func init() {
 	inside.Add(func(b *Backend) any { return breaker.PartsOf(b.Backend) })
 	inside.Add(func(b *Backend) any { return (*decider)(b) })
+	inside.Add(func(b *Backend) any {
+		if unkept, ok := inside.Of[deadline.Unkept](b.Backend); ok {
+			return unkept
+		}
+		return nil
+	})
 }
 
 // decider is a Backend as a [fastpath.Decider]: it takes places of a block that there is.

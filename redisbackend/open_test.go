@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/breaker"
+	"github.com/throttr-go/throttr/internal/deadline"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/redistest"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
@@ -52,6 +55,9 @@ func TestLazyOpen(t *testing.T) {
 	b, err := throttr.Open(t.Context(), "redis://"+s.Addr+"?lazy=true&prefix=a:&max_log=5&max_queued=7&timeout=5s")
 	noError(t, err)
 	defer b.Close()
+	expect(t, breaker.PartsOf(b).N > 1, "a part of a cluster that is away opens the circuit of all")
+	_, unkept := inside.Of[deadline.Unkept](b)
+	expect(t, unkept, "each call allocates a context")
 	l := limitOf(window.FixedWindow, time.Minute, 10)
 	_, hit := b.Hit(t.Context(), "k", l, 1)
 	_, all := b.TakeAll(t.Context(), []window.Take{l.For("k", 1)}, make([]window.Window, 1))

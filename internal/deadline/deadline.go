@@ -68,7 +68,8 @@ func (b *Bound) begin(old *period) *period {
 type Context struct {
 	parent context.Context
 	period *period
-	merged atomic.Pointer[merged] // nil until somebody waits for its end
+	merged atomic.Pointer[merged] // nil until somebody waits for its end, unless only its period ends it
+	waited atomic.Bool            // somebody has waited for its end, and may have derived contexts from it
 	shard  uint32                 // of the channels of periods
 }
 
@@ -151,6 +152,7 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) { return context.AfterF
 
 // whole returns a context of package context that ends with c.
 func (c *Context) whole() context.Context {
+	c.waited.Store(true)
 	if c.parent.Done() == nil {
 		return c.period.Context
 	}
@@ -167,12 +169,14 @@ func (c *Context) whole() context.Context {
 	return m
 }
 
-// Unkept is the view of a backend, as package inside describes, that keeps no context of a call when that has returned.
+// Unkept is the view of a backend, as package inside describes, that keeps no context of a call when that has returned,
+// but for those that packages net and context have derived from it.
 type Unkept struct{}
 
-// Recycle is Release for a context that nobody has kept: it may be that of another call.
+// Recycle is Release for a context that nobody has kept: it may be that of another call. A context from which others were
+// derived is not used again.
 func (c *Context) Recycle() {
-	if c.merged.Load() != nil {
+	if c.waited.Load() {
 		c.Release()
 		return
 	}

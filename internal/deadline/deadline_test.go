@@ -124,22 +124,29 @@ func TestEndsAreThoseOfTheCallerAndTheBound(t *testing.T) {
 
 // A context that somebody waits for, or that was released, is not that of another call.
 func TestOnlyWhatIsRecycledIsUsedAgain(t *testing.T) {
-	b := deadline.New(time.Hour)
-	parent, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "first"))
-	defer cancel()
-	awaited, released := b.Context(parent), b.Context(parent)
-	done := awaited.Done()
-	awaited.Recycle()
-	released.Release()
-	<-done
-	for range 100 {
-		c := b.Context(context.WithValue(t.Context(), contextKey{}, "other"))
-		require.NotSame(t, awaited, c)
-		require.NotSame(t, released, c)
-		require.Equal(t, "other", c.Value(contextKey{}))
-		require.NoError(t, c.Err())
-		c.Recycle()
-	}
-	require.Equal(t, context.Canceled, awaited.Err())
-	require.Equal(t, "first", released.Value(contextKey{}))
+	synctest.Test(t, func(t *testing.T) {
+		b := deadline.New(time.Hour)
+		parent, cancel := context.WithCancel(context.WithValue(t.Context(), contextKey{}, "first"))
+		defer cancel()
+		awaited, released, derived := b.Context(parent), b.Context(parent), b.Context(context.Background())
+		done := awaited.Done()
+		child, cancelChild := context.WithCancel(derived)
+		cancelChild()
+		awaited.Recycle()
+		released.Release()
+		derived.Recycle()
+		<-done
+		for range 100 {
+			c := b.Context(context.WithValue(t.Context(), contextKey{}, "other"))
+			require.NotSame(t, awaited, c)
+			require.NotSame(t, released, c)
+			require.NotSame(t, derived, c, "contexts of the last call may ask it still")
+			require.Equal(t, "other", c.Value(contextKey{}))
+			require.NoError(t, c.Err())
+			c.Recycle()
+		}
+		require.Equal(t, context.Canceled, awaited.Err())
+		require.Equal(t, "first", released.Value(contextKey{}))
+		require.Nil(t, child.Value(contextKey{}))
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/redistest"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
@@ -182,6 +183,9 @@ func TestServerThatIsAwayIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
+	if breaker.PartsOf(b).N < 2 {
+		t.Error("a part of a cluster that is away opens the circuit of all")
+	}
 	if _, err := b.Hit(t.Context(), "k", perHour, 1); !errors.Is(err, throttr.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
