@@ -300,13 +300,18 @@ func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
 // keeping is a backend that keeps the contexts of its calls.
 type keeping struct {
 	window.Unimplemented
-	kept []context.Context
+	kept  []context.Context
+	waits bool // somebody waits for their ends
+	ended []<-chan struct{}
 }
 
 func (b *keeping) Check(window.Limit) (window.Traits, error) { return window.Traits{}, nil }
 
 func (b *keeping) Take(ctx context.Context, _ string, _ window.Limit, _ uint64) (window.Window, error) {
 	b.kept = append(b.kept, ctx)
+	if b.waits {
+		b.ended = append(b.ended, ctx.Done())
+	}
 	return window.Window{Count: 1}, nil
 }
 
@@ -320,12 +325,21 @@ func TestContextsThatABackendKeepsAreThoseOfTheirCalls(t *testing.T) {
 		if i%2 == 1 {
 			r = throttr.NewRateLimit(leases)
 		}
+		b.waits = i >= 100
 		_, err := r.Take(context.WithValue(t.Context(), number{}, i), "k", throttr.Limit{Max: 10, Scale: time.Second, Algorithm: throttr.TokenBucket}, 1)
 		require.NoError(t, err)
 	}
 	require.Len(t, b.kept, 200)
 	for i, ctx := range b.kept {
 		require.Equal(t, i, ctx.Value(number{}))
+	}
+	for i, ended := range b.ended {
+		require.ErrorIs(t, b.kept[100+i].Err(), context.Canceled, "the call has ended")
+		select {
+		case <-ended:
+		default:
+			t.Error("what waits for the end of a call waits for its bound")
+		}
 	}
 }
 

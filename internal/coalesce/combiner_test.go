@@ -150,6 +150,13 @@ func TestHitThatIsCanceledInTheQueueIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a adder
 		c := a.combiner(1)
+		for range 10 { // their calls are used again
+			begin(t.Context(), c, "b", 1)
+		}
+		time.Sleep(10 * latency)
+		begin(t.Context(), c, "b", 1)
+		time.Sleep(latency)
+		a.requests = nil
 		ctx, cancel := context.WithCancel(t.Context())
 		inFlight := begin(ctx, c, "a", 1)
 		queued := begin(ctx, c, "a", 10)
