@@ -8,6 +8,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // versions describes the machine and lists the versions of all contenders, one per line.
@@ -15,6 +18,9 @@ func versions(ctx context.Context) []string {
 	all := []string{
 		fmt.Sprintf("%d cores, %s", runtime.NumCPU(), processor()),
 		fmt.Sprintf("%s, %s/%s, GOMAXPROCS %d", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0)),
+	}
+	if runtime.GOMAXPROCS(0) > 1 {
+		all = append(all, fmt.Sprintf("a value passes from one core to another in %v, which callers that share requests do often", passing()))
 	}
 	if average, err := os.ReadFile("/proc/loadavg"); err == nil {
 		all = append(all, "load average "+strings.Fields(string(average))[0]+" before the first round")
@@ -37,6 +43,26 @@ func versions(ctx context.Context) []string {
 		}
 	}
 	return all
+}
+
+// passing returns in which time one goroutine sees what another one has written. It depends on which cores a virtual
+// machine has at the moment.
+func passing() time.Duration {
+	const rounds = 200_000
+	var turn atomic.Int64
+	var players sync.WaitGroup
+	begun := time.Now()
+	for player := range int64(2) {
+		players.Go(func() {
+			for range rounds {
+				for turn.Load()%2 != player {
+				}
+				turn.Add(1)
+			}
+		})
+	}
+	players.Wait()
+	return time.Since(begun) / (2 * rounds)
 }
 
 // oneOfEachModule returns one contender of each module.
