@@ -143,7 +143,7 @@ func TestHitsOnServersAndLeasesDoNotAllocate(t *testing.T) {
 		backend   throttr.Backend
 		algorithm throttr.Algorithm
 	}{{servers, throttr.FixedWindow}, {servers, throttr.SlidingWindow}, {leases, throttr.SlidingWindow}, {others, throttr.FixedWindow}} {
-		l := throttr.NewRateLimit(c.backend, throttr.WithAlgorithm(c.algorithm))
+		l := throttr.NewRateLimit(c.backend, throttr.WithAlgorithm(c.algorithm), throttr.WithTimeout(time.Minute))
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			if _, err := l.Hit(t.Context(), "k", time.Hour, 30000); err != nil {
 				t.Error(err)

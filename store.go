@@ -67,7 +67,6 @@ type store struct {
 func newStore(b Backend, o *options, w *outage.Watch) *store {
 	s := &store{backend: b, timeout: o.timeout, bound: deadline.New(o.timeout)}
 	s.fast, _ = inside.Of[fastpath.Decider](b)
-	_, s.unkept = inside.Of[deadline.Unkept](b)
 	parts := breaker.PartsOf(b)
 	s.part = parts.Of
 	opened, closed := func(error) {}, func() {}
@@ -76,6 +75,9 @@ func newStore(b Backend, o *options, w *outage.Watch) *store {
 	}
 	for range parts.N {
 		s.circuits = append(s.circuits, breaker.NewCircuit(o.failures, o.pause/8, o.pause, opened, closed))
+	}
+	if parts.N > 0 { // other calls have no bound
+		_, s.unkept = inside.Of[deadline.Unkept](b)
 	}
 	return s
 }

@@ -447,6 +447,23 @@ func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
 	}
 }
 
+func TestAnExchangeTakesAQuarterOfTheLeaseAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		defer r.Backend.(*memory.Backend).Close()
+		r.stall = make(chan struct{})
+		l := newLimiter(t, r, inflight.WithTimeout(time.Second))
+		for _, lease := range []time.Duration{time.Minute, 2 * time.Second, 400 * time.Millisecond} {
+			begun := time.Now()
+			_, _, err := l.TryAcquire(t.Context(), lease.String(), inflight.Limit{Max: 1, Lease: lease}, 1)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+			most := min(time.Second, lease/4)
+			require.LessOrEqual(t, time.Since(begun), most)
+			require.GreaterOrEqual(t, time.Since(begun), most*15/16)
+		}
+	})
+}
+
 // A process that stands still believes nothing that others may have by now.
 func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/breaker"
@@ -59,7 +60,7 @@ type store struct {
 
 	ctx    context.Context // of exchanges
 	cancel context.CancelFunc
-	bound  *deadline.Bound // of the timeout
+	bound  atomic.Pointer[deadline.Bound] // of the last exchange
 }
 
 // id identifies a pump.
@@ -93,7 +94,6 @@ type lane struct {
 
 func newStore(l *Limiter) *store {
 	s := &store{limiter: l, process: processName(os.Hostname()), pumps: map[id]*keyPump{}, timerAt: never, drained: make(chan struct{})}
-	s.bound = deadline.New(l.timeout)
 	s.readies.New = func() any { return make(chan decision, 1) }
 	s.drain = sync.OnceFunc(func() { close(s.drained) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -315,9 +315,10 @@ func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Plac
 
 // within makes a call that takes no longer than d.
 func (s *store) within(d time.Duration, call func(ctx context.Context) error) error {
-	bound := s.bound
-	if d != s.limiter.timeout {
+	bound := s.bound.Load()
+	if bound == nil || bound.Duration() != d {
 		bound = deadline.New(d)
+		s.bound.Store(bound)
 	}
 	ctx := bound.Context(s.ctx)
 	err := call(ctx)

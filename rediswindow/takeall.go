@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -121,10 +122,11 @@ func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []
 
 // giveBackAll makes give-backs. If ctx ends, it returns, and goes on. What can't be given back stays counted.
 func (b *Backend) giveBackAll(ctx context.Context, parts []part) {
+	caller, _ := deadline.Parts(ctx)
 	var all sync.WaitGroup
 	for _, p := range parts {
 		if p.n > 0 {
-			all.Go(func() { _, _ = b.giveBack(context.WithoutCancel(ctx), p.key, p.policy) })
+			all.Go(func() { _, _ = b.giveBack(context.WithoutCancel(caller), p.key, p.policy) })
 		}
 	}
 	done := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -354,6 +355,18 @@ func TestCanceledOperationDoesNotRun(t *testing.T) {
 		cancel()
 		require.Equal(t, result{sent: true, err: context.Canceled}, running())
 		require.EqualValues(t, 11, s.hit(t.Context())().count, "one that runs goes on")
+	})
+}
+
+func TestABoundEndsAHitThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, coalesce.Options{})
+		first := s.hit(t.Context())
+		bounded := s.hit(deadline.New(latency / 2).Context(t.Context()))
+		begun := time.Now()
+		require.Equal(t, result{err: context.DeadlineExceeded}, bounded())
+		require.Equal(t, latency/2, time.Since(begun))
+		require.EqualValues(t, 1, first().count)
 	})
 }
 

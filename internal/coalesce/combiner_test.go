@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -177,6 +178,37 @@ func TestHitThatIsCanceledInTheQueueIsNotSent(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, a.requests, 3)
 	})
+}
+
+// The first call is alone, the second one makes a request while that is in flight, and the third one is queued.
+func TestABoundEndsCallsWhereverTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a adder
+		c := a.combiner(2)
+		bound := deadline.New(latency / 2)
+		begun := time.Now()
+		var all []<-chan added
+		for range 3 {
+			all = append(all, begin(bound.Context(context.Background()), c, "a", 1))
+		}
+		for i, done := range all {
+			require.Equal(t, added{0, i < 2, context.DeadlineExceeded}, <-done)
+			require.Equal(t, latency/2, time.Since(begun))
+		}
+		time.Sleep(latency)
+		require.EqualValues(t, 2, a.counts["a"])
+	})
+}
+
+func TestAnsweredCallBelongsToItsCallerThoughTheContextHasEnded(t *testing.T) {
+	c := new(adder).combiner(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // a select chooses at random
+		sent, err := coalesce.WaitAnswered(ctx, c)
+		require.True(t, sent)
+		require.NoError(t, err)
+	}
 }
 
 func TestHitsAmongCanceledOnesAreSent(t *testing.T) {

@@ -1,5 +1,7 @@
 package coalesce
 
+import "context"
+
 // QueueCap returns how many hits fit the queue of c before it grows.
 func QueueCap(c *Coalescer) int {
 	c.mu.Lock()
@@ -13,4 +15,12 @@ func QueueLen[C any](c *Combiner[C], partition int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queue.Len()
+}
+
+// WaitAnswered waits for a call that has been answered.
+func WaitAnswered[C any](ctx context.Context, c *Combiner[C]) (sent bool, err error) {
+	p := c.Get()
+	p.begun = true
+	p.done <- struct{}{}
+	return c.partition(0).wait(ctx, p)
 }

@@ -29,8 +29,11 @@ type period struct {
 // sixteenths of it.
 func New(d time.Duration) *Bound { return &Bound{d: min(d, 100*365*24*time.Hour)} }
 
+// Duration returns the duration that b was made with.
+func (b *Bound) Duration() time.Duration { return b.d }
+
 // Context returns a context that ends with ctx, or at the bound of a call that begins now. The caller calls
-// Release when the call has ended.
+// Release, or Recycle, when the call has ended.
 func (b *Bound) Context(ctx context.Context) *Context {
 	p := b.current.Load()           // it is replaced by a timer: to read the clock takes longer than all else here
 	if p == nil || p.Err() != nil { // the process may have stood still
@@ -169,12 +172,13 @@ func (c *Context) whole() context.Context {
 	return m
 }
 
-// Unkept is the view of a backend, as package inside describes, that keeps no context of a call when that has returned,
-// but for those that packages net and context have derived from it.
+// Unkept is the view of a backend, as package inside describes, that keeps neither the context of a call when that has
+// returned nor one of [context.WithValue] or [context.WithoutCancel] of it. It may keep the contexts of [Parts], and those
+// that end with the call, as package net does.
 type Unkept struct{}
 
-// Recycle is Release for a context that nobody has kept: it may be that of another call. A context from which others were
-// derived is not used again.
+// Recycle is Release for a context that nobody has kept, as [Unkept] says: it may be that of another call. One whose end
+// somebody has waited for, such as the contexts that end with it, is not used again.
 func (c *Context) Recycle() {
 	if c.waited.Load() {
 		c.Release()

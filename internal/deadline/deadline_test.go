@@ -55,6 +55,21 @@ func TestABoundEndsCalls(t *testing.T) {
 	})
 }
 
+// All calls of a period take what New promises, not only the first one.
+func TestCallsOfAPeriodTakeAtLeastFifteenSixteenths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := deadline.New(160 * time.Millisecond)
+		for range 40 {
+			begun := time.Now()
+			at, _ := b.Context(context.Background()).Deadline()
+			require.GreaterOrEqual(t, at.Sub(begun), 150*time.Millisecond)
+			require.LessOrEqual(t, at.Sub(begun), 160*time.Millisecond)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
 func TestTheCallerEndsABoundedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := deadline.New(time.Second)
