@@ -12,8 +12,9 @@ import (
 func (r *results) summary(w io.Writer) {
 	fmt.Fprintf(w, `# Results
 
-Written by `+"`go -C benchmarks run .`"+`, which prints all other figures: medians of %s of %v. Clients and servers share the two cores of a machine, over
-its loopback interface, so ratios carry over to other machines, and figures do not. Each row says whether the server was real: "real times" is %s.
+Written by `+"`go -C benchmarks run .`"+`, which prints all other figures: medians of %s of %v. Clients and servers share two
+cores over loopback. Only ratios carry over to other machines, and not those that wait for memory: 100,000 keys, or one from many goroutines.
+Each row says whether the server was real: "real times" is %s.
 
 `, plural(r.plan.rounds, "round"), r.plan.duration, realTimesAre())
 	for _, v := range r.versions {

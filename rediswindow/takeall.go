@@ -122,7 +122,7 @@ func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []
 
 // giveBackAll makes give-backs. If ctx ends, it returns, and goes on. What can't be given back stays counted.
 func (b *Backend) giveBackAll(ctx context.Context, parts []part) {
-	caller, _ := deadline.Parts(ctx)
+	caller, _ := deadline.Split(ctx)
 	var all sync.WaitGroup
 	for _, p := range parts {
 		if p.n > 0 {

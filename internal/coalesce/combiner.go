@@ -51,7 +51,7 @@ type Call[C any] struct {
 	Value C
 	Size  int // how much of MaxSize it takes: 1 unless it is set
 
-	caller   context.Context // of the caller, without a bound
+	caller   context.Context // the ctx of the caller, without what bounds the call
 	begun    bool            // the call is part of a request; guarded by the mutex of the partition
 	canceled bool            // the caller has returned before that; guarded by the mutex of the partition
 	done     chan struct{}   // has room for an element, which it receives when Send has returned
@@ -89,7 +89,7 @@ func (c *Combiner[C]) Do(ctx context.Context, partition int, p *Call[C]) (sent b
 		return false, err
 	}
 	q := c.partition(partition)
-	p.caller, _ = deadline.Parts(ctx)
+	p.caller, _ = deadline.Split(ctx)
 	q.mu.Lock()
 	if q.lone() {
 		p.begun = true

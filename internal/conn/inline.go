@@ -115,7 +115,7 @@ type contextWatch struct {
 
 // start makes the end of ctx interrupt reads, until stop is called.
 func (w *contextWatch) start(ctx context.Context) {
-	caller, bound := deadline.Parts(ctx)
+	caller, bound := deadline.Split(ctx)
 	if caller.Done() != nil || bound.Done() != nil {
 		w.mu.Lock()
 		w.reading = true
@@ -127,7 +127,7 @@ func (w *contextWatch) start(ctx context.Context) {
 
 // stop ends start, and leaves nc without a deadline.
 func (w *contextWatch) stop(ctx context.Context) {
-	caller, bound := deadline.Parts(ctx)
+	caller, bound := deadline.Split(ctx)
 	w.caller.end(caller)
 	w.bound.end(bound)
 	if caller.Done() == nil && bound.Done() == nil {

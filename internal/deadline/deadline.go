@@ -90,8 +90,8 @@ type merged struct {
 	released atomic.Bool
 }
 
-// Parts returns the two contexts with which a call ends: its caller's, and that of its bound, which may never end.
-func Parts(ctx context.Context) (caller, bound context.Context) {
+// Split returns the two contexts with which a call ends: its caller's, and that of its bound, which may never end.
+func Split(ctx context.Context) (caller, bound context.Context) {
 	if c, ok := ctx.(*Context); ok {
 		return c.parent, c.period.Context
 	}
@@ -173,7 +173,7 @@ func (c *Context) whole() context.Context {
 }
 
 // Unkept is the view of a backend, as package inside describes, that keeps neither the context of a call when that has
-// returned nor one of [context.WithValue] or [context.WithoutCancel] of it. It may keep the contexts of [Parts], and those
+// returned nor one of [context.WithValue] or [context.WithoutCancel] of it. It may keep the contexts of [Split], and those
 // that end with the call, as package net does.
 type Unkept struct{}
 

@@ -3,7 +3,7 @@
 // packages know, or of which the other one knows some methods.
 //
 // A view belongs to the exact type of a value: a type that embeds a backend may have methods of its own, which must be
-// called.
+// called. AddInner is for those that have only their own Ping and Close.
 package inside
 
 // Views return a view of a value of their type, and inner what a value of their type only wraps; or nil. They are added
