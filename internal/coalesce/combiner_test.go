@@ -196,6 +196,7 @@ func TestABoundEndsCallsWhereverTheyAre(t *testing.T) {
 			require.Equal(t, latency/2, time.Since(begun))
 		}
 		time.Sleep(latency)
+		synctest.Wait()
 		require.EqualValues(t, 2, a.counts["a"])
 	})
 }
