@@ -316,12 +316,23 @@ func (p *plain) retry(id plainID, l window.Limit, n uint64) time.Duration {
 		n = 1
 	}
 	lower, upper := time.Duration(0), left // it does not fit after lower, and does after upper
-	for upper-lower > 1 {
-		if middle := (lower + upper) / 2; p.fits(id, l, now.Add(middle), n) {
-			upper = middle
+	try := func(after time.Duration) {
+		if p.fits(id, l, now.Add(after), n) {
+			upper = after
 		} else {
-			lower = middle
+			lower = after
 		}
+	}
+	if l.Algorithm == window.TokenBucket { // a guess, from how much of the bucket has to come back, makes the search short
+		guess := left - time.Duration(p.up(p.each(l, limits.Capacity(l)-n)))
+		for _, after := range []time.Duration{guess - p.coarse - 2, guess + p.coarse + 2} {
+			if lower < after && after < upper {
+				try(after)
+			}
+		}
+	}
+	for upper-lower > 1 {
+		try((lower + upper) / 2)
 	}
 	switch p.fault {
 	case retriesEarly:
