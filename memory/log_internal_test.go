@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -35,7 +36,7 @@ func TestLogsAgreeWithSlices(t *testing.T) {
 		tab.insert(&keys[i]).set(state{start: -scale, scale: scale, meta: 1 << generationShift})
 	}
 	now, most := int64(0), 0
-	for range 50_000 {
+	for range race.Fewer(50_000) {
 		i := random.IntN(logs)
 		r := tab.find(&keys[i])
 		e := r.state()

@@ -30,6 +30,9 @@ func TestFloodNeverExceedsTheLimitOfAnAlignedWindow(t *testing.T) {
 			t.Run(fmt.Sprintf("uint8/lateExpiry=%v/%s", lateExpiry, name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint8](t, time.Second, lateExpiry, opts) })
 			})
+			if testing.Short() {
+				continue
+			}
 			t.Run(fmt.Sprintf("uint16/lateExpiry=%v/%s", lateExpiry, name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { testAlignedFlood[uint16](t, 400*time.Millisecond, lateExpiry, opts) })
 			})

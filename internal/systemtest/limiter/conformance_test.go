@@ -33,7 +33,11 @@ func ofEachSize(t *testing.T, uint8, uint16, uint32, uint64 func(*testing.T)) {
 }
 
 func testConformance[T codec.Value](t *testing.T) {
-	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow} {
+	algorithms := []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow}
+	if testing.Short() {
+		algorithms = algorithms[1:] // testTwoClients has the first one
+	}
+	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
 				return serverBackend[T](t, algorithm)

@@ -152,7 +152,11 @@ func restarts[T codec.Value](t *testing.T) {
 	running := []*process[T]{begin(0), begin(1)}
 	time.Sleep(5 * time.Second)
 	r := rand.New(rand.NewPCG(11, 11))
-	for i := range uint64(30) {
+	restarts := uint64(30)
+	if testing.Short() {
+		restarts = 6
+	}
+	for i := range restarts {
 		running[i%2].end()
 		running[i%2] = begin(2 + i)
 		time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)
