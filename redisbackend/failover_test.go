@@ -11,6 +11,9 @@ import (
 )
 
 func TestBackendBehindSentinelConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what a Sentinel names is a server, as TestConformance has it")
+	}
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
 	options := rueidis.ClientOption{
 		InitAddress: []string{sentinel.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: redistest.SentinelName},

@@ -53,6 +53,9 @@ func TestBackendOnAServerConforms(t *testing.T) {
 }
 
 func TestBackendBehindSentinelConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what a Sentinel names is a server, as TestConformance has it")
+	}
 	sentinel := redistest.StartSentinel(t, redistest.Start(t))
 	conformance(t, func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
