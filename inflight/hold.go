@@ -20,6 +20,7 @@ type Hold struct {
 	ctx     context.Context // of the caller
 	about   *about          // for the observer; nil if there is none
 	ended   atomic.Uint32   // a reason; the first one counts
+	instead bool            // the policy has granted it
 	context atomic.Pointer[derived]
 
 	want  *want        // if the places are those of exchanges
@@ -39,10 +40,10 @@ type about struct {
 	limit    Limit
 	n        uint64
 	asked    time.Duration
-	acquired atomic.Int64 // 0: not yet
+	acquired atomic.Int64 // 0: not yet; endedBefore
 }
 
-// reason is why a Hold has ended.
+// The reasons why a Hold has ended.
 const (
 	notEnded uint32 = iota
 	released
@@ -93,10 +94,10 @@ func cause(reason uint32) error {
 // Valid reports whether the places are still held, by the monotonic clock of the process. Ask right before a step
 // that can't be undone, and see [Hold.Token].
 func (h *Hold) Valid() bool {
-	return h != nil && h.ended.Load() == notEnded && (h.want == nil || h.limiter.now() < h.want.pump.end())
+	return h != nil && h.ended.Load() == notEnded && (h.want == nil || !h.want.lost.Load() && h.limiter.now() < h.want.pump.end())
 }
 
-// Context returns a context of the one that was given to Acquire. It also ends when the places are released, or
+// Context returns a context derived from the one that was given to Acquire. It also ends when the places are released, or
 // when they are lost: then [context.Cause] is [ErrLost].
 func (h *Hold) Context() context.Context {
 	if h == nil {
@@ -120,18 +121,18 @@ func (h *Hold) Context() context.Context {
 
 // Token returns a number that is larger than those of all Holds of the key and name that were granted
 // before, whatever the process: what the holder changes can refuse smaller ones than it has seen. It is 0 if
-// the place was granted without the store, see [WithPolicy].
+// the place was granted without the store: see [WithPolicy], and [Unlimited].
 func (h *Hold) Token() uint64 {
 	switch {
-	case h == nil || h.Degraded():
+	case h == nil:
 		return 0
 	case h.want != nil:
 		return h.want.token
+	case h.limiter.local != nil:
+		return h.place.Token()
 	}
-	return h.place.Token()
+	return 0
 }
 
-// Degraded reports whether the places were granted without the store, see [WithPolicy].
-func (h *Hold) Degraded() bool {
-	return h != nil && h.want == nil && h.limiter.local == nil
-}
+// Degraded reports whether the places were granted by the policy, as the store was away: see [WithPolicy].
+func (h *Hold) Degraded() bool { return h != nil && h.instead }

@@ -153,7 +153,8 @@ func TestUnlimitedIsGrantedAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		l := newLimiter(t, b)
 		for range 100 {
-			acquire(t, l, "k", inflight.Limit{Name: "free", Max: window.Unlimited}, math.MaxInt32)
+			h := acquire(t, l, "k", inflight.Limit{Name: "free", Max: window.Unlimited}, math.MaxInt32)
+			require.False(t, h.Degraded(), "the store is there")
 		}
 	})
 }
@@ -494,6 +495,29 @@ func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 	})
 }
 
+func TestPeekIsBoundedAsExchangesAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		defer r.Backend.(*memory.Backend).Close()
+		l := newLimiter(t, r, inflight.WithTimeout(time.Second))
+		r.stall = make(chan struct{})
+		for range 3 {
+			begun := time.Now()
+			_, err := l.Peek(t.Context(), "k", exports)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+			require.LessOrEqual(t, time.Since(begun), time.Second)
+		}
+		calls := r.calls.Load()
+		_, err := l.Peek(t.Context(), "k", exports)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.LessOrEqual(t, r.calls.Load(), calls+1, "but for a probe, the store is not asked")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = l.Peek(ctx, "k", exports)
+		require.Error(t, err)
+	})
+}
+
 func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 	four := inflight.Limit{Max: 8, Lease: 4 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
@@ -753,6 +777,29 @@ func TestConcurrentHoldersAreNeverOver(t *testing.T) {
 				}
 			}
 			all.Wait()
+		})
+	}
+}
+
+// A bound of the Limiter is no outage.
+func TestThePolicyIsNotForWhatTheBoundsRefuse(t *testing.T) {
+	for _, policy := range []inflight.Policy{inflight.Share, inflight.Admit} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRemote()
+			defer r.Backend.(*memory.Backend).Close()
+			l := newLimiter(t, r, inflight.WithPolicy(policy), inflight.WithMaxKeys(1), inflight.WithMaxWaiting(1))
+			acquire(t, l, "a", exports, 2)
+			_, ok, err := l.TryAcquire(t.Context(), "b", exports, 1)
+			require.False(t, ok)
+			require.ErrorIs(t, err, throttr.ErrFull)
+			ctx, cancel := context.WithCancel(t.Context())
+			go l.Acquire(ctx, "a", exports, 1)
+			synctest.Wait()
+			_, ok, err = l.TryAcquire(t.Context(), "a", exports, 1)
+			require.False(t, ok)
+			require.ErrorIs(t, err, throttr.ErrOverloaded)
+			cancel()
+			synctest.Wait()
 		})
 	}
 }

@@ -133,21 +133,19 @@ type State struct {
 // Peek returns the places of a key, and changes nothing. Its errors are those of TryAcquire.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, error) {
 	err := limit.check(1)
-	var p window.Places
+	places := make([]window.Places, 1)
+	p := &places[0]
 	if err == nil {
-		p, err = l.exchangeOne(ctx, window.Claim{Key: key, Name: limit.Name})
+		exchange := l.backend.Exchange
+		if l.store != nil {
+			exchange = l.store.exchange
+		}
+		err = cmp.Or(exchange(ctx, []window.Claim{{Key: key, Name: limit.Name}}, places), p.Err)
 	}
 	if err != nil {
 		return State{}, &callerr.Error{Package: "inflight", Call: "peek", Key: key, Err: err}
 	}
 	return State{InUse: p.Used, Free: limit.Max - min(p.Used, limit.Max), Waiting: p.Waiting}, nil
-}
-
-// exchangeOne makes an exchange of one claim.
-func (l *Limiter) exchangeOne(ctx context.Context, claim window.Claim) (window.Places, error) {
-	places := make([]window.Places, 1)
-	err := l.backend.Exchange(ctx, []window.Claim{claim}, places)
-	return places[0], cmp.Or(err, places[0].Err)
 }
 
 // Close releases all places, and ends all waits: their errors match throttr.ErrClosed, as those of further calls. It

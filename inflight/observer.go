@@ -56,20 +56,30 @@ func (l *Limiter) decided(h *Hold, granted bool, err error) {
 	case err != nil:
 		e.Kind = Failed
 	case granted:
-		a.acquired.Store(int64(now))
 		e.Kind, e.Degraded = Acquired, h.Degraded()
 	}
+	over := granted && !a.acquired.CompareAndSwap(0, int64(now))
 	l.observer(a.ctx, e)
 	told = true
+	if over {
+		l.tellEnd(h, h.ended.Load(), now)
+	}
 }
+
+// endedBefore is when a Hold was acquired of which the observer was to be told that it has ended before it was told
+// that it had begun.
+const endedBefore = -1
 
 // ended tells the observer that a Hold has ended.
 func (l *Limiter) ended(h *Hold, reason uint32) {
-	a, acquired := h.about, time.Duration(h.about.acquired.Load())
-	if acquired == 0 {
-		return // the caller has gone before it had the places
+	if h.about.acquired.CompareAndSwap(0, endedBefore) {
+		return // decided tells it, unless the caller has gone before it had the places
 	}
-	kind := Released
+	l.tellEnd(h, reason, time.Duration(h.about.acquired.Load()))
+}
+
+func (l *Limiter) tellEnd(h *Hold, reason uint32, acquired time.Duration) {
+	a, kind := h.about, Released
 	if reason == lost {
 		kind = Lost
 	}

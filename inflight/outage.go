@@ -16,7 +16,7 @@ const shareWait = time.Second
 func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (granted bool, err error) {
 	for {
 		granted, err = l.exchange(h, key, limit, n, wait)
-		if err == nil || l.policy == Refuse || h.ctx.Err() != nil || !isOutage(err) {
+		if err == nil || l.policy == Refuse || h.ctx.Err() != nil || h.want == nil || !isOutage(err) {
 			return granted, err
 		}
 		h.want = nil
@@ -31,6 +31,7 @@ func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (g
 		}
 		granted, err = l.take(ctx, l.instead, h, key, limit, n, most, wait)
 		cancel()
+		h.instead = granted
 		if !wait || granted || h.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			l.store.watch.Decided(granted, nil)
 			return granted, err
@@ -38,7 +39,7 @@ func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (g
 	}
 }
 
-// exchange grants places of the store.
+// exchange grants places of the store. The Hold has no want if the bounds of the Limiter do not let it ask.
 func (l *Limiter) exchange(h *Hold, key string, limit *Limit, n uint64, wait bool) (granted bool, err error) {
 	w, err := l.store.want(h, key, limit, n, wait)
 	if err != nil {

@@ -63,7 +63,8 @@ type want struct {
 	n, max uint64
 	wait   bool
 	state  state
-	token  uint64 // constant after the grant
+	token  uint64      // constant after the grant
+	lost   atomic.Bool // before its Hold knows
 
 	next, prev *want // of holds
 	pump       *keyPump
@@ -162,6 +163,7 @@ func (p *pump) lose() {
 	for p.holds != nil {
 		w := p.holds
 		p.letGo(w)
+		w.lost.Store(true)
 		p.decide(w, gone, ErrLost)
 	}
 }
@@ -253,13 +255,15 @@ func (p *pump) answered(now time.Duration, a *window.Places) {
 			p.urgent = true // nobody has it
 		case w.state == waiting && !w.wait:
 			p.decide(w, refused, nil)
-		case w.wait:
+		case w.state == waiting:
 			left = true
+		case w.wait:
+			p.urgent = true // the store may hold a place in line for nobody
 		}
 	}
 	more := len(p.wants) > len(p.asked)
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool { return w.state != waiting })
-	p.blocked = left && len(p.wants) > 0
+	p.blocked = left
 	poll := min(share(p.lease, pollShare), maxPoll)
 	if a.Next > 0 {
 		poll = min(poll, max(a.Next, time.Millisecond))

@@ -25,6 +25,7 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 	p.claim(900 * time.Millisecond)
 	p.answered(end, &window.Places{Used: 1})
 	require.Equal(t, gone, w.state)
+	require.True(t, w.lost.Load())
 	require.Equal(t, []decision{{w, gone, ErrLost}}, p.decided)
 	require.Zero(t, p.held)
 	require.Zero(t, p.due(), "the store is told")
@@ -53,6 +54,30 @@ func TestALeaseIsRenewedSoThatThreeQuartersAreLeft(t *testing.T) {
 		require.GreaterOrEqual(t, termOf(lease)-share(lease, renewShare), lease*3/4)
 		require.Less(t, termOf(lease), lease)
 	}
+}
+
+// A want that is given up during its exchange does not keep others from asking, and the store is told.
+func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
+	p := &pump{lease: time.Second}
+	first, second := &want{n: 2, max: 2, wait: true}, &want{n: 1, max: 2}
+	p.add(first)
+	p.claim(0)
+	p.cancel(first)
+	p.add(second)
+	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
+	require.Equal(t, waiting, second.state)
+	require.Zero(t, p.due())
+	require.Equal(t, []window.Want{{N: 1, Max: 2}}, p.claim(time.Millisecond).Wants)
+	p.answered(2*time.Millisecond, &window.Places{Tokens: []uint64{7}, Used: 2})
+	require.Equal(t, held, second.state)
+
+	p = &pump{lease: time.Second}
+	p.add(first)
+	first.state = waiting
+	p.claim(0)
+	p.cancel(first)
+	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
+	require.Zero(t, p.due(), "the store keeps a place in line for nobody")
 }
 
 // A place that is granted to a caller that has gone is given back at once, and not after a lease.

@@ -249,7 +249,7 @@ type batch struct {
 func (s *store) work(lane *lane) {
 	var x batch
 	for s.begin(lane, &x) {
-		err := s.exchange(lane, x.claims, x.places)
+		err := s.exchange(s.ctx, x.claims, x.places)
 		s.finish(lane, &x, err)
 		runtime.Gosched() // those who were answered may want more: they share the next exchange
 	}
@@ -282,9 +282,9 @@ func (s *store) begin(lane *lane, x *batch) bool {
 	return len(x.pumps) > 0
 }
 
-// exchange makes exchanges, unless the store is away.
-func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Places) (err error) {
-	ticket, err := lane.circuit.Enter()
+// exchange makes exchanges with a part of the store, unless that is away.
+func (s *store) exchange(ctx context.Context, claims []window.Claim, places []window.Places) (err error) {
+	ticket, err := s.lanes[s.part(claims[0].Key)].circuit.Enter()
 	if err != nil {
 		return notAsked(err)
 	}
@@ -296,7 +296,7 @@ func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Plac
 			timeout = min(timeout, lease/4)
 		}
 	}
-	err = s.within(timeout, func(ctx context.Context) error { return s.limiter.backend.Exchange(ctx, claims, places) })
+	err = s.within(ctx, timeout, func(ctx context.Context) error { return s.limiter.backend.Exchange(ctx, claims, places) })
 	cause = err
 	for i := range places {
 		if places[i].Err != nil && outage.IsAway(places[i].Err) {
@@ -304,7 +304,7 @@ func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Plac
 		}
 	}
 	switch {
-	case s.ctx.Err() != nil || errors.Is(cause, window.ErrClosed) || errors.Is(cause, window.ErrOverloaded):
+	case ctx.Err() != nil || errors.Is(cause, window.ErrClosed) || errors.Is(cause, window.ErrOverloaded):
 	case outage.IsAway(cause):
 		outcome = breaker.Away
 	default:
@@ -314,13 +314,13 @@ func (s *store) exchange(lane *lane, claims []window.Claim, places []window.Plac
 }
 
 // within makes a call that takes no longer than d.
-func (s *store) within(d time.Duration, call func(ctx context.Context) error) error {
+func (s *store) within(parent context.Context, d time.Duration, call func(ctx context.Context) error) error {
 	bound := s.bound.Load()
 	if bound == nil || bound.Duration() != d {
 		bound = deadline.New(d)
 		s.bound.Store(bound)
 	}
-	ctx := bound.Context(s.ctx)
+	ctx := bound.Context(parent)
 	err := call(ctx)
 	if err != nil && ctx.Exceeded() {
 		return &outage.TimeoutError{After: d, Err: err}
@@ -363,7 +363,9 @@ func (s *store) probe(key string) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(s.ctx, s.limiter.timeout)
 		defer cancel()
-		if _, err := s.limiter.exchangeOne(ctx, window.Claim{Key: key}); outage.IsAway(err) {
+		places := make([]window.Places, 1)
+		err := cmp.Or(s.limiter.backend.Exchange(ctx, []window.Claim{{Key: key}}, places), places[0].Err)
+		if outage.IsAway(err) {
 			return err
 		}
 		return nil
