@@ -142,7 +142,7 @@ func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], d
 	cl.Stale = func() bool { return !l.guardClock.Now().Before(deadline) }
 	stop := l.guardClock.afterFunc(by, func() { c.Fail(errLate) })
 	sent, err = l.do(ctx, c, cl)
-	if err == nil || ctx.Err() == nil {
+	if err == nil || !sent || ctx.Err() == nil {
 		stop() // otherwise the call may be in flight, and c has to end in time (rule 3)
 	}
 	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, window.ErrOverloaded) {

@@ -28,6 +28,7 @@ type silence struct {
 	since    time.Time // when that ended; zero if there is none
 	received uint64    // what all connections had received by then
 	lockedUp bool
+	told     bool // it has locked up, and nothing has been received since
 }
 
 // check is called after each attempt to connect, unless its caller has canceled it. Err is the
@@ -37,19 +38,20 @@ type silence struct {
 func (s *silence) check(err error, start time.Time, received uint64) (_ error, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.lockedUp
+	before := s.told
+	s.told = s.told && err != nil && received == s.received
 	switch {
 	case !errors.Is(err, dial.ErrSilent):
 		s.since, s.lockedUp = time.Time{}, false
 	case s.since.IsZero() || received != s.received:
 		s.begin, s.since, s.received, s.lockedUp = start, time.Now(), received, false
 	case !start.Before(s.since) && time.Since(s.begin) >= minSilence:
-		s.lockedUp = true
+		s.lockedUp, s.told = true, true
 	}
 	if s.lockedUp {
-		return fmt.Errorf("%w: %w", ErrLockedUp, err), !before
+		err = fmt.Errorf("%w: %w", ErrLockedUp, err)
 	}
-	return err, before
+	return err, s.told != before
 }
 
 // isLockedUp reports whether the server has locked up.

@@ -36,21 +36,26 @@ func TestTwoSilentAttemptsMakeALockUp(t *testing.T) {
 		err      error
 		received uint64
 		lockedUp bool
+		changed  bool
 	}
 	for name, attempts := range map[string][]attempt{
-		"two":                            {{err: silent}, {err: silent, lockedUp: true}, {err: silent, lockedUp: true}},
-		"success between them":           {{err: silent}, {}, {err: silent}, {err: silent, lockedUp: true}},
-		"another failure between them":   {{err: silent}, {err: other}, {err: silent}, {err: silent, lockedUp: true}},
-		"recovery":                       {{err: silent}, {err: silent, lockedUp: true}, {}},
-		"at the same time":               {{err: silent}, {err: silent, begins: time.Second}, {err: silent, lockedUp: true}},
-		"a connection receives":          {{err: silent}, {err: silent, received: 1}, {err: silent, received: 2}, {err: silent, received: 2, lockedUp: true}},
-		"a connection receives, later":   {{err: silent}, {err: silent, lockedUp: true}, {err: silent, received: 1}},
-		"refused after it was restarted": {{err: silent}, {err: silent, lockedUp: true}, {err: other}},
+		"two":                          {{err: silent}, {err: silent, lockedUp: true, changed: true}, {err: silent, lockedUp: true}},
+		"success between them":         {{err: silent}, {}, {err: silent}, {err: silent, lockedUp: true, changed: true}},
+		"another failure between them": {{err: silent}, {err: other}, {err: silent}, {err: silent, lockedUp: true, changed: true}},
+		"recovery":                     {{err: silent}, {err: silent, lockedUp: true, changed: true}, {changed: true}},
+		"at the same time":             {{err: silent}, {err: silent, begins: time.Second}, {err: silent, lockedUp: true, changed: true}},
+		"a connection receives": {
+			{err: silent}, {err: silent, received: 1}, {err: silent, received: 2}, {err: silent, received: 2, lockedUp: true, changed: true},
+		},
+		"a connection receives, later": {{err: silent}, {err: silent, lockedUp: true, changed: true}, {err: silent, received: 1, changed: true}},
+		"refused until it is restarted": {
+			{err: silent}, {err: silent, lockedUp: true, changed: true}, {err: other}, {err: other}, {changed: true}, {err: other}, {},
+		},
+		"locked up again": {{err: silent}, {err: silent, lockedUp: true, changed: true}, {err: other}, {err: silent}, {err: silent, lockedUp: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s silence
-				before := false
 				for i, a := range attempts {
 					start := time.Now().Add(-a.begins)
 					time.Sleep(5 * time.Second)
@@ -58,8 +63,7 @@ func TestTwoSilentAttemptsMakeALockUp(t *testing.T) {
 					require.ErrorIs(t, err, a.err, i)
 					require.Equal(t, a.lockedUp, errors.Is(err, ErrLockedUp), i)
 					require.Equal(t, a.lockedUp, s.isLockedUp(), i)
-					require.Equal(t, a.lockedUp != before, changed, i)
-					before = a.lockedUp
+					require.Equal(t, a.changed, changed, i)
 				}
 			})
 		})
