@@ -52,7 +52,7 @@ var (
 	ErrConnLost = conn.ErrLost
 	// ErrOverloaded says that as many calls were waiting as may wait at a time: requests, callers or
 	// hits on one window (Config.MaxQueued), callers of Wait (WithMaxWaiters), or hits of a backend
-	// such as that of Redis. The request was not sent, or only by an earlier attempt: see
+	// such as that of Redis. The request was not sent, or only at an earlier try: see
 	// RequestError.Sent.
 	ErrOverloaded = window.ErrOverloaded
 	// ErrFull says that a backend has as many keys as it may have, see [WithMaxWindows] and the

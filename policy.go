@@ -71,7 +71,7 @@ func (o *options) share(l Limit) Limit {
 	return l
 }
 
-// maxDegradedRetryAfter bounds the RetryAfter of a denial without a backend.
+// maxDegradedRetryAfter bounds the RetryAfter of a policy's denial.
 const maxDegradedRetryAfter = time.Second
 
 // instead makes the decision on a call for which the backend has failed with the given cause: by the

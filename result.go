@@ -10,7 +10,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Result is the decision on one take. The zero Result denies.
+// Result is the decision on one call. The zero Result denies.
 type Result struct {
 	Allowed    bool
 	Degraded   bool          // decided without the store: by the policy or the fallback

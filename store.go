@@ -234,7 +234,7 @@ func (s *store) enter(takes []Take, passes []pass) ([]pass, error) {
 	return passes, nil
 }
 
-// leave tells the circuits what a call has shown. Which part of the store has failed it is not known: if a circuit opens
+// leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit opens
 // in vain, its probe and the next call close it.
 func (s *store) leave(passes []pass, outcome breaker.Outcome, err error) {
 	for _, p := range passes {

@@ -352,7 +352,7 @@ func TestCloseReleasesAll(t *testing.T) {
 	})
 }
 
-// Close asks the store once more for each key while the breaker is open. Before, it tries until the breaker opens.
+// While the breaker is open, Close asks the store for nothing but a trial. Before, it tries until the breaker opens.
 func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	const keys = 300 // more than share an exchange
 	closing := func(t *testing.T, fail func(r *remote, l *inflight.Limiter)) (took time.Duration, calls int64) {

@@ -149,7 +149,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 }
 
 // Close releases all places, and ends all waits: their errors match throttr.ErrClosed, as those of further calls. It
-// tells the store, and retries for up to a second while the breaker is closed. The lease frees the places of which the
+// tells the store, and retries for up to a second while the circuit is closed. The lease frees the places of which the
 // store is not told. It does not close the backend. It always returns nil.
 func (l *Limiter) Close() error {
 	ended := func(p *ledger.Place) { p.Holder.(*Hold).end(closed) }

@@ -29,7 +29,7 @@ const never = time.Duration(math.MaxInt64)
 // pump is what a process holds and wants of a key and name. It makes one exchange at a time, in which it tells
 // all of it. It knows no clock and no store: time is the monotonic time that is passed to it, which is not negative.
 //
-//   - Places are held until the send of the last answered exchange, and a lease less drift and margin. Then they
+//   - Places are held until a lease, less drift and margin, after the send of the last answered exchange. Then they
 //     are lost.
 //   - Wants that wait are granted first come, first served.
 //   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange.

@@ -20,7 +20,7 @@ func (b *Backend) newLedger() *ledger.Ledger {
 }
 
 // Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as
-// many windows. Package inflight needs no leases on a Backend: it uses its memory at once.
+// many windows. Package inflight needs no leases on a Backend: it uses its memory directly.
 func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
 	err := limits.CheckClaims(claims, places)
 	if err == nil {

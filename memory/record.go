@@ -110,7 +110,7 @@ func appendKey(to []byte, w words, n int) []byte {
 	return append(to, b[:n]...)
 }
 
-// text returns what of an id is in the table if it is long.
+// textLen returns the length of what of an id is in the table if it is long.
 func (k *windowID) textLen() int {
 	if k.kind&long == 0 {
 		return 0

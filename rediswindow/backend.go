@@ -65,7 +65,7 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	return t, nil
 }
 
-// Hit implements [window.Backend]. Every hit on a window is counted, unless the count would pass [MaxCount].
+// Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass [MaxCount].
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
 	p := policy{limit: l, n: n}
 	if _, err = b.check(&l); err == nil {

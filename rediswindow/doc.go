@@ -67,7 +67,7 @@
 // # Places in flight
 //
 // The places of a key and name, see package inflight, are one hash, such as throttr:{k:user:42}:f1:exports, which
-// lua/exchange.lua describes. It goes away two leases after it was used last. The birth, throttr:{b}:born1, says when
+// lua/exchange.lua describes. It goes away one to two leases after it was used last. The birth, throttr:{b}:born1, says when
 // the data set was created, and by which run of which server; in a cluster, each slot has one.
 //
 // For a lease after the data set was created, nothing is granted: after FLUSHALL, after a restart of the server,

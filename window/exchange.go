@@ -25,7 +25,7 @@ type Claim struct {
 	// Process tells processes apart: at most 64 printable ASCII characters without spaces. A claim without it
 	// only asks: it has a key, a name, and nothing else.
 	Process string
-	// Seq is larger than in any claim that the process has made before on the key and name, and at least 1.
+	// Seq is larger than in any claim that the process has made before on the key and name, and from 1 to [MaxPlaces].
 	// A process makes one at a time.
 	Seq uint64
 	// Lease is for how long the store keeps the places of the process after the exchange, from [MinLease] to

@@ -57,7 +57,7 @@ type Traits struct {
 //     nothing changes, no window opens, and the Window is Refused.
 //   - Refused says whether n was counted, but for hits: one that is over Max and not Refused may not have been
 //     counted. A backend that refuses hits, too, counts what it grants.
-//   - The ID of a Window of Hit, Take, TakeAll, Charge or Set is not 0, and stays the same as long as the
+//   - The ID of an active Window of Hit, Take, TakeAll, Charge or Set is not 0, and stays the same as long as the
 //     window is active. Another window has another ID, even after a Reset at the same time.
 //   - A RateLimit passes an n of 0 only to Hit, Peek and Set.
 //   - What is given back is subtracted from the window that it was taken from, and never from another
@@ -115,7 +115,7 @@ type Backend interface {
 	//     whatever the Max.
 	//   - If a process holds more than the store knows, it is believed as long as the sum is at most its HeldMax, or
 	//     the largest Max under which others hold places. Otherwise it has lost everything.
-	//   - A claim with a smaller Seq than an earlier one of a process that holds places changes nothing.
+	//   - A claim whose Seq is not larger than that of an earlier one of a process that holds places changes nothing.
 	//   - A store that may have lost what it knew grants nothing for a lease, so that all processes can say what
 	//     they hold.
 	Exchange(ctx context.Context, claims []Claim, places []Places) error

@@ -38,7 +38,7 @@ func (b *Breaker) Set(cause error) {
 	b.cause.Store(&cause)
 }
 
-// Retry makes attempts, after pauses that double, until one succeeds and closes the circuit, or ctx ends.
+// Retry makes attempts, after the pauses of package backoff, until one succeeds and closes the circuit, or ctx ends.
 func (b *Breaker) Retry(ctx context.Context, attempt func() error) {
 	pauses := backoff.New(b.min, b.max)
 	for pauses.Wait(ctx, b.Err()) == nil {

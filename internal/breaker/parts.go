@@ -12,7 +12,7 @@ type Parts struct {
 	Of func(key string) int
 }
 
-// PartsOf returns the parts of the store of a backend. That of another module's has one.
+// PartsOf returns the parts of the store of a backend. Without the view, it is one part.
 func PartsOf(b window.Backend) Parts {
 	if p, ok := inside.Of[Parts](b); ok {
 		return p

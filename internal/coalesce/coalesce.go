@@ -104,7 +104,7 @@ var NotCounted Outcome
 // group, with one exception: the ctx of a Count with a single hit may be that of the hit's
 // caller.
 type Windows interface {
-	// Admit decides about a hit that is next in line, given those before it that share the request. It
+	// Admit decides about a hit, given those before it that share the next request. It
 	// returns a Result or an error only if the verdict is Decided.
 	//
 	// Admit is called with the coalescer locked, possibly while a request is under way. It

@@ -15,7 +15,7 @@ const (
 	keptCapacity = 64
 	// keptCanceled is how many canceled hits a queue may have, however short it is.
 	keptCanceled = 64
-	// maxAttempts bounds how often the window is refreshed for one hit, or the hit is not counted.
+	// maxAttempts bounds the refreshes for one hit and the requests that did not count it, in sum.
 	maxAttempts = 16
 )
 

@@ -19,7 +19,7 @@ const (
 	// without an owner for one to two intervals after the last read. The end of the
 	// connection may go unnoticed for this time.
 	inlineIdle = 250 * time.Millisecond
-	// checkOpenInterval is how old the last call of Conn.checkOpen may be when a caller becomes
+	// checkOpenInterval is how old the last check that the connection is open may be when a caller becomes
 	// the owner.
 	checkOpenInterval = time.Millisecond
 )

@@ -22,7 +22,7 @@ const (
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
 // read side uses it, see inlineReader.
 type responseReader[T codec.Value] struct {
-	fetch      func(*fifo.Queue[*Call[T]]) // returns the calls that were put in flight since
+	fetch      func(*fifo.Queue[*Call[T]]) // moves the calls put in flight since the last fetch into a queue
 	keepEvents bool                        // if false, EVENTs are dropped
 	eventCount *atomic.Uint64
 
@@ -92,7 +92,7 @@ func (r *responseReader[T]) decode(n int) error {
 	return nil
 }
 
-// reject drops what the same read has brought before a frame that can't be there. If
+// reject drops the EVENTs, and fails the calls, that the same read has brought before a frame that can't be there. If
 // responses were lost, these may have been matched with the wrong calls already.
 func (r *responseReader[T]) reject(reason error) {
 	r.events = r.events[:0]

@@ -71,7 +71,7 @@ func (b *Bound) begin(old *period) *period {
 type Context struct {
 	parent context.Context
 	period *period
-	merged atomic.Pointer[merged] // nil until somebody waits for its end, unless only its period ends it
+	merged atomic.Pointer[merged] // nil until somebody waits for its end, and always if only its period ends it
 	waited atomic.Bool            // somebody has waited for its end, and may have derived contexts from it
 	shard  uint32                 // of the channels of periods
 }
@@ -90,7 +90,7 @@ type merged struct {
 	released atomic.Bool
 }
 
-// Split returns the two contexts with which a call ends: its caller's, and that of its bound, which may never end.
+// Split returns the two contexts that can end a call: its caller's, and that of its bound, which may never end.
 func Split(ctx context.Context) (caller, bound context.Context) {
 	if c, ok := ctx.(*Context); ok {
 		return c.parent, c.period.Context
@@ -98,7 +98,7 @@ func Split(ctx context.Context) (caller, bound context.Context) {
 	return ctx, context.Background()
 }
 
-// Ends returns the two channels one of which is closed when a call ends, so that a select needs no third one. Either may
+// Ends returns the two channels one of which is closed when a call has to end, so that a select needs no third one. Either may
 // be nil.
 func Ends(ctx context.Context) (caller, bound <-chan struct{}) {
 	if c, ok := ctx.(*Context); ok {

@@ -34,7 +34,7 @@ type Target struct {
 	// Events counts the EVENTs that come before the connection is ready. Nil: nobody counts them.
 	Events *atomic.Uint64
 	// AwaitStartUp waits until the server has been up for long enough to be sent anything but a probe
-	// (H17). Parked says that it has been parked. Nil: it has.
+	// (H17). Parked says that it has been parked. Nil: nothing waits.
 	AwaitStartUp func(ctx context.Context, parked bool) error
 	// Go runs what Connect leaves to be done when its context ends. Nil: a goroutine that ends soon.
 	Go func(func())

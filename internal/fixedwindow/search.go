@@ -164,7 +164,7 @@ func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
 		case a.Kind == slot.Create && s.link.guardClock.Now().Before(s.createAt()):
 			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
 		}
-		// No record is created before the sweeper has decided whether to park the server.
+		// No record is created before the sweeper has decided whether to park the server, for which it has a second.
 		if waited, err := s.janitor.sweeper.AwaitDecision(ctx); waited || err != nil {
 			return slot.Action{Kind: slot.Again, Slot: f.first}, err
 		}

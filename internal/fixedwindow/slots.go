@@ -137,7 +137,7 @@ func (s *slots[T]) learnRead(x slot.ID, response conn.Response[T], at *span) (w 
 
 // join counts hits in the known window.
 //
-// A call that waits to be written for longer than a.By is sent nevertheless. Rule 3 is about what
+// A call that is not written by a.By is sent nevertheless. Rule 3 is about what
 // rests on a lookup. A call of hits rests on its own QUERY (rule 1), and a response that comes after
 // a.By grants nothing (rule 2).
 func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.SharedHits) coalesce.Outcome {

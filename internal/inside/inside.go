@@ -1,5 +1,5 @@
 // Package inside lets packages of this module use more of a value than its type exports: of a backend what a
-// RateLimit needs to call it at once, of a RateLimit what package admission needs. Such a view has a type that both
+// RateLimit needs to call it directly, of a RateLimit what package admission needs. Such a view has a type that both
 // packages know, or of which the other one knows some methods.
 //
 // A view belongs to the exact type of a value: a type that embeds a backend may have methods of its own, which must be

@@ -62,7 +62,7 @@ func (l *line) drop(now time.Duration) {
 	}
 }
 
-// reserved returns how many places another one than the given process must leave: those for the first in line.
+// reserved returns how many places the given process must leave, unless it is first in line: those for the first in line.
 func (l *line) reserved(now time.Duration, process string) uint64 {
 	l.drop(now)
 	if w := l.first; w != nil && (w.place != nil || w.process != process) {

@@ -3,10 +3,10 @@
 //   - A call goes to the shared connection with the least load (shared.go). If it fails,
 //     it is sent again if that is safe (call.go).
 //   - After a failed attempt to connect, callers fail at once, and the pool tries again in the
-//     background (start.go). After a loss, the next caller has one made. It notices if the server has locked up (lockup.go).
+//     background (start.go). After a loss, the next caller has a connection made. The pool notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
 //   - A request whose response can be of any length has a connection to itself (unshared.go, stream.go).
-//     So do calls that depend on the responses to earlier ones.
+//     Calls that depend on the responses to earlier ones have one that other callers do not share.
 //   - If the server is parked, the pool keeps it parked (parking.go).
 //
 // Puddle limits the number of connections, and makes and destroys them. It hands a resource to

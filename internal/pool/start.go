@@ -65,7 +65,7 @@ func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
 	return backoff.Sleep(ctx, dial.StartUp)
 }
 
-// Err returns the reason why calls fail at once: the last attempt to connect has failed, and no
+// Err returns the reason why calls fail at once: the last attempt to connect has failed, or is Start's first, and no
 // other has succeeded. It returns nil if there is a connection, or if a call would make one.
 func (p *Pool[T]) Err() error { return p.breaker.Err() }
 

@@ -37,7 +37,7 @@
 // Comments in the code give the numbers of these rules. For each of rules 1 to 11, TestEachRuleIsNeeded has a trace
 // that goes wrong without it.
 //
-//  1. Hits count only if the QUERY of their own call shows an open window. So it does not matter
+//  1. Hits in a record that exists count only if the QUERY of their own call shows an open window. So it does not matter
 //     how long ago a client learned of the window.
 //  2. They count only if the response arrives less than a guard after the end of the window they were
 //     meant for. Otherwise the DECREASE may have been executed in one window, and the QUERY in the

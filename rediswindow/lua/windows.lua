@@ -14,7 +14,7 @@
 --   reset          scale
 --   delete         the text: scales, with a space before and after each; none: all
 --
--- Bound and n of a token bucket are times, in microseconds and 2^-32 µs, and its text is the time of a token.
+-- Bound and n of a token bucket are times in microseconds and 2^-32 µs, except in back, and its text is the time of a token.
 --
 -- Returns the time as a double, a byte for each limit of each call, and a value for each. The byte says how many
 -- of the equal calls fit the limit, or 1 if something was given back or forgotten. Take, peek, count and set

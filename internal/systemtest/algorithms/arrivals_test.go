@@ -58,7 +58,7 @@ var patterns = []struct {
 		}
 	}},
 	{"at the end of every other two scales, a little earlier in the second one", func(_ *rand.Rand, r rate) caller {
-		// The worst for Sliding: the limit in the last nanosecond of a scale, as much as possible in the
+		// The worst for sliding windows: the limit in the last nanosecond of a scale, as much as possible in the
 		// last but one of the next, and nothing for two more.
 		return func(now time.Duration, last decision) (time.Duration, uint64) {
 			if last.allowed {
@@ -76,7 +76,7 @@ var patterns = []struct {
 		}
 	}},
 	{"one after a pause, and as many as possible just before and just after a scale later", func(_ *rand.Rand, r rate) caller {
-		// The worst for PerKey. The pauses follow refusals, but for the one after the first hit.
+		// The worst for FixedWindow. The pauses follow refusals, but for the one after the first hit.
 		pauses, next := []time.Duration{2 * r.scale, r.scale - 1, 1}, 0
 		return func(_ time.Duration, last decision) (time.Duration, uint64) {
 			if last.allowed && next != 1 {
