@@ -61,7 +61,7 @@ func (h *Hold) Release() {
 // giveBack gives back what is held. It is called once.
 func (h *Hold) giveBack() {
 	if h.want != nil {
-		h.limiter.store.release(h.want)
+		h.limiter.pumps.release(h.want)
 	} else {
 		h.place.Release()
 	}

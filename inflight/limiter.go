@@ -24,7 +24,7 @@ type Limiter struct {
 	lost    atomic.Uint64
 
 	// The following is for a store that is asked. Instead holds what is granted without it.
-	store   *store
+	pumps   *pumps
 	instead *ledger.Owner
 }
 
@@ -40,7 +40,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		return l
 	}
 	l.instead = ledger.New(l.maxKeys, l.now).Owner(l.maxWaiting)
-	l.store = newStore(l)
+	l.pumps = newPumps(l)
 	return l
 }
 
@@ -137,8 +137,8 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 	p := &places[0]
 	if err == nil {
 		exchange := l.backend.Exchange
-		if l.store != nil {
-			exchange = l.store.exchange
+		if l.pumps != nil {
+			exchange = l.pumps.exchange
 		}
 		err = cmp.Or(exchange(ctx, []window.Claim{{Key: key, Name: limit.Name}}, places), p.Err)
 	}
@@ -158,7 +158,7 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	l.instead.Close(ended)
-	l.store.close()
+	l.pumps.close()
 	return nil
 }
 
@@ -180,6 +180,6 @@ func (l *Limiter) Stats() Stats {
 	}
 	s.Waiting = l.instead.Waiting()
 	s.InUse, s.Keys = l.instead.Held()
-	l.store.stats(&s)
+	l.pumps.stats(&s)
 	return s
 }

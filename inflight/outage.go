@@ -23,7 +23,7 @@ func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (g
 		most := uint64(window.Unlimited)
 		if l.policy == Share {
 			most = max(limit.Max/l.processes, 1)
-			most -= min(most, l.store.held(key, limit.Name))
+			most -= min(most, l.pumps.held(key, limit.Name))
 		}
 		ctx, cancel := h.ctx, func() {}
 		if wait {
@@ -33,7 +33,7 @@ func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (g
 		cancel()
 		h.instead = granted
 		if !wait || granted || h.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			l.store.watch.Decided(granted, nil)
+			l.pumps.watch.Decided(granted, nil)
 			return granted, err
 		}
 	}
@@ -41,16 +41,16 @@ func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (g
 
 // exchange grants places of the store. The Hold has no want if the bounds of the Limiter do not let it ask.
 func (l *Limiter) exchange(h *Hold, key string, limit *Limit, n uint64, wait bool) (granted bool, err error) {
-	w, err := l.store.want(h, key, limit, n, wait)
+	w, err := l.pumps.want(h, key, limit, n, wait)
 	if err != nil {
 		return false, err
 	}
 	select {
 	case d := <-w.ready:
-		l.store.readies.Put(w.ready)
+		l.pumps.readies.Put(w.ready)
 		return d.state == held, d.err
 	case <-h.ctx.Done():
-		l.store.release(w)
+		l.pumps.release(w)
 		return false, h.ctx.Err()
 	}
 }

@@ -49,26 +49,26 @@ func (t *timers) set(e *keyPump, at time.Duration) {
 }
 
 // arm sets the timer to the first time of the heap. The mutex is held.
-func (s *store) arm() {
-	if len(s.timers) > 0 && s.timers[0].at < s.timerAt {
-		s.timerAt = s.timers[0].at
-		s.timer.Reset(max(s.timerAt-s.limiter.now(), 0))
+func (ps *pumps) arm() {
+	if len(ps.timers) > 0 && ps.timers[0].at < ps.timerAt {
+		ps.timerAt = ps.timers[0].at
+		ps.timer.Reset(max(ps.timerAt-ps.limiter.now(), 0))
 	}
 }
 
 // tick updates the pumps that have something to do.
-func (s *store) tick() {
-	s.mu.Lock()
-	defer s.unlock()
-	if s.timerAt == 0 {
+func (ps *pumps) tick() {
+	ps.mu.Lock()
+	defer ps.unlock()
+	if ps.timerAt == 0 {
 		return
 	}
-	s.timerAt = never
-	now := s.limiter.now()
-	for len(s.timers) > 0 && s.timers[0].at <= now {
-		e := s.timers[0]
-		s.timers.set(e, never)
-		s.update(e, now)
+	ps.timerAt = never
+	now := ps.limiter.now()
+	for len(ps.timers) > 0 && ps.timers[0].at <= now {
+		e := ps.timers[0]
+		ps.timers.set(e, never)
+		ps.update(e, now)
 	}
-	s.arm()
+	ps.arm()
 }

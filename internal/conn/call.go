@@ -47,7 +47,6 @@ const (
 // done when each of them has its response. A call comes from a [CallPool]. It belongs to
 // its caller until Enqueue, and again when Wait returns that it is done.
 type Call[T codec.Value] struct {
-	Op        codec.Op // of a single request; 0 for a batch
 	Atomicity Atomicity
 	Key       []byte        // scratch space for a key on its way into a frame
 	Responses []Response[T] // once done without an error: one for each request
@@ -102,7 +101,7 @@ func (c *Call[T]) empty() {
 	if cap(c.frames) > keep || cap(c.Responses) > keep/64 {
 		c.frames, c.Responses, c.kinds = nil, nil, nil
 	}
-	c.Op, c.Atomicity, c.MostTTL, c.Stale = 0, Interruptible, 0, nil
+	c.Atomicity, c.MostTTL, c.Stale = Interruptible, 0, nil
 	c.Parks, c.Unasked, c.create = false, false, false
 	c.queue, c.canary = nil, false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]

@@ -21,14 +21,13 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.NoError(t, Add[uint16, codec.Request](cl, codec.Get{Key: cl.Key}))
 	require.Equal(t, 2, cl.Len())
 	require.True(t, cl.ReadOnly())
-	cl.Op, cl.Atomicity, cl.MostTTL = codec.OpQuery, Exclusive, 60
+	cl.Atomicity, cl.MostTTL = Exclusive, 60
 	cl.Stale = func() bool { return true }
 	cl.canary, cl.Unasked = true, true
 	cl.Responses = append(cl.Responses, Response[uint16]{Value: []byte("x")})
 	require.True(t, cl.markLaunched())
 
 	cl.empty()
-	require.Zero(t, cl.Op)
 	require.Zero(t, cl.Len())
 	require.Empty(t, cl.frames)
 	require.Empty(t, cl.Responses)

@@ -97,7 +97,6 @@ type result struct {
 // do makes a request and returns its result.
 func (s subject) do(ctx context.Context, r codec.Request) result {
 	cl := s.calls.Get()
-	cl.Op = r.Op()
 	if err := conn.Add(cl, r); err != nil {
 		s.t.Error(err)
 		return result{err: err}

@@ -32,12 +32,12 @@ const (
 	closeTimeout = time.Second
 )
 
-// store is the places of a Limiter on a store that is asked.
+// pumps are the places of a Limiter on a store that is asked.
 //
 // Each key and name has a pump. Those that have something to tell are queued in the lane of their part of the
 // store, where one or two workers make their exchanges, many at a time. They end when nothing is queued. The
 // others are in a heap with one timer, by the time at which they have something to do.
-type store struct {
+type pumps struct {
 	limiter *Limiter
 	watch   *outage.Watch
 	process string
@@ -46,7 +46,7 @@ type store struct {
 	mu      sync.Mutex // guards what follows, and all pumps
 	closed  bool
 	seq     uint64
-	pumps   map[id]*keyPump
+	byID    map[id]*keyPump
 	lanes   []lane
 	timers  timers
 	timer   *time.Timer
@@ -92,21 +92,21 @@ type lane struct {
 	workers int // up to two
 }
 
-func newStore(l *Limiter) *store {
-	s := &store{limiter: l, process: processName(os.Hostname()), pumps: map[id]*keyPump{}, timerAt: never, drained: make(chan struct{})}
-	s.readies.New = func() any { return make(chan decision, 1) }
-	s.drain = sync.OnceFunc(func() { close(s.drained) })
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.timer = time.AfterFunc(never, s.tick)
+func newPumps(l *Limiter) *pumps {
+	ps := &pumps{limiter: l, process: processName(os.Hostname()), byID: map[id]*keyPump{}, timerAt: never, drained: make(chan struct{})}
+	ps.readies.New = func() any { return make(chan decision, 1) }
+	ps.drain = sync.OnceFunc(func() { close(ps.drained) })
+	ps.ctx, ps.cancel = context.WithCancel(context.Background())
+	ps.timer = time.AfterFunc(never, ps.tick)
 	parts := breaker.PartsOf(l.backend)
-	s.part = parts.Of
-	s.watch = &outage.Watch{
+	ps.part = parts.Of
+	ps.watch = &outage.Watch{
 		Backend: l.backend, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
 	}
 	for range max(1, parts.N) { // the store of a backend without parts is never away
-		s.lanes = append(s.lanes, lane{circuit: breaker.NewCircuit(l.failures, l.pause/8, l.pause, s.watch.Opened, s.watch.Closed)})
+		ps.lanes = append(ps.lanes, lane{circuit: breaker.NewCircuit(l.failures, l.pause/8, l.pause, ps.watch.Opened, ps.watch.Closed)})
 	}
-	return s
+	return ps
 }
 
 // processName returns a name of this process that no other has, and that people know: host:number:random.
@@ -121,60 +121,60 @@ func processName(host string, _ error) string {
 }
 
 // want adds a want of a Hold.
-func (s *store) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*want, error) {
-	part := s.part(key)
-	s.mu.Lock()
-	defer s.unlock()
-	e := s.pumps[id{key, limit.Name}]
+func (ps *pumps) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*want, error) {
+	part := ps.part(key)
+	ps.mu.Lock()
+	defer ps.unlock()
+	e := ps.byID[id{key, limit.Name}]
 	switch {
-	case s.closed:
+	case ps.closed:
 		return nil, window.ErrClosed
-	case s.waiting >= s.limiter.maxWaiting:
+	case ps.waiting >= ps.limiter.maxWaiting:
 		return nil, window.ErrOverloaded
-	case e == nil && len(s.pumps) >= s.limiter.maxKeys:
+	case e == nil && len(ps.byID) >= ps.limiter.maxKeys:
 		return nil, window.ErrFull
 	case e == nil:
 		e = &keyPump{id: id{key, limit.Name}, part: part, index: -1}
 		e.wants, e.asked, e.decided, e.claimed = e.one.wants[:0], e.one.asked[:0], e.one.decided[:0], e.one.claimed[:0]
-		e.awake = func() { s.awaken(e) }
-		s.pumps[e.id] = e
+		e.awake = func() { ps.awaken(e) }
+		ps.byID[e.id] = e
 	}
-	w := &want{n: n, max: limit.Max, wait: wait, hold: h, pump: e, ready: s.readies.Get().(chan decision)}
+	w := &want{n: n, max: limit.Max, wait: wait, hold: h, pump: e, ready: ps.readies.Get().(chan decision)}
 	h.want = w
-	s.waiting++
+	ps.waiting++
 	e.lease = max(e.lease, limit.Lease)
 	e.add(w)
-	s.update(e, s.limiter.now())
+	ps.update(e, ps.limiter.now())
 	return w, nil
 }
 
 // release gives back what a want holds, or ends it.
-func (s *store) release(w *want) {
-	s.mu.Lock()
-	defer s.unlock()
+func (ps *pumps) release(w *want) {
+	ps.mu.Lock()
+	defer ps.unlock()
 	if w.state == waiting {
-		s.waiting--
+		ps.waiting--
 	}
 	w.pump.cancel(w)
-	s.update(w.pump, s.limiter.now())
+	ps.update(w.pump, ps.limiter.now())
 }
 
 // awaken is called by the backend if a want may be granted now.
-func (s *store) awaken(e *keyPump) {
-	s.mu.Lock()
-	defer s.unlock()
+func (ps *pumps) awaken(e *keyPump) {
+	ps.mu.Lock()
+	defer ps.unlock()
 	e.wake()
-	s.update(e, s.limiter.now())
+	ps.update(e, ps.limiter.now())
 }
 
 // unlock unlocks the mutex, and then tells what has been decided.
-func (s *store) unlock() {
-	news := s.news
-	s.news = nil
-	s.mu.Unlock()
+func (ps *pumps) unlock() {
+	news := ps.news
+	ps.news = nil
+	ps.mu.Unlock()
 	for _, d := range news {
 		if d.err == ErrLost {
-			s.limiter.lost.Add(d.want.n)
+			ps.limiter.lost.Add(d.want.n)
 			d.want.hold.end(lost)
 		} else {
 			d.want.ready <- d
@@ -183,58 +183,58 @@ func (s *store) unlock() {
 }
 
 // update does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
-func (s *store) update(e *keyPump, now time.Duration) {
+func (ps *pumps) update(e *keyPump, now time.Duration) {
 	if e.ended {
 		return
 	}
 	e.tick(now)
 	for _, d := range e.decided {
 		if d.err != ErrLost {
-			s.waiting--
+			ps.waiting--
 		}
 	}
-	s.news = append(s.news, e.decided...)
+	ps.news = append(ps.news, e.decided...)
 	clear(e.decided)
 	e.decided = e.decided[:0]
 	if e.idle(now) {
-		s.forget(e)
+		ps.forget(e)
 		return
 	}
 	at := e.due()
 	if !e.exchanging && e.sendAt() <= now {
-		s.queue(e)
+		ps.queue(e)
 		if at = never; e.held > 0 {
 			at = e.end()
 		}
 	}
-	s.timers.set(e, at)
-	s.arm()
+	ps.timers.set(e, at)
+	ps.arm()
 }
 
 // forget forgets a pump. The mutex is held.
-func (s *store) forget(e *keyPump) {
+func (ps *pumps) forget(e *keyPump) {
 	if e.ended {
 		return
 	}
 	e.ended = true
-	delete(s.pumps, e.id)
-	s.timers.set(e, never)
-	if s.closed && len(s.pumps) == 0 {
-		s.drain()
+	delete(ps.byID, e.id)
+	ps.timers.set(e, never)
+	if ps.closed && len(ps.byID) == 0 {
+		ps.drain()
 	}
 }
 
 // queue queues a pump for its next exchange. The mutex is held.
-func (s *store) queue(e *keyPump) {
+func (ps *pumps) queue(e *keyPump) {
 	if e.queued {
 		return
 	}
 	e.queued = true
-	lane := &s.lanes[e.part]
+	lane := &ps.lanes[e.part]
 	lane.queue.Push(e)
 	if lane.workers == 0 || lane.workers == 1 && lane.queue.Len() >= manyClaims {
 		lane.workers++
-		go s.work(lane)
+		go ps.work(lane)
 	}
 }
 
@@ -246,35 +246,35 @@ type batch struct {
 }
 
 // work makes exchanges as long as pumps are queued.
-func (s *store) work(lane *lane) {
+func (ps *pumps) work(lane *lane) {
 	var x batch
-	for s.begin(lane, &x) {
-		err := s.exchange(s.ctx, x.claims, x.places)
-		s.finish(lane, &x, err)
+	for ps.begin(lane, &x) {
+		err := ps.exchange(ps.ctx, x.claims, x.places)
+		ps.finish(lane, &x, err)
 		runtime.Gosched() // those who were answered may want more: they share the next exchange
 	}
 }
 
 // begin begins the exchanges of pumps that are queued. Without any, the worker ends.
-func (s *store) begin(lane *lane, x *batch) bool {
-	s.mu.Lock()
-	defer s.unlock()
-	now := s.limiter.now()
+func (ps *pumps) begin(lane *lane, x *batch) bool {
+	ps.mu.Lock()
+	defer ps.unlock()
+	now := ps.limiter.now()
 	for lane.queue.Len() > 0 && len(x.pumps) < maxClaims {
 		e := lane.queue.Pop()
 		e.queued = false
 		if e.tick(now); e.ended || e.sendAt() > now {
-			s.update(e, now)
+			ps.update(e, now)
 			continue
 		}
 		c := e.claim(now)
-		s.seq++
-		c.Key, c.Name, c.Process, c.Seq = e.key, e.name, s.process, s.seq
+		ps.seq++
+		c.Key, c.Name, c.Process, c.Seq = e.key, e.name, ps.process, ps.seq
 		if len(c.Wants) > 0 {
 			c.Wake = e.awake
 		}
 		x.pumps, x.claims, x.places = append(x.pumps, e), append(x.claims, c), append(x.places, window.Places{})
-		s.update(e, now)
+		ps.update(e, now)
 	}
 	if len(x.pumps) == 0 {
 		lane.workers--
@@ -283,20 +283,20 @@ func (s *store) begin(lane *lane, x *batch) bool {
 }
 
 // exchange makes exchanges with a part of the store, unless that is away.
-func (s *store) exchange(ctx context.Context, claims []window.Claim, places []window.Places) (err error) {
-	ticket, err := s.lanes[s.part(claims[0].Key)].circuit.Enter()
+func (ps *pumps) exchange(ctx context.Context, claims []window.Claim, places []window.Places) (err error) {
+	ticket, err := ps.lanes[ps.part(claims[0].Key)].circuit.Enter()
 	if err != nil {
 		return notAsked(err)
 	}
 	outcome, cause := breaker.Nothing, error(nil) // unless the call returns: a backend may panic
-	defer func() { ticket.Leave(outcome, cause, s.probe(claims[0].Key)) }()
-	timeout := s.limiter.timeout
+	defer func() { ticket.Leave(outcome, cause, ps.probe(claims[0].Key)) }()
+	timeout := ps.limiter.timeout
 	for i := range claims {
 		if lease := claims[i].Lease; lease > 0 {
 			timeout = min(timeout, lease/4)
 		}
 	}
-	err = s.within(ctx, timeout, func(ctx context.Context) error { return s.limiter.backend.Exchange(ctx, claims, places) })
+	err = ps.within(ctx, timeout, func(ctx context.Context) error { return ps.limiter.backend.Exchange(ctx, claims, places) })
 	cause = err
 	for i := range places {
 		if places[i].Err != nil && outage.IsAway(places[i].Err) {
@@ -314,11 +314,11 @@ func (s *store) exchange(ctx context.Context, claims []window.Claim, places []wi
 }
 
 // within makes a call that takes no longer than d.
-func (s *store) within(parent context.Context, d time.Duration, call func(ctx context.Context) error) error {
-	bound := s.bound.Load()
+func (ps *pumps) within(parent context.Context, d time.Duration, call func(ctx context.Context) error) error {
+	bound := ps.bound.Load()
 	if bound == nil || bound.Duration() != d {
 		bound = deadline.New(d)
-		s.bound.Store(bound)
+		ps.bound.Store(bound)
 	}
 	ctx := bound.Context(parent)
 	err := call(ctx)
@@ -330,11 +330,11 @@ func (s *store) within(parent context.Context, d time.Duration, call func(ctx co
 }
 
 // finish ends exchanges.
-func (s *store) finish(lane *lane, x *batch, err error) {
-	s.mu.Lock()
-	defer s.unlock()
-	now := s.limiter.now()
-	s.news = slices.Grow(s.news, len(x.pumps))
+func (ps *pumps) finish(lane *lane, x *batch, err error) {
+	ps.mu.Lock()
+	defer ps.unlock()
+	now := ps.limiter.now()
+	ps.news = slices.Grow(ps.news, len(x.pumps))
 	for i, e := range x.pumps {
 		err, away := cmp.Or(err, x.places[i].Err), false
 		if err != nil {
@@ -343,9 +343,9 @@ func (s *store) finish(lane *lane, x *batch, err error) {
 		} else {
 			e.answered(now, &x.places[i])
 		}
-		s.update(e, now)
-		if s.closed && away { // its lease frees its places
-			s.forget(e)
+		ps.update(e, now)
+		if ps.closed && away { // its lease frees its places
+			ps.forget(e)
 		}
 	}
 	if err != nil { // the backend may still read it
@@ -359,12 +359,12 @@ func (s *store) finish(lane *lane, x *batch, err error) {
 }
 
 // probe returns a function that asks the store, and returns an error if it is away.
-func (s *store) probe(key string) func() error {
+func (ps *pumps) probe(key string) func() error {
 	return func() error {
-		ctx, cancel := context.WithTimeout(s.ctx, s.limiter.timeout)
+		ctx, cancel := context.WithTimeout(ps.ctx, ps.limiter.timeout)
 		defer cancel()
 		places := make([]window.Places, 1)
-		err := cmp.Or(s.limiter.backend.Exchange(ctx, []window.Claim{{Key: key}}, places), places[0].Err)
+		err := cmp.Or(ps.limiter.backend.Exchange(ctx, []window.Claim{{Key: key}}, places), places[0].Err)
 		if outage.IsAway(err) {
 			return err
 		}
@@ -373,67 +373,67 @@ func (s *store) probe(key string) func() error {
 }
 
 // close releases all places, and tells the store.
-func (s *store) close() {
+func (ps *pumps) close() {
 	var holds []*Hold
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	ps.mu.Lock()
+	if ps.closed {
+		ps.mu.Unlock()
 		return
 	}
-	s.closed = true
-	for _, e := range s.pumps {
+	ps.closed = true
+	for _, e := range ps.byID {
 		for w := e.holds; w != nil; w = w.next {
 			holds = append(holds, w.hold)
 		}
 		e.failAll(window.ErrClosed)
-		s.update(e, s.limiter.now())
+		ps.update(e, ps.limiter.now())
 	}
-	s.unlock()
+	ps.unlock()
 	for _, h := range holds { // before others can have their places
 		h.end(closed)
 	}
-	s.mu.Lock()
-	for _, e := range s.pumps {
+	ps.mu.Lock()
+	for _, e := range ps.byID {
 		for e.holds != nil {
 			e.cancel(e.holds)
 		}
-		s.update(e, s.limiter.now())
+		ps.update(e, ps.limiter.now())
 	}
-	if len(s.pumps) == 0 {
-		s.drain()
+	if len(ps.byID) == 0 {
+		ps.drain()
 	}
-	s.unlock()
+	ps.unlock()
 	select {
-	case <-s.drained:
+	case <-ps.drained:
 	case <-time.After(closeTimeout):
 	}
-	s.cancel()
-	s.mu.Lock()
-	defer s.unlock()
-	s.timer.Stop()
-	s.timerAt = 0 // it is never set again
-	for _, e := range s.pumps {
-		s.forget(e)
+	ps.cancel()
+	ps.mu.Lock()
+	defer ps.unlock()
+	ps.timer.Stop()
+	ps.timerAt = 0 // it is never set again
+	for _, e := range ps.byID {
+		ps.forget(e)
 	}
 }
 
 // held returns how many places of a key and name the process holds.
-func (s *store) held(key, name string) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.pumps[id{key, name}]; e != nil {
+func (ps *pumps) held(key, name string) uint64 {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if e := ps.byID[id{key, name}]; e != nil {
 		return e.pump.held
 	}
 	return 0
 }
 
 // stats adds what the store holds.
-func (s *store) stats(st *Stats) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.Waiting += s.waiting
-	st.Keys += len(s.pumps)
-	for _, e := range s.pumps {
+func (ps *pumps) stats(st *Stats) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	st.Waiting += ps.waiting
+	st.Keys += len(ps.byID)
+	for _, e := range ps.byID {
 		st.InUse += e.held
 	}
 }
