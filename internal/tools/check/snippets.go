@@ -169,20 +169,25 @@ func exports(work string, packages map[string][]*ast.File) (map[string]string, e
 	return files, nil
 }
 
-// run runs a program, and compares what it prints with the document.
+// run runs a program, and compares what it prints with the document. What the go command prints, such as downloads, is
+// not part of it.
 func (t *tree) run(document, work, code, want string) {
-	file := filepath.Join(filepath.Dir(work), "main.go")
-	err := os.WriteFile(file, []byte(code), 0o644)
-	if err == nil {
-		cmd := exec.Command("go", "run", file)
-		cmd.Env = append(os.Environ(), "GOWORK="+work)
-		var out []byte
-		if out, err = cmd.CombinedOutput(); err == nil && string(out) == want {
-			return
-		}
-		t.report(document, "prints something else: a program, which prints", string(out))
+	file, program := filepath.Join(filepath.Dir(work), "main.go"), filepath.Join(filepath.Dir(work), "program")
+	if err := os.WriteFile(file, []byte(code), 0o644); err != nil {
+		t.report(document, "does not run: a program:", err.Error())
+		return
 	}
-	if err != nil {
+	build := exec.Command("go", "build", "-o", program, file)
+	build.Env = append(os.Environ(), "GOWORK="+work)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.report(document, "does not build: a program:", string(out))
+		return
+	}
+	out, err := exec.Command(program).CombinedOutput()
+	switch {
+	case string(out) != want:
+		t.report(document, "prints something else: a program, which prints", string(out))
+	case err != nil:
 		t.report(document, "does not run: a program:", err.Error())
 	}
 }
