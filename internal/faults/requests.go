@@ -1,0 +1,31 @@
+package main
+
+// requestsFaults are the faults in HTTP, gRPC, lockouts and metrics that tests see.
+var requestsFaults = []fault{
+	{file: "admission/addr.go", old: "if !a.isProxy(client) {\n\t\t\t\treturn client, ok\n\t\t\t}", new: "", run: "^TestSpoofedFieldBeforeChainOfProxiesIsIgnored$"},
+	{file: "admission/addr.go", old: "&& p.Bits() >= 96 {", new: "&& p.Bits() > 96 {"},
+	{file: "admission/fields.go", old: "name + \";q=\"", new: "name + \";l=\"", tests: "httplimit", run: "^TestFieldsAreThoseOfTheDraft$"},
+	{file: "admission/gate.go", old: "case !d.Allowed:\n\t\td.Done()\n", new: "case !d.Allowed:\n", run: "Place"},
+	{file: "admission/gate.go", old: "\tif d.Allowed { // also", new: "\tif true { // also", run: "Place"},
+	{file: "admission/keys.go", old: "return digestPrefix, Digest(key)", new: "return digestPrefix, key", tests: "httplimit", run: "^TestALongKeyIsNotStored$"},
+	{file: "admission/keys.go", old: "return g.cfg.PlainKeys && len(key) <= maxKey", new: "return g.cfg.PlainKeys", tests: "httplimit", run: "^TestALongKeyIsNotStored$"},
+	{file: "admission/request.go", old: "\t\tx.decision.decision.reserved = true\n", new: "", tests: "httplimit", run: "^TestARequestIsRefundedOnce$"},
+	{file: "admission/reserve.go", old: "a.settled.CompareAndSwap(false, true)", new: "true", tests: "httplimit", run: "^TestARequestIsRefundedOnce$"},
+	{file: "httplimit/fields.go", old: "reset = admission.Seconds(time.Duration(at.UnixNano()))", new: "reset = at.Unix()"},
+	{file: "httplimit/middleware.go", old: "defer d.Hold.Release()\n\th.respond(w, r, d)", new: "h.respond(w, r, d)\n\td.Done()", run: "Place"},
+	{file: "httplimit/pause.go", old: "uint64(d/(2*time.Microsecond)) +", new: "uint64(d/time.Microsecond) +", run: "Pause"},
+	{file: "httplimit/transport.go", old: "l.Scale += margin", new: "_ = margin", run: "Transport"},
+	{file: "httplimit/transport.go", old: "\t\t\tr.Body.Close()\n", new: "", run: "Transport"},
+	{file: "httplimit/transport_send.go", old: "s.turn.Cancel(s.ctx)", new: "", run: "^TestTransportTakesTokensAnewOnALateConnection$"},
+	{file: "httplimit/transport_send.go", old: "\ts.again.Wait()\n", new: "", run: "^TestTransportWaitsUntilItHasCountedAgain$"},
+	{file: "httplimit/transport_send.go", old: "l.Algorithm == throttr.TokenBucket || ", new: "", run: "^TestTransportKeepsToTheLimitInAnyInterval$"},
+	{file: "httplimit/transport_send.go", old: " && s.connections < 2", new: "", run: "^TestTransportCountsLateRequestsAgain$"},
+	{file: "httplimit/transport_send.go", old: "now.Sub(s.counted) <= s.t.cfg.Margin/2", new: "now.Sub(s.counted) >= 0", run: "Transport"},
+	{file: "httplimit/transport_send.go", old: "if !first || s.gone(counted) {", new: "if s.gone(counted) {", run: "Transport"},
+	{file: "httplimit/transport_send.go", old: "\t\t\ts.charge(t.exact)\n", new: "", run: "Transport"},
+	{file: "httplimit/upgrade.go", old: "!u.hijacked || !u.returned", new: "!u.hijacked", run: "Place"},
+	{file: "lockout/lockout.go", old: "l.locks[0], 1)\n\tif err != nil || !res.Allowed {", new: "l.locks[0], 1)\n\tif err != nil {"},
+	{file: "lockout/lockout.go", old: "return l.limiter.Forget(ctx, key, l.failures) // the lock", new: "return nil // the lock"},
+	{file: "otelthrottr/attributes.go", old: "c.reset, c.outcome = true, done", new: "c.reset, c.outcome = false, done"},
+	{file: "otelthrottr/attributes.go", old: "return \"timeout\"", new: "return \"canceled\""},
+}
