@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -14,9 +14,9 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("what a Sentinel names is a server, as TestConformance has it")
 	}
-	sentinel := redistest.StartSentinel(t, redistest.Start(t))
+	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
 	options := rueidis.ClientOption{
-		InitAddress: []string{sentinel.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: redistest.SentinelName},
+		InitAddress: []string{sentinel.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: testkit.SentinelName},
 		ConnWriteTimeout: patience,
 	}
 	conformance(t, connectTo(t, options), connectTo(t, options))
@@ -26,13 +26,13 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 //
 //evidence:redis A failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3)
 	fail := func() { c.FailOver(t, 0) }
-	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
+	testkit.RequireFewMore(t, testkit.FloodFailover(t, fail, backendsOn(t, c)...))
 }
 
 // backendsOn returns two backends on a cluster, each with a client of its own.
-func backendsOn(t *testing.T, c *redistest.Cluster) (backends []window.Backend) {
+func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
 	t.Helper()
 	for range 2 {
 		backends = append(backends, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))

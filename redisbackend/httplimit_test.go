@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -14,10 +14,10 @@ import (
 //
 //evidence:http No place is left over by a browser that leaves, a handler that panics, a server that is closed
 func TestStreamsOfTwoServersLeaveNoPlace(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	var backends [2]window.Backend
 	for i := range backends {
 		backends[i] = redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: []string{s.Addr}, ConnWriteTimeout: patience}))
 	}
-	redistest.StreamsLeaveNoPlace(t, backends)
+	testkit.StreamsLeaveNoPlace(t, backends)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 )
 
@@ -33,7 +33,7 @@ type holding struct {
 }
 
 // newHolding returns limiters of a cluster that grants places.
-func newHolding(t *testing.T, c *redistest.Cluster, limiters int, limit inflight.Limit) *holding {
+func newHolding(t *testing.T, c *testkit.Cluster, limiters int, limit inflight.Limit) *holding {
 	h := &holding{limit: limit}
 	h.ctx, h.stop = context.WithCancel(t.Context())
 	for range limiters {
@@ -120,9 +120,9 @@ func await(t *testing.T, failure string, ok func() bool) {
 }
 
 // ownerOf returns which primary has the slot of the key "k".
-func ownerOf(t *testing.T, c *redistest.Cluster) int {
+func ownerOf(t *testing.T, c *testkit.Cluster) int {
 	t.Helper()
-	owner := slices.IndexFunc(c.Primaries, func(s *redistest.Server) bool {
+	owner := slices.IndexFunc(c.Primaries, func(s *testkit.Redis) bool {
 		_, err := s.Do("HLEN", "{k:k}")
 		return err == nil // and not MOVED
 	})
@@ -135,7 +135,7 @@ func ownerOf(t *testing.T, c *redistest.Cluster) int {
 //
 //evidence:redis Never more than Max places in flight while their slot moves
 func TestPlacesInFlightOfASlotThatMoves(t *testing.T) {
-	c := redistest.StartCluster(t, 2)
+	c := testkit.StartCluster(t, 2)
 	limit := inflight.Limit{Max: 5, Lease: 3 * time.Second}
 	h := newHolding(t, c, 3, limit)
 	h.hold(h.limiters[0], 1, 2, 24*time.Hour)
@@ -166,7 +166,7 @@ func TestPlacesInFlightOfASlotThatMoves(t *testing.T) {
 //
 //evidence:redis Never more than Max places in flight after a failover that forgets them all
 func TestPlacesInFlightSurviveAFailover(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3)
 	limit := inflight.Limit{Max: 10, Lease: 8 * time.Second}
 	h := newHolding(t, c, 6, limit)
 	killed := c.FailOverBehind(t, ownerOf(t, c), func() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -20,7 +20,7 @@ import (
 //
 //evidence:redis A slot that moves to another node of a cluster amid hits and takes keeps what it counts, whatever the algorithm is
 func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
-	c := redistest.StartCluster(t, 2)
+	c := testkit.StartCluster(t, 2)
 	const limit, key = 60, "k"
 	slot, other := c.Primaries[0].Must(t, "CLUSTER", "KEYSLOT", "k:"+key), ""
 	for i := 0; other == ""; i++ {
@@ -92,7 +92,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 }
 
 // move moves a slot, as redis-cli does, but takes its time.
-func move(t *testing.T, from, to *redistest.Server, slot string) {
+func move(t *testing.T, from, to *testkit.Redis, slot string) {
 	t.Helper()
 	me, you := from.Must(t, "CLUSTER", "MYID"), to.Must(t, "CLUSTER", "MYID")
 	to.Must(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", me)

@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/inside"
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -117,5 +117,5 @@ func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
 
 // A parameter of the URL makes its hosts those of Sentinels.
 func TestOpenBehindSentinel(t *testing.T) {
-	redistest.BehindSentinel(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	testkit.BehindSentinel(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/window"
 )
 
 // TestUserOfTheDocumentMayDoAllThatIsNeeded makes the user of docs/redis.md and makes all calls as that user, also
 // with the older protocol, another database, a name of the connection, and behind Sentinel.
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
-	redistest.AsUserOfTheDocument(t, func(url string) {
+	testkit.AsUserOfTheDocument(t, func(url string) {
 		b, err := throttr.Open(t.Context(), "redis://"+url)
 		if err != nil {
 			t.Fatal(url, err)
@@ -77,5 +77,5 @@ func everyCall(t *testing.T, limiter *throttr.RateLimit, l throttr.Limit) error 
 }
 
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
-	redistest.WithoutPermission(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	testkit.WithoutPermission(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 )
@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 
 // conformance runs the suite with two clients of one server.
 func conformance(t *testing.T, client, second rueidis.Client) {
-	redistest.Conform(t, func(opts ...rediswindow.Option) (one, other *rediswindow.Backend) {
+	testkit.Conform(t, func(opts ...rediswindow.Option) (one, other *rediswindow.Backend) {
 		return redisbackend.New(client, opts...), redisbackend.New(second, opts...)
 	})
 }

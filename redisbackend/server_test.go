@@ -9,31 +9,31 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // server is a Redis server that ends with the test.
 type server struct {
-	*redistest.Server
+	*testkit.Redis
 	t testing.TB
 }
 
 // startServer starts a server on a free port.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	return &server{redistest.Start(t, args...), t}
+	return &server{testkit.StartRedis(t, args...), t}
 }
 
 // startOnSocket starts a server on a Unix socket.
 func startOnSocket(t testing.TB, args ...string) *server {
 	t.Helper()
-	return &server{redistest.StartOnSocket(t, args...), t}
+	return &server{testkit.StartRedisOnSocket(t, args...), t}
 }
 
 // startCluster starts a cluster of three nodes, each with a third of the slots.
 func startCluster(t testing.TB) (nodes []*server) {
 	t.Helper()
-	for _, s := range redistest.StartPrimaries(t, 3).Primaries {
+	for _, s := range testkit.StartPrimaries(t, 3).Primaries {
 		nodes = append(nodes, &server{s, t})
 	}
 	return nodes

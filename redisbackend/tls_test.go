@@ -7,13 +7,13 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestClientWithAPrivateCAAndACertificate(t *testing.T) {
-	redistest.WithTLSConfig(t, func(addr string, config *tls.Config) (window.Backend, error) {
+	testkit.WithTLSConfig(t, func(addr string, config *tls.Config) (window.Backend, error) {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, TLSConfig: config, DisableCache: true})
 		if err != nil {
 			return nil, err
@@ -24,5 +24,5 @@ func TestClientWithAPrivateCAAndACertificate(t *testing.T) {
 }
 
 func TestURLWithTLSTrustsTheCAsOfTheSystem(t *testing.T) {
-	redistest.ByTLSURL(t, "rediss", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	testkit.ByTLSURL(t, "rediss", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
 }

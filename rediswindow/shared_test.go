@@ -12,13 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 // client is a client of one connection.
-type client struct{ *redistest.Server }
+type client struct{ *testkit.Redis }
 
 func (c client) EvalSHA(_ context.Context, digest string, keys, args []string) (string, error) {
 	return c.do("EVALSHA", digest, keys, args)
@@ -132,7 +132,7 @@ func TestCallsThatShareARequestAgreeWithThoseThatDoNot(t *testing.T) {
 }
 
 func agree(t *testing.T, r *random, setBack bool) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	now := time.UnixMicro(1893456000000000)
 	option := rediswindow.WithClock(func() time.Time { return now })
 	shared := rediswindow.New(client{s}, option, rediswindow.WithPrefix("s:"))
@@ -209,7 +209,7 @@ func agree(t *testing.T, r *random, setBack bool) {
 
 // A hash lives at least as long as each of the windows that a call opens in it.
 func TestTakesOfOneKeyOutliveTheirWindows(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	b := rediswindow.New(client{s})
 	short := window.Limit{Max: 10, Scale: time.Hour, Algorithm: window.FixedWindow}
 	long := short

@@ -12,12 +12,12 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 func TestHoldersAreListedByProcess(t *testing.T) {
 	t.Parallel()
-	sh := shell{t, "redis://" + redistest.Start(t).Addr + "?lazy=true"}
+	sh := shell{t, "redis://" + testkit.StartRedis(t).Addr + "?lazy=true"}
 	limit := inflight.Limit{Name: "exports", Max: 5, Lease: 6 * time.Second}
 	sh.prints(statusNo, "", "holders --name exports user:42")
 	var limiters []*inflight.Limiter // as in two processes
@@ -77,7 +77,7 @@ $`, sh.yes("top --once --every 100ms --name exports nobody user:42"))
 // What a URL says but lazy=true stays: a mistake in it must not count elsewhere.
 func TestURLsAreOpenedNow(t *testing.T) {
 	t.Parallel()
-	addr := redistest.Start(t).Addr
+	addr := testkit.StartRedis(t).Addr
 	for _, url := range []string{"memory://", "memory://?lazy=true", "redis://" + addr + "?lazy=true&prefix=a:", "redis://" + addr + "?prefix=a:&lazy=true"} {
 		b, err := openNow(t.Context(), url)
 		require.NoError(t, err, url)

@@ -2,13 +2,13 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"math"
 	"net"
+	"reflect"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
@@ -24,7 +24,7 @@ func Connect[T codec.Value](t testing.TB, srv *mockserver.Server, cfg throttr.Co
 	t.Helper()
 	cfg.Servers = []string{srv.Addr()}
 	client, err := throttr.Connect[T](context.Background(), cfg)
-	require.NoError(t, err)
+	noError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -77,7 +77,7 @@ func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 	t.Helper()
 	for range n {
 		res, err := l.Hit(t.Context(), key, scale, limit)
-		require.NoError(t, err)
+		noError(t, err)
 		if res.Allowed {
 			allowed++
 		}
@@ -89,7 +89,7 @@ func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel string, opts ...pubsub.Option) *pubsub.Subscription {
 	t.Helper()
 	sub, err := client.Subscribe(t.Context(), channel, opts...)
-	require.NoError(t, err)
+	noError(t, err)
 	t.Cleanup(func() { sub.Close() })
 	return sub
 }
@@ -98,12 +98,15 @@ func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel s
 func Collect[E any](t testing.TB, seq iter.Seq2[E, error]) (all []E, last error) {
 	t.Helper()
 	for e, err := range seq {
-		require.NoError(t, last, "an error is the last that is yielded")
-		if last = err; err != nil {
-			require.Zero(t, e)
-			continue
+		if last != nil {
+			t.Fatal("an error is not the last that is yielded: ", last)
 		}
-		all = append(all, e)
+		last = err
+		if err == nil {
+			all = append(all, e)
+		} else if v := reflect.ValueOf(&e).Elem(); !v.IsZero() {
+			t.Fatalf("%v is yielded with %v", e, err)
+		}
 	}
 	return all, last
 }
@@ -114,7 +117,7 @@ func Next(t testing.TB, sub *pubsub.Subscription) pubsub.Message {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	m, err := sub.Next(ctx)
-	require.NoError(t, err)
+	noError(t, err)
 	return m
 }
 
@@ -127,10 +130,14 @@ func Payloads(t testing.TB, sub *pubsub.Subscription) []string {
 	var all []string
 	for m, err := range sub.Messages(ctx) {
 		if err != nil {
-			require.ErrorIs(t, err, context.DeadlineExceeded)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
 			break
 		}
-		require.False(t, m.Gap)
+		if m.Gap {
+			t.Fatal("messages are missing")
+		}
 		all = append(all, string(m.Payload))
 	}
 	return all

@@ -1,4 +1,15 @@
-// Package testkit is what the tests of this module share: clients of a mock server, servers
-// whose every byte a test chooses, connections that a test can block, and checks for goroutines
-// and records that were left behind.
+// Package testkit is what the tests of this module share: clients of a mock server, servers whose every byte a test
+// chooses, connections that a test can block, checks for goroutines and records that were left behind, proxies with
+// the certificates of those that terminate TLS, and real Redis servers. It knows no client of Redis, and uses no library
+// that the nested modules of Redis would then require, too.
 package testkit
+
+import "testing"
+
+// noError fails the test if there is an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

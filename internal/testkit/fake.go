@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 )
@@ -34,7 +32,7 @@ func (f *Fake[T]) Client(t testing.TB, cfg throttr.Config) *throttr.Client[T] {
 	t.Helper()
 	cfg.Dial = f.Dial
 	client, err := throttr.Connect[T](t.Context(), cfg)
-	require.NoError(t, err)
+	noError(t, err)
 	t.Cleanup(func() {
 		client.Close()
 		f.serving.Wait()
@@ -104,7 +102,7 @@ func Encode(t testing.TB, frames ...codec.Frame) []byte {
 	for _, f := range frames {
 		var err error
 		b, err = f.AppendBinary(b)
-		require.NoError(t, err)
+		noError(t, err)
 	}
 	return b
 }

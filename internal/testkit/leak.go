@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
@@ -38,7 +36,7 @@ func ofClient(line string) bool {
 		return true
 	}
 	name, ok := strings.CutPrefix(line, module+"/internal/")
-	return ok && !strings.HasPrefix(name, "testkit.") && !strings.HasPrefix(name, "testproxy.") &&
+	return ok && !strings.HasPrefix(name, "testkit.") &&
 		!strings.HasPrefix(name, "systemtest/") && !strings.HasPrefix(name, "servicetime.")
 }
 
@@ -46,7 +44,11 @@ func ofClient(line string) bool {
 // testing/synctest does not need it: the bubble waits for all its goroutines.
 func RequireNoGoroutines(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(Stacks()) == 0 }, 5*time.Second, time.Millisecond, "goroutines are left")
+	for start := time.Now(); len(Stacks()) > 0; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("goroutines are left: %s", Stacks())
+		}
+	}
 }
 
 // RequireRemoved lets time pass in a bubble until all windows are over, and fails the test if a
@@ -55,8 +57,9 @@ func RequireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
 	t.Helper()
 	time.Sleep(after)
 	synctest.Wait()
-	require.Empty(t, Keys(srv), "records that were not removed")
-	require.Zero(t, srv.Expired(), "records that expired on the server")
+	if left, expired := Keys(srv), srv.Expired(); len(left) > 0 || expired > 0 {
+		t.Fatalf("records were not removed: %q; %d expired on the server", left, expired)
+	}
 }
 
 // Idle returns how long after a hit the records of a key are removed, if the hit is its last and
@@ -64,7 +67,9 @@ func RequireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
 func Idle[T codec.Value](t testing.TB, scale time.Duration) time.Duration {
 	t.Helper()
 	b, ok := slot.BandsFor(scale, uint64(^T(0)))
-	require.True(t, ok, "%v has no bands", scale)
+	if !ok {
+		t.Fatalf("%v has no bands", scale)
+	}
 	return time.Duration(b.Top-b.Doom+1)*b.Unit + 10*b.Guard
 }
 

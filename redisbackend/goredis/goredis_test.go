@@ -14,7 +14,7 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -38,7 +38,7 @@ func conformance(t *testing.T, connect func() redis.UniversalClient) {
 		client.Close()
 		second.Close()
 	})
-	redistest.Conform(t, func(opts ...rediswindow.Option) (one, other *rediswindow.Backend) {
+	testkit.Conform(t, func(opts ...rediswindow.Option) (one, other *rediswindow.Backend) {
 		return goredis.New(client, opts...), goredis.New(second, opts...)
 	})
 }
@@ -46,7 +46,7 @@ func conformance(t *testing.T, connect func() redis.UniversalClient) {
 var perHour = window.Limit{Max: 10, Scale: time.Hour, Algorithm: window.FixedWindow}
 
 func TestBackendOnAServerConforms(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	conformance(t, func() redis.UniversalClient {
 		return redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: patience})
 	})
@@ -56,16 +56,16 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("what a Sentinel names is a server, as TestConformance has it")
 	}
-	sentinel := redistest.StartSentinel(t, redistest.Start(t))
+	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
 	conformance(t, func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: redistest.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ReadTimeout: patience,
+			MasterName: testkit.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ReadTimeout: patience,
 		})
 	})
 }
 
 func TestBackendOnAClusterConforms(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3)
 	conformance(t, func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: patience})
 	})
@@ -73,13 +73,13 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 
 // Redis replicates asynchronously: a replica that takes over may have missed the last hits.
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3)
 	fail := func() { c.FailOver(t, 0) }
-	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
+	testkit.RequireFewMore(t, testkit.FloodFailover(t, fail, backendsOn(t, c)...))
 }
 
 // backendsOn returns two backends on a cluster, each with a client of its own.
-func backendsOn(t *testing.T, c *redistest.Cluster) (backends []window.Backend) {
+func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
 	t.Helper()
 	for range 2 {
 		b, err := throttr.Open(t.Context(), "goredis://"+c.Addrs()[0]+"?addr="+strings.Join(c.Addrs()[1:], "&addr="))
@@ -96,8 +96,8 @@ func backendsOn(t *testing.T, c *redistest.Cluster) (backends []window.Backend) 
 //
 //evidence:redis A hit that go-redis may have sent is never sent again
 func TestHitIsNotRepeated(t *testing.T) {
-	s := redistest.Start(t)
-	cut := redistest.CutResponses(t, s)
+	s := testkit.StartRedis(t)
+	cut := testkit.CutResponses(t, s)
 	client := redis.NewClient(&redis.Options{Addr: cut.Addr, MaxRetries: 5})
 	defer client.Close()
 	b := goredis.New(client)
@@ -119,7 +119,7 @@ func TestHitIsNotRepeated(t *testing.T) {
 }
 
 func TestCallEndsWithItsContext(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer client.Close()
 	b := goredis.New(client)
@@ -156,7 +156,7 @@ func TestNewPanicsIfTheClientIsNil(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	b, err := throttr.Open(t.Context(), "goredis://"+s.Addr+"?prefix=a:&timeout=10s")
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestErrorsOfOpenHaveNoPassword(t *testing.T) {
 }
 
 func TestServerWithoutMemoryIsFull(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer client.Close()
 	if _, err := s.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
@@ -227,23 +227,23 @@ func TestServerWithoutMemoryIsFull(t *testing.T) {
 
 // A parameter of the URL makes its hosts those of Sentinels.
 func TestOpenBehindSentinel(t *testing.T) {
-	redistest.BehindSentinel(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	testkit.BehindSentinel(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
 }
 
 // Two HTTP servers share a limit of one stream.
 func TestStreamsOfTwoServersLeaveNoPlace(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	var backends [2]window.Backend
 	for i := range backends {
 		client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: patience})
 		t.Cleanup(func() { client.Close() })
 		backends[i] = goredis.New(client)
 	}
-	redistest.StreamsLeaveNoPlace(t, backends)
+	testkit.StreamsLeaveNoPlace(t, backends)
 }
 
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
-	redistest.AsUserOfTheDocument(t, func(url string) {
+	testkit.AsUserOfTheDocument(t, func(url string) {
 		b, err := throttr.Open(t.Context(), "goredis://"+url)
 		if err != nil {
 			t.Fatal(url, err)
@@ -268,5 +268,5 @@ func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
 }
 
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
-	redistest.WithoutPermission(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	testkit.WithoutPermission(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
 }

@@ -5,13 +5,13 @@ package goredis_test
 import (
 	"testing"
 
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // The old primary goes on when its replica has taken over. It then executes the requests that it
 // had received, and loses them.
 func TestPrimaryThatComesBackAllowsFewHitsMore(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3)
 	fail := func() { c.CutOff(t, 0) }
-	redistest.RequireFewMore(t, redistest.FloodFailover(t, fail, backendsOn(t, c)...))
+	testkit.RequireFewMore(t, testkit.FloodFailover(t, fail, backendsOn(t, c)...))
 }

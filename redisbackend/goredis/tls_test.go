@@ -7,13 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/redistest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestClientWithAPrivateCAAndACertificate(t *testing.T) {
-	redistest.WithTLSConfig(t, func(addr string, config *tls.Config) (window.Backend, error) {
+	testkit.WithTLSConfig(t, func(addr string, config *tls.Config) (window.Backend, error) {
 		client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{addr}, TLSConfig: config, DialerRetries: 1})
 		t.Cleanup(func() { client.Close() })
 		return goredis.New(client), nil
@@ -21,5 +21,5 @@ func TestClientWithAPrivateCAAndACertificate(t *testing.T) {
 }
 
 func TestURLWithTLSTrustsTheCAsOfTheSystem(t *testing.T) {
-	redistest.ByTLSURL(t, "goredis+tls", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	testkit.ByTLSURL(t, "goredis+tls", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
 }

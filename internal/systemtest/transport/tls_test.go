@@ -14,16 +14,15 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/internal/testproxy"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
 // The server is not the one that the client trusts, or the server does not trust the client. The
 // error names the server, no request is executed, and no goroutine is left.
 func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
-	ours, end := testproxy.NewCA(t), time.Now().Add(time.Hour)
+	ours, end := testkit.NewCA(t), time.Now().Add(time.Hour)
 	roots, cert := ours.Pool, ours.Sign(t, "localhost", end)
-	other, expired := testproxy.NewCA(t).Sign(t, "localhost", end), ours.Sign(t, "localhost", time.Now().Add(-time.Hour))
+	other, expired := testkit.NewCA(t).Sign(t, "localhost", end), ours.Sign(t, "localhost", time.Now().Add(-time.Hour))
 	serving := func(c tls.Certificate) *tls.Config { return &tls.Config{Certificates: []tls.Certificate{c}} }
 	mutual := serving(cert)
 	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, roots
@@ -53,7 +52,7 @@ func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 			defer srv.Close()
 			addr := srv.Addr()
 			if test.server != nil {
-				addr = testproxy.TLS(t, srv.Addr(), test.server)
+				addr = testkit.TLS(t, srv.Addr(), test.server)
 			}
 			cfg := throttr.Config{Servers: []string{addr}, Dial: testkit.DialLoopback, TLS: test.client}
 			_, err = throttr.Connect[uint16](t.Context(), cfg)
@@ -78,10 +77,10 @@ func as[E error](err error) bool {
 }
 
 func TestClientPresentsItsCertificate(t *testing.T) {
-	ours, clients, end := testproxy.NewCA(t), testproxy.NewCA(t), time.Now().Add(time.Hour)
+	ours, clients, end := testkit.NewCA(t), testkit.NewCA(t), time.Now().Add(time.Hour)
 	mine := clients.Sign(t, "throttr", end)
 	srv := mockserver.RunT(t)
-	addr := testproxy.TLS(t, srv.Addr(), &tls.Config{
+	addr := testkit.TLS(t, srv.Addr(), &tls.Config{
 		Certificates: []tls.Certificate{ours.Sign(t, "localhost", end)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool,
 	})
 	cfg := throttr.Config{

@@ -43,7 +43,7 @@ var word = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 // below matches files of packages that the root is made of, but for those that above matches: tests and what they use.
 var (
 	below = regexp.MustCompile(`^(codec|inspect|internal|lease|memory|mockserver|pubsub|rediswindow|window)/`)
-	above = regexp.MustCompile(`_test\.go$|^internal/(redistest|testkit|tools)/`)
+	above = regexp.MustCompile(`_test\.go$|^internal/(testkit|tools)/`)
 )
 
 // readTree reads all files below a folder.

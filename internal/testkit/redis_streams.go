@@ -1,4 +1,4 @@
-package redistest
+package testkit
 
 import (
 	"bufio"
@@ -33,9 +33,7 @@ func StreamsLeaveNoPlace(t *testing.T, backends [2]window.Backend) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	h, err := places[0].Acquire(ctx, "ready", streams, 1) // the store has just been made
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	h.Release()
 	for _, test := range []struct {
 		name, path string
@@ -57,14 +55,10 @@ func StreamsLeaveNoPlace(t *testing.T, backends [2]window.Backend) {
 				time.Sleep(test.holds) // it is renewed
 				getStream(t, t.Context(), sites[1], "/", http.StatusTooManyRequests)
 			}
-			if err := test.end(leave); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, test.end(leave))
 			eventually(t, "places are left over", func() bool {
 				s, err := places[1].Peek(t.Context(), "client:kk", streams)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				return s.InUse == 0
 			})
 		})
@@ -77,9 +71,7 @@ func streamSite(t *testing.T, places *inflight.Limiter) *httptest.Server {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
 		InFlight: streams, Places: places, Key: func(*http.Request) string { return "k" }, PlainKeys: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	site := httptest.NewUnstartedServer(limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "data: event\n\n")
 		w.(http.Flusher).Flush()
@@ -98,13 +90,9 @@ func streamSite(t *testing.T, places *inflight.Limiter) *httptest.Server {
 func getStream(t *testing.T, ctx context.Context, site *httptest.Server, path string, status int) *bufio.Reader {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, site.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { res.Body.Close() })
 	if res.StatusCode != status {
 		t.Fatalf("status %d, want %d", res.StatusCode, status)

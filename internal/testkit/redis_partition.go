@@ -1,6 +1,6 @@
 //go:build unix
 
-package redistest
+package testkit
 
 import (
 	"syscall"
@@ -38,14 +38,12 @@ func (c *Cluster) FailOverBehind(t testing.TB, primary int, missed func()) (kill
 }
 
 // Freeze stops the process. It keeps its connections and does not respond.
-func (s *Server) Freeze(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
+func (s *Redis) Freeze(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
 
 // Thaw continues the process after Freeze.
-func (s *Server) Thaw(t testing.TB) { s.signal(t, syscall.SIGCONT) }
+func (s *Redis) Thaw(t testing.TB) { s.signal(t, syscall.SIGCONT) }
 
-func (s *Server) signal(t testing.TB, sig syscall.Signal) {
+func (s *Redis) signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.cmd.Process.Signal(sig))
 }

@@ -1,4 +1,4 @@
-package redistest
+package testkit
 
 import (
 	"crypto/tls"
@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/testproxy"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -20,8 +19,8 @@ import (
 // private CA has signed and that demands one of clients, and that each mistake is an error that names it.
 func WithTLSConfig(t *testing.T, connect func(addr string, config *tls.Config) (window.Backend, error)) {
 	t.Helper()
-	ours, theirs, end := testproxy.NewCA(t), testproxy.NewCA(t), time.Now().Add(time.Hour)
-	addr := testproxy.TLS(t, Start(t).Addr, &tls.Config{
+	ours, theirs, end := NewCA(t), NewCA(t), time.Now().Add(time.Hour)
+	addr := TLS(t, StartRedis(t).Addr, &tls.Config{
 		Certificates: []tls.Certificate{ours.Sign(t, "localhost", end)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ours.Pool,
 	})
 	client := []tls.Certificate{ours.Sign(t, "client", end)}
@@ -62,17 +61,15 @@ func ByTLSURL(t *testing.T, scheme string, open func(url string) (window.Backend
 		return countTwice(t, b)
 	}
 	if url := os.Getenv(urlVariable); url != "" {
-		if err := use(url); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, use(url))
 		return
 	}
-	ca := testproxy.NewCA(t)
+	ca := NewCA(t)
 	certificates := []tls.Certificate{ca.Sign(t, "localhost", time.Now().Add(time.Hour))}
-	server := Start(t).Addr
-	addr := testproxy.TLS(t, server, &tls.Config{Certificates: certificates})
+	server := StartRedis(t).Addr
+	addr := TLS(t, server, &tls.Config{Certificates: certificates})
 	_, port, _ := net.SplitHostPort(addr)
-	old := testproxy.TLS(t, server, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS11, MaxVersion: tls.VersionTLS11})
+	old := TLS(t, server, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS11, MaxVersion: tls.VersionTLS11})
 
 	for url, want := range map[string]string{
 		addr:                       "certificate signed by unknown authority",

@@ -1,5 +1,4 @@
-// Package testproxy has proxies for tests, and certificates for those that terminate TLS.
-package testproxy
+package testkit
 
 import (
 	"context"
@@ -37,9 +36,7 @@ func NewCA(t *testing.T) *CA {
 	}
 	key := newKey(t)
 	certificate, err := x509.ParseCertificate(create(t, template, template, key, key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(certificate)
 	return &CA{pool, certificate, key}
@@ -61,27 +58,21 @@ func (c *CA) File(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.certificate.Raw})
-	if err := os.WriteFile(name, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, text, 0o600))
 	return name
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return key
 }
 
 func create(t *testing.T, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return der
 }
 
@@ -118,9 +109,7 @@ func Relay(client, server net.Conn, requests, responses io.Reader) {
 func TLS(t *testing.T, server string, config *tls.Config) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	Serve(t, l, func(nc net.Conn) {
 		client := nc.(*tls.Conn)
 		defer client.NetConn().Close()

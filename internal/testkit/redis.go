@@ -1,6 +1,4 @@
-// Package redistest runs real Redis servers for tests: single ones, primaries with replicas, and
-// clusters. It knows no client of Redis.
-package redistest
+package testkit
 
 import (
 	"bufio"
@@ -18,8 +16,8 @@ import (
 	"time"
 )
 
-// Server is a process that listens on a port of 127.0.0.1, or on a Unix socket.
-type Server struct {
+// Redis is a process that listens on a port of 127.0.0.1, or on a Unix socket.
+type Redis struct {
 	Network string // tcp or unix
 	Addr    string
 	Port    string // of tcp
@@ -51,17 +49,17 @@ func program(t testing.TB) string {
 
 // Start starts a server that ends with the test. Another program may get the port first, so that
 // it tries several.
-func Start(t testing.TB, args ...string) *Server {
+func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	return start(t, func(string) []string { return args })
+	return startRedis(t, func(string) []string { return args })
 }
 
 // start starts a server with arguments that may depend on its port.
-func start(t testing.TB, args func(port string) []string) *Server {
+func startRedis(t testing.TB, args func(port string) []string) *Redis {
 	t.Helper()
 	var err error
 	for range 10 {
-		s := &Server{Network: "tcp", Port: freePort(t), dir: t.TempDir()}
+		s := &Redis{Network: "tcp", Port: freePort(t), dir: t.TempDir()}
 		s.Addr = "127.0.0.1:" + s.Port
 		s.args = append(args(s.Port), "--port", s.Port, "--bind", "127.0.0.1")
 		if err = s.begin(t); err == nil {
@@ -74,25 +72,21 @@ func start(t testing.TB, args func(port string) []string) *Server {
 
 // StartOnSocket starts a server on a Unix socket. It ends with the test. No other program can listen
 // there while it is down.
-func StartOnSocket(t testing.TB, args ...string) *Server {
+func StartRedisOnSocket(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Server{Network: "unix", Addr: filepath.Join(dir, "socket"), dir: dir}
+	s := &Redis{Network: "unix", Addr: filepath.Join(dir, "socket"), dir: dir}
 	s.args = append([]string{"--port", "0", "--unixsocket", s.Addr}, args...)
 	s.Restart(t)
 	return s
 }
 
 // Restart starts a server again that was killed.
-func (s *Server) Restart(t testing.TB) {
+func (s *Redis) Restart(t testing.TB) {
 	t.Helper()
-	if err := s.begin(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.begin(t))
 }
 
 // patience is how long to wait for a server: one of a busy machine may not respond for seconds.
@@ -104,9 +98,7 @@ func freePort(t testing.TB) string {
 	t.Helper()
 	for {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		port := l.Addr().(*net.TCPAddr).Port
 		bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+busOffset))
 		l.Close()
@@ -122,7 +114,7 @@ func freePort(t testing.TB) string {
 const busOffset = 1
 
 // begin starts the process, and returns when it responds and has loaded its data.
-func (s *Server) begin(t testing.TB) error {
+func (s *Redis) begin(t testing.TB) error {
 	s.cmd = exec.Command(program(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...)
 	if err := s.cmd.Start(); err != nil {
 		return err
@@ -150,18 +142,18 @@ func (s *Server) begin(t testing.TB) error {
 }
 
 // Kill kills the process.
-func (s *Server) Kill() {
+func (s *Redis) Kill() {
 	s.cmd.Process.Kill()
 	<-s.done
 }
 
 // Dial connects to the server.
-func (s *Server) Dial(ctx context.Context, d *net.Dialer) (net.Conn, error) {
+func (s *Redis) Dial(ctx context.Context, d *net.Dialer) (net.Conn, error) {
 	return d.DialContext(ctx, s.Network, s.Addr)
 }
 
 // Do sends a command and returns the reply as text, an array with a line for each element.
-func (s *Server) Do(args ...string) (string, error) {
+func (s *Redis) Do(args ...string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nc == nil {
@@ -190,7 +182,7 @@ func (s *Server) Do(args ...string) (string, error) {
 }
 
 // Must sends a command that must succeed.
-func (s *Server) Must(t testing.TB, args ...string) string {
+func (s *Redis) Must(t testing.TB, args ...string) string {
 	t.Helper()
 	reply, err := s.Do(args...)
 	if err != nil {
@@ -209,7 +201,7 @@ func readReply(r *bufio.Reader) (string, error) {
 	text := line[1:]
 	switch line[0] {
 	case '-':
-		return "", fmt.Errorf("redistest: %s", text)
+		return "", fmt.Errorf("redis: %s", text)
 	case '$':
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {

@@ -1,4 +1,4 @@
-package redistest
+package testkit
 
 import (
 	"bytes"
@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-
-	"github.com/throttr-go/throttr/internal/testproxy"
 )
 
 // Cut is a proxy in front of a server. Unless it passes responses, it ends a connection when the
@@ -18,14 +16,12 @@ type Cut struct {
 }
 
 // CutResponses starts a proxy that ends with the test.
-func CutResponses(t testing.TB, s *Server) *Cut {
+func CutResponses(t testing.TB, s *Redis) *Cut {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c := &Cut{Addr: l.Addr().String()}
-	testproxy.Serve(t, l, func(client net.Conn) { c.serve(s, client) })
+	Serve(t, l, func(client net.Conn) { c.serve(s, client) })
 	return c
 }
 
@@ -34,14 +30,14 @@ func (c *Cut) Pass(pass bool) { c.pass.Store(pass) }
 
 // serve forwards requests and responses until one of the sides closes its connection. After an
 // EVALSHA or EVAL, it ends both unless responses are passed.
-func (c *Cut) serve(s *Server, client net.Conn) {
+func (c *Cut) serve(s *Redis, client net.Conn) {
 	server, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		client.Close()
 		return
 	}
 	var script atomic.Bool
-	testproxy.Relay(client, server, io.TeeReader(client, watch{&script}),
+	Relay(client, server, io.TeeReader(client, watch{&script}),
 		until{server, func() bool { return script.Load() && !c.pass.Load() }})
 }
 

@@ -1,4 +1,4 @@
-package redistest
+package testkit
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // that servers have denied nothing.
 func AsUserOfTheDocument(t *testing.T, use func(url string)) {
 	t.Helper()
-	server := Start(t)
+	server := StartRedis(t)
 	sentinel := StartSentinel(t, server)
 	cluster := StartCluster(t, 1)
 	servers := append(cluster.nodes(), server)
@@ -46,7 +46,7 @@ func AsUserOfTheDocument(t *testing.T, use func(url string)) {
 // programs are told so, and that it is back afterwards.
 func WithoutPermission(t *testing.T, scheme string, open func(url string) (window.BackendCloser, error)) {
 	t.Helper()
-	server := Start(t)
+	server := StartRedis(t)
 	user := append([]string{"ACL", "SETUSER", "limits"}, userOfTheDocument(t)...)
 	for _, change := range []string{"off", "resetpass", "resetkeys", "-evalsha", "-hset"} {
 		server.Must(t, append(user, "on")...)
@@ -92,9 +92,7 @@ func userOfTheDocument(t *testing.T) []string {
 	if err != nil {
 		document, err = os.ReadFile("../../docs/redis.md")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_, rule, ok := strings.Cut(string(document), "redis-cli ACL SETUSER limits on ")
 	if !ok {
 		t.Fatal("docs/redis.md has no rule")

@@ -1,4 +1,4 @@
-package redistest
+package testkit
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// slots is the number of hash slots of a cluster.
-const slots = 16384
+// hashSlots is the number of hash hashSlots of a cluster.
+const hashSlots = 16384
 
 // Cluster is a cluster of primaries, each with a replica or all without.
 type Cluster struct {
-	Primaries, Replicas []*Server
+	Primaries, Replicas []*Redis
 }
 
 // nodeTimeout is how long a primary of a cluster must not respond before its replica takes over, while a
@@ -40,7 +40,7 @@ func startCluster(t testing.TB, primaries, replicas int) *Cluster {
 		s := startNode(t)
 		if i < primaries {
 			c.Primaries = append(c.Primaries, s)
-			first, last := i*slots/primaries, (i+1)*slots/primaries-1
+			first, last := i*hashSlots/primaries, (i+1)*hashSlots/primaries-1
 			s.Must(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
 		} else {
 			c.Replicas = append(c.Replicas, s)
@@ -56,13 +56,13 @@ func startCluster(t testing.TB, primaries, replicas int) *Cluster {
 			s.Must(t, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
 		}
 	}
-	c.await(t, "the nodes do not know each other", func(s *Server) bool {
+	c.await(t, "the nodes do not know each other", func(s *Redis) bool {
 		return strings.Contains(s.Must(t, "CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d", primaries+replicas))
 	})
 	for i, s := range c.Replicas {
 		s.Must(t, "CLUSTER", "REPLICATE", c.Primaries[i].Must(t, "CLUSTER", "MYID"))
 	}
-	c.await(t, "the cluster is not up", func(s *Server) bool {
+	c.await(t, "the cluster is not up", func(s *Redis) bool {
 		return strings.Contains(s.Must(t, "CLUSTER", "INFO"), "cluster_state:ok")
 	})
 	for _, s := range c.Replicas {
@@ -73,9 +73,9 @@ func startCluster(t testing.TB, primaries, replicas int) *Cluster {
 	return c
 }
 
-func startNode(t testing.TB) *Server {
+func startNode(t testing.TB) *Redis {
 	t.Helper()
-	return start(t, func(port string) []string {
+	return startRedis(t, func(port string) []string {
 		return []string{"--cluster-enabled", "yes", "--cluster-port", busPort(port),
 			"--cluster-node-timeout", milliseconds(patience), "--repl-diskless-sync-delay", "0",
 			"--cluster-replica-validity-factor", "0"}
@@ -92,7 +92,7 @@ func busPort(port string) string {
 }
 
 // nodes returns all nodes.
-func (c *Cluster) nodes() []*Server { return slices.Concat(c.Primaries, c.Replicas) }
+func (c *Cluster) nodes() []*Redis { return slices.Concat(c.Primaries, c.Replicas) }
 
 // Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() (all []string) {
@@ -118,12 +118,12 @@ func (c *Cluster) awaitFailOver(t testing.TB, primary int) {
 }
 
 // without returns all nodes but one.
-func (c *Cluster) without(one *Server) []*Server {
-	return slices.DeleteFunc(c.nodes(), func(s *Server) bool { return s == one })
+func (c *Cluster) without(one *Redis) []*Redis {
+	return slices.DeleteFunc(c.nodes(), func(s *Redis) bool { return s == one })
 }
 
 // setTimeout sets after how long nodes take another one for failed.
-func (c *Cluster) setTimeout(t testing.TB, d time.Duration, nodes []*Server) {
+func (c *Cluster) setTimeout(t testing.TB, d time.Duration, nodes []*Redis) {
 	t.Helper()
 	for _, s := range nodes {
 		s.Must(t, "CONFIG", "SET", "cluster-node-timeout", milliseconds(d))
@@ -131,7 +131,7 @@ func (c *Cluster) setTimeout(t testing.TB, d time.Duration, nodes []*Server) {
 }
 
 // awaitRole waits until a server has a role: "master" or "slave", as Redis calls them.
-func awaitRole(t testing.TB, s *Server, role string) {
+func awaitRole(t testing.TB, s *Redis, role string) {
 	t.Helper()
 	eventually(t, s.Addr+" does not become a "+role, func() bool {
 		return strings.Contains(s.Must(t, "INFO", "replication"), "role:"+role)
@@ -139,7 +139,7 @@ func awaitRole(t testing.TB, s *Server, role string) {
 }
 
 // await waits until ok returns true for every node.
-func (c *Cluster) await(t testing.TB, failure string, ok func(*Server) bool) {
+func (c *Cluster) await(t testing.TB, failure string, ok func(*Redis) bool) {
 	t.Helper()
 	for _, s := range c.nodes() {
 		eventually(t, failure, func() bool { return ok(s) })
