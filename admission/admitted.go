@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -58,6 +57,12 @@ func (g *Gate) begin(ctx context.Context, key, stored string, plan *Plan, n uint
 // end sets what follows from the decision. Ctx is that of the request.
 func (a *admitted) end(ctx context.Context) {
 	d := &a.decision
-	d.canceled = d.Err != nil && errors.Is(ctx.Err(), context.Canceled)
+	d.canceled = d.Err != nil && hasEnded(ctx)
 	d.RetryAfter = d.gate.retryAfter(d)
+}
+
+// hasEnded reports whether ctx has been canceled, or its deadline has passed. The timer of a deadline may be late.
+func hasEnded(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }

@@ -40,7 +40,7 @@ type Decision struct {
 	noPlace     bool                 // there was no place
 	hits        bool                 // it was counted as hits
 	reserved    bool                 // it was counted without a reservation
-	canceled    bool                 // it could not be counted because its context has ended
+	canceled    bool                 // it could not be counted, and its context has ended
 	within      *admitted
 }
 

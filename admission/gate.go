@@ -52,7 +52,7 @@ type Config struct {
 	Shadow bool
 
 	// Jitter is by how much Decision.RetryAfter may be later than necessary, by chance: clients that were
-	// denied together then do not return together. Default: 0.
+	// denied together then do not return together. At most 24 hours. Default: 0.
 	Jitter time.Duration
 
 	// QuotaUnit is what the limits count, in header fields: "requests", "content-bytes" or
@@ -63,6 +63,9 @@ type Config struct {
 	// bytes of its SHA-256 digest.
 	PartitionKey bool
 }
+
+// maxJitter is the largest Config.Jitter.
+const maxJitter = 24 * time.Hour
 
 // Gate admits requests, or denies them. It is safe for concurrent use.
 type Gate struct {
@@ -90,8 +93,8 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 		return nil, invalid("InFlight needs Places")
 	case cfg.NoPlace != 0 && cfg.NoPlace != Deny && cfg.NoPlace != Unavailable:
 		return nil, invalid("NoPlace is Deny or Unavailable, not %q", cfg.NoPlace)
-	case cfg.Jitter < 0:
-		return nil, invalid("Jitter is at least 0, not %v", cfg.Jitter)
+	case cfg.Jitter < 0 || cfg.Jitter > maxJitter:
+		return nil, invalid("Jitter is 0 to %v, not %v", maxJitter, cfg.Jitter)
 	case !slices.Contains(quotaUnits[:], cfg.QuotaUnit):
 		return nil, invalid("QuotaUnit is one of %q, not %q", quotaUnits, cfg.QuotaUnit)
 	}
@@ -205,7 +208,7 @@ func (d *Decision) each(ctx context.Context, key string,
 		res, err := call(ctx, key, d.plan.limits[i], n)
 		if err != nil {
 			errs = append(errs, err)
-			if ctx.Err() != nil {
+			if hasEnded(ctx) {
 				break
 			}
 			continue

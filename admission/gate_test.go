@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -49,12 +50,19 @@ func (f failing) Hit(context.Context, string, window.Limit, uint64) (window.Wind
 	return window.Window{}, f.err
 }
 
+// lateTimer is a context whose deadline has passed, and whose timer has not noticed.
+type lateTimer struct{ context.Context }
+
+func (lateTimer) Deadline() (time.Time, bool) { return time.Now(), true }
+
 var errDown = errors.New("the backend is down")
 
 // What a service does with a request must not depend on the transport, so it is decided here.
 func TestVerdictOfEachOutcome(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
+	expired, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
 	type want struct {
 		verdict admission.Verdict
 		status  int
@@ -79,6 +87,9 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 		"a mistake":        {err: throttr.ErrRange, policy: throttr.AllowHits, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
 		"n out of range":   {n: 1 << 63, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
 		"canceled":         {ctx: canceled, err: context.Canceled, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"expired":          {ctx: expired, err: context.DeadlineExceeded, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"a late timer":     {ctx: lateTimer{t.Context()}, err: context.DeadlineExceeded, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"expired, denied":  {ctx: expired, err: errDown, policy: throttr.DenyHits, want: want{admission.Canceled, 499, "", 5 * time.Second}},
 		"the backend is":   {err: context.Canceled, cfg: admission.Config{FailClosed: true}, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
 		"0 is not counted": {n: 0, want: want{admission.Serve, 200, "", 0}},
 	} {
@@ -150,7 +161,8 @@ func TestNewRefusesInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	for text, cfg := range map[string]admission.Config{
 		"Limits is empty":                                {},
-		"Jitter is at least 0, not -1ns":                 {Limits: []throttr.Limit{minute}, Jitter: -1},
+		"Jitter is 0 to 24h0m0s, not -1ns":               {Limits: []throttr.Limit{minute}, Jitter: -1},
+		"Jitter is 0 to 24h0m0s, not 2562047h47m":        {Limits: []throttr.Limit{minute}, Jitter: math.MaxInt64},
 		"InFlight needs Places":                          {InFlight: exports},
 		`NoPlace is Deny or Unavailable, not "canceled"`: {Limits: []throttr.Limit{minute}, NoPlace: admission.Canceled},
 		`QuotaUnit is one of ["" "requests" "content-bytes" "concurrent-requests"], not "tokens"`: {Limits: []throttr.Limit{minute}, QuotaUnit: "tokens"},

@@ -15,7 +15,7 @@ const (
 	Deny                             // it exceeds a limit
 	Unavailable                      // refuse it: it could not be counted, and it must not be served without
 	Misconfigured                    // the backend can't keep a limit: a mistake in the program
-	Canceled                         // nobody waits for the response any more
+	Canceled                         // it could not be counted before its context has ended: do not serve it
 )
 
 // String returns the verdict as a word, such as "serve".
@@ -36,8 +36,8 @@ func (v Verdict) String() string {
 	}
 }
 
-// HTTPStatus returns the status of an HTTP response: 200, 429, 503, 500, or 499 for a client that has
-// disconnected, which only logs show.
+// HTTPStatus returns the status of an HTTP response: 200, 429, 503, 500, or 499 for a request that was canceled,
+// which only logs show if the client has disconnected.
 func (v Verdict) HTTPStatus() int {
 	switch v {
 	case Serve:

@@ -59,12 +59,16 @@ type Client struct {
 	paused map[string]time.Time // by target, until when
 }
 
+// longestPause bounds ClientConfig.MaxPause, so that what is added to a pause does not overflow.
+const longestPause = 100 * 365 * 24 * time.Hour
+
 // NewClient returns a Client. It panics if limiter or cfg.Takes is nil.
 func NewClient(limiter *throttr.RateLimit, cfg ClientConfig) *Client {
 	if limiter == nil || cfg.Takes == nil {
 		panic("grpclimit: NewClient: limiter or Takes is nil")
 	}
-	cfg.MaxRetries, cfg.MaxPause = cmp.Or(cfg.MaxRetries, 3), cmp.Or(cfg.MaxPause, time.Minute)
+	cfg.MaxRetries = cmp.Or(cfg.MaxRetries, 3)
+	cfg.MaxPause = min(cmp.Or(cfg.MaxPause, time.Minute), longestPause)
 	return &Client{cfg: cfg, limiter: limiter, paused: make(map[string]time.Time)}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -174,6 +175,18 @@ func TestWhatIsNotSentAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A service may hold back calls for as long as it likes.
+func TestTheLongestPauseIsKept(t *testing.T) {
+	inBubble(t, grpclimit.ClientConfig{MaxPause: math.MaxInt64, MaxRetries: 1}, func(t *testing.T, p *provider, call func(context.Context) error) {
+		p.until = p.start.Add(math.MaxInt64)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*365*24*time.Hour)
+		defer cancel()
+		require.Error(t, call(ctx))
+		require.Equal(t, codes.DeadlineExceeded, status.Code(call(ctx)))
+		require.Equal(t, 1, p.sent())
+	})
 }
 
 func TestAClientGivesUpWithItsContext(t *testing.T) {

@@ -185,6 +185,58 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 }
 
 // Streams whose clients go leave no goroutine, and count once.
+// Clients choose their deadlines: one that ends before the call is counted does not let it through.
+func TestACallWhoseContextHasEndedIsNotServed(t *testing.T) {
+	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
+		limiter := throttr.NewRateLimit(memory.New(), throttr.WithPolicy(policy))
+		minute := throttr.Limit{Name: "minute", Max: 1, Scale: time.Minute}
+		s, err := grpclimit.NewServer(limiter, grpclimit.Config{Limits: []throttr.Limit{minute}, Messages: []throttr.Limit{minute}})
+		require.NoError(t, err)
+		expired, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+		defer cancel()
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for code, ctx := range map[codes.Code]context.Context{codes.DeadlineExceeded: expired, codes.Canceled: canceled} {
+			served := false
+			_, err := s.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: say}, func(context.Context, any) (any, error) {
+				served = true
+				return nil, nil
+			})
+			require.Equal(t, code, status.Code(err))
+			err = s.Stream(nil, &endingStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: chat}, func(any, grpc.ServerStream) error {
+				served = true
+				return nil
+			})
+			require.Equal(t, code, status.Code(err))
+			require.False(t, served)
+
+			stream := &endingStream{ctx: t.Context(), then: ctx}
+			err = s.Stream(nil, stream, &grpc.StreamServerInfo{FullMethod: chat}, func(_ any, ss grpc.ServerStream) error {
+				return ss.RecvMsg(nil)
+			})
+			require.Equal(t, code, status.Code(err), "of a message")
+			require.NoError(t, s.Reset(t.Context(), ""))
+		}
+	}
+}
+
+// endingStream is a stream whose context ends when a message has come.
+type endingStream struct {
+	grpc.ServerStream
+	ctx, then context.Context
+}
+
+func (s *endingStream) Context() context.Context { return s }
+func (s *endingStream) SetTrailer(metadata.MD)   {}
+func (s *endingStream) RecvMsg(any) error {
+	s.ctx = s.then
+	return nil
+}
+func (s *endingStream) Deadline() (time.Time, bool) { return s.ctx.Deadline() }
+func (s *endingStream) Done() <-chan struct{}       { return s.ctx.Done() }
+func (s *endingStream) Err() error                  { return s.ctx.Err() }
+func (s *endingStream) Value(key any) any           { return s.ctx.Value(key) }
+
 func TestCanceledStreamsLeakNothing(t *testing.T) {
 	limit := throttr.Limit{Name: "many", Max: 1000, Scale: time.Hour}
 	ended := make(chan struct{}, 200)

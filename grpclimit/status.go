@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,10 @@ func (s *Server) refusal(ctx context.Context, c Call, d *admission.Decision) err
 	case admission.Serve:
 		return nil
 	case admission.Canceled:
-		return status.FromContextError(ctx.Err()).Err()
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return status.FromContextError(ctx.Err()).Err()
+		}
+		return status.FromContextError(context.DeadlineExceeded).Err()
 	case admission.Misconfigured:
 		return status.Error(codes.Internal, d.Text())
 	case admission.Deny:

@@ -285,7 +285,8 @@ func TestFallbackCountsAndSetsFields(t *testing.T) {
 	require.Equal(t, `"minute";r=0;t=60`, s.get(alice).Header.Get("RateLimit"))
 }
 
-func TestCanceledRequestIs499(t *testing.T) {
+// What could not be counted because its context has ended is not served, whatever the answer to failures is.
+func TestARequestWhoseContextHasEndedIsNotServed(t *testing.T) {
 	for name, answer := range map[string]httplimit.Answer{"serve": httplimit.Serve, "refuse": httplimit.Refuse} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, httplimit.Config{OnFailure: answer})
@@ -294,6 +295,11 @@ func TestCanceledRequestIs499(t *testing.T) {
 			res := s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
 			require.Equal(t, 499, res.StatusCode)
 			require.Empty(t, res.Header)
+
+			ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
+			defer cancel()
+			res = s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
+			require.Equal(t, 503, res.StatusCode, "the client may still be there")
 			require.Zero(t, s.served)
 		})
 	}

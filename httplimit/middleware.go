@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/throttr-go/throttr"
@@ -103,11 +104,21 @@ func (h *handler) decided(w http.ResponseWriter, r *http.Request, d *Decision) {
 	h.respond(w, r, d)
 }
 
+// canceled responds to a request whose context ended before it was counted. After a deadline, the client may still
+// wait for a response.
+func (h *handler) canceled(w http.ResponseWriter, r *http.Request) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		w.WriteHeader(admission.Canceled.HTTPStatus())
+		return
+	}
+	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable.\n")
+}
+
 // respond responds to a request as it was decided.
 func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	verdict := d.Verdict()
 	if verdict == admission.Canceled {
-		w.WriteHeader(verdict.HTTPStatus())
+		h.canceled(w, r)
 		return
 	}
 	if !h.config.HideFields {

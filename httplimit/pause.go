@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -22,12 +23,13 @@ var pause = throttr.Limit{Name: "httplimit.pause", Max: uint64(time.Second / tim
 
 const maxSpread = 5 * time.Second
 
-// pause stores the pause that a response demands, and reports whether there is one. An error is for the
+// pause stores the pause that a response demands, if it does, and reports whether its request may be sent again after
+// it. Without a pause, it may if the response is a 429, or says so by Retry-After. An error of the store is for the
 // observer of the RateLimit.
-func (t *Transport) pause(ctx context.Context, res *http.Response, key string) bool {
+func (t *Transport) pause(ctx context.Context, res *http.Response, key string) (again bool) {
 	d := min(t.cfg.Pause(res), t.cfg.MaxPause)
 	if d <= 0 {
-		return false
+		return res.StatusCode == http.StatusTooManyRequests || res.Header.Get("Retry-After") != ""
 	}
 	d = min(d+rand.N(min(d/10, maxSpread)+1), t.cfg.MaxPause)
 	l := pause
@@ -40,7 +42,8 @@ func (t *Transport) pause(ctx context.Context, res *http.Response, key string) b
 //   - of 429 and 503, the Retry-After field, in seconds or as a date; of 429 without any of these fields, 1 s
 //   - what RateLimit (draft-ietf-httpapi-ratelimit-headers-11) says of quotas of which nothing remains: their t,
 //     or without one, the w of the policy of that name in RateLimit-Policy
-//   - if X-RateLimit-Remaining is 0, X-RateLimit-Reset: seconds, or a time in seconds since 1970
+//   - if X-RateLimit-Remaining is 0, X-RateLimit-Reset: seconds, or a time since 1970 in seconds, milliseconds,
+//     microseconds or nanoseconds, unless it is more than a year ahead
 //
 // So a Transport need not know a quota that is lower than its Limits, nor the algorithm of the API: the pause begins
 // when nothing remains. RateLimit-Policy alone holds nothing back, because q and w do not say when a window begins, or
@@ -66,6 +69,9 @@ func Pause(res *http.Response) time.Duration {
 // retryAfterOf returns what the Retry-After field says.
 func retryAfterOf(h http.Header) (time.Duration, bool) {
 	field := strings.TrimSpace(h.Get("Retry-After"))
+	if d, ok := secondsOrTimeOf(field, dateOf(h)); ok {
+		return d, true
+	}
 	if d, ok := secondsOf(field); ok {
 		return d, true
 	}
@@ -125,11 +131,31 @@ func legacyOf(h http.Header) time.Duration {
 	if strings.TrimSpace(h.Get("X-RateLimit-Remaining")) != "0" {
 		return 0
 	}
-	d, _ := secondsOf(strings.TrimSpace(h.Get("X-RateLimit-Reset")))
-	if d > 1e9*time.Second { // after 2001: a time
-		d = max(0, time.Unix(0, int64(d)).Sub(dateOf(h)))
-	}
+	d, _ := secondsOrTimeOf(strings.TrimSpace(h.Get("X-RateLimit-Reset")), dateOf(h))
 	return d
+}
+
+// farthest is how far ahead of a response the end of a quota may be: services have none that are longer.
+const farthest = 366 * 24 * time.Hour
+
+// secondsOrTimeOf returns the time until the end of a quota, by a number that is seconds from now, or a time since
+// 1970 in seconds, milliseconds, microseconds or nanoseconds: whichever is no farther from now than the farthest end.
+// It returns false if none is.
+func secondsOrTimeOf(text string, now time.Time) (time.Duration, bool) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0) {
+		return 0, false
+	}
+	if n <= farthest.Seconds() {
+		return time.Duration(n * float64(time.Second)), true
+	}
+	since := float64(now.UnixNano())
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond} {
+		if ahead := n*float64(unit) - since; math.Abs(ahead) <= float64(farthest) {
+			return max(0, time.Duration(ahead)).Round(time.Microsecond), true
+		}
+	}
+	return 0, false
 }
 
 // item is an item of a list of structured fields, with its parameters.

@@ -36,7 +36,8 @@ type TransportConfig struct {
 	Actual func(res *http.Response, l throttr.Limit, cost uint64) uint64
 
 	// Margin is how much longer one request may take than another from the answer of the limiter to its
-	// arrival at the API: it is added to each Scale. Default: 50 ms, of which a limit of a second loses 5 %.
+	// arrival at the API: it is added to each Scale. At most an hour. Default: 50 ms, of which a limit of a second
+	// loses 5 %.
 	Margin time.Duration
 
 	// Strict makes sliding logs count a request until the header of its response is there. Then they keep their
@@ -50,8 +51,8 @@ type TransportConfig struct {
 	// MaxPause bounds pauses, with what is added to them. Default: an hour.
 	MaxPause time.Duration
 
-	// Retries is how often a request is sent again that was answered with 429 or 503, and a pause: after the
-	// pause, and in line. Only requests whose method is idempotent, or that have the field Idempotency-Key, and
+	// Retries is how often a request is sent again that was answered with 429, or with 503 and a pause or a
+	// Retry-After, which may be 0: after the pause, and in line. Only requests whose method is idempotent, or that have the field Idempotency-Key, and
 	// whose body can be sent again (GetBody) are. Default: 0, the response is returned.
 	Retries int
 
@@ -63,6 +64,7 @@ type TransportConfig struct {
 const (
 	defaultMargin   = 50 * time.Millisecond
 	defaultMaxPause = time.Hour
+	maxMargin       = time.Hour
 )
 
 // Transport is an [http.RoundTripper] that keeps to the limits of somebody else's API, together with all
@@ -121,6 +123,9 @@ func NewTransport(limiter *throttr.RateLimit, cfg TransportConfig) (*Transport, 
 	if cfg.Margin < 0 || cfg.MaxPause < 0 || cfg.Retries < 0 {
 		return nil, invalid("Margin, MaxPause and Retries are at least 0")
 	}
+	if cfg.Margin > maxMargin {
+		return nil, invalid("Margin is at most %v, not %v", maxMargin, cfg.Margin)
+	}
 	cfg.Margin, cfg.MaxPause = cmp.Or(cfg.Margin, defaultMargin), cmp.Or(cfg.MaxPause, defaultMaxPause)
 	if cfg.Key == nil {
 		cfg.Key = hostOf
@@ -131,6 +136,7 @@ func NewTransport(limiter *throttr.RateLimit, cfg TransportConfig) (*Transport, 
 	if cfg.Pause == nil {
 		cfg.Pause = Pause
 	}
+	cfg.MaxPause = min(cfg.MaxPause, maxSeconds*time.Second)
 	cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
 	cfg.Limits = slices.Clone(cfg.Limits) // the caller may change the slice
 	t := &Transport{cfg: cfg, limiter: limiter}

@@ -351,6 +351,9 @@ func TestPausesThatResponsesDemand(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
 	unix := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }
+	reset := func(field string) *http.Response {
+		return respond(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", field)
+	}
 	for name, test := range map[string]struct {
 		res  *http.Response
 		want time.Duration
@@ -377,7 +380,16 @@ func TestPausesThatResponsesDemand(t *testing.T) {
 		"of a 429":                {respond(429, "RateLimit", `"a";r=0;t=9`), 9 * time.Second},
 		"malformed":               {respond(200, "RateLimit", `"a;r=0;t=9,;;=,r=0`), 0},
 		"legacy":                  {respond(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "9"), 9 * time.Second},
-		"legacy, a time":          {respond(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", unix(time.Hour)), time.Hour},
+		"legacy, a time":          {reset(unix(time.Hour)), time.Hour},
+		"legacy, a past time":     {reset(unix(-time.Hour)), 0},
+		"legacy, milliseconds":    {reset(unix(time.Hour) + "000"), time.Hour},
+		"legacy, microseconds":    {reset(unix(2*time.Second) + "500000"), 2500 * time.Millisecond},
+		"legacy, nanoseconds":     {reset(unix(time.Hour) + "000000000"), time.Hour},
+		"legacy, a year":          {reset("31622400"), 366 * 24 * time.Hour},
+		"legacy, more":            {reset("31622401"), 0},
+		"legacy, a time too far":  {reset(unix(9000 * time.Hour)), 0},
+		"legacy, no number":       {reset("Inf"), 0},
+		"a time of Retry-After":   {respond(429, "Retry-After", unix(time.Minute)), time.Minute},
 		"legacy, quota left":      {respond(200, "X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "9"), 0},
 	} {
 		test.res.Header.Set("Date", date(0))
@@ -402,6 +414,7 @@ func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
 		"without a Burst":              {Limits: []throttr.Limit{with(throttr.TokenBucket)}},
 		"share their count":            {Limits: []throttr.Limit{minute, minute}},
 		"Margin, MaxPause and Retries": {Margin: -1},
+		"Margin is at most 1h0m0s":     {Margin: math.MaxInt64, Limits: []throttr.Limit{minute}},
 		"is less than 1ms":             {Limits: []throttr.Limit{{Max: 1, Scale: -time.Second}}},
 	} {
 		_, err := httplimit.NewTransport(limiter, cfg)
@@ -504,6 +517,52 @@ func TestTransportRepeatsWhatIsSafe(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is denied without a pause is sent again at once, as often as Retries allows.
+func TestTransportRepeatsWhatIsDeniedForNoTime(t *testing.T) {
+	for _, test := range []struct {
+		res   *http.Response
+		tries int
+	}{
+		{respond(429, "Retry-After", "0"), 3},
+		{respond(429, "Retry-After", time.Unix(0, 0).UTC().Format(http.TimeFormat)), 3},
+		{respond(503, "Retry-After", "0"), 3},
+		{respond(503), 1},
+		{respond(500, "Retry-After", "0"), 1},
+	} {
+		server := &api{respond: func(*http.Request, int) *http.Response {
+			return &http.Response{StatusCode: test.res.StatusCode, Header: test.res.Header}
+		}}
+		withFleet(t, 1, httplimit.TransportConfig{Base: server, Retries: 2}, func(t *testing.T, fl *fleet) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+			require.NoError(t, err)
+			begun := time.Now()
+			res, err := fl.transports[0].RoundTrip(r)
+			require.NoError(t, err)
+			require.Len(t, server.arrivals, test.tries, res.Header)
+			require.Zero(t, time.Since(begun))
+			res.Body.Close()
+		})
+	}
+}
+
+// The largest pause is one that the store can keep.
+func TestTransportPausesForEver(t *testing.T) {
+	server := &api{respond: func(*http.Request, int) *http.Response { return respond(200) }}
+	cfg := httplimit.TransportConfig{Base: server, MaxPause: math.MaxInt64, Pause: func(*http.Response) time.Duration { return math.MaxInt64 }}
+	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+		client := http.Client{Transport: fl.transports[0]}
+		res, err := client.Get("http://api.test/")
+		require.NoError(t, err)
+		res.Body.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*365*24*time.Hour)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
+		require.NoError(t, err)
+		_, err = client.Do(r)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }
 
 // A response is returned if its request can't be sent again in time.

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"bufio"
+	"crypto/tls"
 	"net"
 	"net/http"
 
@@ -37,17 +38,53 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	u.hijacked = true
-	return &hijacked{conn, u.hold}, rw, nil
+	held := hijacked{conn, u.hold}
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		return &hijackedTCP{c, held}, rw, nil
+	case *tls.Conn:
+		return &hijackedTLS{c, held}, rw, nil
+	case closeWriter: // such as a Unix socket
+		return &hijackedHalf{held, c}, rw, nil
+	}
+	return &held, rw, nil
 }
 
-// hijacked is a connection that holds a place.
+// hijacked is a connection that holds a place until it is closed.
 type hijacked struct {
 	net.Conn
 	hold *inflight.Hold
 }
+
+// NetConn returns the connection without the place, as [tls.Conn.NetConn] does.
+func (c *hijacked) NetConn() net.Conn { return c.Conn }
 
 // Close closes the connection, and releases the place.
 func (c *hijacked) Close() error {
 	defer c.hold.Release()
 	return c.Conn.Close()
 }
+
+// Handlers look for methods that net.Conn does not have, such as CloseWrite. So the connections that they know keep
+// all of theirs.
+type (
+	hijackedTCP struct {
+		*net.TCPConn
+		held hijacked
+	}
+	hijackedTLS struct {
+		*tls.Conn
+		held hijacked
+	}
+	hijackedHalf struct {
+		hijacked
+		closeWriter
+	}
+	closeWriter interface{ CloseWrite() error }
+)
+
+// Close closes the connection, and releases the place.
+func (c *hijackedTCP) Close() error { return c.held.Close() }
+
+// Close closes the connection, and releases the place.
+func (c *hijackedTLS) Close() error { return c.held.Close() }
