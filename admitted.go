@@ -6,6 +6,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/internal/inside"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -49,7 +50,7 @@ func (a *admitter) Reserve(ctx context.Context, key string, limits []Limit, n ui
 // reserveOne makes a take, if there is a decision at once.
 func (r *RateLimit) reserveOne(ctx context.Context, key string, l *Limit, n uint64, to reserved) (granted, decided bool) {
 	by, holds := r.algorithmOf(l), cmp.Or(l.Burst, l.Max)
-	if r.fast == nil || l.Shadow || l.Max-1 >= Unlimited-1 || n-1 >= holds || l.Burst != 0 && by != TokenBucket {
+	if r.fast == nil || l.Shadow || l.Max-1 >= Unlimited-1 || n-1 >= holds || limits.HasCalendar(l) || l.Burst != 0 && by != TokenBucket {
 		return false, false
 	}
 	count, left, retry, end, id, granted, ok := r.fast.Decide(ctx, key, by, l.Max, l.Scale, n, fastpath.Take, l.Burst, l.Name)

@@ -18,6 +18,12 @@ type (
 	// Backend keeps windows on a store. Package window documents what it must do. Implement it to use
 	// a RateLimit with a store of your own.
 	Backend = window.Backend
+	// Calendar is a unit of the calendar, in place of a Scale.
+	Calendar = window.Calendar
+	// Listed is what a backend counts for a key and limit: see the List of a [Backend].
+	Listed = window.Listed
+	// ListedPlaces is the places in flight of a key and name: see the ListPlaces of a [Backend].
+	ListedPlaces = window.ListedPlaces
 )
 
 // The algorithms. Package window documents each.
@@ -27,6 +33,16 @@ const (
 	TokenBucket   = window.TokenBucket   // gains Max tokens per Scale, holds Burst
 	SlidingWindow = window.SlidingWindow // two aligned windows, the older one weighted
 	SlidingLog    = window.SlidingLog    // the time of every hit
+
+	CalendarWindow = window.CalendarWindow // of limits with a Calendar
+)
+
+// The units of the calendar.
+const (
+	Day   = window.Day
+	Week  = window.Week
+	Month = window.Month
+	Year  = window.Year
 )
 
 const (

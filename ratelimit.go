@@ -86,10 +86,10 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 }
 
 // WithAlgorithm sets the algorithm of limits that have none, and of Hit and the other methods that have a
-// scale in place of a Limit. Default: [FixedWindow]. It panics if a is unknown.
+// scale in place of a Limit. Default: [FixedWindow]. It panics if a is unknown, or [CalendarWindow].
 func WithAlgorithm(a Algorithm) Option {
-	if a > limits.LastAlgorithm {
-		panic("throttr: WithAlgorithm: " + a.String() + " is unknown")
+	if a > limits.LastAlgorithm || a == CalendarWindow {
+		panic("throttr: WithAlgorithm: " + a.String() + " is no algorithm for limits with a Scale")
 	}
 	return func(o *options) {
 		if o.algorithm = a; a == 0 {
@@ -152,7 +152,7 @@ func (v verb) check(l *Limit, n uint64) error {
 // most limits, that is all there is to check. It takes less time than to copy the limit. 0 minus 1 wraps around, so
 // n-1 and Algorithm-1 exclude 0, too.
 func plain(l *Limit, n uint64) bool {
-	return n-1 < l.Max && l.Max < Unlimited && l.Name == "" && l.Burst == 0 && !l.Shadow && l.Scale >= window.MinScale && l.Algorithm-1 < limits.LastAlgorithm
+	return n-1 < l.Max && l.Max < Unlimited && l.Name == "" && l.Burst == 0 && !l.Shadow && l.Scale >= window.MinScale && l.Scale <= window.MaxScale && !limits.HasCalendar(l) && l.Algorithm-1 < limits.LastAlgorithm
 }
 
 // Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:

@@ -60,6 +60,10 @@ func testCheck(c calls) {
 			func(l *window.Limit) { l.Name = "new\nline" },
 			func(l *window.Limit) { l.Max = window.Unlimited + 1 },
 			func(l *window.Limit) { l.Max = math.MaxUint64 },
+			func(l *window.Limit) { l.Calendar = window.Month },
+			func(l *window.Limit) { l.Calendar = math.MaxUint8 },
+			func(l *window.Limit) { l.StartDay = 1 },
+			func(l *window.Limit) { l.Zone = "Europe/Berlin" },
 			func(l *window.Limit) { l.Algorithm, l.Burst = window.FixedWindow, 1 },
 			func(l *window.Limit) { l.Algorithm, l.Burst = window.TokenBucket, window.Unlimited+1 },
 			func(l *window.Limit) {
@@ -95,9 +99,9 @@ func testCheck(c calls) {
 	}
 }
 
-// wrongScales returns changes that make a scale too short.
+// wrongScales returns changes that make a scale too short or too long.
 func (c calls) wrongScales() (all []func(*window.Limit)) {
-	for _, scale := range []time.Duration{math.MinInt64, -time.Second, -1, 0, 1, 60, time.Microsecond, window.MinScale - 1} {
+	for _, scale := range []time.Duration{math.MinInt64, -time.Second, -1, 0, 1, 60, time.Microsecond, window.MinScale - 1, window.MaxScale + 1, math.MaxInt64} {
 		all = append(all, func(l *window.Limit) { l.Scale = scale })
 	}
 	return all

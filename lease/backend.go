@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -157,6 +158,23 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 		return err
 	}
 	return b.Backend.Exchange(ctx, claims, places)
+}
+
+// List implements [window.Backend]. Counts are those of the backend, which have the places of all blocks, of all
+// processes.
+func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
+	if err := b.check(ctx); err != nil {
+		return func(yield func(window.Listed, error) bool) { yield(window.Listed{}, err) }
+	}
+	return b.Backend.List(ctx, keys...)
+}
+
+// ListPlaces implements [window.Backend]. Places in flight are those of the backend.
+func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
+	if err := b.check(ctx); err != nil {
+		return func(yield func(window.ListedPlaces, error) bool) { yield(window.ListedPlaces{}, err) }
+	}
+	return b.Backend.ListPlaces(ctx, keys...)
 }
 
 func init() {

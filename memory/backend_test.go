@@ -109,7 +109,7 @@ func TestOptions(t *testing.T) {
 		traits, err := b.Check(limitOf(window.SlidingLog, time.Minute, memory.DefaultMaxLog))
 		require.NoError(t, err)
 		require.EqualValues(t, memory.DefaultMaxLog, traits.MaxCount)
-		_, err = b.Check(limitOf(window.FixedWindow, math.MaxInt64, math.MaxInt64))
+		_, err = b.Check(limitOf(window.FixedWindow, window.MaxScale, math.MaxInt64))
 		require.NoError(t, err)
 		caller{t, b, window.FixedWindow}.hit("k", time.Second)
 		advance(time.Minute)

@@ -151,7 +151,7 @@ func (b *Backend) takeFew(takes []window.Take, windows []window.Window) bool {
 	}()
 	for i := range takes {
 		x, l := &takes[i], &takes[i].Limit
-		if l.Algorithm != window.FixedWindow && l.Algorithm != window.AlignedWindow || l.Burst != 0 || l.Max > window.Unlimited || x.N > l.Max {
+		if l.Algorithm != window.FixedWindow && l.Algorithm != window.AlignedWindow || l.Burst != 0 || limits.HasCalendar(l) || l.Max > window.Unlimited || x.N > l.Max {
 			return false
 		}
 		var k windowID

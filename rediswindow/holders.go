@@ -19,12 +19,7 @@ var holdersLua string
 var holdersScript = newScript(holdersLua)
 
 // Holder is a process that holds places in flight of a key and name, or waits for them.
-type Holder struct {
-	Process   string        // as in [window.Claim]; of package inflight: the host, the process number, and a random text
-	Held      uint64        // places
-	Waiting   uint64        // wants in line
-	LeaseEnds time.Duration // in which time its places are lost unless it renews them; 0 if it holds none
-}
+type Holder = window.Holder
 
 // Holders returns the processes that hold places in flight of a key and name, or wait for them, by their names. It
 // reads all that is stored of them, and is for people who look, not for every request.

@@ -26,10 +26,13 @@ const (
 	// SlidingLog remembers the time of everything that was allowed. In any interval of one scale, at most
 	// Max are allowed. It takes memory in proportion to Max.
 	SlidingLog
+	// CalendarWindow is the algorithm of limits with a [Calendar]: windows are days, weeks, months or years. No
+	// backend keeps them yet.
+	CalendarWindow
 )
 
 // algorithmTexts are the texts of algorithms.
-var algorithmTexts = [...]string{"", "fixed-window", "aligned-window", "token-bucket", "sliding-window", "sliding-log"}
+var algorithmTexts = [...]string{"", "fixed-window", "aligned-window", "token-bucket", "sliding-window", "sliding-log", "calendar-window"}
 
 // String returns the text of the algorithm, such as "fixed-window". The text of 0 is empty.
 func (a Algorithm) String() string {
@@ -75,4 +78,4 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 //   - GiveBack gives back what the take still takes up: as if n fewer had been taken, but never what has
 //     come back by itself since. A token bucket may give less back, or return false, if other takes have
 //     been given back since the take.
-func (a Algorithm) Rolling() bool { return a >= TokenBucket && a <= SlidingLog } // the last one, as limits.LastAlgorithm
+func (a Algorithm) Rolling() bool { return a >= TokenBucket && a <= SlidingLog }

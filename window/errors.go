@@ -9,7 +9,7 @@ import (
 // ErrUnsupported and ErrConfig are mistakes in the program, and ErrClosed is its end, so no policy
 // applies to them. The others are failures.
 var (
-	// ErrScale says that a scale is less than [MinScale].
+	// ErrScale says that a scale is less than [MinScale], or more than [MaxScale].
 	ErrScale = errors.New("throttr: invalid scale")
 	// ErrRange says that a number is out of range. See [RangeError].
 	ErrRange = errors.New("throttr: number out of range")
@@ -34,7 +34,7 @@ var (
 // RangeError is a field of a limit, an n or a count that is out of range: it does not fit the value size
 // of a server, or is over a bound of the backend. It matches [ErrRange].
 type RangeError struct {
-	Field string // "Name", "Max", "Scale", "Burst", "Lease" or "N", or a field of a Claim
+	Field string // "Name", "Max", "Scale", "Burst", "Calendar", "Zone", "StartDay", "Lease" or "N", or a field of a Claim
 	Value string // the value that was given
 	Bound string // the values that are possible
 	Size  int    // the server's value size in bytes; 0 if the bound does not depend on it

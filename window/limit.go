@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -10,6 +11,8 @@ import (
 const (
 	// MinScale is the shortest scale. Shorter ones are a forgotten unit: a scale of 60 is 60 ns.
 	MinScale = time.Millisecond
+	// MaxScale is the longest scale: 146 years.
+	MaxScale time.Duration = 1 << 62
 	// Unlimited as a Max: every take is granted at once, and never counted.
 	Unlimited uint64 = math.MaxInt64
 	// Never as a RetryAfter: waiting does not help. Adding it to a time does not overflow.
@@ -23,9 +26,16 @@ type Limit struct {
 	// characters.
 	Name      string
 	Max       uint64        // how much a window allows; what a token bucket gains per Scale; [Unlimited]
-	Scale     time.Duration // the length of the window, at least [MinScale]
+	Scale     time.Duration // the length of the window, from [MinScale] to [MaxScale]
 	Burst     uint64        // what a token bucket holds; 0: Max. Other algorithms refuse it.
 	Algorithm Algorithm     // 0: that of the RateLimit
+	// Calendar is in place of a Scale: windows are the days, weeks, months or years of Zone's calendar. No backend
+	// keeps such windows yet: a Calendar, a Zone or a StartDay is a [RangeError].
+	Calendar Calendar
+	// StartDay is the day on which a Month starts, 1 to 31 (a shorter month starts on its last day), or a Week, 1
+	// (Monday) to 7. 0: 1.
+	StartDay uint8
+	Zone     string // of a Calendar: an IANA name, as "Europe/Berlin"; "": UTC
 	// Shadow makes the limit count, and deny nothing: observers are told what it would have denied. Neither
 	// does it deny because the store is away. A RateLimit sees to that: backends never get a Shadow limit,
 	// and its count is that of the same limit without Shadow.
@@ -44,6 +54,12 @@ func (l Limit) String() string {
 	switch {
 	case l.Max == Unlimited:
 		s.WriteString("unlimited")
+	case l.Calendar != 0:
+		fmt.Fprintf(&s, "%d in a %v", l.Max, l.Calendar)
+		if l.StartDay > 1 {
+			fmt.Fprintf(&s, " from day %d", l.StartDay)
+		}
+		s.WriteString(" of " + cmp.Or(l.Zone, "UTC"))
 	case l.Scale == 0: // of calls in flight
 		fmt.Fprintf(&s, "%d at a time", l.Max)
 	default:

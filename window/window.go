@@ -16,6 +16,7 @@ package window
 
 import (
 	"context"
+	"iter"
 	"time"
 )
 
@@ -119,6 +120,12 @@ type Backend interface {
 	//   - A store that may have lost what it knew grants nothing for a lease, so that all processes can say what
 	//     they hold.
 	Exchange(ctx context.Context, claims []Claim, places []Places) error
+	// List returns what is counted now, of some keys or of all, in no order, while others count on: what ends or
+	// begins meanwhile may be missing, and a count may come twice. No lock is held while the loop's body runs, so it may
+	// call the backend, and may end early. An error is the last element, with a zero Listed.
+	List(ctx context.Context, keys ...string) iter.Seq2[Listed, error]
+	// ListPlaces is List for places in flight.
+	ListPlaces(ctx context.Context, keys ...string) iter.Seq2[ListedPlaces, error]
 
 	unimplemented() // embed Unimplemented, or a Backend
 }
@@ -176,5 +183,15 @@ func (Unimplemented) Delete(context.Context, string, ...time.Duration) (int, err
 
 // Exchange implements [Backend].
 func (Unimplemented) Exchange(context.Context, []Claim, []Places) error { return ErrUnsupported }
+
+// List implements [Backend].
+func (Unimplemented) List(context.Context, ...string) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) { yield(Listed{}, ErrUnsupported) }
+}
+
+// ListPlaces implements [Backend].
+func (Unimplemented) ListPlaces(context.Context, ...string) iter.Seq2[ListedPlaces, error] {
+	return func(yield func(ListedPlaces, error) bool) { yield(ListedPlaces{}, ErrUnsupported) }
+}
 
 func (Unimplemented) unimplemented() {}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -24,7 +23,7 @@ func ExampleLimit() {
 }
 
 func TestTextsOfAlgorithms(t *testing.T) {
-	for a := range limits.LastAlgorithm + 1 {
+	for a := range window.CalendarWindow + 1 {
 		text, err := a.MarshalText()
 		require.NoError(t, err)
 		require.Equal(t, a.String(), string(text))
@@ -41,10 +40,37 @@ func TestTextsOfAlgorithms(t *testing.T) {
 	require.Equal(t, window.SlidingLog, a)
 }
 
+func TestTextsOfCalendarUnits(t *testing.T) {
+	for c := range window.Year + 1 {
+		text, err := c.MarshalText()
+		require.NoError(t, err)
+		require.Equal(t, c.String(), string(text))
+		back := window.Calendar(77)
+		require.NoError(t, back.UnmarshalText(text))
+		require.Equal(t, c, back)
+	}
+	require.Equal(t, "month", window.Month.String())
+	require.Equal(t, "calendar unit 77", window.Calendar(77).String())
+	_, err := window.Calendar(77).MarshalText()
+	require.ErrorIs(t, err, window.ErrUnsupported)
+	c := window.Week
+	require.ErrorIs(t, c.UnmarshalText([]byte("fortnight")), window.ErrUnsupported)
+	require.Equal(t, window.Week, c)
+}
+
+func TestLimitsWithACalendarAreFormatted(t *testing.T) {
+	for want, l := range map[string]window.Limit{
+		"quota: 10 in a month of Europe/Berlin":           {Name: "quota", Max: 10, Calendar: window.Month, Zone: "Europe/Berlin"},
+		"10 in a week from day 7 of UTC, calendar window": {Max: 10, Calendar: window.Week, StartDay: 7, Algorithm: window.CalendarWindow},
+	} {
+		require.Equal(t, want, l.String())
+	}
+}
+
 func TestRollingAlgorithmsAreThree(t *testing.T) {
 	for a, want := range map[window.Algorithm]bool{
 		0: false, window.FixedWindow: false, window.AlignedWindow: false, window.TokenBucket: true,
-		window.SlidingWindow: true, window.SlidingLog: true, limits.LastAlgorithm + 1: false,
+		window.SlidingWindow: true, window.SlidingLog: true, window.CalendarWindow: false, window.CalendarWindow + 1: false,
 	} {
 		require.Equal(t, want, a.Rolling(), "%v", a)
 	}
@@ -92,6 +118,14 @@ func TestMethodsThatAreLeftOutAreUnsupported(t *testing.T) {
 	_, err = b.Delete(ctx, "k")
 	require.ErrorIs(t, err, window.ErrUnsupported)
 	require.ErrorIs(t, b.Reset(ctx, "k", l), window.ErrUnsupported)
+	for listed, err := range b.List(ctx) {
+		require.Zero(t, listed)
+		require.ErrorIs(t, err, window.ErrUnsupported)
+	}
+	for listed, err := range b.ListPlaces(ctx, "k") {
+		require.Zero(t, listed)
+		require.ErrorIs(t, err, window.ErrUnsupported)
+	}
 	require.ErrorIs(t, b.Exchange(ctx, []window.Claim{{Key: "k"}}, make([]window.Places, 1)), window.ErrUnsupported)
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Backend keeps fixed windows in a map. It does not remove windows that are over.
 type Backend struct {
-	window.Unimplemented // TakeAll, Exchange, and the methods of later versions
+	window.Unimplemented // TakeAll, Exchange, List, ListPlaces, and the methods of later versions
 
 	now     func() time.Time
 	mu      sync.Mutex
@@ -38,9 +38,9 @@ func (b *Backend) Check(l window.Limit) (t window.Traits, err error) {
 	switch {
 	case l.Algorithm != window.FixedWindow:
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrUnsupported, l.Algorithm)
-	case l.Scale < window.MinScale:
+	case l.Scale < window.MinScale || l.Scale > window.MaxScale:
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrScale, l.Scale)
-	case l.Max > window.Unlimited || l.Burst != 0 || len(l.Name) > 64 ||
+	case l.Max > window.Unlimited || l.Burst != 0 || l.Calendar != 0 || l.StartDay != 0 || l.Zone != "" || len(l.Name) > 64 ||
 		strings.ContainsFunc(l.Name, func(r rune) bool { return r < ' ' || r > '~' }):
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrRange, l)
 	}

@@ -64,7 +64,7 @@ func (b *Backend[T]) checkScale(a window.Algorithm, scale time.Duration) (precis
 
 // checkMax is Check for a limit whose name, scale and algorithm are known to be valid.
 func (b *Backend[T]) checkMax(l *window.Limit) error {
-	if l.Max <= maxCount[T]() && l.Burst == 0 {
+	if l.Max <= maxCount[T]() && l.Burst == 0 && !limits.HasCalendar(l) {
 		return nil
 	}
 	_, err := b.Check(*l)

@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// LastAlgorithm is the last of the algorithms that there are.
+// LastAlgorithm is the last of the algorithms that backends keep.
 const LastAlgorithm = window.SlidingLog
 
 // maxName is how many characters a name may have.
@@ -20,6 +20,9 @@ const maxName = 64
 // Check returns the error of a limit that no backend can keep, or nil.
 func Check(l window.Limit) error {
 	if err := checkName(l.Name); err != nil {
+		return err
+	}
+	if err := checkCalendar(l); err != nil {
 		return err
 	}
 	if err := CheckScale(l.Scale); err != nil {
@@ -39,10 +42,30 @@ func Check(l window.Limit) error {
 	return nil
 }
 
-// CheckScale returns an error that matches [window.ErrScale] if scale is less than [window.MinScale].
+// HasCalendar reports whether any of the fields of calendar windows is set.
+func HasCalendar(l *window.Limit) bool { return l.Calendar != 0 || l.StartDay != 0 || l.Zone != "" }
+
+// checkCalendar returns an error if a limit has a field of calendar windows, which no backend keeps.
+func checkCalendar(l window.Limit) error {
+	switch {
+	case l.Calendar != 0:
+		return &window.RangeError{Field: "Calendar", Value: l.Calendar.String(), Bound: "0, as no backend keeps calendar windows"}
+	case l.StartDay != 0:
+		return &window.RangeError{Field: "StartDay", Value: strconv.Itoa(int(l.StartDay)), Bound: "0 without a Calendar"}
+	case l.Zone != "":
+		return &window.RangeError{Field: "Zone", Value: fmt.Sprintf("%.*q", maxName, l.Zone), Bound: "empty without a Calendar"}
+	}
+	return nil
+}
+
+// CheckScale returns an error that matches [window.ErrScale] if scale is less than [window.MinScale] or more than
+// [window.MaxScale].
 func CheckScale(scale time.Duration) error {
 	if scale < window.MinScale {
 		return fmt.Errorf("%w: %v is less than %v; did you forget the unit?", window.ErrScale, scale, window.MinScale)
+	}
+	if scale > window.MaxScale {
+		return fmt.Errorf("%w: %v is more than 146 years", window.ErrScale, scale)
 	}
 	return nil
 }

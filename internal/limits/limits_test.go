@@ -21,9 +21,34 @@ func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, scale.String())
 		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: scale, Algorithm: window.FixedWindow}), window.ErrScale)
 	}
-	for _, scale := range []time.Duration{window.MinScale, window.MinScale + 1, time.Hour, math.MaxInt64} {
+	for _, scale := range []time.Duration{window.MinScale, window.MinScale + 1, time.Hour, window.MaxScale} {
 		require.NoError(t, limits.CheckScale(scale), "%v", scale)
 	}
+}
+
+func TestScalesOverMaxScaleAreRefused(t *testing.T) {
+	for _, scale := range []time.Duration{window.MaxScale + 1, math.MaxInt64} {
+		err := limits.CheckScale(scale)
+		require.ErrorIs(t, err, window.ErrScale)
+		require.ErrorContains(t, err, "more than 146 years")
+	}
+}
+
+func TestNoBackendKeepsCalendarWindows(t *testing.T) {
+	for field, change := range map[string]func(*window.Limit){
+		"Calendar": func(l *window.Limit) { l.Calendar, l.Scale = window.Month, 0 },
+		"StartDay": func(l *window.Limit) { l.StartDay = 1 },
+		"Zone":     func(l *window.Limit) { l.Zone = "Local" },
+	} {
+		l := window.Limit{Max: 1, Scale: time.Second, Algorithm: window.FixedWindow}
+		require.False(t, limits.HasCalendar(&l))
+		change(&l)
+		require.True(t, limits.HasCalendar(&l))
+		var e *window.RangeError
+		require.ErrorAs(t, limits.Check(l), &e)
+		require.Equal(t, field, e.Field)
+	}
+	require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: window.CalendarWindow}), window.ErrUnsupported)
 }
 
 func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
@@ -66,7 +91,7 @@ func TestABurstMustFillInTime(t *testing.T) {
 	require.ErrorIs(t, limits.Check(bucket), window.ErrRange)
 	bucket.Max = 2
 	require.NoError(t, limits.Check(bucket))
-	bucket.Max, bucket.Burst, bucket.Scale = 1, window.Unlimited, math.MaxInt64
+	bucket.Max, bucket.Burst, bucket.Scale = 1, window.Unlimited, window.MaxScale
 	require.ErrorIs(t, limits.Check(bucket), window.ErrRange)
 	bucket.Max = 0
 	require.NoError(t, limits.Check(bucket), "a Max of 0 denies, whatever the burst is")
@@ -78,6 +103,16 @@ func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing
 	lower.Max, lower.Burst = 5, 0
 	named := bucket
 	named.Name = "named"
+	for _, change := range []func(*window.Limit){
+		func(l *window.Limit) { l.Calendar = window.Day },
+		func(l *window.Limit) { l.StartDay = 1 },
+		func(l *window.Limit) { l.Zone = "Asia/Tokyo" },
+	} {
+		other := bucket
+		change(&other)
+		_, index := limits.Merge([]window.Take{bucket.For("a", 1), other.For("a", 1)})
+		require.Nil(t, index, "one count of %v and %v", bucket, other)
+	}
 	takes := []window.Take{bucket.For("a", 1), named.For("a", 2), lower.For("a", 4), bucket.For("b", 8)}
 	merged, index := limits.Merge(takes)
 	require.Equal(t, []int{0, 1, 0, 2}, index)
