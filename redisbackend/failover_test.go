@@ -1,3 +1,5 @@
+//go:build unix
+
 package redisbackend_test
 
 import (
@@ -27,8 +29,8 @@ func TestBackendBehindSentinelConforms(t *testing.T) {
 //evidence:redis A failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	c := testkit.StartCluster(t, 3)
-	fail := func() { c.FailOver(t, 0) }
-	testkit.RequireFewMore(t, testkit.FloodFailover(t, fail, backendsOn(t, c)...))
+	fail := func() { failOver(t, c, 0) }
+	requireFewMore(t, floodFailover(t, fail, backendsOn(t, c)...))
 }
 
 // backendsOn returns two backends on a cluster, each with a client of its own.
@@ -38,4 +40,14 @@ func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
 		backends = append(backends, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
 	}
 	return backends
+}
+
+// The old primary goes on when its replica has taken over. It then executes the requests that it
+// had received, and loses them.
+//
+//evidence:redis A primary of a cluster that is cut off and comes back allows few hits more than the limits
+func TestPrimaryThatComesBackAllowsFewHitsMore(t *testing.T) {
+	c := testkit.StartCluster(t, 3)
+	fail := func() { cutOff(t, c, 0) }
+	requireFewMore(t, floodFailover(t, fail, backendsOn(t, c)...))
 }

@@ -169,7 +169,7 @@ func TestPlacesInFlightSurviveAFailover(t *testing.T) {
 	c := testkit.StartCluster(t, 3)
 	limit := inflight.Limit{Max: 10, Lease: 8 * time.Second}
 	h := newHolding(t, c, 6, limit)
-	killed := c.FailOverBehind(t, ownerOf(t, c), func() {
+	killed := failOverBehind(t, c, ownerOf(t, c), func() {
 		h.hold(h.limiters[0], 1, limit.Max, 24*time.Hour)
 		await(t, "no places are granted", func() bool { return h.limiters[0].Stats().InUse == limit.Max })
 		for _, l := range h.limiters[1:] {

@@ -117,5 +117,13 @@ func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
 
 // A parameter of the URL makes its hosts those of Sentinels.
 func TestOpenBehindSentinel(t *testing.T) {
-	testkit.BehindSentinel(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
+	b, err := throttr.Open(t.Context(), "redis://"+sentinel.Addr+"?timeout=10s&master_set="+testkit.SentinelName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := countTwice(t, b); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,7 +1,9 @@
 package redisbackend_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -76,6 +79,41 @@ func everyCall(t *testing.T, limiter *throttr.RateLimit, l throttr.Limit) error 
 	return nil
 }
 
+// A store is away as long as it does not let the user in, or do what it has to. It is back afterwards.
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
-	testkit.WithoutPermission(t, "redis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+	server := testkit.StartRedis(t)
+	user := append([]string{"ACL", "SETUSER", "limits"}, testkit.UserOfTheDocument(t)...)
+	for _, change := range []string{"off", "resetpass", "resetkeys", "-evalsha", "-hset"} {
+		server.Must(t, append(user, "on")...)
+		b, err := throttr.Open(t.Context(), "redis://limits:PASSWORD@"+server.Addr)
+		if err != nil {
+			t.Fatal(change, err)
+		}
+		var away atomic.Bool
+		limiter := throttr.NewRateLimit(b, throttr.WithFallback(memory.New()), throttr.WithLogger(nil), throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+			if e.Kind == throttr.EventUnavailable || e.Kind == throttr.EventAvailable {
+				away.Store(e.Kind == throttr.EventUnavailable)
+			}
+		}))
+		until := func(want bool) {
+			for start := time.Now(); ; time.Sleep(time.Millisecond) {
+				res, err := limiter.Hit(t.Context(), "k", time.Hour, 1_000_000)
+				if err != nil {
+					t.Fatal(change, err)
+				}
+				if res.Degraded == want && away.Load() == want {
+					return
+				}
+				if time.Since(start) > patience {
+					t.Fatalf("%s: away is not %v", change, want)
+				}
+			}
+		}
+		server.Must(t, "ACL", "SETUSER", "limits", change)
+		server.Must(t, "CLIENT", "KILL", "USER", "limits")
+		until(true)
+		server.Must(t, append(user, "on")...)
+		until(false)
+		b.Close()
+	}
 }

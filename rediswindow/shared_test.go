@@ -31,7 +31,7 @@ func (c client) Eval(_ context.Context, script string, keys, args []string) (str
 func (c client) do(command, script string, keys, args []string) (string, error) {
 	reply, err := c.Do(append(append([]string{command, script, strconv.Itoa(len(keys))}, keys...), args...)...)
 	if err != nil {
-		err = errors.New(strings.TrimPrefix(err.Error(), "redistest: "))
+		err = errors.New(strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	return reply, err
 }

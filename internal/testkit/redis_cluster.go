@@ -17,11 +17,8 @@ type Cluster struct {
 	Primaries, Replicas []*Redis
 }
 
-// nodeTimeout is how long a primary of a cluster must not respond before its replica takes over, while a
-// test makes a primary fail. Otherwise it is patience.
-const nodeTimeout = time.Second
-
-// StartCluster starts a cluster of primaries with replicas that ends with the test.
+// StartCluster starts a cluster of primaries with replicas that ends with the test. A replica takes over when its
+// primary has not responded for cluster-node-timeout, a minute.
 func StartCluster(t testing.TB, primaries int) *Cluster {
 	t.Helper()
 	return startCluster(t, primaries, primaries)
@@ -48,11 +45,11 @@ func startCluster(t testing.TB, primaries, replicas int) *Cluster {
 	}
 	// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
 	// time can't take over.
-	for i, s := range c.nodes() {
+	for i, s := range c.Nodes() {
 		s.Must(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 	}
-	for i, s := range c.nodes() {
-		for _, other := range c.nodes()[:i] {
+	for i, s := range c.Nodes() {
+		for _, other := range c.Nodes()[:i] {
 			s.Must(t, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
 		}
 	}
@@ -77,13 +74,10 @@ func startNode(t testing.TB) *Redis {
 	t.Helper()
 	return startRedis(t, func(port string) []string {
 		return []string{"--cluster-enabled", "yes", "--cluster-port", busPort(port),
-			"--cluster-node-timeout", milliseconds(patience), "--repl-diskless-sync-delay", "0",
+			"--cluster-node-timeout", strconv.FormatInt(patience.Milliseconds(), 10), "--repl-diskless-sync-delay", "0",
 			"--cluster-replica-validity-factor", "0"}
 	})
 }
-
-// milliseconds formats a duration as Redis expects it.
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // busPort returns the port of the cluster's bus of the node with a port.
 func busPort(port string) string {
@@ -91,57 +85,21 @@ func busPort(port string) string {
 	return strconv.Itoa(n + busOffset)
 }
 
-// nodes returns all nodes.
-func (c *Cluster) nodes() []*Redis { return slices.Concat(c.Primaries, c.Replicas) }
+// Nodes returns all nodes.
+func (c *Cluster) Nodes() []*Redis { return slices.Concat(c.Primaries, c.Replicas) }
 
 // Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() (all []string) {
-	for _, s := range c.nodes() {
+	for _, s := range c.Nodes() {
 		all = append(all, s.Addr)
 	}
 	return all
 }
 
-// FailOver kills a primary, and returns when its replica has taken over.
-func (c *Cluster) FailOver(t testing.TB, primary int) {
-	t.Helper()
-	c.setTimeout(t, nodeTimeout, c.nodes())
-	c.Primaries[primary].Kill()
-	c.awaitFailOver(t, primary)
-}
-
-// awaitFailOver returns when the replica of a primary that was killed has taken over.
-func (c *Cluster) awaitFailOver(t testing.TB, primary int) {
-	t.Helper()
-	awaitRole(t, c.Replicas[primary], "master")
-	c.setTimeout(t, patience, c.without(c.Primaries[primary]))
-}
-
-// without returns all nodes but one.
-func (c *Cluster) without(one *Redis) []*Redis {
-	return slices.DeleteFunc(c.nodes(), func(s *Redis) bool { return s == one })
-}
-
-// setTimeout sets after how long nodes take another one for failed.
-func (c *Cluster) setTimeout(t testing.TB, d time.Duration, nodes []*Redis) {
-	t.Helper()
-	for _, s := range nodes {
-		s.Must(t, "CONFIG", "SET", "cluster-node-timeout", milliseconds(d))
-	}
-}
-
-// awaitRole waits until a server has a role: "master" or "slave", as Redis calls them.
-func awaitRole(t testing.TB, s *Redis, role string) {
-	t.Helper()
-	eventually(t, s.Addr+" does not become a "+role, func() bool {
-		return strings.Contains(s.Must(t, "INFO", "replication"), "role:"+role)
-	})
-}
-
 // await waits until ok returns true for every node.
 func (c *Cluster) await(t testing.TB, failure string, ok func(*Redis) bool) {
 	t.Helper()
-	for _, s := range c.nodes() {
+	for _, s := range c.Nodes() {
 		eventually(t, failure, func() bool { return ok(s) })
 	}
 }

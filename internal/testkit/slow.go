@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync/atomic"
@@ -45,38 +46,22 @@ type parcel struct {
 
 // carry carries bytes with a delay, until either connection is closed. Then it closes both.
 func carry(to, from net.Conn, delay *atomic.Int64) {
-	parcels, lost, done := make(chan parcel, 1<<12), make(chan struct{}), make(chan struct{})
+	parcels := make(chan parcel, 1<<12)
 	go func() {
-		defer close(done)
-		defer from.Close()
-		defer to.Close()
-		for {
-			select {
-			case p := <-parcels:
-				select {
-				case <-time.After(time.Until(p.at)):
-				case <-lost:
-					return
-				}
-				if _, err := to.Write(p.bytes); err != nil {
-					return
-				}
-			case <-lost:
-				return
-			}
+		for p := range parcels {
+			time.Sleep(time.Until(p.at))
+			to.Write(p.bytes)
 		}
 	}()
-	defer close(lost)
+	defer close(parcels)
+	defer to.Close()
+	defer from.Close()
 	buf := make([]byte, 1<<14)
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
-		select {
-		case parcels <- parcel{append([]byte(nil), buf[:n]...), time.Now().Add(time.Duration(delay.Load()))}:
-		case <-done:
-			return
-		}
+		parcels <- parcel{bytes.Clone(buf[:n]), time.Now().Add(time.Duration(delay.Load()))}
 	}
 }

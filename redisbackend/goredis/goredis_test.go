@@ -71,47 +71,26 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 	})
 }
 
-// Redis replicates asynchronously: a replica that takes over may have missed the last hits.
-func TestFailoverAllowsFewHitsMore(t *testing.T) {
-	c := testkit.StartCluster(t, 3)
-	fail := func() { c.FailOver(t, 0) }
-	testkit.RequireFewMore(t, testkit.FloodFailover(t, fail, backendsOn(t, c)...))
-}
-
-// backendsOn returns two backends on a cluster, each with a client of its own.
-func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
-	t.Helper()
-	for range 2 {
-		b, err := throttr.Open(t.Context(), "goredis://"+c.Addrs()[0]+"?addr="+strings.Join(c.Addrs()[1:], "&addr="))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { b.Close() })
-		backends = append(backends, b)
-	}
-	return backends
-}
-
 // A proxy cuts each connection after the server has executed a hit.
 //
 //evidence:redis A hit that go-redis may have sent is never sent again
 func TestHitIsNotRepeated(t *testing.T) {
 	s := testkit.StartRedis(t)
-	cut := testkit.CutResponses(t, s)
-	client := redis.NewClient(&redis.Options{Addr: cut.Addr, MaxRetries: 5})
+	cut := cutResponses(t, s)
+	client := redis.NewClient(&redis.Options{Addr: cut.addr, MaxRetries: 5})
 	defer client.Close()
 	b := goredis.New(client)
-	cut.Pass(true)
+	cut.pass.Store(true)
 	if _, err := b.Hit(t.Context(), "k", perHour, 1); err != nil {
 		t.Fatal(err)
 	}
-	cut.Pass(false)
+	cut.pass.Store(false)
 	for i := range 5 {
 		if _, err := b.Hit(t.Context(), "k", perHour, 1); err == nil {
 			t.Fatalf("hit %d got a response", i)
 		}
 	}
-	cut.Pass(true)
+	cut.pass.Store(true)
 	w, err := b.Peek(t.Context(), "k", perHour, 0)
 	if err != nil || w.Count != 6 {
 		t.Fatalf("the count is %d, want 6: %v", w.Count, err)
@@ -227,19 +206,15 @@ func TestServerWithoutMemoryIsFull(t *testing.T) {
 
 // A parameter of the URL makes its hosts those of Sentinels.
 func TestOpenBehindSentinel(t *testing.T) {
-	testkit.BehindSentinel(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
-}
-
-// Two HTTP servers share a limit of one stream.
-func TestStreamsOfTwoServersLeaveNoPlace(t *testing.T) {
-	s := testkit.StartRedis(t)
-	var backends [2]window.Backend
-	for i := range backends {
-		client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: patience})
-		t.Cleanup(func() { client.Close() })
-		backends[i] = goredis.New(client)
+	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
+	b, err := throttr.Open(t.Context(), "goredis://"+sentinel.Addr+"?timeout=10s&master_set="+testkit.SentinelName)
+	if err != nil {
+		t.Fatal(err)
 	}
-	testkit.StreamsLeaveNoPlace(t, backends)
+	defer b.Close()
+	if w, err := b.Hit(t.Context(), "k", perHour, 1); err != nil || w.Count != 1 {
+		t.Errorf("%+v, %v", w, err)
+	}
 }
 
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
@@ -267,6 +242,12 @@ func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
 	})
 }
 
-func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
-	testkit.WithoutPermission(t, "goredis", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+func TestUserWithoutPermissionIsUnavailable(t *testing.T) {
+	s := testkit.StartRedis(t)
+	s.Must(t, "ACL", "SETUSER", "limits", "on", "nopass", "allkeys", "+@all", "-evalsha")
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: "limits", Password: "any"})
+	defer client.Close()
+	if _, err := goredis.New(client).Hit(t.Context(), "k", perHour, 1); !errors.Is(err, throttr.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
 }

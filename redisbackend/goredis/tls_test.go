@@ -2,24 +2,32 @@ package goredis_test
 
 import (
 	"crypto/tls"
+	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
+	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/redisbackend/goredis"
-	"github.com/throttr-go/throttr/window"
 )
 
-func TestClientWithAPrivateCAAndACertificate(t *testing.T) {
-	testkit.WithTLSConfig(t, func(addr string, config *tls.Config) (window.Backend, error) {
-		client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{addr}, TLSConfig: config, DialerRetries: 1})
-		t.Cleanup(func() { client.Close() })
-		return goredis.New(client), nil
-	})
-}
-
-func TestURLWithTLSTrustsTheCAsOfTheSystem(t *testing.T) {
-	testkit.ByTLSURL(t, "goredis+tls", func(url string) (window.BackendCloser, error) { return throttr.Open(t.Context(), url) })
+// What else a URL with TLS means is the same for both clients of Redis, and tested in redisbackend.
+func TestURLWithTLSVerifiesTheServer(t *testing.T) {
+	certificates := []tls.Certificate{testkit.NewCA(t).Sign(t, "localhost", time.Now().Add(time.Hour))}
+	server := testkit.StartRedis(t).Addr
+	addr := testkit.TLS(t, server, &tls.Config{Certificates: certificates})
+	old := testkit.TLS(t, server, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS11, MaxVersion: tls.VersionTLS11})
+	for url, want := range map[string]string{
+		addr:                       "certificate signed by unknown authority",
+		addr + "?skip_verify=true": "",
+		old + "?skip_verify=true":  "protocol version",
+	} {
+		b, err := throttr.Open(t.Context(), "goredis+tls://"+url)
+		if err == nil {
+			_, err = b.Hit(t.Context(), "k", perHour, 1)
+			b.Close()
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v; want %q", url, err, want)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package testkit
+package goredis_test
 
 import (
 	"bytes"
@@ -6,38 +6,39 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
-// Cut is a proxy in front of a server. Unless it passes responses, it ends a connection when the
+// cutter is a proxy in front of a server. Unless it passes responses, it ends a connection when the
 // server sends the first one to a script.
-type Cut struct {
-	Addr string
+type cutter struct {
+	addr string
 	pass atomic.Bool
 }
 
-// CutResponses starts a proxy that ends with the test.
-func CutResponses(t testing.TB, s *Redis) *Cut {
+// cutResponses starts a proxy that ends with the test.
+func cutResponses(t testing.TB, s *testkit.Redis) *cutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
-	c := &Cut{Addr: l.Addr().String()}
-	Serve(t, l, func(client net.Conn) { c.serve(s, client) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{addr: l.Addr().String()}
+	testkit.Serve(t, l, func(client net.Conn) { c.serve(s, client) })
 	return c
 }
 
-// Pass sets whether responses are passed.
-func (c *Cut) Pass(pass bool) { c.pass.Store(pass) }
-
 // serve forwards requests and responses until one of the sides closes its connection. After an
 // EVALSHA or EVAL, it ends both unless responses are passed.
-func (c *Cut) serve(s *Redis, client net.Conn) {
+func (c *cutter) serve(s *testkit.Redis, client net.Conn) {
 	server, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		client.Close()
 		return
 	}
 	var script atomic.Bool
-	Relay(client, server, io.TeeReader(client, watch{&script}),
+	testkit.Relay(client, server, io.TeeReader(client, watch{&script}),
 		until{server, func() bool { return script.Load() && !c.pass.Load() }})
 }
 

@@ -1,4 +1,4 @@
-package testkit
+package redisbackend_test
 
 import (
 	"context"
@@ -22,8 +22,8 @@ const (
 // floodOf is the limit of the hits.
 var floodOf = window.Limit{Max: floodLimit, Scale: time.Hour, Algorithm: window.FixedWindow}
 
-// Failover is what a flood of hits has seen while a replica of a cluster took over.
-type Failover struct {
+// failoverFigures is what a flood of hits has seen while a replica of a cluster took over.
+type failoverFigures struct {
 	Hits    int // that returned a decision
 	Allowed int
 	Errors  int           // hits that returned an error, which Redis may have counted
@@ -34,16 +34,16 @@ type Failover struct {
 }
 
 // String formats the figures as a row of a table.
-func (f Failover) String() string {
+func (f failoverFigures) String() string {
 	return fmt.Sprintf("| %d | %d | %d | %d | %d | %v |", f.Hits, f.Allowed, f.Errors, f.Over, f.Most, f.Until.Round(10*time.Millisecond))
 }
 
-// FloodFailover hits windows of an hour until each of them is full. When half of all hits are
+// floodFailover hits windows of an hour until each of them is full. When half of all hits are
 // allowed, it calls fail, which makes a primary of the cluster fail. The backends share the
 // windows; each has its own client.
-func FloodFailover(t testing.TB, fail func(), backends ...window.Backend) Failover {
+func floodFailover(t testing.TB, fail func(), backends ...window.Backend) failoverFigures {
 	t.Helper()
-	f := &flood{allowed: make([]int, floodKeys), full: make([]bool, floodKeys), half: make(chan struct{})}
+	f := &failoverFlood{allowed: make([]int, floodKeys), full: make([]bool, floodKeys), half: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(t.Context(), floodTimeout)
 	defer cancel()
 	var callers sync.WaitGroup
@@ -61,20 +61,20 @@ func FloodFailover(t testing.TB, fail func(), backends ...window.Backend) Failov
 	fail()
 	callers.Wait()
 	if ctx.Err() != nil {
-		t.Fatalf("not all windows are full after %v: %+v, %v", floodTimeout, f.Failover, f.first)
+		t.Fatalf("not all windows are full after %v: %+v, %v", floodTimeout, f.failoverFigures, f.first)
 	}
 	for _, n := range f.allowed {
 		f.Over += max(0, n-floodLimit)
 		f.Most = max(f.Most, n-floodLimit)
 	}
 	t.Logf("the first error: %v", f.first)
-	return f.Failover
+	return f.failoverFigures
 }
 
-// flood is a flood under way.
-type flood struct {
+// failoverFlood is a failoverFlood under way.
+type failoverFlood struct {
 	mu sync.Mutex // guards what follows
-	Failover
+	failoverFigures
 	allowed []int  // per key
 	full    []bool // per key: a hit was denied
 	done    int    // keys that are full
@@ -83,7 +83,7 @@ type flood struct {
 }
 
 // hit hits random windows that are not full, until all are full.
-func (f *flood) hit(ctx context.Context, b window.Backend) {
+func (f *failoverFlood) hit(ctx context.Context, b window.Backend) {
 	for ctx.Err() == nil {
 		k, ok := f.pick()
 		if !ok {
@@ -98,7 +98,7 @@ func (f *flood) hit(ctx context.Context, b window.Backend) {
 }
 
 // pick returns a window that is not full. It returns false if there is none.
-func (f *flood) pick() (int, bool) {
+func (f *failoverFlood) pick() (int, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done == floodKeys {
@@ -112,7 +112,7 @@ func (f *flood) pick() (int, bool) {
 }
 
 // count counts the outcome of a hit.
-func (f *flood) count(k int, w window.Window, err error) {
+func (f *failoverFlood) count(k int, w window.Window, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -135,9 +135,9 @@ func (f *flood) count(k int, w window.Window, err error) {
 	f.Hits++
 }
 
-// RequireFewMore fails the test if more hits were allowed beyond the limits than a replica can have
+// requireFewMore fails the test if more hits were allowed beyond the limits than a replica can have
 // missed, or if hits failed long after the failover. It logs the figures.
-func RequireFewMore(t testing.TB, f Failover) {
+func requireFewMore(t testing.TB, f failoverFigures) {
 	t.Helper()
 	t.Logf("hits, allowed, errors, over the limit, most of a window, errors until\n%v", f)
 	if f.Over > floodKeys*floodLimit/100 {
