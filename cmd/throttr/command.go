@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"runtime/debug"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -127,10 +128,12 @@ func (e *env) withLimiter(ctx context.Context, f func(ctx context.Context, limit
 
 // openNow opens a backend, although its URL may say that it is lazy.
 func openNow(ctx context.Context, text string) (*throttr.OpenBackend, error) {
-	text, query, _ := strings.Cut(text, "?")
-	parameters := slices.DeleteFunc(strings.Split(query, "&"), func(p string) bool { return p == "" || p == "lazy=true" })
-	if len(parameters) > 0 {
-		text += "?" + strings.Join(parameters, "&")
+	address, query, _ := strings.Cut(text, "?")
+	if parameters, err := url.ParseQuery(query); err == nil && len(parameters["lazy"]) == 1 {
+		if _, err := strconv.ParseBool(parameters.Get("lazy")); err == nil {
+			parameters.Del("lazy")
+			text = address + "?" + parameters.Encode()
+		}
 	}
 	return throttr.Open(ctx, text)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -29,23 +30,38 @@ func (d *duration) Set(text string) error {
 	return err
 }
 
+var errNotDuration = errors.New("not a duration such as 60s, 1h30m or 7d")
+
 // parseDuration is [time.ParseDuration] with clearer errors and with days, such as 1d or 1d12h. A
 // day has 24 hours.
 func parseDuration(text string) (time.Duration, error) {
-	hours := text
-	if days, rest, ok := strings.Cut(text, "d"); ok {
-		if n, err := strconv.ParseFloat(days, 64); err == nil {
-			hours = strconv.FormatFloat(24*n, 'f', -1, 64) + "h" + rest
-		}
-	}
-	d, err := time.ParseDuration(hours)
-	if err == nil {
+	if d, err := time.ParseDuration(text); err == nil {
 		return d, nil
 	}
 	if _, err := strconv.ParseFloat(text, 64); err == nil {
 		return 0, fmt.Errorf("a duration needs a unit, such as %ss", text)
 	}
-	return 0, errors.New("not a duration such as 60s, 1h30m or 7d")
+	unsigned, negative := strings.CutPrefix(text, "-")
+	if !negative {
+		unsigned = strings.TrimPrefix(text, "+")
+	}
+	days, rest, ok := strings.Cut(unsigned, "d")
+	if !ok || strings.Trim(days, "0123456789.") != "" {
+		return 0, errNotDuration
+	}
+	hours, err := time.ParseDuration(days + "h") // exact, where a float of days times 24 is not
+	if err != nil || hours > math.MaxInt64/24 {
+		return 0, errNotDuration
+	}
+	clock, err := time.ParseDuration("0h" + rest)
+	d := 24*hours + clock
+	if err != nil || clock < 0 || d < 0 {
+		return 0, errNotDuration
+	}
+	if negative {
+		d = -d
+	}
+	return d, nil
 }
 
 // formatScale formats a duration without the units that are 0 at its end: 1m, and not 1m0s.

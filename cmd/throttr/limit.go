@@ -76,7 +76,11 @@ func addHit(out *output, key string, res throttr.Result, allowed bool, decision 
 
 func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
 	return forAll(takes, func(t throttr.Take) (bool, error) {
-		res, err := limiter.HitN(ctx, t.Key, t.Limit, t.N)
+		call := limiter.HitN
+		if t.N == 0 {
+			call = limiter.Peek // HitN would open a window
+		}
+		res, err := call(ctx, t.Key, t.Limit, t.N)
 		if err == nil {
 			addHit(out, t.Key, res, res.Allowed, map[bool]string{true: "allowed", false: "denied"}[res.Allowed])
 		}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // Commands that need only a rate limit work with the URL of any backend.
@@ -22,9 +25,36 @@ func TestLimitsOfOtherBackends(t *testing.T) {
 		require.Empty(t, stderr)
 		require.Equal(t, want, status, line)
 	}
+	for _, lazy := range []string{"lazy=1", "lazy=T", "prefix=a&lazy=true"} { // a person waits, and wants to know
+		s.fails("--servers redis://127.0.0.1:1?"+lazy+" hit --scale 1m --limit 1 a", "connect", "refused")
+	}
+	s.fails("--servers redis://127.0.0.1:1?lazy=maybe hit --scale 1m --limit 1 a", "lazy")
 	s.fails("--servers redis://127.0.0.1:1 hit --scale 1m --limit 1 a", "127.0.0.1:1", "refused")
 	s.fails("--servers redis://:secret@127.0.0.1:x take --scale 1m --limit 1 a", "URL")
 	s.fails("--servers redis://127.0.0.1:1 list", "redis")
+}
+
+func TestHitOfNothingOnlyReads(t *testing.T) {
+	s, srv := shellFor(t, 8)
+	read := func(count string) {
+		t.Helper()
+		status, out, stderr := s.run("", strings.Split("hit --scale 5m --limit 3 -n 0 k", " ")...)
+		require.Zero(t, status, stderr)
+		require.Regexp(t, `(?m)^k +allowed +`+count, out)
+	}
+	read(`0 +3 +3 +-$`)
+	require.Empty(t, testkit.Keys(srv))
+	s.run("", strings.Split("hit --scale 5m --limit 3 -n 2 k", " ")...)
+	read(`2 +3 +1 +[45]m`)
+}
+
+func TestFractionsOfADayAreTheSameWindow(t *testing.T) {
+	s, _ := shellFor(t, 8)
+	for count, scale := range []string{"16h48m", "0.7d", "16.8h"} {
+		status, out, stderr := s.run("", "hit", "--scale", scale, "--limit", "5", "k")
+		require.Zero(t, status, stderr)
+		require.Regexp(t, fmt.Sprintf(`(?m)^k +allowed +%d +5 `, count+1), out)
+	}
 }
 
 func TestTakesFromServersAreGrantedUpToTheLimit(t *testing.T) {
