@@ -74,6 +74,7 @@ func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
 	require.NoError(t, err)
 	defer plain.Close()
 	large := mockserver.RunT(t, mockserver.WithValueSize(8)).Addr()
+	threads := mockserver.RunT(t, mockserver.WithHazard(mockserver.Reorder, true)).Addr()
 	const config = "throttr: invalid configuration: "
 
 	for _, c := range []struct{ mistake, url, text string }{
@@ -97,6 +98,8 @@ func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
 			"throttr: can't connect to " + webAddr + ": an HTTP server responds there, not a Throttr server"},
 		{"a Redis port", "throttr://" + redis,
 			"throttr: can't connect to " + redis + ": a Redis server responds there, not a Throttr server: use package redisbackend"},
+		{"a server of several threads", "throttr://" + threads,
+			"throttr: can't connect to " + threads + ": the responses to the first requests are out of order: a Throttr server needs one thread, run it with --threads 0"},
 		{"no port", "throttr://h:", config + `Servers: "h:" has no port; the usual one is 9000`},
 		{"a port that is no number", "throttr://h:x", config + `Servers: "h:x" has the port "x", which is not a number from 1 to 65535`},
 		{"the name of a service", "throttr://h:http", config + `Servers: "h:http" has the port "http", which is not a number from 1 to 65535`},

@@ -35,10 +35,11 @@ func runTime(records int) uint64 {
 //   - sets the timer. If the earliest event is due before the run ends, the server locks
 //     up for good.
 //
-// The fields grace, late and lockUp switch parts of this off; see [Hazard].
+// The fields grace, late and lockUp switch parts of this off; see [Hazard]. Without late, a change of
+// the TTL of the record with the empty key holds the timer until that record ends.
 type collector struct {
 	grace   bool // dead records are kept for a grace; if not, expiry removes a record
-	late    bool // only the above sets the timer; if not, it is always set to the earliest event
+	late    bool // only the above sets the timer; if not, it is set to the earliest event, or held
 	lockUp  bool // the server can lock up
 	timer   event
 	events  recordHeap // all records, by their next event
@@ -46,6 +47,7 @@ type collector struct {
 	expired int        // records that have expired
 	locked  bool
 	marked  []*record         // of the run under way; empty between runs
+	parking *record           // holds the timer at its expiry; nil: none; always nil if late
 	report  func(text string) // called when the server locks up
 }
 
@@ -104,6 +106,7 @@ func (c *collector) added(r *record) {
 // removed is called for each record that is removed other than by a run.
 func (c *collector) removed(r *record) {
 	c.events.remove(r)
+	c.ended(r)
 	if !c.late {
 		c.rearm()
 	} else if !r.dead {
@@ -115,17 +118,32 @@ func (c *collector) removed(r *record) {
 // does not set the timer even if its key is empty.
 func (c *collector) changed(r *record, bySet bool) {
 	c.events.fix(r)
-	if !c.late {
-		c.rearm()
-	} else if r.key == "" && !bySet {
+	sets := r.key == "" && !bySet
+	switch {
+	case c.late && sets:
 		c.timer = r.next()
+	case !c.late:
+		if sets {
+			c.parking = r
+		}
+		c.rearm()
 	}
 }
 
-// rearm sets the timer to the earliest event.
+// ended is called for each record that has expired or is removed.
+func (c *collector) ended(r *record) {
+	if c.parking == r {
+		c.parking = nil
+	}
+}
+
+// rearm sets the timer to the earliest event, or to the expiry of the record that holds it.
 func (c *collector) rearm() {
 	c.timer = event{}
-	if r := c.events.first(); r != nil {
+	switch r := c.events.first(); {
+	case c.parking != nil:
+		c.timer = c.parking.next()
+	case r != nil:
 		c.timer = r.next()
 	}
 }
@@ -138,6 +156,7 @@ func (c *collector) run(t uint64, remove func(*record)) {
 		c.events.remove(r)
 		if !r.dead {
 			c.expired++
+			c.ended(r)
 			if c.late {
 				c.table.remove(r)
 			} else {

@@ -197,6 +197,9 @@ func (s *Server) execute(c *conn, n int) bool {
 		rest = rest[n:]
 		requests++
 	}
+	if s.reorder {
+		c.out.reverse(requests)
+	}
 	s.checkStart(c, requests, now)
 	s.thread.Spend(began)
 	c.in = append(c.in[:0], rest...)

@@ -4,15 +4,20 @@
 //
 //	func TestLimits(t *testing.T) {
 //		srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-//		backend, err := throttr.Open(t.Context(), "throttr://"+srv.Addr(), throttr.WithClock(srv.Now))
+//		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}})
 //		require.NoError(t, err)
-//		t.Cleanup(func() { backend.Close() })
+//		t.Cleanup(func() { client.Close() })
 //
-//		limiter := throttr.NewRateLimit(backend)
-//		res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1) // is allowed
-//		res, err = limiter.Hit(t.Context(), "user:42", time.Minute, 1)  // is denied
+//		limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
+//		for _, want := range []bool{true, false} {
+//			res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
+//			require.NoError(t, err)
+//			require.Equal(t, want, res.Allowed)
+//		}
 //		srv.Advance(time.Minute)
-//		res, err = limiter.Hit(t.Context(), "user:42", time.Minute, 1)  // is allowed
+//		res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
+//		require.NoError(t, err)
+//		require.True(t, res.Allowed)
 //	}
 //
 // The records of a window do not have the name of the key: package mocklimit finds a window.
@@ -24,7 +29,7 @@
 //
 // One clock drives TTLs, graces and accessors: the real one, or with [WithVirtualClock] one that only
 // [Server.Advance] advances. [WithHazard] switches the hazards of a real server. By default records expire at the end
-// of their TTL and expiry does no harm; [WithRealCollector] makes expiry as late and as harmful as it is on a real one.
+// of their TTL and expiry does no harm, and on a server that a client has parked they do not expire; [WithRealCollector] makes expiry as late and as harmful as it is on a real one.
 //
 // # Faults
 //

@@ -151,6 +151,7 @@ func ExampleHazards() {
 	// H14 GarbledList false
 	// H17 StartUp false
 	// H19 StrayUnit false
+	// H9 Reorder false
 }
 
 func ExampleServer_Violations() {

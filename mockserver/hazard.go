@@ -31,7 +31,9 @@ const (
 	// real server is not known; here it is a pseudo-random order that depends only on the
 	// keys. [Server.Set] counts as an INSERT. Off: every request sets the timer to the
 	// earliest event. A record expires at the end of its TTL, to the nanosecond, or at once
-	// if an UPDATE moves that into the past.
+	// if an UPDATE moves that into the past. But on or off, a client that parks the server with
+	// an UPDATE of the TTL of the record with the empty key keeps all records from expiring
+	// before that one does.
 	LateExpiry
 	// Wrap (H3, default on): INCREASE past the largest value wraps around to zero
 	// and succeeds. Off: it fails and changes nothing.
@@ -60,6 +62,9 @@ const (
 	// StrayUnit (H19, default off): the response to a QUERY or GET has a meaningless TTL unit if
 	// the record was removed before the response is sent.
 	StrayUnit
+	// Reorder (H9, default off): the responses to requests that were read together are sent in
+	// reverse order, as by a server that runs more than one thread.
+	Reorder
 
 	hazardCount
 )
@@ -78,6 +83,7 @@ var hazards = [hazardCount]struct {
 	GarbledList: {"H14 GarbledList", false},
 	StartUp:     {"H17 StartUp", false},
 	StrayUnit:   {"H19 StrayUnit", false},
+	Reorder:     {"H9 Reorder", false},
 }
 
 // Hazards returns all hazards.

@@ -162,6 +162,7 @@ func TestHazardsHaveNames(t *testing.T) {
 	require.Equal(t, "H14 GarbledList", mockserver.GarbledList.String())
 	require.Equal(t, "H17 StartUp", mockserver.StartUp.String())
 	require.Equal(t, "H19 StrayUnit", mockserver.StrayUnit.String())
+	require.Equal(t, "H9 Reorder", mockserver.Reorder.String())
 	require.Equal(t, "Hazard(99)", mockserver.Hazard(99).String())
 }
 
@@ -173,7 +174,7 @@ func TestHazardsListsAllHazardsWithTheirDefaults(t *testing.T) {
 	require.Equal(t, map[mockserver.Hazard]bool{
 		mockserver.Grace: true, mockserver.LateExpiry: false, mockserver.Wrap: true, mockserver.Events: true,
 		mockserver.LockUp: false, mockserver.Overflow: false, mockserver.GarbledList: false,
-		mockserver.StartUp: false, mockserver.StrayUnit: false,
+		mockserver.StartUp: false, mockserver.StrayUnit: false, mockserver.Reorder: false,
 	}, defaults)
 	require.False(t, mockserver.Hazard(99).Default())
 }

@@ -19,6 +19,7 @@ type Server struct {
 	overflow bool
 	starting bool // H17
 	stray    bool // H19
+	reorder  bool // H9
 	network  string
 	split    atomic.Int64
 	costs    servicetime.Costs
@@ -75,6 +76,7 @@ func Start(opts ...Option) (*Server, error) {
 		maxConns: o.maxConns,
 		starting: o.hazards[StartUp],
 		stray:    o.hazards[StrayUnit],
+		reorder:  o.hazards[Reorder],
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
 	}

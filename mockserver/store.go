@@ -94,6 +94,7 @@ func (st *store) restart(keep bool, now uint64) {
 	// What expired while the server was locked up does not lock it up again.
 	lockUp := c.lockUp
 	c.lockUp = false
+	c.parking = nil
 	c.rearm()
 	st.catchUp(now)
 	c.lockUp = lockUp

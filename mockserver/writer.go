@@ -58,6 +58,21 @@ func (o *outbox) push(frame []byte, due time.Time) int {
 	return len(o.items)
 }
 
+// reverse reverses the order of the last n responses that have not been sent.
+func (o *outbox) reverse(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	items := o.items[max(len(o.items)-n, 0):]
+	var frames []byte
+	end := len(o.buf)
+	for _, it := range slices.Backward(items) {
+		frames = append(frames, o.buf[end-it.size:end]...)
+		end -= it.size
+	}
+	copy(o.buf[end:], frames)
+	slices.Reverse(items)
+}
+
 // clear removes all responses.
 func (o *outbox) clear() {
 	o.mu.Lock()

@@ -26,7 +26,7 @@ type mockProcess struct {
 	stderr         bytes.Buffer
 }
 
-const defaultHazards = "grace=on,lateexpiry=off,wrap=on,events=on,lockup=off,overflow=off,garbledlist=off,startup=off,strayunit=off"
+const defaultHazards = "grace=on,lateexpiry=off,wrap=on,events=on,lockup=off,overflow=off,garbledlist=off,startup=off,strayunit=off,reorder=off"
 
 func startMock(t *testing.T, args ...string) *mockProcess {
 	t.Helper()
@@ -91,7 +91,7 @@ func TestMockListensOnUnixSocket(t *testing.T) {
 	path := t.TempDir() + "/s"
 	m := startMock(t, "--unix", path, "--hazard", "grace=off,lateexpiry=on", "--hazard", "lockup=on")
 	require.Equal(t, "unix://"+path, m.addr)
-	require.Equal(t, "values of 2 bytes (uint16), hazards grace=off,lateexpiry=on,wrap=on,events=on,lockup=on,overflow=off,garbledlist=off,startup=off,strayunit=off", m.settings)
+	require.Equal(t, "values of 2 bytes (uint16), hazards grace=off,lateexpiry=on,wrap=on,events=on,lockup=on,overflow=off,garbledlist=off,startup=off,strayunit=off,reorder=off", m.settings)
 	sh := shell{t, m.addr}
 	sh.prints(0, "k  inserted\n", "insert --ttl 1h k 1")
 	require.Zero(t, m.end(t, syscall.SIGTERM))
@@ -141,7 +141,7 @@ func TestMockPrintsSettingsAsJSON(t *testing.T) {
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
 	require.NoError(t, err)
-	require.Regexp(t, `^\{"address":"127.0.0.1:\d+","value_size":1,"hazards":\{"events":true,"garbledlist":false,"grace":true,"lateexpiry":false,"lockup":false,"overflow":false,"startup":false,"strayunit":false,"wrap":true\}\}\n$`, line)
+	require.Regexp(t, `^\{"address":"127.0.0.1:\d+","value_size":1,"hazards":\{"events":true,"garbledlist":false,"grace":true,"lateexpiry":false,"lockup":false,"overflow":false,"reorder":false,"startup":false,"strayunit":false,"wrap":true\}\}\n$`, line)
 	cancel()
 	require.Zero(t, <-status)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"syscall"
+
+	"github.com/throttr-go/throttr/codec"
 )
 
 // hinted is an error whose text says what is usually wrong if it occurs.
@@ -47,6 +49,8 @@ func hintProbe(err error, head []byte, withTLS bool) error {
 		return &hinted{"a Redis server responds there, not a Throttr server: use package redisbackend", err}
 	case len(head) > 1 && head[0] == tlsAlert && head[1] == 3:
 		return &hinted{"the server wants TLS: use throttrs://, or set Config.TLS", err}
+	case len(head) > 0 && head[0] <= 1 && errors.Is(err, codec.ErrMalformed): // it begins with a status
+		return &hinted{"the responses to the first requests are out of order: a Throttr server needs one thread, run it with --threads 0", err}
 	case len(head) == 0 && hungUp(err) && !withTLS:
 		return &hinted{"the server closed the connection and sent nothing; if it wants TLS, use throttrs://", err}
 	}

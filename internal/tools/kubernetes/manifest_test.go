@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestServerHasOneThreadAndThePortOfTheService(t *testing.T) {
 	svc, set := manifest(t)
 	require.Len(t, set.Spec.Template.Spec.Containers, 1)
 	server := set.Spec.Template.Spec.Containers[0]
-	require.Contains(t, server.Env, variable{Name: "THREADS", Value: "1"})
+	require.Equal(t, []string{"throttr", "--port", strconv.Itoa(int(svc.Spec.Ports[0].Port)), "--threads", "0"}, server.Args)
 	require.Equal(t, svc.Spec.Ports[0].Port, server.Ports[0].ContainerPort)
 }
 

@@ -56,6 +56,7 @@ type container struct {
 	Image   string     `yaml:"image"`
 	Command []string   `yaml:"command"`
 	Env     []variable `yaml:"env"`
+	Args    []string   `yaml:"args"`
 	Ports   []struct {
 		Name          string `yaml:"name"`
 		ContainerPort int32  `yaml:"containerPort"`
