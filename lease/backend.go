@@ -5,7 +5,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +23,8 @@ const (
 	// defaultMaxLease and defaultMaxKeys bound what a Backend holds.
 	defaultMaxLease = 1 << 16
 	defaultMaxKeys  = 1024
+	// maxAge bounds WithAge, so that no time overflows.
+	maxAge = 1 << 61
 	// takeTimeout bounds a take or give-back that no caller waits for any more.
 	takeTimeout = 5 * time.Second
 	// closeTimeout bounds how long Close gives back.
@@ -85,8 +86,9 @@ type Backend struct {
 	cancel  context.CancelFunc
 	closing atomic.Bool
 	closed  chan struct{} // closed when Close begins
-	mu      sync.Mutex    // guards ended, and work while ended is false
+	mu      sync.Mutex    // guards what follows, and work while ended is false
 	ended   bool          // no goroutine is started any more
+	tending bool          // a goroutine gives back what is idle
 	work    sync.WaitGroup
 }
 
@@ -100,9 +102,9 @@ func New(b window.Backend, opts ...Option) *Backend {
 	}
 	var o options
 	opt.Apply("lease: New", &o, opts)
-	maxLease := min(uint64(cmp.Or(o.maxLease, defaultMaxLease)), retired/2)
+	maxLease := uint64(cmp.Or(o.maxLease, defaultMaxLease))
 	l := &Backend{
-		Backend: b, age: cmp.Or(o.age, DefaultAge), maxLease: maxLease, maxNeed: max(maxLease/needShare, 1), match: o.match,
+		Backend: b, age: min(cmp.Or(o.age, DefaultAge), maxAge), maxLease: maxLease, maxNeed: max(maxLease/needShare, 1), match: o.match,
 		epoch: time.Now(), table: newTable(cmp.Or(o.maxKeys, defaultMaxKeys)), closed: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -136,20 +138,38 @@ func (b *Backend) check(ctx context.Context) error {
 // Count is the hit's place, and not the count of the backend, which has the places of all blocks. If the
 // hit is refused, it is the last known count.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	var a answer
-	asHit := n == 0 || l.Algorithm.Rolling() // a hit of 0 opens a window, unlike a take
-	err := b.spend(ctx, key, &l, n, &a, asHit)
-	if !asHit && !a.refused {
-		a.count = min(a.count, l.Max) // a place that was taken is within the limit
+	if n == 0 || l.Algorithm.Rolling() { // a hit of 0 opens a window, unlike a take
+		if err := b.check(ctx); err != nil {
+			return window.Window{}, err
+		}
+		return b.Backend.Hit(ctx, key, l, n)
 	}
-	return a.window(), err
+	w, err := b.Take(ctx, key, l, n)
+	if !w.Refused {
+		w.Count = min(w.Count, l.Max) // a place that was taken is within the limit
+	}
+	return w, err
 }
 
 // Take implements [window.Backend]. Like a hit, a take gets places of a block.
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	var a answer
-	err := b.spend(ctx, key, &l, n, &a, false)
-	return a.window(), err
+	w, _, err := b.take(ctx, key, l, n)
+	return w, err
+}
+
+// take takes n places of a block, or of the backend if the key is not hot, and reports whether the backend was asked.
+func (b *Backend) take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, asked bool, err error) {
+	if err := b.check(ctx); err != nil {
+		return w, false, err
+	}
+	if e := b.entry(key, &l, n); e != nil {
+		w, v, err := e.spend(ctx, n)
+		if v != toBackend || err != nil {
+			return w, v == byStore, err
+		}
+	}
+	w, err = b.Backend.Take(ctx, key, l, n)
+	return w, true, err
 }
 
 // Exchange implements [window.Backend]. Places in flight are those of the backend.
@@ -198,66 +218,44 @@ func (d *decider) Decide(ctx context.Context, key string, a window.Algorithm, ma
 	if b.check(ctx) != nil || n == 0 || n > b.maxNeed || a.Rolling() {
 		return 0, 0, 0, end, 0, false, false
 	}
-	l := window.Limit{Name: name, Max: max, Scale: scale, Burst: burst, Algorithm: a}
-	e := b.table.lookUp(key, &l)
+	e := b.table.find(key, &window.Limit{Name: name, Max: max, Scale: scale, Burst: burst, Algorithm: a})
 	if e == nil {
 		return 0, 0, 0, end, 0, false, false
 	}
-	var w answer
-	if v := e.try(e.current.Load(), n, &w); v == pass || v == again {
-		return 0, 0, 0, end, 0, false, false
-	}
-	return w.count, w.left, cmp.Or(w.retry, w.left), w.expires, w.id, !w.refused, true
+	w, v, _ := e.try(n)
+	return w.Count, w.Left, cmp.Or(w.RetryAfter, w.Left), w.ExpiresAt, w.ID, !w.Refused, v == byBlock
 }
 
-// spend takes n places of blocks, and sets a. If the key is not hot, it passes the call on, as a hit if that
-// is to be, and otherwise as a take.
-func (b *Backend) spend(ctx context.Context, key string, l *window.Limit, n uint64, a *answer, asHit bool) error {
-	if err := b.check(ctx); err != nil {
-		return err
+// entry returns the entry of a key and limit for a call of n. It returns nil if there are no blocks for it.
+func (b *Backend) entry(key string, l *window.Limit, n uint64) *entry {
+	if n == 0 || n > min(l.Max, b.maxNeed) || l.Algorithm.Rolling() {
+		return nil
 	}
-	if n > 0 && n <= l.Max && n <= b.maxNeed && !l.Algorithm.Rolling() {
-		if e := b.entry(key, l); e != nil {
-			if v, err := e.spend(ctx, n, a); v != pass || err != nil {
-				return err
-			}
-		}
-	}
-	var w window.Window
-	var err error
-	if asHit {
-		w, err = b.Backend.Hit(ctx, key, *l, n)
-	} else {
-		w, err = b.Backend.Take(ctx, key, *l, n)
-	}
-	*a = answerOf(w)
-	return err
-}
-
-// entry returns the entry of a key. It returns nil if the key is not hot.
-func (b *Backend) entry(key string, l *window.Limit) *entry {
-	if e := b.table.lookUp(key, l); e != nil {
+	if e := b.table.find(key, l); e != nil {
 		return e
 	}
-	hash := b.table.hash(key, l)
-	if e := b.table.find(hash, key, l); e != nil || !b.table.heat(hash, b.now, b.age) {
-		return e
+	if b.match != nil && !b.match(key) || !b.table.heat(key, b.now(), b.age) {
+		return nil
 	}
 	traits, err := b.Backend.Check(*l)
-	if err != nil || l.Scale/4 < traits.Precision || b.match != nil && !b.match(key) {
+	if err != nil || l.Scale/4 < traits.Precision {
 		return nil
 	}
-	kept := *l
-	kept.Name = strings.Clone(l.Name)
-	e := newEntry(b, hash, strings.Clone(key), kept, traits.Precision)
-	added, first := b.table.add(e)
-	if first {
-		b.run(b.tend)
-	}
-	if !added {
-		return nil
+	e := b.table.add(key, l, func(key string) *entry { return newEntry(b, key, *l, traits.Precision) })
+	if e != nil {
+		b.startTending()
 	}
 	return e
+}
+
+// startTending starts the goroutine that gives back what is idle, unless there is one.
+func (b *Backend) startTending() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.tending && !b.ended {
+		b.tending = true
+		b.work.Go(b.tend)
+	}
 }
 
 // tend gives back what is idle or too old, as long as there are entries.
@@ -271,26 +269,20 @@ func (b *Backend) tend() {
 		case <-b.closed:
 			return
 		}
-		for _, e := range b.table.all(func(*entry) bool { return true }) {
-			if e.tend() {
-				continue
+		for _, e := range b.table.all() {
+			if !e.tend() {
+				b.table.remove(e)
+				e.drop(true)
 			}
-			empty := b.table.remove(e) == 0
-			b.discardAll(e, e.drop(true))
-			if empty {
-				return
-			}
+		}
+		b.mu.Lock()
+		b.tending = b.table.n.Load() > 0
+		ended := !b.tending
+		b.mu.Unlock()
+		if ended {
+			return
 		}
 		timer.Reset(pause)
-	}
-}
-
-// discardAll retires blocks and gives back what is left of them.
-func (b *Backend) discardAll(e *entry, blocks []*block) {
-	for _, old := range blocks {
-		if left := old.retire(); left > 0 {
-			b.giveBack(e, old, left)
-		}
 	}
 }
 
@@ -357,7 +349,7 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64
 // Set implements [window.Backend]. No hit of this Backend after Set uses a block that was taken before.
 // Other Backends may use theirs until they are older than their age.
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.replacing(ctx, func(e *entry) bool { return e.counts(key, &l) }, func() (err error) {
+	err = b.replacing(ctx, key, func(e *entry) bool { return e.counts(&l) }, func() (err error) {
 		w, err = b.Backend.Set(ctx, key, l, n)
 		return err
 	})
@@ -366,34 +358,34 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 
 // Reset implements [window.Backend]. Blocks are dropped as by Set.
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	return b.replacing(ctx, func(e *entry) bool { return e.counts(key, &l) }, func() error { return b.Backend.Reset(ctx, key, l) })
+	return b.replacing(ctx, key, func(e *entry) bool { return e.counts(&l) }, func() error { return b.Backend.Reset(ctx, key, l) })
 }
 
 // Delete implements [window.Backend]. Blocks are dropped as by Set.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
-	ended := func(e *entry) bool {
-		return e.key == key && (len(scales) == 0 || slices.Contains(scales, e.limit.Scale))
-	}
-	err = b.replacing(ctx, ended, func() (err error) {
+	ended := func(e *entry) bool { return len(scales) == 0 || slices.Contains(scales, e.limit.Scale) }
+	err = b.replacing(ctx, key, ended, func() (err error) {
 		n, err = b.Backend.Delete(ctx, key, scales...)
 		return err
 	})
 	return n, err
 }
 
-// counts reports whether e has places of the count of a key and limit.
-func (e *entry) counts(key string, l *window.Limit) bool {
-	return e.key == key && e.limit.Scale == l.Scale && e.limit.Algorithm == l.Algorithm && e.limit.Name == l.Name
+// counts reports whether e has places of the count of a limit.
+func (e *entry) counts(l *window.Limit) bool {
+	return e.limit.Scale == l.Scale && e.limit.Algorithm == l.Algorithm && e.limit.Name == l.Name
 }
 
-// replacing drops the blocks of the windows that a call ends, and those that were taken during the call.
-func (b *Backend) replacing(ctx context.Context, ended func(*entry) bool, call func() error) error {
+// replacing drops the blocks of the windows of a key that a call ends, and those that were taken during the call.
+func (b *Backend) replacing(ctx context.Context, key string, ended func(*entry) bool, call func() error) error {
 	if err := b.check(ctx); err != nil {
 		return err
 	}
 	drop := func() {
-		for _, e := range b.table.all(ended) {
-			b.discardAll(e, e.drop(false))
+		for _, e := range b.table.ofKey(key) {
+			if ended(e) {
+				e.drop(false)
+			}
 		}
 	}
 	drop()
@@ -432,7 +424,7 @@ type BlockStats struct {
 
 // Blocks returns what the Backend has taken ahead.
 func (b *Backend) Blocks() BlockStats {
-	entries := b.table.all(func(*entry) bool { return true })
+	entries := b.table.all()
 	s := BlockStats{Keys: len(entries)}
 	for _, e := range entries {
 		s.Held += e.held()
@@ -450,10 +442,10 @@ func (b *Backend) Blocks() BlockStats {
 func (b *Backend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		close(b.closed)
-		b.table.close()
-		for _, e := range b.table.all(func(*entry) bool { return true }) {
+		b.table.closed.Store(true)
+		for _, e := range b.table.all() {
 			b.table.remove(e)
-			b.discardAll(e, e.drop(true))
+			e.drop(true)
 		}
 		defer time.AfterFunc(closeTimeout, b.cancel).Stop()
 	}

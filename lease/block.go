@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -16,21 +15,13 @@ const (
 	through             // the window is about to end: hits go to the backend
 )
 
-// retired is added to what is spent of a block that is retired: no place is left.
-const retired = 1 << 62
-
-// block is places of a window that were taken together: those from first+1 to first+size. Times are
-// those of the monotonic clock, since the backend was made.
+// block is places of a window that were taken together: those from first+1 to first+size. Only spent
+// changes; the mutex of the entry guards it. Times are those of the monotonic clock, since the backend was
+// made. The zero block has no places.
 type block struct {
-	// spent is how many places were taken of the block, and more once there are none left. Of a
-	// block without places it says whether there were hits. It has a cache line of its own, as all
-	// processors write it.
-	spent atomic.Uint64
-	_     [56]byte
-
 	kind        kind
 	size, first uint64
-	mark        uint64        // the place whose taking starts the take of the next block
+	spent       uint64        // how many places were taken of it
 	until       time.Duration // until when it is used; its window is not over before
 	over        time.Duration // when the window is over at the latest
 	id          int64         // of the window
@@ -38,37 +29,25 @@ type block struct {
 	count       uint64        // of the window, when the block was taken or refused
 }
 
-// take takes n places. It returns the last of them, counted from 1, or false if there are not
-// enough. The caller then reads the clock.
-func (b *block) take(n uint64) (last uint64, ok bool) {
-	if n == 1 {
-		last = b.spent.Add(1)
-		return last, last <= b.size
-	}
-	for {
-		spent := b.spent.Load()
-		if spent > b.size || n > b.size-spent {
-			return 0, false
-		}
-		if b.spent.CompareAndSwap(spent, spent+n) {
-			return spent + n, true
-		}
-	}
-}
-
-// retire takes all places that are left and returns how many they are. Nobody gets one after that.
-func (b *block) retire() (left uint64) {
-	return b.size - min(b.spent.Swap(retired), b.size)
-}
-
 // left returns how many places are left.
-func (b *block) left() uint64 { return b.size - min(b.spent.Load(), b.size) }
+func (b *block) left() uint64 { return b.size - b.spent }
 
-// note notes a hit on a block without places.
-func (b *block) note() {
-	if b.spent.Load() == 0 { // a write each time would be slow
-		b.spent.Store(1)
-	}
+// has reports whether n places are left.
+func (b *block) has(n uint64) bool { return b.kind == places && n <= b.left() }
+
+// take takes n of the places that are left. It returns the last one, counted from the start of the window, and
+// whether the next block should be taken now: a quarter is left.
+func (b *block) take(n uint64) (place uint64, nearEnd bool) {
+	before := b.left()
+	b.spent += n
+	return b.first + b.spent, before > b.size/4 && b.left() <= b.size/4
+}
+
+// retire takes all places that are left, and returns how many they are.
+func (b *block) retire() uint64 {
+	left := b.left()
+	b.spent = b.size
+	return left
 }
 
 // usable reports whether a hit could get something from the block.
@@ -76,28 +55,7 @@ func (b *block) usable(now time.Duration) bool {
 	return now < b.until && (b.kind != places || b.left() > 0)
 }
 
-// answer is what a hit or take is told.
-type answer struct {
-	count   uint64 // its last place; if it is refused, the count of the window
-	left    time.Duration
-	retry   time.Duration // if it is refused
-	expires time.Time
-	id      int64 // of the window
-	asked   bool  // the backend has said so, and not a block
-	refused bool
-}
-
-// answer sets a to the answer to a hit at a time.
-func (b *block) answer(a *answer, count uint64, now time.Duration) {
-	a.count, a.left, a.expires, a.id = count, max(b.over-now, 1), b.expires, b.id
-}
-
-func answerOf(w window.Window) answer {
-	return answer{
-		count: w.Count, left: w.Left, retry: w.RetryAfter, expires: w.ExpiresAt, id: w.ID, asked: true, refused: w.Refused,
-	}
-}
-
-func (a *answer) window() window.Window {
-	return window.Window{Count: a.count, ExpiresAt: a.expires, Left: a.left, RetryAfter: a.retry, ID: a.id, Refused: a.refused}
+// window returns the answer to a hit at a time, with a count.
+func (b *block) window(count uint64, now time.Duration) window.Window {
+	return window.Window{Count: count, ExpiresAt: b.expires, Left: max(b.over-now, 1), ID: b.id}
 }

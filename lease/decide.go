@@ -28,10 +28,9 @@ func sizeAfter(size, spent uint64, took, goal time.Duration) uint64 {
 }
 
 // blockSize returns how many places to take. Size is what the speed of the hits asks for, need what
-// the caller needs, waiting what other callers wait for, count the last known count, and most how
-// many may be held.
-func blockSize(size, need, waiting, limit, count, most uint64) uint64 {
-	left := limit - min(limit, count)
+// the caller needs, waiting what other callers wait for, left what is left of the limit as far as is known, and
+// most how many may be held.
+func blockSize(size, need, waiting, left, most uint64) uint64 {
 	n := max(min(size, left/share), min(waiting, left))
 	return max(min(n, most), need)
 }
@@ -45,10 +44,6 @@ func smaller(n, need, limit, count uint64) (uint64, bool) {
 	}
 	return max(min(n/2, left/share), need), true
 }
-
-// markOf returns the place of a block whose taking starts the take of the next block: a quarter is
-// left.
-func markOf(size uint64) uint64 { return size - size/4 }
 
 // diesAt returns when a block dies: its window may be over. Left is what the answer to the take says
 // is left of the window, by at most precision too much. It was true after the take was sent. Times are

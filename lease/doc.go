@@ -15,9 +15,9 @@
 // # How it works
 //
 //	backend.go   the calls: finds the entry of a key, or passes the call on
-//	table.go     the entries of hot keys, found without a lock; which keys are hot
+//	table.go     the entries of hot keys; which keys are hot
 //	entry.go     one key and limit: takes a block, replaces it, gives it back
-//	block.go     places that were taken together, spent by one atomic addition each
+//	block.go     places that were taken together
 //	decide.go    all decisions, as pure functions: sizes, times, what can be given back
 //
 // A block belongs to one window and one limit, Max included: all its places are within that limit.

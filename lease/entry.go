@@ -4,28 +4,24 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
 // entry is a hot key with one limit.
-//
-// The mutex guards the fields below it. Current changes only while it is held.
 type entry struct {
 	backend   *Backend
-	hash      uint64
 	key       string
 	limit     window.Limit
-	precision time.Duration         // by how much the ends of its windows may be too late
-	current   atomic.Pointer[block] // what hits use; never nil
+	precision time.Duration // by how much the ends of its windows may be too late
 
-	mu      sync.Mutex
+	mu      sync.Mutex    // guards what follows, and the places of blocks
+	current *block        // what hits use; never nil
 	next    *block        // taken before current is used up; nil: none
 	taking  *taking       // under way; nil: none
+	waiting uint64        // what callers wait for now
 	size    uint64        // of blocks
-	waiting uint64        // what callers have waited for in vain
 	since   time.Duration // when current became the current block
 	dry     time.Duration // when it was first found to have too few places; 0: not yet
 	count   uint64        // the last known count
@@ -33,252 +29,280 @@ type entry struct {
 	drops   uint64        // how many times the blocks were dropped
 	closed  bool          // hits go to the backend
 
-	// For tend.
-	total  uint64 // places of earlier blocks that were spent
-	tended *block // the current block when tend was last called
-	spent  uint64 // of it at that time
+	hits   uint64 // on the entry
+	tended uint64 // of these, when tend was last called
 	rounds int    // calls of tend
-	hits   uint64 // what was spent in these rounds, at least
+	round  uint64 // of the hits, when tend last decided whether the key is hot
 }
 
-// taking is a take that is under way. What follows done is set before done is closed, or guarded by the
-// mutex of the entry.
+// taking is a take that is under way. The mutex of the entry guards it until done is closed.
 type taking struct {
-	need    uint64 // of the caller that has begun it; 0: none
-	waiting uint64 // what other callers wait for
-	drops   uint64
-	done    chan struct{}
+	need  uint64 // of the caller that has begun it; 0: none
+	drops uint64
+	done  chan struct{}
 
-	abandoned bool // nobody waits for need
-
-	granted bool // to the caller that has begun it
-	window  window.Window
-	err     error
+	finished bool
+	granted  bool // to the caller that has begun it
+	window   window.Window
+	err      error
 }
 
 // verdict is what an entry says to a caller.
 type verdict uint8
 
 const (
-	granted verdict = iota
-	refused
-	pass  // ask the backend
-	again // there is another block
+	again     verdict = iota // the current block has nothing for it
+	byBlock                  // granted or refused by a block
+	byStore                  // granted or refused by the backend
+	toBackend                // the caller asks the backend
 )
 
-func newEntry(b *Backend, hash uint64, key string, l window.Limit, precision time.Duration) *entry {
-	e := &entry{backend: b, hash: hash, key: key, limit: l, precision: precision, size: 1}
-	e.current.Store(&block{})
-	return e
+func newEntry(b *Backend, key string, l window.Limit, precision time.Duration) *entry {
+	return &entry{backend: b, key: key, limit: l, precision: precision, size: 1, current: &block{}}
 }
 
-// spend takes n places of the current block, or of the next one. It sets a, as the copies of results take
-// time.
-func (e *entry) spend(ctx context.Context, n uint64, a *answer) (v verdict, err error) {
-	for {
-		b := e.current.Load()
-		if v = e.try(b, n, a); v != again {
-			return v, nil
-		}
-		if v, err = e.refill(ctx, b, n, a); v != again || err != nil {
-			return v, err
-		}
+// spend takes n places of the current block, or of one that it waits for.
+func (e *entry) spend(ctx context.Context, n uint64) (window.Window, verdict, error) {
+	w, v, tried := e.try(n)
+	if v != again {
+		return w, v, nil
 	}
+	e.wait(n)
+	defer e.leave(n)
+	for v == again {
+		if t, mine := e.join(n, tried); t != nil {
+			select {
+			case <-t.done:
+			case <-ctx.Done():
+			}
+			if w, v, err := e.outcome(ctx, t, mine); v != again || err != nil {
+				return w, v, err
+			}
+		}
+		w, v, tried = e.try(n)
+	}
+	return w, v, nil
 }
 
-// try takes n places of the current block. Again says that it is to be replaced.
-func (e *entry) try(b *block, n uint64, a *answer) verdict {
-	switch b.kind {
-	case places:
-		last, ok := b.take(n)
-		if !ok {
-			return again
-		}
-		if e.backend.stop != nil {
-			e.backend.stop()
-		}
-		now := e.backend.now() // not before the places are taken: the process may stop in between
-		if last-n < b.mark && b.mark <= last {
+// try takes n places of the current block, and returns the block that had none, or nothing to say.
+func (e *entry) try(n uint64) (w window.Window, v verdict, tried *block) {
+	b := e.backend
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return w, toBackend, nil
+	}
+	e.hits++
+	if e.next != nil && !e.current.has(n) {
+		e.use(e.next)
+	}
+	tried = e.current
+	taken, place := tried.has(n), uint64(0)
+	if taken {
+		var nearEnd bool
+		if place, nearEnd = tried.take(n); nearEnd {
 			e.prefetch()
 		}
-		if now < b.until {
-			b.answer(a, b.first+last, now)
-			return granted
-		}
-		e.backend.giveBack(e, b, n)
-	case refusal:
-		b.note()
-		if now := e.backend.now(); now < b.until && (b.count > e.limit.Max || n > e.limit.Max-b.count) {
-			b.answer(a, b.count, now)
-			a.refused, a.retry = true, a.left
-			return refused
-		}
-	case through:
-		b.note()
-		if e.backend.now() < b.until {
-			return pass
-		}
 	}
-	return again
+	e.mu.Unlock()
+	if taken && b.stop != nil {
+		b.stop()
+	}
+	now := b.now() // not before the places are taken: the process may stop in between
+	switch {
+	case taken && now < tried.until:
+		return tried.window(place, now), byBlock, nil
+	case taken:
+		e.expire(tried, n)
+	case now >= tried.until:
+	case tried.kind == through:
+		return w, toBackend, nil
+	case tried.kind == refusal && n > e.limit.Max-min(e.limit.Max, tried.count):
+		w = tried.window(tried.count, now)
+		w.Refused = true
+		w.RetryAfter = w.Left
+		return w, byBlock, nil
+	}
+	return w, again, tried
 }
 
-// refill replaces a block that did not have n places. It waits for a take if there is no next block.
-func (e *entry) refill(ctx context.Context, b *block, n uint64, a *answer) (verdict, error) {
+// expire gives back n places of a block that is too old, and those that are left of it.
+func (e *entry) expire(b *block, n uint64) {
 	e.mu.Lock()
-	switch {
-	case e.closed:
-		e.mu.Unlock()
-		return pass, nil
-	case e.current.Load() != b:
-		e.mu.Unlock()
-		return again, nil
-	case e.next != nil:
-		e.use(e.next)
-		e.mu.Unlock()
-		return again, nil
+	if e.current == b {
+		e.useNext()
+	}
+	e.mu.Unlock()
+	e.backend.giveBack(e, b, n)
+}
+
+// wait counts n as what a caller waits for, until it leaves.
+func (e *entry) wait(n uint64) {
+	e.mu.Lock()
+	e.waiting += n
+	e.mu.Unlock()
+}
+
+func (e *entry) leave(n uint64) {
+	e.mu.Lock()
+	e.waiting -= n
+	e.mu.Unlock()
+}
+
+// join returns the take that a caller waits for, and whether it has begun it. It returns nil if there is something else to
+// try than the block that it has tried.
+func (e *entry) join(n uint64, tried *block) (t *taking, mine bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.current != tried || e.next != nil {
+		return nil, false
 	}
 	if e.dry == 0 {
 		e.dry = e.backend.now()
 	}
-	t, mine := e.taking, false
-	if t == nil {
-		t, mine = e.begin(n), true
-	} else {
-		t.waiting += n
+	if e.taking != nil {
+		return e.taking, false
 	}
-	e.mu.Unlock()
-	if t == nil {
-		return pass, nil
-	}
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		if !mine || e.abandon(t) {
-			return refused, ctx.Err()
-		}
-		<-t.done
-	}
-	if t.err != nil || !mine {
-		return again, t.err
-	}
-	if *a = answerOf(t.window); t.granted {
-		return granted, nil
-	}
-	a.refused, a.retry = true, cmp.Or(a.retry, a.left)
-	return refused, nil
+	return e.begin(n), true
 }
 
-// abandon says that the caller that has begun a take does not wait for it any more. It returns false if
-// the take is done.
-func (e *entry) abandon(t *taking) bool {
+// outcome returns what a take has brought to a caller that has waited for it. If the caller does not wait any more, it
+// leaves its places to others.
+func (e *entry) outcome(ctx context.Context, t *taking, mine bool) (w window.Window, v verdict, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.taking != t {
-		return false
+	switch {
+	case !t.finished:
+		if mine {
+			t.need = 0
+		}
+		return w, again, ctx.Err()
+	case t.err != nil || !mine:
+		return w, again, t.err
+	case !t.granted:
+		t.window.Refused = true
+		t.window.RetryAfter = cmp.Or(t.window.RetryAfter, t.window.Left)
 	}
-	t.abandoned = true
-	return true
+	return t.window, byStore, nil
 }
 
 // prefetch begins to take the next block, unless there is one, or the window is full as far as is
-// known.
+// known. The caller holds mu.
 func (e *entry) prefetch() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed || e.next != nil || e.taking != nil || e.count >= e.limit.Max && e.backend.now() < e.known {
-		return
+	if e.next == nil && e.taking == nil && e.left() > 0 {
+		e.begin(0)
 	}
-	e.begin(0)
 }
 
-// begin begins a take for a caller that needs some places, or none. It returns nil if the backend is
-// closed. The caller holds mu.
-func (e *entry) begin(need uint64) *taking {
-	count, now := e.count, e.backend.now()
-	if now >= e.known {
-		count = 0 // another window
+// left returns what is left of the limit, as far as is known. The caller holds mu.
+func (e *entry) left() uint64 {
+	if e.backend.now() >= e.known {
+		return e.limit.Max // another window
 	}
-	b := e.current.Load()
-	most := e.backend.maxLease - min(b.left(), e.backend.maxLease-1)
-	n := blockSize(e.size, max(need, 1), e.waiting, e.limit.Max, count, most)
+	return e.limit.Max - min(e.limit.Max, e.count)
+}
+
+// begin begins a take for a caller that needs some places, or none. It returns nil, and closes the entry, if the backend
+// is closed. The caller holds mu.
+func (e *entry) begin(need uint64) *taking {
+	b := e.backend
+	waiting := e.waiting - min(e.waiting, need)
+	n := blockSize(e.size, max(need, 1), waiting, e.left(), b.maxLease-min(e.current.left(), b.maxLease-1))
 	t := &taking{need: need, drops: e.drops, done: make(chan struct{})}
-	if !e.backend.run(func() { e.take(t, n) }) {
+	if !b.run(func() { e.take(t, need, n) }) {
+		e.closed = true
 		return nil
 	}
-	e.taking, e.waiting = t, 0
+	e.taking = t
 	return t
 }
 
 // take takes n places, or fewer if these are refused, and makes a block of them.
-func (e *entry) take(t *taking, n uint64) {
+func (e *entry) take(t *taking, need, n uint64) {
 	b := e.backend
 	ctx, cancel := context.WithTimeout(b.ctx, takeTimeout)
 	defer cancel()
 	for {
 		sent := b.now()
 		w, err := b.Backend.Take(ctx, e.key, e.limit, n)
-		ok := err == nil && !w.Refused
 		b.takes.Add(1)
-		if ok || err != nil {
+		if err != nil || !w.Refused {
 			b.taken.Add(n)
 		}
-		if err == nil && !ok {
-			if less, fits := smaller(n, max(t.need, 1), e.limit.Max, w.Count); fits {
+		if err == nil && w.Refused {
+			if less, fits := smaller(n, max(need, 1), e.limit.Max, w.Count); fits {
 				n = less
 				continue
 			}
 		}
-		e.finish(t, n, w, ok, err, sent)
+		for _, s := range e.finish(t, n, w, err, sent) {
+			b.returnPlaces(e, s.block, s.n) // not in another goroutine, as there may be none after Close
+		}
 		return
 	}
 }
 
-// finish makes a block of the outcome of a take that was sent at a time.
-func (e *entry) finish(t *taking, n uint64, w window.Window, ok bool, err error, sent time.Duration) {
-	var surplus []*block
-	e.mu.Lock()
-	e.taking = nil
-	t.window, t.granted, t.err = w, ok, err
-	if err != nil {
-		e.size, e.known = 1, 0
-		e.backend.lost.Add(n) // for all that is known
-	} else {
-		nb := e.blockOf(n, w, ok, sent)
-		if t.granted = ok && t.need > 0 && !t.abandoned; t.granted {
-			nb.spent.Store(t.need)
-			t.window.Count = nb.first + t.need
-		}
-		e.count, e.known = w.Count, nb.over
-		if e.waiting = t.waiting - min(t.waiting, n); t.waiting > e.size {
-			e.size = min(t.waiting, e.backend.maxLease)
-		}
-		surplus = e.publish(t, nb)
-	}
-	e.mu.Unlock()
-	close(t.done)
-	for _, old := range surplus { // not in another goroutine, as there may be none after Close
-		e.backend.returnPlaces(e, old, old.retire())
-	}
+// surplus is n places of a block that nobody uses.
+type surplus struct {
+	block *block
+	n     uint64
 }
 
-// blockOf returns what the answer to a take of n says.
-func (e *entry) blockOf(n uint64, w window.Window, ok bool, sent time.Duration) *block {
+// finish ends a take of n that was sent at a time, and makes a block of its outcome. It returns what has to be given
+// back.
+func (e *entry) finish(t *taking, n uint64, w window.Window, err error, sent time.Duration) (unused []surplus) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer close(t.done)
+	e.taking = nil
+	t.finished = true
+	t.window = w
+	t.err = err
+	if err != nil {
+		e.size = 1
+		e.known = 0
+		e.backend.lost.Add(n) // for all that is known
+		return nil
+	}
+	nb := e.blockOf(n, w, sent)
+	others := e.waiting - min(e.waiting, t.need)
+	if most := blockSize(e.size, max(t.need, 1), others, e.limit.Max-min(e.limit.Max, nb.first), e.backend.maxLease); nb.size > most {
+		unused = append(unused, surplus{nb, nb.size - most}) // of callers that have left
+		nb.size = most
+	}
+	if t.granted = !w.Refused && t.need > 0; t.granted {
+		t.window.Count, _ = nb.take(t.need)
+	}
+	e.count = w.Count
+	e.known = nb.over
+	if others > e.size {
+		e.size = min(others, e.backend.maxLease)
+	}
+	for _, old := range e.publish(t, nb) {
+		unused = append(unused, surplus{old, old.retire()})
+	}
+	return unused
+}
+
+// blockOf returns what the answer to a take of n says, which was sent at a time.
+func (e *entry) blockOf(n uint64, w window.Window, sent time.Duration) *block {
 	b := e.backend
 	now := b.now()
 	nb := &block{id: w.ID, expires: w.ExpiresAt, count: w.Count, over: now + w.Left}
-	if !ok {
+	if w.Refused {
 		nb.kind = refusal
 		nb.until = min(now+denialFor(e.limit.Scale, b.age), nb.over)
 		return nb
 	}
-	nb.size, nb.first, nb.mark = n, w.Count-n, markOf(n)
+	nb.size = n
+	nb.first = w.Count - n
 	nb.until = untilOf(sent, diesAt(sent, w.Left, e.precision), b.age)
 	return nb
 }
 
 // publish makes a block the next one, or the current one if that is used up. It returns the blocks that
 // have to be given back: the old one, and nb if it is not used. The caller holds mu.
-func (e *entry) publish(t *taking, nb *block) (surplus []*block) {
+func (e *entry) publish(t *taking, nb *block) []*block {
 	now := e.backend.now()
 	switch {
 	case e.closed || t.drops != e.drops:
@@ -287,7 +311,7 @@ func (e *entry) publish(t *taking, nb *block) (surplus []*block) {
 		// A block is of no use so shortly before the end of the window.
 		old := e.replace(&block{kind: through, until: min(nb.over, now+e.backend.age), over: nb.over})
 		return []*block{old, nb}
-	case e.current.Load().usable(now) && t.need == 0:
+	case e.current.usable(now) && t.need == 0:
 		e.next = nb
 		return nil
 	default:
@@ -295,43 +319,56 @@ func (e *entry) publish(t *taking, nb *block) (surplus []*block) {
 	}
 }
 
-// use makes a block the current one. The caller holds mu.
+// useNext makes the next block the current one, or an empty one if there is none. The caller holds mu.
+func (e *entry) useNext() {
+	nb := e.next
+	if nb == nil {
+		nb = &block{}
+	}
+	e.use(nb)
+}
+
+// use makes a block the current one, and gives back what is left of the old one. The caller holds mu.
 func (e *entry) use(nb *block) {
 	e.next = nil
-	old := e.replace(nb)
-	e.backend.discardAll(e, []*block{old})
+	e.discard(e.replace(nb))
+}
+
+// discard gives back what is left of a block. The caller holds mu.
+func (e *entry) discard(b *block) {
+	if left := b.retire(); left > 0 {
+		e.backend.giveBack(e, b, left)
+	}
 }
 
 // replace makes nb the current block, and chooses the size of later ones. It returns the old block. The
 // caller holds mu.
 func (e *entry) replace(nb *block) (old *block) {
 	now := e.backend.now()
-	if old = e.current.Load(); old.size > 0 {
-		spent := old.size - old.left()
+	if old = e.current; old.size > 0 {
 		took := now - e.since
 		if e.dry > 0 { // the time for which callers waited since is that of the network
 			took = e.dry - e.since
 		}
-		e.size = sizeAfter(e.size, spent, took, goalFor(e.backend.age))
-		e.total += spent
+		e.size = sizeAfter(e.size, old.spent, took, goalFor(e.backend.age))
 	}
-	e.since, e.dry = now, 0
-	e.current.Store(nb)
+	e.since = now
+	e.dry = 0
+	e.current = nb
 	return old
 }
 
-// drop retires all blocks, and closes the entry if that is to be. It returns those that had places.
-func (e *entry) drop(closing bool) (dropped []*block) {
+// drop gives back all blocks, and closes the entry if that is to be.
+func (e *entry) drop(closing bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.drops++
 	e.known = 0
 	e.closed = e.closed || closing
 	if e.next != nil {
-		dropped = append(dropped, e.next)
-		e.next = nil
+		e.discard(e.next)
 	}
-	return append(dropped, e.replace(&block{}))
+	e.use(&block{})
 }
 
 // hotRounds is how often tend is called before it decides whether a key is still hot.
@@ -341,33 +378,23 @@ const hotRounds = 8
 func (e *entry) tend() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now, b := e.backend.now(), e.current.Load()
-	if b.kind == places {
-		spent := b.size - b.left()
-		idle := b == e.tended && spent == e.spent
-		e.tended, e.spent = b, spent
-		if nb := e.next; nb != nil && (idle || now >= nb.until) {
-			e.next = nil
-			e.backend.discardAll(e, []*block{nb})
-		}
-		if b.left() > 0 && (idle || now >= b.until) {
-			nb := &block{}
-			if e.next != nil {
-				nb = e.next
-			}
-			e.use(nb)
-			e.size = max(spent, 1)
-		}
-	} else if b.spent.Swap(0) > 0 {
-		e.total += hotHits
+	now := e.backend.now()
+	idle := e.hits == e.tended
+	e.tended = e.hits
+	if e.next != nil && (idle || now >= e.next.until) {
+		e.discard(e.next)
+		e.next = nil
+	}
+	if b := e.current; b.left() > 0 && (idle || now >= b.until) {
+		spent := b.spent
+		e.useNext()
+		e.size = max(spent, 1)
 	}
 	if e.rounds++; e.rounds%hotRounds != 0 {
 		return true
 	}
-	b = e.current.Load()
-	hits := e.total + b.size - b.left()
-	hot := hits >= e.hits+hotHits
-	e.hits = hits
+	hot := e.hits >= e.round+hotHits
+	e.round = e.hits
 	return hot || e.taking != nil
 }
 
@@ -375,7 +402,7 @@ func (e *entry) tend() bool {
 func (e *entry) held() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := e.current.Load().left()
+	n := e.current.left()
 	if e.next != nil {
 		n += e.next.left()
 	}

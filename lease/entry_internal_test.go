@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -17,13 +18,22 @@ func TestAnEntryThatIsClosedTakesNothing(t *testing.T) {
 	b := New(store)
 	defer b.Close()
 	l := window.Limit{Max: 100, Scale: time.Hour, Algorithm: window.FixedWindow}
-	e := newEntry(b, 1, "k", l, 0)
-	e.drop(true)
-	var a answer
-	v, err := e.spend(t.Context(), 1, &a)
+	spends := func() {
+		t.Helper()
+		e := newEntry(b, "k", l, 0)
+		e.drop(true)
+		_, v, err := e.spend(t.Context(), 1)
+		require.NoError(t, err)
+		require.Equal(t, toBackend, v)
+		w, err := store.Peek(t.Context(), "k", l, 0)
+		require.NoError(t, err)
+		require.Zero(t, w.Count)
+	}
+	spends()
+	require.NoError(t, b.Close())
+	spends()
+	e := newEntry(b, "k", l, 0)
+	_, v, err := e.spend(context.Background(), 1)
 	require.NoError(t, err)
-	require.Equal(t, pass, v)
-	w, err := store.Peek(t.Context(), "k", l, 0)
-	require.NoError(t, err)
-	require.Zero(t, w.Count)
+	require.Equal(t, toBackend, v, "nothing is taken any more")
 }

@@ -22,7 +22,5 @@ func (b *Backend) Stumble(often int, longest time.Duration) {
 
 // HitAndSource is Hit, and reports whether the backend that b takes from has answered.
 func (b *Backend) HitAndSource(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, asked bool, err error) {
-	var a answer
-	err = b.spend(ctx, key, &l, n, &a, n == 0)
-	return a.window(), a.asked, err
+	return b.take(ctx, key, l, n)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -226,6 +227,36 @@ func TestMaxKeysBoundsTheBlocks(t *testing.T) {
 			require.Panics(t, func() { lease.New(store, o) })
 		}
 	})
+}
+
+// The largest numbers are as good as others, and a bound costs nothing that is not used.
+func TestOptionsOfAnySize(t *testing.T) {
+	const largest = math.MaxInt
+	for name, opts := range map[string][]lease.Option{
+		"0":       {lease.WithAge(0), lease.WithMaxLease(0), lease.WithMaxKeys(0)},
+		"1":       {lease.WithAge(1), lease.WithMaxLease(1), lease.WithMaxKeys(1)},
+		"largest": {lease.WithAge(largest), lease.WithMaxLease(largest), lease.WithMaxKeys(largest)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, store window.Backend) {
+				b := lease.New(store, opts...)
+				defer b.Close()
+				for range 100 {
+					require.True(t, hit(t, b, time.Hour, 1000, 1))
+				}
+				time.Sleep(time.Hour - 1)
+				for range 100 {
+					require.True(t, hit(t, b, time.Hour, 1000, 1))
+				}
+				s := b.Blocks()
+				require.LessOrEqual(t, s.Held, uint64(100))
+				if name == "largest" {
+					require.NotZero(t, s.Takes)
+					require.Less(t, s.Takes, uint64(50))
+				}
+			})
+		})
+	}
 }
 
 func TestErrorsOfTheBackendAreReturned(t *testing.T) {

@@ -259,3 +259,55 @@ func TestABlockHasAtMostAnEighthOfWhatIsLeft(t *testing.T) {
 		require.LessOrEqual(t, largest, 1.0/8)
 	})
 }
+
+// Callers that do not wait any more need no places: those that were taken for them are given back at once.
+func TestABlockHasNoPlacesForCallersThatHaveLeft(t *testing.T) {
+	for name, first := range map[string]time.Duration{"while the take that they wait for is under way": 0, "while the next one is": 25 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, store window.Backend) {
+				const limit, answer = 100, 50 * time.Millisecond
+				f := &far{Backend: store}
+				b := lease.New(f, lease.WithAge(time.Minute))
+				defer b.Close()
+				for range lease.HotHits - 1 {
+					require.True(t, hit(t, b, time.Hour, limit, 1))
+				}
+				f.answer = answer
+				var callers sync.WaitGroup
+				callers.Go(func() { hit(t, b, time.Hour, limit, 1) })
+				for range 80 {
+					callers.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond+first*2)
+						defer cancel()
+						_, err := b.Hit(ctx, key, per(limit, time.Hour), 1)
+						if err == nil {
+							return
+						}
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+					})
+				}
+				callers.Wait()
+				time.Sleep(2 * answer)
+				left := limit - count(t, store, key)
+				for range 2 {
+					hit(t, b, time.Hour, limit, 1)
+				}
+				require.LessOrEqual(t, b.Blocks().Held, left/8+1)
+			})
+		})
+	}
+}
+
+// A block is as large as the speed of the hits asks for, also if the window that a Reset has ended was full.
+func TestAResetForgetsTheCount(t *testing.T) {
+	run(t, func(t *testing.T, store window.Backend) {
+		const limit = 1000
+		b := lease.New(store, lease.WithAge(time.Minute))
+		defer b.Close()
+		for hit(t, b, time.Hour, limit, 1) {
+		}
+		require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
+		require.True(t, hit(t, b, time.Hour, limit, 1))
+		require.Greater(t, count(t, store, key), uint64(8))
+	})
+}

@@ -38,6 +38,9 @@ var ruleNames = [...]string{"none", "place first", "from sending", "precision", 
 
 const modelLimits = 2
 
+// retired is what is spent of a block of which nobody gets places any more.
+const retired = 1 << 62
+
 // modelLimit are the limits of the callers. The windows are the same.
 var modelLimit = [modelLimits]uint64{20, 12}
 
@@ -264,7 +267,7 @@ func (m *modelRun) place(p *modelProcess, b *modelBlock, limit int, begun, early
 	}
 	if b == nil || b.spent >= b.size {
 		if !p.asking[limit] {
-			m.ask(p, limit, blockSize(1+m.rand.Uint64N(16), 1, 0, modelLimit[limit], 0, 8))
+			m.ask(p, limit, blockSize(1+m.rand.Uint64N(16), 1, 0, modelLimit[limit], 8))
 		}
 		return
 	}

@@ -10,50 +10,57 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// TestEntriesAreFoundUntilTheyAreRemoved adds more entries than there are places to find them fast.
 func TestEntriesAreFoundUntilTheyAreRemoved(t *testing.T) {
-	tab := newTable(4 * recents)
-	find := func(key string, l window.Limit) *entry {
-		if e := tab.lookUp(key, &l); e != nil {
-			return e
-		}
-		return tab.find(tab.hash(key, &l), key, &l)
-	}
+	const most = 100
+	tab := newTable(most)
 	var all []*entry
-	fast := 0
-	for i := range 2 * recents {
+	for i := range 2 * most {
 		key, limit := "user:"+strconv.Itoa(i/2), window.Limit{Max: uint64(i % 2), Scale: time.Second}
-		e := &entry{hash: tab.hash(key, &limit), key: key, limit: limit}
-		if added, first := tab.add(e); added { // unless all ways of the hash have other entries
-			require.Equal(t, len(all) == 0, first)
-			all = append(all, e)
+		made := &entry{key: key, limit: limit}
+		e := tab.add(key, &limit, func(string) *entry { return made })
+		if i >= most {
+			require.Nil(t, e, "there is no room")
+			continue
 		}
+		require.Same(t, made, e)
+		require.Same(t, e, tab.add(key, &limit, nil), "it is there already")
+		all = append(all, e)
 	}
-	require.Greater(t, len(all), recents)
-	for _, e := range all {
-		require.Same(t, e, find(e.key, e.limit))
+	require.ElementsMatch(t, all, tab.all())
+	for i, e := range all {
+		require.Same(t, e, tab.find(e.key, &e.limit))
+		require.Contains(t, tab.ofKey(e.key), e)
 		for _, other := range []window.Limit{
 			{Max: e.limit.Max, Scale: time.Minute}, {Max: e.limit.Max, Scale: time.Second, Name: "n"},
 			{Max: e.limit.Max, Scale: time.Second, Algorithm: window.AlignedWindow}, {Max: 7, Scale: time.Second},
 		} {
-			require.Nil(t, find(e.key, other))
+			require.Nil(t, tab.find(e.key, &other))
 		}
-		if tab.lookUp(e.key, &e.limit) == e {
-			fast++
-		}
+		tab.remove(e)
+		tab.remove(e)
+		require.Nil(t, tab.find(e.key, &e.limit))
+		require.EqualValues(t, most-i-1, tab.n.Load())
 	}
-	require.Greater(t, fast, recents/4)
-	require.Less(t, fast, len(all))
-	for i, e := range all {
-		require.Equal(t, len(all)-i-1, tab.remove(e))
-		require.Nil(t, find(e.key, e.limit))
+	require.Empty(t, tab.all())
+	for i := range tab.shards {
+		require.Empty(t, tab.shards[i].entries)
 	}
-	require.Equal(t, [recents]int{}, func() (left [recents]int) {
-		for i := range tab.recent {
-			if tab.recent[i].Load() != nil {
-				left[i]++
+	tab.closed.Store(true)
+	require.Nil(t, tab.add("k", &window.Limit{}, nil))
+}
+
+func TestAKeyIsHotAfterSomeHitsWithinTheAge(t *testing.T) {
+	tab := newTable(1)
+	const age = time.Second
+	hits := func(n int, from, pause time.Duration) (hot int) {
+		for i := range n {
+			if tab.heat("k", from+time.Duration(i)*pause, age) {
+				hot++
 			}
 		}
-		return left
-	}())
+		return hot
+	}
+	require.Equal(t, 2, hits(2*hotHits, 0, 1))
+	require.Zero(t, hits(hotHits-1, 10*age, 1))
+	require.Zero(t, hits(10*hotHits, 20*age, age/(hotHits/2)))
 }
