@@ -28,7 +28,8 @@
 // exact, except that a [SlidingWindow] estimates: it allows less than twice Max in any interval of its scale.
 // [RateLimit.Check] reports, when a program starts, what the backend can't keep.
 //
-// A hit is counted first and compared then, so that denied hits count. [RateLimit.Take] counts only what is
+// A hit is counted first and compared then, so that denied hits count, unless a single one is larger than the
+// limit. [RateLimit.Take] counts only what is
 // granted. (Rolling algorithms can't count what they deny: there, a hit is a take.) [RateLimit.TakeAll] takes
 // of several limits or of none, [RateLimit.Reserve] takes an estimate whose rest can be given back,
 // [RateLimit.Wait] waits for its turn, [RateLimit.Charge] counts whatever the limit says, and

@@ -77,7 +77,7 @@ func (r *RateLimit) check(l Limit) error {
 	if _, err := r.backend.Check(l); err != nil || r.fallback == nil {
 		return err
 	}
-	_, err := r.fallback.Check(l)
+	_, err := r.fallback.Check(r.share(l))
 	return err
 }
 

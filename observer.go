@@ -81,12 +81,9 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// observe reports a call that returned err. If e has a Kind, that stays unless the call has failed. A wait
-// that would be too long is a denial.
+// observe reports a call that returned err. If e has a Kind, that stays unless the call has failed.
 func (r *RateLimit) observe(ctx context.Context, e Event, err error) {
 	switch {
-	case err != nil && e.Err == err && e.Result.RetryAfter > 0: // a CostError or a DeadlineError
-		e.Kind = EventDenied
 	case err != nil:
 		e.Kind, e.Err, e.Result = EventFailed, err, Result{Limit: e.Result.Limit}
 	case e.Kind != 0:

@@ -211,3 +211,37 @@ func TestObserversDoNotMakeHitsAllocate(t *testing.T) {
 		})
 	}
 }
+
+// commandError is an error that can't be compared, as drivers of some databases have.
+type commandError struct{ labels []string }
+
+func (e commandError) Error() string { return "not primary" }
+
+type uncomparable struct{ failing }
+
+func (uncomparable) Take(context.Context, string, throttr.Limit, uint64) (w window.Window, err error) {
+	return w, commandError{}
+}
+
+func (uncomparable) TakeAll(context.Context, []throttr.Take, []window.Window) (bool, error) {
+	return false, commandError{}
+}
+
+func (uncomparable) Reset(context.Context, string, throttr.Limit) error { return commandError{} }
+
+func TestAnErrorThatCannotBeComparedIsReturned(t *testing.T) {
+	var seen recorder
+	limiter := throttr.NewRateLimit(uncomparable{}, throttr.WithObserver(seen.observe))
+	limit := throttr.Limit{Max: 1, Scale: time.Second}
+	for name, call := range map[string]func() error{
+		"take":     func() error { _, err := limiter.Take(t.Context(), "k", limit, 1); return err },
+		"take all": func() error { _, _, err := limiter.TakeAll(t.Context(), limit.For("k", 1)); return err },
+		"wait":     func() error { _, err := limiter.Wait(t.Context(), "k", limit, 1); return err },
+		"reset":    func() error { return limiter.Reset(t.Context(), "k", time.Second) },
+	} {
+		require.ErrorAs(t, call(), new(commandError), name)
+		e := seen.last(t)
+		require.Equal(t, throttr.EventFailed, e.Kind, name)
+		require.ErrorAs(t, e.Err, new(commandError), name)
+	}
+}

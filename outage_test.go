@@ -564,6 +564,8 @@ func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 	defer fallback.Close()
 	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
 	bucket := throttr.Limit{Max: 40, Scale: time.Hour, Burst: 20, Algorithm: throttr.TokenBucket}
+	small := bucket
+	small.Burst = 3
 	for name, c := range map[string]struct {
 		limit throttr.Limit
 		n     uint64
@@ -573,6 +575,7 @@ func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 		"at least one":     {throttr.Limit{Max: 3, Scale: time.Hour}, 1, 1},
 		"none of none":     {throttr.Limit{Max: 0, Scale: time.Hour}, 1, 0},
 		"burst":            {bucket, 1, 5},
+		"at least a burst": {small, 1, 1},
 		"more than it has": {throttr.Limit{Max: 100, Scale: time.Hour}, 50, 0},
 	} {
 		granted := 0
@@ -594,6 +597,23 @@ func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 		if c.limit.Algorithm == 0 {
 			require.EqualValues(t, c.want, w.Count, name)
 		}
+	}
+}
+
+func TestDenialsOfAShareSayWhenTheStoreMayBeBack(t *testing.T) {
+	store := newDistant(t)
+	store.be(isDown)
+	fallback := memory.New()
+	defer fallback.Close()
+	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
+	for scale, wait := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, time.Second: time.Second, time.Hour: time.Hour} {
+		limit := throttr.Limit{Max: 100, Scale: scale}
+		res, err := limiter.Take(t.Context(), "k", limit, 50) // more than a share ever has
+		require.NoError(t, err)
+		require.Equal(t, throttr.Result{Degraded: true, Limit: 25, RetryAfter: wait}, res)
+		_, results, err := limiter.TakeAll(t.Context(), limit.For("k", 50))
+		require.NoError(t, err)
+		require.Equal(t, res, results[0])
 	}
 }
 
@@ -654,17 +674,6 @@ func TestBreakersCanBeTurnedOff(t *testing.T) {
 	}
 }
 
-func TestOptionsOfOutagesAreChecked(t *testing.T) {
-	for text, f := range map[string]func(){
-		"throttr: WithBreaker: -1 is negative":   func() { throttr.WithBreaker(-1, 0) },
-		"throttr: WithBreaker: -1ns is negative": func() { throttr.WithBreaker(0, -1) },
-		"throttr: WithTimeout: -1ns is negative": func() { throttr.WithTimeout(-1) },
-		"throttr: WithProcesses: -2 is negative": func() { throttr.WithProcesses(-2) },
-	} {
-		require.PanicsWithValue(t, text, f)
-	}
-}
-
 // The memory of the process is never away: no timer, no breaker, and no allocation.
 func TestMemoryIsNeverAway(t *testing.T) {
 	b := memory.New()
@@ -676,4 +685,138 @@ func TestMemoryIsNeverAway(t *testing.T) {
 			t.Error(err)
 		}
 	}))
+}
+
+// upTo100 is a store that can't keep a Max over 100, as that of a small number can't.
+type upTo100 struct{ *distant }
+
+func (s upTo100) Check(l throttr.Limit) (window.Traits, error) {
+	if l.Max > 100 {
+		return window.Traits{}, &throttr.RangeError{Field: "Max", Value: fmt.Sprint(l.Max), Bound: "at most 100"}
+	}
+	return s.Backend.Check(l)
+}
+
+func (s upTo100) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
+	if _, err = s.Check(l); err == nil {
+		w, err = s.distant.Take(ctx, key, l, n)
+	}
+	return w, err
+}
+
+// A mistake is an error at any time, under every policy, and says nothing about the store: neither that it is away, nor
+// that it is back.
+func TestAMistakeIsAnErrorDuringAnOutage(t *testing.T) {
+	good, bad := throttr.Limit{Max: 10, Scale: time.Minute}, throttr.Limit{Max: 101, Scale: time.Minute}
+	for name, opts := range policies(t) {
+		synctest.Test(t, func(t *testing.T) {
+			store := upTo100{newDistant(t)}
+			limiter := throttr.NewRateLimit(store, append(opts, throttr.WithLogger(nil))...)
+			mistakes := func() {
+				t.Helper()
+				var results [6]throttr.Result
+				var errs [6]error
+				results[0], errs[0] = limiter.Take(t.Context(), "k", bad, 1)
+				results[1], errs[1] = limiter.HitN(t.Context(), "k", bad, 1)
+				results[2], errs[2] = limiter.Charge(t.Context(), "k", bad, 1)
+				_, _, errs[3] = limiter.TakeAll(t.Context(), good.For("k", 1), bad.For("k2", 1))
+				results[4], errs[4] = limiter.Wait(t.Context(), "k", bad, 1)
+				_, errs[5] = limiter.Peek(t.Context(), "k", bad, 1)
+				for i, err := range errs {
+					require.ErrorIs(t, err, throttr.ErrRange, "%s: call %d", name, i)
+					require.ErrorContains(t, err, `"k`, "%s: call %d", name, i)
+					require.Zero(t, results[i], "%s: call %d", name, i)
+				}
+			}
+			store.be(isDown)
+			for range 3 {
+				res, err := limiter.Take(t.Context(), "k", good, 1)
+				require.NoError(t, err)
+				require.True(t, res.Degraded)
+			}
+			asked := store.asked.Load()
+			require.EqualValues(t, 3, asked)
+			mistakes()
+			store.be(onlyReads) // a probe is answered, and what counts is refused
+			time.Sleep(time.Second)
+			_, err := limiter.Take(t.Context(), "k", bad, 1) // the trial
+			require.ErrorIs(t, err, throttr.ErrRange)
+			asked = store.asked.Load()
+			for i := range 10 {
+				_, err := limiter.Take(t.Context(), "k", good, 1)
+				require.NoError(t, err)
+				require.Equal(t, asked+1, store.asked.Load(), "%s: after %d calls: the mistake has closed the circuit", name, i)
+			}
+		})
+	}
+}
+
+// Mistakes between failures do not hide an outage.
+func TestMistakesDoNotInterruptFailuresInARow(t *testing.T) {
+	store := upTo100{newDistant(t)}
+	limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
+	store.be(isDown)
+	for range 3 {
+		_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, 1)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		_, err = limiter.Take(t.Context(), "k", throttr.Limit{Max: 101, Scale: time.Minute}, 1)
+		require.ErrorIs(t, err, throttr.ErrRange)
+	}
+	require.EqualValues(t, 3, store.asked.Load())
+	_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, 1)
+	require.ErrorIs(t, err, throttr.ErrUnavailable)
+	require.EqualValues(t, 3, store.asked.Load(), "the circuit is open")
+}
+
+// Takes of several servers, of which one is away, do not use up the trial of the other.
+func TestATakeThatIsNotMadeIsNoTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gates := map[string]*testkit.Gate{"a:1": {Server: testkit.InMemory(t)}, "b:1": {Server: testkit.InMemory(t)}}
+		backend, err := throttr.OpenServers(t.Context(), throttr.Config{
+			Servers: []string{"a:1", "b:1"},
+			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return gates[addr].Dial(ctx, network, addr)
+			},
+		})
+		require.NoError(t, err)
+		defer backend.Close()
+		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
+		limit := throttr.Limit{Max: 1000, Scale: time.Hour}
+		on := map[string]string{}
+		for i := range 20 {
+			key := fmt.Sprint(i)
+			_, err := limiter.Take(t.Context(), key, limit, 1)
+			require.NoError(t, err)
+			for addr, g := range gates {
+				if len(testkit.Keys(g.Server)) > 0 && on[addr] == "" && g.Server.Requests(codec.OpInsert) > 0 {
+					on[addr] = key
+				}
+			}
+			if len(on) == 2 {
+				break
+			}
+		}
+		require.Len(t, on, 2)
+		for _, g := range gates {
+			g.Fail.Store(true)
+			g.Server.Disconnect()
+		}
+		for range 20 {
+			for _, key := range on {
+				res, err := limiter.Take(t.Context(), key, limit, 1)
+				require.NoError(t, err)
+				require.True(t, res.Degraded)
+			}
+		}
+		gates["a:1"].Fail.Store(false)
+		time.Sleep(5 * time.Second)
+		for range 5 {
+			_, results, err := limiter.TakeAll(t.Context(), limit.For(on["a:1"], 1), limit.For(on["b:1"], 1))
+			require.NoError(t, err)
+			require.True(t, results[0].Degraded)
+		}
+		res, err := limiter.Take(t.Context(), on["a:1"], limit, 1)
+		require.NoError(t, err)
+		require.False(t, res.Degraded)
+	})
 }

@@ -77,6 +77,11 @@ const maxDegradedRetryAfter = time.Second
 // instead makes the decision on a call for which the backend has failed with the given cause: by the
 // fallback, or by the policy.
 func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, cause error, res *Result) (_, err error) {
+	if isOutage(ctx, cause) {
+		if mistake := r.check(*l); mistake != nil { // the store was not asked, or did not say so
+			cause = callError(v.String(), key, mistake)
+		}
+	}
 	answered, cause, err := r.failover(ctx, cause, func() error {
 		share := r.share(*l)
 		if v != charge && res.local(&share, n) {
@@ -144,10 +149,15 @@ func isOutage(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
 		return false
 	}
-	for _, mistake := range []error{ErrRange, ErrScale, ErrUnsupported, ErrConfig, ErrClosed, ErrValueSizeMismatch} {
+	return !isMistake(err) && !errors.Is(err, ErrClosed)
+}
+
+// isMistake reports whether an error is a mistake in the program, which says nothing about the store.
+func isMistake(err error) bool {
+	for _, mistake := range []error{ErrRange, ErrScale, ErrUnsupported, ErrConfig, ErrValueSizeMismatch} {
 		if errors.Is(err, mistake) {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }

@@ -46,6 +46,10 @@ func (b failing) fail(ctx context.Context) error {
 
 func (b failing) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
 
+func (b failing) Take(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, b.fail(ctx)
+}
+
 func (b failing) Hit(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
 	return window.Window{}, b.fail(ctx)
 }
@@ -147,7 +151,7 @@ func TestPolicyAppliesIfTheFallbackFails(t *testing.T) {
 	errFull := errors.New("full")
 	for _, p := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
 		t.Run(p.String(), func(t *testing.T) {
-			limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithFallback(newFailing(errFull)), throttr.WithPolicy(p))
+			limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithFallback(newFailing(errFull)), throttr.WithPolicy(p), throttr.WithProcesses(3))
 			res, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
 			if p == throttr.ReturnError {
 				require.ErrorIs(t, err, errDown)
@@ -159,6 +163,11 @@ func TestPolicyAppliesIfTheFallbackFails(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, res.Degraded)
 			require.Equal(t, p == throttr.AllowHits, res.Allowed)
+			require.EqualValues(t, 10, res.Limit, "not that of a share")
+			ok, results, err := limiter.TakeAll(t.Context(), throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 1))
+			require.NoError(t, err)
+			require.Equal(t, p == throttr.AllowHits, ok)
+			require.EqualValues(t, 10, results[0].Limit)
 		})
 	}
 }

@@ -157,7 +157,7 @@ func plain(l *Limit, n uint64) bool {
 
 // Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:
 // denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
-// 0 denies every hit.
+// 0 denies every hit, and counts none.
 func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (res Result, err error) {
 	err = r.hit(ctx, key, scale, limit, &res)
 	return res, err
@@ -177,7 +177,8 @@ func (r *RateLimit) hit(ctx context.Context, key string, scale time.Duration, li
 	return r.decide(ctx, hit, key, &l, 1, res)
 }
 
-// HitN counts n as one hit, which is allowed or denied as a whole. An n of 0 opens a window if there is
+// HitN counts n as one hit, which is allowed or denied as a whole. A hit that is larger than the limit can
+// never be allowed: it is denied, no store is asked, and it counts nothing. An n of 0 opens a window if there is
 // none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
 	err = r.decide(ctx, hit, key, &limit, n, &res)
@@ -367,8 +368,9 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 	}
 	begun, stored := time.Now(), l
 	stored.Shadow = false
-	if l.Max == Unlimited {
-		stored.Max = 1 // what it counted with another Max; a backend need not keep this one
+	if l.Max == Unlimited { // what it counted with another Max and Burst; a backend need not keep these
+		stored.Max = 1
+		stored.Burst = 0
 	}
 	err := r.backend.Reset(ctx, key, stored)
 	if r.fallback != nil {

@@ -25,6 +25,9 @@ const (
 	defaultPause    = 320 * time.Millisecond
 )
 
+// minPause is the shortest one between probes.
+const minPause = time.Millisecond
+
 // WithTimeout bounds how long a decision waits for the backend, and then for the fallback. A call that
 // takes longer has failed: the error matches [ErrUnavailable]. It also bounds Peek, and the settling of a
 // reservation. Calls may end up to a sixteenth earlier, as those that begin at about the same time share a
@@ -39,7 +42,7 @@ func WithTimeout(d time.Duration) Option {
 // back. After so many calls in a row that found the store away (errors that match [ErrUnavailable], errors
 // of the network, and calls that took longer than [WithTimeout]), no call asks it any more: the fallback or
 // the policy decides at once. A Peek of the key whose failure opened it then asks the store in the
-// background, after pauses that grow up to the given one. When it is answered, one call goes to the store
+// background, after pauses that grow up to the given one, of at least 1 ms. When it is answered, one call goes to the store
 // again, and if that does not fail either, all do. The probing ends 10 s after the last call; the next call then
 // asks the store.
 //
@@ -74,7 +77,7 @@ func newStore(b Backend, o *options, w *outage.Watch) *store {
 		opened, closed = w.Opened, w.Closed
 	}
 	for range parts.N {
-		s.circuits = append(s.circuits, breaker.NewCircuit(o.failures, o.pause/8, o.pause, opened, closed))
+		s.circuits = append(s.circuits, breaker.NewCircuit(o.failures, max(o.pause/8, minPause), max(o.pause, minPause), opened, closed))
 	}
 	if parts.N > 0 { // other calls have no bound
 		_, s.unkept = inside.Of[deadline.Unkept](b)
@@ -137,6 +140,9 @@ func (s *store) do(ctx context.Context, name, key string, l *Limit, call func(ct
 	}
 	ticket, err := s.circuit(key).Enter()
 	if err != nil {
+		if _, mistake := s.backend.Check(*l); mistake != nil {
+			return callError(name, key, mistake)
+		}
 		return notAsked(name, key, err)
 	}
 	outcome := breaker.Nothing // unless the call returns: a backend may panic
@@ -201,7 +207,7 @@ func (s *store) call(ctx context.Context, call func(ctx context.Context) error) 
 	}
 	limited.Release()
 	switch {
-	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrOverloaded):
+	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrOverloaded) || isMistake(err):
 		return breaker.Nothing, err
 	case outage.IsAway(err):
 		return breaker.Away, err

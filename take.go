@@ -70,6 +70,7 @@ type taking struct {
 	takes  []Take // with their algorithms
 	asked  time.Time
 	failed error // the backend has failed with it already; or nil
+	inVain bool  // a wait that fails at once, with a CostError or a DeadlineError: a denial
 
 	granted bool
 	results []Result // of takes
@@ -144,6 +145,12 @@ func (r *RateLimit) takeMerged(ctx context.Context, t *taking) (cause, err error
 	}
 	if cause == nil {
 		return nil, nil
+	}
+	for i := 0; i < len(t.merged) && isOutage(ctx, cause); i++ { // as in instead
+		m := &t.merged[i]
+		if mistake := r.check(m.Limit); mistake != nil {
+			cause = callError(t.call, m.Key, mistake)
+		}
 	}
 	answered, cause, err := r.failover(ctx, cause, func() error { return r.takeShare(ctx, t) })
 	switch {
@@ -268,7 +275,13 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 		if x.Limit.Shadow || !t.granted && t.results[i].Allowed {
 			continue // not counted, because another limit has denied
 		}
-		r.observe(ctx, Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: t.results[i], Duration: took, Err: cause}, err)
+		e := Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: t.results[i], Duration: took, Err: cause}
+		if t.inVain {
+			e.Kind = EventDenied
+			r.observe(ctx, e, nil)
+			continue
+		}
+		r.observe(ctx, e, err)
 	}
 	for i := range t.shadows {
 		s := &t.shadows[i]

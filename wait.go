@@ -110,13 +110,14 @@ func (r *RateLimit) wait(ctx context.Context, t *taking) error {
 }
 
 // waitMerged waits for the takes of t. The cause is the error of the backend in the last call. With a
-// CostError or a DeadlineError, it is that, and the results are the denial.
+// CostError or a DeadlineError, it is that, the wait is in vain, and the results are the denial.
 func (r *RateLimit) waitMerged(ctx context.Context, t *taking) (cause, err error) {
 	t.merge()
 	if t.never() {
 		i := slices.IndexFunc(t.results, func(res Result) bool { return !res.Allowed })
 		m := &t.merged[t.index[i]]
 		err = &CostError{Key: m.Key, Limit: m.Limit, N: m.N}
+		t.inVain = true
 		return err, err
 	}
 	if len(t.merged) == 0 {
@@ -131,18 +132,19 @@ func (r *RateLimit) waitMerged(ctx context.Context, t *taking) (cause, err error
 		traits, _ := r.backend.Check(m.Limit) // what is wrong with the limit, the take tells
 		early = append(early, traits.Precision)
 	}
+	var failed error // of the last take
 	err = r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
 		clear(t.results)
 		t.granted, t.merged, t.windows, t.store, t.asked = false, counts, nil, nil, time.Now()
-		if cause, err = r.takeMerged(ctx, t); err != nil {
-			return false, err
+		if cause, failed = r.takeMerged(ctx, t); failed != nil {
+			return false, failed
 		}
 		took := time.Since(t.asked)
 		t.setResults(func(_ *Take, i int, res *Result) { answers[i] = answerOf(res, turns[i].Scale, early[i]+took) })
 		return t.granted, nil
 	})
-	if err == nil {
-		return cause, nil
+	if err == nil || failed != nil {
+		return cause, err
 	}
 	var late *waiting.LateError
 	switch {
@@ -150,10 +152,11 @@ func (r *RateLimit) waitMerged(ctx context.Context, t *taking) (cause, err error
 		m := &counts[late.Turn]
 		t.deny(late.Turn, late.At)
 		err = &DeadlineError{Key: m.Key, Limit: m.Limit, At: late.At.Round(0)}
+		t.inVain = true
 		cause = err
 	case errors.Is(err, waiting.ErrFull):
 		err = fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText, counts[0].Key)
-	case err == ctx.Err(): // ctx has ended in the queue
+	default: // ctx has ended in the queue
 		err = fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, counts[0].Key, err)
 	}
 	return cause, err

@@ -622,3 +622,89 @@ func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
 		all.Wait()
 	}, throttr.WithMaxWaiters(2))
 }
+
+// What is known of a window from a refusal of a caller that has left does not count for those behind.
+func TestWaitBehindACallerThatHasLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		limit := throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: throttr.TokenBucket} // one a second
+		_, err := limiter.Take(t.Context(), "k", limit, 10)
+		require.NoError(t, err)
+		begun := time.Now()
+		first, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		wait := func(ctx context.Context, n uint64, granted time.Duration) {
+			all.Go(func() {
+				_, err := limiter.Wait(ctx, "k", limit, n)
+				if granted == 0 {
+					require.ErrorIs(t, err, context.Canceled)
+					return
+				}
+				require.NoError(t, err)
+				require.InDelta(t, granted, time.Since(begun), float64(50*time.Millisecond))
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		wait(first, 10, 0)
+		wait(t.Context(), 1, time.Second)
+		leave()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		wait(ctx, 1, 2*time.Second)
+		all.Wait()
+	})
+}
+
+// slowTakes is a backend whose answers come late, whatever the ctx says.
+type slowTakes struct {
+	throttr.Backend
+	delay time.Duration
+}
+
+func (s *slowTakes) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	w, err := s.Backend.Take(context.WithoutCancel(ctx), key, l, n)
+	time.Sleep(s.delay)
+	return w, err
+}
+
+// An answer that was on its way while somebody reset the window is not believed.
+func TestWaitAsksAgainAfterAResetDuringItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memory.New(memory.WithClock(time.Now))
+		defer backend.Close()
+		limiter := throttr.NewRateLimit(&slowTakes{backend, 100 * time.Millisecond})
+		limit := throttr.Limit{Max: 1, Scale: time.Hour}
+		_, err := limiter.Take(t.Context(), "k", limit, 1)
+		require.NoError(t, err)
+		begun := time.Now()
+		time.AfterFunc(50*time.Millisecond, func() { require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour)) })
+		_, err = limiter.Wait(t.Context(), "k", limit, 1)
+		require.NoError(t, err)
+		require.Equal(t, 200*time.Millisecond, time.Since(begun))
+	})
+}
+
+// A caller whose deadline passes while it asks is not removed by those that join behind it: it may be granted.
+func TestACallerThatAsksIsNotRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := memory.New(memory.WithClock(time.Now))
+		defer backend.Close()
+		limiter := throttr.NewRateLimit(&slowTakes{backend, 100 * time.Millisecond})
+		limit := throttr.Limit{Max: 10, Scale: time.Hour}
+		var all sync.WaitGroup
+		wait := func(ctx context.Context) {
+			all.Go(func() {
+				_, err := limiter.Wait(ctx, "k", limit, 1)
+				require.NoError(t, err)
+			})
+		}
+		wait(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		synctest.Wait()
+		wait(ctx) // asks from 100 to 200 ms
+		time.Sleep(160 * time.Millisecond)
+		wait(t.Context())
+		all.Wait()
+	})
+}

@@ -39,6 +39,18 @@ func TestOutageIsReported(t *testing.T) {
 		}
 		require.Equal(t, []time.Duration{4 * time.Second, 4 * time.Second}, lasted)
 
+		// Failures just before the circuit opens belong to the outage, and those of earlier do not.
+		for pause, want := range map[time.Duration]string{time.Second: "after=3s degraded=2", time.Second + 1: "after=2s degraded=1"} {
+			w.Decided(true, errors.New("down"))
+			time.Sleep(pause)
+			w.Opened(errors.New("down"))
+			w.Decided(true, nil)
+			time.Sleep(2 * time.Second)
+			w.Closed()
+			require.Contains(t, log.String(), want)
+			log.Reset()
+		}
+
 		for range 3 { // without a cause, there is no line
 			w.Decided(true, nil)
 			time.Sleep(sporadicPeriod)

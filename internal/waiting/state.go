@@ -10,6 +10,7 @@ type state struct {
 	end     time.Time // of the window, at the earliest
 	ask     time.Time // when to ask again although the window is open
 	after   time.Time // a little later than the end of the window, at the latest
+	of      *spot     // whose refusal is all that is known; nil if the window is
 }
 
 const (
@@ -17,8 +18,9 @@ const (
 	maxRecheck = time.Second
 )
 
-// after returns the state after an answer to a turn.
-func after(a Answer, t Turn, now time.Time) state {
+// after returns the state after an answer to the turn at a spot.
+func after(a Answer, of *spot, now time.Time) state {
+	t := &of.Turn
 	rolling := t.Algorithm.Rolling()
 	if rolling && !a.Refused {
 		return state{}
@@ -27,11 +29,13 @@ func after(a Answer, t Turn, now time.Time) state {
 	if rolling {
 		least, jittered = minRecheck/10, min(left, t.Scale)
 	}
-	if a.Refused { // whatever the count is: a policy that refuses knows none
-		count = max(count, t.Limit-t.N+1)
+	if full := t.Limit - t.N + 1; a.Refused && count < full { // a policy that refuses knows no count
+		count = full
+	} else if !rolling {
+		of = nil
 	}
 	return state{
-		known: true, rolling: rolling, count: count,
+		known: true, rolling: rolling, count: count, of: of,
 		end: now.Add(max(left-a.Early, 0)), after: now.Add(max(left+jitter(jittered), least)),
 		ask: now.Add(min(max(t.Scale/10, minRecheck), maxRecheck)),
 	}

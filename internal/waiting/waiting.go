@@ -203,6 +203,9 @@ func (qs *Queues) remove(w *waiter) {
 	for i := range w.spots {
 		s := &w.spots[i]
 		q := s.queue
+		if q.state.of == s {
+			q.state = state{} // what those behind it have to wait for is not known
+		}
 		if q.remove(s); q.first == nil {
 			delete(qs.queues, s.Count)
 			continue
@@ -273,7 +276,7 @@ func (qs *Queues) learn(w *waiter) {
 	now := time.Now()
 	for i := range w.spots {
 		if s := &w.spots[i]; !s.woken {
-			s.queue.state = after(w.answers[i], s.Turn, now)
+			s.queue.state = after(w.answers[i], s, now)
 		}
 	}
 }
