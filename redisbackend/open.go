@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/inside"
+	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -85,55 +85,66 @@ func optionOf(u *redisurl.URL) (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// connecting is a [rediswindow.Client] that connects in the background.
+// connecting is a [rediswindow.Client] that connects in the background: at first, and when the server turns out to be
+// a replica. An address that leads to another primary by then is used soon, although connections to the old one
+// are still there.
 type connecting struct {
 	option    rueidis.ClientOption
 	attempted chan struct{} // closed after the first attempt
+	ctx       context.Context
 	stop      context.CancelFunc
 
 	mu     sync.Mutex // guards what follows
-	client *adapter   // nil: not yet
-	err    error      // of the last attempt, or of Close
+	client *adapter   // nil: there is none at present
+	err    error      // why
 }
+
+// The pauses between attempts to connect.
+const (
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 400 * time.Millisecond
+)
 
 // connect connects until that succeeds, or once.
 func connect(option rueidis.ClientOption, untilItSucceeds bool) *connecting {
-	ctx, stop := context.WithCancel(context.Background())
-	c := &connecting{option: option, attempted: make(chan struct{}), stop: stop}
-	c.err = &callerr.Error{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: no attempt has ended yet", window.ErrUnavailable)}
+	c := &connecting{option: option, attempted: make(chan struct{})}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.err = connectError(errors.New("no attempt has ended yet"), &option)
 	go func() {
-		pause := backoff.New(100*time.Millisecond, 5*time.Second)
-		c.attempt()
+		connected := c.attempt()
 		close(c.attempted)
-		for untilItSucceeds && c.waiting() && pause.Wait(ctx, nil) == nil {
-			c.attempt()
+		if untilItSucceeds && !connected {
+			c.retry()
 		}
 	}()
 	return c
 }
 
+// retry makes attempts, after pauses, until one succeeds, or Close.
+func (c *connecting) retry() {
+	pause := backoff.New(shortestPause, longestPause)
+	for pause.Wait(c.ctx, nil) == nil && !c.attempt() {
+	}
+}
+
 // attempt makes an attempt to connect.
-func (c *connecting) attempt() {
+func (c *connecting) attempt() (connected bool) {
 	client, err := rueidis.NewClient(c.option)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case errors.Is(c.err, window.ErrClosed):
-		if err == nil {
-			client.Close()
-		}
 	case err != nil:
-		c.err = connectError(err, &c.option)
+		if c.ctx.Err() == nil {
+			c.err = connectError(err, &c.option)
+		}
+		return false
+	case c.ctx.Err() != nil:
+		go client.Close()
 	default:
-		c.client, c.err = &adapter{client}, nil
+		c.client = &adapter{client}
+		c.err = nil
 	}
-}
-
-// waiting reports whether there is neither a client nor an end.
-func (c *connecting) waiting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.client == nil && !errors.Is(c.err, window.ErrClosed)
+	return true
 }
 
 // now returns the client, or why there is none.
@@ -143,15 +154,35 @@ func (c *connecting) now() (*adapter, error) {
 	return c.client, c.err
 }
 
-// Close ends the client and further attempts.
+// check has another client made if a reply of this one says that its server is a replica.
+func (c *connecting) check(client *adapter, reply error) {
+	if !redisreply.Demoted(reply) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != client {
+		return
+	}
+	c.client = nil
+	c.err = connectError(reply, &c.option)
+	go client.client.Close()
+	go c.retry()
+}
+
+// Close ends the client and further attempts. It returns after [redisurl.CloseTimeout] at the latest.
 func (c *connecting) Close() {
 	c.stop()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client != nil {
-		c.client.client.Close()
-	} else {
-		c.err = window.ErrClosed
+	client := c.client
+	c.client = nil
+	c.err = window.ErrClosed
+	c.mu.Unlock()
+	if client != nil {
+		_ = redisurl.Close(func() error {
+			client.client.Close()
+			return nil
+		})
 	}
 }
 
@@ -161,7 +192,9 @@ func (c *connecting) EvalSHA(ctx context.Context, digest string, keys, args []st
 	if err != nil {
 		return "", err
 	}
-	return client.EvalSHA(ctx, digest, keys, args)
+	reply, err := client.EvalSHA(ctx, digest, keys, args)
+	c.check(client, err)
+	return reply, err
 }
 
 // Eval implements [rediswindow.Client].
@@ -170,7 +203,9 @@ func (c *connecting) Eval(ctx context.Context, script string, keys, args []strin
 	if err != nil {
 		return "", err
 	}
-	return client.Eval(ctx, script, keys, args)
+	reply, err := client.Eval(ctx, script, keys, args)
+	c.check(client, err)
+	return reply, err
 }
 
 // Ping implements [rediswindow.Client].
@@ -203,15 +238,11 @@ func (c *connecting) Cluster() (bool, error) {
 // Name implements [rediswindow.Client].
 func (c *connecting) Name() string { return c.option.InitAddress[0] }
 
-// connectError returns the error of an attempt to connect. The server may repeat the user and password, such
-// as one that does not know AUTH.
+// connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
+// them, such as one that does not know AUTH.
 func connectError(err error, option *rueidis.ClientOption) error {
-	if response, ok := rueidis.IsRedisErr(err); ok {
-		for _, secret := range []string{option.Username, option.Password} {
-			if secret != "" && strings.Contains(response.Error(), secret) {
-				err = errors.New("the server responded with an error that has the user or password")
-			}
-		}
+	if err := redisreply.New(err, option.Password, option.Username); errors.Is(err, window.ErrUnavailable) {
+		return &callerr.Error{Package: "redisbackend", Call: "connect", Err: err}
 	}
 	return &callerr.Error{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: %w", window.ErrUnavailable, err)}
 }

@@ -83,7 +83,7 @@ func everyCall(t *testing.T, limiter *throttr.RateLimit, l throttr.Limit) error 
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
 	server := testkit.StartRedis(t)
 	user := append([]string{"ACL", "SETUSER", "limits"}, testkit.UserOfTheDocument(t)...)
-	for _, change := range []string{"off", "resetpass", "resetkeys", "-evalsha", "-hset"} {
+	for _, change := range []string{"off", "resetpass", "-evalsha", "-hset"} {
 		server.Must(t, append(user, "on")...)
 		b, err := throttr.Open(t.Context(), "redis://limits:PASSWORD@"+server.Addr)
 		if err != nil {

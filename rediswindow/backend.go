@@ -11,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -171,7 +172,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 
 // Ping implements [window.BackendCloser].
 func (b *Backend) Ping(ctx context.Context) error {
-	_, err := b.requestAlone(ctx, "", func(ctx context.Context) (string, error) { return "", replyError(b.client.Ping(ctx)) })
+	_, err := b.requestAlone(ctx, "", func(ctx context.Context) (string, error) { return "", redisreply.New(b.client.Ping(ctx)) })
 	if b.stats.count(err); err != nil {
 		return &callerr.Error{Package: "rediswindow", Call: "ping", Err: err}
 	}

@@ -3,13 +3,13 @@ package rediswindow
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/inside"
+	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -201,7 +201,7 @@ func (b *Backend) send(ctx context.Context, calls []*combined) {
 	cluster, err := b.cluster()
 	if err == nil && !(differ && cluster) {
 		err = b.request(ctx, calls)
-		if err == nil || !differ || !strings.HasPrefix(err.Error(), "CROSSSLOT") {
+		if err == nil || !differ || !redisreply.HasCode(err, "CROSSSLOT") {
 			fail(calls, err)
 			return
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -50,7 +51,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	if !cluster {
 		err = b.exchangeTogether(ctx, claims, names, places, false)
 		// Something else may be stored in one of the hashes, or the server may be a proxy to several.
-		cluster = err != nil && strings.HasPrefix(err.Error(), "CROSSSLOT")
+		cluster = redisreply.HasCode(err, "CROSSSLOT")
 		if err == nil {
 			b.exchangeFailed(ctx, claims, names, places)
 			return nil

@@ -9,6 +9,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+
+	"github.com/throttr-go/throttr/internal/redisreply"
 )
 
 // failedByte is the byte of a limit of a call that has failed.
@@ -234,7 +236,7 @@ func (r *request) read(response string) (now int64, err error) {
 			ok = value < len(response) && value+1+int(response[value]) <= len(response)
 			if ok {
 				text := response[value+1:][:response[value]]
-				e.err, value = replyError(errors.New(text)), value+1+len(text)
+				e.err, value = redisreply.New(errors.New(text)), value+1+len(text)
 			}
 			continue
 		}

@@ -12,5 +12,9 @@ var redisFaults = []fault{
 	{file: "rediswindow/lua/windows.lua", old: "a, b = a + all * n, b + all * np", new: "a, b = a + n, b + np", tests: "rediswindow", run: "^TestCallsThatShareARequestAgreeWithThoseThatDoNot$"},
 	{file: "rediswindow/name.go", old: "append(append(appendTag(to, key), '}'), version...)", new: "append(appendTag(to, key), '}')", tests: "redisbackend", run: "^TestVersionsMisreadNothing$"},
 	{file: "rediswindow/request.go", old: "e.all = min(e.all, int(bytes[w]))", new: "e.all = int(bytes[w])", run: "^TestCallsThatShareARequestAgreeWithThoseThatDoNot$"},
-	{file: "rediswindow/script.go", old: "return &memoryError{err}", new: "return err", tests: "redisbackend", run: "^TestServerWithoutMemoryFailsHitsTogether$"},
+	{file: "internal/redisreply/redisreply.go", old: "e.matches = []error{window.ErrFull, window.ErrUnavailable}", new: "e.matches = []error{window.ErrUnavailable}", tests: "redisbackend", run: "^TestServerWithoutMemoryFailsHitsTogether$"},
+	{file: "internal/redisreply/redisreply.go", old: "!closed || !slices", new: "!slices", run: "^TestNothingThatAReplyQuotesIsShown$"},
+	{file: "internal/redisreply/redisreply.go", old: "return shown\n\t}", new: "return reply\n\t}", run: "^TestNothingThatAReplyQuotesIsShown$"},
+	{file: "redisbackend/open.go", old: "\tif !redisreply.Demoted(reply) {", new: "\tif true {", tests: "redisbackend", run: "^TestAPrimaryThatBecomesAReplicaIsLeft$"},
+	{file: "redisbackend/open.go", old: "longestPause  = 400 * time.Millisecond", new: "longestPause  = 4 * time.Second", tests: "redisbackend", run: "^TestLazyOpen$"},
 }

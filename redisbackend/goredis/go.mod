@@ -3,7 +3,7 @@ module github.com/throttr-go/throttr/redisbackend/goredis
 go 1.25.0
 
 require (
-	github.com/redis/go-redis/v9 v9.19.0
+	github.com/redis/go-redis/v9 v9.20.0
 	github.com/throttr-go/throttr v0.1.0
 )
 

@@ -176,6 +176,33 @@ func TestServerThatIsAwayIsUnavailable(t *testing.T) {
 	}
 }
 
+// While a server hangs, Close does not wait for the timeouts of the client.
+func TestCloseOfAServerThatHangsEndsSoon(t *testing.T) {
+	s := testkit.StartRedis(t)
+	b, err := throttr.Open(t.Context(), "goredis://"+s.Addr+"?timeout=30s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter := throttr.NewRateLimit(b, throttr.WithLogger(nil))
+	if _, err := limiter.Hit(t.Context(), "k", time.Minute, 100); err != nil {
+		t.Fatal(err)
+	}
+	s.Freeze(t)
+	defer s.Thaw(t)
+	limiter.Hit(t.Context(), "k", time.Minute, 100) // fails, and its request stays in flight
+	begun, closed := time.Now(), make(chan struct{})
+	go func() {
+		defer close(closed)
+		b.Close()
+	}()
+	select {
+	case <-closed:
+		t.Logf("closed after %v", time.Since(begun))
+	case <-time.After(10 * time.Second):
+		t.Error("not closed after 10 s")
+	}
+}
+
 func TestErrorsOfOpenHaveNoPassword(t *testing.T) {
 	for _, url := range []string{
 		"goredis://zoe:12/tpw", "goredis://:12/tpw", "goredis+tls://zoe:12/tpw/s3cr", "goredis://zoe:12?db=tpw", "goredis://zoe:12?tpw=1",

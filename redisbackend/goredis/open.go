@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/inside"
+	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -44,7 +44,7 @@ func init() { inside.AddInner(func(o *opened) any { return o.Backend }) }
 // It can be called more than once.
 func (o *opened) Close() error {
 	_ = o.Backend.Close()
-	if err := o.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+	if err := redisurl.Close(o.client.Close); err != nil && !errors.Is(err, redis.ErrClosed) {
 		return fmt.Errorf("goredis: %w", err)
 	}
 	return nil
@@ -111,15 +111,11 @@ func setAll(d time.Duration, timeouts ...*time.Duration) {
 	}
 }
 
-// connectError returns the error of an attempt to connect. The server may repeat the user and password, such
-// as one that does not know AUTH.
+// connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
+// them, such as one that does not know AUTH.
 func connectError(err error, u *redisurl.URL) error {
 	password, _ := u.User.Password()
-	for _, secret := range []string{u.User.Username(), password} {
-		if secret != "" && strings.Contains(err.Error(), secret) {
-			err = errors.New("the server responded with an error that has the user or password")
-		}
-	}
+	err = redisreply.New(err, password, u.User.Username())
 	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}

@@ -1,0 +1,106 @@
+// Package redisreply has what an error reply of Redis means for a caller, and what of its text may be shown.
+package redisreply
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// Error is a reply that is an error. Its text has no argument of the request.
+type Error struct {
+	text    string
+	cause   error
+	matches []error
+}
+
+// Error returns what may be shown of the reply.
+func (e *Error) Error() string { return e.text }
+
+// Unwrap returns the errors of package window that it matches, and the error of the client.
+func (e *Error) Unwrap() []error { return append(e.matches[:len(e.matches):len(e.matches)], e.cause) }
+
+// New returns the error of a reply to a request with the given arguments, of which the text must have none. A reply about one
+// key matches no error of package window. All others are about the server, also those that nobody knows: they
+// match [window.ErrUnavailable], and also [window.ErrFull] if the server has no memory. An error of the
+// client that says that it has no reply is returned as it is, and so is nil.
+func New(err error, args ...string) error {
+	for _, other := range []error{window.ErrUnavailable, window.ErrClosed, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, other) {
+			return err
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	e := &Error{text: text(err.Error(), args), cause: err}
+	switch {
+	case AboutKey(err):
+	case strings.Contains(err.Error(), "OOM command not allowed"): // before version 7, it is in the error of the script
+		e.matches = []error{window.ErrFull, window.ErrUnavailable}
+		e.text = window.ErrFull.Error() + ": " + e.text
+	default:
+		e.matches = []error{window.ErrUnavailable}
+		e.text = window.ErrUnavailable.Error() + ": " + e.text
+	}
+	return e
+}
+
+// AboutKey reports whether a reply is about one of the keys of the request, and not about the server: another
+// request may succeed.
+func AboutKey(err error) bool {
+	reply := err.Error()
+	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") && strings.Contains(reply, " key")
+}
+
+// HasCode reports whether an error is a reply that begins with a code.
+func HasCode(err error, code string) bool {
+	var reply *Error
+	return errors.As(err, &reply) && strings.HasPrefix(reply.cause.Error(), code+" ")
+}
+
+// Demoted reports whether a reply says that the server is a replica.
+func Demoted(err error) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), "READONLY ") || strings.Contains(err.Error(), "You can't write against a read only replica"))
+}
+
+// quoted is a word in quotes, or the beginning of more. It is an argument unless it is the name of a command.
+var quoted = regexp.MustCompile("\\B['\"`]([a-zA-Z|]*)(['\"`]?)")
+
+// commands are names of commands that a reply may quote.
+var commands = []string{
+	"auth", "client", "client|setinfo", "client|setname", "cluster", "cluster|shards", "cluster|slots", "eval", "evalsha", "get", "hdel", "hello", "hget",
+	"hgetall", "hkeys", "hlen", "hscan", "hset", "info", "pexpire", "ping", "pttl", "publish", "role", "scan", "select", "set", "subscribe", "time",
+}
+
+// withoutArguments are the beginnings of replies that have no arguments but in quotes, whatever words they have.
+var withoutArguments = []string{"WRONGPASS invalid username-password pair", "NOAUTH Authentication required", "NOPERM this user has no permissions"}
+
+// text returns a reply up to what it quotes, unless that is the name of a command. If it has one of the arguments
+// without quotes, only its code is returned.
+func text(reply string, args []string) string {
+	shown := reply
+	for _, at := range quoted.FindAllStringSubmatchIndex(reply, -1) {
+		word, closed := reply[at[2]:at[3]], at[4] < at[5]
+		if !closed || !slices.Contains(commands, strings.ToLower(word)) {
+			shown = reply[:at[0]] + "…"
+			break
+		}
+	}
+	if i := strings.Index(shown, ", with args"); i >= 0 {
+		shown = shown[:i] + ", …"
+	}
+	known := slices.ContainsFunc(withoutArguments, func(begin string) bool { return strings.HasPrefix(reply, begin) })
+	if known || !slices.ContainsFunc(args, func(arg string) bool { return arg != "" && strings.Contains(shown, arg) }) {
+		return shown
+	}
+	code, _, _ := strings.Cut(reply, " ")
+	if code != strings.ToUpper(code) || slices.Contains(args, code) {
+		code = "a reply"
+	}
+	return code + ", whose text has an argument of the request"
+}

@@ -1,0 +1,84 @@
+package redisreply_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/redisreply"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
+	for reply, want := range map[string]string{
+		"ERR unknown command 'EVALSHA', with args beginning with: 'ab' '1' 'throttr:{k:zoe}' ":  "ERR unknown command 'EVALSHA', …",
+		"ERR unknown command `EVALSHA`, with args beginning with: `ab`, `1`, `throttr:{k:zoe}`": "ERR unknown command `EVALSHA`, …",
+		"ERR unsupported command 'zoe'":                         "ERR unsupported command …",
+		"ERR bad value \"zoe\" of 'eval'":                       "ERR bad value …",
+		"CROSSSLOT Keys in request don't hash to the same slot": "CROSSSLOT Keys in request don't hash to the same slot",
+		"ERR 'eval": "ERR …",
+		"NOPERM this user has no permissions to run the 'evalsha' command":    "NOPERM this user has no permissions to run the 'evalsha' command",
+		"NOPERM User zoe has no permissions to run the 'client|list' command": "NOPERM, whose text has an argument of the request",
+		"zoe is unknown": "a reply, whose text has an argument of the request",
+		"WRONGPASS invalid username-password pair or user is disabled.": "WRONGPASS invalid username-password pair or user is disabled.",
+		"NOAUTH Authentication required.":                               "NOAUTH Authentication required.",
+	} {
+		err := redisreply.New(errors.New(reply), "zoe", "user", "", "pair")
+		require.ErrorIs(t, err, window.ErrUnavailable)
+		require.EqualError(t, err, "throttr: the store is unavailable: "+want)
+	}
+}
+
+func TestAReplyThatNobodyKnowsIsAboutTheServer(t *testing.T) {
+	for _, reply := range []string{
+		"LOADING x", "CLUSTERDOWN x", "MASTERDOWN x", "TRYAGAIN x", "READONLY x", "BUSY x", "MISCONF x", "NOREPLICAS x", "NOAUTH x", "WRONGPASS x",
+		"MOVED 1 127.0.0.1:2", "CROSSSLOT x", "DENIED Redis is running in protected mode", "ERR max daily request limit exceeded", "ERR unknown command 'EVAL'", "?",
+		"NOPERM this user has no permissions to run the 'eval' command", "ERR The user executing the script can't run this command or subcommand",
+	} {
+		err := redisreply.New(errors.New(reply))
+		require.ErrorIs(t, err, window.ErrUnavailable, reply)
+		require.NotErrorIs(t, err, window.ErrFull, reply)
+	}
+	for _, reply := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "ERR Error running script: @user_script:7: -OOM command not allowed"} {
+		err := redisreply.New(errors.New(reply))
+		require.ErrorIs(t, err, window.ErrUnavailable, reply)
+		require.ErrorIs(t, err, window.ErrFull, reply)
+	}
+}
+
+func TestAReplyAboutAKeyIsNot(t *testing.T) {
+	for _, reply := range []string{
+		"WRONGTYPE Operation against a key holding the wrong kind of value", "NOPERM this user has no permissions to access one of the keys used as arguments",
+		"NOPERM No permissions to access a key",
+	} {
+		cause := errors.New(reply)
+		err := redisreply.New(cause)
+		require.EqualError(t, err, reply)
+		require.ErrorIs(t, err, cause)
+		require.NotErrorIs(t, err, window.ErrUnavailable)
+	}
+}
+
+func TestErrorsThatAreNoReplyAreReturnedAsTheyAre(t *testing.T) {
+	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, fmt.Errorf("%w: 'x'", window.ErrClosed), fmt.Errorf("%w: 'x'", window.ErrUnavailable)} {
+		require.Equal(t, err, redisreply.New(err))
+	}
+}
+
+func TestRepliesHaveACode(t *testing.T) {
+	err := redisreply.New(errors.New("CROSSSLOT Keys"))
+	require.True(t, redisreply.HasCode(fmt.Errorf("%w", err), "CROSSSLOT"))
+	require.False(t, redisreply.HasCode(err, "CROSS"))
+	require.False(t, redisreply.HasCode(errors.New("CROSSSLOT Keys"), "CROSSSLOT"))
+	require.False(t, redisreply.HasCode(nil, "CROSSSLOT"))
+}
+
+func TestAReplicaSaysSo(t *testing.T) {
+	require.True(t, redisreply.Demoted(errors.New("READONLY You can't write against a read only replica.")))
+	require.True(t, redisreply.Demoted(errors.New("ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.")))
+	require.False(t, redisreply.Demoted(errors.New("LOADING x")))
+	require.False(t, redisreply.Demoted(nil))
+}
