@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -183,7 +184,7 @@ func TestModel(t *testing.T) {
 	}
 	var sum totals
 	runs := *runs
-	if testing.Short() {
+	if os.Getenv("THROTTR_SLOW_TESTS") != "1" {
 		runs /= 10
 	}
 	for s := *first; s < *first+runs && len(sum.failed) < 20; s++ {

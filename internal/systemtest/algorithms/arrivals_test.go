@@ -2,11 +2,10 @@ package algorithms_test
 
 import (
 	"math/rand/v2"
-	"testing"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/intervals"
-	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // caller decides on its next hit: after what pause, and of how much, at most the limit. It knows the
@@ -121,7 +120,7 @@ func call(l limiter, next caller, hits int) (allowed []intervals.Hit) {
 // hitsOf returns how many hits each caller of a test makes, so that all together make a million.
 func hitsOf(callers int) int {
 	million := 1_000_000
-	if testing.Short() || race.Enabled {
+	if !testkit.Thorough() {
 		million /= 20
 	}
 	return (million + callers - 1) / callers

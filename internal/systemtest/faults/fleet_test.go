@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
@@ -22,7 +21,7 @@ import (
 func TestAFleetAndAServerThatRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const away, second = 10 * time.Second, time.Second
-		clients := race.Fewer(200)
+		clients := testkit.Fewer(200)
 		srv := testkit.InMemory(t)
 		var began atomic.Int64        // when the outage began; 0: not yet
 		var attempts [30]atomic.Int64 // of each second since the outage began

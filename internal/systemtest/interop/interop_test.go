@@ -36,7 +36,7 @@ func TestInteropLiveServers(t *testing.T) {
 		t.Run(addr, func(t *testing.T) {
 			size := valueSize(t, addr)
 			t.Logf("the value size of %s is %d", addr, size)
-			runSuite(t, size, addr)
+			runSuite(t, size, addr, true)
 		})
 	}
 }
@@ -59,59 +59,65 @@ func TestInteropMockServers(t *testing.T) {
 		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {
 			t.Parallel()
 			srv := mockserver.RunT(t, mockserver.WithValueSize(size), mockserver.WithHazard(mockserver.LateExpiry, true))
-			t.Run("suite", func(t *testing.T) { runSuite(t, size, srv.Addr()) })
+			t.Run("suite", func(t *testing.T) { runSuite(t, size, srv.Addr(), false) })
 			require.Empty(t, testkit.Keys(srv), "records that were not removed")
 			require.Zero(t, srv.Expired(), "records that expired")
 		})
 	}
 }
 
-// runSuite runs the suite against a server whose values have size bytes.
-func runSuite(t *testing.T, size int, addr string) {
+// runSuite runs the suite against a server whose values have size bytes. Live servers get all of it.
+func runSuite(t *testing.T, size int, addr string, live bool) {
 	switch size {
 	case 1:
-		runSuiteOf[uint8](t, addr)
+		runSuiteOf[uint8](t, addr, live)
 	case 2:
-		runSuiteOf[uint16](t, addr)
+		runSuiteOf[uint16](t, addr, live)
 	case 4:
-		runSuiteOf[uint32](t, addr)
+		runSuiteOf[uint32](t, addr, live)
 	case 8:
-		runSuiteOf[uint64](t, addr)
+		runSuiteOf[uint64](t, addr, live)
 	default:
 		t.Fatalf("the value size of the server is %d", size)
 	}
 }
 
-func runSuiteOf[T codec.Value](t *testing.T, addr string) {
+func runSuiteOf[T codec.Value](t *testing.T, addr string, live bool) {
 	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *suite[T])
+		name  string
+		run   func(*testing.T, *suite[T])
+		waits bool // for windows to end
 	}{
-		{"counters", testCounters[T]},
-		{"buffers", testBuffers[T]},
-		{"TTL units", testUnits[T]},
-		{"TTL changes", testChangedTTL[T]},
-		{"wrap-around", testWrap[T]},
-		{"keys", testKeys[T]},
-		{"longest frame", testLongestFrame[T]},
-		{"wrong value size", testWrongSize[T]},
-		{"batch", testBatch[T]},
-		{"large batch", testLargeBatch[T]},
-		{"pipelining", testPipelining[T]},
-		{"list", testList[T]},
-		{"stats", testStats[T]},
-		{"info", testInfo[T]},
-		{"connections", testConnections[T]},
-		{"subscriptions", testSubscriptions[T]},
-		{"own channel", testOwnChannel[T]},
-		{"windows", testWindows[T]},
-		{"windows that clients share", testSharedWindows[T]},
-		{"Set and Reset", testSetAndReset[T]},
-		{"neighbours' events", testNeighboursEvents[T]},
-		{"purged meanwhile", testPurgedMeanwhile[T]},
-		{"clients that end", testClientsThatEnd[T]},
+		{"counters", testCounters[T], false},
+		{"buffers", testBuffers[T], false},
+		{"TTL units", testUnits[T], false},
+		{"TTL changes", testChangedTTL[T], false},
+		{"wrap-around", testWrap[T], false},
+		{"keys", testKeys[T], false},
+		{"longest frame", testLongestFrame[T], false},
+		{"wrong value size", testWrongSize[T], false},
+		{"batch", testBatch[T], false},
+		{"large batch", testLargeBatch[T], false},
+		{"pipelining", testPipelining[T], false},
+		{"list", testList[T], false},
+		{"stats", testStats[T], false},
+		{"info", testInfo[T], false},
+		{"connections", testConnections[T], false},
+		{"subscriptions", testSubscriptions[T], false},
+		{"own channel", testOwnChannel[T], false},
+		{"windows", testWindows[T], true},
+		{"windows that clients share", testSharedWindows[T], true},
+		{"Set and Reset", testSetAndReset[T], true},
+		{"neighbours' events", testNeighboursEvents[T], false},
+		{"purged meanwhile", testPurgedMeanwhile[T], false},
+		{"clients that end", testClientsThatEnd[T], false},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, newSuite[T](t, addr)) })
+		t.Run(test.name, func(t *testing.T) {
+			if test.waits && !live {
+				testkit.Slow(t)
+			}
+			test.run(t, newSuite[T](t, addr))
+		})
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
@@ -85,8 +84,8 @@ func cutEverywhere(t *testing.T, size int, test func(*testing.T, *mockserver.Cut
 			require.Greater(t, bytes[d], from)
 			t.Run(fmt.Sprintf("connection %d, %v", number, d), func(t *testing.T) {
 				step := 1
-				if testing.Short() || race.Enabled {
-					step = 5
+				if !testkit.Thorough() {
+					step = 7
 				}
 				for after := from; after < bytes[d]+20 && !t.Failed(); after += step {
 					synctest.Test(t, func(t *testing.T) { test(t, &mockserver.Cut{Direction: d, After: after, Skip: number, Times: 1}) })

@@ -41,11 +41,11 @@ var floodLimits = map[string]uint64{"a": 20, "b": 150, "c": 20, "d": 150, "e": 2
 func TestFloodNeverExceedsTheLimit(t *testing.T) {
 	for _, lateExpiry := range []bool{false, true} {
 		for _, skew := range []time.Duration{130 * time.Millisecond, 3 * time.Hour} {
-			if testing.Short() && lateExpiry != (skew > time.Hour) {
+			if !testkit.Thorough() && lateExpiry != (skew > time.Hour) {
 				continue
 			}
 			f := flood{
-				scale: time.Second, duration: 5 * time.Second, pause: 8 * time.Millisecond, latency: time.Millisecond,
+				scale: time.Second, duration: max(testkit.Fewer(5*time.Second), 3*time.Second), pause: 8 * time.Millisecond, latency: time.Millisecond,
 				lateExpiry: lateExpiry, skew: skew,
 			}
 			run := func(size string, test func(*testing.T, flood)) {
@@ -56,7 +56,7 @@ func TestFloodNeverExceedsTheLimit(t *testing.T) {
 			run("uint8", testFlood[uint8])
 			f.scale, f.duration = 300*time.Millisecond, 2*time.Second
 			run("uint16", testFlood[uint16])
-			if testing.Short() {
+			if !testkit.Thorough() {
 				continue
 			}
 			run("uint32", testFlood[uint32])

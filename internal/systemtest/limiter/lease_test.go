@@ -32,7 +32,7 @@ func TestProcessesWithLeasesNeverExceedTheLimit(t *testing.T) {
 		t.Run("uint16/"+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testLeases[uint16](t, faults, throttr.FixedWindow) })
 		})
-		if testing.Short() {
+		if !testkit.Thorough() {
 			continue
 		}
 		t.Run("uint64/"+name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func TestOneProcessOfAFleetSweepsHoweverShortTheInterval(t *testing.T) {
 		t.Run(c.algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
-				for range unlessRace(50) {
+				for range testkit.Fewer(50) {
 					p := startWith[uint8](t, srv, throttr.Config{Parking: throttr.ParkingNever}, c.algorithm)
 					_, err := p.limiter.Hit(t.Context(), "k", c.scale, 255)
 					require.NoError(t, err)

@@ -36,7 +36,7 @@ func dieAtOnce[T codec.Value](t *testing.T, a throttr.Algorithm) {
 	srv.Inject(mockserver.Fault{Delay: 5 * time.Millisecond}) // so that many die before the server is parked
 	r := rand.New(rand.NewPCG(20, uint64(codec.Size[T]())))
 	hits := 0
-	processes := unlessRace(500)
+	processes := testkit.Fewer(500)
 	for i := range processes {
 		p := startWith[T](t, srv, throttr.Config{}, a)
 		p.work.Go(func() {

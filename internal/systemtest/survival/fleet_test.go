@@ -67,7 +67,7 @@ func TestOneProcessOfAFleetSweeps(t *testing.T) {
 				if name != "parked" {
 					srv.Set("somebody's", 1, 24*time.Hour)
 				}
-				f := startFleet(t, srv, unlessRace(50))
+				f := startFleet(t, srv, testkit.Fewer(50))
 				time.Sleep(time.Second)
 				require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
 

@@ -56,7 +56,7 @@ func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
 
 func killAndRestart[T codec.Value](t *testing.T, a throttr.Algorithm, limit uint64) {
 	const processes = 2
-	lasts := unlessRace(10 * time.Minute)
+	lasts := testkit.Fewer(10 * time.Minute)
 	r := rand.New(rand.NewPCG(1, uint64(codec.Size[T]())))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	begin := func(seed uint64) *process[T] {
@@ -152,11 +152,7 @@ func restarts[T codec.Value](t *testing.T) {
 	running := []*process[T]{begin(0), begin(1)}
 	time.Sleep(5 * time.Second)
 	r := rand.New(rand.NewPCG(11, 11))
-	restarts := uint64(30)
-	if testing.Short() {
-		restarts = 6
-	}
-	for i := range restarts {
+	for i := range uint64(testkit.Fewer(60)) {
 		running[i%2].end()
 		running[i%2] = begin(2 + i)
 		time.Sleep(time.Duration(r.IntN(5000)) * time.Millisecond)

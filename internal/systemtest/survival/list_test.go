@@ -82,7 +82,7 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 		}
 		swept = begin
 	}
-	for i := range uint64(unlessRace(300)) {
+	for i := range uint64(testkit.Fewer(300)) {
 		p := begin(i)
 		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
 		if i%2 == 0 {
@@ -109,8 +109,8 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 		}
 		p.end()
 	}
-	require.Greater(t, broken, unlessRace(50))
-	require.Greater(t, removed, unlessRace(250))
+	require.Greater(t, broken, testkit.Fewer(50))
+	require.Greater(t, removed, testkit.Fewer(250))
 	l.require(t, scale, limit)
 	n, ok := srv.Counter("somebody's")
 	require.True(t, ok)
@@ -212,7 +212,7 @@ func hiddenRecords(t *testing.T, names func(ours, foreign []string) []string, bu
 			}
 		})
 	}
-	for range unlessRace(200) {
+	for range testkit.Fewer(200) {
 		time.Sleep(500 * time.Millisecond)
 		undo()
 		undo = hide(t, srv, foreign, names)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -103,13 +102,4 @@ func (p *process[T]) hit(r *rand.Rand, keys []string, scale, pause time.Duration
 			time.Sleep(pause/2 + time.Duration(r.Int64N(int64(pause))))
 		}
 	})
-}
-
-// unlessRace returns n, or a tenth of it if the race detector is on, which makes tests ten times as
-// slow.
-func unlessRace[N int | time.Duration](n N) N {
-	if race.Enabled {
-		return n / 10
-	}
-	return n
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inspect"
-	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -47,7 +46,7 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 				}
 				removed := sweepRestarted(t, srv, mode, 2, begin)
 				l.require(t, scale, limit)
-				if !race.Enabled { // with the race detector, there is no time for a record to be doomed
+				if testkit.Thorough() { // otherwise there is no time for a record to be doomed
 					require.NotZero(t, removed)
 				}
 				require.Zero(t, srv.Expired())
@@ -65,7 +64,7 @@ func sweepRestarted(t *testing.T, srv *mockserver.Server, mode throttr.Parking, 
 	for _, ahead := range aheads {
 		processes = append(processes, begin(ahead))
 	}
-	ctx, stop := context.WithTimeout(t.Context(), unlessRace(2*time.Minute))
+	ctx, stop := context.WithTimeout(t.Context(), testkit.Fewer(2*time.Minute))
 	defer stop()
 	var removed atomic.Int64
 	var sweeping sync.WaitGroup
