@@ -23,11 +23,12 @@ type claims struct {
 	seq   uint64
 }
 
-// inFlight returns what makes claims on keys. A store that has just been made grants nothing for a lease.
+// inFlight returns what makes claims on keys. A store that has just been made grants nothing to strict ones for a lease.
 func (c calls) inFlight(keys ...string) *claims {
 	c.Helper()
 	f := &claims{calls: c, lease: c.stretch(8 * time.Second)}
 	for _, key := range keys {
+		f.claim(window.Claim{Key: key, Process: "first", Strict: true, Wants: []window.Want{now(1, 1)}})
 		f.claim(window.Claim{Key: key, Process: "first"})
 	}
 	c.Clock.Advance(f.lease)
@@ -38,7 +39,8 @@ func (c calls) inFlight(keys ...string) *claims {
 func (f *claims) claim(claim window.Claim) window.Places {
 	f.Helper()
 	f.seq++
-	claim.Seq, claim.Lease = f.seq, f.lease
+	claim.Seq = f.seq
+	claim.Lease = f.lease
 	return f.exchange(f.Backend, claim)
 }
 
@@ -194,22 +196,28 @@ func testLate(c calls) {
 
 func testBelieved(c calls) {
 	f := c.inFlight("k")
-	f.wants(f.claim(window.Claim{Key: "other", Process: "q", Held: 3, HeldMax: 5}), 3) // as after a loss of data
+	forgotten := func(p window.Places, used uint64, want bool) {
+		c.Helper()
+		f.wants(p, used)
+		c.expect(p.Forgotten == want, "forgotten is %v, want %v: %+v", p.Forgotten, want, p)
+	}
+	strict := func(process string, held uint64, lost bool, used uint64) {
+		c.Helper()
+		p := f.claim(window.Claim{Key: "k", Process: process, Strict: true, Held: held, HeldMax: 5, Wants: []window.Want{now(1, 5)}})
+		c.expect(p.Lost == lost && p.Used == used && p.Grace == 0, "a strict claim on %d places returns %+v, want lost %v, used %d", held, p, lost, used)
+	}
 	f.wants(f.by("p", 0, 0, now(1, 5)), 1, true)
-	f.wants(f.by("q", 3, 5), 4)
-	p := f.by("r", 2, 5, now(1, 5))
-	if !p.Lost || p.Tokens == nil || p.Used != 5 {
-		f.Errorf("2 places more than known, of 1 that is free, returns %+v, want them lost", p)
-	}
-	p = f.by("s", 1, 5)
-	if !p.Lost || p.Used != 5 {
-		f.Errorf("a place more than known, of none that is free, returns %+v, want it lost", p)
-	}
+	forgotten(f.by("q", 3, 5), 4, true) // as after a loss of data
+	forgotten(f.by("q", 3, 5), 4, false)
+	strict("r", 2, true, 5)
+	strict("s", 1, true, 5)
+	forgotten(f.by("s", 1, 5), 6, true) // without strictness, it is believed
+	f.wants(f.by("t", 0, 0, now(1, 6)), 6, false)
+	forgotten(f.by("s", 0, 5), 5, false)
 	f.wants(f.by("q", 0, 5), 2)
-	f.wants(f.by("p", 4, 5), 5)
-	if p := f.by("p", 5, 5); !p.Lost || p.Used != 1 {
-		f.Errorf("more places than fit returns %+v, want all lost", p)
-	}
+	f.wants(f.by("r", 0, 5), 1)
+	strict("p", 4, false, 5)
+	strict("p", 6, true, 1)
 }
 
 func testLine(c calls) {
@@ -238,6 +246,16 @@ func testLine(c calls) {
 	f.wants(f.by("p", 0, 0), 3)
 	f.wants(f.by("large", 3, 4), 3) // it does not wait any more
 	f.used("k", "", 3, 0)
+
+	f.wants(f.by("low", 0, 0, later(1, 3)), 3, false)
+	f.wants(f.by("high", 0, 0, now(1, 4)), 4, true) // one with a larger Max need not wait for it
+	f.wants(f.by("high", 0, 0, later(2, 4)), 3, false)
+	f.wants(f.by("large", 2, 4), 2)
+	f.wants(f.by("low", 0, 0, later(1, 3)), 2, false) // and is before it in line
+	f.wants(f.by("high", 0, 0), 2)
+	f.wants(f.by("low", 0, 0, later(1, 3)), 3, true)
+	f.wants(f.by("low", 0, 0), 2)
+	f.wants(f.by("large", 2, 4, now(1, 4)), 3, true)
 
 	f.wants(f.by("dead", 0, 0, later(2, 4)), 3, false)
 	f.wants(f.by("small", 0, 0, now(1, 4)), 3, false)
@@ -361,6 +379,7 @@ func testFlightModel(c calls) {
 				p.Held -= min(p.Held, uint64(r.IntN(4)))
 			}
 			p.HeldMax = uint64(r.IntN(8))
+			p.Strict = r.IntN(2) == 0
 			p.Wants = nil
 			for range r.IntN(4) {
 				most := uint64(1 + r.IntN(8))
@@ -392,8 +411,8 @@ func answer(p window.Places, claim *window.Claim) any {
 		granted[i] = t != 0
 	}
 	return struct {
-		granted       []bool
-		lost, late    bool
-		used, waiting uint64
-	}{granted, p.Lost, p.Late, p.Used, p.Waiting}
+		granted               []bool
+		lost, forgotten, late bool
+		used, waiting         uint64
+	}{granted, p.Lost, p.Forgotten, p.Late, p.Used, p.Waiting}
 }

@@ -118,8 +118,9 @@ func (p *plain) exchange(c window.Claim) window.Places {
 		c.Seq = uint64(p.last)
 		p.mu.Unlock()
 	case believesAll:
-		c.HeldMax = window.MaxPlaces
+		c.Strict = false
 	case believesNothing:
+		c.Strict = true
 		c.HeldMax = 0
 	case refusesRenewals:
 		if known > c.HeldMax {

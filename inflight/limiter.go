@@ -22,6 +22,7 @@ type Limiter struct {
 	start   time.Time     // of the monotonic time
 	local   *ledger.Owner // of the backend, if it is in the memory of this process
 	lost    atomic.Uint64
+	closed  atomic.Bool
 
 	// The following is for a store that is asked. Instead holds what is granted without it.
 	pumps   *pumps
@@ -133,6 +134,9 @@ type State struct {
 // Peek returns the places of a key, and changes nothing. Its errors are those of TryAcquire.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, error) {
 	err := limit.check(1)
+	if err == nil && l.closed.Load() {
+		err = window.ErrClosed
+	}
 	places := make([]window.Places, 1)
 	p := &places[0]
 	if err == nil {
@@ -152,6 +156,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 // tells the store, and retries for up to a second while the circuit is closed. The lease frees the places of which the
 // store is not told. It does not close the backend. It always returns nil.
 func (l *Limiter) Close() error {
+	l.closed.Store(true)
 	ended := func(p *ledger.Place) { p.Holder.(*Hold).end(closed) }
 	if l.local != nil {
 		l.local.Close(ended)

@@ -50,8 +50,8 @@ type pump struct {
 	asked      []*want       // its wants
 	claimed    []window.Want // the same, for the store
 
-	urgent  bool // there is something to tell
-	blocked bool // a want waits that the store has not granted
+	urgent  bool   // there is something to tell
+	behind  uint64 // the largest Max of the wants that wait and that the store has not granted; 0 if there are none
 	renewAt time.Duration
 	pollAt  time.Duration
 	pauseTo time.Duration // after a failure
@@ -98,16 +98,22 @@ func termOf(lease time.Duration) time.Duration {
 // end returns when what is held is lost.
 func (p *pump) end() time.Duration { return time.Duration(p.deadline.Load()) }
 
-// add adds a want. Behind one that waits, nothing is granted: the store need not be asked.
+// add adds a want behind those whose Max is not smaller. Behind one that waits, nothing is granted: the store need not be
+// asked.
 func (p *pump) add(w *want) {
 	switch {
-	case !p.blocked:
-		p.urgent, p.pauseTo = true, 0 // whoever has just come knows of no failure
+	case w.max > p.behind:
+		p.urgent = true
+		p.pauseTo = 0 // whoever has just come knows of no failure
 	case !w.wait:
 		p.decide(w, refused, nil)
 		return
 	}
-	p.wants = append(p.wants, w)
+	i := len(p.wants)
+	for i > 0 && p.wants[i-1].max < w.max {
+		i--
+	}
+	p.wants = slices.Insert(p.wants, i, w)
 }
 
 // cancel ends a want whose caller has gone, or what it holds.
@@ -117,8 +123,10 @@ func (p *pump) cancel(w *want) {
 		w.state = gone
 		if i := slices.Index(p.wants, w); i >= 0 {
 			// The store may hold a place for it in line, before others.
-			p.urgent = p.urgent || p.blocked && i == 0
-			p.blocked = p.blocked && i != 0
+			if i == 0 && p.behind > 0 {
+				p.urgent = true
+				p.behind = 0
+			}
 			p.wants = slices.Delete(p.wants, i, i+1)
 		}
 	case held:
@@ -226,7 +234,7 @@ func (p *pump) claim(now time.Duration) window.Claim {
 	for _, w := range p.asked {
 		p.claimed = append(p.claimed, window.Want{N: w.n, Max: w.max, Wait: w.wait})
 	}
-	return window.Claim{Lease: p.lease, Held: p.held, HeldMax: p.heldMax, Wants: p.claimed}
+	return window.Claim{Lease: p.lease, Strict: true, Held: p.held, HeldMax: p.heldMax, Wants: p.claimed}
 }
 
 // answered ends an exchange with its answer.
@@ -243,7 +251,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) {
 	p.pauseTo, p.pause = 0, 0
 	p.deadline.Store(int64(end))
 	p.renewAt = p.sentAt + share(p.lease, renewShare)
-	left := false // a want that waits was not granted
+	left := uint64(0) // the largest Max of wants that wait and were not granted
 	for i, w := range p.asked {
 		granted := a.Tokens != nil && a.Tokens[i] != 0
 		switch {
@@ -256,39 +264,35 @@ func (p *pump) answered(now time.Duration, a *window.Places) {
 		case w.state == waiting && !w.wait:
 			p.decide(w, refused, nil)
 		case w.state == waiting:
-			left = true
+			left = max(left, w.max)
 		case w.wait:
 			p.urgent = true // the store may hold a place in line for nobody
 		}
 	}
-	more := len(p.wants) > len(p.asked)
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool { return w.state != waiting })
-	p.blocked = left
+	p.behind = left
 	poll := min(share(p.lease, pollShare), maxPoll)
-	if a.Next > 0 {
-		poll = min(poll, max(a.Next, time.Millisecond))
+	for _, next := range []time.Duration{a.Next, a.Grace} {
+		if next > 0 {
+			poll = min(poll, max(next, time.Millisecond))
+		}
 	}
 	p.pollAt = now + poll
 	p.refuseBehind()
-	if !p.blocked && (more || left) {
-		p.urgent = true
-	}
 	clear(p.asked)
 }
 
-// refuseBehind refuses wants that have come during the exchange and do not wait, if others do.
+// refuseBehind refuses wants that have come during the exchange and do not wait, if others do, and has the store asked for
+// those that need not wait for them.
 func (p *pump) refuseBehind() {
-	if !p.blocked {
-		if len(p.wants) > 0 {
-			p.urgent = true
-		}
-		return
-	}
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
-		if !w.wait {
+		behind := w.max <= p.behind
+		if !behind {
+			p.urgent = true
+		} else if !w.wait {
 			p.decide(w, refused, nil)
 		}
-		return !w.wait
+		return behind && !w.wait
 	})
 }
 
@@ -296,7 +300,7 @@ func (p *pump) refuseBehind() {
 // too, and so have all if the store is away. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, away bool) {
 	p.tick(now)
-	p.exchanging, p.urgent, p.blocked = false, true, false
+	p.exchanging, p.urgent, p.behind = false, true, 0
 	p.claimed = nil // the backend may still read it
 	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
 	p.pauseTo = now + p.pause

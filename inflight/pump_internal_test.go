@@ -94,3 +94,45 @@ func TestAGrantToNobodyIsGivenBack(t *testing.T) {
 	require.Zero(t, p.due())
 	require.Zero(t, p.claim(time.Millisecond).Held)
 }
+
+// The store is told the largest Max under which places are held, so that it can tell whether they fit when it has
+// forgotten them.
+func TestTheStoreIsToldTheLargestMax(t *testing.T) {
+	p := &pump{lease: time.Second}
+	for i, most := range []uint64{3, 5, 4} {
+		p.add(&want{n: 1, max: most})
+		p.claim(0)
+		p.answered(time.Millisecond, &window.Places{Tokens: []uint64{uint64(i + 1)}, Used: uint64(i + 1)})
+	}
+	c := p.claim(2 * time.Millisecond)
+	require.EqualValues(t, 3, c.Held)
+	require.EqualValues(t, 5, c.HeldMax)
+	for p.holds != nil {
+		p.cancel(p.holds)
+	}
+	p.answered(3*time.Millisecond, &window.Places{})
+	require.Zero(t, p.claim(4*time.Millisecond).HeldMax)
+}
+
+// The pause between exchanges that fail doubles, up to a bound.
+func TestThePauseAfterFailuresGrows(t *testing.T) {
+	for lease, pauses := range map[time.Duration][]time.Duration{
+		time.Minute:            {10, 20, 40, 80, 160, 250, 250},
+		160 * time.Millisecond: {10, 20, 20},
+	} {
+		p := &pump{lease: lease}
+		p.add(&want{n: 1, max: 1, wait: true})
+		for _, pause := range pauses {
+			p.claim(time.Second)
+			p.failed(time.Second, errLate, false)
+			require.Equal(t, time.Second+pause*time.Millisecond, p.due())
+		}
+		p.claim(time.Second)
+		p.answered(time.Second, &window.Places{Used: 1})
+		p.claim(time.Second)
+		p.failed(time.Second, errLate, false)
+		require.Equal(t, time.Second+10*time.Millisecond, p.due())
+		p.add(&want{n: 1, max: 2})
+		require.Zero(t, p.due(), "whoever has just come knows of no failure")
+	}
+}

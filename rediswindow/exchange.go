@@ -109,12 +109,8 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 	if b.now != nil {
 		at = strconv.FormatFloat(now, 'f', 0, 64)
 	}
-	oldSlots := "0"
-	if cluster && b.now == nil {
-		oldSlots = "1"
-	}
 	keys := append(append(make([]string, 0, 1+len(names)), b.birthName(claims[0].Key, cluster)), names...)
-	args := append(make([]string, 0, 8), at, oldSlots, strconv.FormatFloat(grace, 'f', 0, 64), b.prefix+"wake:", b.wakes.channel(b))
+	args := append(make([]string, 0, 8), at, strconv.FormatFloat(grace, 'f', 0, 64), b.prefix+"wake:", b.wakes.channel(b))
 	for rest := claims; len(rest) > 0; {
 		n := 1
 		for n < len(rest) && rest[n].Process == rest[0].Process {
@@ -150,7 +146,11 @@ func appendClaim(b []byte, c *window.Claim) []byte {
 	for _, n := range [...]uint64{c.Seq, uint64(c.Lease.Microseconds()), c.Held, c.HeldMax} {
 		b = appendFloat(b, float64(n))
 	}
-	b = append(b, 0, 0)
+	strict := byte(0)
+	if c.Strict {
+		strict = 1
+	}
+	b = append(b, strict, 0, 0)
 	at, runs := len(b)-2, uint16(0)
 	for wants := c.Wants; len(wants) > 0; runs++ {
 		n := equalWants(wants)
@@ -179,6 +179,7 @@ const (
 	claimLost
 	claimFailed
 	claimAsks
+	claimForgotten
 	claimWaits = 8 // added if wants wait
 )
 
@@ -210,9 +211,10 @@ func readPlaces(response string, claims []window.Claim, places []window.Places) 
 
 // read reads the answer to a claim.
 func (a *answers) read(c *window.Claim, p *window.Places) {
-	said := a.byte()
-	*p = window.Places{Late: said == claimLate, Lost: said&^claimWaits == claimLost}
-	switch said &^ claimWaits {
+	byte := a.byte()
+	said := byte &^ claimWaits
+	*p = window.Places{Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(a.birth)}
+	switch said {
 	case claimFailed:
 		p.Err = errRepeat
 		return
@@ -225,13 +227,15 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 		state[i] = a.number()
 	}
 	sum, token, first := state[0], state[2], state[3]
-	if p.Used = uint64(sum); said&claimWaits != 0 {
+	p.Used = uint64(sum)
+	if byte != said {
 		p.Waiting = uint64(a.number())
 	}
-	if grace := a.birth + float64(c.Lease.Microseconds()) - a.now; grace > 0 {
-		p.Next = time.Duration(grace) * time.Microsecond
-	} else if sum > 0 {
+	if sum > 0 {
 		p.Next = time.Duration(first-a.now) * time.Microsecond
+	}
+	if c.Strict {
+		p.Grace = max(0, time.Duration(a.birth+float64(c.Lease.Microseconds())-a.now)*time.Microsecond)
 	}
 	a.readTokens(c, p, uint64(token))
 }

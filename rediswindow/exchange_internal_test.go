@@ -124,9 +124,9 @@ func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
 	places := make([]window.Places, 3)
 	require.NoError(t, readPlaces(string(response), claims, places))
 	require.Equal(t, []window.Places{
-		{Tokens: []uint64{9, 0, 0}, Used: 4, Waiting: 2, Next: time.Second / 2},
-		{Late: true, Used: 7},
-		{Used: 8, Waiting: 1},
+		{Tokens: []uint64{9, 0, 0}, DataSet: 1e6, Used: 4, Waiting: 2, Next: time.Second / 2},
+		{Late: true, DataSet: 1e6, Used: 7},
+		{DataSet: 1e6, Used: 8, Waiting: 1},
 	}, places)
 	for end := range response {
 		require.Error(t, readPlaces(string(response[:end]), claims, places), "%d bytes", end)
@@ -164,5 +164,41 @@ func TestWhoeverWaitsIsWokenAlsoBeforeTheAnswer(t *testing.T) {
 		b.wakes.answered(a, []window.Places{{Tokens: []uint64{1}}})
 		wake(0)
 		require.False(t, b.wakes.needed())
+	})
+}
+
+// unstable is a client whose subscriptions end.
+type unstable struct {
+	*fakeClient
+	ends chan struct{}
+}
+
+func (c unstable) Subscribe(ctx context.Context, _ string, _ func(string)) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ends:
+		return errors.New("the connection has ended")
+	}
+}
+
+// Messages may have been lost while there was no subscription, so all who wait ask when it begins again.
+func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := unstable{newFake(), make(chan struct{})}
+		b := New(c)
+		defer b.Close()
+		woken := 0
+		claims := []window.Claim{
+			{Process: "p", Lease: time.Minute, Wants: []window.Want{{N: 1, Max: 1, Wait: true}}, Wake: func() { woken++ }},
+		}
+		b.wakes.answered(b.wakes.expect(b, claims, []string{"name"}), []window.Places{{}})
+		synctest.Wait()
+		for i := range 3 {
+			c.ends <- struct{}{}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, i+1, woken)
+		}
 	})
 }

@@ -1,11 +1,15 @@
 // Package ledger counts places in flight in the memory of a process: those of processes, which claim them in
 // exchanges and lose them after a lease, and those of callers of this process, which have no lease.
+//
+//	ledger.go  keys and names, and their counts
+//	claim.go   an exchange: reads beside rediswindow/lua/exchange.lua, which is the same on Redis
+//	line.go    those who wait
+//	place.go   places of this process
 package ledger
 
 import (
 	"hash/maphash"
 	"math"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,49 +19,53 @@ import (
 
 const (
 	shards = 64
-	// idleCounts is how many counts of a shard there are at least before those that are idle are removed.
-	idleCounts = 64
+	// sweepPause is the least time between two searches for counts that are over.
+	sweepPause = time.Second / 4
 	// lineShare is the part of a lease after which a process that has not claimed loses its position in line.
 	lineShare = 4
+	// never is later than all times.
+	never time.Duration = math.MaxInt64
 )
 
 // Ledger is the places of any number of keys. It is safe for concurrent use.
 type Ledger struct {
-	now    func() time.Duration
-	born   time.Duration // for a lease after it nothing is granted to processes
-	most   int           // counts of a shard
-	seed   maphash.Seed
-	closed atomic.Bool
-	shards [shards]shard
+	now     func() time.Duration
+	dataSet uint64        // changes when the data is lost
+	birth   time.Duration // of the data; for a lease after it, strict claims are granted nothing
+	most    int64         // counts
+	counts  atomic.Int64
+	sweepAt atomic.Int64 // counts that are over are not looked for before then
+	seed    maphash.Seed
+	closed  atomic.Bool
+	shards  [shards]shard
 }
 
 // shard has the counts of some keys. The mutex guards all of them, and what is in them.
 type shard struct {
 	mu     sync.Mutex
-	index  int               // constant
-	counts map[uint64]*count // by the hash of its id, in a list of those that have the same
-	sweep  int               // idle counts are removed when there are so many counts
-	refuse int               // so many new keys are refused before idle counts are looked for again
-	token  uint64            // of the last grant
+	index  int // constant
+	counts map[id]*count
+	spare  *count // one that was removed, for the next key
+	token  uint64 // of the last grant
 }
 
 type id struct{ key, name string }
 
-// count is the places of a key and name. It is idle if nobody holds one or waits for one.
+// count is the places of a key and name. There is none for those of which nobody holds a place or waits for one.
 type count struct {
-	id           // constant
-	next  *count // with the same hash
-	shard *shard
-	sum   uint64
-	limit uint64 // the largest Max under which places are held, since there were none
-	// processes holds those that hold places. None of them loses these before the first end.
-	processes map[string]holding
-	firstEnd  time.Duration
-	line      line
+	id
+	shard   *shard // constant
+	sum     uint64 // places held
+	limit   uint64 // the largest Max under which places are held, since there were none
+	entries map[string]entry
+	first   time.Duration // no entry is over before then
+	line    line
+	timer   *time.Timer   // settles the count
+	timerAt time.Duration // when it does
 }
 
-// holding is what a process holds.
-type holding struct {
+// entry is what a process holds.
+type entry struct {
 	held, seq uint64
 	end       time.Duration
 }
@@ -65,9 +73,11 @@ type holding struct {
 // New returns an empty ledger for up to maxKeys keys and names at a time. Its time is that of now, which does
 // not go back.
 func New(maxKeys int, now func() time.Duration) *Ledger {
-	l := &Ledger{now: now, born: math.MinInt64 / 2, most: max(1, maxKeys/shards), seed: maphash.MakeSeed()}
+	l := &Ledger{now: now, dataSet: 1, birth: math.MinInt64 / 2, most: int64(max(1, maxKeys)), seed: maphash.MakeSeed()}
+	l.sweepAt.Store(math.MinInt64)
 	for i := range l.shards {
-		l.shards[i].index, l.shards[i].sweep = i, idleCounts
+		l.shards[i].index = i
+		l.shards[i].counts = map[id]*count{}
 	}
 	return l
 }
@@ -75,130 +85,164 @@ func New(maxKeys int, now func() time.Duration) *Ledger {
 // Close ends the ledger: calls fail with [window.ErrClosed].
 func (l *Ledger) Close() { l.closed.Store(true) }
 
-// Restart empties the ledger, as a store does that has lost its data. For a lease from now on it grants nothing
-// to processes.
+// Restart empties the ledger, as a store does that has lost its data.
 func (l *Ledger) Restart() {
 	for i := range l.shards {
-		l.shards[i].counts = nil
+		l.counts.Add(-int64(len(l.shards[i].counts)))
+		clear(l.shards[i].counts)
 	}
-	l.born = l.now()
+	l.birth = l.now()
+	l.dataSet++
 }
 
-// hash returns the hash of a key and name, and their shard.
-func (l *Ledger) hash(k id) (uint64, *shard) {
-	hash := maphash.String(l.seed, k.key)
-	if k.name != "" {
-		hash = bits.RotateLeft64(hash, 1) ^ maphash.String(l.seed, k.name)
-	}
-	return hash, &l.shards[hash%shards]
-}
+// shard returns the shard of a key.
+func (l *Ledger) shard(key string) *shard { return &l.shards[maphash.String(l.seed, key)%shards] }
 
-// find returns the count of a key and name, or nil. The mutex is held.
-func (s *shard) find(hash uint64, k id) *count {
-	c := s.counts[hash]
-	for c != nil && c.id != k {
-		c = c.next
-	}
-	return c
-}
-
-// count returns the count of a key and name, and makes it if there is none. The mutex is held.
-func (l *Ledger) count(s *shard, hash uint64, k id) (*count, error) {
-	if c := s.find(hash, k); c != nil {
+// count returns the count of a key and name, and makes it if there is none. The mutex of the shard is held, and may be
+// unlocked meanwhile.
+func (l *Ledger) count(s *shard, k id) (*count, error) {
+	if c := s.counts[k]; c != nil {
 		return c, nil
 	}
-	if len(s.counts) >= min(s.sweep, l.most) {
-		if s.refuse > 0 {
-			s.refuse--
+	if l.counts.Add(1) > l.most {
+		s.mu.Unlock()
+		l.sweep()
+		s.mu.Lock()
+		if l.counts.Load() > l.most {
+			l.counts.Add(-1)
 			return nil, window.ErrFull
 		}
-		now := l.now()
-		for hash := range s.counts {
-			s.clean(hash, now)
+		if c := s.counts[k]; c != nil {
+			l.counts.Add(-1)
+			return c, nil
 		}
-		if len(s.counts) >= l.most {
-			s.refuse = l.most / 8
-			return nil, window.ErrFull
-		}
-		s.sweep = max(2*len(s.counts), idleCounts)
 	}
-	c := &count{id: k, next: s.counts[hash], shard: s, firstEnd: math.MaxInt64}
-	if s.counts == nil {
-		s.counts = map[uint64]*count{}
+	c := s.spare
+	s.spare = nil
+	if c == nil {
+		c = &count{}
 	}
-	s.counts[hash] = c
+	*c = count{id: k, shard: s, first: never, timerAt: never}
+	s.counts[k] = c
 	return c, nil
 }
 
-// clean removes the counts of a hash that are idle.
-func (s *shard) clean(hash uint64, now time.Duration) {
-	var kept *count
-	for c := s.counts[hash]; c != nil; {
-		next := c.next
-		if !c.idle(now) {
-			c.next, kept = kept, c
-		}
-		c = next
-	}
-	if s.counts[hash] = kept; kept == nil {
-		delete(s.counts, hash)
-	}
-}
-
-// time returns the time, or 0 if nothing of the count depends on it: then no process holds a place, or is first in
-// line.
-func (c *count) time(l *Ledger) time.Duration {
-	if len(c.processes) == 0 && (c.line.first == nil || c.line.first.place != nil) {
-		return 0
-	}
-	return l.now()
-}
-
-// idle reports whether nobody holds places or waits for one.
-func (c *count) idle(now time.Duration) bool {
-	c.expire(now)
-	c.line.drop(now)
-	return c.sum == 0 && c.line.first == nil
-}
-
-// expire removes what processes hold whose lease is over.
-func (c *count) expire(now time.Duration) {
-	if now < c.firstEnd {
+// sweep removes counts of processes that have gone without a word.
+func (l *Ledger) sweep() {
+	now := l.now()
+	at := l.sweepAt.Load()
+	if int64(now) < at || !l.sweepAt.CompareAndSwap(at, int64(now+sweepPause)) {
 		return
 	}
-	c.firstEnd = math.MaxInt64
-	for process, e := range c.processes {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		var wakes []func()
+		for _, c := range s.counts {
+			if wake := l.settle(c, now); wake != nil {
+				wakes = append(wakes, wake)
+			}
+		}
+		s.mu.Unlock()
+		for _, wake := range wakes {
+			wake()
+		}
+	}
+}
+
+// remove removes a count that is not needed any more. The mutex is held.
+func (l *Ledger) remove(c *count) {
+	if c.sum > 0 || c.line.first != nil || c.shard.counts[c.id] != c {
+		return
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timerAt = never
+	}
+	delete(c.shard.counts, c.id)
+	c.shard.spare = c
+	l.counts.Add(-1)
+}
+
+// expire removes entries that are over.
+func (c *count) expire(now time.Duration) {
+	if now < c.first {
+		return
+	}
+	c.first = never
+	for process, e := range c.entries {
 		if e.end <= now {
 			c.sum -= e.held
-			delete(c.processes, process)
+			delete(c.entries, process)
 			continue
 		}
-		c.firstEnd = min(c.firstEnd, e.end)
+		c.first = min(c.first, e.end)
 	}
 }
 
 // fits reports whether n more places fit under a Max.
 func (c *count) fits(n, limit uint64) bool { return n <= limit && c.sum <= limit-n }
 
-// serve grants places to callers that are first in line. If a process is first, and its want fits, it returns
-// what wakes that.
-func (c *count) serve(now time.Duration) (wake func()) {
+// settle does what time has brought: it removes what is over, and serves the line. The mutex is held.
+func (l *Ledger) settle(c *count, now time.Duration) (wake func()) {
+	c.expire(now)
+	wake = c.serve(now, "")
+	l.watch(c, now)
+	l.remove(c)
+	return wake
+}
+
+// serve grants places to callers that are first in line. If a process is, other than the one that is asking, and there is
+// room for it, serve returns what wakes it.
+func (c *count) serve(now time.Duration, asking string) (wake func()) {
 	for {
 		c.line.drop(now)
 		w := c.line.first
-		if w == nil || !c.fits(w.n, w.limit) {
+		switch {
+		case w == nil || !c.fits(w.n, w.limit):
 			return nil
-		}
-		if w.place == nil {
-			if w.woken {
-				return nil
-			}
+		case w.place != nil:
+			c.line.remove(w)
+			w.place.waited()
+			c.grant(w.place, w.n)
+			close(w.ready)
+		case w.woken || w.process == asking:
+			return nil
+		default:
 			w.woken = true
 			return w.wake
 		}
-		c.line.remove(w)
-		w.place.waited()
-		c.grant(w.place, w.n)
-		close(w.ready)
 	}
+}
+
+// watch sets the timer if a caller waits, who does not ask again as processes do, for something that ends by itself.
+func (l *Ledger) watch(c *count, now time.Duration) {
+	if c.line.callers == 0 {
+		return
+	}
+	at := c.first
+	if w := c.line.first; w.place == nil {
+		at = min(at, w.end)
+	}
+	if at >= c.timerAt {
+		return
+	}
+	c.timerAt = at
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(at-now, func() {
+		c.shard.mu.Lock()
+		var wake func()
+		if c.timer == timer {
+			c.timerAt = never
+			wake = l.settle(c, l.now())
+		}
+		c.shard.mu.Unlock()
+		if wake != nil {
+			wake()
+		}
+	})
+	c.timer = timer
 }

@@ -1,32 +1,36 @@
 package ledger
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
 )
 
-// Counts whose ids have the same hash are told apart, and each is removed when it is idle.
-func TestCountsOfOneHash(t *testing.T) {
-	l := New(shards*3, func() time.Duration { return 1 })
-	s := &l.shards[0]
-	var all []*count
-	for _, key := range []string{"a", "b", "c"} {
-		c, err := l.count(s, 64, id{key, ""})
+// A count that is not needed any more is removed, with its timer, and used for another key.
+func TestCountsAreRemoved(t *testing.T) {
+	now := time.Second
+	l := New(3, func() time.Duration { return now })
+	o := l.Owner(1)
+	for i := range 10 {
+		var p Place
+		granted, _, err := o.Take(&p, fmt.Sprint(i), "", 1, 1, false)
 		require.NoError(t, err)
-		all = append(all, c)
+		require.True(t, granted)
+		require.True(t, p.Release())
 	}
-	for i, key := range []string{"a", "b", "c"} {
-		require.Same(t, all[i], s.find(64, id{key, ""}))
+	require.Zero(t, l.counts.Load())
+	claim := window.Claim{Process: "p", Seq: 1, Lease: time.Second, Wants: []window.Want{{N: 1, Max: 1}}}
+	for i := range 3 {
+		claim.Key = fmt.Sprint(i)
+		require.NoError(t, l.Exchange(&claim).Err)
 	}
-	require.Nil(t, s.find(64, id{"a", "other"}))
-	all[0].sum, all[2].sum = 1, 1
-	s.clean(64, 1)
-	require.Nil(t, s.find(64, id{"b", ""}))
-	require.Same(t, all[0], s.find(64, id{"a", ""}))
-	require.Same(t, all[2], s.find(64, id{"c", ""}))
-	all[0].sum, all[2].sum = 0, 0
-	s.clean(64, 1)
-	require.Empty(t, s.counts)
+	claim.Key = "more"
+	require.ErrorIs(t, l.Exchange(&claim).Err, window.ErrFull)
+	now += time.Second // nobody has renewed them
+	require.NoError(t, l.Exchange(&claim).Err)
+	require.EqualValues(t, 1, l.counts.Load())
 }

@@ -2,8 +2,13 @@ package ledger
 
 import "time"
 
-// line is those who wait for places of a key and name, first come, first served.
-type line struct{ first, last *waiter }
+// line is those who wait for places of a key and name: those with a larger Max first, and of these first come, first
+// served.
+type line struct {
+	first, last *waiter
+	callers     int // of this process
+	processes   int
+}
 
 // waiter is a caller, or a process.
 type waiter struct {
@@ -20,15 +25,30 @@ type waiter struct {
 	woken   bool          // since its last claim
 }
 
-// append puts a waiter at the end.
-func (l *line) append(w *waiter) {
-	w.prev, w.next = l.last, nil
-	if l.last == nil {
+// add puts a waiter behind those whose Max is not smaller.
+func (l *line) add(w *waiter) {
+	before := l.last
+	for before != nil && before.limit < w.limit {
+		before = before.prev
+	}
+	w.prev = before
+	if before == nil {
+		w.next = l.first
 		l.first = w
 	} else {
-		l.last.next = w
+		w.next = before.next
+		before.next = w
 	}
-	l.last = w
+	if w.next == nil {
+		l.last = w
+	} else {
+		w.next.prev = w
+	}
+	if w.place != nil {
+		l.callers++
+	} else {
+		l.processes++
+	}
 }
 
 // remove removes a waiter.
@@ -43,6 +63,11 @@ func (l *line) remove(w *waiter) {
 	} else {
 		w.next.prev = w.prev
 	}
+	if w.place != nil {
+		l.callers--
+	} else {
+		l.processes--
+	}
 }
 
 // find returns the waiter of a process, or nil.
@@ -55,20 +80,21 @@ func (l *line) find(process string) *waiter {
 	return nil
 }
 
-// drop removes processes from the front that have lost their place.
+// drop removes processes from the front that have lost their position.
 func (l *line) drop(now time.Duration) {
 	for l.first != nil && l.first.place == nil && l.first.end <= now {
 		l.remove(l.first)
 	}
 }
 
-// reserved returns how many places the given process must leave, unless it is first in line: those for the first in line.
-func (l *line) reserved(now time.Duration, process string) uint64 {
-	l.drop(now)
-	if w := l.first; w != nil && (w.place != nil || w.process != process) {
-		return w.n
+// reserved returns how many places a process must leave under a Max: those for the first in line, unless that is the
+// process itself, or has a smaller Max.
+func (l *line) reserved(process string, limit uint64) uint64 {
+	w := l.first
+	if w == nil || w.limit < limit || w.place == nil && w.process == process {
+		return 0
 	}
-	return 0
+	return w.n
 }
 
 // waiting returns how many wants wait.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
@@ -45,44 +46,65 @@ type Place struct {
 // Take takes n places, at most limit. If they do not fit, and wait is set, the Place waits in line, until the
 // channel that is returned is closed. The error is [window.ErrFull], [window.ErrOverloaded] or [window.ErrClosed].
 func (o *Owner) Take(p *Place, key, name string, n, limit uint64, wait bool) (granted bool, ready <-chan struct{}, err error) {
-	k := id{key, name}
-	hash, s := o.ledger.hash(k)
-	mine := &o.shards[s.index]
+	s := o.ledger.shard(key)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if mine.closed || o.ledger.closed.Load() {
-		return false, nil, window.ErrClosed
+	granted, ready, wake, err := o.take(s, p, id{key, name}, n, limit, wait)
+	s.mu.Unlock()
+	if wake != nil {
+		wake()
 	}
-	c, err := o.ledger.count(s, hash, k)
+	return granted, ready, err
+}
+
+// take is Take with the mutex held. It also returns what wakes the process that is first in line.
+func (o *Owner) take(s *shard, p *Place, k id, n, limit uint64, wait bool) (granted bool, ready <-chan struct{}, wake func(), err error) {
+	c, err := o.ledger.count(s, k)
 	if err != nil {
-		return false, nil, err
+		return false, nil, nil, err
 	}
+	defer o.ledger.remove(c) // unless it is needed
+	mine := &o.shards[s.index]
+	if mine.closed || o.ledger.closed.Load() {
+		return false, nil, nil, window.ErrClosed
+	}
+	now := c.time(o.ledger)
 	fits := c.fits(n, limit)
 	if !fits || c.line.first != nil {
-		now := c.time(o.ledger)
 		c.expire(now)
-		fits = c.fits(n+c.line.reserved(now, ""), limit)
+		wake = c.serve(now, "")
+		fits = c.fits(n+c.line.reserved("", limit), limit)
 	}
 	switch {
 	case fits:
 	case !wait:
-		return false, nil, nil
+		return false, nil, wake, nil
 	case o.waiting.Add(1) > o.maxWaiting:
 		o.waiting.Add(-1)
-		return false, nil, window.ErrOverloaded
+		return false, nil, wake, window.ErrOverloaded
 	}
-	p.owner, p.count, p.n = o, c, n
+	p.owner = o
+	p.count = c
+	p.n = n
 	if p.next = mine.first; p.next != nil {
 		p.next.prev = p
 	}
 	mine.first = p
 	if fits {
 		c.grant(p, n)
-		return true, nil, nil
+		return true, nil, wake, nil
 	}
 	p.waiter = &waiter{n: n, limit: limit, place: p, ready: make(chan struct{})}
-	c.line.append(p.waiter)
-	return false, p.waiter.ready, nil
+	c.line.add(p.waiter)
+	o.ledger.watch(c, now)
+	return false, p.waiter.ready, wake, nil
+}
+
+// time returns the time, or 0 if nothing of the count depends on it: then no process holds a place, or waits for one.
+func (c *count) time(l *Ledger) time.Duration {
+	if len(c.entries) == 0 && c.line.processes == 0 {
+		return 0
+	}
+	return l.now()
 }
 
 // grant lets a place be held. The mutex is held.
@@ -142,12 +164,7 @@ func (p *Place) release() (wake func(), released bool) {
 	} else {
 		p.owner.shards[c.shard.index].first = p.next
 	}
-	if c.line.first == nil {
-		return nil, true
-	}
-	now := c.time(p.owner.ledger)
-	c.expire(now)
-	return c.serve(now), true
+	return p.owner.ledger.settle(c, c.time(p.owner.ledger)), true
 }
 
 // Close releases all places of the owner, and ends the waits for them. Further takes fail. It calls ending with
@@ -182,12 +199,6 @@ func (o *Owner) close(i int) (p *Place, wakes []func()) {
 		close(ready)
 	}
 	return p, wakes
-}
-
-// Peek returns how many places of a key and name are held, and how many wait.
-func (l *Ledger) Peek(key, name string) (used, waiting uint64) {
-	p := l.Exchange(&window.Claim{Key: key, Name: name})
-	return p.Used, p.Waiting
 }
 
 // Held returns how many places the owner holds, and of how many keys and names it holds or wants places.

@@ -1,0 +1,115 @@
+package inflight_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// claims makes a claim of a process that shares a backend in memory, such as by a server of the program's own.
+func claims(t *testing.T, b window.Backend, c window.Claim) window.Places {
+	t.Helper()
+	places := make([]window.Places, 1)
+	require.NoError(t, b.Exchange(t.Context(), []window.Claim{c}, places))
+	require.NoError(t, places[0].Err)
+	return places[0]
+}
+
+// Whoever waits behind a process that has crashed is served when that has lost its position, or its places.
+func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
+	limit := inflight.Limit{Name: "exports", Max: 2, Lease: time.Second}
+	for name, test := range map[string]struct {
+		claim window.Claim
+		after time.Duration
+	}{
+		"waits": {window.Claim{Wants: []window.Want{{N: 2, Max: 2, Wait: true}}}, limit.Lease / 4},
+		"holds": {window.Claim{Held: 1, HeldMax: 2}, limit.Lease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New(memory.WithClock(time.Now))
+				defer b.Close()
+				l := newLimiter(t, b)
+				h := acquire(t, l, "k", limit, 1)
+				test.claim.Key, test.claim.Name, test.claim.Process, test.claim.Seq, test.claim.Lease = "k", limit.Name, "crashed", 1, limit.Lease
+				claims(t, b, test.claim)
+				begun := time.Now()
+				time.AfterFunc(10*time.Millisecond, h.Release)
+				_, err := l.Acquire(t.Context(), "k", limit, 2)
+				require.NoError(t, err)
+				require.Equal(t, test.after, time.Since(begun))
+			})
+		})
+	}
+}
+
+// A caller that waits keeps no timer when it is served, or has gone.
+func TestALineThatIsServedIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now), memory.WithMaxKeys(1))
+		defer b.Close()
+		l := newLimiter(t, b)
+		claim := window.Claim{Key: "k", Name: exports.Name, Process: "p", Seq: 1, Lease: exports.Lease, Held: 2, HeldMax: 2}
+		claims(t, b, claim)
+		ctx, cancel := context.WithTimeout(t.Context(), exports.Lease/2)
+		defer cancel()
+		_, err := l.Acquire(ctx, "k", exports, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, _, err = l.TryAcquire(t.Context(), "other", exports, 1)
+		require.ErrorIs(t, err, throttr.ErrFull)
+		time.Sleep(exports.Lease)
+		acquire(t, l, "other", exports, 1)
+	})
+}
+
+func TestPeekAfterCloseIsAnError(t *testing.T) {
+	each(t, func(t *testing.T, b window.Backend) {
+		l := inflight.New(b, inflight.WithLogger(nil))
+		_, err := l.Peek(t.Context(), "k", exports)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		_, err = l.Peek(t.Context(), "k", exports)
+		require.ErrorIs(t, err, throttr.ErrClosed)
+	})
+}
+
+// A lower Max under the same name is a lower priority: who has it waits until others leave that much room.
+func TestALowerMaxIsALowerPriority(t *testing.T) {
+	each(t, func(t *testing.T, b window.Backend) {
+		batch, interactive := inflight.Limit{Max: 2}, inflight.Limit{Max: 4}
+		one, two := newLimiter(t, b), newLimiter(t, b)
+		first := acquire(t, one, "k", batch, 2)
+		var order []string
+		wait := func(l *inflight.Limiter, name string, limit inflight.Limit) {
+			go func() {
+				h, err := l.Acquire(t.Context(), "k", limit, 1)
+				require.NoError(t, err)
+				order = append(order, name)
+				time.Sleep(time.Second)
+				h.Release()
+			}()
+			synctest.Wait()
+		}
+		wait(one, "batch", batch)
+		a, c := acquire(t, one, "k", interactive, 1), acquire(t, two, "k", interactive, 1) // past the one that waits
+		denied(t, one, "k", interactive, 1)
+		denied(t, two, "k", batch, 1)
+		wait(two, "interactive", interactive)
+		wait(one, "interactive", interactive)
+		first.Release()
+		synctest.Wait()
+		require.Equal(t, []string{"interactive", "interactive"}, order)
+		a.Release()
+		c.Release()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"interactive", "interactive", "batch"}, order)
+	})
+}

@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// Exchange makes a claim, which is valid, and returns its answer.
+func (l *Ledger) Exchange(claim *window.Claim) window.Places {
+	s := l.shard(claim.Key)
+	s.mu.Lock()
+	p, wake := l.exchange(s, claim)
+	s.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+	return p
+}
+
+// exchange is Exchange with the mutex held. It also returns what wakes the process that is first in line.
+func (l *Ledger) exchange(s *shard, claim *window.Claim) (p window.Places, wake func()) {
+	p.DataSet = l.dataSet
+	k := id{claim.Key, claim.Name}
+	c := s.counts[k]
+	if c == nil {
+		if claim.Held == 0 && len(claim.Wants) == 0 {
+			return p, nil
+		}
+		if c, p.Err = l.count(s, k); p.Err != nil {
+			return p, nil
+		}
+	}
+	now := l.now()
+	before := c.sum
+	head := c.line.first
+	if c.expire(now); claim.Process != "" {
+		x := exchange{count: c, claim: claim, now: now}
+		x.make(&p, max(l.birth+claim.Lease-now, 0))
+	}
+	// Only what has changed what is free wakes the first in line, who has asked before.
+	if c.sum < before || c.line.first != head {
+		wake = c.serve(now, claim.Process)
+	}
+	p.Used = c.sum
+	p.Waiting = c.line.waiting(now)
+	if len(c.entries) > 0 {
+		p.Next = c.first - now
+	}
+	l.watch(c, now)
+	l.remove(c)
+	return p, wake
+}
+
+// exchange is a claim on a count.
+type exchange struct {
+	*count
+	claim *window.Claim
+	now   time.Duration
+}
+
+// make makes the claim. Strict ones are granted nothing for so long.
+func (x *exchange) make(p *window.Places, grace time.Duration) {
+	known, ok := x.entries[x.claim.Process]
+	if ok && x.claim.Seq <= known.seq {
+		p.Late = true
+		return
+	}
+	if x.claim.Strict {
+		p.Grace = grace
+	}
+	held := x.register(p, known.held)
+	x.line.drop(x.now)
+	granted, first, waiting := x.decide(p)
+	x.enter(held + granted)
+	x.queue(granted > 0, first, waiting)
+}
+
+// register counts what the process holds. What the store does not know of was lost with its data. It is believed, unless
+// the claim is strict, and there is no room.
+func (x *exchange) register(p *window.Places, known uint64) (held uint64) {
+	if x.sum == 0 {
+		x.limit = 0
+	}
+	held = x.claim.Held
+	limit := max(x.claim.HeldMax, x.limit)
+	others := x.sum - known
+	switch {
+	case held > known && x.claim.Strict && (held > limit || others > limit-held):
+		p.Lost, held = true, 0
+	case held > known:
+		p.Forgotten = true
+	}
+	if held > 0 {
+		x.limit = limit
+	}
+	x.sum = others + held
+	return held
+}
+
+// decide decides the wants. It returns how many places are granted, the first want that waits, and how many
+// do.
+func (x *exchange) decide(p *window.Places) (granted uint64, first *window.Want, waiting uint64) {
+	for i := range x.claim.Wants {
+		w := &x.claim.Wants[i]
+		if p.Grace == 0 && first == nil && x.fits(w.N+x.line.reserved(x.claim.Process, w.Max), w.Max) {
+			granted += w.N
+			x.sum += w.N
+			x.limit = max(x.limit, w.Max)
+			if p.Tokens == nil {
+				p.Tokens = make([]uint64, len(x.claim.Wants))
+			}
+			x.shard.token++
+			p.Tokens[i] = x.shard.token
+			continue
+		}
+		if w.Wait {
+			if waiting++; first == nil {
+				first = w
+			}
+		}
+	}
+	return granted, first, waiting
+}
+
+// enter stores what the process holds.
+func (x *exchange) enter(held uint64) {
+	if held == 0 {
+		delete(x.entries, x.claim.Process)
+		return
+	}
+	if x.entries == nil {
+		x.entries = map[string]entry{}
+	}
+	e := entry{held, x.claim.Seq, x.now + x.claim.Lease}
+	x.entries[x.claim.Process] = e
+	x.first = min(x.first, e.end)
+}
+
+// queue keeps the process in line as long as wants of it wait. It goes to the end if something was granted, and to
+// another position if its first want has another Max.
+func (x *exchange) queue(granted bool, first *window.Want, waiting uint64) {
+	w := x.line.find(x.claim.Process)
+	if w != nil && (first == nil || granted || first.Max != w.limit || w.end <= x.now) {
+		x.line.remove(w)
+		w = nil
+	}
+	if first == nil {
+		return
+	}
+	if w == nil {
+		w = &waiter{process: x.claim.Process, limit: first.Max}
+		x.line.add(w)
+	}
+	w.n = first.N
+	w.waiting = waiting
+	w.wake = x.claim.Wake
+	w.woken = false
+	w.end = x.now + x.claim.Lease/lineShare
+}

@@ -1,0 +1,150 @@
+//go:build unix
+
+package redisbackend_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit"
+
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
+)
+
+// exchange makes a claim, which must succeed.
+func exchange(t testing.TB, b *rediswindow.Backend, c window.Claim) window.Places {
+	t.Helper()
+	places := make([]window.Places, 1)
+	noError(t, b.Exchange(context.Background(), []window.Claim{c}, places))
+	noError(t, places[0].Err)
+	return places[0]
+}
+
+// calls returns how often a server has executed a command.
+func calls(t testing.TB, s *testkit.Redis, command string) int {
+	m := regexp.MustCompile("cmdstat_" + command + `:calls=(\d+)`).FindStringSubmatch(s.Must(t, "INFO", "commandstats"))
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	noError(t, err)
+	return n
+}
+
+// While nothing is granted, those who wait ask now and then, and nobody is woken.
+func TestWaitingInTheGraceCostsLittle(t *testing.T) {
+	const lasts = 3
+	for _, keys := range []int{1, 200} {
+		s := startServer(t)
+		l := newInFlight(t, redisbackend.New(s.connect()))
+		ctx, cancel := context.WithTimeout(context.Background(), lasts*time.Second)
+		defer cancel()
+		for i := range keys {
+			go l.Acquire(ctx, fmt.Sprint("k", i), inflight.Limit{Max: 2}, 1)
+		}
+		<-ctx.Done()
+		scripts, published := calls(t, s.Redis, "evalsha"), calls(t, s.Redis, "publish")
+		t.Logf("%d keys waited for %d s: %d scripts, %d PUBLISH", keys, lasts, scripts, published)
+		expect(t, scripts > 0 && scripts < 2*keys*lasts+10, "%d keys: %d scripts in %d s", keys, scripts, lasts)
+		expect(t, published == 0, "%d keys: %d PUBLISH, though nothing has become free", keys, published)
+	}
+}
+
+// A hash lives as long as what it holds is renewed, and a lease more.
+func TestAHashOfRenewedPlacesStays(t *testing.T) {
+	s := startServer(t)
+	client := s.connect()
+	b := redisbackend.New(client)
+	const lease = 200 * time.Millisecond
+	seq := uint64(0)
+	claim := func(held uint64) window.Claim {
+		seq++
+		return window.Claim{Key: "k", Process: "p", Seq: seq, Lease: lease, Held: held, HeldMax: 2}
+	}
+	for start := time.Now(); time.Since(start) < 8*lease; time.Sleep(lease / 4) {
+		p := exchange(t, b, claim(2))
+		expect(t, p.Used == 2 && p.Forgotten == (seq == 1), "claim %d: %+v", seq, p)
+		left, err := redis(t, client, "PTTL", "throttr:{k:k}:f1:").AsInt64()
+		noError(t, err)
+		expect(t, left > lease.Milliseconds(), "the hash expires in %d ms, though its places end in %v", left, lease)
+	}
+	p := exchange(t, b, claim(0))
+	expect(t, p.Used == 0, "%+v", p)
+}
+
+// Strict claims are granted nothing for a lease after the server has been started, whatever has been asked before, and
+// those on another prefix are not granted later for it.
+func TestANewPrefixIsAsOldAsItsServer(t *testing.T) {
+	const lease = 2 * time.Second
+	started := time.Now()
+	s := startServer(t)
+	client := s.connect()
+	var first time.Duration
+	for i := 0; first == 0; i++ {
+		b := redisbackend.New(client, rediswindow.WithPrefix(fmt.Sprint("p", i, ":")))
+		p := exchange(t, b, window.Claim{Key: "k", Process: "p", Seq: 1, Lease: lease, Strict: true, Wants: []window.Want{{N: 1, Max: 1}}})
+		expect(t, (p.Tokens == nil) == (p.Grace > 0) && p.Grace <= lease, "%+v", p)
+		if after := time.Since(started); p.Tokens != nil {
+			first = after
+		}
+		expect(t, time.Since(started) < lease+patience, "nothing is granted")
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("the first place is granted %v after the start", first)
+	expect(t, first >= lease, "a place is granted %v after the start", first)
+
+	// A flush is a loss, also of a prefix that was never used.
+	redis(t, client, "FLUSHALL")
+	for i := range 2 {
+		b := redisbackend.New(client, rediswindow.WithPrefix(fmt.Sprint("flushed", i, ":")))
+		p := exchange(t, b, window.Claim{Key: "k", Process: "p", Seq: 1, Lease: lease, Strict: true, Wants: []window.Want{{N: 1, Max: 1}}})
+		expect(t, p.Tokens == nil && p.Grace > 0, "%+v", p)
+		p = exchange(t, b, window.Claim{Key: "k", Process: "q", Seq: 1, Lease: lease, Wants: []window.Want{{N: 1, Max: 1}}})
+		expect(t, p.Tokens != nil && p.Grace == 0, "a claim that is not strict: %+v", p)
+	}
+}
+
+// The first place of a slot, and with it the slot's birth, is lost in a failover. The new primary knows that it was
+// a replica, and grants nothing for a lease.
+func TestTheFirstPlaceOfASlotIsLostInAFailover(t *testing.T) {
+	c := testkit.StartCluster(t, 3)
+	limit := inflight.Limit{Max: 1, Lease: 6 * time.Second}
+	limiter := func() *inflight.Limiter {
+		return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
+	}
+	one, two := limiter(), limiter()
+	owner := ownerOf(t, c)
+	primary, replica := c.Primaries[owner], c.Replicas[owner]
+	time.Sleep(limit.Lease + 2*time.Second) // until the servers have been up for longer than a lease
+
+	replica.Freeze(t) // the replica does not get what comes now
+	primary.Must(t, "CLIENT", "KILL", "TYPE", "replica")
+	h1 := acquired(t, one, "k", limit, 1)
+	granted := time.Now()
+	primary.Kill()
+	replica.Thaw(t)
+	replica.Must(t, "CLUSTER", "FAILOVER", "TAKEOVER")
+	var h2 *inflight.Hold
+	for h2 == nil {
+		var err error
+		if h2, _, err = two.TryAcquire(context.Background(), "k", limit, 1); err != nil {
+			time.Sleep(20 * time.Millisecond) // until its client has found the new primary
+		}
+		expect(t, h2 == nil || !h1.Valid(), "2 places of a Max of 1 are held")
+		if time.Since(granted) > limit.Lease*3/4 {
+			break
+		}
+	}
+	expect(t, h2 == nil, "a place was granted %v after the first one", time.Since(granted))
+	h1.Release()
+	acquired(t, two, "k", limit, 1).Release()
+}
