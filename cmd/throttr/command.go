@@ -69,16 +69,15 @@ already); 2 after an error.`,
 	}
 	f := root.PersistentFlags()
 	f.StringVar(&e.servers, "servers", e.servers, "`addresses` of the servers, separated by commas, or a URL (default $THROTTR_SERVERS, or 127.0.0.1:9000)")
-	durationVar(f, &e.timeout, "timeout", defaultTimeout, "the `time` that the command may take; 0: no limit; top, sweep, subscribe and bench: that of a part, see their help")
+	durationVar(f, &e.timeout, "timeout", defaultTimeout, "the `time` that the command may take; 0: no limit; top, sweep and subscribe: that of a part, see their help")
 	f.BoolVar(&e.json, "json", false, "print JSON, one object per line")
 	root.AddCommand(
 		hitCommand(e), takeCommand(e), waitCommand(e), resetCommand(e),
 		insertCommand(e), queryCommand(e), updateCommand(e), purgeCommand(e),
 		setCommand(e), getCommand(e),
-		listCommand(e), holdersCommand(e), topCommand(e), statCommand(e), infoCommand(e), sweepCommand(e), reclaimCommand(e),
+		listCommand(e), holdersCommand(e), topCommand(e), statCommand(e), infoCommand(e), sweepCommand(e),
 		publishCommand(e), subscribeCommand(e), channelsCommand(e),
 		connectionsCommand(e), whoamiCommand(e),
-		benchCommand(e),
 		mockCommand(e),
 		versionCommand(e),
 	)

@@ -14,6 +14,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// batchSize is the number of records that are read at once.
+const batchSize = 256
+
 func listCommand(e *env) *cobra.Command {
 	var records bool
 	cmd := &cobra.Command{
@@ -88,7 +91,7 @@ func list(ctx context.Context, e *env, prefix string) error {
 	e.out.several = len(cfg.Servers) > 1
 	e.out.names = []string{"kind", ">count", ">scale", ">ends in", "key"}
 	e.out.table(e.out.names...)
-	return forEachServer(ctx, cfg, func(_ int, c client) error {
+	return forEachServer(ctx, cfg, func(c client) error {
 		l := lister{out: e.out, client: c}
 		err := each(c.List(ctx), func(r inspect.Record) { l.add(ctx, r, prefix) })
 		l.read(ctx)

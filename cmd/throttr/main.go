@@ -1,5 +1,4 @@
-// Throttr is a client of Throttr servers for the shell. It also measures their speed, and runs a
-// mock server.
+// Throttr is a client of Throttr servers for the shell. It also runs a mock server.
 //
 //	throttr mock --addr 127.0.0.1:9000
 //	throttr hit --scale 1m --limit 100 user:42

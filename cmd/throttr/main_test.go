@@ -391,16 +391,6 @@ func TestUsageErrorsNameTheMistake(t *testing.T) {
 		"mock --addr 127.0.0.1:0 --size 3":      "3",
 		"mock --addr 127.0.0.1:0 --service-time 1s": "service time is 0 to 1ms, not 1s",
 		"mock --slow-creation -1":                   `invalid argument "-1" for "--slow-creation" flag`,
-		"bench x":                                   `unknown command "x" for "throttr bench"`,
-		"bench --duration 5":                        "needs a unit, such as 5s",
-		"bench --workload nonsense":                 `invalid argument "nonsense" for "--workload" flag: not one of hit increase query`,
-		"bench --workload raw":                      `invalid argument "raw" for "--workload" flag`,
-		"bench --compare hit":                       `invalid argument "hit" for "--compare" flag: not one of raw`,
-		"bench --goroutines 1,0":                    "--goroutines 0 is not within 1 to 65536",
-		"bench --conns 0":                           "--conns 0 is not within 1 to 1024",
-		"bench --keys 0":                            "--keys 0 is not within",
-		"bench --duration 0s":                       "--duration is at least 10ms",
-		"bench --warmup 2h":                         "at most 1h0m0s",
 	} {
 		s.fails(line, words)
 	}

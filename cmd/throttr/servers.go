@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -30,8 +29,6 @@ type client interface {
 	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
 	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
 	get(ctx context.Context, key string) (buffer, bool, error)
-	dial(ctx context.Context, cfg throttr.Config) (net.Conn, error) // of which the client knows nothing
-	benchClient
 
 	Purge(ctx context.Context, key string) (bool, error)
 	List(ctx context.Context) iter.Seq2[inspect.Record, error]
@@ -228,4 +225,22 @@ func narrow[T codec.Value](field string, n uint64) (T, error) {
 		Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
 		Needs: valuesize.Smallest(func(maxValue uint64) bool { return n <= maxValue }),
 	}
+}
+
+// forEachServer calls do with a client of each server.
+func forEachServer(ctx context.Context, cfg throttr.Config, do func(client) error) error {
+	for _, server := range cfg.Servers {
+		one := cfg
+		one.Servers = []string{server}
+		c, err := connectTo(ctx, one)
+		if err != nil {
+			return err
+		}
+		err = do(c)
+		c.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
