@@ -20,7 +20,6 @@ nightly: # what takes too long for every change
 
 generate: # the parts of the tree that are written by commands
 	go generate ./codec
-	go -C internal/tools run ./evidence -write
 
 bench: # the comparison with other packages
 	go -C benchmarks run .

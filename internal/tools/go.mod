@@ -6,12 +6,8 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/stretchr/testify v1.12.1
 	github.com/throttr-go/throttr v0.1.0
-	go.yaml.in/yaml/v3 v3.0.5
 )
 
-require (
-	github.com/jackc/puddle/v2 v2.2.2 // indirect
-	golang.org/x/sync v0.1.0 // indirect
-)
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
 
 replace github.com/throttr-go/throttr => ../..

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// faulty is a document with a fault of each kind. The names that it has without @ are nowhere else.
+const faulty = "# A heading\n\n[a](nowhere.md) [b](#no-heading) [c](#a-heading) `TestOfNo@thing` `no/such.go`\n\n" +
+	"```go\nlimiter.Xyzz()\n```\n\n```go\nres, err := limiter.Take(ctx, \"k\", throttr.Limit{}, 1)\n```\n\n" +
+	"```go\npackage main\n\nfunc main() { println(\"a\") }\n```\n\n```output\nb\n```\n"
+
+func TestFaultsAreFound(t *testing.T) {
+	t.Chdir("../..")
+	tree, err := readTree(".")
+	require.NoError(t, err)
+	tree.documents = map[string]string{"docs/faulty.md": strings.ReplaceAll(faulty, "@", "") + strings.Repeat("word ", 25_000)}
+	tree.files = set{"docs/faulty.md": true} // without other modules, which may need the network
+	tree.checkNames()
+	tree.checkLinks()
+	tree.checkWords()
+	require.NoError(t, tree.checkSnippets())
+	found := strings.Join(tree.found, "\n")
+	for _, want := range []string{
+		"docs/faulty.md: leads nowhere: the link nowhere.md", "docs/faulty.md: has no such heading: the link #no-heading",
+		"docs/faulty.md: there is no TestOfNo@thing", "docs/faulty.md: there is no file no/such.go", "limiter.Xyzz undefined",
+		"prints something else: a program, which prints a", "have more than 25000 words",
+	} {
+		require.Contains(t, found, strings.ReplaceAll(want, "@", ""))
+	}
+	require.NotContains(t, found, "#a-heading")
+	require.NotContains(t, found, "Go 2", "what compiles, with a variable that nothing uses")
+}
