@@ -207,6 +207,10 @@ func (b *ServerBackend) Stats() window.Stats {
 // Ping implements [window.BackendCloser]: it sends each server a QUERY.
 func (b *ServerBackend) Ping(ctx context.Context) error { return b.ping(ctx) }
 
+// Part returns the server that keeps a key's windows, as it is named in Config.Servers. A [RateLimit] has a circuit breaker
+// for each.
+func (b *ServerBackend) Part(key string) string { return b.servers[b.pick(key)].name }
+
 // Check implements [Backend]. It assumes that a scale which needs a parked server has one.
 func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
 	return b.current().Check(l)

@@ -14,6 +14,7 @@ import (
 	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -224,6 +225,22 @@ func (d *decider) Decide(ctx context.Context, key string, a window.Algorithm, ma
 	}
 	w, v, _ := e.try(n)
 	return w.Count, w.Left, cmp.Or(w.RetryAfter, w.Left), w.ExpiresAt, w.ID, !w.Refused, v == byBlock
+}
+
+// Held is for a RateLimit, which has calls decided by the places that are held before it looks whether the store is away.
+func (b *Backend) Held() outage.Held { return outage.Held{Of: b, Store: b.Backend, Take: b.takeHeld} }
+
+// takeHeld makes a hit or a take of a block that there is, or returns false.
+func (b *Backend) takeHeld(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, ok bool) {
+	if b.check(ctx) != nil || n == 0 || n > min(l.Max, b.maxNeed) || l.Algorithm.Rolling() {
+		return w, false
+	}
+	e := b.table.find(key, &l)
+	if e == nil {
+		return w, false
+	}
+	w, v, _ := e.try(n)
+	return w, v == byBlock
 }
 
 // entry returns the entry of a key and limit for a call of n. It returns nil if there are no blocks for it.

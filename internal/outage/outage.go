@@ -1,4 +1,6 @@
-// Package outage has the errors that say that a store is away, and tells the program about it.
+// Package outage is for stores that may be away. A [Guard] is a backend around another one: no call waits for the store
+// longer than it may, and while a [Circuit] is open, none does. A [Watch] tells the program when an outage begins and
+// ends. What is decided meanwhile is the caller's matter.
 package outage
 
 import (
@@ -25,6 +27,11 @@ func (e Error) Is(target error) bool { return target == window.ErrUnavailable }
 func IsAway(err error) bool {
 	var network net.Error // context.DeadlineExceeded, too
 	return errors.Is(err, window.ErrUnavailable) || errors.As(err, &network)
+}
+
+// IsMistake reports whether an error is a mistake in the program, which says nothing about the store.
+func IsMistake(err error) bool {
+	return errors.Is(err, window.ErrRange) || errors.Is(err, window.ErrScale) || errors.Is(err, window.ErrUnsupported) || errors.Is(err, window.ErrConfig)
 }
 
 // TimeoutError says that a call took longer than WithTimeout allows.

@@ -1,0 +1,226 @@
+package outage
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+const (
+	// linger is how long after the last call a store is probed as often as while calls come.
+	linger = 10 * time.Second
+	// rarest is the longest pause between probes of a store that nobody calls.
+	rarest = 30 * time.Second
+	// shortest is the shortest pause between probes.
+	shortest = time.Millisecond
+)
+
+// Circuit is the circuit breaker of a part of a store: only calls tell whether that is there. So many failures in a row open
+// the circuit. While calls are refused, a probe asks the store in the background, after growing pauses. When it has
+// answered, one call is let through, the trial: if that does not fail, the circuit is closed. A store may answer what only
+// reads, and fail what counts.
+//
+// If nobody calls for a while, the pauses grow further, and the next call is a trial. If the store answers a probe, and
+// nobody calls to try it, the circuit is closed without a trial.
+//
+// Between probes there is a timer, which does not keep the Circuit alive, and no goroutine. A Circuit is safe for
+// concurrent use.
+type Circuit struct {
+	failures int32             // in a row, which open the circuit
+	longest  time.Duration     // pause between probes while calls come
+	opened   func(cause error) // is called when the circuit has been opened
+	closed   func()            // and closed
+
+	cause atomic.Pointer[error] // why calls are refused; nil while the circuit is closed
+	row   atomic.Int32          // failures in a row
+	epoch atomic.Uint64         // how often the circuit has been opened
+
+	mu    sync.Mutex    // guards what follows, and changes of cause to nil and from it
+	probe func() error  // of the call that has opened the circuit
+	pause time.Duration // before the next probe
+	steps uint64        // of which only the last one that has been planned is made
+	last  time.Time     // when the last call was refused, or was the trial
+	trial trial
+}
+
+type trial uint8
+
+const (
+	noTrial   trial = iota // the store has not answered yet
+	trialNext              // the next call is the trial
+	trialMade              // a call is the trial
+)
+
+// Outcome is what a call has told about the store.
+type Outcome uint8
+
+const (
+	Nothing  Outcome = iota // the caller has given up, for example
+	Answered                // the store is there
+	Away                    // the store is not there
+)
+
+// Ticket is a call that a circuit has let through.
+type Ticket struct {
+	circuit *Circuit
+	epoch   uint64
+	trial   bool
+}
+
+// NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses up to the longest one,
+// of at least 1 ms. Opened and closed are called when it opens and closes.
+func NewCircuit(failures int, longest time.Duration, opened func(cause error), closed func()) *Circuit {
+	return &Circuit{failures: int32(min(failures, math.MaxInt32)), longest: min(max(longest, shortest), math.MaxInt64/4), opened: opened, closed: closed}
+}
+
+// Err returns why the circuit is open, and nil while it is closed.
+func (c *Circuit) Err() error {
+	if cause := c.cause.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
+
+// Enter lets a call through, or returns why it can't be made. The caller calls Leave at its end.
+func (c *Circuit) Enter() (Ticket, error) {
+	if c.Err() == nil {
+		return Ticket{circuit: c, epoch: c.epoch.Load()}, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := Ticket{circuit: c, epoch: c.epoch.Load()}
+	err := c.Err()
+	if err == nil {
+		return t, nil
+	}
+	idle := c.idle()
+	c.last = time.Now()
+	if c.trial == trialNext || c.trial == noTrial && idle {
+		c.trial = trialMade
+		t.trial = true
+		return t, nil
+	}
+	return Ticket{}, err
+}
+
+// idle reports whether nobody has called for a while. The caller holds mu.
+func (c *Circuit) idle() bool { return time.Since(c.last) > linger }
+
+// Leave is called when a call has ended. If the store was away, it gives the cause and how to probe it.
+func (t Ticket) Leave(o Outcome, cause error, probe func() error) {
+	c := t.circuit
+	switch {
+	case t.trial:
+		c.tried(o, cause)
+	case o == Answered:
+		if c.row.Load() != 0 {
+			c.row.Store(0)
+		}
+	case o == Away && t.epoch == c.epoch.Load() && c.row.Add(1) >= c.failures:
+		c.open(cause, probe)
+	}
+}
+
+// open opens the circuit, unless it is open.
+func (c *Circuit) open(cause error, probe func() error) {
+	c.mu.Lock()
+	if c.Err() != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.cause.Store(&cause)
+	c.epoch.Add(1)
+	c.probe = probe
+	c.trial = noTrial
+	c.last = time.Now()
+	c.probeSoon()
+	c.mu.Unlock()
+	c.opened(cause)
+}
+
+// tried ends a trial.
+func (c *Circuit) tried(o Outcome, cause error) {
+	c.mu.Lock()
+	switch o {
+	case Answered:
+		c.close()
+		return
+	case Nothing:
+		c.trial = trialNext
+	case Away:
+		c.trial = noTrial
+		c.cause.Store(&cause)
+		c.probeSoon()
+	}
+	c.mu.Unlock()
+}
+
+// close closes the circuit, and unlocks mu, which the caller holds.
+func (c *Circuit) close() {
+	c.row.Store(0)
+	c.cause.Store(nil)
+	c.steps++ // no further step
+	c.mu.Unlock()
+	c.closed()
+}
+
+// probeSoon begins with the shortest pause between probes. The caller holds mu.
+func (c *Circuit) probeSoon() {
+	c.pause = max(c.longest/8, shortest)
+	c.planStep()
+}
+
+// planStep has the next step made after a pause, if c is still used then. Up to a tenth of the pause is random, so that not
+// all processes ask at once. The caller holds mu.
+func (c *Circuit) planStep() {
+	most := c.longest
+	if c.idle() {
+		most = max(most, rarest)
+	}
+	pause := min(c.pause, most)
+	c.pause = 2 * pause
+	c.steps++
+	step, used := c.steps, weak.Make(c)
+	time.AfterFunc(pause-pause/10+rand.N(pause/5+1), func() {
+		if c := used.Value(); c != nil {
+			c.step(step)
+		}
+	})
+}
+
+// step probes the store, unless it has answered or a trial is under way, and plans the next step. Calls that are refused
+// get what the last probe has found.
+func (c *Circuit) step(step uint64) {
+	c.mu.Lock()
+	if probe := c.probe; step == c.steps && c.trial == noTrial {
+		c.mu.Unlock()
+		err := probe()
+		c.mu.Lock()
+		switch {
+		case step != c.steps || c.trial != noTrial: // a trial has begun meanwhile
+		case errors.Is(err, window.ErrClosed): // only calls can find out more
+			c.trial = trialNext
+			c.steps++
+		case err != nil:
+			c.cause.Store(&err)
+		default:
+			c.trial = trialNext
+		}
+	}
+	if step != c.steps {
+		c.mu.Unlock()
+		return
+	}
+	if c.trial == trialNext && c.idle() {
+		c.close()
+		return
+	}
+	c.planStep()
+	c.mu.Unlock()
+}

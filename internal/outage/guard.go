@@ -1,0 +1,302 @@
+package outage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Options are those of a [Guard]. All are needed, but Parts.
+type Options struct {
+	Timeout  time.Duration // of a call; of an exchange, up to a quarter of its lease
+	Failures int           // in a row, which open a circuit
+	Pause    time.Duration // the longest one between probes while calls come
+	Parts    Parts         // of the store; nil: it is one
+	Watch    *Watch        // is told when a circuit opens or closes
+	// NotAsked returns the error of a call for a key that is not made, because others have failed with a cause.
+	NotAsked func(call, key string, cause error) error
+}
+
+// Guard is a backend around another one, whose store may be away. No decision waits longer for the store than its timeout
+// allows, and while a circuit is open, it waits for nothing. Peek, GiveBack and Exchange are guarded as decisions are. Set,
+// Reset, Delete and lists go to the backend, and wait as long as their ctx does.
+//
+// A call whose arguments are a mistake returns it at any time, as far as the backend's Check knows it, and says nothing
+// about the store.
+type Guard struct {
+	window.Backend
+	Options
+	held Held
+
+	mu       sync.RWMutex // guards circuits
+	circuits map[string]*Circuit
+}
+
+// New returns a Guard around a backend.
+func New(b window.Backend, o Options) *Guard {
+	return &Guard{Backend: b, Options: o, held: heldBy(b), circuits: map[string]*Circuit{}}
+}
+
+// Part returns the part of the store that keeps a key.
+func (g *Guard) Part(key string) string {
+	if g.Parts == nil {
+		return ""
+	}
+	return g.Parts.Part(key)
+}
+
+// Err returns why the circuit of a part is open, and nil while it is closed.
+func (g *Guard) Err(part string) error { return g.circuit(part).Err() }
+
+// circuit returns the circuit of a part.
+func (g *Guard) circuit(part string) *Circuit {
+	g.mu.RLock()
+	c := g.circuits[part]
+	g.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c = g.circuits[part]; c == nil {
+		c = NewCircuit(g.Failures, g.Pause, g.Watch.Opened, g.Watch.Closed)
+		g.circuits[part] = c
+	}
+	return c
+}
+
+// Hit implements [window.Backend].
+func (g *Guard) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	if g.held.Take != nil {
+		if w, ok := g.held.Take(ctx, key, l, n); ok {
+			return w, nil
+		}
+	}
+	err = g.one(ctx, "hit", key, l, func(ctx context.Context) (err error) {
+		w, err = g.Backend.Hit(ctx, key, l, n)
+		return err
+	})
+	return w, err
+}
+
+// Take implements [window.Backend].
+func (g *Guard) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	if g.held.Take != nil {
+		if w, ok := g.held.Take(ctx, key, l, n); ok {
+			return w, nil
+		}
+	}
+	err = g.one(ctx, "take", key, l, func(ctx context.Context) (err error) {
+		w, err = g.Backend.Take(ctx, key, l, n)
+		return err
+	})
+	return w, err
+}
+
+// Charge implements [window.Backend].
+func (g *Guard) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = g.one(ctx, "charge", key, l, func(ctx context.Context) (err error) {
+		w, err = g.Backend.Charge(ctx, key, l, n)
+		return err
+	})
+	return w, err
+}
+
+// Peek implements [window.Backend].
+func (g *Guard) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = g.one(ctx, "peek", key, l, func(ctx context.Context) (err error) {
+		w, err = g.Backend.Peek(ctx, key, l, n)
+		return err
+	})
+	return w, err
+}
+
+// GiveBack implements [window.Backend].
+func (g *Guard) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (ok bool, err error) {
+	err = g.one(ctx, "give back", key, l, func(ctx context.Context) (err error) {
+		ok, err = g.Backend.GiveBack(ctx, key, l, n, id)
+		return err
+	})
+	return ok, err
+}
+
+// TakeAll implements [window.Backend].
+func (g *Guard) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
+	if len(takes) == 0 {
+		return true, nil
+	}
+	of := make([]subject, len(takes))
+	for i := range takes {
+		of[i] = subject{key: takes[i].Key, limit: takes[i].Limit}
+	}
+	err = g.call(ctx, "take", g.Timeout, of, func(ctx context.Context) (err error) {
+		granted, err = g.Backend.TakeAll(ctx, takes, windows)
+		return err
+	})
+	return granted, err
+}
+
+// Exchange implements [window.Backend].
+func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	timeout := g.Timeout
+	of := make([]subject, len(claims))
+	for i, c := range claims {
+		of[i] = subject{key: c.Key, places: true}
+		if c.Lease > 0 {
+			timeout = min(timeout, c.Lease/4)
+		}
+	}
+	partly := false
+	err := g.call(ctx, "", timeout, of, func(ctx context.Context) error {
+		if err := g.Backend.Exchange(ctx, claims, places); err != nil {
+			return err
+		}
+		for i := range places {
+			if IsAway(places[i].Err) {
+				partly = true
+				return places[i].Err
+			}
+		}
+		return nil
+	})
+	if partly { // the circuit knows
+		return nil
+	}
+	return err
+}
+
+// subject is what a call is about.
+type subject struct {
+	key    string
+	limit  window.Limit
+	places bool // in flight, which have no limit
+}
+
+// one makes a call for a key and a limit.
+func (g *Guard) one(ctx context.Context, name, key string, l window.Limit, f func(ctx context.Context) error) error {
+	return g.call(ctx, name, g.Timeout, []subject{{key: key, limit: l}}, f)
+}
+
+// call makes a call, if no circuit of its subjects is open, and for no longer than timeout. It returns its error, which
+// says if it has taken too long, or why the store is away.
+func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of []subject, f func(ctx context.Context) error) (err error) {
+	var few [4]pass
+	passes, cause := g.enter(of, few[:0])
+	if cause != nil {
+		if mistake := g.mistake(name, of); mistake != nil {
+			return mistake
+		}
+		return g.NotAsked(name, of[0].key, cause)
+	}
+	outcome := Nothing // unless f returns: a backend may panic
+	defer func() { g.leave(passes, outcome, err) }()
+	outcome, err = within(ctx, timeout, f)
+	if err != nil && outcome != Nothing {
+		if mistake := g.mistake(name, of); mistake != nil {
+			outcome = Nothing
+			return mistake
+		}
+	}
+	return err
+}
+
+// within makes a call that takes no longer than timeout, and returns what it tells about the store.
+func within(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) (Outcome, error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := f(limited)
+	switch {
+	case err == nil:
+		return Answered, nil
+	case ctx.Err() != nil:
+		return Nothing, err
+	case limited.Err() != nil:
+		return Away, &TimeoutError{After: timeout, Err: err}
+	case errors.Is(err, window.ErrClosed) || errors.Is(err, window.ErrOverloaded) || IsMistake(err):
+		return Nothing, err
+	case IsAway(err):
+		return Away, err
+	}
+	return Answered, err
+}
+
+// mistake returns the error of a subject that the backend can't keep, or nil.
+func (g *Guard) mistake(call string, of []subject) error {
+	for i := range of {
+		s := &of[i]
+		if s.places {
+			continue
+		}
+		if _, err := g.Check(s.limit); err != nil {
+			return &callerr.Error{Package: "throttr", Call: call, Key: s.key, Err: err}
+		}
+	}
+	return nil
+}
+
+// pass is what a circuit has let through, for a subject and perhaps others.
+type pass struct {
+	circuit *Circuit
+	ticket  Ticket
+	subject *subject
+}
+
+// enter asks the circuits of subjects to let a call through, and appends what has to passes. It returns why a circuit is
+// open.
+func (g *Guard) enter(of []subject, passes []pass) ([]pass, error) {
+next:
+	for i := range of {
+		c := g.circuit(g.Part(of[i].key))
+		for j := range passes {
+			if passes[j].circuit == c {
+				continue next
+			}
+		}
+		t, err := c.Enter()
+		if err != nil {
+			g.leave(passes, Nothing, nil)
+			return nil, err
+		}
+		passes = append(passes, pass{c, t, &of[i]})
+	}
+	return passes, nil
+}
+
+// leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit opens
+// in vain, its probe and the next call close it.
+func (g *Guard) leave(passes []pass, o Outcome, cause error) {
+	for _, p := range passes {
+		if o != Away {
+			p.ticket.Leave(o, nil, nil)
+			continue
+		}
+		p.ticket.Leave(o, cause, g.probe(*p.subject))
+	}
+}
+
+// probe returns a function that asks the store for something that it need not have, and returns an error if the store is
+// away or the backend is closed.
+func (g *Guard) probe(s subject) func() error {
+	b, timeout := g.Backend, g.Timeout
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		var err error
+		if s.places {
+			var places [1]window.Places
+			err = b.Exchange(ctx, []window.Claim{{Key: s.key}}, places[:])
+			err = cmp.Or(err, places[0].Err)
+		} else {
+			_, err = b.Peek(ctx, s.key, s.limit, 0)
+		}
+		if IsAway(err) || errors.Is(err, window.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}

@@ -1,0 +1,318 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
+)
+
+// remote is a backend whose store has a part for each first letter of keys.
+type remote struct {
+	window.Unimplemented
+	mu    sync.Mutex                                 // guards what follows
+	away  map[string]func(ctx context.Context) error // by part
+	calls []string
+}
+
+// be makes calls of a part do f, or nothing if that is nil.
+func (r *remote) be(part string, f func(ctx context.Context) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away == nil {
+		r.away = map[string]func(context.Context) error{}
+	}
+	r.away[part] = f
+}
+
+// made returns the calls that were made.
+func (r *remote) made() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+func (r *remote) Part(key string) string { return key[:1] }
+
+func (r *remote) call(ctx context.Context, name string, keys ...string) error {
+	for _, key := range keys {
+		r.mu.Lock()
+		r.calls = append(r.calls, name+" "+key)
+		f := r.away[key[:1]]
+		r.mu.Unlock()
+		if f != nil {
+			return f(ctx)
+		}
+	}
+	return nil
+}
+
+func (r *remote) Check(l window.Limit) (window.Traits, error) {
+	if l.Max > 100 {
+		return window.Traits{}, &window.RangeError{Field: "Max"}
+	}
+	return window.Traits{}, nil
+}
+
+func (r *remote) Hit(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
+	return w, r.call(ctx, "hit", key)
+}
+
+func (r *remote) Take(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
+	return w, r.call(ctx, "take", key)
+}
+
+func (r *remote) Charge(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
+	return w, r.call(ctx, "charge", key)
+}
+
+func (r *remote) Peek(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
+	return w, r.call(ctx, "peek", key)
+}
+
+func (r *remote) GiveBack(ctx context.Context, key string, _ window.Limit, _ uint64, _ int64) (bool, error) {
+	return true, r.call(ctx, "give back", key)
+}
+
+func (r *remote) TakeAll(ctx context.Context, takes []window.Take, _ []window.Window) (bool, error) {
+	var keys []string
+	for _, t := range takes {
+		keys = append(keys, t.Key)
+	}
+	return true, r.call(ctx, "take", keys...)
+}
+
+func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	for i, c := range claims {
+		if places[i].Err = r.call(ctx, "exchange", c.Key); errors.Is(places[i].Err, context.DeadlineExceeded) {
+			return places[i].Err
+		}
+	}
+	return nil
+}
+
+// calls are those that a guard guards.
+var calls = map[string]func(ctx context.Context, g window.Backend, key string, l window.Limit) error{
+	"hit": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
+		_, err := g.Hit(ctx, key, l, 1)
+		return err
+	},
+	"take": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
+		_, err := g.Take(ctx, key, l, 1)
+		return err
+	},
+	"charge": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
+		_, err := g.Charge(ctx, key, l, 1)
+		return err
+	},
+	"peek": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
+		_, err := g.Peek(ctx, key, l, 1)
+		return err
+	},
+	"give back": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
+		_, err := g.GiveBack(ctx, key, l, 1, 1)
+		return err
+	},
+	"take all": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
+		_, err := g.TakeAll(ctx, []window.Take{l.For(key+"2", 1), l.For(key, 1)}, make([]window.Window, 2))
+		return err
+	},
+	"exchange": func(ctx context.Context, g window.Backend, key string, _ window.Limit) error {
+		return g.Exchange(ctx, []window.Claim{{Key: key, Lease: time.Second}}, make([]window.Places, 1))
+	},
+}
+
+var errNotAsked = errors.New("not asked")
+
+func guard(b window.Backend, parts outage.Parts) *outage.Guard {
+	return outage.New(b, outage.Options{
+		Timeout: 250 * time.Millisecond, Failures: 3, Pause: 320 * time.Millisecond, Parts: parts,
+		Watch: &outage.Watch{Backend: b, Logger: func() *slog.Logger { return nil }, Observed: func(error, time.Duration) {}},
+		NotAsked: func(call, key string, cause error) error {
+			return fmt.Errorf("%w: %s %s: %w", errNotAsked, call, key, cause)
+		},
+	})
+}
+
+func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+func down(context.Context) error     { return window.ErrUnavailable }
+
+// Each call ends in time, and tells the circuit of its part; while that is open, none is made. Other parts are asked.
+func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
+	limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+	for state, fault := range map[string]func(context.Context) error{"hangs": hang, "down": down} {
+		for name, call := range calls {
+			t.Run(state+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := &remote{}
+					store.be("a", fault)
+					g := guard(store, store)
+					for range 3 {
+						begun := time.Now()
+						require.NoError(t, g.Err("a"))
+						err := call(t.Context(), g, "a", limit)
+						require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
+						if name != "exchange" || state == "hangs" { // that says of each place what is wrong
+							require.ErrorIs(t, err, window.ErrUnavailable)
+						}
+					}
+					require.Error(t, g.Err("a"))
+					require.NoError(t, g.Err("b"))
+					asked := len(store.made())
+					for other, call := range calls {
+						require.ErrorIs(t, call(t.Context(), g, "a", limit), errNotAsked, other)
+					}
+					require.Len(t, store.made(), asked)
+					for other, call := range calls {
+						require.NoError(t, call(t.Context(), g, "b", limit), other)
+					}
+					store.be("a", nil)
+					time.Sleep(time.Second)
+					for other, call := range calls {
+						require.NoError(t, call(t.Context(), g, "a", limit), other)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What a caller does wrong, or ends, or what concerns some keys, opens no circuit. A mistake is a mistake also while one is open.
+func TestWhatSaysNothingAboutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+		bad := limit
+		bad.Max = 101
+		store := &remote{}
+		g := guard(store, nil)
+		for _, cause := range []error{
+			window.ErrRange, window.ErrScale, window.ErrUnsupported, window.ErrConfig, window.ErrClosed, window.ErrOverloaded, window.ErrFull, errors.New("WRONGTYPE"),
+		} {
+			store.be("a", func(context.Context) error { return cause })
+			for range 10 {
+				require.ErrorIs(t, calls["take"](t.Context(), g, "a", limit), cause)
+				require.NoError(t, g.Err(""))
+			}
+		}
+		store.be("a", hang)
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			err := calls["take"](ctx, g, "a", limit)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, window.ErrUnavailable)
+			cancel()
+			require.NoError(t, g.Err(""))
+			require.ErrorIs(t, calls["take"](t.Context(), g, "a", bad), window.ErrRange, "the store has not said so")
+			require.NoError(t, g.Err(""))
+		}
+		store.be("a", down)
+		for range 3 {
+			require.Error(t, calls["take"](t.Context(), g, "a", limit))
+		}
+		require.Error(t, g.Err(""))
+		for name, call := range calls {
+			if name != "exchange" {
+				require.EqualError(t, call(t.Context(), g, "a", bad), `throttr: `+map[bool]string{true: "take", false: name}[name == "take all"]+
+					` "`+map[bool]string{true: "a2", false: "a"}[name == "take all"]+`": `+trimmed(&window.RangeError{Field: "Max"}), name)
+			}
+		}
+	})
+}
+
+func trimmed(err error) string { return err.Error()[len("throttr: "):] }
+
+// Takes of several parts go through the circuits of all, and use up no trial if one of them is open.
+func TestACallOfSeveralPartsNeedsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+		store := &remote{}
+		store.be("x", down)
+		store.be("a", down)
+		g := guard(store, store)
+		for range 3 {
+			require.Error(t, calls["take"](t.Context(), g, "x", limit))
+			require.Error(t, calls["take"](t.Context(), g, "a", limit))
+		}
+		store.be("x", nil)
+		time.Sleep(time.Second)
+		for range 3 {
+			_, err := g.TakeAll(t.Context(), []window.Take{limit.For("x", 1), limit.For("a", 1)}, make([]window.Window, 2))
+			require.ErrorIs(t, err, errNotAsked)
+		}
+		require.NoError(t, calls["take"](t.Context(), g, "x", limit))
+		require.NoError(t, g.Err("x"))
+	})
+}
+
+// An exchange may take a quarter of its shortest lease.
+func TestAnExchangeHasAQuarterOfItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &remote{}
+		store.be("a", hang)
+		g := guard(store, nil)
+		begun := time.Now()
+		claims := []window.Claim{{Key: "a", Lease: time.Hour}, {Key: "b", Lease: 400 * time.Millisecond}}
+		require.ErrorIs(t, g.Exchange(t.Context(), claims, make([]window.Places, 2)), window.ErrUnavailable)
+		require.Equal(t, 100*time.Millisecond, time.Since(begun))
+	})
+}
+
+// leases is a backend that holds places of the key "held".
+type leases struct{ *remote }
+
+func (l *leases) Held() outage.Held {
+	return outage.Held{Of: l, Store: l.remote, Take: func(_ context.Context, key string, _ window.Limit, n uint64) (window.Window, bool) {
+		return window.Window{Count: n}, key == "held"
+	}}
+}
+
+// wrapper is a type of its own, whose methods must be called.
+type wrapper struct{ *leases }
+
+// Places that are held are spent while the circuit is open, but only those of the backend itself.
+func TestHeldPlacesNeedNoStore(t *testing.T) {
+	limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+	store := &remote{}
+	store.be("o", down)
+	store.be("h", down)
+	l := &leases{store}
+	g := guard(l, nil)
+	for range 5 {
+		require.Error(t, calls["take"](t.Context(), g, "other", limit))
+		require.NoError(t, calls["take"](t.Context(), g, "held", limit))
+		require.NoError(t, calls["hit"](t.Context(), g, "held", limit))
+	}
+	require.Error(t, g.Err(""), "what was held says nothing about the store")
+	require.Equal(t, []string{"take other", "take other", "take other"}, store.made())
+	wrapped := guard(&wrapper{l}, nil)
+	require.ErrorIs(t, calls["take"](t.Context(), wrapped, "held", limit), window.ErrUnavailable)
+}
+
+// A call that panics gives back what it was let through for.
+func TestAPanicIsNoEndOfATrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+		store := &remote{}
+		store.be("a", down)
+		g := guard(store, nil)
+		for range 3 {
+			require.Error(t, calls["take"](t.Context(), g, "a", limit))
+		}
+		store.be("a", nil)
+		time.Sleep(time.Second)
+		store.be("a", func(context.Context) error { panic("a backend of your own") })
+		require.Panics(t, func() { _ = calls["take"](t.Context(), g, "a", limit) })
+		store.be("a", nil)
+		require.NoError(t, calls["take"](t.Context(), g, "a", limit))
+	})
+}
