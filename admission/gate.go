@@ -232,6 +232,10 @@ func (g *Gate) retryAfter(d *Decision) time.Duration {
 		return 0
 	case d.Allowed:
 		after = refusedFor
+		var notYet *inflight.NotYetError
+		if errors.As(d.Err, &notYet) {
+			after = notYet.RetryAfter
+		}
 	}
 	if g.cfg.Jitter > 0 && after < throttr.Never {
 		after += rand.N(g.cfg.Jitter + 1)

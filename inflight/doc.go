@@ -22,7 +22,12 @@
 //
 // A process that can't renew its places, because the store is away or the process stands still, loses them when
 // its lease is over, before others can take them: [Hold.Valid] is false from then on, and [Hold.Context] ends with the
-// cause [ErrLost]. It is at least three quarters of a lease after the store was reached last.
+// cause [ErrLost]. It is at least three quarters of a lease after the store was reached last. With the policies [Share]
+// and [Admit], places stay held while the store is away.
+//
+// A store that has lost its data grants places at once. Processes tell it what they hold as soon as they notice, within a
+// quarter of a lease, and nobody's places end for it. So more than Max can be held, at most as many more as were
+// forgotten, until they are released. With [WithStrict], such a store grants nothing for a lease instead.
 //
 // # What is not promised
 //

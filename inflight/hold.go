@@ -20,7 +20,6 @@ type Hold struct {
 	ctx     context.Context // of the caller
 	about   *about          // for the observer; nil if there is none
 	ended   atomic.Uint32   // a reason; the first one counts
-	instead bool            // the policy has granted it
 	context atomic.Pointer[derived]
 
 	want  *want        // if the places are those of exchanges
@@ -40,6 +39,7 @@ type about struct {
 	limit    Limit
 	n        uint64
 	asked    time.Duration
+	used     uint64       // places of the key, when it was decided
 	acquired atomic.Int64 // 0: not yet; endedBefore
 }
 
@@ -94,7 +94,7 @@ func cause(reason uint32) error {
 // Valid reports whether the places are still held, by the monotonic clock of the process. Ask right before a step
 // that can't be undone, and see [Hold.Token].
 func (h *Hold) Valid() bool {
-	return h != nil && h.ended.Load() == notEnded && (h.want == nil || !h.want.lost.Load() && h.limiter.now() < h.want.pump.end())
+	return h != nil && h.ended.Load() == notEnded && (h.want == nil || h.want.valid(h.limiter.now()))
 }
 
 // Context returns a context derived from the one that was given to Acquire. It also ends when the places are released, or
@@ -134,5 +134,7 @@ func (h *Hold) Token() uint64 {
 	return 0
 }
 
-// Degraded reports whether the places were granted by the policy, as the store was away: see [WithPolicy].
-func (h *Hold) Degraded() bool { return h != nil && h.instead }
+// Degraded reports whether the policy has granted the places, or keeps them now, as the store is away: see [WithPolicy].
+func (h *Hold) Degraded() bool {
+	return h != nil && h.want != nil && (h.want.alone || h.want.pump.kept.Load() && h.ended.Load() == notEnded)
+}

@@ -571,6 +571,7 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		}()
 		r.away.Store(false)
 		require.NoError(t, <-waits)
+		time.Sleep(time.Second) // each finds out for itself
 		_, _, err = refuse.TryAcquire(t.Context(), "k", four, 1)
 		require.NoError(t, err)
 		require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())

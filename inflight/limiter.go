@@ -24,9 +24,9 @@ type Limiter struct {
 	lost    atomic.Uint64
 	closed  atomic.Bool
 
-	// The following is for a store that is asked. Instead holds what is granted without it.
-	pumps   *pumps
-	instead *ledger.Owner
+	// The following is for a store that is asked, and for what it need not be asked for.
+	pumps     *pumps
+	unlimited *ledger.Owner
 }
 
 // New returns a Limiter on a backend that has exchanges: that of package memory, or on Redis. Make one for each
@@ -40,7 +40,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		l.local = places.Owner(l.maxWaiting)
 		return l
 	}
-	l.instead = ledger.New(l.maxKeys, l.now).Owner(l.maxWaiting)
+	l.unlimited = ledger.New(l.maxKeys, l.now).Owner(l.maxWaiting)
 	l.pumps = newPumps(l)
 	return l
 }
@@ -100,7 +100,7 @@ func (l *Limiter) grant(h *Hold, key string, limit *Limit, n uint64, wait bool) 
 	case l.local != nil:
 		return l.take(h.ctx, l.local, h, key, limit, n, limit.Max, wait)
 	case limit.Max == window.Unlimited:
-		return l.take(h.ctx, l.instead, h, key, limit, n, window.Unlimited, false)
+		return l.take(h.ctx, l.unlimited, h, key, limit, n, window.Unlimited, false)
 	}
 	return l.ask(h, key, limit, n, wait)
 }
@@ -109,6 +109,9 @@ func (l *Limiter) grant(h *Hold, key string, limit *Limit, n uint64, wait bool) 
 func (l *Limiter) take(ctx context.Context, owner *ledger.Owner, h *Hold, key string, limit *Limit, n, most uint64, wait bool) (bool, error) {
 	h.place.Holder = h
 	granted, ready, err := owner.Take(&h.place, key, limit.Name, n, most, wait)
+	if h.about != nil {
+		h.about.used = h.place.Used
+	}
 	if granted || err != nil || !wait {
 		return granted, err
 	}
@@ -162,7 +165,7 @@ func (l *Limiter) Close() error {
 		l.local.Close(ended)
 		return nil
 	}
-	l.instead.Close(ended)
+	l.unlimited.Close(ended)
 	l.pumps.close()
 	return nil
 }
@@ -173,6 +176,7 @@ type Stats struct {
 	Waiting int    // calls of this process that wait for a place
 	Keys    int    // with places that are held or wanted
 	Lost    uint64 // places that were lost since New
+	Losses  uint64 // how often since New the store had lost its data, or with WithStrict may have
 }
 
 // Stats returns what the Limiter holds.
@@ -183,8 +187,8 @@ func (l *Limiter) Stats() Stats {
 		s.InUse, s.Keys = l.local.Held()
 		return s
 	}
-	s.Waiting = l.instead.Waiting()
-	s.InUse, s.Keys = l.instead.Held()
+	s.Waiting = l.unlimited.Waiting()
+	s.InUse, s.Keys = l.unlimited.Held()
 	l.pumps.stats(&s)
 	return s
 }

@@ -19,11 +19,12 @@ const (
 	Lost                        // places were lost
 	Unavailable                 // the store is away; Err says why
 	Available                   // it is back
+	DataLost                    // it has lost its data, or with WithStrict may have
 )
 
 // String returns the kind as one word.
 func (k Kind) String() string {
-	kinds := [...]string{"", "acquired", "denied", "failed", "released", "lost", "unavailable", "available"}
+	kinds := [...]string{"", "acquired", "denied", "failed", "released", "lost", "unavailable", "available", "data lost"}
 	if int(k) < len(kinds) {
 		return kinds[k]
 	}
@@ -38,6 +39,7 @@ type Event struct {
 	N        uint64
 	Waited   time.Duration // until the decision
 	Held     time.Duration // of Released and Lost
+	InUse    uint64        // of Acquired and Denied: places of the key right after the decision, of all processes; 0: not known
 	Degraded bool          // the store has not decided
 	Err      error
 }
@@ -51,7 +53,7 @@ func (l *Limiter) decided(h *Hold, granted bool, err error) {
 			h.giveBack()
 		}
 	}()
-	e := Event{Kind: Denied, Key: a.key, Limit: a.limit, N: a.n, Waited: now - a.asked, Err: err}
+	e := Event{Kind: Denied, Key: a.key, Limit: a.limit, N: a.n, Waited: now - a.asked, InUse: a.used, Err: err}
 	switch {
 	case err != nil:
 		e.Kind = Failed

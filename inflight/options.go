@@ -8,16 +8,17 @@ import (
 	"github.com/throttr-go/throttr/internal/opt"
 )
 
-// Policy is what a [Limiter] decides on new places while the store is away. It does not apply to mistakes in the
-// program, or if the caller's ctx has ended. Those who hold places keep them until their lease is over.
+// Policy is what a [Limiter] does while the store is away. It does not apply to mistakes in the program, or if the caller's
+// ctx has ended.
 type Policy uint8
 
 const (
-	// Refuse returns the error of the store. The default.
+	// Refuse returns the error of the store. Places that are held are lost when their lease is over. The default.
 	Refuse Policy = iota
-	// Share lets each process have its share of the places, see [WithProcesses]. What it holds of the store counts.
+	// Share lets each process have its share of the places, see [WithProcesses]. What it holds already counts. Places stay
+	// held until they are released. When the store is back, it is told of all, and grants none until fewer than Max are held.
 	Share
-	// Admit lets everybody in, uncounted.
+	// Admit lets everybody in. Places stay held, and are told, as with Share.
 	Admit
 )
 
@@ -48,8 +49,7 @@ const (
 type Option func(*options)
 
 type options struct {
-	policy              Policy
-	processes           uint64
+	rules
 	maxKeys, maxWaiting int
 	timeout             time.Duration
 	failures            int
@@ -70,13 +70,22 @@ func optionsOf(opts []Option) options {
 	return o
 }
 
-// WithPolicy sets what is decided while the store is away. Default: [Refuse]. It panics if p is unknown.
+// WithPolicy sets what happens while the store is away. Default: [Refuse]. It panics if p is unknown.
 func WithPolicy(p Policy) Option {
 	if p > Admit {
 		panic("inflight: WithPolicy: unknown policy")
 	}
 	return func(o *options) { o.policy = p }
 }
+
+// WithStrict lets nothing be granted for a lease after the store has lost its data, or has just been made, so that all
+// processes can say what they hold: never more than Max places are held then. Calls that do not wait fail with a
+// [*NotYetError] meanwhile, unless the policy decides. Places that the store has granted are lost with their lease,
+// whatever the policy.
+//
+// Without it, places are granted at once. More than Max are held after a loss of data, until as many as were forgotten
+// have been released; see the table in docs/guarantees.md.
+func WithStrict() Option { return func(o *options) { o.strict = true } }
 
 // WithProcesses says how many processes share the limits, for [Share]: each has as large a part of Max, rounded
 // down, but at least 1. Default, and with 0: 1. It panics if n is negative.

@@ -9,38 +9,22 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// shareWait is how long a call waits for a place of the share of the process before it asks the store again.
-const shareWait = time.Second
+// NotYetError says that no places are granted yet, as the store is new, or has lost its data: see [WithStrict]. It matches
+// throttr.ErrUnavailable.
+type NotYetError struct {
+	RetryAfter time.Duration // what is left of the wait
+}
+
+// Error says for how long nothing is granted.
+func (e *NotYetError) Error() string {
+	return fmt.Sprintf("inflight: the store is new, or has lost its data: no places are granted for %v", e.RetryAfter.Round(time.Millisecond))
+}
+
+// Unwrap returns [window.ErrUnavailable].
+func (e *NotYetError) Unwrap() error { return window.ErrUnavailable }
 
 // ask grants places of the store, or by the policy while it is away.
 func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (granted bool, err error) {
-	for {
-		granted, err = l.exchange(h, key, limit, n, wait)
-		if err == nil || l.policy == Refuse || h.ctx.Err() != nil || h.want == nil || !isOutage(err) {
-			return granted, err
-		}
-		h.want = nil
-		most := uint64(window.Unlimited)
-		if l.policy == Share {
-			most = max(limit.Max/l.processes, 1)
-			most -= min(most, l.pumps.held(key, limit.Name))
-		}
-		ctx, cancel := h.ctx, func() {}
-		if wait {
-			ctx, cancel = context.WithTimeout(ctx, shareWait)
-		}
-		granted, err = l.take(ctx, l.instead, h, key, limit, n, most, wait)
-		cancel()
-		h.instead = granted
-		if !wait || granted || h.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			l.pumps.watch.Decided(granted, nil)
-			return granted, err
-		}
-	}
-}
-
-// exchange grants places of the store. The Hold has no want if the bounds of the Limiter do not let it ask.
-func (l *Limiter) exchange(h *Hold, key string, limit *Limit, n uint64, wait bool) (granted bool, err error) {
 	w, err := l.pumps.want(h, key, limit, n, wait)
 	if err != nil {
 		return false, err
@@ -48,6 +32,9 @@ func (l *Limiter) exchange(h *Hold, key string, limit *Limit, n uint64, wait boo
 	select {
 	case d := <-w.ready:
 		l.pumps.readies.Put(w.ready)
+		if h.about != nil {
+			h.about.used = d.used
+		}
 		return d.state == held, d.err
 	case <-h.ctx.Done():
 		l.pumps.release(w)
@@ -81,5 +68,22 @@ func (l *Limiter) observeOutage(cause error, after time.Duration) {
 		l.observer(context.Background(), Event{Kind: Unavailable, Err: cause})
 	default:
 		l.observer(context.Background(), Event{Kind: Available, Held: after})
+	}
+}
+
+// loss is a loss of data of the store.
+type loss struct{ grace time.Duration }
+
+// lostData logs that the store has lost its data, and tells the observer.
+func (l *Limiter) lostData(loss *loss) {
+	if logger := l.logger(); logger != nil {
+		if loss.grace > 0 {
+			logger.Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet", "for", loss.grace.Round(time.Millisecond))
+		} else {
+			logger.Warn("throttr: the store has lost its data: more places in flight than Max may be held")
+		}
+	}
+	if l.observer != nil {
+		l.observer(context.Background(), Event{Kind: DataLost})
 	}
 }

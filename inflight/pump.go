@@ -16,6 +16,8 @@ const (
 	driftShare  = 1.0 / 500 // by which the clocks of process and store may differ, each by half of it
 	marginShare = 1.0 / 128 // between the loss of a place and when the store may grant it
 	pollShare   = 1.0 / 8   // how often a process in line asks
+	keepShare   = 1.0 / 2   // for how long a failure keeps places, if the policy does: longer than until the next one
+	stillShare  = 3.0 / 8   // a process to which a failure seems to take so long has stood still
 	maxPoll     = time.Second / 2
 	minPause    = 10 * time.Millisecond // between exchanges that fail
 	maxPause    = 250 * time.Millisecond
@@ -30,40 +32,88 @@ const never = time.Duration(math.MaxInt64)
 // all of it. It knows no clock and no store: time is the monotonic time that is passed to it, which is not negative.
 //
 //   - Places are held until a lease, less drift and margin, after the send of the last answered exchange. Then they
-//     are lost.
-//   - Wants that wait are granted first come, first served.
+//     are lost, unless the policy keeps them while exchanges fail, and it was not the process that stood still.
+//   - Wants that wait are granted those with a larger Max first, and of these first come, first served.
 //   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange.
 type pump struct {
 	lease    time.Duration
-	deadline atomic.Int64 // when the places are lost; holders read it
+	rules    rules
+	deadline atomic.Int64  // when the places are lost; holders read it
+	kept     atomic.Bool   // it is that of the policy
+	term     time.Duration // when it is without the policy
 
-	held    uint64
-	holds   *want      // that are held
-	heldMax uint64     // the largest Max of holds since none was held
-	wants   []*want    // in the order in which they have come
-	decided []decision // since the caller has taken them
+	phase  phase
+	at     time.Duration // of the next exchange, if none is in flight
+	pause  time.Duration // after the last failure
+	sentAt time.Duration
+	toldAt time.Duration // when an exchange that holds or wants something was sent last
 
-	exchanging bool // an exchange is in flight
-	sentAt     time.Duration
-	toldAt     time.Duration // when an exchange that holds or wants something was sent last
-	term       time.Duration // how long places are held after its send
-	asked      []*want       // its wants
-	claimed    []window.Want // the same, for the store
-
-	urgent  bool   // there is something to tell
-	behind  uint64 // the largest Max of the wants that wait and that the store has not granted; 0 if there are none
-	renewAt time.Duration
-	pollAt  time.Duration
-	pauseTo time.Duration // after a failure
-	pause   time.Duration
+	held    uint64        // places that the store is told
+	apart   uint64        // those that the policy has granted, and that a strict store is not told
+	alone   bool          // the policy has granted some since the last answer
+	holds   *want         // that are held
+	heldMax uint64        // the largest Max of holds since none was held
+	wants   []*want       // those with a larger Max first, and of these in the order in which they have come
+	asked   []*want       // those of the exchange in flight
+	claimed []window.Want // the same, for the store
+	decided []decision    // since the caller has taken them
 }
+
+// rules are what a Limiter does when the store can't, or may not, decide.
+type rules struct {
+	policy    Policy
+	processes uint64
+	strict    bool
+}
+
+// phase is what a pump does next.
+type phase uint8
+
+const (
+	told   phase = iota // the next exchange is a renewal or a poll: the store knows the rest
+	due                 // the next exchange has something to tell
+	asking              // an exchange that tells all is in flight
+	stale               // one is in flight, and there is more to tell
+	phases
+)
+
+// step is what happens to a pump.
+type step uint8
+
+const (
+	news     step = iota // there is something to tell
+	sent                 // an exchange begins
+	answered             // it ends with an answer
+	failed               // or without one
+	steps
+)
+
+// leads is what leads where. What is not there does not happen.
+var leads = [phases][steps]phase{
+	told:   {news: due, sent: asking, answered: phases, failed: phases},
+	due:    {news: due, sent: asking, answered: phases, failed: phases},
+	asking: {news: stale, sent: phases, answered: told, failed: due},
+	stale:  {news: stale, sent: phases, answered: due, failed: due},
+}
+
+// step changes the phase.
+func (p *pump) step(s step) {
+	if s == news && p.phase == told {
+		p.at = 0
+	}
+	p.phase = leads[p.phase][s]
+}
+
+// inFlight reports whether an exchange is in flight.
+func (p *pump) inFlight() bool { return p.phase == asking || p.phase == stale }
 
 // want is n places under a Max that a caller wants, or holds.
 type want struct {
 	n, max uint64
 	wait   bool
 	state  state
-	token  uint64      // constant after the grant
+	token  uint64      // constant after the grant, as alone is
+	alone  bool        // the policy has granted it
 	lost   atomic.Bool // before its Hold knows
 
 	next, prev *want // of holds
@@ -72,17 +122,25 @@ type want struct {
 	ready      chan decision // the first one
 }
 
+// valid reports whether what was granted has not been lost.
+func (w *want) valid(now time.Duration) bool {
+	return !w.lost.Load() && (w.alone && w.pump.rules.strict || now < w.pump.end())
+}
+
 // decision is that the state of a want has changed.
 type decision struct {
 	want  *want
 	state state
-	err   error // why a want was refused although there may be room
+	alone bool   // the policy has decided
+	used  uint64 // places of the key, as far as the store has said
+	err   error  // why a want was refused although there may be room
 }
 
 type state uint8
 
 const (
 	waiting state = iota
+	inLine        // waiting, and the store has not granted it
 	held
 	refused
 	gone // lost, released, or not wanted any more
@@ -98,15 +156,23 @@ func termOf(lease time.Duration) time.Duration {
 // end returns when what is held is lost.
 func (p *pump) end() time.Duration { return time.Duration(p.deadline.Load()) }
 
-// add adds a want behind those whose Max is not smaller. Behind one that waits, nothing is granted: the store need not be
-// asked.
+// behind returns the largest Max of wants in line, or 0.
+func (p *pump) behind() uint64 {
+	for _, w := range p.wants {
+		if w.state == inLine {
+			return w.max
+		}
+	}
+	return 0
+}
+
+// add adds a want. Behind one in line, nothing is granted: the store need not be asked.
 func (p *pump) add(w *want) {
-	switch {
-	case w.max > p.behind:
-		p.urgent = true
-		p.pauseTo = 0 // whoever has just come knows of no failure
-	case !w.wait:
-		p.decide(w, refused, nil)
+	if behind := p.behind(); w.max > behind {
+		p.step(news)
+		p.at = 0 // whoever has just come knows of no failure
+	} else if !w.wait {
+		p.decide(w, decision{state: refused})
 		return
 	}
 	i := len(p.wants)
@@ -119,37 +185,50 @@ func (p *pump) add(w *want) {
 // cancel ends a want whose caller has gone, or what it holds.
 func (p *pump) cancel(w *want) {
 	switch w.state {
-	case waiting:
-		w.state = gone
-		if i := slices.Index(p.wants, w); i >= 0 {
-			// The store may hold a place for it in line, before others.
-			if i == 0 && p.behind > 0 {
-				p.urgent = true
-				p.behind = 0
-			}
-			p.wants = slices.Delete(p.wants, i, i+1)
+	case waiting, inLine:
+		i := slices.Index(p.wants, w)
+		if i < 0 {
+			return
 		}
+		if w.state == inLine && i == 0 {
+			p.step(news) // the store leaves room for it
+		}
+		p.wants = slices.Delete(p.wants, i, i+1)
 	case held:
 		p.letGo(w)
-		w.state, p.urgent = gone, true
+		p.step(news)
+		if len(p.wants) > 0 {
+			p.at = 0
+		}
+	default:
+		return
 	}
+	w.state = gone
 }
 
 // decide changes the state of a want, and lets the caller know.
-func (p *pump) decide(w *want, to state, err error) {
-	w.state = to
-	p.decided = append(p.decided, decision{w, to, err})
+func (p *pump) decide(w *want, d decision) {
+	w.state = d.state
+	d.want = w
+	p.decided = append(p.decided, d)
 }
 
 // hold makes a want one that is held.
-func (p *pump) hold(w *want) {
-	w.prev, w.next = nil, p.holds
+func (p *pump) hold(w *want, d decision) {
+	w.prev = nil
+	w.next = p.holds
 	if p.holds != nil {
 		p.holds.prev = w
 	}
 	p.holds = w
-	p.held += w.n
-	p.heldMax = max(p.heldMax, w.max)
+	if w.alone && p.rules.strict {
+		p.apart += w.n
+	} else {
+		p.held += w.n
+		p.heldMax = max(p.heldMax, w.max)
+	}
+	d.state = held
+	p.decide(w, d)
 }
 
 func (p *pump) letGo(w *want) {
@@ -161,18 +240,25 @@ func (p *pump) letGo(w *want) {
 	if w.next != nil {
 		w.next.prev = w.prev
 	}
+	if w.alone && p.rules.strict {
+		p.apart -= w.n
+		return
+	}
 	if p.held -= w.n; p.held == 0 {
 		p.heldMax = 0
 	}
 }
 
-// lose ends all that is held.
+// lose ends all that the store was told.
 func (p *pump) lose() {
-	for p.holds != nil {
-		w := p.holds
+	for w, next := p.holds, (*want)(nil); w != nil; w = next {
+		next = w.next
+		if w.alone && p.rules.strict {
+			continue
+		}
 		p.letGo(w)
 		w.lost.Store(true)
-		p.decide(w, gone, ErrLost)
+		p.decide(w, decision{state: gone, err: ErrLost})
 	}
 }
 
@@ -180,52 +266,39 @@ func (p *pump) lose() {
 func (p *pump) tick(now time.Duration) {
 	if p.held > 0 && now >= p.end() {
 		p.lose()
-		p.urgent = true
+		p.step(news)
 	}
 }
 
 // due returns when the pump has something to do: an exchange, or places to lose. It returns never if there is
 // nothing.
 func (p *pump) due() time.Duration {
-	at := never
+	at := p.sendAt()
 	if p.held > 0 {
-		at = p.end()
-	}
-	if !p.exchanging {
-		at = min(at, p.sendAt())
+		at = min(at, p.end())
 	}
 	return at
 }
 
-// sendAt returns when the next exchange is due, unless one is in flight.
+// sendAt returns when the next exchange is due.
 func (p *pump) sendAt() time.Duration {
-	at := never
-	switch {
-	case p.urgent:
-		at = 0
-	case p.held > 0 && len(p.wants) > 0:
-		at = min(p.renewAt, p.pollAt)
-	case p.held > 0:
-		at = p.renewAt
-	case len(p.wants) > 0:
-		at = p.pollAt
+	if p.inFlight() {
+		return never
 	}
-	if at != never {
-		at = max(at, p.pauseTo)
-	}
-	return at
+	return p.at
 }
 
 // idle reports whether the pump can be forgotten. A store that could not be told that nothing is held any more
 // knows after a lease.
 func (p *pump) idle(now time.Duration) bool {
-	return p.held == 0 && len(p.wants) == 0 && !p.exchanging && (!p.urgent || now >= p.toldAt+p.lease)
+	return p.holds == nil && len(p.wants) == 0 && !p.inFlight() && (p.phase == told || now >= p.toldAt+p.lease)
 }
 
 // claim begins an exchange.
 func (p *pump) claim(now time.Duration) window.Claim {
 	p.tick(now)
-	p.exchanging, p.sentAt, p.term, p.urgent = true, now, termOf(p.lease), false
+	p.step(sent)
+	p.sentAt = now
 	p.asked = append(p.asked[:0], p.wants[:min(len(p.wants), window.MaxWants)]...)
 	if p.held > 0 || len(p.asked) > 0 {
 		p.toldAt = now
@@ -234,93 +307,177 @@ func (p *pump) claim(now time.Duration) window.Claim {
 	for _, w := range p.asked {
 		p.claimed = append(p.claimed, window.Want{N: w.n, Max: w.max, Wait: w.wait})
 	}
-	return window.Claim{Lease: p.lease, Strict: true, Held: p.held, HeldMax: p.heldMax, Wants: p.claimed}
+	return window.Claim{Lease: p.lease, Strict: p.rules.strict, Held: p.held, HeldMax: p.heldMax, Wants: p.claimed}
 }
 
-// answered ends an exchange with its answer.
-func (p *pump) answered(now time.Duration, a *window.Places) {
+// answered ends an exchange with its answer. It reports whether that says that the store has lost data.
+func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	p.tick(now) // what is lost stays lost, even if the store has renewed it
-	end := p.sentAt + p.term
+	end := p.sentAt + termOf(p.lease)
 	if a.Late || now >= end {
-		p.failed(now, errLate, false)
-		return
+		p.failed(now, errLate, unanswered)
+		return false
 	}
-	if p.exchanging = false; a.Lost {
+	p.step(answered)
+	forgotten := a.Lost || a.Forgotten && p.sentAt < p.term
+	lostData = a.Grace > 0 || forgotten && !p.alone
+	if a.Lost {
 		p.lose()
 	}
-	p.pauseTo, p.pause = 0, 0
+	p.pause = 0
+	p.alone = false
+	p.term = end
 	p.deadline.Store(int64(end))
-	p.renewAt = p.sentAt + share(p.lease, renewShare)
-	left := uint64(0) // the largest Max of wants that wait and were not granted
+	p.kept.Store(false)
 	for i, w := range p.asked {
-		granted := a.Tokens != nil && a.Tokens[i] != 0
+		p.answer(w, a.Tokens != nil && a.Tokens[i] != 0, a, i)
+	}
+	clear(p.asked)
+	if a.Grace > 0 {
+		p.decideAlone(p.rules.policy, &NotYetError{RetryAfter: a.Grace}, p.rules.policy != Refuse)
+	}
+	p.follow(now, a)
+	return lostData
+}
+
+// answer is what the store has answered to a want.
+func (p *pump) answer(w *want, granted bool, a *window.Places, i int) {
+	wants := w.state == waiting || w.state == inLine
+	switch {
+	case granted && wants:
+		w.token = a.Tokens[i]
+		p.hold(w, decision{used: a.Used})
+	case granted, !wants && w.wait:
+		p.step(news) // the store holds a place, or a position in line, for nobody
+	case !wants:
+	case w.wait:
+		w.state = inLine
+	case a.Grace == 0:
+		p.decide(w, decision{state: refused, used: a.Used})
+	}
+}
+
+// follow sets what follows an answer. Wants that have come during the exchange and do not wait are refused if they are
+// behind others, and otherwise asked for.
+func (p *pump) follow(now time.Duration, a *window.Places) {
+	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool { return w.state != waiting && w.state != inLine })
+	behind := p.behind()
+	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
 		switch {
-		case granted && w.state == waiting:
-			w.token = a.Tokens[i]
-			p.hold(w)
-			p.decide(w, held, nil)
-		case granted:
-			p.urgent = true // nobody has it
-		case w.state == waiting && !w.wait:
-			p.decide(w, refused, nil)
-		case w.state == waiting:
-			left = max(left, w.max)
-		case w.wait:
-			p.urgent = true // the store may hold a place in line for nobody
+		case w.state == inLine:
+		case w.max > behind:
+			p.step(news)
+		case !w.wait:
+			p.decide(w, decision{state: refused, used: a.Used})
+			return true
 		}
-	}
-	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool { return w.state != waiting })
-	p.behind = left
-	poll := min(share(p.lease, pollShare), maxPoll)
-	for _, next := range []time.Duration{a.Next, a.Grace} {
-		if next > 0 {
-			poll = min(poll, max(next, time.Millisecond))
-		}
-	}
-	p.pollAt = now + poll
-	p.refuseBehind()
-	clear(p.asked)
-}
-
-// refuseBehind refuses wants that have come during the exchange and do not wait, if others do, and has the store asked for
-// those that need not wait for them.
-func (p *pump) refuseBehind() {
-	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
-		behind := w.max <= p.behind
-		if !behind {
-			p.urgent = true
-		} else if !w.wait {
-			p.decide(w, refused, nil)
-		}
-		return behind && !w.wait
+		return false
 	})
+	p.at = never
+	if p.phase == due {
+		p.at = 0
+		return
+	}
+	if p.held > 0 {
+		p.at = p.sentAt + share(p.lease, renewShare)
+	}
+	if len(p.wants) > 0 {
+		poll := min(share(p.lease, pollShare), maxPoll)
+		for _, next := range []time.Duration{a.Next, a.Grace} {
+			if next > 0 {
+				poll = min(poll, max(next, time.Millisecond))
+			}
+		}
+		p.at = min(p.at, now+poll)
+	}
 }
 
-// failed ends an exchange that has failed, or whose answer is of no use. Wants that do not wait have failed,
-// too, and so have all if the store is away. Otherwise, the next exchange says everything again.
-func (p *pump) failed(now time.Duration, err error, away bool) {
+// failure is what a failed exchange says of the store.
+type failure uint8
+
+const (
+	unanswered failure = iota // nothing: the answer is of no use, or the process has stood still
+	failing                   // it may be away
+	away                      // the circuit is open
+	mistaken                  // it is there, and will not do what it is asked
+)
+
+// failed ends an exchange that has failed. The policy decides wants that do not wait, and all if the store is away.
+// Otherwise, the next exchange says everything again.
+func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
-	p.exchanging, p.urgent, p.behind = false, true, 0
+	p.step(failed)
 	p.claimed = nil // the backend may still read it
-	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
-	p.pauseTo = now + p.pause
-	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
-		fails := away || !w.wait
-		if fails {
-			p.decide(w, refused, err)
-		}
-		return fails
-	})
 	clear(p.asked)
+	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
+	p.at = now + p.pause
+	for _, w := range p.wants {
+		w.state = waiting
+	}
+	switch {
+	case f == mistaken:
+		p.failAll(err)
+	case f == unanswered || now-p.sentAt > share(p.lease, stillShare):
+		p.decideAlone(Refuse, err, false)
+	default:
+		if p.rules.policy != Refuse && !p.rules.strict {
+			p.kept.Store(true)
+			p.deadline.Store(max(p.deadline.Load(), int64(now+share(p.lease, keepShare))))
+		}
+		p.decideAlone(p.rules.policy, err, f == away)
+	}
+}
+
+// decideAlone decides wants by a policy, as the store can't: those that do not wait, or all.
+func (p *pump) decideAlone(policy Policy, err error, all bool) {
+	behind := uint64(0)
+	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
+		room := max(w.max/max(p.rules.processes, 1), 1)
+		switch {
+		case w.wait && !all:
+			return false
+		case policy == Refuse:
+			p.decide(w, decision{state: refused, err: err})
+		case policy == Admit, w.max > behind && w.n <= room && p.held+p.apart <= room-w.n:
+			p.grantAlone(w)
+		case !w.wait:
+			p.decide(w, decision{state: refused, alone: true})
+		default:
+			behind = max(behind, w.max)
+			return false
+		}
+		return true
+	})
+}
+
+// grantAlone grants a want by the policy. Unless claims are strict, the store is told when it is there.
+func (p *pump) grantAlone(w *want) {
+	w.alone = true
+	p.hold(w, decision{alone: true})
+	if !p.rules.strict {
+		p.alone = true
+		p.step(news)
+	}
 }
 
 // wake makes the pump ask the store.
-func (p *pump) wake() { p.urgent = p.urgent || len(p.wants) > 0 }
+func (p *pump) wake() {
+	if len(p.wants) > 0 {
+		p.step(news)
+	}
+}
 
-// failAll refuses all wants because of an error, and has the store told at once.
+// renew makes the pump tell the store what it holds.
+func (p *pump) renew() {
+	if p.held > 0 {
+		p.step(news)
+	}
+}
+
+// failAll refuses all wants because of an error.
 func (p *pump) failAll(err error) {
 	for _, w := range p.wants {
-		p.decide(w, refused, err)
+		p.decide(w, decision{state: refused, err: err})
 	}
-	p.wants, p.urgent, p.pauseTo = nil, true, 0
+	p.wants = nil
 }

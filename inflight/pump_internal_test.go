@@ -26,7 +26,7 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 	p.answered(end, &window.Places{Used: 1})
 	require.Equal(t, gone, w.state)
 	require.True(t, w.lost.Load())
-	require.Equal(t, []decision{{w, gone, ErrLost}}, p.decided)
+	require.Equal(t, []decision{{want: w, state: gone, err: ErrLost}}, p.decided)
 	require.Zero(t, p.held)
 	require.Zero(t, p.due(), "the store is told")
 	require.Zero(t, p.claim(end).Held)
@@ -124,15 +124,43 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 		p.add(&want{n: 1, max: 1, wait: true})
 		for _, pause := range pauses {
 			p.claim(time.Second)
-			p.failed(time.Second, errLate, false)
+			p.failed(time.Second, errLate, failing)
 			require.Equal(t, time.Second+pause*time.Millisecond, p.due())
 		}
 		p.claim(time.Second)
 		p.answered(time.Second, &window.Places{Used: 1})
 		p.claim(time.Second)
-		p.failed(time.Second, errLate, false)
+		p.failed(time.Second, errLate, failing)
 		require.Equal(t, time.Second+10*time.Millisecond, p.due())
 		p.add(&want{n: 1, max: 2})
 		require.Zero(t, p.due(), "whoever has just come knows of no failure")
+	}
+}
+
+// What leads where: an exchange begins only if none is in flight, and what is new during one is told by the next.
+func TestPhases(t *testing.T) {
+	for from := range phases {
+		for s := range steps {
+			p := &pump{lease: time.Second, phase: from, at: never}
+			to := leads[from][s]
+			if s == sent && p.inFlight() || (s == answered || s == failed) && !p.inFlight() {
+				require.Equal(t, phases, to, "%d in %d does not happen", s, from)
+				continue
+			}
+			p.step(s)
+			require.Equal(t, to, p.phase)
+			switch s {
+			case news:
+				require.Contains(t, []phase{due, stale}, to, "it is told")
+				require.Equal(t, from == told, p.at == 0, "at once, unless a failure has set when")
+			case sent:
+				require.Equal(t, asking, to)
+			case answered:
+				require.Equal(t, from == stale, to == due)
+				require.Equal(t, from == asking, to == told)
+			case failed:
+				require.Equal(t, due, to, "what was said may not have been heard")
+			}
+		}
 	}
 }

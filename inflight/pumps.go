@@ -53,6 +53,9 @@ type pumps struct {
 	timerAt time.Duration // when the timer fires; never if it does not
 	waiting int           // wants that are not decided
 	news    []decision    // to be told when the mutex is unlocked
+	lossEnd time.Duration // until then, a loss of data is the last one
+	losses  uint64
+	loss    *loss         // to be told then, too; or nil
 	drained chan struct{} // is closed when the store is closed, and has no pumps
 	drain   func()        // closes it
 
@@ -70,12 +73,13 @@ type id struct{ key, name string }
 type keyPump struct {
 	pump
 	id
-	part   int
-	queued bool
-	ended  bool          // the store has forgotten it
-	at     time.Duration // of the timer
-	index  int           // in timers; -1: it is not there
-	awake  func()
+	part    int
+	dataSet *uint64 // of the store, when it was told last: that of the lane, or of the slot of a cluster
+	queued  bool
+	ended   bool          // it is forgotten
+	wakeAt  time.Duration // of the timer
+	index   int           // in timers; -1: it is not there
+	awake   func()
 
 	// one is room for one element of the pump's slices: most pumps need no more.
 	one struct {
@@ -90,6 +94,8 @@ type lane struct {
 	circuit *breaker.Circuit
 	queue   fifo.Queue[*keyPump]
 	workers int // up to two
+	dataSet uint64
+	renewAt time.Duration // no sooner are all pumps made to renew what they hold
 }
 
 func newPumps(l *Limiter) *pumps {
@@ -134,25 +140,38 @@ func (ps *pumps) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*
 	case e == nil && len(ps.byID) >= ps.limiter.maxKeys:
 		return nil, window.ErrFull
 	case e == nil:
-		e = &keyPump{id: id{key, limit.Name}, part: part, index: -1}
-		e.wants, e.asked, e.decided, e.claimed = e.one.wants[:0], e.one.asked[:0], e.one.decided[:0], e.one.claimed[:0]
-		e.awake = func() { ps.awaken(e) }
-		ps.byID[e.id] = e
+		e = ps.newPump(id{key, limit.Name}, part, limit.Lease)
 	}
 	w := &want{n: n, max: limit.Max, wait: wait, hold: h, pump: e, ready: ps.readies.Get().(chan decision)}
 	h.want = w
 	ps.waiting++
-	e.lease = max(e.lease, limit.Lease)
 	e.add(w)
 	ps.update(e, ps.limiter.now())
 	return w, nil
+}
+
+// newPump adds a pump. The mutex is held.
+func (ps *pumps) newPump(k id, part int, lease time.Duration) *keyPump {
+	e := &keyPump{id: k, part: part, index: -1, dataSet: &ps.lanes[part].dataSet}
+	if len(ps.lanes) > 1 {
+		e.dataSet = new(uint64)
+	}
+	e.lease = lease
+	e.rules = ps.limiter.rules
+	e.wants = e.one.wants[:0]
+	e.asked = e.one.asked[:0]
+	e.decided = e.one.decided[:0]
+	e.claimed = e.one.claimed[:0]
+	e.awake = func() { ps.awaken(e) }
+	ps.byID[k] = e
+	return e
 }
 
 // release gives back what a want holds, or ends it.
 func (ps *pumps) release(w *want) {
 	ps.mu.Lock()
 	defer ps.unlock()
-	if w.state == waiting {
+	if w.state == waiting || w.state == inLine {
 		ps.waiting--
 	}
 	w.pump.cancel(w)
@@ -171,14 +190,22 @@ func (ps *pumps) awaken(e *keyPump) {
 func (ps *pumps) unlock() {
 	news := ps.news
 	ps.news = nil
+	loss := ps.loss
+	ps.loss = nil
 	ps.mu.Unlock()
+	if loss != nil {
+		ps.limiter.lostData(loss)
+	}
 	for _, d := range news {
 		if d.err == ErrLost {
 			ps.limiter.lost.Add(d.want.n)
 			d.want.hold.end(lost)
-		} else {
-			d.want.ready <- d
+			continue
 		}
+		if d.alone {
+			ps.watch.Decided(d.state == held, nil)
+		}
+		d.want.ready <- d
 	}
 }
 
@@ -201,7 +228,7 @@ func (ps *pumps) update(e *keyPump, now time.Duration) {
 		return
 	}
 	at := e.due()
-	if !e.exchanging && e.sendAt() <= now {
+	if e.sendAt() <= now {
 		ps.queue(e)
 		if at = never; e.held > 0 {
 			at = e.end()
@@ -336,17 +363,16 @@ func (ps *pumps) finish(lane *lane, x *batch, err error) {
 	now := ps.limiter.now()
 	ps.news = slices.Grow(ps.news, len(x.pumps))
 	for i, e := range x.pumps {
-		err, away := cmp.Or(err, x.places[i].Err), false
-		if err != nil {
-			away = !isOutage(err) || lane.circuit.Err() != nil
-			e.failed(now, err, away)
-		} else {
-			e.answered(now, &x.places[i])
+		if err := cmp.Or(err, x.places[i].Err); err != nil {
+			f := failureOf(err, lane.circuit.Err())
+			e.failed(now, err, f)
+			ps.update(e, now)
+			if ps.closed && f >= away { // its lease frees its places
+				ps.forget(e)
+			}
+			continue
 		}
-		ps.update(e, now)
-		if ps.closed && away { // its lease frees its places
-			ps.forget(e)
-		}
+		ps.answered(lane, e, now, &x.places[i])
 	}
 	if err != nil { // the backend may still read it
 		*x = batch{}
@@ -356,6 +382,42 @@ func (ps *pumps) finish(lane *lane, x *batch, err error) {
 	clear(x.claims)
 	clear(x.places)
 	x.pumps, x.claims, x.places = x.pumps[:0], x.claims[:0], x.places[:0]
+}
+
+// failureOf returns what an error says of the store.
+func failureOf(err, circuit error) failure {
+	switch {
+	case !isOutage(err):
+		return mistaken
+	case circuit != nil:
+		return away
+	}
+	return failing
+}
+
+// answered ends an exchange with its answer. If the store is another data set, all tell it at once what they hold. What is
+// noticed within a lease is one loss. The mutex is held.
+func (ps *pumps) answered(lane *lane, e *keyPump, now time.Duration, a *window.Places) {
+	if e.answered(now, a) && now >= ps.lossEnd {
+		ps.lossEnd = now + e.lease
+		ps.losses++
+		ps.loss = &loss{a.Grace}
+	}
+	changed := a.DataSet != 0 && *e.dataSet != 0 && a.DataSet != *e.dataSet
+	if a.DataSet != 0 {
+		*e.dataSet = a.DataSet
+	}
+	ps.update(e, now)
+	if !changed || now < lane.renewAt {
+		return
+	}
+	lane.renewAt = now + e.lease/8 // the slots of a cluster find out one by one
+	for _, other := range ps.byID {
+		if &ps.lanes[other.part] == lane {
+			other.renew()
+			ps.update(other, now)
+		}
+	}
 }
 
 // probe returns a function that asks the store, and returns an error if it is away.
@@ -397,6 +459,7 @@ func (ps *pumps) close() {
 		for e.holds != nil {
 			e.cancel(e.holds)
 		}
+		e.at = 0
 		ps.update(e, ps.limiter.now())
 	}
 	if len(ps.byID) == 0 {
@@ -417,23 +480,14 @@ func (ps *pumps) close() {
 	}
 }
 
-// held returns how many places of a key and name the process holds.
-func (ps *pumps) held(key, name string) uint64 {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if e := ps.byID[id{key, name}]; e != nil {
-		return e.pump.held
-	}
-	return 0
-}
-
 // stats adds what the store holds.
 func (ps *pumps) stats(st *Stats) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	st.Waiting += ps.waiting
 	st.Keys += len(ps.byID)
+	st.Losses = ps.losses
 	for _, e := range ps.byID {
-		st.InUse += e.held
+		st.InUse += e.held + e.apart
 	}
 }

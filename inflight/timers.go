@@ -9,7 +9,7 @@ import (
 type timers []*keyPump
 
 func (t timers) Len() int           { return len(t) }
-func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
+func (t timers) Less(i, j int) bool { return t[i].wakeAt < t[j].wakeAt }
 
 func (t timers) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
@@ -35,23 +35,23 @@ func (t *timers) Pop() any {
 
 // set sets the time of a pump; never removes it.
 func (t *timers) set(e *keyPump, at time.Duration) {
-	switch was := e.at; {
+	switch was := e.wakeAt; {
 	case at == never && e.index >= 0:
 		heap.Remove(t, e.index)
 	case at == never:
 	case e.index < 0:
-		e.at = at
+		e.wakeAt = at
 		heap.Push(t, e)
 	case at != was:
-		e.at = at
+		e.wakeAt = at
 		heap.Fix(t, e.index)
 	}
 }
 
 // arm sets the timer to the first time of the heap. The mutex is held.
 func (ps *pumps) arm() {
-	if len(ps.timers) > 0 && ps.timers[0].at < ps.timerAt {
-		ps.timerAt = ps.timers[0].at
+	if len(ps.timers) > 0 && ps.timers[0].wakeAt < ps.timerAt {
+		ps.timerAt = ps.timers[0].wakeAt
 		ps.timer.Reset(max(ps.timerAt-ps.limiter.now(), 0))
 	}
 }
@@ -65,7 +65,7 @@ func (ps *pumps) tick() {
 	}
 	ps.timerAt = never
 	now := ps.limiter.now()
-	for len(ps.timers) > 0 && ps.timers[0].at <= now {
+	for len(ps.timers) > 0 && ps.timers[0].wakeAt <= now {
 		e := ps.timers[0]
 		ps.timers.set(e, never)
 		ps.update(e, now)

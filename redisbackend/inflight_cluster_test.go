@@ -37,7 +37,7 @@ func newHolding(t *testing.T, c *testkit.Cluster, limiters int, limit inflight.L
 	h := &holding{limit: limit}
 	h.ctx, h.stop = context.WithCancel(t.Context())
 	for range limiters {
-		l := newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
+		l := newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithStrict())
 		h.limiters = append(h.limiters, l)
 		acquired(t, l, "k", limit, 1).Release()
 	}

@@ -45,7 +45,7 @@ func TestWaitingInTheGraceCostsLittle(t *testing.T) {
 	const lasts = 3
 	for _, keys := range []int{1, 200} {
 		s := startServer(t)
-		l := newInFlight(t, redisbackend.New(s.connect()))
+		l := newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
 		ctx, cancel := context.WithTimeout(context.Background(), lasts*time.Second)
 		defer cancel()
 		for i := range keys {
@@ -119,7 +119,7 @@ func TestTheFirstPlaceOfASlotIsLostInAFailover(t *testing.T) {
 	c := testkit.StartCluster(t, 3)
 	limit := inflight.Limit{Max: 1, Lease: 6 * time.Second}
 	limiter := func() *inflight.Limiter {
-		return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
+		return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithStrict())
 	}
 	one, two := limiter(), limiter()
 	owner := ownerOf(t, c)

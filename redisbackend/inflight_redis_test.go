@@ -4,6 +4,7 @@ package redisbackend_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -16,8 +17,9 @@ import (
 )
 
 // newInFlight returns a limiter on a backend.
-func newInFlight(t testing.TB, b *rediswindow.Backend) *inflight.Limiter {
-	l := inflight.New(b, inflight.WithLogger(nil), inflight.WithTimeout(10*time.Second)) // a busy machine
+func newInFlight(t testing.TB, b *rediswindow.Backend, opts ...inflight.Option) *inflight.Limiter {
+	opts = append([]inflight.Option{inflight.WithLogger(nil), inflight.WithTimeout(10 * time.Second)}, opts...) // a busy machine
+	l := inflight.New(b, opts...)
 	t.Cleanup(func() {
 		l.Close()
 		b.Close()
@@ -89,13 +91,13 @@ func TestAServerThatWasStartedAgainGrantsNothingForALease(t *testing.T) {
 	s := startOnSocket(t)
 	client := s.connect()
 	limit := inflight.Limit{Max: 1, Lease: 2 * time.Second}
-	one := newInFlight(t, redisbackend.New(client))
+	one := newInFlight(t, redisbackend.New(client), inflight.WithStrict())
 	ready(t, one, limit)
 	redis(t, client, "SAVE")
 	h := acquired(t, one, "k", limit, 1)
 	s.Kill()
 	s.Restart(t)
-	two := newInFlight(t, redisbackend.New(s.connect()))
+	two := newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
 	start := time.Now()
 	for h.Valid() && time.Since(start) < limit.Lease/2 {
 		other, ok, err := two.TryAcquire(context.Background(), "k", limit, 1)
@@ -114,13 +116,14 @@ func TestAFlushIsALossOfData(t *testing.T) {
 	s := startServer(t)
 	client := s.connect()
 	limit := inflight.Limit{Max: 2, Lease: 2 * time.Second}
-	one, two := newInFlight(t, redisbackend.New(client)), newInFlight(t, redisbackend.New(s.connect()))
+	one, two := newInFlight(t, redisbackend.New(client), inflight.WithStrict()), newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
 	ready(t, one, limit)
 	h := acquired(t, one, "k", limit, 2)
 	redis(t, client, "FLUSHALL")
 	for start := time.Now(); time.Since(start) < 2*limit.Lease; time.Sleep(20 * time.Millisecond) {
 		_, ok, err := two.TryAcquire(context.Background(), "k", limit, 1)
-		noError(t, err)
+		var notYet *inflight.NotYetError
+		expect(t, err == nil || errors.As(err, &notYet) && notYet.RetryAfter <= limit.Lease, "%v", err)
 		expect(t, !ok || !h.Valid(), "a third place of two")
 	}
 	expect(t, h.Valid(), "a process that reaches the store has lost its places")

@@ -61,7 +61,7 @@ func (withoutBirth) EvalSHA(context.Context, string, []string, []string) (string
 
 // Eval implements [rediswindow.Client].
 func (c withoutBirth) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	changed := strings.Replace(script, "local grace = birth and birth + lease - now or 0", "local grace = 0", 1)
+	changed := strings.Replace(script, "strict == 1 and birth + lease > now", "false", 1)
 	if changed == script {
 		panic("the script has no grace")
 	}
@@ -104,7 +104,7 @@ func TestFlightProcess(t *testing.T) {
 	if control(with) == noBirth {
 		backend = rediswindow.New(withoutBirth{plainClient{client}})
 	}
-	l := inflight.New(backend, inflight.WithLogger(nil))
+	l := inflight.New(backend, inflight.WithLogger(nil), inflight.WithStrict())
 	for g := range flightGoroutines {
 		log, err := os.Create(filepath.Join(dir, fmt.Sprintf("held-%d-%d", os.Getpid(), g)))
 		noError(t, err)

@@ -70,10 +70,11 @@
 // lua/exchange.lua describes. It goes away one to two leases after it was used last. The birth, throttr:{b}:born1, says when
 // the data set was created, and by which run of which server; in a cluster, each slot has one.
 //
-// For a lease after the data set was created, nothing is granted: after FLUSHALL, after a restart of the server,
-// whatever it had saved, and when another server has become the primary. In a cluster, a slot that was never used is
-// taken to be as old as its server, so that a new key need not wait; FLUSHALL on a node of a cluster is not noticed. A
-// slot that moves to another server grants nothing for a lease, and fails with TRYAGAIN while it moves. The bound
+// A data set is another one after FLUSHALL, after a restart of the server, whatever it had saved, when another server has
+// become the primary, and when replication begins or has ended for an hour: then the server has another replication id. For a lease
+// after it was created, strict claims are granted nothing. A prefix or slot that was never used is as old as its server
+// has been up, unless that was a replica, or has run FLUSHALL or FLUSHDB. A
+// slot that moves to another server is another data set, and fails with TRYAGAIN while it moves. The bound of strict claims
 // breaks if Redis evicts hashes: its maxmemory-policy must be noeviction; if its clock jumps; if its user may not run
 // INFO, and it was started again with data that it had saved; and if two servers believe to be the primary: each then
 // grants up to Max, until the leases of the other's are over.

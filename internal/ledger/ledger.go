@@ -10,6 +10,7 @@ package ledger
 import (
 	"hash/maphash"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,7 @@ type entry struct {
 // New returns an empty ledger for up to maxKeys keys and names at a time. Its time is that of now, which does
 // not go back.
 func New(maxKeys int, now func() time.Duration) *Ledger {
-	l := &Ledger{now: now, dataSet: 1, birth: math.MinInt64 / 2, most: int64(max(1, maxKeys)), seed: maphash.MakeSeed()}
+	l := &Ledger{now: now, dataSet: rand.Uint64() | 1, birth: math.MinInt64 / 2, most: int64(max(1, maxKeys)), seed: maphash.MakeSeed()}
 	l.sweepAt.Store(math.MinInt64)
 	for i := range l.shards {
 		l.shards[i].index = i
@@ -92,7 +93,7 @@ func (l *Ledger) Restart() {
 		clear(l.shards[i].counts)
 	}
 	l.birth = l.now()
-	l.dataSet++
+	l.dataSet = rand.Uint64() | 1
 }
 
 // shard returns the shard of a key.

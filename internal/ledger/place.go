@@ -32,7 +32,8 @@ func (o *Owner) Waiting() int { return int(o.waiting.Load()) }
 // Place is n places of a key and name. A Place is used once. The mutex of its count's shard guards what is not
 // constant after Take.
 type Place struct {
-	Holder any // of the caller
+	Holder any    // of the caller
+	Used   uint64 // places of the key and name when the take was decided, or had to wait
 
 	owner      *Owner
 	count      *count
@@ -73,6 +74,9 @@ func (o *Owner) take(s *shard, p *Place, k id, n, limit uint64, wait bool) (gran
 		c.expire(now)
 		wake = c.serve(now, "")
 		fits = c.fits(n+c.line.reserved("", limit), limit)
+	}
+	if p.Used = c.sum; fits {
+		p.Used += n
 	}
 	switch {
 	case fits:
