@@ -27,6 +27,11 @@ type AddrConfig struct {
 	// append the address of its client to the field, or replace the field. There is no
 	// default: a field that the proxies do not set is under the control of the client.
 	Header string
+	// Hops is for platforms whose proxies have addresses that nobody knows: so many elements at the end of the
+	// Header are trusted, and the first of them is the client; 1 is the last element. With fewer, it is the first
+	// that there is. Whoever reaches the server without these proxies can forge it. It can't be combined with
+	// Proxies and UnixProxy. Default: none.
+	Hops int
 }
 
 // Addrs finds the addresses that requests come from.
@@ -35,6 +40,7 @@ type Addrs struct {
 	proxies        []netip.Prefix
 	unix           bool
 	header         string
+	hops           int
 }
 
 // direct trusts no header field.
@@ -46,7 +52,7 @@ func Addr(remote string) string { return direct.Key(remote, nil) }
 
 // NewAddrs returns what finds addresses. The error matches [throttr.ErrConfig].
 func NewAddrs(cfg AddrConfig) (*Addrs, error) {
-	a := &Addrs{unix: cfg.UnixProxy, header: textproto.CanonicalMIMEHeaderKey(cfg.Header)}
+	a := &Addrs{unix: cfg.UnixProxy, header: textproto.CanonicalMIMEHeaderKey(cfg.Header), hops: cfg.Hops}
 	var err error
 	if a.v4Bits, err = prefixBits("IPv4Bits", cfg.IPv4Bits, direct.v4Bits, 32); err != nil {
 		return nil, err
@@ -61,7 +67,10 @@ func NewAddrs(cfg AddrConfig) (*Addrs, error) {
 		}
 		a.proxies = append(a.proxies, p)
 	}
-	trusting := len(a.proxies) > 0 || a.unix
+	if cfg.Hops < 0 || cfg.Hops > 0 && (len(a.proxies) > 0 || a.unix) {
+		return nil, invalid("Hops is at least 0, and not beside Proxies or UnixProxy")
+	}
+	trusting := len(a.proxies) > 0 || a.unix || a.hops > 0
 	if trusting && cfg.Header == "" {
 		return nil, invalid("there are proxies, but no Header that they set")
 	}
@@ -131,9 +140,10 @@ func (a *Addrs) Key(remote string, values func(name string) []string) string {
 // find returns the address of the client, and false if there is none.
 func (a *Addrs) find(remote string, values func(string) []string) (client node, ok bool) {
 	client, ok = parseNode(remote)
-	if a.header == "" || !(ok && a.isProxy(client) || !ok && a.unix && isUnix(remote)) {
+	if a.header == "" || !a.believes(client, ok, remote) {
 		return client, ok
 	}
+	hops := a.hops
 	for _, line := range slices.Backward(values(a.header)) {
 		for more := true; more; {
 			var text string
@@ -143,12 +153,45 @@ func (a *Addrs) find(remote string, values func(string) []string) (client node, 
 				return client, ok
 			}
 			client, ok = passedOn, true
-			if !a.isProxy(client) {
+			hops--
+			if a.hops > 0 && hops == 0 || a.hops == 0 && !a.isProxy(client) {
 				return client, ok
 			}
 		}
 	}
 	return client, ok
+}
+
+// believes reports whether the header field of a request that came from a remote address is read. Ok says that it is that of
+// a node.
+func (a *Addrs) believes(n node, ok bool, remote string) bool {
+	return a.hops > 0 || ok && a.isProxy(n) || !ok && a.unix && isUnix(remote)
+}
+
+// Find returns the whole address of the client whose request came from a remote address, by the rules of Key. It returns
+// false if there is none.
+func (a *Addrs) Find(remote string, values func(name string) []string) (netip.Addr, bool) {
+	client, ok := a.find(remote, values)
+	return client.addr, ok
+}
+
+// InNetworks returns a function that reports whether an address, such as that of Find, is in one of the networks. The
+// error matches [throttr.ErrConfig]: there are none, or one is invalid or contains every address.
+func InNetworks(networks ...netip.Prefix) (func(netip.Addr) bool, error) {
+	if len(networks) == 0 {
+		return nil, invalid("there are no networks")
+	}
+	var all []netip.Prefix
+	for _, p := range networks {
+		p, ok := normal(p)
+		if !ok {
+			return nil, invalid("the network %v is invalid, or contains every address", p)
+		}
+		all = append(all, p)
+	}
+	return func(a netip.Addr) bool {
+		return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
+	}, nil
 }
 
 // last splits the last node off a line. More reports whether there are others.

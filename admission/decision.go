@@ -2,7 +2,8 @@ package admission
 
 import (
 	"context"
-	"fmt"
+	"encoding/base64"
+	"encoding/json"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -11,14 +12,13 @@ import (
 
 // Decision is the decision on a request.
 type Decision struct {
-	Key     string // the key under which the request was counted; may be empty
-	Allowed bool   // no limit has denied the request
+	Allowed bool // no limit has denied the request
 	// Strictest is the outcome of the limit that has denied the request, and of several the one
 	// with the longest RetryAfter. If none has, it is the outcome with the least remaining, and
 	// of two with the same remaining the one with the longer scale. It is the zero Outcome if
 	// the backend has failed for all limits, or all are Unlimited.
 	Strictest Outcome
-	// Outcomes are those of all limits, the shortest scale first. With Config.CountRefusals, they
+	// Outcomes are those of all limits of the request, the shortest scale first. With Config.CountRefusals, they
 	// are those in which the request was counted, up to the one that has denied it.
 	Outcomes []Outcome
 	// Err says why the request could not be counted in some limits. It is nil if it was
@@ -33,37 +33,34 @@ type Decision struct {
 	// denied, or the place could not be decided.
 	Hold *inflight.Hold
 
-	gate        *Gate
-	plan        *Plan
-	reservation *throttr.Reservation // of what was counted; or nil
-	inFlight    *inFlight            // the limit on requests in flight; or nil
-	noPlace     bool                 // there was no place
-	hits        bool                 // it was counted as hits
-	reserved    bool                 // it was counted without a reservation
-	canceled    bool                 // it could not be counted, and its context has ended
-	within      *admitted
+	noPlace  bool // there was no place
+	canceled bool // it could not be counted, and its context has ended
+	within   *admitted
 }
 
-// Refund gives back what the request was counted, for requests that should not count after all:
-// for example to limit failed logins only. Only the first call does something, and only if the
-// request was counted in windows that are still open. It does not depend on the end of ctx.
-//
-// Responses have their header fields from before. If the request was counted as hits, the error
-// matches [throttr.ErrUnsupported]: see Config.CountRefusals. Other errors are those of the backend;
-// then the request may stay counted.
-func (d Decision) Refund(ctx context.Context) error {
-	if d.hits && d.Allowed && len(d.Outcomes) > 0 {
-		return fmt.Errorf("admission: the request was counted as hits, which can't be refunded: %w", throttr.ErrUnsupported)
-	}
-	if d.reserved {
-		return d.within.cancel(ctx)
-	}
-	return d.reservation.Cancel(ctx)
+// Done releases the place of the request, and settles what [Decision.Commit] has said. Only the first call does
+// something. Adapters call it when the request has been served, also if its handler panics.
+func (d Decision) Done() {
+	d.Hold.Release()
+	d.Settle()
 }
 
-// Done releases the place of the request. Only the first call does something. Adapters call it when the request
-// has been served, also if its handler panics.
-func (d Decision) Done() { d.Hold.Release() }
+// Settle is [Decision.Done] for a request that keeps its place, such as one whose connection was hijacked.
+func (d Decision) Settle() {
+	if d.within != nil {
+		d.within.done()
+	}
+}
+
+// Context returns the context of Admit with the decision, for [FromContext]. It also ends when the request loses
+// its place: then [context.Cause] is [inflight.ErrLost]. Handlers are called with it. That of a request without limits
+// is the context of Admit.
+func (d *Decision) Context() context.Context {
+	if d.within.exempt() {
+		return d.within.parent
+	}
+	return d.within
+}
 
 // Denied returns the outcomes of the limits that have denied the request.
 func (d Decision) Denied() []Outcome {
@@ -79,44 +76,87 @@ func (d Decision) Denied() []Outcome {
 	return denied
 }
 
-// Outcome is the result of one limit for a request.
+// Outcome is the result of one limit for a request. As JSON, it is
+//
+//	{"name":"minute","key":"192.0.2.1","scale":60,"allowed":true,"count":1,"limit":10,"remaining":9,
+//	 "reset_after":60,"reset_at":"2030-01-02T03:04:05Z"}
+//
+// with retry_after of a denial, and degraded. Durations are seconds. Those that are 0 or throttr.Never are left out, and
+// so is a zero time. The key is [Outcome.Partition].
 type Outcome struct {
 	Name  string        // of the limit
+	Key   string        // under which the request was counted
 	Scale time.Duration // of the limit; 0: it is one on requests in flight
 	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
 	throttr.Result
+
+	item   string        // the quoted name
+	window time.Duration // see planned
+	plain  bool          // the key is stored as it is
+}
+
+// MarshalJSON returns the outcome as JSON.
+func (o Outcome) MarshalJSON() ([]byte, error) {
+	seconds := func(d time.Duration) float64 {
+		if d >= throttr.Never {
+			return 0
+		}
+		return d.Seconds()
+	}
+	return json.Marshal(struct {
+		Name       string    `json:"name"`
+		Key        string    `json:"key"`
+		Scale      float64   `json:"scale,omitempty"`
+		Allowed    bool      `json:"allowed"`
+		Degraded   bool      `json:"degraded,omitempty"`
+		Count      uint64    `json:"count"`
+		Limit      uint64    `json:"limit"`
+		Remaining  uint64    `json:"remaining"`
+		RetryAfter float64   `json:"retry_after,omitempty"`
+		ResetAfter float64   `json:"reset_after,omitempty"`
+		ResetAt    time.Time `json:"reset_at,omitzero"`
+	}{
+		o.Name, o.Partition(), seconds(o.Scale), o.Allowed, o.Degraded, o.Count, o.Limit, o.Remaining,
+		seconds(o.RetryAfter), seconds(o.ResetAfter), o.ResetAt,
+	})
+}
+
+// Partition returns what tells the client apart from others in the limit, and may be shown to it: the key if it is
+// plain, and otherwise the first 12 bytes of its SHA-256 digest, in base64.
+func (o *Outcome) Partition() string {
+	if o.plain {
+		return o.Key
+	}
+	return base64.RawURLEncoding.EncodeToString(partition(o.Key, false))
 }
 
 // Known reports whether the result describes a window. It does not if a policy has decided, if a request
 // costs more than a limit can ever grant, so that no store was asked, or if the limit is Unlimited.
-func (o *Outcome) Known() bool { return isKnown(&o.Result) }
-
-func isKnown(res *throttr.Result) bool {
-	return res.Limit != throttr.Unlimited && (res.Count > 0 || res.Remaining > 0 || res.Limit == 0)
+func (o *Outcome) Known() bool {
+	return o.Limit != throttr.Unlimited && (o.Count > 0 || o.Remaining > 0 || o.Limit == 0)
 }
 
-// Left returns the time until the window ends, at most the whole scale; for a denial, RetryAfter. With
-// rolling algorithms it is the time until the whole quota is there again.
-func (o *Outcome) Left() time.Duration { return left(&o.Result, o.Scale) }
-
-func left(res *throttr.Result, scale time.Duration) time.Duration {
+// Left returns the time until the window ends; for a denial, RetryAfter. With rolling algorithms it is the time until
+// the whole quota is there again: of a sliding window, up to twice its scale.
+func (o *Outcome) Left() time.Duration {
 	switch {
-	case !res.Allowed:
-		return res.RetryAfter
-	case res.ResetAt.IsZero(): // there is no window, and the next request opens one
-		return scale
+	case !o.Allowed:
+		return o.RetryAfter
+	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
+		return o.window
 	}
-	return min(res.ResetAfter, scale)
+	return o.ResetAfter
 }
 
 // add adds the outcome of another limit, whose scale is not shorter than the last one's. It does not decide:
 // Allowed is what the RateLimit says of all limits. Clients are not told of shadow limits.
-func (d *Decision) add(l *throttr.Limit, res throttr.Result) {
-	if l.Shadow {
+func (d *Decision) add(c *counted, res throttr.Result) {
+	if c.limit.Shadow {
 		return
 	}
-	d.Outcomes = append(d.Outcomes, Outcome{l.Name, l.Scale, res})
-	o, s := &d.Outcomes[len(d.Outcomes)-1], &d.Strictest
+	d.Outcomes = append(d.Outcomes, c.outcome(res))
+	o := &d.Outcomes[len(d.Outcomes)-1]
+	s := &d.Strictest
 	none := s.Name == ""
 	switch {
 	case !o.Allowed:
@@ -129,8 +169,8 @@ func (d *Decision) add(l *throttr.Limit, res throttr.Result) {
 }
 
 // FromContext returns the decision on the request whose context is ctx. If several Gates have counted the
-// request, it is the decision of the innermost one. FromContext returns false if the request was not
-// counted. The caller must not modify Outcomes.
+// request, it is the decision of the innermost one. FromContext returns false if no limit applied to the request.
+// The caller must not modify Outcomes.
 func FromContext(ctx context.Context) (Decision, bool) {
 	d, ok := ctx.Value(contextKey{}).(*Decision)
 	if !ok {

@@ -5,14 +5,15 @@
 //		Limits: []throttr.Limit{{Name: "minute", Max: 100, Scale: time.Minute}},
 //	})
 //	...
-//	d := gate.Admit(ctx, admission.Addr(remote), nil, 1)
+//	d := gate.Admit(ctx, admission.Request{Addr: admission.Addr(remote)})
 //	defer d.Done()
 //	if v := d.Verdict(); v != admission.Serve {
 //		return response(v.HTTPStatus(), d.Text())
 //	}
 //	return next(d.Context())
 //
-// A [Gate] counts a request under a key, in all limits of a [Plan], or in none of them if one denies it. If
+// A [Gate] counts a request under a key, or one for each limit, in all limits of a [Plan], or in none of them if one
+// denies it: in one call of the backend. If
 // requests in flight are limited, it takes a place first, which the request holds until it is done. [Decision] has
 // the results, and what an adapter responds with: a [Verdict], a text, and header fields.
 //
@@ -20,10 +21,10 @@
 //
 // A key must be something that a client cannot choose freely: an address, or an account that was
 // authenticated. A client that can invent keys has a limit of its own for each of them, and fills the
-// backend. Requests of which the key is empty are counted together, like those of one client.
+// backend. Requests of which the key is empty count by their address.
 //
 // [Addrs] finds the addresses of clients, also behind proxies. Keys of other kinds may be secret or
-// personal: a Gate stores, logs and traces a digest of them.
+// personal: a Gate stores, logs and traces a digest of them, unless they are [Key.Plain].
 //
 // # Failures
 //

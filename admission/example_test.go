@@ -14,14 +14,13 @@ import (
 // An adapter maps a request of its framework to a key, and the decision to a response.
 func ExampleGate() {
 	gate, err := admission.New(throttr.NewRateLimit(memory.New()), admission.Config{
-		Limits:    []throttr.Limit{{Name: "minute", Max: 2, Scale: time.Minute}},
-		PlainKeys: true, // addresses
+		Limits: []throttr.Limit{{Name: "minute", Max: 2, Scale: time.Minute}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	serve := func(ctx context.Context, remote string, next func(context.Context) string) string {
-		d := gate.Admit(ctx, admission.Addr(remote), nil, 1)
+		d := gate.Admit(ctx, admission.Request{Addr: admission.Addr(remote)})
 		defer d.Done()
 		if v := d.Verdict(); v != admission.Serve {
 			return fmt.Sprint(v.HTTPStatus(), ": ", d.Text())
@@ -31,7 +30,7 @@ func ExampleGate() {
 	for range 3 {
 		fmt.Println(serve(context.Background(), "192.0.2.1:4711", func(ctx context.Context) string {
 			d, _ := admission.FromContext(ctx)
-			return fmt.Sprintf("%s may send %d more: %s", d.Key, d.Strictest.Remaining, d.LimitField())
+			return fmt.Sprintf("%s may send %d more: %s", d.Strictest.Key, d.Strictest.Remaining, d.LimitField())
 		}))
 	}
 	// Output:

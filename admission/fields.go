@@ -18,23 +18,26 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 //	"name";q=max;w=seconds
 //
 // with the parameters qu and pk by Config.QuotaUnit and Config.PartitionKey, and without limits that are
-// throttr.Unlimited. That on requests in flight is the last: "name";q=max;qu="concurrent-requests". The result is
-// empty if there are none.
+// throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills. The limit on requests
+// in flight is the last: "name";q=max;qu="concurrent-requests". The result is empty if there are none.
 func (d Decision) PolicyField() string {
-	if d.plan == nil || d.Shadow {
+	if d.within == nil || d.Shadow {
 		return ""
 	}
-	field, pk := d.plan.policy[d.gate.unit], d.partition()
-	if pk != "" {
-		field = d.plan.policyField(d.gate.unit, pk)
+	a := d.within
+	var f fieldWriter
+	for i := range a.limits {
+		if c := &a.limits[i]; c.policy != "" {
+			f.item(c.policy)
+			f.WriteString(a.gate.unit)
+			f.WriteString(a.gate.partition(c.key.Text, c.plain))
+		}
 	}
-	if d.inFlight == nil || d.inFlight.policy == "" {
-		return field
+	if p := a.place; p != nil && p.policy != "" {
+		f.item(p.policy)
+		f.WriteString(a.gate.partition(p.key.Text, p.plain))
 	}
-	if field != "" {
-		field += ", "
-	}
-	return field + d.inFlight.policy + pk
+	return f.String()
 }
 
 // LimitField returns the RateLimit field, which has the limits that have decided: a list of
@@ -43,43 +46,55 @@ func (d Decision) PolicyField() string {
 //
 // with the parameter pk by Config.PartitionKey, and without t if waiting does not help.
 func (d Decision) LimitField() string {
-	if d.Shadow {
+	if d.Shadow || d.within == nil {
 		return ""
 	}
-	var buf [128]byte
-	b, at, pk := buf[:0], 0, d.partition()
+	var f fieldWriter
 	if d.noPlace {
-		b = append(appendItem(b, d.inFlight.item, 0, &d.Strictest.Result), pk...)
+		f.outcome(d.within.gate, &d.Strictest)
 	}
 	for i := range d.Outcomes {
-		o := &d.Outcomes[i]
-		for d.plan.limits[at].Name != o.Name { // Outcomes are in the order of the plan.
-			at++
-		}
-		if o.Known() {
-			b = append(appendItem(b, d.plan.items[at], o.Scale, &o.Result), pk...)
+		if d.Outcomes[i].Known() {
+			f.outcome(d.within.gate, &d.Outcomes[i])
 		}
 	}
-	return string(b)
+	return f.String()
 }
 
-// roomPerItem is room for what appendItem appends to a name, unless the numbers are very large.
-const roomPerItem = len(", ;r=1000000;t=86400")
+// fieldWriter writes a list of structured fields.
+type fieldWriter struct{ strings.Builder }
 
-// appendItem appends an item of the RateLimit field.
-func appendItem(b []byte, name string, scale time.Duration, res *throttr.Result) []byte {
-	if len(b) > 0 {
-		b = append(b, ", "...)
+// item begins an item.
+func (f *fieldWriter) item(text string) {
+	if f.Len() == 0 {
+		f.Grow(128)
+	} else {
+		f.WriteString(", ")
 	}
-	b = append(append(b, name...), ";r="...)
-	b = strconv.AppendUint(b, res.Remaining, 10)
-	if left := left(res, scale); left < throttr.Never {
-		b = strconv.AppendInt(append(b, ";t="...), Seconds(left), 10)
-	}
-	return b
+	f.WriteString(text)
 }
 
-// RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request is served
+// outcome writes an item of the RateLimit field.
+func (f *fieldWriter) outcome(g *Gate, o *Outcome) {
+	f.item(o.item)
+	f.WriteString(";r=")
+	f.WriteString(strconv.FormatUint(o.Remaining, 10))
+	if left := o.Left(); left < throttr.Never {
+		f.WriteString(";t=")
+		f.WriteString(strconv.FormatInt(Seconds(left), 10))
+	}
+	f.WriteString(g.partition(o.Key, o.plain))
+}
+
+// partition returns the parameter pk, or "".
+func (g *Gate) partition(text string, plain bool) string {
+	if !g.cfg.PartitionKey {
+		return ""
+	}
+	return ";pk=:" + base64.StdEncoding.EncodeToString(partition(text, plain)) + ":"
+}
+
+// RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request was counted
 // or if waiting does not help.
 func (d Decision) RetryAfterField() string {
 	if d.RetryAfter == 0 || d.RetryAfter >= throttr.Never || d.Shadow {
@@ -88,46 +103,16 @@ func (d Decision) RetryAfterField() string {
 	return strconv.FormatInt(Seconds(d.RetryAfter), 10)
 }
 
-// SetFields calls set with the names and values of the header fields RateLimit-Policy, RateLimit and
-// Retry-After that are not empty: d.SetFields(w.Header().Set).
-func (d Decision) SetFields(set func(name, value string)) {
+// AddFields calls add with the names and values of the header fields RateLimit-Policy, RateLimit and
+// Retry-After that are not empty, the last one if the request is not served: d.AddFields(w.Header().Add). Gates that are stacked add to the fields of each other.
+func (d Decision) AddFields(add func(name, value string)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"RateLimit-Policy", d.PolicyField()}, {"RateLimit", d.LimitField()}, {"Retry-After", d.RetryAfterField()},
 	} {
-		if field.value != "" {
-			set(field.name, field.value)
+		if field.value != "" && (field.name != "Retry-After" || d.Verdict() != Serve) {
+			add(field.name, field.value)
 		}
 	}
-}
-
-// partition returns the parameter pk, or "".
-func (d *Decision) partition() string {
-	if d.gate == nil || !d.gate.cfg.PartitionKey {
-		return ""
-	}
-	return ";pk=:" + base64.StdEncoding.EncodeToString(d.partitionKey()) + ":"
-}
-
-// policyField returns the RateLimit-Policy field, with a unit and further parameters of each limit.
-func (p *Plan) policyField(unit int, params string) string {
-	if unit != 0 {
-		params = ";qu=" + quote(quotaUnits[unit]) + params
-	}
-	var items []string
-	for _, item := range p.policies {
-		if item != "" {
-			items = append(items, item+params)
-		}
-	}
-	return strings.Join(items, ", ")
-}
-
-// policyItem returns the item of a limit in the RateLimit-Policy field, or "".
-func policyItem(name string, l *throttr.Limit) string {
-	if l.Max == throttr.Unlimited || l.Shadow {
-		return ""
-	}
-	return name + ";q=" + strconv.FormatUint(l.Max, 10) + ";w=" + strconv.FormatInt(Seconds(l.Scale), 10)
 }
 
 // quote returns a string of printable ASCII in the syntax of structured fields (RFC 9651, 4.1.6).

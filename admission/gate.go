@@ -1,16 +1,13 @@
 package admission
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/inside"
 )
 
 // Config configures a [Gate]. Limits or InFlight is required.
@@ -39,8 +36,16 @@ type Config struct {
 	// denies.
 	CountRefusals bool
 
-	// PlainKeys stores, logs and traces keys as they are, if they have up to 128 bytes. Default: as digests.
+	// OnlyPlans is for requests that have plans of their own: Limits may be empty, and then limits nothing.
+	OnlyPlans bool
+
+	// PlainKeys stores, logs and traces all keys as they are, if they have up to 128 bytes, but for texts of a Key
+	// that look like addresses and are none: see [Key.Plain]. Default: addresses are, and others are digests.
 	PlainKeys bool
+
+	// SkipEmptyKey leaves the limits that use Request.Key out if that is empty, and not in Request.Keys. Default: the
+	// request counts by its address.
+	SkipEmptyKey bool
 
 	// FailClosed refuses requests that could not be counted in all limits. Default: they are served, unless
 	// the backend is full (throttr.ErrFull).
@@ -59,7 +64,7 @@ type Config struct {
 	// "concurrent-requests". Default: requests.
 	QuotaUnit string
 
-	// PartitionKey adds the key to header fields: as it is if keys are plain, and otherwise the first 12
+	// PartitionKey adds its key to each limit in header fields: as it is if it is plain, and otherwise the first 12
 	// bytes of its SHA-256 digest.
 	PartitionKey bool
 }
@@ -71,10 +76,9 @@ const maxJitter = 24 * time.Hour
 type Gate struct {
 	cfg     Config
 	limiter *throttr.RateLimit
-	reserve reserver // that of limiter
-	atOnce  bool     // most requests are decided at once, by their limits alone
-	plan    *Plan    // of Config.Limits
-	unit    int      // of quotaUnits
+	plan    *Plan  // of Config.Limits
+	unit    string // the parameter qu, or ""
+	later   queue  // what is given back in the background
 }
 
 // New returns a Gate. It panics if limiter is nil.
@@ -87,7 +91,7 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 		panic("admission: New: limiter is nil")
 	}
 	switch {
-	case len(cfg.Limits) == 0 && cfg.InFlight == inflight.Limit{}:
+	case len(cfg.Limits) == 0 && cfg.InFlight == inflight.Limit{} && !cfg.OnlyPlans:
 		return nil, invalid("Limits is empty")
 	case cfg.Places == nil && cfg.InFlight != inflight.Limit{}:
 		return nil, invalid("InFlight needs Places")
@@ -116,109 +120,10 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 		cfg.NoPlace = Deny
 	}
 	g := &Gate{cfg: cfg, limiter: limiter, plan: plan}
-	g.reserve, _ = inside.Of[reserver](limiter)
-	g.atOnce = g.reserve.AtOnce() && plan.inFlight == nil && !cfg.Shadow && !cfg.CountRefusals && !cfg.PartitionKey
-	g.unit = slices.Index(quotaUnits[:], cfg.QuotaUnit)
+	if cfg.QuotaUnit != "" {
+		g.unit = ";qu=" + quote(cfg.QuotaUnit)
+	}
 	return g, nil
-}
-
-// Admit takes a place for a request, counts n for its key in the limits of a plan, or in Config.Limits if plan is
-// nil, and returns the decision. An n of 0 is not counted, but it is denied if a limit has been exceeded. The caller
-// calls [Decision.Done] once the request has been served, or will not be.
-func (g *Gate) Admit(ctx context.Context, key string, plan *Plan, n uint64) *Decision {
-	if plan == nil {
-		plan = g.plan
-	}
-	a := g.begin(ctx, key, g.storedKey(key), plan, n)
-	d := &a.decision
-	if d.Shadow {
-		ctx = context.WithValue(ctx, shadowKey{}, true)
-	}
-	decided := false
-	defer func() {
-		if !decided { // a panic, such as one of an observer: the caller has nothing to call Done of
-			d.Done()
-		}
-	}()
-	failed := g.enter(ctx, a.key, d)
-	if d.Allowed { // also if it could not be decided on a place
-		a.count(ctx)
-	}
-	switch {
-	case !d.Allowed:
-		d.Done()
-		d.Hold = nil
-	case failed != nil:
-		d.Err = errors.Join(failed, d.Err)
-	case d.Hold != nil && !d.Shadow:
-		a.parent = d.Hold.Context()
-	}
-	decided = true
-	a.end(ctx)
-	return d
-}
-
-type shadowKey struct{}
-
-// InShadow reports whether an event, in whose context an observer was called, is of a request that is served
-// whatever is decided: see Config.Shadow.
-func InShadow(ctx context.Context) bool { return ctx.Value(shadowKey{}) != nil }
-
-// enter takes the place of a request, or denies it. It returns why that could not be decided.
-func (g *Gate) enter(ctx context.Context, key string, d *Decision) error {
-	if d.inFlight = d.plan.inFlight; d.inFlight == nil {
-		d.inFlight = g.plan.inFlight
-	}
-	switch {
-	case d.inFlight == nil:
-		return nil
-	case g.cfg.Places == nil:
-		return fmt.Errorf("admission: a plan has a limit in flight, and there is no Config.Places: %w", throttr.ErrUnsupported)
-	}
-	hold, ok, err := g.cfg.Places.TryAcquire(ctx, key, d.inFlight.limit, 1)
-	if d.Hold = hold; err != nil || ok {
-		return err
-	}
-	d.Allowed, d.noPlace, d.Strictest = false, true, d.inFlight.outcome(d.inFlight.limit.Max, 0)
-	return nil
-}
-
-// count counts a request.
-func (a *admitted) count(ctx context.Context) {
-	d := &a.decision
-	switch g := d.gate; {
-	case len(d.plan.limits) == 0:
-	case g.cfg.CountRefusals:
-		d.hits = true
-		d.each(ctx, a.key, g.limiter.HitN, a.n)
-	case a.n == 0:
-		d.each(ctx, a.key, g.limiter.Peek, 0)
-	default:
-		a.take(ctx)
-	}
-}
-
-// each calls Peek or HitN in the limits, up to the first that denies the request. If a call fails, the
-// other limits still apply.
-func (d *Decision) each(ctx context.Context, key string,
-	call func(context.Context, string, throttr.Limit, uint64) (throttr.Result, error), n uint64,
-) {
-	var errs []error
-	for i := range d.plan.limits {
-		res, err := call(ctx, key, d.plan.limits[i], n)
-		if err != nil {
-			errs = append(errs, err)
-			if hasEnded(ctx) {
-				break
-			}
-			continue
-		}
-		d.add(&d.plan.limits[i], res)
-		if d.Allowed = res.Allowed; !d.Allowed {
-			break
-		}
-	}
-	d.Err = errors.Join(errs...)
 }
 
 // refusedFor is the RetryAfter of a request that could not be counted.
@@ -241,53 +146,4 @@ func (g *Gate) retryAfter(d *Decision) time.Duration {
 		after += rand.N(g.cfg.Jitter + 1)
 	}
 	return after
-}
-
-// Peek returns the state of the limits of a key without counting, in the order of the limits: whether a
-// request that counts 1 would be allowed now, and how many were counted. Without limits, Peek returns those
-// of Config.Limits, and then that of Config.InFlight. The error is that of the backend.
-func (g *Gate) Peek(ctx context.Context, key string, limits ...throttr.Limit) ([]Outcome, error) {
-	plan, err := g.planOf(limits)
-	if err != nil {
-		return nil, err
-	}
-	outcomes := make([]Outcome, 0, len(plan.limits))
-	for _, l := range plan.limits {
-		res, err := g.limiter.Peek(ctx, g.storedKey(key), l, 1)
-		if err != nil {
-			return nil, err
-		}
-		outcomes = append(outcomes, Outcome{l.Name, l.Scale, res})
-	}
-	if plan.inFlight == nil {
-		return outcomes, nil
-	}
-	s, err := g.cfg.Places.Peek(ctx, g.storedKey(key), plan.inFlight.limit)
-	if err != nil {
-		return nil, err
-	}
-	return append(outcomes, plan.inFlight.outcome(s.InUse, s.Free)), nil
-}
-
-// Reset ends the windows of a key, so that its next request opens others. The key and the limits are those
-// of [Gate.Peek]. On Throttr servers, other processes may deny for up to a second more, see
-// [throttr.WithDenialMemory]. The error has those of all limits that could not be reset.
-func (g *Gate) Reset(ctx context.Context, key string, limits ...throttr.Limit) error {
-	plan, err := g.planOf(limits)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, l := range plan.limits {
-		errs = append(errs, g.limiter.Forget(ctx, g.storedKey(key), l))
-	}
-	return errors.Join(errs...)
-}
-
-// planOf returns a plan of limits, or that of Config.Limits if there are none.
-func (g *Gate) planOf(limits []throttr.Limit) (*Plan, error) {
-	if len(limits) == 0 {
-		return g.plan, nil
-	}
-	return NewPlan(limits...)
 }

@@ -31,7 +31,7 @@ func newPlaces(t *testing.T, b throttr.Backend, opts ...inflight.Option) *inflig
 // counted returns what the first limit of a gate has counted, and the places of a key in use.
 func counted(t *testing.T, g *admission.Gate) (count, inUse uint64) {
 	t.Helper()
-	outcomes, err := g.Peek(t.Context(), "k")
+	outcomes, err := g.Peek(t.Context(), request("k"))
 	require.NoError(t, err)
 	last := outcomes[len(outcomes)-1]
 	require.Equal(t, "exports", last.Name)
@@ -43,20 +43,20 @@ func counted(t *testing.T, g *admission.Gate) (count, inUse uint64) {
 func TestAPlaceIsTakenBeforeARequestIsCounted(t *testing.T) {
 	for _, hits := range []bool{false, true} {
 		gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New()), CountRefusals: hits})
-		first := gate.Admit(t.Context(), "k", nil, 1)
+		first := gate.Admit(t.Context(), request("k"))
 		require.Equal(t, admission.Serve, first.Verdict())
 		require.True(t, first.Hold.Valid())
 		require.Equal(t, `"minute";q=3;w=60, "exports";q=1;qu="concurrent-requests"`, first.PolicyField())
 		require.Equal(t, `"minute";r=2;t=60`, first.LimitField())
 
-		second := gate.Admit(t.Context(), "k", nil, 1)
+		second := gate.Admit(t.Context(), request("k"))
 		require.Equal(t, admission.Deny, second.Verdict())
 		require.Nil(t, second.Hold)
 		require.Equal(t, []string{"exports"}, names(second))
 		require.Equal(t, "Too many requests. Try again in 1 s.", second.Text())
 		require.Equal(t, `"exports";r=0;t=1`, second.LimitField())
 		require.Equal(t, first.PolicyField(), second.PolicyField())
-		require.Equal(t, admission.Serve, gate.Admit(t.Context(), "another", nil, 1).Verdict())
+		require.Equal(t, admission.Serve, gate.Admit(t.Context(), request("another")).Verdict())
 		count, inUse := counted(t, gate)
 		require.EqualValues(t, 1, count, "what has no place is not counted")
 		require.EqualValues(t, 1, inUse)
@@ -64,13 +64,13 @@ func TestAPlaceIsTakenBeforeARequestIsCounted(t *testing.T) {
 		second.Done()
 		copied, _ := admission.FromContext(first.Context())
 		copied.Done()
-		third := gate.Admit(t.Context(), "k", nil, 1)
+		third := gate.Admit(t.Context(), request("k"))
 		first.Done()
 		first.Done()
 		require.True(t, third.Hold.Valid(), "it is not the first one's")
 		third.Done()
 
-		denied := gate.Admit(t.Context(), "k", nil, 9)
+		denied := gate.Admit(t.Context(), costing("k", 9))
 		require.Equal(t, []string{"minute"}, names(denied))
 		require.Nil(t, denied.Hold)
 		_, inUse = counted(t, gate)
@@ -81,11 +81,11 @@ func TestAPlaceIsTakenBeforeARequestIsCounted(t *testing.T) {
 
 func TestRequestsWithoutAPlaceAreUnavailableOnDemand(t *testing.T) {
 	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New()), NoPlace: admission.Unavailable})
-	require.Equal(t, admission.Serve, gate.Admit(t.Context(), "k", nil, 1).Verdict())
-	d := gate.Admit(t.Context(), "k", nil, 1)
+	require.Equal(t, admission.Serve, gate.Admit(t.Context(), request("k")).Verdict())
+	d := gate.Admit(t.Context(), request("k"))
 	require.Equal(t, admission.Unavailable, d.Verdict())
 	require.Equal(t, "Service unavailable. Try again in 1 s.", d.Text())
-	require.Equal(t, admission.Deny, gate.Admit(t.Context(), "other", nil, 4).Verdict())
+	require.Equal(t, admission.Deny, gate.Admit(t.Context(), costing("other", 4)).Verdict())
 }
 
 // A plan may have its own limit on requests in flight. Others have that of the Config.
@@ -104,25 +104,25 @@ func TestPlansHaveLimitsInFlight(t *testing.T) {
 	require.Empty(t, many.Limits())
 
 	gate := newGate(t, admission.Config{InFlight: exports, Places: places})
-	require.Equal(t, admission.Serve, gate.Admit(t.Context(), "k", only, 1).Verdict())
-	require.Equal(t, admission.Deny, gate.Admit(t.Context(), "k", only, 1).Verdict())
-	d := gate.Admit(t.Context(), "k", many, 1)
+	require.Equal(t, admission.Serve, gate.Admit(t.Context(), planned("k", only)).Verdict())
+	require.Equal(t, admission.Deny, gate.Admit(t.Context(), planned("k", only)).Verdict())
+	d := gate.Admit(t.Context(), planned("k", many))
 	require.Equal(t, admission.Serve, d.Verdict(), "a customer of another plan has the second place")
 	require.Equal(t, `"exports";q=2;qu="concurrent-requests"`, d.PolicyField())
-	d = gate.Admit(t.Context(), "k", none, 1)
+	d = gate.Admit(t.Context(), planned("k", none))
 	require.Equal(t, admission.Serve, d.Verdict())
 	require.Empty(t, d.PolicyField()+d.LimitField())
-	d = gate.Admit(t.Context(), "k", never, 1)
+	d = gate.Admit(t.Context(), planned("k", never))
 	require.Equal(t, admission.Deny, d.Verdict())
 	require.Equal(t, throttr.Never, d.RetryAfter)
 	require.Equal(t, `"never";r=0`, d.LimitField())
 
 	gate = newGate(t, admission.Config{InFlight: exports, Places: places, Limits: []throttr.Limit{}, PartitionKey: true, PlainKeys: true})
-	require.Equal(t, `"exports";q=1;qu="concurrent-requests";pk=:eA==:`, gate.Admit(t.Context(), "x", nil, 1).PolicyField())
-	require.Equal(t, `"exports";r=0;t=1;pk=:eA==:`, gate.Admit(t.Context(), "x", nil, 1).LimitField())
+	require.Equal(t, `"exports";q=1;qu="concurrent-requests";pk=:eA==:`, gate.Admit(t.Context(), request("x")).PolicyField())
+	require.Equal(t, `"exports";r=0;t=1;pk=:eA==:`, gate.Admit(t.Context(), request("x")).LimitField())
 
 	gate = newGate(t, admission.Config{})
-	d = gate.Admit(t.Context(), "k", many, 1)
+	d = gate.Admit(t.Context(), planned("k", many))
 	require.Equal(t, admission.Misconfigured, d.Verdict(), "a limit that would never hold")
 	require.ErrorContains(t, d.Err, "no Config.Places")
 }
@@ -178,12 +178,12 @@ func TestPlacesThatCantBeDecided(t *testing.T) {
 			gate := newGate(t, test.cfg)
 			store.Fail(test.err)
 			defer store.Fail(nil) // Close need not wait
-			d := gate.Admit(t.Context(), "k", nil, 1)
+			d := gate.Admit(t.Context(), request("k"))
 			require.Equal(t, test.want, d.Verdict(), d.Err)
 			if test.policy == inflight.Share {
 				require.True(t, d.Hold.Degraded())
 				require.NoError(t, d.Err)
-				require.Equal(t, admission.Deny, gate.Admit(t.Context(), "k", nil, 1).Verdict(), "the share is one")
+				require.Equal(t, admission.Deny, gate.Admit(t.Context(), request("k")).Verdict(), "the share is one")
 				d.Done()
 			} else {
 				require.Nil(t, d.Hold)
@@ -192,9 +192,9 @@ func TestPlacesThatCantBeDecided(t *testing.T) {
 			}
 			require.EqualValues(t, 2, d.Outcomes[0].Remaining, "the limits apply even so")
 			for range 2 {
-				gate.Admit(t.Context(), "k", nil, 1).Done()
+				gate.Admit(t.Context(), request("k")).Done()
 			}
-			require.Equal(t, []string{"minute"}, names(gate.Admit(t.Context(), "k", nil, 1)))
+			require.Equal(t, []string{"minute"}, names(gate.Admit(t.Context(), request("k"))))
 		})
 	}
 }
@@ -204,7 +204,7 @@ func TestAClientThatLeavesBeforeItHasAPlaceIsNotCounted(t *testing.T) {
 	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New())})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d := gate.Admit(ctx, "k", nil, 1)
+	d := gate.Admit(ctx, request("k"))
 	require.Equal(t, admission.Canceled, d.Verdict())
 	require.Nil(t, d.Hold)
 	count, inUse := counted(t, gate)
@@ -221,8 +221,8 @@ func TestShadowHoldsPlacesThatDenyNobody(t *testing.T) {
 		events = append(events, e.Kind.String())
 	}))
 	gate := newGate(t, admission.Config{InFlight: exports, Places: places, Shadow: true})
-	first := gate.Admit(t.Context(), "k", nil, 1)
-	second := gate.Admit(t.Context(), "k", nil, 1)
+	first := gate.Admit(t.Context(), request("k"))
+	second := gate.Admit(t.Context(), request("k"))
 	require.Equal(t, admission.Serve, second.Verdict())
 	require.False(t, second.Allowed)
 	require.Empty(t, second.PolicyField()+second.LimitField()+second.RetryAfterField())
@@ -241,7 +241,7 @@ func TestTheContextEndsWhenThePlaceIsLost(t *testing.T) {
 		store := &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}
 		gate := newGateOn(t, store.Backend, admission.Config{InFlight: exports, Places: newPlaces(t, store)})
 		type key struct{}
-		d := gate.Admit(context.WithValue(t.Context(), key{}, "value"), "k", nil, 1)
+		d := gate.Admit(context.WithValue(t.Context(), key{}, "value"), request("k"))
 		defer d.Done()
 		ctx := d.Context()
 		require.Equal(t, "value", ctx.Value(key{}))
@@ -268,7 +268,7 @@ func TestAPlaceIsReleasedIfCountingPanics(t *testing.T) {
 				panic(errors.New("observer"))
 			}
 		}))
-	require.Panics(t, func() { gate.Admit(t.Context(), "k", nil, 1) })
+	require.Panics(t, func() { gate.Admit(t.Context(), request("k")) })
 	panics = false
 	_, inUse := counted(t, gate)
 	require.Zero(t, inUse)
@@ -276,7 +276,7 @@ func TestAPlaceIsReleasedIfCountingPanics(t *testing.T) {
 	for _, store := range []throttr.Backend{memory.New(), &testkit.Remote{Backend: memory.New()}} {
 		places := newPlaces(t, store, inflight.WithObserver(func(context.Context, inflight.Event) { panic(errors.New("observer")) }))
 		gate = newGate(t, admission.Config{InFlight: exports, Places: places})
-		require.Panics(t, func() { gate.Admit(t.Context(), "k", nil, 1) })
+		require.Panics(t, func() { gate.Admit(t.Context(), request("k")) })
 		require.Zero(t, places.Stats().InUse)
 		count, _ := counted(t, gate)
 		require.Zero(t, count)
@@ -288,7 +288,7 @@ func TestKeysOfPlacesAreDigests(t *testing.T) {
 	var keys []string
 	places := newPlaces(t, memory.New(), inflight.WithObserver(func(_ context.Context, e inflight.Event) { keys = append(keys, e.Key) }))
 	for _, plain := range []bool{false, true} {
-		newGate(t, admission.Config{InFlight: exports, Places: places, PlainKeys: plain}).Admit(t.Context(), "secret", nil, 1)
+		newGate(t, admission.Config{InFlight: exports, Places: places, PlainKeys: plain}).Admit(t.Context(), request("secret"))
 	}
 	require.Len(t, keys, 2)
 	require.False(t, strings.Contains(keys[0], "secret"))

@@ -3,7 +3,19 @@ package admission
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"net/netip"
 )
+
+// Key is the key of a request in a limit.
+type Key struct {
+	Text string
+	// Plain stores, logs and traces the key as it is, if it has up to 128 bytes, and not as a digest: of addresses,
+	// and what is not personal. Config.PlainKeys does so with all keys.
+	Plain bool
+}
+
+// Everyone is the key of a limit that all requests share.
+var Everyone = Key{Text: "everyone", Plain: true}
 
 // maxKey is the length in bytes of the longest key that is stored unchanged.
 const maxKey = 128
@@ -15,22 +27,27 @@ const (
 	digestPrefix = "client:h"
 )
 
-// storedKey returns the key that the backend sees.
-func (g *Gate) storedKey(key string) string {
-	prefix, rest := g.storedParts(key)
-	return prefix + rest
-}
-
-// storedParts returns the parts of the key that the backend sees.
-func (g *Gate) storedParts(key string) (prefix, rest string) {
-	if g.isPlain(key) {
-		return plainPrefix, key
+// StoredKey returns the key that the backend sees: for Forget, and for the throttr command.
+func (g *Gate) StoredKey(k Key) string {
+	if g.isPlain(k) {
+		return plainPrefix + k.Text
 	}
-	return digestPrefix, Digest(key)
+	return digestPrefix + Digest(k.Text)
 }
 
-// isPlain reports whether a key is stored as it is.
-func (g *Gate) isPlain(key string) bool { return g.cfg.PlainKeys && len(key) <= maxKey }
+// isPlain reports whether a key is stored as it is. What only looks like an address is not: whoever may choose a key must
+// not use up the limit of somebody's address.
+func (g *Gate) isPlain(k Key) bool {
+	return len(k.Text) <= maxKey && (k.Plain || g.cfg.PlainKeys && !isAddr(k.Text))
+}
+
+func isAddr(text string) bool {
+	_, err := netip.ParseAddr(text)
+	if err != nil {
+		_, err = netip.ParsePrefix(text)
+	}
+	return err == nil
+}
 
 // Digest returns the SHA-256 of a key, in base64. From it, the key can't be found if it is hard to guess: an
 // API key, but not a name or an address.
@@ -39,20 +56,12 @@ func Digest(key string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Partition returns what tells the request's client apart from others, and may be shown to that client: the
-// key if keys are plain, and otherwise the first 12 bytes of its SHA-256 digest, in base64.
-func (d Decision) Partition() string {
-	if d.gate == nil || d.gate.isPlain(d.Key) {
-		return d.Key
+// partition returns what tells the clients of a limit apart, and may be shown to them: the key if it is plain, and
+// otherwise the first 12 bytes of its SHA-256 digest.
+func partition(text string, plain bool) []byte {
+	if plain {
+		return []byte(text)
 	}
-	return base64.RawURLEncoding.EncodeToString(d.partitionKey())
-}
-
-// partitionKey returns the bytes of Partition.
-func (d *Decision) partitionKey() []byte {
-	if d.gate.isPlain(d.Key) {
-		return []byte(d.Key)
-	}
-	sum := sha256.Sum256([]byte(d.Key))
+	sum := sha256.Sum256([]byte(text))
 	return sum[:12]
 }

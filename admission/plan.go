@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -42,26 +43,47 @@ func invalid(format string, args ...any) error {
 
 // Plan is a set of limits that apply together. Make plans once, with [NewPlan]. The zero Plan has no limits.
 type Plan struct {
-	limits   []throttr.Limit         // the shortest scale first
-	items    []string                // their quoted names, for header fields
-	policies []string                // their items in the RateLimit-Policy field; "": none
-	policy   [len(quotaUnits)]string // the field
-	room     int                     // for most RateLimit fields
-	atOnce   bool                    // a RateLimit may need no Reservation
-	inFlight *inFlight               // or nil
+	limits   []planned // the shortest scale first
+	inFlight *inFlight // or nil
+}
+
+// planned is a limit of a plan.
+type planned struct {
+	limit  throttr.Limit
+	item   string        // its quoted name, for header fields
+	policy string        // its item in the RateLimit-Policy field; "": none
+	window time.Duration // its scale; of a token bucket, the time in which an empty one fills
 }
 
 // inFlight is a limit on requests in flight.
 type inFlight struct {
 	limit        inflight.Limit
-	item, policy string // as those of a Plan
+	item, policy string // as those of a planned limit
+}
+
+// plan returns a limit as a plan has it.
+func plan(l throttr.Limit) planned {
+	p := planned{limit: l, item: quote(l.Name), window: l.Scale}
+	if l.Burst != 0 && l.Max != 0 && l.Max != throttr.Unlimited {
+		hi, lo := bits.Mul64(l.Burst, uint64(l.Scale))
+		fill, _ := bits.Div64(hi, lo, l.Max) // limits.Check has seen that it does not overflow
+		p.window = time.Duration(fill)
+	}
+	if l.Max != throttr.Unlimited && !l.Shadow {
+		quota := l.Max
+		if l.Max > 0 {
+			quota = limits.Capacity(l)
+		}
+		p.policy = p.item + ";q=" + strconv.FormatUint(quota, 10) + ";w=" + strconv.FormatInt(Seconds(p.window), 10)
+	}
+	return p
 }
 
 // noPlaceFor is the RetryAfter of a request for which there is no place. When there will be one is not known.
 const noPlaceFor = time.Second
 
 // outcome returns the outcome with so many places in use, and free.
-func (f *inFlight) outcome(used, free uint64) Outcome {
+func (f *inFlight) outcome(k Key, plain bool, used, free uint64) Outcome {
 	res := throttr.Result{Allowed: free > 0, Limit: f.limit.Max, Count: used, Remaining: free}
 	switch {
 	case f.limit.Max == 0:
@@ -69,7 +91,7 @@ func (f *inFlight) outcome(used, free uint64) Outcome {
 	case free == 0:
 		res.RetryAfter = noPlaceFor
 	}
-	return Outcome{Name: f.limit.Name, Result: res}
+	return Outcome{Name: f.limit.Name, Key: k.Text, Result: res, item: f.item, plain: plain}
 }
 
 // NewPlan returns a plan of limits, which must have different names. Each Max is at most
@@ -77,32 +99,19 @@ func (f *inFlight) outcome(used, free uint64) Outcome {
 // limits nothing. The error matches [throttr.ErrConfig]. It also matches [throttr.ErrScale] or
 // [throttr.ErrRange] if that is what is wrong with a limit.
 func NewPlan(limits ...throttr.Limit) (*Plan, error) {
-	p := &Plan{limits: slices.Clone(limits)}
-	names := make(map[string]bool, len(limits))
+	p := &Plan{}
 	for _, l := range limits {
 		if err := validate(l); err != nil {
 			return nil, err
 		}
-		if names[l.Name] {
+		if p.Has(l.Name) {
 			return nil, invalid("two limits are named %q", l.Name)
 		}
-		names[l.Name] = true
+		p.limits = append(p.limits, plan(l))
 	}
-	slices.SortStableFunc(p.limits, func(a, b throttr.Limit) int { return cmp.Compare(a.Scale, b.Scale) })
-	for i := range p.limits {
-		p.items = append(p.items, quote(p.limits[i].Name))
-		p.policies = append(p.policies, policyItem(p.items[i], &p.limits[i]))
-		p.room += len(p.items[i]) + roomPerItem
-	}
-	p.atOnce = len(limits) > 0 && len(limits) <= fewLimits && !slices.ContainsFunc(limits, isSpecial)
-	for unit := range p.policy {
-		p.policy[unit] = p.policyField(unit, "")
-	}
+	slices.SortStableFunc(p.limits, func(a, b planned) int { return cmp.Compare(a.limit.Scale, b.limit.Scale) })
 	return p, nil
 }
-
-// isSpecial reports whether a RateLimit does not just ask its backend.
-func isSpecial(l throttr.Limit) bool { return l.Max == 0 || l.Max == throttr.Unlimited || l.Shadow }
 
 // MustPlan is [NewPlan] for limits that are known to be valid. It panics if NewPlan returns an
 // error.
@@ -127,15 +136,13 @@ func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
 		return nil, invalid("a limit has no name: %v", l)
 	case l.Max > maxInteger && l.Max != throttr.Unlimited:
 		return nil, invalid("limit %q has a Max of %d, header fields hold at most %d", l.Name, l.Max, uint64(maxInteger))
-	case slices.Contains(p.items, f.item):
+	case slices.ContainsFunc(p.limits, func(o planned) bool { return o.limit.Name == l.Name }):
 		return nil, invalid("two limits are named %q", l.Name)
 	}
 	if err := limits.CheckPlaces(l.Name, min(l.Max, maxInteger), cmp.Or(l.Lease, inflight.DefaultLease)); err != nil {
 		return nil, invalid("limit %q: %w", l.Name, err)
 	}
-	with := *p
-	with.inFlight = f
-	return &with, nil
+	return &Plan{p.limits, f}, nil
 }
 
 // checkPlaces returns an error if the backend of places has none.
@@ -155,17 +162,28 @@ func checkPlaces(places *inflight.Limiter) error {
 // [throttr.ErrScale], [throttr.ErrRange], or [throttr.ErrUnsupported]: the backend does not have the
 // algorithm.
 func (p *Plan) Check(limiter *throttr.RateLimit) error {
-	for _, l := range p.limits {
-		if err := limiter.Check(l); err != nil {
-			return invalid("limit %q: %w", l.Name, err)
+	for i := range p.limits {
+		if err := limiter.Check(p.limits[i].limit); err != nil {
+			return invalid("limit %q: %w", p.limits[i].limit.Name, err)
 		}
 	}
 	return nil
 }
 
 // Limits returns the limits of the plan, the shortest scale first, without that on requests in flight.
-func (p *Plan) Limits() []throttr.Limit { return slices.Clone(p.limits) }
+func (p *Plan) Limits() []throttr.Limit {
+	all := make([]throttr.Limit, len(p.limits))
+	for i := range p.limits {
+		all[i] = p.limits[i].limit
+	}
+	return all
+}
 
-// Empty reports whether the plan has no limits. Adapters serve the requests of such a plan uncounted, and without a
-// place.
+// Has reports whether the plan has a limit of a name, that on requests in flight included.
+func (p *Plan) Has(name string) bool {
+	return p.inFlight != nil && p.inFlight.limit.Name == name ||
+		slices.ContainsFunc(p.limits, func(l planned) bool { return l.limit.Name == name })
+}
+
+// Empty reports whether the plan has no limits. Requests of such a plan are served uncounted, and without a place.
 func (p *Plan) Empty() bool { return len(p.limits) == 0 && p.inFlight == nil }

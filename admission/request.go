@@ -2,123 +2,324 @@ package admission
 
 import (
 	"context"
-	"net/http"
-	"strings"
-	"sync"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/inside"
 )
 
-func init() { inside.Add(func(g *Gate) any { return (*requests)(g) }) }
+// Request is what a Gate decides on. The zero Request comes from nobody known, counts 1, and has the limits of the
+// Config.
+type Request struct {
+	// Key is that of all limits that are not in Keys. Without a text, the request counts by its address, or, with
+	// Config.SkipEmptyKey, in no such limit.
+	Key Key
+	// Keys are the keys of limits by their names, that on requests in flight included. One without a text leaves
+	// its limit out.
+	Keys map[string]Key
+	// Addr is the address that the request comes from, as [Addr] or [Addrs.Key] returns it. It is stored as it is.
+	// Requests whose address is "" count together.
+	Addr string
+	// Plan has the limits of the request. Nil: those of the Config.
+	Plan *Plan
+	// PlanErr says why the plan is not known. Without another one, the limits of the Config apply, and if there are none,
+	// the request could not be counted. Observers get a context of which [PlanErr] is the error.
+	PlanErr error
+	// Cost returns what the request counts in a limit. What costs 0 is not counted there, but it is denied if the limit
+	// has been exceeded. Nil: 1.
+	Cost func(throttr.Limit) uint64
+}
 
-// requests is a Gate as package httplimit uses it.
-type requests Gate
+type (
+	shadowKey  struct{}
+	planErrKey struct{}
+	contextKey struct{}
+)
 
-// granted is a request that was granted at once, as most are: in one allocation, the copy of the request that the
-// handler gets, and what a decision is made of if somebody asks for it. It is the context of the copy.
-type granted struct {
+// InShadow reports whether an event, in whose context an observer was called, is of a request that is served
+// whatever is decided: see Config.Shadow.
+func InShadow(ctx context.Context) bool { return ctx.Value(shadowKey{}) != nil }
+
+// PlanErr returns the Request.PlanErr of an event, in whose context an observer was called.
+func PlanErr(ctx context.Context) error {
+	err, _ := ctx.Value(planErrKey{}).(error)
+	return err
+}
+
+// admitted is what a Gate remembers of a request. It is a context with the decision.
+type admitted struct {
 	parent   context.Context
 	gate     *Gate
-	plan     *Plan
-	key      string
-	n        uint64
-	limits   []counted // those of the plan
-	one      [1]counted
-	asked    sync.Once // for the decision
-	decision *admitted
-	fields   [2]string // RateLimit-Policy and RateLimit
-	request  http.Request
+	decision Decision
+	limits   []counted // those that apply
+	place    *place    // nil: the request needs none
+	settling settling
 }
 
-// counted is what has become of a request in a limit.
+// counted is a limit in which a request counts.
 type counted struct {
-	id  int64
-	res throttr.Result
+	*planned
+	key   Key
+	plain bool   // the key is stored as it is
+	as    string // the stored key
+	n     uint64
 }
 
-// Admit is [Gate.Admit] for a request. If it is granted at once, next is a copy of it, whose context has the
-// decision, and d is nil. Fields are the values of RateLimit-Policy and RateLimit, if these are wanted.
-func (rs *requests) Admit(r *http.Request, key string, plan *Plan, n uint64, wanted bool) (next *http.Request, fields *[2]string, d *Decision) {
-	g := (*Gate)(rs)
-	if plan == nil {
-		plan = g.plan
-	}
-	if n == 0 || !g.atOnce || !plan.atOnce || plan.inFlight != nil {
-		return nil, nil, g.Admit(r.Context(), key, plan, n)
-	}
-	x := &granted{parent: r.Context(), gate: g, plan: plan, key: key, n: n}
-	if x.limits = x.one[:0]; len(plan.limits) != 1 {
-		x.limits = make([]counted, 0, len(plan.limits))
-	}
-	prefix, rest := g.storedParts(key)
-	var text strings.Builder // of the stored key, and then of RateLimit: one allocation
-	size := len(prefix) + len(rest)
-	if wanted {
-		size += plan.room
-	}
-	text.Grow(size)
-	text.WriteString(prefix)
-	text.WriteString(rest)
-	stored := text.String()
-	rv, ok, err := g.reserve.Reserve(x.parent, stored, plan.limits, n, x)
-	if !ok || rv != nil {
-		a := g.begin(x.parent, key, stored, plan, n)
-		x.tell(a)
-		a.took(rv, ok, err)
-		a.end(x.parent)
-		return nil, nil, &a.decision
-	}
-	if wanted {
-		var buf [128]byte
-		text.Write(x.appendLimits(buf[:0]))
-		x.fields[0], x.fields[1] = plan.policy[g.unit], text.String()[len(stored):]
-	}
-	x.request = *r.WithContext(x) // to copy it twice takes less time than to allocate it
-	return &x.request, &x.fields, nil
+// place is the limit on requests in flight of a request.
+type place struct {
+	*inFlight
+	key   Key
+	plain bool
 }
 
-// Reserved adds the result of a limit, for a reserver.
-func (x *granted) Reserved(_ int, id int64, res throttr.Result) {
-	x.limits = append(x.limits, counted{id, res})
-}
-
-// tell tells what has become of the request in the limits.
-func (x *granted) tell(a *admitted) {
-	for i := range x.limits {
-		a.Reserved(i, x.limits[i].id, x.limits[i].res)
+// outcome returns the outcome of a result.
+func (c *counted) outcome(res throttr.Result) Outcome {
+	return Outcome{
+		Name: c.limit.Name, Key: c.key.Text, Scale: c.limit.Scale, Result: res,
+		item: c.item, window: c.window, plain: c.plain,
 	}
 }
 
-// appendLimits appends the RateLimit field.
-func (x *granted) appendLimits(b []byte) []byte {
-	for i := range x.limits {
-		if res := &x.limits[i].res; isKnown(res) {
-			b = appendItem(b, x.plan.items[i], x.plan.limits[i].Scale, res)
-		}
-	}
-	return b
-}
+// exempt reports whether no limit applies to the request.
+func (a *admitted) exempt() bool { return len(a.limits) == 0 && a.place == nil }
 
 // Deadline implements [context.Context].
-func (x *granted) Deadline() (time.Time, bool) { return x.parent.Deadline() }
+func (a *admitted) Deadline() (time.Time, bool) { return a.parent.Deadline() }
 
 // Done implements [context.Context].
-func (x *granted) Done() <-chan struct{} { return x.parent.Done() }
+func (a *admitted) Done() <-chan struct{} { return a.parent.Done() }
 
 // Err implements [context.Context].
-func (x *granted) Err() error { return x.parent.Err() }
+func (a *admitted) Err() error { return a.parent.Err() }
 
 // Value returns the decision, or a value of the parent.
-func (x *granted) Value(key any) any {
-	if key != (contextKey{}) {
-		return x.parent.Value(key)
+func (a *admitted) Value(key any) any {
+	if key == (contextKey{}) {
+		return &a.decision
 	}
-	x.asked.Do(func() {
-		x.decision = x.gate.begin(x.parent, x.key, x.gate.storedKey(x.key), x.plan, x.n)
-		x.tell(x.decision)
-		x.decision.decision.reserved = true
-	})
-	return &x.decision.decision
+	return a.parent.Value(key)
+}
+
+// begin returns what is known of a request before it is decided: it is allowed.
+func (g *Gate) begin(ctx context.Context, r *Request) *admitted {
+	a := &admitted{parent: ctx, gate: g}
+	a.decision = Decision{Allowed: true, Shadow: g.cfg.Shadow, within: a}
+	p := r.Plan
+	if p == nil {
+		p = g.plan
+	}
+	for i := range p.limits {
+		l := &p.limits[i]
+		if key, ok := g.keyOf(r, l.limit.Name); ok {
+			c := counted{planned: l, key: key, plain: g.isPlain(key), as: g.StoredKey(key), n: 1}
+			if r.Cost != nil {
+				c.n = r.Cost(l.limit)
+			}
+			a.limits = append(a.limits, c)
+		}
+	}
+	f := p.inFlight
+	if f == nil && !p.Empty() {
+		f = g.plan.inFlight
+	}
+	if f != nil {
+		if key, ok := g.keyOf(r, f.limit.Name); ok {
+			a.place = &place{f, key, g.isPlain(key)}
+		}
+	}
+	return a
+}
+
+// keyOf returns the key of a request in a limit, and false if the limit does not apply to it.
+func (g *Gate) keyOf(r *Request, limit string) (k Key, ok bool) {
+	if k, ok = r.Keys[limit]; ok {
+		return k, k.Text != ""
+	}
+	if r.Key.Text == "" {
+		return Key{r.Addr, true}, !g.cfg.SkipEmptyKey
+	}
+	return r.Key, true
+}
+
+// Admit takes a place for a request, counts it in all limits that apply, or in none of them if one denies it, and
+// returns the decision. The caller calls [Decision.Done] once the request has been served, or will not be.
+func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
+	if r.PlanErr != nil {
+		ctx = context.WithValue(ctx, planErrKey{}, r.PlanErr)
+	}
+	a := g.begin(ctx, &r)
+	d := &a.decision
+	if d.Shadow {
+		ctx = context.WithValue(ctx, shadowKey{}, true)
+	}
+	decided := false
+	defer func() {
+		if !decided { // a panic, such as one of an observer: the caller has nothing to call Done of
+			d.Done()
+		}
+	}()
+	if a.exempt() && r.PlanErr != nil && r.Plan == nil && g.plan.Empty() {
+		d.Err = fmt.Errorf("admission: the plan of a request is not known: %w", r.PlanErr)
+	}
+	failed := a.enter(ctx)
+	if d.Allowed && len(a.limits) > 0 { // also if it could not be decided on a place
+		a.count(ctx)
+	}
+	switch {
+	case !d.Allowed:
+		d.Done()
+		d.Hold = nil
+	case failed != nil:
+		d.Err = errors.Join(failed, d.Err)
+	case d.Hold != nil && !d.Shadow:
+		a.parent = d.Hold.Context()
+	}
+	d.canceled = d.Err != nil && hasEnded(ctx)
+	d.RetryAfter = g.retryAfter(d)
+	decided = true
+	return d
+}
+
+// hasEnded reports whether ctx has been canceled, or its deadline has passed. The timer of a deadline may be late.
+func hasEnded(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+// enter takes the place of a request, or denies it. It returns why that could not be decided.
+func (a *admitted) enter(ctx context.Context) error {
+	if a.place == nil {
+		return nil
+	}
+	if a.gate.cfg.Places == nil {
+		return fmt.Errorf("admission: a plan has a limit in flight, and there is no Config.Places: %w", throttr.ErrUnsupported)
+	}
+	p := a.place
+	d := &a.decision
+	hold, ok, err := a.gate.cfg.Places.TryAcquire(ctx, a.gate.StoredKey(p.key), p.limit, 1)
+	d.Hold = hold
+	if err != nil || ok {
+		return err
+	}
+	d.Allowed = false
+	d.noPlace = true
+	d.Strictest = p.outcome(p.key, p.plain, p.limit.Max, 0)
+	return nil
+}
+
+// count counts a request in its limits. What costs nothing in a limit is looked up before.
+func (a *admitted) count(ctx context.Context) {
+	g := a.gate
+	d := &a.decision
+	if g.cfg.CountRefusals {
+		a.settling.hits = true
+		a.settling.counted = true
+		a.each(ctx, g.limiter.HitN)
+		return
+	}
+	results := make([]throttr.Result, len(a.limits))
+	takes := make([]throttr.Take, 0, len(a.limits))
+	for i := range a.limits {
+		c := &a.limits[i]
+		if c.n > 0 {
+			takes = append(takes, c.limit.For(c.as, c.n))
+			continue
+		}
+		res, err := g.limiter.Peek(ctx, c.as, c.limit, 0)
+		if err != nil {
+			d.Err = errors.Join(d.Err, err)
+			continue
+		}
+		results[i] = res
+		d.Allowed = d.Allowed && (res.Allowed || c.limit.Shadow)
+	}
+	switch {
+	case len(takes) == 0:
+		a.settling.counted = d.Err == nil
+	case d.Allowed:
+		a.take(ctx, takes, results)
+	}
+	for i := range a.limits {
+		if results[i] != (throttr.Result{}) {
+			d.add(&a.limits[i], results[i])
+		}
+	}
+}
+
+// take makes the takes of a request, all or none, and stores their results.
+func (a *admitted) take(ctx context.Context, takes []throttr.Take, results []throttr.Result) {
+	rv, ok, err := a.gate.limiter.Reserve(ctx, takes...)
+	if err != nil {
+		a.decision.Err = errors.Join(a.decision.Err, err)
+		return
+	}
+	a.decision.Allowed = ok
+	a.settling.counted = ok
+	a.settling.reservation = rv
+	taken := rv.Results()
+	for i := range a.limits {
+		if a.limits[i].n > 0 {
+			results[i] = taken[0]
+			taken = taken[1:]
+		}
+	}
+}
+
+// each makes hits in the limits, up to the first that denies the request. If a call fails, the
+// other limits still apply.
+func (a *admitted) each(ctx context.Context, hit func(context.Context, string, throttr.Limit, uint64) (throttr.Result, error)) {
+	d := &a.decision
+	var errs []error
+	for i := range a.limits {
+		c := &a.limits[i]
+		res, err := hit(ctx, c.as, c.limit, c.n)
+		if err != nil {
+			errs = append(errs, err)
+			if hasEnded(ctx) {
+				break
+			}
+			continue
+		}
+		d.add(c, res)
+		if d.Allowed = res.Allowed; !d.Allowed {
+			break
+		}
+	}
+	d.Err = errors.Join(errs...)
+}
+
+// Peek returns the state of the limits of a request without counting, in the order of the limits: whether one that
+// counts 1 would be allowed now, and how many were counted. That on requests in flight is the last. The error is that of
+// the backend.
+func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
+	a := g.begin(ctx, &r)
+	outcomes := make([]Outcome, 0, len(a.limits)+1)
+	for i := range a.limits {
+		c := &a.limits[i]
+		res, err := g.limiter.Peek(ctx, c.as, c.limit, 1)
+		if err != nil {
+			return nil, err
+		}
+		outcomes = append(outcomes, c.outcome(res))
+	}
+	if a.place == nil || g.cfg.Places == nil {
+		return outcomes, nil
+	}
+	s, err := g.cfg.Places.Peek(ctx, g.StoredKey(a.place.key), a.place.limit)
+	if err != nil {
+		return nil, err
+	}
+	return append(outcomes, a.place.outcome(a.place.key, a.place.plain, s.InUse, s.Free)), nil
+}
+
+// Reset ends the windows of a request, as Peek describes them, so that the next request opens others. On Throttr
+// servers, other processes may deny for up to a second more, see [throttr.WithDenialMemory]. The error has those of all
+// limits that could not be reset.
+func (g *Gate) Reset(ctx context.Context, r Request) error {
+	var errs []error
+	for _, c := range g.begin(ctx, &r).limits {
+		errs = append(errs, g.limiter.Forget(ctx, c.as, c.limit))
+	}
+	return errors.Join(errs...)
 }

@@ -3,8 +3,12 @@ package grpclimit
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
@@ -23,7 +27,7 @@ func (c Call) service() string {
 	return service
 }
 
-// Config configures a [Server]. Limits or InFlight is required. All other fields have defaults.
+// Config configures a [Server]. Limits, InFlight or Plan is required. All other fields have defaults.
 type Config struct {
 	// Limits apply together to calls, unary ones and streams when they begin, that have none by Methods or Plan.
 	//
@@ -52,23 +56,36 @@ type Config struct {
 	// no limits, calls are not counted, and take no place.
 	Methods map[string][]throttr.Limit
 
-	// Plan returns the limits of a call, or nil for those of Methods and Limits.
-	Plan func(context.Context, Call) *admission.Plan
+	// Plan returns the limits of a call, or nil for those of Methods and Limits. With an error, these apply, and if there
+	// are none, the call could not be counted. Observers of the RateLimit get a context of which [admission.PlanErr] is
+	// the error.
+	Plan func(context.Context, Call) (*admission.Plan, error)
 
 	// Messages are the limits of the messages that clients send in streams. A message that exceeds them ends
 	// the stream: RecvMsg returns the error, and returns it again if it is called again.
 	// Default: messages are not counted.
 	Messages []throttr.Limit
 
-	// Key returns the key under which a call is counted, for a stream once. The Server stores, logs and
-	// traces a digest of the key. Default: [Peer], whose addresses are used as they are.
+	// Key returns the key under which a call is counted, for a stream once. If it is "", the call counts by its address.
+	// The Server stores, logs and traces a digest of the key. Default: the address, by Addr. Those of [Peer], [ByAddr] and
+	// [Everyone] are used as they are.
 	Key KeyFunc
 
-	// PlainKeys stores, logs and traces keys of Key as they are, if they have up to 128 bytes.
+	// KeyOf has the keys of limits by their names, InFlight's and those of Messages included, in place of Key. All limits
+	// are still taken together. If a KeyFunc returns "", its limit does not apply to the call. All functions are called
+	// for each call. Without Plan, each name is that of a limit.
+	KeyOf map[string]KeyFunc
+
+	// Addr says how the address of a call is found: the default key, and that of calls whose Key is "". Default: as
+	// [Peer] does.
+	Addr admission.AddrConfig
+
+	// PlainKeys stores, logs and traces all keys as they are, if they have up to 128 bytes, but for texts of Key and
+	// KeyOf that look like addresses.
 	PlainKeys bool
 
-	// SkipEmptyKey serves calls for which Key returns "" without counting them.
-	// Default: they are counted together, like the calls of one client.
+	// SkipEmptyKey leaves the limits that use Key out of calls for which Key returns "". Those of KeyOf still apply.
+	// Default: such calls count by their address.
 	SkipEmptyKey bool
 
 	// Skip reports whether to serve a call without counting it, for example a health check. It is not asked
@@ -80,8 +97,14 @@ type Config struct {
 	// [admission.InShadow] is true; handlers find Decision.Allowed.
 	Shadow bool
 
-	// Cost returns what a call, or a message of a stream, counts. Default: 1.
-	Cost func(context.Context, Call) uint64
+	// Cost returns what a call, or a message of a stream, counts in a limit. Default: 1.
+	Cost func(context.Context, Call, throttr.Limit) uint64
+
+	// GiveBack reports whether a call that was served is given back, by the code of its status: for limits that count
+	// failures only. That of a handler that panics is Internal. It is done in the background, in a bounded queue; if that
+	// is full, the call stays counted, as it does if its window has ended. Throttr servers take something back only for a
+	// moment. CountRefusals can't be combined with it. Default: nothing is given back.
+	GiveBack func(ctx context.Context, c Call, code codes.Code) bool
 
 	// CountRefusals counts denied calls, too: see [admission.Config].
 	CountRefusals bool
@@ -91,7 +114,7 @@ type Config struct {
 	FailClosed bool
 
 	// Jitter is by how much the delay of RetryInfo may be longer than necessary, by chance: clients that
-	// were denied together then do not return together. Default: 0.
+	// were denied together then do not return together. At most 24 hours. Default: 0.
 	Jitter time.Duration
 
 	// Metric is quota_metric in details: what the limits count. Default: "requests".
@@ -102,17 +125,9 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Plan == nil {
-		c.Plan = func(context.Context, Call) *admission.Plan { return nil }
-	}
-	if c.Key == nil {
-		c.Key, c.PlainKeys = Peer, true
-	}
+	c.KeyOf = maps.Clone(c.KeyOf) // the caller may change the map
 	if c.Skip == nil {
 		c.Skip = func(context.Context, Call) bool { return false }
-	}
-	if c.Cost == nil {
-		c.Cost = func(context.Context, Call) uint64 { return 1 }
 	}
 	if c.Metric == "" {
 		c.Metric = "requests"
@@ -122,9 +137,26 @@ func (c *Config) setDefaults() {
 // admission returns the configuration of a Gate.
 func (c *Config) admission(limits []throttr.Limit) admission.Config {
 	return admission.Config{
-		Limits: limits, CountRefusals: c.CountRefusals, PlainKeys: c.PlainKeys, FailClosed: c.FailClosed,
-		Shadow: c.Shadow, Jitter: c.Jitter,
+		Limits: limits, OnlyPlans: c.Plan != nil, CountRefusals: c.CountRefusals, PlainKeys: c.PlainKeys,
+		SkipEmptyKey: c.SkipEmptyKey, FailClosed: c.FailClosed, Shadow: c.Shadow, Jitter: c.Jitter,
 	}
+}
+
+// check returns the error of a mistake that package admission does not see.
+func (c *Config) check() error {
+	if c.GiveBack != nil && c.CountRefusals {
+		return fmt.Errorf("%w: grpclimit: GiveBack can't be combined with CountRefusals", throttr.ErrConfig)
+	}
+	all := slices.Concat(slices.Collect(maps.Values(c.Methods))...)
+	all = slices.Concat(all, c.Limits, c.Messages)
+	for name, f := range c.KeyOf {
+		known := c.Plan != nil || name != "" && name == c.InFlight.Name ||
+			slices.ContainsFunc(all, func(l throttr.Limit) bool { return l.Name == name })
+		if f == nil || !known {
+			return fmt.Errorf("%w: grpclimit: KeyOf has no function of %q, or no limit has the name", throttr.ErrConfig, name)
+		}
+	}
+	return nil
 }
 
 // plans returns the plans of Methods.

@@ -16,7 +16,7 @@
 // A call that exceeds a limit fails with RESOURCE_EXHAUSTED. Its details are a RetryInfo, unless waiting
 // does not help, and a QuotaFailure with a violation for each limit that denies: quota_id is the name of
 // the limit, quota_value its Max (the burst of a token bucket), quota_metric what it counts, api_service
-// the service, and quota_dimensions has the client, see [admission.Decision.Partition].
+// the service, and quota_dimensions has the client, see [admission.Outcome.Partition].
 //
 // All calls that are counted have trailers, of the limit that is closest to its end:
 //
@@ -32,7 +32,7 @@
 // is the address of the proxy: use [ByAddr].
 //
 // A handler finds the decision with [admission.FromContext], and gives back what its call counted with
-// Decision.Refund. If a call can't be counted, because the backend has failed, it is served, unless
+// Decision.GiveBack. If a call can't be counted, because the backend has failed, it is served, unless
 // Config.FailClosed is set or the backend is full: then it fails with UNAVAILABLE. A limit that the backend
 // can't keep is INTERNAL.
 package grpclimit

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/grpclimit"
 	"github.com/throttr-go/throttr/memory"
@@ -167,7 +168,7 @@ func exchange(stream grpc.ClientStream, text string) error {
 // count returns what a limit has counted of a key.
 func (s *site) count(t *testing.T, key string, l throttr.Limit) uint64 {
 	t.Helper()
-	outcomes, err := s.server.Peek(t.Context(), key, l)
+	outcomes, err := s.server.Peek(t.Context(), admission.Request{Addr: key, Plan: admission.MustPlan(l)})
 	require.NoError(t, err)
 	return outcomes[0].Count
 }

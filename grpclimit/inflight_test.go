@@ -163,7 +163,7 @@ func TestTheStatusWithoutAPlace(t *testing.T) {
 				v := details[1].(*errdetails.QuotaFailure).Violations[0]
 				require.Equal(t, []any{"exports", "1 at a time", "concurrent-requests", int64(1)}, []any{v.QuotaId, v.Description, v.QuotaMetric, v.QuotaValue})
 			}
-			outcomes, err := s.server.Peek(t.Context(), "k")
+			outcomes, err := s.server.Peek(t.Context(), admission.Request{Key: admission.Key{Text: "k"}})
 			require.NoError(t, err)
 			require.Zero(t, outcomes[0].Count, "it is not counted")
 			require.EqualValues(t, 1, outcomes[1].Count)

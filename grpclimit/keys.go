@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"reflect"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
@@ -23,16 +24,35 @@ func Peer(ctx context.Context, _ Call) string { return admission.Addr(remote(ctx
 // ByAddr returns a [KeyFunc] for the address that a call comes from, by the rules of [admission.Addrs]: the
 // metadata of the name cfg.Header are believed as far as trusted proxies have written them. The error
 // matches throttr.ErrConfig.
+//
+//go:noinline
 func ByAddr(cfg admission.AddrConfig) (KeyFunc, error) {
 	addrs, err := admission.NewAddrs(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, _ Call) string {
-		return addrs.Key(remote(ctx), func(name string) []string {
-			return metadata.ValueFromIncomingContext(ctx, name)
-		})
-	}, nil
+	return func(ctx context.Context, _ Call) string { return addrOf(addrs, ctx) }, nil
+}
+
+// addrOf returns the address that a call comes from.
+func addrOf(addrs *admission.Addrs, ctx context.Context) string {
+	return addrs.Key(remote(ctx), func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) })
+}
+
+// Everyone is the [KeyFunc] of a limit that all calls share.
+func Everyone(context.Context, Call) string { return admission.Everyone.Text }
+
+// isPlain reports whether f is Peer, Everyone, or made by ByAddr, which is not inlined so that all that it makes have
+// one code. Their keys are stored as they are.
+func isPlain(f KeyFunc) bool {
+	byAddr, _ := ByAddr(admission.AddrConfig{})
+	code := reflect.ValueOf(f).Pointer()
+	for _, plain := range []KeyFunc{Peer, Everyone, byAddr} {
+		if code == reflect.ValueOf(plain).Pointer() {
+			return true
+		}
+	}
+	return false
 }
 
 // ByMetadata returns a [KeyFunc] whose key is the name and a digest of the first value of metadata, or ""

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
@@ -14,6 +16,8 @@ import (
 // Server limits the calls of a gRPC server. Make one with [NewServer]. It is safe for concurrent use.
 type Server struct {
 	cfg      Config
+	addrs    *admission.Addrs
+	plain    map[string]bool // whether the keys of a limit in KeyOf are stored as they are; those of Key: ""
 	calls    *admission.Gate
 	messages *admission.Gate            // or nil
 	methods  map[string]*admission.Plan // by the name of a method or a service
@@ -29,8 +33,17 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 		panic("grpclimit: NewServer: limiter is nil")
 	}
 	cfg.setDefaults()
-	s := &Server{cfg: cfg}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, plain: map[string]bool{"": cfg.Key != nil && isPlain(cfg.Key)}}
+	for name, f := range cfg.KeyOf {
+		s.plain[name] = isPlain(f)
+	}
 	var err error
+	if s.addrs, err = admission.NewAddrs(cfg.Addr); err != nil {
+		return nil, err
+	}
 	calls := cfg.admission(cfg.Limits)
 	calls.InFlight, calls.Places, calls.NoPlace = cfg.InFlight, cfg.Places, cfg.NoPlace
 	if s.calls, err = admission.New(limiter, calls); err != nil {
@@ -47,50 +60,81 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Peek returns the state of limits of a key without counting, see [admission.Gate.Peek].
-func (s *Server) Peek(ctx context.Context, key string, limits ...throttr.Limit) ([]admission.Outcome, error) {
-	return s.calls.Peek(ctx, key, limits...)
+// Peek returns the state of the limits of a call without counting, see [admission.Gate.Peek].
+func (s *Server) Peek(ctx context.Context, r admission.Request) ([]admission.Outcome, error) {
+	return s.calls.Peek(ctx, r)
 }
 
-// Reset ends the windows of a key, see [admission.Gate.Reset].
-func (s *Server) Reset(ctx context.Context, key string, limits ...throttr.Limit) error {
-	return s.calls.Reset(ctx, key, limits...)
-}
+// Reset ends the windows of a call, see [admission.Gate.Reset].
+func (s *Server) Reset(ctx context.Context, r admission.Request) error { return s.calls.Reset(ctx, r) }
+
+// StoredKey returns the key that the backend sees: for RateLimit.Forget, and for the throttr command.
+func (s *Server) StoredKey(k admission.Key) string { return s.calls.StoredKey(k) }
 
 // Unary is a [grpc.UnaryServerInterceptor].
-func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
 	c := Call{info.FullMethod, req}
-	d := s.admit(ctx, c, s.cfg.Key)
-	if d == nil {
+	if s.cfg.Skip(ctx, c) {
 		return handler(ctx, req)
 	}
-	defer d.Done()
+	d := s.calls.Admit(ctx, s.request(ctx, c))
 	if md := s.trailer(d); md != nil {
 		_ = grpc.SetTrailer(ctx, md) // it fails if the call does not come over a network
 	}
-	if err := s.refusal(ctx, c, d); err != nil {
+	err = s.refusal(ctx, c, d)
+	if err != nil {
+		d.Done()
 		return nil, err
 	}
-	return handler(d.Context(), req)
+	code := codes.Internal // of a handler that panics
+	defer func() { s.end(ctx, c, d, code) }()
+	res, err = handler(d.Context(), req)
+	code = status.Code(err)
+	return res, err
 }
 
-// admit counts a call. It returns nil for one that is not counted.
-func (s *Server) admit(ctx context.Context, c Call, key KeyFunc) *admission.Decision {
-	if s.cfg.Skip(ctx, c) {
-		return nil
+// end ends a call that was served.
+func (s *Server) end(ctx context.Context, c Call, d *admission.Decision, code codes.Code) {
+	defer d.Done()
+	if s.cfg.GiveBack != nil && s.cfg.GiveBack(ctx, c, code) {
+		d.GiveBackLater()
 	}
-	k, plan := key(ctx, c), s.planOf(ctx, c)
-	if k == "" && s.cfg.SkipEmptyKey || plan != nil && plan.Empty() {
-		return nil
-	}
-	return s.calls.Admit(ctx, k, plan, s.cfg.Cost(ctx, c))
 }
 
-// planOf returns the plan of a call, or nil for that of Config.Limits.
-func (s *Server) planOf(ctx context.Context, c Call) *admission.Plan {
-	if plan := s.cfg.Plan(ctx, c); plan != nil || len(s.methods) == 0 {
-		return plan
+// request returns what a Gate decides on.
+func (s *Server) request(ctx context.Context, c Call) admission.Request {
+	r := admission.Request{Addr: addrOf(s.addrs, ctx)}
+	if s.cfg.Key == nil {
+		r.Key = admission.Key{Text: r.Addr, Plain: true}
+	} else {
+		r.Key = admission.Key{Text: s.cfg.Key(ctx, c), Plain: s.plain[""]}
 	}
+	if len(s.cfg.KeyOf) > 0 {
+		r.Keys = make(map[string]admission.Key, len(s.cfg.KeyOf))
+		for name, f := range s.cfg.KeyOf {
+			r.Keys[name] = admission.Key{Text: f(ctx, c), Plain: s.plain[name]}
+		}
+	}
+	if s.cfg.Plan != nil {
+		r.Plan, r.PlanErr = s.cfg.Plan(ctx, c)
+	}
+	if r.Plan == nil || r.PlanErr != nil {
+		r.Plan = s.planOf(c)
+	}
+	r.Cost = s.costOf(ctx, c)
+	return r
+}
+
+// costOf returns what a call costs, or nil.
+func (s *Server) costOf(ctx context.Context, c Call) func(throttr.Limit) uint64 {
+	if s.cfg.Cost == nil {
+		return nil
+	}
+	return func(l throttr.Limit) uint64 { return s.cfg.Cost(ctx, c, l) }
+}
+
+// planOf returns the plan of a method, or nil for that of Config.Limits.
+func (s *Server) planOf(c Call) *admission.Plan {
 	if plan := s.methods[c.Method]; plan != nil {
 		return plan
 	}
@@ -99,33 +143,39 @@ func (s *Server) planOf(ctx context.Context, c Call) *admission.Plan {
 
 // Stream is a [grpc.StreamServerInterceptor].
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, c, key := ss.Context(), Call{Method: info.FullMethod}, ""
-	d := s.admit(ctx, c, func(ctx context.Context, c Call) string {
-		key = s.cfg.Key(ctx, c)
-		return key
-	})
-	if d == nil {
+	ctx := ss.Context()
+	c := Call{Method: info.FullMethod}
+	if s.cfg.Skip(ctx, c) {
 		return handler(srv, ss)
 	}
-	defer d.Done()
-	st := &stream{ServerStream: ss, server: s, ctx: d.Context(), call: c, key: key}
+	r := s.request(ctx, c)
+	if r.Plan != nil && r.Plan.Empty() { // so its messages are not counted, either
+		return handler(srv, ss)
+	}
+	d := s.calls.Admit(ctx, r)
+	st := &stream{ServerStream: ss, server: s, ctx: d.Context(), call: c, request: r}
 	st.last.Store(d)
 	defer st.setTrailer()
 	if err := s.refusal(ctx, c, d); err != nil {
+		d.Done()
 		return err
 	}
-	return handler(srv, st)
+	code := codes.Internal // of a handler that panics
+	defer func() { s.end(ctx, c, d, code) }()
+	err := handler(srv, st)
+	code = status.Code(err)
+	return err
 }
 
 // stream is a stream whose messages are counted.
 type stream struct {
 	grpc.ServerStream
-	server *Server
-	ctx    context.Context
-	call   Call
-	key    string
-	last   atomic.Pointer[admission.Decision] // the last one: handlers may leave goroutines that receive
-	denied atomic.Pointer[error]              // that of a message
+	server  *Server
+	ctx     context.Context
+	call    Call
+	request admission.Request                  // of the stream
+	last    atomic.Pointer[admission.Decision] // the last one: handlers may leave goroutines that receive
+	denied  atomic.Pointer[error]              // that of a message
 }
 
 // Context returns the context of the stream, with the decision.
@@ -141,7 +191,11 @@ func (st *stream) RecvMsg(m any) error {
 	}
 	c := st.call
 	c.Message = m
-	d := st.server.messages.Admit(st.ctx, st.key, nil, st.server.cfg.Cost(st.ctx, c))
+	r := st.request
+	r.Plan = nil
+	r.PlanErr = nil
+	r.Cost = st.server.costOf(st.ctx, c)
+	d := st.server.messages.Admit(st.ctx, r)
 	defer d.Done()
 	st.last.Store(d)
 	err := st.server.refusal(st.ctx, c, d)

@@ -124,7 +124,7 @@ func only(md metadata.MD) metadata.MD {
 }
 
 func TestWaitingThatDoesNotHelpIsSaid(t *testing.T) {
-	s := newSite(t, grpclimit.Config{Cost: func(context.Context, grpclimit.Call) uint64 { return 4 }}, nil)
+	s := newSite(t, grpclimit.Config{Cost: func(context.Context, grpclimit.Call, throttr.Limit) uint64 { return 4 }}, nil)
 	trailer, err := s.say(t.Context(), "x")
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	require.Equal(t, metadata.MD{"grpc-retry-pushback-ms": {"-1"}}, only(trailer))
@@ -158,7 +158,7 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 	s := newSite(t, grpclimit.Config{
 		Messages: []throttr.Limit{messages},
 		Metric:   "bytes",
-		Cost: func(_ context.Context, c grpclimit.Call) uint64 {
+		Cost: func(_ context.Context, c grpclimit.Call, _ throttr.Limit) uint64 {
 			if m, ok := c.Message.(*wrapperspb.StringValue); ok {
 				return uint64(len(m.Value))
 			}
@@ -184,7 +184,6 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Streams whose clients go leave no goroutine, and count once.
 // Clients choose their deadlines: one that ends before the call is counted does not let it through.
 func TestACallWhoseContextHasEndedIsNotServed(t *testing.T) {
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
@@ -215,7 +214,7 @@ func TestACallWhoseContextHasEndedIsNotServed(t *testing.T) {
 				return ss.RecvMsg(nil)
 			})
 			require.Equal(t, code, status.Code(err), "of a message")
-			require.NoError(t, s.Reset(t.Context(), ""))
+			require.NoError(t, s.Reset(t.Context(), admission.Request{}))
 		}
 	}
 }
@@ -237,6 +236,7 @@ func (s *endingStream) Done() <-chan struct{}       { return s.ctx.Done() }
 func (s *endingStream) Err() error                  { return s.ctx.Err() }
 func (s *endingStream) Value(key any) any           { return s.ctx.Value(key) }
 
+// Streams whose clients go leave no goroutine, and count once.
 func TestCanceledStreamsLeakNothing(t *testing.T) {
 	limit := throttr.Limit{Name: "many", Max: 1000, Scale: time.Hour}
 	ended := make(chan struct{}, 200)
@@ -272,11 +272,14 @@ func TestMethodsAndPlansHaveLimitsOfTheirOwn(t *testing.T) {
 			"/test.Unlimited/":  {},
 			"/test.Other/Thing": {{Name: "thing", Max: 9, Scale: time.Minute}},
 		},
-		Plan: func(ctx context.Context, _ grpclimit.Call) *admission.Plan {
-			if len(metadata.ValueFromIncomingContext(ctx, "plan")) > 0 {
-				return pro
+		Plan: func(ctx context.Context, _ grpclimit.Call) (*admission.Plan, error) {
+			switch plan := metadata.ValueFromIncomingContext(ctx, "plan"); {
+			case len(plan) == 0:
+				return nil, nil
+			case plan[0] == "pro":
+				return pro, nil
 			}
-			return nil
+			return nil, errors.New("unknown")
 		},
 	}, nil)
 	served := func(ctx context.Context, call func(context.Context) error) (n int) {
@@ -294,6 +297,7 @@ func TestMethodsAndPlansHaveLimitsOfTheirOwn(t *testing.T) {
 	require.Equal(t, 1, served(t.Context(), saying))
 	require.Equal(t, 2, served(t.Context(), chatting), "the service has a limit for its other methods")
 	require.Equal(t, 5, served(metadata.AppendToOutgoingContext(t.Context(), "plan", "pro"), saying))
+	require.Zero(t, served(metadata.AppendToOutgoingContext(t.Context(), "plan", "x"), saying), "the limits of the method apply")
 
 	interceptor := func(method string) (int, error) {
 		for i := range 10 {
@@ -339,6 +343,61 @@ func TestSkippedCallsAreNotCounted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Calls, and the messages of streams, have a key for each limit, and what failed is given back.
+func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
+	hour := func(name string, most uint64) throttr.Limit {
+		return throttr.Limit{Name: name, Max: most, Scale: time.Hour}
+	}
+	plain := map[string]string{}
+	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(func(_ context.Context, e throttr.Event) { plain[e.Limit.Name] = e.Key }))
+	byAddr, err := grpclimit.ByAddr(admission.AddrConfig{})
+	require.NoError(t, err)
+	s, err := grpclimit.NewServer(limiter, grpclimit.Config{
+		Limits:   []throttr.Limit{hour("address", 9), hour("user", 2), hour("all", 100)},
+		Messages: []throttr.Limit{hour("messages", 1)},
+		KeyOf: map[string]grpclimit.KeyFunc{
+			"address": byAddr, "user": grpclimit.ByMetadata("user"), "all": grpclimit.Everyone, "messages": grpclimit.ByMetadata("user"),
+		},
+		GiveBack: func(_ context.Context, c grpclimit.Call, code codes.Code) bool {
+			return code == codes.NotFound || code == codes.Internal
+		},
+	})
+	require.NoError(t, err)
+	as := func(user string) context.Context {
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}})
+		if user == "" {
+			return ctx
+		}
+		return metadata.NewIncomingContext(ctx, metadata.Pairs("user", user))
+	}
+	call := func(user string, handler grpc.UnaryHandler) codes.Code {
+		defer func() { _ = recover() }()
+		_, err := s.Unary(as(user), nil, &grpc.UnaryServerInfo{FullMethod: say}, handler)
+		return status.Code(err)
+	}
+	ok := func(context.Context, any) (any, error) { return nil, nil }
+	for range 3 {
+		require.Equal(t, codes.NotFound, call("ann", func(context.Context, any) (any, error) { return nil, status.Error(codes.NotFound, "") }))
+		call("ann", func(context.Context, any) (any, error) { panic("x") })
+		err := s.Stream(nil, &endingStream{ctx: as("ann")}, &grpc.StreamServerInfo{FullMethod: chat}, func(any, grpc.ServerStream) error {
+			return status.Error(codes.NotFound, "")
+		})
+		require.Equal(t, codes.NotFound, status.Code(err))
+	}
+	require.Equal(t, "client:k192.0.2.1", plain["address"])
+	require.Equal(t, "client:keveryone", plain["all"])
+	require.Equal(t, []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted}, []codes.Code{call("ann", ok), call("ann", ok), call("ann", ok)})
+	require.Equal(t, codes.OK, call("", ok), "nobody has no limit of users")
+	for user, want := range map[string][]codes.Code{"bob": {codes.OK, codes.ResourceExhausted}, "": {codes.OK, codes.OK}} {
+		stream := &endingStream{ctx: as(user), then: as(user)}
+		require.Equal(t, want[1], status.Code(s.Stream(nil, stream, &grpc.StreamServerInfo{FullMethod: chat}, func(_ any, ss grpc.ServerStream) error {
+			require.Equal(t, want[0], status.Code(ss.RecvMsg(nil)))
+			return ss.RecvMsg(nil)
+		})), user)
+	}
+	require.Equal(t, "client:h"+admission.Digest("user:"+admission.Digest("ann")), s.StoredKey(admission.Key{Text: "user:" + admission.Digest("ann")}))
 }
 
 func TestKeysOfCalls(t *testing.T) {
@@ -419,8 +478,11 @@ func TestNewServerRefusesInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	minute := []throttr.Limit{{Name: "minute", Max: 3, Scale: time.Minute}}
 	for text, cfg := range map[string]grpclimit.Config{
-		"Limits is empty": {},
-		"has no name":     {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},
+		"Limits is empty":       {},
+		`no function of "hour"`: {Limits: minute, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
+		"CountRefusals":         {Limits: minute, CountRefusals: true, GiveBack: func(context.Context, grpclimit.Call, codes.Code) bool { return true }},
+		"no Header":             {Limits: minute, Addr: admission.AddrConfig{Hops: 1}},
+		"has no name":           {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},
 		`Methods has "Say", which is neither a method`: {Limits: minute, Methods: map[string][]throttr.Limit{"Say": minute}},
 		`two limits are named "minute" (of /a.B/C)`:    {Limits: minute, Methods: map[string][]throttr.Limit{"/a.B/C": append(minute, minute...)}},
 	} {

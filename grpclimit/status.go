@@ -59,9 +59,9 @@ func (s *Server) refusal(ctx context.Context, c Call, d *admission.Decision) err
 
 // quotaFailure returns the limits that have denied a call.
 func (s *Server) quotaFailure(c Call, d *admission.Decision) *errdetails.QuotaFailure {
-	client := strings.ToValidUTF8(d.Partition(), "\uFFFD") // others can't be sent
 	f := new(errdetails.QuotaFailure)
 	for _, o := range d.Denied() {
+		client := strings.ToValidUTF8(o.Partition(), "\uFFFD") // others can't be sent
 		metric, in := s.cfg.Metric, " in "+o.Scale.String()
 		if o.Scale == 0 {
 			metric, in = "concurrent-requests", " at a time"

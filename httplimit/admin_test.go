@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/memory"
@@ -38,44 +39,64 @@ func request(m *httplimit.Middleware, field, value string) int {
 
 // Support sees why a customer is denied, and ends that.
 func TestSupportUnblocksACustomer(t *testing.T) {
-	free := throttr.Limit{Name: "free", Max: 7, Scale: time.Hour}
 	m, clock := newMiddleware(t, httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerHour(5), httplimit.PerMinute(2)},
 		Key:    func(r *http.Request) string { return r.Header.Get("Account") },
 	})
+	ann := httplimit.Request{Key: httplimit.Key{Text: "ann"}}
 	for _, want := range []int{200, 200, 429} {
 		require.Equal(t, want, request(m, "Account", "ann"))
 	}
 	clock.Advance(10 * time.Second)
 	for range 2 { // Peek does not count
-		got, err := m.Peek(t.Context(), "ann")
+		got, err := m.Peek(t.Context(), ann)
 		require.NoError(t, err)
-		require.Equal(t, []httplimit.Outcome{
-			{Name: "minute", Scale: time.Minute, Result: throttr.Result{Count: 2, Limit: 2, RetryAfter: 50 * time.Second, ResetAfter: 50 * time.Second, ResetAt: clock.Now().Add(50 * time.Second)}},
-			{Name: "hour", Scale: time.Hour, Result: throttr.Result{Allowed: true, Count: 2, Limit: 5, Remaining: 3, ResetAfter: time.Hour - 10*time.Second, ResetAt: clock.Now().Add(time.Hour - 10*time.Second)}},
+		requireOutcomes(t, []httplimit.Outcome{
+			{Name: "minute", Key: "ann", Scale: time.Minute, Result: throttr.Result{Count: 2, Limit: 2, RetryAfter: 50 * time.Second, ResetAfter: 50 * time.Second, ResetAt: clock.Now().Add(50 * time.Second)}},
+			{Name: "hour", Key: "ann", Scale: time.Hour, Result: throttr.Result{Allowed: true, Count: 2, Limit: 5, Remaining: 3, ResetAfter: time.Hour - 10*time.Second, ResetAt: clock.Now().Add(time.Hour - 10*time.Second)}},
 		}, got)
 	}
-	require.NoError(t, m.Reset(t.Context(), "ann", httplimit.PerMinute(2)))
+	minute := ann
+	minute.Plan = httplimit.MustPlan(httplimit.PerMinute(2))
+	require.NoError(t, m.Reset(t.Context(), minute))
 	require.Equal(t, 200, request(m, "Account", "ann"))
-	got, err := m.Peek(t.Context(), "ann", httplimit.PerHour(5))
+	got, err := m.Peek(t.Context(), ann)
 	require.NoError(t, err)
-	require.EqualValues(t, 3, got[0].Count, "the other limit is as it was")
+	require.EqualValues(t, 3, got[1].Count, "the other limit is as it was")
 
-	require.NoError(t, m.Reset(t.Context(), "ann"))
+	require.NoError(t, m.Reset(t.Context(), ann))
 	for _, key := range []string{"ann", "nobody"} {
-		got, err = m.Peek(t.Context(), key)
+		got, err = m.Peek(t.Context(), httplimit.Request{Key: httplimit.Key{Text: key}})
 		require.NoError(t, err)
 		require.Len(t, got, 2)
 		for _, o := range got {
 			require.Equal(t, throttr.Result{Allowed: true, Limit: o.Limit, Remaining: o.Limit}, o.Result)
 		}
 	}
-	got, err = m.Peek(t.Context(), "ann", free)
+	ann.Plan = httplimit.MustPlan(throttr.Limit{Name: "free", Max: 7, Scale: time.Hour})
+	got, err = m.Peek(t.Context(), ann)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, got[0].Remaining, "a limit of a plan")
-	_, err = m.Peek(t.Context(), "ann", throttr.Limit{})
-	require.ErrorIs(t, err, throttr.ErrConfig)
-	require.ErrorIs(t, m.Reset(t.Context(), "ann", throttr.Limit{}), throttr.ErrConfig)
+	ann.Plan = new(httplimit.Plan)
+	got, err = m.Peek(t.Context(), ann)
+	require.NoError(t, err)
+	require.Empty(t, got, "who is exempt is denied nowhere")
+	require.Equal(t, 200, request(m, "Account", "ann"))
+	require.NoError(t, m.Reset(t.Context(), ann))
+	ann.Plan = nil
+	got, err = m.Peek(t.Context(), ann)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, got[0].Count, "nothing was reset")
+	require.Equal(t, m.StoredKey(ann.Key), "client:h"+admission.Digest("ann"))
+}
+
+// requireOutcomes compares what outcomes export.
+func requireOutcomes(t *testing.T, want, got []httplimit.Outcome) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i, o := range got {
+		require.Equal(t, want[i], httplimit.Outcome{Name: o.Name, Key: o.Key, Scale: o.Scale, Result: o.Result})
+	}
 }
 
 func TestPeekAndResetReturnTheErrorsOfTheBackend(t *testing.T) {
@@ -83,9 +104,9 @@ func TestPeekAndResetReturnTheErrorsOfTheBackend(t *testing.T) {
 	m, err := httplimit.NewMiddleware(throttr.NewRateLimit(backend), httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(5)}})
 	require.NoError(t, err)
 	backend.Close()
-	_, err = m.Peek(t.Context(), "k")
+	_, err = m.Peek(t.Context(), httplimit.Request{})
 	require.ErrorIs(t, err, throttr.ErrClosed)
-	require.ErrorIs(t, m.Reset(t.Context(), "k"), throttr.ErrClosed)
+	require.ErrorIs(t, m.Reset(t.Context(), httplimit.Request{}), throttr.ErrClosed)
 }
 
 // What a client sends in a header field is in no store, log or event.
@@ -142,6 +163,6 @@ func TestByHeaderIsTheKeyOfAHeader(t *testing.T) {
 	require.Equal(t, 200, request(m, "X-Api-Key", "a"))
 	require.Equal(t, 429, request(m, "X-Api-Key", "a"))
 	require.Equal(t, 200, request(m, "X-Api-Key", "b"))
-	require.NoError(t, m.Reset(t.Context(), httplimit.HeaderKey("X-API-Key", "a")))
+	require.NoError(t, m.Reset(t.Context(), httplimit.Request{Key: httplimit.Key{Text: httplimit.HeaderKey("X-API-Key", "a")}}))
 	require.Equal(t, 200, request(m, "X-Api-Key", "a"))
 }

@@ -1,17 +1,17 @@
 package httplimit
 
 import (
-	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/inside"
 )
 
-// Config configures the middleware that [New] returns. Limits or InFlight is required. All other fields
+// Config configures the middleware that [New] returns. Limits, InFlight or Plan is required. All other fields
 // have defaults.
 type Config struct {
 	// Limits apply together, to the requests for which Plan returns nil. Each has a name, which clients see,
@@ -40,26 +40,38 @@ type Config struct {
 	NoPlace admission.Verdict
 
 	// Plan returns the limits of a request, or nil for those of Limits. A plan without
-	// limits limits nothing and counts nothing.
+	// limits limits nothing and counts nothing. With an error, Limits apply, and if there are none, OnFailure decides.
+	// Observers of the RateLimit get a context of which [admission.PlanErr] is the error.
 	//
 	// Limits of the same name, scale and algorithm in two plans share their counts, so a client
 	// that changes plans keeps its count.
-	Plan func(*http.Request) *Plan
+	Plan func(*http.Request) (*Plan, error)
 
-	// Key returns the key under which a request is counted. The middleware stores, logs and
-	// traces a digest of the key, because keys may be secret or personal, such as API keys and
-	// names. Default: [RemoteAddr], whose addresses are used as they are.
+	// Key returns the key under which a request is counted. If it is "", the request counts by its address. The
+	// middleware stores, logs and traces a digest of the key, because keys may be secret or personal, such as API keys
+	// and names. Default: the address, by Addr. Those of [RemoteAddr], [ByAddr] and [Everyone] are used as they are.
 	Key KeyFunc
 
-	// PlainKeys stores, logs and traces keys of Key as they are, if they have up to 128 bytes.
+	// KeyOf has the keys of limits by their names, InFlight's included, in place of Key. All limits are still taken
+	// together, in one round trip where a backend can do that. If a KeyFunc returns "", its limit does not apply to the
+	// request: an anonymous caller has no tenant. All functions are called for each request. Without Plan, each name is
+	// that of a limit.
+	KeyOf map[string]KeyFunc
+
+	// Addr says how the address of a request is found: the default key, and that of requests whose Key is "".
+	// Default: as [RemoteAddr] does.
+	Addr AddrConfig
+
+	// PlainKeys stores, logs and traces all keys as they are, if they have up to 128 bytes, but for texts of Key and
+	// KeyOf that look like addresses.
 	PlainKeys bool
 
-	// SkipEmptyKey serves requests for which Key returns "" without counting them.
-	// Default: they are counted together, like the requests of one client.
+	// SkipEmptyKey leaves the limits that use Key out of requests for which Key returns "". Those of KeyOf still apply.
+	// Default: such requests count by their address.
 	SkipEmptyKey bool
 
 	// Skip reports whether to serve a request without counting it, for example a health
-	// check or a CORS preflight. Default: no request is skipped.
+	// check or a CORS preflight. See [InNetworks]. Default: no request is skipped.
 	Skip func(*http.Request) bool
 
 	// CountRefusals counts denied requests, too: a request is a hit in one limit after the other,
@@ -72,10 +84,17 @@ type Config struct {
 	// [admission.InShadow] is true; handlers find Decision.Allowed.
 	Shadow bool
 
-	// Cost returns what a request counts. A request of cost 0 is not counted, but it is denied if
-	// a limit has been exceeded. A request that costs more than a limit can ever grant is denied,
-	// does not count in that limit, and has no Retry-After. Default: 1.
-	Cost func(*http.Request) uint64
+	// Cost returns what a request counts in a limit. What costs 0 is not counted there, but denied if the limit has
+	// been exceeded. A request that costs more than a limit can ever grant is denied,
+	// and has no Retry-After. What is known only afterwards: see Decision.Commit. Default: 1.
+	Cost func(*http.Request, throttr.Limit) uint64
+
+	// GiveBack reports whether a request that was served is given back, by the status of its response: for limits
+	// that count failures only, or to leave out 304 and 5xx. That of a handler that panics is 500, of a connection that
+	// was hijacked 101. It is done in the background, in a bounded queue; if that is full, the request stays counted, as it
+	// does if its window has ended. Throttr servers take something back only for a moment. CountRefusals can't be
+	// combined with it. Default: nothing is given back.
+	GiveBack func(r *http.Request, status int) bool
 
 	// OnDenied responds to a request that exceeds a limit, or has no place. The RateLimit fields and
 	// Retry-After are set already. To deny nothing, set Shadow.
@@ -96,12 +115,12 @@ type Config struct {
 	// "concurrent-requests". Set it if Cost is not a number of requests. Default: requests.
 	QuotaUnit string
 
-	// PartitionKey adds the key of the client to the header fields: the address, with PlainKeys the key, and
+	// PartitionKey adds its key to each limit in the header fields: an address, with PlainKeys any key, and
 	// otherwise the first 12 bytes of its SHA-256 digest, in base64.
 	PartitionKey bool
 
 	// Jitter is by how much Retry-After may be later than necessary, by chance: clients that were denied
-	// together then do not return together. Default: 0.
+	// together then do not return together. At most 24 hours. Default: 0.
 	Jitter time.Duration
 
 	// Legacy adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
@@ -143,17 +162,27 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if limiter == nil {
 		panic("httplimit: NewMiddleware: limiter is nil")
 	}
-	if cfg.Legacy > LegacyUnix {
-		return nil, fmt.Errorf("%w: there is no Legacy %d", throttr.ErrConfig, cfg.Legacy)
+	addrs, err := cfg.check()
+	if err != nil {
+		return nil, err
 	}
-	cfg.setDefaults()
-	g, err := admission.New(limiter, admission.Config{
+	m := &Middleware{config: cfg, addrs: addrs, plain: map[string]bool{"": cfg.Key != nil && isPlain(cfg.Key)}}
+	for name, f := range cfg.KeyOf {
+		m.plain[name] = isPlain(f)
+	}
+	m.config.KeyOf = maps.Clone(cfg.KeyOf) // the caller may change the map
+	if cfg.OnFailure == nil {
+		m.config.OnFailure = ServeUnlessFull
+	}
+	m.gate, err = admission.New(limiter, admission.Config{
 		Limits:        cfg.Limits,
+		OnlyPlans:     cfg.Plan != nil,
 		InFlight:      cfg.InFlight,
 		Places:        cfg.Places,
 		NoPlace:       cfg.NoPlace,
 		CountRefusals: cfg.CountRefusals,
 		PlainKeys:     cfg.PlainKeys,
+		SkipEmptyKey:  cfg.SkipEmptyKey,
 		Shadow:        cfg.Shadow,
 		Jitter:        cfg.Jitter,
 		QuotaUnit:     cfg.QuotaUnit,
@@ -162,15 +191,23 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err != nil {
 		return nil, err
 	}
-	requests, _ := inside.Of[gate](g)
-	return &Middleware{cfg, g, requests}, nil
+	return m, nil
 }
 
-func (c *Config) setDefaults() {
-	if c.Key == nil {
-		c.Key, c.PlainKeys = RemoteAddr, true
+// check returns what finds addresses, or the error of a mistake in a Config that package admission does not see.
+func (c *Config) check() (*admission.Addrs, error) {
+	if c.Legacy > LegacyUnix {
+		return nil, invalid("there is no Legacy %d", c.Legacy)
 	}
-	if c.OnFailure == nil {
-		c.OnFailure = ServeUnlessFull
+	if c.GiveBack != nil && c.CountRefusals {
+		return nil, invalid("GiveBack can't be combined with CountRefusals")
 	}
+	for name, f := range c.KeyOf {
+		known := c.Plan != nil || name != "" && name == c.InFlight.Name ||
+			slices.ContainsFunc(c.Limits, func(l throttr.Limit) bool { return l.Name == name })
+		if f == nil || !known {
+			return nil, invalid("KeyOf has no function of %q, or no limit has the name", name)
+		}
+	}
+	return admission.NewAddrs(c.Addr)
 }

@@ -12,6 +12,10 @@ type (
 	Decision = admission.Decision
 	// Outcome is the result of one limit for a request.
 	Outcome = admission.Outcome
+	// Request is what [Middleware.Peek] and [Middleware.Reset] are asked about.
+	Request = admission.Request
+	// Key is the key of a request in a limit.
+	Key = admission.Key
 	// Plan is a set of limits for some of the clients. Make plans once, with [NewPlan], and return them from
 	// Config.Plan. The zero Plan has no limits.
 	Plan = admission.Plan
@@ -19,7 +23,7 @@ type (
 
 // FromContext returns the decision on the request whose context is ctx. If several middlewares
 // have counted the request, it is the decision of the innermost one. FromContext returns false
-// if the request was not counted. The caller must not modify Outcomes.
+// if no limit applied to the request. The caller must not modify Outcomes.
 func FromContext(ctx context.Context) (Decision, bool) { return admission.FromContext(ctx) }
 
 // NewPlan returns a plan of limits, see [admission.NewPlan].

@@ -10,7 +10,8 @@
 //	}
 //	log.Fatal(http.ListenAndServe(":8080", limit(mux)))
 //
-// Every request is counted under a key, by default the address it comes from: in all limits, or in none if one
+// Every request is counted under a key, by default the address it comes from, or under one for each limit, see
+// Config.KeyOf: in all limits, or in none if one
 // of them denies it. Then the response is 429 with a Retry-After field. Otherwise the wrapped handler serves it, and
 // finds the decision in the request's context, see [FromContext]. Config.InFlight limits the requests of a key that
 // are served at a time. Package admission says what a key must be.
@@ -25,9 +26,10 @@
 //	RateLimit-Policy: "second";q=10;w=1, "hour";q=1000;w=3600
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
-// RateLimit-Policy lists all limits of the request. RateLimit lists those that have decided: how much remains, and
-// when the window ends. With rolling algorithms, t is until the whole quota is there again, and at most w; of a denial,
-// until this very request would be served, like Retry-After. A request that costs more than a limit can ever grant has
+// RateLimit-Policy lists all limits of the request. Of a token bucket, q is the burst, and w the time in which an empty
+// one fills. RateLimit lists those that have decided: how much remains, and
+// when the window ends. With rolling algorithms, t is until the whole quota is there again; of a denial,
+// until this very request would be served, like Retry-After. A client that waits for t when r is 0 is never denied. A request that costs more than a limit can ever grant has
 // neither. Limits that are throttr.Unlimited have no fields. InFlight has qu in place of w, and is in RateLimit only if
 // there is no place.
 //

@@ -9,16 +9,10 @@ import (
 	"github.com/throttr-go/throttr/admission"
 )
 
-// setFields adds RateLimit-Policy and RateLimit, without those that are empty. It keeps the values.
-func setFields(header http.Header, values *[2]string) {
-	for i, name := range [...]string{"Ratelimit-Policy", "Ratelimit"} {
-		switch {
-		case values[i] == "":
-		case header[name] == nil:
-			header[name] = values[i : i+1 : i+1]
-		default:
-			header.Add(name, values[i])
-		}
+// addField adds a field whose name is in its canonical form, unless it is empty.
+func addField(header http.Header, name, value string) {
+	if value != "" {
+		header[name] = append(header[name], value)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestPolicyFieldNamesEveryLimit(t *testing.T) {
 		"to 1 at least":             {[]throttr.Limit{{Name: "x", Max: 9, Scale: time.Millisecond}}, `"x";q=9;w=1`},
 		"quotes and backslashes":    {[]throttr.Limit{{Name: `say "\o/"`, Max: 9, Scale: time.Second}}, `"say \"\\o/\"";q=9;w=1`},
 		"separators are characters": {[]throttr.Limit{{Name: `a, b;q=1`, Max: 9, Scale: time.Second}}, `"a, b;q=1";q=9;w=1`},
-		"the largest":               {[]throttr.Limit{{Name: "x", Max: 999_999_999_999_999, Scale: 1<<63 - 1}}, `"x";q=999999999999999;w=9223372037`},
+		"the largest":               {[]throttr.Limit{{Name: "x", Max: 999_999_999_999_999, Scale: 1 << 62}}, `"x";q=999999999999999;w=4611686019`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := newSite(t, httplimit.Config{Limits: test.limits}).get(alice)

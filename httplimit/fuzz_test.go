@@ -43,7 +43,7 @@ func FuzzMiddleware(f *testing.F) {
 			key, err := httplimit.ByAddr(httplimit.AddrConfig{Proxies: prefixes("10.0.0.0/8"), UnixProxy: true, Header: field})
 			require.NoError(t, err)
 			wrap, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
-				Limits: []throttr.Limit{limit}, Key: key, Cost: func(*http.Request) uint64 { return cost },
+				Limits: []throttr.Limit{limit}, Key: key, Cost: func(*http.Request, throttr.Limit) uint64 { return cost },
 			})
 			if err != nil {
 				require.ErrorIs(t, err, throttr.ErrConfig)
@@ -108,6 +108,8 @@ func FuzzKeysStayApart(f *testing.F) {
 	f.Add("a", "b", true)
 	long := string(make([]byte, 129))
 	f.Add(long, long+"x", false)
+	f.Add("", "192.0.2.1", true)
+	f.Add("", "192.0.2.1", false)
 	f.Fuzz(func(t *testing.T, key1, key2 string, plain bool) {
 		stored1, stored2 := storedKey(t, key1, plain), storedKey(t, key2, plain)
 		require.Equal(t, key1 == key2, stored1 == stored2, "%q, %q", stored1, stored2)

@@ -81,7 +81,7 @@ func TestSeveralLimitsAreAppliedShortestFirst(t *testing.T) {
 func TestSkippedRequestsAreServedUncountedWithoutFields(t *testing.T) {
 	for name, cfg := range map[string]httplimit.Config{
 		"Skip":                 {Skip: func(*http.Request) bool { return true }},
-		"a plan with no limit": {Plan: func(*http.Request) *httplimit.Plan { return new(httplimit.Plan) }},
+		"a plan with no limit": {Plan: func(*http.Request) (*httplimit.Plan, error) { return new(httplimit.Plan), nil }},
 		"an empty key":         {Key: func(*http.Request) string { return "" }, SkipEmptyKey: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,9 +105,17 @@ func TestRequestsOfOneKeyShareALimit(t *testing.T) {
 		a, b func(*http.Request)
 		same bool
 	}{
-		"empty keys are counted together": {
+		"empty keys of one address": {
 			key: func(r *http.Request) string { return r.Header.Get("User") },
 			a:   func(*http.Request) {}, b: header("Other", "x"), same: true,
+		},
+		"empty keys of others": {
+			key: func(r *http.Request) string { return r.Header.Get("User") },
+			a:   func(*http.Request) {}, b: func(r *http.Request) { r.RemoteAddr = bob },
+		},
+		"a key that is an address": {
+			key: func(r *http.Request) string { return r.Header.Get("User") },
+			a:   func(*http.Request) {}, b: header("User", "192.0.2.1"),
 		},
 		"different keys":  {key: func(r *http.Request) string { return r.Header.Get("User") }, a: header("User", "a"), b: header("User", "b")},
 		"empty and other": {key: func(r *http.Request) string { return r.Header.Get("User") }, a: func(*http.Request) {}, b: header("User", "b")},
@@ -138,7 +146,7 @@ func TestALongKeyIsNotStored(t *testing.T) {
 		s := newSite(t, httplimit.Config{Key: func(*http.Request) string { return strings.Repeat("k", 1<<20) }, PlainKeys: plain}, seen)
 		s.get(alice)
 		require.Less(t, len(stored), 80)
-		require.Len(t, s.decision.Key, 1<<20, "the handler sees the key unchanged")
+		require.Len(t, s.decision.Strictest.Key, 1<<20, "the handler sees the key unchanged")
 	}
 }
 
@@ -147,7 +155,7 @@ func TestPlanOfARequestDecidesItsLimits(t *testing.T) {
 		"pro":      httplimit.MustPlan(httplimit.PerMinute(5)),
 		"internal": httplimit.MustPlan(),
 	}
-	s := newSite(t, httplimit.Config{Plan: func(r *http.Request) *httplimit.Plan { return plans[r.Header.Get("Plan")] }})
+	s := newSite(t, httplimit.Config{Plan: func(r *http.Request) (*httplimit.Plan, error) { return plans[r.Header.Get("Plan")], nil }})
 	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice), "an unknown plan: Limits apply")
 	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice, header("Plan", "pro")), "a change of plans keeps the count")
 	require.Equal(t, []int{202, 202, 202, 202, 202, 429}, s.statuses(6, bob, header("Plan", "pro")))
@@ -172,7 +180,7 @@ func TestCostOfARequestIsCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cost uint64
-			s := newSite(t, httplimit.Config{Cost: func(*http.Request) uint64 { return cost }, CountRefusals: true})
+			s := newSite(t, httplimit.Config{Cost: func(*http.Request, throttr.Limit) uint64 { return cost }, CountRefusals: true})
 			for i, c := range test.costs {
 				cost = c
 				require.Equal(t, test.statuses[i], s.get(alice).StatusCode, i)
@@ -188,19 +196,22 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		cfg  httplimit.Config
 		text string
 	}{
-		"no limits":           {httplimit.Config{}, "Limits is empty"},
-		"no limits, but Plan": {httplimit.Config{Plan: func(*http.Request) *httplimit.Plan { return nil }}, "Limits is empty"},
-		"no name":             {limits(throttr.Limit{Max: 1, Scale: time.Second}), "has no name"},
-		"too long a Burst":    {limits(throttr.Limit{Name: "a", Max: 1, Burst: 1e15, Scale: time.Second, Algorithm: throttr.TokenBucket}), "a Burst of 1000000000000000"},
-		"a long name":         {limits(throttr.Limit{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}), "at most 64"},
-		"an umlaut":           {limits(throttr.Limit{Name: "für", Max: 1, Scale: time.Second}), "ASCII"},
-		"a line feed":         {limits(throttr.Limit{Name: "a\nb", Max: 1, Scale: time.Second}), "ASCII"},
-		"a DEL":               {limits(throttr.Limit{Name: "a\x7f", Max: 1, Scale: time.Second}), "ASCII"},
-		"a name twice":        {limits(httplimit.PerHour(1), httplimit.PerHour(2)), `two limits are named "hour"`},
-		"no window":           {limits(throttr.Limit{Name: "x", Max: 1}), "0s is less than 1ms"},
-		"a negative window":   {limits(throttr.Limit{Name: "x", Max: 1, Scale: -1}), "-1ns is less than 1ms"},
-		"a vast limit":        {limits(httplimit.PerHour(1e15)), "at most 999999999999999"},
-		"an unknown Legacy":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, Legacy: 3}, "Legacy 3"},
+		"no limits":         {httplimit.Config{}, "Limits is empty"},
+		"a key of nobody":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, KeyOf: map[string]httplimit.KeyFunc{"day": httplimit.Everyone}}, `"day"`},
+		"no function":       {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, KeyOf: map[string]httplimit.KeyFunc{"hour": nil}}, `"hour"`},
+		"Hops, no Header":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, Addr: httplimit.AddrConfig{Hops: 1}}, "no Header"},
+		"hits given back":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, CountRefusals: true, GiveBack: func(*http.Request, int) bool { return true }}, "CountRefusals"},
+		"no name":           {limits(throttr.Limit{Max: 1, Scale: time.Second}), "has no name"},
+		"too long a Burst":  {limits(throttr.Limit{Name: "a", Max: 1, Burst: 1e15, Scale: time.Second, Algorithm: throttr.TokenBucket}), "a Burst of 1000000000000000"},
+		"a long name":       {limits(throttr.Limit{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}), "at most 64"},
+		"an umlaut":         {limits(throttr.Limit{Name: "für", Max: 1, Scale: time.Second}), "ASCII"},
+		"a line feed":       {limits(throttr.Limit{Name: "a\nb", Max: 1, Scale: time.Second}), "ASCII"},
+		"a DEL":             {limits(throttr.Limit{Name: "a\x7f", Max: 1, Scale: time.Second}), "ASCII"},
+		"a name twice":      {limits(httplimit.PerHour(1), httplimit.PerHour(2)), `two limits are named "hour"`},
+		"no window":         {limits(throttr.Limit{Name: "x", Max: 1}), "0s is less than 1ms"},
+		"a negative window": {limits(throttr.Limit{Name: "x", Max: 1, Scale: -1}), "-1ns is less than 1ms"},
+		"a vast limit":      {limits(httplimit.PerHour(1e15)), "at most 999999999999999"},
+		"an unknown Legacy": {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, Legacy: 3}, "Legacy 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limit, err := httplimit.New(limiter, test.cfg)

@@ -281,7 +281,7 @@ func TestAnOfferThatIsNotAccepted(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	upgraded(r)
 	limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _, err = w.(http.Hijacker).Hijack()
+		_, _, err = http.NewResponseController(w).Hijack()
 	})).ServeHTTP(httptest.NewRecorder(), r)
 	require.ErrorIs(t, err, http.ErrNotSupported)
 }
@@ -335,8 +335,8 @@ func TestPlansNeedPlaces(t *testing.T) {
 	with, err := plan.WithInFlight(stream)
 	require.NoError(t, err)
 	for name, cfg := range map[string]httplimit.Config{
-		"of the Config": {InFlight: stream, Plan: func(*http.Request) *httplimit.Plan { return plan }},
-		"of the plan":   {Plan: func(*http.Request) *httplimit.Plan { return with }},
+		"of the Config": {InFlight: stream, Plan: func(*http.Request) (*httplimit.Plan, error) { return plan, nil }},
+		"of the plan":   {Plan: func(*http.Request) (*httplimit.Plan, error) { return with, nil }},
 	} {
 		store := memory.New()
 		cfg.Limits, cfg.Places = []throttr.Limit{httplimit.PerDay(9)}, inflight.New(store)

@@ -2,7 +2,9 @@ package httplimit
 
 import (
 	"net/http"
+	"net/netip"
 	"net/textproto"
+	"reflect"
 
 	"github.com/throttr-go/throttr/admission"
 )
@@ -12,23 +14,58 @@ import (
 //	func(r *http.Request) string { return r.Method + " " + httplimit.RemoteAddr(r) }
 type KeyFunc func(*http.Request) string
 
-// AddrConfig configures [ByAddr]: how to find the address that a request comes from, and how many bits of
-// it identify a client. The zero AddrConfig trusts no header field. Its KeyFunc is the same as [RemoteAddr].
+// AddrConfig says how to find the address that a request comes from, and how many bits of it identify a client. The
+// zero AddrConfig trusts no header field: it finds what [RemoteAddr] does.
 type AddrConfig = admission.AddrConfig
 
 // RemoteAddr is a [KeyFunc]. It returns the IPv4 address, or the first 64 bits of the IPv6
 // address, at the other end of the connection, and "" if that is not an IP address.
 func RemoteAddr(r *http.Request) string { return admission.Addr(r.RemoteAddr) }
 
+// Everyone is the [KeyFunc] of a limit that all requests share.
+func Everyone(*http.Request) string { return admission.Everyone.Text }
+
 // ByAddr returns a [KeyFunc] for the address that a request comes from, by the rules of
 // [admission.Addrs]: the header field is believed as far as trusted proxies have written it. The error
 // matches [throttr.ErrConfig].
+//
+//go:noinline
 func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 	addrs, err := admission.NewAddrs(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return func(r *http.Request) string { return addrs.Key(r.RemoteAddr, r.Header.Values) }, nil
+}
+
+// isPlain reports whether f is RemoteAddr, Everyone, or made by ByAddr, which is not inlined so that all that it makes
+// have one code. Their keys are stored as they are.
+func isPlain(f KeyFunc) bool {
+	byAddr, _ := ByAddr(AddrConfig{})
+	code := reflect.ValueOf(f).Pointer()
+	for _, plain := range []KeyFunc{RemoteAddr, Everyone, byAddr} {
+		if code == reflect.ValueOf(plain).Pointer() {
+			return true
+		}
+	}
+	return false
+}
+
+// InNetworks returns a function for Config.Skip and for handlers: it reports whether a request comes from one of the
+// networks. It compares whole addresses, found as limits find them. The error matches [throttr.ErrConfig].
+func InNetworks(addr AddrConfig, networks ...netip.Prefix) (func(*http.Request) bool, error) {
+	addrs, err := admission.NewAddrs(addr)
+	if err != nil {
+		return nil, err
+	}
+	contain, err := admission.InNetworks(networks...)
+	if err != nil {
+		return nil, err
+	}
+	return func(r *http.Request) bool {
+		a, ok := addrs.Find(r.RemoteAddr, r.Header.Values)
+		return ok && contain(a)
+	}, nil
 }
 
 // ByHeader returns a KeyFunc whose key is the [HeaderKey] of a header field, or "" if the request

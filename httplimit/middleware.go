@@ -14,42 +14,36 @@ import (
 type Middleware struct {
 	config Config // with its defaults
 	gate   *admission.Gate
-	admits gate // that of gate
-}
-
-// gate is an [admission.Gate] with a method for requests of HTTP.
-type gate interface {
-	// Admit admits a request. If it is granted at once, next is a copy of it, whose context has the decision, and d is
-	// nil. Fields are the values of RateLimit-Policy and RateLimit, if these are wanted.
-	Admit(r *http.Request, key string, plan *Plan, n uint64, wanted bool) (next *http.Request, fields *[2]string, d *Decision)
+	addrs  *admission.Addrs
+	plain  map[string]bool // whether the keys of a limit in KeyOf are stored as they are; those of Key: ""
 }
 
 // Wrap returns a handler that limits the requests to next. It panics if next is nil.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
-	if next == nil {
+	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("httplimit: the handler to wrap is nil")
 	}
 	return &handler{m, next}
 }
 
-// Peek returns the state of the limits of a key without counting, in the order of the limits:
-// whether a request of cost 1 would be allowed now, and how many were counted. The key is what
-// Config.Key returns for the requests in question. Without limits, Peek returns those of
-// Config.Limits. Use it to answer a customer who is denied:
+// Peek returns the state of the limits of a request without counting, in the order of the limits:
+// whether one of cost 1 would be allowed now, and how many were counted. Use it to answer a customer who is denied:
 //
-//	outcomes, err := m.Peek(ctx, httplimit.HeaderKey("X-Api-Key", apiKey))
+//	outcomes, err := m.Peek(ctx, httplimit.Request{Key: httplimit.Key{Text: httplimit.HeaderKey("X-Api-Key", apiKey)}})
 //
-// The error is that of the backend.
-func (m *Middleware) Peek(ctx context.Context, key string, limits ...throttr.Limit) ([]Outcome, error) {
-	return m.gate.Peek(ctx, key, limits...)
+// Its Key has the text that Config.Key returns for the requests in question, its Keys those of Config.KeyOf. Of a client
+// that is known by its address, it has the Addr. The error is that of the backend.
+func (m *Middleware) Peek(ctx context.Context, r Request) ([]Outcome, error) {
+	return m.gate.Peek(ctx, r)
 }
 
-// Reset ends the windows of a key, so that its next request opens others. The key and the limits
-// are those of [Middleware.Peek]. On Throttr servers, other processes may deny for up to a second
+// Reset ends the windows of a request, as [Middleware.Peek] describes it, so that the next one opens others. On Throttr
+// servers, other processes may deny for up to a second
 // more, see [throttr.WithDenialMemory]. The error has those of all limits that could not be reset.
-func (m *Middleware) Reset(ctx context.Context, key string, limits ...throttr.Limit) error {
-	return m.gate.Reset(ctx, key, limits...)
-}
+func (m *Middleware) Reset(ctx context.Context, r Request) error { return m.gate.Reset(ctx, r) }
+
+// StoredKey returns the key that the backend sees: for RateLimit.Forget, and for the throttr command.
+func (m *Middleware) StoredKey(k Key) string { return m.gate.StoredKey(k) }
 
 // handler is a wrapped handler.
 type handler struct {
@@ -64,54 +58,59 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	key := c.Key(r)
-	var plan *Plan
+	d := h.gate.Admit(r.Context(), h.request(r))
+	mayUpgrade := d.Hold != nil && (r.Header["Upgrade"] != nil || r.Method == http.MethodConnect)
+	if !mayUpgrade && c.GiveBack == nil {
+		defer d.Done()
+		h.respond(w, r, d)
+		return
+	}
+	recorded := &writer{ResponseWriter: w}
+	if mayUpgrade {
+		recorded.hold = d.Hold
+	}
+	returned := false
+	defer func() { h.end(r, d, recorded, returned) }()
+	h.respond(recorded.as(), r, d)
+	returned = true
+}
+
+// end ends a request whose handler has returned, or has panicked.
+func (h *handler) end(r *http.Request, d *Decision, w *writer, returned bool) {
+	if !returned || !w.hijacked || w.hold == nil {
+		defer d.Done()
+	} else {
+		defer d.Settle()
+	}
+	if d.Allowed && h.config.GiveBack != nil && h.config.GiveBack(r, w.statusOf(returned)) {
+		d.GiveBackLater()
+	}
+}
+
+// request returns what the Gate decides on.
+func (m *Middleware) request(r *http.Request) Request {
+	c := &m.config
+	req := Request{Addr: m.addrs.Key(r.RemoteAddr, r.Header.Values)}
+	if c.Key == nil {
+		req.Key = Key{Text: req.Addr, Plain: true}
+	} else {
+		req.Key = Key{Text: c.Key(r), Plain: m.plain[""]}
+	}
+	if len(c.KeyOf) > 0 {
+		req.Keys = make(map[string]Key, len(c.KeyOf))
+		for name, f := range c.KeyOf {
+			req.Keys[name] = Key{Text: f(r), Plain: m.plain[name]}
+		}
+	}
 	if c.Plan != nil {
-		plan = c.Plan(r)
+		if req.Plan, req.PlanErr = c.Plan(r); req.PlanErr != nil {
+			req.Plan = nil
+		}
 	}
-	if key == "" && c.SkipEmptyKey || plan != nil && plan.Empty() {
-		h.next.ServeHTTP(w, r)
-		return
-	}
-	n := uint64(1)
 	if c.Cost != nil {
-		n = c.Cost(r)
+		req.Cost = func(l throttr.Limit) uint64 { return c.Cost(r, l) }
 	}
-	granted, fields, d := h.admits.Admit(r, key, plan, n, !c.HideFields)
-	if granted == nil {
-		h.decided(w, r, d)
-		return
-	}
-	header := w.Header()
-	setFields(header, fields)
-	if c.Legacy != LegacyNone {
-		d, _ := FromContext(granted.Context())
-		h.setLegacyFields(header, &d)
-	}
-	h.next.ServeHTTP(w, granted)
-}
-
-// decided responds to a request on which a decision was made, and returns its place.
-func (h *handler) decided(w http.ResponseWriter, r *http.Request, d *Decision) {
-	if d.Hold != nil && (r.Header["Upgrade"] != nil || r.Method == http.MethodConnect) {
-		u := &upgrade{ResponseWriter: w, hold: d.Hold}
-		defer u.done()
-		h.respond(u, r, d)
-		u.returned = true
-		return
-	}
-	defer d.Hold.Release()
-	h.respond(w, r, d)
-}
-
-// canceled responds to a request whose context ended before it was counted. After a deadline, the client may still
-// wait for a response.
-func (h *handler) canceled(w http.ResponseWriter, r *http.Request) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
-		w.WriteHeader(admission.Canceled.HTTPStatus())
-		return
-	}
-	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable.\n")
+	return req
 }
 
 // respond responds to a request as it was decided.
@@ -122,7 +121,8 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		return
 	}
 	if !h.config.HideFields {
-		setFields(w.Header(), &[2]string{d.PolicyField(), d.LimitField()})
+		addField(w.Header(), "Ratelimit-Policy", d.PolicyField())
+		addField(w.Header(), "Ratelimit", d.LimitField())
 	}
 	h.setLegacyFields(w.Header(), d)
 	denied := !d.Allowed && !d.Shadow
@@ -134,7 +134,9 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		Deny(w, r, *d, h.next)
 		return
 	}
-	r = r.WithContext(d.Context())
+	if ctx := d.Context(); ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
 	switch {
 	case denied:
 		setRetryAfter(w.Header(), *d)
@@ -144,4 +146,14 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	default:
 		h.next.ServeHTTP(w, r)
 	}
+}
+
+// canceled responds to a request whose context ended before it was counted. After a deadline, the client may still
+// wait for a response.
+func (h *handler) canceled(w http.ResponseWriter, r *http.Request) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		w.WriteHeader(admission.Canceled.HTTPStatus())
+		return
+	}
+	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable.\n")
 }

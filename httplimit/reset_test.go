@@ -44,7 +44,10 @@ func TestResetAsATimeIsResetInSeconds(t *testing.T) {
 func limited(t *testing.T, b throttr.Backend, a throttr.Algorithm, legacy httplimit.Legacy, hits bool) http.Handler {
 	limit, err := httplimit.New(throttr.NewRateLimit(b), httplimit.Config{
 		Limits: []throttr.Limit{{Name: "x", Max: 10, Scale: time.Minute, Algorithm: a}}, Legacy: legacy, CountRefusals: hits,
-		Cost: func(r *http.Request) uint64 { n, _ := strconv.ParseUint(r.URL.Path[1:], 10, 64); return n },
+		Cost: func(r *http.Request, _ throttr.Limit) uint64 {
+			n, _ := strconv.ParseUint(r.URL.Path[1:], 10, 64)
+			return n
+		},
 	})
 	require.NoError(t, err)
 	return limit(http.NotFoundHandler())

@@ -29,7 +29,7 @@ func TestPlanTooLargeForTheServerIs500(t *testing.T) {
 	large := httplimit.MustPlan(httplimit.PerMinute(1000))
 	s := newServerSite(t, httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerMinute(100)}, OnFailure: httplimit.Serve,
-		Plan: func(*http.Request) *httplimit.Plan { return large },
+		Plan: func(*http.Request) (*httplimit.Plan, error) { return large, nil },
 	})
 	require.Equal(t, []int{500, 500}, s.statuses(2, alice))
 	require.Zero(t, s.served)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -36,14 +38,9 @@ type TransportConfig struct {
 	Actual func(res *http.Response, l throttr.Limit, cost uint64) uint64
 
 	// Margin is how much longer one request may take than another from the answer of the limiter to its
-	// arrival at the API: it is added to each Scale. At most an hour. Default: 50 ms, of which a limit of a second
+	// arrival at the API, with its connection: it is added to each Scale. At most an hour. Default: 50 ms, of which a limit of a second
 	// loses 5 %.
 	Margin time.Duration
-
-	// Strict makes sliding logs count a request until the header of its response is there. Then they keep their
-	// bounds for any delays, see [Transport]. It costs two calls of the store for each response that takes longer
-	// than the Margin, and if all take as long as the Scale, half of the limit.
-	Strict bool
 
 	// Pause returns for how long no request of the key may be sent after a response, in any process.
 	// Default: [Pause].
@@ -86,19 +83,12 @@ const (
 // Windows of other algorithms allow about twice their Max in an interval that begins in the middle of one, so
 // [NewTransport] refuses them. Throttr servers have none of the two algorithms.
 //
-// The bounds hold as long as the time between grant and arrival varies by no more than TransportConfig.Margin.
-// The store may be slow, a connection may have to be made, and net/http sends some requests again by itself if
-// a connection is lost: the Transport sees that, by [net/http/httptrace], when the request gets a connection and
-// when it has been written. If more than half of the Margin has passed since the limiter was asked, it counts again.
-// So the Margin need only be twice what the network and the API add after that: on a busy machine, that can be tens
-// of milliseconds. A request that has had a connection before, or gets its first one later than a Scale after its
-// grant, or late of a token bucket, waits for another turn. It is sent even if that wait fails: net/http can't give
-// up a connection.
+// The bounds hold as long as the time between grant and arrival varies by no more than TransportConfig.Margin. The store
+// may be slow, but a connection that has to be made takes longer than one that is there, and on a busy machine all takes
+// tens of milliseconds more. Choose a Margin that covers that: what it costs is its part of the Scale.
 //
-// With TransportConfig.Strict, the bounds of sliding logs do not depend on that, as long as responses come: a
-// request counts from its grant to its response, and a Scale and the Margin longer.
-//
-// A token bucket lends what it counts again because it was written late: that comes on top of what it grants then.
+// net/http sends some requests again by itself if a connection is lost. Such a request counts once more, without
+// waiting. One that is sent again because of Retries gives back what it was counted, so that it does not wait for itself.
 //
 // What fails has been counted: it may have arrived.
 //
@@ -197,14 +187,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		res, turn, moved, err := t.send(r, o, rv)
+		res, err := t.send(r, o)
 		if err != nil {
 			return nil, err
 		}
-		t.settle(r.Context(), res, o, turn, moved)
-		if !t.pause(r.Context(), res, o.key) || try >= t.cfg.Retries || !canRepeat(r, res) {
+		again := t.pause(r.Context(), res, o.key) && try < t.cfg.Retries && canRepeat(r, res)
+		if !again {
+			t.settle(r.Context(), res, o, rv)
 			return res, nil
 		}
+		rv.Cancel(r.Context())
 		if rv, err = t.limiter.WaitAll(r.Context(), o.takes...); err != nil {
 			return res, nil
 		}
@@ -218,6 +210,23 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		drain(res.Body)
 		r = next
 	}
+}
+
+// send sends a request. If it gets a second connection, it may have arrived on the first one, and counts again. An error
+// of that is for the observer of the RateLimit.
+func (t *Transport) send(r *http.Request, o *order) (*http.Response, error) {
+	ctx := context.WithoutCancel(r.Context())
+	var connections atomic.Int32
+	return t.cfg.Base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			if connections.Add(1) == 1 {
+				return
+			}
+			for i := range o.of {
+				t.limiter.Charge(ctx, o.key, o.takes[i].Limit, o.takes[i].N)
+			}
+		},
+	})))
 }
 
 // maxDrained bounds how much is read of a response that is not returned, so that its connection can be used
@@ -269,22 +278,14 @@ func (t *Transport) order(r *http.Request, key string) *order {
 // maxPlainKey is the length in bytes of the longest key that is stored as it is.
 const maxPlainKey = 128
 
-// settle commits what a request has really counted. If it is moved, it has counted twice: then a sliding log gets
-// back what it counts since its turn. (A token bucket does not: what is written late is more than it allows at that
-// time.) An error is for the observer of the RateLimit.
-func (t *Transport) settle(ctx context.Context, res *http.Response, o *order, rv *throttr.Reservation, moved bool) {
-	if t.cfg.Actual == nil && !moved {
+// settle commits what a request has really counted. An error is for the observer of the RateLimit.
+func (t *Transport) settle(ctx context.Context, res *http.Response, o *order, rv *throttr.Reservation) {
+	if t.cfg.Actual == nil {
 		return
 	}
 	actual := make([]uint64, len(o.takes))
 	for i, of := range o.of {
-		n, l := o.takes[i].N, t.cfg.Limits[of]
-		if actual[i] = n; t.cfg.Actual != nil {
-			actual[i] = t.cfg.Actual(res, l, n)
-		}
-		if moved && l.Algorithm != throttr.TokenBucket {
-			actual[i] -= min(actual[i], n)
-		}
+		actual[i] = t.cfg.Actual(res, t.cfg.Limits[of], o.takes[i].N)
 	}
 	actual[len(o.of)] = 1
 	rv.Commit(context.WithoutCancel(ctx), actual...)

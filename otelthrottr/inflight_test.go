@@ -80,7 +80,7 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 		gate, err := admission.New(throttr.NewRateLimit(store), admission.Config{InFlight: limit, Places: l, Shadow: true})
 		require.NoError(t, err)
 		for range 2 {
-			defer gate.Admit(t.Context(), "secret-key", nil, 1).Done()
+			defer gate.Admit(t.Context(), admission.Request{Key: admission.Key{Text: "secret-key"}}).Done()
 		}
 		require.EqualValues(t, 1, gauges()["throttr.inflight.callswould_deny"])
 		observer(t.Context(), inflight.Event{Kind: inflight.Unavailable, Err: throttr.ErrUnavailable})

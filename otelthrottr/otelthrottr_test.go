@@ -362,7 +362,7 @@ func TestWhatIsDeniedInShadowHasAnOutcomeOfItsOwn(t *testing.T) {
 		gate, err := admission.New(limiter, admission.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: time.Hour}}, Shadow: shadow})
 		require.NoError(t, err)
 		for range 2 {
-			gate.Admit(t.Context(), "k", nil, 1)
+			gate.Admit(t.Context(), admission.Request{Key: admission.Key{Text: "k"}})
 		}
 	}
 	require.Equal(t, map[string]int64{

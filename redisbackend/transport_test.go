@@ -27,7 +27,7 @@ var (
 	redisURL  = flag.String("transport.redis", "", "of a process: the backend")
 	processes = flag.Int("transport.processes", 4, "processes that share a limit")
 	apiScale  = flag.Duration("transport.scale", 2*time.Second, "in which the API allows 100 requests")
-	margin    = flag.Duration("transport.margin", 20*time.Millisecond, "TransportConfig.Margin")
+	margin    = flag.Duration("transport.margin", 200*time.Millisecond, "TransportConfig.Margin")
 	pausedIn  = flag.Duration("transport.within", time.Second, "how long after an answer that says so all must pause")
 	least     = flag.Float64("transport.least", 0.4, "how much of the limit must be used")
 	sendFor   = flag.Duration("transport.duration", 4*time.Second, "how long processes send")
@@ -75,8 +75,8 @@ func sendRequests() error {
 			n, _ := strconv.ParseUint(r.Header.Get("Tokens"), 10, 64)
 			return n
 		},
-		Margin: *margin, Strict: true,
-		Base: &http.Transport{MaxIdleConnsPerHost: 16},
+		Margin: *margin,
+		Base:   &http.Transport{MaxIdleConnsPerHost: 16},
 	})
 	if err != nil {
 		return err

@@ -26,12 +26,20 @@ func Chi(router chi.Router, m *httplimit.Middleware) { router.Use(m.Wrap) }
 // Echo returns middleware for echo.
 func Echo(m *httplimit.Middleware) echo.MiddlewareFunc { return echo.WrapMiddleware(m.Wrap) }
 
-// Gin returns middleware for gin.
-func Gin(gate *admission.Gate) gin.HandlerFunc {
+// Request returns what a Gate decides on, by a request of a framework: its address, user, plan. Its Keys are for limits
+// that have others.
+type Request[R any] func(r R) admission.Request
+
+// Gin returns middleware for gin. It does not limit the requests for which skip returns true; skip may be nil.
+func Gin(gate *admission.Gate, request Request[*gin.Context], skip func(*gin.Context) bool) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		d := gate.Admit(c.Request.Context(), admission.Addr(c.Request.RemoteAddr), nil, 1)
+		if skip != nil && skip(c) {
+			c.Next()
+			return
+		}
+		d := gate.Admit(c.Request.Context(), request(c))
 		defer d.Done()
-		d.SetFields(c.Header)
+		d.AddFields(c.Writer.Header().Add)
 		if v := d.Verdict(); v != admission.Serve {
 			c.String(v.HTTPStatus(), d.Text())
 			c.Abort()
@@ -43,11 +51,14 @@ func Gin(gate *admission.Gate) gin.HandlerFunc {
 }
 
 // Fiber returns middleware for fiber. Its handlers find the decision in c.UserContext().
-func Fiber(gate *admission.Gate) fiber.Handler {
+func Fiber(gate *admission.Gate, request Request[*fiber.Ctx], skip func(*fiber.Ctx) bool) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		d := gate.Admit(c.UserContext(), admission.Addr(c.Context().RemoteAddr().String()), nil, 1)
+		if skip != nil && skip(c) {
+			return c.Next()
+		}
+		d := gate.Admit(c.UserContext(), request(c))
 		defer d.Done()
-		d.SetFields(c.Set)
+		d.AddFields(c.Response().Header.Add)
 		if v := d.Verdict(); v != admission.Serve {
 			return c.Status(v.HTTPStatus()).SendString(d.Text())
 		}
@@ -56,24 +67,33 @@ func Fiber(gate *admission.Gate) fiber.Handler {
 	}
 }
 
+// codes are those of connect.
+var codes = map[admission.Verdict]connect.Code{
+	admission.Deny: connect.CodeResourceExhausted, admission.Unavailable: connect.CodeUnavailable,
+	admission.Misconfigured: connect.CodeInternal, admission.Canceled: connect.CodeCanceled,
+}
+
 // Connect returns an interceptor for the unary methods of a connect service.
-func Connect(gate *admission.Gate) connect.UnaryInterceptorFunc {
-	codes := map[admission.Verdict]connect.Code{
-		admission.Deny: connect.CodeResourceExhausted, admission.Unavailable: connect.CodeUnavailable,
-		admission.Misconfigured: connect.CodeInternal, admission.Canceled: connect.CodeCanceled,
-	}
+func Connect(gate *admission.Gate, request Request[connect.AnyRequest], skip func(connect.AnyRequest) bool) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-			d := gate.Admit(ctx, admission.Addr(req.Peer().Addr), nil, 1)
+			if skip != nil && skip(req) {
+				return next(ctx, req)
+			}
+			d := gate.Admit(ctx, request(req))
 			defer d.Done()
 			if v := d.Verdict(); v != admission.Serve {
 				err := connect.NewError(codes[v], errors.New(d.Text()))
-				d.SetFields(err.Meta().Set)
+				d.AddFields(err.Meta().Add)
 				return nil, err
 			}
 			res, err := next(d.Context(), req)
-			if err == nil {
-				d.SetFields(res.Header().Set)
+			var failed *connect.Error
+			switch {
+			case err == nil:
+				d.AddFields(res.Header().Add)
+			case errors.As(err, &failed):
+				d.AddFields(failed.Meta().Add)
 			}
 			return res, err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,11 +31,58 @@ type site func(t *testing.T, limiter *throttr.RateLimit) (url string)
 
 var sites = map[string]site{"chi": chiSite, "echo": echoSite, "gin": ginSite, "fiber": fiberSite, "connect": connectSite}
 
-// limits are those of all of them.
-var limits = []throttr.Limit{httplimit.PerHour(2)}
+// limits are those of all of them, for an address and for a user.
+var limits = []throttr.Limit{httplimit.PerHour(2), {Name: "users", Max: 3, Scale: 24 * time.Hour}}
+
+// plans are those of some users.
+var plans = map[string]*admission.Plan{"pro": admission.MustPlan(httplimit.PerHour(5)), "exempt": new(admission.Plan)}
+
+// request returns what a Gate decides on, by the address and the header fields of a request.
+func request(remote string, field func(string) string) admission.Request {
+	return admission.Request{
+		Addr: admission.Addr(remote),
+		Keys: map[string]admission.Key{"users": {Text: field("User")}},
+		Plan: plans[field("Plan")],
+	}
+}
+
+func ofGin(c *gin.Context) admission.Request { return request(c.Request.RemoteAddr, c.GetHeader) }
+
+func ofFiber(c *fiber.Ctx) admission.Request {
+	return request(c.Context().RemoteAddr().String(), func(name string) string { return c.Get(name) })
+}
+
+func ofConnect(r connect.AnyRequest) admission.Request { return request(r.Peer().Addr, r.Header().Get) }
+
+// outer is a Gate before another one, with a limit that all share.
+func outer(t *testing.T, limiter *throttr.RateLimit) *admission.Gate {
+	g, err := admission.New(limiter, admission.Config{Limits: []throttr.Limit{{Name: "all", Max: 100, Scale: time.Minute}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// everyone returns the request of everyone.
+func everyone[R any](R) admission.Request { return admission.Request{Key: admission.Everyone} }
 
 func middleware(t *testing.T, limiter *throttr.RateLimit) *httplimit.Middleware {
-	m, err := httplimit.NewMiddleware(limiter, httplimit.Config{Limits: limits})
+	m, err := httplimit.NewMiddleware(limiter, httplimit.Config{
+		Limits: limits, Skip: func(r *http.Request) bool { return r.Header.Get("User") == "monitor" },
+		KeyOf: map[string]httplimit.KeyFunc{"users": func(r *http.Request) string { return r.Header.Get("User") }},
+		Plan: func(r *http.Request) (*httplimit.Plan, error) {
+			return plans[r.Header.Get("Plan")], nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// outerMiddleware is outer as middleware.
+func outerMiddleware(t *testing.T, limiter *throttr.RateLimit) *httplimit.Middleware {
+	m, err := httplimit.NewMiddleware(limiter, httplimit.Config{Limits: []throttr.Limit{{Name: "all", Max: 100, Scale: time.Minute}}, Key: httplimit.Everyone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +90,7 @@ func middleware(t *testing.T, limiter *throttr.RateLimit) *httplimit.Middleware 
 }
 
 func newGate(t *testing.T, limiter *throttr.RateLimit) *admission.Gate {
-	g, err := admission.New(limiter, admission.Config{Limits: limits, PlainKeys: true})
+	g, err := admission.New(limiter, admission.Config{Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,13 +102,14 @@ func hello(d admission.Decision, ok bool) string {
 	if !ok {
 		return "not counted"
 	}
-	return "hello, " + d.Key
+	return "hello, " + d.Strictest.Key
 }
 
 func chiSite(t *testing.T, limiter *throttr.RateLimit) string {
 	router := chi.NewRouter()
 	router.Get("/health", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
 	router.Group(func(limited chi.Router) {
+		frameworks.Chi(limited, outerMiddleware(t, limiter))
 		frameworks.Chi(limited, middleware(t, limiter))
 		limited.Get("/", func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, hello(admission.FromContext(r.Context())))
@@ -76,7 +123,7 @@ func echoSite(t *testing.T, limiter *throttr.RateLimit) string {
 	e.GET("/health", func(c echo.Context) error { return c.String(http.StatusOK, "ok") })
 	e.GET("/", func(c echo.Context) error {
 		return c.String(http.StatusOK, hello(admission.FromContext(c.Request().Context())))
-	}, frameworks.Echo(middleware(t, limiter)))
+	}, frameworks.Echo(outerMiddleware(t, limiter)), frameworks.Echo(middleware(t, limiter)))
 	return serve(t, e)
 }
 
@@ -84,7 +131,7 @@ func ginSite(t *testing.T, limiter *throttr.RateLimit) string {
 	gin.SetMode(gin.ReleaseMode)
 	g := gin.New()
 	g.GET("/health", func(c *gin.Context) { c.String(http.StatusOK, "ok") })
-	g.GET("/", frameworks.Gin(newGate(t, limiter)), func(c *gin.Context) {
+	g.GET("/", frameworks.Gin(outer(t, limiter), everyone[*gin.Context], nil), frameworks.Gin(newGate(t, limiter), ofGin, func(c *gin.Context) bool { return c.GetHeader("User") == "monitor" }), func(c *gin.Context) {
 		c.String(http.StatusOK, hello(admission.FromContext(c.Request.Context())))
 	})
 	return serve(t, g)
@@ -93,7 +140,7 @@ func ginSite(t *testing.T, limiter *throttr.RateLimit) string {
 func fiberSite(t *testing.T, limiter *throttr.RateLimit) string {
 	f := fiber.New(fiber.Config{DisableStartupMessage: true})
 	f.Get("/health", func(c *fiber.Ctx) error { return c.SendString("ok") })
-	f.Get("/", frameworks.Fiber(newGate(t, limiter)), func(c *fiber.Ctx) error {
+	f.Get("/", frameworks.Fiber(outer(t, limiter), everyone[*fiber.Ctx], nil), frameworks.Fiber(newGate(t, limiter), ofFiber, func(c *fiber.Ctx) bool { return c.Get("User") == "monitor" }), func(c *fiber.Ctx) error {
 		return c.SendString(hello(admission.FromContext(c.UserContext())))
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,7 +164,10 @@ func connectSite(t *testing.T, limiter *throttr.RateLimit) string {
 	get := connect.WithIdempotency(connect.IdempotencyNoSideEffects)
 	mux.Handle("/Hello", connect.NewUnaryHandlerSimple("/Hello", func(ctx context.Context, _ *emptypb.Empty) (*wrapperspb.StringValue, error) {
 		return wrapperspb.String(hello(admission.FromContext(ctx))), nil
-	}, get, connect.WithInterceptors(frameworks.Connect(newGate(t, limiter)))))
+	}, get, connect.WithInterceptors(
+		frameworks.Connect(outer(t, limiter), everyone[connect.AnyRequest], nil),
+		frameworks.Connect(newGate(t, limiter), ofConnect, func(r connect.AnyRequest) bool { return r.Header().Get("User") == "monitor" }),
+	)))
 	mux.Handle("/Health", connect.NewUnaryHandlerSimple("/Health", func(context.Context, *emptypb.Empty) (*wrapperspb.StringValue, error) {
 		return wrapperspb.String("ok"), nil
 	}, get))
@@ -127,7 +177,9 @@ func connectSite(t *testing.T, limiter *throttr.RateLimit) string {
 		r.Header.Del("Accept-Encoding")
 		rec := httptest.NewRecorder()
 		mux.ServeHTTP(rec, r)
-		maps.Copy(w.Header(), rec.Header())
+		for name, values := range rec.Header() {
+			w.Header()[name] = values
+		}
 		w.Header().Del("Content-Length")
 		w.WriteHeader(rec.Code)
 		var text string
@@ -147,11 +199,17 @@ func serve(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
-// get returns the response to a request, and its body.
-func get(t *testing.T, url string) (*http.Response, string) {
+// get returns the response to a request of a user with a plan, and its body.
+func get(t *testing.T, url, user, plan string) (*http.Response, string) {
 	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User", user)
+	r.Header.Set("Plan", plan)
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Get(url)
+	res, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +221,9 @@ func get(t *testing.T, url string) (*http.Response, string) {
 	return res, string(body)
 }
 
+// Keys, plans and skipped requests are the same in all frameworks, and the fields of both Gates are sent.
 func TestEachFrameworkServesAndDenies(t *testing.T) {
+	const denied = "Too many requests. Try again in 3600 s."
 	for name, start := range sites {
 		t.Run(name, func(t *testing.T) {
 			backend := memory.New()
@@ -171,30 +231,38 @@ func TestEachFrameworkServesAndDenies(t *testing.T) {
 			limiter := throttr.NewRateLimit(backend)
 			url := start(t, limiter)
 			for i, want := range []struct {
-				status    int
-				body      string
-				rateLimit string
+				user, plan string
+				status     int
+				body       string
+				rateLimit  string
 			}{
-				{200, "hello, 127.0.0.1", `"hour";r=1;t=3600`},
-				{200, "hello, 127.0.0.1", `"hour";r=0;t=3600`},
-				{429, "Too many requests. Try again in 3600 s.", `"hour";r=0;t=3600`},
-				{429, "Too many requests. Try again in 3600 s.", `"hour";r=0;t=3600`},
+				{"", "", 200, "hello, 127.0.0.1", `"all";r=99;t=60, "hour";r=1;t=3600`},
+				{"ann", "", 200, "hello, 127.0.0.1", `"all";r=98;t=60, "hour";r=0;t=3600, "users";r=2;t=86400`},
+				{"ann", "", 429, denied, `"all";r=97;t=60, "hour";r=0;t=3600, "users";r=2;t=86400`},
+				{"ann", "pro", 200, "hello, 127.0.0.1", `"all";r=96;t=60, "hour";r=2;t=3600`},
+				{"ann", "exempt", 200, "hello, everyone", `"all";r=95;t=60`},
+				{"monitor", "", 200, "hello, everyone", `"all";r=94;t=60`},
+				{"", "", 429, denied, `"all";r=93;t=60, "hour";r=0;t=3600`},
 			} {
-				res, body := get(t, url)
-				if res.StatusCode != want.status || strings.TrimSpace(body) != want.body || res.Header.Get("RateLimit") != want.rateLimit {
-					t.Errorf("request %d: %d %q, RateLimit: %s, want %+v", i+1, res.StatusCode, body, res.Header.Get("RateLimit"), want)
+				res, body := get(t, url, want.user, want.plan)
+				rateLimit := strings.Join(res.Header.Values("RateLimit"), ", ")
+				if parts := strings.Split(rateLimit, `"all"`); len(parts) == 2 && parts[0] != "" { // a field of the inner Gate comes first
+					rateLimit = `"all"` + parts[1] + ", " + strings.TrimSuffix(parts[0], ", ")
+				}
+				if res.StatusCode != want.status || strings.TrimSpace(body) != want.body || rateLimit != want.rateLimit {
+					t.Errorf("request %d: %d %q, RateLimit: %s, want %+v", i+1, res.StatusCode, body, rateLimit, want)
 				}
 				if retry := res.Header.Get("Retry-After"); (retry != "") != (want.status == 429) {
 					t.Errorf("request %d: Retry-After: %q", i+1, retry)
 				}
 			}
-			if res, body := get(t, url+"/health"); res.StatusCode != 200 || body != "ok" || res.Header.Get("RateLimit") != "" {
+			if res, body := get(t, url+"/health", "", ""); res.StatusCode != 200 || body != "ok" || res.Header.Get("RateLimit") != "" {
 				t.Errorf("a route without a limit: %d %q", res.StatusCode, body)
 			}
-			if err := newGate(t, limiter).Reset(t.Context(), "127.0.0.1"); err != nil {
+			if err := newGate(t, limiter).Reset(t.Context(), admission.Request{Addr: "127.0.0.1"}); err != nil {
 				t.Fatal(err)
 			}
-			if res, _ := get(t, url); res.StatusCode != 200 {
+			if res, _ := get(t, url, "", ""); res.StatusCode != 200 {
 				t.Errorf("after Reset: %d", res.StatusCode)
 			}
 		})

@@ -104,16 +104,12 @@ func site(limiter *throttr.RateLimit, proxies string) (http.Handler, error) {
 			from.Proxies = append(from.Proxies, prefix)
 		}
 	}
-	client, err := httplimit.ByAddr(from)
-	if err != nil {
-		return nil, err
-	}
 	limit, err := httplimit.New(limiter, httplimit.Config{
 		Limits: []throttr.Limit{
 			{Name: "burst", Max: 5, Scale: 10 * time.Second},
 			httplimit.PerHour(100),
 		},
-		Key:  client,
+		Addr: from,
 		Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" },
 	})
 	if err != nil {
@@ -128,7 +124,7 @@ func site(limiter *throttr.RateLimit, proxies string) (http.Handler, error) {
 // hello responds with the number of requests that the client has left.
 func hello(w http.ResponseWriter, r *http.Request) {
 	d, _ := httplimit.FromContext(r.Context())
-	fmt.Fprintf(w, "Hello, %s! Requests left: %d.\n", d.Key, d.Strictest.Remaining)
+	fmt.Fprintf(w, "Hello, %s! Requests left: %d.\n", d.Strictest.Key, d.Strictest.Remaining)
 }
 
 // serve serves handler while f runs. The context of f ends if serving fails.

@@ -41,7 +41,8 @@ type accounts struct {
 	plans map[string]*httplimit.Plan // by name
 }
 
-// customer returns the name of the customer who sent a request, or "" if its API key is unknown.
+// customer returns the name of the customer who sent a request, or "" if its API key is unknown: a client that invents
+// API keys would have a limit of its own for each.
 func (a *accounts) customer(r *http.Request) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,20 +50,11 @@ func (a *accounts) customer(r *http.Request) string {
 }
 
 // plan returns the plan of the customer who sent a request. Nil means the limits of Config.
-func (a *accounts) plan(r *http.Request) *httplimit.Plan {
+func (a *accounts) plan(r *http.Request) (*httplimit.Plan, error) {
 	name := a.customer(r)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.plans[name]
-}
-
-// key returns the key under which a request is counted. It does not use unknown API keys, because
-// a client that invents API keys would have a limit of its own for each.
-func (a *accounts) key(r *http.Request) string {
-	if name := a.customer(r); name != "" {
-		return "customer " + name
-	}
-	return "address " + httplimit.RemoteAddr(r)
+	return a.plans[name], nil
 }
 
 func (a *accounts) upgrade(name string) {
@@ -88,7 +80,7 @@ func run(ctx context.Context, out io.Writer) error {
 	limit, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
 		Limits: anonymous,
 		Plan:   customers.plan,
-		Key:    customers.key,
+		Key:    customers.customer, // others count by their addresses
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,82 @@
+package admission_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/memory"
+)
+
+var limitItem = regexp.MustCompile(`"[^"]*";r=(\d+);t=(\d+)`)
+
+// pauseOf returns for how long a client waits by the RateLimit field: if nothing is left of a limit, until all of it is
+// there again.
+func pauseOf(t *testing.T, field string) (pause time.Duration) {
+	t.Helper()
+	items := limitItem.FindAllStringSubmatch(field, -1)
+	require.NotEmpty(t, items, field)
+	for _, i := range items {
+		seconds, err := strconv.Atoi(i[2])
+		require.NoError(t, err)
+		if i[1] == "0" {
+			pause = max(pause, time.Duration(seconds)*time.Second)
+		}
+	}
+	return pause
+}
+
+// A client that paces itself by the header fields alone is never denied.
+func TestAClientThatGoesByTheFieldsIsNeverDenied(t *testing.T) {
+	limit := func(a throttr.Algorithm, name string, most uint64, scale time.Duration, burst uint64) throttr.Limit {
+		if a != throttr.TokenBucket {
+			burst = 0
+		}
+		return throttr.Limit{Name: name, Max: most, Scale: scale, Burst: burst, Algorithm: a}
+	}
+	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
+		for b := throttr.Algorithm(0); b <= limits.LastAlgorithm; b++ {
+			all := []throttr.Limit{limit(a, "a", 3, 1700*time.Millisecond, 8)}
+			if b != 0 {
+				all = append(all, limit(b, "b", 7, 7*time.Second, 2))
+			}
+			t.Run(fmt.Sprint(a, " ", b), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+					defer store.Close()
+					gate := newGateOn(t, store, admission.Config{Limits: all})
+					time.Sleep(1234567 * time.Microsecond)
+					begun := time.Now()
+					for range 200 {
+						d := gate.Admit(t.Context(), request("k"))
+						require.True(t, d.Allowed, "%s after %v", d.LimitField(), time.Since(begun))
+						time.Sleep(pauseOf(t, d.LimitField()) + 10*time.Millisecond)
+					}
+					require.Less(t, time.Since(begun), 20*time.Minute)
+				})
+			})
+		}
+	}
+}
+
+// Of a bucket, the quota is its burst, the window the time in which an empty one fills, and t is until it is full.
+func TestTheFieldsOfABucketAddUp(t *testing.T) {
+	gate := newGate(t, admission.Config{Limits: []throttr.Limit{
+		{Name: "ip", Max: 10, Scale: time.Second, Burst: 50, Algorithm: throttr.TokenBucket},
+		{Name: "small", Max: 1000, Scale: time.Minute, Burst: 10, Algorithm: throttr.TokenBucket},
+		{Name: "none", Burst: 10, Scale: time.Hour, Algorithm: throttr.TokenBucket},
+	}, OnlyPlans: true})
+	d := gate.Admit(t.Context(), request("k"))
+	require.Equal(t, `"ip";q=50;w=5, "small";q=10;w=1, "none";q=0;w=3600`, d.PolicyField())
+	r := planned("k", admission.MustPlan(throttr.Limit{Name: "ip", Max: 10, Scale: time.Second, Burst: 50, Algorithm: throttr.TokenBucket}))
+	r.Cost = func(throttr.Limit) uint64 { return 25 }
+	require.Regexp(t, `^"ip";r=25;t=3$`, gate.Admit(t.Context(), r).LimitField())
+}

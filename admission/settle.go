@@ -1,0 +1,206 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
+)
+
+// settling is how a request is settled that was counted.
+type settling struct {
+	reservation *throttr.Reservation // of what was counted; or nil
+	counted     bool                 // what does not cost 0 was counted
+	hits        bool                 // as hits
+
+	mu      sync.Mutex // guards what follows, and the n of limits
+	actual  []uint64   // what Commit has said, by limit; nil: nothing
+	settled bool       // nothing is given back any more
+	over    bool       // Done was called
+}
+
+// Commit sets what a limit is charged for the request, when that is known only afterwards: bytes, or tokens of a
+// language model. [Decision.Done] settles what was committed for all limits in one call; after it, Commit does so at once,
+// and then only the first one can give something back. More than a limit allows is counted, too.
+//
+// The error matches [throttr.ErrConfig] if the request was not counted in a limit of that name, [throttr.ErrRange] if
+// n is over 2⁶³-1, and [throttr.ErrUnsupported] if something would have to be given back that can't be: see
+// Config.CountRefusals. Others are those of the backend. Commit does not depend on the end of ctx.
+func (d Decision) Commit(ctx context.Context, name string, n uint64) error {
+	if err := limits.CheckNumber("n", n); err != nil {
+		return err
+	}
+	if d.within != nil && d.Allowed && d.within.settling.counted {
+		for i := range d.within.limits {
+			if d.within.limits[i].limit.Name == name {
+				return d.within.commit(context.WithoutCancel(ctx), i, n)
+			}
+		}
+	}
+	return invalid("Commit: the request was not counted in a limit %q", name)
+}
+
+// commit sets what the i-th limit is charged.
+func (a *admitted) commit(ctx context.Context, i int, n uint64) error {
+	s := &a.settling
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &a.limits[i]
+	if s.reservation != nil && !s.settled && c.n > 0 {
+		if s.actual == nil {
+			for j := range a.limits {
+				s.actual = append(s.actual, a.limits[j].n)
+			}
+		}
+		s.actual[i] = n
+		if s.over {
+			return a.settle(ctx)
+		}
+		return nil
+	}
+	if n < c.n {
+		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", c.n-n, c.limit.Name, throttr.ErrUnsupported)
+	}
+	more := n - c.n
+	c.n = n
+	if more == 0 {
+		return nil
+	}
+	_, err := a.gate.limiter.Charge(ctx, c.as, c.limit, more)
+	return err
+}
+
+// settle commits what was said. The caller holds mu.
+func (a *admitted) settle(ctx context.Context) error {
+	s := &a.settling
+	s.settled = true
+	var used []uint64
+	for i := range a.limits {
+		if c := &a.limits[i]; c.n > 0 {
+			used = append(used, s.actual[i])
+			c.n = s.actual[i]
+		}
+	}
+	return s.reservation.Commit(ctx, used...)
+}
+
+// done settles what was committed. An error is for the observer of the RateLimit.
+func (a *admitted) done() {
+	s := &a.settling
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if s.actual != nil && !s.settled {
+		_ = a.settle(context.WithoutCancel(a.parent))
+	}
+}
+
+// GiveBack gives back all that the request was counted, for requests that should not count after all:
+// for example to limit failed logins only. Only the first call does something, and only if the
+// request was counted in windows that are still open. It does not depend on the end of ctx.
+//
+// Responses have their header fields from before. If the request was counted as hits, the error
+// matches [throttr.ErrUnsupported]: see Config.CountRefusals. Other errors are those of the backend;
+// then the request may stay counted.
+func (d Decision) GiveBack(ctx context.Context) error {
+	if d.within == nil {
+		return nil
+	}
+	s := &d.within.settling
+	if s.hits && d.Allowed && len(d.Outcomes) > 0 {
+		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w", throttr.ErrUnsupported)
+	}
+	if !s.claim(true) {
+		return nil
+	}
+	return s.reservation.Cancel(ctx)
+}
+
+// claim says that the caller settles the request, or that it does not after all. It returns false if another one has done
+// so, or there is nothing to settle.
+func (s *settling) claim(settles bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reservation == nil || s.settled == settles {
+		return false
+	}
+	s.settled = settles
+	return true
+}
+
+// GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
+// request stays counted. It waits a moment, so that the next request of a client finds what a quick store has got back.
+func (d Decision) GiveBackLater() bool {
+	if d.within == nil {
+		return true
+	}
+	s := &d.within.settling
+	ended := make(chan struct{})
+	if !s.claim(true) {
+		return true
+	}
+	if !d.within.gate.later.add(func() {
+		defer close(ended)
+		_ = s.reservation.Cancel(d.within.parent) // an error is for the observer of the RateLimit
+	}) {
+		s.claim(false)
+		return false
+	}
+	moment := time.NewTimer(giveBackMoment)
+	defer moment.Stop()
+	select {
+	case <-ended:
+	case <-moment.C:
+	}
+	return true
+}
+
+// giveBackMoment is for how long GiveBackLater waits.
+const giveBackMoment = 2 * time.Millisecond
+
+// The bounds of a queue.
+const (
+	maxLater   = 1024
+	maxWorkers = 16
+)
+
+// queue is work that is done in the background, in a few goroutines that end when nothing is left to do.
+type queue struct {
+	mu      sync.Mutex // guards what follows
+	waiting []func()
+	workers int
+}
+
+// add adds work, unless too much waits.
+func (q *queue) add(f func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) >= maxLater {
+		return false
+	}
+	q.waiting = append(q.waiting, f)
+	if q.workers < maxWorkers {
+		q.workers++
+		go q.work()
+	}
+	return true
+}
+
+// work does what waits.
+func (q *queue) work() {
+	for {
+		q.mu.Lock()
+		if len(q.waiting) == 0 {
+			q.workers--
+			q.mu.Unlock()
+			return
+		}
+		f := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		q.mu.Unlock()
+		f()
+	}
+}

@@ -1,0 +1,235 @@
+package admission_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+var tokens = throttr.Limit{Name: "tokens", Max: 1000, Scale: time.Minute}
+
+// counts returns what the limits of a request have counted.
+func counts(t *testing.T, g *admission.Gate, r admission.Request) (all []uint64) {
+	t.Helper()
+	outcomes, err := g.Peek(t.Context(), r)
+	require.NoError(t, err)
+	for _, o := range outcomes {
+		all = append(all, o.Count)
+	}
+	return all
+}
+
+// What a limit is charged may be known only when the response is there.
+func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
+	cost := func(minute, tokens uint64) admission.Request {
+		r := request("k")
+		r.Cost = func(l throttr.Limit) uint64 {
+			if l.Name == "minute" {
+				return minute
+			}
+			return tokens
+		}
+		return r
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	for name, test := range map[string]struct {
+		request admission.Request
+		hits    bool
+		settle  func(d *admission.Decision) error
+		err     error
+		want    []uint64
+	}{
+		"nothing":       {request: cost(1, 100), want: []uint64{1, 100}},
+		"less":          {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
+		"more":          {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 2000) }, want: []uint64{1, 2000}},
+		"the last says": {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 8) }, want: []uint64{1, 8}},
+		"both":          {request: cost(2, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "minute", 0) }, want: []uint64{0, 7}},
+		"of 0":          {request: cost(1, 0), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
+		"all of 0":      {request: cost(0, 0), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 9) }, want: []uint64{0, 9}},
+		"after Done":    {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Done(); return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
+		"later": {request: cost(1, 100), settle: func(d *admission.Decision) error {
+			d.Commit(ctx, "tokens", 7)
+			d.Done()
+			return d.Commit(ctx, "tokens", 9)
+		}, want: []uint64{1, 9}},
+		"later, less": {request: cost(1, 100), settle: func(d *admission.Decision) error {
+			d.Commit(ctx, "tokens", 7)
+			d.Done()
+			return d.Commit(ctx, "tokens", 6)
+		}, err: throttr.ErrUnsupported, want: []uint64{1, 7}},
+		"no limit":     {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "x", 7) }, err: throttr.ErrConfig, want: []uint64{1, 100}},
+		"out of range": {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 1<<63) }, err: throttr.ErrRange, want: []uint64{1, 100}},
+		"denied":       {request: cost(9, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrConfig, want: []uint64{0, 0}},
+		"hits, more":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 107) }, want: []uint64{1, 107}},
+		"hits, less":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
+		"given back":   {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
+		"in the end":   {request: cost(1, 100), settle: func(d *admission.Decision) error { cancel(); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
+		"twice":        {request: cost(1, 100), settle: func(d *admission.Decision) error { d.GiveBack(ctx); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})
+			d := gate.Admit(t.Context(), test.request)
+			if test.settle != nil {
+				require.ErrorIs(t, test.settle(d), test.err)
+			}
+			d.Done()
+			d.Done()
+			require.Equal(t, test.want, counts(t, gate, request("k")))
+		})
+	}
+}
+
+// However many try at one time, a request is given back once.
+func TestARequestIsGivenBackOnce(t *testing.T) {
+	for n := range 5 {
+		limits := make([]throttr.Limit, n+1)
+		for i := range limits {
+			limits[i] = throttr.Limit{Name: fmt.Sprint(i), Max: 9, Scale: time.Hour}
+		}
+		gate := newGate(t, admission.Config{Limits: limits})
+		d := gate.Admit(t.Context(), request("k"))
+		gate.Admit(t.Context(), request("k"))
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				found, _ := admission.FromContext(d.Context())
+				if found.GiveBack(t.Context()) != nil || !d.GiveBackLater() {
+					t.Error("it can't be given back")
+				}
+			})
+		}
+		all.Wait()
+		for _, count := range counts(t, gate, request("k")) {
+			require.EqualValues(t, 1, count)
+		}
+	}
+}
+
+// stuck is a backend that gives nothing back until it is closed.
+type stuck struct {
+	*memory.Backend
+	closed chan struct{}
+}
+
+func (s stuck) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
+	select {
+	case <-s.closed:
+	case <-ctx.Done():
+	}
+	return s.Backend.GiveBack(context.WithoutCancel(ctx), key, l, n, id)
+}
+
+// What is given back in the background is bounded, and delays nobody for long.
+func TestGivingBackIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := stuck{memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0)), make(chan struct{})}
+		defer store.Close()
+		gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{{Name: "a", Max: 10_000, Scale: time.Hour}}},
+			throttr.WithTimeout(time.Hour))
+		queued, refused := 0, 0
+		begun := time.Now()
+		for range 2000 {
+			if gate.Admit(t.Context(), request("k")).GiveBackLater() {
+				queued++
+			} else {
+				refused++
+			}
+		}
+		require.Equal(t, 1024+16, queued)
+		require.Equal(t, time.Duration(queued)*2*time.Millisecond, time.Since(begun))
+		close(store.closed)
+		synctest.Wait()
+		require.Equal(t, []uint64{uint64(refused)}, counts(t, gate, request("k")))
+		d := gate.Admit(t.Context(), request("k"))
+		require.True(t, d.GiveBackLater(), "it goes on")
+		require.Equal(t, []uint64{uint64(refused)}, counts(t, gate, request("k")))
+	})
+}
+
+// A request to which no limit applies has no decision, and is counted and denied nowhere.
+func TestARequestWithoutLimitsIsExempt(t *testing.T) {
+	places := newPlaces(t, memory.New())
+	left := request("k")
+	left.Keys = map[string]admission.Key{"minute": {}, "exports": {}}
+	for name, test := range map[string]struct {
+		cfg     admission.Config
+		request admission.Request
+	}{
+		"an empty plan":  {admission.Config{InFlight: exports, Places: places}, planned("k", new(admission.Plan))},
+		"left out":       {admission.Config{InFlight: exports, Places: places}, left},
+		"an empty key":   {admission.Config{SkipEmptyKey: true, InFlight: exports, Places: places}, request("")},
+		"nothing by now": {admission.Config{Limits: []throttr.Limit{}, OnlyPlans: true}, request("k")},
+	} {
+		gate := newGate(t, test.cfg)
+		for range 5 {
+			d := gate.Admit(t.Context(), test.request)
+			require.Equal(t, admission.Serve, d.Verdict(), name)
+			require.Empty(t, d.PolicyField()+d.LimitField()+d.RetryAfterField())
+			require.Equal(t, t.Context(), d.Context())
+			_, found := admission.FromContext(d.Context())
+			require.False(t, found, name)
+			require.ErrorIs(t, d.Commit(t.Context(), "minute", 1), throttr.ErrConfig)
+			require.NoError(t, d.GiveBack(t.Context()))
+		}
+		outcomes, err := gate.Peek(t.Context(), test.request)
+		require.NoError(t, err)
+		require.Empty(t, outcomes, name)
+	}
+}
+
+// Each limit has its own key, and so has that on requests in flight.
+func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
+	gate := newGate(t, admission.Config{
+		Limits:   []throttr.Limit{minute, {Name: "hour", Max: 4, Scale: time.Hour}},
+		InFlight: exports, Places: newPlaces(t, memory.New()),
+	})
+	of := func(address, tenant, flight string) admission.Request {
+		return admission.Request{Addr: address, Keys: map[string]admission.Key{"hour": {Text: tenant}, "exports": {Text: flight}}}
+	}
+	var keys []string
+	for _, r := range []admission.Request{of("a", "t", ""), of("b", "t", "f"), of("b", "t", ""), of("b", "", "f"), of("b", "t", "g")} {
+		d := gate.Admit(t.Context(), r)
+		key := d.Verdict().String()
+		for _, o := range d.Outcomes {
+			key += " " + o.Name + ":" + o.Key
+		}
+		keys = append(keys, key)
+	}
+	require.Equal(t, []string{
+		"serve minute:a hour:t", "serve minute:b hour:t", "serve minute:b hour:t", "deny", "serve minute:b hour:t",
+	}, keys)
+	d := gate.Admit(t.Context(), of("b", "u", ""))
+	require.Equal(t, []string{"minute"}, names(d))
+	require.Equal(t, []uint64{0}, counts(t, gate, of("x", "u", ""))[1:], "what one limit denies counts in no other")
+	require.NoError(t, gate.Reset(t.Context(), of("b", "", "")))
+	require.Equal(t, []uint64{0, 4}, counts(t, gate, of("b", "t", "")))
+}
+
+func TestOutcomesAsJSON(t *testing.T) {
+	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New())})
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	d := gate.Admit(t.Context(), admission.Request{Addr: "192.0.2.1"})
+	o := d.Outcomes[0]
+	o.ResetAt = at
+	o.ResetAfter = 1500 * time.Millisecond
+	for want, outcome := range map[string]admission.Outcome{
+		`{"name":"minute","key":"192.0.2.1","scale":60,"allowed":true,"count":1,"limit":3,"remaining":2,"reset_after":1.5,"reset_at":"2030-01-02T03:04:05Z"}`: o,
+		`{"name":"exports","key":"192.0.2.1","allowed":false,"count":1,"limit":1,"remaining":0,"retry_after":1}`:                                              gate.Admit(t.Context(), admission.Request{Addr: "192.0.2.1"}).Strictest,
+		`{"name":"minute","key":"LHDhK3oGRvkiefQn","scale":60,"allowed":false,"count":0,"limit":3,"remaining":0}`:                                             gate.Admit(t.Context(), costing("key", 4)).Strictest,
+	} {
+		text, err := json.Marshal(outcome)
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+}

@@ -1,0 +1,201 @@
+package httplimit_test
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// What is given back depends on the status, however the handler responds.
+func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		respond func(w http.ResponseWriter, r *http.Request)
+		status  int
+	}{
+		"nothing":          {func(w http.ResponseWriter, _ *http.Request) {}, 200},
+		"a body":           {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x") }, 200},
+		"a status":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, 304},
+		"the first of two": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(500) }, 404},
+		"a hint before":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(401) }, 401},
+		"flushed":          {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); w.WriteHeader(500) }, 200},
+		"flushed by control": {func(w http.ResponseWriter, _ *http.Request) {
+			http.NewResponseController(w).Flush()
+			w.WriteHeader(500)
+		}, 200},
+		"a file": {func(w http.ResponseWriter, _ *http.Request) {
+			w.(io.ReaderFrom).ReadFrom(strings.NewReader("x"))
+			w.WriteHeader(500)
+		}, 200},
+		"a panic":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500},
+		"a panic after 200": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic(http.ErrAbortHandler) }, 500},
+		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				conn.Close()
+			}
+		}, 101},
+	} {
+		t.Run(name, func(t *testing.T) {
+			statuses := make(chan int, 1)
+			limiter := throttr.NewRateLimit(memory.New())
+			limit, err := httplimit.New(limiter, httplimit.Config{
+				Limits:   []throttr.Limit{httplimit.PerHour(5)},
+				Key:      func(*http.Request) string { return "k" },
+				GiveBack: func(_ *http.Request, status int) bool { statuses <- status; return test.status != 200 },
+			})
+			require.NoError(t, err)
+			s := httptest.NewUnstartedServer(limit(http.HandlerFunc(test.respond)))
+			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			s.Start()
+			defer s.Close()
+			if res, err := s.Client().Get(s.URL); err == nil {
+				res.Body.Close()
+			}
+			require.Equal(t, test.status, <-statuses)
+			want := uint64(1)
+			if test.status != 200 {
+				want = 0
+			}
+			require.Eventually(t, func() bool {
+				m, err := httplimit.NewMiddleware(limiter, httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(5)}})
+				require.NoError(t, err)
+				outcomes, err := m.Peek(t.Context(), httplimit.Request{Key: httplimit.Key{Text: "k"}})
+				return err == nil && outcomes[0].Count == want
+			}, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// The methods of a ResponseWriter are those that the server's has.
+func TestAResponseWriterKeepsItsMethods(t *testing.T) {
+	type flusher struct{ http.Flusher }
+	type hijacker struct{ http.Hijacker }
+	type pusher struct{ http.Pusher }
+	for name, w := range map[string]http.ResponseWriter{
+		"none": &bare{http.Header{}},
+		"HTTP/1": struct {
+			*bare
+			flusher
+			hijacker
+		}{bare: &bare{http.Header{}}},
+		"HTTP/2": struct {
+			*bare
+			flusher
+			pusher
+		}{bare: &bare{http.Header{}}},
+		"a flusher": struct {
+			*bare
+			flusher
+		}{bare: &bare{http.Header{}}},
+		"a hijacker": struct {
+			*bare
+			hijacker
+		}{bare: &bare{http.Header{}}},
+		"a timeout handler": struct {
+			*bare
+			pusher
+		}{bare: &bare{http.Header{}}},
+	} {
+		s := newSite(t, httplimit.Config{GiveBack: func(*http.Request, int) bool { return false }})
+		limit, err := httplimit.New(s.limiter, httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(9)}, GiveBack: func(*http.Request, int) bool { return false }})
+		require.NoError(t, err)
+		limit(http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
+			for _, has := range []func(http.ResponseWriter) bool{
+				func(w http.ResponseWriter) bool { _, ok := w.(http.Flusher); return ok },
+				func(w http.ResponseWriter) bool { _, ok := w.(http.Hijacker); return ok },
+				func(w http.ResponseWriter) bool { _, ok := w.(http.Pusher); return ok },
+			} {
+				require.Equal(t, has(w), has(got), name)
+			}
+			require.Equal(t, w, got.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), name)
+		})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+}
+
+// A handler that gives back, or commits, and a status that gives back: it is done once.
+func TestAResponseIsGivenBackOnce(t *testing.T) {
+	s := newSite(t, httplimit.Config{})
+	limit, err := httplimit.New(s.limiter, httplimit.Config{
+		Limits: []throttr.Limit{httplimit.PerMinute(3)}, GiveBack: func(*http.Request, int) bool { return true },
+	})
+	require.NoError(t, err)
+	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		d, _ := httplimit.FromContext(r.Context())
+		require.NoError(t, d.Commit(r.Context(), "minute", 3))
+		require.NoError(t, d.GiveBack(r.Context()))
+	}))
+	require.Equal(t, 202, s.get(alice).StatusCode)
+	for range 3 {
+		require.Equal(t, 200, get(h, alice).StatusCode)
+		require.EqualValues(t, 1, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
+	}
+}
+
+// A handler gets all of the request, and what it does with the context and the header fields is its own.
+func TestAGrantedRequestIsACopy(t *testing.T) {
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(9)}})
+	require.NoError(t, err)
+	type key struct{}
+	var original *http.Request
+	ended := false
+	mux := http.NewServeMux()
+	mux.Handle("GET /users/{id}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		original = r
+		limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			require.NotSame(t, original, r)
+			require.Equal(t, "42", r.PathValue("id"))
+			require.Equal(t, "value", r.Context().Value(key{}))
+			d, ok := httplimit.FromContext(r.Context())
+			require.True(t, ok)
+			require.EqualValues(t, 8, d.Strictest.Remaining)
+			_, ok = httplimit.FromContext(original.Context())
+			require.False(t, ok)
+			ended = true
+		})).ServeHTTP(w, r)
+	}))
+	r := httptest.NewRequestWithContext(context.WithValue(t.Context(), key{}, "value"), http.MethodGet, "/users/42", nil)
+	mux.ServeHTTP(httptest.NewRecorder(), r)
+	require.True(t, ended)
+}
+
+// Requests allocate little: the copy of the request, what is known of it, its reservation, and the header fields.
+func TestRequestsAllocateLittle(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	const many = 1_000_000
+	limits := []throttr.Limit{httplimit.PerSecond(many), httplimit.PerMinute(many), httplimit.PerHour(many), httplimit.PerDay(many)}
+	for _, c := range []struct {
+		name string
+		cfg  httplimit.Config
+		most float64
+	}{
+		{"one limit", httplimit.Config{Limits: limits[2:3]}, 20},
+		{"four limits", httplimit.Config{Limits: limits}, 30},
+	} {
+		limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), c.cfg)
+		require.NoError(t, err)
+		h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		w := &bare{header: http.Header{}}
+		n := testing.AllocsPerRun(1000, func() {
+			clear(w.header)
+			h.ServeHTTP(w, r)
+		})
+		t.Log(c.name, n)
+		require.LessOrEqual(t, n, c.most, c.name)
+	}
+}

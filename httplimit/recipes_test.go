@@ -1,0 +1,243 @@
+package httplimit_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/lockout"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// must returns the middleware of a Config, over memory.
+func must(cfg httplimit.Config) func(http.Handler) http.Handler {
+	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return limit
+}
+
+// status sends a request, and returns the status of the response.
+func status(h http.Handler, method, path, from string, header ...string) int {
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr = from + ":4711"
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// An address, a tenant and all together, in one decision. What one of them denies counts in none.
+func ExampleConfig_keyOf() {
+	site := must(httplimit.Config{
+		Limits: []throttr.Limit{
+			{Name: "address", Max: 3, Scale: time.Minute},
+			{Name: "tenant", Max: 2, Scale: time.Minute},
+			{Name: "all", Max: 1000, Scale: time.Second},
+		},
+		KeyOf: map[string]httplimit.KeyFunc{
+			"tenant": func(r *http.Request) string { return r.Header.Get("Tenant") }, // really: the authenticated one
+			"all":    httplimit.Everyone,
+		},
+	})(http.HandlerFunc(hello))
+	for _, tenant := range []string{"a", "a", "a", "a", "b", "b"} {
+		fmt.Print(tenant, status(site, "GET", "/", "192.0.2.1", "Tenant", tenant), " ")
+	}
+	// Output: a200 a200 a429 a429 b200 b429
+}
+
+// Only failed logins count: five a minute from each address.
+func ExampleConfig_giveBack() {
+	login := must(httplimit.Config{
+		Limits:    []throttr.Limit{httplimit.PerMinute(5)},
+		OnFailure: httplimit.Refuse,
+		GiveBack:  func(_ *http.Request, status int) bool { return status < 400 },
+	})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "correct" {
+			http.Error(w, "Wrong password.", http.StatusUnauthorized)
+		}
+	}))
+	for _, password := range []string{"correct", "correct", "correct", "1", "2", "correct", "3", "4", "5", "6", "correct"} {
+		fmt.Print(status(login, "POST", "/login?password="+password, "192.0.2.1"), " ")
+	}
+	// Output: 200 200 200 401 401 200 401 401 401 429 429
+}
+
+// What a request costs is known when it has been served.
+func ExampleDecision_Commit() {
+	var limit *httplimit.Middleware
+	limit, err := httplimit.NewMiddleware(throttr.NewRateLimit(memory.New()), httplimit.Config{
+		Limits: []throttr.Limit{{Name: "bytes", Max: 1000, Scale: time.Minute}},
+		Cost:   func(*http.Request, throttr.Limit) uint64 { return 400 }, // an estimate
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	site := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := w.Write([]byte("an answer"))
+		if d, ok := httplimit.FromContext(r.Context()); ok {
+			d.Commit(r.Context(), "bytes", uint64(n))
+		}
+	}))
+	status(site, "GET", "/", "192.0.2.1")
+	outcomes, err := limit.Peek(context.Background(), httplimit.Request{Addr: "192.0.2.1"})
+	fmt.Println(outcomes[0].Count, err)
+	// Output: 9 <nil>
+}
+
+// Health checks and preflights are not counted. Scripts of other origins may read the fields.
+func Example_preflights() {
+	site := must(httplimit.Config{
+		Limits: []throttr.Limit{httplimit.PerHour(1)},
+		Skip:   func(r *http.Request) bool { return r.URL.Path == "/healthz" || r.Method == http.MethodOptions },
+	})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Expose-Headers", "RateLimit, RateLimit-Policy, Retry-After")
+	}))
+	fmt.Println(status(site, "GET", "/healthz", "192.0.2.1"), status(site, "OPTIONS", "/", "192.0.2.1"))
+	fmt.Println(status(site, "GET", "/", "192.0.2.1"), status(site, "GET", "/", "192.0.2.1"))
+	// Output:
+	// 200 200
+	// 200 429
+}
+
+// A network of one's own is let through, and one that attacks gets a 403 before anything is counted.
+func ExampleInNetworks() {
+	addr := httplimit.AddrConfig{Header: "X-Forwarded-For", Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	ours, err := httplimit.InNetworks(addr, netip.MustParsePrefix("198.51.100.0/24"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	blocked, err := httplimit.InNetworks(addr, netip.MustParsePrefix("203.0.113.0/24"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	limited := must(httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, Addr: addr, Skip: ours})(http.HandlerFunc(hello))
+	site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if blocked(r) {
+			http.Error(w, "Forbidden.", http.StatusForbidden)
+			return
+		}
+		limited.ServeHTTP(w, r)
+	})
+	for _, client := range []string{"198.51.100.7", "203.0.113.7", "192.0.2.7"} {
+		for range 2 {
+			fmt.Print(status(site, "GET", "/", "10.0.0.1", "X-Forwarded-For", client), " ")
+		}
+	}
+	// Output: 200 200 403 403 200 429
+}
+
+// Limits come from a file, which is read again without a restart. The counts stay.
+func Example_reload() {
+	var current atomic.Pointer[httplimit.Plan]
+	load := func(perHour uint64) error { // really: what the file says
+		plan, err := httplimit.NewPlan(httplimit.PerHour(perHour))
+		if err == nil {
+			current.Store(plan) // and with an error, the last one stays
+		}
+		return err
+	}
+	fmt.Println(load(1))
+	site := must(httplimit.Config{
+		Plan: func(*http.Request) (*httplimit.Plan, error) { return current.Load(), nil },
+	})(http.HandlerFunc(hello))
+	fmt.Println(status(site, "GET", "/", "192.0.2.1"), status(site, "GET", "/", "192.0.2.1"))
+	fmt.Println(load(1e18) != nil, load(3))
+	fmt.Println(status(site, "GET", "/", "192.0.2.1"), status(site, "GET", "/", "192.0.2.1"), status(site, "GET", "/", "192.0.2.1"))
+	// Output:
+	// <nil>
+	// 200 429
+	// true <nil>
+	// 200 200 429
+}
+
+// Streams of events, and web sockets: how many a client has open, and how many it opens.
+func Example_streams() {
+	backend := memory.New()
+	places := inflight.New(backend)
+	defer places.Close()
+	limit, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
+		Limits:   []throttr.Limit{httplimit.PerMinute(30)},
+		InFlight: inflight.Limit{Name: "streams", Max: 1},
+		Places:   places,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	opened, closing := make(chan bool), make(chan bool)
+	site := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush()
+		opened <- true
+		<-closing // events, until r.Context() ends
+	}))
+	first := make(chan int)
+	go func() { first <- status(site, "GET", "/events", "192.0.2.1") }()
+	<-opened
+	fmt.Println(status(site, "GET", "/events", "192.0.2.1"))
+	close(closing)
+	fmt.Println(<-first)
+	// Output:
+	// 429
+	// 200
+}
+
+// A route has limits of its own: middleware around its handler.
+func Example_routes() {
+	mux := http.NewServeMux()
+	mux.Handle("/", must(httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(100)}})(http.HandlerFunc(hello)))
+	mux.Handle("/search", must(httplimit.Config{Limits: []throttr.Limit{{Name: "search", Max: 1, Scale: time.Minute}}})(http.HandlerFunc(hello)))
+	fmt.Println(status(mux, "GET", "/search", "192.0.2.1"), status(mux, "GET", "/search", "192.0.2.1"), status(mux, "GET", "/", "192.0.2.1"))
+	// Output: 200 429 200
+}
+
+// Who is denied three times is banned for an hour.
+func Example_ban() {
+	limiter := throttr.NewRateLimit(memory.New())
+	bans, err := lockout.New(limiter, lockout.Config{
+		Failures: throttr.Limit{Name: "denials", Max: 3, Scale: 10 * time.Minute},
+		Locks:    []time.Duration{time.Hour},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limit, err := httplimit.New(limiter, httplimit.Config{
+		Limits: []throttr.Limit{httplimit.PerMinute(1)},
+		OnDenied: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
+			if err := bans.Fail(r.Context(), httplimit.RemoteAddr(r)); err != nil {
+				log.Print(err)
+			}
+			httplimit.Deny(w, r, d, next)
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limited := limit(http.HandlerFunc(hello))
+	site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		attempt, ok, err := bans.Try(r.Context(), httplimit.RemoteAddr(r))
+		if err == nil && !ok {
+			http.Error(w, "Banned.", http.StatusForbidden)
+			return
+		}
+		if err == nil {
+			attempt.Succeeded(r.Context()) // it was only asked
+		}
+		limited.ServeHTTP(w, r)
+	})
+	for range 6 {
+		fmt.Print(status(site, "GET", "/", "192.0.2.1"), " ")
+	}
+	// Output: 200 429 429 429 403 403
+}

@@ -1,0 +1,191 @@
+package httplimit
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/throttr-go/throttr/inflight"
+)
+
+// writer is the ResponseWriter of a request whose status matters, or whose connection the handler may hijack while it
+// holds a place: then the place is held until the connection is closed.
+type writer struct {
+	http.ResponseWriter
+	hold     *inflight.Hold // or nil
+	status   int            // of the response; 0: none yet
+	hijacked bool
+}
+
+// statusOf returns the status of a response whose handler has returned, or has panicked.
+func (w *writer) statusOf(returned bool) int {
+	switch {
+	case !returned:
+		return http.StatusInternalServerError
+	case w.status == 0:
+		return http.StatusOK
+	}
+	return w.status
+}
+
+// Unwrap returns the ResponseWriter that the server has made.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter]. Responses of 1xx are followed by others, but for a 101.
+func (w *writer) WriteHeader(status int) {
+	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *writer) Write(b []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(b)
+}
+
+// begin says that a response begins, if none has.
+func (w *writer) begin() {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+}
+
+// as returns w with the other methods that the ResponseWriter of the server has: those of HTTP/1, of HTTP/2, and of
+// http.TimeoutHandler.
+func (w *writer) as() http.ResponseWriter {
+	f, flushes := w.ResponseWriter.(http.Flusher)
+	h, hijacks := w.ResponseWriter.(http.Hijacker)
+	p, pushes := w.ResponseWriter.(http.Pusher)
+	switch {
+	case flushes && hijacks:
+		return struct {
+			*writer
+			flusher
+			hijacker
+			readerFrom
+		}{w, flusher{w, f}, hijacker{w, h}, readerFrom{w}}
+	case flushes && pushes:
+		return struct {
+			*writer
+			flusher
+			http.Pusher
+		}{w, flusher{w, f}, p}
+	case flushes:
+		return struct {
+			*writer
+			flusher
+		}{w, flusher{w, f}}
+	case hijacks:
+		return struct {
+			*writer
+			hijacker
+		}{w, hijacker{w, h}}
+	case pushes:
+		return struct {
+			*writer
+			http.Pusher
+		}{w, p}
+	}
+	return w
+}
+
+// flusher is a writer as an [http.Flusher].
+type flusher struct {
+	w *writer
+	f http.Flusher
+}
+
+// Flush implements [http.Flusher].
+func (f flusher) Flush() {
+	f.w.begin()
+	f.f.Flush()
+}
+
+// FlushError is for [http.ResponseController].
+func (f flusher) FlushError() error {
+	f.w.begin()
+	return http.NewResponseController(f.w.ResponseWriter).Flush()
+}
+
+// readerFrom is a writer as an [io.ReaderFrom], with which files are sent.
+type readerFrom struct{ w *writer }
+
+// ReadFrom implements [io.ReaderFrom].
+func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
+	r.w.begin()
+	return io.Copy(r.w.ResponseWriter, src)
+}
+
+// hijacker is a writer as an [http.Hijacker].
+type hijacker struct {
+	w *writer
+	h http.Hijacker
+}
+
+// Hijack implements [http.Hijacker].
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := h.h.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	h.w.hijacked = true
+	if h.w.status == 0 {
+		h.w.status = http.StatusSwitchingProtocols
+	}
+	if h.w.hold == nil {
+		return conn, rw, nil
+	}
+	held := hijacked{conn, h.w.hold}
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		return &hijackedTCP{c, held}, rw, nil
+	case *tls.Conn:
+		return &hijackedTLS{c, held}, rw, nil
+	case closeWriter: // such as a Unix socket
+		return &hijackedHalf{held, c}, rw, nil
+	}
+	return &held, rw, nil
+}
+
+// hijacked is a connection that holds a place until it is closed.
+type hijacked struct {
+	net.Conn
+	hold *inflight.Hold
+}
+
+// NetConn returns the connection without the place, as [tls.Conn.NetConn] does.
+func (c *hijacked) NetConn() net.Conn { return c.Conn }
+
+// Close closes the connection, and releases the place.
+func (c *hijacked) Close() error {
+	defer c.hold.Release()
+	return c.Conn.Close()
+}
+
+// Handlers look for methods that net.Conn does not have, such as CloseWrite. So the connections that they know keep
+// all of theirs.
+type (
+	hijackedTCP struct {
+		*net.TCPConn
+		held hijacked
+	}
+	hijackedTLS struct {
+		*tls.Conn
+		held hijacked
+	}
+	hijackedHalf struct {
+		hijacked
+		closeWriter
+	}
+	closeWriter interface{ CloseWrite() error }
+)
+
+// Close closes the connection, and releases the place.
+func (c *hijackedTCP) Close() error { return c.held.Close() }
+
+// Close closes the connection, and releases the place.
+func (c *hijackedTLS) Close() error { return c.held.Close() }
