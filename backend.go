@@ -19,7 +19,9 @@ import (
 // Each backend has some connections of its own to each server, for opening windows. A server must
 // respond within a quarter of the scale, and within 500 ms, for a window to be opened. Set, and
 // Reset and Delete of an open window, take half a scale, and at most 1 s. The clocks of clients and
-// servers need not agree, except for aligned windows (see [WithAlgorithm]).
+// servers need not agree.
+//
+// Servers keep fixed windows alone: a limit with another algorithm is an error that matches [ErrUnsupported].
 //
 // Limits, increments and counts go up to the largest value. The scale must be a whole number of a
 // unit (1 ns to 1 h) in which about twice the scale and 45 s fit a value: 2 bytes do for whole
@@ -80,8 +82,7 @@ type backendOptions struct {
 type BackendOption func(*backendOptions)
 
 // WithClock sets the clock of the backend, which must be safe for concurrent use. The ends of
-// windows that the backend returns are times of this clock, and aligned windows start and end by
-// it. It does not change when other windows end. It must not stand still while the clocks of the
+// windows that the backend returns are times of this clock. It does not change when windows end. It must not stand still while the clocks of the
 // servers move, and must be finer than 20 ms. Default: time.Now. WithClock panics if now is
 // nil.
 func WithClock(now func() time.Time) BackendOption {
@@ -274,7 +275,7 @@ func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
 }
 
 // Delete implements [Backend]. Without scales, it ends the key's windows of those scales that the backend
-// remembers, and with scales those of the names and algorithms that it remembers, and of no name: a server
+// remembers, and with scales those of the names that it remembers, and of no name: a server
 // can't list the others cheaply.
 func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
 	n, sent, err := b.current().Delete(ctx, key, scales...)

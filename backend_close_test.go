@@ -179,38 +179,34 @@ func TestCloseIsBounded(t *testing.T) {
 }
 
 func TestCloseDuringHits(t *testing.T) {
-	for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.AlignedWindow} {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-				backend := client.Backend()
-				limiter := throttr.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
-				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-				var callers sync.WaitGroup
-				for g := range 50 {
-					callers.Go(func() {
-						for i := 0; ; i++ {
-							_, err := limiter.Hit(t.Context(), fmt.Sprint(g%5, i/100), 100*time.Millisecond, 20)
-							if err != nil {
-								if !errors.Is(err, throttr.ErrClosed) {
-									t.Errorf("Hit: %v", err)
-								}
-								return
-							}
-							time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		backend := client.Backend()
+		limiter := throttr.NewRateLimit(backend)
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+		var callers sync.WaitGroup
+		for g := range 50 {
+			callers.Go(func() {
+				for i := 0; ; i++ {
+					_, err := limiter.Hit(t.Context(), fmt.Sprint(g%5, i/100), 100*time.Millisecond, 20)
+					if err != nil {
+						if !errors.Is(err, throttr.ErrClosed) {
+							t.Errorf("Hit: %v", err)
 						}
-					})
+						return
+					}
+					time.Sleep(time.Millisecond)
 				}
-				time.Sleep(1500 * time.Millisecond)
-				start := time.Now()
-				require.NoError(t, client.Close())
-				require.LessOrEqual(t, time.Since(start), 2*time.Second)
-				callers.Wait()
-				records := len(testkit.Keys(srv))
-				require.LessOrEqual(t, records, 20, "only those of windows that other clients may still use")
-				require.LessOrEqual(t, backend.Records().Records, 20, "some of them may not have been created")
 			})
-		})
-	}
+		}
+		time.Sleep(1500 * time.Millisecond)
+		start := time.Now()
+		require.NoError(t, client.Close())
+		require.LessOrEqual(t, time.Since(start), 2*time.Second)
+		callers.Wait()
+		records := len(testkit.Keys(srv))
+		require.LessOrEqual(t, records, 20, "only those of windows that other clients may still use")
+		require.LessOrEqual(t, backend.Records().Records, 20, "some of them may not have been created")
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -245,23 +246,17 @@ func ExampleWithClock() {
 	// allowed, 1 of 1, 0 remaining <nil>
 }
 
-// Aligned windows of an hour end on the hour, for every key.
+// A bucket lets in one hit in 10 seconds, and a burst of two.
 func ExampleWithAlgorithm() {
-	ctx := context.Background()
-	srv, client, _, end := exampleServer()
-	defer end()
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)), throttr.WithAlgorithm(throttr.AlignedWindow))
-
-	srv.Advance(59 * time.Minute)
-	for range 2 {
-		fmt.Println(limiter.Hit(ctx, "user:42", time.Hour, 1))
+	limiter := throttr.NewRateLimit(memory.New(), throttr.WithAlgorithm(throttr.TokenBucket))
+	for range 3 {
+		res, err := limiter.HitN(context.Background(), "user:42", throttr.Limit{Max: 6, Scale: time.Minute, Burst: 2}, 1)
+		fmt.Println(res.Allowed, res.Remaining, err)
 	}
-	srv.Advance(time.Minute)
-	fmt.Println(limiter.Hit(ctx, "user:42", time.Hour, 1))
 	// Output:
-	// allowed, 1 of 1, 0 remaining <nil>
-	// denied, 2 of 1, retry after 1m0s <nil>
-	// allowed, 1 of 1, 0 remaining <nil>
+	// true 1 <nil>
+	// true 0 <nil>
+	// false 0 <nil>
 }
 
 func ExampleWithMaxWindows() {

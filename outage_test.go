@@ -384,7 +384,7 @@ func oneServerIsAway(t *testing.T, lazy, leases bool) {
 			defer l.Close()
 			backend = l
 		}
-		limiter := throttr.NewRateLimit(backend, throttr.WithAlgorithm(throttr.SlidingWindow), throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
+		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
 		synctest.Wait() // until a lazy start, which waits for one server only, has connected to both
 		on := map[bool]string{}
 		for i := range 100 {

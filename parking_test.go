@@ -100,7 +100,7 @@ func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		swept := lines()
 		require.Len(t, swept, 1)
-		require.Regexp(t, `^level=INFO msg="throttr: server swept" server=memory:1 records=1 removed=1 prolonged=0 kept=0 foreign=0 took=`, swept[0])
+		require.Regexp(t, `^level=INFO msg="throttr: server swept" server=memory:1 records=1 removed=1 kept=0 foreign=0 took=`, swept[0])
 
 		remove := srv.Inject(mockserver.Fault{Drop: true}) // so does a server that has locked up
 		time.Sleep(2 * time.Minute)

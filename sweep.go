@@ -12,8 +12,7 @@ import (
 
 // Sweep removes, from all servers, the records of windows that are over and that their clients
 // have not removed. Every [ServerBackend] does so by itself. Sweep is for servers that no program
-// with a ServerBackend uses at the moment. On a server that is not parked, it prolongs records that
-// would expire although clients may use their names again. A dry run changes nothing. Sweep never
+// with a ServerBackend uses at the moment. A dry run changes nothing. Sweep never
 // touches the records of open windows and of other programs.
 //
 // Sweep pauses so that the requests of others pass, and takes up to half a minute for that. It
@@ -24,7 +23,7 @@ func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, er
 		remover := fixedwindow.NewRemover(s.pool, &c.calls, c.cfg.MaxInFlight)
 		defer remover.Close()
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s.pool, Inspector: &fixedwindow.Inspector[T]{}, Remover: remover, Calls: &c.calls, Now: time.Now,
+			Server: s.pool, Inspector: &fixedwindow.Inspector[T]{}, Remover: remover, Calls: &c.calls,
 			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))
@@ -32,7 +31,7 @@ func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, er
 			err = requestError(s.name, codec.OpList, !dryRun, err)
 		}
 		return []inspect.Swept{{
-			Server: s.name, Records: r.Records, Removed: r.Removed, Prolonged: r.Prolonged,
+			Server: s.name, Records: r.Records, Removed: r.Removed,
 			Kept: r.Kept, Foreign: r.Foreign,
 		}}, err
 	})

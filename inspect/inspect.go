@@ -125,10 +125,9 @@ type Subscriber struct {
 
 // Swept is what Client.Sweep found on one server, and what it did.
 type Swept struct {
-	Server    string // as in Config.Servers
-	Records   int    // records of windows, of all clients
-	Removed   int    // records of windows that were over; in a dry run, those that would be removed
-	Prolonged int    // records that would have expired too soon; in a dry run, those that would be prolonged
-	Kept      int    // records of windows that are over, but whose names clients may use again
-	Foreign   int    // records of other programs, up to 256
+	Server  string // as in Config.Servers
+	Records int    // records of windows, of all clients
+	Removed int    // records of windows that were over; in a dry run, those that would be removed
+	Kept    int    // records of windows that are over, but whose names clients may use again
+	Foreign int    // records of other programs, up to 256
 }

@@ -184,9 +184,7 @@ func openWindow(n fixedwindow.Name, c counter, largest uint64, now time.Time) (w
 	if w, _ = n.Window(largest, c.quota, c.ttl, now); w.ExpiresAt.IsZero() {
 		return w, false
 	}
-	if !n.Aligned {
-		w.Left += c.unit.Duration() // the TTL is rounded down
-	}
+	w.Left += c.unit.Duration() // the TTL is rounded down
 	return w, true
 }
 

@@ -18,11 +18,10 @@ func sweepCommand(e *env) *cobra.Command {
 runs, or to see what they would do. Records of open windows and of other
 programs are not touched.
 
-  found      records of rate limits
-  removed    of them, those that nobody needs any more
-  prolonged  those that would have expired soon, but may still be needed
-  kept       those that are over, but may still be needed
-  foreign    records of other programs, up to 256
+  found    records of rate limits
+  removed  of them, those that nobody needs any more
+  kept     those that are over, but may still be needed
+  foreign  records of other programs, up to 256
 
 With --every, it goes on until it is interrupted, and errors do not end it.
 --timeout bounds each sweep.`,
@@ -50,22 +49,21 @@ With --every, it goes on until it is interrupted, and errors do not end it.
 
 // sweepJSON is the JSON of an inspect.Swept.
 type sweepJSON struct {
-	Server    string `json:"server"`
-	Found     int    `json:"found"`
-	Removed   int    `json:"removed"`
-	Prolonged int    `json:"prolonged"`
-	Kept      int    `json:"kept"`
-	Foreign   int    `json:"foreign"`
-	DryRun    bool   `json:"dry_run"`
+	Server  string `json:"server"`
+	Found   int    `json:"found"`
+	Removed int    `json:"removed"`
+	Kept    int    `json:"kept"`
+	Foreign int    `json:"foreign"`
+	DryRun  bool   `json:"dry_run"`
 }
 
 // sweepOnce sweeps all servers.
 func sweepOnce(ctx context.Context, e *env, c client, dryRun bool) (bool, error) {
-	e.out.table("server", ">found", ">removed", ">prolonged", ">kept", ">foreign")
+	e.out.table("server", ">found", ">removed", ">kept", ">foreign")
 	all, err := c.Sweep(ctx, dryRun)
 	for _, s := range all {
-		e.out.add(sweepJSON{s.Server, s.Records, s.Removed, s.Prolonged, s.Kept, s.Foreign, dryRun},
-			s.Server, number(uint64(s.Records)), number(uint64(s.Removed)), number(uint64(s.Prolonged)),
+		e.out.add(sweepJSON{s.Server, s.Records, s.Removed, s.Kept, s.Foreign, dryRun},
+			s.Server, number(uint64(s.Records)), number(uint64(s.Removed)),
 			number(uint64(s.Kept)), number(uint64(s.Foreign)))
 	}
 	return true, err

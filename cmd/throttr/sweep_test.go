@@ -23,10 +23,10 @@ func orphans(srv *mockserver.Server, n int) {
 func TestSweepRemovesRecordsOfTheDead(t *testing.T) {
 	s, srv := shellFor(t, 2)
 	orphans(srv, 3)
-	s.prints(0, fmt.Sprintf("%-*s  found  removed  prolonged  kept  foreign\n%s      3        3          0     0        1\n",
+	s.prints(0, fmt.Sprintf("%-*s  found  removed  kept  foreign\n%s      3        3     0        1\n",
 		len(s.servers), "server", s.servers), "sweep --dry-run")
 	require.Len(t, srv.Keys(), 4)
-	s.prints(0, `{"server":"`+s.servers+`","found":3,"removed":3,"prolonged":0,"kept":0,"foreign":1,"dry_run":false}`+"\n", "sweep --json")
+	s.prints(0, `{"server":"`+s.servers+`","found":3,"removed":3,"kept":0,"foreign":1,"dry_run":false}`+"\n", "sweep --json")
 	require.Equal(t, []string{"jobs"}, srv.Keys())
 	s.fails("sweep all", `unknown command "all"`)
 	s.fails("sweep --every -1s", "less than 0")

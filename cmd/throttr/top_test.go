@@ -19,6 +19,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -52,24 +53,26 @@ func TestLimitsOfTopHaveAScale(t *testing.T) {
 func TestRatesOfAWindowAreThoseSinceItWasSeen(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 10, 0, time.UTC)
-	name := fixedwindow.Name{Aligned: true, Scale: time.Minute, Bucket: start.Unix() / 60}
+	name, ok := fixedwindow.ParseName([]byte("wsA:1m0s:k"))
+	require.True(t, ok)
+	bands, _ := slot.BandsFor(time.Minute, 255)
 	l := limits{time.Minute: 10}
 	w := topWindow{name: name}
-	see := func(count uint64, at time.Duration) {
-		w.update(counter{found: true, quota: 255 - count, unit: codec.Seconds}, 255, start.Add(at), l)
+	see := func(count uint64, at, left time.Duration) {
+		ttl := time.Duration(bands.Margin)*bands.Unit + left
+		w.update(counter{found: true, quota: 255 - count, unit: codec.Seconds, ttl: ttl}, 255, start.Add(at), l)
 	}
-	see(8, 0)
+	see(8, 0, 50*time.Second)
 	require.True(t, w.open)
 	require.Zero(t, w.rate, "it is not known since when")
-	see(16, 2*time.Second)
+	see(16, 2*time.Second, 48*time.Second)
 	require.InDelta(t, 4, w.rate, 1e-9)
 	require.InDelta(t, 3, w.over, 1e-9)
-	require.Equal(t, start.Add(50*time.Second), w.ends)
-	see(17, time.Minute)
+	require.Equal(t, start.Add(51*time.Second), w.ends, "the TTL is rounded down")
+	see(17, time.Minute, -time.Second)
 	require.False(t, w.open, "it has ended")
 	require.Zero(t, w.rate)
-	w.name.Bucket++
-	see(3, 61*time.Second)
+	see(3, 61*time.Second, 59*time.Second)
 	require.InDelta(t, 3, w.rate, 1e-9, "a new window")
 }
 

@@ -1,9 +1,8 @@
-// Package fixedwindow keeps fixed, aligned and sliding windows on Throttr servers, exactly, for any number
-// of clients.
+// Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of clients.
 // docs/internals/windows.md explains the rules, and package slot has them as functions.
 //
-// A [Backend] has an entry for each count that it remembers: for a key, and the name, scale and algorithm
-// of a limit. A hit travels like this:
+// A [Backend] has an entry for each count that it remembers: for a key, and the name and scale of a
+// limit. A hit travels like this:
 //
 //	backend.go    finds the entry (table.go), once the arguments are checked (check.go)
 //	coalescer     (package coalesce) gathers the hits of the entry that share a request
@@ -15,9 +14,8 @@
 //	clean.go      removes them, not more at a time than the server is fast enough for (pace.go)
 //
 // Takes are hits that may be refused; take.go makes several of them, and together.go in one round trip.
-// Aligned windows have records of their own (aligned.go), and two of them make a sliding window
-// (sliding.go). How windows are kept in records is in records.go, timing.go and names.go, and what sweepers
-// and others tell from them is in inspector.go. The clock that guards are measured by is in steady.go.
+// How windows are kept in records is in records.go and names.go, and what sweepers and others tell from them is in
+// inspector.go. The clock that guards are measured by is in steady.go.
 package fixedwindow
 
 import (
@@ -125,7 +123,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 		}
 		sweeper := sweep.New(sweep.Options[T]{
 			Server: s, Inspector: &Inspector[T]{}, Remover: &Remover[T]{link: j.link, requests: b.maxRequests},
-			Calls: o.Calls, Now: b.now, MaxInFlight: o.MaxInFlight,
+			Calls: o.Calls, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper
 		b.group.Go(func() { sweeper.Run(b.group.Context()) })
@@ -155,17 +153,14 @@ func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
 }
 
 // Hit adds n to the active window, or opens one. If the window is known to be over the limit, the hit need
-// not be counted. If its counter can't hold n, the Window is Refused. Of a sliding window, Hit is Take.
+// not be counted. If its counter can't hold n, the Window is Refused.
 func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
-	if l.Algorithm == window.SlidingWindow {
-		return b.Take(ctx, key, l, n)
-	}
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n})
+	r, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n})
 	if w = windowOf[T](r); r.Refused {
-		e.refuse(&w, &l, n, b.now())
+		refuse(&w, &l, n)
 	}
 	return w, sent, err
 }
@@ -176,22 +171,22 @@ func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n u
 		return w, false, err
 	}
 	largest := maxValue[T]()
-	r, _, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: largest, Increment: min(n, largest), Must: true})
+	r, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: largest, Increment: min(n, largest), Must: true})
 	return windowOf[T](r), sent, err
 }
 
 // countHit has a hit counted in the window of an entry.
-func (b *Backend[T]) countHit(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (r coalesce.Result, e *entry[T], sent bool, err error) {
-	e, err = b.entry(ctx, key, l)
+func (b *Backend[T]) countHit(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (r coalesce.Result, sent bool, err error) {
+	e, err := b.entry(ctx, key, l)
 	if err != nil {
-		return r, nil, false, err
+		return r, false, err
 	}
 	r, sent, err = e.coalescer.Do(ctx, h)
 	b.table.keep(e)
 	if errors.Is(err, coalesce.ErrAttempts) {
 		err = overError(l.Scale)
 	}
-	return r, e, sent, err
+	return r, sent, err
 }
 
 // Set opens a window with count n in place of the active one.
@@ -265,20 +260,11 @@ func (b *Backend[T]) countsOf(key string, scales []time.Duration) ([]entryKey, e
 		if err := limits.CheckScale(scale); err != nil {
 			return nil, err
 		}
-		var failed error
-		kept := false
-		for _, a := range algorithms {
-			k := entryKey{key: key, scale: scale, algorithm: a}
-			if _, err := b.checkScale(a, scale); err != nil {
-				failed = err
-				continue
-			}
-			if kept = true; !slices.Contains(counts, k) {
-				counts = append(counts, k)
-			}
+		if _, err := b.checkScale(scale); err != nil {
+			return nil, err
 		}
-		if !kept {
-			return nil, failed
+		if k := (entryKey{key: key, scale: scale}); !slices.Contains(counts, k) {
+			counts = append(counts, k)
 		}
 	}
 	return counts, nil
@@ -368,10 +354,18 @@ func (b *Backend[T]) awaitEnds() {
 	}
 }
 
+// find returns the entry of a key and limit, or nil. Of another algorithm there is none.
+func (b *Backend[T]) find(key string, l *window.Limit) *entry[T] {
+	if l.Algorithm != window.FixedWindow {
+		return nil
+	}
+	return b.table.find(entryKeyOf(key, l))
+}
+
 // entry returns the entry of a key and limit, or the error that Check has for the limit. It adds one to the
 // table if there is none, unless the call must not do anything.
 func (b *Backend[T]) entry(ctx context.Context, key string, l *window.Limit) (*entry[T], error) {
-	if e := b.table.find(entryKeyOf(key, l)); e != nil {
+	if e := b.find(key, l); e != nil {
 		return e, b.checkMax(l)
 	}
 	e, err := b.findOrMake(key, l)
@@ -387,10 +381,10 @@ func (b *Backend[T]) entry(ctx context.Context, key string, l *window.Limit) (*e
 // findOrMake is entry, but adds nothing to the table. If there is none in it, findOrMake returns the
 // evicted one if its records are yet to be removed, so that they are removed once, and otherwise a new one.
 func (b *Backend[T]) findOrMake(key string, l *window.Limit) (*entry[T], error) {
-	k := entryKeyOf(key, l)
-	if e := b.table.find(k); e != nil {
+	if e := b.find(key, l); e != nil {
 		return e, b.checkMax(l)
 	}
+	k := entryKeyOf(key, l)
 	if _, err := b.Check(*l); err != nil {
 		return nil, err
 	}
@@ -399,21 +393,13 @@ func (b *Backend[T]) findOrMake(key string, l *window.Limit) (*entry[T], error) 
 		return e, nil
 	}
 	e := &entry[T]{entryKey: k}
-	if l.Algorithm == window.FixedWindow {
-		bands, _ := slot.BandsFor(l.Scale, maxValue[T]())
-		s := newSlots(b, i, e, &bands)
-		e.windows, e.known, e.sweepEvery = s, &s.known, sweepInterval(&bands)
-	} else {
-		t, _ := timingFor(l.Scale, l.Algorithm == window.SlidingWindow, maxValue[T]())
-		a := newAligned(b, i, e, t)
-		e.windows, e.known, e.sweepEvery = a, &a.known, t.sweepInterval()
-	}
+	bands, _ := slot.BandsFor(l.Scale, maxValue[T]())
+	e.windows, e.sweepEvery = newSlots(b, i, e, &bands), sweepInterval(&bands)
 	e.coalescer = b.group.New(e.windows)
 	return e, nil
 }
 
-// windowOf returns the window that a coalescer's result shows. The estimate of a sliding window can be
-// higher than any count.
+// windowOf returns the window that a coalescer's result shows.
 func windowOf[T codec.Value](r coalesce.Result) window.Window {
 	return window.Window{Count: min(r.Count, maxCount[T]()), ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
 }

@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"context"
-	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -61,28 +60,26 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("a sync.Pool loses elements")
 	}
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow} {
-		o := options[uint16](t, inMemory(t))
-		server := &instant{Server: o.Servers[0]}
-		o.Servers[0] = server
-		b := start(t, o)
-		bands, ok := slot.BandsFor(time.Hour, maxValue[uint16]())
-		require.True(t, ok)
-		server.ttl = uint16(bands.Top - 1)
-		hits(t, b, 1, "k", limitOf(algorithm, time.Hour, 10_000))
-		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			if w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Hour, 10_000), 1); err != nil || w.Count < uint64(server.count) {
-				t.Error(w, err)
-			}
-		}), "%v", algorithm)
-		count := server.count
-		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			if w, _, err := b.Hit(t.Context(), "k", limitOf(algorithm, time.Hour, 0), 1); err != nil || w.Count == 0 {
-				t.Error(w, err)
-			}
-		}), "%v: denied from memory", algorithm)
-		require.Equal(t, count, server.count)
-	}
+	o := options[uint16](t, inMemory(t))
+	server := &instant{Server: o.Servers[0]}
+	o.Servers[0] = server
+	b := start(t, o)
+	bands, ok := slot.BandsFor(time.Hour, maxValue[uint16]())
+	require.True(t, ok)
+	server.ttl = uint16(bands.Top - 1)
+	hits(t, b, 1, "k", fixed(time.Hour, 10_000))
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		if w, _, err := b.Hit(t.Context(), "k", fixed(time.Hour, 10_000), 1); err != nil || w.Count < uint64(server.count) {
+			t.Error(w, err)
+		}
+	}))
+	count := server.count
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		if w, _, err := b.Hit(t.Context(), "k", fixed(time.Hour, 0), 1); err != nil || w.Count == 0 {
+			t.Error(w, err)
+		}
+	}), "denied from memory")
+	require.Equal(t, count, server.count)
 }
 
 func TestServerOfAKeyIsPickedOnce(t *testing.T) {
@@ -275,50 +272,48 @@ func (h *held) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, 
 // would be denied by it.
 func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 	const scale, limit = 10 * time.Second, 3
-	for _, algorithm := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
-		for name, change := range map[string]func(context.Context, *Backend[uint16]) error{
-			"Reset": func(ctx context.Context, b *Backend[uint16]) error {
-				_, err := b.Reset(ctx, "k", limitOf(algorithm, scale, 1))
-				return err
-			},
-			"Set": func(ctx context.Context, b *Backend[uint16]) error {
-				_, _, err := b.Set(ctx, "k", limitOf(algorithm, scale, 1), 1)
-				return err
-			},
-		} {
-			t.Run(fmt.Sprintf("%v, %s", algorithm, name), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					srv := inMemory(t)
-					o := options[uint16](t, srv)
-					o.DenialMemory = time.Minute
-					server := &held{Server: o.Servers[0], release: make(chan struct{})}
-					other := start(t, o)
-					o.Servers = []Server[uint16]{server}
-					b := start(t, o)
-					hits(t, other, 2*limit, "k", limitOf(algorithm, scale, limit))
+	for name, change := range map[string]func(context.Context, *Backend[uint16]) error{
+		"Reset": func(ctx context.Context, b *Backend[uint16]) error {
+			_, err := b.Reset(ctx, "k", fixed(scale, 1))
+			return err
+		},
+		"Set": func(ctx context.Context, b *Backend[uint16]) error {
+			_, _, err := b.Set(ctx, "k", fixed(scale, 1), 1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				o := options[uint16](t, srv)
+				o.DenialMemory = time.Minute
+				server := &held{Server: o.Servers[0], release: make(chan struct{})}
+				other := start(t, o)
+				o.Servers = []Server[uint16]{server}
+				b := start(t, o)
+				hits(t, other, 2*limit, "k", fixed(scale, limit))
 
-					l := limitOf(algorithm, scale, 1)
-					e, err := b.entry(t.Context(), "k", &l) // so that Peek and Reset have one entry
-					require.NoError(t, err)
-					var get sync.WaitGroup
-					get.Go(func() {
-						w, _, err := b.Peek(t.Context(), "k", limitOf(algorithm, scale, 1), 0)
-						if err != nil || w.Count <= limit || w.ID == 0 {
-							t.Errorf("%+v, %v", w, err)
-						}
-					})
-					synctest.Wait()
-					release := server.release
-					server.release = nil
-					require.NoError(t, change(t.Context(), b))
-					close(release)
-					get.Wait()
-					if name == "Reset" {
-						require.False(t, e.known.maybeOpen(time.Now()))
+				l := fixed(scale, 1)
+				e, err := b.entry(t.Context(), "k", &l) // so that Peek and Reset have one entry
+				require.NoError(t, err)
+				var get sync.WaitGroup
+				get.Go(func() {
+					w, _, err := b.Peek(t.Context(), "k", fixed(scale, 1), 0)
+					if err != nil || w.Count <= limit || w.ID == 0 {
+						t.Errorf("%+v, %v", w, err)
 					}
-					require.Positive(t, hits(t, b, limit, "k", limitOf(algorithm, scale, limit)))
 				})
+				synctest.Wait()
+				release := server.release
+				server.release = nil
+				require.NoError(t, change(t.Context(), b))
+				close(release)
+				get.Wait()
+				if name == "Reset" {
+					require.False(t, e.windows.known.maybeOpen(time.Now()))
+				}
+				require.Positive(t, hits(t, b, limit, "k", fixed(scale, limit)))
 			})
-		}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package fixedwindow
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -15,19 +14,15 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// algorithms are those that servers can keep exactly. For the others, there would have to be an UPDATE
-// that depends on the value, or on a time.
-var algorithms = [...]window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow}
-
-// CheckAlgorithm returns an error if servers can't keep an algorithm exactly.
+// CheckAlgorithm returns an error unless servers can keep an algorithm exactly: fixed windows alone. For most of the
+// others, there would have to be an UPDATE that depends on the value, or on a time; the rest would hang on the clocks
+// of clients.
 func CheckAlgorithm(a window.Algorithm) error {
-	for _, has := range algorithms {
-		if a == has {
-			return nil
-		}
+	if a == window.FixedWindow {
+		return nil
 	}
-	return fmt.Errorf("%w: Throttr servers can't keep the algorithm %q; they keep %q, %q and %q, and package memory and Redis keep all",
-		window.ErrUnsupported, a, algorithms[0], algorithms[1], algorithms[2])
+	return fmt.Errorf("%w: Throttr servers can't keep the algorithm %q; they keep %q, and package memory and Redis keep all",
+		window.ErrUnsupported, a, window.FixedWindow)
 }
 
 // Check returns what the backend promises about a limit, or the error that every call with it returns. It
@@ -36,7 +31,10 @@ func (b *Backend[T]) Check(l window.Limit) (window.Traits, error) {
 	if err := limits.Check(l); err != nil {
 		return window.Traits{}, err
 	}
-	precision, err := b.checkScale(l.Algorithm, l.Scale)
+	if err := CheckAlgorithm(l.Algorithm); err != nil {
+		return window.Traits{}, err
+	}
+	precision, err := b.checkScale(l.Scale)
 	if err != nil {
 		return window.Traits{}, err
 	}
@@ -46,20 +44,14 @@ func (b *Backend[T]) Check(l window.Limit) (window.Traits, error) {
 	return window.Traits{MaxCount: maxCount[T](), Precision: precision}, nil
 }
 
-// checkScale returns an error if windows of an algorithm and scale can't be kept. Otherwise it returns how
-// much later than the end of a window its ExpiresAt may be, but for the time that a call takes.
-func (b *Backend[T]) checkScale(a window.Algorithm, scale time.Duration) (precision time.Duration, err error) {
-	if err := CheckAlgorithm(a); err != nil {
-		return 0, err
+// checkScale returns an error if windows of a scale can't be kept. Otherwise it returns how much later than the end of
+// a window its ExpiresAt may be, but for the time that a call takes.
+func (b *Backend[T]) checkScale(scale time.Duration) (precision time.Duration, err error) {
+	bands, ok := slot.BandsFor(scale, maxValue[T]())
+	if !ok {
+		return 0, scaleError(scale, codec.Size[T]())
 	}
-	if a == window.FixedWindow {
-		if bands, ok := slot.BandsFor(scale, maxValue[T]()); ok {
-			return bands.Unit, nil
-		}
-	} else if _, ok := timingFor(scale, a == window.SlidingWindow, maxValue[T]()); ok {
-		return 0, nil
-	}
-	return 0, scaleError(a, scale, codec.Size[T]())
+	return bands.Unit, nil
 }
 
 // checkMax is Check for a limit whose name, scale and algorithm are known to be valid.
@@ -85,14 +77,6 @@ func fits(largest uint64, b coalesce.SharedHits, h coalesce.Hit) bool {
 	return b.Hits == 0 || b.Sum < most && h.Increment < most-b.Sum
 }
 
-// beyond returns the count of hits that a counter can't hold.
-func beyond(count, sum uint64) uint64 {
-	if sum > math.MaxUint64-count {
-		return math.MaxUint64
-	}
-	return count + sum
-}
-
 // checkNumber returns a RangeError if n does not fit a value.
 func checkNumber(field string, n uint64, size int) error {
 	if err := limits.CheckNumber(field, n); err != nil || n <= valuesize.Max(size) {
@@ -106,21 +90,11 @@ func checkNumber(field string, n uint64, size int) error {
 }
 
 // scaleError is the error for a scale whose windows can't be kept.
-func scaleError(a window.Algorithm, scale time.Duration, size int) error {
-	fit := func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }
-	bound := "scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units"
-	switch a {
-	case window.AlignedWindow:
-		fit = func(largest uint64) bool { _, ok := timingFor(scale, false, largest); return ok }
-		bound = "scales of whole or half units (1 ns to 1 h) whose double and a second more are at most %d units"
-	case window.SlidingWindow:
-		fit = func(largest uint64) bool { _, ok := timingFor(scale, true, largest); return ok }
-		bound = "scales of whole units or thirds (1 ns to 1 h) whose triple and a second more are at most %d units"
-	}
+func scaleError(scale time.Duration, size int) error {
 	return &window.RangeError{
 		Field: "Scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf(bound, valuesize.Max(size)),
-		Needs: valuesize.Smallest(fit),
+		Bound: fmt.Sprintf("scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units", valuesize.Max(size)),
+		Needs: valuesize.Smallest(func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }),
 	}
 }
 
@@ -131,16 +105,4 @@ var ErrTooLate = errors.New("throttr: too late")
 // was over by the time that they could be.
 func overError(scale time.Duration) error {
 	return fmt.Errorf("%w: a window of %v was over by then", ErrTooLate, scale)
-}
-
-// parkingError is the error for a scale whose windows can't be kept unless the server is parked.
-func parkingError(t timing, size int) error {
-	return &window.RangeError{
-		Field: "Scale", Value: t.scale.String(), Size: size,
-		Bound: fmt.Sprintf("scales whose double and 12 s more are at most %d units, unless the server is parked", valuesize.Max(size)),
-		Needs: valuesize.Smallest(func(largest uint64) bool {
-			t, ok := timingFor(t.scale, t.sliding, largest)
-			return ok && !t.needsParking()
-		}),
-	}
 }

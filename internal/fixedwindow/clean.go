@@ -265,15 +265,10 @@ func NewRemover[T codec.Value](s Server[T], calls *conn.CallPool[T], maxInFlight
 // Remove implements [sweep.Remover].
 func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int, err error) {
 	var cleanings []*cleaning[T]
-	buckets := r.link.calls.Get() // removes the records of aligned windows
 	for _, t := range targets {
 		n, ok := ParseName([]byte(t))
 		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
-		}
-		if n.Aligned {
-			conn.Add(buckets, codec.Purge{Key: []byte(t)})
-			continue
 		}
 		bands, ok := slot.BandsFor(n.Scale, maxValue[T]())
 		if !ok {
@@ -283,34 +278,10 @@ func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int,
 		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
 		cleanings = append(cleanings, c)
 	}
-	removed, err = r.removeBuckets(ctx, buckets)
-	if err != nil {
-		return removed, err
-	}
 	c := cleaner[T]{link: r.link, requests: r.requests}
 	err = c.clean(ctx, cleanings)
 	for _, k := range cleanings {
 		removed += k.removed
-	}
-	return removed, err
-}
-
-// removeBuckets sends a call of PURGEs and returns how many of them have removed a record.
-func (r *Remover[T]) removeBuckets(ctx context.Context, cl *conn.Call[T]) (removed int, err error) {
-	if cl.Len() == 0 {
-		r.link.calls.Put(cl)
-		return 0, nil
-	}
-	done, _, err := r.link.server.Do(ctx, cl)
-	if err == nil {
-		for _, response := range cl.Responses {
-			if response.OK {
-				removed++
-			}
-		}
-	}
-	if done {
-		r.link.calls.Put(cl)
 	}
 	return removed, err
 }

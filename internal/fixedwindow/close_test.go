@@ -10,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -117,31 +116,4 @@ func TestCloseLeavesRecordsThatOthersUse(t *testing.T) {
 		require.LessOrEqual(t, w.Count, total)
 		require.NotZero(t, len(windowKeys(srv)))
 	})
-}
-
-// The server is busy for longer than Close waits for a server that does not respond.
-func TestCloseGoesOnAsLongAsTheServerResponds(t *testing.T) {
-	const keys = 4000
-	for _, a := range []window.Algorithm{window.AlignedWindow, window.SlidingWindow} {
-		t.Run(a.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
-				o := options[uint16](t, srv)
-				b := New(o)
-				const scale = time.Minute
-				start := time.Now().Truncate(scale).Add(scale)
-				time.Sleep(time.Until(start))
-				for i := range keys {
-					hits(t, b, 1, fmt.Sprint(i), limitOf(a, scale, 1))
-				}
-				uses, _ := timingFor(scale, a == window.SlidingWindow, maxValue[uint16]())
-				time.Sleep(time.Until(start.Add(uses.uses()*scale - closeWait/2))) // Close waits for the ends of windows
-				require.Equal(t, keys, len(windowKeys(srv)))
-				took := closing(b)
-				require.Zero(t, len(windowKeys(srv)))
-				require.Greater(t, took, closeStall+closeWait)
-				require.Less(t, took, closeWait+closeTimeout)
-			})
-		})
-	}
 }

@@ -18,30 +18,28 @@ func nameOf(l window.Limit, name string) window.Limit {
 }
 
 // What another client has counted without a name is ended, too, if the scale is given.
-func TestDeleteEndsAllNamesAndAlgorithms(t *testing.T) {
+func TestDeleteEndsAllNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		scales []time.Duration
 		n      int
 		left   []int // what is left of the limits
 	}{
-		"of a scale":    {[]time.Duration{time.Minute, time.Minute}, 5, []int{1, 5}},
-		"of two scales": {[]time.Duration{time.Minute, time.Hour}, 6, []int{5}},
-		"of all scales": {nil, 4, []int{5, 6, 7}},
+		"of a scale":    {[]time.Duration{time.Minute, time.Minute}, 2, []int{1, 4, 5}},
+		"of two scales": {[]time.Duration{time.Minute, time.Hour}, 3, []int{4, 5}},
+		"of all scales": {nil, 3, []int{4, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				b, other := client[uint16](t, srv), client[uint16](t, srv)
-				alignTo(time.Hour)
 				of := []window.Limit{
 					0: fixed(time.Minute, 10), 1: fixed(time.Hour, 10),
-					2: nameOf(limitOf(window.AlignedWindow, time.Minute, 10), "login"), 3: nameOf(fixed(time.Minute, 10), "login"),
+					2: nameOf(fixed(time.Minute, 10), "login"),
 					// of another client
-					4: fixed(time.Minute, 10), 5: nameOf(fixed(time.Minute, 10), "other"),
-					6: limitOf(window.AlignedWindow, time.Minute, 10), 7: limitOf(window.SlidingWindow, time.Minute, 10),
+					3: fixed(time.Minute, 10), 4: nameOf(fixed(time.Minute, 10), "other"), 5: fixed(10*time.Second, 10),
 				}
 				for i, l := range of {
-					hits(t, []*Backend[uint16]{b, other}[i/4], 1, "k", l)
+					hits(t, []*Backend[uint16]{b, other}[i/3], 1, "k", l)
 				}
 				hits(t, b, 1, "l", of[0])
 				began := time.Now()
@@ -89,20 +87,37 @@ func TestNumbersThatNoCounterHolds(t *testing.T) {
 			}
 			require.Equal(t, n == 1<<63, charge != nil, "what no counter holds fills it")
 		}
-		for a, precision := range map[window.Algorithm]time.Duration{
-			window.FixedWindow: time.Second, window.AlignedWindow: 0, window.SlidingWindow: 0,
-		} {
-			traits, err := b.Check(limitOf(a, time.Minute, 10))
-			require.NoError(t, err)
-			require.Equal(t, window.Traits{MaxCount: 65535, Precision: precision}, traits)
-		}
+		traits, err := b.Check(valid)
+		require.NoError(t, err)
+		require.Equal(t, window.Traits{MaxCount: 65535, Precision: time.Second}, traits)
 	})
-	for _, a := range []window.Algorithm{window.TokenBucket, window.SlidingLog} {
-		err := CheckAlgorithm(a)
-		require.ErrorIs(t, err, window.ErrUnsupported)
-		require.ErrorContains(t, err, a.String())
-		require.ErrorContains(t, err, window.SlidingWindow.String())
-	}
+}
+
+// A limit with another algorithm is an error of every call, also when there is a fixed window of the same key and scale.
+func TestOnlyFixedWindowsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := client[uint16](t, inMemory(t))
+		hits(t, b, 1, "k", fixed(time.Minute, 10))
+		for _, a := range []window.Algorithm{window.AlignedWindow, window.SlidingWindow, window.SlidingLog, window.TokenBucket} {
+			l, ctx := limitOf(a, time.Minute, 10), t.Context()
+			_, check := b.Check(l)
+			_, _, hit := b.Hit(ctx, "k", l, 1)
+			_, _, take := b.Take(ctx, "k", l, 1)
+			_, _, peek := b.Peek(ctx, "k", l, 1)
+			_, _, set := b.Set(ctx, "k", l, 1)
+			_, _, charge := b.Charge(ctx, "k", l, 1)
+			_, reset := b.Reset(ctx, "k", l)
+			_, _, all := b.TakeAll(ctx, []window.Take{fixed(time.Minute, 10).For("k", 1), l.For("k", 1)}, make([]window.Window, 2))
+			_, _, giveBack := b.GiveBack(ctx, "k", l, 1, 1)
+			for i, err := range []error{check, hit, take, peek, set, charge, reset, all, giveBack} {
+				require.ErrorIs(t, err, window.ErrUnsupported, "%v, %d", a, i)
+				require.ErrorContains(t, err, a.String())
+			}
+		}
+		w, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 10), 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, w.Count)
+	})
 }
 
 // Takes that are made together and refused say so, whoever has filled the window.

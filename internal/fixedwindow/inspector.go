@@ -18,35 +18,25 @@ const sweepMargin = time.Second
 // Inspector knows the records of windows, of all keys and limits, by their names.
 //
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
-// [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key. A
-// record of an aligned window is removed when no client uses its name any more.
+// [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key.
 type Inspector[T codec.Value] struct{}
 
 var _ sweep.Inspector = (*Inspector[uint16])(nil)
 
 // Inspect implements [sweep.Inspector].
-func (r *Inspector[T]) Inspect(name []byte, now time.Time) (removable, ours bool) {
+func (r *Inspector[T]) Inspect(name []byte) (ours bool) {
 	n, ok := ParseName(name)
-	switch {
-	case !ok:
-		return false, false
-	case n.Aligned:
-		t, ok := r.timing(n)
-		return ok && t.unusable(n.Bucket, now), ok
-	default:
-		_, ok := r.bands(n)
-		return ok, ok
+	if ok {
+		_, ok = r.bands(n)
 	}
+	return ok
 }
 
 // Decide implements [sweep.Inspector].
-func (r *Inspector[T]) Decide(name []byte, o sweep.Observation, now time.Time) sweep.Decision {
+func (r *Inspector[T]) Decide(name []byte, o sweep.Observation) sweep.Decision {
 	n, ok := ParseName(name)
 	if !ok {
 		return sweep.Decision{}
-	}
-	if n.Aligned {
-		return r.decideAligned(name, n, o, now)
 	}
 	bands, ok := r.bands(n)
 	if !ok || o.Left > bands.Top {
@@ -63,25 +53,6 @@ func (r *Inspector[T]) Decide(name []byte, o sweep.Observation, now time.Time) s
 	return d
 }
 
-// decideAligned decides about the record of an aligned window. Its client removes it a scale after
-// its window has ended. The sweeper removes it if it is over for longer. If clocks differ, that may
-// be later than the TTL allows: then the sweeper prolongs the record, which does not move the end
-// of its window.
-func (r *Inspector[T]) decideAligned(name []byte, n Name, o sweep.Observation, now time.Time) sweep.Decision {
-	t, ok := r.timing(n)
-	if !ok || o.Left > t.ttl {
-		return sweep.Decision{}
-	}
-	d := sweep.Decision{Interval: t.sweepInterval()}
-	switch short := t.marginUnits() / 2; {
-	case t.unusable(n.Bucket, now):
-		d.Verdict, d.Target = sweep.Remove, string(name)
-	case o.Left < short:
-		d.Verdict, d.Increase = sweep.Prolong, t.marginUnits()-o.Left
-	}
-	return d
-}
-
 // bands returns the bands of a record's scale. It returns false if this version has none whose
 // records have such names.
 func (r *Inspector[T]) bands(n Name) (slot.Bands, bool) {
@@ -90,16 +61,6 @@ func (r *Inspector[T]) bands(n Name) (slot.Bands, bool) {
 	}
 	b, ok := slot.BandsFor(n.Scale, maxValue[T]())
 	return b, ok && b.Tag(n.Slot) == n.tag
-}
-
-// timing returns the timing of the scale of an aligned window's record.
-func (r *Inspector[T]) timing(n Name) (timing, bool) {
-	if limits.CheckScale(n.Scale) != nil {
-		return timing{}, false
-	}
-	t, ok := timingFor(n.Scale, n.Sliding, maxValue[T]())
-	most := int64(maxTTL/n.Scale) - 4 // so that its end is a time
-	return t, ok && -most < n.Bucket && n.Bucket < most
 }
 
 // sweepInterval returns at which interval a server that is not parked must be swept: three times
@@ -121,12 +82,6 @@ func slotATarget(name []byte) string {
 // window at a time of the server. Largest is the largest value of the server. The Window is zero if it is
 // not active. Window returns false if clients that keep windows otherwise have made the record.
 func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
-	if n.Aligned {
-		if end := time.Unix(0, (n.Bucket+1)*int64(n.Scale)); end.After(now) {
-			w = window.Window{Count: largest - quota, ExpiresAt: end, Left: end.Sub(now)}
-		}
-		return w, true
-	}
 	bands, ok := slot.BandsFor(n.Scale, largest)
 	if !ok || n.tag != bands.Tag(n.Slot) {
 		return w, false
@@ -140,22 +95,11 @@ func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w
 
 // IsOf reports whether the name is of a record of a key and limit.
 func (n Name) IsOf(key string, l window.Limit) bool {
-	if n.Scale != l.Scale || n.algorithm() != l.Algorithm {
+	if n.Scale != l.Scale || l.Algorithm != window.FixedWindow {
 		return false
 	}
 	if part, f := partOf(key, l.Name); f == hashed {
 		return n.Hashed && n.Key == part
 	}
 	return !n.Hashed && n.Key == key && n.LimitName == l.Name
-}
-
-// algorithm returns the algorithm of the window.
-func (n Name) algorithm() window.Algorithm {
-	switch {
-	case n.Sliding:
-		return window.SlidingWindow
-	case n.Aligned:
-		return window.AlignedWindow
-	}
-	return window.FixedWindow
 }

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -51,13 +50,9 @@ type janitor[T codec.Value] struct {
 
 // duty is a key whose records are to be removed.
 type duty[T codec.Value] struct {
-	due   time.Time // when to look whether it can be done: see earliest
-	index int       // in the queue; -1 if it is being done
-	slots *slots[T] // nil if the window is aligned
-	// The record of an aligned window, which is removed when the window has been over for a
-	// scale.
-	aligned *aligned[T]
-	bucket  int64
+	due     time.Time // when to look whether it can be done: see earliest
+	index   int       // in the queue; -1 if it is being done
+	slots   *slots[T]
 	changes uint64 // of slots, as of the last lookup
 }
 
@@ -137,31 +132,14 @@ func (j *janitor[T]) schedule(s *slots[T], at time.Time) {
 	}
 }
 
-// addAligned adds the record of an aligned window.
-func (j *janitor[T]) addAligned(a *aligned[T], bucket int64) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if d := a.lastDuty; d != nil && d.bucket == bucket {
-		return nil
-	}
-	d := &duty[T]{aligned: a, bucket: bucket, due: a.removalTime(bucket)}
-	if err := j.add(d); err != nil {
-		return err
-	}
-	a.lastDuty = d
-	return nil
-}
-
 // add adds a duty. The caller holds mu.
 func (j *janitor[T]) add(d *duty[T]) error {
 	if j.duties >= j.max {
 		return fmt.Errorf("%w: the records of %d are yet to be removed", window.ErrFull, j.duties)
 	}
 	j.duties++
-	if d.slots != nil {
-		d.slots.duty = d
-	}
-	e := d.entry()
+	d.slots.duty = d
+	e := d.slots.entry
 	if j.sweeper != nil {
 		j.sweeper.Need(e.sweepEvery)
 	}
@@ -176,19 +154,11 @@ func (j *janitor[T]) add(d *duty[T]) error {
 // drop drops a duty that is done. The caller holds mu.
 func (j *janitor[T]) drop(d *duty[T]) {
 	j.duties--
-	e := d.entry()
+	e := d.slots.entry
 	e.duties--
 	if e.duties == 0 && j.entries[e.entryKey] == e {
 		delete(j.entries, e.entryKey)
 	}
-}
-
-// entry returns the entry whose records are to be removed.
-func (d *duty[T]) entry() *entry[T] {
-	if d.slots != nil {
-		return d.slots.entry
-	}
-	return d.aligned.entry
 }
 
 // push queues a duty. The caller holds mu.
@@ -287,28 +257,17 @@ func (j *janitor[T]) due() (chunk []*duty[T], wait time.Duration) {
 
 // earliest returns when a duty can be done. The caller holds mu.
 func (d *duty[T]) earliest(now time.Time) time.Time {
-	switch s := d.slots; {
-	case s == nil:
-		return d.aligned.removalTime(d.bucket)
-	case s.underway > 0:
+	if s := d.slots; s.underway > 0 {
 		return now.Add(s.bands.Guard)
-	default:
-		return s.cleanAt
 	}
+	return d.slots.cleanAt
 }
 
-// do does a chunk of duties, and queues again what is to be done later. Decide decides about slots.
+// do does a chunk of duties, and queues again what is to be done later. Decide decides about the slots of one.
 func (j *janitor[T]) do(chunk []*duty[T], decide func(*slots[T], slot.History) slot.Action) {
-	var alignedOnes []*duty[T]
 	var cleanings []*cleaning[T]
-	var slotDuties []*duty[T]
 	for _, d := range chunk {
 		s := d.slots
-		if s == nil {
-			alignedOnes = append(alignedOnes, d)
-			continue
-		}
-		slotDuties = append(slotDuties, d)
 		cleanings = append(cleanings, &cleaning[T]{
 			records: s.records,
 			begin: func() {
@@ -319,13 +278,10 @@ func (j *janitor[T]) do(chunk []*duty[T], decide func(*slots[T], slot.History) s
 			decide: func(h slot.History) slot.Action { return decide(s, h) },
 		})
 	}
-	if len(alignedOnes) > 0 {
-		j.removeAligned(alignedOnes)
-	}
 	c := cleaner[T]{link: j.link, requests: j.backend.maxRequests}
 	c.clean(j.ctx, cleanings) // what fails is done again later
 	for i, k := range cleanings {
-		j.finish(slotDuties[i], k)
+		j.finish(chunk[i], k)
 	}
 }
 
@@ -404,9 +360,6 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 // over returns when a window is over for all clients, by the backend's clock. It returns the zero
 // time if none is known.
 func (d *duty[T]) over() time.Time {
-	if a := d.aligned; a != nil {
-		return a.timing.useEnd(d.bucket)
-	}
 	if w, ok := d.slots.known.current(); ok {
 		return w.clock.Latest
 	}
@@ -434,8 +387,6 @@ func (j *janitor[T]) discard() {
 		d.index = -1
 	}
 	j.mu.Unlock()
-	now := j.backend.now()
-	all = slices.DeleteFunc(all, func(d *duty[T]) bool { return d.aligned != nil && d.over().After(now) })
 	var chunks sync.WaitGroup
 	for len(all) > 0 && j.ctx.Err() == nil {
 		chunk := all[:min(len(all), chunkSize)]

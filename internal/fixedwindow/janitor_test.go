@@ -14,7 +14,6 @@ import (
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // On a server whose records expire as on a real one, the records of many keys are removed in time,
@@ -177,45 +176,20 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 // once, so the bound of keys with records is not reached.
 func TestKeysWhoseWindowsAreForgottenHaveTheirRecordsRemovedOnce(t *testing.T) {
 	const keys = 80
-	for algorithm, records := range map[window.Algorithm]int{window.FixedWindow: keys, window.AlignedWindow: 3 * keys} {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
-				o := options[uint16](t, srv)
-				o.MaxWindows = 64
-				b := start(t, o)
-				for range 40 {
-					for i := range keys {
-						hits(t, b, 1, fmt.Sprint(i), limitOf(algorithm, time.Second, 10))
-					}
-					require.LessOrEqual(t, b.Stats().Windows, 64)
-					require.LessOrEqual(t, b.Stats().Records, records)
-					time.Sleep(100 * time.Millisecond)
-				}
-				time.Sleep(time.Minute)
-				require.Zero(t, b.Stats())
-			})
-		})
-	}
-}
-
-func TestAlignedRecordsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t, mockserver.WithRealCollector())
+		srv := inMemory(t)
 		o := options[uint16](t, srv)
+		o.MaxWindows = 64
 		b := start(t, o)
-		for range 3 {
-			for i := range 300 {
-				hits(t, b, 1, fmt.Sprint(i), limitOf(window.AlignedWindow, time.Second, 1))
+		for range 40 {
+			for i := range keys {
+				hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 10))
 			}
-			time.Sleep(time.Second)
+			require.LessOrEqual(t, b.Stats().Windows, 64)
+			require.LessOrEqual(t, b.Stats().Records, keys)
+			time.Sleep(100 * time.Millisecond)
 		}
-		time.Sleep(2 * time.Second)
-		require.Empty(t, windowKeys(srv))
-		count := requests.take()
-		require.Equal(t, 900, count[codec.OpInsert])
-		require.Equal(t, 900, count[codec.OpPurge])
-		require.Zero(t, srv.Expired())
+		time.Sleep(time.Minute)
 		require.Zero(t, b.Stats())
 	})
 }
@@ -234,7 +208,9 @@ func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 					}
 					if closes {
 						time.Sleep(scale)
-						require.Less(t, closing(b), closeWait+closeTimeout)
+						took := closing(b)
+						require.Greater(t, took, closeStall, "it goes on as long as the server responds")
+						require.Less(t, took, closeWait+closeTimeout)
 						require.Zero(t, len(windowKeys(srv)))
 					} else {
 						time.Sleep(2 * time.Minute)

@@ -11,19 +11,13 @@ import (
 
 // state is what is known of an open window. A [slot.Window] has times of the clock of guards instead.
 type state struct {
-	slot       slot.ID // unless the window is aligned
+	slot       slot.ID
 	count      uint64
 	clock      slot.Times // by the backend's clock
-	guardUntil time.Time  // clock.Until by the clock of guards, unless the window is aligned
+	guardUntil time.Time  // clock.Until by the clock of guards
 	id         int64      // identifies the window
 	conn       any        // where takes were counted; nil if there were none
-	bucket     int64      // of an aligned window
-	slide      slide      // of a sliding window
-	expiry     expiry     // of the record of an aligned window; zero if there is none
-	// undecided says that the count may contain takes that are refused, until subtract is called. In a
-	// sliding window, decided is the count without them and the others of the same request.
-	undecided bool
-	decided   uint64
+	undecided  bool       // the count may contain takes that are refused, until subtract is called
 }
 
 // fromWindow makes s, which is zero, the state of a window that was read at a time.
@@ -35,25 +29,6 @@ func (s *state) fromWindow(w *slot.Window, at *span) {
 	}
 }
 
-// expiry is when a record expires: not before first, and not after last.
-type expiry struct{ first, last time.Time }
-
-// replaces reports whether s certainly has another record than old, which is an earlier state of the
-// same bucket. It was made later, and so it expires later. Records that were made within a unit of the
-// TTL and a round trip can't be told apart.
-func (s *state) replaces(old *state) bool {
-	if s.expiry == (expiry{}) {
-		return old.expiry != expiry{}
-	}
-	return old.expiry != expiry{} && s.expiry.first.After(old.lastExpiry(s.clock.Sent))
-}
-
-// lastExpiry returns when the record expires at the latest, by the backend's clock at a later time. The
-// clock may have become faster or slower than that of the server by a thousandth of the time since.
-func (s *state) lastExpiry(now time.Time) time.Time {
-	return s.expiry.last.Add(max(now.Sub(s.clock.Sent), 0) / 1000)
-}
-
 // result returns the window with a count. Its end is never more than a scale away.
 func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesce.Result {
 	left := min(max(s.clock.Latest.Sub(now), 1), scale)
@@ -63,12 +38,6 @@ func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesc
 // narrow narrows the end of a window to what was known of it before. The window keeps its ID if it
 // is certainly the same.
 func (s *state) narrow(old *state, guard time.Duration) {
-	if s.bucket != old.bucket || s.replaces(old) {
-		return
-	}
-	if last := old.lastExpiry(s.clock.Sent); s.expiry.last.After(last) && old.expiry != (expiry{}) {
-		s.expiry.last = last
-	}
 	if s.conn == nil {
 		s.conn = old.conn
 	}
@@ -86,7 +55,6 @@ type known[T codec.Value] struct {
 	backend      *Backend[T]
 	scale        time.Duration
 	guard        time.Duration // of the slots
-	sliding      bool
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
 
 	// mu guards the fields below. They change only during Refresh, Count and operations, which do
@@ -110,9 +78,9 @@ func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdic
 		}
 	case !k.ok || !b.Fresh && !b.Now.Before(s.clock.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
-	case h.Must || !over(h, k.estimate(s, b.Now)): // it is counted, with others if it fits
+	case h.Must || !over(h, s.count): // it is counted, with others if it fits
 	case b.QueuedBefore || k.mayRefuse(b.Now):
-		r := k.result(s, b.Now)
+		r := s.result(k.scale, s.count, b.Now)
 		r.Refused = h.Take // a hit is denied by its Count
 		return coalesce.Decided, r, nil
 	default: // the window may have been reset
@@ -179,13 +147,11 @@ func (k *known[T]) forgetCount() uint64 {
 
 // outcomeOf returns the outcome of hits that were counted in the window that was just learned, or
 // which its counter can't hold.
-func (k *known[T]) outcomeOf(b *coalesce.SharedHits, counted bool, now time.Time) coalesce.Outcome {
+func (k *known[T]) outcomeOf(counted bool, now time.Time) coalesce.Outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.state
-	r := k.result(s, now)
-	r.Count = k.estimate(s, b.Now) // of a sliding window, the highest that it was since
-	return coalesce.Outcome{WindowOpen: true, Full: !counted, Result: r}
+	return coalesce.Outcome{WindowOpen: true, Full: !counted, Result: s.result(k.scale, s.count, now)}
 }
 
 // fill makes a charge that the counter can't hold, as was just learned: it counts what there is room for,
@@ -250,15 +216,11 @@ func (k *known[T]) recall(now time.Time) (r coalesce.Result, mayRefuse, ok bool)
 	if !k.ok || !k.state.clock.Open(now) {
 		return r, false, false
 	}
-	return k.result(&k.state, now), k.mayRefuse(now), true
+	return k.state.result(k.scale, k.state.count, now), k.mayRefuse(now), true
 }
 
-// maybeOpen reports whether a window is known that is not certainly over. The bucket of a sliding window
-// counts for another scale.
+// maybeOpen reports whether a window is known that is not certainly over.
 func (k *known[T]) maybeOpen(now time.Time) bool {
-	if k.sliding {
-		now = now.Add(-k.scale)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.ok && now.Before(k.state.clock.Latest)

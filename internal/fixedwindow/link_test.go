@@ -27,7 +27,7 @@ func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 	l := fixed(time.Second, 10)
 	e, err := b.entry(t.Context(), key, &l)
 	require.NoError(t, err)
-	return e.windows.(*slots[uint16])
+	return e.windows
 }
 
 // oneHit is a request of one hit.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -40,10 +39,6 @@ func hash(key, limit string) string {
 
 func TestRecordNamesAreAsDocumented(t *testing.T) {
 	long := strings.Repeat("k", maxPlain+1)
-	name := func(sliding bool, key, limit string, scale time.Duration, bucket int64) string {
-		prefix, suffix := alignedName(timing{scale: scale, sliding: sliding}, key, limit)
-		return fmt.Sprint(prefix, bucket, suffix)
-	}
 	require.Equal(t, [2]string{"wsA:1m0s:user:42", "wsB:1m0s:user:42"}, namesOf(t, "user:42", time.Minute, 2))
 	require.Equal(t, [2]string{"wiA:1s:", "wiB:1s:"}, namesOf(t, "", time.Second, 2))
 	require.Equal(t, [2]string{"whA:24h0m0s:#:\x00\xff", "whB:24h0m0s:#:\x00\xff"}, namesOf(t, "#:\x00\xff", 24*time.Hour, 1))
@@ -52,13 +47,6 @@ func TestRecordNamesAreAsDocumented(t *testing.T) {
 	require.Equal(t, [2]string{"wsA+1m0s:5:login:user:42", "wsB+1m0s:5:login:user:42"}, namesWith(t, "user:42", "login", time.Minute, 2))
 	require.Equal(t, "wsA+1m0s:3:a:b:"+long[7:], namesWith(t, long[7:], "a:b", time.Minute, 2)[slot.A])
 	require.Equal(t, "wsA#1m0s:"+hash(long[6:], "a:b"), namesWith(t, long[6:], "a:b", time.Minute, 2)[slot.A])
-	require.Equal(t, "al:1m0s:31556736:user:42", name(false, "user:42", "", time.Minute, 31556736))
-	require.Equal(t, "al:1.5s:-1:", name(false, "", "", 1500*time.Millisecond, -1))
-	require.Equal(t, "ah:1h0m0s:7:"+hash(long, ""), name(false, long, "", time.Hour, 7))
-	require.Equal(t, "an:1h0m0s:7:5:login:user:42", name(false, "user:42", "login", time.Hour, 7))
-	require.Equal(t, "sl:1m0s:31556736:user:42", name(true, "user:42", "", time.Minute, 31556736))
-	require.Equal(t, "sn:1m0s:7:5:login:", name(true, "", "login", time.Minute, 7))
-	require.Equal(t, "sh:1h0m0s:7:"+hash(long, "login"), name(true, long, "login", time.Hour, 7))
 }
 
 func TestAllRequestsOfAnActionFitAPacket(t *testing.T) {
@@ -68,15 +56,13 @@ func TestAllRequestsOfAnActionFitAPacket(t *testing.T) {
 			for _, name := range namesWith(t, key, limit, 49*365*24*time.Hour+time.Millisecond, 8) {
 				require.LessOrEqual(t, len(name), 110, "a key of %d bytes", n)
 			}
-			prefix, suffix := alignedName(timing{scale: math.MaxInt64}, key, limit)
-			require.LessOrEqual(t, len(fmt.Sprint(prefix, math.MinInt64, suffix)), 132, "a key of %d bytes", n)
 		}
 	}
 }
 
 // randomKey returns a key that looks like a part of names, often.
 func randomKey(r *rand.Rand) string {
-	parts := []string{":", "#", "+", "5:login", "5:login:", "1:", "an", "sn", "w", "wsA", "wsB#", "1s", "1m0s", "al", "ah", "sl", "sh", "7", "-1", "k", "\x00", "\xff", "user", strings.Repeat("x", 40)}
+	parts := []string{":", "#", "+", "5:login", "5:login:", "1:", "w", "wsA", "wsB#", "1s", "1m0s", "7", "-1", "k", "\x00", "\xff", "user", strings.Repeat("x", 40)}
 	var b strings.Builder
 	for range r.IntN(6) {
 		b.WriteString(parts[r.IntN(len(parts))])
@@ -90,7 +76,6 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 	type identity struct {
 		key, limit, tag string
 		scale           time.Duration
-		bucket          int64
 	}
 	seen := make(map[string]identity)
 	check := func(name string, is identity, n Name) {
@@ -104,13 +89,11 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		if part, f := partOf(is.key, is.limit); f == hashed {
 			want.Hashed, want.Key, want.LimitName = true, part, ""
 		}
-		if !n.Aligned {
-			want.tag = is.tag
-		}
+		want.tag = is.tag
 		got, ok := ParseName([]byte(name))
 		require.True(t, ok, "seed %d: %q", seed, name)
 		require.Equal(t, want, got, "seed %d: %q", seed, name)
-		l := window.Limit{Name: is.limit, Scale: is.scale, Algorithm: got.algorithm()}
+		l := window.Limit{Name: is.limit, Scale: is.scale, Algorithm: window.FixedWindow}
 		require.True(t, got.IsOf(is.key, l))
 		require.False(t, got.IsOf(is.key+"x", l))
 		other, longer := l, l
@@ -119,9 +102,7 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		require.False(t, got.IsOf(is.key, other) || got.IsOf(is.key, longer))
 		l.Name += "x"
 		require.False(t, got.IsOf(is.key, l))
-		if !n.Aligned {
-			require.Equal(t, name, string(got.slotNames()[n.Slot]))
-		}
+		require.Equal(t, name, string(got.slotNames()[n.Slot]))
 	}
 	scales := []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	for range 4000 {
@@ -135,12 +116,6 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 				check(string(name), identity{key: key, limit: limit, tag: tag, scale: scale}, Name{Slot: slot.ID(id)})
 			}
 		}
-		bucket := []int64{math.MinInt64, -11, -1, 0, 1, 11, 111, math.MaxInt64}[r.IntN(8)]
-		for sliding, tag := range map[bool]string{false: "aligned", true: "sliding"} {
-			prefix, suffix := alignedName(timing{scale: scale, sliding: sliding}, key, limit)
-			is := identity{key: key, limit: limit, tag: tag, scale: scale, bucket: bucket}
-			check(fmt.Sprint(prefix, bucket, suffix), is, Name{Aligned: true, Sliding: sliding, Bucket: bucket})
-		}
 	}
 }
 
@@ -150,12 +125,9 @@ func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
 		"wsA:60s:k", "wsA:1:k", "wsA::k", "wsA:0s:k", "wsA:-1s:k", "wsA: 1s:k", "wsA:+1s:k", "wsA:1m:k", "wsA:1000000000h0m0s:k",
 		"wsA:1s:" + strings.Repeat("x", maxPlain+1),
 		"wsA#1s:short", "wsA#1s:" + strings.Repeat("x", hashLength+1), "wsA#1s:", "wsA#1s",
-		"al:1s:k", "al:1s:x:k", "al:1s:07:k", "al:1s:+7:k", "al:1s:-0:k", "al:60s:7:k", "al:1s:9223372036854775808:k", "ah:1s:7:short",
-		"sl:1s:k", "sl:60s:7:k", "sh:1s:7:short", "sx:1s:7:k", "sl", "sl:",
-		"al:1s:7:" + strings.Repeat("x", maxPlain+1), "ax:1s:7:k", "al", "al:",
 		"wsA+1s:k", "wsA+1s:", "wsA+1s:1:", "wsA+1s:1:k", "wsA+1s:1k:", "wsA+1s:01:k:u", "wsA+1s:0::u", "wsA+1s:-1:k:u", "wsA+1s:+1:k:u", "wsA+1s:2:k:u",
-		"wsA+1s:5:login:" + strings.Repeat("x", maxPlain-7), "an:1s:7:k", "sn:1s:7:2:k:u", "nl:1s:7:k", "a+:1s:7:k",
-		"throttr:sweeper", "rl:1s:7:k", "rh:1s:7:k",
+		"wsA+1s:5:login:" + strings.Repeat("x", maxPlain-7),
+		"throttr:sweeper", "al:1s:7:k",
 	} {
 		_, ok := ParseName([]byte(name))
 		require.False(t, ok, "%q", name)
@@ -164,7 +136,7 @@ func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
 
 // A name that is parsed is the name of the window that it says it is.
 func FuzzParseName(f *testing.F) {
-	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x", ""), "al:1.5s:-1:", "ah:1h0m0s:7:" + hash("y", "n"), "sl:1s:7:k", "sh:1s:7:" + hash("z", ""), "wxA:1s:k", "wsA+1m0s:5:login:user:42", "an:1s:7:1::", "sn:1s:7:1::k"} {
+	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x", ""), "wxA:1s:k", "wsA+1m0s:5:login:user:42"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, name []byte) {
@@ -176,11 +148,7 @@ func FuzzParseName(f *testing.F) {
 		if n.Hashed {
 			part, f = n.Key, hashed
 		}
-		again := fmt.Sprintf("%s%c%v:%s", n.tag, slotMarks[f], n.Scale, part)
-		if n.Aligned {
-			kind := map[bool]rune{true: 's', false: 'a'}[n.Sliding]
-			again = fmt.Sprintf("%c%c:%v:%d:%s", kind, alignedMarks[f], n.Scale, n.Bucket, part)
-		}
+		again := fmt.Sprintf("%s%c%v:%s", n.tag, marks[f], n.Scale, part)
 		require.Equal(t, string(name), again)
 	})
 }

@@ -227,7 +227,7 @@ func (s *slots[T]) step(ctx context.Context, f *lookups[T], a slot.Action) error
 	return ctx.Err()
 }
 
-// peek implements [windows].
+// peek reads the open window. It returns false if there is none.
 func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 	forgets := s.known.forgetCount()
 	cl := s.newCall(conn.SingleRead)
@@ -258,7 +258,7 @@ func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 		if e.Found && !found {
 			s.learnLive(f)
 			st, _ := s.known.current()
-			r = s.known.result(&st, s.backend.now())
+			r = st.result(s.bands.Scale, st.count, s.backend.now())
 		}
 		if a.Kind != slot.Done && s.tooLate(f) {
 			return s.repeat(f)

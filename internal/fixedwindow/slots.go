@@ -184,7 +184,7 @@ func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.Shared
 	}
 	s.failed = 0
 	s.learnCounted(w, b, at, c)
-	return s.known.outcomeOf(b, out == slot.Counted, at.to.clock)
+	return s.known.outcomeOf(out == slot.Counted, at.to.clock)
 }
 
 // learnCounted learns the window that hits were counted in.

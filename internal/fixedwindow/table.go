@@ -1,7 +1,6 @@
 package fixedwindow
 
 import (
-	"context"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -21,8 +20,7 @@ const (
 // entry is what a backend remembers of a count.
 type entry[T codec.Value] struct {
 	entryKey
-	windows   windows
-	known     *known[T]           // of the windows
+	windows   *slots[T]
 	coalescer *coalesce.Coalescer // of hits in the windows
 	// sweepEvery is how often a server that is not parked must be swept for the records.
 	sweepEvery time.Duration
@@ -30,34 +28,19 @@ type entry[T codec.Value] struct {
 	duties     int         // how many the janitor has for it, whose mutex guards this
 }
 
-// windows are the windows of a count on a server.
-type windows interface {
-	coalesce.Windows
-	// peek reads the open window. It returns false if there is none.
-	peek(ctx context.Context) (s state, found bool, err error)
-	// set ends the open window and opens one with a count. Sent reports whether a failed set may
-	// have been executed, in part or in whole.
-	set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error)
-	// reset ends the open window and returns it.
-	reset(ctx context.Context) (r coalesce.Result, sent bool, err error)
-	// giveBack gives n back to the window with an ID. It returns false if that is not possible.
-	giveBack(ctx context.Context, id int64, n uint64) (given bool, err error)
-}
-
 // entryKey identifies an entry.
 type entryKey struct {
 	key, name string // the name is that of the limit
 	scale     time.Duration
-	algorithm window.Algorithm
 }
 
 func entryKeyOf(key string, l *window.Limit) entryKey {
-	return entryKey{key: key, name: l.Name, scale: l.Scale, algorithm: l.Algorithm}
+	return entryKey{key: key, name: l.Name, scale: l.Scale}
 }
 
 // limit returns a limit of the entries with the key k.
 func (k entryKey) limit() window.Limit {
-	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: k.algorithm}
+	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: window.FixedWindow}
 }
 
 // table has a bounded number of entries. One that is evicted between find and the hit does no harm: the
@@ -128,7 +111,7 @@ func (t *table[T]) remove(e *entry[T]) {
 // keep adds e again if it was removed between find and a call that has opened a window. Otherwise
 // the window would get another ID from the next entry.
 func (t *table[T]) keep(e *entry[T]) {
-	if e.evicted.Load() && e.known.maybeOpen(t.now()) {
+	if e.evicted.Load() && e.windows.known.maybeOpen(t.now()) {
 		t.add(e)
 	}
 }
@@ -171,7 +154,7 @@ func (e *entry[T]) value(now time.Time) entryValue {
 	if e.coalescer.Busy() {
 		return inUse
 	}
-	if e.known.maybeOpen(now) {
+	if e.windows.known.maybeOpen(now) {
 		return active
 	}
 	return worthless

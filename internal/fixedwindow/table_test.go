@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
-	"github.com/throttr-go/throttr/window"
 )
 
 // entryOf returns an entry whose window is open until a time.
@@ -18,14 +17,14 @@ func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
 	s := &slots[uint16]{}
 	s.known.ok, s.known.state.clock.Latest = true, until
 	l := fixed(time.Minute, 1)
-	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), windows: s, known: &s.known}
+	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), windows: s}
 	e.coalescer = g.New(s)
 	return e
 }
 
 // find returns the entry of a key.
 func (t *table[T]) findKey(key string) *entry[T] {
-	return t.find(entryKey{key: key, scale: time.Minute, algorithm: window.FixedWindow})
+	return t.find(entryKey{key: key, scale: time.Minute})
 }
 
 func TestTableHasOneEntryForEachCount(t *testing.T) {
@@ -46,7 +45,7 @@ func TestTableHasOneEntryForEachCount(t *testing.T) {
 	require.Same(t, first, tb.findKey("k"))
 	is := first.entryKey
 	for _, other := range []entryKey{
-		{"k", "", time.Hour, is.algorithm}, {"k", "login", is.scale, is.algorithm}, {"k", "", is.scale, window.AlignedWindow},
+		{"k", "", time.Hour}, {"k", "login", is.scale},
 	} {
 		require.Nil(t, tb.find(other))
 	}
@@ -102,7 +101,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	close(release)
 	<-done
 	require.Eventually(t, func() bool { return !busy.coalescer.Busy() }, 5*time.Second, time.Millisecond)
-	busy.windows.(*slots[uint16]).known.forget()
+	busy.windows.known.forget()
 	tb.remove(entryOf(g, "busy", now))
 	require.NotNil(t, tb.findKey("busy"), "that was another entry")
 	tb.remove(busy)
@@ -126,7 +125,7 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	tb.keep(e)
 	require.Nil(t, tb.findKey("k"), "it has no window")
 
-	s := e.windows.(*slots[uint16])
+	s := e.windows
 	s.known.state.clock.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
@@ -23,26 +22,22 @@ func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uin
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, e, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n, Take: true})
+	r, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n, Take: true})
 	if err != nil {
 		return w, sent, err
 	}
 	if w = windowOf[T](r); r.Refused {
-		e.refuse(&w, &l, n, b.now())
+		refuse(&w, &l, n)
 	}
 	return w, false, nil
 }
 
 // refuse makes w the window of a take that was refused.
-func (e *entry[T]) refuse(w *window.Window, l *window.Limit, n uint64, now time.Time) {
+func refuse(w *window.Window, l *window.Limit, n uint64) {
 	w.Refused = true
-	switch {
-	case n > l.Max:
+	w.RetryAfter = max(w.Left, 1)
+	if n > l.Max {
 		w.RetryAfter = window.Never
-	case e.known.sliding:
-		w.RetryAfter = e.known.wait(l.Max, n, now)
-	default:
-		w.RetryAfter = max(w.Left, 1)
 	}
 }
 
@@ -68,12 +63,11 @@ func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n ui
 	if err != nil {
 		return w, err
 	}
-	now := b.now()
 	if found {
-		w = windowOf[T](e.known.result(&s, now))
+		w = windowOf[T](s.result(l.Scale, s.count, b.now()))
 	}
 	if n > l.Max || w.Count > l.Max-n {
-		w.Refused, w.RetryAfter = true, e.known.waitIn(&s, found, l.Max, n, now)
+		refuse(&w, l, n)
 	}
 	return w, nil
 }
@@ -211,7 +205,7 @@ func (b *Backend[T]) ordered(takes []window.Take) []take[T] {
 	}
 	slices.SortFunc(all, func(x, y take[T]) int {
 		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Limit.Scale, y.Limit.Scale),
-			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name), cmp.Compare(x.Limit.Algorithm, y.Limit.Algorithm))
+			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
 	return all
 }
@@ -223,10 +217,10 @@ func (b *Backend[T]) recall(t *take[T]) (known, mayRefuse bool) {
 	if e == nil {
 		return false, false
 	}
-	r, mayRefuse, known := e.known.recall(b.now())
+	r, mayRefuse, known := e.windows.known.recall(b.now())
 	if known {
 		if t.window = windowOf[T](r); !t.fits() {
-			e.refuse(&t.window, &t.Limit, t.N, b.now())
+			refuse(&t.window, &t.Limit, t.N)
 		}
 	}
 	return known, mayRefuse

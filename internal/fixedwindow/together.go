@@ -19,7 +19,7 @@ const maxTogether = 12
 // no room, it reads all of them, unless that was done not long ago.
 //
 // It is not done if a window is not known, if a hit or take on one of them is in flight, as others
-// then share the next request, or if windows are aligned.
+// then share the next request.
 func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
 	switch known, mayRefuse, fit := b.recallAll(takes); {
 	case !known:
@@ -70,12 +70,11 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 			release(takes[:i])
 			return false
 		}
-		s, ok := e.windows.(*slots[T])
-		if !ok || !e.coalescer.TryAcquire() {
+		if !e.coalescer.TryAcquire() {
 			release(takes[:i])
 			return false
 		}
-		t.slots = s
+		t.slots = e.windows
 	}
 	return true
 }

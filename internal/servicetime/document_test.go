@@ -28,7 +28,6 @@ var sizing = []struct {
 	{"the first window of a key", "4, one of them INSERT", 4, 4, 1},
 	{"the second window of a key", "6, one of them INSERT", 6, 6, 1},
 	{"the removal of the records of an idle key", "18, and a few of each other client that had windows of it", 18, 18, 0},
-	{"an aligned window that is opened, and later removed", "6, one of them INSERT", 6, 6, 1},
 }
 
 // TestTableOfSizing compares the table of the document with the service times of a server. With

@@ -19,8 +19,6 @@ const (
 	// pauseFactor is the length of the pause after a chunk, as a multiple of the time that the
 	// chunk takes.
 	pauseFactor = 4
-	// prolongWithin is how soon after its QUERY was sent a record may be prolonged.
-	prolongWithin = time.Second
 )
 
 // chunkSize returns the most requests that travel together.
@@ -68,77 +66,34 @@ func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Response
 
 // cleanChunk looks at a chunk of records and does what the Inspector decides.
 func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
-	now, sent := s.o.Now(), time.Now()
 	responses, queries, err := s.query(ctx, chunk)
 	if err != nil {
 		return err
 	}
-	p := plan[T]{changes: s.o.Calls.Get()}
+	var targets []string
 	for i, response := range responses {
-		if response.OK {
-			o := Observation{uint64(response.Quota), uint64(response.TTL.Amount)}
-			d := s.o.Inspector.Decide(chunk[i], o, now)
-			if d.Interval > 0 {
-				r.evidence.ours++
+		if !response.OK {
+			continue
+		}
+		d := s.o.Inspector.Decide(chunk[i], Observation{uint64(response.Quota), uint64(response.TTL.Amount)})
+		if d.Interval > 0 {
+			r.evidence.ours++
+			if r.interval == 0 || d.Interval < r.interval {
+				r.interval = d.Interval
 			}
-			s.plan(&p, chunk[i], d, r)
+		}
+		switch d.Verdict {
+		case Keep:
+			r.Kept++
+		case Remove:
+			targets = append(targets, d.Target)
 		}
 	}
 	s.o.Calls.Put(queries)
-	if p.changes.Len() > 0 {
-		p.changes.Stale = func() bool { return time.Since(sent) > prolongWithin }
-	}
-	return s.execute(ctx, &p, removals, r)
-}
-
-// plan is what a sweep does about a chunk of records.
-type plan[T codec.Value] struct {
-	changes *conn.Call[T] // a request for each Prolong
-	targets []string      // for the Remover
-}
-
-// plan adds what was decided about a record to p.
-func (s *Sweeper[T]) plan(p *plan[T], name []byte, d Decision, r *Result) {
-	if d.Interval > 0 && (r.interval == 0 || d.Interval < r.interval) {
-		r.interval = d.Interval
-	}
-	switch d.Verdict {
-	case Leave:
-	case Remove:
-		p.targets = append(p.targets, d.Target)
-	default:
-		r.Kept++
-		if d.Verdict == Prolong && !s.o.Server.Parked() {
-			// A PATCH would shorten a window that has been opened under the name meanwhile.
-			conn.Add(p.changes, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Increase, Value: T(d.Increase), Key: name})
-		}
-	}
-}
-
-// execute does what was planned, and takes the call of p.
-func (s *Sweeper[T]) execute(ctx context.Context, p *plan[T], removals *removals, r *Result) error {
 	if s.o.DryRun {
-		r.Prolonged += p.changes.Len()
-		r.Removed += len(p.targets)
-		s.o.Calls.Put(p.changes)
-		return nil
+		r.Removed += len(targets)
+	} else if len(targets) > 0 {
+		removals.start(ctx, targets)
 	}
-	if len(p.targets) > 0 {
-		removals.start(ctx, p.targets)
-	}
-	if p.changes.Len() == 0 {
-		s.o.Calls.Put(p.changes)
-		return nil
-	}
-	responses, err := s.do(ctx, p.changes)
-	if err != nil {
-		return err
-	}
-	for _, response := range responses {
-		if response.OK {
-			r.Prolonged++
-		}
-	}
-	s.o.Calls.Put(p.changes)
 	return nil
 }

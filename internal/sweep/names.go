@@ -68,7 +68,6 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	start := time.Now()
 	var known, others names
 	d := codec.ListDecoder[T]{MaxFragment: maxFragment}
-	now, parked := s.o.Now(), s.o.Server.Parked()
 	infoDue := r.evidence.wanted
 	_, err := s.o.Server.Stream(ctx, r.evidence.request(), func(src []byte, left bool) (int, bool, error) {
 		if infoDue {
@@ -81,17 +80,15 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 			return n, d.Done(), err
 		}
 		for _, e := range entries {
-			removable, ours := s.o.Inspector.Inspect(e.Key, now)
-			switch {
-			case !ours || e.Buffer:
-				if len(others.all) < 2*maxForeign { // some may not exist
-					others.add(e.Key, 0)
-				}
-			default:
+			ours := !e.Buffer && s.o.Inspector.Inspect(e.Key)
+			if ours {
 				r.Records++
-				if (removable || !parked) && len(known.all) < s.most {
-					known.add(e.Key, e.Expires)
-				}
+			}
+			switch {
+			case ours && len(known.all) < s.most:
+				known.add(e.Key, e.Expires)
+			case !ours && len(others.all) < 2*maxForeign: // some may not exist
+				others.add(e.Key, 0)
 			}
 		}
 		return n, d.Done(), err

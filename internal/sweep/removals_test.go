@@ -31,12 +31,9 @@ type pairs struct {
 	targets      []string // in the order of the calls
 }
 
-func (p *pairs) Inspect(name []byte, _ time.Time) (removable, ours bool) {
-	ours = bytes.HasPrefix(name, []byte("pair:"))
-	return ours, ours
-}
+func (p *pairs) Inspect(name []byte) (ours bool) { return bytes.HasPrefix(name, []byte("pair:")) }
 
-func (p *pairs) Decide(name []byte, o Observation, _ time.Time) Decision {
+func (p *pairs) Decide(name []byte, o Observation) Decision {
 	if o.Count > 0 {
 		return Decision{}
 	}
@@ -86,7 +83,7 @@ func sweeperOfPairs(t *testing.T, n int, dryRun bool) (*pairs, *Sweeper[uint16])
 	p := &pairs{srv: srv}
 	var calls conn.CallPool[uint16]
 	s := New(Options[uint16]{
-		Server: connect(t, srv, &calls), Inspector: p, Remover: p, Calls: &calls, Now: time.Now,
+		Server: connect(t, srv, &calls), Inspector: p, Remover: p, Calls: &calls,
 		MaxInFlight: 512, DryRun: dryRun,
 	})
 	return p, s

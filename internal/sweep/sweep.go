@@ -73,12 +73,10 @@ type Server[T codec.Value] interface {
 
 // Inspector knows records. It must be safe for concurrent use.
 type Inspector interface {
-	// Inspect reports whether a counter of that name can be one that the Inspector knows. If so,
-	// removable reports whether nobody uses the name again, so that the record can be removed
-	// as soon as it is over.
-	Inspect(name []byte, now time.Time) (removable, ours bool)
-	// Decide decides about a counter that Inspect knows, after a QUERY that was sent at now.
-	Decide(name []byte, o Observation, now time.Time) Decision
+	// Inspect reports whether a counter of that name can be one that the Inspector knows.
+	Inspect(name []byte) (ours bool)
+	// Decide decides about a counter that Inspect knows, after a QUERY.
+	Decide(name []byte, o Observation) Decision
 }
 
 // Observation is what a QUERY showed of a record.
@@ -91,16 +89,14 @@ type Observation struct {
 type Verdict uint8
 
 const (
-	Leave   Verdict = iota // nothing
-	Keep                   // nothing now; the record is over, and is to be removed later
-	Remove                 // the Remover removes it
-	Prolong                // prolong it, if the server is not parked: it is over, and expires too soon
+	Leave  Verdict = iota // nothing
+	Keep                  // nothing now; the record is over, and is to be removed later
+	Remove                // the Remover removes it
 )
 
 // Decision is what an Inspector has decided about a record.
 type Decision struct {
-	Verdict  Verdict
-	Increase uint64 // by how many units Prolong increases the TTL
+	Verdict Verdict
 	// Target is what a Remover is given for a Remove. Records that are removed together have
 	// the same one.
 	Target string
@@ -115,21 +111,19 @@ type Options[T codec.Value] struct {
 	Inspector   Inspector
 	Remover     Remover // carries out a Remove
 	Calls       *conn.CallPool[T]
-	Now         func() time.Time // the clock that the Inspector is given
-	MaxInFlight int              // how many requests fit one call, at least
-	DryRun      bool             // change nothing
+	MaxInFlight int  // how many requests fit one call, at least
+	DryRun      bool // change nothing
 }
 
 // Result is what a sweep found and did.
 type Result struct {
-	Records   int // of the Inspector
-	Removed   int // by this sweep; with DryRun, those that it would remove
-	Prolonged int // by this sweep; with DryRun, those that it would prolong
-	Kept      int // records that are over and remain, because their names may be used again
-	Foreign   int // records that the Inspector does not know, up to 256
-	listing   time.Duration
-	interval  time.Duration // the shortest that the records need; 0 if there are none
-	evidence  evidence
+	Records  int // of the Inspector
+	Removed  int // by this sweep; with DryRun, those that it would remove
+	Kept     int // records that are over and remain, because their names may be used again
+	Foreign  int // records that the Inspector does not know, up to 256
+	listing  time.Duration
+	interval time.Duration // the shortest that the records need; 0 if there are none
+	evidence evidence
 }
 
 // Stats is what a Sweeper has done.
@@ -341,11 +335,11 @@ func (s *Sweeper[T]) log(ctx context.Context, r Result, took time.Duration, err 
 		return
 	case err != nil:
 		level, message = slog.LevelWarn, "throttr: sweep failed"
-	case r.Removed > 0 || r.Prolonged > 0:
+	case r.Removed > 0:
 		level = slog.LevelInfo
 	}
 	attrs := []slog.Attr{
-		slog.Int("records", r.Records), slog.Int("removed", r.Removed), slog.Int("prolonged", r.Prolonged),
+		slog.Int("records", r.Records), slog.Int("removed", r.Removed),
 		slog.Int("kept", r.Kept), slog.Int("foreign", r.Foreign), slog.Duration("took", took),
 	}
 	if err != nil {

@@ -60,13 +60,6 @@ func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...thrott
 	return NewRateLimit(Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...))
 }
 
-// LimiterOf is Limiter with an algorithm for limits that have none.
-func LimiterOf[T codec.Value](t *testing.T, srv *mockserver.Server, a throttr.Algorithm, opts ...throttr.BackendOption) *throttr.RateLimit {
-	t.Helper()
-	backend := Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...)
-	return NewRateLimit(backend, throttr.WithAlgorithm(a))
-}
-
 // ClockAhead gives a backend a clock that is d ahead of the others'.
 func ClockAhead(d time.Duration) throttr.BackendOption {
 	return throttr.WithClock(func() time.Time { return time.Now().Add(d) })

@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-//evidence:limits The conformance suite passes on servers of every value size, with all algorithms that servers keep
+//evidence:limits The conformance suite passes on servers of every value size
 func TestServerBackendConforms(t *testing.T) {
 	ofEachSize(t, testConformance[uint8], testConformance[uint16], testConformance[uint32], testConformance[uint64])
 }
@@ -29,17 +29,7 @@ func ofEachSize(t *testing.T, uint8, uint16, uint32, uint64 func(*testing.T)) {
 }
 
 func testConformance[T codec.Value](t *testing.T) {
-	algorithms := []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow}
-	if testing.Short() {
-		algorithms = algorithms[1:] // testTwoClients has the first one
-	}
-	for _, algorithm := range algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
-				return serverBackend[T](t, algorithm)
-			})
-		})
-	}
+	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject { return serverBackend[T](t) })
 }
 
 // TestTwoClientsOfAServerConform has a second client of the same server. Neither remembers denials, so
@@ -49,42 +39,32 @@ func TestTwoClientsOfAServerConform(t *testing.T) {
 }
 
 func testTwoClients[T codec.Value](t *testing.T) {
-	algorithms := []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow, window.SlidingWindow}
-	if testing.Short() {
-		algorithms = algorithms[:1]
-	}
-	for _, algorithm := range algorithms {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
-				srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
-				s := serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1))
-				s.Second = serverSubject[T](t, srv, algorithm, throttr.WithDenialMemory(-1)).Backend
-				s.MayLose = algorithm != throttr.AlignedWindow || codec.Size[T]() == 1
-				return s
-			})
-		})
-	}
+	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+		s := serverSubject[T](t, srv, throttr.WithDenialMemory(-1))
+		s.Second = serverSubject[T](t, srv, throttr.WithDenialMemory(-1)).Backend
+		return s
+	})
 }
 
 // serverBackend returns a backend on a mock server of its own, in a bubble.
-func serverBackend[T codec.Value](t *testing.T, algorithm throttr.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
-	return serverSubject[T](t, testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), algorithm, opts...)
+func serverBackend[T codec.Value](t *testing.T, opts ...throttr.BackendOption) backendtest.Subject {
+	return serverSubject[T](t, testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), opts...)
 }
 
 // serverSubject returns a backend on a mock server, in a bubble.
-func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, algorithm throttr.Algorithm, opts ...throttr.BackendOption) backendtest.Subject {
+func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) backendtest.Subject {
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	s := backendtest.Subject{
 		Backend: client.Backend(opts...), Clock: backendtest.BubbleClock{},
-		Algorithm: algorithm, SkipsDenied: true, MayLose: true, MaxCount: min(uint64(^T(0)), window.Unlimited),
+		Algorithm: window.FixedWindow, SkipsDenied: true, MayLose: true, MaxCount: min(uint64(^T(0)), window.Unlimited),
 		Without: map[string]string{"Exchange": "a grant would take several exchanges, and there is no line"},
 	}
 	size := codec.Size[T]()
 	if size == 1 {
 		s.MinScale = time.Second
 	}
-	if algorithm == window.FixedWindow { // ends of windows are known to a unit of the TTL
-		s.Precision = map[int]time.Duration{1: time.Minute, 2: time.Second, 4: time.Microsecond, 8: time.Nanosecond}[size]
-	}
+	// Ends of windows are known to a unit of the TTL.
+	s.Precision = map[int]time.Duration{1: time.Minute, 2: time.Second, 4: time.Microsecond, 8: time.Nanosecond}[size]
 	return s
 }

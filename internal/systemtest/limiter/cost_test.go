@@ -15,7 +15,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // requests counts the requests that a server has executed for the windows of one key, and those
@@ -59,43 +58,33 @@ func TestRequestsOfAWindow(t *testing.T) {
 		want requests
 	}
 	hit := step{"a hit on a known window", time.Second, requests{updates: 1, queries: 1}}
-	for algorithm, steps := range map[throttr.Algorithm][]step{
-		window.FixedWindow: {
-			{"the first window of a key", 0, requests{inserts: 1, queries: 2}},
-			hit,
-			{"the second window", time.Minute, requests{inserts: 1, updates: 2, queries: 2}},
-			hit,
-			{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
-			hit,
-			{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
-		},
-		throttr.AlignedWindow: {
-			{"the first window of a key", 0, requests{inserts: 1, updates: 1, queries: 2}},
-			hit,
-			{"the second window", time.Minute, requests{inserts: 1, updates: 1, queries: 2}},
-			hit,
-		},
-	} {
-		for parking, parks := range map[throttr.Parking]int{throttr.ParkingNever: 0, throttr.ParkingAutomatic: 1, throttr.ParkingAlways: 1} {
-			t.Run(fmt.Sprintf("%v/parking %v", algorithm, parking), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					srv, count := countRequests(t, "k")
-					cfg := throttr.Config{HealthInterval: time.Hour, Parking: parking}
-					limiter := testkit.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend(), throttr.WithAlgorithm(algorithm))
-					testkit.Hits(t, limiter, 1, "another", time.Minute, 10) // so that there are connections
-					sleepUntilBucket(time.Minute)
-					for _, step := range steps {
-						time.Sleep(step.wait)
-						count()
-						testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-						got := count()
-						step.want.parks = parks * step.want.inserts
-						require.Equal(t, step.want, got, step.name)
-					}
-					testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
-				})
+	steps := []step{
+		{"the first window of a key", 0, requests{inserts: 1, queries: 2}},
+		hit,
+		{"the second window", time.Minute, requests{inserts: 1, updates: 2, queries: 2}},
+		hit,
+		{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
+		hit,
+		{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
+	}
+	for parking, parks := range map[throttr.Parking]int{throttr.ParkingNever: 0, throttr.ParkingAutomatic: 1, throttr.ParkingAlways: 1} {
+		t.Run(fmt.Sprintf("parking %v", parking), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv, count := countRequests(t, "k")
+				cfg := throttr.Config{HealthInterval: time.Hour, Parking: parking}
+				limiter := testkit.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend())
+				testkit.Hits(t, limiter, 1, "another", time.Minute, 10) // so that there are connections
+				for _, step := range steps {
+					time.Sleep(step.wait)
+					count()
+					testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
+					got := count()
+					step.want.parks = parks * step.want.inserts
+					require.Equal(t, step.want, got, step.name)
+				}
+				testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
 			})
-		}
+		})
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // connections counts the bytes of a client's connections, in the order of dialing.
@@ -68,8 +67,7 @@ func (c countedConn) Write(p []byte) (int, error) {
 }
 
 // cutEverywhere runs a test without a cut, and then with a cut at each byte of the first
-// connection, which hits share, and of the second one, on which windows are looked up and opened,
-// unless they are aligned. The server has values of size bytes, and is parked.
+// connection, which hits share, and of the second one, on which windows are looked up and opened. The server has values of size bytes, and is parked.
 func cutEverywhere(t *testing.T, size int, test func(*testing.T, *mockserver.Cut) *connections) {
 	var whole *connections
 	synctest.Test(t, func(t *testing.T) { whole = test(t, nil) })
@@ -214,16 +212,7 @@ func testCutOpening(t *testing.T, c *mockserver.Cut) *connections {
 //
 //evidence:takes Give-backs that are cut off after any byte, on servers of every value size, let no window grant more than its limit
 func TestGiveBacksThatAreCutOff(t *testing.T) {
-	for _, algorithm := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow} {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			ofEachSize(t,
-				func(t *testing.T) { testCutGiveBacks[uint8](t, algorithm) },
-				func(t *testing.T) { testCutGiveBacks[uint16](t, algorithm) },
-				func(t *testing.T) { testCutGiveBacks[uint32](t, algorithm) },
-				func(t *testing.T) { testCutGiveBacks[uint64](t, algorithm) },
-			)
-		})
-	}
+	ofEachSize(t, testCutGiveBacks[uint8], testCutGiveBacks[uint16], testCutGiveBacks[uint32], testCutGiveBacks[uint64])
 }
 
 // cutTakes is takes of one client in a run whose connection may be cut.
@@ -240,11 +229,11 @@ const (
 	cutScale = time.Minute
 )
 
-func testCutGiveBacks[T codec.Value](t *testing.T, algorithm throttr.Algorithm) {
+func testCutGiveBacks[T codec.Value](t *testing.T) {
 	runs, lossy, lost := 0, 0, uint64(0)
 	cutEverywhere(t, codec.Size[T](), func(t *testing.T, c *mockserver.Cut) *connections {
 		srv, conns := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), new(connections)
-		other := testkit.LimiterOf[T](t, srv, algorithm)
+		other := testkit.Limiter[T](t, srv)
 		testkit.Hits(t, other, 1, "another", cutScale, cutLimit) // so that it has its connections
 		if c != nil {
 			srv.Cut(*c)
@@ -255,7 +244,7 @@ func testCutGiveBacks[T codec.Value](t *testing.T, algorithm throttr.Algorithm) 
 		require.NoError(t, err)
 		defer client.Close()
 		m := &cutTakes{T: t, other: other, what: fmt.Sprintf("%+v", c), held: map[string]uint64{},
-			limiter: testkit.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))}
+			limiter: testkit.NewRateLimit(client.Backend())}
 		n := m.run()
 		runs++
 		if n > 0 {

@@ -25,7 +25,7 @@ type history[T codec.Value] struct {
 
 // keyHistory is the history of one key and scale. All slices are in the order of time.
 type keyHistory struct {
-	bands   slot.Bands // unless the windows are aligned
+	bands   slot.Bands
 	largest uint64
 	records map[string]*record // by name
 	windows []*serverWindow
@@ -45,7 +45,6 @@ type record struct {
 // serverWindow is a window as the server has kept it.
 type serverWindow struct {
 	name       string // of its record
-	bucket     int64  // if it is aligned
 	start, end time.Time
 	reset      bool // it was ended at end, before it was over
 	lost       bool // the server lost it at end, before it was over
@@ -141,7 +140,7 @@ func (h *history[T]) removeAll() {
 	}
 }
 
-// open returns the open window, or nil if there is none. Aligned windows do not end here.
+// open returns the open window, or nil if there is none.
 func (k *keyHistory) open(now time.Time) *serverWindow {
 	for _, w := range slices.Backward(k.windows) {
 		if now.Before(w.end) {
@@ -158,12 +157,10 @@ func (k *keyHistory) wrong(e mockserver.Exec, format string, args ...any) {
 
 // begin opens a window in a record.
 func (k *keyHistory) begin(e mockserver.Exec, n fixedwindow.Name, r *record) {
-	w := &serverWindow{name: e.Key, start: e.Time, count: r.count, bucket: n.Bucket}
+	w := &serverWindow{name: e.Key, start: e.Time, count: r.count}
 	w.end = e.Time.Add(n.Scale)
-	if !n.Aligned {
-		if old := k.open(e.Time); old != nil {
-			k.wrong(e, "opens a window before the end of %v", old)
-		}
+	if old := k.open(e.Time); old != nil {
+		k.wrong(e, "opens a window before the end of %v", old)
 	}
 	r.window = w
 	k.windows = append(k.windows, w)
@@ -182,7 +179,7 @@ func (k *keyHistory) update(e mockserver.Exec, n fixedwindow.Name, a codec.Attri
 		k.wrong(e, "there is no such record")
 		return
 	}
-	live := n.Aligned || e.Time.Before(r.window.end)
+	live := e.Time.Before(r.window.end)
 	switch {
 	case a == codec.TimeToLive && c == codec.Patch:
 		k.patchTTL(e, n, r, live, value)
@@ -209,7 +206,7 @@ func (k *keyHistory) patchTTL(e mockserver.Exec, n fixedwindow.Name, r *record, 
 	r.expires = e.Time.Add(time.Duration(ttl) * k.bands.Unit)
 	opens := ttl == k.bands.Top
 	switch w := r.window; {
-	case n.Aligned || !opens && ttl >= k.bands.Margin:
+	case !opens && ttl >= k.bands.Margin:
 		k.wrong(e, "sets a TTL of %d", ttl)
 	case live && opens:
 		if e.Time.Sub(w.start) >= k.bands.Guard {
@@ -229,7 +226,7 @@ func (k *keyHistory) purge(e mockserver.Exec, n fixedwindow.Name) {
 		k.wrong(e, "there is no such record")
 		return
 	}
-	if !n.Aligned && e.Time.Before(r.window.end) {
+	if e.Time.Before(r.window.end) {
 		k.wrong(e, "removes the record of %v", r.window)
 	}
 	delete(k.records, e.Key)

@@ -30,22 +30,19 @@ func TestProcessesWithLeasesNeverExceedTheLimit(t *testing.T) {
 		"everything": {cut: true, die: true, reset: true},
 	} {
 		t.Run("uint16/"+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testLeases[uint16](t, faults, throttr.FixedWindow) })
+			synctest.Test(t, func(t *testing.T) { testLeases[uint16](t, faults) })
 		})
 		if !testkit.Thorough() {
 			continue
 		}
 		t.Run("uint64/"+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testLeases[uint64](t, faults, throttr.FixedWindow) })
+			synctest.Test(t, func(t *testing.T) { testLeases[uint64](t, faults) })
 		})
 	}
-	t.Run("aligned", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { testLeases[uint32](t, leaseFaults{}, throttr.AlignedWindow) })
-	})
 }
 
 // testLeases lets processes with leases hit one key. The server is the witness of when windows were open.
-func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm throttr.Algorithm) {
+func testLeases[T codec.Value](t *testing.T, f leaseFaults) {
 	const processes, callers, scales, limit = 8, 4, 6, 2000
 	const scale, age = time.Second, 50 * time.Millisecond
 	var log history[T]
@@ -64,7 +61,7 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm throttr.Al
 		if f.die && i%3 == 0 {
 			death = time.Now().Add(rand.N(scales * scale)) // what it holds is lost
 		}
-		limiter := testkit.NewRateLimit(leases, throttr.WithAlgorithm(algorithm))
+		limiter := testkit.NewRateLimit(leases)
 		for range callers {
 			all.Go(func() {
 				for time.Now().Before(death) {
@@ -104,11 +101,6 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults, algorithm throttr.Al
 	}
 	all.Wait()
 	windows := log.windowsOf(modelKey{"k", scale})
-	if algorithm == throttr.AlignedWindow {
-		for _, w := range windows {
-			w.end = w.start.Truncate(scale).Add(scale) // the server does not know
-		}
-	}
 	slices.SortFunc(allowed, func(a, b operation) int { return cmp.Or(a.end.Compare(b.end), a.start.Compare(b.start)) })
 	counts := make([]int, len(windows))
 	for _, op := range allowed {

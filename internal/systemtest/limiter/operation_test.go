@@ -130,11 +130,7 @@ func (o *operations) of(k modelKey) []operation {
 	return slices.Clone(o.all[k])
 }
 
-// sleepUntilBucket sleeps until the next bucket of a scale begins.
-func sleepUntilBucket(scale time.Duration) {
-	time.Sleep(scale - time.Duration(time.Now().UnixNano())%scale)
-}
-
+// modelKey identifies the windows of a key and scale.
 type modelKey struct {
 	key   string
 	scale time.Duration

@@ -1,7 +1,6 @@
 package limiter_test
 
 import (
-	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // After a Reset, clients still know the old window. What they add to it is not lost, and is not
@@ -94,32 +92,20 @@ func TestConcurrentSetsLeaveOneWindow(t *testing.T) {
 	})
 }
 
-// A server does not accept the name of an expired record for a while (H1). Windows that are kept
-// in slots open when it does. That of an aligned window is not tried again, so Set fails.
+// A server does not accept the name of an expired record for a while (H1). The window opens when it does.
 func TestSetIfTheNameOfTheRecordHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		b, ok := slot.BandsFor(time.Minute, math.MaxUint16)
 		require.True(t, ok)
-		for algorithm, name := range map[throttr.Algorithm]string{
-			window.FixedWindow:    b.Tag(slot.A) + ":1m0s:k",
-			throttr.AlignedWindow: fmt.Sprintf("al:1m0s:%d:k", time.Now().UnixNano()/int64(time.Minute)),
-		} {
-			backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
-			l := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
-			srv.Set(name, 5, time.Millisecond)
-			time.Sleep(time.Second)
-			_, err := l.Set(t.Context(), "k", time.Minute, 3)
-			if algorithm == throttr.AlignedWindow {
-				require.Error(t, err)
-				time.Sleep(2 * time.Minute)
-				require.Zero(t, backend.Records().Records)
-				continue
-			}
-			require.NoError(t, err)
-			require.Equal(t, 1, backend.Records().Records)
-			require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 5))
-		}
+		backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
+		l := testkit.NewRateLimit(backend)
+		srv.Set(b.Tag(slot.A)+":1m0s:k", 5, time.Millisecond)
+		time.Sleep(time.Second)
+		_, err := l.Set(t.Context(), "k", time.Minute, 3)
+		require.NoError(t, err)
+		require.Equal(t, 1, backend.Records().Records)
+		require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 5))
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // takeCost is what a call costs: requests by their kinds, and round trips.
@@ -32,7 +31,7 @@ type costed struct {
 	cost takeCost
 }
 
-func newCosted(t *testing.T, servers int, algorithm throttr.Algorithm) *costed {
+func newCosted(t *testing.T, servers int) *costed {
 	c := &costed{T: t}
 	var names []string
 	dials := map[string]func(context.Context) (net.Conn, error){}
@@ -48,14 +47,13 @@ func newCosted(t *testing.T, servers int, algorithm throttr.Algorithm) *costed {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { client.Close() })
-		limiter := testkit.NewRateLimit(client.Backend(), throttr.WithAlgorithm(algorithm))
+		limiter := testkit.NewRateLimit(client.Backend())
 		for i := range 10 * servers { // so that there are connections
 			testkit.Hits(t, limiter, 1, fmt.Sprint("another", i), time.Minute, 10)
 		}
 		return limiter
 	}
 	c.limiter, c.other = connect(), connect()
-	sleepUntilBucket(time.Minute)
 	return c
 }
 
@@ -124,7 +122,7 @@ func TestRequestsOfTakes(t *testing.T) {
 	const denialMemory = time.Second
 	three := []string{"a", "b", "x"}
 	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, window.FixedWindow)
+		c := newCosted(t, 1)
 		c.costs("a take, first window of a key", takeCost{inserts: 1, queries: 2, trips: 2}, func() { c.take(c.limiter, true, 1, "a") })
 		c.costs("a take, known window", takeCost{updates: 1, queries: 1, trips: 1}, func() { c.take(c.limiter, true, 1, "a") })
 		c.costs("a take and a give-back, known window", takeCost{updates: 2, queries: 2, trips: 3}, func() { c.reserve("a") })
@@ -136,7 +134,7 @@ func TestRequestsOfTakes(t *testing.T) {
 	})
 	for servers, trips := range map[int]int{1: 1, 2: 2} { // of two servers, the first one has one of the keys
 		synctest.Test(t, func(t *testing.T) {
-			c := newCosted(t, servers, window.FixedWindow)
+			c := newCosted(t, servers)
 			for _, key := range three {
 				c.take(c.limiter, true, 1, key)
 			}
@@ -155,17 +153,8 @@ func TestRequestsOfTakes(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, window.FixedWindow)
+		c := newCosted(t, 1)
 		c.costs("three takes, first windows", takeCost{inserts: 3, queries: 12, trips: 9}, func() { c.take(c.limiter, true, 1, three...) })
 		c.costs("three takes, two known windows", takeCost{inserts: 1, updates: 2, queries: 6, trips: 5}, func() { c.take(c.limiter, true, 1, "a", "b", "d") })
-	})
-	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, throttr.AlignedWindow)
-		for _, key := range three {
-			c.take(c.limiter, true, 1, key)
-		}
-		c.costs("a take, known aligned window", takeCost{updates: 1, queries: 1, trips: 1}, func() { c.take(c.limiter, true, 1, "a") })
-		c.costs("a take and a give-back, known aligned window", takeCost{updates: 2, queries: 3, trips: 3}, func() { c.reserve("a") })
-		c.costs("three takes, known aligned windows", takeCost{updates: 3, queries: 3, trips: 3}, func() { c.take(c.limiter, true, 1, three...) })
 	})
 }

@@ -17,28 +17,28 @@ import (
 
 // Nobody else is alive, and no process lives long enough to remove a record.
 func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
-	forEachSize(t, func(t *testing.T, size int, a throttr.Algorithm) {
+	forEachSize(t, func(t *testing.T, size int) {
 		switch size {
 		case 1:
-			dieAtOnce[uint8](t, a)
+			dieAtOnce[uint8](t)
 		case 2:
-			dieAtOnce[uint16](t, a)
+			dieAtOnce[uint16](t)
 		case 4:
-			dieAtOnce[uint32](t, a)
+			dieAtOnce[uint32](t)
 		case 8:
-			dieAtOnce[uint64](t, a)
+			dieAtOnce[uint64](t)
 		}
 	})
 }
 
-func dieAtOnce[T codec.Value](t *testing.T, a throttr.Algorithm) {
+func dieAtOnce[T codec.Value](t *testing.T) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	srv.Inject(mockserver.Fault{Delay: 5 * time.Millisecond}) // so that many die before the server is parked
 	r := rand.New(rand.NewPCG(20, uint64(codec.Size[T]())))
 	hits := 0
 	processes := testkit.Fewer(500)
 	for i := range processes {
-		p := startWith[T](t, srv, throttr.Config{}, a)
+		p := start[T](t, srv, throttr.Config{})
 		p.work.Go(func() {
 			r := rand.New(rand.NewPCG(23, uint64(i)))
 			for p.ctx.Err() == nil {

@@ -136,3 +136,19 @@ func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
 		require.Equal(t, len(foreign)+1, q.backend.Records().Foreign)
 	})
 }
+
+// Fifty processes sweep as often as any scale needs it.
+func TestOneProcessOfAFleetSweepsHoweverShortTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
+		for range testkit.Fewer(50) {
+			p := start[uint8](t, srv, throttr.Config{Parking: throttr.ParkingNever})
+			_, err := p.limiter.Hit(t.Context(), "k", 104*time.Second, 255)
+			require.NoError(t, err)
+		}
+		time.Sleep(10 * time.Second)
+		before := srv.Requests(codec.OpList)
+		time.Sleep(time.Minute)
+		require.InEpsilon(t, 50, srv.Requests(codec.OpList)-before, 0.25)
+	})
+}

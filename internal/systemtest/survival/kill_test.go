@@ -13,7 +13,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // sweepTime is enough for sweepers to come twice, and for names to be of no use any more.
@@ -27,40 +26,38 @@ func keys(n int) []string {
 	return all
 }
 
-func forEachSize(t *testing.T, test func(t *testing.T, size int, a throttr.Algorithm)) {
+func forEachSize(t *testing.T, test func(t *testing.T, size int)) {
 	for _, size := range []int{1, 2, 4, 8} {
-		for _, a := range []throttr.Algorithm{window.FixedWindow, throttr.AlignedWindow} {
-			t.Run(fmt.Sprintf("uint%d/%v", 8*size, a), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) { test(t, size, a) })
-			})
-		}
+		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, size) })
+		})
 	}
 }
 
 //evidence:outages A server survives 10 minutes of clients that are killed and restarted; nothing of the dead is left (H12)
 func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
-	forEachSize(t, func(t *testing.T, size int, a throttr.Algorithm) {
+	forEachSize(t, func(t *testing.T, size int) {
 		switch size {
 		case 1:
-			killAndRestart[uint8](t, a, 100)
+			killAndRestart[uint8](t, 100)
 		case 2:
-			killAndRestart[uint16](t, a, 1000)
+			killAndRestart[uint16](t, 1000)
 		case 4:
-			killAndRestart[uint32](t, a, 1000)
+			killAndRestart[uint32](t, 1000)
 		case 8:
-			killAndRestart[uint64](t, a, 1000)
+			killAndRestart[uint64](t, 1000)
 		}
 	})
 }
 
-func killAndRestart[T codec.Value](t *testing.T, a throttr.Algorithm, limit uint64) {
+func killAndRestart[T codec.Value](t *testing.T, limit uint64) {
 	const processes = 2
 	lasts := testkit.Fewer(10 * time.Minute)
 	r := rand.New(rand.NewPCG(1, uint64(codec.Size[T]())))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	begin := func(seed uint64) *process[T] {
-		p := startWith[T](t, srv, throttr.Config{}, a)
+		p := start[T](t, srv, throttr.Config{})
 		r := rand.New(rand.NewPCG(2, seed))
 		p.hit(r, keys(100), time.Second, 40*time.Millisecond, limit)
 		p.hit(r, keys(20), 5*time.Second, 200*time.Millisecond, limit)
@@ -81,7 +78,7 @@ func killAndRestart[T codec.Value](t *testing.T, a throttr.Algorithm, limit uint
 	for _, p := range running {
 		p.end()
 	}
-	startWith[T](t, srv, throttr.Config{}, a)
+	start[T](t, srv, throttr.Config{})
 	time.Sleep(sweepTime)
 	require.Empty(t, testkit.Keys(srv), "records of the dead")
 	require.Zero(t, srv.Expired(), "records that expired")
@@ -90,26 +87,26 @@ func killAndRestart[T codec.Value](t *testing.T, a throttr.Algorithm, limit uint
 func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
 	for _, absence := range []time.Duration{3 * time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
 		t.Run(absence.String(), func(t *testing.T) {
-			forEachSize(t, func(t *testing.T, size int, a throttr.Algorithm) {
+			forEachSize(t, func(t *testing.T, size int) {
 				switch size {
 				case 1:
-					absent[uint8](t, a, absence)
+					absent[uint8](t, absence)
 				case 2:
-					absent[uint16](t, a, absence)
+					absent[uint16](t, absence)
 				case 4:
-					absent[uint32](t, a, absence)
+					absent[uint32](t, absence)
 				case 8:
-					absent[uint64](t, a, absence)
+					absent[uint64](t, absence)
 				}
 			})
 		})
 	}
 }
 
-func absent[T codec.Value](t *testing.T, a throttr.Algorithm, absence time.Duration) {
+func absent[T codec.Value](t *testing.T, absence time.Duration) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	for seed := range uint64(3) {
-		p := startWith[T](t, srv, throttr.Config{}, a)
+		p := start[T](t, srv, throttr.Config{})
 		r := rand.New(rand.NewPCG(3, seed))
 		for _, scale := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 			p.hit(r, keys(50), scale, 20*time.Millisecond, 100)
@@ -120,7 +117,7 @@ func absent[T codec.Value](t *testing.T, a throttr.Algorithm, absence time.Durat
 		time.Sleep(absence)
 		require.False(t, srv.LockedUp())
 	}
-	p := startWith[T](t, srv, throttr.Config{}, a)
+	p := start[T](t, srv, throttr.Config{})
 	_, err := p.limiter.Hit(t.Context(), "k", time.Minute, 10)
 	require.NoError(t, err)
 	time.Sleep(sweepTime)

@@ -40,7 +40,7 @@ func (l *ledger) report(format string, args ...any) {
 // shared hits a key that other processes hit, too.
 func shared[T codec.Value](l *ledger, p *process[T], key string, scale time.Duration, limit uint64) {
 	sent := time.Now()
-	w, err := p.backend.Hit(p.ctx, key, throttr.Limit{Max: limit, Scale: scale, Algorithm: p.a}, 1)
+	w, err := p.backend.Hit(p.ctx, key, throttr.Limit{Max: limit, Scale: scale, Algorithm: throttr.FixedWindow}, 1)
 	if err != nil || w.Count > limit {
 		return
 	}

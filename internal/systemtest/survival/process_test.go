@@ -27,7 +27,6 @@ type process[T codec.Value] struct {
 	client  *throttr.Client[T]
 	backend *throttr.ServerBackend
 	limiter *throttr.RateLimit
-	a       throttr.Algorithm      // of the limiter
 	onList  atomic.Pointer[func()] // called when the process sends a LIST
 
 	ctx  context.Context // ends when the process is killed
@@ -35,16 +34,10 @@ type process[T codec.Value] struct {
 	work sync.WaitGroup
 }
 
-// start starts a process that ends with the test at the latest. Its windows are fixed ones.
+// start starts a process that ends with the test at the latest.
 func start[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.Config, opts ...throttr.BackendOption) *process[T] {
 	t.Helper()
-	return startWith[T](t, srv, cfg, throttr.FixedWindow, opts...)
-}
-
-// startWith is start with an algorithm.
-func startWith[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.Config, a throttr.Algorithm, opts ...throttr.BackendOption) *process[T] {
-	t.Helper()
-	p := &process[T]{a: a}
+	p := &process[T]{}
 	p.ctx, p.kill = context.WithCancel(context.Background())
 	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		if p.ctx.Err() != nil {
@@ -60,7 +53,7 @@ func startWith[T codec.Value](t *testing.T, srv *mockserver.Server, cfg throttr.
 	client, err := throttr.Connect[T](context.Background(), cfg)
 	require.NoError(t, err)
 	p.client, p.backend = client, client.Backend(opts...)
-	p.limiter = testkit.NewRateLimit(p.backend, throttr.WithAlgorithm(a))
+	p.limiter = testkit.NewRateLimit(p.backend)
 	// What is left of a killed process has no way to the server. It ends.
 	context.AfterFunc(p.ctx, func() { client.Close() })
 	t.Cleanup(p.end)
