@@ -145,7 +145,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 	if err == nil {
 		exchange := l.backend.Exchange
 		if l.pumps != nil {
-			exchange = l.pumps.exchange
+			exchange = l.pumps.store.Exchange
 		}
 		err = cmp.Or(exchange(ctx, []window.Claim{{Key: key, Name: limit.Name}}, places), p.Err)
 	}

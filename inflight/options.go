@@ -42,7 +42,6 @@ const (
 	defaultTimeout    = 250 * time.Millisecond
 	defaultFailures   = 3
 	defaultPause      = 320 * time.Millisecond
-	minBreakerPause   = 10 * time.Millisecond
 )
 
 // Option is an option of [New].
@@ -66,7 +65,7 @@ func optionsOf(opts []Option) options {
 	o.maxWaiting = cmp.Or(o.maxWaiting, DefaultMaxWaiting)
 	o.timeout = cmp.Or(o.timeout, defaultTimeout)
 	o.failures = cmp.Or(o.failures, defaultFailures)
-	o.pause = max(cmp.Or(o.pause, defaultPause), minBreakerPause)
+	o.pause = cmp.Or(o.pause, defaultPause)
 	return o
 }
 
@@ -117,8 +116,8 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithBreaker sets when the circuit breaker opens, and how soon it notices that the store is back, as
-// throttr.WithBreaker. Until it opens, a call that waits goes on waiting. Defaults, and with 0: 3 failures, 320 ms; a pause
-// is 10 ms at least. It panics if a number is negative.
+// throttr.WithBreaker. Until it opens, a call that waits goes on waiting. Defaults, and with 0: 3 failures, 320 ms. It
+// panics if a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
 	opt.NotNegative("inflight: WithBreaker", failures)
 	opt.NotNegative("inflight: WithBreaker", pause)

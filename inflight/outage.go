@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -43,14 +44,7 @@ func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (g
 }
 
 // isOutage reports whether an error is a failure of the store, to which a policy applies.
-func isOutage(err error) bool {
-	for _, mistake := range []error{window.ErrRange, window.ErrScale, window.ErrUnsupported, window.ErrConfig, window.ErrClosed} {
-		if errors.Is(err, mistake) {
-			return false
-		}
-	}
-	return true
-}
+func isOutage(err error) bool { return !outage.IsMistake(err) && !errors.Is(err, window.ErrClosed) }
 
 // notAsked returns the error of an exchange that was not made, because others had failed with the given cause.
 func notAsked(cause error) error {

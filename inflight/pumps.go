@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/breaker"
-	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fifo"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
@@ -40,14 +36,14 @@ const (
 type pumps struct {
 	limiter *Limiter
 	watch   *outage.Watch
+	store   *outage.Guard
 	process string
-	part    func(key string) int
 
 	mu      sync.Mutex // guards what follows, and all pumps
 	closed  bool
 	seq     uint64
 	byID    map[id]*keyPump
-	lanes   []lane
+	lanes   map[string]*lane // by part of the store
 	timers  timers
 	timer   *time.Timer
 	timerAt time.Duration // when the timer fires; never if it does not
@@ -63,7 +59,6 @@ type pumps struct {
 
 	ctx    context.Context // of exchanges
 	cancel context.CancelFunc
-	bound  atomic.Pointer[deadline.Bound] // of the last exchange
 }
 
 // id identifies a pump.
@@ -73,7 +68,7 @@ type id struct{ key, name string }
 type keyPump struct {
 	pump
 	id
-	part    int
+	lane    *lane
 	dataSet *uint64 // of the store, when it was told last: that of the lane, or of the slot of a cluster
 	queued  bool
 	ended   bool          // it is forgotten
@@ -89,9 +84,8 @@ type keyPump struct {
 	}
 }
 
-// lane is a part of the store.
+// lane is the pumps of a part of the store.
 type lane struct {
-	circuit *breaker.Circuit
 	queue   fifo.Queue[*keyPump]
 	workers int // up to two
 	dataSet uint64
@@ -99,19 +93,21 @@ type lane struct {
 }
 
 func newPumps(l *Limiter) *pumps {
-	ps := &pumps{limiter: l, process: processName(os.Hostname()), byID: map[id]*keyPump{}, timerAt: never, drained: make(chan struct{})}
+	ps := &pumps{
+		limiter: l, process: processName(os.Hostname()), byID: map[id]*keyPump{}, lanes: map[string]*lane{}, timerAt: never, drained: make(chan struct{}),
+	}
 	ps.readies.New = func() any { return make(chan decision, 1) }
 	ps.drain = sync.OnceFunc(func() { close(ps.drained) })
 	ps.ctx, ps.cancel = context.WithCancel(context.Background())
 	ps.timer = time.AfterFunc(never, ps.tick)
-	parts := breaker.PartsOf(l.backend)
-	ps.part = parts.Of
 	ps.watch = &outage.Watch{
 		Backend: l.backend, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
 	}
-	for range max(1, parts.N) { // the store of a backend without parts is never away
-		ps.lanes = append(ps.lanes, lane{circuit: breaker.NewCircuit(l.failures, l.pause/8, l.pause, ps.watch.Opened, ps.watch.Closed)})
-	}
+	parts, _ := l.backend.(outage.Parts)
+	ps.store = outage.New(l.backend, outage.Options{
+		Timeout: l.timeout, Failures: l.failures, Pause: l.pause, Parts: parts, Watch: ps.watch,
+		NotAsked: func(_, _ string, cause error) error { return notAsked(cause) },
+	})
 	return ps
 }
 
@@ -128,7 +124,7 @@ func processName(host string, _ error) string {
 
 // want adds a want of a Hold.
 func (ps *pumps) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*want, error) {
-	part := ps.part(key)
+	part := ps.store.Part(key)
 	ps.mu.Lock()
 	defer ps.unlock()
 	e := ps.byID[id{key, limit.Name}]
@@ -151,9 +147,14 @@ func (ps *pumps) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*
 }
 
 // newPump adds a pump. The mutex is held.
-func (ps *pumps) newPump(k id, part int, lease time.Duration) *keyPump {
-	e := &keyPump{id: k, part: part, index: -1, dataSet: &ps.lanes[part].dataSet}
-	if len(ps.lanes) > 1 {
+func (ps *pumps) newPump(k id, part string, lease time.Duration) *keyPump {
+	l := ps.lanes[part]
+	if l == nil {
+		l = &lane{}
+		ps.lanes[part] = l
+	}
+	e := &keyPump{id: k, lane: l, index: -1, dataSet: &l.dataSet}
+	if part != "" { // a node of a cluster, where each slot is a data set
 		e.dataSet = new(uint64)
 	}
 	e.lease = lease
@@ -257,7 +258,7 @@ func (ps *pumps) queue(e *keyPump) {
 		return
 	}
 	e.queued = true
-	lane := &ps.lanes[e.part]
+	lane := e.lane
 	lane.queue.Push(e)
 	if lane.workers == 0 || lane.workers == 1 && lane.queue.Len() >= manyClaims {
 		lane.workers++
@@ -276,7 +277,7 @@ type batch struct {
 func (ps *pumps) work(lane *lane) {
 	var x batch
 	for ps.begin(lane, &x) {
-		err := ps.exchange(ps.ctx, x.claims, x.places)
+		err := ps.store.Exchange(ps.ctx, x.claims, x.places)
 		ps.finish(lane, &x, err)
 		runtime.Gosched() // those who were answered may want more: they share the next exchange
 	}
@@ -309,53 +310,6 @@ func (ps *pumps) begin(lane *lane, x *batch) bool {
 	return len(x.pumps) > 0
 }
 
-// exchange makes exchanges with a part of the store, unless that is away.
-func (ps *pumps) exchange(ctx context.Context, claims []window.Claim, places []window.Places) (err error) {
-	ticket, err := ps.lanes[ps.part(claims[0].Key)].circuit.Enter()
-	if err != nil {
-		return notAsked(err)
-	}
-	outcome, cause := breaker.Nothing, error(nil) // unless the call returns: a backend may panic
-	defer func() { ticket.Leave(outcome, cause, ps.probe(claims[0].Key)) }()
-	timeout := ps.limiter.timeout
-	for i := range claims {
-		if lease := claims[i].Lease; lease > 0 {
-			timeout = min(timeout, lease/4)
-		}
-	}
-	err = ps.within(ctx, timeout, func(ctx context.Context) error { return ps.limiter.backend.Exchange(ctx, claims, places) })
-	cause = err
-	for i := range places {
-		if places[i].Err != nil && outage.IsAway(places[i].Err) {
-			cause = places[i].Err
-		}
-	}
-	switch {
-	case ctx.Err() != nil || errors.Is(cause, window.ErrClosed) || errors.Is(cause, window.ErrOverloaded):
-	case outage.IsAway(cause):
-		outcome = breaker.Away
-	default:
-		outcome = breaker.Answered
-	}
-	return err
-}
-
-// within makes a call that takes no longer than d.
-func (ps *pumps) within(parent context.Context, d time.Duration, call func(ctx context.Context) error) error {
-	bound := ps.bound.Load()
-	if bound == nil || bound.Duration() != d {
-		bound = deadline.New(d)
-		ps.bound.Store(bound)
-	}
-	ctx := bound.Context(parent)
-	err := call(ctx)
-	if err != nil && ctx.Exceeded() {
-		return &outage.TimeoutError{After: d, Err: err}
-	}
-	ctx.Release()
-	return err
-}
-
 // finish ends exchanges.
 func (ps *pumps) finish(lane *lane, x *batch, err error) {
 	ps.mu.Lock()
@@ -364,7 +318,7 @@ func (ps *pumps) finish(lane *lane, x *batch, err error) {
 	ps.news = slices.Grow(ps.news, len(x.pumps))
 	for i, e := range x.pumps {
 		if err := cmp.Or(err, x.places[i].Err); err != nil {
-			f := failureOf(err, lane.circuit.Err())
+			f := failureOf(err, ps.store.Err(ps.store.Part(e.key)))
 			e.failed(now, err, f)
 			ps.update(e, now)
 			if ps.closed && f >= away { // its lease frees its places
@@ -413,24 +367,10 @@ func (ps *pumps) answered(lane *lane, e *keyPump, now time.Duration, a *window.P
 	}
 	lane.renewAt = now + e.lease/8 // the slots of a cluster find out one by one
 	for _, other := range ps.byID {
-		if &ps.lanes[other.part] == lane {
+		if other.lane == lane {
 			other.renew()
 			ps.update(other, now)
 		}
-	}
-}
-
-// probe returns a function that asks the store, and returns an error if it is away.
-func (ps *pumps) probe(key string) func() error {
-	return func() error {
-		ctx, cancel := context.WithTimeout(ps.ctx, ps.limiter.timeout)
-		defer cancel()
-		places := make([]window.Places, 1)
-		err := cmp.Or(ps.limiter.backend.Exchange(ctx, []window.Claim{{Key: key}}, places), places[0].Err)
-		if outage.IsAway(err) {
-			return err
-		}
-		return nil
 	}
 }
 

@@ -3,9 +3,11 @@
 package redisbackend_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -34,8 +36,47 @@ const (
 	flightProcesses  = 6
 	flightGoroutines = 8
 	flightHeld       = 20 * time.Millisecond
-	flightVariable   = "THROTTR_FLIGHT" // socket, directory and control of a process
+	flightVariable   = "THROTTR_FLIGHT" // the orders of a process
 )
+
+// orders are what a process does.
+type orders struct {
+	Addrs      []string // of Redis: a socket, or the nodes of a cluster
+	Dir        string
+	Control    control
+	Strict     bool
+	Goroutines int
+	Held       time.Duration
+	Limit      inflight.Limit
+}
+
+// start starts a process that holds places.
+func (o orders) start(t testing.TB) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(o)
+	noError(t, err)
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestFlightProcess$")
+	cmd.Env = append(os.Environ(), flightVariable+"="+string(text))
+	noError(t, cmd.Start())
+	return cmd
+}
+
+// connect connects as soon as Redis is there.
+func (o orders) connect() rueidis.Client {
+	for {
+		option := rueidis.ClientOption{InitAddress: o.Addrs, DisableCache: true}
+		if strings.HasPrefix(o.Addrs[0], "/") {
+			option.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return d.DialContext(ctx, "unix", o.Addrs[0])
+			}
+		}
+		client, err := rueidis.NewClient(option)
+		if err == nil {
+			return client
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
 var (
 	flightLimit = inflight.Limit{Name: "flight", Max: 10, Lease: time.Second}
@@ -84,39 +125,34 @@ func (c plainClient) Name() string               { return "redis" }
 
 // TestFlightProcess is a process of TestPlacesInFlightSurvive. Otherwise it does nothing.
 func TestFlightProcess(t *testing.T) {
-	socket, rest, ok := strings.Cut(os.Getenv(flightVariable), ",")
-	if !ok {
+	text := os.Getenv(flightVariable)
+	if text == "" {
 		return
 	}
-	dir, with, _ := strings.Cut(rest, ",")
-	var client rueidis.Client
-	for client == nil {
-		option := rueidis.ClientOption{InitAddress: []string{socket}, DisableCache: true}
-		option.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return d.DialContext(ctx, "unix", socket)
-		}
-		var err error
-		if client, err = rueidis.NewClient(option); err != nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
+	var o orders
+	noError(t, json.Unmarshal([]byte(text), &o))
+	client := o.connect()
 	backend := redisbackend.New(client)
-	if control(with) == noBirth {
+	if o.Control == noBirth {
 		backend = rediswindow.New(withoutBirth{plainClient{client}})
 	}
-	l := inflight.New(backend, inflight.WithLogger(nil), inflight.WithStrict())
-	for g := range flightGoroutines {
-		log, err := os.Create(filepath.Join(dir, fmt.Sprintf("held-%d-%d", os.Getpid(), g)))
+	opts := []inflight.Option{inflight.WithLogger(nil)}
+	if o.Strict {
+		opts = append(opts, inflight.WithStrict())
+	}
+	l := inflight.New(backend, opts...)
+	for g := range o.Goroutines {
+		log, err := os.Create(filepath.Join(o.Dir, fmt.Sprintf("held-%d-%d", os.Getpid(), g)))
 		noError(t, err)
-		go flightHolder(l, log, control(with))
+		go o.hold(l, log)
 	}
 	select {} // until it is killed
 }
 
-// flightHolder holds places, one after the other, and writes from when until when.
-func flightHolder(l *inflight.Limiter, log *os.File, with control) {
+// hold holds places, one after the other, and writes from when until when.
+func (o orders) hold(l *inflight.Limiter, log *os.File) {
 	for i := int64(0); ; i++ {
-		h, err := l.Acquire(context.Background(), "k", flightLimit, 1)
+		h, err := l.Acquire(context.Background(), "k", o.Limit, 1)
 		if err != nil {
 			time.Sleep(5 * time.Millisecond)
 			continue
@@ -124,7 +160,7 @@ func flightHolder(l *inflight.Limiter, log *os.File, with control) {
 		begin := time.Now()
 		for {
 			now := time.Now()
-			if !h.Valid() && with != believesAll {
+			if !h.Valid() && o.Control != believesAll {
 				break
 			}
 			var record [16]byte
@@ -133,11 +169,11 @@ func flightHolder(l *inflight.Limiter, log *os.File, with control) {
 			if _, err := log.WriteAt(record[:], i*16); err != nil {
 				panic(err)
 			}
-			left := flightHeld - now.Sub(begin)
+			left := o.Held - now.Sub(begin)
 			if left <= 0 {
 				break
 			}
-			time.Sleep(min(left, flightHeld/5))
+			time.Sleep(min(left, o.Held/5, 5*time.Millisecond))
 		}
 		h.Release()
 	}
@@ -208,14 +244,11 @@ type flight struct {
 
 // spawn starts a process.
 func (f *flight) spawn(i int) {
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestFlightProcess$")
 	addr := f.s.Addr
 	if i == 0 {
 		addr = f.proxy.addr
 	}
-	cmd.Env = append(os.Environ(), flightVariable+"="+addr+","+f.dir+","+string(f.with))
-	noError(f.t, cmd.Start())
-	f.running[i] = cmd
+	f.running[i] = orders{[]string{addr}, f.dir, f.with, true, flightGoroutines, flightHeld, flightLimit}.start(f.t)
 }
 
 func (f *flight) kill(i int) {
@@ -292,48 +325,59 @@ type held struct{ begin, end int64 }
 
 // result returns the most places that were held at a time, and how much of them was used.
 func (f *flight) result() (most int, used float64) {
-	files, err := filepath.Glob(filepath.Join(f.dir, "held-*"))
-	noError(f.t, err)
-	var all []held
+	all := readHeld(f.t, f.dir)
 	var sum, first, last int64
-	for _, file := range files {
-		records, err := os.ReadFile(file)
-		noError(f.t, err)
-		for ; len(records) >= 16; records = records[16:] {
-			h := held{int64(binary.LittleEndian.Uint64(records)), int64(binary.LittleEndian.Uint64(records[8:]))}
-			if h.begin == 0 || h.end <= h.begin {
-				continue
-			}
-			all = append(all, h)
-			sum += h.end - h.begin
-			if first == 0 || h.begin < first {
-				first = h.begin
-			}
-			last = max(last, h.end)
+	for _, h := range all {
+		sum += h.end - h.begin
+		if first == 0 || h.begin < first {
+			first = h.begin
 		}
+		last = max(last, h.end)
 	}
 	return mostHeld(all), float64(sum) / float64(flightLimit.Max) / float64(max(last-first, 1))
 }
 
+// readHeld reads what processes have written.
+func readHeld(t testing.TB, dir string) (all []held) {
+	files, err := filepath.Glob(filepath.Join(dir, "held-*"))
+	noError(t, err)
+	for _, file := range files {
+		records, err := os.ReadFile(file)
+		noError(t, err)
+		for ; len(records) >= 16; records = records[16:] {
+			h := held{int64(binary.LittleEndian.Uint64(records)), int64(binary.LittleEndian.Uint64(records[8:]))}
+			if h.begin != 0 && h.end > h.begin {
+				all = append(all, h)
+			}
+		}
+	}
+	return all
+}
+
 // mostHeld returns the most places that were held at a time.
 func mostHeld(all []held) (most int) {
+	most, _ = overHeld(all, 0)
+	return most
+}
+
+// overHeld returns the most places that were held at a time, and for how long more than a limit were.
+func overHeld(all []held, limit int) (most int, over time.Duration) {
 	type change struct{ at, by int64 }
 	var changes []change
 	for _, h := range all {
 		changes = append(changes, change{h.begin, 1}, change{h.end, -1})
 	}
-	slices.SortFunc(changes, func(a, b change) int {
-		if a.at != b.at {
-			return int(max(-1, min(1, a.at-b.at)))
-		}
-		return int(a.by - b.by)
-	})
-	now := 0
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	now, last := 0, int64(0)
 	for _, c := range changes {
+		if now > limit {
+			over += time.Duration(c.at - last)
+		}
 		now += int(c.by)
+		last = c.at
 		most = max(most, now)
 	}
-	return most
+	return most, over
 }
 
 // fly runs processes under a control. It returns how many places were held at most, and which part of what faults
