@@ -116,29 +116,23 @@ func normal(p netip.Prefix) (netip.Prefix, bool) {
 // address, or a prefix if it has fewer bits, such as "2001:db8::/64". It is "" if the remote address is not
 // an IP address and the field contains none. Values gets the name of the field in its canonical form.
 func (a *Addrs) Key(remote string, values func(name string) []string) string {
-	if a.header == "" && a.v4Bits == 32 {
-		if host := ipv4Host(remote); host != "" { // most are
-			return host
-		}
-	}
 	client, ok := a.find(remote, values)
 	if !ok {
 		return ""
 	}
 	bits := a.v6Bits
-	if client.addr.Is4() {
+	if client.Is4() {
 		bits = a.v4Bits
 	}
-	if bits == client.addr.BitLen() {
-		return client.text()
+	if bits == client.BitLen() {
+		return client.String()
 	}
-	p, _ := client.addr.Prefix(bits)
-	var buf [len("2001:db8:1111:2222:3333:4444:5555:6666/127")]byte
-	return string(p.AppendTo(buf[:0]))
+	p, _ := client.Prefix(bits)
+	return p.String()
 }
 
 // find returns the address of the client, and false if there is none.
-func (a *Addrs) find(remote string, values func(string) []string) (client node, ok bool) {
+func (a *Addrs) find(remote string, values func(string) []string) (client netip.Addr, ok bool) {
 	client, ok = parseNode(remote)
 	if a.header == "" || !a.believes(client, ok, remote) {
 		return client, ok
@@ -164,15 +158,14 @@ func (a *Addrs) find(remote string, values func(string) []string) (client node, 
 
 // believes reports whether the header field of a request that came from a remote address is read. Ok says that it is that of
 // a node.
-func (a *Addrs) believes(n node, ok bool, remote string) bool {
+func (a *Addrs) believes(n netip.Addr, ok bool, remote string) bool {
 	return a.hops > 0 || ok && a.isProxy(n) || !ok && a.unix && isUnix(remote)
 }
 
 // Find returns the whole address of the client whose request came from a remote address, by the rules of Key. It returns
 // false if there is none.
 func (a *Addrs) Find(remote string, values func(name string) []string) (netip.Addr, bool) {
-	client, ok := a.find(remote, values)
-	return client.addr, ok
+	return a.find(remote, values)
 }
 
 // InNetworks returns a function that reports whether an address, such as that of Find, is in one of the networks. The
@@ -204,8 +197,8 @@ func (a *Addrs) last(line string) (text, rest string, more bool) {
 	return strings.Trim(line[i+1:], " \t"), line[:max(0, i)], i >= 0
 }
 
-func (a *Addrs) isProxy(n node) bool {
-	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(n.addr) })
+func (a *Addrs) isProxy(n netip.Addr) bool {
+	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(n) })
 }
 
 // isUnix reports whether a remote address is that of a Unix socket: a path, an abstract name,

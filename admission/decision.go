@@ -57,7 +57,7 @@ func (d Decision) Settle() {
 // is the context of Admit.
 func (d *Decision) Context() context.Context {
 	if d.within.exempt() {
-		return d.within.parent
+		return d.within.Context
 	}
 	return d.within
 }

@@ -5,69 +5,30 @@ import (
 	"strings"
 )
 
-// node is an address that was parsed.
-type node struct {
-	addr netip.Addr // without a zone, and IPv4 is not mapped to IPv6
-	ipv4 string     // its text, if it was parsed from that of an IPv4 address, which has one text only
-}
-
-// text returns the canonical text of the address.
-func (n node) text() string {
-	if n.ipv4 != "" {
-		return n.ipv4
-	}
-	return n.addr.String()
-}
-
-// parseNode parses an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
+// parseNode parses an address, without its zone, and IPv4 not mapped to IPv6, with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
 // [2001:db8::1], [2001:db8::1]:80. The port may be obfuscated (RFC 7239, 6.3). parseNode returns
 // false for anything else, such as "unknown".
-func parseNode(s string) (node, bool) {
+func parseNode(s string) (netip.Addr, bool) {
 	host, port, hasPort := s, "", false
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		var after string
 		if host, after, ok = strings.Cut(inner, "]"); !ok || !strings.Contains(host, ":") {
-			return node{}, false
+			return netip.Addr{}, false
 		}
 		if port, hasPort = strings.CutPrefix(after, ":"); !hasPort && after != "" {
-			return node{}, false
+			return netip.Addr{}, false
 		}
 	} else if strings.Count(s, ":") == 1 {
 		host, port, hasPort = strings.Cut(s, ":")
 	}
 	if hasPort && !isPort(port) {
-		return node{}, false
+		return netip.Addr{}, false
 	}
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
-		return node{}, false
+		return netip.Addr{}, false
 	}
-	if addr.Is4() {
-		return node{addr, host}, true
-	}
-	return node{addr: addr.WithZone("").Unmap()}, true
-}
-
-// ipv4Host returns the address of an IPv4 address with a port, or "" for anything else. It takes a third of the
-// time of parseNode.
-func ipv4Host(s string) string {
-	number, digits, dots := 0, 0, 0
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case '0' <= c && c <= '9' && (number > 0 || digits == 0):
-			if number, digits = 10*number+int(c-'0'), digits+1; number > 255 {
-				return ""
-			}
-		case c == '.' && digits > 0 && dots < 3:
-			number, digits, dots = 0, 0, dots+1
-		case c == ':' && digits > 0 && dots == 3 && isPort(s[i+1:]):
-			return s[:i]
-		default:
-			return ""
-		}
-	}
-	return ""
+	return addr.WithZone("").Unmap(), true
 }
 
 // isPort reports whether s is 1 to 5 digits, or a name that begins with an underscore.

@@ -49,12 +49,12 @@ func PlanErr(ctx context.Context) error {
 
 // admitted is what a Gate remembers of a request. It is a context with the decision.
 type admitted struct {
-	parent   context.Context
-	gate     *Gate
-	decision Decision
-	limits   []counted // those that apply
-	place    *place    // nil: the request needs none
-	settling settling
+	context.Context // that of Admit, or of the place
+	gate            *Gate
+	decision        Decision
+	limits          []counted // those that apply
+	place           *place    // nil: the request needs none
+	settling        settling
 }
 
 // counted is a limit in which a request counts.
@@ -84,26 +84,17 @@ func (c *counted) outcome(res throttr.Result) Outcome {
 // exempt reports whether no limit applies to the request.
 func (a *admitted) exempt() bool { return len(a.limits) == 0 && a.place == nil }
 
-// Deadline implements [context.Context].
-func (a *admitted) Deadline() (time.Time, bool) { return a.parent.Deadline() }
-
-// Done implements [context.Context].
-func (a *admitted) Done() <-chan struct{} { return a.parent.Done() }
-
-// Err implements [context.Context].
-func (a *admitted) Err() error { return a.parent.Err() }
-
 // Value returns the decision, or a value of the parent.
 func (a *admitted) Value(key any) any {
 	if key == (contextKey{}) {
 		return &a.decision
 	}
-	return a.parent.Value(key)
+	return a.Context.Value(key)
 }
 
 // begin returns what is known of a request before it is decided: it is allowed.
 func (g *Gate) begin(ctx context.Context, r *Request) *admitted {
-	a := &admitted{parent: ctx, gate: g}
+	a := &admitted{Context: ctx, gate: g}
 	a.decision = Decision{Allowed: true, Shadow: g.cfg.Shadow, within: a}
 	p := r.Plan
 	if p == nil {
@@ -173,7 +164,7 @@ func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
 	case failed != nil:
 		d.Err = errors.Join(failed, d.Err)
 	case d.Hold != nil && !d.Shadow:
-		a.parent = d.Hold.Context()
+		a.Context = d.Hold.Context()
 	}
 	d.canceled = d.Err != nil && hasEnded(ctx)
 	d.RetryAfter = g.retryAfter(d)

@@ -94,7 +94,7 @@ func (a *admitted) done() {
 	defer s.mu.Unlock()
 	s.over = true
 	if s.actual != nil && !s.settled {
-		_ = a.settle(context.WithoutCancel(a.parent))
+		_ = a.settle(context.WithoutCancel(a.Context))
 	}
 }
 
@@ -113,40 +113,31 @@ func (d Decision) GiveBack(ctx context.Context) error {
 	if s.hits && d.Allowed && len(d.Outcomes) > 0 {
 		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w", throttr.ErrUnsupported)
 	}
-	if !s.claim(true) {
-		return nil
-	}
+	s.mark(true)
 	return s.reservation.Cancel(ctx)
 }
 
-// claim says that the caller settles the request, or that it does not after all. It returns false if another one has done
-// so, or there is nothing to settle.
-func (s *settling) claim(settles bool) bool {
+// mark says whether the request is settled, so that [Decision.Done] does not do it.
+func (s *settling) mark(settled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reservation == nil || s.settled == settles {
-		return false
-	}
-	s.settled = settles
-	return true
+	s.settled = settled
 }
 
 // GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
 // request stays counted. It waits a moment, so that the next request of a client finds what a quick store has got back.
 func (d Decision) GiveBackLater() bool {
-	if d.within == nil {
+	if d.within == nil || d.within.settling.reservation == nil {
 		return true
 	}
 	s := &d.within.settling
+	s.mark(true)
 	ended := make(chan struct{})
-	if !s.claim(true) {
-		return true
-	}
 	if !d.within.gate.later.add(func() {
 		defer close(ended)
-		_ = s.reservation.Cancel(d.within.parent) // an error is for the observer of the RateLimit
+		_ = s.reservation.Cancel(d.within) // an error is for the observer of the RateLimit
 	}) {
-		s.claim(false)
+		s.mark(false)
 		return false
 	}
 	moment := time.NewTimer(giveBackMoment)

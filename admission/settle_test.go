@@ -73,6 +73,7 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		"denied":       {request: cost(9, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrConfig, want: []uint64{0, 0}},
 		"hits, more":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 107) }, want: []uint64{1, 107}},
 		"hits, less":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
+		"hits, back":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.GiveBack(ctx) }, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
 		"given back":   {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
 		"in the end":   {request: cost(1, 100), settle: func(d *admission.Decision) error { cancel(); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
 		"twice":        {request: cost(1, 100), settle: func(d *admission.Decision) error { d.GiveBack(ctx); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
@@ -148,11 +149,15 @@ func TestGivingBackIsBounded(t *testing.T) {
 		}
 		require.Equal(t, 1024+16, queued)
 		require.Equal(t, time.Duration(queued)*2*time.Millisecond, time.Since(begun))
+		d := gate.Admit(t.Context(), request("k"))
+		require.NoError(t, d.Commit(t.Context(), "a", 3))
+		require.False(t, d.GiveBackLater())
+		d.Done()
+		refused += 3
 		close(store.closed)
 		synctest.Wait()
 		require.Equal(t, []uint64{uint64(refused)}, counts(t, gate, request("k")))
-		d := gate.Admit(t.Context(), request("k"))
-		require.True(t, d.GiveBackLater(), "it goes on")
+		require.True(t, gate.Admit(t.Context(), request("k")).GiveBackLater(), "it goes on")
 		require.Equal(t, []uint64{uint64(refused)}, counts(t, gate, request("k")))
 	})
 }

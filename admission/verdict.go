@@ -18,22 +18,14 @@ const (
 	Canceled                         // it could not be counted before its context has ended: do not serve it
 )
 
+var verdicts = [...]string{"unknown", "serve", "deny", "unavailable", "misconfigured", "canceled"}
+
 // String returns the verdict as a word, such as "serve".
 func (v Verdict) String() string {
-	switch v {
-	case Serve:
-		return "serve"
-	case Deny:
-		return "deny"
-	case Unavailable:
-		return "unavailable"
-	case Misconfigured:
-		return "misconfigured"
-	case Canceled:
-		return "canceled"
-	default:
-		return "unknown"
+	if int(v) >= len(verdicts) {
+		v = 0
 	}
+	return verdicts[v]
 }
 
 // HTTPStatus returns the status of an HTTP response: 200, 429, 503, 500, or 499 for a request that was canceled,

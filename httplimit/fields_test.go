@@ -276,15 +276,6 @@ func TestOtherLimitsApplyIfOneFails(t *testing.T) {
 	}
 }
 
-func TestFallbackCountsAndSetsFields(t *testing.T) {
-	s := newBrokenSite(t, httplimit.Config{}, always(errDown))
-	s.limiter = throttr.NewRateLimit(broken{memory.New(), always(errDown)}, throttr.WithFallback(memory.New(memory.WithClock(s.clock.Now))))
-	s.wrap(t, httplimit.Config{OnFailure: httplimit.Refuse})
-	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
-	require.True(t, s.decision.Strictest.Degraded)
-	require.Equal(t, `"minute";r=0;t=60`, s.get(alice).Header.Get("RateLimit"))
-}
-
 // What could not be counted because its context has ended is not served, whatever the answer to failures is.
 func TestARequestWhoseContextHasEndedIsNotServed(t *testing.T) {
 	for name, answer := range map[string]httplimit.Answer{"serve": httplimit.Serve, "refuse": httplimit.Refuse} {

@@ -83,7 +83,6 @@ func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
 func TestAResponseWriterKeepsItsMethods(t *testing.T) {
 	type flusher struct{ http.Flusher }
 	type hijacker struct{ http.Hijacker }
-	type pusher struct{ http.Pusher }
 	for name, w := range map[string]http.ResponseWriter{
 		"none": &bare{http.Header{}},
 		"HTTP/1": struct {
@@ -91,22 +90,9 @@ func TestAResponseWriterKeepsItsMethods(t *testing.T) {
 			flusher
 			hijacker
 		}{bare: &bare{http.Header{}}},
-		"HTTP/2": struct {
-			*bare
-			flusher
-			pusher
-		}{bare: &bare{http.Header{}}},
 		"a flusher": struct {
 			*bare
 			flusher
-		}{bare: &bare{http.Header{}}},
-		"a hijacker": struct {
-			*bare
-			hijacker
-		}{bare: &bare{http.Header{}}},
-		"a timeout handler": struct {
-			*bare
-			pusher
 		}{bare: &bare{http.Header{}}},
 	} {
 		s := newSite(t, httplimit.Config{GiveBack: func(*http.Request, int) bool { return false }})
@@ -116,7 +102,6 @@ func TestAResponseWriterKeepsItsMethods(t *testing.T) {
 			for _, has := range []func(http.ResponseWriter) bool{
 				func(w http.ResponseWriter) bool { _, ok := w.(http.Flusher); return ok },
 				func(w http.ResponseWriter) bool { _, ok := w.(http.Hijacker); return ok },
-				func(w http.ResponseWriter) bool { _, ok := w.(http.Pusher); return ok },
 			} {
 				require.Equal(t, has(w), has(got), name)
 			}

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
@@ -284,74 +283,4 @@ func TestAnOfferThatIsNotAccepted(t *testing.T) {
 		_, _, err = http.NewResponseController(w).Hijack()
 	})).ServeHTTP(httptest.NewRecorder(), r)
 	require.ErrorIs(t, err, http.ErrNotSupported)
-}
-
-// While a place is held, the response to others is what is configured.
-func TestTheResponseWithoutAPlace(t *testing.T) {
-	const problem = `{"type":"https://iana.org/assignments/http-problem-types#`
-	for name, test := range map[string]struct {
-		cfg    httplimit.Config
-		status int
-		retry  string
-		body   string
-	}{
-		"default":              {httplimit.Config{}, 429, "1", "Too many requests. Try again in 1 s.\n"},
-		"503":                  {httplimit.Config{NoPlace: admission.Unavailable}, 503, "1", "Service unavailable. Try again in 1 s.\n"},
-		"a problem":            {httplimit.Config{OnDenied: httplimit.DenyProblem}, 429, "1", problem + `quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["streams"]}` + "\n"},
-		"a problem, 503":       {httplimit.Config{OnDenied: httplimit.DenyProblem, NoPlace: admission.Unavailable}, 503, "1", problem + `temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"violated-policies":[]}` + "\n"},
-		"X-RateLimit":          {httplimit.Config{Legacy: httplimit.LegacySeconds}, 429, "1", "Too many requests. Try again in 1 s.\n"},
-		"in shadow":            {httplimit.Config{Shadow: true}, 202, "", ""},
-		"served by the answer": {httplimit.Config{OnDenied: httplimit.Serve}, 202, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			places := inflight.New(memory.New())
-			defer places.Close()
-			test.cfg.InFlight, test.cfg.Places = stream, places
-			s := newSite(t, test.cfg)
-			held, ok, err := places.TryAcquire(t.Context(), "client:k192.0.2.1", stream, 1)
-			require.NoError(t, err)
-			require.True(t, ok)
-			res := s.get(alice)
-			body, _ := io.ReadAll(res.Body)
-			require.Equal(t, test.status, res.StatusCode)
-			require.Equal(t, test.body, string(body))
-			require.Equal(t, test.retry, res.Header.Get("Retry-After"))
-			if test.cfg.Legacy != httplimit.LegacyNone {
-				require.Equal(t, []string{"1", "0", "1"}, []string{
-					res.Header.Get("X-RateLimit-Limit"), res.Header.Get("X-RateLimit-Remaining"), res.Header.Get("X-RateLimit-Reset"),
-				})
-			}
-			require.Zero(t, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
-			held.Release()
-			require.Equal(t, []int{202, 202, 202}, s.statuses(3, alice))
-			require.Zero(t, places.Stats().InUse)
-		})
-	}
-}
-
-// A request whose limits could be granted at once needs a place, too, whether its plan or the Config has the limit on places.
-func TestPlansNeedPlaces(t *testing.T) {
-	plan := httplimit.MustPlan(httplimit.PerHour(9))
-	with, err := plan.WithInFlight(stream)
-	require.NoError(t, err)
-	for name, cfg := range map[string]httplimit.Config{
-		"of the Config": {InFlight: stream, Plan: func(*http.Request) (*httplimit.Plan, error) { return plan, nil }},
-		"of the plan":   {Plan: func(*http.Request) (*httplimit.Plan, error) { return with, nil }},
-	} {
-		store := memory.New()
-		cfg.Limits, cfg.Places = []throttr.Limit{httplimit.PerDay(9)}, inflight.New(store)
-		limit, err := httplimit.New(throttr.NewRateLimit(store), cfg)
-		require.NoError(t, err)
-		var h http.Handler
-		second, served := httptest.NewRecorder(), 0
-		h = limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			served++
-			h.ServeHTTP(second, httptest.NewRequest(http.MethodGet, "/", nil))
-		}))
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-		require.Equal(t, http.StatusTooManyRequests, second.Code, name)
-		require.Equal(t, 1, served, name)
-		require.NoError(t, cfg.Places.Close())
-		require.NoError(t, store.Close())
-	}
 }

@@ -68,6 +68,7 @@ func TestNilArgumentsAreRefusedOrHaveDefaults(t *testing.T) {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: limits})
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "httplimit: the handler to wrap is nil", func() { limit(nil) })
+	require.Panics(t, func() { limit(http.HandlerFunc(nil)) })
 
 	// Nil functions of a Config have defaults.
 	w := httptest.NewRecorder()

@@ -1,20 +1,15 @@
 package httplimit_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -49,36 +44,6 @@ func TestCostsAreFreeIfRefused(t *testing.T) {
 	}
 }
 
-// login is a site that limits failed logins: those with a password are not counted.
-func login(t *testing.T, cfg httplimit.Config, backend throttr.Backend) (func(password string) int, *error) {
-	cfg.Limits = []throttr.Limit{httplimit.PerMinute(3)}
-	limit, err := httplimit.New(throttr.NewRateLimit(backend), cfg)
-	require.NoError(t, err)
-	refund := new(error)
-	h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("password") != "secret" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		d, _ := httplimit.FromContext(r.Context())
-		*refund = d.GiveBack(r.Context())
-	}))
-	return func(password string) int {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?password="+password, nil))
-		return w.Code
-	}, refund
-}
-
-func TestHitsCannotBeGivenBack(t *testing.T) {
-	b := memory.New()
-	defer b.Close()
-	post, refund := login(t, httplimit.Config{CountRefusals: true}, b)
-	require.Equal(t, 200, post("secret"))
-	require.ErrorIs(t, *refund, throttr.ErrUnsupported)
-	require.NoError(t, httplimit.Decision{}.GiveBack(t.Context()))
-}
-
 // A client that makes up keys until the backend is full must not get around its limits by that.
 func TestAFullBackendDoesNotLiftTheLimit(t *testing.T) {
 	for name, full := range map[string]error{
@@ -96,45 +61,4 @@ func TestAFullBackendDoesNotLiftTheLimit(t *testing.T) {
 	}
 	s := newBrokenSite(t, httplimit.Config{}, always(errDown))
 	require.Equal(t, []int{202, 202}, s.statuses(2, alice), "an outage is not one of the site")
-}
-
-// odd is a backend that refuses everything, several takes with windows that do not say so.
-type odd struct{ *memory.Backend }
-
-func (odd) Take(context.Context, string, window.Limit, uint64) (window.Window, error) {
-	return window.Window{Refused: true}, nil
-}
-
-func (odd) TakeAll(context.Context, []window.Take, []window.Window) (bool, error) { return false, nil }
-
-func TestAReservationThatIsNotGrantedIsDenied(t *testing.T) {
-	backend := memory.New()
-	defer backend.Close()
-	for _, limits := range [][]throttr.Limit{
-		{httplimit.PerHour(100)},
-		{httplimit.PerSecond(10), httplimit.PerHour(100)}, // any of them may be the one that refused
-	} {
-		s := &site{clock: backendtest.NewClock(), limiter: throttr.NewRateLimit(odd{backend})}
-		s.wrap(t, httplimit.Config{Limits: limits})
-		res := s.get(alice)
-		require.Equal(t, 429, res.StatusCode)
-		require.Equal(t, "3600", res.Header.Get("Retry-After"), "not 0, after which clients would retry at once")
-		require.Zero(t, s.served)
-	}
-}
-
-func TestPlainKeysHaveAMostOf128Bytes(t *testing.T) {
-	var stored string
-	seen := throttr.WithObserver(func(_ context.Context, e throttr.Event) { stored = e.Key })
-	for _, n := range []int{1, 128, 129, 1 << 20} {
-		key := strings.Repeat("k", n)
-		s := newSite(t, httplimit.Config{PlainKeys: true, Key: func(*http.Request) string { return key }}, seen)
-		s.get(alice)
-		if n <= 128 {
-			require.Equal(t, "client:k"+key, stored)
-		} else {
-			require.Len(t, stored, len("client:h")+43, "a digest")
-			require.NotContains(t, stored, "kkk")
-		}
-	}
 }

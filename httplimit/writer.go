@@ -54,12 +54,11 @@ func (w *writer) begin() {
 	}
 }
 
-// as returns w with the other methods that the ResponseWriter of the server has: those of HTTP/1, of HTTP/2, and of
-// http.TimeoutHandler.
+// as returns w with the other methods that the ResponseWriter of the server has: of HTTP/1, of HTTP/2, or, behind
+// http.TimeoutHandler, none. http.ResponseController finds all of them.
 func (w *writer) as() http.ResponseWriter {
 	f, flushes := w.ResponseWriter.(http.Flusher)
 	h, hijacks := w.ResponseWriter.(http.Hijacker)
-	p, pushes := w.ResponseWriter.(http.Pusher)
 	switch {
 	case flushes && hijacks:
 		return struct {
@@ -68,27 +67,11 @@ func (w *writer) as() http.ResponseWriter {
 			hijacker
 			readerFrom
 		}{w, flusher{w, f}, hijacker{w, h}, readerFrom{w}}
-	case flushes && pushes:
-		return struct {
-			*writer
-			flusher
-			http.Pusher
-		}{w, flusher{w, f}, p}
 	case flushes:
 		return struct {
 			*writer
 			flusher
 		}{w, flusher{w, f}}
-	case hijacks:
-		return struct {
-			*writer
-			hijacker
-		}{w, hijacker{w, h}}
-	case pushes:
-		return struct {
-			*writer
-			http.Pusher
-		}{w, p}
 	}
 	return w
 }
