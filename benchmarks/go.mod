@@ -4,8 +4,6 @@ go 1.26.0
 
 replace github.com/throttr-go/throttr => ../
 
-replace github.com/throttr-go/throttr/internal/tools => ../internal/tools
-
 replace github.com/throttr-go/throttr/redisbackend => ../redisbackend
 
 replace github.com/throttr-go/throttr/redisbackend/goredis => ../redisbackend/goredis
@@ -17,14 +15,11 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/sethvargo/go-limiter v0.7.1
-	github.com/stretchr/testify v1.12.1
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/throttr-go/throttr v0.1.0
-	github.com/throttr-go/throttr/internal/tools v0.1.0
 	github.com/throttr-go/throttr/redisbackend v0.0.0-00010101000000-000000000000
 	github.com/throttr-go/throttr/redisbackend/goredis v0.0.0-00010101000000-000000000000
 	github.com/ulule/limiter/v3 v3.11.2
-	golang.org/x/sync v0.22.0
 	golang.org/x/time v0.16.0
 	gonum.org/v1/plot v0.17.0
 )
@@ -34,7 +29,6 @@ require (
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-pkgz/expirable-cache/v3 v3.0.0 // indirect
@@ -45,8 +39,8 @@ require (
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/image v0.30.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )

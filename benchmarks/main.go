@@ -1,165 +1,152 @@
-// Command benchmarks compares throttr with other ways to limit rates from Go: clients of Redis,
-// and packages that count in the process. All of them run in the same closed loop, one after
-// the other, in several rounds. A ratio compares two measurements of the same round.
+// Command benchmarks runs the benchmarks of this folder, which compare throttr with other ways to limit rates from Go, in
+// alternating rounds, and writes RESULTS.md and the charts. The machine should do nothing else meanwhile.
 //
-//	go -C benchmarks run .          # writes RESULTS.md and the charts, in about half an hour
-//	go -C benchmarks run . -quick   # prints results of short measurements, in about two minutes
-//	go -C benchmarks run . -outages   # prints what an outage of the store costs, in five minutes
+//	go -C benchmarks run .                     # five rounds
+//	go -C benchmarks run . -quick              # one short round, which writes nothing
+//	go -C benchmarks run . -against v1.2.0     # beside the packages of another commit
+//	go -C benchmarks test -bench 'Redis/keys=1/callers=8/' .
 //
-// It needs Go 1.26 and redis-server. It starts redis-server, and mock servers of this module, as
-// processes on free ports. The machine should do nothing else meanwhile.
+// The output of the benchmarks is in ours.txt, and with the packages of the other commit in theirs.txt, for benchstat.
 package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
-	"os/signal"
-	"syscall"
-	"time"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 )
 
-// plan says how much is measured.
-type plan struct {
-	rounds      int
-	duration    time.Duration // of each measurement
-	goroutines  []int         // that share a client, for the charts
-	windows     []int         // numbers of windows in memory
-	filled      int           // number of keys whose memory is measured
-	sparseKeys  []int         // numbers of keys that are hit seldom
-	sparse      time.Duration // of each measurement of them
-	shared      time.Duration // of each measurement of a limit that processes share
-	sharedScale time.Duration // of such limits
-}
-
-// realTimesAre describes the server of real times.
-func realTimesAre() string {
-	if realServer() != "" {
-		return "a real Throttr server"
-	}
-	return "a mock server that takes as long for each request as a real Throttr server on a quiet machine: 6 µs, or 10 µs for one that is alone"
-}
-
-// warmup returns how long each contender runs before it is measured, to open connections and
-// windows.
-func (p plan) warmup() time.Duration { return max(p.duration/4, 20*time.Millisecond) }
-
-// estimate returns roughly how long the plan takes: some 20 measurements for each number of
-// goroutines, and the benchmarks of other packages.
-func (p plan) estimate() time.Duration {
-	round := 24*p.duration*time.Duration(len(p.goroutines)) + 20*time.Second
-	round += time.Duration(len(algorithmLoads)*len(algorithms.contenders)+len(middlewareLoads)*len(middlewares.contenders)) * (p.duration + p.warmup())
-	round += time.Duration(2*len(redisTakesLoads)*len(redisTakes.contenders)) * (p.duration + p.warmup())
-	for _, keys := range p.sparseKeys {
-		round += p.sparse + 15*time.Second + time.Duration(keys)*time.Millisecond/2
-	}
-	round += p.estimateLeases()
-	return (time.Duration(p.rounds)*round + 30*time.Second).Round(30 * time.Second)
-}
-
-// estimateLeases returns roughly how long a round of the measurements of leases takes.
-func (p plan) estimateLeases() (round time.Duration) {
-	for _, k := range sharings {
-		for _, c := range sharers {
-			switch {
-			case !c.measured(k):
-				continue
-			case k.limited:
-				round += p.shared
-			default:
-				round += p.duration
-			}
-			round += startTime + p.warmup() + 2*p.sharedScale
-		}
-	}
-	return round
-}
-
 var (
-	full = plan{
-		rounds: 5, duration: time.Second, goroutines: []int{1, 4, 16, 64, 256, 512},
-		windows: []int{1e3, 1e5, 1e7}, filled: 1e6, sparseKeys: []int{5_000, 20_000}, sparse: 4 * time.Second,
-		shared: 4 * time.Second, sharedScale: time.Second,
-	}
-	quick = plan{
-		rounds: 1, duration: 50 * time.Millisecond, goroutines: []int{1, 64},
-		windows: []int{1e3, 1e5}, filled: 1e5, sparseKeys: []int{500}, sparse: time.Second,
-		shared: 1500 * time.Millisecond, sharedScale: 500 * time.Millisecond,
-	}
+	rounds    = flag.Int("rounds", 5, "the `number` of rounds")
+	bench     = flag.String("bench", ".", "run only benchmarks that match the `pattern`")
+	benchtime = flag.String("benchtime", "1s", "the `time` of each benchmark in a round")
+	against   = flag.String("against", "", "run the benchmarks with the packages of a `commit`, too")
+	quick     = flag.Bool("quick", false, "one short round, without a million keys and with one outage, which writes nothing")
 )
 
 func main() {
-	if text, ok := os.LookupEnv(assignmentVariable); ok {
-		if err := runAssignment(context.Background(), text, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "benchmarks:", err)
-			os.Exit(1)
+	log.SetFlags(0)
+	flag.Parse()
+	folder, err := os.MkdirTemp("", "benchmarks")
+	check(err)
+	defer os.RemoveAll(folder)
+	sides := []*side{{name: "ours", binary: filepath.Join(folder, "ours")}}
+	output("go", "test", "-c", "-o", sides[0].binary, ".")
+	if *against != "" {
+		sides = append(sides, &side{name: "theirs", binary: filepath.Join(folder, "theirs")})
+		sides[1].build(filepath.Join(folder, "tree"), *against)
+	}
+	if *quick {
+		*rounds, *benchtime = 1, "20x"
+	}
+	for round := range *rounds {
+		for _, name := range strings.Fields(output(sides[0].binary, "-test.list", *bench)) {
+			for i := range sides {
+				sides[(i+round)%len(sides)].measure(name) // neither is always the first
+			}
 		}
+	}
+	if *quick {
 		return
 	}
-	p := full
-	flag.IntVar(&p.rounds, "rounds", p.rounds, "the `number` of rounds")
-	flag.DurationVar(&p.duration, "duration", p.duration, "the `time` of each measurement in a round")
-	isQuick := flag.Bool("quick", false, "measure briefly, print the results, and write no files")
-	outages := flag.Bool("outages", false, "measure services whose store is away, and print the results")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Usage: go -C benchmarks run . [flags]\n\n"+
-			"It needs Go 1.26 and redis-server, takes about %v, and writes RESULTS.md and the charts.\n\n", full.estimate())
-		flag.PrintDefaults()
+	for _, s := range sides {
+		check(os.WriteFile(s.name+".txt", s.output.Bytes(), 0o644))
 	}
-	flag.Parse()
-	if *isQuick {
-		p = quick
+	check(os.WriteFile("RESULTS.md", sides[0].report(), 0o644))
+	check(sides[0].charts())
+}
+
+// side is this tree, or another commit.
+type side struct {
+	name, binary string
+	output       bytes.Buffer
+	rows         []*row
+}
+
+// row is what was measured of a contender with a load, by unit and round.
+type row struct {
+	bench, load, contender string
+	figures                map[string][]float64
+}
+
+// build builds the benchmarks of this folder, which use exported names only, with the packages of a commit.
+func (s *side) build(tree, commit string) {
+	theirs := filepath.Join(tree, "benchmarks")
+	output("sh", "-c", fmt.Sprintf("mkdir %[1]s && git -C .. archive %[2]s | tar -x -C %[1]s && rm -r %[3]s", tree, commit, theirs))
+	check(os.CopyFS(theirs, os.DirFS(".")))
+	output("go", "-C", theirs, "test", "-mod=mod", "-c", "-o", s.binary, ".")
+}
+
+// measure runs one benchmark.
+func (s *side) measure(name string) {
+	args := []string{"-test.run", "^$", "-test.timeout", "1h", "-test.bench", "^" + name + "$", "-test.benchtime", *benchtime}
+	switch {
+	case name == "BenchmarkOutage" && *quick:
+		args = append(args, "-test.benchtime", "1x", "-test.bench", "^"+name+"$/hangs/^throttr$")
+	case name == "BenchmarkOutage":
+		args = append(args, "-test.benchtime", "1x")
+	case *quick:
+		args = append(args, "-test.skip", "/keys=1000000/")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	action := func() error { return run(ctx, p, !*isQuick) }
-	if *outages {
-		action = func() error { return runOutages(ctx) }
-	}
-	if err := action(); err != nil {
-		fmt.Fprintln(os.Stderr, "benchmarks:", err)
-		os.Exit(1)
+	out := output(s.binary, args...)
+	fmt.Printf("%s, %s\n%s", name, s.name, out)
+	s.output.WriteString(out)
+	for line := range strings.Lines(out) {
+		s.add(line)
 	}
 }
 
-// run measures, and writes or prints the results.
-func run(ctx context.Context, p plan, write bool) error {
-	if p.rounds < 1 || p.duration <= 0 {
-		return errors.New("-rounds and -duration must be more than 0")
+var (
+	benchLine = regexp.MustCompile(`^Benchmark(\w+)/(\S+)/(\S+?)(?:-\d+)?\s+\d+\s+(.*)`)
+	// A name has no spaces, and no slashes of its own.
+	contenders = strings.NewReplacer("redis_rate", "redis_rate", "x_time_rate", "x/time/rate", "_", " ")
+)
+
+// add reads a line of output.
+func (s *side) add(line string) {
+	m := benchLine.FindStringSubmatch(line)
+	if m == nil {
+		return
 	}
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		return fmt.Errorf("redis-server is needed, such as from apt-get install redis-server: %w", err)
+	r := s.row(m[1], m[2], contenders.Replace(m[3]))
+	for fields := strings.Fields(m[4]); len(fields) > 1; fields = fields[2:] {
+		f, _ := strconv.ParseFloat(fields[0], 64)
+		r.figures[fields[1]] = append(r.figures[fields[1]], f)
 	}
-	fmt.Fprintf(os.Stderr, "this needs Go 1.26 and redis-server, and takes about %v\n", p.estimate())
-	s, err := startServers(ctx)
-	if err != nil {
-		return err
-	}
-	results, err := measure(ctx, p, s)
-	if err = errors.Join(err, s.stop()); err != nil {
-		return err
-	}
-	if err := results.missing(); err != nil {
-		return err
-	}
-	results.report(os.Stdout)
-	charts, err := results.charts()
-	if err != nil || !write {
-		return err
-	}
-	if err := os.MkdirAll("charts", 0o755); err != nil {
-		return err
-	}
-	for name, svg := range charts {
-		if err := os.WriteFile(name, svg, 0o644); err != nil {
-			return err
+}
+
+// row returns the row of a contender and load.
+func (s *side) row(bench, load, contender string) *row {
+	for _, r := range s.rows {
+		if r.bench == bench && r.load == load && r.contender == contender {
+			return r
 		}
 	}
-	var summary bytes.Buffer
-	results.summary(&summary)
-	return os.WriteFile("RESULTS.md", summary.Bytes(), 0o644)
+	r := &row{bench, load, contender, map[string][]float64{}}
+	s.rows = append(s.rows, r)
+	return r
+}
+
+// output runs a command and returns what it prints.
+func output(name string, args ...string) string {
+	var errs bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		log.Fatalf("%v: %v\n%s%s", cmd, err, out, errs.Bytes())
+	}
+	return string(out)
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal("benchmarks: ", err)
+	}
 }

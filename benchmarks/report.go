@@ -1,166 +1,190 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"io"
+	"image/color"
 	"math"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/servicetime"
-	"github.com/throttr-go/throttr/internal/tools/load"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// report writes all results as Markdown.
-func (r *results) report(w io.Writer) {
-	fmt.Fprint(w, `## Ratios
-
-A ratio compares two measurements of the same round. The brackets contain the lowest and the highest round; if these differ
-much, the machine was busy with something else.
-
-`)
-	rows(w, []string{"what", ">required", ">measured", "holds"}, requirementRows(r.requirements()))
-	fmt.Fprintf(w, `
-*Raw* is no client: it writes encoded frames, over as many connections and with as many outstanding operations, and
-counts the bytes of the responses. Its hit is an UPDATE and a QUERY. CPU is that of the whole client process. Client and
-server share the processors of the machine, so that a client that needs less CPU leaves more to its server.
-
-## Over a network
-
-Clients and servers are processes of one machine, connected by TCP over its loopback interface. **The servers differ**: a
-mock server, which only counts, is faster than Redis. "Real times" is
-%s.
-CPU per operation is that of the client only, which makes it the fairest comparison.
-
-`, realTimesAre())
-	for _, at := range []struct {
-		workload
-		keys       int
-		goroutines []int
-	}{{increase, fewKeys, r.plan.goroutines}, {hit, fewKeys, r.plan.goroutines}, {hit, 1, oneKeyGoroutines}} {
-		fmt.Fprintf(w, "### `%s`, %s\n\n", at.name, plural(at.keys, "key"))
-		rows(w, strings.Fields("client >goroutines >operations/s >p50 >p99 >CPU/operation >allocations/operation"), r.networkRows(at.workload, at.keys, at.goroutines))
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintf(w, "### Sparse keys\n\n")
-	rows(w, []string{"client", ">keys", ">hits/s", ">p50", ">p99", ">hits/window", ">requests/window", ">to open", ">INSERTs/window", ">server time/window", ">server time/hit"}, r.sparseRows())
-	fmt.Fprintf(w, `
-Windows of %v and a limit of %d, so that most hits open a window. No key is new. The "old server" is a mock server that
-takes as long for each request as a real one that has made %d records: %v, and %v more for an INSERT. Requests are those
-per opened window; those "to open" are all but the UPDATE and QUERY of each further hit that was allowed. So they contain
-the requests of denied hits, of which there are many with 5000 keys. Server time is what the requests take on such a server,
-or the processor time that Redis has used.
-
-`, sparseScale, sparseLimit, servicetime.OldAge, servicetime.TCP.Request, servicetime.Creation(servicetime.OldAge))
-	fmt.Fprintf(w, "## Leases\n\n")
-	r.reportLeases(w)
-	fmt.Fprintf(w, "## In the process\n\n")
-	r.reportAlgorithms(w)
-	fmt.Fprintf(w, "\n### HTTP middleware\n\n")
-	r.reportMiddlewares(w)
-	fmt.Fprint(w, "\n## What each contender does\n\n")
-	for _, c := range []workload{increase, hit, sparse, algorithms, middlewares} {
-		var all [][]string
-		for _, c := range c.contenders {
-			all = append(all, []string{c.name, c.does})
-		}
-		rows(w, []string{"`" + c.name + "`", "is"}, all)
-		fmt.Fprintln(w)
-	}
-	fmt.Fprint(w, `A fixed window allows as many hits as the limit between its start and its end. A bucket that refills, as GCRA has it,
-spreads the hits: it has no end, and allows up to twice the limit within one scale. Neither can replace the other. A
-package in the process limits each process separately.
-
-The limits are so high that no hit is denied. Keys are picked at random. Clients have their defaults. Each measurement
-starts a new client and lets it warm up. The process holds 64 MiB of other memory, so that the garbage collector runs as
-rarely as in a service.
-`)
+// sections are the tables of RESULTS.md: one for each unit of a benchmark. The first has ratios, too.
+var sections = []struct{ bench, title, text, units string }{
+	{"Redis", "Hits over a network", "A take on Redis, 1,000 keys, beside scripts through rueidis.", "calls/s p50-ns p99-ns cpu-ns server-cpu-ns"},
+	{"RedisOneKey", "One key", "The same of a key that all share.", "calls/s p50-ns p99-ns cpu-ns server-cpu-ns"},
+	{"Memory", "In the process", "", "ns/op"},
+	{"HTTP", "HTTP", "Requests over connections; client and server are one process.", "calls/s p99-ns cpu-ns"},
+	{"InFlight", "In flight", "A pair of acquire and release on Redis.", "calls/s p50-ns p99-ns"},
+	{"Lease", "Leases", "Eight clients of Redis with four callers each, one key; a denial is a call, too.", "calls/s server-cpu-ns"},
+	{"Server", "Throttr servers", "", "calls/s p50-ns p99-ns"},
+	{"Outage", "Outages", "2,000 calls a second, while Redis hangs or is down for 5 s.", "p50-ns p99-ns slowest-ns s-until-back"},
 }
 
-// networkRows returns the figures of all contenders of a workload.
-func (r *results) networkRows(w workload, keys int, goroutines []int) (all [][]string) {
-	for _, n := range goroutines {
-		for _, c := range w.contenders {
-			of := func(f figure) float64 { return load.Median(r.each(measurement{w.name, c.name, keys, n}, f)) }
-			all = append(all, []string{
-				c.name, fmt.Sprint(n), count(of(perSecond)), duration(of(p50)), duration(of(p99)), duration(of(cpu)), fmt.Sprintf("%.2f", of(allocs)),
-			})
+// report returns RESULTS.md.
+func (s *side) report() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# Results\n\nWritten by `go -C benchmarks run .`: medians of %d rounds of %s. Columns are numbers of keys and of callers. In parentheses: the ratio to the first row, the median of those of\n"+
+		"each round. Clients and servers share a machine over loopback: only ratios carry over to others.\n\n- commit %s\n- %s, %d processors, %s\n- %s\n",
+		*rounds, *benchtime, strings.TrimSpace(output("git", "describe", "--always", "--dirty")), strings.TrimSpace(output("sh", "-c", "sed -n 's/model name.*: //p' /proc/cpuinfo | head -n 1")),
+		runtime.NumCPU(), runtime.Version(), strings.TrimSpace(output("redis-server", "--version")))
+	b.WriteString(output("go", "list", "-m", "-f", "{{if not (or .Indirect .Main .Replace)}}- {{.Path}} {{.Version}}{{end}}", "all"))
+	for _, c := range charts {
+		fmt.Fprintf(&b, "\n![%s](charts/%s.svg)\n", c.title, c.file)
+	}
+	for _, sec := range sections {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", sec.title, sec.text)
+		for i, unit := range strings.Fields(sec.units) {
+			s.table(&b, sec.bench, unit, i == 0)
 		}
 	}
-	return all
+	return b.Bytes()
 }
 
-// requirementRows returns requirements, and whether they hold.
-func requirementRows(requirements []requirement) (all [][]string) {
-	for _, c := range requirements {
-		m := load.Median(c.measured)
-		holds := ""
-		if c.bound != "" {
-			holds = "yes"
-			if !c.holds(m) {
-				holds = "**no**"
+// table writes what was measured in a unit: a row for each contender, a column for each load.
+func (s *side) table(b *bytes.Buffer, bench, unit string, ratios bool) {
+	var contenders, loads []string
+	for _, r := range s.rows {
+		if r.bench == bench && r.figures[unit] != nil {
+			contenders, loads = with(contenders, r.contender), with(loads, r.load)
+		}
+	}
+	fmt.Fprintf(b, "\n| %s | %s |\n|---|%s\n", unit, strings.NewReplacer("keys=", "", "/callers=", " keys × ").Replace(strings.Join(loads, " | ")), strings.Repeat("---:|", len(loads)))
+	for _, c := range contenders {
+		fmt.Fprintf(b, "| %s |", c)
+		for _, load := range loads {
+			own, base := s.row(bench, load, c).figures[unit], s.row(bench, load, contenders[0]).figures[unit]
+			fmt.Fprintf(b, " %s", format(median(own), unit))
+			if ratios && c != contenders[0] && len(base) == len(own) {
+				quotients := slices.Clone(own)
+				for i := range own {
+					quotients[i] /= base[i]
+				}
+				fmt.Fprintf(b, " (%.2f)", median(quotients))
 			}
+			b.WriteString(" |")
 		}
-		measured := fmt.Sprintf(c.format, m)
-		if lo, hi := fmt.Sprintf(c.format, slices.Min(c.measured)), fmt.Sprintf(c.format, slices.Max(c.measured)); lo != hi {
-			measured += fmt.Sprintf(" (%s–%s)", lo, hi)
+		b.WriteByte('\n')
+	}
+}
+
+// with appends what a list does not have.
+func with(all []string, s string) []string {
+	if slices.Contains(all, s) {
+		return all
+	}
+	return append(all, s)
+}
+
+// median returns NaN of nothing.
+func median(figures []float64) float64 {
+	if len(figures) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(figures))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// format has three digits.
+func format(f float64, unit string) string {
+	switch {
+	case math.IsNaN(f):
+		return "-"
+	case strings.HasPrefix(unit, "ns") || strings.HasSuffix(unit, "-ns"):
+		return time.Duration(f).Round(time.Duration(math.Pow(10, math.Floor(math.Log10(max(f, 100)))-2))).String()
+	case f >= 1e6:
+		return fmt.Sprintf("%.3g M", f/1e6)
+	case f >= 1e3:
+		return fmt.Sprintf("%.3g k", f/1e3)
+	}
+	return fmt.Sprintf("%.3g", f)
+}
+
+var (
+	callers      = []int{1, 2, 4, 8, 64, 512}
+	onRedisLines = []string{"throttr take", "throttr bucket", "throttr take, go-redis", "script INCR", "script GCRA", "redis_rate"}
+)
+
+// charts are lines over the callers or keys of a load, which has a number in place of %d. One on the axis is per units.
+var charts = []struct {
+	file, title, x, y, bench, load, unit string
+	at                                   []int
+	per                                  float64
+	contenders                           []string
+}{
+	{"redis-throughput", "Calls a second on Redis, 1,000 keys", "callers", "thousand calls a second", "Redis", "keys=1000/callers=%d", "calls/s", callers, 1e3, onRedisLines},
+	{"redis-p99", "99th percentile of a call on Redis, 1,000 keys", "callers", "microseconds", "Redis", "keys=1000/callers=%d", "p99-ns", callers, 1e3, onRedisLines},
+	{"memory", "Time of a call in the process, one caller", "keys", "nanoseconds", "Memory", "keys=%d/callers=1", "ns/op", []int{1, 1000, 100_000, 1_000_000}, 1,
+		[]string{"throttr fixed", "throttr bucket", "go-limiter", "x/time/rate in a sync.Map", "throttled", "ulule"}},
+}
+
+// colors are distinct for color-blind readers, and on a light and a dark page (Okabe and Ito).
+var (
+	colors = []color.RGBA{{86, 180, 233, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {213, 94, 0, 255}, {204, 121, 167, 255}, {128, 128, 128, 255}}
+	shapes = []draw.GlyphDrawer{draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}}
+)
+
+// dark replaces white and black where a browser prefers dark colors. The charts have their colors in style attributes,
+// which only !important overrides.
+const dark = `<style>@media (prefers-color-scheme: dark) {
+[style*="fill:#FFFFFF"] { fill: #0d1117 !important }
+[style*="stroke:#000000"] { stroke: #9198a1 !important }
+[style*="fill:#000000"], text { fill: #e6edf3 !important }
+}</style>
+<g `
+
+// charts writes the charts.
+func (s *side) charts() error {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
+	for _, c := range charts {
+		p, legend := plot.New(), plot.NewLegend()
+		p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.title, c.x, c.y
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		legend.Top, legend.Left, legend.Padding = true, true, vg.Points(4)
+		p.Add(plotter.NewGrid())
+		p.NominalX(strings.Fields(strings.Trim(fmt.Sprint(c.at), "[]"))...)
+		for i, contender := range c.contenders {
+			points := plotter.XYs{}
+			for at, n := range c.at {
+				if y := median(s.row(c.bench, fmt.Sprintf(c.load, n), contender).figures[c.unit]); y > 0 {
+					points = append(points, plotter.XY{X: float64(at), Y: y / c.per})
+				}
+			}
+			line, marks, err := plotter.NewLinePoints(points)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", c.file, contender, err)
+			}
+			line.Color, line.Width = colors[i], vg.Points(1.5)
+			marks.Color, marks.Shape, marks.Radius = colors[i], shapes[i], vg.Points(3)
+			p.Add(line, marks)
+			legend.Add(contender, line, marks)
 		}
-		all = append(all, []string{c.what, c.bound, measured, holds})
-	}
-	return all
-}
-
-// rows writes a Markdown table. A title that begins with > is of a column of numbers.
-func rows(w io.Writer, titles []string, rows [][]string) {
-	var head, rule strings.Builder
-	for _, title := range titles {
-		name, numbers := strings.CutPrefix(title, ">")
-		fmt.Fprintf(&head, " %s |", name)
-		rule.WriteString("---")
-		if numbers {
-			rule.WriteString(":")
+		const width, beside = 20 * vg.Centimeter, 6 * vg.Centimeter
+		canvas := vgsvg.New(width, 9*vg.Centimeter)
+		page := draw.New(canvas)
+		page.SetColor(color.White)
+		page.Fill(page.Rectangle.Path())
+		p.Draw(draw.Crop(page, 0, -beside, 0, 0))
+		legend.Draw(draw.Crop(page, width-beside+vg.Points(8), 0, 0, -vg.Points(24)))
+		var svg bytes.Buffer
+		if _, err := canvas.WriteTo(&svg); err != nil {
+			return err
 		}
-		rule.WriteString("|")
+		// If the font is missing, use another one without serifs.
+		drawing := bytes.ReplaceAll(svg.Bytes(), []byte("Liberation Sans"), []byte("Liberation Sans,Arial,sans-serif"))
+		if err := os.WriteFile("charts/"+c.file+".svg", bytes.Replace(drawing, []byte("<g "), []byte(dark), 1), 0o644); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(w, "|%s\n|%s\n", head.String(), rule.String())
-	for _, row := range rows {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
-	}
-}
-
-// count formats a number with three digits and with commas.
-func count(f float64) string {
-	if math.IsNaN(f) {
-		return "-"
-	}
-	step := math.Pow(10, max(math.Floor(math.Log10(max(f, 1)))-2, 0))
-	digits := fmt.Sprintf("%.0f", math.Round(f/step)*step)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
-// duration formats nanoseconds.
-func duration(ns float64) string {
-	if math.IsNaN(ns) {
-		return "-"
-	}
-	return load.FormatDuration(time.Duration(ns))
-}
-
-// decimal formats a number with two decimals.
-func decimal(f float64) string {
-	if math.IsNaN(f) {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", f)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return nil
 }

@@ -47,7 +47,6 @@ func TestShellsComplete(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
 		"hit --sc":           "--scale\t",
-		"bench --workload ":  "query\n",
 		"mock --hazard ":     "grace=on\n",
 		"query ":             ":4\n", // no files
 		"completion ":        "fish\t",

@@ -307,7 +307,7 @@ func TestTimeoutEndsCommand(t *testing.T) {
 	srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Minute})
 	s.fails("subscribe --timeout 50ms news", "not done after 50ms")
 	srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: time.Minute})
-	s.fails("bench --timeout 50ms --workload increase", "not done after 50ms")
+	s.fails("insert --timeout 50ms --ttl 1m k 1", "not done after 50ms")
 	srv.Disconnect()
 }
 

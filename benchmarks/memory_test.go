@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	ulule "github.com/ulule/limiter/v3"
+	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
+	"golang.org/x/time/rate"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// BenchmarkMemory asks what a decision in the process costs.
+func BenchmarkMemory(b *testing.B) {
+	var loads []load
+	for _, keys := range []int{1, 1000, 100_000, 1_000_000} {
+		loads = append(loads, load{keys, 1, false}, load{keys, 2, false})
+	}
+	compare(b, loads,
+		contender{"throttr fixed", inMemory(throttr.FixedWindow, most, scale)},
+		contender{"throttr bucket", inMemory(throttr.TokenBucket, 1<<27, time.Minute)},
+		contender{"throttr aligned", inMemory(throttr.AlignedWindow, most, scale)},
+		contender{"throttr sliding", inMemory(throttr.SlidingWindow, most, scale)},
+		contender{"throttr log", inMemory(throttr.SlidingLog, 1<<22, 100*time.Millisecond)}, // it has the time of each call
+		contender{"go-limiter", goLimiter},
+		contender{"x_time_rate in a sync.Map", synced},
+		contender{"throttled", throttledGCRA},
+		contender{"ulule", ululeMemory},
+	)
+}
+
+func inMemory(a throttr.Algorithm, n uint64, scale time.Duration) func(b *testing.B) (call, func()) {
+	return func(*testing.B) (call, func()) {
+		store := memory.New(memory.WithMaxKeys(1<<21), memory.WithMaxLog(1<<22), memory.WithMaxTimes(1<<28))
+		r := throttr.NewRateLimit(store)
+		l := throttr.Limit{Max: n, Scale: scale, Algorithm: a}
+		return func(ctx context.Context, key string) error {
+			res, err := r.Take(ctx, key, l, 1)
+			return allowed(res.Allowed, err)
+		}, func() { store.Close() }
+	}
+}
+
+func goLimiter(b *testing.B) (call, func()) {
+	store := must(memorystore.New(&memorystore.Config{Tokens: most, Interval: scale}))(b)
+	return func(ctx context.Context, key string) error {
+		_, _, _, ok, err := store.Take(ctx, key)
+		return allowed(ok, err)
+	}, func() { store.Close(context.Background()) }
+}
+
+func synced(*testing.B) (call, func()) {
+	var all sync.Map
+	return func(_ context.Context, key string) error {
+		l, ok := all.Load(key)
+		if !ok {
+			l, _ = all.LoadOrStore(key, rate.NewLimiter(rate.Limit(most/scale.Seconds()), most))
+		}
+		return allowed(l.(*rate.Limiter).Allow(), nil)
+	}, func() {}
+}
+
+func throttledGCRA(b *testing.B) (call, func()) {
+	store := must(memstore.NewCtx(0))(b)
+	l := must(throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerDuration(most, scale), MaxBurst: most - 1}))(b)
+	l.SetMaxCASAttemptsLimit(1 << 20) // with the default of 10, calls fail if two goroutines use one key
+	return func(ctx context.Context, key string) error {
+		limited, _, err := l.RateLimitCtx(ctx, key, 1)
+		return allowed(!limited, err)
+	}, func() {}
+}
+
+func ululeMemory(*testing.B) (call, func()) {
+	l := ulule.New(ululememory.NewStore(), ulule.Rate{Period: scale, Limit: most})
+	return func(ctx context.Context, key string) error {
+		res, err := l.Get(ctx, key)
+		return allowed(!res.Reached, err)
+	}, func() {}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// The load of a program whose Redis is away: calls come whether those before have ended or not.
+const (
+	every  = 500 * time.Microsecond
+	before = time.Second
+	away   = 5 * time.Second
+	after  = 3 * time.Second
+)
+
+// decision reports whether Redis has decided, and not what is there in place of it.
+type decision = func(ctx context.Context) (byRedis bool)
+
+// limited are programs: with defaults, and a fallback if they can have one.
+var limited = []struct {
+	name string
+	open func(b *testing.B, addr string) decision
+}{
+	{"throttr", withFallback("redis")},
+	{"throttr, go-redis", withFallback("goredis")},
+	{"redis_rate", func(b *testing.B, addr string) decision {
+		f, end := redisRate(addr)
+		b.Cleanup(end)
+		return func(ctx context.Context) bool { return f(ctx, "user") == nil }
+	}},
+}
+
+func withFallback(scheme string) func(b *testing.B, addr string) decision {
+	return func(b *testing.B, addr string) decision {
+		r, end := limiter(b, scheme+"://"+addr, throttr.WithFallback(memory.New()), throttr.WithLogger(nil), throttr.WithTimeout(250*time.Millisecond))
+		b.Cleanup(end)
+		return func(ctx context.Context) bool {
+			res, err := r.Take(ctx, "user", limit, 1)
+			return err == nil && !res.Degraded
+		}
+	}
+}
+
+// BenchmarkOutage asks what calls take while Redis hangs or is down, and when Redis decides again.
+func BenchmarkOutage(b *testing.B) {
+	for _, name := range []string{"hangs", "down"} {
+		for _, l := range limited {
+			b.Run(name+"/"+l.name, func(b *testing.B) {
+				s := startRedis(b, freeAddress(b))
+				decide := l.open(b, s.addr)
+				if name == "hangs" {
+					measureOutage(b, decide, func() { s.Process.Signal(syscall.SIGSTOP) }, func() { s.Process.Signal(syscall.SIGCONT) })
+				} else {
+					measureOutage(b, decide, func() { s.Process.Kill(); s.Wait() }, func() { s = startRedis(b, s.addr) })
+				}
+				s.Process.Kill()
+			})
+		}
+	}
+}
+
+func measureOutage(b *testing.B, decide decision, begin, end func()) {
+	var mu sync.Mutex
+	var took []time.Duration
+	var calls sync.WaitGroup
+	begun := time.Now().Add(before)
+	ended, last := begun.Add(away), begun // last is that of a decision without Redis
+	next := begun.Add(-before)
+	send := func(until time.Time) {
+		for ; next.Before(until); next = next.Add(every) {
+			time.Sleep(time.Until(next))
+			calls.Go(func() {
+				at := time.Now()
+				byRedis := decide(context.Background())
+				mu.Lock()
+				defer mu.Unlock()
+				if at.After(begun) && at.Before(ended) {
+					took = append(took, time.Since(at))
+				}
+				if !byRedis && at.After(last) {
+					last = at
+				}
+			})
+		}
+	}
+	send(begun)
+	begin()
+	send(ended)
+	end()
+	send(ended.Add(after))
+	calls.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
+	b.ReportMetric(float64(took[len(took)*99/100]), "p99-ns")
+	b.ReportMetric(float64(took[len(took)-1]), "slowest-ns")
+	b.ReportMetric(max(0, last.Sub(ended).Seconds()), "s-until-back")
+}

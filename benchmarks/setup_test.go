@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr"
+)
+
+// The limit of each key is never reached.
+const (
+	most  = 1 << 30
+	scale = time.Hour
+)
+
+var limit = throttr.Limit{Max: most, Scale: scale}
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // this process holds less memory than a service
+	status := m.Run()
+	for _, p := range processes {
+		p.Process.Kill()
+		p.Wait()
+	}
+	os.Exit(status)
+}
+
+// call is what is measured: a call for a key.
+type call = func(ctx context.Context, key string) error
+
+// contender is one answer to a question. Open makes what is called, and what ends that.
+type contender struct {
+	name string
+	open func(b *testing.B) (call, func())
+}
+
+// load is how a contender is called.
+type load struct {
+	keys, callers int
+	timed         bool // take the time of each call, which takes longer than a call in memory
+}
+
+// compare measures contenders with each load. Each row has a contender of its own.
+func compare(b *testing.B, loads []load, contenders ...contender) {
+	for _, l := range loads {
+		keys, fresh := make([]string, l.keys), make([]string, l.keys)
+		for i := range keys {
+			keys[i], fresh[i] = fmt.Sprintf("key:%012d", i), fmt.Sprintf("key:%012d", i)
+		}
+		for _, c := range contenders {
+			var f call
+			end := func() {}
+			b.Run(fmt.Sprintf("keys=%d/callers=%d/%s", l.keys, l.callers, c.name), func(b *testing.B) {
+				if f == nil {
+					f, end = c.open(b)
+					for _, key := range keys {
+						if err := f(b.Context(), key); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				l.run(b, f, fresh)
+			})
+			end()
+		}
+	}
+}
+
+// run makes b.N calls, in an order that is spread over the keys.
+func (l load) run(b *testing.B, f call, keys []string) {
+	b.ReportAllocs()
+	times := make([][]time.Duration, l.callers)
+	var callers sync.WaitGroup
+	runtime.GC()
+	own, servers := ownCPU(), serverCPU()
+	b.ResetTimer()
+	for i := range l.callers {
+		callers.Go(func() {
+			ctx := context.Background()
+			for n := i; n < b.N; n += l.callers {
+				key := keys[uint32(uint64(n)*0x9e3779b97f4a7c15>>32)%uint32(len(keys))]
+				var begun time.Time
+				if l.timed {
+					begun = time.Now()
+				}
+				if err := f(ctx, key); err != nil {
+					b.Error(err)
+					return
+				}
+				if l.timed {
+					times[i] = append(times[i], time.Since(begun))
+				}
+			}
+		})
+	}
+	callers.Wait()
+	b.StopTimer()
+	perCall := func(d time.Duration) float64 { return float64(d) / float64(b.N) }
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+	b.ReportMetric(perCall(ownCPU()-own), "cpu-ns")
+	if used := serverCPU() - servers; used > 0 {
+		b.ReportMetric(perCall(used), "server-cpu-ns")
+	}
+	if all := slices.Concat(times...); len(all) > 0 {
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)/2]), "p50-ns")
+		b.ReportMetric(float64(all[len(all)*99/100]), "p99-ns")
+	}
+}
+
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// serverCPU returns the processor time of the servers, in hundredths of a second, where the system reports it.
+func serverCPU() (sum time.Duration) {
+	for _, p := range processes {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+		if fields := strings.Fields(string(stat)); len(fields) > 14 {
+			user, _ := time.ParseDuration(fields[13] + "0ms")
+			system, _ := time.ParseDuration(fields[14] + "0ms")
+			sum += user + system
+		}
+	}
+	return sum
+}
+
+// redisServer is a process.
+type redisServer struct {
+	*exec.Cmd
+	addr string
+}
+
+// processes are servers, which end with the benchmarks.
+var processes []*redisServer
+
+// startRedis starts a Redis that stores nothing on disk, and waits until it responds.
+func startRedis(b *testing.B, addr string) *redisServer {
+	_, port, _ := net.SplitHostPort(addr)
+	p := &redisServer{exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", os.TempDir()), addr}
+	if err := p.Start(); err != nil {
+		b.Fatal(err)
+	}
+	processes = append(processes, p)
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			defer conn.Close()
+			return p
+		}
+	}
+	b.Fatal("redis-server does not respond")
+	return nil
+}
+
+// freeAddress returns an address on which nothing listens.
+func freeAddress(b *testing.B) string {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(b)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+var shared *redisServer
+
+// redisAddress returns the address of a Redis that all benchmarks share, without keys.
+func redisAddress(b *testing.B) string {
+	if shared == nil {
+		shared = startRedis(b, freeAddress(b))
+	}
+	client := connect(b, shared.addr)
+	defer client.Close()
+	must(client.Do(b.Context(), client.B().Flushall().Build()).ToString())(b)
+	return shared.addr
+}
+
+// connect returns a client without the client-side cache, which does not help counters.
+func connect(b *testing.B, addr string) rueidis.Client {
+	return must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true}))(b)
+}
+
+// limiter opens a store, and returns a limiter that waits for it: what is measured is how long that takes.
+func limiter(b *testing.B, url string, opts ...throttr.Option) (*throttr.RateLimit, func()) {
+	store := must(throttr.Open(b.Context(), url))(b)
+	return throttr.NewRateLimit(store, append([]throttr.Option{throttr.WithTimeout(10 * time.Second)}, opts...)...), func() { store.Close() }
+}
+
+// must ends the benchmark if there is an error.
+func must[T any](v T, err error) func(b *testing.B) T {
+	return func(b *testing.B) T {
+		if err != nil {
+			b.Fatal(err)
+		}
+		return v
+	}
+}
+
+// allowed is the end of a call.
+func allowed(ok bool, err error) error {
+	if err == nil && !ok {
+		return errors.New("denied, although the limit is not reached")
+	}
+	return err
+}
