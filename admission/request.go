@@ -246,7 +246,7 @@ func (a *admitted) take(ctx context.Context, takes []throttr.Take, results []thr
 		return
 	}
 	a.decision.Allowed = ok
-	a.settling.counted = ok
+	a.settling.counted = true
 	a.settling.reservation = rv
 	taken := rv.Results()
 	for i := range a.limits {

@@ -46,6 +46,7 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 	for name, test := range map[string]struct {
 		request admission.Request
 		hits    bool
+		done    bool // before it is settled
 		settle  func(d *admission.Decision) error
 		err     error
 		want    []uint64
@@ -57,7 +58,7 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		"both":          {request: cost(2, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "minute", 0) }, want: []uint64{0, 7}},
 		"of 0":          {request: cost(1, 0), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
 		"all of 0":      {request: cost(0, 0), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 9) }, want: []uint64{0, 9}},
-		"after Done":    {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Done(); return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
+		"after Done":    {request: cost(1, 100), done: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
 		"later": {request: cost(1, 100), settle: func(d *admission.Decision) error {
 			d.Commit(ctx, "tokens", 7)
 			d.Done()
@@ -81,11 +82,16 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})
 			d := gate.Admit(t.Context(), test.request)
+			if test.done {
+				d.Done()
+			}
 			if test.settle != nil {
 				require.ErrorIs(t, test.settle(d), test.err)
 			}
-			d.Done()
-			d.Done()
+			if !test.done {
+				d.Done()
+				d.Done()
+			}
 			require.Equal(t, test.want, counts(t, gate, request("k")))
 		})
 	}
