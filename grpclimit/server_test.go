@@ -324,6 +324,11 @@ func TestSkippedCallsAreNotCounted(t *testing.T) {
 	for name, cfg := range map[string]grpclimit.Config{
 		"Skip":         {Skip: func(_ context.Context, c grpclimit.Call) bool { return c.Method == say || c.Method == chat }},
 		"an empty key": {SkipEmptyKey: true},
+		"an empty plan": {
+			Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return new(admission.Plan), nil },
+			// a key of Messages, so that only the plan exempts them
+			KeyOf: map[string]grpclimit.KeyFunc{"messages": grpclimit.Everyone},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Messages = []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Minute}}
