@@ -67,15 +67,13 @@ func (e *entry) spend(ctx context.Context, n uint64) (window.Window, verdict, er
 	if v != again {
 		return w, v, nil
 	}
-	e.wait(n)
-	defer e.leave(n)
 	for v == again {
 		if t, mine := e.join(n, tried); t != nil {
 			select {
 			case <-t.done:
 			case <-ctx.Done():
 			}
-			if w, v, err := e.outcome(ctx, t, mine); v != again || err != nil {
+			if w, v, err := e.outcome(ctx, n, t, mine); v != again || err != nil {
 				return w, v, err
 			}
 		}
@@ -136,19 +134,6 @@ func (e *entry) expire(b *block, n uint64) {
 	e.backend.giveBack(e, b, n)
 }
 
-// wait counts n as what a caller waits for, until it leaves.
-func (e *entry) wait(n uint64) {
-	e.mu.Lock()
-	e.waiting += n
-	e.mu.Unlock()
-}
-
-func (e *entry) leave(n uint64) {
-	e.mu.Lock()
-	e.waiting -= n
-	e.mu.Unlock()
-}
-
 // join returns the take that a caller waits for, and whether it has begun it. It returns nil if there is something else to
 // try than the block that it has tried.
 func (e *entry) join(n uint64, tried *block) (t *taking, mine bool) {
@@ -160,17 +145,23 @@ func (e *entry) join(n uint64, tried *block) (t *taking, mine bool) {
 	if e.dry == 0 {
 		e.dry = e.backend.now()
 	}
-	if e.taking != nil {
-		return e.taking, false
+	t = e.taking
+	if t == nil {
+		t = e.begin(n)
+		mine = true
 	}
-	return e.begin(n), true
+	if t != nil {
+		e.waiting += n
+	}
+	return t, mine
 }
 
-// outcome returns what a take has brought to a caller that has waited for it. If the caller does not wait any more, it
+// outcome returns what a take has brought to a caller that has waited for n. If the caller does not wait any more, it
 // leaves its places to others.
-func (e *entry) outcome(ctx context.Context, t *taking, mine bool) (w window.Window, v verdict, err error) {
+func (e *entry) outcome(ctx context.Context, n uint64, t *taking, mine bool) (w window.Window, v verdict, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.waiting -= n
 	switch {
 	case !t.finished:
 		if mine {
@@ -206,8 +197,7 @@ func (e *entry) left() uint64 {
 // is closed. The caller holds mu.
 func (e *entry) begin(need uint64) *taking {
 	b := e.backend
-	waiting := e.waiting - min(e.waiting, need)
-	n := blockSize(e.size, max(need, 1), waiting, e.left(), b.maxLease-min(e.current.left(), b.maxLease-1))
+	n := blockSize(e.size, max(need, 1), e.waiting, e.left(), b.maxLease-min(e.current.left(), b.maxLease-1))
 	t := &taking{need: need, drops: e.drops, done: make(chan struct{})}
 	if !b.run(func() { e.take(t, need, n) }) {
 		e.closed = true
