@@ -15,7 +15,7 @@ var requestsFaults = []fault{
 	{file: "admission/plan.go", old: "p.item + \";q=\"", new: "p.item + \";l=\"", tests: "httplimit", run: "^TestFieldsAreThoseOfTheDraft$"},
 	{file: "admission/plan.go", old: "quota = limits.Capacity(l)", new: "quota = l.Max", run: "^TestTheFieldsOfABucketAddUp$"},
 	{file: "admission/plan.go", old: "p.window = time.Duration(fill)", new: "_ = fill", run: "^TestTheFieldsOfABucketAddUp$"},
-	{file: "admission/request.go", old: "return ctx.Err() != nil || ok && !time.Now().Before(deadline)", new: "return ctx.Err() == context.Canceled && deadline.IsZero() != ok", run: "Verdict"},
+	{file: "admission/request.go", old: "return ctx.Err() != nil || ok && !time.Now().Before(deadline)", new: "return ctx.Err() == context.Canceled || !ok && time.Now().Before(deadline)", run: "Verdict"},
 	{file: "admission/request.go", old: "return ctx.Err() != nil || ok &&", new: "return ctx.Err() != nil || false && ok &&", run: "Verdict"},
 	{file: "admission/request.go", old: "\tcase !d.Allowed:\n\t\td.Done()\n", new: "\tcase !d.Allowed:\n", run: "Place"},
 	{file: "admission/request.go", old: "if d.Allowed && len(a.limits) > 0 {", new: "if len(a.limits) > 0 {", run: "Place"},
