@@ -37,13 +37,6 @@ type Config struct {
 	// 1023. What is in flight when the process is killed makes the server slower (H16 in
 	// docs/internals/protocol.md); 64 is enough where a round trip takes less than a millisecond. Default: 512.
 	MaxInFlight int
-	// CanaryEvery is the number of requests on a connection after which a canary request
-	// is sent: a WHOAMI, whose response is known. A wrong response shows that responses were
-	// lost or duplicated on the way, so that later ones would go to the wrong callers; the
-	// connection then ends with ErrProtocol. Use it only with servers that know WHOAMI, which
-	// are those of protocol 7.3.2: another server stalls every connection (H6). A few hundred
-	// costs next to nothing. Default, 0: never.
-	CanaryEvery int
 	// MaxQueued is the number of requests per connection that may wait to be sent, of
 	// callers per server that may wait for a connection, and of hits on one window that may
 	// wait for the server. One more fails with ErrOverloaded. Default: 65536.
@@ -142,7 +135,6 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"MaxConns", &c.MaxConns, 4, 1, 1 << 10, false},
 		{"MaxInFlight", &c.MaxInFlight, 512, 1, maxInFlight, false},
-		{"CanaryEvery", &c.CanaryEvery, 0, 0, 1 << 30, false},
 		{"MaxQueued", &c.MaxQueued, 1 << 16, 1, 1 << 24, false},
 		{"MaxResponse", &c.MaxResponse, 4 << 20, minMaxResponse, 1 << 30, false},
 		{"MaxRetries", &c.MaxRetries, 2, 1, 100, true},

@@ -54,7 +54,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 	p, err := pool.New(pool.Options[T]{
 		Server: name, Address: address, Dialer: dialer, Calls: calls,
 		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued,
-		CanaryEvery: cfg.CanaryEvery, MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxResponse,
+		MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxResponse,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,
 		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
 		Parking: parking.Mode(cfg.Parking), Logger: cfg.Logger,

@@ -1,7 +1,5 @@
 package throttr
 
-import "time"
-
 // Stats is what a client has done since it was made, and what it is doing.
 type Stats struct {
 	Servers []ServerStats // in the order of Config.Servers
@@ -25,12 +23,6 @@ type ServerStats struct {
 	// ErrValueSizeMismatch if the server's value size is not the client's. It is nil if there
 	// is a connection, and before a request needs one.
 	Err error
-
-	// ServiceTime is how long the server takes for a request, estimated from requests that were sent
-	// anyway: 6 µs on a fresh one over TCP. More means that it is busy with other clients, or looks through
-	// responses that clients have left unread (H16 in docs/internals/protocol.md). 0 if it is not known, because
-	// 16 requests were hardly ever in flight on a connection.
-	ServiceTime time.Duration
 
 	Answered uint64 // responses received
 	Events   uint64 // EVENT frames received
@@ -59,6 +51,6 @@ func (s *server[T]) stats() ServerStats {
 	return ServerStats{
 		Server: s.name, Conns: conns, InFlight: p.InFlight, Waiting: p.Queued, Acquiring: p.Acquiring,
 		Answered: p.Answered, Events: p.Events, Dials: p.Dials, Failures: p.Failures, Retries: p.Retries,
-		ServiceTime: p.ServiceTime, InlineReads: p.InlineReads, Parked: p.Parked, LockedUp: p.LockedUp, Err: p.Err,
+		InlineReads: p.InlineReads, Parked: p.Parked, LockedUp: p.LockedUp, Err: p.Err,
 	}
 }

@@ -17,7 +17,7 @@ import (
 //
 // A host without a port gets 9000. Parameters are the fields of [Config]:
 //
-//   - numbers: max_conns, max_in_flight, canary_every, max_queued, max_response, max_retries
+//   - numbers: max_conns, max_in_flight, max_queued, max_response, max_retries
 //   - durations, such as 500ms: connect_timeout, stall_timeout, max_conn_age, max_conn_idle,
 //     health_interval, min_backoff, max_backoff
 //   - lazy: true or false
@@ -82,7 +82,7 @@ func (c *Config) setParameters(query string) error {
 		return fmt.Errorf("%w: URL query: %w", ErrConfig, err)
 	}
 	numbers := map[string]*int{
-		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight, "canary_every": &c.CanaryEvery,
+		"max_conns": &c.MaxConns, "max_in_flight": &c.MaxInFlight,
 		"max_queued": &c.MaxQueued, "max_response": &c.MaxResponse, "max_retries": &c.MaxRetries,
 	}
 	durations := map[string]*time.Duration{

@@ -55,7 +55,6 @@ type sampled struct {
 	Windows     int      `json:"open_windows"` // of those that were read
 	Connections uint64   `json:"connections"`
 	Bytes       uint64   `json:"bytes"`
-	ServiceTime seconds  `json:"service_time_seconds,omitempty"` // what the server takes for a request; 0: not known
 
 	at, infoAt time.Time
 	info       inspect.Info
@@ -132,9 +131,7 @@ func (s *topServer) read(ctx context.Context, r *sampled) (err error) {
 		s.listTime = time.Since(start)
 		s.nextList = start.Add(s.listInterval())
 	}
-	err = s.query(ctx, r)
-	r.ServiceTime = seconds(s.client.Stats().Servers[0].ServiceTime)
-	return err
+	return s.query(ctx, r)
 }
 
 // listInterval returns the time between two LISTs.
@@ -253,6 +250,6 @@ func (w *topWindow) update(c counter, largest uint64, now time.Time, l limits) {
 // cost returns how much of the server's time samples at an interval take: a QUERY for each window, and
 // the LIST with its INFO.
 func (s *topServer) cost(r *sampled, every time.Duration) float64 {
-	requests := time.Duration(r.queries) * cmp.Or(time.Duration(r.ServiceTime), servicetime.TCP.Request)
+	requests := time.Duration(r.queries) * servicetime.TCP.Request
 	return float64(requests)/float64(every) + float64(s.listTime)/float64(s.listInterval())
 }

@@ -64,8 +64,8 @@ func cutTo(line string, width int) string {
 
 // addServers adds a table of the servers.
 func (v *view) addServers(add func(string)) {
-	format := "%-21s %7s %7s %6s %7s %6s %5s %6s %6s"
-	add(fmt.Sprintf(format, "server", "req/s", "hits/s", "over/s", "records", "open", "conns", "bytes", "µs/req"))
+	format := "%-21s %7s %7s %6s %7s %6s %5s %6s"
+	add(fmt.Sprintf(format, "server", "req/s", "hits/s", "over/s", "records", "open", "conns", "bytes"))
 	for _, s := range v.Servers {
 		if s.err != nil {
 			add(fmt.Sprintf("%-21s %v", s.Server, strings.TrimPrefix(s.Error, "throttr: ")))
@@ -77,12 +77,8 @@ func (v *view) addServers(add func(string)) {
 			}
 			return short(*f)
 		}
-		each := "-"
-		if s.ServiceTime > 0 {
-			each = fmt.Sprintf("%.1f", float64(s.ServiceTime)/float64(time.Microsecond))
-		}
 		add(fmt.Sprintf(format, s.Server, rate(s.Requests), rate(s.Hits), rate(s.Over), short(float64(s.Records)),
-			short(float64(s.Windows)), short(float64(s.Connections)), short(float64(s.Bytes)), each))
+			short(float64(s.Windows)), short(float64(s.Connections)), short(float64(s.Bytes))))
 	}
 	for _, s := range v.Servers {
 		if s.err == nil && s.queries < s.known {

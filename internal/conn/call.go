@@ -73,7 +73,6 @@ type Call[T codec.Value] struct {
 
 	queue  *writeQueue[T] // where it was pushed last; nil if nowhere
 	inline *Conn[T]       // the connection whose responses Wait reads itself; nil if it only waits
-	canary bool           // a canary request; nobody waits for it
 	offset uint64         // where in the connection's stream of requests the call begins
 	before uint64         // frames that the connection had received when the call was written
 }
@@ -103,7 +102,7 @@ func (c *Call[T]) empty() {
 	}
 	c.Atomicity, c.MostTTL, c.Stale = Interruptible, 0, nil
 	c.Parks, c.Unasked, c.create = false, false, false
-	c.queue, c.canary = nil, false
+	c.queue = nil
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }

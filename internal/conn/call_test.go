@@ -23,7 +23,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.True(t, cl.ReadOnly())
 	cl.Atomicity, cl.MostTTL = Exclusive, 60
 	cl.Stale = func() bool { return true }
-	cl.canary, cl.Unasked = true, true
+	cl.Unasked = true
 	cl.Responses = append(cl.Responses, Response[uint16]{Value: []byte("x")})
 	require.True(t, cl.markLaunched())
 
@@ -35,7 +35,7 @@ func TestCallPoolReturnsEmptyCalls(t *testing.T) {
 	require.Nil(t, cl.Stale)
 	require.Equal(t, Interruptible, cl.Atomicity)
 	require.Zero(t, cl.MostTTL)
-	require.False(t, cl.canary || cl.Unasked)
+	require.False(t, cl.Unasked)
 	require.True(t, cl.markLaunched())
 
 	cl.frames = make([]byte, 10_000)

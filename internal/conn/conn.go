@@ -37,7 +37,6 @@ const pingKey = "throttr:ping"
 type Options[T codec.Value] struct {
 	MaxInFlight  int           // requests in flight, at most; less than MaxOutstanding
 	MaxQueued    int           // requests queued, at most; a single call may have more
-	CanaryEvery  int           // requests between canary requests; 0 means no canary requests
 	StallTimeout time.Duration // how long nothing may come while a response is due
 	Calls        *CallPool[T]  // receives abandoned calls
 	Counters     *Counters
@@ -48,7 +47,7 @@ type Options[T codec.Value] struct {
 
 	// OnEvent receives the EVENTs, in order, and before callers have the responses that
 	// came with them. An EVENT is valid until OnEvent returns. A connection with OnEvent
-	// does without canary requests and the check for H4. If OnEvent is nil, EVENTs are
+	// does without the check for H4. If OnEvent is nil, EVENTs are
 	// dropped.
 	OnEvent func(codec.Event[T])
 	// OnEnd is called once, when all calls are done and the network connection is closed. It
@@ -59,7 +58,6 @@ type Options[T codec.Value] struct {
 // Counters are what connections measure.
 type Counters struct {
 	Answered, Events atomic.Uint64
-	Service          ServiceTime
 }
 
 // Conn is a pipelined connection. It is safe for concurrent use.
@@ -88,12 +86,11 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	}
 	c.finisher.calls, c.finisher.answered = o.Calls, &o.Counters.Answered
 	c.queue = writeQueue[T]{
-		maxInFlight: o.MaxInFlight, maxQueued: o.MaxQueued, canaryEvery: o.CanaryEvery,
+		maxInFlight: o.MaxInFlight, maxQueued: o.MaxQueued,
 		nonblocking: c.socket != nil,
 		finisher:    &c.finisher,
 		stall:       watchdog{timeout: o.StallTimeout, run: c.checkStall},
 		since:       c.created,
-		sampler:     sampler{service: &o.Counters.Service},
 	}
 	c.queue.ready.L = &c.queue.mu
 	c.writer = writer[T]{queue: &c.queue, nc: nc, socket: c.socket, fail: c.Fail}
@@ -103,9 +100,6 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	}
 	copy(c.reader.buf, early)
 	c.inline.wake, c.inline.watch.nc = make(chan struct{}, 1), nc
-	if o.OnEvent != nil {
-		c.queue.canaryEvery = 0
-	}
 	go c.readLoop(len(early))
 	go c.writeLoop()
 	return c

@@ -28,7 +28,7 @@
 //	writeQueue      calls to be written, and accounts of those in flight; decides which calls
 //	                share a write, and which goroutine writes
 //	writer          the writes themselves, of the goroutine that owns the write side
-//	responseReader  decodes, matches responses with calls, checks canary requests and H4
+//	responseReader  decodes, matches responses with calls, checks for H4
 //	inlineReader    decides which goroutine reads: the reader goroutine, or a lone caller
 //	watchdog        notices that responses are due and nothing comes
 //	Conn            composes these, and does the I/O

@@ -45,7 +45,6 @@ const (
 type writeQueue[T codec.Value] struct {
 	maxInFlight int
 	maxQueued   int
-	canaryEvery int  // requests between canary requests; 0 means none
 	nonblocking bool // callers and readers can write without blocking
 	finisher    *finisher[T]
 
@@ -64,13 +63,11 @@ type writeQueue[T codec.Value] struct {
 	offset         uint64               // size of all calls that were ever put in flight
 	received       uint64               // frames that the connection has received
 	lastDone       int                  // calls that the last read of the connection has completed
-	canaryAfter    int                  // requests until the next canary request
 
-	stall   watchdog
-	sampler sampler
-	uses    uint64    // calls queued, pings aside
-	seen    uint64    // uses when idleFor was last called
-	since   time.Time // when idleFor last found that uses had changed
+	stall watchdog
+	uses  uint64    // calls queued, pings aside
+	seen  uint64    // uses when idleFor was last called
+	since time.Time // when idleFor last found that uses had changed
 }
 
 // push queues a call. If writes is true, the caller owns the write side. Busy reports
@@ -144,9 +141,6 @@ func (q *writeQueue[T]) gather(buf []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	exclusive := q.inFlight == 0 // nothing was in flight, and the write has only exclusive calls so far
-	if q.canaryDue() {
-		buf = q.launch(q.newCanary(), buf)
-	}
 gathering:
 	for q.closed == nil && q.queued.Len() > 0 && len(buf) < writeSize {
 		cl := q.queued.At(0)
@@ -165,12 +159,10 @@ gathering:
 		q.queued.Pop()
 		q.queuedRequests -= cl.Len()
 		exclusive = exclusive && cl.Atomicity == Exclusive
-		q.canaryAfter -= cl.Len()
 		buf = q.launch(cl, buf)
 	}
 	if len(buf) > 0 {
 		q.stall.arm()
-		q.sampler.wrote(q.inFlight)
 		return buf
 	}
 	q.owner = writeIdle
@@ -250,25 +242,6 @@ func (q *writeQueue[T]) launch(cl *Call[T], buf []byte) []byte {
 	return append(buf, cl.frames...)
 }
 
-// canaryDue reports whether a canary request is to precede the next call. The mutex is
-// held.
-func (q *writeQueue[T]) canaryDue() bool {
-	return q.canaryEvery > 0 && q.canaryAfter <= 0 && q.closed == nil &&
-		q.queued.Len() > 0 && q.inFlight < q.maxInFlight
-}
-
-// newCanary returns a request whose response is known beforehand, see
-// responseReader.checkCanary. The mutex is held.
-func (q *writeQueue[T]) newCanary() *Call[T] {
-	q.canaryAfter = q.canaryEvery
-	cl := q.finisher.calls.Get()
-	Add(cl, codec.WhoAmI{})
-	cl.canary = true
-	cl.phase.Store(phaseAbandoned) // it has no caller, so the finisher recycles it
-	q.finisher.load.add(1, 1)
-	return cl
-}
-
 // fetch moves the calls that were put in flight since the last fetch to the reader's queue, which
 // must be empty.
 func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
@@ -287,7 +260,6 @@ func (q *writeQueue[T]) accountFor(a arrivals) (writes bool) {
 	q.inFlightBytes -= a.bytes
 	q.lastDone = a.calls
 	q.stall.progress++
-	q.sampler.received(a.responses)
 	if q.closing != nil {
 		q.ready.Signal()
 	}

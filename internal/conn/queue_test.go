@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -336,45 +335,6 @@ func TestCanceledExclusiveCallDoesNotDelayTheNext(t *testing.T) {
 	})
 }
 
-func TestCanaryRequestsPrecedeEveryNthRequest(t *testing.T) {
-	id := make([]byte, 17)
-	id[0] = 1
-	onPipe(t, Options[uint16]{CanaryEvery: 3}, func(t *testing.T, l link) {
-		whoami := byte(codec.OpWhoAmI)
-		for i := range 10 {
-			cl := l.enqueue(Interruptible, 1, queryFrame)
-			p := l.receive()
-			if i%3 == 0 {
-				require.Equal(t, whoami, p[0])
-				require.Len(t, p, 1+queryFrame)
-				l.send(id...)
-			} else {
-				require.Len(t, p, queryFrame)
-			}
-			l.respond(1)
-			l.requireDone(cl)
-			require.Zero(t, l.Load())
-		}
-	})
-	onPipe(t, Options[uint16]{CanaryEvery: 1, MaxInFlight: 1}, func(t *testing.T, l link) {
-		cl := l.enqueue(Interruptible, 1, queryFrame)
-		require.Equal(t, 1, l.received(), "a canary request is in flight, too")
-		l.send(id...)
-		synctest.Wait()
-		require.Equal(t, queryFrame, l.received())
-		l.respond(1)
-		l.requireDone(cl)
-	})
-}
-
-func TestConnectionForEventsHasNoCanaryRequests(t *testing.T) {
-	onPipe(t, Options[uint16]{CanaryEvery: 1, OnEvent: func(codec.Event[uint16]) {}}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		require.Equal(t, 10, l.received())
-		l.respond(1)
-	})
-}
-
 func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
 	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
@@ -481,7 +441,6 @@ func newQueue() *writeQueue[uint16] {
 	f := &finisher[uint16]{answered: new(atomic.Uint64), calls: new(CallPool[uint16])}
 	q := &writeQueue[uint16]{maxInFlight: 10, maxQueued: 10, nonblocking: true, finisher: f}
 	q.ready.L = &q.mu
-	q.sampler.service = new(ServiceTime)
 	q.stall.timeout, q.stall.run = time.Hour, func() {}
 	return q
 }

@@ -35,9 +35,6 @@ type responseReader[T codec.Value] struct {
 	arrived arrivals
 	done    []*Call[T]       // calls that have all of their responses
 	events  []codec.Event[T] // alias buf
-
-	id      codec.ConnID // the response to canary requests
-	idKnown bool         // there was a canary request before
 }
 
 // arrivals counts what a read has brought.
@@ -134,13 +131,8 @@ func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
 
 // decodeResponse decodes the next response to cl, the oldest call in flight.
 func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err error) {
-	var response Response[T]
 	kind := cl.kinds[len(cl.Responses)]
-	if cl.canary {
-		n, err = r.checkCanary(src)
-	} else {
-		response, n, err = decodeAs[T](kind, src)
-	}
+	response, n, err := decodeAs[T](kind, src)
 	if err != nil {
 		return 0, err
 	}
@@ -152,24 +144,6 @@ func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err 
 		r.done = append(r.done, r.expected.Pop())
 		r.arrived.calls++
 		r.arrived.bytes += len(cl.frames)
-	}
-	return n, nil
-}
-
-// checkCanary decodes the response to a canary request, a WHOAMI. Responses carry no id. If
-// one is lost or comes twice, each later one is matched with the wrong request, which is not
-// noticed as long as they are statuses. The response to a WHOAMI is always that to the
-// first one of the connection.
-func (r *responseReader[T]) checkCanary(src []byte) (n int, err error) {
-	m, n, err := codec.DecodeWhoAmIResponse(src)
-	if err != nil {
-		return 0, err
-	}
-	if !r.idKnown {
-		r.id, r.idKnown = m.ID, true
-	}
-	if m.ID != r.id {
-		return 0, errors.New("the response to a WHOAMI is another connection's: responses were lost or came twice")
 	}
 	return n, nil
 }

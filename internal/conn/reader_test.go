@@ -36,13 +36,6 @@ func queryCall(t *testing.T, n int) *Call[uint16] {
 	return cl
 }
 
-func whoAmICall(t *testing.T) *Call[uint16] {
-	cl := new(CallPool[uint16]).Get()
-	require.NoError(t, Add(cl, codec.WhoAmI{}))
-	cl.canary = true
-	return cl
-}
-
 func TestReaderMatchesResponsesInPieces(t *testing.T) {
 	stream := []byte{1, 7, 0, 4, 9, 0, 0x19, 1, 2, 0, 'c', 'a', 'b', 1, 8, 0, 3, 1, 0, 0}
 	want := []Response[uint16]{
@@ -137,22 +130,6 @@ func TestReaderDropsTheRepliesThatCameWithAnInvalidFrame(t *testing.T) {
 	require.Equal(t, []*Call[uint16]{first}, r.done)
 	require.True(t, first.sent)
 	require.Equal(t, err, first.err)
-}
-
-func TestReaderComparesCanaryResponses(t *testing.T) {
-	id := func(b byte) []byte {
-		p := make([]byte, 17)
-		p[0], p[16] = 1, b
-		return p
-	}
-	r := newReader(whoAmICall(t), whoAmICall(t), whoAmICall(t))
-	require.NoError(t, feed(r, append(id(7), id(7)...)...))
-	require.Len(t, r.done, 2)
-	err := feed(r, id(8)...)
-	require.ErrorIs(t, err, ErrProtocol)
-	require.ErrorContains(t, err, "WHOAMI")
-
-	require.ErrorIs(t, feed(newReader(whoAmICall(t)), 0), ErrProtocol, "a status")
 }
 
 func TestReaderNoticesThatTheServerMayHaveDroppedAResponse(t *testing.T) {

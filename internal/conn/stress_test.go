@@ -28,12 +28,11 @@ func TestEachCallIsExecutedOnce(t *testing.T) {
 		name    string
 		wrap    func(net.Conn) net.Conn
 		callers int
-		canary  int
 	}{
-		{"one caller", nil, 1, 0},
-		{"two callers", nil, 2, 10},
-		{"many callers", nil, 40, 10},
-		{"no socket", func(nc net.Conn) net.Conn { return wrapped{nc} }, 20, 0},
+		{"one caller", nil, 1},
+		{"two callers", nil, 2},
+		{"many callers", nil, 40},
+		{"no socket", func(nc net.Conn) net.Conn { return wrapped{nc} }, 20},
 	} {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, lost %v", tt.name, lost), func(t *testing.T) {
@@ -45,7 +44,7 @@ func TestEachCallIsExecutedOnce(t *testing.T) {
 				}
 				calls := new(CallPool[uint32])
 				c := New(nc, nil, Options[uint32]{
-					MaxInFlight: 30, MaxQueued: 1000, CanaryEvery: tt.canary, StallTimeout: time.Minute,
+					MaxInFlight: 30, MaxQueued: 1000, StallTimeout: time.Minute,
 					Calls: calls, Counters: new(Counters),
 				})
 				var all sync.WaitGroup

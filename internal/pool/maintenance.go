@@ -29,9 +29,6 @@ func (p *Pool[T]) maintain() {
 		}
 		p.shared.pingIdle()
 		p.unshared.maintain()
-		if first, now, grown := p.counters.Service.HasGrown(); grown {
-			p.logSlow(first, now)
-		}
 		if p.Parked() || p.keeper.tracker.Wanted() || len(*p.shared.conns.Load()) > 0 {
 			// Somebody who does not know that the server is parked, or will be, may have set its timer.
 			p.keeper.soon()
@@ -67,10 +64,4 @@ func (s *shared[T]) pingIdle() {
 			s.pool.background.Go(c.Ping)
 		}
 	}
-}
-
-// logSlow logs that the server takes longer for a request than it did.
-func (p *Pool[T]) logSlow(first, now time.Duration) {
-	p.log.Warn("throttr: server takes much longer for a request than before: it is busy, "+
-		"or looks through responses that clients have left unread (H16)", "first", first, "now", now)
 }

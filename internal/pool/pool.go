@@ -42,7 +42,6 @@ type Options[T codec.Value] struct {
 	MaxConns    int // connections that callers share, and as many for streams
 	MaxInFlight int // requests in flight per connection
 	MaxQueued   int // requests queued per connection, and callers that wait for a connection
-	CanaryEvery int // requests between two canary requests; 0 means no canary requests
 	MaxRetries  int // negative means none
 	MaxResponse int // bytes of a stream's response that are held at a time
 

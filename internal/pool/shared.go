@@ -85,7 +85,7 @@ func (s *shared[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
 		return nil, err
 	}
 	return conn.New(nc, early, conn.Options[T]{
-		MaxInFlight: s.pool.o.MaxInFlight, MaxQueued: s.pool.o.MaxQueued, CanaryEvery: s.pool.o.CanaryEvery,
+		MaxInFlight: s.pool.o.MaxInFlight, MaxQueued: s.pool.o.MaxQueued,
 		StallTimeout: s.pool.o.StallTimeout, Calls: s.pool.o.Calls, Counters: &s.pool.counters, OnEnd: s.ended,
 	}), nil
 }
@@ -215,9 +215,7 @@ func (s *shared[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		return &dial.ConnectError{Server: s.pool.o.Server, Err: err}
 	}
 	s.setLive(append(s.live, r))
-	if s.pool.mayHaveRestarted.Swap(false) {
-		s.pool.counters.Service.Forget() // it may be another process
-	}
+	s.pool.mayHaveRestarted.Store(false)
 	return nil
 }
 

@@ -1,8 +1,6 @@
 package pool
 
 import (
-	"time"
-
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
@@ -17,8 +15,6 @@ type Stats struct {
 	LockedUp bool // the server has locked up
 
 	Err error // why calls fail at once, see Pool.Err
-
-	ServiceTime time.Duration // what the server takes for a request, estimated; 0: not known
 
 	Answered uint64 // responses received
 	Events   uint64 // EVENT frames received
@@ -39,9 +35,8 @@ func (p *Pool[T]) Stats() Stats {
 		Retries:  p.retries.Load(),
 		Parked:   p.Parked(),
 
-		ServiceTime: p.counters.Service.Get(),
-		LockedUp:    p.silence.isLockedUp(),
-		Err:         p.Err(),
+		LockedUp: p.silence.isLockedUp(),
+		Err:      p.Err(),
 	}
 	s.Acquiring = int(p.waiters.n.Load())
 	s.Conns = p.unshared.streaming()

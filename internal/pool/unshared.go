@@ -171,7 +171,7 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 		return nil, window.ErrClosed
 	}
 	c := conn.New(nc, early, conn.Options[T]{
-		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued, CanaryEvery: p.o.CanaryEvery,
+		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued,
 		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.unshared.ended,
 		Abort: true,
 	})

@@ -57,7 +57,6 @@ type shiftWorkload struct {
 	name         string
 	op           codec.Op // whose response is lost or duplicated
 	call         shiftedCall
-	canaryEvery  int  // Config.CanaryEvery
 	maxWrong     int  // responses; 0 for hits
 	limited      bool // the calls are hits, so that the client has a backend
 	undetectable bool // all responses are statuses, and look alike
@@ -66,14 +65,6 @@ type shiftWorkload struct {
 var shiftWorkloads = []shiftWorkload{
 	{name: "hits", op: codec.OpUpdate, call: (*shiftScenario).hit, limited: true},
 	{name: "UPDATEs", op: codec.OpUpdate, call: (*shiftScenario).update, undetectable: true},
-	{
-		name: "UPDATEs, `CanaryEvery` 256", op: codec.OpUpdate, call: (*shiftScenario).update,
-		canaryEvery: 256, maxWrong: 256 + 2*shiftCallers,
-	},
-	{
-		name: "UPDATEs, `CanaryEvery` 32", op: codec.OpUpdate, call: (*shiftScenario).update,
-		canaryEvery: 32, maxWrong: 32 + 2*shiftCallers,
-	},
 	{
 		name: "INSERTs, QUERYs, UPDATEs, PURGEs; the response to an UPDATE", op: codec.OpUpdate, call: (*shiftScenario).any,
 		maxWrong: 2 * shiftCallers,
@@ -151,7 +142,7 @@ func (s *shiftScenario) run(seed uint64, f mockserver.Fault, w shiftWorkload) {
 			s.srv.Set(fmt.Sprint(n), uint64(r.IntN(1000)), time.Minute)
 		}
 	}
-	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1, CanaryEvery: w.canaryEvery})
+	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1})
 	if w.limited {
 		s.limiter = testkit.NewRateLimit(s.client.Backend())
 	}
@@ -193,10 +184,6 @@ func (s *shiftScenario) makeCalls(r *rand.Rand, first int, call shiftedCall) {
 
 // TestShiftedResponsesAreDetected measures how many calls return wrong responses after one response
 // is lost or duplicated, until the client detects it and makes another connection.
-//
-// The response to a canary request is the id of the connection. If the id starts with the byte of
-// an EVENT, as one in 256 does, a shifted id looks like the start of a long EVENT. The shift is then
-// detected after Config.StallTimeout.
 func TestShiftedResponsesAreDetected(t *testing.T) {
 	var table strings.Builder
 	rows := 0

@@ -27,18 +27,6 @@ func connectBehindGate(t *testing.T, cfg throttr.Config) (*throttr.Client[uint16
 	return client, g
 }
 
-func TestCanaryEveryAddsCanaryRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{CanaryEvery: 10}))
-		for range 100 {
-			_, _, err := client.Query(t.Context(), "k")
-			require.NoError(t, err)
-		}
-		require.InDelta(t, 10, srv.Requests(codec.OpWhoAmI), 1)
-	})
-}
-
 func TestReadsAreRepeatedMaxRetriesTimes(t *testing.T) {
 	for field, sent := range map[int]int{-1: 1, 0: 3, 1: 2, 5: 6} {
 		synctest.Test(t, func(t *testing.T) {
