@@ -8,28 +8,38 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
 )
 
+// The upper bounds of buckets, in seconds and parts of the Max.
+var (
+	waitBounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	heldBounds = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	usedBounds = []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, 1}
+)
+
 // InFlight returns an observer for [inflight.WithObserver], which reports the metrics throttr.inflight.*: how many
-// calls were decided, by outcome and name of the limit (calls), how long they waited (waited), how long
-// places were held, and whether they were lost (held), and how many stores are away (outages). Of the options, only [WithMeterProvider] applies. Keys are
+// calls were decided, by outcome and name of the limit (calls), how long they waited (waited), which part of the Max is held by
+// all processes (used: 1 is full, more is over), how long places were held, and whether they were lost (held), and how many
+// stores are away (outages). Of the options, only [WithMeterProvider] applies. Keys are
 // never attributes. It returns an error if the MeterProvider fails to make a metric, and panics if an option is nil.
 func InFlight(opts ...Option) (inflight.Observer, error) {
 	m := optionsOf("InFlight", opts).meters.Meter(ScopeName)
 	var errs []error
 	calls, err := m.Int64Counter("throttr.inflight.calls", metric.WithUnit("{call}"), metric.WithDescription("Calls that wanted places."))
 	errs = append(errs, err)
-	seconds := func(name, description string) metric.Float64Histogram {
-		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description))
+	histogram := func(name, unit, description string, bounds ...float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
 		errs = append(errs, err)
 		return h
 	}
 	outages, err := m.Int64UpDownCounter("throttr.inflight.outages", metric.WithUnit("{outage}"), metric.WithDescription("Stores that are away at present."))
 	errs = append(errs, err)
-	waited := seconds("throttr.inflight.waited", "Time from a call to its decision.")
-	held := seconds("throttr.inflight.held", "Time for which places were held.")
+	waited := histogram("throttr.inflight.waited", "s", "Time from a call to its decision.", waitBounds...)
+	held := histogram("throttr.inflight.held", "s", "Time for which places were held.", heldBounds...)
+	used := histogram("throttr.inflight.used", "1", "Part of the Max that is held, by all processes, right after a decision.", usedBounds...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
 	}
@@ -45,6 +55,9 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 		case inflight.Acquired, inflight.Denied, inflight.Failed:
 			calls.Add(ctx, 1, attributes)
 			waited.Record(ctx, e.Waited.Seconds(), attributes)
+			if e.InUse > 0 && e.Limit.Max > 0 && e.Limit.Max < throttr.Unlimited {
+				used.Record(ctx, float64(e.InUse)/float64(e.Limit.Max), metric.WithAttributes(attribute.String("throttr.limit_name", e.Limit.Name)))
+			}
 		case inflight.Released, inflight.Lost:
 			held.Record(ctx, e.Held.Seconds(), attributes)
 		case inflight.Unavailable:
@@ -56,7 +69,7 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 }
 
 // ObserveInFlight reports the [inflight.Limiter.Stats] of a limiter as the metrics throttr.inflight.in_use,
-// throttr.inflight.waiting, throttr.inflight.keys and throttr.inflight.lost. These are figures of this process. Of the
+// throttr.inflight.waiting, throttr.inflight.keys, throttr.inflight.lost and throttr.inflight.losses. These are figures of this process. Of the
 // options, only [WithMeterProvider] applies. A program that has several limiters gives each a provider of its own.
 //
 // The metrics end when the Registration is unregistered. ObserveInFlight returns an error if the MeterProvider fails to
@@ -70,9 +83,10 @@ func ObserveInFlight(l *inflight.Limiter, opts ...Option) (metric.Registration, 
 		{"throttr.inflight.waiting", "{call}", "Calls that wait for a place.", false},
 		{"throttr.inflight.keys", "{key}", "Keys and names with places that are held or wanted.", false},
 		{"throttr.inflight.lost", "{place}", "Places that were lost.", true},
+		{"throttr.inflight.losses", "{loss}", "How often the store had lost its data.", true},
 	}, func() []uint64 {
 		s := l.Stats()
-		return []uint64{uint64(s.InUse), uint64(s.Waiting), uint64(s.Keys), uint64(s.Lost)}
+		return []uint64{uint64(s.InUse), uint64(s.Waiting), uint64(s.Keys), uint64(s.Lost), s.Losses}
 	})
 }
 

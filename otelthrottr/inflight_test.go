@@ -63,10 +63,14 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 			return all
 		}
 		require.Equal(t, map[string]int64{
-			"throttr.inflight.in_use": 1, "throttr.inflight.waiting": 1, "throttr.inflight.keys": 1, "throttr.inflight.lost": 0,
+			"throttr.inflight.in_use": 1, "throttr.inflight.waiting": 1, "throttr.inflight.keys": 1, "throttr.inflight.lost": 0, "throttr.inflight.losses": 0,
 			"throttr.inflight.callsacquired": 1, "throttr.inflight.callsdenied": 1,
 			"throttr.inflight.waitedacquired": 0, "throttr.inflight.waiteddenied": 0,
+			"throttr.inflight.used": 2, // full, twice
 		}, gauges())
+		for _, name := range []string{"waited", "used"} {
+			require.LessOrEqual(t, tel.metrics()["throttr.inflight."+name].Data.(metricdata.Histogram[float64]).DataPoints[0].Bounds[0], 0.1)
+		}
 		require.IsType(t, metricdata.Sum[int64]{}, tel.metrics()["throttr.inflight.lost"].Data)
 		time.Sleep(3 * time.Second)
 		h.Release()

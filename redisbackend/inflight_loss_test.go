@@ -59,6 +59,30 @@ func TestWaitingInTheGraceCostsLittle(t *testing.T) {
 	}
 }
 
+// A restart while somebody waits for each of many keys costs few scripts, and wakes nobody in vain.
+func TestARestartWithManyWaitersCostsLittle(t *testing.T) {
+	const keys, lasts = 200, 4
+	for _, opts := range [][]inflight.Option{nil, {inflight.WithStrict()}} {
+		s := startOnSocket(t)
+		limit := inflight.Limit{Max: 1, Lease: 3 * time.Second}
+		holder, waiter := newInFlight(t, redisbackend.New(s.connect()), opts...), newInFlight(t, redisbackend.New(s.connect()), opts...)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for i := range keys {
+			acquired(t, holder, fmt.Sprint("k", i), limit, 1)
+			go waiter.Acquire(ctx, fmt.Sprint("k", i), limit, 1)
+		}
+		await(t, "nobody waits", func() bool { return waiter.Stats().Waiting == keys })
+		s.Kill()
+		s.Restart(t) // its statistics begin anew
+		time.Sleep(lasts * time.Second)
+		n := calls(t, s.Redis, "eval") + calls(t, s.Redis, "evalsha") + calls(t, s.Redis, "publish")
+		t.Logf("%d keys, %d s after a restart: %d scripts and PUBLISH, %d of them PUBLISH", keys, lasts, n, calls(t, s.Redis, "publish"))
+		expect(t, n < 2*keys*lasts, "%d scripts and PUBLISH in %d s, with %d keys", n, lasts, keys)
+		expect(t, holder.Stats().Lost == 0, "%d places are lost", holder.Stats().Lost)
+	}
+}
+
 // A hash lives as long as what it holds is renewed, and a lease more.
 func TestAHashOfRenewedPlacesStays(t *testing.T) {
 	s := startServer(t)

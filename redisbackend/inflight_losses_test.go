@@ -12,30 +12,35 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
-// 50 holders in 5 processes want 40 places, each for 300 ms, while Redis loses its data.
+// 50 holders in 5 processes want 40 places, each for a second, while Redis loses its data.
 const (
 	lossProcesses = 5
 	lossHolders   = 10 // of each
-	lossHeld      = 300 * time.Millisecond
+	lossHeld      = time.Second
 )
 
 var lossLimit = inflight.Limit{Name: "loss", Max: 40, Lease: 2 * time.Second}
 
-// losses are what happens to Redis. Each returns when it has begun.
+// losses are what happens to Redis. Each returns when the data was lost.
 var losses = map[string]struct {
 	args  []string
-	fails func(t *testing.T, s *testkit.Redis)
+	fails func(t *testing.T, s *testkit.Redis) time.Time
 	kept  bool // all data
 }{
-	"fresh":                           {kept: true},
-	"FLUSHALL":                        {fails: func(t *testing.T, s *testkit.Redis) { s.Must(t, "FLUSHALL") }},
+	"fresh": {kept: true},
+	"FLUSHALL": {fails: func(t *testing.T, s *testkit.Redis) time.Time {
+		s.Must(t, "FLUSHALL")
+		return time.Now()
+	}},
 	"restart without persistence":     {fails: restart},
 	"restart with appendfsync always": {[]string{"--appendonly", "yes", "--appendfsync", "always"}, restart, true},
 }
 
-func restart(t *testing.T, s *testkit.Redis) {
+func restart(t *testing.T, s *testkit.Redis) time.Time {
 	s.Kill()
+	lost := time.Now()
 	s.Restart(t)
+	return lost
 }
 
 // measured is what processes have seen of a loss.
@@ -50,7 +55,7 @@ func (m measured) String() string {
 }
 
 // measure has processes hold places around a loss, and for two leases after it.
-func measure(t *testing.T, addrs []string, strict bool, warm time.Duration, fails func()) (m measured) {
+func measure(t *testing.T, addrs []string, strict bool, warm time.Duration, fails func() time.Time) (m measured) {
 	o := orders{addrs, t.TempDir(), noControl, strict, lossHolders, lossHeld, lossLimit}
 	begun := time.Now()
 	for range lossProcesses {
@@ -62,10 +67,9 @@ func measure(t *testing.T, addrs []string, strict bool, warm time.Duration, fail
 	}
 	time.Sleep(warm)
 	if fails != nil {
-		begun = time.Now()
-		fails()
+		begun = fails()
 	}
-	time.Sleep(2*lossLimit.Lease + time.Second)
+	time.Sleep(3 * lossLimit.Lease)
 	all := readHeld(t, o.Dir)
 	most, overFor := overHeld(all, int(lossLimit.Max))
 	m = measured{refused: -1, over: max(0, most-int(lossLimit.Max)), overFor: overFor}
@@ -105,9 +109,9 @@ func TestPlacesInFlightAfterALoss(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, strict %v", name, strict), func(t *testing.T) {
 				s := startOnSocket(t, loss.args...)
 				warm := lossLimit.Lease + 2*time.Second
-				var fails func()
+				var fails func() time.Time
 				if loss.fails != nil {
-					fails = func() { loss.fails(t, s.Redis) }
+					fails = func() time.Time { return loss.fails(t, s.Redis) }
 				} else {
 					warm = 0
 				}
@@ -129,13 +133,15 @@ func TestPlacesInFlightAfterAFailover(t *testing.T) {
 			c := testkit.StartCluster(t, 3)
 			owner := ownerOf(t, c)
 			primary, replica := c.Primaries[owner], c.Replicas[owner]
-			m := measure(t, c.Addrs(), strict, lossLimit.Lease+4*time.Second, func() {
+			m := measure(t, c.Addrs(), strict, lossLimit.Lease+4*time.Second, func() time.Time {
 				replica.Freeze(t)
 				primary.Must(t, "CLIENT", "KILL", "TYPE", "replica")
-				time.Sleep(2 * lossHeld) // all that is held now, it does not know
+				time.Sleep(lossHeld * 3 / 2) // it does not know what is held now
 				primary.Kill()
+				lost := time.Now()
 				replica.Thaw(t)
 				replica.Must(t, "CLUSTER", "FAILOVER", "TAKEOVER")
+				return lost
 			})
 			t.Log(m)
 			m.require(t, strict, false)
