@@ -139,6 +139,27 @@ func (c calls) sameErrors(l window.Limit, sentinel error) {
 	}
 }
 
+// testAnotherMax takes of one key under different limits at one time. What is counted stays: of a token bucket, the
+// tokens that it lacks.
+func testAnotherMax(c calls) {
+	const scale = time.Hour
+	c.granted("k", scale, 5, 4)
+	c.state(c.peek("k", scale, 8, 1), 4)
+	c.granted("k", scale, 8, 3)
+	w := c.refused("k", scale, 5, 1)
+	c.expect(w.Count == 7, "the count is %d with a lower Max, want 7", w.Count)
+	c.refused("k", scale, 8, 2)
+	c.state(c.granted("k", scale, 8, 1), 8)
+	c.state(c.granted("k", scale, 100, 92), 100)
+	c.refused("k", scale, 100, 1)
+	if c.Algorithm != window.TokenBucket {
+		return
+	}
+	c.burst = 110 // holds more, and gains as much
+	c.state(c.granted("k", scale, 100, 10), 110)
+	c.refused("k", scale, 100, 1)
+}
+
 func testContext(c calls) {
 	ctx, cancel := context.WithCancel(c.Context())
 	cancel()

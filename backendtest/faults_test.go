@@ -137,7 +137,7 @@ const (
 	backForgets      fault = "GiveBack forgets what others have given back"
 	wholeNanoseconds fault = "a token takes a whole number of nanoseconds"
 	overfills        fault = "a bucket holds more tokens after a long time"
-	sameTokens       fault = "with another limit, as many tokens are lacking as before"
+	sameTime         fault = "with another limit, the time until the bucket is full stays"
 	newLimitForgets  fault = "with another limit, nothing is counted"
 	roundsWeights    fault = "counts are floating-point numbers"
 	weighsOlder      fault = "hits of two windows before count like those of the one before"
@@ -233,7 +233,7 @@ var found = []struct {
 	}},
 	{"rolling: vectors", algorithms{window.TokenBucket, window.SlidingWindow}, []fault{wraps, wrapsSums}},
 	{"rolling: vectors", bucket, []fault{
-		driftsAway, roundsCountsDown, backAll, wholeNanoseconds, overfills, sameTokens, ignoresBurst, owesMore,
+		driftsAway, roundsCountsDown, backAll, wholeNanoseconds, overfills, sameTime, ignoresBurst, owesMore,
 	}},
 	{"rolling: vectors", sliding, []fault{roundsCountsDown, keepsEverything, isFixed, weighsOlder, alignsElsewhere, roundsWeights}},
 	{"rolling: vectors", slidingLog, []fault{isFixed, savesTime, givesBackToAny}},

@@ -36,7 +36,7 @@ func (p *plain) known(id plainID, l window.Limit) *rollingHits {
 	if h == nil || p.is(newLimitForgets) && h.max != l.Max {
 		return &rollingHits{max: l.Max, full: new(big.Rat), given: new(big.Rat)}
 	}
-	if p.is(sameTokens) && h.max != l.Max && l.Max > 0 {
+	if !p.is(sameTime) && h.max != l.Max && l.Max > 0 {
 		at, before := new(big.Rat).SetInt64(p.mu.now.UnixNano()), l
 		before.Max = h.max
 		left := new(big.Rat).Sub(h.full, at)

@@ -79,6 +79,7 @@ var anyTests = []subtest{
 	{"Charge counts what is over the limit", testCharge, also(taking, having("Charge", "Set"))},
 	{"Peek tells what a take would return", testPeek, taking},
 	{"concurrent calls of all methods leave nothing behind", testAllMethods, changes},
+	{"another Max is another bound of the same count", testAnotherMax, taking},
 	{"takes of several limits are granted all or none", testAllOrNone, several},
 	{"several takes of one count are one of their sum", testRepeated, several},
 	{"concurrent takes and hits are granted up to the limit", testTakenLimit, taking},

@@ -446,9 +446,7 @@ func (b *Backend) Blocks() BlockStats {
 	for _, e := range entries {
 		s.Held += e.held()
 	}
-	s.Returned = b.returned.Load()
-	s.Lost = b.lost.Load()
-	s.Takes = b.takes.Load()
+	s.Returned, s.Lost, s.Takes = b.returned.Load(), b.lost.Load(), b.takes.Load()
 	if taken, rest := b.taken.Load(), s.Held+s.Returned+s.Lost; taken > rest {
 		s.Spent = taken - rest
 	}

@@ -1,258 +1,243 @@
 package memory
 
 import (
-	"math"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"hash/maphash"
+	"math/bits"
+	"strconv"
 
-	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/window"
 )
 
-// access is the use of one window by a call. The mutex of the shard is held.
+// access is the use of a record by a call. While record is used, the mutex of the shard is held.
 type access struct {
-	shard  *shard
-	id     windowID // of the record that counts for the key
-	record *record  // nil: none
-	owner  bool     // this access holds the record, and no other one of the call
-	state  state    // new if there is no active window
-	instant
-
-	before state // of a take of several, before it
-	opened bool  // there was no record
+	id
+	shard     *shard
+	algorithm *algorithm.Algorithm
+	rule      algorithm.Rule
+	at        instant
+	record    *record // that counts for the key; nil: none
+	shares    bool    // it is a shared one
 }
 
-func (x *access) algorithm() *algorithm { return &algorithms[x.id.kind.algorithm()] }
-
-// begin prepares the shard for the accesses of a call, which may add two records for each: its own, and a shared
-// one. The mutex of the shard is held.
-func (s *shard) begin(b *Backend, accesses, text int) error {
-	if s.closed {
+// begin begins a call, and locks the shard. If it returns an error, it does neither.
+func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Limit, n uint64) error {
+	if err := b.check(ctx, l, n); err != nil {
+		return err
+	}
+	x.locate(b, key, l, b.clock.now())
+	x.shard.mu.Lock()
+	if x.shard.closed {
+		x.shard.mu.Unlock()
 		return window.ErrClosed
 	}
-	s.calls++
-	s.reserve(b, 2*accesses, text)
+	x.shard.calls++
+	x.find(b)
 	return nil
 }
 
-// load finds the record that counts for the key, holds it, and reads it. The state is new if there is none, or
-// the window is not active.
-func (x *access) load(b *Backend) {
-	s := x.shard
-	if x.record == nil {
-		r := s.find(&x.id)
-		if r == nil && x.id.kind&shared == 0 {
-			r = s.findShared(b, &x.id)
-		}
-		x.hold(r)
-	}
-	x.now, x.ref = s.now(b)
-	x.now += x.ref.shift(x.algorithm())
-	x.read()
+// locate sets all but the record.
+func (x *access) locate(b *Backend, key string, l *window.Limit, at instant) {
+	x.key, x.digest = storedKey(key)
+	x.name = l.Name
+	x.scale = l.Scale
+	x.kind = l.Algorithm
+	x.algorithm = algorithm.Of(l.Algorithm)
+	x.rule = algorithm.RuleOf(l)
+	x.at = at
+	hash := maphash.String(b.seed, x.key)
+	x.shard = b.shardOf(hash)
+	x.hash = b.mix(hash, &x.id)
 }
 
-// read reads the record, at the time of load.
-func (x *access) read() {
-	s, a := x.shard, x.algorithm()
-	if x.record != nil {
-		x.state = x.record.state()
-		if a.logs {
-			s.log.trim(&x.state, x.now)
-			x.record.set(x.state)
-		}
-		if !x.state.isNew() && a.active(x.state, x.now) {
-			return
-		}
+// storedKey returns what is stored of a key, and whether that is a digest.
+func storedKey(key string) (stored string, digest bool) {
+	if len(key) <= longestKey {
+		return key, false
 	}
-	x.state = state{scale: x.id.scale}
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:]), true
 }
 
-// hold makes r, which may be nil, the record of the access. Calls that have found the record without the shard's
-// mutex wait for its release, and nobody removes it.
-func (x *access) hold(r *record) {
-	if x.record = r; r != nil && !r.held {
-		r.mu.Lock()
-		r.held, x.owner = true, true
-		x.shard.count(r)
+// shardOf returns the shard of the hash of a key.
+func (b *Backend) shardOf(hash uint64) *shard { return &b.shards[hash>>b.shift] }
+
+// mix returns the hash of an id whose key has a hash.
+func (b *Backend) mix(hash uint64, k *id) uint64 {
+	hash ^= (uint64(k.scale)<<3 + uint64(k.kind)) * 0x9e3779b97f4a7c15
+	if k.name != "" {
+		hash ^= maphash.String(b.seed, k.name)
 	}
+	return hash
 }
 
-// release ends the access.
-func (x *access) release() {
-	if x.owner {
-		x.record.held, x.owner = false, false
-		x.record.mu.Unlock()
-	}
-	x.record = nil
-}
-
-// do makes an operation, and makes w describe the window.
-func (x *access) do(b *Backend, op operation, l *window.Limit, n uint64, w *window.Window) error {
-	a, r := x.algorithm(), ruleOf(l)
+// do makes a call.
+func (x *access) do(b *Backend, op operation, n uint64) (algorithm.State, error) {
 	switch {
 	case op == peek:
-		x.peek(r, n, w)
-		return nil
-	case op == set:
-		return x.set(b, r, n, w)
-	case op == charge, op == hit && !a.rolling:
-		return x.charge(b, r, n, w)
+		return x.peek(n), nil
+	case op == take, op == hit && x.algorithm.Rolling:
+		return x.take(b, n)
+	case op == set && x.end(b) != nil: // others count there, too, so the count only gets larger
+		n -= min(n, x.peek(0).Count)
 	}
-	v, err := x.take(b, r, n)
-	if err == nil {
-		x.describe(w, v)
-	}
-	return err
+	return x.charge(b, n)
 }
 
-func ruleOf(l *window.Limit) rule { return rule{l.Max, limits.Capacity(*l)} }
+// time returns the time of the call.
+func (x *access) time() algorithm.Time { return x.at.of(x.algorithm) }
 
-// take makes a take.
-func (x *access) take(b *Backend, r rule, n uint64) (v verdict, err error) {
-	before := x.state
-	if x.state, v = x.algorithm().take(x.shard, x.state, x.instant, r, n); !v.changed {
-		return v, nil
+// find finds the record that counts for the key.
+func (x *access) find(b *Backend) {
+	s := x.shard
+	x.shares = false
+	if x.record = s.own.find(&x.id); x.record != nil || len(s.shared.list) == 0 {
+		return
 	}
-	if err = x.store(b, n); err == b.errLogs {
-		// There is no room for its times in the logs.
-		x.state = before
-		return verdict{count: before.logged(), wait: before.left(before.end(), x.now)}, nil
+	k := x.sharedID(b)
+	r := s.shared.find(&k)
+	if r == nil || r.left(x.at) <= 0 {
+		return
 	}
-	return v, err
+	x.record = r
+	x.shares = true
 }
 
-// charge adds n beyond any limit, and makes w describe the window. A bucket that never gets a token counts
-// nothing.
-func (x *access) charge(b *Backend, r rule, n uint64, w *window.Window) (err error) {
-	a := x.algorithm()
-	if r.max == 0 && x.id.kind.algorithm() == window.TokenBucket {
-		x.describeNow(w)
-		w.Refused, w.RetryAfter = true, window.Never
-		return nil
-	}
-	if n > 0 || !a.rolling {
-		x.state, n = a.charge(x.shard, x.state, x.instant, r, n)
-		err = x.store(b, n)
-	}
-	if err == nil {
-		x.describeNow(w)
-	}
-	return err
+// sharedKey returns the key of the records that a key shares: a number.
+func (b *Backend) sharedKey(key string) string {
+	hash := bits.RotateLeft64(maphash.String(b.seed, key), 32) // its highest bits select the shard
+	cell, _ := bits.Mul64(hash, uint64(b.sharedKeys))
+	return strconv.FormatUint(cell, 10)
 }
 
-// set forgets what was counted, and counts n. If others count there, too, the count only gets larger.
-func (x *access) set(b *Backend, r rule, n uint64, w *window.Window) error {
-	a, s := x.algorithm(), x.shard
-	if x.id.kind&shared != 0 {
-		if !x.state.isNew() {
-			n -= min(n, a.count(x.state, x.now))
+// sharedID returns the id of the record that the key shares.
+func (x *access) sharedID(b *Backend) id {
+	k := x.id
+	k.key = b.sharedKey(x.key)
+	k.digest = false
+	k.hash = b.mix(maphash.String(b.seed, k.key), &k)
+	return k
+}
+
+// open finds or makes the record in which the call counts.
+func (x *access) open(b *Backend) error {
+	s := x.shard
+	switch {
+	case x.record == nil && s.hasRoom(b, x.at):
+		x.record = s.own.insert(&x.id)
+	case x.record == nil:
+		k := x.sharedID(b)
+		if x.record = s.shared.find(&k); x.record == nil { // otherwise it is over
+			if !s.sharedRoom(b, x.at) {
+				return b.errFull
+			}
+			x.record = s.shared.insert(&k)
 		}
-	} else if x.record != nil {
-		s.endWindow(b, &x.id, x.record)
-		if x.state = (state{scale: x.id.scale}); x.record.dead {
-			x.release()
-		}
+		x.shares = true
+	case x.shares && x.algorithm.Rolling && s.hasRoom(b, x.at) && s.logRoom(b, 0, x.record.Log.Times()):
+		counted := &x.record.Record
+		x.record = s.own.insert(&x.id)
+		s.series++
+		x.record.Record = x.algorithm.Copy(counted, s.series)
+		s.own.times += x.record.Log.Times()
+		x.shares = false
 	}
-	return x.charge(b, r, n, w)
-}
-
-// peek decides on a take, and makes w describe the window without it.
-func (x *access) peek(r rule, n uint64, w *window.Window) verdict {
-	_, v := x.algorithm().take(x.shard, x.state, x.instant, r, n)
-	before := v
-	if v.granted {
-		before.count -= min(n, v.count)
-	}
-	x.describe(w, before)
-	return v
-}
-
-// giveBack gives n back to the window or take with an ID, and reports whether it has.
-func (x *access) giveBack(id int64, n uint64) (ok bool) {
-	if x.state.isNew() {
-		return false
-	}
-	a := x.algorithm()
-	if x.state, ok = a.giveBack(x.shard, x.state, x.instant, id, n); ok {
-		x.record.set(x.state)
-		x.shard.mayEnd(a, x.state, x.ref)
-	}
-	return ok
-}
-
-// store stores the state after n was added to it. If there is no record, it inserts one, and makes
-// room for it if necessary.
-func (x *access) store(b *Backend, n uint64) (err error) {
-	s, a := x.shard, x.algorithm()
-	if x.record == nil {
-		r, err := b.recordFor(s, &x.id)
-		if err != nil {
-			return err
-		}
-		x.hold(r)
-	}
-	if x.state.isNew() {
-		s.renew(&x.state)
-	}
-	if a.logs {
-		if err = x.log(b, n); err != nil {
-			return err
-		}
-	}
-	x.record.set(x.state)
-	s.mayEnd(a, x.state, x.ref)
 	return nil
 }
 
-// renew gives e the next generation. The mutex is held.
-func (s *shard) renew(e *state) {
-	s.generation++
-	e.setGeneration(uint64(s.generation * 0x9e3779b1 >> (generationShift - 32))) // so that near ones differ by much
-}
-
-// mayEnd notes when the window of e ends. The mutex is held.
-func (s *shard) mayEnd(a *algorithm, e state, ref *reference) {
-	s.firstEnd = min(s.firstEnd, int64(minus(a.end(e), ref.shift(a))))
-}
-
-// end returns when the window ends, if that is after now, and now otherwise.
-func (x *access) end() int64 {
-	if a := x.algorithm(); !x.state.isNew() && a.active(x.state, x.now) {
-		return a.end(x.state)
+// table returns the table of the record.
+func (x *access) table() *table {
+	if x.shares {
+		return &x.shard.shared
 	}
-	return x.now
+	return &x.shard.own
 }
 
-// describe makes w describe the window after a take.
-func (x *access) describe(w *window.Window, v verdict) {
-	*w = window.Window{Count: v.count, Refused: !v.granted, RetryAfter: v.wait}
-	if end := x.end(); end > x.now {
-		a := x.algorithm()
-		w.Left, w.ID = minus(end, x.now), a.id(x.state)
-		w.ExpiresAt = x.ref.timeOf(int64(minus(end, x.ref.shift(a))))
+// peek returns what take would, and changes nothing.
+func (x *access) peek(n uint64) algorithm.State {
+	scratch := &x.shard.scratch
+	*scratch = algorithm.Record{Rule: x.rule}
+	if x.record != nil {
+		*scratch = x.record.Record
 	}
+	return x.algorithm.Peek(scratch, x.rule, x.time(), n)
 }
 
-// describeNow makes w describe the window.
-func (x *access) describeNow(w *window.Window) {
-	v := verdict{granted: true}
-	if !x.state.isNew() {
-		v.count = x.algorithm().count(x.state, x.now)
+// take counts n if it fits.
+func (x *access) take(b *Backend, n uint64) (algorithm.State, error) {
+	if x.record == nil || x.shares || x.algorithm.Logs {
+		state := x.peek(n)
+		if state.Wait > 0 || n == 0 {
+			return state, nil
+		}
+		if err := x.open(b); err != nil {
+			return state, err
+		}
+		if !x.logFits(b) {
+			state.Wait = cmp.Or(state.Left, x.scale)
+			return state, nil
+		}
 	}
-	x.describe(w, v)
+	x.shard.series++
+	before := x.record.Log.Times()
+	state := x.algorithm.Take(&x.record.Record, x.rule, x.time(), n, x.shard.series)
+	x.table().times += x.record.Log.Times() - before
+	return state, nil
 }
 
-// undo undoes a take of n.
-func (x *access) undo(n uint64) {
-	s := x.shard
-	switch {
-	case x.record == nil || n == 0:
-	case x.opened:
-		s.drop(x.record)
-	case x.algorithm().logs:
-		e := x.record.state()
-		s.log.shorten(&e, n)
-		x.record.set(e)
-	default:
-		x.record.set(x.before)
+// charge counts n, whatever the limit is.
+func (x *access) charge(b *Backend, n uint64) (algorithm.State, error) {
+	if x.algorithm.Logs {
+		n = min(n, b.maxLog-min(b.maxLog, x.peek(0).Count))
 	}
-	s.firstEnd = math.MinInt64 // a window ends earlier
+	if n == 0 && x.algorithm.Rolling {
+		return x.peek(0), nil
+	}
+	if err := x.open(b); err != nil {
+		return algorithm.State{}, err
+	}
+	if !x.logFits(b) {
+		return algorithm.State{}, b.errLogs
+	}
+	x.shard.series++
+	before := x.record.Log.Times()
+	state := x.algorithm.Charge(&x.record.Record, x.rule, x.time(), n, x.shard.series)
+	x.table().times += x.record.Log.Times() - before
+	return state, nil
+}
+
+// logFits reports whether there is room for another time in the record's log, if it has one.
+func (x *access) logFits(b *Backend) bool {
+	if !x.algorithm.Logs {
+		return true
+	}
+	g := x.record.Log
+	return g.Next() == g.Times() || x.shard.logRoom(b, g.Times(), g.Next())
+}
+
+// end ends what is counted for the key, unless that is shared: the error then matches [window.ErrFull].
+func (x *access) end(b *Backend) error {
+	if x.shares {
+		return b.errShared
+	}
+	if x.record != nil {
+		x.record.End()
+	}
+	return nil
+}
+
+// describe makes w, which is zero, describe the window after a call.
+func (x *access) describe(b *Backend, s algorithm.State, w *window.Window) {
+	w.Count = s.Count
+	w.RetryAfter = s.Wait
+	w.Refused = s.Wait > 0
+	if s.Left > 0 {
+		w.ID = s.ID
+		w.Left = s.Left
+		w.ExpiresAt = b.clock.after(x.at, s.Left)
+	}
 }

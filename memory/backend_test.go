@@ -48,11 +48,11 @@ func TestOpenRefusesOtherURLs(t *testing.T) {
 }
 
 func TestTheCleanerEndsWithTheBackend(t *testing.T) {
-	seen := make(chan []memory.Dropped, 1)
+	seen := make(chan []window.Listed, 1)
 	func() {
-		b := memory.New(memory.WithCleanPeriod(time.Millisecond), memory.WithBeforeDrop(func(d []memory.Dropped) { seen <- d }))
+		b := memory.New(memory.WithCleanPeriod(time.Millisecond), memory.WithBeforeDrop(func(d []window.Listed) { seen <- d }))
 		caller{t, b, window.FixedWindow}.hit("k", time.Millisecond)
-		runtime.AddCleanup(b, func(c chan []memory.Dropped) { close(c) }, seen)
+		runtime.AddCleanup(b, func(c chan []window.Listed) { close(c) }, seen)
 	}()
 	for end := time.After(time.Minute); ; {
 		runtime.GC()
@@ -104,7 +104,7 @@ func TestOptions(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(memory.WithClock(nil), memory.WithCleanPeriod(0), memory.WithKeyOlderThan(0), memory.WithMaxKeys(0),
-			memory.WithOverflow(0), memory.WithBeforeDrop(nil), memory.WithMaxLog(0), memory.WithMaxTimes(0))
+			memory.WithBeforeDrop(nil), memory.WithMaxLog(0), memory.WithMaxTimes(0))
 		defer b.Close()
 		traits, err := b.Check(limitOf(window.SlidingLog, time.Minute, memory.DefaultMaxLog))
 		require.NoError(t, err)

@@ -77,8 +77,8 @@ func TestKeyOlderThanIsCountedFromTheEnd(t *testing.T) {
 
 func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
 	clock := backendtest.NewClock()
-	seen := map[string]memory.Dropped{}
-	b := newBackend(t, clock, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+	seen := map[string]window.Listed{}
+	b := newBackend(t, clock, memory.WithBeforeDrop(func(dropped []window.Listed) {
 		require.NotEmpty(t, dropped)
 		for _, d := range dropped {
 			if _, again := seen[d.Key]; again {
@@ -99,16 +99,16 @@ func TestBeforeDropSeesEachWindowOnce(t *testing.T) {
 	}
 	require.Len(t, seen, 10_000)
 	end := start.Add(2 * time.Second)
-	require.Equal(t, memory.Dropped{
-		Key: "k4", Limit: limitOf(window.FixedWindow, 2*time.Second, 0),
+	require.Equal(t, window.Listed{
+		Key: "k4", Limit: limitOf(window.FixedWindow, 2*time.Second, 10),
 		Window: window.Window{Count: 4, ExpiresAt: end, ID: seen["k4"].Window.ID},
 	}, seen["k4"])
 }
 
 func TestBeforeDropSeesOnlyCleanedWindows(t *testing.T) {
 	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithMaxKeys(2), memory.WithOverflow(memory.Evict),
-		memory.WithBeforeDrop(func(dropped []memory.Dropped) { t.Errorf("%+v", dropped) }))
+	b := newBackend(t, clock, memory.WithMaxKeys(2),
+		memory.WithBeforeDrop(func(dropped []window.Listed) { t.Errorf("%+v", dropped) }))
 	c := caller{t, b, window.FixedWindow}
 	c.hitNewKeys(5, time.Minute) // evicted
 	clock.Advance(time.Minute)
@@ -125,7 +125,7 @@ func TestBeforeDropIsCalledWithoutALock(t *testing.T) {
 	var b *memory.Backend
 	var mu sync.Mutex
 	seen := map[string]int{}
-	b = newBackend(t, clock, memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+	b = newBackend(t, clock, memory.WithBeforeDrop(func(dropped []window.Listed) {
 		for _, d := range dropped {
 			caller{t, b, window.FixedWindow}.hit(d.Key, 100*time.Hour)
 			b.Clean()
@@ -170,7 +170,7 @@ func TestCloseStopsTheGoroutine(t *testing.T) {
 func TestCloseWaitsForTheCleaning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := false
-		b := memory.New(memory.WithBeforeDrop(func([]memory.Dropped) {
+		b := memory.New(memory.WithBeforeDrop(func([]window.Listed) {
 			time.Sleep(time.Second)
 			done = true
 		}))

@@ -1,162 +1,120 @@
 package memory
 
 import (
-	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/algorithm"
 )
 
 const (
-	// referenceMaxAge is the greatest age of a reference.
-	referenceMaxAge = int64(time.Second)
-	// clockReadings is how often the clocks are read at most, until the process has not stopped meanwhile.
+	// referenceAge is for how long times of day are computed from a reading of both clocks.
+	referenceAge = int64(time.Second)
+	// clockReadings is how often both clocks are read at most, until the process has not stopped in between.
 	clockReadings = 4
-	// coarseTick is the interval between ticks of the coarse clock.
-	coarseTick = 100 * time.Millisecond
-	// stopped is the time of a coarse clock that does not tick. It is later than any end, so coarse returns
-	// false.
-	stopped = math.MaxInt64
+	// longestStep is by how much the time of a user's clock changes at most between two readings. What it has
+	// counted is over by then.
+	longestStep = time.Duration(1<<62 + 1)
 )
 
-// clock tells the time in nanoseconds since its origin, which are the times of states, and the time of day.
-//
-// Reading the monotonic clock takes half as long as reading both clocks. So the wall clock is read
-// once a second. In between, times of day are computed from the reference. If the wall clock
-// is set, they are wrong for up to a second, and aligned and sliding windows follow it then. Other
-// windows depend on the monotonic clock only.
-//
-// The time of the last tick of the coarse clock costs next to nothing to read, whereas a reading of the
-// system's clock takes as long as the rest of a hit. It ticks only while it is in use: a tick with no reading
-// since the tick before stops it.
+// instant is a reading of the clocks. Mono and wall are nanoseconds since the backend was made, and sec and nano the time
+// of day since 1970.
+type instant struct{ mono, wall, sec, nano int64 }
+
+// of returns the time of an algorithm.
+func (i instant) of(a *algorithm.Algorithm) algorithm.Time {
+	if a.Wall {
+		return algorithm.Time{Now: i.wall, Sec: i.sec, Nano: i.nano}
+	}
+	return algorithm.Time{Now: i.mono, Sec: i.sec, Nano: i.nano}
+}
+
+// clock tells the time. To read the system's monotonic clock takes half as long as to read both clocks, so the wall clock
+// is read once a second. In between, times of day are those of the reference.
 type clock struct {
-	read      func() time.Time
-	system    bool // it is the system's clock
+	read      func() time.Time // nil: the system's clock
 	origin    time.Time
-	reference atomic.Pointer[reference]
+	reference atomic.Pointer[instant] // of the system's clock
 
-	last  atomic.Int64 // time of the last tick, or stopped
-	used  atomic.Bool  // there was a reading since the last tick
-	timer *time.Timer  // nil: there are no ticks
+	mu   sync.Mutex // guards what is below
+	last time.Time  // that read has returned
+	at   instant    // the same
 }
 
-// reference is a time, from which other times of day are computed.
-type reference struct {
-	time  time.Time
-	nanos int64 // the same time
-	ahead int64 // how far the wall clock is ahead of the times of states
-
-	system bool  // it is of the system's clock
-	second int64 // of time, since 1970
-	begun  int64 // when that has begun, in nanoseconds like nanos
-}
-
-// init sets the clock to one that reads the time from read, or to that of the system.
 func (c *clock) init(read func() time.Time) {
-	c.last.Store(stopped)
-	if c.read = read; read == nil {
-		c.read, c.system = time.Now, true
+	c.read = read
+	if read == nil {
+		c.origin = time.Now()
+		c.refresh()
+		return
 	}
-	c.origin = c.read()
-	c.reference.Store(c.newReference(c.origin, 0, 0))
-	if c.system {
-		c.timer = time.AfterFunc(math.MaxInt64, c.tick)
-		c.timer.Stop()
-	}
+	c.origin = read()
+	c.last = c.origin
 }
 
-// now returns the time.
-func (c *clock) now() (int64, *reference) {
-	if c.system {
-		nanos, ref := int64(time.Since(c.origin)), c.reference.Load()
-		if nanos-ref.nanos < referenceMaxAge {
-			return nanos, ref
-		}
+// now reads the time.
+func (c *clock) now() instant {
+	if c.read != nil {
+		return c.step(c.read())
 	}
-	return c.readBoth()
+	mono := int64(time.Since(c.origin))
+	ref := c.reference.Load()
+	if mono-ref.mono >= referenceAge {
+		ref = c.refresh()
+	}
+	passed := mono - ref.mono
+	at := instant{mono, ref.wall + passed, ref.sec, ref.nano + passed}
+	switch { // of less than a second, but for readings of other goroutines
+	case at.nano >= int64(time.Second):
+		at.sec++
+		at.nano -= int64(time.Second)
+	case at.nano < 0:
+		at.sec--
+		at.nano += int64(time.Second)
+	}
+	return at
 }
 
-// readBoth reads both clocks. If the clock's times have a monotonic reading, that counts, and the time of
-// day is ahead of it by what it has been set forward since the origin.
-//
-// A process can stop in the call that reads both clocks, between the two. The time of day is old then,
-// and would be so for a second. So the clocks are read again if that took long.
-func (c *clock) readBoth() (int64, *reference) {
-	var t time.Time
+// refresh reads both clocks. If the process stops between the two, they do not fit, and are read again.
+func (c *clock) refresh() *instant {
+	var now time.Time
 	for range clockReadings {
-		var before time.Duration
-		if c.system {
-			before = time.Since(c.origin)
-		}
-		t = c.read()
-		if !c.system || t.Sub(c.origin)-before < time.Millisecond {
+		before := time.Since(c.origin)
+		now = time.Now()
+		if now.Sub(c.origin)-before < time.Millisecond {
 			break
 		}
 	}
-	nanos := int64(t.Sub(c.origin))
-	ahead := int64(t.Round(0).Sub(c.origin.Round(0))) - nanos
-	ref := c.reference.Load()
-	if c.system || ahead != ref.ahead {
-		ref = c.newReference(t, nanos, ahead)
-		c.reference.Store(ref)
+	ref := &instant{
+		mono: int64(now.Sub(c.origin)), wall: int64(now.Round(0).Sub(c.origin.Round(0))),
+		sec: now.Unix(), nano: int64(now.Nanosecond()),
 	}
-	return nanos, ref
+	c.reference.Store(ref)
+	return ref
 }
 
-// newReference returns the reference for a time.
-func (c *clock) newReference(t time.Time, nanos, ahead int64) *reference {
-	return &reference{t, nanos, ahead, c.system, t.Unix(), nanos - int64(t.Nanosecond())}
+// step makes a reading of a user's clock, which may show any time.
+func (c *clock) step(now time.Time) instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at.mono += stepOf(now, c.last)
+	c.at.wall += stepOf(now.Round(0), c.last.Round(0))
+	c.at.sec = now.Unix()
+	c.at.nano = int64(now.Nanosecond())
+	c.last = now
+	return c.at
 }
 
-// timeOf returns the time of day, for the system's clock without a monotonic reading: to add to a time takes 5 ns more.
-func (r *reference) timeOf(nanos int64) time.Time {
-	if r.system {
-		return time.Unix(r.second, int64(minus(nanos, r.begun)))
-	}
-	return r.time.Add(minus(nanos, r.nanos))
+func stepOf(now, last time.Time) int64 {
+	return int64(max(-longestStep, min(now.Sub(last), longestStep)))
 }
 
-// shift returns by how much the times of an algorithm's states are ahead: those that follow the wall clock
-// are.
-func (r *reference) shift(a *algorithm) int64 {
-	if a.aligned {
-		return r.ahead
+// after returns the time of day that is d after an instant.
+func (c *clock) after(i instant, d time.Duration) time.Time {
+	at := time.Unix(i.sec+int64(d/time.Second), i.nano+int64(d%time.Second))
+	if c.read != nil {
+		return at.In(c.origin.Location())
 	}
-	return 0
-}
-
-// alignedStart returns the start of the aligned window of a time of states that follow the wall clock.
-func (r *reference) alignedStart(now int64, scale time.Duration) int64 {
-	t := r.timeOf(int64(minus(now, r.ahead)))
-	return now + int64(limits.AlignedStart(t, scale).Sub(t))
-}
-
-// coarse returns the time of the last tick, and whether it is long before the end of a window: by an eighth
-// of the scale, and by eleven ticks. The window can only be over if the clock has not ticked for that long.
-func (c *clock) coarse(end int64, scale time.Duration) (last int64, ok bool) {
-	if last = c.last.Load(); last > end-int64(max(11*coarseTick, scale/8)) {
-		return 0, false
-	}
-	if !c.used.Load() {
-		c.used.Store(true)
-	}
-	return last, true
-}
-
-// start makes the coarse clock tick, if it may.
-func (c *clock) start(now int64) {
-	if c.timer != nil && c.last.Load() == stopped && c.last.CompareAndSwap(stopped, now) {
-		c.timer.Reset(coarseTick)
-	}
-}
-
-func (c *clock) tick() {
-	if !c.used.Swap(false) {
-		c.last.Store(stopped)
-		return
-	}
-	now, _ := c.now() // it also renews the reference
-	c.last.Store(now)
-	c.timer.Reset(coarseTick)
+	return at
 }

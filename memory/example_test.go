@@ -82,27 +82,9 @@ func ExampleWithMaxKeys() {
 	// c 3 <nil>
 }
 
-// With Evict, a new key replaces the window with the fewest hits.
-func ExampleWithOverflow() {
-	backend := memory.New(memory.WithMaxKeys(2), memory.WithOverflow(memory.Evict))
-	defer backend.Close()
-
-	for _, key := range []string{"a", "a", "b", "c", "a", "b"} {
-		w, err := backend.Hit(context.Background(), key, perMinute, 1)
-		fmt.Println(key, w.Count, err)
-	}
-	// Output:
-	// a 1 <nil>
-	// a 2 <nil>
-	// b 1 <nil>
-	// c 1 <nil>
-	// a 3 <nil>
-	// b 1 <nil>
-}
-
 func ExampleWithBeforeDrop() {
 	clock := backendtest.NewClock()
-	backend := memory.New(memory.WithClock(clock.Now), memory.WithBeforeDrop(func(dropped []memory.Dropped) {
+	backend := memory.New(memory.WithClock(clock.Now), memory.WithBeforeDrop(func(dropped []window.Listed) {
 		for _, d := range dropped {
 			fmt.Printf("%s: %d hits in %v\n", d.Key, d.Window.Count, d.Limit.Scale)
 		}

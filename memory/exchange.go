@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/breaker"
+	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -13,7 +15,7 @@ import (
 // nobody refers to can be freed while places are held.
 func (b *Backend) newLedger() *ledger.Ledger {
 	read, origin := b.clock.read, b.clock.origin
-	if b.clock.system {
+	if read == nil {
 		return ledger.New(b.maxKeys, func() time.Duration { return time.Since(origin) })
 	}
 	return ledger.New(b.maxKeys, func() time.Duration { return read().Sub(origin) })
@@ -36,4 +38,9 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 		}
 	}
 	return nil
+}
+
+func init() {
+	inside.Add(func(*Backend) any { return breaker.Parts{Of: func(string) int { return 0 }} }) // it is never away
+	inside.Add(func(b *Backend) any { return b.ledger() })
 }

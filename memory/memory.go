@@ -7,22 +7,28 @@
 //
 // The memory is bounded, whatever the number and the length of the keys. Windows that are
 // over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, new
-// keys share counts, or replace other ones, see [Overflow].
+// keys share counts.
 //
 // The package registers the scheme memory for throttr.Open: memory://?max_keys=100000.
+//
+// A key's hash selects a shard, which is a mutex and a map of records. A record is what is counted of a key and limit.
+// What a call does with it is in package internal/algorithm.
 package memory
 
 import (
 	"context"
-	"crypto/rand"
+	"errors"
 	"fmt"
 	"hash/maphash"
-	"math"
+	"math/bits"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/fastpath"
+	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -30,29 +36,26 @@ import (
 
 // Backend is a [window.Backend] in memory. Make one with [New].
 //
-// Each window is in one of the shards, which has a mutex that guards it. All else is constant
-// after New, or atomic, or guarded by cleaning.
-//
-// An error of a call is that of its ctx, or matches [window.ErrFull] (see [Overflow]),
+// An error of a call is that of its ctx, or matches [window.ErrFull] (see [WithMaxKeys]),
 // [window.ErrClosed], or is that of Check. In each case, nothing was counted.
 type Backend struct {
 	window.Unimplemented
 	options
 	clock      clock
 	seed       maphash.Seed
-	masks      words  // of the hash of a short key
-	secret     string // part of the hash of a long key
 	shards     []shard
-	shardMax   int      // windows per shard
-	sharedKeys []string // of shared records: see shared.go
-	errFull    error    // ErrFull, with the bound
-	errShared  error    // ErrFull, for a Reset of a key that shares a count
-	errLogs    error    // ErrFull, for too many times in logs
+	shift      int   // of a hash of 64 bits, to the number of its shard
+	shardMax   int   // keys of a shard
+	shardTimes int   // of its logs
+	sharedKeys int   // keys of its shared records
+	errFull    error // ErrFull, with the bound
+	errShared  error // ErrFull, for a Reset of a key that shares a count
+	errLogs    error // ErrFull, for too many times in logs
 	failed     atomic.Uint64
 	ledger     func() *ledger.Ledger // of places in flight
 
-	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner or closed changes
-	cleaner  *time.Timer   // nil: there is none
+	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner or closed is used
+	cleaner  *time.Timer
 	closed   bool
 }
 
@@ -62,31 +65,30 @@ var _ window.BackendCloser = (*Backend)(nil)
 // it any more. In a bubble of testing/synctest, make the backend in the bubble, or use
 // WithClock(time.Now). New panics if an option is nil.
 func New(opts ...Option) *Backend {
-	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), secret: rand.Text(), cleaning: make(chan struct{}, 1)}
-	b.masks = words{maphash.String(b.seed, "first"), maphash.String(b.seed, "last")}
+	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), cleaning: make(chan struct{}, 1)}
 	b.clock.init(b.now)
 	b.errFull = fmt.Errorf("%w: at most %d windows", window.ErrFull, b.maxKeys)
 	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
 	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
-	b.shards = make([]shard, shardsFor(b.maxKeys))
-	b.shardMax = b.maxKeys / len(b.shards)
-	b.setShared()
+	shards := shardsFor(b.maxKeys)
+	b.shards = make([]shard, shards)
 	for i := range b.shards {
-		s := &b.shards[i]
-		s.firstEnd, s.index = math.MaxInt64, uint16(i)
-		s.log = b.newLog()
-		s.table.Store(noTable)
+		b.shards[i].index = i
 	}
+	b.shift = 64 - bits.TrailingZeros(uint(shards))
+	b.shardMax = b.maxKeys / shards
+	b.shardTimes = max(b.maxTimes/shards, 4*int(b.maxLog)) // a log that grows is never larger
+	b.sharedKeys = max(1, b.shardMax/keysPerShared)
 	b.ledger = sync.OnceValue(b.newLedger)
 	b.startCleaner()
 	return b
 }
 
-// shardsFor returns the number of shards for maxKeys keys: a power of two, up to 256. With few
-// keys per shard, the first shard would be full long before all of them are.
+// shardsFor returns the number of shards for maxKeys keys: a power of two. With few keys for each, the first would be full
+// long before all of them are.
 func shardsFor(maxKeys int) int {
 	shards := 1
-	for shards < 256 && maxKeys/(2*shards) >= 1024 {
+	for shards < maxShards && maxKeys/(2*shards) >= 1024 {
 		shards *= 2
 	}
 	return shards
@@ -100,11 +102,8 @@ func (b *Backend) Close() error {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		s.all(func(r *record) bool {
-			s.drop(r)
-			return true
-		})
-		s.compact(b)
+		s.own = table{}
+		s.shared = table{}
 		s.closed = true
 		s.mu.Unlock()
 	}
@@ -128,10 +127,6 @@ func (b *Backend) Stats() window.Stats {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		s.all(func(r *record) bool {
-			s.count(r)
-			return true
-		})
 		store.Calls += s.calls
 		s.mu.Unlock()
 	}
@@ -139,39 +134,38 @@ func (b *Backend) Stats() window.Stats {
 }
 
 // Len returns the number of windows, including those that are over and not removed yet. Shared counts
-// are no windows, see [Share].
+// are no windows, see [WithMaxKeys].
 func (b *Backend) Len() int {
 	n := 0
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		n += s.windows
+		n += len(s.own.list)
 		s.mu.Unlock()
 	}
 	return n
 }
 
-// Check implements [window.Backend]. All algorithms are supported. Sliding windows have a Max of at most
-// 2^48-1, sliding logs of at most [WithMaxLog].
+// Check implements [window.Backend]. All algorithms are supported. Sliding logs have a Max of at most [WithMaxLog].
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
-	if err := limits.Check(l); err != nil {
+	if err := b.checkLimit(&l); err != nil || !algorithm.Of(l.Algorithm).Logs {
 		return window.Traits{}, err
 	}
-	most := algorithms[l.Algorithm].most(b)
-	if l.Max > most {
-		return window.Traits{}, &window.RangeError{
-			Field: "Max", Value: fmt.Sprint(l.Max), Bound: fmt.Sprintf("at most %d with a %v", most, l.Algorithm),
-		}
+	return window.Traits{MaxCount: b.maxLog}, nil
+}
+
+func (b *Backend) checkLimit(l *window.Limit) error {
+	if err := limits.CheckLimit(l); err != nil || l.Max <= b.maxLog || !algorithm.Of(l.Algorithm).Logs {
+		return err
 	}
-	if most == window.Unlimited {
-		most = 0 // what is larger is no number
+	return &window.RangeError{
+		Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: fmt.Sprintf("at most %d with a %v", b.maxLog, l.Algorithm),
 	}
-	return window.Traits{MaxCount: most}, nil
 }
 
 // check returns the error of a call that must not be made.
 func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
-	if _, err := b.Check(*l); err != nil {
+	if err := b.checkLimit(l); err != nil {
 		return err
 	}
 	if err := limits.CheckNumber("N", n); err != nil {
@@ -180,123 +174,132 @@ func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
 	return ctx.Err()
 }
 
-// operation is what a call does with a window. Its text is the name of the call.
+// operation is what a call does with a record. Its text is the name of the call.
 type operation string
 
 const (
 	hit    operation = "hit"
 	take   operation = "take"
 	charge operation = "charge"
-	set    operation = "set"
 	peek   operation = "peek"
+	set    operation = "set"
 )
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
-func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.take(ctx, hit, key, &l, n)
+func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = b.call(ctx, hit, key, &l, n, &w)
+	return w, err
 }
 
 // Take implements [window.Backend].
-func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.take(ctx, take, key, &l, n)
-}
-
-// take makes a hit or a take.
-func (b *Backend) take(ctx context.Context, op operation, key string, l *window.Limit, n uint64) (w window.Window, err error) {
-	if n-1 < l.Max && b.check(ctx, l, n) == nil {
-		o := fastpath.Take | exact
-		if op == hit {
-			o = fastpath.Hit | exact
-		}
-		count, left, retry, end, id, granted, ok := (*decider)(b).Decide(ctx, key, l.Algorithm, l.Max, l.Scale, n, o, l.Burst, l.Name)
-		if ok {
-			w.Count, w.Left, w.ExpiresAt, w.ID = count, left, end, id
-			if !granted && (op == take || l.Algorithm.Rolling()) {
-				w.Refused, w.RetryAfter = true, retry
-			}
-			return w, nil
-		}
-	}
-	return b.call(ctx, op, key, l, n)
+func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = b.call(ctx, take, key, &l, n, &w)
+	return w, err
 }
 
 // Charge implements [window.Backend].
-func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.call(ctx, charge, key, &l, n)
+func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = b.call(ctx, charge, key, &l, n, &w)
+	return w, err
 }
 
 // Peek implements [window.Backend].
-func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.call(ctx, peek, key, &l, n)
-}
-
-// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [Share].
-func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.call(ctx, set, key, &l, n)
-}
-
-// call makes a call that has one window.
-func (b *Backend) call(ctx context.Context, op operation, key string, l *window.Limit, n uint64) (w window.Window, err error) {
-	w, err = b.use(ctx, op, key, l, n)
-	return w, b.fail(string(op), key, err)
-}
-
-// use is call, with an error that does not say what failed.
-func (b *Backend) use(ctx context.Context, op operation, key string, l *window.Limit, n uint64) (w window.Window, err error) {
-	if err := b.check(ctx, l, n); err != nil {
-		return w, err
-	}
-	var x access
-	x.shard = b.locate(key, l.Algorithm, l.Scale, l.Name, &x.id)
-	x.shard.mu.Lock()
-	if err = x.shard.begin(b, 1, x.id.textLen()); err == nil {
-		x.load(b)
-		err = x.do(b, op, l, n, &w)
-		x.release()
-	}
-	x.shard.mu.Unlock()
+func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = b.call(ctx, peek, key, &l, n, &w)
 	return w, err
+}
+
+// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [WithMaxKeys].
+func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = b.call(ctx, set, key, &l, n, &w)
+	return w, err
+}
+
+// call makes a call of one window, and makes w describe that.
+func (b *Backend) call(ctx context.Context, op operation, key string, l *window.Limit, n uint64, w *window.Window) error {
+	var x access
+	err := b.begin(ctx, &x, key, l, n)
+	if err == nil {
+		var state algorithm.State
+		state, err = x.do(b, op, n)
+		x.shard.mu.Unlock()
+		if err == nil {
+			x.describe(b, state, w)
+			return nil
+		}
+	}
+	return b.fail(string(op), key, err)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given bool, err error) {
-	if err := b.check(ctx, &l, n); err != nil {
-		return false, b.fail("give back", key, err)
-	}
 	var x access
-	x.shard = b.locate(key, l.Algorithm, l.Scale, l.Name, &x.id)
-	x.shard.mu.Lock()
-	defer x.shard.mu.Unlock()
-	if err := x.shard.begin(b, 1, x.id.textLen()); err != nil {
+	if err := b.begin(ctx, &x, key, &l, n); err != nil {
 		return false, b.fail("give back", key, err)
 	}
-	x.load(b)
-	defer x.release()
-	return x.giveBack(id, n), nil
+	defer x.shard.mu.Unlock()
+	return x.record != nil && x.algorithm.GiveBack(&x.record.Record, x.time(), id, n), nil
 }
 
 // Reset implements [window.Backend]. If the key shares a count, the error matches [window.ErrFull]: see
-// [Share].
+// [WithMaxKeys].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	err := b.check(ctx, &l, 0)
+	var x access
+	err := b.begin(ctx, &x, key, &l, 0)
 	if err == nil {
-		var k windowID
-		err = b.locate(key, l.Algorithm, l.Scale, l.Name, &k).reset(b, &k)
+		if err = x.end(b); err == nil && x.record != nil {
+			x.shard.ended(x.record)
+		}
+		x.shard.mu.Unlock()
 	}
 	return b.fail("reset", key, err)
 }
 
-// Delete implements [window.Backend]. It examines every window of one shard, of up to 256. Errors are
-// those of [Backend.Reset]: if the key shares a count, its own windows have been ended nevertheless.
+// Delete implements [window.Backend]. It examines every window of one shard, of up to 256. If the key shares a count, its own
+// windows are ended, and the error matches [window.ErrFull].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
 			return 0, b.fail("delete", key, err)
 		}
 	}
-	if err = ctx.Err(); err == nil {
-		var k windowID
-		n, err = b.locate(key, 0, 0, "", &k).delete(b, k.key, scales)
+	if err := ctx.Err(); err != nil {
+		return 0, b.fail("delete", key, err)
+	}
+	at := b.clock.now()
+	var k id
+	k.key, k.digest = storedKey(key)
+	s := b.shardOf(maphash.String(b.seed, k.key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, b.fail("delete", key, window.ErrClosed)
+	}
+	s.calls++
+	for _, r := range slices.Backward(s.own.list) {
+		if !r.hasKeyOf(k) || len(scales) > 0 && !slices.Contains(scales, r.Scale) {
+			continue
+		}
+		if r.left(at) > 0 {
+			n++
+		}
+		r.End()
+		s.ended(r)
+	}
+	if s.sharesAny(b, k, scales, at) {
+		err = b.errShared
 	}
 	return n, b.fail("delete", key, err)
+}
+
+// fail adds a call and its key to an error, and counts it unless it is a mistake in the program. It
+// returns nil for nil.
+func (b *Backend) fail(call, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, window.ErrScale) && !errors.Is(err, window.ErrRange) && !errors.Is(err, window.ErrUnsupported) {
+		b.failed.Add(1)
+	}
+	return &callerr.Error{Package: "memory", Call: call, Key: key, Err: err}
 }

@@ -13,42 +13,6 @@ import (
 // DefaultMaxKeys is the default of [WithMaxKeys].
 const DefaultMaxKeys = 1 << 20
 
-// Overflow is what happens to a new key if there are MaxKeys windows. Windows that are over
-// are removed first. If very few are over, they may be missed for a short time: less than a
-// second with a MaxKeys of a million.
-type Overflow uint8
-
-const (
-	// Share makes keys without a window share counts: a hash of the key selects one for each name, scale
-	// and algorithm of limits, and all keys with this hash add to it until it is over, or until there is
-	// room again if the algorithm is a rolling one. So no key is allowed more than its limit,
-	// but keys may be denied for the hits of others. An attacker who makes up keys can cause new
-	// keys to be denied, but can't reset a count. Keys that have a window are not affected.
-	//
-	// Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
-	// [window.ErrFull], as others count there. If it has a window of its own, they end that, and the key keeps
-	// its place as long as there are no windows to remove that are over. A give-back gives back what the key has taken.
-	//
-	// There is a shared count for every 64 of MaxKeys and each name, scale and algorithm, and at most a
-	// quarter of MaxKeys for all of them: beyond that, a hit fails with ErrFull. That takes more than 16.
-	// The default.
-	Share Overflow = iota
-	// Evict removes the window with the fewest hits of a small random sample. No key is
-	// refused, but some are allowed more than their limit. If the new keys are made up, that
-	// is usually one or two hits more. An attacker that can hit many keys to their limit can
-	// reset the count of any key. The hits of a token bucket are the tokens that it lacks, those of
-	// a sliding log the times that it remembers. What is removed is forgotten: the key has its whole
-	// limit again.
-	Evict
-)
-
-// Dropped is a window that was removed, as it was last.
-type Dropped struct {
-	Key    string        // a hash of the key if it is longer than 128 bytes
-	Limit  window.Limit  // its Name, Scale and Algorithm
-	Window window.Window // Left is 0 or less
-}
-
 // Option is an option of [New].
 type Option func(*options)
 
@@ -57,8 +21,7 @@ type options struct {
 	cleanPeriod  time.Duration
 	keyOlderThan time.Duration
 	maxKeys      int
-	overflow     Overflow
-	beforeDrop   func([]Dropped)
+	beforeDrop   func([]window.Listed)
 	maxLog       uint64
 	maxTimes     int
 }
@@ -74,14 +37,12 @@ func optionsOf(opts []Option) (o options) {
 }
 
 // WithClock makes the backend read the time from now. The function must be safe for concurrent
-// use and fast, and must neither panic nor use the backend. If its time goes back, windows do
-// not change, except that those that start more than a scale in the future are over.
+// use and fast, and must neither panic nor use the backend. If its time goes back by up to a scale, windows do
+// not change. If it goes back by more, those that are ahead start at the present time, with what they have counted.
 //
 // Default: the system's clock. Its monotonic time takes half as long to read as [time.Now], so the
 // wall clock is read once a second. If it is set, the times of day in results are wrong for a
-// little more than a second, and aligned and sliding windows follow it then. If a RateLimit has neither an
-// observer nor a timeout, most of the hits on fixed windows that it allows read no clock at all: the time
-// left of their windows may be up to 0.1 s too long.
+// little more than a second, and aligned and sliding windows follow it then.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
 // WithCleanPeriod sets the interval at which windows that are over are removed. They are also removed to
@@ -98,33 +59,42 @@ func WithKeyOlderThan(d time.Duration) Option {
 }
 
 // WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so
-// the memory. A window takes 70 to 95 bytes if its key has up to 16 bytes and its limit no name. Otherwise the key and
-// the name take up to one and a half times their length in addition. Only a hash is stored of a key longer than 128
-// bytes. The memory of removed windows is used again when the shard's other windows move, or a cleaning finds it
-// mostly unused.
+// the memory. A window takes 180 to 240 bytes, if its key and the name of its limit have up to 32 bytes together. Only a
+// digest is stored of a key longer than 128 bytes.
 //
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard
 // has its share of n. The first shard can be full when there are nine tenths of n windows. Default, and with
 // 0: [DefaultMaxKeys]. It panics if n is negative.
 //
-// If all are in use, new keys share counts, see [Share]. A shared count is another window: all of
-// a limit together take as much as n/64 windows.
+// If there is no room for a new key, some windows are looked at, others each time, and those that are over are removed. If
+// none is, the key shares a count: a hash of the key selects one for each name, scale
+// and algorithm of limits, and all keys with this hash add to it until it is over, or until there is
+// room again if the algorithm is a rolling one. So no key is allowed more than its limit,
+// but keys may be denied for the hits of others. An attacker who makes up keys can cause new
+// keys to be denied, but can't reset a count. Keys that have a window are not affected.
+//
+// Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
+// [window.ErrFull], as others count there. If it has a window of its own, they end that, and the key keeps
+// its place as long as there are no windows to remove that are over. A give-back gives back what the key has taken.
+//
+// There is a shared count for every 64 of n and each name, scale and algorithm, and at most a
+// quarter of n for all of them: beyond that, a hit fails with ErrFull. That takes more than 16.
 func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = opt.NotNegative("memory: WithMaxKeys", n) }
 }
 
-// WithOverflow sets what happens to a new key if there are MaxKeys windows. Default: [Share].
-func WithOverflow(v Overflow) Option { return func(o *options) { o.overflow = v } }
-
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, up to 128 at
 // a time, each window once. A goroutine of the backend or the caller of [Backend.Clean] makes the
-// call. It holds no lock that calls need. f must not call [Backend.Close], which waits for it. Windows that are
-// removed to make room for a new key, or that a hit, Set, Reset or Close ends, and shared counts,
-// are not given to f.
-func WithBeforeDrop(f func([]Dropped)) Option { return func(o *options) { o.beforeDrop = f } }
+// call. It holds no lock that calls need. f must not call [Backend.Close], which waits for it. The Window is that of
+// the end: its Left is 0 or less. Windows that are removed to make room for a new key, or that a hit, Set, Reset or Close
+// ends, and shared counts, are not given to f.
+func WithBeforeDrop(f func([]window.Listed)) Option { return func(o *options) { o.beforeDrop = f } }
 
 // DefaultMaxLog is the default of [WithMaxLog].
 const DefaultMaxLog = 10_000
+
+// maxLogged is the largest Max of a sliding log: four times as many times fit 31 bits.
+const maxLogged = 1<<29 - 1
 
 // WithMaxLog sets the largest Max of a sliding log, which is also how many hits [Backend.Charge]
 // and [Backend.Set] count at most. A larger one is a [*window.RangeError]. Default, and with 0:
@@ -137,12 +107,11 @@ func WithMaxLog(n uint64) Option {
 	}
 }
 
-// WithMaxTimes bounds the number of hits that all sliding logs together remember, and so their
-// memory: it takes at most about 10 bytes for each if keys are hit often, and up to 64 bytes for
-// each if a key is hit once. If there are so many, a hit that needs room is refused, and its RetryAfter is a
-// scale at most; Charge and Set fail with [window.ErrFull]. With [Evict], it replaces other logs instead,
-// those with the fewest hits of a sample. Each shard, see [WithMaxKeys], has its share of n, but has room for
-// the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n
+// WithMaxTimes bounds the number of times that all sliding logs together have room for, and so their
+// memory: it takes 16 bytes for each, and a log has room for up to twice as many as it needs. Takes at the
+// same time need one. If there are so many, a hit that needs room is refused, and its RetryAfter is a
+// scale at most; Charge and Set fail with [window.ErrFull]. Each shard, see [WithMaxKeys], has its share of n, but has
+// room for the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n
 // is negative.
 func WithMaxTimes(n int) Option {
 	return func(o *options) { o.maxTimes = opt.NotNegative("memory: WithMaxTimes", n) }

@@ -1,243 +1,139 @@
 package memory
 
 import (
-	"math/bits"
-	"sync/atomic"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/window"
 )
 
-// table is a hash table of records. Eight cells each are a group, with a word that has a tag for each of
-// them: a byte that differs for most records, and is 0 if the cell is free. A record is in the group that its
-// hash selects, or in one of the groups after it, with no free cell in between. So a hit compares eight
-// tags at once, which are in the processor's caches even for many keys, and then reads one record, which may
-// not be.
-//
-// A table can be read without a lock. With the shard's mutex, records are added, and never moved or removed:
-// a cell keeps its id, also when its record is dead, until the shard has another table. The tag of a record is
-// stored last.
+// id tells records apart.
+type id struct {
+	hash      uint64 // of all else
+	key, name string
+	scale     time.Duration
+	kind      window.Algorithm
+	digest    bool // the key is one
+}
+
+// record is what is counted of an id.
+type record struct {
+	hash      uint64
+	next      *record // of those with the same hash
+	index     int32   // in the table's list
+	kind      window.Algorithm
+	digest    bool
+	key, name string
+	algorithm.Record
+}
+
+func (r *record) is(k *id) bool {
+	return r.Scale == k.scale && r.kind == k.kind && r.digest == k.digest && r.key == k.key && r.name == k.name
+}
+
+// hasKeyOf reports whether the record is of the key of k.
+func (r *record) hasKeyOf(k id) bool { return r.key == k.key && r.digest == k.digest }
+
+// over returns the state that the record had last, which has ended when left was 0. What rolling algorithms count is 0
+// then.
+func (r *record) over(left time.Duration) algorithm.State {
+	s := algorithm.State{Left: left, ID: r.ID}
+	if !r.kind.Rolling() {
+		s.Count = r.Count
+	}
+	return s
+}
+
+// left returns in which time nothing of the record counts. It is negative if nothing has counted for so long.
+func (r *record) left(at instant) time.Duration {
+	a := algorithm.Of(r.kind)
+	return a.Left(&r.Record, at.of(a))
+}
+
+// table finds records by their ids. The list is for those who look at all of them in steps, and begin at its end: a
+// record that is removed is replaced by the last one, which they have seen.
 type table struct {
-	tags     []atomic.Uint64
-	records  []record
-	text     []byte // keys that are not short, and names
-	used     int    // cells, by dead records, too
-	textUsed int
+	byHash map[uint64]*record
+	list   []*record
+	next   int // of the list, for sweep
+	times  int // for which the logs of all records have room
 }
 
-const (
-	groupSize = 8
-	lowBits   = 0x0101010101010101
-	highBits  = lowBits << 7
-)
-
-// noTable is the table of shards that have no records.
-var noTable = &table{tags: make([]atomic.Uint64, 1)}
-
-// newTable returns a table for a number of records and of bytes of text.
-func newTable(records, text int) *table {
-	if records == 0 {
-		return noTable
+func (t *table) find(k *id) *record {
+	r := t.byHash[k.hash]
+	for r != nil && !r.is(k) {
+		r = r.next
 	}
-	groups := (records*8/7)/groupSize + 1
-	return &table{tags: make([]atomic.Uint64, groups), records: make([]record, groups*groupSize), text: make([]byte, text)}
-}
-
-// hasRoom reports whether records and text can be added: an eighth of the cells stays free.
-func (t *table) hasRoom(records, text int) bool {
-	return 8*(t.used+records) <= 7*len(t.records) && t.textUsed+text <= len(t.text)
-}
-
-// tagOf returns the tag of a hash: its lowest seven bits, and a bit that is set.
-func tagOf(hash uint32) uint64 { return uint64(hash&0x7f | 0x80) }
-
-// home returns the group that a hash selects.
-func (t *table) home(hash uint32) int { return int(uint64(hash) * uint64(len(t.tags)) >> 32) }
-
-// next returns the group after a group.
-func (t *table) next(group int) int {
-	if group++; group == len(t.tags) {
-		return 0
-	}
-	return group
-}
-
-// find returns the record of k, which may be dead, or nil.
-func (t *table) find(k *windowID) *record {
-	if k.kind&long == 0 {
-		return t.findShort(k.hash, k.kind, len(k.key), k.scale, k.words)
-	}
-	for group := t.home(k.hash); ; group = t.next(group) {
-		equal, more := t.match(group, k.hash)
-		for ; equal != 0; equal &= equal - 1 {
-			if r := t.at(group, equal); r.kind == k.kind && r.scale == k.scale && r.last == k.last && t.hasText(r, k) {
-				return r
-			}
-		}
-		if !more {
-			return nil
-		}
-	}
-}
-
-// findShort is find for a short key of length n. Its id is in parts, which are in registers: in memory, a hit takes a tenth
-// more time.
-func (t *table) findShort(hash uint32, kind kind, n int, scale time.Duration, w words) *record {
-	for group := t.home(hash); ; group = t.next(group) {
-		equal, more := t.match(group, hash)
-		for ; equal != 0; equal &= equal - 1 {
-			if r := t.at(group, equal); r.kind == kind && r.scale == scale && int(r.keyLen) == n && r.words == w {
-				return r
-			}
-		}
-		if !more {
-			return nil
-		}
-	}
-}
-
-// match returns a word whose bytes have their highest bit set if the cell of a group has the tag of a hash, and maybe
-// others: their records tell. If no cell of the group is free, there may be more in the next one.
-func (t *table) match(group int, hash uint32) (equal uint64, more bool) {
-	tags := t.tags[group].Load()
-	differ := tags ^ tagOf(hash)*lowBits
-	// A byte of differ is 0 for an equal tag. The subtraction sets the highest bit of such bytes, and of
-	// others that are greater by a carry.
-	return (differ - lowBits) &^ differ & highBits, tags&highBits == highBits
-}
-
-// at returns the record of the first cell that match has found.
-func (t *table) at(group int, equal uint64) *record {
-	return &t.records[group*groupSize+bits.TrailingZeros64(equal)/8]
-}
-
-// hasText reports whether r, which is long, has the key and the name of k.
-func (t *table) hasText(r *record, k *windowID) bool {
-	key, name := t.longText(r)
-	return string(key) == k.key && string(name) == k.name
-}
-
-// longText returns the key and the name of a record that is long.
-func (t *table) longText(r *record) (key, name []byte) {
-	text := t.text[r.first:]
-	return text[:r.keyLen], text[r.keyLen:][:r.nameLen]
-}
-
-// keyOf returns the key and the name of a record.
-func (t *table) keyOf(r *record) (key, name string) {
-	var b [shortKey]byte
-	k, n := t.textOf(r, b[:0])
-	return string(k), string(n)
-}
-
-// textOf returns the key, appended to b if it is short, and the name of a record.
-func (t *table) textOf(r *record, b []byte) (key, name []byte) {
-	if r.kind&long != 0 {
-		return t.longText(r)
-	}
-	return appendKey(b, r.words, int(r.keyLen)), nil
-}
-
-// hasKey reports whether r is a record of a key.
-func (t *table) hasKey(r *record, key string) bool {
-	if r.kind&long != 0 {
-		k, _ := t.longText(r)
-		return string(k) == key
-	}
-	return int(r.keyLen) == len(key) && r.words == wordsOf(key)
-}
-
-// insert returns a new record for k, which has none that is not dead. There must be room. The shard's mutex is held.
-func (t *table) insert(k *windowID) *record {
-	if r := t.find(k); r != nil {
-		r.mu.Lock()
-		r.dead = false
-		r.set(state{})
-		r.mu.Unlock()
-		return r
-	}
-	return add(t, k.hash, k.scale, k.kind, k.words, k.key, k.name)
-}
-
-// add returns a new record with an id that no record has. There must be room. The shard's mutex is held.
-func add[text string | []byte](t *table, hash uint32, scale time.Duration, kind kind, short words, key, name text) *record {
-	group := t.home(hash)
-	for t.tags[group].Load()&highBits == highBits {
-		group = t.next(group)
-	}
-	tags := t.tags[group].Load()
-	cell := bits.TrailingZeros64(^tags&highBits) / 8
-	r := &t.records[group*groupSize+cell]
-	r.scale, r.kind, r.keyLen, r.nameLen, r.words = scale, kind, uint8(len(key)), uint8(len(name)), short
-	if kind&long != 0 {
-		r.first = uint64(t.textUsed)
-		t.textUsed += copy(t.text[t.textUsed:], key)
-		t.textUsed += copy(t.text[t.textUsed:], name)
-	}
-	t.used++
-	t.tags[group].Store(tags | tagOf(hash)<<(8*cell))
 	return r
 }
 
-// all calls f with all records that are neither dead nor held, with mu locked, from a cell on and up to
-// another. The shard's mutex is held.
-func (t *table) all(from, to int, f func(r *record) (more bool)) {
-	for cell := from; cell < min(to, len(t.records)); cell++ {
-		r := &t.records[cell]
-		if r.kind == 0 || r.dead || r.held {
-			continue
+// insert adds an empty record, which does not keep the caller's strings.
+func (t *table) insert(k *id) *record {
+	text := k.key + k.name
+	if k.name == "" {
+		text = string(append([]byte(nil), k.key...))
+	}
+	r := &record{
+		hash: k.hash, next: t.byHash[k.hash], index: int32(len(t.list)), kind: k.kind, digest: k.digest,
+		key: text[:len(k.key)], name: text[len(k.key):],
+	}
+	r.Scale = k.scale
+	if t.byHash == nil {
+		t.byHash = map[uint64]*record{}
+	}
+	t.byHash[k.hash] = r
+	t.list = append(t.list, r)
+	return r
+}
+
+func (t *table) remove(r *record) {
+	t.times -= r.Log.Times()
+	last := len(t.list) - 1
+	t.list[r.index] = t.list[last]
+	t.list[r.index].index = r.index
+	t.list[last] = nil
+	t.list = t.list[:last]
+	if first := t.byHash[r.hash]; first != r {
+		for first.next != r {
+			first = first.next
 		}
-		r.mu.Lock()
-		more := f(r)
-		r.mu.Unlock()
-		if !more {
-			return
+		first.next = r.next
+	} else if r.next != nil {
+		t.byHash[r.hash] = r.next
+	} else {
+		delete(t.byHash, r.hash)
+	}
+}
+
+// shrink gives memory of a log back that it does not use.
+func (t *table) shrink(r *record) {
+	before := r.Log.Times()
+	r.Log.Shrink()
+	t.times -= before - r.Log.Times()
+}
+
+// sweep looks at up to n records, at others each time, and removes those of which nothing counts.
+func (t *table) sweep(at instant, n int) {
+	for range min(n, len(t.list)) {
+		t.next--
+		if t.next < 0 || t.next >= len(t.list) {
+			t.next = len(t.list) - 1
+		}
+		if r := t.list[t.next]; r.left(at) <= 0 {
+			t.remove(r)
 		}
 	}
 }
 
-// reserve makes room for records and text. If the table has none, it is replaced by one that has, without the dead
-// records. No record is held. The shard's mutex is.
-func (s *shard) reserve(b *Backend, records, text int) {
-	if !s.table.Load().hasRoom(records, text) {
-		live := s.windows + s.shares + records
-		s.replace(b, live+live/4+groupSize, text)
+// fit gives memory back if most of it is not used.
+func (t *table) fit() {
+	if cap(t.list) <= 64 || len(t.list) > cap(t.list)/4 {
+		return
 	}
-}
-
-// compact frees memory if most of it is not in use. The shard's mutex is held, and no record is.
-func (s *shard) compact(b *Backend) {
-	if live := s.windows + s.shares; 4*live+groupSize < len(s.table.Load().records) {
-		s.replace(b, live+live/4, 0)
+	t.list = append(make([]*record, 0, 2*len(t.list)), t.list...)
+	byHash := make(map[uint64]*record, len(t.list))
+	for hash, r := range t.byHash {
+		byHash[hash] = r
 	}
-	s.log.compact(s.table.Load())
-}
-
-// replace moves all records to a table for a number of them, with room for more text. A call that has
-// found a record in the old table finds it dead.
-func (s *shard) replace(b *Backend, records, text int) {
-	old := s.table.Load()
-	live := text
-	old.all(0, len(old.records), func(r *record) bool {
-		if r.kind&long != 0 {
-			live += int(r.keyLen) + int(r.nameLen)
-		}
-		return true
-	})
-	if live > 0 {
-		live += live/4 + 256
-	}
-	t := newTable(records, live)
-	old.all(0, len(old.records), func(r *record) bool {
-		var short [shortKey]byte
-		key, name := old.textOf(r, short[:0])
-		h := r.last
-		if r.kind&long == 0 {
-			h = b.hashWords(r.words)
-		}
-		moved := add(t, mix(h, r.scale, r.kind), r.scale, r.kind, r.words, key, name)
-		moved.set(r.state())
-		moved.calls = r.calls
-		r.dead = true
-		return true
-	})
-	s.table.Store(t)
+	t.byHash = byHash
 }

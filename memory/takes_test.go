@@ -3,15 +3,12 @@ package memory_test
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/backendtest"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -68,67 +65,4 @@ func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.EqualValues(t, uint64(math.MaxInt64), c.get("k", time.Minute).Count)
-}
-
-// A few takes are made in another way than many, and undone if one is refused.
-func TestAFewTakesDecideAsManyDo(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, a := range algorithms {
-		clock := backendtest.NewClock()
-		b, other := newBackend(t, clock), newBackend(t, clock)
-		keys := []string{"a", "b", "c", "d", "e", strings.Repeat("long", 50)}
-		outcomes := map[bool]int{}
-		for range 3000 {
-			takes := make([]window.Take, random.IntN(6))
-			for i := range takes {
-				takes[i] = limitOf(a, time.Second, 4+random.Uint64N(9)).For(keys[random.IntN(len(keys))], random.Uint64N(3))
-			}
-			many := slices.Clone(takes)
-			for i := range 5 {
-				many = append(many, limitOf(a, time.Minute, 1).For(keys[i], 0))
-			}
-			want, got := make([]window.Window, len(many)), make([]window.Window, len(takes))
-			granted, err := other.TakeAll(t.Context(), many, want)
-			require.NoError(t, err)
-			ok, err := b.TakeAll(t.Context(), takes, got)
-			require.NoError(t, err)
-			require.Equal(t, granted, ok)
-			for i := range got {
-				got[i].ID = want[i].ID
-			}
-			require.Equal(t, want[:len(takes)], got)
-			for _, key := range keys {
-				want, err := other.Peek(t.Context(), key, limitOf(a, time.Second, 10), 0)
-				require.NoError(t, err)
-				got, err := b.Peek(t.Context(), key, limitOf(a, time.Second, 10), 0)
-				require.NoError(t, err)
-				got.ID = want.ID
-				require.Equal(t, want, got)
-			}
-			outcomes[ok]++
-			clock.Advance(time.Duration(random.IntN(20)) * time.Millisecond)
-		}
-		require.Greater(t, outcomes[true], 300)
-		require.Greater(t, outcomes[false], 300)
-	}
-}
-
-// The windows of takes that are granted are described as they were then, however long the call takes.
-func TestTakesAreDescribedAsOfTheirTime(t *testing.T) {
-	for _, a := range algorithms {
-		now := time.Unix(1_000_000_000, 0)
-		b := memory.New(memory.WithCleanPeriod(math.MaxInt64), memory.WithClock(func() time.Time {
-			now = now.Add(70 * time.Millisecond) // as if the process stopped before each reading
-			return now
-		}))
-		takes, windows := []window.Take{limitOf(a, 100*time.Millisecond, 9).For("a", 2), limitOf(a, 100*time.Millisecond, 9).For("b", 3)}, make([]window.Window, 2)
-		granted, err := b.TakeAll(t.Context(), takes, windows)
-		require.NoError(t, err)
-		require.True(t, granted)
-		for i, w := range windows {
-			require.Equal(t, takes[i].N, w.Count, "%v", a)
-			require.Positive(t, w.Left)
-		}
-		require.NoError(t, b.Close())
-	}
 }

@@ -16,7 +16,7 @@ const (
 	AlignedWindow
 	// TokenBucket gains Max tokens per Scale, continuously, and holds up to Burst. A take needs as many
 	// tokens as its n. In any interval, at most Burst + interval·Max/Scale are allowed. If Max or Burst
-	// changes, the time until the bucket is full stays.
+	// changes, the bucket lacks as many tokens as before: what is owed stays owed.
 	TokenBucket
 	// SlidingWindow estimates what was counted in the last scale: the present aligned window, and the
 	// one before, weighted by how much of it lies in the last scale. In one scale, up to twice the Max

@@ -1,13 +1,39 @@
 package main
 
-// memoryFaults are the faults in package memory that tests see.
+// The tests of package internal/algorithm, and those of a full memory.
+const (
+	modelRun  = "^TestAlgorithmsAgree|^TestAClock|^TestNothing|^TestABucket|^TestALog"
+	sharedRun = "Share|Full|DoNotFit|MaxTimes|AWindowThatIsEnded"
+)
+
+// memoryFaults are the faults in package memory, and in the algorithms, that tests see.
 var memoryFaults = []fault{
-	{file: "memory/access.go", old: "\t\tx.record.set(x.state)\n\t\tx.shard.mayEnd(a, x.state, x.ref)", new: "\t\tx.record.set(x.state)"},
-	{file: "memory/bucket.go", old: "nanos, part := refill(n, r.max, scale, true)\n\tafter =", new: "nanos, part := refill(n, r.max, scale, false)\n\tafter =", run: "^TestTokenBucketAgreesWithRationalNumbers$"},
-	{file: "memory/bucket.go", old: "if part++; part == maxParts {\n\t\t\treturn nanos + 1, 0\n\t\t}", new: "", run: "^TestTokenBucketAgreesWithRationalNumbers$"},
-	{file: "memory/log.go", old: "v.wait = e.scale - minus(now, l.nth(&c, int(v.count-(limit-n))))", new: "v.wait = e.scale - minus(now, l.nth(&c, int(v.count-limit)))", run: "^TestConformance$"},
-	{file: "memory/shard.go", old: "b.secret + key", new: "key", run: "^TestHashOfALongKeyIsASecretOfTheBackend$"},
-	{file: "memory/shared.go", old: "scale: k.scale, kind: k.kind&^long | shared}", new: "scale: k.scale, kind: k.kind&^long&^7 | shared | 1}"},
-	{file: "memory/sliding.go", old: "if minus(now, w.start) >= e.scale {\n\t\t\treturn false", new: "if minus(now, w.start) > e.scale+e.scale/8 {\n\t\t\treturn false"},
-	{file: "memory/take.go", old: "windows[i].Refused, windows[i].RetryAfter = true, v.wait", new: "windows[i].RetryAfter = v.wait", run: "^TestTakesOfKeysThatShareACount$"},
+	{file: "internal/algorithm/algorithm.go", old: "if passed < -r.Scale {\n\t\tr.Start = t.Now\n\t\treturn 0", new: "if passed < -r.Scale {\n\t\tr.Start = t.Now - int64(r.Scale)\n\t\treturn r.Scale", run: modelRun},
+	{file: "internal/algorithm/algorithm.go", old: "count <= by.Holds-n", new: "count <= by.Max-n", run: modelRun},
+	{file: "internal/algorithm/algorithm.go", old: "\tif t.Sec < 0 {\n\t\trest = int64(scale) - rest\n\t}\n", new: "", run: modelRun + "|^TestClock", tests: "memory"},
+	{file: "internal/algorithm/algorithm.go", old: "case n > by.Holds || a.refills && by.Max == 0:", new: "case n > by.Holds:", run: modelRun},
+	{file: "internal/algorithm/fixed.go", old: "passed >= by.Scale && r.ID != 0", new: "passed > by.Scale && r.ID != 0", run: modelRun},
+	{file: "internal/algorithm/fixed.go", old: "|| r.Count == window.Unlimited", new: "", tests: "memory", run: "^TestCountThatWasTooLarge"},
+	{file: "internal/algorithm/bucket.go", old: "if q*x != d.lo {", new: "if false {", run: modelRun},
+	{file: "internal/algorithm/bucket.go", old: "product(uint64(r.ID-id), uint64(r.Scale))", new: "product(0*uint64(id), uint64(r.Scale))", run: modelRun},
+	{file: "internal/algorithm/bucket.go", old: "product(2*r.Holds, uint64(r.Scale))", new: "product(r.Holds, uint64(r.Scale))", run: modelRun},
+	{file: "internal/algorithm/bucket.go", old: "if by.Max > 0 { // otherwise", new: "if true { // otherwise", run: modelRun},
+	{file: "internal/algorithm/sliding.go", old: "uint64(passed) >= 2*uint64(by.Scale)", new: "passed >= 2*by.Scale", run: modelRun},
+	{file: "internal/algorithm/sliding.go", old: "More: r.Count, Last: r.ID}", new: "More: r.Count, ID: r.ID}", run: modelRun},
+	{file: "internal/algorithm/log.go", old: "at(0).at) >= by.Scale {", new: "at(0).at) > by.Scale {", run: modelRun},
+	{file: "internal/algorithm/log.go", old: "h.n > 0 {\n\t\t\t*g.at(kept)", new: "true {\n\t\t\t*g.at(kept)", run: modelRun},
+	{file: "internal/algorithm/log.go", old: "&& g.newest().number == uint32(r.ID)", new: "", run: modelRun},
+	{file: "memory/access.go", old: "x.shares && x.algorithm.Rolling && s.hasRoom", new: "x.shares && s.hasRoom", run: sharedRun},
+	{file: "memory/access.go", old: "if r == nil || r.left(x.at) <= 0 {", new: "if r == nil {", run: sharedRun},
+	{file: "memory/access.go", old: "x.record.Record = x.algorithm.Copy(counted, s.series)", new: "x.record.Scale = counted.Scale", run: sharedRun},
+	{file: "memory/access.go", old: "if !x.logFits(b) {\n\t\t\tstate.Wait", new: "if false {\n\t\t\tstate.Wait", run: sharedRun},
+	{file: "memory/access.go", old: "n -= min(n, x.peek(0).Count)", new: "n -= min(n, 0*x.peek(0).Count)", run: sharedRun},
+	{file: "memory/shard.go", old: "if len(s.shared.list) == 0 {\n\t\ts.own.remove(r)", new: "{\n\t\ts.own.remove(r)", run: sharedRun},
+	{file: "memory/shard.go", old: "most := sharedLimits * b.sharedKeys", new: "most := 100 * sharedLimits * b.sharedKeys", run: sharedRun},
+	{file: "memory/take.go", old: "x.record.Record = x.before", new: "_ = x.before", run: sharedRun},
+	{file: "memory/take.go", old: "state.Wait = 0", new: "state.Wait += 0", run: "^TestTakesOfKeysThatShareACount$"},
+	{file: "memory/clean.go", old: "case -left < b.keyOlderThan:", new: "case -left <= b.keyOlderThan:", run: "Older|Clean"},
+	{file: "memory/clean.go", old: "i := from - 1; i >= to; i--", new: "i := from - 1; i > to; i--", run: "Clean|List"},
+	{file: "memory/clock.go", old: "c.at.wall += stepOf(now.Round(0), c.last.Round(0))", new: "c.at.wall = now.UnixNano()", run: "Clock"},
+	{file: "memory/table.go", old: "t.list[r.index].index = r.index", new: "_ = r.index", run: "Clean|List"},
 }

@@ -18,7 +18,10 @@ const LastAlgorithm = window.SlidingLog
 const maxName = 64
 
 // Check returns the error of a limit that no backend can keep, or nil.
-func Check(l window.Limit) error {
+func Check(l window.Limit) error { return CheckLimit(&l) }
+
+// CheckLimit is Check without a copy.
+func CheckLimit(l *window.Limit) error {
 	if err := checkName(l.Name); err != nil {
 		return err
 	}
@@ -46,7 +49,7 @@ func Check(l window.Limit) error {
 func HasCalendar(l *window.Limit) bool { return l.Calendar != 0 || l.StartDay != 0 || l.Zone != "" }
 
 // checkCalendar returns an error if a limit has a field of calendar windows, which no backend keeps.
-func checkCalendar(l window.Limit) error {
+func checkCalendar(l *window.Limit) error {
 	switch {
 	case l.Calendar != 0:
 		return &window.RangeError{Field: "Calendar", Value: l.Calendar.String(), Bound: "0, as no backend keeps calendar windows"}
@@ -91,7 +94,7 @@ func checkName(name string) error {
 }
 
 // checkBurst returns an error if the time in which an empty bucket fills is no time.Duration.
-func checkBurst(l window.Limit) error {
+func checkBurst(l *window.Limit) error {
 	if err := CheckNumber("Burst", l.Burst); err != nil || l.Burst == 0 || l.Max == 0 || l.Max == window.Unlimited {
 		return err
 	}

@@ -1,0 +1,120 @@
+package algorithm
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// algorithms are all, with a limit of 5.
+func algorithms(scale time.Duration) map[window.Algorithm]Rule {
+	rules := map[window.Algorithm]Rule{}
+	for a := window.FixedWindow; int(a) < len(all); a++ {
+		rules[a] = RuleOf(&window.Limit{Max: 5, Scale: scale, Algorithm: a})
+	}
+	return rules
+}
+
+func at(now int64) Time {
+	t := Time{Now: now, Sec: now / 1e9, Nano: now % 1e9}
+	if t.Nano < 0 {
+		t.Sec--
+		t.Nano += 1e9
+	}
+	return t
+}
+
+// Whatever a clock goes back by, or where it begins, 5 are granted and no more, and the sixth within two scales.
+func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
+	for _, scale := range []time.Duration{window.MinScale, time.Hour, window.MaxScale} {
+		for _, back := range []time.Duration{1, scale / 2, scale - 1, scale, scale + 1, 3 * (scale / 2), window.MaxScale + 1} {
+			for _, start := range []int64{0, 1, 1e18, math.MinInt64 / 4} {
+				for a, rule := range algorithms(scale) {
+					r := Record{Rule: rule}
+					by := Of(a)
+					now := at(start)
+					require.Zero(t, by.Take(&r, rule, now, 5, 1).Wait, "%v", a)
+					now = at(start - int64(back))
+					state := by.Take(&r, rule, now, 1, 2)
+					require.Positive(t, state.Wait, "%v, %v back by %v", a, scale, back)
+					require.EqualValues(t, 5, state.Count, "%v", a)
+					// An aligned window and a sliding one have begun before.
+					if most := 3 * uint64(scale); most <= math.MaxInt64 {
+						require.LessOrEqual(t, uint64(state.Wait), most, "%v, %v back by %v", a, scale, back)
+					}
+					if state.Wait == window.Never-1 {
+						continue // it is longer
+					}
+					state = by.Take(&r, rule, now.after(state.Wait), 1, 3)
+					require.Zero(t, state.Wait, "%v, %v back by %v", a, scale, back)
+				}
+			}
+		}
+	}
+}
+
+// after returns the time that is d later.
+func (t Time) after(d time.Duration) Time {
+	nano := t.Nano + int64(d%time.Second)
+	return Time{Now: t.Now + int64(d), Sec: t.Sec + int64(d/time.Second) + nano/1e9, Nano: nano % 1e9}
+}
+
+func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
+	for a, rule := range algorithms(time.Minute) {
+		r := Record{Rule: rule}
+		by, now := Of(a), at(1e18)
+		var ids []int64
+		for series := range uint64(1000) {
+			id := by.Take(&r, rule, now, 3, series+1).ID
+			for _, earlier := range ids {
+				require.False(t, by.GiveBack(&r, now, earlier, 3), "%v", a)
+			}
+			require.EqualValues(t, 3, by.Peek(&r, rule, now, 0).Count)
+			ids = append(ids[max(0, len(ids)-20):], id, 0)
+			r.End()
+			require.True(t, r.Empty())
+		}
+	}
+}
+
+func TestABucketThatNeverGetsATokenCountsNothing(t *testing.T) {
+	never := Rule{Scale: time.Minute, Holds: 9}
+	some := Rule{Scale: time.Minute, Max: 6, Holds: 9}
+	r := Record{Rule: never}
+	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Charge(&r, never, at(1e18), 3, 1))
+	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Take(&r, never, at(1e18), 3, 1))
+	require.True(t, r.Empty())
+	Of(window.TokenBucket).Take(&r, some, at(1e18), 3, 1)
+	require.Equal(t, window.Never, Of(window.TokenBucket).Take(&r, never, at(1e18), 1, 1).Wait)
+	require.EqualValues(t, 1, Of(window.TokenBucket).Peek(&r, never, at(1e18+20e9), 0).Count, "tokens come back as before")
+}
+
+// A thousand takes are given back but for the first and the last: their times need no room.
+func TestALogGrowsWithWhatItHolds(t *testing.T) {
+	rule := Rule{Scale: time.Hour, Max: 1000, Holds: 1000}
+	var r Record
+	r.Scale = rule.Scale
+	by := Of(window.SlidingLog)
+	first := by.Take(&r, rule, at(1), 1, 1).ID
+	last := by.Take(&r, rule, at(2), 1, 2).ID
+	for i := range int64(100_000) {
+		next := by.Take(&r, rule, at(3+i), 1, 3)
+		require.Zero(t, next.Wait)
+		require.True(t, by.GiveBack(&r, at(3+i), last, 1))
+		require.Equal(t, time.Hour, next.Left)
+		last = next.ID
+	}
+	require.LessOrEqual(t, r.Log.Times(), 8)
+	require.True(t, by.GiveBack(&r, at(200_000), first, 1))
+	require.EqualValues(t, 1, by.Peek(&r, rule, at(200_000), 0).Count)
+	require.Equal(t, time.Hour-(200_000-100_002), by.Peek(&r, rule, at(200_000), 0).Left)
+	copied := r
+	copied.Log = r.Log.Clone()
+	r.End()
+	r.Log.Shrink()
+	require.EqualValues(t, 1, by.Peek(&copied, rule, at(200_000), 0).Count, "a copy is one of its own")
+}

@@ -1,0 +1,160 @@
+package algorithm
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A token bucket owes the tokens that it lacks. What it owes is counted in tokens times nanoseconds: a token is a
+// scale, and Max are paid in a nanosecond. So nothing is rounded, and the tokens stay when Max or what it holds changes.
+// In its record,
+//   - More and Count are the debt, of 128 bits.
+//   - Start is when that was.
+//   - ID is the number of tokens that have been taken since it was full, plus a number of its series.
+//
+// A take has the ID after it. As debts are paid in the order of takes, what has been taken since tells how much of the
+// take is still owed. What others have given back is not known: the take then gives back less.
+
+var bucket = Algorithm{
+	Rolling:  true,
+	refills:  true,
+	look:     lookBucket,
+	left:     leftBucket,
+	wait:     waitBucket,
+	add:      addBucket,
+	charge:   chargeBucket,
+	giveBack: giveBackBucket,
+}
+
+// debt is tokens times nanoseconds.
+type debt struct{ hi, lo uint64 }
+
+func (r *Record) debt() debt { return debt{r.More, r.Count} }
+
+// setDebt changes a debt. Without one, the bucket is full, and its record ends.
+func (r *Record) setDebt(d debt) {
+	if d == (debt{}) {
+		r.End()
+		return
+	}
+	r.More = d.hi
+	r.Count = d.lo
+}
+
+// product returns x times y.
+func product(x, y uint64) debt {
+	hi, lo := bits.Mul64(x, y)
+	return debt{hi, lo}
+}
+
+func (d debt) plus(e debt) debt {
+	lo, carry := bits.Add64(d.lo, e.lo, 0)
+	return debt{d.hi + e.hi + carry, lo}
+}
+
+// minus returns d less e, or 0 if that is more.
+func (d debt) minus(e debt) debt {
+	lo, borrow := bits.Sub64(d.lo, e.lo, 0)
+	hi, borrow := bits.Sub64(d.hi, e.hi, borrow)
+	if borrow != 0 {
+		return debt{}
+	}
+	return debt{hi, lo}
+}
+
+func (d debt) more(e debt) bool { return d.hi > e.hi || d.hi == e.hi && d.lo > e.lo }
+
+// by returns d divided by x, rounded up, or the largest int64.
+func (d debt) by(x uint64) uint64 {
+	if d.hi == 0 {
+		q := d.lo / x
+		if q*x != d.lo {
+			q++
+		}
+		return min(q, math.MaxInt64)
+	}
+	if d.hi >= x {
+		return math.MaxInt64
+	}
+	q, rest := bits.Div64(d.hi, d.lo, x)
+	if rest > 0 && q < math.MaxInt64 {
+		q++
+	}
+	return min(q, math.MaxInt64)
+}
+
+func lookBucket(r *Record, by Rule, t Time) uint64 {
+	if r.Empty() {
+		r.Rule = by
+		return 0
+	}
+	if passed := since(r, t); passed > 0 {
+		r.Start = t.Now
+		r.setDebt(r.debt().minus(product(uint64(passed), r.Max)))
+	}
+	if by.Max > 0 { // otherwise nothing more would be paid
+		r.Rule = by
+	}
+	return r.debt().by(uint64(by.Scale))
+}
+
+func leftBucket(r *Record, t Time) time.Duration {
+	passed := since(r, t)
+	return sum(r.debt().by(r.Max), -passed)
+}
+
+func waitBucket(r *Record, t Time, room uint64) time.Duration {
+	passed := since(r, t)
+	return sum(r.debt().minus(product(room, uint64(r.Scale))).by(r.Max), -passed)
+}
+
+// sum returns a time, which is at most the largest int64, and another, or the longest.
+func sum(nanos uint64, d time.Duration) time.Duration {
+	if d > 0 && nanos > uint64(math.MaxInt64-d) {
+		return math.MaxInt64
+	}
+	return time.Duration(nanos) + d
+}
+
+func addBucket(r *Record, t Time, n, series uint64) {
+	r.takeTokens(t, product(n, uint64(r.Scale)), n, series)
+}
+
+// takeTokens adds n tokens, of which so much is owed.
+func (r *Record) takeTokens(t Time, owed debt, n, series uint64) {
+	if r.ID == 0 {
+		r.Start = t.Now
+		r.ID = spread(series)
+	}
+	r.setDebt(r.debt().plus(owed))
+	if r.ID += int64(n); r.ID == 0 {
+		r.ID = 1
+	}
+}
+
+// chargeBucket takes n tokens. The bucket then lacks at most twice what it holds, or what it has lacked before.
+func chargeBucket(r *Record, t Time, n, series uint64) {
+	most := product(2*r.Holds, uint64(r.Scale)).minus(r.debt())
+	owed := product(n, uint64(r.Scale))
+	if owed.more(most) {
+		owed = most
+	}
+	if owed != (debt{}) {
+		r.takeTokens(t, owed, owed.by(uint64(r.Scale)), series)
+	}
+}
+
+func giveBackBucket(r *Record, _ Time, id int64, n uint64) bool {
+	since := product(uint64(r.ID-id), uint64(r.Scale)) // what was taken later is paid last
+	owed := r.debt().minus(since)
+	if owed == (debt{}) {
+		return false
+	}
+	given := product(n, uint64(r.Scale))
+	if given.more(owed) {
+		given = owed
+	}
+	r.setDebt(r.debt().minus(given))
+	return true
+}

@@ -1,0 +1,72 @@
+package memory
+
+import (
+	"context"
+	"hash/maphash"
+	"iter"
+	"slices"
+
+	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/window"
+)
+
+// List implements [window.Backend]. Counts that keys share are not listed: see [WithMaxKeys].
+func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
+	return func(yield func(window.Listed, error) bool) {
+		wanted := map[*shard][]id{}
+		for _, key := range keys {
+			var k id
+			k.key, k.digest = storedKey(key)
+			s := b.shardOf(maphash.String(b.seed, k.key))
+			wanted[s] = append(wanted[s], k)
+		}
+		more := true
+		for i := range b.shards {
+			s := &b.shards[i]
+			if len(keys) == 0 || wanted[s] != nil {
+				more = more && b.list(ctx, s, wanted[s], yield)
+			}
+		}
+	}
+}
+
+// list yields the counts of a shard, of some keys or of all. It returns false if the loop has ended.
+func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(window.Listed, error) bool) (more bool) {
+	var some []window.Listed
+	s.walk(b, func(r *record, at instant) {
+		if keys != nil && !slices.ContainsFunc(keys, r.hasKeyOf) {
+			return
+		}
+		a := algorithm.Of(r.kind)
+		s.scratch = r.Record
+		if state := a.Peek(&s.scratch, r.Rule, at.of(a), 0); state.Left > 0 {
+			some = append(some, b.listed(r, at, state))
+		}
+	}, func() bool {
+		err := b.Ping(ctx)
+		if more = err == nil; !more {
+			yield(window.Listed{}, b.fail("list", "", err))
+			return false
+		}
+		for _, l := range some {
+			if more = yield(l, nil); !more {
+				return false
+			}
+		}
+		some = some[:0]
+		return true
+	})
+	return more
+}
+
+// listed describes a record in a state.
+func (b *Backend) listed(r *record, at instant, s algorithm.State) window.Listed {
+	l := window.Limit{Name: r.name, Max: r.Max, Scale: r.Scale, Algorithm: r.kind}
+	if r.Holds != r.Max {
+		l.Burst = r.Holds
+	}
+	return window.Listed{
+		Key: r.key, Digest: r.digest, Limit: l,
+		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: b.clock.after(at, s.Left), ID: s.ID},
+	}
+}
