@@ -67,6 +67,7 @@ func connect(t *testing.T, srv *mockserver.Server) *wire {
 	w := &wire{t: t, conn: conn, got: make(chan []byte, 1<<16)}
 	t.Cleanup(func() { conn.Close() })
 	go w.collect()
+	synctest.Wait() // from now on, the server's writer waits until all responses to a write are there
 	return w
 }
 
