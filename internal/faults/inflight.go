@@ -46,4 +46,5 @@ var inflightFaults = []fault{
 	{"rediswindow/lua/exchange.lua", "if ahead and ahead[MAX] >= under then", "if ahead then", "redisbackend", "Conform"},
 	{"rediswindow/lua/exchange.lua", "if seq <= last then", "if false then", "redisbackend", "Conform"},
 	{"rediswindow/wake.go", "w.wakeAll() // messages may have been lost", "", "", "WhoeverWaits"},
+	{file: "internal/ledger/ledger.go", old: "c.sum <= limit-n", new: "c.sum <= limit", tests: "inflight", run: "^TestModelIsNeverOverOrStuck$"},
 }

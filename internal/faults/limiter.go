@@ -42,4 +42,8 @@ var limiterFaults = []fault{
 	{file: "store.go", old: "e.Call, e.Key, e.Sent = call, key, false", new: "e.Call, e.Key = call, key", run: "^TestACallThatIsNotMadeSaysWhy$"},
 	{file: "store.go", old: "return s.circuits[s.part(key)]", new: "return s.circuits[0]", run: "^TestOneServerOfSeveralIsAway$"},
 	{file: "take.go", old: "*res = Result{Allowed: true, Limit: limits.Capacity(*l)}", new: "_ = l", run: "Shadow"},
+	{file: "result.go", old: "r.Allowed, r.RetryAfter = true, 0", new: "r.RetryAfter = 0", run: "^TestAShadowLimitCountsAndDeniesNothing$"},
+	{file: "internal/waiting/waiting.go", old: "s.prev != nil {\n\t\t\tw.behind++", new: "false {\n\t\t\tw.behind++", tests: ".", run: "^TestWaitingCallersAreServedInOrder$"},
+	{file: "internal/waiting/waiting.go", old: "s.prev != nil {\n\t\t\tw.behind++", new: "false {\n\t\t\tw.behind++", tests: ".", run: "^TestCallersThatWaitForSeveralLimitsAreServedInOrder$"},
+	{file: "take_model_test.go", old: "w.off == ruleOneStep && w.rng.IntN(3) == 0", new: "w.rng.IntN(3) == 0", run: "^TestModelOfTakes$"},
 }

@@ -59,4 +59,8 @@ var requestsFaults = []fault{
 	{file: "lockout/lockout.go", old: "return l.limiter.Forget(ctx, key, l.failures) // the lock", new: "return nil // the lock"},
 	{file: "otelthrottr/attributes.go", old: "c.reset, c.outcome = true, done", new: "c.reset, c.outcome = false, done"},
 	{file: "otelthrottr/attributes.go", old: "return \"timeout\"", new: "return \"canceled\""},
+	{file: "lockout/lockout.go", old: "longest = max(longest, res.RetryAfter)", new: "longest = min(longest, res.RetryAfter)", run: "^TestALockoutGrows$"},
+	{file: "httplimit/transport.go", old: "l.Scale += margin", new: "_ = margin", run: "^TestTransportKeepsToTheLimitInAnyInterval$"},
+	{file: "httplimit/transport.go", old: "again := t.pause(r.Context(), res, o.key) &&", new: "again := false && t.pause(r.Context(), res, o.key) &&", run: "^TestAPauseHoldsBackAllProcesses$"},
+	{file: "admission/verdict.go", old: "case isMistake(d.Err):", new: "case false && isMistake(d.Err):", tests: "httplimit", run: "^TestMistakeInTheProgramIs500WhateverThePolicy$"},
 }

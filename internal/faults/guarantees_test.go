@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// guarantee is a row of docs/guarantees.md: what holds, the test that shows it and its folder, and a file in which a fault is
+// planted that the test sees.
+var guarantee = regexp.MustCompile("(?m)^\\| (.+) \\| `((?:Test|Fuzz)\\w+)` in (\\S.*?) \\| (?:`(\\S+)` )?\\|$")
+
+// withoutFault is how many guarantees have no fault yet. It only becomes smaller.
+const withoutFault = 36
+
+// Each guarantee has a test, and a fault that this test alone must see.
+func TestEachGuaranteeHasATestThatSeesAFault(t *testing.T) {
+	page, err := os.ReadFile("../../docs/guarantees.md")
+	require.NoError(t, err)
+	rows := guarantee.FindAllStringSubmatch(string(page), -1)
+	require.Greater(t, len(rows), 40)
+	without := 0
+	for _, row := range rows {
+		test, folder, file := row[2], strings.Replace(row[3], "the root", ".", 1), row[4]
+		tests, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+		require.NoError(t, err)
+		found := false
+		for _, name := range tests {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			found = found || strings.Contains(string(text), "func "+test+"(")
+		}
+		assert.True(t, found, "%s is not in %s", test, folder)
+		if file == "" {
+			without++
+			continue
+		}
+		assert.True(t, planted(test, folder, file), "%s in %s: no fault in %q has run ^%s$", test, folder, file, test)
+	}
+	assert.LessOrEqual(t, without, withoutFault)
+}
+
+// planted reports whether a fault in the file must be seen by the test.
+func planted(test, folder, file string) bool {
+	for _, f := range faults {
+		in := f.tests
+		if in == "" {
+			in = path.Dir(f.file)
+		}
+		if run, _, _ := strings.Cut(f.run, "/"); f.file == file && in == folder && run == "^"+test+"$" {
+			return true
+		}
+	}
+	return false
+}
