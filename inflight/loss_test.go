@@ -207,6 +207,7 @@ func TestPoliciesKeepPlaces(t *testing.T) {
 			l, other := inflight.New(b, told.options(inflight.WithPolicy(policy))...), newLimiter(t, b)
 			defer l.Close()
 			h := acquire(t, l, "k", exports, 1)
+			acquire(t, l, "quiet", exports, 1) // no place of it is granted by the policy
 			b.away.Store(true)
 			for range 40 {
 				time.Sleep(exports.Lease / 20)

@@ -45,17 +45,19 @@ func TestWaitingInTheGraceCostsLittle(t *testing.T) {
 	const lasts = 3
 	for _, keys := range []int{1, 200} {
 		s := startServer(t)
-		l := newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
 		ctx, cancel := context.WithTimeout(context.Background(), lasts*time.Second)
 		defer cancel()
-		for i := range keys {
-			go l.Acquire(ctx, fmt.Sprint("k", i), inflight.Limit{Max: 2}, 1)
+		for range 2 { // the first in line is not woken by whoever is behind it, either
+			l := newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
+			for i := range keys {
+				go l.Acquire(ctx, fmt.Sprint("k", i), inflight.Limit{Max: 2}, 1)
+			}
 		}
-		<-ctx.Done()
+		<-ctx.Done() // those in front leave: that may wake those behind
 		scripts, published := calls(t, s.Redis, "evalsha"), calls(t, s.Redis, "publish")
 		t.Logf("%d keys waited for %d s: %d scripts, %d PUBLISH", keys, lasts, scripts, published)
-		expect(t, scripts > 0 && scripts < 2*keys*lasts+10, "%d keys: %d scripts in %d s", keys, scripts, lasts)
-		expect(t, published == 0, "%d keys: %d PUBLISH, though nothing has become free", keys, published)
+		expect(t, scripts > 0 && scripts < 4*keys*lasts+20, "%d keys: %d scripts in %d s", keys, scripts, lasts)
+		expect(t, published <= keys, "%d keys: %d PUBLISH, though nothing has become free", keys, published)
 	}
 }
 
