@@ -169,7 +169,7 @@ func (s *side) charts() error {
 			p.Add(line, marks)
 			legend.Add(contender, line, marks)
 		}
-		const width, beside = 20 * vg.Centimeter, 6 * vg.Centimeter
+		const width, beside = 20 * vg.Centimeter, 7 * vg.Centimeter
 		canvas := vgsvg.New(width, 9*vg.Centimeter)
 		page := draw.New(canvas)
 		page.SetColor(color.White)

@@ -64,3 +64,13 @@ func TestLoginFailsIfServerDisconnects(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.False(t, failed.SafeToRetry(), "the hit may have been counted")
 }
+
+func Example() {
+	main()
+	// Output:
+	// wrong password: wrong password
+	// wrong password: wrong password
+	// wrong password: wrong password
+	// wrong password: too many attempts, retry after 15m0s
+	// 15m0s later: <nil>
+}

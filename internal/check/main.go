@@ -208,7 +208,7 @@ func (t *tree) anchors(file string) set {
 func (t *tree) checkWords() {
 	total := 0
 	for file, text := range t.documents {
-		if file != "benchmarks/RESULTS.md" { // figures
+		if file != "benchmarks/RESULTS.md" && file != "CHANGELOG.md" { // figures, and what is past
 			total += len(strings.Fields(text))
 		}
 	}

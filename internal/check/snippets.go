@@ -20,8 +20,8 @@ var (
 	imports = regexp.MustCompile(`\A(import .*\n\s*)*`)
 	used    = regexp.MustCompile(`\b([a-z][a-z0-9]*)\.[A-Z]`)
 	version = regexp.MustCompile(`/v[0-9]+$`)
-	// harmless are errors of the compiler that are none of the document.
-	harmless = regexp.MustCompile(`declared and not used|imported and not used|^#|too many errors`)
+	// harmless are errors of the compiler that are none of the document, whose fragments may be variants.
+	harmless = regexp.MustCompile(`declared and not used|imported and not used|redeclared in this block|other declaration of|^#|too many errors`)
 )
 
 // given is what the snippets of all documents take for granted.
