@@ -46,7 +46,7 @@ func WithTimeout(d time.Duration) Option {
 // again, and if that does not fail either, all do. The probing ends 10 s after the last call; the next call then
 // asks the store.
 //
-// Every Throttr server has a breaker, and so have ranges of the slots of a Redis cluster. Mistakes in the
+// Every Throttr server has a breaker, and so has each node of a Redis cluster. Mistakes in the
 // program, [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
 // a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {

@@ -35,8 +35,7 @@ func TestNumbersOverMaxCountAreErrors(t *testing.T) {
 		b := redisbackend.New(client, rediswindow.WithClock(func() time.Time { return now }))
 		_, hit := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 1), 1)
 		_, peek := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0)
-		_, del := b.Delete(t.Context(), "k")
-		for _, err := range []error{hit, peek, del} {
+		for _, err := range []error{hit, peek} {
 			expect(t, errors.Is(err, window.ErrRange), "at %v: %v", now, err)
 		}
 	}
@@ -51,7 +50,7 @@ func TestInvalidScalesAreErrors(t *testing.T) {
 	for scale, text := range map[time.Duration]string{
 		0: unit, -time.Second: unit, 1: unit, 60: unit, time.Microsecond: unit, time.Millisecond - time.Microsecond: unit,
 		time.Millisecond + 1: fraction, time.Second + 999: fraction,
-		rediswindow.MaxScale + time.Microsecond: tooLong, math.MaxInt64 / 1000 * 1000: tooLong, math.MaxInt64: fraction,
+		rediswindow.MaxScale + time.Microsecond: tooLong, window.MaxScale / 1000 * 1000: tooLong, math.MaxInt64: "146 years",
 	} {
 		_, err := b.Check(limitOf(window.FixedWindow, scale, 1))
 		expect(t, errors.Is(err, window.ErrScale), "%v: Check returns %v", scale, err)
@@ -94,13 +93,16 @@ func TestAlignedWindowsStartAtMultiplesOfTheScale(t *testing.T) {
 func TestForeignDataIsAnError(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
-	redis(t, client, "SET", "throttr:{k:string}:v1", "1")
-	redis(t, client, "HSET", "throttr:{k:field}:v1", "f60000000", "1")
-	for key, want := range map[string]string{"string": "WRONGTYPE", "field": "not a window: 1"} {
+	redis(t, client, "SET", "throttr:{k:string}:v2", "1")
+	redis(t, client, "HSET", "throttr:{k:field}:v2", "f60000000", "1")
+	for key, want := range map[string]string{"string": "WRONGTYPE", "field": "not a window"} {
 		_, hit := b.Hit(t.Context(), key, limitOf(window.FixedWindow, time.Minute, 1), 1)
 		_, peek := b.Peek(t.Context(), key, limitOf(window.FixedWindow, time.Minute, 1), 0)
-		_, del := b.Delete(t.Context(), key)
-		for what, err := range map[string]error{"hit": hit, "peek": peek, "delete": del} {
+		errs := map[string]error{"hit": hit, "peek": peek}
+		if key == "string" {
+			_, errs["delete"] = b.Delete(t.Context(), key)
+		}
+		for what, err := range errs {
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("rediswindow: %s %q: ", what, key)) {
 				t.Errorf("%v", err)
 			}

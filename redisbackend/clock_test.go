@@ -214,7 +214,7 @@ func TestScalesThatAreOverAreDropped(t *testing.T) {
 			w := must(t, b.Hit, "k", limitOf(a, 10*time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
 			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
 			clock.Advance(time.Millisecond)
-			n, err := redis(t, client, "HLEN", "throttr:{k:k}:v1").AsInt64()
+			n, err := redis(t, client, "HLEN", "throttr:{k:k}:v2").AsInt64()
 			noError(t, err)
 			most = max(most, n)
 		}

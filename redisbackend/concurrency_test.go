@@ -87,7 +87,7 @@ func TestCallsAreOneRoundTrip(t *testing.T) {
 		{func() error {
 			_, err := b.TakeAll(t.Context(), takes, make([]window.Window, len(takes)))
 			return err
-		}, []string{"cmdstat_hget:calls=20,", "cmdstat_hset:calls=20,"}},
+		}, []string{"cmdstat_hget:calls=40,", "cmdstat_hset:calls=20,"}},
 		{hit(window.TokenBucket), nil}, {hit(window.SlidingWindow), nil}, {hit(window.SlidingLog), nil},
 	} {
 		noError(t, test.call()) // The server now has the script.

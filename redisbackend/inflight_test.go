@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -119,9 +120,9 @@ func (c plainClient) EvalSHA(ctx context.Context, digest string, keys, args []st
 func (c plainClient) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
 	return c.Do(ctx, c.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
 }
-func (c plainClient) Ping(context.Context) error { return nil }
-func (c plainClient) Cluster() (bool, error)     { return false, nil }
-func (c plainClient) Name() string               { return "redis" }
+func (c plainClient) Scan(context.Context, string) iter.Seq2[string, error] { return nil }
+func (c plainClient) Cluster() (bool, error)                                { return false, nil }
+func (c plainClient) Name() string                                          { return "redis" }
 
 // TestFlightProcess is a process of TestPlacesInFlightSurvive. Otherwise it does nothing.
 func TestFlightProcess(t *testing.T) {

@@ -28,7 +28,7 @@ func TestNamesInRedisAreAsDocumented(t *testing.T) {
 		{"100% {a}", "k", "100%25 %7Ba}{k:k}"},
 	} {
 		b := redisbackend.New(client, rediswindow.WithPrefix(test.prefix))
-		if got := nameOf(t, s, b, test.key); got != test.want+":v1" {
+		if got := nameOf(t, s, b, test.key); got != test.want+":v2" {
 			t.Errorf("prefix %q, key %.20q: the name is %q, want %q", test.prefix, test.key, got, test.want)
 		}
 	}

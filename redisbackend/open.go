@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -65,7 +66,14 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 			return nil, err
 		}
 	}
-	return &opened{rediswindow.New(connecting, u.Options...), connecting}, nil
+	o := &opened{rediswindow.New(connecting, u.Options...), connecting}
+	if !u.Lazy {
+		if err := o.Ping(ctx); err != nil {
+			_ = o.Close()
+			return nil, err
+		}
+	}
+	return o, nil
 }
 
 // optionOf returns the options of the client of a URL.
@@ -78,7 +86,8 @@ func optionOf(u *redisurl.URL) (rueidis.ClientOption, error) {
 	if err != nil {
 		return option, u.Malformed(err)
 	}
-	option.DisableCache = true // nothing is cached here, and not every server, proxy or user may track keys
+	option.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
+	option.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys
 	if u.Timeout > 0 {
 		option.Dialer.Timeout, option.ConnWriteTimeout = u.Timeout, u.Timeout
 	}
@@ -141,7 +150,7 @@ func (c *connecting) attempt() (connected bool) {
 	case c.ctx.Err() != nil:
 		go client.Close()
 	default:
-		c.client = &adapter{client}
+		c.client = &adapter{client: client}
 		c.err = nil
 	}
 	return true
@@ -208,13 +217,13 @@ func (c *connecting) Eval(ctx context.Context, script string, keys, args []strin
 	return reply, err
 }
 
-// Ping implements [rediswindow.Client].
-func (c *connecting) Ping(ctx context.Context) error {
+// Scan implements [rediswindow.Client].
+func (c *connecting) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
 	client, err := c.now()
 	if err != nil {
-		return err
+		return func(yield func(string, error) bool) { yield("", err) }
 	}
-	return client.Ping(ctx)
+	return client.Scan(ctx, match)
 }
 
 // Subscribe implements [rediswindow.Subscriber].

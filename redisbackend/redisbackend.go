@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -19,36 +21,78 @@ func New(client rueidis.Client, opts ...rediswindow.Option) *rediswindow.Backend
 	if client == nil {
 		panic("redisbackend: New: client is nil")
 	}
-	return rediswindow.New(adapter{client}, opts...)
+	return rediswindow.New(adapter{client: client, shared: true}, opts...)
 }
 
 // adapter is a [rediswindow.Client]. Its commands are neither declared read-only nor retryable: the
 // primary must execute them, once.
-type adapter struct{ client rueidis.Client }
+type adapter struct {
+	client rueidis.Client
+	shared bool // with other calls, which a connection that is closed at a deadline would fail
+}
+
+// noDeadline is a context that ends, and does not tell when: otherwise, an idle client runs a command under the deadline
+// of its connection, and closes the connection then, for all who use it.
+type noDeadline struct{ context.Context }
+
+// Deadline implements [context.Context].
+func (noDeadline) Deadline() (at time.Time, ok bool) { return at, false }
+
+func (a adapter) do(ctx context.Context, cmd rueidis.Completed) (string, error) {
+	if a.shared {
+		ctx = noDeadline{ctx}
+	}
+	reply, err := a.client.Do(ctx, cmd).ToString()
+	return reply, clientError(err)
+}
 
 // EvalSHA implements [rediswindow.Client].
 func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
-	reply, err := a.client.Do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
-	return reply, clientError(err)
+	return a.do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 }
 
 // Eval implements [rediswindow.Client].
 func (a adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	reply, err := a.client.Do(ctx, a.client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
-	return reply, clientError(err)
+	return a.do(ctx, a.client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 }
 
-// Ping implements [rediswindow.Client].
-func (a adapter) Ping(ctx context.Context) error {
-	if a.client.Mode() != rueidis.ClientModeCluster {
-		return clientError(a.client.Do(ctx, a.client.B().Ping().Build()).Error())
-	}
-	for _, node := range a.client.Nodes() {
-		if err := node.Do(ctx, node.B().Ping().Build()).Error(); err != nil {
-			return clientError(err)
+// Scan implements [rediswindow.Client].
+func (a adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if a.shared {
+			ctx = noDeadline{ctx}
+		}
+		for _, node := range a.client.Nodes() {
+			primary, err := isPrimary(ctx, node)
+			for cursor, more := uint64(0), primary; more && err == nil; more = cursor != 0 {
+				var entry rueidis.ScanEntry
+				entry, err = node.Do(ctx, node.B().Scan().Cursor(cursor).Match(match).Count(scanCount).Build()).AsScanEntry()
+				cursor = entry.Cursor
+				for _, name := range entry.Elements {
+					if !yield(name, nil) {
+						return
+					}
+				}
+			}
+			if err != nil {
+				yield("", clientError(err))
+				return
+			}
 		}
 	}
-	return nil
+}
+
+// scanCount is how many keys a server looks at for an answer to SCAN.
+const scanCount = 256
+
+// isPrimary asks a node whether it is a primary.
+func isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
+	role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+	if err != nil || len(role) == 0 {
+		return false, err
+	}
+	name, err := role[0].ToString()
+	return name == "master", err
 }
 
 // Subscribe implements [rediswindow.Subscriber].

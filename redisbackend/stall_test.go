@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -198,4 +199,36 @@ func TestTakesThatAreGivenUpAreBoundedWhileTheServerIsStopped(t *testing.T) {
 			t.Logf("%d takes of %d that were given up are counted", w.Count-1, callers*rounds)
 		})
 	}
+}
+
+// While Redis hangs, the calls of a RateLimit on a client of the user's end with its time limit, and leave the connection to
+// the user's own commands.
+func TestCommandsOfTheUserSurviveAServerThatHangs(t *testing.T) {
+	s := startServer(t)
+	client := s.connect(func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }) // one connection
+	limiter := throttr.NewRateLimit(redisbackend.New(client), throttr.WithLogger(nil), throttr.WithTimeout(100*time.Millisecond))
+	take := func() (time.Duration, error) {
+		begun := time.Now()
+		_, err := limiter.Take(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
+		return time.Since(begun), err
+	}
+	_, err := take()
+	noError(t, err)
+	s.Freeze(t)
+	for range 2 { // the first one alone on the connection, the second one behind the user's
+		took, err := take()
+		expect(t, errors.Is(err, throttr.ErrUnavailable) && took < time.Second, "%v, after %v", err, took)
+		if err == nil {
+			break
+		}
+	}
+	own := make(chan error, 1)
+	go func() { own <- client.Do(t.Context(), client.B().Set().Key("mine").Value("1").Build()).Error() }()
+	time.Sleep(50 * time.Millisecond)
+	took, err := take()
+	expect(t, errors.Is(err, throttr.ErrUnavailable) && took < time.Second, "%v, after %v", err, took)
+	s.Thaw(t)
+	noError(t, within(t, own))
+	size, err := redis(t, client, "GET", "mine").ToString()
+	expect(t, err == nil && size == "1", "%q, %v", size, err)
 }

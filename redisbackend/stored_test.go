@@ -12,10 +12,14 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// stored returns what is stored of a window: count, start and ID.
-func stored(count, start, id float64) string {
+// stored returns the state of a limit: live, Max, what it holds, start, count, ID, more and last.
+func stored(state ...float64) string {
 	var value []byte
-	for _, f := range []float64{count, start, id} {
+	for i := range 8 {
+		f := 0.0
+		if i < len(state) {
+			f = state[i]
+		}
 		value = binary.LittleEndian.AppendUint64(value, math.Float64bits(f))
 	}
 	return string(value)
@@ -23,32 +27,40 @@ func stored(count, start, id float64) string {
 
 func TestStoredWindowsAreAsDocumented(t *testing.T) {
 	client := startServer(t).connect()
-	const scale = time.Hour
-	now := time.UnixMicro(1893456000000000)
+	const scale, start = time.Hour, 1893456000000000
+	now := time.UnixMicro(start)
 	b := redisbackend.New(client, rediswindow.WithClock(func() time.Time { return now }))
 	var id int64
-	require := func(step string, count float64) {
+	require := func(step, field, want string) {
 		t.Helper()
-		value, err := redis(t, client, "HGET", "throttr:{k:k}:v1", "f3600000000").ToString()
-		if want := stored(count, 1893456000000000, float64(id)); err != nil || value != want {
+		value, err := redis(t, client, "HGET", "throttr:{k:k}:v2", field).ToString()
+		if err != nil || value != want {
 			t.Errorf("after %s, %q is stored, want %q: %v", step, value, want, err)
 		}
 	}
-	must(t, b.Set, "k", limitOf(window.FixedWindow, scale, 10), 2)
-	w := must(t, b.Peek, "k", limitOf(window.FixedWindow, scale, 10), 0)
-	id = w.ID
-	require("Set", 2)
+	fixed := limitOf(window.FixedWindow, scale, 10)
+	id = must(t, b.Set, "k", fixed, 2).ID
+	require("Set", "f3600000000", stored(start+3600e6, 10, 10, start, 2, float64(id)))
 	now = now.Add(time.Second)
-	must(t, b.Hit, "k", limitOf(window.FixedWindow, scale, 10), 1)
-	require("Hit", 3)
+	must(t, b.Hit, "k", fixed, 1)
+	require("Hit", "f3600000000", stored(start+3600e6, 10, 10, start, 3, float64(id)))
 	now = now.Add(time.Second)
-	must(t, b.Take, "k", limitOf(window.FixedWindow, scale, 10), 4)
-	require("Take", 7)
+	fixed.Max = 20
+	must(t, b.Take, "k", fixed, 4)
+	require("Take", "f3600000000", stored(start+3600e6, 20, 20, start, 7, float64(id)))
 	now = now.Add(time.Second)
-	if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, scale, 10), 1, id); !ok || err != nil {
+	if ok, err := b.GiveBack(t.Context(), "k", fixed, 1, id); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	require("GiveBack", 6)
+	require("GiveBack", "f3600000000", stored(start+3600e6, 20, 20, start, 6, float64(id)))
+
+	bucket := window.Limit{Name: "n", Max: 3600, Burst: 10, Scale: scale, Algorithm: window.TokenBucket} // a token a second
+	must(t, b.Take, "k", bucket, 4)
+	series := float64((start + 3_000_000) % 65536)
+	require("a take of 4 tokens", "b3600000000:n", stored(start+3e6+4e6+3600e6, 3600, 10, start+3e6, 4*3600e6, series, 4))
+	now = now.Add(time.Second)
+	must(t, b.Take, "k", bucket, 2)
+	require("a take of 2 tokens", "b3600000000:n", stored(start+3e6+4e6+3600e6, 3600, 10, start+4e6, 5*3600e6, series, 6))
 }
 
 func TestWindowsThatAreFullStayFull(t *testing.T) {
@@ -65,7 +77,7 @@ func TestWindowsThatAreFullStayFull(t *testing.T) {
 func TestVersionsMisreadNothing(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
-	others := [][2]string{{"throttr:{k:k}", "3600000000"}, {"throttr:{k:k}", "f3600000000"}, {"throttr:{k:k}:v2", "f3600000000"}}
+	others := [][2]string{{"throttr:{k:k}", "3600000000"}, {"throttr:{k:k}", "f3600000000"}, {"throttr:{k:k}:v1", "f3600000000"}}
 	for _, other := range others {
 		redis(t, client, "HSET", other[0], other[1], "of another version")
 	}
@@ -83,11 +95,9 @@ func TestValuesThatAreNoWindows(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
 	for _, value := range []string{
-		"", "text", strings.Repeat("\x00", 23), strings.Repeat("\x00", 25), strings.Repeat("\x00", 33),
-		stored(-1, 1, 1), stored(math.NaN(), 1, 1), stored(math.Inf(1), 1, 1), stored(1<<53+2, 1, 1),
-		stored(1, math.NaN(), 1), stored(1, math.Inf(1), 1), stored(1, math.Inf(-1), 1),
+		"", "text", strings.Repeat("\x00", 63), strings.Repeat("\x00", 65), stored(0, 0, 0, 0, -1), stored(0, 0, 0, 0, math.NaN()), stored(math.Inf(1)), stored(0, 0, 0, math.Inf(-1)),
 	} {
-		redis(t, client, "HSET", "throttr:{k:k}:v1", "f3600000000", value)
+		redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", value)
 		for name, call := range map[string]func() error{
 			"Hit": func() error {
 				_, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)

@@ -62,7 +62,7 @@ func TestHashExpiresAfterItsLastWindow(t *testing.T) {
 		{time.Minute, time.Minute}, {time.Hour, time.Hour}, {time.Second, time.Hour}, {time.Minute, time.Hour}, {3 * time.Hour, 3 * time.Hour},
 	} {
 		must(t, b.Set, "k", limitOf(window.FixedWindow, step.scale, 10), 1)
-		ms, err := redis(t, client, "PTTL", "throttr:{k:k}:v1").AsInt64()
+		ms, err := redis(t, client, "PTTL", "throttr:{k:k}:v2").AsInt64()
 		left := time.Duration(ms) * time.Millisecond
 		if err != nil || left < step.want-10*time.Second || left > step.want+2*time.Second {
 			t.Errorf("after a window of %v the hash expires in %v, want %v (%v)", step.scale, left, step.want, err)
@@ -78,7 +78,7 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 	for i := range 1000 {
 		must(t, b.Charge, "k", limitOf(window.FixedWindow, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
 		clock.Advance(time.Millisecond)
-		if n, err := redis(t, client, "HLEN", "throttr:{k:k}:v1").AsInt64(); err != nil || n > 17 {
+		if n, err := redis(t, client, "HLEN", "throttr:{k:k}:v2").AsInt64(); err != nil || n > 17 {
 			t.Fatalf("there are %d fields, %v", n, err)
 		}
 	}

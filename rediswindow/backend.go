@@ -4,26 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/callerr"
-	"github.com/throttr-go/throttr/internal/coalesce"
-	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/window"
-)
-
-const (
-	// MaxCount is the largest Max, Burst, n and count that the backend accepts: 2^53-1.
-	MaxCount = 1<<53 - 1
-	// MaxScale is the longest scale that the backend accepts: 142 years.
-	MaxScale = maxTime * time.Microsecond
-
-	// maxTime bounds the times, in microseconds, that scripts compute with. The sum of two of
-	// them is exact in a double. The bound is reached in the year 2112.
-	maxTime = 1 << 52
 )
 
 // Backend is a [window.Backend] on Redis. Make one with [New].
@@ -34,12 +22,13 @@ const (
 type Backend struct {
 	window.Unimplemented
 	options
-	client   Client
-	combiner func() *combiner
-	alone    func() *coalesce.Combiner[alone]
-	closed   atomic.Bool // nothing may be sent any more
-	stats    stats
-	wakes    wakes // of places in flight
+	client Client
+	single *node // of a client that is not one of a cluster, or as long as nodes are not known
+	nodes  nodes
+	calls  sync.Pool   // of *batched: not that of all backends, because in tests each may have a clock of its own
+	closed atomic.Bool // nothing may be sent any more
+	stats  stats
+	wakes  wakes // of places in flight
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -52,8 +41,8 @@ func New(client Client, opts ...Option) *Backend {
 		panic("rediswindow: New: client is nil")
 	}
 	b := &Backend{options: newOptions(opts), client: client}
-	b.combiner = sync.OnceValue(b.newCombiner)
-	b.alone = sync.OnceValue(b.newAlone)
+	b.single = b.newNode("", 0)
+	b.nodes.byName = map[string]*node{}
 	return b
 }
 
@@ -68,115 +57,128 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass [MaxCount].
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	p := policy{limit: l, n: n}
-	if _, err = b.check(&l); err == nil {
-		err = checkNumber("N", n, MaxCount)
+	if l.Algorithm.Rolling() {
+		return b.call(ctx, "hit", key, ask{verb: take, limit: &l, n: n})
 	}
-	if err == nil && l.Algorithm.Rolling() {
-		w, _, err = b.one(ctx, key, p)
-	} else if err == nil {
-		p.verb, p.limit.Max = count, 0 // hits with different limits are equal
-		var within int
-		if w, within, err = b.one(ctx, key, p); err == nil && within == 0 {
-			w.Refused, w.RetryAfter = true, w.Left
-			if n > l.Max {
-				w.RetryAfter = window.Never
-			}
-		}
-	}
-	return w, b.after("hit", key, err)
+	return b.call(ctx, "hit", key, ask{verb: count, limit: &l, n: n})
 }
 
 // Take implements [window.Backend] with one script.
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	if _, err = b.check(&l); err == nil {
-		w, _, err = b.one(ctx, key, policy{limit: l, n: n})
-	}
-	return w, b.after("take", key, err)
+	return b.call(ctx, "take", key, ask{verb: take, limit: &l, n: n})
 }
 
 // Peek implements [window.Backend].
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	if _, err = b.check(&l); err == nil {
-		w, _, err = b.one(ctx, key, policy{verb: peek, limit: l, n: n})
-	}
-	return w, b.after("peek", key, err)
+	return b.call(ctx, "peek", key, ask{verb: peek, limit: &l, n: n})
 }
 
 // Charge implements [window.Backend].
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.count(ctx, "charge", key, policy{verb: count, limit: l, n: n})
+	return b.call(ctx, "charge", key, ask{verb: count, limit: &l, n: n})
 }
 
 // Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.count(ctx, "set", key, policy{verb: set, limit: l, n: n})
+	return b.call(ctx, "set", key, ask{verb: set, limit: &l, n: n})
 }
 
-func (b *Backend) count(ctx context.Context, method, key string, p policy) (w window.Window, err error) {
-	if _, err = b.check(&p.limit); err == nil {
-		err = checkNumber("N", p.n, MaxCount)
+// call makes the call of a method.
+func (b *Backend) call(ctx context.Context, method, key string, a ask) (w window.Window, err error) {
+	_, err = b.check(a.limit)
+	if err == nil && a.verb != take && a.verb != peek {
+		err = checkNumber("N", a.n, MaxCount)
 	}
 	if err == nil {
-		if !p.limit.Algorithm.Rolling() {
-			p.limit.Max = 0
+		var fit bool
+		a.key = key
+		w, fit, err = b.one(ctx, &a)
+		if method == "hit" && a.verb == count && !fit && err == nil {
+			w.Refused, w.RetryAfter = true, w.Left
+			if a.n > a.limit.Max {
+				w.RetryAfter = window.Never
+			}
 		}
-		w, _, err = b.one(ctx, key, p)
 	}
 	return w, b.after(method, key, err)
 }
 
 // GiveBack implements [window.Backend].
-func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
-	_, err := b.check(&l)
-	done := 0
-	if err == nil {
-		done, err = b.giveBack(ctx, key, policy{verb: back, limit: l, n: n, id: id})
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
+	if _, err = b.check(&l); err == nil && known(l.Algorithm, id) {
+		_, done, err = b.one(ctx, &ask{verb: giveBack, key: key, limit: &l, n: n, id: id})
 	}
-	return done > 0, b.after("give back", key, err)
-}
-
-// giveBack makes a give-back, unless the ID is of no take.
-func (b *Backend) giveBack(ctx context.Context, key string, p policy) (done int, err error) {
-	if p.id <= 0 || p.limit.Algorithm.Rolling() && p.id&(1<<epochBits-1) == 0 {
-		return 0, nil
-	}
-	_, done, err = b.one(ctx, key, p)
-	return done, err
+	return done, b.after("give back", key, err)
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	_, err := b.check(&l)
 	if err == nil {
-		_, _, err = b.one(ctx, key, policy{verb: reset, limit: l})
+		_, _, err = b.one(ctx, &ask{verb: reset, key: key, limit: &l})
 	}
 	return b.after("reset", key, err)
 }
 
-// Delete implements [window.Backend]. Without scales it deletes the windows of all scales,
-// whichever client opened them. It deletes them in one atomic step.
+// Delete implements [window.Backend]. Without scales it deletes the windows of all scales, whichever client opened
+// them. It asks which there are, and ends them in one atomic step.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
-	var which strings.Builder
 	for _, scale := range scales {
-		if err = checkScale(scale); err != nil {
-			break
+		if err := checkScale(scale); err != nil {
+			return 0, b.after("delete", key, err)
 		}
-		fmt.Fprintf(&which, " %d ", scale.Microseconds())
 	}
-	if err == nil {
-		_, n, err = b.one(ctx, key, policy{verb: deleteAll, scales: which.String()})
-	}
+	n, err = b.deleteAll(ctx, key, scales)
 	return n, b.after("delete", key, err)
 }
 
-// Ping implements [window.BackendCloser].
+func (b *Backend) deleteAll(ctx context.Context, key string, scales []time.Duration) (n int, err error) {
+	there, err := b.stored(ctx, string(b.appendName(nil, key)))
+	there = slices.DeleteFunc(there, func(l window.Limit) bool { return len(scales) > 0 && !slices.Contains(scales, l.Scale) })
+	if err != nil || len(there) == 0 {
+		return 0, err
+	}
+	c := b.newCall()
+	for i := range there {
+		b.add(&c.Value, &ask{verb: reset, key: key, limit: &there[i], more: i < len(there)-1})
+	}
+	if answered, err := b.do(ctx, c); !answered || err != nil {
+		return 0, err
+	}
+	for i := range there {
+		a := c.Value.answer(i)
+		n += max(0, int(a.fit))
+	}
+	b.release(c)
+	return n, nil
+}
+
+// Ping implements [window.BackendCloser]. It runs the script on every primary, under the prefix, in a way that changes
+// nothing: so it fails if the user or the server can't do what calls need.
 func (b *Backend) Ping(ctx context.Context) error {
-	_, err := b.requestAlone(ctx, "", func(ctx context.Context) (string, error) { return "", redisreply.New(b.client.Ping(ctx)) })
+	err := b.ping(ctx)
 	if b.stats.count(err); err != nil {
 		return &callerr.Error{Package: "rediswindow", Call: "ping", Err: err}
 	}
 	return nil
+}
+
+func (b *Backend) ping(ctx context.Context) error {
+	now, grace, err := b.times()
+	if err != nil {
+		return err
+	}
+	at := []int{0}
+	cluster, err := b.cluster()
+	if err == nil && cluster {
+		at, err = b.primaries(ctx)
+	}
+	for _, slot := range at {
+		if err == nil {
+			_, err = b.evalOnSlot(ctx, windowsScript, slot, now, grace, "1", "rf1000 1 1 0 1 ")
+		}
+	}
+	return err
 }
 
 // Stats implements [window.BackendCloser].
@@ -205,6 +207,15 @@ func (b *Backend) time() (now, grace float64, err error) {
 		return 0, 0, fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, at.Round(0))
 	}
 	return float64(micros), 3_600_000, nil
+}
+
+// times is time, as the script of windows gets it.
+func (b *Backend) times() (now, grace string, err error) {
+	n, g, err := b.time()
+	if b.now != nil {
+		now = strconv.FormatFloat(n, 'f', 0, 64)
+	}
+	return now, strconv.FormatFloat(g, 'f', 0, 64), err
 }
 
 // after is called after each call: it counts the call, and adds the method and the key, cut to 64 characters, to its

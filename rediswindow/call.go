@@ -2,115 +2,243 @@ package rediswindow
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
-	"sync"
+	"math"
+	"strconv"
+	"time"
 
-	"github.com/throttr-go/throttr/internal/breaker"
-	"github.com/throttr-go/throttr/internal/coalesce"
-	"github.com/throttr-go/throttr/internal/deadline"
-	"github.com/throttr-go/throttr/internal/inside"
-	"github.com/throttr-go/throttr/internal/redisreply"
+	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
-)
-
-// The bounds of requests, beside that of [WithMaxQueued]. In a cluster, maxInFlight is that of each slot.
-const (
-	maxLimits   = 254 // of all calls of a request: its bytes have indices and numbers of up to 254
-	maxInFlight = 8   // requests
 )
 
 // verb is what a call asks of a limit. See lua/windows.lua.
 type verb byte
 
 const (
-	take verb = iota
-	count
-	peek
-	back
-	set
-	reset
-	deleteAll
+	take     verb = 't'
+	peek     verb = 'p'
+	count    verb = 'c'
+	set      verb = 's'
+	giveBack verb = 'g'
+	undo     verb = 'u' // giveBack, as if nothing had been taken
+	reset    verb = 'r'
 )
 
-// policy is what a call asks, and of which limit, and no Policy of package throttr. Calls that are equal but for their callers have the same
-// policies and keys.
-type policy struct {
-	verb   verb
-	remove bool // back: whether a window that is empty then is removed
-	limit  window.Limit
-	n      uint64
-	id     int64  // back: of the take
-	scales string // deleteAll: as the script expects them
-}
+// part is what a call asks of a limit, as the script gets it: the name of a hash, and a text.
+type part struct{ hash, text string }
 
-// part is what a call asks of one key.
-type part struct {
-	key string
-	policy
-}
-
-// call is a call of a method: one part, or several of a TakeAll.
+// call is a call of a method: one part, or several, all or none.
 type call struct {
-	parts   []part
-	windows []window.Window // one for each part that asks for one
-	n       int             // how many of it were granted or done; of deleteAll, how many limits had something
-	id      int64           // the first of the IDs of windows that the request has opened
-	err     error
+	parts []part
+	equal bool // it may be one entry with calls that ask the same
+	tail  int  // how long the text of the first part is up to the number of equal calls, which is 1
 
-	// equals is the index of the equals of the request that the call is one of, and rank says how many of them are
-	// before it.
-	equals, rank int
+	now    int64 // of the server
+	opens  int64 // the ID of the first window that the request opens
+	result string
+	err    error
 }
 
 type (
-	combined = coalesce.Call[call]
-	combiner = coalesce.Combiner[call]
+	batched = batch.Call[call]
+	batcher = batch.Batcher[part, call]
 )
 
-// newCombiner returns what lets calls share requests. In a cluster, a request accesses one slot.
-func (b *Backend) newCombiner() *combiner {
-	return coalesce.NewCombiner(coalesce.CombinerOptions[call]{
-		Send: b.send, Partitions: b.partitions(), MaxSize: maxLimits, MaxInFlight: maxInFlight, MaxQueued: b.maxQueued,
-	})
+// newCall returns a call, which is released when it was answered.
+func (b *Backend) newCall() *batched {
+	if c, ok := b.calls.Get().(*batched); ok {
+		return c
+	}
+	return new(batched)
 }
 
-// alone is a call with a request of its own.
-type alone struct {
-	request  func(ctx context.Context) (string, error)
-	response string
-	err      error
+// release keeps a call that was answered for another one.
+func (b *Backend) release(c *batched) {
+	clear(c.Value.parts)
+	c.Value = call{parts: c.Value.parts[:0]}
+	c.Next = nil
+	b.calls.Put(c)
 }
 
-// newAlone returns what bounds calls with requests of their own.
-func (b *Backend) newAlone() *coalesce.Combiner[alone] {
-	return coalesce.NewCombiner(coalesce.CombinerOptions[alone]{
-		Send: func(ctx context.Context, calls []*coalesce.Call[alone]) {
-			v := &calls[0].Value
-			if b.closed.Load() {
-				v.err = window.ErrClosed
-				return
-			}
-			v.response, v.err = v.request(ctx)
-		},
-		Partitions: b.partitions(), MaxSize: 1, MaxInFlight: maxInFlight, MaxQueued: b.maxQueued,
-	})
+// ask is what is asked of a limit.
+type ask struct {
+	verb  verb
+	key   string
+	hash  string // its name, if there is no key
+	limit *window.Limit
+	n     uint64
+	id    int64 // of what is given back
+	more  bool  // the next part belongs to the same call
+
+	opened bool // undo: the window was opened by what is undone
 }
 
-// requestAlone makes a request of its own, for a key. It returns when ctx ends, and then drops what request returns.
-func (b *Backend) requestAlone(ctx context.Context, key string, request func(ctx context.Context) (string, error)) (string, error) {
-	partition, err := b.partition(key)
+// add adds a part to a call.
+func (b *Backend) add(c *call, a *ask) {
+	holds, times := holds(a.limit), uint64(1)
+	switch {
+	case a.verb == giveBack || a.verb == undo:
+		holds, times = splitID(a.limit.Algorithm, a.id)
+		if a.opened {
+			times = 1
+		}
+	case a.limit.Algorithm == window.SlidingLog:
+		holds = b.maxLog
+	}
+	var space [256]byte
+	to := append(space[:0], a.hash...)
+	if a.hash == "" {
+		to = b.appendName(to, a.key)
+	}
+	hash := len(to)
+	to = append(to, byte(a.verb), letters[a.limit.Algorithm])
+	to = strconv.AppendUint(to, uint64(a.limit.Scale.Microseconds()), 10)
+	for _, n := range [...]uint64{a.limit.Max, holds, min(a.n, MaxCount+1)} { // a larger n is more than any limit
+		to = strconv.AppendUint(append(to, ' '), n, 10)
+	}
+	c.tail = len(to) + 1 - hash
+	to = strconv.AppendUint(append(to, ' '), times, 10)
+	if a.more {
+		to = append(to, '+')
+	} else {
+		to = append(to, ' ')
+	}
+	if a.limit.Name != "" {
+		to = append(append(to, ':'), a.limit.Name...)
+	}
+	all := string(to)
+	c.parts = append(c.parts, part{all[:hash], all[hash:]})
+}
+
+// times returns the text of a part for several equal calls.
+func (c *call) times(m int) string {
+	text := c.parts[0].text
+	return text[:c.tail] + strconv.Itoa(m) + text[c.tail+1:]
+}
+
+// The ID of a take of a rolling algorithm is a place and a series, which the script says.
+const (
+	placeBits  = 46
+	seriesBits = 17
+)
+
+// splitID returns the place and the series of an ID.
+func splitID(a window.Algorithm, id int64) (place, series uint64) {
+	if !a.Rolling() {
+		return uint64(id), 0
+	}
+	return uint64(id) >> seriesBits, uint64(id)&(1<<seriesBits-1) - 1
+}
+
+// known reports whether an ID may be one of a take.
+func known(a window.Algorithm, id int64) bool {
+	return id > 0 && (!a.Rolling() || id&(1<<seriesBits-1) != 0)
+}
+
+// answer is what the script says of a limit.
+type answer struct{ fit, count, left, retry, place, series, step float64 }
+
+// answerSize is the size of an answer in a reply.
+const answerSize = 7 * 8
+
+// answer returns the answer for a part.
+func (c *call) answer(i int) (a answer) {
+	r := c.result[i*answerSize:]
+	for at, f := range [...]*float64{&a.fit, &a.count, &a.left, &a.retry, &a.place, &a.series, &a.step} {
+		*f = float(r[8*at:])
+	}
+	return a
+}
+
+// errNoWindow says that something else than a window is stored.
+var (
+	errNoWindow = errors.New("the field of the limit has something that is not a window")
+	errNoHash   = errors.New("WRONGTYPE: the key of Redis has something that is not a hash")
+)
+
+// err returns why there is no answer for a limit.
+func (a *answer) err() error {
+	switch a.fit {
+	case -1:
+		return errNoWindow
+	case -2:
+		return errNoHash
+	}
+	return nil
+}
+
+// window returns the window after a call of rank among equal ones, of which some were made.
+func (a *answer) window(now int64, k *ask, rank, made int) (w window.Window) {
+	if later := made - 1 - rank; later > 0 { // those after it have changed the window
+		a.count -= float64(later) * float64(k.n)
+		a.left -= math.Floor(float64(later) * a.step)
+		if a.step > 0 { // the place is a count, too
+			a.place -= float64(later) * float64(k.n)
+		}
+	}
+	if a.left > 0 {
+		left := int64(a.left)
+		w.Count = min(uint64(max(a.count, 0)), MaxCount)
+		w.Left = micros(left)
+		w.ExpiresAt = time.UnixMicro(now).Add(w.Left)
+	}
+	w.Refused = (k.verb == take || k.verb == peek) && rank >= made
+	if w.Refused {
+		w.RetryAfter = window.Never
+		if k.n <= holds(k.limit) {
+			w.RetryAfter = max(micros(int64(min(a.retry, MaxCount))), time.Microsecond)
+		}
+	}
+	switch {
+	case a.left <= 0:
+	case a.series < 0:
+		w.ID = int64(a.place)
+	case k.verb == take && !w.Refused && k.n > 0:
+		w.ID = (int64(a.place)&(1<<placeBits-1))<<seriesBits | (int64(a.series) + 1)
+	}
+	return w
+}
+
+// micros returns a number of microseconds, which may be more than a Duration holds.
+func micros(n int64) time.Duration {
+	return time.Duration(min(n, int64(window.Never/time.Microsecond))) * time.Microsecond
+}
+
+// one makes a call of one part. Fit says whether all of it was counted, given back or forgotten.
+func (b *Backend) one(ctx context.Context, k *ask) (w window.Window, fit bool, err error) {
+	c := b.newCall()
+	b.add(&c.Value, k)
+	c.Value.equal = k.verb == take || k.verb == peek || k.verb == count && !k.limit.Algorithm.Rolling()
+	if answered, err := b.do(ctx, c); !answered || err != nil {
+		return w, false, err
+	}
+	a := c.Value.answer(0)
+	if err = a.err(); err == nil {
+		fit = c.Rank < int(a.fit)
+		w = a.window(c.Value.now, k, c.Rank, int(a.fit))
+		if k.verb == count && !fit && !k.limit.Algorithm.Rolling() {
+			w.Count = MaxCount
+		}
+	}
+	b.release(c)
+	return w, fit, err
+}
+
+// do has a call sent. If it was answered, the caller releases it. Otherwise, it may still be under way.
+func (b *Backend) do(ctx context.Context, c *batched) (answered bool, err error) {
+	n, err := b.nodeOf(c.Value.parts[0].hash)
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	c := b.alone().Get()
-	c.Value = alone{request: request}
-	if sent, err := b.alone().Do(ctx, partition, c); err != nil {
-		return "", notDone(err, sent)
+	if sent, err := n.batcher.Do(ctx, c); err != nil {
+		return false, notDone(err, sent)
 	}
-	response, err := c.Value.response, c.Value.err
-	c.Value = alone{}
-	b.alone().Put(c)
-	return response, err
+	if err := c.Value.err; err != nil && ctx.Err() != nil {
+		return false, notDone(ctx.Err(), true)
+	}
+	return true, c.Value.err
 }
 
 // notDone returns the error of a call that was given up.
@@ -121,144 +249,14 @@ func notDone(err error, sent bool) error {
 	return fmt.Errorf("%w; it was not sent", err)
 }
 
-// partitions returns how many partitions of calls there are: one, or in a cluster one for each slot.
-func (b *Backend) partitions() int {
-	if cluster, _ := b.client.Cluster(); cluster {
-		return slots
-	}
-	return 1
+// appendFloat appends a number in binary form.
+func appendFloat(to []byte, f float64) []byte {
+	return binary.LittleEndian.AppendUint64(to, math.Float64bits(f))
 }
 
-// partition returns the partition of a key. The error says that nothing can be sent.
-func (b *Backend) partition(key string) (int, error) {
-	cluster, err := b.cluster()
-	if err != nil || !cluster {
-		return 0, err
-	}
-	return slotOfKey(key), nil
-}
-
-// cluster reports whether the client is one of a cluster. The error says that nothing can be sent.
-func (b *Backend) cluster() (bool, error) {
-	if b.closed.Load() {
-		return false, window.ErrClosed
-	}
-	return b.client.Cluster()
-}
-
-// do has a call sent that Get has returned and that was filled in, and returns its error. If it was answered, the caller
-// returns it with end. Otherwise, it may still be under way.
-func (b *Backend) do(ctx context.Context, c *combined) (answered bool, err error) {
-	partition, err := b.partition(c.Value.parts[0].key)
-	if err != nil {
-		return false, err
-	}
-	c.Size = len(c.Value.parts)
-	if sent, err := b.combiner().Do(ctx, partition, c); err != nil {
-		return false, notDone(err, sent)
-	}
-	return true, c.Value.err
-}
-
-// end keeps a call for another one.
-func (b *Backend) end(c *combined) {
-	v := &c.Value
-	clear(v.parts)
-	*v = call{parts: v.parts[:0], windows: v.windows[:0]}
-	b.combiner().Put(c)
-}
-
-// one makes a call of one part. It returns the window that it asks for, and how many were granted or done.
-func (b *Backend) one(ctx context.Context, key string, p policy) (w window.Window, n int, err error) {
-	if _, err := b.cluster(); err != nil { // it may not be known yet how many partitions there are
-		return w, 0, err
-	}
-	c := b.combiner().Get()
-	c.Value.parts = append(c.Value.parts, part{key, p})
-	answered, err := b.do(ctx, c)
-	if !answered {
-		return w, 0, err
-	}
-	if err == nil {
-		n = c.Value.n
-		if len(c.Value.windows) > 0 {
-			w = c.Value.windows[0]
-		}
-	}
-	b.end(c)
-	return w, n, err
-}
-
-// send sends calls, for the combiner, which bounds its requests itself. If their keys differ, it makes a request for
-// each of them in a cluster, because while a slot moves to another node, a script may have only one key. That is
-// rare: the keys share a slot by chance. It does so as well if a server says that they are not in one slot: what
-// seems to be a server may be a proxy to several.
-func (b *Backend) send(ctx context.Context, calls []*combined) {
-	differ := len(calls) > 1 && severalKeys(calls[0])
-	for _, c := range calls[1:] {
-		differ = differ || c.Value.parts[0].key != calls[0].Value.parts[0].key || severalKeys(c)
-	}
-	cluster, err := b.cluster()
-	if err == nil && !(differ && cluster) {
-		err = b.request(ctx, calls)
-		if err == nil || !differ || !redisreply.HasCode(err, "CROSSSLOT") {
-			fail(calls, err)
-			return
-		}
-	} else if err != nil {
-		fail(calls, err)
-		return
-	}
-	byKey := map[string][]*combined{}
-	var all sync.WaitGroup
-	for _, c := range calls {
-		if severalKeys(c) {
-			one := []*combined{c}
-			all.Go(func() { fail(one, b.request(ctx, one)) })
-			continue
-		}
-		key := c.Value.parts[0].key
-		byKey[key] = append(byKey[key], c)
-	}
-	for _, calls := range byKey {
-		all.Go(func() { fail(calls, b.request(ctx, calls)) })
-	}
-	all.Wait()
-}
-
-// severalKeys reports whether a call has several keys.
-func severalKeys(c *combined) bool {
-	for _, p := range c.Value.parts[1:] {
-		if p.key != c.Value.parts[0].key {
-			return true
-		}
-	}
-	return false
-}
-
-// fail has calls fail, unless err is nil.
-func fail(calls []*combined, err error) {
-	if err == nil {
-		return
-	}
-	for _, c := range calls {
-		c.Value.err = err
-	}
-}
-
-// circuitParts is how many circuit breakers a backend has on a cluster: each is that of a range of slots,
-// which are mostly those of one node.
-const circuitParts = 16
-
-func init() {
-	inside.Add(func(b *Backend) any { return breaker.Parts{N: circuitParts, Of: b.circuitPart} })
-	inside.Add(func(*Backend) any { return deadline.Unkept{} })
-}
-
-// circuitPart returns the part of a key, which is 0 if there is no cluster.
-func (b *Backend) circuitPart(key string) int {
-	if cluster, err := b.client.Cluster(); err != nil || !cluster {
-		return 0
-	}
-	return slotOfKey(key) * circuitParts / slots
+// float reads a number in binary form.
+func float(s string) float64 {
+	_ = s[7]
+	return math.Float64frombits(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
 }

@@ -1,12 +1,15 @@
 package rediswindow
 
-import "context"
+import (
+	"context"
+	"iter"
+)
 
 // Client is a client of a Redis server or cluster. It must be safe for concurrent use.
 //
 // A call must reach the primary of the key. A call that the server may have executed must not be
-// sent again: a hit would be counted twice. A call may ignore the end of its ctx, since [Backend]
-// does not wait for it any longer.
+// sent again: a hit would be counted twice. A call returns when its ctx ends, or at its deadline if that is
+// not more than a second away, and does not affect other calls. It does not keep keys and args.
 //
 // An error that the server has responded with is returned as it is: its text begins with a code, such as
 // NOSCRIPT. One that says that the server can't be reached, or did not respond, matches
@@ -17,8 +20,9 @@ type Client interface {
 	EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error)
 	// Eval runs a script on keys, as EvalSHA does.
 	Eval(ctx context.Context, script string, keys, args []string) (string, error)
-	// Ping asks every server whether it is there.
-	Ping(ctx context.Context) error
+	// Scan returns the names of keys that match a pattern of Redis, of all primaries, by the command SCAN: a bounded
+	// number at a time. An error is the last element.
+	Scan(ctx context.Context, match string) iter.Seq2[string, error]
 	// Cluster reports whether the client is one of a cluster, or of anything else that keeps keys on
 	// several servers by slot. Then all keys of a script are in the same slot. The answer stays the same.
 	// The error says that it is not known yet, and why the client can't connect. Nothing is sent then.

@@ -16,53 +16,63 @@
 // are queued, [window.ErrOverloaded]. All others are those of ctx or of the client. After one of
 // the client, the hit may have been counted or not.
 //
+// A reply about the server, such as one of a server that refuses the script, or one that nobody knows, matches
+// [window.ErrUnavailable]. A reply about a key does not: the user may not access it, or it has something else than windows. It fails
+// the calls on that key only. Errors have no argument of a request, and so no key but that of the call.
+//
 // A call returns when its ctx ends, but Redis may still execute it later. Its error then ends with "it was not sent" or
 // with "it may have been counted".
 //
 // # Shared requests
 //
-// Calls share requests: those of all goroutines that are ready to run when the request is made, of all methods, on any
-// keys and limits, until they have 254 limits. The result is that of requests of their own, one after the other: each
-// hit and each take has its own position in the count of its window, and TakeAll makes all takes or none. Equal calls
-// follow each other; otherwise their order is that in which they are queued.
+// A caller that finds nobody sending sends its call itself. If its ctx is canceled before its deadline, it may return at the
+// deadline; it does so only if that is at most a second away, or the ctx never ends. All other calls are queued: when the
+// request in flight is back, the next one has all that is queued by then, of all methods, on any keys and limits, up to 256
+// limits. If the newest request in flight is older than 100 µs, as over a slow network, another one is sent, up to 8. Package
+// internal/batch has the rules.
 //
-// A call does not wait for a response to another one unless 8 requests are in flight. While the server does not keep
-// up, or does not respond, calls are queued, up to [WithMaxQueued], and share the next request. A call whose ctx ends
-// in the queue is not sent. One without a deadline can wait for several timeouts of the client: use a ctx with a
-// deadline, or throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 8 such requests behind,
-// with up to 2032 limits, which Redis executes when it goes on. Each timeout at which the client, too, gives them up
-// and closes its connection frees room for further ones.
+// The result is that of requests of their own, one after the other: each hit and each take has its own position in the
+// count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order is that in
+// which they are queued.
 //
-// If a request fails, all calls that share it fail. But if a key or a field has something else than a window, only the
-// calls on that one fail. A request has the values of the ctx of one of its calls, such as those of a trace.
+// While the server does not respond, up to [WithMaxQueued] calls are queued. A call whose ctx ends in the queue is not
+// sent. One without a deadline can wait for several timeouts of the client: use a ctx with a deadline, or
+// throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 8 requests behind, with up to 2048
+// limits, which Redis executes when it goes on. Each timeout at which the client, too, gives them up and closes its
+// connection frees room for further ones.
 //
-// In a cluster, calls share a request only if they have the same key, and 8 requests can be in flight for each slot.
-// If a proxy to several servers refuses a script on several keys with CROSSSLOT, each key gets a request.
+// If a request fails, all calls that share it fail. A request of several calls has the values of the ctx of one of them,
+// such as those of a trace.
+//
+// All this is for each node of a cluster: a node that hangs stops the calls for its own keys. The keys of a request to a
+// node have a script each, which are sent at once. If a proxy to several servers refuses a script on several keys with
+// CROSSSLOT, each key gets a script, too. Which node has a slot is asked every two seconds, by a script with CLUSTER SLOTS;
+// who is mistaken about it only shares requests with others.
 //
 // # Data in Redis
 //
 // All windows of a key are one hash. So a call accesses one key in one slot of a cluster, and Delete finds every
 // limit. The name of the hash of key user:42 is
 //
-//	throttr:{k:user:42}:v1
+//	throttr:{k:user:42}:v2
 //
 // A key that is longer than 128 bytes or contains braces is represented by its SHA-256:
 //
-//	throttr:{h:<64 hexadecimal digits>}:v1
+//	throttr:{h:<64 hexadecimal digits>}:v2
 //
 // The text between the braces is the hash tag, and the end is the version of what is stored. Releases with another
 // version, or from before 1.0, with none, have counts of their own.
 //
-// Each field of the hash is a window. Its name is the letter of the algorithm, the scale in microseconds, and
+// Each field of the hash is the state of a limit. Its name is the letter of the algorithm, the scale in microseconds, and
 // the name of the limit, if there is one, after a colon: f60000000:login. The letters are f for fixed, a for
-// aligned and w for sliding windows, b for token buckets, and l for sliding logs. The values are numbers in binary
-// form, which the script lua/windows.lua describes. That of a fixed window is three IEEE 754 doubles,
-// little-endian: the count, the start in microseconds since 1970, and a random ID. In Lua, and in Python:
+// aligned and w for sliding windows, b for token buckets, and l for sliding logs. The value is eight IEEE 754 doubles,
+// little-endian, which the script lua/windows.lua describes. Max and Burst are among them as they were last used. In Lua, and
+// in Python:
 //
-//	struct.unpack('<ddd', value)
+//	struct.unpack('<dddddddd', value)
 //
-// Expiry in Redis only frees memory: a hash expires one second after its last window is over. In a hash of 16
-// fields or more, those that are over are removed earlier, some with each window that opens.
+// Expiry in Redis only frees memory: a hash expires one second after its last window is over, and up to a scale later with
+// rolling algorithms. In a hash of 16 fields or more, some that are over are removed when a window opens.
 //
 // # Places in flight
 //
@@ -84,7 +94,8 @@
 // # Commands
 //
 // A request is one script on the hashes of its keys, which reads and writes one field for each limit; TakeAll in a
-// cluster is one request for each key. A window that is open does without the expiry of the hash.
+// cluster is one script for each key. List is two scripts for each hash. Ping, which Open calls, runs the script on every primary in a
+// way that changes nothing. A window that is open does without the expiry of the hash.
 //
 // A request that Redis may have executed is never sent again, neither by this package nor by the clients of these
 // modules.
@@ -100,8 +111,11 @@
 //
 // # Parts
 //
-//	call.go, takeall.go    calls, and which share a request
-//	request.go, script.go  a request, its response, and errors
-//	algorithm.go           what each algorithm keeps; a token bucket: bucket.go
-//	exchange.go, wake.go   places in flight
+//	backend.go, takeall.go   methods
+//	call.go, limit.go        what a call asks, and its answer; which limits can be kept
+//	request.go, script.go    a request of calls, and its reply
+//	lua/windows.lua          what each algorithm does
+//	nodes.go                 servers of a cluster
+//	list.go, lua/fields.lua  what is stored
+//	exchange.go, wake.go     places in flight
 package rediswindow

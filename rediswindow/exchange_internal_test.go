@@ -16,31 +16,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// A proxy to several servers refuses keys that are on different ones, as in a TakeAll. That is not an error of
-// the calls that share its request.
-func TestCallsThatShareARequestWithATakeAllOnAProxy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		c.proxy = true
-		b := New(c)
-		defer b.Close()
-		var all sync.WaitGroup
-		for range maxInFlight {
-			all.Go(func() { b.Take(t.Context(), "first", fixed, 1) })
-			synctest.Wait()
-		}
-		all.Go(func() {
-			b.TakeAll(t.Context(), []window.Take{fixed.For("a", 1), fixed.For("b", 1)}, make([]window.Window, 2))
-		})
-		var err error
-		all.Go(func() { _, err = b.Take(t.Context(), "a", fixed, 1) })
-		synctest.Wait()
-		c.thaw()
-		all.Wait()
-		require.NoError(t, err)
-	})
-}
-
 // refusing is a client of a server that refuses scripts, once it responds.
 type refusing struct{ *fakeClient }
 
@@ -62,15 +37,15 @@ func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
 				c := newFake()
 				b := New(refusing{c})
 				var all sync.WaitGroup
-				for i := range maxInFlight + 1 {
+				for i := range maxAloneInFlight + 1 {
 					all.Go(func() { call(b, i) })
 				}
 				synctest.Wait()
-				require.Len(t, c.requests(), maxInFlight)
+				require.Len(t, c.requests(), maxAloneInFlight)
 				b.Close()
 				c.thaw()
 				all.Wait()
-				require.Len(t, c.requests(), maxInFlight)
+				require.Len(t, c.requests(), maxAloneInFlight)
 			})
 		})
 	}

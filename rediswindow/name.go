@@ -21,8 +21,13 @@ func (b *Backend) appendName(to []byte, key string) []byte {
 	return append(append(appendTag(to, key), '}'), version...)
 }
 
+// tagOf returns the hash tag of a name.
+func (b *Backend) tagOf(name string) string {
+	return name[len(b.prefix)+1 : len(name)-len("}"+version)]
+}
+
 // version is that of what is stored. Whoever changes what is stored changes it.
-const version = ":v1"
+const version = ":v2"
 
 // appendTag appends the hash tag of a key.
 func appendTag(to []byte, key string) []byte {

@@ -23,14 +23,14 @@ func FuzzNames(f *testing.F) {
 		if same := prefix1 == prefix2 && key1 == key2; same != (name1 == name2) {
 			t.Errorf("the names of %q and %q are %q and %q", []string{prefix1, key1}, []string{prefix2, key2}, name1, name2)
 		}
-		if tag1, tag2 := tagOf(name1), tagOf(name2); tag1 == "" || (key1 == key2) != (tag1 == tag2) {
+		if tag1, tag2 := hashTag(name1), hashTag(name2); tag1 == "" || (key1 == key2) != (tag1 == tag2) {
 			t.Errorf("the tags of %q and %q are %q and %q", name1, name2, tag1, tag2)
 		}
 	})
 }
 
-// tagOf returns the hash tag of a name, by the rules of Redis.
-func tagOf(name string) string {
+// hashTag returns the hash tag of a name, by the rules of Redis.
+func hashTag(name string) string {
 	_, rest, _ := strings.Cut(name, "{")
 	tag, _, _ := strings.Cut(rest, "}")
 	return tag

@@ -49,8 +49,7 @@ func WithMaxLog(n uint64) Option {
 	return func(o *options) { o.maxLog = min(cmp.Or(n, DefaultMaxLog), 1<<30) }
 }
 
-// WithMaxQueued sets how many calls can be queued, while 8 requests are in flight and Redis has not responded.
-// Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
+// WithMaxQueued sets how many calls can be queued, in a cluster for each node, while Redis does not respond. Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
 // if n is negative. Default, also for 0: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
 	opt.NotNegative("rediswindow: WithMaxQueued", n)

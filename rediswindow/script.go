@@ -13,12 +13,16 @@ import (
 var (
 	//go:embed lua/windows.lua
 	windowsLua string
-	//go:embed lua/log.lua
-	logLua string
+	//go:embed lua/fields.lua
+	fieldsLua string
 )
 
-// windowsScript makes the calls of a request. See there for its arguments and what it returns.
-var windowsScript = newScript(strings.Replace(windowsLua, "--[[ log.lua ]]", logLua, 1))
+var (
+	// windowsScript makes calls. See there for its arguments and what it returns.
+	windowsScript = newScript(windowsLua)
+	// fieldsScript returns what a hash has.
+	fieldsScript = newScript(fieldsLua)
+)
 
 // script is a script with its digest.
 type script struct{ source, digest string }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -43,23 +42,15 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 		return false, err
 	}
 	groups := groupsOf(takes, cluster)
-	if groups == nil {
-		granted, _, err := b.takeGroup(ctx, takes, windows, nil)
-		return granted, err
-	}
-	undo := make([]part, 0, len(takes))
+	var made []*ask // to undo
 	for _, group := range groups {
-		granted, id, err := b.takeGroup(ctx, takes, windows, group)
-		if granted && err == nil {
-			for _, i := range group {
-				t, w := &takes[i], &windows[i]
-				opened := w.ID >= id && w.ID < id+maxLimits
-				undo = append(undo, part{t.Key, policy{verb: back, limit: t.Limit, n: t.N, id: w.ID, remove: opened}})
-			}
+		undo, err := b.takeGroup(ctx, takes, windows, group)
+		if undo != nil && err == nil {
+			made = append(made, undo...)
 			continue
 		}
-		b.giveBackAll(ctx, undo)
-		if err != nil {
+		b.undoAll(ctx, made)
+		if err != nil || len(groups) == 1 {
 			return false, err
 		}
 		return false, b.peekOthers(ctx, takes, windows, group)
@@ -67,66 +58,71 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	return true, nil
 }
 
-// groupsOf returns the indices of takes, in groups that a script can make, or nil if it can make all: at most
-// maxLimits, and in a cluster those of a key, because while a slot moves to another node, a script may have only
-// one key. They are in the order of the keys, so that of several callers one gets what it needs.
+// groupsOf returns the indices of takes, in groups that a script can make. In a cluster they are those of a key, because
+// while a slot moves to another node, a script may have only one key. They are in the order of the keys, so that of
+// several callers one gets what it needs.
 func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
-	differ := slices.ContainsFunc(takes, func(t window.Take) bool { return t.Key != takes[0].Key })
-	if len(takes) <= maxLimits && !(cluster && differ) {
-		return nil
-	}
 	order := make([]int, len(takes))
 	for i := range order {
 		order[i] = i
 	}
+	if !cluster {
+		return [][]int{order}
+	}
 	slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(takes[i].Key, takes[j].Key) })
-	var group []int
-	for n, i := range order {
-		if n > 0 && (len(group) == maxLimits || cluster && takes[i].Key != takes[group[0]].Key) {
-			groups, group = append(groups, group), nil
+	begin := 0
+	for n := 1; n <= len(order); n++ {
+		if n == len(order) || takes[order[n]].Key != takes[order[begin]].Key {
+			groups = append(groups, order[begin:n:n])
+			begin = n
 		}
-		group = append(group, i)
 	}
-	return append(groups, group)
+	return groups
 }
 
-// takeGroup makes the takes with some indices, or all if there are none: all or none. It also returns the first of the
-// IDs of the windows that the request has opened.
-func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (granted bool, id int64, err error) {
-	c := b.combiner().Get()
-	index := func(i int) int {
-		if group == nil {
-			return i
+// takeGroup makes the takes with some indices, all or none. It returns what undoes them; nil: none was made.
+func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []*ask, err error) {
+	c := b.newCall()
+	asks := make([]ask, len(group))
+	for n, i := range group {
+		asks[n] = ask{verb: take, key: takes[i].Key, limit: &takes[i].Limit, n: takes[i].N, more: n < len(group)-1}
+		b.add(&c.Value, &asks[n])
+	}
+	if answered, err := b.do(ctx, c); !answered || err != nil {
+		return nil, err
+	}
+	granted := true
+	answers := make([]answer, len(group))
+	for n := range answers {
+		answers[n] = c.Value.answer(n)
+		err = cmp.Or(err, answers[n].err())
+		granted = granted && answers[n].fit > 0
+	}
+	for n, i := range group {
+		fit := int(answers[n].fit)
+		windows[i] = answers[n].window(c.Value.now, &asks[n], 0, fit)
+		if !granted && takes[i].Limit.Algorithm.Rolling() {
+			windows[i].ID = 0
 		}
-		return group[i]
+		id := windows[i].ID
+		opened := !takes[i].Limit.Algorithm.Rolling() && id >= c.Value.opens && id < c.Value.opens+int64(maxLimits+len(takes))
+		made = append(made, &ask{verb: undo, key: takes[i].Key, limit: &takes[i].Limit, n: takes[i].N, id: id, opened: opened})
 	}
-	size := cmp.Or(len(group), len(takes))
-	v := &c.Value
-	for i := range size {
-		t := &takes[index(i)]
-		v.parts = append(v.parts, part{t.Key, policy{limit: t.Limit, n: t.N}})
+	b.release(c)
+	if !granted || err != nil {
+		return nil, err
 	}
-	answered, err := b.do(ctx, c)
-	if !answered {
-		return false, 0, err
-	}
-	if err == nil {
-		for i, w := range v.windows {
-			windows[index(i)] = w
-		}
-		granted, id = v.n > 0, v.id
-	}
-	b.end(c)
-	return granted, id, err
+	return made, nil
 }
 
-// giveBackAll makes give-backs. If ctx ends, it returns, and goes on. What can't be given back stays counted.
-func (b *Backend) giveBackAll(ctx context.Context, parts []part) {
-	caller, _ := deadline.Split(ctx)
+// undoAll gives back what was taken. If ctx ends, it returns, and goes on. What can't be given back stays counted.
+func (b *Backend) undoAll(ctx context.Context, made []*ask) {
 	var all sync.WaitGroup
-	for _, p := range parts {
-		if p.n > 0 {
-			all.Go(func() { _, _ = b.giveBack(context.WithoutCancel(caller), p.key, p.policy) })
+	for _, a := range made {
+		if a.n > 0 && known(a.limit.Algorithm, a.id) {
+			l := *a.limit // the caller may use its takes again
+			a.limit = &l
+			all.Go(func() { _, _, _ = b.one(context.WithoutCancel(ctx), a) })
 		}
 	}
 	done := make(chan struct{})
@@ -144,7 +140,8 @@ func (b *Backend) giveBackAll(ctx context.Context, parts []part) {
 func (b *Backend) peekOthers(ctx context.Context, takes []window.Take, windows []window.Window, refused []int) (err error) {
 	for i := range takes {
 		if !slices.Contains(refused, i) {
-			if windows[i], _, err = b.one(ctx, takes[i].Key, policy{verb: peek, limit: takes[i].Limit, n: takes[i].N}); err != nil {
+			t := &takes[i]
+			if windows[i], _, err = b.one(ctx, &ask{verb: peek, key: t.Key, limit: &t.Limit, n: t.N}); err != nil {
 				return err
 			}
 		}

@@ -12,9 +12,6 @@
 //	defer group.Close()
 //	c := group.New(w)
 //	r, sent, err := c.Do(ctx, coalesce.Hit{Max: 100, Increment: 1})
-//
-// A [Combiner] is for a store that adds to many windows in one atomic request. Hits on any of them
-// share requests, and need not wait for the responses to others.
 package coalesce
 
 import (

@@ -16,8 +16,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -39,11 +41,25 @@ func New(client redis.UniversalClient, opts ...rediswindow.Option) *rediswindow.
 	if _, ring := client.(*redis.Ring); ring {
 		panic("goredis: New: client is a Ring, which has no slots: takes of several keys would count on wrong servers")
 	}
-	return rediswindow.New(adapter{client}, opts...)
+	return rediswindow.New(adapter{client, endsWithContext(client)}, opts...)
 }
 
 // adapter is a [rediswindow.Client].
-type adapter struct{ client redis.UniversalClient }
+type adapter struct {
+	client redis.UniversalClient
+	ends   bool // a call of the client ends at the deadline of its ctx
+}
+
+// endsWithContext reports whether the calls of a client end at the deadline of their ctx.
+func endsWithContext(client redis.UniversalClient) bool {
+	switch client := client.(type) {
+	case *redis.Client:
+		return client.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return client.Options().ContextTimeoutEnabled
+	}
+	return false
+}
 
 // EvalSHA implements [rediswindow.Client].
 func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
@@ -64,18 +80,71 @@ func (a adapter) eval(ctx context.Context, command, script string, keys, args []
 	for _, arg := range args {
 		all = append(all, arg)
 	}
-	cmd := once{redis.NewCmd(ctx, all...)}
+	if _, bounded := ctx.Deadline(); a.ends && bounded || ctx.Done() == nil {
+		return a.run(ctx, all)
+	}
+	type result struct {
+		reply string
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		reply, err := a.run(context.WithoutCancel(ctx), all)
+		done <- result{reply, err}
+	}()
+	select {
+	case r := <-done:
+		return r.reply, r.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (a adapter) run(ctx context.Context, args []any) (string, error) {
+	cmd := once{redis.NewCmd(ctx, args...)}
 	a.client.Process(ctx, cmd)
 	reply, err := cmd.Text()
 	return reply, clientError(err)
 }
 
-// Ping implements [rediswindow.Client].
-func (a adapter) Ping(ctx context.Context) error {
-	if cluster, ok := a.client.(*redis.ClusterClient); ok {
-		return clientError(cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() }))
+// Scan implements [rediswindow.Client].
+func (a adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		nodes, err := a.primaries(ctx)
+		for _, node := range nodes {
+			names := node.Scan(ctx, 0, match, scanCount).Iterator()
+			for names.Next(ctx) {
+				if !yield(names.Val(), nil) {
+					return
+				}
+			}
+			if err = names.Err(); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			yield("", clientError(err))
+		}
 	}
-	return clientError(a.client.Ping(ctx).Err())
+}
+
+// scanCount is how many keys a server looks at for an answer to SCAN.
+const scanCount = 256
+
+// primaries returns clients of the primaries.
+func (a adapter) primaries(ctx context.Context) (nodes []redis.Cmdable, err error) {
+	cluster, ok := a.client.(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{a.client}, nil
+	}
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		nodes = append(nodes, node)
+		return nil
+	})
+	return nodes, err
 }
 
 // Subscribe implements [rediswindow.Subscriber].

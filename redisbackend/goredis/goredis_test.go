@@ -144,7 +144,7 @@ func TestOpen(t *testing.T) {
 	if err := errors.Join(err, b.Ping(t.Context())); err != nil || w.Count != 1 {
 		t.Errorf("%+v, %v", w, err)
 	}
-	if n, err := s.Do("HLEN", "a:{k:k}:v1"); err != nil || n != "1" {
+	if n, err := s.Do("HLEN", "a:{k:k}:v2"); err != nil || n != "1" {
 		t.Errorf("%s, %v", n, err)
 	}
 	if err := errors.Join(b.Close(), b.Close()); err != nil {

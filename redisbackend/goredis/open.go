@@ -83,6 +83,7 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 		}
 		setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		o.Username, o.Password, o.SentinelUsername, o.SentinelPassword = o.SentinelUsername, o.SentinelPassword, "", ""
+		o.ContextTimeoutEnabled = true
 		return redis.NewFailoverClient(o), nil
 	}
 	if u.Query.Has("addr") {
@@ -92,6 +93,7 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 		}
 		setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		o.ClusterStateReloadInterval = reloadInterval
+		o.ContextTimeoutEnabled = true
 		return redis.NewClusterClient(o), nil
 	}
 	o, err := redis.ParseURL(u.String(schemes[u.Scheme]))
@@ -99,6 +101,7 @@ func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
 		return nil, err
 	}
 	setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
+	o.ContextTimeoutEnabled = true
 	return redis.NewClient(o), nil
 }
 

@@ -1,0 +1,87 @@
+package redisbackend_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
+)
+
+// listed returns what a backend lists: key, limit and count.
+func listed(t *testing.T, b *rediswindow.Backend, keys ...string) map[string]uint64 {
+	t.Helper()
+	all := map[string]uint64{}
+	for l, err := range b.List(t.Context(), keys...) {
+		noError(t, err)
+		expect(t, l.Window.Left > 0 && !l.Window.Refused && l.Window.RetryAfter == 0, "%+v", l)
+		all[fmt.Sprintf("%.20s %v %v", l.Key, l.Digest, l.Limit)] = l.Window.Count
+	}
+	return all
+}
+
+func testList(t *testing.T, b, other *rediswindow.Backend) {
+	long := strings.Repeat("k", 129)
+	want := map[string]uint64{}
+	for i, key := range []string{"a", "b", long} {
+		for a := window.FixedWindow; a <= window.SlidingLog; a++ {
+			l := window.Limit{Name: []string{"", "n:1"}[i%2], Max: 10, Scale: time.Hour, Algorithm: a}
+			if a == window.TokenBucket {
+				l.Burst = 20
+			}
+			must(t, b.Take, key, l, uint64(i)+3)
+			stored := key
+			if key == long {
+				stored = sum(long)
+			}
+			want[fmt.Sprintf("%.20s %v %v", stored, key == long, l)] = uint64(i) + 3
+		}
+	}
+	must(t, other.Take, "c", limitOf(window.FixedWindow, time.Hour, 10), 1)
+	must(t, b.Take, "over", limitOf(window.FixedWindow, time.Millisecond, 10), 1)
+	for i := range 100 { // more than a step
+		key := fmt.Sprint("many ", i)
+		must(t, b.Charge, key, limitOf(window.FixedWindow, time.Hour, 10), 11)
+		want[fmt.Sprintf("%s %v %v", key, false, limitOf(window.FixedWindow, time.Hour, 10))] = 11
+	}
+	time.Sleep(10 * time.Millisecond)
+	expect(t, fmt.Sprint(listed(t, b)) == fmt.Sprint(want), "%v\nwant %v", listed(t, b), want)
+	expect(t, len(listed(t, b, "a", long, "nobody")) == 10, "%v", listed(t, b, "a", long, "nobody"))
+	seen := 0
+	for range b.List(t.Context()) {
+		if seen++; seen == 3 {
+			break
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	errs := 0
+	for l, err := range b.List(ctx) {
+		expect(t, err != nil && l == window.Listed{}, "%+v, %v", l, err)
+		errs++
+	}
+	expect(t, errs == 1, "%d errors", errs)
+	b.Close()
+	for _, err := range b.List(t.Context(), "a") {
+		expect(t, err != nil && strings.HasPrefix(err.Error(), "rediswindow: list: "), "%v", err)
+	}
+}
+
+func TestListReturnsWhatIsCounted(t *testing.T) {
+	client := startServer(t).connect()
+	testList(t, redisbackend.New(client, rediswindow.WithPrefix("a[b]*:")), redisbackend.New(client))
+}
+
+// Some keys are on each of the nodes, and replicas have copies of them.
+func TestListOnACluster(t *testing.T) {
+	c := testkit.StartCluster(t, 3)
+	client := connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})
+	testList(t, redisbackend.New(client), redisbackend.New(client, rediswindow.WithPrefix("other:")))
+}

@@ -1,0 +1,253 @@
+package rediswindow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/batch"
+	"github.com/throttr-go/throttr/window"
+)
+
+// methods are calls of a backend.
+var methods = map[string]func(ctx context.Context, b *Backend, key string) error{
+	"hit":                func(ctx context.Context, b *Backend, key string) error { return err(b.Hit(ctx, key, fixed, 1)) },
+	"take":               func(ctx context.Context, b *Backend, key string) error { return err(b.Take(ctx, key, fixed, 1)) },
+	"take of a bucket":   func(ctx context.Context, b *Backend, key string) error { return err(b.Take(ctx, key, bucket, 1)) },
+	"charge of a bucket": func(ctx context.Context, b *Backend, key string) error { return err(b.Charge(ctx, key, bucket, 1)) },
+	"peek": func(ctx context.Context, b *Backend, key string) error {
+		return err(b.Peek(ctx, key, limitOf(window.SlidingLog, 1), 1))
+	},
+	"set": func(ctx context.Context, b *Backend, key string) error {
+		return err(b.Set(ctx, key, limitOf(window.SlidingWindow, 1), 1))
+	},
+	"take all": func(ctx context.Context, b *Backend, key string) error {
+		return err(b.TakeAll(ctx, []window.Take{fixed.For(key, 1), bucket.For(key, 1)}, make([]window.Window, 2)))
+	},
+	"give back": func(ctx context.Context, b *Backend, key string) error { return err(b.GiveBack(ctx, key, fixed, 1, 1)) },
+	"reset":     func(ctx context.Context, b *Backend, key string) error { return b.Reset(ctx, key, fixed) },
+	"delete":    func(ctx context.Context, b *Backend, key string) error { return err(b.Delete(ctx, key)) },
+	"list": func(ctx context.Context, b *Backend, key string) error {
+		for _, err := range b.List(ctx, key) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+func err[R any](_ R, err error) error { return err }
+
+// Callers that give up leave a bounded number of requests behind. What was not sent by then never is, and errors say so.
+func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
+	for name, call := range methods {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newFake()
+				defer c.thaw()
+				b := New(c)
+				for range 3 * batch.MaxInFlight {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					sent := len(c.requests()) < batch.MaxInFlight
+					err := call(ctx, b, "k")
+					cancel()
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.Equal(t, sent, !strings.HasSuffix(err.Error(), "it was not sent"), err.Error())
+				}
+				require.Len(t, c.requests(), batch.MaxInFlight)
+				c.thaw()
+				synctest.Wait()
+				require.Len(t, c.requests(), batch.MaxInFlight)
+				require.NoError(t, call(t.Context(), b, "k"))
+				require.Len(t, c.requests(), batch.MaxInFlight+1)
+				require.NoError(t, b.Close())
+				require.ErrorIs(t, call(t.Context(), b, "k"), window.ErrClosed)
+			})
+		})
+	}
+}
+
+func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		defer c.thaw()
+		b := New(c, WithMaxQueued(1))
+		for range batch.MaxInFlight + 1 {
+			go b.Take(t.Context(), "k", fixed, 1)
+			time.Sleep(batch.Age)
+		}
+		require.ErrorIs(t, err(b.Take(t.Context(), "k", bucket, 1)), window.ErrOverloaded)
+	})
+	require.Panics(t, func() { WithMaxQueued(-1) })
+}
+
+// whileOccupied makes calls on keys while a request is in flight. It returns the keys of their own requests.
+func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]string) {
+	b := New(c, WithPrefix(""))
+	if c.cluster {
+		require.NoError(t, b.askForSlots(t.Context()))
+	}
+	go b.Peek(t.Context(), keys[0], fixed, 0)
+	synctest.Wait()
+	var all sync.WaitGroup
+	for name, call := range methods {
+		for _, key := range keys {
+			if name != "list" && name != "delete" {
+				all.Go(func() { assert.NoError(t, call(context.Background(), b, key), name) })
+			}
+		}
+	}
+	synctest.Wait()
+	require.Len(t, c.requests(), 1)
+	c.thaw()
+	all.Wait()
+	requests = c.requests()[1:]
+	for i, keys := range requests {
+		slices.Sort(keys)
+		requests[i] = slices.Compact(keys)
+	}
+	slices.SortFunc(requests, slices.Compare)
+	return requests
+}
+
+func TestCallsThatWaitShareARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		require.Equal(t, [][]string{{"{k:a}:v2", "{k:b}:v2"}}, whileOccupied(t, newFake(), "a", "b"))
+	})
+}
+
+// oneSlot are keys that share a slot by chance.
+var oneSlot = []string{"key 28", "key 2406"}
+
+func TestCallsOnSeveralKeysOfASlotHaveScriptsOfTheirOwn(t *testing.T) {
+	require.Equal(t, slotOfKey(oneSlot[0]), slotOfKey(oneSlot[1]))
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		c.cluster = true
+		require.Equal(t, [][]string{{"{k:key 2406}:v2"}, {"{k:key 28}:v2"}}, whileOccupied(t, c, oneSlot...))
+	})
+}
+
+func TestCallsBehindAProxyHaveScriptsOfTheirOwnKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		c.proxy = true
+		require.Equal(t, [][]string{{"{k:a}:v2"}, {"{k:a}:v2", "{k:b}:v2"}, {"{k:b}:v2"}}, whileOccupied(t, c, "a", "b"))
+	})
+}
+
+// A proxy to several servers refuses a TakeAll of keys that are on different ones. That is not an error of the calls that
+// share its request.
+func TestCallsThatShareARequestWithATakeAllOnAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		c.proxy = true
+		b := New(c)
+		var all sync.WaitGroup
+		all.Go(func() { b.Take(t.Context(), "first", fixed, 1) })
+		synctest.Wait()
+		var one, several error
+		all.Go(func() {
+			_, several = b.TakeAll(t.Context(), []window.Take{fixed.For("a", 1), fixed.For("b", 1)}, make([]window.Window, 2))
+		})
+		all.Go(func() { _, one = b.Take(t.Context(), "a", fixed, 1) })
+		synctest.Wait()
+		c.thaw()
+		all.Wait()
+		require.NoError(t, one)
+		require.ErrorContains(t, several, "CROSSSLOT")
+	})
+}
+
+// A node of a cluster that does not respond holds up no calls of others.
+func TestANodeThatStallsHoldsUpItsOwnKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		defer c.thaw()
+		c.cluster = true
+		b := New(c, WithPrefix(""))
+		require.NoError(t, b.askForSlots(t.Context()))
+		c.stalls = func(name string) bool { return b.nodeOfSlot(int(slotOf([]byte(b.tagOf(name))))).name == "b:2" }
+		for i := range 100 {
+			if key := fmt.Sprint(i); b.Part(key) == "b:2" {
+				go b.Take(t.Context(), key, fixed, 1)
+			}
+		}
+		time.Sleep(time.Second)
+		for i := range 100 {
+			if key := fmt.Sprint(i); b.Part(key) != "b:2" {
+				require.Contains(t, []string{"a:1", "c:3"}, b.Part(key))
+				require.NoError(t, err(b.Take(t.Context(), key, fixed, 1)))
+			}
+		}
+	})
+}
+
+// If a node refuses a take, what another one has granted is given back. The caller does not wait for that
+// longer than its ctx lasts.
+func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		defer c.thaw()
+		c.cluster = true
+		b := New(c, WithPrefix(""))
+		first, last := "{k:a}:v2", "{k:b}:v2" // requests are made in the order of the keys
+		c.refuse = last
+		granted := false
+		c.stalls = func(name string) bool { // the give-back
+			stalls := granted && name == first
+			granted = true
+			return stalls
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		ok, err := b.TakeAll(ctx, []window.Take{fixed.For("b", 1), fixed.For("a", 1)}, make([]window.Window, 2))
+		require.False(t, ok)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 200*time.Millisecond, time.Since(begun))
+		c.thaw()
+		synctest.Wait()
+		require.Equal(t, [][]string{{first}, {last}, {first}}, c.requests())
+	})
+}
+
+// Whatever a server responds, a call returns.
+func FuzzResponses(f *testing.F) {
+	f.Add(uint(0), []byte{})
+	f.Add(uint(8+answerSize), []byte{})
+	f.Add(uint(8), []byte(strings.Repeat("\xff", answerSize)))
+	f.Add(uint(9), []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, keep uint, other []byte) {
+		c := newFake()
+		c.thaw()
+		c.answer = func(answer string) string { return answer[:min(keep, uint(len(answer)))] + string(other) }
+		b := New(c)
+		for _, call := range methods {
+			_ = call(context.Background(), b, "k")
+		}
+	})
+}
+
+func TestShortResponsesAreErrors(t *testing.T) {
+	c := newFake()
+	c.thaw()
+	b := New(c)
+	for name, call := range methods {
+		for _, change := range []func(string) string{
+			func(s string) string { return s[:len(s)-1] }, func(s string) string { return s + "x" }, func(string) string { return "" },
+		} {
+			c.answer = change
+			require.ErrorContains(t, call(t.Context(), b, "k"), "script returned", name)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package rediswindow
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// fakeClient is a client of a Redis that grants everything, and does not respond to requests on some keys before
+// goOn receives.
+type fakeClient struct {
+	cluster bool
+	proxy   bool // refuses requests on several keys
+	stalls  func(key string) bool
+	goOn    chan struct{}
+	thaw    func()                     // closes goOn
+	refuse  string                     // the key of takes that are not granted
+	answer  func(answer string) string // changes an answer
+
+	mu   sync.Mutex
+	sent [][]string // the keys of each request
+}
+
+func newFake() *fakeClient {
+	goOn := make(chan struct{})
+	return &fakeClient{
+		stalls: func(string) bool { return true }, goOn: goOn, thaw: sync.OnceFunc(func() { close(goOn) }),
+		answer: func(answer string) string { return answer },
+	}
+}
+
+func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []string) (string, error) {
+	switch digest {
+	case slotsScript.digest: // three nodes
+		return "0 5460 a:1\n5461 10922 b:2\n10923 16383 c:3", nil
+	case fieldsScript.digest:
+		return "1 1 f3600000000\n5 9 b60000000:name", nil
+	}
+	c.wait(keys)
+	if c.proxy && slices.ContainsFunc(keys, func(key string) bool { return key != keys[0] }) {
+		return "", errors.New("CROSSSLOT Keys in request don't hash to the same slot")
+	}
+	reply := appendFloat(nil, 0)
+	for i, text := range args[3:] {
+		fields := strings.Split(text, " ")
+		m, _ := strconv.Atoi(strings.TrimRight(fields[4], "+"))
+		if verb(text[0]) == take && keys[i] == c.refuse {
+			m = 0
+		}
+		for _, f := range []float64{float64(m), 1, 3600e6, 3600e6, 7, -1, 0} {
+			reply = appendFloat(reply, f)
+		}
+	}
+	return c.answer(string(reply)), nil
+}
+
+func (c *fakeClient) Eval(context.Context, string, []string, []string) (string, error) {
+	panic("not called")
+}
+
+func (c *fakeClient) Scan(context.Context, string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {}
+}
+
+func (c *fakeClient) Cluster() (bool, error) { return c.cluster, nil }
+
+func (c *fakeClient) Name() string { return "redis.test" }
+
+func (c *fakeClient) wait(keys []string) {
+	c.mu.Lock()
+	c.sent = append(c.sent, slices.Clone(keys))
+	c.mu.Unlock()
+	if c.stalls(keys[0]) {
+		<-c.goOn
+	}
+}
+
+// requests returns the keys of the requests that were sent.
+func (c *fakeClient) requests() [][]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.sent)
+}
+
+// limitOf returns a limit without a name.
+func limitOf(a window.Algorithm, max uint64) window.Limit {
+	return window.Limit{Max: max, Scale: time.Hour, Algorithm: a}
+}
+
+var (
+	fixed  = limitOf(window.FixedWindow, 1)
+	bucket = limitOf(window.TokenBucket, 1)
+)

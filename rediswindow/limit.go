@@ -1,0 +1,88 @@
+package rediswindow
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
+)
+
+const (
+	// MaxCount is the largest Max, Burst, n and count that the backend accepts: 2^53-1.
+	MaxCount = 1<<53 - 1
+	// MaxScale is the longest scale that the backend accepts: 142 years.
+	MaxScale = maxTime * time.Microsecond
+
+	// maxTime bounds the times, in microseconds, that scripts compute with. The sum of two of
+	// them is exact in a double. The bound is reached in the year 2112.
+	maxTime = 1 << 52
+)
+
+// letters are those of the algorithms in the names of fields.
+var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', window.TokenBucket: 'b', window.SlidingWindow: 'w', window.SlidingLog: 'l'}
+
+// check returns what the backend promises about a limit, or why it can't keep it.
+func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
+	if err := limits.Check(*l); err != nil {
+		return t, err
+	}
+	if int(l.Algorithm) >= len(letters) {
+		return t, fmt.Errorf("%w: %v", window.ErrUnsupported, l.Algorithm)
+	}
+	if err := checkScale(l.Scale); err != nil {
+		return t, err
+	}
+	t.MaxCount = MaxCount
+	if l.Algorithm == window.SlidingLog {
+		t.MaxCount = b.maxLog
+	}
+	if err := checkNumber("Max", l.Max, t.MaxCount); err != nil {
+		return window.Traits{}, err
+	}
+	if err := checkNumber("Burst", l.Burst, t.MaxCount); err != nil {
+		return window.Traits{}, err
+	}
+	if hi, lo := bits.Mul64(l.Burst, uint64(l.Scale.Microseconds())); l.Max > 0 && l.Burst > 0 {
+		if fill, _ := bits.Div64(hi%l.Max, lo, l.Max); hi >= l.Max || fill > maxTime {
+			return window.Traits{}, &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "so large that the bucket fills in 142 years"}
+		}
+	}
+	return t, nil
+}
+
+// checkNumber returns an error if n is more than the most.
+func checkNumber(field string, n, most uint64) error {
+	if n <= most {
+		return nil
+	}
+	bound := fmt.Sprintf("at most %d", most)
+	if most == MaxCount {
+		bound = "at most 2^53-1"
+	}
+	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: bound}
+}
+
+// checkScale returns an error if scripts can't compute with a scale.
+func checkScale(scale time.Duration) error {
+	if err := limits.CheckScale(scale); err != nil {
+		return err
+	}
+	if scale%time.Microsecond != 0 {
+		return fmt.Errorf("%w: %v is not a whole number of microseconds", window.ErrScale, scale)
+	}
+	if scale > MaxScale {
+		return fmt.Errorf("%w: %v is more than %v", window.ErrScale, scale, MaxScale)
+	}
+	return nil
+}
+
+// holds returns what a limit allows at once. A Max of 0 allows nothing, whatever the Burst is.
+func holds(l *window.Limit) uint64 {
+	if l.Max == 0 {
+		return 0
+	}
+	return limits.Capacity(*l)
+}
