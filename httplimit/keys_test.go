@@ -128,7 +128,7 @@ func TestAPlanThatIsNotKnown(t *testing.T) {
 	unknown := errors.New("no database")
 	var seen []error
 	observer := throttr.WithObserver(func(ctx context.Context, e throttr.Event) { seen = append(seen, admission.PlanErr(ctx)) })
-	cfg := httplimit.Config{Plan: func(*http.Request) (*httplimit.Plan, error) { return nil, unknown }}
+	cfg := httplimit.Config{Plan: func(*http.Request) (*httplimit.Plan, error) { return new(httplimit.Plan), unknown }}
 	s := newSite(t, cfg, observer)
 	require.Equal(t, []int{202, 202, 202, 429}, s.statuses(4, alice))
 	require.Equal(t, []error{unknown, unknown, unknown, unknown}, seen)

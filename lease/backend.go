@@ -446,7 +446,9 @@ func (b *Backend) Blocks() BlockStats {
 	for _, e := range entries {
 		s.Held += e.held()
 	}
-	s.Returned, s.Lost, s.Takes = b.returned.Load(), b.lost.Load(), b.takes.Load()
+	s.Returned = b.returned.Load()
+	s.Lost = b.lost.Load()
+	s.Takes = b.takes.Load()
 	if taken, rest := b.taken.Load(), s.Held+s.Returned+s.Lost; taken > rest {
 		s.Spent = taken - rest
 	}
