@@ -102,7 +102,7 @@ while keys[i] do
       if state then id = (id + 1) % all_series end
       start, count, more = now, 0, 0
     end
-    if limit > 0 and limit ~= rate then
+    if limit > 0 and limit ~= rate and verb ~= 'g' and verb ~= 'u' then
       rate, changed = limit, count > 0
     end
     room = holds - count / scale
@@ -144,8 +144,6 @@ while keys[i] do
     if verb == 't' then
       granted = (all or fit) * n
       stored = granted > 0 or changed and not all
-    elseif verb == 'g' then
-      stored = changed
     end
     if what == 'x' then -- nothing is made
     elseif all and all < 0 then -- another limit of the call has failed
