@@ -83,16 +83,10 @@ func (r *RateLimit) check(l Limit) error {
 
 // resolved returns a limit with its algorithm.
 func (r *RateLimit) resolved(l Limit) Limit {
-	l.Algorithm = r.algorithmOf(&l)
-	return l
-}
-
-// algorithmOf returns the algorithm of a limit.
-func (r *RateLimit) algorithmOf(l *Limit) Algorithm {
-	if l.Algorithm != 0 {
-		return l.Algorithm
+	if l.Algorithm == 0 {
+		l.Algorithm = r.algorithm
 	}
-	return r.algorithm
+	return l
 }
 
 // Forget ends what limits have counted for a key: the next take finds an empty window. Without limits, it

@@ -3,6 +3,8 @@ package throttr
 import (
 	"context"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // EventKind is what has happened.
@@ -85,7 +87,12 @@ func WithObserver(o Observer) Option {
 func (r *RateLimit) observe(ctx context.Context, e Event, err error) {
 	switch {
 	case err != nil:
-		e.Kind, e.Err, e.Result = EventFailed, err, Result{Limit: e.Result.Limit}
+		e.Result = Result{}
+		if e.Kind == 0 {
+			e.Result.Limit = limits.Capacity(e.Limit)
+		}
+		e.Kind = EventFailed
+		e.Err = err
 	case e.Kind != 0:
 	case e.Result.Allowed:
 		e.Kind = EventAllowed

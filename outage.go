@@ -22,6 +22,9 @@ func newWatch(b Backend, o *options) *outage.Watch {
 	return &outage.Watch{Backend: b, Logger: o.logger, Instead: o.insteadText(), Text: withoutKey, Observed: o.observeOutage}
 }
 
+// unwatched is for outages of fallbacks, which nobody is told.
+var unwatched = &outage.Watch{Logger: func() *slog.Logger { return nil }, Observed: func(error, time.Duration) {}}
+
 // observeOutage tells the observer that the store is away, because of a cause, or that it is back.
 func (o *options) observeOutage(cause error, after time.Duration) {
 	switch {

@@ -1,12 +1,8 @@
 package throttr
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/opt"
 )
 
@@ -73,91 +69,3 @@ func (o *options) share(l Limit) Limit {
 
 // maxDegradedRetryAfter bounds the RetryAfter of a policy's denial.
 const maxDegradedRetryAfter = time.Second
-
-// instead makes the decision on a call for which the backend has failed with the given cause: by the
-// fallback, or by the policy.
-func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, cause error, res *Result) (_, err error) {
-	if isOutage(ctx, cause) {
-		if mistake := r.check(*l); mistake != nil { // the store was not asked, or did not say so
-			cause = callError(v.String(), key, mistake)
-		}
-	}
-	answered, cause, err := r.failover(ctx, cause, func() error {
-		share := r.share(*l)
-		if v != charge && res.local(&share, n) {
-			return nil
-		}
-		return r.second.make(ctx, v, key, &share, n, res)
-	})
-	switch {
-	case err != nil:
-		*res = Result{}
-		return cause, err
-	case !answered:
-		r.byPolicy(res, l)
-	}
-	r.degrade(res, l)
-	r.watch.Decided(res.Allowed, cause)
-	return cause, nil
-}
-
-// degrade marks a result as made without the store. The store may be back soon, and grant what the share of
-// this process can't hold.
-func (r *RateLimit) degrade(res *Result, l *Limit) {
-	res.Degraded = true
-	if !res.Allowed {
-		res.RetryAfter = min(res.RetryAfter, max(l.Scale, maxDegradedRetryAfter))
-	}
-}
-
-// failover makes a call of the fallback after the backend has failed with the given cause, and returns
-// whether that has answered. If not, and err is nil, the policy decides.
-func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, _, err error) {
-	if !isOutage(ctx, cause) {
-		return false, cause, cause
-	}
-	err = cause
-	if r.second != nil {
-		fallbackErr := call()
-		if fallbackErr == nil {
-			return true, cause, nil
-		}
-		err = fmt.Errorf("%w; and the fallback: %w", cause, fallbackErr)
-		if !isOutage(ctx, fallbackErr) {
-			return false, cause, err
-		}
-	}
-	if r.policy == ReturnError {
-		return false, cause, err
-	}
-	return false, err, nil
-}
-
-// byPolicy sets res to the decision of the policy, which allows or denies.
-func (r *RateLimit) byPolicy(res *Result, l *Limit) {
-	*res = Result{Allowed: r.policy == AllowHits, Limit: limits.Capacity(*l)}
-	if !res.Allowed {
-		wait := min(l.Scale, maxDegradedRetryAfter)
-		res.RetryAfter, res.ResetAfter, res.ResetAt = wait, wait, time.Now().Add(wait)
-	}
-}
-
-// isOutage reports whether an error is a failure of the backend, to which a policy applies: no mistake in
-// the program, and not the end of the caller's ctx.
-func isOutage(ctx context.Context, err error) bool {
-	deadline, ok := ctx.Deadline()
-	if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
-		return false
-	}
-	return !isMistake(err) && !errors.Is(err, ErrClosed)
-}
-
-// isMistake reports whether an error is a mistake in the program, which says nothing about the store.
-func isMistake(err error) bool {
-	for _, mistake := range []error{ErrRange, ErrScale, ErrUnsupported, ErrConfig, ErrValueSizeMismatch} {
-		if errors.Is(err, mistake) {
-			return true
-		}
-	}
-	return false
-}

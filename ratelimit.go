@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/fastpath"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/outage"
@@ -39,10 +38,9 @@ import (
 type RateLimit struct {
 	options
 	backend Backend
-	first   *store           // that of the backend
-	second  *store           // that of the fallback; or nil
-	fast    fastpath.Decider // that of first if there is no observer; or nil
-	queues  *waiting.Queues  // of callers of Wait
+	store   Backend         // the backend, guarded
+	second  Backend         // the fallback, guarded; or nil
+	queues  *waiting.Queues // of callers of Wait
 	watch   *outage.Watch
 }
 
@@ -71,16 +69,15 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	}
 	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow, logger: slog.Default}}
 	opt.Apply("throttr: NewRateLimit", &r.options, opts)
-	r.timeout, r.failures = cmp.Or(r.timeout, defaultTimeout), cmp.Or(r.failures, defaultFailures)
-	r.pause, r.maxWaiters = cmp.Or(r.pause, defaultPause), cmp.Or(r.maxWaiters, defaultMaxWaiters)
+	r.timeout = cmp.Or(r.timeout, defaultTimeout)
+	r.failures = cmp.Or(r.failures, defaultFailures)
+	r.pause = cmp.Or(r.pause, defaultPause)
+	r.maxWaiters = cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
 	r.watch = newWatch(backend, &r.options)
-	r.first = newStore(backend, &r.options, r.watch)
+	r.store = r.guard(backend, r.watch)
 	if r.fallback != nil {
-		r.second = newStore(r.fallback, &r.options, nil)
-	}
-	if r.observer == nil {
-		r.fast = r.first.fast
+		r.second = r.guard(r.fallback, unwatched)
 	}
 	return r
 }
@@ -98,123 +95,33 @@ func WithAlgorithm(a Algorithm) Option {
 	}
 }
 
-// verb is what a call does with n of a limit.
-type verb uint8
-
-const (
-	hit verb = iota
-	take
-	charge
-)
-
-// String returns the name of the call.
-func (v verb) String() string { return [...]string{"hit", "take", "charge"}[v] }
-
-// call makes a call of the backend.
-func (v verb) call(ctx context.Context, b Backend, key string, l Limit, n uint64) (window.Window, error) {
-	switch v {
-	case hit:
-		return b.Hit(ctx, key, l, n)
-	case charge:
-		return b.Charge(ctx, key, l, n)
-	default:
-		return b.Take(ctx, key, l, n)
-	}
-}
-
-// allowed returns the decision of a backend on a call that leaves the window w. What is Refused was not
-// counted. Fixed windows may count hits that are denied, too, and count all charges.
-func (v verb) allowed(l *Limit, w *window.Window) bool {
-	switch {
-	case w.Refused:
-		return false
-	case v == charge, v == hit && !l.Algorithm.Rolling():
-		return w.Count <= limits.Capacity(*l)
-	}
-	return true
-}
-
-// check returns the error of a call that must not be made.
-func (v verb) check(l *Limit, n uint64) error {
-	if plain(l, n) {
-		return nil
-	}
-	if err := limits.Check(*l); err != nil {
-		return err
-	}
-	if n == 0 && v != hit {
-		return &RangeError{Field: "N", Value: "0", Bound: "at least 1"}
-	}
-	return limits.CheckNumber("N", n)
-}
-
-// plain reports whether a limit has neither a name nor a burst nor a shadow, is valid, and can grant n, which is not 0. Of
-// most limits, that is all there is to check. It takes less time than to copy the limit. 0 minus 1 wraps around, so
-// n-1 and Algorithm-1 exclude 0, too.
-func plain(l *Limit, n uint64) bool {
-	return n-1 < l.Max && l.Max < Unlimited && l.Name == "" && l.Burst == 0 && !l.Shadow && l.Scale >= window.MinScale && l.Scale <= window.MaxScale && !limits.HasCalendar(l) && l.Algorithm-1 < limits.LastAlgorithm
-}
-
 // Hit counts one hit in key's window of the given scale, and returns whether the count is within limit:
 // denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
 // 0 denies every hit, and counts none.
-func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (res Result, err error) {
-	err = r.hit(ctx, key, scale, limit, &res)
-	return res, err
-}
-
-// hit is Hit, which is so short that it is inlined: the Result of a call that is not is copied once more, which takes a tenth of
-// the time of a hit in memory.
-func (r *RateLimit) hit(ctx context.Context, key string, scale time.Duration, limit uint64, res *Result) error {
-	l := Limit{Max: limit, Scale: scale, Algorithm: r.algorithm}
-	if r.fast != nil && plain(&l, 1) { // decide does the same, but that takes time
-		count, left, retry, end, _, granted, ok := r.fast.Decide(ctx, key, l.Algorithm, limit, scale, 1, fastpath.Hit, 0, "")
-		if ok {
-			res.set(limit, count, left, retry, end, granted)
-			return nil
-		}
-	}
-	return r.decide(ctx, hit, key, &l, 1, res)
+func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (Result, error) {
+	return r.decide(ctx, hit, key, Limit{Max: limit, Scale: scale, Algorithm: r.algorithm}, 1)
 }
 
 // HitN counts n as one hit, which is allowed or denied as a whole. A hit that is larger than the limit can
 // never be allowed: it is denied, no store is asked, and it counts nothing. An n of 0 opens a window if there is
 // none, and counts nothing.
-func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	err = r.decide(ctx, hit, key, &limit, n, &res)
-	return res, err
+func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
+	return r.decide(ctx, hit, key, limit, n)
 }
 
 // Take counts n if the count stays within the limit, and nothing otherwise. So, unlike a hit that is
 // denied, a take that is denied costs nothing: at 8 of 10, a take of 5 is denied, and then a take of 2 is
 // granted. An n of 0 is [ErrRange]: see [RateLimit.Peek].
-func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	err = r.take(ctx, key, &limit, n, &res)
-	return res, err
-}
-
-// take is Take, as hit is Hit.
-func (r *RateLimit) take(ctx context.Context, key string, l *Limit, n uint64, res *Result) error {
-	if l.Algorithm == 0 {
-		l.Algorithm = r.algorithm
-	}
-	if r.fast != nil && plain(l, n) { // as in Hit
-		count, left, retry, end, _, granted, ok := r.fast.Decide(ctx, key, l.Algorithm, l.Max, l.Scale, n, fastpath.Take, 0, "")
-		if ok {
-			res.set(l.Max, count, left, retry, end, granted)
-			return nil
-		}
-	}
-	return r.decide(ctx, take, key, l, n, res)
+func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
+	return r.decide(ctx, take, key, limit, n)
 }
 
 // Charge counts n whatever the limit says: what has happened already, such as the bytes of a response. It
 // is never an error that the limit is exceeded; Allowed says whether it is not. A count that would pass
 // the largest that the backend can store stays there. A token bucket owes at most its burst. An n of 0 is
 // [ErrRange].
-func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	err = r.decide(ctx, charge, key, &limit, n, &res)
-	return res, err
+func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
+	return r.decide(ctx, charge, key, limit, n)
 }
 
 // Peek returns what [RateLimit.Take] would return now, but counts nothing: Count and Remaining are without
@@ -227,9 +134,9 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 	}
 	shadow := limit.Shadow
 	limit.Shadow = false
-	if !((n > 0 || limit.Max == Unlimited) && res.local(&limit, n)) {
+	if n == 0 && limit.Max != Unlimited || !take.local(&limit, n, &res) {
 		var w window.Window
-		if w, err = r.peek(ctx, key, &limit, n); err == nil {
+		if w, err = r.store.Peek(ctx, key, limit, n); err == nil {
 			res.setWindow(&limit, &w, !w.Refused)
 		}
 	}
@@ -238,60 +145,6 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 		err = nil
 	}
 	return res, err
-}
-
-// peek makes a Peek of the backend.
-func (r *RateLimit) peek(ctx context.Context, key string, l *Limit, n uint64) (w window.Window, err error) {
-	err = r.first.do(ctx, "peek", key, l, func(ctx context.Context) (err error) {
-		w, err = r.backend.Peek(ctx, key, *l, n)
-		return err
-	})
-	return w, err
-}
-
-// decide makes a call, and reports the decision to the observer. It sets res, as the copies of results take
-// time.
-func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {
-	if l.Algorithm == 0 {
-		l.Algorithm = r.algorithm
-	}
-	if err := v.check(l, n); err != nil {
-		return callError(v.String(), key, err)
-	}
-	if r.observer == nil && !l.Shadow {
-		_, err := r.ask(ctx, v, key, l, n, res)
-		return err
-	}
-	shadow := l.Shadow
-	l.Shadow = false
-	begun := time.Now()
-	cause, err := r.ask(ctx, v, key, l, n, res)
-	if err != nil {
-		res.Limit = limits.Capacity(*l)
-	}
-	if l.Shadow = shadow; r.observer != nil {
-		r.observe(ctx, Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: cause}, err)
-	}
-	switch {
-	case shadow:
-		res.pass(l, err)
-		return nil
-	case err != nil:
-		*res = Result{}
-	}
-	return err
-}
-
-// ask makes a call of the backend, or, if that fails, of the fallback, or applies the policy. The cause is
-// the error of the backend, whatever the result is.
-func (r *RateLimit) ask(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) (cause, err error) {
-	if !plain(l, n) && (v != charge || l.Max == Unlimited) && res.local(l, n) { // a charge is never too large
-		return nil, nil
-	}
-	if cause = r.first.make(ctx, v, key, l, n, res); cause != nil {
-		return r.instead(ctx, v, key, l, n, cause, res)
-	}
-	return nil, nil
 }
 
 // Inc counts n in key's window of the given scale, whatever a limit says, and returns the count. It is no
@@ -322,7 +175,7 @@ func (r *RateLimit) window(ctx context.Context, key string, scale time.Duration)
 	if err != nil {
 		return window.Window{}, err
 	}
-	return r.peek(ctx, key, &l, 0)
+	return r.store.Peek(ctx, key, l, 0)
 }
 
 // Set opens a window with the given count in place of the active one, in the fallback, too. A fixed window

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
 )
 
 // Reservation is takes whose real numbers become known later. Settle it once, with Commit or Cancel: of
@@ -18,6 +19,12 @@ type Reservation struct {
 	limiter *RateLimit
 	taking  taking
 	settled atomic.Bool
+
+	one struct { // what a single take needs
+		take   [1]Take
+		result [1]Result
+		window [1]window.Window
+	}
 }
 
 // Reserve makes all takes, or none of them, like [RateLimit.TakeAll]. If ok, the caller settles the
@@ -33,17 +40,21 @@ type Reservation struct {
 //
 // A process that ends before it settles a reservation leaves it counted until the window ends.
 func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
-	rv = &Reservation{limiter: r, taking: taking{call: "reserve"}}
-	rv.taking.copy(takes)
-	return r.reserve(ctx, rv)
-}
-
-// reserve makes the takes of a Reservation.
-func (r *RateLimit) reserve(ctx context.Context, rv *Reservation) (_ *Reservation, ok bool, err error) {
-	if err := r.takeAll(ctx, &rv.taking); err != nil {
+	rv = newReservation(r, "reserve", takes)
+	if err := r.decideAll(ctx, &rv.taking); err != nil {
 		return nil, false, err
 	}
 	return rv, rv.taking.granted, nil
+}
+
+// newReservation returns a Reservation of takes that are not made yet. What a single one needs is allocated at once.
+func newReservation(r *RateLimit, call string, takes []Take) *Reservation {
+	v := &Reservation{limiter: r}
+	v.taking.call = call
+	v.taking.takes = append(v.one.take[:0], takes...)
+	v.taking.results = v.one.result[:0]
+	v.taking.windows = v.one.window[:0]
+	return v
 }
 
 // Results returns the results of the takes, in their order.
@@ -157,16 +168,15 @@ func (t *taking) usedOf(at int, used []uint64) (n uint64) {
 // settleCount settles a merged take of which n was used. What a shadow limit would have denied is not
 // counted, so nothing is settled.
 func (t *taking) settleCount(ctx context.Context, at int, n uint64) error {
-	if t.store == nil || !t.granted || n == t.merged[at].N {
+	if t.by == nil || !t.granted || n == t.merged[at].N {
 		return nil
 	}
 	m := &t.merged[at]
-	return t.store.do(ctx, "settle", m.Key, &m.Limit, func(ctx context.Context) (err error) {
-		if n > m.N {
-			_, err = t.store.backend.Charge(ctx, m.Key, m.Limit, n-m.N)
-		} else {
-			_, err = t.store.backend.GiveBack(ctx, m.Key, m.Limit, m.N-n, t.windows[at].ID)
-		}
-		return err
-	})
+	var err error
+	if n > m.N {
+		_, err = t.by.Charge(ctx, m.Key, m.Limit, n-m.N)
+	} else {
+		_, err = t.by.GiveBack(ctx, m.Key, m.Limit, m.N-n, t.windows[at].ID)
+	}
+	return err
 }

@@ -71,19 +71,18 @@ func retryText(d time.Duration) string {
 	return fmt.Sprintf("retry after %v", d)
 }
 
-// setWindow sets r to a decision that leaves the window w.
+// setWindow sets r, which is zero, to a decision that leaves the window w.
 func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
-	r.set(limits.Capacity(*l), w.Count, w.Left, cmp.Or(w.RetryAfter, w.Left, l.Scale), w.ExpiresAt, allowed)
-}
-
-// set sets r, which is zero, to a decision. Retry says when the call would be granted if it is not.
-func (r *Result) set(holds, count uint64, left, retry time.Duration, end time.Time, allowed bool) {
-	r.Allowed, r.Count, r.Limit, r.ResetAfter, r.ResetAt = allowed, count, holds, left, end
-	if count < holds {
-		r.Remaining = holds - count
+	r.Allowed = allowed
+	r.Count = w.Count
+	r.Limit = limits.Capacity(*l)
+	r.ResetAfter = w.Left
+	r.ResetAt = w.ExpiresAt
+	if r.Count < r.Limit {
+		r.Remaining = r.Limit - r.Count
 	}
 	if !allowed {
-		r.RetryAfter = retry
+		r.RetryAfter = cmp.Or(w.RetryAfter, w.Left, l.Scale)
 	}
 }
 
@@ -93,18 +92,4 @@ func (r *Result) pass(l *Limit, err error) {
 		*r = Result{Degraded: true, Limit: limits.Capacity(*l)}
 	}
 	r.Allowed, r.RetryAfter = true, 0
-}
-
-// local sets r to the decision on n of a limit if no store is needed for it: the limit is Unlimited, or
-// can never grant so much.
-func (r *Result) local(l *Limit, n uint64) bool {
-	switch holds := limits.Capacity(*l); {
-	case l.Max == Unlimited:
-		*r = Result{Allowed: true, Limit: Unlimited, Remaining: Unlimited}
-	case n > holds, l.Max == 0:
-		*r = Result{Limit: holds, RetryAfter: Never}
-	default:
-		return false
-	}
-	return true
 }

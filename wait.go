@@ -53,13 +53,11 @@ func WithMaxWaiters(n int) Option {
 
 // Wait waits until [RateLimit.Take] is granted. It is [RateLimit.WaitAll] with one take.
 func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
-	t := taking{call: "wait"}
-	t.one.take[0] = limit.For(key, n)
-	t.takes = t.one.take[:]
-	if err := r.wait(ctx, &t); err != nil {
+	rv, err := r.WaitAll(ctx, limit.For(key, n))
+	if err != nil {
 		return Result{}, err
 	}
-	return t.results[0], nil
+	return rv.taking.results[0], nil
 }
 
 // WaitAll waits until [RateLimit.TakeAll] is granted. The caller settles the Reservation, or ignores it if
@@ -85,81 +83,60 @@ func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64)
 // denies them makes WaitAll continue until the store is back. WaitAll sleeps by real time, also if the
 // backend has a clock of its own: test it with [testing/synctest].
 func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, error) {
-	rv := &Reservation{limiter: r, taking: taking{call: "wait"}}
-	rv.taking.copy(takes)
-	if err := r.wait(ctx, &rv.taking); err != nil {
+	rv := newReservation(r, "wait", takes)
+	rv.taking.waits = true
+	if err := r.decideAll(ctx, &rv.taking); err != nil {
 		return nil, err
 	}
 	return rv, nil
 }
 
-// wait waits for the takes of t, and reports the decision to the observer.
-func (r *RateLimit) wait(ctx context.Context, t *taking) error {
-	if err := r.prepare(t); err != nil {
-		return err
-	}
-	begun := time.Now()
-	cause, err := r.waitMerged(ctx, t)
-	if err == nil {
-		r.takeShadows(ctx, t)
-	}
-	if r.observer != nil {
-		r.observeTakes(ctx, t, time.Since(begun), cause, err)
-	}
-	return err
-}
-
-// waitMerged waits for the takes of t. The cause is the error of the backend in the last call. With a
-// CostError or a DeadlineError, it is that, the wait is in vain, and the results are the denial.
-func (r *RateLimit) waitMerged(ctx context.Context, t *taking) (cause, err error) {
-	t.merge()
-	if t.never() {
+// awaitTurn asks for the merged takes of t when it is their turn, until they are granted. If they never are, or too late,
+// the results are the denial.
+func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error {
+	if never {
 		i := slices.IndexFunc(t.results, func(res Result) bool { return !res.Allowed })
 		m := &t.merged[t.index[i]]
-		err = &CostError{Key: m.Key, Limit: m.Limit, N: m.N}
 		t.inVain = true
-		return err, err
-	}
-	if len(t.merged) == 0 {
-		t.granted = true
-		return nil, nil
+		return &CostError{Key: m.Key, Limit: m.Limit, N: m.N}
 	}
 	counts := t.merged
-	turns, early := make([]waiting.Turn, 0, fewTakes), make([]time.Duration, 0, fewTakes)
+	turns := make([]waiting.Turn, 0, fewTakes)
+	early := make([]time.Duration, 0, fewTakes)
 	for i := range counts {
 		m := &counts[i]
 		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(m.Limit), N: m.N})
 		traits, _ := r.backend.Check(m.Limit) // what is wrong with the limit, the take tells
 		early = append(early, traits.Precision)
 	}
-	var failed error // of the last take
-	err = r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
-		clear(t.results)
-		t.granted, t.merged, t.windows, t.store, t.asked = false, counts, nil, nil, time.Now()
-		if cause, failed = r.takeMerged(ctx, t); failed != nil {
+	var failed error // of the last call
+	err := r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
+		t.merged = counts // and not the shares of a fallback
+		t.by = nil
+		if failed = r.ask(ctx, t); failed != nil {
 			return false, failed
 		}
 		took := time.Since(t.asked)
-		t.setResults(func(_ *Take, i int, res *Result) { answers[i] = answerOf(res, turns[i].Scale, early[i]+took) })
+		for i, at := range t.index {
+			if at >= 0 {
+				answers[at] = answerOf(&t.results[i], turns[at].Scale, early[at]+took)
+			}
+		}
 		return t.granted, nil
 	})
 	if err == nil || failed != nil {
-		return cause, err
+		return err
 	}
 	var late *waiting.LateError
 	switch {
 	case errors.As(err, &late):
 		m := &counts[late.Turn]
 		t.deny(late.Turn, late.At)
-		err = &DeadlineError{Key: m.Key, Limit: m.Limit, At: late.At.Round(0)}
-		t.inVain = true
-		cause = err
+		return &DeadlineError{Key: m.Key, Limit: m.Limit, At: late.At.Round(0)}
 	case errors.Is(err, waiting.ErrFull):
-		err = fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText, counts[0].Key)
-	default: // ctx has ended in the queue
-		err = fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, counts[0].Key, err)
+		return fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText, counts[0].Key)
 	}
-	return cause, err
+	return fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, counts[0].Key, err) // ctx has ended in the queue
 }
 
 // answerOf returns what a result says about a count, at a time that may be so much too late.
@@ -176,11 +153,15 @@ func answerOf(res *Result, scale, early time.Duration) waiting.Answer {
 
 // deny sets the results to a denial, because of a merged take that can be granted at a time only.
 func (t *taking) deny(at int, when time.Time) {
+	t.inVain = true
 	t.granted = false
-	t.setResults(func(m *Take, i int, res *Result) {
-		*res = Result{Allowed: i != at, Limit: limits.Capacity(m.Limit)}
+	t.setResults(func(m *Take, i int) Result {
+		res := Result{Allowed: i != at, Limit: limits.Capacity(m.Limit)}
 		if i == at {
-			res.RetryAfter, res.ResetAfter, res.ResetAt = time.Until(when), time.Until(when), when.Round(0)
+			res.RetryAfter = time.Until(when)
+			res.ResetAfter = res.RetryAfter
+			res.ResetAt = when.Round(0)
 		}
+		return res
 	})
 }

@@ -9,10 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/breaker"
-	"github.com/throttr-go/throttr/internal/deadline"
-	"github.com/throttr-go/throttr/internal/fastpath"
-	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
@@ -196,35 +192,6 @@ func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[wind
 		return func(yield func(window.ListedPlaces, error) bool) { yield(window.ListedPlaces{}, err) }
 	}
 	return b.Backend.ListPlaces(ctx, keys...)
-}
-
-func init() {
-	inside.Add(func(b *Backend) any { return breaker.PartsOf(b.Backend) })
-	inside.Add(func(b *Backend) any { return (*decider)(b) })
-	inside.Add(func(b *Backend) any {
-		if unkept, ok := inside.Of[deadline.Unkept](b.Backend); ok {
-			return unkept
-		}
-		return nil
-	})
-}
-
-// decider is a Backend as a [fastpath.Decider]: it takes places of a block that there is.
-type decider Backend
-
-func (d *decider) Decide(ctx context.Context, key string, a window.Algorithm, max uint64, scale time.Duration, n uint64, _ fastpath.Op, burst uint64, name string) (
-	count uint64, left, retry time.Duration, end time.Time, id int64, granted, ok bool,
-) {
-	b := (*Backend)(d)
-	if b.check(ctx) != nil || n == 0 || n > b.maxNeed || a.Rolling() {
-		return 0, 0, 0, end, 0, false, false
-	}
-	e := b.table.find(key, &window.Limit{Name: name, Max: max, Scale: scale, Burst: burst, Algorithm: a})
-	if e == nil {
-		return 0, 0, 0, end, 0, false, false
-	}
-	w, v, _ := e.try(n)
-	return w.Count, w.Left, cmp.Or(w.RetryAfter, w.Left), w.ExpiresAt, w.ID, !w.Refused, v == byBlock
 }
 
 // Held is for a RateLimit, which has calls decided by the places that are held before it looks whether the store is away.

@@ -39,7 +39,7 @@ type Guard struct {
 
 // New returns a Guard around a backend.
 func New(b window.Backend, o Options) *Guard {
-	return &Guard{Backend: b, Options: o, held: heldBy(b), circuits: map[string]*Circuit{}}
+	return &Guard{Backend: b, Options: o, held: HeldBy(b), circuits: map[string]*Circuit{}}
 }
 
 // Part returns the part of the store that keeps a key.
@@ -194,7 +194,7 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 		return g.NotAsked(name, of[0].key, cause)
 	}
 	outcome := Nothing // unless f returns: a backend may panic
-	defer func() { g.leave(passes, outcome, err) }()
+	defer func() { g.leave(passes, of, outcome, err) }()
 	outcome, err = within(ctx, timeout, f)
 	if err != nil && outcome != Nothing {
 		if mistake := g.mistake(name, of); mistake != nil {
@@ -243,7 +243,7 @@ func (g *Guard) mistake(call string, of []subject) error {
 type pass struct {
 	circuit *Circuit
 	ticket  Ticket
-	subject *subject
+	subject int // its index
 }
 
 // enter asks the circuits of subjects to let a call through, and appends what has to passes. It returns why a circuit is
@@ -259,23 +259,23 @@ next:
 		}
 		t, err := c.Enter()
 		if err != nil {
-			g.leave(passes, Nothing, nil)
+			g.leave(passes, of, Nothing, nil)
 			return nil, err
 		}
-		passes = append(passes, pass{c, t, &of[i]})
+		passes = append(passes, pass{c, t, i})
 	}
 	return passes, nil
 }
 
 // leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit opens
 // in vain, its probe and the next call close it.
-func (g *Guard) leave(passes []pass, o Outcome, cause error) {
+func (g *Guard) leave(passes []pass, of []subject, o Outcome, cause error) {
 	for _, p := range passes {
 		if o != Away {
 			p.ticket.Leave(o, nil, nil)
 			continue
 		}
-		p.ticket.Leave(o, cause, g.probe(*p.subject))
+		p.ticket.Leave(o, cause, g.probe(of[p.subject]))
 	}
 }
 

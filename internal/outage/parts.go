@@ -36,8 +36,8 @@ type Held struct {
 	Take func(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, ok bool)
 }
 
-// heldBy returns what a backend holds. The Take of the zero Held is nil.
-func heldBy(b window.Backend) Held {
+// HeldBy returns what a backend holds. That of most is the zero Held, without a Store and a Take.
+func HeldBy(b window.Backend) Held {
 	if holder, ok := b.(Holder); ok {
 		if held := holder.Held(); held.Of == b {
 			return held

@@ -1,0 +1,313 @@
+package throttr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Every decision is made here, in this order:
+//
+//  1. The limit gets its algorithm.
+//  2. The limit and n are checked: a mistake is an error.
+//  3. What needs no store is decided: the limit is Unlimited, or can never grant so much.
+//  4. The store is asked, through its guard (see guard.go).
+//  5. If it has failed: the fallback is asked for its share, or the policy decides.
+//  6. A Shadow limit allows, whatever was decided.
+//  7. The observer is told.
+//
+// That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and WaitAll:
+// a wait asks again and again, when its turn has come.
+
+// verb is what a call does with n of a limit.
+type verb uint8
+
+const (
+	hit verb = iota
+	take
+	charge
+)
+
+// String returns the name of the call.
+func (v verb) String() string { return [...]string{"hit", "take", "charge"}[v] }
+
+// ask makes a call of a backend, and sets res, which is zero, to the decision.
+func (v verb) ask(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) error {
+	var w window.Window
+	var err error
+	switch v {
+	case hit:
+		w, err = b.Hit(ctx, key, *l, n)
+	case charge:
+		w, err = b.Charge(ctx, key, *l, n)
+	default:
+		w, err = b.Take(ctx, key, *l, n)
+	}
+	if err == nil {
+		res.setWindow(l, &w, v.allowed(l, &w))
+	}
+	return err
+}
+
+// allowed returns the decision of a backend on a call that leaves the window w. What is Refused was not
+// counted. Fixed windows may count hits that are denied, too, and count all charges.
+func (v verb) allowed(l *Limit, w *window.Window) bool {
+	switch {
+	case w.Refused:
+		return false
+	case v == charge, v == hit && !l.Algorithm.Rolling():
+		return w.Count <= limits.Capacity(*l)
+	}
+	return true
+}
+
+// check returns the error of a call that must not be made.
+func (v verb) check(l *Limit, n uint64) error {
+	if err := limits.Check(*l); err != nil {
+		return err
+	}
+	if n == 0 && v != hit {
+		return &RangeError{Field: "N", Value: "0", Bound: "at least 1"}
+	}
+	return limits.CheckNumber("N", n)
+}
+
+// local sets res to the decision on n of a limit, and returns true, if no store is needed for it: the limit is Unlimited,
+// or can never grant so much. A charge is never too large.
+func (v verb) local(l *Limit, n uint64, res *Result) bool {
+	switch holds := limits.Capacity(*l); {
+	case l.Max == Unlimited:
+		*res = Result{Allowed: true, Limit: Unlimited, Remaining: Unlimited}
+	case v != charge && (n > holds || l.Max == 0):
+		*res = Result{Limit: holds, RetryAfter: Never}
+	default:
+		return false
+	}
+	return true
+}
+
+// decide makes a call.
+func (r *RateLimit) decide(ctx context.Context, v verb, key string, l Limit, n uint64) (res Result, err error) {
+	l = r.resolved(l)
+	if err := v.check(&l, n); err != nil {
+		return Result{}, callError(v.String(), key, err)
+	}
+	var begun time.Time
+	if r.observer != nil {
+		begun = time.Now()
+	}
+	shadow := l.Shadow
+	l.Shadow = false
+	var cause error
+	if !v.local(&l, n, &res) {
+		if cause = v.ask(ctx, r.store, key, &l, n, &res); cause != nil {
+			res, cause, err = r.instead(ctx, v, key, &l, n, cause)
+		}
+	}
+	l.Shadow = shadow
+	if r.observer != nil {
+		r.observe(ctx, Event{Call: v.String(), Key: key, Limit: l, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
+	}
+	if shadow {
+		res.pass(&l, err)
+		return res, nil
+	}
+	return res, err
+}
+
+// instead decides a call for which the store has failed with a cause: by the fallback, or by the policy.
+func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, cause error) (res Result, _, err error) {
+	answered, cause, err := r.failover(ctx, cause, func() error {
+		share := r.share(*l)
+		if v.local(&share, n, &res) {
+			return nil
+		}
+		return v.ask(ctx, r.second, key, &share, n, &res)
+	})
+	if err != nil {
+		return Result{}, cause, err
+	}
+	if !answered {
+		res = r.byPolicy(l)
+	}
+	r.degrade(&res, l)
+	r.watch.Decided(res.Allowed, cause)
+	return res, cause, nil
+}
+
+// failover makes a call of the fallback after the store has failed with a cause, and returns whether that has answered. If
+// not, and err is nil, the policy decides.
+func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, _, err error) {
+	if !isOutage(ctx, cause) {
+		return false, cause, cause
+	}
+	err = cause
+	if r.second != nil {
+		failed := call()
+		if failed == nil {
+			return true, cause, nil
+		}
+		err = fmt.Errorf("%w; and the fallback: %w", cause, failed)
+		if !isOutage(ctx, failed) {
+			return false, cause, err
+		}
+	}
+	if r.policy == ReturnError {
+		return false, cause, err
+	}
+	return false, err, nil
+}
+
+// isOutage reports whether an error is a failure of the backend, to which a policy applies: no mistake in
+// the program, and not the end of the caller's ctx.
+func isOutage(ctx context.Context, err error) bool {
+	deadline, ok := ctx.Deadline()
+	if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
+		return false
+	}
+	return !outage.IsMistake(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrValueSizeMismatch)
+}
+
+// byPolicy returns the decision of the policy, which allows or denies.
+func (r *RateLimit) byPolicy(l *Limit) Result {
+	res := Result{Allowed: r.policy == AllowHits, Limit: limits.Capacity(*l)}
+	if !res.Allowed {
+		wait := min(l.Scale, maxDegradedRetryAfter)
+		res.RetryAfter = wait
+		res.ResetAfter = wait
+		res.ResetAt = time.Now().Add(wait)
+	}
+	return res
+}
+
+// degrade marks a result as made without the store. The store may be back soon, and grant what the share of
+// this process can't hold.
+func (r *RateLimit) degrade(res *Result, l *Limit) {
+	res.Degraded = true
+	if !res.Allowed {
+		res.RetryAfter = min(res.RetryAfter, max(l.Scale, maxDegradedRetryAfter))
+	}
+}
+
+// decideAll makes the takes of t.
+func (r *RateLimit) decideAll(ctx context.Context, t *taking) error {
+	for i := range t.takes {
+		x := &t.takes[i]
+		x.Limit = r.resolved(x.Limit)
+		if err := take.check(&x.Limit, x.N); err != nil {
+			return callError(t.call, x.Key, err)
+		}
+	}
+	begun := time.Now()
+	t.merge()
+	err := r.askAll(ctx, t)
+	if t.granted {
+		r.askShadows(ctx, t)
+	}
+	if r.observer != nil {
+		r.observeTakes(ctx, t, time.Since(begun), err)
+	}
+	return err
+}
+
+// askAll decides the merged takes of t, all or none, at once or when it is their turn.
+func (r *RateLimit) askAll(ctx context.Context, t *taking) error {
+	never := t.never()
+	switch {
+	case len(t.merged) == 0:
+		t.granted = true
+		return nil
+	case t.waits:
+		return r.awaitTurn(ctx, t, never)
+	case never:
+		return nil
+	}
+	return r.ask(ctx, t)
+}
+
+// ask decides the merged takes of t by the store, or instead of it.
+func (r *RateLimit) ask(ctx context.Context, t *taking) error {
+	t.asked = time.Now()
+	if t.cause = t.takeFrom(ctx, r.store); t.cause == nil {
+		return nil
+	}
+	answered, cause, err := r.failover(ctx, t.cause, func() error { return t.takeShare(ctx, r) })
+	t.cause = cause
+	if err != nil {
+		return err
+	}
+	if !answered {
+		t.granted = r.policy == AllowHits
+		t.setResults(func(m *Take, _ int) Result { return r.byPolicy(&m.Limit) })
+	}
+	for i := range t.results {
+		if t.index[i] >= 0 {
+			r.degrade(&t.results[i], &t.takes[i].Limit)
+		}
+	}
+	r.watch.Decided(t.granted, cause)
+	return nil
+}
+
+// askShadows makes the takes of shadow limits, each for itself and all at one time: they deny nothing.
+func (r *RateLimit) askShadows(ctx context.Context, t *taking) {
+	for i, x := range t.takes {
+		if x.Limit.Shadow {
+			x.Limit.Shadow = false
+			t.shadows = append(t.shadows, shadowTake{taking: taking{call: t.call, takes: []Take{x}}, of: i})
+		}
+	}
+	if t.shadows == nil {
+		return
+	}
+	inParallel(len(t.shadows), func(i int) {
+		s := &t.shadows[i]
+		s.merge()
+		s.err = r.askAll(ctx, &s.taking)
+		res := s.results[0]
+		res.pass(&s.takes[0].Limit, s.err)
+		t.results[s.of] = res
+	})
+}
+
+// inParallel calls f with 0 to n-1, in goroutines if there are several, and returns when all have returned.
+func inParallel(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
+
+// observeTakes reports takes: if they are granted, each of them, and otherwise those that were denied or
+// have failed.
+func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Duration, err error) {
+	for i, x := range t.takes {
+		if x.Limit.Shadow || !t.granted && t.results[i].Allowed {
+			continue // not counted, because another limit has denied
+		}
+		e := Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: t.results[i], Duration: took, Err: t.cause}
+		if t.inVain {
+			e.Kind = EventDenied
+			e.Err = err
+			r.observe(ctx, e, nil)
+			continue
+		}
+		r.observe(ctx, e, err)
+	}
+	for i := range t.shadows {
+		s := &t.shadows[i]
+		x := &t.takes[s.of]
+		r.observe(ctx, Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: s.results[0], Duration: took, Err: s.cause}, s.err)
+	}
+}

@@ -1,0 +1,111 @@
+package throttr
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/inside"
+	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// The defaults of WithTimeout and WithBreaker.
+const (
+	defaultTimeout  = 250 * time.Millisecond
+	defaultFailures = 3
+	defaultPause    = 320 * time.Millisecond
+)
+
+// WithTimeout bounds how long a decision waits for the backend, and then for the fallback. A call that
+// takes longer has failed: the error matches [ErrUnavailable]. It also bounds Peek, and the settling of a
+// reservation. Backends of package memory wait for nothing, and are not bound. Default, and with 0: 250 ms. It
+// panics if d is negative.
+func WithTimeout(d time.Duration) Option {
+	opt.NotNegative("throttr: WithTimeout", d)
+	return func(o *options) { o.timeout = d }
+}
+
+// WithBreaker sets when the circuit breaker of a backend opens, and how soon it notices that the store is
+// back. After so many calls in a row that found the store away (errors that match [ErrUnavailable], errors
+// of the network, and calls that took longer than [WithTimeout]), no call asks it any more: the fallback or
+// the policy decides at once. A Peek of the key whose failure opened it then asks the store in the
+// background, after pauses that grow up to the given one, of at least 1 ms. When it is answered, one call goes to the store
+// again, and if that does not fail either, all do. If nobody has called for 10 s, the pauses grow to 30 s, the next call asks
+// the store, and an answer to a Peek is enough to end the outage.
+//
+// Every Throttr server has a breaker, and so has every node of a Redis cluster. Mistakes in the
+// program, [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
+// a number is negative.
+func WithBreaker(failures int, pause time.Duration) Option {
+	opt.NotNegative("throttr: WithBreaker", failures)
+	opt.NotNegative("throttr: WithBreaker", pause)
+	return func(o *options) { o.failures, o.pause = failures, pause }
+}
+
+// guard returns a backend with what protects callers while its store is away, of which w is told. The memory of the process
+// is never away, and waits for nothing. The guard of package lease is passed by what needs no store. A wrapper of either is
+// a backend like any other.
+func (o *options) guard(b Backend, w *outage.Watch) Backend {
+	b = opened(b)
+	if m, ok := b.(*memory.Backend); ok {
+		return m
+	}
+	return outage.New(b, outage.Options{
+		Timeout: o.timeout, Failures: o.failures, Pause: o.pause, Parts: partsOf(b), Watch: w, NotAsked: notAsked,
+	})
+}
+
+func init() { // for places in flight in memory
+	inside.AddInner(func(b *OpenBackend) any { return b.BackendCloser })
+}
+
+// opened returns the backend that Open has opened, if b is of it, and b otherwise.
+func opened(b Backend) Backend {
+	if o, ok := b.(*OpenBackend); ok {
+		return o.BackendCloser
+	}
+	return b
+}
+
+// partsOf returns the parts of the store of a backend, or nil if it has none.
+func partsOf(b Backend) outage.Parts {
+	if held := outage.HeldBy(b); held.Store != nil {
+		return partsOf(opened(held.Store))
+	}
+	parts, _ := b.(outage.Parts)
+	return parts
+}
+
+// withoutKey returns what an error says of the store, without the call and the key, which may be personal.
+func withoutKey(err error) string {
+	var late *outage.TimeoutError
+	var request *RequestError
+	if !errors.As(err, &late) && errors.As(err, &request) {
+		return "server " + request.Server + failureText(request.Server, request.Err)
+	}
+	return outage.WithoutKey(err)
+}
+
+// notAsked returns the error of a call that was not made, because others had failed with the given cause.
+func notAsked(call, key string, cause error) error {
+	var request *RequestError
+	if errors.As(cause, &request) {
+		e := *request
+		e.Call, e.Key, e.Sent = call, key, false
+		if !errors.Is(&e, ErrUnavailable) { // a stalled server, for example
+			e.Err = fmt.Errorf("%w: %w", ErrUnavailable, e.Err)
+		}
+		return &e
+	}
+	var other *callerr.Error
+	if errors.As(cause, &other) {
+		cause = other.Err
+	}
+	if !errors.Is(cause, ErrUnavailable) {
+		cause = fmt.Errorf("%w: %w", ErrUnavailable, cause)
+	}
+	return callError(call, key, cause)
+}
