@@ -36,7 +36,7 @@ func WithTimeout(d time.Duration) Option {
 // again, and if that does not fail either, all do. If nobody has called for 10 s, the pauses grow to 30 s, the next call asks
 // the store, and an answer to a Peek is enough to end the outage.
 //
-// Every Throttr server has a breaker, and so has every node of a Redis cluster. Mistakes in the
+// Every Throttr server has a breaker, and so has each node of a Redis cluster. Mistakes in the
 // program, [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
 // a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
@@ -54,7 +54,7 @@ func (o *options) guard(b Backend, w *outage.Watch) Backend {
 		return m
 	}
 	return outage.New(b, outage.Options{
-		Timeout: o.timeout, Failures: o.failures, Pause: o.pause, Parts: partsOf(b), Watch: w, NotAsked: notAsked,
+		Timeout: o.timeout, Failures: o.failures, Pause: o.pause, Watch: w, NotAsked: notAsked,
 	})
 }
 
@@ -68,15 +68,6 @@ func opened(b Backend) Backend {
 		return o.BackendCloser
 	}
 	return b
-}
-
-// partsOf returns the parts of the store of a backend, or nil if it has none.
-func partsOf(b Backend) outage.Parts {
-	if held := outage.HeldBy(b); held.Store != nil {
-		return partsOf(opened(held.Store))
-	}
-	parts, _ := b.(outage.Parts)
-	return parts
 }
 
 // withoutKey returns what an error says of the store, without the call and the key, which may be personal.
@@ -94,7 +85,9 @@ func notAsked(call, key string, cause error) error {
 	var request *RequestError
 	if errors.As(cause, &request) {
 		e := *request
-		e.Call, e.Key, e.Sent = call, key, false
+		e.Call = call
+		e.Key = key
+		e.Sent = false
 		if !errors.Is(&e, ErrUnavailable) { // a stalled server, for example
 			e.Err = fmt.Errorf("%w: %w", ErrUnavailable, e.Err)
 		}

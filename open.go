@@ -8,6 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/drivers"
+	"github.com/throttr-go/throttr/internal/outage"
 	_ "github.com/throttr-go/throttr/memory" // memory://
 	"github.com/throttr-go/throttr/window"
 )
@@ -27,6 +28,10 @@ func init() {
 // OpenBackend is a [Backend] that was opened by a URL. Its methods are also Close, which ends it and its
 // connections; Ping, which asks every store whether it is there; and Stats.
 type OpenBackend struct{ window.BackendCloser }
+
+// Part returns the server, or the node of a cluster, that keeps a key, if there are several. A [RateLimit] has a circuit
+// breaker for each.
+func (b *OpenBackend) Part(key string) string { return outage.PartOf(b.BackendCloser, key) }
 
 // Open opens the backend of a URL. Close it at the end.
 //

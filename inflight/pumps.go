@@ -103,9 +103,8 @@ func newPumps(l *Limiter) *pumps {
 	ps.watch = &outage.Watch{
 		Backend: l.backend, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
 	}
-	parts, _ := l.backend.(outage.Parts)
 	ps.store = outage.New(l.backend, outage.Options{
-		Timeout: l.timeout, Failures: l.failures, Pause: l.pause, Parts: parts, Watch: ps.watch,
+		Timeout: l.timeout, Failures: l.failures, Pause: l.pause, Watch: ps.watch,
 		NotAsked: func(_, _ string, cause error) error { return notAsked(cause) },
 	})
 	return ps

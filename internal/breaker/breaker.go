@@ -1,6 +1,5 @@
-// Package breaker has circuit breakers: [Breaker] is that of a server, whose connections show whether it is
-// there, and [Circuit] that of a store, of which only calls tell. A call to a Throttr server passes both: the
-// Circuit of the RateLimit (throttr.WithBreaker), then the Breaker of the pool.
+// Package breaker has the circuit breaker of a server, whose connections show whether it is there. A call to a Throttr
+// server passes two: the Circuit of the RateLimit (throttr.WithBreaker, package outage), then the Breaker of the pool.
 package breaker
 
 import (

@@ -11,12 +11,11 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Options are those of a [Guard]. All are needed, but Parts.
+// Options are those of a [Guard]. All are needed.
 type Options struct {
 	Timeout  time.Duration // of a call; of an exchange, up to a quarter of its lease
 	Failures int           // in a row, which open a circuit
 	Pause    time.Duration // the longest one between probes while calls come
-	Parts    Parts         // of the store; nil: it is one
 	Watch    *Watch        // is told when a circuit opens or closes
 	// NotAsked returns the error of a call for a key that is not made, because others have failed with a cause.
 	NotAsked func(call, key string, cause error) error
@@ -39,16 +38,11 @@ type Guard struct {
 
 // New returns a Guard around a backend.
 func New(b window.Backend, o Options) *Guard {
-	return &Guard{Backend: b, Options: o, held: HeldBy(b), circuits: map[string]*Circuit{}}
+	return &Guard{Backend: b, Options: o, held: heldBy(b), circuits: map[string]*Circuit{}}
 }
 
 // Part returns the part of the store that keeps a key.
-func (g *Guard) Part(key string) string {
-	if g.Parts == nil {
-		return ""
-	}
-	return g.Parts.Part(key)
-}
+func (g *Guard) Part(key string) string { return PartOf(g.Backend, key) }
 
 // Err returns why the circuit of a part is open, and nil while it is closed.
 func (g *Guard) Err(part string) error { return g.circuit(part).Err() }

@@ -134,9 +134,9 @@ var calls = map[string]func(ctx context.Context, g window.Backend, key string, l
 
 var errNotAsked = errors.New("not asked")
 
-func guard(b window.Backend, parts outage.Parts) *outage.Guard {
+func guard(b window.Backend) *outage.Guard {
 	return outage.New(b, outage.Options{
-		Timeout: 250 * time.Millisecond, Failures: 3, Pause: 320 * time.Millisecond, Parts: parts,
+		Timeout: 250 * time.Millisecond, Failures: 3, Pause: 320 * time.Millisecond,
 		Watch: &outage.Watch{Backend: b, Logger: func() *slog.Logger { return nil }, Observed: func(error, time.Duration) {}},
 		NotAsked: func(call, key string, cause error) error {
 			return fmt.Errorf("%w: %s %s: %w", errNotAsked, call, key, cause)
@@ -156,7 +156,7 @@ func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &remote{}
 					store.be("a", fault)
-					g := guard(store, store)
+					g := guard(store)
 					for range 3 {
 						begun := time.Now()
 						require.NoError(t, g.Err("a"))
@@ -194,7 +194,7 @@ func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 		bad := limit
 		bad.Max = 101
 		store := &remote{}
-		g := guard(store, nil)
+		g := guard(struct{ window.Backend }{store})
 		for _, cause := range []error{
 			window.ErrRange, window.ErrScale, window.ErrUnsupported, window.ErrConfig, window.ErrClosed, window.ErrOverloaded, window.ErrFull, errors.New("WRONGTYPE"),
 		} {
@@ -238,7 +238,7 @@ func TestACallOfSeveralPartsNeedsAll(t *testing.T) {
 		store := &remote{}
 		store.be("x", down)
 		store.be("a", down)
-		g := guard(store, store)
+		g := guard(store)
 		for range 3 {
 			require.Error(t, calls["take"](t.Context(), g, "x", limit))
 			require.Error(t, calls["take"](t.Context(), g, "a", limit))
@@ -259,7 +259,7 @@ func TestAnExchangeHasAQuarterOfItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &remote{}
 		store.be("a", hang)
-		g := guard(store, nil)
+		g := guard(struct{ window.Backend }{store})
 		begun := time.Now()
 		claims := []window.Claim{{Key: "a", Lease: time.Hour}, {Key: "b", Lease: 400 * time.Millisecond}}
 		require.ErrorIs(t, g.Exchange(t.Context(), claims, make([]window.Places, 2)), window.ErrUnavailable)
@@ -271,7 +271,7 @@ func TestAnExchangeHasAQuarterOfItsLease(t *testing.T) {
 type leases struct{ *remote }
 
 func (l *leases) Held() outage.Held {
-	return outage.Held{Of: l, Store: l.remote, Take: func(_ context.Context, key string, _ window.Limit, n uint64) (window.Window, bool) {
+	return outage.Held{Of: l, Take: func(_ context.Context, key string, _ window.Limit, n uint64) (window.Window, bool) {
 		return window.Window{Count: n}, key == "held"
 	}}
 }
@@ -286,15 +286,15 @@ func TestHeldPlacesNeedNoStore(t *testing.T) {
 	store.be("o", down)
 	store.be("h", down)
 	l := &leases{store}
-	g := guard(l, nil)
+	g := guard(l)
 	for range 5 {
 		require.Error(t, calls["take"](t.Context(), g, "other", limit))
 		require.NoError(t, calls["take"](t.Context(), g, "held", limit))
 		require.NoError(t, calls["hit"](t.Context(), g, "held", limit))
 	}
-	require.Error(t, g.Err(""), "what was held says nothing about the store")
+	require.Error(t, g.Err("o"), "what was held says nothing about the store")
 	require.Equal(t, []string{"take other", "take other", "take other"}, store.made())
-	wrapped := guard(&wrapper{l}, nil)
+	wrapped := guard(&wrapper{l})
 	require.ErrorIs(t, calls["take"](t.Context(), wrapped, "held", limit), window.ErrUnavailable)
 }
 
@@ -304,7 +304,7 @@ func TestAPanicIsNoEndOfATrial(t *testing.T) {
 		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
 		store := &remote{}
 		store.be("a", down)
-		g := guard(store, nil)
+		g := guard(struct{ window.Backend }{store})
 		for range 3 {
 			require.Error(t, calls["take"](t.Context(), g, "a", limit))
 		}

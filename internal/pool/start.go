@@ -43,7 +43,7 @@ func (p *Pool[T]) Start() (first <-chan struct{}) {
 // reconnect makes attempts to connect until one succeeds and closes the circuit, or the pool is closed.
 //
 // This circuit has no half-open state, in which a caller's request would test the server, as a
-// [breaker.Circuit] does: a connection and its probe are enough of a test, and no caller waits for them.
+// [outage.Circuit] does: a connection and its probe are enough of a test, and no caller waits for them.
 func (p *Pool[T]) reconnect() {
 	p.breaker.Retry(p.ctx, func() error {
 		if errors.Is(p.breaker.Err(), dial.ErrValueSizeMismatch) && backoff.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
