@@ -43,7 +43,11 @@ func TestListReturnsWhatIsCountedNow(t *testing.T) {
 			key := l.Key
 			if l.Digest {
 				key = long
+				w, err := b.Peek(t.Context(), l.Key, l.Limit, 0)
+				require.NoError(t, err)
+				require.Zero(t, w.Count, "a digest is no key")
 			}
+			require.Equal(t, l.Key != "k" && l.Key != "other", l.Digest)
 			require.Equal(t, limits[l.Limit.Name], l.Limit)
 			want, err := b.Peek(t.Context(), key, l.Limit, 0)
 			require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestClockMayBeInAnyYear(t *testing.T) {
 	for _, now := range []time.Time{
 		{},
 		time.Date(1, time.March, 1, 0, 0, 0, 1, time.UTC),
-		time.Date(1969, time.December, 31, 23, 59, 30, 0, time.UTC),
+		time.Date(1969, time.December, 31, 23, 59, 40, 0, time.UTC),
 		time.Unix(0, 0),
 		time.Date(2262, time.April, 11, 23, 47, 16, 0, time.UTC),
 		time.Date(9999, time.December, 31, 23, 59, 30, 0, time.UTC),
@@ -42,6 +42,28 @@ func TestClockMayBeInAnyYear(t *testing.T) {
 			clock.now = end
 			require.EqualValues(t, 1, c.hit("k", time.Minute).Count)
 		}
+	}
+}
+
+// A clock may begin at the zero time, and be set later, and back.
+func TestAClockThatJumpsByCenturies(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		clock := &anyClock{}
+		b := newBackend(t, clock)
+		take := func(n uint64) window.Window {
+			w, err := b.Take(t.Context(), "k", limitOf(a, time.Hour, 5), n)
+			require.NoError(t, err)
+			return w
+		}
+		require.False(t, take(5).Refused)
+		clock.now = time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
+		require.False(t, take(5).Refused, "%v", a)
+		clock.now = time.Time{}
+		w := take(1)
+		require.True(t, w.Refused, "%v", a)
+		require.LessOrEqual(t, w.RetryAfter, 2*time.Hour)
+		clock.Advance(w.RetryAfter)
+		require.False(t, take(1).Refused, "%v", a)
 	}
 }
 

@@ -118,3 +118,15 @@ func TestALogGrowsWithWhatItHolds(t *testing.T) {
 	r.Log.Shrink()
 	require.EqualValues(t, 1, by.Peek(&copied, rule, at(200_000), 0).Count, "a copy is one of its own")
 }
+
+func TestATakeAtAnEarlierTimeIsOneOfItsOwn(t *testing.T) {
+	rule := Rule{Scale: time.Hour, Max: 9, Holds: 9}
+	by, r := Of(window.SlidingLog), Record{Rule: rule}
+	by.Take(&r, rule, at(1000), 2, 1)
+	second := by.Take(&r, rule, at(2000), 3, 2).ID
+	require.True(t, by.GiveBack(&r, at(2000), second, 3))
+	third := by.Take(&r, rule, at(500), 4, 3).ID // at the time of the first, as the clock has gone back
+	require.NotEqual(t, second, third)
+	require.True(t, by.GiveBack(&r, at(2000), third, 4))
+	require.EqualValues(t, 2, by.Peek(&r, rule, at(2000), 0).Count)
+}
