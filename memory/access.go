@@ -29,26 +29,27 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 	if err := b.check(ctx, l, n); err != nil {
 		return err
 	}
-	x.locate(b, key, l, b.clock.now())
+	x.locate(b, key, l)
 	x.shard.mu.Lock()
 	if x.shard.closed {
 		x.shard.mu.Unlock()
 		return window.ErrClosed
 	}
+	x.at = b.clock.now()
 	x.shard.calls++
 	x.find(b)
 	return nil
 }
 
-// locate sets all but the record.
-func (x *access) locate(b *Backend, key string, l *window.Limit, at instant) {
+// locate sets all but the time and the record. The time is read while the mutex is held: a call that has waited for the mutex
+// would otherwise bring a time from before the record's window, which looks as if the clock had gone back.
+func (x *access) locate(b *Backend, key string, l *window.Limit) {
 	x.key, x.digest = storedKey(key)
 	x.name = l.Name
 	x.scale = l.Scale
 	x.kind = l.Algorithm
 	x.algorithm = algorithm.Of(l.Algorithm)
 	x.rule = algorithm.RuleOf(l)
-	x.at = at
 	hash := maphash.String(b.seed, x.key)
 	x.shard = b.shardOf(hash)
 	x.hash = b.mix(hash, &x.id)

@@ -14,7 +14,8 @@ func LimitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit
 // Shares reports whether a key has no window of its own, and shares an active count.
 func (b *Backend) Shares(key string, l window.Limit) bool {
 	var x access
-	x.locate(b, key, &l, b.clock.now())
+	x.locate(b, key, &l)
+	x.at = b.clock.now()
 	x.shard.mu.Lock()
 	defer x.shard.mu.Unlock()
 	x.find(b)

@@ -266,7 +266,6 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	if err := ctx.Err(); err != nil {
 		return 0, b.fail("delete", key, err)
 	}
-	at := b.clock.now()
 	var k id
 	k.key, k.digest = storedKey(key)
 	s := b.shardOf(maphash.String(b.seed, k.key))
@@ -276,6 +275,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		return 0, b.fail("delete", key, window.ErrClosed)
 	}
 	s.calls++
+	at := b.clock.now()
 	for _, r := range slices.Backward(s.own.list) {
 		if !r.hasKeyOf(k) || len(scales) > 0 && !slices.Contains(scales, r.Scale) {
 			continue

@@ -51,9 +51,8 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 	all = all[:len(takes)]
 	var fewShards [fewTakes]*shard
 	shards := fewShards[:0]
-	at := b.clock.now()
 	for i := range all {
-		all[i].locate(b, takes[i].Key, &takes[i].Limit, at)
+		all[i].locate(b, takes[i].Key, &takes[i].Limit)
 		shards = insertShard(shards, all[i].shard)
 	}
 	for _, s := range shards {
@@ -63,6 +62,10 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 		err = window.ErrClosed
 	} else {
 		first.calls++
+		at := b.clock.now()
+		for i := range all {
+			all[i].at = at
+		}
 		granted, err = b.takeLocked(takes, all, windows)
 	}
 	for _, s := range shards {
