@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -215,7 +216,7 @@ func TestObserversDoNotMakeHitsAllocate(t *testing.T) {
 // commandError is an error that can't be compared, as drivers of some databases have.
 type commandError struct{ labels []string }
 
-func (e commandError) Error() string { return "not primary" }
+func (e commandError) Error() string { return "not primary " + strings.Join(e.labels, " ") }
 
 type uncomparable struct{ failing }
 

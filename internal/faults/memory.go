@@ -8,6 +8,7 @@ const (
 
 // memoryFaults are the faults in package memory, and in the algorithms, that tests see.
 var memoryFaults = []fault{
+	{file: "internal/algorithm/algorithm.go", old: "count <= by.Holds-n", new: "count <= by.Holds", tests: "memory", run: "^TestConformance$"},
 	{file: "memory/access.go", old: "\tx.shard.mu.Lock()\n\tif x.shard.closed {\n\t\tx.shard.mu.Unlock()\n\t\treturn window.ErrClosed\n\t}\n\tx.at = b.clock.now()\n", new: "\tx.at = b.clock.now()\n\tx.shard.mu.Lock()\n\tif x.shard.closed {\n\t\tx.shard.mu.Unlock()\n\t\treturn window.ErrClosed\n\t}\n", run: "^TestACallThatWaitsDoesNotCountInThePast$"},
 	{file: "internal/algorithm/algorithm.go", old: "if passed < -r.Scale {\n\t\tr.Start = t.Now\n\t\treturn 0", new: "if passed < -r.Scale {\n\t\tr.Start = t.Now - int64(r.Scale)\n\t\treturn r.Scale", run: modelRun},
 	{file: "internal/algorithm/algorithm.go", old: "count <= by.Holds-n", new: "count <= by.Max-n", run: modelRun},
