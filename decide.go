@@ -69,7 +69,7 @@ func (v verb) allowed(l *Limit, w *window.Window) bool {
 
 // check returns the error of a call that must not be made.
 func (v verb) check(l *Limit, n uint64) error {
-	if err := limits.Check(*l); err != nil {
+	if err := limits.CheckLimit(l); err != nil {
 		return err
 	}
 	if n == 0 && v != hit {
@@ -92,10 +92,10 @@ func (v verb) local(l *Limit, n uint64, res *Result) bool {
 	return true
 }
 
-// decide makes a call.
-func (r *RateLimit) decide(ctx context.Context, v verb, key string, l Limit, n uint64) (res Result, err error) {
-	l = r.resolved(l)
-	if err := v.check(&l, n); err != nil {
+// decide makes a call. The limit is the copy of the method that was called, and is changed.
+func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64) (res Result, err error) {
+	r.resolve(l)
+	if err := v.check(l, n); err != nil {
 		return Result{}, callError(v.String(), key, err)
 	}
 	var begun time.Time
@@ -105,17 +105,17 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l Limit, n u
 	shadow := l.Shadow
 	l.Shadow = false
 	var cause error
-	if !v.local(&l, n, &res) {
-		if cause = v.ask(ctx, r.store, key, &l, n, &res); cause != nil {
-			res, cause, err = r.instead(ctx, v, key, &l, n, cause)
+	if !v.local(l, n, &res) {
+		if cause = v.ask(ctx, r.store, key, l, n, &res); cause != nil {
+			res, cause, err = r.instead(ctx, v, key, l, n, cause)
 		}
 	}
 	l.Shadow = shadow
 	if r.observer != nil {
-		r.observe(ctx, Event{Call: v.String(), Key: key, Limit: l, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
+		r.observe(ctx, Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
 	}
 	if shadow {
-		res.pass(&l, err)
+		res.pass(l, err)
 		return res, nil
 	}
 	return res, err
@@ -199,7 +199,7 @@ func (r *RateLimit) degrade(res *Result, l *Limit) {
 func (r *RateLimit) decideAll(ctx context.Context, t *taking) error {
 	for i := range t.takes {
 		x := &t.takes[i]
-		x.Limit = r.resolved(x.Limit)
+		r.resolve(&x.Limit)
 		if err := take.check(&x.Limit, x.N); err != nil {
 			return callError(t.call, x.Key, err)
 		}

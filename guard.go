@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/callerr"
-	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/memory"
@@ -56,10 +55,6 @@ func (o *options) guard(b Backend, w *outage.Watch) Backend {
 	return outage.New(b, outage.Options{
 		Timeout: o.timeout, Failures: o.failures, Pause: o.pause, Watch: w, NotAsked: notAsked,
 	})
-}
-
-func init() { // for places in flight in memory
-	inside.AddInner(func(b *OpenBackend) any { return b.BackendCloser })
 }
 
 // opened returns the backend that Open has opened, if b is of it, and b otherwise.

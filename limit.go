@@ -58,7 +58,7 @@ const (
 // up, Check knows all but what depends on the value size of the servers.
 func (r *RateLimit) Check(limits ...Limit) error {
 	for _, l := range limits {
-		l = r.resolved(l)
+		r.resolve(&l)
 		l.Shadow = false
 		if err := r.check(l); err != nil {
 			return err
@@ -81,19 +81,19 @@ func (r *RateLimit) check(l Limit) error {
 	return err
 }
 
-// resolved returns a limit with its algorithm.
-func (r *RateLimit) resolved(l Limit) Limit {
+// resolve gives a limit its algorithm.
+func (r *RateLimit) resolve(l *Limit) {
 	if l.Algorithm == 0 {
 		l.Algorithm = r.algorithm
 	}
-	return l
 }
 
 // Forget ends what limits have counted for a key: the next take finds an empty window. Without limits, it
 // does nothing. It also ends the windows of the fallback.
 func (r *RateLimit) Forget(ctx context.Context, key string, limits ...Limit) error {
 	for _, l := range limits {
-		if err := r.reset(ctx, "forget", key, r.resolved(l)); err != nil {
+		r.resolve(&l)
+		if err := r.reset(ctx, "forget", key, l); err != nil {
 			return err
 		}
 	}

@@ -99,21 +99,22 @@ func WithAlgorithm(a Algorithm) Option {
 // denied hits count, too, but a backend need not count hits on a window that is over its limit. A limit of
 // 0 denies every hit, and counts none.
 func (r *RateLimit) Hit(ctx context.Context, key string, scale time.Duration, limit uint64) (Result, error) {
-	return r.decide(ctx, hit, key, Limit{Max: limit, Scale: scale, Algorithm: r.algorithm}, 1)
+	l := Limit{Max: limit, Scale: scale}
+	return r.decide(ctx, hit, key, &l, 1)
 }
 
 // HitN counts n as one hit, which is allowed or denied as a whole. A hit that is larger than the limit can
 // never be allowed: it is denied, no store is asked, and it counts nothing. An n of 0 opens a window if there is
 // none, and counts nothing.
 func (r *RateLimit) HitN(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
-	return r.decide(ctx, hit, key, limit, n)
+	return r.decide(ctx, hit, key, &limit, n)
 }
 
 // Take counts n if the count stays within the limit, and nothing otherwise. So, unlike a hit that is
 // denied, a take that is denied costs nothing: at 8 of 10, a take of 5 is denied, and then a take of 2 is
 // granted. An n of 0 is [ErrRange]: see [RateLimit.Peek].
 func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
-	return r.decide(ctx, take, key, limit, n)
+	return r.decide(ctx, take, key, &limit, n)
 }
 
 // Charge counts n whatever the limit says: what has happened already, such as the bytes of a response. It
@@ -121,14 +122,14 @@ func (r *RateLimit) Take(ctx context.Context, key string, limit Limit, n uint64)
 // the largest that the backend can store stays there. A token bucket owes at most its burst. An n of 0 is
 // [ErrRange].
 func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
-	return r.decide(ctx, charge, key, limit, n)
+	return r.decide(ctx, charge, key, &limit, n)
 }
 
 // Peek returns what [RateLimit.Take] would return now, but counts nothing: Count and Remaining are without
 // n. With an n of 0 it describes the window. If there is none, ResetAt is zero. No policy applies. Another
 // caller may take what Peek has seen.
 func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
-	limit = r.resolved(limit)
+	r.resolve(&limit)
 	if err := hit.check(&limit, n); err != nil { // which permits an n of 0
 		return res, callError("peek", key, err)
 	}

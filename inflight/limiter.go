@@ -8,8 +8,8 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/callerr"
-	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -36,8 +36,11 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		panic("inflight: New: backend is nil")
 	}
 	l := &Limiter{options: optionsOf(opts), backend: b, start: time.Now()}
-	if places, ok := inside.Of[*ledger.Ledger](b); ok {
-		l.local = places.Owner(l.maxWaiting)
+	if opened, ok := b.(*throttr.OpenBackend); ok {
+		b = opened.BackendCloser
+	}
+	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own
+		l.local = local.Ledger().Owner(l.maxWaiting)
 		return l
 	}
 	l.unlimited = ledger.New(l.maxKeys, l.now).Owner(l.maxWaiting)

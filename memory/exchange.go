@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/breaker"
-	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -40,7 +38,5 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 	return nil
 }
 
-func init() {
-	inside.Add(func(*Backend) any { return breaker.Parts{Of: func(string) int { return 0 }} }) // it is never away
-	inside.Add(func(b *Backend) any { return b.ledger() })
-}
+// Ledger is for package inflight, which holds places of a Backend in its memory.
+func (b *Backend) Ledger() *ledger.Ledger { return b.ledger() }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/callerr"
-	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -33,8 +32,6 @@ type opened struct {
 	*rediswindow.Backend
 	client interface{ Close() }
 }
-
-func init() { inside.AddInner(func(o *opened) any { return o.Backend }) }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
 func (o *opened) Close() error {

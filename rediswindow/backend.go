@@ -41,7 +41,7 @@ func New(client Client, opts ...Option) *Backend {
 		panic("rediswindow: New: client is nil")
 	}
 	b := &Backend{options: newOptions(opts), client: client}
-	b.single = b.newNode("", 0)
+	b.single = b.newNode("")
 	b.nodes.byName = map[string]*node{}
 	return b
 }

@@ -10,15 +10,12 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/batch"
-	"github.com/throttr-go/throttr/internal/breaker"
-	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/window"
 )
 
 // node is a server: what it is sent does not wait for others.
 type node struct {
 	name    string // host and port; "" if there is only one, or it is not known
-	index   int
 	batcher *batcher
 	room    chan struct{} // for requests that are not batched
 }
@@ -75,8 +72,8 @@ func (b *Backend) Part(key string) string {
 	return b.nodeOfSlot(slotOfKey(key)).name
 }
 
-func (b *Backend) newNode(name string, index int) *node {
-	return &node{name: name, index: index, room: make(chan struct{}, maxAloneInFlight), batcher: batch.New(batch.Options[part, call]{
+func (b *Backend) newNode(name string) *node {
+	return &node{name: name, room: make(chan struct{}, maxAloneInFlight), batcher: batch.New(batch.Options[part, call]{
 		Send:    b.send,
 		Key:     func(c *call) (part, bool) { return c.parts[0], c.equal },
 		Size:    func(c *call) int { return len(c.parts) },
@@ -140,7 +137,7 @@ func (b *Backend) learn(text string) error {
 		}
 		n := b.nodes.byName[name]
 		if n == nil {
-			n = b.newNode(name, 1+len(b.nodes.byName))
+			n = b.newNode(name)
 			b.nodes.byName[name] = n
 		}
 		for slot := from; slot <= to; slot++ {
@@ -213,20 +210,4 @@ func (b *Backend) cluster() (bool, error) {
 		return false, window.ErrClosed
 	}
 	return b.client.Cluster()
-}
-
-// circuits is how many circuit breakers a backend has: one for each node, up to so many. Whether there is a cluster may
-// not be known yet.
-const circuits = 64
-
-func init() {
-	inside.Add(func(b *Backend) any { return breaker.Parts{N: circuits, Of: b.circuit} })
-}
-
-// circuit returns the circuit breaker of a key.
-func (b *Backend) circuit(key string) int {
-	if cluster, err := b.client.Cluster(); err != nil || !cluster {
-		return 0
-	}
-	return b.nodeOfSlot(slotOfKey(key)).index % circuits
 }

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -120,12 +119,10 @@ func sendsItself(ctx context.Context) bool {
 
 // wait waits for the result of a call that is queued.
 func (b *Batcher[K, T]) wait(ctx context.Context, c *Call[T]) (sent bool, err error) {
-	caller, bound := deadline.Ends(ctx)
 	select {
 	case <-c.done:
 		return true, nil
-	case <-caller:
-	case <-bound:
+	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

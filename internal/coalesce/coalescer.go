@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/internal/fifo"
 	"github.com/throttr-go/throttr/window"
 )
@@ -178,13 +177,10 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) 
 	p.waiting = true
 	c.mu.Unlock()
 	var err error
-	caller, bound := deadline.Ends(ctx)
 	select {
 	case <-p.done:
 		return c.group.recycle(p)
-	case <-caller:
-		err = ctx.Err()
-	case <-bound:
+	case <-ctx.Done():
 		err = ctx.Err()
 	case <-c.group.ctx.Done(): // the request in flight may be that of a caller, and go on
 		err = window.ErrClosed

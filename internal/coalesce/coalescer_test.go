@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
-	"github.com/throttr-go/throttr/internal/deadline"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -362,7 +361,9 @@ func TestABoundEndsAHitThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, coalesce.Options{})
 		first := s.hit(t.Context())
-		bounded := s.hit(deadline.New(latency / 2).Context(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), latency/2)
+		defer cancel()
+		bounded := s.hit(ctx)
 		begun := time.Now()
 		require.Equal(t, result{err: context.DeadlineExceeded}, bounded())
 		require.Equal(t, latency/2, time.Since(begun))

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/deadline"
 )
 
 // Response is a decoded response of any kind.
@@ -172,12 +171,10 @@ func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 		c.inline = nil
 		reader.readInline(ctx, c)
 	}
-	caller, bound := deadline.Ends(ctx)
 	select {
 	case <-c.done:
 		return true, c.sent, c.err
-	case <-caller:
-	case <-bound:
+	case <-ctx.Done():
 	}
 	if sent, ok := c.abandon(); ok {
 		return false, sent, ctx.Err()

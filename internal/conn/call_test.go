@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/deadline"
 )
 
 func TestCallPoolReturnsEmptyCalls(t *testing.T) {
@@ -71,7 +70,6 @@ func TestWaitReturnsWhenTheContextEnds(t *testing.T) {
 			context.AfterFunc(ctx, cancel)
 			return ctx
 		},
-		"bounded": func(ctx context.Context) context.Context { return deadline.New(time.Second).Context(ctx) },
 	} {
 		onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 			cl := l.enqueue(Interruptible, 1, 10)

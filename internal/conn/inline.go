@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/throttr-go/throttr/internal/deadline"
 )
 
 // A caller that has a connection to itself reads its own response. Otherwise the reader
@@ -106,7 +104,7 @@ func (r *inlineReader) checkOpenDue() bool {
 type contextWatch struct {
 	nc net.Conn
 
-	caller, bound registration // of the parts of the context
+	context registration
 
 	mu          sync.Mutex // guards the fields below
 	reading     bool       // an inline reader is to be interrupted
@@ -115,22 +113,18 @@ type contextWatch struct {
 
 // start makes the end of ctx interrupt reads, until stop is called.
 func (w *contextWatch) start(ctx context.Context) {
-	caller, bound := deadline.Split(ctx)
-	if caller.Done() != nil || bound.Done() != nil {
+	if ctx.Done() != nil {
 		w.mu.Lock()
 		w.reading = true
 		w.mu.Unlock()
 	}
-	w.caller.register(caller, w)
-	w.bound.register(bound, w)
+	w.context.register(ctx, w)
 }
 
 // stop ends start, and leaves nc without a deadline.
 func (w *contextWatch) stop(ctx context.Context) {
-	caller, bound := deadline.Split(ctx)
-	w.caller.end(caller)
-	w.bound.end(bound)
-	if caller.Done() == nil && bound.Done() == nil {
+	w.context.end(ctx)
+	if ctx.Done() == nil {
 		return
 	}
 	w.mu.Lock()
@@ -143,10 +137,7 @@ func (w *contextWatch) stop(ctx context.Context) {
 }
 
 // forget unregisters the context.
-func (w *contextWatch) forget() {
-	w.caller.forget()
-	w.bound.forget()
-}
+func (w *contextWatch) forget() { w.context.forget() }
 
 // interrupt runs when a registered context ends.
 func (w *contextWatch) interrupt() {

@@ -386,7 +386,7 @@ func TestContextWatchSetsADeadlineOnlyWhileReading(t *testing.T) {
 			w.start(ctx)
 			w.stop(ctx)
 		}
-		require.NotNil(t, w.caller.registered, "the context of several calls stays registered")
+		require.NotNil(t, w.context.registered, "the context of several calls stays registered")
 		cancel()
 		synctest.Wait()
 		_, set := nc.state()
@@ -401,10 +401,10 @@ func TestContextWatchSetsADeadlineOnlyWhileReading(t *testing.T) {
 		w.stop(ctx)
 		deadline, _ = nc.state()
 		require.False(t, deadline, "the next reader has no deadline")
-		require.Nil(t, w.caller.registered)
+		require.Nil(t, w.context.registered)
 
 		w.start(context.Background())
-		require.Nil(t, w.caller.registered, "it never ends")
+		require.Nil(t, w.context.registered, "it never ends")
 		w.stop(context.Background())
 	})
 }
@@ -427,7 +427,7 @@ func TestContextWatchForgetsContexts(t *testing.T) {
 		require.Zero(t, set, "the first context is not that of the reader")
 		w.stop(second)
 		w.forget()
-		require.Nil(t, w.caller.registered)
+		require.Nil(t, w.context.registered)
 	})
 }
 

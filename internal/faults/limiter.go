@@ -7,7 +7,7 @@ var limiterFaults = []fault{
 	{file: "decide.go", old: "v == hit && !l.Algorithm.Rolling():", new: "v == hit:", run: "^TestAHitThatABackendRefusesIsDenied$"},
 	{file: "decide.go", old: "v != charge && (n > holds", new: "(n > holds", run: "Charge|Shadow"},
 	{file: "decide.go", old: "l.Shadow = false\n\tvar cause", new: "var cause", run: "Shadow"},
-	{file: "decide.go", old: "if shadow {\n\t\tres.pass(&l, err)", new: "if shadow {\n\t\tres.pass(&l, nil)", run: "Shadow"},
+	{file: "decide.go", old: "res.pass(l, err)", new: "res.pass(l, nil)", run: "Shadow"},
 	{file: "decide.go", old: "!errors.Is(err, ErrClosed) && !errors.Is(err, ErrValueSizeMismatch)", new: "!errors.Is(err, ErrClosed)", run: "Policies"},
 	{file: "decide.go", old: "ctx.Err() != nil || ok && !time.Now().Before(deadline)", new: "ctx.Err() != nil", run: "Policies"},
 	{file: "decide.go", old: "if !isOutage(ctx, failed) {", new: "if false {", run: "Policies"},

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/throttr-go/throttr/internal/callerr"
-	"github.com/throttr-go/throttr/internal/inside"
 	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -37,8 +36,6 @@ type opened struct {
 	*rediswindow.Backend
 	client redis.UniversalClient
 }
-
-func init() { inside.AddInner(func(o *opened) any { return o.Backend }) }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
 // It can be called more than once.
