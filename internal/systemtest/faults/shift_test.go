@@ -264,6 +264,7 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 						require.ErrorIs(t, err, throttr.ErrProtocol)
 						require.Zero(t, res)
 					}
+					synctest.Wait() // the pool learns of the end after the call
 					require.EqualValues(t, 1, testkit.ServerStats(client).Failures)
 					require.Positive(t, testkit.Hits(t, limiter, 1, "k", scale, 5), "on another connection")
 				})
