@@ -62,3 +62,28 @@
 // Package mockserver runs a server inside the test's process, with a clock that the test controls. Give the same
 // clock to the backend with [WithClock].
 package throttr
+
+// The package has two halves, which share only errors.go.
+//
+// The limiter, which knows no server:
+//
+//	ratelimit.go    RateLimit, its options, the calls for one limit
+//	decide.go       every decision, step by step
+//	guard.go        which backends have a guard; options and lines of outages
+//	policy.go       what decides while the store is away
+//	take.go         TakeAll; the data of a call of several takes
+//	reservation.go  Reserve, and its settling
+//	wait.go         Wait and WaitAll
+//	limit.go        Limit, Check, Forget
+//	result.go       Result
+//	observer.go     events
+//	key.go          Key
+//
+// The SDK for Throttr servers, and how backends are opened:
+//
+//	client.go, batch.go, ttl.go            requests
+//	config.go, url.go, pool.go, parking.go connections
+//	stats.go, info.go, inspect.go          what servers and clients say of themselves
+//	listing.go, subscribe.go, sweep.go     lists, channels, records that clients have left
+//	backend.go                             ServerBackend: the windows of a RateLimit on servers
+//	open.go, lazy.go                       Open

@@ -138,35 +138,23 @@ func TestObserverSeesDecisionsOfPoliciesAndTheirCause(t *testing.T) {
 	}
 }
 
-func TestObserverGetsTheContextOfTheCaller(t *testing.T) {
+// Observers are called in order, with the context of the caller, and not with that of the call of the backend.
+func TestObserversAreCalledInOrder(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "of the caller")
-	var seen recorder
-	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(seen.observe), throttr.WithTimeout(time.Minute))
+	var order []string
+	named := func(name string) throttr.Option {
+		return throttr.WithObserver(func(got context.Context, e throttr.Event) {
+			order = append(order, name+" "+e.Kind.String())
+			require.Equal(t, "of the caller", got.Value(key{}))
+			require.NoError(t, got.Err())
+		})
+	}
+	limiter := throttr.NewRateLimit(slow{Backend: inProcess(t)}, named("first"), named("second"), named("third"))
 	_, err := limiter.Hit(ctx, "k", time.Minute, 1)
 	require.NoError(t, err)
 	require.NoError(t, limiter.Reset(ctx, "k", time.Minute))
-	for _, got := range seen.ctxs {
-		require.Equal(t, "of the caller", got.Value(key{}))
-		require.NoError(t, got.Err(), "the timeout applies to the backend only")
-	}
-}
-
-func TestObserversAreCalledInOrder(t *testing.T) {
-	var order []string
-	named := func(name string) throttr.Option {
-		return throttr.WithObserver(func(_ context.Context, e throttr.Event) {
-			order = append(order, name+" "+e.Kind.String())
-		})
-	}
-	limiter := throttr.NewRateLimit(inProcess(t), named("first"), named("second"), named("third"))
-	_, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
-	require.NoError(t, err)
-	require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))
-	require.Equal(t, []string{
-		"first allowed", "second allowed", "third allowed",
-		"first reset", "second reset", "third reset",
-	}, order)
+	require.Equal(t, []string{"first allowed", "second allowed", "third allowed", "first reset", "second reset", "third reset"}, order)
 }
 
 func TestEachHitIsObservedOnce(t *testing.T) {
@@ -191,26 +179,6 @@ func TestEachHitIsObservedOnce(t *testing.T) {
 	}
 	require.Equal(t, map[throttr.EventKind]int{throttr.EventAllowed: limit, throttr.EventDenied: goroutines*hits - limit}, kinds)
 	require.Len(t, counts, goroutines*hits, "no two events have the same count")
-}
-
-func TestObserversDoNotMakeHitsAllocate(t *testing.T) {
-	empty := func(context.Context, throttr.Event) {}
-	for name, opts := range map[string][]throttr.Option{
-		"none":   nil,
-		"policy": {throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(inProcess(t))},
-		"one":    {throttr.WithObserver(empty)},
-		"three":  {throttr.WithObserver(empty), throttr.WithObserver(empty), throttr.WithObserver(empty)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			limiter := throttr.NewRateLimit(inProcess(t), opts...)
-			ctx := t.Context()
-			require.Zero(t, testing.AllocsPerRun(1000, func() {
-				if _, err := limiter.Hit(ctx, "k", time.Hour, 10); err != nil {
-					t.Fatal(err)
-				}
-			}))
-		})
-	}
 }
 
 // commandError is an error that can't be compared, as drivers of some databases have.

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math"
 	"net"
 	"runtime"
 	"strings"
@@ -214,48 +212,6 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 	}
 }
 
-// Nothing that a caller does wrong, or that concerns some keys only, opens the breaker.
-func TestWhatIsNoOutageOpensNoBreaker(t *testing.T) {
-	for _, cause := range []error{
-		throttr.ErrRange, throttr.ErrScale, throttr.ErrUnsupported, throttr.ErrConfig, throttr.ErrFull, throttr.ErrOverloaded,
-		throttr.ErrClosed, errors.New("WRONGTYPE"), io.ErrUnexpectedEOF,
-	} {
-		store, log := newDistant(t), &journal{}
-		limiter := throttr.NewRateLimit(store, throttr.WithLogger(log.logger()))
-		store.be(func(context.Context, bool) error { return fmt.Errorf("store: %w", cause) })
-		for i := range 20 {
-			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
-			require.ErrorIs(t, err, cause)
-			require.EqualValues(t, i+1, store.asked.Load())
-		}
-		require.Empty(t, log.entries(t))
-	}
-	synctest.Test(t, func(t *testing.T) {
-		store := newDistant(t)
-		store.be(hangs)
-		limiter := throttr.NewRateLimit(store)
-		for i := range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			_, err := limiter.Hit(ctx, "k", time.Minute, 10)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.EqualValues(t, i+1, store.asked.Load(), "the deadline was the caller's")
-			cancel()
-		}
-	})
-}
-
-// A call that was not sent, because too many wait, says nothing about the store.
-func TestAnOverloadBetweenFailuresOfAnOutage(t *testing.T) {
-	store := newDistant(t)
-	limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
-	for _, cause := range []error{throttr.ErrUnavailable, throttr.ErrUnavailable, throttr.ErrOverloaded, throttr.ErrUnavailable, throttr.ErrUnavailable} {
-		store.be(func(context.Context, bool) error { return cause })
-		_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
-		require.ErrorIs(t, err, cause)
-	}
-	require.EqualValues(t, 4, store.asked.Load(), "the last call was not made")
-}
-
 func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newDistant(t)
@@ -321,38 +277,6 @@ func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 			require.NotEmpty(t, lines[0]["error"])
 		})
 	}
-}
-
-// A call that panics gives back what it was let through for: others ask the store after it.
-func TestAPanicDuringATrialIsNoEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newDistant(t)
-		limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
-		limit := throttr.Limit{Max: 10, Scale: time.Minute}
-		calls := []func() error{
-			func() error { _, err := limiter.Take(t.Context(), "k", limit, 1); return err },
-			func() error {
-				_, _, err := limiter.TakeAll(t.Context(), limit.For("k", 1), limit.For("l", 1))
-				return err
-			},
-		}
-		for _, call := range calls {
-			store.be(isDown)
-			for range 3 {
-				require.ErrorIs(t, call(), throttr.ErrUnavailable)
-			}
-			store.be(func(_ context.Context, reads bool) error {
-				if !reads {
-					panic("a backend of your own")
-				}
-				return nil
-			})
-			time.Sleep(time.Second)
-			require.Panics(t, func() { _ = call() })
-			store.be(nil)
-			require.NoError(t, call())
-		}
-	})
 }
 
 // Each server has a breaker, whatever wraps the backend: what is kept on the others is counted there.
@@ -447,30 +371,6 @@ func TestAnOutageOfSeveralServersIsOne(t *testing.T) {
 		gates["b:1"].Fail.Store(false)
 		hits(2)
 		require.Equal(t, "throttr: the store is back", log.entries(t)[1]["msg"])
-	})
-}
-
-// A take of several keys waits for none of the parts that are away, and tells their breakers.
-func TestTakesOfSeveralServersDuringAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newDistant(t)
-		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
-		limit := throttr.Limit{Max: 10, Scale: time.Hour}
-		store.be(hangs)
-		for range 10 {
-			ok, results, err := limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 2), limit.For("c", 1), limit.For("d", 1), limit.For("e", 1))
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.True(t, results[0].Degraded && results[1].Degraded)
-		}
-		require.EqualValues(t, 3, store.asked.Load())
-		store.be(nil)
-		time.Sleep(time.Second)
-		ok, results, err := limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 2))
-		require.NoError(t, err)
-		require.True(t, ok)
-		require.False(t, results[0].Degraded)
-		require.EqualValues(t, 2, results[1].Count)
 	})
 }
 
@@ -663,30 +563,6 @@ func TestTheDefaultLoggerReportsOutages(t *testing.T) {
 	require.Len(t, log.entries(t), 1)
 }
 
-func TestBreakersCanBeTurnedOff(t *testing.T) {
-	store := newDistant(t)
-	store.be(isDown)
-	limiter := throttr.NewRateLimit(store, throttr.WithBreaker(math.MaxInt, 0))
-	for i := range 100 {
-		_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.EqualValues(t, i+1, store.asked.Load())
-	}
-}
-
-// The memory of the process is never away: no timer, no breaker, and no allocation.
-func TestMemoryIsNeverAway(t *testing.T) {
-	b := memory.New()
-	defer b.Close()
-	limiter := throttr.NewRateLimit(b, throttr.WithObserver(func(context.Context, throttr.Event) {}))
-	named := throttr.Limit{Name: "api", Max: math.MaxInt64 - 1, Scale: time.Hour}
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if _, err := limiter.Take(t.Context(), "k", named, 1); err != nil {
-			t.Error(err)
-		}
-	}))
-}
-
 // upTo100 is a store that can't keep a Max over 100, as that of a small number can't.
 type upTo100 struct{ *distant }
 
@@ -749,74 +625,4 @@ func TestAMistakeIsAnErrorDuringAnOutage(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Mistakes between failures do not hide an outage.
-func TestMistakesDoNotInterruptFailuresInARow(t *testing.T) {
-	store := upTo100{newDistant(t)}
-	limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
-	store.be(isDown)
-	for range 3 {
-		_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, 1)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		_, err = limiter.Take(t.Context(), "k", throttr.Limit{Max: 101, Scale: time.Minute}, 1)
-		require.ErrorIs(t, err, throttr.ErrRange)
-	}
-	require.EqualValues(t, 3, store.asked.Load())
-	_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, 1)
-	require.ErrorIs(t, err, throttr.ErrUnavailable)
-	require.EqualValues(t, 3, store.asked.Load(), "the circuit is open")
-}
-
-// Takes of several servers, of which one is away, do not use up the trial of the other.
-func TestATakeThatIsNotMadeIsNoTrial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gates := map[string]*testkit.Gate{"a:1": {Server: testkit.InMemory(t)}, "b:1": {Server: testkit.InMemory(t)}}
-		backend, err := throttr.OpenServers(t.Context(), throttr.Config{
-			Servers: []string{"a:1", "b:1"},
-			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				return gates[addr].Dial(ctx, network, addr)
-			},
-		})
-		require.NoError(t, err)
-		defer backend.Close()
-		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
-		limit := throttr.Limit{Max: 1000, Scale: time.Hour}
-		on := map[string]string{}
-		for i := range 20 {
-			key := fmt.Sprint(i)
-			_, err := limiter.Take(t.Context(), key, limit, 1)
-			require.NoError(t, err)
-			for addr, g := range gates {
-				if len(testkit.Keys(g.Server)) > 0 && on[addr] == "" && g.Server.Requests(codec.OpInsert) > 0 {
-					on[addr] = key
-				}
-			}
-			if len(on) == 2 {
-				break
-			}
-		}
-		require.Len(t, on, 2)
-		for _, g := range gates {
-			g.Fail.Store(true)
-			g.Server.Disconnect()
-		}
-		for range 20 {
-			for _, key := range on {
-				res, err := limiter.Take(t.Context(), key, limit, 1)
-				require.NoError(t, err)
-				require.True(t, res.Degraded)
-			}
-		}
-		gates["a:1"].Fail.Store(false)
-		time.Sleep(5 * time.Second)
-		for range 5 {
-			_, results, err := limiter.TakeAll(t.Context(), limit.For(on["a:1"], 1), limit.For(on["b:1"], 1))
-			require.NoError(t, err)
-			require.True(t, results[0].Degraded)
-		}
-		res, err := limiter.Take(t.Context(), on["a:1"], limit, 1)
-		require.NoError(t, err)
-		require.False(t, res.Degraded)
-	})
 }

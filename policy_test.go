@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -31,8 +29,11 @@ type failing struct {
 
 func newFailing(err error) failing { return failing{err: err, calls: new(atomic.Int64)} }
 
-func (b failing) fail(ctx context.Context) error {
+func (b failing) fail(ctx context.Context, l throttr.Limit) error {
 	b.calls.Add(1)
+	if l.Shadow {
+		return errors.New("a backend got a Shadow limit")
+	}
 	if b.wait == 0 {
 		return b.err
 	}
@@ -46,19 +47,19 @@ func (b failing) fail(ctx context.Context) error {
 
 func (b failing) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
 
-func (b failing) Take(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, b.fail(ctx)
+func (b failing) Take(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, b.fail(ctx, l)
 }
 
-func (b failing) Hit(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, b.fail(ctx)
+func (b failing) Hit(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, b.fail(ctx, l)
 }
 
-func (b failing) Peek(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, b.fail(ctx)
+func (b failing) Peek(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, b.fail(ctx, l)
 }
 
-func (b failing) Reset(ctx context.Context, _ string, _ throttr.Limit) error { return b.fail(ctx) }
+func (b failing) Reset(ctx context.Context, _ string, l throttr.Limit) error { return b.fail(ctx, l) }
 
 // inProcess returns a backend of package memory that is closed at the end of the test.
 func inProcess(t testing.TB, opts ...memory.Option) *memory.Backend {
@@ -303,69 +304,6 @@ func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, res.Allowed && res.Degraded)
 		require.Equal(t, 40*time.Millisecond, time.Since(begun), "the timeout applies to the fallback too")
-	})
-}
-
-// keeping is a backend that keeps the contexts of its calls.
-type keeping struct {
-	window.Unimplemented
-	kept  []context.Context
-	waits bool // somebody waits for their ends
-	ended []<-chan struct{}
-}
-
-func (b *keeping) Check(window.Limit) (window.Traits, error) { return window.Traits{}, nil }
-
-func (b *keeping) Take(ctx context.Context, _ string, _ window.Limit, _ uint64) (window.Window, error) {
-	b.kept = append(b.kept, ctx)
-	if b.waits {
-		b.ended = append(b.ended, ctx.Done())
-	}
-	return window.Window{Count: 1}, nil
-}
-
-func TestContextsThatABackendKeepsAreThoseOfTheirCalls(t *testing.T) {
-	type number struct{}
-	var b keeping
-	leases := lease.New(&b)
-	defer leases.Close()
-	for i := range 200 {
-		r := throttr.NewRateLimit(&b)
-		if i%2 == 1 {
-			r = throttr.NewRateLimit(leases)
-		}
-		b.waits = i >= 100
-		_, err := r.Take(context.WithValue(t.Context(), number{}, i), "k", throttr.Limit{Max: 10, Scale: time.Second, Algorithm: throttr.TokenBucket}, 1)
-		require.NoError(t, err)
-	}
-	require.Len(t, b.kept, 200)
-	for i, ctx := range b.kept {
-		require.Equal(t, i, ctx.Value(number{}))
-	}
-	for i, ended := range b.ended {
-		require.ErrorIs(t, b.kept[100+i].Err(), context.Canceled, "the call has ended")
-		select {
-		case <-ended:
-		default:
-			t.Error("what waits for the end of a call waits for its bound")
-		}
-	}
-}
-
-func TestTimeoutOfZeroIsTheDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backend := newFailing(errDown)
-		backend.wait = 24 * time.Hour
-		begun := time.Now()
-		_, err := throttr.NewRateLimit(backend, throttr.WithTimeout(0)).Hit(t.Context(), "k", time.Minute, 10)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 250*time.Millisecond, time.Since(begun))
-
-		begun = time.Now()
-		_, err = throttr.NewRateLimit(backend, throttr.WithTimeout(math.MaxInt64)).Hit(t.Context(), "k", time.Minute, 10)
-		require.Equal(t, errDown, err)
-		require.Equal(t, backend.wait, time.Since(begun))
 	})
 }
 

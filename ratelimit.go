@@ -89,9 +89,7 @@ func WithAlgorithm(a Algorithm) Option {
 		panic("throttr: WithAlgorithm: " + a.String() + " is no algorithm for limits with a Scale")
 	}
 	return func(o *options) {
-		if o.algorithm = a; a == 0 {
-			o.algorithm = FixedWindow
-		}
+		o.algorithm = cmp.Or(a, FixedWindow)
 	}
 }
 

@@ -126,6 +126,19 @@ func TestAHitLargerThanItsLimitCountsNothing(t *testing.T) {
 	}
 }
 
+// A charge counts whatever the limit says.
+func TestAChargeIsNeverTooLarge(t *testing.T) {
+	limiter := throttr.NewRateLimit(inProcess(t))
+	for _, limit := range []throttr.Limit{{Max: 10, Scale: time.Hour}, {Name: "none", Scale: time.Hour}} {
+		for i := range uint64(2) {
+			res, err := limiter.Charge(t.Context(), "k", limit, 12)
+			require.NoError(t, err)
+			require.False(t, res.Allowed)
+			require.EqualValues(t, 12*(i+1), res.Count)
+		}
+	}
+}
+
 // Every option takes any number that is not negative. 0 is the default.
 func TestOptionsAreTriedAtTheirBounds(t *testing.T) {
 	options := map[string][]throttr.Option{}

@@ -54,94 +54,43 @@ func used(t *testing.T, limiter *throttr.RateLimit, key string) uint64 {
 	return res.Count
 }
 
-func TestRollingHits(t *testing.T) {
+// A hit decides as a take, and what counts without a Max is unsupported.
+func TestRollingHitsAreTakes(t *testing.T) {
 	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
 		ctx, scale := t.Context(), 10*time.Second
-		res, err := limiter.HitN(ctx, "k", tenIn10s, 8)
-		require.NoError(t, err)
-		require.True(t, res.Allowed)
-		require.EqualValues(t, 8, res.Count)
-		require.EqualValues(t, 2, res.Remaining)
-		require.Zero(t, res.RetryAfter)
-		full := map[throttr.Algorithm]time.Duration{throttr.TokenBucket: 8 * time.Second, throttr.SlidingWindow: 20 * time.Second, throttr.SlidingLog: 10 * time.Second}
-		require.True(t, res.ResetAt.Equal(time.Now().Add(full[a])), res.ResetAt)
-		for range 5 {
-			res, err = limiter.HitN(ctx, "k", tenIn10s, 3)
-			require.NoError(t, err)
-			require.False(t, res.Allowed)
-			require.EqualValues(t, 8, res.Count)
-			require.EqualValues(t, 2, res.Remaining)
-		}
 		retry := map[throttr.Algorithm]time.Duration{throttr.TokenBucket: time.Second, throttr.SlidingWindow: 11250 * time.Millisecond, throttr.SlidingLog: 10 * time.Second}
-		require.Equal(t, retry[a], res.RetryAfter)
-		require.EqualValues(t, 8, used(t, limiter, "k"))
-		time.Sleep(res.RetryAfter)
-		res, err = limiter.HitN(ctx, "k", tenIn10s, 3)
-		require.NoError(t, err)
-		require.True(t, res.Allowed, res)
-		res, err = limiter.HitN(ctx, "k", tenIn10s, 11)
-		require.NoError(t, err)
-		require.False(t, res.Allowed, "more than the limit")
-		res, err = limiter.Hit(ctx, "none", scale, 0)
-		require.NoError(t, err)
-		require.False(t, res.Allowed, "a limit of 0")
-		require.Equal(t, throttr.Never, res.RetryAfter)
-
-		require.NoError(t, limiter.Reset(ctx, "k", scale))
-		require.Zero(t, used(t, limiter, "k"))
-		res, err = limiter.Charge(ctx, "k", tenIn10s, 12)
-		require.NoError(t, err)
-		require.False(t, res.Allowed)
-		require.EqualValues(t, 12, used(t, limiter, "k"))
-
-		// Without a Max there is no rate.
-		_, err = limiter.Inc(ctx, "k", scale, 3)
-		require.ErrorIs(t, err, throttr.ErrUnsupported)
-		_, err = limiter.Get(ctx, "k", scale)
-		require.ErrorIs(t, err, throttr.ErrUnsupported)
-		_, err = limiter.Set(ctx, "k", scale, 4)
-		require.ErrorIs(t, err, throttr.ErrUnsupported)
-		_, err = limiter.ExpiresAt(ctx, "k", scale)
-		require.ErrorIs(t, err, throttr.ErrUnsupported)
-	})
-}
-
-func TestRollingPeekAndTakes(t *testing.T) {
-	forEachRolling(t, func(t *testing.T, _ throttr.Algorithm, limiter *throttr.RateLimit) {
-		ctx := t.Context()
 		for _, n := range []uint64{8, 3, 2, 1} {
+			call := limiter.HitN
+			if n == 2 {
+				call = limiter.Take
+			}
 			peeked, err := limiter.Peek(ctx, "k", tenIn10s, n)
 			require.NoError(t, err)
-			res, err := limiter.Take(ctx, "k", tenIn10s, n)
+			res, err := call(ctx, "k", tenIn10s, n)
 			require.NoError(t, err)
-			require.Equal(t, n != 3 && n != 1, res.Allowed)
+			require.Equal(t, n == 8 || n == 2, res.Allowed)
 			require.Equal(t, res.Allowed, peeked.Allowed)
 			require.Equal(t, res.RetryAfter, peeked.RetryAfter)
 			require.Equal(t, 10-res.Count, res.Remaining)
+			if n == 3 {
+				require.Equal(t, retry[a], res.RetryAfter)
+			}
 		}
-		time.Sleep(time.Second)
-		ok, results, err := limiter.TakeAll(ctx, tenIn10s.For("k", 3), tenIn10s.For("other", 3))
+		require.NoError(t, limiter.Reset(ctx, "k", scale))
+		res, err := limiter.Charge(ctx, "k", tenIn10s, 12)
 		require.NoError(t, err)
-		require.False(t, ok)
-		require.False(t, results[0].Allowed)
-		require.Positive(t, results[0].RetryAfter)
-		require.True(t, results[1].Allowed)
-		require.Zero(t, results[1].RetryAfter)
-		time.Sleep(results[0].RetryAfter - time.Nanosecond)
-		peeked, err := limiter.Peek(ctx, "k", tenIn10s, 3)
-		require.NoError(t, err)
-		require.False(t, peeked.Allowed)
-		time.Sleep(time.Nanosecond)
-		ok, _, err = limiter.TakeAll(ctx, tenIn10s.For("k", 3), tenIn10s.For("other", 3))
-		require.NoError(t, err)
-		require.True(t, ok)
-		res, err := limiter.Take(ctx, "k", tenIn10s, 11)
-		require.NoError(t, err)
-		require.Equal(t, throttr.Never, res.RetryAfter)
+		require.False(t, res.Allowed)
+		require.EqualValues(t, 12, used(t, limiter, "k"))
+		_, inc := limiter.Inc(ctx, "k", scale, 3)
+		_, get := limiter.Get(ctx, "k", scale)
+		_, set := limiter.Set(ctx, "k", scale, 4)
+		_, expires := limiter.ExpiresAt(ctx, "k", scale)
+		for _, err := range []error{inc, get, set, expires} {
+			require.ErrorIs(t, err, throttr.ErrUnsupported)
+		}
 	})
 }
 
-// Callers that wait are served one by one, at the rate of the limit, and nobody fails who need not.
 func TestRollingWaits(t *testing.T) {
 	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
 		_, err := limiter.HitN(t.Context(), "k", tenIn10s, 10)

@@ -128,12 +128,12 @@ func testShadow(t *testing.T, name string, call func(context.Context, *throttr.R
 // failingAll is a backend whose other calls fail, too.
 type failingAll struct{ failing }
 
-func (f failingAll) Take(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return window.Window{}, f.err
+func (f failingAll) Take(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, f.fail(ctx, l)
 }
 
-func (f failingAll) Charge(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return window.Window{}, f.err
+func (f failingAll) Charge(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
+	return window.Window{}, f.fail(ctx, l)
 }
 
 // Neither an outage nor a limit that the backend can't keep is a reason to deny.

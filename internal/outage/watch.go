@@ -20,20 +20,23 @@ type Watch struct {
 	Text     func(error) string                     // what a line has of an error
 	Observed func(cause error, after time.Duration) // after an outage, cause is nil
 
-	mu       sync.Mutex // guards what follows
-	open     int        // circuits
-	since    time.Time  // of the outage, or of the first decision that no line has reported
-	degraded int        // decisions since then
-	denied   int        // of these
+	mu    sync.Mutex // guards what follows
+	open  int        // circuits
+	since time.Time  // of the outage, or of the first decision that no line has reported
+	made  decisions  // since then, without the store
 }
+
+// decisions are numbers of decisions.
+type decisions struct{ all, denied int }
 
 // Opened is called when a circuit opens.
 func (w *Watch) Opened(cause error) {
 	w.mu.Lock()
 	w.open++
 	first := w.open == 1
-	if first && (w.degraded == 0 || time.Since(w.since) > time.Second) {
-		w.since, w.degraded, w.denied = time.Now(), 0, 0
+	if first && (w.made.all == 0 || time.Since(w.since) > time.Second) {
+		w.since = time.Now()
+		w.made = decisions{}
 	}
 	w.mu.Unlock()
 	if !first {
@@ -49,16 +52,18 @@ func (w *Watch) Opened(cause error) {
 func (w *Watch) Closed() {
 	w.mu.Lock()
 	w.open--
-	last, after, degraded, denied := w.open == 0, time.Since(w.since), w.degraded, w.denied
+	last := w.open == 0
+	made := w.made
+	after := time.Since(w.since)
 	if last {
-		w.degraded, w.denied = 0, 0
+		w.made = decisions{}
 	}
 	w.mu.Unlock()
 	if !last {
 		return
 	}
 	if l := w.Logger(); l != nil {
-		l.Warn("throttr: the store is back", "store", w.name(), "after", after.Round(time.Millisecond), "degraded", degraded, "denied", denied)
+		l.Warn("throttr: the store is back", "store", w.name(), "after", after.Round(time.Millisecond), "degraded", made.all, "denied", made.denied)
 	}
 	w.Observed(nil, after)
 }
@@ -66,25 +71,32 @@ func (w *Watch) Closed() {
 // Decided is called when a decision was made without the store. If there is a cause, decisions are also reported
 // while no circuit is open.
 func (w *Watch) Decided(allowed bool, cause error) {
+	made, within := w.count(allowed, cause != nil)
+	if l := w.Logger(); within > 0 && l != nil {
+		l.Warn("throttr: decisions without the store", "store", w.name(), "error", w.Text(cause), "within", within.Round(time.Second),
+			"degraded", made.all, "denied", made.denied, "instead", w.Instead)
+	}
+}
+
+// count counts a decision, and returns what is to be reported now while no circuit is open: decisions, and within which time
+// they were made, or 0.
+func (w *Watch) count(allowed, reported bool) (made decisions, within time.Duration) {
 	w.mu.Lock()
-	if w.degraded == 0 && w.open == 0 {
+	defer w.mu.Unlock()
+	if w.made.all == 0 && w.open == 0 {
 		w.since = time.Now()
 	}
-	w.degraded++
+	w.made.all++
 	if !allowed {
-		w.denied++
+		w.made.denied++
 	}
-	degraded, denied, after := w.degraded, w.denied, time.Duration(0)
-	if w.open == 0 && cause != nil {
-		if after = time.Since(w.since); after >= sporadicPeriod {
-			w.degraded, w.denied = 0, 0
-		}
+	within = time.Since(w.since)
+	if w.open > 0 || !reported || within < sporadicPeriod {
+		return made, 0
 	}
-	w.mu.Unlock()
-	if l := w.Logger(); after >= sporadicPeriod && l != nil {
-		l.Warn("throttr: decisions without the store", "store", w.name(), "error", w.Text(cause), "within", after.Round(time.Second),
-			"degraded", degraded, "denied", denied, "instead", w.Instead)
-	}
+	made = w.made
+	w.made = decisions{}
+	return made, within
 }
 
 // name returns the names of the backend's stores, as far as it has any.

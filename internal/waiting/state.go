@@ -21,24 +21,28 @@ const (
 // after returns the state after an answer to the turn at a spot.
 func after(a Answer, of *spot, now time.Time) state {
 	t := &of.Turn
-	rolling := t.Algorithm.Rolling()
-	if rolling && !a.Refused {
+	left := max(a.Left, 0)
+	full := t.Limit - t.N + 1 // the least count that refuses the turn
+	s := state{
+		known: true, count: a.Count, end: now.Add(max(left-a.Early, 0)),
+		after: now.Add(max(left+jitter(t.Scale), minRecheck)),
+		ask:   now.Add(min(max(t.Scale/10, minRecheck), maxRecheck)),
+	}
+	switch {
+	case !t.Algorithm.Rolling():
+		if a.Refused && a.Count < full { // a policy that refuses knows no count
+			s.count = full
+			s.of = of
+		}
+	case a.Refused:
+		s.rolling = true
+		s.count = max(a.Count, full)
+		s.after = now.Add(max(left+jitter(min(left, t.Scale)), minRecheck/10))
+		s.of = of
+	default: // what was granted says nothing about the next turn
 		return state{}
 	}
-	left, count, least, jittered := max(a.Left, 0), a.Count, minRecheck, t.Scale
-	if rolling {
-		least, jittered = minRecheck/10, min(left, t.Scale)
-	}
-	if full := t.Limit - t.N + 1; a.Refused && count < full { // a policy that refuses knows no count
-		count = full
-	} else if !rolling {
-		of = nil
-	}
-	return state{
-		known: true, rolling: rolling, count: count, of: of,
-		end: now.Add(max(left-a.Early, 0)), after: now.Add(max(left+jitter(jittered), least)),
-		ask: now.Add(min(max(t.Scale/10, minRecheck), maxRecheck)),
-	}
+	return s
 }
 
 // pause returns for how long to wait before asking for a turn: 0 if it may be granted now.
@@ -72,18 +76,17 @@ func (s state) line(now time.Time) line {
 
 // add adds a turn to the line, and returns when it comes at the earliest.
 func (l *line) add(t Turn) time.Time {
-	full := l.count > t.Limit-t.N
-	switch {
-	case !l.known:
-	case l.rolling: // when the turns after the first one come is not known
-		if l.known = false; full {
-			l.at = l.end
-		}
-	default:
-		if full {
-			l.at, l.end, l.count = l.end, l.end.Add(t.Scale), 0
-		}
-		l.count += t.N
+	if !l.known {
+		return l.at
+	}
+	if full := l.count > t.Limit-t.N; full {
+		l.at = l.end // of this window, at which the next one opens
+		l.end = l.end.Add(t.Scale)
+		l.count = 0
+	}
+	l.count += t.N
+	if l.rolling {
+		l.known = false // when the turns after the first one come is not
 	}
 	return l.at
 }

@@ -111,8 +111,11 @@ func (qs *Queues) Wait(ctx context.Context, turns []Turn, take Take) error {
 		return err
 	}
 	w := &waiter{}
-	if w.spots, w.answers = w.one.spot[:], w.one.answer[:]; len(turns) != 1 {
-		w.spots, w.answers = make([]spot, len(turns)), make([]Answer, len(turns))
+	w.spots = w.one.spot[:]
+	w.answers = w.one.answer[:]
+	if len(turns) != 1 {
+		w.spots = make([]spot, len(turns))
+		w.answers = make([]Answer, len(turns))
 	}
 	for i, t := range turns {
 		w.spots[i] = spot{Turn: t, waiter: w}
