@@ -54,6 +54,7 @@ func newCosted(t *testing.T, servers int) *costed {
 		return limiter
 	}
 	c.limiter, c.other = connect(), connect()
+	time.Sleep(2 * time.Second) // the sweepers have made their first QUERYs
 	return c
 }
 
