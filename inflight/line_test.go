@@ -2,6 +2,8 @@ package inflight_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,12 +89,20 @@ func TestALowerMaxIsALowerPriority(t *testing.T) {
 		batch, interactive := inflight.Limit{Max: 2}, inflight.Limit{Max: 4}
 		one, two := newLimiter(t, b), newLimiter(t, b)
 		first := acquire(t, one, "k", batch, 2)
+		var mu sync.Mutex // guards order
 		var order []string
+		served := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(order)
+		}
 		wait := func(l *inflight.Limiter, name string, limit inflight.Limit) {
 			go func() {
 				h, err := l.Acquire(t.Context(), "k", limit, 1)
 				require.NoError(t, err)
+				mu.Lock()
 				order = append(order, name)
+				mu.Unlock()
 				time.Sleep(time.Second)
 				h.Release()
 			}()
@@ -106,10 +116,10 @@ func TestALowerMaxIsALowerPriority(t *testing.T) {
 		wait(one, "interactive", interactive)
 		first.Release()
 		synctest.Wait()
-		require.Equal(t, []string{"interactive", "interactive"}, order)
+		require.Equal(t, []string{"interactive", "interactive"}, served())
 		a.Release()
 		c.Release()
 		time.Sleep(10 * time.Second)
-		require.Equal(t, []string{"interactive", "interactive", "batch"}, order)
+		require.Equal(t, []string{"interactive", "interactive", "batch"}, served())
 	})
 }

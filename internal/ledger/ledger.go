@@ -86,8 +86,13 @@ func New(maxKeys int, now func() time.Duration) *Ledger {
 // Close ends the ledger: calls fail with [window.ErrClosed].
 func (l *Ledger) Close() { l.closed.Store(true) }
 
-// Restart empties the ledger, as a store does that has lost its data.
+// Restart empties the ledger, as a store does that has lost its data. It holds the mutexes of all shards, which guard birth
+// and dataSet, too.
 func (l *Ledger) Restart() {
+	for i := range l.shards {
+		l.shards[i].mu.Lock()
+		defer l.shards[i].mu.Unlock()
+	}
 	for i := range l.shards {
 		l.counts.Add(-int64(len(l.shards[i].counts)))
 		clear(l.shards[i].counts)
