@@ -64,6 +64,8 @@ type counted struct {
 	plain bool   // the key is stored as it is
 	as    string // the stored key
 	n     uint64
+
+	reserved bool // n is in the reservation of the request
 }
 
 // place is the limit on requests in flight of a request.
@@ -150,7 +152,7 @@ func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
 			d.Done()
 		}
 	}()
-	if a.exempt() && r.PlanErr != nil && r.Plan == nil && g.plan.Empty() {
+	if r.PlanErr != nil && r.Plan == nil && len(g.plan.limits) == 0 {
 		d.Err = fmt.Errorf("admission: the plan of a request is not known: %w", r.PlanErr)
 	}
 	failed := a.enter(ctx)
@@ -250,7 +252,8 @@ func (a *admitted) take(ctx context.Context, takes []throttr.Take, results []thr
 	a.settling.reservation = rv
 	taken := rv.Results()
 	for i := range a.limits {
-		if a.limits[i].n > 0 {
+		if c := &a.limits[i]; c.n > 0 {
+			c.reserved = true
 			results[i] = taken[0]
 			taken = taken[1:]
 		}

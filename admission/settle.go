@@ -49,7 +49,7 @@ func (a *admitted) commit(ctx context.Context, i int, n uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &a.limits[i]
-	if s.reservation != nil && !s.settled && c.n > 0 {
+	if c.reserved && !s.settled {
 		if s.actual == nil {
 			for j := range a.limits {
 				s.actual = append(s.actual, a.limits[j].n)
@@ -79,7 +79,7 @@ func (a *admitted) settle(ctx context.Context) error {
 	s.settled = true
 	var used []uint64
 	for i := range a.limits {
-		if c := &a.limits[i]; c.n > 0 {
+		if c := &a.limits[i]; c.reserved {
 			used = append(used, s.actual[i])
 			c.n = s.actual[i]
 		}

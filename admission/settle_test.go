@@ -57,8 +57,16 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		"the last says": {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 8) }, want: []uint64{1, 8}},
 		"both":          {request: cost(2, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "minute", 0) }, want: []uint64{0, 7}},
 		"of 0":          {request: cost(1, 0), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
-		"all of 0":      {request: cost(0, 0), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 9) }, want: []uint64{0, 9}},
-		"after Done":    {request: cost(1, 100), done: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
+		"of 0, twice": {request: cost(1, 0), settle: func(d *admission.Decision) error {
+			d.Commit(ctx, "tokens", 7)
+			return d.Commit(ctx, "tokens", 900)
+		}, want: []uint64{1, 900}},
+		"of 0, and another": {request: cost(2, 0), settle: func(d *admission.Decision) error {
+			d.Commit(ctx, "tokens", 7)
+			return d.Commit(ctx, "minute", 1)
+		}, want: []uint64{1, 7}},
+		"all of 0":   {request: cost(0, 0), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 9) }, want: []uint64{0, 9}},
+		"after Done": {request: cost(1, 100), done: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
 		"later": {request: cost(1, 100), settle: func(d *admission.Decision) error {
 			d.Commit(ctx, "tokens", 7)
 			d.Done()

@@ -150,9 +150,9 @@ func (c *Config) check() error {
 	all := slices.Concat(slices.Collect(maps.Values(c.Methods))...)
 	all = slices.Concat(all, c.Limits, c.Messages)
 	for name, f := range c.KeyOf {
-		known := c.Plan != nil || name != "" && name == c.InFlight.Name ||
+		known := c.Plan != nil || name == c.InFlight.Name ||
 			slices.ContainsFunc(all, func(l throttr.Limit) bool { return l.Name == name })
-		if f == nil || !known {
+		if f == nil || name == "" || !known {
 			return fmt.Errorf("%w: grpclimit: KeyOf has no function of %q, or no limit has the name", throttr.ErrConfig, name)
 		}
 	}

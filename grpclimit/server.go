@@ -89,7 +89,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	code := codes.Internal // of a handler that panics
 	defer func() { s.end(ctx, c, d, code) }()
 	res, err = handler(d.Context(), req)
-	code = status.Code(err)
+	code = codeOf(err)
 	return res, err
 }
 
@@ -163,7 +163,7 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	code := codes.Internal // of a handler that panics
 	defer func() { s.end(ctx, c, d, code) }()
 	err := handler(srv, st)
-	code = status.Code(err)
+	code = codeOf(err)
 	return err
 }
 
@@ -210,4 +210,12 @@ func (st *stream) setTrailer() {
 	if md := st.server.trailer(st.last.Load()); md != nil {
 		st.ServerStream.SetTrailer(md)
 	}
+}
+
+// codeOf returns the code that a client gets for the error of a handler: that of its status, or of the end of a context.
+func codeOf(err error) codes.Code {
+	if st, ok := status.FromError(err); ok {
+		return st.Code()
+	}
+	return status.FromContextError(err).Code()
 }

@@ -366,7 +366,7 @@ func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
 			"address": byAddr, "user": grpclimit.ByMetadata("user"), "all": grpclimit.Everyone, "messages": grpclimit.ByMetadata("user"),
 		},
 		GiveBack: func(_ context.Context, c grpclimit.Call, code codes.Code) bool {
-			return code == codes.NotFound || code == codes.Internal
+			return code == codes.NotFound || code == codes.Internal || code == codes.DeadlineExceeded || code == codes.Canceled
 		},
 	})
 	require.NoError(t, err)
@@ -386,6 +386,7 @@ func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
 	for range 3 {
 		require.Equal(t, codes.NotFound, call("ann", func(context.Context, any) (any, error) { return nil, status.Error(codes.NotFound, "") }))
 		call("ann", func(context.Context, any) (any, error) { panic("x") })
+		call("ann", func(context.Context, any) (any, error) { return nil, context.DeadlineExceeded }) // clients get its code
 		err := s.Stream(nil, &endingStream{ctx: as("ann")}, &grpc.StreamServerInfo{FullMethod: chat}, func(any, grpc.ServerStream) error {
 			return status.Error(codes.NotFound, "")
 		})
@@ -485,6 +486,7 @@ func TestNewServerRefusesInvalidConfig(t *testing.T) {
 	for text, cfg := range map[string]grpclimit.Config{
 		"Limits is empty":       {},
 		`no function of "hour"`: {Limits: minute, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
+		`no function of ""`:     {Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil }, KeyOf: map[string]grpclimit.KeyFunc{"": grpclimit.Everyone}},
 		"CountRefusals":         {Limits: minute, CountRefusals: true, GiveBack: func(context.Context, grpclimit.Call, codes.Code) bool { return true }},
 		"no Header":             {Limits: minute, Addr: admission.AddrConfig{Hops: 1}},
 		"has no name":           {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},

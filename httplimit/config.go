@@ -203,9 +203,9 @@ func (c *Config) check() (*admission.Addrs, error) {
 		return nil, invalid("GiveBack can't be combined with CountRefusals")
 	}
 	for name, f := range c.KeyOf {
-		known := c.Plan != nil || name != "" && name == c.InFlight.Name ||
+		known := c.Plan != nil || name == c.InFlight.Name ||
 			slices.ContainsFunc(c.Limits, func(l throttr.Limit) bool { return l.Name == name })
-		if f == nil || !known {
+		if f == nil || name == "" || !known {
 			return nil, invalid("KeyOf has no function of %q, or no limit has the name", name)
 		}
 	}

@@ -198,6 +198,7 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 	}{
 		"no limits":         {httplimit.Config{}, "Limits is empty"},
 		"a key of nobody":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, KeyOf: map[string]httplimit.KeyFunc{"day": httplimit.Everyone}}, `"day"`},
+		"a key of no name":  {httplimit.Config{Plan: func(*http.Request) (*httplimit.Plan, error) { return nil, nil }, KeyOf: map[string]httplimit.KeyFunc{"": httplimit.Everyone}}, `""`},
 		"no function":       {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, KeyOf: map[string]httplimit.KeyFunc{"hour": nil}}, `"hour"`},
 		"Hops, no Header":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, Addr: httplimit.AddrConfig{Hops: 1}}, "no Header"},
 		"hits given back":   {httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, CountRefusals: true, GiveBack: func(*http.Request, int) bool { return true }}, "CountRefusals"},
