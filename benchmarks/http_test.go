@@ -28,7 +28,7 @@ func BenchmarkHTTP(b *testing.B) {
 		contender{"httplimit", served(ours(1))},
 		contender{"httplimit, two limits", served(ours(2))},
 		contender{"none", served(func(next http.Handler) http.Handler { return next })},
-		contender{"httprate", served(httprate.Limit(most, scale, httprate.WithKeyFuncs(func(r *http.Request) (string, error) { return keyOf(r), nil })))},
+		contender{"httprate", served(httprate.LimitBy(most, scale, func(r *http.Request) (string, error) { return keyOf(r), nil }))},
 		contender{"tollbooth", served(func(next http.Handler) http.Handler {
 			l := tollbooth.NewLimiter(most, &toll.ExpirableOptions{DefaultExpirationTTL: scale})
 			l.SetHeader(keyField, nil).SetIPLookups([]string{"RemoteAddr"})
