@@ -27,6 +27,8 @@ func FuzzKeys(f *testing.F) {
 	f.Add("1:a:b", "a", "a", "b", "1:a", "b")
 	long := string(make([]byte, 81))
 	f.Add(long, long+"x", long, "o", long+"o", "o")
+	longer := long + long + long
+	f.Add(longer+"1", longer+"2", longer+"1", "o", longer+"2", "o")
 	f.Fuzz(func(t *testing.T, key1, key2, named1, name1, named2, name2 string) {
 		srv, err := mockserver.Start(mockserver.WithVirtualClock(), mockserver.WithAddr("memory", "fuzz:1"))
 		require.NoError(t, err)
