@@ -38,4 +38,9 @@ var connectionsFaults = []fault{
 	{file: "mockserver/start.go", old: "if c.reads++; c.reads > 1 ||", new: "if c.reads++;", run: "^TestLoadDuringTheStartIsAViolation$"},
 	{file: "mockserver/store.go", old: "if r := st.records[string(key)]; r != nil && !r.dead {", new: "if r := st.records[string(key)]; r != nil {", run: "^TestRespondsAsTheRealServerDid$|Expire|Dead"},
 	{file: "mockserver/store.go", old: "c.lockUp = lockUp", new: "_ = lockUp", run: "^TestRestartEndsLockUp$"},
+	{file: "mockserver/store.go", old: "(r.expires - st.now - 1)", new: "(r.expires - st.now + 1e9)", run: "^TestRespondsAsTheRealServerDid$"},
+	{file: "internal/parking/parking.go", old: "return !s.foreign.Load() && (s.parked.Load() || s.wanted.Load() || s.kept.Load())", new: "return false", tests: "internal/systemtest/parking", run: "^TestNothingExpiresOnAParkedServer$"},
+	{file: "internal/conn/call.go", old: "cl.err, cl.sent = err, sent", new: "cl.err, cl.sent = err, false", tests: "internal/systemtest/transport", run: "^TestConnectionCutAtAnyByte$"},
+	{file: "internal/rendezvous/rendezvous.go", old: "\tbest, highest := 0, uint64(0)\n", new: "\tif len(r.seeds) > 1 {\n\t\treturn int(score(fnvOffset, key) % uint64(len(r.seeds)))\n\t}\n\tbest, highest := 0, uint64(0)\n", tests: "internal/systemtest/transport", run: "^TestKeyThatMovesToAnAddedServerHasTwoWindows$"},
+	{file: "internal/conn/call.go", old: "cl.err, cl.sent = err, sent", new: "cl.err, cl.sent = err, false", tests: "internal/systemtest/faults", run: "^TestNoFaultCausesWrongRepeatedOrLateCalls$"},
 }

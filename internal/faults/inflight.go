@@ -26,7 +26,6 @@ var inflightFaults = []fault{
 	{"internal/ledger/claim.go", "c.sum < before ||", "c.sum > before ||", "inflight", "TestARelease"},
 	{"internal/ledger/claim.go", "w.end = x.now + x.claim.Lease/lineShare", "w.end = x.now + x.claim.Lease", "inflight", "TestTheLine"},
 	{"internal/ledger/claim.go", "first == nil || granted || first.Max", "first == nil || first.Max", "inflight", "TestModelServes"},
-	{"internal/ledger/ledger.go", "l.counts.Add(1) > l.most", "l.counts.Add(1) > l.most/2", "inflight", "MaxKeys"},
 	{"internal/ledger/ledger.go", "at = min(at, w.end)", "at = max(at, w.end)", "inflight", "TestTheLine"},
 	{"internal/ledger/line.go", "before != nil && before.limit < w.limit", "false", "inflight", "Priority"},
 	{"internal/ledger/line.go", "w == nil || w.limit < limit ||", "w == nil ||", "inflight", "Priority"},
@@ -47,4 +46,8 @@ var inflightFaults = []fault{
 	{"rediswindow/lua/exchange.lua", "if seq <= last then", "if false then", "redisbackend", "Conform"},
 	{"rediswindow/wake.go", "w.wakeAll() // messages may have been lost", "", "", "WhoeverWaits"},
 	{file: "internal/ledger/ledger.go", old: "c.sum <= limit-n", new: "c.sum <= limit", tests: "inflight", run: "^TestModelIsNeverOverOrStuck$"},
+	{file: "internal/ledger/ledger.go", old: "c.sum <= limit-n", new: "c.sum <= limit", tests: "inflight", run: "^TestModelIsOverOnlyAfterALossOfData$"},
+	{file: "rediswindow/lua/exchange.lua", old: "sum + n + reserved <= under", new: "sum + reserved <= under", tests: "redisbackend", run: "^TestPlacesInFlightSurvive$"},
+	{file: "rediswindow/lua/exchange.lua", old: "sum + n + reserved <= under", new: "sum + reserved <= under", tests: "redisbackend", run: "^TestPlacesInFlightOfASlotThatMoves$"},
+	{file: "rediswindow/lua/exchange.lua", old: "sum + n + reserved <= under", new: "sum + reserved <= under", tests: "redisbackend", run: "^TestPlacesInFlightSurviveAFailover$"},
 }

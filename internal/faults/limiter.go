@@ -67,4 +67,6 @@ var limiterFaults = []fault{
 	{file: "internal/waiting/waiting.go", old: "s.prev != nil {\n\t\t\tw.behind++", new: "false {\n\t\t\tw.behind++", tests: ".", run: "^TestWaitingCallersAreServedInOrder$"},
 	{file: "internal/waiting/waiting.go", old: "s.prev != nil {\n\t\t\tw.behind++", new: "false {\n\t\t\tw.behind++", tests: ".", run: "^TestCallersThatWaitForSeveralLimitsAreServedInOrder$"},
 	{file: "take_model_test.go", old: "w.off == ruleOneStep && w.rng.IntN(3) == 0", new: "w.rng.IntN(3) == 0", run: "^TestModelOfTakes$"},
+	{file: "decide.go", old: "return !outage.IsMistake(err) &&", new: "return outage.IsMistake(err) &&", tests: "internal/systemtest/faults", run: "^TestPolicyDecidesDuringAnOutageOnly$"},
+	{file: "decide.go", old: "return !outage.IsMistake(err) &&", new: "return (err != nil || !outage.IsMistake(err)) &&", tests: "redisbackend", run: "^TestMistakesInTheProgramAreNotAllowed$"},
 }

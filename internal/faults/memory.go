@@ -38,4 +38,13 @@ var memoryFaults = []fault{
 	{file: "memory/clean.go", old: "i := from - 1; i >= to; i--", new: "i := from - 1; i > to; i--", run: "Clean|List"},
 	{file: "memory/clock.go", old: "max(-longestStep, min(now.Sub(last), longestStep))", new: "now.Sub(last)", run: "Clock"},
 	{file: "memory/table.go", old: "t.list[r.index].index = r.index", new: "_ = r.index", run: "Clean|List"},
+	{file: "internal/algorithm/algorithm.go", old: "return min(count+n, window.Unlimited)", new: "return min(count, window.Unlimited)", tests: "memory", run: "^TestExactlyTheLimitIsAllowed$"},
+	{file: "memory/memory.go", old: "b.shardMax = b.maxKeys / shards", new: "b.shardMax = 4 * b.maxKeys / shards", run: "^TestMaxKeysBoundsTheWindows$"},
+	{file: "memory/table.go", old: "r := t.list[t.next]; r.left(at) <= 0 {", new: "r := t.list[t.next]; true {", run: "^TestNewKeysDoNotResetCounts$"},
+	{file: "memory/access.go", old: "if len(key) <= longestKey {", new: "if key = string(append([]byte(nil), key...)); len(key) <= longestKey {", run: "^TestHitsOfExistingWindowsDoNotAllocate$"},
+	{file: "memory/table.go", old: "r := t.list[t.next]; r.left(at) <= 0 {", new: "r := t.list[t.next]; true {", run: "^TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull$"},
+	{file: "internal/algorithm/algorithm.go", old: "count <= by.Holds-n", new: "count <= by.Holds", tests: "internal/systemtest/algorithms", run: "^TestLimitsHoldInEveryInterval$"},
+	{file: "internal/algorithm/algorithm.go", old: "count <= by.Holds-n", new: "count <= by.Holds", tests: "grpclimit", run: "^TestFloodIsServedUpToTheLimit$"},
+	{file: "internal/algorithm/algorithm.go", old: "a.wait(r, t, by.Holds-n), 1)", new: "a.wait(r, t, by.Holds-n)+1, 1)", tests: "internal/systemtest/algorithms", run: "^TestCallerThatWaitsForRetryAfterIsAllowed$"},
+	{file: "internal/algorithm/sliding.go", old: "before := r.More - share(r.More, scale-uint64(by.Scale-max(passed, 0)), scale)", new: "before := r.More - 0*scale", tests: "internal/systemtest/algorithms", run: "^TestNothingIsWasted$"},
 }

@@ -9,4 +9,10 @@ var serversFaults = []fault{
 	{file: "internal/slot/bands.go", old: "margin := doom + idle + live", new: "margin := doom + idle", run: "^TestTablesOfBands$"},
 	{file: "internal/sweep/sweep.go", old: "if old != 0 && old <= int64(interval) {", new: "if old != 0 {"},
 	{file: "internal/sweep/sweep.go", old: "wait := max(min(retryPause, interval), retryDuty*r.listing)", new: "_ = r\n\t\twait := min(retryPause, interval)"},
+	{file: "internal/fixedwindow/slots.go", old: "switch _, _, err = s.act(ctx, c, a, n); err {", new: "switch _, _, err = s.act(ctx, c, a, 2*n); err {", tests: "internal/systemtest/limiter", run: "^TestGiveBacksThatAreCutOff$"},
+	{file: "internal/coalesce/coalescer.go", old: "r.Count -= min(r.Count, c.sum.Sum)", new: "r.Count -= min(r.Count, 2*c.sum.Sum)", tests: "internal/systemtest/limiter", run: "^TestFloodNeverExceedsTheLimit$"},
+	{file: "internal/coalesce/coalescer.go", old: "r.Count -= min(r.Count, c.sum.Sum)", new: "r.Count -= min(r.Count, 2*c.sum.Sum)", tests: "internal/systemtest/limiter", run: "^TestManyClientsDoWhatTheModelAllows$"},
+	{file: "internal/coalesce/coalescer.go", old: "r.Count -= min(r.Count, c.sum.Sum)", new: "r.Count -= min(r.Count, 2*c.sum.Sum)", tests: "internal/systemtest/limiter", run: "^TestWindowsOnServersFarAway$"},
+	{file: "internal/fixedwindow/names.go", old: "sha256.Sum256([]byte(part))", new: "sha256.Sum256([]byte(part[:min(len(part), 100)]))", tests: "fuzz", run: "^FuzzKeys$"},
+	{file: "internal/coalesce/coalescer.go", old: "r.Count -= min(r.Count, c.sum.Sum)", new: "r.Count -= min(r.Count, 2*c.sum.Sum)", tests: "internal/systemtest/limiter", run: "^TestServerBackendConforms$"},
 }
