@@ -82,3 +82,51 @@ func TestAHijackedConnectionCanBeClosedInOneDirection(t *testing.T) {
 		})
 	}
 }
+
+// unwrapped is a ResponseWriter of another middleware, which has no methods of its own: http.ResponseController finds what
+// is behind it.
+type unwrapped struct{ http.ResponseWriter }
+
+func (w unwrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func TestAConnectionThatIsHijackedBehindAnotherWriterHoldsThePlace(t *testing.T) {
+	b := memory.New()
+	defer b.Close()
+	places := inflight.New(b)
+	defer places.Close()
+	limit, err := httplimit.New(throttr.NewRateLimit(b), httplimit.Config{InFlight: inflight.Limit{Name: "sockets", Max: 1}, Places: places})
+	require.NoError(t, err)
+	conns := make(chan net.Conn, 1)
+	limited := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		io.WriteString(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		rw.Flush()
+		conns <- conn
+	}))
+	returned := make(chan struct{}, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limited.ServeHTTP(unwrapped{w}, r)
+		returned <- struct{}{}
+	}))
+	defer s.Close()
+	status := func() int {
+		r, err := http.NewRequest(http.MethodGet, s.URL, nil)
+		require.NoError(t, err)
+		r.Header.Set("Connection", "Upgrade")
+		r.Header.Set("Upgrade", "x")
+		res, err := s.Client().Do(r)
+		require.NoError(t, err)
+		res.Body.Close()
+		<-returned
+		return res.StatusCode
+	}
+	require.Equal(t, http.StatusSwitchingProtocols, status())
+	require.Equal(t, http.StatusTooManyRequests, status())
+	require.NoError(t, (<-conns).Close())
+	require.Equal(t, http.StatusSwitchingProtocols, status())
+	require.NoError(t, (<-conns).Close())
+}

@@ -55,10 +55,11 @@ func (w *writer) begin() {
 }
 
 // as returns w with the other methods that the ResponseWriter of the server has: of HTTP/1, of HTTP/2, or, behind
-// http.TimeoutHandler, none. http.ResponseController finds all of them.
+// http.TimeoutHandler, none. Those behind Unwrap count, too, as [http.ResponseController] finds them: otherwise it would go
+// past w, and the place of a hijacked connection would be released when the handler returns.
 func (w *writer) as() http.ResponseWriter {
-	f, flushes := w.ResponseWriter.(http.Flusher)
-	h, hijacks := w.ResponseWriter.(http.Hijacker)
+	f, flushes := behind[http.Flusher](w.ResponseWriter)
+	h, hijacks := behind[http.Hijacker](w.ResponseWriter)
 	switch {
 	case flushes && hijacks:
 		return struct {
@@ -72,8 +73,27 @@ func (w *writer) as() http.ResponseWriter {
 			*writer
 			flusher
 		}{w, flusher{w, f}}
+	case hijacks:
+		return struct {
+			*writer
+			hijacker
+		}{w, hijacker{w, h}}
 	}
 	return w
+}
+
+// behind returns the first of w, and of what it unwraps to, that has the methods of M.
+func behind[M any](w http.ResponseWriter) (m M, ok bool) {
+	for {
+		if m, ok = w.(M); ok {
+			return m, true
+		}
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return m, false
+		}
+		w = outer.Unwrap()
+	}
 }
 
 // flusher is a writer as an [http.Flusher].

@@ -38,6 +38,7 @@ var requestsFaults = []fault{
 	{file: "httplimit/middleware.go", old: "h.config.GiveBack(r, w.statusOf(returned))", new: "h.config.GiveBack(r, w.statusOf(true))", run: "GivenBack"},
 	{file: "httplimit/transport.go", old: "if connections.Add(1) == 1 {", new: "if connections.Add(1) > 0 {", run: "Transport"},
 	{file: "httplimit/transport.go", old: "\t\trv.Cancel(r.Context())\n\t\tif rv, err", new: "\t\tif rv, err", run: "^TestTransportDoesNotWaitForItself$"},
+	{file: "httplimit/writer.go", old: "behind[http.Hijacker](w.ResponseWriter)", new: "w.ResponseWriter.(http.Hijacker)", run: "^TestAConnectionThatIsHijackedBehind"},
 	{file: "httplimit/writer.go", old: "status >= 200 || status == http.StatusSwitchingProtocols", new: "true", run: "GivenBack"},
 	{file: "httplimit/writer.go", old: "return &hijackedHalf{held, c}, rw, nil", new: "return &held, rw, nil", run: "Hijacked"},
 	{file: "httplimit/writer.go", old: "\t\th.w.status = http.StatusSwitchingProtocols\n", new: "", run: "GivenBack"},
