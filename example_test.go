@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// use is the use that README.md begins with.
+// use counts one hit on servers.
 func use(ctx context.Context, servers []string) error {
 	client, err := throttr.Connect[uint16](ctx, throttr.Config{Servers: servers})
 	if err != nil {
