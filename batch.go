@@ -227,7 +227,8 @@ func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *batchPart[T])
 	if p.call == nil {
 		return
 	}
-	done, sent, err := true, false, p.sending
+	done, sent := true, false
+	err := p.sending
 	if err == nil {
 		done, sent, err = p.server.pool.Wait(ctx, p.call)
 	}

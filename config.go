@@ -125,6 +125,26 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		seen[s] = true
 	}
+	if err := c.numbers(); err != nil {
+		return c, err
+	}
+	if err := c.durations(); err != nil {
+		return c, err
+	}
+	if c.Parking > ParkingAlways {
+		return c, fmt.Errorf("%w: Parking is %v, must be automatic, never or always", ErrConfig, c.Parking)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
+	return c, nil
+}
+
+// numbers fills in the defaults of numbers, and checks their bounds.
+func (c *Config) numbers() error {
 	for _, f := range []struct {
 		name     string
 		value    *int
@@ -144,11 +164,16 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		switch {
 		case f.negative && *f.value > f.max:
-			return c, fmt.Errorf("%w: %s is %d, must be at most %d", ErrConfig, f.name, *f.value, f.max)
+			return fmt.Errorf("%w: %s is %d, must be at most %d", ErrConfig, f.name, *f.value, f.max)
 		case !f.negative && (*f.value < f.min || *f.value > f.max):
-			return c, fmt.Errorf("%w: %s is %d, must be %d to %d", ErrConfig, f.name, *f.value, f.min, f.max)
+			return fmt.Errorf("%w: %s is %d, must be %d to %d", ErrConfig, f.name, *f.value, f.min, f.max)
 		}
 	}
+	return nil
+}
+
+// durations fills in the defaults of durations, and checks their bounds.
+func (c *Config) durations() error {
 	for _, f := range []struct {
 		name     string
 		value    *time.Duration
@@ -167,19 +192,10 @@ func (c Config) withDefaults() (Config, error) {
 			*f.value = f.def
 		}
 		if *f.value < 0 && !f.negative {
-			return c, fmt.Errorf("%w: %s is %v, must be positive", ErrConfig, f.name, *f.value)
+			return fmt.Errorf("%w: %s is %v, must be positive", ErrConfig, f.name, *f.value)
 		}
 	}
-	if c.Parking > ParkingAlways {
-		return c, fmt.Errorf("%w: Parking is %v, must be automatic, never or always", ErrConfig, c.Parking)
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Dial == nil {
-		c.Dial = new(net.Dialer).DialContext
-	}
-	return c, nil
+	return nil
 }
 
 // dialer returns what makes network connections as c says.

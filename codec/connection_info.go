@@ -92,7 +92,9 @@ func (ConnectionInfo) scan([]byte) (name int, err error) { return 0, nil }
 
 func (c ConnectionInfo) decode(b []byte) ConnectionInfo {
 	copy(c.ID[:], b)
-	c.Type, c.Transport, c.IPVersion = ConnectionType(b[16]), Transport(b[17]), b[18]
+	c.Type = ConnectionType(b[16])
+	c.Transport = Transport(b[17])
+	c.IPVersion = b[18]
 	c.IP = text(b[19:35])
 	c.Port = binary.LittleEndian.Uint16(b[35:])
 	numbers := c.numbers()
@@ -109,7 +111,9 @@ func (c ConnectionInfo) check() error {
 
 func (c ConnectionInfo) encode(b []byte) {
 	copy(b, c.ID[:])
-	b[16], b[17], b[18] = byte(c.Type), byte(c.Transport), c.IPVersion
+	b[16] = byte(c.Type)
+	b[17] = byte(c.Transport)
+	b[18] = c.IPVersion
 	putText(b[19:35], c.IP)
 	binary.LittleEndian.PutUint16(b[35:], c.Port)
 	for i, v := range c.numbers() {

@@ -171,8 +171,11 @@ func (f *fragments[E]) read(item []byte) (ended bool, err error) {
 		if index := binary.LittleEndian.Uint64(item); index != f.index {
 			return false, &DecodeError{Offset: offset, Field: "fragment index", Value: index, Err: ErrMalformed}
 		}
-		f.left, f.start = binary.LittleEndian.Uint64(item[8:]), offset
-		f.total, f.names, f.entries = 0, f.names[:0], f.entries[:0]
+		f.left = binary.LittleEndian.Uint64(item[8:])
+		f.start = offset
+		f.total = 0
+		f.names = f.names[:0]
+		f.entries = f.entries[:0]
 		if f.entries == nil {
 			f.entries = []E{} // allocates nothing
 		}

@@ -104,10 +104,12 @@ func (e ListEntry[T]) check() error {
 }
 
 func (e ListEntry[T]) encode(b []byte) {
-	b[0], b[1], b[2] = byte(len(e.Key)), 0, byte(e.Unit)
+	b[0] = byte(len(e.Key))
+	b[1] = 0
 	if e.Buffer {
 		b[1] = 1
 	}
+	b[2] = byte(e.Unit)
 	binary.LittleEndian.PutUint64(b[3:], e.Expires)
 	putValue(b[11:], e.Bytes)
 }

@@ -94,7 +94,9 @@ func (m Update[T]) AppendBinary(dst []byte) ([]byte, error) {
 	dst = reserve(dst, n)
 	b := dst[len(dst) : len(dst)+n]
 	_ = b[head-1] // one bounds check for the whole head
-	b[0], b[1], b[2] = byte(OpUpdate), byte(m.Attribute), byte(m.Change)
+	b[0] = byte(OpUpdate)
+	b[1] = byte(m.Attribute)
+	b[2] = byte(m.Change)
 	putValue(b[3:], m.Value)
 	b[head-1] = byte(len(m.Key))
 	copy(b[head:], m.Key)

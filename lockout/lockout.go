@@ -126,10 +126,11 @@ func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err
 	if err == nil && locked == 0 {
 		return a, true, nil
 	}
-	err = errors.Join(err, a.taken.Cancel(ctx))
-	if a.taken, a.retryAfter = nil, locked; err != nil {
+	if err := errors.Join(err, a.taken.Cancel(ctx)); err != nil {
 		return nil, false, err
 	}
+	a.taken = nil
+	a.retryAfter = locked
 	return a, false, nil
 }
 

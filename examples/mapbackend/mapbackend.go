@@ -83,7 +83,8 @@ func (b *Backend) add(w *window.Window, now time.Time, scale time.Duration, n ui
 
 // refuse sets whether a take is refused.
 func refuse(w *window.Window, l window.Limit, n uint64) {
-	if w.Refused = w.Count > l.Max || n > l.Max-w.Count; n > l.Max {
+	w.Refused = w.Count > l.Max || n > l.Max-w.Count
+	if n > l.Max {
 		w.RetryAfter = window.Never
 	}
 }
