@@ -276,17 +276,27 @@ func (r *RateLimit) askShadows(ctx context.Context, t *taking) {
 	})
 }
 
-// inParallel calls f with 0 to n-1, in goroutines if there are several, and returns when all have returned.
+// inParallel calls f with 0 to n-1, in goroutines if there are several, and returns when all have returned. If one panics,
+// such as a backend or an observer of the program, inParallel does.
 func inParallel(n int, f func(i int)) {
 	if n == 1 {
 		f(0)
 		return
 	}
 	var all sync.WaitGroup
+	panics := make([]any, n)
 	for i := range n {
-		all.Go(func() { f(i) })
+		all.Go(func() {
+			defer func() { panics[i] = recover() }()
+			f(i)
+		})
 	}
 	all.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
 }
 
 // observeTakes reports takes: if they are granted, each of them, and otherwise those that were denied or

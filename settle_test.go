@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 // A Cancel that is deferred gives nothing back after a Commit that was a mistake.
@@ -84,6 +85,34 @@ func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 			require.Equal(t, left, count(t, limiter, key, time.Hour), key)
 		}
 	})
+}
+
+// panicking is a backend that panics when it gives back, and takes of the key "panic".
+type panicking struct{ throttr.Backend }
+
+func (panicking) GiveBack(context.Context, string, throttr.Limit, uint64, int64) (bool, error) {
+	panic("give back")
+}
+
+func (p panicking) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
+	if key == "panic" {
+		panic("take")
+	}
+	return p.Backend.Take(ctx, key, l, n)
+}
+
+// What panics in a goroutine would end the program. Its caller may recover it, as HTTP servers do.
+func TestAPanicIsTheCallers(t *testing.T) {
+	b, _ := newMemory(t)
+	limiter := throttr.NewRateLimit(panicking{b})
+	limit := throttr.Limit{Max: 10, Scale: time.Hour}
+	shadow := throttr.Limit{Max: 10, Scale: time.Hour, Shadow: true}
+	rv := reserve(t, limiter, limit.For("a", 5), limit.For("b", 5))
+	require.PanicsWithValue(t, "give back", func() { rv.Cancel(t.Context()) })
+	require.PanicsWithValue(t, "take", func() {
+		limiter.TakeAll(t.Context(), limit.For("c", 5), shadow.For("d", 1), shadow.For("panic", 1))
+	})
+	require.EqualValues(t, 5, count(t, limiter, "c", time.Hour))
 }
 
 // Neither a context that has ended nor a closed backend matters to what asks for nothing.
