@@ -89,6 +89,16 @@ func (x *access) do(b *Backend, op operation, n uint64) (algorithm.State, error)
 	return x.charge(b, n)
 }
 
+// by returns the numbers by which the record counts. Keys with other limits of the same name and scale may share a token
+// bucket: it is refilled as slowly as for any of them.
+func (x *access) by() algorithm.Rule {
+	by := x.rule
+	if x.shares && x.kind == window.TokenBucket && !x.record.Empty() {
+		by.Max = min(by.Max, x.record.Max)
+	}
+	return by
+}
+
 // time returns the time of the call.
 func (x *access) time() algorithm.Time { return x.at.of(x.algorithm) }
 
@@ -132,11 +142,12 @@ func (x *access) open(b *Backend) error {
 		x.record = s.own.insert(&x.id)
 	case x.record == nil:
 		k := x.sharedID(b)
-		if x.record = s.shared.find(&k); x.record == nil { // otherwise it is over
-			if !s.sharedRoom(b, x.at) {
-				return b.errFull
-			}
+		if x.record = s.shared.find(&k); x.record != nil {
+			x.record.End() // it is over
+		} else if s.sharedRoom(b, x.at) {
 			x.record = s.shared.insert(&k)
+		} else {
+			return b.errFull
 		}
 		x.shares = true
 	case x.shares && x.algorithm.Rolling && s.hasRoom(b, x.at) && s.logRoom(b, 0, x.record.Log.Times()):
@@ -163,9 +174,10 @@ func (x *access) peek(n uint64) algorithm.State {
 	scratch := &x.shard.scratch
 	*scratch = algorithm.Record{Rule: x.rule}
 	if x.record != nil {
+		x.record.left(x.at) // if the clock has gone back, the record notices it now
 		*scratch = x.record.Record
 	}
-	return x.algorithm.Peek(scratch, x.rule, x.time(), n)
+	return x.algorithm.Peek(scratch, x.by(), x.time(), n)
 }
 
 // take counts n if it fits.
@@ -185,7 +197,7 @@ func (x *access) take(b *Backend, n uint64) (algorithm.State, error) {
 	}
 	x.shard.series++
 	before := x.record.Log.Times()
-	state := x.algorithm.Take(&x.record.Record, x.rule, x.time(), n, x.shard.series)
+	state := x.algorithm.Take(&x.record.Record, x.by(), x.time(), n, x.shard.series)
 	x.table().times += x.record.Log.Times() - before
 	return state, nil
 }
@@ -206,7 +218,7 @@ func (x *access) charge(b *Backend, n uint64) (algorithm.State, error) {
 	}
 	x.shard.series++
 	before := x.record.Log.Times()
-	state := x.algorithm.Charge(&x.record.Record, x.rule, x.time(), n, x.shard.series)
+	state := x.algorithm.Charge(&x.record.Record, x.by(), x.time(), n, x.shard.series)
 	x.table().times += x.record.Log.Times() - before
 	return state, nil
 }

@@ -258,6 +258,31 @@ func TestAWindowThatIsEndedLeavesNoSharedCount(t *testing.T) {
 	}
 }
 
+// Keys of limits that gain more tokens may share a bucket with keys of limits that gain fewer, and must not refill it for
+// these.
+func TestASharedBucketGainsAsFewTokensAsForAnyKey(t *testing.T) {
+	clock := backendtest.NewClock()
+	c := fillUp(t, clock, 1, window.TokenBucket)
+	few, many := limitOf(window.TokenBucket, time.Minute, 10), limitOf(window.TokenBucket, time.Minute, 1000)
+	granted := func(key string, l window.Limit, n uint64) bool {
+		w, err := c.Take(t.Context(), key, l, n)
+		require.NoError(t, err)
+		return !w.Refused
+	}
+	require.True(t, granted("few", few, 9))
+	for range 5 {
+		require.True(t, granted("many", many, 1))
+		clock.Advance(6 * time.Second)
+		require.False(t, granted("few", few, 9), "it has gained one token, which the other has taken")
+	}
+	clock.Advance(time.Minute)
+	require.True(t, granted("few", few, 9))
+	clock.Advance(time.Minute)
+	require.True(t, granted("many", many, 1000), "the bucket was full, so it is that of the other now")
+	clock.Advance(30 * time.Second)
+	require.True(t, granted("many", many, 500))
+}
+
 // What is given back is what the take has added, and nothing of an own window that was there before.
 func TestAGiveBackToASharedCountGivesBackTheTake(t *testing.T) {
 	for _, a := range everyAlgorithm {

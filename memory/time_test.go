@@ -123,6 +123,29 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	}
 }
 
+// What is denied changes nothing, but it notices that the clock has gone back, so that it is not denied until that is as late
+// as before.
+func TestDenialsNoticeAClockThatGoesBack(t *testing.T) {
+	for _, a := range algorithms {
+		for _, years := range []time.Duration{1, 30, 140} {
+			clock := &anyClock{time.Date(2170, time.January, 1, 10, 0, 0, 0, time.UTC)}
+			c := caller{t, newBackend(t, clock), a}
+			takes := []window.Take{limitOf(a, time.Minute, 3).For("k", 3), limitOf(a, time.Hour, 3).For("other", 1)}
+			windows := make([]window.Window, 2)
+			c.set("k", time.Minute, 3)
+			clock.Advance(-years * 365 * 24 * time.Hour)
+			granted := false
+			for steps := 0; !granted; steps++ {
+				require.LessOrEqual(t, steps, 4, "%v, after %d years", a, years)
+				var err error
+				granted, err = c.TakeAll(t.Context(), takes, windows)
+				require.NoError(t, err)
+				clock.Advance(min(windows[0].RetryAfter, 30*time.Second))
+			}
+		}
+	}
+}
+
 func TestAlignedWindowsFollowTheWallClock(t *testing.T) {
 	b := memory.New()
 	defer b.Close()
