@@ -190,6 +190,8 @@ func TestPoliciesDoNotApplyToMistakesInTheProgram(t *testing.T) {
 			throttr.ErrRange,
 			throttr.ErrClosed,
 			throttr.ErrUnsupported,
+			throttr.ErrConfig,
+			&throttr.ValueSizeError{Server: "a:1", Client: 2, Actual: 4},
 			fmt.Errorf("some backend: %w", throttr.ErrScale),
 			fmt.Errorf("some backend: %w", throttr.ErrRange),
 			fmt.Errorf("some backend: %w", throttr.ErrClosed),

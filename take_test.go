@@ -447,14 +447,30 @@ func TestEveryOpenedBackendTakes(t *testing.T) {
 // keeper is a backend that fails all calls of TakeAll, and still uses what the first one was given.
 type keeper struct {
 	throttr.Backend
-	takes []throttr.Take
+	takes   []throttr.Take
+	windows []window.Window // of the last call
 }
 
-func (k *keeper) TakeAll(_ context.Context, takes []throttr.Take, _ []window.Window) (bool, error) {
+func (k *keeper) TakeAll(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
 	if k.takes == nil {
 		k.takes = takes
 	}
+	k.windows = windows
 	return false, context.DeadlineExceeded
+}
+
+// during is a fallback that makes takes while the backend still writes the windows of its own.
+type during struct {
+	throttr.Backend
+	late *keeper
+}
+
+func (d during) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+	granted, err := d.Backend.TakeAll(ctx, takes, windows)
+	for i := range d.late.windows {
+		d.late.windows[i] = window.Window{Count: 99}
+	}
+	return granted, err
 }
 
 func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
@@ -469,4 +485,10 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 		require.True(t, ok, "by the policy")
 	}
 	require.Equal(t, "0", k.takes[0].Key)
+
+	r = throttr.NewRateLimit(k, throttr.WithFallback(during{memory.New(), k}), throttr.WithLogger(nil))
+	_, results, err := r.TakeAll(t.Context(), limit.For("k", 1), longer.For("k", 2))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, results[0].Count)
+	require.EqualValues(t, 2, results[1].Count)
 }

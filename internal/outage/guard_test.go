@@ -231,6 +231,26 @@ func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 
 func trimmed(err error) string { return err.Error()[len("throttr: "):] }
 
+// Failures in a row are those between which the store has not answered. Whoever does not ask it interrupts none.
+func TestFailuresInARow(t *testing.T) {
+	limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+	for _, c := range []struct {
+		between error
+		opens   bool
+	}{
+		{window.ErrOverloaded, true}, {window.ErrRange, true}, {window.ErrUnsupported, true}, {window.ErrClosed, true},
+		{nil, false}, {window.ErrFull, false}, {errors.New("WRONGTYPE"), false},
+	} {
+		store := &remote{}
+		g := guard(store)
+		for _, cause := range []error{window.ErrUnavailable, window.ErrUnavailable, c.between, window.ErrUnavailable} {
+			store.be("a", func(context.Context) error { return cause })
+			require.ErrorIs(t, calls["take"](t.Context(), g, "a", limit), cause)
+		}
+		require.Equal(t, c.opens, g.Err("a") != nil, c.between)
+	}
+}
+
 // Takes of several parts go through the circuits of all, and use up no trial if one of them is open.
 func TestACallOfSeveralPartsNeedsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -312,6 +332,7 @@ func TestAPanicIsNoEndOfATrial(t *testing.T) {
 		time.Sleep(time.Second)
 		store.be("a", func(context.Context) error { panic("a backend of your own") })
 		require.Panics(t, func() { _ = calls["take"](t.Context(), g, "a", limit) })
+		require.Error(t, g.Err(""), "it has shown nothing")
 		store.be("a", nil)
 		require.NoError(t, calls["take"](t.Context(), g, "a", limit))
 	})
