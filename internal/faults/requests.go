@@ -67,4 +67,5 @@ var requestsFaults = []fault{
 	{file: "httplimit/transport.go", old: "again := t.pause(r.Context(), res, o.key) &&", new: "again := false && t.pause(r.Context(), res, o.key) &&", run: "^TestAPauseHoldsBackAllProcesses$"},
 	{file: "admission/verdict.go", old: "case isMistake(d.Err):", new: "case false && isMistake(d.Err):", tests: "httplimit", run: "^TestMistakeInTheProgramIs500WhateverThePolicy$"},
 	{file: "httplimit/transport.go", old: "l.Scale += margin", new: "_ = margin", tests: "redisbackend", run: "^TestProcessesKeepToTheLimitsOfAnAPI$"},
+	{file: "httplimit/middleware.go", old: "\t\tdefer d.Done()\n\t\th.respond(w, r, d)\n", new: "\t\th.respond(w, r, d)\n\t\td.Done()\n", tests: "redisbackend", run: "^TestStreamsOfTwoServersLeaveNoPlace$"},
 }

@@ -15,4 +15,6 @@ var serversFaults = []fault{
 	{file: "internal/coalesce/coalescer.go", old: "r.Count -= min(r.Count, c.sum.Sum)", new: "r.Count -= min(r.Count, 2*c.sum.Sum)", tests: "internal/systemtest/limiter", run: "^TestWindowsOnServersFarAway$"},
 	{file: "internal/fixedwindow/names.go", old: "sha256.Sum256([]byte(part))", new: "sha256.Sum256([]byte(part[:min(len(part), 100)]))", tests: "fuzz", run: "^FuzzKeys$"},
 	{file: "internal/coalesce/coalescer.go", old: "r.Count -= min(r.Count, c.sum.Sum)", new: "r.Count -= min(r.Count, 2*c.sum.Sum)", tests: "internal/systemtest/limiter", run: "^TestServerBackendConforms$"},
+	{file: "internal/fixedwindow/take.go", old: "\tslices.SortFunc(all, func(x, y take[T]) int {", new: "\tslices.SortFunc(all[:1], func(x, y take[T]) int {", tests: "internal/systemtest/limiter", run: "^TestClientsDoNotRefuseEachOther$"},
+	{file: "internal/sweep/clean.go", old: "targets = append(targets, d.Target)", new: "_ = d.Target", tests: "internal/systemtest/survival", run: "^TestServerSurvivesProcessesThatAreKilledAndRestarted$"},
 }
