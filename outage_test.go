@@ -529,8 +529,13 @@ func TestSporadicFailuresAreReportedOnceAMinute(t *testing.T) {
 			}
 			return nil
 		})
-		for range 250 {
-			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+		for i := range 250 {
+			var err error
+			if i%4 < 2 {
+				_, err = limiter.Hit(t.Context(), "k", time.Minute, 10)
+			} else {
+				_, _, err = limiter.TakeAll(t.Context(), throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 1))
+			}
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 		}

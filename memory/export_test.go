@@ -11,6 +11,14 @@ func LimitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit
 	return window.Limit{Max: limit, Scale: scale, Algorithm: a}
 }
 
+// Shared returns the number of records that keys share.
+func (b *Backend) Shared() (n int) {
+	for i := range b.shards {
+		n += len(b.shards[i].shared.list)
+	}
+	return n
+}
+
 // Shares reports whether a key has no window of its own, and shares an active count.
 func (b *Backend) Shares(key string, l window.Limit) bool {
 	var x access

@@ -187,10 +187,26 @@ func TestALogOfTheLargestLimitFits(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxTimes(1))
 	for range 20_000 {
-		w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 3)
+		w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1)
 		require.NoError(t, err)
 		require.False(t, w.Refused)
-		clock.Advance(310 * time.Microsecond)
+		clock.Advance(103 * time.Microsecond)
 	}
 	require.Greater(t, caller{t, b, window.SlidingLog}.get("k", time.Second).Count, uint64(9000))
+
+	// What is given back needs no room, as soon as there is little.
+	l := limitOf(window.SlidingLog, time.Hour, 10_000)
+	last := int64(0)
+	for i := range 100_000 {
+		w, err := b.Take(t.Context(), "given back", l, 1)
+		require.NoError(t, err)
+		require.False(t, w.Refused, "take %d", i)
+		if i >= 9_999 {
+			given, err := b.GiveBack(t.Context(), "given back", l, 1, last)
+			require.NoError(t, err)
+			require.True(t, given)
+		}
+		last = w.ID
+		clock.Advance(1)
+	}
 }

@@ -383,8 +383,10 @@ func TestBeforeDropDoesNotSeeSharedCounts(t *testing.T) {
 		}
 	}))
 	clock.Advance(time.Hour)
+	require.Positive(t, c.Shared())
 	require.Equal(t, 10, c.Clean())
 	require.Equal(t, 10, seen)
+	require.Zero(t, c.Shared(), "they are removed")
 }
 
 // New keys come all the time. When there is room again, they get windows of their own, also with an algorithm

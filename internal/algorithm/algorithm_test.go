@@ -78,6 +78,12 @@ func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
 			r.End()
 			require.True(t, r.Empty())
 		}
+		before := by.Take(&r, rule, now, 2, 2000).ID
+		c := by.Copy(&r, 2001)
+		id := by.Take(&c, rule, now, 1, 2002).ID
+		by.Take(&r, rule, now, 1, 2003)
+		require.False(t, by.GiveBack(&r, now, id, 1), "%v: of a copy", a)
+		require.False(t, by.GiveBack(&c, now, before, 1), "%v: of before it was copied", a)
 	}
 }
 
@@ -127,6 +133,7 @@ func TestATakeAtAnEarlierTimeIsOneOfItsOwn(t *testing.T) {
 	require.True(t, by.GiveBack(&r, at(2000), second, 3))
 	third := by.Take(&r, rule, at(500), 4, 3).ID // at the time of the first, as the clock has gone back
 	require.NotEqual(t, second, third)
+	require.Equal(t, time.Hour+500, by.Left(&r, at(500)), "until nothing of the first counts")
 	require.True(t, by.GiveBack(&r, at(2000), third, 4))
 	require.EqualValues(t, 2, by.Peek(&r, rule, at(2000), 0).Count)
 }

@@ -57,12 +57,21 @@ func (g *Log) Times() int {
 	return len(g.ring)
 }
 
-// Next returns for how many times it may have room after the next take.
+// Next returns for how many times it has room after the next take, at most four times as many as it then holds.
 func (g *Log) Next() int {
 	switch {
 	case g == nil:
 		return smallestRing
-	case g.n == len(g.ring):
+	case g.n < len(g.ring):
+		return len(g.ring)
+	}
+	held := 0 // the others were given back
+	for i := range g.n {
+		if g.at(i).n > 0 {
+			held++
+		}
+	}
+	if held > len(g.ring)/2 {
 		return 2 * len(g.ring)
 	}
 	return len(g.ring)
@@ -85,31 +94,19 @@ func (g *Log) Shrink() {
 	}
 }
 
-// makeRoom makes room for a time.
-func (g *Log) makeRoom() {
-	if g.n < len(g.ring) {
-		return
-	}
-	kept := 0 // without those that were given back
-	for i := range g.n {
-		if h := *g.at(i); h.n > 0 {
-			*g.at(kept) = h
-			kept++
-		}
-	}
-	g.n = kept
-	if kept > len(g.ring)/2 {
-		g.resize(2 * len(g.ring))
-	}
-}
-
+// resize makes room for so many times. Those that were given back need none.
 func (g *Log) resize(length int) {
 	ring := make([]taken, length)
+	n := 0
 	for i := range g.n {
-		ring[i] = *g.at(i)
+		if h := *g.at(i); h.n > 0 {
+			ring[n] = h
+			n++
+		}
 	}
 	g.ring = ring
 	g.first = 0
+	g.n = n
 }
 
 func lookLog(r *Record, by Rule, t Time) uint64 {
@@ -194,7 +191,9 @@ func addLog(r *Record, t Time, n, series uint64) {
 		g.newest().n += uint32(n)
 		return
 	}
-	g.makeRoom()
+	if g.n == len(g.ring) {
+		g.resize(g.Next())
+	}
 	number := uint32(r.ID) + 1
 	r.ID = r.Last | int64(number)
 	g.n++
