@@ -655,6 +655,23 @@ func TestWaitBehindACallerThatHasLeft(t *testing.T) {
 	})
 }
 
+// Who fits into what is left of a window does not wait for its end, or for the next time to ask.
+func TestWaitForTheLastPlaceBehindACallerThatHasLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		limit := throttr.Limit{Max: 2, Scale: time.Hour}
+		_, err := limiter.Take(t.Context(), "k", limit, 1)
+		require.NoError(t, err)
+		first, leave := context.WithCancel(t.Context())
+		go limiter.Wait(first, "k", limit, 2)
+		time.Sleep(10 * time.Millisecond)
+		time.AfterFunc(10*time.Millisecond, leave)
+		begun := time.Now()
+		_, err = limiter.Wait(t.Context(), "k", limit, 1)
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Millisecond, time.Since(begun))
+	})
+}
+
 // slowTakes is a backend whose answers come late, whatever the ctx says.
 type slowTakes struct {
 	throttr.Backend

@@ -22,7 +22,7 @@ func TestEachGuaranteeHasATestThatSeesAFault(t *testing.T) {
 	require.NoError(t, err)
 	rows := guarantee.FindAllStringSubmatch(string(page), -1)
 	require.Greater(t, len(rows), 40)
-	require.Len(t, rows, strings.Count(string(page), "| `Test")+strings.Count(string(page), "| `Fuzz"), "a row has no fault")
+	require.Equal(t, strings.Count(string(page), "| `Test")+strings.Count(string(page), "| `Fuzz"), len(rows), "a row has no fault")
 	for _, row := range rows {
 		test, folder, file := row[2], strings.Replace(row[3], "the root", ".", 1), row[4]
 		tests, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))

@@ -23,7 +23,7 @@ var memoryFaults = []fault{
 	{file: "internal/algorithm/sliding.go", old: "uint64(passed) >= 2*uint64(by.Scale)", new: "passed >= 2*by.Scale", run: modelRun},
 	{file: "internal/algorithm/sliding.go", old: "More: r.Count, Last: r.ID}", new: "More: r.Count, ID: r.ID}", run: modelRun},
 	{file: "internal/algorithm/log.go", old: "at(0).at) >= by.Scale {", new: "at(0).at) > by.Scale {", run: modelRun},
-	{file: "internal/algorithm/log.go", old: "h.n > 0 {\n\t\t\t*g.at(kept)", new: "true {\n\t\t\t*g.at(kept)", run: modelRun},
+	{file: "internal/algorithm/log.go", old: "h := *g.at(i); h.n > 0 {", new: "h := *g.at(i); true {", run: modelRun},
 	{file: "internal/algorithm/log.go", old: "&& g.newest().number == uint32(r.ID)", new: "", run: modelRun},
 	{file: "memory/access.go", old: "EncodeToString(sum[:]), true", new: "EncodeToString(sum[:]), false", run: "List"},
 	{file: "memory/access.go", old: "if r == nil || r.left(x.at) <= 0 {", new: "if r == nil {", run: sharedRun},
