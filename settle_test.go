@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -85,6 +86,18 @@ func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 			require.Equal(t, left, count(t, limiter, key, time.Hour), key)
 		}
 	})
+}
+
+func TestTakesOfOneCountAreSettledTogether(t *testing.T) {
+	b, _ := newMemory(t)
+	limiter := throttr.NewRateLimit(b)
+	limit := throttr.Limit{Max: 10, Scale: time.Hour}
+	for _, c := range []struct{ first, second, left uint64 }{{2, 3, 5}, {4, 4, 8}, {9, 0, 9}, {0, 7, 7}, {6, 6, 12}, {math.MaxInt64, math.MaxInt64, math.MaxInt64}} {
+		rv := reserve(t, limiter, limit.For("k", 4), limit.For("k", 4))
+		require.NoError(t, rv.Commit(t.Context(), c.first, c.second))
+		require.Equal(t, c.left, count(t, limiter, "k", time.Hour))
+		require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour))
+	}
 }
 
 // panicking is a backend that panics when it gives back, and takes of the key "panic".

@@ -200,6 +200,12 @@ func TestPoliciesDecideOnTakes(t *testing.T) {
 	require.True(t, res.Allowed && res.Degraded)
 	require.EqualValues(t, 7, res.Remaining)
 
+	unlimited := throttr.Limit{Name: "u", Max: throttr.Unlimited, Scale: time.Hour}
+	ok, all, err := throttr.NewRateLimit(broken, throttr.WithPolicy(throttr.AllowHits)).TakeAll(t.Context(), unlimited.For("k", 1), throttr.Limit{Max: 10, Scale: time.Hour}.For("k", 3))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, []bool{false, true}, []bool{all[0].Degraded, all[1].Degraded}, "no store is needed for the first")
+
 	_, err = take(throttr.WithFallback(withoutTakes{}), throttr.WithPolicy(throttr.AllowHits))
 	require.ErrorIs(t, err, throttr.ErrUnsupported, "a fallback without takes is a mistake")
 	require.ErrorIs(t, err, down)

@@ -672,6 +672,24 @@ func TestWaitForTheLastPlaceBehindACallerThatHasLeft(t *testing.T) {
 	})
 }
 
+// When the callers behind the first one are granted is not known with a rolling algorithm, so none fails because of its
+// deadline before.
+func TestRollingWaitsBehindOthersDoNotFailEarly(t *testing.T) {
+	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		limit := throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: throttr.TokenBucket} // one a second
+		_, err := limiter.Take(t.Context(), "k", limit, 10)
+		require.NoError(t, err)
+		begun := time.Now()
+		go limiter.Wait(t.Context(), "k", limit, 6)
+		time.Sleep(10 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 13*time.Second)
+		defer cancel()
+		_, err = limiter.Wait(ctx, "k", limit, 6)
+		require.NoError(t, err)
+		require.InDelta(t, 12*time.Second, time.Since(begun), float64(100*time.Millisecond))
+	})
+}
+
 // slowTakes is a backend whose answers come late, whatever the ctx says.
 type slowTakes struct {
 	throttr.Backend

@@ -225,7 +225,7 @@ func (a *admitted) count(ctx context.Context) {
 			continue
 		}
 		results[i] = res
-		d.Allowed = d.Allowed && (res.Allowed || c.limit.Shadow)
+		d.Allowed = d.Allowed && res.Allowed
 	}
 	switch {
 	case len(takes) == 0:
@@ -270,9 +270,6 @@ func (a *admitted) each(ctx context.Context, hit func(context.Context, string, t
 		res, err := hit(ctx, c.as, c.limit, c.n)
 		if err != nil {
 			errs = append(errs, err)
-			if hasEnded(ctx) {
-				break
-			}
 			continue
 		}
 		d.add(c, res)
