@@ -69,4 +69,12 @@ var limiterFaults = []fault{
 	{file: "take_model_test.go", old: "w.off == ruleOneStep && w.rng.IntN(3) == 0", new: "w.rng.IntN(3) == 0", run: "^TestModelOfTakes$"},
 	{file: "decide.go", old: "return !outage.IsMistake(err) &&", new: "return outage.IsMistake(err) &&", tests: "internal/systemtest/faults", run: "^TestPolicyDecidesDuringAnOutageOnly$"},
 	{file: "decide.go", old: "return !outage.IsMistake(err) &&", new: "return (err != nil || !outage.IsMistake(err)) &&", tests: "redisbackend", run: "^TestMistakesInTheProgramAreNotAllowed$"},
+	{file: "decide.go", old: "defer func() { panics[i] = recover() }()", new: "_ = i", run: "^TestAPanicIsTheCallers$"},
+	{file: "decide.go", old: "\t\tif t.index[i] >= 0 {\n\t\t\tr.degrade", new: "\t\tif true {\n\t\t\tr.degrade", run: "^TestPoliciesDecideOnTakes$"},
+	{file: "reservation.go", old: "n = min(n+used[i], Unlimited)", new: "n = max(n, used[i])", run: "^TestTakesOfOneCountAreSettledTogether$"},
+	{file: "wait.go", old: "early = append(early, traits.Precision)", new: "early = append(early, 0*traits.Precision)", run: "^TestWaitGivesUp"},
+	{file: "internal/waiting/state.go", old: "s.count <= t.Limit-t.N {", new: "s.count < t.Limit-t.N {", tests: ".", run: "^TestWaitForTheLastPlace"},
+	{file: "internal/waiting/state.go", old: "l.known = false // when", new: "l.known = true // when", tests: ".", run: "^TestRollingWaitsBehind"},
+	{file: "internal/waiting/waiting.go", old: "q.size >= qs.most", new: "q.size > qs.most", tests: ".", run: "^TestWait"},
+	{file: "internal/outage/circuit.go", old: "c.pause = 2 * pause", new: "c.pause = pause"},
 }

@@ -47,4 +47,13 @@ var memoryFaults = []fault{
 	{file: "internal/algorithm/algorithm.go", old: "count <= by.Holds-n", new: "count <= by.Holds", tests: "grpclimit", run: "^TestFloodIsServedUpToTheLimit$"},
 	{file: "internal/algorithm/algorithm.go", old: "a.wait(r, t, by.Holds-n), 1)", new: "a.wait(r, t, by.Holds-n)+1, 1)", tests: "internal/systemtest/algorithms", run: "^TestCallerThatWaitsForRetryAfterIsAllowed$"},
 	{file: "internal/algorithm/sliding.go", old: "before := r.More - share(r.More, scale-uint64(by.Scale-max(passed, 0)), scale)", new: "before := r.More - 0*scale", tests: "internal/systemtest/algorithms", run: "^TestNothingIsWasted$"},
+	{file: "memory/access.go", old: "by.Max = min(by.Max, x.record.Max)", new: "by.Max = max(by.Max, x.record.Max)", run: sharedRun},
+	{file: "memory/access.go", old: "\t\t\tx.record.End() // it is over\n", new: "", run: sharedRun},
+	{file: "memory/access.go", old: "x.record.left(x.at) // if", new: "_ = x.at // if", run: "^TestDenialsNotice"},
+	{file: "memory/clean.go", old: "\ts.shared.sweep(at, len(s.shared.list))\n", new: "\t_ = at\n", run: sharedRun},
+	{file: "memory/memory.go", old: "4*int(b.maxLog))", new: "int(b.maxLog))", run: "^TestALogOfTheLargestLimitFits$"},
+	{file: "memory/table.go", old: "r.kind == k.kind && r.digest == k.digest &&", new: "r.kind == k.kind &&", run: "List"},
+	{file: "internal/algorithm/log.go", old: "if g.at(i).n > 0 {", new: "if true {", tests: "memory", run: "^TestALogOfTheLargestLimitFits$"},
+	{file: "internal/algorithm/log.go", old: "now = g.newest().at // the clock has gone back", new: "_ = now", run: modelRun},
+	{file: "internal/algorithm/algorithm.go", old: "c.ID = spread(series)", new: "c.ID += 0", run: modelRun},
 }

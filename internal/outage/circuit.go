@@ -137,7 +137,6 @@ func (c *Circuit) open(cause error, probe func() error) {
 	c.cause.Store(&cause)
 	c.epoch.Add(1)
 	c.probe = probe
-	c.trial = noTrial
 	c.last = time.Now()
 	c.probeSoon()
 	c.mu.Unlock()
@@ -165,6 +164,7 @@ func (c *Circuit) tried(o Outcome, cause error) {
 func (c *Circuit) close() {
 	c.row.Store(0)
 	c.cause.Store(nil)
+	c.trial = noTrial
 	c.steps++ // no further step
 	c.mu.Unlock()
 	c.closed()
