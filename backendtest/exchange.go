@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -316,6 +317,75 @@ func testPlacesOfKeys(c calls) {
 	if !c.Failed() && c.Without["Peek"] == "" {
 		c.none(c.get("k", time.Minute)) // places are no hits
 	}
+}
+
+// places returns what ListPlaces returns of keys, or of all, by the stored key and name.
+func (f *claims) places(keys ...string) map[[2]string]window.ListedPlaces {
+	f.Helper()
+	all := map[[2]string]window.ListedPlaces{}
+	for p, err := range f.Backend.ListPlaces(f.Context(), keys...) {
+		if err != nil {
+			f.Fatalf("ListPlaces(%q): %v", keys, err)
+		}
+		all[[2]string{p.Key, p.Name}] = p
+	}
+	return all
+}
+
+// lists fails the test unless ListPlaces returns so many places and wants of a key and name, of these processes. Leases end
+// in up to a time.
+func (f *claims) lists(p window.ListedPlaces, used, waiting uint64, ends time.Duration, holders ...window.Holder) {
+	f.Helper()
+	for i, h := range p.ByProcess {
+		if h.Held > 0 && (h.LeaseEnds <= 0 || h.LeaseEnds > ends+f.Precision) || h.Held == 0 && h.LeaseEnds != 0 {
+			f.Errorf("ListPlaces: a lease ends in %v, want up to %v: %+v", h.LeaseEnds, ends, h)
+		}
+		p.ByProcess[i].LeaseEnds = 0
+	}
+	if p.Used != used || p.Waiting != waiting || !slices.Equal(p.ByProcess, holders) {
+		f.Errorf("ListPlaces returns %+v, want %d used, %d waiting: %+v", p, used, waiting, holders)
+	}
+}
+
+func testListPlaces(c calls) {
+	long := strings.Repeat("k", 256)
+	f := c.inFlight("k", "other", long)
+	f.by("p", 0, 0, now(2, 3), now(1, 3))
+	f.by("q", 0, 0, later(2, 3), later(1, 3))
+	f.by("p", 2, 3)
+	other := func(key, name string, n uint64) {
+		f.wants(f.claim(window.Claim{Key: key, Name: name, Process: "p", Wants: []window.Want{now(n, 10)}}), n, true)
+	}
+	other("k", "n", 4)
+	other("other", "n:1}", 5)
+	other(long, "", 6)
+	inLine, mine := window.Holder{Process: "q", Waiting: 2}, window.Holder{Process: "p", Held: 2}
+	for _, keys := range [][]string{nil, {"k", "other", "nobody"}} {
+		all := f.places(keys...)
+		f.lists(all[[2]string{"k"}], 2, 2, f.lease, mine, inLine)
+		f.lists(all[[2]string{"k", "n"}], 4, 0, f.lease, window.Holder{Process: "p", Held: 4})
+		f.lists(all[[2]string{"other", "n:1}"}], 5, 0, f.lease, window.Holder{Process: "p", Held: 5})
+	}
+	all := f.places("k", "nobody")
+	f.expect(len(all) == 2, "ListPlaces of a key with two names returns %+v", all)
+	for _, p := range f.places(long) {
+		f.expect(p.Digest == (p.Key != long), "ListPlaces of a long key returns %+v", p)
+		f.lists(p, 6, 0, f.lease, window.Holder{Process: "p", Held: 6})
+	}
+	for range f.places() {
+		break
+	}
+	c.Clock.Advance(f.lease / 2)
+	f.lists(f.places("k")[[2]string{"k"}], 2, 0, f.lease/2, mine) // q has lost its position
+	c.Clock.Advance(f.lease/2 + max(c.Precision, time.Millisecond))
+	f.expect(len(f.places("k", "other", long)) == 0, "ListPlaces lists what is over")
+
+	ctx, cancel := context.WithCancel(c.Context())
+	cancel()
+	var last error
+	for _, last = range f.Backend.ListPlaces(ctx) {
+	}
+	f.expect(errors.Is(last, context.Canceled), "ListPlaces returns error %v, want context.Canceled", last)
 }
 
 // testPlacesAtOnce makes claims of many processes at once.

@@ -2,6 +2,7 @@ package backendtest_test
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	countsPlaces     fault = "places count as hits"
 	hidesNext        fault = "it is not known when places come back"
 	overtakesWaiting fault = "a want overtakes one of its process that waits"
+	listsAllPlaces   fault = "places of all keys are listed"
+	listsNoProcess   fault = "places are listed without who holds them"
+	listsOne         fault = "places of one limit are listed"
 )
 
 // flightFaults are faults that the tests of places in flight must find.
@@ -41,6 +45,7 @@ var flightFaults = map[string][]fault{
 	"in flight: what the store does not know is believed as long as it fits":                      {believesAll, believesNothing},
 	"in flight: a process waits in line":                                                          {hasNoLine, leavesNoRoom, keepsTheDead, overtakesWaiting},
 	"in flight: keys and names are independent":                                                   {joinsPlaceNames, sharesNames, foldsKeys, cutsKeys, answersOne, countsPlaces},
+	"in flight: ListPlaces returns who holds places or waits":                                     {listsAllPlaces, listsNoProcess, listsOne, hasNoLease, ignoresContext},
 	"in flight: concurrent claims are granted up to Max":                                          {grantsSlowly},
 	"in flight: random claims agree with a model":                                                 {grantsOnePlace, hasNoLease, takesLateClaims, believesAll, believesNothing, hasNoLine, leavesNoRoom, keepsTheDead, overtakesWaiting, repeatsTokens},
 }
@@ -77,6 +82,30 @@ func (p *plain) Exchange(ctx context.Context, claims []window.Claim, places []wi
 		places[i] = p.exchange(claims[i])
 	}
 	return nil
+}
+
+// ListPlaces implements [window.Backend].
+func (p *plain) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
+	if p.is(listsAllPlaces) {
+		keys = nil
+	}
+	return func(yield func(window.ListedPlaces, error) bool) {
+		p.ledger.EachPlaces(keys, func(all []window.ListedPlaces) bool {
+			if err := p.ended(ctx); err != nil {
+				yield(window.ListedPlaces{}, err)
+				return false
+			}
+			for _, l := range all {
+				if p.is(listsNoProcess) {
+					l.ByProcess = nil
+				}
+				if !yield(l, nil) || p.is(listsOne) {
+					return false
+				}
+			}
+			return true
+		})
+	}
 }
 
 // exchange makes a claim.

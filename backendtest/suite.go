@@ -100,6 +100,7 @@ var flightTests = []subtest{
 	{"in flight: what the store does not know is believed as long as it fits", testBelieved, flight},
 	{"in flight: a process waits in line", testLine, flight},
 	{"in flight: keys and names are independent", testPlacesOfKeys, flight},
+	{"in flight: ListPlaces returns who holds places or waits", testListPlaces, flight},
 	{"in flight: concurrent claims are granted up to Max", testPlacesAtOnce, flight},
 	{"in flight: random claims agree with a model", testFlightModel, flight},
 }

@@ -3,6 +3,7 @@ package redisbackend_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ func testList(t *testing.T, b, other *rediswindow.Backend) {
 		must(t, b.Charge, key, limitOf(window.FixedWindow, time.Hour, 10), 11)
 		want[fmt.Sprintf("%s %v %v", key, false, limitOf(window.FixedWindow, time.Hour, 10))] = 11
 	}
+	testPlacesListed(t, b, other)
 	time.Sleep(10 * time.Millisecond)
 	expect(t, fmt.Sprint(listed(t, b)) == fmt.Sprint(want), "%v\nwant %v", listed(t, b), want)
 	expect(t, len(listed(t, b, "a", long, "nobody")) == 10, "%v", listed(t, b, "a", long, "nobody"))
@@ -72,6 +74,33 @@ func testList(t *testing.T, b, other *rediswindow.Backend) {
 	for _, err := range b.List(t.Context(), "a") {
 		expect(t, err != nil && strings.HasPrefix(err.Error(), "rediswindow: list: "), "%v", err)
 	}
+}
+
+// testPlacesListed compares the places of many keys with what ListPlaces returns.
+func testPlacesListed(t *testing.T, b, other *rediswindow.Backend) {
+	want := map[string]bool{}
+	claim := func(b *rediswindow.Backend, key, name string) {
+		exchange(t, b, window.Claim{Key: key, Name: name, Process: "p", Seq: 1, Lease: time.Hour, Wants: []window.Want{{N: 2, Max: 5}}})
+	}
+	for i := range 100 { // more than a step
+		key, name := fmt.Sprint("many ", i), []string{"", "n}:f1:"}[i%2]
+		claim(b, key, name)
+		want[fmt.Sprintf("%q %q false 2", key, name)] = true
+	}
+	claim(other, "c", "")
+	long := strings.Repeat("k", 129)
+	claim(b, long, "")
+	want[fmt.Sprintf("%q %q true 2", sum(long), "")] = true
+	places := func(keys ...string) map[string]bool {
+		all := map[string]bool{}
+		for p, err := range b.ListPlaces(t.Context(), keys...) {
+			noError(t, err)
+			all[fmt.Sprintf("%q %q %v %d", p.Key, p.Name, p.Digest, p.Used)] = true
+		}
+		return all
+	}
+	expect(t, maps.Equal(places(), want), "%v\nwant %v", places(), want)
+	expect(t, len(places("many 1", "many 3", long, "c")) == 3, "%v", places("many 1", "many 3", long, "c"))
 }
 
 func TestListReturnsWhatIsCounted(t *testing.T) {

@@ -94,7 +94,7 @@
 // # Commands
 //
 // A request is one script on the hashes of its keys, which reads and writes one field for each limit; TakeAll in a
-// cluster is one script for each key. List is two scripts for each hash. Ping, which Open calls, runs the script on every primary in a
+// cluster is one script for each key. List is two scripts for each hash, and ListPlaces one. Ping, which Open calls, runs the script on every primary in a
 // way that changes nothing. A window that is open does without the expiry of the hash.
 //
 // A request that Redis may have executed is never sent again, neither by this package nor by the clients of these
@@ -116,6 +116,6 @@
 //	request.go, script.go    a request of calls, and its reply
 //	lua/windows.lua          what each algorithm does
 //	nodes.go                 servers of a cluster
-//	list.go, lua/fields.lua  what is stored
-//	exchange.go, wake.go     places in flight
+//	list.go, lua/fields.lua  what is stored of windows
+//	exchange.go, wake.go     places in flight, and in holders.go who has them
 package rediswindow

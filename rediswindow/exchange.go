@@ -302,8 +302,11 @@ func (b *Backend) flightNames(claims []window.Claim) []string {
 // appendFlightName appends the name of the hash of the places of a key and name. It differs from the names of windows.
 func (b *Backend) appendFlightName(to []byte, c *window.Claim) []byte {
 	to = appendTag(append(append(to, b.prefix...), '{'), c.Key)
-	return append(append(to, "}:f1:"...), c.Name...)
+	return append(append(append(to, '}'), flights...), c.Name...)
 }
+
+// flights separates the tag from the name of the limit, in the name of a hash of places. It has the version of what is stored.
+const flights = ":f1:"
 
 // birthName returns the name of the birth, which says when the data set was created: in a cluster one of the slot of
 // the key, otherwise one. Its hash tag is none of a key.

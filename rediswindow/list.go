@@ -21,35 +21,64 @@ var errEnded = errors.New("ended")
 // List implements [window.Backend]. Without keys it asks all primaries for the names of hashes. It reads 32 hashes at
 // a time: what they have, and then the windows.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
-	return func(yield func(window.Listed, error) bool) {
-		err := b.list(ctx, keys, yield)
+	read := func(name string) ([]window.Listed, error) { return b.listHash(ctx, name) }
+	return list(b, "list", b.names(ctx, keys), read)
+}
+
+// list returns what read finds in hashes, of which it reads some at a time.
+func list[T any](b *Backend, call string, names iter.Seq2[string, error], read func(name string) ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		_, err := b.cluster()
+		if err == nil {
+			err = eachHash(names, read, func(t T) bool { return yield(t, nil) })
+		}
 		if err == errEnded {
 			err = nil
 		}
-		if err := b.after("list", "", err); err != nil {
-			yield(window.Listed{}, err)
+		if err := b.after(call, "", err); err != nil {
+			var none T
+			yield(none, err)
 		}
 	}
 }
 
-func (b *Backend) list(ctx context.Context, keys []string, yield func(window.Listed, error) bool) error {
-	if _, err := b.cluster(); err != nil {
-		return err
-	}
+func eachHash[T any](names iter.Seq2[string, error], read func(name string) ([]T, error), yield func(T) bool) error {
 	step := make([]string, 0, listStep)
-	for name, err := range b.names(ctx, keys) {
+	for name, err := range names {
 		if err != nil {
 			return err
 		}
 		if step = append(step, name); len(step) < listStep {
 			continue
 		}
-		if err := b.listStep(ctx, step, yield); err != nil {
+		if err := eachOf(step, read, yield); err != nil {
 			return err
 		}
 		step = step[:0]
 	}
-	return b.listStep(ctx, step, yield)
+	return eachOf(step, read, yield)
+}
+
+// eachOf reads some hashes at once.
+func eachOf[T any](names []string, read func(name string) ([]T, error), yield func(T) bool) error {
+	found := make([][]T, len(names))
+	errs := make([]error, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { found[i], errs[i] = read(name) })
+	}
+	all.Wait()
+	for i := range names {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		for _, t := range found[i] {
+			if !yield(t) {
+				return errEnded
+			}
+		}
+	}
+	return nil
 }
 
 // names returns the names of the hashes of keys, or of all.
@@ -68,27 +97,6 @@ func (b *Backend) names(ctx context.Context, keys []string) iter.Seq2[string, er
 
 // glob quotes what has a meaning in patterns of Redis.
 var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
-
-// listStep lists the windows of some hashes.
-func (b *Backend) listStep(ctx context.Context, names []string, yield func(window.Listed, error) bool) error {
-	found, errs := make([][]window.Listed, len(names)), make([]error, len(names))
-	var all sync.WaitGroup
-	for i, name := range names {
-		all.Go(func() { found[i], errs[i] = b.listHash(ctx, name) })
-	}
-	all.Wait()
-	for i := range names {
-		if errs[i] != nil {
-			return errs[i]
-		}
-		for _, l := range found[i] {
-			if !yield(l, nil) {
-				return errEnded
-			}
-		}
-	}
-	return nil
-}
 
 // listHash returns the windows of a hash.
 func (b *Backend) listHash(ctx context.Context, name string) (all []window.Listed, err error) {

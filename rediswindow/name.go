@@ -21,9 +21,10 @@ func (b *Backend) appendName(to []byte, key string) []byte {
 	return append(append(appendTag(to, key), '}'), version...)
 }
 
-// tagOf returns the hash tag of a name.
+// tagOf returns the hash tag of a name, which has the prefix.
 func (b *Backend) tagOf(name string) string {
-	return name[len(b.prefix)+1 : len(name)-len("}"+version)]
+	tag, _, _ := strings.Cut(name[len(b.prefix)+1:], "}")
+	return tag
 }
 
 // version is that of what is stored. Whoever changes what is stored changes it.
