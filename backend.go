@@ -3,6 +3,7 @@ package throttr
 import (
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type ServerBackend struct {
 	pick    func(key string) int            // the server of a key
 	away    func(server int) error          // why there is no connection
 	ping    func(ctx context.Context) error // asks all servers
+	list    func(ctx context.Context, keys []string) iter.Seq2[Listed, error]
 
 	deregister func() // the client need not end the backend any more
 	closing    atomic.Bool
@@ -143,6 +145,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 	})
 	b := newServerBackend(inner, c.cfg.Servers, c.servers.byKey.Pick, func(server int) error { return c.servers.all[server].pool.Err() })
 	b.ping, b.deregister = c.ping, func() { c.deregister(b) }
+	b.list = c.listWindows
 	if !c.register(b) { // the client is closed
 		inner.Close()
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
 )
 
 // maxPlain is the most bytes that the names of records have of a key and of the name of its limit. With
@@ -88,6 +89,11 @@ type Name struct {
 	Scale     time.Duration
 	Slot      slot.ID
 	tag       string
+}
+
+// Limit returns what a name says of the limit: neither its Max, nor its name if that is hashed.
+func (n Name) Limit() window.Limit {
+	return window.Limit{Name: n.LimitName, Scale: n.Scale, Algorithm: window.FixedWindow}
 }
 
 // ParseName returns what the name of a record says. It returns false if it is not the name of a

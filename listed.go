@@ -1,0 +1,112 @@
+package throttr
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
+)
+
+// List implements [Backend]. A server lists all of its records, whatever the keys are, and then reads those of
+// windows: 100,000 of them take it half a second. Servers do not store the Max of a limit. If a key and the name of its limit have over
+// 80 bytes together, the server knows a digest of both, which is found without keys, or by the key if the limit has no
+// name.
+func (b *ServerBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
+	return b.list(ctx, keys)
+}
+
+// List implements [window.Backend].
+func (b *lazyBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
+	if o := b.opened.Load(); o != nil {
+		return o.List(ctx, keys...)
+	}
+	return func(yield func(Listed, error) bool) {
+		yield(Listed{}, b.after("list", "", false, unopenedWindows{b}.away(ctx, "")))
+	}
+}
+
+// listWindows lists the open windows of some keys, or of all.
+func (c *Client[T]) listWindows(ctx context.Context, keys []string) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		w := windowReader[T]{client: c, yield: yield}
+		for r, err := range c.List(ctx) {
+			if err != nil {
+				if w.read(ctx) {
+					yield(Listed{}, err)
+				}
+				return
+			}
+			name, ok := fixedwindow.ParseName([]byte(r.Key))
+			isOf := func(key string) bool { return name.IsOf(key, name.Limit()) }
+			if ok && (len(keys) == 0 || slices.ContainsFunc(keys, isOf)) && !w.add(ctx, r, name) {
+				return
+			}
+		}
+		w.read(ctx)
+	}
+}
+
+// windowReader reads records of windows, many of a server at a time, and yields those that are open.
+type windowReader[T codec.Value] struct {
+	client *Client[T]
+	yield  func(Listed, error) bool
+	server string // whose records are pending
+	names  []fixedwindow.Name
+	call   *conn.Call[T] // reads the records of names; nil if there are none
+}
+
+// readStep is the most records that are read at a time.
+const readStep = 256
+
+// add adds a record to those that are pending. It returns false if the loop has ended.
+func (w *windowReader[T]) add(ctx context.Context, r inspect.Record, name fixedwindow.Name) bool {
+	if (r.Server != w.server || len(w.names) == min(readStep, w.client.cfg.MaxInFlight)) && !w.read(ctx) {
+		return false
+	}
+	if w.call == nil {
+		w.server = r.Server
+		w.call = w.client.newCall("")
+	}
+	if err := conn.Add(w.call, codec.Query{Key: []byte(r.Key)}); err != nil {
+		return w.yield(Listed{}, err)
+	}
+	w.names = append(w.names, name)
+	return true
+}
+
+// read reads what is pending. It returns false if the loop has ended.
+func (w *windowReader[T]) read(ctx context.Context) bool {
+	if w.call == nil {
+		return true
+	}
+	names, call := w.names, w.call
+	w.names, w.call = nil, nil
+	done, sent, err := w.client.servers.named(w.server).pool.Do(ctx, call)
+	if err != nil {
+		w.yield(Listed{}, requestError(w.server, codec.OpQuery, sent, err))
+		return false
+	}
+	if done {
+		defer w.client.calls.Put(call)
+	}
+	now := time.Now()
+	for i, response := range call.Responses {
+		l := Listed{Key: names[i].Key, Digest: names[i].Hashed, Limit: names[i].Limit()}
+		if !response.OK {
+			continue
+		}
+		l.Window, _ = names[i].Window(uint64(^T(0)), uint64(response.Quota), response.TTL.Duration(), now)
+		if l.Window.ExpiresAt.IsZero() {
+			continue
+		}
+		if !w.yield(l, nil) {
+			return false
+		}
+	}
+	return true
+}
