@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
@@ -116,7 +116,7 @@ func (e *RequestError) Error() string {
 	if e.Sent {
 		fate = "may have been executed"
 	}
-	return fmt.Sprintf("throttr: %sserver %s%s (%s)", callerr.Name(call, e.Key), e.Server, failureText(e.Server, e.Err), fate)
+	return fmt.Sprintf("throttr: %sserver %s%s (%s)", api.CallText(call, e.Key), e.Server, failureText(e.Server, e.Err), fate)
 }
 
 // failureText returns the text that follows the name of a server: what is wrong with the server. It
@@ -139,7 +139,7 @@ const maxKeyText = 64
 
 // callError returns err with the names of a call and its key.
 func callError(call, key string, err error) error {
-	return &callerr.Error{Package: "throttr", Call: call, Key: key, Err: err}
+	return &api.CallError{Package: "throttr", Call: call, Key: key, Err: err}
 }
 
 // Unwrap returns the reason.

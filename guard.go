@@ -7,8 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/callerr"
-	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/memory"
 )
@@ -25,7 +24,7 @@ const (
 // reservation. Backends of package memory wait for nothing, and are not bound. Default, and with 0: 250 ms. It
 // panics if d is negative.
 func WithTimeout(d time.Duration) Option {
-	opt.NotNegative("throttr: WithTimeout", d)
+	api.NotNegative("throttr: WithTimeout", d)
 	return func(o *options) { o.timeout = d }
 }
 
@@ -41,8 +40,8 @@ func WithTimeout(d time.Duration) Option {
 // program, [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
 // a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
-	opt.NotNegative("throttr: WithBreaker", failures)
-	opt.NotNegative("throttr: WithBreaker", pause)
+	api.NotNegative("throttr: WithBreaker", failures)
+	api.NotNegative("throttr: WithBreaker", pause)
 	return func(o *options) { o.failures, o.pause = failures, pause }
 }
 
@@ -126,7 +125,7 @@ func notAsked(call, key string, cause error) error {
 		}
 		return &e
 	}
-	var other *callerr.Error
+	var other *api.CallError
 	if errors.As(cause, &other) {
 		cause = other.Err
 	}

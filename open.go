@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/drivers"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/outage"
 	_ "github.com/throttr-go/throttr/memory" // memory://
 	"github.com/throttr-go/throttr/window"
@@ -57,7 +57,7 @@ func Open(ctx context.Context, url string) (*OpenBackend, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: URL has no scheme, such as memory://, throttr:// or redis://", ErrConfig)
 	}
-	open, ok := drivers.Of(scheme).(func(context.Context, string) (window.BackendCloser, error))
+	open, ok := api.DriverOf(scheme).(func(context.Context, string) (window.BackendCloser, error))
 	if !ok {
 		return nil, unknownScheme(scheme)
 	}

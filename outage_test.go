@@ -20,7 +20,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
@@ -254,7 +254,7 @@ func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
 func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 	for name, cause := range map[string]error{
 		"requests": &throttr.RequestError{Call: "hit", Key: "alice", Server: "a:1", Err: throttr.ErrConnLost},
-		"calls":    &callerr.Error{Package: "rediswindow", Call: "hit", Key: "alice", Err: fmt.Errorf("%w: refused", throttr.ErrUnavailable)},
+		"calls":    &api.CallError{Package: "rediswindow", Call: "hit", Key: "alice", Err: fmt.Errorf("%w: refused", throttr.ErrUnavailable)},
 		"timeouts": context.DeadlineExceeded,
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,7 @@ package throttr
 import (
 	"time"
 
-	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 // Policy is what a [RateLimit] decides if its backend fails. It applies to Hit, HitN, Take, TakeAll,
@@ -54,7 +54,7 @@ func WithFallback(b Backend) Option { return func(o *options) { o.fallback = b }
 // each Max and Burst, rounded down, but at least 1. The Result has these numbers. Default, and with 0: 1. It
 // panics if n is negative.
 func WithProcesses(n int) Option {
-	opt.NotNegative("throttr: WithProcesses", n)
+	api.NotNegative("throttr: WithProcesses", n)
 	return func(o *options) { o.processes = max(uint64(n), 1) }
 }
 

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/waiting"
 	"github.com/throttr-go/throttr/window"
@@ -68,7 +68,7 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
 	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow, logger: slog.Default}}
-	opt.Apply("throttr: NewRateLimit", &r.options, opts)
+	api.Apply("throttr: NewRateLimit", &r.options, opts)
 	r.timeout = cmp.Or(r.timeout, defaultTimeout)
 	r.failures = cmp.Or(r.failures, defaultFailures)
 	r.pause = cmp.Or(r.pause, defaultPause)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/api"
 	subscriptions "github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/pubsub"
 )
@@ -36,7 +36,7 @@ import (
 //   - an error that matches [codec.ErrTooLarge], for a channel of more than 255 bytes.
 func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error) {
 	o := subscriptions.SubscribeOptions{}
-	opt.Apply("throttr: Client.Subscribe", &o, opts)
+	api.Apply("throttr: Client.Subscribe", &o, opts)
 	if _, err := (codec.Subscribe{Channel: []byte(channel)}).AppendBinary(nil); err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/opt"
 	"github.com/throttr-go/throttr/internal/waiting"
 )
 
@@ -47,7 +47,7 @@ const defaultMaxWaiters = 1024
 // WithMaxWaiters bounds how many callers of [RateLimit.Wait] and [RateLimit.WaitAll] wait for one count.
 // Further ones fail with [ErrOverloaded]. Default, and with 0: 1024. It panics if n is negative.
 func WithMaxWaiters(n int) Option {
-	opt.NotNegative("throttr: WithMaxWaiters", n)
+	api.NotNegative("throttr: WithMaxWaiters", n)
 	return func(o *options) { o.maxWaiters = n }
 }
 

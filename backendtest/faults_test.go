@@ -9,7 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/window"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 )

@@ -18,7 +18,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -38,7 +38,7 @@ func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []w
 	r.calls.Add(1)
 	if r.away.Load() {
 		err := fmt.Errorf("%w: connection refused", window.ErrUnavailable)
-		return &callerr.Error{Package: "remote", Call: "exchange", Key: claims[0].Key, Err: err} // no line has the key
+		return &api.CallError{Package: "remote", Call: "exchange", Key: claims[0].Key, Err: err} // no line has the key
 	}
 	if r.stall != nil {
 		select {

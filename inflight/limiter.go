@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -70,7 +70,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit, n uint64
 // acquire acquires. It returns nil if there is no place.
 func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n uint64, wait bool) (h *Hold, err error) {
 	if err := limit.check(n); err != nil {
-		return nil, &callerr.Error{Package: "inflight", Call: call, Key: key, Err: err}
+		return nil, &api.CallError{Package: "inflight", Call: call, Key: key, Err: err}
 	}
 	if n > limit.Max && wait {
 		return nil, &throttr.CostError{Key: key, Limit: limit.asLimit(), N: n}
@@ -85,7 +85,7 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 	}
 	switch {
 	case err != nil:
-		return nil, &callerr.Error{Package: "inflight", Call: call, Key: key, Err: err}
+		return nil, &api.CallError{Package: "inflight", Call: call, Key: key, Err: err}
 	case !granted:
 		return nil, nil
 	}
@@ -153,7 +153,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 		err = cmp.Or(exchange(ctx, []window.Claim{{Key: key, Name: limit.Name}}, places), p.Err)
 	}
 	if err != nil {
-		return State{}, &callerr.Error{Package: "inflight", Call: "peek", Key: key, Err: err}
+		return State{}, &api.CallError{Package: "inflight", Call: "peek", Key: key, Err: err}
 	}
 	return State{InUse: p.Used, Free: limit.Max - min(p.Used, limit.Max), Waiting: p.Waiting}, nil
 }

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 // Policy is what a [Limiter] does while the store is away. It does not apply to mistakes in the program, or if the caller's
@@ -59,7 +59,7 @@ type options struct {
 
 func optionsOf(opts []Option) options {
 	o := options{logger: slog.Default}
-	opt.Apply("inflight: New", &o, opts)
+	api.Apply("inflight: New", &o, opts)
 	o.processes = max(o.processes, 1)
 	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
 	o.maxWaiting = cmp.Or(o.maxWaiting, DefaultMaxWaiting)
@@ -89,7 +89,7 @@ func WithStrict() Option { return func(o *options) { o.strict = true } }
 // WithProcesses says how many processes share the limits, for [Share]: each has as large a part of Max, rounded
 // down, but at least 1. Default, and with 0: 1. It panics if n is negative.
 func WithProcesses(n int) Option {
-	opt.NotNegative("inflight: WithProcesses", n)
+	api.NotNegative("inflight: WithProcesses", n)
 	return func(o *options) { o.processes = uint64(n) }
 }
 
@@ -97,21 +97,21 @@ func WithProcesses(n int) Option {
 // with throttr.ErrFull. The bound of a backend of package memory is its own, which all of its limiters share. Default, and
 // with 0: [DefaultMaxKeys]. It panics if n is negative.
 func WithMaxKeys(n int) Option {
-	opt.NotNegative("inflight: WithMaxKeys", n)
+	api.NotNegative("inflight: WithMaxKeys", n)
 	return func(o *options) { o.maxKeys = n }
 }
 
 // WithMaxWaiting bounds the calls that wait for a place at a time, of all keys. Further ones fail with
 // throttr.ErrOverloaded. Default, and with 0: [DefaultMaxWaiting]. It panics if n is negative.
 func WithMaxWaiting(n int) Option {
-	opt.NotNegative("inflight: WithMaxWaiting", n)
+	api.NotNegative("inflight: WithMaxWaiting", n)
 	return func(o *options) { o.maxWaiting = n }
 }
 
 // WithTimeout bounds how long an exchange with the store may take: a quarter of the lease at most. One that takes longer has
 // failed. Default, and with 0: 250 ms. It panics if d is negative.
 func WithTimeout(d time.Duration) Option {
-	opt.NotNegative("inflight: WithTimeout", d)
+	api.NotNegative("inflight: WithTimeout", d)
 	return func(o *options) { o.timeout = d }
 }
 
@@ -119,8 +119,8 @@ func WithTimeout(d time.Duration) Option {
 // throttr.WithBreaker. Until it opens, a call that waits goes on waiting. Defaults, and with 0: 3 failures, 320 ms. It
 // panics if a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
-	opt.NotNegative("inflight: WithBreaker", failures)
-	opt.NotNegative("inflight: WithBreaker", pause)
+	api.NotNegative("inflight: WithBreaker", failures)
+	api.NotNegative("inflight: WithBreaker", pause)
 	return func(o *options) { o.failures, o.pause = failures, pause }
 }
 

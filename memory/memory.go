@@ -28,7 +28,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -301,5 +301,5 @@ func (b *Backend) fail(call, key string, err error) error {
 	if !errors.Is(err, window.ErrScale) && !errors.Is(err, window.ErrRange) && !errors.Is(err, window.ErrUnsupported) {
 		b.failed.Add(1)
 	}
-	return &callerr.Error{Package: "memory", Call: call, Key: key, Err: err}
+	return &api.CallError{Package: "memory", Call: call, Key: key, Err: err}
 }

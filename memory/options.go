@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -28,7 +28,7 @@ type options struct {
 
 // optionsOf applies options to the defaults.
 func optionsOf(opts []Option) (o options) {
-	opt.Apply("memory: New", &o, opts)
+	api.Apply("memory: New", &o, opts)
 	o.cleanPeriod = cmp.Or(o.cleanPeriod, time.Minute)
 	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
 	o.maxLog = cmp.Or(o.maxLog, DefaultMaxLog)
@@ -48,14 +48,14 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 // WithCleanPeriod sets the interval at which windows that are over are removed. They are also removed to
 // make room for new keys. Default, and with 0: one minute. It panics if d is negative.
 func WithCleanPeriod(d time.Duration) Option {
-	return func(o *options) { o.cleanPeriod = opt.NotNegative("memory: WithCleanPeriod", d) }
+	return func(o *options) { o.cleanPeriod = api.NotNegative("memory: WithCleanPeriod", d) }
 }
 
 // WithKeyOlderThan makes cleanings keep each window for d after its end, so that
 // [WithBeforeDrop] sees it later. Until then it counts as a key, but it is removed earlier if a
 // new key needs the room. Default: 0. It panics if d is negative.
 func WithKeyOlderThan(d time.Duration) Option {
-	return func(o *options) { o.keyOlderThan = opt.NotNegative("memory: WithKeyOlderThan", d) }
+	return func(o *options) { o.keyOlderThan = api.NotNegative("memory: WithKeyOlderThan", d) }
 }
 
 // WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so
@@ -80,7 +80,7 @@ func WithKeyOlderThan(d time.Duration) Option {
 // There is a shared count for every 64 of n and each name, scale and algorithm, and at most a
 // quarter of n for all of them: beyond that, a hit fails with ErrFull. That takes more than 16.
 func WithMaxKeys(n int) Option {
-	return func(o *options) { o.maxKeys = opt.NotNegative("memory: WithMaxKeys", n) }
+	return func(o *options) { o.maxKeys = api.NotNegative("memory: WithMaxKeys", n) }
 }
 
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, up to 128 at
@@ -114,5 +114,5 @@ func WithMaxLog(n uint64) Option {
 // room for the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n
 // is negative.
 func WithMaxTimes(n int) Option {
-	return func(o *options) { o.maxTimes = opt.NotNegative("memory: WithMaxTimes", n) }
+	return func(o *options) { o.maxTimes = api.NotNegative("memory: WithMaxTimes", n) }
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/backendtest"
-	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )

@@ -5,7 +5,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 // Option is an option of [New].
@@ -21,7 +21,7 @@ type options struct {
 // optionsOf returns the options of a function, with their defaults.
 func optionsOf(function string, opts []Option) options {
 	var o options
-	opt.Apply("otelthrottr: "+function, &o, opts)
+	api.Apply("otelthrottr: "+function, &o, opts)
 	if o.meters == nil {
 		o.meters = otel.GetMeterProvider()
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/backoff"
-	"github.com/throttr-go/throttr/internal/callerr"
 	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -44,11 +44,11 @@ func (o *opened) Close() error {
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	u, err := redisurl.Parse(text, parameters...)
 	if err != nil {
-		return nil, &callerr.Error{Package: "redisbackend", Err: err}
+		return nil, &api.CallError{Package: "redisbackend", Err: err}
 	}
 	option, err := optionOf(u)
 	if err != nil {
-		return nil, &callerr.Error{Package: "redisbackend", Err: err}
+		return nil, &api.CallError{Package: "redisbackend", Err: err}
 	}
 	connecting := connect(option, u.Lazy)
 	if !u.Lazy {
@@ -248,7 +248,7 @@ func (c *connecting) Name() string { return c.option.InitAddress[0] }
 // them, such as one that does not know AUTH.
 func connectError(err error, option *rueidis.ClientOption) error {
 	if err := redisreply.New(err, option.Password, option.Username); errors.Is(err, window.ErrUnavailable) {
-		return &callerr.Error{Package: "redisbackend", Call: "connect", Err: err}
+		return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
 	}
-	return &callerr.Error{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: %w", window.ErrUnavailable, err)}
+	return &api.CallError{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: %w", window.ErrUnavailable, err)}
 }

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -50,7 +50,7 @@ func New(client Client, opts ...Option) *Backend {
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	t, err := b.check(&l)
 	if err != nil {
-		return t, &callerr.Error{Package: "rediswindow", Err: err}
+		return t, &api.CallError{Package: "rediswindow", Err: err}
 	}
 	return t, nil
 }
@@ -158,7 +158,7 @@ func (b *Backend) deleteAll(ctx context.Context, key string, scales []time.Durat
 func (b *Backend) Ping(ctx context.Context) error {
 	err := b.ping(ctx)
 	if b.stats.count(err); err != nil {
-		return &callerr.Error{Package: "rediswindow", Call: "ping", Err: err}
+		return &api.CallError{Package: "rediswindow", Call: "ping", Err: err}
 	}
 	return nil
 }
@@ -225,5 +225,5 @@ func (b *Backend) after(method, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &callerr.Error{Package: "rediswindow", Call: method, Key: key, Err: err}
+	return &api.CallError{Package: "rediswindow", Call: method, Key: key, Err: err}
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/window"
@@ -70,7 +70,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		all.Go(func() {
 			defer func() { <-room }()
 			if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], cluster); err != nil {
-				places[i] = window.Places{Err: &callerr.Error{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
+				places[i] = window.Places{Err: &api.CallError{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
 			}
 		})
 	}
@@ -88,7 +88,7 @@ func (b *Backend) exchangeFailed(ctx context.Context, claims []window.Claim, nam
 			continue
 		}
 		if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], false); err != nil {
-			places[i] = window.Places{Err: &callerr.Error{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
+			places[i] = window.Places{Err: &api.CallError{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/opt"
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 const (
@@ -29,7 +29,7 @@ type options struct {
 
 func newOptions(opts []Option) options {
 	o := options{prefix: DefaultPrefix, maxLog: DefaultMaxLog, maxQueued: DefaultMaxQueued}
-	opt.Apply("rediswindow: New", &o, opts)
+	api.Apply("rediswindow: New", &o, opts)
 	return o
 }
 
@@ -52,7 +52,7 @@ func WithMaxLog(n uint64) Option {
 // WithMaxQueued sets how many calls can be queued, in a cluster for each node, while Redis does not respond. Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
 // if n is negative. Default, also for 0: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
-	opt.NotNegative("rediswindow: WithMaxQueued", n)
+	api.NotNegative("rediswindow: WithMaxQueued", n)
 	return func(o *options) { o.maxQueued = cmp.Or(n, DefaultMaxQueued) }
 }
 

@@ -3,7 +3,7 @@ package window
 import (
 	"context"
 
-	"github.com/throttr-go/throttr/internal/drivers"
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 // BackendCloser is what throttr.Open opens.
@@ -36,7 +36,7 @@ func Register(scheme string, open func(ctx context.Context, url string) (Backend
 	if open == nil {
 		panic("window: Register: open is nil")
 	}
-	if !drivers.Add(scheme, open) {
+	if !api.AddDriver(scheme, open) {
 		panic("window: Register: the scheme " + scheme + " is taken")
 	}
 }

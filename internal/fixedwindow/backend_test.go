@@ -13,8 +13,8 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )

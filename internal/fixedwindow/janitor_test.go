@@ -10,8 +10,8 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/parking"
-	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/mockserver"
 )

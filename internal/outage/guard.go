@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -227,7 +227,7 @@ func (g *Guard) mistake(call string, of []subject) error {
 			continue
 		}
 		if _, err := g.Check(s.limit); err != nil {
-			return &callerr.Error{Package: "throttr", Call: call, Key: s.key, Err: err}
+			return &api.CallError{Package: "throttr", Call: call, Key: s.key, Err: err}
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -51,7 +51,7 @@ func (e *TimeoutError) Unwrap() []error { return []error{window.ErrUnavailable, 
 // WithoutKey returns what an error says of the store, without the call and the key, which may be personal.
 func WithoutKey(err error) string {
 	var late *TimeoutError
-	var call *callerr.Error
+	var call *api.CallError
 	switch {
 	case errors.As(err, &late):
 		return fmt.Sprintf("no answer within %v", late.After)

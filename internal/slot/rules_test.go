@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 )
 
 // rule is a rule that the model can leave out.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/race"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 )
 
 // Thorough reports whether tests take the time they need: with THROTTR_SLOW_TESTS=1, without -short and the race

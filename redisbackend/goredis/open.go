@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/throttr-go/throttr/internal/callerr"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/redisreply"
 	"github.com/throttr-go/throttr/internal/redisurl"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -51,11 +51,11 @@ func (o *opened) Close() error {
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	u, err := redisurl.Parse(text, parameters...)
 	if err != nil {
-		return nil, &callerr.Error{Package: "goredis", Err: err}
+		return nil, &api.CallError{Package: "goredis", Err: err}
 	}
 	client, err := clientOf(u)
 	if err != nil {
-		return nil, &callerr.Error{Package: "goredis", Err: u.Malformed(err)}
+		return nil, &api.CallError{Package: "goredis", Err: u.Malformed(err)}
 	}
 	o := &opened{New(client, u.Options...), client}
 	if u.Lazy {
@@ -119,5 +119,5 @@ func connectError(err error, u *redisurl.URL) error {
 	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}
-	return &callerr.Error{Package: "goredis", Call: "connect", Err: err}
+	return &api.CallError{Package: "goredis", Call: "connect", Err: err}
 }

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/intervals"
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
@@ -105,13 +104,13 @@ func atRandom(random *rand.Rand, r rate, demand float64) caller {
 }
 
 // call makes hits, and returns those that were allowed.
-func call(l limiter, next caller, hits int) (allowed []intervals.Hit) {
+func call(l limiter, next caller, hits int) (allowed []allowedHit) {
 	now, last := time.Duration(0), decision{allowed: true}
 	for range hits {
 		pause, n := next(now, last)
 		now += pause
 		if last = l(now, n); last.allowed {
-			allowed = append(allowed, intervals.Hit{At: now, N: n})
+			allowed = append(allowed, allowedHit{At: now, N: n})
 		}
 	}
 	return allowed

@@ -10,13 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/intervals"
 	"github.com/throttr-go/throttr/window"
 )
 
 // bound is what an algorithm guarantees for the hits that it has allowed. It returns an error that
 // names an interval with more.
-type bound func(r rate, allowed []intervals.Hit) error
+type bound func(r rate, allowed []allowedHit) error
 
 // bounds are those of the algorithms.
 var bounds = map[throttr.Algorithm]bound{
@@ -29,8 +28,8 @@ var bounds = map[throttr.Algorithm]bound{
 
 // inEveryScale is a bound on the hits in any interval as long as the scale.
 func inEveryScale(most func(limit uint64) uint64) bound {
-	return func(r rate, allowed []intervals.Hit) error {
-		if busiest := intervals.Busiest(allowed, r.scale); busiest.Hits > most(r.limit) {
+	return func(r rate, allowed []allowedHit) error {
+		if busiest := busiestInterval(allowed, r.scale); busiest.Hits > most(r.limit) {
 			return fmt.Errorf("%v: in the %v from %v on, %d hits were allowed", r, r.scale, busiest.From, busiest.Hits)
 		}
 		return nil
@@ -38,8 +37,8 @@ func inEveryScale(most func(limit uint64) uint64) bound {
 }
 
 // beyondTheRate is the bound of token buckets: in any interval, limit and what refills meanwhile.
-func beyondTheRate(r rate, allowed []intervals.Hit) error {
-	if worst := intervals.Burst(allowed, r.scale, r.limit); worst.Hits > r.limit {
+func beyondTheRate(r rate, allowed []allowedHit) error {
+	if worst := largestBurst(allowed, r.scale, r.limit); worst.Hits > r.limit {
 		return fmt.Errorf("%v: in an interval from %v on, %d hits more were allowed than refill in it", r, worst.From, worst.Hits)
 	}
 	return nil
@@ -47,7 +46,7 @@ func beyondTheRate(r rate, allowed []intervals.Hit) error {
 
 // holds returns an error if the bound of an algorithm does not hold for all patterns of arrival and all
 // rates, which make a million hits together. It calls report with what was allowed for each.
-func holds(algorithm throttr.Algorithm, start func(rate) limiter, report func(pattern string, r rate, allowed []intervals.Hit)) error {
+func holds(algorithm throttr.Algorithm, start func(rate) limiter, report func(pattern string, r rate, allowed []allowedHit)) error {
 	random, rates := rand.New(rand.NewPCG(3, 4)), ratesOf(algorithm)
 	for _, p := range patterns {
 		for _, r := range rates {
@@ -69,12 +68,12 @@ func TestLimitsHoldInEveryInterval(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
-			var most intervals.Interval
+			var most interval
 			var rateOf rate
 			var of string
 			err := holds(algorithm, func(r rate) limiter { return inMemory(t, algorithm, r) },
-				func(pattern string, r rate, allowed []intervals.Hit) {
-					busiest := intervals.Busiest(allowed, r.scale)
+				func(pattern string, r rate, allowed []allowedHit) {
+					busiest := busiestInterval(allowed, r.scale)
 					if rateOf.limit == 0 || busiest.Hits*rateOf.limit > most.Hits*r.limit {
 						most, rateOf, of = busiest, r, pattern
 					}
@@ -95,7 +94,7 @@ func TestWorstCasesAreReached(t *testing.T) {
 			for _, p := range patterns {
 				r := rate{time.Second, 100}
 				allowed := call(inMemory(t, algorithm, r), p.start(random, r), 2000)
-				worst = max(worst, intervals.Busiest(allowed, r.scale).Hits)
+				worst = max(worst, busiestInterval(allowed, r.scale).Hits)
 			}
 			require.Equal(t, most, worst)
 		})
@@ -104,7 +103,7 @@ func TestWorstCasesAreReached(t *testing.T) {
 
 // TestReferenceLimitersKeepTheBounds shows that the bounds follow from the definitions.
 func TestReferenceLimitersKeepTheBounds(t *testing.T) {
-	ignore := func(string, rate, []intervals.Hit) {}
+	ignore := func(string, rate, []allowedHit) {}
 	for algorithm, start := range references {
 		require.NoError(t, holds(algorithm, start, ignore), "%v", algorithm)
 	}
@@ -112,7 +111,7 @@ func TestReferenceLimitersKeepTheBounds(t *testing.T) {
 
 // TestFaultyLimitersAreFound plants a fault in each limiter.
 func TestFaultyLimitersAreFound(t *testing.T) {
-	ignore := func(string, rate, []intervals.Hit) {}
+	ignore := func(string, rate, []allowedHit) {}
 	for _, f := range faulty {
 		err := holds(f.algorithm, f.start, ignore)
 		require.Error(t, err, "%v: %s", f.algorithm, f.fault)

@@ -2,8 +2,6 @@ package algorithms_test
 
 import (
 	"time"
-
-	"github.com/throttr-go/throttr/internal/intervals"
 )
 
 // The reference limiters are written from the definitions of the algorithms, and as simply as
@@ -12,7 +10,7 @@ import (
 // referenceLog is a sliding log: the hits that were allowed less than a scale ago.
 type referenceLog struct {
 	rate
-	hits []intervals.Hit
+	hits []allowedHit
 	sum  uint64
 }
 
@@ -21,7 +19,7 @@ func newReferenceLog(r rate) limiter { return (&referenceLog{rate: r}).hit }
 func (l *referenceLog) hit(at time.Duration, n uint64) decision {
 	l.forget(at)
 	if l.sum+n <= l.limit {
-		l.hits, l.sum = append(l.hits, intervals.Hit{At: at, N: n}), l.sum+n
+		l.hits, l.sum = append(l.hits, allowedHit{At: at, N: n}), l.sum+n
 		return decision{allowed: true}
 	}
 	left := l.sum

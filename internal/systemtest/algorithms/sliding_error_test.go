@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/intervals"
 )
 
 // slidingError is how far Sliding is from an exact log.
@@ -34,7 +33,7 @@ func slidingErrorOf(t *testing.T, r rate, demand float64, hits int) (e slidingEr
 			e.differs++
 		}
 		if d.allowed {
-			own.hits, own.sum = append(own.hits, intervals.Hit{At: at, N: n}), own.sum+n
+			own.hits, own.sum = append(own.hits, allowedHit{At: at, N: n}), own.sum+n
 		}
 		e.count += math.Abs(float64(d.count) - float64(own.sum))
 		return d
@@ -42,7 +41,7 @@ func slidingErrorOf(t *testing.T, r rate, demand float64, hits int) (e slidingEr
 	e.allowed = 100 * (float64(len(allowed))/float64(len(exact)) - 1)
 	e.count *= 100 / float64(hits) / float64(r.limit)
 	e.differs *= 100 / float64(hits)
-	e.most = intervals.Busiest(allowed, r.scale).Hits
+	e.most = busiestInterval(allowed, r.scale).Hits
 	return e
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/race"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/mockserver"
 )
 

@@ -1,4 +1,4 @@
-package intervals_test
+package algorithms_test
 
 import (
 	"math/big"
@@ -7,27 +7,25 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/throttr-go/throttr/internal/intervals"
 )
 
 func TestBusiestCountsTheBeginningOfAnIntervalAndNotItsEnd(t *testing.T) {
-	hits := []intervals.Hit{{0, 1}, {10, 2}, {20, 3}, {20, 4}, {29, 5}}
-	require.Equal(t, intervals.Interval{From: 20, Hits: 12}, intervals.Busiest(hits, 10))
-	require.Equal(t, intervals.Interval{From: 10, Hits: 14}, intervals.Busiest(hits, 20))
-	require.Equal(t, intervals.Interval{From: 0, Hits: 15}, intervals.Busiest(hits, 30))
-	require.Equal(t, intervals.Interval{From: 29, Hits: 5}, intervals.Busiest(hits[4:], 1))
-	require.Zero(t, intervals.Busiest(nil, 10))
+	hits := []allowedHit{{0, 1}, {10, 2}, {20, 3}, {20, 4}, {29, 5}}
+	require.Equal(t, interval{From: 20, Hits: 12}, busiestInterval(hits, 10))
+	require.Equal(t, interval{From: 10, Hits: 14}, busiestInterval(hits, 20))
+	require.Equal(t, interval{From: 0, Hits: 15}, busiestInterval(hits, 30))
+	require.Equal(t, interval{From: 29, Hits: 5}, busiestInterval(hits[4:], 1))
+	require.Zero(t, busiestInterval(nil, 10))
 }
 
 func TestBurstIsWhatAnIntervalHasBeyondItsRate(t *testing.T) {
 	// 10 per 100: from 0 to 50, 14 hits are 9 beyond the rate.
-	hits := []intervals.Hit{{0, 4}, {30, 5}, {50, 5}, {500, 6}}
-	require.Equal(t, intervals.Interval{From: 0, Hits: 9}, intervals.Burst(hits, 100, 10))
-	require.Equal(t, intervals.Interval{From: 500, Hits: 6}, intervals.Burst(hits[3:], 100, 10))
+	hits := []allowedHit{{0, 4}, {30, 5}, {50, 5}, {500, 6}}
+	require.Equal(t, interval{From: 0, Hits: 9}, largestBurst(hits, 100, 10))
+	require.Equal(t, interval{From: 500, Hits: 6}, largestBurst(hits[3:], 100, 10))
 	// 3 per 100, a third of a hit in 11: rounded up.
-	require.Equal(t, intervals.Interval{From: 0, Hits: 9}, intervals.Burst([]intervals.Hit{{0, 4}, {11, 5}}, 100, 3))
-	require.Zero(t, intervals.Burst(nil, 100, 10))
+	require.Equal(t, interval{From: 0, Hits: 9}, largestBurst([]allowedHit{{0, 4}, {11, 5}}, 100, 3))
+	require.Zero(t, largestBurst(nil, 100, 10))
 }
 
 // TestCheckersAgreeWithTryingAllIntervals compares with sums over every interval that begins and ends
@@ -35,20 +33,20 @@ func TestBurstIsWhatAnIntervalHasBeyondItsRate(t *testing.T) {
 func TestCheckersAgreeWithTryingAllIntervals(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		hits := make([]intervals.Hit, random.IntN(12))
+		hits := make([]allowedHit, random.IntN(12))
 		at := time.Duration(0)
 		for i := range hits {
 			at += time.Duration(random.IntN(4) * random.IntN(20))
-			hits[i] = intervals.Hit{At: at, N: random.Uint64N(4)}
+			hits[i] = allowedHit{At: at, N: random.Uint64N(4)}
 		}
 		scale, limit := time.Duration(1+random.IntN(50)), random.Uint64N(10)
-		require.Equal(t, busiestOf(hits, scale), intervals.Busiest(hits, scale).Hits, "%v, %v", hits, scale)
-		require.Equal(t, burstOf(hits, scale, limit), intervals.Burst(hits, scale, limit).Hits, "%v, %v, %v", hits, scale, limit)
+		require.Equal(t, busiestOf(hits, scale), busiestInterval(hits, scale).Hits, "%v, %v", hits, scale)
+		require.Equal(t, burstOf(hits, scale, limit), largestBurst(hits, scale, limit).Hits, "%v, %v, %v", hits, scale, limit)
 	}
 }
 
 // busiestOf is Busiest by its definition.
-func busiestOf(hits []intervals.Hit, length time.Duration) (most uint64) {
+func busiestOf(hits []allowedHit, length time.Duration) (most uint64) {
 	for i := range hits {
 		sum := uint64(0)
 		for _, h := range hits[i:] {
@@ -62,7 +60,7 @@ func busiestOf(hits []intervals.Hit, length time.Duration) (most uint64) {
 }
 
 // burstOf is Burst by its definition, in exact fractions.
-func burstOf(hits []intervals.Hit, scale time.Duration, limit uint64) uint64 {
+func burstOf(hits []allowedHit, scale time.Duration, limit uint64) uint64 {
 	worst := new(big.Rat)
 	for i := range hits {
 		sum := uint64(0)
@@ -81,6 +79,6 @@ func burstOf(hits []intervals.Hit, scale time.Duration, limit uint64) uint64 {
 
 // TestBurstDoesNotOverflow has a pause of years, and then hits.
 func TestBurstDoesNotOverflow(t *testing.T) {
-	hits := []intervals.Hit{{0, 5}, {1 << 62, 7}}
-	require.Equal(t, intervals.Interval{From: 1 << 62, Hits: 7}, intervals.Burst(hits, time.Hour, 1<<40))
+	hits := []allowedHit{{0, 5}, {1 << 62, 7}}
+	require.Equal(t, interval{From: 1 << 62, Hits: 7}, largestBurst(hits, time.Hour, 1<<40))
 }

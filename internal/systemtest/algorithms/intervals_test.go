@@ -1,12 +1,4 @@
-// Package intervals checks rate limits over every interval of time, and not only over those that
-// are aligned to something. It knows no limiter: it reads the times of the hits that one has
-// allowed.
-//
-//	busiest := intervals.Busiest(allowed, time.Minute) // of all intervals of a minute
-//	if busiest.Hits > limit {
-//		t.Errorf("%d hits from %v on", busiest.Hits, busiest.From)
-//	}
-package intervals
+package algorithms_test
 
 import (
 	"math"
@@ -14,21 +6,21 @@ import (
 	"time"
 )
 
-// Hit is a hit that was allowed.
-type Hit struct {
+// allowedHit is a hit that was allowed.
+type allowedHit struct {
 	At time.Duration // since any origin
 	N  uint64        // the increment
 }
 
-// Interval is an interval of time, with the sum of the increments in it.
-type Interval struct {
+// interval is an interval of time, with the sum of the increments in it.
+type interval struct {
 	From time.Duration // the interval begins here; the time of a hit
 	Hits uint64
 }
 
-// Busiest returns the interval [From, From+length) with the most hits, and of several the earliest.
-// The hits are in the order of their times. Without hits, it returns the zero Interval.
-func Busiest(hits []Hit, length time.Duration) (most Interval) {
+// busiestInterval returns the interval [From, From+length) with the most hits, and of several the earliest.
+// The hits are in the order of their times. Without hits, it returns the zero interval.
+func busiestInterval(hits []allowedHit, length time.Duration) (most interval) {
 	sum, first := uint64(0), 0
 	for _, h := range hits {
 		sum += h.N
@@ -37,13 +29,13 @@ func Busiest(hits []Hit, length time.Duration) (most Interval) {
 			first++
 		}
 		if sum > most.Hits {
-			most = Interval{hits[first].At, sum}
+			most = interval{hits[first].At, sum}
 		}
 	}
 	return most
 }
 
-// Burst returns the interval of any length that exceeds a rate of limit hits per scale by the most,
+// largestBurst returns the interval of any length that exceeds a rate of limit hits per scale by the most,
 // and of several the one that ends first. Its Hits are what it has beyond that rate:
 //
 //	hits in the interval - length·limit/scale, rounded up
@@ -51,19 +43,19 @@ func Busiest(hits []Hit, length time.Duration) (most Interval) {
 // The interval includes its end. A token bucket that holds limit tokens allows at most limit of
 // them. The hits are in the order of their times. The rest of the arithmetic is exact as long as
 // limit·scale in nanoseconds, and as much for every hit, is within 2^63.
-func Burst(hits []Hit, scale time.Duration, limit uint64) (worst Interval) {
+func largestBurst(hits []allowedHit, scale time.Duration, limit uint64) (worst interval) {
 	// The level is what the interval that ends now has beyond the rate, times the scale: of all
 	// intervals that end now, the largest. It is never below 0, as an interval may begin now.
 	var level, highest uint64
 	var from, last time.Duration
 	for _, h := range hits {
-		if drained := product(uint64(h.At-last), limit); drained < level {
+		if drained := productOf(uint64(h.At-last), limit); drained < level {
 			level -= drained
 		} else {
 			level, from = 0, h.At
 		}
 		last = h.At
-		level = sum(level, product(h.N, uint64(scale)))
+		level = sumOf(level, productOf(h.N, uint64(scale)))
 		if level > highest {
 			highest, worst.From = level, from
 		}
@@ -76,7 +68,7 @@ func Burst(hits []Hit, scale time.Duration, limit uint64) (worst Interval) {
 }
 
 // product returns a·b, or the largest uint64 if the product is larger.
-func product(a, b uint64) uint64 {
+func productOf(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low
 	}
@@ -84,7 +76,7 @@ func product(a, b uint64) uint64 {
 }
 
 // sum returns a+b, or the largest uint64 if the sum is larger.
-func sum(a, b uint64) uint64 {
+func sumOf(a, b uint64) uint64 {
 	if s, carry := bits.Add64(a, b, 0); carry == 0 {
 		return s
 	}

@@ -1,5 +1,4 @@
-// Package opt applies the options of other packages, and checks their arguments.
-package opt
+package api
 
 import (
 	"fmt"
