@@ -15,7 +15,7 @@ import (
 
 // Limiter limits calls in flight. Make one with [New]. It is safe for concurrent use.
 //
-// It has a bounded number of goroutines and timers, whatever the number of holders and keys.
+// It has a bounded number of goroutines, whatever the number of holders and keys, and a timer for each key.
 type Limiter struct {
 	options
 	backend window.Backend

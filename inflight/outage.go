@@ -33,6 +33,9 @@ func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (g
 	select {
 	case d := <-w.ready:
 		l.pumps.readies.Put(w.ready)
+		if d.alone {
+			l.pumps.watch.Decided(d.state == held, nil)
+		}
 		if h.about != nil {
 			h.about.used = d.used
 		}

@@ -307,7 +307,8 @@ func (p *pump) claim(now time.Duration) window.Claim {
 	for _, w := range p.asked {
 		p.claimed = append(p.claimed, window.Want{N: w.n, Max: w.max, Wait: w.wait})
 	}
-	return window.Claim{Lease: p.lease, Strict: p.rules.strict, Held: p.held, HeldMax: p.heldMax, Wants: p.claimed}
+	told := min(p.held, window.MaxPlaces) // the policy may have granted more
+	return window.Claim{Lease: p.lease, Strict: p.rules.strict, Held: told, HeldMax: p.heldMax, Wants: p.claimed}
 }
 
 // answered ends an exchange with its answer. It reports whether that says that the store has lost data.

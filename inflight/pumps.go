@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +29,8 @@ const (
 
 // pumps are the places of a Limiter on a store that is asked.
 //
-// Each key and name has a pump. Those that have something to tell are queued in the lane of their part of the
-// store, where one or two workers make their exchanges, many at a time. They end when nothing is queued. The
-// others are in a heap with one timer, by the time at which they have something to do.
+// Each key and name has a pump. Those that have something to tell are queued in their lane, where one or two workers make
+// their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer for what it has to do.
 type pumps struct {
 	limiter *Limiter
 	watch   *outage.Watch
@@ -43,15 +41,14 @@ type pumps struct {
 	closed  bool
 	seq     uint64
 	byID    map[id]*keyPump
-	lanes   map[string]*lane // by part of the store
-	timers  timers
-	timer   *time.Timer
-	timerAt time.Duration // when the timer fires; never if it does not
-	waiting int           // wants that are not decided
-	news    []decision    // to be told when the mutex is unlocked
-	lossEnd time.Duration // until then, a loss of data is the last one
+	lanes   map[laneID]*lane // with pumps in them
+	waiting int              // wants that are not decided
+	dataSet uint64           // of a store that is one part, when it was told last
+	renewAt time.Duration    // no sooner are all pumps made to renew what they hold
 	losses  uint64
-	loss    *loss         // to be told then, too; or nil
+	lossEnd time.Duration // until then, a loss of data is the last one
+	loss    *loss         // to be told when the mutex is unlocked; or nil
+	lost    []*want       // the same
 	drained chan struct{} // is closed when the store is closed, and has no pumps
 	drain   func()        // closes it
 
@@ -68,38 +65,35 @@ type id struct{ key, name string }
 type keyPump struct {
 	pump
 	id
-	lane    *lane
-	dataSet *uint64 // of the store, when it was told last: that of the lane, or of the slot of a cluster
+	dataSet uint64 // of its part of the store, when it was told last
 	queued  bool
-	ended   bool          // it is forgotten
-	wakeAt  time.Duration // of the timer
-	index   int           // in timers; -1: it is not there
+	ended   bool // it is forgotten
+	timer   *time.Timer
+	timerAt time.Duration // when the timer fires; never if it does not
 	awake   func()
-
-	// one is room for one element of the pump's slices: most pumps need no more.
-	one struct {
-		wants, asked [1]*want
-		decided      [1]decision
-		claimed      [1]window.Want
-	}
 }
 
-// lane is the pumps of a part of the store.
+// laneID tells lanes apart. Pumps share exchanges if the same part of the store keeps their keys, so that one that is away
+// stops no others, and if they have the same lease, so that a short one does not cut the time of others.
+type laneID struct {
+	part  string
+	lease time.Duration
+}
+
+// lane is pumps that share exchanges.
 type lane struct {
+	id      laneID
 	queue   fifo.Queue[*keyPump]
 	workers int // up to two
-	dataSet uint64
-	renewAt time.Duration // no sooner are all pumps made to renew what they hold
 }
 
 func newPumps(l *Limiter) *pumps {
 	ps := &pumps{
-		limiter: l, process: processName(os.Hostname()), byID: map[id]*keyPump{}, lanes: map[string]*lane{}, timerAt: never, drained: make(chan struct{}),
+		limiter: l, process: processName(os.Hostname()), byID: map[id]*keyPump{}, lanes: map[laneID]*lane{}, drained: make(chan struct{}),
 	}
 	ps.readies.New = func() any { return make(chan decision, 1) }
 	ps.drain = sync.OnceFunc(func() { close(ps.drained) })
 	ps.ctx, ps.cancel = context.WithCancel(context.Background())
-	ps.timer = time.AfterFunc(never, ps.tick)
 	ps.watch = &outage.Watch{
 		Backend: l.backend, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
 	}
@@ -123,7 +117,6 @@ func processName(host string, _ error) string {
 
 // want adds a want of a Hold.
 func (ps *pumps) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*want, error) {
-	part := ps.store.Part(key)
 	ps.mu.Lock()
 	defer ps.unlock()
 	e := ps.byID[id{key, limit.Name}]
@@ -135,7 +128,7 @@ func (ps *pumps) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*
 	case e == nil && len(ps.byID) >= ps.limiter.maxKeys:
 		return nil, window.ErrFull
 	case e == nil:
-		e = ps.newPump(id{key, limit.Name}, part, limit.Lease)
+		e = ps.newPump(id{key, limit.Name}, limit.Lease)
 	}
 	w := &want{n: n, max: limit.Max, wait: wait, hold: h, pump: e, ready: ps.readies.Get().(chan decision)}
 	h.want = w
@@ -146,23 +139,11 @@ func (ps *pumps) want(h *Hold, key string, limit *Limit, n uint64, wait bool) (*
 }
 
 // newPump adds a pump. The mutex is held.
-func (ps *pumps) newPump(k id, part string, lease time.Duration) *keyPump {
-	l := ps.lanes[part]
-	if l == nil {
-		l = &lane{}
-		ps.lanes[part] = l
-	}
-	e := &keyPump{id: k, lane: l, index: -1, dataSet: &l.dataSet}
-	if part != "" { // a node of a cluster, where each slot is a data set
-		e.dataSet = new(uint64)
-	}
+func (ps *pumps) newPump(k id, lease time.Duration) *keyPump {
+	e := &keyPump{id: k, timerAt: never}
 	e.lease = lease
 	e.rules = ps.limiter.rules
-	e.wants = e.one.wants[:0]
-	e.asked = e.one.asked[:0]
-	e.decided = e.one.decided[:0]
-	e.claimed = e.one.claimed[:0]
-	e.awake = func() { ps.awaken(e) }
+	e.awake = func() { ps.wake(e, e.pump.wake) }
 	ps.byID[k] = e
 	return e
 }
@@ -178,64 +159,70 @@ func (ps *pumps) release(w *want) {
 	ps.update(w.pump, ps.limiter.now())
 }
 
-// awaken is called by the backend if a want may be granted now.
-func (ps *pumps) awaken(e *keyPump) {
+// wake does something with a pump, and what follows from it.
+func (ps *pumps) wake(e *keyPump, do func()) {
 	ps.mu.Lock()
 	defer ps.unlock()
-	e.wake()
+	do()
 	ps.update(e, ps.limiter.now())
 }
 
-// unlock unlocks the mutex, and then tells what has been decided.
+// unlock unlocks the mutex, and then tells the observer of what is lost.
 func (ps *pumps) unlock() {
-	news := ps.news
-	ps.news = nil
-	loss := ps.loss
+	loss, places := ps.loss, ps.lost
 	ps.loss = nil
+	ps.lost = nil
 	ps.mu.Unlock()
 	if loss != nil {
 		ps.limiter.lostData(loss)
 	}
-	for _, d := range news {
-		if d.err == ErrLost {
-			ps.limiter.lost.Add(d.want.n)
-			d.want.hold.end(lost)
-			continue
-		}
-		if d.alone {
-			ps.watch.Decided(d.state == held, nil)
-		}
-		d.want.ready <- d
+	for _, w := range places {
+		ps.limiter.lost.Add(w.n)
+		w.hold.end(lost)
 	}
 }
 
-// update does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
+// update does what the state of a pump needs: it tells what is decided, queues it, sets its timer, or forgets it. The
+// mutex is held.
 func (ps *pumps) update(e *keyPump, now time.Duration) {
 	if e.ended {
 		return
 	}
 	e.tick(now)
 	for _, d := range e.decided {
-		if d.err != ErrLost {
-			ps.waiting--
+		if d.state == gone {
+			ps.lost = append(ps.lost, d.want)
+			continue
 		}
+		ps.waiting--
+		d.want.ready <- d // it has room
 	}
-	ps.news = append(ps.news, e.decided...)
 	clear(e.decided)
 	e.decided = e.decided[:0]
-	if e.idle(now) {
+	switch {
+	case e.idle(now):
 		ps.forget(e)
-		return
-	}
-	at := e.due()
-	if e.sendAt() <= now {
+	case e.sendAt() <= now:
 		ps.queue(e)
-		if at = never; e.held > 0 {
-			at = e.end()
+		if e.held > 0 {
+			ps.setTimer(e, e.end(), now)
 		}
+	default:
+		ps.setTimer(e, e.due(), now)
 	}
-	ps.timers.set(e, at)
-	ps.arm()
+}
+
+// setTimer has a pump updated at a time, and perhaps before. The mutex is held.
+func (ps *pumps) setTimer(e *keyPump, at, now time.Duration) {
+	switch {
+	case at >= e.timerAt:
+		return
+	case e.timer == nil:
+		e.timer = time.AfterFunc(at-now, func() { ps.wake(e, func() { e.timerAt = never }) })
+	default:
+		e.timer.Reset(at - now)
+	}
+	e.timerAt = at
 }
 
 // forget forgets a pump. The mutex is held.
@@ -245,7 +232,9 @@ func (ps *pumps) forget(e *keyPump) {
 	}
 	e.ended = true
 	delete(ps.byID, e.id)
-	ps.timers.set(e, never)
+	if e.timer != nil {
+		e.timer.Stop()
+	}
 	if ps.closed && len(ps.byID) == 0 {
 		ps.drain()
 	}
@@ -257,11 +246,16 @@ func (ps *pumps) queue(e *keyPump) {
 		return
 	}
 	e.queued = true
-	lane := e.lane
-	lane.queue.Push(e)
-	if lane.workers == 0 || lane.workers == 1 && lane.queue.Len() >= manyClaims {
-		lane.workers++
-		go ps.work(lane)
+	k := laneID{ps.store.Part(e.key), e.lease}
+	l := ps.lanes[k]
+	if l == nil {
+		l = &lane{id: k}
+		ps.lanes[k] = l
+	}
+	l.queue.Push(e)
+	if l.workers == 0 || l.workers == 1 && l.queue.Len() >= manyClaims {
+		l.workers++
+		go ps.work(l)
 	}
 }
 
@@ -303,10 +297,13 @@ func (ps *pumps) begin(lane *lane, x *batch) bool {
 		x.pumps, x.claims, x.places = append(x.pumps, e), append(x.claims, c), append(x.places, window.Places{})
 		ps.update(e, now)
 	}
-	if len(x.pumps) == 0 {
-		lane.workers--
+	if len(x.pumps) > 0 {
+		return true
 	}
-	return len(x.pumps) > 0
+	if lane.workers--; lane.workers == 0 {
+		delete(ps.lanes, lane.id)
+	}
+	return false
 }
 
 // finish ends exchanges.
@@ -314,10 +311,9 @@ func (ps *pumps) finish(lane *lane, x *batch, err error) {
 	ps.mu.Lock()
 	defer ps.unlock()
 	now := ps.limiter.now()
-	ps.news = slices.Grow(ps.news, len(x.pumps))
 	for i, e := range x.pumps {
 		if err := cmp.Or(err, x.places[i].Err); err != nil {
-			f := failureOf(err, ps.store.Err(ps.store.Part(e.key)))
+			f := failureOf(err, ps.store.Err(lane.id.part, lane.id.lease))
 			e.failed(now, err, f)
 			ps.update(e, now)
 			if ps.closed && f >= away { // its lease frees its places
@@ -356,20 +352,22 @@ func (ps *pumps) answered(lane *lane, e *keyPump, now time.Duration, a *window.P
 		ps.losses++
 		ps.loss = &loss{a.Grace}
 	}
-	changed := a.DataSet != 0 && *e.dataSet != 0 && a.DataSet != *e.dataSet
-	if a.DataSet != 0 {
-		*e.dataSet = a.DataSet
-	}
 	ps.update(e, now)
-	if !changed || now < lane.renewAt {
+	known := &ps.dataSet
+	if lane.id.part != "" { // a node of a cluster, where each slot is a data set
+		known = &e.dataSet
+	}
+	changed := a.DataSet != 0 && *known != 0 && a.DataSet != *known
+	if a.DataSet != 0 {
+		*known = a.DataSet
+	}
+	if !changed || now < ps.renewAt {
 		return
 	}
-	lane.renewAt = now + e.lease/8 // the slots of a cluster find out one by one
+	ps.renewAt = now + e.lease/8 // the slots of a cluster find out one by one
 	for _, other := range ps.byID {
-		if other.lane == lane {
-			other.renew()
-			ps.update(other, now)
-		}
+		other.renew()
+		ps.update(other, now)
 	}
 }
 
@@ -412,8 +410,6 @@ func (ps *pumps) close() {
 	ps.cancel()
 	ps.mu.Lock()
 	defer ps.unlock()
-	ps.timer.Stop()
-	ps.timerAt = 0 // it is never set again
 	for _, e := range ps.byID {
 		ps.forget(e)
 	}

@@ -38,7 +38,7 @@ var limiterFaults = []fault{
 	{file: "internal/outage/guard.go", old: "g.leave(passes, of, Nothing, nil)", new: ""},
 	{file: "internal/outage/guard.go", old: "case ctx.Err() != nil:", new: "case false:"},
 	{file: "internal/outage/guard.go", old: "if IsAway(places[i].Err) {", new: "if false {"},
-	{file: "internal/outage/guard.go", old: "c := g.circuit(g.Part(of[i].key))", new: "c := g.circuit(\"\")"},
+	{file: "internal/outage/guard.go", old: "c := g.circuit(g.Part(of[i].key), timeout)", new: "c := g.circuit(\"\", timeout)"},
 	{file: "internal/outage/parts.go", old: "held.Of == b {", new: "held.Of != nil {"},
 	{file: "internal/waiting/state.go", old: "a.Refused && a.Count < full {", new: "false {", tests: ".", run: "Wait"},
 	{file: "policy.go", old: "l.Max = max(l.Max/o.processes, min(l.Max, 1))", new: "l.Max /= o.processes", run: "^TestTheFallbackCountsToTheShareOfAProcess$"},

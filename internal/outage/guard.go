@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -33,33 +34,51 @@ type Guard struct {
 	held Held
 
 	mu       sync.RWMutex // guards circuits
-	circuits map[string]*Circuit
+	circuits map[circuitID]*Circuit
+}
+
+// circuitID tells circuits apart: those of the parts of the store, and for exchanges that have less time than other calls,
+// as their lease is short, those of each power of two of it. A store that is too slow for a short lease is not away.
+type circuitID struct {
+	part string
+	time int // the size of the timeout in bits
 }
 
 // New returns a Guard around a backend.
 func New(b window.Backend, o Options) *Guard {
-	return &Guard{Backend: b, Options: o, held: heldBy(b), circuits: map[string]*Circuit{}}
+	return &Guard{Backend: b, Options: o, held: heldBy(b), circuits: map[circuitID]*Circuit{}}
 }
 
 // Part returns the part of the store that keeps a key.
 func (g *Guard) Part(key string) string { return PartOf(g.Backend, key) }
 
-// Err returns why the circuit of a part is open, and nil while it is closed.
-func (g *Guard) Err(part string) error { return g.circuit(part).Err() }
+// Err returns why the circuit of a part is open for exchanges with a lease, and nil while it is closed.
+func (g *Guard) Err(part string, lease time.Duration) error {
+	return g.circuit(part, g.timeout(lease)).Err()
+}
 
-// circuit returns the circuit of a part.
-func (g *Guard) circuit(part string) *Circuit {
+// timeout returns how long an exchange with a lease may take.
+func (g *Guard) timeout(lease time.Duration) time.Duration {
+	if lease == 0 { // it only asks
+		return g.Timeout
+	}
+	return min(g.Timeout, lease/4)
+}
+
+// circuit returns the circuit of a part for calls with a timeout.
+func (g *Guard) circuit(part string, timeout time.Duration) *Circuit {
+	id := circuitID{part, bits.Len64(uint64(timeout))}
 	g.mu.RLock()
-	c := g.circuits[part]
+	c := g.circuits[id]
 	g.mu.RUnlock()
 	if c != nil {
 		return c
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c = g.circuits[part]; c == nil {
+	if c = g.circuits[id]; c == nil {
 		c = NewCircuit(g.Failures, g.Pause, g.Watch.Opened, g.Watch.Closed)
-		g.circuits[part] = c
+		g.circuits[id] = c
 	}
 	return c
 }
@@ -141,9 +160,7 @@ func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []wi
 	of := make([]subject, len(claims))
 	for i, c := range claims {
 		of[i] = subject{key: c.Key, places: true}
-		if c.Lease > 0 {
-			timeout = min(timeout, c.Lease/4)
-		}
+		timeout = min(timeout, g.timeout(c.Lease))
 	}
 	partly := false
 	err := g.call(ctx, "", timeout, of, func(ctx context.Context) error {
@@ -180,7 +197,7 @@ func (g *Guard) one(ctx context.Context, name, key string, l window.Limit, f fun
 // says if it has taken too long, or why the store is away.
 func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of []subject, f func(ctx context.Context) error) (err error) {
 	var few [4]pass
-	passes, cause := g.enter(of, few[:0])
+	passes, cause := g.enter(of, timeout, few[:0])
 	if cause != nil {
 		if mistake := g.mistake(name, of); mistake != nil {
 			return mistake
@@ -188,7 +205,7 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 		return g.NotAsked(name, of[0].key, cause)
 	}
 	outcome := Nothing // unless f returns: a backend may panic
-	defer func() { g.leave(passes, of, outcome, err) }()
+	defer func() { g.leave(passes, of, timeout, outcome, err) }()
 	outcome, err = within(ctx, timeout, f)
 	if err != nil && outcome != Nothing {
 		if mistake := g.mistake(name, of); mistake != nil {
@@ -240,12 +257,12 @@ type pass struct {
 	subject int // its index
 }
 
-// enter asks the circuits of subjects to let a call through, and appends what has to passes. It returns why a circuit is
-// open.
-func (g *Guard) enter(of []subject, passes []pass) ([]pass, error) {
+// enter asks the circuits of subjects to let a call with a timeout through, and appends what has to passes. It returns why
+// a circuit is open.
+func (g *Guard) enter(of []subject, timeout time.Duration, passes []pass) ([]pass, error) {
 next:
 	for i := range of {
-		c := g.circuit(g.Part(of[i].key))
+		c := g.circuit(g.Part(of[i].key), timeout)
 		for j := range passes {
 			if passes[j].circuit == c {
 				continue next
@@ -253,7 +270,7 @@ next:
 		}
 		t, err := c.Enter()
 		if err != nil {
-			g.leave(passes, of, Nothing, nil)
+			g.leave(passes, of, timeout, Nothing, nil)
 			return nil, err
 		}
 		passes = append(passes, pass{c, t, i})
@@ -263,20 +280,20 @@ next:
 
 // leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit opens
 // in vain, its probe and the next call close it.
-func (g *Guard) leave(passes []pass, of []subject, o Outcome, cause error) {
+func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outcome, cause error) {
 	for _, p := range passes {
 		if o != Away {
 			p.ticket.Leave(o, nil, nil)
 			continue
 		}
-		p.ticket.Leave(o, cause, g.probe(of[p.subject]))
+		p.ticket.Leave(o, cause, g.probe(of[p.subject], timeout))
 	}
 }
 
 // probe returns a function that asks the store for something that it need not have, and returns an error if the store is
 // away or the backend is closed.
-func (g *Guard) probe(s subject) func() error {
-	b, timeout := g.Backend, g.Timeout
+func (g *Guard) probe(s subject, timeout time.Duration) func() error {
+	b := g.Backend
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()

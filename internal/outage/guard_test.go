@@ -159,15 +159,15 @@ func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 					g := guard(store)
 					for range 3 {
 						begun := time.Now()
-						require.NoError(t, g.Err("a"))
+						require.NoError(t, g.Err("a", 0))
 						err := call(t.Context(), g, "a", limit)
 						require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
 						if name != "exchange" || state == "hangs" { // that says of each place what is wrong
 							require.ErrorIs(t, err, window.ErrUnavailable)
 						}
 					}
-					require.Error(t, g.Err("a"))
-					require.NoError(t, g.Err("b"))
+					require.Error(t, g.Err("a", 0))
+					require.NoError(t, g.Err("b", 0))
 					asked := len(store.made())
 					for other, call := range calls {
 						require.ErrorIs(t, call(t.Context(), g, "a", limit), errNotAsked, other)
@@ -201,7 +201,7 @@ func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 			store.be("a", func(context.Context) error { return cause })
 			for range 10 {
 				require.ErrorIs(t, calls["take"](t.Context(), g, "a", limit), cause)
-				require.NoError(t, g.Err(""))
+				require.NoError(t, g.Err("", 0))
 			}
 		}
 		store.be("a", hang)
@@ -211,15 +211,15 @@ func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.NotErrorIs(t, err, window.ErrUnavailable)
 			cancel()
-			require.NoError(t, g.Err(""))
+			require.NoError(t, g.Err("", 0))
 			require.ErrorIs(t, calls["take"](t.Context(), g, "a", bad), window.ErrRange, "the store has not said so")
-			require.NoError(t, g.Err(""))
+			require.NoError(t, g.Err("", 0))
 		}
 		store.be("a", down)
 		for range 3 {
 			require.Error(t, calls["take"](t.Context(), g, "a", limit))
 		}
-		require.Error(t, g.Err(""))
+		require.Error(t, g.Err("", 0))
 		for name, call := range calls {
 			if name != "exchange" {
 				require.EqualError(t, call(t.Context(), g, "a", bad), `throttr: `+map[bool]string{true: "take", false: name}[name == "take all"]+
@@ -247,7 +247,7 @@ func TestFailuresInARow(t *testing.T) {
 			store.be("a", func(context.Context) error { return cause })
 			require.ErrorIs(t, calls["take"](t.Context(), g, "a", limit), cause)
 		}
-		require.Equal(t, c.opens, g.Err("a") != nil, c.between)
+		require.Equal(t, c.opens, g.Err("a", 0) != nil, c.between)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestACallOfSeveralPartsNeedsAll(t *testing.T) {
 			require.ErrorIs(t, err, errNotAsked)
 		}
 		require.NoError(t, calls["take"](t.Context(), g, "x", limit))
-		require.NoError(t, g.Err("x"))
+		require.NoError(t, g.Err("x", 0))
 	})
 }
 
@@ -312,7 +312,7 @@ func TestHeldPlacesNeedNoStore(t *testing.T) {
 		require.NoError(t, calls["take"](t.Context(), g, "held", limit))
 		require.NoError(t, calls["hit"](t.Context(), g, "held", limit))
 	}
-	require.Error(t, g.Err("o"), "what was held says nothing about the store")
+	require.Error(t, g.Err("o", 0), "what was held says nothing about the store")
 	require.Equal(t, []string{"take other", "take other", "take other"}, store.made())
 	wrapped := guard(&wrapper{l})
 	require.ErrorIs(t, calls["take"](t.Context(), wrapped, "held", limit), window.ErrUnavailable)
@@ -332,7 +332,7 @@ func TestAPanicIsNoEndOfATrial(t *testing.T) {
 		time.Sleep(time.Second)
 		store.be("a", func(context.Context) error { panic("a backend of your own") })
 		require.Panics(t, func() { _ = calls["take"](t.Context(), g, "a", limit) })
-		require.Error(t, g.Err(""), "it has shown nothing")
+		require.Error(t, g.Err("", 0), "it has shown nothing")
 		store.be("a", nil)
 		require.NoError(t, calls["take"](t.Context(), g, "a", limit))
 	})

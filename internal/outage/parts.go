@@ -13,8 +13,8 @@ import (
 type Parts interface {
 	// Part returns the name of the part that keeps a key now, such as the address of its server, and "" if there is only
 	// one part or it is not known. It may change: then the circuit of another part counts. Part is called before every call,
-	// by any number of goroutines: it asks nobody, waits for nothing, and should not allocate. There are as many circuits
-	// as names, for ever, so names are those of servers and not of connections.
+	// by any number of goroutines: it asks nobody, waits for nothing, and should not allocate. Circuits
+	// of a name stay for ever, so names are those of servers and not of connections.
 	Part(key string) string
 }
 

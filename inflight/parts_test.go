@@ -1,0 +1,112 @@
+package inflight_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// parted is a store of parts, which are known by and by. What asks the part "a" may hang, and each exchange takes a while.
+type parted struct {
+	*remote
+	known, hangs atomic.Bool
+	takes        time.Duration
+}
+
+func (b *parted) Part(key string) string {
+	if b.known.Load() {
+		return key[:1]
+	}
+	return ""
+}
+
+func (b *parted) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	wait := time.After(b.takes)
+	for _, c := range claims {
+		if c.Key[0] == 'a' && b.hangs.Load() {
+			wait = nil
+		}
+	}
+	select {
+	case <-wait:
+		return b.remote.Exchange(ctx, claims, places)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func newParted(t *testing.T) *parted {
+	b := &parted{remote: newRemote()}
+	t.Cleanup(func() { b.Backend.(*memory.Backend).Close() })
+	return b
+}
+
+// A part of the store that hangs costs no places of others, even if they were acquired when the parts were not known.
+func TestAPartThatHangsCostsNoPlacesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newParted(t)
+		l := newLimiter(t, b)
+		of := map[string]*inflight.Hold{}
+		for _, key := range []string{"a", "b", "b2"} {
+			of[key] = acquire(t, l, key, exports, 1)
+		}
+		b.known.Store(true)
+		b.hangs.Store(true)
+		time.Sleep(5 * exports.Lease)
+		require.True(t, of["b"].Valid() && of["b2"].Valid())
+		require.False(t, of["a"].Valid())
+		require.EqualValues(t, 1, l.Stats().Lost)
+		denied(t, l, "b", exports, 2)
+	})
+}
+
+// Keys with a lease that is too short for the store cost no places of others.
+func TestAShortLeaseCostsNoPlacesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newParted(t)
+		l := newLimiter(t, b)
+		h := acquire(t, l, "long", exports, 1)
+		b.takes = 20 * time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for i := range 20 {
+			go func() {
+				for ctx.Err() == nil {
+					l.Acquire(ctx, fmt.Sprint("short", i), inflight.Limit{Max: 1, Lease: 60 * time.Millisecond}, 1)
+					time.Sleep(time.Millisecond)
+				}
+			}()
+		}
+		time.Sleep(10 * exports.Lease)
+		require.True(t, h.Valid())
+	})
+}
+
+// More places than a store can count, which a policy has granted, fail no exchange of others.
+func TestPlacesThatCannotBeToldCostNoPlacesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newParted(t)
+		l := newLimiter(t, b, inflight.WithPolicy(inflight.Admit))
+		most := exports
+		most.Max = window.MaxPlaces
+		b.away.Store(true)
+		for range 3 {
+			acquire(t, l, "k", most, most.Max)
+		}
+		b.away.Store(false)
+		time.Sleep(exports.Lease)
+		h := acquire(t, l, "other", exports, 1)
+		time.Sleep(3 * exports.Lease)
+		require.True(t, h.Valid())
+		require.Zero(t, l.Stats().Lost)
+	})
+}
