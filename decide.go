@@ -178,7 +178,7 @@ func isOutage(ctx context.Context, err error) bool {
 func (r *RateLimit) byPolicy(l *Limit) Result {
 	res := Result{Allowed: r.policy == AllowHits, Limit: limits.Capacity(*l)}
 	if !res.Allowed {
-		wait := min(l.Scale, maxDegradedRetryAfter)
+		wait := min(limits.Left(l, time.Now()), maxDegradedRetryAfter)
 		res.RetryAfter = wait
 		res.ResetAfter = wait
 		res.ResetAt = time.Now().Add(wait)
@@ -191,7 +191,7 @@ func (r *RateLimit) byPolicy(l *Limit) Result {
 func (r *RateLimit) degrade(res *Result, l *Limit) {
 	res.Degraded = true
 	if !res.Allowed {
-		res.RetryAfter = min(res.RetryAfter, max(l.Scale, maxDegradedRetryAfter))
+		res.RetryAfter = min(res.RetryAfter, max(limits.Left(l, time.Now()), maxDegradedRetryAfter))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 type (
 	// Limit is a rule: at most Max in a Scale. It has no key: one Limit is for any number of keys. A
-	// count belongs to the key and the limit's Name, Scale and Algorithm, not to Max and Burst.
+	// count belongs to the key and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay, not to Max and Burst.
 	Limit = window.Limit
 	// Take is N of a Limit for a key. [Limit.For] makes one.
 	Take = window.Take
@@ -34,7 +34,7 @@ const (
 	SlidingWindow = window.SlidingWindow // two aligned windows, the older one weighted
 	SlidingLog    = window.SlidingLog    // the time of every hit
 
-	CalendarWindow = window.CalendarWindow // of limits with a Calendar
+	CalendarWindow = window.CalendarWindow // of limits with a Calendar: days, weeks, months or years
 )
 
 // The units of the calendar.
@@ -83,7 +83,11 @@ func (r *RateLimit) check(l Limit) error {
 
 // resolve gives a limit its algorithm.
 func (r *RateLimit) resolve(l *Limit) {
-	if l.Algorithm == 0 {
+	switch {
+	case l.Algorithm != 0:
+	case l.Calendar != 0:
+		l.Algorithm = CalendarWindow
+	default:
 		l.Algorithm = r.algorithm
 	}
 }

@@ -253,5 +253,5 @@ func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Durat
 
 // countOf returns the count of a key and a limit that has its algorithm.
 func countOf(key string, l *Limit) waiting.Count {
-	return waiting.Count{Key: key, Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm}
+	return waiting.Count{Key: key, Of: limits.Identity(l)}
 }

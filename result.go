@@ -82,7 +82,10 @@ func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
 		r.Remaining = r.Limit - r.Count
 	}
 	if !allowed {
-		r.RetryAfter = cmp.Or(w.RetryAfter, w.Left, l.Scale)
+		r.RetryAfter = cmp.Or(w.RetryAfter, w.Left)
+		if r.RetryAfter == 0 {
+			r.RetryAfter = limits.Left(l, time.Now())
+		}
 	}
 }
 

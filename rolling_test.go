@@ -175,35 +175,6 @@ func TestUnknownAlgorithms(t *testing.T) {
 	require.ErrorIs(t, err, throttr.ErrUnsupported)
 }
 
-// No backend keeps calendar windows: a limit with one of their fields would count something else.
-func TestCalendarWindowsAreRefusedByEveryCall(t *testing.T) {
-	l := throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(inProcess(t)))
-	for field, limit := range map[string]throttr.Limit{
-		"Calendar":  {Max: 5, Calendar: throttr.Month, Zone: "Europe/Berlin"},
-		"StartDay":  {Max: throttr.Unlimited, Scale: time.Minute, StartDay: 2},
-		"Zone":      {Max: 5, Scale: time.Minute, Zone: "Europe/Berlin"},
-		"algorithm": {Max: 5, Scale: time.Minute, Algorithm: throttr.CalendarWindow},
-	} {
-		errs := map[string]error{"Check": l.Check(limit), "Forget": l.Forget(t.Context(), "k", limit)}
-		_, errs["HitN"] = l.HitN(t.Context(), "k", limit, 1)
-		_, errs["Take"] = l.Take(t.Context(), "k", limit, 1)
-		_, errs["Peek"] = l.Peek(t.Context(), "k", limit, 1)
-		_, errs["Charge"] = l.Charge(t.Context(), "k", limit, 1)
-		_, errs["Wait"] = l.Wait(t.Context(), "k", limit, 1)
-		_, _, errs["TakeAll"] = l.TakeAll(t.Context(), limit.For("k", 1), limit.For("l", 1))
-		_, _, errs["Reserve"] = l.Reserve(t.Context(), limit.For("k", 1))
-		for call, err := range errs {
-			if field == "algorithm" {
-				require.ErrorIs(t, err, throttr.ErrUnsupported, call)
-				continue
-			}
-			var e *throttr.RangeError
-			require.ErrorAs(t, err, &e, "%s of %v", call, limit)
-			require.Equal(t, field, e.Field, call)
-		}
-	}
-}
-
 // everyCall returns the errors of calls of all methods of a limiter that depend on the algorithm.
 func everyCall(ctx context.Context, l *throttr.RateLimit) map[string]error {
 	const key, scale = "k", time.Minute

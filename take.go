@@ -13,7 +13,8 @@ import (
 // TakeAll makes all takes, or none of them if one is denied: then denied traffic of one limit uses up
 // nothing of the others. The results are those of the takes, in their order. If ok is false, Allowed says
 // of each take whether its limit would have granted it, and nothing was counted. Takes of one count (key,
-// and the limit's Name, Scale and Algorithm) are one take of their sum, under the lowest Max and Burst.
+// and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay) are one take of their sum, under the lowest Max and
+// Burst.
 //
 // If a limit can never grant its take, no store is asked, and the results of the others have no Count.
 // Without takes, TakeAll returns true.

@@ -119,7 +119,7 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 		took := time.Since(t.asked)
 		for i, at := range t.index {
 			if at >= 0 {
-				answers[at] = answerOf(&t.results[i], turns[at].Scale, early[at]+took)
+				answers[at] = answerOf(&t.results[i], &turns[at].Of, early[at]+took)
 			}
 		}
 		return t.granted, nil
@@ -140,10 +140,10 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 }
 
 // answerOf returns what a result says about a count, at a time that may be so much too late.
-func answerOf(res *Result, scale, early time.Duration) waiting.Answer {
+func answerOf(res *Result, l *Limit, early time.Duration) waiting.Answer {
 	a := waiting.Answer{Refused: !res.Allowed, Count: res.Count, Left: res.RetryAfter, Early: early}
 	if res.Allowed { // RetryAfter is 0
-		a.Left = min(res.ResetAfter, scale)
+		a.Left = min(res.ResetAfter, limits.Length(l, res.ResetAt.Add(-1)))
 	}
 	if res.Degraded {
 		a.Early = a.Left // the store may be back at any time

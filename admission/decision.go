@@ -86,7 +86,7 @@ func (d Decision) Denied() []Outcome {
 type Outcome struct {
 	Name  string        // of the limit
 	Key   string        // under which the request was counted
-	Scale time.Duration // of the limit; 0: it is one on requests in flight
+	Scale time.Duration // the length of the window; 0: it is a limit on requests in flight
 	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
 	throttr.Result
 

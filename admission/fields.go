@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // quotaUnits are the values of the parameter qu. The empty one is the default.
@@ -18,7 +19,8 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 //	"name";q=max;w=seconds
 //
 // with the parameters qu and pk by Config.QuotaUnit and Config.PartitionKey, and without limits that are
-// throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills. The limit on requests
+// throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills; of a calendar window, w
+// is its own length. The limit on requests
 // in flight is the last: "name";q=max;qu="concurrent-requests". The result is empty if there are none.
 func (d Decision) PolicyField() string {
 	if d.within == nil || d.Shadow {
@@ -29,6 +31,10 @@ func (d Decision) PolicyField() string {
 	for i := range a.limits {
 		if c := &a.limits[i]; c.policy != "" {
 			f.item(c.policy)
+			if c.limit.Calendar != 0 {
+				f.WriteString(";w=")
+				f.WriteString(strconv.FormatInt(Seconds(d.lengthOf(&c.limit)), 10))
+			}
 			f.WriteString(a.gate.unit)
 			f.WriteString(a.gate.partition(c.key.Text, c.plain))
 		}
@@ -38,6 +44,16 @@ func (d Decision) PolicyField() string {
 		f.WriteString(a.gate.partition(p.key.Text, p.plain))
 	}
 	return f.String()
+}
+
+// lengthOf returns the length of the window of a limit that has a Calendar.
+func (d *Decision) lengthOf(l *throttr.Limit) time.Duration {
+	for i := range d.Outcomes {
+		if d.Outcomes[i].Name == l.Name {
+			return d.Outcomes[i].Scale
+		}
+	}
+	return limits.Length(l, time.Now())
 }
 
 // LimitField returns the RateLimit field, which has the limits that have decided: a list of

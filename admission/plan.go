@@ -29,7 +29,13 @@ func validate(l throttr.Limit) error {
 		return invalid("limit %q has a Max of %d, header fields hold at most %d", l.Name, l.Max, uint64(maxInteger))
 	}
 	// The algorithm of the RateLimit is not known here. A token bucket may have all fields.
-	l.Algorithm = cmp.Or(l.Algorithm, throttr.TokenBucket)
+	switch {
+	case l.Algorithm != 0:
+	case l.Calendar != 0:
+		l.Algorithm = throttr.CalendarWindow
+	default:
+		l.Algorithm = throttr.TokenBucket
+	}
 	if err := limits.Check(l); err != nil {
 		return invalid("limit %q: %w", l.Name, err)
 	}
@@ -51,8 +57,8 @@ type Plan struct {
 type planned struct {
 	limit  throttr.Limit
 	item   string        // its quoted name, for header fields
-	policy string        // its item in the RateLimit-Policy field; "": none
-	window time.Duration // its scale; of a token bucket, the time in which an empty one fills
+	policy string        // its item in the RateLimit-Policy field, of a calendar window without w; "": none
+	window time.Duration // its scale; of a token bucket, the time in which an empty one fills; of a calendar window 0
 }
 
 // inFlight is a limit on requests in flight.
@@ -74,7 +80,10 @@ func plan(l throttr.Limit) planned {
 		if l.Max > 0 {
 			quota = limits.Capacity(l)
 		}
-		p.policy = p.item + ";q=" + strconv.FormatUint(quota, 10) + ";w=" + strconv.FormatInt(Seconds(p.window), 10)
+		p.policy = p.item + ";q=" + strconv.FormatUint(quota, 10)
+		if l.Calendar == 0 {
+			p.policy += ";w=" + strconv.FormatInt(Seconds(p.window), 10)
+		}
 	}
 	return p
 }
@@ -109,8 +118,14 @@ func NewPlan(limits ...throttr.Limit) (*Plan, error) {
 		}
 		p.limits = append(p.limits, plan(l))
 	}
-	slices.SortStableFunc(p.limits, func(a, b planned) int { return cmp.Compare(a.limit.Scale, b.limit.Scale) })
+	slices.SortStableFunc(p.limits, byLength)
 	return p, nil
+}
+
+// byLength compares the lengths of the windows of limits.
+func byLength(a, b planned) int {
+	now := time.Now()
+	return cmp.Compare(limits.Length(&a.limit, now), limits.Length(&b.limit, now))
 }
 
 // MustPlan is [NewPlan] for limits that are known to be valid. It panics if NewPlan returns an

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // Request is what a Gate decides on. The zero Request comes from nobody known, counts 1, and has the limits of the
@@ -77,10 +78,19 @@ type place struct {
 
 // outcome returns the outcome of a result.
 func (c *counted) outcome(res throttr.Result) Outcome {
-	return Outcome{
+	o := Outcome{
 		Name: c.limit.Name, Key: c.key.Text, Scale: c.limit.Scale, Result: res,
 		item: c.item, window: c.window, plain: c.plain,
 	}
+	if c.limit.Calendar != 0 {
+		within := time.Now()
+		o.window = limits.Left(&c.limit, within)
+		if !res.ResetAt.IsZero() {
+			within = res.ResetAt.Add(-1)
+		}
+		o.Scale = limits.Length(&c.limit, within)
+	}
+	return o
 }
 
 // exempt reports whether no limit applies to the request.

@@ -24,9 +24,9 @@ type Clock interface {
 	Advance(d time.Duration)
 }
 
-// NewClock returns a clock that shows the start of 2030.
+// NewClock returns a clock that shows the start of 2009.
 func NewClock() Clock {
-	return &clock{now: time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	return &clock{now: time.Date(2009, time.January, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 type clock struct {

@@ -20,6 +20,7 @@ type calls struct {
 	most  uint64 // the Max of calls without one
 	name  string // of the limits
 	burst uint64 // of the limits
+	on    day    // of the limits, in place of a scale, if it has a unit
 }
 
 // upTo returns c with another Max for calls without one. That of fixed windows does not matter.
@@ -65,6 +66,9 @@ func (c calls) clients() []calls {
 }
 
 func (c calls) limit(scale time.Duration, most uint64) window.Limit {
+	if c.on.unit != 0 {
+		return c.on.limit(c.name, most)
+	}
 	return window.Limit{Name: c.name, Max: most, Scale: scale, Burst: c.burst, Algorithm: c.Algorithm}
 }
 
@@ -233,8 +237,12 @@ func (c calls) none(w window.Window) {
 // end returns when a window that opens now ends.
 func (c calls) end(scale time.Duration) time.Time {
 	now := c.Clock.Now()
-	if c.Algorithm == window.AlignedWindow {
+	switch c.Algorithm {
+	case window.AlignedWindow:
 		now = limits.AlignedStart(now, scale)
+	case window.CalendarWindow:
+		_, end := c.on.window(c, now)
+		return end
 	}
 	return now.Add(scale)
 }

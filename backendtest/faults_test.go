@@ -145,6 +145,18 @@ const (
 	savesTime        fault = "hits less than a microsecond apart are at the same time"
 )
 
+// Faults of calendar windows.
+const (
+	sharesUnits      fault = "the days, weeks, months and years of a key share a window"
+	sharesZones      fault = "the zones of a key share a window"
+	sharesStartDays  fault = "the start days of a key share a window"
+	tellsUTCApart    fault = "UTC has two counts, by how it is written"
+	ignoresZones     fault = "windows are those of UTC"
+	ignoresStartDays fault = "windows start on the first day"
+	addsLengths      fault = "a day has 24 hours, a month 30 days"
+	endsADayFromNow  fault = "a window of a day opens with a hit and lasts a day"
+)
+
 // boundFaults are faults of a backend that has a bound.
 var boundFaults = []fault{acceptsTooMuch, acceptsHighLimits, acceptsHighTakes, checksNoBound, setsTooMuch, hidesErrRange, refusesCharges}
 
@@ -225,6 +237,16 @@ var found = []struct {
 	{"the ID of a window is that of no other", perKey, []fault{repeatsIDs, changesIDs}},
 	{"concurrent takes of several windows leave what is granted", perKey, []fault{keepsFirst, takesSlowly, refusalCounts}},
 	{"takes that end windows and others overlap exceed no limit", perKey, []fault{givesBackToAny, takesTooMuch}},
+
+	{"calendar: vectors", perKey, []fault{ignoresZones, ignoresStartDays, addsLengths, endsADayFromNow, endsEarly, returnsLateEnd}},
+	{"calendar: a window ends where the next one starts", perKey, []fault{ignoresZones, addsLengths, endsLate, endsEarly, endsEarlySilently, slides}},
+	{"calendar: all calls are of one window", perKey, []fault{
+		ignoresStartDays, endsADayFromNow, givesBackToAny, resetDoesNothing, setAdds, peekTakes, givesNothingBack,
+	}},
+	{"calendar: names, units, zones and start days are independent", perKey, []fault{
+		sharesUnits, sharesZones, sharesStartDays, sharesNames, tellsUTCApart, deleteIgnoresScales, deleteReturnsZero, resetEndsAllNames,
+	}},
+	{"calendar: takes of other algorithms, too, are granted all or none", perKey, []fault{keepsFirst, checksEach, sharesUnits, tellsUTCApart}},
 
 	{"rolling: vectors", rolling, []fault{
 		refusalCounts, retriesEarly, retriesLate, retriesAtEnd, retriesOfOne, forgetsRetry, forgetsRefused, grantsOneMore, refusesLast, returnsLateEnd,

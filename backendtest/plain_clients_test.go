@@ -33,7 +33,7 @@ func clientOf(store *plain, f fault) window.Backend {
 func (c *client) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := plainID{key, l.Name, l.Scale, l.Algorithm}
+	id := plainID{key: key, name: l.Name, scale: l.Scale, algorithm: l.Algorithm}
 	if w := c.seen[id]; c.fault == remembersFull && l.Max > 0 && w.Count >= l.Max {
 		if now, err := c.Peek(ctx, key, l, n); err == nil && now.ExpiresAt.Equal(w.ExpiresAt) {
 			w.Refused, w.RetryAfter = true, now.Left
@@ -49,7 +49,7 @@ func (c *client) GiveBack(ctx context.Context, key string, l window.Limit, n uin
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fault == losesOfTwo {
-		if w, err := c.Peek(ctx, key, l, 0); err != nil || w.Count < c.seen[plainID{key, l.Name, l.Scale, l.Algorithm}].Count {
+		if w, err := c.Peek(ctx, key, l, 0); err != nil || w.Count < c.seen[plainID{key: key, name: l.Name, scale: l.Scale, algorithm: l.Algorithm}].Count {
 			return false, err
 		}
 	}

@@ -56,6 +56,9 @@ type plainID struct {
 	key, name string
 	scale     time.Duration
 	algorithm window.Algorithm
+	unit      window.Calendar
+	zone      string
+	startDay  uint8
 }
 
 func newPlain(now func() time.Time, f fault) *plain {
@@ -70,8 +73,17 @@ func newPlain(now func() time.Time, f fault) *plain {
 func (p *plain) is(f fault) bool { return p.fault == f }
 
 func (p *plain) id(key string, l window.Limit) plainID {
-	id := plainID{key, l.Name, l.Scale, l.Algorithm}
+	if !p.is(tellsUTCApart) {
+		l = limits.Identity(&l)
+	}
+	id := plainID{key, l.Name, l.Scale, l.Algorithm, l.Calendar, l.Zone, l.StartDay}
 	switch p.fault {
+	case sharesUnits:
+		id.unit = min(id.unit, window.Day)
+	case sharesZones:
+		id.zone = ""
+	case sharesStartDays:
+		id.startDay = 0
 	case sharesScales:
 		id.scale = time.Minute
 	case sharesNames:
@@ -203,10 +215,14 @@ func (p *plain) active(id plainID, now time.Time) *window.Window {
 // open opens a fixed window. p.mu is held.
 func (p *plain) open(id plainID, count uint64) *window.Window {
 	start := p.mu.now
-	if (id.algorithm == window.AlignedWindow) != p.is(ignoresAlgorithm) {
-		start = limits.AlignedStart(start, id.scale)
+	end := start.Add(id.scale)
+	switch {
+	case id.algorithm == window.CalendarWindow:
+		end = p.endOfDays(id)
+	case (id.algorithm == window.AlignedWindow) != p.is(ignoresAlgorithm):
+		end = limits.AlignedStart(start, id.scale).Add(id.scale)
 	}
-	w := &window.Window{Count: count, ExpiresAt: start.Add(id.scale)}
+	w := &window.Window{Count: count, ExpiresAt: end}
 	p.identify(w)
 	if p.is(endsEarly) {
 		w.ExpiresAt = w.ExpiresAt.Add(-time.Millisecond)
@@ -219,6 +235,29 @@ func (p *plain) open(id plainID, count uint64) *window.Window {
 	}
 	p.windows[id] = w
 	return w
+}
+
+// endOfDays returns when a calendar window that opens now ends. p.mu is held.
+func (p *plain) endOfDays(id plainID) time.Time {
+	l := window.Limit{Calendar: id.unit, Zone: id.zone, StartDay: id.startDay}
+	switch p.fault {
+	case ignoresZones:
+		l.Zone = ""
+	case ignoresStartDays:
+		l.StartDay = 0
+	}
+	calendar, err := limits.CalendarOf(&l)
+	if err != nil {
+		panic(err) // the limit has been checked
+	}
+	start, end := calendar.Window(p.mu.now)
+	switch {
+	case p.is(addsLengths):
+		return start.Add(map[window.Calendar]time.Duration{window.Day: 24, window.Week: 7 * 24, window.Month: 30 * 24, window.Year: 365 * 24}[id.unit] * time.Hour)
+	case p.is(endsADayFromNow):
+		return p.mu.now.Add(end.Sub(start))
+	}
+	return end
 }
 
 // identify sets the ID of a window that was opened. p.mu is held.

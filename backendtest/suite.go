@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -26,7 +27,7 @@ type subtest struct {
 type need func(Subject) string
 
 func (s suite) run(t *testing.T) {
-	for _, test := range slices.Concat(anyTests, flightTests, fixedTests) {
+	for _, test := range slices.Concat(anyTests, flightTests, calendarTests, fixedTests) {
 		s.test(t, test)
 	}
 	for _, test := range rollingTests {
@@ -105,6 +106,16 @@ var flightTests = []subtest{
 	{"in flight: random claims agree with a model", testFlightModel, flight},
 }
 
+// calendarTests are for calendar windows.
+var calendarTests = []subtest{
+	{"calendar: vectors", testCalendarVectors, also(taking, perKey, withCalendar, jumping)},
+	{"calendar: a window ends where the next one starts", testCalendarEnds, also(taking, perKey, withCalendar)},
+	{"calendar: all calls are of one window", testCalendarCalls, also(giving, having("Take"), perKey, withCalendar)},
+	{"calendar: names, units, zones and start days are independent", testCalendarIndependence, also(changes, perKey, withCalendar)},
+	{"calendar: takes of other algorithms, too, are granted all or none", testCalendarAllOrNone, also(several, perKey, withCalendar)},
+	{"calendar: a limit that is a mistake fails every call", testCalendarMistakes, also(always, perKey, withCalendar)},
+}
+
 // fixedTests are for fixed windows.
 var fixedTests = []subtest{
 	{"a window ends one scale after its start", testEnd, also(counts, fixed)},
@@ -136,6 +147,23 @@ func fixed(s Subject) string {
 func perKey(s Subject) string {
 	if s.Algorithm != window.FixedWindow {
 		return fmt.Sprintf("for %v, and the algorithm is %v", window.FixedWindow, s.Algorithm)
+	}
+	return ""
+}
+
+// jumping tells whether the clock jumps over decades: in a bubble, backends do all that they do in the background meanwhile.
+func jumping(s Subject) string {
+	if _, sleeps := s.Clock.(BubbleClock); sleeps {
+		return "for clocks that jump"
+	}
+	return ""
+}
+
+// withCalendar asks the backend, as other algorithms are asked for.
+func withCalendar(s Subject) string {
+	l := window.Limit{Max: 1, Calendar: window.Month, Algorithm: window.CalendarWindow}
+	if _, err := s.Backend.Check(l); errors.Is(err, window.ErrUnsupported) {
+		return "for backends with calendar windows"
 	}
 	return ""
 }

@@ -84,6 +84,27 @@ func TestPolicyFieldNamesEveryLimit(t *testing.T) {
 	require.Equal(t, `"\"\\";r=8;t=60`, res.Header.Get("RateLimit"))
 }
 
+// It is 2009-01-01T00:00:00Z. In March, clocks are set forward.
+func TestFieldsOfCalendarLimitsHaveTheLengthAndEndOfTheirWindows(t *testing.T) {
+	month := throttr.Limit{Name: "month", Max: 2, Calendar: throttr.Month, Zone: "Europe/Berlin"}
+	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{month, {Name: "day", Max: 2, Calendar: throttr.Day}, httplimit.PerMinute(2)}})
+	fields := func(policy, limit, after string) {
+		t.Helper()
+		res := s.get(alice)
+		require.Equal(t, policy, res.Header.Get("RateLimit-Policy"))
+		require.Equal(t, limit, res.Header.Get("RateLimit"))
+		require.Equal(t, after, res.Header.Get("Retry-After"))
+	}
+	january, march := `"minute";q=2;w=60, "day";q=2;w=86400, "month";q=2;w=2678400`, `"minute";q=2;w=60, "day";q=2;w=86400, "month";q=2;w=2674800`
+	fields(january, `"minute";r=1;t=60, "day";r=1;t=86400, "month";r=1;t=2674800`, "")
+	s.clock.Advance(24 * time.Hour)
+	fields(january, `"minute";r=1;t=60, "day";r=1;t=86400, "month";r=0;t=2588400`, "")
+	s.clock.Advance(time.Minute)
+	fields(january, `"minute";r=2;t=60, "day";r=1;t=86340, "month";r=0;t=2588340`, "2588340")
+	s.clock.Advance(58*24*time.Hour - time.Minute)
+	fields(march, `"minute";r=1;t=60, "day";r=1;t=86400, "month";r=1;t=2671200`, "")
+}
+
 func TestRetryAfterIsRoundedUpToSeconds(t *testing.T) {
 	for _, test := range []struct {
 		window, passed time.Duration

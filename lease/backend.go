@@ -131,11 +131,14 @@ func (b *Backend) check(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// passes reports whether limits are the backend's own: there are no blocks for them.
+func passes(l *window.Limit) bool { return l.Algorithm.Rolling() || l.Calendar != 0 }
+
 // Hit implements [window.Backend]. A hit gets a place of a block, or is Refused: then it counts nothing.
 // Count is the hit's place, and not the count of the backend, which has the places of all blocks. If the
 // hit is refused, it is the last known count.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if n == 0 || l.Algorithm.Rolling() { // a hit of 0 opens a window, unlike a take
+	if n == 0 || passes(&l) { // a hit of 0 opens a window, unlike a take
 		if err := b.check(ctx); err != nil {
 			return window.Window{}, err
 		}
@@ -202,7 +205,7 @@ func (b *Backend) Part(key string) string { return outage.PartOf(b.Backend, key)
 
 // takeHeld makes a hit or a take of a block that there is, or returns false.
 func (b *Backend) takeHeld(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, ok bool) {
-	if b.check(ctx) != nil || n == 0 || n > min(l.Max, b.maxNeed) || l.Algorithm.Rolling() {
+	if b.check(ctx) != nil || n == 0 || n > min(l.Max, b.maxNeed) || passes(&l) {
 		return w, false
 	}
 	e := b.table.find(key, &l)
@@ -215,7 +218,7 @@ func (b *Backend) takeHeld(ctx context.Context, key string, l window.Limit, n ui
 
 // entry returns the entry of a key and limit for a call of n. It returns nil if there are no blocks for it.
 func (b *Backend) entry(key string, l *window.Limit, n uint64) *entry {
-	if n == 0 || n > min(l.Max, b.maxNeed) || l.Algorithm.Rolling() {
+	if n == 0 || n > min(l.Max, b.maxNeed) || passes(l) {
 		return nil
 	}
 	if e := b.table.find(key, l); e != nil {

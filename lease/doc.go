@@ -21,7 +21,8 @@
 //	decide.go    all decisions, as pure functions: sizes, times, what can be given back
 //
 // A block belongs to one window and one limit, Max included: all its places are within that limit.
-// Limits with a rolling algorithm have no blocks: what is taken and used later would allow too much.
+// Limits with a rolling algorithm have no blocks: what is taken and used later would allow too much. Nor have limits with a
+// Calendar.
 // These rules keep the limit exact; the model in model_test.go breaks without any
 // of them:
 //

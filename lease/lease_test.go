@@ -376,3 +376,24 @@ func TestNoTakesAreGrantedByABackendThatIsClosed(t *testing.T) {
 		require.True(t, granted)
 	})
 }
+
+func TestLimitsWithACalendarPassThrough(t *testing.T) {
+	run(t, func(t *testing.T, store window.Backend) {
+		b := open(t, store)
+		day := window.Limit{Max: 10_000, Calendar: window.Day, Algorithm: window.CalendarWindow}
+		for i := range uint64(10 * lease.HotHits) {
+			_, err := b.Hit(t.Context(), key, day, 1)
+			require.NoError(t, err)
+			_, err = b.Take(t.Context(), key, day, 1)
+			require.NoError(t, err)
+			w, err := store.Peek(t.Context(), key, day, 0)
+			require.NoError(t, err)
+			require.Equal(t, 2*i+2, w.Count, "the count of the backend")
+		}
+		day.Max = 1
+		w, err := b.Hit(t.Context(), key, day, 1)
+		require.NoError(t, err)
+		require.Equal(t, uint64(20*lease.HotHits+1), w.Count, "a hit that is denied counts")
+		require.Zero(t, b.Blocks().Keys)
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -19,6 +20,7 @@ type access struct {
 	shard     *shard
 	algorithm *algorithm.Algorithm
 	rule      algorithm.Rule
+	calendar  *limits.Calendar
 	at        instant
 	record    *record // that counts for the key; nil: none
 	shares    bool    // it is a shared one
@@ -50,6 +52,13 @@ func (x *access) locate(b *Backend, key string, l *window.Limit) {
 	x.kind = l.Algorithm
 	x.algorithm = algorithm.Of(l.Algorithm)
 	x.rule = algorithm.RuleOf(l)
+	if l.Calendar != 0 {
+		of := limits.Identity(l)
+		x.unit = of.Calendar
+		x.startDay = of.StartDay
+		x.zone = of.Zone
+		x.calendar, _ = limits.CalendarOf(l)
+	}
 	hash := maphash.String(b.seed, x.key)
 	x.shard = b.shardOf(hash)
 	x.hash = b.mix(hash, &x.id)
@@ -72,6 +81,9 @@ func (b *Backend) mix(hash uint64, k *id) uint64 {
 	hash ^= (uint64(k.scale)<<3 + uint64(k.kind)) * 0x9e3779b97f4a7c15
 	if k.name != "" {
 		hash ^= maphash.String(b.seed, k.name)
+	}
+	if k.unit != 0 {
+		hash ^= bits.RotateLeft64(maphash.String(b.seed, k.zone)+uint64(k.unit)<<8+uint64(k.startDay), 32)
 	}
 	return hash
 }
@@ -100,7 +112,11 @@ func (x *access) by() algorithm.Rule {
 }
 
 // time returns the time of the call.
-func (x *access) time() algorithm.Time { return x.at.of(x.algorithm) }
+func (x *access) time() algorithm.Time {
+	t := x.at.of(x.algorithm)
+	t.Calendar = x.calendar
+	return t
+}
 
 // find finds the record that counts for the key.
 func (x *access) find(b *Backend) {

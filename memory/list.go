@@ -61,7 +61,8 @@ func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(wind
 
 // listed describes a record in a state.
 func (b *Backend) listed(r *record, at instant, s algorithm.State) window.Listed {
-	l := window.Limit{Name: r.name, Max: r.Max, Scale: r.Scale, Algorithm: r.kind}
+	name, zone := r.nameAndZone()
+	l := window.Limit{Name: name, Max: r.Max, Scale: r.Scale, Algorithm: r.kind, Calendar: r.unit, Zone: zone, StartDay: r.startDay}
 	if r.Holds != r.Max {
 		l.Burst = r.Holds
 	}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
@@ -14,6 +15,10 @@ type id struct {
 	scale     time.Duration
 	kind      window.Algorithm
 	digest    bool // the key is one
+
+	unit     window.Calendar // of calendar windows
+	startDay uint8
+	zone     string
 }
 
 // record is what is counted of an id.
@@ -23,12 +28,26 @@ type record struct {
 	index     int32   // in the table's list
 	kind      window.Algorithm
 	digest    bool
-	key, name string
+	unit      window.Calendar
+	startDay  uint8
+	key, name string // the name of a calendar window is followed by a zero byte and the zone
 	algorithm.Record
 }
 
 func (r *record) is(k *id) bool {
-	return r.Scale == k.scale && r.kind == k.kind && r.digest == k.digest && r.key == k.key && r.name == k.name
+	if r.Scale != k.scale || r.kind != k.kind || r.digest != k.digest || r.key != k.key {
+		return false
+	}
+	if k.unit == 0 {
+		return r.name == k.name
+	}
+	name, zone := r.nameAndZone()
+	return r.unit == k.unit && r.startDay == k.startDay && name == k.name && zone == k.zone
+}
+
+func (r *record) nameAndZone() (name, zone string) {
+	name, zone, _ = strings.Cut(r.name, "\x00")
+	return name, zone
 }
 
 // hasKeyOf reports whether the record is of the key of k.
@@ -70,12 +89,15 @@ func (t *table) find(k *id) *record {
 // insert adds an empty record, which does not keep the caller's strings.
 func (t *table) insert(k *id) *record {
 	text := k.key + k.name
-	if k.name == "" {
+	switch {
+	case k.unit != 0:
+		text += "\x00" + k.zone
+	case k.name == "":
 		text = string(append([]byte(nil), k.key...))
 	}
 	r := &record{
 		hash: k.hash, next: t.byHash[k.hash], index: int32(len(t.list)), kind: k.kind, digest: k.digest,
-		key: text[:len(k.key)], name: text[len(k.key):],
+		unit: k.unit, startDay: k.startDay, key: text[:len(k.key)], name: text[len(k.key):],
 	}
 	r.Scale = k.scale
 	if t.byHash == nil {

@@ -169,7 +169,11 @@ func (o *observer) event(ctx context.Context, c class, e throttr.Event) []attrib
 
 // details returns the attributes of a span.
 func (o *observer) details(ctx context.Context, c class, e throttr.Event) []attribute.KeyValue {
-	attrs := append(c.attributes(), attribute.Float64("throttr.scale", e.Limit.Scale.Seconds()), text("throttr.algorithm", e.Limit.Algorithm.String()))
+	length := attribute.Float64("throttr.scale", e.Limit.Scale.Seconds())
+	if e.Limit.Calendar != 0 {
+		length = text("throttr.calendar", e.Limit.Calendar.String())
+	}
+	attrs := append(c.attributes(), length, text("throttr.algorithm", e.Limit.Algorithm.String()))
 	attrs = append(attrs, named(e.Limit)...)
 	if !c.reset {
 		attrs = append(attrs, number("throttr.limit", e.Limit.Max), number("throttr.n", e.N))

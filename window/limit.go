@@ -19,8 +19,9 @@ const (
 	Never time.Duration = 1 << 62
 )
 
-// Limit is a rule: at most Max in a Scale. It has no key: one Limit is for any number of keys. A count
-// belongs to the key and the limit's Name, Scale and Algorithm, not to Max and Burst.
+// Limit is a rule: at most Max in a Scale, or in a unit of the Calendar. It has no key: one Limit is for any number of
+// keys. A count belongs to the key and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay, not to Max and
+// Burst.
 type Limit struct {
 	// Name tells limits of one key apart, also in events and header fields: at most 64 printable ASCII
 	// characters.
@@ -29,8 +30,8 @@ type Limit struct {
 	Scale     time.Duration // the length of the window, from [MinScale] to [MaxScale]
 	Burst     uint64        // what a token bucket holds; 0: Max. Other algorithms refuse it.
 	Algorithm Algorithm     // 0: that of the RateLimit
-	// Calendar is in place of a Scale: windows are the days, weeks, months or years of Zone's calendar. No backend
-	// keeps such windows yet: a Calendar, a Zone or a StartDay is a [RangeError].
+	// Calendar is in place of a Scale: windows are the days, weeks, months or years of Zone's calendar, and the Algorithm
+	// is [CalendarWindow].
 	Calendar Calendar
 	// StartDay is the day on which a Month starts, 1 to 31 (a shorter month starts on its last day), or a Week, 1
 	// (Monday) to 7. 0: 1.

@@ -42,15 +42,17 @@ type Traits struct {
 
 // Backend keeps windows. Authors embed [Unimplemented], wrappers the Backend that they wrap.
 //
-// A window belongs to a key and to the Name, Scale and Algorithm of a [Limit]. Keys are any strings,
-// equal only if all bytes are. Another name, scale or algorithm is another window; another Max or Burst
-// is not. The Algorithm of a limit that a backend gets is never 0, and its Shadow is false. A RateLimit does
-// not call Check before each call: every method returns that error itself.
+// A window belongs to a key and to the Name, Scale, Algorithm, Calendar, Zone and StartDay of a [Limit]. Keys are any
+// strings, equal only if all bytes are. Another name, scale or algorithm is another window; another Max or Burst is not,
+// nor are a Zone of "UTC" and an empty one, or a StartDay of 0 and 1. The Algorithm of a limit that a backend gets is
+// never 0, and its Shadow is false. A RateLimit does not call Check before each call: every method returns that error
+// itself.
 //
 // Every backend satisfies the following. [Algorithm.Rolling] says what is different with rolling
 // algorithms.
 //   - A window is active from the time it opens until one scale later, exclusive; an aligned one until
-//     the next multiple of the scale. A call that counts opens a window if none is active.
+//     the next multiple of the scale; one of a calendar until the next day, week, month or year starts. A call that
+//     counts opens a window if none is active.
 //   - The Window that a method returns describes the window right after the call.
 //   - No two concurrent calls that count return the same Count: n hits of 1 on a count of k get
 //     k+1, k+2, … k+n. Counts do not wrap around.

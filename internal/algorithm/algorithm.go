@@ -19,6 +19,8 @@ type Time struct {
 	Now  int64 // in nanoseconds by the clock of the algorithm, see [Algorithm.Wall]; it may wrap around
 	Sec  int64 // the time of day, in seconds since 1970
 	Nano int64 // and nanoseconds
+
+	Calendar *limits.Calendar // of the limit; nil: it has none, or nothing is asked for
 }
 
 // Rule is the numbers of a limit.
@@ -101,6 +103,8 @@ var all = [...]Algorithm{
 	window.TokenBucket:   bucket,
 	window.SlidingWindow: sliding,
 	window.SlidingLog:    slidingLog,
+
+	window.CalendarWindow: calendar,
 }
 
 // Of returns an algorithm, which [limits.Check] knows.

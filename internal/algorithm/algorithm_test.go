@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// algorithms are all, with a limit of 5.
+// algorithms are those of limits with a scale, with a limit of 5.
 func algorithms(scale time.Duration) map[window.Algorithm]Rule {
 	rules := map[window.Algorithm]Rule{}
-	for a := window.FixedWindow; int(a) < len(all); a++ {
+	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		rules[a] = RuleOf(&window.Limit{Max: 5, Scale: scale, Algorithm: a})
 	}
 	return rules

@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// LastAlgorithm is the last of the algorithms that backends keep.
+// LastAlgorithm is the last of the algorithms of limits with a Scale.
 const LastAlgorithm = window.SlidingLog
 
 // maxName is how many characters a name may have.
@@ -25,38 +25,23 @@ func CheckLimit(l *window.Limit) error {
 	if err := checkName(l.Name); err != nil {
 		return err
 	}
-	if err := checkCalendar(l); err != nil {
-		return err
-	}
-	if err := CheckScale(l.Scale); err != nil {
+	if HasCalendar(l) {
+		if err := checkCalendar(l); err != nil {
+			return err
+		}
+	} else if err := CheckScale(l.Scale); err != nil {
 		return err
 	}
 	if err := CheckNumber("Max", l.Max); err != nil {
 		return err
 	}
 	switch {
-	case l.Algorithm == 0 || l.Algorithm > LastAlgorithm:
+	case l.Algorithm == 0 || l.Algorithm > LastAlgorithm && l.Algorithm != window.CalendarWindow:
 		return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 	case l.Algorithm == window.TokenBucket:
 		return checkBurst(l)
 	case l.Burst != 0:
 		return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "0, as only a token bucket has a burst"}
-	}
-	return nil
-}
-
-// HasCalendar reports whether any of the fields of calendar windows is set.
-func HasCalendar(l *window.Limit) bool { return l.Calendar != 0 || l.StartDay != 0 || l.Zone != "" }
-
-// checkCalendar returns an error if a limit has a field of calendar windows, which no backend keeps.
-func checkCalendar(l *window.Limit) error {
-	switch {
-	case l.Calendar != 0:
-		return &window.RangeError{Field: "Calendar", Value: l.Calendar.String(), Bound: "0, as no backend keeps calendar windows"}
-	case l.StartDay != 0:
-		return &window.RangeError{Field: "StartDay", Value: strconv.Itoa(int(l.StartDay)), Bound: "0 without a Calendar"}
-	case l.Zone != "":
-		return &window.RangeError{Field: "Zone", Value: fmt.Sprintf("%.*q", maxName, l.Zone), Bound: "empty without a Calendar"}
 	}
 	return nil
 }

@@ -34,21 +34,55 @@ func TestScalesOverMaxScaleAreRefused(t *testing.T) {
 	}
 }
 
-func TestNoBackendKeepsCalendarWindows(t *testing.T) {
-	for field, change := range map[string]func(*window.Limit){
-		"Calendar": func(l *window.Limit) { l.Calendar, l.Scale = window.Month, 0 },
-		"StartDay": func(l *window.Limit) { l.StartDay = 1 },
-		"Zone":     func(l *window.Limit) { l.Zone = "Local" },
+func TestCheckNamesTheFieldOfACalendarThatIsOutOfRange(t *testing.T) {
+	month := window.Limit{Max: 1, Calendar: window.Month, Zone: "Europe/Berlin", StartDay: 31, Algorithm: window.CalendarWindow}
+	hour := window.Limit{Max: 1, Scale: time.Hour, Algorithm: window.FixedWindow}
+	for _, valid := range []func(l *window.Limit){
+		func(*window.Limit) {},
+		func(l *window.Limit) { l.Zone, l.StartDay = "", 0 },
+		func(l *window.Limit) { l.Zone = "UTC" },
+		func(l *window.Limit) { l.Calendar, l.StartDay = window.Week, 7 },
+		func(l *window.Limit) { l.Calendar, l.StartDay = window.Day, 0 },
+		func(l *window.Limit) { l.Calendar, l.StartDay = window.Year, 0 },
 	} {
-		l := window.Limit{Max: 1, Scale: time.Second, Algorithm: window.FixedWindow}
-		require.False(t, limits.HasCalendar(&l))
-		change(&l)
+		l := month
+		valid(&l)
+		require.NoError(t, limits.Check(l), "%+v", l)
 		require.True(t, limits.HasCalendar(&l))
-		var e *window.RangeError
-		require.ErrorAs(t, limits.Check(l), &e)
-		require.Equal(t, field, e.Field)
 	}
-	require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: window.CalendarWindow}), window.ErrUnsupported)
+	require.False(t, limits.HasCalendar(&hour))
+	for _, c := range []struct {
+		of     window.Limit
+		change func(l *window.Limit)
+		field  string
+		bound  string
+	}{
+		{month, func(l *window.Limit) { l.Calendar = window.Year + 1 }, "Calendar", "month"},
+		{month, func(l *window.Limit) { l.Scale = time.Hour }, "Scale", "Calendar"},
+		{month, func(l *window.Limit) { l.Scale = -1 }, "Scale", "Calendar"},
+		{month, func(l *window.Limit) { l.Algorithm = window.TokenBucket }, "Algorithm", "calendar-window"},
+		{month, func(l *window.Limit) { l.Algorithm = 200 }, "Algorithm", "calendar-window"},
+		{month, func(l *window.Limit) { l.StartDay = 32 }, "StartDay", "31"},
+		{month, func(l *window.Limit) { l.Calendar, l.StartDay = window.Week, 8 }, "StartDay", "7"},
+		{month, func(l *window.Limit) { l.Calendar, l.StartDay = window.Day, 1 }, "StartDay", "a day has no"},
+		{month, func(l *window.Limit) { l.Calendar, l.StartDay = window.Year, 1 }, "StartDay", "a year has no"},
+		{month, func(l *window.Limit) { l.Zone = "Mars/Olympus" }, "Zone", "Europe/Berlin"},
+		{month, func(l *window.Limit) { l.Zone = "Local" }, "Zone", "machine"},
+		{month, func(l *window.Limit) { l.Burst = 2 }, "Burst", "bucket"},
+		{hour, func(l *window.Limit) { l.Zone = "Europe/Berlin" }, "Zone", "without a Calendar"},
+		{hour, func(l *window.Limit) { l.StartDay = 1 }, "StartDay", "without a Calendar"},
+		{hour, func(l *window.Limit) { l.Algorithm = window.CalendarWindow }, "Calendar", "month"},
+	} {
+		l := c.of
+		c.change(&l)
+		var e *window.RangeError
+		require.ErrorAs(t, limits.Check(l), &e, "%+v", l)
+		require.Equal(t, c.field, e.Field)
+		require.Contains(t, e.Bound, c.bound)
+	}
+	unresolved := month
+	unresolved.Algorithm = 0
+	require.ErrorIs(t, limits.Check(unresolved), window.ErrUnsupported, "a backend gets the algorithm")
 }
 
 func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
@@ -75,7 +109,7 @@ func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
 }
 
 func TestCheckRefusesUnknownAlgorithmsAndBurstsWithoutABucket(t *testing.T) {
-	for _, a := range []window.Algorithm{0, limits.LastAlgorithm + 1, 77, 255} {
+	for _, a := range []window.Algorithm{0, window.CalendarWindow + 1, 77, 255} {
 		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: a}), window.ErrUnsupported, "%d", a)
 	}
 	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow, window.SlidingLog} {
@@ -105,7 +139,7 @@ func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing
 	named.Name = "named"
 	for _, change := range []func(*window.Limit){
 		func(l *window.Limit) { l.Calendar = window.Day },
-		func(l *window.Limit) { l.StartDay = 1 },
+		func(l *window.Limit) { l.StartDay = 2 },
 		func(l *window.Limit) { l.Zone = "Asia/Tokyo" },
 	} {
 		other := bucket
@@ -113,6 +147,11 @@ func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing
 		_, index := limits.Merge([]window.Take{bucket.For("a", 1), other.For("a", 1)})
 		require.Nil(t, index, "one count of %v and %v", bucket, other)
 	}
+	month := window.Limit{Max: 1, Calendar: window.Month, Zone: "UTC", Algorithm: window.CalendarWindow}
+	first := month
+	first.Zone, first.StartDay = "", 1
+	_, index := limits.Merge([]window.Take{month.For("a", 1), first.For("a", 1)})
+	require.Equal(t, []int{0, 0}, index, "two counts of %v and %v", month, first)
 	takes := []window.Take{bucket.For("a", 1), named.For("a", 2), lower.For("a", 4), bucket.For("b", 8)}
 	merged, index := limits.Merge(takes)
 	require.Equal(t, []int{0, 1, 0, 2}, index)

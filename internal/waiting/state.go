@@ -1,6 +1,10 @@
 package waiting
 
-import "time"
+import (
+	"time"
+
+	"github.com/throttr-go/throttr/internal/limits"
+)
 
 // state is what a queue knows of its window.
 type state struct {
@@ -16,6 +20,8 @@ type state struct {
 const (
 	minRecheck = time.Millisecond
 	maxRecheck = time.Second
+	// clocksDiffer is how much sooner than by the clock of the store a calendar window may end by that of the process.
+	clocksDiffer = time.Hour
 )
 
 // after returns the state after an answer to the turn at a spot.
@@ -23,13 +29,14 @@ func after(a Answer, of *spot, now time.Time) state {
 	t := &of.Turn
 	left := max(a.Left, 0)
 	full := t.Limit - t.N + 1 // the least count that refuses the turn
+	length := limits.Length(&t.Of, now)
 	s := state{
 		known: true, count: a.Count, end: now.Add(max(left-a.Early, 0)),
-		after: now.Add(max(left+jitter(t.Scale), minRecheck)),
-		ask:   now.Add(min(max(t.Scale/10, minRecheck), maxRecheck)),
+		after: now.Add(max(left+jitter(length), minRecheck)),
+		ask:   now.Add(min(max(length/10, minRecheck), maxRecheck)),
 	}
 	switch {
-	case !t.Algorithm.Rolling():
+	case !t.Of.Algorithm.Rolling():
 		if a.Refused && a.Count < full { // a policy that refuses knows no count
 			s.count = full
 			s.of = of
@@ -37,7 +44,7 @@ func after(a Answer, of *spot, now time.Time) state {
 	case a.Refused:
 		s.rolling = true
 		s.count = max(a.Count, full)
-		s.after = now.Add(max(left+jitter(min(left, t.Scale)), minRecheck/10))
+		s.after = now.Add(max(left+jitter(min(left, length)), minRecheck/10))
 		s.of = of
 	default: // what was granted says nothing about the next turn
 		return state{}
@@ -81,7 +88,7 @@ func (l *line) add(t Turn) time.Time {
 	}
 	if full := l.count > t.Limit-t.N; full {
 		l.at = l.end // of this window, at which the next one opens
-		l.end = l.end.Add(t.Scale)
+		l.end = l.end.Add(limits.Length(&t.Of, l.end.Add(clocksDiffer)))
 		l.count = 0
 	}
 	l.count += t.N

@@ -35,10 +35,8 @@ func (e *LateError) Error() string { return "throttr: the wait would exceed the 
 
 // Count is what a queue is for: a key, and what tells its limits apart.
 type Count struct {
-	Key       string
-	Name      string
-	Scale     time.Duration
-	Algorithm window.Algorithm
+	Key string
+	Of  window.Limit // without a Max and a Burst
 }
 
 // Turn is what a caller waits for: n of a count. The counts of a caller's turns differ.

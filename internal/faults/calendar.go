@@ -1,0 +1,19 @@
+package main
+
+// calendarFaults are the faults in calendar windows that tests see.
+var calendarFaults = []fault{
+	{file: "internal/limits/calendar.go", old: "\t\tstart = end // now has", new: "\t\treturn end, firstInstant(c.Zone, c.startDate(begins, 1)) // now has", run: "Calendar"},
+	{file: "internal/limits/calendar.go", old: "min(c.StartDay, last)", new: "c.StartDay", run: "Vectors"},
+	{file: "internal/limits/calendar.go", old: "first = max(change, midnight-after)", new: "first = midnight - after", run: "Vectors"},
+	{file: "internal/limits/calendar.go", old: "if first >= change {", new: "if before > after || first >= change {", run: "Vectors"},
+	{file: "internal/limits/calendar.go", old: "- c.StartDay + 7) % 7", new: "- c.StartDay + 8) % 7", run: "Vectors"},
+	{file: "internal/limits/calendar.go", old: "if l.StartDay == 1 {", new: "if false {", run: "^TestTakesOfOneCount"},
+	{file: "internal/limits/zone.go", old: "strings.EqualFold(dir, local)", new: "dir == local && local == \"Local\"", run: "^TestZonesThatDepend"},
+	{file: "internal/algorithm/calendar.go", old: "-length <= passed && passed < length", new: "false", run: "Calendar"},
+	{file: "internal/algorithm/calendar.go", old: "if r.ID != 0 && passed >= length {", new: "if r.ID != 0 {", run: "Back"},
+	{file: "memory/table.go", old: " && zone == k.zone", new: "", tests: "memory", run: "^TestConformance$"},
+	{file: "memory/table.go", old: " && r.startDay == k.startDay", new: "", tests: "memory", run: "^TestConformance$"},
+	{file: "internal/waiting/state.go", old: "l.end.Add(clocksDiffer)", new: "l.end.Add(-clocksDiffer)", tests: ".", run: "^TestWaitersInADayOf23Hours"},
+	{file: "limit.go", old: "\t\tl.Algorithm = CalendarWindow\n", new: "\t\tl.Algorithm = r.algorithm\n", run: "Calendar"},
+	{file: "lease/backend.go", old: " || l.Calendar != 0 }", new: " }", run: "^TestLimitsWithACalendarPassThrough$"},
+}

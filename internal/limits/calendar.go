@@ -1,0 +1,168 @@
+package limits
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// HasCalendar reports whether a limit has a Calendar, or anything else that only limits with a Calendar have.
+func HasCalendar(l *window.Limit) bool {
+	return l.Calendar != 0 || l.Algorithm == window.CalendarWindow || l.StartDay != 0 || l.Zone != ""
+}
+
+// maxStartDay has the largest StartDay of each unit.
+var maxStartDay = [...]uint8{window.Day: 0, window.Week: 7, window.Month: 31, window.Year: 0}
+
+// checkCalendar returns a RangeError if one of the fields of calendar windows is out of range, or does not go with
+// the others.
+func checkCalendar(l *window.Limit) error {
+	refused := func(field, value, bound string) error {
+		return &window.RangeError{Field: field, Value: value, Bound: bound}
+	}
+	switch {
+	case l.Calendar == 0 && l.Zone != "":
+		return refused("Zone", fmt.Sprintf("%.*q", maxName, l.Zone), "empty without a Calendar")
+	case l.Calendar == 0 && l.StartDay != 0:
+		return refused("StartDay", strconv.Itoa(int(l.StartDay)), "0 without a Calendar")
+	case l.Calendar == 0 || l.Calendar > window.Year:
+		return refused("Calendar", strconv.Itoa(int(l.Calendar)), "a day, week, month or year")
+	case l.Scale != 0:
+		return refused("Scale", l.Scale.String(), "0 beside a Calendar")
+	case l.Algorithm != 0 && l.Algorithm != window.CalendarWindow:
+		return refused("Algorithm", l.Algorithm.String(), window.CalendarWindow.String()+" beside a Calendar")
+	}
+	if most := maxStartDay[l.Calendar]; l.StartDay > most {
+		bound := fmt.Sprintf("1 to %d, of a %v", most, l.Calendar)
+		if most == 0 {
+			bound = fmt.Sprintf("0, as a %v has no days to start on", l.Calendar)
+		}
+		return refused("StartDay", strconv.Itoa(int(l.StartDay)), bound)
+	}
+	_, err := CalendarOf(l)
+	return err
+}
+
+// Length returns the length of the windows of a limit that has been checked: of calendar windows, that of the one in
+// which an instant is.
+func Length(l *window.Limit, at time.Time) time.Duration {
+	if l.Calendar == 0 {
+		return l.Scale
+	}
+	c, _ := CalendarOf(l)
+	start, end := c.Window(at)
+	return end.Sub(start)
+}
+
+// Left returns for how long a window is active that opens now, of a limit that has been checked.
+func Left(l *window.Limit, now time.Time) time.Duration {
+	if l.Calendar == 0 {
+		return l.Scale
+	}
+	c, _ := CalendarOf(l)
+	_, end := c.Window(now)
+	return end.Sub(now)
+}
+
+// Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
+func Identity(l *window.Limit) window.Limit {
+	return window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar, StartDay: startDay(l), Zone: zone(l)}
+}
+
+func startDay(l *window.Limit) uint8 {
+	if l.StartDay == 1 {
+		return 0
+	}
+	return l.StartDay
+}
+
+func zone(l *window.Limit) string {
+	if l.Zone == "UTC" {
+		return ""
+	}
+	return l.Zone
+}
+
+// Calendar is what calendar windows depend on. Windows tile time: each ends where the next one starts.
+//
+// A window starts at the first instant at which the local date is its start date, or a later one if the zone has
+// skipped that date. So a day that was skipped has no window, and if a date comes back because clocks are set back
+// over midnight, the window of the next date, which is open by then, goes on.
+type Calendar struct {
+	Unit     window.Calendar
+	Zone     *time.Location
+	StartDay int // 1 or more
+}
+
+// Window returns the bounds of the window that now is in: from start until end, exclusive.
+func (c *Calendar) Window(now time.Time) (start, end time.Time) {
+	y, m, d := now.In(c.Zone).Date()
+	begins := c.startDate(date(y, m, d), 0)
+	start = firstInstant(c.Zone, begins)
+	for {
+		begins = c.startDate(begins, 1)
+		end = firstInstant(c.Zone, begins)
+		if now.Before(end) {
+			return start, end
+		}
+		start = end // now has an earlier date: clocks were set back
+	}
+}
+
+// startDate returns the start date of the nth window after the one that a date is in.
+func (c *Calendar) startDate(of time.Time, n int) time.Time {
+	y, m, d := of.Date()
+	switch c.Unit {
+	case window.Week:
+		since := (int(of.Weekday()) - c.StartDay + 7) % 7 // Sunday is 0, and as a StartDay 7
+		return date(y, m, d-since+7*n)
+	case window.Month:
+		if d < c.startOfMonth(y, m).Day() {
+			n--
+		}
+		return c.startOfMonth(y, m+time.Month(n))
+	case window.Year:
+		return date(y+n, time.January, 1)
+	default:
+		return date(y, m, d+n)
+	}
+}
+
+// startOfMonth returns the StartDay of a month, or its last day if it is shorter.
+func (c *Calendar) startOfMonth(y int, m time.Month) time.Time {
+	last := date(y, m+1, 0).Day()
+	return date(y, m, min(c.StartDay, last))
+}
+
+// date returns a date of the calendar: as its midnight in UTC, where every day has one, and 24 hours.
+func date(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
+
+// maxOffset is more than any clock has been ahead of UTC or behind it. In twice that time, no zone has changed its
+// offset more than once.
+const maxOffset = 26 * 60 * 60
+
+// firstInstant returns the first instant at which the date in a zone is a given one or later.
+//
+// A zone's midnight is its offset before midnight in UTC. If the offset changes on that day, the midnight by the
+// old one counts if it comes before the change, even if clocks are then set back. Otherwise the day starts with the
+// change, if that skips midnight, or at the midnight by the new offset.
+func firstInstant(zone *time.Location, date time.Time) time.Time {
+	midnight := date.Unix()
+	offset := func(sec int64) int64 {
+		_, offset := time.Unix(sec, 0).In(zone).Zone()
+		return int64(offset)
+	}
+	early := midnight - maxOffset
+	before, after := offset(early), offset(midnight+maxOffset)
+	first := midnight - before
+	if before != after {
+		change := early + int64(sort.Search(2*maxOffset, func(i int) bool { return offset(early+int64(i)) != before }))
+		if first >= change {
+			first = max(change, midnight-after)
+		}
+	}
+	return time.Unix(first, 0).UTC()
+}

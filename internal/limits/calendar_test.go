@@ -1,0 +1,230 @@
+package limits_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The vectors are in the conformance suite, which replays them with a backend.
+func TestWindowsOfTheCalendarMatchTheVectors(t *testing.T) {
+	text, err := os.ReadFile("../../backendtest/testdata/calendar-window.json")
+	require.NoError(t, err)
+	var file struct {
+		Vectors []struct {
+			Why, Zone       string
+			Calendar        window.Calendar
+			StartDay        uint8 `json:"start_day"`
+			Now, Start, End time.Time
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &file))
+	require.NotEmpty(t, file.Vectors)
+	zones := zoneData(t)
+	for _, v := range file.Vectors {
+		c := limits.Calendar{Unit: v.Calendar, Zone: zones[v.Zone], StartDay: max(1, int(v.StartDay))}
+		require.NotNil(t, c.Zone, v.Zone)
+		start, end := c.Window(v.Now)
+		require.Equal(t, v.Start, start, "start of %+v", v)
+		require.Equal(t, v.End, end, "end of %+v", v)
+	}
+}
+
+// zoneData returns all zones of the zone database that comes with Go, and UTC.
+func zoneData(t *testing.T) map[string]*time.Location {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	require.NoError(t, err)
+	files, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(root)), "lib", "time", "zoneinfo.zip"))
+	require.NoError(t, err)
+	defer files.Close()
+	zones := map[string]*time.Location{"UTC": time.UTC}
+	for _, f := range files.File {
+		r, err := f.Open()
+		require.NoError(t, err)
+		data, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		if !bytes.HasPrefix(data, []byte("TZif")) {
+			continue // a folder
+		}
+		zones[f.Name], err = time.LoadLocationFromTZData(f.Name, data)
+		require.NoError(t, err, f.Name)
+	}
+	require.Greater(t, len(zones), 300)
+	return zones
+}
+
+// calendars returns the calendars of a zone: of all units, and of a few start days.
+func calendars(zone *time.Location) []limits.Calendar {
+	return []limits.Calendar{
+		{Unit: window.Day, Zone: zone, StartDay: 1}, {Unit: window.Year, Zone: zone, StartDay: 1},
+		{Unit: window.Week, Zone: zone, StartDay: 1}, {Unit: window.Week, Zone: zone, StartDay: 7},
+		{Unit: window.Month, Zone: zone, StartDay: 1}, {Unit: window.Month, Zone: zone, StartDay: 30},
+	}
+}
+
+// Each window is found from its first and last instant and from one between, and the next one starts where it ends.
+// With THROTTR_SLOW_TESTS=1, that is tested with all zones, and with ten years.
+func TestWindowsOfTheCalendarTileTime(t *testing.T) {
+	zones, years := zoneData(t), 10
+	if os.Getenv("THROTTR_SLOW_TESTS") != "1" {
+		years = 2
+		for name := range zones {
+			if rand.IntN(30) > 0 && name != "Pacific/Apia" && name != "America/St_Johns" {
+				delete(zones, name)
+			}
+		}
+	}
+	for name, zone := range zones {
+		from := time.Date(2008+rand.IntN(20), 1, 1, 0, 0, 0, 0, time.UTC)
+		if name == "Pacific/Apia" || name == "America/St_Johns" {
+			from = time.Date(2010, 6, 1, 0, 0, 0, 0, time.UTC)
+		}
+		for _, c := range calendars(zone) {
+			tile(t, c, from, from.AddDate(years, 0, 0))
+		}
+	}
+}
+
+// tile fails the test unless windows of c tile the time between two instants.
+func tile(t *testing.T, c limits.Calendar, from, until time.Time) {
+	longest := map[window.Calendar]time.Duration{window.Day: 26, window.Week: 7*24 + 2, window.Month: 31*24 + 2, window.Year: 366*24 + 2}
+	for start, end := c.Window(from); start.Before(until); {
+		length := end.Sub(start)
+		if length <= 0 || length > longest[c.Unit]*time.Hour {
+			t.Fatalf("%+v: a window from %v to %v", c, start, end)
+		}
+		for _, at := range []time.Time{start, end.Add(-1), start.Add(rand.N(length))} {
+			if s, e := c.Window(at); !s.Equal(start) || !e.Equal(end) {
+				t.Fatalf("%+v: a window from %v to %v, but at %v from %v to %v", c, start, end, at, s, e)
+			}
+		}
+		next, e := c.Window(end)
+		if !next.Equal(end) {
+			t.Fatalf("%+v: a window ends at %v, and the next starts at %v", c, end, next)
+		}
+		start, end = next, e
+	}
+}
+
+// A window starts when the local date gets past all dates before, and that date, or one that was skipped, is a start
+// date. The test looks at every minute of a week.
+func TestAWindowOfTheCalendarStartsWithTheFirstInstantOfItsDate(t *testing.T) {
+	zones := zoneData(t)
+	for name, from := range map[string]string{
+		"Pacific/Apia": "2011-12-25", "America/St_Johns": "2009-10-29", "America/Havana": "2018-11-01", "America/Sao_Paulo": "2018-11-01",
+		"Europe/Berlin": "2020-12-28", "Antarctica/Troll": "2018-10-26", "Australia/Lord_Howe": "2018-03-30", "Asia/Beirut": "2018-03-22",
+	} {
+		at, err := time.Parse(time.DateOnly, from)
+		require.NoError(t, err)
+		for _, c := range calendars(zones[name]) {
+			starts := []time.Time{}
+			for _, end := c.Window(at); end.Before(at.AddDate(0, 0, 7)); _, end = c.Window(end) {
+				starts = append(starts, end)
+			}
+			require.Equal(t, startsAfter(at, c), starts, "%+v in %s", c, name)
+		}
+	}
+}
+
+// startsAfter returns when windows start in the seven days after an instant, by looking at every minute.
+func startsAfter(at time.Time, c limits.Calendar) []time.Time {
+	starts := []time.Time{}
+	latest := localDate(at, c.Zone)
+	for now := at; now.Before(at.AddDate(0, 0, 7)); now = now.Add(time.Minute) {
+		found := false
+		for date := localDate(now, c.Zone); latest.Before(date); {
+			latest = latest.AddDate(0, 0, 1)
+			found = found || isStart(latest, c.Unit, c.StartDay)
+		}
+		if found {
+			starts = append(starts, now)
+		}
+	}
+	return starts
+}
+
+func localDate(now time.Time, zone *time.Location) time.Time {
+	y, m, d := now.In(zone).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+}
+
+// isStart reports whether a window starts on a date.
+func isStart(date time.Time, unit window.Calendar, startDay int) bool {
+	switch tomorrow := date.AddDate(0, 0, 1); unit {
+	case window.Week:
+		return date.Weekday() == time.Weekday(startDay%7)
+	case window.Month:
+		return date.Day() == startDay || date.Day() < startDay && tomorrow.Day() == 1
+	case window.Year:
+		return date.YearDay() == 1
+	default:
+		return true
+	}
+}
+
+// No zone changes its offset twice in the time in which firstInstant looks for one change, and none is further from
+// UTC than half of it.
+func TestZonesChangeTheirOffsetSeldom(t *testing.T) {
+	if os.Getenv("THROTTR_SLOW_TESTS") != "1" {
+		t.Skip("looks at 250 years in all zones: set THROTTR_SLOW_TESTS=1")
+	}
+	const most = 26 * 60 * 60
+	for name, zone := range zoneData(t) {
+		var last time.Time
+		_, before := time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC).In(zone).Zone()
+		for at := time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 2050; at = at.Add(6 * time.Hour) {
+			if _, offset := at.In(zone).Zone(); offset != before {
+				require.Less(t, max(offset, -offset), most, name)
+				require.Greater(t, at.Sub(last), 2*most*time.Second, "%s at %v", name, at)
+				last, before = at, offset
+			}
+		}
+	}
+}
+
+func TestZonesThatDependOnTheMachineAreRefused(t *testing.T) {
+	for _, name := range []string{
+		"Local", "local", "LOCAL", "localtime", "posixrules", "posix/Europe/Berlin", "right/Europe/Berlin", "right/UTC", "Posix/UTC",
+		"./localtime", "Europe/../localtime", "/etc/localtime", "Europe//Berlin", "Europe/Berlin/", "./Europe/Berlin", `Europe\Berlin`,
+		"Mars/Olympus", "Europe", "tzdata.zi", "zone.tab", "leapseconds", "Europe/Berlin\x00", "Zürich", " UTC", strings.Repeat("z", 5000),
+	} {
+		c, err := limits.CalendarOf(&window.Limit{Calendar: window.Day, Zone: name})
+		var field *window.RangeError
+		require.ErrorAs(t, err, &field, "%.100q", name)
+		require.Equal(t, time.UTC, c.Zone)
+		require.Equal(t, "Zone", field.Field)
+		require.Less(t, len(err.Error()), 300)
+	}
+}
+
+func TestCalendarsAreKept(t *testing.T) {
+	of := func(zone string, startDay uint8) *limits.Calendar {
+		c, err := limits.CalendarOf(&window.Limit{Calendar: window.Month, Zone: zone, StartDay: startDay})
+		require.NoError(t, err)
+		return c
+	}
+	for _, name := range []string{"Europe/Berlin", "Europe/Vienna", "America/Argentina/ComodRivadavia", "Etc/GMT+12", "EST5EDT"} {
+		require.Equal(t, name, of(name, 31).Zone.String())
+		require.Equal(t, 31, of(name, 31).StartDay)
+		require.Same(t, of(name, 0), of(name, 1))
+		require.NotSame(t, of(name, 0), of(name, 2))
+	}
+	require.Same(t, of("", 0), of("UTC", 1))
+	require.Equal(t, time.UTC, of("", 0).Zone)
+	require.Zero(t, testing.AllocsPerRun(100, func() { of("Europe/Berlin", 1) }))
+}
