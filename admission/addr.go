@@ -46,8 +46,11 @@ type Addrs struct {
 // direct trusts no header field.
 var direct = Addrs{v4Bits: 32, v6Bits: 64}
 
+// unknown is the key of all requests whose address is not known.
+const unknown = "unknown"
+
 // Addr returns the key of a remote address, with or without a port: the IPv4 address, or the first 64 bits
-// of the IPv6 address, and "" if it is not an IP address.
+// of the IPv6 address, and "unknown" if it is not an IP address, such as that of a Unix socket.
 func Addr(remote string) string { return direct.Key(remote, nil) }
 
 // NewAddrs returns what finds addresses. The error matches [throttr.ErrConfig].
@@ -113,12 +116,12 @@ func normal(p netip.Prefix) (netip.Prefix, bool) {
 //     address that was read: that of a proxy.
 //
 // An IPv4 address that is mapped to IPv6 is treated as IPv4. Zones and ports are dropped. The key is an
-// address, or a prefix if it has fewer bits, such as "2001:db8::/64". It is "" if the remote address is not
-// an IP address and the field contains none. Values gets the name of the field in its canonical form.
+// address, or a prefix if it has fewer bits, such as "2001:db8::/64". It is "unknown" if the remote address is not
+// an IP address, such as that of a Unix socket, and the field contains none: such requests count together. Values gets the name of the field in its canonical form.
 func (a *Addrs) Key(remote string, values func(name string) []string) string {
 	client, ok := a.find(remote, values)
 	if !ok {
-		return ""
+		return unknown
 	}
 	bits := a.v6Bits
 	if client.Is4() {

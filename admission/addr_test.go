@@ -45,29 +45,29 @@ func TestTheRemoteAddressIsTheKeyWithoutProxies(t *testing.T) {
 		"[::ffff:192.0.2.1%eth0]:80":              "192.0.2.1",
 		"[fe80::1%eth0]:80":                       "fe80::/64",
 		"[fe80::2%eth1]:80":                       "fe80::/64",
-		"":                                        "",
-		"@":                                       "",
-		"/run/site.sock":                          "",
-		"example.com:80":                          "",
-		"192.0.2.1:":                              "",
-		"192.0.2.1:http":                          "",
-		"192.0.2.1:123456":                        "",
-		"192.0.2.01:80":                           "",
-		"192.0.2.00:80":                           "",
-		"192.0.2.256:80":                          "",
-		"192.0.2:80":                              "",
-		"192.0.2.1.1:80":                          "",
-		"192.0..1:80":                             "",
-		".192.0.2.1:80":                           "",
-		"192.0.2.:80":                             "",
+		"":                                        "unknown",
+		"@":                                       "unknown",
+		"/run/site.sock":                          "unknown",
+		"example.com:80":                          "unknown",
+		"192.0.2.1:":                              "unknown",
+		"192.0.2.1:http":                          "unknown",
+		"192.0.2.1:123456":                        "unknown",
+		"192.0.2.01:80":                           "unknown",
+		"192.0.2.00:80":                           "unknown",
+		"192.0.2.256:80":                          "unknown",
+		"192.0.2:80":                              "unknown",
+		"192.0.2.1.1:80":                          "unknown",
+		"192.0..1:80":                             "unknown",
+		".192.0.2.1:80":                           "unknown",
+		"192.0.2.:80":                             "unknown",
 		"192.0.2.1:_hidden":                       "192.0.2.1",
 		"0.0.0.0:0":                               "0.0.0.0",
 		"255.255.255.255:65535":                   "255.255.255.255",
-		"192.0.2.1:80:80":                         "",
-		"[192.0.2.1]:80":                          "",
-		"[2001:db8::1]80":                         "",
-		"[2001:db8::1":                            "",
-		"[2001:db8::1]:":                          "",
+		"192.0.2.1:80:80":                         "unknown",
+		"[192.0.2.1]:80":                          "unknown",
+		"[2001:db8::1]80":                         "unknown",
+		"[2001:db8::1":                            "unknown",
+		"[2001:db8::1]:":                          "unknown",
 	} {
 		require.Equal(t, want, admission.Addr(remote), remote)
 		require.Equal(t, want, keyOf(t, admission.AddrConfig{}, remote), remote)
@@ -125,7 +125,7 @@ func TestXForwardedForNamesTheClient(t *testing.T) {
 		"IPv6 with a zone":                {proxy, []string{"fe80::1%eth0"}, "fe80::/64"},
 		"IPv4 with a port":                {proxy, []string{"192.0.2.1:80"}, "192.0.2.1"},
 		"mapped IPv4":                     {proxy, []string{"203.0.113.9, ::ffff:192.0.2.1, ::ffff:10.0.0.2"}, "192.0.2.1"},
-		"a socket that is no proxy":       {"@", []string{"192.0.2.1"}, ""},
+		"a socket that is no proxy":       {"@", []string{"192.0.2.1"}, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := admission.AddrConfig{Proxies: proxies, Header: "x-forwarded-for"}
@@ -201,11 +201,11 @@ func TestProxyOnAUnixSocketIsTrusted(t *testing.T) {
 	cfg := admission.AddrConfig{UnixProxy: true, Header: "X-Forwarded-For"}
 	for _, remote := range []string{"", "@", "@proxy", "/run/proxy.sock"} {
 		require.Equal(t, "192.0.2.1", keyOf(t, cfg, remote, "203.0.113.9, 192.0.2.1"), remote)
-		require.Equal(t, "", keyOf(t, cfg, remote, "203.0.113.9, unknown"), remote)
-		require.Equal(t, "", keyOf(t, cfg, remote), remote)
+		require.Equal(t, "unknown", keyOf(t, cfg, remote, "203.0.113.9, unknown"), remote)
+		require.Equal(t, "unknown", keyOf(t, cfg, remote), remote)
 	}
 	require.Equal(t, "192.0.2.1", keyOf(t, cfg, "192.0.2.1:1111", "203.0.113.9"))
-	require.Equal(t, "", keyOf(t, cfg, "example.com:80", "203.0.113.9"))
+	require.Equal(t, "unknown", keyOf(t, cfg, "example.com:80", "203.0.113.9"))
 }
 
 func TestProxyPrefixesMatchInEveryForm(t *testing.T) {

@@ -195,7 +195,10 @@ func TestSeveralLimitsThatDenyAreNamed(t *testing.T) {
 		minute, {Name: "hour", Max: 3, Scale: time.Hour}, {Name: "day", Max: 9, Scale: 24 * time.Hour},
 	}})
 	require.Empty(t, gate.Admit(t.Context(), costing("k", 3)).Denied())
-	require.Equal(t, []string{"minute", "hour"}, names(gate.Admit(t.Context(), request("k"))))
+	d := gate.Admit(t.Context(), request("k"))
+	require.Equal(t, []string{"minute", "hour"}, names(d))
+	require.Equal(t, "hour", d.Strictest.Name, "the one with the longest RetryAfter")
+	require.Greater(t, d.RetryAfter, 59*time.Minute)
 }
 
 // names returns the names of the limits that have denied.

@@ -41,7 +41,11 @@ func (g *Gate) isPlain(k Key) bool {
 	return len(k.Text) <= maxKey && (k.Plain || g.cfg.PlainKeys && !isAddr(k.Text))
 }
 
+// isAddr reports whether a text looks like the key of an address, or of everyone.
 func isAddr(text string) bool {
+	if text == unknown || text == Everyone.Text {
+		return true
+	}
 	_, err := netip.ParseAddr(text)
 	if err != nil {
 		_, err = netip.ParsePrefix(text)

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // Request is what a Gate decides on. The zero Request comes from nobody known, counts 1, and has the limits of the
@@ -20,7 +22,7 @@ type Request struct {
 	// its limit out.
 	Keys map[string]Key
 	// Addr is the address that the request comes from, as [Addr] or [Addrs.Key] returns it. It is stored as it is.
-	// Requests whose address is "" count together.
+	// Requests of one whose address is not known count together.
 	Addr string
 	// Plan has the limits of the request. Nil: those of the Config.
 	Plan *Plan
@@ -28,7 +30,8 @@ type Request struct {
 	// the request could not be counted. Observers get a context of which [PlanErr] is the error.
 	PlanErr error
 	// Cost returns what the request counts in a limit. What costs 0 is not counted there, but it is denied if the limit
-	// has been exceeded. Nil: 1.
+	// has been exceeded. More than 2⁶³-1 is a mistake in the program, such as a length of -1 that was converted: the
+	// error matches [throttr.ErrRange], and the request is Misconfigured. Nil: 1.
 	Cost func(throttr.Limit) uint64
 }
 
@@ -64,9 +67,11 @@ type counted struct {
 	key   Key
 	plain bool   // the key is stored as it is
 	as    string // the stored key
-	n     uint64
+	n     uint64 // the cost
 
-	reserved bool // n is in the reservation of the request
+	reserved bool   // n is in the reservation of the request
+	charged  uint64 // what is counted of the request now: 0 of a call that has failed, and of what was given back
+	actual   uint64 // what Done settles of a reservation
 }
 
 // place is the limit on requests in flight of a request.
@@ -96,10 +101,13 @@ func (c *counted) outcome(res throttr.Result) Outcome {
 // exempt reports whether no limit applies to the request.
 func (a *admitted) exempt() bool { return len(a.limits) == 0 && a.place == nil }
 
-// Value returns the decision, or a value of the parent.
+// Value returns the decision, or a value of the parent. What observers are told of the request is not for the handler.
 func (a *admitted) Value(key any) any {
-	if key == (contextKey{}) {
+	switch key {
+	case contextKey{}:
 		return &a.decision
+	case planErrKey{}:
+		return nil
 	}
 	return a.Context.Value(key)
 }
@@ -139,8 +147,11 @@ func (g *Gate) keyOf(r *Request, limit string) (k Key, ok bool) {
 	if k, ok = r.Keys[limit]; ok {
 		return k, k.Text != ""
 	}
+	if k = g.cfg.Keyed[limit]; k.Text != "" {
+		return k, true
+	}
 	if r.Key.Text == "" {
-		return Key{r.Addr, true}, !g.cfg.SkipEmptyKey
+		return Key{cmp.Or(r.Addr, unknown), true}, !g.cfg.SkipEmptyKey
 	}
 	return r.Key, true
 }
@@ -148,11 +159,11 @@ func (g *Gate) keyOf(r *Request, limit string) (k Key, ok bool) {
 // Admit takes a place for a request, counts it in all limits that apply, or in none of them if one denies it, and
 // returns the decision. The caller calls [Decision.Done] once the request has been served, or will not be.
 func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
+	a := g.begin(ctx, &r)
+	d := &a.decision
 	if r.PlanErr != nil {
 		ctx = context.WithValue(ctx, planErrKey{}, r.PlanErr)
 	}
-	a := g.begin(ctx, &r)
-	d := &a.decision
 	if d.Shadow {
 		ctx = context.WithValue(ctx, shadowKey{}, true)
 	}
@@ -211,16 +222,22 @@ func (a *admitted) enter(ctx context.Context) error {
 	return nil
 }
 
-// count counts a request in its limits. What costs nothing in a limit is looked up before.
+// count counts a request in its limits. What costs nothing in a limit is looked up before: if the store is away,
+// there is one look-up, so that nobody waits for a time limit for each.
 func (a *admitted) count(ctx context.Context) {
 	g := a.gate
 	d := &a.decision
+	for i := range a.limits {
+		if err := limits.CheckNumber("Cost", a.limits[i].n); err != nil {
+			d.Err = fmt.Errorf("admission: limit %q: %w", a.limits[i].limit.Name, err)
+			return
+		}
+	}
 	if g.cfg.CountRefusals {
-		a.settling.hits = true
-		a.settling.counted = true
-		a.each(ctx, g.limiter.HitN)
+		a.each(ctx)
 		return
 	}
+	looked := true
 	results := make([]throttr.Result, len(a.limits))
 	takes := make([]throttr.Take, 0, len(a.limits))
 	for i := range a.limits {
@@ -229,18 +246,19 @@ func (a *admitted) count(ctx context.Context) {
 			takes = append(takes, c.limit.For(c.as, c.n))
 			continue
 		}
+		if !looked {
+			continue
+		}
 		res, err := g.limiter.Peek(ctx, c.as, c.limit, 0)
 		if err != nil {
+			looked = !outage.IsAway(err)
 			d.Err = errors.Join(d.Err, err)
 			continue
 		}
 		results[i] = res
 		d.Allowed = d.Allowed && res.Allowed
 	}
-	switch {
-	case len(takes) == 0:
-		a.settling.counted = d.Err == nil
-	case d.Allowed:
+	if d.Allowed && len(takes) > 0 {
 		a.take(ctx, takes, results)
 	}
 	for i := range a.limits {
@@ -258,12 +276,13 @@ func (a *admitted) take(ctx context.Context, takes []throttr.Take, results []thr
 		return
 	}
 	a.decision.Allowed = ok
-	a.settling.counted = true
 	a.settling.reservation = rv
 	taken := rv.Results()
 	for i := range a.limits {
 		if c := &a.limits[i]; c.n > 0 {
 			c.reserved = true
+			c.charged = c.n
+			c.actual = c.n
 			results[i] = taken[0]
 			taken = taken[1:]
 		}
@@ -272,16 +291,17 @@ func (a *admitted) take(ctx context.Context, takes []throttr.Take, results []thr
 
 // each makes hits in the limits, up to the first that denies the request. If a call fails, the
 // other limits still apply.
-func (a *admitted) each(ctx context.Context, hit func(context.Context, string, throttr.Limit, uint64) (throttr.Result, error)) {
+func (a *admitted) each(ctx context.Context) {
 	d := &a.decision
 	var errs []error
 	for i := range a.limits {
 		c := &a.limits[i]
-		res, err := hit(ctx, c.as, c.limit, c.n)
+		res, err := a.gate.limiter.HitN(ctx, c.as, c.limit, c.n)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		c.charged = c.n
 		d.add(c, res)
 		if d.Allowed = res.Allowed; !d.Allowed {
 			break
@@ -293,8 +313,13 @@ func (a *admitted) each(ctx context.Context, hit func(context.Context, string, t
 // Peek returns the state of the limits of a request without counting, in the order of the limits: whether one that
 // counts 1 would be allowed now, and how many were counted. That on requests in flight is the last. The error is that of
 // the backend.
+//
+// It matches [throttr.ErrConfig] if a limit of Config.Keyed has no key: its count would be that of another one.
 func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 	a := g.begin(ctx, &r)
+	if err := a.checkKeys(&r); err != nil {
+		return nil, err
+	}
 	outcomes := make([]Outcome, 0, len(a.limits)+1)
 	for i := range a.limits {
 		c := &a.limits[i]
@@ -315,12 +340,37 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 }
 
 // Reset ends the windows of a request, as Peek describes them, so that the next request opens others. On Throttr
-// servers, other processes may deny for up to a second more, see [throttr.WithDenialMemory]. The error has those of all
+// servers, other processes may deny for up to a second more, see [throttr.WithDenialMemory]. The window of a limit whose key
+// is the one of Config.Keyed is others', too: it goes on, unless the key is in Request.Keys. The error has those of all
 // limits that could not be reset.
 func (g *Gate) Reset(ctx context.Context, r Request) error {
+	a := g.begin(ctx, &r)
+	if err := a.checkKeys(&r); err != nil {
+		return err
+	}
 	var errs []error
-	for _, c := range g.begin(ctx, &r).limits {
-		errs = append(errs, g.limiter.Forget(ctx, c.as, c.limit))
+	for _, c := range a.limits {
+		if _, given := r.Keys[c.limit.Name]; given || g.cfg.Keyed[c.limit.Name].Text == "" {
+			errs = append(errs, g.limiter.Forget(ctx, c.as, c.limit))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkKeys returns an error if a limit has keys of its own, and the request none of them.
+func (a *admitted) checkKeys(r *Request) error {
+	names := make([]string, 0, len(a.limits)+1)
+	for i := range a.limits {
+		names = append(names, a.limits[i].limit.Name)
+	}
+	if a.place != nil {
+		names = append(names, a.place.limit.Name)
+	}
+	for _, name := range names {
+		_, given := r.Keys[name]
+		if shared, keyed := a.gate.cfg.Keyed[name]; keyed && !given && shared.Text == "" {
+			return invalid("limit %q has keys of its own, and Keys has none for it", name)
+		}
+	}
+	return nil
 }

@@ -13,34 +13,33 @@ import (
 // settling is how a request is settled that was counted.
 type settling struct {
 	reservation *throttr.Reservation // of what was counted; or nil
-	counted     bool                 // what does not cost 0 was counted
-	hits        bool                 // as hits
 
-	mu      sync.Mutex // guards what follows, and the n of limits
-	actual  []uint64   // what Commit has said, by limit; nil: nothing
-	settled bool       // nothing is given back any more
-	over    bool       // Done was called
+	mu        sync.Mutex // guards what follows, and the charged and actual of limits
+	committed bool       // Commit has said something that is not settled
+	settled   bool       // nothing is given back any more
+	over      bool       // Done was called
 }
 
 // Commit sets what a limit is charged for the request, when that is known only afterwards: bytes, or tokens of a
 // language model. [Decision.Done] settles what was committed for all limits in one call; after it, Commit does so at once,
-// and then only the first one can give something back. More than a limit allows is counted, too.
+// and then only the first one can give something back. More than a limit allows is counted, too. Of a request that was
+// given back, or could not be counted in the limit, all of n is counted.
 //
-// The error matches [throttr.ErrConfig] if the request was not counted in a limit of that name, [throttr.ErrRange] if
+// The error matches [throttr.ErrConfig] if the request was denied, or has no limit of that name, [throttr.ErrRange] if
 // n is over 2⁶³-1, and [throttr.ErrUnsupported] if something would have to be given back that can't be: see
 // Config.CountRefusals. Others are those of the backend. Commit does not depend on the end of ctx.
 func (d Decision) Commit(ctx context.Context, name string, n uint64) error {
 	if err := limits.CheckNumber("n", n); err != nil {
 		return err
 	}
-	if d.within != nil && d.Allowed && d.within.settling.counted {
+	if d.within != nil && d.Allowed {
 		for i := range d.within.limits {
 			if d.within.limits[i].limit.Name == name {
 				return d.within.commit(context.WithoutCancel(ctx), i, n)
 			}
 		}
 	}
-	return invalid("Commit: the request was not counted in a limit %q", name)
+	return invalid("Commit: the request was denied, or has no limit %q", name)
 }
 
 // commit sets what the i-th limit is charged.
@@ -50,22 +49,18 @@ func (a *admitted) commit(ctx context.Context, i int, n uint64) error {
 	defer s.mu.Unlock()
 	c := &a.limits[i]
 	if c.reserved && !s.settled {
-		if s.actual == nil {
-			for j := range a.limits {
-				s.actual = append(s.actual, a.limits[j].n)
-			}
-		}
-		s.actual[i] = n
+		c.actual = n
+		s.committed = true
 		if s.over {
 			return a.settle(ctx)
 		}
 		return nil
 	}
-	if n < c.n {
-		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", c.n-n, c.limit.Name, throttr.ErrUnsupported)
+	if n < c.charged {
+		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", c.charged-n, c.limit.Name, throttr.ErrUnsupported)
 	}
-	more := n - c.n
-	c.n = n
+	more := n - c.charged
+	c.charged = n
 	if more == 0 {
 		return nil
 	}
@@ -77,11 +72,12 @@ func (a *admitted) commit(ctx context.Context, i int, n uint64) error {
 func (a *admitted) settle(ctx context.Context) error {
 	s := &a.settling
 	s.settled = true
+	s.committed = false
 	var used []uint64
 	for i := range a.limits {
 		if c := &a.limits[i]; c.reserved {
-			used = append(used, s.actual[i])
-			c.n = s.actual[i]
+			used = append(used, c.actual)
+			c.charged = c.actual
 		}
 	}
 	return s.reservation.Commit(ctx, used...)
@@ -93,7 +89,7 @@ func (a *admitted) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	if s.actual != nil && !s.settled {
+	if s.committed && !s.settled {
 		_ = a.settle(context.WithoutCancel(a.Context))
 	}
 }
@@ -110,18 +106,25 @@ func (d Decision) GiveBack(ctx context.Context) error {
 		return nil
 	}
 	s := &d.within.settling
-	if s.hits && d.Allowed && len(d.Outcomes) > 0 {
+	if d.within.gate.cfg.CountRefusals && d.Allowed && len(d.Outcomes) > 0 {
 		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w", throttr.ErrUnsupported)
 	}
-	s.mark(true)
+	d.within.giveBack(true)
 	return s.reservation.Cancel(ctx)
 }
 
-// mark says whether the request is settled, so that [Decision.Done] does not do it.
-func (s *settling) mark(settled bool) {
+// giveBack says whether what was reserved is given back, so that [Decision.Done] does not settle it, and that it is not
+// charged any more.
+func (a *admitted) giveBack(back bool) {
+	s := &a.settling
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settled = settled
+	s.settled = back
+	for i := range a.limits {
+		if c := &a.limits[i]; c.reserved {
+			c.charged = 0
+		}
+	}
 }
 
 // GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
@@ -131,13 +134,13 @@ func (d Decision) GiveBackLater() bool {
 		return true
 	}
 	s := &d.within.settling
-	s.mark(true)
+	d.within.giveBack(true)
 	ended := make(chan struct{})
 	if !d.within.gate.later.add(func() {
 		defer close(ended)
 		_ = s.reservation.Cancel(d.within) // an error is for the observer of the RateLimit
 	}) {
-		s.mark(false)
+		d.within.giveBack(false)
 		return false
 	}
 	moment := time.NewTimer(giveBackMoment)

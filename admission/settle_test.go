@@ -84,8 +84,18 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		"hits, less":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
 		"hits, back":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.GiveBack(ctx) }, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
 		"given back":   {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
-		"in the end":   {request: cost(1, 100), settle: func(d *admission.Decision) error { cancel(); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
-		"twice":        {request: cost(1, 100), settle: func(d *admission.Decision) error { d.GiveBack(ctx); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
+		"back, and more": {request: cost(1, 100), settle: func(d *admission.Decision) error {
+			d.GiveBack(ctx)
+			return d.Commit(ctx, "tokens", 150)
+		}, want: []uint64{0, 150}},
+		"back, and less": {request: cost(1, 100), settle: func(d *admission.Decision) error {
+			d.Commit(ctx, "tokens", 7)
+			d.GiveBackLater()
+			d.Done()
+			return d.Commit(ctx, "tokens", 50)
+		}, want: []uint64{0, 50}},
+		"in the end": {request: cost(1, 100), settle: func(d *admission.Decision) error { cancel(); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
+		"twice":      {request: cost(1, 100), settle: func(d *admission.Decision) error { d.GiveBack(ctx); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})

@@ -97,7 +97,8 @@ type Config struct {
 	// [admission.InShadow] is true; handlers find Decision.Allowed.
 	Shadow bool
 
-	// Cost returns what a call, or a message of a stream, counts in a limit. Default: 1.
+	// Cost returns what a call, or a message of a stream, counts in a limit. More than 2⁶³-1 is a mistake in the program,
+	// and the status INTERNAL. Default: 1.
 	Cost func(context.Context, Call, throttr.Limit) uint64
 
 	// GiveBack reports whether a call that was served is given back, by the code of its status: for limits that count
@@ -138,7 +139,7 @@ func (c *Config) setDefaults() {
 func (c *Config) admission(limits []throttr.Limit) admission.Config {
 	return admission.Config{
 		Limits: limits, OnlyPlans: c.Plan != nil, CountRefusals: c.CountRefusals, PlainKeys: c.PlainKeys,
-		SkipEmptyKey: c.SkipEmptyKey, FailClosed: c.FailClosed, Shadow: c.Shadow, Jitter: c.Jitter,
+		Keyed: keyed(c.KeyOf), SkipEmptyKey: c.SkipEmptyKey, FailClosed: c.FailClosed, Shadow: c.Shadow, Jitter: c.Jitter,
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 type KeyFunc func(context.Context, Call) string
 
 // Peer is a [KeyFunc]. It returns the IPv4 address, or the first 64 bits of the IPv6 address, at the other
-// end of the connection, and "" if that is not an IP address.
+// end of the connection, and "unknown" if that is not an IP address: all clients of a Unix socket count together.
 func Peer(ctx context.Context, _ Call) string { return admission.Addr(remote(ctx)) }
 
 // ByAddr returns a [KeyFunc] for the address that a call comes from, by the rules of [admission.Addrs]: the
@@ -42,17 +42,26 @@ func addrOf(addrs *admission.Addrs, ctx context.Context) string {
 // Everyone is the [KeyFunc] of a limit that all calls share.
 func Everyone(context.Context, Call) string { return admission.Everyone.Text }
 
-// isPlain reports whether f is Peer, Everyone, or made by ByAddr, which is not inlined so that all that it makes have
-// one code. Their keys are stored as they are.
-func isPlain(f KeyFunc) bool {
+// keyOf returns what is known of the keys of f: those of Peer, Everyone and ByAddr are stored as they are, and that of
+// Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
+func keyOf(f KeyFunc) admission.Key {
 	byAddr, _ := ByAddr(admission.AddrConfig{})
-	code := reflect.ValueOf(f).Pointer()
-	for _, plain := range []KeyFunc{Peer, Everyone, byAddr} {
-		if code == reflect.ValueOf(plain).Pointer() {
-			return true
-		}
+	switch reflect.ValueOf(f).Pointer() {
+	case reflect.ValueOf(Everyone).Pointer():
+		return admission.Everyone
+	case reflect.ValueOf(Peer).Pointer(), reflect.ValueOf(byAddr).Pointer():
+		return admission.Key{Plain: true}
 	}
-	return false
+	return admission.Key{}
+}
+
+// keyed returns what is known of the keys of limits by their names.
+func keyed(of map[string]KeyFunc) map[string]admission.Key {
+	keys := make(map[string]admission.Key, len(of))
+	for name, f := range of {
+		keys[name] = keyOf(f)
+	}
+	return keys
 }
 
 // ByMetadata returns a [KeyFunc] whose key is the name and a digest of the first value of metadata, or ""

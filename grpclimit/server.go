@@ -17,7 +17,8 @@ import (
 type Server struct {
 	cfg      Config
 	addrs    *admission.Addrs
-	plain    map[string]bool // whether the keys of a limit in KeyOf are stored as they are; those of Key: ""
+	plain    bool                     // keys of Config.Key are stored as they are
+	keyed    map[string]admission.Key // what is known of those of Config.KeyOf
 	calls    *admission.Gate
 	messages *admission.Gate            // or nil
 	methods  map[string]*admission.Plan // by the name of a method or a service
@@ -36,10 +37,7 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, plain: map[string]bool{"": cfg.Key != nil && isPlain(cfg.Key)}}
-	for name, f := range cfg.KeyOf {
-		s.plain[name] = isPlain(f)
-	}
+	s := &Server{cfg: cfg, plain: cfg.Key != nil && keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
 	var err error
 	if s.addrs, err = admission.NewAddrs(cfg.Addr); err != nil {
 		return nil, err
@@ -60,12 +58,13 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Peek returns the state of the limits of a call without counting, see [admission.Gate.Peek].
+// Peek returns the state of the limits of a call without counting, see [admission.Gate.Peek]. Its Keys are those of
+// Config.KeyOf, but for [Everyone].
 func (s *Server) Peek(ctx context.Context, r admission.Request) ([]admission.Outcome, error) {
 	return s.calls.Peek(ctx, r)
 }
 
-// Reset ends the windows of a call, see [admission.Gate.Reset].
+// Reset ends the windows of a call, see [admission.Gate.Reset]. Those of [Everyone] go on.
 func (s *Server) Reset(ctx context.Context, r admission.Request) error { return s.calls.Reset(ctx, r) }
 
 // StoredKey returns the key that the backend sees: for RateLimit.Forget, and for the throttr command.
@@ -107,12 +106,12 @@ func (s *Server) request(ctx context.Context, c Call) admission.Request {
 	if s.cfg.Key == nil {
 		r.Key = admission.Key{Text: r.Addr, Plain: true}
 	} else {
-		r.Key = admission.Key{Text: s.cfg.Key(ctx, c), Plain: s.plain[""]}
+		r.Key = admission.Key{Text: s.cfg.Key(ctx, c), Plain: s.plain}
 	}
 	if len(s.cfg.KeyOf) > 0 {
 		r.Keys = make(map[string]admission.Key, len(s.cfg.KeyOf))
 		for name, f := range s.cfg.KeyOf {
-			r.Keys[name] = admission.Key{Text: f(ctx, c), Plain: s.plain[name]}
+			r.Keys[name] = admission.Key{Text: f(ctx, c), Plain: s.keyed[name].Plain}
 		}
 	}
 	if s.cfg.Plan != nil {

@@ -108,7 +108,7 @@ func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
 		require.Equal(t, "test.Echo", v.ApiService)
 		require.Equal(t, "requests", v.QuotaMetric)
 		require.EqualValues(t, 2, v.QuotaValue)
-		require.Equal(t, map[string]string{"client": ""}, v.QuotaDimensions, "an in-memory connection has no address")
+		require.Equal(t, map[string]string{"client": "unknown"}, v.QuotaDimensions, "an in-memory connection has no address")
 	}
 }
 
@@ -156,6 +156,7 @@ func TestStockClientRetriesWhenTheServerSays(t *testing.T) {
 func TestMessagesOfAStreamAreCounted(t *testing.T) {
 	messages := throttr.Limit{Name: "bytes", Max: 10, Scale: time.Minute}
 	s := newSite(t, grpclimit.Config{
+		Methods:  map[string][]throttr.Limit{chat: {{Name: "minute", Max: 3, Scale: time.Minute}}}, // not of its messages
 		Messages: []throttr.Limit{messages},
 		Metric:   "bytes",
 		Cost: func(_ context.Context, c grpclimit.Call, _ throttr.Limit) uint64 {
@@ -323,7 +324,7 @@ func TestMethodsAndPlansHaveLimitsOfTheirOwn(t *testing.T) {
 func TestSkippedCallsAreNotCounted(t *testing.T) {
 	for name, cfg := range map[string]grpclimit.Config{
 		"Skip":         {Skip: func(_ context.Context, c grpclimit.Call) bool { return c.Method == say || c.Method == chat }},
-		"an empty key": {SkipEmptyKey: true},
+		"an empty key": {SkipEmptyKey: true, Key: func(context.Context, grpclimit.Call) string { return "" }},
 		"an empty plan": {
 			Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return new(admission.Plan), nil },
 			// a key of Messages, so that only the plan exempts them
@@ -394,6 +395,7 @@ func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
 	}
 	require.Equal(t, "client:k192.0.2.1", plain["address"])
 	require.Equal(t, "client:keveryone", plain["all"])
+	require.Equal(t, "client:h"+admission.Digest("user:"+admission.Digest("ann")), plain["user"])
 	require.Equal(t, []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted}, []codes.Code{call("ann", ok), call("ann", ok), call("ann", ok)})
 	require.Equal(t, codes.OK, call("", ok), "nobody has no limit of users")
 	for user, want := range map[string][]codes.Code{"bob": {codes.OK, codes.ResourceExhausted}, "": {codes.OK, codes.OK}} {
@@ -430,9 +432,9 @@ func TestKeysOfCalls(t *testing.T) {
 		"IPv4":                     {grpclimit.Peer, at(tcp("192.0.2.1")), "192.0.2.1"},
 		"IPv6":                     {grpclimit.Peer, at(tcp("2001:db8:1:2:3::4")), "2001:db8:1:2::/64"},
 		"mapped":                   {grpclimit.Peer, at(tcp("::ffff:192.0.2.1")), "192.0.2.1"},
-		"no peer":                  {grpclimit.Peer, at(nil), ""},
-		"no address":               {grpclimit.Peer, peer.NewContext(t.Context(), &peer.Peer{}), ""},
-		"a socket":                 {grpclimit.Peer, at(&net.UnixAddr{Name: "@", Net: "unix"}), ""},
+		"no peer":                  {grpclimit.Peer, at(nil), "unknown"},
+		"no address":               {grpclimit.Peer, peer.NewContext(t.Context(), &peer.Peer{}), "unknown"},
+		"a socket":                 {grpclimit.Peer, at(&net.UnixAddr{Name: "@", Net: "unix"}), "unknown"},
 		"a proxy":                  {proxied, at(tcp("10.0.0.1"), "x-forwarded-for", "1.1.1.1, 192.0.2.1, 10.0.0.2"), "192.0.2.1"},
 		"a proxy, two values":      {proxied, at(tcp("10.0.0.1"), "x-forwarded-for", "1.1.1.1", "x-forwarded-for", "192.0.2.1"), "192.0.2.1"},
 		"a forged value":           {proxied, at(tcp("192.0.2.9"), "x-forwarded-for", "1.1.1.1"), "192.0.2.9"},

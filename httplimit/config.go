@@ -86,7 +86,8 @@ type Config struct {
 
 	// Cost returns what a request counts in a limit. What costs 0 is not counted there, but denied if the limit has
 	// been exceeded. A request that costs more than a limit can ever grant is denied,
-	// and has no Retry-After. What is known only afterwards: see Decision.Commit. Default: 1.
+	// and has no Retry-After. More than 2⁶³-1 is a mistake in the program, such as a ContentLength of -1 that was converted,
+	// and the response is 500. What is known only afterwards: see Decision.Commit. Default: 1.
 	Cost func(*http.Request, throttr.Limit) uint64
 
 	// GiveBack reports whether a request that was served is given back, by the status of its response: for limits
@@ -166,10 +167,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := &Middleware{config: cfg, addrs: addrs, plain: map[string]bool{"": cfg.Key != nil && isPlain(cfg.Key)}}
-	for name, f := range cfg.KeyOf {
-		m.plain[name] = isPlain(f)
-	}
+	m := &Middleware{config: cfg, addrs: addrs, plain: cfg.Key != nil && keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
 	m.config.KeyOf = maps.Clone(cfg.KeyOf) // the caller may change the map
 	if cfg.OnFailure == nil {
 		m.config.OnFailure = ServeUnlessFull
@@ -182,6 +180,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		NoPlace:       cfg.NoPlace,
 		CountRefusals: cfg.CountRefusals,
 		PlainKeys:     cfg.PlainKeys,
+		Keyed:         m.keyed,
 		SkipEmptyKey:  cfg.SkipEmptyKey,
 		Shadow:        cfg.Shadow,
 		Jitter:        cfg.Jitter,

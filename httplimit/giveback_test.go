@@ -129,6 +129,19 @@ func TestAResponseIsGivenBackOnce(t *testing.T) {
 	}
 }
 
+// What was not served has nothing to be given back.
+func TestADeniedRequestIsNotGivenBack(t *testing.T) {
+	for _, shadow := range []bool{false, true} {
+		var statuses []int
+		s := newSite(t, httplimit.Config{Shadow: shadow, GiveBack: func(_ *http.Request, status int) bool {
+			statuses = append(statuses, status)
+			return false
+		}})
+		s.statuses(5, alice)
+		require.Equal(t, []int{202, 202, 202}, statuses)
+	}
+}
+
 // A handler gets all of the request, and what it does with the context and the header fields is its own.
 func TestAGrantedRequestIsACopy(t *testing.T) {
 	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(9)}})

@@ -19,7 +19,8 @@ type KeyFunc func(*http.Request) string
 type AddrConfig = admission.AddrConfig
 
 // RemoteAddr is a [KeyFunc]. It returns the IPv4 address, or the first 64 bits of the IPv6
-// address, at the other end of the connection, and "" if that is not an IP address.
+// address, at the other end of the connection, and "unknown" if that is not an IP address: all clients of a Unix socket
+// count together.
 func RemoteAddr(r *http.Request) string { return admission.Addr(r.RemoteAddr) }
 
 // Everyone is the [KeyFunc] of a limit that all requests share.
@@ -38,17 +39,26 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 	return func(r *http.Request) string { return addrs.Key(r.RemoteAddr, r.Header.Values) }, nil
 }
 
-// isPlain reports whether f is RemoteAddr, Everyone, or made by ByAddr, which is not inlined so that all that it makes
-// have one code. Their keys are stored as they are.
-func isPlain(f KeyFunc) bool {
+// keyOf returns what is known of the keys of f: those of RemoteAddr, Everyone and ByAddr are stored as they are, and that of
+// Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
+func keyOf(f KeyFunc) admission.Key {
 	byAddr, _ := ByAddr(AddrConfig{})
-	code := reflect.ValueOf(f).Pointer()
-	for _, plain := range []KeyFunc{RemoteAddr, Everyone, byAddr} {
-		if code == reflect.ValueOf(plain).Pointer() {
-			return true
-		}
+	switch reflect.ValueOf(f).Pointer() {
+	case reflect.ValueOf(Everyone).Pointer():
+		return admission.Everyone
+	case reflect.ValueOf(RemoteAddr).Pointer(), reflect.ValueOf(byAddr).Pointer():
+		return admission.Key{Plain: true}
 	}
-	return false
+	return admission.Key{}
+}
+
+// keyed returns what is known of the keys of limits by their names.
+func keyed(of map[string]KeyFunc) map[string]admission.Key {
+	keys := make(map[string]admission.Key, len(of))
+	for name, f := range of {
+		keys[name] = keyOf(f)
+	}
+	return keys
 }
 
 // InNetworks returns a function for Config.Skip and for handlers: it reports whether a request comes from one of the

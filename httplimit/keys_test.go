@@ -123,6 +123,45 @@ func TestFieldsAndProblemsOfSeveralKeys(t *testing.T) {
 	require.Contains(t, string(body[:n]), `"violated-policies":["hour"]`)
 }
 
+// The clients of a Unix socket have no addresses: they count together, and no limit leaves them out.
+func TestClientsOfAUnixSocketCountTogether(t *testing.T) {
+	byAddr, err := httplimit.ByAddr(httplimit.AddrConfig{UnixProxy: true, Header: "X-Forwarded-For"})
+	require.NoError(t, err)
+	for name, cfg := range map[string]httplimit.Config{
+		"the default": {},
+		"skipping":    {SkipEmptyKey: true},
+		"Key":         {Key: httplimit.RemoteAddr, SkipEmptyKey: true},
+		"RemoteAddr":  {KeyOf: map[string]httplimit.KeyFunc{"minute": httplimit.RemoteAddr}},
+		"ByAddr":      {KeyOf: map[string]httplimit.KeyFunc{"minute": byAddr}},
+		"combined":    {KeyOf: map[string]httplimit.KeyFunc{"minute": func(r *http.Request) string { return httplimit.RemoteAddr(r) }}},
+	} {
+		s := newSite(t, cfg)
+		require.Equal(t, []int{202, 202, 202, 429, 429}, s.statuses(5, "@"), name)
+		require.Equal(t, []int{429, 202}, append(s.statuses(1, "/run/site.sock"), s.statuses(1, alice)...), name)
+	}
+}
+
+// Support need not know the key of a limit that all share, and is told if it lacks another one.
+func TestPeekOfKeysOfLimits(t *testing.T) {
+	m, _ := newMiddleware(t, httplimit.Config{
+		Limits: []throttr.Limit{httplimit.PerMinute(2), httplimit.PerHour(9)},
+		KeyOf:  map[string]httplimit.KeyFunc{"minute": httplimit.Everyone, "hour": httplimit.ByHeader("User")},
+	})
+	for _, want := range []int{200, 200, 429} {
+		require.Equal(t, want, request(m, "User", "ann"))
+	}
+	_, err := m.Peek(t.Context(), httplimit.Request{})
+	require.ErrorIs(t, err, throttr.ErrConfig)
+	require.ErrorContains(t, err, `limit "hour" has keys of its own`)
+	ann := httplimit.Request{Keys: map[string]httplimit.Key{"hour": {Text: httplimit.HeaderKey("User", "ann")}}}
+	for range 2 {
+		outcomes, err := m.Peek(t.Context(), ann)
+		require.NoError(t, err)
+		require.False(t, outcomes[0].Allowed)
+		require.NoError(t, m.Reset(t.Context(), ann), "which ends nothing that others share")
+	}
+}
+
 // Without its plan, a request has the limits of the Config, or is one that could not be counted.
 func TestAPlanThatIsNotKnown(t *testing.T) {
 	unknown := errors.New("no database")

@@ -15,7 +15,8 @@ type Middleware struct {
 	config Config // with its defaults
 	gate   *admission.Gate
 	addrs  *admission.Addrs
-	plain  map[string]bool // whether the keys of a limit in KeyOf are stored as they are; those of Key: ""
+	plain  bool                     // keys of Config.Key are stored as they are
+	keyed  map[string]admission.Key // what is known of those of Config.KeyOf
 }
 
 // Wrap returns a handler that limits the requests to next. It panics if next is nil.
@@ -31,15 +32,15 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 //
 //	outcomes, err := m.Peek(ctx, httplimit.Request{Key: httplimit.Key{Text: httplimit.HeaderKey("X-Api-Key", apiKey)}})
 //
-// Its Key has the text that Config.Key returns for the requests in question, its Keys those of Config.KeyOf. Of a client
-// that is known by its address, it has the Addr. The error is that of the backend.
+// Its Key has the text that Config.Key returns for the requests in question, its Keys those of Config.KeyOf, but for
+// [Everyone]. Of a client that is known by its address, it has the Addr. The error is that of the backend, or matches
+// [throttr.ErrConfig]: Keys lacks one.
 func (m *Middleware) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 	return m.gate.Peek(ctx, r)
 }
 
-// Reset ends the windows of a request, as [Middleware.Peek] describes it, so that the next one opens others. On Throttr
-// servers, other processes may deny for up to a second
-// more, see [throttr.WithDenialMemory]. The error has those of all limits that could not be reset.
+// Reset ends the windows of a request, as [Middleware.Peek] describes it, so that the next one opens others: see
+// [admission.Gate.Reset]. Those of [Everyone] go on.
 func (m *Middleware) Reset(ctx context.Context, r Request) error { return m.gate.Reset(ctx, r) }
 
 // StoredKey returns the key that the backend sees: for RateLimit.Forget, and for the throttr command.
@@ -94,12 +95,12 @@ func (m *Middleware) request(r *http.Request) Request {
 	if c.Key == nil {
 		req.Key = Key{Text: req.Addr, Plain: true}
 	} else {
-		req.Key = Key{Text: c.Key(r), Plain: m.plain[""]}
+		req.Key = Key{Text: c.Key(r), Plain: m.plain}
 	}
 	if len(c.KeyOf) > 0 {
 		req.Keys = make(map[string]Key, len(c.KeyOf))
 		for name, f := range c.KeyOf {
-			req.Keys[name] = Key{Text: f(r), Plain: m.plain[name]}
+			req.Keys[name] = Key{Text: f(r), Plain: m.keyed[name].Plain}
 		}
 	}
 	if c.Plan != nil {

@@ -95,11 +95,17 @@ const maxSeconds = 1 << 32
 
 // secondsOf returns a number of seconds, which may have a fraction.
 func secondsOf(text string) (time.Duration, bool) {
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(n >= 0) {
-		return 0, false
+	n, ok := decimal(text)
+	return time.Duration(min(n, maxSeconds) * float64(time.Second)), ok
+}
+
+// decimal returns a number that is written in digits, with or without a point.
+func decimal(text string) (float64, bool) {
+	if strings.Trim(text, "0123456789.") != "" {
+		return 0, false // such as 1e9 and inf
 	}
-	return time.Duration(min(n, maxSeconds) * float64(time.Second)), true
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil
 }
 
 // remainingOf returns the longest time that RateLimit says of a quota of which nothing remains.
@@ -142,8 +148,8 @@ const farthest = 366 * 24 * time.Hour
 // 1970 in seconds, milliseconds, microseconds or nanoseconds: whichever is no farther from now than the farthest end.
 // It returns false if none is.
 func secondsOrTimeOf(text string, now time.Time) (time.Duration, bool) {
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(n >= 0) {
+	n, ok := decimal(text)
+	if !ok {
 		return 0, false
 	}
 	if n <= farthest.Seconds() {

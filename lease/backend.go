@@ -276,6 +276,17 @@ func (b *Backend) tend() {
 	}
 }
 
+// failure returns the error of a take with a context of b: its end is not that of a caller's.
+func (b *Backend) failure(ctx context.Context, err error) error {
+	switch {
+	case b.ctx.Err() != nil:
+		return window.ErrClosed
+	case ctx.Err() != nil:
+		return &outage.TimeoutError{After: takeTimeout, Err: err}
+	}
+	return err
+}
+
 // giveBack gives back n places of a block that nobody uses.
 func (b *Backend) giveBack(e *entry, old *block, n uint64) {
 	if !b.run(func() { b.returnPlaces(e, old, n) }) {

@@ -215,6 +215,9 @@ func (e *entry) take(t *taking, need, n uint64) {
 	for {
 		sent := b.now()
 		w, err := b.Backend.Take(ctx, e.key, e.limit, n)
+		if err != nil {
+			err = b.failure(ctx, err)
+		}
 		b.takes.Add(1)
 		if err != nil || !w.Refused {
 			b.taken.Add(n)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/lease"
@@ -310,4 +311,52 @@ func TestAResetForgetsTheCount(t *testing.T) {
 		require.True(t, hit(t, b, time.Hour, limit, 1))
 		require.Greater(t, count(t, store, key), uint64(8))
 	})
+}
+
+// hanging is a backend whose takes are answered when their ctx has ended.
+type hanging struct {
+	window.Backend
+	hangs atomic.Bool
+}
+
+func (h *hanging) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return window.Window{}, ctx.Err()
+	}
+	return h.Backend.Take(ctx, key, l, n)
+}
+
+// The end of a take that callers share is not that of their contexts: its time limit says that the store is away, and Close
+// that the backend is closed.
+func TestASharedTakeThatHangs(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		run(t, func(t *testing.T, store window.Backend) {
+			h := &hanging{Backend: store}
+			b := lease.New(h, lease.WithAge(age))
+			defer b.Close()
+			heat(t, b, time.Hour, 1<<20)
+			time.Sleep(3 * age / 4) // the block is idle, and given back
+			h.hangs.Store(true)
+			begun := time.Now()
+			var callers sync.WaitGroup
+			for range 3 {
+				callers.Go(func() {
+					_, err := b.Take(t.Context(), key, per(1<<20, time.Hour), 1)
+					if closes {
+						assert.Equal(t, window.ErrClosed, err)
+						return
+					}
+					assert.ErrorIs(t, err, window.ErrUnavailable)
+					assert.ErrorContains(t, err, "no answer within 5s")
+				})
+			}
+			synctest.Wait()
+			if closes {
+				require.NoError(t, b.Close())
+			}
+			callers.Wait()
+			require.Equal(t, map[bool]time.Duration{false: 5 * time.Second, true: time.Second}[closes], time.Since(begun))
+		})
+	}
 }

@@ -1,0 +1,233 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// flaky is a backend whose calls for limits of a name fail, or hang until their ctx ends if there is no error.
+type flaky struct {
+	window.Backend
+	name string
+	err  error
+	n    *int // of those calls
+}
+
+func (f flaky) fails(ctx context.Context, l window.Limit) error {
+	if l.Name != f.name {
+		return nil
+	}
+	if f.n != nil {
+		*f.n++
+	}
+	if f.err != nil {
+		return f.err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (f flaky) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if err := f.fails(ctx, l); err != nil {
+		return window.Window{}, err
+	}
+	return f.Backend.Hit(ctx, key, l, n)
+}
+
+func (f flaky) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if err := f.fails(ctx, l); err != nil {
+		return window.Window{}, err
+	}
+	return f.Backend.Take(ctx, key, l, n)
+}
+
+func (f flaky) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	for _, x := range takes {
+		if err := f.fails(ctx, x.Limit); err != nil {
+			return false, err
+		}
+	}
+	return f.Backend.TakeAll(ctx, takes, windows)
+}
+
+func (f flaky) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if err := f.fails(ctx, l); err != nil {
+		return window.Window{}, err
+	}
+	return f.Backend.Peek(ctx, key, l, n)
+}
+
+// costs returns a request of a key whose costs are those of the names of limits, and of others 1.
+func costs(of map[string]uint64) admission.Request {
+	r := request("k")
+	r.Cost = func(l throttr.Limit) uint64 {
+		if n, ok := of[l.Name]; ok {
+			return n
+		}
+		return 1
+	}
+	return r
+}
+
+// What could not be counted is counted when it is committed, if the store can do that by then.
+func TestCommitOfWhatWasNotCounted(t *testing.T) {
+	for name, test := range map[string]struct {
+		hits bool
+		cost uint64
+		want []uint64 // in minute, tokens
+	}{
+		"a hit that failed":    {true, 100, []uint64{1, 150}},
+		"a look-up that did":   {false, 0, []uint64{1, 150}},
+		"several takes at one": {false, 100, []uint64{0, 150}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := memory.New()
+			defer m.Close()
+			cfg := admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits}
+			d := newGateOn(t, flaky{Backend: m, name: "tokens", err: errDown}, cfg).Admit(t.Context(), costs(map[string]uint64{"tokens": test.cost}))
+			require.ErrorIs(t, d.Err, errDown)
+			require.NoError(t, d.Commit(t.Context(), "tokens", 150))
+			require.NoError(t, d.Commit(t.Context(), "tokens", 150))
+			require.ErrorIs(t, d.Commit(t.Context(), "tokens", 149), throttr.ErrUnsupported)
+			d.Done()
+			require.Equal(t, test.want, counts(t, newGateOn(t, m, cfg), request("k")))
+		})
+	}
+}
+
+// A store that hangs delays a request by a time limit for what is looked up, and one for what is taken.
+func TestAStoreThatHangsIsLookedUpOnce(t *testing.T) {
+	for _, cost := range []uint64{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			m := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+			defer m.Close()
+			n := 0
+			limits := []throttr.Limit{{Name: "a", Max: 9, Scale: time.Second}, {Name: "a", Max: 9, Scale: time.Minute}, {Name: "a", Max: 9, Scale: time.Hour}}
+			for i := range limits {
+				limits[i].Name = string(rune('a' + i))
+			}
+			limits = append(limits, throttr.Limit{Name: "counted", Max: 9, Scale: time.Hour})
+			store := &hung{Backend: m, n: &n}
+			gate := newGateOn(t, store, admission.Config{Limits: limits}, throttr.WithTimeout(250*time.Millisecond))
+			begun := time.Now()
+			d := gate.Admit(t.Context(), costs(map[string]uint64{"a": 0, "b": 0, "c": 0, "counted": cost}))
+			require.ErrorIs(t, d.Err, throttr.ErrUnavailable)
+			require.Equal(t, time.Duration(1+cost)*250*time.Millisecond, time.Since(begun))
+			require.EqualValues(t, 1+cost, n)
+		})
+	}
+	// A failure that is not one of the store leaves the other limits as they are.
+	m := memory.New()
+	defer m.Close()
+	gate := newGateOn(t, flaky{Backend: m, name: "minute", err: throttr.ErrFull}, admission.Config{Limits: []throttr.Limit{minute, tokens}})
+	require.NoError(t, gate.Admit(t.Context(), costs(map[string]uint64{"minute": 1, "tokens": 1})).Commit(t.Context(), "tokens", 2000))
+	d := gate.Admit(t.Context(), costs(map[string]uint64{"minute": 0, "tokens": 0}))
+	require.Equal(t, []string{"tokens"}, names(d))
+}
+
+// hung is a backend that answers nothing.
+type hung struct {
+	window.Backend
+	n *int // of calls
+}
+
+func (h *hung) Peek(ctx context.Context, _ string, _ window.Limit, _ uint64) (window.Window, error) {
+	*h.n++
+	<-ctx.Done()
+	return window.Window{}, ctx.Err()
+}
+
+func (h *hung) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return h.Peek(ctx, key, l, n)
+}
+
+// What observers are told of the plan is not for the handler, whose own calls have nothing to do with it.
+func TestAHandlerDoesNotSeeWhyThePlanIsNotKnown(t *testing.T) {
+	unknown := errors.New("no database")
+	var seen []error
+	m := memory.New()
+	defer m.Close()
+	observer := func(ctx context.Context, _ throttr.Event) { seen = append(seen, admission.PlanErr(ctx)) }
+	for _, flight := range []inflight.Limit{{}, exports} {
+		gate := newGateOn(t, m, admission.Config{InFlight: flight, Places: newPlaces(t, m)}, throttr.WithObserver(observer))
+		r := request("k")
+		r.PlanErr = unknown
+		d := gate.Admit(t.Context(), r)
+		require.Equal(t, admission.Serve, d.Verdict())
+		require.NoError(t, admission.PlanErr(d.Context()), "with %+v", flight)
+		d.Done()
+	}
+	require.Equal(t, []error{unknown, unknown}, seen)
+}
+
+// A length of -1 that was converted is a mistake in the program: no store is asked, and the error says whose it is.
+func TestACostOutOfRangeIsAMistake(t *testing.T) {
+	for _, hits := range []bool{false, true} {
+		m := memory.New()
+		defer m.Close()
+		gate := newGateOn(t, m, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: hits})
+		d := gate.Admit(t.Context(), costs(map[string]uint64{"tokens": 1<<64 - 1}))
+		require.Equal(t, admission.Misconfigured, d.Verdict())
+		var bad *throttr.RangeError
+		require.ErrorAs(t, d.Err, &bad)
+		require.Equal(t, "Cost", bad.Field)
+		require.ErrorContains(t, d.Err, `limit "tokens": `)
+		require.Equal(t, []uint64{0, 0}, counts(t, gate, request("k")))
+	}
+}
+
+// Requests whose address is not known count together, in whatever limit: none of them is left out.
+func TestUnknownAddressesCountTogether(t *testing.T) {
+	gate := newGate(t, admission.Config{Keyed: map[string]admission.Key{"minute": {Plain: true}}, SkipEmptyKey: true})
+	for i, remote := range []string{"@", "", "/run/site.sock", "@"} {
+		r := admission.Request{Keys: map[string]admission.Key{"minute": {Text: admission.Addr(remote), Plain: true}}}
+		require.Equal(t, i < 3, gate.Admit(t.Context(), r).Allowed)
+	}
+}
+
+// Peek and Reset say so if they are not told what to look at, and leave alone what others share.
+func TestPeekAndResetNeedTheKeysOfLimits(t *testing.T) {
+	cfg := admission.Config{
+		Limits:   []throttr.Limit{{Name: "all", Max: 2, Scale: time.Second}, {Name: "tenant", Max: 2, Scale: time.Minute}, {Name: "hour", Max: 2, Scale: time.Hour}},
+		InFlight: exports, Places: newPlaces(t, memory.New()),
+		Keyed: map[string]admission.Key{"all": admission.Everyone, "tenant": {}, "exports": {}},
+	}
+	gate := newGate(t, cfg)
+	of := admission.Request{Addr: "192.0.2.1", Keys: map[string]admission.Key{"tenant": {Text: "t"}, "exports": {Text: "e"}}}
+	all := of
+	all.Keys = map[string]admission.Key{"all": admission.Everyone, "tenant": {Text: "t"}, "exports": {}}
+	defer gate.Admit(t.Context(), all).Done()
+	defer gate.Admit(t.Context(), of).Done()
+	require.Equal(t, []uint64{2, 2, 2, 1}, counts(t, gate, of))
+	require.Equal(t, []uint64{2, 2, 2}, counts(t, gate, all))
+	for _, keys := range []map[string]admission.Key{nil, {"tenant": {}}, {"exports": {Text: "e"}}} {
+		r := admission.Request{Addr: "192.0.2.1", Keys: keys}
+		_, err := gate.Peek(t.Context(), r)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, "has keys of its own, and Keys has none for it")
+		require.ErrorIs(t, gate.Reset(t.Context(), r), throttr.ErrConfig)
+	}
+	require.NoError(t, gate.Reset(t.Context(), of))
+	require.Equal(t, []uint64{2, 0, 0}, counts(t, gate, all), "the window of everyone goes on")
+	require.NoError(t, gate.Reset(t.Context(), all))
+	require.Equal(t, []uint64{0, 0, 0}, counts(t, gate, all))
+	r := admission.Request{Addr: "192.0.2.1", Plan: admission.MustPlan(throttr.Limit{Name: "hour", Max: 2, Scale: time.Hour})}
+	r.Keys = map[string]admission.Key{"exports": {}}
+	require.Equal(t, []uint64{0}, counts(t, gate, r), "only the limits of the plan need keys")
+
+	// Admit counts what it is not told by the address.
+	d := gate.Admit(t.Context(), admission.Request{Addr: "192.0.2.1"})
+	defer d.Done()
+	require.Equal(t, "192.0.2.1", d.Outcomes[1].Key)
+}
