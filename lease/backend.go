@@ -248,7 +248,7 @@ func (b *Backend) startTending() {
 	}
 }
 
-// tend gives back what is idle or too old, as long as there are entries.
+// tend gives back what is idle, as long as there are entries.
 func (b *Backend) tend() {
 	pause := max(b.age/4, time.Millisecond)
 	timer := time.NewTimer(pause)

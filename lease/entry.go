@@ -358,6 +358,11 @@ func (e *entry) drop(closing bool) {
 	e.drops++
 	e.known = 0
 	e.closed = e.closed || closing
+	e.clear()
+}
+
+// clear gives back all blocks. The caller holds mu.
+func (e *entry) clear() {
 	if e.next != nil {
 		e.discard(e.next)
 	}
@@ -367,22 +372,19 @@ func (e *entry) drop(closing bool) {
 // hotRounds is how often tend is called before it decides whether a key is still hot.
 const hotRounds = 8
 
-// tend gives back blocks that are idle or too old. It returns false if the key is not hot any more.
+// tend gives back blocks that are idle. It returns false if the key is not hot any more.
 func (e *entry) tend() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.backend.now()
-	idle := e.hits == e.tended
+	if e.hits == e.tended {
+		spent := e.current.spent
+		idle := e.current.left() > 0
+		e.clear()
+		if idle {
+			e.size = max(spent, 1)
+		}
+	}
 	e.tended = e.hits
-	if e.next != nil && (idle || now >= e.next.until) {
-		e.discard(e.next)
-		e.next = nil
-	}
-	if b := e.current; b.left() > 0 && (idle || now >= b.until) {
-		spent := b.spent
-		e.useNext()
-		e.size = max(spent, 1)
-	}
 	if e.rounds++; e.rounds%hotRounds != 0 {
 		return true
 	}

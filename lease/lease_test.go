@@ -88,6 +88,20 @@ func TestColdKeysGoToTheBackend(t *testing.T) {
 	})
 }
 
+// A window that may be over a quarter earlier than it says has no blocks: they would be dead soon.
+func TestImpreciseWindowsHaveNoBlocks(t *testing.T) {
+	run(t, func(t *testing.T, store window.Backend) {
+		b := open(t, &network{Backend: store, imprecise: age, seen: new(windows)})
+		for scale, want := range map[time.Duration]int{4*age - 4: 0, 4 * age: 1} {
+			for range 2 * lease.HotHits {
+				hit(t, b, scale, 1000, 1)
+			}
+			require.Equal(t, want, b.Blocks().Keys, scale)
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestIdleBlocksAreGivenBack(t *testing.T) {
 	run(t, func(t *testing.T, store window.Backend) {
 		b := open(t, store)

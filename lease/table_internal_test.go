@@ -63,4 +63,18 @@ func TestAKeyIsHotAfterSomeHitsWithinTheAge(t *testing.T) {
 	require.Equal(t, 2, hits(2*hotHits, 0, 1))
 	require.Zero(t, hits(hotHits-1, 10*age, 1))
 	require.Zero(t, hits(10*hotHits, 20*age, age/(hotHits/2)))
+
+	// Of two keys with one counter, the one that is hit more is counted.
+	hits(hotHits/2, 60*age, 1)
+	s, hash := tab.shardOf("k")
+	other := ""
+	for i := 0; ; i++ {
+		other = strconv.Itoa(i)
+		if shard, h := tab.shardOf(other); shard == s && h != hash && h%counters == hash%counters {
+			break
+		}
+	}
+	for i := range hotHits/2 + hotHits {
+		require.Equal(t, i == hotHits/2+hotHits-1, tab.heat(other, 60*age, age), i)
+	}
 }

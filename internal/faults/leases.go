@@ -14,4 +14,10 @@ var leasesFaults = []fault{
 	{file: "lease/table.go", old: "now-c.since >= age", new: "false", run: "^TestAKeyIsHotAfterSomeHitsWithinTheAge$"},
 	{file: "lease/table.go", old: " || t.closed.Load()", new: "", run: "^TestEntriesAreFoundUntilTheyAreRemoved$"},
 	{file: "lease/decide.go", old: "return sent + left - left/drift - precision", new: "return sent + left + left/8", run: "^TestModelNeverExceedsTheLimit$"},
+	{file: "lease/entry.go", old: "\te.waiting -= n\n", new: "\te.waiting -= min(n, 1)\n", run: "^TestABlockHasAtMostAnEighthOfWhatIsLeft$"},
+	{file: "lease/table.go", old: "\t\tc.n--\n", new: "", run: "^TestAKeyIsHotAfterSomeHitsWithinTheAge$"},
+	{file: "lease/backend.go", old: "l.Scale/4 < traits.Precision", new: "l.Scale < traits.Precision", run: "^TestImpreciseWindowsHaveNoBlocks$"},
+	{file: "lease/entry.go", old: "if e.hits == e.tended {", new: "if false {", run: "^TestWhatACallerDoesNotWaitForIsGivenBack$"},
+	{file: "lease/backend.go", old: "case b.ctx.Err() != nil:", new: "case false:", run: "^TestASharedTakeThatHangs$"},
+	{file: "lease/backend.go", old: "return &outage.TimeoutError{After: takeTimeout, Err: err}", new: "return err", run: "^TestASharedTakeThatHangs$"},
 }
