@@ -127,16 +127,52 @@ func TestANewPrefixIsAsOldAsItsServer(t *testing.T) {
 	}
 	t.Logf("the first place is granted %v after the start", first)
 	expect(t, first >= lease, "a place is granted %v after the start", first)
+}
 
-	// A flush is a loss, also of a prefix that was never used.
-	redis(t, client, "FLUSHALL")
-	for i := range 2 {
-		b := redisbackend.New(client, rediswindow.WithPrefix(fmt.Sprint("flushed", i, ":")))
-		p := exchange(t, b, window.Claim{Key: "k", Process: "p", Seq: 1, Lease: lease, Strict: true, Wants: []window.Want{{N: 1, Max: 1}}})
-		expect(t, p.Tokens == nil && p.Grace > 0, "%+v", p)
-		p = exchange(t, b, window.Claim{Key: "k", Process: "q", Seq: 1, Lease: lease, Wants: []window.Want{{N: 1, Max: 1}}})
-		expect(t, p.Tokens != nil && p.Grace == 0, "a claim that is not strict: %+v", p)
+// A server that has been up for longer than a lease, and has lost data or hides that it did, is a new data set for a prefix
+// that was never used.
+func TestWhatHasLostDataIsNew(t *testing.T) {
+	const lease = 100 * time.Millisecond
+	old := startServer(t)
+	time.Sleep(2*time.Second + 2*lease)
+	client := old.connect()
+	grants := func(prefix string, strict bool) bool {
+		b := redisbackend.New(client, rediswindow.WithPrefix(prefix))
+		p := exchange(t, b, window.Claim{Key: "k", Process: "p", Seq: 1, Lease: lease, Strict: strict, Wants: []window.Want{{N: 1, Max: 1}}})
+		expect(t, (p.Tokens == nil) == (p.Grace > 0) && p.Grace <= lease, "%+v", p)
+		return p.Tokens != nil
 	}
+	expect(t, grants("never used", true), "it has lost nothing")
+	for i, command := range [][]string{{"FLUSHALL"}, {"CONFIG", "RESETSTAT"}, {"SWAPDB", "0", "1"}, {"CONFIG", "RESETSTAT"}} {
+		redis(t, client, command...)
+		expect(t, !grants(fmt.Sprint("strict", i), true), "after %v", command)
+		expect(t, grants(fmt.Sprint("loose", i), false), "after %v", command)
+	}
+}
+
+// A node without a replica is gone, and another one gets its slots without what they had, as redis-cli --cluster fix does.
+// It has been up for long, and grants nothing for a lease.
+func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
+	c := testkit.StartPrimaries(t, 2)
+	limit := inflight.Limit{Max: 1, Lease: 4 * time.Second}
+	client := connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})
+	one, two := newInFlight(t, redisbackend.New(client), inflight.WithStrict()), newInFlight(t, redisbackend.New(client), inflight.WithStrict())
+	time.Sleep(limit.Lease + 2*time.Second)
+	h := acquired(t, one, "k", limit, 1)
+	gone := ownerOf(t, c)
+	left := c.Primaries[1-gone]
+	c.Primaries[gone].Kill()
+	from, to := strconv.Itoa(gone*8192), strconv.Itoa(gone*8192+8191)
+	left.Must(t, "CLUSTER", "DELSLOTSRANGE", from, to)
+	left.Must(t, "CLUSTER", "ADDSLOTSRANGE", from, to)
+	left.Must(t, "CLUSTER", "BUMPEPOCH")
+	granted := false
+	for begun := time.Now(); h.Valid() && !granted && time.Since(begun) < limit.Lease/2; time.Sleep(10 * time.Millisecond) {
+		_, granted, _ = two.TryAcquire(context.Background(), "k", limit, 1)
+	}
+	expect(t, !granted || !h.Valid(), "two places of one are held")
+	h.Release()
+	acquired(t, two, "k", limit, 1)
 }
 
 // The first place of a slot, and with it the slot's birth, is lost in a failover. The new primary knows that it was

@@ -3,7 +3,6 @@ package rediswindow
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -28,7 +27,7 @@ type Backend struct {
 	calls  sync.Pool   // of *batched: not that of all backends, because in tests each may have a clock of its own
 	closed atomic.Bool // nothing may be sent any more
 	stats  stats
-	wakes  wakes // of places in flight
+	wakes  *wakes // of places in flight
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -40,7 +39,7 @@ func New(client Client, opts ...Option) *Backend {
 	if client == nil {
 		panic("rediswindow: New: client is nil")
 	}
-	b := &Backend{options: newOptions(opts), client: client}
+	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client)}
 	b.single = b.newNode("")
 	b.nodes.byName = map[string]*node{}
 	return b
@@ -194,28 +193,19 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// time returns the time for a script, which is NaN for that of the server, and how many milliseconds after the end
+// times returns the time for a script, which is empty for that of the server, and how many milliseconds after the end
 // of its last window a hash expires. Redis may read its clock more than once during a script, and the clock of
 // [WithClock] may be late.
-func (b *Backend) time() (now, grace float64, err error) {
+func (b *Backend) times() (now, grace string, err error) {
 	if b.now == nil {
-		return math.NaN(), 1000, nil
+		return "", "1000", nil
 	}
 	at := b.now()
 	micros := at.UnixMicro()
 	if micros < -maxTime || micros > maxTime {
-		return 0, 0, fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, at.Round(0))
+		return "", "", fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, at.Round(0))
 	}
-	return float64(micros), 3_600_000, nil
-}
-
-// times is time, as the script of windows gets it.
-func (b *Backend) times() (now, grace string, err error) {
-	n, g, err := b.time()
-	if b.now != nil {
-		now = strconv.FormatFloat(n, 'f', 0, 64)
-	}
-	return now, strconv.FormatFloat(g, 'f', 0, 64), err
+	return strconv.FormatInt(micros, 10), "3600000", nil
 }
 
 // after is called after each call: it counts the call, and adds the method and the key, cut to 64 characters, to its

@@ -83,10 +83,11 @@
 // A data set is another one after FLUSHALL, after a restart of the server, whatever it had saved, when another server has
 // become the primary, and when replication begins or has ended for an hour: then the server has another replication id. For a lease
 // after it was created, strict claims are granted nothing. A prefix or slot that was never used is as old as its server
-// has been up, unless that was a replica, or has run FLUSHALL or FLUSHDB. A
+// has been up, unless that was a replica, or has run FLUSHALL, FLUSHDB, SWAPDB, CONFIG RESETSTAT, CLUSTER SETSLOT or
+// DELSLOTS, as redis-cli does for a slot whose node is gone. (Redis 6 does not say which of the last three it has run.) A
 // slot that moves to another server is another data set, and fails with TRYAGAIN while it moves. The bound of strict claims
 // breaks if Redis evicts hashes: its maxmemory-policy must be noeviction; if its clock jumps; if its user may not run
-// INFO, and it was started again with data that it had saved; and if two servers believe to be the primary: each then
+// INFO, and it was started again with data that it had saved; if someone deletes hashes; and if two servers believe to be the primary: each then
 // grants up to Max, until the leases of the other's are over.
 //
 // If the client is a [Subscriber], its user needs the channels throttr:wake:*.

@@ -1,13 +1,13 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,17 +22,13 @@ var exchangeLua string
 
 var exchangeScript = newScript(exchangeLua)
 
-const (
-	// maxExchanges is how many claims share a script.
-	maxExchanges = 128
-	// maxAlone is how many scripts of one claim a call has in flight.
-	maxAlone = 32
-)
+// maxExchanges is how many claims share a script.
+const maxExchanges = 128
 
 // Exchange implements [window.Backend]. All claims share a request, up to 128; in a cluster each has one. See the
 // package's documentation for what Redis can lose.
 func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	err := limits.CheckClaims(claims, places)
+	err := cmp.Or(limits.CheckClaims(claims, places), ctx.Err())
 	for len(claims) > 0 && err == nil {
 		n := min(len(claims), maxExchanges)
 		err = b.exchange(ctx, claims[:n], places[:n])
@@ -41,104 +37,66 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 	return b.after("exchange", "", err)
 }
 
+// errAlone marks a claim that is to be made in a script of its own: in a cluster all, and otherwise those that have failed
+// in a script with others, for their errors.
+var errAlone = errors.New("the claim is not made")
+
 func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
 	cluster, err := b.cluster()
 	if err != nil {
 		return err
 	}
-	names := b.flightNames(claims)
-	defer b.wakes.answered(b.wakes.expect(b, claims, names), places)
+	names := make([]string, len(claims))
+	for i := range claims {
+		names[i] = string(b.appendFlightName(nil, &claims[i]))
+		places[i] = window.Places{Err: errAlone}
+	}
+	b.wakes.note(b, claims, names, places)
+	defer b.wakes.note(b, claims, names, places)
 	if !cluster {
-		err = b.exchangeTogether(ctx, claims, names, places, false)
-		// Something else may be stored in one of the hashes, or the server may be a proxy to several.
-		cluster = redisreply.HasCode(err, "CROSSSLOT")
-		if err == nil {
-			b.exchangeFailed(ctx, claims, names, places)
-			return nil
-		}
-		if len(claims) == 1 && !cluster || ctx.Err() != nil || !isReply(err) {
+		err := b.exchangeTogether(ctx, claims, names, places, false)
+		cluster = redisreply.HasCode(err, "CROSSSLOT") // a proxy to several servers
+		if err != nil && !cluster {
 			return err
 		}
 	}
-	if len(claims) == 1 {
-		return b.exchangeTogether(ctx, claims, names, places, cluster)
-	}
 	var all sync.WaitGroup
-	room := make(chan struct{}, maxAlone)
 	for i := range claims {
-		room <- struct{}{}
+		if places[i].Err != errAlone {
+			continue
+		}
 		all.Go(func() {
-			defer func() { <-room }()
 			if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], cluster); err != nil {
 				places[i] = window.Places{Err: &api.CallError{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
 			}
 		})
 	}
 	all.Wait()
-	return ctx.Err()
-}
-
-// errRepeat marks a claim that has failed in a script with others, and is to be made again, alone.
-var errRepeat = errors.New("the claim has failed")
-
-// exchangeFailed makes claims that have failed in a script with others again, alone, for their errors.
-func (b *Backend) exchangeFailed(ctx context.Context, claims []window.Claim, names []string, places []window.Places) {
-	for i := range places {
-		if places[i].Err != errRepeat {
-			continue
-		}
-		if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], false); err != nil {
-			places[i] = window.Places{Err: &api.CallError{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
-		}
-	}
-}
-
-// isReply reports whether an error is a reply of a server that counts.
-func isReply(err error) bool {
-	code, _, ok := strings.Cut(err.Error(), " ")
-	return ok && code == strings.ToUpper(code) && !strings.HasSuffix(code, ":")
+	return nil
 }
 
 // exchangeTogether makes claims on the hashes of these names with one script.
 func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, names []string, places []window.Places, cluster bool) error {
-	now, grace, err := b.time()
+	at, grace, err := b.times()
 	if err != nil {
 		return err
 	}
-	at := ""
-	if b.now != nil {
-		at = strconv.FormatFloat(now, 'f', 0, 64)
-	}
 	keys := append(append(make([]string, 0, 1+len(names)), b.birthName(claims[0].Key, cluster)), names...)
-	args := append(make([]string, 0, 8), at, strconv.FormatFloat(grace, 'f', 0, 64), b.prefix+"wake:", b.wakes.channel(b))
-	for rest := claims; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].Process == rest[0].Process {
-			n++
+	args := append(make([]string, 0, 4+2*len(claims)), at, grace, b.prefix+"wake:", b.wakes.id)
+	for i := range claims {
+		c := &claims[i]
+		if c.Process == "" {
+			args = append(args, "", "")
+			continue
 		}
-		args = appendClaims(args, rest[:n])
-		rest = rest[n:]
+		var text [256]byte
+		args = append(args, "p"+c.Process, string(appendClaim(text[:0], c)))
 	}
 	response, err := b.requestAlone(ctx, claims[0].Key, func(ctx context.Context) (string, error) { return b.eval(ctx, exchangeScript, keys, args) })
 	if err != nil {
 		return err
 	}
 	return readPlaces(response, claims, places)
-}
-
-// appendClaims appends the arguments of claims of one process, or of those of none.
-func appendClaims(args []string, claims []window.Claim) []string {
-	count := strconv.Itoa(len(claims))
-	if claims[0].Process == "" {
-		return append(args, "", count)
-	}
-	var text strings.Builder
-	var b [256]byte
-	text.Grow(64 * len(claims))
-	for i := range claims {
-		text.Write(appendClaim(b[:0], &claims[i]))
-	}
-	return append(args, "p"+claims[0].Process, count, text.String())
 }
 
 // appendClaim appends a claim.
@@ -187,17 +145,14 @@ const (
 type answers struct {
 	now, birth    float64
 	bytes, values string
-	tokens        []uint64 // 0 for each want
 	bad           bool
 }
 
 // readPlaces reads the answers to claims.
 func readPlaces(response string, claims []window.Claim, places []window.Places) error {
-	a, wants := answers{values: response}, 0
-	for i := range claims {
-		wants += len(claims[i].Wants)
-	}
-	a.now, a.birth, a.tokens = a.number(), a.number(), make([]uint64, wants)
+	a := answers{values: response}
+	a.now = a.number()
+	a.birth = a.number()
 	size := max(0, min(int(a.number()), len(a.values)))
 	a.bytes, a.values = a.values[:size], a.values[size:]
 	for i := range claims {
@@ -216,7 +171,7 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 	*p = window.Places{Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(a.birth)}
 	switch said {
 	case claimFailed:
-		p.Err = errRepeat
+		p.Err = errAlone
 		return
 	case claimLate, claimAsks:
 		p.Used, p.Waiting = uint64(a.number()), uint64(a.number())
@@ -240,10 +195,9 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 	a.readTokens(c, p, uint64(token))
 }
 
-// readTokens reads which wants of a claim are granted. Last is the token of the last one.
+// readTokens reads which wants of a claim are granted. Last is the token of the last one that is.
 func (a *answers) readTokens(c *window.Claim, p *window.Places, last uint64) {
-	tokens, granted := a.tokens[:len(c.Wants):len(c.Wants)], uint64(0)
-	a.tokens = a.tokens[len(tokens):]
+	tokens, granted := make([]uint64, len(c.Wants)), uint64(0)
 	for at := 0; at < len(tokens); {
 		n := equalWants(c.Wants[at:])
 		fit := int(a.byte())
@@ -279,24 +233,6 @@ func (a *answers) number() (f float64) {
 		f, a.values = float(a.values), a.values[8:]
 	}
 	return f
-}
-
-// flightNames returns the names of the hashes of claims.
-func (b *Backend) flightNames(claims []window.Claim) []string {
-	var text strings.Builder
-	var name [256]byte
-	var ends [maxExchanges]int
-	text.Grow(48 * len(claims))
-	for i := range claims {
-		text.Write(b.appendFlightName(name[:0], &claims[i]))
-		ends[i] = text.Len()
-	}
-	names, begin := make([]string, len(claims)), 0
-	for i := range names {
-		names[i] = text.String()[begin:ends[i]]
-		begin = ends[i]
-	}
-	return names
 }
 
 // appendFlightName appends the name of the hash of the places of a key and name. It differs from the names of windows.

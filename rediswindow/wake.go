@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,19 +24,13 @@ type Subscriber interface {
 // wakes are those who wait in line for places in flight. While there are any, the backend subscribes to a channel
 // of its own, to which scripts publish who is first in line when there is room.
 type wakes struct {
-	id string // of the channel
+	client Subscriber // nil if the client can't subscribe
+	id     string     // of the channel
 
-	mu      sync.Mutex // guards what follows
-	asking  []*asking
-	waits   map[waiter]waiting
+	mu      sync.Mutex         // guards what follows
+	waits   map[waiter]waiting // also those whose claim is being made
 	cancel  context.CancelFunc // of the subscription; nil if there is none
 	stopped bool
-}
-
-// asking is claims that are being made, on the hashes of these names: they may wait in line before their answer is there.
-type asking struct {
-	claims []window.Claim
-	names  []string
 }
 
 // waiter is a process, and the hash of what it waits for.
@@ -49,61 +42,39 @@ type waiting struct {
 	end  time.Time
 }
 
-// linger is how long the subscription goes on without anybody who waits.
+// linger is how long the subscription goes on without anybody who waits, at most.
 const linger = time.Minute
 
-// channel returns the end of the name of the backend's channel, or nothing if the client can't subscribe.
-func (w *wakes) channel(b *Backend) string {
-	if _, ok := b.client.(Subscriber); !ok {
-		return ""
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.id == "" {
+// newWakes returns the wakes of a client that nobody waits for.
+func newWakes(client Client) *wakes {
+	w := &wakes{waits: map[waiter]waiting{}}
+	if s, ok := client.(Subscriber); ok {
+		w.client = s
 		w.id = rand.Text()[:16]
 	}
-	return w.id
+	return w
 }
 
-// expect notes claims that are about to be made on the hashes of these names. The caller calls answered when they have been.
-func (w *wakes) expect(b *Backend, claims []window.Claim, names []string) *asking {
-	client, ok := b.client.(Subscriber)
-	if !ok {
-		return nil
-	}
-	a, channel := &asking{claims, names}, b.prefix+"wake:"+w.channel(b)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asking = append(w.asking, a)
-	waits := func(c window.Claim) bool { return mayWait(&c, nil) }
-	if w.cancel == nil && !w.stopped && slices.ContainsFunc(claims, waits) {
-		ctx, cancel := context.WithCancel(context.Background())
-		w.cancel = cancel
-		go w.listen(ctx, client, channel)
-	}
-	return a
-}
-
-// answered notes who waits in line after claims have been made, and who does not any more.
-func (w *wakes) answered(a *asking, places []window.Places) {
-	if a == nil {
+// note notes which claims on the hashes of these names may wait in line. It is called before they are made, and after.
+func (w *wakes) note(b *Backend, claims []window.Claim, names []string, places []window.Places) {
+	if w.client == nil {
 		return
 	}
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := slices.Index(w.asking, a)
-	w.asking = slices.Delete(w.asking, i, i+1)
-	for i := range a.claims {
-		c := &a.claims[i]
-		switch {
-		case mayWait(c, places[i].Tokens):
-			if w.waits == nil {
-				w.waits = map[waiter]waiting{}
-			}
-			w.waits[waiter{strings.Clone(a.names[i]), c.Process}] = waiting{c.Wake, now.Add(c.Lease)}
-		case len(w.waits) > 0:
-			delete(w.waits, waiter{a.names[i], c.Process})
+	for i := range claims {
+		c := &claims[i]
+		named := waiter{names[i], c.Process}
+		if !mayWait(c, places[i].Tokens) {
+			delete(w.waits, named)
+			continue
+		}
+		w.waits[named] = waiting{c.Wake, now.Add(c.Lease)}
+		if w.cancel == nil && !w.stopped {
+			ctx, cancel := context.WithCancel(context.Background())
+			w.cancel = cancel
+			go w.listen(ctx, b.prefix+"wake:"+w.id)
 		}
 	}
 }
@@ -121,33 +92,23 @@ func mayWait(c *window.Claim, tokens []uint64) bool {
 	return false
 }
 
-// listen subscribes as long as somebody waits.
-func (w *wakes) listen(ctx context.Context, client Subscriber, channel string) {
+// listen subscribes as long as somebody waits, and looks for that after each linger.
+func (w *wakes) listen(ctx context.Context, channel string) {
 	pauses := backoff.New(10*time.Millisecond, time.Second)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var idle *time.Timer
-	idle = time.AfterFunc(linger, func() {
-		if w.needed() {
-			idle.Reset(linger)
-		} else {
-			cancel()
-		}
-	})
-	defer idle.Stop()
-	for {
-		client.Subscribe(ctx, channel, w.wake)
-		if ctx.Err() != nil || !w.needed() || pauses.Wait(ctx, nil) != nil {
+	for w.needed() {
+		lingering, cancel := context.WithTimeout(ctx, linger)
+		w.client.Subscribe(lingering, channel, w.wake)
+		failed := lingering.Err() == nil
+		cancel()
+		if failed && pauses.Wait(ctx, nil) != nil {
 			break
 		}
 		w.wakeAll() // messages may have been lost
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
-	}
+	w.cancel()
+	w.cancel = nil
 }
 
 // wake wakes the one that a message names.
@@ -159,13 +120,6 @@ func (w *wakes) wake(message string) {
 	named := waiter{message[:end], message[end+1:]}
 	w.mu.Lock()
 	wake := w.waits[named].wake
-	for _, a := range w.asking {
-		for i := range a.claims {
-			if named == (waiter{a.names[i], a.claims[i].Process}) {
-				wake = a.claims[i].Wake
-			}
-		}
-	}
 	w.mu.Unlock()
 	if wake != nil {
 		wake()
@@ -178,13 +132,6 @@ func (w *wakes) wakeAll() {
 	for _, v := range w.waits {
 		all = append(all, v.wake)
 	}
-	for _, a := range w.asking {
-		for i := range a.claims {
-			if a.claims[i].Wake != nil {
-				all = append(all, a.claims[i].Wake)
-			}
-		}
-	}
 	w.mu.Unlock()
 	for _, wake := range all {
 		wake()
@@ -196,7 +143,7 @@ func (w *wakes) needed() bool {
 	defer w.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(w.waits, func(_ waiter, v waiting) bool { return now.After(v.end) })
-	return len(w.waits)+len(w.asking) > 0 && !w.stopped
+	return len(w.waits) > 0 && !w.stopped
 }
 
 // stop ends the subscription for good.

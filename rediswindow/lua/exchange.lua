@@ -3,10 +3,9 @@
 --
 -- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; how many
 -- milliseconds a hash lives on after all that it has is over; the prefix of channels, and the channel of the caller; and for
--- each process that makes claims, one after the other: p and the process, how many claims it makes, and these in binary
--- form: sequence number, lease in microseconds, what it holds, under which Max, 1 if it is strict, and the number of runs
--- of equal wants, then of each run how many there are, below 0 if they wait, N and Max. Claims without a process have
--- nothing else. Times are in microseconds since 1970.
+-- each claim: p and the process, and in binary form the sequence number, lease in microseconds, what it holds, under which
+-- Max, 1 if it is strict, and the number of runs of equal wants, then of each run how many there are, below 0 if they wait,
+-- N and Max. Both are empty if it only asks. Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
 --   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
@@ -33,7 +32,9 @@ local birth, verified = record and tonumber(match(record, '%d+$')) or 0, false
 
 -- Finds out when the data set was created. A server that was started again may have lost what it had not saved, and
 -- one that has become the primary what was not replicated: it is another data set then. A server without a birth is as
--- old as it has been up if it was never a replica, and nothing was flushed. Its uptime may be a second too long.
+-- old as it has been up if it was never a replica, and has run no command that loses data, takes a slot whose data are
+-- lost, or hides that it did. Its uptime may be a second too long.
+local losing = { 'cmdstat_flush', 'cmdstat_swapdb', 'cluster|delslots', 'cluster|setslot', 'config|resetstat' }
 local function verify()
   local function info(section)
     local text = redis.pcall('INFO', section)
@@ -46,7 +47,11 @@ local function verify()
   birth = now
   if not record and ARGV[1] == '' and match(replication, 'master_replid2:0+%s') then
     local uptime, commands = tonumber(match(server, 'uptime_in_seconds:(%d+)')) or 0, info('commandstats')
-    if commands ~= '' and not string.find(commands, 'cmdstat_flush', 1, true) then birth = now - max(uptime - 1, 0) * 1000000 end
+    local kept = commands ~= ''
+    for _, name in ipairs(losing) do
+      kept = kept and not string.find(commands, name, 1, true)
+    end
+    if kept then birth = now - max(uptime - 1, 0) * 1000000 end
   end
   record = identity .. ' ' .. string.format('%.0f', birth)
   call('SET', KEYS[1], record)
@@ -79,8 +84,8 @@ end
 
 -- The bytes of the reply, how many there are, and what is behind them from the second element on.
 local bytes, size, values = {}, 0, { '' }
--- The process that makes claims, its claims, where the next one begins, and which of KEYS it is on.
-local field, claims, at, i
+-- The hash of a claim, the field of the process, and the rest of the claim.
+local key, field, claim
 
 -- Answers a claim, of which so many runs are decided.
 local function answer(byte, value, runs)
@@ -90,18 +95,16 @@ end
 
 -- Answers a claim that only asks.
 local function ask()
-  local v = call('HMGET', KEYS[i], 's', 'q')
+  local v = call('HMGET', key, 's', 'q')
   local sum, first, _ = 0, huge, nil
   if v[1] then sum, _, _, first = unpack(state, v[1]) end
-  if now >= first then sum = expire(KEYS[i]) end
+  if now >= first then sum = expire(key) end
   answer(4, pack('<dd', sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0), 0)
 end
 
 -- Makes a claim.
 local function make()
-  local key = KEYS[i]
-  local seq, lease, held, most, strict, runs, run = unpack('<ddddBH', claims, at)
-  at = run + 24 * runs
+  local seq, lease, held, most, strict, runs, run = unpack('<ddddBH', claim)
   local v = call('HMGET', key, 's', field)
   local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
   if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
@@ -141,7 +144,7 @@ local function make()
   local granted, wants, firstN, firstMax, grace = 0, 0, nil, nil, strict == 1 and birth + lease > now
   for r = size + 2, size + 1 + runs do
     local fit, reserved, equal, n, under, wait = 0, 0, nil, nil, nil, false
-    equal, n, under, run = unpack('<ddd', claims, run)
+    equal, n, under, run = unpack('<ddd', claim, run)
     if equal < 0 then equal, wait = -equal, true end
     if ahead and ahead[MAX] >= under then reserved = ahead[N] end
     if not grace and wants == 0 then
@@ -211,22 +214,15 @@ local function make()
   answer(byte, new, runs)
 end
 
-local a = 5
-i = 2
-while i <= #KEYS do
-  local run, last = make, i + ARGV[a + 1] - 1
-  field, claims, at = ARGV[a], ARGV[a + 2], 1
-  a = a + 3
-  if field == '' then run, a = ask, a - 1 end
-  for _ = i, last do
-    if #KEYS == 2 then
-      run()
-    elseif not pcall(run) then
-      -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
-      -- alone.
-      answer(3, '', 0)
-    end
-    i = i + 1
+for i = 2, #KEYS do
+  key, field, claim = KEYS[i], ARGV[2 * i + 1], ARGV[2 * i + 2]
+  local run = field == '' and ask or make
+  if #KEYS == 2 then
+    run()
+  elseif not pcall(run) then
+    -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
+    -- alone.
+    answer(3, '', 0)
   end
 end
 -- As many bytes at a time as there is room for on the stack of Lua.
