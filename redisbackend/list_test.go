@@ -52,6 +52,11 @@ func testList(t *testing.T, b, other *rediswindow.Backend) {
 		must(t, b.Charge, key, limitOf(window.FixedWindow, time.Hour, 10), 11)
 		want[fmt.Sprintf("%s %v %v", key, false, limitOf(window.FixedWindow, time.Hour, 10))] = 11
 	}
+	month := window.Limit{Name: "n:1", Max: 10, Calendar: window.Month, Zone: "America/Port-au-Prince", StartDay: 17, Algorithm: window.CalendarWindow}
+	for _, l := range []window.Limit{month, {Max: 7, Calendar: window.Day, Algorithm: window.CalendarWindow}} {
+		must(t, b.Take, "calendar", l, 2)
+		want[fmt.Sprintf("%s %v %v", "calendar", false, l)] = 2
+	}
 	testPlacesListed(t, b, other)
 	time.Sleep(10 * time.Millisecond)
 	expect(t, fmt.Sprint(listed(t, b)) == fmt.Sprint(want), "%v\nwant %v", listed(t, b), want)

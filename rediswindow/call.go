@@ -69,8 +69,9 @@ type ask struct {
 	hash  string // its name, if there is no key
 	limit *window.Limit
 	n     uint64
-	id    int64 // of what is given back
-	more  bool  // the next part belongs to the same call
+	id    int64     // of what is given back
+	now   time.Time // by the clock of the store, for calendar windows; zero: it is not known yet
+	more  bool      // the next part belongs to the same call
 
 	opened bool // undo: the window was opened by what is undone
 }
@@ -94,7 +95,11 @@ func (b *Backend) add(c *call, a *ask) {
 	}
 	hash := len(to)
 	to = append(to, byte(a.verb), letters[a.limit.Algorithm])
-	to = strconv.AppendUint(to, uint64(a.limit.Scale.Microseconds()), 10)
+	if a.limit.Calendar != 0 {
+		to = b.appendBounds(to, a)
+	} else {
+		to = strconv.AppendInt(to, a.limit.Scale.Microseconds(), 10)
+	}
 	for _, n := range [...]uint64{a.limit.Max, holds, min(a.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
@@ -104,6 +109,9 @@ func (b *Backend) add(c *call, a *ask) {
 		to = append(to, '+')
 	} else {
 		to = append(to, ' ')
+	}
+	if a.limit.Calendar != 0 {
+		to = appendCalendar(to, a.limit)
 	}
 	if a.limit.Name != "" {
 		to = append(append(to, ':'), a.limit.Name...)
@@ -156,6 +164,7 @@ func (c *call) answer(i int) (a answer) {
 var (
 	errNoWindow = errors.New("the field of the limit has something that is not a window")
 	errNoHash   = errors.New("WRONGTYPE: the key of Redis has something that is not a hash")
+	errOutside  = fmt.Errorf("%w: the calendar window of the store's time can't be found", window.ErrUnavailable)
 )
 
 // err returns why there is no answer for a limit.
@@ -165,6 +174,8 @@ func (a *answer) err() error {
 		return errNoWindow
 	case -2:
 		return errNoHash
+	case -3:
+		return errOutside
 	}
 	return nil
 }
@@ -208,6 +219,15 @@ func micros(n int64) time.Duration {
 
 // one makes a call of one part. Fit says whether all of it was counted, given back or forgotten.
 func (b *Backend) one(ctx context.Context, k *ask) (w window.Window, fit bool, err error) {
+	w, fit, err = b.ask(ctx, k)
+	for try := 0; err == errOutside && try < retries; try++ {
+		w, fit, err = b.ask(ctx, k)
+	}
+	return w, fit, err
+}
+
+// ask is one, with the calendar window of the time that is known, or of the client's.
+func (b *Backend) ask(ctx context.Context, k *ask) (w window.Window, fit bool, err error) {
 	c := b.newCall()
 	b.add(&c.Value, k)
 	c.Value.equal = k.verb == take || k.verb == peek || k.verb == count && !k.limit.Algorithm.Rolling()
@@ -215,6 +235,7 @@ func (b *Backend) one(ctx context.Context, k *ask) (w window.Window, fit bool, e
 		return w, false, err
 	}
 	a := c.Value.answer(0)
+	k.now = time.UnixMicro(c.Value.now)
 	if err = a.err(); err == nil {
 		fit = c.Rank < int(a.fit)
 		w = a.window(c.Value.now, k, c.Rank, int(a.fit))

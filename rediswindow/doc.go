@@ -65,7 +65,8 @@
 //
 // Each field of the hash is the state of a limit. Its name is the letter of the algorithm, the scale in microseconds, and
 // the name of the limit, if there is one, after a colon: f60000000:login. The letters are f for fixed, a for
-// aligned and w for sliding windows, b for token buckets, and l for sliding logs. The value is eight IEEE 754 doubles,
+// aligned and w for sliding windows, b for token buckets, l for sliding logs, and c for calendar windows, which have
+// the unit (1 is the day, 4 the year), the start day and the zone in place of the scale: c3,17,Europe/Berlin:quota. The value is eight IEEE 754 doubles,
 // little-endian, which the script lua/windows.lua describes. Max and Burst are among them as they were last used. In Lua, and
 // in Python:
 //

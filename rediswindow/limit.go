@@ -22,18 +22,18 @@ const (
 )
 
 // letters are those of the algorithms in the names of fields.
-var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', window.TokenBucket: 'b', window.SlidingWindow: 'w', window.SlidingLog: 'l'}
+var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', window.TokenBucket: 'b', window.SlidingWindow: 'w', window.SlidingLog: 'l',
+	window.CalendarWindow: 'c'}
 
 // check returns what the backend promises about a limit, or why it can't keep it.
 func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
 	if err := limits.Check(*l); err != nil {
 		return t, err
 	}
-	if int(l.Algorithm) >= len(letters) {
-		return t, fmt.Errorf("%w: %v", window.ErrUnsupported, l.Algorithm)
-	}
-	if err := checkScale(l.Scale); err != nil {
-		return t, err
+	if l.Calendar == 0 {
+		if err := checkScale(l.Scale); err != nil {
+			return t, err
+		}
 	}
 	t.MaxCount = MaxCount
 	if l.Algorithm == window.SlidingLog {

@@ -155,8 +155,11 @@ func readField(line string) (l window.Limit, err error) {
 		return l, err
 	}
 	l.Name = name
-	l.Scale = time.Duration(scale) * time.Microsecond
 	l.Algorithm = window.Algorithm(strings.IndexByte(string(letters[:]), letter))
+	if l.Algorithm == window.CalendarWindow {
+		return l, readCalendar(field, &l)
+	}
+	l.Scale = time.Duration(scale) * time.Microsecond
 	if l.Algorithm == window.TokenBucket && holds != l.Max {
 		l.Burst = holds
 	}

@@ -66,7 +66,12 @@ type granted struct {
 func (s *same) take() window.Take {
 	l := window.Limit{
 		Name: []string{"", "n"}[s.IntN(2)], Scale: []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}[s.IntN(3)],
-		Algorithm: window.Algorithm(1 + s.IntN(5)),
+		Algorithm: window.Algorithm(1 + s.IntN(int(window.CalendarWindow))),
+	}
+	if l.Algorithm == window.CalendarWindow {
+		l.Scale = 0
+		l.Calendar = window.Calendar(1 + s.IntN(int(window.Year)))
+		l.Zone = []string{"", "America/Havana"}[s.IntN(2)]
 	}
 	key := fmt.Sprint("k", s.IntN(4))
 	count := fmt.Sprint(key, l)
@@ -200,7 +205,7 @@ func (s *same) next() {
 	}
 }
 
-// Redis decides as memory does, whatever is called: all five algorithms, give-backs, several takes, and a Max and a Burst that
+// Redis decides as memory does, whatever is called: all algorithms, give-backs, several takes, and a Max and a Burst that
 // change. THROTTR_RANDOM_CALLS is how many calls are made.
 func TestRandomCallsAgreeWithMemory(t *testing.T) {
 	calls := 4000
@@ -220,6 +225,9 @@ func TestRandomCallsAgreeWithMemory(t *testing.T) {
 		}
 		if s.IntN(150) == 0 {
 			now = now.Add(time.Duration(s.IntN(30)) * time.Second)
+		}
+		if s.IntN(300) == 0 {
+			now = now.Add(time.Duration(s.IntN(60)) * time.Hour)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -82,15 +83,26 @@ func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
 
 // takeGroup makes the takes with some indices, all or none. It returns what undoes them; nil: none was made.
 func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []*ask, err error) {
+	var now time.Time // by the clock of the store
+	made, err = b.takeAt(ctx, takes, windows, group, &now)
+	for try := 0; err == errOutside && try < retries; try++ {
+		made, err = b.takeAt(ctx, takes, windows, group, &now)
+	}
+	return made, err
+}
+
+// takeAt is takeGroup, with the calendar windows of the time that is known, or of the client's. It sets the time.
+func (b *Backend) takeAt(ctx context.Context, takes []window.Take, windows []window.Window, group []int, now *time.Time) (made []*ask, err error) {
 	c := b.newCall()
 	asks := make([]ask, len(group))
 	for n, i := range group {
-		asks[n] = ask{verb: take, key: takes[i].Key, limit: &takes[i].Limit, n: takes[i].N, more: n < len(group)-1}
+		asks[n] = ask{verb: take, key: takes[i].Key, limit: &takes[i].Limit, n: takes[i].N, now: *now, more: n < len(group)-1}
 		b.add(&c.Value, &asks[n])
 	}
 	if answered, err := b.do(ctx, c); !answered || err != nil {
 		return nil, err
 	}
+	*now = time.UnixMicro(c.Value.now)
 	granted := true
 	answers := make([]answer, len(group))
 	for n := range answers {

@@ -15,5 +15,12 @@ var calendarFaults = []fault{
 	{file: "memory/table.go", old: " && r.startDay == k.startDay", new: "", tests: "memory", run: "^TestConformance$"},
 	{file: "internal/waiting/state.go", old: "l.end.Add(clocksDiffer)", new: "l.end.Add(-clocksDiffer)", tests: ".", run: "^TestWaitersInADayOf23Hours"},
 	{file: "limit.go", old: "\t\tl.Algorithm = CalendarWindow\n", new: "\t\tl.Algorithm = r.algorithm\n", run: "Calendar"},
+	{file: "rediswindow/lua/windows.lua", old: "(now >= ends or now < ends - scale)", new: "false", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
+	{file: "rediswindow/lua/windows.lua", old: "what == 'c' and state and more or scale --", new: "scale --", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
+	{file: "rediswindow/lua/windows.lua", old: "if start and what == 'c' then", new: "if false then", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
+	{file: "rediswindow/lua/windows.lua", old: "start, more = ends - scale, scale", new: "start, more = now, scale", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
+	{file: "rediswindow/calendar.go", old: "case !now.IsZero():", new: "case false:", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
+	{file: "rediswindow/takeall.go", old: "\t*now = time.UnixMicro(c.Value.now)\n", new: "", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
+	{file: "rediswindow/calendar.go", old: "return append(to, of.Zone...)", new: "return to", tests: "redisbackend", run: "^TestListReturnsWhatIsCounted$"},
 	{file: "lease/backend.go", old: " || l.Calendar != 0 }", new: " }", run: "^TestLimitsWithACalendarPassThrough$"},
 }

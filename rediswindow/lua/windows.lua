@@ -5,6 +5,9 @@
 --
 --   verb algorithm scale max holds n m name
 --
+-- In place of a scale, a calendar window has the bounds of the window that the client believes in, START~END, and its name
+-- begins with what tells calendars apart. The bounds are those of a window that opens, if now is within them.
+--
 -- Equal calls are one, m times. Holds is what the limit allows at once: Max, the Burst of a token bucket, or what a
 -- sliding log has room for. If a + follows m, the next limit belongs to the same call: all or none.
 --
@@ -15,20 +18,20 @@
 --   r      reset; of what is not there, it changes nothing, but a server that can't write refuses it
 --
 -- Returns doubles: the time, and for each limit seven: how many of the m fit (-1: the field has something else, -2: the key
--- has), count, left, retry, place and series of the ID (series -1: the place is the ID), and the time by which left is less
+-- has, -3: a window can't open, as now is not within the bounds), count, left, retry, place and series of the ID (series -1: the place is the ID), and the time by which left is less
 -- for each of the m that was made before the last one.
 --
--- A field of a hash is the state of a limit: algorithm, scale and, if it has one, a colon and its name. It is doubles, which
+-- A field of a hash is the state of a limit: algorithm, scale or calendar, and, if it has one, a colon and its name. It is doubles, which
 -- are called as in internal/algorithm:
 --
 --   live          until when the hash lives at least
 --   rate, held    Max and what was held of the last call that has changed the state
---   start         f, a: when a fixed or aligned window has started; w: when the present one of a sliding window has;
+--   start         f, a, c: when a fixed, aligned or calendar window has started; w: when the present one of a sliding window has;
 --                 b: when a token bucket has owed count; l: the number of the first entry of a sliding log
---   count         f, a, w: what that window has counted; l: what all entries have
+--   count         f, a, c, w: what that window has counted; l: what all entries have
 --                 b: what is owed, in tokens times scale: Max are paid in a microsecond
---   id            f, a: the ID; others: the series, which changes when all that was counted is forgotten
---   more          w: what the window before has counted; b: how many tokens were taken in the series;
+--   id            f, a, c: the ID; others: the series, which changes when all that was counted is forgotten
+--   more          c: how long the window is; w: what the window before has counted; b: how many tokens were taken in the series;
 --                 l: the number after that of the last entry
 --   last          l: the time of the last entry
 --
@@ -45,7 +48,7 @@ if not now then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-local known, text, verb, kind, scale, limit, holds, n, m, more_limits, field = {}
+local known, text, verb, kind, scale, limit, holds, n, m, more_limits, field, ends = {}
 local reply, results, i = {pack('<d', now)}, 1, 1
 local first, reading, all -- of a call of several limits: the index of its first, whether some are not read yet, how many fit all
 while keys[i] do
@@ -55,12 +58,16 @@ while keys[i] do
     text = args[i + 3]
     local k = known[text]
     if k then
-      verb, kind, scale, limit, holds, n, m, more_limits, field = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9]
+      verb, kind, scale, limit, holds, n, m, more_limits, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9], k[10]
     else
       local length, name
-      verb, kind, length, limit, holds, n, m, more_limits, name = string.match(text, '^(.)(.)(%d+) (%d+) (%d+) (%d+) (%d+)(.)(.*)$')
+      verb, kind, length, ends, limit, holds, n, m, more_limits, name = string.match(text, '^(.)(.)(%-?%d+)~?(%-?%d*) (%d+) (%d+) (%d+) (%d+)(.)(.*)$')
       field, scale, limit, holds, n, m = kind .. length .. name, tonumber(length), tonumber(limit), tonumber(holds), tonumber(n), tonumber(m)
-      if keys[2] then known[text] = {verb, kind, scale, limit, holds, n, m, more_limits, field} end
+      if kind == 'c' then
+        field, ends = kind .. name, tonumber(ends)
+        scale = ends - scale
+      end
+      if keys[2] then known[text] = {verb, kind, scale, limit, holds, n, m, more_limits, field, ends} end
     end
   end
   if more_limits == '+' and not first then
@@ -87,11 +94,15 @@ while keys[i] do
   local before = live
 
   if what == 'x' then -- not a window
-  elseif what == 'f' or what == 'a' then
-    if not state or now >= start + scale or start - now >= scale then
-      start, count, id = nil, 0, nil
-    end
+  elseif what == 'f' or what == 'a' or what == 'c' then
+    local length = what == 'c' and state and more or scale -- a calendar window that is open keeps its end
     room = limit - count
+    if not state or now >= start + length or start - now >= length then
+      start, count, id, room = nil, 0, nil, limit
+      if what == 'c' and (verb == 't' or verb == 'c' or verb == 's') and (now >= ends or now < ends - scale) then
+        what, fit, room = 'x', -3, nil
+      end
+    end
   elseif what == 'b' then
     if not state then start = now end
     local since = now - start
@@ -148,12 +159,17 @@ while keys[i] do
     if what == 'x' then -- nothing is made
     elseif all and all < 0 then -- another limit of the call has failed
       fit = 0
-    elseif what == 'f' or what == 'a' then
+    elseif what == 'f' or what == 'a' or what == 'c' then
       if verb == 'c' then
         fit = min(m, n > 0 and floor((most - count) / n) or m)
         granted, stored = fit * n, true
       elseif verb == 's' then
-        start, count, granted, stored = nil, 0, n, true
+        count, granted, stored = 0, n, true
+        if start and what == 'c' then
+          id, series = series, series + 1
+        else
+          start = nil
+        end
       elseif verb == 'g' or verb == 'u' then
         fit = start and id == holds and count < most and 1 or 0
         if fit > 0 then
@@ -170,13 +186,17 @@ while keys[i] do
       end
       if stored and not start then
         start, id, series = now, series, series + 1
-        if what == 'a' then start = now - now % scale end
+        if what == 'a' then
+          start = now - now % scale
+        elseif what == 'c' then
+          start, more = ends - scale, scale
+        end
         live = start + scale
       end
       used = count + granted
       count = verb == 'c' and fit < m and most or used
       if start then
-        left, place, of = start + scale - now, id, -1
+        left, place, of = start + (what == 'c' and more or scale) - now, id, -1
         retry = left
       end
     elseif what == 'b' then
