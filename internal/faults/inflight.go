@@ -15,7 +15,7 @@ var inflightFaults = []fault{
 	{"inflight/pump.go", "p.sentAt < p.term", "true", "", "TestPoliciesKeep"},
 	{"inflight/pump.go", "for i > 0 && p.wants[i-1].max < w.max {", "for false {", "", "Priority"},
 	{"inflight/pump.go", "if w.alone && p.rules.strict {\n			continue", "if false {\n			continue", "", "GrantsApart"},
-	{"inflight/pumps.go", "now < lane.renewAt", "true", "", "TestAnotherDataSet"},
+	{"inflight/pumps.go", "now < ps.renewAt", "true", "", "TestAnotherDataSet"},
 	{"inflight/pumps.go", "now >= ps.lossEnd", "true", "", "Strict"},
 	{"inflight/limiter.go", "err == nil && l.closed.Load()", "false", "", "Peek"},
 
