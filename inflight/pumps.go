@@ -347,10 +347,13 @@ func failureOf(err, circuit error) failure {
 // answered ends an exchange with its answer. If the store is another data set, all tell it at once what they hold. What is
 // noticed within a lease is one loss. The mutex is held.
 func (ps *pumps) answered(lane *lane, e *keyPump, now time.Duration, a *window.Places) {
-	if e.answered(now, a) && now >= ps.lossEnd {
-		ps.lossEnd = now + e.lease
-		ps.losses++
-		ps.loss = &loss{a.Grace}
+	if e.answered(now, a) {
+		if now >= ps.lossEnd {
+			ps.losses++
+			ps.loss = &loss{a.Grace}
+			ps.lossEnd = now + e.lease
+		}
+		ps.lossEnd = max(ps.lossEnd, now+a.Grace) // another slot of a cluster has found out later
 	}
 	ps.update(e, now)
 	known := &ps.dataSet

@@ -4,8 +4,12 @@ package redisbackend_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +19,7 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/window"
 )
 
 // holding is goroutines that hold places of the key "k" of a cluster until they are stopped.
@@ -188,4 +193,128 @@ func TestPlacesInFlightSurviveAFailover(t *testing.T) {
 		over.Sub(killed), kept, h.failed, first, most, limit.Max, max(0, most-int(limit.Max)))
 	expect(t, most <= int(limit.Max), "%d of %d places are held", most, limit.Max)
 	expect(t, first > limit.Lease*3/4, "a place is granted %v after the failover", first)
+}
+
+// A primary that hands over to its replica, and takes over again before it has heard of a place that was granted meanwhile,
+// has its run_id still, and what it had saved of the birth. It is another data set, as its replication id has changed.
+func TestAPrimaryThatFailsBackIsAnotherDataSet(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
+			c := testkit.StartCluster(t, 3)
+			limit := inflight.Limit{Max: 1, Lease: 6 * time.Second}
+			var opts []inflight.Option
+			if strict {
+				opts = append(opts, inflight.WithStrict())
+			}
+			limiter := func() *inflight.Limiter {
+				return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), opts...)
+			}
+			one, two := limiter(), limiter()
+			owner := ownerOf(t, c)
+			first, second := c.Primaries[owner], c.Replicas[owner]
+			acquired(t, one, "k", limit, 1).Release() // the birth is that of first
+			await(t, "the place stays", func() bool {
+				s, err := one.Peek(context.Background(), "k", limit)
+				return err == nil && s.InUse == 0
+			})
+			second.Must(t, "CLUSTER", "FAILOVER")
+			await(t, "the primary does not follow its replica", func() bool {
+				return strings.Contains(first.Must(t, "INFO", "replication"), "master_link_status:up")
+			})
+			for _, l := range []*inflight.Limiter{one, two} { // its client finds out
+				_, err := l.Peek(context.Background(), "k", limit)
+				noError(t, err)
+			}
+			first.Freeze(t) // it does not get what comes now
+			second.Must(t, "CLIENT", "KILL", "TYPE", "replica")
+			h := acquired(t, one, "k", limit, 1)
+			second.Kill()
+			first.Thaw(t)
+			first.Must(t, "CLUSTER", "FAILOVER", "TAKEOVER")
+			over, granted := time.Now(), false
+			for h.Valid() && !granted && time.Since(over) < limit.Lease/2 {
+				_, granted, _ = two.TryAcquire(context.Background(), "k", limit, 1)
+				time.Sleep(20 * time.Millisecond) // until its client has found the new primary
+			}
+			if strict {
+				expect(t, !granted || !h.Valid(), "two places of one are held")
+				return
+			}
+			expect(t, granted, "nothing is granted")
+			await(t, "the loss is not noticed", func() bool { return one.Stats().Losses == 1 })
+			expect(t, h.Valid() && time.Since(over) < limit.Lease, "the place has ended, or its loss was noticed after %v", time.Since(over))
+		})
+	}
+}
+
+// With WithStrict, a cluster that was flushed grants nothing for a lease, of no slot, and who holds places keeps them.
+func TestAFlushOfAClusterIsALossOfData(t *testing.T) {
+	c := testkit.StartPrimaries(t, 2)
+	limit := inflight.Limit{Max: 2, Lease: 3 * time.Second}
+	limiter := func() *inflight.Limiter {
+		return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithStrict())
+	}
+	one, two := limiter(), limiter()
+	var holds []*inflight.Hold
+	keys := []string{"a", "b", "c", "d", "e", "f"}
+	for _, key := range keys {
+		holds = append(holds, acquired(t, one, key, limit, limit.Max))
+	}
+	for _, s := range c.Primaries {
+		s.Must(t, "FLUSHALL")
+	}
+	flushed := time.Now()
+	for time.Since(flushed) < 2*limit.Lease {
+		for i := range keys {
+			_, ok, err := two.TryAcquire(context.Background(), keys[i], limit, 1)
+			var notYet *inflight.NotYetError
+			expect(t, err == nil || errors.As(err, &notYet) && notYet.RetryAfter <= limit.Lease, "%v", err)
+			expect(t, !ok, "a third place of two")
+		}
+		h, ok, _ := two.TryAcquire(context.Background(), fmt.Sprint("new", time.Now().UnixMilli()), limit, 1)
+		expect(t, !ok || time.Since(flushed) > limit.Lease*9/10, "a slot that was never used grants after %v", time.Since(flushed))
+		h.Release()
+		time.Sleep(50 * time.Millisecond)
+	}
+	for i, h := range holds {
+		expect(t, h.Valid(), "the places of %s are lost", keys[i])
+	}
+	expect(t, one.Stats().Losses == 1, "%d losses", one.Stats().Losses)
+}
+
+// A node that hangs costs no place of another, and nothing of it is refused: exchanges have a circuit for each node.
+func TestANodeThatHangsCostsNoPlacesOfOthers(t *testing.T) {
+	c := testkit.StartPrimaries(t, 2)
+	limit := inflight.Limit{Max: 2, Lease: 4 * time.Second}
+	l := newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithTimeout(0))
+	keys := [2][]string{}
+	for i := 0; len(keys[0]) < 5 || len(keys[1]) < 5; i++ {
+		key := fmt.Sprint("user:", i)
+		slot, err := strconv.Atoi(c.Primaries[0].Must(t, "CLUSTER", "KEYSLOT", "k:"+key))
+		noError(t, err)
+		keys[slot/8192] = append(keys[slot/8192], key)
+	}
+	holds := [2][]*inflight.Hold{}
+	for i := range holds {
+		for _, key := range keys[i] { // also before it is known which node has which slots
+			holds[i] = append(holds[i], acquired(t, l, key, limit, 1))
+		}
+	}
+	time.Sleep(limit.Lease / 2)
+	c.Primaries[0].Freeze(t)
+	defer c.Primaries[0].Thaw(t)
+	hung := time.Now()
+	for time.Since(hung) < 2*limit.Lease {
+		_, _, err := l.TryAcquire(context.Background(), keys[0][0], limit, 1)
+		expect(t, errors.Is(err, window.ErrUnavailable), "of the node that hangs: %v", err)
+		h, ok, err := l.TryAcquire(context.Background(), keys[1][0], limit, 1)
+		expect(t, ok, "of the node that is there: %v", err)
+		h.Release()
+		time.Sleep(20 * time.Millisecond)
+	}
+	for i := range holds {
+		for j, h := range holds[i] {
+			expect(t, h.Valid() == (i == 1), "%s on node %d: its place is valid: %v", keys[i][j], i, h.Valid())
+		}
+	}
 }

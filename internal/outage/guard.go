@@ -163,17 +163,22 @@ func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []wi
 		timeout = min(timeout, g.timeout(c.Lease))
 	}
 	partly := false
-	err := g.call(ctx, "", timeout, of, func(ctx context.Context) error {
-		if err := g.Backend.Exchange(ctx, claims, places); err != nil {
+	err := g.call(ctx, "", timeout, of, func(limited context.Context) (err error) {
+		if err := g.Backend.Exchange(limited, claims, places); err != nil {
 			return err
 		}
 		for i := range places {
-			if IsAway(places[i].Err) {
-				partly = true
-				return places[i].Err
+			p := &places[i]
+			if !IsAway(p.Err) {
+				continue
+			}
+			partly = true
+			err = p.Err
+			if limited.Err() != nil && ctx.Err() == nil {
+				p.Err = &TimeoutError{After: timeout, Err: p.Err}
 			}
 		}
-		return nil
+		return err
 	})
 	if partly { // the circuit knows
 		return nil
