@@ -55,17 +55,21 @@ func TestAPartThatHangsCostsNoPlacesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newParted(t)
 		l := newLimiter(t, b)
-		of := map[string]*inflight.Hold{}
-		for _, key := range []string{"a", "b", "b2"} {
-			of[key] = acquire(t, l, key, exports, 1)
+		of := map[string][]*inflight.Hold{}
+		for i := range 20 {
+			for _, part := range []string{"a", "b"} {
+				of[part] = append(of[part], acquire(t, l, fmt.Sprint(part, i), exports, 1))
+			}
 		}
 		b.known.Store(true)
 		b.hangs.Store(true)
 		time.Sleep(5 * exports.Lease)
-		require.True(t, of["b"].Valid() && of["b2"].Valid())
-		require.False(t, of["a"].Valid())
-		require.EqualValues(t, 1, l.Stats().Lost)
-		denied(t, l, "b", exports, 2)
+		for i := range 20 {
+			require.False(t, of["a"][i].Valid())
+			require.True(t, of["b"][i].Valid())
+		}
+		require.EqualValues(t, 20, l.Stats().Lost)
+		denied(t, l, "b0", exports, 2)
 	})
 }
 
@@ -74,7 +78,9 @@ func TestAShortLeaseCostsNoPlacesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newParted(t)
 		l := newLimiter(t, b)
-		h := acquire(t, l, "long", exports, 1)
+		for i := range 20 {
+			acquire(t, l, fmt.Sprint("long", i), exports, 1)
+		}
 		b.takes = 20 * time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -87,7 +93,8 @@ func TestAShortLeaseCostsNoPlacesOfOthers(t *testing.T) {
 			}()
 		}
 		time.Sleep(10 * exports.Lease)
-		require.True(t, h.Valid())
+		require.Zero(t, l.Stats().Lost)
+		denied(t, l, "long0", exports, 2)
 	})
 }
 

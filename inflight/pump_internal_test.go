@@ -2,10 +2,12 @@ package inflight
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -163,4 +165,22 @@ func TestPhases(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A lane is there as long as pumps are queued: leases may be as many as calls.
+func TestLanesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		defer b.Close()
+		l := New(struct{ window.Backend }{b})
+		defer l.Close()
+		for i := range 10 {
+			h, _, err := l.TryAcquire(t.Context(), "k", Limit{Max: 1, Lease: time.Second + time.Duration(i)}, 1)
+			require.NoError(t, err)
+			h.Release()
+			synctest.Wait()
+		}
+		require.Empty(t, l.pumps.lanes)
+		require.Empty(t, l.pumps.byID)
+	})
 }

@@ -29,7 +29,7 @@ var inflightFaults = []fault{
 	{"internal/ledger/ledger.go", "at = min(at, w.end)", "at = max(at, w.end)", "inflight", "TestTheLine"},
 	{"internal/ledger/line.go", "before != nil && before.limit < w.limit", "false", "inflight", "Priority"},
 	{"internal/ledger/line.go", "w == nil || w.limit < limit ||", "w == nil ||", "inflight", "Priority"},
-	{"internal/ledger/place.go", "o.waiting.Add(-1)\n		return false, nil, wake, window.ErrOverloaded", "return false, nil, wake, window.ErrOverloaded", "inflight", "MaxWaiting"},
+	{"internal/ledger/place.go", "o.waiting.Add(-1)\n		return false, nil, window.ErrOverloaded", "return false, nil, window.ErrOverloaded", "inflight", "MaxWaiting"},
 
 	// The same on Redis.
 	{"rediswindow/lua/exchange.lua", "if live then expires = ends + lease end", "expires = ends + lease", "redisbackend", "RenewedPlaces"},

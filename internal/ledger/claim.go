@@ -10,25 +10,21 @@ import (
 func (l *Ledger) Exchange(claim *window.Claim) window.Places {
 	s := l.shard(claim.Key)
 	s.mu.Lock()
-	p, wake := l.exchange(s, claim)
-	s.mu.Unlock()
-	if wake != nil {
-		wake()
-	}
-	return p
+	defer s.unlock()
+	return l.exchange(s, claim)
 }
 
-// exchange is Exchange with the mutex held. It also returns what wakes the process that is first in line.
-func (l *Ledger) exchange(s *shard, claim *window.Claim) (p window.Places, wake func()) {
+// exchange is Exchange with the mutex held.
+func (l *Ledger) exchange(s *shard, claim *window.Claim) (p window.Places) {
 	p.DataSet = l.dataSet
 	k := id{claim.Key, claim.Name}
 	c := s.counts[k]
 	if c == nil {
 		if claim.Held == 0 && len(claim.Wants) == 0 {
-			return p, nil
+			return p
 		}
 		if c, p.Err = l.count(s, k); p.Err != nil {
-			return p, nil
+			return p
 		}
 	}
 	now := l.now()
@@ -40,7 +36,7 @@ func (l *Ledger) exchange(s *shard, claim *window.Claim) (p window.Places, wake 
 	}
 	// Only what has changed what is free wakes the first in line, who has asked before.
 	if c.sum < before || c.line.first != head {
-		wake = c.serve(now, claim.Process)
+		c.serve(now, claim.Process)
 	}
 	p.Used = c.sum
 	p.Waiting = c.line.waiting(now)
@@ -49,7 +45,7 @@ func (l *Ledger) exchange(s *shard, claim *window.Claim) (p window.Places, wake 
 	}
 	l.watch(c, now)
 	l.remove(c)
-	return p, wake
+	return p
 }
 
 // exchange is a claim on a count.

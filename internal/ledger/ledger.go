@@ -46,8 +46,19 @@ type shard struct {
 	mu     sync.Mutex
 	index  int // constant
 	counts map[id]*count
-	spare  *count // one that was removed, for the next key
-	token  uint64 // of the last grant
+	spare  *count   // one that was removed, for the next key
+	token  uint64   // of the last grant
+	wakes  []func() // are called when the mutex is unlocked
+}
+
+// unlock unlocks the mutex, and wakes processes that are first in line.
+func (s *shard) unlock() {
+	wakes := s.wakes
+	s.wakes = nil
+	s.mu.Unlock()
+	for _, wake := range wakes {
+		wake()
+	}
 }
 
 type id struct{ key, name string }
@@ -143,16 +154,10 @@ func (l *Ledger) sweep() {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		var wakes []func()
 		for _, c := range s.counts {
-			if wake := l.settle(c, now); wake != nil {
-				wakes = append(wakes, wake)
-			}
+			l.settle(c, now)
 		}
-		s.mu.Unlock()
-		for _, wake := range wakes {
-			wake()
-		}
+		s.unlock()
 	}
 }
 
@@ -163,7 +168,6 @@ func (l *Ledger) remove(c *count) {
 	}
 	if c.timer != nil {
 		c.timer.Stop()
-		c.timerAt = never
 	}
 	delete(c.shard.counts, c.id)
 	c.shard.spare = c
@@ -190,33 +194,35 @@ func (c *count) expire(now time.Duration) {
 func (c *count) fits(n, limit uint64) bool { return n <= limit && c.sum <= limit-n }
 
 // settle does what time has brought: it removes what is over, and serves the line. The mutex is held.
-func (l *Ledger) settle(c *count, now time.Duration) (wake func()) {
+func (l *Ledger) settle(c *count, now time.Duration) {
 	c.expire(now)
-	wake = c.serve(now, "")
+	c.serve(now, "")
 	l.watch(c, now)
 	l.remove(c)
-	return wake
 }
 
 // serve grants places to callers that are first in line. If a process is, other than the one that is asking, and there is
-// room for it, serve returns what wakes it.
-func (c *count) serve(now time.Duration, asking string) (wake func()) {
+// room for it, serve wakes it.
+func (c *count) serve(now time.Duration, asking string) {
 	for {
 		c.line.drop(now)
 		w := c.line.first
 		switch {
 		case w == nil || !c.fits(w.n, w.limit):
-			return nil
+			return
 		case w.place != nil:
 			c.line.remove(w)
 			w.place.waited()
 			c.grant(w.place, w.n)
 			close(w.ready)
 		case w.woken || w.process == asking:
-			return nil
+			return
 		default:
 			w.woken = true
-			return w.wake
+			if w.wake != nil {
+				c.shard.wakes = append(c.shard.wakes, w.wake)
+			}
+			return
 		}
 	}
 }
@@ -234,21 +240,14 @@ func (l *Ledger) watch(c *count, now time.Duration) {
 		return
 	}
 	c.timerAt = at
-	if c.timer != nil {
-		c.timer.Stop()
-	}
-	var timer *time.Timer
-	timer = time.AfterFunc(at-now, func() {
-		c.shard.mu.Lock()
-		var wake func()
-		if c.timer == timer {
+	if c.timer == nil {
+		c.timer = time.AfterFunc(at-now, func() {
+			c.shard.mu.Lock()
+			defer c.shard.unlock()
 			c.timerAt = never
-			wake = l.settle(c, l.now())
-		}
-		c.shard.mu.Unlock()
-		if wake != nil {
-			wake()
-		}
-	})
-	c.timer = timer
+			l.settle(c, l.now())
+		})
+		return
+	}
+	c.timer.Reset(at - now)
 }

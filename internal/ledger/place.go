@@ -49,42 +49,30 @@ type Place struct {
 func (o *Owner) Take(p *Place, key, name string, n, limit uint64, wait bool) (granted bool, ready <-chan struct{}, err error) {
 	s := o.ledger.shard(key)
 	s.mu.Lock()
-	granted, ready, wake, err := o.take(s, p, id{key, name}, n, limit, wait)
-	s.mu.Unlock()
-	if wake != nil {
-		wake()
-	}
-	return granted, ready, err
-}
-
-// take is Take with the mutex held. It also returns what wakes the process that is first in line.
-func (o *Owner) take(s *shard, p *Place, k id, n, limit uint64, wait bool) (granted bool, ready <-chan struct{}, wake func(), err error) {
-	c, err := o.ledger.count(s, k)
+	defer s.unlock()
+	c, err := o.ledger.count(s, id{key, name})
 	if err != nil {
-		return false, nil, nil, err
+		return false, nil, err
 	}
 	defer o.ledger.remove(c) // unless it is needed
 	mine := &o.shards[s.index]
 	if mine.closed || o.ledger.closed.Load() {
-		return false, nil, nil, window.ErrClosed
+		return false, nil, window.ErrClosed
 	}
 	now := c.time(o.ledger)
-	fits := c.fits(n, limit)
-	if !fits || c.line.first != nil {
-		c.expire(now)
-		wake = c.serve(now, "")
-		fits = c.fits(n+c.line.reserved("", limit), limit)
-	}
+	c.expire(now)
+	c.serve(now, "")
+	fits := c.fits(n+c.line.reserved("", limit), limit)
 	if p.Used = c.sum; fits {
 		p.Used += n
 	}
 	switch {
 	case fits:
 	case !wait:
-		return false, nil, wake, nil
+		return false, nil, nil
 	case o.waiting.Add(1) > o.maxWaiting:
 		o.waiting.Add(-1)
-		return false, nil, wake, window.ErrOverloaded
+		return false, nil, window.ErrOverloaded
 	}
 	p.owner = o
 	p.count = c
@@ -95,12 +83,12 @@ func (o *Owner) take(s *shard, p *Place, k id, n, limit uint64, wait bool) (gran
 	mine.first = p
 	if fits {
 		c.grant(p, n)
-		return true, nil, wake, nil
+		return true, nil, nil
 	}
 	p.waiter = &waiter{n: n, limit: limit, place: p, ready: make(chan struct{})}
 	c.line.add(p.waiter)
 	o.ledger.watch(c, now)
-	return false, p.waiter.ready, wake, nil
+	return false, p.waiter.ready, nil
 }
 
 // time returns the time, or 0 if nothing of the count depends on it: then no process holds a place, or waits for one.
@@ -139,16 +127,12 @@ func (p *Place) Token() uint64 { return p.token }
 func (p *Place) Release() bool {
 	s := p.count.shard
 	s.mu.Lock()
-	wake, released := p.release()
-	s.mu.Unlock()
-	if wake != nil {
-		wake()
-	}
-	return released
+	defer s.unlock()
+	return p.release()
 }
 
 // release is Release with the mutex held.
-func (p *Place) release() (wake func(), released bool) {
+func (p *Place) release() bool {
 	c := p.count
 	switch {
 	case p.held:
@@ -158,7 +142,7 @@ func (p *Place) release() (wake func(), released bool) {
 		c.line.remove(p.waiter)
 		p.waited()
 	default:
-		return nil, false
+		return false
 	}
 	if p.next != nil {
 		p.next.prev = p.prev
@@ -168,7 +152,8 @@ func (p *Place) release() (wake func(), released bool) {
 	} else {
 		p.owner.shards[c.shard.index].first = p.next
 	}
-	return p.owner.ledger.settle(c, c.time(p.owner.ledger)), true
+	p.owner.ledger.settle(c, c.time(p.owner.ledger))
+	return true
 }
 
 // Close releases all places of the owner, and ends the waits for them. Further takes fail. It calls ending with
@@ -176,10 +161,7 @@ func (p *Place) release() (wake func(), released bool) {
 func (o *Owner) Close(ending func(*Place)) {
 	for i := range o.shards {
 		for {
-			p, wakes := o.close(i)
-			for _, wake := range wakes {
-				wake()
-			}
+			p := o.close(i)
 			if p == nil {
 				break
 			}
@@ -189,20 +171,18 @@ func (o *Owner) Close(ending func(*Place)) {
 	}
 }
 
-// close closes the places of a shard. It returns one that is held, and what wakes others.
-func (o *Owner) close(i int) (p *Place, wakes []func()) {
+// close closes the places of a shard. It returns one that is held.
+func (o *Owner) close(i int) (p *Place) {
 	s, mine := &o.ledger.shards[i], &o.shards[i]
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	mine.closed = true
 	for p = mine.first; p != nil && p.waiter != nil; p = mine.first {
 		ready := p.waiter.ready
-		if wake, _ := p.release(); wake != nil {
-			wakes = append(wakes, wake)
-		}
+		p.release()
 		close(ready)
 	}
-	return p, wakes
+	return p
 }
 
 // Held returns how many places the owner holds, and of how many keys and names it holds or wants places.
