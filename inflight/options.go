@@ -116,7 +116,8 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithBreaker sets when the circuit breaker opens, and how soon it notices that the store is back, as
-// throttr.WithBreaker. Until it opens, a call that waits goes on waiting. Defaults, and with 0: 3 failures, 320 ms. It
+// throttr.WithBreaker. Until it opens, a call that waits goes on waiting, but not if
+// the store says that it can't serve the key, or exchanges of the key fail for a lease. Defaults, and with 0: 3 failures, 320 ms. It
 // panics if a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
 	api.NotNegative("inflight: WithBreaker", failures)

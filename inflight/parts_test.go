@@ -2,6 +2,7 @@ package inflight_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -116,4 +118,57 @@ func TestPlacesThatCannotBeToldCostNoPlacesOfOthers(t *testing.T) {
 		require.True(t, h.Valid())
 		require.Zero(t, l.Stats().Lost)
 	})
+}
+
+// One key of a store can't be served, and others are, so that no circuit opens. A call for it that waits does not wait for
+// ever: not at all if the store says that it can't, and otherwise a lease.
+func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
+	for name, failure := range map[string]struct {
+		err   error
+		after time.Duration
+	}{
+		"the store says so":        {errors.New("WRONGTYPE Operation against a key"), 0},
+		"the store is full":        {throttr.ErrFull, 0},
+		"the store does not serve": {fmt.Errorf("%w: CLUSTERDOWN Hash slot not served", throttr.ErrUnavailable), exports.Lease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := failing{newRemote(), failure.err}
+				defer b.Backend.(*memory.Backend).Close()
+				l := newLimiter(t, b)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*exports.Lease)
+				defer cancel()
+				go func() {
+					for ctx.Err() == nil {
+						acquire(t, l, "good", exports, 1).Release()
+						time.Sleep(time.Millisecond)
+					}
+				}()
+				begun := time.Now()
+				_, err := l.Acquire(ctx, "bad", exports, 1)
+				require.ErrorIs(t, err, failure.err)
+				require.GreaterOrEqual(t, time.Since(begun), failure.after)
+				require.LessOrEqual(t, time.Since(begun), failure.after+exports.Lease/4)
+				cancel()
+				synctest.Wait()
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}
+
+// failing is a store that fails for the key "bad".
+type failing struct {
+	*remote
+	err error
+}
+
+func (b failing) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	err := b.remote.Exchange(ctx, claims, places)
+	for i := range claims {
+		if claims[i].Key == "bad" {
+			places[i] = window.Places{Err: b.err}
+		}
+	}
+	return err
 }

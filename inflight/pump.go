@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type pump struct {
 	at     time.Duration // of the next exchange, if none is in flight
 	pause  time.Duration // after the last failure
 	sentAt time.Duration
+	failAt time.Duration // when the first of the exchanges was sent that have failed in a row; 0: the last one was answered
 	toldAt time.Duration // when an exchange that holds or wants something was sent last
 
 	held    uint64        // places that the store is told
@@ -326,6 +328,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 		p.lose()
 	}
 	p.pause = 0
+	p.failAt = 0
 	p.alone = false
 	p.term = end
 	p.deadline.Store(int64(end))
@@ -399,15 +402,16 @@ type failure uint8
 const (
 	unanswered failure = iota // nothing: the answer is of no use, or the process has stood still
 	failing                   // it may be away
-	away                      // the circuit is open
+	away                      // the circuit is open, or it says that it can't
 	mistaken                  // it is there, and will not do what it is asked
 )
 
-// failed ends an exchange that has failed. The policy decides wants that do not wait, and all if the store is away.
-// Otherwise, the next exchange says everything again.
+// failed ends an exchange that has failed. The policy decides wants that do not wait, and all if the store is away, or
+// exchanges of this key have failed for a lease. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
 	p.step(failed)
+	p.failAt = cmp.Or(p.failAt, p.sentAt)
 	p.claimed = nil // the backend may still read it
 	clear(p.asked)
 	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
@@ -425,7 +429,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 			p.kept.Store(true)
 			p.deadline.Store(max(p.deadline.Load(), int64(now+share(p.lease, keepShare))))
 		}
-		p.decideAlone(p.rules.policy, err, f == away)
+		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.lease)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -338,7 +339,7 @@ func failureOf(err, circuit error) failure {
 	switch {
 	case !isOutage(err):
 		return mistaken
-	case circuit != nil:
+	case circuit != nil || !outage.IsAway(err) && !errors.Is(err, window.ErrOverloaded):
 		return away
 	}
 	return failing
