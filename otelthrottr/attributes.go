@@ -124,11 +124,13 @@ type labelsID struct {
 type labels struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
+	named  []metric.RecordOption // those of the name alone
 }
 
-func labelsFrom(attrs []attribute.KeyValue) labels {
-	opt := metric.WithAttributeSet(attribute.NewSet(attrs...))
-	return labels{add: []metric.AddOption{opt}, record: []metric.RecordOption{opt}}
+func labelsFrom(attrs, name []attribute.KeyValue) labels {
+	opt := metric.WithAttributeSet(attribute.NewSet(append(attrs, name...)...))
+	of := metric.WithAttributeSet(attribute.NewSet(name...))
+	return labels{add: []metric.AddOption{opt}, record: []metric.RecordOption{opt}, named: []metric.RecordOption{of}}
 }
 
 // maxLabels bounds how many labels are kept: those of the classes for a thousand names of limits. There
@@ -145,7 +147,7 @@ func (o *observer) labelsOf(c class, e throttr.Event) labels {
 	if ok {
 		return l
 	}
-	l = labelsFrom(append(c.attributes(), named(e.Limit)...))
+	l = labelsFrom(c.attributes(), named(e.Limit))
 	if !full {
 		o.mu.Lock()
 		defer o.mu.Unlock()

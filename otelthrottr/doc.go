@@ -13,6 +13,7 @@
 //	throttr.hits          counter, {hit}     hits and takes that were decided, and those that failed
 //	throttr.hit.duration  histogram, s       durations of hits and takes, whatever their outcome
 //	throttr.wait.duration histogram, s       durations of waits (RateLimit.Wait) instead
+//	throttr.limit.usage   histogram, 1       which part of a limit is counted, after each decision of the store, by name
 //	throttr.settlements   counter, {settlement}  takes of reservations that were settled, or could not be
 //	throttr.resets        counter, {reset}   windows that were reset, and resets that failed
 //	throttr.outages       up-down counter, {outage}  stores that are away at present, see throttr.WithBreaker

@@ -53,6 +53,7 @@ func Example() {
 	// Output:
 	// throttr.hits throttr.degraded=false,throttr.outcome=allowed 3
 	// throttr.hits throttr.degraded=false,throttr.outcome=denied 2
+	// throttr.outages  0
 }
 
 func ExampleObserveLeases() {

@@ -43,6 +43,7 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
 	}
+	outages.Add(context.Background(), 0) // so that there is a series before the first outage
 	return func(ctx context.Context, e inflight.Event) {
 		outcome := e.Kind.String()
 		if e.Kind == inflight.Denied && admission.InShadow(ctx) {

@@ -64,6 +64,7 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 		}
 		require.Equal(t, map[string]int64{
 			"throttr.inflight.in_use": 1, "throttr.inflight.waiting": 1, "throttr.inflight.keys": 1, "throttr.inflight.lost": 0, "throttr.inflight.losses": 0,
+			"throttr.inflight.outages":       0,
 			"throttr.inflight.callsacquired": 1, "throttr.inflight.callsdenied": 1,
 			"throttr.inflight.waitedacquired": 0, "throttr.inflight.waiteddenied": 0,
 			"throttr.inflight.used": 2, // full, twice

@@ -27,12 +27,16 @@ var buckets = []float64{
 // waitBuckets are the boundaries of throttr.wait.duration in seconds.
 var waitBuckets = []float64{1e-3, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
+// usageBounds are the boundaries of throttr.limit.usage: parts of what a limit holds.
+var usageBounds = []float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}
+
 // observer is what observes events. All but labels is immutable.
 type observer struct {
 	options
 	hits     metric.Int64Counter
 	duration metric.Float64Histogram
 	waits    metric.Float64Histogram
+	usage    metric.Float64Histogram
 	resets   metric.Int64Counter
 	settled  metric.Int64Counter
 	outages  metric.Int64UpDownCounter
@@ -60,17 +64,21 @@ func (o *observer) instruments(m metric.Meter) error {
 		errs = append(errs, err)
 		return c
 	}
-	histogram := func(name, description string, boundaries []float64) metric.Float64Histogram {
-		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(boundaries...))
+	histogram := func(name, unit, description string, boundaries []float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(boundaries...))
 		errs = append(errs, err)
 		return h
 	}
 	o.hits = counter("throttr.hits", "{hit}", "Hits that were decided, and hits that failed.")
-	o.duration = histogram("throttr.hit.duration", "Durations of hits.", buckets)
-	o.waits = histogram("throttr.wait.duration", "Durations of waits for takes.", waitBuckets)
+	o.duration = histogram("throttr.hit.duration", "s", "Durations of hits.", buckets)
+	o.waits = histogram("throttr.wait.duration", "s", "Durations of waits for takes.", waitBuckets)
+	o.usage = histogram("throttr.limit.usage", "1", "Part of what a limit holds that is counted, right after a decision.", usageBounds)
 	o.settled = counter("throttr.settlements", "{settlement}", "Takes of reservations that were settled, and those that could not be settled.")
 	o.resets = counter("throttr.resets", "{reset}", "Windows that were reset, and resets that failed.")
 	outages, err := m.Int64UpDownCounter("throttr.outages", metric.WithUnit("{outage}"), metric.WithDescription("Stores that are away at present."))
+	if err == nil {
+		outages.Add(context.Background(), 0) // so that there is a series before the first outage
+	}
 	o.outages = outages
 	return errors.Join(append(errs, err)...)
 }
@@ -100,11 +108,22 @@ func (o *observer) observe(ctx context.Context, e throttr.Event) {
 		o.hits.Add(ctx, 1, l.add...)
 		o.duration.Record(ctx, e.Duration.Seconds(), l.record...)
 	}
+	if isUsage(c, e) {
+		o.usage.Record(ctx, float64(e.Result.Count)/float64(e.Result.Limit), l.named...)
+	}
 	if o.spans {
 		o.span(ctx, c, e, end)
 	} else if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent(c.name(e), trace.WithTimestamp(end), trace.WithAttributes(o.event(ctx, c, e)...))
 	}
+}
+
+// isUsage reports whether the event says how full the limit is: it is a decision of the store, on a limit that can be full.
+func isUsage(c class, e throttr.Event) bool {
+	if c.reset || c.settled || c.degraded || c.outcome == failed {
+		return false
+	}
+	return e.Result.Limit > 0 && e.Result.Limit < throttr.Unlimited && e.Result.RetryAfter < throttr.Never
 }
 
 // span makes a span for an event that occurred at end.

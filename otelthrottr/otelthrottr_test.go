@@ -146,7 +146,7 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	}, tel.counts("throttr.resets"))
 
 	all := tel.metrics()
-	require.Len(t, all, 3)
+	require.Len(t, all, 5, "with throttr.limit.usage and throttr.outages")
 	require.Equal(t, "{hit}", all["throttr.hits"].Unit)
 	require.Equal(t, "{reset}", all["throttr.resets"].Unit)
 	require.Equal(t, "s", all["throttr.hit.duration"].Unit)
@@ -176,6 +176,35 @@ func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
 	}
 	require.Len(t, tel.counts("throttr.hits"), 3)
 	require.Len(t, tel.counts("throttr.resets"), 1)
+}
+
+// How full a limit is, is known after each decision of the store.
+func TestUsageOfLimits(t *testing.T) {
+	tel := newTelemetry(t)
+	tel.observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = "api" })) // 4 of 5
+	tel.observe(t.Context(), hit(throttr.EventDenied, func(e *throttr.Event) { e.Limit.Name = "api" }))  // 6 of 5
+	for _, none := range []throttr.Event{
+		hit(throttr.EventFailed, nil), hit(throttr.EventReset, nil),
+		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result.Degraded = true }),
+		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result = throttr.Result{Allowed: true, Limit: throttr.Unlimited} }),
+		hit(throttr.EventDenied, func(e *throttr.Event) { e.Result = throttr.Result{RetryAfter: throttr.Never} }),
+		hit(throttr.EventDenied, func(e *throttr.Event) { e.Result = throttr.Result{Limit: 5, RetryAfter: throttr.Never} }),
+	} {
+		tel.observe(t.Context(), none)
+	}
+	points := tel.metrics()["throttr.limit.usage"].Data.(metricdata.Histogram[float64]).DataPoints
+	require.Len(t, points, 1)
+	require.Equal(t, "throttr.limit_name=api", encoded(points[0].Attributes))
+	require.Equal(t, []float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}, points[0].Bounds)
+	require.Equal(t, []uint64{0, 0, 0, 1, 0, 0, 0, 1}, points[0].BucketCounts)
+}
+
+// A query finds a store that is there, and not no data.
+func TestOutagesAreZeroBeforeTheFirst(t *testing.T) {
+	tel := newTelemetry(t)
+	points := tel.metrics()["throttr.outages"].Data.(metricdata.Sum[int64]).DataPoints
+	require.Len(t, points, 1)
+	require.Zero(t, points[0].Value)
 }
 
 func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {

@@ -83,4 +83,8 @@ var requestsFaults = []fault{
 	{file: "httplimit/pause.go", old: "strings.Trim(text, \"0123456789.\") != \"\"", new: "text == \"NaN\"", run: "^TestPausesThatResponsesDemand$"},
 	{file: "grpclimit/server.go", old: "\tr.Plan = nil\n\tr.PlanErr = nil\n", new: "\tr.PlanErr = nil\n", run: "^TestMessagesOfAStreamAreCounted$"},
 	{file: "grpclimit/server.go", old: "Plain: s.keyed[name].Plain}", new: "Plain: true}", run: "^TestLimitsHaveKeysOfTheirOwn$"},
+	{file: "otelthrottr/observer.go", old: "c.settled || c.degraded ||", new: "c.settled ||", tests: "otelthrottr", run: "^TestUsageOfLimits$"},
+	{file: "otelthrottr/observer.go", old: "e.Result.Limit < throttr.Unlimited && e.Result.RetryAfter < throttr.Never", new: "e.Result.Limit < throttr.Unlimited", tests: "otelthrottr", run: "^TestUsageOfLimits$"},
+	{file: "otelthrottr/observer.go", old: "\t\toutages.Add(context.Background(), 0) // so", new: "\t\t_ = outages // so", tests: "otelthrottr", run: "^TestOutagesAreZeroBeforeTheFirst$"},
+	{file: "otelthrottr/inflight.go", old: "\toutages.Add(context.Background(), 0) // so", new: "\t// so", tests: "otelthrottr", run: "^TestPlacesInFlightAreMetrics$"},
 }
