@@ -267,6 +267,25 @@ func testLine(c calls) {
 	f.wants(f.by("small", 0, 0, now(1, 4)), 4, true)
 }
 
+// testLapse has a process behind the first in line be silent for too long: it has lost its position to those behind it.
+func testLapse(c calls) {
+	f := c.inFlight("k")
+	f.wants(f.by("p", 0, 0, now(3, 3)), 3, true)
+	for _, process := range []string{"first", "silent", "last"} {
+		f.wants(f.by(process, 0, 0, later(1, 3)), 3, false)
+	}
+	c.Clock.Advance(f.lease / 5)
+	f.by("first", 0, 0, later(1, 3))
+	f.by("last", 0, 0, later(1, 3))
+	c.Clock.Advance(f.lease / 10)
+	f.wants(f.by("silent", 0, 0, later(1, 3)), 3, false)
+	f.wants(f.by("p", 2, 3), 2)
+	f.wants(f.by("first", 0, 0, later(1, 3)), 3, true)
+	f.wants(f.by("first", 0, 0), 2)
+	f.wants(f.by("silent", 0, 0, later(1, 3)), 2, false)
+	f.wants(f.by("last", 0, 0, later(1, 3)), 3, true)
+}
+
 func testPlacesOfKeys(c calls) {
 	keys := []string{"k", "", "K", "k:", "a:1", ":1", "k\x00", "\xff", "{k}", "é", strings.Repeat("k", 255), strings.Repeat("k", 256)}
 	names := []string{"", "n", "N", "a", ":1"}

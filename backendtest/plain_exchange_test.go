@@ -44,6 +44,7 @@ var flightFaults = map[string][]fault{
 	"in flight: a late claim does nothing, and a later one says the whole truth":                  {takesLateClaims, addsClaims},
 	"in flight: what the store does not know is believed as long as it fits":                      {believesAll, believesNothing},
 	"in flight: a process waits in line":                                                          {hasNoLine, leavesNoRoom, keepsTheDead, overtakesWaiting},
+	"in flight: a process that is silent loses its position in line":                              {keepsTheDead, hasNoLine},
 	"in flight: keys and names are independent":                                                   {joinsPlaceNames, sharesNames, foldsKeys, cutsKeys, answersOne, countsPlaces},
 	"in flight: ListPlaces returns who holds places or waits":                                     {listsAllPlaces, listsNoProcess, listsOne, hasNoLease, ignoresContext},
 	"in flight: concurrent claims are granted up to Max":                                          {grantsSlowly},

@@ -100,6 +100,7 @@ var flightTests = []subtest{
 	{"in flight: a late claim does nothing, and a later one says the whole truth", testLate, flight},
 	{"in flight: what the store does not know is believed as long as it fits", testBelieved, flight},
 	{"in flight: a process waits in line", testLine, flight},
+	{"in flight: a process that is silent loses its position in line", testLapse, flight},
 	{"in flight: keys and names are independent", testPlacesOfKeys, flight},
 	{"in flight: ListPlaces returns who holds places or waits", testListPlaces, flight},
 	{"in flight: concurrent claims are granted up to Max", testPlacesAtOnce, flight},

@@ -548,6 +548,13 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		require.Less(t, r.calls.Load(), calls+5, "the breaker is open")
 		require.True(t, h.Valid() && s.Valid())
 
+		ctx, cancel := context.WithCancel(t.Context())
+		go shares.Acquire(ctx, "k", four, 4)
+		synctest.Wait()
+		denied(t, shares, "k", inflight.Limit{Max: 6, Lease: four.Lease}, 1) // there is room, but another waits
+		cancel()
+		synctest.Wait()
+
 		third := acquire(t, shares, "k", four, 3) // its share is 4, and it holds 1
 		require.True(t, third.Degraded())
 		require.Zero(t, third.Token())

@@ -440,6 +440,7 @@ func (p *pump) decideAlone(policy Policy, err error, all bool) {
 		room := max(w.max/max(p.rules.processes, 1), 1)
 		switch {
 		case w.wait && !all:
+			behind = max(behind, w.max)
 			return false
 		case policy == Refuse:
 			p.decide(w, decision{state: refused, err: err})

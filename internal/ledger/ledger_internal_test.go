@@ -34,3 +34,26 @@ func TestCountsAreRemoved(t *testing.T) {
 	require.NoError(t, l.Exchange(&claim).Err)
 	require.EqualValues(t, 1, l.counts.Load())
 }
+
+// The first in line is woken once, when there is room for it, until it asks again.
+func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
+	now, woken := time.Second, 0
+	l := New(3, func() time.Duration { return now })
+	seq := uint64(0)
+	claim := func(process string, held uint64, wants ...window.Want) {
+		seq++
+		l.Exchange(&window.Claim{Process: process, Seq: seq, Lease: time.Minute, Held: held, HeldMax: 5, Wants: wants, Wake: func() { woken++ }})
+	}
+	claim("holds", 0, window.Want{N: 5, Max: 5})
+	for range 2 {
+		claim("waits", 0, window.Want{N: 2, Max: 5, Wait: true})
+		claim("holds", 5)
+		claim("holds", 4)
+		require.Zero(t, woken, "there is no room")
+		claim("holds", 3)
+		claim("holds", 2)
+		require.Equal(t, 1, woken)
+		claim("holds", 5)
+		woken = 0
+	}
+}
