@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// duration is the value of a flag like that of [time.ParseDuration], with days and clearer errors.
+// duration is the value of a flag for a duration of 0 or more.
 type duration time.Duration
 
-// Type implements pflag.Value.
-func (d *duration) Type() string { return "time" }
-
-// String implements pflag.Value. A default of 0 is not worth mention.
+// String implements flag.Value. A default of 0 is not worth mention.
 func (d *duration) String() string {
-	if *d == 0 {
+	if d == nil || *d == 0 {
 		return ""
 	}
 	return formatScale(time.Duration(*d))
 }
 
-// Set implements pflag.Value.
+// Set implements flag.Value.
 func (d *duration) Set(text string) error {
 	v, err := parseDuration(text)
+	if err == nil && v < 0 {
+		err = errors.New("must be at least 0s")
+	}
 	*d = duration(v)
 	return err
 }
@@ -74,19 +74,4 @@ func formatScale(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
-}
-
-// formatAge formats how long ago a time was, with the two largest units. A time to come is 0s
-// ago: the clocks of servers differ.
-func formatAge(since, now time.Time) string {
-	d := max(now.Sub(since), 0)
-	const day = 24 * time.Hour
-	switch {
-	case d >= day:
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-	case d >= time.Hour:
-		return formatScale(d.Truncate(time.Minute))
-	default:
-		return formatScale(d.Truncate(time.Second))
-	}
 }

@@ -104,7 +104,7 @@ func TestManifestRunsOneThreadAndAProbeThatWorks(t *testing.T) {
 	require.Less(t, limit, time.Duration(server.LivenessProbe.TimeoutSeconds)*time.Second)
 
 	srv := mockserver.RunT(t)
-	probe[slices.Index(probe, "--servers")+1] = srv.Addr()
+	probe[slices.Index(probe, "--store")+1] = srv.Addr()
 	status, _, stderr := shell{t: t}.run("", probe[1:]...)
 	require.Zero(t, status, stderr)
 	srv.Close()

@@ -1,7 +1,9 @@
-// Throttr is a client of Throttr servers for the shell. It also runs a mock server.
+// Throttr shows and changes what rate limits count, on every store: Redis, Throttr servers, memory. It is also a client of
+// Throttr servers, and runs a mock server.
 //
-//	throttr mock --addr 127.0.0.1:9000
-//	throttr hit --scale 1m --limit 100 user:42
+//	export THROTTR_URL=redis://127.0.0.1:6379
+//	throttr list
+//	throttr forget user:42
 //	throttr help
 //
 // docs/command.md shows a session. The exit status is 0; or 1 if the outcome
@@ -17,6 +19,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // The exit statuses.
@@ -32,31 +35,107 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the program. It returns the exit status, soon after ctx has ended.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return runWith(ctx, new(globals), args, stdin, stdout, stderr)
+// env is what commands work with.
+type env struct {
+	store   string
+	timeout time.Duration
+	stdin   io.Reader
+	out     *output
+	stdout  io.Writer // what out writes to; for terminals
+	stderr  io.Writer
 }
 
-// runWith is run with these defaults of the flags.
-func runWith(ctx context.Context, g *globals, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	e := &env{globals: g, stdin: stdin, out: newOutput(stdout, false), stdout: stdout, stderr: stderr}
-	root := newRoot(e)
-	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(e.out.w)
-	root.SetErr(stderr)
-	cmd, err := root.ExecuteContextC(ctx)
-	if flushErr := e.out.flush(); flushErr != nil && (err == nil || errors.Is(err, errNo)) {
+// action is what a command does. It returns false if the outcome is negative.
+type action func(ctx context.Context, args []string) (bool, error)
+
+// run is the program. It returns the exit status, soon after ctx has ended.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	e := &env{stdin: stdin, out: newOutput(stdout), stdout: stdout, stderr: stderr}
+	name, ok, err := e.execute(ctx, args)
+	if flushErr := e.out.flush(); err == nil {
 		err = flushErr
 	}
 	switch {
-	case errors.Is(err, errNo):
-		return statusNo
 	case err != nil:
-		printError(stderr, cmd.CommandPath(), err)
+		printError(e.stderr, name, err)
 		return statusError
+	case !ok:
+		return statusNo
 	}
 	return statusOK
+}
+
+// execute finds and runs a command. Its name is for errors.
+func (e *env) execute(ctx context.Context, args []string) (name string, ok bool, err error) {
+	common := newFlags(e)
+	var rest []string
+	for len(args) > 0 && rest == nil { // flags before the command
+		if isFlag(args[0]) {
+			if args, err = common.parseOne(args); err != nil {
+				return "throttr", false, err
+			}
+			continue
+		}
+		rest = args
+	}
+	switch {
+	case common.version:
+		e.out.text(version())
+		return "throttr", true, nil
+	case common.help, rest == nil, rest[0] == "help" && len(rest) == 1:
+		e.out.text(overview())
+		return "throttr", true, nil
+	case rest[0] == "help":
+		rest = []string{rest[1], "--help"}
+	}
+	c := commandOf(rest[0])
+	if c == nil {
+		return "throttr", false, fmt.Errorf("there is no command %q: see throttr help", rest[0])
+	}
+	name = "throttr " + c.name
+	f := newFlags(e)
+	do := c.setup(e, f, c.name)
+	arguments, err := f.parse(rest[1:])
+	switch {
+	case f.help:
+		e.out.text(c.help(f))
+		return name, true, nil
+	case err == nil:
+		err = c.check(arguments)
+	}
+	if err != nil {
+		return name, false, err
+	}
+	ok, err = do(ctx, arguments)
+	return name, ok, err
+}
+
+// withTimeout calls f and bounds its time, unless the timeout is 0.
+func (e *env) withTimeout(ctx context.Context, f func(ctx context.Context) (bool, error)) (bool, error) {
+	if e.timeout > 0 {
+		cause := fmt.Errorf("not done after %v, see --timeout: %w", e.timeout, context.DeadlineExceeded)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, cause)
+		defer cancel()
+	}
+	ok, err := f(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return ok, err
+}
+
+// forAll calls do with each element until one fails, and reports whether do has returned true for all.
+func forAll[K any](all []K, do func(K) (bool, error)) (bool, error) {
+	yes := true
+	for _, k := range all {
+		ok, err := do(k)
+		if err != nil {
+			return false, err
+		}
+		yes = yes && ok
+	}
+	return yes, nil
 }
 
 // printError prints an error of a command in one line.

@@ -7,39 +7,29 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode/utf8"
+
+	"github.com/throttr-go/throttr"
 )
 
 // output prints lines: JSON, an object each, or rows of a table.
 type output struct {
-	w    *bufio.Writer
-	json *json.Encoder // nil: a table
-
-	columns []column
-	heading []string   // precedes the first row
-	rows    [][]string // not printed yet
-	several bool       // there are several servers, and a table for each
-	server  string     // whose table it is
-	names   []string   // of the columns of that table
-	err     error      // the first error of json
+	w       *bufio.Writer
+	json    *json.Encoder // nil: a table
+	table   *tabwriter.Writer
+	heading []string // precedes the first row
+	rows    int      // in table
+	err     error    // the first one
 }
 
-// column is a column of a table.
-type column struct {
-	right bool // aligned to the right, as numbers are
-	width int
-}
-
-// blockRows is the number of rows that are printed together. They have columns of equal width,
-// at least that of the rows before.
+// blockRows is how many rows are printed together. Their columns are of equal width.
 const blockRows = 500
 
-func newOutput(w io.Writer, asJSON bool) *output {
+func newOutput(w io.Writer) *output {
 	o := &output{w: bufio.NewWriter(w)}
-	if asJSON {
-		o.useJSON()
-	}
+	o.table = tabwriter.NewWriter(o.w, 0, 0, 2, ' ', 0)
 	return o
 }
 
@@ -49,22 +39,14 @@ func (o *output) useJSON() {
 	o.json.SetEscapeHTML(false)
 }
 
-// table starts a table with these columns. A name that begins with ">" is of a column of
-// numbers. A table with empty names has no heading, and a table without rows is not printed.
-func (o *output) table(names ...string) {
-	o.printRows()
-	o.columns, o.heading = nil, nil
-	for _, name := range names {
-		name, right := strings.CutPrefix(name, ">")
-		o.columns = append(o.columns, column{right: right})
-		if name != "" {
-			o.heading = append(o.heading, name)
-		}
-	}
+// columns starts a table. If it gets no rows, it is not printed.
+func (o *output) columns(names ...string) {
+	o.table.Flush()
+	o.heading = names
 }
 
 // add prints a line as JSON, or as a row of fields.
-func (o *output) add(line any, fields ...string) {
+func (o *output) add(line any, fields ...any) {
 	if o.json != nil {
 		if err := o.json.Encode(line); err != nil && o.err == nil {
 			o.err = err
@@ -72,54 +54,34 @@ func (o *output) add(line any, fields ...string) {
 		return
 	}
 	if o.heading != nil {
-		o.rows = append(o.rows, o.heading)
+		fmt.Fprintln(o.table, strings.Join(o.heading, "\t"))
 		o.heading = nil
 	}
-	o.rows = append(o.rows, fields)
-	if len(o.rows) >= blockRows {
-		o.printRows()
+	for i, field := range fields {
+		if i > 0 {
+			fmt.Fprint(o.table, "\t")
+		}
+		fmt.Fprint(o.table, field)
 	}
+	fmt.Fprintln(o.table)
+	if o.rows++; o.rows%blockRows == 0 {
+		o.table.Flush()
+	}
+}
+
+// text prints text as it is.
+func (o *output) text(text string) {
+	o.table.Flush()
+	o.w.WriteString(text)
 }
 
 // flush prints everything that was added.
 func (o *output) flush() error {
-	o.printRows()
+	o.table.Flush()
 	if err := o.w.Flush(); err != nil {
 		return err
 	}
 	return o.err
-}
-
-func (o *output) printRows() {
-	if o.json != nil {
-		o.rows = nil
-		return
-	}
-	for _, row := range o.rows {
-		for i, field := range row {
-			o.columns[i].width = max(o.columns[i].width, utf8.RuneCountInString(field))
-		}
-	}
-	for _, row := range o.rows {
-		o.w.WriteString(o.line(row))
-	}
-	o.rows = nil
-}
-
-func (o *output) line(row []string) string {
-	var b strings.Builder
-	for i, field := range row {
-		if i > 0 {
-			b.WriteString("  ")
-		}
-		pad := strings.Repeat(" ", o.columns[i].width-utf8.RuneCountInString(field))
-		if o.columns[i].right {
-			b.WriteString(pad + field)
-		} else {
-			b.WriteString(field + pad)
-		}
-	}
-	return strings.TrimRight(b.String(), " ") + "\n"
 }
 
 // quoted returns text as it is, or quoted if it is empty or contains spaces, quotes or bytes
@@ -132,6 +94,20 @@ func quoted(text string) string {
 		return text
 	}
 	return strconv.Quote(text)
+}
+
+// keyWidth is how much of a key a table shows. The digests of package httplimit fit.
+const keyWidth = 60
+
+// shown returns a key for a table.
+func shown(key string) string { return cutTo(quoted(key), keyWidth) }
+
+// cutTo cuts a text that is too long.
+func cutTo(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(width-1, 0)]) + "…"
 }
 
 // keyed is the JSON of a key. KeyBase64 is there if the key is not UTF-8.
@@ -150,30 +126,29 @@ func unlessText(s string) []byte {
 	return []byte(s)
 }
 
-// seconds is a duration whose JSON is a number of seconds.
-type seconds time.Duration
+// unknown is what a table shows of what the store does not know.
+const unknown = "unknown"
 
-// MarshalJSON implements json.Marshaler.
-func (s seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *seconds) UnmarshalJSON(text []byte) error {
-	var n float64
-	err := json.Unmarshal(text, &n)
-	*s = seconds(n * float64(time.Second))
-	return err
+// dash returns a text, or a dash in place of none.
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return quoted(text)
 }
 
-// formatDuration formats a duration. It rounds a second or more to milliseconds.
-func formatDuration(d time.Duration) string {
-	if d >= time.Second {
-		d = d.Round(time.Millisecond)
+// left formats the time that remains: a second and more in whole seconds, rounded up.
+func left(d time.Duration) string {
+	switch {
+	case d >= throttr.Never:
+		return "never"
+	case d > time.Second:
+		d = (d + time.Second - 1).Truncate(time.Second)
+	default:
+		d = d.Round(100 * time.Microsecond)
 	}
-	return d.String()
+	return formatScale(d)
 }
 
 // formatTime formats a time.
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
-
-// number formats a number.
-func number[N ~int | ~int64 | ~uint16 | ~uint64](n N) string { return fmt.Sprint(n) }

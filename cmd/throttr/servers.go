@@ -1,246 +1,151 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"os"
+	"reflect"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/inspect"
-	"github.com/throttr-go/throttr/internal/valuesize"
-	"github.com/throttr-go/throttr/pubsub"
-	_ "github.com/throttr-go/throttr/redisbackend" // redis://
 )
 
-// client is a [throttr.Client] of any value size.
-type client interface {
-	limiter() *throttr.RateLimit // of one Backend per client
-	insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error)
-	query(ctx context.Context, key string) (counter, bool, error)
-	queryAll(ctx context.Context, keys []string) ([]counter, error)
-	largest() uint64 // value
-	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
-	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
-	get(ctx context.Context, key string) (buffer, bool, error)
-
-	Purge(ctx context.Context, key string) (bool, error)
-	List(ctx context.Context) iter.Seq2[inspect.Record, error]
-	Stat(ctx context.Context, key string) (inspect.Usage, bool, error)
-	KeyStats(ctx context.Context) iter.Seq2[inspect.KeyUsage, error]
-	Info(ctx context.Context) ([]inspect.Info, error)
-	Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error)
-	WhoAmI(ctx context.Context) ([]inspect.Identity, error)
-	Connections(ctx context.Context) iter.Seq2[inspect.Connection, error]
-	Connection(ctx context.Context, server string, id codec.ConnID) (inspect.Connection, bool, error)
-	Publish(ctx context.Context, channel string, payload []byte) (bool, error)
-	Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error)
-	Channels(ctx context.Context) iter.Seq2[inspect.Channel, error]
-	Channel(ctx context.Context, name string) ([]inspect.Subscriber, bool, error)
-	Stats() throttr.Stats
-	Close() error
+// figure is something that a server reports, with the name of its field in JSON.
+type figure struct {
+	name  string
+	value any
 }
 
-// counter is a [throttr.Counter] of any value size.
-type counter struct {
-	found bool // set by queryAll only
-	quota uint64
-	ttl   time.Duration
-	unit  codec.Unit
+// rate is the JSON of an [inspect.Count].
+type rate struct {
+	Total     uint64 `json:"total"`
+	PerMinute uint64 `json:"per_minute"`
 }
 
-// buffer is a [throttr.Buffer] of any value size.
-type buffer struct {
-	value []byte
-	ttl   time.Duration
+func info(e *env, _ *flags, _ string) action {
+	return func(ctx context.Context, _ []string) (bool, error) {
+		return e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
+			cfg, err := e.config()
+			if err != nil {
+				return false, err
+			}
+			var failed []error
+			for _, server := range cfg.Servers {
+				one := cfg
+				one.Servers = []string{server}
+				c, err := connect(ctx, one)
+				if err == nil {
+					err = e.infoOf(ctx, c)
+					c.Close()
+				}
+				failed = append(failed, err)
+			}
+			return true, errors.Join(failed...)
+		})
+	}
 }
 
-// connect connects to servers of any value size, which must be the same for all. Each server
-// is asked for its value size once if that is 2 bytes, and twice otherwise.
-func connect(ctx context.Context, g *globals) (client, error) {
-	cfg, err := g.config()
+// infoOf prints what the server of a client reports.
+func (e *env) infoOf(ctx context.Context, c client) error {
+	infos, err := c.Info(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return connectTo(ctx, cfg)
-}
-
-// connectTo is connect for a Config.
-func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
-	c, err := open[uint16](ctx, cfg)
-	var one, other *throttr.ValueSizeError
-	if !errors.As(err, &one) {
-		return c, err
-	}
-	switch one.Actual {
-	case 1:
-		c, err = open[uint8](ctx, cfg)
-	case 4:
-		c, err = open[uint32](ctx, cfg)
-	default:
-		c, err = open[uint64](ctx, cfg)
-	}
-	if errors.As(err, &other) {
-		return nil, fmt.Errorf("%w: %s has values of %s, and %s of %s; servers that are used together must have the same",
-			throttr.ErrValueSizeMismatch, one.Server, sizeName(one.Actual), other.Server, sizeName(other.Actual))
-	}
-	return c, err
-}
-
-// config returns the settings of a client of the servers. It connects now, as their value size must be known.
-func (g *globals) config() (throttr.Config, error) {
-	cfg, err := parseServers(g.serversOrDefault())
-	cfg.Dial, cfg.Lazy = g.dial, false
-	return cfg, err
-}
-
-// serversOrDefault returns the flag, or the environment variable.
-func (g *globals) serversOrDefault() string { return cmp.Or(g.servers, os.Getenv("THROTTR_SERVERS")) }
-
-// parseServers parses addresses, separated by commas, or a URL.
-func parseServers(servers string) (throttr.Config, error) {
-	scheme, _, hasScheme := strings.Cut(servers, "://")
-	many := strings.Contains(servers, ",")
-	switch {
-	case servers == "":
-		return throttr.Config{Servers: []string{throttr.DefaultServer}}, nil
-	case !hasScheme:
-		return throttr.ParseURL("throttr://" + servers)
-	case many && (scheme == "unix" || strings.Contains(scheme, ",")):
-		return throttr.Config{Servers: strings.Split(servers, ",")}, nil
-	}
-	return throttr.ParseURL(servers)
-}
-
-func sizeName(n int) string {
-	if n == 1 {
-		return "1 byte (uint8)"
-	}
-	return fmt.Sprintf("%d bytes (uint%d)", n, 8*n)
-}
-
-func open[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error) {
-	c, err := throttr.Connect[T](ctx, cfg)
+	each, err := serviceTime(ctx, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	limits := sync.OnceValue(func() *throttr.RateLimit {
-		return newLimiter(c.Backend())
-	})
-	return typed[T]{c, limits}, nil
-}
-
-// newLimiter returns a rate limit for a person, who waits, and sees the errors.
-func newLimiter(b throttr.Backend) *throttr.RateLimit {
-	return throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute), throttr.WithLogger(nil))
-}
-
-// typed implements client.
-type typed[T codec.Value] struct {
-	*throttr.Client[T]
-	limits func() *throttr.RateLimit
-}
-
-// limiter returns the rate limit of the client, whose Backend is made by the first call.
-func (c typed[T]) limiter() *throttr.RateLimit { return c.limits() }
-
-func (c typed[T]) insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error) {
-	q, err := narrow[T]("quota", quota)
-	if err != nil {
-		return false, err
+	s := infos[0]
+	requests := map[string]rate{}
+	all := []figure{
+		{"server", s.Server}, {"version", s.Version}, {"time", s.Time}, {"running_since", s.RunningSince},
+		{"parked", c.Stats().Servers[0].Parked}, {"service_time_seconds", each.Seconds()},
+		{"keys", s.Keys}, {"counters", s.Counters}, {"buffers", s.Buffers},
+		{"counter_bytes", s.CounterBytes}, {"buffer_bytes", s.BufferBytes},
+		{"connections", s.Connections}, {"subscriptions", s.Subscriptions}, {"channels", s.Channels},
+		{"read_bytes", rate(s.ReadBytes)}, {"write_bytes", rate(s.WriteBytes)}, {"requests", requests},
 	}
-	t, err := codec.TTLOf[T](ttl)
-	if err != nil {
-		return false, err
+	var kinds []figure
+	v := reflect.ValueOf(s.Requests)
+	for i := range v.NumField() {
+		name := strings.ToLower(v.Type().Field(i).Name)
+		requests[name] = rate(v.Field(i).Interface().(inspect.Count))
+		kinds = append(kinds, figure{"requests: " + name, requests[name]})
 	}
-	return c.Insert(ctx, key, q, t)
-}
-
-func (c typed[T]) query(ctx context.Context, key string) (counter, bool, error) {
-	a, ok, err := c.Query(ctx, key)
-	return counter{quota: uint64(a.Quota), ttl: a.TTL.Duration(), unit: a.TTL.Unit}, ok, err
-}
-
-// queryAll reads counters in one batch.
-func (c typed[T]) queryAll(ctx context.Context, keys []string) ([]counter, error) {
-	var b throttr.Batch[T]
-	replies := make([]throttr.CounterReply[T], len(keys))
-	for i, key := range keys {
-		replies[i] = b.Query(key)
-	}
-	if err := c.Do(ctx, &b); err != nil {
-		return nil, err
-	}
-	all := make([]counter, len(keys))
-	for i, r := range replies {
-		a, found, err := r.Counter()
-		if err != nil {
-			return nil, err
+	if e.out.json != nil {
+		object := map[string]any{}
+		for _, f := range all {
+			object[f.name] = f.value
 		}
-		all[i] = counter{found, uint64(a.Quota), a.TTL.Duration(), a.TTL.Unit}
+		e.out.add(object)
+		return nil
 	}
-	return all, nil
-}
-
-func (c typed[T]) largest() uint64 { return uint64(^T(0)) }
-
-func (c typed[T]) update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error) {
-	field := "quota"
-	if attribute == codec.TimeToLive {
-		field = "TTL"
-	}
-	v, err := narrow[T](field, value)
-	if err != nil {
-		return false, err
-	}
-	return c.Update(ctx, key, attribute, change, v)
-}
-
-func (c typed[T]) set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
-	t, err := codec.TTLOf[T](ttl)
-	if err != nil {
-		return false, err
-	}
-	return c.Set(ctx, key, value, t)
-}
-
-func (c typed[T]) get(ctx context.Context, key string) (buffer, bool, error) {
-	a, ok, err := c.Get(ctx, key)
-	return buffer{value: a.Value, ttl: a.TTL.Duration()}, ok, err
-}
-
-// narrow returns n as a T, or an error that names the value size that would do.
-func narrow[T codec.Value](field string, n uint64) (T, error) {
-	if n <= uint64(^T(0)) {
-		return T(n), nil
-	}
-	return 0, &throttr.RangeError{
-		Field: field, Value: fmt.Sprint(n), Size: codec.Size[T](),
-		Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
-		Needs: valuesize.Smallest(func(maxValue uint64) bool { return n <= maxValue }),
-	}
-}
-
-// forEachServer calls do with a client of each server.
-func forEachServer(ctx context.Context, cfg throttr.Config, do func(client) error) error {
-	for _, server := range cfg.Servers {
-		one := cfg
-		one.Servers = []string{server}
-		c, err := connectTo(ctx, one)
-		if err != nil {
-			return err
-		}
-		err = do(c)
-		c.Close()
-		if err != nil {
-			return err
-		}
+	for _, f := range append(all[:len(all)-1], kinds...) {
+		e.out.add(nil, strings.ReplaceAll(strings.TrimSuffix(f.name, "_seconds"), "_", " "), figureText(f.value))
 	}
 	return nil
+}
+
+// figureText formats a figure for a table.
+func figureText(value any) string {
+	switch v := value.(type) {
+	case bool:
+		return word(v, "yes", "no")
+	case time.Time:
+		return formatTime(v)
+	case float64:
+		return fmt.Sprintf("%.1f µs", v*1e6)
+	case rate:
+		return fmt.Sprintf("%d, %d a minute", v.Total, v.PerMinute)
+	}
+	return fmt.Sprint(value)
+}
+
+// serviceTime measures how long the server takes for each of many requests: the time of 64 that are in
+// flight together, less that of one. It is the least of five, as other clients are served, too.
+func serviceTime(ctx context.Context, c client) (time.Duration, error) {
+	const many = 64
+	least := func(n int) (least time.Duration, err error) {
+		for i := range 5 {
+			start := time.Now()
+			if err := c.queryMany(ctx, "throttr:ping", n); err != nil {
+				return 0, err
+			}
+			if d := time.Since(start); i == 0 || d < least {
+				least = d
+			}
+		}
+		return least, nil
+	}
+	one, err := least(1)
+	if err != nil {
+		return 0, err
+	}
+	all, err := least(many)
+	return max(0, all-one) / (many - 1), err
+}
+
+// swept is the JSON of an [inspect.Swept].
+type swept struct {
+	Server  string `json:"server"`
+	Found   int    `json:"found"`
+	Removed int    `json:"removed"`
+	Kept    int    `json:"kept"`
+	Foreign int    `json:"foreign"`
+	DryRun  bool   `json:"dry_run"`
+}
+
+func sweep(e *env, f *flags, _ string) action {
+	dryRun := f.Bool("dry-run", false, "print what would be done, and do nothing")
+	return func(ctx context.Context, _ []string) (bool, error) {
+		e.out.columns("server", "found", "removed", "kept", "foreign")
+		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
+			all, err := c.Sweep(ctx, *dryRun)
+			for _, s := range all {
+				e.out.add(swept{s.Server, s.Records, s.Removed, s.Kept, s.Foreign, *dryRun}, s.Server, s.Records, s.Removed, s.Kept, s.Foreign)
+			}
+			return true, err
+		})
+	}
 }

@@ -4,229 +4,341 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/term"
-	"github.com/spf13/cobra"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/window"
 )
 
-func topCommand(e *env) *cobra.Command {
-	t := top{limits: limits{}}
-	cmd := &cobra.Command{
-		Use:   "top [key...]",
-		Short: "watch servers and the keys nearest to limits, or holders on Redis",
-		Long: `A live view of requests, hits, records and connections of each server, and of
-open windows. It ends with q. Servers do not know limits: with --limit, windows
-of a scale are compared with it, and those nearest to their limit come first.
-Otherwise those with the most hits do.
+const (
+	// minEvery is the shortest time between two views.
+	minEvery = 100 * time.Millisecond
+	// pauses is how many times as long as a reading of everything took, it is not repeated.
+	pauses = 20
+	// readers is how many counts are read at one time.
+	readers = 16
+)
 
-  req/s    requests of all kinds
-  hits/s   hits that the windows have counted, and places that processes with
-           leases have taken ahead: servers do not know which are spent
-  over/s   of them, those over the limit. Clients deny most hits of a full
-           window by themselves, and servers do not know of these.
-  records  of all kinds
-  open     windows that are open, of those that were read
-  bytes    of all values
-
-It is cheap for the servers: each time, an INFO and a QUERY for up to --sample
-records of windows, of 3us each; and now and then a LIST, for 1% of the time at
-most. If there are more windows, it reads those that were nearest to their
-limits, and others at random. The view says what it costs. --timeout bounds the
-time that each view may take.
-
-On Redis, it shows the processes that hold places in flight of keys, or wait for
-them, as holders does: first those that hold the most. Each time, it reads all
-that is stored of the keys.
-
-Without a terminal, and with --json, it prints one view after the other. With
---once, it prints one view, after one interval.`,
-		Example: `  throttr top
-  throttr top --limit 100/1m --limit 5000/1h
-  throttr top --once --json
-  throttr top --servers redis://127.0.0.1:6379 --name exports user:42`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, keys []string) error {
-			switch {
-			case t.every < minTopInterval:
-				return fmt.Errorf("--every %v is less than %v", t.every, minTopInterval)
-			case t.sample < 1 || t.keys < 0 || t.list <= 0:
-				return fmt.Errorf("--sample %d is less than 1, --keys %d less than 0, or --list %v not more than 0", t.sample, t.keys, t.list)
-			}
-			redis := onRedis(e.serversOrDefault())
-			if err := t.checkHolders(cmd, keys, redis); err != nil {
-				return err
-			}
-			if redis {
-				return t.runHolders(cmd.Context(), e, keys)
-			}
-			return t.run(cmd.Context(), e)
-		},
-	}
-	f := cmd.Flags()
-	f.Func("limit", "the `limit` of windows of a scale, such as 100/1m; can be repeated", t.limits.add)
-	durationVar(f, &t.every, "every", 2*time.Second, "the `time` between two views")
-	f.IntVar(&t.sample, "sample", 1000, "the largest `number` of records of windows to read on each server")
-	durationVar(f, &t.list, "list", 10*time.Second, "the `time` between two LISTs, which find new keys; it is longer if a LIST takes 1% of it")
-	f.IntVarP(&t.keys, "keys", "n", 20, "the `number` of keys or holders to print if the output is not a terminal")
-	f.StringVar(&t.name, "name", "", "the `name` of the limit of places in flight, on Redis")
-	f.BoolVar(&t.once, "once", false, "print one view and end")
-	return cmd
-}
-
-// minTopInterval is the shortest time between two views.
-const minTopInterval = 100 * time.Millisecond
-
-// top is the command line of top.
+// top reads counts again and again.
 type top struct {
-	limits limits
-	every  time.Duration
-	list   time.Duration
-	sample int
-	keys   int
-	name   string
-	once   bool
+	limit *limitFlags
+	every time.Duration
+	shown int // how many counts a view has
+	b     throttr.Backend
+
+	fullest  []*followed // twice as many as are shown
+	all      int         // how many counts there were
+	next     time.Time   // when to read all of them again
+	pause    time.Duration
+	readAll  time.Duration // how long that took
+	readSome time.Duration // how long it took to read the fullest
 }
 
-// run prints views until ctx ends or the user quits.
-func (t *top) run(ctx context.Context, e *env) error {
-	cfg, err := e.config()
-	if err != nil {
-		return err
-	}
-	var servers []*topServer
-	for _, server := range cfg.Servers {
-		one := cfg
-		one.Servers = []string{server}
-		servers = append(servers, &topServer{server: server, cfg: one, limits: t.limits, most: t.sample, pause: t.list, once: t.once})
-	}
-	defer closeAll(servers)
-	return t.show(ctx, e, func(ctx context.Context) (frame, error) { return t.sampleAll(ctx, servers) })
+// followed is a count that is read again and again.
+type followed struct {
+	throttr.Listed
+	read time.Time
+	rate float64 // by how much it changes in a second
+	many bool    // it was read more than once, so that the rate is known
 }
 
-// runHolders is run for the holders of keys on Redis.
-func (t *top) runHolders(ctx context.Context, e *env, keys []string) error {
-	s := &topHolders{servers: e.serversOrDefault(), name: t.name, keys: keys, every: t.every}
-	defer s.close()
-	return t.show(ctx, e, s.sample)
-}
-
-// frame is what top shows at one time.
-type frame interface {
-	// lines returns it as lines of at most width, at most height of them. Height 0: as many as there are.
-	// Keys says which keys of the keyboard do what.
-	lines(width, height int, keys string) []string
-	// cut leaves the first n rows.
-	cut(n int)
-}
-
-// sampler takes a sample. It may return a frame with an error.
-type sampler func(ctx context.Context) (frame, error)
-
-// show shows samples, on the screen or one after the other.
-func (t *top) show(ctx context.Context, e *env, take sampler) error {
-	sample := func(ctx context.Context) (frame, error) {
-		if e.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, e.timeout)
-			defer cancel()
+// watch is the command top.
+func watch(e *env, f *flags, _ string) action {
+	t := &top{limit: limitFlagsOf(f)}
+	f.duration(&t.every, "every", 2*time.Second, "the `time` between two views")
+	shown := uint64(20)
+	f.number(&shown, "n", 1, 10_000, "how `many` counts to print; a terminal shows those that fit")
+	once := f.Bool("once", false, "print one view and end")
+	return func(ctx context.Context, _ []string) (bool, error) {
+		if t.every < minEvery {
+			return false, fmt.Errorf("--every %v: must be at least %v", t.every, minEvery)
 		}
-		return take(ctx)
-	}
-	if e.out.json == nil && !t.once && isTerminal(e.stdin) && isTerminal(e.stdout) && os.Getenv("TERM") != "dumb" {
-		return newScreen(t.every, sample).run(ctx, tea.WithInput(e.stdin), tea.WithOutput(e.stdout))
-	}
-	return t.watch(ctx, e, sample)
-}
-
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(f.Fd())
-}
-
-func closeAll(servers []*topServer) {
-	for _, s := range servers {
-		if s.client != nil {
-			s.client.Close()
+		t.shown = int(shown)
+		var b *throttr.OpenBackend
+		_, err := e.withTimeout(ctx, func(ctx context.Context) (_ bool, err error) {
+			b, err = e.open(ctx)
+			return true, err
+		})
+		if err != nil {
+			return false, err
 		}
+		defer b.Close()
+		t.b = b
+		return true, t.run(ctx, e, *once)
 	}
 }
 
-// watch prints a view at each interval. With --once, the first sample is only the base of rates.
-func (t *top) watch(ctx context.Context, e *env, sample sampler) error {
-	tick := time.NewTicker(t.every)
-	defer tick.Stop()
+// run prints views until ctx ends. With once, the first reading is only the base of rates.
+func (t *top) run(ctx context.Context, e *env, once bool) error {
+	print := t.print
+	if f, ok := e.stdout.(*os.File); ok && e.out.json == nil && !once && term.IsTerminal(f.Fd()) {
+		print = func(e *env) { t.draw(e, f) }
+		e.out.text("\x1b[?1049h") // another screen, until the end
+		defer e.out.text("\x1b[?1049l")
+	}
 	for n := 0; ; n++ {
-		v, err := sample(ctx)
+		_, err := e.withTimeout(ctx, func(ctx context.Context) (bool, error) { return true, t.read(ctx, time.Now()) })
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && n == 0:
 			return err
-		case n > 0 || !t.once:
-			if err := t.print(e, v); err != nil {
-				return err
-			}
+		case err != nil:
+			printError(e.stderr, "throttr top", err)
+		case n > 0 || !once:
+			print(e)
 		}
-		if n > 0 && t.once {
-			return nil
+		if err := e.out.flush(); err != nil || once && n > 0 {
+			return err
 		}
 		select {
+		case <-time.After(t.every):
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
 		}
 	}
 }
 
-// sampleAll samples all servers, and makes a view of the samples. It fails only if all servers
-// fail.
-func (t *top) sampleAll(ctx context.Context, servers []*topServer) (frame, error) {
-	v := &view{Time: time.Now().UTC(), Servers: make([]sampled, len(servers)), Keys: []topKey{}, every: t.every, limits: t.limits}
-	var all sync.WaitGroup
-	for i, s := range servers {
-		all.Go(func() { v.Servers[i] = s.sample(ctx) })
-	}
-	all.Wait()
-	var failure error
-	failed := 0
-	for i, s := range v.Servers {
-		if s.err != nil {
-			failure = s.err
-			failed++
-			continue
-		}
-		v.Cost = max(v.Cost, servers[i].cost(&s, t.every))
-		v.Keys = append(v.Keys, s.keys...)
-	}
-	slices.SortFunc(v.Keys, func(a, b topKey) int {
-		return cmp.Or(cmp.Compare(b.usage, a.usage), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
-	})
-	if failed < len(servers) {
-		failure = nil
-	}
-	return v, failure
-}
-
-// print prints a view.
-func (t *top) print(e *env, v frame) error {
-	v.cut(t.keys)
-	if e.out.json != nil {
-		e.out.add(v)
-		return e.out.flush()
-	}
-	text := strings.Join(v.lines(80, 0, ""), "\n") + "\n"
-	if !t.once {
-		text += "\n"
-	}
-	if _, err := io.WriteString(e.out.w, text); err != nil {
+// read reads all counts, or those that were the fullest.
+func (t *top) read(ctx context.Context, now time.Time) error {
+	if now.Before(t.next) {
+		err := t.readFullest(ctx)
+		t.readSome = time.Since(now)
 		return err
 	}
-	return e.out.flush()
+	found, err := t.list(ctx)
+	if err != nil {
+		return err
+	}
+	t.fullest = found
+	t.readAll = time.Since(now)
+	t.pause = max(t.every, pauses*t.readAll)
+	t.next = now.Add(t.pause - t.every/2) // readings are not exactly an interval apart
+	return nil
+}
+
+// countID is what a count belongs to.
+type countID struct {
+	key   string
+	limit throttr.Limit
+}
+
+func idOf(c *throttr.Listed) countID {
+	l := c.Limit
+	l.Max = 0
+	l.Burst = 0
+	return countID{c.Key, l}
+}
+
+// list reads all counts, and returns the fullest.
+func (t *top) list(ctx context.Context) ([]*followed, error) {
+	before := map[countID]*followed{}
+	for _, c := range t.fullest {
+		before[idOf(&c.Listed)] = c
+	}
+	found := map[countID]*followed{} // a store may list a count twice
+	t.all = 0
+	for c, err := range t.b.List(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if !t.limit.complete(&c) {
+			continue
+		}
+		t.all++
+		id := idOf(&c)
+		f := before[id]
+		if f == nil {
+			f = &followed{Listed: c, read: time.Now()}
+		} else if found[id] == nil {
+			f.update(c.Window, time.Now())
+		}
+		found[id] = f
+		if len(found) >= 8*t.shown {
+			keepFullest(found, 2*t.shown)
+		}
+	}
+	return keepFullest(found, 2*t.shown), nil
+}
+
+// keepFullest removes all but the n fullest counts, and returns them, the fullest first.
+func keepFullest(found map[countID]*followed, n int) []*followed {
+	all := make([]*followed, 0, len(found))
+	for _, f := range found {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, compare)
+	for _, f := range all[min(n, len(all)):] {
+		delete(found, idOf(&f.Listed))
+	}
+	return all[:min(n, len(all))]
+}
+
+// compare compares counts: first the fullest, then by count. Those whose Max is unknown come last.
+func compare(a, b *followed) int {
+	part := func(f *followed) float64 {
+		used, known := usage(&f.Listed)
+		if !known {
+			return -1
+		}
+		return used
+	}
+	return cmp.Or(cmp.Compare(part(b), part(a)), cmp.Compare(b.Window.Count, a.Window.Count), cmp.Compare(a.Key, b.Key))
+}
+
+// readFullest reads the fullest counts. Those whose key is a digest can't be asked for.
+func (t *top) readFullest(ctx context.Context) error {
+	errs := make([]error, len(t.fullest))
+	turn := make(chan struct{}, readers)
+	var all sync.WaitGroup
+	for i, f := range t.fullest {
+		if f.Digest {
+			continue
+		}
+		turn <- struct{}{}
+		all.Go(func() {
+			w, err := t.b.Peek(ctx, f.Key, t.permitted(f.Limit), 0)
+			if errs[i] = err; err == nil {
+				f.update(w, time.Now())
+			}
+			<-turn
+		})
+	}
+	all.Wait()
+	slices.SortFunc(t.fullest, compare)
+	return cmp.Or(errs...)
+}
+
+// permitted returns a limit with a Max. Where the store has none, it is the largest that it can count to: a full
+// window may be known to be full, and is not read again.
+func (t *top) permitted(l throttr.Limit) throttr.Limit {
+	if l.Max > 0 && !t.limit.f.isSet("limit") {
+		return l
+	}
+	for _, l.Max = range []uint64{math.MaxInt64 - 1, math.MaxUint32, math.MaxUint16, math.MaxUint8} {
+		if _, err := t.b.Check(l); err == nil {
+			break
+		}
+	}
+	return l
+}
+
+// update learns what a count is now.
+func (f *followed) update(w window.Window, now time.Time) {
+	elapsed := now.Sub(f.read)
+	before := f.Window
+	same := elapsed < before.Left && w.Count >= before.Count
+	past := elapsed // in which the count has become what it is
+	if f.Limit.Algorithm.Rolling() {
+		same = elapsed < f.Limit.Scale
+		past = f.Limit.Scale
+	} else if f.Limit.Scale > 0 {
+		past = f.Limit.Scale - w.Left // since the window has opened
+	}
+	f.Window = w
+	f.read = now
+	switch {
+	case same && elapsed > 0:
+		f.rate = (float64(w.Count) - float64(before.Count)) / elapsed.Seconds()
+	case w.Count > 0 && past >= f.Limit.Scale/10 && past > 0: // else too short for a rate: it stays
+		f.rate = float64(w.Count) / past.Seconds()
+	}
+	f.many = true
+}
+
+// rateText formats the rate.
+func (f *followed) rateText() string {
+	switch {
+	case !f.many:
+		return unknown
+	case f.rate != 0 && math.Abs(f.rate) < 10:
+		return fmt.Sprintf("%.1f", f.rate)
+	}
+	return fmt.Sprintf("%.0f", f.rate)
+}
+
+// cost returns what part of the time the store works for this command, at most.
+func (t *top) cost() float64 {
+	return t.readAll.Seconds()/t.pause.Seconds() + t.readSome.Seconds()/t.every.Seconds()
+}
+
+// costText says what looking costs.
+func (t *top) costText() string {
+	return fmt.Sprintf("%d counts, read in %s every %s; the fullest %d in %s every %s: at most %.1f%% of the store's time",
+		t.all, left(t.readAll), left(t.pause), len(t.fullest), left(t.readSome), left(t.every), 100*t.cost())
+}
+
+// open returns the counts of a view: the first n of the fullest that are not over.
+func (t *top) open(n int) (all []*followed) {
+	for _, f := range t.fullest {
+		if f.Window.Left > 0 && len(all) < n {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// followedLine is the JSON of a count in a view.
+type followedLine struct {
+	counted
+	Rate *float64 `json:"change_per_second,omitempty"`
+}
+
+// view is the JSON of what top shows at one time.
+type view struct {
+	Time   time.Time      `json:"time"`
+	Counts int            `json:"counts"` // that there are
+	Cost   float64        `json:"cost"`   // what part of the time the store works for it, at most
+	Top    []followedLine `json:"top"`
+}
+
+// print prints a view below the one before.
+func (t *top) print(e *env) {
+	if e.out.json == nil {
+		e.out.text(strings.Join(t.lines(t.shown, math.MaxInt), "\n") + "\n\n")
+		return
+	}
+	v := view{Time: time.Now().UTC(), Counts: t.all, Cost: t.cost(), Top: []followedLine{}}
+	for _, f := range t.open(t.shown) {
+		line := followedLine{counted: countedOf(&f.Listed)}
+		if f.many {
+			line.Rate = &f.rate
+		}
+		v.Top = append(v.Top, line)
+	}
+	e.out.add(v)
+}
+
+// draw prints a view in place of the one before.
+func (t *top) draw(e *env, terminal *os.File) {
+	width, height, err := term.GetSize(terminal.Fd())
+	if err != nil || width < 1 || height < 1 {
+		width, height = 80, 24
+	}
+	lines := t.lines(height, width)
+	e.out.text("\x1b[H\x1b[2J" + strings.Join(lines[:min(len(lines), height)], "\r\n"))
+}
+
+// lines returns a view as lines of at most width.
+func (t *top) lines(n, width int) []string {
+	var b strings.Builder
+	out := newOutput(&b)
+	out.text(time.Now().Format("15:04:05") + "  " + t.costText() + "\n\n")
+	out.columns(append(slices.Clone(countColumns), "change/s")...)
+	for _, f := range t.open(n) {
+		out.add(nil, append(countFields(&f.Listed), f.rateText())...)
+	}
+	out.flush() // to b, which does not fail
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = cutTo(line, width)
+	}
+	return lines
 }

@@ -5,256 +5,194 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"regexp"
+	"fmt"
+	"iter"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
-	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/fixedwindow"
-	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
-func TestLimitsOfTopHaveAScale(t *testing.T) {
-	t.Parallel()
-	l := limits{}
-	require.NoError(t, l.add("100/1m"))
-	require.NoError(t, l.add("0/1d"))
-	require.Equal(t, limits{time.Minute: 100, 24 * time.Hour: 0}, l)
-	require.InDelta(t, 1.5, l.usage(time.Minute, 150), 0)
-	require.Zero(t, l.usage(24*time.Hour, 150))
-	require.Zero(t, l.usage(time.Hour, 150))
-	require.EqualValues(t, 30, l.over(time.Minute, 120, 150))
-	require.EqualValues(t, 50, l.over(time.Minute, 20, 150))
-	require.Zero(t, l.over(time.Minute, 20, 100))
-	require.Zero(t, l.over(time.Hour, 20, 150))
-	for text, want := range map[string]string{"100": "not of the form", "-1/1m": "not of the form", "1/60": "needs a unit", "1/0s": "0s"} {
-		require.ErrorContains(t, l.add(text), want)
-	}
-	s := shell{t, ""}
-	s.fails("top --limit 100", `"100" is not of the form 100/1m`)
-	s.fails("top --every 1ms", "--every 1ms is less than 100ms")
-	s.fails("top --sample 0", "--sample 0")
-	s.fails("top x", "places in flight, which are on Redis")
-	s.fails("top --name exports", "places in flight, which are on Redis")
-	s.fails("--servers redis://127.0.0.1:1 top", "on Redis", "name them")
-	s.fails("--servers redis://127.0.0.1:1 top --limit 1/1m x", "--limit is for Throttr servers")
-	s.fails("--servers redis://127.0.0.1:1 top x", "127.0.0.1:1", "refused")
+// topOf returns a top of a backend, with these flags of a limit.
+func topOf(t *testing.T, b throttr.Backend, line string) *top {
+	f := newFlags(&env{out: newOutput(new(strings.Builder))})
+	l := limitFlagsOf(f)
+	_, err := f.parse(strings.Fields(line))
+	require.NoError(t, err)
+	return &top{limit: l, b: b, every: 2 * time.Second, shown: 3}
 }
 
-func TestRatesOfAWindowAreThoseSinceItWasSeen(t *testing.T) {
+// counter counts the calls of a backend. It lists each count twice.
+type countingBackend struct {
+	*memory.Backend
+	lists, peeks int
+	takes        time.Duration // of a list
+	err          error
+}
+
+func (b *countingBackend) List(ctx context.Context, keys ...string) iter.Seq2[throttr.Listed, error] {
+	b.lists++
+	time.Sleep(b.takes)
+	return func(yield func(throttr.Listed, error) bool) {
+		if b.err != nil {
+			yield(throttr.Listed{}, b.err)
+			return
+		}
+		for range 2 {
+			for l, err := range b.Backend.List(ctx, keys...) {
+				if !yield(l, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestFullestCountsComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		defer m.Close()
+		b := &countingBackend{Backend: m, takes: 500 * time.Millisecond}
+		limiter, ctx := throttr.NewRateLimit(b), t.Context()
+		for i := range 100 {
+			_, err := limiter.HitN(ctx, fmt.Sprint("k", i), throttr.Limit{Max: 100, Scale: time.Hour}, uint64(i))
+			require.NoError(t, err)
+		}
+		_, err := limiter.HitN(ctx, "small", throttr.Limit{Name: "api", Max: 2, Scale: time.Minute}, 2)
+		require.NoError(t, err)
+		top := topOf(t, b, "")
+		require.NoError(t, top.read(ctx, time.Now()))
+		keys := func(n int) (all []string) {
+			for _, f := range top.open(n) {
+				all = append(all, f.Key+" "+f.rateText())
+			}
+			return all
+		}
+		require.Equal(t, []string{"small unknown", "k99 unknown", "k98 unknown"}, keys(3))
+		require.Equal(t, 2*101, top.all, "the store lists each twice")
+
+		// Until 20 times as long as a list has passed, only the fullest are read.
+		_, err = limiter.HitN(ctx, "k97", throttr.Limit{Max: 100, Scale: time.Hour}, 3)
+		require.NoError(t, err)
+		for range 4 {
+			time.Sleep(2 * time.Second)
+			require.NoError(t, top.read(ctx, time.Now()))
+		}
+		require.Equal(t, 1, b.lists)
+		require.Equal(t, []string{"k97 0", "small 0", "k99 0"}, keys(3), "by the rates since the last reading")
+		require.InDelta(t, 1./pauses, top.cost(), 0.001)
+		require.Contains(t, top.costText(), "202 counts, read in 500ms every 10s; the fullest 6 in 0s every 2s: at most 5.0% of the store's time")
+		time.Sleep(2 * time.Second)
+		require.NoError(t, top.read(ctx, time.Now()))
+		require.Equal(t, 2, b.lists)
+
+		// What is over is not shown, and comes back with its next window.
+		time.Sleep(time.Minute)
+		require.NoError(t, top.readFullest(ctx))
+		require.NotContains(t, strings.Join(keys(6), ","), "small")
+		_, err = limiter.HitN(ctx, "small", throttr.Limit{Name: "api", Max: 2, Scale: time.Minute}, 2)
+		require.NoError(t, err)
+		require.NoError(t, top.readFullest(ctx))
+		require.Contains(t, strings.Join(keys(6), ","), "small")
+		b.err = errors.New("away")
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, top.read(ctx, time.Now()), b.err)
+
+		_, err = limiter.HitN(ctx, "small", throttr.Limit{Name: "api", Max: 2, Scale: time.Minute}, 2)
+		require.NoError(t, err)
+		only := topOf(t, m, "--name api")
+		require.NoError(t, only.read(ctx, time.Now()))
+		require.Len(t, only.fullest, 1)
+		lines := only.lines(5, 40)
+		require.Len(t, lines, 4)
+		for _, line := range lines {
+			require.LessOrEqual(t, len([]rune(line)), 40)
+		}
+		require.True(t, strings.HasSuffix(lines[3], "…"))
+	})
+}
+
+// Rates are right for windows of all lengths, longer and shorter than the time between two readings.
+func TestRatesOfWindowsThatEndBetweenReadings(t *testing.T) {
+	for _, a := range []throttr.Algorithm{throttr.FixedWindow, throttr.AlignedWindow, throttr.SlidingWindow, throttr.SlidingLog} {
+		for _, scale := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second, time.Minute} {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				defer b.Close()
+				limiter, ctx := throttr.NewRateLimit(b), t.Context()
+				top := topOf(t, b, "")
+				sum, readings := 0.0, 0
+				for i := range 4000 { // a hundred a second
+					_, err := limiter.Take(ctx, "k", throttr.Limit{Max: 10_000, Scale: scale, Algorithm: a}, 1)
+					require.NoError(t, err)
+					time.Sleep(10 * time.Millisecond)
+					if i%207 == 200 {
+						require.NoError(t, top.read(ctx, time.Now()))
+						if f := top.open(1); i > 300 && len(f) == 1 && f[0].many {
+							sum += f[0].rate
+							readings++
+						}
+					}
+				}
+				want := 100.
+				if a.Rolling() && scale > 2*time.Second { // then by how much the count changes: it grows for a scale
+					want = 100 * min(scale.Seconds(), 38) / 38
+				}
+				require.Greater(t, readings, 12)
+				require.InDelta(t, want, sum/float64(readings), 12, "%v of %v", a, scale)
+			})
+		}
+	}
+}
+
+func TestCountsThatStartAgain(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, 1, 1, 0, 0, 10, 0, time.UTC)
-	name, ok := fixedwindow.ParseName([]byte("wsA:1m0s:k"))
-	require.True(t, ok)
-	bands, _ := slot.BandsFor(time.Minute, 255)
-	l := limits{time.Minute: 10}
-	w := topWindow{name: name}
-	see := func(count uint64, at, left time.Duration) {
-		ttl := time.Duration(bands.Margin)*bands.Unit + left
-		w.update(counter{found: true, quota: 255 - count, unit: codec.Seconds, ttl: ttl}, 255, start.Add(at), l)
-	}
-	see(8, 0, 50*time.Second)
-	require.True(t, w.open)
-	require.Zero(t, w.rate, "it is not known since when")
-	see(16, 2*time.Second, 48*time.Second)
-	require.InDelta(t, 4, w.rate, 1e-9)
-	require.InDelta(t, 3, w.over, 1e-9)
-	require.Equal(t, start.Add(51*time.Second), w.ends, "the TTL is rounded down")
-	see(17, time.Minute, -time.Second)
-	require.False(t, w.open, "it has ended")
-	require.Zero(t, w.rate)
-	see(3, 61*time.Second, 59*time.Second)
-	require.InDelta(t, 3, w.rate, 1e-9, "a new window")
+	f := followed{Listed: throttr.Listed{Limit: throttr.Limit{Scale: time.Minute, Algorithm: throttr.FixedWindow}}, read: start}
+	f.Window = window.Window{Count: 50, Left: 30 * time.Second}
+	require.Equal(t, unknown, f.rateText())
+	f.update(window.Window{Count: 70, Left: 20 * time.Second}, start.Add(10*time.Second))
+	require.Equal(t, "2.0", f.rateText())
+	f.update(window.Window{Count: 5, Left: 59 * time.Second}, start.Add(20*time.Second))
+	require.Equal(t, "2.0", f.rateText(), "a second of a minute is too short for a rate")
+	f.update(window.Window{Count: 300, Left: 30 * time.Second}, start.Add(90*time.Second))
+	require.Equal(t, "10", f.rateText(), "300 in the half minute since the window has opened")
+	f.update(window.Window{}, start.Add(3*time.Minute))
+	f.update(window.Window{Count: 1, Left: 59 * time.Second}, start.Add(5*time.Minute))
+	require.Equal(t, "10", f.rateText())
 }
 
-func TestTopShowsKeysNearestToTheirLimits(t *testing.T) {
-	forSizes(t, func(t *testing.T, size int) {
-		a, srvA := shellFor(t, size)
-		b, srvB := shellFor(t, size)
-		s := shell{t, a.servers + "," + b.servers}
-		s.yes("hit --scale 1m --limit 20 -n 15 near")
-		s.yes("hit --scale 1m --limit 20 -n 4 far")
-		s.yes("hit --scale 20s --limit 90 -n 30 unknown")
-		s.yes("insert --ttl 1h jobs 5")
-		out := s.yes("top --once --every 100ms --limit 20/1m")
-		require.Regexp(t, `^\d\d:\d\d:\d\d  every 100ms  limits 20/1m
+func TestTopPrintsViews(t *testing.T) {
+	forStores(t, func(t *testing.T, s shell, redis bool) {
+		s.run("", strings.Split("take --scale 1h --limit 4 -n 3 a", " ")...)
+		s.run("", strings.Split("take --scale 1h --limit 4 -n 1 b", " ")...)
+		status, out, stderr := s.run("", strings.Split("top --once --every 100ms --limit 4", " ")...)
+		require.Zero(t, status, stderr)
+		require.Regexp(t, `(?m)^\d\d:\d\d:\d\d  2 counts, read in .* at most .*% of the store's time
 
-server +req/s +hits/s +over/s +records +open +conns +bytes
-127\S+ +\d+ +0 +0 +\d+ +\d +\d+ +\d+
-127\S+ +\d+ +0 +0 +\d+ +\d +\d+ +\d+
-this costs \d+\.\d\d % of a server's time
-
-key +scale +count +limit +used +hits/s +ends in
-near +1m +15 +20 +75% +0 +(\d+s|1m)
-far +1m +4 +20 +20% +0 +(\d+s|1m)
-unknown +20s +30 +- +- +0 +\d+s
-$`, out)
-		require.NotContains(t, s.yes("top --once --every 100ms -n 1"), "far")
-
-		var got view
-		require.NoError(t, json.Unmarshal([]byte(s.yes("top --once --json --every 100ms --limit 20/1m")), &got))
-		require.Len(t, got.Servers, 2)
-		require.Equal(t, 3, got.Servers[0].Windows+got.Servers[1].Windows)
-		require.NotNil(t, got.Servers[0].Requests)
-		require.Len(t, got.Keys, 3)
-		require.Equal(t, "near", got.Keys[0].Key)
-		require.EqualValues(t, 15, got.Keys[0].Count)
-		require.EqualValues(t, 20, *got.Keys[0].Limit)
-		require.Nil(t, got.Keys[2].Limit)
-		require.Positive(t, got.Cost)
-
-		inserts := srvA.Requests(codec.OpInsert) + srvB.Requests(codec.OpInsert)
-		lists := srvA.Requests(codec.OpList)
-		s.yes("top --once --every 100ms")
-		require.LessOrEqual(t, srvA.Requests(codec.OpInsert)+srvB.Requests(codec.OpInsert)-inserts, 8, "only to detect the value size")
-		require.LessOrEqual(t, srvA.Requests(codec.OpList)-lists, 2)
-	})
-}
-
-func TestTopReadsNoMoreWindowsThanTheSample(t *testing.T) {
-	t.Parallel()
-	s, srv := shellFor(t, 4)
-	for i := range 30 {
-		s.yes("hit --scale 1m --limit 100 -n " + number(i+1) + " user:" + number(i))
-	}
-	before := srv.Requests(codec.OpQuery)
-	out := s.yes("top --once --every 100ms --sample 10 --limit 100/1m")
-	require.LessOrEqual(t, srv.Requests(codec.OpQuery)-before, 2*10+6, "one for each window, and those that detect the value size")
-	require.Contains(t, out, "records of windows, 10 were read\n")
-}
-
-func TestTopPrintsOneViewAfterTheOther(t *testing.T) {
-	t.Parallel()
-	a, b := mockserver.RunT(t), mockserver.RunT(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	var out lockedBuffer
-	status := make(chan int)
-	go func() {
-		status <- run(ctx, []string{"top", "--every", "100ms", "--servers", a.Addr() + "," + b.Addr()}, strings.NewReader(""), &out, &out)
-	}()
-	require.Eventually(t, func() bool { return strings.Count(out.String(), "no limits known") >= 2 }, 10*time.Second, 10*time.Millisecond)
-	away := regexp.MustCompile(`(?m)^` + b.Addr() + ` +[a-z]`)
-	b.Refuse(true)
-	b.Disconnect()
-	require.Eventually(t, func() bool { return away.MatchString(out.String()) },
-		10*time.Second, 10*time.Millisecond, "a server that is away does not end it")
-	b.Refuse(false)
-	views := strings.Count(out.String(), "no limits known")
-	require.Eventually(t, func() bool { return strings.Count(out.String(), "no limits known") > views+2 }, 10*time.Second, 10*time.Millisecond)
-	cancel()
-	require.Zero(t, <-status, out.String())
-	shell{t, "127.0.0.1:1"}.fails("top", "can't connect")
-}
-
-func TestViewFitsTheTerminal(t *testing.T) {
-	t.Parallel()
-	v := view{
-		Time: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), every: 2 * time.Second, limits: limits{time.Minute: 100},
-		Servers: []sampled{
-			{Server: "127.0.0.1:9000", Hits: new(float64), known: 5000, queries: 1000},
-			{Server: "127.0.0.1:9001", err: errors.New("away"), Error: "throttr: " + strings.Repeat("long ", 40)},
-		},
-	}
-	*v.Servers[0].Hits = 1e7
-	for range 50 {
-		v.Keys = append(v.Keys, topKey{keyed: keyOf(strings.Repeat("é", 100)), Scale: seconds(time.Minute), Count: 1 << 60, EndsIn: seconds(59 * time.Second)})
-	}
-	for _, size := range [][2]int{{80, 24}, {120, 50}, {40, 10}, {20, 3}, {1, 1}} {
-		lines := v.lines(size[0], size[1], "  q: quit")
-		require.LessOrEqual(t, len(lines), size[1])
-		for _, line := range lines {
-			require.LessOrEqual(t, utf8.RuneCountInString(line), size[0], line)
-		}
-	}
-	require.Len(t, v.lines(80, 24, ""), 24)
-	require.Len(t, v.lines(80, 0, ""), 8+50+1)
-}
-
-func TestNumbersAreShort(t *testing.T) {
-	t.Parallel()
-	for f, want := range map[float64]string{
-		0: "0", 3: "3", 1.26: "1.3", 12.6: "13", 99_999: "99999", 100_000: "100k", 12_345_678: "12346k", 1e10: "10000M",
-	} {
-		require.LessOrEqual(t, len(short(f)), 6)
-		if f < 1e6 {
-			require.Equal(t, want, short(f))
-		}
-	}
-	require.Equal(t, "many", short(1e30))
-}
-
-// It is drawn again after each sample and each change of the size, and ends with q.
-func TestScreenShowsViewsUntilTheUserQuits(t *testing.T) {
-	t.Parallel()
-	samples := make(chan *view)
-	s := newScreen(time.Millisecond, func(ctx context.Context) (frame, error) {
-		select {
-		case v := <-samples:
-			return v, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
+key name count max used in algorithm ends in change/s
+a - 3 4 75% 1h fixed-window 1h 0
+b - 1 4 25% 1h fixed-window 1h 0
+`, strings.Replace(plainly(out), " ", "  ", 1))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		var printed, errs bytes.Buffer
+		require.Zero(t, run(ctx, strings.Split("top --json --every 200ms -n 1 --store "+s.store, " "), nil, &printed, &errs), errs.String())
+		lines := strings.Split(strings.TrimSpace(printed.String()), "\n")
+		require.Greater(t, len(lines), 3)
+		for i, line := range lines {
+			var v view
+			require.NoError(t, json.Unmarshal([]byte(line), &v))
+			require.Equal(t, 2, v.Counts)
+			require.Len(t, v.Top, 1)
+			require.Equal(t, i > 0, v.Top[0].Rate != nil)
+			require.Equal(t, redis, v.Top[0].Used != nil, "a server does not know Max")
 		}
 	})
-	keys, user := io.Pipe()
-	var out lockedBuffer
-	ended := make(chan error)
-	go func() {
-		ended <- s.run(t.Context(), tea.WithInput(keys), tea.WithOutput(&out), tea.WithWindowSize(60, 10))
-	}()
-	for _, name := range []string{"first", "second"} {
-		samples <- &view{Servers: []sampled{{Server: name}}}
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), name) }, 10*time.Second, time.Millisecond, name)
-	}
-	for line := range strings.Lines(s.View().Content) {
-		require.LessOrEqual(t, ansi.StringWidth(line), 60)
-	}
-	_, err := io.WriteString(user, "q")
-	require.NoError(t, err)
-	require.NoError(t, <-ended)
-}
-
-func TestScreenEndsIfTheFirstSampleFails(t *testing.T) {
-	t.Parallel()
-	away := errors.New("away")
-	s := newScreen(time.Second, func(context.Context) (frame, error) { return nil, away })
-	require.ErrorIs(t, s.run(t.Context(), tea.WithInput(new(bytes.Buffer)), tea.WithOutput(io.Discard)), away)
-}
-
-func TestScreenEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	s := newScreen(time.Second, func(ctx context.Context) (frame, error) {
-		cancel()
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	require.NoError(t, s.run(ctx, tea.WithInput(new(bytes.Buffer)), tea.WithOutput(io.Discard)))
-}
-
-// lockedBuffer is a buffer that can be read while it is written.
-type lockedBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/valuesize"
+	"github.com/throttr-go/throttr/pubsub"
+)
+
+// client is a [throttr.Client] of any value size.
+type client interface {
+	insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error)
+	query(ctx context.Context, key string) (counter, bool, error)
+	queryMany(ctx context.Context, key string, n int) error
+	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
+	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
+	get(ctx context.Context, key string) (value []byte, ttl time.Duration, ok bool, err error)
+
+	Purge(ctx context.Context, key string) (bool, error)
+	Info(ctx context.Context) ([]inspect.Info, error)
+	Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error)
+	Publish(ctx context.Context, channel string, payload []byte) (bool, error)
+	Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error)
+	Stats() throttr.Stats
+	Close() error
+}
+
+// counter is a [throttr.Counter] of any value size.
+type counter struct {
+	quota uint64
+	ttl   time.Duration
+	unit  codec.Unit
+}
+
+// config returns the settings of a client of Throttr servers. It connects now, as their value size must be known.
+func (e *env) config() (throttr.Config, error) {
+	cfg, err := throttr.ParseURL(e.url())
+	cfg.Lazy = false
+	return cfg, err
+}
+
+// withClient connects, calls f, and disconnects.
+func (e *env) withClient(ctx context.Context, f func(ctx context.Context, c client) (bool, error)) (bool, error) {
+	return e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
+		cfg, err := e.config()
+		if err != nil {
+			return false, err
+		}
+		c, err := connect(ctx, cfg)
+		if err != nil {
+			return false, err
+		}
+		defer c.Close()
+		return f(ctx, c)
+	})
+}
+
+// connect connects to servers of any value size, which must be the same for all.
+func connect(ctx context.Context, cfg throttr.Config) (client, error) {
+	c, err := connectSize[uint16](ctx, cfg)
+	var one *throttr.ValueSizeError
+	if !errors.As(err, &one) {
+		return c, err
+	}
+	switch one.Actual {
+	case 1:
+		return connectSize[uint8](ctx, cfg)
+	case 4:
+		return connectSize[uint32](ctx, cfg)
+	}
+	return connectSize[uint64](ctx, cfg)
+}
+
+func sizeName(n int) string {
+	if n == 1 {
+		return "1 byte (uint8)"
+	}
+	return fmt.Sprintf("%d bytes (uint%d)", n, 8*n)
+}
+
+func connectSize[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error) {
+	c, err := throttr.Connect[T](ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return typed[T]{c}, nil
+}
+
+// typed implements client.
+type typed[T codec.Value] struct{ *throttr.Client[T] }
+
+func (c typed[T]) insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error) {
+	q, err := narrow[T]("quota", quota)
+	if err != nil {
+		return false, err
+	}
+	t, err := codec.TTLOf[T](ttl)
+	if err != nil {
+		return false, err
+	}
+	return c.Insert(ctx, key, q, t)
+}
+
+func (c typed[T]) query(ctx context.Context, key string) (counter, bool, error) {
+	a, ok, err := c.Query(ctx, key)
+	return counter{quota: uint64(a.Quota), ttl: a.TTL.Duration(), unit: a.TTL.Unit}, ok, err
+}
+
+// queryMany reads a counter many times in one batch.
+func (c typed[T]) queryMany(ctx context.Context, key string, n int) error {
+	var b throttr.Batch[T]
+	for range n {
+		b.Query(key)
+	}
+	return c.Do(ctx, &b)
+}
+
+func (c typed[T]) update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error) {
+	field := "quota"
+	if attribute == codec.TimeToLive {
+		field = "TTL"
+	}
+	v, err := narrow[T](field, value)
+	if err != nil {
+		return false, err
+	}
+	return c.Update(ctx, key, attribute, change, v)
+}
+
+func (c typed[T]) set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
+	t, err := codec.TTLOf[T](ttl)
+	if err != nil {
+		return false, err
+	}
+	return c.Set(ctx, key, value, t)
+}
+
+func (c typed[T]) get(ctx context.Context, key string) ([]byte, time.Duration, bool, error) {
+	a, ok, err := c.Get(ctx, key)
+	return a.Value, a.TTL.Duration(), ok, err
+}
+
+// narrow returns n as a T, or an error that names the value size that would do.
+func narrow[T codec.Value](field string, n uint64) (T, error) {
+	if n <= uint64(^T(0)) {
+		return T(n), nil
+	}
+	return 0, &throttr.RangeError{
+		Field: field, Value: fmt.Sprint(n), Size: codec.Size[T](),
+		Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
+		Needs: valuesize.Smallest(func(maxValue uint64) bool { return n <= maxValue }),
+	}
+}

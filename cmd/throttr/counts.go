@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/throttr-go/throttr"
+)
+
+// limited is the JSON of the limit of a count. What the store does not know is missing.
+type limited struct {
+	Name      string  `json:"name,omitempty"`
+	Algorithm string  `json:"algorithm"`
+	Max       uint64  `json:"max,omitempty"`
+	Burst     uint64  `json:"burst,omitempty"`
+	Scale     float64 `json:"scale_seconds,omitempty"`
+	Calendar  string  `json:"calendar,omitempty"`
+	Zone      string  `json:"zone,omitempty"`
+	StartDay  uint8   `json:"start_day,omitempty"`
+}
+
+// counted is the JSON of a count.
+type counted struct {
+	keyed
+	Digest bool `json:"digest,omitempty"`
+	limited
+	Count  uint64   `json:"count"`
+	Used   *float64 `json:"used,omitempty"` // 1: full
+	EndsIn float64  `json:"ends_in_seconds"`
+}
+
+func countedOf(l *throttr.Listed) counted {
+	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds()}
+	o := l.Limit
+	c.limited = limited{o.Name, o.Algorithm.String(), o.Max, o.Burst, o.Scale.Seconds(), o.Calendar.String(), o.Zone, o.StartDay}
+	if used, known := usage(l); known {
+		c.Used = &used
+	}
+	return c
+}
+
+// usage returns how much of its limit a count has used, 1 for all.
+func usage(l *throttr.Listed) (used float64, known bool) {
+	holds := l.Limit.Max
+	if l.Limit.Burst > 0 {
+		holds = l.Limit.Burst
+	}
+	if holds == 0 {
+		return 0, false
+	}
+	return float64(l.Window.Count) / float64(holds), true
+}
+
+// countColumns are the columns of counts.
+var countColumns = []string{"key", "name", "count", "max", "used", "in", "algorithm", "ends in"}
+
+// countFields are the fields of a count.
+func countFields(l *throttr.Listed) []any {
+	limit, used := unknown, unknown
+	if part, known := usage(l); known {
+		limit = fmt.Sprint(l.Limit.Max)
+		used = fmt.Sprintf("%.0f%%", 100*part)
+	}
+	if l.Limit.Burst > 0 {
+		limit += fmt.Sprintf(" (holds %d)", l.Limit.Burst)
+	}
+	key := shown(l.Key)
+	if l.Digest {
+		key += " (digest)"
+	}
+	return []any{key, dash(l.Limit.Name), l.Window.Count, limit, used, length(l.Limit), l.Limit.Algorithm, left(l.Window.Left)}
+}
+
+// length formats the length of a limit's windows.
+func length(l throttr.Limit) string {
+	if l.Calendar == 0 {
+		return formatScale(l.Scale)
+	}
+	text := l.Calendar.String()
+	if l.StartDay > 1 {
+		text += fmt.Sprintf(" from day %d", l.StartDay)
+	}
+	if l.Zone != "" {
+		text += " of " + quoted(l.Zone)
+	}
+	return text
+}
+
+// complete gives a count the Max of the flags where the store knows none. It returns false if the flags are of another
+// limit.
+func (l *limitFlags) complete(c *throttr.Listed) bool {
+	if c.Limit.Max == 0 {
+		c.Limit.Max = l.Max
+	}
+	return l.matches(c.Limit)
+}
+
+// list is the command list.
+func list(e *env, f *flags, _ string) action {
+	l := limitFlagsOf(f)
+	prefix := f.String("prefix", "", "list only keys that begin `so`")
+	return func(ctx context.Context, keys []string) (bool, error) {
+		e.out.columns(countColumns...)
+		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+			for c, err := range b.List(ctx, keys...) {
+				if err != nil {
+					return false, err
+				}
+				if strings.HasPrefix(c.Key, *prefix) && l.complete(&c) {
+					e.out.add(countedOf(&c), countFields(&c)...)
+				}
+			}
+			return true, nil
+		})
+	}
+}
+
+// forgotten is the JSON of a count that was ended. Without a limit, there was none.
+type forgotten struct {
+	keyed
+	Forgotten bool `json:"forgotten"`
+	*limited
+	Count uint64 `json:"count"`
+}
+
+// forget is the command forget.
+func forget(e *env, f *flags, _ string) action {
+	l := limitFlagsOf(f)
+	return func(ctx context.Context, keys []string) (bool, error) {
+		e.out.columns("key", "name", "count", "in", "algorithm", "result")
+		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+			return forAll(keys, func(key string) (bool, error) { return forgetKey(ctx, e.out, b, l, key) })
+		})
+	}
+}
+
+// forgetKey ends the counts of a key.
+func forgetKey(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string) (bool, error) {
+	find := l.listed
+	if l.Scale > 0 || l.Calendar != 0 {
+		find = l.peeked
+	}
+	all, err := find(ctx, b, key)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range all {
+		if err := b.Reset(ctx, key, c.Limit); err != nil {
+			return false, err
+		}
+		limit := countedOf(&c).limited
+		out.add(forgotten{keyOf(key), true, &limit, c.Window.Count},
+			shown(key), dash(c.Limit.Name), c.Window.Count, length(c.Limit), c.Limit.Algorithm, "forgotten")
+	}
+	if len(all) == 0 {
+		out.add(forgotten{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
+	}
+	return len(all) > 0, nil
+}
+
+// listed returns the counts of a key that match the flags.
+func (l *limitFlags) listed(ctx context.Context, b throttr.Backend, key string) (all []throttr.Listed, err error) {
+	for c, err := range b.List(ctx, key) {
+		if err != nil {
+			return nil, err
+		}
+		if l.matches(c.Limit) {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// peeked returns the count of a key for the limit of the flags, if there is one.
+func (l *limitFlags) peeked(ctx context.Context, b throttr.Backend, key string) ([]throttr.Listed, error) {
+	limit, err := l.limit()
+	limit.Max = max(limit.Max, 1)
+	c := throttr.Listed{Key: key, Limit: limit}
+	if err == nil {
+		c.Window, err = b.Peek(ctx, key, limit, 0)
+	}
+	if err != nil || c.Window.ExpiresAt.IsZero() {
+		return nil, err
+	}
+	return []throttr.Listed{c}, nil
+}
+
+// held is the JSON of a process that holds places in flight.
+type held struct {
+	keyed
+	Digest    bool    `json:"digest,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Used      uint64  `json:"used"` // by all processes
+	Process   string  `json:"process"`
+	Held      uint64  `json:"held"`
+	Waiting   uint64  `json:"waiting"`
+	LeaseEnds float64 `json:"lease_ends_in_seconds"`
+}
+
+// holders is the command holders.
+func holders(e *env, f *flags, _ string) action {
+	name := f.String("name", "", "the `name` of the limit")
+	return func(ctx context.Context, keys []string) (bool, error) {
+		e.out.columns("key", "name", "used", "process", "held", "waiting", "lease ends in")
+		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (some bool, err error) {
+			for p, err := range b.ListPlaces(ctx, keys...) {
+				if err != nil {
+					return false, err
+				}
+				if f.isSet("name") && p.Name != *name {
+					continue
+				}
+				for _, h := range p.ByProcess {
+					some = true
+					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting, h.LeaseEnds.Seconds()},
+						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting, left(h.LeaseEnds))
+				}
+			}
+			return some, nil
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestDecisionsOfALimit(t *testing.T) {
+	forStores(t, func(t *testing.T, s shell, redis bool) {
+		const limit = " --scale 1m --limit 5 "
+		decision := func(status int, line string, rows ...string) {
+			t.Helper()
+			s.prints(status, "key decision count limit remaining ends in\n"+strings.Join(rows, "\n")+"\n", line)
+		}
+		decision(0, "peek"+limit+"k", "k would be granted 0 5 5 -")
+		decision(0, "hit -n 0"+limit+"k", "k allowed 0 5 5 -")
+		s.prints(0, "", "list")
+		decision(0, "hit -n 2"+limit+"k", "k allowed 2 5 3 1m")
+		decision(0, "hit --scale=60s --limit 5 k other", "k allowed 3 5 2 1m", "other allowed 1 5 4 1m")
+		decision(0, "hit --name api"+limit+"k", "k allowed 1 5 4 1m")
+		decision(1, "take -n 3"+limit+"new k", "new not taken 0 5 5 -", "k refused 3 5 2 1m")
+		decision(0, "take -n 2"+limit+"k", "k granted 5 5 0 1m")
+		decision(1, "peek"+limit+"k", "k would be refused 5 5 0 1m")
+		decision(1, "wait --timeout 20s"+limit+"new k never", "new granted 1 5 4 1m", "k refused 0 5 0 1m")
+		decision(1, "hit -n 3 --scale 1m --limit 3 k", "k denied "+map[bool]string{true: "8", false: "5"}[redis]+" 3 0 1m")
+		_, out, _ := s.run("", strings.Split("take --json -n 6"+limit+"k", " ")...)
+		require.Equal(t, `{"key":"k","allowed":false,"count":0,"limit":5,"remaining":0}`+"\n", out)
+		_, out, _ = s.run("", strings.Split("peek --json"+limit+"k", " ")...)
+		require.Regexp(t, `^\{"key":"k","allowed":false,"count":\d,"limit":5,"remaining":0,"retry_after_seconds":[45]\d\.\d+,"reset_at":"20[^"]+Z"\}\n$`, out)
+		if redis {
+			decision(0, "take --algorithm token-bucket --burst 8 -n 6 --scale 24h --limit 4 k", "k granted 6 8 2 36h")
+		} else {
+			s.fails("take --algorithm token-bucket --scale 1m --limit 4 k", "unsupported")
+			s.fails("hit --scale 1m --limit 4294967296 k", "Max 4294967296 is out of range", "uint64")
+		}
+	})
+}
+
+func TestFractionsOfADayAreTheSameWindow(t *testing.T) {
+	s, _ := shellFor(t, 8)
+	for i, scale := range []string{"16h48m", "0.7d", "16.8h"} {
+		status, out, stderr := s.run("", "hit", "--scale", scale, "--limit", "5", "k")
+		require.Zero(t, status, stderr)
+		require.Contains(t, plainly(out), "k allowed "+string("123"[i])+" 5 ")
+	}
+}
+
+func TestCountsAreListedAndForgotten(t *testing.T) {
+	forStores(t, func(t *testing.T, s shell, redis bool) {
+		long := strings.Repeat("x", 70) + strings.Repeat("y", 60)
+		for _, line := range []string{
+			"--scale 1m --limit 4 user:1", "--scale 1h --name api --limit 8 user:1", "--scale 1m --limit 4 -n 4 user:2", "--scale 1h --name login --limit 9 " + long,
+		} {
+			status, _, stderr := s.run("", strings.Split("take "+line, " ")...)
+			require.Zero(t, status, stderr)
+		}
+		listed := func(status int, line string) (keys []string) {
+			t.Helper()
+			got, out, stderr := s.run("", strings.Split("list --json "+line, " ")...)
+			require.Equal(t, status, got, stderr)
+			for row := range strings.Lines(out) {
+				var c counted
+				require.NoError(t, json.Unmarshal([]byte(row), &c))
+				keys = append(keys, c.Key+"/"+c.Name)
+			}
+			return keys
+		}
+		require.Len(t, listed(0, "--name login"), map[bool]int{true: 1, false: 0}[redis], "of a long key a server has a digest, without the name")
+		require.ElementsMatch(t, []string{"user:1/", "user:1/api"}, listed(0, "user:1"))
+		require.ElementsMatch(t, []string{"user:1/", "user:1/api", "user:2/"}, listed(0, "--prefix user:"))
+		require.ElementsMatch(t, []string{"user:1/", "user:2/"}, listed(0, "--scale 1m"))
+		require.ElementsMatch(t, []string{"user:1/", "user:2/"}, listed(0, "--name= --prefix user --algorithm fixed-window"))
+		require.Empty(t, listed(0, "--calendar month"))
+		require.Empty(t, listed(0, "nobody"))
+		max, used := unknown, unknown
+		if redis {
+			max, used = "4", "100%"
+		}
+		s.prints(0, "key name count max used in algorithm ends in\nuser:2 - 4 "+max+" "+used+" 1m fixed-window 1m\n", "list user:2")
+		s.prints(0, "key name count max used in algorithm ends in\nuser:2 - 4 4 100% 1m fixed-window 1m\n", "list --limit 4 user:2")
+		_, out, _ := s.run("", "list")
+		require.Contains(t, out, " (digest)  ")
+		require.NotContains(t, out, long)
+
+		s.prints(1, "key name count in algorithm result\nuser:1 api 1 1h fixed-window forgotten\nnobody - 0 - - nothing was counted\n", "forget --name api user:1 nobody")
+		require.Equal(t, []string{"user:1/"}, listed(0, "user:1"))
+		s.prints(0, "key name count in algorithm result\nuser:1 - 1 1m fixed-window forgotten\n", "forget user:1")
+		require.Empty(t, listed(0, "user:1"))
+		s.prints(1, `{"key":"user:1","forgotten":false,"count":0}`+"\n", "forget --json user:1")
+		cut := long[:59] + "…"
+		s.prints(0, "key name count in algorithm result\n"+cut+" login 1 1h fixed-window forgotten\n", "forget --name login --scale 1h "+long)
+		s.prints(1, "key name count in algorithm result\n"+cut+" - 0 - - nothing was counted\n", "forget --name login --scale 1h "+long)
+		require.Equal(t, []string{"user:2/"}, listed(0, "--scale 1m"), "of others nothing was forgotten")
+	})
+}
+
+func TestWhatIsUnknownPrintsAsUnknown(t *testing.T) {
+	t.Parallel()
+	c := throttr.Listed{Key: "k", Limit: throttr.Limit{Algorithm: 99, Calendar: 9}, Window: window.Window{Count: 3, Left: time.Second}}
+	require.Equal(t, []any{"k", "-", uint64(3), unknown, unknown, "calendar unit 9", throttr.Algorithm(99), "1s"}, countFields(&c))
+	line, err := json.Marshal(countedOf(&c))
+	require.NoError(t, err)
+	require.Equal(t, `{"key":"k","algorithm":"algorithm 99","calendar":"calendar unit 9","count":3,"ends_in_seconds":1}`, string(line))
+	c.Limit = throttr.Limit{Algorithm: throttr.CalendarWindow, Calendar: throttr.Month, Zone: "Europe/Berlin", StartDay: 17, Max: 4, Burst: 6}
+	require.Equal(t, []any{"k", "-", uint64(3), "4 (holds 6)", "50%", "month from day 17 of Europe/Berlin", throttr.CalendarWindow, "1s"}, countFields(&c))
+	for d, want := range map[time.Duration]string{throttr.Never: "never", 90*time.Second + 1: "1m31s", time.Minute: "1m", 1234567: "1.2ms", 0: "0s", 26 * time.Hour: "26h"} {
+		require.Equal(t, want, left(d))
+	}
+}
+
+func TestCalendarFlagsReachTheLimit(t *testing.T) {
+	t.Parallel()
+	f := newFlags(&env{out: newOutput(new(strings.Builder))})
+	l := limitFlagsOf(f)
+	_, err := f.parse(strings.Fields("--calendar month --zone Europe/Berlin --start-day 17 --limit 9"))
+	require.NoError(t, err)
+	limit, err := l.limitWithMax()
+	require.NoError(t, err)
+	want := throttr.Limit{Max: 9, Calendar: throttr.Month, Zone: "Europe/Berlin", StartDay: 17, Algorithm: throttr.CalendarWindow}
+	require.Equal(t, want, limit)
+	require.True(t, l.matches(want))
+	for _, other := range []throttr.Limit{{Calendar: throttr.Week}, {Zone: "UTC"}, {StartDay: 1}} {
+		o := want
+		switch {
+		case other.Calendar != 0:
+			o.Calendar = other.Calendar
+		case other.Zone != "":
+			o.Zone = other.Zone
+		default:
+			o.StartDay = other.StartDay
+		}
+		require.False(t, l.matches(o), "%+v", o)
+	}
+}
+
+func TestHoldersOfPlaces(t *testing.T) {
+	s := onRedis(t)
+	s.prints(1, "", "holders")
+	b, err := throttr.Open(t.Context(), s.store)
+	require.NoError(t, err)
+	defer b.Close()
+	places := inflight.New(b)
+	defer places.Close()
+	for range 2 {
+		_, ok, err := places.TryAcquire(t.Context(), "user:42", inflight.Limit{Name: "exports", Max: 3}, 1)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	for _, line := range []string{"holders", "holders user:42", "holders --name exports user:42"} {
+		status, out, stderr := s.run("", strings.Split(line, " ")...)
+		require.Zero(t, status, stderr)
+		require.Regexp(t, `^key name used process held waiting lease ends in\nuser:42 exports 2 \S+ 2 0 (30|[12]\d)s\n$`, plainly(out))
+	}
+	status, out, _ := s.run("", "holders", "--json")
+	require.Zero(t, status)
+	require.Regexp(t, `^\{"key":"user:42","name":"exports","used":2,"process":"[^"]+","held":2,"waiting":0,"lease_ends_in_seconds":(30|[12]\d)\.\d+\}\n$`, out)
+	s.prints(1, "", "holders --name other")
+	s.prints(1, "", "holders user:43")
+	servers, _ := shellFor(t, 2)
+	servers.fails("holders", "unsupported")
+}
+
+func TestKeysAreThoseOfHTTPLimit(t *testing.T) {
+	t.Parallel()
+	b := memory.New()
+	defer b.Close()
+	m, err := httplimit.NewMiddleware(throttr.NewRateLimit(b), httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(1)}})
+	require.NoError(t, err)
+	for line, k := range map[string]httplimit.Key{
+		"key --header x-api-key secret": {Text: httplimit.HeaderKey("X-Api-Key", "secret")},
+		"key customer:7":                {Text: "customer:7"},
+		"key --plain 192.0.2.1":         {Text: "192.0.2.1", Plain: true},
+		"key --plain 2001:db8::1":       {Text: "2001:db8::/64", Plain: true},
+		"key --plain customer:7":        {Text: "customer:7", Plain: true},
+	} {
+		shell{t, ""}.prints(0, m.StoredKey(k)+"\n", line)
+	}
+	_, out, _ := shell{t, ""}.run("secret\n", "key", "--header", "X-Api-Key", "-")
+	require.Equal(t, m.StoredKey(httplimit.Key{Text: httplimit.HeaderKey("X-Api-Key", "secret")})+"\n", out)
+}

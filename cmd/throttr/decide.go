@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/throttr-go/throttr"
+)
+
+// decision is how a command decides about takes, and prints the decisions.
+type decision func(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error)
+
+// decide returns a command that decides about takes.
+func decide(do decision) func(*env, *flags, string) action {
+	return func(e *env, f *flags, name string) action {
+		l := limitFlagsOf(f)
+		least := uint64(1)
+		if name == "hit" || name == "peek" {
+			least = 0
+		}
+		n := uint64(1)
+		f.number(&n, "n", least, math.MaxUint64, "how `many` to count for each key; of hit and peek, 0 only reads")
+		return func(ctx context.Context, keys []string) (bool, error) {
+			limit, err := l.limitWithMax()
+			if err != nil {
+				return false, err
+			}
+			return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+				takes := make([]throttr.Take, len(keys))
+				for i, key := range keys {
+					takes[i] = limit.For(key, n)
+				}
+				e.out.columns("key", "decision", "count", "limit", "remaining", "ends in")
+				return do(ctx, e.out, newLimiter(b), takes)
+			})
+		}
+	}
+}
+
+// decided is the JSON of a decision.
+type decided struct {
+	keyed
+	Allowed           bool      `json:"allowed"`
+	Count             uint64    `json:"count"`
+	Limit             uint64    `json:"limit"`
+	Remaining         uint64    `json:"remaining"`
+	RetryAfterSeconds *float64  `json:"retry_after_seconds,omitempty"` // nil: waiting does not help
+	ResetAt           time.Time `json:"reset_at,omitzero"`
+}
+
+// decision prints a decision, in a word.
+func (o *output) decision(key string, res throttr.Result, allowed bool, word string) {
+	r := decided{keyed: keyOf(key), Allowed: allowed, Count: res.Count, Limit: res.Limit, Remaining: res.Remaining, ResetAt: res.ResetAt.UTC()}
+	if res.RetryAfter < throttr.Never {
+		seconds := res.RetryAfter.Seconds()
+		r.RetryAfterSeconds = &seconds
+	}
+	end := "-"
+	if !res.ResetAt.IsZero() {
+		end = left(res.ResetAfter)
+	}
+	o.add(r, shown(key), word, res.Count, res.Limit, res.Remaining, end)
+}
+
+// word returns the word for a decision.
+func word(allowed bool, yes, no string) string {
+	if allowed {
+		return yes
+	}
+	return no
+}
+
+func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
+	return forAll(takes, func(t throttr.Take) (bool, error) {
+		call := limiter.HitN
+		if t.N == 0 {
+			call = limiter.Peek // HitN would open a window
+		}
+		res, err := call(ctx, t.Key, t.Limit, t.N)
+		if err == nil {
+			out.decision(t.Key, res, res.Allowed, word(res.Allowed, "allowed", "denied"))
+		}
+		return res.Allowed, err
+	})
+}
+
+func peek(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
+	return forAll(takes, func(t throttr.Take) (bool, error) {
+		res, err := limiter.Peek(ctx, t.Key, t.Limit, t.N)
+		if err == nil {
+			out.decision(t.Key, res, res.Allowed, word(res.Allowed, "would be granted", "would be refused"))
+		}
+		return res.Allowed, err
+	})
+}
+
+func take(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
+	ok, results, err := limiter.TakeAll(ctx, takes...)
+	if err != nil {
+		return false, err
+	}
+	for i, res := range results {
+		granted := word(ok, "granted", "not taken")
+		out.decision(takes[i].Key, res, res.Allowed && ok, word(res.Allowed, granted, "refused"))
+	}
+	return ok, nil
+}
+
+func wait(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
+	for _, t := range takes {
+		res, err := limiter.Wait(ctx, t.Key, t.Limit, t.N)
+		var late *throttr.DeadlineError
+		switch {
+		case errors.As(err, &late):
+			after := time.Until(late.At)
+			out.decision(t.Key, throttr.Result{Limit: t.Limit.Max, RetryAfter: after, ResetAfter: after, ResetAt: late.At}, false, "refused")
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		out.decision(t.Key, res, true, "granted")
+	}
+	return true, nil
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"text/tabwriter"
+)
+
+// helpText is the help of the program, and, after a line such as "## hit key...", that of a command: what it does, and more
+// about it. Arguments in brackets need not be there.
+//
+//go:embed help.txt
+var helpText string
+
+// command is a command of the program.
+type command struct {
+	name  string
+	setup func(e *env, f *flags, name string) action // defines its flags
+	args  string                                     // such as "key..."
+	short string                                     // what it does
+	long  string                                     // more about it
+}
+
+// commands returns all commands, in the order of help. The first ten are for all stores.
+func commands() []*command {
+	all := []*command{
+		{name: "hit", setup: decide(hit)}, {name: "take", setup: decide(take)}, {name: "wait", setup: decide(wait)},
+		{name: "peek", setup: decide(peek)}, {name: "list", setup: list}, {name: "top", setup: watch}, {name: "forget", setup: forget},
+		{name: "holders", setup: holders}, {name: "key", setup: storedKey}, {name: "ping", setup: ping},
+		{name: "insert", setup: insert}, {name: "query", setup: query}, {name: "update", setup: update}, {name: "purge", setup: purge},
+		{name: "set", setup: set}, {name: "get", setup: get}, {name: "publish", setup: publish}, {name: "subscribe", setup: subscribe},
+		{name: "info", setup: info}, {name: "sweep", setup: sweep}, {name: "mock", setup: mockServer},
+	}
+	for _, c := range all {
+		_, text, _ := strings.Cut(helpText, "\n## "+c.name)
+		text, _, _ = strings.Cut(text, "\n## ")
+		c.args, text, _ = strings.Cut(text, "\n\n")
+		c.short, c.long, _ = strings.Cut(text, "\n\n")
+	}
+	return all
+}
+
+// firstOfServers is the first command that is for Throttr servers alone.
+const firstOfServers = "insert"
+
+// commandOf returns the command of a name, or nil.
+func commandOf(name string) *command {
+	for _, c := range commands() {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// check checks the number of arguments.
+func (c *command) check(args []string) error {
+	least, most := 0, 0
+	for arg := range strings.FieldsSeq(c.args) {
+		if !strings.HasPrefix(arg, "[") {
+			least++
+		}
+		if most++; strings.Contains(arg, "...") {
+			most = len(args)
+		}
+	}
+	if len(args) < least || len(args) > max(least, most) {
+		return fmt.Errorf("there are %d arguments, and it takes%s: see --help", len(args), cmp.Or(c.args, " none"))
+	}
+	return nil
+}
+
+// overview is the help of the program.
+func overview() string {
+	var b bytes.Buffer
+	text, _, _ := strings.Cut(helpText, "\n## ")
+	fmt.Fprintln(&b, text)
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, c := range commands() {
+		if c.name == firstOfServers {
+			fmt.Fprint(table, "\nOn Throttr servers alone:\n\n")
+		}
+		fmt.Fprintf(table, "  %s\t%s\n", c.name, c.short)
+	}
+	table.Flush()
+	return b.String()
+}
+
+// help is the help of the command with its flags.
+func (c *command) help(f *flags) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "throttr %s: %s.\n\n  throttr %s [flags]%s\n", c.name, c.short, c.name, c.args)
+	if long := strings.TrimSpace(c.long); long != "" {
+		fmt.Fprintf(&b, "\n%s\n", c.long[:len(c.long)-1])
+	}
+	fmt.Fprintln(&b, "\nFlags:")
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	f.VisitAll(func(one *flag.Flag) { helpOf(table, one) })
+	table.Flush()
+	return b.String()
+}
+
+// helpOf writes the help of a flag, unless it has none.
+func helpOf(table io.Writer, f *flag.Flag) {
+	name, usage := flag.UnquoteUsage(f)
+	if usage == "" {
+		return
+	}
+	if f.DefValue != "" && f.DefValue != "false" {
+		usage += " (default " + f.DefValue + ")"
+	}
+	fmt.Fprintf(table, "  %s\t%s\n", strings.TrimSpace("--"+f.Name+" "+name), usage)
+}
+
+// version returns the version of the program, which is that of its module, of Go, and the platform.
+func version() string {
+	module := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = cmp.Or(info.Main.Version, module)
+	}
+	return fmt.Sprintf("throttr  %s  %s  %s/%s\n", module, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}

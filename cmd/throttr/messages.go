@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/throttr-go/throttr/pubsub"
+)
+
+func publish(e *env, _ *flags, _ string) action {
+	return func(ctx context.Context, args []string) (bool, error) {
+		payload, err := e.argument(args[1])
+		if err != nil {
+			return false, err
+		}
+		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
+			ok, err := c.Publish(ctx, args[0], payload)
+			if err == nil {
+				e.out.done(args[0], ok, "published", "nobody is subscribed")
+			}
+			return ok, err
+		})
+	}
+}
+
+// message is the JSON of a message. PayloadBase64 is there if the payload is not UTF-8. A gap has no payload.
+type message struct {
+	Time          time.Time `json:"time"`
+	Server        string    `json:"server"`
+	Channel       string    `json:"channel"`
+	Payload       *string   `json:"payload,omitempty"`
+	PayloadBase64 []byte    `json:"payload_base64,omitempty"`
+	Gap           bool      `json:"gap"`
+}
+
+func subscribe(e *env, f *flags, _ string) action {
+	n := uint64(0)
+	f.number(&n, "n", 0, math.MaxUint64, "end after so `many` messages; 0: never")
+	return func(ctx context.Context, args []string) (bool, error) {
+		cfg, err := e.config()
+		if err != nil {
+			return false, err
+		}
+		var c client
+		var sub *pubsub.Subscription
+		_, err = e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
+			if c, err = connect(ctx, cfg); err != nil {
+				return false, err
+			}
+			sub, err = c.Subscribe(ctx, args[0])
+			return true, err
+		})
+		if c != nil {
+			defer c.Close()
+		}
+		if err != nil {
+			return false, err
+		}
+		fmt.Fprintf(e.stderr, "subscribed to %s\n", quoted(args[0]))
+		return true, e.messages(ctx, sub, n)
+	}
+}
+
+// messages prints n messages, or, if n is 0, all until ctx ends.
+func (e *env) messages(ctx context.Context, sub *pubsub.Subscription, n uint64) error {
+	e.out.columns("time", "server", "channel", "payload")
+	for printed := uint64(0); n == 0 || printed < n; {
+		m, err := sub.Next(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		line := message{Time: now.UTC(), Server: m.Server, Channel: m.Channel, Gap: m.Gap}
+		text := "(the connection was lost: messages can be missing)"
+		if !m.Gap {
+			payload := string(m.Payload)
+			line.Payload, line.PayloadBase64 = &payload, unlessText(payload)
+			text = quoted(payload)
+			printed++
+		}
+		e.out.add(line, formatTime(now), m.Server, shown(m.Channel), text)
+		if err := e.out.flush(); err != nil {
+			return err
+		}
+	}
+	if dropped := sub.Dropped(); dropped > 0 {
+		fmt.Fprintf(e.stderr, "%d messages are missing: they came faster than they were printed\n", dropped)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// done is the JSON of what was done with a key.
+type done struct {
+	keyed
+	OK     bool   `json:"ok"`
+	Result string `json:"result"`
+}
+
+// done prints what was done with a key: yes if ok, and no otherwise.
+func (o *output) done(key string, ok bool, yes, no string) {
+	text := word(ok, yes, no)
+	o.add(done{keyOf(key), ok, text}, shown(key), text)
+}
+
+// doing returns an action that does something with each key, and prints one of two results.
+func (e *env) doing(keys []string, yes, no string, do func(ctx context.Context, c client, key string) (bool, error)) func(context.Context, client) (bool, error) {
+	return func(ctx context.Context, c client) (bool, error) {
+		return forAll(keys, func(key string) (bool, error) {
+			ok, err := do(ctx, c, key)
+			if err == nil {
+				e.out.done(key, ok, yes, no)
+			}
+			return ok, err
+		})
+	}
+}
+
+// ttlOf defines the flag for a TTL, which is needed.
+func ttlOf(f *flags) func() (time.Duration, error) {
+	var ttl time.Duration
+	f.duration(&ttl, "ttl", 0, "the `time` until the record expires, such as 1h")
+	return func() (time.Duration, error) {
+		if ttl == 0 {
+			return 0, errors.New("--ttl is missing: the time until the record expires")
+		}
+		return ttl, nil
+	}
+}
+
+func insert(e *env, f *flags, _ string) action {
+	ttlFlag := ttlOf(f)
+	return func(ctx context.Context, args []string) (bool, error) {
+		ttl, err := ttlFlag()
+		if err != nil {
+			return false, err
+		}
+		quota, err := parseNumber(args[1], 0, math.MaxUint64)
+		if err != nil {
+			return false, fmt.Errorf("quota %s: %w", args[1], err)
+		}
+		return e.withClient(ctx, e.doing(args[:1], "inserted", "exists", func(ctx context.Context, c client, key string) (bool, error) {
+			return c.insert(ctx, key, quota, ttl)
+		}))
+	}
+}
+
+// queried is the JSON of a counter. Quota and TTL are missing if it is not found.
+type queried struct {
+	keyed
+	Found      bool     `json:"found"`
+	Quota      *uint64  `json:"quota,omitempty"`
+	TTLSeconds *float64 `json:"ttl_seconds,omitempty"`
+}
+
+func query(e *env, _ *flags, _ string) action {
+	return func(ctx context.Context, keys []string) (bool, error) {
+		e.out.columns("key", "quota", "ttl")
+		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
+			return forAll(keys, func(key string) (bool, error) {
+				a, ok, err := c.query(ctx, key)
+				if ttl := a.ttl.Seconds(); ok {
+					e.out.add(queried{keyOf(key), true, &a.quota, &ttl}, shown(key), a.quota, a.ttl)
+				} else if err == nil {
+					e.out.add(queried{keyed: keyOf(key)}, shown(key), "-", "not found")
+				}
+				return ok, err
+			})
+		})
+	}
+}
+
+func update(e *env, f *flags, _ string) action {
+	ttl := f.Bool("ttl", false, "change the TTL of a counter or buffer")
+	return func(ctx context.Context, args []string) (bool, error) {
+		change, n, err := parseChange(args[1], *ttl)
+		if err != nil {
+			return false, fmt.Errorf("change %s: %w", args[1], err)
+		}
+		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
+			do := updateQuota
+			if *ttl {
+				do = updateTTL
+			}
+			ok, no, err := do(ctx, c, args[0], change, n)
+			if err == nil {
+				e.out.done(args[0], ok, "updated", no)
+			}
+			return ok, err
+		})
+	}
+}
+
+// parseChange splits "+3" into the change and its amount. That of a TTL is in nanoseconds.
+func parseChange(text string, ttl bool) (change codec.Change, amount uint64, err error) {
+	changes := map[byte]codec.Change{'=': codec.Patch, '+': codec.Increase, '-': codec.Decrease}
+	if len(text) < 2 || changes[text[0]] == 0 && text[0] != '=' || text[1] < '0' || text[1] > '9' {
+		return 0, 0, errors.New("must begin with +, - or =, as +3")
+	}
+	change = changes[text[0]]
+	if !ttl {
+		amount, err = parseNumber(text[1:], 0, math.MaxUint64)
+		return change, amount, err
+	}
+	d, err := parseDuration(text[1:])
+	return change, uint64(d), err
+}
+
+// updateQuota changes a quota. If it can't, it returns why: the response has no reason.
+func updateQuota(ctx context.Context, c client, key string, change codec.Change, n uint64) (ok bool, no string, err error) {
+	if ok, err = c.update(ctx, key, codec.Quota, change, n); ok || err != nil {
+		return ok, "", err
+	}
+	a, found, err := c.query(ctx, key)
+	switch {
+	case !found:
+		no = "not found"
+	case change == codec.Decrease && a.quota < n:
+		no = "would go below zero"
+	default:
+		no = "is a buffer"
+	}
+	return false, no, err
+}
+
+// updateTTL changes a TTL by nanoseconds.
+func updateTTL(ctx context.Context, c client, key string, change codec.Change, nanoseconds uint64) (ok bool, no string, err error) {
+	a, ok, err := c.query(ctx, key)
+	if err != nil || !ok {
+		return false, "not found", err
+	}
+	d, unit := time.Duration(nanoseconds), a.unit.Duration()
+	if d%unit != 0 {
+		return false, "", fmt.Errorf("TTL %v is not a whole number of %v, the unit that %s was made with", d, a.unit, quoted(key))
+	}
+	ok, err = c.update(ctx, key, codec.TimeToLive, change, uint64(d/unit))
+	return ok, "not found", err
+}
+
+func purge(e *env, _ *flags, _ string) action {
+	return func(ctx context.Context, keys []string) (bool, error) {
+		return e.withClient(ctx, e.doing(keys, "purged", "not found", func(ctx context.Context, c client, key string) (bool, error) {
+			return c.Purge(ctx, key)
+		}))
+	}
+}
+
+func set(e *env, f *flags, _ string) action {
+	ttlFlag := ttlOf(f)
+	return func(ctx context.Context, args []string) (bool, error) {
+		ttl, err := ttlFlag()
+		if err != nil {
+			return false, err
+		}
+		value, err := e.argument(args[1])
+		if err != nil {
+			return false, err
+		}
+		return e.withClient(ctx, e.doing(args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, key string) (bool, error) {
+			return c.set(ctx, key, value, ttl)
+		}))
+	}
+}
+
+// maxStdin is far more than a frame can carry.
+const maxStdin = 1 << 20
+
+// argument returns the bytes of an argument, or of standard input if it is "-".
+func (e *env) argument(arg string) ([]byte, error) {
+	if arg != "-" {
+		return []byte(arg), nil
+	}
+	b, err := io.ReadAll(io.LimitReader(e.stdin, maxStdin))
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return b, nil
+}
+
+// got is the JSON of a value. Value and TTL are missing if it is not found. ValueBase64 is there if the value is not
+// UTF-8.
+type got struct {
+	keyed
+	Found       bool     `json:"found"`
+	Value       *string  `json:"value,omitempty"`
+	ValueBase64 []byte   `json:"value_base64,omitempty"`
+	TTLSeconds  *float64 `json:"ttl_seconds,omitempty"`
+}
+
+func get(e *env, f *flags, _ string) action {
+	raw := f.Bool("raw", false, "print only the values, byte for byte")
+	return func(ctx context.Context, keys []string) (bool, error) {
+		e.out.columns("key", "bytes", "ttl", "value")
+		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
+			return forAll(keys, func(key string) (bool, error) {
+				b, ttl, ok, err := c.get(ctx, key)
+				value, seconds := string(b), ttl.Seconds()
+				switch {
+				case err != nil || !ok && *raw:
+				case *raw:
+					e.out.text(value)
+				case ok:
+					e.out.add(got{keyOf(key), true, &value, unlessText(value), &seconds}, shown(key), len(b), ttl, quoted(value))
+				default:
+					e.out.add(got{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
+				}
+				return ok, err
+			})
+		})
+	}
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
+)
+
+// forSizes runs a test for each value size.
+func forSizes(t *testing.T, f func(t *testing.T, size int)) {
+	t.Parallel()
+	for _, size := range []int{1, 2, 4, 8} {
+		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {
+			t.Parallel()
+			f(t, size)
+		})
+	}
+}
+
+func TestCommandsChangeCountersAndValues(t *testing.T) {
+	forSizes(t, func(t *testing.T, size int) {
+		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
+		s.prints(0, "jobs inserted\n", "insert --ttl 1h jobs 100")
+		s.prints(1, "jobs exists\n", "insert --ttl 1h jobs 100")
+		s.prints(0, "jobs updated\n", "update jobs +3")
+		s.prints(0, "jobs updated\n", "update jobs -4")
+		s.prints(1, "jobs would go below zero\n", "update jobs -100")
+		_, out, _ := s.run("", "query", "--json", "jobs")
+		var c queried
+		require.NoError(t, json.Unmarshal([]byte(out), &c))
+		require.EqualValues(t, 99, *c.Quota)
+		require.InDelta(t, 3600, *c.TTLSeconds, 60)
+		s.prints(1, "key quota ttl\nnobody - not found\n", "query nobody")
+		s.prints(1, `{"key":"nobody","found":false}`+"\n", "query --json nobody")
+		s.prints(0, "jobs updated\n", "update jobs =0")
+		quota, ok := srv.Counter("jobs")
+		require.True(t, ok)
+		require.Zero(t, quota)
+		s.prints(1, "nobody not found\n", "update nobody +1")
+		s.prints(0, "greeting set\n", "set --ttl 1h greeting hello")
+		s.prints(1, "greeting is a buffer\n", "update greeting +1")
+		s.prints(1, "jobs is a counter, or has just expired\n", "set --ttl 1h jobs hello")
+		status, _, stderr := s.run("hello, world\n\xff", "set", "--ttl", "1h", "piped", "-")
+		require.Zero(t, status, stderr)
+		status, out, _ = s.run("", "get", "--raw", "piped")
+		require.Zero(t, status)
+		require.Equal(t, "hello, world\n\xff", out)
+		_, out, _ = s.run("", "get", "--json", "piped")
+		require.Regexp(t, `^\{"key":"piped","found":true,"value":"hello, world\\n\\ufffd","value_base64":"aGVsbG8sIHdvcmxkCv8=","ttl_seconds":3[56][0-9.]+\}\n$`, out)
+		status, out, _ = s.run("", "get", "greeting", "nobody")
+		require.Equal(t, statusNo, status)
+		require.Regexp(t, `^key bytes ttl value\ngreeting 5 \S+ hello\nnobody - - not found\n$`, spaces.ReplaceAllString(out, " "))
+		s.prints(1, "", "get --raw nobody")
+		s.prints(1, "jobs purged\nnobody not found\n", "purge jobs nobody")
+		require.Equal(t, []string{"greeting", "piped"}, srv.Keys())
+	})
+}
+
+func TestTTLIsChangedInItsUnit(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 4} {
+		s, srv := shellFor(t, size, mockserver.WithVirtualClock())
+		s.prints(0, "jobs inserted\n", "insert --ttl 100s jobs 1")
+		for _, step := range []struct {
+			change string
+			left   time.Duration
+		}{{"+30s", 130 * time.Second}, {"-1m", 70 * time.Second}, {"=1m30s", 90 * time.Second}} {
+			s.prints(0, "jobs updated\n", "update --ttl jobs "+step.change)
+			d, ok := srv.TTL("jobs")
+			require.True(t, ok)
+			require.Equal(t, step.left, d.Round(time.Millisecond))
+		}
+		s.prints(1, "nobody not found\n", "update --ttl nobody =1m")
+		if size == 1 {
+			s.fails("update --ttl jobs +1500ms", "1.5s", "whole number of s", "jobs")
+			s.fails("update --ttl jobs +1h", "TTL 3600 is out of range", "2-byte values (uint16) would do")
+		}
+	}
+}
+
+func TestOutOfRangeErrorNamesValueSizeThatWouldDo(t *testing.T) {
+	t.Parallel()
+	s1, _ := shellFor(t, 1)
+	s1.fails("insert --ttl 1h k 256", "quota 256 is out of range", "at most 255", "2-byte values (uint16) would do")
+	s1.fails("update k +70000", "quota 70000", "4-byte values (uint32) would do")
+	s1.fails("insert --ttl 301s k 1", "TTL out of range", "a value size of 2 would do")
+	s1.fails("hit --scale 1h1m1s --limit 5 k", "Scale 1h1m1s is out of range")
+	s1.fails("set --ttl 1m k "+strings.Repeat("x", 256), "value is 256 bytes, at most 255")
+	s8, _ := shellFor(t, 8)
+	s8.prints(0, "k inserted\n", "insert --ttl 1h k 18446744073709551615")
+	s8.fails("query "+strings.Repeat("k", 256), "key is 256 bytes, at most 255")
+}
+
+func TestResultsBeforeErrorArePrinted(t *testing.T) {
+	t.Parallel()
+	s, srv := shellFor(t, 2)
+	srv.Inject(mockserver.Fault{Op: codec.OpPurge, Skip: 5, Disconnect: true}) // the probe sends 4
+	status, out, stderr := s.run("", "purge", "a", "b")
+	require.Equal(t, statusError, status)
+	require.Equal(t, "a not found\n", plainly(out))
+	require.Contains(t, stderr, "throttr purge: ")
+}
+
+func TestMessagesArePublishedAndPrinted(t *testing.T) {
+	t.Parallel()
+	s, _ := shellFor(t, 2)
+	s.prints(1, "news nobody is subscribed\n", "publish news hello")
+	for _, asJSON := range []bool{false, true} {
+		out, in := io.Pipe()
+		var all sync.WaitGroup
+		var status int
+		var printed string
+		args := []string{"subscribe", "-n", "2", "news", "--store", s.store}
+		if asJSON {
+			args = append(args, "--json")
+		}
+		all.Go(func() {
+			var b bytes.Buffer
+			status = run(t.Context(), args, nil, &b, in)
+			in.Close()
+			printed = b.String()
+		})
+		line := make([]byte, 100)
+		n, err := out.Read(line)
+		require.NoError(t, err)
+		require.Equal(t, "subscribed to news\n", string(line[:n]))
+		for _, payload := range []string{"hello", "\xff"} {
+			status, _, stderr := s.run(payload, "publish", "news", "-")
+			require.Zero(t, status, stderr)
+		}
+		io.Copy(io.Discard, out)
+		all.Wait()
+		require.Zero(t, status)
+		if asJSON {
+			require.Regexp(t, `"server":"`+s.store+`","channel":"news","payload":"hello","gap":false\}\n.*"payload_base64":"/w=="`, printed)
+		} else {
+			require.Regexp(t, `^time +server +channel +payload\n20\S+Z  `+s.store+`  news +hello\n20.*"\\xff"\n$`, printed)
+		}
+	}
+}
+
+func TestInfoOfAllServers(t *testing.T) {
+	t.Parallel()
+	a, b := mockserver.RunT(t), mockserver.RunT(t)
+	s := shell{t, a.Addr() + "," + b.Addr()}
+	s.run("", "insert", "--ttl", "1h", "jobs", "1")
+	status, out, stderr := s.run("", "info")
+	require.Zero(t, status, stderr)
+	require.Regexp(t, `(?s)^server +`+a.Addr()+`\n.*running since +20\S+Z\nparked +no\nservice time +[0-9.]+ µs\nkeys +\d+.*read bytes +\d+, \d+ a minute.*requests: insert +\d+, \d+ a minute.*server +`+b.Addr(), out)
+	status, out, _ = s.run("", "info", "--json")
+	require.Zero(t, status)
+	for i, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		var v struct {
+			Server   string
+			Counters uint64
+			Requests map[string]rate
+			Service  float64 `json:"service_time_seconds"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &v))
+		require.Equal(t, strings.Split(s.store, ",")[i], v.Server)
+		require.Positive(t, v.Requests["insert"].Total)
+		require.Less(t, v.Service, 0.1)
+	}
+	b.Close()
+	status, out, stderr = s.run("", "info")
+	require.Equal(t, statusError, status)
+	require.Contains(t, out, a.Addr(), "the other one is printed")
+	require.Contains(t, stderr, b.Addr())
+}
+
+func TestSweepRemovesRecordsOfTheDead(t *testing.T) {
+	t.Parallel()
+	s, srv := shellFor(t, 2)
+	s.prints(0, "key decision count limit remaining ends in\nk allowed 1 1 0 1m\n", "hit --scale 1m --limit 1 k")
+	s.prints(0, "server found removed kept foreign\n"+srv.Addr()+" 1 0 0 0\n", "sweep --dry-run")
+	s.prints(0, `{"server":"`+srv.Addr()+`","found":1,"removed":0,"kept":0,"foreign":0,"dry_run":false}`+"\n", "sweep --json")
+	require.Len(t, testkit.Keys(srv), 1)
+}
+
+func TestMockServerRuns(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, in := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, strings.Fields("mock --addr 127.0.0.1:0 --size 4 --hazard grace=off,lateexpiry=on"), nil, in, io.Discard)
+	}()
+	text := make([]byte, 1000)
+	n, err := out.Read(text)
+	require.NoError(t, err)
+	addr, settings, _ := strings.Cut(string(text[:n]), "\n")
+	require.Contains(t, settings, "values of 4 bytes (uint32), hazards ")
+	require.Contains(t, settings, "grace=off")
+	require.Contains(t, settings, "lateexpiry=on")
+	shell{t, addr}.prints(0, "k inserted\n", "insert --ttl 1h k 65536")
+	cancel()
+	require.Zero(t, <-ended)
+
+	var printed bytes.Buffer
+	require.Zero(t, run(ctx, strings.Fields("mock --json --size 1 --unix "+t.TempDir()+"/s"), nil, &printed, io.Discard))
+	var v mockSettings
+	require.NoError(t, json.Unmarshal(printed.Bytes(), &v))
+	require.EqualValues(t, 1, v.ValueSize)
+	require.True(t, v.Hazards["grace"])
+	require.Len(t, v.Hazards, len(mockserver.Hazards()))
+}

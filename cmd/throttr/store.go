@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	_ "github.com/throttr-go/throttr/redisbackend" // redis://
+)
+
+// url returns the URL of the store.
+func (e *env) url() string {
+	text := cmp.Or(e.store, os.Getenv("THROTTR_URL"), "throttr://"+throttr.DefaultServer)
+	if !strings.Contains(text, "://") {
+		return "throttr://" + text
+	}
+	return text
+}
+
+// withStore opens the store, calls f, and closes it.
+func (e *env) withStore(ctx context.Context, f func(ctx context.Context, b *throttr.OpenBackend) (bool, error)) (bool, error) {
+	return e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
+		b, err := e.open(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer b.Close()
+		return f(ctx, b)
+	})
+}
+
+// open opens the store, although its URL may say that it is lazy: a person waits, and wants to know.
+func (e *env) open(ctx context.Context) (*throttr.OpenBackend, error) {
+	text := e.url()
+	address, query, _ := strings.Cut(text, "?")
+	parameters, err := url.ParseQuery(query)
+	if _, not := strconv.ParseBool(parameters.Get("lazy")); err == nil && not == nil {
+		parameters.Del("lazy")
+		text = address + "?" + parameters.Encode()
+	}
+	return throttr.Open(ctx, text)
+}
+
+// newLimiter returns a rate limit for a person, who waits, and sees the errors.
+func newLimiter(b throttr.Backend) *throttr.RateLimit {
+	return throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute), throttr.WithLogger(nil))
+}
+
+// ping is the command ping.
+func ping(e *env, _ *flags, _ string) action {
+	return func(ctx context.Context, _ []string) (bool, error) {
+		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+			start := time.Now()
+			if err := b.Ping(ctx); err != nil {
+				return false, err
+			}
+			took := time.Since(start)
+			e.out.add(struct {
+				Seconds float64 `json:"seconds"`
+			}{took.Seconds()}, "it is there: it took "+left(took))
+			return true, nil
+		})
+	}
+}
