@@ -85,6 +85,25 @@ func TestARestartWithManyWaitersCostsLittle(t *testing.T) {
 	}
 }
 
+// The first in line is woken once, when there is room for it, until it asks again.
+func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
+	s := startServer(t)
+	b := redisbackend.New(s.connect())
+	seq := uint64(0)
+	claim := func(process string, held uint64, wants ...window.Want) {
+		seq++
+		exchange(t, b, window.Claim{Key: "k", Process: process, Seq: seq, Lease: time.Minute, Held: held, HeldMax: 5, Wants: wants, Wake: func() {}})
+	}
+	claim("holds", 0, window.Want{N: 5, Max: 5})
+	for round := range 2 {
+		claim("waits", 0, window.Want{N: 2, Max: 5, Wait: true})
+		for _, held := range []uint64{5, 4, 3, 2, 5} {
+			claim("holds", held)
+		}
+		expect(t, calls(t, s.Redis, "publish") == round+1, "round %d: %d PUBLISH", round, calls(t, s.Redis, "publish"))
+	}
+}
+
 // A hash lives as long as what it holds is renewed, and a lease more.
 func TestAHashOfRenewedPlacesStays(t *testing.T) {
 	s := startServer(t)

@@ -61,6 +61,7 @@ var inflightFaults = []fault{
 	{"rediswindow/lua/exchange.lua", "if ahead and ahead[MAX] >= under then", "if ahead then", "redisbackend", "Conform"},
 	{"rediswindow/lua/exchange.lua", "if seq <= last then", "if false then", "redisbackend", "Conform"},
 	{"rediswindow/lua/exchange.lua", " .. (match(replication, 'master_replid:(%x+)') or '')", "", "redisbackend", "FailsBack"},
+	{"rediswindow/lua/exchange.lua", " and w[WOKEN] == 0", "", "redisbackend", "WokenInVain"},
 	{"rediswindow/lua/exchange.lua", "'cmdstat_swapdb', ", "", "redisbackend", "TestWhatHasLostData"},
 	{"rediswindow/holders.go", "tags[b.tagOf(hash)]", "true", "redisbackend", "TestList"},
 	{"rediswindow/holders.go", "Digest: tag[0] == 'h'", "Digest: false", "redisbackend", "TestList"},
