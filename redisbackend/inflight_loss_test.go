@@ -152,20 +152,23 @@ func TestANewPrefixIsAsOldAsItsServer(t *testing.T) {
 // that was never used.
 func TestWhatHasLostDataIsNew(t *testing.T) {
 	const lease = 100 * time.Millisecond
-	old := startServer(t)
-	time.Sleep(2*time.Second + 2*lease)
-	client := old.connect()
-	grants := func(prefix string, strict bool) bool {
-		b := redisbackend.New(client, rediswindow.WithPrefix(prefix))
-		p := exchange(t, b, window.Claim{Key: "k", Process: "p", Seq: 1, Lease: lease, Strict: strict, Wants: []window.Want{{N: 1, Max: 1}}})
-		expect(t, (p.Tokens == nil) == (p.Grace > 0) && p.Grace <= lease, "%+v", p)
-		return p.Tokens != nil
+	commands := [][]string{{"FLUSHALL"}, {"SWAPDB", "0", "1"}, {"CONFIG", "RESETSTAT"}}
+	var clients []rueidis.Client
+	for range commands {
+		clients = append(clients, startServer(t).connect())
 	}
-	expect(t, grants("never used", true), "it has lost nothing")
-	for i, command := range [][]string{{"FLUSHALL"}, {"CONFIG", "RESETSTAT"}, {"SWAPDB", "0", "1"}, {"CONFIG", "RESETSTAT"}} {
-		redis(t, client, command...)
-		expect(t, !grants(fmt.Sprint("strict", i), true), "after %v", command)
-		expect(t, grants(fmt.Sprint("loose", i), false), "after %v", command)
+	time.Sleep(2*time.Second + 2*lease)
+	for i, command := range commands {
+		grants := func(prefix string, strict bool) bool {
+			b := redisbackend.New(clients[i], rediswindow.WithPrefix(prefix))
+			p := exchange(t, b, window.Claim{Key: "k", Process: "p", Seq: 1, Lease: lease, Strict: strict, Wants: []window.Want{{N: 1, Max: 1}}})
+			expect(t, (p.Tokens == nil) == (p.Grace > 0) && p.Grace <= lease, "%+v", p)
+			return p.Tokens != nil
+		}
+		expect(t, grants("never used", true), "it has lost nothing")
+		redis(t, clients[i], command...)
+		expect(t, !grants("strict", true), "after %v", command)
+		expect(t, grants("loose", false), "after %v", command)
 	}
 }
 
