@@ -69,7 +69,8 @@ func WithKeyOlderThan(d time.Duration) Option {
 // If there is no room for a new key, some windows are looked at, others each time, and those that are over are removed. If
 // none is, the key shares a count: a hash of the key selects one for each name, scale
 // and algorithm of limits, and all keys with this hash add to it until it is over, or until there is
-// room again if the algorithm is a rolling one. So no key is allowed more than its limit,
+// room again if the algorithm is a rolling one. A token bucket that keys of limits with another Max share gains as few
+// tokens as for any of them. So no key is allowed more than its limit,
 // but keys may be denied for the hits of others. An attacker who makes up keys can cause new
 // keys to be denied, but can't reset a count. Keys that have a window are not affected.
 //
