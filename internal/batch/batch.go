@@ -10,6 +10,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -22,7 +23,7 @@ import (
 const (
 	// Age is how old the newest request in flight is when another one may be sent.
 	Age = 100 * time.Microsecond
-	// MaxInFlight is how many requests are in flight at most.
+	// MaxInFlight is how many requests are in flight at most, unless the options say it.
 	MaxInFlight = 8
 
 	// brief is the longest time until the deadline of a caller that sends its call itself. The end of its ctx may be
@@ -40,6 +41,8 @@ type Options[K comparable, T any] struct {
 	// Size returns the size of an entry. Those of a request add up to MaxSize at most, unless it has only one.
 	Size    func(*T) int
 	MaxSize int
+	// MaxInFlight is how many requests are in flight at most. 0: [MaxInFlight]
+	MaxInFlight int
 	// MaxQueued is how many calls can be queued. Further ones fail with [window.ErrOverloaded].
 	MaxQueued int
 }
@@ -75,7 +78,10 @@ type Batcher[K comparable, T any] struct {
 }
 
 // New returns a Batcher.
-func New[K comparable, T any](o Options[K, T]) *Batcher[K, T] { return &Batcher[K, T]{options: o} }
+func New[K comparable, T any](o Options[K, T]) *Batcher[K, T] {
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, MaxInFlight)
+	return &Batcher[K, T]{options: o}
+}
 
 // Do has a call sent, and returns when its result is there. If ctx ends first, it returns the error of ctx, and whether
 // the call was sent. The call then still belongs to the Batcher.
@@ -139,7 +145,7 @@ func (b *Batcher[K, T]) wait(ctx context.Context, c *Call[T]) (sent bool, err er
 
 // mayBegin reports whether another request may be sent. The caller holds mu.
 func (b *Batcher[K, T]) mayBegin() bool {
-	return b.inFlight == 0 || b.inFlight < MaxInFlight && time.Since(b.sent) >= Age
+	return b.inFlight == 0 || b.inFlight < b.options.MaxInFlight && time.Since(b.sent) >= Age
 }
 
 // begin notes that a request of so many calls is sent. The caller holds mu.
@@ -164,7 +170,7 @@ func (b *Batcher[K, T]) next() {
 	case b.mayBegin():
 		b.gathering = true
 		go b.request()
-	case !b.waiting && b.inFlight < MaxInFlight:
+	case !b.waiting && b.inFlight < b.options.MaxInFlight:
 		b.waiting = true
 		if b.timer == nil {
 			b.timer = time.AfterFunc(Age-time.Since(b.sent), b.aged)

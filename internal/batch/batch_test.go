@@ -326,3 +326,21 @@ func TestEveryCallIsAnsweredOnce(t *testing.T) {
 	all.Wait()
 	require.LessOrEqual(t, s.most, batch.MaxInFlight)
 }
+
+func TestOptionsBoundTheRequestsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: time.Second}
+		b := batch.New(batch.Options[string, asked]{
+			Send: s.send, Key: func(*asked) (string, bool) { return "", false }, Size: func(*asked) int { return 1 },
+			MaxSize: 10, MaxInFlight: 1, MaxQueued: 20,
+		})
+		for range 5 {
+			go do(b, t.Context(), "a")
+			time.Sleep(10 * batch.Age)
+		}
+		time.Sleep(3 * time.Second)
+		requests, _ := s.sent()
+		require.Equal(t, []string{"a", "a a a a"}, requests)
+		require.Equal(t, 1, s.most)
+	})
+}
