@@ -20,11 +20,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			b, err := openServers(ctx, cfg, nil)
-			if err != nil {
-				return nil, err
-			}
-			return b, nil
+			return openServers(ctx, cfg, nil)
 		})
 	}
 }
@@ -43,6 +39,7 @@ func (b *OpenBackend) Part(key string) string { return outage.PartOf(b.BackendCl
 //	throttr://10.0.0.1,10.0.0.2:9001?max_conns=8         Throttr servers, see ParseURL
 //	throttrs://…  unix:///run/throttr.sock               the same, with TLS or on a Unix socket
 //	redis://:password@10.0.0.1:6379/0?prefix=app:        Redis, with package redisbackend
+//	postgres://app:password@10.0.0.1/app?table=limits    PostgreSQL, with package postgresbackend
 //
 // Packages other than memory must be imported, such as
 //
@@ -83,6 +80,8 @@ func unknownScheme(scheme string) error {
 		hint = `forgotten import? _ "github.com/throttr-go/throttr/redisbackend/goredis"`
 	case strings.HasPrefix(scheme, "redis"):
 		hint = `forgotten import? _ "github.com/throttr-go/throttr/redisbackend"`
+	case strings.HasPrefix(scheme, "postgres"):
+		hint = `forgotten import? _ "github.com/throttr-go/throttr/postgresbackend"`
 	}
 	return fmt.Errorf("%w: URL scheme %.32q is unknown (%s)", ErrConfig, scheme, hint)
 }
@@ -100,51 +99,73 @@ func OpenServers(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenB
 	return &OpenBackend{b}, nil
 }
 
-func openServers(ctx context.Context, cfg Config, opts []BackendOption) (*ServerBackend, error) {
-	o := backendOptionsOf("OpenServers", opts)
+func openServers(ctx context.Context, cfg Config, opts []BackendOption) (window.BackendCloser, error) {
+	backendOptionsOf("OpenServers", opts) // panics here rather than in the background
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	b := newServerBackend(cfg.Servers)
-	b.owner = true
 	if cfg.Lazy {
-		b.learnSize(ctx, cfg, o)
-		return b, nil
+		return openLazily(ctx, cfg, opts), nil
 	}
-	client, err := connectAny(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	client.keepWindowsOf(b, o)
-	return b, nil
+	return openStrictly(ctx, cfg, opts)
 }
 
-// connectAny connects to servers that are there, and learns their value size from them.
-func connectAny(ctx context.Context, cfg Config) (sizedClient, error) {
-	client, err := connectSize(ctx, codec.Size[uint16](), cfg)
+// openStrictly opens a backend on servers that are there.
+func openStrictly(ctx context.Context, cfg Config, opts []BackendOption) (*ownedBackend, error) {
+	client, err := Connect[uint16](ctx, cfg)
+	if err == nil {
+		return openedBackend(client, opts), nil
+	}
 	var one, other *ValueSizeError
 	if !errors.As(err, &one) {
-		return client, err
+		return nil, err
 	}
-	client, err = connectSize(ctx, one.Actual, cfg)
+	o, err := openSize(ctx, one.Actual, cfg, opts)
 	if errors.As(err, &other) {
 		return nil, fmt.Errorf("%w: %w: %s has %d-byte values and %s %d-byte values; servers that are used together must have the same",
 			ErrConnect, ErrValueSizeMismatch, one.Server, one.Actual, other.Server, other.Actual)
 	}
-	return client, err
+	return o, err
 }
 
-// connectSize is [Connect] for a value size in bytes.
-func connectSize(ctx context.Context, size int, cfg Config) (sizedClient, error) {
+// openSize opens a backend on servers of a value size in bytes.
+func openSize(ctx context.Context, size int, cfg Config, opts []BackendOption) (*ownedBackend, error) {
 	switch size {
 	case 1:
-		return Connect[uint8](ctx, cfg)
+		return connectBackend[uint8](ctx, cfg, opts)
 	case 2:
-		return Connect[uint16](ctx, cfg)
+		return connectBackend[uint16](ctx, cfg, opts)
 	case 4:
-		return Connect[uint32](ctx, cfg)
+		return connectBackend[uint32](ctx, cfg, opts)
 	default:
-		return Connect[uint64](ctx, cfg)
+		return connectBackend[uint64](ctx, cfg, opts)
 	}
 }
+
+func connectBackend[T codec.Value](ctx context.Context, cfg Config, opts []BackendOption) (*ownedBackend, error) {
+	client, err := Connect[T](ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return openedBackend(client, opts), nil
+}
+
+// ownedBackend is a backend with the client that was made for it.
+type ownedBackend struct {
+	*ServerBackend
+	closeClient func() error
+	// attempted returns, for a server of a lazy client, a channel that is closed at the end of the first
+	// attempt to connect.
+	attempted func(server int) <-chan struct{}
+}
+
+func openedBackend[T codec.Value](client *Client[T], opts []BackendOption) *ownedBackend {
+	return &ownedBackend{
+		ServerBackend: client.Backend(opts...), closeClient: client.Close,
+		attempted: func(server int) <-chan struct{} { return client.servers.all[server].attempted },
+	}
+}
+
+// Close ends the backend and its client.
+func (o *ownedBackend) Close() error { return o.closeClient() }

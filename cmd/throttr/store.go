@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	_ "github.com/throttr-go/throttr/redisbackend" // redis://
+	_ "github.com/throttr-go/throttr/postgresbackend" // postgres://
+	_ "github.com/throttr-go/throttr/redisbackend"    // redis://
 )
 
 // url returns the URL of the store.

@@ -68,6 +68,8 @@ func (t *tree) checkSnippets() error {
 		}
 	}
 	text += fmt.Sprintf("use %q\n", root)
+	// The command requires a version that is not released, and no module here replaces it.
+	text += fmt.Sprintf("replace github.com/throttr-go/throttr/postgresbackend v0.1.0 => %q\n", filepath.Join(root, "postgresbackend"))
 	snippets := filepath.Join(work, "snippets")
 	files := map[string]string{filepath.Join(work, "go.work"): text, filepath.Join(snippets, "go.mod"): "module snippets\ngo 1.25\n"}
 	outputs := map[string]string{} // by package

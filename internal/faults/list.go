@@ -10,6 +10,7 @@ var faults = slices.Concat(
 	leasesFaults,
 	limiterFaults,
 	memoryFaults,
+	postgresFaults,
 	redisFaults,
 	requestsFaults,
 	serversFaults,

@@ -1,0 +1,238 @@
+package postgresbackend
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/batch"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
+)
+
+// verb is what a call does with a record. Its text is the name of the call.
+type verb string
+
+const (
+	hit      verb = "hit"
+	take     verb = "take"
+	charge   verb = "charge"
+	peek     verb = "peek"
+	set      verb = "set"
+	giveBack verb = "give back"
+	reset    verb = "reset"
+)
+
+// part is what a call does with a count.
+type part struct {
+	id
+	algorithm *algorithm.Algorithm
+	rule      algorithm.Rule
+	calendar  *limits.Calendar
+	n         uint64
+
+	row    *row          // in the last request
+	window window.Window // after it
+}
+
+// call is a call of a method. Several parts are takes, all or none, or resets.
+type call struct {
+	verb    verb
+	parts   []part
+	taken   int64 // the ID of what is given back
+	given   bool  // it is given back; all takes are granted
+	ended   int   // how many windows have been ended
+	changed bool  // others have changed a row: the call has to be made again
+	err     error
+}
+
+type (
+	batched = batch.Call[call]
+	batcher = batch.Batcher[id, call]
+)
+
+// newPart returns what a call does with the count of a key and limit.
+func newPart(key string, l *window.Limit, n uint64) part {
+	p := part{id: idOf(key, l), algorithm: algorithm.Of(l.Algorithm), rule: algorithm.RuleOf(l), n: n}
+	if l.Calendar != 0 {
+		p.calendar, _ = limits.CalendarOf(l) // the limit has been checked
+	}
+	return p
+}
+
+// decide makes the call on the records of its rows.
+func (c *call) decide(t algorithm.Time) {
+	c.given = false
+	c.ended = 0
+	c.err = nil
+	for i := range c.parts {
+		if c.err = c.parts[i].row.err; c.err != nil {
+			return
+		}
+	}
+	if len(c.parts) > 1 && c.verb == take && !c.allFit(t) {
+		return
+	}
+	for i := range c.parts {
+		c.do(&c.parts[i], t)
+	}
+}
+
+// allFit reports whether all takes would be granted. If not, the windows describe what there is.
+func (c *call) allFit(t algorithm.Time) bool {
+	fit := true
+	for i := range c.parts {
+		p := &c.parts[i]
+		t.Calendar = p.calendar
+		p.describe(p.peek(t), t)
+		fit = fit && !p.window.Refused
+	}
+	return fit
+}
+
+// do does a part of the call.
+func (c *call) do(p *part, t algorithm.Time) {
+	t.Calendar = p.calendar
+	r := &p.row.record
+	switch c.verb {
+	case peek:
+		p.describe(p.peek(t), t)
+	case take:
+		p.take(t)
+		c.given = !p.window.Refused
+	case hit:
+		if p.algorithm.Rolling {
+			p.take(t)
+			return
+		}
+		p.charge(t)
+	case charge:
+		p.charge(t)
+	case set:
+		p.end(t)
+		p.charge(t)
+	case giveBack:
+		if c.given = p.algorithm.GiveBack(r, t, c.taken, p.n); c.given {
+			p.row.change(t)
+		}
+	case reset:
+		if p.algorithm.Left(r, t) > 0 {
+			c.ended++
+		}
+		p.end(t)
+	}
+}
+
+// peek returns what a take would, and changes nothing.
+func (p *part) peek(t algorithm.Time) algorithm.State {
+	scratch := p.row.record
+	return p.algorithm.Peek(&scratch, p.rule, t, p.n)
+}
+
+// take counts n if it fits. If it does not, and another Max is stored, that is changed: a token bucket is then refilled
+// by it.
+func (p *part) take(t algorithm.Time) {
+	before := p.row.record.Rule
+	state := p.algorithm.Take(&p.row.record, p.rule, t, p.n, newSeries())
+	if state.Wait == 0 && p.n > 0 || before != p.row.record.Rule && !p.row.record.Empty() {
+		p.row.change(t)
+	}
+	p.describe(state, t)
+}
+
+// charge counts n, whatever the limit is.
+func (p *part) charge(t algorithm.Time) {
+	n := p.n
+	if p.algorithm.Logs {
+		n = min(n, MaxLog-min(MaxLog, p.peek(t).Count))
+	}
+	if n == 0 && p.algorithm.Rolling {
+		p.n = 0
+		p.describe(p.peek(t), t)
+		return
+	}
+	state := p.algorithm.Charge(&p.row.record, p.rule, t, n, newSeries())
+	p.row.change(t)
+	p.describe(state, t)
+}
+
+// end ends what is counted.
+func (p *part) end(t algorithm.Time) {
+	if !p.row.record.Empty() {
+		p.row.record.End()
+		p.row.change(t)
+	}
+}
+
+// describe makes the window that of a state.
+func (p *part) describe(s algorithm.State, t algorithm.Time) {
+	p.window = window.Window{Count: s.Count, RetryAfter: s.Wait, Refused: s.Wait > 0}
+	if s.Left > 0 {
+		p.window.ID = s.ID
+		p.window.Left = s.Left
+		p.window.ExpiresAt = time.Unix(t.Sec, t.Nano).Add(s.Left)
+	}
+}
+
+// newSeries returns a number that no other call has.
+func newSeries() uint64 { return rand.Uint64() | 1 }
+
+// maxTries is how often a call is made without locks, while others change its row.
+const maxTries = 3
+
+// do has a call made.
+func (b *Backend) do(ctx context.Context, c *batched) error {
+	if b.closed.Load() {
+		return window.ErrClosed
+	}
+	contended := b.contended(c.Value.parts[0].id)
+	if len(c.Value.parts) == 1 && !contended.now() {
+		for range maxTries {
+			if err := b.doIn(ctx, b.free, c); err != nil || !c.Value.changed {
+				return err
+			}
+		}
+		contended.begin()
+	}
+	return b.doIn(ctx, b.locking, c)
+}
+
+// doIn has a call made in a lane.
+func (b *Backend) doIn(ctx context.Context, lane *batcher, c *batched) error {
+	c.Value.changed = false
+	if sent, err := lane.Do(ctx, c); err != nil {
+		return notDone(err, sent)
+	}
+	if err := c.Value.err; err != nil && ctx.Err() != nil {
+		return notDone(ctx.Err(), true)
+	}
+	return c.Value.err
+}
+
+// notDone returns the error of a call that was given up.
+func notDone(err error, sent bool) error {
+	if sent {
+		return fmt.Errorf("%w; it may have been counted", err)
+	}
+	return fmt.Errorf("%w; it was not sent", err)
+}
+
+// contention is until when the calls for some keys take locks, in nanoseconds since 1970: for a second after others have
+// changed one of their rows too often.
+type contention struct{ until atomic.Int64 }
+
+func (c *contention) now() bool {
+	until := c.until.Load()
+	return until != 0 && time.Now().UnixNano() < until
+}
+
+func (c *contention) begin() { c.until.Store(time.Now().Add(time.Second).UnixNano()) }
+
+// contended returns the contention of a count, which shares it with others.
+func (b *Backend) contended(i id) *contention {
+	return &b.contentions[maphash.String(b.seed, i.key)%uint64(len(b.contentions))]
+}

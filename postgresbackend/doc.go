@@ -1,0 +1,40 @@
+// Package postgresbackend keeps rate-limit windows in a table of PostgreSQL 14 or later, with pgx. Any number of
+// processes share exact windows of all algorithms, in the database that they have anyway.
+//
+//	import _ "github.com/throttr-go/throttr/postgresbackend"
+//
+//	backend, err := throttr.Open(ctx, "postgres://app:secret@10.0.0.1/app")
+//	if err != nil {
+//		return err
+//	}
+//	defer backend.Close()
+//
+//	limiter := throttr.NewRateLimit(backend)
+//	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
+//
+// [New] takes a pool of your own. Open makes the table if it is missing, [Schema] is its SQL.
+//
+// # How it counts
+//
+// A row has what is counted of a key and limit, in a form that only this package reads. The table is a store of records:
+// what a call does with one is decided here, by the functions that package memory uses, and at the time of the server.
+//
+// Calls that are made at one time share a request, of two round trips:
+//
+//   - The first reads the rows, and the time.
+//   - The second writes those that have changed, each unless another process has changed it since the first. Calls for such
+//     a row are made again. If nothing has changed, because all takes are refused, there is no second one.
+//
+// Nothing is locked in between: a process that stops there makes nobody wait. A TakeAll of several counts locks their rows
+// in between, and so do calls for a key that others have changed three times in a row, and those that follow within a
+// second. The lock of a process that stops is gone after a second.
+//
+// Every write gives its row another version, a random number. So what was read is what is changed, or the write does
+// nothing. A row that has ended is deleted a minute later, by one of the processes.
+//
+// # Errors
+//
+// An error of the server matches [window.ErrUnavailable], also one about a table or a permission that is missing. A row
+// that has something else than a record of this version fails the calls for its key and limit alone. If a request
+// fails after its second round trip has begun, it is unknown whether its calls were counted. Before, it is repeated.
+package postgresbackend

@@ -1,0 +1,112 @@
+package postgresbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The codes of replies that mean more than that the server is away.
+const (
+	serialization  = "40001" // others have changed a row, and the transaction is serializable
+	deadlock       = "40P01"
+	undefinedTable = "42P01"
+	diskFull       = "53100"
+	readOnly       = "25006"
+	idle           = "25P03" // a transaction was idle for too long: it is rolled back, and the connection ends
+)
+
+var (
+	// errRow says that a row has something else than a record of this version. It is about its key and limit alone.
+	errRow = errors.New("the row of the limit can't be read")
+	// errRows says that the server does not do what it was asked.
+	errRows = fmt.Errorf("%w: the server returned another number of rows", window.ErrUnavailable)
+	errLock = fmt.Errorf("%w: rows have changed in spite of their locks", window.ErrUnavailable)
+)
+
+// hasCode reports whether an error is a reply of the server with a code.
+func hasCode(err error, code string) bool {
+	var reply *pgconn.PgError
+	return errors.As(err, &reply) && reply.Code == code
+}
+
+// isReply reports whether the server has said that a statement failed. What it says when it ends a connection is no
+// reply: by then, a transaction may have been over.
+func isReply(err error) bool {
+	var reply *pgconn.PgError
+	return errors.As(err, &reply) && (reply.SeverityUnlocalized == "ERROR" || reply.Code == idle)
+}
+
+// isConflict reports whether a request has failed because of others that were made at the same time.
+func isConflict(err error) bool {
+	return hasCode(err, serialization) || hasCode(err, deadlock) || hasCode(err, idle)
+}
+
+// storeError returns an error of pgx as one of a backend.
+func (b *Backend) storeError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, window.ErrUnavailable), errors.Is(err, window.ErrClosed):
+		return err
+	case b.closed.Load(), errors.Is(err, puddle.ErrClosedPool):
+		return fmt.Errorf("%w: %w", window.ErrClosed, err)
+	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*pgconn.ConnectError)):
+		return fmt.Errorf("%w: no answer within %v: %w", window.ErrUnavailable, timeout, err)
+	}
+	e := &replyError{cause: err, matches: []error{window.ErrUnavailable}, text: window.ErrUnavailable.Error() + ": " + oneLine(err.Error())}
+	switch {
+	case hasCode(err, diskFull):
+		e.matches = []error{window.ErrFull, window.ErrUnavailable}
+	case hasCode(err, undefinedTable):
+		e.text += ": postgresbackend.Schema makes the table"
+	}
+	return e
+}
+
+// replyError is an error of pgx, in one line.
+type replyError struct {
+	text    string
+	cause   error
+	matches []error
+}
+
+// Error returns the text.
+func (e *replyError) Error() string { return e.text }
+
+// Unwrap returns the errors of package window that it matches, and that of pgx.
+func (e *replyError) Unwrap() []error {
+	return append(e.matches[:len(e.matches):len(e.matches)], e.cause)
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// stats counts calls.
+type stats struct {
+	calls, errors atomic.Uint64
+	away          atomic.Pointer[error] // of the last call; nil while the store responds
+}
+
+// count counts a call.
+func (s *stats) count(err error) {
+	s.calls.Add(1)
+	switch {
+	case err == nil:
+		if s.away.Load() != nil {
+			s.away.Store(nil)
+		}
+		return
+	case outage.IsMistake(err), errors.Is(err, window.ErrClosed):
+		return // no failure of the store
+	case errors.Is(err, window.ErrUnavailable):
+		away := err // a copy, so that err need not be on the heap
+		s.away.Store(&away)
+	}
+	s.errors.Add(1)
+}

@@ -1,0 +1,127 @@
+package postgresbackend_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/postgresbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// List returns what is counted, of all keys or of some, page by page, and Delete ends it.
+func TestList(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	now := time.UnixMicro(1_893_456_000_000_000)
+	b := postgresbackend.New(pool, newTable(t, pool, postgresbackend.WithClock(func() time.Time { return now }))...)
+	bucket := window.Limit{Name: "b", Max: 10, Burst: 20, Scale: time.Hour, Algorithm: window.TokenBucket}
+	long := strings.Repeat("long", 100)
+	const keys = 300 // more than a page
+	for i := range keys {
+		must(t, b.Take, fmt.Sprint("k", i), hourly, uint64(1+i))
+	}
+	must(t, b.Take, "k7", bucket, 3)
+	must(t, b.Take, long, hourly, 4)
+	must(t, b.Take, "over", window.Limit{Max: 1, Scale: time.Millisecond, Algorithm: window.FixedWindow}, 1)
+	noError(t, b.Reset(t.Context(), "k8", hourly))
+	now = now.Add(time.Second)
+	list := func(keys ...string) map[string]window.Listed {
+		all := map[string]window.Listed{}
+		for l, err := range b.List(t.Context(), keys...) {
+			noError(t, err)
+			all[l.Key+l.Limit.Name] = l
+			if len(keys) == 1 && keys[0] == "k7" {
+				break
+			}
+		}
+		return all
+	}
+	all := list()
+	expect(t, len(all) == keys+1 && all["k299"].Window.Count == 300 && all["k299"].Limit == hourly && !all["k299"].Digest, "%d: %+v", len(all), all["k299"])
+	expect(t, all["k7b"].Limit == bucket && all["k7b"].Window.Count == 3 && all["k7b"].Window.ExpiresAt.After(now), "%+v", all["k7b"])
+	some := list(long, "k8", "none", "k9")
+	expect(t, len(some) == 2 && some["k9"].Window.Count == 10, "%+v", some)
+	for key, l := range some {
+		expect(t, l.Digest == (key != "k9") && (key == "k9" || strings.HasPrefix(key, "longlong") && l.Window.Count == 4), "%q: %+v", key, l)
+	}
+	expect(t, len(list("k7")) == 1, "the loop has not ended")
+	n, err := b.Delete(t.Context(), "k7")
+	expect(t, n == 2 && err == nil && len(list("k7")) == 0, "%d are deleted, %v", n, err)
+}
+
+// Windows that are over are deleted while their keys return: none is granted more than its limit, and none opens while another
+// is active. By the time of the server, they have ended a minute ago when they have been over for half a second.
+//
+//evidence:postgres No window is granted twice while rows are deleted
+func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {
+	const grace = 500 * time.Millisecond // longer than a request takes
+	s := testkit.StartPostgres(t)
+	pool := connect(t, s)
+	opts := newTable(t, pool, postgresbackend.WithClock(func() time.Time { return time.Now().Add(-time.Minute + grace) }))
+	b := postgresbackend.New(pool, opts...)
+	other := postgresbackend.New(connect(t, s), opts...)
+	limit := window.Limit{Max: 3, Scale: 20 * time.Millisecond, Algorithm: window.FixedWindow}
+	var mu sync.Mutex
+	granted := map[string]uint64{}           // by key and window
+	ends := map[string]map[int64]time.Time{} // of the windows of each key
+	var all sync.WaitGroup
+	var done atomic.Bool
+	for g := range 8 {
+		all.Go(func() {
+			for i := 0; !done.Load(); i++ {
+				key := fmt.Sprint("k", time.Now().UnixMilli()/300%5, i%2) // it returns after 1.2 s
+				w, err := []*postgresbackend.Backend{b, other}[g%2].Take(t.Context(), key, limit, 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !w.Refused {
+					mu.Lock()
+					granted[fmt.Sprint(key, w.ID)]++
+					if ends[key] == nil {
+						ends[key] = map[int64]time.Time{}
+					}
+					ends[key][w.ID] = w.ExpiresAt
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	swept := 0
+	for range 400 {
+		n, err := postgresbackend.Sweep(t.Context(), b)
+		noError(t, err)
+		swept += n
+		time.Sleep(10 * time.Millisecond)
+	}
+	done.Store(true)
+	all.Wait()
+	for window, n := range granted {
+		expect(t, n <= limit.Max, "%s: %d are granted", window, n)
+	}
+	for key, windows := range ends {
+		sorted := slices.SortedFunc(maps.Values(windows), time.Time.Compare)
+		for i := 1; i < len(sorted); i++ {
+			expect(t, sorted[i].Sub(sorted[i-1]) >= limit.Scale, "%s: windows end at %v and %v", key, sorted[i-1], sorted[i])
+		}
+	}
+	expect(t, swept > 10 && len(granted) > 100, "%d rows were deleted, %d windows opened", swept, len(granted))
+	must(t, b.Take, "kept", hourly, 1)
+	time.Sleep(grace + 2*limit.Scale)
+	_, err := postgresbackend.Sweep(t.Context(), b)
+	noError(t, err)
+	var left int
+	noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+postgresbackend.Table(b)+" WHERE lim <> ''").Scan(&left))
+	expect(t, left == 1, "%d rows are left", left)
+	first, err := postgresbackend.SweepIfDue(t.Context(), b)
+	noError(t, err)
+	second, err := postgresbackend.SweepIfDue(t.Context(), other)
+	noError(t, err)
+	expect(t, first && !second, "two processes sweep at one time: %v, %v", first, second)
+}

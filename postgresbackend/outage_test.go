@@ -1,0 +1,272 @@
+package postgresbackend_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/postgresbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// tap is what the connections of a pool pass. Each round trip is one write.
+type tap struct {
+	mu     sync.Mutex
+	at     int    // the write at which act is called, from now on; 0: none
+	act    func() // without the mutex
+	before bool   // the connection is closed instead of the write; otherwise after it
+	cut    bool
+}
+
+// arm makes the n-th write from now call act, and then be cut, before or after what it writes, if cut is true.
+func (p *tap) arm(n int, cut, before bool, act func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = n
+	p.cut = cut
+	p.before = before
+	p.act = act
+}
+
+type tapped struct {
+	net.Conn
+	*tap
+	deaf atomic.Bool // what it reads is lost
+}
+
+func (c *tapped) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.deaf.Load() {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *tapped) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.at--
+	now, cut, before, act := c.at == 0, c.cut, c.before, c.act
+	c.mu.Unlock()
+	if !now {
+		return c.Conn.Write(b)
+	}
+	if act != nil {
+		act()
+	}
+	if cut && before {
+		c.Close()
+		return 0, net.ErrClosed
+	}
+	c.deaf.Store(cut)
+	n, err := c.Conn.Write(b)
+	if cut {
+		time.Sleep(50 * time.Millisecond) // the server gets it
+		c.Close()
+	}
+	return n, err
+}
+
+// tapPool returns a pool of one connection that passes a tap.
+func tapPool(t testing.TB, s *testkit.Postgres) (*pgxpool.Pool, *tap) {
+	p := new(tap)
+	return connect(t, s, func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			nc, err := d.DialContext(ctx, network, addr)
+			return &tapped{Conn: nc, tap: p}, err
+		}
+	}), p
+}
+
+func limitOf(a window.Algorithm, max uint64) window.Limit {
+	return window.Limit{Max: max, Scale: time.Hour, Algorithm: a}
+}
+
+var hourly = limitOf(window.FixedWindow, 1_000_000)
+
+// both returns takes of two counts, which lock their rows.
+func both(key string) []window.Take { return []window.Take{hourly.For(key, 1), hourly.For(key+"2", 1)} }
+
+// A connection that is cut in the first round trip costs nothing. In the second, the call fails, and is counted or not.
+//
+//evidence:postgres A connection that is cut in a round trip counts a call once at most
+func TestConnectionsThatAreCut(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	plain := connect(t, s)
+	opts := newTable(t, plain)
+	direct := postgresbackend.New(plain, opts...)
+	pool, p := tapPool(t, s)
+	b := postgresbackend.New(pool, opts...)
+	for trip := 1; trip <= 2; trip++ {
+		for i, before := range []bool{true, false} {
+			for j, locks := range []bool{false, true} {
+				key := fmt.Sprint(trip, i, j)
+				call := func() (err error) {
+					if locks {
+						_, err = b.TakeAll(t.Context(), both(key), make([]window.Window, 2))
+					} else {
+						_, err = b.Take(t.Context(), key, hourly, 1)
+					}
+					return err
+				}
+				noError(t, call())
+				p.arm(trip, true, before, nil)
+				err := call()
+				p.arm(0, false, false, nil)
+				counted := must(t, direct.Peek, key, hourly, 0).Count
+				switch {
+				case trip == 1:
+					expect(t, err == nil && counted == 2, "trip 1, %v, %v: %d are counted, %v", before, locks, counted, err)
+				case before:
+					expect(t, errors.Is(err, window.ErrUnavailable) && counted == 1, "before trip 2, %v: %d are counted, %v", locks, counted, err)
+				default:
+					expect(t, errors.Is(err, window.ErrUnavailable) && counted == 2, "after trip 2, %v: %d are counted, %v", locks, counted, err)
+				}
+				noError(t, call())
+			}
+		}
+	}
+}
+
+// A process that stops between its round trips makes nobody wait if it has no locks, and otherwise for a second. When it
+// goes on, it changes nothing that it has not read.
+//
+//evidence:postgres A process that stops between its round trips holds others up for a second at most
+func TestAProcessThatStopsBetweenItsRoundTrips(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	plain := connect(t, s)
+	opts := newTable(t, plain)
+	other := postgresbackend.New(plain, opts...)
+	pool, p := tapPool(t, s)
+	frozen := postgresbackend.New(pool, opts...)
+	must(t, frozen.Take, "k", hourly, 1)
+	for _, locks := range []bool{false, true} {
+		if locks {
+			_, err := frozen.TakeAll(t.Context(), both("k"), make([]window.Window, 2))
+			noError(t, err)
+		}
+		before := must(t, other.Peek, "k", hourly, 0).Count
+		stopped, goOn, done := make(chan bool), make(chan bool), make(chan error)
+		p.arm(2, false, false, func() {
+			close(stopped)
+			<-goOn
+		})
+		go func() {
+			var err error
+			if locks {
+				_, err = frozen.TakeAll(context.Background(), both("k"), make([]window.Window, 2))
+			} else {
+				_, err = frozen.Take(context.Background(), "k", hourly, 1)
+			}
+			done <- err
+		}()
+		<-stopped
+		begun := time.Now()
+		for range 10 {
+			must(t, other.Take, "k", hourly, 1)
+		}
+		took := time.Since(begun)
+		expect(t, took < 2500*time.Millisecond && (locks || took < 900*time.Millisecond), "locks %v: others have waited for %v", locks, took)
+		close(goOn)
+		err := <-done
+		counted := must(t, other.Peek, "k", hourly, 0).Count - before
+		expect(t, counted == 11 && err == nil || counted == 10 && err != nil && locks, "locks %v: %d are counted, %v", locks, counted, err)
+	}
+}
+
+// The server is stopped and goes on, and is restarted, and killed, while many call.
+//
+//evidence:postgres What is granted is counted while the server stops, restarts and crashes
+func TestServerThatStopsAndRestartsUnderLoad(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	opts := newTable(t, connect(t, s), postgresbackend.WithDurability(postgresbackend.Full))
+	one, other := postgresbackend.New(connect(t, s), opts...), postgresbackend.New(connect(t, s), opts...)
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		time.Sleep(300 * time.Millisecond)
+		for _, end := range []func(){nil, s.Stop, s.Kill} {
+			if end == nil {
+				s.Freeze()
+				time.Sleep(500 * time.Millisecond)
+				s.Thaw()
+			} else {
+				end()
+				time.Sleep(100 * time.Millisecond)
+				s.Restart(t)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+	}()
+	granted, unknown := flood(stop, one, other)
+	sum := int64(0)
+	for i := range granted {
+		counted := int64(must(t, one.Peek, fmt.Sprint("k", i), hourly, 0).Count)
+		least := granted[i].Load()
+		sum += least
+		expect(t, counted >= least && counted <= least+unknown[i].Load(), "k%d: %d are counted, %d granted, %d unknown", i, counted, least, unknown[i].Load())
+	}
+	expect(t, sum > 100, "%d are granted", sum)
+	t.Logf("%d granted", sum)
+}
+
+// While the server is down, a RateLimit asks its fallback, and says so in two lines.
+func TestAServerThatIsDownIsAnOutage(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	b, err := throttr.Open(t.Context(), s.URL())
+	noError(t, err)
+	defer b.Close()
+	var log lines
+	limiter := throttr.NewRateLimit(b, throttr.WithFallback(memory.New()), throttr.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	take := func() throttr.Result {
+		res, err := limiter.Take(t.Context(), "user:42", hourly, 1)
+		noError(t, err)
+		return res
+	}
+	expect(t, take().Allowed && b.Stats().Stores[0].Err == nil, "%+v", b.Stats())
+	s.Stop()
+	for range 20 {
+		expect(t, take().Allowed, "the fallback denies")
+	}
+	expect(t, b.Stats().Stores[0].Err != nil && b.Stats().Stores[0].Name == s.Addr, "%+v", b.Stats())
+	s.Restart(t)
+	for start := time.Now(); must(t, b.Peek, "user:42", hourly, 0).Count < 2; time.Sleep(10 * time.Millisecond) {
+		take()
+		expect(t, time.Since(start) < 20*time.Second, "the server is not used again")
+	}
+	expect(t, log.count() == 2 && !strings.Contains(log.String(), "user:42"), "%s", &log)
+}
+
+// lines are lines of a log.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	return len(b), nil
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+func (l *lines) count() int { return strings.Count(l.String(), "\n") }

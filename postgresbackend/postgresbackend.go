@@ -1,0 +1,249 @@
+package postgresbackend
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"net"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Backend is a [window.Backend] on PostgreSQL. Make one with [New].
+//
+// It keeps all algorithms. A sliding log has a Max of at most [MaxLog]. It keeps no places in flight: Exchange returns
+// [window.ErrUnsupported].
+type Backend struct {
+	window.Unimplemented
+	options
+	pool    *pgxpool.Pool
+	sql     statements
+	free    *batcher // of requests that lock nothing between their round trips
+	locking *batcher // of those that lock their rows
+
+	seed        maphash.Seed
+	contentions [1024]contention // by the hash of the key
+
+	nextSweep atomic.Int64 // in nanoseconds since 1970
+	stats     stats
+	closed    atomic.Bool
+	life      context.Context // ends with the backend
+	end       context.CancelFunc
+}
+
+var _ window.BackendCloser = (*Backend)(nil)
+
+// New returns a backend that keeps its windows in the database of a pool, in a table that must be there: see [Schema]. It
+// uses two connections at most, three while it deletes rows. The caller still owns the pool, may use it for other things, and
+// closes it. New panics if pool or an option is nil.
+func New(pool *pgxpool.Pool, opts ...Option) *Backend {
+	if pool == nil {
+		panic("postgresbackend: New: pool is nil")
+	}
+	b := &Backend{options: newOptions("New", opts), pool: pool, seed: maphash.MakeSeed()}
+	b.sql = b.statements()
+	b.free = b.newLane(false)
+	b.locking = b.newLane(true)
+	b.life, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+// Check implements [window.Backend].
+func (b *Backend) Check(l window.Limit) (window.Traits, error) {
+	if err := checkLimit(&l); err != nil {
+		return window.Traits{}, &api.CallError{Package: "postgresbackend", Err: err}
+	}
+	if algorithm.Of(l.Algorithm).Logs {
+		return window.Traits{MaxCount: MaxLog}, nil
+	}
+	return window.Traits{}, nil
+}
+
+func checkLimit(l *window.Limit) error {
+	if err := limits.CheckLimit(l); err != nil || l.Max <= MaxLog || !algorithm.Of(l.Algorithm).Logs {
+		return err
+	}
+	return &window.RangeError{
+		Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: fmt.Sprintf("at most %d with a %v", MaxLog, l.Algorithm),
+	}
+}
+
+// Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
+func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.window(ctx, hit, key, &l, n)
+}
+
+// Take implements [window.Backend].
+func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.window(ctx, take, key, &l, n)
+}
+
+// Charge implements [window.Backend].
+func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.window(ctx, charge, key, &l, n)
+}
+
+// Peek implements [window.Backend].
+func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.window(ctx, peek, key, &l, n)
+}
+
+// Set implements [window.Backend].
+func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return b.window(ctx, set, key, &l, n)
+}
+
+// window makes a call for a count, and returns its window.
+func (b *Backend) window(ctx context.Context, v verb, key string, l *window.Limit, n uint64) (w window.Window, err error) {
+	c, err := b.one(ctx, key, l, n, call{verb: v})
+	if err == nil {
+		w = c.parts[0].window
+	}
+	return w, b.after(string(v), key, err)
+}
+
+// one makes a call for a count.
+func (b *Backend) one(ctx context.Context, key string, l *window.Limit, n uint64, of call) (*call, error) {
+	err := checkLimit(l)
+	if err == nil {
+		err = limits.CheckNumber("N", n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	of.parts = []part{newPart(key, l, n)}
+	c := &batched{Value: of}
+	return &c.Value, b.do(ctx, c)
+}
+
+// GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given bool, err error) {
+	c, err := b.one(ctx, key, &l, n, call{verb: giveBack, taken: id})
+	if err == nil {
+		given = c.given
+	}
+	return given, b.after(string(giveBack), key, err)
+}
+
+// Reset implements [window.Backend].
+func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
+	_, err := b.one(ctx, key, &l, 0, call{verb: reset})
+	return b.after(string(reset), key, err)
+}
+
+// Delete implements [window.Backend]. It asks which windows there are, and ends them in one atomic step.
+func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
+	for _, scale := range scales {
+		if err := limits.CheckScale(scale); err != nil {
+			return 0, b.after("delete", key, err)
+		}
+	}
+	n, err = b.deleteAll(ctx, key, scales)
+	return n, b.after("delete", key, err)
+}
+
+func (b *Backend) deleteAll(ctx context.Context, key string, scales []time.Duration) (int, error) {
+	c := &batched{Value: call{verb: reset}}
+	for f, err := range b.found(ctx, key) {
+		if err != nil {
+			return 0, err
+		}
+		if len(scales) == 0 || slices.Contains(scales, f.limit.Scale) {
+			c.Value.parts = append(c.Value.parts, newPart(key, &f.limit, 0))
+		}
+	}
+	if len(c.Value.parts) == 0 {
+		return 0, nil
+	}
+	if err := b.do(ctx, c); err != nil {
+		return 0, err
+	}
+	return c.Value.ended, nil
+}
+
+// TakeAll implements [window.Backend] in one transaction. Takes of one count lock nothing.
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
+	if len(takes) == 0 {
+		return true, nil
+	}
+	for i := range takes {
+		t := &takes[i]
+		err := checkLimit(&t.Limit)
+		if err == nil {
+			err = limits.CheckNumber("N", t.N)
+		}
+		if err != nil {
+			return false, b.after(string(take), t.Key, err)
+		}
+	}
+	merged, index := limits.Merge(takes)
+	c := &batched{Value: call{verb: take, parts: make([]part, len(merged))}}
+	for i := range merged {
+		c.Value.parts[i] = newPart(merged[i].Key, &merged[i].Limit, merged[i].N)
+	}
+	if err = b.do(ctx, c); err == nil {
+		granted = c.Value.given
+		for i := range windows {
+			at := i
+			if index != nil {
+				at = index[i]
+			}
+			windows[i] = c.Value.parts[at].window
+		}
+	}
+	return granted, b.after(string(take), takes[0].Key, err)
+}
+
+// Ping implements [window.BackendCloser]. It makes a request that changes nothing, and needs all permissions that others
+// need.
+func (b *Backend) Ping(ctx context.Context) error {
+	err := ctx.Err()
+	switch {
+	case b.closed.Load():
+		err = window.ErrClosed
+	case err == nil:
+		err = b.ping(ctx)
+	}
+	return b.after("ping", "", err)
+}
+
+// Stats implements [window.BackendCloser]. The name of the store is the address of the server.
+func (b *Backend) Stats() window.Stats {
+	to := b.pool.Config().ConnConfig
+	store := window.StoreStats{
+		Name: net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), Calls: b.stats.calls.Load(), Errors: b.stats.errors.Load(),
+	}
+	if err := b.stats.away.Load(); err != nil {
+		store.Err = *err
+	}
+	return window.Stats{Stores: []window.StoreStats{store}}
+}
+
+// Close ends the backend, and what it has under way: such calls, and further ones, fail with an error that matches
+// [window.ErrClosed]. It does not close the pool, which the caller of [New] owns. It always returns nil, and can be
+// called more than once.
+func (b *Backend) Close() error {
+	b.closed.Store(true)
+	b.end()
+	return nil
+}
+
+// after is called after each call: it counts the call, has rows deleted if that is due, and adds the method and the key, cut
+// to 64 characters, to its error. It returns nil for nil.
+func (b *Backend) after(method, key string, err error) error {
+	b.stats.count(err)
+	if err == nil {
+		b.sweepIfDue()
+		return nil
+	}
+	return &api.CallError{Package: "postgresbackend", Call: method, Key: key, Err: err}
+}

@@ -1,0 +1,156 @@
+package postgresbackend_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/postgresbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// flood makes takes of ten keys of several backends until stop is closed, and returns how many were granted of each, and
+// how many may have been.
+func flood(stop <-chan struct{}, backends ...window.Backend) (granted, unknown *[10]atomic.Int64) {
+	granted, unknown = new([10]atomic.Int64), new([10]atomic.Int64)
+	var all sync.WaitGroup
+	for g := range 16 {
+		all.Go(func() {
+			for i := g; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+				one, other := i%10, (i+1+g%9)%10
+				takes := []window.Take{hourly.For(fmt.Sprint("k", one), 1), hourly.For(fmt.Sprint("k", other), 1)}
+				if i%3 > 0 {
+					takes = takes[:1]
+				}
+				ok, err := backends[g%len(backends)].TakeAll(ctx, takes, make([]window.Window, len(takes)))
+				cancel()
+				for _, k := range []int{one, other}[:len(takes)] {
+					switch {
+					case err != nil:
+						unknown[k].Add(1)
+					case ok:
+						granted[k].Add(1)
+					}
+				}
+				if err != nil {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return granted, unknown
+}
+
+// A test runs itself as another process, with the URL of the backend in this variable.
+const childURL = "THROTTR_POSTGRES_CHILD"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childURL); url != "" {
+		child(url)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child makes takes for a second, and prints how many were granted of each key.
+func child(url string) {
+	b, err := throttr.Open(context.Background(), url)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	defer b.Close()
+	stop := make(chan struct{})
+	time.AfterFunc(time.Second, func() { close(stop) })
+	granted, unknown := flood(stop, b)
+	for i := range granted {
+		fmt.Println(granted[i].Load(), unknown[i].Load())
+	}
+}
+
+// startChild starts a process.
+func startChild(t *testing.T, url string) (cmd *exec.Cmd, output *strings.Builder) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childURL+"="+url)
+	output = new(strings.Builder)
+	cmd.Stdout = output
+	cmd.Stderr = output
+	noError(t, cmd.Start())
+	return cmd, output
+}
+
+// Two processes take of ten keys, one or two at a time, in any order, and a third one is killed meanwhile.
+//
+//evidence:postgres Processes that take of several keys in any order are granted what is counted, and none waits in a circle
+func TestProcessesThatTakeOfSeveralKeys(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	pool := connect(t, s)
+	for i := range testkit.Fewer(20) {
+		table := fmt.Sprint("p", i)
+		url := s.URL("table=" + table)
+		one, ofOne := startChild(t, url)
+		other, ofOther := startChild(t, url)
+		killed, _ := startChild(t, url)
+		time.Sleep(200*time.Millisecond + rand.N(600*time.Millisecond))
+		noError(t, killed.Process.Kill())
+		_ = killed.Wait()
+		noError(t, one.Wait())
+		noError(t, other.Wait())
+		b := postgresbackend.New(pool, postgresbackend.WithTable(table))
+		first, second := strings.NewReader(ofOne.String()), strings.NewReader(ofOther.String())
+		for k := range 10 {
+			var granted, unknown, more, others int64
+			_, err := fmt.Fscan(first, &granted, &unknown)
+			noError(t, err)
+			_, err = fmt.Fscan(second, &more, &others)
+			noError(t, err)
+			counted := int64(must(t, b.Peek, fmt.Sprint("k", k), hourly, 0).Count)
+			expect(t, granted > 0 && more > 0 && counted >= granted+more, "k%d: %d are counted, %d and %d granted", k, counted, granted, more)
+		}
+	}
+	var deadlocks int64
+	noError(t, pool.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'").Scan(&deadlocks))
+	expect(t, deadlocks == 0, "there were %d deadlocks", deadlocks)
+}
+
+// If transactions are serializable by default, the server ends those that others have got in the way of: they are made
+// again. No connection is more than a backend may have.
+//
+//evidence:postgres A default of serializable changes nothing
+func TestADefaultOfSerializable(t *testing.T) {
+	s := testkit.StartPostgres(t, "default_transaction_isolation=serializable")
+	two := func(c *pgxpool.Config) { c.MaxConns = 2 }
+	opts := newTable(t, connect(t, s))
+	one, other := postgresbackend.New(connect(t, s, two), opts...), postgresbackend.New(connect(t, s, two), opts...)
+	stop := make(chan struct{})
+	time.AfterFunc(time.Second, func() { close(stop) })
+	granted, unknown := flood(stop, one, other)
+	sum := int64(0)
+	for i := range granted {
+		counted := int64(must(t, one.Peek, fmt.Sprint("k", i), hourly, 0).Count)
+		expect(t, granted[i].Load() <= counted && counted <= granted[i].Load()+unknown[i].Load(), "k%d: %d are counted, %d granted", i, counted, granted[i].Load())
+		sum += granted[i].Load()
+	}
+	expect(t, sum > 100 && unknown[0].Load() < sum/10, "%d are granted, and %d of the first key failed", sum, unknown[0].Load())
+	_, err := one.Delete(t.Context(), "k0")
+	noError(t, err)
+}
