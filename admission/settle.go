@@ -109,22 +109,35 @@ func (d Decision) GiveBack(ctx context.Context) error {
 	if d.within.gate.cfg.CountRefusals && d.Allowed && len(d.Outcomes) > 0 {
 		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w", throttr.ErrUnsupported)
 	}
-	d.within.giveBack(true)
+	if !d.within.giveBack() {
+		return nil
+	}
 	return s.reservation.Cancel(ctx)
 }
 
-// giveBack says whether what was reserved is given back, so that [Decision.Done] does not settle it, and that it is not
-// charged any more.
-func (a *admitted) giveBack(back bool) {
+// giveBack reports whether what was reserved is to be given back: it is not settled yet, and [Decision.Done] does not do it
+// any more. Nothing is charged for it from now on.
+func (a *admitted) giveBack() bool {
 	s := &a.settling
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settled = back
+	if s.settled {
+		return false
+	}
+	s.settled = true
 	for i := range a.limits {
 		if c := &a.limits[i]; c.reserved {
 			c.charged = 0
 		}
 	}
+	return true
+}
+
+// keep undoes giveBack.
+func (s *settling) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = false
 }
 
 // GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
@@ -133,14 +146,16 @@ func (d Decision) GiveBackLater() bool {
 	if d.within == nil || d.within.settling.reservation == nil {
 		return true
 	}
+	if !d.within.giveBack() {
+		return true
+	}
 	s := &d.within.settling
-	d.within.giveBack(true)
 	ended := make(chan struct{})
 	if !d.within.gate.later.add(func() {
 		defer close(ended)
 		_ = s.reservation.Cancel(d.within) // an error is for the observer of the RateLimit
 	}) {
-		d.within.giveBack(false)
+		s.keep()
 		return false
 	}
 	moment := time.NewTimer(giveBackMoment)

@@ -102,7 +102,8 @@ type Config struct {
 	Cost func(context.Context, Call, throttr.Limit) uint64
 
 	// GiveBack reports whether a call that was served is given back, by the code of its status: for limits that count
-	// failures only. That of a handler that panics is Internal. It is done in the background, in a bounded queue; if that
+	// failures only. That of a handler that panics is Internal. A call that its client has canceled, or whose deadline has
+	// passed, stays counted, or clients could choose what they are given back. It is done in the background, in a bounded queue; if that
 	// is full, the call stays counted, as it does if its window has ended. Throttr servers take something back only for a
 	// moment. CountRefusals can't be combined with it. Default: nothing is given back.
 	GiveBack func(ctx context.Context, c Call, code codes.Code) bool

@@ -95,7 +95,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // end ends a call that was served.
 func (s *Server) end(ctx context.Context, c Call, d *admission.Decision, code codes.Code) {
 	defer d.Done()
-	if s.cfg.GiveBack != nil && s.cfg.GiveBack(ctx, c, code) {
+	if s.cfg.GiveBack != nil && ctx.Err() == nil && s.cfg.GiveBack(ctx, c, code) {
 		d.GiveBackLater()
 	}
 }

@@ -405,6 +405,19 @@ func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
 			return ss.RecvMsg(nil)
 		})), user)
 	}
+	ctx, cancel := context.WithCancel(as("eve"))
+	defer cancel()
+	for range 3 { // a client that leaves can't choose that its call counts nothing
+		_, err = s.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: say}, func(context.Context, any) (any, error) {
+			cancel()
+			return nil, status.Error(codes.NotFound, "")
+		})
+	}
+	require.Equal(t, codes.Canceled, status.Code(err))
+	eve := admission.Request{Plan: admission.MustPlan(hour("user", 2)), Keys: map[string]admission.Key{"user": {Text: "user:" + admission.Digest("eve")}}}
+	outcomes, err := s.Peek(t.Context(), eve)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, outcomes[0].Count)
 	require.Equal(t, "client:h"+admission.Digest("user:"+admission.Digest("ann")), s.StoredKey(admission.Key{Text: "user:" + admission.Digest("ann")}))
 }
 

@@ -24,8 +24,8 @@ type Config struct {
 
 	// InFlight is how many requests of a key are served at a time, if their Plan has no such limit of its own.
 	// A request takes a place before it is counted, and holds it until the handler returns or panics, even if
-	// the client has gone. If the handler hijacks the connection of a request with the field Upgrade or the
-	// method CONNECT, and returns, the place is held until the connection is closed. The context of the request
+	// the client has gone. If the handler hijacks the connection, and returns, the place is held until the connection is
+	// closed. The context of the request
 	// ends with the cause inflight.ErrLost if the place is lost. If there is no place, the request is denied and
 	// counts in no limit. The name is not one of Limits. Default: no limit.
 	InFlight inflight.Limit
@@ -91,8 +91,9 @@ type Config struct {
 	Cost func(*http.Request, throttr.Limit) uint64
 
 	// GiveBack reports whether a request that was served is given back, by the status of its response: for limits
-	// that count failures only, or to leave out 304 and 5xx. That of a handler that panics is 500, of a connection that
-	// was hijacked 101. It is done in the background, in a bounded queue; if that is full, the request stays counted, as it
+	// that count failures only, or to leave out 304 and 5xx. That of a handler that panics before it responds is 500, of a
+	// connection that was hijacked 101. A request whose client has left stays counted, or clients could choose what they are
+	// given back. It is done in the background, in a bounded queue; if that is full, the request stays counted, too, as it
 	// does if its window has ended. Throttr servers take something back only for a moment. CountRefusals can't be
 	// combined with it. Default: nothing is given back.
 	GiveBack func(r *http.Request, status int) bool

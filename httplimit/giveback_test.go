@@ -39,7 +39,7 @@ func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
 			w.WriteHeader(500)
 		}, 200},
 		"a panic":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 500},
-		"a panic after 200": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic(http.ErrAbortHandler) }, 500},
+		"a panic after 200": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic(http.ErrAbortHandler) }, 200},
 		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
@@ -128,6 +128,44 @@ func TestAResponseIsGivenBackOnce(t *testing.T) {
 		require.EqualValues(t, 1, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
 	}
 }
+
+// A client that leaves can't choose that its request counts nothing.
+func TestARequestWhoseClientHasLeftStaysCounted(t *testing.T) {
+	for want, end := range map[uint64]func(context.Context) (context.Context, context.CancelFunc){
+		1: context.WithCancel,
+		0: func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, 0) }, // of a TimeoutHandler
+	} {
+		s := newSite(t, httplimit.Config{})
+		limit, err := httplimit.New(s.limiter, httplimit.Config{
+			Limits: []throttr.Limit{httplimit.PerMinute(3)}, GiveBack: func(_ *http.Request, status int) bool { return status == 502 },
+		})
+		require.NoError(t, err)
+		var leave context.CancelFunc
+		var r *http.Request
+		h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			leave()
+			w.WriteHeader(502)
+		}))
+		r = httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = alice
+		ctx := &endable{Context: t.Context()}
+		leave = func() {
+			ended, cancel := end(t.Context())
+			cancel()
+			ctx.err = ended.Err()
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		require.Equal(t, want, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
+	}
+}
+
+// endable is a context whose error a test sets.
+type endable struct {
+	context.Context
+	err error
+}
+
+func (e *endable) Err() error { return e.err }
 
 // What was not served has nothing to be given back.
 func TestADeniedRequestIsNotGivenBack(t *testing.T) {

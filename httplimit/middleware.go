@@ -60,16 +60,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d := h.gate.Admit(r.Context(), h.request(r))
-	mayUpgrade := d.Hold != nil && (r.Header["Upgrade"] != nil || r.Method == http.MethodConnect)
-	if !mayUpgrade && c.GiveBack == nil {
+	if d.Hold == nil && c.GiveBack == nil {
 		defer d.Done()
 		h.respond(w, r, d)
 		return
 	}
-	recorded := &writer{ResponseWriter: w}
-	if mayUpgrade {
-		recorded.hold = d.Hold
-	}
+	recorded := &writer{ResponseWriter: w, hold: d.Hold}
 	returned := false
 	defer func() { h.end(r, d, recorded, returned) }()
 	h.respond(recorded.as(), r, d)
@@ -83,7 +79,8 @@ func (h *handler) end(r *http.Request, d *Decision, w *writer, returned bool) {
 	} else {
 		defer d.Settle()
 	}
-	if d.Allowed && h.config.GiveBack != nil && h.config.GiveBack(r, w.statusOf(returned)) {
+	left := errors.Is(r.Context().Err(), context.Canceled) // otherwise, who leaves in time would never be counted
+	if d.Allowed && h.config.GiveBack != nil && !left && h.config.GiveBack(r, w.statusOf(returned)) {
 		d.GiveBackLater()
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 )
 
-// writer is the ResponseWriter of a request whose status matters, or whose connection the handler may hijack while it
-// holds a place: then the place is held until the connection is closed.
+// writer is the ResponseWriter of a request whose status matters, or that holds a place: if the handler hijacks the
+// connection, the place is held until that is closed.
 type writer struct {
 	http.ResponseWriter
 	hold     *inflight.Hold // or nil
@@ -19,15 +19,16 @@ type writer struct {
 	hijacked bool
 }
 
-// statusOf returns the status of a response whose handler has returned, or has panicked.
+// statusOf returns the status of a response whose handler has returned, or has panicked: after a response has begun, the
+// client has got that.
 func (w *writer) statusOf(returned bool) int {
 	switch {
+	case w.status != 0:
+		return w.status
 	case !returned:
 		return http.StatusInternalServerError
-	case w.status == 0:
-		return http.StatusOK
 	}
-	return w.status
+	return http.StatusOK
 }
 
 // Unwrap returns the ResponseWriter that the server has made.

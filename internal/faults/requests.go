@@ -25,7 +25,7 @@ var requestsFaults = []fault{
 	{file: "admission/request.go", old: "r.PlanErr != nil && r.Plan == nil && len(g.plan.limits) == 0", new: "false", tests: "httplimit", run: "^TestAPlanThatIsNotKnown$"},
 	{file: "admission/settle.go", old: "if c.reserved && !s.settled {", new: "if c.n > 0 && !s.settled {", run: "^TestCommitSetsWhatALimitIsCharged$"},
 	{file: "admission/request.go", old: "r.PlanErr != nil && r.Plan == nil && len", new: "a.exempt() && r.PlanErr != nil && r.Plan == nil && len", run: "^TestAPlanThatIsNotKnownBesideALimitInFlight$"},
-	{file: "admission/settle.go", old: "\t\td.within.giveBack(false)\n", new: "", run: "^TestGivingBackIsBounded$"},
+	{file: "admission/settle.go", old: "\t\ts.keep()\n", new: "", run: "^TestGivingBackIsBounded$"},
 	{file: "admission/settle.go", old: "len(q.waiting) >= maxLater", new: "len(q.waiting) > maxLater", run: "^TestGivingBackIsBounded$"},
 	{file: "admission/settle.go", old: "\t\t\tq.workers--\n", new: "", run: "^TestGivingBackIsBounded$"},
 	{file: "admission/settle.go", old: "if s.over {\n\t\t\treturn a.settle(ctx)", new: "if false {\n\t\t\treturn a.settle(ctx)", run: "^TestCommit"},
@@ -87,4 +87,8 @@ var requestsFaults = []fault{
 	{file: "otelthrottr/observer.go", old: "e.Result.Limit < throttr.Unlimited && e.Result.RetryAfter < throttr.Never", new: "e.Result.Limit < throttr.Unlimited", tests: "otelthrottr", run: "^TestUsageOfLimits$"},
 	{file: "otelthrottr/observer.go", old: "\t\toutages.Add(context.Background(), 0) // so", new: "\t\t_ = outages // so", tests: "otelthrottr", run: "^TestOutagesAreZeroBeforeTheFirst$"},
 	{file: "otelthrottr/inflight.go", old: "\toutages.Add(context.Background(), 0) // so", new: "\t// so", tests: "otelthrottr", run: "^TestPlacesInFlightAreMetrics$"},
+	{file: "httplimit/middleware.go", old: "!left && h.config", new: "(!left || left) && h.config", run: "^TestARequestWhoseClientHasLeftStaysCounted$"},
+	{file: "httplimit/writer.go", old: "\tcase w.status != 0:\n\t\treturn w.status\n\tcase !returned:", new: "\tcase w.status != 0 && returned:\n\t\treturn w.status\n\tcase !returned:", run: "^TestAResponseDecidesWhatIsGivenBack$"},
+	{file: "httplimit/middleware.go", old: "hold: d.Hold}", new: "hold: nil}", run: "^TestAHijackedConnectionHoldsThePlaceUntilItIsClosed$"},
+	{file: "grpclimit/server.go", old: "ctx.Err() == nil && s.cfg", new: "s.cfg", run: "^TestLimitsHaveKeysOfTheirOwn$"},
 }
