@@ -159,6 +159,9 @@ func hostOf(r *http.Request) string {
 
 // outgoing returns the limit that keeps within another one although arrivals differ from grants.
 func outgoing(l throttr.Limit, margin time.Duration) (throttr.Limit, error) {
+	if l.Calendar != 0 {
+		return l, invalid("limit %q: a window of the API's calendar may end sooner than one of this process; take a sliding log or a token bucket", l)
+	}
 	if l.Algorithm == 0 {
 		l.Algorithm = throttr.SlidingLog
 	}

@@ -405,6 +405,7 @@ func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
 		"twice its Max in an interval": {Limits: []throttr.Limit{with(throttr.FixedWindow)}},
 		"allows up to twice its Max":   {Limits: []throttr.Limit{with(throttr.SlidingWindow)}},
 		"up to twice its Max in an":    {Limits: []throttr.Limit{with(throttr.AlignedWindow)}},
+		"the API's calendar":           {Limits: []throttr.Limit{{Name: "a", Max: 10, Calendar: throttr.Month}}},
 		"without a Burst":              {Limits: []throttr.Limit{with(throttr.TokenBucket)}},
 		"share their count":            {Limits: []throttr.Limit{minute, minute}},
 		"Margin, MaxPause and Retries": {Margin: -1},

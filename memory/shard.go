@@ -76,8 +76,10 @@ func (s *shard) sharesAny(b *Backend, k id, scales []time.Duration, at instant) 
 		if r.key != cell || len(scales) > 0 && !slices.Contains(scales, r.Scale) || r.left(at) <= 0 {
 			continue
 		}
-		k.name = r.name
+		k.name, k.zone = r.nameAndZone()
 		k.scale = r.Scale
+		k.unit = r.unit
+		k.startDay = r.startDay
 		k.kind = r.kind
 		k.hash = b.mix(hash, &k)
 		if s.own.find(&k) == nil {

@@ -1,6 +1,7 @@
 package redisbackend_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -96,6 +97,15 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 	}
 	if n, err := redis(t, client, "DBSIZE").AsInt64(); err != nil || n != 0 {
 		t.Errorf("there are %d keys, %v", n, err)
+	}
+
+	for i := range 200 {
+		day := window.Limit{Name: strconv.Itoa(i), Max: 10, Calendar: window.Day, Algorithm: window.CalendarWindow}
+		must(t, b.Charge, "k", day, 1)
+		clock.Advance(24 * time.Hour)
+		if n, err := redis(t, client, "HLEN", "throttr:{k:k}:v2").AsInt64(); err != nil || n > 17 {
+			t.Fatalf("there are %d fields of days, %v", n, err)
+		}
 	}
 }
 

@@ -193,9 +193,6 @@ func fits(by Rule, count, n uint64) bool {
 	return n <= by.Holds && count <= by.Holds-n && (by.Max > 0 || n == 0)
 }
 
-// Length returns for how long a window of a limit lasts at most.
-func Length(l *window.Limit) time.Duration { return l.Scale }
-
 // since returns how much time has passed since a record's start. It is negative if the clock has gone back by up to a
 // scale. If that is more, the record starts now.
 func since(r *Record, t Time) time.Duration {

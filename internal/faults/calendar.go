@@ -23,4 +23,6 @@ var calendarFaults = []fault{
 	{file: "rediswindow/takeall.go", old: "\t*now = time.UnixMicro(c.Value.now)\n", new: "", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
 	{file: "rediswindow/calendar.go", old: "return append(to, of.Zone...)", new: "return to", tests: "redisbackend", run: "^TestListReturnsWhatIsCounted$"},
 	{file: "lease/backend.go", old: " || l.Calendar != 0 }", new: " }", run: "^TestLimitsWithACalendarPassThrough$"},
+	{file: "rediswindow/lua/windows.lua", old: "string.find(some[f], '^[abcflw]')", new: "string.find(some[f], '^[abflw]')", tests: "redisbackend", run: "^TestFieldsOfEnded"},
+	{file: "memory/shard.go", old: "\t\tk.unit = r.unit\n", new: "", tests: "memory", run: "^TestAWindowThatIsEnded"},
 }

@@ -102,7 +102,9 @@ func TestWindowsOfTheCalendarTileTime(t *testing.T) {
 
 // tile fails the test unless windows of c tile the time between two instants.
 func tile(t *testing.T, c limits.Calendar, from, until time.Time) {
-	longest := map[window.Calendar]time.Duration{window.Day: 26, window.Week: 7*24 + 2, window.Month: 31*24 + 2, window.Year: 366*24 + 2}
+	longest := map[window.Calendar]time.Duration{ // clocks of Antarctica/Casey were set back by three hours
+		window.Day: 24 + 3, window.Week: 7*24 + 3, window.Month: 31*24 + 3, window.Year: 366*24 + 3,
+	}
 	for start, end := c.Window(from); start.Before(until); {
 		length := end.Sub(start)
 		if length <= 0 || length > longest[c.Unit]*time.Hour {

@@ -332,7 +332,7 @@ while keys[i] do
         if call('HLEN', key) >= 16 then -- some of what is over goes
           local some = call('HSCAN', key, string.format('%.0f', now % 65521), 'COUNT', 8)[2]
           for f = 1, #some, 2 do
-            if #some[f + 1] == 64 and string.find(some[f], '^[abflw]') then
+            if #some[f + 1] == 64 and string.find(some[f], '^[abcflw]') then
               local ended, _, _, from, _, _, to = unpack(state_of, some[f + 1])
               if ended <= now then
                 call('HDEL', key, some[f])
