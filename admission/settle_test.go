@@ -77,6 +77,12 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 			d.Done()
 			return d.Commit(ctx, "tokens", 6)
 		}, err: throttr.ErrUnsupported, want: []uint64{1, 7}},
+		"later, back, more": {request: cost(1, 100), settle: func(d *admission.Decision) error {
+			d.Commit(ctx, "tokens", 7)
+			d.Done()
+			d.GiveBack(ctx)
+			return d.Commit(ctx, "tokens", 9)
+		}, want: []uint64{1, 9}},
 		"no limit":     {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "x", 7) }, err: throttr.ErrConfig, want: []uint64{1, 100}},
 		"out of range": {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 1<<63) }, err: throttr.ErrRange, want: []uint64{1, 100}},
 		"denied":       {request: cost(9, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrConfig, want: []uint64{0, 0}},

@@ -91,4 +91,5 @@ var requestsFaults = []fault{
 	{file: "httplimit/writer.go", old: "\tcase w.status != 0:\n\t\treturn w.status\n\tcase !returned:", new: "\tcase w.status != 0 && returned:\n\t\treturn w.status\n\tcase !returned:", run: "^TestAResponseDecidesWhatIsGivenBack$"},
 	{file: "httplimit/middleware.go", old: "hold: d.Hold}", new: "hold: nil}", run: "^TestAHijackedConnectionHoldsThePlaceUntilItIsClosed$"},
 	{file: "grpclimit/server.go", old: "ctx.Err() == nil && s.cfg", new: "s.cfg", run: "^TestLimitsHaveKeysOfTheirOwn$"},
+	{file: "admission/settle.go", old: "\tif s.settled {\n\t\treturn false\n\t}\n", new: "", run: "^TestCommitSets"},
 }
