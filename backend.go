@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/rendezvous"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -34,16 +36,14 @@ import (
 // been counted.
 type ServerBackend struct {
 	window.Unimplemented
-	inner   atomic.Pointer[innerBackend] // keeps the windows; replaced when a lazyBackend knows the value size
 	servers []serverCalls
-	pick    func(key string) int            // the server of a key
-	away    func(server int) error          // why there is no connection
-	ping    func(ctx context.Context) error // asks all servers
-	list    func(ctx context.Context, keys []string) iter.Seq2[Listed, error]
+	byKey   rendezvous.Servers
+	opened  atomic.Pointer[sized] // nil until the value size of the servers is known
+	sizing  *sizing               // learns it; nil if the client was there first
+	owner   bool                  // the client was made for this backend, and ends with it
 
-	deregister func() // the client need not end the backend any more
-	closing    atomic.Bool
-	ended      chan struct{} // closed when Close is done
+	closing atomic.Bool
+	ended   chan struct{} // closed when Close is done
 }
 
 var _ window.BackendCloser = (*ServerBackend)(nil)
@@ -54,9 +54,15 @@ type serverCalls struct {
 	all, erred atomic.Uint64
 }
 
-// innerBackend is a [fixedwindow.Backend] of any value size. Sent says whether a call that failed may have
+// sized is what a ServerBackend has once the value size of its servers is known.
+type sized struct {
+	windows serverWindows
+	client  sizedClient
+}
+
+// serverWindows is a [fixedwindow.Backend] of any value size. Sent says whether a call that failed may have
 // been executed.
-type innerBackend interface {
+type serverWindows interface {
 	Check(l Limit) (window.Traits, error)
 	Hit(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
 	Take(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
@@ -69,6 +75,17 @@ type innerBackend interface {
 	Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error)
 	Stats() fixedwindow.Stats
 	Close()
+}
+
+// sizedClient is a [Client] of any value size.
+type sizedClient interface {
+	Close() error
+	ping(ctx context.Context) error
+	listWindows(ctx context.Context, keys []string) iter.Seq2[Listed, error]
+	away(server int) error                // why there is no connection to a server
+	attempted(server int) <-chan struct{} // of a lazy client: closed at the end of the first attempt to connect
+	keepWindowsOf(b *ServerBackend, o backendOptions)
+	deregister(b *ServerBackend)
 }
 
 // defaultMaxWindows is how many windows a backend remembers.
@@ -133,52 +150,87 @@ func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 // panics if an option is nil.
 func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 	o := backendOptionsOf("Client.Backend", opts)
-	servers := make([]fixedwindow.Server[T], len(c.servers.all))
-	for i, s := range c.servers.all {
-		s.pool.KeepParked()
-		servers[i] = s.pool
-	}
-	inner := fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.Pick, Calls: &c.calls, Now: o.now,
-		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
-		DenialMemory: o.denialMemory,
-	})
-	b := newServerBackend(inner, c.cfg.Servers, c.servers.byKey.Pick, func(server int) error { return c.servers.all[server].pool.Err() })
-	b.ping, b.deregister = c.ping, func() { c.deregister(b) }
-	b.list = c.listWindows
-	if !c.register(b) { // the client is closed
-		inner.Close()
-	}
+	b := newServerBackend(c.cfg.Servers)
+	c.keepWindowsOf(b, o)
 	return b
 }
 
-// newServerBackend returns a backend that keeps windows on servers.
-func newServerBackend(inner innerBackend, names []string, pick func(key string) int, away func(server int) error) *ServerBackend {
-	b := &ServerBackend{servers: make([]serverCalls, len(names)), pick: pick, away: away, ended: make(chan struct{})}
-	b.inner.Store(&inner)
-	for i, name := range names {
+// newServerBackend returns a backend on servers, which has no client yet.
+func newServerBackend(servers []string) *ServerBackend {
+	b := &ServerBackend{servers: make([]serverCalls, len(servers)), byKey: rendezvous.New(servers), ended: make(chan struct{})}
+	for i, name := range servers {
 		b.servers[i].name = name
 	}
 	return b
 }
 
-// current returns the inner backend, which keeps the windows. That of a lazy backend is replaced.
-func (b *ServerBackend) current() innerBackend { return *b.inner.Load() }
+// keepWindowsOf has the client keep the windows of a backend, which has no client yet.
+func (c *Client[T]) keepWindowsOf(b *ServerBackend, o backendOptions) {
+	servers := make([]fixedwindow.Server[T], len(c.servers.all))
+	for i, s := range c.servers.all {
+		s.pool.KeepParked()
+		servers[i] = s.pool
+	}
+	windows := fixedwindow.New(fixedwindow.Options[T]{
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.Pick, Calls: &c.calls, Now: o.now,
+		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
+		DenialMemory: o.denialMemory,
+	})
+	b.opened.Store(&sized{windows, c})
+	if !c.register(b) { // the client is closed
+		windows.Close()
+	}
+}
+
+// use returns what keeps the windows, or, until the value size of the servers is known, why a call for a key
+// and a limit can't be made.
+func (b *ServerBackend) use(ctx context.Context, key string, l Limit) (*sized, error) {
+	if o := b.opened.Load(); o != nil {
+		return o, nil
+	}
+	if _, err := b.Check(l); err != nil {
+		return nil, err
+	}
+	return nil, b.sizing.err(ctx, b.byKey.Pick(key))
+}
+
+// away returns why there is no connection to a server.
+func (b *ServerBackend) away(server int) error {
+	if o := b.opened.Load(); o != nil {
+		return o.client.away(server)
+	}
+	return b.sizing.cause(server)
+}
 
 // Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys
 // without an open window. If a server is not parked (see [Parking]), Close first waits for windows
 // that end within a second. The records of other keys are left to other clients, which may still
 // count in them. Close takes up to 1 s for windows to end, and then as long as it takes to remove the
-// records: up to 20 s while servers respond, and up to 3 s if they do not. The client stays open. Close always returns nil, and
-// can be called more than once.
+// records: up to 20 s while servers respond, and up to 3 s if they do not. The client stays open, unless OpenServers has made
+// it. Close always returns nil, and can be called more than once.
 func (b *ServerBackend) Close() error {
+	if b.sizing != nil {
+		b.sizing.stop()
+	}
+	switch o := b.opened.Load(); {
+	case o == nil:
+		return nil
+	case b.owner:
+		return o.client.Close() // which ends b
+	}
+	b.end()
+	return nil
+}
+
+// end is Close, and leaves the client open.
+func (b *ServerBackend) end() {
 	if b.closing.CompareAndSwap(false, true) {
-		b.current().Close()
-		b.deregister() // not before: until now, Client.Close waits for b
+		o := b.opened.Load()
+		o.windows.Close()
+		o.client.deregister(b) // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}
 	<-b.ended
-	return nil
 }
 
 // RecordStats is what a [ServerBackend] has to do with the records on its servers.
@@ -194,13 +246,20 @@ type RecordStats struct {
 
 // Records returns what the backend has to do with the records on its servers.
 func (b *ServerBackend) Records() RecordStats {
-	s := b.current().Stats()
+	s := b.windowStats()
 	return RecordStats{Records: s.Records, Sweeps: s.Sweeps, Orphans: s.Orphans, Foreign: s.Foreign}
+}
+
+func (b *ServerBackend) windowStats() (s fixedwindow.Stats) {
+	if o := b.opened.Load(); o != nil {
+		s = o.windows.Stats()
+	}
+	return s
 }
 
 // Stats implements [window.BackendCloser]. See [WithMaxWindows] for the bound of windows.
 func (b *ServerBackend) Stats() window.Stats {
-	s := window.Stats{Windows: b.current().Stats().Windows}
+	s := window.Stats{Windows: b.windowStats().Windows}
 	for i := range b.servers {
 		one := &b.servers[i]
 		s.Stores = append(s.Stores, window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: b.away(i)})
@@ -209,56 +268,86 @@ func (b *ServerBackend) Stats() window.Stats {
 }
 
 // Ping implements [window.BackendCloser]: it sends each server a QUERY.
-func (b *ServerBackend) Ping(ctx context.Context) error { return b.ping(ctx) }
+func (b *ServerBackend) Ping(ctx context.Context) error {
+	o := b.opened.Load()
+	if o == nil {
+		return b.after("ping", "", false, b.sizing.err(ctx, 0))
+	}
+	return o.client.ping(ctx)
+}
 
 // Part returns the server that keeps a key's windows, as it is named in Config.Servers. A [RateLimit] has a circuit breaker
 // for each.
-func (b *ServerBackend) Part(key string) string { return b.servers[b.pick(key)].name }
+func (b *ServerBackend) Part(key string) string { return b.servers[b.byKey.Pick(key)].name }
 
-// Check implements [Backend]. It assumes that a scale which needs a parked server has one.
+// Check implements [Backend]. It assumes that a scale which needs a parked server has one. Until the value size of the servers is
+// known, it knows all that does not depend on that.
 func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
-	return b.current().Check(l)
+	if o := b.opened.Load(); o != nil {
+		return o.windows.Check(l)
+	}
+	if err := limits.Check(l); err != nil {
+		return window.Traits{}, err
+	}
+	if err := fixedwindow.CheckAlgorithm(l.Algorithm); err != nil {
+		return window.Traits{}, err
+	}
+	return window.Traits{Precision: l.Scale}, nil
 }
 
 // Hit implements [Backend].
 func (b *ServerBackend) Hit(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.current().Hit(ctx, key, l, n)
-	return w, b.after("hit", key, sent, err)
+	return b.count(ctx, "hit", serverWindows.Hit, key, l, n)
 }
 
 // Take implements [Backend]. It takes one round trip if the window is known. If its count may not be
 // within the limit, it is read first.
 func (b *ServerBackend) Take(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.current().Take(ctx, key, l, n)
-	return w, b.after("take", key, sent, err)
+	return b.count(ctx, "take", serverWindows.Take, key, l, n)
 }
 
 // Charge implements [Backend].
 func (b *ServerBackend) Charge(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.current().Charge(ctx, key, l, n)
-	return w, b.after("charge", key, sent, err)
+	return b.count(ctx, "charge", serverWindows.Charge, key, l, n)
 }
 
 // Peek implements [Backend].
 func (b *ServerBackend) Peek(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.current().Peek(ctx, key, l, n)
-	return w, b.after("peek", key, sent, err)
+	return b.count(ctx, "peek", serverWindows.Peek, key, l, n)
 }
 
 // Set implements [Backend].
 func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	w, sent, err := b.current().Set(ctx, key, l, n)
-	return w, b.after("set", key, sent, err)
+	return b.count(ctx, "set", serverWindows.Set, key, l, n)
+}
+
+// counting is a method of serverWindows that returns a window.
+type counting = func(s serverWindows, ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
+
+// count has a method of serverWindows called. Call is its name in errors.
+func (b *ServerBackend) count(ctx context.Context, call string, do counting, key string, l Limit, n uint64) (w window.Window, err error) {
+	o, err := b.use(ctx, key, l)
+	if err != nil {
+		return w, b.after(call, key, false, err)
+	}
+	w, sent, err := do(o.windows, ctx, key, l, n)
+	return w, b.after(call, key, sent, err)
 }
 
 // TakeAll implements [Backend]. If all windows are known and their scales are at least 2 s, it takes one
 // round trip for each server that is asked. If a take is refused, it gives back the others, as GiveBack
 // does.
 func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []window.Window) (granted bool, err error) {
-	granted, sent, err := b.current().TakeAll(ctx, takes, windows)
 	if len(takes) == 0 {
-		return granted, err
+		return true, nil
 	}
+	var o *sized
+	for _, t := range takes {
+		if o, err = b.use(ctx, t.Key, t.Limit); err != nil {
+			return false, b.after("take", takes[0].Key, false, err)
+		}
+	}
+	granted, sent, err := o.windows.TakeAll(ctx, takes, windows)
 	return granted, b.after("take", takes[0].Key, sent, err)
 }
 
@@ -267,13 +356,21 @@ func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []win
 // window ends. That happens if the connection of the take has ended, and, if the unit of the TTL is coarse,
 // such as a minute, half a scale or a second after the take. See docs/servers.md.
 func (b *ServerBackend) GiveBack(ctx context.Context, key string, l Limit, n uint64, id int64) (bool, error) {
-	given, sent, err := b.current().GiveBack(ctx, key, l, n, id)
+	o, err := b.use(ctx, key, l)
+	if err != nil {
+		return false, b.after("give back", key, false, err)
+	}
+	given, sent, err := o.windows.GiveBack(ctx, key, l, n, id)
 	return given, b.after("give back", key, sent, err)
 }
 
 // Reset implements [Backend].
 func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
-	sent, err := b.current().Reset(ctx, key, l)
+	o, err := b.use(ctx, key, l)
+	if err != nil {
+		return b.after("reset", key, false, err)
+	}
+	sent, err := o.windows.Reset(ctx, key, l)
 	return b.after("reset", key, sent, err)
 }
 
@@ -281,14 +378,22 @@ func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
 // remembers, and with scales those of the names that it remembers, and of no name: a server
 // can't list the others cheaply.
 func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	n, sent, err := b.current().Delete(ctx, key, scales...)
-	return n, b.after("delete", key, sent, err)
+	if o := b.opened.Load(); o != nil {
+		n, sent, err := o.windows.Delete(ctx, key, scales...)
+		return n, b.after("delete", key, sent, err)
+	}
+	for _, scale := range scales {
+		if err := limits.CheckScale(scale); err != nil {
+			return 0, b.after("delete", key, false, err)
+		}
+	}
+	return 0, b.after("delete", key, false, b.sizing.err(ctx, b.byKey.Pick(key)))
 }
 
 // after counts a call that has ended, and returns its error: a RequestError, unless err is nil or the error
 // of an argument.
 func (b *ServerBackend) after(call, key string, sent bool, err error) error {
-	server := &b.servers[b.pick(key)]
+	server := &b.servers[b.byKey.Pick(key)]
 	server.all.Add(1)
 	switch {
 	case err == nil:

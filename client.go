@@ -95,7 +95,7 @@ func (c *Client[T]) Close() error {
 	if first {
 		var ending sync.WaitGroup
 		for _, b := range backends {
-			ending.Go(func() { b.Close() })
+			ending.Go(b.end)
 		}
 		ending.Wait() // the backends need the connections until they have ended
 		c.servers.close()
@@ -131,6 +131,12 @@ func (c *Client[T]) ping(ctx context.Context) error {
 	})
 	return err
 }
+
+// away implements sizedClient.
+func (c *Client[T]) away(server int) error { return c.servers.all[server].pool.Err() }
+
+// attempted implements sizedClient.
+func (c *Client[T]) attempted(server int) <-chan struct{} { return c.servers.all[server].attempted }
 
 // pingKey is a key that nobody uses.
 const pingKey = "throttr:ping"

@@ -17,16 +17,11 @@ import (
 // 80 bytes together, the server knows a digest of both, which is found without keys, or by the key if the limit has no
 // name.
 func (b *ServerBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
-	return b.list(ctx, keys)
-}
-
-// List implements [window.Backend].
-func (b *lazyBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
 	if o := b.opened.Load(); o != nil {
-		return o.List(ctx, keys...)
+		return o.client.listWindows(ctx, keys)
 	}
 	return func(yield func(Listed, error) bool) {
-		yield(Listed{}, b.after("list", "", false, unopenedWindows{b}.away(ctx, "")))
+		yield(Listed{}, b.after("list", "", false, b.sizing.err(ctx, 0)))
 	}
 }
 

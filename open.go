@@ -20,7 +20,11 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			return openServers(ctx, cfg, nil)
+			b, err := openServers(ctx, cfg, nil)
+			if err != nil {
+				return nil, err
+			}
+			return b, nil
 		})
 	}
 }
@@ -99,73 +103,51 @@ func OpenServers(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenB
 	return &OpenBackend{b}, nil
 }
 
-func openServers(ctx context.Context, cfg Config, opts []BackendOption) (window.BackendCloser, error) {
-	backendOptionsOf("OpenServers", opts) // panics here rather than in the background
+func openServers(ctx context.Context, cfg Config, opts []BackendOption) (*ServerBackend, error) {
+	o := backendOptionsOf("OpenServers", opts)
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	b := newServerBackend(cfg.Servers)
+	b.owner = true
 	if cfg.Lazy {
-		return openLazily(ctx, cfg, opts), nil
+		b.learnSize(ctx, cfg, o)
+		return b, nil
 	}
-	return openStrictly(ctx, cfg, opts)
-}
-
-// openStrictly opens a backend on servers that are there.
-func openStrictly(ctx context.Context, cfg Config, opts []BackendOption) (*ownedBackend, error) {
-	client, err := Connect[uint16](ctx, cfg)
-	if err == nil {
-		return openedBackend(client, opts), nil
-	}
-	var one, other *ValueSizeError
-	if !errors.As(err, &one) {
+	client, err := connectAny(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
-	o, err := openSize(ctx, one.Actual, cfg, opts)
+	client.keepWindowsOf(b, o)
+	return b, nil
+}
+
+// connectAny connects to servers that are there, and learns their value size from them.
+func connectAny(ctx context.Context, cfg Config) (sizedClient, error) {
+	client, err := connectSize(ctx, codec.Size[uint16](), cfg)
+	var one, other *ValueSizeError
+	if !errors.As(err, &one) {
+		return client, err
+	}
+	client, err = connectSize(ctx, one.Actual, cfg)
 	if errors.As(err, &other) {
 		return nil, fmt.Errorf("%w: %w: %s has %d-byte values and %s %d-byte values; servers that are used together must have the same",
 			ErrConnect, ErrValueSizeMismatch, one.Server, one.Actual, other.Server, other.Actual)
 	}
-	return o, err
+	return client, err
 }
 
-// openSize opens a backend on servers of a value size in bytes.
-func openSize(ctx context.Context, size int, cfg Config, opts []BackendOption) (*ownedBackend, error) {
+// connectSize is [Connect] for a value size in bytes.
+func connectSize(ctx context.Context, size int, cfg Config) (sizedClient, error) {
 	switch size {
 	case 1:
-		return connectBackend[uint8](ctx, cfg, opts)
+		return Connect[uint8](ctx, cfg)
 	case 2:
-		return connectBackend[uint16](ctx, cfg, opts)
+		return Connect[uint16](ctx, cfg)
 	case 4:
-		return connectBackend[uint32](ctx, cfg, opts)
+		return Connect[uint32](ctx, cfg)
 	default:
-		return connectBackend[uint64](ctx, cfg, opts)
+		return Connect[uint64](ctx, cfg)
 	}
 }
-
-func connectBackend[T codec.Value](ctx context.Context, cfg Config, opts []BackendOption) (*ownedBackend, error) {
-	client, err := Connect[T](ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return openedBackend(client, opts), nil
-}
-
-// ownedBackend is a backend with the client that was made for it.
-type ownedBackend struct {
-	*ServerBackend
-	closeClient func() error
-	// attempted returns, for a server of a lazy client, a channel that is closed at the end of the first
-	// attempt to connect.
-	attempted func(server int) <-chan struct{}
-}
-
-func openedBackend[T codec.Value](client *Client[T], opts []BackendOption) *ownedBackend {
-	return &ownedBackend{
-		ServerBackend: client.Backend(opts...), closeClient: client.Close,
-		attempted: func(server int) <-chan struct{} { return client.servers.all[server].attempted },
-	}
-}
-
-// Close ends the backend and its client.
-func (o *ownedBackend) Close() error { return o.closeClient() }

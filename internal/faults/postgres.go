@@ -3,7 +3,6 @@ package main
 // postgresFaults are the faults in the backend of PostgreSQL that tests see.
 var postgresFaults = []fault{
 	{file: "internal/algorithm/stored.go", old: "\t\tat = h.at\n\t\tnumber", new: "\t\tnumber", run: "^TestRecordsInBinaryFormCountAlike$"},
-	{file: "internal/algorithm/stored.go", old: "in.bad = in.bad || n == 0", new: "", run: "^TestBytesThatAreNoRecord$"},
 	{file: "internal/batch/batch.go", old: "b.inFlight < b.options.MaxInFlight && time", new: "b.inFlight < MaxInFlight && time", run: "^TestOptionsBoundTheRequestsInFlight$"},
 	{file: "postgresbackend/call.go", old: " || before != p.row.record.Rule && !p.row.record.Empty()", new: "", run: "^TestRandomCallsAgreeWithMemory$"},
 	{file: "postgresbackend/call.go", old: "\tif len(c.parts) > 1 && c.verb == take && !c.allFit(t) {", new: "\tif false {", run: "^TestConformance$/^fixed"},
