@@ -65,6 +65,21 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	})
 }
 
+// What the window before has counted weighs no more than when the present one began.
+func TestWeightIsBoundedAfterAClockWentBack(t *testing.T) {
+	clock := backendtest.NewClock()
+	begin := clock.Now().Truncate(time.Minute)
+	set(clock, begin)
+	b := redisbackend.New(startServer(t).connect(), rediswindow.WithClock(clock.Now))
+	l := limitOf(window.SlidingWindow, time.Minute, 10)
+	must(t, b.Take, "k", l, 4)
+	clock.Advance(time.Minute)
+	must(t, b.Take, "k", l, 1)
+	clock.Advance(-30 * time.Second)
+	w := must(t, b.Peek, "k", l, 5)
+	expect(t, w.Count == 5 && !w.Refused, "%+v", w)
+}
+
 // What Inc and Set count, with or without a limit that is known, is over as well.
 func TestCountsSurviveAClockThatGoesBack(t *testing.T) {
 	each(t, func(t *testing.T, s *server, a window.Algorithm) {
