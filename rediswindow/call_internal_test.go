@@ -90,14 +90,16 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 	require.Panics(t, func() { WithMaxQueued(-1) })
 }
 
-// whileOccupied makes calls on keys while a request is in flight. It returns the keys of their own requests.
+// whileOccupied makes calls on keys while as many requests are in flight as may be. It returns the keys of their own requests.
 func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]string) {
 	b := New(c, WithPrefix(""))
 	if c.cluster {
 		require.NoError(t, b.askForSlots(t.Context()))
 	}
-	go b.Peek(t.Context(), keys[0], fixed, 0)
-	synctest.Wait()
+	for range batch.InFlight {
+		go b.Peek(t.Context(), keys[0], fixed, 0)
+		synctest.Wait()
+	}
 	var all sync.WaitGroup
 	for name, call := range methods {
 		for _, key := range keys {
@@ -107,10 +109,10 @@ func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]st
 		}
 	}
 	synctest.Wait()
-	require.Len(t, c.requests(), 1)
+	require.Len(t, c.requests(), batch.InFlight)
 	c.thaw()
 	all.Wait()
-	requests = c.requests()[1:]
+	requests = c.requests()[batch.InFlight:]
 	for i, keys := range requests {
 		slices.Sort(keys)
 		requests[i] = slices.Compact(keys)

@@ -25,11 +25,11 @@
 //
 // # Shared requests
 //
-// A caller that finds nobody sending sends its call itself. If its ctx is canceled before its deadline, it may return at the
-// deadline; it does so only if that is at most a second away, or the ctx never ends. All other calls are queued: when the
-// request in flight is back, the next one has all that is queued by then, of all methods, on any keys and limits, up to 256
-// limits. If the newest request in flight is older than 100 µs, as over a slow network, another one is sent, up to 8. Package
-// internal/batch has the rules.
+// A caller that finds fewer than two requests in flight sends its call itself. If its ctx is canceled before its deadline, it
+// may return at the deadline; it does so only if that is at most a second away, or the ctx never ends. All other calls are
+// queued: when one of the two requests in flight is back, the next one has all that is queued by then, of all methods, on any
+// keys and limits, up to 256 limits. If the newest request in flight is older than 100 µs, as over a slow network, another one
+// is sent, up to 8. Package internal/batch has the rules.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in the
 // count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order is that in

@@ -1,8 +1,9 @@
 // Package batch lets calls that are made at one time share requests to a store, and adds nothing to a call that is
 // made alone. It knows nothing of the store.
 //
-//   - A caller that finds nobody sending sends its call itself, on its own goroutine and with its own ctx.
-//   - Otherwise the call is queued. One request is in flight; when it is back, the next takes all that is queued. So
+//   - A caller that finds fewer than two requests in flight sends its call itself, on its own goroutine and with its own
+//     ctx: while the store works on one call, its caller's process works on the other.
+//   - Otherwise the call is queued. Two requests are in flight; when one is back, the next takes all that is queued. So
 //     requests become larger as the store becomes slower. Another one is sent earlier only if the newest in flight is older
 //     than [Age], as it is over a slow network.
 //   - Calls of a request that are equal are one entry of it.
@@ -23,6 +24,8 @@ import (
 const (
 	// Age is how old the newest request in flight is when another one may be sent.
 	Age = 100 * time.Microsecond
+	// InFlight is how many requests are in flight if none is as old as that.
+	InFlight = 2
 	// MaxInFlight is how many requests are in flight at most, unless the options say it.
 	MaxInFlight = 8
 
@@ -91,7 +94,7 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	}
 	direct := sendsItself(ctx)
 	b.mu.Lock()
-	if direct && b.last <= 1 && b.inFlight == 0 && len(b.queue) == 0 && !b.gathering {
+	if direct && b.last <= 1 && b.inFlight < min(InFlight, b.options.MaxInFlight) && len(b.queue) == 0 && !b.gathering {
 		b.begin(1)
 		b.mu.Unlock()
 		defer b.end()
@@ -145,7 +148,7 @@ func (b *Batcher[K, T]) wait(ctx context.Context, c *Call[T]) (sent bool, err er
 
 // mayBegin reports whether another request may be sent. The caller holds mu.
 func (b *Batcher[K, T]) mayBegin() bool {
-	return b.inFlight == 0 || b.inFlight < b.options.MaxInFlight && time.Since(b.sent) >= Age
+	return b.inFlight < min(InFlight, b.options.MaxInFlight) || b.inFlight < b.options.MaxInFlight && time.Since(b.sent) >= Age
 }
 
 // begin notes that a request of so many calls is sent. The caller holds mu.
@@ -169,7 +172,7 @@ func (b *Batcher[K, T]) next() {
 	case b.gathering || len(b.queue) == 0:
 	case b.mayBegin():
 		b.gathering = true
-		go b.request()
+		go b.serve()
 	case !b.waiting && b.inFlight < b.options.MaxInFlight:
 		b.waiting = true
 		if b.timer == nil {
@@ -188,29 +191,35 @@ func (b *Batcher[K, T]) aged() {
 	b.next()
 }
 
-// request sends what is queued.
-func (b *Batcher[K, T]) request() {
+// serve sends what is queued. After a request of several calls, it goes on until nothing is queued, or another goroutine
+// does: one for each request would grow its stack each time.
+func (b *Batcher[K, T]) serve() {
 	b.mu.Lock()
-	for before, i := 0, 0; i < 4 && before < len(b.queue); i++ { // goroutines that are ready to run may be about to call
-		before = len(b.queue)
+	defer b.mu.Unlock()
+	for {
 		b.mu.Unlock()
-		runtime.Gosched()
+		runtime.Gosched() // goroutines that are ready to run may be about to call
 		b.mu.Lock()
-	}
-	entries, calls := b.take()
-	b.gathering = false
-	if len(calls) == 0 {
+		b.gathering = false
+		entries, calls := b.take()
+		if len(calls) == 0 {
+			return
+		}
+		b.begin(len(calls))
+		b.next()
 		b.mu.Unlock()
-		return
-	}
-	b.begin(len(calls))
-	b.next()
-	b.mu.Unlock()
-	b.options.Send(context.WithoutCancel(calls[0].caller), entries)
-	b.end()
-	for _, c := range calls {
-		c.caller = nil
-		c.done <- struct{}{}
+		b.options.Send(context.WithoutCancel(calls[0].caller), entries)
+		for _, c := range calls {
+			c.caller = nil
+			c.done <- struct{}{}
+		}
+		b.mu.Lock()
+		b.inFlight--
+		if len(calls) == 1 || b.gathering || !b.mayBegin() { // after one call, its caller may send the next one itself
+			b.next()
+			return
+		}
+		b.gathering = true
 	}
 }
 

@@ -158,11 +158,11 @@ func TestCallsWaitForTheRequestInFlightAndShareTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: batch.Age / 2}
 		b := newBatcher(s)
-		answers := start(t, b, brief(t), "a", "b", "c", "b", "a", "b")
-		require.Equal(t, []string{"a0", "b0", "c0", "b1", "a0", "b2"}, answers())
+		answers := start(t, b, brief(t), "x", "a", "b", "c", "b", "a", "b")
+		require.Equal(t, []string{"x0", "a0", "b0", "c0", "b1", "a0", "b2"}, answers())
 		requests, _ := s.sent()
-		require.Equal(t, []string{"a", "bbb c a"}, requests)
-		require.Equal(t, 1, s.most)
+		require.Equal(t, []string{"x", "a", "bbb c a"}, requests)
+		require.Equal(t, batch.InFlight, s.most)
 	})
 }
 
@@ -171,13 +171,13 @@ func TestACallThatIsEqualToNoOtherIsAnEntry(t *testing.T) {
 		s := &store{takes: batch.Age / 2}
 		b := newBatcher(s)
 		var all sync.WaitGroup
-		for range 3 {
+		for range 4 {
 			all.Go(func() { b.Do(brief(t), &call{Value: asked{text: "a", alone: true}}) })
 			synctest.Wait()
 		}
 		all.Wait()
 		requests, _ := s.sent()
-		require.Equal(t, []string{"a", "a a"}, requests)
+		require.Equal(t, []string{"a", "a", "a a"}, requests)
 	})
 }
 
@@ -186,7 +186,7 @@ func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: batch.Age / 2}
 		b := newBatcher(s)
-		start(t, b, brief(t), "a", "b", "c")()
+		start(t, b, brief(t), "a", "b", "c", "d")()
 		ctx := brief(t)
 		do(b, ctx, "d")
 		_, sentWith := s.sent()
@@ -207,9 +207,11 @@ func TestAnotherRequestIsSentIfTheNewestIsOld(t *testing.T) {
 			all, _ := s.sent()
 			require.Len(t, all, want)
 		}
-		go do(b, t.Context(), "first")
-		requests(1)
-		for n := 1; n < batch.MaxInFlight; n += 2 {
+		for n := range batch.InFlight {
+			go do(b, t.Context(), "at once")
+			requests(n + 1)
+		}
+		for n := batch.InFlight; n < batch.MaxInFlight; n += 2 {
 			go do(b, t.Context(), "by the timer")
 			go do(b, t.Context(), "by the timer")
 			requests(n)
@@ -217,9 +219,6 @@ func TestAnotherRequestIsSentIfTheNewestIsOld(t *testing.T) {
 			requests(n)
 			time.Sleep(time.Nanosecond)
 			requests(n + 1)
-			if n+1 == batch.MaxInFlight {
-				break
-			}
 			time.Sleep(batch.Age)
 			go do(b, t.Context(), "at once")
 			requests(n + 2)
@@ -238,13 +237,13 @@ func TestRequestsAreBounded(t *testing.T) {
 		s := &store{takes: batch.Age / 2}
 		b := newBatcher(s)
 		var all sync.WaitGroup
-		for _, size := range []int{1, 6, 4, 1, 30, 1, 0} {
+		for _, size := range []int{1, 1, 6, 4, 1, 30, 1, 0} {
 			all.Go(func() { b.Do(brief(t), &call{Value: asked{text: string(rune('a' + size)), size: size}}) })
 			synctest.Wait()
 		}
 		all.Wait()
 		requests, _ := s.sent()
-		require.Equal(t, []string{"b", "g e", "b", "\x7f", "b a"}, requests)
+		require.Equal(t, []string{"b", "b", "g e", "b", "\x7f", "b a"}, requests)
 	})
 }
 

@@ -4,6 +4,8 @@ package main
 var redisFaults = []fault{
 	{file: "internal/batch/batch.go", old: "return time.Until(at) <= brief", new: "return time.Until(at) <= time.Hour", run: "^TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself$"},
 	{file: "internal/batch/batch.go", old: "b.last <= 1 &&", new: "", run: "^TestAfterARequestOfSeveralNobodySendsItself$"},
+	{file: "internal/batch/batch.go", old: "b.last <= 1 && b.inFlight < min(InFlight, b.options.MaxInFlight) &&", new: "b.last <= 1 &&", run: "^TestCallsWaitForTheRequestInFlightAndShareTheNext$"},
+	{file: "internal/batch/batch.go", old: "len(calls) == 1 || b.gathering", new: "b.gathering", run: "^TestAfterARequestOfSeveralNobodySendsItself$"},
 	{file: "internal/batch/batch.go", old: "time.Since(b.sent) >= Age", new: "true", run: "^TestAnotherRequestIsSentIfTheNewestIsOld$"},
 	{file: "internal/batch/batch.go", old: "context.WithoutCancel(calls[0].caller)", new: "calls[0].caller", run: "^TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself$"},
 	{file: "internal/batch/batch.go", old: "c.Rank = first.Times", new: "c.Rank = 0", run: "^TestCallsWaitForTheRequestInFlightAndShareTheNext$"},
@@ -23,6 +25,7 @@ var redisFaults = []fault{
 	{file: "rediswindow/name.go", old: "append(append(appendTag(to, key), '}'), version...)", new: "append(appendTag(to, key), '}')", tests: "redisbackend", run: "^TestVersionsMisreadNothing$"},
 	{file: "rediswindow/nodes.go", old: "return known[slot]", new: "return b.single", run: "^TestANodeThatStallsHoldsUpItsOwnKeys$"},
 	{file: "rediswindow/request.go", old: " && !redisreply.HasCode(err, \"NOPERM\")", new: "", tests: "redisbackend", run: "^TestAKeyThatTheUserMayNotAccessFailsAlone$"},
+	{file: "rediswindow/lua/windows.lua", old: "part = min(start + scale - now, scale)", new: "part = start + scale - now", tests: "redisbackend", run: "^TestWeightIsBoundedAfterAClockWentBack$"},
 	{file: "rediswindow/lua/windows.lua", old: "sum - sum ~= 0", new: "false", tests: "redisbackend", run: "^TestValuesThatAreNoWindows$"},
 	{file: "rediswindow/lua/windows.lua", old: "'WRONGTYPE' then return state end", new: "'WRONG' then return state end", tests: "redisbackend", run: "^TestBrokenWindowFailsItsHitsOnly$"},
 	{file: "rediswindow/lua/windows.lua", old: "local ms = min(ceil((live - now) / 1000)", new: "local ms = min(ceil((live - now) / 2000)", tests: "redisbackend", run: "^TestHashExpiresAfterItsLastWindow$"},
