@@ -113,7 +113,7 @@ func TestDialingOfADedicatedConnectionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestDedicatedConnectionsRespectTheCircuitBreaker(t *testing.T) {
+func TestDedicatedConnectionsFailAtOnceWhileTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := behindGate(t, pool.Options[uint16]{})
 		g.fail.Store(true)

@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/breaker"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
@@ -60,7 +59,6 @@ type Options[T codec.Value] struct {
 type Pool[T codec.Value] struct {
 	o        Options[T]
 	log      *slog.Logger // has the name of the server
-	breaker  *breaker.Breaker
 	silence  silence
 	waiters  waiters
 	shared   shared[T]
@@ -70,6 +68,7 @@ type Pool[T codec.Value] struct {
 	counters                 conn.Counters
 	dials, failures, retries atomic.Uint64
 
+	cause            atomic.Pointer[error] // see Err
 	target           dial.Target
 	mayHaveRestarted atomic.Bool // the server: set by NoteFailure and discard, until there is a shared connection
 
@@ -83,7 +82,6 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p := &Pool[T]{
 		o:       o,
 		log:     o.Logger.With(slog.String("server", o.Server)),
-		breaker: breaker.New(o.MinBackoff, o.MaxBackoff),
 		waiters: waiters{max: int64(o.MaxQueued)},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())

@@ -20,10 +20,10 @@ import (
 //
 // Invariants:
 //   - At most one attempt to make one is under way, be it an attempt for callers, that of Start,
-//     or one of the circuit breaker's.
+//     or one of reconnect.
 //   - live has at most MaxConns connections, and one more while it replaces one that is too old.
 //     Puddle may hold more: those that were retired and still have requests in flight.
-//   - While the circuit is open, only the circuit breaker attempts to make connections.
+//   - While Pool.Err is not nil, only Start and reconnect attempt to make connections.
 //   - A connection in live has not ended, or is about to be discarded: by its OnEnd, or by who
 //     notices first.
 //   - Once closed is true, live stays empty.
@@ -172,7 +172,7 @@ func (s *shared[T]) startAttempt(growth bool) {
 // run makes an attempt. It does not depend on the context of the caller that needed it.
 //
 // A growth attempt that fails says nothing about the connections that exist, and so does not
-// open the circuit. If they are gone meanwhile, the callers that wait try again.
+// set Pool.Err. If they are gone meanwhile, the callers that wait try again.
 func (s *shared[T]) run(a *attempt) {
 	err := s.connect()
 	s.mu.Lock()
@@ -184,7 +184,7 @@ func (s *shared[T]) run(a *attempt) {
 		s.noGrowth = time.Now().Add(s.pool.o.MaxBackoff)
 		err = nil
 	default:
-		s.pool.breaker.Set(err)
+		s.pool.setAway(err)
 		s.pool.background.Go(s.pool.reconnect)
 	}
 	a.err = err

@@ -18,7 +18,7 @@ const mismatchPauses = 9
 var errNotYet = errors.New("no connection yet")
 
 // Start has the pool connect in the background, again and again until there is a connection.
-// Until then, the circuit is open, so that no call waits, and no other attempt is made. The returned channel is closed at the
+// Until then Err is not nil: no call waits, and no other attempt is made. The returned channel is closed at the
 // end of the first attempt. Start is called instead of the first Connect, at most once.
 func (p *Pool[T]) Start() (first <-chan struct{}) {
 	done := make(chan struct{})
@@ -28,10 +28,10 @@ func (p *Pool[T]) Start() (first <-chan struct{}) {
 		close(done)
 		return done
 	}
-	p.breaker.Set(errNotYet)
+	p.setAway(errNotYet)
 	p.background.Go(func() {
 		err := p.shared.connect()
-		p.breaker.Set(err)
+		p.setAway(err)
 		close(done)
 		if err != nil {
 			p.reconnect()
@@ -40,17 +40,19 @@ func (p *Pool[T]) Start() (first <-chan struct{}) {
 	return done
 }
 
-// reconnect makes attempts to connect until one succeeds and closes the circuit, or the pool is closed.
-//
-// This circuit has no half-open state, in which a caller's request would test the server, as a
-// [outage.Circuit] does: a connection and its probe are enough of a test, and no caller waits for them.
+// reconnect makes attempts to connect, with pauses, until one succeeds or the pool is closed.
 func (p *Pool[T]) reconnect() {
-	p.breaker.Retry(p.ctx, func() error {
-		if errors.Is(p.breaker.Err(), dial.ErrValueSizeMismatch) && backoff.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
-			return p.breaker.Err()
+	pauses := backoff.New(p.o.MinBackoff, p.o.MaxBackoff)
+	for pauses.Wait(p.ctx, p.Err()) == nil {
+		if errors.Is(p.Err(), dial.ErrValueSizeMismatch) && backoff.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
+			return
 		}
-		return p.shared.connect()
-	})
+		err := p.shared.connect()
+		p.setAway(err)
+		if err == nil {
+			return
+		}
+	}
 }
 
 // awaitStartUp waits until the server has been up for dial.StartUp, if it may have been restarted: there is no
@@ -67,11 +69,25 @@ func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
 
 // Err returns the reason why calls fail at once: the last attempt to connect has failed, or is Start's first, and no
 // other has succeeded. It returns nil if there is a connection, or if a call would make one.
-func (p *Pool[T]) Err() error { return p.breaker.Err() }
+func (p *Pool[T]) Err() error {
+	if cause := p.cause.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
+
+// setAway has Err return why the server can't be reached, or nil.
+func (p *Pool[T]) setAway(cause error) {
+	if cause == nil {
+		p.cause.Store(nil)
+		return
+	}
+	p.cause.Store(&cause)
+}
 
 // away returns Err as the error of a call, which is not sent.
 func (p *Pool[T]) away() error {
-	if err := p.breaker.Err(); err != nil {
+	if err := p.Err(); err != nil {
 		return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}
 	return nil

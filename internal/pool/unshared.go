@@ -104,7 +104,7 @@ func (u *unshared[T]) acquirePermit(ctx context.Context, permits chan struct{}) 
 
 // open makes a connection that is not shared. Unlike that of a shared connection, its making ends with
 // ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
-// (H17), and so that the circuit breaker notices if the server can't be reached. If open returns no error,
+// (H17), and so that reconnect is started if the server can't be reached. If open returns no error,
 // its caller calls background.Done.
 func (u *unshared[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
 	if _, err := u.pool.shared.acquire(ctx); err != nil {
