@@ -5,6 +5,7 @@ import "slices"
 // faults are the faults that tests see, by the part of the module that they are in.
 var faults = slices.Concat(
 	calendarFaults,
+	commandFaults,
 	connectionsFaults,
 	inflightFaults,
 	leasesFaults,

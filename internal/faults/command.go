@@ -1,0 +1,22 @@
+package main
+
+// commandFaults are the faults in the command that tests see.
+var commandFaults = []fault{
+	{file: "cmd/throttr/flags.go", old: "(arg[1] < '0' || arg[1] > '9')", new: "arg[1] != '0'", run: "^TestFlagsAndArgumentsMix$"},
+	{file: "cmd/throttr/flags.go", old: "(!l.f.isSet(\"name\") || l.Name == o.Name)", new: "(l.Name == \"\" || l.Name == o.Name)", run: "^TestCountsAreListed"},
+	{file: "cmd/throttr/flags.go", old: "uint8(l.startDay) == max(o.StartDay, 1)", new: "true", run: "^TestCalendarFlags"},
+	{file: "cmd/throttr/counts.go", old: "\t\tif l.matches(c.Limit) {\n\t\t\tall", new: "\t\tif true {\n\t\t\tall", run: "^TestCountsAreListed"},
+	{file: "cmd/throttr/counts.go", old: "\t\tfind = l.peeked\n", new: "", run: "^TestCountsAreListed"},
+	{file: "cmd/throttr/counts.go", old: "\t\tholds = l.Limit.Burst\n", new: "", run: "^TestWhatIsUnknown"},
+	{file: "cmd/throttr/decide.go", old: "\t\t\tcall = limiter.Peek", new: "\t\t\t_ = limiter.Peek", run: "^TestDecisions"},
+	{file: "cmd/throttr/top.go", old: "elapsed < before.Left && ", new: "", run: "^Test(Rates|CountsThatStart)"},
+	{file: "cmd/throttr/top.go", old: "past >= f.Limit.Scale/10 && ", new: "", run: "^TestCountsThatStart"},
+	{file: "cmd/throttr/top.go", old: "past = f.Limit.Scale - w.Left", new: "past = elapsed", run: "^TestRates"},
+	{file: "cmd/throttr/top.go", old: "max(t.every, pauses*t.readAll)", new: "t.every", run: "^TestFullest"},
+	{file: "cmd/throttr/top.go", old: "if f.Window.Left > 0 && ", new: "if ", run: "^TestFullest"},
+	{file: "cmd/throttr/top.go", old: "cmp.Compare(part(b), part(a))", new: "cmp.Compare(part(a), part(b))", run: "^TestFullest"},
+	{file: "cmd/throttr/store.go", old: "\t\tparameters.Del(\"lazy\")\n", new: "", run: "^TestStore"},
+	{file: "listed.go", old: "if l.Window.ExpiresAt.IsZero() {", new: "if false {", run: "^TestWindowsOfServersAreListed$"},
+	{file: "listed.go", old: "isOf := func(key string) bool { return name.IsOf(key, name.Limit()) }", new: "isOf := func(key string) bool { return name.Key == key }", run: "^TestWindowsOfServersAreListed$"},
+	{file: "listed.go", old: "r.Server != w.server || ", new: "", run: "^TestWindowsOfServersAreListed$"},
+}
