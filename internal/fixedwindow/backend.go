@@ -40,7 +40,7 @@ const (
 	closeWait = time.Second
 	// closeTimeout is how long Close may take after that to remove the records of windows that
 	// are over. It takes two guards, and longer if there are many records.
-	closeTimeout = 20 * time.Second
+	closeTimeout = 19 * time.Second
 	// closeStall is how long Close waits for a response.
 	closeStall = 1500 * time.Millisecond
 )
@@ -313,7 +313,7 @@ func (b *Backend[T]) limitClosing() (stop func()) {
 		before := b.answered()
 		for start := time.Now(); time.Since(start) < closeTimeout; {
 			select {
-			case <-time.After(closeStall):
+			case <-time.After(min(closeStall, closeTimeout-time.Since(start))):
 			case <-done:
 				return
 			}
