@@ -2,8 +2,6 @@ package main
 
 // serversFaults are the faults in windows on Throttr servers that tests see.
 var serversFaults = []fault{
-	{file: "internal/fixedwindow/pace.go", old: "time.Duration(all) - p.each", new: "time.Duration(n) - p.each", run: "^TestCloseOfManyKeysTakesTheTimeOfOne$"},
-	{file: "internal/fixedwindow/clean.go", old: "\t\t\t})\n\t\t}\n\t\tparts.Wait()", new: "\t\t\t})\n\t\t\tparts.Wait()\n\t\t}", run: "^TestCloseOfManyKeysTakesTheTimeOfOne$"},
 	{file: "internal/fixedwindow/check.go", old: "if a == window.FixedWindow {", new: "if a <= window.AlignedWindow {", run: "^TestOnlyFixedWindowsAreKept$"},
 	{file: "internal/fixedwindow/backend.go", old: "if l.Algorithm != window.FixedWindow {", new: "if l.Algorithm > window.AlignedWindow {", run: "^TestOnlyFixedWindowsAreKept$"},
 	{file: "internal/fixedwindow/names.go", old: "name[2] != 'A' && name[2] != 'B'", new: "name[2] != 'A' && name[2] > 'C'", run: "^TestOtherNamesAreNotThoseOfWindows$"},

@@ -2,10 +2,8 @@ package fixedwindow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -34,7 +32,7 @@ type cleaning[T codec.Value] struct {
 	removed int       // records
 }
 
-// cleaner cleans many keys on one link. Each part of the keys has a cleaner of its own.
+// cleaner cleans many keys on one link.
 type cleaner[T codec.Value] struct {
 	link     *link[T]
 	requests int // the most requests of a call
@@ -42,54 +40,30 @@ type cleaner[T codec.Value] struct {
 }
 
 // clean cleans keys, as far as is possible without waiting for long: those with about the same guard
-// together. After an error, some of them are not done.
+// together, and not more at a time than the server is fast enough for. After an error, some of them
+// are not done.
 func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
 	var classes [linkClasses][]*cleaning[T]
 	for _, k := range all {
 		c := classOf(k.records.bands.Guard)
 		classes[c] = append(classes[c], k)
 	}
-	var errs [linkClasses]error
-	var cleaners sync.WaitGroup
 	for c, some := range classes {
-		if len(some) > 0 {
-			cleaners.Go(func() { errs[c] = cl.cleanClass(ctx, some, cl.link.paces[c]) })
-		}
-	}
-	cleaners.Wait()
-	return errors.Join(errs[:]...)
-}
-
-// cleanClass cleans keys, not more at a time than the server is fast enough for. As more can be cleaned, the next part of them
-// begins: it does not wait for the guards of those before.
-func (cl *cleaner[T]) cleanClass(ctx context.Context, all []*cleaning[T], p *pace) (err error) {
-	for len(all) > 0 && err == nil {
-		var parts sync.WaitGroup
-		failed := make(chan error, len(all))
-		for rest := all; len(rest) > 0; {
-			n, err := p.begin(ctx, len(rest))
+		p := cl.link.paces[c]
+		for len(some) > 0 {
+			n, err := p.begin(ctx, len(some))
 			if err != nil {
-				failed <- err
-				break
+				return err
 			}
-			part := rest[:n]
-			rest = rest[n:]
-			parts.Go(func() {
-				defer p.end(n)
-				one := cleaner[T]{link: cl.link, requests: cl.requests}
-				if err := one.cleanSome(ctx, part, p); err != nil {
-					failed <- err
-				}
-			})
+			err = cl.cleanSome(ctx, some[:n], p)
+			p.end(n)
+			if err != nil {
+				return err
+			}
+			some = slices.DeleteFunc(some, func(k *cleaning[T]) bool { return k.done })
 		}
-		parts.Wait()
-		select {
-		case err = <-failed:
-		default:
-		}
-		all = slices.DeleteFunc(all, func(k *cleaning[T]) bool { return k.done })
 	}
-	return err
+	return nil
 }
 
 // cleanSome cleans keys until they are done, or until they turn out to be too many for the server.
@@ -188,16 +162,12 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 			k.begin()
 			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 		}
-		guard := some[0].records.bands.Guard
-		p := cl.link.paces[classOf(guard)]
-		looking := p.looks(len(some))
 		l := slot.Lookup{Sent: cl.link.guardClock.Now()}
 		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
-			p.lookFailed(len(some))
 			return err
 		}
 		l.Received = cl.link.guardClock.Now()
-		p.looked(len(some), looking, l.Received.Sub(l.Sent), guard)
+		cl.link.paces[classOf(some[0].records.bands.Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
 		for i, k := range some {
 			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
 			k.history = k.records.bands.Extend(k.history, l)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -44,20 +43,6 @@ func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 		for name, err := range changes(t.Context(), b) {
 			require.ErrorIs(t, err, window.ErrClosed, name)
 		}
-	})
-}
-
-// Each key takes two guards, of half a second. They must pass for all keys at one time, as far as the server is fast enough.
-func TestCloseOfManyKeysTakesTheTimeOfOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t, mockserver.WithServiceTime(6*time.Microsecond))
-		b := New(options[uint16](t, srv))
-		for i := range 4000 {
-			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
-		}
-		time.Sleep(time.Second)
-		require.Less(t, closing(b), 1500*time.Millisecond)
-		require.Empty(t, windowKeys(srv))
 	})
 }
 

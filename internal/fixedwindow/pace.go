@@ -23,7 +23,6 @@ type pace struct {
 	mu          sync.Mutex // guards the fields below
 	most        int        // keys to clean at a time
 	keys        int        // that are being cleaned
-	looking     int        // those in lookups that are in flight
 	least, each time.Duration
 	changed     chan struct{} // is closed when keys becomes less or most more
 }
@@ -73,32 +72,15 @@ func (p *pace) notify() {
 	p.changed = make(chan struct{})
 }
 
-// looks is called before a lookup of n keys. It returns how many keys the server looks up until the responses are there:
-// those of lookups that are in flight come first.
-func (p *pace) looks(n int) int {
+// looked is told how long a lookup of n keys took. The least of these times is taken for that of the
+// network.
+func (p *pace) looked(n int, took, guard time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.looking += n
-	return p.looking
-}
-
-// lookFailed is called instead of looked after an error.
-func (p *pace) lookFailed(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.looking -= n
-}
-
-// looked is told how long a lookup of n keys took, for which looks has returned all. The least of these times is taken for that
-// of the network.
-func (p *pace) looked(n, all int, took, guard time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.looking -= n
 	if p.least == 0 || took < p.least {
 		p.least = took
 	}
-	p.each += ((took-p.least)/time.Duration(all) - p.each) / 2
+	p.each += ((took-p.least)/time.Duration(n) - p.each) / 2
 	most := min(2*p.most, chunkSize*maxChunks)
 	if p.each > 0 {
 		most = min(most, int(guard/paceParts/p.each))
