@@ -3,6 +3,7 @@ package main
 // calendarFaults are the faults in calendar windows that tests see.
 var calendarFaults = []fault{
 	{file: "internal/limits/calendar.go", old: "\t\tstart = end // now has", new: "\t\t_ = end // now has", run: "Calendar"},
+	{file: "internal/limits/calendar.go", old: "m, d-since+7*n)", new: "m, d-since+8*n)", run: "^TestWindowsOfTheCalendarTileTime$"},
 	{file: "internal/limits/calendar.go", old: "min(c.StartDay, last)", new: "c.StartDay+0*last", run: "Vectors"},
 	{file: "internal/limits/calendar.go", old: "first = max(change, midnight-after)", new: "first = midnight - after", run: "Vectors"},
 	{file: "internal/limits/calendar.go", old: "if first >= change {", new: "if before > after || first >= change {", run: "Vectors"},
