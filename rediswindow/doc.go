@@ -25,9 +25,9 @@
 //
 // # Shared requests
 //
-// A caller that finds fewer than two requests in flight sends its call itself. If its ctx is canceled before its deadline, it
+// A caller that finds no request in flight sends its call itself. If its ctx is canceled before its deadline, it
 // may return at the deadline; it does so only if that is at most a second away, or the ctx never ends. All other calls are
-// queued: when one of the two requests in flight is back, the next one has all that is queued by then, of all methods, on any
+// queued, with two requests in flight at a time: when one of them is back, the next one has all that is queued by then, of all methods, on any
 // keys and limits, up to 256 limits. If the newest request in flight is older than 100 µs, as over a slow network, another one
 // is sent, up to 8. Package internal/batch has the rules.
 //

@@ -31,9 +31,9 @@ func topOf(t *testing.T, b throttr.Backend, line string) *top {
 // counter counts the calls of a backend. It lists each count twice.
 type countingBackend struct {
 	*memory.Backend
-	lists, peeks int
-	takes        time.Duration // of a list
-	err          error
+	lists int
+	takes time.Duration // of a list
+	err   error
 }
 
 func (b *countingBackend) List(ctx context.Context, keys ...string) iter.Seq2[throttr.Listed, error] {

@@ -1,8 +1,8 @@
 // Package batch lets calls that are made at one time share requests to a store, and adds nothing to a call that is
 // made alone. It knows nothing of the store.
 //
-//   - A caller that finds fewer than two requests in flight sends its call itself, on its own goroutine and with its own
-//     ctx: while the store works on one call, its caller's process works on the other.
+//   - A caller that finds no request in flight sends its call itself, on its own goroutine and with its own ctx. Beside
+//     another request, it might wait for what that one waits for, such as a connection, whatever its ctx says.
 //   - Otherwise the call is queued. Two requests are in flight; when one is back, the next takes all that is queued. So
 //     requests become larger as the store becomes slower. Another one is sent earlier only if the newest in flight is older
 //     than [Age], as it is over a slow network.
@@ -94,7 +94,7 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	}
 	direct := sendsItself(ctx)
 	b.mu.Lock()
-	if direct && b.last <= 1 && b.inFlight < min(InFlight, b.options.MaxInFlight) && len(b.queue) == 0 && !b.gathering {
+	if direct && b.last <= 1 && b.inFlight == 0 && len(b.queue) == 0 && !b.gathering {
 		b.begin(1)
 		b.mu.Unlock()
 		defer b.end()

@@ -187,6 +187,7 @@ func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
 		s := &store{takes: batch.Age / 2}
 		b := newBatcher(s)
 		start(t, b, brief(t), "a", "b", "c", "d")()
+		synctest.Wait() // until nobody is about to send
 		ctx := brief(t)
 		do(b, ctx, "d")
 		_, sentWith := s.sent()

@@ -4,7 +4,7 @@ package main
 var redisFaults = []fault{
 	{file: "internal/batch/batch.go", old: "return time.Until(at) <= brief", new: "return time.Until(at) <= time.Hour", run: "^TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself$"},
 	{file: "internal/batch/batch.go", old: "b.last <= 1 &&", new: "", run: "^TestAfterARequestOfSeveralNobodySendsItself$"},
-	{file: "internal/batch/batch.go", old: "b.last <= 1 && b.inFlight < min(InFlight, b.options.MaxInFlight) &&", new: "b.last <= 1 &&", run: "^TestCallsWaitForTheRequestInFlightAndShareTheNext$"},
+	{file: "internal/batch/batch.go", old: "b.last <= 1 && b.inFlight == 0 &&", new: "b.last <= 1 &&", run: "^TestCallsWaitForTheRequestInFlightAndShareTheNext$"},
 	{file: "internal/batch/batch.go", old: "len(calls) == 1 || b.gathering", new: "b.gathering", run: "^TestAfterARequestOfSeveralNobodySendsItself$"},
 	{file: "internal/batch/batch.go", old: "time.Since(b.sent) >= Age", new: "true", run: "^TestAnotherRequestIsSentIfTheNewestIsOld$"},
 	{file: "internal/batch/batch.go", old: "context.WithoutCancel(calls[0].caller)", new: "calls[0].caller", run: "^TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself$"},
