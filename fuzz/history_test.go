@@ -81,6 +81,8 @@ func exchange[T codec.Value](t *testing.T, nc net.Conn, requests []codec.Frame, 
 type model[T codec.Value] struct {
 	now     uint64 // ns since 1970
 	records map[string]*modelRecord
+	// parking is the record with the empty key, if its TTL was changed: until it ends, nothing else expires. nil: none
+	parking *modelRecord
 }
 
 type modelRecord struct {
@@ -89,6 +91,7 @@ type modelRecord struct {
 	value  []byte
 	unit   codec.Unit
 	end    uint64 // ns since 1970
+	dead   bool   // it has expired
 }
 
 // grace is how long an expired record keeps its key (H1).
@@ -97,19 +100,50 @@ const grace = uint64(10 * time.Second)
 // live returns the live record of a key, and whether the key is free.
 func (m *model[T]) live(key string) (r *modelRecord, free bool) {
 	r = m.records[key]
-	switch {
-	case r == nil, m.now >= r.end+grace:
-		delete(m.records, key)
-		return nil, true
-	case m.now >= r.end:
+	if r != nil && r.dead {
 		return nil, false
 	}
-	return r, false
+	return r, r == nil
+}
+
+// expire has records expire, and those removed whose grace is over.
+func (m *model[T]) expire() {
+	if p := m.parking; p != nil {
+		if m.now < p.end {
+			return
+		}
+		m.parking = nil
+		m.expireAt(p.end) // and with it all that has waited for it
+	}
+	for name, r := range m.records {
+		if !r.dead && m.now >= r.end {
+			r.dead = true
+		}
+		if r.dead && m.now >= r.end+grace {
+			delete(m.records, name)
+		}
+	}
+}
+
+// expireAt has all records expire that are over at a time, no sooner than then.
+func (m *model[T]) expireAt(at uint64) {
+	for name, r := range m.records {
+		switch {
+		case r.dead && at >= r.end+grace:
+			delete(m.records, name)
+		case !r.dead && at >= r.end:
+			r.dead = true
+			r.end = at
+		}
+	}
 }
 
 // left returns the remaining TTL of a record as a server does: less a nanosecond, and rounded
 // down to whole units.
 func (m *model[T]) left(r *modelRecord) codec.TTL[T] {
+	if r.end <= m.now { // it waits for the end of another one
+		return codec.TTL[T]{Unit: r.unit}
+	}
 	return codec.TTL[T]{Amount: T((r.end - m.now - 1) / uint64(r.unit.Duration())), Unit: r.unit}
 }
 
@@ -118,6 +152,7 @@ func (m *model[T]) left(r *modelRecord) codec.TTL[T] {
 func (m *model[T]) step(b []byte) (codec.Frame, codec.Response) {
 	name := []string{"a", "b", "", strings.Repeat("k", codec.MaxKey)}[b[1]%4]
 	key := []byte(name)
+	m.expire()
 	r, free := m.live(name)
 	ttl := codec.TTL[T]{Amount: T(b[3] / 3), Unit: codec.Milliseconds + codec.Unit(b[3]%3)}
 	end := m.now + uint64(ttl.Amount)*uint64(ttl.Unit.Duration())
@@ -143,13 +178,23 @@ func (m *model[T]) step(b []byte) (codec.Frame, codec.Response) {
 	case 3:
 		if r != nil {
 			delete(m.records, name)
+			if r == m.parking {
+				m.parking = nil
+				m.expireAt(m.now)
+			}
 		}
 		return codec.Purge{Key: key}, codec.Status(r != nil)
 	case 4:
 		value := make([]byte, b[2])
 		ok := free || r != nil && r.buffer
+		if free {
+			r = &modelRecord{buffer: true}
+			m.records[name] = r
+		}
 		if ok {
-			m.records[name] = &modelRecord{buffer: true, value: value, unit: ttl.Unit, end: end}
+			r.value = value
+			r.unit = ttl.Unit
+			r.end = end
 		}
 		return codec.Set[T]{Key: key, Value: value, TTL: ttl}, codec.Status(ok)
 	case 5:
@@ -181,7 +226,13 @@ func (m *model[T]) update(r *modelRecord, u codec.Update[T]) bool {
 		case codec.Increase:
 			r.end += d
 		case codec.Decrease:
-			r.end = max(r.end-d, m.now)
+			r.end -= d
+			if m.parking == nil || r == m.records[""] {
+				r.end = max(r.end, m.now)
+			}
+		}
+		if r == m.records[""] {
+			m.parking = r
 		}
 	case u.Change == codec.Patch:
 		r.quota = value
