@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
 
-	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -86,27 +84,3 @@ func (e *replyError) Unwrap() []error {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// stats counts calls.
-type stats struct {
-	calls, errors atomic.Uint64
-	away          atomic.Pointer[error] // of the last call; nil while the store responds
-}
-
-// count counts a call.
-func (s *stats) count(err error) {
-	s.calls.Add(1)
-	switch {
-	case err == nil:
-		if s.away.Load() != nil {
-			s.away.Store(nil)
-		}
-		return
-	case outage.IsMistake(err), errors.Is(err, window.ErrClosed):
-		return // no failure of the store
-	case errors.Is(err, window.ErrUnavailable):
-		away := err // a copy, so that err need not be on the heap
-		s.away.Store(&away)
-	}
-	s.errors.Add(1)
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -34,7 +35,7 @@ type Backend struct {
 	contentions [1024]contention // by the hash of the key
 
 	nextSweep atomic.Int64 // in nanoseconds since 1970
-	stats     stats
+	stats     outage.Calls
 	closed    atomic.Bool
 	life      context.Context // ends with the backend
 	end       context.CancelFunc
@@ -219,13 +220,8 @@ func (b *Backend) Ping(ctx context.Context) error {
 // Stats implements [window.BackendCloser]. The name of the store is the address of the server.
 func (b *Backend) Stats() window.Stats {
 	to := b.pool.Config().ConnConfig
-	store := window.StoreStats{
-		Name: net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), Calls: b.stats.calls.Load(), Errors: b.stats.errors.Load(),
-	}
-	if err := b.stats.away.Load(); err != nil {
-		store.Err = *err
-	}
-	return window.Stats{Stores: []window.StoreStats{store}}
+	name := net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
+	return window.Stats{Stores: []window.StoreStats{b.stats.Stats(name)}}
 }
 
 // Close ends the backend, and what it has under way: such calls, and further ones, fail with an error that matches
@@ -240,7 +236,7 @@ func (b *Backend) Close() error {
 // after is called after each call: it counts the call, has rows deleted if that is due, and adds the method and the key, cut
 // to 64 characters, to its error. It returns nil for nil.
 func (b *Backend) after(method, key string, err error) error {
-	b.stats.count(err)
+	b.stats.Count(err)
 	if err == nil {
 		b.sweepIfDue()
 		return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,7 +27,7 @@ type Backend struct {
 	nodes  nodes
 	calls  sync.Pool   // of *batched: not that of all backends, because in tests each may have a clock of its own
 	closed atomic.Bool // nothing may be sent any more
-	stats  stats
+	stats  outage.Calls
 	wakes  *wakes // of places in flight
 }
 
@@ -156,7 +157,7 @@ func (b *Backend) deleteAll(ctx context.Context, key string, scales []time.Durat
 // nothing: so it fails if the user or the server can't do what calls need.
 func (b *Backend) Ping(ctx context.Context) error {
 	err := b.ping(ctx)
-	if b.stats.count(err); err != nil {
+	if b.stats.Count(err); err != nil {
 		return &api.CallError{Package: "rediswindow", Call: "ping", Err: err}
 	}
 	return nil
@@ -182,7 +183,7 @@ func (b *Backend) ping(ctx context.Context) error {
 
 // Stats implements [window.BackendCloser].
 func (b *Backend) Stats() window.Stats {
-	return window.Stats{Stores: []window.StoreStats{b.stats.read(b.client.Name())}}
+	return window.Stats{Stores: []window.StoreStats{b.stats.Stats(b.client.Name())}}
 }
 
 // Close ends the backend: further calls fail with an error that matches [window.ErrClosed]. It does not
@@ -211,7 +212,7 @@ func (b *Backend) times() (now, grace string, err error) {
 // after is called after each call: it counts the call, and adds the method and the key, cut to 64 characters, to its
 // error. It returns nil for nil.
 func (b *Backend) after(method, key string, err error) error {
-	b.stats.count(err)
+	b.stats.Count(err)
 	if err == nil {
 		return nil
 	}

@@ -52,6 +52,7 @@ func run(out io.Writer) error {
 // site is the handler of logins.
 type site struct{ guard *lockout.Lockout }
 
+// ServeHTTP responds to an attempt to log in.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
 	attempt, ok, err := s.guard.Try(r.Context(), throttr.Key("account", name))
