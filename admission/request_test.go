@@ -230,4 +230,7 @@ func TestPeekAndResetNeedTheKeysOfLimits(t *testing.T) {
 	d := gate.Admit(t.Context(), admission.Request{Addr: "192.0.2.1"})
 	defer d.Done()
 	require.Equal(t, "192.0.2.1", d.Outcomes[1].Key)
+
+	_, err := newGateOn(t, flaky{Backend: memory.New(), name: "minute", err: errDown}, admission.Config{}).Peek(t.Context(), request("k"))
+	require.ErrorIs(t, err, errDown)
 }

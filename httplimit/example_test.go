@@ -15,7 +15,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
-	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -67,13 +66,10 @@ func ExampleNew() {
 // Limits of several algorithms apply together. Here, a token bucket lets a burst of 3 pass, and then a
 // request each 2 s.
 func ExampleNew_burst() {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{Limits: []throttr.Limit{
+	limit := must(httplimit.Config{Limits: []throttr.Limit{
 		{Name: "burst", Max: 1, Scale: 2 * time.Second, Burst: 3, Algorithm: throttr.TokenBucket},
 		httplimit.PerDay(1000),
 	}})
-	if err != nil {
-		log.Fatal(err)
-	}
 	site := limit(http.HandlerFunc(hello))
 	for range 4 {
 		res := get(site, "192.0.2.1:4711")
@@ -108,21 +104,10 @@ func ExampleByAddr() {
 	// 192.0.2.9
 }
 
-func ExampleRemoteAddr() {
-	fmt.Println(httplimit.RemoteAddr(&http.Request{RemoteAddr: "192.0.2.1:4711"}))
-	fmt.Println(httplimit.RemoteAddr(&http.Request{RemoteAddr: "[2001:db8:1:2:3:4:5:6]:4711"}))
-	// Output:
-	// 192.0.2.1
-	// 2001:db8:1:2::/64
-}
-
 func ExampleFromContext() {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
+	limit := must(httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerHour(100)},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	get(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if d, ok := httplimit.FromContext(r.Context()); ok {
 			fmt.Printf("%s has %d requests left this %s\n", d.Strictest.Key, d.Strictest.Remaining, d.Strictest.Name)
@@ -150,14 +135,11 @@ func ExampleNewPlan() {
 func ExampleMustPlan() {
 	account := func(r *http.Request) string { return r.Header.Get("Account") } // really: the authenticated account
 	plans := map[string]*httplimit.Plan{"acme": httplimit.MustPlan(httplimit.PerHour(1000))}
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
+	limit := must(httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerHour(10)}, // for accounts without a plan
 		Plan:   func(r *http.Request) (*httplimit.Plan, error) { return plans[account(r)], nil },
 		Key:    account,
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	site := limit(http.HandlerFunc(hello))
 	fmt.Println(get(site, "192.0.2.1:4711", "Account", "acme").Header.Get("RateLimit"))
 	fmt.Println(get(site, "192.0.2.1:4711", "Account", "smith").Header.Get("RateLimit"))
@@ -238,63 +220,11 @@ func ExampleTransport_tokens() {
 	// An answer.
 }
 
-// If the backend fails, logins are refused and all other requests are served.
-func ExampleRefuse() {
-	limiter := throttr.NewRateLimit(memory.New())
-	_, err := httplimit.New(limiter, httplimit.Config{
-		Limits: []throttr.Limit{httplimit.PerMinute(5)},
-		OnFailure: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
-			if r.URL.Path == "/login" {
-				httplimit.Refuse(w, r, d, next)
-				return
-			}
-			httplimit.Serve(w, r, d, next)
-		},
-	})
-	fmt.Println(err)
-	// Output: <nil>
-}
-
-// A customer has one export at a time, however long it takes: over all processes, if the places are on Redis.
-func ExampleConfig_inFlight() {
-	backend := memory.New() // or of throttr.Open
-	defer backend.Close()
-	places := inflight.New(backend)
-	defer places.Close() // after the server has shut down
-	limit, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
-		Limits:   []throttr.Limit{httplimit.PerHour(100)},
-		InFlight: inflight.Limit{Name: "exports", Max: 1},
-		Places:   places,
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	started, finish := make(chan bool), make(chan bool)
-	site := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		close(started)
-		<-finish // under r.Context(), which ends when the client leaves, or the place is lost
-		hello(w, r)
-	}))
-	first := make(chan *http.Response)
-	go func() { first <- get(site, "192.0.2.1:4711") }()
-	<-started
-	second := get(site, "192.0.2.1:4712")
-	fmt.Println(second.StatusCode, second.Header.Get("RateLimit"), second.Header.Get("RateLimit-Policy"))
-	close(finish)
-	fmt.Println((<-first).StatusCode)
-	// Output:
-	// 429 "exports";r=0;t=1 "hour";q=100;w=3600, "exports";q=1;qu="concurrent-requests"
-	// 200
-}
-
 func ExampleDenyProblem() {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
+	limit := must(httplimit.Config{
 		Limits:   []throttr.Limit{httplimit.PerHour(0)},
 		OnDenied: httplimit.DenyProblem,
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	res := get(limit(http.HandlerFunc(hello)), "192.0.2.1:4711")
 	io.Copy(os.Stdout, res.Body)
 	// Output: {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["hour"]}

@@ -2,11 +2,11 @@ package httplimit_test
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -62,96 +63,41 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 	}
 }
 
-func TestPolicyFieldNamesEveryLimit(t *testing.T) {
-	for name, test := range map[string]struct {
-		limits []throttr.Limit
-		field  string
-	}{
-		"one":                       {[]throttr.Limit{httplimit.PerDay(7)}, `"day";q=7;w=86400`},
-		"all limits":                {[]throttr.Limit{httplimit.PerMinute(1), httplimit.PerHour(0)}, `"minute";q=1;w=60, "hour";q=0;w=3600`},
-		"seconds are rounded up":    {[]throttr.Limit{{Name: "x", Max: 9, Scale: 1500 * time.Millisecond}}, `"x";q=9;w=2`},
-		"to 1 at least":             {[]throttr.Limit{{Name: "x", Max: 9, Scale: time.Millisecond}}, `"x";q=9;w=1`},
-		"quotes and backslashes":    {[]throttr.Limit{{Name: `say "\o/"`, Max: 9, Scale: time.Second}}, `"say \"\\o/\"";q=9;w=1`},
-		"separators are characters": {[]throttr.Limit{{Name: `a, b;q=1`, Max: 9, Scale: time.Second}}, `"a, b;q=1";q=9;w=1`},
-		"the largest":               {[]throttr.Limit{{Name: "x", Max: 999_999_999_999_999, Scale: 1 << 62}}, `"x";q=999999999999999;w=4611686019`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			res := newSite(t, httplimit.Config{Limits: test.limits}).get(alice)
-			require.Equal(t, []string{test.field}, res.Header.Values("RateLimit-Policy"))
-		})
-	}
-	res := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: `"\`, Max: 9, Scale: time.Minute}}}).get(alice)
-	require.Equal(t, `"\"\\";r=8;t=60`, res.Header.Get("RateLimit"))
-}
-
-// It is 2009-01-01T00:00:00Z. In March, clocks are set forward.
-func TestFieldsOfCalendarLimitsHaveTheLengthAndEndOfTheirWindows(t *testing.T) {
-	month := throttr.Limit{Name: "month", Max: 2, Calendar: throttr.Month, Zone: "Europe/Berlin"}
-	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{month, {Name: "day", Max: 2, Calendar: throttr.Day}, httplimit.PerMinute(2)}})
-	fields := func(policy, limit, after string) {
-		t.Helper()
-		res := s.get(alice)
-		require.Equal(t, policy, res.Header.Get("RateLimit-Policy"))
-		require.Equal(t, limit, res.Header.Get("RateLimit"))
-		require.Equal(t, after, res.Header.Get("Retry-After"))
-	}
-	january, march := `"minute";q=2;w=60, "day";q=2;w=86400, "month";q=2;w=2678400`, `"minute";q=2;w=60, "day";q=2;w=86400, "month";q=2;w=2674800`
-	fields(january, `"minute";r=1;t=60, "day";r=1;t=86400, "month";r=1;t=2674800`, "")
-	s.clock.Advance(24 * time.Hour)
-	fields(january, `"minute";r=1;t=60, "day";r=1;t=86400, "month";r=0;t=2588400`, "")
-	s.clock.Advance(time.Minute)
-	fields(january, `"minute";r=2;t=60, "day";r=1;t=86340, "month";r=0;t=2588340`, "2588340")
-	s.clock.Advance(58*24*time.Hour - time.Minute)
-	fields(march, `"minute";r=1;t=60, "day";r=1;t=86400, "month";r=1;t=2671200`, "")
-}
-
-func TestRetryAfterIsRoundedUpToSeconds(t *testing.T) {
-	for _, test := range []struct {
-		window, passed time.Duration
-		want           int
-	}{
-		{time.Minute, 0, 60},
-		{time.Minute, 1, 60},
-		{time.Minute, time.Second, 59},
-		{time.Minute, time.Minute - time.Second, 1},
-		{time.Minute, time.Minute - 1, 1},
-		{time.Millisecond, 0, 1},
-		{1500 * time.Millisecond, 0, 2},
-		{1500 * time.Millisecond, 400 * time.Millisecond, 2},
-	} {
-		s := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: test.window}}})
-		s.get(alice)
-		s.clock.Advance(test.passed)
-		res := s.get(alice)
-		require.Equal(t, 429, res.StatusCode, test)
-		require.Equal(t, test.want, number(t, res.Header, "Retry-After"), test)
-		require.Equal(t, `"x";r=0;t=`+strconv.Itoa(test.want), res.Header.Get("RateLimit"), test)
-		s.clock.Advance(time.Duration(test.want) * time.Second)
-		require.Equal(t, 202, s.get(alice).StatusCode, "served after Retry-After: %v", test)
-	}
-}
-
-func TestLegacyFieldsHaveSecondsOrATime(t *testing.T) {
-	for _, test := range []struct {
-		legacy httplimit.Legacy
-		reset  string
-	}{{httplimit.LegacyNone, ""}, {httplimit.LegacySeconds, "60"}} {
-		s := newSite(t, httplimit.Config{Legacy: test.legacy})
-		require.Equal(t, test.reset, s.get(alice).Header.Get("X-RateLimit-Reset"))
+// X-RateLimit-Reset is the same moment as seconds and as a time, by the clock of the backend, whatever the algorithm is.
+func TestResetAsATimeIsResetInSeconds(t *testing.T) {
+	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
+		var resets [2][]int
+		for i, legacy := range []httplimit.Legacy{httplimit.LegacySeconds, httplimit.LegacyUnix} {
+			s := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 3, Scale: time.Minute, Algorithm: a}}, Legacy: legacy})
+			for range 5 {
+				reset := number(t, s.get(alice).Header, "X-RateLimit-Reset")
+				resets[i] = append(resets[i], reset-i*int(s.clock.Now().Unix()))
+				s.clock.Advance(time.Second)
+			}
+		}
+		require.Equal(t, resets[0], resets[1], a)
 	}
 	s := newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix})
-	require.EqualValues(t, s.clock.Now().Unix()+60, number(t, s.get(alice).Header, "X-RateLimit-Reset"), "on the clock of the backend")
-	s.clock.Advance(time.Hour + time.Nanosecond)
+	s.clock.Advance(time.Nanosecond)
 	require.EqualValues(t, s.clock.Now().Unix()+61, number(t, s.get(alice).Header, "X-RateLimit-Reset"), "rounded up")
+	require.Empty(t, newSite(t, httplimit.Config{}).get(alice).Header.Get("X-RateLimit-Reset"))
+	s = newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix, Cost: func(*http.Request, throttr.Limit) uint64 { return 0 }})
+	require.InDelta(t, time.Now().Unix()+60, number(t, s.get(alice).Header, "X-RateLimit-Reset"), 2, "there is no window")
 }
 
-func TestHideFieldsLeavesNoFields(t *testing.T) {
-	s := newSite(t, httplimit.Config{HideFields: true, Limits: []throttr.Limit{httplimit.PerHour(0)}})
+func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {
+	s := newSite(t, httplimit.Config{HideFields: true, Legacy: httplimit.LegacySeconds, Limits: []throttr.Limit{httplimit.PerHour(0)}})
 	res := s.get(alice)
 	require.Equal(t, 429, res.StatusCode)
-	require.Empty(t, res.Header.Get("Retry-After"), "waiting does not help")
-	require.NotContains(t, res.Header, "Ratelimit")
-	require.NotContains(t, res.Header, "Ratelimit-Policy")
+	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset"} {
+		require.Empty(t, res.Header.Get(name), "waiting does not help")
+	}
+	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits} {
+		s = newBrokenSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, errDown, throttr.WithPolicy(policy))
+		require.Equal(t, http.Header{"X-Handler": {"was here"}, "Ratelimit-Policy": {`"minute";q=3;w=60`}}, s.get(alice).Header)
+		require.True(t, s.found && s.decision.Allowed)
+		require.Equal(t, policy == throttr.ReturnError, errors.Is(s.decision.Err, errDown))
+	}
 }
 
 func TestStackedMiddlewareSetsFieldsOfBoth(t *testing.T) {
@@ -174,66 +120,56 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 	type want struct {
 		status                   int
 		contentType, body, retry string
-		served                   int
 	}
 	const text, problem = "text/plain; charset=utf-8", "application/problem+json"
 	const reduced = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"violated-policies":[]}` + "\n"
-	down := always(errDown)
+	const quota = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["minute"]}` + "\n"
+	const abnormal = `{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected",` +
+		`"title":"Request not satisfied due to detection of abnormal request pattern","status":429,"violated-policies":["minute"]}` + "\n"
+	served := want{202, "", "", ""}
+	custom := func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
+		if d.Strictest.Name != "" {
+			http.Error(w, d.Strictest.Name+" "+w.Header().Get("RateLimit"), http.StatusTeapot)
+			return
+		}
+		w.Header().Set("Retry-After", "30")
+		httplimit.Refuse(w, r, d, next)
+	}
 	for name, test := range map[string]struct {
-		fails          func(time.Duration) error
+		err            error // of the backend; without one, the limit is exceeded
 		denied, failed httplimit.Answer
 		policy         throttr.Policy
 		want           want
 	}{
-		"denied": {want: want{429, text, "Too many requests. Try again in 60 s.\n", "60", 0}},
-		"denied, a problem": {denied: httplimit.DenyProblem, want: want{429, problem,
-			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
-				`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["minute"]}` + "\n", "60", 0}},
-		"denied, abnormal usage": {denied: httplimit.DenyAbnormalUsage, want: want{429, problem,
-			`{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected",` +
-				`"title":"Request not satisfied due to detection of abnormal request pattern","status":429,"violated-policies":["minute"]}` + "\n", "60", 0}},
-		"denied, but served": {denied: httplimit.Serve, want: want{202, "", "", "", 1}},
-		"denied, custom answer": {
-			denied: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, _ http.Handler) {
-				http.Error(w, d.Strictest.Name+" "+w.Header().Get("RateLimit"), http.StatusTeapot)
-			},
-			want: want{418, text, `minute "minute";r=0;t=60` + "\n", "60", 0},
-		},
-		"failed":          {fails: down, want: want{202, "", "", "", 1}},
-		"failed, refused": {fails: down, failed: httplimit.Refuse, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5", 0}},
-		"failed, a problem": {fails: down, failed: httplimit.RefuseProblem, want: want{503, problem,
-			reduced, "5", 0}},
-		"failed, custom answer": {
-			fails: down,
-			failed: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
-				w.Header().Set("Retry-After", "30")
-				httplimit.Refuse(w, r, d, next)
-			},
-			want: want{503, text, "Service unavailable. Try again in 30 s.\n", "30", 0},
-		},
-		"policy allows":          {fails: down, failed: httplimit.Refuse, policy: throttr.AllowHits, want: want{202, "", "", "", 1}},
-		"policy denies":          {fails: down, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1", 0}},
-		"policy denies, problem": {fails: down, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, reduced, "1", 0}},
+		"denied":                 {want: want{429, text, "Too many requests. Try again in 60 s.\n", "60"}},
+		"denied, a problem":      {denied: httplimit.DenyProblem, want: want{429, problem, quota, "60"}},
+		"denied, abnormal usage": {denied: httplimit.DenyAbnormalUsage, want: want{429, problem, abnormal, "60"}},
+		"denied, but served":     {denied: httplimit.Serve, want: served},
+		"denied, custom answer":  {denied: custom, want: want{418, text, `minute "minute";r=0;t=60` + "\n", "60"}},
+		"failed":                 {err: errDown, want: served},
+		"failed, refused":        {err: errDown, failed: httplimit.Refuse, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
+		"failed, a problem":      {err: errDown, failed: httplimit.RefuseProblem, want: want{503, problem, reduced, "5"}},
+		"failed, custom answer":  {err: errDown, failed: custom, want: want{503, text, "Service unavailable. Try again in 30 s.\n", "30"}},
+		"full":                   {err: throttr.ErrFull, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
+		"full, served":           {err: throttr.ErrFull, failed: httplimit.Serve, want: served},
+		"policy allows":          {err: errDown, failed: httplimit.Refuse, policy: throttr.AllowHits, want: served},
+		"policy denies":          {err: errDown, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1"}},
+		"policy denies, problem": {err: errDown, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, reduced, "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed}
-			if test.fails == nil {
-				test.fails = always(nil)
-				cfg.Limits = []throttr.Limit{httplimit.PerMinute(1)}
+			s := newBrokenSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
+			if test.err == nil {
+				s.statuses(3, bob)
 			}
-			s := newBrokenSite(t, cfg, test.fails, throttr.WithPolicy(test.policy))
-			if cfg.Limits != nil {
-				s.get(bob)
-				s.served = 0
-			}
+			s.served = 0
 			res := s.get(bob)
 			body, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
-			require.Equal(t, test.want, want{res.StatusCode, res.Header.Get("Content-Type"), string(body), res.Header.Get("Retry-After"), s.served})
-			if test.want.contentType == problem {
-				require.True(t, json.Valid(body))
-			}
+			require.Equal(t, test.want, want{res.StatusCode, res.Header.Get("Content-Type"), string(body), res.Header.Get("Retry-After")})
+			require.Equal(t, test.want.status == 202, s.served == 1)
 
 			head := s.get(bob, func(r *http.Request) { r.Method = http.MethodHead })
 			if test.want.status == 418 {
@@ -248,71 +184,41 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 	}
 }
 
-func TestRateLimitFieldIsOmittedAfterFailure(t *testing.T) {
-	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits} {
-		s := newBrokenSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, always(errDown), throttr.WithPolicy(policy))
-		res := s.get(alice)
-		require.Equal(t, 202, res.StatusCode)
-		require.Equal(t, http.Header{"X-Handler": {"was here"}, "Ratelimit-Policy": {`"minute";q=3;w=60`}}, res.Header)
-		require.True(t, s.found)
-		require.True(t, s.decision.Allowed)
-		require.Zero(t, s.decision.Strictest)
-		if policy == throttr.ReturnError {
-			require.ErrorIs(t, s.decision.Err, errDown)
-			require.Empty(t, s.decision.Outcomes)
-		} else {
-			require.NoError(t, s.decision.Err)
-			require.True(t, s.decision.Outcomes[0].Degraded)
-		}
-	}
-}
-
-func TestOtherLimitsApplyIfOneFails(t *testing.T) {
-	minuteFails := func(scale time.Duration) error {
-		if scale == time.Minute {
-			return errDown
-		}
-		return nil
-	}
-	for name, answer := range map[string]httplimit.Answer{"serve": nil, "refuse": httplimit.Refuse} {
-		t.Run(name, func(t *testing.T) {
-			s := newBrokenSite(t, httplimit.Config{
-				Limits:    []throttr.Limit{httplimit.PerSecond(9), httplimit.PerMinute(2), httplimit.PerHour(2)},
-				OnFailure: answer, CountRefusals: true,
-			}, minuteFails)
-			want := 202
-			if answer != nil {
-				want = 503
-			}
-			require.Equal(t, []int{want, want}, s.statuses(2, alice))
-			if answer == nil {
-				require.ErrorIs(t, s.decision.Err, errDown)
-				require.Equal(t, "hour", s.decision.Strictest.Name)
-			}
+// A limit that the backend cannot keep must not leave requests without a limit.
+//
+//evidence:http A limit that can't be kept is 500, not unlimited
+func TestMistakeInTheProgramIs500WhateverThePolicy(t *testing.T) {
+	for _, mistake := range []error{&throttr.RangeError{}, throttr.ErrScale, throttr.ErrUnsupported} {
+		for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
+			var event throttr.Event
+			s := newBrokenSite(t, httplimit.Config{OnDenied: httplimit.Serve, OnFailure: httplimit.Serve}, fmt.Errorf("store: %w", mistake),
+				throttr.WithPolicy(policy), throttr.WithFallback(memory.New()),
+				throttr.WithObserver(func(_ context.Context, e throttr.Event) { event = e }))
 			res := s.get(alice)
-			require.Equal(t, 429, res.StatusCode)
-			require.Equal(t, `"second";r=6;t=1, "hour";r=0;t=3600`, res.Header.Get("RateLimit"))
-			require.Equal(t, "3600", res.Header.Get("Retry-After"))
-		})
+			body, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.Equal(t, 500, res.StatusCode)
+			require.Equal(t, "The rate limit is misconfigured.\n", string(body))
+			require.Empty(t, res.Header.Get("Retry-After"))
+			require.Zero(t, s.served)
+			require.Equal(t, throttr.EventFailed, event.Kind, "the observer receives the error")
+			require.ErrorIs(t, event.Err, mistake)
+		}
 	}
 }
 
 // What could not be counted because its context has ended is not served, whatever the answer to failures is.
 func TestARequestWhoseContextHasEndedIsNotServed(t *testing.T) {
-	for name, answer := range map[string]httplimit.Answer{"serve": httplimit.Serve, "refuse": httplimit.Refuse} {
-		t.Run(name, func(t *testing.T) {
-			s := newSite(t, httplimit.Config{OnFailure: answer})
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			res := s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
-			require.Equal(t, 499, res.StatusCode)
-			require.Empty(t, res.Header)
+	s := newSite(t, httplimit.Config{OnFailure: httplimit.Serve})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res := s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	require.Equal(t, 499, res.StatusCode)
+	require.Empty(t, res.Header)
 
-			ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
-			defer cancel()
-			res = s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
-			require.Equal(t, 503, res.StatusCode, "the client may still be there")
-			require.Zero(t, s.served)
-		})
-	}
+	ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	res = s.get(alice, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	require.Equal(t, 503, res.StatusCode, "the client may still be there")
+	require.Zero(t, s.served)
 }

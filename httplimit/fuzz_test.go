@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -101,31 +100,4 @@ func requireKey(t *testing.T, key string) {
 	require.NoError(t, err)
 	require.Equal(t, addr.String(), key)
 	require.True(t, addr.Is4(), key)
-}
-
-// FuzzKeysStayApart compares the keys under which two requests are counted. They are equal only
-// if the keys of the requests are equal.
-func FuzzKeysStayApart(f *testing.F) {
-	f.Add("a", "b", true)
-	long := string(make([]byte, 129))
-	f.Add(long, long+"x", false)
-	f.Add("", "192.0.2.1", true)
-	f.Add("", "192.0.2.1", false)
-	f.Fuzz(func(t *testing.T, key1, key2 string, plain bool) {
-		stored1, stored2 := storedKey(t, key1, plain), storedKey(t, key2, plain)
-		require.Equal(t, key1 == key2, stored1 == stored2, "%q, %q", stored1, stored2)
-	})
-}
-
-// storedKey returns the key that the backend sees.
-func storedKey(t *testing.T, key string, plain bool) (stored string) {
-	backend := memory.New(memory.WithCleanPeriod(0))
-	defer backend.Close()
-	seen := func(_ context.Context, e throttr.Event) { stored = e.Key }
-	wrap, err := httplimit.New(throttr.NewRateLimit(backend, throttr.WithObserver(seen)), httplimit.Config{
-		Limits: []throttr.Limit{httplimit.PerHour(1)}, Key: func(*http.Request) string { return key }, PlainKeys: plain,
-	})
-	require.NoError(t, err)
-	wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-	return stored
 }

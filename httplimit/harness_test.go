@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +21,7 @@ import (
 // site is a handler behind middleware, over a memory backend with a clock that tests advance.
 type site struct {
 	http.Handler
+	*httplimit.Middleware
 	clock    backendtest.Clock
 	limiter  *throttr.RateLimit
 	decision httplimit.Decision // the last one that the handler found
@@ -32,38 +32,35 @@ type site struct {
 // newSite returns a site. The default of cfg.Limits is 3 a minute.
 func newSite(t testing.TB, cfg httplimit.Config, opts ...throttr.Option) *site {
 	t.Helper()
-	s := &site{clock: backendtest.NewClock()}
-	backend := memory.New(memory.WithClock(s.clock.Now), memory.WithCleanPeriod(0))
-	t.Cleanup(func() { backend.Close() })
-	s.limiter = throttr.NewRateLimit(backend, opts...)
-	s.wrap(t, cfg)
-	return s
+	return newBrokenSite(t, cfg, nil, opts...)
 }
 
-// newBrokenSite returns a site whose backend returns the errors of fails.
-func newBrokenSite(t testing.TB, cfg httplimit.Config, fails func(scale time.Duration) error, opts ...throttr.Option) *site {
+// newBrokenSite returns a site whose backend fails with err, unless that is nil.
+func newBrokenSite(t testing.TB, cfg httplimit.Config, err error, opts ...throttr.Option) *site {
 	t.Helper()
 	s := &site{clock: backendtest.NewClock()}
 	backend := memory.New(memory.WithClock(s.clock.Now), memory.WithCleanPeriod(0))
 	t.Cleanup(func() { backend.Close() })
-	s.limiter = throttr.NewRateLimit(broken{backend, fails}, opts...)
-	s.wrap(t, cfg)
-	return s
-}
-
-func (s *site) wrap(t testing.TB, cfg httplimit.Config) {
-	t.Helper()
-	if cfg.Limits == nil {
-		cfg.Limits = []throttr.Limit{httplimit.PerMinute(3)}
-	}
-	limit, err := httplimit.New(s.limiter, cfg)
-	require.NoError(t, err)
-	s.Handler = limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.limiter = throttr.NewRateLimit(broken{backend, err}, opts...)
+	s.Handler = s.wrap(t, cfg, func(w http.ResponseWriter, r *http.Request) {
 		s.served++
 		s.decision, s.found = httplimit.FromContext(r.Context())
 		w.Header().Set("X-Handler", "was here")
 		w.WriteHeader(http.StatusAccepted)
-	}))
+	})
+	return s
+}
+
+// wrap returns a handler behind middleware over the limiter of the site.
+func (s *site) wrap(t testing.TB, cfg httplimit.Config, handler http.HandlerFunc) http.Handler {
+	t.Helper()
+	if cfg.Limits == nil {
+		cfg.Limits = []throttr.Limit{httplimit.PerMinute(3)}
+	}
+	var err error
+	s.Middleware, err = httplimit.NewMiddleware(s.limiter, cfg)
+	require.NoError(t, err)
+	return s.Wrap(handler)
 }
 
 // get sends a request from an address and returns the response.
@@ -97,41 +94,37 @@ var errDown = errors.New("the backend is down")
 // count returns what a limit has counted of a client.
 func (s *site) count(t *testing.T, client string, l throttr.Limit) uint64 {
 	t.Helper()
-	res, err := s.limiter.Peek(t.Context(), "client:k"+client, l, 0)
+	outcomes, err := s.Peek(t.Context(), httplimit.Request{Addr: client, Plan: httplimit.MustPlan(l)})
 	require.NoError(t, err)
-	return res.Count
+	return outcomes[0].Count
 }
 
-// broken is a backend that fails the calls for which fails returns an error.
+// broken is a backend that fails with err, unless that is nil.
 type broken struct {
 	window.Backend
-	fails func(scale time.Duration) error
+	err error
 }
 
 func (b broken) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := b.fails(l.Scale); err != nil {
-		return window.Window{}, err
+	if b.err != nil {
+		return window.Window{}, b.err
 	}
 	return b.Backend.Hit(ctx, key, l, n)
 }
 
 func (b broken) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := b.fails(l.Scale); err != nil {
-		return window.Window{}, err
+	if b.err != nil {
+		return window.Window{}, b.err
 	}
 	return b.Backend.Take(ctx, key, l, n)
 }
 
 func (b broken) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	for _, t := range takes {
-		if err := b.fails(t.Limit.Scale); err != nil {
-			return false, err
-		}
+	if b.err != nil {
+		return false, b.err
 	}
 	return b.Backend.TakeAll(ctx, takes, windows)
 }
-
-func always(err error) func(time.Duration) error { return func(time.Duration) error { return err } }
 
 func header(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Add(name, value) }

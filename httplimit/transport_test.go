@@ -473,29 +473,36 @@ func TestTransportFailsAtOnceIfTheTurnComesTooLate(t *testing.T) {
 }
 
 func TestTransportRepeatsWhatIsSafe(t *testing.T) {
+	busy := respond(503, "Retry-After", "10")
 	for name, test := range map[string]struct {
 		method, field string
 		body          io.Reader
-		tries         int
+		res           *http.Response // a refusal
 		refusals      int
+		tries         int
+		after         float64 // seconds
 	}{
-		"GET":             {http.MethodGet, "", nil, 3, 2},
-		"too often":       {http.MethodGet, "", nil, 4, 9},
-		"PUT":             {http.MethodPut, "", bytes.NewReader([]byte("x")), 3, 2},
-		"a stream":        {http.MethodPut, "", io.MultiReader(strings.NewReader("x")), 1, 2},
-		"POST":            {http.MethodPost, "", strings.NewReader("x"), 1, 2},
-		"POST with a key": {http.MethodPost, "Idempotency-Key", strings.NewReader("x"), 3, 2},
+		"GET":                {http.MethodGet, "", nil, busy, 2, 3, 10},
+		"too often":          {http.MethodGet, "", nil, busy, 9, 4, 10},
+		"PUT":                {http.MethodPut, "", bytes.NewReader([]byte("x")), busy, 2, 3, 10},
+		"a stream":           {http.MethodPut, "", io.MultiReader(strings.NewReader("x")), busy, 2, 1, 0},
+		"POST":               {http.MethodPost, "", strings.NewReader("x"), busy, 2, 1, 0},
+		"POST with a key":    {http.MethodPost, "Idempotency-Key", strings.NewReader("x"), busy, 2, 3, 10},
+		"429 for no time":    {http.MethodGet, "", nil, respond(429, "Retry-After", "0"), 9, 4, 0},
+		"until a time":       {http.MethodGet, "", nil, respond(429, "Retry-After", time.Unix(0, 0).UTC().Format(http.TimeFormat)), 9, 4, 0},
+		"503 for no time":    {http.MethodGet, "", nil, respond(503, "Retry-After", "0"), 9, 4, 0},
+		"503 without a time": {http.MethodGet, "", nil, respond(503), 9, 1, 0},
+		"500":                {http.MethodGet, "", nil, respond(500, "Retry-After", "0"), 9, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &api{}
 			server.respond = func(r *http.Request, n int) *http.Response {
 				if n < test.refusals {
-					return respond(503, "Retry-After", "10")
+					return &http.Response{StatusCode: test.res.StatusCode, Header: test.res.Header}
 				}
 				return respond(200)
 			}
-			cfg := httplimit.TransportConfig{Base: server, Retries: 3, Limits: []throttr.Limit{{Max: 100, Scale: time.Second}}}
-			withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+			withFleet(t, 1, httplimit.TransportConfig{Base: server, Retries: 3}, func(t *testing.T, fl *fleet) {
 				r, err := http.NewRequestWithContext(t.Context(), test.method, "http://api.test/", test.body)
 				require.NoError(t, err)
 				if test.field != "" {
@@ -506,38 +513,11 @@ func TestTransportRepeatsWhatIsSafe(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, test.tries > test.refusals, res.StatusCode == 200)
 				require.Len(t, server.arrivals, test.tries)
-				require.InDelta(t, float64(test.tries-1)*10.5, time.Since(begun).Seconds(), float64(test.tries-1)*0.55)
+				waited := float64(test.tries-1) * test.after
+				require.InDelta(t, 1.05*waited, time.Since(begun).Seconds(), 0.055*waited)
 				require.Equal(t, 1, server.open, "only that of the response")
 				res.Body.Close()
 			})
-		})
-	}
-}
-
-// What is denied without a pause is sent again at once, as often as Retries allows.
-func TestTransportRepeatsWhatIsDeniedForNoTime(t *testing.T) {
-	for _, test := range []struct {
-		res   *http.Response
-		tries int
-	}{
-		{respond(429, "Retry-After", "0"), 3},
-		{respond(429, "Retry-After", time.Unix(0, 0).UTC().Format(http.TimeFormat)), 3},
-		{respond(503, "Retry-After", "0"), 3},
-		{respond(503), 1},
-		{respond(500, "Retry-After", "0"), 1},
-	} {
-		server := &api{respond: func(*http.Request, int) *http.Response {
-			return &http.Response{StatusCode: test.res.StatusCode, Header: test.res.Header}
-		}}
-		withFleet(t, 1, httplimit.TransportConfig{Base: server, Retries: 2}, func(t *testing.T, fl *fleet) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
-			require.NoError(t, err)
-			begun := time.Now()
-			res, err := fl.transports[0].RoundTrip(r)
-			require.NoError(t, err)
-			require.Len(t, server.arrivals, test.tries, res.Header)
-			require.Zero(t, time.Since(begun))
-			res.Body.Close()
 		})
 	}
 }
@@ -560,7 +540,6 @@ func TestTransportPausesForEver(t *testing.T) {
 	})
 }
 
-// A response is returned if its request can't be sent again in time.
 // roundTripper is an http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
@@ -588,40 +567,37 @@ func (s stalled) Close() error {
 
 // What others return as a response may lack fields, and its body may stall.
 func TestTransportAndResponsesOfOthers(t *testing.T) {
-	for name, test := range map[string]struct {
+	for _, test := range []struct {
 		wrap func(throttr.Backend) throttr.Backend
 		body func() io.ReadCloser
 		sent int
 	}{
-		"neither a request nor a body": {body: func() io.ReadCloser { return nil }, sent: 3},
-		"a body that stalls":           {body: func() io.ReadCloser { return stalled{make(chan struct{})} }, sent: 3},
-		"a pause that can't be stored": {body: func() io.ReadCloser { return http.NoBody }, wrap: func(b throttr.Backend) throttr.Backend { return deaf{b} }, sent: 1},
+		{body: func() io.ReadCloser { return nil }, sent: 3},
+		{body: func() io.ReadCloser { return stalled{make(chan struct{})} }, sent: 3},
+		{wrap: func(b throttr.Backend) throttr.Backend { return deaf{b} }, body: func() io.ReadCloser { return http.NoBody }, sent: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				memories := memory.New(memory.WithClock(time.Now))
-				defer memories.Close()
-				var b throttr.Backend = memories
-				if test.wrap != nil {
-					b = test.wrap(b)
-				}
-				sent := 0
-				transport, err := httplimit.NewTransport(throttr.NewRateLimit(b), httplimit.TransportConfig{Retries: 2, Base: roundTripper(func(*http.Request) (*http.Response, error) {
-					sent++
-					return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"10"}}, Body: test.body()}, nil
-				})})
-				require.NoError(t, err)
-				begun := time.Now()
-				res, err := transport.RoundTrip(httptest.NewRequest("GET", "http://api.example/", nil))
-				require.NoError(t, err)
-				require.Equal(t, 429, res.StatusCode)
-				require.Equal(t, test.sent, sent)
-				require.GreaterOrEqual(t, time.Since(begun), time.Duration(10*(sent-1))*time.Second)
-			})
+		synctest.Test(t, func(t *testing.T) {
+			var b throttr.Backend = memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+			if test.wrap != nil {
+				b = test.wrap(b)
+			}
+			sent := 0
+			transport, err := httplimit.NewTransport(throttr.NewRateLimit(b), httplimit.TransportConfig{Retries: 2, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+				sent++
+				return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"10"}}, Body: test.body()}, nil
+			})})
+			require.NoError(t, err)
+			begun := time.Now()
+			res, err := transport.RoundTrip(httptest.NewRequest("GET", "http://api.example/", nil))
+			require.NoError(t, err)
+			require.Equal(t, 429, res.StatusCode)
+			require.Equal(t, test.sent, sent)
+			require.GreaterOrEqual(t, time.Since(begun), time.Duration(10*(sent-1))*time.Second)
 		})
 	}
 }
 
+// A response is returned if its request can't be sent again in time.
 func TestTransportReturnsTheResponseIfThePauseIsTooLong(t *testing.T) {
 	server := &api{}
 	server.respond = func(*http.Request, int) *http.Response { return respond(429, "Retry-After", "7200") }
@@ -645,26 +621,18 @@ func TestTransportReturnsTheResponseIfThePauseIsTooLong(t *testing.T) {
 	})
 }
 
-// With net/http: connections that are lost, bodies, goroutines.
 func TestTransportOverNetHTTP(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }))
 	defer server.Close()
-	backend := memory.New()
-	defer backend.Close()
-	base := &http.Transport{}
-	transport, err := httplimit.NewTransport(throttr.NewRateLimit(backend), httplimit.TransportConfig{
-		Base: base, Limits: []throttr.Limit{{Max: 1000, Scale: time.Minute}},
-	})
+	transport, err := httplimit.NewTransport(throttr.NewRateLimit(memory.New()), httplimit.TransportConfig{Base: &http.Transport{}})
 	require.NoError(t, err)
 	client := http.Client{Transport: transport}
-	for range 3 {
-		res, err := client.Post(server.URL, "text/plain", strings.NewReader("hello"))
-		require.NoError(t, err)
-		text, err := io.ReadAll(res.Body)
-		require.NoError(t, err)
-		require.NoError(t, res.Body.Close())
-		require.Equal(t, "hello", string(text))
-	}
+	res, err := client.Post(server.URL, "text/plain", strings.NewReader("hello"))
+	require.NoError(t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, "hello", string(text))
 	client.CloseIdleConnections()
 }
 

@@ -1,0 +1,83 @@
+package admission_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+)
+
+// As hits, requests go from the shortest limit to the longest, up to the first that denies.
+func TestHitsGoUpToTheLimitThatDenies(t *testing.T) {
+	clock := backendtest.NewClock()
+	store := memory.New(memory.WithClock(clock.Now), memory.WithCleanPeriod(0))
+	defer store.Close()
+	second, hour := throttr.Limit{Name: "second", Max: 2, Scale: time.Second}, throttr.Limit{Name: "hour", Max: 3, Scale: time.Hour}
+	gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{hour, second}, CountRefusals: true})
+	for i, step := range []struct {
+		advance  time.Duration
+		requests int
+		served   int
+		strict   string
+		want     []uint64 // in second and hour
+	}{
+		{0, 5, 2, "second", []uint64{5, 2}},
+		{time.Second, 2, 1, "hour", []uint64{2, 4}},
+		{time.Second, 3, 0, "second", []uint64{3, 6}},
+		{time.Hour, 1, 1, "second", []uint64{1, 1}},
+		{0, 2, 1, "second", []uint64{3, 2}},
+	} {
+		clock.Advance(step.advance)
+		served := 0
+		var last *admission.Decision
+		for range step.requests {
+			if last = gate.Admit(t.Context(), request("k")); last.Allowed {
+				served++
+			}
+		}
+		require.Equal(t, step.served, served, i)
+		require.Equal(t, step.strict, last.Strictest.Name, i)
+		require.Equal(t, last.Allowed, last.Strictest.Allowed, i)
+		require.Equal(t, step.want, counts(t, gate, request("k")), i)
+	}
+	gate = newGateOn(t, store, admission.Config{Limits: []throttr.Limit{{Name: "a", Max: 3, Scale: time.Second}, {Name: "b", Max: 3, Scale: time.Hour}}})
+	require.Equal(t, "b", gate.Admit(t.Context(), request("k")).Strictest.Name, "of two with the same remaining, the longer one")
+}
+
+// Takes are free if they are refused, and hits are not. What costs nothing is denied in a limit that is exceeded.
+func TestCostsAreCounted(t *testing.T) {
+	const ok, deny, mistake = admission.Serve, admission.Deny, admission.Misconfigured
+	for name, test := range map[string]struct {
+		hits     bool
+		costs    []uint64
+		verdicts []admission.Verdict
+		count    uint64
+	}{
+		"they add up":               {false, []uint64{2, 2, 1, 1}, []admission.Verdict{ok, deny, ok, deny}, 3},
+		"0":                         {false, []uint64{0, 3, 1, 0}, []admission.Verdict{ok, ok, deny, ok}, 3},
+		"more than the limit":       {false, []uint64{4, 0, 3, 1}, []admission.Verdict{deny, ok, ok, deny}, 3},
+		"the largest":               {false, []uint64{1<<63 - 1, 1}, []admission.Verdict{deny, ok}, 1},
+		"hits add up":               {true, []uint64{2, 2, 1}, []admission.Verdict{ok, deny, deny}, 5},
+		"hits of 0":                 {true, []uint64{0, 3, 0}, []admission.Verdict{ok, ok, ok}, 3},
+		"hits of 0 beyond it":       {true, []uint64{3, 1, 0}, []admission.Verdict{ok, deny, deny}, 4},
+		"a hit of more":             {true, []uint64{4, 1}, []admission.Verdict{deny, ok}, 1},
+		"a hit that is a converted": {true, []uint64{1<<64 - 1, 1}, []admission.Verdict{mistake, ok}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate := newGate(t, admission.Config{CountRefusals: test.hits})
+			var verdicts []admission.Verdict
+			for _, n := range test.costs {
+				d := gate.Admit(t.Context(), costing("k", n))
+				verdicts = append(verdicts, d.Verdict())
+				require.Equal(t, n > minute.Max, d.LimitField() == "", "then no store was asked")
+			}
+			require.Equal(t, test.verdicts, verdicts)
+			require.Equal(t, []uint64{test.count}, counts(t, gate, request("k")))
+		})
+	}
+}

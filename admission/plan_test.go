@@ -1,0 +1,93 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// aligned is a backend without aligned windows.
+type aligned struct{ throttr.Backend }
+
+func (a aligned) Check(l window.Limit) (window.Traits, error) {
+	if l.Algorithm == throttr.AlignedWindow {
+		return window.Traits{}, throttr.ErrUnsupported
+	}
+	return a.Backend.Check(l)
+}
+
+func TestLimitsOfAPlanAreChecked(t *testing.T) {
+	limiter := throttr.NewRateLimit(aligned{memory.New()})
+	for text, limits := range map[string][]throttr.Limit{
+		"has no name":                 {{Max: 1, Scale: time.Second}},
+		"a Burst of 1000000000000000": {{Name: "a", Max: 1, Burst: 1e15, Scale: time.Second, Algorithm: throttr.TokenBucket}},
+		"a Max of 1000000000000000":   {{Name: "a", Max: 1e15, Scale: time.Second}},
+		"at most 64":                  {{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}},
+		"ASCII":                       {{Name: "a\nb", Max: 1, Scale: time.Second}},
+		`two limits are named "a"`:    {{Name: "a", Max: 1, Scale: time.Second}, {Name: "a", Max: 1, Scale: time.Hour}},
+		"0s is less than 1ms":         {{Name: "a", Max: 1}},
+		"unsupported":                 {{Name: "a", Max: 1, Scale: time.Second, Algorithm: throttr.AlignedWindow}},
+	} {
+		_, err := admission.New(limiter, admission.Config{Limits: limits})
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, text)
+	}
+	require.Panics(t, func() { admission.MustPlan(throttr.Limit{}) })
+
+	hour := throttr.Limit{Name: "hour", Max: 2, Scale: time.Hour}
+	limits := []throttr.Limit{hour, minute}
+	gate := newGate(t, admission.Config{Limits: limits})
+	require.Equal(t, hour, limits[0], "New does not sort the caller's slice")
+	limits[0].Max = 0
+	require.Equal(t, admission.Serve, gate.Admit(t.Context(), request("k")).Verdict(), "and has a copy")
+	require.Equal(t, []throttr.Limit{minute, hour}, admission.MustPlan(hour, minute).Limits())
+}
+
+func TestPolicyFieldNamesEveryLimit(t *testing.T) {
+	for field, limits := range map[string][]throttr.Limit{
+		`"minute";q=3;w=60, "hour";q=7;w=3600`: {minute, {Name: "hour", Max: 7, Scale: time.Hour}},
+		`"none";q=0;w=3600`:                    {{Name: "none", Scale: time.Hour}},
+		`"x";q=9;w=2`:                          {{Name: "x", Max: 9, Scale: 1500 * time.Millisecond}},
+		`"x";q=9;w=1`:                          {{Name: "x", Max: 9, Scale: time.Millisecond}},
+		`"say \"\\o/\"";q=9;w=1`:               {{Name: `say "\o/"`, Max: 9, Scale: time.Second}},
+		`"a, b;x=1";q=9;w=1`:                   {{Name: `a, b;x=1`, Max: 9, Scale: time.Second}},
+		`"x";q=999999999999999;w=4611686019`:   {{Name: "x", Max: 999_999_999_999_999, Scale: 1 << 62}},
+	} {
+		d := newGate(t, admission.Config{Limits: limits}).Admit(t.Context(), request("k"))
+		require.Equal(t, field, d.PolicyField())
+		name, _, _ := strings.Cut(field, ";q=")
+		require.True(t, strings.HasPrefix(d.LimitField(), name+";r="), d.LimitField())
+	}
+}
+
+// It is 2009-01-01T00:00:00Z. In March, clocks are set forward.
+func TestFieldsOfCalendarLimitsHaveTheLengthAndEndOfTheirWindows(t *testing.T) {
+	clock := backendtest.NewClock()
+	store := memory.New(memory.WithClock(clock.Now), memory.WithCleanPeriod(0))
+	defer store.Close()
+	month := throttr.Limit{Name: "month", Max: 2, Calendar: throttr.Month, Zone: "Europe/Berlin"}
+	gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{month, {Name: "day", Max: 2, Calendar: throttr.Day}, minute}})
+	for _, step := range []struct {
+		advance              time.Duration
+		policy, limit, after string
+	}{
+		{0, "2678400", `"minute";r=2;t=60, "day";r=1;t=86400, "month";r=1;t=2674800`, ""},
+		{24 * time.Hour, "2678400", `"minute";r=2;t=60, "day";r=1;t=86400, "month";r=0;t=2588400`, ""},
+		{time.Minute, "2678400", `"minute";r=3;t=60, "day";r=1;t=86340, "month";r=0;t=2588340`, "2588340"},
+		{58*24*time.Hour - time.Minute, "2674800", `"minute";r=2;t=60, "day";r=1;t=86400, "month";r=1;t=2671200`, ""},
+	} {
+		clock.Advance(step.advance)
+		d := gate.Admit(t.Context(), request("k"))
+		require.Equal(t, `"minute";q=3;w=60, "day";q=2;w=86400, "month";q=2;w=`+step.policy, d.PolicyField())
+		require.Equal(t, step.limit, d.LimitField())
+		require.Equal(t, step.after, d.RetryAfterField())
+	}
+}
