@@ -92,24 +92,12 @@ type sizedClient interface {
 const defaultMaxWindows = 1 << 18
 
 type backendOptions struct {
-	now          func() time.Time
 	maxWindows   int
 	denialMemory time.Duration
 }
 
 // BackendOption changes how [Client.Backend] works.
 type BackendOption func(*backendOptions)
-
-// WithClock sets the clock of the backend, which must be safe for concurrent use. The ends of
-// windows that the backend returns are times of this clock. It does not change when windows end. It must not stand still while the clocks of the
-// servers move, and must be finer than 20 ms. Default: time.Now. WithClock panics if now is
-// nil.
-func WithClock(now func() time.Time) BackendOption {
-	if now == nil {
-		panic("throttr: WithClock: now is nil")
-	}
-	return func(o *backendOptions) { o.now = now }
-}
 
 // WithDenialMemory bounds for how long hits on a full window are denied without asking the
 // server, and so how late a Set or Reset by another client takes effect: until d after the
@@ -172,7 +160,7 @@ func (c *Client[T]) keepWindowsOf(b *ServerBackend, o backendOptions) {
 		servers[i] = s.pool
 	}
 	windows := fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.Pick, Calls: &c.calls, Now: o.now,
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.Pick, Calls: &c.calls,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory,
 	})

@@ -17,7 +17,6 @@ func TestNilBackendOptionPanics(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})
 	require.PanicsWithValue(t, "throttr: Client.Backend with a nil BackendOption", func() { client.Backend(nil) })
-	require.PanicsWithValue(t, "throttr: WithClock: now is nil", func() { throttr.WithClock(nil) })
 }
 
 // The lookup of a window fails here, which is a QUERY, although the call is a hit.

@@ -88,7 +88,7 @@ func ExampleParseURL() {
 
 func ExampleClient_Insert() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	fmt.Println(client.Insert(ctx, "k", 5, seconds(60)))
@@ -103,7 +103,7 @@ func ExampleClient_Insert() {
 
 func ExampleClient_Query() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "k", 5, seconds(60))
@@ -119,7 +119,7 @@ func ExampleClient_Query() {
 
 func ExampleClient_Update() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "k", 5, seconds(60))
@@ -137,7 +137,7 @@ func ExampleClient_Update() {
 
 func ExampleClient_Purge() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "k", 5, seconds(60))
@@ -150,7 +150,7 @@ func ExampleClient_Purge() {
 
 func ExampleClient_Set() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	fmt.Println(client.Set(ctx, "greeting", []byte("hello"), seconds(60)))
@@ -165,7 +165,7 @@ func ExampleClient_Set() {
 
 func ExampleClient_Get() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Set(ctx, "greeting", []byte("hello"), seconds(60))
@@ -180,7 +180,7 @@ func ExampleClient_Get() {
 
 func ExampleClient_Do() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	var b throttr.Batch[uint16]
@@ -200,7 +200,7 @@ func ExampleClient_Do() {
 
 func ExampleBatch() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	var b throttr.Batch[uint16] // the zero value is empty
@@ -232,7 +232,7 @@ func ExampleBatch() {
 
 func ExampleClient_Stats() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "k", 5, seconds(60))
@@ -245,7 +245,7 @@ func ExampleClient_Stats() {
 
 func ExampleClient_Close() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Close()
@@ -256,7 +256,7 @@ func ExampleClient_Close() {
 
 func ExampleRequestError() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 	srv.Inject(mockserver.Fault{Op: codec.OpInsert, Disconnect: true}) // executes, and hangs up
 
@@ -272,7 +272,7 @@ func ExampleRequestError() {
 }
 
 func ExampleRequestError_Timeout() {
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 	defer srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second})()
 

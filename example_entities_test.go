@@ -21,8 +21,7 @@ func ExampleNewRateLimit_memory() {
 
 func ExampleRateLimit_Delete() {
 	ctx := context.Background()
-	_, _, limiter, end := exampleServer()
-	defer end()
+	limiter, _ := exampleLimiter()
 
 	limiter.Hit(ctx, "user:42", time.Second, 10)
 	limiter.Hit(ctx, "user:42", time.Hour, 1000)
@@ -43,7 +42,7 @@ func hangUp(srv *mockserver.Server) {
 
 func ExampleWithPolicy() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 	hangUp(srv)
 
@@ -60,7 +59,7 @@ func ExampleWithPolicy() {
 
 func ExampleWithFallback() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 	hangUp(srv)
 
@@ -78,7 +77,7 @@ func ExampleWithFallback() {
 
 func ExampleWithTimeout() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 	srv.Inject(mockserver.Fault{Delay: time.Second})
 
@@ -91,7 +90,7 @@ func ExampleWithTimeout() {
 
 func ExampleWithObserver() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	count := map[throttr.EventKind]int{}

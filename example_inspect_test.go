@@ -10,7 +10,7 @@ import (
 
 func ExampleClient_Stat() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "k", 5, seconds(3600))
@@ -27,7 +27,7 @@ func ExampleClient_Stat() {
 
 func ExampleClient_Publish() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	fmt.Println(client.Publish(ctx, "news", []byte("hello"))) // nobody is subscribed: false
@@ -44,7 +44,7 @@ func ExampleClient_Publish() {
 
 func ExampleClient_Info() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "k", 5, seconds(60))
@@ -64,7 +64,7 @@ func ExampleClient_Info() {
 
 func ExampleClient_WhoAmI() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	who, err := client.WhoAmI(ctx)
@@ -80,7 +80,7 @@ func ExampleClient_WhoAmI() {
 
 func ExampleClient_Connection() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 
 	_, found, err := client.Connection(ctx, srv.Addr(), codec.ConnID{})
@@ -94,7 +94,7 @@ func ExampleClient_Connection() {
 
 func ExampleClient_List() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "counter", 5, seconds(60))
@@ -113,7 +113,7 @@ func ExampleClient_List() {
 
 func ExampleClient_KeyStats() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 
 	client.Insert(ctx, "k", 5, seconds(3600))
@@ -132,7 +132,7 @@ func ExampleClient_KeyStats() {
 
 func ExampleClient_Connections() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	client.Publish(ctx, "*", nil)
@@ -149,7 +149,7 @@ func ExampleClient_Connections() {
 
 func ExampleClient_Channels() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	news, err := client.Subscribe(ctx, "news")
@@ -171,7 +171,7 @@ func ExampleClient_Channels() {
 
 func ExampleClient_Channel() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	news, err := client.Subscribe(ctx, "news")

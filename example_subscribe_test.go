@@ -83,7 +83,7 @@ func ExampleSubscription_Messages() {
 
 func ExampleSubscription_Next() {
 	ctx := context.Background()
-	srv, client, _, end := exampleServer()
+	srv, client, end := exampleServer()
 	defer end()
 	sub, err := client.Subscribe(ctx, "prices")
 	if err != nil {
@@ -136,7 +136,7 @@ func publish(ctx context.Context, client *throttr.Client[uint16], channel string
 // A queue of one has the latest message, for those who take one now and then.
 func ExampleWithQueue() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(1))
 	if err != nil {
@@ -151,7 +151,7 @@ func ExampleWithQueue() {
 
 func ExampleWithOverflow() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 	sub, err := client.Subscribe(ctx, "jobs", pubsub.WithQueue(2), pubsub.WithOverflow(pubsub.DropNewest))
 	if err != nil {
@@ -170,7 +170,7 @@ func ExampleWithOverflow() {
 
 func ExampleSubscription_Dropped() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(2))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
@@ -40,10 +41,9 @@ func Example() {
 	// Output: allowed, 1 of 100, 99 remaining
 }
 
-// exampleServer is a mock server with a clock that moves by Advance alone, a client of
-// it and a limiter that goes by its clock. They live until end is called. The server is not parked,
-// so that it has no records but those of the example.
-func exampleServer() (srv *mockserver.Server, client *throttr.Client[uint16], limiter *throttr.RateLimit, end func()) {
+// exampleServer is a mock server with a clock that moves by Advance alone, and a client of it. They live
+// until end is called. The server is not parked, so that it has no records but those of the example.
+func exampleServer() (srv *mockserver.Server, client *throttr.Client[uint16], end func()) {
 	srv, err := mockserver.Start(mockserver.WithVirtualClock())
 	if err != nil {
 		panic(err)
@@ -54,16 +54,21 @@ func exampleServer() (srv *mockserver.Server, client *throttr.Client[uint16], li
 	if err != nil {
 		panic(err)
 	}
-	limiter = throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
-	return srv, client, limiter, func() {
+	return srv, client, func() {
 		client.Close()
 		srv.Close()
 	}
 }
 
+// exampleLimiter is a limiter and its clock, which moves by Advance alone.
+func exampleLimiter() (*throttr.RateLimit, backendtest.Clock) {
+	clock := backendtest.NewClock()
+	return throttr.NewRateLimit(memory.New(memory.WithClock(clock.Now), memory.WithCleanPeriod(0))), clock
+}
+
 func ExampleNewRateLimit() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	limiter := throttr.NewRateLimit(client.Backend())
@@ -79,8 +84,7 @@ func ExampleNewRateLimit() {
 
 func ExampleRateLimit_Hit() {
 	ctx := context.Background()
-	srv, _, limiter, end := exampleServer()
-	defer end()
+	limiter, clock := exampleLimiter()
 
 	for range 4 {
 		res, err := limiter.Hit(ctx, "user:42", time.Minute, 2)
@@ -88,7 +92,7 @@ func ExampleRateLimit_Hit() {
 			panic(err)
 		}
 		fmt.Println(res)
-		srv.Advance(20 * time.Second)
+		clock.Advance(20 * time.Second)
 	}
 	// Output:
 	// allowed, 1 of 2, 1 remaining
@@ -99,8 +103,7 @@ func ExampleRateLimit_Hit() {
 
 func ExampleRateLimit_Hit_twoLimits() {
 	ctx := context.Background()
-	_, _, limiter, end := exampleServer()
-	defer end()
+	limiter, _ := exampleLimiter()
 
 	// 2 a second and 5 an hour are two windows of the same key.
 	second, _ := limiter.Hit(ctx, "user:42", time.Second, 2)
@@ -111,8 +114,7 @@ func ExampleRateLimit_Hit_twoLimits() {
 
 func ExampleRateLimit_HitN() {
 	ctx := context.Background()
-	_, _, limiter, end := exampleServer()
-	defer end()
+	limiter, _ := exampleLimiter()
 
 	// An upload of 4 files counts for 4. All of a hit counts, even if it is denied.
 	for range 3 {
@@ -127,8 +129,7 @@ func ExampleRateLimit_HitN() {
 
 func ExampleRateLimit_Inc() {
 	ctx := context.Background()
-	_, _, limiter, end := exampleServer()
-	defer end()
+	limiter, _ := exampleLimiter()
 
 	// Counting without deciding: Inc has no limit.
 	fmt.Println(limiter.Inc(ctx, "user:42", time.Minute, 3))
@@ -140,8 +141,7 @@ func ExampleRateLimit_Inc() {
 
 func ExampleRateLimit_Get() {
 	ctx := context.Background()
-	_, _, limiter, end := exampleServer()
-	defer end()
+	limiter, _ := exampleLimiter()
 
 	fmt.Println(limiter.Get(ctx, "user:42", time.Minute)) // there is no window
 	limiter.Hit(ctx, "user:42", time.Minute, 10)
@@ -155,13 +155,12 @@ func ExampleRateLimit_Get() {
 
 func ExampleRateLimit_Set() {
 	ctx := context.Background()
-	srv, _, limiter, end := exampleServer()
-	defer end()
+	limiter, clock := exampleLimiter()
 
 	limiter.Hit(ctx, "user:42", time.Minute, 10)
-	srv.Advance(50 * time.Second)
+	clock.Advance(50 * time.Second)
 	fmt.Println(limiter.Set(ctx, "user:42", time.Minute, 9)) // a new window, ending in a minute
-	srv.Advance(50 * time.Second)
+	clock.Advance(50 * time.Second)
 	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 10))
 	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 10))
 	// Output:
@@ -172,16 +171,15 @@ func ExampleRateLimit_Set() {
 
 func ExampleRateLimit_ExpiresAt() {
 	ctx := context.Background()
-	srv, _, limiter, end := exampleServer()
-	defer end()
+	limiter, clock := exampleLimiter()
 
 	t, err := limiter.ExpiresAt(ctx, "user:42", time.Minute)
 	fmt.Println(t.IsZero(), err) // no window
 
 	limiter.Hit(ctx, "user:42", time.Minute, 10)
-	srv.Advance(45 * time.Second)
+	clock.Advance(45 * time.Second)
 	t, err = limiter.ExpiresAt(ctx, "user:42", time.Minute)
-	fmt.Println(t.Sub(srv.Now()), err)
+	fmt.Println(t.Sub(clock.Now()), err)
 	// Output:
 	// true <nil>
 	// 15s <nil>
@@ -189,8 +187,7 @@ func ExampleRateLimit_ExpiresAt() {
 
 func ExampleRateLimit_Reset() {
 	ctx := context.Background()
-	_, _, limiter, end := exampleServer()
-	defer end()
+	limiter, _ := exampleLimiter()
 
 	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
 	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
@@ -205,11 +202,10 @@ func ExampleRateLimit_Reset() {
 
 func ExampleResult() {
 	ctx := context.Background()
-	srv, _, limiter, end := exampleServer()
-	defer end()
+	limiter, clock := exampleLimiter()
 
 	limiter.Hit(ctx, "user:42", time.Minute, 1)
-	srv.Advance(15 * time.Second)
+	clock.Advance(15 * time.Second)
 	res, err := limiter.Hit(ctx, "user:42", time.Minute, 1)
 	if err != nil {
 		panic(err)
@@ -219,31 +215,14 @@ func ExampleResult() {
 	fmt.Println("limit:", res.Limit)
 	fmt.Println("remaining:", res.Remaining)
 	fmt.Println("retry after:", res.RetryAfter)
-	fmt.Println("reset at:", res.ResetAt.Sub(mockserver.Epoch), "from the start")
+	fmt.Println("reset at:", res.ResetAt.Sub(clock.Now()), "from now")
 	// Output:
 	// allowed: false
 	// count: 2
 	// limit: 1
 	// remaining: 0
 	// retry after: 45s
-	// reset at: 1m0s from the start
-}
-
-func ExampleWithClock() {
-	ctx := context.Background()
-	srv, client, _, end := exampleServer()
-	defer end()
-
-	// The limiter and the server go by one clock, which only the test moves.
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
-	limiter.Hit(ctx, "user:42", 24*time.Hour, 1)
-	srv.Advance(23 * time.Hour)
-	fmt.Println(limiter.Hit(ctx, "user:42", 24*time.Hour, 1))
-	srv.Advance(time.Hour)
-	fmt.Println(limiter.Hit(ctx, "user:42", 24*time.Hour, 1))
-	// Output:
-	// denied, 2 of 1, retry after 1h0m0s <nil>
-	// allowed, 1 of 1, 0 remaining <nil>
+	// reset at: 45s from now
 }
 
 // A bucket lets in one hit in 10 seconds, and a burst of two.
@@ -261,7 +240,7 @@ func ExampleWithAlgorithm() {
 
 func ExampleWithMaxWindows() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	// A small memory. What is forgotten is looked up again, and stays exact.
@@ -273,7 +252,7 @@ func ExampleWithMaxWindows() {
 
 func ExampleClient_Backend() {
 	ctx := context.Background()
-	_, client, _, end := exampleServer()
+	_, client, end := exampleServer()
 	defer end()
 
 	backend := client.Backend()
@@ -305,9 +284,10 @@ func ExampleBackend() {
 
 func ExampleRangeError() {
 	ctx := context.Background()
-	_, _, limiter, end := exampleServer() // its values are 2 bytes wide
+	_, client, end := exampleServer() // its values are 2 bytes wide
 	defer end()
 
+	limiter := throttr.NewRateLimit(client.Backend())
 	_, err := limiter.Hit(ctx, "user:42", time.Minute, 1_000_000)
 	fmt.Println(err)
 	_, err = limiter.Hit(ctx, "user:42", time.Hour+time.Millisecond, 10)

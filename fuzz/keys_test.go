@@ -30,13 +30,13 @@ func FuzzKeys(f *testing.F) {
 	longer := long + long + long
 	f.Add(longer+"1", longer+"2", longer+"1", "o", longer+"2", "o")
 	f.Fuzz(func(t *testing.T, key1, key2, named1, name1, named2, name2 string) {
-		srv, err := mockserver.Start(mockserver.WithVirtualClock(), mockserver.WithAddr("memory", "fuzz:1"))
+		srv, err := mockserver.Start(mockserver.WithAddr("memory", "fuzz:1"))
 		require.NoError(t, err)
 		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
 		})
 		require.NoError(t, err)
-		backend := client.Backend(throttr.WithClock(srv.Now))
+		backend := client.Backend()
 		count := func(key string, l throttr.Limit) uint64 {
 			res, err := throttr.NewRateLimit(backend).HitN(t.Context(), key, l, 1)
 			require.NoError(t, err)

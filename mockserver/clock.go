@@ -31,7 +31,7 @@ func (s *Server) Now() time.Time { return timeOf(s.clock.now()) }
 // Advance moves a virtual clock forward. Records expire on the way. It panics if the server has
 // the real clock, or if d is negative.
 //
-// Backends have to read the same clock, see throttr.WithClock.
+// Limits go by the clock of the process: test them in a bubble of testing/synctest, on a server with the real clock.
 func (s *Server) Advance(d time.Duration) {
 	if !s.clock.virtual {
 		panic("mockserver: Advance needs WithVirtualClock")

@@ -3,21 +3,25 @@
 // injects faults on demand, and has a clock that tests can advance.
 //
 //	func TestLimits(t *testing.T) {
-//		srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-//		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}})
-//		require.NoError(t, err)
-//		t.Cleanup(func() { client.Close() })
+//		synctest.Test(t, func(t *testing.T) {
+//			srv := mockserver.RunT(t, mockserver.WithAddr("memory", "mock:1"))
+//			client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
+//				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
+//			})
+//			require.NoError(t, err)
+//			defer client.Close()
 //
-//		limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
-//		for _, want := range []bool{true, false} {
+//			limiter := throttr.NewRateLimit(client.Backend())
+//			for _, want := range []bool{true, false} {
+//				res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
+//				require.NoError(t, err)
+//				require.Equal(t, want, res.Allowed)
+//			}
+//			time.Sleep(time.Minute)
 //			res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
 //			require.NoError(t, err)
-//			require.Equal(t, want, res.Allowed)
-//		}
-//		srv.Advance(time.Minute)
-//		res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
-//		require.NoError(t, err)
-//		require.True(t, res.Allowed)
+//			require.True(t, res.Allowed)
+//		})
 //	}
 //
 // The records of a window do not have the name of the key: package mocklimit finds a window.
@@ -27,8 +31,8 @@
 // [Violation]: an event that would have crashed or silenced a real server. With [Start],
 // the caller does both.
 //
-// One clock drives TTLs, graces and accessors: the real one, or with [WithVirtualClock] one that only
-// [Server.Advance] advances. [WithHazard] switches the hazards of a real server. By default records expire at the end
+// One clock drives TTLs, graces and accessors: the real one, which is that of the bubble in testing/synctest, or with
+// [WithVirtualClock] one that only [Server.Advance] advances, for tests of requests alone. [WithHazard] switches the hazards of a real server. By default records expire at the end
 // of their TTL and expiry does no harm, and on a server that a client has parked they do not expire; [WithRealCollector] makes expiry as late and as harmful as it is on a real one.
 //
 // # Faults

@@ -1,7 +1,10 @@
 package mockserver_test
 
 import (
+	"context"
+	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,39 +16,25 @@ import (
 
 // TestLimits is the test in the documentation of the package.
 func TestLimits(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
+	synctest.Test(t, func(t *testing.T) {
+		srv := mockserver.RunT(t, mockserver.WithAddr("memory", "mock:1"))
+		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
+		})
+		require.NoError(t, err)
+		defer client.Close()
 
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
-	for _, want := range []bool{true, false} {
+		limiter := throttr.NewRateLimit(client.Backend())
+		for _, want := range []bool{true, false} {
+			res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
+			require.NoError(t, err)
+			require.Equal(t, want, res.Allowed)
+		}
+		time.Sleep(time.Minute)
 		res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
 		require.NoError(t, err)
-		require.Equal(t, want, res.Allowed)
-	}
-	srv.Advance(time.Minute)
-	res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
-	require.NoError(t, err)
-	require.True(t, res.Allowed)
-}
-
-// A backend parks the server, and so its records outlast any advance of the clock.
-func TestWindowsOpenAfterAnyAdvance(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithClock(srv.Now)))
-	for _, d := range []time.Duration{4 * time.Minute, 239 * time.Second, 244 * time.Second, time.Hour, 30 * 24 * time.Hour} {
-		for range 3 {
-			res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
-			require.NoError(t, err, d)
-			require.True(t, res.Allowed, d)
-			srv.Advance(d)
-		}
-	}
-	require.Zero(t, srv.Expired())
+		require.True(t, res.Allowed)
+	})
 }
 
 func TestNothingExpiresOnAParkedServer(t *testing.T) {

@@ -8,7 +8,7 @@
 // The package knows no store. A [Windows] says whether the active one is known, whether a hit can be
 // decided without a request, and how hits are counted:
 //
-//	group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1024})
+//	group := coalesce.NewGroup(1024)
 //	defer group.Close()
 //	c := group.New(w)
 //	r, sent, err := c.Do(ctx, coalesce.Hit{Max: 100, Increment: 1})

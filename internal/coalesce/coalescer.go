@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/throttr-go/throttr/internal/fifo"
 	"github.com/throttr-go/throttr/window"
@@ -80,7 +81,7 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 	if err := c.group.Check(ctx); err != nil {
 		return Result{}, false, err
 	}
-	b := SharedHits{Now: c.group.options.Now()}
+	b := SharedHits{Now: time.Now()}
 	c.mu.Lock()
 	verdict, r, err := c.windows.Admit(b, h)
 	if verdict == Decided {
@@ -153,7 +154,7 @@ func (c *Coalescer) Busy() bool {
 // enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and
 // enqueue releases it.
 func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, bool, error) {
-	if c.queue.Len()-c.canceled >= c.group.options.MaxQueued {
+	if c.queue.Len()-c.canceled >= c.group.maxQueued {
 		c.mu.Unlock()
 		return Result{}, false, window.ErrOverloaded
 	}
@@ -303,7 +304,7 @@ func (c *Coalescer) pop() *pending {
 // request. It ends at the first operation, and at the first hit that does not share. If fresh
 // is true, Refresh has just returned the plan.
 func (c *Coalescer) gather(fresh bool, plan Plan) {
-	c.sum = SharedHits{Now: c.group.options.Now(), Fresh: fresh, Plan: plan}
+	c.sum = SharedHits{Now: time.Now(), Fresh: fresh, Plan: plan}
 	for {
 		p := c.front()
 		if p == nil || p.operation != nil {

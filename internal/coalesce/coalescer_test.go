@@ -1,6 +1,7 @@
 package coalesce_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -175,14 +176,8 @@ type subject struct {
 
 // newSubject returns a coalescer of a window that is known and empty. Its group is closed when
 // the test ends.
-func newSubject(t testing.TB, o coalesce.Options) subject {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.MaxQueued == 0 {
-		o.MaxQueued = 1 << 16
-	}
-	s := subject{fake: &fake{known: true}, group: coalesce.NewGroup(o)}
+func newSubject(t testing.TB, maxQueued int) subject {
+	s := subject{fake: &fake{known: true}, group: coalesce.NewGroup(cmp.Or(maxQueued, 1<<16))}
 	s.Coalescer = s.group.New(s.fake)
 	t.Cleanup(func() {
 		s.group.Close()
@@ -223,7 +218,7 @@ func inBackground(f func() result) (wait func() result) {
 
 func TestLoneCallerCountsOnItsOwnGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, "the caller's")
 		for i := range uint64(3) {
@@ -240,7 +235,7 @@ func TestLoneCallerCountsOnItsOwnGoroutine(t *testing.T) {
 }
 
 func TestLoneCallerDoesNotAllocate(t *testing.T) {
-	s := newSubject(t, coalesce.Options{})
+	s := newSubject(t, 0)
 	s.noWait = true
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		if _, _, err := s.Do(t.Context(), coalesce.Hit{Max: 1, Increment: 1}); err != nil {
@@ -252,7 +247,7 @@ func TestLoneCallerDoesNotAllocate(t *testing.T) {
 func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, rounds = 64, 20
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		var all sync.WaitGroup
 		start := time.Now()
 		for range callers {
@@ -272,7 +267,7 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 // A plan is given to the hits that are counted right after the Refresh, and to no others.
 func TestPlanIsOfOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.outcomes = []coalesce.Outcome{coalesce.NotCounted}
 		for range 3 {
 			_, _, err := s.Do(t.Context(), coalesce.Hit{Max: 10, Increment: 1})
@@ -289,7 +284,7 @@ func TestPlanIsOfOneRequest(t *testing.T) {
 
 func TestSharedHitsAreDescribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		wait := s.hit(t.Context())
 		var all sync.WaitGroup
 		for i := range uint64(3) {
@@ -308,7 +303,7 @@ func TestSharedHitsAreDescribed(t *testing.T) {
 }
 
 func TestNothingIsDoneWithAnEndedContext(t *testing.T) {
-	s := newSubject(t, coalesce.Options{})
+	s := newSubject(t, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, result{err: context.Canceled}, resultOf(s.Do(ctx, coalesce.Hit{})))
@@ -318,7 +313,7 @@ func TestNothingIsDoneWithAnEndedContext(t *testing.T) {
 
 func TestOperationsKeepTheirOrderAmongHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		var waits []func() result
 		hit := func() { waits = append(waits, s.hit(t.Context())) }
 		hit()
@@ -340,7 +335,7 @@ func TestOperationsKeepTheirOrderAmongHits(t *testing.T) {
 
 func TestCanceledOperationDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		first := s.hit(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
 		queued := s.operate(ctx, s.set(10))
@@ -359,7 +354,7 @@ func TestCanceledOperationDoesNotRun(t *testing.T) {
 
 func TestABoundEndsAHitThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		first := s.hit(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), latency/2)
 		defer cancel()
@@ -373,7 +368,7 @@ func TestABoundEndsAHitThatWaits(t *testing.T) {
 
 func TestFailedRefreshFailsTheHitsUpToTheNextOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.known, s.readErr = false, errStore
 		first, second := s.hit(t.Context()), s.hit(t.Context())
 		set := s.operate(t.Context(), s.set(10))
@@ -387,7 +382,7 @@ func TestFailedRefreshFailsTheHitsUpToTheNextOperation(t *testing.T) {
 
 func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.outcomes = []coalesce.Outcome{{}, {}}
 		ctx, cancel := context.WithCancel(t.Context())
 		lone := s.hit(ctx) // its window is over
@@ -406,7 +401,7 @@ func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
 
 func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{MaxQueued: 1})
+		s := newSubject(t, 1)
 		s.denying, s.count = true, 5
 		counted := s.hit(t.Context()) // its limit is higher
 		queued := s.hit(t.Context())
@@ -427,7 +422,7 @@ func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
 // many callers come after the first.
 func TestCanceledLoneCallersLeaveOneRequestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), latency/20)
 			require.Equal(t, context.DeadlineExceeded, s.hit(ctx)().err)
@@ -444,7 +439,7 @@ func TestCanceledLoneCallersLeaveOneRequestInFlight(t *testing.T) {
 
 func TestRequestThatMayYetBeCountedIsFollowedByARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.outcomes = []coalesce.Outcome{{Err: errStore, Sent: true}}
 		require.Equal(t, result{sent: true, err: errStore}, s.hit(t.Context())())
 		s.readErr = errStore
@@ -458,7 +453,7 @@ func TestRequestThatMayYetBeCountedIsFollowedByARefresh(t *testing.T) {
 
 func TestHitIsNotDeniedByARefreshOlderThanItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.asking, s.count = true, 5
 		hit := func() func() result {
 			return inBackground(func() result {
@@ -480,7 +475,7 @@ func TestHitIsNotDeniedByARefreshOlderThanItself(t *testing.T) {
 
 func TestHitFailsIfItsWindowIsAlwaysOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.outcomes = make([]coalesce.Outcome, 1000)
 		first, second := s.hit(t.Context()), s.hit(t.Context())
 		require.Equal(t, result{err: coalesce.ErrAttempts}, first())
@@ -494,7 +489,7 @@ func TestHitFailsIfItsWindowIsAlwaysOver(t *testing.T) {
 func TestHitFailsIfItsWindowIsOverAfterEveryRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := overAtOnce{&fake{}}
-		group := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+		group := coalesce.NewGroup(1)
 		defer group.Close()
 		_, sent, err := group.New(w).Do(t.Context(), coalesce.Hit{Max: 1, Increment: 1})
 		require.Equal(t, coalesce.ErrAttempts, err)
@@ -512,7 +507,7 @@ func (overAtOnce) Admit(coalesce.SharedHits, coalesce.Hit) (coalesce.Verdict, co
 
 func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{MaxQueued: 2})
+		s := newSubject(t, 2)
 		lone := s.hit(t.Context())
 		for range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -544,7 +539,7 @@ func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
 
 func TestStopServesWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.known = false
 		served := s.hit(t.Context()) // by a goroutine
 		queued := s.hit(t.Context())
@@ -558,7 +553,7 @@ func TestStopServesWhatIsQueued(t *testing.T) {
 
 func TestStopFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		lone, queued := s.hit(t.Context()), s.hit(t.Context())
 		s.group.Stop()
 		require.EqualValues(t, 1, lone().count)
@@ -569,7 +564,7 @@ func TestStopFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
 
 func TestCloseFailsWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		first, second := s.hit(t.Context()), s.hit(t.Context())
 		set := s.operate(t.Context(), s.set(1))
 		first()
@@ -586,7 +581,7 @@ func TestCloseFailsWhatIsUnderWay(t *testing.T) {
 
 func TestCloseFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		lone, hit, set := s.hit(t.Context()), s.hit(t.Context()), s.operate(t.Context(), s.set(1))
 		start := time.Now()
 		s.group.Close()
@@ -600,7 +595,7 @@ func TestCloseFailsWhatIsQueuedBehindALoneCaller(t *testing.T) {
 
 func TestCloseWaitsForTheGroupsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := coalesce.NewGroup(coalesce.Options{Now: time.Now})
+		g := coalesce.NewGroup(0)
 		done := false
 		require.True(t, g.Go(func() {
 			<-g.Context().Done()
@@ -615,7 +610,7 @@ func TestCloseWaitsForTheGroupsGoroutines(t *testing.T) {
 
 func TestManyCallersLeaveNoMemoryBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		var all sync.WaitGroup
 		for range 2000 {
 			all.Go(func() { s.Do(t.Context(), coalesce.Hit{Max: 1 << 40, Increment: 1}) })
@@ -635,7 +630,7 @@ func TestManyCallersLeaveNoMemoryBehind(t *testing.T) {
 func TestPlacesStayApartWhateverHappens(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSubject(t, coalesce.Options{})
+			s := newSubject(t, 0)
 			s.mostSum = 20
 			type span struct{ from, to uint64 }
 			var mu sync.Mutex
@@ -689,7 +684,7 @@ func TestPlacesStayApartWhateverHappens(t *testing.T) {
 
 func TestRefusedTakesCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		increments := []uint64{4, 9, 5, 3, 1} // of a limit of 10: 4, 5 and 1 fit
 		results := make([]coalesce.Result, len(increments))
 		errs := make([]error, len(increments))
@@ -728,7 +723,7 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 func TestHitsAreRefusedIfTheWindowIsFull(t *testing.T) {
 	for _, take := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSubject(t, coalesce.Options{})
+			s := newSubject(t, 0)
 			s.outcomes = []coalesce.Outcome{{WindowOpen: true, Full: true, Result: coalesce.Result{Count: 250}}}
 			r, _, err := s.Do(t.Context(), coalesce.Hit{Max: 255, Increment: 10, Take: take})
 			require.NoError(t, err)
@@ -742,7 +737,7 @@ func TestHitsAreRefusedIfTheWindowIsFull(t *testing.T) {
 // Whoever holds an idle coalescer counts alone.
 func TestHeldCoalescerCountsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, coalesce.Options{})
+		s := newSubject(t, 0)
 		s.known = true
 		require.True(t, s.TryAcquire())
 		require.True(t, s.Busy())

@@ -9,16 +9,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Options are the settings of a Group.
-type Options struct {
-	Now       func() time.Time // the clock of the windows
-	MaxQueued int              // the most hits and operations that a coalescer queues
-}
-
 // Group is the coalescers of one backend. They have the same settings and end together.
 type Group struct {
-	options Options
-	pool    sync.Pool // of *pending
+	maxQueued int       // of hits and operations, for each coalescer
+	pool      sync.Pool // of *pending
 
 	ctx    context.Context // ends with the group
 	cancel context.CancelFunc
@@ -38,9 +32,10 @@ const (
 	maxFinishing = 1024
 )
 
-// NewGroup returns a group without coalescers. Close it after use.
-func NewGroup(o Options) *Group {
-	g := &Group{options: o, finishing: make(chan struct{}, maxFinishing)}
+// NewGroup returns a group without coalescers, each of which queues at most maxQueued hits and operations. Close
+// it after use.
+func NewGroup(maxQueued int) *Group {
+	g := &Group{maxQueued: maxQueued, finishing: make(chan struct{}, maxFinishing)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.pool.New = func() any { return &pending{done: make(chan struct{}, 1)} }
 	return g

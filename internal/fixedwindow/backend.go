@@ -15,7 +15,7 @@
 //
 // Takes are hits that may be refused; take.go makes several of them, and together.go in one round trip.
 // How windows are kept in records is in records.go and names.go, and what sweepers and others tell from them is in
-// inspector.go. The clock that guards are measured by is in steady.go.
+// inspector.go.
 package fixedwindow
 
 import (
@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
@@ -62,7 +63,6 @@ type Options[T codec.Value] struct {
 	Names   []string             // of the servers: TakeAll asks them in the order of their names
 	Pick    func(key string) int // the index of the server where a key lives
 	Calls   *conn.CallPool[T]
-	Now     func() time.Time // the clock of ends of windows; nil means time.Now
 
 	MaxWindows  int // windows that are remembered; the records of four times as many may await removal
 	MaxQueued   int // hits that wait for a request, for each window
@@ -86,8 +86,6 @@ type Backend[T codec.Value] struct {
 	names        []string
 	pick         func(key string) int
 	calls        *conn.CallPool[T]
-	now          func() time.Time
-	guardClock   *steady // nil, which is usable, if now is the clock of the process
 	denialMemory time.Duration
 	maxRequests  int // of a call that removes records
 
@@ -102,19 +100,14 @@ type Backend[T codec.Value] struct {
 // New returns a backend and starts its goroutines. Close it after use.
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
-		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls, now: o.Now,
+		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
 		denialMemory: o.DenialMemory, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
 	}
-	if b.now == nil {
-		b.now = time.Now
-	} else {
-		b.guardClock = newSteady(b.now)
-	}
-	b.group = coalesce.NewGroup(coalesce.Options{Now: b.now, MaxQueued: o.MaxQueued})
-	b.table.init(o.MaxWindows, b.now)
+	b.group = coalesce.NewGroup(o.MaxQueued)
+	b.table.init(o.MaxWindows)
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
-		l := newLinks(s, o.Calls, b.guardClock)
+		l := newLinks(s, o.Calls)
 		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.Go(j.run)
@@ -341,7 +334,7 @@ func (b *Backend[T]) answered() (n uint64) {
 // awaitEnds waits for the windows that are over within closeWait, so that their records can be
 // removed before they expire. On a parked server they do not expire: sweepers remove them.
 func (b *Backend[T]) awaitEnds() {
-	now := b.now()
+	now := time.Now()
 	var wait time.Duration
 	for _, j := range b.janitors {
 		if j.link.server.Parked() {
@@ -350,7 +343,7 @@ func (b *Backend[T]) awaitEnds() {
 		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {
-		_, _ = b.guardClock.sleepUntil(b.group.Context(), b.guardClock.Now().Add(wait))
+		_ = backoff.Sleep(b.group.Context(), wait)
 	}
 }
 

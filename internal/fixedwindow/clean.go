@@ -74,12 +74,8 @@ func (cl *cleaner[T]) cleanSome(ctx context.Context, all []*cleaning[T], p *pace
 			if again.IsZero() {
 				return nil
 			}
-			early, err := cl.link.guardClock.sleepUntil(ctx, again)
-			if err != nil {
+			if err := backoff.Sleep(ctx, time.Until(again)); err != nil {
 				return err
-			}
-			for _, c := range all {
-				c.history, c.again = c.history.Earlier(early), c.again.Add(-early)
 			}
 			continue
 		}
@@ -98,7 +94,7 @@ func (cl *cleaner[T]) cleanSome(ctx context.Context, all []*cleaning[T], p *pace
 // ready returns the keys that are to be looked up now. If there are none, it returns when there
 // will be, or the zero time if all keys are done.
 func (cl *cleaner[T]) ready(all []*cleaning[T]) (ready []*cleaning[T], again time.Time) {
-	now := cl.link.guardClock.Now()
+	now := time.Now()
 	for _, c := range all {
 		switch {
 		case c.done:
@@ -134,7 +130,7 @@ func (cl *cleaner[T]) round(ctx context.Context, all, ready []*cleaning[T]) erro
 			k.done, k.absent = true, true
 		case slot.Again:
 			k.again = a.At
-			if a.At.Sub(cl.link.guardClock.Now()) > 2*k.records.bands.Guard {
+			if time.Until(a.At) > 2*k.records.bands.Guard {
 				k.done, k.next = true, a.At
 			}
 		default:
@@ -162,11 +158,11 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 			k.begin()
 			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 		}
-		l := slot.Lookup{Sent: cl.link.guardClock.Now()}
+		l := slot.Lookup{Sent: time.Now()}
 		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
 			return err
 		}
-		l.Received = cl.link.guardClock.Now()
+		l.Received = time.Now()
 		cl.link.paces[classOf(some[0].records.bands.Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
 		for i, k := range some {
 			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
@@ -191,7 +187,7 @@ func (s *step[T]) claimed() (next step[T], ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from.guard)
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from)
 	return step[T]{key: s.key, action: a}, ok
 }
 
@@ -214,7 +210,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	for n < len(steps) && call.Len() < cl.requests {
 		s := &steps[n]
 		n++
-		if last := s.key.records.bands.Deadline(s.action); cl.link.guardClock.Now().Before(last) {
+		if last := s.key.records.bands.Deadline(s.action); time.Now().Before(last) {
 			s.requests = s.key.records.bands.Requests(nil, s.action, 0)
 			s.key.records.add(call, s.requests...)
 			deadline, by = earlier(deadline, last), earlier(by, s.action.By)
@@ -224,7 +220,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 		cl.link.calls.Put(call)
 		return n, nil
 	}
-	sent := cl.link.guardClock.Now()
+	sent := time.Now()
 	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
 		return n, err
 	}
@@ -232,7 +228,7 @@ func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, 
 	for i := range steps[:n] {
 		s := &steps[i]
 		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
-		s.effects.at.from.guard = sent
+		s.effects.at.from = sent
 		s.key.removed += s.effects.purged
 		responses = responses[len(s.requests):]
 	}
@@ -259,7 +255,7 @@ var _ sweep.Remover = (*Remover[uint16])(nil)
 
 // NewRemover returns a Remover. Close it after use.
 func NewRemover[T codec.Value](s Server[T], calls *conn.CallPool[T], maxInFlight int) *Remover[T] {
-	return &Remover[T]{link: newLink(s, calls, nil), requests: max(1, min(chunkSize, maxInFlight))}
+	return &Remover[T]{link: newLink(s, calls), requests: max(1, min(chunkSize, maxInFlight))}
 }
 
 // Remove implements [sweep.Remover].

@@ -84,7 +84,7 @@ func (j *janitor[T]) actionBegins(s *slots[T]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if s.duty == nil {
-		if err := j.add(&duty[T]{slots: s, due: j.backend.guardClock.Now().Add(s.idle())}); err != nil {
+		if err := j.add(&duty[T]{slots: s, due: time.Now().Add(s.idle())}); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (j *janitor[T]) actionBegins(s *slots[T]) error {
 // actionEnds is called after an action that actionBegins was called for, once it has been executed. Opened
 // says that it has opened a window, and so has set the TTLs of all records.
 func (j *janitor[T]) actionEnds(s *slots[T], opened bool) {
-	now := j.backend.guardClock.Now()
+	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s.underway--
@@ -113,10 +113,10 @@ func (j *janitor[T]) actionEnds(s *slots[T], opened bool) {
 func (j *janitor[T]) cleanSoon(s *slots[T]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s.duty == nil && j.add(&duty[T]{slots: s, due: j.backend.guardClock.Now()}) != nil {
+	if s.duty == nil && j.add(&duty[T]{slots: s, due: time.Now()}) != nil {
 		return // there are too many; another client does it
 	}
-	j.schedule(s, j.backend.guardClock.Now())
+	j.schedule(s, time.Now())
 }
 
 // schedule has the records of a key, which is a duty, cleaned at a time at the latest. The caller
@@ -233,7 +233,7 @@ func (j *janitor[T]) start(chunk []*duty[T]) bool {
 func (j *janitor[T]) due() (chunk []*duty[T], wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := j.backend.guardClock.Now()
+	now := time.Now()
 	if j.closed {
 		return nil, -1
 	}
@@ -292,7 +292,7 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Unlock()
 	switch {
 	case changed:
-		return slot.Action{Kind: slot.Again, At: s.link.guardClock.Now().Add(s.idle())} // finish knows better
+		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
 	case closed:
 		return s.discardAction(h)
 	}
@@ -338,7 +338,7 @@ func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
 	case changed:
 		d.due = s.cleanAt
 	case !k.done:
-		d.due = j.backend.guardClock.Now().Add(cleanRetry)
+		d.due = time.Now().Add(cleanRetry)
 	default:
 		d.due, s.cleanAt = k.next, k.next
 	}
@@ -357,11 +357,11 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 	return end
 }
 
-// over returns when a window is over for all clients, by the backend's clock. It returns the zero
+// over returns when a window is over for all clients. It returns the zero
 // time if none is known.
 func (d *duty[T]) over() time.Time {
 	if w, ok := d.slots.known.current(); ok {
-		return w.clock.Latest
+		return w.Latest
 	}
 	return time.Time{}
 }

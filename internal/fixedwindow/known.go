@@ -9,29 +9,17 @@ import (
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
-// state is what is known of an open window. A [slot.Window] has times of the clock of guards instead.
+// state is what is known of an open window.
 type state struct {
-	slot       slot.ID
-	count      uint64
-	clock      slot.Times // by the backend's clock
-	guardUntil time.Time  // clock.Until by the clock of guards
-	id         int64      // identifies the window
-	conn       any        // where takes were counted; nil if there were none
-	undecided  bool       // the count may contain takes that are refused, until subtract is called
-}
-
-// fromWindow makes s, which is zero, the state of a window that was read at a time.
-func (s *state) fromWindow(w *slot.Window, at *span) {
-	s.slot, s.count, s.guardUntil = w.Slot, w.Count, w.Until
-	s.clock = slot.Times{
-		Sent: at.from.clock, Until: at.from.at(w.Until).clock,
-		Received: at.to.clock, Latest: at.to.at(w.Latest).clock,
-	}
+	slot.Window
+	id        int64 // identifies the window
+	conn      any   // where takes were counted; nil if there were none
+	undecided bool  // the count may contain takes that are refused, until subtract is called
 }
 
 // result returns the window with a count. Its end is never more than a scale away.
 func (s *state) result(scale time.Duration, count uint64, now time.Time) coalesce.Result {
-	left := min(max(s.clock.Latest.Sub(now), 1), scale)
+	left := min(max(s.Latest.Sub(now), 1), scale)
 	return coalesce.Result{Count: count, ExpiresAt: now.Add(left), Left: left, ID: s.id}
 }
 
@@ -41,11 +29,8 @@ func (s *state) narrow(old *state, guard time.Duration) {
 	if s.conn == nil {
 		s.conn = old.conn
 	}
-	if s.slot == old.slot && s.clock.Narrow(&old.clock, guard) && (old.conn == nil || s.conn == old.conn) {
+	if s.Slot == old.Slot && s.Narrow(&old.Times, guard) && (old.conn == nil || s.conn == old.conn) {
 		s.id = old.id
-	}
-	if s.clock.Until.Equal(old.clock.Until) {
-		s.guardUntil = old.guardUntil
 	}
 }
 
@@ -76,11 +61,11 @@ func (k *known[T]) admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdic
 		if h.Take && h.Increment > h.Max {
 			return coalesce.Decided, coalesce.Result{Refused: true}, nil
 		}
-	case !k.ok || !b.Fresh && !b.Now.Before(s.clock.Until):
+	case !k.ok || !b.Fresh && !b.Now.Before(s.Until):
 		return coalesce.Defer, coalesce.Result{}, nil
-	case h.Must || !over(h, s.count): // it is counted, with others if it fits
+	case h.Must || !over(h, s.Count): // it is counted, with others if it fits
 	case b.QueuedBefore || k.mayRefuse(b.Now):
-		r := s.result(k.scale, s.count, b.Now)
+		r := s.result(k.scale, s.Count, b.Now)
 		r.Refused = h.Take // a hit is denied by its Count
 		return coalesce.Decided, r, nil
 	default: // the window may have been reset
@@ -104,8 +89,7 @@ func over(h coalesce.Hit, count uint64) bool {
 // mayRefuse reports whether hits over the limit are denied from memory: the count is that of the window, which was
 // read recently, and has certainly not ended since. The caller holds mu, and the window is known.
 func (k *known[T]) mayRefuse(now time.Time) bool {
-	age := now.Sub(k.state.clock.Sent)
-	return age >= 0 && age < k.denialMemory && !k.state.undecided && k.state.clock.Open(now)
+	return now.Sub(k.state.Sent) < k.denialMemory && !k.state.undecided && k.state.Open(now)
 }
 
 // learn makes a window the known one. It gets a new ID if it is another one than was known.
@@ -151,7 +135,7 @@ func (k *known[T]) outcomeOf(counted bool, now time.Time) coalesce.Outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := &k.state
-	return coalesce.Outcome{WindowOpen: true, Full: !counted, Result: s.result(k.scale, s.count, now)}
+	return coalesce.Outcome{WindowOpen: true, Full: !counted, Result: s.result(k.scale, s.Count, now)}
 }
 
 // fill makes a charge that the counter can't hold, as was just learned: it counts what there is room for,
@@ -162,7 +146,7 @@ func (k *known[T]) fill(b coalesce.SharedHits, count func(coalesce.SharedHits) c
 		if !ok {
 			break
 		}
-		b.Sum, b.Now = maxValue[T]()-s.count, k.backend.now()
+		b.Sum, b.Now = maxValue[T]()-s.Count, time.Now()
 		if o = count(b); !o.Full {
 			return o
 		}
@@ -173,7 +157,7 @@ func (k *known[T]) fill(b coalesce.SharedHits, count func(coalesce.SharedHits) c
 // subtract lowers the known count: n was given back, or is about to be. It implements Subtract of [coalesce.Windows].
 func (k *known[T]) subtract(n uint64) {
 	k.mu.Lock()
-	k.state.count -= min(k.state.count, n)
+	k.state.Count -= min(k.state.Count, n)
 	k.state.undecided = false
 	k.mu.Unlock()
 }
@@ -193,19 +177,19 @@ func (k *known[T]) current() (s state, ok bool) {
 	return k.state, k.ok
 }
 
-// toJoin returns the slot of the known window, and until when it can be joined by the clock of guards. It
+// toJoin returns the slot of the known window, and until when it can be joined. It
 // returns false if none is known.
 func (k *known[T]) toJoin() (x slot.ID, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state.slot, k.state.guardUntil, k.ok
+	return k.state.Slot, k.state.Until, k.ok
 }
 
 // certainlyOpen returns the known window. It returns false if it may be over.
 func (k *known[T]) certainlyOpen(now time.Time) (s state, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state, k.ok && k.state.clock.Open(now)
+	return k.state, k.ok && k.state.Open(now)
 }
 
 // recall returns what is known of the open window, and whether that may refuse a take. It returns false if no
@@ -213,15 +197,15 @@ func (k *known[T]) certainlyOpen(now time.Time) (s state, ok bool) {
 func (k *known[T]) recall(now time.Time) (r coalesce.Result, mayRefuse, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.ok || !k.state.clock.Open(now) {
+	if !k.ok || !k.state.Open(now) {
 		return r, false, false
 	}
-	return k.state.result(k.scale, k.state.count, now), k.mayRefuse(now), true
+	return k.state.result(k.scale, k.state.Count, now), k.mayRefuse(now), true
 }
 
 // maybeOpen reports whether a window is known that is not certainly over.
 func (k *known[T]) maybeOpen(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.ok && now.Before(k.state.clock.Latest)
+	return k.ok && now.Before(k.state.Latest)
 }

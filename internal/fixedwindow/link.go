@@ -31,9 +31,8 @@ var (
 // Backend.do sends a call on any connection of a server, do on one of a link, and doBy sends an action, in time or
 // never. slots.ask is one of the first two, with the times, and slots.askOnLink is ask for takes.
 type link[T codec.Value] struct {
-	server     Server[T]
-	calls      *conn.CallPool[T]
-	guardClock *steady // or nil, which is usable
+	server Server[T]
+	calls  *conn.CallPool[T]
 
 	current  atomic.Pointer[conn.Conn[T]]
 	answered atomic.Uint64 // calls that have their responses
@@ -46,8 +45,8 @@ type link[T codec.Value] struct {
 	paces [linkClasses]*pace // of the cleaners that share the link
 }
 
-func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T], guardClock *steady) *link[T] {
-	l := &link[T]{server: s, calls: calls, guardClock: guardClock, lock: make(chan struct{}, 1)}
+func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
+	l := &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
 	for i := range l.paces {
 		l.paces[i] = newPace()
 	}
@@ -63,9 +62,9 @@ const linkClasses = 11
 // on the connection on which it was counted, and so takes go out on these links, too.
 type links[T codec.Value] [linkClasses + 1]*link[T]
 
-func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T], guardClock *steady) (ls links[T]) {
+func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) (ls links[T]) {
 	for i := range ls {
-		ls[i] = newLink(s, calls, guardClock)
+		ls[i] = newLink(s, calls)
 	}
 	return ls
 }
@@ -139,11 +138,11 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
 func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline, by time.Time) (sent bool, err error) {
-	cl.Stale = func() bool { return !l.guardClock.Now().Before(deadline) }
-	stop := l.guardClock.afterFunc(by, func() { c.Fail(errLate) })
+	cl.Stale = func() bool { return !time.Now().Before(deadline) }
+	timer := time.AfterFunc(time.Until(by), func() { c.Fail(errLate) })
 	sent, err = l.do(ctx, c, cl)
 	if err == nil || !sent || ctx.Err() == nil {
-		stop() // otherwise the call may be in flight, and c has to end in time (rule 3)
+		timer.Stop() // otherwise the call may be in flight, and c has to end in time (rule 3)
 	}
 	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, window.ErrOverloaded) {
 		err = errAgain

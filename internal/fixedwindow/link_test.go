@@ -240,7 +240,7 @@ func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
 		calls := &conn.CallPool[uint16]{}
 		p := newPool(t, calls, parking.Never, g.dial)
 		require.NoError(t, p.Connect(t.Context()))
-		l := newLink[uint16](hanging{p, hang}, calls, nil)
+		l := newLink[uint16](hanging{p, hang}, calls)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var first sync.WaitGroup
@@ -401,7 +401,7 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 }
 
 func TestLinksAreThoseOfGuards(t *testing.T) {
-	ls := newLinks[uint16](nil, nil, nil)
+	ls := newLinks[uint16](nil, nil)
 	require.Same(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard*51/100))
 	require.NotSame(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard/2))
 	require.Same(t, ls.of(slot.MaxGuard/2), ls.of(slot.MaxGuard/3))

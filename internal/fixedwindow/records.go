@@ -1,6 +1,8 @@
 package fixedwindow
 
 import (
+	"time"
+
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -55,6 +57,9 @@ func (r *records[T]) observe(response conn.Response[T]) slot.Observation {
 	}
 	return r.bands.Observe(uint64(response.Quota), uint64(response.TTL.Amount))
 }
+
+// span is the time of a request: from before it was sent until its responses had arrived.
+type span struct{ from, to time.Time }
 
 // effects is what the responses to an action say that it has done.
 type effects struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -42,14 +43,14 @@ func (s *slots[T]) openWindow(ctx context.Context, p *plan[T], b coalesce.Shared
 	case err != nil:
 		return coalesce.Outcome{Err: err, Sent: sent}
 	case p.action.Kind == slot.Create:
-		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.at.from.guard, o.at.to.guard)
+		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.at.from, o.at.to)
 		if out == slot.Missed {
-			s.failed, s.failedAt = s.failed+1, s.link.guardClock.Now()
+			s.failed, s.failedAt = s.failed+1, time.Now()
 		}
-		return s.conclude(out, &w, &b, &o.at, p.conn)
+		return s.conclude(out, &w, &b, p.conn)
 	default:
-		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.at.from.guard, o.at.to.guard)
-		return s.conclude(out, &w, &b, &o.at, p.conn)
+		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.at.from, o.at.to)
+		return s.conclude(out, &w, &b, p.conn)
 	}
 }
 
@@ -60,14 +61,14 @@ func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n ui
 	requests := s.bands.Requests(buf[:0], a, n)
 	cl := s.newCall(conn.SingleRead)
 	s.records.add(cl, requests...)
-	from := s.backend.moment(s.backend.now())
+	from := time.Now()
 	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
 		return effects{}, sent, err
 	}
 	o = s.records.effectsOf(a, requests, cl.Responses)
-	o.at = span{from, s.backend.moment(s.backend.now())}
+	o.at = span{from, time.Now()}
 	s.backend.calls.Put(cl)
-	if !o.at.to.guard.Before(a.By) {
+	if !o.at.to.Before(a.By) {
 		return effects{}, true, errLate
 	}
 	return o, true, nil
@@ -94,9 +95,7 @@ func (s *slots[T]) search(ctx context.Context, decide func(*lookups[T]) (slot.Ac
 			return err
 		case a.Kind == slot.Again:
 			f.first = a.Slot
-			var early time.Duration
-			early, err = s.link.guardClock.sleepUntil(ctx, a.At)
-			f.history, s.failedAt = f.history.Earlier(early), s.failedAt.Add(-early)
+			err = backoff.Sleep(ctx, time.Until(a.At))
 		default:
 			err = s.step(ctx, &f, a)
 		}
@@ -119,9 +118,9 @@ func (s *slots[T]) lookUp(ctx context.Context, f *lookups[T]) error {
 		}
 		cl := s.newCall(conn.Interruptible)
 		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
-		l := slot.Lookup{First: f.first, Sent: s.link.guardClock.Now()}
+		l := slot.Lookup{First: f.first, Sent: time.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
-			l.Received = s.link.guardClock.Now()
+			l.Received = time.Now()
 			l.Slots[f.first], l.Slots[f.first.Other()] = s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])
 			s.backend.calls.Put(cl)
 			f.history = s.bands.Extend(f.history, l)
@@ -135,7 +134,7 @@ func (s *slots[T]) lookUp(ctx context.Context, f *lookups[T]) error {
 
 // tooLate reports whether the responses to the last lookup came too late to act on it.
 func (s *slots[T]) tooLate(f *lookups[T]) bool {
-	return s.link.guardClock.Now().Sub(f.history.Last.Sent) >= s.bands.Guard/2
+	return time.Since(f.history.Last.Sent) >= s.bands.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
@@ -161,7 +160,7 @@ func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
 			return a, nil
 		case s.tooLate(f):
 			return s.repeat(f)
-		case a.Kind == slot.Create && s.link.guardClock.Now().Before(s.createAt()):
+		case a.Kind == slot.Create && time.Now().Before(s.createAt()):
 			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
 		}
 		// No record is created before the sweeper has decided whether to park the server, for which it has a second.
@@ -185,7 +184,7 @@ func (s *slots[T]) createAt() time.Time {
 // next returns the slot that is opened next, as far as is known.
 func (s *slots[T]) next() slot.ID {
 	if st, _ := s.known.current(); st.id != 0 {
-		return st.slot.Other()
+		return st.Slot.Other()
 	}
 	return slot.A
 }
@@ -198,10 +197,7 @@ func (s *slots[T]) learnLive(f *lookups[T]) bool {
 		return false
 	}
 	s.failed = 0
-	now := s.backend.moment(s.backend.now())
-	var st state
-	st.fromWindow(&w, &span{now.at(l.Sent), now.at(l.Received)})
-	s.known.learn(&st)
+	s.known.learn(&state{Window: w})
 	if _, ok := s.bands.Untidy(l); ok {
 		s.janitor.cleanSoon(s)
 	}
@@ -216,7 +212,7 @@ func (s *slots[T]) step(ctx context.Context, f *lookups[T], a slot.Action) error
 	}
 	o, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.at.from.guard); ok {
+		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.at.from); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}
@@ -232,16 +228,16 @@ func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 	forgets := s.known.forgetCount()
 	cl := s.newCall(conn.SingleRead)
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-	at, _, err := s.ask(ctx, nil, cl, s.backend.now())
+	at, _, err := s.ask(ctx, nil, cl, time.Now())
 	if err != nil {
 		return st, false, err
 	}
-	l := slot.Lookup{Sent: at.from.guard, Received: at.to.guard}
+	l := slot.Lookup{Sent: at.from, Received: at.to}
 	l.Slots = [2]slot.Observation{s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])}
 	s.backend.calls.Put(cl)
 	w, live := s.bands.Live(l)
 	if live {
-		st.fromWindow(&w, &at)
+		st.Window = w
 		s.known.learnUnlessKnown(&st, forgets)
 	}
 	return st, live, nil
@@ -258,7 +254,7 @@ func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 		if e.Found && !found {
 			s.learnLive(f)
 			st, _ := s.known.current()
-			r = st.result(s.bands.Scale, st.count, s.backend.now())
+			r = st.result(s.bands.Scale, st.Count, time.Now())
 		}
 		if a.Kind != slot.Done && s.tooLate(f) {
 			return s.repeat(f)
@@ -280,7 +276,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, se
 		if b.Plan, err = s.find(ctx); err != nil {
 			return coalesce.Result{}, sent, err
 		}
-		b.Now = s.backend.now()
+		b.Now = time.Now()
 		out := s.Count(ctx, b)
 		sent = sent || out.Sent
 		if out.Err != nil || out.WindowOpen {

@@ -60,8 +60,8 @@ func (s *slots[T]) Subtract(n uint64) { s.known.subtract(n) }
 // Refresh implements [coalesce.Windows]. If the known window is certainly open, Refresh reads its
 // count. Otherwise it looks the window up, and returns a *plan if there is none.
 func (s *slots[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
-	if old, ok := s.known.certainlyOpen(s.backend.now()); ok {
-		if _, live, err := s.read(ctx, nil, old.slot); live || err != nil {
+	if old, ok := s.known.certainlyOpen(time.Now()); ok {
+		if _, live, err := s.read(ctx, nil, old.Slot); live || err != nil {
 			return nil, err
 		}
 	}
@@ -100,13 +100,13 @@ func (s *slots[T]) newCall(a conn.Atomicity) *conn.Call[T] {
 // ask sends a call on connection c of the link, or on any connection if c is nil. It returns when the call was
 // sent and when the responses arrived. After an error the call must not be used any more.
 func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (at span, sent bool, err error) {
-	at.from = s.backend.moment(now)
+	at.from = now
 	if c != nil {
 		sent, err = s.link.do(ctx, c, cl)
 	} else {
 		sent, err = s.backend.do(ctx, s.server, cl)
 	}
-	at.to = s.backend.moment(s.backend.now())
+	at.to = time.Now()
 	return at, sent, err
 }
 
@@ -115,7 +115,7 @@ func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], n
 func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], x slot.ID) (w slot.Window, live bool, err error) {
 	cl := s.newCall(conn.Interruptible)
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: x})
-	at, _, err := s.ask(ctx, c, cl, s.backend.now())
+	at, _, err := s.ask(ctx, c, cl, time.Now())
 	if err != nil {
 		return w, false, err
 	}
@@ -126,11 +126,10 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], x slot.ID) (w slot
 
 // learnRead learns a window from the response to a QUERY. It returns false if it is not open any more.
 func (s *slots[T]) learnRead(x slot.ID, response conn.Response[T], at *span) (w slot.Window, live bool) {
-	if w, live = s.bands.WindowOf(x, s.records.observe(response), at.from.guard, at.to.guard); live {
-		var st state
-		st.fromWindow(&w, at)
+	if w, live = s.bands.WindowOf(x, s.records.observe(response), at.from, at.to); live {
+		st := state{Window: w}
 		s.known.learn(&st)
-		w.Until = st.guardUntil // learn may have narrowed it
+		w.Until = st.Until // learn may have narrowed it
 	}
 	return w, live
 }
@@ -167,33 +166,32 @@ func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
 
 // joined returns the outcome of hits, given the responses to what addJoin has added.
 func (s *slots[T]) joined(a slot.Action, b *coalesce.SharedHits, responses []conn.Response[T], at *span, c *conn.Conn[T]) coalesce.Outcome {
-	if !at.to.guard.Before(a.By) {
+	if !at.to.Before(a.By) {
 		s.known.forget()
 		return coalesce.Outcome{Err: overError(s.bands.Scale), Sent: true}
 	}
-	out, w := s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from.guard, at.to.guard)
-	return s.conclude(out, &w, b, at, c)
+	out, w := s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from, at.to)
+	return s.conclude(out, &w, b, c)
 }
 
 // conclude returns the outcome of hits, and learns the window. C is the connection, if that
 // was the link's.
-func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.SharedHits, at *span, c *conn.Conn[T]) coalesce.Outcome {
+func (s *slots[T]) conclude(out slot.Outcome, w *slot.Window, b *coalesce.SharedHits, c *conn.Conn[T]) coalesce.Outcome {
 	if out == slot.Missed {
 		s.known.forget()
 		return coalesce.NotCounted
 	}
 	s.failed = 0
-	s.learnCounted(w, b, at, c)
-	return s.known.outcomeOf(out == slot.Counted, at.to.clock)
+	s.learnCounted(w, b, c)
+	return s.known.outcomeOf(out == slot.Counted, w.Received)
 }
 
 // learnCounted learns the window that hits were counted in.
-func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.SharedHits, at *span, c *conn.Conn[T]) {
-	var st state
-	st.fromWindow(w, at)
+func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.SharedHits, c *conn.Conn[T]) {
+	st := state{Window: *w}
 	if b.Takes {
 		st.conn = c
-		st.undecided = st.count > b.Max
+		st.undecided = st.Count > b.Max
 		s.taken = taken[T]{c, *w}
 	}
 	s.known.learn(&st)
@@ -206,7 +204,7 @@ func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (at span, c 
 		s.backend.calls.Put(cl)
 		return at, nil, false, err
 	}
-	at, sent, err = s.ask(ctx, c, cl, s.backend.now())
+	at, sent, err = s.ask(ctx, c, cl, time.Now())
 	return at, c, sent, err
 }
 
@@ -216,7 +214,7 @@ func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 	if t.conn == nil {
 		return
 	}
-	if a, ok := s.bands.GiveBack(t.window, s.link.guardClock.Now()); ok {
+	if a, ok := s.bands.GiveBack(t.window, time.Now()); ok {
 		s.act(ctx, t.conn, a, n) // what fails stays counted until the window ends
 	}
 }
@@ -224,16 +222,16 @@ func (s *slots[T]) GiveBack(ctx context.Context, n uint64) {
 // giveBack gives n back to the window with an ID. It returns false if the window is not known to be
 // open, or if it can't be told from a later one: then n stays counted.
 func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool, err error) {
-	old, ok := s.known.certainlyOpen(s.backend.now())
+	old, ok := s.known.certainlyOpen(time.Now())
 	c, _ := old.conn.(*conn.Conn[T])
 	if !ok || old.id != id || c == nil || !c.Open() {
 		return false, nil
 	}
-	w, live, err := s.read(ctx, c, old.slot)
+	w, live, err := s.read(ctx, c, old.Slot)
 	if now, _ := s.known.current(); err != nil || !live || now.id != id || w.Count < n { // it must not wrap (H3)
 		return false, nil
 	}
-	a, ok := s.bands.GiveBack(w, s.link.guardClock.Now())
+	a, ok := s.bands.GiveBack(w, time.Now())
 	if !ok {
 		return false, nil
 	}

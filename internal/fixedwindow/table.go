@@ -46,7 +46,6 @@ func (k entryKey) limit() window.Limit {
 // table has a bounded number of entries. One that is evicted between find and the hit does no harm: the
 // hit then is like that of one more client.
 type table[T codec.Value] struct {
-	now    func() time.Time
 	seed   maphash.Seed
 	max    int // entries per shard
 	shards [tableShards]tableShard[T]
@@ -57,8 +56,7 @@ type tableShard[T codec.Value] struct {
 	entries map[entryKey]*entry[T]
 }
 
-func (t *table[T]) init(max int, now func() time.Time) {
-	t.now = now
+func (t *table[T]) init(max int) {
 	t.seed = maphash.MakeSeed()
 	t.max = (max + tableShards - 1) / tableShards
 	for i := range t.shards {
@@ -89,7 +87,7 @@ func (t *table[T]) add(e *entry[T]) *entry[T] {
 	if other := s.entries[k]; other != nil {
 		return other
 	}
-	for len(s.entries) >= t.max && s.evict(t.now()) {
+	for len(s.entries) >= t.max && s.evict(time.Now()) {
 	}
 	s.entries[k] = e
 	e.evicted.Store(false)
@@ -102,7 +100,7 @@ func (t *table[T]) remove(e *entry[T]) {
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.entries[k] == e && e.value(t.now()) == worthless {
+	if s.entries[k] == e && e.value(time.Now()) == worthless {
 		delete(s.entries, k)
 		e.evicted.Store(true)
 	}
@@ -111,7 +109,7 @@ func (t *table[T]) remove(e *entry[T]) {
 // keep adds e again if it was removed between find and a call that has opened a window. Otherwise
 // the window would get another ID from the next entry.
 func (t *table[T]) keep(e *entry[T]) {
-	if e.evicted.Load() && e.windows.known.maybeOpen(t.now()) {
+	if e.evicted.Load() && e.windows.known.maybeOpen(time.Now()) {
 		t.add(e)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // entryOf returns an entry whose window is open until a time.
 func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
 	s := &slots[uint16]{}
-	s.known.ok, s.known.state.clock.Latest = true, until
+	s.known.ok, s.known.state.Latest = true, until
 	l := fixed(time.Minute, 1)
 	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), windows: s}
 	e.coalescer = g.New(s)
@@ -28,10 +28,10 @@ func (t *table[T]) findKey(key string) *entry[T] {
 }
 
 func TestTableHasOneEntryForEachCount(t *testing.T) {
-	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+	g := coalesce.NewGroup(1)
 	t.Cleanup(g.Close)
 	var tb table[uint16]
-	tb.init(1024, time.Now)
+	tb.init(1024)
 	added := make(chan *entry[uint16], 8)
 	var all sync.WaitGroup
 	for range cap(added) {
@@ -56,11 +56,11 @@ func TestTableHasOneEntryForEachCount(t *testing.T) {
 }
 
 func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
-	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+	g := coalesce.NewGroup(1)
 	t.Cleanup(g.Close)
 	now := time.Now()
 	var tb table[uint16]
-	tb.init(2*tableShards, time.Now) // two entries in each shard
+	tb.init(2 * tableShards) // two entries in each shard
 
 	busy := entryOf(g, "busy", now.Add(time.Hour))
 	release := make(chan struct{})
@@ -111,11 +111,11 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 // A call finds an entry, the janitor removes it, and then the call opens a window. The next call has to
 // find that window, with its ID.
 func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
-	g := coalesce.NewGroup(coalesce.Options{Now: time.Now, MaxQueued: 1})
+	g := coalesce.NewGroup(1)
 	t.Cleanup(g.Close)
 	now := time.Now()
 	var tb table[uint16]
-	tb.init(tableShards, func() time.Time { return now }) // one entry in each shard
+	tb.init(tableShards) // one entry in each shard
 	e := tb.add(entryOf(g, "k", now))
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))
@@ -126,16 +126,16 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	require.Nil(t, tb.findKey("k"), "it has no window")
 
 	s := e.windows
-	s.known.state.clock.Latest = now.Add(time.Minute)
+	s.known.state.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))
 	tb.remove(e)
 	require.Same(t, e, tb.findKey("k"), "its window is open")
 
-	s.known.state.clock.Latest = now
+	s.known.state.Latest = now
 	tb.remove(e)
 	other := tb.add(entryOf(g, "k", now.Add(time.Minute)))
-	s.known.state.clock.Latest = now.Add(time.Minute)
+	s.known.state.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, other, tb.findKey("k"), "there is another one meanwhile")
 }

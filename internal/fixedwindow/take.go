@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
@@ -64,7 +65,7 @@ func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n ui
 		return w, err
 	}
 	if found {
-		w = windowOf[T](s.result(l.Scale, s.count, b.now()))
+		w = windowOf[T](s.result(l.Scale, s.Count, time.Now()))
 	}
 	if n > l.Max || w.Count > l.Max-n {
 		refuse(&w, l, n)
@@ -217,7 +218,7 @@ func (b *Backend[T]) recall(t *take[T]) (known, mayRefuse bool) {
 	if e == nil {
 		return false, false
 	}
-	r, mayRefuse, known := e.windows.known.recall(b.now())
+	r, mayRefuse, known := e.windows.known.recall(time.Now())
 	if known {
 		if t.window = windowOf[T](r); !t.fits() {
 			refuse(&t.window, &t.Limit, t.N)

@@ -115,10 +115,10 @@ func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
 		for i := range part {
 			s := part[i].slots
 			known, _ := s.known.current()
-			ids[i] = known.slot
-			s.records.add(cl, slot.Request{Verb: slot.Query, Slot: known.slot})
+			ids[i] = known.Slot
+			s.records.add(cl, slot.Request{Verb: slot.Query, Slot: known.Slot})
 		}
-		at, _, err := part[0].slots.ask(ctx, nil, cl, b.now())
+		at, _, err := part[0].slots.ask(ctx, nil, cl, time.Now())
 		if err != nil {
 			return err
 		}
@@ -169,12 +169,12 @@ func (b *Backend[T]) giveBackAndRelease(ctx context.Context, takes []take[T], be
 // countOn makes the takes of windows with one link. Missed says that a window was over by then, and
 // fit that all takes are within their limits.
 func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, sent bool, err error) {
-	now := b.now()
+	now := time.Now()
 	cl := b.newCallFor(part, conn.SingleRead)
 	for i := range part {
 		t := &part[i]
 		known, _ := t.slots.known.current()
-		t.action = t.slots.bands.Join(known.slot, known.guardUntil)
+		t.action = t.slots.bands.Join(known.Slot, known.Until)
 		t.slots.addJoin(cl, t.action, t.N)
 	}
 	at, c, sent, err := part[0].slots.askOnLink(ctx, cl)
@@ -217,7 +217,7 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 			continue
 		}
 		s := t.slots
-		a, ok := s.bands.GiveBack(s.taken.window, s.link.guardClock.Now())
+		a, ok := s.bands.GiveBack(s.taken.window, time.Now())
 		if t.counted = ok; !ok {
 			continue
 		}

@@ -21,18 +21,6 @@ func (b *Bands) Extend(h History, l Lookup) History {
 	return next
 }
 
-// Earlier returns the history as if all of it had been some time earlier.
-func (h History) Earlier(d time.Duration) History {
-	if h.Last.Received.IsZero() {
-		return h
-	}
-	h.Last.Sent, h.Last.Received = h.Last.Sent.Add(-d), h.Last.Received.Add(-d)
-	for id := range h.Since {
-		h.Since[id] = h.Since[id].Add(-d)
-	}
-	return h
-}
-
 // same reports whether a slot has not changed between two lookups. Both must show the same, and
 // too little time must have passed for the slot to change and change back:
 //

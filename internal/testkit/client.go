@@ -60,11 +60,6 @@ func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...thrott
 	return NewRateLimit(Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...))
 }
 
-// ClockAhead gives a backend a clock that is d ahead of the others'.
-func ClockAhead(d time.Duration) throttr.BackendOption {
-	return throttr.WithClock(func() time.Time { return time.Now().Add(d) })
-}
-
 // Hits hits n times, one after the other, and returns how many hits were allowed.
 func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Duration, limit uint64) (allowed int) {
 	t.Helper()

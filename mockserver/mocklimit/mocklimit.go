@@ -1,8 +1,8 @@
 // Package mocklimit finds the windows of rate limits on a mock server, for tests that look at the
 // server rather than ask the RateLimit:
 //
-//	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-//	backend, err := throttr.OpenServers(ctx, throttr.Config{Servers: []string{srv.Addr()}}, throttr.WithClock(srv.Now))
+//	srv := mockserver.RunT(t)
+//	backend, err := throttr.OpenServers(ctx, throttr.Config{Servers: []string{srv.Addr()}})
 //	…
 //	limiter := throttr.NewRateLimit(backend)
 //	login := throttr.Limit{Name: "login", Max: 5, Scale: time.Hour}

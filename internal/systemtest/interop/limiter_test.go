@@ -23,11 +23,10 @@ func (s *suite[T]) scale() time.Duration {
 	return 500 * time.Millisecond
 }
 
-// limiter returns a limiter with a client of its own, whose clock is skew ahead. At the end of the
-// test it resets the windows of keys.
-func (s *suite[T]) limiter(t *testing.T, skew, scale time.Duration, keys ...string) (*throttr.RateLimit, *throttr.ServerBackend) {
+// limiter returns a limiter with a client of its own. At the end of the test it resets the windows of keys.
+func (s *suite[T]) limiter(t *testing.T, scale time.Duration, keys ...string) (*throttr.RateLimit, *throttr.ServerBackend) {
 	t.Helper()
-	backend := s.connect(t).Backend(throttr.WithClock(func() time.Time { return time.Now().Add(skew) }))
+	backend := s.connect(t).Backend()
 	limiter := testkit.NewRateLimit(backend)
 	t.Cleanup(func() {
 		for _, k := range keys {
@@ -57,7 +56,7 @@ func (s *suite[T]) leavesNothing(t *testing.T, key string, backends ...*throttr.
 func testWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	const limit = 3
 	k, scale := s.run+"user", s.scale()
-	limiter, backend := s.limiter(t, 0, scale, k)
+	limiter, backend := s.limiter(t, scale, k)
 	opened := time.Now()
 	for filled := 0; filled < 3; {
 		var results [limit + 1]throttr.Result
@@ -106,8 +105,8 @@ func (b traced) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) 
 	return w, err
 }
 
-// testSharedWindows counts the hits that are allowed while four clients, whose clocks differ, hit
-// two keys as fast as they can.
+// testSharedWindows counts the hits that are allowed while four clients hit two keys
+// as fast as they can.
 func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	const clients, goroutines, limit, fullWindows = 4, 8, 40, 2
 	keys, scale := []string{s.run + "a", s.run + "b"}, s.scale()
@@ -128,8 +127,8 @@ func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 	start, end := time.Now(), time.Now().Add(20*scale+10*time.Second)
 	var callers sync.WaitGroup
 	var backends []*throttr.ServerBackend
-	for c := range clients {
-		_, backend := s.limiter(t, time.Duration(c)*scale/8, scale, keys...)
+	for range clients {
+		_, backend := s.limiter(t, scale, keys...)
 		limiter := testkit.NewRateLimit(traced{backend, decided})
 		backends = append(backends, backend)
 		for range goroutines {
@@ -159,8 +158,8 @@ func testSharedWindows[T codec.Value](t *testing.T, s *suite[T]) {
 func testSetAndReset[T codec.Value](t *testing.T, s *suite[T]) {
 	const scale, limit = 20 * time.Second, 10
 	k := s.run + "user"
-	first, _ := s.limiter(t, 0, scale)
-	second, _ := s.limiter(t, 0, scale, k)
+	first, _ := s.limiter(t, scale)
+	second, _ := s.limiter(t, scale, k)
 
 	n, err := first.Get(s.ctx, k, scale)
 	require.NoError(t, err)

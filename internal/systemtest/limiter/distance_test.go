@@ -110,9 +110,9 @@ func testOverload[T codec.Value](t *testing.T, there bool) {
 		succeeded, failed := map[modelKey]int{}, map[modelKey]int{}
 		var late time.Time // of the last failure
 		var limiters []*throttr.RateLimit
-		for c := range 4 {
+		for range 4 {
 			client := testkit.Connect[T](t, srv, throttr.Config{Dial: distance.Dial})
-			backend := client.Backend(testkit.ClockAhead(time.Duration(c) * time.Hour))
+			backend := client.Backend()
 			limiter := testkit.NewRateLimit(backend)
 			limiters = append(limiters, limiter)
 			denying := testkit.NewRateLimit(backend, throttr.WithPolicy(throttr.DenyHits))

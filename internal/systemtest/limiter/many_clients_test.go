@@ -30,7 +30,6 @@ const (
 	runClients    = 4
 	runCallers    = 3 // of each client
 	maxIncrement  = 3
-	maxSkew       = 5 * time.Hour // between clocks
 	stallTimeout  = 20 * time.Millisecond
 	maxRoundTrip  = stallTimeout * 4 / 3 // until a response comes, or the connection is lost
 	// replacedKey is the only key that is Set and Reset.
@@ -134,10 +133,9 @@ func (m *manyClients[T]) run() {
 	}
 }
 
-// client returns a limiter with a client and a clock of its own.
+// client returns a limiter with a client of its own.
 func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 	r := m.rand(10 + i)
-	skew := time.Duration(r.Int64N(int64(maxSkew)))
 	var mu sync.Mutex // guards r
 	client := testkit.Connect[T](m, m.srv, throttr.Config{
 		MaxConns: 1 + r.IntN(2), StallTimeout: stallTimeout, ConnectTimeout: stallTimeout,
@@ -156,7 +154,7 @@ func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 			return m.srv.Dial(ctx)
 		},
 	})
-	return testkit.NewRateLimit(client.Backend(testkit.ClockAhead(skew)))
+	return testkit.NewRateLimit(client.Backend())
 }
 
 // makeOperations makes the operations of one caller.

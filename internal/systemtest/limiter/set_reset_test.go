@@ -24,7 +24,7 @@ func TestHitAfterAResetIsNotLost(t *testing.T) {
 			var log history[uint16]
 			srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
 			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-			resetter, other := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv, testkit.ClockAhead(time.Hour))
+			resetter, other := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
 			testkit.Hits(t, other, 2, "k", scale, limit)
 			var callers sync.WaitGroup
 			var all operations
@@ -66,7 +66,7 @@ func TestConcurrentSetsLeaveOneWindow(t *testing.T) {
 		const clients, scale = 12, 10 * time.Second
 		limiters := make([]*throttr.RateLimit, clients)
 		for i := range limiters {
-			limiters[i] = testkit.Limiter[uint16](t, srv, testkit.ClockAhead(time.Duration(i)*time.Hour))
+			limiters[i] = testkit.Limiter[uint16](t, srv)
 		}
 		for range 5 {
 			var callers sync.WaitGroup

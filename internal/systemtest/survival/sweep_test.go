@@ -18,8 +18,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// Processes whose clocks are 0.9 scales apart are killed and restarted. They hit, set and reset,
-// while others sweep without a pause.
+// Processes are killed and restarted. They hit, set and reset, while others sweep without a pause.
 func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 	for _, mode := range []throttr.Parking{throttr.ParkingAlways, throttr.ParkingNever} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -29,8 +28,8 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 				l := newLedger()
 				seed := uint64(0)
-				begin := func(ahead time.Duration) *process[uint16] {
-					p := start[uint16](t, srv, throttr.Config{Parking: mode}, testkit.ClockAhead(ahead))
+				begin := func() *process[uint16] {
+					p := start[uint16](t, srv, throttr.Config{Parking: mode})
 					for range 4 {
 						seed++
 						seed := seed
@@ -56,13 +55,11 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 	}
 }
 
-// sweepRestarted kills and restarts processes, of which two have clocks that are 0.9 s ahead, while
-// clients sweep without a pause. Begin starts one. It returns how many records the sweeps have removed.
-func sweepRestarted(t *testing.T, srv *mockserver.Server, mode throttr.Parking, clients int, begin func(ahead time.Duration) *process[uint16]) int {
-	aheads := []time.Duration{0, 0, 900 * time.Millisecond, 900 * time.Millisecond}
-	var processes []*process[uint16]
-	for _, ahead := range aheads {
-		processes = append(processes, begin(ahead))
+// sweepRestarted kills and restarts four processes, while clients sweep without a pause. Begin starts one. It returns how many records the sweeps have removed.
+func sweepRestarted(t *testing.T, srv *mockserver.Server, mode throttr.Parking, clients int, begin func() *process[uint16]) int {
+	processes := make([]*process[uint16], 4)
+	for i := range processes {
+		processes[i] = begin()
 	}
 	ctx, stop := context.WithTimeout(t.Context(), testkit.Fewer(2*time.Minute))
 	defer stop()
@@ -79,9 +76,9 @@ func sweepRestarted(t *testing.T, srv *mockserver.Server, mode throttr.Parking, 
 	}
 	r := rand.New(rand.NewPCG(7, 7))
 	for ctx.Err() == nil {
-		i := r.IntN(len(aheads))
+		i := r.IntN(len(processes))
 		processes[i].end()
-		processes[i] = begin(aheads[i])
+		processes[i] = begin()
 		time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
 	}
 	sweeping.Wait()
