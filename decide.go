@@ -9,7 +9,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
-	"github.com/throttr-go/throttr/window"
 )
 
 // Every decision is made here, in this order:
@@ -38,33 +37,30 @@ const (
 func (v verb) String() string { return [...]string{"hit", "take", "charge"}[v] }
 
 // ask makes a call of a backend, and sets res, which is zero, to the decision.
-func (v verb) ask(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) error {
-	var w window.Window
-	var err error
+func (v verb) ask(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) (err error) {
 	switch v {
 	case hit:
-		w, err = b.Hit(ctx, key, *l, n)
+		err = res.setWindow(b.Hit(ctx, key, *l, n))
 	case charge:
-		w, err = b.Charge(ctx, key, *l, n)
+		err = res.setWindow(b.Charge(ctx, key, *l, n))
 	default:
-		w, err = b.Take(ctx, key, *l, n)
+		err = res.setWindow(b.Take(ctx, key, *l, n))
 	}
-	if err == nil {
-		res.setWindow(l, &w, v.allowed(l, &w))
+	if err != nil {
+		*res = Result{}
+		return err
 	}
-	return err
+	res.complete(l, v.allowed(l, res))
+	return nil
 }
 
-// allowed returns the decision of a backend on a call that leaves the window w. What is Refused was not
-// counted. Fixed windows may count hits that are denied, too, and count all charges.
-func (v verb) allowed(l *Limit, w *window.Window) bool {
-	switch {
-	case w.Refused:
-		return false
-	case v == charge, v == hit && !l.Algorithm.Rolling():
-		return w.Count <= limits.Capacity(*l)
+// allowed returns the decision of a backend, whose window res has. What is refused was not counted. Fixed windows may
+// count hits that are denied, too, and count all charges.
+func (v verb) allowed(l *Limit, res *Result) bool {
+	if res.Allowed && (v == charge || v == hit && !l.Algorithm.Rolling()) {
+		return res.Count <= limits.CapacityOf(l)
 	}
-	return true
+	return res.Allowed
 }
 
 // check returns the error of a call that must not be made.
@@ -81,7 +77,7 @@ func (v verb) check(l *Limit, n uint64) error {
 // local sets res to the decision on n of a limit, and returns true, if no store is needed for it: the limit is Unlimited,
 // or can never grant so much. A charge is never too large.
 func (v verb) local(l *Limit, n uint64, res *Result) bool {
-	switch holds := limits.Capacity(*l); {
+	switch holds := limits.CapacityOf(l); {
 	case l.Max == Unlimited:
 		*res = Result{Allowed: true, Limit: Unlimited, Remaining: Unlimited}
 	case v != charge && (n > holds || l.Max == 0):
@@ -92,53 +88,56 @@ func (v verb) local(l *Limit, n uint64, res *Result) bool {
 	return true
 }
 
-// decide makes a call. The limit is the copy of the method that was called, and is changed.
-func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64) (res Result, err error) {
+// decide makes a call, and sets res, which is zero. The limit is the copy of the method that was called, and is changed.
+func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {
 	r.resolve(l)
 	if err := v.check(l, n); err != nil {
-		return Result{}, callError(v.String(), key, err)
+		return callError(v.String(), key, err)
 	}
-	var begun time.Time
-	if r.observer != nil {
-		begun = time.Now()
+	if r.observer == nil && !l.Shadow {
+		_, err := r.answer(ctx, v, key, l, n, res)
+		return err
 	}
-	shadow := l.Shadow
+	begun, shadow := time.Now(), l.Shadow
 	l.Shadow = false
-	var cause error
-	if !v.local(l, n, &res) {
-		if cause = v.ask(ctx, r.store, key, l, n, &res); cause != nil {
-			res, cause, err = r.instead(ctx, v, key, l, n, cause)
-		}
-	}
+	cause, err := r.answer(ctx, v, key, l, n, res)
 	l.Shadow = shadow
 	if r.observer != nil {
-		r.observe(ctx, Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: res, Duration: time.Since(begun), Err: cause}, err)
+		e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: cause}
+		r.observe(ctx, e, err)
 	}
 	if shadow {
 		res.pass(l, err)
-		return res, nil
+		return nil
 	}
-	return res, err
+	return err
 }
 
-// instead decides a call for which the store has failed with a cause: by the fallback, or by the policy.
-func (r *RateLimit) instead(ctx context.Context, v verb, key string, l *Limit, n uint64, cause error) (res Result, _, err error) {
+// answer decides a call by what needs no store, the store, the fallback, or the policy. The cause is the error of the
+// store, whatever the decision is.
+func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) (cause, err error) {
+	if v.local(l, n, res) {
+		return nil, nil
+	}
+	if cause = v.ask(ctx, r.store, key, l, n, res); cause == nil {
+		return nil, nil
+	}
 	answered, cause, err := r.failover(ctx, cause, func() error {
 		share := r.share(*l)
-		if v.local(&share, n, &res) {
+		if v.local(&share, n, res) {
 			return nil
 		}
-		return v.ask(ctx, r.second, key, &share, n, &res)
+		return v.ask(ctx, r.second, key, &share, n, res)
 	})
 	if err != nil {
-		return Result{}, cause, err
+		return cause, err
 	}
 	if !answered {
-		res = r.byPolicy(l)
+		*res = r.byPolicy(l)
 	}
-	r.degrade(&res, l)
+	r.degrade(res, l)
 	r.watch.Decided(res.Allowed, cause)
-	return res, cause, nil
+	return cause, nil
 }
 
 // failover makes a call of the fallback after the store has failed with a cause, and returns whether that has answered. If
@@ -176,7 +175,7 @@ func isOutage(ctx context.Context, err error) bool {
 
 // byPolicy returns the decision of the policy, which allows or denies.
 func (r *RateLimit) byPolicy(l *Limit) Result {
-	res := Result{Allowed: r.policy == AllowHits, Limit: limits.Capacity(*l)}
+	res := Result{Allowed: r.policy == AllowHits, Limit: limits.CapacityOf(l)}
 	if !res.Allowed {
 		wait := min(limits.Left(l, time.Now()), maxDegradedRetryAfter)
 		res.RetryAfter = wait

@@ -22,8 +22,10 @@ func Check(l window.Limit) error { return CheckLimit(&l) }
 
 // CheckLimit is Check without a copy.
 func CheckLimit(l *window.Limit) error {
-	if err := checkName(l.Name); err != nil {
-		return err
+	if l.Name != "" {
+		if err := checkName(l.Name); err != nil {
+			return err
+		}
 	}
 	if HasCalendar(l) {
 		if err := checkCalendar(l); err != nil {
@@ -49,13 +51,17 @@ func CheckLimit(l *window.Limit) error {
 // CheckScale returns an error that matches [window.ErrScale] if scale is less than [window.MinScale] or more than
 // [window.MaxScale].
 func CheckScale(scale time.Duration) error {
+	if window.MinScale <= scale && scale <= window.MaxScale {
+		return nil
+	}
+	return scaleError(scale)
+}
+
+func scaleError(scale time.Duration) error {
 	if scale < window.MinScale {
 		return fmt.Errorf("%w: %v is less than %v; did you forget the unit?", window.ErrScale, scale, window.MinScale)
 	}
-	if scale > window.MaxScale {
-		return fmt.Errorf("%w: %v is more than 146 years", window.ErrScale, scale)
-	}
-	return nil
+	return fmt.Errorf("%w: %v is more than 146 years", window.ErrScale, scale)
 }
 
 // CheckNumber returns a RangeError if a number is over [window.Unlimited]: a negative one that was
@@ -64,6 +70,10 @@ func CheckNumber(field string, n uint64) error {
 	if n <= window.Unlimited {
 		return nil
 	}
+	return numberError(field, n)
+}
+
+func numberError(field string, n uint64) error {
 	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: "at most 2^63-1; was a negative number converted?"}
 }
 
@@ -93,7 +103,10 @@ func checkBurst(l *window.Limit) error {
 }
 
 // Capacity returns what a limit allows at once: Max, or what a token bucket holds.
-func Capacity(l window.Limit) uint64 {
+func Capacity(l window.Limit) uint64 { return CapacityOf(&l) }
+
+// CapacityOf is Capacity without a copy.
+func CapacityOf(l *window.Limit) uint64 {
 	if l.Algorithm == window.TokenBucket && l.Burst != 0 {
 		return l.Burst
 	}
