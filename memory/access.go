@@ -14,7 +14,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// access is the use of a record by a call. While record is used, the mutex of the shard is held.
+// access is the use of a record by a call. While record is used, the mutex of the shard is held. The limit of the call is
+// not in it, but an argument, so that it need not be allocated.
 type access struct {
 	id
 	shard     *shard
@@ -39,7 +40,7 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 	}
 	x.at = b.clock.now()
 	x.shard.calls++
-	x.find(b)
+	x.find(b, l)
 	return nil
 }
 
@@ -47,21 +48,14 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 // would otherwise bring a time from before the record's window, which looks as if the clock had gone back.
 func (x *access) locate(b *Backend, key string, l *window.Limit) {
 	x.key, x.digest = storedKey(key)
-	x.name = l.Name
-	x.scale = l.Scale
-	x.kind = l.Algorithm
 	x.algorithm = algorithm.Of(l.Algorithm)
 	x.rule = algorithm.RuleOf(l)
 	if l.Calendar != 0 {
-		of := limits.Identity(l)
-		x.unit = of.Calendar
-		x.startDay = of.StartDay
-		x.zone = of.Zone
 		x.calendar, _ = limits.CalendarOf(l)
 	}
 	hash := maphash.String(b.seed, x.key)
 	x.shard = b.shardOf(hash)
-	x.hash = b.mix(hash, &x.id)
+	x.hash = b.mix(hash, l)
 }
 
 // storedKey returns what is stored of a key, and whether that is a digest.
@@ -76,36 +70,38 @@ func storedKey(key string) (stored string, digest bool) {
 // shardOf returns the shard of the hash of a key.
 func (b *Backend) shardOf(hash uint64) *shard { return &b.shards[hash>>b.shift] }
 
-// mix returns the hash of an id whose key has a hash.
-func (b *Backend) mix(hash uint64, k *id) uint64 {
-	hash ^= (uint64(k.scale)<<3 + uint64(k.kind)) * 0x9e3779b97f4a7c15
-	if k.name != "" {
-		hash ^= maphash.String(b.seed, k.name)
+// mix returns the hash of a key and limit. It is without the bits of that of the key that have selected the shard, and
+// which all records of the shard have.
+func (b *Backend) mix(hash uint64, l *window.Limit) uint64 {
+	hash ^= (uint64(l.Scale)<<3 + uint64(l.Algorithm)) * 0x9e3779b97f4a7c15
+	if l.Name != "" {
+		hash ^= maphash.String(b.seed, l.Name)
 	}
-	if k.unit != 0 {
-		hash ^= bits.RotateLeft64(maphash.String(b.seed, k.zone)+uint64(k.unit)<<8+uint64(k.startDay), 32)
+	if l.Calendar != 0 {
+		of := limits.Identity(l)
+		hash ^= bits.RotateLeft64(maphash.String(b.seed, of.Zone)+uint64(of.Calendar)<<8+uint64(of.StartDay), 32)
 	}
-	return hash
+	return hash << (64 - b.shift)
 }
 
 // do makes a call.
-func (x *access) do(b *Backend, op operation, n uint64) (algorithm.State, error) {
+func (x *access) do(b *Backend, op operation, l *window.Limit, n uint64) (algorithm.State, error) {
 	switch {
 	case op == peek:
 		return x.peek(n), nil
 	case op == take, op == hit && x.algorithm.Rolling:
-		return x.take(b, n)
+		return x.take(b, l, n)
 	case op == set && x.end(b) != nil: // others count there, too, so the count only gets larger
 		n -= min(n, x.peek(0).Count)
 	}
-	return x.charge(b, n)
+	return x.charge(b, l, n)
 }
 
 // by returns the numbers by which the record counts. Keys with other limits of the same name and scale may share a token
 // bucket: it is refilled as slowly as for any of them.
 func (x *access) by() algorithm.Rule {
 	by := x.rule
-	if x.shares && x.kind == window.TokenBucket && !x.record.Empty() {
+	if x.shares && x.record.kind == window.TokenBucket && !x.record.Empty() {
 		by.Max = min(by.Max, x.record.Max)
 	}
 	return by
@@ -119,14 +115,13 @@ func (x *access) time() algorithm.Time {
 }
 
 // find finds the record that counts for the key.
-func (x *access) find(b *Backend) {
+func (x *access) find(b *Backend, l *window.Limit) {
 	s := x.shard
 	x.shares = false
-	if x.record = s.own.find(&x.id); x.record != nil || len(s.shared.list) == 0 {
+	if x.record = s.own.find(x.id, l); x.record != nil || s.shared.len == 0 {
 		return
 	}
-	k := x.sharedID(b)
-	r := s.shared.find(&k)
+	r := s.shared.find(x.sharedID(b, l), l)
 	if r == nil || r.left(x.at) <= 0 {
 		return
 	}
@@ -142,33 +137,30 @@ func (b *Backend) sharedKey(key string) string {
 }
 
 // sharedID returns the id of the record that the key shares.
-func (x *access) sharedID(b *Backend) id {
-	k := x.id
-	k.key = b.sharedKey(x.key)
-	k.digest = false
-	k.hash = b.mix(maphash.String(b.seed, k.key), &k)
-	return k
+func (x *access) sharedID(b *Backend, l *window.Limit) id {
+	key := b.sharedKey(x.key)
+	return id{hash: b.mix(maphash.String(b.seed, key), l), key: key}
 }
 
 // open finds or makes the record in which the call counts.
-func (x *access) open(b *Backend) error {
+func (x *access) open(b *Backend, l *window.Limit) error {
 	s := x.shard
 	switch {
 	case x.record == nil && s.hasRoom(b, x.at):
-		x.record = s.own.insert(&x.id)
+		x.record = s.own.insert(x.id, l)
 	case x.record == nil:
-		k := x.sharedID(b)
-		if x.record = s.shared.find(&k); x.record != nil {
+		k := x.sharedID(b, l)
+		if x.record = s.shared.find(k, l); x.record != nil {
 			x.record.End() // it is over
 		} else if s.sharedRoom(b, x.at) {
-			x.record = s.shared.insert(&k)
+			x.record = s.shared.insert(k, l)
 		} else {
 			return b.errFull
 		}
 		x.shares = true
 	case x.shares && x.algorithm.Rolling && s.hasRoom(b, x.at) && s.logRoom(b, 0, x.record.Log.Times()):
 		counted := &x.record.Record
-		x.record = s.own.insert(&x.id)
+		x.record = s.own.insert(x.id, l)
 		s.series++
 		x.record.Record = x.algorithm.Copy(counted, s.series)
 		s.own.times += x.record.Log.Times()
@@ -197,17 +189,17 @@ func (x *access) peek(n uint64) algorithm.State {
 }
 
 // take counts n if it fits.
-func (x *access) take(b *Backend, n uint64) (algorithm.State, error) {
+func (x *access) take(b *Backend, l *window.Limit, n uint64) (algorithm.State, error) {
 	if x.record == nil || x.shares || x.algorithm.Logs {
 		state := x.peek(n)
 		if state.Wait > 0 || n == 0 {
 			return state, nil
 		}
-		if err := x.open(b); err != nil {
+		if err := x.open(b, l); err != nil {
 			return state, err
 		}
 		if !x.logFits(b) {
-			state.Wait = cmp.Or(state.Left, x.scale)
+			state.Wait = cmp.Or(state.Left, x.rule.Scale)
 			return state, nil
 		}
 	}
@@ -219,14 +211,14 @@ func (x *access) take(b *Backend, n uint64) (algorithm.State, error) {
 }
 
 // charge counts n, whatever the limit is.
-func (x *access) charge(b *Backend, n uint64) (algorithm.State, error) {
+func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State, error) {
 	if x.algorithm.Logs {
 		n = min(n, b.maxLog-min(b.maxLog, x.peek(0).Count))
 	}
 	if n == 0 && x.algorithm.Rolling {
 		return x.peek(0), nil
 	}
-	if err := x.open(b); err != nil {
+	if err := x.open(b, l); err != nil {
 		return algorithm.State{}, err
 	}
 	if !x.logFits(b) {

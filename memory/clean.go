@@ -1,14 +1,13 @@
 package memory
 
 import (
-	"math"
 	"time"
 	"weak"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-// lookStep is how many records are looked at before the shard's mutex is unlocked.
+// lookStep is how many cells are looked at before the shard's mutex is unlocked.
 const lookStep = 128
 
 // startCleaner makes Clean be called every CleanPeriod, until the backend is closed. The timer does not
@@ -75,22 +74,16 @@ func (b *Backend) Clean() (removed int) {
 	return removed
 }
 
-// walk calls look with each record of a key of its own, the mutex locked, and between without it after every lookStep
-// of them, until that returns false. Look may remove the record. Others may add and remove records in between: no record
-// is missed that is there all the time, and one may be seen twice.
+// walk calls look with each record of a key of its own, the mutex locked, and between without it after those of every
+// lookStep cells, until that returns false. Look may remove the record. Others may add and remove records in between: no
+// record is missed that is there all the time, and one may be seen twice.
 func (s *shard) walk(b *Backend, look func(r *record, at instant), between func() bool) {
-	for to := math.MaxInt; to > 0; {
+	for hash, more := uint64(0), true; more; {
 		s.mu.Lock()
 		at := b.clock.now()
-		from := min(to, len(s.own.list))
-		to = max(0, from-lookStep)
-		for i := from - 1; i >= to; i-- {
-			look(s.own.list[i], at)
-		}
+		hash = s.own.visit(hash, lookStep, func(r *record) { look(r, at) })
 		s.mu.Unlock()
-		if !between() {
-			return
-		}
+		more = between() && hash != 0
 	}
 }
 
@@ -98,7 +91,8 @@ func (s *shard) walk(b *Backend, look func(r *record, at instant), between func(
 func (s *shard) tidy(at instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shared.sweep(at, len(s.shared.list))
+	s.shared.next = 0
+	s.shared.sweep(at, len(s.shared.cells))
 	s.own.fit()
 	s.shared.fit()
 }

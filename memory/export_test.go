@@ -14,7 +14,7 @@ func LimitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit
 // Shared returns the number of records that keys share.
 func (b *Backend) Shared() (n int) {
 	for i := range b.shards {
-		n += len(b.shards[i].shared.list)
+		n += b.shards[i].shared.len
 	}
 	return n
 }
@@ -26,6 +26,6 @@ func (b *Backend) Shares(key string, l window.Limit) bool {
 	x.at = b.clock.now()
 	x.shard.mu.Lock()
 	defer x.shard.mu.Unlock()
-	x.find(b)
+	x.find(b, &l)
 	return x.shares
 }

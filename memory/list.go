@@ -61,13 +61,13 @@ func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(wind
 
 // listed describes a record in a state.
 func (b *Backend) listed(r *record, at instant, s algorithm.State) window.Listed {
-	name, zone := r.nameAndZone()
-	l := window.Limit{Name: name, Max: r.Max, Scale: r.Scale, Algorithm: r.kind, Calendar: r.unit, Zone: zone, StartDay: r.startDay}
+	l := r.limit()
+	l.Max = r.Max
 	if r.Holds != r.Max {
 		l.Burst = r.Holds
 	}
 	return window.Listed{
-		Key: r.key, Digest: r.digest, Limit: l,
+		Key: r.key(), Digest: r.digest, Limit: l,
 		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: b.clock.after(at, s.Left), ID: s.ID},
 	}
 }

@@ -11,7 +11,7 @@
 //
 // The package registers the scheme memory for throttr.Open: memory://?max_keys=100000.
 //
-// A key's hash selects a shard, which is a mutex and a map of records. A record is what is counted of a key and limit.
+// A key's hash selects a shard, which is a mutex and a table of records. A record is what is counted of a key and limit.
 // What a call does with it is in package internal/algorithm.
 package memory
 
@@ -140,7 +140,7 @@ func (b *Backend) Len() int {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		n += len(s.own.list)
+		n += s.own.len
 		s.mu.Unlock()
 	}
 	return n
@@ -221,7 +221,7 @@ func (b *Backend) call(ctx context.Context, op operation, key string, l *window.
 	err := b.begin(ctx, &x, key, l, n)
 	if err == nil {
 		var state algorithm.State
-		state, err = x.do(b, op, n)
+		state, err = x.do(b, op, l, n)
 		x.shard.mu.Unlock()
 		if err == nil {
 			x.describe(b, state, w)
@@ -276,16 +276,16 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	s.calls++
 	at := b.clock.now()
-	for _, r := range slices.Backward(s.own.list) {
+	s.own.visit(0, len(s.own.cells), func(r *record) {
 		if !r.hasKeyOf(k) || len(scales) > 0 && !slices.Contains(scales, r.Scale) {
-			continue
+			return
 		}
 		if r.left(at) > 0 {
 			n++
 		}
 		r.End()
 		s.ended(r)
-	}
+	})
 	if s.sharesAny(b, k, scales, at) {
 		err = b.errShared
 	}

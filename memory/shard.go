@@ -41,19 +41,19 @@ type shard struct {
 
 // hasRoom reports whether there is room for another key. The mutex is held.
 func (s *shard) hasRoom(b *Backend, at instant) bool {
-	if len(s.own.list) >= b.shardMax {
+	if s.own.len >= b.shardMax {
 		s.own.sweep(at, sweepStep)
 	}
-	return len(s.own.list) < b.shardMax
+	return s.own.len < b.shardMax
 }
 
 // sharedRoom is hasRoom for a shared record.
 func (s *shard) sharedRoom(b *Backend, at instant) bool {
 	most := sharedLimits * b.sharedKeys
-	if len(s.shared.list) >= most {
+	if s.shared.len >= most {
 		s.shared.sweep(at, sweepStep)
 	}
-	return len(s.shared.list) < most
+	return s.shared.len < most
 }
 
 // logRoom reports whether a log that has room for some times may have room for more. The mutex is held.
@@ -64,7 +64,7 @@ func (s *shard) logRoom(b *Backend, from, to int) bool {
 // ended removes a record that was ended, unless its key would then share what others count: it stays until others need
 // the room.
 func (s *shard) ended(r *record) {
-	if len(s.shared.list) == 0 {
+	if s.shared.len == 0 {
 		s.own.remove(r)
 	}
 }
@@ -72,19 +72,14 @@ func (s *shard) ended(r *record) {
 // sharesAny reports whether a key shares a record of some scales, or of any, that counts something.
 func (s *shard) sharesAny(b *Backend, k id, scales []time.Duration, at instant) bool {
 	hash, cell := maphash.String(b.seed, k.key), b.sharedKey(k.key)
-	for _, r := range s.shared.list {
-		if r.key != cell || len(scales) > 0 && !slices.Contains(scales, r.Scale) || r.left(at) <= 0 {
-			continue
+	shares := false
+	s.shared.visit(0, len(s.shared.cells), func(r *record) {
+		if r.key() != cell || len(scales) > 0 && !slices.Contains(scales, r.Scale) || r.left(at) <= 0 {
+			return
 		}
-		k.name, k.zone = r.nameAndZone()
-		k.scale = r.Scale
-		k.unit = r.unit
-		k.startDay = r.startDay
-		k.kind = r.kind
-		k.hash = b.mix(hash, &k)
-		if s.own.find(&k) == nil {
-			return true
-		}
-	}
-	return false
+		l := r.limit()
+		k.hash = b.mix(hash, &l)
+		shares = shares || s.own.find(k, &l) == nil
+	})
+	return shares
 }

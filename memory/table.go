@@ -1,57 +1,80 @@
 package memory
 
 import (
+	"math/bits"
 	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// id tells records apart.
-type id struct {
-	hash      uint64 // of all else
-	key, name string
-	scale     time.Duration
-	kind      window.Algorithm
-	digest    bool // the key is one
+const (
+	fewestCells = 8 // of a table, a power of two
+	shortKey    = 16
+)
 
-	unit     window.Calendar // of calendar windows
-	startDay uint8
-	zone     string
+// id tells the records of a limit apart.
+type id struct {
+	hash   uint64 // of the key, and of what of the limit a record is for
+	key    string
+	digest bool // the key is one
 }
 
-// record is what is counted of an id.
+// record is what is counted of a key and limit.
 type record struct {
-	hash      uint64
-	next      *record // of those with the same hash
-	index     int32   // in the table's list
-	kind      window.Algorithm
-	digest    bool
-	unit      window.Calendar
-	startDay  uint8
-	key, name string // the name of a calendar window is followed by a zero byte and the zone
+	hash     uint64
+	next     *record // in its cell
+	kind     window.Algorithm
+	digest   bool
+	unit     window.Calendar
+	startDay uint8
+	length   uint8          // of the key
+	short    [shortKey]byte // the key, if it is not longer: it is beside what else is compared
+	text     string         // the key if it is longer, the name, and of a calendar window a zero byte and the zone
 	algorithm.Record
 }
 
-func (r *record) is(k *id) bool {
-	if r.Scale != k.scale || r.kind != k.kind || r.digest != k.digest || r.key != k.key {
+// is reports whether the record is that of an id and a limit.
+func (r *record) is(k id, l *window.Limit) bool {
+	if r.hash != k.hash || r.Scale != l.Scale || r.kind != l.Algorithm || !r.hasKeyOf(k) {
 		return false
 	}
-	if k.unit == 0 {
-		return r.name == k.name
-	}
-	name, zone := r.nameAndZone()
-	return r.unit == k.unit && r.startDay == k.startDay && name == k.name && zone == k.zone
+	return l.Name == "" && r.text == "" || r.isOf(l)
 }
 
-func (r *record) nameAndZone() (name, zone string) {
-	name, zone, _ = strings.Cut(r.name, "\x00")
-	return name, zone
-}
+// isOf reports whether the record is for a limit, of whose scale and algorithm it is.
+func (r *record) isOf(l *window.Limit) bool { return r.limit() == limits.Identity(l) }
 
 // hasKeyOf reports whether the record is of the key of k.
-func (r *record) hasKeyOf(k id) bool { return r.key == k.key && r.digest == k.digest }
+func (r *record) hasKeyOf(k id) bool {
+	if int(r.length) != len(k.key) || r.digest != k.digest {
+		return false
+	}
+	if len(k.key) <= shortKey {
+		return string(r.short[:len(k.key)]) == k.key
+	}
+	return r.text[:len(k.key)] == k.key
+}
+
+// key returns the key.
+func (r *record) key() string {
+	if r.length <= shortKey {
+		return string(r.short[:r.length])
+	}
+	return r.text[:r.length]
+}
+
+// limit returns what the record is for.
+func (r *record) limit() window.Limit {
+	rest := r.text
+	if r.length > shortKey {
+		rest = rest[r.length:]
+	}
+	name, zone, _ := strings.Cut(rest, "\x00")
+	return window.Limit{Name: name, Scale: r.Scale, Algorithm: r.kind, Calendar: r.unit, Zone: zone, StartDay: r.startDay}
+}
 
 // over returns the state that the record had last, which has ended when left was 0. What rolling algorithms count is 0
 // then.
@@ -69,61 +92,77 @@ func (r *record) left(at instant) time.Duration {
 	return a.Left(&r.Record, at.of(a))
 }
 
-// table finds records by their ids. The list is for those who look at all of them in steps, and begin at its end: a
-// record that is removed is replaced by the last one, which they have seen.
+// table finds records by their hashes. The records of a cell are a list. A cell has the hashes from its index to the next
+// one, each followed by as many bits as there are: when the number of cells changes, the order of hashes does not.
 type table struct {
-	byHash map[uint64]*record
-	list   []*record
-	next   int // of the list, for sweep
-	times  int // for which the logs of all records have room
+	cells []*record // their number is a power of two
+	shift int       // of a hash, to the index of its cell
+	len   int       // records
+	next  uint64    // the hash with which sweep goes on
+	times int       // for which the logs of all records have room
 }
 
-func (t *table) find(k *id) *record {
-	r := t.byHash[k.hash]
-	for r != nil && !r.is(k) {
+func (t *table) find(k id, l *window.Limit) *record {
+	if t.len == 0 {
+		return nil
+	}
+	r := t.cells[k.hash>>t.shift]
+	for r != nil && !r.is(k, l) {
 		r = r.next
 	}
 	return r
 }
 
 // insert adds an empty record, which does not keep the caller's strings.
-func (t *table) insert(k *id) *record {
-	text := k.key + k.name
-	switch {
-	case k.unit != 0:
-		text += "\x00" + k.zone
-	case k.name == "":
-		text = string(append([]byte(nil), k.key...))
+func (t *table) insert(k id, l *window.Limit) *record {
+	if t.len >= len(t.cells) {
+		t.resize(max(fewestCells, 2*len(t.cells)))
 	}
+	t.len++
+	of := limits.Identity(l)
 	r := &record{
-		hash: k.hash, next: t.byHash[k.hash], index: int32(len(t.list)), kind: k.kind, digest: k.digest,
-		unit: k.unit, startDay: k.startDay, key: text[:len(k.key)], name: text[len(k.key):],
+		hash: k.hash, kind: of.Algorithm, digest: k.digest, unit: of.Calendar, startDay: of.StartDay, length: uint8(len(k.key)),
+		text: strings.Clone(of.Name),
 	}
-	r.Scale = k.scale
-	if t.byHash == nil {
-		t.byHash = map[uint64]*record{}
+	if copy(r.short[:], k.key) < len(k.key) {
+		r.text = k.key + of.Name
 	}
-	t.byHash[k.hash] = r
-	t.list = append(t.list, r)
+	if of.Calendar != 0 {
+		r.text += "\x00" + of.Zone
+	}
+	r.Scale = of.Scale
+	t.put(r)
 	return r
+}
+
+// put adds a record to its cell.
+func (t *table) put(r *record) {
+	cell := &t.cells[r.hash>>t.shift]
+	r.next = *cell
+	*cell = r
 }
 
 func (t *table) remove(r *record) {
 	t.times -= r.Log.Times()
-	last := len(t.list) - 1
-	t.list[r.index] = t.list[last]
-	t.list[r.index].index = r.index
-	t.list[last] = nil
-	t.list = t.list[:last]
-	if first := t.byHash[r.hash]; first != r {
-		for first.next != r {
-			first = first.next
+	t.len--
+	at := &t.cells[r.hash>>t.shift]
+	for *at != r {
+		at = &(*at).next
+	}
+	*at = r.next
+}
+
+// resize makes n cells.
+func (t *table) resize(n int) {
+	old := t.cells
+	t.cells = make([]*record, n)
+	t.shift = 65 - bits.Len(uint(n))
+	for _, r := range old {
+		for r != nil {
+			next := r.next
+			t.put(r)
+			r = next
 		}
-		first.next = r.next
-	} else if r.next != nil {
-		t.byHash[r.hash] = r.next
-	} else {
-		delete(t.byHash, r.hash)
 	}
 }
 
@@ -134,28 +173,40 @@ func (t *table) shrink(r *record) {
 	t.times -= before - r.Log.Times()
 }
 
-// sweep looks at up to n records, at others each time, and removes those of which nothing counts.
-func (t *table) sweep(at instant, n int) {
-	for range min(n, len(t.list)) {
-		t.next--
-		if t.next < 0 || t.next >= len(t.list) {
-			t.next = len(t.list) - 1
-		}
-		if r := t.list[t.next]; r.left(at) <= 0 {
-			t.remove(r)
+// visit calls f with the records of the next n cells, from that of a hash on, and returns the hash that comes next; 0:
+// those were the last ones. Cells have one record on average. F may remove the record.
+func (t *table) visit(hash uint64, n int, f func(r *record)) (next uint64) {
+	if len(t.cells) == 0 {
+		return 0
+	}
+	i := int(hash >> t.shift)
+	end := min(i+n, len(t.cells))
+	for _, r := range t.cells[i:end] {
+		for r != nil {
+			after := r.next
+			f(r)
+			r = after
 		}
 	}
+	return uint64(end) << t.shift // 0 at the end of the cells
+}
+
+// sweep looks at the records of n cells, others each time, and removes those of which nothing counts.
+func (t *table) sweep(at instant, n int) {
+	t.next = t.visit(t.next, n, func(r *record) {
+		if r.left(at) <= 0 {
+			t.remove(r)
+		}
+	})
 }
 
 // fit gives memory back if most of it is not used.
 func (t *table) fit() {
-	if cap(t.list) <= 64 || len(t.list) > cap(t.list)/4 {
-		return
+	n := len(t.cells)
+	for n > fewestCells && t.len <= n/4 {
+		n /= 2
 	}
-	t.list = append(make([]*record, 0, 2*len(t.list)), t.list...)
-	byHash := make(map[uint64]*record, len(t.list))
-	for hash, r := range t.byHash {
-		byHash[hash] = r
+	if n < len(t.cells) {
+		t.resize(n)
 	}
-	t.byHash = byHash
 }

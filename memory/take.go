@@ -83,7 +83,7 @@ func (b *Backend) takeLocked(takes []window.Take, all []taking, windows []window
 	granted = true
 	for i := range all {
 		x := &all[i]
-		x.find(b)
+		x.find(b, &takes[i].Limit)
 		windows[i] = window.Window{}
 		x.describe(b, x.peek(takes[i].N), &windows[i])
 		granted = granted && !windows[i].Refused
@@ -93,11 +93,11 @@ func (b *Backend) takeLocked(takes []window.Take, all []taking, windows []window
 	}
 	for i := range all {
 		x := &all[i]
-		x.find(b) // again: another take may have removed or made its record
+		x.find(b, &takes[i].Limit) // again: another take may have removed or made its record
 		var state algorithm.State
-		if err = x.open(b); err == nil {
+		if err = x.open(b, &takes[i].Limit); err == nil {
 			x.before = x.record.Record
-			state, err = x.take(b, takes[i].N)
+			state, err = x.take(b, &takes[i].Limit, takes[i].N)
 		}
 		if err != nil || state.Wait > 0 {
 			b.undo(takes[:i], all[:i])
