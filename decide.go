@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
 )
 
 // Every decision is made here, in this order:
@@ -37,30 +38,33 @@ const (
 func (v verb) String() string { return [...]string{"hit", "take", "charge"}[v] }
 
 // ask makes a call of a backend, and sets res, which is zero, to the decision.
-func (v verb) ask(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) (err error) {
+func (v verb) ask(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) error {
+	var w window.Window
+	var err error
 	switch v {
 	case hit:
-		err = res.setWindow(b.Hit(ctx, key, *l, n))
+		w, err = b.Hit(ctx, key, *l, n)
 	case charge:
-		err = res.setWindow(b.Charge(ctx, key, *l, n))
+		w, err = b.Charge(ctx, key, *l, n)
 	default:
-		err = res.setWindow(b.Take(ctx, key, *l, n))
+		w, err = b.Take(ctx, key, *l, n)
 	}
-	if err != nil {
-		*res = Result{}
-		return err
+	if err == nil {
+		res.setWindow(l, &w, v.allowed(l, &w))
 	}
-	res.complete(l, v.allowed(l, res))
-	return nil
+	return err
 }
 
-// allowed returns the decision of a backend, whose window res has. What is refused was not counted. Fixed windows may
-// count hits that are denied, too, and count all charges.
-func (v verb) allowed(l *Limit, res *Result) bool {
-	if res.Allowed && (v == charge || v == hit && !l.Algorithm.Rolling()) {
-		return res.Count <= limits.CapacityOf(l)
+// allowed returns the decision of a backend on a call that leaves the window w. What is Refused was not
+// counted. Fixed windows may count hits that are denied, too, and count all charges.
+func (v verb) allowed(l *Limit, w *window.Window) bool {
+	switch {
+	case w.Refused:
+		return false
+	case v == charge, v == hit && !l.Algorithm.Rolling():
+		return w.Count <= limits.CapacityOf(l)
 	}
-	return res.Allowed
+	return true
 }
 
 // check returns the error of a call that must not be made.

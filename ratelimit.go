@@ -138,8 +138,9 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 	shadow := limit.Shadow
 	limit.Shadow = false
 	if n == 0 && limit.Max != Unlimited || !take.local(&limit, n, &res) {
-		if err = res.setWindow(r.store.Peek(ctx, key, limit, n)); err == nil {
-			res.complete(&limit, res.Allowed)
+		var w window.Window
+		if w, err = r.store.Peek(ctx, key, limit, n); err == nil {
+			res.setWindow(&limit, &w, !w.Refused)
 		}
 	}
 	if shadow {

@@ -71,31 +71,21 @@ func retryText(d time.Duration) string {
 	return fmt.Sprintf("retry after %v", d)
 }
 
-// setWindow sets r, which is zero, to what a call of a backend returned: allowed unless n was refused. As the results of
-// the call are its parameters, they stay in registers.
-//
-//go:noinline
-func (r *Result) setWindow(w window.Window, err error) error {
-	r.Allowed = !w.Refused
+// setWindow sets r, which is zero, to a decision that leaves the window w.
+func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
+	r.Allowed = allowed
 	r.Count = w.Count
+	r.Limit = limits.CapacityOf(l)
 	r.ResetAfter = w.Left
 	r.ResetAt = w.ExpiresAt
-	r.RetryAfter = w.RetryAfter
-	return err
-}
-
-// complete sets the rest of a decision on a limit, after setWindow.
-func (r *Result) complete(l *Limit, allowed bool) {
-	r.Allowed = allowed
-	r.Limit = limits.CapacityOf(l)
 	if r.Count < r.Limit {
 		r.Remaining = r.Limit - r.Count
 	}
-	switch {
-	case allowed:
-		r.RetryAfter = 0
-	case r.RetryAfter == 0:
-		r.RetryAfter = cmp.Or(r.ResetAfter, limits.Left(l, time.Now()))
+	if !allowed {
+		r.RetryAfter = cmp.Or(w.RetryAfter, w.Left)
+		if r.RetryAfter == 0 {
+			r.RetryAfter = limits.Left(l, time.Now())
+		}
 	}
 }
 

@@ -174,8 +174,8 @@ func (t *taking) takeFrom(ctx context.Context, b Backend) (err error) {
 	t.by = b
 	some := slices.ContainsFunc(t.windows, func(w window.Window) bool { return w.Refused }) // or all were denied
 	t.setResults(func(m *Take, at int) (res Result) {
-		_ = res.setWindow(t.windows[at], nil)
-		res.complete(&m.Limit, t.granted || some && res.Allowed)
+		w := &t.windows[at]
+		res.setWindow(&m.Limit, w, t.granted || some && !w.Refused)
 		return res
 	})
 	return nil

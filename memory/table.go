@@ -41,11 +41,11 @@ func (r *record) is(k id, l *window.Limit) bool {
 	if r.hash != k.hash || r.Scale != l.Scale || r.kind != l.Algorithm || !r.hasKeyOf(k) {
 		return false
 	}
-	return l.Name == "" && r.text == "" || r.isOf(l)
+	if l.Calendar == 0 {
+		return r.rest() == l.Name
+	}
+	return r.limit() == limits.Identity(l)
 }
-
-// isOf reports whether the record is for a limit, of whose scale and algorithm it is.
-func (r *record) isOf(l *window.Limit) bool { return r.limit() == limits.Identity(l) }
 
 // hasKeyOf reports whether the record is of the key of k.
 func (r *record) hasKeyOf(k id) bool {
@@ -66,13 +66,17 @@ func (r *record) key() string {
 	return r.text[:r.length]
 }
 
+// rest returns the text without the key.
+func (r *record) rest() string {
+	if r.length <= shortKey {
+		return r.text
+	}
+	return r.text[r.length:]
+}
+
 // limit returns what the record is for.
 func (r *record) limit() window.Limit {
-	rest := r.text
-	if r.length > shortKey {
-		rest = rest[r.length:]
-	}
-	name, zone, _ := strings.Cut(rest, "\x00")
+	name, zone, _ := strings.Cut(r.rest(), "\x00")
 	return window.Limit{Name: name, Scale: r.Scale, Algorithm: r.kind, Calendar: r.unit, Zone: zone, StartDay: r.startDay}
 }
 

@@ -30,6 +30,10 @@ type Limit struct {
 	Scale     time.Duration // the length of the window, from [MinScale] to [MaxScale]
 	Burst     uint64        // what a token bucket holds; 0: Max. Other algorithms refuse it.
 	Algorithm Algorithm     // 0: that of the RateLimit
+	// Shadow makes the limit count, and deny nothing: observers are told what it would have denied. Neither
+	// does it deny because the store is away. A RateLimit sees to that: backends never get a Shadow limit,
+	// and its count is that of the same limit without Shadow.
+	Shadow bool
 	// Calendar is in place of a Scale: windows are the days, weeks, months or years of Zone's calendar, and the Algorithm
 	// is [CalendarWindow].
 	Calendar Calendar
@@ -37,10 +41,6 @@ type Limit struct {
 	// (Monday) to 7. 0: 1.
 	StartDay uint8
 	Zone     string // of a Calendar: an IANA name, as "Europe/Berlin"; "": UTC
-	// Shadow makes the limit count, and deny nothing: observers are told what it would have denied. Neither
-	// does it deny because the store is away. A RateLimit sees to that: backends never get a Shadow limit,
-	// and its count is that of the same limit without Shadow.
-	Shadow bool
 }
 
 // For returns the take of n for a key.

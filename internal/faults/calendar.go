@@ -12,8 +12,8 @@ var calendarFaults = []fault{
 	{file: "internal/limits/zone.go", old: "strings.EqualFold(dir, local)", new: "dir == local && local == \"Local\"", run: "^TestZonesThatDepend"},
 	{file: "internal/algorithm/calendar.go", old: "-length <= passed && passed < length", new: "false", run: "Calendar"},
 	{file: "internal/algorithm/calendar.go", old: "if r.ID != 0 && passed >= length {", new: "if r.ID != 0 {", run: "Back"},
-	{file: "memory/table.go", old: " && zone == k.zone", new: "", tests: "memory", run: "^TestConformance$"},
-	{file: "memory/table.go", old: " && r.startDay == k.startDay", new: "", tests: "memory", run: "^TestConformance$"},
+	{file: "memory/table.go", old: "return r.limit() == limits.Identity(l)", new: "return r.limit() == *l", tests: "memory", run: "^TestConformance$"},
+	{file: "memory/access.go", old: "of := limits.Identity(l)", new: "of := l", tests: "memory", run: "^TestConformance$"},
 	{file: "internal/waiting/state.go", old: "l.end.Add(clocksDiffer)", new: "l.end.Add(-clocksDiffer)", tests: ".", run: "^TestWaitersInADayOf23Hours"},
 	{file: "limit.go", old: "\t\tl.Algorithm = CalendarWindow\n", new: "\t\tl.Algorithm = r.algorithm\n", run: "Calendar"},
 	{file: "rediswindow/lua/windows.lua", old: "(now >= ends or now < ends - scale)", new: "false", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
@@ -25,5 +25,5 @@ var calendarFaults = []fault{
 	{file: "rediswindow/calendar.go", old: "return append(to, of.Zone...)", new: "return to", tests: "redisbackend", run: "^TestListReturnsWhatIsCounted$"},
 	{file: "lease/backend.go", old: " || l.Calendar != 0 }", new: " }", run: "^TestLimitsWithACalendarPassThrough$"},
 	{file: "rediswindow/lua/windows.lua", old: "string.find(some[f], '^[abcflw]')", new: "string.find(some[f], '^[abflw]')", tests: "redisbackend", run: "^TestFieldsOfEnded"},
-	{file: "memory/shard.go", old: "\t\tk.unit = r.unit\n", new: "", tests: "memory", run: "^TestAWindowThatIsEnded"},
+	{file: "memory/table.go", old: "Calendar: r.unit, Zone: zone", new: "Zone: zone", tests: "memory", run: "^TestAWindowThatIsEnded"},
 }

@@ -4,7 +4,7 @@ package main
 var limiterFaults = []fault{
 	{file: "backendtest/any.go", old: "case unsupported && !without:", new: "case false:"},
 	{file: "backendtest/suite.go", old: "t.Skip(why)", new: "t.Log(why)", run: "^TestSubjectNamesWhatTheBackendLeavesOut$"},
-	{file: "decide.go", old: "if res.Allowed && (v == charge || v == hit && !l.Algorithm.Rolling()) {", new: "if v == charge || v == hit {", run: "^TestAHitThatABackendRefusesIsDenied$"},
+	{file: "decide.go", old: "v == hit && !l.Algorithm.Rolling():", new: "v == hit:", run: "^TestAHitThatABackendRefusesIsDenied$"},
 	{file: "decide.go", old: "v != charge && (n > holds", new: "(n > holds", run: "Charge|Shadow"},
 	{file: "decide.go", old: "\tl.Shadow = false\n\tcause, err := r.answer", new: "\tcause, err := r.answer", run: "Shadow"},
 	{file: "decide.go", old: "res.pass(l, err)", new: "res.pass(l, nil)", run: "Shadow"},
@@ -48,7 +48,7 @@ var limiterFaults = []fault{
 	{file: "take.go", old: "t.merged = whole\n", new: "_ = whole\n", run: "^TestPolicyApplies"},
 	{file: "take.go", old: "t.windows = nil // the backend may still use them\n", new: "", run: "^TestABackendMayUse"},
 	{file: "take.go", old: "if t.cause == nil { // a backend", new: "if true { // a backend", run: "^TestABackendMayUse"},
-	{file: "take.go", old: "t.granted || some && res.Allowed", new: "t.granted || (some || true) && res.Allowed", run: "^TestWhatABackend"},
+	{file: "take.go", old: "t.granted || some && !w.Refused", new: "t.granted || (some || true) && !w.Refused", run: "^TestWhatABackend"},
 	{file: "internal/limits/aligned.go", old: "return now.Add(shifted.Truncate(scale).Sub(shifted))", new: "_ = shifted\n\treturn now.Truncate(scale)"},
 	{file: "internal/limits/takes.go", old: "m.N = min(m.N+t.N, window.Unlimited+1)", new: "m.N = (m.N + t.N) & window.Unlimited"},
 	{file: "internal/outage/watch.go", old: "\"throttr: the store is away\", \"store\", w.name(), \"error\", w.Text(cause)", new: "\"throttr: the store is away\", \"store\", w.name(), \"error\", cause", tests: ".", run: "^TestTheLinesOfAnOutageHaveNoKeys$"},

@@ -73,6 +73,7 @@ func CheckNumber(field string, n uint64) error {
 	return numberError(field, n)
 }
 
+//go:noinline
 func numberError(field string, n uint64) error {
 	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: "at most 2^63-1; was a negative number converted?"}
 }
