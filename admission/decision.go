@@ -90,9 +90,10 @@ type Outcome struct {
 	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
 	throttr.Result
 
-	item   string        // the quoted name
-	window time.Duration // see planned
-	plain  bool          // the key is stored as it is
+	item   string         // the quoted name
+	window time.Duration  // see planned
+	plain  bool           // the key is stored as it is
+	limit  *throttr.Limit // nil: it is on requests in flight
 }
 
 // MarshalJSON returns the outcome as JSON.
@@ -128,6 +129,17 @@ func (o *Outcome) Partition() string {
 		return o.Key
 	}
 	return base64.RawURLEncoding.EncodeToString(partition(o.Key, false))
+}
+
+// Quota describes the limit, as [throttr.Limit.String] does, without its name: "100 in 1m0s", "10000 in a month of UTC",
+// "3 at a time".
+func (o *Outcome) Quota() string {
+	l := throttr.Limit{Max: o.Limit}
+	if o.limit != nil {
+		l = *o.limit
+		l.Name = ""
+	}
+	return l.String()
 }
 
 // Known reports whether the result describes a window. It does not if a policy has decided, if a request

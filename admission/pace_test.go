@@ -76,6 +76,7 @@ func TestTheFieldsOfABucketAddUp(t *testing.T) {
 	}, OnlyPlans: true})
 	d := gate.Admit(t.Context(), request("k"))
 	require.Equal(t, `"ip";q=50;w=5, "small";q=10;w=1, "none";q=0;w=3600`, d.PolicyField())
+	require.Equal(t, "0 in 1h0m0s, token bucket of 10", d.Denied()[0].Quota())
 	r := planned("k", admission.MustPlan(throttr.Limit{Name: "ip", Max: 10, Scale: time.Second, Burst: 50, Algorithm: throttr.TokenBucket}))
 	r.Cost = func(throttr.Limit) uint64 { return 25 }
 	require.Regexp(t, `^"ip";r=25;t=3$`, gate.Admit(t.Context(), r).LimitField())

@@ -85,7 +85,7 @@ type place struct {
 func (c *counted) outcome(res throttr.Result) Outcome {
 	o := Outcome{
 		Name: c.limit.Name, Key: c.key.Text, Scale: c.limit.Scale, Result: res,
-		item: c.item, window: c.window, plain: c.plain,
+		item: c.item, window: c.window, plain: c.plain, limit: &c.limit,
 	}
 	if c.limit.Calendar != 0 {
 		within := time.Now()

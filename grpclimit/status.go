@@ -62,13 +62,13 @@ func (s *Server) quotaFailure(c Call, d *admission.Decision) *errdetails.QuotaFa
 	f := new(errdetails.QuotaFailure)
 	for _, o := range d.Denied() {
 		client := strings.ToValidUTF8(o.Partition(), "\uFFFD") // others can't be sent
-		metric, in := s.cfg.Metric, " in "+o.Scale.String()
+		metric := s.cfg.Metric
 		if o.Scale == 0 {
-			metric, in = "concurrent-requests", " at a time"
+			metric = "concurrent-requests"
 		}
 		f.Violations = append(f.Violations, &errdetails.QuotaFailure_Violation{
 			Subject:         client,
-			Description:     strconv.FormatUint(o.Limit, 10) + in,
+			Description:     o.Quota(),
 			ApiService:      c.service(),
 			QuotaMetric:     metric,
 			QuotaId:         o.Name,
