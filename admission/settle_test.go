@@ -42,7 +42,7 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		}
 		return r
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	for name, test := range map[string]struct {
 		request admission.Request
 		hits    bool
@@ -104,19 +104,21 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		"twice":      {request: cost(1, 100), settle: func(d *admission.Decision) error { d.GiveBack(ctx); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})
-			d := gate.Admit(t.Context(), test.request)
-			if test.done {
-				d.Done()
-			}
-			if test.settle != nil {
-				require.ErrorIs(t, test.settle(d), test.err)
-			}
-			if !test.done {
-				d.Done()
-				d.Done()
-			}
-			require.Equal(t, test.want, counts(t, gate, request("k")))
+			synctest.Test(t, func(t *testing.T) { // GiveBackLater does not wait for long
+				gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})
+				d := gate.Admit(t.Context(), test.request)
+				if test.done {
+					d.Done()
+				}
+				if test.settle != nil {
+					require.ErrorIs(t, test.settle(d), test.err)
+				}
+				if !test.done {
+					d.Done()
+					d.Done()
+				}
+				require.Equal(t, test.want, counts(t, gate, request("k")))
+			})
 		})
 	}
 }
@@ -124,26 +126,28 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 // However many try at one time, a request is given back once.
 func TestARequestIsGivenBackOnce(t *testing.T) {
 	for n := range 5 {
-		limits := make([]throttr.Limit, n+1)
-		for i := range limits {
-			limits[i] = throttr.Limit{Name: fmt.Sprint(i), Max: 9, Scale: time.Hour}
-		}
-		gate := newGate(t, admission.Config{Limits: limits})
-		d := gate.Admit(t.Context(), request("k"))
-		gate.Admit(t.Context(), request("k"))
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				found, _ := admission.FromContext(d.Context())
-				if found.GiveBack(t.Context()) != nil || !d.GiveBackLater() {
-					t.Error("it can't be given back")
-				}
-			})
-		}
-		all.Wait()
-		for _, count := range counts(t, gate, request("k")) {
-			require.EqualValues(t, 1, count)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			limits := make([]throttr.Limit, n+1)
+			for i := range limits {
+				limits[i] = throttr.Limit{Name: fmt.Sprint(i), Max: 9, Scale: time.Hour}
+			}
+			gate := newGate(t, admission.Config{Limits: limits})
+			d := gate.Admit(t.Context(), request("k"))
+			gate.Admit(t.Context(), request("k"))
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					found, _ := admission.FromContext(d.Context())
+					if found.GiveBack(t.Context()) != nil || !d.GiveBackLater() {
+						t.Error("it can't be given back")
+					}
+				})
+			}
+			all.Wait()
+			for _, count := range counts(t, gate, request("k")) {
+				require.EqualValues(t, 1, count)
+			}
+		})
 	}
 }
 

@@ -208,19 +208,6 @@ func TestAClientGivesUpWithItsContext(t *testing.T) {
 		go func() { time.Sleep(time.Second); cancel() }()
 		require.Equal(t, codes.Canceled, status.Code(call(ctx)))
 		require.Equal(t, time.Second, time.Since(p.start))
-
-		// The line is longer than the deadline.
-		time.Sleep(30 * time.Second)
-		before := p.sent()
-		for range 50 {
-			go call(t.Context())
-		}
-		synctest.Wait()
-		ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		require.Equal(t, codes.DeadlineExceeded, status.Code(call(ctx)))
-		require.Equal(t, before+10, p.sent(), "nothing was sent")
-		time.Sleep(time.Minute)
 	})
 }
 
@@ -284,28 +271,6 @@ func TestACallThatIsHeldBackHasTakenNothing(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		require.NoError(t, call(t.Context())) // it is granted after a second
 		require.Less(t, time.Since(p.start), 15*time.Second)
-	})
-}
-
-// What waited in line while the service began to hold back calls is not sent.
-func TestCallsInLineAreHeldBack(t *testing.T) {
-	inBubble(t, grpclimit.ClientConfig{MaxRetries: -1}, func(t *testing.T, p *provider, call func(context.Context) error) {
-		p.until = p.start.Add(5 * time.Second)
-		p.refuse = func(left time.Duration) (metadata.MD, error) { // only the 10th call says for how long
-			if p.tries < 10 {
-				return nil, status.Error(codes.ResourceExhausted, "no")
-			}
-			return nil, refusal(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(left)})
-		}
-		var calls sync.WaitGroup
-		for range 20 {
-			calls.Go(func() { call(t.Context()) })
-		}
-		calls.Wait()
-		require.Equal(t, 20, p.tries)
-		require.Len(t, p.calls, 10)
-		require.GreaterOrEqual(t, p.calls[0], 5*time.Second)
-		require.Less(t, p.calls[9], 6*time.Second)
 	})
 }
 
@@ -376,4 +341,25 @@ func TestMessagesOfAClientWaitInLine(t *testing.T) {
 	_, err = s.say(ctx, "x")
 	require.True(t, errors.Is(err, context.DeadlineExceeded), err)
 	require.Less(t, time.Since(begun), 5*time.Second, "it fails at once: the pause is a minute")
+}
+
+// received is a stream from which a message has come.
+type received struct{ grpc.ClientStream }
+
+func (received) RecvMsg(any) error { return nil }
+
+// After CloseAndRecv, grpc-go has released the stream.
+func TestTheContextOfAnUploadEndsWithIt(t *testing.T) {
+	client := grpclimit.NewClient(throttr.NewRateLimit(memory.New()), grpclimit.ClientConfig{Takes: func(context.Context, grpclimit.Call) []throttr.Take { return nil }})
+	var seen context.Context
+	upload := &grpc.StreamDesc{StreamName: "Upload", ClientStreams: true}
+	streamer := func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+		seen = ctx
+		return received{}, nil
+	}
+	stream, err := client.Stream(t.Context(), upload, newProvider(t).conn, "/test.Up/Upload", streamer)
+	require.NoError(t, err)
+	require.NoError(t, seen.Err())
+	require.NoError(t, stream.RecvMsg(nil))
+	require.Error(t, seen.Err(), "the call is over, and its context stays a child of its parent")
 }

@@ -2,7 +2,6 @@ package grpclimit_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +10,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
@@ -30,58 +27,24 @@ var exports = inflight.Limit{Name: "exports", Max: 1, Lease: time.Second}
 type service struct {
 	*site
 	t      *testing.T
-	store  *testkit.Remote
 	places *inflight.Limiter
-	grpc   *grpc.Server
 }
 
 func newService(t *testing.T, cfg grpclimit.Config, seen func(context.Context) error) *service {
-	s := &service{t: t, store: &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}}
-	s.places = inflight.New(s.store, inflight.WithLogger(nil))
-	cfg.InFlight, cfg.Places = exports, s.places
-	cfg.Key, cfg.PlainKeys = func(context.Context, grpclimit.Call) string { return "k" }, true
-	server, err := grpclimit.NewServer(throttr.NewRateLimit(s.store.Backend), cfg)
-	require.NoError(t, err)
-	s.grpc = grpc.NewServer(grpc.ChainUnaryInterceptor(recovered, server.Unary), grpc.ChainStreamInterceptor(recoveredStream, server.Stream))
-	s.grpc.RegisterService(&echoService, &echo{seen})
-	l := bufconn.Listen(1 << 16)
-	served := make(chan error, 1)
-	go func() { served <- s.grpc.Serve(l) }()
-	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-	require.NoError(t, err)
-	s.site = &site{server: server, conn: conn}
-	t.Cleanup(func() {
-		conn.Close()
-		s.grpc.Stop()
-		require.NoError(t, <-served)
-		s.store.Fail(nil)
-		s.places.Close()
-	})
+	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+	s := &service{&site{limiter: throttr.NewRateLimit(store)}, t, inflight.New(&testkit.Remote{Backend: store}, inflight.WithLogger(nil))}
+	t.Cleanup(func() { s.places.Close() })
+	cfg.InFlight = exports
+	cfg.Places = s.places
+	cfg.Key = grpclimit.Everyone
+	s.start(t, cfg, seen)
 	return s
-}
-
-// recovered makes an error of a panic.
-func recovered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
-	defer recovering(&err)
-	return handler(ctx, req)
-}
-
-func recoveredStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	defer recovering(&err)
-	return handler(srv, ss)
-}
-
-func recovering(err *error) {
-	if v := recover(); v != nil {
-		*err = status.Errorf(codes.Internal, "%v", v)
-	}
 }
 
 // inUse returns how many places are held, after everything has happened that can.
 func (s *service) inUse() uint64 {
 	synctest.Wait()
-	state, err := s.places.Peek(s.t.Context(), "client:kk", exports)
+	state, err := s.places.Peek(s.t.Context(), "client:keveryone", exports)
 	require.NoError(s.t, err)
 	return state.InUse
 }
@@ -92,7 +55,6 @@ func TestAStreamHoldsItsPlaceUntilItEnds(t *testing.T) {
 		"closed":        func(_ *service, stream grpc.ClientStream, _ func()) { stream.CloseSend() },
 		"canceled":      func(_ *service, _ grpc.ClientStream, cancel func()) { cancel() },
 		"disconnected":  func(s *service, _ grpc.ClientStream, _ func()) { s.conn.Close() },
-		"server stops":  func(s *service, _ grpc.ClientStream, _ func()) { s.grpc.Stop() },
 		"handler fails": func(_ *service, stream grpc.ClientStream, _ func()) { exchange(stream, "the second message") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +111,7 @@ func TestTheStatusWithoutAPlace(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newService(t, grpclimit.Config{NoPlace: verdict, Limits: []throttr.Limit{{Name: "minute", Max: 3, Scale: time.Minute}}}, noError)
-			held, ok, err := s.places.TryAcquire(t.Context(), "client:kk", exports, 1)
+			held, ok, err := s.places.TryAcquire(t.Context(), "client:keveryone", exports, 1)
 			require.NoError(t, err)
 			require.True(t, ok)
 			trailer, err := s.say(t.Context(), "hi")
@@ -163,7 +125,7 @@ func TestTheStatusWithoutAPlace(t *testing.T) {
 				v := details[1].(*errdetails.QuotaFailure).Violations[0]
 				require.Equal(t, []any{"exports", "1 at a time", "concurrent-requests", int64(1)}, []any{v.QuotaId, v.Description, v.QuotaMetric, v.QuotaValue})
 			}
-			outcomes, err := s.server.Peek(t.Context(), admission.Request{Key: admission.Key{Text: "k"}})
+			outcomes, err := s.server.Peek(t.Context(), admission.Request{Key: admission.Everyone})
 			require.NoError(t, err)
 			require.Zero(t, outcomes[0].Count, "it is not counted")
 			require.EqualValues(t, 1, outcomes[1].Count)

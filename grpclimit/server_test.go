@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -77,31 +76,35 @@ func TestFloodIsServedUpToTheLimit(t *testing.T) {
 }
 
 func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
-	s := newSite(t, grpclimit.Config{Limits: []throttr.Limit{
-		{Name: "minute", Max: 2, Scale: time.Minute},
-		{Name: "hour", Max: 2, Scale: time.Hour},
-		{Name: "day", Max: 9, Scale: 24 * time.Hour},
-	}}, nil)
+	cost := uint64(1)
+	s := newSite(t, grpclimit.Config{
+		Limits: []throttr.Limit{
+			{Name: "minute", Max: 2, Scale: time.Minute},
+			{Name: "month", Max: 2, Calendar: throttr.Month},
+			{Name: "hour", Max: 9, Scale: time.Hour},
+		},
+		Cost: func(context.Context, grpclimit.Call, throttr.Limit) uint64 { return cost },
+	}, nil)
 	trailer, err := s.say(t.Context(), "x")
 	require.NoError(t, err)
-	require.Equal(t, metadata.MD{"x-ratelimit-remaining": {"1"}, "x-ratelimit-reset": {"3600"}}, only(trailer))
+	require.Equal(t, metadata.MD{"x-ratelimit-remaining": {"1"}, "x-ratelimit-reset": {"2678400"}}, only(trailer))
 	_, err = s.say(t.Context(), "x")
 	require.NoError(t, err)
 	s.clock.Advance(time.Second)
 
 	trailer, err = s.say(t.Context(), "x")
 	require.Equal(t, metadata.MD{
-		"x-ratelimit-remaining": {"0"}, "x-ratelimit-reset": {"3599"}, "grpc-retry-pushback-ms": {"3599000"},
+		"x-ratelimit-remaining": {"0"}, "x-ratelimit-reset": {"2678399"}, "grpc-retry-pushback-ms": {"2678399000"},
 	}, only(trailer))
 	st, ok := status.FromError(err)
 	require.True(t, ok)
 	require.Equal(t, codes.ResourceExhausted, st.Code())
-	require.Equal(t, "Too many requests. Try again in 3599 s.", st.Message())
+	require.Equal(t, "Too many requests. Try again in 2678399 s.", st.Message())
 	require.Len(t, st.Details(), 2)
-	require.Equal(t, 3599*time.Second, st.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
+	require.Equal(t, 2678399*time.Second, st.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
 	quota := st.Details()[1].(*errdetails.QuotaFailure)
 	require.Len(t, quota.Violations, 2)
-	for i, want := range []struct{ id, text string }{{"minute", "2 in 1m0s"}, {"hour", "2 in 1h0m0s"}} {
+	for i, want := range []struct{ id, text string }{{"minute", "2 in 1m0s"}, {"month", "2 in a month of UTC"}} {
 		v := quota.Violations[i]
 		require.Equal(t, want.id, v.QuotaId)
 		require.Equal(t, want.text, v.Description)
@@ -109,6 +112,39 @@ func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
 		require.Equal(t, "requests", v.QuotaMetric)
 		require.EqualValues(t, 2, v.QuotaValue)
 		require.Equal(t, map[string]string{"client": "unknown"}, v.QuotaDimensions, "an in-memory connection has no address")
+	}
+
+	cost = 10 // waiting does not help
+	trailer, err = s.say(t.Context(), "x")
+	require.Equal(t, metadata.MD{"grpc-retry-pushback-ms": {"-1"}}, only(trailer))
+	require.Len(t, status.Convert(err).Details(), 1, "no RetryInfo")
+	cost = 1 << 63
+	_, err = s.say(t.Context(), "x")
+	require.Equal(t, codes.Internal, status.Code(err), "a mistake in the program")
+}
+
+// In shadow, all calls and messages are served.
+func TestTrailersAreHidden(t *testing.T) {
+	for _, shadow := range []bool{false, true} {
+		denied, refused := 0, 0
+		s := newSite(t, grpclimit.Config{Shadow: shadow, HideTrailers: !shadow, Messages: []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Minute}}},
+			func(ctx context.Context) error {
+				if d, ok := admission.FromContext(ctx); ok && !d.Allowed {
+					denied++
+				}
+				return nil
+			})
+		stream, err := s.chat(t.Context())
+		require.NoError(t, err)
+		for range 5 {
+			trailer, err := s.say(t.Context(), "x")
+			require.Empty(t, only(trailer))
+			if err != nil || exchange(stream, "x") != nil {
+				refused++
+			}
+		}
+		require.Equal(t, shadow, denied == 3)
+		require.Equal(t, shadow, refused == 0)
 	}
 }
 
@@ -121,22 +157,6 @@ func only(md metadata.MD) metadata.MD {
 		}
 	}
 	return out
-}
-
-func TestWaitingThatDoesNotHelpIsSaid(t *testing.T) {
-	s := newSite(t, grpclimit.Config{Cost: func(context.Context, grpclimit.Call, throttr.Limit) uint64 { return 4 }}, nil)
-	trailer, err := s.say(t.Context(), "x")
-	require.Equal(t, codes.ResourceExhausted, status.Code(err))
-	require.Equal(t, metadata.MD{"grpc-retry-pushback-ms": {"-1"}}, only(trailer))
-	require.Len(t, status.Convert(err).Details(), 1, "no RetryInfo")
-}
-
-func TestHiddenTrailersAreNotSent(t *testing.T) {
-	s := newSite(t, grpclimit.Config{HideTrailers: true}, nil)
-	for range 4 {
-		trailer, _ := s.say(t.Context(), "x")
-		require.Empty(t, only(trailer))
-	}
 }
 
 // A client of grpc-go that retries by its service config waits as long as the server says.
@@ -236,33 +256,6 @@ func (s *endingStream) Deadline() (time.Time, bool) { return s.ctx.Deadline() }
 func (s *endingStream) Done() <-chan struct{}       { return s.ctx.Done() }
 func (s *endingStream) Err() error                  { return s.ctx.Err() }
 func (s *endingStream) Value(key any) any           { return s.ctx.Value(key) }
-
-// Streams whose clients go leave no goroutine, and count once.
-func TestCanceledStreamsLeakNothing(t *testing.T) {
-	limit := throttr.Limit{Name: "many", Max: 1000, Scale: time.Hour}
-	ended := make(chan struct{}, 200)
-	s := newSite(t, grpclimit.Config{Limits: []throttr.Limit{limit}, Messages: []throttr.Limit{{Name: "messages", Max: 1000, Scale: time.Hour}}},
-		func(ctx context.Context) error {
-			context.AfterFunc(ctx, func() { ended <- struct{}{} })
-			return nil
-		})
-	_, err := s.say(t.Context(), "x") // the connection is there
-	require.NoError(t, err)
-	<-ended
-	before := runtime.NumGoroutine()
-	for range 100 {
-		ctx, cancel := context.WithCancel(t.Context())
-		stream, err := s.chat(ctx)
-		require.NoError(t, err)
-		require.NoError(t, exchange(stream, "x"))
-		cancel()
-	}
-	for range 100 {
-		<-ended
-	}
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() < before+5 }, 10*time.Second, time.Millisecond, "goroutines are left")
-	require.EqualValues(t, 101, s.count(t, "", limit))
-}
 
 func TestMethodsAndPlansHaveLimitsOfTheirOwn(t *testing.T) {
 	pro := admission.MustPlan(throttr.Limit{Name: "pro", Max: 5, Scale: time.Minute})
@@ -423,43 +416,30 @@ func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
 
 func TestKeysOfCalls(t *testing.T) {
 	at := func(addr net.Addr, md ...string) context.Context {
-		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...))
-		if addr == nil {
-			return ctx
-		}
-		return peer.NewContext(ctx, &peer.Peer{Addr: addr})
+		return peer.NewContext(metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...)), &peer.Peer{Addr: addr})
 	}
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 4711} }
-	behind := func(cfg admission.AddrConfig) grpclimit.KeyFunc {
-		key, err := grpclimit.ByAddr(cfg)
-		require.NoError(t, err)
-		return key
-	}
-	proxied := behind(admission.AddrConfig{Proxies: prefixes("10.0.0.0/8"), Header: "X-Forwarded-For"})
-	socket := behind(admission.AddrConfig{UnixProxy: true, Header: "Forwarded"})
+	proxied, err := grpclimit.ByAddr(admission.AddrConfig{Proxies: prefixes("10.0.0.0/8"), UnixProxy: true, Header: "X-Forwarded-For"})
+	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		key  grpclimit.KeyFunc
 		ctx  context.Context
 		want string
 	}{
-		"IPv4":                     {grpclimit.Peer, at(tcp("192.0.2.1")), "192.0.2.1"},
-		"IPv6":                     {grpclimit.Peer, at(tcp("2001:db8:1:2:3::4")), "2001:db8:1:2::/64"},
-		"mapped":                   {grpclimit.Peer, at(tcp("::ffff:192.0.2.1")), "192.0.2.1"},
-		"no peer":                  {grpclimit.Peer, at(nil), "unknown"},
-		"no address":               {grpclimit.Peer, peer.NewContext(t.Context(), &peer.Peer{}), "unknown"},
-		"a socket":                 {grpclimit.Peer, at(&net.UnixAddr{Name: "@", Net: "unix"}), "unknown"},
-		"a proxy":                  {proxied, at(tcp("10.0.0.1"), "x-forwarded-for", "1.1.1.1, 192.0.2.1, 10.0.0.2"), "192.0.2.1"},
-		"a proxy, two values":      {proxied, at(tcp("10.0.0.1"), "x-forwarded-for", "1.1.1.1", "x-forwarded-for", "192.0.2.1"), "192.0.2.1"},
-		"a forged value":           {proxied, at(tcp("192.0.2.9"), "x-forwarded-for", "1.1.1.1"), "192.0.2.9"},
-		"a proxy that says no one": {proxied, at(tcp("10.0.0.1")), "10.0.0.1"},
-		"a proxy on a socket":      {socket, at(&net.UnixAddr{Name: "", Net: "unix"}, "forwarded", `for="[2001:db8:1:2::9]:80"`), "2001:db8:1:2::/64"},
-		"metadata":                 {grpclimit.ByMetadata("X-Api-Key"), at(nil, "x-api-key", "k"), "x-api-key:" + admission.Digest("k")},
-		"empty metadata":           {grpclimit.ByMetadata("X-Api-Key"), at(nil, "x-api-key", ""), ""},
-		"no metadata":              {grpclimit.ByMetadata("X-Api-Key"), t.Context(), ""},
+		"an address":          {grpclimit.Peer, at(tcp("192.0.2.1")), "192.0.2.1"},
+		"no peer":             {grpclimit.Peer, t.Context(), "unknown"},
+		"no address":          {grpclimit.Peer, at(nil), "unknown"},
+		"a socket":            {grpclimit.Peer, at(&net.UnixAddr{Name: "@", Net: "unix"}), "unknown"},
+		"a proxy":             {proxied, at(tcp("10.0.0.1"), "x-forwarded-for", "1.1.1.1", "x-forwarded-for", "192.0.2.1, 10.0.0.2"), "192.0.2.1"},
+		"a forged value":      {proxied, at(tcp("192.0.2.9"), "x-forwarded-for", "1.1.1.1"), "192.0.2.9"},
+		"a proxy on a socket": {proxied, at(&net.UnixAddr{Name: "", Net: "unix"}, "x-forwarded-for", "192.0.2.1"), "192.0.2.1"},
+		"metadata":            {grpclimit.ByMetadata("X-Api-Key"), at(nil, "x-api-key", "k"), "x-api-key:" + admission.Digest("k")},
+		"empty metadata":      {grpclimit.ByMetadata("X-Api-Key"), at(nil, "x-api-key", ""), ""},
+		"no metadata":         {grpclimit.ByMetadata("X-Api-Key"), t.Context(), ""},
 	} {
 		require.Equal(t, test.want, test.key(test.ctx, grpclimit.Call{Method: say}), name)
 	}
-	_, err := grpclimit.ByAddr(admission.AddrConfig{Header: "X-Forwarded-For"})
+	_, err = grpclimit.ByAddr(admission.AddrConfig{Header: "X-Forwarded-For"})
 	require.ErrorIs(t, err, throttr.ErrConfig)
 }
 
@@ -471,28 +451,6 @@ type failing struct {
 
 func (f failing) Take(context.Context, string, window.Limit, uint64) (window.Window, error) {
 	return window.Window{}, f.err
-}
-
-func TestShadowServesAllCallsAndMessages(t *testing.T) {
-	denied := 0
-	s := newSite(t, grpclimit.Config{Shadow: true, Messages: []throttr.Limit{{Name: "messages", Max: 1, Scale: time.Minute}}},
-		func(ctx context.Context) error {
-			if d, ok := admission.FromContext(ctx); ok && !d.Allowed {
-				denied++
-			}
-			return nil
-		})
-	for range 5 {
-		trailer, err := s.say(t.Context(), "x")
-		require.NoError(t, err)
-		require.Empty(t, only(trailer))
-	}
-	stream, err := s.chat(t.Context())
-	require.NoError(t, err)
-	for range 5 {
-		require.NoError(t, exchange(stream, "x"))
-	}
-	require.Equal(t, 3, denied)
 }
 
 func TestNewServerRefusesInvalidConfig(t *testing.T) {
@@ -513,6 +471,20 @@ func TestNewServerRefusesInvalidConfig(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	require.PanicsWithValue(t, "grpclimit: NewServer: limiter is nil", func() { grpclimit.NewServer(nil, grpclimit.Config{}) })
+}
+
+// Details are texts in UTF-8; a key need not be one.
+func TestDetailsOfAKeyThatIsNoText(t *testing.T) {
+	s := newSite(t, grpclimit.Config{PlainKeys: true, Key: func(ctx context.Context, _ grpclimit.Call) string {
+		return metadata.ValueFromIncomingContext(ctx, "id-bin")[0]
+	}}, nil)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "id-bin", "\xff\xfe")
+	var err error
+	for range 4 {
+		_, err = s.say(ctx, "x")
+	}
+	require.Error(t, err)
+	require.NotEmpty(t, status.Convert(err).Details(), "%v", err)
 }
 
 func prefixes(all ...string) []netip.Prefix {
