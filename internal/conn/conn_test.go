@@ -166,20 +166,6 @@ func TestProtocolErrorEndsTheConnection(t *testing.T) {
 	})
 }
 
-func TestFirstReasonIsTheReason(t *testing.T) {
-	first, second := errors.New("first"), errors.New("second")
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		require.NoError(t, l.Err())
-		cl := l.enqueue(Interruptible, 1, 10)
-		l.Fail(first)
-		l.Fail(second)
-		sent, err := l.outcome(cl)
-		require.False(t, sent, "nobody has read a byte of it")
-		require.Equal(t, first, err)
-		require.Equal(t, first, l.Err())
-	})
-}
-
 func TestStallEndsTheConnection(t *testing.T) {
 	onPipe(t, Options[uint16]{MaxInFlight: 2, StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
 		time.Sleep(time.Hour)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,37 +229,6 @@ func TestUnexpectedByteEndsAnIdleConnection(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrProtocol)
 }
 
-func TestEventsComeWhileNobodyReads(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
-	for n := range 3 {
-		l.send(event(t, "c", "x")...)
-		l.eventually(func() bool { return l.options.Counters.Events.Load() == uint64(n+1) })
-		l.roundTrip(t.Context())
-	}
-}
-
-func TestInlineReaderFailsWhenTheServerStalls(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{StallTimeout: 200 * time.Millisecond})
-	done, sent, err := l.query(t.Context())
-	require.True(t, done)
-	require.True(t, sent)
-	require.ErrorIs(t, err, ErrStalled)
-}
-
-func TestCloseEndsAnInlineReader(t *testing.T) {
-	l, inline := newLone(t, Options[uint16]{})
-	got := make(chan error)
-	go func() {
-		_, _, err := l.query(t.Context())
-		got <- err
-	}()
-	l.read(1)
-	l.Close(ErrGone)
-	require.Equal(t, ErrGone, <-got)
-	require.LessOrEqual(t, inline, l.InlineReads())
-	requireNoGoroutines(t)
-}
-
 func TestFailWakesTheReaderGoroutine(t *testing.T) {
 	l, _ := newLone(t, Options[uint16]{})
 	l.Fail(ErrGone)
@@ -286,52 +254,6 @@ func TestRetiredConnectionOfALoneCallerEnds(t *testing.T) {
 	require.NoError(t, <-got)
 	<-l.Done()
 	requireNoGoroutines(t)
-}
-
-func TestReadTurnHasOneOwner(t *testing.T) {
-	turn := inlineReader{wake: make(chan struct{}, 1)}
-	var inside, calls atomic.Int64
-	var wanted atomic.Bool
-	own := func() {
-		if inside.Add(1) != 1 {
-			t.Error("there are two owners")
-		}
-		inside.Add(-1)
-		turn.release()
-		if wanted.Load() {
-			turn.recall()
-		}
-	}
-	stop := make(chan struct{})
-	var reader, callers sync.WaitGroup
-	reader.Go(func() {
-		for range 2000 {
-			own()
-			turn.await()
-		}
-		close(stop)
-	})
-	for range 4 {
-		callers.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if i%3 == 0 {
-					wanted.Store(true)
-					turn.recall()
-				} else if turn.acquire() {
-					calls.Add(1)
-					own()
-				}
-			}
-		})
-	}
-	reader.Wait()
-	callers.Wait()
-	require.EqualValues(t, calls.Load(), turn.reads.Load())
 }
 
 func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
@@ -406,28 +328,6 @@ func TestContextWatchSetsADeadlineOnlyWhileReading(t *testing.T) {
 		w.start(context.Background())
 		require.Nil(t, w.context.registered, "it never ends")
 		w.stop(context.Background())
-	})
-}
-
-func TestContextWatchForgetsContexts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nc := &deadlineConn{}
-		w := contextWatch{nc: nc}
-		first, cancel := context.WithCancel(t.Context())
-		w.start(first)
-		w.stop(first)
-		w.start(first)
-		w.stop(first)
-		second, cancelSecond := context.WithCancel(t.Context())
-		defer cancelSecond()
-		w.start(second)
-		cancel()
-		synctest.Wait()
-		_, set := nc.state()
-		require.Zero(t, set, "the first context is not that of the reader")
-		w.stop(second)
-		w.forget()
-		require.Nil(t, w.context.registered)
 	})
 }
 

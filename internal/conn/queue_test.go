@@ -96,21 +96,6 @@ func TestExclusiveCallDoesNotFollowOthersInAWrite(t *testing.T) {
 	})
 }
 
-func TestExclusiveCallMayBeLargerThanAPacket(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		l.enqueue(Exclusive, 10, 200)
-		l.enqueue(Exclusive, 1, 10)
-		require.Equal(t, 10, l.received())
-		l.respond(1)
-		require.Equal(t, 2000, l.received())
-		require.True(t, l.silent())
-		l.respond(10)
-		require.Equal(t, 10, l.received())
-		l.respond(1)
-	})
-}
-
 func TestSingleReadCallFitsAReadOfTheServer(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 40, 200)                  // 8000 bytes
@@ -304,22 +289,6 @@ func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 	})
 }
 
-func TestCanceledCallsLeaveTheCountsAtZeroWhenTheConnectionEnds(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		for range 5 {
-			l.abandon(l.enqueue(Interruptible, 2, 10))
-			l.enqueue(Interruptible, 2, 10)
-		}
-		l.Close(ErrGone)
-		inFlight, queued := l.Usage()
-		require.Zero(t, inFlight)
-		require.Zero(t, queued)
-		require.Zero(t, l.queue.abandoned)
-		require.Zero(t, l.Load())
-	})
-}
-
 func TestCanceledExclusiveCallDoesNotDelayTheNext(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		inFlight := l.enqueue(Interruptible, 1, 10)
@@ -347,14 +316,6 @@ func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, l.Err(), "a call is in flight")
 		l.respond(1)
-		<-l.Done()
-		require.Equal(t, ErrGone, l.Err())
-	})
-}
-
-func TestRetiredConnectionWithoutCallsEndsAtOnce(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.Retire()
 		<-l.Done()
 		require.Equal(t, ErrGone, l.Err())
 	})
@@ -401,20 +362,6 @@ func TestIdleIsTheTimeSinceTheLastCall(t *testing.T) {
 	})
 }
 
-func TestPingReturnsWhenTheConnectionEnds(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		pinged := make(chan struct{})
-		go func() {
-			l.Ping()
-			close(pinged)
-		}()
-		l.received()
-		l.Close(ErrGone)
-		<-pinged
-		l.Ping() // returns at once
-	})
-}
-
 func TestPingReturnsThoughOnlyEventsCome(t *testing.T) {
 	onPipe(t, Options[uint16]{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
 		start := time.Now()
@@ -443,28 +390,6 @@ func newQueue() *writeQueue[uint16] {
 	q.ready.L = &q.mu
 	q.stall.timeout, q.stall.run = time.Hour, func() {}
 	return q
-}
-
-func TestWriteSideHasOneOwner(t *testing.T) {
-	q := newQueue()
-	write, busy, err := q.push(queryCall(t, 1))
-	require.NoError(t, err)
-	require.True(t, write)
-	require.False(t, busy)
-	write, busy, err = q.push(queryCall(t, 1))
-	require.NoError(t, err)
-	require.False(t, write)
-	require.True(t, busy)
-	require.False(t, q.accountFor(arrivals{}))
-	require.Len(t, q.gather(nil), 6)
-	write, _, _ = q.push(queryCall(t, 1))
-	require.False(t, write, "the first caller is still writing")
-	require.Len(t, q.gather(nil), 3)
-	require.Empty(t, q.gather(nil))
-	write, _, _ = q.push(queryCall(t, 1))
-	require.True(t, write)
-	require.False(t, q.quiet())
-	q.stall.stop()
 }
 
 func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {

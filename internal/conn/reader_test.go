@@ -102,6 +102,9 @@ func TestReaderRejectsWhatCannotBeAResponse(t *testing.T) {
 		"an invalid status":   {[]byte{0, 2}, ""},
 		"a TTL that is large": {[]byte{1, 7, 0, 4, 61, 0}, "over 60"},
 		"too many responses":  {[]byte{0, 0, 0}, "byte 0x00 came unasked"},
+		"an op code":          {[]byte{byte(codec.OpQuery)}, ""},
+		"text":                {[]byte("ERR unknown command"), ""},
+		"an endless event":    {[]byte{0x19, 0, 0xff, 0xff}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := queryCall(t, 2)

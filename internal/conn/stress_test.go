@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -117,37 +116,6 @@ func increaseOften(t *testing.T, c *Conn[uint32], calls *CallPool[uint32], srv *
 		n, ok := srv.Counter(key)
 		return ok && n >= least && n <= most
 	}, 5*time.Second, time.Millisecond)
-}
-
-func TestCallsOverTLS(t *testing.T) {
-	cert, err := selfSigned()
-	require.NoError(t, err)
-	ours, theirs := net.Pipe()
-	go respond(tls.Server(theirs, &tls.Config{Certificates: []tls.Certificate{cert}}), queryFrame)
-	calls := new(CallPool[uint16])
-	c := New(tls.Client(ours, &tls.Config{InsecureSkipVerify: true}), nil, Options[uint16]{
-		MaxInFlight: 10, MaxQueued: 100, StallTimeout: time.Minute, Calls: calls, Counters: new(Counters),
-	})
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			for range 50 {
-				cl := calls.Get()
-				cl.AddFrame([]byte("abc"), codec.KindStatus)
-				if err := c.Enqueue(cl, true); err != nil {
-					t.Error(err)
-					return
-				}
-				if _, _, err := cl.Wait(t.Context()); err != nil || !cl.Responses[0].OK {
-					t.Error(err, cl.Responses)
-				}
-				calls.Put(cl)
-			}
-		})
-	}
-	all.Wait()
-	require.Zero(t, c.InlineReads())
-	c.Close(ErrGone)
 }
 
 // The server reads nothing for a while, so that the sockets fill up.

@@ -3,8 +3,8 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -164,22 +165,6 @@ func TestDedicatedConnectionsAreRetired(t *testing.T) {
 	}
 }
 
-func TestRetiredConnectionsFinishTheirCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConnAge: time.Minute})
-		c := s.dedicated()
-		time.Sleep(time.Minute - 2*time.Second)
-		srv.Inject(mockserver.Fault{Key: "k", Delay: 4 * time.Second, Times: 1})
-		waiting := make(chan error)
-		go func() { waiting <- s.on(c) }()
-		time.Sleep(3 * time.Second)
-		require.False(t, c.Open())
-		require.NoError(t, <-waiting)
-		<-c.Done()
-	})
-}
-
 // A server that has gone silent is noticed although the connection has nothing to do.
 func TestDedicatedConnectionsArePinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -228,70 +213,36 @@ func TestCallsOnADedicatedConnectionKeepTheServerParked(t *testing.T) {
 func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer listener.Close()
-	srv := inMemory(t)
-	ends := make(chan error, 2) // of reads, one for each connection
-	var serving sync.WaitGroup
-	serving.Go(func() {
+	ends := make(chan error, 3) // of the connections
+	go func() {
 		for {
 			nc, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			serving.Go(func() { ends <- forward(t, nc, srv) })
+			go func() {
+				defer nc.Close()
+				if err := testkit.Handshake(nc, 2); err != nil {
+					t.Error(err)
+				}
+				_, err := io.Copy(io.Discard, nc)
+				ends <- err
+			}()
 		}
-	})
+	}()
 	s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
 	}, pool.Options[uint16]{MaxConns: 1})
+	defer listener.Close()
 	c := s.dedicated()
-	c.Close(errors.New("test"))
+	c.Close(errGate)
 	require.NoError(t, <-ends, "a connection without requests in flight ends in the ordinary way")
 	c = s.dedicated()
-	srv.Inject(mockserver.Fault{Drop: true, Times: 1})
 	cl := s.calls.Get()
 	require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
 	require.NoError(t, c.Enqueue(cl, false))
-	c.Fail(errors.New("test"))
+	c.Fail(errGate)
 	require.ErrorContains(t, <-ends, "reset")
 	s.Close()
 	require.NoError(t, <-ends, "and so do shared connections")
-	listener.Close()
-	serving.Wait()
-}
-
-// forward copies bytes between a network connection and a server in memory, and returns how the
-// network connection ends.
-func forward(t *testing.T, nc net.Conn, srv *mockserver.Server) error {
-	defer nc.Close()
-	inner, err := srv.Dial(t.Context())
-	if err != nil {
-		return err
-	}
-	var copying sync.WaitGroup
-	copying.Go(func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := inner.Read(buf)
-			if err != nil {
-				return
-			}
-			nc.Write(buf[:n])
-		}
-	})
-	defer copying.Wait()
-	defer inner.Close()
-	buf := make([]byte, 4096)
-	for {
-		n, err := nc.Read(buf)
-		if err != nil {
-			if err.Error() == "EOF" {
-				return nil
-			}
-			return err
-		}
-		if _, err := inner.Write(buf[:n]); err != nil {
-			return err
-		}
-	}
 }

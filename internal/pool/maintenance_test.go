@@ -142,10 +142,12 @@ func TestAgeAndIdlenessCanBeUnlimited(t *testing.T) {
 			}
 		})
 		remove()
-		require.Equal(t, 2, srv.Conns())
+		dedicated := s.dedicated()
+		require.Equal(t, 3, srv.Conns())
 		time.Sleep(1000 * time.Hour)
-		require.Equal(t, 2, srv.Conns())
-		require.EqualValues(t, 2, s.Stats().Dials)
+		require.Equal(t, 3, srv.Conns())
+		require.EqualValues(t, 3, s.Stats().Dials)
+		require.True(t, dedicated.Open())
 	})
 }
 

@@ -73,21 +73,6 @@ func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
 	})
 }
 
-func TestACallerDoesNotWaitForAConnectionBeyondItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, g := behindGate(t, pool.Options[uint16]{Dialer: &dial.Dialer{Timeout: time.Minute}})
-		g.hang.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		r := s.purge(ctx, "k")
-		require.ErrorIs(t, r.err, context.DeadlineExceeded)
-		require.False(t, r.sent)
-		require.Equal(t, time.Second, time.Since(start))
-		require.Zero(t, s.Stats().Acquiring)
-	})
-}
-
 // lateContext is a context whose end is noticed by Err alone, as if a connection was ready at
 // the same time.
 type lateContext struct {
@@ -342,19 +327,6 @@ func TestAServerThatReturnsWithAnotherValueSizeIsSentOnlyProbes(t *testing.T) {
 	})
 }
 
-func TestAProbeWithoutAValidResponseIsAProtocolViolation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Replace: []byte("HTTP/1.1 400 Bad Request\r\n")})
-		s := newPool(t, to(srv), pool.Options[uint16]{})
-		err := s.Connect(t.Context())
-		require.ErrorIs(t, err, dial.ErrConnect)
-		require.ErrorIs(t, err, conn.ErrProtocol)
-		synctest.Wait()
-		require.Zero(t, srv.Conns())
-	})
-}
-
 // handshakeBytes is what a server sends on a new connection before it is of use.
 const handshakeBytes = codec.ProbeResponses + len("Q") + len("U") + 17 + len("U")
 
@@ -463,30 +435,6 @@ func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most i
 	require.Zero(t, st.InFlight+st.Queued+st.Acquiring)
 	require.EqualValues(t, 1, st.Dials)
 	return most
-}
-
-func TestTenThousandCallersShareOneConnection(t *testing.T) {
-	options := pool.Options[uint16]{MaxConns: 1, MaxInFlight: 512}
-	overTCP := func(srv *mockserver.Server) dialFunc {
-		return func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
-		}
-	}
-	t.Run("in memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t)
-			require.LessOrEqual(t, tenThousandCallers(t, srv, connect(t, to(srv), options)), 512)
-		})
-	})
-	t.Run("over TCP", func(t *testing.T) {
-		srv := mockserver.RunT(t)
-		require.LessOrEqual(t, tenThousandCallers(t, srv, connect(t, overTCP(srv), options)), 512)
-	})
-	t.Run("over TCP with delay", func(t *testing.T) {
-		srv := mockserver.RunT(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		require.LessOrEqual(t, tenThousandCallers(t, srv, connect(t, overTCP(srv), options)), 512)
-	})
 }
 
 // If responses are delayed, all requests in flight are outstanding: the mock server reports a

@@ -16,7 +16,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/window"
@@ -308,22 +307,6 @@ func TestTheContextEndsAStream(t *testing.T) {
 	})
 }
 
-func TestTheContextEndsTheOpeningOfAStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{})
-		g.hang.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		_, sent, err := s.list(ctx, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.False(t, sent)
-		require.Equal(t, time.Second, time.Since(start))
-		require.Zero(t, s.Stats().Failures, "the server may be well")
-	})
-}
-
 func TestCloseEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := says(encode(t, records(2, 2000)))
@@ -448,43 +431,5 @@ func TestAResponseThatNobodyNeedsIsNotReadForEver(t *testing.T) {
 		s.Close()
 		require.Equal(t, 250*time.Millisecond, time.Since(start))
 		f.conns.Wait()
-	})
-}
-
-func TestARequestThatCannotBeEncodedIsNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, says(nil).dial, pool.Options[uint16]{})
-		sent, err := s.Stream(t.Context(), codec.Channel{Name: make([]byte, 256)}, nil)
-		require.ErrorIs(t, err, codec.ErrTooLarge)
-		require.False(t, sent)
-		require.EqualValues(t, 1, s.Stats().Dials)
-	})
-}
-
-func TestAStreamThatCannotConnectDoesNotOpenTheCircuit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{})
-		g.fail.Store(true)
-		_, sent, err := s.list(t.Context(), nil)
-		require.ErrorIs(t, err, errGate)
-		require.ErrorIs(t, err, dial.ErrConnect)
-		require.NotContains(t, err.Error(), window.ErrUnavailable.Error(), "it was tried")
-		require.False(t, sent)
-		require.EqualValues(t, 1, s.Stats().Failures)
-		require.NoError(t, s.query(t.Context(), "k").err, "on the connection that exists")
-	})
-}
-
-func TestAStreamFailsAtOnceWhileTheCircuitIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, g := behindGate(t, pool.Options[uint16]{})
-		g.fail.Store(true)
-		require.Error(t, s.query(t.Context(), "k").err)
-		dials := s.Stats().Dials
-		_, sent, err := s.list(t.Context(), nil)
-		require.ErrorIs(t, err, window.ErrUnavailable)
-		require.False(t, sent)
-		require.Equal(t, dials, s.Stats().Dials)
 	})
 }

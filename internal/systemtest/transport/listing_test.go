@@ -1,11 +1,7 @@
 package transport_test
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,21 +14,6 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// records returns a response to LIST with fragments of the given sizes.
-func records(sizes ...int) codec.ListResponse[uint16] {
-	var r codec.ListResponse[uint16]
-	for i, n := range sizes {
-		fragment := []codec.ListEntry[uint16]{}
-		for j := range n {
-			fragment = append(fragment, codec.ListEntry[uint16]{
-				Key: fmt.Appendf(nil, "%d.%d", i, j), Unit: codec.Seconds, Expires: uint64(time.Hour), Bytes: 2, Buffer: j == 1,
-			})
-		}
-		r.Fragments = append(r.Fragments, fragment)
-	}
-	return r
-}
 
 // A response with an unknown status is an error of each method that decodes one.
 func TestInvalidStatusIsAProtocolError(t *testing.T) {
@@ -55,47 +36,6 @@ func TestInvalidStatusIsAProtocolError(t *testing.T) {
 			require.True(t, failed.Sent)
 		})
 	}
-}
-
-// fakes is a Dial for several servers: those whose names begin with "bad" send an invalid
-// status, the others two records.
-func fakes(t *testing.T) func(ctx context.Context, network, address string) (net.Conn, error) {
-	good, bad := testkit.Responding[uint16](testkit.Encode(t, records(2))), testkit.Responding[uint16]([]byte{7})
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if strings.HasPrefix(address, "bad") {
-			return bad.Dial(ctx, network, address)
-		}
-		return good.Dial(ctx, network, address)
-	}
-}
-
-func TestEndedContextEndsTheIteration(t *testing.T) {
-	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-		Servers: []string{"good:1", "good:2", "good:3"}, Dial: fakes(t),
-	})
-	require.NoError(t, err)
-	defer client.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var servers []string
-	var errs []error
-	for e, err := range client.List(ctx) {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		servers = append(servers, e.Server)
-		if len(servers) == 2 {
-			cancel()
-		}
-	}
-	require.Equal(t, []string{"good:1", "good:1"}, servers)
-	require.Len(t, errs, 1)
-	require.ErrorIs(t, errs[0], context.Canceled)
-	require.True(t, testkit.SafeToRetry(errs[0]))
-	failed, ok := errs[0].(*throttr.RequestError)
-	require.True(t, ok, "the third server is not asked: %v", errs[0])
-	require.Equal(t, "good:2", failed.Server)
 }
 
 // newFullServer starts a server with n records.

@@ -195,43 +195,6 @@ func TestFragmentUsesBoundedMemory(t *testing.T) {
 	})
 }
 
-// endlessEvents returns a fake that sends an EVENT each millisecond instead of a response.
-func endlessEvents(t *testing.T) *testkit.Fake[uint16] {
-	event := testkit.Encode(t, codec.Event[uint16]{Channel: []byte("*"), Payload: make([]byte, 1000)})
-	return &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
-		for {
-			if _, err := nc.Write(event); err != nil {
-				return false
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}}
-}
-
-func TestContextEndsACallAmongEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := endlessEvents(t).Client(t, throttr.Config{})
-		start := time.Now()
-		err := lastError(t, client.List(withTimeout(t, 30*time.Second)))
-		require.True(t, testkit.Timeout(err), err)
-		_, _, err = client.Get(withTimeout(t, 500*time.Millisecond), "k")
-		require.True(t, testkit.Timeout(err), err)
-		require.Equal(t, 30500*time.Millisecond, time.Since(start))
-	})
-}
-
-// A server drops a response if 1024 others wait to be sent (H4). A call does not wait for it.
-func TestManyEventsBeforeAResponseEndTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := endlessEvents(t).Client(t, testkit.WithoutRetries(throttr.Config{}))
-		start := time.Now()
-		_, _, err := client.Get(t.Context(), "k")
-		require.ErrorIs(t, err, throttr.ErrProtocol)
-		require.ErrorContains(t, err, "the server may have dropped it")
-		require.InDelta(t, 1024, time.Since(start).Milliseconds(), 5)
-	})
-}
-
 // At most Config.MaxConns listings are under way and Config.MaxQueued wait.
 func TestTooManyListingsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
