@@ -105,8 +105,9 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 // Messages returns an iterator that calls Next until Next fails. The last pair holds that error.
 func (s *Subscription) Messages(ctx context.Context) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		for m, err := range s.sub.Messages(ctx) {
-			if !yield(Message(m), err) {
+		for {
+			m, err := s.Next(ctx)
+			if !yield(m, err) || err != nil {
 				return
 			}
 		}

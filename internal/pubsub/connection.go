@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -15,29 +16,34 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// healthKey is the key that a health check asks for. No record has it.
-const healthKey = "throttr:ping"
+const (
+	// maxChanges is the largest number of requests that are outstanding at a time. A server
+	// keeps 1024 responses for a connection, EVENTs included, and drops the rest (H4): most of
+	// that room is left to EVENTs.
+	maxChanges = 64
+	// healthKey is the key that a health check asks for. No record has it.
+	healthKey = "throttr:ping"
+	// unsubscribeTime bounds the UNSUBSCRIBEs of a connection that is not needed any more.
+	unsubscribeTime = 250 * time.Millisecond
+)
 
-// run is the goroutine of a manager that has channels. It repeats these steps until there
-// are no subscribers, or the manager is closed:
-//
-//   - connect dials and asks for the connection's id. If it fails, the waiting subscribers
-//     fail, and serve is skipped.
-//   - serve sends changes, 64 at a time, and checks an idle connection from time to time.
-//     It returns if the connection is lost or not needed.
-//   - pause waits for the backoff, if the connection could not be made or was lost. It
-//     returns early if the last subscriber leaves.
+// run is the goroutine of a manager that has channels. It makes connections, and uses each to its end,
+// until there are no subscribers or the manager is closed. After a failure it waits for the backoff.
 func (m *Manager[T]) run() {
 	b := backoff.New(m.o.MinBackoff, m.o.MaxBackoff)
+	var next time.Time // the next attempt
 	for m.keepRunning() {
-		restored, err := m.useConnection()
-		if err == nil {
+		if wait := time.Until(next); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-m.wakeup:
+			case <-m.ctx.Done():
+			}
 			continue
 		}
-		if restored {
-			b.Reset()
+		if err := m.useConnection(b); err != nil {
+			next = time.Now().Add(b.Next())
 		}
-		m.pause(b.Next())
 	}
 }
 
@@ -47,63 +53,29 @@ func (m *Manager[T]) run() {
 func (m *Manager[T]) keepRunning() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.changed = m.changed[:0]
-	for name, ch := range m.channels {
-		ch.changed = false
-		if len(ch.subscribers) == 0 {
-			delete(m.channels, name)
-		}
+	maps.DeleteFunc(m.channels, func(_ string, ch *channel[T]) bool { return len(ch.subscribers) == 0 })
+	m.running = !m.closed && len(m.channels) > 0
+	if !m.running {
+		m.cause = nil
 	}
-	if m.closed || len(m.channels) == 0 {
-		m.running, m.cause = false, nil
-		return false
-	}
-	return true
-}
-
-// pause waits for d to pass. It returns early if there are no subscribers.
-func (m *Manager[T]) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	for m.hasSubscribers() {
-		select {
-		case <-t.C:
-			return
-		case <-m.ctx.Done():
-			return
-		case <-m.wakeup:
-		}
-	}
-}
-
-// hasSubscribers reports whether any channel has a subscriber.
-func (m *Manager[T]) hasSubscribers() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, ch := range m.channels {
-		if len(ch.subscribers) > 0 {
-			return true
-		}
-	}
-	return false
+	return m.running
 }
 
 // useConnection makes a connection and uses it to its end. The error says why there is
-// none, or why it was lost; it is nil if the connection is no longer needed. Restored
-// reports whether all channels were subscribed at some time.
-func (m *Manager[T]) useConnection() (restored bool, err error) {
+// none, or why it was lost; it is nil if the connection is no longer needed.
+func (m *Manager[T]) useConnection(b *backoff.Backoff) error {
 	c, err := m.connect()
 	if err != nil {
 		m.connectFailed(err)
-		return false, err
+		return err
 	}
-	restored, err = m.serve(c)
+	err = m.serve(c, b)
 	if err == nil || m.ctx.Err() != nil {
 		m.unsubscribe(c)
 	}
 	c.Close(window.ErrClosed) // when it returns, no more EVENTs are delivered
 	m.disconnected(err)
-	return restored, err
+	return err
 }
 
 // connect makes a connection and asks for its id.
@@ -119,7 +91,11 @@ func (m *Manager[T]) connect() (*conn.Conn[T], error) {
 		Calls:        m.o.Calls,
 		Counters:     m.o.Counters,
 		OnEvent:      m.deliver,
-		OnEnd:        m.connectionEnded,
+		OnEnd: func(_ *conn.Conn[T], err error) {
+			if !errors.Is(err, window.ErrClosed) {
+				m.o.OnFailure()
+			}
+		},
 	})
 	responses, err := m.roundTrip(m.ctx, c, codec.WhoAmI{})
 	var me codec.WhoAmIResponse
@@ -133,18 +109,7 @@ func (m *Manager[T]) connect() (*conn.Conn[T], error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conn, m.id = c, me.ID
-	for _, ch := range m.channels {
-		m.markChanged(ch)
-	}
 	return c, nil
-}
-
-// connectionEnded counts a connection that ended for another reason than that it was not
-// needed.
-func (m *Manager[T]) connectionEnded(_ *conn.Conn[T], err error) {
-	if !errors.Is(err, window.ErrClosed) {
-		m.o.OnFailure()
-	}
 }
 
 // connectFailed fails the subscribers that have never been confirmed. The others stay, and
@@ -157,7 +122,7 @@ func (m *Manager[T]) connectFailed(err error) {
 	defer m.mu.Unlock()
 	m.cause = err
 	for _, ch := range m.channels {
-		for s := range ch.subscribers {
+		for _, s := range ch.subscribers {
 			s.fail(err)
 		}
 	}
@@ -170,8 +135,8 @@ func (m *Manager[T]) disconnected(err error) {
 	m.conn = nil
 	for _, ch := range m.channels {
 		ch.subscribed = false
-		for s := range ch.subscribers {
-			if s.phase == confirmed {
+		for _, s := range ch.subscribers {
+			if s.confirmed {
 				ch.gap = true
 			} else if err != nil {
 				if s.losses++; s.losses > m.o.MaxRetries {
@@ -183,68 +148,140 @@ func (m *Manager[T]) disconnected(err error) {
 }
 
 // serve keeps the server up to date until there are no subscribers, the manager is closed,
-// or the connection is lost. Only the last is an error. Restored reports whether all
-// channels were subscribed at some time.
-func (m *Manager[T]) serve(c *conn.Conn[T]) (restored bool, err error) {
+// or the connection is lost. Only the last is an error. The backoff starts over once the server is up to date.
+func (m *Manager[T]) serve(c *conn.Conn[T], b *backoff.Backoff) error {
 	tick := time.NewTicker(m.o.HealthInterval)
 	defer tick.Stop()
 	for {
-		subscribe, unsubscribe := m.nextChanges()
-		if len(subscribe)+len(unsubscribe) > 0 {
-			if err := m.apply(c, subscribe, unsubscribe); err != nil {
-				return restored, err
+		changes, unused := m.nextChanges()
+		if len(changes) > 0 {
+			if err := m.apply(c, changes); err != nil {
+				return err
 			}
 			continue
 		}
-		if m.upToDate() {
-			return true, nil
+		if unused {
+			return nil
 		}
-		restored = true
+		b.Reset()
 		select {
 		case <-m.wakeup:
 		case <-tick.C:
 			// The stall watchdog sees nothing while no request is outstanding.
 			if _, err := m.roundTrip(m.ctx, c, codec.Query{Key: []byte(healthKey)}); err != nil {
-				return true, err
+				return err
 			}
 		case <-c.Done():
-			return true, c.Err()
+			return c.Err()
 		case <-m.ctx.Done():
-			return true, nil
+			return nil
 		}
 	}
 }
 
-// unsubscribeTime bounds the UNSUBSCRIBEs of a connection that is not needed any more.
-const unsubscribeTime = 250 * time.Millisecond
+// change is a channel to SUBSCRIBE to or to UNSUBSCRIBE from.
+type change[T codec.Value] struct {
+	channel   *channel[T]
+	subscribe bool
+}
+
+// nextChanges compares the channels with what the server has, and returns as many changes as may be
+// outstanding. It makes those that need no request. If there are none, the server is up to date, and
+// unused says that there are no channels.
+func (m *Manager[T]) nextChanges() (changes []change[T], unused bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, ch := range m.channels {
+		wanted := len(ch.subscribers) > 0
+		switch {
+		case wanted && ch.subscribed:
+		case wanted && m.implicit(name):
+			m.confirm(ch)
+		case !wanted && (!ch.subscribed || m.implicit(name)):
+			delete(m.channels, name)
+		case len(changes) < m.most():
+			changes = append(changes, change[T]{ch, wanted})
+			ch.subscribed = false
+			ch.requested = ch.requested || wanted
+		}
+	}
+	if len(changes) > 0 {
+		return changes, false
+	}
+	m.cause = nil
+	return nil, len(m.channels) == 0
+}
+
+// most returns how many requests may be outstanding.
+func (m *Manager[T]) most() int { return min(maxChanges, m.o.MaxInFlight) }
+
+// implicit reports whether the server has subscribed the connection to a channel by itself (H8).
+// After a SUBSCRIBE, each message would come twice (H10). The caller holds mu.
+func (m *Manager[T]) implicit(name string) bool {
+	return name == All || name == Own || name == m.id.String()
+}
+
+// apply sends changes to the server and waits for the responses.
+func (m *Manager[T]) apply(c *conn.Conn[T], changes []change[T]) error {
+	requests := make([]codec.Request, len(changes))
+	for i, x := range changes {
+		if x.subscribe {
+			requests[i] = codec.Subscribe{Channel: []byte(x.channel.name)}
+		} else {
+			requests[i] = codec.Unsubscribe{Channel: []byte(x.channel.name)}
+		}
+	}
+	responses, err := m.roundTrip(m.ctx, c, requests...)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, x := range changes {
+		switch {
+		case !x.subscribe:
+		case responses[i].OK:
+			m.confirm(x.channel)
+		case x.channel.refused():
+			err = ErrRefused
+		}
+	}
+	return err
+}
+
+// refused fails the subscribers of ch that wait. It reports whether others are left. They
+// were confirmed on an earlier connection, so the server must be asked again. The caller
+// holds Manager.mu.
+func (ch *channel[T]) refused() (retry bool) {
+	for _, s := range ch.subscribers {
+		s.fail(ErrRefused)
+	}
+	return len(ch.subscribers) > 0
+}
 
 // unsubscribe unsubscribes a connection that is about to be closed from all channels: EVENTs that a
 // server can't send keep their memory for good (H16).
 func (m *Manager[T]) unsubscribe(c *conn.Conn[T]) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), unsubscribeTime)
 	defer cancel()
-	for names := range slices.Chunk(m.subscribed(), min(maxChanges, m.o.MaxInFlight)) {
-		requests := make([]codec.Request, len(names))
-		for i, name := range names {
-			requests[i] = codec.Unsubscribe{Channel: []byte(name)}
-		}
-		if _, err := m.roundTrip(ctx, c, requests...); err != nil {
+	for some := range slices.Chunk(m.unsubscribes(), m.most()) {
+		if _, err := m.roundTrip(ctx, c, some...); err != nil {
 			return
 		}
 	}
 }
 
-// subscribed returns the channels that the connection is subscribed to.
-func (m *Manager[T]) subscribed() []string {
+// unsubscribes returns an UNSUBSCRIBE for each channel that the connection is subscribed to.
+func (m *Manager[T]) unsubscribes() []codec.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	names := []string{All, m.id.String()}
-	for _, ch := range m.channels {
-		if ch.subscribed && !m.implicit(ch) {
-			names = append(names, ch.name)
+	requests := []codec.Request{codec.Unsubscribe{Channel: []byte(All)}, codec.Unsubscribe{Channel: []byte(m.id.String())}}
+	for name, ch := range m.channels {
+		if ch.subscribed && !m.implicit(name) {
+			requests = append(requests, codec.Unsubscribe{Channel: []byte(name)})
 		}
 	}
-	return names
+	return requests
 }
 
 // roundTrip sends requests in one write and waits for the responses. Only the goroutine of

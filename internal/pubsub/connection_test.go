@@ -278,7 +278,8 @@ func TestDroppedResponseEndsTheConnection(t *testing.T) {
 		require.Equal(t, []string{"x"}, queued(t, s))
 		loud.Close()
 		gaps := 0
-		for m, err := range loud.Messages(t.Context()) {
+		for {
+			m, err := loud.Next(t.Context())
 			if err != nil {
 				break
 			}
@@ -381,7 +382,8 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 				require.ErrorIs(t, <-result, window.ErrClosed)
 				publish("c", "3")
 				var got []string
-				for m, err := range s.Messages(t.Context()) {
+				for {
+					m, err := s.Next(t.Context())
 					if err != nil {
 						require.ErrorIs(t, err, window.ErrClosed)
 						break

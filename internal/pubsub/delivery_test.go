@@ -233,7 +233,8 @@ func TestEachMessageGoesToOneReader(t *testing.T) {
 		var all sync.WaitGroup
 		for range readers {
 			all.Go(func() {
-				for m, err := range s.Messages(t.Context()) {
+				for {
+					m, err := s.Next(t.Context())
 					if err != nil {
 						return
 					}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,9 +40,8 @@ type Options[T codec.Value] struct {
 // These hold whenever mu is not held:
 //
 //   - The goroutine runs while there are channels, unless the manager is closed.
-//   - A channel that has subscribers but is not subscribed, or the reverse, is in changed,
-//     or a request for it is outstanding, or there is no connection. A new connection puts
-//     every channel into changed.
+//   - After each change of a channel's subscribers, wakeup holds an element, or the goroutine is
+//     about to compare all channels with what the server has.
 //   - No channel is subscribed while there is no connection.
 //   - If a channel has a gap, its confirmed subscribers have received no message of the
 //     current connection.
@@ -50,7 +50,7 @@ type Manager[T codec.Value] struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // of the goroutine
-	wakeup chan struct{}  // holds an element if changed has grown
+	wakeup chan struct{}
 
 	// mu guards the fields below, and those of channels and subscribers that say so. The
 	// mutex of a Subscription may be locked while mu is held, but not the other way round.
@@ -59,9 +59,30 @@ type Manager[T codec.Value] struct {
 	running  bool                   // the goroutine exists
 	cause    error                  // why an attempt to connect failed; nil once all is restored
 	channels map[string]*channel[T] // by name
-	changed  []*channel[T]          // channels that the goroutine must check
 	conn     *conn.Conn[T]          // nil if there is none, or its id is not yet known
 	id       codec.ConnID           // of conn
+}
+
+// channel is a channel that has subscribers, or still has to be unsubscribed from. All its
+// subscribers share one SUBSCRIBE (H10). Manager.mu guards all fields but name.
+type channel[T codec.Value] struct {
+	name        string
+	subscribers []*subscriber[T] // elements never change: EVENTs are handed out without mu
+	subscribed  bool             // the server delivers its messages, and no UNSUBSCRIBE has been sent
+	requested   bool             // a SUBSCRIBE has been sent, on this or an earlier connection
+	gap         bool             // its confirmed subscribers must receive a gap first
+}
+
+// subscriber is the part of a subscription that concerns one server.
+type subscriber[T codec.Value] struct {
+	manager *Manager[T]
+	sub     *Subscription
+	channel *channel[T]
+	result  chan error // receives one element: nil when confirmed, or why it failed
+
+	// Manager.mu guards the fields below.
+	confirmed bool // by the server, on this or an earlier connection
+	losses    int  // connections lost while it was waiting for that
 }
 
 // NewManager returns a manager without subscriptions. It makes no connection yet.
@@ -70,9 +91,6 @@ func NewManager[T codec.Value](o Options[T]) *Manager[T] {
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
-
-// Server returns Options.Server.
-func (m *Manager[T]) Server() string { return m.o.Server }
 
 // Connected reports whether there is a connection.
 func (m *Manager[T]) Connected() bool {
@@ -92,7 +110,7 @@ func (m *Manager[T]) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, ch := range m.channels {
-		for s := range ch.subscribers {
+		for _, s := range ch.subscribers {
 			s.fail(window.ErrClosed)
 			s.sub.end()
 		}
@@ -112,16 +130,16 @@ func (m *Manager[T]) subscribe(sub *Subscription, name string) (*subscriber[T], 
 	}
 	ch := m.channels[name]
 	if ch == nil {
-		ch = &channel[T]{name: name, subscribers: make(map[*subscriber[T]]struct{})}
+		ch = &channel[T]{name: name}
 		m.channels[name] = ch
 	}
 	s := &subscriber[T]{manager: m, sub: sub, channel: ch, result: make(chan error, 1)}
-	ch.subscribers[s], ch.list = struct{}{}, nil
+	ch.subscribers = append(slices.Clip(ch.subscribers), s)
 	if ch.subscribed {
 		s.confirm()
 		return s, nil
 	}
-	m.markChanged(ch)
+	m.wake()
 	if !m.running {
 		m.running = true
 		m.wg.Go(m.run)
@@ -129,12 +147,8 @@ func (m *Manager[T]) subscribe(sub *Subscription, name string) (*subscriber[T], 
 	return s, nil
 }
 
-// markChanged makes the goroutine check ch. The caller holds mu.
-func (m *Manager[T]) markChanged(ch *channel[T]) {
-	if !ch.changed {
-		ch.changed = true
-		m.changed = append(m.changed, ch)
-	}
+// wake makes the goroutine look at the channels.
+func (m *Manager[T]) wake() {
 	select {
 	case m.wakeup <- struct{}{}:
 	default:
@@ -148,56 +162,31 @@ func (m *Manager[T]) markChanged(ch *channel[T]) {
 // still follow the gap that recipients has sent: the next one is due only after this
 // connection has ended, and then deliver is not running.
 func (m *Manager[T]) deliver(e codec.Event[T]) {
-	m.mu.Lock()
-	named, own := m.recipients(e.Channel)
-	m.mu.Unlock()
-	n := len(named) + len(own)
-	if n == 0 {
+	to := m.recipients(e.Channel)
+	if len(to) == 0 {
 		return
 	}
-	d := delivery{shared: n > 1}
-	d.Server, d.Payload = m.o.Server, bytes.Clone(e.Payload)
-	if len(named) > 0 {
-		d.Channel = named[0].channel.name
-	} else {
-		d.Channel = string(e.Channel)
-	}
-	for _, s := range named {
-		s.sub.push(d)
-	}
-	for _, s := range own {
-		s.sub.push(d)
+	message := Message{Server: m.o.Server, Channel: string(e.Channel), Payload: bytes.Clone(e.Payload)}
+	for _, s := range to {
+		s.sub.push(message)
 	}
 }
 
 // recipients returns the subscribers of the channel with this name and, if the name is the
 // id of the connection, those of Own. Each of them has received its gap when recipients
-// returns. The caller holds mu.
-func (m *Manager[T]) recipients(name []byte) (named, own []*subscriber[T]) {
-	if string(name) != Own {
-		named = m.prepare(m.channels[string(name)])
+// returns.
+func (m *Manager[T]) recipients(name []byte) (all []*subscriber[T]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ch := m.channels[string(name)]; ch != nil && ch.name != Own {
+		m.sendGap(ch)
+		all = ch.subscribers
 	}
-	if ch := m.channels[Own]; ch != nil && m.conn != nil && string(name) == m.id.String() {
-		own = m.prepare(ch)
+	if ch := m.channels[Own]; ch != nil && string(name) == m.id.String() {
+		m.sendGap(ch)
+		all = slices.Concat(all, ch.subscribers)
 	}
-	return named, own
-}
-
-// prepare prepares ch for a message: it sends the gap that is due, and returns the
-// subscribers. The slice stays valid when the caller no longer holds mu. If ch is nil, there
-// are no subscribers.
-func (m *Manager[T]) prepare(ch *channel[T]) []*subscriber[T] {
-	if ch == nil {
-		return nil
-	}
-	m.sendGap(ch)
-	if ch.list == nil {
-		ch.list = make([]*subscriber[T], 0, len(ch.subscribers))
-		for s := range ch.subscribers {
-			ch.list = append(ch.list, s)
-		}
-	}
-	return ch.list
+	return all
 }
 
 // sendGap sends a gap to the confirmed subscribers of ch, if one is due. The caller holds
@@ -211,9 +200,9 @@ func (m *Manager[T]) sendGap(ch *channel[T]) {
 	if ch.name == Own {
 		gap.Channel = m.id.String()
 	}
-	for s := range ch.subscribers {
-		if s.phase == confirmed {
-			s.sub.pushGap(gap)
+	for _, s := range ch.subscribers {
+		if s.confirmed {
+			s.sub.push(gap)
 		}
 	}
 }
@@ -222,7 +211,64 @@ func (m *Manager[T]) sendGap(ch *channel[T]) {
 func (m *Manager[T]) confirm(ch *channel[T]) {
 	ch.subscribed = true
 	m.sendGap(ch)
-	for s := range ch.subscribers {
+	for _, s := range ch.subscribers {
 		s.confirm()
 	}
+}
+
+// confirm ends the wait of a subscriber with success. The caller holds Manager.mu.
+func (s *subscriber[T]) confirm() {
+	if !s.confirmed {
+		s.confirmed = true
+		s.result <- nil
+	}
+}
+
+// fail ends the wait of a subscriber with an error, and removes it from its channel. A
+// subscriber that is confirmed stays as it is. The caller holds Manager.mu.
+func (s *subscriber[T]) fail(err error) {
+	if !s.confirmed {
+		s.remove()
+		s.result <- err
+	}
+}
+
+// remove removes a subscriber from its channel. If it was the last one, the goroutine
+// unsubscribes. The caller holds Manager.mu.
+func (s *subscriber[T]) remove() {
+	ch := s.channel
+	ch.subscribers = slices.DeleteFunc(slices.Clone(ch.subscribers), func(o *subscriber[T]) bool { return o == s })
+	s.manager.wake()
+}
+
+// wait waits until the subscriber is confirmed or has failed.
+func (s *subscriber[T]) wait(ctx context.Context) error {
+	select {
+	case err := <-s.result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// requested reports whether a SUBSCRIBE for the subscriber may have been sent.
+func (s *subscriber[T]) requested() bool {
+	s.manager.mu.Lock()
+	defer s.manager.mu.Unlock()
+	return s.channel.requested
+}
+
+// leave removes the subscriber from its channel.
+func (s *subscriber[T]) leave() {
+	s.manager.mu.Lock()
+	defer s.manager.mu.Unlock()
+	s.remove()
+}
+
+func (s *subscriber[T]) server() string { return s.manager.o.Server }
+
+func (s *subscriber[T]) connID() (codec.ConnID, bool) {
+	s.manager.mu.Lock()
+	defer s.manager.mu.Unlock()
+	return s.manager.id, s.manager.conn != nil
 }

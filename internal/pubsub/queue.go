@@ -1,12 +1,6 @@
 package pubsub
 
-import "github.com/throttr-go/throttr/internal/fifo"
-
-// delivery is a message in a queue.
-type delivery struct {
-	Message
-	shared bool // other queues refer to the same payload
-}
+import "slices"
 
 // queue holds the messages of a subscription until they are read. It is not safe for
 // concurrent use.
@@ -19,16 +13,17 @@ type queue struct {
 	limit      int
 	dropNewest bool // if the queue is full, the new message is dropped, not the oldest
 
-	gaps     []Message            // older than everything in items; at most one per server
-	items    fifo.Queue[delivery] // messages and gaps
-	messages int                  // items that are not gaps
+	items    []Message // messages and gaps, oldest first
+	messages int       // items that are not gaps
 }
 
-func (q *queue) empty() bool { return len(q.gaps) == 0 && q.items.Len() == 0 }
-
-// push adds a message, and reports whether the queue was full, so that a message was
+// push adds a message or a gap, and reports whether the queue was full, so that a message was
 // dropped.
-func (q *queue) push(d delivery) (dropped bool) {
+func (q *queue) push(m Message) (dropped bool) {
+	if m.Gap {
+		q.pushGap(m)
+		return false
+	}
 	if q.messages == q.limit {
 		if q.dropNewest {
 			return true
@@ -37,64 +32,52 @@ func (q *queue) push(d delivery) (dropped bool) {
 		dropped = true
 	}
 	q.messages++
-	q.items.Push(d)
+	q.items = append(q.items, m)
 	return dropped
 }
 
-// dropOldest removes the oldest message. The gaps before and after it stay.
+// dropOldest removes the oldest message. The gaps before it stay, unless newer ones behind it replace them.
 func (q *queue) dropOldest() {
-	q.keepGaps()
-	q.items.Pop()
+	i := slices.IndexFunc(q.items, func(m Message) bool { return !m.Gap })
+	first := i + 1
+	for _, gap := range slices.Backward(q.items[:i]) {
+		if !beginsWithGap(q.items[first:], gap.Server) {
+			first--
+			q.items[first] = gap
+		}
+	}
+	clear(q.items[:first])
+	q.items = q.items[first:]
 	q.messages--
-	q.keepGaps()
 }
 
-// keepGaps moves the oldest items to gaps, as long as they are gaps.
-func (q *queue) keepGaps() {
-	for q.items.Len() > 0 && q.items.At(0).Gap {
-		q.keepGap(q.items.Pop().Message)
-	}
+// beginsWithGap reports whether there is a gap of a server before the first message.
+func beginsWithGap(items []Message, server string) bool {
+	i := slices.IndexFunc(items, func(m Message) bool { return !m.Gap || m.Server == server })
+	return i >= 0 && items[i].Gap
 }
 
 // pushGap adds a gap.
 func (q *queue) pushGap(gap Message) {
-	for i := q.items.Len() - 1; i >= 0 && q.items.At(i).Gap; i-- {
-		if q.items.At(i).Server == gap.Server {
-			q.items.Set(i, delivery{Message: gap})
-			return
+	for i := len(q.items) - 1; i >= 0 && q.items[i].Gap; i-- {
+		if q.items[i].Server == gap.Server {
+			q.items = slices.Delete(q.items, i, i+1)
+			break
 		}
 	}
-	if q.items.Len() == 0 {
-		q.keepGap(gap)
-		return
-	}
-	q.items.Push(delivery{Message: gap})
-}
-
-// keepGap adds a gap that is older than the items.
-func (q *queue) keepGap(gap Message) {
-	for i, older := range q.gaps {
-		if older.Server == gap.Server {
-			q.gaps[i] = gap
-			return
-		}
-	}
-	q.gaps = append(q.gaps, gap)
+	q.items = append(q.items, gap)
 }
 
 // pop removes and returns the oldest message or gap. It returns false if there is none.
-func (q *queue) pop() (d delivery, ok bool) {
-	switch {
-	case len(q.gaps) > 0:
-		d.Message = q.gaps[0]
-		q.gaps = q.gaps[1:]
-	case q.items.Len() > 0:
-		d = q.items.Pop()
-		if !d.Gap {
-			q.messages--
-		}
-	default:
-		return d, false
+func (q *queue) pop() (m Message, ok bool) {
+	if len(q.items) == 0 {
+		return m, false
 	}
-	return d, true
+	m = q.items[0]
+	q.items[0] = Message{}
+	q.items = q.items[1:]
+	if !m.Gap {
+		q.messages--
+	}
+	return m, true
 }

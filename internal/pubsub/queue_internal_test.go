@@ -23,39 +23,30 @@ func (q *modelQueue) push(m Message) (dropped bool) {
 			messages++
 		}
 	}
-	if dropped = messages == q.limit; dropped {
+	if dropped = !m.Gap && messages == q.limit; dropped {
 		if q.dropNewest {
 			return true
 		}
 		oldest := slices.IndexFunc(q.items, func(e Message) bool { return !e.Gap })
 		q.items = slices.Delete(q.items, oldest, oldest+1)
-		// The gaps before and after it are neighbors now.
-		for i := 0; i < len(q.items) && q.items[i].Gap; {
-			if !q.merge(i) {
-				i++
-			}
-		}
 	}
 	q.items = append(q.items, m)
+	q.merge()
 	return dropped
 }
 
-func (q *modelQueue) pushGap(gap Message) {
-	q.items = append(q.items, gap)
-	q.merge(len(q.items) - 1)
-}
-
-// merge moves item i to where an older gap is of the same server, if no message comes
-// between them. It reports whether there was one.
-func (q *modelQueue) merge(i int) bool {
-	for j := i - 1; j >= 0 && q.items[j].Gap; j-- {
-		if q.items[j].Server == q.items[i].Server {
-			q.items[j] = q.items[i]
-			q.items = slices.Delete(q.items, i, i+1)
-			return true
+// merge removes the gaps that are followed by another one of the same server without a message between them.
+func (q *modelQueue) merge() {
+	for i := 0; i < len(q.items); i++ {
+		for j := i + 1; q.items[i].Gap && j < len(q.items) && q.items[j].Gap; j++ {
+			if q.items[j].Server == q.items[i].Server {
+				q.items = slices.Delete(q.items, i, i+1)
+				i--
+				break
+			}
 		}
+		i = max(i, -1)
 	}
-	return false
 }
 
 func TestQueueEqualsModel(t *testing.T) {
@@ -66,10 +57,10 @@ func TestQueueEqualsModel(t *testing.T) {
 		model := modelQueue{limit: limit, dropNewest: dropNewest}
 		var got, want []Message
 		pop := func() {
-			d, ok := q.pop()
+			m, ok := q.pop()
 			require.Equal(t, len(model.items) > 0, ok)
 			if ok {
-				got, want = append(got, d.Message), append(want, model.items[0])
+				got, want = append(got, m), append(want, model.items[0])
 				model.items = model.items[1:]
 			}
 		}
@@ -78,17 +69,17 @@ func TestQueueEqualsModel(t *testing.T) {
 			switch rnd.IntN(5) {
 			case 0, 1:
 				m := Message{Server: server, Payload: []byte(fmt.Sprint(i))}
-				require.Equal(t, model.push(m), q.push(delivery{Message: m}))
+				require.Equal(t, model.push(m), q.push(m))
 			case 2, 3:
 				gap := Message{Server: server, Channel: fmt.Sprint(i), Gap: true}
-				q.pushGap(gap)
-				model.pushGap(gap)
+				q.push(gap)
+				model.push(gap)
 			default:
 				pop()
 			}
-			require.Equal(t, len(model.items) == 0, q.empty())
+			require.Equal(t, len(model.items) == 0, len(q.items) == 0)
 		}
-		for !q.empty() {
+		for len(q.items) > 0 {
 			pop()
 		}
 		require.Equal(t, want, got, "seed %d", seed)
@@ -99,11 +90,11 @@ func TestGapsDoNotAccumulate(t *testing.T) {
 	q := queue{limit: 2}
 	for i := range 100 {
 		for _, server := range []string{"a", "b"} {
-			q.pushGap(Message{Server: server, Gap: true})
+			q.push(Message{Server: server, Gap: true})
 			if i%10 == 0 {
-				q.push(delivery{Message: Message{Server: server}})
+				q.push(Message{Server: server})
 			}
 		}
-		require.LessOrEqual(t, len(q.gaps)+q.items.Len(), 2+3*2)
+		require.LessOrEqual(t, len(q.items), 2+3*2)
 	}
 }

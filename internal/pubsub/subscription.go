@@ -3,7 +3,6 @@ package pubsub
 import (
 	"bytes"
 	"context"
-	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -33,8 +32,7 @@ type Subscription struct {
 	totals  *Totals
 	sources []source // constant once Subscribe has returned
 
-	readable chan struct{} // holds an element if the queue may not be empty
-	ended    chan struct{} // closed by end
+	ready chan struct{} // holds an element if the queue may not be empty, or the subscription is closed
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool       // no more messages are accepted
@@ -49,14 +47,9 @@ type source interface {
 	leave()
 }
 
-func newSubscription(limit int, dropNewest bool, totals *Totals) *Subscription {
+func newSubscription(q queue, totals *Totals) *Subscription {
 	totals.Open.Add(1)
-	return &Subscription{
-		totals:   totals,
-		queue:    queue{limit: limit, dropNewest: dropNewest},
-		readable: make(chan struct{}, 1),
-		ended:    make(chan struct{}),
-	}
+	return &Subscription{totals: totals, queue: q, ready: make(chan struct{}, 1)}
 }
 
 // Next removes and returns the oldest message of the queue. If the queue is empty, it waits
@@ -67,33 +60,17 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 		if err := ctx.Err(); err != nil {
 			return Message{}, err
 		}
-		d, ok, closed := s.pop()
-		if ok {
-			if d.shared {
-				d.Payload = bytes.Clone(d.Payload)
-			}
-			return d.Message, nil
-		}
-		if closed {
+		m, ok, closed := s.pop()
+		switch {
+		case ok:
+			m.Payload = bytes.Clone(m.Payload) // other queues refer to the same
+			return m, nil
+		case closed:
 			return Message{}, window.ErrClosed
 		}
 		select {
-		case <-s.readable:
-		case <-s.ended:
+		case <-s.ready:
 		case <-ctx.Done():
-		}
-	}
-}
-
-// Messages returns an iterator over what Next returns. The last pair holds the error that
-// ended it.
-func (s *Subscription) Messages(ctx context.Context) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		for {
-			m, err := s.Next(ctx)
-			if !yield(m, err) || err != nil {
-				return
-			}
 		}
 	}
 }
@@ -136,49 +113,38 @@ func (s *Subscription) end() {
 	}
 	s.closed = true
 	s.totals.Open.Add(-1)
-	close(s.ended)
+	s.wake()
 }
 
-// pop removes the oldest message. If others are left, it wakes another caller of Next.
-func (s *Subscription) pop() (d delivery, ok, closed bool) {
+// pop removes the oldest message. It wakes another caller of Next if others are left, or none will come.
+func (s *Subscription) pop() (m Message, ok, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, ok = s.queue.pop()
-	if !s.queue.empty() {
+	m, ok = s.queue.pop()
+	if len(s.queue.items) > 0 || s.closed {
 		s.wake()
 	}
-	return d, ok, s.closed
+	return m, ok, s.closed
 }
 
-// push delivers a message. It never blocks.
-func (s *Subscription) push(d delivery) {
+// push delivers a message or a gap. It never blocks.
+func (s *Subscription) push(m Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
-	if s.queue.push(d) {
+	if s.queue.push(m) {
 		s.dropped++
 		s.totals.Dropped.Add(1)
 	}
 	s.wake()
 }
 
-// pushGap delivers a gap. It never blocks.
-func (s *Subscription) pushGap(gap Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.queue.pushGap(gap)
-	s.wake()
-}
-
 // wake wakes a caller of Next.
 func (s *Subscription) wake() {
 	select {
-	case s.readable <- struct{}{}:
+	case s.ready <- struct{}{}:
 	default:
 	}
 }

@@ -9,11 +9,9 @@
 //
 // The parts and their files:
 //
-//   - subscribe.go: Subscribe, which begins a subscription;
+//   - pubsub.go: Subscribe, which begins a subscription;
 //   - manager.go: which channels there are, and who receives an EVENT;
-//   - channel.go: a channel and its subscribers;
-//   - connection.go: the goroutine that keeps the connection;
-//   - changes.go: what it sends, so that the server has the same subscriptions;
+//   - connection.go: the goroutine that keeps the connection, and the server up to date;
 //   - subscription.go: what a reader of messages sees;
 //   - queue.go: which messages are kept and which are dropped.
 //
@@ -66,15 +64,15 @@ const defaultQueue = 256
 // that matches [ErrRefused], window.ErrUnavailable, dial.ErrConnect or window.ErrClosed.
 func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions, totals *Totals) (s *Subscription, server string, sent bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, managers[0].Server(), false, err
+		return nil, managers[0].o.Server, false, err
 	}
-	s = newSubscription(cmp.Or(o.Queue, defaultQueue), o.DropNewest, totals)
+	s = newSubscription(queue{limit: cmp.Or(o.Queue, defaultQueue), dropNewest: o.DropNewest}, totals)
 	subscribers := make([]*subscriber[T], 0, len(managers))
 	for _, m := range managers {
 		sub, err := m.subscribe(s, channel)
 		if err != nil {
 			s.Close()
-			return nil, m.Server(), false, err
+			return nil, m.o.Server, false, err
 		}
 		subscribers = append(subscribers, sub)
 		s.sources = append(s.sources, sub)
