@@ -45,35 +45,6 @@ func count(t *testing.T, store window.Backend, key string) uint64 {
 	return w.Count
 }
 
-// A process has many blocks while a key is hit all the time, and some of them get too old while the next
-// one is there already. What was not used of any of them is given back.
-func TestOldBlocksLoseNothing(t *testing.T) {
-	for pause := range 30 { // of the hits, in 10 µs
-		run(t, func(t *testing.T, store window.Backend) {
-			b := lease.New(store, lease.WithAge(age))
-			defer b.Close()
-			granted := uint64(0)
-			for range 100 { // blocks get large
-				for range 100 {
-					require.True(t, hit(t, b, time.Hour, 1<<30, 1))
-					granted++
-				}
-				time.Sleep(100 * time.Microsecond)
-			}
-			for range 5000 { // and then old
-				require.True(t, hit(t, b, time.Hour, 1<<30, 1))
-				granted++
-				time.Sleep(time.Duration(pause) * 10 * time.Microsecond)
-			}
-			s := b.Blocks()
-			require.Zero(t, s.Lost)
-			require.NoError(t, b.Close())
-			require.Equal(t, granted, count(t, store, key))
-			require.Zero(t, b.Blocks().Lost)
-		})
-	}
-}
-
 // Random callers of several processes, all of which are closed in the end: the store has counted what
 // they were granted.
 func TestNothingIsLostInOrderlyUse(t *testing.T) {

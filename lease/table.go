@@ -2,6 +2,7 @@ package lease
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,14 +115,11 @@ func (t *table) remove(e *entry) {
 	s, _ := t.shardOf(e.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var others []*entry
-	for _, o := range s.entries[e.key] {
-		if o != e {
-			others = append(others, o)
-		}
-	}
-	t.n.Add(int64(len(others) - len(s.entries[e.key])))
-	if s.entries[e.key] = others; others == nil {
+	before := s.entries[e.key]
+	others := slices.DeleteFunc(slices.Clone(before), func(o *entry) bool { return o == e })
+	t.n.Add(int64(len(others) - len(before)))
+	s.entries[e.key] = others
+	if len(others) == 0 {
 		delete(s.entries, e.key)
 	}
 }
