@@ -31,10 +31,9 @@ func (s *Server) admit(nc net.Conn, buffered bool) bool {
 	return true
 }
 
-// serveWaiting begins to serve the connections that wait, as far as there is room. The caller holds
-// s.mu.
+// serveWaiting begins to serve the connections that wait, unless they are held. The caller holds s.mu.
 func (s *Server) serveWaiting() {
-	for len(s.waiting) > 0 && !s.hold && (s.maxConns == 0 || len(s.conns) < s.maxConns) {
+	for len(s.waiting) > 0 && !s.hold {
 		a := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		s.accepted++

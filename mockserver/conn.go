@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -99,7 +100,7 @@ func (c *conn) read() {
 	defer c.srv.wg.Done()
 	// The writer sends the responses so far, and closes the connection.
 	defer c.out.finish()
-	buf := make([]byte, c.srv.thread.ReadSize(readSize))
+	buf := make([]byte, c.srv.thread.readSize(readSize))
 	for {
 		n, err := c.net.Read(buf)
 		data := buf[:n]
@@ -117,7 +118,7 @@ func (c *conn) read() {
 			c.ended(err)
 			return
 		}
-		c.srv.thread.Wait()
+		c.srv.thread.wait()
 	}
 }
 
@@ -125,11 +126,11 @@ func (c *conn) read() {
 // buffered, the reader sends them itself, all together, which saves waking the writer.
 // It reports whether the connection goes on.
 func (c *conn) serve(data []byte) bool {
-	if t := c.srv.thread; t.Sleeps() {
-		t.Acquire()
+	if t := c.srv.thread; t.sleeps() {
+		t.acquire()
 		c.out.hold(true)
 		ok := c.feed(data)
-		t.Release()
+		t.release()
 		c.out.hold(false)
 		c.out.signal()
 		return ok
@@ -176,8 +177,8 @@ func (s *Server) execute(c *conn, n int) bool {
 		return !c.gone
 	}
 	c.readBytes += uint64(n)
-	began := s.thread.Begin()
-	s.thread.Owe(s.costs.Turn)
+	began := time.Now()
+	s.thread.owe(s.costs.turn)
 	now := s.clock.now()
 	s.scan(now)
 	rest := c.in
@@ -201,7 +202,7 @@ func (s *Server) execute(c *conn, n int) bool {
 		c.out.reverse(requests)
 	}
 	s.checkStart(c, requests, now)
-	s.thread.Spend(began)
+	s.thread.spend(began)
 	c.in = append(c.in[:0], rest...)
 	return !c.gone
 }
@@ -225,7 +226,7 @@ func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.thread.Owe(s.costs.Of(op, made, len(s.store.records), s.leaked))
+	s.thread.owe(s.costs.of(op, made, len(s.store.records), s.leaked))
 	if s.observer != nil {
 		s.observe(c, x)
 	}

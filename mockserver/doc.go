@@ -40,8 +40,8 @@
 //   - [Server.Inject] delays, drops, duplicates or replaces responses; [Server.Split] sends them in small pieces.
 //   - [Server.Cut] ends a connection at any byte; [Server.HalfOpen] leaves connections open that lose all bytes;
 //     [Server.Disconnect] drops all. [Server.Send] sends bytes that no request asked for.
-//   - [Server.Refuse], [Server.HoldAccept], [Server.Restart] and [Server.Recompile] act on the server, and so does
-//     [WithDescriptors]. [WithRealServiceTime] and [WithSlowCreation] make it as slow as a real one.
+//   - [Server.Refuse], [Server.HoldAccept], [Server.Restart] and [Server.Recompile] act on the server.
+//     [WithRealServiceTime] and [WithSlowCreation] make it as slow as a real one.
 //
 // # Networks
 //

@@ -43,28 +43,6 @@ func TestAResetBeforeTheAcceptIsAViolation(t *testing.T) {
 	require.Len(t, srv.Violations(), 1, "later it does no harm")
 }
 
-func TestAServerWithoutDescriptorsServesOthersLater(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		first, second := connect(t, srv), connect(t, srv)
-		require.Equal(t, "00", first.ask(query("k")))
-		third, err := srv.Dial(t.Context())
-		require.NoError(t, err)
-		defer third.Close()
-		go third.Write(frames(t, query("k")))
-		response := make(chan byte, 1)
-		go func() {
-			b := make([]byte, 1)
-			io.ReadFull(third, b)
-			response <- b[0]
-		}()
-		synctest.Wait()
-		require.Empty(t, response)
-		second.conn.Close()
-		synctest.Wait()
-		require.Zero(t, <-response)
-	}, mockserver.WithDescriptors(2))
-}
-
 func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {

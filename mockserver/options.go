@@ -1,10 +1,6 @@
 package mockserver
 
-import (
-	"fmt"
-
-	"github.com/throttr-go/throttr/internal/servicetime"
-)
+import "fmt"
 
 // Option changes how a server is started.
 type Option func(*options)
@@ -15,10 +11,9 @@ type options struct {
 	network   string
 	addr      string
 	split     int
-	costs     servicetime.Costs
+	costs     costs
 	made      int  // records that were made before, for costs
 	real      bool // costs are those of a real server
-	maxConns  int  // connections that are served; 0: any number
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -70,11 +65,6 @@ func WithRealCollector() Option {
 
 // WithSplit calls [Server.Split] before the server accepts connections.
 func WithSplit(n int) Option { return func(o *options) { o.split = n } }
-
-// WithDescriptors has the server serve n connections at most, as one that has run out of file
-// descriptors (H26): further ones are accepted, and get no response until others have ended. The
-// default, 0, is any number.
-func WithDescriptors(n int) Option { return func(o *options) { o.maxConns = n } }
 
 // WithObserver makes the server call f for each executed request, in the order of
 // execution and before the response is sent. The server is locked during the call: f

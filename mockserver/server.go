@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
 // Server is a running mock server. [Start] and [RunT] make one.
@@ -22,9 +21,9 @@ type Server struct {
 	reorder  bool // H9
 	network  string
 	split    atomic.Int64
-	costs    servicetime.Costs
-	thread   *servicetime.Thread // spends the time of costs; nil: requests take none
-	wg       sync.WaitGroup      // every goroutine of the server
+	costs    costs
+	thread   *thread        // spends the time of costs; nil: requests take none
+	wg       sync.WaitGroup // every goroutine of the server
 
 	lifecycle sync.Mutex // held by Restart and Close; locked before mu
 
@@ -37,7 +36,6 @@ type Server struct {
 	accepted   int
 	waiting    []arrival // connections that are not served yet
 	hold       bool      // none is served
-	maxConns   int       // how many are served at most; 0: any number
 	leaked     int       // responses, see Leaked
 	refuse     bool
 	down       bool // during a restart
@@ -71,9 +69,7 @@ func Start(opts ...Option) (*Server, error) {
 		overflow: o.hazards[Overflow],
 		network:  o.network,
 		costs:    o.costs,
-		thread:   o.thread(),
 		addr:     o.addr,
-		maxConns: o.maxConns,
 		starting: o.hazards[StartUp],
 		stray:    o.hazards[StrayUnit],
 		reorder:  o.hazards[Reorder],
@@ -92,11 +88,14 @@ func Start(opts ...Option) (*Server, error) {
 	}
 	s.compile(o.valueSize)
 	s.Split(o.split)
-	if err := s.thread.Start(&s.wg); err != nil {
-		return nil, err
+	if o.costs != (costs{}) {
+		var err error
+		if s.thread, err = newThread(o.network == "memory", &s.wg); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.listen(); err != nil {
-		s.thread.Close()
+		s.thread.close()
 		return nil, err
 	}
 	return s, nil
@@ -153,7 +152,6 @@ func (s *Server) forget(c *conn) {
 	c.countUnread()
 	c.leave()
 	delete(s.conns, c)
-	s.serveWaiting()
 }
 
 // Addr returns where the server listens, in the form of Config.Servers of package
@@ -270,7 +268,7 @@ func (s *Server) Close() error {
 	if ln != nil {
 		err = ln.Close()
 	}
-	s.thread.Close()
+	s.thread.close()
 	s.wg.Wait()
 	return err
 }

@@ -3,8 +3,6 @@ package mockserver
 import (
 	"fmt"
 	"time"
-
-	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
 // WithServiceTime makes the server spend time on each request, one request at a time, as a
@@ -13,12 +11,11 @@ import (
 //   - Over a socket, the server keeps a processor busy meanwhile. It reads up to 8096 bytes
 //     from a connection, and executes the requests in them before those of others.
 //   - In memory, it sleeps, so that the time passes in a bubble of testing/synctest.
-//   - With [WithVirtualClock], the server is not slower: the clock does not move by itself.
 //
-// In each case [Server.Busy] returns the sum. To delay only some responses, use
+// A virtual clock does not move meanwhile. [Server.Busy] returns the sum. To delay only some responses, use
 // [Server.Inject] with a [Fault] that has a Delay.
 func WithServiceTime(each time.Duration) Option {
-	return func(o *options) { o.costs.Request = each }
+	return func(o *options) { o.costs.request = each }
 }
 
 // WithRealServiceTime makes the server as slow as a real one, on a quiet machine. The time is spent as
@@ -41,36 +38,30 @@ func WithRealServiceTime() Option {
 // [Server.Restart] or [Server.Recompile] it is new. The time is spent as that of
 // [WithServiceTime]. [Start] refuses a negative number.
 func WithSlowCreation(made int) Option {
-	return func(o *options) { o.costs.Creation, o.made = true, made }
+	return func(o *options) {
+		o.costs.creation = true
+		o.made = made
+	}
 }
 
 // Busy returns how much time the server has spent on requests, as [WithServiceTime] and
 // [WithSlowCreation] say.
-func (s *Server) Busy() time.Duration { return s.thread.Busy() }
-
-// thread returns the thread that spends the time of requests; nil if they take none.
-func (o *options) thread() *servicetime.Thread {
-	switch {
-	case o.costs == servicetime.Costs{}:
-		return nil
-	case o.virtual:
-		return servicetime.New(servicetime.Add)
-	case o.network == "memory":
-		return servicetime.New(servicetime.Sleep)
-	default:
-		return servicetime.New(servicetime.Spin)
+func (s *Server) Busy() time.Duration {
+	if s.thread == nil {
+		return 0
 	}
+	return time.Duration(s.thread.busy.Load())
 }
 
 func (o *options) checkCosts() error {
 	if o.real {
-		o.costs = servicetime.TCP
+		o.costs = tcpCosts
 		if o.network == "unix" {
-			o.costs = servicetime.Unix
+			o.costs = unixCosts
 		}
 	}
-	if err := o.costs.Check(); err != nil {
-		return fmt.Errorf("mockserver: %w", err)
+	if o.costs.request < 0 || o.costs.request > maxServiceTime {
+		return fmt.Errorf("mockserver: service time is 0 to %v, not %v", maxServiceTime, o.costs.request)
 	}
 	if o.made < 0 {
 		return fmt.Errorf("mockserver: %d records made before are less than 0", o.made)

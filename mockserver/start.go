@@ -22,6 +22,6 @@ func (s *Server) checkStart(c *conn, requests int, now uint64) {
 func (s *Server) scan(now uint64) {
 	if minute := minuteOf(s.since, now); minute != s.scanned {
 		s.scanned = minute
-		s.thread.Owe(s.costs.OfScan(len(s.store.records)))
+		s.thread.owe(s.costs.ofScan(len(s.store.records)))
 	}
 }

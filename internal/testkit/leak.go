@@ -37,7 +37,7 @@ func ofClient(line string) bool {
 	}
 	name, ok := strings.CutPrefix(line, module+"/internal/")
 	return ok && !strings.HasPrefix(name, "testkit.") &&
-		!strings.HasPrefix(name, "systemtest/") && !strings.HasPrefix(name, "servicetime.")
+		!strings.HasPrefix(name, "systemtest/")
 }
 
 // RequireNoGoroutines fails the test if goroutines of a client outlive it. A bubble of

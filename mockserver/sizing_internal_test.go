@@ -1,4 +1,4 @@
-package servicetime_test
+package mockserver
 
 import (
 	"flag"
@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/throttr-go/throttr/internal/servicetime"
 )
 
-var write = flag.Bool("servicetime.write", false, "write the table of sizing into the document")
+var write = flag.Bool("sizing.write", false, "write the table of sizing into the document")
 
 // sizing is what a server executes for limits.
 var sizing = []struct {
@@ -31,18 +29,18 @@ var sizing = []struct {
 }
 
 // TestTableOfSizing compares the table of the document with the service times of a server. With
-// -servicetime.write, it writes it.
+// -sizing.write, it writes it.
 func TestTableOfSizing(t *testing.T) {
 	const (
-		path  = "../../docs/servers.md"
-		begin = "<!-- sizing: written by go test ./internal/servicetime -run TestTableOfSizing -servicetime.write -->\n"
+		path  = "../docs/servers.md"
+		begin = "<!-- sizing: written by go test ./mockserver -run TestTableOfSizing -sizing.write -->\n"
 		end   = "<!-- /sizing -->\n"
 	)
 	var b strings.Builder
 	b.WriteString("| | requests to the server | server time | per second, at most | over a Unix socket |\n|---|---|---|---|---|\n")
 	for _, row := range sizing {
-		tcp, perSecond := cost(servicetime.TCP, row.least, row.most, row.inserts)
-		_, unix := cost(servicetime.Unix, row.least, row.most, row.inserts)
+		tcp, perSecond := cost(tcpCosts, row.least, row.most, row.inserts)
+		_, unix := cost(unixCosts, row.least, row.most, row.inserts)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row.what, row.requests, tcp, perSecond, unix)
 	}
 	old, err := os.ReadFile(path)
@@ -59,12 +57,12 @@ func TestTableOfSizing(t *testing.T) {
 }
 
 // cost returns the server time, and how often it fits a second.
-func cost(c servicetime.Costs, least, most, inserts int) (serverTime, perSecond string) {
+func cost(c costs, least, most, inserts int) (serverTime, perSecond string) {
 	if most == 0 {
 		return "0", ""
 	}
-	old := time.Duration(inserts) * servicetime.Creation(servicetime.OldAge)
-	from, to := time.Duration(least)*c.Request, time.Duration(most)*c.Request+old
+	old := time.Duration(inserts) * creationTime(oldAge)
+	from, to := time.Duration(least)*c.request, time.Duration(most)*c.request+old
 	switch {
 	case inserts > 0:
 		return "up to " + micros(to), rate(to)
