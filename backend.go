@@ -10,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/rendezvous"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -37,7 +36,7 @@ import (
 type ServerBackend struct {
 	window.Unimplemented
 	servers []serverCalls
-	byKey   rendezvous.Servers
+	byKey   rendezvous
 	opened  atomic.Pointer[sized] // nil until the value size of the servers is known
 	sizing  *sizing               // learns it; nil if the client was there first
 	owner   bool                  // the client was made for this backend, and ends with it
@@ -145,7 +144,7 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 
 // newServerBackend returns a backend on servers, which has no client yet.
 func newServerBackend(servers []string) *ServerBackend {
-	b := &ServerBackend{servers: make([]serverCalls, len(servers)), byKey: rendezvous.New(servers), ended: make(chan struct{})}
+	b := &ServerBackend{servers: make([]serverCalls, len(servers)), byKey: newRendezvous(servers), ended: make(chan struct{})}
 	for i, name := range servers {
 		b.servers[i].name = name
 	}
@@ -160,7 +159,7 @@ func (c *Client[T]) keepWindowsOf(b *ServerBackend, o backendOptions) {
 		servers[i] = s.pool
 	}
 	windows := fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.Pick, Calls: &c.calls,
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.pick, Calls: &c.calls,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory,
 	})
@@ -179,7 +178,7 @@ func (b *ServerBackend) use(ctx context.Context, key string, l Limit) (*sized, e
 	if _, err := b.Check(l); err != nil {
 		return nil, err
 	}
-	return nil, b.sizing.err(ctx, b.byKey.Pick(key))
+	return nil, b.sizing.err(ctx, b.byKey.pick(key))
 }
 
 // away returns why there is no connection to a server.
@@ -266,7 +265,7 @@ func (b *ServerBackend) Ping(ctx context.Context) error {
 
 // Part returns the server that keeps a key's windows, as it is named in Config.Servers. A [RateLimit] has a circuit breaker
 // for each.
-func (b *ServerBackend) Part(key string) string { return b.servers[b.byKey.Pick(key)].name }
+func (b *ServerBackend) Part(key string) string { return b.servers[b.byKey.pick(key)].name }
 
 // Check implements [Backend]. It assumes that a scale which needs a parked server has one. Until the value size of the servers is
 // known, it knows all that does not depend on that.
@@ -375,13 +374,13 @@ func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.D
 			return 0, b.after("delete", key, false, err)
 		}
 	}
-	return 0, b.after("delete", key, false, b.sizing.err(ctx, b.byKey.Pick(key)))
+	return 0, b.after("delete", key, false, b.sizing.err(ctx, b.byKey.pick(key)))
 }
 
 // after counts a call that has ended, and returns its error: a RequestError, unless err is nil or the error
 // of an argument.
 func (b *ServerBackend) after(call, key string, sent bool, err error) error {
-	server := &b.servers[b.byKey.Pick(key)]
+	server := &b.servers[b.byKey.pick(key)]
 	server.all.Add(1)
 	switch {
 	case err == nil:

@@ -83,6 +83,7 @@ package throttr
 //
 //	client.go, batch.go, ttl.go            requests
 //	config.go, url.go, pool.go, parking.go connections
+//	rendezvous.go                          the server of a key
 //	stats.go, info.go, inspect.go          what servers and clients say of themselves
 //	listing.go, subscribe.go, sweep.go     lists, channels, records that clients have left
 //	backend.go                             ServerBackend: the windows of a RateLimit on servers

@@ -13,7 +13,6 @@ import (
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/pubsub"
-	"github.com/throttr-go/throttr/internal/rendezvous"
 )
 
 // server is one server of a client.
@@ -27,13 +26,13 @@ type server[T codec.Value] struct {
 // servers are those of a client. A key lives on one of them.
 type servers[T codec.Value] struct {
 	all   []*server[T] // in the order of Config.Servers
-	byKey rendezvous.Servers
+	byKey rendezvous
 }
 
 // newServers makes the pools of all servers of cfg, without a connection. The pools share
 // calls.
 func newServers[T codec.Value](cfg Config, calls *conn.CallPool[T]) (servers[T], error) {
-	s := servers[T]{byKey: rendezvous.New(cfg.Servers)}
+	s := servers[T]{byKey: newRendezvous(cfg.Servers)}
 	dialer := cfg.dialer()
 	for _, name := range cfg.Servers {
 		one, err := newServer(name, cfg, dialer, calls)
@@ -72,7 +71,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 }
 
 // of returns the server that a key lives on.
-func (s *servers[T]) of(key string) *server[T] { return s.all[s.byKey.Pick(key)] }
+func (s *servers[T]) of(key string) *server[T] { return s.all[s.byKey.pick(key)] }
 
 // named returns the server with the given text in Config.Servers, or nil.
 func (s *servers[T]) named(name string) *server[T] {

@@ -31,8 +31,8 @@ var connectionsFaults = []fault{
 	{file: "internal/pubsub/queue.go", old: "if !beginsWithGap(q.items[first:], gap.Server) {", new: "if len(q.items) == 0 {"},
 	{file: "internal/pubsub/queue.go", old: "if q.dropNewest {\n\t\t\treturn true\n\t\t}", new: ""},
 	{file: "internal/pubsub/queue.go", old: "q.items = slices.Delete(q.items, i, i+1)", new: "_ = i", run: "^TestGapsDoNotAccumulate$"},
-	{file: "internal/rendezvous/rendezvous.go", old: "h>>27", new: "h>>28", run: "^TestScoresNeverChange$"},
-	{file: "internal/rendezvous/rendezvous.go", old: "i == 0 || s > highest", new: "i == 0 || s > highest && i < 4", run: "^TestRemovingAServerMovesOnlyItsOwnKeys$"},
+	{file: "rendezvous.go", old: "h>>27", new: "h>>28", run: "^TestScoresNeverChange$"},
+	{file: "rendezvous.go", old: "i == 0 || s > highest", new: "i == 0 || s > highest && i < 4", run: "^TestRemovingAServerMovesOnlyItsOwnKeys$"},
 	{file: "internal/valuesize/valuesize.go", old: "(64 - 8*size)", new: "(63 - 8*size + 1) >> 1"},
 	{file: "mockserver/leak.go", old: "left = max(left, c.turn.Load()-c.failed.Load())", new: "_ = left", run: "^TestResponsesThatAClientLeavesUnreadLeak$"},
 	{file: "mockserver/start.go", old: "if c.reads++; c.reads > 1 ||", new: "if c.reads++;", run: "^TestLoadDuringTheStartIsAViolation$"},
@@ -41,6 +41,6 @@ var connectionsFaults = []fault{
 	{file: "mockserver/store.go", old: "(r.expires - st.now - 1)", new: "(r.expires - st.now + 1e9)", run: "^TestRespondsAsTheRealServerDid$"},
 	{file: "internal/parking/parking.go", old: "return !s.foreign.Load() && (s.parked.Load() || s.wanted.Load() || s.kept.Load())", new: "return false", tests: "internal/systemtest/parking", run: "^TestNothingExpiresOnAParkedServer$"},
 	{file: "internal/conn/call.go", old: "cl.err, cl.sent = err, sent", new: "cl.err, cl.sent = err, false", tests: "internal/systemtest/transport", run: "^TestConnectionCutAtAnyByte$"},
-	{file: "internal/rendezvous/rendezvous.go", old: "\tbest, highest := 0, uint64(0)\n", new: "\tif len(r.seeds) > 1 {\n\t\treturn int(score(fnvOffset, key) % uint64(len(r.seeds)))\n\t}\n\tbest, highest := 0, uint64(0)\n", tests: "internal/systemtest/transport", run: "^TestKeyThatMovesToAnAddedServerHasTwoWindows$"},
+	{file: "rendezvous.go", old: "\tbest, highest := 0, uint64(0)\n", new: "\tif len(r) > 1 {\n\t\treturn int(score(fnvOffset, key) % uint64(len(r)))\n\t}\n\tbest, highest := 0, uint64(0)\n", tests: "internal/systemtest/transport", run: "^TestKeyThatMovesToAnAddedServerHasTwoWindows$"},
 	{file: "internal/conn/call.go", old: "cl.err, cl.sent = err, sent", new: "cl.err, cl.sent = err, false", tests: "internal/systemtest/faults", run: "^TestNoFaultCausesWrongRepeatedOrLateCalls$"},
 }

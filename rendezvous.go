@@ -1,4 +1,11 @@
-// Package rendezvous picks the server of a key by rendezvous hashing (Thaler and
+package throttr
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// rendezvous picks the server of a key by rendezvous hashing (Thaler and
 // Ravishankar, "A Name-Based Mapping Scheme for Rendezvous", 1996). Every server has a score
 // for every key, and a key lives on the server with the highest score. If a server is
 // removed, only its own keys get another one.
@@ -6,35 +13,27 @@
 // A score is the 64-bit FNV-1a hash of the server's text, a zero byte and the key, mixed by
 // the finalizer of SplitMix64. Scores never change: programs of different versions must
 // agree where a key lives.
-package rendezvous
+//
+// Its elements are the FNV-1a hash of each server's text and the zero byte. It is safe for concurrent use.
+type rendezvous []uint64
 
-const (
-	fnvOffset = 14695981039346656037
-	fnvPrime  = 1099511628211
-)
-
-// Servers picks among servers. It is safe for concurrent use.
-type Servers struct {
-	seeds []uint64 // per server, the FNV-1a hash of its text and the zero byte
-}
-
-// New returns Servers of the given texts. Their order matters only for the indexes that Pick returns.
-func New(servers []string) Servers {
-	r := Servers{seeds: make([]uint64, len(servers))}
+// newRendezvous returns a rendezvous of servers. Their order matters only for the indexes that pick returns.
+func newRendezvous(servers []string) rendezvous {
+	r := make(rendezvous, len(servers))
 	for i, s := range servers {
-		r.seeds[i] = fnv1a(fnv1a(fnvOffset, s), "\x00")
+		r[i] = fnv1a(fnv1a(fnvOffset, s), "\x00")
 	}
 	return r
 }
 
-// Pick returns the index of key's server. If two servers have the same score, the first
+// pick returns the index of key's server. If two servers have the same score, the first
 // wins; for different texts this happens once in 2⁶⁴ keys.
-func (r Servers) Pick(key string) int {
-	if len(r.seeds) == 1 {
+func (r rendezvous) pick(key string) int {
+	if len(r) == 1 {
 		return 0
 	}
 	best, highest := 0, uint64(0)
-	for i, seed := range r.seeds {
+	for i, seed := range r {
 		if s := score(seed, key); i == 0 || s > highest {
 			best, highest = i, s
 		}

@@ -1,4 +1,4 @@
-package rendezvous
+package throttr
 
 import (
 	"fmt"
@@ -55,36 +55,36 @@ var goldenPicks = map[string]string{
 // input is, for example, "127.0.0.1:9000\x00user:42".
 func TestScoresNeverChange(t *testing.T) {
 	for _, v := range goldenScores {
-		require.Equal(t, v.score, score(New([]string{v.server}).seeds[0], v.key), "%q on %q", v.key, v.server)
+		require.Equal(t, v.score, score(newRendezvous([]string{v.server})[0], v.key), "%q on %q", v.key, v.server)
 	}
 	servers := numbered(5)
 	for key, want := range goldenPicks {
-		require.Equal(t, want, servers[New(servers).Pick(key)], "%q", key)
+		require.Equal(t, want, servers[newRendezvous(servers).pick(key)], "%q", key)
 	}
 }
 
 func TestOrderOfServersDoesNotMatter(t *testing.T) {
 	servers := numbered(7)
-	r := New(servers)
+	r := newRendezvous(servers)
 	for range 10 {
 		mixed := append([]string(nil), servers...)
 		rand.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
-		o := New(mixed)
+		o := newRendezvous(mixed)
 		for i := range 1000 {
 			key := fmt.Sprintf("user:%d", i)
-			require.Equal(t, servers[r.Pick(key)], mixed[o.Pick(key)])
+			require.Equal(t, servers[r.pick(key)], mixed[o.pick(key)])
 		}
 	}
 }
 
-func TestKeysSpreadEvenly(t *testing.T) {
+func TestKeysSpreadEvenlyOverServers(t *testing.T) {
 	const keys = 50_000
 	for _, format := range []string{"%d", "user:%d", "%08x", "tenant/%d/requests per minute"} {
 		for _, n := range []int{2, 3, 10} {
-			r := New(numbered(n))
+			r := newRendezvous(numbered(n))
 			counts := make([]int, n)
 			for i := range keys {
-				counts[r.Pick(fmt.Sprintf(format, i))]++
+				counts[r.pick(fmt.Sprintf(format, i))]++
 			}
 			for i, c := range counts {
 				// 5 % is over 3 standard deviations even where there are ten servers.
@@ -96,13 +96,13 @@ func TestKeysSpreadEvenly(t *testing.T) {
 
 func TestRemovingAServerMovesOnlyItsOwnKeys(t *testing.T) {
 	servers := numbered(6)
-	before := New(servers)
+	before := newRendezvous(servers)
 	left := append(append([]string(nil), servers[:2]...), servers[3:]...)
-	after := New(left)
+	after := newRendezvous(left)
 	moved := map[string]int{}
 	for i := range 10_000 {
 		key := fmt.Sprintf("user:%d", i)
-		was, is := servers[before.Pick(key)], left[after.Pick(key)]
+		was, is := servers[before.pick(key)], left[after.pick(key)]
 		if was != servers[2] {
 			require.Equal(t, was, is, key)
 			continue
@@ -113,15 +113,15 @@ func TestRemovingAServerMovesOnlyItsOwnKeys(t *testing.T) {
 }
 
 func TestOneServerHasEveryKey(t *testing.T) {
-	r := New(numbered(1))
-	require.Zero(t, r.Pick(""))
-	require.Zero(t, r.Pick("k"))
+	r := newRendezvous(numbered(1))
+	require.Zero(t, r.pick(""))
+	require.Zero(t, r.pick("k"))
 }
 
 func BenchmarkPickOneOfFourServers(b *testing.B) {
-	r := New(numbered(4))
+	r := newRendezvous(numbered(4))
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Pick("user:42:requests")
+		r.pick("user:42:requests")
 	}
 }
