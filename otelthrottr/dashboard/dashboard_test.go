@@ -2,10 +2,8 @@
 package dashboard_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,90 +11,37 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
-	exporter "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/sdk/metric"
-
-	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/otelthrottr"
-	"github.com/throttr-go/throttr/window"
 )
 
-// away is a store that is away.
-type away struct{ window.Backend }
-
-func (away) Take(context.Context, string, window.Limit, uint64) (window.Window, error) {
-	return window.Window{}, throttr.ErrUnavailable
+// panel is a chart of the dashboard.
+type panel struct {
+	Title   string
+	GridPos struct{ X, Y, W, H int }
+	Targets []struct {
+		Expr         string
+		LegendFormat string
+	}
+	FieldConfig struct{ Defaults struct{ Unit string } }
 }
 
-// serve serves the metrics of limiters in use, until the end of the test.
-func serve(t *testing.T) *httptest.Server {
-	registry := prometheus.NewRegistry()
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
+func panels(t *testing.T) []panel {
+	text, err := os.ReadFile("throttr.json")
 	require.NoError(t, err)
-	provider := otelthrottr.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
-	observer, err := otelthrottr.New(provider)
-	require.NoError(t, err)
-	inFlight, err := otelthrottr.InFlight(provider)
-	require.NoError(t, err)
-
-	store := memory.New()
-	places := inflight.New(store, inflight.WithObserver(inFlight))
-	_, err = otelthrottr.ObserveInFlight(places, provider)
-	require.NoError(t, err)
-	limiter := throttr.NewRateLimit(store, throttr.WithObserver(observer))
-	failing := throttr.NewRateLimit(away{store}, throttr.WithObserver(observer), throttr.WithLogger(nil))
-	degraded := throttr.NewRateLimit(away{store}, throttr.WithObserver(observer), throttr.WithLogger(nil), throttr.WithPolicy(throttr.AllowHits))
-	limit := throttr.Limit{Name: "api", Max: 10, Scale: 100 * time.Millisecond}
-	exports := inflight.Limit{Name: "exports", Max: 1}
-	use := func() {
-		ctx := t.Context()
-		for range 20 {
-			limiter.Take(ctx, "k", limit, 1)
-		}
-		limiter.Wait(ctx, "w", limit, 1)
-		failing.Take(ctx, "k", limit, 1)
-		degraded.Take(ctx, "k", limit, 1)
-		hold, ok, _ := places.TryAcquire(ctx, "k", exports, 1)
-		places.TryAcquire(ctx, "k", exports, 1)
-		if ok {
-			hold.Release()
-		}
-	}
-	use()
-	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		use()
-		metrics.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		srv.Close()
-		places.Close()
-		store.Close()
-	})
-	return srv
+	var board struct{ Panels []panel }
+	require.NoError(t, json.Unmarshal(text, &board))
+	return board.Panels
 }
 
 // queries returns the queries of the dashboard, and the expressions of the alerts that the documents have.
 func queries(t *testing.T) (all []string) {
-	text, err := os.ReadFile("throttr.json")
-	require.NoError(t, err)
-	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	require.NoError(t, json.Unmarshal(text, &board))
-	for _, panel := range board.Panels {
+	for _, panel := range panels(t) {
 		require.NotEmpty(t, panel.Targets, panel.Title)
 		for _, target := range panel.Targets {
 			all = append(all, target.Expr)
@@ -114,12 +59,7 @@ func queries(t *testing.T) (all []string) {
 
 // The names and the labels of queries are those that OpenTelemetry's exporter writes.
 func TestQueriesNameWhatIsExported(t *testing.T) {
-	response, err := http.Get(serve(t).URL)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	written := string(body)
+	written := string(hour(t))
 	for _, query := range queries(t) {
 		for _, name := range regexp.MustCompile(`throttr_\w+(\{)?`).FindAllString(query, -1) {
 			name = strings.TrimSuffix(name, "{")
@@ -131,44 +71,86 @@ func TestQueriesNameWhatIsExported(t *testing.T) {
 	}
 }
 
-// Prometheus answers each query of the dashboard with a value: $THROTTR_PROMETHEUS, or prometheus.
-func TestPrometheusAnswersTheQueries(t *testing.T) {
-	program := os.Getenv("THROTTR_PROMETHEUS")
-	if program == "" {
-		program = "prometheus"
-	}
-	program, err := exec.LookPath(program)
+// startPrometheus starts Prometheus with the hour in its database, and returns its address: $THROTTR_PROMETHEUS is the folder of
+// prometheus and promtool, if they are not in the path.
+func startPrometheus(t *testing.T) string {
+	program, err := exec.LookPath(filepath.Join(os.Getenv("THROTTR_PROMETHEUS"), "prometheus"))
 	if err != nil {
 		t.Skip("prometheus is not installed")
 	}
+	promtool, err := exec.LookPath(filepath.Join(os.Getenv("THROTTR_PROMETHEUS"), "promtool"))
+	require.NoError(t, err)
 	dir := t.TempDir()
-	target := strings.TrimPrefix(serve(t).URL, "http://")
-	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs:\n- job_name: limits\n  metrics_path: /\n  static_configs: [{targets: [%q]}]\n", target)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644))
+	samples, data := filepath.Join(dir, "samples"), filepath.Join(dir, "data")
+	require.NoError(t, os.WriteFile(samples, hour(t), 0o644))
+	output, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", samples, data).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), nil, 0o644))
 	free := httptest.NewServer(nil)
 	addr := strings.TrimPrefix(free.URL, "http://")
 	free.Close()
-	cmd := exec.CommandContext(t.Context(), program, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	cmd := exec.CommandContext(t.Context(), program, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+data,
+		"--storage.tsdb.retention.time=100y", "--web.listen-address="+addr)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	for _, query := range queries(t) {
-		value := regexp.MustCompile(` [<>] [0-9.]+$`).ReplaceAllString(query, "") // alerts have no value unless they fire
-		var last string
-		answered := func() bool {
-			response, err := http.Get("http://" + addr + "/api/v1/query?query=" + url.QueryEscape(value))
-			if err != nil {
-				return false
-			}
-			defer response.Body.Close()
-			body, _ := io.ReadAll(response.Body)
-			last = string(body)
-			return strings.Contains(last, `"value":[`) && !strings.Contains(last, `"NaN"`)
+	require.Eventually(t, func() bool {
+		response, err := http.Get("http://" + addr + "/-/ready")
+		if err != nil {
+			return false
 		}
-		for deadline := time.Now().Add(time.Minute); !answered(); time.Sleep(100 * time.Millisecond) {
-			require.True(t, time.Now().Before(deadline), "%s: %s", query, last)
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, time.Minute, 50*time.Millisecond)
+	return addr
+}
+
+// series is what a query returns: the values of the hour.
+type series struct {
+	labels         map[string]string
+	minutes, value []float64
+}
+
+// ask runs a query over the hour. Values that are no numbers, as of divisions by 0, are left out.
+func ask(t *testing.T, addr, query string) (all []series) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+	response, err := http.Get(fmt.Sprintf("http://%s/api/v1/query_range?query=%s&start=%d&end=%d&step=15", addr, url.QueryEscape(query), start, start+3600))
+	require.NoError(t, err)
+	defer response.Body.Close()
+	var reply struct {
+		Error string
+		Data  struct {
+			Result []struct {
+				Metric map[string]string
+				Values [][2]any
+			}
 		}
 	}
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&reply))
+	require.Empty(t, reply.Error, query)
+	for _, result := range reply.Data.Result {
+		s := series{labels: result.Metric}
+		for _, v := range result.Values {
+			value, err := strconv.ParseFloat(v[1].(string), 64)
+			require.NoError(t, err)
+			if value == value {
+				s.minutes = append(s.minutes, (v[0].(float64)-float64(start))/60)
+				s.value = append(s.value, value)
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Prometheus answers each query of the dashboard, and of the alerts, with values.
+func TestPrometheusAnswersTheQueries(t *testing.T) {
+	addr := startPrometheus(t)
+	for _, query := range queries(t) {
+		value := regexp.MustCompile(` [<>] [0-9.]+$`).ReplaceAllString(query, "") // alerts have no value unless they fire
+		require.True(t, slices.ContainsFunc(ask(t, addr, value), func(s series) bool { return len(s.value) > 0 }), query)
+	}
+	drawPicture(t, addr)
 }
