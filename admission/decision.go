@@ -90,10 +90,9 @@ type Outcome struct {
 	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
 	throttr.Result
 
-	item   string         // the quoted name
-	window time.Duration  // see planned
-	plain  bool           // the key is stored as it is
-	limit  *throttr.Limit // nil: it is on requests in flight
+	of     *planned      // nil: the zero Outcome
+	window time.Duration // see planned
+	plain  bool          // the key is stored as it is
 }
 
 // MarshalJSON returns the outcome as JSON.
@@ -134,11 +133,11 @@ func (o *Outcome) Partition() string {
 // Quota describes the limit, as [throttr.Limit.String] does, without its name: "100 in 1m0s", "10000 in a month of UTC",
 // "3 at a time".
 func (o *Outcome) Quota() string {
-	l := throttr.Limit{Max: o.Limit}
-	if o.limit != nil {
-		l = *o.limit
-		l.Name = ""
+	if o.of == nil {
+		return ""
 	}
+	l := o.of.limit
+	l.Name = ""
 	return l.String()
 }
 

@@ -29,19 +29,10 @@ func (d Decision) PolicyField() string {
 	a := d.within
 	var f fieldWriter
 	for i := range a.limits {
-		if c := &a.limits[i]; c.policy != "" {
-			f.item(c.policy)
-			if c.limit.Calendar != 0 {
-				f.WriteString(";w=")
-				f.WriteString(strconv.FormatInt(Seconds(d.lengthOf(&c.limit)), 10))
-			}
-			f.WriteString(a.gate.unit)
-			f.WriteString(a.gate.partition(c.key.Text, c.plain))
-		}
+		f.policy(&d, &a.limits[i])
 	}
-	if p := a.place; p != nil && p.policy != "" {
-		f.item(p.policy)
-		f.WriteString(a.gate.partition(p.key.Text, p.plain))
+	if a.place != nil {
+		f.policy(&d, a.place)
 	}
 	return f.String()
 }
@@ -90,9 +81,25 @@ func (f *fieldWriter) item(text string) {
 	f.WriteString(text)
 }
 
+// policy writes an item of the RateLimit-Policy field.
+func (f *fieldWriter) policy(d *Decision, c *counted) {
+	if c.policy == "" {
+		return
+	}
+	f.item(c.policy)
+	if c.limit.Calendar != 0 {
+		f.WriteString(";w=")
+		f.WriteString(strconv.FormatInt(Seconds(d.lengthOf(&c.limit)), 10))
+	}
+	if c.places == nil {
+		f.WriteString(d.within.gate.unit)
+	}
+	f.WriteString(d.within.gate.partition(c.key.Text, c.plain))
+}
+
 // outcome writes an item of the RateLimit field.
 func (f *fieldWriter) outcome(g *Gate, o *Outcome) {
-	f.item(o.item)
+	f.item(o.of.item)
 	f.WriteString(";r=")
 	f.WriteString(strconv.FormatUint(o.Remaining, 10))
 	if left := o.Left(); left < throttr.Never {

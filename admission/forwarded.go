@@ -9,7 +9,9 @@ import (
 // [2001:db8::1], [2001:db8::1]:80. The port may be obfuscated (RFC 7239, 6.3). parseNode returns
 // false for anything else, such as "unknown".
 func parseNode(s string) (netip.Addr, bool) {
-	host, port, hasPort := s, "", false
+	host := s
+	var port string
+	var hasPort bool
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		var after string
 		if host, after, ok = strings.Cut(inner, "]"); !ok || !strings.Contains(host, ":") {
@@ -73,47 +75,49 @@ func isEscaped(s string, i int) bool {
 // the element has none or several, or is malformed. A valid parameter is never empty.
 func forParameter(element string) string {
 	node := ""
-	for more := true; more; {
-		var name, value string
-		var ok bool
-		if name, value, element, ok = parameter(element); !ok {
+	for {
+		p, rest, ok := parameter(element)
+		if !ok {
 			return ""
 		}
-		if strings.EqualFold(name, "for") {
-			if node != "" || value == "" {
+		if strings.EqualFold(p.name, "for") {
+			if node != "" || p.value == "" {
 				return ""
 			}
-			node = value
+			node = p.value
 		}
-		element = strings.TrimLeft(element, " \t")
-		if more = element != ""; more {
-			if element, ok = strings.CutPrefix(element, ";"); !ok {
-				return ""
-			}
+		rest = strings.TrimLeft(rest, " \t")
+		if rest == "" {
+			return node
+		}
+		if element, ok = strings.CutPrefix(rest, ";"); !ok {
+			return ""
 		}
 	}
-	return node
 }
+
+// pair is a parameter.
+type pair struct{ name, value string }
 
 // parameter splits the first parameter, such as for=192.0.2.1 or for="[2001:db8::1]", off an
 // element.
-func parameter(element string) (name, value, rest string, ok bool) {
-	name, rest, ok = strings.Cut(strings.TrimLeft(element, " \t"), "=")
+func parameter(element string) (p pair, rest string, ok bool) {
+	name, rest, ok := strings.Cut(strings.TrimLeft(element, " \t"), "=")
 	if !ok || name == "" || strings.ContainsFunc(name, func(c rune) bool { return !isTokenChar(c) }) {
-		return "", "", "", false
+		return p, "", false
 	}
 	if quoted, isQuoted := strings.CutPrefix(rest, `"`); isQuoted {
-		value, rest, ok = unquote(quoted)
-		return name, value, rest, ok
+		value, rest, ok := unquote(quoted)
+		return pair{name, value}, rest, ok
 	}
 	end := strings.IndexAny(rest, "; \t")
 	if end < 0 {
 		end = len(rest)
 	}
-	value, rest = rest[:end], rest[end:]
+	value, rest := rest[:end], rest[end:]
 	// Some proxies do not quote addresses that contain a colon, as they should.
 	ok = !strings.ContainsFunc(value, func(c rune) bool { return !isTokenChar(c) && c != ':' && c != '[' && c != ']' })
-	return name, value, rest, ok
+	return pair{name, value}, rest, ok
 }
 
 // unquote returns the value of a quoted string, whose opening mark is already removed, and the

@@ -81,9 +81,9 @@ const maxJitter = 24 * time.Hour
 type Gate struct {
 	cfg     Config
 	limiter *throttr.RateLimit
-	plan    *Plan  // of Config.Limits
-	unit    string // the parameter qu, or ""
-	later   queue  // what is given back in the background
+	plan    *Plan         // of Config.Limits
+	unit    string        // the parameter qu, or ""
+	later   chan struct{} // has one for each request that is given back in the background
 }
 
 // New returns a Gate. It panics if limiter is nil.
@@ -124,7 +124,7 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	if cfg.NoPlace == 0 {
 		cfg.NoPlace = Deny
 	}
-	g := &Gate{cfg: cfg, limiter: limiter, plan: plan}
+	g := &Gate{cfg: cfg, limiter: limiter, plan: plan, later: make(chan struct{}, maxLater)}
 	if cfg.QuotaUnit != "" {
 		g.unit = ";qu=" + quote(cfg.QuotaUnit)
 	}

@@ -20,13 +20,8 @@ const maxInteger = 999_999_999_999_999
 
 // validate returns the error of a limit that no plan can have.
 func validate(l throttr.Limit) error {
-	switch {
-	case l.Name == "":
-		return invalid("a limit has no name: %v", l)
-	case l.Burst > maxInteger:
-		return invalid("limit %q has a Burst of %d, header fields hold at most %d", l.Name, l.Burst, uint64(maxInteger))
-	case l.Max > maxInteger && l.Max != throttr.Unlimited:
-		return invalid("limit %q has a Max of %d, header fields hold at most %d", l.Name, l.Max, uint64(maxInteger))
+	if err := validateFields(l); err != nil {
+		return err
 	}
 	// The algorithm of the RateLimit is not known here. A token bucket may have all fields.
 	switch {
@@ -42,6 +37,19 @@ func validate(l throttr.Limit) error {
 	return nil
 }
 
+// validateFields returns the error of a limit that header fields can't have.
+func validateFields(l throttr.Limit) error {
+	switch {
+	case l.Name == "":
+		return invalid("a limit has no name: %v", l)
+	case l.Burst > maxInteger:
+		return invalid("limit %q has a Burst of %d, header fields hold at most %d", l.Name, l.Burst, uint64(maxInteger))
+	case l.Max > maxInteger && l.Max != throttr.Unlimited:
+		return invalid("limit %q has a Max of %d, header fields hold at most %d", l.Name, l.Max, uint64(maxInteger))
+	}
+	return nil
+}
+
 // invalid returns an error that matches throttr.ErrConfig.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{throttr.ErrConfig}, args...)...)
@@ -50,21 +58,16 @@ func invalid(format string, args ...any) error {
 // Plan is a set of limits that apply together. Make plans once, with [NewPlan]. The zero Plan has no limits.
 type Plan struct {
 	limits   []planned // the shortest scale first
-	inFlight *inFlight // or nil
+	inFlight *planned  // or nil
 }
 
 // planned is a limit of a plan.
 type planned struct {
-	limit  throttr.Limit
-	item   string        // its quoted name, for header fields
-	policy string        // its item in the RateLimit-Policy field, of a calendar window without w; "": none
-	window time.Duration // its scale; of a token bucket, the time in which an empty one fills; of a calendar window 0
-}
-
-// inFlight is a limit on requests in flight.
-type inFlight struct {
-	limit        inflight.Limit
-	item, policy string // as those of a planned limit
+	limit  throttr.Limit   // of one on requests in flight, its Name and Max
+	places *inflight.Limit // it is on requests in flight; or nil
+	item   string          // its quoted name, for header fields
+	policy string          // its item in the RateLimit-Policy field, of a calendar window without w; "": none
+	window time.Duration   // its scale; of a token bucket, the time in which an empty one fills; of a calendar window 0
 }
 
 // plan returns a limit as a plan has it.
@@ -86,21 +89,6 @@ func plan(l throttr.Limit) planned {
 		}
 	}
 	return p
-}
-
-// noPlaceFor is the RetryAfter of a request for which there is no place. When there will be one is not known.
-const noPlaceFor = time.Second
-
-// outcome returns the outcome with so many places in use, and free.
-func (f *inFlight) outcome(k Key, plain bool, used, free uint64) Outcome {
-	res := throttr.Result{Allowed: free > 0, Limit: f.limit.Max, Count: used, Remaining: free}
-	switch {
-	case f.limit.Max == 0:
-		res.RetryAfter = throttr.Never
-	case free == 0:
-		res.RetryAfter = noPlaceFor
-	}
-	return Outcome{Name: f.limit.Name, Key: k.Text, Result: res, item: f.item, plain: plain}
 }
 
 // NewPlan returns a plan of limits, which must have different names. Each Max is at most
@@ -142,16 +130,14 @@ func MustPlan(limits ...throttr.Limit) *Plan {
 // otherwise applies. Its name is not one of the other limits, and its Max at most 999,999,999,999,999, or
 // throttr.Unlimited. The error matches [throttr.ErrConfig], and [throttr.ErrRange] if that is what is wrong.
 func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
-	f := &inFlight{limit: l, item: quote(l.Name)}
+	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l, item: quote(l.Name)}
 	if l.Max != throttr.Unlimited {
 		f.policy = f.item + ";q=" + strconv.FormatUint(l.Max, 10) + `;qu="concurrent-requests"`
 	}
-	switch {
-	case l.Name == "":
-		return nil, invalid("a limit has no name: %v", l)
-	case l.Max > maxInteger && l.Max != throttr.Unlimited:
-		return nil, invalid("limit %q has a Max of %d, header fields hold at most %d", l.Name, l.Max, uint64(maxInteger))
-	case slices.ContainsFunc(p.limits, func(o planned) bool { return o.limit.Name == l.Name }):
+	if err := validateFields(f.limit); err != nil {
+		return nil, err
+	}
+	if (&Plan{limits: p.limits}).Has(l.Name) {
 		return nil, invalid("two limits are named %q", l.Name)
 	}
 	if err := limits.CheckPlaces(l.Name, min(l.Max, maxInteger), cmp.Or(l.Lease, inflight.DefaultLease)); err != nil {

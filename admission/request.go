@@ -57,7 +57,7 @@ type admitted struct {
 	gate            *Gate
 	decision        Decision
 	limits          []counted // those that apply
-	place           *place    // nil: the request needs none
+	place           *counted  // nil: the request needs none
 	settling        settling
 }
 
@@ -74,18 +74,11 @@ type counted struct {
 	actual   uint64 // what Done settles of a reservation
 }
 
-// place is the limit on requests in flight of a request.
-type place struct {
-	*inFlight
-	key   Key
-	plain bool
-}
-
 // outcome returns the outcome of a result.
 func (c *counted) outcome(res throttr.Result) Outcome {
 	o := Outcome{
 		Name: c.limit.Name, Key: c.key.Text, Scale: c.limit.Scale, Result: res,
-		item: c.item, window: c.window, plain: c.plain, limit: &c.limit,
+		of: c.planned, window: c.window, plain: c.plain,
 	}
 	if c.limit.Calendar != 0 {
 		within := time.Now()
@@ -96,6 +89,21 @@ func (c *counted) outcome(res throttr.Result) Outcome {
 		o.Scale = limits.Length(&c.limit, within)
 	}
 	return o
+}
+
+// noPlaceFor is the RetryAfter of a request for which there is no place. When there will be one is not known.
+const noPlaceFor = time.Second
+
+// inUse returns the outcome of a limit on requests in flight, with so many places in use, and free.
+func (c *counted) inUse(used, free uint64) Outcome {
+	res := throttr.Result{Allowed: free > 0, Limit: c.limit.Max, Count: used, Remaining: free}
+	switch {
+	case c.limit.Max == 0:
+		res.RetryAfter = throttr.Never
+	case free == 0:
+		res.RetryAfter = noPlaceFor
+	}
+	return c.outcome(res)
 }
 
 // exempt reports whether no limit applies to the request.
@@ -121,11 +129,9 @@ func (g *Gate) begin(ctx context.Context, r *Request) *admitted {
 		p = g.plan
 	}
 	for i := range p.limits {
-		l := &p.limits[i]
-		if key, ok := g.keyOf(r, l.limit.Name); ok {
-			c := counted{planned: l, key: key, plain: g.isPlain(key), as: g.StoredKey(key), n: 1}
+		if c, ok := g.countedIn(r, &p.limits[i]); ok {
 			if r.Cost != nil {
-				c.n = r.Cost(l.limit)
+				c.n = r.Cost(c.limit)
 			}
 			a.limits = append(a.limits, c)
 		}
@@ -135,11 +141,20 @@ func (g *Gate) begin(ctx context.Context, r *Request) *admitted {
 		f = g.plan.inFlight
 	}
 	if f != nil {
-		if key, ok := g.keyOf(r, f.limit.Name); ok {
-			a.place = &place{f, key, g.isPlain(key)}
+		if c, ok := g.countedIn(r, f); ok {
+			a.place = &c
 		}
 	}
 	return a
+}
+
+// countedIn returns how a request counts in a limit, and false if that does not apply to it.
+func (g *Gate) countedIn(r *Request, l *planned) (c counted, ok bool) {
+	key, ok := g.keyOf(r, l.limit.Name)
+	if !ok {
+		return c, false
+	}
+	return counted{planned: l, key: key, plain: g.isPlain(key), as: g.StoredKey(key), n: 1}, true
 }
 
 // keyOf returns the key of a request in a limit, and false if the limit does not apply to it.
@@ -209,16 +224,15 @@ func (a *admitted) enter(ctx context.Context) error {
 	if a.gate.cfg.Places == nil {
 		return fmt.Errorf("admission: a plan has a limit in flight, and there is no Config.Places: %w", throttr.ErrUnsupported)
 	}
-	p := a.place
 	d := &a.decision
-	hold, ok, err := a.gate.cfg.Places.TryAcquire(ctx, a.gate.StoredKey(p.key), p.limit, 1)
+	hold, ok, err := a.gate.cfg.Places.TryAcquire(ctx, a.place.as, *a.place.places, 1)
 	d.Hold = hold
 	if err != nil || ok {
 		return err
 	}
 	d.Allowed = false
 	d.noPlace = true
-	d.Strictest = p.outcome(p.key, p.plain, p.limit.Max, 0)
+	d.Strictest = a.place.inUse(a.place.limit.Max, 0)
 	return nil
 }
 
@@ -332,11 +346,11 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 	if a.place == nil || g.cfg.Places == nil {
 		return outcomes, nil
 	}
-	s, err := g.cfg.Places.Peek(ctx, g.StoredKey(a.place.key), a.place.limit)
+	s, err := g.cfg.Places.Peek(ctx, a.place.as, *a.place.places)
 	if err != nil {
 		return nil, err
 	}
-	return append(outcomes, a.place.outcome(a.place.key, a.place.plain, s.InUse, s.Free)), nil
+	return append(outcomes, a.place.inUse(s.InUse, s.Free)), nil
 }
 
 // Reset ends the windows of a request, as Peek describes them, so that the next request opens others. On Throttr
@@ -359,14 +373,12 @@ func (g *Gate) Reset(ctx context.Context, r Request) error {
 
 // checkKeys returns an error if a limit has keys of its own, and the request none of them.
 func (a *admitted) checkKeys(r *Request) error {
-	names := make([]string, 0, len(a.limits)+1)
-	for i := range a.limits {
-		names = append(names, a.limits[i].limit.Name)
-	}
+	all := a.limits
 	if a.place != nil {
-		names = append(names, a.place.limit.Name)
+		all = append(all[:len(all):len(all)], *a.place)
 	}
-	for _, name := range names {
+	for i := range all {
+		name := all[i].limit.Name
 		_, given := r.Keys[name]
 		if shared, keyed := a.gate.cfg.Keyed[name]; keyed && !given && shared.Text == "" {
 			return invalid("limit %q has keys of its own, and Keys has none for it", name)

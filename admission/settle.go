@@ -133,31 +133,28 @@ func (a *admitted) giveBack() bool {
 	return true
 }
 
-// keep undoes giveBack.
-func (s *settling) keep() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settled = false
-}
-
 // GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
 // request stays counted. It waits a moment, so that the next request of a client finds what a quick store has got back.
 func (d Decision) GiveBackLater() bool {
 	if d.within == nil || d.within.settling.reservation == nil {
 		return true
 	}
-	if !d.within.giveBack() {
-		return true
-	}
-	s := &d.within.settling
-	ended := make(chan struct{})
-	if !d.within.gate.later.add(func() {
-		defer close(ended)
-		_ = s.reservation.Cancel(d.within) // an error is for the observer of the RateLimit
-	}) {
-		s.keep()
+	g := d.within.gate
+	select {
+	case g.later <- struct{}{}:
+	default:
 		return false
 	}
+	if !d.within.giveBack() {
+		<-g.later
+		return true
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = d.within.settling.reservation.Cancel(d.within) // an error is for the observer of the RateLimit
+		close(ended)
+		<-g.later
+	}()
 	moment := time.NewTimer(giveBackMoment)
 	defer moment.Stop()
 	select {
@@ -167,49 +164,9 @@ func (d Decision) GiveBackLater() bool {
 	return true
 }
 
-// giveBackMoment is for how long GiveBackLater waits.
-const giveBackMoment = 2 * time.Millisecond
-
-// The bounds of a queue.
 const (
-	maxLater   = 1024
-	maxWorkers = 16
+	// giveBackMoment is for how long GiveBackLater waits.
+	giveBackMoment = 2 * time.Millisecond
+	// maxLater is how many requests are given back at a time.
+	maxLater = 1024
 )
-
-// queue is work that is done in the background, in a few goroutines that end when nothing is left to do.
-type queue struct {
-	mu      sync.Mutex // guards what follows
-	waiting []func()
-	workers int
-}
-
-// add adds work, unless too much waits.
-func (q *queue) add(f func()) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.waiting) >= maxLater {
-		return false
-	}
-	q.waiting = append(q.waiting, f)
-	if q.workers < maxWorkers {
-		q.workers++
-		go q.work()
-	}
-	return true
-}
-
-// work does what waits.
-func (q *queue) work() {
-	for {
-		q.mu.Lock()
-		if len(q.waiting) == 0 {
-			q.workers--
-			q.mu.Unlock()
-			return
-		}
-		f := q.waiting[0]
-		q.waiting = q.waiting[1:]
-		q.mu.Unlock()
-		f()
-	}
-}

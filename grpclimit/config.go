@@ -103,9 +103,9 @@ type Config struct {
 
 	// GiveBack reports whether a call that was served is given back, by the code of its status: for limits that count
 	// failures only. That of a handler that panics is Internal. A call that its client has canceled, or whose deadline has
-	// passed, stays counted, or clients could choose what they are given back. It is done in the background, in a bounded queue; if that
-	// is full, the call stays counted, as it does if its window has ended. Throttr servers take something back only for a
-	// moment. CountRefusals can't be combined with it. Default: nothing is given back.
+	// passed, stays counted, or clients could choose what they are given back. It is done in the background, for a bounded
+	// number at a time; beyond that, the call stays counted, as it does if its window has ended. Throttr servers take
+	// something back only for a moment. CountRefusals can't be combined with it. Default: nothing is given back.
 	GiveBack func(ctx context.Context, c Call, code codes.Code) bool
 
 	// CountRefusals counts denied calls, too: see [admission.Config].

@@ -43,7 +43,9 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	calls := cfg.admission(cfg.Limits)
-	calls.InFlight, calls.Places, calls.NoPlace = cfg.InFlight, cfg.Places, cfg.NoPlace
+	calls.InFlight = cfg.InFlight
+	calls.Places = cfg.Places
+	calls.NoPlace = cfg.NoPlace
 	if s.calls, err = admission.New(limiter, calls); err != nil {
 		return nil, err
 	}

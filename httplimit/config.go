@@ -93,7 +93,7 @@ type Config struct {
 	// GiveBack reports whether a request that was served is given back, by the status of its response: for limits
 	// that count failures only, or to leave out 304 and 5xx. That of a handler that panics before it responds is 500, of a
 	// connection that was hijacked 101. A request whose client has left stays counted, or clients could choose what they are
-	// given back. It is done in the background, in a bounded queue; if that is full, the request stays counted, too, as it
+	// given back. It is done in the background, for a bounded number at a time; beyond that, the request stays counted, too, as it
 	// does if its window has ended. Throttr servers take something back only for a moment. CountRefusals can't be
 	// combined with it. Default: nothing is given back.
 	GiveBack func(r *http.Request, status int) bool

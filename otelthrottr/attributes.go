@@ -73,7 +73,8 @@ func classOf(ctx context.Context, e throttr.Event) class {
 	case throttr.EventAllowed:
 		c.outcome = allowed
 	case throttr.EventDenied:
-		if c.outcome = denied; admission.InShadow(ctx) {
+		c.outcome = denied
+		if admission.InShadow(ctx) {
 			c.outcome = wouldDeny
 		}
 	case throttr.EventWouldDeny:

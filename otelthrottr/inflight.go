@@ -111,7 +111,9 @@ func register(o options, figures []figure, values func() []uint64) (metric.Regis
 		} else {
 			i, err = m.Int64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.description))
 		}
-		instruments, all, errs = append(instruments, i), append(all, i), append(errs, err)
+		instruments = append(instruments, i)
+		all = append(all, i)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("otelthrottr: %w", err)
