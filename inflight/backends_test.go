@@ -8,7 +8,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 )
@@ -37,22 +36,4 @@ func TestWrappedBackendsHavePlaces(t *testing.T) {
 	}
 	require.NoError(t, opened.Close())
 	require.NoError(t, store.Close())
-}
-
-// Memory is asked for places at once: a place is one allocation.
-func TestAPlaceInMemoryIsOneAllocation(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector allocates")
-	}
-	opened, err := throttr.Open(t.Context(), "memory://")
-	require.NoError(t, err)
-	defer opened.Close()
-	l := inflight.New(opened)
-	defer l.Close()
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
-		h, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
-		if h.Release(); err != nil {
-			t.Error(err)
-		}
-	}), 1.0)
 }

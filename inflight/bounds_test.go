@@ -104,3 +104,20 @@ func TestOptionsAtTheirBounds(t *testing.T) {
 		})
 	}
 }
+
+// A backend in memory that is closed refuses new places, and is not asked again for what it can't do.
+func TestMemoryThatIsClosedIsNotAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now))
+		l := newLimiter(t, b)
+		h := acquire(t, l, "k", exports, 1)
+		require.NoError(t, b.Close())
+		for _, key := range []string{"k", "other"} {
+			_, err := l.Acquire(t.Context(), key, exports, 1)
+			require.ErrorIs(t, err, throttr.ErrClosed)
+		}
+		require.True(t, h.Valid(), "nobody else can have it")
+		h.Release()
+		require.Equal(t, inflight.Stats{}, l.Stats())
+	})
+}

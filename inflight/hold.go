@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -21,9 +20,7 @@ type Hold struct {
 	about   *about          // for the observer; nil if there is none
 	ended   atomic.Uint32   // a reason; the first one counts
 	context atomic.Pointer[derived]
-
-	want  *want        // if the places are those of exchanges
-	place ledger.Place // otherwise
+	want    want
 }
 
 // derived is the context of a Hold.
@@ -54,16 +51,7 @@ const (
 // Release gives the places back. It does not wait for anything. Further calls do nothing.
 func (h *Hold) Release() {
 	if h != nil && h.end(released) {
-		h.giveBack()
-	}
-}
-
-// giveBack gives back what is held. It is called once.
-func (h *Hold) giveBack() {
-	if h.want != nil {
-		h.limiter.pumps.release(h.want)
-	} else {
-		h.place.Release()
+		h.limiter.release(&h.want)
 	}
 }
 
@@ -94,7 +82,7 @@ func cause(reason uint32) error {
 // Valid reports whether the places are still held, by the monotonic clock of the process. Ask right before a step
 // that can't be undone, and see [Hold.Token].
 func (h *Hold) Valid() bool {
-	return h != nil && h.ended.Load() == notEnded && (h.want == nil || h.want.valid(h.limiter.now()))
+	return h != nil && h.ended.Load() == notEnded && h.want.valid(h.limiter.now())
 }
 
 // Context returns a context derived from the one that was given to Acquire. It also ends when the places are released, or
@@ -123,18 +111,13 @@ func (h *Hold) Context() context.Context {
 // before, whatever the process: what the holder changes can refuse smaller ones than it has seen. It is 0 if
 // the place was granted without the store: see [WithPolicy], and [Unlimited].
 func (h *Hold) Token() uint64 {
-	switch {
-	case h == nil:
+	if h == nil {
 		return 0
-	case h.want != nil:
-		return h.want.token
-	case h.limiter.local != nil:
-		return h.place.Token()
 	}
-	return 0
+	return h.want.token
 }
 
 // Degraded reports whether the policy has granted the places, or keeps them now, as the store is away: see [WithPolicy].
 func (h *Hold) Degraded() bool {
-	return h != nil && h.want != nil && (h.want.alone || h.want.pump.kept.Load() && h.ended.Load() == notEnded)
+	return h != nil && (h.want.alone || h.want.pump.kept.Load() && h.ended.Load() == notEnded)
 }

@@ -3,30 +3,51 @@ package inflight
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
 // Limiter limits calls in flight. Make one with [New]. It is safe for concurrent use.
 //
-// It has a bounded number of goroutines, whatever the number of holders and keys, and a timer for each key.
+// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one or two
+// workers make their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer for what
+// it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
 type Limiter struct {
 	options
-	backend window.Backend
-	start   time.Time     // of the monotonic time
-	local   *ledger.Owner // of the backend, if it is in the memory of this process
-	lost    atomic.Uint64
-	closed  atomic.Bool
+	process string // as the store knows it
+	start   time.Time
+	memory  *ledger.Ledger // of the backend, if it is in the memory of this process; otherwise:
+	store   *outage.Guard
+	watch   *outage.Watch
 
-	// The following is for a store that is asked, and for what it need not be asked for.
-	pumps     *pumps
-	unlimited *ledger.Owner
+	mu      sync.Mutex // guards what follows, and all pumps
+	closed  bool
+	seq     uint64
+	byID    map[id]*keyPump
+	lanes   map[laneID]*lane // with pumps in them
+	waiting int              // wants that are not decided
+	losses  losses
+	later   []func() // are called when the mutex is unlocked
+
+	lost    atomic.Uint64
+	drained chan struct{} // is closed when the Limiter is closed, and has no pumps
+	drain   func()        // closes it
+
+	ctx    context.Context // of exchanges
+	cancel context.CancelFunc
 }
 
 // New returns a Limiter on a backend that has exchanges: that of package memory, or on Redis. Make one for each
@@ -35,17 +56,40 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 	if b == nil {
 		panic("inflight: New: backend is nil")
 	}
-	l := &Limiter{options: optionsOf(opts), backend: b, start: time.Now()}
+	l := &Limiter{
+		options: optionsOf(opts), process: processName(os.Hostname()), start: time.Now(),
+		byID: map[id]*keyPump{}, lanes: map[laneID]*lane{}, drained: make(chan struct{}),
+	}
+	l.drain = sync.OnceFunc(func() { close(l.drained) })
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if opened, ok := b.(*throttr.OpenBackend); ok {
 		b = opened.BackendCloser
 	}
 	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own
-		l.local = local.Ledger().Owner(l.maxWaiting)
+		l.memory = local.Ledger()
+		l.rules = rules{} // it is never away, and loses no data
+		l.maxKeys = math.MaxInt
 		return l
 	}
-	l.unlimited = ledger.New(l.maxKeys, l.now).Owner(l.maxWaiting)
-	l.pumps = newPumps(l)
+	l.watch = &outage.Watch{
+		Backend: b, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
+	}
+	l.store = outage.New(b, outage.Options{
+		Timeout: l.timeout, Failures: l.failures, Pause: l.pause, Watch: l.watch,
+		NotAsked: func(_, _ string, cause error) error { return notAsked(cause) },
+	})
 	return l
+}
+
+// processName returns a name of this process that no other has, and that people know: host:number:random.
+func processName(host string, _ error) string {
+	host = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, host)
+	return fmt.Sprintf("%.32s:%d:%s", host, os.Getpid(), rand.Text()[:10])
 }
 
 // now returns the monotonic time, which is positive.
@@ -80,7 +124,7 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 		h.about = &about{ctx: ctx, key: key, limit: limit, n: n, asked: l.now()}
 	}
 	granted, err := l.grant(h, key, &limit, n, wait)
-	if l.observer != nil {
+	if h.about != nil {
 		l.decided(h, granted, err)
 	}
 	switch {
@@ -97,36 +141,30 @@ func (l *Limiter) grant(h *Hold, key string, limit *Limit, n uint64, wait bool) 
 	if err := h.ctx.Err(); err != nil {
 		return false, err
 	}
-	switch {
-	case n > limit.Max:
+	if n > limit.Max {
 		return false, nil
-	case l.local != nil:
-		return l.take(h.ctx, l.local, h, key, limit, n, limit.Max, wait)
-	case limit.Max == window.Unlimited:
-		return l.take(h.ctx, l.unlimited, h, key, limit, n, window.Unlimited, false)
 	}
-	return l.ask(h, key, limit, n, wait)
-}
-
-// take takes places in memory.
-func (l *Limiter) take(ctx context.Context, owner *ledger.Owner, h *Hold, key string, limit *Limit, n, most uint64, wait bool) (bool, error) {
-	h.place.Holder = h
-	granted, ready, err := owner.Take(&h.place, key, limit.Name, n, most, wait)
-	if h.about != nil {
-		h.about.used = h.place.Used
-	}
-	if granted || err != nil || !wait {
-		return granted, err
+	w := &h.want
+	w.n = n
+	w.max = limit.Max
+	w.wait = wait
+	w.hold = h
+	w.ready = make(chan decision, 1)
+	if err := l.ask(w, id{key, limit.Name}, limit.Lease); err != nil {
+		return false, err
 	}
 	select {
-	case <-ready:
-		if !h.place.Held() {
-			return false, window.ErrClosed
+	case d := <-w.ready:
+		if d.alone {
+			l.watch.Decided(d.state == held, nil)
 		}
-		return true, nil
-	case <-ctx.Done():
-		h.place.Release()
-		return false, ctx.Err()
+		if h.about != nil {
+			h.about.used = d.used
+		}
+		return d.state == held, d.err
+	case <-h.ctx.Done():
+		l.release(w)
+		return false, h.ctx.Err()
 	}
 }
 
@@ -140,17 +178,12 @@ type State struct {
 // Peek returns the places of a key, and changes nothing. Its errors are those of TryAcquire.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, error) {
 	err := limit.check(1)
-	if err == nil && l.closed.Load() {
+	if err == nil && l.isClosed() {
 		err = window.ErrClosed
 	}
-	places := make([]window.Places, 1)
-	p := &places[0]
+	var p window.Places
 	if err == nil {
-		exchange := l.backend.Exchange
-		if l.pumps != nil {
-			exchange = l.pumps.store.Exchange
-		}
-		err = cmp.Or(exchange(ctx, []window.Claim{{Key: key, Name: limit.Name}}, places), p.Err)
+		p, err = l.peek(ctx, window.Claim{Key: key, Name: limit.Name})
 	}
 	if err != nil {
 		return State{}, &api.CallError{Package: "inflight", Call: "peek", Key: key, Err: err}
@@ -158,19 +191,69 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 	return State{InUse: p.Used, Free: limit.Max - min(p.Used, limit.Max), Waiting: p.Waiting}, nil
 }
 
+// peek asks the store what is held and wanted.
+func (l *Limiter) peek(ctx context.Context, c window.Claim) (window.Places, error) {
+	if l.memory != nil {
+		p := l.memory.Exchange(&c)
+		return p, p.Err
+	}
+	places := make([]window.Places, 1)
+	err := l.store.Exchange(ctx, []window.Claim{c}, places)
+	return places[0], cmp.Or(err, places[0].Err)
+}
+
 // Close releases all places, and ends all waits: their errors match throttr.ErrClosed, as those of further calls. It
 // tells the store, and retries for up to a second while the circuit is closed. The lease frees the places of which the
 // store is not told. It does not close the backend. It always returns nil.
 func (l *Limiter) Close() error {
-	l.closed.Store(true)
-	ended := func(p *ledger.Place) { p.Holder.(*Hold).end(closed) }
-	if l.local != nil {
-		l.local.Close(ended)
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
 		return nil
 	}
-	l.unlimited.Close(ended)
-	l.pumps.close()
+	l.closed = true
+	var holds []*Hold
+	for _, e := range l.byID {
+		for w := range e.holds {
+			holds = append(holds, w.hold)
+		}
+		e.failAll(window.ErrClosed)
+		l.update(e)
+	}
+	l.unlock()
+	for _, h := range holds { // before others can have their places
+		h.end(closed)
+	}
+	l.mu.Lock()
+	for _, e := range l.byID {
+		for w := range e.holds {
+			e.cancel(w)
+		}
+		e.at = 0
+		l.update(e)
+	}
+	if len(l.byID) == 0 {
+		l.drain()
+	}
+	l.unlock()
+	select {
+	case <-l.drained:
+	case <-time.After(closeTimeout):
+	}
+	l.cancel()
+	l.mu.Lock()
+	defer l.unlock()
+	for _, e := range l.byID {
+		l.forget(e)
+	}
 	return nil
+}
+
+// isClosed reports whether the Limiter is closed.
+func (l *Limiter) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 // Stats is what a Limiter holds.
@@ -184,14 +267,11 @@ type Stats struct {
 
 // Stats returns what the Limiter holds.
 func (l *Limiter) Stats() Stats {
-	s := Stats{Lost: l.lost.Load()}
-	if l.local != nil {
-		s.Waiting = l.local.Waiting()
-		s.InUse, s.Keys = l.local.Held()
-		return s
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Stats{Waiting: l.waiting, Keys: len(l.byID), Lost: l.lost.Load(), Losses: l.losses.count}
+	for _, e := range l.byID {
+		s.InUse += e.held + e.apart
 	}
-	s.Waiting = l.unlimited.Waiting()
-	s.InUse, s.Keys = l.unlimited.Held()
-	l.pumps.stats(&s)
 	return s
 }

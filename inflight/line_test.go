@@ -47,7 +47,8 @@ func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
 				time.AfterFunc(10*time.Millisecond, h.Release)
 				_, err := l.Acquire(t.Context(), "k", limit, 2)
 				require.NoError(t, err)
-				require.Equal(t, test.after, time.Since(begun))
+				require.GreaterOrEqual(t, time.Since(begun), test.after)
+				require.LessOrEqual(t, time.Since(begun), test.after+time.Second/2, "a poll")
 			})
 		})
 	}

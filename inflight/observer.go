@@ -47,10 +47,11 @@ type Event struct {
 // decided tells the observer of a decision, and when a Hold began. If the observer panics, nobody has the Hold, and
 // it holds nothing.
 func (l *Limiter) decided(h *Hold, granted bool, err error) {
-	a, now, told := h.about, l.now(), false
+	a, now := h.about, l.now()
+	told := false
 	defer func() {
 		if granted && !told && h.ended.CompareAndSwap(notEnded, released) {
-			h.giveBack()
+			l.release(&h.want)
 		}
 	}()
 	e := Event{Kind: Denied, Key: a.key, Limit: a.limit, N: a.n, Waited: now - a.asked, InUse: a.used, Err: err}
@@ -58,7 +59,8 @@ func (l *Limiter) decided(h *Hold, granted bool, err error) {
 	case err != nil:
 		e.Kind = Failed
 	case granted:
-		e.Kind, e.Degraded = Acquired, h.Degraded()
+		e.Kind = Acquired
+		e.Degraded = h.Degraded()
 	}
 	over := granted && !a.acquired.CompareAndSwap(0, int64(now))
 	l.observer(a.ctx, e)

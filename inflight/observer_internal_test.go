@@ -21,7 +21,7 @@ func TestObserverIsToldOfEachEnd(t *testing.T) {
 		func(h *Hold) { l.decided(h, true, nil); h.end(lost) },
 		func(h *Hold) { h.end(released); l.decided(h, false, context.Canceled) },
 	} {
-		end(&Hold{limiter: l, ctx: t.Context(), about: &about{ctx: t.Context()}})
+		end(&Hold{limiter: l, ctx: t.Context(), want: want{pump: &keyPump{}}, about: &about{ctx: t.Context()}})
 	}
 	require.Equal(t, []Kind{Acquired, Lost, Acquired, Lost, Failed}, kinds)
 }

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,28 +25,6 @@ func (e *NotYetError) Error() string {
 // Unwrap returns [window.ErrUnavailable].
 func (e *NotYetError) Unwrap() error { return window.ErrUnavailable }
 
-// ask grants places of the store, or by the policy while it is away.
-func (l *Limiter) ask(h *Hold, key string, limit *Limit, n uint64, wait bool) (granted bool, err error) {
-	w, err := l.pumps.want(h, key, limit, n, wait)
-	if err != nil {
-		return false, err
-	}
-	select {
-	case d := <-w.ready:
-		l.pumps.readies.Put(w.ready)
-		if d.alone {
-			l.pumps.watch.Decided(d.state == held, nil)
-		}
-		if h.about != nil {
-			h.about.used = d.used
-		}
-		return d.state == held, d.err
-	case <-h.ctx.Done():
-		l.pumps.release(w)
-		return false, h.ctx.Err()
-	}
-}
-
 // isOutage reports whether an error is a failure of the store, to which a policy applies.
 func isOutage(err error) bool { return !outage.IsMistake(err) && !errors.Is(err, window.ErrClosed) }
 
@@ -68,19 +47,53 @@ func (l *Limiter) observeOutage(cause error, after time.Duration) {
 	}
 }
 
-// loss is a loss of data of the store.
-type loss struct{ grace time.Duration }
+// losses are the losses of data of the store.
+type losses struct {
+	count   uint64
+	end     time.Duration // until then, a loss is the last one
+	dataSet uint64        // of a store that is one part, when it was told last
+	renewAt time.Duration // no sooner are all pumps made to renew what they hold
+}
 
-// lostData logs that the store has lost its data, and tells the observer.
-func (l *Limiter) lostData(loss *loss) {
+// noticed counts a loss of data. What is noticed within a lease is one loss. The mutex is held.
+func (l *Limiter) noticed(now, lease, grace time.Duration) {
+	if now >= l.losses.end {
+		l.losses.count++
+		l.losses.end = now + lease
+		l.later = append(l.later, func() { l.lostData(grace) })
+	}
+	l.losses.end = max(l.losses.end, now+grace) // another slot of a cluster has found out later
+}
+
+// lostData logs that the store has lost its data, and tells the observer. Nothing is granted for grace.
+func (l *Limiter) lostData(grace time.Duration) {
 	if logger := l.logger(); logger != nil {
-		if loss.grace > 0 {
-			logger.Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet", "for", loss.grace.Round(time.Millisecond))
+		if grace > 0 {
+			logger.Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet", "for", grace.Round(time.Millisecond))
 		} else {
 			logger.Warn("throttr: the store has lost its data: more places in flight than Max may be held")
 		}
 	}
 	if l.observer != nil {
 		l.observer(context.Background(), Event{Kind: DataLost})
+	}
+}
+
+// toldTo notes which data set a pump has told what it holds. If that is another one than before, all pumps tell it at once.
+// The mutex is held.
+func (l *Limiter) toldTo(dataSet uint64, e *keyPump, part string, now time.Duration) {
+	known := &l.losses.dataSet
+	if part != "" { // a node of a cluster, where each slot is a data set
+		known = &e.dataSet
+	}
+	before := *known
+	*known = cmp.Or(dataSet, before)
+	if before == 0 || *known == before || now < l.losses.renewAt {
+		return
+	}
+	l.losses.renewAt = now + e.lease/8 // the slots of a cluster find out one by one
+	for _, other := range l.byID {
+		other.renew()
+		l.update(other)
 	}
 }

@@ -2,7 +2,6 @@ package inflight
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -27,7 +26,8 @@ const (
 // errLate is why an answer is of no use.
 var errLate = outage.Error("the answer of the store took longer than the lease")
 
-const never = time.Duration(math.MaxInt64)
+// never is later than all times of a process, and sooner than any part of [ledger.Forever] is over.
+const never = time.Duration(1 << 59)
 
 // pump is what a process holds and wants of a key and name. It makes one exchange at a time, in which it tells
 // all of it. It knows no clock and no store: time is the monotonic time that is passed to it, which is not negative.
@@ -50,15 +50,14 @@ type pump struct {
 	failAt time.Duration // when the first of the exchanges was sent that have failed in a row; 0: the last one was answered
 	toldAt time.Duration // when an exchange that holds or wants something was sent last
 
-	held    uint64        // places that the store is told
-	apart   uint64        // those that the policy has granted, and that a strict store is not told
-	alone   bool          // the policy has granted some since the last answer
-	holds   *want         // that are held
-	heldMax uint64        // the largest Max of holds since none was held
-	wants   []*want       // those with a larger Max first, and of these in the order in which they have come
-	asked   []*want       // those of the exchange in flight
-	claimed []window.Want // the same, for the store
-	decided []decision    // since the caller has taken them
+	held    uint64         // places that the store is told
+	apart   uint64         // those that it is not told
+	alone   bool           // the policy has granted some since the last answer
+	holds   map[*want]bool // that are held
+	heldMax uint64         // the largest Max of holds since none was held
+	wants   []*want        // those with a larger Max first, and of these in the order in which they have come
+	asked   []*want        // those of the exchange in flight
+	decided []decision     // since the caller has taken them
 }
 
 // rules are what a Limiter does when the store can't, or may not, decide.
@@ -114,19 +113,19 @@ type want struct {
 	n, max uint64
 	wait   bool
 	state  state
-	token  uint64      // constant after the grant, as alone is
+	token  uint64      // constant after the grant, as alone and apart are
 	alone  bool        // the policy has granted it
+	apart  bool        // the store is not told: it is unlimited, or the policy has granted it, and the store is strict
 	lost   atomic.Bool // before its Hold knows
 
-	next, prev *want // of holds
-	pump       *keyPump
-	hold       *Hold
-	ready      chan decision // the first one
+	pump  *keyPump
+	hold  *Hold
+	ready chan decision // the first one
 }
 
 // valid reports whether what was granted has not been lost.
 func (w *want) valid(now time.Duration) bool {
-	return !w.lost.Load() && (w.alone && w.pump.rules.strict || now < w.pump.end())
+	return !w.lost.Load() && (w.apart || now < w.pump.end())
 }
 
 // decision is that the state of a want has changed.
@@ -217,13 +216,11 @@ func (p *pump) decide(w *want, d decision) {
 
 // hold makes a want one that is held.
 func (p *pump) hold(w *want, d decision) {
-	w.prev = nil
-	w.next = p.holds
-	if p.holds != nil {
-		p.holds.prev = w
+	if p.holds == nil {
+		p.holds = map[*want]bool{}
 	}
-	p.holds = w
-	if w.alone && p.rules.strict {
+	p.holds[w] = true
+	if w.apart {
 		p.apart += w.n
 	} else {
 		p.held += w.n
@@ -233,40 +230,33 @@ func (p *pump) hold(w *want, d decision) {
 	p.decide(w, d)
 }
 
+// letGo ends what a want holds.
 func (p *pump) letGo(w *want) {
-	if w.prev == nil {
-		p.holds = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	}
-	if w.alone && p.rules.strict {
+	delete(p.holds, w)
+	if w.apart {
 		p.apart -= w.n
 		return
 	}
-	if p.held -= w.n; p.held == 0 {
+	p.held -= w.n
+	if p.held == 0 {
 		p.heldMax = 0
 	}
 }
 
 // lose ends all that the store was told.
 func (p *pump) lose() {
-	for w, next := p.holds, (*want)(nil); w != nil; w = next {
-		next = w.next
-		if w.alone && p.rules.strict {
-			continue
+	for w := range p.holds {
+		if !w.apart {
+			p.letGo(w)
+			w.lost.Store(true)
+			p.decide(w, decision{state: gone, err: ErrLost})
 		}
-		p.letGo(w)
-		w.lost.Store(true)
-		p.decide(w, decision{state: gone, err: ErrLost})
 	}
 }
 
 // tick loses what is held if its time is over.
 func (p *pump) tick(now time.Duration) {
-	if p.held > 0 && now >= p.end() {
+	if now >= p.loseAt() {
 		p.lose()
 		p.step(news)
 	}
@@ -274,12 +264,14 @@ func (p *pump) tick(now time.Duration) {
 
 // due returns when the pump has something to do: an exchange, or places to lose. It returns never if there is
 // nothing.
-func (p *pump) due() time.Duration {
-	at := p.sendAt()
-	if p.held > 0 {
-		at = min(at, p.end())
+func (p *pump) due() time.Duration { return min(p.sendAt(), p.loseAt()) }
+
+// loseAt returns when what is held is lost, unless it is renewed.
+func (p *pump) loseAt() time.Duration {
+	if p.held == 0 {
+		return never
 	}
-	return at
+	return p.end()
 }
 
 // sendAt returns when the next exchange is due.
@@ -293,7 +285,7 @@ func (p *pump) sendAt() time.Duration {
 // idle reports whether the pump can be forgotten. A store that could not be told that nothing is held any more
 // knows after a lease.
 func (p *pump) idle(now time.Duration) bool {
-	return p.holds == nil && len(p.wants) == 0 && !p.inFlight() && (p.phase == told || now >= p.toldAt+p.lease)
+	return len(p.holds) == 0 && len(p.wants) == 0 && !p.inFlight() && (p.phase == told || now >= p.toldAt+p.lease)
 }
 
 // claim begins an exchange.
@@ -301,16 +293,16 @@ func (p *pump) claim(now time.Duration) window.Claim {
 	p.tick(now)
 	p.step(sent)
 	p.sentAt = now
-	p.asked = append(p.asked[:0], p.wants[:min(len(p.wants), window.MaxWants)]...)
+	p.asked = slices.Clone(p.wants[:min(len(p.wants), window.MaxWants)])
 	if p.held > 0 || len(p.asked) > 0 {
 		p.toldAt = now
 	}
-	p.claimed = p.claimed[:0]
+	wants := make([]window.Want, 0, len(p.asked))
 	for _, w := range p.asked {
-		p.claimed = append(p.claimed, window.Want{N: w.n, Max: w.max, Wait: w.wait})
+		wants = append(wants, window.Want{N: w.n, Max: w.max, Wait: w.wait})
 	}
 	told := min(p.held, window.MaxPlaces) // the policy may have granted more
-	return window.Claim{Lease: p.lease, Strict: p.rules.strict, Held: told, HeldMax: p.heldMax, Wants: p.claimed}
+	return window.Claim{Lease: p.lease, Strict: p.rules.strict, Held: told, HeldMax: p.heldMax, Wants: wants}
 }
 
 // answered ends an exchange with its answer. It reports whether that says that the store has lost data.
@@ -336,7 +328,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	for i, w := range p.asked {
 		p.answer(w, a.Tokens != nil && a.Tokens[i] != 0, a, i)
 	}
-	clear(p.asked)
+	p.asked = nil
 	if a.Grace > 0 {
 		p.decideAlone(p.rules.policy, &NotYetError{RetryAfter: a.Grace}, p.rules.policy != Refuse)
 	}
@@ -410,18 +402,21 @@ const (
 // exchanges of this key have failed for a lease. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
+	if f == mistaken {
+		p.step(answered) // to say it again is of no use before the next renewal
+		p.failAll(err)
+		p.follow(now, &window.Places{})
+		return
+	}
 	p.step(failed)
+	p.asked = nil
 	p.failAt = cmp.Or(p.failAt, p.sentAt)
-	p.claimed = nil // the backend may still read it
-	clear(p.asked)
 	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
 	p.at = now + p.pause
 	for _, w := range p.wants {
 		w.state = waiting
 	}
 	switch {
-	case f == mistaken:
-		p.failAll(err)
 	case f == unanswered || now-p.sentAt > share(p.lease, stillShare):
 		p.decideAlone(Refuse, err, false)
 	default:
@@ -459,11 +454,19 @@ func (p *pump) decideAlone(policy Policy, err error, all bool) {
 // grantAlone grants a want by the policy. Unless claims are strict, the store is told when it is there.
 func (p *pump) grantAlone(w *want) {
 	w.alone = true
-	p.hold(w, decision{alone: true})
-	if !p.rules.strict {
-		p.alone = true
-		p.step(news)
+	if p.rules.strict {
+		p.grantApart(w)
+		return
 	}
+	p.alone = true
+	p.hold(w, decision{alone: true})
+	p.step(news)
+}
+
+// grantApart grants a want of which the store is not told.
+func (p *pump) grantApart(w *want) {
+	w.apart = true
+	p.hold(w, decision{alone: w.alone})
 }
 
 // wake makes the pump ask the store.

@@ -109,8 +109,8 @@ func TestTheStoreIsToldTheLargestMax(t *testing.T) {
 	c := p.claim(2 * time.Millisecond)
 	require.EqualValues(t, 3, c.Held)
 	require.EqualValues(t, 5, c.HeldMax)
-	for p.holds != nil {
-		p.cancel(p.holds)
+	for w := range p.holds {
+		p.cancel(w)
 	}
 	p.answered(3*time.Millisecond, &window.Places{})
 	require.Zero(t, p.claim(4*time.Millisecond).HeldMax)
@@ -180,7 +180,7 @@ func TestLanesAreForgotten(t *testing.T) {
 			h.Release()
 			synctest.Wait()
 		}
-		require.Empty(t, l.pumps.lanes)
-		require.Empty(t, l.pumps.byID)
+		require.Empty(t, l.lanes)
+		require.Empty(t, l.byID)
 	})
 }

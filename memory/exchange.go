@@ -20,7 +20,7 @@ func (b *Backend) newLedger() *ledger.Ledger {
 }
 
 // Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as
-// many windows. Package inflight needs no leases on a Backend: it uses its memory directly.
+// many windows. Places of package inflight have no lease on a Backend.
 func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
 	err := limits.CheckClaims(claims, places)
 	if err == nil {
@@ -38,5 +38,5 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 	return nil
 }
 
-// Ledger is for package inflight, which holds places of a Backend in its memory.
+// Ledger is for package inflight, whose places on a Backend have no lease.
 func (b *Backend) Ledger() *ledger.Ledger { return b.ledger() }

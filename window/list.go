@@ -22,8 +22,8 @@ type ListedPlaces struct {
 	Name    string
 	Used    uint64 // places that are held
 	Waiting uint64 // wants in line
-	// ByProcess is the processes that hold places or wait for them, by their names. What the process of a backend
-	// in memory holds without a lease has no name.
+	// ByProcess is the processes that hold places or wait for them, by their names. On a backend in memory, each Limiter
+	// of package inflight is one.
 	ByProcess []Holder
 }
 
@@ -32,5 +32,5 @@ type Holder struct {
 	Process   string        // as in a [Claim]; of package inflight: the host, the process number, and a random text
 	Held      uint64        // places
 	Waiting   uint64        // wants in line
-	LeaseEnds time.Duration // in which time its places are lost unless it renews them; 0 if it holds none
+	LeaseEnds time.Duration // in which time its places are lost unless it renews them; 0 if it holds none, or has no lease
 }

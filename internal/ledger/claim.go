@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -8,51 +9,75 @@ import (
 
 // Exchange makes a claim, which is valid, and returns its answer.
 func (l *Ledger) Exchange(claim *window.Claim) window.Places {
-	s := l.shard(claim.Key)
-	s.mu.Lock()
-	defer s.unlock()
-	return l.exchange(s, claim)
+	p, wake := l.Claim(claim)
+	if wake != nil {
+		wake()
+	}
+	return p
 }
 
-// exchange is Exchange with the mutex held.
-func (l *Ledger) exchange(s *shard, claim *window.Claim) (p window.Places) {
+// Claim is Exchange for those who hold a mutex: they call wake, if there is one, when it is unlocked.
+func (l *Ledger) Claim(claim *window.Claim) (p window.Places, wake func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	p.DataSet = l.dataSet
 	k := id{claim.Key, claim.Name}
-	c := s.counts[k]
-	if c == nil {
-		if claim.Held == 0 && len(claim.Wants) == 0 {
-			return p
-		}
-		if c, p.Err = l.count(s, k); p.Err != nil {
-			return p
-		}
-	}
+	c := l.counts[k]
 	now := l.now()
+	switch {
+	case l.closed:
+		p.Err = window.ErrClosed
+		return p, nil
+	case c != nil:
+	case claim.Held == 0 && len(claim.Wants) == 0:
+		return p, nil
+	case !l.room(now):
+		p.Err = window.ErrFull
+		return p, nil
+	default:
+		c = &count{entries: map[string]entry{}, first: never}
+		l.counts[k] = c
+	}
 	before := c.sum
-	head := c.line.first
-	if c.expire(now); claim.Process != "" {
-		x := exchange{count: c, claim: claim, now: now}
+	head := c.line.first()
+	c.expire(now)
+	if claim.Process != "" {
+		x := exchange{count: c, ledger: l, claim: claim, now: now}
 		x.make(&p, max(l.birth+claim.Lease-now, 0))
 	}
 	// Only what has changed what is free wakes the first in line, who has asked before.
-	if c.sum < before || c.line.first != head {
-		c.serve(now, claim.Process)
+	if c.sum < before || c.line.first() != head {
+		wake = c.wake(now, claim.Process)
 	}
 	p.Used = c.sum
 	p.Waiting = c.line.waiting(now)
 	if len(c.entries) > 0 {
 		p.Next = c.first - now
 	}
-	l.watch(c, now)
-	l.remove(c)
-	return p
+	if c.empty() {
+		delete(l.counts, k)
+	}
+	return p, wake
+}
+
+// wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks, and was
+// not woken since it has asked.
+func (c *count) wake(now time.Duration, asking string) func() {
+	c.line.drop(now)
+	w := c.line.first()
+	if w == nil || !c.fits(w.n, w.limit) || w.woken || w.process == asking {
+		return nil
+	}
+	w.woken = true
+	return w.wake
 }
 
 // exchange is a claim on a count.
 type exchange struct {
 	*count
-	claim *window.Claim
-	now   time.Duration
+	ledger *Ledger
+	claim  *window.Claim
+	now    time.Duration
 }
 
 // make makes the claim. Strict ones are granted nothing for so long.
@@ -106,14 +131,13 @@ func (x *exchange) decide(p *window.Places) (granted uint64, first *window.Want,
 			if p.Tokens == nil {
 				p.Tokens = make([]uint64, len(x.claim.Wants))
 			}
-			x.shard.token++
-			p.Tokens[i] = x.shard.token
+			x.ledger.token++
+			p.Tokens[i] = x.ledger.token
 			continue
 		}
 		if w.Wait {
-			if waiting++; first == nil {
-				first = w
-			}
+			first = cmp.Or(first, w)
+			waiting++
 		}
 	}
 	return granted, first, waiting
@@ -124,9 +148,6 @@ func (x *exchange) enter(held uint64) {
 	if held == 0 {
 		delete(x.entries, x.claim.Process)
 		return
-	}
-	if x.entries == nil {
-		x.entries = map[string]entry{}
 	}
 	e := entry{held, x.claim.Seq, x.now + x.claim.Lease}
 	x.entries[x.claim.Process] = e

@@ -2,60 +2,77 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-// EachPlaces returns the places of some keys, or of all, in step after step: no mutex is held between them.
+// pageSize is how many counts are listed while the mutex is held.
+const pageSize = 1000
+
+// EachPlaces returns the places of some keys, or of all, in step after step: the mutex is not held between them.
 func (l *Ledger) EachPlaces(keys []string, step func([]window.ListedPlaces) bool) {
-	now := l.now()
-	for i := range l.shards {
-		s := &l.shards[i]
-		var all []window.ListedPlaces
-		s.mu.Lock()
-		for k, c := range s.counts {
-			if len(keys) > 0 && !slices.Contains(keys, k.key) {
-				continue
-			}
-			if p := c.listed(now); p.Used > 0 || p.Waiting > 0 {
-				all = append(all, p)
-			}
-		}
-		s.mu.Unlock()
-		if !step(all) {
+	for page := range slices.Chunk(l.ids(keys), pageSize) {
+		if !step(l.places(page)) {
 			return
 		}
 	}
 }
 
-// listed returns what is held, and who waits. The mutex is held.
-func (c *count) listed(now time.Duration) window.ListedPlaces {
-	p := window.ListedPlaces{Key: c.key, Name: c.name, Used: c.sum, Waiting: c.line.waiting(now)}
-	own := window.Holder{Held: c.sum, Waiting: uint64(c.line.callers)}
+// ids returns the counts of some keys, or of all.
+func (l *Ledger) ids(keys []string) (all []id) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.counts {
+		if len(keys) == 0 || slices.Contains(keys, k.key) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// places returns what is held and wanted of counts.
+func (l *Ledger) places(ids []id) (all []window.ListedPlaces) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	for _, k := range ids {
+		c := l.counts[k]
+		if c == nil {
+			continue
+		}
+		if p := c.listed(k, now); p.Used > 0 || p.Waiting > 0 {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// listed returns what is held, and who waits.
+func (c *count) listed(k id, now time.Duration) window.ListedPlaces {
+	p := window.ListedPlaces{Key: k.key, Name: k.name, Waiting: c.line.waiting(now)}
+	holders := map[string]window.Holder{}
 	for process, e := range c.entries {
-		own.Held -= e.held
 		if e.end <= now {
-			p.Used -= e.held
 			continue
 		}
-		p.ByProcess = append(p.ByProcess, window.Holder{Process: process, Held: e.held, LeaseEnds: e.end - now})
-	}
-	for w := c.line.first; w != nil; w = w.next {
-		if w.place != nil || w.end <= now {
-			continue
+		p.Used += e.held
+		h := window.Holder{Process: process, Held: e.held, LeaseEnds: e.end - now}
+		if h.LeaseEnds > window.MaxLease {
+			h.LeaseEnds = 0 // it is Forever
 		}
-		i := slices.IndexFunc(p.ByProcess, func(h window.Holder) bool { return h.Process == w.process })
-		if i < 0 {
-			i = len(p.ByProcess)
-			p.ByProcess = append(p.ByProcess, window.Holder{Process: w.process})
+		holders[process] = h
+	}
+	for _, w := range c.line {
+		if w.end > now {
+			h := holders[w.process]
+			h.Process = w.process
+			h.Waiting = w.waiting
+			holders[w.process] = h
 		}
-		p.ByProcess[i].Waiting = w.waiting
 	}
-	if own != (window.Holder{}) {
-		p.ByProcess = append(p.ByProcess, own)
-	}
-	slices.SortFunc(p.ByProcess, func(a, b window.Holder) int { return cmp.Compare(a.Process, b.Process) })
+	p.ByProcess = slices.SortedFunc(maps.Values(holders), func(a, b window.Holder) int { return cmp.Compare(a.Process, b.Process) })
 	return p
 }

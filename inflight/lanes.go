@@ -1,0 +1,130 @@
+package inflight
+
+import (
+	"cmp"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
+)
+
+const (
+	// maxClaims is how many keys share an exchange. Those who want something while one is in flight share the next one,
+	// which takes the store less time than several.
+	maxClaims = 64
+	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store works
+	// while this process reads answers.
+	manyClaims = maxClaims / 2
+	// closeTimeout bounds how long Close tells the store.
+	closeTimeout = time.Second
+)
+
+// laneID tells lanes apart. Pumps share exchanges if the same part of the store keeps their keys, so that one that is away
+// stops no others, and if they have the same lease, so that a short one does not cut the time of others.
+type laneID struct {
+	part  string
+	lease time.Duration
+}
+
+// lane is pumps that share exchanges.
+type lane struct {
+	id      laneID
+	queue   []*keyPump
+	workers int // up to two
+}
+
+// queue queues a pump for its next exchange. The mutex is held.
+func (l *Limiter) queue(e *keyPump) {
+	if e.queued {
+		return
+	}
+	e.queued = true
+	k := laneID{l.store.Part(e.key), e.lease}
+	at := l.lanes[k]
+	if at == nil {
+		at = &lane{id: k}
+		l.lanes[k] = at
+	}
+	at.queue = append(at.queue, e)
+	if at.workers == 0 || at.workers == 1 && len(at.queue) >= manyClaims {
+		at.workers++
+		go l.work(at)
+	}
+}
+
+// work makes exchanges as long as pumps are queued.
+func (l *Limiter) work(at *lane) {
+	for {
+		pumps, claims := l.begin(at)
+		if len(pumps) == 0 {
+			return
+		}
+		places := make([]window.Places, len(claims))
+		err := l.store.Exchange(l.ctx, claims, places)
+		l.finish(at, pumps, places, err)
+		runtime.Gosched() // those who were answered may want more: they share the next exchange
+	}
+}
+
+// begin begins the exchanges of pumps that are queued. Without any, the worker ends.
+func (l *Limiter) begin(at *lane) (pumps []*keyPump, claims []window.Claim) {
+	l.mu.Lock()
+	defer l.unlock()
+	now := l.now()
+	for len(at.queue) > 0 && len(pumps) < maxClaims {
+		e := at.queue[0]
+		at.queue = at.queue[1:]
+		e.queued = false
+		e.tick(now)
+		if !e.ended && e.sendAt() <= now {
+			pumps = append(pumps, e)
+			claims = append(claims, l.claim(e, now))
+		}
+		l.update(e)
+	}
+	if len(pumps) > 0 {
+		return pumps, claims
+	}
+	at.workers--
+	if at.workers == 0 {
+		delete(l.lanes, at.id)
+	}
+	return nil, nil
+}
+
+// finish ends exchanges.
+func (l *Limiter) finish(at *lane, pumps []*keyPump, places []window.Places, err error) {
+	l.mu.Lock()
+	defer l.unlock()
+	now := l.now()
+	for i, e := range pumps {
+		a := &places[i]
+		if err := cmp.Or(err, a.Err); err != nil {
+			f := l.failureOf(at, err)
+			e.failed(now, err, f)
+			l.update(e)
+			if l.closed && f >= away { // its lease frees its places
+				l.forget(e)
+			}
+			continue
+		}
+		if e.answered(now, a) {
+			l.noticed(now, e.lease, a.Grace)
+		}
+		l.update(e)
+		l.toldTo(a.DataSet, e, at.id.part, now)
+	}
+}
+
+// failureOf returns what an error says of the store.
+func (l *Limiter) failureOf(at *lane, err error) failure {
+	switch {
+	case !isOutage(err):
+		return mistaken
+	case l.store.Err(at.id.part, at.id.lease) != nil, !outage.IsAway(err) && !errors.Is(err, window.ErrOverloaded):
+		return away
+	}
+	return failing
+}
