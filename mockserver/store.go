@@ -144,7 +144,9 @@ func (st *store) set(key, value []byte, t ttl) (bool, error) {
 	if r.dead || !r.buffer {
 		return false, nil
 	}
-	r.value, r.unit, r.expires = value, t.unit, end
+	r.value = value
+	r.unit = t.unit
+	r.expires = end
 	r.writes.mark(st.minute, 1)
 	st.collector.changed(r, true)
 	return true, nil

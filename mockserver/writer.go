@@ -45,7 +45,9 @@ func (o *outbox) drop() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.items)
-	o.buf, o.items, o.ended = o.buf[:0], o.items[:0], true
+	o.buf = o.buf[:0]
+	o.items = o.items[:0]
+	o.ended = true
 	return n
 }
 

@@ -159,7 +159,9 @@ func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, b
 		return Result{}, false, window.ErrOverloaded
 	}
 	p := c.group.newPending()
-	p.hit, p.operation, p.refreshes = h, op, c.refreshes
+	p.hit = h
+	p.operation = op
+	p.refreshes = c.refreshes
 	c.queue.Push(p)
 	if !c.running {
 		c.running = true
@@ -256,7 +258,9 @@ func (c *Coalescer) runQueue() {
 			c.failQueue()
 		}
 		c.gather(fresh, plan)
-		fresh, plan, returning = false, nil, 0
+		fresh = false
+		plan = nil
+		returning = 0
 		switch c.nextTask() {
 		case stop:
 			if c.queue.Cap() > keptCapacity || cap(c.shared) > keptCapacity {
@@ -496,7 +500,9 @@ func (c *Coalescer) failQueue() {
 
 // finish sets the result of p.
 func (c *Coalescer) finish(p *pending, r Result, sent bool, err error) {
-	p.result, p.sent, p.err = r, sent, err
+	p.result = r
+	p.sent = sent
+	p.err = err
 	p.finished = true
 	if p.waiting {
 		p.done <- struct{}{}

@@ -139,9 +139,15 @@ func (g *Group) newPending() *pending { return g.pool.Get().(*pending) }
 // recycle returns the result of p, which is finished and was not canceled, and keeps p for
 // another hit.
 func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
-	r, sent, err = p.result, p.sent, p.err
-	p.operation, p.err, p.attempts = nil, nil, 0
-	p.begun, p.waiting, p.finished = false, false, false
+	r = p.result
+	sent = p.sent
+	err = p.err
+	p.operation = nil
+	p.err = nil
+	p.attempts = 0
+	p.begun = false
+	p.waiting = false
+	p.finished = false
 	g.pool.Put(p)
 	return r, sent, err
 }

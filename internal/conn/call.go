@@ -97,10 +97,16 @@ func (p *CallPool[T]) Put(c *Call[T]) {
 func (c *Call[T]) empty() {
 	const keep = 4 << 10 // larger buffers, of large batches, are not kept
 	if cap(c.frames) > keep || cap(c.Responses) > keep/64 {
-		c.frames, c.Responses, c.kinds = nil, nil, nil
+		c.frames = nil
+		c.Responses = nil
+		c.kinds = nil
 	}
-	c.Atomicity, c.MostTTL, c.Stale = Interruptible, 0, nil
-	c.Parks, c.Unasked, c.create = false, false, false
+	c.Atomicity = Interruptible
+	c.MostTTL = 0
+	c.Stale = nil
+	c.Parks = false
+	c.Unasked = false
+	c.create = false
 	c.queue = nil
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()

@@ -70,7 +70,9 @@ func (r *responseReader[T]) lossError(err error) error {
 
 // decode decodes all frames that are complete, after n bytes have been read into the space.
 func (r *responseReader[T]) decode(n int) error {
-	r.events, r.done, r.arrived = r.events[:0], r.done[:0], arrivals{}
+	r.events = r.events[:0]
+	r.done = r.done[:0]
+	r.arrived = arrivals{}
 	r.hi += n
 	for r.partial() {
 		n, err := r.decodeFrame(r.buf[r.lo:r.hi])

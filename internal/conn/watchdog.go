@@ -23,7 +23,9 @@ func (w *watchdog) arm() {
 	if w.armed {
 		return
 	}
-	w.armed, w.seen, w.checks = true, w.progress, 0
+	w.armed = true
+	w.seen = w.progress
+	w.checks = 0
 	if w.timer == nil {
 		w.timer = time.AfterFunc(w.timeout/watchdogChecks, w.run)
 	} else {

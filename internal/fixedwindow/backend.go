@@ -152,7 +152,8 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 		return w, false, err
 	}
 	r, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n})
-	if w = windowOf[T](r); r.Refused {
+	w = windowOf[T](r)
+	if r.Refused {
 		refuse(&w, &l, n)
 	}
 	return w, sent, err

@@ -288,7 +288,9 @@ func (j *janitor[T]) do(chunk []*duty[T], decide func(*slots[T], slot.History) s
 // cleanAction decides what cleaning the records does.
 func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
-	acted, changed, closed := s.acted, s.changed(), s.janitor.closed
+	acted := s.acted
+	changed := s.changed()
+	closed := s.janitor.closed
 	s.janitor.mu.Unlock()
 	switch {
 	case changed:

@@ -27,7 +27,8 @@ func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uin
 	if err != nil {
 		return w, sent, err
 	}
-	if w = windowOf[T](r); r.Refused {
+	w = windowOf[T](r)
+	if r.Refused {
 		refuse(&w, &l, n)
 	}
 	return w, false, nil
@@ -220,7 +221,8 @@ func (b *Backend[T]) recall(t *take[T]) (known, mayRefuse bool) {
 	}
 	r, mayRefuse, known := e.windows.known.recall(time.Now())
 	if known {
-		if t.window = windowOf[T](r); !t.fits() {
+		t.window = windowOf[T](r)
+		if !t.fits() {
 			refuse(&t.window, &t.Limit, t.N)
 		}
 	}

@@ -140,7 +140,8 @@ func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, 
 		part := takes[begun:]
 		part = part[:ofLink(part)]
 		missed, fit, sent, err := b.countOn(ctx, part)
-		if begun += len(part); !missed && fit && err == nil {
+		begun += len(part)
+		if !missed && fit && err == nil {
 			continue
 		}
 		b.giveBackAndRelease(ctx, takes, begun)
@@ -197,7 +198,9 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, 
 		t.counted = o.WindowOpen && !o.Full
 		t.window = windowOf[T](o.Result)
 		if o.Full || t.window.Count > t.Limit.Max {
-			fit, t.window.Refused, t.window.RetryAfter = false, true, max(t.window.Left, 1)
+			fit = false
+			t.window.Refused = true
+			t.window.RetryAfter = max(t.window.Left, 1)
 		}
 	}
 	b.calls.Put(cl)
@@ -218,7 +221,8 @@ func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
 		}
 		s := t.slots
 		a, ok := s.bands.GiveBack(s.taken.window, time.Now())
-		if t.counted = ok; !ok {
+		t.counted = ok
+		if !ok {
 			continue
 		}
 		s.records.add(cl, slot.Request{Verb: slot.Increase, Slot: a.Slot, Value: t.N})

@@ -44,7 +44,10 @@ func (s *silence) check(err error, start time.Time, received uint64) (_ error, c
 	case !errors.Is(err, dial.ErrSilent):
 		s.since, s.lockedUp = time.Time{}, false
 	case s.since.IsZero() || received != s.received:
-		s.begin, s.since, s.received, s.lockedUp = start, time.Now(), received, false
+		s.begin = start
+		s.since = time.Now()
+		s.received = received
+		s.lockedUp = false
 	case !start.Before(s.since) && time.Since(s.begin) >= minSilence:
 		s.lockedUp, s.told = true, true
 	}

@@ -30,7 +30,9 @@ type unshared[T codec.Value] struct {
 
 // init is called once, before all else.
 func (u *unshared[T]) init(p *Pool[T]) {
-	u.pool, u.permits, u.list = p, make(chan struct{}, p.o.MaxConns), make(chan struct{}, 1)
+	u.pool = p
+	u.permits = make(chan struct{}, p.o.MaxConns)
+	u.list = make(chan struct{}, 1)
 	u.streams, u.dedicated = make(map[*stream[T]]struct{}), make(map[*conn.Conn[T]]struct{})
 }
 

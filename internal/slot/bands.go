@@ -77,7 +77,9 @@ func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 		}
 		if full := ceil(fullDoom, u.unit); full > doom {
 			more := min(full-doom, most-top)
-			doom, margin, top = doom+more, margin+more, top+more
+			doom = doom + more
+			margin = margin + more
+			top = top + more
 		}
 		return Bands{
 			Scale: scale, Unit: u.unit, Largest: largest,
