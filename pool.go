@@ -50,24 +50,32 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 	if err != nil {
 		return nil, err
 	}
-	p, err := pool.New(pool.Options[T]{
+	p, err := pool.New(poolOptions(name, address, cfg, dialer, calls))
+	if err != nil {
+		return nil, err
+	}
+	m := pubsub.NewManager(subscriptionOptions(name, cfg, p, calls))
+	return &server[T]{name: name, pool: p, subscriptions: m}, nil
+}
+
+func poolOptions[T codec.Value](name string, address dial.Address, cfg Config, dialer *dial.Dialer, calls *conn.CallPool[T]) pool.Options[T] {
+	return pool.Options[T]{
 		Server: name, Address: address, Dialer: dialer, Calls: calls,
 		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued,
 		MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxResponse,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,
 		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
 		Parking: parking.Mode(cfg.Parking), Logger: cfg.Logger,
-	})
-	if err != nil {
-		return nil, err
 	}
-	m := pubsub.NewManager(pubsub.Options[T]{
+}
+
+func subscriptionOptions[T codec.Value](name string, cfg Config, p *pool.Pool[T], calls *conn.CallPool[T]) pubsub.Options[T] {
+	return pubsub.Options[T]{
 		Server: name, Open: p.OpenForEvents, OnFailure: p.NoteFailure, Calls: calls, Counters: p.Counters(),
 		MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued, MaxRetries: cfg.MaxRetries,
 		StallTimeout: cfg.StallTimeout, HealthInterval: cfg.HealthInterval,
 		MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
-	})
-	return &server[T]{name: name, pool: p, subscriptions: m}, nil
+	}
 }
 
 // of returns the server that a key lives on.

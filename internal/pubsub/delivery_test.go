@@ -1,7 +1,6 @@
 package pubsub_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -13,17 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/pubsub"
-	"github.com/throttr-go/throttr/mockserver"
 )
-
-func TestChannelNameMayBeEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
-		s := newClient(t, nil, srv).mustSubscribe(t, "")
-		newPublisher(t, srv)("", "x")
-		require.Equal(t, []string{"x"}, queued(t, s))
-	})
-}
 
 func TestSubscribersToOneChannelShareASubscribeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -171,41 +160,6 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 		require.Equal(t, last, queued(t, slowOld))
 		require.Equal(t, first, queued(t, slowNew))
 	})
-}
-
-func TestEventsMayComeBetweenResponses(t *testing.T) {
-	for _, split := range []int{0, 1, 7} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := newServer(t, mockserver.WithSplit(split))
-			c := newClient(t, nil, srv)
-			loud := c.mustSubscribeWith(t, "loud", pubsub.SubscribeOptions{Queue: 1 << 16})
-			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-			var all sync.WaitGroup
-			for i := range 100 {
-				all.Go(func() {
-					s, _, _, err := c.subscribe(t.Context(), fmt.Sprint(i), pubsub.SubscribeOptions{})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					s.Close()
-				})
-				srv.Publish("loud", bytes.Repeat([]byte{0, 1, 0x19}, i))
-				if i%10 == 0 {
-					time.Sleep(100 * time.Microsecond)
-				}
-			}
-			all.Wait()
-			time.Sleep(time.Minute)
-			for i := range 100 {
-				require.Equal(t, bytes.Repeat([]byte{0, 1, 0x19}, i), next(t, loud).Payload)
-			}
-			require.Zero(t, c.failures.Load())
-			for i := range 100 {
-				require.Zero(t, srv.Subscriptions(fmt.Sprint(i)))
-			}
-		})
-	}
 }
 
 func TestNextReturnsWhenItsContextEnds(t *testing.T) {
