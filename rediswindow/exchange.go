@@ -197,26 +197,23 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 
 // readTokens reads which wants of a claim are granted. Last is the token of the last one that is.
 func (a *answers) readTokens(c *window.Claim, p *window.Places, last uint64) {
-	tokens, granted := make([]uint64, len(c.Wants)), uint64(0)
-	for at := 0; at < len(tokens); {
+	var granted []int // wants
+	for at := 0; at < len(c.Wants); {
 		n := equalWants(c.Wants[at:])
 		fit := int(a.byte())
 		a.bad = a.bad || fit > n
 		for i := range min(fit, n) {
-			granted++
-			tokens[at+i] = granted
+			granted = append(granted, at+i)
 		}
 		at += n
 	}
-	if granted == 0 {
+	if len(granted) == 0 {
 		return
 	}
-	for i, t := range tokens {
-		if t > 0 {
-			tokens[i] = last - granted + t
-		}
+	p.Tokens = make([]uint64, len(c.Wants))
+	for i, at := range granted {
+		p.Tokens[at] = last - uint64(len(granted)-1-i)
 	}
-	p.Tokens = tokens
 }
 
 // byte reads a byte.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,13 +28,10 @@ type wakes struct {
 	id     string     // of the channel
 
 	mu      sync.Mutex         // guards what follows
-	waits   map[waiter]waiting // also those whose claim is being made
+	waits   map[string]waiting // by message; also those whose claim is being made
 	cancel  context.CancelFunc // of the subscription; nil if there is none
 	stopped bool
 }
-
-// waiter is a process, and the hash of what it waits for.
-type waiter struct{ name, process string }
 
 // waiting is how one that waits in line is woken, and by when it asks again, unless it has gone without a word.
 type waiting struct {
@@ -47,7 +44,7 @@ const linger = time.Minute
 
 // newWakes returns the wakes of a client that nobody waits for.
 func newWakes(client Client) *wakes {
-	w := &wakes{waits: map[waiter]waiting{}}
+	w := &wakes{waits: map[string]waiting{}}
 	if s, ok := client.(Subscriber); ok {
 		w.client = s
 		w.id = rand.Text()[:16]
@@ -65,12 +62,12 @@ func (w *wakes) note(b *Backend, claims []window.Claim, names []string, places [
 	defer w.mu.Unlock()
 	for i := range claims {
 		c := &claims[i]
-		named := waiter{names[i], c.Process}
+		message := names[i] + " " + c.Process // of the script that wakes it
 		if !mayWait(c, places[i].Tokens) {
-			delete(w.waits, named)
+			delete(w.waits, message)
 			continue
 		}
-		w.waits[named] = waiting{c.Wake, now.Add(c.Lease)}
+		w.waits[message] = waiting{c.Wake, now.Add(c.Lease)}
 		if w.cancel == nil && !w.stopped {
 			ctx, cancel := context.WithCancel(context.Background())
 			w.cancel = cancel
@@ -81,11 +78,8 @@ func (w *wakes) note(b *Backend, claims []window.Claim, names []string, places [
 
 // mayWait reports whether a want of a claim may wait in line, unless it was granted.
 func mayWait(c *window.Claim, tokens []uint64) bool {
-	if c.Wake == nil {
-		return false
-	}
 	for i := range c.Wants {
-		if c.Wants[i].Wait && (tokens == nil || tokens[i] == 0) {
+		if c.Wake != nil && c.Wants[i].Wait && (tokens == nil || tokens[i] == 0) {
 			return true
 		}
 	}
@@ -113,13 +107,8 @@ func (w *wakes) listen(ctx context.Context, channel string) {
 
 // wake wakes the one that a message names.
 func (w *wakes) wake(message string) {
-	end := strings.LastIndexByte(message, ' ')
-	if end < 0 {
-		return
-	}
-	named := waiter{message[:end], message[end+1:]}
 	w.mu.Lock()
-	wake := w.waits[named].wake
+	wake := w.waits[message].wake
 	w.mu.Unlock()
 	if wake != nil {
 		wake()
@@ -128,13 +117,10 @@ func (w *wakes) wake(message string) {
 
 func (w *wakes) wakeAll() {
 	w.mu.Lock()
-	all := make([]func(), 0, len(w.waits))
-	for _, v := range w.waits {
-		all = append(all, v.wake)
-	}
+	all := slices.Collect(maps.Values(w.waits))
 	w.mu.Unlock()
-	for _, wake := range all {
-		wake()
+	for _, v := range all {
+		v.wake()
 	}
 }
 
@@ -142,7 +128,7 @@ func (w *wakes) needed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(w.waits, func(_ waiter, v waiting) bool { return now.After(v.end) })
+	maps.DeleteFunc(w.waits, func(_ string, v waiting) bool { return now.After(v.end) })
 	return len(w.waits) > 0 && !w.stopped
 }
 
@@ -150,7 +136,8 @@ func (w *wakes) needed() bool {
 func (w *wakes) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stopped = true; w.cancel != nil {
+	w.stopped = true
+	if w.cancel != nil {
 		w.cancel()
 	}
 }

@@ -11,12 +11,9 @@ local function add(process, held, ends)
   lines[#lines + 1] = string.format('%s %.0f %.0f %.0f', process, held, waits[process] or 0, ends)
   waits[process] = nil
 end
-for i = 1, #all, 2 do
-  if all[i] == 'q' then
-    for _, w in ipairs(cmsgpack.unpack(all[i + 1])) do
-      if w[6] > now then waits[w[1]] = w[5] end
-    end
-  end
+local line = redis.call('HGET', KEYS[1], 'q')
+for _, w in ipairs(line and cmsgpack.unpack(line) or {}) do
+  if w[6] > now then waits[w[1]] = w[5] end
 end
 for i = 1, #all, 2 do
   if string.byte(all[i]) == 112 then
