@@ -28,6 +28,7 @@ func (d Decision) PolicyField() string {
 	}
 	a := d.within
 	var f fieldWriter
+	f.Grow(len(a.limits) * itemSize)
 	for i := range a.limits {
 		f.policy(&d, &a.limits[i])
 	}
@@ -57,6 +58,7 @@ func (d Decision) LimitField() string {
 		return ""
 	}
 	var f fieldWriter
+	f.Grow(len(d.Outcomes) * itemSize)
 	if d.noPlace {
 		f.outcome(d.within.gate, &d.Strictest)
 	}
@@ -68,14 +70,15 @@ func (d Decision) LimitField() string {
 	return f.String()
 }
 
+// itemSize is about the length in bytes of an item without pk.
+const itemSize = 32
+
 // fieldWriter writes a list of structured fields.
 type fieldWriter struct{ strings.Builder }
 
 // item begins an item.
 func (f *fieldWriter) item(text string) {
-	if f.Len() == 0 {
-		f.Grow(128)
-	} else {
+	if f.Len() > 0 {
 		f.WriteString(", ")
 	}
 	f.WriteString(text)

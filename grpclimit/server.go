@@ -37,11 +37,14 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, plain: cfg.Key != nil && keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
-	var err error
-	if s.addrs, err = admission.NewAddrs(cfg.Addr); err != nil {
+	addrs, err := admission.NewAddrs(cfg.Addr)
+	if err != nil {
 		return nil, err
 	}
+	if cfg.Key == nil {
+		cfg.Key, _ = ByAddr(cfg.Addr)
+	}
+	s := &Server{cfg: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
 	calls := cfg.admission(cfg.Limits)
 	calls.InFlight = cfg.InFlight
 	calls.Places = cfg.Places
@@ -104,11 +107,9 @@ func (s *Server) end(ctx context.Context, c Call, d *admission.Decision, code co
 
 // request returns what a Gate decides on.
 func (s *Server) request(ctx context.Context, c Call) admission.Request {
-	r := admission.Request{Addr: addrOf(s.addrs, ctx)}
-	if s.cfg.Key == nil {
-		r.Key = admission.Key{Text: r.Addr, Plain: true}
-	} else {
-		r.Key = admission.Key{Text: s.cfg.Key(ctx, c), Plain: s.plain}
+	r := admission.Request{Key: admission.Key{Text: s.cfg.Key(ctx, c), Plain: s.plain}}
+	if r.Key.Text == "" {
+		r.Addr = addrOf(s.addrs, ctx)
 	}
 	if len(s.cfg.KeyOf) > 0 {
 		r.Keys = make(map[string]admission.Key, len(s.cfg.KeyOf))

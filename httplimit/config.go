@@ -168,7 +168,10 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := &Middleware{config: cfg, addrs: addrs, plain: cfg.Key != nil && keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
+	if cfg.Key == nil {
+		cfg.Key, _ = ByAddr(cfg.Addr)
+	}
+	m := &Middleware{config: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
 	m.config.KeyOf = maps.Clone(cfg.KeyOf) // the caller may change the map
 	if cfg.OnFailure == nil {
 		m.config.OnFailure = ServeUnlessFull

@@ -88,11 +88,9 @@ func (h *handler) end(r *http.Request, d *Decision, w *writer, returned bool) {
 // request returns what the Gate decides on.
 func (m *Middleware) request(r *http.Request) Request {
 	c := &m.config
-	req := Request{Addr: m.addrs.Key(r.RemoteAddr, r.Header.Values)}
-	if c.Key == nil {
-		req.Key = Key{Text: req.Addr, Plain: true}
-	} else {
-		req.Key = Key{Text: c.Key(r), Plain: m.plain}
+	req := Request{Key: Key{Text: c.Key(r), Plain: m.plain}}
+	if req.Key.Text == "" {
+		req.Addr = m.addrs.Key(r.RemoteAddr, r.Header.Values)
 	}
 	if len(c.KeyOf) > 0 {
 		req.Keys = make(map[string]Key, len(c.KeyOf))
