@@ -54,27 +54,19 @@ func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []w
 	return err
 }
 
-func newRemote() *remote { return &remote{Backend: memory.New(memory.WithClock(time.Now))} }
+func newRemote(t *testing.T) *remote { return &remote{Backend: newMemory(t)} }
+
+// newMemory returns a backend in memory that is closed at the end of the test.
+func newMemory(t *testing.T) *memory.Backend {
+	b := memory.New(memory.WithClock(time.Now))
+	t.Cleanup(func() { b.Close() })
+	return b
+}
 
 // each runs a test with a backend in memory, and with one that is asked.
 func each(t *testing.T, test func(t *testing.T, b window.Backend)) {
-	for name, start := range map[string]func() window.Backend{
-		"memory": func() window.Backend { return memory.New(memory.WithClock(time.Now)) },
-		"remote": func() window.Backend { return newRemote() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := start()
-				t.Cleanup(func() {
-					if r, ok := b.(*remote); ok {
-						b = r.Backend
-					}
-					b.(*memory.Backend).Close()
-				})
-				test(t, b)
-			})
-		})
-	}
+	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newMemory(t)) }) })
+	t.Run("remote", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newRemote(t)) }) })
 }
 
 // newLimiter returns a limiter that is closed at the end of the test.
@@ -265,7 +257,7 @@ func TestAWaitThatIsGivenUpHoldsNothing(t *testing.T) {
 
 // A ctx that ends between the grant and the return leaves no place held.
 func TestContextsThatEndWithTheGrantLeaveNothing(t *testing.T) {
-	for name, b := range map[string]window.Backend{"memory": memory.New(), "remote": newRemote()} {
+	for name, b := range map[string]window.Backend{"memory": newMemory(t), "remote": newRemote(t)} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(t, b)
 			limit := inflight.Limit{Max: 1}
@@ -357,8 +349,7 @@ func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	const keys = 300 // more than share an exchange
 	closing := func(t *testing.T, fail func(r *remote, l *inflight.Limiter)) (took time.Duration, calls int64) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRemote()
-			defer r.Backend.(*memory.Backend).Close()
+			r := newRemote(t)
 			l := inflight.New(r, inflight.WithLogger(nil), inflight.WithTimeout(50*time.Millisecond))
 			var holds []*inflight.Hold
 			for i := range keys {
@@ -407,8 +398,7 @@ func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 // A store that is away for less than three failures is told.
 func TestCloseOutlastsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		defer r.Backend.(*memory.Backend).Close()
+		r := newRemote(t)
 		l := inflight.New(r, inflight.WithLogger(nil))
 		acquire(t, l, "k", exports, 2)
 		r.away.Store(true)
@@ -421,8 +411,7 @@ func TestCloseOutlastsAFailure(t *testing.T) {
 func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
 	for offset := range 10 {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRemote()
-			defer r.Backend.(*memory.Backend).Close()
+			r := newRemote(t)
 			l := newLimiter(t, r)
 			h := acquire(t, l, "k", exports, 2)
 			ctx := h.Context()
@@ -482,8 +471,7 @@ func TestAnExchangeTakesAQuarterOfTheLeaseAtMost(t *testing.T) {
 // A process that stands still believes nothing that others may have by now.
 func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		defer r.Backend.(*memory.Backend).Close()
+		r := newRemote(t)
 		l := newLimiter(t, r)
 		r.after = func([]window.Claim) { time.Sleep(exports.Lease) } // however short the timeout is
 		_, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
@@ -497,8 +485,7 @@ func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 
 func TestPeekIsBoundedAsExchangesAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		defer r.Backend.(*memory.Backend).Close()
+		r := newRemote(t)
 		l := newLimiter(t, r, inflight.WithTimeout(time.Second))
 		r.stall = make(chan struct{})
 		for range 3 {
@@ -521,8 +508,7 @@ func TestPeekIsBoundedAsExchangesAre(t *testing.T) {
 func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 	four := inflight.Limit{Max: 8, Lease: 4 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		defer r.Backend.(*memory.Backend).Close()
+		r := newRemote(t)
 		var log strings.Builder
 		refuse := newLimiter(t, r, inflight.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		shares := newLimiter(t, r, inflight.WithPolicy(inflight.Share), inflight.WithProcesses(2))
@@ -590,8 +576,7 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 // A call that waits outlasts failures that do not open the breaker.
 func TestAWaitOutlastsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		defer r.Backend.(*memory.Backend).Close()
+		r := newRemote(t)
 		l := newLimiter(t, r)
 		r.away.Store(true)
 		go func() {
@@ -603,45 +588,12 @@ func TestAWaitOutlastsAFailure(t *testing.T) {
 	})
 }
 
-func TestKeysAndWaitersAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		defer r.Backend.(*memory.Backend).Close()
-		l := newLimiter(t, r, inflight.WithMaxKeys(2), inflight.WithMaxWaiting(2))
-		a := acquire(t, l, "a", exports, 2)
-		acquire(t, l, "b", exports, 2)
-		_, _, err := l.TryAcquire(t.Context(), "c", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrFull)
-		for range 2 {
-			go l.Acquire(t.Context(), "b", exports, 1)
-		}
-		synctest.Wait()
-		_, err = l.Acquire(t.Context(), "b", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrOverloaded)
-		a.Release()
-		synctest.Wait()
-		l.Close()
-	})
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New(memory.WithClock(time.Now))
-		defer b.Close()
-		l := newLimiter(t, b, inflight.WithMaxWaiting(1))
-		acquire(t, l, "a", exports, 2)
-		go l.Acquire(t.Context(), "a", exports, 1)
-		synctest.Wait()
-		_, err := l.Acquire(t.Context(), "a", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrOverloaded)
-		l.Close()
-	})
-}
-
 func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	const holders = 10_000
 	for name, keys := range map[string]int{"one key": 1, "a key each": holders} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRemote()
-				defer r.Backend.(*memory.Backend).Close()
+				r := newRemote(t)
 				before := runtime.NumGoroutine()
 				l := newLimiter(t, r)
 				limit := inflight.Limit{Max: holders, Lease: time.Second}
@@ -668,8 +620,7 @@ func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 // Those who want something while an exchange is in flight share the next one. Only if they are many, it is made at once.
 func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		defer r.Backend.(*memory.Backend).Close()
+		r := newRemote(t)
 		r.stall = make(chan struct{})
 		l := newLimiter(t, r)
 		var all sync.WaitGroup
@@ -754,12 +705,8 @@ func TestOptionsPanicOnMistakes(t *testing.T) {
 
 // Many goroutines of several limiters hold no more than Max, and leave nothing.
 func TestConcurrentHoldersAreNeverOver(t *testing.T) {
-	for name, start := range map[string]func() window.Backend{
-		"memory": func() window.Backend { return memory.New() },
-		"remote": func() window.Backend { return newRemote() },
-	} {
+	for name, b := range map[string]window.Backend{"memory": newMemory(t), "remote": newRemote(t)} {
 		t.Run(name, func(t *testing.T) {
-			b := start()
 			limit := inflight.Limit{Max: 5, Lease: 10 * time.Second}
 			var held [3]atomic.Int64
 			var all sync.WaitGroup
@@ -789,12 +736,11 @@ func TestConcurrentHoldersAreNeverOver(t *testing.T) {
 	}
 }
 
-// A bound of the Limiter is no outage.
+// Keys and waiters are bounded, which is no outage.
 func TestThePolicyIsNotForWhatTheBoundsRefuse(t *testing.T) {
-	for _, policy := range []inflight.Policy{inflight.Share, inflight.Admit} {
+	for _, policy := range []inflight.Policy{inflight.Refuse, inflight.Share, inflight.Admit} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRemote()
-			defer r.Backend.(*memory.Backend).Close()
+			r := newRemote(t)
 			l := newLimiter(t, r, inflight.WithPolicy(policy), inflight.WithMaxKeys(1), inflight.WithMaxWaiting(1))
 			acquire(t, l, "a", exports, 2)
 			_, ok, err := l.TryAcquire(t.Context(), "b", exports, 1)

@@ -37,8 +37,7 @@ func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := memory.New(memory.WithClock(time.Now))
-				defer b.Close()
+				b := newMemory(t)
 				l := newLimiter(t, b)
 				h := acquire(t, l, "k", limit, 1)
 				test.claim.Key, test.claim.Name, test.claim.Process, test.claim.Seq, test.claim.Lease = "k", limit.Name, "crashed", 1, limit.Lease

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,8 +25,7 @@ func places(t *testing.T, ctx context.Context, b window.Backend, keys ...string)
 
 func TestPlacesAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memory.New(memory.WithClock(time.Now))
-		defer b.Close()
+		b := newMemory(t)
 		l := newLimiter(t, b)
 		require.Empty(t, places(t, t.Context(), b))
 		acquire(t, l, "a", exports, 2)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -47,9 +46,7 @@ func (b *parted) Exchange(ctx context.Context, claims []window.Claim, places []w
 }
 
 func newParted(t *testing.T) *parted {
-	b := &parted{remote: newRemote()}
-	t.Cleanup(func() { b.Backend.(*memory.Backend).Close() })
-	return b
+	return &parted{remote: newRemote(t)}
 }
 
 // A part of the store that hangs costs no places of others, even if they were acquired when the parts were not known.
@@ -133,8 +130,7 @@ func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := failing{newRemote(), failure.err}
-				defer b.Backend.(*memory.Backend).Close()
+				b := failing{newRemote(t), failure.err}
 				l := newLimiter(t, b)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*exports.Lease)
 				defer cancel()

@@ -22,7 +22,7 @@ var inflightFaults = []fault{
 	{"inflight/pump.go", "now-p.failAt >= p.lease", "false", "", "KeepsNobody"},
 	{"inflight/pump.go", "		p.at = 0 // whoever has just come knows of no failure\n", "", "", "ThePause"},
 	{"inflight/pump.go", "p.at = min(p.at, now+poll)", "", "", "TestModel"},
-	{"inflight/lanes.go", "!= nil, !outage.IsAway(err) &&", "!= nil, false &&", "", "KeepsNobody"},
+	{"inflight/lanes.go", "!= nil, !outage.IsAway(err) &&", "!= nil, !outage.IsAway(err) && false &&", "", "KeepsNobody"},
 	{"inflight/lanes.go", "laneID{l.store.Part(e.key), e.lease}", "laneID{\"\", e.lease}", "", "CostsNo"},
 	{"inflight/lanes.go", "laneID{l.store.Part(e.key), e.lease}", "laneID{l.store.Part(e.key), 0}", "", "CostsNo"},
 	{"inflight/lanes.go", "delete(l.lanes, at.id)", "", "", "TestLanes"},
