@@ -54,13 +54,20 @@ type load struct {
 	timed         bool // take the time of each call, which takes longer than a call in memory
 }
 
+// newKeys returns n keys, whose bytes are beside each other: no caller has those that a store keeps in its cache.
+func newKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("key:%012d", i)
+	}
+	return keys
+}
+
 // compare measures contenders with each load. Each row has a contender of its own.
 func compare(b *testing.B, loads []load, contenders ...contender) {
 	for _, l := range loads {
-		keys, fresh := make([]string, l.keys), make([]string, l.keys)
-		for i := range keys {
-			keys[i], fresh[i] = fmt.Sprintf("key:%012d", i), fmt.Sprintf("key:%012d", i)
-		}
+		keys := newKeys(l.keys)
+		fresh := newKeys(l.keys)
 		for _, c := range contenders {
 			var f call
 			end := func() {}

@@ -169,14 +169,6 @@ func (x *access) open(b *Backend, l *window.Limit) error {
 	return nil
 }
 
-// table returns the table of the record.
-func (x *access) table() *table {
-	if x.shares {
-		return &x.shard.shared
-	}
-	return &x.shard.own
-}
-
 // peek returns what take would, and changes nothing.
 func (x *access) peek(n uint64) algorithm.State {
 	scratch := &x.shard.scratch
@@ -206,7 +198,7 @@ func (x *access) take(b *Backend, l *window.Limit, n uint64) (algorithm.State, e
 	x.shard.series++
 	before := x.record.Log.Times()
 	state := x.algorithm.Take(&x.record.Record, x.by(), x.time(), n, x.shard.series)
-	x.table().times += x.record.Log.Times() - before
+	x.logGrew(before)
 	return state, nil
 }
 
@@ -227,8 +219,20 @@ func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State,
 	x.shard.series++
 	before := x.record.Log.Times()
 	state := x.algorithm.Charge(&x.record.Record, x.by(), x.time(), n, x.shard.series)
-	x.table().times += x.record.Log.Times() - before
+	x.logGrew(before)
 	return state, nil
+}
+
+// logGrew keeps account of the record's log, which had room for so many times.
+func (x *access) logGrew(before int) {
+	grew := x.record.Log.Times() - before
+	switch {
+	case grew == 0:
+	case x.shares:
+		x.shard.shared.times += grew
+	default:
+		x.shard.own.times += grew
+	}
 }
 
 // logFits reports whether there is room for another time in the record's log, if it has one.

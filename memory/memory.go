@@ -73,7 +73,7 @@ func New(opts ...Option) *Backend {
 	shards := shardsFor(b.maxKeys)
 	b.shards = make([]shard, shards)
 	for i := range b.shards {
-		b.shards[i].index = i
+		b.shards[i].index = int32(i)
 	}
 	b.shift = 64 - bits.TrailingZeros(uint(shards))
 	b.shardMax = b.maxKeys / shards
@@ -148,25 +148,20 @@ func (b *Backend) Len() int {
 
 // Check implements [window.Backend]. All algorithms are supported. Sliding logs have a Max of at most [WithMaxLog].
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
-	if err := b.checkLimit(&l); err != nil || !algorithm.Of(l.Algorithm).Logs {
+	if err := b.check(context.Background(), &l, 0); err != nil || !algorithm.Of(l.Algorithm).Logs {
 		return window.Traits{}, err
 	}
 	return window.Traits{MaxCount: b.maxLog}, nil
 }
 
-func (b *Backend) checkLimit(l *window.Limit) error {
-	if err := limits.CheckLimit(l); err != nil || l.Max <= b.maxLog || !algorithm.Of(l.Algorithm).Logs {
-		return err
-	}
-	return &window.RangeError{
-		Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: fmt.Sprintf("at most %d with a %v", b.maxLog, l.Algorithm),
-	}
-}
-
 // check returns the error of a call that must not be made.
 func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
-	if err := b.checkLimit(l); err != nil {
+	if err := limits.CheckLimit(l); err != nil {
 		return err
+	}
+	if l.Max > b.maxLog && algorithm.Of(l.Algorithm).Logs {
+		bound := fmt.Sprintf("at most %d with a %v", b.maxLog, l.Algorithm)
+		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: bound}
 	}
 	if err := limits.CheckNumber("N", n); err != nil {
 		return err

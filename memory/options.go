@@ -59,7 +59,7 @@ func WithKeyOlderThan(d time.Duration) Option {
 }
 
 // WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so
-// the memory. A window takes 180 to 240 bytes, if its key and the name of its limit have up to 32 bytes together. Only a
+// the memory. A window takes 140 to 180 bytes, if its key and the name of its limit have up to 32 bytes together. Only a
 // digest is stored of a key longer than 128 bytes.
 //
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard
@@ -84,7 +84,7 @@ func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = api.NotNegative("memory: WithMaxKeys", n) }
 }
 
-// WithBeforeDrop makes every cleaning call f with the windows that it has removed, up to 128 at
+// WithBeforeDrop makes every cleaning call f with the windows that it has removed, some at
 // a time, each window once. A goroutine of the backend or the caller of [Backend.Clean] makes the
 // call. It holds no lock that calls need. f must not call [Backend.Close], which waits for it. The Window is that of
 // the end: its Left is 0 or less. Windows that are removed to make room for a new key, or that a hit, Set, Reset or Close

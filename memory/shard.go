@@ -29,14 +29,16 @@ const (
 // start anew. With a rolling algorithm, it would count something for as long as any key is hit. So a key then gets a
 // copy of it. A key with a record never uses the shared one, as a record that counts something is not removed.
 type shard struct {
-	mu      sync.Mutex
-	index   int   // of the shard; constant
-	own     table // of one key each
+	mu     sync.Mutex
+	closed bool
+	index  int32 // of the shard; constant
+	calls  uint64
+	series uint64 // the last one
+	own    table  // of one key each
+
+	// What most calls need is before this: a cache line of 64 bytes.
 	shared  table
-	series  uint64           // the last one
 	scratch algorithm.Record // of a call that changes none
-	calls   uint64
-	closed  bool
 }
 
 // hasRoom reports whether there is room for another key. The mutex is held.

@@ -36,9 +36,9 @@ type record struct {
 	algorithm.Record
 }
 
-// is reports whether the record is that of an id and a limit.
+// is reports whether the record is that of an id and a limit, which have its hash.
 func (r *record) is(k id, l *window.Limit) bool {
-	if r.hash != k.hash || r.Scale != l.Scale || r.kind != l.Algorithm || !r.hasKeyOf(k) {
+	if r.Scale != l.Scale || r.kind != l.Algorithm || !r.hasKeyOf(k) {
 		return false
 	}
 	if l.Calendar == 0 {
@@ -107,11 +107,11 @@ type table struct {
 }
 
 func (t *table) find(k id, l *window.Limit) *record {
-	if t.len == 0 {
+	if len(t.cells) == 0 {
 		return nil
 	}
 	r := t.cells[k.hash>>t.shift]
-	for r != nil && !r.is(k, l) {
+	for r != nil && (r.hash != k.hash || !r.is(k, l)) {
 		r = r.next
 	}
 	return r
@@ -178,7 +178,7 @@ func (t *table) shrink(r *record) {
 }
 
 // visit calls f with the records of the next n cells, from that of a hash on, and returns the hash that comes next; 0:
-// those were the last ones. Cells have one record on average. F may remove the record.
+// those were the last ones. Cells have at most one record on average. F may remove the record.
 func (t *table) visit(hash uint64, n int, f func(r *record)) (next uint64) {
 	if len(t.cells) == 0 {
 		return 0

@@ -150,6 +150,9 @@ func (a *Algorithm) GiveBack(r *Record, t Time, id int64, n uint64) bool {
 
 // Copy returns a copy of a record, in which nothing can be given back that was taken before. Series is as in Take.
 func (a *Algorithm) Copy(r *Record, series uint64) Record {
+	if r.Empty() {
+		return Record{Rule: r.Rule}
+	}
 	c := *r
 	c.Log = r.Log.Clone()
 	switch {

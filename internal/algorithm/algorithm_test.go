@@ -138,3 +138,11 @@ func TestATakeAtAnEarlierTimeIsOneOfItsOwn(t *testing.T) {
 	require.True(t, by.GiveBack(&r, at(2000), third, 4))
 	require.EqualValues(t, 2, by.Peek(&r, rule, at(2000), 0).Count)
 }
+
+func TestNothingIsCountedInACopyOfAnEmptyRecord(t *testing.T) {
+	for a, by := range algorithms(time.Second) {
+		c := Of(a).Copy(&Record{Rule: by}, 7)
+		require.True(t, c.Empty(), a)
+		require.EqualValues(t, 1, Of(a).Take(&c, by, at(0), 1, 8).Count, a)
+	}
+}

@@ -55,5 +55,6 @@ var memoryFaults = []fault{
 	{file: "memory/table.go", old: " || r.digest != k.digest {", new: " {", run: "List"},
 	{file: "internal/algorithm/log.go", old: "if g.at(i).n > 0 {", new: "if g.at(i).at != 0 {", tests: "memory", run: "^TestALogOfTheLargestLimitFits$"},
 	{file: "internal/algorithm/log.go", old: "now = g.newest().at // the clock has gone back", new: "_ = now", run: modelRun},
+	{file: "internal/algorithm/algorithm.go", old: "\tif r.Empty() {\n\t\treturn Record{Rule: r.Rule}\n\t}\n", new: "", run: modelRun},
 	{file: "internal/algorithm/algorithm.go", old: "c.ID = spread(series)", new: "c.ID += 0", run: modelRun},
 }
