@@ -24,7 +24,7 @@ var connectionsFaults = []fault{
 	{file: "internal/pool/shared.go", old: "if s.attempt != nil {\n\t\treturn\n\t}", new: "", run: "^TestAServerThatComesAndGoesIsTriedOnceAtATime$"},
 	{file: "internal/pool/shared.go", old: "s.noGrowth = time.Now().Add(s.pool.o.MaxBackoff)", new: ""},
 	{file: "internal/pool/start.go", old: "if parked || !p.mayHaveRestarted.Load() {", new: "if parked || ctx != nil {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
-	{file: "internal/pool/stats.go", old: "if len(*p.shared.conns.Load()) == 0 {", new: "if len(*p.shared.conns.Load()) == 1 {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},
+	{file: "internal/pool/stats.go", old: "if len(*p.shared.conns.Load()) == 0 {", new: "if len(*p.shared.conns.Load()) == 1 {", run: "^TestAServerThatCouldNotBeReachedIsAwaited$"},
 	{file: "internal/pool/stream.go", old: "return s.decoder(src, true)", new: "return 0, true, nil", run: "^TestAResponseIsReadToItsEndAfterItsCallerHasLeft$"},
 	{file: "internal/pool/unshared.go", old: "if op == codec.OpList || op == codec.OpStats {", new: "if op == codec.OpStats {", run: "^TestStreamsWaitForEachOther$"},
 	{file: "internal/pubsub/connection.go", old: "\t\tm.unsubscribe(c)\n", new: "", tests: "internal/pubsub", run: "^TestNoSubscribeForImplicitChannels$"},

@@ -158,6 +158,25 @@ func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	})
 }
 
+// A server that could not be reached may have just been started when it can be (H17).
+func TestAServerThatCouldNotBeReachedIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{srv: inMemory(t)}
+		g.fail.Store(true)
+		var dialed time.Time
+		s := newPool(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialed = time.Now()
+			return g.dial(ctx, network, address)
+		}, pool.Options[uint16]{})
+		require.ErrorIs(t, s.Connect(t.Context()), errGate)
+		g.fail.Store(false)
+		for s.Stats().Conns == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		require.GreaterOrEqual(t, time.Since(dialed), dial.StartUp)
+	})
+}
+
 func TestBackoffIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		min, max time.Duration
