@@ -137,28 +137,18 @@ func (c *Config) setDefaults() {
 }
 
 // admission returns the configuration of a Gate.
-func (c *Config) admission(limits []throttr.Limit) admission.Config {
+func (c *Config) admission(limits []throttr.Limit, keys map[string]admission.Key) admission.Config {
 	return admission.Config{
 		Limits: limits, OnlyPlans: c.Plan != nil, CountRefusals: c.CountRefusals, PlainKeys: c.PlainKeys,
-		Keyed: keyed(c.KeyOf), SkipEmptyKey: c.SkipEmptyKey, FailClosed: c.FailClosed, Shadow: c.Shadow, Jitter: c.Jitter,
+		Keyed: keys, SkipEmptyKey: c.SkipEmptyKey, FailClosed: c.FailClosed, Shadow: c.Shadow, Jitter: c.Jitter,
 	}
 }
 
-// check returns the error of a mistake that package admission does not see.
-func (c *Config) check() error {
-	if c.GiveBack != nil && c.CountRefusals {
-		return fmt.Errorf("%w: grpclimit: GiveBack can't be combined with CountRefusals", throttr.ErrConfig)
-	}
+// has reports whether there may be a limit of a name.
+func (c *Config) has(name string) bool {
 	all := slices.Concat(slices.Collect(maps.Values(c.Methods))...)
 	all = slices.Concat(all, c.Limits, c.Messages)
-	for name, f := range c.KeyOf {
-		known := c.Plan != nil || name == c.InFlight.Name ||
-			slices.ContainsFunc(all, func(l throttr.Limit) bool { return l.Name == name })
-		if f == nil || name == "" || !known {
-			return fmt.Errorf("%w: grpclimit: KeyOf has no function of %q, or no limit has the name", throttr.ErrConfig, name)
-		}
-	}
-	return nil
+	return c.Plan != nil || name == c.InFlight.Name || slices.ContainsFunc(all, func(l throttr.Limit) bool { return l.Name == name })
 }
 
 // plans returns the plans of Methods.

@@ -2,13 +2,13 @@ package grpclimit
 
 import (
 	"context"
-	"reflect"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // KeyFunc returns the key under which a call is counted. It can be the account that an interceptor before
@@ -46,22 +46,7 @@ func Everyone(context.Context, Call) string { return admission.Everyone.Text }
 // Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
 func keyOf(f KeyFunc) admission.Key {
 	byAddr, _ := ByAddr(admission.AddrConfig{})
-	switch reflect.ValueOf(f).Pointer() {
-	case reflect.ValueOf(Everyone).Pointer():
-		return admission.Everyone
-	case reflect.ValueOf(Peer).Pointer(), reflect.ValueOf(byAddr).Pointer():
-		return admission.Key{Plain: true}
-	}
-	return admission.Key{}
-}
-
-// keyed returns what is known of the keys of limits by their names.
-func keyed(of map[string]KeyFunc) map[string]admission.Key {
-	keys := make(map[string]admission.Key, len(of))
-	for name, f := range of {
-		keys[name] = keyOf(f)
-	}
-	return keys
+	return keyfunc.Known(f, Everyone, Peer, byAddr)
 }
 
 // ByMetadata returns a [KeyFunc] whose key is the name and a digest of the first value of metadata, or ""

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // Server limits the calls of a gRPC server. Make one with [NewServer]. It is safe for concurrent use.
@@ -34,7 +36,11 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 		panic("grpclimit: NewServer: limiter is nil")
 	}
 	cfg.setDefaults()
-	if err := cfg.check(); err != nil {
+	if cfg.GiveBack != nil && cfg.CountRefusals {
+		return nil, fmt.Errorf("%w: grpclimit: GiveBack can't be combined with CountRefusals", throttr.ErrConfig)
+	}
+	keys, err := keyfunc.OfLimits(cfg.KeyOf, cfg.has, keyOf)
+	if err != nil {
 		return nil, err
 	}
 	addrs, err := admission.NewAddrs(cfg.Addr)
@@ -44,8 +50,8 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if cfg.Key == nil {
 		cfg.Key, _ = ByAddr(cfg.Addr)
 	}
-	s := &Server{cfg: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
-	calls := cfg.admission(cfg.Limits)
+	s := &Server{cfg: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keys}
+	calls := cfg.admission(cfg.Limits, keys)
 	calls.InFlight = cfg.InFlight
 	calls.Places = cfg.Places
 	calls.NoPlace = cfg.NoPlace
@@ -53,7 +59,7 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if len(cfg.Messages) > 0 {
-		if s.messages, err = admission.New(limiter, cfg.admission(cfg.Messages)); err != nil {
+		if s.messages, err = admission.New(limiter, cfg.admission(cfg.Messages, keys)); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // Config configures the middleware that [New] returns. Limits, InFlight or Plan is required. All other fields
@@ -164,14 +165,21 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if limiter == nil {
 		panic("httplimit: NewMiddleware: limiter is nil")
 	}
-	addrs, err := cfg.check()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	keys, err := keyfunc.OfLimits(cfg.KeyOf, cfg.has, keyOf)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := admission.NewAddrs(cfg.Addr)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Key == nil {
 		cfg.Key, _ = ByAddr(cfg.Addr)
 	}
-	m := &Middleware{config: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keyed(cfg.KeyOf)}
+	m := &Middleware{config: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keys}
 	m.config.KeyOf = maps.Clone(cfg.KeyOf) // the caller may change the map
 	if cfg.OnFailure == nil {
 		m.config.OnFailure = ServeUnlessFull
@@ -197,20 +205,19 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	return m, nil
 }
 
-// check returns what finds addresses, or the error of a mistake in a Config that package admission does not see.
-func (c *Config) check() (*admission.Addrs, error) {
+// check returns the error of a mistake that package admission does not see.
+func (c *Config) check() error {
 	if c.Legacy > LegacyUnix {
-		return nil, invalid("there is no Legacy %d", c.Legacy)
+		return invalid("there is no Legacy %d", c.Legacy)
 	}
 	if c.GiveBack != nil && c.CountRefusals {
-		return nil, invalid("GiveBack can't be combined with CountRefusals")
+		return invalid("GiveBack can't be combined with CountRefusals")
 	}
-	for name, f := range c.KeyOf {
-		known := c.Plan != nil || name == c.InFlight.Name ||
-			slices.ContainsFunc(c.Limits, func(l throttr.Limit) bool { return l.Name == name })
-		if f == nil || name == "" || !known {
-			return nil, invalid("KeyOf has no function of %q, or no limit has the name", name)
-		}
-	}
-	return admission.NewAddrs(c.Addr)
+	return nil
+}
+
+// has reports whether there may be a limit of a name.
+func (c *Config) has(name string) bool {
+	return c.Plan != nil || name == c.InFlight.Name ||
+		slices.ContainsFunc(c.Limits, func(l throttr.Limit) bool { return l.Name == name })
 }

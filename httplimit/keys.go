@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
-	"reflect"
 
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // KeyFunc returns the key under which a request is counted. Keys can be combined:
@@ -43,22 +43,7 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 // Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
 func keyOf(f KeyFunc) admission.Key {
 	byAddr, _ := ByAddr(AddrConfig{})
-	switch reflect.ValueOf(f).Pointer() {
-	case reflect.ValueOf(Everyone).Pointer():
-		return admission.Everyone
-	case reflect.ValueOf(RemoteAddr).Pointer(), reflect.ValueOf(byAddr).Pointer():
-		return admission.Key{Plain: true}
-	}
-	return admission.Key{}
-}
-
-// keyed returns what is known of the keys of limits by their names.
-func keyed(of map[string]KeyFunc) map[string]admission.Key {
-	keys := make(map[string]admission.Key, len(of))
-	for name, f := range of {
-		keys[name] = keyOf(f)
-	}
-	return keys
+	return keyfunc.Known(f, Everyone, RemoteAddr, byAddr)
 }
 
 // InNetworks returns a function for Config.Skip and for handlers: it reports whether a request comes from one of the
