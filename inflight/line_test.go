@@ -113,7 +113,7 @@ func TestALowerMaxIsALowerPriority(t *testing.T) {
 		denied(t, one, "k", interactive, 1)
 		denied(t, two, "k", batch, 1)
 		wait(two, "interactive", interactive)
-		wait(one, "interactive", interactive)
+		wait(two, "interactive", interactive)
 		first.Release()
 		synctest.Wait()
 		require.Equal(t, []string{"interactive", "interactive"}, served())
