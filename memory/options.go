@@ -102,9 +102,10 @@ const maxLogged = 1<<29 - 1
 // [DefaultMaxLog]. It panics if n is more than 2^29-1.
 func WithMaxLog(n uint64) Option {
 	return func(o *options) {
-		if o.maxLog = n; n > maxLogged {
+		if n > maxLogged {
 			panic(fmt.Sprintf("memory: WithMaxLog: %d is more than %d", n, maxLogged))
 		}
+		o.maxLog = n
 	}
 }
 
