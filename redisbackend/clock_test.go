@@ -17,10 +17,14 @@ import (
 // algorithms are all of them.
 var algorithms = append([]window.Algorithm{window.FixedWindow, window.AlignedWindow}, rolling...)
 
-// each runs a test for each algorithm, with a server of its own.
+// each runs a test for each algorithm, on an empty server.
 func each(t *testing.T, f func(t *testing.T, s *server, a window.Algorithm)) {
+	s := startServer(t)
 	for _, a := range algorithms {
-		t.Run(a.String(), func(t *testing.T) { f(t, startServer(t), a) })
+		t.Run(a.String(), func(t *testing.T) {
+			s.Must(t, "FLUSHALL")
+			f(t, s, a)
+		})
 	}
 }
 
@@ -78,30 +82,6 @@ func TestWeightIsBoundedAfterAClockWentBack(t *testing.T) {
 	clock.Advance(-30 * time.Second)
 	w := must(t, b.Peek, "k", l, 5)
 	expect(t, w.Count == 5 && !w.Refused, "%+v", w)
-}
-
-// What Inc and Set count, with or without a limit that is known, is over as well.
-func TestCountsSurviveAClockThatGoesBack(t *testing.T) {
-	each(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
-		for _, known := range []bool{false, true} {
-			key := fmt.Sprint(known)
-			if known {
-				must(t, b.Hit, key, limitOf(a, time.Minute, 10), 1)
-			}
-			must(t, b.Set, key, limitOf(a, time.Minute, 10), 5)
-			_, err := b.Charge(t.Context(), key, limitOf(a, time.Minute, 10), 1000)
-			noError(t, err)
-			clock.Advance(-2 * time.Minute)
-			w := must(t, b.Peek, key, limitOf(a, time.Minute, 10), 0)
-			expect(t, w == window.Window{}, "%+v", w)
-			n := mustDelete(t, b, key)
-			expect(t, n == 0, "%d windows are deleted that are over", n)
-			w = must(t, b.Charge, key, limitOf(a, time.Minute, 10), 1)
-			expect(t, w.Count == 1, "%+v", w)
-		}
-	})
 }
 
 // A take that was made before the clock was set back is given back, unless it was forgotten.
@@ -212,54 +192,5 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 				t.Errorf("%q are left, for %v", all, untilExpiry(t, client, all[0]))
 			}
 		}
-	})
-}
-
-// A hash of which new scales are hit again and again has but few that are over.
-func TestScalesThatAreOverAreDropped(t *testing.T) {
-	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		client := s.connect()
-		b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
-		must(t, b.Set, "k", limitOf(a, 100*time.Hour, 10), 7)
-		_, err := b.Hit(t.Context(), "k", limitOf(a, 99*time.Hour, 10), 7)
-		noError(t, err)
-		most := int64(0)
-		for i := range 1500 {
-			w := must(t, b.Hit, "k", limitOf(a, 10*time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
-			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
-			clock.Advance(time.Millisecond)
-			n, err := redis(t, client, "HLEN", "throttr:{k:k}:v2").AsInt64()
-			noError(t, err)
-			most = max(most, n)
-		}
-		t.Logf("up to %d fields", most)
-		expect(t, most > 0 && most <= 250, "there were %d fields", most)
-		for _, scale := range []time.Duration{100 * time.Hour, 99 * time.Hour} {
-			w := must(t, b.Peek, "k", limitOf(a, scale, 10), 0)
-			expect(t, w.Count == 7, "%v: %+v", scale, w)
-		}
-		n := mustDelete(t, b, "k")
-		expect(t, n >= 2 && n <= 50, "%d scales had hits", n)
-		expect(t, len(names(t, client)) == 1, "%q", names(t, client))
-	})
-}
-
-// Active scales are never dropped, however many there are.
-func TestScalesThatAreNotOverAreKept(t *testing.T) {
-	eachRolling(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
-		const scales = 300
-		for i := range scales {
-			must(t, b.Hit, "k", limitOf(a, time.Hour+time.Duration(i)*time.Second, 10), 10)
-			clock.Advance(time.Second)
-		}
-		for i := range scales {
-			w := must(t, b.Peek, "k", limitOf(a, time.Hour+time.Duration(i)*time.Second, 10), 0)
-			expect(t, w.Count > 0, "scale %d is gone", i)
-		}
-		n := mustDelete(t, b, "k")
-		expect(t, n == scales, "%d scales were deleted", n)
 	})
 }

@@ -47,18 +47,3 @@ func ExampleNew_cluster() {
 	}
 	fmt.Printf("hit %d of 1000, until %v\n", w.Count, w.ExpiresAt)
 }
-
-// An administrator deletes all windows of a user, whatever their scales.
-func ExampleBackend_Delete() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	n, err := redisbackend.New(client).Delete(context.Background(), "user:42")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(n, "windows deleted")
-}

@@ -3,12 +3,10 @@ package redisbackend_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -122,57 +120,4 @@ func getStream(t *testing.T, ctx context.Context, site *httptest.Server, path st
 		t.Fatalf("status %d, want %d", res.StatusCode, status)
 	}
 	return bufio.NewReader(res.Body)
-}
-
-// Limits with keys of their own are one round trip, and wait once for a Redis that hangs.
-func TestARequestUnderThreeKeysIsOneRoundTrip(t *testing.T) {
-	const bound = 2 * time.Second
-	s := testkit.StartRedis(t)
-	c := connectTo(t, rueidis.ClientOption{InitAddress: []string{s.Addr}, ConnWriteTimeout: patience})
-	limit, err := httplimit.New(throttr.NewRateLimit(redisbackend.New(c), throttr.WithTimeout(bound)), httplimit.Config{
-		Limits: []throttr.Limit{httplimit.PerMinute(1000), httplimit.PerHour(1000), httplimit.PerDay(1000)},
-		KeyOf:  map[string]httplimit.KeyFunc{"hour": httplimit.ByHeader("User"), "day": httplimit.Everyone},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	send := func() int {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header.Set("User", "ann")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Code
-	}
-	scripts := func() (n int) {
-		text, err := c.Do(t.Context(), c.B().Info().Section("commandstats").Build()).ToString()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(text) {
-			var calls int
-			if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d,", &calls); err == nil {
-				n += calls
-			}
-		}
-		return n
-	}
-	send() // loads the script
-	before := scripts()
-	const requests = 20
-	for range requests {
-		if status := send(); status != http.StatusOK {
-			t.Fatal(status)
-		}
-	}
-	if n := scripts() - before; n != requests {
-		t.Errorf("%d scripts for %d requests", n, requests)
-	}
-	s.Freeze(t)
-	defer s.Thaw(t)
-	begun := time.Now()
-	send()
-	if d := time.Since(begun); d < bound*3/4 || d > 2*bound {
-		t.Errorf("a request waits for %v, not %v", d, bound)
-	}
 }

@@ -36,12 +36,8 @@ func must[R any](t testing.TB, f func(context.Context, string, window.Limit, uin
 	return r
 }
 
-func mustGiveBack(t testing.TB, b *rediswindow.Backend, key string, l window.Limit, n uint64, id int64) bool {
-	t.Helper()
-	ok, err := b.GiveBack(t.Context(), key, l, n, id)
-	noError(t, err)
-	return ok
-}
+// errorOf returns the error of a call.
+func errorOf[R any](_ R, err error) error { return err }
 
 func mustDelete(t testing.TB, b *rediswindow.Backend, key string, scales ...time.Duration) int {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -35,14 +34,6 @@ func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
 			expect(t, errors.Is(err, test.want) && !res.Allowed, "%v, %+v: %+v, %v", policy, test, res, err)
 		}
 	}
-}
-
-func TestMiddlewareIsRefusedIfRedisCannotKeepTheLimit(t *testing.T) {
-	limiter := throttr.NewRateLimit(redisbackend.New(startServer(t).connect()), throttr.WithPolicy(throttr.AllowHits))
-	_, err := httplimit.New(limiter, httplimit.Config{
-		Limits: []throttr.Limit{{Name: "x", Max: 1, Scale: time.Second + time.Nanosecond}},
-	})
-	expect(t, errors.Is(err, window.ErrScale), "the error is %v", err)
 }
 
 func TestNewPanicsForInvalidArguments(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/outage"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -110,18 +109,5 @@ func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
 				t.Errorf("%s, %s: %v", scheme, query, err)
 			}
 		}
-	}
-}
-
-// A parameter of the URL makes its hosts those of Sentinels.
-func TestOpenBehindSentinel(t *testing.T) {
-	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
-	b, err := throttr.Open(t.Context(), "redis://"+sentinel.Addr+"?timeout=10s&master_set="+testkit.SentinelName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := countTwice(t, b); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,8 +1,11 @@
 package redisbackend_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,7 +82,7 @@ func everyCall(t *testing.T, limiter *throttr.RateLimit, l throttr.Limit) error 
 	return nil
 }
 
-// A store is away as long as it does not let the user in, or do what it has to. It is back afterwards.
+// A store is away as long as it does not let the user in, or do what it has to. It is back afterwards. No line of the log has a key.
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
 	server := testkit.StartRedis(t)
 	user := append([]string{"ACL", "SETUSER", "limits"}, testkit.UserOfTheDocument(t)...)
@@ -90,14 +93,16 @@ func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
 			t.Fatal(change, err)
 		}
 		var away atomic.Bool
-		limiter := throttr.NewRateLimit(b, throttr.WithFallback(memory.New()), throttr.WithLogger(nil), throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil)) // which writes one line at a time
+		limiter := throttr.NewRateLimit(b, throttr.WithFallback(memory.New()), throttr.WithLogger(logger), throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			if e.Kind == throttr.EventUnavailable || e.Kind == throttr.EventAvailable {
 				away.Store(e.Kind == throttr.EventUnavailable)
 			}
 		}))
 		until := func(want bool) {
 			for start := time.Now(); ; time.Sleep(time.Millisecond) {
-				res, err := limiter.Hit(t.Context(), "k", time.Hour, 1_000_000)
+				res, err := limiter.Hit(t.Context(), "alice@example.org", time.Hour, 1_000_000)
 				if err != nil {
 					t.Fatal(change, err)
 				}
@@ -115,5 +120,6 @@ func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
 		server.Must(t, append(user, "on")...)
 		until(false)
 		b.Close()
+		expect(t, strings.Contains(log.String(), "the store is away") && !strings.Contains(log.String(), "alice@example.org"), "%s: the log is %s", change, log.String())
 	}
 }

@@ -1,38 +1,15 @@
 package redisbackend_test
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
-
-// logged is what a logger has written.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // Open runs the script, so what can't run it is no store.
 func TestOpenRefusesAServerThatCanNotRunTheScript(t *testing.T) {
@@ -60,22 +37,6 @@ func TestOpenRefusesAServerThatCanNotRunTheScript(t *testing.T) {
 		size, err := s.Do("DBSIZE")
 		expect(t, err == nil && size == "0", "Open has written: %s, %v", size, err)
 	}
-}
-
-// A server that begins to refuse the script is away, and the line that says so has no key.
-func TestAServerThatRefusesTheScriptIsAway(t *testing.T) {
-	s := testkit.StartRedis(t)
-	var log logged
-	b, err := throttr.Open(t.Context(), "redis://limits:pw@"+s.Addr+"?lazy=true")
-	noError(t, err)
-	defer b.Close()
-	s.Must(t, "ACL", "SETUSER", "limits", "on", ">pw", "+@all", "-evalsha", "-eval", "~*")
-	limiter := throttr.NewRateLimit(b, throttr.WithFallback(memory.New()), throttr.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	for deadline := time.Now().Add(patience); log.String() == "" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		limiter.Hit(t.Context(), "alice@example.org", time.Minute, 5)
-	}
-	expect(t, strings.Contains(log.String(), "the store is away"), "no line says that the store is away: %s", log.String())
-	expect(t, !strings.Contains(log.String(), "alice@example.org"), "the log has the key: %s", log.String())
 }
 
 // What a user may not access is an error of that key, and not of those that share its request.

@@ -7,9 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -126,78 +124,6 @@ func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
 	close(pass)
 	if err := within(t, waiting); err != nil {
 		t.Errorf("the other call: %v", err)
-	}
-}
-
-// A stalled server fills the queues of the client. Calls still end with their contexts.
-func TestCallEndsWithItsContextWhenTheQueueIsFull(t *testing.T) {
-	s := startServer(t)
-	b := redisbackend.New(s.connect(func(o *rueidis.ClientOption) {
-		o.PipelineMultiplex = -1 // one connection
-		o.RingScaleEachConn = 1  // a queue of two calls
-	}))
-	s.Freeze(t)
-	defer s.Thaw(t)
-	start := time.Now()
-	var calls sync.WaitGroup
-	for range 20 {
-		calls.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			if _, err := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 1); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v", err)
-			}
-		})
-	}
-	calls.Wait()
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("the calls took %v", took)
-	}
-}
-
-// Callers with short deadlines keep calling a server that does not respond, and give up. What they leave
-// behind is bounded, and so is what is counted after the server goes on.
-func TestTakesThatAreGivenUpAreBoundedWhileTheServerIsStopped(t *testing.T) {
-	const callers, rounds, inFlight = 200, 20, 8 * 254
-	for _, a := range []window.Algorithm{window.FixedWindow, window.TokenBucket} {
-		t.Run(a.String(), func(t *testing.T) {
-			s := startServer(t)
-			b := redisbackend.New(s.connect())
-			take := func(ctx context.Context, n uint64) (window.Window, error) {
-				w, err := b.Take(ctx, "k", limitOf(a, 100*time.Hour, 1_000_000), n)
-				return w, err
-			}
-			if _, err := take(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
-			s.Freeze(t)
-			before := runtime.NumGoroutine()
-			var all sync.WaitGroup
-			for range callers {
-				all.Go(func() {
-					for range rounds {
-						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-						if _, err := take(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-							t.Error(err)
-						}
-						cancel()
-					}
-				})
-			}
-			all.Wait()
-			if left := runtime.NumGoroutine() - before; left > 8+50 {
-				t.Errorf("%d goroutines are left", left)
-			}
-			s.Thaw(t)
-			for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+10 && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond) // until all that was sent is answered
-			}
-			w, err := take(t.Context(), 0)
-			if err != nil || w.Count > 1+inFlight {
-				t.Errorf("%d takes of %d that were given up are counted, want %d at most (%v)", w.Count-1, callers*rounds, inFlight, err)
-			}
-			t.Logf("%d takes of %d that were given up are counted", w.Count-1, callers*rounds)
-		})
 	}
 }
 

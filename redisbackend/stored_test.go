@@ -94,23 +94,26 @@ func TestVersionsMisreadNothing(t *testing.T) {
 func TestValuesThatAreNoWindows(t *testing.T) {
 	client := startServer(t).connect()
 	b := redisbackend.New(client)
+	redis(t, client, "SET", "throttr:{k:string}:v2", "1")
+	for what, err := range map[string]error{
+		"hit":    errorOf(b.Hit(t.Context(), "string", limitOf(window.FixedWindow, time.Hour, 10), 1)),
+		"peek":   errorOf(b.Peek(t.Context(), "string", limitOf(window.TokenBucket, time.Hour, 10), 0)),
+		"delete": errorOf(b.Delete(t.Context(), "string")),
+	} {
+		expect(t, err != nil && strings.Contains(err.Error(), "WRONGTYPE") && strings.HasPrefix(err.Error(), "rediswindow: "+what+` "string": `), "%v", err)
+	}
 	for _, value := range []string{
 		"", "text", strings.Repeat("\x00", 63), strings.Repeat("\x00", 65), stored(0, 0, 0, 0, -1), stored(0, 0, 0, 0, math.NaN()), stored(math.Inf(1)), stored(0, 0, 0, math.Inf(-1)),
 	} {
 		redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", value)
-		for name, call := range map[string]func() error{
-			"Hit": func() error {
-				_, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
-				return err
-			},
-			"Get": func() error {
-				_, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0)
-				return err
-			},
+		for _, err := range []error{
+			errorOf(b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)),
+			errorOf(b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0)),
 		} {
-			if err := call(); err == nil || !strings.Contains(err.Error(), "not a window") {
-				t.Errorf("%s of %q returns %v", name, value, err)
-			}
+			expect(t, err != nil && strings.Contains(err.Error(), "not a window"), "%q: %v", value, err)
 		}
 	}
+	redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", "text")
+	w := must(t, b.Set, "k", limitOf(window.FixedWindow, time.Hour, 10), 5) // replaces it
+	expect(t, w.Count == 5, "%+v", w)
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/redisbackend"
-	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -114,41 +113,5 @@ func TestGiveBacksThatAreCutOff(t *testing.T) {
 		}
 		t.Logf("cut while it reads: %v: %d give-backs were lost, %d were made but not confirmed", reads, lost, made)
 		expect(t, whole != 0 && lost+made >= 4, "%d are whole", whole)
-	}
-}
-
-// In a cluster, the takes of one call are in several slots.
-func TestTakesInSeveralSlotsAreAllOrNone(t *testing.T) {
-	client := startCluster(t)[0].connect()
-	for _, a := range algorithms {
-		b := redisbackend.New(client, rediswindow.WithPrefix(a.String()))
-		limits := make([]window.Take, 12)
-		for i := range limits {
-			limits[i] = limitOf(a, time.Duration(1+i%2)*time.Hour, 10).For(fmt.Sprint("k", i/2), uint64(1+i%3))
-		}
-		windows := make([]window.Window, len(limits))
-		if granted, err := b.TakeAll(t.Context(), limits, windows); !granted || err != nil {
-			t.Fatalf("%v: %v, %v", a, granted, err)
-		}
-		for refusing := range limits {
-			n := limits[refusing].N
-			limits[refusing].N = 10
-			granted, err := b.TakeAll(t.Context(), limits, windows)
-			expect(t, !granted && err == nil, "%v: %v, %v", a, granted, err)
-			limits[refusing].N = n
-			for i, l := range limits {
-				w := must(t, b.Peek, l.Key, l.Limit, 0)
-				expect(t, w.Count == l.N && windows[i].Count == l.N && (a.Rolling() || windows[i].ID == w.ID),
-					"%v: take %d refuses: take %d has left %+v, and %+v was returned", a, refusing, i, w, windows[i])
-			}
-		}
-	}
-}
-
-func TestNoTakesAreGrantedAfterTheEndOfTheContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if granted, err := redisbackend.New(startServer(t).connect()).TakeAll(ctx, nil, nil); !granted || err != nil {
-		t.Errorf("%v, %v", granted, err)
 	}
 }

@@ -71,58 +71,45 @@ func TestHashExpiresAfterItsLastWindow(t *testing.T) {
 	}
 }
 
+// A hash whose scales or names are other ones again and again has few that are over, and all that are not.
 func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
-	client := startServer(t).connect()
-	clock := backendtest.NewClock()
-	b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
-	must(t, b.Set, "k", limitOf(window.FixedWindow, time.Hour, 10), 7)
-	for i := range 1000 {
-		must(t, b.Charge, "k", limitOf(window.FixedWindow, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
-		clock.Advance(time.Millisecond)
-		if n, err := redis(t, client, "HLEN", "throttr:{k:k}:v2").AsInt64(); err != nil || n > 17 {
-			t.Fatalf("there are %d fields, %v", n, err)
+	fields := func(s *server) int {
+		n, err := strconv.Atoi(s.Must(t, "HLEN", "throttr:{k:k}:v2"))
+		noError(t, err)
+		return n
+	}
+	each(t, func(t *testing.T, s *server, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
+		must(t, b.Set, "k", limitOf(a, 100*time.Hour, 10), 7)
+		most, few := 0, 250
+		if !a.Rolling() { // others are over later than after their scale
+			few = 17
 		}
-	}
-	if w, err := b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0); err != nil || w.Count != 7 {
-		t.Errorf("%+v, %v", w, err)
-	}
-
-	// The fields of active windows are not removed.
-	clock.Advance(time.Second)
-	for i := range 1000 {
-		must(t, b.Charge, "k", limitOf(window.FixedWindow, time.Hour+time.Duration(i)*time.Second, 10), 1)
-	}
-	if n, err := b.Delete(t.Context(), "k"); err != nil || n != 1000 {
-		t.Errorf("%d windows were deleted, want 1000 (%v)", n, err)
-	}
-	if n, err := redis(t, client, "DBSIZE").AsInt64(); err != nil || n != 0 {
-		t.Errorf("there are %d keys, %v", n, err)
-	}
-
+		for i := range 1000 {
+			w := must(t, b.Hit, "k", limitOf(a, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
+			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
+			clock.Advance(time.Millisecond)
+			most = max(most, fields(s))
+		}
+		expect(t, most <= few, "there were %d fields", most)
+		w := must(t, b.Peek, "k", limitOf(a, 100*time.Hour, 10), 0)
+		expect(t, w.Count == 7, "%+v", w)
+		clock.Advance(5 * time.Second)
+		for i := range 300 {
+			must(t, b.Hit, "k", limitOf(a, time.Hour+time.Duration(i)*time.Second, 10), 10)
+		}
+		n := mustDelete(t, b, "k")
+		expect(t, n == 301, "%d windows were deleted", n)
+		expect(t, a.Rolling() || len(names(t, s.connect())) == 0, "a hash is left")
+	})
+	s := startServer(t)
+	clock := backendtest.NewClock()
+	b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
 	for i := range 200 {
 		day := window.Limit{Name: strconv.Itoa(i), Max: 10, Calendar: window.Day, Algorithm: window.CalendarWindow}
 		must(t, b.Charge, "k", day, 1)
 		clock.Advance(24 * time.Hour)
-		if n, err := redis(t, client, "HLEN", "throttr:{k:k}:v2").AsInt64(); err != nil || n > 17 {
-			t.Fatalf("there are %d fields of days, %v", n, err)
-		}
-	}
-}
-
-func TestDeleteAcceptsManyScales(t *testing.T) {
-	b := redisbackend.New(startServer(t).connect())
-	var scales []time.Duration
-	for i := range 20_000 {
-		scales = append(scales, time.Hour+time.Duration(i)*time.Second)
-	}
-	scales = append(scales, scales[:10]...) // A scale that is given twice counts once.
-	for _, scale := range scales[:50] {
-		must(t, b.Charge, "k", limitOf(window.FixedWindow, scale, 10), 1)
-	}
-	if n, err := b.Delete(t.Context(), "k", scales...); err != nil || n != 50 {
-		t.Errorf("%d windows were deleted, want 50 (%v)", n, err)
-	}
-	if _, err := b.Delete(t.Context(), "other", scales...); err != nil {
-		t.Error(err)
+		expect(t, fields(s) <= 17, "there are %d fields of days", fields(s))
 	}
 }

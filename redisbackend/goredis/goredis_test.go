@@ -52,18 +52,6 @@ func TestBackendOnAServerConforms(t *testing.T) {
 	})
 }
 
-func TestBackendBehindSentinelConforms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("what a Sentinel names is a server, as TestConformance has it")
-	}
-	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
-	conformance(t, func() redis.UniversalClient {
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: testkit.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ReadTimeout: patience,
-		})
-	})
-}
-
 func TestBackendOnAClusterConforms(t *testing.T) {
 	c := testkit.StartCluster(t, 3)
 	conformance(t, func() redis.UniversalClient {
@@ -228,19 +216,6 @@ func TestServerWithoutMemoryIsFull(t *testing.T) {
 		if !errors.Is(err, window.ErrFull) {
 			t.Errorf("%v", err)
 		}
-	}
-}
-
-// A parameter of the URL makes its hosts those of Sentinels.
-func TestOpenBehindSentinel(t *testing.T) {
-	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
-	b, err := throttr.Open(t.Context(), "goredis://"+sentinel.Addr+"?timeout=10s&master_set="+testkit.SentinelName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if w, err := b.Hit(t.Context(), "k", perHour, 1); err != nil || w.Count != 1 {
-		t.Errorf("%+v, %v", w, err)
 	}
 }
 
