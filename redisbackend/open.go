@@ -12,8 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/backoff"
-	"github.com/throttr-go/throttr/internal/redisreply"
-	"github.com/throttr-go/throttr/internal/redisurl"
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
@@ -42,7 +41,7 @@ func (o *opened) Close() error {
 
 // open opens the backend of a URL.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
-	u, err := redisurl.Parse(text, parameters...)
+	u, err := redisclient.Parse(text, parameters...)
 	if err != nil {
 		return nil, &api.CallError{Package: "redisbackend", Err: err}
 	}
@@ -63,7 +62,8 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 			return nil, err
 		}
 	}
-	o := &opened{rediswindow.New(connecting, u.Options...), connecting}
+	b := rediswindow.New(connecting, rediswindow.WithPrefix(u.Prefix), rediswindow.WithMaxLog(u.MaxLog), rediswindow.WithMaxQueued(u.MaxQueued))
+	o := &opened{b, connecting}
 	if !u.Lazy {
 		if err := o.Ping(ctx); err != nil {
 			_ = o.Close()
@@ -74,7 +74,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 }
 
 // optionOf returns the options of the client of a URL.
-func optionOf(u *redisurl.URL) (rueidis.ClientOption, error) {
+func optionOf(u *redisclient.URL) (rueidis.ClientOption, error) {
 	scheme := u.Scheme
 	if scheme == "redis+unix" {
 		scheme = "unix"
@@ -162,7 +162,7 @@ func (c *connecting) now() (*adapter, error) {
 
 // check has another client made if a reply of this one says that its server is a replica.
 func (c *connecting) check(client *adapter, reply error) {
-	if !redisreply.Demoted(reply) {
+	if !redisclient.Demoted(reply) {
 		return
 	}
 	c.mu.Lock()
@@ -176,7 +176,7 @@ func (c *connecting) check(client *adapter, reply error) {
 	go c.retry()
 }
 
-// Close ends the client and further attempts. It returns after [redisurl.CloseTimeout] at the latest.
+// Close ends the client and further attempts. It returns after [redisclient.CloseTimeout] at the latest.
 func (c *connecting) Close() {
 	c.stop()
 	c.mu.Lock()
@@ -185,7 +185,7 @@ func (c *connecting) Close() {
 	c.err = window.ErrClosed
 	c.mu.Unlock()
 	if client != nil {
-		_ = redisurl.Close(func() error {
+		_ = redisclient.Close(func() error {
 			client.client.Close()
 			return nil
 		})
@@ -247,7 +247,7 @@ func (c *connecting) Name() string { return c.option.InitAddress[0] }
 // connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
 // them, such as one that does not know AUTH.
 func connectError(err error, option *rueidis.ClientOption) error {
-	if err := redisreply.New(err, option.Password, option.Username); errors.Is(err, window.ErrUnavailable) {
+	if err := redisclient.ReplyError(err, option.Password, option.Username); errors.Is(err, window.ErrUnavailable) {
 		return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
 	}
 	return &api.CallError{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: %w", window.ErrUnavailable, err)}

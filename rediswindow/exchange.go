@@ -13,7 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/redisreply"
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -55,7 +55,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	defer b.wakes.note(b, claims, names, places)
 	if !cluster {
 		err := b.exchangeTogether(ctx, claims, names, places, false)
-		cluster = redisreply.HasCode(err, "CROSSSLOT") // a proxy to several servers
+		cluster = redisclient.HasCode(err, "CROSSSLOT") // a proxy to several servers
 		if err != nil && !cluster {
 			return err
 		}

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/redisclient"
 )
 
 const (
 	// DefaultPrefix is the default of [WithPrefix].
-	DefaultPrefix = "throttr:"
+	DefaultPrefix = redisclient.DefaultPrefix
 	// DefaultMaxLog is the default of [WithMaxLog].
 	DefaultMaxLog = 10_000
 	// DefaultMaxQueued is the default of [WithMaxQueued].

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/throttr-go/throttr/internal/redisreply"
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -30,7 +30,7 @@ func (b *Backend) send(ctx context.Context, entries []*batched) {
 			return
 		}
 		groups = byKey(entries)
-		if len(groups) == 1 || !redisreply.HasCode(err, "CROSSSLOT") && !redisreply.HasCode(err, "NOPERM") {
+		if len(groups) == 1 || !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
 			fail(entries, err)
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/throttr-go/throttr/internal/redisreply"
+	"github.com/throttr-go/throttr/internal/redisclient"
 )
 
 var (
@@ -39,5 +39,5 @@ func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) (str
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		response, err = b.client.Eval(ctx, s.source, keys, args)
 	}
-	return response, redisreply.New(err, keys...)
+	return response, redisclient.ReplyError(err, keys...)
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/redisreply"
-	"github.com/throttr-go/throttr/internal/redisurl"
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
@@ -41,7 +40,7 @@ type opened struct {
 // It can be called more than once.
 func (o *opened) Close() error {
 	_ = o.Backend.Close()
-	if err := redisurl.Close(o.client.Close); err != nil && !errors.Is(err, redis.ErrClosed) {
+	if err := redisclient.Close(o.client.Close); err != nil && !errors.Is(err, redis.ErrClosed) {
 		return fmt.Errorf("goredis: %w", err)
 	}
 	return nil
@@ -49,7 +48,7 @@ func (o *opened) Close() error {
 
 // open opens the backend of a URL.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
-	u, err := redisurl.Parse(text, parameters...)
+	u, err := redisclient.Parse(text, parameters...)
 	if err != nil {
 		return nil, &api.CallError{Package: "goredis", Err: err}
 	}
@@ -57,7 +56,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	if err != nil {
 		return nil, &api.CallError{Package: "goredis", Err: u.Malformed(err)}
 	}
-	o := &opened{New(client, u.Options...), client}
+	o := &opened{New(client, rediswindow.WithPrefix(u.Prefix), rediswindow.WithMaxLog(u.MaxLog), rediswindow.WithMaxQueued(u.MaxQueued)), client}
 	if u.Lazy {
 		return o, nil
 	}
@@ -70,7 +69,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 
 // clientOf returns the client of a URL: that of Sentinel if there is a parameter master_set, or else that of a
 // cluster if there is a parameter addr. User and password are those of the primary, as with rueidis.
-func clientOf(u *redisurl.URL) (redis.UniversalClient, error) {
+func clientOf(u *redisclient.URL) (redis.UniversalClient, error) {
 	if u.Query.Has("master_set") {
 		u.Query.Set("master_name", u.Query.Get("master_set"))
 		u.Query.Del("master_set")
@@ -113,9 +112,9 @@ func setAll(d time.Duration, timeouts ...*time.Duration) {
 
 // connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
 // them, such as one that does not know AUTH.
-func connectError(err error, u *redisurl.URL) error {
+func connectError(err error, u *redisclient.URL) error {
 	password, _ := u.User.Password()
-	err = redisreply.New(err, password, u.User.Username())
+	err = redisclient.ReplyError(err, password, u.User.Username())
 	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}

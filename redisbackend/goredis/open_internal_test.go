@@ -6,11 +6,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/throttr-go/throttr/internal/redisurl"
+	"github.com/throttr-go/throttr/internal/redisclient"
 )
 
 func clientOfURL(text string) (redis.UniversalClient, error) {
-	u, err := redisurl.Parse(text, parameters...)
+	u, err := redisclient.Parse(text, parameters...)
 	if err != nil {
 		return nil, err
 	}

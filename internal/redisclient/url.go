@@ -1,5 +1,4 @@
-// Package redisurl reads the URLs that the drivers of Redis have in common.
-package redisurl
+package redisclient
 
 import (
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -22,8 +20,14 @@ type URL struct {
 	Query   url.Values
 	Lazy    bool
 	Timeout time.Duration // of connecting and of a response; 0: the default of the client
-	Options []rediswindow.Option
+
+	Prefix    string
+	MaxLog    uint64 // 0: the default of the backend, as with MaxQueued
+	MaxQueued int
 }
+
+// DefaultPrefix is the prefix of a URL that has none.
+const DefaultPrefix = "throttr:"
 
 // String formats the URL for a client, with another scheme.
 func (u *URL) String(scheme string) string {
@@ -65,7 +69,7 @@ func Parse(text string, others ...string) (*URL, error) {
 	if err != nil {
 		return nil, Config("the user or password of the URL has a character that is not percent-encoded")
 	}
-	u := &URL{Scheme: scheme, User: parsed.User, Host: parsed.Host, Path: parsed.Path}
+	u := &URL{Scheme: scheme, User: parsed.User, Host: parsed.Host, Path: parsed.Path, Prefix: DefaultPrefix}
 	if u.Query, err = url.ParseQuery(parsed.RawQuery); err != nil {
 		return nil, Config("the query of the URL is malformed")
 	}
@@ -85,15 +89,12 @@ func (u *URL) parameters(others []string) error {
 		var n int
 		switch name {
 		case "prefix":
-			u.Options = append(u.Options, rediswindow.WithPrefix(v))
+			u.Prefix = v
 		case "max_log":
-			if n, err = natural(v); err == nil {
-				u.Options = append(u.Options, rediswindow.WithMaxLog(uint64(n)))
-			}
+			n, err = natural(v)
+			u.MaxLog = uint64(n)
 		case "max_queued":
-			if n, err = natural(v); err == nil {
-				u.Options = append(u.Options, rediswindow.WithMaxQueued(n))
-			}
+			u.MaxQueued, err = natural(v)
 		case "lazy":
 			u.Lazy, err = strconv.ParseBool(v)
 		case "timeout":

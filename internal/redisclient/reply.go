@@ -1,5 +1,6 @@
-// Package redisreply has what an error reply of Redis means for a caller, and what of its text may be shown.
-package redisreply
+// Package redisclient has what the clients of Redis have in common: the URLs of their drivers, what an error reply means
+// for a caller, and what of its text may be shown.
+package redisclient
 
 import (
 	"context"
@@ -24,11 +25,11 @@ func (e *Error) Error() string { return e.text }
 // Unwrap returns the errors of package window that it matches, and the error of the client.
 func (e *Error) Unwrap() []error { return append(e.matches[:len(e.matches):len(e.matches)], e.cause) }
 
-// New returns the error of a reply to a request with the given arguments, of which the text must have none. A reply about one
+// ReplyError returns the error of a reply to a request with the given arguments, of which the text must have none. A reply about one
 // key matches no error of package window. All others are about the server, also those that nobody knows: they
 // match [window.ErrUnavailable], and also [window.ErrFull] if the server has no memory. An error of the
 // client that says that it has no reply is returned as it is, and so is nil.
-func New(err error, args ...string) error {
+func ReplyError(err error, args ...string) error {
 	for _, other := range []error{window.ErrUnavailable, window.ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, other) {
 			return err

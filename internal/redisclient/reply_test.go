@@ -1,4 +1,4 @@
-package redisreply_test
+package redisclient_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/redisreply"
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,7 +26,7 @@ func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
 		"WRONGPASS invalid username-password pair or user is disabled.": "WRONGPASS invalid username-password pair or user is disabled.",
 		"NOAUTH Authentication required.":                               "NOAUTH Authentication required.",
 	} {
-		err := redisreply.New(errors.New(reply), "zoe", "user", "", "pair")
+		err := redisclient.ReplyError(errors.New(reply), "zoe", "user", "", "pair")
 		require.ErrorIs(t, err, window.ErrUnavailable)
 		require.EqualError(t, err, "throttr: the store is unavailable: "+want)
 	}
@@ -38,12 +38,12 @@ func TestAReplyThatNobodyKnowsIsAboutTheServer(t *testing.T) {
 		"MOVED 1 127.0.0.1:2", "CROSSSLOT x", "DENIED Redis is running in protected mode", "ERR max daily request limit exceeded", "ERR unknown command 'EVAL'", "?",
 		"NOPERM this user has no permissions to run the 'eval' command", "ERR The user executing the script can't run this command or subcommand",
 	} {
-		err := redisreply.New(errors.New(reply))
+		err := redisclient.ReplyError(errors.New(reply))
 		require.ErrorIs(t, err, window.ErrUnavailable, reply)
 		require.NotErrorIs(t, err, window.ErrFull, reply)
 	}
 	for _, reply := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "ERR Error running script: @user_script:7: -OOM command not allowed"} {
-		err := redisreply.New(errors.New(reply))
+		err := redisclient.ReplyError(errors.New(reply))
 		require.ErrorIs(t, err, window.ErrUnavailable, reply)
 		require.ErrorIs(t, err, window.ErrFull, reply)
 	}
@@ -55,7 +55,7 @@ func TestAReplyAboutAKeyIsNot(t *testing.T) {
 		"NOPERM No permissions to access a key",
 	} {
 		cause := errors.New(reply)
-		err := redisreply.New(cause)
+		err := redisclient.ReplyError(cause)
 		require.EqualError(t, err, reply)
 		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, window.ErrUnavailable)
@@ -64,21 +64,21 @@ func TestAReplyAboutAKeyIsNot(t *testing.T) {
 
 func TestErrorsThatAreNoReplyAreReturnedAsTheyAre(t *testing.T) {
 	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, fmt.Errorf("%w: 'x'", window.ErrClosed), fmt.Errorf("%w: 'x'", window.ErrUnavailable)} {
-		require.Equal(t, err, redisreply.New(err))
+		require.Equal(t, err, redisclient.ReplyError(err))
 	}
 }
 
 func TestRepliesHaveACode(t *testing.T) {
-	err := redisreply.New(errors.New("CROSSSLOT Keys"))
-	require.True(t, redisreply.HasCode(fmt.Errorf("%w", err), "CROSSSLOT"))
-	require.False(t, redisreply.HasCode(err, "CROSS"))
-	require.False(t, redisreply.HasCode(errors.New("CROSSSLOT Keys"), "CROSSSLOT"))
-	require.False(t, redisreply.HasCode(nil, "CROSSSLOT"))
+	err := redisclient.ReplyError(errors.New("CROSSSLOT Keys"))
+	require.True(t, redisclient.HasCode(fmt.Errorf("%w", err), "CROSSSLOT"))
+	require.False(t, redisclient.HasCode(err, "CROSS"))
+	require.False(t, redisclient.HasCode(errors.New("CROSSSLOT Keys"), "CROSSSLOT"))
+	require.False(t, redisclient.HasCode(nil, "CROSSSLOT"))
 }
 
 func TestAReplicaSaysSo(t *testing.T) {
-	require.True(t, redisreply.Demoted(errors.New("READONLY You can't write against a read only replica.")))
-	require.True(t, redisreply.Demoted(errors.New("ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.")))
-	require.False(t, redisreply.Demoted(errors.New("LOADING x")))
-	require.False(t, redisreply.Demoted(nil))
+	require.True(t, redisclient.Demoted(errors.New("READONLY You can't write against a read only replica.")))
+	require.True(t, redisclient.Demoted(errors.New("ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.")))
+	require.False(t, redisclient.Demoted(errors.New("LOADING x")))
+	require.False(t, redisclient.Demoted(nil))
 }
