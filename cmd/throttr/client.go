@@ -77,13 +77,6 @@ func connect(ctx context.Context, cfg throttr.Config) (client, error) {
 	return connectSize[uint64](ctx, cfg)
 }
 
-func sizeName(n int) string {
-	if n == 1 {
-		return "1 byte (uint8)"
-	}
-	return fmt.Sprintf("%d bytes (uint%d)", n, 8*n)
-}
-
 func connectSize[T codec.Value](ctx context.Context, cfg throttr.Config) (client, error) {
 	c, err := throttr.Connect[T](ctx, cfg)
 	if err != nil {
@@ -152,8 +145,7 @@ func narrow[T codec.Value](field string, n uint64) (T, error) {
 		return T(n), nil
 	}
 	return 0, &throttr.RangeError{
-		Field: field, Value: fmt.Sprint(n), Size: codec.Size[T](),
-		Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
+		Field: field, Value: fmt.Sprint(n), Size: codec.Size[T](), Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
 		Needs: valuesize.Smallest(func(maxValue uint64) bool { return n <= maxValue }),
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -34,22 +35,19 @@ func countedOf(l *throttr.Listed) counted {
 	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds()}
 	o := l.Limit
 	c.limited = limited{o.Name, o.Algorithm.String(), o.Max, o.Burst, o.Scale.Seconds(), o.Calendar.String(), o.Zone, o.StartDay}
-	if used, known := usage(l); known {
+	if used := usage(l); used >= 0 {
 		c.Used = &used
 	}
 	return c
 }
 
-// usage returns how much of its limit a count has used, 1 for all.
-func usage(l *throttr.Listed) (used float64, known bool) {
-	holds := l.Limit.Max
-	if l.Limit.Burst > 0 {
-		holds = l.Limit.Burst
-	}
+// usage returns how much of its limit a count has used: 1 is all, and -1 that its Max is unknown.
+func usage(l *throttr.Listed) float64 {
+	holds := cmp.Or(l.Limit.Burst, l.Limit.Max)
 	if holds == 0 {
-		return 0, false
+		return -1
 	}
-	return float64(l.Window.Count) / float64(holds), true
+	return float64(l.Window.Count) / float64(holds)
 }
 
 // countColumns are the columns of counts.
@@ -58,7 +56,7 @@ var countColumns = []string{"key", "name", "count", "max", "used", "in", "algori
 // countFields are the fields of a count.
 func countFields(l *throttr.Listed) []any {
 	limit, used := unknown, unknown
-	if part, known := usage(l); known {
+	if part := usage(l); part >= 0 {
 		limit = fmt.Sprint(l.Limit.Max)
 		used = fmt.Sprintf("%.0f%%", 100*part)
 	}

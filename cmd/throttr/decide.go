@@ -21,9 +21,12 @@ func decide(do decision) func(*env, *flags, string) action {
 			least = 0
 		}
 		n := uint64(1)
-		f.number(&n, "n", least, math.MaxUint64, "how `many` to count for each key; of hit and peek, 0 only reads")
+		f.number(&n, "n", least, math.MaxUint64, "how `many` to count for each key (default 1); of hit and peek, 0 only reads")
 		return func(ctx context.Context, keys []string) (bool, error) {
-			limit, err := l.limitWithMax()
+			if !f.isSet("limit") {
+				return false, errors.New("--limit is missing: how many a window may have")
+			}
+			limit, err := l.limit()
 			if err != nil {
 				return false, err
 			}
@@ -33,7 +36,8 @@ func decide(do decision) func(*env, *flags, string) action {
 					takes[i] = limit.For(key, n)
 				}
 				e.out.columns("key", "decision", "count", "limit", "remaining", "ends in")
-				return do(ctx, e.out, newLimiter(b), takes)
+				// A person waits, and sees the errors.
+				return do(ctx, e.out, throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute), throttr.WithLogger(nil)), takes)
 			})
 		}
 	}

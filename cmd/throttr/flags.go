@@ -28,7 +28,7 @@ func newFlags(e *env) *flags {
 	if e.timeout == 0 {
 		e.timeout = defaultTimeout
 	}
-	f.duration(&e.timeout, "timeout", e.timeout, "the `time` that the command may take; 0: no limit; of top and subscribe: that a part of it may take")
+	f.duration(&e.timeout, "timeout", "the `time` that the command may take (default 10s); 0: no limit; of top and subscribe: that a part of it may take")
 	f.BoolFunc("json", "print JSON, one object a line", func(string) error { e.out.useJSON(); return nil })
 	f.BoolVar(&f.help, "help", false, "")
 	f.BoolVar(&f.version, "version", false, "")
@@ -92,33 +92,20 @@ func (f *flags) isSet(names ...string) (set bool) {
 
 // number defines a flag for a whole number from least to most, whose default is the present value.
 func (f *flags) number(n *uint64, name string, least, most uint64, usage string) {
-	f.Var(&number{n, least, most}, name, usage)
+	f.Func(name, usage, func(text string) (err error) {
+		*n, err = parseNumber(text, least, most)
+		return err
+	})
 }
 
-// duration defines a flag for a duration of 0 or more.
-func (f *flags) duration(d *time.Duration, name string, value time.Duration, usage string) {
-	*d = value
-	f.Var((*duration)(d), name, usage)
-}
-
-// number is the value of a flag.
-type number struct {
-	n           *uint64
-	least, most uint64
-}
-
-// String implements flag.Value.
-func (v *number) String() string {
-	if v.n == nil || *v.n == 0 {
-		return ""
-	}
-	return strconv.FormatUint(*v.n, 10)
-}
-
-// Set implements flag.Value.
-func (v *number) Set(text string) (err error) {
-	*v.n, err = parseNumber(text, v.least, v.most)
-	return err
+// duration defines a flag for a duration of 0 or more, whose default is the present value.
+func (f *flags) duration(d *time.Duration, name, usage string) {
+	f.Func(name, usage, func(text string) (err error) {
+		if *d, err = parseDuration(text); err == nil && *d < 0 {
+			err = errors.New("must be at least 0s")
+		}
+		return err
+	})
 }
 
 // parseNumber parses a whole number from least to most.
@@ -148,7 +135,7 @@ func limitFlagsOf(f *flags) *limitFlags {
 	l := &limitFlags{f: f}
 	f.StringVar(&l.Name, "name", "", "the `name` of the limit")
 	f.number(&l.Max, "limit", 0, math.MaxUint64, "the Max of the limit: how `many` a window may have")
-	f.duration(&l.Scale, "scale", 0, "the `length` of a window, such as 1m or 30d")
+	f.duration(&l.Scale, "scale", "the `length` of a window, such as 1m or 30d")
 	f.Func("algorithm", "the `algorithm`: fixed-window (the default), aligned-window, token-bucket, sliding-window, sliding-log", func(text string) error {
 		return oneOf(&l.Algorithm, text, throttr.FixedWindow, throttr.SlidingLog)
 	})
@@ -192,14 +179,6 @@ func (l *limitFlags) limit() (throttr.Limit, error) {
 		l.Algorithm = throttr.FixedWindow
 	}
 	return l.Limit, nil
-}
-
-// limitWithMax is limit for a command that decides.
-func (l *limitFlags) limitWithMax() (throttr.Limit, error) {
-	if !l.f.isSet("limit") {
-		return l.Limit, errors.New("--limit is missing: how many a window may have")
-	}
-	return l.limit()
 }
 
 // matches reports whether a limit has what the flags say, as far as they were given.

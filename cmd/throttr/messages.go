@@ -15,13 +15,9 @@ func publish(e *env, _ *flags, _ string) action {
 		if err != nil {
 			return false, err
 		}
-		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
-			ok, err := c.Publish(ctx, args[0], payload)
-			if err == nil {
-				e.out.done(args[0], ok, "published", "nobody is subscribed")
-			}
-			return ok, err
-		})
+		return e.withClient(ctx, e.doing(args[:1], "published", "nobody is subscribed", func(ctx context.Context, c client, channel string) (bool, error) {
+			return c.Publish(ctx, channel, payload)
+		}))
 	}
 }
 

@@ -37,41 +37,40 @@ func (e *env) doing(keys []string, yes, no string, do func(ctx context.Context, 
 	}
 }
 
+var errNoTTL = errors.New("--ttl is missing: the time until the record expires")
+
 // ttlOf defines the flag for a TTL, which is needed.
-func ttlOf(f *flags) func() (time.Duration, error) {
-	var ttl time.Duration
-	f.duration(&ttl, "ttl", 0, "the `time` until the record expires, such as 1h")
-	return func() (time.Duration, error) {
-		if ttl == 0 {
-			return 0, errors.New("--ttl is missing: the time until the record expires")
-		}
-		return ttl, nil
-	}
+func ttlOf(f *flags) (ttl *time.Duration) {
+	ttl = new(time.Duration)
+	f.duration(ttl, "ttl", "the `time` until the record expires, such as 1h")
+	return ttl
 }
 
 func insert(e *env, f *flags, _ string) action {
-	ttlFlag := ttlOf(f)
+	ttl := ttlOf(f)
 	return func(ctx context.Context, args []string) (bool, error) {
-		ttl, err := ttlFlag()
-		if err != nil {
-			return false, err
+		if *ttl == 0 {
+			return false, errNoTTL
 		}
 		quota, err := parseNumber(args[1], 0, math.MaxUint64)
 		if err != nil {
 			return false, fmt.Errorf("quota %s: %w", args[1], err)
 		}
 		return e.withClient(ctx, e.doing(args[:1], "inserted", "exists", func(ctx context.Context, c client, key string) (bool, error) {
-			return c.insert(ctx, key, quota, ttl)
+			return c.insert(ctx, key, quota, *ttl)
 		}))
 	}
 }
 
-// queried is the JSON of a counter. Quota and TTL are missing if it is not found.
-type queried struct {
+// record is the JSON of a counter or a buffer. All but Found is missing if it is not found. ValueBase64 is there if the value
+// is not UTF-8.
+type record struct {
 	keyed
-	Found      bool     `json:"found"`
-	Quota      *uint64  `json:"quota,omitempty"`
-	TTLSeconds *float64 `json:"ttl_seconds,omitempty"`
+	Found       bool     `json:"found"`
+	Quota       *uint64  `json:"quota,omitempty"`
+	Value       *string  `json:"value,omitempty"`
+	ValueBase64 []byte   `json:"value_base64,omitempty"`
+	TTLSeconds  *float64 `json:"ttl_seconds,omitempty"`
 }
 
 func query(e *env, _ *flags, _ string) action {
@@ -81,9 +80,9 @@ func query(e *env, _ *flags, _ string) action {
 			return forAll(keys, func(key string) (bool, error) {
 				a, ok, err := c.query(ctx, key)
 				if ttl := a.ttl.Seconds(); ok {
-					e.out.add(queried{keyOf(key), true, &a.quota, &ttl}, shown(key), a.quota, a.ttl)
+					e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.quota, TTLSeconds: &ttl}, shown(key), a.quota, a.ttl)
 				} else if err == nil {
-					e.out.add(queried{keyed: keyOf(key)}, shown(key), "-", "not found")
+					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "not found")
 				}
 				return ok, err
 			})
@@ -98,17 +97,18 @@ func update(e *env, f *flags, _ string) action {
 		if err != nil {
 			return false, fmt.Errorf("change %s: %w", args[1], err)
 		}
-		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
-			do := updateQuota
-			if *ttl {
-				do = updateTTL
-			}
-			ok, no, err := do(ctx, c, args[0], change, n)
-			if err == nil {
-				e.out.done(args[0], ok, "updated", no)
-			}
-			return ok, err
-		})
+		if *ttl {
+			return e.withClient(ctx, e.doing(args[:1], "updated", "not found", func(ctx context.Context, c client, key string) (bool, error) {
+				return updateTTL(ctx, c, key, change, n)
+			}))
+		}
+		no := "not found, or a buffer"
+		if change == codec.Decrease {
+			no += ", or it would go below zero" // the response has no reason
+		}
+		return e.withClient(ctx, e.doing(args[:1], "updated", no, func(ctx context.Context, c client, key string) (bool, error) {
+			return c.update(ctx, key, codec.Quota, change, n)
+		}))
 	}
 }
 
@@ -127,35 +127,17 @@ func parseChange(text string, ttl bool) (change codec.Change, amount uint64, err
 	return change, uint64(d), err
 }
 
-// updateQuota changes a quota. If it can't, it returns why: the response has no reason.
-func updateQuota(ctx context.Context, c client, key string, change codec.Change, n uint64) (ok bool, no string, err error) {
-	if ok, err = c.update(ctx, key, codec.Quota, change, n); ok || err != nil {
-		return ok, "", err
-	}
-	a, found, err := c.query(ctx, key)
-	switch {
-	case !found:
-		no = "not found"
-	case change == codec.Decrease && a.quota < n:
-		no = "would go below zero"
-	default:
-		no = "is a buffer"
-	}
-	return false, no, err
-}
-
-// updateTTL changes a TTL by nanoseconds.
-func updateTTL(ctx context.Context, c client, key string, change codec.Change, nanoseconds uint64) (ok bool, no string, err error) {
+// updateTTL changes a TTL by nanoseconds. It returns false if there is no record.
+func updateTTL(ctx context.Context, c client, key string, change codec.Change, nanoseconds uint64) (bool, error) {
 	a, ok, err := c.query(ctx, key)
 	if err != nil || !ok {
-		return false, "not found", err
+		return false, err
 	}
 	d, unit := time.Duration(nanoseconds), a.unit.Duration()
 	if d%unit != 0 {
-		return false, "", fmt.Errorf("TTL %v is not a whole number of %v, the unit that %s was made with", d, a.unit, quoted(key))
+		return false, fmt.Errorf("TTL %v is not a whole number of %v, the unit that %s was made with", d, a.unit, quoted(key))
 	}
-	ok, err = c.update(ctx, key, codec.TimeToLive, change, uint64(d/unit))
-	return ok, "not found", err
+	return c.update(ctx, key, codec.TimeToLive, change, uint64(d/unit))
 }
 
 func purge(e *env, _ *flags, _ string) action {
@@ -167,18 +149,17 @@ func purge(e *env, _ *flags, _ string) action {
 }
 
 func set(e *env, f *flags, _ string) action {
-	ttlFlag := ttlOf(f)
+	ttl := ttlOf(f)
 	return func(ctx context.Context, args []string) (bool, error) {
-		ttl, err := ttlFlag()
-		if err != nil {
-			return false, err
+		if *ttl == 0 {
+			return false, errNoTTL
 		}
 		value, err := e.argument(args[1])
 		if err != nil {
 			return false, err
 		}
 		return e.withClient(ctx, e.doing(args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, key string) (bool, error) {
-			return c.set(ctx, key, value, ttl)
+			return c.set(ctx, key, value, *ttl)
 		}))
 	}
 }
@@ -198,16 +179,6 @@ func (e *env) argument(arg string) ([]byte, error) {
 	return b, nil
 }
 
-// got is the JSON of a value. Value and TTL are missing if it is not found. ValueBase64 is there if the value is not
-// UTF-8.
-type got struct {
-	keyed
-	Found       bool     `json:"found"`
-	Value       *string  `json:"value,omitempty"`
-	ValueBase64 []byte   `json:"value_base64,omitempty"`
-	TTLSeconds  *float64 `json:"ttl_seconds,omitempty"`
-}
-
 func get(e *env, f *flags, _ string) action {
 	raw := f.Bool("raw", false, "print only the values, byte for byte")
 	return func(ctx context.Context, keys []string) (bool, error) {
@@ -221,9 +192,9 @@ func get(e *env, f *flags, _ string) action {
 				case *raw:
 					e.out.text(value)
 				case ok:
-					e.out.add(got{keyOf(key), true, &value, unlessText(value), &seconds}, shown(key), len(b), ttl, quoted(value))
+					e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key), len(b), ttl, quoted(value))
 				default:
-					e.out.add(got{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
+					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
 				}
 				return ok, err
 			})

@@ -47,11 +47,6 @@ func (e *env) open(ctx context.Context) (*throttr.OpenBackend, error) {
 	return throttr.Open(ctx, text)
 }
 
-// newLimiter returns a rate limit for a person, who waits, and sees the errors.
-func newLimiter(b throttr.Backend) *throttr.RateLimit {
-	return throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute), throttr.WithLogger(nil))
-}
-
 // ping is the command ping.
 func ping(e *env, _ *flags, _ string) action {
 	return func(ctx context.Context, _ []string) (bool, error) {

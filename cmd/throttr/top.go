@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// minEvery is the shortest time between two views.
-	minEvery = 100 * time.Millisecond
 	// pauses is how many times as long as a reading of everything took, it is not repeated.
 	pauses = 20
 	// readers is how many counts are read at one time.
@@ -51,14 +49,14 @@ type followed struct {
 
 // watch is the command top.
 func watch(e *env, f *flags, _ string) action {
-	t := &top{limit: limitFlagsOf(f)}
-	f.duration(&t.every, "every", 2*time.Second, "the `time` between two views")
+	t := &top{limit: limitFlagsOf(f), every: 2 * time.Second}
+	f.duration(&t.every, "every", "the `time` between two views (default 2s)")
 	shown := uint64(20)
-	f.number(&shown, "n", 1, 10_000, "how `many` counts to print; a terminal shows those that fit")
+	f.number(&shown, "n", 1, 10_000, "how `many` counts to print (default 20); a terminal shows those that fit")
 	once := f.Bool("once", false, "print one view and end")
 	return func(ctx context.Context, _ []string) (bool, error) {
-		if t.every < minEvery {
-			return false, fmt.Errorf("--every %v: must be at least %v", t.every, minEvery)
+		if t.every < 100*time.Millisecond {
+			return false, fmt.Errorf("--every %v: must be at least 100ms", t.every)
 		}
 		t.shown = int(shown)
 		var b *throttr.OpenBackend
@@ -183,14 +181,7 @@ func keepFullest(found map[countID]*followed, n int) []*followed {
 
 // compare compares counts: first the fullest, then by count. Those whose Max is unknown come last.
 func compare(a, b *followed) int {
-	part := func(f *followed) float64 {
-		used, known := usage(&f.Listed)
-		if !known {
-			return -1
-		}
-		return used
-	}
-	return cmp.Or(cmp.Compare(part(b), part(a)), cmp.Compare(b.Window.Count, a.Window.Count), cmp.Compare(a.Key, b.Key))
+	return cmp.Or(cmp.Compare(usage(&b.Listed), usage(&a.Listed)), cmp.Compare(b.Window.Count, a.Window.Count), cmp.Compare(a.Key, b.Key))
 }
 
 // readFullest reads the fullest counts. Those whose key is a digest can't be asked for.
