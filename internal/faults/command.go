@@ -7,7 +7,7 @@ var commandFaults = []fault{
 	{file: "cmd/throttr/flags.go", old: "uint8(l.startDay) == max(o.StartDay, 1)", new: "true", run: "^TestCalendarFlags"},
 	{file: "cmd/throttr/counts.go", old: "\t\tif l.matches(c.Limit) {\n\t\t\tall", new: "\t\tif true {\n\t\t\tall", run: "^TestCountsAreListed"},
 	{file: "cmd/throttr/counts.go", old: "\t\tfind = l.peeked\n", new: "", run: "^TestCountsAreListed"},
-	{file: "cmd/throttr/counts.go", old: "cmp.Or(l.Limit.Burst, l.Limit.Max)", new: "l.Limit.Max", run: "^TestWhatIsUnknown"},
+	{file: "cmd/throttr/counts.go", old: "cmp.Or(l.Limit.Burst, l.Limit.Max)", new: "cmp.Or(l.Limit.Max)", run: "^TestWhatIsUnknown"},
 	{file: "cmd/throttr/decide.go", old: "\t\t\tcall = limiter.Peek", new: "\t\t\t_ = limiter.Peek", run: "^TestDecisions"},
 	{file: "cmd/throttr/decide.go", old: "res.Allowed && ok", new: "res.Allowed", run: "^TestDecisions"},
 	{file: "cmd/throttr/counts.go", old: "b.Reset(ctx, key, c.Limit)", new: "b.Reset(ctx, c.Key, c.Limit)", run: "^TestCountsAreListed"},
