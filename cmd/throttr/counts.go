@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/throttr-go/throttr"
 )
@@ -26,13 +27,14 @@ type counted struct {
 	keyed
 	Digest bool `json:"digest,omitempty"`
 	limited
-	Count  uint64   `json:"count"`
-	Used   *float64 `json:"used,omitempty"` // 1: full
-	EndsIn float64  `json:"ends_in_seconds"`
+	Count  uint64    `json:"count"`
+	Used   *float64  `json:"used,omitempty"` // 1: full
+	EndsIn float64   `json:"ends_in_seconds"`
+	EndsAt time.Time `json:"ends_at,omitzero"`
 }
 
 func countedOf(l *throttr.Listed) counted {
-	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds()}
+	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds(), EndsAt: l.Window.ExpiresAt.UTC()}
 	o := l.Limit
 	c.limited = limited{o.Name, o.Algorithm.String(), o.Max, o.Burst, o.Scale.Seconds(), o.Calendar.String(), o.Zone, o.StartDay}
 	if used := usage(l); used >= 0 {

@@ -136,8 +136,8 @@ func limitFlagsOf(f *flags) *limitFlags {
 	f.StringVar(&l.Name, "name", "", "the `name` of the limit")
 	f.number(&l.Max, "limit", 0, math.MaxUint64, "the Max of the limit: how `many` a window may have")
 	f.duration(&l.Scale, "scale", "the `length` of a window, such as 1m or 30d")
-	f.Func("algorithm", "the `algorithm`: fixed-window (the default), aligned-window, token-bucket, sliding-window, sliding-log", func(text string) error {
-		return oneOf(&l.Algorithm, text, throttr.FixedWindow, throttr.SlidingLog)
+	f.Func("algorithm", "the `algorithm`: fixed-window (the default), aligned-window, token-bucket, sliding-window, sliding-log; with --calendar calendar-window", func(text string) error {
+		return oneOf(&l.Algorithm, text, throttr.FixedWindow, throttr.CalendarWindow)
 	})
 	f.number(&l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
 	f.Func("calendar", "in place of --scale: windows are a `unit` of the calendar: day, week, month, year", func(text string) error {

@@ -64,6 +64,8 @@ func (s shell) run(stdin string, args ...string) (status int, stdout, stderr str
 
 var spaces, nearlyMinute = regexp.MustCompile(` +`), regexp.MustCompile(`\b5\ds\b|\b59m\d+s|\b23h59m\d+s|\b35\d\d(\.\d+)?\b|\b3600\.0+\b`)
 
+var endsAt = regexp.MustCompile(`"ends_at":"20[^"]+Z"`)
+
 // plainly makes outputs comparable: columns are as wide as anything in them, and time passes.
 func plainly(output string) string {
 	output = nearlyMinute.ReplaceAllStringFunc(output, func(s string) string {
@@ -77,6 +79,7 @@ func plainly(output string) string {
 		}
 		return "3600"
 	})
+	output = endsAt.ReplaceAllString(output, `"ends_at":"then"`)
 	return spaces.ReplaceAllString(output, " ")
 }
 

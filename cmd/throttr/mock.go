@@ -71,9 +71,7 @@ func (e *env) serve(ctx context.Context, opts []mockserver.Option) error {
 		return errors.New(strings.TrimPrefix(err.Error(), "mockserver: "))
 	}
 	defer srv.Close()
-	e.out.add(struct {
-		Address string `json:"address"`
-	}{srv.Addr()}, srv.Addr())
+	e.out.add(map[string]string{"address": srv.Addr()}, srv.Addr())
 	if err := e.out.flush(); err != nil {
 		return err
 	}
