@@ -3,6 +3,7 @@ package backendtest
 import (
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 	_ "time/tzdata" // of machines that have no zone data
 
@@ -136,6 +137,61 @@ func testCalendarCalls(c calls) {
 	c.want(c.hit(key, 0, 10, 1), 1, end)
 	c.giveBack(key, 0, taken.ID, 6, false)
 	c.want(c.get(key, 0), 1, end)
+}
+
+// testCalendarCrossed has all clients take and give back at one time while windows end.
+func testCalendarCrossed(c calls) {
+	c.by(window.Day, "Europe/Berlin", 0).crossEnd("day")
+	c.by(window.Week, "America/St_Johns", 7).crossEnd("week")
+	c.by(window.Month, "Australia/Lord_Howe", 31).crossEnd("month")
+	c.by(window.Year, "Africa/Cairo", 0).crossEnd("year")
+}
+
+// crossEnd has takes of a key on both sides of the end of a window. Of each, up to the limit is held.
+func (c calls) crossEnd(key string) {
+	const margin, takes = time.Second, 20 * goroutines
+	_, end := c.on.window(c, c.Clock.Now())
+	_, next := c.on.window(c, end)
+	c.Clock.Advance(end.Sub(c.Clock.Now()) - margin)
+	clients, l := c.clients(), c.limit(0, c.bounded(200))
+	held := map[time.Time]*atomic.Int64{end: {}, next: {}}
+	taken := make([]window.Window, takes)
+	sizeOf := func(i int) uint64 { return uint64(1 + i%3) }
+	giveBack := func(c calls, i int) {
+		w := taken[i]
+		over := !c.Clock.Now().Before(w.ExpiresAt)
+		ok, err := c.Backend.GiveBack(c.Context(), key, l, sizeOf(i), w.ID)
+		c.expect(err == nil && !(ok && over), "GiveBack returns %v, %v, and it is %v that the window was over", ok, err, over)
+		if ok {
+			held[w.ExpiresAt.UTC()].Add(-int64(sizeOf(i)))
+		}
+	}
+	concurrently(takes, func(i int) {
+		if i == takes/2 { // this goroutine takes on both sides of the end
+			c.Clock.Advance(margin + c.Precision)
+		}
+		c := clients[i%len(clients)]
+		w, err := c.Backend.Take(c.Context(), key, l, sizeOf(i))
+		in := held[w.ExpiresAt.UTC()]
+		if err != nil || in == nil {
+			c.Errorf("a take returns %+v, %v; windows end at %v and %v", w, err, end, next)
+			return
+		}
+		if !w.Refused {
+			in.Add(int64(sizeOf(i)))
+			taken[i] = w
+		}
+		before := i - goroutines // of this goroutine, which keeps some, and at last all
+		if before >= 0 && taken[before].Count > 0 && before%19 > 0 && i < takes*3/4 {
+			giveBack(c, before)
+		}
+	})
+	for end, n := range held {
+		c.expect(n.Load() > 0 && uint64(n.Load()) <= l.Max, "%d of %d are held of the window until %v", n.Load(), l.Max, end)
+	}
+	for _, c := range clients {
+		c.want(c.upTo(l.Max).get(key, 0), uint64(held[next].Load()), next)
+	}
 }
 
 // testCalendarIndependence counts in windows that differ in one thing, and in some that differ in nothing.

@@ -243,6 +243,9 @@ var found = []struct {
 	{"calendar: all calls are of one window", perKey, []fault{
 		ignoresStartDays, endsADayFromNow, givesBackToAny, resetDoesNothing, setAdds, peekTakes, givesNothingBack,
 	}},
+	{"calendar: windows that end under concurrent takes exceed no limit", perKey, []fault{
+		takesTooMuch, takesSlowly, givesBackToAny, givesBackTwice, addsLengths, endsLate,
+	}},
 	{"calendar: names, units, zones and start days are independent", perKey, []fault{
 		sharesUnits, sharesZones, sharesStartDays, sharesNames, tellsUTCApart, deleteIgnoresScales, deleteReturnsZero, resetEndsAllNames,
 	}},

@@ -112,6 +112,7 @@ var calendarTests = []subtest{
 	{"calendar: vectors", testCalendarVectors, also(taking, perKey, withCalendar, jumping)},
 	{"calendar: a window ends where the next one starts", testCalendarEnds, also(taking, perKey, withCalendar)},
 	{"calendar: all calls are of one window", testCalendarCalls, also(giving, having("Take"), perKey, withCalendar)},
+	{"calendar: windows that end under concurrent takes exceed no limit", testCalendarCrossed, also(giving, having("Take"), perKey, withCalendar)},
 	{"calendar: names, units, zones and start days are independent", testCalendarIndependence, also(changes, perKey, withCalendar)},
 	{"calendar: takes of other algorithms, too, are granted all or none", testCalendarAllOrNone, also(several, perKey, withCalendar)},
 	{"calendar: a limit that is a mistake fails every call", testCalendarMistakes, also(always, perKey, withCalendar)},
