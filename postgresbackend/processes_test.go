@@ -132,6 +132,30 @@ func TestProcessesThatTakeOfSeveralKeys(t *testing.T) {
 	expect(t, deadlocks == 0, "there were %d deadlocks", deadlocks)
 }
 
+// takeWhileItsRowChanges makes a take whose second round trip waits for a transaction that then changes the row.
+func takeWhileItsRowChanges(t *testing.T, pool *pgxpool.Pool, b *postgresbackend.Backend) {
+	t.Helper()
+	must(t, b.Take, "changed", hourly, 1)
+	tx, err := pool.Begin(t.Context())
+	noError(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), "UPDATE "+postgresbackend.Table(b)+" SET version = 7")
+	noError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Take(context.Background(), "changed", hourly, 1)
+		done <- err
+	}()
+	for start, waiting := time.Now(), 0; waiting == 0; time.Sleep(time.Millisecond) {
+		noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
+		expect(t, time.Since(start) < 2*time.Second, "the take does not wait for the row")
+	}
+	noError(t, tx.Commit(t.Context()))
+	noError(t, <-done)
+	counted := must(t, b.Peek, "changed", hourly, 0).Count
+	expect(t, counted == 2, "%d are counted", counted)
+}
+
 // If transactions are serializable by default, the server ends those that others have got in the way of: they are made
 // again. No connection is more than a backend may have.
 //
@@ -141,6 +165,7 @@ func TestADefaultOfSerializable(t *testing.T) {
 	two := func(c *pgxpool.Config) { c.MaxConns = 2 }
 	opts := newTable(t, connect(t, s))
 	one, other := postgresbackend.New(connect(t, s, two), opts...), postgresbackend.New(connect(t, s, two), opts...)
+	takeWhileItsRowChanges(t, connect(t, s), one)
 	stop := make(chan struct{})
 	time.AfterFunc(time.Second, func() { close(stop) })
 	granted, unknown := flood(stop, one, other)
