@@ -88,7 +88,7 @@ func (c *call) allFit(t algorithm.Time) bool {
 	for i := range c.parts {
 		p := &c.parts[i]
 		t.Calendar = p.calendar
-		p.describe(p.peek(t), t)
+		p.describe(p.peek(t, p.n), t)
 		fit = fit && !p.window.Refused
 	}
 	return fit
@@ -100,7 +100,7 @@ func (c *call) do(p *part, t algorithm.Time) {
 	r := &p.row.record
 	switch c.verb {
 	case peek:
-		p.describe(p.peek(t), t)
+		p.describe(p.peek(t, p.n), t)
 	case take:
 		p.take(t)
 		c.given = !p.window.Refused
@@ -127,10 +127,10 @@ func (c *call) do(p *part, t algorithm.Time) {
 	}
 }
 
-// peek returns what a take would, and changes nothing.
-func (p *part) peek(t algorithm.Time) algorithm.State {
+// peek returns what a take of n would, and changes nothing.
+func (p *part) peek(t algorithm.Time, n uint64) algorithm.State {
 	scratch := p.row.record
-	return p.algorithm.Peek(&scratch, p.rule, t, p.n)
+	return p.algorithm.Peek(&scratch, p.rule, t, n)
 }
 
 // take counts n if it fits. If it does not, and another Max is stored, that is changed: a token bucket is then refilled
@@ -148,11 +148,10 @@ func (p *part) take(t algorithm.Time) {
 func (p *part) charge(t algorithm.Time) {
 	n := p.n
 	if p.algorithm.Logs {
-		n = min(n, MaxLog-min(MaxLog, p.peek(t).Count))
+		n = min(n, MaxLog-min(MaxLog, p.peek(t, p.n).Count))
 	}
 	if n == 0 && p.algorithm.Rolling {
-		p.n = 0
-		p.describe(p.peek(t), t)
+		p.describe(p.peek(t, 0), t)
 		return
 	}
 	state := p.algorithm.Charge(&p.row.record, p.rule, t, n, newSeries())

@@ -79,7 +79,7 @@ func (f *found) listed() (window.Listed, error) {
 		return window.Listed{}, r.err
 	}
 	p := part{algorithm: a, rule: r.record.Rule, row: &r}
-	p.describe(p.peek(f.at), f.at)
+	p.describe(p.peek(f.at, p.n), f.at)
 	l := f.limit
 	l.Max = r.record.Max
 	if r.record.Holds != r.record.Max {

@@ -270,3 +270,25 @@ func (l *lines) String() string {
 }
 
 func (l *lines) count() int { return strings.Count(l.String(), "\n") }
+
+// A sweep ends although its server does not respond: its connection is one of the few of the process.
+func TestASweepOfAServerThatHangsEnds(t *testing.T) {
+	testkit.Slow(t)
+	s := testkit.StartPostgres(t)
+	pool := connect(t, s)
+	b := postgresbackend.New(pool, newTable(t, pool)...)
+	must(t, b.Take, "k", hourly, 1)
+	s.Freeze()
+	defer s.Thaw()
+	done := make(chan error, 1)
+	go func() {
+		_, err := postgresbackend.SweepIfDue(context.Background(), b)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		expect(t, err != nil, "the server has answered")
+	case <-time.After(10 * time.Second):
+		t.Fatal("the sweep does not end")
+	}
+}

@@ -92,7 +92,9 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if !errors.As(err, &reply) || reply.Code != undefinedTable {
 		return err
 	}
-	_, made := b.pool.Exec(ctx, b.schema(), pgx.QueryExecModeSimpleProtocol)
+	bounded, cancel := b.bounded(ctx)
+	_, made := b.pool.Exec(bounded, b.schema(), pgx.QueryExecModeSimpleProtocol)
+	cancel()
 	if err := b.ping(ctx); err == nil || !errors.As(err, &reply) || reply.Code != undefinedTable { // another process may have made it
 		return err
 	}

@@ -43,7 +43,9 @@ func (b *Backend) sweepIfDue() {
 
 // sweep deletes rows that are over, unless another process has done so in the last minute.
 func (b *Backend) sweep(ctx context.Context) (due bool, err error) {
-	rows, _ := b.pool.Query(ctx, b.sql.dueToSweep)
+	bounded, cancel := b.bounded(ctx)
+	defer cancel()
+	rows, _ := b.pool.Query(bounded, b.sql.dueToSweep)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[bool])
 	if err != nil || len(found) == 0 {
 		return false, err
@@ -55,7 +57,9 @@ func (b *Backend) sweep(ctx context.Context) (due bool, err error) {
 // sweepAll deletes rows that are over, and returns how many.
 func (b *Backend) sweepAll(ctx context.Context) (n int, err error) {
 	var pages int64
-	if err := b.pool.QueryRow(ctx, pagesSQL, b.table).Scan(&pages); err != nil {
+	bounded, cancel := b.bounded(ctx)
+	defer cancel()
+	if err := b.pool.QueryRow(bounded, pagesSQL, b.table).Scan(&pages); err != nil {
 		return 0, err
 	}
 	for from := int64(0); from < pages && err == nil; from += sweepPages {
