@@ -47,9 +47,10 @@ func WithBreaker(failures int, pause time.Duration) Option {
 
 // WithLogger sets where a RateLimit logs, at level WARN, that its store is away, and that it is back: two
 // lines for an outage, however many decisions are made meanwhile. If a store fails again and again, but not
-// so often in a row that its circuit breaker opens, there is a line a minute. The lines have no keys, unless
-// the errors of a backend of your own have. Default: [slog.Default]. A nil
-// logger turns the lines off.
+// so often in a row that its circuit breaker opens, there is a line a minute. If a backend of your own panics when it is
+// asked in the background, see [WithBreaker], there is a line at level ERROR with the stack, and the program goes on. The
+// lines have no keys, unless the errors of a backend of your own have. Default: [slog.Default]. A nil logger turns the lines
+// off.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }

@@ -126,7 +126,7 @@ func WithBreaker(failures int, pause time.Duration) Option {
 }
 
 // WithLogger sets where a Limiter logs, at level WARN, that its store is away, and that it is back: two lines for
-// an outage. Default: [slog.Default]. A nil logger turns the lines off.
+// an outage. A Backend that panics when it is asked in the background has a line at level ERROR. Default: [slog.Default]. A nil logger turns the lines off.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }

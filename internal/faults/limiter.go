@@ -33,6 +33,8 @@ var limiterFaults = []fault{
 	{file: "internal/outage/guard.go", old: "|| errors.Is(err, window.ErrOverloaded) || IsMistake(err):", new: "|| IsMistake(err):"},
 	{file: "internal/outage/guard.go", old: "errors.Is(err, window.ErrOverloaded) || IsMistake(err):", new: "errors.Is(err, window.ErrOverloaded):"},
 	{file: "internal/outage/guard.go", old: "return Away, &TimeoutError{", new: "return Nothing, &TimeoutError{"},
+	{file: "internal/outage/guard.go", old: "if cause := recover(); cause != nil {", new: "if cause := any(nil); cause != nil {"},
+	{file: "internal/outage/guard.go", old: "told.Do(func() { watch.Panicked(cause, debug.Stack()) })", new: "_ = &told; watch.Panicked(cause, debug.Stack())"},
 	{file: "internal/outage/guard.go", old: "outcome := Nothing // unless", new: "outcome := Answered // unless"},
 	{file: "internal/outage/guard.go", old: "\t\t\toutcome = Nothing\n", new: ""},
 	{file: "internal/outage/guard.go", old: "g.leave(passes, of, timeout, Nothing, nil)", new: ""},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -296,13 +297,19 @@ func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outc
 }
 
 // probe returns a function that asks the store for something that it need not have, and returns an error if the store is
-// away or the backend is closed.
+// away or the backend is closed. Nobody could recover from a panic of the backend in the background: it is reported once, and
+// the next call asks the store, in a goroutine of the program.
 func (g *Guard) probe(s subject, timeout time.Duration) func() error {
-	b := g.Backend
-	return func() error {
+	b, watch := g.Backend, g.Watch
+	var told sync.Once
+	return func() (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		var err error
+		defer func() {
+			if cause := recover(); cause != nil {
+				told.Do(func() { watch.Panicked(cause, debug.Stack()) })
+			}
+		}()
 		if s.places {
 			var places [1]window.Places
 			err = b.Exchange(ctx, []window.Claim{{Key: s.key}}, places[:])

@@ -1,12 +1,14 @@
 package outage_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -138,7 +140,7 @@ var errNotAsked = errors.New("not asked")
 func guard(b window.Backend) *outage.Guard {
 	return outage.New(b, outage.Options{
 		Timeout: 250 * time.Millisecond, Failures: 3, Pause: 320 * time.Millisecond,
-		Watch: &outage.Watch{Backend: b, Logger: func() *slog.Logger { return nil }, Observed: func(error, time.Duration) {}},
+		Watch: &outage.Watch{Backend: b, Logger: func() *slog.Logger { return nil }, Text: error.Error, Observed: func(error, time.Duration) {}},
 		NotAsked: func(call, key string, cause error) error {
 			return fmt.Errorf("%w: %s %s: %w", errNotAsked, call, key, cause)
 		},
@@ -320,22 +322,36 @@ func TestHeldPlacesNeedNoStore(t *testing.T) {
 	require.ErrorIs(t, calls["take"](t.Context(), wrapped, "held", limit), window.ErrUnavailable)
 }
 
-// A call that panics gives back what it was let through for.
-func TestAPanicIsNoEndOfATrial(t *testing.T) {
+// A backend may panic. In the background, that is reported, and only calls find out more: they panic where the program can
+// recover, and show nothing.
+func TestAPanicShowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+		var log bytes.Buffer
 		store := &remote{}
-		store.be("a", down)
-		g := guard(struct{ window.Backend }{store})
-		for range 3 {
-			require.Error(t, calls["take"](t.Context(), g, "a", limit))
+		g := guard(store)
+		g.Watch.Logger = func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }
+		for _, name := range []string{"take", "exchange"} {
+			log.Reset()
+			store.be("a", down)
+			for range 3 {
+				require.Error(t, calls[name](t.Context(), g, "a", limit))
+			}
+			store.be("a", func(context.Context) error { panic("of your own") })
+			time.Sleep(time.Second)
+			for range 3 {
+				require.PanicsWithValue(t, "of your own", func() { _ = calls[name](t.Context(), g, "a", limit) })
+				require.Error(t, g.Err("a", 0))
+			}
+			store.be("a", down)
+			require.ErrorIs(t, calls[name](t.Context(), g, "a", limit), window.ErrUnavailable, "the trial")
+			store.be("a", func(context.Context) error { panic("of your own") })
+			time.Sleep(time.Second)
+			require.Equal(t, 1, strings.Count(log.String(), `level=ERROR msg="throttr: the backend has panicked" store="" panic="of your own" stack=`))
+			require.Contains(t, log.String(), "(*remote).call(")
+			store.be("a", nil)
+			require.NoError(t, calls[name](t.Context(), g, "a", limit))
+			require.NoError(t, g.Err("a", 0))
 		}
-		store.be("a", nil)
-		time.Sleep(time.Second)
-		store.be("a", func(context.Context) error { panic("a backend of your own") })
-		require.Panics(t, func() { _ = calls["take"](t.Context(), g, "a", limit) })
-		require.Error(t, g.Err("", 0), "it has shown nothing")
-		store.be("a", nil)
-		require.NoError(t, calls["take"](t.Context(), g, "a", limit))
 	})
 }

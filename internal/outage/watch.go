@@ -78,6 +78,13 @@ func (w *Watch) Decided(allowed bool, cause error) {
 	}
 }
 
+// Panicked is called when the backend has panicked in the background.
+func (w *Watch) Panicked(cause any, stack []byte) {
+	if l := w.Logger(); l != nil {
+		l.Error("throttr: the backend has panicked", "store", w.name(), "panic", cause, "stack", string(stack))
+	}
+}
+
 // count counts a decision, and returns what is to be reported now while no circuit is open: decisions, and within which time
 // they were made, or 0.
 func (w *Watch) count(allowed, reported bool) (made decisions, within time.Duration) {
