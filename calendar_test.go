@@ -220,7 +220,7 @@ func TestWaitersInADayOf23HoursWaitForItsEnd(t *testing.T) {
 func TestCalendarLimitsWhileTheStoreIsAway(t *testing.T) {
 	month := throttr.Limit{Max: 1, Calendar: throttr.Month}
 	_, fallback, _ := at(t, "2018-03-31T23:00:00Z")
-	l := throttr.NewRateLimit(newFailing(errDown), throttr.WithFallback(fallback), throttr.WithLogger(nil))
+	l := throttr.NewRateLimit(failing(t, errDown), throttr.WithFallback(fallback), throttr.WithLogger(nil))
 	for _, allowed := range []bool{true, false} {
 		res, err := l.HitN(t.Context(), "k", month, 1)
 		require.NoError(t, err)
@@ -228,7 +228,7 @@ func TestCalendarLimitsWhileTheStoreIsAway(t *testing.T) {
 		require.True(t, res.Degraded)
 		require.Equal(t, time.Hour, res.ResetAfter)
 	}
-	l = throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.DenyHits), throttr.WithLogger(nil))
+	l = throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(throttr.DenyHits), throttr.WithLogger(nil))
 	res, err := l.HitN(t.Context(), "k", month, 1)
 	require.NoError(t, err)
 	require.Equal(t, time.Second, res.RetryAfter)

@@ -74,7 +74,7 @@ func TestWhatABackendGrantsIsWhatIsAllowed(t *testing.T) {
 	for _, v := range verdicts() {
 		for name, limiter := range map[string]*throttr.RateLimit{
 			"backend":  throttr.NewRateLimit(v, throttr.WithAlgorithm(v.algorithm)),
-			"fallback": throttr.NewRateLimit(broken{}, throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
+			"fallback": throttr.NewRateLimit(failing(t, throttr.ErrConnLost), throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
 		} {
 			t.Run(fmt.Sprint(name, ": ", v), func(t *testing.T) { testVerdict(t, limiter, v.granted) })
 		}
@@ -92,21 +92,6 @@ func TestWhatABackendGrantsIsWhatIsAllowed(t *testing.T) {
 			})
 		}
 	}
-}
-
-// broken is a backend whose takes fail, too.
-type broken struct{ down }
-
-func (broken) Take(context.Context, string, throttr.Limit, uint64) (w window.Window, err error) {
-	return w, throttr.ErrConnLost
-}
-
-func (broken) TakeAll(context.Context, []throttr.Take, []window.Window) (bool, error) {
-	return false, throttr.ErrConnLost
-}
-
-func (broken) GiveBack(context.Context, string, throttr.Limit, uint64, int64) (bool, error) {
-	return false, throttr.ErrConnLost
 }
 
 func testVerdict(t *testing.T, limiter *throttr.RateLimit, granted bool) {
@@ -160,7 +145,7 @@ func TestAHitThatABackendRefusesIsDenied(t *testing.T) {
 		for name, limiter := range map[string]*throttr.RateLimit{
 			"backend":  throttr.NewRateLimit(v, throttr.WithAlgorithm(v.algorithm)),
 			"observer": throttr.NewRateLimit(v, throttr.WithAlgorithm(v.algorithm), observer),
-			"fallback": throttr.NewRateLimit(down{}, throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
+			"fallback": throttr.NewRateLimit(failing(t, throttr.ErrConnLost), throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
 		} {
 			for _, n := range []uint64{0, 1, 10} {
 				res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n)

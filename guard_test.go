@@ -2,9 +2,7 @@ package throttr_test
 
 import (
 	"context"
-	"fmt"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,71 +16,24 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// counted counts the calls of a backend that decide.
-type counted struct {
-	throttr.Backend
-	calls atomic.Int64
-	err   error
-}
-
-func (c *counted) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if c.calls.Add(1); c.err != nil {
-		return w, c.err
-	}
-	return c.Backend.Hit(ctx, key, l, n)
-}
-
-func (c *counted) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if c.calls.Add(1); c.err != nil {
-		return w, c.err
-	}
-	return c.Backend.Take(ctx, key, l, n)
-}
-
-func (c *counted) Charge(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if c.calls.Add(1); c.err != nil {
-		return w, c.err
-	}
-	return c.Backend.Charge(ctx, key, l, n)
-}
-
-func (c *counted) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
-	if c.calls.Add(1); c.err != nil {
-		return false, c.err
-	}
-	return c.Backend.TakeAll(ctx, takes, windows)
-}
-
 // Each decision asks the backend once, and the fallback once if that fails, whatever the outcome is.
 func TestACallIsMadeOnce(t *testing.T) {
-	limit, other := throttr.Limit{Max: 10, Scale: time.Hour}, throttr.Limit{Name: "other", Max: 10, Scale: time.Hour}
-	for name, call := range map[string]func(r *throttr.RateLimit) error{
-		"hit":      func(r *throttr.RateLimit) error { _, err := r.Hit(t.Context(), "k", time.Hour, 10); return err },
-		"hit of 2": func(r *throttr.RateLimit) error { _, err := r.HitN(t.Context(), "k", limit, 2); return err },
-		"take":     func(r *throttr.RateLimit) error { _, err := r.Take(t.Context(), "k", limit, 1); return err },
-		"charge":   func(r *throttr.RateLimit) error { _, err := r.Charge(t.Context(), "k", limit, 1); return err },
-		"take all": func(r *throttr.RateLimit) error {
-			_, _, err := r.TakeAll(t.Context(), limit.For("k", 1), other.For("k", 1))
-			return err
-		},
-		"reserve": func(r *throttr.RateLimit) error { _, _, err := r.Reserve(t.Context(), limit.For("k", 1)); return err },
-		"wait":    func(r *throttr.RateLimit) error { _, err := r.Wait(t.Context(), "k", limit, 1); return err },
-	} {
-		for _, cause := range []error{nil, throttr.ErrFull, throttr.ErrUnavailable, throttr.ErrRange, fmt.Errorf("WRONGTYPE")} {
+	for name, decide := range decisions {
+		for _, cause := range []error{nil, throttr.ErrFull, throttr.ErrUnavailable, throttr.ErrRange, errDown} {
 			for _, leases := range []bool{false, true} {
-				b := &counted{Backend: inProcess(t), err: cause}
-				var backend throttr.Backend = b
+				store, second := failing(t, cause), failing(t, cause)
+				var backend throttr.Backend = store
 				if leases {
-					l := lease.New(b)
+					l := lease.New(store)
 					defer l.Close()
 					backend = l
 				}
-				require.ErrorIs(t, call(throttr.NewRateLimit(backend, throttr.WithLogger(nil))), cause, name)
-				require.EqualValues(t, 1, b.calls.Load(), "%s: %v", name, cause)
-				second := &counted{Backend: inProcess(t), err: cause}
-				_ = call(throttr.NewRateLimit(backend, throttr.WithLogger(nil), throttr.WithFallback(second)))
-				require.EqualValues(t, 2, b.calls.Load(), "%s: %v", name, cause)
-				require.LessOrEqual(t, second.calls.Load(), int64(1), "%s: %v", name, cause)
+				_, err := decide(t.Context(), throttr.NewRateLimit(backend, throttr.WithLogger(nil)), tenAMinute, 1)
+				require.ErrorIs(t, err, cause, name)
+				require.EqualValues(t, 1, store.asked.Load(), "%s: %v", name, cause)
+				_, _ = decide(t.Context(), throttr.NewRateLimit(backend, throttr.WithLogger(nil), throttr.WithFallback(second)), tenAMinute, 1)
+				require.EqualValues(t, 2, store.asked.Load(), "%s: %v", name, cause)
+				require.LessOrEqual(t, second.asked.Load(), int64(1), "%s: %v", name, cause)
 			}
 		}
 	}
@@ -92,28 +43,19 @@ func TestACallIsMadeOnce(t *testing.T) {
 type blockingMemory struct{ *memory.Backend }
 
 func (blockingMemory) Take(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (w window.Window, err error) {
-	<-ctx.Done()
-	return w, ctx.Err()
+	return w, hangs(ctx, call{})
 }
 
 type blockingLeases struct{ *lease.Backend }
 
 func (blockingLeases) Take(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (w window.Window, err error) {
-	<-ctx.Done()
-	return w, ctx.Err()
-}
-
-type blockingBackend struct{ throttr.Backend }
-
-func (blockingBackend) Take(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (w window.Window, err error) {
-	<-ctx.Done()
-	return w, ctx.Err()
+	return w, hangs(ctx, call{})
 }
 
 func TestAWrapperThatBlocksEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := memory.New(memory.WithClock(time.Now))
-		defer m.Close()
+		m, store := inProcess(t, memory.WithClock(time.Now)), newDistant(t)
+		store.be(hangs)
 		leases := lease.New(m, lease.WithAge(time.Hour))
 		defer leases.Close()
 		limit := throttr.Limit{Max: 1_000_000, Scale: time.Hour}
@@ -123,7 +65,7 @@ func TestAWrapperThatBlocksEndsInTime(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Positive(t, leases.Blocks().Held)
-		for _, b := range []throttr.Backend{blockingMemory{m}, blockingLeases{leases}, blockingBackend{m}, blockingBackend{leases}} {
+		for _, b := range []throttr.Backend{blockingMemory{m}, blockingLeases{leases}, store} {
 			limiter := throttr.NewRateLimit(b, throttr.WithLogger(nil))
 			for i := range 4 {
 				begun := time.Now()

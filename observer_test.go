@@ -11,9 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/backendtest"
-	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // recorder is an observer that records the events and their contexts.
@@ -41,22 +38,6 @@ func (r *recorder) last(t *testing.T) throttr.Event {
 	return e
 }
 
-// slow is a backend that delays hits and resets.
-type slow struct {
-	throttr.Backend
-	delay time.Duration
-}
-
-func (s slow) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
-	time.Sleep(s.delay)
-	return s.Backend.Hit(ctx, key, l, n)
-}
-
-func (s slow) Reset(ctx context.Context, key string, l throttr.Limit) error {
-	time.Sleep(s.delay)
-	return s.Backend.Reset(ctx, key, l)
-}
-
 // fiveAMinute is the limit of the tests of observers, as it is in events.
 var fiveAMinute = throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow}
 
@@ -65,53 +46,34 @@ var minutely = throttr.Limit{Max: 1, Scale: time.Minute, Algorithm: throttr.Fixe
 
 func TestObserverSeesHitsAndResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := backendtest.NewClock()
-		b := memory.New(memory.WithClock(clock.Now))
-		defer b.Close()
 		var seen recorder
-		limiter := throttr.NewRateLimit(slow{b, 3 * time.Millisecond}, throttr.WithObserver(seen.observe))
-
-		res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 4)
-		require.NoError(t, err)
-		require.True(t, res.Allowed)
-		require.Equal(t, throttr.Event{
-			Kind: throttr.EventAllowed, Call: "hit", Key: "k", Limit: fiveAMinute, N: 4, Duration: 3 * time.Millisecond,
-			Result: throttr.Result{Allowed: true, Count: 4, Limit: 5, Remaining: 1, ResetAfter: res.ResetAfter, ResetAt: res.ResetAt},
-		}, seen.last(t))
-
-		clock.Advance(20 * time.Second)
-		res, err = limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 4)
-		require.NoError(t, err)
-		require.Equal(t, throttr.Event{
-			Kind: throttr.EventDenied, Call: "hit", Key: "k", Limit: fiveAMinute, N: 4, Duration: 3 * time.Millisecond,
-			Result: throttr.Result{Count: 8, Limit: 5, RetryAfter: 40 * time.Second, ResetAfter: 40 * time.Second, ResetAt: res.ResetAt},
-		}, seen.last(t))
-
+		store := newDistant(t)
+		store.answer(func(context.Context, call) error { time.Sleep(3 * time.Millisecond); return nil })
+		limiter := throttr.NewRateLimit(store, throttr.WithObserver(seen.observe))
+		hit := func() (throttr.Result, throttr.Event, error) {
+			res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 4)
+			return res, throttr.Event{Call: "hit", Key: "k", Limit: fiveAMinute, N: 4, Duration: 3 * time.Millisecond, Result: res}, err
+		}
+		reset := throttr.Event{Kind: throttr.EventReset, Call: "reset", Key: "k", Limit: minutely, Duration: 3 * time.Millisecond}
+		for _, kind := range []throttr.EventKind{throttr.EventAllowed, throttr.EventDenied} {
+			res, want, err := hit()
+			require.NoError(t, err)
+			require.Equal(t, kind == throttr.EventAllowed, res.Allowed)
+			want.Kind = kind
+			require.Equal(t, want, seen.last(t))
+		}
 		require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))
-		require.Equal(t, throttr.Event{
-			Kind: throttr.EventReset, Call: "reset", Key: "k", Limit: minutely, Duration: 3 * time.Millisecond,
-		}, seen.last(t))
-	})
-}
+		require.Equal(t, reset, seen.last(t))
 
-func TestObserverSeesFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backend := newFailing(errDown)
-		backend.wait = 3 * time.Millisecond
-		var seen recorder
-		limiter := throttr.NewRateLimit(backend, throttr.WithObserver(seen.observe))
-
-		_, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute}, 4)
+		store.be(func(context.Context, call) error { time.Sleep(3 * time.Millisecond); return errDown })
+		_, want, err := hit()
 		require.Equal(t, errDown, err)
-		require.Equal(t, throttr.Event{
-			Kind: throttr.EventFailed, Call: "hit", Key: "k", Limit: fiveAMinute, N: 4, Duration: 3 * time.Millisecond,
-			Result: throttr.Result{Limit: 5}, Err: errDown,
-		}, seen.last(t))
-
+		want.Kind, want.Err = throttr.EventFailed, errDown
+		want.Result = throttr.Result{Limit: 5}
+		require.Equal(t, want, seen.last(t))
 		require.Equal(t, errDown, limiter.Reset(t.Context(), "k", time.Minute))
-		require.Equal(t, throttr.Event{
-			Kind: throttr.EventFailed, Call: "reset", Key: "k", Limit: minutely, Duration: 3 * time.Millisecond, Err: errDown,
-		}, seen.last(t))
+		reset.Kind, reset.Err = throttr.EventFailed, errDown
+		require.Equal(t, reset, seen.last(t))
 	})
 }
 
@@ -126,7 +88,7 @@ func TestObserverSeesDecisionsOfPoliciesAndTheirCause(t *testing.T) {
 		{throttr.WithFallback(inProcess(t)), throttr.EventAllowed, 1},
 	} {
 		var seen recorder
-		limiter := throttr.NewRateLimit(newFailing(errDown), c.opt, throttr.WithObserver(seen.observe))
+		limiter := throttr.NewRateLimit(failing(t, errDown), c.opt, throttr.WithObserver(seen.observe))
 		res, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
 		require.NoError(t, err)
 		e := seen.last(t)
@@ -150,7 +112,7 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 			require.NoError(t, got.Err())
 		})
 	}
-	limiter := throttr.NewRateLimit(slow{Backend: inProcess(t)}, named("first"), named("second"), named("third"))
+	limiter := throttr.NewRateLimit(newDistant(t), named("first"), named("second"), named("third"))
 	_, err := limiter.Hit(ctx, "k", time.Minute, 1)
 	require.NoError(t, err)
 	require.NoError(t, limiter.Reset(ctx, "k", time.Minute))
@@ -186,31 +148,58 @@ type commandError struct{ labels []string }
 
 func (e commandError) Error() string { return "not primary " + strings.Join(e.labels, " ") }
 
-type uncomparable struct{ failing }
-
-func (uncomparable) Take(context.Context, string, throttr.Limit, uint64) (w window.Window, err error) {
-	return w, commandError{}
-}
-
-func (uncomparable) TakeAll(context.Context, []throttr.Take, []window.Window) (bool, error) {
-	return false, commandError{}
-}
-
-func (uncomparable) Reset(context.Context, string, throttr.Limit) error { return commandError{} }
-
 func TestAnErrorThatCannotBeComparedIsReturned(t *testing.T) {
 	var seen recorder
-	limiter := throttr.NewRateLimit(uncomparable{}, throttr.WithObserver(seen.observe))
-	limit := throttr.Limit{Max: 1, Scale: time.Second}
-	for name, call := range map[string]func() error{
-		"take":     func() error { _, err := limiter.Take(t.Context(), "k", limit, 1); return err },
-		"take all": func() error { _, _, err := limiter.TakeAll(t.Context(), limit.For("k", 1)); return err },
-		"wait":     func() error { _, err := limiter.Wait(t.Context(), "k", limit, 1); return err },
-		"reset":    func() error { return limiter.Reset(t.Context(), "k", time.Second) },
-	} {
-		require.ErrorAs(t, call(), new(commandError), name)
+	limiter := throttr.NewRateLimit(failing(t, commandError{}), throttr.WithObserver(seen.observe))
+	for name, decide := range decisions {
+		_, err := decide(t.Context(), limiter, fiveAMinute, 1)
+		require.ErrorAs(t, err, new(commandError), name)
 		e := seen.last(t)
 		require.Equal(t, throttr.EventFailed, e.Kind, name)
 		require.ErrorAs(t, e.Err, new(commandError), name)
 	}
+	require.ErrorAs(t, limiter.Reset(t.Context(), "k", time.Second), new(commandError))
+	require.ErrorAs(t, seen.last(t).Err, new(commandError))
+}
+
+func TestObserverSeesTakes(t *testing.T) {
+	b, _ := newMemory(t)
+	var events []throttr.Event
+	limiter := throttr.NewRateLimit(b, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+		e.Duration, e.Result.ResetAfter, e.Result.ResetAt = 0, 0, time.Time{}
+		events = append(events, e)
+	}))
+	wide := throttr.Limit{Name: "wide", Max: 100, Scale: time.Hour, Algorithm: throttr.FixedWindow}
+	narrow := throttr.Limit{Name: "narrow", Max: 5, Scale: time.Second, Algorithm: throttr.FixedWindow}
+	rv := reserve(t, limiter, wide.For("k", 2), narrow.For("k", 5))
+	_, _, err := limiter.TakeAll(t.Context(), wide.For("k", 2), narrow.For("k", 5))
+	require.NoError(t, err)
+	require.NoError(t, rv.Commit(t.Context(), 2, 1))
+	_, err = limiter.Take(t.Context(), "k", wide, 1)
+	require.NoError(t, err)
+	_, err = limiter.Wait(t.Context(), "k", narrow, 1)
+	require.NoError(t, err)
+	_, err = limiter.Take(t.Context(), "k", narrow, 6)
+	require.NoError(t, err)
+	_, err = limiter.Charge(t.Context(), "k", narrow, 9)
+	require.NoError(t, err)
+	event := func(kind throttr.EventKind, call string, l throttr.Limit, n uint64, res throttr.Result) throttr.Event {
+		res.Limit = l.Max
+		return throttr.Event{Kind: kind, Call: call, Key: "k", Limit: l, N: n, Result: res}
+	}
+	settled := func(l throttr.Limit, n, reserved uint64) throttr.Event {
+		e := event(throttr.EventSettled, "reserve", l, n, throttr.Result{})
+		e.Reserved = reserved
+		return e
+	}
+	require.Equal(t, []throttr.Event{
+		event(throttr.EventAllowed, "reserve", wide, 2, throttr.Result{Allowed: true, Count: 2, Remaining: 98}),
+		event(throttr.EventAllowed, "reserve", narrow, 5, throttr.Result{Allowed: true, Count: 5}),
+		event(throttr.EventDenied, "take", narrow, 5, throttr.Result{Count: 5, RetryAfter: time.Second}),
+		settled(wide, 2, 2), settled(narrow, 1, 5),
+		event(throttr.EventAllowed, "take", wide, 1, throttr.Result{Allowed: true, Count: 3, Remaining: 97}),
+		event(throttr.EventAllowed, "wait", narrow, 1, throttr.Result{Allowed: true, Count: 2, Remaining: 3}),
+		event(throttr.EventDenied, "take", narrow, 6, throttr.Result{RetryAfter: throttr.Never}),
+		event(throttr.EventDenied, "charge", narrow, 9, throttr.Result{Count: 11, RetryAfter: time.Second}),
+	}, events)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -26,86 +25,6 @@ import (
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
-)
-
-// distant is a store on the other side of a network, which can be away in several ways.
-type distant struct {
-	throttr.Backend
-	asked atomic.Int64
-	fault atomic.Pointer[func(ctx context.Context, reads bool) error]
-}
-
-func newDistant(t *testing.T) *distant {
-	b := memory.New(memory.WithClock(time.Now))
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	return &distant{Backend: b}
-}
-
-// be makes all calls do f first, or nothing if that is nil.
-func (d *distant) be(f func(ctx context.Context, reads bool) error) {
-	if f == nil {
-		d.fault.Store(nil)
-		return
-	}
-	d.fault.Store(&f)
-}
-
-func (d *distant) call(ctx context.Context, reads bool) error {
-	d.asked.Add(1)
-	if f := d.fault.Load(); f != nil {
-		return (*f)(ctx, reads)
-	}
-	time.Sleep(time.Millisecond)
-	return nil
-}
-
-func (d *distant) Hit(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if err = d.call(ctx, false); err == nil {
-		w, err = d.Backend.Hit(ctx, key, l, n)
-	}
-	return w, err
-}
-
-func (d *distant) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if err = d.call(ctx, false); err == nil {
-		w, err = d.Backend.Take(ctx, key, l, n)
-	}
-	return w, err
-}
-
-func (d *distant) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (granted bool, err error) {
-	if err = d.call(ctx, false); err == nil {
-		granted, err = d.Backend.TakeAll(ctx, takes, windows)
-	}
-	return granted, err
-}
-
-func (d *distant) Peek(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if err = d.call(ctx, true); err == nil {
-		w, err = d.Backend.Peek(ctx, key, l, n)
-	}
-	return w, err
-}
-
-// The ways in which a store is away.
-var (
-	hangs   = func(ctx context.Context, _ bool) error { <-ctx.Done(); return ctx.Err() }
-	isDown  = func(context.Context, bool) error { return fmt.Errorf("%w: nobody listens", throttr.ErrUnavailable) }
-	refuses = func(context.Context, bool) error { return &net.OpError{Op: "dial", Err: errors.New("refused")} }
-	isSlow  = func(ctx context.Context, _ bool) error {
-		select {
-		case <-time.After(400 * time.Millisecond):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	onlyReads = func(_ context.Context, reads bool) error {
-		if reads {
-			return nil
-		}
-		return fmt.Errorf("%w: READONLY", throttr.ErrUnavailable)
-	}
 )
 
 // journal keeps log lines.
@@ -137,16 +56,15 @@ func (j *journal) entries(t *testing.T) (all []map[string]any) {
 // A store is away for ten seconds at 2,000 hits a second: the first hits wait for it as long as they may,
 // then none does, the fallback counts, and there are two lines.
 func TestAnOutageCostsMilliseconds(t *testing.T) {
-	for name, fault := range map[string]func(context.Context, bool) error{
+	for name, fault := range map[string]fault{
 		"hangs": hangs, "down": isDown, "refuses": refuses, "slow": isSlow, "read-only": onlyReads,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, log := newDistant(t), &journal{}
-				fallback := memory.New(memory.WithClock(time.Now))
-				defer fallback.Close()
+				store.be(near)
 				var events []throttr.Event
-				limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithLogger(log.logger()),
+				limiter := throttr.NewRateLimit(store, throttr.WithFallback(inProcess(t, memory.WithClock(time.Now))), throttr.WithLogger(log.logger()),
 					throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 						if e.Kind == throttr.EventUnavailable || e.Kind == throttr.EventAvailable {
 							events = append(events, e)
@@ -181,7 +99,7 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 				hits(9740*time.Millisecond, map[bool]time.Duration{true: 250 * time.Millisecond, false: 0}[name == "slow"])
 				require.LessOrEqual(t, goroutines.Load(), before+100, "nothing is left behind")
 				asked := store.asked.Load()
-				store.be(nil)
+				store.be(near)
 				hits(650*time.Millisecond, time.Millisecond) // a trial that hangs for 250 ms, and a pause
 				counted := degraded.Load()
 				hits(time.Second, time.Millisecond)
@@ -235,11 +153,8 @@ func TestACallThatIsNotMadeSaysWhy(t *testing.T) {
 		}
 		require.EqualValues(t, 3, store.asked.Load())
 
-		store = newDistant(t)
-		store.be(func(context.Context, bool) error {
-			return &throttr.RequestError{Call: "hit", Key: "other", Server: "a:1", Sent: true, Err: throttr.ErrConnLost}
-		})
-		limiter = throttr.NewRateLimit(store, throttr.WithLogger(nil))
+		lost := &throttr.RequestError{Call: "hit", Key: "other", Server: "a:1", Sent: true, Err: throttr.ErrConnLost}
+		limiter = throttr.NewRateLimit(failing(t, lost), throttr.WithLogger(nil))
 		for i := range 4 {
 			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
 			var failed *throttr.RequestError
@@ -260,7 +175,7 @@ func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store, log := newDistant(t), &journal{}
 			limiter := throttr.NewRateLimit(store, throttr.WithLogger(log.logger()), throttr.WithPolicy(throttr.AllowHits))
-			store.be(func(ctx context.Context, _ bool) error {
+			store.be(func(ctx context.Context, _ call) error {
 				if name == "timeouts" {
 					<-ctx.Done()
 					return fmt.Errorf("hit alice: %w", cause)
@@ -374,58 +289,6 @@ func TestAnOutageOfSeveralServersIsOne(t *testing.T) {
 	})
 }
 
-func TestAReservationDoesNotWaitForAStoreThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &hangingGiveBack{newDistant(t)}
-		limiter := throttr.NewRateLimit(store, throttr.WithLogger(nil))
-		limit := throttr.Limit{Max: 100, Scale: time.Hour}
-		var all []*throttr.Reservation
-		for range 10 {
-			all = append(all, reserve(t, limiter, limit.For("k", 2)))
-		}
-		begun := time.Now()
-		for _, rv := range all {
-			require.ErrorIs(t, rv.Commit(t.Context(), 1), throttr.ErrUnavailable)
-		}
-		require.Less(t, time.Since(begun), 4*250*time.Millisecond)
-	})
-}
-
-type hangingGiveBack struct{ *distant }
-
-func (hangingGiveBack) GiveBack(ctx context.Context, _ string, _ throttr.Limit, _ uint64, _ int64) (bool, error) {
-	<-ctx.Done()
-	return false, ctx.Err()
-}
-
-// While there are places in a lease, an outage concerns nobody. Then the fallback decides.
-func TestLeasesDuringAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newDistant(t)
-		leases := lease.New(store, lease.WithAge(time.Hour))
-		defer leases.Close()
-		limiter := throttr.NewRateLimit(leases, throttr.WithPolicy(throttr.DenyHits), throttr.WithLogger(nil))
-		for range 200 {
-			_, err := limiter.Hit(t.Context(), "k", time.Hour, 1_000_000)
-			require.NoError(t, err)
-			time.Sleep(time.Millisecond)
-		}
-		store.be(hangs)
-		defer store.be(nil)
-		waits := 0
-		for range 1000 {
-			begun := time.Now()
-			_, err := limiter.Hit(t.Context(), "k", time.Hour, 1_000_000)
-			require.NoError(t, err)
-			require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
-			if time.Since(begun) > 0 {
-				waits++
-			}
-		}
-		require.LessOrEqual(t, waits, 3)
-	})
-}
-
 // All calls that take of one limit do so, once the circuit is open.
 func TestLeasesWhileTheCircuitIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -460,8 +323,7 @@ func TestLeasesWhileTheCircuitIsOpen(t *testing.T) {
 func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 	store := newDistant(t)
 	store.be(isDown)
-	fallback := memory.New()
-	defer fallback.Close()
+	fallback := inProcess(t)
 	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
 	bucket := throttr.Limit{Max: 40, Scale: time.Hour, Burst: 20, Algorithm: throttr.TokenBucket}
 	small := bucket
@@ -503,8 +365,7 @@ func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 func TestDenialsOfAShareSayWhenTheStoreMayBeBack(t *testing.T) {
 	store := newDistant(t)
 	store.be(isDown)
-	fallback := memory.New()
-	defer fallback.Close()
+	fallback := inProcess(t)
 	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
 	for scale, wait := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, time.Second: time.Second, time.Hour: time.Hour} {
 		limit := throttr.Limit{Max: 100, Scale: scale}
@@ -523,7 +384,7 @@ func TestSporadicFailuresAreReportedOnceAMinute(t *testing.T) {
 		store, log := newDistant(t), &journal{}
 		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
 		n := 0
-		store.be(func(context.Context, bool) error {
+		store.be(func(context.Context, call) error {
 			if n++; n%2 == 0 {
 				return throttr.ErrUnavailable
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,60 +12,10 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
-// errDown is the error of a failing backend.
-var errDown = errors.New("down")
-
-// failing is a backend whose Hit, Peek and Reset return err, after a wait.
-type failing struct {
-	window.Unimplemented
-	err   error
-	wait  time.Duration
-	calls *atomic.Int64
-}
-
-func newFailing(err error) failing { return failing{err: err, calls: new(atomic.Int64)} }
-
-func (b failing) fail(ctx context.Context, l throttr.Limit) error {
-	b.calls.Add(1)
-	if l.Shadow {
-		return errors.New("a backend got a Shadow limit")
-	}
-	if b.wait == 0 {
-		return b.err
-	}
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("down: %w", ctx.Err())
-	case <-time.After(b.wait):
-		return b.err
-	}
-}
-
-func (b failing) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
-
-func (b failing) Take(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, b.fail(ctx, l)
-}
-
-func (b failing) Hit(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, b.fail(ctx, l)
-}
-
-func (b failing) Peek(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, b.fail(ctx, l)
-}
-
-func (b failing) Reset(ctx context.Context, _ string, l throttr.Limit) error { return b.fail(ctx, l) }
-
-// inProcess returns a backend of package memory that is closed at the end of the test.
-func inProcess(t testing.TB, opts ...memory.Option) *memory.Backend {
-	b := memory.New(opts...)
-	t.Cleanup(func() { b.Close() })
-	return b
-}
+// tenAMinute is the limit of the tests of outages, as it is in events.
+var tenAMinute = throttr.Limit{Max: 10, Scale: time.Minute, Algorithm: throttr.FixedWindow}
 
 func TestDefaultPolicyReturnsTheErrorOfTheBackend(t *testing.T) {
 	for name, opts := range map[string][]throttr.Option{
@@ -75,25 +24,40 @@ func TestDefaultPolicyReturnsTheErrorOfTheBackend(t *testing.T) {
 		"last one wins": {throttr.WithPolicy(throttr.AllowHits), throttr.WithPolicy(throttr.ReturnError)},
 		"no fallback":   {throttr.WithFallback(nil)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			res, err := throttr.NewRateLimit(newFailing(errDown), opts...).Hit(t.Context(), "k", time.Minute, 10)
-			require.Equal(t, errDown, err, "it is not wrapped")
+		for call, decide := range decisions {
+			res, err := decide(t.Context(), throttr.NewRateLimit(failing(t, errDown), opts...), tenAMinute, 1)
+			require.Equal(t, errDown, err, "%s, %s: it is not wrapped", name, call)
 			require.Zero(t, res)
-		})
+		}
 	}
 }
 
-func TestAllowHitsAllowsHitsIfTheBackendFails(t *testing.T) {
-	limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.AllowHits))
-	for range 20 {
-		res, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
-		require.NoError(t, err)
-		require.Equal(t, throttr.Result{Allowed: true, Limit: 10, Degraded: true}, res)
-	}
+func TestPoliciesDecideIfTheBackendFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for scale, wait := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond, time.Second: time.Second, time.Hour: time.Second} {
+			denied := throttr.Result{Limit: 10, RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}
+			for policy, want := range map[throttr.Policy]throttr.Result{throttr.AllowHits: {Allowed: true, Limit: 10, Degraded: true}, throttr.DenyHits: denied} {
+				limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(policy))
+				for call, decide := range decisions {
+					if call == "wait" && policy == throttr.DenyHits {
+						continue // it goes on
+					}
+					res, err := decide(t.Context(), limiter, throttr.Limit{Max: 10, Scale: scale}, 3)
+					require.NoError(t, err)
+					require.Equal(t, want, res, "%v, %s", policy, call)
+				}
+				unlimited := throttr.Limit{Name: "u", Max: throttr.Unlimited, Scale: scale}
+				_, results, err := limiter.TakeAll(t.Context(), unlimited.For("k", 1), throttr.Limit{Max: 10, Scale: scale}.For("k", 3))
+				require.NoError(t, err)
+				require.False(t, results[0].Degraded, "no store is needed for it")
+				require.True(t, results[1].Degraded)
+			}
+		}
+	})
 }
 
 func TestAllowHitsDeniesHitsThatNoWindowWouldAllow(t *testing.T) {
-	limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.AllowHits))
+	limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(throttr.AllowHits))
 	for _, c := range []struct {
 		limit, n uint64
 		allowed  bool
@@ -108,68 +72,47 @@ func TestAllowHitsDeniesHitsThatNoWindowWouldAllow(t *testing.T) {
 	}
 }
 
-func TestDenyHitsRetryAfterIsAtMostOneSecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.DenyHits))
-		for scale, wait := range map[time.Duration]time.Duration{
-			time.Millisecond: time.Millisecond,
-			time.Second:      time.Second,
-			time.Hour:        time.Second,
-		} {
-			res, err := limiter.Hit(t.Context(), "k", scale, 10)
+func TestFallbackCountsIfTheBackendFails(t *testing.T) {
+	for call, counted := range map[string]uint64{"hit": 6, "charge": 6, "take": 4, "take all": 4, "reserve": 4} { // the first ones count what is denied
+		backend, fallback := failing(t, errDown), inProcess(t)
+		// The policy does not apply while the fallback works.
+		limiter := throttr.NewRateLimit(backend, throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
+		for i := range uint64(3) {
+			res, err := decisions[call](t.Context(), limiter, throttr.Limit{Max: 5, Scale: time.Hour}, 2)
 			require.NoError(t, err)
-			require.Equal(t, throttr.Result{Limit: 10, RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}, res)
+			require.True(t, res.Degraded)
+			require.EqualValues(t, 5, res.Limit)
+			require.Equal(t, i < 2, res.Allowed, call)
+			if res.Allowed {
+				require.Equal(t, 2*(i+1), res.Count)
+				require.Equal(t, 5-res.Count, res.Remaining)
+			} else {
+				require.InDelta(t, time.Hour, res.RetryAfter, float64(time.Minute))
+			}
 		}
-	})
-}
-
-func TestFallbackCountsHitsIfTheBackendFails(t *testing.T) {
-	backend := newFailing(errDown)
-	fallback := inProcess(t)
-	// The policy does not apply while the fallback works.
-	limiter := throttr.NewRateLimit(backend, throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
-	for i := uint64(1); i <= 4; i++ {
-		res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Hour}, 2)
-		require.NoError(t, err)
-		require.True(t, res.Degraded)
-		require.Equal(t, 2*i, res.Count)
-		require.Equal(t, uint64(5), res.Limit)
-		require.Equal(t, 2*i <= 5, res.Allowed)
-		if res.Allowed {
-			require.Equal(t, 5-2*i, res.Remaining)
-			require.Zero(t, res.RetryAfter)
-		} else {
-			require.InDelta(t, time.Hour, res.RetryAfter, float64(time.Minute))
-		}
+		require.Equal(t, counted, count(t, throttr.NewRateLimit(fallback), "k", time.Hour), call)
+		require.EqualValues(t, 3, backend.asked.Load(), "each call tries the backend first")
 	}
-	require.EqualValues(t, 4, backend.calls.Load(), "each hit tries the backend first")
-	count, err := throttr.NewRateLimit(fallback).Get(t.Context(), "k", time.Hour)
-	require.NoError(t, err)
-	require.EqualValues(t, 8, count)
 }
 
 func TestPolicyAppliesIfTheFallbackFails(t *testing.T) {
 	errFull := errors.New("full")
 	for _, p := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
-		t.Run(p.String(), func(t *testing.T) {
-			limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithFallback(newFailing(errFull)), throttr.WithPolicy(p), throttr.WithProcesses(3))
-			res, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
+		limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithFallback(failing(t, errFull)), throttr.WithPolicy(p), throttr.WithProcesses(3))
+		for _, call := range []string{"hit", "take all"} {
+			res, err := decisions[call](t.Context(), limiter, tenAMinute, 1)
 			if p == throttr.ReturnError {
 				require.ErrorIs(t, err, errDown)
 				require.ErrorIs(t, err, errFull)
 				require.EqualError(t, err, "down; and the fallback: full")
 				require.Zero(t, res)
-				return
+				continue
 			}
 			require.NoError(t, err)
 			require.True(t, res.Degraded)
 			require.Equal(t, p == throttr.AllowHits, res.Allowed)
 			require.EqualValues(t, 10, res.Limit, "not that of a share")
-			ok, results, err := limiter.TakeAll(t.Context(), throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 1))
-			require.NoError(t, err)
-			require.Equal(t, p == throttr.AllowHits, ok)
-			require.EqualValues(t, 10, results[0].Limit)
-		})
+		}
 	}
 }
 
@@ -178,75 +121,40 @@ func policies(t *testing.T) map[string][]throttr.Option {
 	return map[string][]throttr.Option{
 		"allow":    {throttr.WithPolicy(throttr.AllowHits)},
 		"deny":     {throttr.WithPolicy(throttr.DenyHits)},
-		"fallback": {throttr.WithFallback(inProcess(t))},
-		"all":      {throttr.WithFallback(inProcess(t)), throttr.WithPolicy(throttr.AllowHits), throttr.WithTimeout(time.Minute)},
+		"fallback": {throttr.WithFallback(inProcess(t, memory.WithClock(time.Now)))},
+		"all":      {throttr.WithFallback(inProcess(t, memory.WithClock(time.Now))), throttr.WithPolicy(throttr.AllowHits), throttr.WithTimeout(time.Minute)},
 	}
 }
 
 func TestPoliciesDoNotApplyToMistakesInTheProgram(t *testing.T) {
 	for name, opts := range policies(t) {
 		for _, mistake := range []error{
-			throttr.ErrScale,
-			throttr.ErrRange,
-			throttr.ErrClosed,
-			throttr.ErrUnsupported,
-			throttr.ErrConfig,
+			throttr.ErrScale, throttr.ErrRange, throttr.ErrClosed, throttr.ErrUnsupported, throttr.ErrConfig,
 			&throttr.ValueSizeError{Server: "a:1", Client: 2, Actual: 4},
 			fmt.Errorf("some backend: %w", throttr.ErrScale),
-			fmt.Errorf("some backend: %w", throttr.ErrRange),
 			fmt.Errorf("some backend: %w", throttr.ErrClosed),
 			&throttr.RangeError{Field: "Max"},
 			&throttr.RequestError{Err: throttr.ErrClosed},
 		} {
-			t.Run(fmt.Sprintf("%s/%v", name, mistake), func(t *testing.T) {
-				res, err := throttr.NewRateLimit(newFailing(mistake), opts...).Hit(t.Context(), "k", time.Minute, 10)
-				require.Equal(t, mistake, err)
+			for call, decide := range decisions {
+				res, err := decide(t.Context(), throttr.NewRateLimit(failing(t, mistake), opts...), tenAMinute, 1)
+				require.Equal(t, mistake, err, "%s, %s", name, call)
 				require.Zero(t, res)
-			})
+			}
 		}
-		t.Run(name+"/scale", func(t *testing.T) {
-			backend := newFailing(errDown)
-			_, err := throttr.NewRateLimit(backend, opts...).Hit(t.Context(), "k", 0, 10)
-			require.ErrorIs(t, err, throttr.ErrScale)
-			require.Zero(t, backend.calls.Load())
-		})
 	}
-}
-
-func TestPoliciesDoNotApplyToMistakesThatTheFallbackReports(t *testing.T) {
-	limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithPolicy(throttr.AllowHits),
-		throttr.WithFallback(newFailing(&throttr.RangeError{Field: "Max"})))
-	_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
-	require.ErrorIs(t, err, errDown)
-	require.ErrorIs(t, err, throttr.ErrRange)
-}
-
-func TestPoliciesDoNotApplyIfTheContextHasEnded(t *testing.T) {
-	for name, opts := range policies(t) {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			_, err := throttr.NewRateLimit(newFailing(ctx.Err()), opts...).Hit(ctx, "k", time.Minute, 10)
-			require.ErrorIs(t, err, context.Canceled)
-
-			_, err = throttr.NewRateLimit(newFailing(errDown), opts...).Hit(ctx, "k", time.Minute, 10)
-			require.ErrorIs(t, err, errDown, "the cause is another one")
-		})
-		t.Run(name+"/deadline", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				defer cancel()
-				backend := newFailing(errDown)
-				backend.wait = time.Hour
-				begun := time.Now()
-				// The options of policies are not used: their memory.Backend is outside the bubble.
-				limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithTimeout(time.Second))
-				_, err := limiter.Hit(ctx, "k", time.Minute, 10)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Equal(t, 50*time.Millisecond, time.Since(begun))
-			})
-		})
+	for _, mistake := range []error{&throttr.RangeError{Field: "Max"}, throttr.ErrUnsupported} {
+		limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(failing(t, mistake)))
+		for _, decide := range decisions {
+			_, err := decide(t.Context(), limiter, tenAMinute, 1)
+			require.ErrorIs(t, err, errDown)
+			require.ErrorIs(t, err, mistake, "of the fallback")
+		}
 	}
+	closed := memory.New()
+	closed.Close()
+	_, err := throttr.NewRateLimit(closed, throttr.WithPolicy(throttr.AllowHits)).Hit(t.Context(), "k", time.Minute, 5)
+	require.ErrorIs(t, err, throttr.ErrClosed)
 }
 
 // lateContext is a context whose deadline has passed, but whose Err is still nil.
@@ -255,75 +163,60 @@ type lateContext struct{ context.Context }
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Nanosecond), true }
 func (lateContext) Err() error                  { return nil }
 
-func TestPoliciesDoNotApplyToADeadlineThatTheBackendReportsFirst(t *testing.T) {
-	limiter := throttr.NewRateLimit(newFailing(context.DeadlineExceeded), throttr.WithPolicy(throttr.AllowHits))
-	_, err := limiter.Hit(lateContext{t.Context()}, "k", time.Minute, 10)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-}
-
-func TestPoliciesDoNotApplyIfTheContextEndsDuringTheFallback(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	fallback := canceling{newFailing(errDown), cancel}
-	limiter := throttr.NewRateLimit(newFailing(errDown), throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
-	_, err := limiter.Hit(ctx, "k", time.Minute, 10)
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-// canceling is a backend whose Hit cancels the context.
-type canceling struct {
-	failing
-	cancel context.CancelFunc
-}
-
-func (b canceling) Hit(ctx context.Context, _ string, _ throttr.Limit, _ uint64) (window.Window, error) {
-	b.cancel()
-	return window.Window{}, ctx.Err()
+func TestPoliciesDoNotApplyIfTheContextHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		hit := func(ctx context.Context, backend throttr.Backend, opts ...throttr.Option) error {
+			_, err := throttr.NewRateLimit(backend, opts...).Hit(ctx, "k", time.Minute, 10)
+			return err
+		}
+		for name, opts := range policies(t) {
+			require.ErrorIs(t, hit(canceled, failing(t, context.Canceled), opts...), context.Canceled, name)
+			require.ErrorIs(t, hit(canceled, failing(t, errDown), opts...), errDown, "%s: the cause is another one", name)
+			late := lateContext{t.Context()}
+			require.ErrorIs(t, hit(late, failing(t, context.DeadlineExceeded), opts...), context.DeadlineExceeded, "%s: the backend is the first to see it", name)
+			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			store := newDistant(t)
+			store.be(hangs)
+			require.ErrorIs(t, hit(short, store, opts...), context.DeadlineExceeded, name)
+			require.Equal(t, 50*time.Millisecond, time.Since(begun))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		fallback := newDistant(t)
+		fallback.be(func(ctx context.Context, _ call) error { cancel(); return ctx.Err() })
+		err := hit(ctx, failing(t, errDown), throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
+		require.ErrorIs(t, err, context.Canceled, "it ends during the fallback")
+	})
 }
 
 func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := newFailing(errDown)
-		backend.wait = time.Hour
-		begun := time.Now()
-
-		limiter := throttr.NewRateLimit(backend, throttr.WithTimeout(20*time.Millisecond))
-		_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
-		require.Equal(t, 20*time.Millisecond, time.Since(begun))
-		require.EqualError(t, err, "throttr: no answer within 20ms: down: context deadline exceeded")
+		store := newDistant(t)
+		store.be(hangs)
+		timeout, allow := throttr.WithTimeout(20*time.Millisecond), throttr.WithPolicy(throttr.AllowHits)
+		_, err := throttr.NewRateLimit(store, timeout).Hit(t.Context(), "k", time.Minute, 10)
+		require.EqualError(t, err, "throttr: no answer within 20ms: context deadline exceeded")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-
-		limiter = throttr.NewRateLimit(backend, throttr.WithTimeout(20*time.Millisecond), throttr.WithPolicy(throttr.AllowHits))
-		begun = time.Now()
-		res, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
-		require.NoError(t, err, "the caller's context has not ended")
-		require.True(t, res.Allowed && res.Degraded)
-		require.Equal(t, 20*time.Millisecond, time.Since(begun))
-
-		limiter = throttr.NewRateLimit(backend, throttr.WithTimeout(20*time.Millisecond),
-			throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(backend))
-		begun = time.Now()
-		res, err = limiter.Hit(t.Context(), "k", time.Minute, 10)
-		require.NoError(t, err)
-		require.True(t, res.Allowed && res.Degraded)
-		require.Equal(t, 40*time.Millisecond, time.Since(begun), "the timeout applies to the fallback too")
+		for want, opts := range map[time.Duration][]throttr.Option{
+			20 * time.Millisecond: {timeout, allow}, 40 * time.Millisecond: {timeout, allow, throttr.WithFallback(store)},
+		} {
+			begun := time.Now()
+			res, err := throttr.NewRateLimit(store, opts...).Hit(t.Context(), "k", time.Minute, 10)
+			require.NoError(t, err, "the caller's context has not ended")
+			require.True(t, res.Allowed && res.Degraded)
+			require.Equal(t, want, time.Since(begun))
+		}
 	})
 }
 
-func TestPoliciesApplyToHitsOnly(t *testing.T) {
+func TestPoliciesApplyToDecisionsOnly(t *testing.T) {
 	for name, opts := range policies(t) {
-		t.Run(name, func(t *testing.T) {
-			limiter := throttr.NewRateLimit(newFailing(errDown), opts...)
-			_, err := limiter.Get(t.Context(), "k", time.Minute)
-			require.ErrorIs(t, err, errDown)
-			require.ErrorIs(t, limiter.Reset(t.Context(), "k", time.Minute), errDown)
-		})
+		limiter := throttr.NewRateLimit(failing(t, errDown), opts...)
+		_, err := limiter.Get(t.Context(), "k", time.Minute)
+		require.ErrorIs(t, err, errDown, name)
+		require.ErrorIs(t, limiter.Reset(t.Context(), "k", time.Minute), errDown, name)
 	}
-}
-
-func TestPoliciesDoNotApplyToAClosedBackend(t *testing.T) {
-	b := memory.New()
-	b.Close()
-	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits))
-	_, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
-	require.ErrorIs(t, err, throttr.ErrClosed)
 }

@@ -2,8 +2,9 @@ package throttr_test
 
 import (
 	"context"
+	"errors"
 	"math"
-	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,63 +13,135 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
+
+func TestReservationIsSettledWithWhatWasUsed(t *testing.T) {
+	b, clock := newMemory(t)
+	limiter := throttr.NewRateLimit(b)
+	tokens := throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 700)
+	requests := throttr.Limit{Max: 5, Scale: time.Second}.For("requests", 1)
+	rv := reserve(t, limiter, tokens, requests)
+	denied, ok, err := limiter.Reserve(t.Context(), tokens, requests)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.False(t, denied.Results()[0].Allowed)
+	require.NoError(t, denied.Commit(t.Context(), 5, 5))
+	require.NoError(t, denied.Cancel(t.Context()))
+	require.NoError(t, rv.Commit(t.Context(), 100, 1))
+	require.NoError(t, rv.Commit(t.Context(), 1, 0), "the second one does nothing")
+	require.NoError(t, rv.Cancel(t.Context()))
+	require.EqualValues(t, 100, count(t, limiter, "tokens", time.Minute))
+	require.EqualValues(t, 1, count(t, limiter, "requests", time.Second))
+	require.NoError(t, reserve(t, limiter, tokens).Commit(t.Context()), "all of it was used")
+	require.EqualValues(t, 800, count(t, limiter, "tokens", time.Minute))
+	require.NoError(t, reserve(t, limiter, throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 10)).Commit(t.Context(), 400))
+	require.EqualValues(t, 1200, count(t, limiter, "tokens", time.Minute), "an overrun counts beyond the limit")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	rv, _, err = limiter.Reserve(ctx, tenAMinute.For("k", 8))
+	require.NoError(t, err)
+	cancel() // that of a request has often ended when it is settled
+	require.NoError(t, rv.Cancel(ctx))
+	require.Zero(t, count(t, limiter, "k", time.Minute))
+
+	// Windows of different keys have different IDs.
+	for n, key := range []string{"first", "second"} {
+		_, err := limiter.Take(t.Context(), key, tenAMinute, uint64(n+1))
+		require.NoError(t, err)
+		clock.Advance(10 * time.Second)
+	}
+	rv = reserve(t, limiter, tenAMinute.For("first", 5), tenAMinute.For("second", 5))
+	require.NoError(t, rv.Commit(t.Context(), 1, 2))
+	require.EqualValues(t, 1+1, count(t, limiter, "first", time.Minute))
+	require.EqualValues(t, 2+2, count(t, limiter, "second", time.Minute))
+}
 
 // A Cancel that is deferred gives nothing back after a Commit that was a mistake.
 func TestCommitThatIsAMistakeSettlesAsReserved(t *testing.T) {
-	for name, limiter := range limiters(t) {
-		t.Run(name, func(t *testing.T) {
-			rv := reserve(t, limiter,
-				throttr.Limit{Max: 10, Scale: time.Minute}.For("requests", 1),
-				throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
-			err := rv.Commit(t.Context(), []uint64{0, 0, 0}[:1+2*rand.IntN(2)]...) // one number or three
-			require.ErrorIs(t, err, throttr.ErrConfig)
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			used []uint64
+			want error
+		}{{[]uint64{0}, throttr.ErrConfig}, {[]uint64{0, 0, 0}, throttr.ErrConfig}, {[]uint64{1, 1 << 63}, throttr.ErrRange}} {
+			limiter := testkit.Limiter[uint16](t, testkit.InMemory(t))
+			rv := reserve(t, limiter, tenAMinute.For("requests", 5), throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
+			err := rv.Commit(t.Context(), c.used...)
+			require.ErrorIs(t, err, c.want)
 			require.ErrorContains(t, err, "settled as reserved")
 			require.NoError(t, rv.Cancel(t.Context()))
 			require.NoError(t, rv.Commit(t.Context(), 0, 0))
-			require.EqualValues(t, 1, count(t, limiter, "requests", time.Minute))
+			require.EqualValues(t, 5, count(t, limiter, "requests", time.Minute))
 			require.EqualValues(t, 400, count(t, limiter, "tokens", time.Minute))
-		})
-	}
-}
-
-func TestCommitThatIsOutOfRangeSettlesAsReserved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := testkit.Limiter[uint16](t, testkit.InMemory(t))
-		rv := reserve(t, limiter,
-			throttr.Limit{Max: 10, Scale: time.Minute}.For("requests", 5),
-			throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
-		err := rv.Commit(t.Context(), 1, 1<<63)
-		require.ErrorIs(t, err, throttr.ErrRange)
-		require.ErrorContains(t, err, "settled as reserved")
-		require.NoError(t, rv.Cancel(t.Context()))
-		require.EqualValues(t, 5, count(t, limiter, "requests", time.Minute))
-		require.EqualValues(t, 400, count(t, limiter, "tokens", time.Minute))
+		}
 	})
 }
 
-// partlySilent is a backend that does not respond to what settles some keys.
-type partlySilent struct {
-	*memory.Backend
-	silent map[string]bool
+func TestReservationIsSettledWithTheBackendThatGrantedIt(t *testing.T) {
+	store, fallback := failing(t, errDown), inProcess(t)
+	take := tenAMinute.For("k", 8)
+	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
+	rv := reserve(t, limiter, take)
+	require.True(t, rv.Results()[0].Degraded)
+	byPolicy := reserve(t, throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits)), take)
+	store.be(nil) // it works again
+	own := reserve(t, limiter, take)
+	require.NoError(t, rv.Commit(t.Context(), 9))
+	require.NoError(t, byPolicy.Commit(t.Context(), 100), "what a policy allows is counted nowhere")
+	require.EqualValues(t, 9, count(t, throttr.NewRateLimit(fallback), "k", time.Minute))
+	require.EqualValues(t, 8, count(t, limiter, "k", time.Minute))
+	require.NoError(t, own.Cancel(t.Context()))
+	require.Zero(t, count(t, limiter, "k", time.Minute))
 }
 
-func (b *partlySilent) GiveBack(ctx context.Context, key string, l throttr.Limit, n uint64, id int64) (bool, error) {
-	if b.silent[key] {
-		<-ctx.Done()
-		return false, ctx.Err()
+func TestReservationIsSettledOnceByManyGoroutines(t *testing.T) {
+	limiter := throttr.NewRateLimit(inProcess(t))
+	limit := throttr.Limit{Max: 1000, Scale: time.Hour}
+	for range 100 {
+		reserve(t, limiter, limit.For("k", 1))
+		rv := reserve(t, limiter, limit.For("k", 5))
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := rv.Cancel(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
 	}
-	return b.Backend.GiveBack(ctx, key, l, n, id)
+	require.EqualValues(t, 100, count(t, limiter, "k", time.Hour))
+}
+
+func TestGiveBackOfUnknownOutcomeIsNotRepeated(t *testing.T) {
+	lost := fault(func(_ context.Context, c call) error {
+		if c.name == "give back" {
+			return errors.New("no answer")
+		}
+		return nil
+	})
+	for _, done := range []bool{false, true} {
+		store := newDistant(t)
+		limiter := throttr.NewRateLimit(store)
+		rv := reserve(t, limiter, tenAMinute.For("k", 8))
+		if done {
+			store.answer(lost)
+		} else {
+			store.be(lost)
+		}
+		require.Error(t, rv.Cancel(t.Context()))
+		asked := store.asked.Load()
+		require.NoError(t, rv.Cancel(t.Context()))
+		require.NoError(t, rv.Commit(t.Context(), 0))
+		require.Equal(t, asked, store.asked.Load())
+		require.EqualValues(t, map[bool]uint64{false: 8, true: 0}[done], count(t, limiter, "k", time.Minute))
+	}
 }
 
 func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &partlySilent{memory.New(memory.WithClock(time.Now)), map[string]bool{"a": true, "c": true}}
-		defer b.Close()
+		store := newDistant(t)
 		var seen []string
-		limiter := throttr.NewRateLimit(b, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+		limiter := throttr.NewRateLimit(store, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			if e.Kind == throttr.EventSettled {
 				seen = append(seen, e.Key)
 			}
@@ -78,10 +151,17 @@ func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 			takes = append(takes, throttr.Limit{Max: 10, Scale: time.Hour}.For(key, 5))
 		}
 		rv := reserve(t, limiter, takes...)
+		store.be(func(ctx context.Context, c call) error {
+			if c.key == "a" || c.key == "c" {
+				return hangs(ctx, c)
+			}
+			return nil
+		})
 		begun := time.Now()
 		require.ErrorIs(t, rv.Cancel(t.Context()), context.DeadlineExceeded)
 		require.Equal(t, 250*time.Millisecond, time.Since(begun), "all are settled at the same time")
 		require.Equal(t, []string{"a", "b", "c", "d"}, seen)
+		store.be(nil)
 		for key, left := range map[string]uint64{"a": 5, "b": 0, "c": 5, "d": 0} {
 			require.Equal(t, left, count(t, limiter, key, time.Hour), key)
 		}
@@ -89,8 +169,7 @@ func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 }
 
 func TestTakesOfOneCountAreSettledTogether(t *testing.T) {
-	b, _ := newMemory(t)
-	limiter := throttr.NewRateLimit(b)
+	limiter := throttr.NewRateLimit(inProcess(t))
 	limit := throttr.Limit{Max: 10, Scale: time.Hour}
 	for _, c := range []struct{ first, second, left uint64 }{{2, 3, 5}, {4, 4, 8}, {9, 0, 9}, {0, 7, 7}, {6, 6, 12}, {math.MaxInt64, math.MaxInt64, math.MaxInt64}} {
 		rv := reserve(t, limiter, limit.For("k", 4), limit.For("k", 4))
@@ -100,85 +179,22 @@ func TestTakesOfOneCountAreSettledTogether(t *testing.T) {
 	}
 }
 
-// panicking is a backend that panics when it gives back, and takes of the key "panic".
-type panicking struct{ throttr.Backend }
-
-func (panicking) GiveBack(context.Context, string, throttr.Limit, uint64, int64) (bool, error) {
-	panic("give back")
-}
-
-func (p panicking) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
-	if key == "panic" {
-		panic("take")
-	}
-	return p.Backend.Take(ctx, key, l, n)
-}
-
 // What panics in a goroutine would end the program. Its caller may recover it, as HTTP servers do.
 func TestAPanicIsTheCallers(t *testing.T) {
-	b, _ := newMemory(t)
-	limiter := throttr.NewRateLimit(panicking{b})
-	limit := throttr.Limit{Max: 10, Scale: time.Hour}
-	shadow := throttr.Limit{Max: 10, Scale: time.Hour, Shadow: true}
-	rv := reserve(t, limiter, limit.For("a", 5), limit.For("b", 5))
+	store := newDistant(t)
+	store.be(func(_ context.Context, c call) error {
+		if c.name == "give back" || c.key == "panic" {
+			panic(c.name)
+		}
+		return nil
+	})
+	limiter := throttr.NewRateLimit(store)
+	shadow := tenAMinute
+	shadow.Shadow = true
+	rv := reserve(t, limiter, tenAMinute.For("a", 5), tenAMinute.For("b", 5))
 	require.PanicsWithValue(t, "give back", func() { rv.Cancel(t.Context()) })
 	require.PanicsWithValue(t, "take", func() {
-		limiter.TakeAll(t.Context(), limit.For("c", 5), shadow.For("d", 1), shadow.For("panic", 1))
+		limiter.TakeAll(t.Context(), tenAMinute.For("c", 5), shadow.For("d", 1), shadow.For("panic", 1))
 	})
-	require.EqualValues(t, 5, count(t, limiter, "c", time.Hour))
-}
-
-// Neither a context that has ended nor a closed backend matters to what asks for nothing.
-func TestNoTakesAreGrantedAnywhere(t *testing.T) {
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	check := func(t *testing.T, b throttr.Backend, closes func() error) {
-		for _, ctx := range []context.Context{t.Context(), ended} {
-			granted, err := b.TakeAll(ctx, nil, nil)
-			require.NoError(t, err)
-			require.True(t, granted)
-			for _, limiter := range []*throttr.RateLimit{throttr.NewRateLimit(b), throttr.NewRateLimit(b, throttr.WithTimeout(time.Second))} {
-				ok, results, err := limiter.TakeAll(ctx)
-				require.NoError(t, err)
-				require.True(t, ok)
-				require.Empty(t, results)
-				rv, ok, err := limiter.Reserve(ctx)
-				require.NoError(t, err)
-				require.True(t, ok)
-				require.Empty(t, rv.Results())
-				require.NoError(t, rv.Commit(ctx))
-			}
-			require.NoError(t, closes()) // for the second one
-		}
-		granted, err := b.TakeAll(t.Context(), nil, nil)
-		require.NoError(t, err)
-		require.True(t, granted)
-	}
-	t.Run("memory", func(t *testing.T) {
-		b := memory.New()
-		check(t, b, b.Close)
-	})
-	t.Run("servers", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			srv := testkit.InMemory(t)
-			b := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
-			check(t, b, b.Close)
-		})
-	})
-}
-
-// Windows of different keys have different IDs.
-func TestTakesAreGivenBackToTheirOwnWindows(t *testing.T) {
-	b, clock := newMemory(t)
-	limiter := throttr.NewRateLimit(b)
-	limit := throttr.Limit{Max: 10, Scale: time.Minute}
-	for n, key := range []string{"first", "second"} {
-		_, err := limiter.Take(t.Context(), key, limit, uint64(n+1))
-		require.NoError(t, err)
-		clock.Advance(10 * time.Second)
-	}
-	rv := reserve(t, limiter, limit.For("first", 5), limit.For("second", 5))
-	require.NoError(t, rv.Commit(t.Context(), 1, 2))
-	require.EqualValues(t, 1+1, count(t, limiter, "first", time.Minute))
-	require.EqualValues(t, 2+2, count(t, limiter, "second", time.Minute))
+	require.EqualValues(t, 5, count(t, limiter, "c", time.Minute))
 }

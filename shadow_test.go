@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,50 +13,13 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
-
-// shadowCalls are all calls that decide, with one limit.
-var shadowCalls = map[string]func(context.Context, *throttr.RateLimit, throttr.Limit) (throttr.Result, error){
-	"hit": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
-		return l.HitN(ctx, "k", limit, 3)
-	},
-	"take": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
-		return l.Take(ctx, "k", limit, 3)
-	},
-	"take all": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
-		ok, results, err := l.TakeAll(ctx, limit.For("k", 3))
-		if err == nil && ok != results[0].Allowed {
-			err = errors.New("ok and Allowed differ")
-		}
-		return results[0], err
-	},
-	"reserve": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
-		rv, ok, err := l.Reserve(ctx, limit.For("k", 3))
-		if err == nil && ok != rv.Results()[0].Allowed {
-			err = errors.New("ok and Allowed differ")
-		}
-		if err != nil {
-			return throttr.Result{}, err
-		}
-		return rv.Results()[0], nil
-	},
-	"wait": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
-		return l.Wait(ctx, "k", limit, 3)
-	},
-	"charge": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
-		return l.Charge(ctx, "k", limit, 3)
-	},
-	"peek": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit) (throttr.Result, error) {
-		return l.Peek(ctx, "k", limit, 3)
-	},
-}
 
 // A shadow limit counts as the same limit without Shadow, reports what that would have denied, and allows.
 //
 //evidence:limits A shadow limit counts like any other, and denies nothing
 func TestAShadowLimitCountsAndDeniesNothing(t *testing.T) {
-	for name, call := range shadowCalls {
+	for name, call := range withPeek() {
 		for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.TokenBucket} {
 			for _, observed := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, "/", algorithm, "/", observed), func(t *testing.T) {
@@ -66,18 +30,26 @@ func TestAShadowLimitCountsAndDeniesNothing(t *testing.T) {
 	}
 }
 
-func testShadow(t *testing.T, name string, call func(context.Context, *throttr.RateLimit, throttr.Limit) (throttr.Result, error),
-	algorithm throttr.Algorithm, observed bool,
-) {
+// decision makes a call for n of a limit.
+type decision = func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error)
+
+// withPeek returns the calls that decide, and Peek, which tells what they would.
+func withPeek() map[string]decision {
+	all := maps.Clone(decisions)
+	all["peek"] = func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
+		return l.Peek(ctx, "k", limit, n)
+	}
+	return all
+}
+
+func testShadow(t *testing.T, name string, call decision, algorithm throttr.Algorithm, observed bool) {
 	var seen recorder
 	var opts []throttr.Option
 	if observed {
 		opts = append(opts, throttr.WithObserver(seen.observe))
 	}
 	newLimiter := func() *throttr.RateLimit {
-		b := memory.New(memory.WithClock(time.Now))
-		t.Cleanup(func() { b.Close() })
-		return throttr.NewRateLimit(b, opts...)
+		return throttr.NewRateLimit(inProcess(t, memory.WithClock(time.Now)), opts...)
 	}
 	shadowed, enforced := newLimiter(), newLimiter()
 	limit := throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Algorithm: algorithm}
@@ -87,7 +59,7 @@ func testShadow(t *testing.T, name string, call func(context.Context, *throttr.R
 	begun := time.Now()
 	for i := range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a wait that would take longer is a denial
-		res, err := call(ctx, shadowed, shadow)
+		res, err := call(ctx, shadowed, shadow, 3)
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
 		require.Zero(t, res.RetryAfter)
@@ -103,7 +75,7 @@ func testShadow(t *testing.T, name string, call func(context.Context, *throttr.R
 			require.Equal(t, i < 3, events[0].Result.Allowed)
 			require.Equal(t, i >= 3, events[0].Result.RetryAfter > 0)
 		}
-		want, err := call(ctx, enforced, limit)
+		want, err := call(ctx, enforced, limit, 3)
 		if err == nil {
 			require.Equal(t, want.Count, res.Count)
 		}
@@ -125,27 +97,16 @@ func testShadow(t *testing.T, name string, call func(context.Context, *throttr.R
 	require.Zero(t, res.Count)
 }
 
-// failingAll is a backend whose other calls fail, too.
-type failingAll struct{ failing }
-
-func (f failingAll) Take(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, f.fail(ctx, l)
-}
-
-func (f failingAll) Charge(ctx context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
-	return window.Window{}, f.fail(ctx, l)
-}
-
 // Neither an outage nor a limit that the backend can't keep is a reason to deny.
 func TestAShadowLimitAllowsWhateverTheBackendReturns(t *testing.T) {
 	var seen recorder
 	for _, failure := range []error{errors.New("down"), throttr.ErrUnsupported, throttr.ErrClosed, throttr.ErrRange} {
-		b := failingAll{failing: newFailing(failure)}
+		b := failing(t, failure)
 		for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.DenyHits} {
 			limiter := throttr.NewRateLimit(b, throttr.WithPolicy(policy), throttr.WithObserver(seen.observe))
-			for name, call := range shadowCalls {
+			for name, call := range withPeek() {
 				seen.events = nil
-				res, err := call(t.Context(), limiter, throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Shadow: true})
+				res, err := call(t.Context(), limiter, throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Shadow: true}, 3)
 				require.NoError(t, err, "%s: %v", name, failure)
 				require.True(t, res.Allowed && res.Degraded, "%s: %v", name, failure)
 				if name != "peek" {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,37 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
-
-// inBubble calls f with a limiter in memory, in virtual time.
-func inBubble(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit), opts ...throttr.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		backend := memory.New(memory.WithClock(time.Now))
-		defer backend.Close()
-		f(t, throttr.NewRateLimit(backend, opts...))
-	})
-}
-
-// inBubbles calls f with a limiter in memory, and with one on a server, in virtual time.
-func inBubbles(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit)) {
-	t.Run("memory", func(t *testing.T) { inBubble(t, f) })
-	t.Run("server", func(t *testing.T) { onServer(t, f) })
-}
-
-// onServer calls f with a limiter on a server, in virtual time.
-func onServer(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit), opts ...throttr.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
-		client := testkit.Connect[uint32](t, srv, testkit.Over(srv, throttr.Config{}))
-		f(t, throttr.NewRateLimit(client.Backend(), opts...))
-	})
-}
 
 // line is callers that wait, one after the other.
 type line struct {
@@ -137,16 +108,11 @@ func TestWaitingCallersAreServedInOrder(t *testing.T) {
 	})
 }
 
+// Callers are served as soon as without others that are canceled.
 func TestCanceledWaitDelaysNobody(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { testCanceledWait(t, inBubble) })
-	t.Run("server", func(t *testing.T) { testCanceledWait(t, onServer) })
-}
-
-// testCanceledWait compares when callers are served with and without some that are canceled.
-func testCanceledWait(t *testing.T, run func(*testing.T, func(*testing.T, *throttr.RateLimit), ...throttr.Option)) {
 	const scale, callers = time.Second, 12
 	served := func(canceled ...int) (times []time.Duration) {
-		run(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
 			l := &line{t: t, limiter: limiter, scale: scale, limit: 3}
 			begun := time.Now()
 			cancels := map[int]context.CancelFunc{}
@@ -217,24 +183,6 @@ func TestWaitFailsAtOnceIfTheDeadlineIsTooEarly(t *testing.T) {
 	})
 }
 
-// Those that wait learn that they wait in vain when the first one learns when the window ends.
-func TestWaitFailsAsSoonAsItIsKnownToBeInVain(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		const scale = time.Minute
-		l := &line{t: t, limiter: limiter, scale: scale, limit: 1}
-		l.join(t.Context(), 0, 1)
-		l.join(t.Context(), 1, 1) // waits for the next window
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), scale+time.Second)
-		defer cancel()
-		_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1, Scale: scale}, 1)
-		var late *throttr.DeadlineError
-		require.ErrorAs(t, err, &late)
-		require.Zero(t, time.Since(begun))
-		l.all.Wait()
-	})
-}
-
 func TestWaitEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
@@ -247,31 +195,6 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		require.Equal(t, 10*time.Second, time.Since(begun))
 		_, err = limiter.Wait(ctx, "other", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
 		require.ErrorIs(t, err, context.Canceled)
-	})
-}
-
-func TestWaitIsBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		l := &line{t: t, limiter: limiter, scale: time.Second, limit: 1}
-		for i := range 4 { // one is granted, three wait
-			l.join(t.Context(), i, 1)
-		}
-		_, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Second}, 1)
-		require.ErrorIs(t, err, throttr.ErrOverloaded)
-		_, err = limiter.Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.NoError(t, err, "another scale has a line of its own")
-		l.all.Wait()
-	}, throttr.WithMaxWaiters(3))
-}
-
-func TestWaitRefusesWhatCannotBeGranted(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		var cost *throttr.CostError
-		_, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Second}, 11)
-		require.ErrorAs(t, err, &cost)
-		require.Equal(t, &throttr.CostError{Key: "k", Limit: throttr.Limit{Max: 10, Scale: time.Second, Algorithm: throttr.FixedWindow}, N: 11}, cost)
-		_, err = limiter.Wait(t.Context(), "k", throttr.Limit{Max: 10, Scale: 60}, 1)
-		require.ErrorIs(t, err, throttr.ErrScale)
 	})
 }
 
@@ -334,76 +257,24 @@ func TestWaitingCallersAskInBetween(t *testing.T) {
 	})
 }
 
-// A large take at the head of the line is not overtaken by small ones behind it.
-func TestLargeTakeIsNotOvertaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		l := &line{t: t, limiter: limiter, scale: time.Second, limit: 10}
-		for i, n := range []uint64{6, 10, 1, 1, 10, 3} {
-			l.join(t.Context(), i, n)
-		}
-		l.all.Wait()
-		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, l.order())
-	})
-}
-
-// failingTakes is a backend whose takes fail until it is told not to.
-type failingTakes struct {
-	*memory.Backend
-	mu  sync.Mutex // guards err
-	err error
-}
-
-func (f *failingTakes) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = err
-}
-
-func (f *failingTakes) failure() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
-
-func (f *failingTakes) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
-	if err := f.failure(); err != nil {
-		return window.Window{}, err
-	}
-	return f.Backend.Take(ctx, key, l, n)
-}
-
-func (f *failingTakes) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
-	if err := f.failure(); err != nil {
-		return false, err
-	}
-	return f.Backend.TakeAll(ctx, takes, windows)
-}
-
-func TestWaitWhileTheBackendFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
-		down := errors.New("down")
-		b := &failingTakes{Backend: memory.New(memory.WithClock(time.Now)), err: down}
-		defer b.Close()
-		_, err := throttr.NewRateLimit(b).Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.ErrorIs(t, err, down)
-		res, err := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Wait(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.NoError(t, err)
-		require.True(t, res.Allowed && res.Degraded)
-	})
-}
-
 // A take fits the count that a policy makes up, and yet the policy refuses it.
 func TestWaitPausesWhileAPolicyDenies(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
-		b := &countingTakes{failingTakes: failingTakes{Backend: memory.New(memory.WithClock(time.Now)), err: errors.New("down")}}
-		defer b.Close()
-		limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.DenyHits))
-		time.AfterFunc(10*time.Second, func() { b.fail(nil) })
+	synctest.Test(t, func(t *testing.T) {
+		store := newDistant(t)
+		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.DenyHits))
+		store.be(func(context.Context, call) error {
+			if store.asked.Load() > 1000 {
+				return nil // so that a loop without a pause ends
+			}
+			return errDown
+		})
+		time.AfterFunc(10*time.Second, func() { store.be(nil) })
+		limit := throttr.Limit{Max: 1 << 60, Scale: time.Minute}
 		begun := time.Now()
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				res, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: 1 << 60, Scale: time.Minute}, 1)
+				res, err := limiter.Wait(t.Context(), "k", limit, 1)
 				if err != nil || res.Degraded {
 					t.Error(res, err)
 				}
@@ -411,28 +282,15 @@ func TestWaitPausesWhileAPolicyDenies(t *testing.T) {
 		}
 		all.Wait()
 		require.InDelta(t, 10, time.Since(begun).Seconds(), 2)
-		require.LessOrEqual(t, b.calls.Load(), int64(15))
-		b.fail(errors.New("down"))
+		require.LessOrEqual(t, store.asked.Load(), int64(15))
+		store.be(fails(errDown))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		begun = time.Now()
-		_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 1 << 60, Scale: time.Minute}, 1)
+		_, err := limiter.Wait(ctx, "k", limit, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 500*time.Millisecond, time.Since(begun), "when the backend works again is not known")
 	})
-}
-
-// countingTakes counts takes. After a thousand, they do not fail any more, so that a loop of them ends.
-type countingTakes struct {
-	failingTakes
-	calls atomic.Int64
-}
-
-func (c *countingTakes) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
-	if c.calls.Add(1) > 1000 {
-		c.fail(nil)
-	}
-	return c.failingTakes.Take(ctx, key, l, n)
 }
 
 // coarse is a backend that tells the ends of its windows in hours, rounded up.
@@ -690,24 +548,22 @@ func TestRollingWaitsBehindOthersDoNotFailEarly(t *testing.T) {
 	})
 }
 
-// slowTakes is a backend whose answers come late, whatever the ctx says.
-type slowTakes struct {
-	throttr.Backend
-	delay time.Duration
-}
-
-func (s *slowTakes) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
-	w, err := s.Backend.Take(context.WithoutCancel(ctx), key, l, n)
-	time.Sleep(s.delay)
-	return w, err
+// lateStore returns a store whose answers to takes take 100 ms.
+func lateStore(t *testing.T) *distant {
+	store := newDistant(t)
+	store.answer(func(_ context.Context, c call) error {
+		if c.name == "take" {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return nil
+	})
+	return store
 }
 
 // An answer that was on its way while somebody reset the window is not believed.
 func TestWaitAsksAgainAfterAResetDuringItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memory.New(memory.WithClock(time.Now))
-		defer backend.Close()
-		limiter := throttr.NewRateLimit(&slowTakes{backend, 100 * time.Millisecond})
+		limiter := throttr.NewRateLimit(lateStore(t))
 		limit := throttr.Limit{Max: 1, Scale: time.Hour}
 		_, err := limiter.Take(t.Context(), "k", limit, 1)
 		require.NoError(t, err)
@@ -722,9 +578,7 @@ func TestWaitAsksAgainAfterAResetDuringItsCall(t *testing.T) {
 // A caller whose deadline passes while it asks is not removed by those that join behind it: it may be granted.
 func TestACallerThatAsksIsNotRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := memory.New(memory.WithClock(time.Now))
-		defer backend.Close()
-		limiter := throttr.NewRateLimit(&slowTakes{backend, 100 * time.Millisecond})
+		limiter := throttr.NewRateLimit(lateStore(t))
 		limit := throttr.Limit{Max: 10, Scale: time.Hour}
 		var all sync.WaitGroup
 		wait := func(ctx context.Context) {
