@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,97 +121,41 @@ func TestTheTwoWaysToWriteUTCAndTheFirstDayAreOneCount(t *testing.T) {
 	require.Equal(t, uint64(1), res.Count, "another name of a zone")
 }
 
-// A mistake in a limit with a calendar is an error of every call, whatever the policy is.
-func TestMistakesInCalendarLimitsAreErrorsOfEveryCall(t *testing.T) {
-	l := throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(inProcess(t)))
-	for field, limit := range map[string]throttr.Limit{
-		"Calendar":  {Max: 5, Scale: time.Minute, Algorithm: throttr.CalendarWindow},
-		"Scale":     {Max: 5, Scale: time.Minute, Calendar: throttr.Month},
-		"Algorithm": {Max: 5, Calendar: throttr.Month, Algorithm: throttr.TokenBucket},
-		"StartDay":  {Max: throttr.Unlimited, Scale: time.Minute, StartDay: 2},
-		"Zone":      {Max: 0, Calendar: throttr.Day, Zone: "Local"},
-	} {
-		errs := map[string]error{"Check": l.Check(limit), "Forget": l.Forget(t.Context(), "k", limit)}
-		_, errs["HitN"] = l.HitN(t.Context(), "k", limit, 1)
-		_, errs["Take"] = l.Take(t.Context(), "k", limit, 1)
-		_, errs["Peek"] = l.Peek(t.Context(), "k", limit, 1)
-		_, errs["Charge"] = l.Charge(t.Context(), "k", limit, 1)
-		_, errs["Wait"] = l.Wait(t.Context(), "k", limit, 1)
-		_, _, errs["TakeAll"] = l.TakeAll(t.Context(), limit.For("k", 1), limit.For("l", 1))
-		_, _, errs["Reserve"] = l.Reserve(t.Context(), limit.For("k", 1))
-		for call, err := range errs {
-			var e *throttr.RangeError
-			require.ErrorAs(t, err, &e, "%s of %v", call, limit)
-			require.Equal(t, field, e.Field, call)
-		}
-	}
-}
-
-// It is 2000-01-01T00:00:00Z in the bubble.
-func TestWaitersOfACalendarLimitWaitForTheEndsOfTheirWindows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := throttr.NewRateLimit(memory.New())
-		limit := throttr.Limit{Max: 1, Calendar: throttr.Day, Zone: "Asia/Kathmandu"}
-		time.Sleep(time.Hour)
-		_, err := l.Take(t.Context(), "k", limit, 1)
-		require.NoError(t, err)
-		begun := time.Now()
-		midnight := time.Date(2000, 1, 1, 18, 15, 0, 0, time.UTC)
-
-		short, cancel := context.WithDeadline(t.Context(), midnight.Add(-time.Second))
-		defer cancel()
-		_, err = l.Wait(short, "k", limit, 1)
-		var late *throttr.DeadlineError
-		require.ErrorAs(t, err, &late)
-		require.Equal(t, begun, time.Now(), "at once")
-		require.WithinDuration(t, midnight, late.At, time.Second)
-
-		got := make(chan time.Time, 2)
-		for range 2 {
-			go func() {
-				_, err := l.Wait(t.Context(), "k", limit, 1)
-				require.NoError(t, err)
-				got <- time.Now()
-			}()
-			synctest.Wait()
-		}
-		for days := range 2 {
-			next, cancel := context.WithDeadline(t.Context(), midnight.AddDate(0, 0, days+1).Add(time.Hour))
-			_, err := l.Wait(next, "k", limit, 1)
-			cancel()
-			require.True(t, errors.As(err, &late) == (days == 0), "%v", err)
-			if days == 0 {
-				require.Equal(t, begun, time.Now(), "two wait before, so its turn is in the third day")
-				require.WithinDuration(t, midnight.AddDate(0, 0, 2), late.At, time.Second)
-			}
-		}
-		require.WithinDuration(t, midnight, <-got, time.Second)
-		require.WithinDuration(t, midnight.AddDate(0, 0, 1), <-got, time.Second)
-		require.WithinDuration(t, midnight.AddDate(0, 0, 2), time.Now(), time.Second)
-	})
-}
-
-// The length of a day in which clocks change is its own: two waiters wait for 23 hours longer than one.
+// A caller waits until the window of its turn begins. The length of a day in which clocks change is its own: it has 23 hours.
 func TestWaitersInADayOf23HoursWaitForItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := throttr.NewRateLimit(memory.New())
+		l := throttr.NewRateLimit(inProcess(t, memory.WithClock(time.Now), memory.WithCleanPeriod(24*time.Hour)))
 		limit := throttr.Limit{Max: 1, Calendar: throttr.Day, Zone: "Europe/Berlin"}
 		time.Sleep(time.Until(time.Date(2000, 3, 25, 12, 0, 0, 0, time.UTC)))
 		_, err := l.Take(t.Context(), "k", limit, 1)
 		require.NoError(t, err)
-		go func() { _, _ = l.Wait(t.Context(), "k", limit, 1) }()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 34*time.Hour-time.Minute)
-		defer cancel()
-		_, err = l.Wait(ctx, "k", limit, 1)
-		var late *throttr.DeadlineError
-		require.ErrorAs(t, err, &late)
-		require.WithinDuration(t, time.Date(2000, 3, 26, 22, 0, 0, 0, time.UTC), late.At, time.Second)
-		ctx, cancel = context.WithTimeout(t.Context(), 34*time.Hour+time.Minute)
-		defer cancel()
-		_, err = l.Wait(ctx, "k", limit, 1)
-		require.NoError(t, err)
-		require.WithinDuration(t, late.At, time.Now(), time.Second)
+		midnights := []time.Time{time.Date(2000, 3, 25, 23, 0, 0, 0, time.UTC), time.Date(2000, 3, 26, 22, 0, 0, 0, time.UTC)}
+		got := make(chan time.Time, 1)
+		for i, midnight := range midnights {
+			begun := time.Now()
+			ctx, cancel := context.WithDeadline(t.Context(), midnight.Add(-time.Minute))
+			defer cancel()
+			_, err = l.Wait(ctx, "k", limit, 1)
+			var late *throttr.DeadlineError
+			require.ErrorAs(t, err, &late)
+			require.Equal(t, begun, time.Now(), "at once")
+			require.WithinDuration(t, midnight, late.At, time.Second)
+			ctx, cancel = context.WithDeadline(t.Context(), midnight.Add(time.Minute))
+			defer cancel()
+			if i == 0 {
+				go func() {
+					_, err := l.Wait(ctx, "k", limit, 1)
+					require.NoError(t, err)
+					got <- time.Now()
+				}()
+				synctest.Wait()
+				continue
+			}
+			_, err = l.Wait(ctx, "k", limit, 1)
+			require.NoError(t, err)
+			require.WithinDuration(t, midnight, time.Now(), time.Second)
+		}
+		require.WithinDuration(t, midnights[0], <-got, time.Second)
 	})
 }
 

@@ -171,28 +171,19 @@ func ExampleWithMaxWaiters() {
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend, throttr.WithMaxWaiters(1))
 	ctx, cancel := context.WithCancel(context.Background())
-	limiter.Take(ctx, "report", throttr.Limit{Max: 1, Scale: time.Hour}, 1)
-	first := make(chan error)
-	go func() {
-		for {
-			if _, err := limiter.Wait(ctx, "report", throttr.Limit{Max: 1, Scale: time.Hour}, 1); !errors.Is(err, throttr.ErrOverloaded) {
-				first <- err
-				return
-			}
-		}
-	}()
-	for {
-		short, stop := context.WithTimeout(ctx, time.Minute)
-		_, err := limiter.Wait(short, "report", throttr.Limit{Max: 1, Scale: time.Hour}, 1)
-		stop()
-		if errors.Is(err, throttr.ErrOverloaded) {
-			fmt.Println("one waits already")
-			break
-		}
+	daily := throttr.Limit{Max: 1, Scale: 24 * time.Hour}
+	limiter.Take(ctx, "report", daily, 1)
+	failed := make(chan error)
+	for range 2 {
+		go func() {
+			_, err := limiter.Wait(ctx, "report", daily, 1)
+			failed <- err
+		}()
 	}
+	fmt.Println(errors.Is(<-failed, throttr.ErrOverloaded)) // one waits already
 	cancel()
-	fmt.Println(errors.Is(<-first, context.Canceled))
+	fmt.Println(errors.Is(<-failed, context.Canceled))
 	// Output:
-	// one waits already
+	// true
 	// true
 }

@@ -66,22 +66,6 @@ func exampleLimiter() (*throttr.RateLimit, backendtest.Clock) {
 	return throttr.NewRateLimit(memory.New(memory.WithClock(clock.Now), memory.WithCleanPeriod(0))), clock
 }
 
-func ExampleNewRateLimit() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	limiter := throttr.NewRateLimit(client.Backend())
-	for range 3 {
-		res, err := limiter.Hit(ctx, "user:42", time.Hour, 2)
-		fmt.Println(res.Allowed, res.Count, res.Remaining, err)
-	}
-	// Output:
-	// true 1 1 <nil>
-	// true 2 0 <nil>
-	// false 3 0 <nil>
-}
-
 func ExampleRateLimit_Hit() {
 	ctx := context.Background()
 	limiter, clock := exampleLimiter()
@@ -99,17 +83,6 @@ func ExampleRateLimit_Hit() {
 	// allowed, 2 of 2, 0 remaining
 	// denied, 3 of 2, retry after 20s
 	// allowed, 1 of 2, 1 remaining
-}
-
-func ExampleRateLimit_Hit_twoLimits() {
-	ctx := context.Background()
-	limiter, _ := exampleLimiter()
-
-	// 2 a second and 5 an hour are two windows of the same key.
-	second, _ := limiter.Hit(ctx, "user:42", time.Second, 2)
-	hour, _ := limiter.Hit(ctx, "user:42", time.Hour, 5)
-	fmt.Println(second.Remaining, hour.Remaining)
-	// Output: 1 4
 }
 
 func ExampleRateLimit_HitN() {
@@ -198,31 +171,6 @@ func ExampleRateLimit_Reset() {
 	// denied, 2 of 1, retry after 1m0s <nil>
 	// <nil>
 	// allowed, 1 of 1, 0 remaining <nil>
-}
-
-func ExampleResult() {
-	ctx := context.Background()
-	limiter, clock := exampleLimiter()
-
-	limiter.Hit(ctx, "user:42", time.Minute, 1)
-	clock.Advance(15 * time.Second)
-	res, err := limiter.Hit(ctx, "user:42", time.Minute, 1)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println("allowed:", res.Allowed)
-	fmt.Println("count:", res.Count)
-	fmt.Println("limit:", res.Limit)
-	fmt.Println("remaining:", res.Remaining)
-	fmt.Println("retry after:", res.RetryAfter)
-	fmt.Println("reset at:", res.ResetAt.Sub(clock.Now()), "from now")
-	// Output:
-	// allowed: false
-	// count: 2
-	// limit: 1
-	// remaining: 0
-	// retry after: 45s
-	// reset at: 45s from now
 }
 
 // A bucket lets in one hit in 10 seconds, and a burst of two.

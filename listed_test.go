@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -28,8 +29,12 @@ func listed(ctx context.Context, b throttr.Backend, keys ...string) (map[string]
 }
 
 func TestWindowsOfServersAreListed(t *testing.T) {
-	t.Parallel()
-	client, servers := connectAll(t, throttr.Config{}, 2)
+	synctest.Test(t, testListed)
+}
+
+func testListed(t *testing.T) {
+	c := newCluster(t, 2)
+	client := c.connect(t, throttr.Config{}, c.names...)
 	b, ctx := client.Backend(), t.Context()
 	limiter := throttr.NewRateLimit(b)
 	minute, login := throttr.Limit{Max: 5, Scale: time.Minute}, throttr.Limit{Name: "login", Max: 9, Scale: time.Hour}
@@ -83,9 +88,9 @@ func TestWindowsOfServersAreListed(t *testing.T) {
 	require.Len(t, some, 1, "what was reset is over")
 
 	for _, fault := range []mockserver.Fault{{Op: codec.OpList, Disconnect: true}, {Op: codec.OpQuery, Disconnect: true}} {
-		remove := servers[1].Inject(fault)
+		remove := c.servers[c.names[1]].Inject(fault)
 		_, err = listed(ctx, b)
-		require.ErrorContains(t, err, servers[1].Addr())
+		require.ErrorContains(t, err, c.names[1])
 		remove()
 	}
 }

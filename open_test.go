@@ -14,7 +14,6 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // openURL opens a backend that is closed at the end of the test.
@@ -48,46 +47,38 @@ func TestOpenFindsTheValueSizeOfServers(t *testing.T) {
 	}
 }
 
-func TestEveryMethodOfAnOpenedBackendReachesTheServers(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithValueSize(4))
-	for _, url := range []string{"throttr://" + srv.Addr(), "throttr://" + srv.Addr() + "?lazy=true", "memory://"} {
-		l := throttr.NewRateLimit(openURL(t, url))
-		ctx := t.Context()
-		n, err := l.Inc(ctx, url, time.Minute, 4)
-		require.NoError(t, err)
-		require.EqualValues(t, 4, n)
-		n, err = l.Get(ctx, url, time.Minute)
-		require.NoError(t, err)
-		require.EqualValues(t, 4, n)
-		n, err = l.Set(ctx, url, time.Minute, 2)
-		require.NoError(t, err)
-		require.EqualValues(t, 2, n)
-		require.NoError(t, l.Reset(ctx, url, time.Minute))
-		n, err = l.Get(ctx, url, time.Minute)
-		require.NoError(t, err)
-		require.Zero(t, n)
-		testkit.Hits(t, l, 1, url, time.Hour, 1)
-		deleted, err := l.Delete(ctx, url)
-		require.NoError(t, err)
-		require.Equal(t, 1, deleted)
-	}
-}
-
-func TestOpenInMemory(t *testing.T) {
-	b := openURL(t, "memory://")
-	l := throttr.NewRateLimit(b)
-	require.Equal(t, 2, testkit.Hits(t, l, 3, "k", time.Minute, 2))
-	require.Equal(t, window.Stats{Windows: 1, Stores: []window.StoreStats{{Name: "memory", Calls: 3}}}, b.Stats())
-	require.NoError(t, b.Ping(t.Context()))
-	require.NoError(t, b.Close())
-	_, err := l.Hit(t.Context(), "k", time.Minute, 2)
-	require.ErrorIs(t, err, throttr.ErrClosed)
-}
-
-func TestAnOpenedBackendInMemoryIsAsFastAsAnyOther(t *testing.T) {
+func TestEveryMethodOfAnOpenedBackendReachesTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
+		inMemory := openURL(t, "memory://")
+		for key, b := range map[string]*throttr.OpenBackend{
+			"eager": openOver(t, testkit.Over(srv, throttr.Config{})), "lazy": openOver(t, testkit.Over(srv, throttr.Config{Lazy: true})), "memory": inMemory,
+		} {
+			l, ctx := throttr.NewRateLimit(b), t.Context()
+			n, err := l.Inc(ctx, key, time.Minute, 4)
+			require.NoError(t, err)
+			require.EqualValues(t, 4, n)
+			require.EqualValues(t, 4, count(t, l, key, time.Minute))
+			n, err = l.Set(ctx, key, time.Minute, 2)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, n)
+			require.NoError(t, l.Reset(ctx, key, time.Minute))
+			require.Zero(t, count(t, l, key, time.Minute))
+			require.Equal(t, 2, testkit.Hits(t, l, 3, key, time.Minute, 2))
+			require.NoError(t, reserve(t, l, tenAMinute.For(key+"2", 5), tenAMinute.For(key+"3", 5)).Commit(ctx, 1, 1))
+			require.EqualValues(t, 1, count(t, l, key+"2", time.Minute))
+			deleted, err := l.Delete(ctx, key)
+			require.NoError(t, err)
+			require.Equal(t, 1, deleted)
+			require.NoError(t, b.Ping(ctx))
+			require.NoError(t, b.Close())
+			_, err = l.Hit(ctx, key, time.Minute, 2)
+			require.ErrorIs(t, err, throttr.ErrClosed)
+		}
+		require.Equal(t, "memory", inMemory.Stats().Stores[0].Name)
+	})
 	l := throttr.NewRateLimit(openURL(t, "memory://"))
-	allocs := testing.AllocsPerRun(100, func() { l.Hit(t.Context(), "k", time.Hour, 10) })
-	require.Zero(t, allocs)
+	require.Zero(t, testing.AllocsPerRun(100, func() { l.Hit(t.Context(), "k", time.Hour, 10) }), "it is as fast as any other")
 }
 
 func TestOpenRefusesWhatItCantUse(t *testing.T) {
@@ -183,35 +174,24 @@ func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start fun
 
 // If the network swallows the attempts to connect, neither the start nor a hit waits for them.
 func TestALazyStartWaitsHalfASecondAtMost(t *testing.T) {
-	for name, start := range lazyStarts[uint16]() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				gate := &testkit.Gate{Server: testkit.InMemory(t)}
-				gate.Hang.Store(true)
-				begun := time.Now()
-				backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: gate.Dial})
-				defer end()
-				require.Equal(t, 500*time.Millisecond, time.Since(begun))
-				_, err := throttr.NewRateLimit(backend).Hit(t.Context(), "k", time.Minute, 1)
-				require.ErrorIs(t, err, throttr.ErrUnavailable)
-				require.Equal(t, 500*time.Millisecond, time.Since(begun))
-			})
-		})
-	}
-}
-
-func TestTheEndOfACtxEndsTheWaitOfALazyStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := &testkit.Gate{Server: testkit.InMemory(t)}
 		gate.Hang.Store(true)
+		for name, start := range lazyStarts[uint16]() {
+			begun := time.Now()
+			backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: gate.Dial})
+			defer end()
+			_, err := throttr.NewRateLimit(backend).Hit(t.Context(), "k", time.Minute, 1)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+			require.Equal(t, 500*time.Millisecond, time.Since(begun), name)
+		}
+		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		begun := time.Now()
 		b, err := throttr.OpenServers(ctx, throttr.Config{Lazy: true, Dial: gate.Dial})
 		require.NoError(t, err)
-		require.Equal(t, 100*time.Millisecond, time.Since(begun))
 		require.NoError(t, b.Close(), "Close ends the attempts")
-		require.Equal(t, 100*time.Millisecond, time.Since(begun))
+		require.Equal(t, 100*time.Millisecond, time.Since(begun), "the end of ctx ends the wait")
 		_, err = throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Hit(t.Context(), "k", time.Minute, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
 	})

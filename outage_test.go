@@ -18,13 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 // journal keeps log lines.
@@ -194,99 +191,72 @@ func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 	}
 }
 
-// Each server has a breaker, whatever wraps the backend: what is kept on the others is counted there.
-func TestOneServerOfSeveralIsAway(t *testing.T) {
-	t.Run("connected", func(t *testing.T) { oneServerIsAway(t, false, false) })
-	t.Run("lazy", func(t *testing.T) { oneServerIsAway(t, true, false) })
-	t.Run("leases", func(t *testing.T) { oneServerIsAway(t, false, true) }) // which pass sliding windows on
-}
-
-func oneServerIsAway(t *testing.T, lazy, leases bool) {
-	synctest.Test(t, func(t *testing.T) {
-		well, ill := testkit.InMemory(t), testkit.InMemory(t)
-		servers := map[string]*mockserver.Server{"a:1": well, "b:1": ill}
-		var hang atomic.Bool
-		cfg := throttr.Config{Servers: []string{"a:1", "b:1"}, Lazy: lazy, Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			if hang.Load() && addr == "b:1" {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return servers[addr].Dial(ctx)
-		}}
-		opened, err := throttr.OpenServers(t.Context(), cfg)
-		require.NoError(t, err)
-		defer opened.Close()
-		log := &journal{}
-		var backend throttr.Backend = opened
-		if leases {
-			l := lease.New(opened)
-			defer l.Close()
-			backend = l
-		}
-		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
-		synctest.Wait() // until a lazy start, which waits for one server only, has connected to both
-		on := map[bool]string{}
-		for i := range 100 {
-			key := fmt.Sprint(i)
-			before := ill.Requests(codec.OpQuery)
-			_, err := limiter.Hit(t.Context(), key, time.Hour, 100)
-			require.NoError(t, err)
-			on[ill.Requests(codec.OpQuery) > before] = key
-		}
-		hang.Store(true)
-		ill.Disconnect()
-		for range 10 {
-			begun := time.Now()
-			res, err := limiter.Hit(t.Context(), on[true], time.Hour, 100)
-			require.NoError(t, err)
-			require.True(t, res.Degraded)
-			require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
-			res, err = limiter.Hit(t.Context(), on[false], time.Hour, 100)
-			require.NoError(t, err)
-			require.False(t, res.Degraded)
-		}
-		require.Len(t, log.entries(t), 1)
-		require.Equal(t, "a:1,b:1", log.entries(t)[0]["store"])
-	})
-}
-
-// An outage of several servers has two lines: it begins with the first of them, and ends with the last.
-func TestAnOutageOfSeveralServersIsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gates := map[string]*testkit.Gate{"a:1": {Server: testkit.InMemory(t)}, "b:1": {Server: testkit.InMemory(t)}}
-		backend, err := throttr.OpenServers(t.Context(), throttr.Config{
-			Servers: []string{"a:1", "b:1"},
-			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				return gates[addr].Dial(ctx, network, addr)
-			},
+// Each server has a breaker, whatever wraps the backend: what is kept on the others is counted there. An outage of several
+// servers has two lines: it begins with the first of them, and ends with the last.
+func TestAnOutageOfSomeServersOfSeveral(t *testing.T) {
+	for name, c := range map[string]struct{ lazy, leases bool }{"connected": {}, "lazy": {lazy: true}, "leases": {leases: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testOutageOfServers(t, c.lazy, c.leases) })
 		})
-		require.NoError(t, err)
-		defer backend.Close()
-		log := &journal{}
-		limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
-		hits := func(lines int) {
-			t.Helper()
-			for range 20 {
-				for key := range 20 {
-					_, err := limiter.Hit(t.Context(), fmt.Sprint(key), time.Hour, 100)
-					require.NoError(t, err)
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-			require.Len(t, log.entries(t), lines)
-		}
-		hits(0)
-		for _, g := range gates {
-			g.Fail.Store(true)
-			g.Server.Disconnect()
-		}
-		hits(1)
-		gates["a:1"].Fail.Store(false)
-		hits(1)
-		gates["b:1"].Fail.Store(false)
-		hits(2)
-		require.Equal(t, "throttr: the store is back", log.entries(t)[1]["msg"])
+	}
+}
+
+func testOutageOfServers(t *testing.T, lazy, leases bool) {
+	gates := map[string]*testkit.Gate{"a:1": {Server: testkit.InMemory(t)}, "b:1": {Server: testkit.InMemory(t)}}
+	opened, err := throttr.OpenServers(t.Context(), throttr.Config{
+		Servers: []string{"a:1", "b:1"}, Lazy: lazy,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return gates[addr].Dial(ctx, network, addr)
+		},
 	})
+	require.NoError(t, err)
+	defer opened.Close()
+	var backend throttr.Backend = opened
+	if leases {
+		l := lease.New(opened)
+		defer l.Close()
+		backend = l
+	}
+	log := &journal{}
+	limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
+	synctest.Wait() // until a lazy start, which waits for one server only, has connected to both
+
+	// hits makes hits of 20 keys, again and again, and returns how many of the last ones were degraded.
+	hits := func() (degraded int) {
+		for range 20 {
+			degraded = 0
+			for key := range 20 {
+				begun := time.Now()
+				res, err := limiter.Hit(t.Context(), fmt.Sprint(key), time.Hour, 1000)
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
+				if res.Degraded {
+					degraded++
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return degraded
+	}
+	require.Zero(t, hits())
+	a, b := gates["a:1"], gates["b:1"]
+	b.Hang.Store(true)
+	b.Server.Disconnect()
+	one := hits()
+	require.Positive(t, one)
+	require.Less(t, one, 20, "those of the other server are counted")
+	require.Len(t, log.entries(t), 1)
+	require.Equal(t, "a:1,b:1", log.entries(t)[0]["store"])
+	a.Fail.Store(true)
+	a.Server.Disconnect()
+	require.Equal(t, 20, hits())
+	b.Hang.Store(false)
+	require.Equal(t, 20-one, hits())
+	require.Len(t, log.entries(t), 1)
+	a.Fail.Store(false)
+	require.Zero(t, hits())
+	require.Len(t, log.entries(t), 2)
+	require.Equal(t, "throttr: the store is back", log.entries(t)[1]["msg"])
 }
 
 // All calls that take of one limit do so, once the circuit is open.
@@ -427,68 +397,4 @@ func TestTheDefaultLoggerReportsOutages(t *testing.T) {
 		}
 	}
 	require.Len(t, log.entries(t), 1)
-}
-
-// upTo100 is a store that can't keep a Max over 100, as that of a small number can't.
-type upTo100 struct{ *distant }
-
-func (s upTo100) Check(l throttr.Limit) (window.Traits, error) {
-	if l.Max > 100 {
-		return window.Traits{}, &throttr.RangeError{Field: "Max", Value: fmt.Sprint(l.Max), Bound: "at most 100"}
-	}
-	return s.Backend.Check(l)
-}
-
-func (s upTo100) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if _, err = s.Check(l); err == nil {
-		w, err = s.distant.Take(ctx, key, l, n)
-	}
-	return w, err
-}
-
-// A mistake is an error at any time, under every policy, and says nothing about the store: neither that it is away, nor
-// that it is back.
-func TestAMistakeIsAnErrorDuringAnOutage(t *testing.T) {
-	good, bad := throttr.Limit{Max: 10, Scale: time.Minute}, throttr.Limit{Max: 101, Scale: time.Minute}
-	for name, opts := range policies(t) {
-		synctest.Test(t, func(t *testing.T) {
-			store := upTo100{newDistant(t)}
-			limiter := throttr.NewRateLimit(store, append(opts, throttr.WithLogger(nil))...)
-			mistakes := func() {
-				t.Helper()
-				var results [6]throttr.Result
-				var errs [6]error
-				results[0], errs[0] = limiter.Take(t.Context(), "k", bad, 1)
-				results[1], errs[1] = limiter.HitN(t.Context(), "k", bad, 1)
-				results[2], errs[2] = limiter.Charge(t.Context(), "k", bad, 1)
-				_, _, errs[3] = limiter.TakeAll(t.Context(), good.For("k", 1), bad.For("k2", 1))
-				results[4], errs[4] = limiter.Wait(t.Context(), "k", bad, 1)
-				_, errs[5] = limiter.Peek(t.Context(), "k", bad, 1)
-				for i, err := range errs {
-					require.ErrorIs(t, err, throttr.ErrRange, "%s: call %d", name, i)
-					require.ErrorContains(t, err, `"k`, "%s: call %d", name, i)
-					require.Zero(t, results[i], "%s: call %d", name, i)
-				}
-			}
-			store.be(isDown)
-			for range 3 {
-				res, err := limiter.Take(t.Context(), "k", good, 1)
-				require.NoError(t, err)
-				require.True(t, res.Degraded)
-			}
-			asked := store.asked.Load()
-			require.EqualValues(t, 3, asked)
-			mistakes()
-			store.be(onlyReads) // a probe is answered, and what counts is refused
-			time.Sleep(time.Second)
-			_, err := limiter.Take(t.Context(), "k", bad, 1) // the trial
-			require.ErrorIs(t, err, throttr.ErrRange)
-			asked = store.asked.Load()
-			for i := range 10 {
-				_, err := limiter.Take(t.Context(), "k", good, 1)
-				require.NoError(t, err)
-				require.Equal(t, asked+1, store.asked.Load(), "%s: after %d calls: the mistake has closed the circuit", name, i)
-			}
-		})
-	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 func TestNilArgumentsPanicInTheCaller(t *testing.T) {
@@ -28,82 +27,6 @@ func TestNilArgumentsPanicInTheCaller(t *testing.T) {
 		"memory: New: option 2 is nil":               func() { memory.New(memory.WithMaxKeys(1), nil) },
 	} {
 		require.PanicsWithValue(t, want, call)
-	}
-}
-
-// permissive is a backend that accepts every scale, and counts the calls.
-type permissive struct {
-	window.Unimplemented
-	calls int
-}
-
-func (b *permissive) window() (window.Window, error) {
-	b.calls++
-	return window.Window{Count: 1, Left: 1, ExpiresAt: time.Now()}, nil
-}
-
-func (b *permissive) Check(throttr.Limit) (window.Traits, error) { return window.Traits{}, nil }
-
-func (b *permissive) Hit(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return b.window()
-}
-
-func (b *permissive) Charge(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return b.window()
-}
-
-func (b *permissive) Peek(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return b.window()
-}
-
-func (b *permissive) Set(context.Context, string, throttr.Limit, uint64) (window.Window, error) {
-	return b.window()
-}
-
-func (b *permissive) Reset(context.Context, string, throttr.Limit) error {
-	_, err := b.window()
-	return err
-}
-
-func (b *permissive) Delete(context.Context, string, ...time.Duration) (int, error) {
-	_, err := b.window()
-	return 1, err
-}
-
-func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
-	ctx := t.Context()
-	accepting := &permissive{}
-	for name, limiter := range map[string]*throttr.RateLimit{
-		"any backend":       throttr.NewRateLimit(accepting),
-		"memory":            throttr.NewRateLimit(inProcess(t)),
-		"memory, AllowHits": throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits)),
-		"memory, observed":  throttr.NewRateLimit(inProcess(t), throttr.WithObserver(new(recorder).observe)),
-	} {
-		calls := map[string]func(scale time.Duration) error{
-			"Hit": func(scale time.Duration) error { _, err := limiter.Hit(ctx, "k", scale, 5); return err },
-			"HitN": func(scale time.Duration) error {
-				_, err := limiter.HitN(ctx, "k", throttr.Limit{Max: 5, Scale: scale}, 2)
-				return err
-			},
-			"Inc":       func(scale time.Duration) error { _, err := limiter.Inc(ctx, "k", scale, 1); return err },
-			"Get":       func(scale time.Duration) error { _, err := limiter.Get(ctx, "k", scale); return err },
-			"ExpiresAt": func(scale time.Duration) error { _, err := limiter.ExpiresAt(ctx, "k", scale); return err },
-			"Set":       func(scale time.Duration) error { _, err := limiter.Set(ctx, "k", scale, 1); return err },
-			"Reset":     func(scale time.Duration) error { return limiter.Reset(ctx, "k", scale) },
-			"Delete":    func(scale time.Duration) error { _, err := limiter.Delete(ctx, "k", time.Hour, scale); return err },
-		}
-		for method, call := range calls {
-			t.Run(name+"/"+method, func(t *testing.T) {
-				for _, scale := range []time.Duration{-time.Second, 0, 60, window.MinScale - 1} {
-					err := call(scale)
-					require.ErrorIs(t, err, throttr.ErrScale, "%v", scale)
-					require.ErrorContains(t, err, "did you forget the unit?")
-				}
-				require.Zero(t, accepting.calls)
-				require.NoError(t, call(window.MinScale))
-				accepting.calls = 0
-			})
-		}
 	}
 }
 

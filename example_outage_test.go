@@ -11,7 +11,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func ExampleNewRateLimit_memory() {
+func ExampleNewRateLimit() {
 	backend := memory.New() // no server
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend)
@@ -89,17 +89,25 @@ func ExampleWithTimeout() {
 }
 
 func ExampleWithObserver() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	count := map[throttr.EventKind]int{}
-	limiter := throttr.NewRateLimit(client.Backend(), throttr.WithObserver(
-		func(_ context.Context, e throttr.Event) { count[e.Kind]++ }))
-	for range 5 {
-		limiter.Hit(ctx, "user:42", time.Hour, 2)
+	backend := memory.New()
+	defer backend.Close()
+	denied := 0
+	limiter := throttr.NewRateLimit(backend,
+		throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+			if e.Kind == throttr.EventDenied {
+				denied++
+			}
+		}),
+		throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+			fmt.Println(e.Kind, e.Key, e.Result.Count, "of", e.Result.Limit)
+		}))
+	for range 3 {
+		limiter.Hit(context.Background(), "user:42", time.Minute, 2)
 	}
-	limiter.Reset(ctx, "user:42", time.Hour)
-	fmt.Println(count[throttr.EventAllowed], count[throttr.EventDenied], count[throttr.EventReset])
-	// Output: 2 3 1
+	fmt.Println("denied:", denied)
+	// Output:
+	// allowed user:42 1 of 2
+	// allowed user:42 2 of 2
+	// denied user:42 3 of 2
+	// denied: 1
 }
