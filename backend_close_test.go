@@ -1,7 +1,6 @@
 package throttr_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -97,34 +95,6 @@ func TestClosedBackendIsFreed(t *testing.T) {
 	require.NoError(t, client.Close())
 }
 
-func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		testkit.Hits(t, throttr.NewRateLimit(client.Backend()), 1, "k", time.Minute, 5)
-		time.Sleep(time.Minute) // the window is over, and it is too early to remove its record
-		srv.Inject(mockserver.Fault{Drop: true})
-		start := time.Now()
-		require.NoError(t, client.Close())
-		require.LessOrEqual(t, time.Since(start), 2*time.Second, "less than Config.StallTimeout")
-		require.Len(t, testkit.Keys(srv), 1)
-	})
-}
-
-func TestCloseRepeatsAFailedRemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{})))
-		testkit.Hits(t, throttr.NewRateLimit(client.Backend()), 1, "k", 100*time.Millisecond, 5)
-		time.Sleep(150 * time.Millisecond) // the sweeper has had its QUERY
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true, Times: 1})
-		time.Sleep(60 * time.Millisecond)
-		require.Len(t, testkit.Keys(srv), 1, "the removal has failed")
-		require.NoError(t, client.Close())
-		require.Empty(t, testkit.Keys(srv))
-	})
-}
-
 func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
@@ -176,38 +146,5 @@ func TestCloseIsBounded(t *testing.T) {
 		require.NoError(t, client.Close())
 		require.LessOrEqual(t, time.Since(start), 21*time.Second)
 		require.Empty(t, testkit.Keys(srv), "the server is slow, and was not asked for more than it can do")
-	})
-}
-
-func TestCloseDuringHits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		backend := client.Backend()
-		limiter := throttr.NewRateLimit(backend)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		var callers sync.WaitGroup
-		for g := range 50 {
-			callers.Go(func() {
-				for i := 0; ; i++ {
-					_, err := limiter.Hit(t.Context(), fmt.Sprint(g%5, i/100), 100*time.Millisecond, 20)
-					if err != nil {
-						if !errors.Is(err, throttr.ErrClosed) {
-							t.Errorf("Hit: %v", err)
-						}
-						return
-					}
-					time.Sleep(time.Millisecond)
-				}
-			})
-		}
-		time.Sleep(1500 * time.Millisecond)
-		start := time.Now()
-		require.NoError(t, client.Close())
-		require.LessOrEqual(t, time.Since(start), 2*time.Second)
-		callers.Wait()
-		records := len(testkit.Keys(srv))
-		require.LessOrEqual(t, records, 20, "only those of windows that other clients may still use")
-		require.LessOrEqual(t, backend.Records().Records, 20, "some of them may not have been created")
 	})
 }

@@ -174,16 +174,3 @@ func TestCanceledBatchSaysWhatWasSent(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
-
-func TestBatchFailsAfterClose(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	require.NoError(t, client.Close())
-	var b throttr.Batch[uint16]
-	q := b.Query("k")
-	err := client.Do(t.Context(), &b)
-	require.ErrorIs(t, err, throttr.ErrClosed)
-	require.True(t, testkit.SafeToRetry(err))
-	_, _, err = q.Counter()
-	require.ErrorIs(t, err, throttr.ErrClosed)
-}

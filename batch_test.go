@@ -1,7 +1,6 @@
 package throttr_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -89,30 +88,6 @@ func TestBatchReachesTheServersOfItsKeys(t *testing.T) {
 	})
 }
 
-// The server of a key does not depend on the order of Config.Servers. A client that does not
-// know one of the servers finds the keys of the others.
-func TestClientsAgreeWhereAKeyLives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const keys = 300
-		c := newCluster(t, 3)
-		client := c.connect(t, throttr.Config{}, c.names...)
-		other := c.connect(t, throttr.Config{}, c.names[2], c.names[0], c.names[1])
-		fewer := c.connect(t, throttr.Config{}, c.names[:2]...)
-		for i := range keys {
-			key := fmt.Sprint("user:", i)
-			_, err := client.Insert(t.Context(), key, uint16(i), testkit.Minute)
-			require.NoError(t, err)
-			counter, ok, err := other.Query(t.Context(), key)
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.EqualValues(t, i, counter.Quota)
-			_, ok, err = fewer.Query(t.Context(), key)
-			require.NoError(t, err)
-			require.Equal(t, c.home(key) != c.names[2], ok, key)
-		}
-	})
-}
-
 func TestBatchLargerThanMaxInFlight(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxInFlight: 7, MaxConns: 1})
@@ -128,27 +103,4 @@ func TestBatchLargerThanMaxInFlight(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.EqualValues(t, 100, c.Quota)
-}
-
-func TestBatchMayBeLargerThanAWrite(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	var b throttr.Batch[uint16]
-	var sets []throttr.Reply[uint16]
-	var gets []throttr.BufferReply[uint16]
-	for i := range 100 {
-		key := fmt.Sprint(i)
-		sets = append(sets, b.Set(key, bytes.Repeat([]byte{byte(i)}, 8000), testkit.Minute))
-		gets = append(gets, b.Get(key))
-	}
-	require.NoError(t, client.Do(t.Context(), &b))
-	for i := range sets {
-		ok, err := sets[i].OK()
-		require.NoError(t, err)
-		require.True(t, ok)
-		v, ok, err := gets[i].Buffer()
-		require.NoError(t, err)
-		require.True(t, ok)
-		require.Equal(t, bytes.Repeat([]byte{byte(i)}, 8000), v.Value)
-	}
 }

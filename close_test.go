@@ -83,16 +83,3 @@ func TestNoGoroutineOutlivesAClient(t *testing.T) {
 	require.NoError(t, srv.Close())
 	testkit.RequireNoGoroutines(t)
 }
-
-func TestBackendOfAClosedClientIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		require.NoError(t, client.Close())
-		backend := client.Backend()
-		_, err := backend.Hit(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute, Algorithm: throttr.FixedWindow}, 1)
-		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.True(t, testkit.SafeToRetry(err))
-		require.NoError(t, backend.Close())
-	})
-}

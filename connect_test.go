@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -14,11 +13,6 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-func TestConnectToAnUnreachableServer(t *testing.T) {
-	_, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{"127.0.0.1:1"}})
-	require.ErrorIs(t, err, throttr.ErrConnect)
-}
 
 // A server of another value size executes nothing but the probe.
 func TestConnectRefusesAServerOfAnotherValueSize(t *testing.T) {
@@ -54,28 +48,6 @@ func connectAs[T codec.Value](t *testing.T, cfg throttr.Config) error {
 		client.Close()
 	}
 	return err
-}
-
-func TestConnectErrorNamesTheServer(t *testing.T) {
-	_, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-		Servers: []string{"a:1", "b:1"},
-		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
-			return nil, fmt.Errorf("no route to %s", address)
-		},
-	})
-	require.EqualError(t, err, "throttr: can't connect to a:1: no route to a:1")
-
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err = throttr.Connect[uint16](ctx, throttr.Config{
-		Servers: []string{"a:1"},
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			cancel()
-			<-ctx.Done()
-			return nil, ctx.Err()
-		},
-	})
-	require.ErrorIs(t, err, context.Canceled)
-	require.EqualError(t, err, "throttr: can't connect to a:1: context canceled")
 }
 
 // If one of several servers can't be reached, the connections to the others are closed.

@@ -353,20 +353,14 @@ func TestSporadicFailuresAreReportedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := newDistant(t), &journal{}
 		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
-		n := 0
 		store.be(func(context.Context, call) error {
-			if n++; n%2 == 0 {
+			if store.asked.Load()%2 == 0 {
 				return throttr.ErrUnavailable
 			}
 			return nil
 		})
 		for i := range 250 {
-			var err error
-			if i%4 < 2 {
-				_, err = limiter.Hit(t.Context(), "k", time.Minute, 10)
-			} else {
-				_, _, err = limiter.TakeAll(t.Context(), throttr.Limit{Max: 10, Scale: time.Minute}.For("k", 1))
-			}
+			_, err := decisions[map[bool]string{true: "hit", false: "take all"}[i%4 < 2]](t.Context(), limiter, tenAMinute, 1)
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 		}

@@ -1,12 +1,10 @@
 package throttr_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,25 +15,6 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-func TestParkingInURLs(t *testing.T) {
-	cfg, err := throttr.ParseURL("throttr://h1")
-	require.NoError(t, err)
-	require.Equal(t, throttr.ParkingAutomatic, cfg.Parking)
-	for _, want := range []throttr.Parking{throttr.ParkingAutomatic, throttr.ParkingNever, throttr.ParkingAlways} {
-		cfg, err := throttr.ParseURL(fmt.Sprintf("throttr://h1,h2?max_conns=2&parking=%v", want))
-		require.NoError(t, err)
-		require.Equal(t, want, cfg.Parking)
-		require.Equal(t, 2, cfg.MaxConns)
-	}
-	for _, wrong := range []string{"", "Always", "on", "true", "2", "Parking(1)"} {
-		_, err := throttr.ParseURL("throttr://h1?parking=" + wrong)
-		require.ErrorIs(t, err, throttr.ErrConfig, wrong)
-		require.ErrorContains(t, err, "automatic, never or always")
-	}
-	_, err = throttr.ParseURL("throttr://h1?parking=never&parking=never")
-	require.ErrorIs(t, err, throttr.ErrConfig)
-}
 
 func TestParkingIsTextInJSON(t *testing.T) {
 	settings := struct{ Parking throttr.Parking }{throttr.ParkingNever}
@@ -51,92 +30,65 @@ func TestParkingIsTextInJSON(t *testing.T) {
 	require.ErrorIs(t, err, throttr.ErrConfig)
 }
 
-// logFile is what a logger writes to. It is safe for concurrent use.
-type logFile struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (f *logFile) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.text.Write(p)
-}
-
-// lines returns the lines since the last call, without the time.
-func (f *logFile) lines() (all []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for line := range strings.Lines(f.text.String()) {
-		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
-		all = append(all, line)
+// said returns the level, message and server of the lines since the last call.
+func (j *journal) said(t *testing.T) (all []string) {
+	for _, line := range j.entries(t) {
+		all = append(all, fmt.Sprint(line["level"], " ", line["msg"], " ", line["server"]))
 	}
-	f.text.Reset()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines.Reset()
 	return all
 }
 
-// logLines returns a logger, and what returns its lines since the last call.
-func logLines() (logger *slog.Logger, lines func() []string) {
-	var f logFile
-	return slog.New(slog.NewTextHandler(&f, nil)), f.lines
-}
+const parkedLine = "INFO throttr: server is parked: no record expires there memory:1"
 
 func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), mockserver.WithRealCollector())
 		require.NoError(t, err)
 		defer srv.Close()
-		logger, lines := logLines()
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: logger}))
+		log := &journal{}
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: log.logger()}))
 		limiter := throttr.NewRateLimit(client.Backend())
 		testkit.Hits(t, limiter, 1, "k", time.Second, 5)
-		require.Equal(t, []string{`level=INFO msg="throttr: server is parked: no record expires there" server=memory:1`}, lines())
+		require.Equal(t, []string{parkedLine}, log.said(t))
 		testkit.Hits(t, limiter, 1, "k", time.Second, 5)
-		require.Empty(t, lines(), "a hit is logged by LogTo")
+		require.Empty(t, log.said(t), "hits are not logged")
 
 		dead := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		testkit.Hits(t, throttr.NewRateLimit(dead.Backend()), 1, "orphan", 2*time.Second, 5)
 		dead.Close()
 		time.Sleep(20 * time.Minute)
-		swept := lines()
+		swept := log.entries(t)
 		require.Len(t, swept, 1)
-		require.Regexp(t, `^level=INFO msg="throttr: server swept" server=memory:1 records=1 removed=1 kept=0 foreign=0 took=`, swept[0])
+		for name, want := range map[string]any{"msg": "throttr: server swept", "server": "memory:1", "records": 1.0, "removed": 1.0, "kept": 0.0, "foreign": 0.0} {
+			require.Equal(t, want, swept[0][name], name)
+		}
+		log.said(t)
 
 		remove := srv.Inject(mockserver.Fault{Drop: true}) // so does a server that has locked up
 		time.Sleep(2 * time.Minute)
-		var locked []string
-		for _, line := range lines() {
-			if !strings.Contains(line, "sweep failed") {
-				locked = append(locked, line)
-			}
-		}
-		const message = "throttr: server accepts connections but answers nothing: locked up (H12); only a restart helps"
-		require.Equal(t, []string{`level=ERROR msg="` + message + `" server=memory:1`}, locked)
+		locked := slices.DeleteFunc(log.said(t), func(line string) bool { return strings.Contains(line, "sweep failed") })
+		require.Equal(t, []string{"ERROR throttr: server accepts connections but answers nothing: locked up (H12); only a restart helps memory:1"}, locked)
 		remove()
 		time.Sleep(10 * time.Second)
-		require.Equal(t, []string{`level=INFO msg="throttr: server responds again" server=memory:1`}, lines())
+		require.Equal(t, []string{"INFO throttr: server responds again memory:1"}, log.said(t))
 	})
-}
-
-func TestLoggerIsToldThatAServerCannotBeParked(t *testing.T) {
 	for _, p := range []throttr.Parking{throttr.ParkingAutomatic, throttr.ParkingAlways} {
-		t.Run(p.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				srv.Set("", 7, time.Minute) // in milliseconds
-				logger, lines := logLines()
-				testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: logger, Parking: p})).Backend()
-				time.Sleep(50 * time.Second)
-				if p == throttr.ParkingAutomatic {
-					require.Empty(t, lines(), "there is a record of somebody else: nobody wants the server to be parked")
-					return
-				}
-				const message = "throttr: the server can't be parked: the record with the empty key is somebody's data"
-				require.Equal(t, []string{`level=WARN msg="` + message + `" server=memory:1`}, lines(), "it is told once")
-				require.True(t, srv.Delete(""))
-				time.Sleep(time.Minute)
-				require.Equal(t, []string{`level=INFO msg="throttr: server is parked: no record expires there" server=memory:1`}, lines())
-			})
+		synctest.Test(t, func(t *testing.T) {
+			srv, log := testkit.InMemory(t), &journal{}
+			srv.Set("", 7, time.Minute) // in milliseconds
+			testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: log.logger(), Parking: p})).Backend()
+			time.Sleep(50 * time.Second)
+			if p == throttr.ParkingAutomatic {
+				require.Empty(t, log.said(t), "there is a record of somebody else: nobody wants the server to be parked")
+				return
+			}
+			require.Equal(t, []string{"WARN throttr: the server can't be parked: the record with the empty key is somebody's data memory:1"}, log.said(t), "it is told once")
+			require.True(t, srv.Delete(""))
+			time.Sleep(time.Minute)
+			require.Equal(t, []string{parkedLine}, log.said(t))
 		})
 	}
 }

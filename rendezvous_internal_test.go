@@ -112,12 +112,6 @@ func TestRemovingAServerMovesOnlyItsOwnKeys(t *testing.T) {
 	require.Len(t, moved, 5, "its keys move to all the others")
 }
 
-func TestOneServerHasEveryKey(t *testing.T) {
-	r := newRendezvous(numbered(1))
-	require.Zero(t, r.pick(""))
-	require.Zero(t, r.pick("k"))
-}
-
 func BenchmarkPickOneOfFourServers(b *testing.B) {
 	r := newRendezvous(numbered(4))
 	b.ReportAllocs()

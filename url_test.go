@@ -33,6 +33,8 @@ func TestParseURLReturnsTheConfig(t *testing.T) {
 		"throttr://h:1?stall_timeout=2s":        {Servers: []string{"h:1"}, StallTimeout: 2 * time.Second},
 		"throttr://h:1?max_queued=9":            {Servers: []string{"h:1"}, MaxQueued: 9},
 		"throttr://h:1?max_response=65536":      {Servers: []string{"h:1"}, MaxResponse: 65536},
+		"throttr://h?parking=never&max_conns=2": {Servers: []string{"h:9000"}, Parking: throttr.ParkingNever, MaxConns: 2},
+		"throttr://h?parking=automatic":         {Servers: []string{"h:9000"}},
 		"throttr://h:1?max_conn_idle=3m":        {Servers: []string{"h:1"}, MaxConnIdle: 3 * time.Minute},
 	} {
 		got, err := throttr.ParseURL(url)
@@ -61,6 +63,8 @@ func TestParseURLErrors(t *testing.T) {
 		"throttr://h1/db":                                  "path",
 		"throttr://h1:1#top":                               "fragment",
 		"unix://":                                          "no path",
+		"throttr://h:1?parking=":                           "automatic, never or always",
+		"throttr://h:1?parking=Always":                     "automatic, never or always",
 		"throttr://h:1?max_conn=4":                         `"max_conn" is unknown`,
 		"throttr://h:1?MAX_CONNS=4":                        `"MAX_CONNS" is unknown`,
 		"throttr://h:1?max_conns=four":                     "max_conns",

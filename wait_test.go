@@ -199,39 +199,35 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestWaitingCallersLearnOfWhatIsGivenBack(t *testing.T) {
-	for name, free := range map[string]func(*testing.T, *throttr.RateLimit, *throttr.Reservation){
-		"Cancel": func(t *testing.T, _ *throttr.RateLimit, rv *throttr.Reservation) {
-			require.NoError(t, rv.Cancel(t.Context()))
+	for name, free := range map[string]func(ctx context.Context, l *throttr.RateLimit, rv *throttr.Reservation) error{
+		"Cancel": func(ctx context.Context, _ *throttr.RateLimit, rv *throttr.Reservation) error { return rv.Cancel(ctx) },
+		"Commit": func(ctx context.Context, _ *throttr.RateLimit, rv *throttr.Reservation) error {
+			return rv.Commit(ctx, 1)
 		},
-		"Commit": func(t *testing.T, _ *throttr.RateLimit, rv *throttr.Reservation) {
-			require.NoError(t, rv.Commit(t.Context(), 1))
+		"Reset": func(ctx context.Context, l *throttr.RateLimit, _ *throttr.Reservation) error {
+			return l.Reset(ctx, "k", time.Hour)
 		},
-		"Reset": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
-			require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour))
+		"Set": func(ctx context.Context, l *throttr.RateLimit, _ *throttr.Reservation) error {
+			_, err := l.Set(ctx, "k", time.Hour, 0)
+			return err
 		},
-		"Set": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
-			_, err := limiter.Set(t.Context(), "k", time.Hour, 0)
-			require.NoError(t, err)
+		"Forget": func(ctx context.Context, l *throttr.RateLimit, _ *throttr.Reservation) error {
+			return l.Forget(ctx, "k", throttr.Limit{Max: 7, Scale: time.Hour})
 		},
-		"Forget": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
-			require.NoError(t, limiter.Forget(t.Context(), "k", throttr.Limit{Max: 7, Scale: time.Hour}))
-		},
-		"Delete": func(t *testing.T, limiter *throttr.RateLimit, _ *throttr.Reservation) {
-			_, err := limiter.Delete(t.Context(), "k")
-			require.NoError(t, err)
+		"Delete": func(ctx context.Context, l *throttr.RateLimit, _ *throttr.Reservation) error {
+			_, err := l.Delete(ctx, "k")
+			return err
 		},
 	} {
 		for i, waits := range []string{"Wait", "WaitAll"} {
-			t.Run(name+"/"+waits, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-					rv := reserve(t, limiter, throttr.Limit{Max: 2, Scale: time.Hour}.For("k", 2))
-					l := &line{t: t, limiter: limiter, scale: time.Hour, limit: 2}
-					begun := time.Now()
-					l.join(t.Context(), i, 1)
-					free(t, limiter, rv)
-					l.all.Wait()
-					require.Zero(t, time.Since(begun))
-				})
+			inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
+				rv := reserve(t, limiter, throttr.Limit{Max: 2, Scale: time.Hour}.For("k", 2))
+				l := &line{t: t, limiter: limiter, scale: time.Hour, limit: 2}
+				begun := time.Now()
+				l.join(t.Context(), i, 1)
+				require.NoError(t, free(t.Context(), limiter, rv))
+				l.all.Wait()
+				require.Zero(t, time.Since(begun), "%s/%s", name, waits)
 			})
 		}
 	}
