@@ -148,9 +148,11 @@ func (s *side) charts() error {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	for _, c := range charts {
 		p, legend := plot.New(), plot.NewLegend()
-		p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.title, c.x, c.y
+		p.Title.Text = c.title
+		p.X.Label.Text, p.Y.Label.Text = c.x, c.y
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-		legend.Top, legend.Left, legend.Padding = true, true, vg.Points(4)
+		legend.Top, legend.Left = true, true
+		legend.Padding = vg.Points(4)
 		p.Add(plotter.NewGrid())
 		p.NominalX(strings.Fields(strings.Trim(fmt.Sprint(c.at), "[]"))...)
 		for i, contender := range c.contenders {
@@ -165,7 +167,8 @@ func (s *side) charts() error {
 				return fmt.Errorf("%s: %s: %w", c.file, contender, err)
 			}
 			line.Color, line.Width = colors[i], vg.Points(1.5)
-			marks.Color, marks.Shape, marks.Radius = colors[i], shapes[i], vg.Points(3)
+			marks.Color, marks.Shape = colors[i], shapes[i]
+			marks.Radius = vg.Points(3)
 			p.Add(line, marks)
 			legend.Add(contender, line, marks)
 		}

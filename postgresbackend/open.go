@@ -64,16 +64,16 @@ func (o *opened) Close() error {
 
 // open opens the backend of a URL. Unless it is lazy, it makes the table if that is missing.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
-	config, opts, lazy, err := parseURL(text)
+	parsed, err := parseURL(text)
 	if err != nil {
 		return nil, &api.CallError{Package: "postgresbackend", Err: err}
 	}
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), parsed.config)
 	if err != nil {
 		return nil, &api.CallError{Package: "postgresbackend", Err: configError("%w", err)}
 	}
-	o := &opened{New(pool, opts...)}
-	if lazy {
+	o := &opened{New(pool, parsed.opts...)}
+	if parsed.lazy {
 		go o.prepareUntilDone()
 		return o, nil
 	}
@@ -99,60 +99,74 @@ func configError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{window.ErrConfig}, args...)...)
 }
 
+// parsedURL is what a URL says.
+type parsedURL struct {
+	config *pgxpool.Config
+	opts   []Option
+	lazy   bool
+}
+
 // parseURL reads a URL. No error has a part of its password, which can be at odd places of a URL that is malformed.
-func parseURL(text string) (config *pgxpool.Config, opts []Option, lazy bool, err error) {
+func parseURL(text string) (parsed parsedURL, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, nil, false, configError("the URL is malformed, or a character of its user or password is not percent-encoded")
+		return parsed, configError("the URL is malformed, or a character of its user or password is not percent-encoded")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, nil, false, configError("the query of the URL is malformed")
+		return parsed, configError("the query of the URL is malformed")
 	}
 	for name, values := range query {
 		if len(values) != 1 {
-			return nil, nil, false, configError("URL parameter %.64q is given %d times", name, len(values))
+			return parsed, configError("URL parameter %.64q is given %d times", name, len(values))
 		}
-		v, own := values[0], true
-		var err error
-		switch {
-		case name == "lazy":
-			lazy, err = strconv.ParseBool(v)
-		case name == "table":
-			opts = append(opts, WithTable(v))
-		case name == "durability" && (v == string(Async) || v == string(Full) || v == string(Unlogged)):
-			opts = append(opts, WithDurability(Durability(v)))
-		case name == "max_queued":
-			var n uint64
-			if n, err = strconv.ParseUint(v, 10, 31); err == nil {
-				opts = append(opts, WithMaxQueued(int(n)))
-			}
-		case name == "durability":
-			err = strconv.ErrSyntax
-		case !slices.Contains(parameters, name):
-			return nil, nil, false, configError("URL parameter %.64q is unknown", name)
-		default:
-			own = false
-		}
+		own, err := parsed.parameter(name, values[0])
 		if err != nil {
-			return nil, nil, false, configError("URL parameter %s is malformed", name)
+			return parsed, configError("URL parameter %s is malformed", name)
 		}
 		if own {
 			query.Del(name)
+		} else if !slices.Contains(parameters, name) {
+			return parsed, configError("URL parameter %.64q is unknown", name)
 		}
 	}
-	maxConns := query.Has("pool_max_conns")
 	u.RawQuery = query.Encode()
-	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
-		return nil, nil, false, malformed(u, query, err)
+	parsed.config, err = pgxpool.ParseConfig(u.String())
+	if err != nil {
+		return parsed, malformed(u, query, err)
 	}
-	if !maxConns {
-		config.MaxConns = defaultConns
+	if !query.Has("pool_max_conns") {
+		parsed.config.MaxConns = defaultConns
 	}
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = timeout
+	if parsed.config.ConnConfig.ConnectTimeout == 0 {
+		parsed.config.ConnConfig.ConnectTimeout = timeout
 	}
-	return config, opts, lazy, nil
+	return parsed, nil
+}
+
+// parameter reads a parameter that is this package's own.
+func (p *parsedURL) parameter(name, value string) (own bool, err error) {
+	switch name {
+	case "lazy":
+		p.lazy, err = strconv.ParseBool(value)
+	case "table":
+		p.opts = append(p.opts, WithTable(value))
+	case "durability":
+		d := Durability(value)
+		if d != Async && d != Full && d != Unlogged {
+			return true, strconv.ErrSyntax
+		}
+		p.opts = append(p.opts, WithDurability(d))
+	case "max_queued":
+		n, err := strconv.ParseUint(value, 10, 31)
+		if err != nil {
+			return true, err
+		}
+		p.opts = append(p.opts, WithMaxQueued(int(n)))
+	default:
+		return false, nil
+	}
+	return true, err
 }
 
 // malformed returns the error of pgx for a URL, unless it may have a part of a password.

@@ -216,8 +216,9 @@ func (q *request) write(ctx context.Context, conn *pgxpool.Conn) error {
 // arguments returns those of writeSQL.
 func arguments(rows []*row) []any {
 	n := len(rows)
-	keys, limits, states := make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	ends, versions, before := make([]int64, n), make([]int64, n), make([]int64, n)
+	keys, limits := make([][]byte, n), make([][]byte, n)
+	states, ends := make([][]byte, n), make([]int64, n)
+	versions, before := make([]int64, n), make([]int64, n)
 	for i, r := range rows {
 		r.version = 1 + rand.Int64N(1<<62)
 		keys[i] = []byte(r.key)

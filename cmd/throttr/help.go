@@ -67,7 +67,8 @@ func (c *command) check(args []string) error {
 		if !strings.HasPrefix(arg, "[") {
 			least++
 		}
-		if most++; strings.Contains(arg, "...") {
+		most++
+		if strings.Contains(arg, "...") {
 			most = len(args)
 		}
 	}

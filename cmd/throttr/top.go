@@ -196,9 +196,10 @@ func (t *top) readFullest(ctx context.Context) error {
 		turn <- struct{}{}
 		all.Go(func() {
 			w, err := t.b.Peek(ctx, f.Key, t.permitted(f.Limit), 0)
-			if errs[i] = err; err == nil {
+			if err == nil {
 				f.update(w, time.Now())
 			}
+			errs[i] = err
 			<-turn
 		})
 	}
