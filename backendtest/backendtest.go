@@ -129,11 +129,6 @@ func (s Subject) asCounted(w window.Window, n uint64) window.Window {
 	return w
 }
 
-// wrongEnd reports whether got is not a correct ExpiresAt of a window that ends at want.
-func (s Subject) wrongEnd(want, got time.Time) bool {
-	return got.Before(want) || got.Sub(want) > s.Precision
-}
-
 // shortest is the shortest scale of the tests.
 const shortest = 100 * time.Millisecond
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -16,6 +15,21 @@ import (
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/window"
 )
+
+// flightTests are for places in flight, which have nothing to do with algorithms.
+var flightTests = []subtest{
+	{"in flight: a claim that is not valid, or has no context, does nothing", testClaims, "Exchange", once},
+	{"in flight: up to Max places are held", testPlaces, "Exchange", once},
+	{"in flight: a process that is silent for a lease holds nothing", testLease, "Exchange", once},
+	{"in flight: a late claim does nothing, and a later one says the whole truth", testLate, "Exchange", once},
+	{"in flight: what the store does not know is believed as long as it fits", testBelieved, "Exchange", once},
+	{"in flight: a process waits in line", testLine, "Exchange", once},
+	{"in flight: a process that is silent loses its position in line", testLapse, "Exchange", once},
+	{"in flight: keys and names are independent", testPlacesOfKeys, "Exchange", once},
+	{"in flight: ListPlaces returns who holds places or waits", testListPlaces, "Exchange", once},
+	{"in flight: concurrent claims are granted up to Max", testPlacesAtOnce, "Exchange", once},
+	{"in flight: random claims agree with a model", testFlightModel, "Exchange", once},
+}
 
 // claims makes claims on places in flight, each with a larger Seq than the one before.
 type claims struct {
@@ -74,26 +88,19 @@ func later(n, most uint64) window.Want { return window.Want{N: n, Max: most, Wai
 // wants fails the test unless exactly these wants are granted, and so many places are used.
 func (f *claims) wants(p window.Places, used uint64, granted ...bool) {
 	f.Helper()
-	if p.Lost || p.Late {
-		f.Errorf("the claim is lost or late: %+v", p)
-	}
+	f.expect(!p.Lost && !p.Late, "the claim is lost or late: %+v", p)
 	for i, want := range granted {
-		if got := p.Tokens != nil && p.Tokens[i] != 0; got != want {
-			f.Errorf("want %d is granted: %v, want %v", i+1, got, want)
-		}
+		got := p.Tokens != nil && p.Tokens[i] != 0
+		f.expect(got == want, "want %d is granted: %v, want %v", i+1, got, want)
 	}
-	if p.Used != used {
-		f.Errorf("%d places are used, want %d", p.Used, used)
-	}
+	f.expect(p.Used == used, "%d places are used, want %d", p.Used, used)
 }
 
 // used fails the test unless so many places are held, and so many wants wait.
 func (f *claims) used(key, name string, used, waiting uint64) {
 	f.Helper()
 	p := f.exchange(f.Backend, window.Claim{Key: key, Name: name})
-	if p.Used != used || p.Waiting != waiting {
-		f.Errorf("%d places are used and %d wants wait, want %d and %d", p.Used, p.Waiting, used, waiting)
-	}
+	f.expect(p.Used == used && p.Waiting == waiting, "%d places are used and %d wants wait, want %d and %d", p.Used, p.Waiting, used, waiting)
 }
 
 func testClaims(c calls) {
@@ -129,16 +136,6 @@ func testClaims(c calls) {
 		c.Errorf("Exchange returns error %v, want context.Canceled", err)
 	}
 	f.used("k", "", 0, 0)
-	if closer, ok := c.Backend.(io.Closer); ok && c.Close == nil {
-		c.Close = func() { closer.Close() }
-	}
-	if c.Close == nil {
-		return
-	}
-	c.Close()
-	if err := call(c.Context(), valid); !errors.Is(err, window.ErrClosed) {
-		c.Errorf("Exchange after Close returns error %v, want window.ErrClosed", err)
-	}
 }
 
 func testPlaces(c calls) {
@@ -288,53 +285,47 @@ func testLapse(c calls) {
 
 func testPlacesOfKeys(c calls) {
 	keys := []string{"k", "", "K", "k:", "a:1", ":1", "k\x00", "\xff", "{k}", "é", strings.Repeat("k", 255), strings.Repeat("k", 256)}
-	names := []string{"", "n", "N", "a", ":1"}
 	f := c.inFlight(keys...)
-	process := func(n uint64) string { return fmt.Sprint("p", n/2%2) }
-	n := uint64(0)
+	var all []window.Claim
 	for _, key := range keys {
-		for _, name := range names {
-			n++
+		for _, name := range []string{"", "n", "N", "a", ":1"} {
+			n := uint64(len(all) + 1)
+			all = append(all, window.Claim{Key: key, Name: name, Process: fmt.Sprint("p", n/2%2), Wants: []window.Want{now(n, n)}})
 			f.used(key, name, 0, 0)
-			f.wants(f.claim(window.Claim{Key: key, Name: name, Process: process(n), Wants: []window.Want{now(n, n)}}), n, true)
+			f.wants(f.claim(all[n-1]), n, true)
 		}
 	}
-	// A claim on each, by one process or the other, with as many wants as there can be, and now and then one that only asks.
-	all := make([]window.Claim, 0, 2*n)
-	n = 0
-	for _, key := range keys {
-		for _, name := range names {
-			n++
-			f.used(key, name, n, 0)
-			f.seq++
-			wants := []window.Want{now(1, n), now(1, n), now(1, n+1)}
-			for len(wants) < window.MaxWants {
-				wants = append(wants, now(1, uint64(1+len(wants)%2)))
-			}
-			all = append(all, window.Claim{Key: key, Name: name, Process: process(n), Seq: f.seq, Lease: f.lease, Held: n - 1, HeldMax: n, Wants: wants})
-			if n%5 == 0 {
-				all = append(all, window.Claim{Key: "unused"})
-			}
+	for i := range all { // now one claim on each, with as many wants as there can be, and two that only ask
+		claim := &all[i]
+		held := uint64(i + 1)
+		f.used(claim.Key, claim.Name, held, 0)
+		f.seq++
+		claim.Seq = f.seq
+		claim.Lease = f.lease
+		claim.Held = held - 1
+		claim.HeldMax = held
+		claim.Wants = []window.Want{now(1, held), now(1, held), now(1, held+1)}
+		for len(claim.Wants) < window.MaxWants {
+			claim.Wants = append(claim.Wants, now(1, 1))
 		}
 	}
+	all = append(all, window.Claim{Key: "unused"}, window.Claim{Key: "unused", Name: "n"})
 	places := make([]window.Places, len(all))
 	if err := c.Backend.Exchange(c.Context(), all, places); err != nil {
 		c.Fatalf("Exchange of %d claims: %v", len(all), err)
 	}
-	n = 0
 	for i, p := range places {
-		switch {
-		case p.Err != nil:
+		if p.Err != nil {
 			c.Fatalf("claim %d: %v", i, p.Err)
-		case all[i].Process == "":
+		}
+		if all[i].Process == "" {
 			f.wants(p, 0)
-		default:
-			n++
-			f.wants(p, n+1, true, false, true)
+		} else {
+			f.wants(p, uint64(i+2), true, false, true)
 		}
 	}
-	if !c.Failed() && c.Without["Peek"] == "" {
-		c.none(c.get("k", time.Minute)) // places are no hits
+	if !c.Failed() && c.without("Peek") == "" {
+		c.in(time.Minute).ended() // places are no hits
 	}
 }
 

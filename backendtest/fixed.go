@@ -22,68 +22,61 @@ func concurrently(n int, f func(i int)) {
 	all.Wait()
 }
 
-func testLimit(c calls) {
+// testCounts makes concurrent hits of one key, many of which are over the limit, and then of several keys when windows open.
+func testCounts(c calls) {
 	const hits = 100_000
-	limit := c.bounded(1000)
-	counts := make([]uint64, hits)
-	concurrently(hits, func(i int) {
-		w, err := c.Backend.Hit(c.Context(), "k", c.limit(time.Hour, limit), 1)
-		c.expect(err == nil, "Hit: %v", err)
-		counts[i] = c.asCounted(w, 1).Count
-	})
-	slices.Sort(counts)
-	for i := range limit {
-		if counts[i] != i+1 {
-			c.Fatalf("the hits return count %d, want %d", counts[i], i+1)
-		}
-	}
-	c.expect(counts[limit] > limit, "two hits return count %d: more than %d hits are allowed", counts[limit], limit)
-	if n := c.get("k", time.Hour).Count; n > hits || n != hits && !c.SkipsDenied {
+	one := c.in(time.Hour).upTo(c.bounded(1000))
+	counts := one.countsOfHits(1, hits)
+	c.expect(counts[one.limit.Max] > one.limit.Max, "two hits return count %d: more than %d are allowed", one.limit.Max, one.limit.Max)
+	if n := one.on("k0").get().Count; n > hits || n != hits && !c.SkipsDenied {
 		c.Errorf("the count is %d after %d hits", n, hits)
+	}
+	for range 3 {
+		c.in(time.Minute).upTo(goroutines).countsOfHits(50, goroutines)
+		c.Clock.Advance(time.Minute)
 	}
 }
 
-// testOpenings makes concurrent hits when windows open, and again when they end.
-func testOpenings(c calls) {
-	const keys, scale = 50, time.Minute
-	for range 3 {
-		var counts [keys][goroutines]uint64
-		concurrently(keys*goroutines, func(i int) {
-			key := i / goroutines
-			w, err := c.Backend.Hit(c.Context(), fmt.Sprint("k", key), c.limit(scale, goroutines), 1)
-			c.expect(err == nil, "Hit: %v", err)
-			counts[key][i%goroutines] = w.Count
-		})
-		for key := range counts {
-			slices.Sort(counts[key][:])
-			for i, count := range counts[key] {
-				if count != uint64(i+1) {
-					c.Fatalf("the hits return count %d, want %d", count, i+1)
-				}
+// countsOfHits makes concurrent hits of some keys, and returns the counts of the last one in order. Up to the limit, each
+// count is returned once.
+func (c calls) countsOfHits(keys, hits int) (counts []uint64) {
+	all := make([][]uint64, keys)
+	for key := range all {
+		all[key] = make([]uint64, hits)
+	}
+	concurrently(keys*hits, func(i int) {
+		w, err := c.Backend.Hit(c.Context(), fmt.Sprint("k", i/hits), c.limit, 1)
+		c.expect(err == nil, "Hit: %v", err)
+		all[i/hits][i%hits] = c.asCounted(w, 1).Count
+	})
+	for _, counts = range all {
+		slices.Sort(counts)
+		for i := range min(len(counts), int(c.limit.Max)) {
+			if counts[i] != uint64(i+1) {
+				c.Fatalf("the hits return count %d, want %d", counts[i], i+1)
 			}
 		}
-		c.Clock.Advance(scale)
 	}
+	return counts
 }
 
 func testEnd(c calls) {
-	scale := c.stretch(shortest)
-	c.none(c.get("k", scale))
+	c = c.in(c.stretch(shortest))
+	c.ended()
 	c.Clock.Advance(c.stretch(30 * time.Millisecond))
-	end := c.end(scale)
-	c.want(c.hit("k", scale, 5, 1), 1, end)
+	end := c.end()
+	c.want(c.hit(1), 1, end)
 	c.Clock.Advance(c.stretch(20 * time.Millisecond))
-	c.want(c.hit("k", scale, 5, 2), 3, end)
-	c.want(c.get("k", scale), 3, end)
+	c.want(c.hit(2), 3, end)
+	c.want(c.get(), 3, end)
 
 	c.Clock.Advance(end.Sub(c.Clock.Now()) - time.Millisecond)
-	c.want(c.charge("k", scale, 1), 4, end)
+	c.want(c.charge(1), 4, end)
 	c.Clock.Advance(time.Millisecond)
-	c.none(c.get("k", scale))
-	end = c.end(scale)
-	c.want(c.hit("k", scale, 5, 1), 1, end)
+	c.ended()
+	c.opened(c.hit(1), 1)
 
-	c.Clock.Advance(3 * scale)
-	c.none(c.get("k", scale))
-	c.want(c.hit("k", scale, 5, 0), 0, c.end(scale))
+	c.Clock.Advance(3 * c.limit.Scale)
+	c.ended()
+	c.opened(c.hit(0), 0)
 }

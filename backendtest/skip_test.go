@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -18,30 +19,30 @@ func (unable) GiveBack(context.Context, string, window.Limit, uint64, int64) (bo
 	return false, window.ErrUnsupported
 }
 
-// misspelt is a backend whose TakeAll has another name.
+// misspelt is a backend whose Hit has another name.
 type misspelt struct {
 	window.Unimplemented
-	p *plain
+	right window.Backend
 }
 
-func (m misspelt) Check(l window.Limit) (window.Traits, error) { return m.p.Check(l) }
+func (m misspelt) Check(l window.Limit) (window.Traits, error) { return m.right.Check(l) }
 
 func (m misspelt) Hits(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return m.p.Hit(ctx, key, l, n)
+	return m.right.Hit(ctx, key, l, n)
 }
 
 // TestBackendWithoutMethods is run by TestSubjectNamesWhatTheBackendLeavesOut in a process of its own.
 func TestBackendWithoutMethods(t *testing.T) {
 	without := map[string]string{"GiveBack": "its store can't subtract"}
-	backend := func(p *plain) window.Backend { return unable{p} }
-	switch os.Getenv(faultVariable) {
+	backend := func(right window.Backend) window.Backend { return unable{right} }
+	switch os.Getenv(brokenVariable) {
 	case "named":
 	case "unnamed":
 		without = nil
 	case "wrong":
 		without = map[string]string{"GiveBack": "", "Give": "no such method", "Take": "it has one"}
 	case "misspelt":
-		backend = func(p *plain) window.Backend { return misspelt{p: p} }
+		backend = func(right window.Backend) window.Backend { return misspelt{right: right} }
 	default:
 		return
 	}
@@ -49,13 +50,14 @@ func TestBackendWithoutMethods(t *testing.T) {
 	if os.Getenv("BACKENDTEST_BUBBLES") != "" {
 		run = backendtest.RunInBubbles
 	}
-	run(t, func(*testing.T) backendtest.Subject {
+	run(t, func(t *testing.T) backendtest.Subject {
 		clock := backendtest.Clock(backendtest.BubbleClock{})
 		if os.Getenv("BACKENDTEST_BUBBLES") == "" {
 			clock = backendtest.NewClock()
 		}
-		p := newPlain(clock.Now, none)
-		return backendtest.Subject{Backend: backend(p), Clock: clock, Without: without, Close: func() { p.Close() }}
+		store := memory.New(memory.WithClock(clock.Now))
+		t.Cleanup(func() { store.Close() })
+		return backendtest.Subject{Backend: backend(store), Clock: clock, Without: without, Close: func() { store.Close() }}
 	})
 }
 
@@ -76,7 +78,7 @@ func TestSubjectNamesWhatTheBackendLeavesOut(t *testing.T) {
 	} {
 		for _, bubbles := range []string{"", "1"} {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestBackendWithoutMethods$/^(a_backend|a_window|nothing|rolling:_the)")
-			cmd.Env = append(os.Environ(), faultVariable+"="+test.env, "BACKENDTEST_BUBBLES="+bubbles)
+			cmd.Env = append(os.Environ(), brokenVariable+"="+test.env, "BACKENDTEST_BUBBLES="+bubbles)
 			output, err := cmd.CombinedOutput()
 			for _, want := range test.wants {
 				if (err == nil) != test.pass || !strings.Contains(string(output), want) {

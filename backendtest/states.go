@@ -12,9 +12,8 @@ import (
 type state interface {
 	// count returns the count, and when the window ends if nobody hits: there is none if that is not after now.
 	count(now int64) (n uint64, end int64)
+	// add counts n, although it may be over the limit.
 	add(now int64, n uint64)
-	// charge adds n, although it may be over the limit.
-	charge(now int64, n uint64)
 	// giveBack gives n back of a take at a time that left the given end.
 	giveBack(now, taken, end int64, n uint64) bool
 }
@@ -52,7 +51,8 @@ func (s *fixedState) count(now int64) (uint64, int64) {
 
 func (s *fixedState) add(now int64, n uint64) {
 	if now >= s.end {
-		s.hits, s.end = 0, s.ends(now)
+		s.hits = 0
+		s.end = s.ends(now)
 	}
 	s.hits += n
 }
@@ -64,8 +64,6 @@ func (s *fixedState) ends(at int64) int64 {
 	}
 	return at + s.scale
 }
-
-func (s *fixedState) charge(now int64, n uint64) { s.add(now, n) }
 
 func (s *fixedState) giveBack(now, _, end int64, n uint64) bool {
 	if now >= s.end || end != s.end {
@@ -85,12 +83,18 @@ func (s *bucketState) count(now int64) (uint64, int64) {
 	return uint64((max(0, s.full-now) + s.each - 1) / s.each), s.full
 }
 
+// add counts up to twice the limit.
 func (s *bucketState) add(now int64, n uint64) {
 	if s.full <= now {
-		s.full, s.taken = now, nil
+		s.full = now
+		s.taken = nil
 	}
 	s.full += int64(n) * s.each
-	s.taken = append(s.taken, grant{time.Unix(0, now), n})
+	if over := s.full - (now + 2*s.limit*s.each); over > 0 {
+		s.full -= over
+		n -= uint64((over + s.each - 1) / s.each)
+	}
+	s.taken = append(s.taken, grant{at: time.Unix(0, now), n: n})
 }
 
 func (s *bucketState) giveBack(now, taken, end int64, n uint64) bool {
@@ -101,17 +105,6 @@ func (s *bucketState) giveBack(now, taken, end int64, n uint64) bool {
 		}
 	}
 	return false
-}
-
-// charge adds up to twice the limit.
-func (s *bucketState) charge(now int64, n uint64) {
-	before := s.full
-	s.add(now, n)
-	most := max(before, now+2*s.limit*s.each)
-	if over := s.full - most; over > 0 {
-		s.full = most
-		s.taken[len(s.taken)-1].n -= uint64((over + s.each - 1) / s.each)
-	}
 }
 
 // least returns when the bucket would be full if nothing had been taken that was given back.
@@ -149,8 +142,6 @@ func (s *slidingState) count(now int64) (uint64, int64) {
 
 func (s *slidingState) add(now int64, n uint64) { s.hits[now/s.scale] += n }
 
-func (s *slidingState) charge(now int64, n uint64) { s.add(now, n) }
-
 func (s *slidingState) giveBack(now, taken, _ int64, n uint64) bool {
 	i := taken / s.scale
 	if i < now/s.scale-1 {
@@ -177,8 +168,6 @@ func (s *logState) count(now int64) (uint64, int64) {
 func (s *logState) add(now int64, n uint64) {
 	s.times = append(s.times, slices.Repeat([]int64{now}, int(n))...)
 }
-
-func (s *logState) charge(now int64, n uint64) { s.add(now, n) }
 
 func (s *logState) giveBack(now, taken, _ int64, n uint64) bool {
 	s.count(now)

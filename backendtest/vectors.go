@@ -76,9 +76,12 @@ func testVectors(c calls) {
 			c.Logf("vector %q is not replayed: %s", v.Name, why)
 			continue
 		}
-		(&replay{calls: c, vector: v, unit: unit, ids: map[string]int64{}}).run(0)
+		offsets := []time.Duration{0}
 		if !c.Algorithm.Rolling() {
-			(&replay{calls: c, vector: v, unit: unit}).run(37 * time.Millisecond)
+			offsets = append(offsets, 37*time.Millisecond)
+		}
+		for _, offset := range offsets {
+			(&replay{calls: c, vector: v, unit: unit, ids: map[string]int64{}}).run(offset)
 		}
 	}
 }
@@ -114,7 +117,7 @@ type replay struct {
 
 func (r *replay) run(offset time.Duration) {
 	r.prefix = fmt.Sprint(r.vector.Name, offset)
-	r.Clock.Advance(r.nextAligned(time.Duration(r.Steps[0].Scale)*r.unit) + offset)
+	r.Clock.Advance(r.in(time.Duration(r.Steps[0].Scale)*r.unit).nextAligned() + offset)
 	start := r.Clock.Now()
 	for i, s := range r.Steps {
 		r.Clock.Advance(start.Add(time.Duration(s.T) * r.unit).Sub(r.Clock.Now()))
@@ -132,31 +135,29 @@ func (r *replay) run(offset time.Duration) {
 // step makes the call of a step. It returns false if the rest of the vector can't be replayed.
 func (r *replay) step(s step) bool {
 	var w window.Window
-	key, scale := r.prefix+s.Key, time.Duration(s.Scale)*r.unit
-	c := r.upTo(s.Limit)
-	c.burst = s.Burst
+	c := r.on(r.prefix + s.Key).in(time.Duration(s.Scale) * r.unit).upTo(s.Limit).withBurst(s.Burst)
 	switch s.Op {
 	case "hit":
-		w = c.hit(key, scale, s.Limit, s.N)
+		w = c.hit(s.N)
 		if !c.Algorithm.Rolling() {
 			w.Refused = w.Count > s.Limit
 		}
 	case "take":
-		w = c.take(key, scale, s.Limit, s.N)
+		w = c.take(s.N)
 		r.ids[s.As] = w.ID
 	case "peek":
-		w = c.peek(key, scale, s.Limit, s.N)
+		w = c.peek(s.N)
 	case "charge":
-		w = c.charge(key, scale, s.N)
+		w = c.charge(s.N)
 	case "set":
-		w = c.set(key, scale, s.N)
+		w = c.set(s.N)
 	case "get":
-		w = c.get(key, scale)
+		w = c.get()
 	case "reset":
-		c.reset(key, scale)
+		c.reset()
 		return true
 	case "give_back":
-		return c.giveBack(key, scale, r.ids[s.Of], s.N, s.Granted) == s.Granted
+		return c.giveBack(s.N, r.ids[s.Of], s.Granted) == s.Granted
 	default:
 		c.Fatalf("unknown op in %+v", s)
 	}
@@ -172,7 +173,7 @@ func (r *replay) step(s step) bool {
 		r.Errorf("Count is %d, want %d", w.Count, *s.Count)
 	}
 	if s.Left != nil {
-		r.left(w, time.Duration(*s.Left)*r.unit, r.unit)
+		c.left(w, time.Duration(*s.Left)*r.unit, r.unit)
 	}
 	return true
 }

@@ -1,0 +1,82 @@
+package backendtest_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/testkit/race"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+// brokenVariable names the algorithm, and the mistake, of the backend that TestBrokenBackend tests.
+const brokenVariable = "BACKENDTEST_BROKEN"
+
+// TestBrokenBackend is run by TestMistakesAreFound in a process of its own. Otherwise it does nothing.
+func TestBrokenBackend(t *testing.T) {
+	algorithm, name, ok := strings.Cut(os.Getenv(brokenVariable), ": ")
+	if !ok {
+		return
+	}
+	var a window.Algorithm
+	if err := a.UnmarshalText([]byte(algorithm)); err != nil {
+		t.Fatal(err)
+	}
+	is := func(b broken) bool { return b.name == name }
+	backendtest.Run(t, func(t *testing.T) backendtest.Subject {
+		clock := backendtest.NewClock()
+		store := memory.New(memory.WithClock(clock.Now))
+		s := backendtest.Subject{Backend: store, Clock: clock, Algorithm: a, Close: func() { store.Close() }}
+		all := unbounded
+		if slices.ContainsFunc(overMost, is) {
+			all = overMost
+			s.MaxCount = most
+			s.Backend = newWrong(store, clock.Now, bounds(s))
+		}
+		m := all[slices.IndexFunc(all, is)].mistake
+		s.Backend, s.Second = newWrong(s.Backend, clock.Now, m), newWrong(s.Backend, clock.Now, m)
+		return s
+	})
+}
+
+func TestMistakesAreFound(t *testing.T) {
+	if race.Enabled {
+		t.Skip("whether the suite finds mistakes does not depend on the race detector")
+	}
+	fails := map[string][]string{} // subtests, by algorithm and mistake
+	for _, b := range slices.Concat(overMost, unbounded) {
+		for _, a := range b.in {
+			fails[fmt.Sprint(a, ": ", b.name)] = append(fails[fmt.Sprint(a, ": ", b.name)], b.fails...)
+		}
+	}
+	for name, subtests := range fails {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mustFail(t, name, subtests)
+		})
+	}
+}
+
+// mustFail fails the test unless subtests of the suite fail with a broken backend. A data race may need several attempts.
+func mustFail(t *testing.T, name string, subtests []string) {
+	var output string
+	for range 5 {
+		pattern := "^TestBrokenBackend$/^(" + strings.ReplaceAll(strings.Join(subtests, "|"), " ", "_") + ")$"
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", pattern)
+		cmd.Env = append(os.Environ(), brokenVariable+"="+name)
+		text, _ := cmd.CombinedOutput()
+		output = string(text)
+		subtests = slices.DeleteFunc(slices.Clone(subtests), func(s string) bool {
+			return strings.Contains(output, "--- FAIL: TestBrokenBackend/"+strings.ReplaceAll(s, " ", "_")+" (")
+		})
+		if len(subtests) == 0 {
+			return
+		}
+	}
+	t.Errorf("with a backend of which is true that %s, these subtests pass: %q\n%s", name, subtests, output)
+}
