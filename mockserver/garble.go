@@ -1,12 +1,8 @@
 package mockserver
 
 import (
-	"crypto/rand"
 	"encoding/binary"
-	"slices"
 	"time"
-
-	"github.com/throttr-go/throttr/codec"
 )
 
 const (
@@ -39,30 +35,38 @@ func (g *garbler) removed(key string, now uint64) {
 	}
 }
 
-// ghosts returns records that never existed, one for each late removal.
-func (st *store) ghosts() (all []*record) {
+// ghosts returns keys that no record has and never had, one for each late removal.
+func (st *store) ghosts() (keys [][]byte) {
 	g := &st.garbler
-	g.removals = slices.DeleteFunc(g.removals, func(r removal) bool { return r.at+garbleTime <= st.now })
 	for _, r := range g.removals {
-		all = append(all, &record{key: st.unused(len(r.key)), unit: codec.Seconds, expires: st.now})
+		if r.at+garbleTime > st.now {
+			keys = append(keys, st.ghost(r.key))
+		}
 	}
-	return all
+	if len(keys) == 0 {
+		g.removals = g.removals[:0]
+	}
+	return keys
 }
 
-// unused returns a key that no record has, of a length, but not empty.
-func (st *store) unused(length int) string {
-	key := make([]byte, max(length, 1))
+// ghost returns a key as long as that of a removed record, but not empty.
+func (st *store) ghost(removed string) []byte {
+	order := tableOrder(removed)
+	key := make([]byte, max(len(removed), 1))
 	for {
-		rand.Read(key) // never fails
+		for i := range key {
+			order = order*6364136223846793005 + 1442695040888963407
+			key[i] = byte(order >> 56)
+		}
 		if st.records[string(key)] == nil {
-			return string(key)
+			return key
 		}
 	}
 }
 
-// spoil makes every fourth response that is garbled malformed.
-func (g *garbler) spoil(out []byte, garbled bool) {
-	if !garbled {
+// spoil makes every fourth response that has ghosts malformed.
+func (g *garbler) spoil(out []byte, ghosts int) {
+	if ghosts == 0 {
 		return
 	}
 	g.responses++

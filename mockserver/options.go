@@ -10,7 +10,10 @@ type options struct {
 	virtual   bool
 	network   string
 	addr      string
+	split     int
 	costs     costs
+	made      int  // records that were made before, for costs
+	real      bool // costs are those of a real server
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -18,7 +21,7 @@ type options struct {
 func defaults() options {
 	o := options{valueSize: 2, network: "tcp", addr: "127.0.0.1:0"}
 	for h := range o.hazards {
-		o.hazards[h] = hazards[h].on
+		o.hazards[h] = Hazard(h).Default()
 	}
 	return o
 }
@@ -59,6 +62,9 @@ func WithRealCollector() Option {
 		}
 	}
 }
+
+// WithSplit calls [Server.Split] before the server accepts connections.
+func WithSplit(n int) Option { return func(o *options) { o.split = n } }
 
 // WithObserver makes the server call f for each executed request, in the order of
 // execution and before the response is sent. The server is locked during the call: f

@@ -14,7 +14,11 @@ import (
 type Server struct {
 	clock    clock
 	observer func(Exec)
-	hazards  [hazardCount]bool
+	events   bool
+	overflow bool
+	starting bool // H17
+	stray    bool // H19
+	reorder  bool // H9
 	network  string
 	split    atomic.Int64
 	costs    costs
@@ -61,10 +65,14 @@ func Start(opts ...Option) (*Server, error) {
 	s := &Server{
 		clock:    clock{virtual: o.virtual, start: time.Now()},
 		observer: o.observer,
-		hazards:  o.hazards,
+		events:   o.hazards[Events],
+		overflow: o.hazards[Overflow],
 		network:  o.network,
 		costs:    o.costs,
 		addr:     o.addr,
+		starting: o.hazards[StartUp],
+		stray:    o.hazards[StrayUnit],
+		reorder:  o.hazards[Reorder],
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
 	}
@@ -72,12 +80,14 @@ func Start(opts ...Option) (*Server, error) {
 	s.store = store{
 		wrap:      o.hazards[Wrap],
 		records:   make(map[string]*record),
+		made:      o.made,
 		collector: newCollector(&o, s.lockedUp),
 		garbler:   garbler{on: o.hazards[GarbledList]},
 		start:     s.since,
 		now:       s.since,
 	}
 	s.compile(o.valueSize)
+	s.Split(o.split)
 	if o.costs != (costs{}) {
 		var err error
 		if s.thread, err = newThread(o.network == "memory", &s.wg); err != nil {

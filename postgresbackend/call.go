@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
@@ -27,14 +26,18 @@ const (
 	reset    verb = "reset"
 )
 
-// part is what a call does with a count.
-type part struct {
+// count is a count, and the rule of a call for it.
+type count struct {
 	id
 	algorithm *algorithm.Algorithm
 	rule      algorithm.Rule
 	calendar  *limits.Calendar
-	n         uint64
+}
 
+// part is what a call does with a count.
+type part struct {
+	count
+	n      uint64
 	row    *row          // in the last request
 	window window.Window // after it
 }
@@ -55,13 +58,13 @@ type (
 	batcher = batch.Batcher[id, call]
 )
 
-// newPart returns what a call does with the count of a key and limit.
+// newPart returns what a call does with the count of a key and limit, which has been checked.
 func newPart(key string, l *window.Limit, n uint64) part {
-	p := part{id: idOf(key, l), algorithm: algorithm.Of(l.Algorithm), rule: algorithm.RuleOf(l), n: n}
+	c := count{id: idOf(key, l), algorithm: algorithm.Of(l.Algorithm), rule: algorithm.RuleOf(l)}
 	if l.Calendar != 0 {
-		p.calendar, _ = limits.CalendarOf(l) // the limit has been checked
+		c.calendar, _ = limits.CalendarOf(l)
 	}
-	return p
+	return part{count: c, n: n}
 }
 
 // decide makes the call on the records of its rows.
@@ -183,55 +186,51 @@ func newSeries() uint64 { return rand.Uint64() | 1 }
 // maxTries is how often a call is made without locks, while others change its row.
 const maxTries = 3
 
-// do has a call made.
+// do has a call made. It returns when the timeout is over, however often the call is queued and made again until then.
 func (b *Backend) do(ctx context.Context, c *batched) error {
-	if b.closed.Load() {
+	if b.life.Err() != nil {
 		return window.ErrClosed
 	}
-	contended := b.contended(c.Value.parts[0].id)
-	if len(c.Value.parts) == 1 && !contended.now() {
-		for range maxTries {
-			if err := b.doIn(ctx, b.free, c); err != nil || !c.Value.changed {
-				return err
-			}
-		}
-		contended.begin()
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sent, err := b.try(bounded, c)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err == bounded.Err():
+		err = errSlow
+	case sent:
+		return err
 	}
-	return b.doIn(ctx, b.locking, c)
-}
-
-// doIn has a call made in a lane.
-func (b *Backend) doIn(ctx context.Context, lane *batcher, c *batched) error {
-	c.Value.changed = false
-	if sent, err := lane.Do(ctx, c); err != nil {
-		return notDone(err, sent)
-	}
-	if err := c.Value.err; err != nil && ctx.Err() != nil {
-		return notDone(ctx.Err(), true)
-	}
-	return c.Value.err
-}
-
-// notDone returns the error of a call that was given up.
-func notDone(err error, sent bool) error {
 	if sent {
 		return fmt.Errorf("%w; it may have been counted", err)
 	}
 	return fmt.Errorf("%w; it was not sent", err)
 }
 
-// contention is until when the calls for some keys take locks, in nanoseconds since 1970: for a second after others have
-// changed one of their rows too often.
-type contention struct{ until atomic.Int64 }
-
-func (c *contention) now() bool {
-	until := c.until.Load()
-	return until != 0 && time.Now().UnixNano() < until
-}
-
-func (c *contention) begin() { c.until.Store(time.Now().Add(time.Second).UnixNano()) }
-
-// contended returns the contention of a count, which shares it with others.
-func (b *Backend) contended(i id) *contention {
-	return &b.contentions[maphash.String(b.seed, i.key)%uint64(len(b.contentions))]
+// try has a call made without locks, and if others change its row meanwhile, with them: it and, for a second, the calls for
+// the same key. It returns whether the call was sent.
+func (b *Backend) try(ctx context.Context, c *batched) (sent bool, err error) {
+	first := c.Value.parts[0].key
+	lockUntil := &b.lockUntil[maphash.String(b.seed, first)%uint64(len(b.lockUntil))]
+	if len(c.Value.parts) == 1 && lockUntil.Load() <= time.Now().UnixNano() {
+		for range maxTries {
+			c.Value.changed = false
+			sent, err = b.free.Do(ctx, c)
+			if err != nil {
+				return sent, err
+			}
+			if !c.Value.changed {
+				return true, c.Value.err
+			}
+		}
+		lockUntil.Store(time.Now().Add(time.Second).UnixNano())
+	}
+	sent, err = b.locking.Do(ctx, c)
+	if err == nil {
+		err = c.Value.err
+	}
+	return sent, err
 }

@@ -27,7 +27,9 @@ var (
 	errRow = errors.New("the row of the limit can't be read")
 	// errRows says that the server does not do what it was asked.
 	errRows = fmt.Errorf("%w: the server returned another number of rows", window.ErrUnavailable)
+	// errLock says that the server has not kept what it has locked.
 	errLock = fmt.Errorf("%w: rows have changed in spite of their locks", window.ErrUnavailable)
+	errSlow = fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout)
 )
 
 // hasCode reports whether an error is a reply of the server with a code.
@@ -51,17 +53,17 @@ func isConflict(err error) bool {
 // storeError returns an error of pgx as one of a backend.
 func (b *Backend) storeError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, window.ErrUnavailable), errors.Is(err, window.ErrClosed):
+	case err == nil, errors.Is(err, errRow), errors.Is(err, window.ErrUnavailable), errors.Is(err, window.ErrClosed):
 		return err
-	case b.closed.Load(), errors.Is(err, puddle.ErrClosedPool):
+	case b.life.Err() != nil, errors.Is(err, puddle.ErrClosedPool):
 		return fmt.Errorf("%w: %w", window.ErrClosed, err)
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*pgconn.ConnectError)):
-		return fmt.Errorf("%w: no answer within %v: %w", window.ErrUnavailable, timeout, err)
+		return fmt.Errorf("%w: %w", errSlow, err)
 	}
-	e := &replyError{cause: err, matches: []error{window.ErrUnavailable}, text: window.ErrUnavailable.Error() + ": " + oneLine(err.Error())}
+	e := &replyError{text: window.ErrUnavailable.Error() + ": " + oneLine(err.Error()), is: []error{window.ErrUnavailable, err}}
 	switch {
 	case hasCode(err, diskFull):
-		e.matches = []error{window.ErrFull, window.ErrUnavailable}
+		e.is = append(e.is, window.ErrFull)
 	case hasCode(err, undefinedTable):
 		e.text += ": postgresbackend.Schema makes the table"
 	}
@@ -70,17 +72,14 @@ func (b *Backend) storeError(err error) error {
 
 // replyError is an error of pgx, in one line.
 type replyError struct {
-	text    string
-	cause   error
-	matches []error
+	text string
+	is   []error // those of package window that it matches, and that of pgx
 }
 
 // Error returns the text.
 func (e *replyError) Error() string { return e.text }
 
-// Unwrap returns the errors of package window that it matches, and that of pgx.
-func (e *replyError) Unwrap() []error {
-	return append(e.matches[:len(e.matches):len(e.matches)], e.cause)
-}
+// Unwrap returns the errors that it matches.
+func (e *replyError) Unwrap() []error { return e.is }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

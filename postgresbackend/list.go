@@ -2,7 +2,6 @@ package postgresbackend
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"strings"
 
@@ -21,46 +20,21 @@ var lastKey = strings.Repeat("\xff", longestKey+2)
 // List implements [window.Backend]. It reads 256 rows at a time, in the order of their keys.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
-		err := b.list(ctx, keys, yield)
-		if errors.Is(err, errEnded) {
-			err = nil
+		for f, err := range b.found(ctx, keys...) {
+			var l window.Listed
+			if err == nil {
+				l, err = f.listed()
+			}
+			if err != nil {
+				yield(window.Listed{}, b.after("list", "", err))
+				return
+			}
+			if l.Window.Left > 0 && !yield(l, nil) {
+				break
+			}
 		}
-		if err := b.after("list", "", err); err != nil {
-			yield(window.Listed{}, err)
-		}
+		_ = b.after("list", "", nil)
 	}
-}
-
-// errEnded says that the body of the loop has ended it.
-var errEnded = errors.New("ended")
-
-func (b *Backend) list(ctx context.Context, keys []string, yield func(window.Listed, error) bool) error {
-	if len(keys) == 0 {
-		return yieldListed(b.foundBetween(ctx, id{}, lastKey), yield)
-	}
-	for _, key := range keys {
-		if err := yieldListed(b.found(ctx, key), yield); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// yieldListed yields what counts of what is found.
-func yieldListed(all iter.Seq2[found, error], yield func(window.Listed, error) bool) error {
-	for f, err := range all {
-		if err != nil {
-			return err
-		}
-		l, err := f.listed()
-		if err != nil {
-			return err
-		}
-		if l.Window.Left > 0 && !yield(l, nil) {
-			return errEnded
-		}
-	}
-	return nil
 }
 
 // found is a row that was found.
@@ -73,78 +47,77 @@ type found struct {
 
 // listed describes what counts.
 func (f *found) listed() (window.Listed, error) {
-	a := algorithm.Of(f.limit.Algorithm)
-	r := row{algorithm: a, scale: f.limit.Scale}
-	if r.load(f.state, 0); r.err != nil {
-		return window.Listed{}, r.err
+	p := part{count: count{algorithm: algorithm.Of(f.limit.Algorithm), rule: algorithm.Rule{Scale: f.limit.Scale}}}
+	p.row = &row{count: p.count}
+	if p.row.load(f.state, 0); p.row.err != nil {
+		return window.Listed{}, p.row.err
 	}
-	p := part{algorithm: a, rule: r.record.Rule, row: &r}
-	p.describe(p.peek(f.at, p.n), f.at)
+	record := &p.row.record
+	p.rule = record.Rule
+	p.describe(p.peek(f.at, 0), f.at)
 	l := f.limit
-	l.Max = r.record.Max
-	if r.record.Holds != r.record.Max {
-		l.Burst = r.record.Holds
+	l.Max = record.Max
+	if record.Holds != record.Max {
+		l.Burst = record.Holds
 	}
 	return window.Listed{Key: f.key, Digest: len(f.key) > longestKey, Limit: l, Window: p.window}, nil
 }
 
-// found returns the rows of a key that have a state.
-func (b *Backend) found(ctx context.Context, key string) iter.Seq2[found, error] {
-	stored := storedKey(key)
-	return b.foundBetween(ctx, id{key: stored}, stored)
+// found returns the rows of some keys, or of all, that have a state.
+func (b *Backend) found(ctx context.Context, keys ...string) iter.Seq2[found, error] {
+	return func(yield func(found, error) bool) {
+		if len(keys) == 0 {
+			b.foundBetween(ctx, id{}, lastKey, yield)
+			return
+		}
+		for _, key := range keys {
+			stored := storedKey(key)
+			if !b.foundBetween(ctx, id{key: stored}, stored, yield) {
+				return
+			}
+		}
+	}
 }
 
-// foundBetween returns the rows after an id, up to a key.
-func (b *Backend) foundBetween(ctx context.Context, after id, last string) iter.Seq2[found, error] {
-	return func(yield func(found, error) bool) {
-		for {
-			page, err := b.page(ctx, after, last)
-			if err != nil {
-				yield(found{}, err)
-				return
-			}
-			for _, f := range page {
-				if !yield(f, nil) {
-					return
-				}
-			}
-			if len(page) < listPage {
-				return
-			}
-			after = page[len(page)-1].id
+// foundBetween yields the rows after an id, up to a key. It returns false if that is the end of all.
+func (b *Backend) foundBetween(ctx context.Context, after id, last string, yield func(found, error) bool) bool {
+	for {
+		page, err := b.page(ctx, after, last)
+		if err != nil {
+			yield(found{}, err)
+			return false
 		}
+		for _, f := range page {
+			if !yield(f, nil) {
+				return false
+			}
+		}
+		if len(page) < listPage {
+			return true
+		}
+		after = page[len(page)-1].id
 	}
 }
 
 // page reads the rows after an id, up to a key, but at most listPage.
 func (b *Backend) page(ctx context.Context, after id, last string) (page []found, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	err = b.bound(ctx, func(ctx context.Context) error {
+		rows, _ := b.pool.Query(ctx, b.sql.list, []byte(after.key), []byte(after.limit), []byte(last), int64(listPage))
+		page, err = pgx.CollectRows(rows, b.scan)
+		return err
+	})
+	return page, err
+}
+
+// scan reads a row of listSQL.
+func (b *Backend) scan(row pgx.CollectableRow) (f found, err error) {
+	var key, limit []byte
+	var micros int64
+	if err := row.Scan(&key, &limit, &f.state, &micros); err != nil {
+		return f, err
 	}
-	if b.closed.Load() {
-		return nil, window.ErrClosed
-	}
-	bounded, cancel := b.bounded(ctx)
-	defer cancel()
-	rows, err := b.pool.Query(bounded, b.sql.list, []byte(after.key), []byte(after.limit), []byte(last), int64(listPage))
-	if err == nil {
-		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
-			var key, limit []byte
-			var micros int64
-			if err := row.Scan(&key, &limit, &f.state, &micros); err != nil {
-				return f, err
-			}
-			f.id = id{string(key), string(limit)}
-			f.at = b.timeOf(micros)
-			f.limit, err = f.id.lim()
-			return f, err
-		})
-	}
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if errors.Is(err, errRow) {
-		return nil, err
-	}
-	return page, b.storeError(err)
+	f.id = id{string(key), string(limit)}
+	f.at = b.timeOf(micros)
+	f.limit, err = f.id.lim()
+	return f, err
 }

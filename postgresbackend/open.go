@@ -34,14 +34,8 @@ const (
 	longestPause  = 5 * time.Second
 )
 
-// parameters are the URL parameters that pgx reads, and those that it sends to the server that make sense here.
-var parameters = []string{
-	"application_name", "channel_binding", "connect_timeout", "dbname", "default_query_exec_mode", "description_cache_capacity", "host",
-	"krbspn", "krbsrvname", "max_protocol_version", "min_protocol_version", "options", "passfile", "password", "pool_health_check_period",
-	"pool_max_conn_idle_time", "pool_max_conn_lifetime", "pool_max_conn_lifetime_jitter", "pool_max_conns", "pool_min_conns", "pool_min_idle_conns",
-	"port", "require_auth", "search_path", "service", "servicefile", "sslcert", "sslcertmode", "sslkey", "sslmode", "sslnegotiation", "sslpassword",
-	"sslrootcert", "sslsni", "statement_cache_capacity", "target_session_attrs", "user",
-}
+// settings are those that pgx sends to the server and that make sense here.
+var settings = []string{"application_name", "options", "search_path"}
 
 // opened is a backend with a pool of its own.
 type opened struct{ *Backend }
@@ -126,14 +120,17 @@ func parseURL(text string) (parsed parsedURL, err error) {
 		}
 		if own {
 			query.Del(name)
-		} else if !slices.Contains(parameters, name) {
-			return parsed, configError("URL parameter %.64q is unknown", name)
 		}
 	}
 	u.RawQuery = query.Encode()
 	parsed.config, err = pgxpool.ParseConfig(u.String())
 	if err != nil {
 		return parsed, malformed(u, query, err)
+	}
+	for name := range parsed.config.ConnConfig.RuntimeParams { // what pgx does not know
+		if query.Has(name) && !slices.Contains(settings, name) {
+			return parsed, configError("URL parameter %.64q is unknown", name)
+		}
 	}
 	if !query.Has("pool_max_conns") {
 		parsed.config.MaxConns = defaultConns

@@ -31,12 +31,10 @@ type Backend struct {
 	free    *batcher // of requests that lock nothing between their round trips
 	locking *batcher // of those that lock their rows
 
-	seed        maphash.Seed
-	contentions [1024]contention // by the hash of the key
-
-	nextSweep atomic.Int64 // in nanoseconds since 1970
+	seed      maphash.Seed
+	lockUntil [1024]atomic.Int64 // until when calls take locks, by the hash of their key, in nanoseconds since 1970
+	nextSweep atomic.Int64       // in nanoseconds since 1970
 	stats     outage.Calls
-	closed    atomic.Bool
 	life      context.Context // ends with the backend
 	end       context.CancelFunc
 }
@@ -105,54 +103,52 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 
 // window makes a call for a count, and returns its window.
 func (b *Backend) window(ctx context.Context, v verb, key string, l *window.Limit, n uint64) (w window.Window, err error) {
-	c, err := b.one(ctx, key, l, n, call{verb: v})
+	c := &batched{Value: call{verb: v}}
+	err = b.one(ctx, c, key, l, n)
 	if err == nil {
-		w = c.parts[0].window
+		w = c.Value.parts[0].window
 	}
-	return w, b.after(string(v), key, err)
+	return w, err
 }
 
 // one makes a call for a count.
-func (b *Backend) one(ctx context.Context, key string, l *window.Limit, n uint64, of call) (*call, error) {
-	err := checkLimit(l)
+func (b *Backend) one(ctx context.Context, c *batched, key string, l *window.Limit, n uint64) error {
+	err := check(l, n)
 	if err == nil {
-		err = limits.CheckNumber("N", n)
+		c.Value.parts = []part{newPart(key, l, n)}
+		err = b.do(ctx, c)
 	}
-	if err != nil {
-		return nil, err
+	return b.after(string(c.Value.verb), key, err)
+}
+
+// check checks the arguments of a call for a count.
+func check(l *window.Limit, n uint64) error {
+	if err := checkLimit(l); err != nil {
+		return err
 	}
-	of.parts = []part{newPart(key, l, n)}
-	c := &batched{Value: of}
-	return &c.Value, b.do(ctx, c)
+	return limits.CheckNumber("N", n)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given bool, err error) {
-	c, err := b.one(ctx, key, &l, n, call{verb: giveBack, taken: id})
-	if err == nil {
-		given = c.given
-	}
-	return given, b.after(string(giveBack), key, err)
+	c := &batched{Value: call{verb: giveBack, taken: id}}
+	err = b.one(ctx, c, key, &l, n)
+	return err == nil && c.Value.given, err
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	_, err := b.one(ctx, key, &l, 0, call{verb: reset})
-	return b.after(string(reset), key, err)
+	return b.one(ctx, &batched{Value: call{verb: reset}}, key, &l, 0)
 }
 
 // Delete implements [window.Backend]. It asks which windows there are, and ends them in one atomic step.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
+	defer func() { err = b.after("delete", key, err) }()
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
-			return 0, b.after("delete", key, err)
+			return 0, err
 		}
 	}
-	n, err = b.deleteAll(ctx, key, scales)
-	return n, b.after("delete", key, err)
-}
-
-func (b *Backend) deleteAll(ctx context.Context, key string, scales []time.Duration) (int, error) {
 	c := &batched{Value: call{verb: reset}}
 	for f, err := range b.found(ctx, key) {
 		if err != nil {
@@ -178,11 +174,7 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 	}
 	for i := range takes {
 		t := &takes[i]
-		err := checkLimit(&t.Limit)
-		if err == nil {
-			err = limits.CheckNumber("N", t.N)
-		}
-		if err != nil {
+		if err := check(&t.Limit, t.N); err != nil {
 			return false, b.after(string(take), t.Key, err)
 		}
 	}
@@ -191,30 +183,23 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 	for i := range merged {
 		c.Value.parts[i] = newPart(merged[i].Key, &merged[i].Limit, merged[i].N)
 	}
-	if err = b.do(ctx, c); err == nil {
-		granted = c.Value.given
-		for i := range windows {
-			at := i
-			if index != nil {
-				at = index[i]
-			}
-			windows[i] = c.Value.parts[at].window
-		}
+	if err := b.do(ctx, c); err != nil {
+		return false, b.after(string(take), takes[0].Key, err)
 	}
-	return granted, b.after(string(take), takes[0].Key, err)
+	for i := range windows {
+		at := i
+		if index != nil {
+			at = index[i]
+		}
+		windows[i] = c.Value.parts[at].window
+	}
+	return c.Value.given, b.after(string(take), takes[0].Key, nil)
 }
 
 // Ping implements [window.BackendCloser]. It makes a request that changes nothing, and needs all permissions that others
 // need.
 func (b *Backend) Ping(ctx context.Context) error {
-	err := ctx.Err()
-	switch {
-	case b.closed.Load():
-		err = window.ErrClosed
-	case err == nil:
-		err = b.ping(ctx)
-	}
-	return b.after("ping", "", err)
+	return b.after("ping", "", b.ping(ctx))
 }
 
 // Stats implements [window.BackendCloser]. The name of the store is the address of the server.
@@ -228,7 +213,6 @@ func (b *Backend) Stats() window.Stats {
 // [window.ErrClosed]. It does not close the pool, which the caller of [New] owns. It always returns nil, and can be
 // called more than once.
 func (b *Backend) Close() error {
-	b.closed.Store(true)
 	b.end()
 	return nil
 }

@@ -35,34 +35,30 @@ func (b *Backend) newLane(locks bool) *batcher {
 	})
 }
 
-// bounded returns a ctx that ends after the timeout, or when the backend is closed.
-func (b *Backend) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	stop := context.AfterFunc(b.life, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
+// bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx if that
+// has ended, and otherwise that of f as one of a backend.
+func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	err := f(bounded)
+	if err != nil && ctx.Err() != nil && b.life.Err() == nil {
+		return ctx.Err()
 	}
+	return b.storeError(err)
 }
 
-// send makes a request of calls, for a batcher, and makes it again if it has certainly done nothing.
+// send makes a request of calls, for a batcher.
 func (b *Backend) send(ctx context.Context, entries []*batched, locks bool) {
-	ctx, cancel := b.bounded(ctx)
-	defer cancel()
 	q := request{backend: b, entries: entries, rows: rowsOf(entries), locks: locks}
-	var err error
-	for range maxRequests {
-		err = q.make(ctx)
-		if err == nil || !q.undone || ctx.Err() != nil || isReply(err) && !isConflict(err) {
-			break
+	err := b.bound(ctx, q.makeUntilDone)
+	q.each(func(c *call) {
+		if err != nil {
+			c.err = err
+			return
 		}
-		if isConflict(err) && !locks { // others have changed one of the rows
-			err = nil
-			q.lost()
-			break
-		}
-	}
-	q.answer(b.storeError(err))
+		c.changed = !q.locks && c.parts[0].row.lost
+	})
 }
 
 // request is a request.
@@ -83,22 +79,21 @@ func (q *request) each(f func(c *call)) {
 	}
 }
 
-// lost marks all rows as changed by others.
-func (q *request) lost() {
-	for _, r := range q.rows {
-		r.lost = true
-	}
-}
-
-// answer tells the calls what has become of them.
-func (q *request) answer(err error) {
-	q.each(func(c *call) {
-		if err != nil {
-			c.err = err
-			return
+// makeUntilDone makes the request, again if it has certainly done nothing.
+func (q *request) makeUntilDone(ctx context.Context) (err error) {
+	for range maxRequests {
+		err = q.make(ctx)
+		switch {
+		case err == nil || !q.undone || ctx.Err() != nil || isReply(err) && !isConflict(err):
+			return err
+		case isConflict(err) && !q.locks: // others have changed one of the rows
+			for _, r := range q.rows {
+				r.lost = true
+			}
+			return nil
 		}
-		c.changed = !q.locks && c.parts[0].row.lost
-	})
+	}
+	return err
 }
 
 // make makes the request.
@@ -110,25 +105,16 @@ func (q *request) make(ctx context.Context) error {
 	}
 	defer conn.Release() // closes it if a transaction is open
 	now, err := q.read(ctx, conn)
-	if err != nil {
-		return q.failed(conn, err)
-	}
-	for _, r := range q.rows {
-		r.restart(now)
-	}
-	q.each(func(c *call) { c.decide(now) })
-	q.undone = false
-	if err := q.write(ctx, conn); err != nil {
+	if err == nil {
+		for _, r := range q.rows {
+			r.restart(now)
+		}
+		q.each(func(c *call) { c.decide(now) })
+		err = q.write(ctx, conn)
 		q.undone = isReply(err)
-		return q.failed(conn, err)
 	}
-	return nil
-}
-
-// failed closes the connection if its server has become one that only reads: another one may be at its address by now.
-func (q *request) failed(conn *pgxpool.Conn, err error) error {
-	if hasCode(err, readOnly) {
-		_ = conn.Conn().Close(context.Background())
+	if hasCode(err, readOnly) { // another server may be at its address by now
+		_ = conn.Conn().Close(ctx)
 	}
 	return err
 }

@@ -72,11 +72,7 @@ func (i id) lim() (window.Limit, error) {
 
 // row is a row in a request.
 type row struct {
-	id
-	algorithm *algorithm.Algorithm
-	scale     time.Duration
-	calendar  *limits.Calendar
-
+	count
 	record  algorithm.Record
 	err     error // it has no record
 	before  int64 // the version that was read; 0: none was written
@@ -88,8 +84,8 @@ type row struct {
 
 // load sets the record to what was read.
 func (r *row) load(state []byte, version int64) {
-	*r = row{id: r.id, algorithm: r.algorithm, scale: r.scale, calendar: r.calendar, before: version}
-	if r.record, r.err = r.algorithm.ReadBinary(state, r.scale); r.err != nil {
+	*r = row{count: r.count, before: version}
+	if r.record, r.err = r.algorithm.ReadBinary(state, r.rule.Scale); r.err != nil {
 		r.err = fmt.Errorf("%w: %w", errRow, r.err)
 	}
 }
@@ -119,7 +115,7 @@ func rowsOf(entries []*batched) []*row {
 				p := &c.Value.parts[i]
 				r := known[p.id]
 				if r == nil {
-					r = &row{id: p.id, algorithm: p.algorithm, scale: p.rule.Scale, calendar: p.calendar}
+					r = &row{count: p.count}
 					known[p.id] = r
 					rows = append(rows, r)
 				}

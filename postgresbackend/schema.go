@@ -2,11 +2,9 @@ package postgresbackend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/throttr-go/throttr/window"
 )
@@ -88,14 +86,14 @@ func (o *options) statements() statements {
 // prepare makes the table if it is missing, and makes sure that it can be used.
 func (b *Backend) prepare(ctx context.Context) error {
 	err := b.ping(ctx)
-	var reply *pgconn.PgError
-	if !errors.As(err, &reply) || reply.Code != undefinedTable {
+	if !hasCode(err, undefinedTable) {
 		return err
 	}
-	bounded, cancel := b.bounded(ctx)
-	_, made := b.pool.Exec(bounded, b.schema(), pgx.QueryExecModeSimpleProtocol)
-	cancel()
-	if err := b.ping(ctx); err == nil || !errors.As(err, &reply) || reply.Code != undefinedTable { // another process may have made it
+	made := b.bound(ctx, func(ctx context.Context) error {
+		_, err := b.pool.Exec(ctx, b.schema(), pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+	if err := b.ping(ctx); !hasCode(err, undefinedTable) { // another process may have made it
 		return err
 	}
 	return fmt.Errorf("%w: the table %s is missing, and can't be made (%v): have this run:\n%s", window.ErrUnavailable, b.table, made, b.schema())
@@ -103,11 +101,9 @@ func (b *Backend) prepare(ctx context.Context) error {
 
 // ping makes a request that changes nothing, and needs all permissions.
 func (b *Backend) ping(ctx context.Context) error {
-	ctx, cancel := b.bounded(ctx)
-	defer cancel()
 	var all pgx.Batch
 	all.Queue(b.sql.read, [][]byte{}, [][]byte{})
 	all.Queue(b.sql.write, [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
 	all.Queue(b.sql.sweep, "(0,0)", "(0,0)")
-	return b.storeError(b.pool.SendBatch(ctx, &all).Close())
+	return b.bound(ctx, func(ctx context.Context) error { return b.pool.SendBatch(ctx, &all).Close() })
 }

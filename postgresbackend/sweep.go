@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -14,11 +15,11 @@ const (
 	// sweepPages is how many pages of the table are swept in a transaction.
 	sweepPages = 256
 
-	// dueToSweepSQL returns a row if a sweep is due, and then none for a minute. Its row has the empty key and lim, which
+	// dueToSweepSQL changes a row if a sweep is due, and then none for a minute. That has the empty key and lim, which
 	// no count has.
 	dueToSweepSQL = `INSERT INTO %s AS t (key, lim, ends, version, before, state)
 SELECT '', '', now + 60000000000, 0, 0, '' FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 AS now) AS n
-ON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends WHERE t.ends <= excluded.ends - 60000000000 RETURNING true`
+ON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends WHERE t.ends <= excluded.ends - 60000000000`
 
 	pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
@@ -43,41 +44,30 @@ func (b *Backend) sweepIfDue() {
 
 // sweep deletes rows that are over, unless another process has done so in the last minute.
 func (b *Backend) sweep(ctx context.Context) (due bool, err error) {
-	bounded, cancel := b.bounded(ctx)
-	defer cancel()
-	rows, _ := b.pool.Query(bounded, b.sql.dueToSweep)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-	if err != nil || len(found) == 0 {
-		return false, err
+	err = b.bound(ctx, func(ctx context.Context) error {
+		tag, err := b.pool.Exec(ctx, b.sql.dueToSweep)
+		due = tag.RowsAffected() > 0
+		return err
+	})
+	if due {
+		_, err = b.sweepAll(ctx)
 	}
-	_, err = b.sweepAll(ctx)
-	return true, err
+	return due, err
 }
 
 // sweepAll deletes rows that are over, and returns how many.
 func (b *Backend) sweepAll(ctx context.Context) (n int, err error) {
 	var pages int64
-	bounded, cancel := b.bounded(ctx)
-	defer cancel()
-	if err := b.pool.QueryRow(bounded, pagesSQL, b.table).Scan(&pages); err != nil {
-		return 0, err
-	}
+	err = b.bound(ctx, func(ctx context.Context) error { return b.pool.QueryRow(ctx, pagesSQL, b.table).Scan(&pages) })
 	for from := int64(0); from < pages && err == nil; from += sweepPages {
-		var some int
-		some, err = b.sweepFrom(ctx, from)
-		n += some
+		var all pgx.Batch
+		all.Queue(beginSQL)
+		all.Queue(b.sql.sweep, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+sweepPages)).Exec(func(tag pgconn.CommandTag) error {
+			n += int(tag.RowsAffected())
+			return nil
+		})
+		all.Queue(commitSQL)
+		err = b.bound(ctx, func(ctx context.Context) error { return b.pool.SendBatch(ctx, &all).Close() })
 	}
-	return n, err
-}
-
-// sweepFrom sweeps some pages.
-func (b *Backend) sweepFrom(ctx context.Context, from int64) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err = pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, b.sql.sweep, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+sweepPages))
-		n = int(tag.RowsAffected())
-		return err
-	})
 	return n, err
 }
