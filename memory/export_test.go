@@ -29,3 +29,14 @@ func (b *Backend) Shares(key string, l window.Limit) bool {
 	x.find(b, &l)
 	return x.shares
 }
+
+// Locked reports whether a shard is in use by a call.
+func Locked(b *Backend) bool {
+	for i := range b.shards {
+		if !b.shards[i].mu.TryLock() {
+			return true
+		}
+		b.shards[i].mu.Unlock()
+	}
+	return false
+}

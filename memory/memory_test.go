@@ -208,3 +208,29 @@ func TestDeleteWithoutScalesEndsAllWindowsOfAKey(t *testing.T) {
 	require.Equal(t, 1, n)
 	require.Equal(t, 18, b.Len())
 }
+
+// The time of a call is read when it is its turn: one that waits does not count in the past. So windows start a scale apart,
+// whatever the order in which calls on one key get their turn.
+func TestACallThatWaitsDoesNotCountInThePast(t *testing.T) {
+	var b *memory.Backend
+	start, readings := time.Unix(1_000_000_000, 0), 0
+	b = memory.New(memory.WithMaxKeys(1), memory.WithClock(func() time.Time {
+		if b != nil {
+			readings++
+			require.True(t, memory.Locked(b), "another call may read a later time, and count before this one")
+		}
+		return start
+	}))
+	defer b.Close()
+	limit := window.Limit{Max: 2, Scale: time.Minute, Algorithm: window.FixedWindow}
+	for want, call := range []func() error{
+		func() error { _, err := b.Hit(t.Context(), "k", limit, 1); return err },
+		func() error { _, err := b.Take(t.Context(), "k", limit, 1); return err },
+		func() error { _, err := b.TakeAll(t.Context(), []window.Take{limit.For("k", 1)}, make([]window.Window, 1)); return err },
+		func() error { _, err := b.GiveBack(t.Context(), "k", limit, 1, 1); return err },
+		func() error { _, err := b.Delete(t.Context(), "k"); return err },
+	} {
+		require.NoError(t, call())
+		require.Equal(t, want+1, readings)
+	}
+}
