@@ -226,7 +226,10 @@ func TestACallThatWaitsDoesNotCountInThePast(t *testing.T) {
 	for want, call := range []func() error{
 		func() error { _, err := b.Hit(t.Context(), "k", limit, 1); return err },
 		func() error { _, err := b.Take(t.Context(), "k", limit, 1); return err },
-		func() error { _, err := b.TakeAll(t.Context(), []window.Take{limit.For("k", 1)}, make([]window.Window, 1)); return err },
+		func() error {
+			_, err := b.TakeAll(t.Context(), []window.Take{limit.For("k", 1)}, make([]window.Window, 1))
+			return err
+		},
 		func() error { _, err := b.GiveBack(t.Context(), "k", limit, 1, 1); return err },
 		func() error { _, err := b.Delete(t.Context(), "k"); return err },
 	} {
