@@ -21,28 +21,18 @@ const (
 	EventWouldDeny                        // a Shadow limit would have denied a call, which was allowed
 )
 
+// eventKinds has the words of kinds.
+var eventKinds = [...]string{
+	EventAllowed: "allowed", EventDenied: "denied", EventFailed: "failed", EventReset: "reset", EventSettled: "settled",
+	EventUnavailable: "unavailable", EventAvailable: "available", EventWouldDeny: "would deny",
+}
+
 // String returns the kind as a word, such as "allowed".
 func (k EventKind) String() string {
-	switch k {
-	case EventAllowed:
-		return "allowed"
-	case EventDenied:
-		return "denied"
-	case EventFailed:
-		return "failed"
-	case EventReset:
-		return "reset"
-	case EventSettled:
-		return "settled"
-	case EventUnavailable:
-		return "unavailable"
-	case EventAvailable:
-		return "available"
-	case EventWouldDeny:
-		return "would deny"
-	default:
+	if k == 0 || int(k) >= len(eventKinds) {
 		return "unknown"
 	}
+	return eventKinds[k]
 }
 
 // Event is a decision of a [RateLimit], a reset, the settling of a reservation, or the begin or end of an

@@ -24,16 +24,10 @@ const (
 
 // String returns what the policy does.
 func (p Policy) String() string {
-	switch p {
-	case ReturnError:
-		return "return an error"
-	case AllowHits:
-		return "allow hits"
-	case DenyHits:
-		return "deny hits"
-	default:
+	if p > DenyHits {
 		return "unknown policy"
 	}
+	return [...]string{"return an error", "allow hits", "deny hits"}[p]
 }
 
 // WithPolicy sets what is decided if the backend fails, and the fallback of [WithFallback] too. Default:

@@ -85,46 +85,38 @@ func (g *Guard) circuit(part string, timeout time.Duration) *Circuit {
 }
 
 // Hit implements [window.Backend].
-func (g *Guard) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	if g.held.Take != nil {
-		if w, ok := g.held.Take(ctx, key, l, n); ok {
-			return w, nil
-		}
+func (g *Guard) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if w, ok := g.held.Take(ctx, key, l, n); ok {
+		return w, nil
 	}
-	err = g.one(ctx, "hit", key, l, func(ctx context.Context) (err error) {
-		w, err = g.Backend.Hit(ctx, key, l, n)
-		return err
-	})
-	return w, err
+	return g.window(ctx, "hit", g.Backend.Hit, key, l, n)
 }
 
 // Take implements [window.Backend].
-func (g *Guard) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	if g.held.Take != nil {
-		if w, ok := g.held.Take(ctx, key, l, n); ok {
-			return w, nil
-		}
+func (g *Guard) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if w, ok := g.held.Take(ctx, key, l, n); ok {
+		return w, nil
 	}
-	err = g.one(ctx, "take", key, l, func(ctx context.Context) (err error) {
-		w, err = g.Backend.Take(ctx, key, l, n)
-		return err
-	})
-	return w, err
+	return g.window(ctx, "take", g.Backend.Take, key, l, n)
 }
 
 // Charge implements [window.Backend].
-func (g *Guard) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = g.one(ctx, "charge", key, l, func(ctx context.Context) (err error) {
-		w, err = g.Backend.Charge(ctx, key, l, n)
-		return err
-	})
-	return w, err
+func (g *Guard) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return g.window(ctx, "charge", g.Backend.Charge, key, l, n)
 }
 
 // Peek implements [window.Backend].
-func (g *Guard) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = g.one(ctx, "peek", key, l, func(ctx context.Context) (err error) {
-		w, err = g.Backend.Peek(ctx, key, l, n)
+func (g *Guard) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	return g.window(ctx, "peek", g.Backend.Peek, key, l, n)
+}
+
+// method is a method of a backend that returns a window.
+type method func(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error)
+
+// window makes a call of one window.
+func (g *Guard) window(ctx context.Context, name string, f method, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = g.one(ctx, name, key, l, func(ctx context.Context) (err error) {
+		w, err = f(ctx, key, l, n)
 		return err
 	})
 	return w, err

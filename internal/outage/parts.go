@@ -42,12 +42,12 @@ type Held struct {
 	Take func(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, ok bool)
 }
 
-// heldBy returns what a backend holds. That of most is the zero Held, without a Take.
+// heldBy returns what a backend holds. Most hold nothing.
 func heldBy(b window.Backend) Held {
 	if holder, ok := b.(Holder); ok {
 		if held := holder.Held(); held.Of == b {
 			return held
 		}
 	}
-	return Held{}
+	return Held{Take: func(context.Context, string, window.Limit, uint64) (w window.Window, ok bool) { return w, false }}
 }

@@ -95,11 +95,6 @@ type waiter struct {
 	turn     chan struct{} // closed when the waiter is the first in all queues, or has been removed because of err; nil: it was at once
 	refresh  chan struct{} // holds a value if the waiter should ask now; nil if it has not slept
 	err      error
-
-	one struct { // what spots and answers of a single turn are in
-		spot   [1]spot
-		answer [1]Answer
-	}
 }
 
 // Wait returns nil after take has been granted, or its error. Take is called by one caller of a queue at a
@@ -108,13 +103,7 @@ func (qs *Queues) Wait(ctx context.Context, turns []Turn, take Take) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &waiter{}
-	w.spots = w.one.spot[:]
-	w.answers = w.one.answer[:]
-	if len(turns) != 1 {
-		w.spots = make([]spot, len(turns))
-		w.answers = make([]Answer, len(turns))
-	}
+	w := &waiter{spots: make([]spot, len(turns)), answers: make([]Answer, len(turns))}
 	for i, t := range turns {
 		w.spots[i] = spot{Turn: t, waiter: w}
 	}
