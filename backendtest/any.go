@@ -254,7 +254,8 @@ func testIndependence(c calls) {
 
 // testDelete fills windows of some scales and keys, of all kinds.
 func testDelete(c calls) {
-	short, scale, long := c.stretch(30*time.Second), c.stretch(time.Minute), c.stretch(2*time.Minute)
+	scale := c.stretch(time.Minute)
+	short, long := scale/2, 2*scale
 	var all []calls
 	scales := 0 // windows of a key that have a scale of those
 	for _, s := range []time.Duration{short, scale, long} {

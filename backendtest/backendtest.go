@@ -124,7 +124,9 @@ func (s Subject) bounded(n uint64) uint64 {
 // a hit of n.
 func (s Subject) asCounted(w window.Window, n uint64) window.Window {
 	if w.Refused && !s.Algorithm.Rolling() && (s.RefusesHits || s.MaxCount > 0 && w.Count+n > s.MaxCount) {
-		w.Count, w.Refused, w.RetryAfter = w.Count+n, false, 0
+		w.Count += n
+		w.Refused = false
+		w.RetryAfter = 0
 	}
 	return w
 }

@@ -271,14 +271,7 @@ func (m *model) takeSome(all ...counted) {
 		want = want && t.N <= t.Limit.Max && count <= t.Limit.Max-t.N
 	}
 	before := m.now()
-	var windows []window.Window
-	var granted bool
-	if len(takes) == 1 {
-		windows = []window.Window{m.as(takes[0]).take(takes[0].N)}
-		granted = !windows[0].Refused
-	} else {
-		windows, granted = m.takeAll(takes...)
-	}
+	windows, granted := m.taken(takes...)
 	switch {
 	case granted != want:
 		m.Errorf("the takes %+v return %v, want %v", takes, granted, want)
@@ -361,7 +354,8 @@ func (m *model) giveBackOne() {
 	if !same && m.Algorithm.Rolling() {
 		return
 	}
-	c, n, now := m.callsOf(h.client, h.of), 1+m.random.Uint64N(h.n), m.now()
+	c, now := m.callsOf(h.client, h.of), m.now()
+	n := 1 + m.random.Uint64N(h.n)
 	ok, err := c.Backend.GiveBack(c.Context(), c.key, c.limit, n, h.id)
 	c.checked(err, "GiveBack", n)
 	bucket, isBucket := h.state.(*bucketState)

@@ -96,7 +96,8 @@ func (c calls) givesBack(g *grant, n uint64) {
 	if passed := c.Clock.Now().Sub(g.at); err != nil || ok && n > 0 && passed >= 2*c.limit.Scale {
 		c.Fatalf("GiveBack returns %v, %v %v after the take", ok, err, passed)
 	}
-	if g.left -= n; ok {
+	g.left -= n
+	if ok {
 		g.n -= n
 	}
 }
@@ -151,37 +152,4 @@ func testRollingLargest(c calls) {
 	c.set(largest)
 	w = small.hit(1)
 	c.expect(w.Refused, "a hit after Set of the largest number returns %+v", w)
-}
-
-// testRollingGiveBackTwo gives back two takes, or a take in two parts. When the second one is given back, the tokens of both have
-// come back by themselves, as the second one has taken the place of the first one.
-func testRollingGiveBackTwo(c calls) {
-	unit := c.stretch(100 * time.Millisecond)
-	c = c.in(100 * unit)
-	for _, twoTakes := range []bool{true, false} {
-		c := c.on(fmt.Sprint("k", twoTakes))
-		c.Clock.Advance(c.nextAligned())
-		first, second := c.granted(4), c.granted(4)
-		last := first
-		if twoTakes {
-			last = second
-		}
-		back := func(n uint64, id int64) {
-			_, err := c.Backend.GiveBack(c.Context(), c.key, c.limit, n, id)
-			c.checked(err, "GiveBack", n)
-		}
-		back(2, first.ID)
-		back(2, first.ID)
-		c.Clock.Advance(39 * unit)
-		c.granted(4)
-		c.Clock.Advance(unit)
-		back(4, last.ID)
-		held := uint64(4)
-		for range 2 * c.limit.Max {
-			if !c.take(1).Refused {
-				held++
-			}
-		}
-		c.expect(held <= c.limit.Max, "%d are held that were taken in %v, with a limit of %d in %v", held, unit, c.limit.Max, c.limit.Scale)
-	}
 }

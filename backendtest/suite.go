@@ -63,7 +63,6 @@ var tests = slices.Concat([]subtest{
 	{"a window ends one scale after its start", testEnd, counts, fixed},
 	{"concurrent hits have counts of their own", testCounts, counts, fixed},
 	{"the ID of a window is that of no other", testIDs, giving, fixed},
-	{"concurrent takes of several windows leave what is granted", testHeldOfSeveral, several, fixed},
 
 	{"calendar: vectors", testCalendarVectors, taking, jumpingCalendar},
 	{"calendar: a window ends where the next one starts", testCalendarEnds, taking, calendar},
@@ -72,7 +71,6 @@ var tests = slices.Concat([]subtest{
 	{"rolling: a caller who waits RetryAfter is admitted", testRollingRetry, taking, rolling},
 	{"rolling: the limit holds in every interval", testRollingIntervals, giving, rolling},
 	{"rolling: numbers can be large", testRollingLargest, changes, rolling},
-	{"rolling: a second give-back gives nothing back that has come back by itself", testRollingGiveBackTwo, giving, rolling},
 }, flightTests)
 
 func (s suite) run(t *testing.T) {

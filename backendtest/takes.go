@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -179,46 +178,82 @@ func testUpToLimit(c calls) {
 	c.has(c.limit.Max)
 }
 
-// testHeld has one client, and then all at one time, take and give most of what is granted back. In fixed windows, they also
-// charge. In the end, each client finds what is held.
+// testHeld takes and gives most of what is granted back at one time: with one client, with all, and of two keys of four. In
+// fixed windows, it also charges. In the end, each client finds what is held.
 func testHeld(c calls) {
 	c = c.in(time.Hour).upTo(c.bounded(250) - 50) // there is room for 50 charges
-	for round, clients := range [][]calls{{c}, c.clients()} {
-		key := fmt.Sprint("k", round)
-		var held, lost atomic.Int64
-		concurrently(20_000, func(i int) {
-			c, n := clients[i%len(clients)].on(key), uint64(1+i%5)
-			if i%10 == 0 && i < 500 && !c.Algorithm.Rolling() {
-				_, err := c.Backend.Charge(c.Context(), key, c.limit, 1)
-				c.expect(err == nil, "Charge: %v", err)
-				held.Add(1)
-				return
+	c.on("one").holds([]calls{c}, 1)
+	if c.Second != nil {
+		c.on("all").holds(c.clients(), 1)
+	}
+	if c.without("TakeAll") == "" && !c.Algorithm.Rolling() {
+		c.on("two").holds([]calls{c}, 4)
+	}
+}
+
+// holds takes of one key, or of two of several, gives back, and checks what is held.
+func (c calls) holds(clients []calls, keys int) {
+	var lost atomic.Int64
+	held := make([]atomic.Int64, keys)
+	keyOf := func(i int) string { return fmt.Sprint(c.key, i) }
+	concurrently(20_000, func(i int) {
+		c, n := clients[i%len(clients)], uint64(1+i%5)
+		if i%10 == 0 && i < 500 && !c.Algorithm.Rolling() {
+			_, err := c.Backend.Charge(c.Context(), keyOf(i%keys), c.limit, 1)
+			c.expect(err == nil, "Charge: %v", err)
+			held[i%keys].Add(1)
+			return
+		}
+		of := []int{i % keys}
+		if keys > 1 {
+			of = append(of, (i+1+i/4%3)%keys)
+		}
+		takes := make([]window.Take, len(of))
+		for j, key := range of {
+			takes[j] = c.on(keyOf(key)).takeOf(n)
+		}
+		windows, granted := c.taken(takes...)
+		for j, w := range windows {
+			if !granted {
+				break
 			}
-			w, err := c.Backend.Take(c.Context(), key, c.limit, n)
-			c.expect(err == nil, "Take: %v", err)
-			if w.Refused {
-				return
-			}
-			held.Add(int64(n))
+			c.expect(w.Count <= c.limit.Max, "a take up to %d of %d is granted", w.Count, c.limit.Max)
+			held[of[j]].Add(int64(n))
 			if i/goroutines%8 == 7 {
-				return
+				continue
 			}
-			ok, err := c.Backend.GiveBack(c.Context(), key, c.limit, n, w.ID)
+			back, err := c.Backend.GiveBack(c.Context(), takes[j].Key, c.limit, n, w.ID)
 			c.expect(err == nil, "GiveBack: %v", err)
-			if ok {
-				held.Add(-int64(n))
+			if back {
+				held[of[j]].Add(-int64(n))
 			} else {
 				lost.Add(1)
 			}
-		})
-		c.expect(lost.Load() == 0 || c.Algorithm == window.TokenBucket, "GiveBack returns false %d times", lost.Load())
-		for _, c := range clients {
-			count, held := c.on(key).get().Count, uint64(held.Load())
+		}
+	})
+	c.expect(lost.Load() == 0 || c.Algorithm == window.TokenBucket || c.MayLose && keys > 1, "GiveBack returns false %d times", lost.Load())
+	for i := range keys {
+		for _, client := range clients {
+			count, held := client.on(keyOf(i)).get().Count, uint64(held[i].Load())
 			if c.Algorithm != window.TokenBucket || count < held || count > c.limit.Max { // a bucket may give less back
-				c.expect(count == held, "the count is %d, and %d are held", count, held)
+				c.expect(count == held, "the count of key %q is %d, and %d are held", keyOf(i), count, held)
 			}
 		}
 	}
+}
+
+// taken makes takes, by any goroutine: one by Take, and several by TakeAll.
+func (c calls) taken(takes ...window.Take) (windows []window.Window, granted bool) {
+	windows = make([]window.Window, len(takes))
+	var err error
+	if t := takes[0]; len(takes) == 1 {
+		windows[0], err = c.Backend.Take(c.Context(), t.Key, t.Limit, t.N)
+		granted = !windows[0].Refused
+	} else {
+		granted, err = c.Backend.TakeAll(c.Context(), takes, windows)
+	}
+	c.expect(err == nil, "takes of %+v: %v", takes, err)
+	return windows, granted && err == nil
 }
 
 // testEndings takes and gives back at one time while windows end, by Reset and by Set, and if they are not of a rolling
@@ -287,17 +322,23 @@ func endMeanwhile(clients []calls, every int, advance time.Duration) {
 		}
 	}
 	c := clients[0]
-	if !timed {
-		most := uint64(ends.Load()+1) * c.limit.Max
-		c.expect(all <= most, "%d are held, at most %d with a limit of %d and %d calls that end the window", all, most, c.limit.Max, ends.Load())
-	} else {
+	if timed {
 		for id, sum := range sums {
 			c.expect(sum <= c.limit.Max, "%d are held of window %d, whose limit is %d", sum, id, c.limit.Max)
 		}
 		c.expect(len(sums) >= 3, "there were %d windows", len(sums))
 		last := c.hit(0)
 		c.expect(last.Count == sums[last.ID], "the count is %d, and %d are held of this window", last.Count, sums[last.ID])
+	} else {
+		most := uint64(ends.Load()+1) * c.limit.Max
+		c.expect(all <= most, "%d are held, at most %d with a limit of %d and %d calls that end the window", all, most, c.limit.Max, ends.Load())
 	}
+	takesUpTo(clients)
+}
+
+// takesUpTo has clients set the count to 0 and take until the limit is reached. All of them find that.
+func takesUpTo(clients []calls) {
+	c := clients[0]
 	c.set(0)
 	for n := range c.limit.Max + 10 {
 		w := clients[int(n)%len(clients)].take(1)
@@ -392,44 +433,5 @@ func testIDs(c calls) {
 			seen[w.ID] = "Delete"
 			c.delete(1)
 		}
-	}
-}
-
-// testHeldOfSeveral takes of two of four keys at one time.
-func testHeldOfSeveral(c calls) {
-	c = c.in(time.Hour).upTo(c.bounded(150))
-	var mu sync.Mutex
-	held := map[string]int64{}
-	hold := func(t window.Take, sign int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		held[t.Key] += sign * int64(t.N)
-	}
-	concurrently(10_000, func(i int) {
-		takes := []window.Take{
-			c.on(fmt.Sprint("k", i%4)).takeOf(uint64(1 + i%2)), c.on(fmt.Sprint("k", (i+1+i/4%3)%4)).takeOf(uint64(1 + i%3)),
-		}
-		windows := make([]window.Window, 2)
-		granted, err := c.Backend.TakeAll(c.Context(), takes, windows)
-		c.expect(err == nil, "TakeAll: %v", err)
-		if !granted {
-			return
-		}
-		for j, t := range takes {
-			hold(t, 1)
-			c.expect(windows[j].Count <= c.limit.Max, "the count is %d, the limit %d", windows[j].Count, c.limit.Max)
-			if i/goroutines%4 == 3 {
-				continue
-			}
-			ok, err := c.Backend.GiveBack(c.Context(), t.Key, t.Limit, t.N, windows[j].ID)
-			c.expect(err == nil && (ok || c.MayLose), "GiveBack returns %v, %v", ok, err)
-			if ok {
-				hold(t, -1)
-			}
-		}
-	})
-	for key, n := range held {
-		count := c.on(key).get().Count
-		c.expect(int64(count) == n, "the count of key %s is %d, and %d are held", key, count, n)
 	}
 }
