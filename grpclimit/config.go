@@ -127,7 +127,6 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	c.KeyOf = maps.Clone(c.KeyOf) // the caller may change the map
 	if c.Skip == nil {
 		c.Skip = func(context.Context, Call) bool { return false }
 	}

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/throttr-go/throttr/admission"
-	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // KeyFunc returns the key under which a call is counted. It can be the account that an interceptor before
@@ -46,7 +45,7 @@ func Everyone(context.Context, Call) string { return admission.Everyone.Text }
 // Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
 func keyOf(f KeyFunc) admission.Key {
 	byAddr, _ := ByAddr(admission.AddrConfig{})
-	return keyfunc.Known(f, Everyone, Peer, byAddr)
+	return admission.KnownKey(f, Everyone, Peer, byAddr)
 }
 
 // ByMetadata returns a [KeyFunc] whose key is the name and a digest of the first value of metadata, or ""

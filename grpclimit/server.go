@@ -12,15 +12,13 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
-	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // Server limits the calls of a gRPC server. Make one with [NewServer]. It is safe for concurrent use.
 type Server struct {
 	cfg      Config
 	addrs    *admission.Addrs
-	plain    bool                     // keys of Config.Key are stored as they are
-	keyed    map[string]admission.Key // what is known of those of Config.KeyOf
+	keys     *admission.KeyFuncs[KeyFunc]
 	calls    *admission.Gate
 	messages *admission.Gate            // or nil
 	methods  map[string]*admission.Plan // by the name of a method or a service
@@ -39,10 +37,6 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if cfg.GiveBack != nil && cfg.CountRefusals {
 		return nil, fmt.Errorf("%w: grpclimit: GiveBack can't be combined with CountRefusals", throttr.ErrConfig)
 	}
-	keys, err := keyfunc.OfLimits(cfg.KeyOf, cfg.has, keyOf)
-	if err != nil {
-		return nil, err
-	}
 	addrs, err := admission.NewAddrs(cfg.Addr)
 	if err != nil {
 		return nil, err
@@ -50,8 +44,12 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if cfg.Key == nil {
 		cfg.Key, _ = ByAddr(cfg.Addr)
 	}
-	s := &Server{cfg: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keys}
-	calls := cfg.admission(cfg.Limits, keys)
+	keys, err := admission.NewKeyFuncs(cfg.Key, cfg.KeyOf, keyOf, cfg.has)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, addrs: addrs, keys: keys}
+	calls := cfg.admission(cfg.Limits, keys.Known())
 	calls.InFlight = cfg.InFlight
 	calls.Places = cfg.Places
 	calls.NoPlace = cfg.NoPlace
@@ -59,7 +57,7 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if len(cfg.Messages) > 0 {
-		if s.messages, err = admission.New(limiter, cfg.admission(cfg.Messages, keys)); err != nil {
+		if s.messages, err = admission.New(limiter, cfg.admission(cfg.Messages, keys.Known())); err != nil {
 			return nil, err
 		}
 	}
@@ -91,37 +89,35 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if md := s.trailer(d); md != nil {
 		_ = grpc.SetTrailer(ctx, md) // it fails if the call does not come over a network
 	}
-	err = s.refusal(ctx, c, d)
-	if err != nil {
-		d.Done()
-		return nil, err
-	}
-	code := codes.Internal // of a handler that panics
-	defer func() { s.end(ctx, c, d, code) }()
-	res, err = handler(d.Context(), req)
-	code = codeOf(err)
+	err = s.serve(ctx, c, d, func() (err error) {
+		res, err = handler(d.Context(), req)
+		return err
+	})
 	return res, err
 }
 
-// end ends a call that was served.
-func (s *Server) end(ctx context.Context, c Call, d *admission.Decision, code codes.Code) {
+// serve calls the handler of a call, unless that is refused, and ends the call.
+func (s *Server) serve(ctx context.Context, c Call, d *admission.Decision, handler func() error) error {
 	defer d.Done()
-	if s.cfg.GiveBack != nil && ctx.Err() == nil && s.cfg.GiveBack(ctx, c, code) {
-		d.GiveBackLater()
+	if err := s.refusal(ctx, c, d); err != nil {
+		return err
 	}
+	code := codes.Internal // of a handler that panics
+	defer func() {
+		if s.cfg.GiveBack != nil && ctx.Err() == nil && s.cfg.GiveBack(ctx, c, code) {
+			d.GiveBackLater()
+		}
+	}()
+	err := handler()
+	code = codeOf(err)
+	return err
 }
 
 // request returns what a Gate decides on.
 func (s *Server) request(ctx context.Context, c Call) admission.Request {
-	r := admission.Request{Key: admission.Key{Text: s.cfg.Key(ctx, c), Plain: s.plain}}
+	r := s.keys.Request(func(f KeyFunc) string { return f(ctx, c) })
 	if r.Key.Text == "" {
 		r.Addr = addrOf(s.addrs, ctx)
-	}
-	if len(s.cfg.KeyOf) > 0 {
-		r.Keys = make(map[string]admission.Key, len(s.cfg.KeyOf))
-		for name, f := range s.cfg.KeyOf {
-			r.Keys[name] = admission.Key{Text: f(ctx, c), Plain: s.keyed[name].Plain}
-		}
 	}
 	if s.cfg.Plan != nil {
 		r.Plan, r.PlanErr = s.cfg.Plan(ctx, c)
@@ -164,15 +160,7 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	st := &stream{ServerStream: ss, server: s, ctx: d.Context(), call: c, request: r}
 	st.last.Store(d)
 	defer st.setTrailer()
-	if err := s.refusal(ctx, c, d); err != nil {
-		d.Done()
-		return err
-	}
-	code := codes.Internal // of a handler that panics
-	defer func() { s.end(ctx, c, d, code) }()
-	err := handler(srv, st)
-	code = codeOf(err)
-	return err
+	return s.serve(ctx, c, d, func() error { return handler(srv, st) })
 }
 
 // stream is a stream whose messages are counted.

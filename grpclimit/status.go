@@ -84,21 +84,16 @@ func (s *Server) trailer(d *admission.Decision) metadata.MD {
 	if s.cfg.HideTrailers || s.cfg.Shadow {
 		return nil
 	}
-	md := make(metadata.MD, 3)
-	values := make([]string, 0, 3)
-	set := func(name, value string) {
-		values = append(values, value)
-		md[name] = values[len(values)-1 : len(values) : len(values)]
-	}
+	md := metadata.MD{}
 	if o := &d.Strictest; o.Name != "" && o.Known() {
-		set(remainingTrailer, strconv.FormatUint(o.Remaining, 10))
+		md.Set(remainingTrailer, strconv.FormatUint(o.Remaining, 10))
 		if left := o.Left(); left < throttr.Never {
-			set(resetTrailer, strconv.FormatInt(admission.Seconds(left), 10))
+			md.Set(resetTrailer, strconv.FormatInt(admission.Seconds(left), 10))
 		}
 	}
 	switch d.Verdict() {
 	case admission.Deny, admission.Unavailable:
-		set(pushbackTrailer, pushback(d.RetryAfter))
+		md.Set(pushbackTrailer, pushback(d.RetryAfter))
 	}
 	return md
 }

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // Config configures the middleware that [New] returns. Limits, InFlight or Plan is required. All other fields
@@ -168,10 +166,6 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	keys, err := keyfunc.OfLimits(cfg.KeyOf, cfg.has, keyOf)
-	if err != nil {
-		return nil, err
-	}
 	addrs, err := admission.NewAddrs(cfg.Addr)
 	if err != nil {
 		return nil, err
@@ -179,11 +173,17 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if cfg.Key == nil {
 		cfg.Key, _ = ByAddr(cfg.Addr)
 	}
-	m := &Middleware{config: cfg, addrs: addrs, plain: keyOf(cfg.Key).Plain, keyed: keys}
-	m.config.KeyOf = maps.Clone(cfg.KeyOf) // the caller may change the map
-	if cfg.OnFailure == nil {
-		m.config.OnFailure = ServeUnlessFull
+	if cfg.OnDenied == nil {
+		cfg.OnDenied = Deny
 	}
+	if cfg.OnFailure == nil {
+		cfg.OnFailure = ServeUnlessFull
+	}
+	keys, err := admission.NewKeyFuncs(cfg.Key, cfg.KeyOf, keyOf, cfg.has)
+	if err != nil {
+		return nil, err
+	}
+	m := &Middleware{config: cfg, addrs: addrs, keys: keys}
 	m.gate, err = admission.New(limiter, admission.Config{
 		Limits:        cfg.Limits,
 		OnlyPlans:     cfg.Plan != nil,
@@ -192,7 +192,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		NoPlace:       cfg.NoPlace,
 		CountRefusals: cfg.CountRefusals,
 		PlainKeys:     cfg.PlainKeys,
-		Keyed:         m.keyed,
+		Keyed:         keys.Known(),
 		SkipEmptyKey:  cfg.SkipEmptyKey,
 		Shadow:        cfg.Shadow,
 		Jitter:        cfg.Jitter,

@@ -6,7 +6,6 @@ import (
 	"net/textproto"
 
 	"github.com/throttr-go/throttr/admission"
-	"github.com/throttr-go/throttr/internal/keyfunc"
 )
 
 // KeyFunc returns the key under which a request is counted. Keys can be combined:
@@ -43,7 +42,7 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 // Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
 func keyOf(f KeyFunc) admission.Key {
 	byAddr, _ := ByAddr(AddrConfig{})
-	return keyfunc.Known(f, Everyone, RemoteAddr, byAddr)
+	return admission.KnownKey(f, Everyone, RemoteAddr, byAddr)
 }
 
 // InNetworks returns a function for Config.Skip and for handlers: it reports whether a request comes from one of the

@@ -15,8 +15,7 @@ type Middleware struct {
 	config Config // with its defaults
 	gate   *admission.Gate
 	addrs  *admission.Addrs
-	plain  bool                     // keys of Config.Key are stored as they are
-	keyed  map[string]admission.Key // what is known of those of Config.KeyOf
+	keys   *admission.KeyFuncs[KeyFunc]
 }
 
 // Wrap returns a handler that limits the requests to next. It panics if next is nil.
@@ -88,15 +87,9 @@ func (h *handler) end(r *http.Request, d *Decision, w *writer, returned bool) {
 // request returns what the Gate decides on.
 func (m *Middleware) request(r *http.Request) Request {
 	c := &m.config
-	req := Request{Key: Key{Text: c.Key(r), Plain: m.plain}}
+	req := m.keys.Request(func(f KeyFunc) string { return f(r) })
 	if req.Key.Text == "" {
 		req.Addr = m.addrs.Key(r.RemoteAddr, r.Header.Values)
-	}
-	if len(c.KeyOf) > 0 {
-		req.Keys = make(map[string]Key, len(c.KeyOf))
-		for name, f := range c.KeyOf {
-			req.Keys[name] = Key{Text: f(r), Plain: m.keyed[name].Plain}
-		}
 	}
 	if c.Plan != nil {
 		if req.Plan, req.PlanErr = c.Plan(r); req.PlanErr != nil {
@@ -122,12 +115,8 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	}
 	h.setLegacyFields(w.Header(), d)
 	denied := !d.Allowed && !d.Shadow
-	switch { // without a copy of the request
-	case verdict == admission.Misconfigured:
+	if verdict == admission.Misconfigured {
 		writeText(w, r, verdict.HTTPStatus(), d.Text()+"\n")
-		return
-	case denied && h.config.OnDenied == nil:
-		Deny(w, r, *d, h.next)
 		return
 	}
 	if ctx := d.Context(); ctx != r.Context() {
