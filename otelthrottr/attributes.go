@@ -255,18 +255,13 @@ func cause(err error) string {
 		return system.Error()
 	}
 	for {
-		switch wrapper := err.(type) {
-		case interface{ Unwrap() error }:
-			if inner := wrapper.Unwrap(); inner != nil {
-				err = inner
-				continue
-			}
-		case interface{ Unwrap() []error }:
-			if all := wrapper.Unwrap(); len(all) > 0 && all[0] != nil {
-				err = all[0]
-				continue
-			}
+		inner := errors.Unwrap(err)
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
+			inner = joined.Unwrap()[0]
 		}
-		return fmt.Sprintf("%T", err)
+		if inner == nil {
+			return fmt.Sprintf("%T", err)
+		}
+		err = inner
 	}
 }

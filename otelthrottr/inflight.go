@@ -2,8 +2,6 @@ package otelthrottr
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -26,24 +24,16 @@ var (
 // stores are away (outages). Of the options, only [WithMeterProvider] applies. Keys are
 // never attributes. It returns an error if the MeterProvider fails to make a metric, and panics if an option is nil.
 func InFlight(opts ...Option) (inflight.Observer, error) {
-	m := optionsOf("InFlight", opts).meters.Meter(ScopeName)
-	var errs []error
-	calls, err := m.Int64Counter("throttr.inflight.calls", metric.WithUnit("{call}"), metric.WithDescription("Calls that wanted places."))
-	errs = append(errs, err)
-	histogram := func(name, unit, description string, bounds ...float64) metric.Float64Histogram {
-		h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
-		errs = append(errs, err)
-		return h
+	o := optionsOf("InFlight", opts)
+	m := o.instruments()
+	calls := m.counter("throttr.inflight.calls", "{call}", "Calls that wanted places.")
+	outages := m.outages("throttr.inflight.outages")
+	waited := m.histogram("throttr.inflight.waited", "s", "Time from a call to its decision.", waitBounds...)
+	held := m.histogram("throttr.inflight.held", "s", "Time for which places were held.", heldBounds...)
+	used := m.histogram("throttr.inflight.used", "1", "Part of the Max that is held, by all processes, right after a decision.", usedBounds...)
+	if err := m.err(); err != nil {
+		return nil, err
 	}
-	outages, err := m.Int64UpDownCounter("throttr.inflight.outages", metric.WithUnit("{outage}"), metric.WithDescription("Stores that are away at present."))
-	errs = append(errs, err)
-	waited := histogram("throttr.inflight.waited", "s", "Time from a call to its decision.", waitBounds...)
-	held := histogram("throttr.inflight.held", "s", "Time for which places were held.", heldBounds...)
-	used := histogram("throttr.inflight.used", "1", "Part of the Max that is held, by all processes, right after a decision.", usedBounds...)
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("otelthrottr: %w", err)
-	}
-	outages.Add(context.Background(), 0) // so that there is a series before the first outage
 	return func(ctx context.Context, e inflight.Event) {
 		outcome := e.Kind.String()
 		if e.Kind == inflight.Denied && admission.InShadow(ctx) {
@@ -89,43 +79,4 @@ func ObserveInFlight(l *inflight.Limiter, opts ...Option) (metric.Registration, 
 		s := l.Stats()
 		return []uint64{uint64(s.InUse), uint64(s.Waiting), uint64(s.Keys), uint64(s.Lost), s.Losses}
 	})
-}
-
-// figure is a metric of this process.
-type figure struct {
-	name, unit, description string
-	counter                 bool // not a gauge
-}
-
-// register reports figures, whose values a function returns.
-func register(o options, figures []figure, values func() []uint64) (metric.Registration, error) {
-	m := o.meters.Meter(ScopeName)
-	var errs []error
-	var instruments []metric.Int64Observable
-	var all []metric.Observable
-	for _, f := range figures {
-		var i metric.Int64Observable
-		var err error
-		if f.counter {
-			i, err = m.Int64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.description))
-		} else {
-			i, err = m.Int64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.description))
-		}
-		instruments = append(instruments, i)
-		all = append(all, i)
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("otelthrottr: %w", err)
-	}
-	r, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for i, n := range values() {
-			o.ObserveInt64(instruments[i], int64(n))
-		}
-		return nil
-	}, all...)
-	if err != nil {
-		return nil, fmt.Errorf("otelthrottr: %w", err)
-	}
-	return r, nil
 }

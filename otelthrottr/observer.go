@@ -2,8 +2,6 @@ package otelthrottr
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -51,36 +49,18 @@ type observer struct {
 func New(opts ...Option) (throttr.Observer, error) {
 	o := &observer{options: optionsOf("New", opts), labels: map[labelsID]labels{}}
 	o.tracer = o.tracers.Tracer(ScopeName)
-	if err := o.instruments(o.meters.Meter(ScopeName)); err != nil {
-		return nil, fmt.Errorf("otelthrottr: %w", err)
+	m := o.instruments()
+	o.hits = m.counter("throttr.hits", "{hit}", "Hits that were decided, and hits that failed.")
+	o.duration = m.histogram("throttr.hit.duration", "s", "Durations of hits.", buckets...)
+	o.waits = m.histogram("throttr.wait.duration", "s", "Durations of waits for takes.", waitBuckets...)
+	o.usage = m.histogram("throttr.limit.usage", "1", "Part of what a limit holds that is counted, right after a decision.", usageBounds...)
+	o.settled = m.counter("throttr.settlements", "{settlement}", "Takes of reservations that were settled, and those that could not be settled.")
+	o.resets = m.counter("throttr.resets", "{reset}", "Windows that were reset, and resets that failed.")
+	o.outages = m.outages("throttr.outages")
+	if err := m.err(); err != nil {
+		return nil, err
 	}
 	return o.observe, nil
-}
-
-func (o *observer) instruments(m metric.Meter) error {
-	var errs []error
-	counter := func(name, unit, description string) metric.Int64Counter {
-		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
-		errs = append(errs, err)
-		return c
-	}
-	histogram := func(name, unit, description string, boundaries []float64) metric.Float64Histogram {
-		h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(boundaries...))
-		errs = append(errs, err)
-		return h
-	}
-	o.hits = counter("throttr.hits", "{hit}", "Hits that were decided, and hits that failed.")
-	o.duration = histogram("throttr.hit.duration", "s", "Durations of hits.", buckets)
-	o.waits = histogram("throttr.wait.duration", "s", "Durations of waits for takes.", waitBuckets)
-	o.usage = histogram("throttr.limit.usage", "1", "Part of what a limit holds that is counted, right after a decision.", usageBounds)
-	o.settled = counter("throttr.settlements", "{settlement}", "Takes of reservations that were settled, and those that could not be settled.")
-	o.resets = counter("throttr.resets", "{reset}", "Windows that were reset, and resets that failed.")
-	outages, err := m.Int64UpDownCounter("throttr.outages", metric.WithUnit("{outage}"), metric.WithDescription("Stores that are away at present."))
-	if err == nil {
-		outages.Add(context.Background(), 0) // so that there is a series before the first outage
-	}
-	o.outages = outages
-	return errors.Join(append(errs, err)...)
 }
 
 // observe is a [throttr.Observer].
