@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"net/netip"
 	"net/textproto"
 	"slices"
@@ -55,49 +56,53 @@ func Addr(remote string) string { return direct.Key(remote, nil) }
 
 // NewAddrs returns what finds addresses. The error matches [throttr.ErrConfig].
 func NewAddrs(cfg AddrConfig) (*Addrs, error) {
-	a := &Addrs{unix: cfg.UnixProxy, header: textproto.CanonicalMIMEHeaderKey(cfg.Header), hops: cfg.Hops}
-	var err error
-	if a.v4Bits, err = prefixBits("IPv4Bits", cfg.IPv4Bits, direct.v4Bits, 32); err != nil {
+	proxies, err := normalAll(cfg.Proxies)
+	if err != nil {
 		return nil, err
 	}
-	if a.v6Bits, err = prefixBits("IPv6Bits", cfg.IPv6Bits, direct.v6Bits, 128); err != nil {
-		return nil, err
-	}
-	for _, p := range cfg.Proxies {
-		p, ok := normal(p)
-		if !ok {
-			return nil, invalid("%v in Proxies is invalid, or contains every address", p)
-		}
-		a.proxies = append(a.proxies, p)
-	}
-	if cfg.Hops < 0 || cfg.Hops > 0 && (len(a.proxies) > 0 || a.unix) {
+	trusting := len(proxies) > 0 || cfg.UnixProxy
+	switch {
+	case cfg.IPv4Bits < 0 || cfg.IPv4Bits > 32:
+		return nil, invalid("IPv4Bits is 1 to 32, or 0 for the default, not %d", cfg.IPv4Bits)
+	case cfg.IPv6Bits < 0 || cfg.IPv6Bits > 128:
+		return nil, invalid("IPv6Bits is 1 to 128, or 0 for the default, not %d", cfg.IPv6Bits)
+	case cfg.Hops < 0 || cfg.Hops > 0 && trusting:
 		return nil, invalid("Hops is at least 0, and not beside Proxies or UnixProxy")
-	}
-	trusting := len(a.proxies) > 0 || a.unix || a.hops > 0
-	if trusting && cfg.Header == "" {
+	case (trusting || cfg.Hops > 0) && cfg.Header == "":
 		return nil, invalid("there are proxies, but no Header that they set")
-	}
-	if !trusting && cfg.Header != "" {
+	case !trusting && cfg.Hops == 0 && cfg.Header != "":
 		return nil, invalid("there is a Header, but no proxy that sets it")
-	}
-	if strings.ContainsFunc(cfg.Header, func(c rune) bool { return !isTokenChar(c) }) {
+	case strings.ContainsFunc(cfg.Header, func(c rune) bool { return !isTokenChar(c) }):
 		return nil, invalid("%q is not the name of a header field", cfg.Header)
 	}
-	return a, nil
+	return &Addrs{
+		v4Bits:  cmp.Or(cfg.IPv4Bits, direct.v4Bits),
+		v6Bits:  cmp.Or(cfg.IPv6Bits, direct.v6Bits),
+		proxies: proxies,
+		unix:    cfg.UnixProxy,
+		header:  textproto.CanonicalMIMEHeaderKey(cfg.Header),
+		hops:    cfg.Hops,
+	}, nil
 }
 
-// prefixBits returns the configured length of a prefix, or the default for 0.
-func prefixBits(name string, bits, byDefault, most int) (int, error) {
-	if bits < 0 || bits > most {
-		return 0, invalid("%s is 1 to %d, or 0 for the default, not %d", name, most, bits)
+// normalAll returns networks that match addresses as Find returns them.
+func normalAll(networks []netip.Prefix) (all []netip.Prefix, err error) {
+	for _, p := range networks {
+		p, ok := normal(p)
+		if !ok {
+			return nil, invalid("the network %v is invalid, or contains every address", p)
+		}
+		all = append(all, p)
 	}
-	if bits == 0 {
-		return byDefault, nil
-	}
-	return bits, nil
+	return all, nil
 }
 
-// normal returns the prefix that matches addresses as find returns them, in which IPv4 is never
+// containAny reports whether one of some networks contains an address.
+func containAny(networks []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// normal returns the prefix that matches addresses as Find returns them, in which IPv4 is never
 // mapped to IPv6. It returns false if the prefix is invalid or contains every address.
 func normal(p netip.Prefix) (netip.Prefix, bool) {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
@@ -119,7 +124,7 @@ func normal(p netip.Prefix) (netip.Prefix, bool) {
 // address, or a prefix if it has fewer bits, such as "2001:db8::/64". It is "unknown" if the remote address is not
 // an IP address, such as that of a Unix socket, and the field contains none: such requests count together. Values gets the name of the field in its canonical form.
 func (a *Addrs) Key(remote string, values func(name string) []string) string {
-	client, ok := a.find(remote, values)
+	client, ok := a.Find(remote, values)
 	if !ok {
 		return unknown
 	}
@@ -134,8 +139,9 @@ func (a *Addrs) Key(remote string, values func(name string) []string) string {
 	return p.String()
 }
 
-// find returns the address of the client, and false if there is none.
-func (a *Addrs) find(remote string, values func(string) []string) (client netip.Addr, ok bool) {
+// Find returns the whole address of the client whose request came from a remote address, by the rules of Key. It returns
+// false if there is none.
+func (a *Addrs) Find(remote string, values func(name string) []string) (client netip.Addr, ok bool) {
 	client, ok = parseNode(remote)
 	if a.header == "" || !a.believes(client, ok, remote) {
 		return client, ok
@@ -151,7 +157,7 @@ func (a *Addrs) find(remote string, values func(string) []string) (client netip.
 			}
 			client, ok = passedOn, true
 			hops--
-			if a.hops > 0 && hops == 0 || a.hops == 0 && !a.isProxy(client) {
+			if a.hops > 0 && hops == 0 || a.hops == 0 && !containAny(a.proxies, client) {
 				return client, ok
 			}
 		}
@@ -162,13 +168,7 @@ func (a *Addrs) find(remote string, values func(string) []string) (client netip.
 // believes reports whether the header field of a request that came from a remote address is read. Ok says that it is that of
 // a node.
 func (a *Addrs) believes(n netip.Addr, ok bool, remote string) bool {
-	return a.hops > 0 || ok && a.isProxy(n) || !ok && a.unix && isUnix(remote)
-}
-
-// Find returns the whole address of the client whose request came from a remote address, by the rules of Key. It returns
-// false if there is none.
-func (a *Addrs) Find(remote string, values func(name string) []string) (netip.Addr, bool) {
-	return a.find(remote, values)
+	return a.hops > 0 || ok && containAny(a.proxies, n) || !ok && a.unix && isUnix(remote)
 }
 
 // InNetworks returns a function that reports whether an address, such as that of Find, is in one of the networks. The
@@ -177,17 +177,8 @@ func InNetworks(networks ...netip.Prefix) (func(netip.Addr) bool, error) {
 	if len(networks) == 0 {
 		return nil, invalid("there are no networks")
 	}
-	var all []netip.Prefix
-	for _, p := range networks {
-		p, ok := normal(p)
-		if !ok {
-			return nil, invalid("the network %v is invalid, or contains every address", p)
-		}
-		all = append(all, p)
-	}
-	return func(a netip.Addr) bool {
-		return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
-	}, nil
+	all, err := normalAll(networks)
+	return func(a netip.Addr) bool { return containAny(all, a) }, err
 }
 
 // last splits the last node off a line. More reports whether there are others.
@@ -198,10 +189,6 @@ func (a *Addrs) last(line string) (text, rest string, more bool) {
 	}
 	i := strings.LastIndexByte(line, ',')
 	return strings.Trim(line[i+1:], " \t"), line[:max(0, i)], i >= 0
-}
-
-func (a *Addrs) isProxy(n netip.Addr) bool {
-	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(n) })
 }
 
 // isUnix reports whether a remote address is that of a Unix socket: a path, an abstract name,

@@ -126,15 +126,6 @@ type Config struct {
 	HideTrailers bool
 }
 
-func (c *Config) setDefaults() {
-	if c.Skip == nil {
-		c.Skip = func(context.Context, Call) bool { return false }
-	}
-	if c.Metric == "" {
-		c.Metric = "requests"
-	}
-}
-
 // admission returns the configuration of a Gate.
 func (c *Config) admission(limits []throttr.Limit, keys map[string]admission.Key) admission.Config {
 	return admission.Config{

@@ -30,12 +30,9 @@ func ByAddr(cfg admission.AddrConfig) (KeyFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, _ Call) string { return addrOf(addrs, ctx) }, nil
-}
-
-// addrOf returns the address that a call comes from.
-func addrOf(addrs *admission.Addrs, ctx context.Context) string {
-	return addrs.Key(remote(ctx), func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) })
+	return func(ctx context.Context, _ Call) string {
+		return addrs.Key(remote(ctx), func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) })
+	}, nil
 }
 
 // Everyone is the [KeyFunc] of a limit that all calls share.

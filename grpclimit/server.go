@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // Server limits the calls of a gRPC server. Make one with [NewServer]. It is safe for concurrent use.
 type Server struct {
 	cfg      Config
-	addrs    *admission.Addrs
+	byAddr   KeyFunc // by Config.Addr
 	keys     *admission.KeyFuncs[KeyFunc]
 	calls    *admission.Gate
 	messages *admission.Gate            // or nil
@@ -33,22 +34,22 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if limiter == nil {
 		panic("grpclimit: NewServer: limiter is nil")
 	}
-	cfg.setDefaults()
+	cfg.Metric = cmp.Or(cfg.Metric, "requests")
 	if cfg.GiveBack != nil && cfg.CountRefusals {
 		return nil, fmt.Errorf("%w: grpclimit: GiveBack can't be combined with CountRefusals", throttr.ErrConfig)
 	}
-	addrs, err := admission.NewAddrs(cfg.Addr)
+	byAddr, err := ByAddr(cfg.Addr)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Key == nil {
-		cfg.Key, _ = ByAddr(cfg.Addr)
+		cfg.Key = byAddr
 	}
 	keys, err := admission.NewKeyFuncs(cfg.Key, cfg.KeyOf, keyOf, cfg.has)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, addrs: addrs, keys: keys}
+	s := &Server{cfg: cfg, byAddr: byAddr, keys: keys}
 	calls := cfg.admission(cfg.Limits, keys.Known())
 	calls.InFlight = cfg.InFlight
 	calls.Places = cfg.Places
@@ -82,7 +83,7 @@ func (s *Server) StoredKey(k admission.Key) string { return s.calls.StoredKey(k)
 // Unary is a [grpc.UnaryServerInterceptor].
 func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
 	c := Call{info.FullMethod, req}
-	if s.cfg.Skip(ctx, c) {
+	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
 		return handler(ctx, req)
 	}
 	d := s.calls.Admit(ctx, s.request(ctx, c))
@@ -117,7 +118,7 @@ func (s *Server) serve(ctx context.Context, c Call, d *admission.Decision, handl
 func (s *Server) request(ctx context.Context, c Call) admission.Request {
 	r := s.keys.Request(func(f KeyFunc) string { return f(ctx, c) })
 	if r.Key.Text == "" {
-		r.Addr = addrOf(s.addrs, ctx)
+		r.Addr = s.byAddr(ctx, c)
 	}
 	if s.cfg.Plan != nil {
 		r.Plan, r.PlanErr = s.cfg.Plan(ctx, c)
@@ -149,7 +150,7 @@ func (s *Server) planOf(c Call) *admission.Plan {
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx := ss.Context()
 	c := Call{Method: info.FullMethod}
-	if s.cfg.Skip(ctx, c) {
+	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
 		return handler(srv, ss)
 	}
 	r := s.request(ctx, c)

@@ -166,12 +166,12 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	addrs, err := admission.NewAddrs(cfg.Addr)
+	byAddr, err := ByAddr(cfg.Addr)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Key == nil {
-		cfg.Key, _ = ByAddr(cfg.Addr)
+		cfg.Key = byAddr
 	}
 	if cfg.OnDenied == nil {
 		cfg.OnDenied = Deny
@@ -183,7 +183,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := &Middleware{config: cfg, addrs: addrs, keys: keys}
+	m := &Middleware{config: cfg, byAddr: byAddr, keys: keys}
 	m.gate, err = admission.New(limiter, admission.Config{
 		Limits:        cfg.Limits,
 		OnlyPlans:     cfg.Plan != nil,

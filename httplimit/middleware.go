@@ -14,7 +14,7 @@ import (
 type Middleware struct {
 	config Config // with its defaults
 	gate   *admission.Gate
-	addrs  *admission.Addrs
+	byAddr KeyFunc // by Config.Addr
 	keys   *admission.KeyFuncs[KeyFunc]
 }
 
@@ -89,7 +89,7 @@ func (m *Middleware) request(r *http.Request) Request {
 	c := &m.config
 	req := m.keys.Request(func(f KeyFunc) string { return f(r) })
 	if req.Key.Text == "" {
-		req.Addr = m.addrs.Key(r.RemoteAddr, r.Header.Values)
+		req.Addr = m.byAddr(r)
 	}
 	if c.Plan != nil {
 		if req.Plan, req.PlanErr = c.Plan(r); req.PlanErr != nil {
