@@ -3,9 +3,7 @@ package rediswindow
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +23,6 @@ type Backend struct {
 	client Client
 	single *node // of a client that is not one of a cluster, or as long as nodes are not known
 	nodes  nodes
-	calls  sync.Pool   // of *batched: not that of all backends, because in tests each may have a clock of its own
 	closed atomic.Bool // nothing may be sent any more
 	stats  outage.Calls
 	wakes  *wakes // of places in flight
@@ -58,44 +55,43 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass [MaxCount].
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
 	if l.Algorithm.Rolling() {
-		return b.call(ctx, "hit", key, ask{verb: take, limit: &l, n: n})
+		return b.call(ctx, "hit", key, take, &l, n)
 	}
-	return b.call(ctx, "hit", key, ask{verb: count, limit: &l, n: n})
+	return b.call(ctx, "hit", key, count, &l, n)
 }
 
 // Take implements [window.Backend] with one script.
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "take", key, ask{verb: take, limit: &l, n: n})
+	return b.call(ctx, "take", key, take, &l, n)
 }
 
 // Peek implements [window.Backend].
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "peek", key, ask{verb: peek, limit: &l, n: n})
+	return b.call(ctx, "peek", key, peek, &l, n)
 }
 
 // Charge implements [window.Backend].
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "charge", key, ask{verb: count, limit: &l, n: n})
+	return b.call(ctx, "charge", key, count, &l, n)
 }
 
 // Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "set", key, ask{verb: set, limit: &l, n: n})
+	return b.call(ctx, "set", key, set, &l, n)
 }
 
 // call makes the call of a method.
-func (b *Backend) call(ctx context.Context, method, key string, a ask) (w window.Window, err error) {
-	_, err = b.check(a.limit)
-	if err == nil && a.verb != take && a.verb != peek {
-		err = checkNumber("N", a.n, MaxCount)
+func (b *Backend) call(ctx context.Context, method, key string, v verb, l *window.Limit, n uint64) (w window.Window, err error) {
+	_, err = b.check(l)
+	if err == nil && v != take && v != peek {
+		err = checkNumber("N", n, MaxCount)
 	}
 	if err == nil {
 		var fit bool
-		a.key = key
-		w, fit, err = b.one(ctx, &a)
-		if method == "hit" && a.verb == count && !fit && err == nil {
+		w, fit, err = b.one(ctx, ask{verb: v, hash: b.nameOf(key), limit: l, n: n})
+		if method == "hit" && v == count && !fit && err == nil {
 			w.Refused, w.RetryAfter = true, w.Left
-			if a.n > a.limit.Max {
+			if n > l.Max {
 				w.RetryAfter = window.Never
 			}
 		}
@@ -106,7 +102,7 @@ func (b *Backend) call(ctx context.Context, method, key string, a ask) (w window
 // GiveBack implements [window.Backend].
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
 	if _, err = b.check(&l); err == nil && known(l.Algorithm, id) {
-		_, done, err = b.one(ctx, &ask{verb: giveBack, key: key, limit: &l, n: n, id: id})
+		_, done, err = b.one(ctx, ask{verb: giveBack, hash: b.nameOf(key), limit: &l, n: n, id: id})
 	}
 	return done, b.after("give back", key, err)
 }
@@ -115,7 +111,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	_, err := b.check(&l)
 	if err == nil {
-		_, _, err = b.one(ctx, &ask{verb: reset, key: key, limit: &l})
+		_, _, err = b.one(ctx, ask{verb: reset, hash: b.nameOf(key), limit: &l})
 	}
 	return b.after("reset", key, err)
 }
@@ -128,29 +124,11 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 			return 0, b.after("delete", key, err)
 		}
 	}
-	n, err = b.deleteAll(ctx, key, scales)
+	ended, err := b.ofAll(ctx, reset, b.nameOf(key), scales)
+	for i := range ended {
+		n += max(0, int(ended[i].fit))
+	}
 	return n, b.after("delete", key, err)
-}
-
-func (b *Backend) deleteAll(ctx context.Context, key string, scales []time.Duration) (n int, err error) {
-	there, err := b.stored(ctx, string(b.appendName(nil, key)))
-	there = slices.DeleteFunc(there, func(l window.Limit) bool { return len(scales) > 0 && !slices.Contains(scales, l.Scale) })
-	if err != nil || len(there) == 0 {
-		return 0, err
-	}
-	c := b.newCall()
-	for i := range there {
-		b.add(&c.Value, &ask{verb: reset, key: key, limit: &there[i], more: i < len(there)-1})
-	}
-	if answered, err := b.do(ctx, c); !answered || err != nil {
-		return 0, err
-	}
-	for i := range there {
-		a := c.Value.answer(i)
-		n += max(0, int(a.fit))
-	}
-	b.release(c)
-	return n, nil
 }
 
 // Ping implements [window.BackendCloser]. It runs the script on every primary, under the prefix, in a way that changes
@@ -175,7 +153,7 @@ func (b *Backend) ping(ctx context.Context) error {
 	}
 	for _, slot := range at {
 		if err == nil {
-			_, err = b.evalOnSlot(ctx, windowsScript, slot, now, grace, "1", "rf1000 1 1 0 1 ")
+			_, err = b.evalOnSlot(ctx, windowsScript, slot, now, grace, "1", "1 rf1000 1 1 0 ")
 		}
 	}
 	return err

@@ -16,8 +16,7 @@ const retries = 2
 
 // appendBounds appends the bounds of the calendar window of the store's time, or if that is not known of the client's, in
 // microseconds: START~END.
-func (b *Backend) appendBounds(to []byte, a *ask) []byte {
-	now := a.now
+func (b *Backend) appendBounds(to []byte, l *window.Limit, now time.Time) []byte {
 	switch {
 	case !now.IsZero():
 	case b.now != nil:
@@ -25,7 +24,7 @@ func (b *Backend) appendBounds(to []byte, a *ask) []byte {
 	default:
 		now = time.Now()
 	}
-	calendar, _ := limits.CalendarOf(a.limit) // of a zone that is not known, as List may find one, that of UTC
+	calendar, _ := limits.CalendarOf(l) // of a zone that is not known, as List may find one, that of UTC
 	start, end := calendar.Window(now)
 	to = append(strconv.AppendInt(to, start.UnixMicro(), 10), '~')
 	return strconv.AppendInt(to, end.UnixMicro(), 10)

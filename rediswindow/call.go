@@ -33,7 +33,6 @@ type part struct{ hash, text string }
 type call struct {
 	parts []part
 	equal bool // it may be one entry with calls that ask the same
-	tail  int  // how long the text of the first part is up to the number of equal calls, which is 1
 
 	now    int64 // of the server
 	opens  int64 // the ID of the first window that the request opens
@@ -46,38 +45,20 @@ type (
 	batcher = batch.Batcher[part, call]
 )
 
-// newCall returns a call, which is released when it was answered.
-func (b *Backend) newCall() *batched {
-	if c, ok := b.calls.Get().(*batched); ok {
-		return c
-	}
-	return new(batched)
-}
-
-// release keeps a call that was answered for another one.
-func (b *Backend) release(c *batched) {
-	clear(c.Value.parts)
-	c.Value = call{parts: c.Value.parts[:0]}
-	c.Next = nil
-	b.calls.Put(c)
-}
-
-// ask is what is asked of a limit.
+// ask is what is asked of a limit, and the answer.
 type ask struct {
 	verb  verb
-	key   string
-	hash  string // its name, if there is no key
+	hash  string // its name
 	limit *window.Limit
 	n     uint64
-	id    int64     // of what is given back
-	now   time.Time // by the clock of the store, for calendar windows; zero: it is not known yet
-	more  bool      // the next part belongs to the same call
+	id    int64 // of what is given back
 
-	opened bool // undo: the window was opened by what is undone
+	answer
 }
 
-// add adds a part to a call.
-func (b *Backend) add(c *call, a *ask) {
+// text returns what the script gets. Now is the time of the store, for calendar windows; zero: it is not known. If more
+// is true, the next one belongs to the same call.
+func (b *Backend) text(a *ask, now time.Time, more bool) string {
 	holds, times := holds(a.limit), uint64(1)
 	switch {
 	case a.verb == giveBack || a.verb == undo:
@@ -89,23 +70,17 @@ func (b *Backend) add(c *call, a *ask) {
 		holds = b.maxLog
 	}
 	var space [256]byte
-	to := append(space[:0], a.hash...)
-	if a.hash == "" {
-		to = b.appendName(to, a.key)
-	}
-	hash := len(to)
-	to = append(to, byte(a.verb), letters[a.limit.Algorithm])
+	to := strconv.AppendUint(space[:0], times, 10)
+	to = append(to, ' ', byte(a.verb), letters[a.limit.Algorithm])
 	if a.limit.Calendar != 0 {
-		to = b.appendBounds(to, a)
+		to = b.appendBounds(to, a.limit, now)
 	} else {
 		to = strconv.AppendInt(to, a.limit.Scale.Microseconds(), 10)
 	}
 	for _, n := range [...]uint64{a.limit.Max, holds, min(a.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
-	c.tail = len(to) + 1 - hash
-	to = strconv.AppendUint(append(to, ' '), times, 10)
-	if a.more {
+	if more {
 		to = append(to, '+')
 	} else {
 		to = append(to, ' ')
@@ -116,14 +91,7 @@ func (b *Backend) add(c *call, a *ask) {
 	if a.limit.Name != "" {
 		to = append(append(to, ':'), a.limit.Name...)
 	}
-	all := string(to)
-	c.parts = append(c.parts, part{all[:hash], all[hash:]})
-}
-
-// times returns the text of a part for several equal calls.
-func (c *call) times(m int) string {
-	text := c.parts[0].text
-	return text[:c.tail] + strconv.Itoa(m) + text[c.tail+1:]
+	return string(to)
 }
 
 // The ID of a take of a rolling algorithm is a place and a series, which the script says.
@@ -146,7 +114,12 @@ func known(a window.Algorithm, id int64) bool {
 }
 
 // answer is what the script says of a limit.
-type answer struct{ fit, count, left, retry, place, series, step float64 }
+type answer struct {
+	fit, count, left, retry, place, series, step float64
+
+	now    int64 // of the server
+	opened bool  // the call has opened the window, unless it was refused
+}
 
 // answerSize is the size of an answer in a reply.
 const answerSize = 7 * 8
@@ -157,6 +130,9 @@ func (c *call) answer(i int) (a answer) {
 	for at, f := range [...]*float64{&a.fit, &a.count, &a.left, &a.retry, &a.place, &a.series, &a.step} {
 		*f = float(r[8*at:])
 	}
+	a.now = c.now
+	opened := int64(a.place) - c.opens
+	a.opened = a.series < 0 && opened >= 0 && opened < int64(maxLimits+len(c.parts))
 	return a
 }
 
@@ -181,24 +157,24 @@ func (a *answer) err() error {
 }
 
 // window returns the window after a call of rank among equal ones, of which some were made.
-func (a *answer) window(now int64, k *ask, rank, made int) (w window.Window) {
+func (a ask) window(rank, made int) (w window.Window) {
 	if later := made - 1 - rank; later > 0 { // those after it have changed the window
-		a.count -= float64(later) * float64(k.n)
+		a.count -= float64(later) * float64(a.n)
 		a.left -= math.Floor(float64(later) * a.step)
 		if a.step > 0 { // the place is a count, too
-			a.place -= float64(later) * float64(k.n)
+			a.place -= float64(later) * float64(a.n)
 		}
 	}
 	if a.left > 0 {
 		left := int64(a.left)
 		w.Count = min(uint64(max(a.count, 0)), MaxCount)
 		w.Left = micros(left)
-		w.ExpiresAt = time.UnixMicro(now).Add(w.Left)
+		w.ExpiresAt = time.UnixMicro(a.now).Add(w.Left)
 	}
-	w.Refused = (k.verb == take || k.verb == peek) && rank >= made
+	w.Refused = (a.verb == take || a.verb == peek) && rank >= made
 	if w.Refused {
 		w.RetryAfter = window.Never
-		if k.n <= holds(k.limit) {
+		if a.n <= holds(a.limit) {
 			w.RetryAfter = max(micros(int64(min(a.retry, MaxCount))), time.Microsecond)
 		}
 	}
@@ -206,7 +182,7 @@ func (a *answer) window(now int64, k *ask, rank, made int) (w window.Window) {
 	case a.left <= 0:
 	case a.series < 0:
 		w.ID = int64(a.place)
-	case k.verb == take && !w.Refused && k.n > 0:
+	case a.verb == take && !w.Refused && a.n > 0:
 		w.ID = (int64(a.place)&(1<<placeBits-1))<<seriesBits | (int64(a.series) + 1)
 	}
 	return w
@@ -218,48 +194,62 @@ func micros(n int64) time.Duration {
 }
 
 // one makes a call of one part. Fit says whether all of it was counted, given back or forgotten.
-func (b *Backend) one(ctx context.Context, k *ask) (w window.Window, fit bool, err error) {
-	w, fit, err = b.ask(ctx, k)
-	for try := 0; err == errOutside && try < retries; try++ {
-		w, fit, err = b.ask(ctx, k)
+func (b *Backend) one(ctx context.Context, k ask) (w window.Window, fit bool, err error) {
+	asks := [1]ask{k}
+	rank, err := b.make(ctx, asks[:])
+	if err == nil {
+		err = asks[0].err()
 	}
-	return w, fit, err
-}
-
-// ask is one, with the calendar window of the time that is known, or of the client's.
-func (b *Backend) ask(ctx context.Context, k *ask) (w window.Window, fit bool, err error) {
-	c := b.newCall()
-	b.add(&c.Value, k)
-	c.Value.equal = k.verb == take || k.verb == peek || k.verb == count && !k.limit.Algorithm.Rolling()
-	if answered, err := b.do(ctx, c); !answered || err != nil {
+	if err != nil {
 		return w, false, err
 	}
-	a := c.Value.answer(0)
-	k.now = time.UnixMicro(c.Value.now)
-	if err = a.err(); err == nil {
-		fit = c.Rank < int(a.fit)
-		w = a.window(c.Value.now, k, c.Rank, int(a.fit))
-		if k.verb == count && !fit && !k.limit.Algorithm.Rolling() {
-			w.Count = MaxCount
-		}
+	made := int(asks[0].fit)
+	w = asks[0].window(rank, made)
+	if k.verb == count && rank >= made && !k.limit.Algorithm.Rolling() {
+		w.Count = MaxCount
 	}
-	b.release(c)
-	return w, fit, err
+	return w, rank < made, nil
 }
 
-// do has a call sent. If it was answered, the caller releases it. Otherwise, it may still be under way.
-func (b *Backend) do(ctx context.Context, c *batched) (answered bool, err error) {
+// make makes a call, all or none, and sets the answers. It returns the rank of the call among equal ones. If the calendar
+// window of the client's time can't open, it goes by the time of the store.
+func (b *Backend) make(ctx context.Context, asks []ask) (rank int, err error) {
+	var now time.Time
+	for try := 0; ; try++ {
+		c := &batched{Value: call{parts: make([]part, len(asks))}}
+		for i := range asks {
+			c.Value.parts[i] = part{asks[i].hash, b.text(&asks[i], now, i < len(asks)-1)}
+		}
+		v := asks[0].verb
+		c.Value.equal = len(asks) == 1 && (v == take || v == peek || v == count && !asks[0].limit.Algorithm.Rolling())
+		if err := b.do(ctx, c); err != nil {
+			return 0, err
+		}
+		now = time.UnixMicro(c.Value.now)
+		outside := false
+		for i := range asks {
+			asks[i].answer = c.Value.answer(i)
+			outside = outside || asks[i].err() == errOutside
+		}
+		if !outside || try == retries {
+			return c.Rank, nil
+		}
+	}
+}
+
+// do has a call sent.
+func (b *Backend) do(ctx context.Context, c *batched) error {
 	n, err := b.nodeOf(c.Value.parts[0].hash)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if sent, err := n.batcher.Do(ctx, c); err != nil {
-		return false, notDone(err, sent)
+		return notDone(err, sent)
 	}
-	if err := c.Value.err; err != nil && ctx.Err() != nil {
-		return false, notDone(ctx.Err(), true)
+	if c.Value.err != nil && ctx.Err() != nil {
+		return notDone(ctx.Err(), true)
 	}
-	return true, c.Value.err
+	return c.Value.err
 }
 
 // notDone returns the error of a call that was given up.

@@ -115,7 +115,7 @@
 //
 //	backend.go, takeall.go   methods
 //	call.go, limit.go        what a call asks, and its answer; which limits can be kept
-//	request.go, script.go    a request of calls, and its reply
+//	request.go               a request of calls, a script, and its reply
 //	lua/windows.lua          what each algorithm does
 //	nodes.go                 servers of a cluster
 //	list.go, lua/fields.lua  what is stored of windows

@@ -50,8 +50,8 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	reply := appendFloat(nil, 0)
 	for i, text := range args[3:] {
 		fields := strings.Split(text, " ")
-		m, _ := strconv.Atoi(strings.TrimRight(fields[4], "+"))
-		if verb(text[0]) == take && keys[i] == c.refuse {
+		m, _ := strconv.Atoi(fields[0])
+		if verb(fields[1][0]) == take && keys[i] == c.refuse {
 			m = 0
 		}
 		for _, f := range []float64{float64(m), 1, 3600e6, 3600e6, 7, -1, 0} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -88,7 +89,7 @@ func (b *Backend) names(ctx context.Context, keys []string) iter.Seq2[string, er
 	}
 	return func(yield func(string, error) bool) {
 		for _, key := range keys {
-			if !yield(string(b.appendName(nil, key)), nil) {
+			if !yield(b.nameOf(key), nil) {
 				return
 			}
 		}
@@ -100,28 +101,30 @@ var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, 
 
 // listHash returns the windows of a hash.
 func (b *Backend) listHash(ctx context.Context, name string) (all []window.Listed, err error) {
-	there, err := b.stored(ctx, name)
-	if err != nil || len(there) == 0 {
-		return nil, err
-	}
-	c := b.newCall()
-	asks := make([]ask, len(there))
-	for i := range there {
-		asks[i] = ask{verb: peek, hash: name, limit: &there[i], more: i < len(there)-1}
-		b.add(&c.Value, &asks[i])
-	}
-	if answered, err := b.do(ctx, c); !answered || err != nil {
-		return nil, err
-	}
 	tag := b.tagOf(name)
+	there, err := b.ofAll(ctx, peek, name, nil)
 	for i := range there {
-		a := c.Value.answer(i)
-		w := a.window(c.Value.now, &asks[i], 0, 1)
-		if w != (window.Window{}) {
-			all = append(all, window.Listed{Key: tag[2:], Digest: tag[0] == 'h', Limit: there[i], Window: w})
+		if w := there[i].window(0, 1); w != (window.Window{}) {
+			all = append(all, window.Listed{Key: tag[2:], Digest: tag[0] == 'h', Limit: *there[i].limit, Window: w})
 		}
 	}
-	b.release(c)
+	return all, err
+}
+
+// ofAll asks the same of all limits of which a hash has a state, or of those with some scales, in one step.
+func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.Duration) (all []ask, err error) {
+	there, err := b.stored(ctx, hash)
+	for i := range there {
+		if len(scales) == 0 || slices.Contains(scales, there[i].Scale) {
+			all = append(all, ask{verb: v, hash: hash, limit: &there[i]})
+		}
+	}
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if _, err := b.make(ctx, all); err != nil {
+		return nil, err
+	}
 	return all, nil
 }
 

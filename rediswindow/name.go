@@ -9,16 +9,17 @@ import (
 // maxPlain is the length in bytes of the longest key that is part of the name of its hash.
 const maxPlain = 128
 
-// appendName appends the name of a key's hash in Redis:
+// nameOf returns the name of a key's hash in Redis:
 //
 //   - It has one pair of braces, and the text between them is never empty. This text is the hash
 //     tag, which decides on the slot in a cluster.
 //   - The hash tag depends on the key alone, and differs for different keys.
 //   - The first letter of the hash tag distinguishes keys from digests of keys.
 //   - It ends with the version of what is stored, so that no release misreads what another one stores.
-func (b *Backend) appendName(to []byte, key string) []byte {
-	to = append(append(to, b.prefix...), '{')
-	return append(append(appendTag(to, key), '}'), version...)
+func (b *Backend) nameOf(key string) string {
+	var space [256]byte
+	to := append(append(space[:0], b.prefix...), '{')
+	return string(append(append(appendTag(to, key), '}'), version...))
 }
 
 // tagOf returns the hash tag of a name, which has the prefix.

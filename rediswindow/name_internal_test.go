@@ -19,7 +19,7 @@ func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prefix1, key1, prefix2, key2 string) {
 		one := Backend{options: newOptions([]Option{WithPrefix(prefix1)})}
 		other := Backend{options: newOptions([]Option{WithPrefix(prefix2)})}
-		name1, name2 := string(one.appendName(nil, key1)), string(other.appendName(nil, key2))
+		name1, name2 := one.nameOf(key1), other.nameOf(key2)
 		if same := prefix1 == prefix2 && key1 == key2; same != (name1 == name2) {
 			t.Errorf("the names of %q and %q are %q and %q", []string{prefix1, key1}, []string{prefix2, key2}, name1, name2)
 		}

@@ -197,7 +197,7 @@ func (b *Backend) alone(ctx context.Context, n *node, request func(ctx context.C
 
 // requestAlone makes a request of its own, for a key.
 func (b *Backend) requestAlone(ctx context.Context, key string, request func(ctx context.Context) (string, error)) (string, error) {
-	n, err := b.nodeOf(string(b.appendName(nil, key)))
+	n, err := b.nodeOf(b.nameOf(key))
 	if err != nil {
 		return "", err
 	}

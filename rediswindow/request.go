@@ -2,9 +2,13 @@ package rediswindow
 
 import (
 	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/throttr-go/throttr/internal/redisclient"
@@ -78,11 +82,6 @@ func fail(entries []*batched, err error) {
 	}
 }
 
-// arguments are those of a script.
-type arguments struct{ keys, args []string }
-
-var argumentsPool = sync.Pool{New: func() any { return new(arguments) }}
-
 // request makes calls with one script, and stores what it says of them.
 func (b *Backend) request(ctx context.Context, entries []*batched) error {
 	now, grace, err := b.times()
@@ -90,28 +89,23 @@ func (b *Backend) request(ctx context.Context, entries []*batched) error {
 		return err
 	}
 	opens := 1 + rand.Int64N(1<<52)
-	r := argumentsPool.Get().(*arguments)
-	r.keys = r.keys[:0]
-	r.args = append(r.args[:0], now, grace, strconv.FormatInt(opens, 10))
+	keys := make([]string, 0, len(entries))
+	args := append(make([]string, 0, 3+len(entries)), now, grace, strconv.FormatInt(opens, 10))
 	for _, e := range entries {
 		for i, p := range e.Value.parts {
 			if i == 0 && e.Times > 1 {
-				p.text = e.Value.times(e.Times)
+				p.text = strconv.Itoa(e.Times) + p.text[1:]
 			}
-			r.keys = append(r.keys, p.hash)
-			r.args = append(r.args, p.text)
+			keys = append(keys, p.hash)
+			args = append(args, p.text)
 		}
 	}
-	reply, err := b.eval(ctx, windowsScript, r.keys, r.args)
-	limits := len(r.keys)
-	clear(r.keys)
-	clear(r.args)
-	argumentsPool.Put(r)
+	reply, err := b.eval(ctx, windowsScript, keys, args)
 	if err != nil {
 		return err
 	}
-	if len(reply) != 8+limits*answerSize {
-		return fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), limits)
+	if len(reply) != 8+len(keys)*answerSize {
+		return fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), len(keys))
 	}
 	at := reply[8:]
 	for _, e := range entries {
@@ -125,4 +119,36 @@ func (b *Backend) request(ctx context.Context, entries []*batched) error {
 		at = at[size:]
 	}
 	return nil
+}
+
+var (
+	//go:embed lua/windows.lua
+	windowsLua string
+	//go:embed lua/fields.lua
+	fieldsLua string
+)
+
+var (
+	// windowsScript makes calls. See there for its arguments and what it returns.
+	windowsScript = newScript(windowsLua)
+	// fieldsScript returns what a hash has.
+	fieldsScript = newScript(fieldsLua)
+)
+
+// script is a script with its digest.
+type script struct{ source, digest string }
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{source, hex.EncodeToString(sum[:])}
+}
+
+// eval runs a script on keys. It sends the digest, and sends the script only to a server that does
+// not have it. Like the client, it may ignore the end of ctx.
+func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) (string, error) {
+	response, err := b.client.EvalSHA(ctx, s.digest, keys, args)
+	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		response, err = b.client.Eval(ctx, s.source, keys, args)
+	}
+	return response, redisclient.ReplyError(err, keys...)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -43,7 +42,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 		return false, err
 	}
 	groups := groupsOf(takes, cluster)
-	var made []*ask // to undo
+	var made []ask // to undo
 	for _, group := range groups {
 		undo, err := b.takeGroup(ctx, takes, windows, group)
 		if undo != nil && err == nil {
@@ -82,53 +81,36 @@ func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
 }
 
 // takeGroup makes the takes with some indices, all or none. It returns what undoes them; nil: none was made.
-func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []*ask, err error) {
-	var now time.Time // by the clock of the store
-	made, err = b.takeAt(ctx, takes, windows, group, &now)
-	for try := 0; err == errOutside && try < retries; try++ {
-		made, err = b.takeAt(ctx, takes, windows, group, &now)
-	}
-	return made, err
-}
-
-// takeAt is takeGroup, with the calendar windows of the time that is known, or of the client's. It sets the time.
-func (b *Backend) takeAt(ctx context.Context, takes []window.Take, windows []window.Window, group []int, now *time.Time) (made []*ask, err error) {
-	c := b.newCall()
+func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []ask, err error) {
 	asks := make([]ask, len(group))
 	for n, i := range group {
-		asks[n] = ask{verb: take, key: takes[i].Key, limit: &takes[i].Limit, n: takes[i].N, now: *now, more: n < len(group)-1}
-		b.add(&c.Value, &asks[n])
+		asks[n] = ask{verb: take, hash: b.nameOf(takes[i].Key), limit: &takes[i].Limit, n: takes[i].N}
 	}
-	if answered, err := b.do(ctx, c); !answered || err != nil {
+	rank, err := b.make(ctx, asks)
+	if err != nil {
 		return nil, err
 	}
-	*now = time.UnixMicro(c.Value.now)
 	granted := true
-	answers := make([]answer, len(group))
-	for n := range answers {
-		answers[n] = c.Value.answer(n)
-		err = cmp.Or(err, answers[n].err())
-		granted = granted && answers[n].fit > 0
+	for n := range asks {
+		err = cmp.Or(err, asks[n].err())
+		granted = granted && rank < int(asks[n].fit)
 	}
 	for n, i := range group {
-		fit := int(answers[n].fit)
-		windows[i] = answers[n].window(c.Value.now, &asks[n], 0, fit)
+		windows[i] = asks[n].window(rank, int(asks[n].fit))
 		if !granted && takes[i].Limit.Algorithm.Rolling() {
 			windows[i].ID = 0
 		}
-		id := windows[i].ID
-		opened := !takes[i].Limit.Algorithm.Rolling() && id >= c.Value.opens && id < c.Value.opens+int64(maxLimits+len(takes))
-		made = append(made, &ask{verb: undo, key: takes[i].Key, limit: &takes[i].Limit, n: takes[i].N, id: id, opened: opened})
+		asks[n].verb = undo
+		asks[n].id = windows[i].ID
 	}
-	b.release(c)
 	if !granted || err != nil {
 		return nil, err
 	}
-	return made, nil
+	return asks, nil
 }
 
 // undoAll gives back what was taken. If ctx ends, it returns, and goes on. What can't be given back stays counted.
-func (b *Backend) undoAll(ctx context.Context, made []*ask) {
+func (b *Backend) undoAll(ctx context.Context, made []ask) {
 	var all sync.WaitGroup
 	for _, a := range made {
 		if a.n > 0 && known(a.limit.Algorithm, a.id) {
@@ -153,7 +135,7 @@ func (b *Backend) peekOthers(ctx context.Context, takes []window.Take, windows [
 	for i := range takes {
 		if !slices.Contains(refused, i) {
 			t := &takes[i]
-			if windows[i], _, err = b.one(ctx, &ask{verb: peek, key: t.Key, limit: &t.Limit, n: t.N}); err != nil {
+			if windows[i], _, err = b.one(ctx, ask{verb: peek, hash: b.nameOf(t.Key), limit: &t.Limit, n: t.N}); err != nil {
 				return err
 			}
 		}

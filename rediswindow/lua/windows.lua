@@ -3,13 +3,13 @@
 -- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. ARGV[2]: how
 -- many milliseconds a hash outlives what it has. ARGV[3]: the ID of the first window that opens. Then for each limit a text:
 --
---   verb algorithm scale max holds n m name
+--   m verb algorithm scale max holds n name
 --
 -- In place of a scale, a calendar window has the bounds of the window that the client believes in, START~END, and its name
 -- begins with what tells calendars apart. The bounds are those of a window that opens, if now is within them.
 --
 -- Equal calls are one, m times. Holds is what the limit allows at once: Max, the Burst of a token bucket, or what a
--- sliding log has room for. If a + follows m, the next limit belongs to the same call: all or none.
+-- sliding log has room for. If a + follows n, the next limit belongs to the same call: all or none.
 --
 --   t, p   take, peek: all of n or nothing; peek changes nothing
 --   c, s   count, set: as much of n as can be counted; set forgets what was counted before
@@ -61,7 +61,7 @@ while keys[i] do
       verb, kind, scale, limit, holds, n, m, more_limits, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9], k[10]
     else
       local length, name
-      verb, kind, length, ends, limit, holds, n, m, more_limits, name = string.match(text, '^(.)(.)(%-?%d+)~?(%-?%d*) (%d+) (%d+) (%d+) (%d+)(.)(.*)$')
+      m, verb, kind, length, ends, limit, holds, n, more_limits, name = string.match(text, '^(%d+) (.)(.)(%-?%d+)~?(%-?%d*) (%d+) (%d+) (%d+)(.)(.*)$')
       field, scale, limit, holds, n, m = kind .. length .. name, tonumber(length), tonumber(limit), tonumber(holds), tonumber(n), tonumber(m)
       if kind == 'c' then
         field, ends = kind .. name, tonumber(ends)
