@@ -18,6 +18,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 // ErrAttempts says that a hit was not counted because the window was over, or another one, each
@@ -45,16 +47,12 @@ type SharedHits struct {
 	Takes bool      // a hit has Take
 	Now   time.Time // when the first of them was to be counted
 	// Fresh says that Refresh has just succeeded: nothing was counted and no operation has
-	// run since. Plan is then what it has returned, and otherwise nil.
+	// run since.
 	Fresh bool
-	Plan  Plan
 	// QueuedBefore says that Fresh is set, and that the hit that Admit is given was queued before
 	// Refresh was called. So what Refresh has read may deny that hit.
 	QueuedBefore bool
 }
-
-// Plan is what Windows have prepared for the next request. A Coalescer only passes it on.
-type Plan any
 
 // Verdict is what Admit decides about a hit.
 type Verdict uint8
@@ -69,16 +67,6 @@ const (
 	Decided
 )
 
-// Result is the state of the window as of a hit. It is a window.Window with fewer fields, so
-// that it is returned in registers.
-type Result struct {
-	Count     uint64        // including the hit
-	ExpiresAt time.Time     // when the window ends
-	Left      time.Duration // until ExpiresAt
-	ID        int64         // identifies the window
-	Refused   bool          // a take, or a hit that the window can't hold, that was not counted
-}
-
 // Outcome is the outcome of shared hits. They were counted or refused in the open window, or failed, or it is NotCounted.
 type Outcome struct {
 	// WindowOpen says that the window was open.
@@ -86,9 +74,9 @@ type Outcome struct {
 	// Full says that the hits were not counted, because the open window can't hold them. All
 	// are over their limits, and are refused.
 	Full   bool
-	Result Result // of the last hit, if WindowOpen; without the hits, if Full
-	Err    error  // fails all hits
-	Sent   bool   // whether hits that failed may have been counted
+	Window window.Window // as of the last hit, if WindowOpen; without the hits, if Full
+	Err    error         // fails all hits
+	Sent   bool          // whether hits that failed may have been counted
 }
 
 // NotCounted is the outcome if the window was over, or another one: the hits go back to the front of
@@ -102,14 +90,14 @@ var NotCounted Outcome
 // caller.
 type Windows interface {
 	// Admit decides about a hit, given those before it that share the next request. It
-	// returns a Result or an error only if the verdict is Decided.
+	// returns a Window only if the verdict is Decided.
 	//
 	// Admit is called with the coalescer locked, possibly while a request is under way. It
 	// must return soon and must not call the coalescer.
-	Admit(b SharedHits, h Hit) (Verdict, Result, error)
-	// Refresh reads what Admit needs to know, and returns what the next Count needs, if nothing is
-	// done before. An error fails the hits that are queued, up to the next operation.
-	Refresh(ctx context.Context) (Plan, error)
+	Admit(b SharedHits, h Hit) (Verdict, window.Window)
+	// Refresh reads what Admit needs to know, and prepares the next Count, if nothing is done
+	// before. An error fails the hits that are queued, up to the next operation.
+	Refresh(ctx context.Context) error
 	// Count counts at least one hit.
 	Count(ctx context.Context, b SharedHits) Outcome
 	// Subtract is told that takes that were counted last were refused, which have added n. It is called
@@ -122,4 +110,4 @@ type Windows interface {
 
 // Operation is a change of the window that no hit takes part in, such as setting its count. If
 // err is not nil, sent reports whether the change may have been made.
-type Operation func(ctx context.Context) (r Result, sent bool, err error)
+type Operation func(ctx context.Context) (w window.Window, sent bool, err error)

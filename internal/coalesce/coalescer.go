@@ -27,7 +27,6 @@ const (
 type Coalescer struct {
 	group   *Group
 	windows Windows
-	run     func() // runs the queue; made once, so that starting a goroutine does not allocate
 
 	// mu guards the fields below, and all pending hits and operations. It is not held during
 	// a request. Whenever it is not held:
@@ -62,7 +61,7 @@ type pending struct {
 	waiting  bool // the caller receives from done
 	finished bool // result, sent and err are set
 
-	result Result
+	result window.Window
 	sent   bool
 	err    error
 
@@ -72,21 +71,21 @@ type pending struct {
 // New returns a coalescer of hits in w.
 func (g *Group) New(w Windows) *Coalescer { return &Coalescer{group: g, windows: w} }
 
-// Do has a hit counted or decided. Result.Count is the hit's position in the count. If err is
+// Do has a hit counted or decided. The Count of the window is the hit's position. If err is
 // not nil, sent reports whether the hit may have been counted.
 //
 // The error is one of Windows or of ctx, [window.ErrOverloaded], [ErrAttempts], or
 // [window.ErrClosed].
-func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err error) {
+func (c *Coalescer) Do(ctx context.Context, h Hit) (w window.Window, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
-		return Result{}, false, err
+		return w, false, err
 	}
 	b := SharedHits{Now: time.Now()}
 	c.mu.Lock()
-	verdict, r, err := c.windows.Admit(b, h)
+	verdict, w := c.windows.Admit(b, h)
 	if verdict == Decided {
 		c.mu.Unlock()
-		return r, false, err
+		return w, false, nil
 	}
 	if verdict == Defer || c.running || c.uncertain {
 		return c.enqueue(ctx, h, nil)
@@ -115,9 +114,9 @@ func (c *Coalescer) Do(ctx context.Context, h Hit) (r Result, sent bool, err err
 // Operate calls op after all hits that are queued already, and before all that are queued later.
 // Hits that need no request are decided meanwhile. Operate returns what op returns, or an error
 // as Do does.
-func (c *Coalescer) Operate(ctx context.Context, op Operation) (r Result, sent bool, err error) {
+func (c *Coalescer) Operate(ctx context.Context, op Operation) (w window.Window, sent bool, err error) {
 	if err := c.group.Check(ctx); err != nil {
-		return Result{}, false, err
+		return w, false, err
 	}
 	c.mu.Lock()
 	return c.enqueue(ctx, Hit{}, op)
@@ -153,10 +152,10 @@ func (c *Coalescer) Busy() bool {
 
 // enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and
 // enqueue releases it.
-func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, bool, error) {
+func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (w window.Window, sent bool, err error) {
 	if c.queue.Len()-c.canceled >= c.group.maxQueued {
 		c.mu.Unlock()
-		return Result{}, false, window.ErrOverloaded
+		return w, false, window.ErrOverloaded
 	}
 	p := c.group.newPending()
 	p.hit = h
@@ -172,14 +171,13 @@ func (c *Coalescer) enqueue(ctx context.Context, h Hit, op Operation) (Result, b
 
 // wait waits until p is finished, or until ctx or the group ends. The caller holds mu, and wait
 // releases it.
-func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) {
+func (c *Coalescer) wait(ctx context.Context, p *pending) (w window.Window, sent bool, err error) {
 	if p.finished {
 		c.mu.Unlock()
 		return c.group.recycle(p)
 	}
 	p.waiting = true
 	c.mu.Unlock()
-	var err error
 	select {
 	case <-p.done:
 		return c.group.recycle(p)
@@ -195,7 +193,7 @@ func (c *Coalescer) wait(ctx context.Context, p *pending) (Result, bool, error) 
 		return c.group.recycle(p)
 	}
 	c.cancel(p)
-	return Result{}, p.begun, err
+	return w, p.begun, err
 }
 
 // cancel marks p as canceled. A canceled element of the queue is dropped when it comes to the
@@ -227,10 +225,7 @@ func (c *Coalescer) handOver() {
 	case c.queue.Len() == 0:
 		c.running = false
 	case c.group.register():
-		if c.run == nil {
-			c.run = c.runQueue
-		}
-		go c.run()
+		go c.runQueue()
 	default:
 		c.failQueue()
 		c.running = false
@@ -243,7 +238,6 @@ func (c *Coalescer) runQueue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx := c.group.ctx
-	var plan Plan
 	fresh, returning := false, 0
 	for {
 		if returning > 1 {
@@ -257,9 +251,8 @@ func (c *Coalescer) runQueue() {
 		if ctx.Err() != nil {
 			c.failQueue()
 		}
-		c.gather(fresh, plan)
+		c.gather(fresh)
 		fresh = false
-		plan = nil
 		returning = 0
 		switch c.nextTask() {
 		case stop:
@@ -276,7 +269,7 @@ func (c *Coalescer) runQueue() {
 				c.mu.Lock()
 			}
 		case refresh:
-			plan, fresh = c.refreshWindow(ctx)
+			fresh = c.refreshWindow(ctx)
 		case operate:
 			c.runOperation(ctx)
 		}
@@ -306,17 +299,17 @@ func (c *Coalescer) pop() *pending {
 
 // gather moves hits at the front of the queue to shared, and finishes those that need no
 // request. It ends at the first operation, and at the first hit that does not share. If fresh
-// is true, Refresh has just returned the plan.
-func (c *Coalescer) gather(fresh bool, plan Plan) {
-	c.sum = SharedHits{Now: time.Now(), Fresh: fresh, Plan: plan}
+// is true, Refresh has just succeeded.
+func (c *Coalescer) gather(fresh bool) {
+	c.sum = SharedHits{Now: time.Now(), Fresh: fresh}
 	for {
 		p := c.front()
 		if p == nil || p.operation != nil {
 			return
 		}
-		switch verdict, r, err := c.admit(p); verdict {
+		switch verdict, w, err := c.admit(p); verdict {
 		case Decided:
-			c.finish(c.pop(), r, false, err)
+			c.finish(c.pop(), w, false, err)
 		case Share:
 			c.share(c.pop())
 		default:
@@ -326,17 +319,17 @@ func (c *Coalescer) gather(fresh bool, plan Plan) {
 }
 
 // admit decides about p, the first element of the queue, which is a hit.
-func (c *Coalescer) admit(p *pending) (Verdict, Result, error) {
+func (c *Coalescer) admit(p *pending) (verdict Verdict, w window.Window, err error) {
 	b := c.sum
 	b.QueuedBefore = b.Fresh && p.refreshes < c.refreshes
-	verdict, r, err := c.windows.Admit(b, p.hit)
+	verdict, w = c.windows.Admit(b, p.hit)
 	if verdict == Share && c.uncertain {
 		verdict = Defer
 	}
 	if verdict == Defer && len(c.shared) == 0 && p.attempts >= maxAttempts {
-		return Decided, Result{}, ErrAttempts
+		return Decided, window.Window{}, ErrAttempts
 	}
-	return verdict, r, err
+	return verdict, w, nil
 }
 
 // share adds p to the hits that share a request.
@@ -387,7 +380,7 @@ func (c *Coalescer) countShared(ctx context.Context) (surplus uint64) {
 		c.uncertain = c.uncertain || o.Sent
 		err := c.reason(ctx, o.Err)
 		for _, p := range c.shared {
-			c.finish(p, Result{}, o.Sent, err)
+			c.finish(p, window.Window{}, o.Sent, err)
 		}
 	case o.WindowOpen:
 		// The callers who are refused ask when there is room: that must not count what they wanted.
@@ -416,7 +409,7 @@ func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 	if !c.sum.Takes || o.Full {
 		return 0
 	}
-	count := o.Result.Count - min(o.Result.Count, c.sum.Sum)
+	count := o.Window.Count - min(o.Window.Count, c.sum.Sum)
 	for _, p := range c.shared {
 		if o.refuses(p.hit, count) {
 			surplus += p.hit.Increment
@@ -430,19 +423,16 @@ func (c *Coalescer) surplus(o *Outcome) (surplus uint64) {
 // assign finishes the shared hits, which were counted, each with its position in the count. A take
 // that is refused does not move the positions of those after it.
 func (c *Coalescer) assign(o *Outcome) {
-	r := o.Result
+	w := o.Window
 	if !o.Full {
-		r.Count -= min(r.Count, c.sum.Sum)
+		w.Count -= min(w.Count, c.sum.Sum)
 	}
 	for _, p := range c.shared {
-		if o.refuses(p.hit, r.Count) {
-			refused := r
-			refused.Refused = true
-			c.finish(p, refused, false, nil)
-			continue
+		w.Refused = o.refuses(p.hit, w.Count)
+		if !w.Refused {
+			w.Count += p.hit.Increment
 		}
-		r.Count += p.hit.Increment
-		c.finish(p, r, false, nil)
+		c.finish(p, w, false, nil)
 	}
 }
 
@@ -453,7 +443,7 @@ func (c *Coalescer) requeue(p *pending) {
 	switch {
 	case p.canceled:
 	case p.attempts >= maxAttempts:
-		c.finish(p, Result{}, false, ErrAttempts)
+		c.finish(p, window.Window{}, false, ErrAttempts)
 	default:
 		c.queue.PushFront(p)
 	}
@@ -461,21 +451,21 @@ func (c *Coalescer) requeue(p *pending) {
 
 // refreshWindow refreshes the window for the hit that is first in the queue. It returns false if
 // that fails, after failing the hits that are queued, up to the next operation.
-func (c *Coalescer) refreshWindow(ctx context.Context) (plan Plan, ok bool) {
+func (c *Coalescer) refreshWindow(ctx context.Context) (ok bool) {
 	c.queue.At(0).attempts++
 	c.refreshes++
 	c.mu.Unlock()
-	plan, err := c.windows.Refresh(ctx)
+	err := c.windows.Refresh(ctx)
 	c.mu.Lock()
 	if err == nil {
 		c.uncertain = false
-		return plan, true
+		return true
 	}
 	err = c.reason(ctx, err)
 	for c.queue.Len() > 0 && c.queue.At(0).operation == nil {
-		c.finish(c.pop(), Result{}, false, err)
+		c.finish(c.pop(), window.Window{}, false, err)
 	}
-	return nil, false
+	return false
 }
 
 // runOperation calls the operation that is first in the queue.
@@ -483,24 +473,24 @@ func (c *Coalescer) runOperation(ctx context.Context) {
 	p := c.pop()
 	p.begun = true
 	c.mu.Unlock()
-	r, sent, err := p.operation(ctx)
+	w, sent, err := p.operation(ctx)
 	c.mu.Lock()
 	if err != nil {
 		err = c.reason(ctx, err)
 	}
-	c.finish(p, r, sent, err)
+	c.finish(p, w, sent, err)
 }
 
 // failQueue fails everything that is queued, because the group has been closed.
 func (c *Coalescer) failQueue() {
 	for c.queue.Len() > 0 {
-		c.finish(c.pop(), Result{}, false, window.ErrClosed)
+		c.finish(c.pop(), window.Window{}, false, window.ErrClosed)
 	}
 }
 
 // finish sets the result of p.
-func (c *Coalescer) finish(p *pending, r Result, sent bool, err error) {
-	p.result = r
+func (c *Coalescer) finish(p *pending, w window.Window, sent bool, err error) {
+	p.result = w
 	p.sent = sent
 	p.err = err
 	p.finished = true

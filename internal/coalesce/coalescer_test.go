@@ -18,8 +18,7 @@ import (
 )
 
 var (
-	errStore    = errors.New("store failed")
-	errOverflow = errors.New("overflow")
+	errStore = errors.New("store failed")
 )
 
 // latency is how long a request to a fake takes.
@@ -46,25 +45,23 @@ type fake struct {
 	overlaps  int                   // how often one began while another was under way
 }
 
-func (f *fake) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (f *fake) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, window.Window) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case !f.known && !b.Fresh:
-		return coalesce.Defer, coalesce.Result{}, nil
+		return coalesce.Defer, window.Window{}
 	case f.known && f.denying && f.count > h.Max:
-		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
+		return coalesce.Decided, window.Window{Count: f.count, ID: f.id}
 	case f.known && f.asking && f.count > h.Max:
 		if !b.QueuedBefore {
-			return coalesce.Defer, coalesce.Result{}, nil
+			return coalesce.Defer, window.Window{}
 		}
-		return coalesce.Decided, coalesce.Result{Count: f.count, ID: f.id}, nil
-	case h.Must && h.Increment > h.Max:
-		return coalesce.Decided, coalesce.Result{}, errOverflow
+		return coalesce.Decided, window.Window{Count: f.count, ID: f.id}
 	case f.mostSum > 0 && b.Hits > 0 && b.Sum+h.Increment > f.mostSum:
-		return coalesce.Defer, coalesce.Result{}, nil
+		return coalesce.Defer, window.Window{}
 	}
-	return coalesce.Share, coalesce.Result{}, nil
+	return coalesce.Share, window.Window{}
 }
 
 // begin notes that a request or operation begins, and end that it ends.
@@ -96,8 +93,7 @@ func (f *fake) wait(ctx context.Context) error {
 	}
 }
 
-// Refresh plans with the number of its call.
-func (f *fake) Refresh(ctx context.Context) (coalesce.Plan, error) {
+func (f *fake) Refresh(ctx context.Context) error {
 	f.begin()
 	defer f.end()
 	err := f.wait(ctx)
@@ -107,7 +103,7 @@ func (f *fake) Refresh(ctx context.Context) (coalesce.Plan, error) {
 	if err == nil {
 		err, f.readErr = f.readErr, nil
 	}
-	return f.reads, err
+	return err
 }
 
 func (f *fake) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcome {
@@ -134,7 +130,7 @@ func (f *fake) Count(ctx context.Context, b coalesce.SharedHits) coalesce.Outcom
 		f.id++
 	}
 	f.count += b.Sum
-	return coalesce.Outcome{WindowOpen: true, Result: coalesce.Result{Count: f.count, ID: f.id}}
+	return coalesce.Outcome{WindowOpen: true, Window: window.Window{Count: f.count, ID: f.id}}
 }
 
 func (f *fake) Subtract(uint64) {}
@@ -153,17 +149,17 @@ func (f *fake) GiveBack(ctx context.Context, n uint64) {
 
 // set is an operation that opens a window with a count.
 func (f *fake) set(count uint64) coalesce.Operation {
-	return func(ctx context.Context) (coalesce.Result, bool, error) {
+	return func(ctx context.Context) (window.Window, bool, error) {
 		f.begin()
 		defer f.end()
 		if err := f.wait(ctx); err != nil {
-			return coalesce.Result{}, true, err
+			return window.Window{}, true, err
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.known, f.count = true, count
 		f.id++
-		return coalesce.Result{Count: count, ID: f.id}, true, nil
+		return window.Window{Count: count, ID: f.id}, true, nil
 	}
 }
 
@@ -194,7 +190,7 @@ type result struct {
 	err   error
 }
 
-func resultOf(r coalesce.Result, sent bool, err error) result {
+func resultOf(r window.Window, sent bool, err error) result {
 	return result{r.Count, r.ID, sent, err}
 }
 
@@ -264,8 +260,8 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 	})
 }
 
-// A plan is given to the hits that are counted right after the Refresh, and to no others.
-func TestPlanIsOfOneRequest(t *testing.T) {
+// A request is fresh right after a Refresh, and no other one is.
+func TestFreshIsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, 0)
 		s.outcomes = []coalesce.Outcome{coalesce.NotCounted}
@@ -273,12 +269,11 @@ func TestPlanIsOfOneRequest(t *testing.T) {
 			_, _, err := s.Do(t.Context(), coalesce.Hit{Max: 10, Increment: 1})
 			require.NoError(t, err)
 		}
-		var plans []coalesce.Plan
+		var fresh []bool
 		for _, b := range s.requests {
-			require.Equal(t, b.Fresh, b.Plan != nil)
-			plans = append(plans, b.Plan)
+			fresh = append(fresh, b.Fresh)
 		}
-		require.Equal(t, []coalesce.Plan{nil, 1, nil, nil}, plans)
+		require.Equal(t, []bool{false, true, false, false}, fresh)
 	})
 }
 
@@ -501,8 +496,8 @@ func TestHitFailsIfItsWindowIsOverAfterEveryRefresh(t *testing.T) {
 // overAtOnce is a window that is over when its Refresh has returned.
 type overAtOnce struct{ *fake }
 
-func (overAtOnce) Admit(coalesce.SharedHits, coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
-	return coalesce.Defer, coalesce.Result{}, nil
+func (overAtOnce) Admit(coalesce.SharedHits, coalesce.Hit) (coalesce.Verdict, window.Window) {
+	return coalesce.Defer, window.Window{}
 }
 
 func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
@@ -686,7 +681,7 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, 0)
 		increments := []uint64{4, 9, 5, 3, 1} // of a limit of 10: 4, 5 and 1 fit
-		results := make([]coalesce.Result, len(increments))
+		results := make([]window.Window, len(increments))
 		errs := make([]error, len(increments))
 		first := make(chan struct{})
 		go func() { // the others share a request behind it
@@ -724,7 +719,7 @@ func TestHitsAreRefusedIfTheWindowIsFull(t *testing.T) {
 	for _, take := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSubject(t, 0)
-			s.outcomes = []coalesce.Outcome{{WindowOpen: true, Full: true, Result: coalesce.Result{Count: 250}}}
+			s.outcomes = []coalesce.Outcome{{WindowOpen: true, Full: true, Window: window.Window{Count: 250}}}
 			r, _, err := s.Do(t.Context(), coalesce.Hit{Max: 255, Increment: 10, Take: take})
 			require.NoError(t, err)
 			require.True(t, r.Refused)

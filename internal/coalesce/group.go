@@ -138,8 +138,8 @@ func (g *Group) newPending() *pending { return g.pool.Get().(*pending) }
 
 // recycle returns the result of p, which is finished and was not canceled, and keeps p for
 // another hit.
-func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
-	r = p.result
+func (g *Group) recycle(p *pending) (w window.Window, sent bool, err error) {
+	w = p.result
 	sent = p.sent
 	err = p.err
 	p.operation = nil
@@ -149,5 +149,5 @@ func (g *Group) recycle(p *pending) (r Result, sent bool, err error) {
 	p.waiting = false
 	p.finished = false
 	g.pool.Put(p)
-	return r, sent, err
+	return w, sent, err
 }

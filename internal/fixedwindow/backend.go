@@ -1,11 +1,11 @@
 // Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of clients.
 // docs/internals/windows.md explains the rules, and package slot has them as functions.
 //
-// A [Backend] has an entry for each count that it remembers: for a key, and the name and scale of a
+// A [Backend] has slots for each count that it remembers: for a key, and the name and scale of a
 // limit. A hit travels like this:
 //
-//	backend.go    finds the entry (table.go), once the arguments are checked (check.go)
-//	coalescer     (package coalesce) gathers the hits of the entry that share a request
+//	backend.go    finds the slots (table.go), once the arguments are checked (check.go)
+//	coalescer     (package coalesce) gathers the hits of the slots that share a request
 //	known.go      decides hits from what is known of the open window
 //	slots.go      counts hits in the open window
 //	search.go     looks for the open window, and opens one if there is none
@@ -31,7 +31,6 @@ import (
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
@@ -124,18 +123,6 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	return b
 }
 
-// do sends a call on any connection of a server. After an error the call must not be used any more.
-func (b *Backend[T]) do(ctx context.Context, s Server[T], cl *conn.Call[T]) (sent bool, err error) {
-	done, sent, err := s.Do(ctx, cl)
-	if done && err != nil {
-		b.calls.Put(cl)
-	}
-	return sent, err
-}
-
-// newID returns an ID for a window that was not known.
-func (b *Backend[T]) newID() int64 { return b.ids.Add(1) }
-
 // denialMemoryOf returns for how long denials are remembered in windows of a scale, and so how late
 // a Set or Reset by another client takes effect.
 func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
@@ -151,12 +138,7 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n})
-	w = windowOf[T](r)
-	if r.Refused {
-		refuse(&w, &l, n)
-	}
-	return w, sent, err
+	return b.count(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n})
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
@@ -165,22 +147,24 @@ func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n u
 		return w, false, err
 	}
 	largest := maxValue[T]()
-	r, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: largest, Increment: min(n, largest), Must: true})
-	return windowOf[T](r), sent, err
+	return b.count(ctx, key, &l, coalesce.Hit{Max: largest, Increment: min(n, largest), Must: true})
 }
 
-// countHit has a hit counted in the window of an entry.
-func (b *Backend[T]) countHit(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (r coalesce.Result, sent bool, err error) {
-	e, err := b.entry(ctx, key, l)
+// count has a hit counted in the window of a key and limit.
+func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (w window.Window, sent bool, err error) {
+	s, err := b.slotsFor(ctx, key, l)
 	if err != nil {
-		return r, false, err
+		return w, false, err
 	}
-	r, sent, err = e.coalescer.Do(ctx, h)
-	b.table.keep(e)
+	w, sent, err = s.coalescer.Do(ctx, h)
+	b.table.keep(s)
 	if errors.Is(err, coalesce.ErrAttempts) {
 		err = overError(l.Scale)
 	}
-	return r, sent, err
+	if w.Refused {
+		refuse(&w, l, h.Increment)
+	}
+	return bounded[T](w), sent, err
 }
 
 // Set opens a window with count n in place of the active one.
@@ -188,15 +172,15 @@ func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint
 	if err := checkNumber("count", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	e, err := b.entry(ctx, key, &l)
+	s, err := b.slotsFor(ctx, key, &l)
 	if err != nil {
 		return w, false, err
 	}
-	r, sent, err := e.coalescer.Operate(ctx, func(ctx context.Context) (coalesce.Result, bool, error) {
-		return e.windows.set(ctx, n)
+	w, sent, err = s.coalescer.Operate(ctx, func(ctx context.Context) (window.Window, bool, error) {
+		return s.set(ctx, n)
 	})
-	b.table.keep(e)
-	return windowOf[T](r), sent, err
+	b.table.keep(s)
+	return bounded[T](w), sent, err
 }
 
 // Reset ends the active window, if there is one.
@@ -226,8 +210,8 @@ func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Dura
 		resets.Go(func() {
 			l := k.limit()
 			all[i].ended, all[i].sent, all[i].err = b.reset(ctx, key, &l)
-			if e := b.table.find(k); e != nil {
-				b.table.remove(e)
+			if s := b.table.find(k); s != nil {
+				b.table.remove(s)
 			}
 		})
 	}
@@ -266,12 +250,12 @@ func (b *Backend[T]) countsOf(key string, scales []time.Duration) ([]entryKey, e
 
 // reset ends the active window and reports whether there was one.
 func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (ended, sent bool, err error) {
-	e, err := b.entry(ctx, key, l)
+	s, err := b.slotsFor(ctx, key, l)
 	if err != nil {
 		return false, false, err
 	}
-	r, sent, err := e.coalescer.Operate(ctx, e.windows.reset)
-	return !r.ExpiresAt.IsZero(), sent, err
+	w, sent, err := s.coalescer.Operate(ctx, s.reset)
+	return !w.ExpiresAt.IsZero(), sent, err
 }
 
 // Close makes further calls fail, and removes the records of windows that are over. On servers that
@@ -348,54 +332,41 @@ func (b *Backend[T]) awaitEnds() {
 	}
 }
 
-// find returns the entry of a key and limit, or nil. Of another algorithm there is none.
-func (b *Backend[T]) find(key string, l *window.Limit) *entry[T] {
-	if l.Algorithm != window.FixedWindow {
-		return nil
-	}
-	return b.table.find(entryKeyOf(key, l))
-}
-
-// entry returns the entry of a key and limit, or the error that Check has for the limit. It adds one to the
-// table if there is none, unless the call must not do anything.
-func (b *Backend[T]) entry(ctx context.Context, key string, l *window.Limit) (*entry[T], error) {
-	if e := b.find(key, l); e != nil {
-		return e, b.checkMax(l)
-	}
-	e, err := b.findOrMake(key, l)
-	if err != nil {
-		return nil, err
+// slotsFor returns the slots of a key and limit, or the error that Check has for the limit. It adds them to the
+// table, unless the call must not do anything.
+func (b *Backend[T]) slotsFor(ctx context.Context, key string, l *window.Limit) (*slots[T], error) {
+	s, known, err := b.find(key, l)
+	if known || err != nil {
+		return s, err
 	}
 	if err := b.group.Check(ctx); err != nil {
 		return nil, err
 	}
-	return b.table.add(e), nil
+	return b.table.add(s), nil
 }
 
-// findOrMake is entry, but adds nothing to the table. If there is none in it, findOrMake returns the
-// evicted one if its records are yet to be removed, so that they are removed once, and otherwise a new one.
-func (b *Backend[T]) findOrMake(key string, l *window.Limit) (*entry[T], error) {
-	if e := b.find(key, l); e != nil {
-		return e, b.checkMax(l)
+// find is slotsFor, but adds nothing to the table. Known says that it has the slots. If it has not, find returns
+// those that were evicted if their records are yet to be removed, so that they are removed once, and otherwise
+// new ones.
+func (b *Backend[T]) find(key string, l *window.Limit) (s *slots[T], known bool, err error) {
+	if _, err := b.Check(*l); err != nil {
+		return nil, false, err
 	}
 	k := entryKeyOf(key, l)
-	if _, err := b.Check(*l); err != nil {
-		return nil, err
+	if s := b.table.find(k); s != nil {
+		return s, true, nil
 	}
 	i := b.pick(key)
-	if e := b.janitors[i].entryOf(k); e != nil {
-		return e, nil
+	if s := b.janitors[i].slotsOf(k); s != nil {
+		return s, false, nil
 	}
-	e := &entry[T]{entryKey: k}
-	bands, _ := slot.BandsFor(l.Scale, maxValue[T]())
-	e.windows, e.sweepEvery = newSlots(b, i, e, &bands), sweepInterval(&bands)
-	e.coalescer = b.group.New(e.windows)
-	return e, nil
+	return newSlots(b, i, k), false, nil
 }
 
-// windowOf returns the window that a coalescer's result shows.
-func windowOf[T codec.Value](r coalesce.Result) window.Window {
-	return window.Window{Count: min(r.Count, maxCount[T]()), ExpiresAt: r.ExpiresAt, Left: r.Left, ID: r.ID}
+// bounded returns a window with a count of at most [window.Unlimited].
+func bounded[T codec.Value](w window.Window) window.Window {
+	w.Count = min(w.Count, maxCount[T]())
+	return w
 }
 
 // Stats is what a Backend remembers and has done.

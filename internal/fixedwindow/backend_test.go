@@ -294,7 +294,7 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 				hits(t, other, 2*limit, "k", fixed(scale, limit))
 
 				l := fixed(scale, 1)
-				e, err := b.entry(t.Context(), "k", &l) // so that Peek and Reset have one entry
+				e, err := b.slotsFor(t.Context(), "k", &l) // so that Peek and Reset have one entry
 				require.NoError(t, err)
 				var get sync.WaitGroup
 				get.Go(func() {
@@ -310,7 +310,7 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 				close(release)
 				get.Wait()
 				if name == "Reset" {
-					require.False(t, e.windows.known.maybeOpen(time.Now()))
+					require.False(t, e.known.maybeOpen(time.Now()))
 				}
 				require.Positive(t, hits(t, b, limit, "k", fixed(scale, limit)))
 			})

@@ -54,15 +54,6 @@ func (b *Backend[T]) checkScale(scale time.Duration) (precision time.Duration, e
 	return bands.Unit, nil
 }
 
-// checkMax is Check for a limit whose name, scale and algorithm are known to be valid.
-func (b *Backend[T]) checkMax(l *window.Limit) error {
-	if l.Max <= maxCount[T]() && l.Burst == 0 && !limits.HasCalendar(l) {
-		return nil
-	}
-	_, err := b.Check(*l)
-	return err
-}
-
 // maxValue returns the largest T, which is the highest count of a record.
 func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
 

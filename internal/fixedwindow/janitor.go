@@ -41,34 +41,39 @@ type janitor[T codec.Value] struct {
 	sweeper *sweep.Sweeper[T] // nil if there is none; set before the first call of the backend
 
 	// mu guards the fields below, and those of slots that say so.
-	mu      sync.Mutex
-	duties  int                    // in the queue, or being done
-	queue   dutyQueue[T]           // those in the queue
-	entries map[entryKey]*entry[T] // those with duties, even if the table has evicted them
-	closed  bool                   // close does what is in the queue
+	mu     sync.Mutex
+	duties int                    // in the queue, or being done
+	queue  dutyQueue[T]           // those in the queue
+	slots  map[entryKey]*slots[T] // those with duties, even if the table has evicted them
+	closed bool                   // close does what is in the queue
 }
 
-// duty is a key whose records are to be removed.
-type duty[T codec.Value] struct {
-	due     time.Time // when to look whether it can be done: see earliest
-	index   int       // in the queue; -1 if it is being done
-	slots   *slots[T]
-	changes uint64 // of slots, as of the last lookup
+// duty is what the janitor has to do for a count. The mutex of the janitor guards it.
+type duty struct {
+	owed  bool      // there may be records to remove
+	due   time.Time // when to look whether that can be done: see earliest
+	index int       // in the queue; -1 if it is being done
+
+	underway int       // actions that may make records and whose outcome is awaited
+	changes  uint64    // counts the beginnings and ends of such actions
+	seen     uint64    // changes as of the janitor's last lookup
+	acted    time.Time // when the last of them was executed, at the latest
+	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
 func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
 	return &janitor[T]{
 		backend: b, ctx: b.group.Context(), link: l, max: max,
 		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
-		entries: make(map[entryKey]*entry[T]),
+		slots: make(map[entryKey]*slots[T]),
 	}
 }
 
-// entryOf returns the entry of k if it has a duty, or nil.
-func (j *janitor[T]) entryOf(k entryKey) *entry[T] {
+// slotsOf returns the slots of k if they have a duty, or nil.
+func (j *janitor[T]) slotsOf(k entryKey) *slots[T] {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.entries[k]
+	return j.slots[k]
 }
 
 // pending returns the number of keys with records that are yet to be removed.
@@ -83,10 +88,8 @@ func (j *janitor[T]) pending() int {
 func (j *janitor[T]) actionBegins(s *slots[T]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s.duty == nil {
-		if err := j.add(&duty[T]{slots: s, due: time.Now().Add(s.idle())}); err != nil {
-			return err
-		}
+	if err := j.add(s, time.Now().Add(s.idle())); err != nil {
+		return err
 	}
 	s.underway++
 	s.changes++
@@ -113,7 +116,7 @@ func (j *janitor[T]) actionEnds(s *slots[T], opened bool) {
 func (j *janitor[T]) cleanSoon(s *slots[T]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s.duty == nil && j.add(&duty[T]{slots: s, due: time.Now()}) != nil {
+	if j.add(s, time.Now()) != nil {
 		return // there are too many; another client does it
 	}
 	j.schedule(s, time.Now())
@@ -125,51 +128,43 @@ func (j *janitor[T]) schedule(s *slots[T], at time.Time) {
 	if at.Before(s.cleanAt) {
 		s.cleanAt = at
 	}
-	if d := s.duty; d.index >= 0 && at.Before(d.due) {
-		d.due = at
-		heap.Fix(&j.queue, d.index)
-		j.notify(d)
+	if s.index >= 0 && at.Before(s.due) {
+		s.due = at
+		heap.Fix(&j.queue, s.index)
+		j.notify(s)
 	}
 }
 
-// add adds a duty. The caller holds mu.
-func (j *janitor[T]) add(d *duty[T]) error {
+// add queues what has to be done for s at a time, unless there is something already. The caller holds mu.
+func (j *janitor[T]) add(s *slots[T], due time.Time) error {
+	if s.owed {
+		return nil
+	}
 	if j.duties >= j.max {
 		return fmt.Errorf("%w: the records of %d are yet to be removed", window.ErrFull, j.duties)
 	}
 	j.duties++
-	d.slots.duty = d
-	e := d.slots.entry
+	s.owed = true
 	if j.sweeper != nil {
-		j.sweeper.Need(e.sweepEvery)
+		j.sweeper.Need(sweepInterval(s.bands))
 	}
-	e.duties++
-	if j.entries[e.entryKey] == nil {
-		j.entries[e.entryKey] = e
+	if j.slots[s.entryKey] == nil {
+		j.slots[s.entryKey] = s
 	}
-	j.push(d)
+	j.push(s, due)
 	return nil
 }
 
-// drop drops a duty that is done. The caller holds mu.
-func (j *janitor[T]) drop(d *duty[T]) {
-	j.duties--
-	e := d.slots.entry
-	e.duties--
-	if e.duties == 0 && j.entries[e.entryKey] == e {
-		delete(j.entries, e.entryKey)
-	}
+// push queues s. The caller holds mu.
+func (j *janitor[T]) push(s *slots[T], due time.Time) {
+	s.due = due
+	heap.Push(&j.queue, s)
+	j.notify(s)
 }
 
-// push queues a duty. The caller holds mu.
-func (j *janitor[T]) push(d *duty[T]) {
-	heap.Push(&j.queue, d)
-	j.notify(d)
-}
-
-// notify wakes run if d is the first of the queue. The caller holds mu.
-func (j *janitor[T]) notify(d *duty[T]) {
-	if d.index != 0 {
+// notify wakes run if s is the first of the queue. The caller holds mu.
+func (j *janitor[T]) notify(s *slots[T]) {
+	if s.index != 0 {
 		return
 	}
 	select {
@@ -207,13 +202,13 @@ func (j *janitor[T]) run() {
 
 // start does a chunk that due has returned, in a goroutine. If the backend has been closed, it
 // queues the chunk again and returns false.
-func (j *janitor[T]) start(chunk []*duty[T]) bool {
+func (j *janitor[T]) start(chunk []*slots[T]) bool {
 	select {
 	case j.permits <- struct{}{}:
 		if j.backend.group.Go(func() {
 			defer j.chunks.Done()
 			defer func() { <-j.permits }()
-			j.do(chunk, (*slots[T]).cleanAction)
+			j.do(chunk)
 		}) {
 			return true
 		}
@@ -222,15 +217,15 @@ func (j *janitor[T]) start(chunk []*duty[T]) bool {
 	defer j.chunks.Done()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, d := range chunk {
-		j.push(d)
+	for _, s := range chunk {
+		j.push(s, s.due)
 	}
 	return false
 }
 
 // due removes what is due from the queue, a chunk at most, and returns it. It also returns how long
 // to wait for the first of the others, or less than 0 if there are none.
-func (j *janitor[T]) due() (chunk []*duty[T], wait time.Duration) {
+func (j *janitor[T]) due() (chunk []*slots[T], wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
@@ -238,13 +233,12 @@ func (j *janitor[T]) due() (chunk []*duty[T], wait time.Duration) {
 		return nil, -1
 	}
 	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].due.After(now) {
-		d := j.queue[0]
-		if due := d.earliest(now); due.After(now) {
-			d.due = due
+		if due := j.queue[0].earliest(now); due.After(now) {
+			j.queue[0].due = due
 			heap.Fix(&j.queue, 0)
 			continue
 		}
-		chunk = append(chunk, heap.Pop(&j.queue).(*duty[T]))
+		chunk = append(chunk, heap.Pop(&j.queue).(*slots[T]))
 	}
 	if len(chunk) > 0 {
 		j.chunks.Add(1)
@@ -255,28 +249,19 @@ func (j *janitor[T]) due() (chunk []*duty[T], wait time.Duration) {
 	return chunk, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
 }
 
-// earliest returns when a duty can be done. The caller holds mu.
-func (d *duty[T]) earliest(now time.Time) time.Time {
-	if s := d.slots; s.underway > 0 {
+// earliest returns when the duty can be done. The caller holds mu.
+func (s *slots[T]) earliest(now time.Time) time.Time {
+	if s.underway > 0 {
 		return now.Add(s.bands.Guard)
 	}
-	return d.slots.cleanAt
+	return s.cleanAt
 }
 
-// do does a chunk of duties, and queues again what is to be done later. Decide decides about the slots of one.
-func (j *janitor[T]) do(chunk []*duty[T], decide func(*slots[T], slot.History) slot.Action) {
-	var cleanings []*cleaning[T]
-	for _, d := range chunk {
-		s := d.slots
-		cleanings = append(cleanings, &cleaning[T]{
-			records: s.records,
-			begin: func() {
-				j.mu.Lock()
-				d.changes = s.changes
-				j.mu.Unlock()
-			},
-			decide: func(h slot.History) slot.Action { return decide(s, h) },
-		})
+// do does a chunk of duties, and queues again what is to be done later.
+func (j *janitor[T]) do(chunk []*slots[T]) {
+	cleanings := make([]*cleaning[T], len(chunk))
+	for i, s := range chunk {
+		cleanings[i] = &cleaning[T]{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
 	}
 	c := cleaner[T]{link: j.link, requests: j.backend.maxRequests}
 	c.clean(j.ctx, cleanings) // what fails is done again later
@@ -285,37 +270,35 @@ func (j *janitor[T]) do(chunk []*duty[T], decide func(*slots[T], slot.History) s
 	}
 }
 
-// cleanAction decides what cleaning the records does.
+// beginCleaning is called before a lookup by the janitor.
+func (s *slots[T]) beginCleaning() {
+	s.janitor.mu.Lock()
+	s.seen = s.changes
+	s.janitor.mu.Unlock()
+}
+
+// cleanAction decides what cleaning the records does. When the backend closes, all are removed that are not in
+// use, except for those of a key whose last window another client has opened.
 func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
-	acted := s.acted
+	below := s.bands.Below(h.Last, s.acted)
 	changed := s.changed()
 	closed := s.janitor.closed
 	s.janitor.mu.Unlock()
 	switch {
 	case changed:
 		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
+	case closed && below == s.bands.Watch:
+		return slot.Action{Kind: slot.Done}
 	case closed:
-		return s.discardAction(h)
+		return s.bands.Discard(h)
 	}
-	return s.bands.Clean(h, s.bands.Below(h.Last, acted))
+	return s.bands.Clean(h, below)
 }
 
 // changed reports whether this backend may have changed the records since their last lookup by the
 // janitor. The caller holds the janitor's mutex.
-func (s *slots[T]) changed() bool { return s.underway > 0 || s.changes != s.duty.changes }
-
-// discardAction decides how the records are removed that are not in use when the backend closes.
-// Those of a key are left to the client that has opened its last window.
-func (s *slots[T]) discardAction(h slot.History) slot.Action {
-	s.janitor.mu.Lock()
-	acted := s.acted
-	s.janitor.mu.Unlock()
-	if s.bands.Below(h.Last, acted) == s.bands.Watch {
-		return slot.Action{Kind: slot.Done}
-	}
-	return s.bands.Discard(h)
-}
+func (d *duty) changed() bool { return d.underway > 0 || d.changes != d.seen }
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
 func (s *slots[T]) idle() time.Duration {
@@ -324,48 +307,46 @@ func (s *slots[T]) idle() time.Duration {
 
 // finish queues a duty again after its records were cleaned, or drops it if there are no records
 // any more.
-func (j *janitor[T]) finish(d *duty[T], k *cleaning[T]) {
-	s := d.slots
-	j.mu.Lock()
-	changed := s.changed()
-	if k.absent && !changed {
-		s.duty = nil
-		j.drop(d)
-		j.mu.Unlock()
-		j.backend.table.remove(s.entry)
+func (j *janitor[T]) finish(s *slots[T], k *cleaning[T]) {
+	if j.requeue(s, k) {
 		return
 	}
-	defer j.mu.Unlock()
-	switch {
-	case changed:
-		d.due = s.cleanAt
-	case !k.done:
-		d.due = time.Now().Add(cleanRetry)
-	default:
-		d.due, s.cleanAt = k.next, k.next
-	}
-	j.push(d)
+	j.backend.table.remove(s)
 }
 
-// last returns the latest end of a window before a time, of those that this backend has opened.
+// requeue queues a duty again, or drops it and returns false.
+func (j *janitor[T]) requeue(s *slots[T], k *cleaning[T]) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case s.changed():
+		j.push(s, s.cleanAt)
+	case k.absent:
+		s.owed = false
+		j.duties--
+		if j.slots[s.entryKey] == s {
+			delete(j.slots, s.entryKey)
+		}
+		return false
+	case !k.done:
+		j.push(s, time.Now().Add(cleanRetry))
+	default:
+		s.cleanAt = k.next
+		j.push(s, k.next)
+	}
+	return true
+}
+
+// last returns the latest end of a window before a time, for all clients, of those that this backend has opened.
 func (j *janitor[T]) last(before time.Time) (end time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, d := range j.queue {
-		if over := d.over(); !over.After(before) && over.After(end) {
-			end = over
+	for _, s := range j.queue {
+		if st, ok := s.known.current(); ok && !st.Latest.After(before) && st.Latest.After(end) {
+			end = st.Latest
 		}
 	}
 	return end
-}
-
-// over returns when a window is over for all clients. It returns the zero
-// time if none is known.
-func (d *duty[T]) over() time.Time {
-	if w, ok := d.slots.known.current(); ok {
-		return w.Latest
-	}
-	return time.Time{}
 }
 
 // close removes the records that are not in use. It is called when the backend is closed, with what
@@ -385,15 +366,15 @@ func (j *janitor[T]) discard() {
 	j.mu.Lock()
 	all := j.queue
 	j.queue = nil
-	for _, d := range all {
-		d.index = -1
+	for _, s := range all {
+		s.index = -1
 	}
 	j.mu.Unlock()
 	var chunks sync.WaitGroup
 	for len(all) > 0 && j.ctx.Err() == nil {
 		chunk := all[:min(len(all), chunkSize)]
 		all = all[len(chunk):]
-		chunks.Go(func() { j.do(chunk, (*slots[T]).discardAction) })
+		chunks.Go(func() { j.do(chunk) })
 		if len(all) > 0 && backoff.Sleep(j.ctx, time.Millisecond) != nil {
 			break
 		}
@@ -401,8 +382,8 @@ func (j *janitor[T]) discard() {
 	chunks.Wait()
 }
 
-// dutyQueue is a heap of duties. The one to do first comes first.
-type dutyQueue[T codec.Value] []*duty[T]
+// dutyQueue is a heap of slots with duties. The one to do first comes first.
+type dutyQueue[T codec.Value] []*slots[T]
 
 // Len implements [heap.Interface], as the methods below do.
 func (q dutyQueue[T]) Len() int { return len(q) }
@@ -418,17 +399,17 @@ func (q dutyQueue[T]) Swap(i, k int) {
 
 // Push appends a duty.
 func (q *dutyQueue[T]) Push(x any) {
-	d := x.(*duty[T])
-	d.index = len(*q)
-	*q = append(*q, d)
+	s := x.(*slots[T])
+	s.index = len(*q)
+	*q = append(*q, s)
 }
 
 // Pop removes the last duty.
 func (q *dutyQueue[T]) Pop() any {
 	last := len(*q) - 1
-	d := (*q)[last]
+	s := (*q)[last]
 	(*q)[last] = nil
 	*q = (*q)[:last]
-	d.index = -1
-	return d
+	s.index = -1
+	return s
 }

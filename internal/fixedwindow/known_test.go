@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
 )
 
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.
@@ -59,14 +61,13 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "a charge with others", known: true, count: 9, now: 101,
 			shared: coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10}, hit: must(1), want: wait},
 	} {
-		k := &known[uint16]{scale: time.Minute, denialMemory: 4 * time.Second, ok: c.known}
+		k := &known{bands: &slot.Bands{Scale: time.Minute, Largest: math.MaxUint16}, denialMemory: 4 * time.Second, ok: c.known}
 		k.state = state{id: 7, Window: slot.Window{Count: c.count, Times: slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}}}
 		c.shared.Now, c.shared.Fresh, c.shared.QueuedBefore = at(c.now), c.fresh, c.fresh
-		verdict, r, err := k.admit(c.shared, c.hit)
-		require.NoError(t, err, c.name)
+		verdict, r := k.admit(c.shared, c.hit)
 		require.Equal(t, c.want, verdict, c.name)
 		if c.want == decided {
-			require.Equal(t, coalesce.Result{Count: c.count, ID: 7, ExpiresAt: at(161).Add(min(0, at(c.now+60).Sub(at(161)))), Left: min(time.Minute, at(161).Sub(at(c.now)))}, r, c.name)
+			require.Equal(t, window.Window{Count: c.count, ID: 7, ExpiresAt: at(161).Add(min(0, at(c.now+60).Sub(at(161)))), Left: min(time.Minute, at(161).Sub(at(c.now)))}, r, c.name)
 		} else {
 			require.Zero(t, r, c.name)
 		}
@@ -76,7 +77,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 // Denial memory ends before the window may, so that no hit is denied in the next one.
 func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
-	k := &known[uint16]{scale: time.Minute, denialMemory: time.Hour, ok: true}
+	k := &known{bands: &slot.Bands{Scale: time.Minute, Largest: math.MaxUint16}, denialMemory: time.Hour, ok: true}
 	k.state = state{Window: slot.Window{Count: 11, Times: slot.Times{Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}}}
 	require.True(t, k.mayRefuse(end.Add(-1)))
 	require.False(t, k.mayRefuse(end))
@@ -113,8 +114,8 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 		{"another window", [2]int{6, 9}, [2]int{3, 5}, [2]int{6, 9}, false},
 		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
 	} {
-		k := &known[uint16]{backend: &Backend[uint16]{}, guard: time.Hour}
-		window := func(from, to time.Time) state {
+		k := &known{bands: &slot.Bands{Guard: time.Hour}, ids: new(atomic.Int64)}
+		windowOf := func(from, to time.Time) state {
 			return state{Window: slot.Window{Times: slot.Times{Until: from, Latest: to}}}
 		}
 		learn := func(s state) state {
@@ -124,12 +125,12 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 			require.Equal(t, known, s)
 			return s
 		}
-		old := learn(window(at(c.old[0]), at(c.old[1])))
-		now := learn(window(at(c.now[0]), at(c.now[1])))
+		old := learn(windowOf(at(c.old[0]), at(c.old[1])))
+		now := learn(windowOf(at(c.now[0]), at(c.now[1])))
 		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.Until, now.Latest}, c.name)
 		require.Equal(t, c.same, old.id == now.id, c.name)
 
-		next := window(now.Until, now.Latest)
+		next := windowOf(now.Until, now.Latest)
 		next.Slot = slot.B
 		other := learn(next)
 		require.NotEqual(t, now.id, other.id, "the window of another slot")
@@ -141,7 +142,7 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 
 func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
 	end := time.Unix(160, 0)
-	k := &known[uint16]{ok: true, state: state{Window: slot.Window{Times: slot.Times{Until: end, Latest: end.Add(time.Second)}}}}
+	k := &known{ok: true, state: state{Window: slot.Window{Times: slot.Times{Until: end, Latest: end.Add(time.Second)}}}}
 	open := func(at time.Time) bool { _, ok := k.certainlyOpen(at); return ok }
 	require.True(t, open(end.Add(-1)))
 	require.False(t, open(end))
@@ -161,8 +162,8 @@ func TestEndOfAResultIsWithinAScale(t *testing.T) {
 		10 * time.Second: 10 * time.Second,
 		11 * time.Second: 10 * time.Second,
 	} {
-		s := state{Window: slot.Window{Times: slot.Times{Until: now, Latest: now.Add(end)}}}
-		require.Equal(t, coalesce.Result{Count: 7, ExpiresAt: now.Add(left), Left: left}, s.result(10*time.Second, 7, now), "%v", end)
+		s := state{Window: slot.Window{Count: 7, Times: slot.Times{Until: now, Latest: now.Add(end)}}}
+		require.Equal(t, window.Window{Count: 7, ExpiresAt: now.Add(left), Left: left}, s.window(10*time.Second, now), "%v", end)
 	}
 }
 
@@ -258,25 +259,24 @@ func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
 		e := b.table.find(entryKeyOf("k", &l))
 		count := func(n uint64) {
 			t.Helper()
-			out := e.windows.Count(t.Context(), coalesce.SharedHits{Hits: 1, Sum: n, Max: limit, Takes: true, Now: time.Now()})
+			out := e.Count(t.Context(), coalesce.SharedHits{Hits: 1, Sum: n, Max: limit, Takes: true, Now: time.Now()})
 			require.NoError(t, out.Err)
 			require.True(t, out.WindowOpen)
 		}
 		check := func(want coalesce.Verdict, wantRecent bool) {
 			t.Helper()
-			verdict, _, err := e.windows.Admit(coalesce.SharedHits{Now: time.Now()}, coalesce.Hit{Max: limit, Increment: 1, Take: true})
-			require.NoError(t, err)
+			verdict, _ := e.Admit(coalesce.SharedHits{Now: time.Now()}, coalesce.Hit{Max: limit, Increment: 1, Take: true})
 			require.Equal(t, want, verdict)
-			_, mayRefuse, ok := e.windows.known.recall(time.Now())
+			_, mayRefuse, ok := e.known.recall(time.Now())
 			require.True(t, ok)
 			require.Equal(t, wantRecent, mayRefuse)
 		}
 		check(coalesce.Share, true)
 		count(5) // 11 is beyond the limit
 		check(coalesce.Defer, false)
-		e.windows.Subtract(5)
+		e.Subtract(5)
 		check(coalesce.Share, true)
-		e.windows.GiveBack(t.Context(), 5)
+		e.GiveBack(t.Context(), 5)
 		check(coalesce.Share, true)
 		count(4) // all of it is granted
 		check(coalesce.Decided, true)

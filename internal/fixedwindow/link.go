@@ -28,8 +28,8 @@ var (
 //
 // The calls of many keys share the connection, so that they share writes and reads, too.
 //
-// Backend.do sends a call on any connection of a server, do on one of a link, and doBy sends an action, in time or
-// never. slots.ask is one of the first two, with the times, and slots.askOnLink is ask for takes.
+// do sends a call on the connection of the link, doAnywhere on any one to its server, and doBy sends an action, in
+// time or never.
 type link[T codec.Value] struct {
 	server Server[T]
 	calls  *conn.CallPool[T]
@@ -129,6 +129,15 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 		l.answered.Add(1)
 		return true, nil
 	case done:
+		l.calls.Put(cl)
+	}
+	return sent, err
+}
+
+// doAnywhere is do, but on any connection to the server.
+func (l *link[T]) doAnywhere(ctx context.Context, cl *conn.Call[T]) (sent bool, err error) {
+	done, sent, err := l.server.Do(ctx, cl)
+	if done && err != nil {
 		l.calls.Put(cl)
 	}
 	return sent, err

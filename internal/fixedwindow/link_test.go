@@ -25,22 +25,14 @@ import (
 func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 	t.Helper()
 	l := fixed(time.Second, 10)
-	e, err := b.entry(t.Context(), key, &l)
+	e, err := b.slotsFor(t.Context(), key, &l)
 	require.NoError(t, err)
-	return e.windows
+	return e
 }
 
-// oneHit is a request of one hit.
-func oneHit(p coalesce.Plan) coalesce.SharedHits {
-	return coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10, Now: time.Now(), Plan: p}
-}
-
-// refreshed returns what a Refresh that succeeds has planned.
-func refreshed(t *testing.T, s *slots[uint16]) coalesce.Plan {
-	t.Helper()
-	p, err := s.Refresh(t.Context())
-	require.NoError(t, err)
-	return p
+// oneHit is a request of one hit, right after a Refresh.
+func oneHit() coalesce.SharedHits {
+	return coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10, Now: time.Now(), Fresh: true}
 }
 
 func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
@@ -79,9 +71,9 @@ func TestActionsAreNotSentLate(t *testing.T) {
 		b := client[uint16](t, srv)
 		s := slotsOf(t, b, "k")
 		for after, counted := range map[time.Duration]bool{0: true, s.bands.Guard/2 - 1: true, s.bands.Guard / 2: false, s.bands.Guard: false} {
-			p := refreshed(t, s)
+			require.NoError(t, s.Refresh(t.Context()))
 			time.Sleep(after)
-			out := s.Count(t.Context(), oneHit(p))
+			out := s.Count(t.Context(), oneHit())
 			require.NoError(t, out.Err)
 			require.Equal(t, counted, out.WindowOpen, "%v after the lookup", after)
 			changed := requests.take()
@@ -107,22 +99,23 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 				b := client[uint16](t, srv)
 				s := slotsOf(t, b, "k")
 				for range 3 { // Create A, Create B and Open A
-					p := refreshed(t, s)
+					require.NoError(t, s.Refresh(t.Context()))
 					requests.take()
-					ends(srv, p.(*plan[uint16]).conn)
+					ends(srv, s.planned.conn)
 					synctest.Wait()
 					if name == "lost" || name == "data kept" || name == "restarted" || name == "recompiled" {
 						require.NoError(t, b.servers[0].(*pool.Pool[uint16]).Connect(t.Context()))
 					}
-					out := s.Count(t.Context(), oneHit(p))
+					out := s.Count(t.Context(), oneHit())
 					require.NoError(t, out.Err)
 					require.False(t, out.WindowOpen)
 					require.Empty(t, requests.take(), "nothing was sent on another connection")
 
-					out = s.Count(t.Context(), oneHit(refreshed(t, s)))
+					require.NoError(t, s.Refresh(t.Context()))
+					out = s.Count(t.Context(), oneHit())
 					require.NoError(t, out.Err)
 					require.True(t, out.WindowOpen)
-					require.EqualValues(t, 1, out.Result.Count)
+					require.EqualValues(t, 1, out.Window.Count)
 					time.Sleep(s.bands.Scale + time.Millisecond)
 				}
 			})

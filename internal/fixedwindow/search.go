@@ -10,6 +10,7 @@ import (
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -23,15 +24,14 @@ const (
 	maxPause = 4 * time.Second
 )
 
-// plan is what Refresh returns if no window is open: an action that opens one, and the connection of its
-// lookup.
+// plan is how to open a window: an action, and the connection of its lookup. It is zero if a window is open.
 type plan[T codec.Value] struct {
 	conn   *conn.Conn[T]
 	action slot.Action
 }
 
 // openWindow opens a window that counts hits, as it was planned.
-func (s *slots[T]) openWindow(ctx context.Context, p *plan[T], b coalesce.SharedHits) coalesce.Outcome {
+func (s *slots[T]) openWindow(ctx context.Context, p plan[T], b coalesce.SharedHits) coalesce.Outcome {
 	if err := s.janitor.actionBegins(s); err != nil {
 		return coalesce.Outcome{Err: err}
 	}
@@ -149,7 +149,7 @@ func (s *slots[T]) repeat(f *lookups[T]) (slot.Action, error) {
 
 // find looks the window up. If there is none, it returns how to open one, after what has to be
 // done before.
-func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
+func (s *slots[T]) find(ctx context.Context) (p plan[T], err error) {
 	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
 		if s.learnLive(f) {
 			return slot.Action{Kind: slot.Done}, nil
@@ -167,7 +167,7 @@ func (s *slots[T]) find(ctx context.Context) (p coalesce.Plan, err error) {
 		if waited, err := s.janitor.sweeper.AwaitDecision(ctx); waited || err != nil {
 			return slot.Action{Kind: slot.Again, Slot: f.first}, err
 		}
-		p = &plan[T]{f.conn, a}
+		p = plan[T]{f.conn, a}
 		return slot.Action{Kind: slot.Done}, nil
 	})
 	return p, err
@@ -228,7 +228,7 @@ func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 	forgets := s.known.forgetCount()
 	cl := s.newCall(conn.SingleRead)
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-	at, _, err := s.ask(ctx, nil, cl, time.Now())
+	at, _, err := s.ask(ctx, nil, cl)
 	if err != nil {
 		return st, false, err
 	}
@@ -245,7 +245,7 @@ func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
 
 // reset ends the open window and returns it, if there was one. If err is not nil, sent reports
 // whether it may have been ended.
-func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err error) {
+func (s *slots[T]) reset(ctx context.Context) (w window.Window, sent bool, err error) {
 	defer s.known.forget()
 	var e slot.Ending
 	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
@@ -254,7 +254,7 @@ func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 		if e.Found && !found {
 			s.learnLive(f)
 			st, _ := s.known.current()
-			r = st.result(s.bands.Scale, st.Count, time.Now())
+			w = st.window(s.bands.Scale, time.Now())
 		}
 		if a.Kind != slot.Done && s.tooLate(f) {
 			return s.repeat(f)
@@ -262,26 +262,26 @@ func (s *slots[T]) reset(ctx context.Context) (r coalesce.Result, sent bool, err
 		sent = sent || a.Kind != slot.Done && a.Kind != slot.Again
 		return a, nil
 	})
-	return r, sent, err
+	return w, sent, err
 }
 
 // set ends the open window and opens one with a count. If err is not nil, sent reports whether a
 // part of that may have been done.
-func (s *slots[T]) set(ctx context.Context, count uint64) (r coalesce.Result, sent bool, err error) {
+func (s *slots[T]) set(ctx context.Context, count uint64) (w window.Window, sent bool, err error) {
 	if _, sent, err = s.reset(ctx); err != nil {
-		return coalesce.Result{}, sent, err
+		return w, sent, err
 	}
-	b := coalesce.SharedHits{Hits: 1, Sum: count, Max: maxValue[T](), Must: true}
+	b := coalesce.SharedHits{Hits: 1, Sum: count, Max: maxValue[T](), Must: true, Fresh: true}
 	for range 4 * maxTries {
-		if b.Plan, err = s.find(ctx); err != nil {
-			return coalesce.Result{}, sent, err
+		if s.planned, err = s.find(ctx); err != nil {
+			return w, sent, err
 		}
 		b.Now = time.Now()
 		out := s.Count(ctx, b)
 		sent = sent || out.Sent
 		if out.Err != nil || out.WindowOpen {
-			return out.Result, sent, out.Err
+			return out.Window, sent, out.Err
 		}
 	}
-	return coalesce.Result{}, sent, overError(s.bands.Scale)
+	return w, sent, overError(s.bands.Scale)
 }

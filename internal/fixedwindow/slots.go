@@ -2,36 +2,36 @@ package fixedwindow
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
 )
 
-// slots keeps the windows of a count in two records, as package slot describes.
+// slots is what a backend remembers of a count, whose windows it keeps in two records, as package slot describes.
 type slots[T codec.Value] struct {
+	entryKey
 	backend *Backend[T]
-	known   known[T]
+	known   known
 	records[T]
-	entry   *entry[T]
-	server  Server[T] // counts in known windows
-	link    *link[T]
-	janitor *janitor[T]
+	coalescer *coalesce.Coalescer // of hits in the windows
+	link      *link[T]
+	janitor   *janitor[T]
+	evicted   atomic.Bool // the table had it, and does not any more
 
 	taken taken[T]
+	// planned is what Refresh has found if no window is open. It is for the Count that follows.
+	planned plan[T]
 	// INSERTs that have failed since a window was seen, and when the last one did. Their name is
 	// in its grace (H1), or other clients were faster.
 	failed   int
 	failedAt time.Time
 
-	// The mutex of the janitor guards the fields below.
-	duty     *duty[T]  // nil if there are no records to remove
-	underway int       // actions that may make records and whose outcome is awaited
-	changes  uint64    // counts the beginnings and ends of such actions
-	acted    time.Time // when the last of them was executed, at the latest
-	cleanAt  time.Time // when to clean the records, at the earliest
+	duty // the janitor's, whose mutex guards it
 }
 
 // taken is where hits with takes were counted last.
@@ -40,17 +40,19 @@ type taken[T codec.Value] struct {
 	window slot.Window
 }
 
-func newSlots[T codec.Value](b *Backend[T], server int, e *entry[T], bands *slot.Bands) *slots[T] {
-	return &slots[T]{
-		backend: b,
-		known:   known[T]{backend: b, scale: e.scale, guard: bands.Guard, denialMemory: b.denialMemoryOf(e.scale)},
-		records: records[T]{bands, slotNames(bands, e.key, e.name)},
-		entry:   e, server: b.servers[server], link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
+func newSlots[T codec.Value](b *Backend[T], server int, k entryKey) *slots[T] {
+	bands, _ := slot.BandsFor(k.scale, maxValue[T]())
+	s := &slots[T]{
+		entryKey: k, backend: b, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
+		known:   known{bands: &bands, ids: &b.ids, denialMemory: b.denialMemoryOf(k.scale)},
+		records: records[T]{&bands, slotNames(&bands, k.key, k.name)},
 	}
+	s.coalescer = b.group.New(s)
+	return s
 }
 
 // Admit implements [coalesce.Windows].
-func (s *slots[T]) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, coalesce.Result, error) {
+func (s *slots[T]) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdict, window.Window) {
 	return s.known.admit(b, h)
 }
 
@@ -58,15 +60,17 @@ func (s *slots[T]) Admit(b coalesce.SharedHits, h coalesce.Hit) (coalesce.Verdic
 func (s *slots[T]) Subtract(n uint64) { s.known.subtract(n) }
 
 // Refresh implements [coalesce.Windows]. If the known window is certainly open, Refresh reads its
-// count. Otherwise it looks the window up, and returns a *plan if there is none.
-func (s *slots[T]) Refresh(ctx context.Context) (coalesce.Plan, error) {
-	if old, ok := s.known.certainlyOpen(time.Now()); ok {
-		if _, live, err := s.read(ctx, nil, old.Slot); live || err != nil {
-			return nil, err
-		}
+// count. Otherwise it looks the window up, and plans how to open one if there is none.
+func (s *slots[T]) Refresh(ctx context.Context) (err error) {
+	if _, _, err := s.reread(ctx); err != nil {
+		return err
+	}
+	if _, ok := s.known.certainlyOpen(time.Now()); ok {
+		return nil
 	}
 	s.known.forget()
-	return s.find(ctx)
+	s.planned, err = s.find(ctx)
+	return err
 }
 
 // Count implements [coalesce.Windows]. It takes one round trip if the window is known.
@@ -84,8 +88,8 @@ func (s *slots[T]) tryCount(ctx context.Context, b coalesce.SharedHits) coalesce
 	if x, until, ok := s.known.toJoin(); ok {
 		return s.join(ctx, s.bands.Join(x, until), b)
 	}
-	if p, ok := b.Plan.(*plan[T]); ok {
-		return s.openWindow(ctx, p, b)
+	if b.Fresh && s.planned.conn != nil {
+		return s.openWindow(ctx, s.planned, b)
 	}
 	return coalesce.NotCounted
 }
@@ -99,12 +103,12 @@ func (s *slots[T]) newCall(a conn.Atomicity) *conn.Call[T] {
 
 // ask sends a call on connection c of the link, or on any connection if c is nil. It returns when the call was
 // sent and when the responses arrived. After an error the call must not be used any more.
-func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], now time.Time) (at span, sent bool, err error) {
-	at.from = now
+func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (at span, sent bool, err error) {
+	at.from = time.Now()
 	if c != nil {
 		sent, err = s.link.do(ctx, c, cl)
 	} else {
-		sent, err = s.backend.do(ctx, s.server, cl)
+		sent, err = s.link.doAnywhere(ctx, cl)
 	}
 	at.to = time.Now()
 	return at, sent, err
@@ -115,23 +119,30 @@ func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], n
 func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], x slot.ID) (w slot.Window, live bool, err error) {
 	cl := s.newCall(conn.Interruptible)
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: x})
-	at, _, err := s.ask(ctx, c, cl, time.Now())
+	at, _, err := s.ask(ctx, c, cl)
 	if err != nil {
 		return w, false, err
 	}
-	w, live = s.learnRead(x, cl.Responses[0], &at)
-	s.backend.calls.Put(cl)
-	return w, live, nil
-}
-
-// learnRead learns a window from the response to a QUERY. It returns false if it is not open any more.
-func (s *slots[T]) learnRead(x slot.ID, response conn.Response[T], at *span) (w slot.Window, live bool) {
-	if w, live = s.bands.WindowOf(x, s.records.observe(response), at.from, at.to); live {
+	if w, live = s.bands.WindowOf(x, s.records.observe(cl.Responses[0]), at.from, at.to); live {
 		st := state{Window: w}
 		s.known.learn(&st)
 		w.Until = st.Until // learn may have narrowed it
 	}
-	return w, live
+	s.backend.calls.Put(cl)
+	return w, live, nil
+}
+
+// reread reads the known window again, if it is certainly open.
+func (s *slots[T]) reread(ctx context.Context) (w window.Window, sent bool, err error) {
+	st, ok := s.known.certainlyOpen(time.Now())
+	if !ok {
+		return w, false, nil
+	}
+	_, live, err := s.read(ctx, nil, st.Slot)
+	if err == nil && !live {
+		s.known.forget()
+	}
+	return w, false, err
 }
 
 // join counts hits in the known window.
@@ -142,15 +153,12 @@ func (s *slots[T]) learnRead(x slot.ID, response conn.Response[T], at *span) (w 
 func (s *slots[T]) join(ctx context.Context, a slot.Action, b coalesce.SharedHits) coalesce.Outcome {
 	cl := s.newCall(conn.SingleRead)
 	s.addJoin(cl, a, b.Sum)
-	var at span
-	var c *conn.Conn[T] // nil if it does not matter
-	var sent bool
-	var err error
-	if b.Takes {
-		at, c, sent, err = s.askOnLink(ctx, cl)
-	} else {
-		at, sent, err = s.ask(ctx, nil, cl, b.Now)
+	c, err := s.connFor(ctx, b.Takes)
+	if err != nil {
+		s.backend.calls.Put(cl)
+		return coalesce.Outcome{Err: err}
 	}
+	at, sent, err := s.ask(ctx, c, cl)
 	if err != nil {
 		return coalesce.Outcome{Err: err, Sent: sent}
 	}
@@ -197,15 +205,14 @@ func (s *slots[T]) learnCounted(w *slot.Window, b *coalesce.SharedHits, c *conn.
 	s.known.learn(&st)
 }
 
-// askOnLink is ask for a call with takes, on the link: what is given back has to follow it on the same
-// connection (rule 11). A call that was not sent fails: the link, unlike the pool, sends nothing again.
-func (s *slots[T]) askOnLink(ctx context.Context, cl *conn.Call[T]) (at span, c *conn.Conn[T], sent bool, err error) {
-	if c, err = s.link.connect(ctx); err != nil {
-		s.backend.calls.Put(cl)
-		return at, nil, false, err
+// connFor returns the connection for a call that counts hits: the link's if there are takes, as what is given back
+// has to follow them on the same connection (rule 11), and otherwise nil. A call on the link that was not sent
+// fails: the link, unlike the pool, sends nothing again.
+func (s *slots[T]) connFor(ctx context.Context, takes bool) (*conn.Conn[T], error) {
+	if !takes {
+		return nil, nil
 	}
-	at, sent, err = s.ask(ctx, c, cl, time.Now())
-	return at, c, sent, err
+	return s.link.connect(ctx)
 }
 
 // GiveBack implements [coalesce.Windows].

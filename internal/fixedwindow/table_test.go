@@ -10,20 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/coalesce"
+	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
 )
 
-// entryOf returns an entry whose window is open until a time.
-func entryOf(g *coalesce.Group, key string, until time.Time) *entry[uint16] {
-	s := &slots[uint16]{}
-	s.known.ok, s.known.state.Latest = true, until
+// entryOf returns slots whose window is open until a time.
+func entryOf(g *coalesce.Group, key string, until time.Time) *slots[uint16] {
 	l := fixed(time.Minute, 1)
-	e := &entry[uint16]{entryKey: entryKeyOf(key, &l), windows: s}
-	e.coalescer = g.New(s)
-	return e
+	s := &slots[uint16]{entryKey: entryKeyOf(key, &l), known: known{ok: true, state: state{Window: slot.Window{Times: slot.Times{Latest: until}}}}}
+	s.coalescer = g.New(s)
+	return s
 }
 
 // find returns the entry of a key.
-func (t *table[T]) findKey(key string) *entry[T] {
+func (t *table[T]) findKey(key string) *slots[T] {
 	return t.find(entryKey{key: key, scale: time.Minute})
 }
 
@@ -32,7 +32,7 @@ func TestTableHasOneEntryForEachCount(t *testing.T) {
 	t.Cleanup(g.Close)
 	var tb table[uint16]
 	tb.init(1024)
-	added := make(chan *entry[uint16], 8)
+	added := make(chan *slots[uint16], 8)
 	var all sync.WaitGroup
 	for range cap(added) {
 		all.Go(func() { added <- tb.add(entryOf(g, "k", time.Time{})) })
@@ -67,9 +67,9 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		busy.coalescer.Operate(t.Context(), func(context.Context) (coalesce.Result, bool, error) {
+		busy.coalescer.Operate(t.Context(), func(context.Context) (window.Window, bool, error) {
 			<-release
-			return coalesce.Result{}, false, nil
+			return window.Window{}, false, nil
 		})
 	}()
 	require.Eventually(t, busy.coalescer.Busy, 5*time.Second, time.Millisecond)
@@ -101,7 +101,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	close(release)
 	<-done
 	require.Eventually(t, func() bool { return !busy.coalescer.Busy() }, 5*time.Second, time.Millisecond)
-	busy.windows.known.forget()
+	busy.known.forget()
 	tb.remove(entryOf(g, "busy", now))
 	require.NotNil(t, tb.findKey("busy"), "that was another entry")
 	tb.remove(busy)
@@ -125,7 +125,7 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	tb.keep(e)
 	require.Nil(t, tb.findKey("k"), "it has no window")
 
-	s := e.windows
+	s := e
 	s.known.state.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))

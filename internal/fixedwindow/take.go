@@ -10,7 +10,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -23,15 +22,7 @@ func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uin
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	r, sent, err := b.countHit(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n, Take: true})
-	if err != nil {
-		return w, sent, err
-	}
-	w = windowOf[T](r)
-	if r.Refused {
-		refuse(&w, &l, n)
-	}
-	return w, false, nil
+	return b.count(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n, Take: true})
 }
 
 // refuse makes w the window of a take that was refused.
@@ -54,19 +45,19 @@ func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit, n uin
 
 // read reads the open window. It is Refused if a take of n does not fit it.
 func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n uint64) (w window.Window, err error) {
-	e, err := b.findOrMake(key, l)
+	s, _, err := b.find(key, l)
 	if err != nil {
 		return w, err
 	}
 	if err := b.group.Check(ctx); err != nil {
 		return w, err
 	}
-	s, found, err := e.windows.peek(ctx)
+	st, found, err := s.peek(ctx)
 	if err != nil {
 		return w, err
 	}
 	if found {
-		w = windowOf[T](s.result(l.Scale, s.Count, time.Now()))
+		w = bounded[T](st.window(l.Scale, time.Now()))
 	}
 	if n > l.Max || w.Count > l.Max-n {
 		refuse(&w, l, n)
@@ -104,7 +95,7 @@ func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take, windows [
 			states[ordered[i].index] = ordered[i].window
 		}
 	}()
-	if done, granted, sent, err := b.takeTogether(ctx, ordered); done {
+	if granted, sent, err := b.takeTogether(ctx, ordered); err != errInTurn {
 		return granted, sent, err
 	}
 	return b.takeInTurn(ctx, ordered)
@@ -113,18 +104,19 @@ func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take, windows [
 // takeInTurn makes one take after the other. It first reads the windows that are not known to have
 // room.
 func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
-	fit := true
+	errs := make([]error, len(takes))
+	var reads sync.WaitGroup
 	for i := range takes {
 		t := &takes[i]
-		if known, _ := b.recall(t); known && t.fits() {
-			continue
+		if known, _ := b.recall(t); !known || !t.fits() {
+			reads.Go(func() { errs[i] = b.readFor(ctx, t) })
 		}
-		if t.window, err = b.read(ctx, t.Key, &t.Limit, t.N); err != nil {
-			return false, false, err
-		}
-		fit = fit && !t.window.Refused
 	}
-	if !fit {
+	reads.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return false, false, err
+	}
+	if slices.ContainsFunc(takes, func(t take[T]) bool { return !t.fits() }) {
 		return false, false, nil
 	}
 	for i := range takes {
@@ -139,33 +131,45 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 	return true, false, nil
 }
 
+// readFor reads the window of a take. If it is known, that is what refuses later takes.
+func (b *Backend[T]) readFor(ctx context.Context, t *take[T]) (err error) {
+	if s := b.table.find(entryKeyOf(t.Key, &t.Limit)); s != nil {
+		if _, _, err := s.coalescer.Operate(ctx, s.reread); err != nil {
+			return err
+		}
+		if known, _ := b.recall(t); known {
+			return nil
+		}
+	}
+	t.window, err = b.read(ctx, t.Key, &t.Limit, t.N)
+	return err
+}
+
 // giveBackAll gives back what some takes of a TakeAll have taken, even if ctx ends. The counts of their
 // windows are then those before the takes, unless ctx has ended.
 func (b *Backend[T]) giveBackAll(ctx context.Context, takes []take[T]) {
-	b.finish(ctx, takes, func(ctx context.Context, own []take[T]) {
-		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
-		for i := range own {
-			t := &own[i]
-			if t.N == 0 {
-				continue
-			}
-			all.Go(func() {
-				if ok, _, err := b.GiveBack(ctx, t.Key, t.Limit, t.N, t.window.ID); ok && err == nil {
-					t.given()
-				}
-			})
+	b.finish(ctx, takes, func(ctx context.Context, t *take[T]) {
+		if t.N == 0 {
+			return
 		}
-		all.Wait()
+		if ok, _, err := b.GiveBack(ctx, t.Key, t.Limit, t.N, t.window.ID); ok && err == nil {
+			t.given()
+		}
 	})
 }
 
-// finish runs f, which gives back what takes have taken, even if ctx ends. The takes are then as f leaves
-// them, unless ctx has ended.
-func (b *Backend[T]) finish(ctx context.Context, takes []take[T], f func(ctx context.Context, own []take[T])) {
+// finish calls f, which gives back what a take has taken, for each of them at the same time, even if ctx ends:
+// a server that does not respond must not use up the time for the others. The takes are then as f leaves them,
+// unless ctx has ended.
+func (b *Backend[T]) finish(ctx context.Context, takes []take[T], f func(ctx context.Context, t *take[T])) {
 	done := make(chan []take[T], 1)
 	own := slices.Clone(takes) // the caller may be gone
 	b.group.FinishCall(ctx, func(ctx context.Context) {
-		f(ctx, own)
+		var all sync.WaitGroup
+		for i := range own {
+			all.Go(func() { f(ctx, &own[i]) })
+		}
+		all.Wait()
 		done <- own
 	})
 	select {
@@ -184,7 +188,6 @@ type take[T codec.Value] struct {
 
 	// What follows is for takes that are made together.
 	slots     *slots[T]
-	action    slot.Action
 	counted   bool // the server has counted N
 	uncertain bool // the server may count N later
 }
@@ -215,13 +218,13 @@ func (b *Backend[T]) ordered(takes []window.Take) []take[T] {
 // recall sets the window of a take to what is known of it. MayRefuse says that this may refuse the
 // take without asking the server.
 func (b *Backend[T]) recall(t *take[T]) (known, mayRefuse bool) {
-	e := b.table.find(entryKeyOf(t.Key, &t.Limit))
-	if e == nil {
+	s := b.table.find(entryKeyOf(t.Key, &t.Limit))
+	if s == nil {
 		return false, false
 	}
-	r, mayRefuse, known := e.windows.known.recall(time.Now())
+	w, mayRefuse, known := s.known.recall(time.Now())
 	if known {
-		t.window = windowOf[T](r)
+		t.window = bounded[T](w)
 		if !t.fits() {
 			refuse(&t.window, &t.Limit, t.N)
 		}
@@ -235,17 +238,17 @@ func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return false, false, err
 	}
-	e, err := b.findOrMake(key, &l)
+	s, _, err := b.find(key, &l)
 	if err != nil {
 		return false, false, err
 	}
-	r, sent, err := e.coalescer.Operate(ctx, func(ctx context.Context) (r coalesce.Result, sent bool, err error) {
-		given, err := e.windows.giveBack(ctx, id, n)
-		r.Refused = !given
-		return r, err != nil, err
+	w, sent, err := s.coalescer.Operate(ctx, func(ctx context.Context) (w window.Window, sent bool, err error) {
+		given, err := s.giveBack(ctx, id, n)
+		w.Refused = !given
+		return w, err != nil, err
 	})
 	if err != nil {
 		return false, sent, err
 	}
-	return !r.Refused, false, nil
+	return !w.Refused, false, nil
 }

@@ -2,7 +2,7 @@ package fixedwindow
 
 import (
 	"context"
-	"sync"
+	"errors"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -14,32 +14,26 @@ import (
 // maxTogether bounds the takes that are made together, so that a call fits one read of a server.
 const maxTogether = 12
 
+// errInTurn says that takes can't be made together.
+var errInTurn = errors.New("take in turn")
+
 // takeTogether makes takes of known windows with one call for each link, one link after the other. If
-// one is refused, it gives back the others, with one call for each link. If a window is known to have
-// no room, it reads all of them, unless that was done not long ago.
+// one is refused, it gives back the others.
 //
-// It is not done if a window is not known, if a hit or take on one of them is in flight, as others
-// then share the next request.
-func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
-	switch known, mayRefuse, fit := b.recallAll(takes); {
-	case !known:
-		return false, false, false, nil
-	case !fit && mayRefuse:
-		return true, false, false, nil
-	case !hold(b, takes):
-		return false, false, false, nil
-	}
+// It returns errInTurn, and has taken nothing, if a window is not known to be open with enough room, unless it
+// was read not long ago, which refuses all; or if a hit or take on one of them is in flight, as others then
+// share the next request.
+func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
 	known, mayRefuse, fit := b.recallAll(takes)
-	if known && !fit && !mayRefuse {
-		if err := b.readTogether(ctx, takes); err != nil {
-			release(takes)
-			return true, false, false, err
-		}
-		known, _, fit = b.recallAll(takes)
+	if known && !fit && mayRefuse {
+		return false, false, nil
 	}
-	if !known || !fit {
+	if !fit || !hold(b, takes) {
+		return false, false, errInTurn
+	}
+	if _, _, fit := b.recallAll(takes); !fit {
 		release(takes)
-		return known, false, false, nil
+		return false, false, errInTurn
 	}
 	return b.countTogether(ctx, takes)
 }
@@ -65,16 +59,12 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 	}
 	for i := range takes {
 		t := &takes[i]
-		e := b.table.find(entryKeyOf(t.Key, &t.Limit))
-		if e == nil || t.N == 0 {
+		s := b.table.find(entryKeyOf(t.Key, &t.Limit))
+		if s == nil || t.N == 0 || !s.coalescer.TryAcquire() {
 			release(takes[:i])
 			return false
 		}
-		if !e.coalescer.TryAcquire() {
-			release(takes[:i])
-			return false
-		}
-		t.slots = e.windows
+		t.slots = s
 	}
 	return true
 }
@@ -82,7 +72,7 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 // release releases the coalescers of takes.
 func release[T codec.Value](takes []take[T]) {
 	for i := range takes {
-		takes[i].slots.entry.coalescer.Release(takes[i].uncertain)
+		takes[i].slots.coalescer.Release(takes[i].uncertain)
 	}
 }
 
@@ -95,152 +85,79 @@ func ofLink[T codec.Value](takes []take[T]) int {
 	return n
 }
 
-// newCallFor returns an empty call for the records of takes.
-func (b *Backend[T]) newCallFor(takes []take[T], a conn.Atomicity) *conn.Call[T] {
-	cl := takes[0].slots.newCall(a)
-	for i := range takes {
-		cl.MostTTL = max(cl.MostTTL, takes[i].slots.bands.Top)
-	}
-	return cl
-}
-
-// readTogether reads the known windows, with one call for each link.
-func (b *Backend[T]) readTogether(ctx context.Context, takes []take[T]) error {
-	for len(takes) > 0 {
-		n := ofLink(takes)
-		part := takes[:n]
-		takes = takes[n:]
-		cl := b.newCallFor(part, conn.Interruptible)
-		ids := make([]slot.ID, n)
-		for i := range part {
-			s := part[i].slots
-			known, _ := s.known.current()
-			ids[i] = known.Slot
-			s.records.add(cl, slot.Request{Verb: slot.Query, Slot: known.Slot})
-		}
-		at, _, err := part[0].slots.ask(ctx, nil, cl, time.Now())
-		if err != nil {
-			return err
-		}
-		for i := range part {
-			s := part[i].slots
-			if _, live := s.learnRead(ids[i], cl.Responses[i], &at); !live {
-				s.known.forget()
-			}
-		}
-		b.calls.Put(cl)
-	}
-	return nil
-}
-
-// countTogether makes the takes, whose coalescers are held, and releases them. It is not done if a
-// window was over by then.
-func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (done, granted, sent bool, err error) {
+// countTogether makes the takes, whose coalescers are held, and releases them.
+func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
 	for begun := 0; begun < len(takes); {
 		part := takes[begun:]
 		part = part[:ofLink(part)]
-		missed, fit, sent, err := b.countOn(ctx, part)
-		begun += len(part)
-		if !missed && fit && err == nil {
-			continue
+		fit, sent, err := b.countOn(ctx, part)
+		if !fit || err != nil {
+			b.giveBackHeld(ctx, takes)
+			return false, sent || err != nil && begun > 0, err
 		}
-		b.giveBackAndRelease(ctx, takes, begun)
-		return !missed || err != nil, false, sent || err != nil && begun > len(part), err
+		begun += len(part)
 	}
 	release(takes)
-	return true, true, false, nil
+	return true, false, nil
 }
 
-// giveBackAndRelease gives back what the first of the takes have taken, even if ctx ends, and then releases
-// all. The counts of their windows are then those before the takes, unless ctx has ended.
-func (b *Backend[T]) giveBackAndRelease(ctx context.Context, takes []take[T], begun int) {
-	b.finish(ctx, takes, func(ctx context.Context, own []take[T]) {
-		defer release(own)
-		var all sync.WaitGroup // a server that does not respond must not use up the time for the others
-		for asked := own[:begun]; len(asked) > 0; {
-			n := ofLink(asked)
-			part := asked[:n]
-			all.Go(func() { b.giveBackTogether(ctx, part) })
-			asked = asked[n:]
+// giveBackHeld gives back what the server has counted of takes, even if ctx ends, and then releases them. The
+// counts of their windows are then those before the takes, unless ctx has ended.
+func (b *Backend[T]) giveBackHeld(ctx context.Context, takes []take[T]) {
+	b.finish(ctx, takes, func(ctx context.Context, t *take[T]) {
+		if t.counted {
+			t.given()
+			t.slots.Subtract(t.N)
+			t.slots.GiveBack(ctx, t.N)
 		}
-		all.Wait()
+		t.slots.coalescer.Release(t.uncertain)
 	})
 }
 
-// countOn makes the takes of windows with one link. Missed says that a window was over by then, and
-// fit that all takes are within their limits.
-func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (missed, fit, sent bool, err error) {
+// countOn makes the takes of windows with one link, and reports whether all are within their limits. It returns
+// errInTurn if a window was over by then.
+func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (fit, sent bool, err error) {
 	now := time.Now()
-	cl := b.newCallFor(part, conn.SingleRead)
-	for i := range part {
-		t := &part[i]
-		known, _ := t.slots.known.current()
-		t.action = t.slots.bands.Join(known.Slot, known.Until)
-		t.slots.addJoin(cl, t.action, t.N)
+	first := part[0].slots
+	c, err := first.link.connect(ctx)
+	if err != nil {
+		return false, false, err
 	}
-	at, c, sent, err := part[0].slots.askOnLink(ctx, cl)
+	cl := first.newCall(conn.SingleRead)
+	actions := make([]slot.Action, len(part))
+	for i := range part {
+		s := part[i].slots
+		x, until, _ := s.known.toJoin()
+		actions[i] = s.bands.Join(x, until)
+		s.addJoin(cl, actions[i], part[i].N)
+		cl.MostTTL = max(cl.MostTTL, s.bands.Top)
+	}
+	at, sent, err := first.ask(ctx, c, cl)
 	if err != nil {
 		for i := range part {
 			part[i].uncertain = sent
 		}
-		return false, false, sent, err
+		return false, sent, err
 	}
-	fit = true
+	fit, sent = true, false
 	for i := range part {
 		t := &part[i]
 		shared := coalesce.SharedHits{Hits: 1, Sum: t.N, Max: t.Limit.Max, Takes: true, Now: now}
-		o := t.slots.joined(t.action, &shared, cl.Responses[2*i:], &at, c)
-		if o.Err != nil {
+		o := t.slots.joined(actions[i], &shared, cl.Responses[2*i:], &at, c)
+		switch {
+		case o.Err != nil:
 			sent, err = true, o.Err
 			continue
+		case !o.WindowOpen && err == nil:
+			err = errInTurn
 		}
-		missed = missed || !o.WindowOpen
 		t.counted = o.WindowOpen && !o.Full
-		t.window = windowOf[T](o.Result)
+		t.window = bounded[T](o.Window)
 		if o.Full || t.window.Count > t.Limit.Max {
 			fit = false
-			t.window.Refused = true
-			t.window.RetryAfter = max(t.window.Left, 1)
+			refuse(&t.window, &t.Limit, t.N)
 		}
 	}
 	b.calls.Put(cl)
-	return missed, fit, sent, err
-}
-
-// giveBackTogether gives back what takes with one link have taken. What fails stays counted until the
-// windows end.
-func (b *Backend[T]) giveBackTogether(ctx context.Context, part []take[T]) {
-	cl := b.newCallFor(part, conn.SingleRead)
-	var link *link[T]
-	var c *conn.Conn[T]
-	var deadline, by time.Time
-	for i := range part {
-		t := &part[i]
-		if !t.counted {
-			continue
-		}
-		s := t.slots
-		a, ok := s.bands.GiveBack(s.taken.window, time.Now())
-		t.counted = ok
-		if !ok {
-			continue
-		}
-		s.records.add(cl, slot.Request{Verb: slot.Increase, Slot: a.Slot, Value: t.N})
-		deadline, by = earlier(deadline, s.bands.Deadline(a)), earlier(by, a.By)
-		link, c = s.link, s.taken.conn
-	}
-	if c == nil {
-		b.calls.Put(cl)
-		return
-	}
-	if _, err := link.doBy(ctx, c, cl, deadline, by); err != nil {
-		return
-	}
-	b.calls.Put(cl)
-	for i := range part {
-		if t := &part[i]; t.counted {
-			t.slots.known.subtract(t.N)
-			t.given()
-		}
-	}
+	return fit, sent, err
 }
