@@ -2,8 +2,10 @@ package fixedwindow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -32,54 +34,55 @@ type cleaning[T codec.Value] struct {
 	removed int       // records
 }
 
-// cleaner cleans many keys on one link.
-type cleaner[T codec.Value] struct {
-	link     *link[T]
-	requests int // the most requests of a call
-	conn     *conn.Conn[T]
-}
-
-// clean cleans keys, as far as is possible without waiting for long: those with about the same guard
-// together, and not more at a time than the server is fast enough for. After an error, some of them
-// are not done.
-func (cl *cleaner[T]) clean(ctx context.Context, all []*cleaning[T]) error {
+// clean cleans keys on a link, as far as is possible without waiting for long: those with about the same guard
+// together, and not more at a time than the server is fast enough for. Requests is the most requests of a call.
+// After an error, some keys are not done.
+func clean[T codec.Value](ctx context.Context, l *link[T], requests int, all []*cleaning[T]) error {
 	var classes [linkClasses][]*cleaning[T]
 	for _, k := range all {
 		c := classOf(k.records.bands.Guard)
 		classes[c] = append(classes[c], k)
 	}
+	var errs [linkClasses]error
+	var cleaners sync.WaitGroup
 	for c, some := range classes {
-		p := cl.link.paces[c]
-		for len(some) > 0 {
-			n, err := p.begin(ctx, len(some))
-			if err != nil {
-				return err
-			}
-			err = cl.cleanSome(ctx, some[:n], p)
-			p.end(n)
-			if err != nil {
-				return err
-			}
-			some = slices.DeleteFunc(some, func(k *cleaning[T]) bool { return k.done })
+		if len(some) > 0 {
+			cl := cleaner[T]{link: l, requests: requests, pace: l.paces[c], waiting: some}
+			cleaners.Go(func() { errs[c] = cl.run(ctx) })
 		}
 	}
-	return nil
+	cleaners.Wait()
+	return errors.Join(errs[:]...)
 }
 
-// cleanSome cleans keys until they are done, or until they turn out to be too many for the server.
-func (cl *cleaner[T]) cleanSome(ctx context.Context, all []*cleaning[T], p *pace) error {
-	for failures := 0; !p.exceeded(len(all)); {
-		ready, again := cl.ready(all)
+// cleaner cleans keys with about the same guard on one link.
+type cleaner[T codec.Value] struct {
+	link     *link[T]
+	conn     *conn.Conn[T] // of the last lookup
+	requests int           // the most requests of a call
+	pace     *pace
+	waiting  []*cleaning[T] // not begun
+	active   []*cleaning[T] // begun and not done
+}
+
+// run cleans the keys until they are done. It begins as many as the server is fast enough for.
+func (cl *cleaner[T]) run(ctx context.Context) error {
+	defer func() { cl.pace.end(len(cl.active)) }()
+	for failures := 0; len(cl.waiting)+len(cl.active) > 0; {
+		n, changed := cl.pace.begin(len(cl.waiting))
+		cl.active = append(cl.active, cl.waiting[:n]...)
+		cl.waiting = cl.waiting[n:]
+		ready, again := cl.ready()
 		if len(ready) == 0 {
-			if again.IsZero() {
-				return nil
+			if len(cl.waiting) == 0 {
+				changed = nil
 			}
-			if err := backoff.Sleep(ctx, time.Until(again)); err != nil {
+			if err := wait(ctx, again, changed); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := cl.round(ctx, all, ready); err != nil {
+		if err := cl.round(ctx, ready); err != nil {
 			if failures++; failures >= maxTries || ctx.Err() != nil {
 				return err
 			}
@@ -87,35 +90,66 @@ func (cl *cleaner[T]) cleanSome(ctx context.Context, all []*cleaning[T], p *pace
 				return err
 			}
 		}
+		cl.leave()
 	}
 	return nil
 }
 
+// leave leaves keys that are done, and makes those wait that are far too many for the server.
+func (cl *cleaner[T]) leave() {
+	begun := len(cl.active)
+	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning[T]) bool { return k.done })
+	if most := cl.pace.bound(); len(cl.active) > 2*most {
+		for _, k := range cl.active[most:] {
+			k.history = slot.History{}
+			k.again = time.Time{}
+			cl.waiting = append(cl.waiting, k)
+		}
+		cl.active = cl.active[:most]
+	}
+	cl.pace.end(begun - len(cl.active))
+}
+
+// wait waits until a time, if that is not zero, or until changed is closed.
+func wait(ctx context.Context, until time.Time, changed <-chan struct{}) error {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-due:
+	case <-changed:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
 // ready returns the keys that are to be looked up now. If there are none, it returns when there
-// will be, or the zero time if all keys are done.
-func (cl *cleaner[T]) ready(all []*cleaning[T]) (ready []*cleaning[T], again time.Time) {
+// will be, or the zero time if no key is active.
+func (cl *cleaner[T]) ready() (ready []*cleaning[T], again time.Time) {
 	now := time.Now()
-	for _, c := range all {
+	for _, k := range cl.active {
 		switch {
-		case c.done:
-		case !c.again.After(now):
-			ready = append(ready, c)
-		case again.IsZero() || c.again.Before(again):
-			again = c.again
+		case !k.again.After(now):
+			ready = append(ready, k)
+		case again.IsZero() || k.again.Before(again):
+			again = k.again
 		}
 	}
 	return ready, again
 }
 
 // round looks keys up once, and executes the actions that follow.
-func (cl *cleaner[T]) round(ctx context.Context, all, ready []*cleaning[T]) error {
+func (cl *cleaner[T]) round(ctx context.Context, ready []*cleaning[T]) error {
 	c, err := cl.link.connect(ctx)
 	if err != nil {
 		return err
 	}
 	if c != cl.conn {
 		cl.conn = c
-		for _, k := range all {
+		for _, k := range cl.active {
 			k.history = slot.History{}
 		}
 	}
@@ -163,7 +197,7 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 			return err
 		}
 		l.Received = time.Now()
-		cl.link.paces[classOf(some[0].records.bands.Guard)].looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
+		cl.pace.looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
 		for i, k := range some {
 			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
 			k.history = k.records.bands.Extend(k.history, l)
@@ -274,8 +308,7 @@ func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int,
 		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
 		cleanings = append(cleanings, c)
 	}
-	c := cleaner[T]{link: r.link, requests: r.requests}
-	err = c.clean(ctx, cleanings)
+	err = clean(ctx, r.link, r.requests, cleanings)
 	for _, k := range cleanings {
 		removed += k.removed
 	}

@@ -263,8 +263,7 @@ func (j *janitor[T]) do(chunk []*slots[T]) {
 	for i, s := range chunk {
 		cleanings[i] = &cleaning[T]{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
 	}
-	c := cleaner[T]{link: j.link, requests: j.backend.maxRequests}
-	c.clean(j.ctx, cleanings) // what fails is done again later
+	clean(j.ctx, j.link, j.backend.maxRequests, cleanings) // what fails is done again later
 	for i, k := range cleanings {
 		j.finish(chunk[i], k)
 	}

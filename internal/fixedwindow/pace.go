@@ -1,7 +1,6 @@
 package fixedwindow
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -18,8 +17,6 @@ const (
 // as the server can look up in a part of the guard. If there were more, all actions would be too late,
 // and no record would be removed until it expires.
 type pace struct {
-	turn chan struct{} // has an element while a goroutine waits for keys to become less, or most more
-
 	mu          sync.Mutex // guards the fields below
 	most        int        // keys to clean at a time
 	keys        int        // that are being cleaned
@@ -27,35 +24,16 @@ type pace struct {
 	changed     chan struct{} // is closed when keys becomes less or most more
 }
 
-func newPace() *pace {
-	return &pace{turn: make(chan struct{}, 1), most: minPace, changed: make(chan struct{})}
-}
+func newPace() *pace { return &pace{most: minPace, changed: make(chan struct{})} }
 
-// begin waits until some of n keys can be cleaned, and returns how many. The caller calls end when
-// they are.
-func (p *pace) begin(ctx context.Context, n int) (some int, err error) {
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	for {
-		p.mu.Lock()
-		some, changed := min(n, p.most-p.keys), p.changed
-		if some > 0 {
-			p.keys += some
-		}
-		p.mu.Unlock()
-		if some > 0 {
-			return some, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	}
+// begin returns how many of n keys can be cleaned now. The caller calls end when they are. For the
+// others, it tries again when changed is closed.
+func (p *pace) begin(n int) (some int, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	some = min(n, max(p.most-p.keys, 0))
+	p.keys += some
+	return some, p.changed
 }
 
 // end is called when n keys are not being cleaned any more.
@@ -66,10 +44,12 @@ func (p *pace) end(n int) {
 	p.notify()
 }
 
-// notify wakes the goroutine that has the turn. The caller holds mu.
+// notify wakes those that wait, if there is room for keys. The caller holds mu.
 func (p *pace) notify() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if p.keys < p.most {
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
 }
 
 // looked is told how long a lookup of n keys took. The least of these times is taken for that of the
@@ -89,9 +69,9 @@ func (p *pace) looked(n int, took, guard time.Duration) {
 	p.notify()
 }
 
-// exceeded reports whether n keys are far too many.
-func (p *pace) exceeded(n int) bool {
+// bound returns how many keys can be cleaned at a time.
+func (p *pace) bound() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return n/2 > p.most
+	return p.most
 }
