@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -86,21 +85,4 @@ func TestBatchReachesTheServersOfItsKeys(t *testing.T) {
 			require.EqualValues(t, 2*homes[s.Server], s.Answered)
 		}
 	})
-}
-
-func TestBatchLargerThanMaxInFlight(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxInFlight: 7, MaxConns: 1})
-	var b throttr.Batch[uint16]
-	b.Insert("k", 0, testkit.Minute)
-	var last throttr.CounterReply[uint16]
-	for range 100 {
-		b.Update("k", codec.Quota, codec.Increase, 1)
-		last = b.Query("k")
-	}
-	require.NoError(t, client.Do(t.Context(), &b))
-	c, ok, err := last.Counter()
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.EqualValues(t, 100, c.Quota)
 }

@@ -1,7 +1,6 @@
 package throttr_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,19 +72,25 @@ func testClientMethods[T codec.Value](t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestKeyThatIsTooLongIsNotSent(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	long := fmt.Sprintf("%256d", 0)
+func TestRequestThatCannotBeEncodedIsNotSent(t *testing.T) {
+	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
+	client := testkit.Connect[uint8](t, srv, throttr.Config{})
+	ctx, long := t.Context(), string(make([]byte, 256))
 	for range 3 { // a call that could not be encoded is used again
-		_, _, err := client.Query(t.Context(), long)
-		require.ErrorIs(t, err, codec.ErrTooLarge)
-		_, err = client.Set(t.Context(), "k", make([]byte, 8096), testkit.Minute)
-		require.ErrorIs(t, err, codec.ErrTooLarge)
-		ok, err := client.Purge(t.Context(), long[:255])
+		errs := map[string]error{}
+		_, _, errs["query"] = client.Query(ctx, long)
+		_, _, errs["stat"] = client.Stat(ctx, long)
+		_, _, errs["channel"] = client.Channel(ctx, long)
+		_, errs["publish"] = client.Publish(ctx, long, nil)
+		_, errs["payload"] = client.Publish(ctx, "c", make([]byte, 256))
+		_, errs["set"] = client.Set(ctx, "k", make([]byte, 256), codec.TTL[uint8]{Amount: 1, Unit: codec.Minutes})
+		for name, err := range errs {
+			require.ErrorIs(t, err, codec.ErrTooLarge, name)
+		}
+		ok, err := client.Purge(ctx, long[:255])
 		require.NoError(t, err)
 		require.False(t, ok)
 	}
 	require.Equal(t, 1, srv.Requests(codec.OpQuery), "that of the probe")
-	require.Zero(t, srv.Requests(codec.OpSet))
+	require.Zero(t, srv.Requests(codec.OpStat)+srv.Requests(codec.OpChannel)+srv.Requests(codec.OpPublish)+srv.Requests(codec.OpSet))
 }

@@ -12,21 +12,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestRequestThatCannotBeEncodedIsNotSent(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
-	client := testkit.Connect[uint8](t, srv, throttr.Config{})
-	ctx, long := t.Context(), string(make([]byte, 256))
-	_, _, err := client.Stat(ctx, long)
-	require.ErrorIs(t, err, codec.ErrTooLarge)
-	_, _, err = client.Channel(ctx, long)
-	require.ErrorIs(t, err, codec.ErrTooLarge)
-	_, err = client.Publish(ctx, long, nil)
-	require.ErrorIs(t, err, codec.ErrTooLarge)
-	_, err = client.Publish(ctx, "c", make([]byte, 256))
-	require.ErrorIs(t, err, codec.ErrTooLarge)
-	require.Zero(t, srv.Requests(codec.OpStat)+srv.Requests(codec.OpChannel)+srv.Requests(codec.OpPublish))
-}
-
 func TestOnlyReadsAreSentAgain(t *testing.T) {
 	srv := mockserver.RunT(t)
 	client := testkit.Connect[uint16](t, srv, throttr.Config{})

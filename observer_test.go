@@ -119,30 +119,6 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	require.Equal(t, []string{"first allowed", "second allowed", "third allowed", "first reset", "second reset", "third reset"}, order)
 }
 
-func TestEachHitIsObservedOnce(t *testing.T) {
-	const goroutines, hits, limit = 16, 500, 1000
-	var seen recorder
-	limiter := throttr.NewRateLimit(inProcess(t), throttr.WithObserver(seen.observe))
-	var callers sync.WaitGroup
-	for range goroutines {
-		callers.Go(func() {
-			for range hits {
-				if _, err := limiter.Hit(t.Context(), "k", time.Hour, limit); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	callers.Wait()
-	kinds, counts := map[throttr.EventKind]int{}, map[uint64]bool{}
-	for _, e := range seen.events {
-		kinds[e.Kind]++
-		counts[e.Result.Count] = true
-	}
-	require.Equal(t, map[throttr.EventKind]int{throttr.EventAllowed: limit, throttr.EventDenied: goroutines*hits - limit}, kinds)
-	require.Len(t, counts, goroutines*hits, "no two events have the same count")
-}
-
 // commandError is an error that can't be compared, as drivers of some databases have.
 type commandError struct{ labels []string }
 

@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -76,24 +74,6 @@ func TestTakeAllTakesAllOrNone(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, results, 20)
 		require.Equal(t, want == 0, ok)
-	}
-}
-
-// The sum wraps to a number within the limit.
-func TestSumOfTakesThatIsTooLargeIsDenied(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithValueSize(8))
-	for _, b := range []throttr.Backend{inProcess(t), openURL(t, "throttr://"+srv.Addr())} {
-		limit := throttr.Limit{Max: math.MaxInt64 - 1, Scale: time.Minute, Algorithm: throttr.FixedWindow}
-		most := limit.For("k", math.MaxInt64-1)
-		takes := []throttr.Take{most, most, most}
-		granted, err := b.TakeAll(t.Context(), takes, make([]window.Window, 3))
-		require.False(t, granted && err == nil)
-		limiter := throttr.NewRateLimit(b)
-		ok, results, err := limiter.TakeAll(t.Context(), takes...)
-		require.NoError(t, err)
-		require.False(t, ok)
-		require.Equal(t, throttr.Never, results[2].RetryAfter)
-		require.Zero(t, count(t, limiter, "k", time.Minute))
 	}
 }
 
