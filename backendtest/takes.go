@@ -8,14 +8,14 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// spread returns takes of n whose keys, scales, names, algorithms or calendars differ.
-func (c calls) spread(n uint64) (takes []window.Take) {
+// spread returns takes of 1 whose keys, scales, names, algorithms or calendars differ.
+func (c calls) spread() (takes []window.Take) {
 	for i := range 6 {
-		takes = append(takes, c.on(fmt.Sprint("k", i/2)).in(time.Duration(1+i%2)*time.Minute).takeOf(n))
+		takes = append(takes, c.on(fmt.Sprint("k", i/2)).in(time.Duration(1+i%2)*time.Minute).takeOf(1))
 	}
 	for i, kind := range c.in(time.Minute).kinds("", "n") {
 		if i < 13 && kind.limit != c.in(time.Minute).limit {
-			takes = append(takes, kind.on("k0").takeOf(n))
+			takes = append(takes, kind.on("k0").takeOf(1))
 		}
 	}
 	return takes
@@ -25,7 +25,7 @@ func (c calls) spread(n uint64) (takes []window.Take) {
 func testAllOrNone(c calls) {
 	windows, granted := c.takeAll()
 	c.expect(granted && len(windows) == 0, "no takes are refused")
-	takes := c.spread(1)
+	takes := c.spread()
 	for n := range uint64(3) {
 		windows, granted = c.takeAll(takes...)
 		c.expect(granted, "the takes are refused: %+v", windows)
@@ -35,7 +35,7 @@ func testAllOrNone(c calls) {
 		}
 	}
 	for refusing := range takes { // each of them refuses all
-		takes := c.spread(1)
+		takes := c.spread()
 		takes[refusing].N = 8
 		windows, granted := c.takeAll(takes...)
 		c.expect(!granted, "the takes are granted, although take %d is over its limit", refusing)
@@ -50,7 +50,7 @@ func testAllOrNone(c calls) {
 		}
 	}
 	for refusing := range takes { // and opens no window
-		takes := c.spread(1)
+		takes := c.spread()
 		for i := range takes {
 			takes[i].Key += "new"
 		}
