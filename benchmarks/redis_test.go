@@ -108,6 +108,11 @@ func places(b *testing.B) (call, func()) {
 	store := must(throttr.Open(b.Context(), "redis://"+redisAddress(b)))(b)
 	l := inflight.New(store)
 	limit := inflight.Limit{Name: "bench", Max: placesOfKey, Lease: 2 * time.Second}
+	return pairs(l, limit), func() { l.Close(); store.Close() }
+}
+
+// pairs acquires a place, and releases it.
+func pairs(l *inflight.Limiter, limit inflight.Limit) call {
 	return func(ctx context.Context, key string) error {
 		h, err := l.Acquire(ctx, key, limit, 1)
 		if err != nil {
@@ -115,7 +120,7 @@ func places(b *testing.B) (call, func()) {
 		}
 		h.Release()
 		return nil
-	}, func() { l.Close(); store.Close() }
+	}
 }
 
 func sortedSet(b *testing.B) (call, func()) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -36,6 +37,18 @@ func TestMaxKeysOfMemoryIsExact(t *testing.T) {
 		l.Close()
 		b.Close()
 	}
+}
+
+// What a key needs is used again by the next one.
+func TestAPairInMemoryAllocatesAHold(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	l := newLimiter(t, newMemory(t))
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
+		h, _, _ := l.TryAcquire(t.Context(), "k", exports, 1)
+		h.Release()
+	}), 2.0)
 }
 
 // The bound on calls that wait counts those that wait, and not those that were refused or served.

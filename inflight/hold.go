@@ -3,7 +3,6 @@ package inflight
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -17,60 +16,27 @@ var ErrLost = errors.New("inflight: the place is lost")
 type Hold struct {
 	limiter *Limiter
 	ctx     context.Context // of the caller
-	about   *about          // for the observer; nil if there is none
-	ended   atomic.Uint32   // a reason; the first one counts
-	context atomic.Pointer[derived]
-	want    want
-}
+	key     string
+	limit   Limit
+	asked   time.Duration // when the caller has come
 
-// derived is the context of a Hold.
-type derived struct {
-	context.Context
-	cancel context.CancelCauseFunc
+	// The mutex of the Limiter guards what follows. After the decision, the want is constant but for its state.
+	want     want
+	acquired time.Duration // when the observer knew of it; 0: it does not
+	context  context.Context
+	cancel   context.CancelCauseFunc // of context; nil until somebody asks for it
 }
-
-// about is what an observer is told of a call.
-type about struct {
-	ctx      context.Context
-	key      string
-	limit    Limit
-	n        uint64
-	asked    time.Duration
-	used     uint64       // places of the key, when it was decided
-	acquired atomic.Int64 // 0: not yet; endedBefore
-}
-
-// The reasons why a Hold has ended.
-const (
-	notEnded uint32 = iota
-	released
-	lost
-	closed
-)
 
 // Release gives the places back. It does not wait for anything. Further calls do nothing.
 func (h *Hold) Release() {
-	if h != nil && h.end(released) {
-		h.limiter.release(&h.want)
+	if h != nil {
+		h.limiter.release(h)
 	}
 }
 
-// end ends the Hold for a reason. It returns false if it has ended before.
-func (h *Hold) end(reason uint32) bool {
-	if !h.ended.CompareAndSwap(notEnded, reason) {
-		return false
-	}
-	if d := h.context.Load(); d != nil {
-		d.cancel(cause(reason))
-	}
-	if h.about != nil {
-		h.limiter.ended(h, reason)
-	}
-	return true
-}
-
-func cause(reason uint32) error {
-	switch reason {
+// cause returns why a context ends.
+func cause(s state) error {
+	switch s {
 	case lost:
 		return ErrLost
 	case closed:
@@ -82,7 +48,12 @@ func cause(reason uint32) error {
 // Valid reports whether the places are still held, by the monotonic clock of the process. Ask right before a step
 // that can't be undone, and see [Hold.Token].
 func (h *Hold) Valid() bool {
-	return h != nil && h.ended.Load() == notEnded && h.want.valid(h.limiter.now())
+	if h == nil {
+		return false
+	}
+	h.limiter.mu.Lock()
+	defer h.limiter.mu.Unlock()
+	return h.want.valid(h.limiter.now())
 }
 
 // Context returns a context derived from the one that was given to Acquire. It also ends when the places are released, or
@@ -93,18 +64,15 @@ func (h *Hold) Context() context.Context {
 		cancel(ErrLost)
 		return ctx
 	}
-	d := h.context.Load()
-	if d == nil {
-		ctx, cancel := context.WithCancelCause(h.ctx)
-		if d = (&derived{ctx, cancel}); !h.context.CompareAndSwap(nil, d) {
-			cancel(nil)
-			d = h.context.Load()
-		}
+	h.limiter.mu.Lock()
+	defer h.limiter.mu.Unlock()
+	if h.context == nil {
+		h.context, h.cancel = context.WithCancelCause(h.ctx)
 	}
-	if reason := h.ended.Load(); reason != notEnded { // perhaps before it could be seen
-		d.cancel(cause(reason))
+	if s := h.want.state; s != held {
+		h.cancel(cause(s))
 	}
-	return d.Context
+	return h.context
 }
 
 // Token returns a number that is larger than those of all Holds of the key and name that were granted
@@ -119,5 +87,10 @@ func (h *Hold) Token() uint64 {
 
 // Degraded reports whether the policy has granted the places, or keeps them now, as the store is away: see [WithPolicy].
 func (h *Hold) Degraded() bool {
-	return h != nil && (h.want.alone || h.want.pump.kept.Load() && h.ended.Load() == notEnded)
+	if h == nil {
+		return false
+	}
+	h.limiter.mu.Lock()
+	defer h.limiter.mu.Unlock()
+	return h.want.alone || h.want.state == held && h.want.pump.kept
 }

@@ -573,18 +573,26 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 	})
 }
 
-// A call that waits outlasts failures that do not open the breaker.
+// A call that waits outlasts failures that do not open the breaker, whatever was with keys that are forgotten.
 func TestAWaitOutlastsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote(t)
 		l := newLimiter(t, r)
-		r.away.Store(true)
-		go func() {
-			time.Sleep(15 * time.Millisecond)
+		for i := range 40 {
+			r.away.Store(true)
+			time.AfterFunc(15*time.Millisecond, func() { r.away.Store(false) })
+			_, err := l.Acquire(t.Context(), fmt.Sprint(i), exports, 1)
+			require.NoError(t, err)
+			r.away.Store(true)
+			_, _, err = l.TryAcquire(t.Context(), fmt.Sprint("x", i), exports, 1)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+			time.Sleep(2 * exports.Lease)
 			r.away.Store(false)
-		}()
-		_, err := l.Acquire(t.Context(), "k", exports, 1)
-		require.NoError(t, err)
+			time.Sleep(exports.Lease)
+			acquire(t, l, "y", exports, 1).Release() // the breaker is closed
+			synctest.Wait()
+			require.Zero(t, l.Stats().Keys)
+		}
 	})
 }
 

@@ -13,39 +13,42 @@ type id struct{ key, name string }
 // keyPump is the pump of a key and name.
 type keyPump struct {
 	pump
-	id
-	dataSet uint64 // of its part of the store, when it was told last
+	places  window.Places // of the last exchange in memory
+	dataSet uint64        // of its part of the store, when it was told last
 	queued  bool
 	ended   bool // it is forgotten
+	waits   int  // wants that the Limiter counts
 	timer   *time.Timer
 	timerAt time.Duration // when the timer fires; never if it does not
-	awake   func()
 }
 
-// ask adds a want of a key and name.
-func (l *Limiter) ask(w *want, k id, lease time.Duration) error {
+// ask adds a want of a key and name. It returns a channel that is closed when the want is decided, or nil if it is.
+func (l *Limiter) ask(w *want, k id, lease time.Duration) (decided <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.unlock()
 	e := l.byID[k]
 	switch {
 	case l.closed:
-		return window.ErrClosed
+		return nil, window.ErrClosed
 	case l.waiting >= l.maxWaiting:
-		return window.ErrOverloaded
+		return nil, window.ErrOverloaded
 	case e == nil && len(l.byID) >= l.maxKeys:
-		return window.ErrFull
+		return nil, window.ErrFull
 	case e == nil:
 		e = l.newPump(k, lease)
 	}
 	w.pump = e
-	l.waiting++
-	if w.max == window.Unlimited && l.memory == nil {
-		e.grantApart(w)
+	if w.Max == window.Unlimited && l.memory == nil {
+		w.apart = true
+		e.hold(w)
 	} else {
 		e.add(w)
 	}
-	l.update(e)
-	return nil
+	l.update(e, l.now())
+	if w.state == waiting || w.state == inLine {
+		w.ready = make(chan struct{})
+	}
+	return w.ready, nil
 }
 
 // newPump adds a pump. The mutex is held.
@@ -53,29 +56,31 @@ func (l *Limiter) newPump(k id, lease time.Duration) *keyPump {
 	if l.memory != nil {
 		lease = ledger.Forever
 	}
-	e := &keyPump{id: k, timerAt: never}
-	e.lease = lease
-	e.rules = l.rules
-	e.at = never
-	e.awake = func() {
-		l.mu.Lock()
-		defer l.unlock()
-		e.wake()
-		l.update(e)
+	e, _ := l.spare.Get().(*keyPump)
+	if e == nil {
+		e = &keyPump{timerAt: never}
+		e.claim.Process = l.process
+		e.claim.Wake = func() { l.do(e, e.again) }
+		e.rules = l.rules
 	}
+	e.reset(lease)
+	e.dataSet = 0
+	e.ended = false
+	e.claim.Key = k.key
+	e.claim.Name = k.name
 	l.byID[k] = e
 	return e
 }
 
-// release gives back what a want holds, or ends it.
-func (l *Limiter) release(w *want) {
+// release gives back what a Hold holds, or ends its wait.
+func (l *Limiter) release(h *Hold) {
 	l.mu.Lock()
 	defer l.unlock()
-	if w.state == waiting || w.state == inLine {
-		l.waiting--
+	w := &h.want
+	if w.pump.cancel(w) {
+		l.ended(h)
+		l.update(w.pump, l.now())
 	}
-	w.pump.cancel(w)
-	l.update(w.pump)
 }
 
 // unlock unlocks the mutex, and does what is to be done then.
@@ -90,18 +95,18 @@ func (l *Limiter) unlock() {
 
 // update does what the state of a pump needs: it tells what is decided, queues it, sets its timer, or forgets it. The
 // mutex is held.
-func (l *Limiter) update(e *keyPump) {
+func (l *Limiter) update(e *keyPump, now time.Duration) {
 	if e.ended {
 		return
 	}
-	now := l.now()
 	e.tick(now)
+	for l.memory != nil && e.sendAt() <= now {
+		l.exchange(e, now)
+	}
 	l.tell(e)
 	switch {
-	case e.idle(now):
+	case !e.queued && e.idle(now):
 		l.forget(e)
-	case e.sendAt() <= now && l.memory != nil:
-		l.exchange(e, now)
 	case e.sendAt() <= now:
 		l.queue(e)
 		l.setTimer(e, e.loseAt(), now)
@@ -112,48 +117,34 @@ func (l *Limiter) update(e *keyPump) {
 
 // exchange makes the exchange of a pump in memory, which does not wait. The mutex is held.
 func (l *Limiter) exchange(e *keyPump, now time.Duration) {
-	c := l.claim(e, now)
-	a, wake := l.memory.Claim(&c)
-	if wake != nil {
+	l.seq++
+	a := &e.places
+	if wake := l.memory.Claim(e.begin(now, l.seq), a); wake != nil {
 		l.later = append(l.later, wake)
 	}
 	if a.Err != nil {
 		e.failed(now, a.Err, mistaken)
 	} else {
-		e.answered(now, &a)
+		e.answered(now, a)
 	}
-	l.update(e)
 }
 
-// claim begins the exchange of a pump. The mutex is held.
-func (l *Limiter) claim(e *keyPump, now time.Duration) window.Claim {
-	c := e.claim(now)
-	l.seq++
-	c.Key = e.key
-	c.Name = e.name
-	c.Process = l.process
-	c.Seq = l.seq
-	if len(c.Wants) > 0 {
-		c.Wake = e.awake
-	}
-	return c
-}
-
-// tell tells what a pump has decided. The mutex is held.
+// tell tells what a pump has decided, and which Holds have ended. The mutex is held.
 func (l *Limiter) tell(e *keyPump) {
-	for _, d := range e.decided {
-		if d.state != gone {
-			l.waiting--
-			d.want.ready <- d // it has room
-			continue
+	l.waiting += len(e.wants) - e.waits
+	e.waits = len(e.wants)
+	for _, w := range e.decided {
+		if w.ready != nil {
+			close(w.ready)
 		}
-		l.later = append(l.later, func() {
-			l.lost.Add(d.want.n)
-			d.want.hold.end(lost)
-		})
 	}
-	clear(e.decided)
-	e.decided = e.decided[:0]
+	for _, w := range e.over {
+		if w.state == lost {
+			l.lost += w.N
+		}
+		l.ended(w.hold)
+	}
+	e.taken()
 }
 
 // setTimer has a pump updated at a time, and perhaps before. The mutex is held.
@@ -162,16 +153,19 @@ func (l *Limiter) setTimer(e *keyPump, at, now time.Duration) {
 	case at >= e.timerAt:
 		return
 	case e.timer == nil:
-		e.timer = time.AfterFunc(at-now, func() {
-			l.mu.Lock()
-			defer l.unlock()
-			e.timerAt = never
-			l.update(e)
-		})
+		e.timer = time.AfterFunc(at-now, func() { l.do(e, func() { e.timerAt = never }) })
 	default:
 		e.timer.Reset(at - now)
 	}
 	e.timerAt = at
+}
+
+// do does something with a pump, and updates it.
+func (l *Limiter) do(e *keyPump, f func()) {
+	l.mu.Lock()
+	defer l.unlock()
+	f()
+	l.update(e, l.now())
 }
 
 // forget forgets a pump. The mutex is held.
@@ -180,11 +174,15 @@ func (l *Limiter) forget(e *keyPump) {
 		return
 	}
 	e.ended = true
-	delete(l.byID, e.id)
+	delete(l.byID, id{e.claim.Key, e.claim.Name})
 	if e.timer != nil {
 		e.timer.Stop()
+		e.timerAt = never
 	}
-	if l.closed && len(l.byID) == 0 {
-		l.drain()
+	switch {
+	case !l.closed:
+		l.spare.Put(e)
+	case len(l.byID) == 0:
+		close(l.drained)
 	}
 }

@@ -41,7 +41,7 @@ func (l *Limiter) queue(e *keyPump) {
 		return
 	}
 	e.queued = true
-	k := laneID{l.store.Part(e.key), e.lease}
+	k := laneID{l.store.Part(e.claim.Key), e.claim.Lease}
 	at := l.lanes[k]
 	if at == nil {
 		at = &lane{id: k}
@@ -80,9 +80,10 @@ func (l *Limiter) begin(at *lane) (pumps []*keyPump, claims []window.Claim) {
 		e.tick(now)
 		if !e.ended && e.sendAt() <= now {
 			pumps = append(pumps, e)
-			claims = append(claims, l.claim(e, now))
+			l.seq++
+			claims = append(claims, *e.begin(now, l.seq))
 		}
-		l.update(e)
+		l.update(e, now)
 	}
 	if len(pumps) > 0 {
 		return pumps, claims
@@ -104,16 +105,16 @@ func (l *Limiter) finish(at *lane, pumps []*keyPump, places []window.Places, err
 		if err := cmp.Or(err, a.Err); err != nil {
 			f := l.failureOf(at, err)
 			e.failed(now, err, f)
-			l.update(e)
+			l.update(e, now)
 			if l.closed && f >= away { // its lease frees its places
 				l.forget(e)
 			}
 			continue
 		}
 		if e.answered(now, a) {
-			l.noticed(now, e.lease, a.Grace)
+			l.noticed(now, e.claim.Lease, a.Grace)
 		}
-		l.update(e)
+		l.update(e, now)
 		l.toldTo(a.DataSet, e, at.id.part, now)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -29,8 +28,8 @@ type Limiter struct {
 	options
 	process string // as the store knows it
 	start   time.Time
-	memory  *ledger.Ledger // of the backend, if it is in the memory of this process; otherwise:
 	store   *outage.Guard
+	memory  *ledger.Ledger // of the backend, if it is in the memory of this process
 	watch   *outage.Watch
 
 	mu      sync.Mutex // guards what follows, and all pumps
@@ -42,9 +41,9 @@ type Limiter struct {
 	losses  losses
 	later   []func() // are called when the mutex is unlocked
 
-	lost    atomic.Uint64
+	lost    uint64        // places
+	spare   sync.Pool     // of pumps that are not needed any more
 	drained chan struct{} // is closed when the Limiter is closed, and has no pumps
-	drain   func()        // closes it
 
 	ctx    context.Context // of exchanges
 	cancel context.CancelFunc
@@ -60,16 +59,9 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		options: optionsOf(opts), process: processName(os.Hostname()), start: time.Now(),
 		byID: map[id]*keyPump{}, lanes: map[laneID]*lane{}, drained: make(chan struct{}),
 	}
-	l.drain = sync.OnceFunc(func() { close(l.drained) })
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if opened, ok := b.(*throttr.OpenBackend); ok {
 		b = opened.BackendCloser
-	}
-	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own
-		l.memory = local.Ledger()
-		l.rules = rules{} // it is never away, and loses no data
-		l.maxKeys = math.MaxInt
-		return l
 	}
 	l.watch = &outage.Watch{
 		Backend: b, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
@@ -78,6 +70,11 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		Timeout: l.timeout, Failures: l.failures, Pause: l.pause, Watch: l.watch,
 		NotAsked: func(_, _ string, cause error) error { return notAsked(cause) },
 	})
+	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own
+		l.memory = local.Ledger()
+		l.rules = rules{} // it is never away, and loses no data
+		l.maxKeys = math.MaxInt
+	}
 	return l
 }
 
@@ -119,53 +116,50 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 	if n > limit.Max && wait {
 		return nil, &throttr.CostError{Key: key, Limit: limit.asLimit(), N: n}
 	}
-	h = &Hold{limiter: l, ctx: ctx}
+	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit}
+	h.want.Want = window.Want{N: n, Max: limit.Max, Wait: wait}
+	h.want.hold = h
 	if l.observer != nil {
-		h.about = &about{ctx: ctx, key: key, limit: limit, n: n, asked: l.now()}
+		h.asked = l.now()
 	}
-	granted, err := l.grant(h, key, &limit, n, wait)
-	if h.about != nil {
-		l.decided(h, granted, err)
+	err = l.grant(h)
+	if l.observer != nil {
+		l.decided(h, err)
 	}
 	switch {
+	case err == errNoPlace:
+		return nil, nil
 	case err != nil:
 		return nil, &api.CallError{Package: "inflight", Call: call, Key: key, Err: err}
-	case !granted:
-		return nil, nil
 	}
 	return h, nil
 }
 
-// grant grants places to a Hold, or not.
-func (l *Limiter) grant(h *Hold, key string, limit *Limit, n uint64, wait bool) (granted bool, err error) {
-	if err := h.ctx.Err(); err != nil {
-		return false, err
-	}
-	if n > limit.Max {
-		return false, nil
-	}
+// grant has a Hold hold what it wants, or returns why it does not.
+func (l *Limiter) grant(h *Hold) error {
 	w := &h.want
-	w.n = n
-	w.max = limit.Max
-	w.wait = wait
-	w.hold = h
-	w.ready = make(chan decision, 1)
-	if err := l.ask(w, id{key, limit.Name}, limit.Lease); err != nil {
-		return false, err
+	if err := h.ctx.Err(); err != nil {
+		return err
 	}
-	select {
-	case d := <-w.ready:
-		if d.alone {
-			l.watch.Decided(d.state == held, nil)
-		}
-		if h.about != nil {
-			h.about.used = d.used
-		}
-		return d.state == held, d.err
-	case <-h.ctx.Done():
-		l.release(w)
-		return false, h.ctx.Err()
+	if w.N > w.Max {
+		return errNoPlace
 	}
+	decided, err := l.ask(w, id{h.key, h.limit.Name}, h.limit.Lease)
+	if err != nil {
+		return err
+	}
+	if decided != nil {
+		select {
+		case <-decided:
+		case <-h.ctx.Done():
+			l.release(h)
+			return h.ctx.Err()
+		}
+	}
+	if w.alone {
+		l.watch.Decided(w.err == nil, nil)
+	}
+	return w.err
 }
 
 // State is the places of a key and name.
@@ -177,29 +171,19 @@ type State struct {
 
 // Peek returns the places of a key, and changes nothing. Its errors are those of TryAcquire.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, error) {
+	places := make([]window.Places, 1)
 	err := limit.check(1)
 	if err == nil && l.isClosed() {
 		err = window.ErrClosed
 	}
-	var p window.Places
 	if err == nil {
-		p, err = l.peek(ctx, window.Claim{Key: key, Name: limit.Name})
+		err = l.store.Exchange(ctx, []window.Claim{{Key: key, Name: limit.Name}}, places)
 	}
-	if err != nil {
+	p := places[0]
+	if err := cmp.Or(err, p.Err); err != nil {
 		return State{}, &api.CallError{Package: "inflight", Call: "peek", Key: key, Err: err}
 	}
 	return State{InUse: p.Used, Free: limit.Max - min(p.Used, limit.Max), Waiting: p.Waiting}, nil
-}
-
-// peek asks the store what is held and wanted.
-func (l *Limiter) peek(ctx context.Context, c window.Claim) (window.Places, error) {
-	if l.memory != nil {
-		p := l.memory.Exchange(&c)
-		return p, p.Err
-	}
-	places := make([]window.Places, 1)
-	err := l.store.Exchange(ctx, []window.Claim{c}, places)
-	return places[0], cmp.Or(err, places[0].Err)
 }
 
 // Close releases all places, and ends all waits: their errors match throttr.ErrClosed, as those of further calls. It
@@ -212,28 +196,17 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	l.closed = true
-	var holds []*Hold
 	for _, e := range l.byID {
-		for w := range e.holds {
-			holds = append(holds, w.hold)
-		}
-		e.failAll(window.ErrClosed)
-		l.update(e)
-	}
-	l.unlock()
-	for _, h := range holds { // before others can have their places
-		h.end(closed)
-	}
-	l.mu.Lock()
-	for _, e := range l.byID {
-		for w := range e.holds {
-			e.cancel(w)
-		}
-		e.at = 0
-		l.update(e)
+		e.close()
+		l.tell(e)
 	}
 	if len(l.byID) == 0 {
-		l.drain()
+		close(l.drained)
+	}
+	l.unlock() // holders know before others can have their places
+	l.mu.Lock()
+	for _, e := range l.byID {
+		l.update(e, l.now())
 	}
 	l.unlock()
 	select {
@@ -269,7 +242,7 @@ type Stats struct {
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Stats{Waiting: l.waiting, Keys: len(l.byID), Lost: l.lost.Load(), Losses: l.losses.count}
+	s := Stats{Waiting: l.waiting, Keys: len(l.byID), Lost: l.lost, Losses: l.losses.count}
 	for _, e := range l.byID {
 		s.InUse += e.held + e.apart
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,7 +154,8 @@ func (m *model) clockRate() float64 {
 
 func (m *model) boot() {
 	m.names++
-	n := &node{name: fmt.Sprint("p", m.names), pump: &pump{lease: modelLease, rules: rules{policy: m.policy, strict: !m.loose && m.without != birth}}, rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
+	n := &node{name: fmt.Sprint("p", m.names), pump: newPump(modelLease), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
+	n.pump.rules = rules{policy: m.policy, strict: !m.loose && m.without != birth}
 	m.nodes = append(m.nodes, n)
 	m.after(m.duration(100*time.Millisecond), func() { m.demand(n) })
 }
@@ -192,17 +194,25 @@ func (m *model) on(n *node, do func()) {
 // update does what the pump of a process has to do.
 func (m *model) update(n *node) {
 	now := m.clock(n)
-	if m.without == stoodStill && n.pump.held > 0 && now >= n.pump.end() {
-		n.pump.deadline.Store(int64(now + modelLease))
+	if m.without == stoodStill && n.pump.held > 0 && now >= n.pump.deadline {
+		n.pump.deadline = now + modelLease
 	}
 	if m.without == margins && n.pump.held > 0 && n.pump.inFlight() {
-		n.pump.deadline.Store(max(n.pump.deadline.Load(), int64(n.pump.sentAt+3*modelLease)))
+		n.pump.deadline = max(n.pump.deadline, n.pump.sentAt+3*modelLease)
 	}
 	n.pump.tick(now)
-	for _, d := range n.pump.decided {
-		m.decided(n, d)
+	for _, w := range n.pump.decided {
+		if w.state == held {
+			m.granted(n, w)
+		}
 	}
-	n.pump.decided = n.pump.decided[:0]
+	for _, w := range n.pump.over {
+		m.log(n, "has lost %d", w.N)
+		if m.now-n.reached < modelLease*3/4 || m.outages && n.stopped == 0 {
+			m.lost++
+		}
+	}
+	n.pump.taken()
 	if m.without == oneAtATime && n.pump.phase == stale && m.IntN(2) == 0 {
 		n.pump.phase = due
 		n.pump.at = 0
@@ -219,28 +229,20 @@ func (m *model) update(n *node) {
 	}
 }
 
-func (m *model) decided(n *node, d decision) {
-	switch {
-	case d.err == ErrLost:
-		m.log(n, "has lost %d", d.want.n)
-		if m.now-n.reached < modelLease*3/4 || m.outages && n.stopped == 0 {
-			m.lost++
-		}
-	case d.state == held:
-		m.grants++
-		if m.believed() > modelMax {
-			m.overFor = max(m.overFor, m.now-m.emptied)
-		}
-		m.log(n, "has got %d of %d", d.want.n, d.want.max)
-		m.after(m.duration(modelLease/8<<m.IntN(5)), func() {
-			m.on(n, func() {
-				if d.want.state == held {
-					m.log(n, "gives %d back", d.want.n)
-					n.pump.cancel(d.want)
-				}
-			})
-		})
+// granted is that a process has got what it wants, until it gives that back.
+func (m *model) granted(n *node, w *want) {
+	m.grants++
+	if m.believed() > modelMax {
+		m.overFor = max(m.overFor, m.now-m.emptied)
 	}
+	m.log(n, "has got %d of %d", w.N, w.Max)
+	m.after(m.duration(modelLease/8<<m.IntN(5)), func() {
+		m.on(n, func() {
+			if n.pump.cancel(w) {
+				m.log(n, "gives %d back", w.N)
+			}
+		})
+	})
 }
 
 // demand makes a process want places, again and again.
@@ -253,9 +255,9 @@ func (m *model) demand(n *node) {
 		if m.IntN(8) == 0 {
 			limit -= uint64(m.IntN(3))
 		}
-		w := &modelWant{want: want{n: 1 + m.Uint64N(limit), max: limit, wait: m.IntN(4) > 0}, since: m.now}
+		w := &modelWant{want: want{Want: window.Want{N: 1 + m.Uint64N(limit), Max: limit, Wait: m.IntN(4) > 0}}, since: m.now}
 		if m.IntN(2) == 0 {
-			w.n = 1
+			w.N = 1
 		}
 		n.pump.add(&w.want)
 		n.waits = append(n.waits, w)
@@ -279,16 +281,17 @@ func (m *model) dropped() bool { return !m.calm && (m.now < m.back || m.losses &
 // send makes an exchange.
 func (m *model) send(n *node) {
 	sentAt := m.clock(n)
-	c := n.pump.claim(sentAt)
+	c := *n.pump.begin(sentAt, n.seq)
 	n.serial++
 	n.seq++
 	serial := n.serial
 	c.Key, c.Process, c.Seq = "k", n.name, n.seq
+	c.Wants = slices.Clone(c.Wants) // the message is on its way while the process makes other claims
 	asked := append([]*want(nil), n.pump.asked...)
 	m.log(n, "says that it holds %d, and wants %v: exchange %d", c.Held, wantsText(c.Wants), c.Seq)
 	c.Wake = func() {
 		if !m.dropped() {
-			m.after(m.travel(), func() { m.on(n, n.pump.wake) })
+			m.after(m.travel(), func() { m.on(n, n.pump.again) })
 		}
 	}
 	if !m.dropped() {
@@ -392,7 +395,7 @@ func (m *model) used() uint64 { return m.ledger.Exchange(&window.Claim{Key: "k"}
 // believed is how many places holders believe to hold: those for whom Valid is true.
 func (m *model) believed() (n uint64) {
 	for _, node := range m.nodes {
-		if !node.dead && m.clock(node) < node.pump.end() {
+		if !node.dead && m.clock(node) < node.pump.deadline {
 			n += node.pump.held
 		}
 	}
@@ -459,7 +462,7 @@ func (m *model) run() string {
 		}
 		for _, w := range n.waits {
 			if w.state == waiting || w.state == held {
-				return fmt.Sprintf("stuck: %s still wants or holds %d since %v", n.name, w.n, w.since)
+				return fmt.Sprintf("stuck: %s still wants or holds %d since %v", n.name, w.N, w.since)
 			}
 		}
 	}

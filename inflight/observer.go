@@ -44,48 +44,46 @@ type Event struct {
 	Err      error
 }
 
-// decided tells the observer of a decision, and when a Hold began. If the observer panics, nobody has the Hold, and
-// it holds nothing.
-func (l *Limiter) decided(h *Hold, granted bool, err error) {
-	a, now := h.about, l.now()
-	told := false
-	defer func() {
-		if granted && !told && h.ended.CompareAndSwap(notEnded, released) {
-			l.release(&h.want)
-		}
-	}()
-	e := Event{Kind: Denied, Key: a.key, Limit: a.limit, N: a.n, Waited: now - a.asked, InUse: a.used, Err: err}
+// decided tells the observer of a decision. If it panics, nobody has the Hold, and it holds nothing.
+func (l *Limiter) decided(h *Hold, err error) {
+	e := Event{
+		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: l.now() - h.asked, InUse: h.want.used, Degraded: h.Degraded(),
+	}
 	switch {
+	case err == errNoPlace:
+		e.Kind = Denied
 	case err != nil:
 		e.Kind = Failed
-	case granted:
-		e.Kind = Acquired
-		e.Degraded = h.Degraded()
+		e.Err = err
 	}
-	over := granted && !a.acquired.CompareAndSwap(0, int64(now))
-	l.observer(a.ctx, e)
+	told := false
+	defer func() {
+		if err == nil && !told {
+			l.release(h)
+		}
+	}()
+	l.observer(h.ctx, e)
 	told = true
-	if over {
-		l.tellEnd(h, h.ended.Load(), now)
+	l.mu.Lock()
+	defer l.unlock()
+	h.acquired = l.now()
+	if err == nil && h.want.state != held { // before the observer knew that it was
+		l.ended(h)
 	}
 }
 
-// endedBefore is when a Hold was acquired of which the observer was to be told that it has ended before it was told
-// that it had begun.
-const endedBefore = -1
-
-// ended tells the observer that a Hold has ended.
-func (l *Limiter) ended(h *Hold, reason uint32) {
-	if h.about.acquired.CompareAndSwap(0, endedBefore) {
-		return // decided tells it, unless the caller has gone before it had the places
+// ended ends the context of a Hold that has ended, and tells the observer if it knows of it. The mutex is held.
+func (l *Limiter) ended(h *Hold) {
+	s := h.want.state
+	if h.cancel != nil {
+		l.later = append(l.later, func() { h.cancel(cause(s)) })
 	}
-	l.tellEnd(h, reason, time.Duration(h.about.acquired.Load()))
-}
-
-func (l *Limiter) tellEnd(h *Hold, reason uint32, acquired time.Duration) {
-	a, kind := h.about, Released
-	if reason == lost {
-		kind = Lost
+	if h.acquired == 0 {
+		return
 	}
-	l.observer(a.ctx, Event{Kind: kind, Key: a.key, Limit: a.limit, N: a.n, Held: l.now() - acquired, Degraded: h.Degraded()})
+	e := Event{Kind: Released, Key: h.key, Limit: h.limit, N: h.want.N, Held: l.now() - h.acquired, Degraded: h.want.alone}
+	if s == lost {
+		e.Kind = Lost
+	}
+	l.later = append(l.later, func() { l.observer(h.ctx, e) })
 }

@@ -91,9 +91,9 @@ func (l *Limiter) toldTo(dataSet uint64, e *keyPump, part string, now time.Durat
 	if before == 0 || *known == before || now < l.losses.renewAt {
 		return
 	}
-	l.losses.renewAt = now + e.lease/8 // the slots of a cluster find out one by one
+	l.losses.renewAt = now + e.claim.Lease/8 // the slots of a cluster find out one by one
 	for _, other := range l.byID {
-		other.renew()
-		l.update(other)
+		other.again()
+		l.update(other, now)
 	}
 }

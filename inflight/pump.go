@@ -2,8 +2,8 @@ package inflight
 
 import (
 	"cmp"
+	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/outage"
@@ -37,10 +37,16 @@ const never = time.Duration(1 << 59)
 //   - Wants that wait are granted those with a larger Max first, and of these first come, first served.
 //   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange.
 type pump struct {
-	lease    time.Duration
-	rules    rules
-	deadline atomic.Int64  // when the places are lost; holders read it
-	kept     atomic.Bool   // it is that of the policy
+	rules rules
+	claim window.Claim // of the exchange in flight
+	status
+	lists
+}
+
+// status is what a pump knows of its places, and of its exchanges.
+type status struct {
+	deadline time.Duration // when the places are lost
+	kept     bool          // it is that of the policy
 	term     time.Duration // when it is without the policy
 
 	phase  phase
@@ -50,14 +56,19 @@ type pump struct {
 	failAt time.Duration // when the first of the exchanges was sent that have failed in a row; 0: the last one was answered
 	toldAt time.Duration // when an exchange that holds or wants something was sent last
 
-	held    uint64         // places that the store is told
-	apart   uint64         // those that it is not told
-	alone   bool           // the policy has granted some since the last answer
-	holds   map[*want]bool // that are held
-	heldMax uint64         // the largest Max of holds since none was held
-	wants   []*want        // those with a larger Max first, and of these in the order in which they have come
-	asked   []*want        // those of the exchange in flight
-	decided []decision     // since the caller has taken them
+	held    uint64 // places that the store is told
+	apart   uint64 // those that it is not told
+	heldMax uint64 // the largest Max of holds since none was held
+	alone   bool   // the policy has granted some since the last answer
+}
+
+// lists are what a pump has lists of. Those of one that is not needed any more are empty.
+type lists struct {
+	holds   []*want // that are held
+	wants   []*want // those with a larger Max first, and of these in the order in which they have come
+	asked   []*want // those of the exchange in flight
+	decided []*want // held or refused, since the caller has taken them
+	over    []*want // lost or closed, since the caller has taken them
 }
 
 // rules are what a Limiter does when the store can't, or may not, decide.
@@ -97,6 +108,20 @@ var leads = [phases][steps]phase{
 	stale:  {news: stale, sent: phases, answered: due, failed: due},
 }
 
+// reset makes a pump that holds and wants nothing one for places with a lease.
+func (p *pump) reset(lease time.Duration) {
+	p.status = status{at: never}
+	p.claim.Lease = lease
+}
+
+// taken empties the lists that the caller has taken.
+func (p *pump) taken() {
+	clear(p.decided)
+	clear(p.over)
+	p.decided = p.decided[:0]
+	p.over = p.over[:0]
+}
+
 // step changes the phase.
 func (p *pump) step(s step) {
 	if s == news && p.phase == told {
@@ -108,33 +133,28 @@ func (p *pump) step(s step) {
 // inFlight reports whether an exchange is in flight.
 func (p *pump) inFlight() bool { return p.phase == asking || p.phase == stale }
 
-// want is n places under a Max that a caller wants, or holds.
+// want is places under a Max that a caller wants, or holds.
 type want struct {
-	n, max uint64
-	wait   bool
-	state  state
-	token  uint64      // constant after the grant, as alone and apart are
-	alone  bool        // the policy has granted it
-	apart  bool        // the store is not told: it is unlimited, or the policy has granted it, and the store is strict
-	lost   atomic.Bool // before its Hold knows
+	window.Want
+	state state
+	err   error  // why it is refused
+	used  uint64 // places of the key when it was decided, as far as the store has said
+	token uint64
+	alone bool // the policy has decided
+	apart bool // the store is not told: it is unlimited, or the policy has granted it, and the store is strict
+	at    int  // in the list of holds
 
 	pump  *keyPump
 	hold  *Hold
-	ready chan decision // the first one
+	ready chan struct{} // is closed when it is decided; nil: nobody waits for that
 }
 
-// valid reports whether what was granted has not been lost.
+// errNoPlace says that a want is refused because there is no place.
+var errNoPlace = errors.New("inflight: there is no place")
+
+// valid reports whether the want is held.
 func (w *want) valid(now time.Duration) bool {
-	return !w.lost.Load() && (w.apart || now < w.pump.end())
-}
-
-// decision is that the state of a want has changed.
-type decision struct {
-	want  *want
-	state state
-	alone bool   // the policy has decided
-	used  uint64 // places of the key, as far as the store has said
-	err   error  // why a want was refused although there may be room
+	return w.state == held && (w.apart || now < w.pump.deadline)
 }
 
 type state uint8
@@ -142,9 +162,11 @@ type state uint8
 const (
 	waiting state = iota
 	inLine        // waiting, and the store has not granted it
-	held
 	refused
-	gone // lost, released, or not wanted any more
+	held
+	released // or not wanted any more
+	lost
+	closed
 )
 
 func share(of time.Duration, part float64) time.Duration { return time.Duration(float64(of) * part) }
@@ -154,14 +176,11 @@ func termOf(lease time.Duration) time.Duration {
 	return lease - share(lease, driftShare) - share(lease, marginShare)
 }
 
-// end returns when what is held is lost.
-func (p *pump) end() time.Duration { return time.Duration(p.deadline.Load()) }
-
 // behind returns the largest Max of wants in line, or 0.
 func (p *pump) behind() uint64 {
 	for _, w := range p.wants {
 		if w.state == inLine {
-			return w.max
+			return w.Max
 		}
 	}
 	return 0
@@ -169,95 +188,103 @@ func (p *pump) behind() uint64 {
 
 // add adds a want. Behind one in line, nothing is granted: the store need not be asked.
 func (p *pump) add(w *want) {
-	if behind := p.behind(); w.max > behind {
+	switch {
+	case w.Max > p.behind():
 		p.step(news)
 		p.at = 0 // whoever has just come knows of no failure
-	} else if !w.wait {
-		p.decide(w, decision{state: refused})
+	case !w.Wait:
+		p.decide(w, refused, errNoPlace)
 		return
 	}
 	i := len(p.wants)
-	for i > 0 && p.wants[i-1].max < w.max {
+	for i > 0 && p.wants[i-1].Max < w.Max {
 		i--
 	}
 	p.wants = slices.Insert(p.wants, i, w)
 }
 
-// cancel ends a want whose caller has gone, or what it holds.
-func (p *pump) cancel(w *want) {
+// cancel ends a want whose caller has gone, or what it holds. It returns false if there is nothing to end.
+func (p *pump) cancel(w *want) bool {
 	switch w.state {
 	case waiting, inLine:
 		i := slices.Index(p.wants, w)
-		if i < 0 {
-			return
-		}
 		if w.state == inLine && i == 0 {
 			p.step(news) // the store leaves room for it
 		}
 		p.wants = slices.Delete(p.wants, i, i+1)
+		w.state = released
+		return true
 	case held:
-		p.letGo(w)
+		p.letGo(w, released)
 		p.step(news)
 		if len(p.wants) > 0 {
 			p.at = 0
 		}
-	default:
-		return
+		return true
 	}
-	w.state = gone
+	return false
 }
 
-// decide changes the state of a want, and lets the caller know.
-func (p *pump) decide(w *want, d decision) {
-	w.state = d.state
-	d.want = w
-	p.decided = append(p.decided, d)
+// decide says that a want is held, or why it is refused.
+func (p *pump) decide(w *want, s state, err error) {
+	w.state = s
+	w.err = err
+	p.decided = append(p.decided, w)
 }
 
 // hold makes a want one that is held.
-func (p *pump) hold(w *want, d decision) {
-	if p.holds == nil {
-		p.holds = map[*want]bool{}
-	}
-	p.holds[w] = true
+func (p *pump) hold(w *want) {
+	w.at = len(p.holds)
+	p.holds = append(p.holds, w)
 	if w.apart {
-		p.apart += w.n
+		p.apart += w.N
 	} else {
-		p.held += w.n
-		p.heldMax = max(p.heldMax, w.max)
+		p.held += w.N
+		p.heldMax = max(p.heldMax, w.Max)
 	}
-	d.state = held
-	p.decide(w, d)
+	p.decide(w, held, nil)
 }
 
 // letGo ends what a want holds.
-func (p *pump) letGo(w *want) {
-	delete(p.holds, w)
+func (p *pump) letGo(w *want, s state) {
+	w.state = s
+	last := len(p.holds) - 1
+	p.holds[w.at] = p.holds[last]
+	p.holds[w.at].at = w.at
+	p.holds[last] = nil
+	p.holds = p.holds[:last]
 	if w.apart {
-		p.apart -= w.n
+		p.apart -= w.N
 		return
 	}
-	p.held -= w.n
+	p.held -= w.N
 	if p.held == 0 {
 		p.heldMax = 0
 	}
 }
 
-// lose ends all that the store was told.
-func (p *pump) lose() {
-	for w := range p.holds {
-		if !w.apart {
-			p.letGo(w)
-			w.lost.Store(true)
-			p.decide(w, decision{state: gone, err: ErrLost})
+// end ends all holds, or those that the store is told.
+func (p *pump) end(s state, all bool) {
+	for i := len(p.holds) - 1; i >= 0; i-- {
+		if w := p.holds[i]; all || !w.apart {
+			p.letGo(w, s)
+			p.over = append(p.over, w)
 		}
 	}
+}
+
+// close ends all holds, and refuses all wants.
+func (p *pump) close() {
+	p.failAll(window.ErrClosed)
+	p.end(closed, true)
+	p.step(news)
+	p.at = 0
 }
 
 // tick loses what is held if its time is over.
 func (p *pump) tick(now time.Duration) {
 	if now >= p.loseAt() {
-		p.lose()
+		p.end(lost, false)
 		p.step(news)
 	}
 }
@@ -271,7 +298,7 @@ func (p *pump) loseAt() time.Duration {
 	if p.held == 0 {
 		return never
 	}
-	return p.end()
+	return p.deadline
 }
 
 // sendAt returns when the next exchange is due.
@@ -285,30 +312,34 @@ func (p *pump) sendAt() time.Duration {
 // idle reports whether the pump can be forgotten. A store that could not be told that nothing is held any more
 // knows after a lease.
 func (p *pump) idle(now time.Duration) bool {
-	return len(p.holds) == 0 && len(p.wants) == 0 && !p.inFlight() && (p.phase == told || now >= p.toldAt+p.lease)
+	return len(p.holds) == 0 && len(p.wants) == 0 && !p.inFlight() && (p.phase == told || now >= p.toldAt+p.claim.Lease)
 }
 
-// claim begins an exchange.
-func (p *pump) claim(now time.Duration) window.Claim {
+// begin begins an exchange with a claim, which is valid until it ends.
+func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.tick(now)
 	p.step(sent)
 	p.sentAt = now
-	p.asked = slices.Clone(p.wants[:min(len(p.wants), window.MaxWants)])
+	p.asked = append(p.asked[:0], p.wants[:min(len(p.wants), window.MaxWants)]...)
 	if p.held > 0 || len(p.asked) > 0 {
 		p.toldAt = now
 	}
-	wants := make([]window.Want, 0, len(p.asked))
+	c := &p.claim
+	c.Seq = seq
+	c.Strict = p.rules.strict
+	c.Held = min(p.held, window.MaxPlaces) // the policy may have granted more
+	c.HeldMax = p.heldMax
+	c.Wants = c.Wants[:0]
 	for _, w := range p.asked {
-		wants = append(wants, window.Want{N: w.n, Max: w.max, Wait: w.wait})
+		c.Wants = append(c.Wants, w.Want)
 	}
-	told := min(p.held, window.MaxPlaces) // the policy may have granted more
-	return window.Claim{Lease: p.lease, Strict: p.rules.strict, Held: told, HeldMax: p.heldMax, Wants: wants}
+	return c
 }
 
 // answered ends an exchange with its answer. It reports whether that says that the store has lost data.
 func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	p.tick(now) // what is lost stays lost, even if the store has renewed it
-	end := p.sentAt + termOf(p.lease)
+	end := p.sentAt + termOf(p.claim.Lease)
 	if a.Late || now >= end {
 		p.failed(now, errLate, unanswered)
 		return false
@@ -317,18 +348,18 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	forgotten := a.Lost || a.Forgotten && p.sentAt < p.term
 	lostData = a.Grace > 0 || forgotten && !p.alone
 	if a.Lost {
-		p.lose()
+		p.end(lost, false)
 	}
 	p.pause = 0
 	p.failAt = 0
 	p.alone = false
 	p.term = end
-	p.deadline.Store(int64(end))
-	p.kept.Store(false)
+	p.deadline = end
+	p.kept = false
 	for i, w := range p.asked {
-		p.answer(w, a.Tokens != nil && a.Tokens[i] != 0, a, i)
+		p.answer(w, len(a.Tokens) > 0 && a.Tokens[i] != 0, a, i)
 	}
-	p.asked = nil
+	clear(p.asked)
 	if a.Grace > 0 {
 		p.decideAlone(p.rules.policy, &NotYetError{RetryAfter: a.Grace}, p.rules.policy != Refuse)
 	}
@@ -339,32 +370,37 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 // answer is what the store has answered to a want.
 func (p *pump) answer(w *want, granted bool, a *window.Places, i int) {
 	wants := w.state == waiting || w.state == inLine
+	if wants {
+		w.used = a.Used
+	}
 	switch {
 	case granted && wants:
 		w.token = a.Tokens[i]
-		p.hold(w, decision{used: a.Used})
-	case granted, !wants && w.wait:
+		p.hold(w)
+	case granted, !wants && w.Wait:
 		p.step(news) // the store holds a place, or a position in line, for nobody
 	case !wants:
-	case w.wait:
+	case w.Wait:
 		w.state = inLine
 	case a.Grace == 0:
-		p.decide(w, decision{state: refused, used: a.Used})
+		p.decide(w, refused, errNoPlace)
 	}
 }
 
 // follow sets what follows an answer. Wants that have come during the exchange and do not wait are refused if they are
 // behind others, and otherwise asked for.
 func (p *pump) follow(now time.Duration, a *window.Places) {
-	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool { return w.state != waiting && w.state != inLine })
 	behind := p.behind()
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
 		switch {
 		case w.state == inLine:
-		case w.max > behind:
+		case w.state != waiting: // it is decided
+			return true
+		case w.Max > behind:
 			p.step(news)
-		case !w.wait:
-			p.decide(w, decision{state: refused, used: a.Used})
+		case !w.Wait:
+			w.used = a.Used
+			p.decide(w, refused, errNoPlace)
 			return true
 		}
 		return false
@@ -375,10 +411,10 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 		return
 	}
 	if p.held > 0 {
-		p.at = p.sentAt + share(p.lease, renewShare)
+		p.at = p.sentAt + share(p.claim.Lease, renewShare)
 	}
 	if len(p.wants) > 0 {
-		poll := min(share(p.lease, pollShare), maxPoll)
+		poll := min(share(p.claim.Lease, pollShare), maxPoll)
 		for _, next := range []time.Duration{a.Next, a.Grace} {
 			if next > 0 {
 				poll = min(poll, max(next, time.Millisecond))
@@ -409,22 +445,21 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		return
 	}
 	p.step(failed)
-	p.asked = nil
 	p.failAt = cmp.Or(p.failAt, p.sentAt)
-	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.lease, pollShare))
+	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.claim.Lease, pollShare))
 	p.at = now + p.pause
 	for _, w := range p.wants {
 		w.state = waiting
 	}
 	switch {
-	case f == unanswered || now-p.sentAt > share(p.lease, stillShare):
+	case f == unanswered || now-p.sentAt > share(p.claim.Lease, stillShare):
 		p.decideAlone(Refuse, err, false)
 	default:
 		if p.rules.policy != Refuse && !p.rules.strict {
-			p.kept.Store(true)
-			p.deadline.Store(max(p.deadline.Load(), int64(now+share(p.lease, keepShare))))
+			p.kept = true
+			p.deadline = max(p.deadline, now+share(p.claim.Lease, keepShare))
 		}
-		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.lease)
+		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.claim.Lease)
 	}
 }
 
@@ -432,19 +467,20 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 func (p *pump) decideAlone(policy Policy, err error, all bool) {
 	behind := uint64(0)
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
-		room := max(w.max/max(p.rules.processes, 1), 1)
+		room := max(w.Max/max(p.rules.processes, 1), 1)
 		switch {
-		case w.wait && !all:
-			behind = max(behind, w.max)
+		case w.Wait && !all:
+			behind = max(behind, w.Max)
 			return false
 		case policy == Refuse:
-			p.decide(w, decision{state: refused, err: err})
-		case policy == Admit, w.max > behind && w.n <= room && p.held+p.apart <= room-w.n:
+			p.decide(w, refused, err)
+		case policy == Admit, w.Max > behind && w.N <= room && p.held+p.apart <= room-w.N:
 			p.grantAlone(w)
-		case !w.wait:
-			p.decide(w, decision{state: refused, alone: true})
+		case !w.Wait:
+			w.alone = true
+			p.decide(w, refused, errNoPlace)
 		default:
-			behind = max(behind, w.max)
+			behind = max(behind, w.Max)
 			return false
 		}
 		return true
@@ -454,31 +490,17 @@ func (p *pump) decideAlone(policy Policy, err error, all bool) {
 // grantAlone grants a want by the policy. Unless claims are strict, the store is told when it is there.
 func (p *pump) grantAlone(w *want) {
 	w.alone = true
-	if p.rules.strict {
-		p.grantApart(w)
-		return
-	}
-	p.alone = true
-	p.hold(w, decision{alone: true})
-	p.step(news)
-}
-
-// grantApart grants a want of which the store is not told.
-func (p *pump) grantApart(w *want) {
-	w.apart = true
-	p.hold(w, decision{alone: w.alone})
-}
-
-// wake makes the pump ask the store.
-func (p *pump) wake() {
-	if len(p.wants) > 0 {
+	w.apart = p.rules.strict
+	p.hold(w)
+	if !w.apart {
+		p.alone = true
 		p.step(news)
 	}
 }
 
-// renew makes the pump tell the store what it holds.
-func (p *pump) renew() {
-	if p.held > 0 {
+// again makes the pump tell the store what it holds and wants.
+func (p *pump) again() {
+	if p.held > 0 || len(p.wants) > 0 {
 		p.step(news)
 	}
 }
@@ -486,7 +508,8 @@ func (p *pump) renew() {
 // failAll refuses all wants because of an error.
 func (p *pump) failAll(err error) {
 	for _, w := range p.wants {
-		p.decide(w, decision{state: refused, err: err})
+		p.decide(w, refused, err)
 	}
-	p.wants = nil
+	clear(p.wants)
+	p.wants = p.wants[:0]
 }

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,38 +12,43 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// newPump returns a pump that holds and wants nothing.
+func newPump(lease time.Duration) *pump {
+	p := new(pump)
+	p.reset(lease)
+	return p
+}
+
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
 // renewed it: the holder may have seen that it is not valid.
 func TestWhatIsLostStaysLost(t *testing.T) {
-	p := &pump{lease: time.Second}
-	w := &want{n: 1, max: 1}
+	p := newPump(time.Second)
+	w := &want{Want: window.Want{N: 1, Max: 1}}
 	p.add(w)
-	p.claim(0)
+	p.begin(0, 1)
 	p.answered(time.Millisecond, &window.Places{Tokens: []uint64{7}, Used: 1})
 	require.Equal(t, held, w.state)
-	end := p.end()
+	end := p.deadline
 	require.Less(t, end, time.Second)
-	p.decided = nil
 
-	p.claim(900 * time.Millisecond)
+	p.begin(900*time.Millisecond, 1)
 	p.answered(end, &window.Places{Used: 1})
-	require.Equal(t, gone, w.state)
-	require.True(t, w.lost.Load())
-	require.Equal(t, []decision{{want: w, state: gone, err: ErrLost}}, p.decided)
+	require.Equal(t, lost, w.state)
+	require.Equal(t, []*want{w}, p.over)
 	require.Zero(t, p.held)
 	require.Zero(t, p.due(), "the store is told")
-	require.Zero(t, p.claim(end).Held)
+	require.Zero(t, p.begin(end, 1).Held)
 }
 
 // Whoever waits behind others needs no exchange.
 func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
-	p := &pump{lease: time.Second}
-	first := &want{n: 1, max: 1, wait: true}
+	p := newPump(time.Second)
+	first := &want{Want: window.Want{N: 1, Max: 1, Wait: true}}
 	p.add(first)
-	p.claim(0)
+	p.begin(0, 1)
 	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
 	require.Positive(t, p.due())
-	second, third := &want{n: 1, max: 1, wait: true}, &want{n: 1, max: 1}
+	second, third := &want{Want: window.Want{N: 1, Max: 1, Wait: true}}, &want{Want: window.Want{N: 1, Max: 1}}
 	p.add(second)
 	p.add(third)
 	require.Equal(t, refused, third.state)
@@ -60,23 +66,23 @@ func TestALeaseIsRenewedSoThatThreeQuartersAreLeft(t *testing.T) {
 
 // A want that is given up during its exchange does not keep others from asking, and the store is told.
 func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
-	p := &pump{lease: time.Second}
-	first, second := &want{n: 2, max: 2, wait: true}, &want{n: 1, max: 2}
+	p := newPump(time.Second)
+	first, second := &want{Want: window.Want{N: 2, Max: 2, Wait: true}}, &want{Want: window.Want{N: 1, Max: 2}}
 	p.add(first)
-	p.claim(0)
+	p.begin(0, 1)
 	p.cancel(first)
 	p.add(second)
 	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
 	require.Equal(t, waiting, second.state)
 	require.Zero(t, p.due())
-	require.Equal(t, []window.Want{{N: 1, Max: 2}}, p.claim(time.Millisecond).Wants)
+	require.Equal(t, []window.Want{{N: 1, Max: 2}}, p.begin(time.Millisecond, 1).Wants)
 	p.answered(2*time.Millisecond, &window.Places{Tokens: []uint64{7}, Used: 2})
 	require.Equal(t, held, second.state)
 
-	p = &pump{lease: time.Second}
+	p = newPump(time.Second)
 	p.add(first)
 	first.state = waiting
-	p.claim(0)
+	p.begin(0, 1)
 	p.cancel(first)
 	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
 	require.Zero(t, p.due(), "the store keeps a place in line for nobody")
@@ -84,36 +90,36 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 
 // A place that is granted to a caller that has gone is given back at once, and not after a lease.
 func TestAGrantToNobodyIsGivenBack(t *testing.T) {
-	p := &pump{lease: time.Second}
-	w := &want{n: 1, max: 1, wait: true}
+	p := newPump(time.Second)
+	w := &want{Want: window.Want{N: 1, Max: 1, Wait: true}}
 	p.add(w)
-	p.claim(0)
+	p.begin(0, 1)
 	p.cancel(w)
 	p.answered(time.Millisecond, &window.Places{Tokens: []uint64{7}, Used: 1})
-	require.Equal(t, gone, w.state)
+	require.Equal(t, released, w.state)
 	require.Zero(t, p.held)
 	require.False(t, p.idle(time.Millisecond))
 	require.Zero(t, p.due())
-	require.Zero(t, p.claim(time.Millisecond).Held)
+	require.Zero(t, p.begin(time.Millisecond, 1).Held)
 }
 
 // The store is told the largest Max under which places are held, so that it can tell whether they fit when it has
 // forgotten them.
 func TestTheStoreIsToldTheLargestMax(t *testing.T) {
-	p := &pump{lease: time.Second}
+	p := newPump(time.Second)
 	for i, most := range []uint64{3, 5, 4} {
-		p.add(&want{n: 1, max: most})
-		p.claim(0)
+		p.add(&want{Want: window.Want{N: 1, Max: most}})
+		p.begin(0, 1)
 		p.answered(time.Millisecond, &window.Places{Tokens: []uint64{uint64(i + 1)}, Used: uint64(i + 1)})
 	}
-	c := p.claim(2 * time.Millisecond)
+	c := p.begin(2*time.Millisecond, 1)
 	require.EqualValues(t, 3, c.Held)
 	require.EqualValues(t, 5, c.HeldMax)
-	for w := range p.holds {
+	for _, w := range slices.Clone(p.holds) {
 		p.cancel(w)
 	}
 	p.answered(3*time.Millisecond, &window.Places{})
-	require.Zero(t, p.claim(4*time.Millisecond).HeldMax)
+	require.Zero(t, p.begin(4*time.Millisecond, 1).HeldMax)
 }
 
 // The pause between exchanges that fail doubles, up to a bound.
@@ -122,19 +128,19 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 		time.Minute:            {10, 20, 40, 80, 160, 250, 250},
 		160 * time.Millisecond: {10, 20, 20},
 	} {
-		p := &pump{lease: lease}
-		p.add(&want{n: 1, max: 1, wait: true})
+		p := newPump(lease)
+		p.add(&want{Want: window.Want{N: 1, Max: 1, Wait: true}})
 		for _, pause := range pauses {
-			p.claim(time.Second)
+			p.begin(time.Second, 1)
 			p.failed(time.Second, errLate, failing)
 			require.Equal(t, time.Second+pause*time.Millisecond, p.due())
 		}
-		p.claim(time.Second)
+		p.begin(time.Second, 1)
 		p.answered(time.Second, &window.Places{Used: 1})
-		p.claim(time.Second)
+		p.begin(time.Second, 1)
 		p.failed(time.Second, errLate, failing)
 		require.Equal(t, time.Second+10*time.Millisecond, p.due())
-		p.add(&want{n: 1, max: 2})
+		p.add(&want{Want: window.Want{N: 1, Max: 2}})
 		require.Zero(t, p.due(), "whoever has just come knows of no failure")
 	}
 }
@@ -143,7 +149,8 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 func TestPhases(t *testing.T) {
 	for from := range phases {
 		for s := range steps {
-			p := &pump{lease: time.Second, phase: from, at: never}
+			p := newPump(time.Second)
+			p.phase = from
 			to := leads[from][s]
 			if s == sent && p.inFlight() || (s == answered || s == failed) && !p.inFlight() {
 				require.Equal(t, phases, to, "%d in %d does not happen", s, from)

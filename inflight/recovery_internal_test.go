@@ -20,7 +20,7 @@ func (m *model) until(w *want, end time.Duration) {
 
 // acquire makes a process want places, and returns the want.
 func (m *model) acquire(n *node, places uint64) *want {
-	w := &want{n: places, max: modelMax, wait: true}
+	w := &want{Want: window.Want{N: places, Max: modelMax, Wait: true}}
 	m.on(n, func() { n.pump.add(w) })
 	return w
 }

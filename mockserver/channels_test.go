@@ -1,9 +1,7 @@
 package mockserver_test
 
 import (
-	"bytes"
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,40 +117,4 @@ func TestChannelListsItsSubscribers(t *testing.T) {
 func (w *wire) drained() *wire {
 	w.received()
 	return w
-}
-
-func TestEventsCountAsOutstandingForTheSubscriber(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "01", w.ask(subscribe("c")))
-		// The response to each request is an EVENT and a status.
-		w.send(bytes.Repeat(frames(t, publish("c", "")), 600))
-		require.True(t, w.closed())
-		require.Equal(t, "H4", srv.Violations()[0].Rule)
-	})
-}
-
-func TestManySubscribersGetEveryEvent(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		publisher := connect(t, srv)
-		var all []*wire
-		for range 1000 {
-			w := connect(t, srv)
-			require.Equal(t, "01", w.ask(subscribe("news")))
-			all = append(all, w)
-		}
-		want := ""
-		for i := range 20 {
-			payload := fmt.Sprint(i)
-			require.Equal(t, "01", publisher.ask(publish("news", payload)))
-			want += event(t, "news", payload)
-		}
-		for _, w := range all {
-			require.Equal(t, want, w.received())
-		}
-		srv.Disconnect()
-		synctest.Wait()
-		require.Zero(t, srv.Subscriptions("news"))
-		require.Zero(t, srv.Subscriptions("*"))
-	})
 }

@@ -66,7 +66,7 @@ func newConn(s *Server, nc net.Conn, buffered bool, number int) *conn {
 	}
 	c.out.wake = make(chan struct{}, 1)
 	s.cut(c)
-	if s.events {
+	if s.hazards[Events] {
 		s.channels.subscribe(c, everyConn, c.since)
 		s.channels.subscribe(c, c.id.String(), c.since)
 	}
@@ -198,7 +198,7 @@ func (s *Server) execute(c *conn, n int) bool {
 		rest = rest[n:]
 		requests++
 	}
-	if s.reorder {
+	if s.hazards[Reorder] {
 		c.out.reverse(requests)
 	}
 	s.checkStart(c, requests, now)
@@ -231,7 +231,7 @@ func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
 		s.observe(c, x)
 	}
 	s.respond(c, x.out, s.faultOf(op, x.key))
-	if s.stray && x.record != nil {
+	if s.hazards[StrayUnit] && x.record != nil {
 		c.out.watch(x.record, x.unitAt)
 	}
 	return n, nil

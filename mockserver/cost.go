@@ -16,9 +16,9 @@ const oldAge = 41_000
 // each with a system call of its own.
 var (
 	// tcpCosts are those of a fresh server over TCP: 10 µs for a request that is alone, and 6 µs for one of many.
-	tcpCosts = costs{request: 6 * time.Microsecond, turn: 4 * time.Microsecond, creation: true, records: true}
+	tcpCosts = costs{request: 6 * time.Microsecond, turn: 4 * time.Microsecond, real: true}
 	// unixCosts are those of a fresh server over a Unix socket: 12 µs, and 3.1 µs.
-	unixCosts = costs{request: 3100 * time.Nanosecond, turn: 9 * time.Microsecond, creation: true, records: true}
+	unixCosts = costs{request: 3100 * time.Nanosecond, turn: 9 * time.Microsecond, real: true}
 )
 
 // What depends on the records that a real server has.
@@ -55,24 +55,22 @@ func creationTime(made int) time.Duration {
 
 // costs says how long requests take.
 type costs struct {
-	request  time.Duration // each request
-	turn     time.Duration // besides it, each read of requests that have come together
-	creation bool          // INSERT and SET take longer, as creationTime says
-	records  bool          // LIST, STATS, INFO and each minute take time for each record
+	request time.Duration // each request
+	turn    time.Duration // besides it, each read of requests that have come together
+	real    bool          // what depends on the records takes longer
 }
 
 // of returns how long a request takes on a server that has made a number of records, has a number of
 // them, and has a number of responses that were not read.
 func (c costs) of(op codec.Op, made, records, unread int) time.Duration {
 	d := c.request
-	if c.creation && (op == codec.OpInsert || op == codec.OpSet) {
-		d += creationTime(made)
-	}
-	if !c.records {
+	if !c.real {
 		return d
 	}
 	d += time.Duration(unread*leaked/10) * time.Nanosecond
 	switch op {
+	case codec.OpInsert, codec.OpSet:
+		d += creationTime(made)
 	case codec.OpList, codec.OpStats:
 		d += time.Duration(records) * listed
 	case codec.OpInfo:
@@ -83,7 +81,7 @@ func (c costs) of(op codec.Op, made, records, unread int) time.Duration {
 
 // ofScan returns how long the server takes to look through its records.
 func (c costs) ofScan(records int) time.Duration {
-	if !c.records {
+	if !c.real {
 		return 0
 	}
 	return time.Duration(records) * scanned

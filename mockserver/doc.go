@@ -41,7 +41,7 @@
 //   - [Server.Cut] ends a connection at any byte; [Server.HalfOpen] leaves connections open that lose all bytes;
 //     [Server.Disconnect] drops all. [Server.Send] sends bytes that no request asked for.
 //   - [Server.Refuse], [Server.HoldAccept], [Server.Restart] and [Server.Recompile] act on the server.
-//     [WithRealServiceTime] and [WithSlowCreation] make it as slow as a real one.
+//     [WithRealServiceTime] makes it as slow as a real one.
 //
 // # Networks
 //

@@ -106,7 +106,7 @@ func (s *Server) respond(c *conn, frame []byte, f *Fault) {
 			due = time.Now().Add(f.Delay)
 		}
 	}
-	if s.overflow && c.out.len() >= maxOutstanding {
+	if s.hazards[Overflow] && c.out.len() >= maxOutstanding {
 		return
 	}
 	c.writeBytes += uint64(len(frame))

@@ -1,6 +1,7 @@
 package mockserver_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"testing"
@@ -54,14 +55,6 @@ func TestFaultsChangeResponses(t *testing.T) {
 	}
 }
 
-func TestFirstOfSeveralFaultsApplies(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		srv.Inject(mockserver.Fault{Times: 1, Replace: []byte{7}})
-		srv.Inject(mockserver.Fault{Times: 1, Replace: []byte{8}})
-		require.Equal(t, "070800", connect(t, srv).askThree())
-	})
-}
-
 func TestDelayHoldsBackLaterResponses(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second})
@@ -72,16 +65,15 @@ func TestDelayHoldsBackLaterResponses(t *testing.T) {
 		require.Empty(t, w.received())
 		time.Sleep(time.Nanosecond)
 		require.Equal(t, threeResponses[2:], w.received())
-	}, virtual)
-}
 
-func TestDelayedResponsesDoNotWaitForEachOther(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		srv.Inject(mockserver.Fault{Delay: time.Second})
-		w := connect(t, srv)
-		require.Empty(t, w.askThree())
+		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: time.Second})
+		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Replace: []byte{7}}) // the first one applies
+		w.ask(purge("k"))
 		time.Sleep(time.Second)
-		require.Equal(t, threeResponses, w.received())
+		require.Equal(t, "01", w.received())
+		w.askThree()
+		time.Sleep(time.Second)
+		require.Equal(t, threeResponses[2:], w.received(), "delayed responses do not wait for each other")
 	}, virtual)
 }
 
@@ -101,6 +93,7 @@ func TestDisconnectReplacesResponse(t *testing.T) {
 
 func TestSplitBoundsWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		srv.Split(3)
 		w := connect(t, srv)
 		w.send(frames(t, three[0], three[1], three[2]))
 		sizes := func() (sizes []int) {
@@ -117,53 +110,37 @@ func TestSplitBoundsWrites(t *testing.T) {
 		srv.Split(0)
 		w.send(frames(t, three[1]))
 		require.Equal(t, []int{6}, sizes())
-	}, mockserver.WithSplit(3))
+	})
 }
 
-func TestCutToTheClientAtEachByte(t *testing.T) {
-	for n := range len(threeResponses)/2 + 1 {
-		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: n, Times: 1})
-			w := connect(t, srv)
-			w.send(frames(t, three[0], three[1], three[2]))
-			pieces, closed := w.pieces()
-			got := ""
-			for _, p := range pieces {
-				got += hex.EncodeToString(p)
-			}
-			require.Equal(t, threeResponses[:2*n], got)
-			require.Equal(t, n < len(threeResponses)/2, closed, "a connection is cut before the next byte, and there is none")
-			require.Equal(t, 1, srv.Requests(codec.OpPurge), "all requests are executed")
-			require.Equal(t, "00", connect(t, srv).ask(query("missing")), "the next connection works")
-		}, virtual)
-	}
-}
-
-func TestCutFromTheClientAtEachByte(t *testing.T) {
+func TestConnectionsAreCutAtEachByte(t *testing.T) {
 	p := frames(t, three[0], three[1], three[2])
 	ends := []int{len(frames(t, three[0])), len(frames(t, three[0], three[1])), len(p)}
 	responses := []string{"", threeResponses[:2], threeResponses[:14], threeResponses}
-	for n := range len(p) + 1 {
+	cut := func(t *testing.T, direction mockserver.Direction, n, length, executed int, want string) {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			srv.Cut(mockserver.Cut{After: n, Times: 1})
-			complete := 0
-			for complete < 3 && n >= ends[complete] {
-				complete++
-			}
+			srv.Cut(mockserver.Cut{Direction: direction, After: n, Times: 1})
 			w := connect(t, srv)
 			w.send(p)
 			pieces, closed := w.pieces()
-			got := ""
-			for _, p := range pieces {
-				got += hex.EncodeToString(p)
-			}
-			require.Equal(t, responses[complete], got, "%d bytes", n)
-			require.Equal(t, n < len(p), closed)
-			executed := srv.Requests(codec.OpInsert) + srv.Requests(codec.OpQuery) + srv.Requests(codec.OpPurge)
-			require.Equal(t, complete, executed)
+			require.Equal(t, want, hex.EncodeToString(bytes.Join(pieces, nil)), "%v, %d bytes", direction, n)
+			require.Equal(t, n < length, closed, "a connection is cut before the next byte, and there is none")
+			require.Equal(t, executed, srv.Requests(codec.OpInsert)+srv.Requests(codec.OpQuery)+srv.Requests(codec.OpPurge))
 			require.Empty(t, srv.Violations())
+			require.Equal(t, "00", connect(t, srv).ask(query("missing")), "the next connection works")
 		}, virtual)
 	}
+	for n := range len(threeResponses)/2 + 1 {
+		cut(t, mockserver.ToClient, n, len(threeResponses)/2, 3, threeResponses[:2*n])
+	}
+	for n := range len(p) + 1 {
+		complete := 0
+		for complete < 3 && n >= ends[complete] {
+			complete++
+		}
+		cut(t, mockserver.FromClient, n, len(p), complete, responses[complete])
+	}
+	require.Equal(t, "from client, to client", fmt.Sprintf("%v, %v", mockserver.FromClient, mockserver.ToClient))
 }
 
 func TestCutCountsBytesOfAllWrites(t *testing.T) {
@@ -184,17 +161,4 @@ func TestCutCountsBytesOfAllWrites(t *testing.T) {
 			require.Equal(t, "00", after.ask(query("k")))
 		}
 	})
-}
-
-func TestCutsOfBothDirectionsAreIndependent(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: 3})
-		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: 0})
-		w := connect(t, srv)
-		w.send(frames(t, query("k")))
-		pieces, closed := w.pieces()
-		require.Empty(t, pieces)
-		require.True(t, closed)
-	})
-	require.Equal(t, "from client, to client", fmt.Sprintf("%v, %v", mockserver.FromClient, mockserver.ToClient))
 }

@@ -1,8 +1,12 @@
 package mockserver
 
 import (
+	"crypto/rand"
 	"encoding/binary"
+	"slices"
 	"time"
+
+	"github.com/throttr-go/throttr/codec"
 )
 
 const (
@@ -35,38 +39,30 @@ func (g *garbler) removed(key string, now uint64) {
 	}
 }
 
-// ghosts returns keys that no record has and never had, one for each late removal.
-func (st *store) ghosts() (keys [][]byte) {
+// ghosts returns records that never existed, one for each late removal.
+func (st *store) ghosts() (all []*record) {
 	g := &st.garbler
+	g.removals = slices.DeleteFunc(g.removals, func(r removal) bool { return r.at+garbleTime <= st.now })
 	for _, r := range g.removals {
-		if r.at+garbleTime > st.now {
-			keys = append(keys, st.ghost(r.key))
-		}
+		all = append(all, &record{key: st.unused(len(r.key)), unit: codec.Seconds, expires: st.now})
 	}
-	if len(keys) == 0 {
-		g.removals = g.removals[:0]
-	}
-	return keys
+	return all
 }
 
-// ghost returns a key as long as that of a removed record, but not empty.
-func (st *store) ghost(removed string) []byte {
-	order := tableOrder(removed)
-	key := make([]byte, max(len(removed), 1))
+// unused returns a key that no record has, of a length, but not empty.
+func (st *store) unused(length int) string {
+	key := make([]byte, max(length, 1))
 	for {
-		for i := range key {
-			order = order*6364136223846793005 + 1442695040888963407
-			key[i] = byte(order >> 56)
-		}
+		rand.Read(key) // never fails
 		if st.records[string(key)] == nil {
-			return key
+			return string(key)
 		}
 	}
 }
 
-// spoil makes every fourth response that has ghosts malformed.
-func (g *garbler) spoil(out []byte, ghosts int) {
-	if ghosts == 0 {
+// spoil makes every fourth response that is garbled malformed.
+func (g *garbler) spoil(out []byte, garbled bool) {
+	if !garbled {
 		return
 	}
 	g.responses++

@@ -57,13 +57,3 @@ func TestGarbledListHasEntriesThatNeverExisted(t *testing.T) {
 		}
 	}, virtual, with(mockserver.GarbledList))
 }
-
-func TestListIsNotGarbledByDefault(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "0101", w.ask(insert("k", 1, 1, codec.Hours), purge("k")))
-		for range 5 {
-			require.Empty(t, response[codec.ListResponse[uint16.Value]](w, codec.List{}).Fragments)
-		}
-	}, virtual)
-}

@@ -95,10 +95,6 @@ func Hazards() []Hazard {
 	return all
 }
 
-// Default reports whether the hazard is on unless [WithHazard] says otherwise. It is
-// false for an unknown hazard.
-func (h Hazard) Default() bool { return h.known() && hazards[h].on }
-
 // String returns the hazard's number and name, such as "H1 Grace".
 func (h Hazard) String() string {
 	if !h.known() {

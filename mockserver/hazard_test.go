@@ -36,61 +36,48 @@ func TestGraceKeepsTheKeyOfAnExpiredRecord(t *testing.T) {
 	}, virtual)
 }
 
-func TestWithoutGraceTheKeyIsFreeAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "01", w.ask(insert("k", 1, 1, codec.Seconds)))
-		srv.Advance(time.Second)
-		require.Equal(t, "0001", w.ask(query("k"), insert("k", 1, 1, codec.Seconds)))
-		require.Equal(t, 1, srv.Expired())
-	}, virtual, without(mockserver.Grace))
+func TestHazardsThatAreOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		off  mockserver.Hazard
+		test func(t *testing.T, srv *mockserver.Server, w *wire)
+	}{
+		"the key of an expired record is free at once": {mockserver.Grace, func(t *testing.T, srv *mockserver.Server, w *wire) {
+			require.Equal(t, "0101", w.ask(insert("k", 1, 1, codec.Seconds), insert("long", 1, 5, codec.Seconds)))
+			srv.Advance(time.Second)
+			require.Equal(t, []string{"long"}, srv.Keys())
+			require.Equal(t, "0001", w.ask(query("k"), insert("k", 1, 1, codec.Seconds)))
+			require.Equal(t, 1, srv.Expired())
+		}},
+		"an INCREASE past the largest value fails": {mockserver.Wrap, func(t *testing.T, srv *mockserver.Server, w *wire) {
+			require.Equal(t, "010001", w.ask(insert("k", 65534, 1, codec.Hours), increase("k", 2), increase("k", 1)))
+			quota, _ := srv.Counter("k")
+			require.Equal(t, uint64(65535), quota)
+		}},
+		"Publish reaches nobody": {mockserver.Events, func(t *testing.T, srv *mockserver.Server, w *wire) {
+			require.Zero(t, srv.Publish("*", []byte("all")))
+			require.Empty(t, w.received())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) { c.test(t, srv, connect(t, srv)) }, virtual, without(c.off))
+		})
+	}
 }
 
-func TestExpiryIsExactByDefault(t *testing.T) {
+func TestIncreaseWrapsAndEventsReachEveryConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "0101", w.ask(insert("short", 7, 1, codec.Seconds), insert("long", 1, 5, codec.Seconds)))
-		srv.Advance(time.Second)
-		require.Equal(t, "00", w.ask(query("short")))
-		require.Equal(t, []string{"long"}, srv.Keys())
-	}, virtual)
-}
-
-func TestIncreaseBeyondTheLargestValueWraps(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "0101", w.ask(insert("k", 65535, 1, codec.Hours), increase("k", 3)))
+		a, b := connect(t, srv), connect(t, srv)
+		require.Equal(t, "0101", a.ask(insert("k", 65535, 1, codec.Hours), increase("k", 3)))
 		quota, ok := srv.Counter("k")
 		require.True(t, ok)
 		require.Equal(t, uint64(2), quota)
-	})
-}
 
-func TestWithoutWrapIncreaseFails(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "010001", w.ask(insert("k", 65534, 1, codec.Hours), increase("k", 2), increase("k", 1)))
-		quota, _ := srv.Counter("k")
-		require.Equal(t, uint64(65535), quota)
-	}, without(mockserver.Wrap))
-}
-
-func TestEventsReachEveryConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		a, b := connect(t, srv), connect(t, srv)
 		require.Equal(t, 2, srv.Publish("*", []byte("all")))
-		require.Equal(t, "190103002a616c6c", a.received())
-		require.Equal(t, "190103002a616c6c", b.received())
-		require.Equal(t, "00", a.ask(query("k")))
+		for _, w := range []*wire{a, b} {
+			require.Equal(t, "190103002a616c6c", w.received())
+		}
+		require.Equal(t, "00", a.ask(query("nothing")))
 	})
-}
-
-func TestWithoutEventsPublishReachesNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Zero(t, srv.Publish("*", []byte("all")))
-		require.Empty(t, w.received())
-	}, without(mockserver.Events))
 }
 
 func TestPublishPanicsIfThePayloadDoesNotFit(t *testing.T) {
@@ -137,44 +124,14 @@ func TestServerLocksUpIfManyRecordsExpire(t *testing.T) {
 	}, virtual, with(mockserver.LockUp))
 }
 
-func TestServerDoesNotLockUpIfRecordsArePurgedInTime(t *testing.T) {
+func TestRecordsThatExpireAreHarmfulOnlyWithLockUp(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		require.Zero(t, load(t, srv, true))
+		require.Zero(t, load(t, srv, true), "purged in time")
 		require.Zero(t, srv.Expired())
 		require.False(t, srv.LockedUp())
 	}, virtual, with(mockserver.LockUp))
-}
-
-func TestExpiryIsHarmlessByDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		require.Zero(t, load(t, srv, false))
 		require.NotZero(t, srv.Expired())
 	}, virtual)
-}
-
-func TestHazardsHaveNames(t *testing.T) {
-	require.Equal(t, "H1 Grace", mockserver.Grace.String())
-	require.Equal(t, "H2 LateExpiry", mockserver.LateExpiry.String())
-	require.Equal(t, "H3 Wrap", mockserver.Wrap.String())
-	require.Equal(t, "H8 Events", mockserver.Events.String())
-	require.Equal(t, "H12 LockUp", mockserver.LockUp.String())
-	require.Equal(t, "H4 Overflow", mockserver.Overflow.String())
-	require.Equal(t, "H14 GarbledList", mockserver.GarbledList.String())
-	require.Equal(t, "H17 StartUp", mockserver.StartUp.String())
-	require.Equal(t, "H19 StrayUnit", mockserver.StrayUnit.String())
-	require.Equal(t, "H9 Reorder", mockserver.Reorder.String())
-	require.Equal(t, "Hazard(99)", mockserver.Hazard(99).String())
-}
-
-func TestHazardsListsAllHazardsWithTheirDefaults(t *testing.T) {
-	defaults := map[mockserver.Hazard]bool{}
-	for _, h := range mockserver.Hazards() {
-		defaults[h] = h.Default()
-	}
-	require.Equal(t, map[mockserver.Hazard]bool{
-		mockserver.Grace: true, mockserver.LateExpiry: false, mockserver.Wrap: true, mockserver.Events: true,
-		mockserver.LockUp: false, mockserver.Overflow: false, mockserver.GarbledList: false,
-		mockserver.StartUp: false, mockserver.StrayUnit: false, mockserver.Reorder: false,
-	}, defaults)
-	require.False(t, mockserver.Hazard(99).Default())
 }

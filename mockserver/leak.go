@@ -24,10 +24,10 @@ func (s *Server) Leaked() int {
 // responses that are still to be sent are lost: a client that half-closes its connection loses them, too
 // (H18).
 func (c *conn) ended(err error) {
-	reset := errors.Is(err, syscall.ECONNRESET)
+	reset := errors.Is(err, syscall.ECONNRESET) || wasReset(c.net)
 	if reset || errors.Is(err, io.EOF) || c.failed.Load() > 0 {
 		left := int64(c.out.drop())
-		if reset || hasError(c.net) {
+		if reset {
 			left = max(left, c.turn.Load()-c.failed.Load())
 		}
 		c.failed.Add(left)

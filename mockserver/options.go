@@ -10,10 +10,7 @@ type options struct {
 	virtual   bool
 	network   string
 	addr      string
-	split     int
 	costs     costs
-	made      int  // records that were made before, for costs
-	real      bool // costs are those of a real server
 	observer  func(Exec)
 	hazards   [hazardCount]bool
 }
@@ -21,7 +18,7 @@ type options struct {
 func defaults() options {
 	o := options{valueSize: 2, network: "tcp", addr: "127.0.0.1:0"}
 	for h := range o.hazards {
-		o.hazards[h] = Hazard(h).Default()
+		o.hazards[h] = hazards[h].on
 	}
 	return o
 }
@@ -62,9 +59,6 @@ func WithRealCollector() Option {
 		}
 	}
 }
-
-// WithSplit calls [Server.Split] before the server accepts connections.
-func WithSplit(n int) Option { return func(o *options) { o.split = n } }
 
 // WithObserver makes the server call f for each executed request, in the order of
 // execution and before the response is sent. The server is locked during the call: f

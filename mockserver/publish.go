@@ -15,7 +15,7 @@ func (s *Server) Publish(channel string, payload []byte) int {
 	if err != nil {
 		panic("mockserver: Publish: " + err.Error())
 	}
-	if !s.events || s.store.collector.locked {
+	if !s.hazards[Events] || s.store.collector.locked {
 		return 0
 	}
 	reached := 0

@@ -14,11 +14,7 @@ import (
 type Server struct {
 	clock    clock
 	observer func(Exec)
-	events   bool
-	overflow bool
-	starting bool // H17
-	stray    bool // H19
-	reorder  bool // H9
+	hazards  [hazardCount]bool
 	network  string
 	split    atomic.Int64
 	costs    costs
@@ -65,14 +61,10 @@ func Start(opts ...Option) (*Server, error) {
 	s := &Server{
 		clock:    clock{virtual: o.virtual, start: time.Now()},
 		observer: o.observer,
-		events:   o.hazards[Events],
-		overflow: o.hazards[Overflow],
+		hazards:  o.hazards,
 		network:  o.network,
 		costs:    o.costs,
 		addr:     o.addr,
-		starting: o.hazards[StartUp],
-		stray:    o.hazards[StrayUnit],
-		reorder:  o.hazards[Reorder],
 		conns:    make(map[*conn]struct{}),
 		channels: make(channels),
 	}
@@ -80,14 +72,12 @@ func Start(opts ...Option) (*Server, error) {
 	s.store = store{
 		wrap:      o.hazards[Wrap],
 		records:   make(map[string]*record),
-		made:      o.made,
 		collector: newCollector(&o, s.lockedUp),
 		garbler:   garbler{on: o.hazards[GarbledList]},
 		start:     s.since,
 		now:       s.since,
 	}
 	s.compile(o.valueSize)
-	s.Split(o.split)
 	if o.costs != (costs{}) {
 		var err error
 		if s.thread, err = newThread(o.network == "memory", &s.wg); err != nil {

@@ -6,6 +6,3 @@ import "net"
 
 // wasReset can't be told here.
 func wasReset(net.Conn) bool { return false }
-
-// hasError can't be told here.
-func hasError(net.Conn) bool { return false }

@@ -7,28 +7,9 @@ import (
 	"syscall"
 )
 
-// wasReset reports whether a TCP connection was reset by its client.
+// wasReset reports whether a TCP connection was reset by its client, or by the host of a client that has closed it without
+// having read all responses.
 func wasReset(nc net.Conn) bool {
-	return socketFails(nc, func(fd int) error {
-		_, err := syscall.Getpeername(fd)
-		return err
-	})
-}
-
-// hasError reports whether the client of a TCP connection has closed it without having read all
-// responses: its host has then sent a reset.
-func hasError(nc net.Conn) bool {
-	return socketFails(nc, func(fd int) error {
-		code, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ERROR)
-		if err == nil && code != 0 {
-			err = syscall.Errno(code)
-		}
-		return err
-	})
-}
-
-// socketFails reports whether f fails for the descriptor of a TCP connection.
-func socketFails(nc net.Conn, f func(fd int) error) bool {
 	t, ok := nc.(*net.TCPConn)
 	if !ok {
 		return false
@@ -37,7 +18,7 @@ func socketFails(nc net.Conn, f func(fd int) error) bool {
 	if err != nil {
 		return false
 	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
-	return err == nil && failed != nil
+	var reset error
+	err = raw.Control(func(fd uintptr) { _, reset = syscall.Getpeername(int(fd)) })
+	return err == nil && reset != nil
 }

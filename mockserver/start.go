@@ -10,7 +10,7 @@ const startRequests = 8
 
 // checkStart checks the requests of a packet that c has sent. The caller holds s.mu.
 func (s *Server) checkStart(c *conn, requests int, now uint64) {
-	if !s.starting || requests == 0 || c.gone || now-s.since >= uint64(startUp) {
+	if !s.hazards[StartUp] || requests == 0 || c.gone || now-s.since >= uint64(startUp) {
 		return
 	}
 	if c.reads++; c.reads > 1 || requests > startRequests {

@@ -46,41 +46,33 @@ func TestMoreThan1024OutstandingResponsesAreAViolation(t *testing.T) {
 	})
 }
 
-func TestDelayedResponsesCountAsOutstanding(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		srv.Inject(mockserver.Fault{Times: 1, Delay: time.Second})
-		w := connect(t, srv)
-		for range 1024 {
-			require.Empty(t, w.ask(query("k")))
-		}
-		require.Empty(t, srv.Violations())
-		w.send(frames(t, query("k")))
-		requireViolation(t, srv, w, "H4")
-	})
-}
-
-func TestEventsCountAsOutstanding(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		srv.Inject(mockserver.Fault{Times: 1, Delay: time.Second})
-		w := connect(t, srv)
-		require.Empty(t, w.ask(query("k")))
-		for range 1023 {
-			srv.Publish("*", nil)
-		}
-		require.Empty(t, srv.Violations())
-		srv.Publish("*", nil)
-		requireViolation(t, srv, w, "H4")
-	})
+func TestDelayedResponsesAndEventsCountAsOutstanding(t *testing.T) {
+	for name, another := range map[string]func(srv *mockserver.Server, w *wire){
+		"responses": func(_ *mockserver.Server, w *wire) { w.send(frames(w.t, query("k"))) },
+		"events":    func(srv *mockserver.Server, _ *wire) { srv.Publish("*", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				srv.Inject(mockserver.Fault{Times: 1, Delay: time.Second})
+				w := connect(t, srv)
+				require.Empty(t, w.ask(query("k")))
+				for range 1023 {
+					another(srv, w)
+				}
+				require.Empty(t, w.received())
+				require.Empty(t, srv.Violations())
+				another(srv, w)
+				requireViolation(t, srv, w, "H4")
+			})
+		})
+	}
 }
 
 func TestFloodOverTCPIsAViolation(t *testing.T) {
 	srv, err := mockserver.Start()
 	require.NoError(t, err)
 	defer srv.Close()
-	conn, err := net.Dial("tcp", srv.Addr())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = conn.Write(flood(t, 2000))
+	_, err = dialReal(t, srv).Write(flood(t, 2000))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(srv.Violations()) == 1 }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "H4", srv.Violations()[0].Rule)
@@ -116,24 +108,15 @@ func TestUnknownOpsAreAViolation(t *testing.T) {
 		t.Run(fmt.Sprintf("%02x", op), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *mockserver.Server) {
 				w := connect(t, srv)
-				w.send([]byte{op})
+				p := append(frames(t, insert("before", 1, 1, codec.Hours)), op)
+				w.send(append(p, frames(t, insert("after", 1, 1, codec.Hours))...))
 				requireViolation(t, srv, w, rule)
+				require.Equal(t, []string{"before"}, srv.Keys(), "later requests are not executed")
 				require.Contains(t, srv.Violations()[0].Text, text)
 				require.Contains(t, srv.Violations()[0].Text, fmt.Sprintf("0x%02x", op))
 			})
 		})
 	}
-}
-
-func TestRequestsAfterAViolationAreNotExecuted(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		p := frames(t, insert("before", 1, 1, codec.Hours))
-		p = append(p, 0x20)
-		w.send(append(p, frames(t, insert("after", 1, 1, codec.Hours))...))
-		requireViolation(t, srv, w, "H6")
-		require.Equal(t, []string{"before"}, srv.Keys())
-	})
 }
 
 func TestTTLThatOverflowsIsAViolation(t *testing.T) {
@@ -210,10 +193,7 @@ func TestRunTFailsTheTestForEachViolation(t *testing.T) {
 	require.Contains(t, rec.errors[1], "H6: connection 2: op 0x20")
 	_, err := net.Dial("unix", path)
 	require.Error(t, err, "the server is closed")
-}
 
-func TestRunTIsFatalIfTheServerCannotStart(t *testing.T) {
-	var rec recorder
 	require.Nil(t, mockserver.RunT(&rec, mockserver.WithValueSize(3)))
 	require.Len(t, rec.fatal, 1)
 	require.Contains(t, rec.fatal[0], "value size")

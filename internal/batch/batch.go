@@ -83,7 +83,9 @@ type Batcher[K comparable, T any] struct {
 // New returns a Batcher.
 func New[K comparable, T any](o Options[K, T]) *Batcher[K, T] {
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, MaxInFlight)
-	return &Batcher[K, T]{options: o}
+	b := &Batcher[K, T]{options: o}
+	b.timer = time.AfterFunc(Age, b.aged)
+	return b
 }
 
 // Do has a call sent, and returns when its result is there. If ctx ends first, it returns the error of ctx, and whether
@@ -175,11 +177,7 @@ func (b *Batcher[K, T]) next() {
 		go b.serve()
 	case !b.waiting && b.inFlight < b.options.MaxInFlight:
 		b.waiting = true
-		if b.timer == nil {
-			b.timer = time.AfterFunc(Age-time.Since(b.sent), b.aged)
-		} else {
-			b.timer.Reset(Age - time.Since(b.sent))
-		}
+		b.timer.Reset(Age - time.Since(b.sent))
 	}
 }
 
@@ -191,18 +189,17 @@ func (b *Batcher[K, T]) aged() {
 	b.next()
 }
 
-// serve sends what is queued. After a request of several calls, it goes on until nothing is queued, or another goroutine
-// does: one for each request would grow its stack each time.
+// serve sends what is queued. After a request of several calls, which are about to call again, it goes on with the next one:
+// a goroutine for each request would grow its stack each time. Only one goroutine gathers at a time. After one call, its caller
+// may send the next one itself.
 func (b *Batcher[K, T]) serve() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for {
-		b.mu.Unlock()
+	for more := true; more; {
 		runtime.Gosched() // goroutines that are ready to run may be about to call
 		b.mu.Lock()
 		b.gathering = false
 		entries, calls := b.take()
 		if len(calls) == 0 {
+			b.mu.Unlock()
 			return
 		}
 		b.begin(len(calls))
@@ -215,11 +212,10 @@ func (b *Batcher[K, T]) serve() {
 		}
 		b.mu.Lock()
 		b.inFlight--
-		if len(calls) == 1 || b.gathering || !b.mayBegin() { // after one call, its caller may send the next one itself
-			b.next()
-			return
-		}
-		b.gathering = true
+		more = len(calls) > 1 && !b.gathering && b.mayBegin()
+		b.gathering = b.gathering || more
+		b.next()
+		b.mu.Unlock()
 	}
 }
 

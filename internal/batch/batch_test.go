@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -30,10 +31,9 @@ type (
 
 // store is a store that answers after a time.
 type store struct {
-	takes time.Duration // of a request
-
 	mu       sync.Mutex
-	requests []string // the texts of the entries of each request, and how many calls they have
+	takes    time.Duration // of a request
+	requests []string      // the texts of the entries of each request, and how many calls they have
 	ctxs     []context.Context
 	inFlight int
 	most     int // in flight at a time
@@ -49,8 +49,9 @@ func (s *store) send(ctx context.Context, entries []*call) {
 	s.ctxs = append(s.ctxs, ctx)
 	s.inFlight++
 	s.most = max(s.most, s.inFlight)
+	takes := s.takes
 	s.mu.Unlock()
-	time.Sleep(s.takes)
+	time.Sleep(takes)
 	for _, e := range entries {
 		n := 0
 		for c := e; c != nil; c = c.Next {
@@ -183,6 +184,7 @@ func TestACallThatIsEqualToNoOtherIsAnEntry(t *testing.T) {
 
 // After a request of several calls, their callers are about to call again: the first of them does not send alone.
 func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // a caller that gets its answer calls again before any other goroutine runs
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: batch.Age / 2}
 		b := newBatcher(s)
@@ -230,6 +232,36 @@ func TestAnotherRequestIsSentIfTheNewestIsOld(t *testing.T) {
 		requests(batch.MaxInFlight)
 		time.Sleep(2 * time.Hour)
 		requests(batch.MaxInFlight + 1)
+	})
+}
+
+// A store that was slow for a while has two requests in flight again.
+func TestWhenAStoreIsFastAgainFewRequestsAreInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: 20 * batch.Age}
+		b := newBatcher(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 20 {
+			go func() {
+				for ctx.Err() == nil {
+					do(b, ctx, string(rune('A'+i)))
+				}
+			}()
+			time.Sleep(batch.Age)
+		}
+		most := func(takes time.Duration) int {
+			time.Sleep(200 * batch.Age)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			most := s.most
+			s.takes, s.most = takes, 0
+			return most
+		}
+		require.Greater(t, most(batch.Age/2), batch.InFlight)
+		most(batch.Age / 2)
+		require.Equal(t, batch.InFlight, most(batch.Age/2))
+		cancel()
+		time.Sleep(time.Second)
 	})
 }
 
@@ -304,27 +336,29 @@ func TestTheQueueIsBounded(t *testing.T) {
 }
 
 func TestEveryCallIsAnsweredOnce(t *testing.T) {
-	s := &store{}
-	b := newBatcher(s)
-	var all sync.WaitGroup
-	for g := range 50 {
-		all.Go(func() {
-			for i := range 200 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				if (g+i)%3 == 0 {
-					ctx, cancel = context.WithTimeout(t.Context(), 900*time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		b := newBatcher(s)
+		var all sync.WaitGroup
+		for g := range 50 {
+			all.Go(func() {
+				for i := range 200 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					if (g+i)%3 == 0 {
+						ctx, cancel = context.WithTimeout(t.Context(), 900*time.Millisecond)
+					}
+					text := string(rune('a' + (g+i)%7))
+					answer, _, err := do(b, ctx, text)
+					cancel()
+					if err != nil && err != window.ErrOverloaded || err == nil && answer[:1] != text {
+						t.Error(text, answer, err)
+					}
 				}
-				text := string(rune('a' + (g+i)%7))
-				answer, _, err := do(b, ctx, text)
-				cancel()
-				if err != nil && err != window.ErrOverloaded || err == nil && answer[:1] != text {
-					t.Error(text, answer, err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	require.LessOrEqual(t, s.most, batch.MaxInFlight)
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, s.most, batch.MaxInFlight)
+	})
 }
 
 func TestOptionsBoundTheRequestsInFlight(t *testing.T) {

@@ -35,7 +35,8 @@ func TestEachCallIsExecutedOnce(t *testing.T) {
 	} {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, lost %v", tt.name, lost), func(t *testing.T) {
-				srv := mockserver.RunT(t, mockserver.WithValueSize(4), mockserver.WithSplit(3))
+				srv := mockserver.RunT(t, mockserver.WithValueSize(4))
+				srv.Split(3)
 				nc, err := net.Dial("tcp", srv.Addr())
 				require.NoError(t, err)
 				if tt.wrap != nil {

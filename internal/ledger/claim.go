@@ -2,48 +2,48 @@ package ledger
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
 // Exchange makes a claim, which is valid, and returns its answer.
-func (l *Ledger) Exchange(claim *window.Claim) window.Places {
-	p, wake := l.Claim(claim)
-	if wake != nil {
+func (l *Ledger) Exchange(claim *window.Claim) (p window.Places) {
+	if wake := l.Claim(claim, &p); wake != nil {
 		wake()
 	}
 	return p
 }
 
-// Claim is Exchange for those who hold a mutex: they call wake, if there is one, when it is unlocked.
-func (l *Ledger) Claim(claim *window.Claim) (p window.Places, wake func()) {
+// Claim is Exchange for those who hold a mutex: they call what it returns, unless that is nil, when it is unlocked. The tokens
+// of the answer are stored where those of the last one were.
+func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.DataSet = l.dataSet
+	*p = window.Places{DataSet: l.dataSet, Tokens: p.Tokens[:0]}
 	k := id{claim.Key, claim.Name}
 	c := l.counts[k]
-	now := l.now()
 	switch {
 	case l.closed:
 		p.Err = window.ErrClosed
-		return p, nil
+		return nil
 	case c != nil:
 	case claim.Held == 0 && len(claim.Wants) == 0:
-		return p, nil
-	case !l.room(now):
-		p.Err = window.ErrFull
-		return p, nil
+		return nil
 	default:
-		c = &count{entries: map[string]entry{}, first: never}
-		l.counts[k] = c
+		if c = l.newCount(k); c == nil {
+			p.Err = window.ErrFull
+			return nil
+		}
 	}
+	now := l.time(c, claim.Lease)
 	before := c.sum
 	head := c.line.first()
 	c.expire(now)
 	if claim.Process != "" {
 		x := exchange{count: c, ledger: l, claim: claim, now: now}
-		x.make(&p, max(l.birth+claim.Lease-now, 0))
+		x.make(p, max(l.birth+claim.Lease-now, 0))
 	}
 	// Only what has changed what is free wakes the first in line, who has asked before.
 	if c.sum < before || c.line.first() != head {
@@ -56,8 +56,9 @@ func (l *Ledger) Claim(claim *window.Claim) (p window.Places, wake func()) {
 	}
 	if c.empty() {
 		delete(l.counts, k)
+		l.spare.Put(c)
 	}
-	return p, wake
+	return wake
 }
 
 // wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks, and was
@@ -82,8 +83,12 @@ type exchange struct {
 
 // make makes the claim. Strict ones are granted nothing for so long.
 func (x *exchange) make(p *window.Places, grace time.Duration) {
-	known, ok := x.entries[x.claim.Process]
-	if ok && x.claim.Seq <= known.seq {
+	known := entry{process: x.claim.Process}
+	at := x.entry(x.claim.Process)
+	if at >= 0 {
+		known = x.entries[at]
+	}
+	if x.claim.Seq <= known.seq {
 		p.Late = true
 		return
 	}
@@ -93,7 +98,7 @@ func (x *exchange) make(p *window.Places, grace time.Duration) {
 	held := x.register(p, known.held)
 	x.line.drop(x.now)
 	granted, first, waiting := x.decide(p)
-	x.enter(held + granted)
+	x.enter(at, held+granted)
 	x.queue(granted > 0, first, waiting)
 }
 
@@ -128,8 +133,8 @@ func (x *exchange) decide(p *window.Places) (granted uint64, first *window.Want,
 			granted += w.N
 			x.sum += w.N
 			x.limit = max(x.limit, w.Max)
-			if p.Tokens == nil {
-				p.Tokens = make([]uint64, len(x.claim.Wants))
+			if len(p.Tokens) == 0 {
+				p.Tokens = append(p.Tokens, make([]uint64, len(x.claim.Wants))...)
 			}
 			x.ledger.token++
 			p.Tokens[i] = x.ledger.token
@@ -143,15 +148,20 @@ func (x *exchange) decide(p *window.Places) (granted uint64, first *window.Want,
 	return granted, first, waiting
 }
 
-// enter stores what the process holds.
-func (x *exchange) enter(held uint64) {
-	if held == 0 {
-		delete(x.entries, x.claim.Process)
-		return
+// enter stores what the process holds, at an index of the entries if it is one of them.
+func (x *exchange) enter(at int, held uint64) {
+	e := entry{x.claim.Process, held, x.claim.Seq, x.now + x.claim.Lease}
+	switch {
+	case held > 0 && at < 0:
+		x.entries = append(x.entries, e)
+	case held > 0:
+		x.entries[at] = e
+	case at >= 0:
+		x.entries = slices.Delete(x.entries, at, at+1)
 	}
-	e := entry{held, x.claim.Seq, x.now + x.claim.Lease}
-	x.entries[x.claim.Process] = e
-	x.first = min(x.first, e.end)
+	if held > 0 {
+		x.first = min(x.first, e.end)
+	}
 }
 
 // queue keeps the process in line as long as wants of it wait. It goes to the end if something was granted, and to

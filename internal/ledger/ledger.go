@@ -10,6 +10,7 @@ package ledger
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,6 +38,7 @@ type Ledger struct {
 	counts  map[id]*count
 	sweepAt time.Duration // counts that are over are not looked for before then
 	token   uint64        // of the last grant
+	spare   sync.Pool     // of counts that are not needed any more
 }
 
 type id struct{ key, name string }
@@ -45,13 +47,14 @@ type id struct{ key, name string }
 type count struct {
 	sum     uint64 // places held
 	limit   uint64 // the largest Max under which places are held, since there were none
-	entries map[string]entry
+	entries []entry
 	first   time.Duration // no entry is over before then
 	line    line
 }
 
 // entry is what a process holds.
 type entry struct {
+	process   string
 	held, seq uint64
 	end       time.Duration
 }
@@ -81,12 +84,28 @@ func (l *Ledger) Restart() {
 	l.dataSet = rand.Uint64() | 1
 }
 
-// room reports whether there is room for another count.
-func (l *Ledger) room(now time.Duration) bool {
+// newCount adds an empty count, and returns nil if there is no room for it.
+func (l *Ledger) newCount(k id) *count {
 	if len(l.counts) >= l.most {
-		l.sweep(now)
+		l.sweep(l.now())
 	}
-	return len(l.counts) < l.most
+	if len(l.counts) >= l.most {
+		return nil
+	}
+	c, ok := l.spare.Get().(*count)
+	if !ok {
+		c = &count{first: never}
+	}
+	l.counts[k] = c
+	return c
+}
+
+// time returns the time, or 0 if nothing of a count depends on it, as no lease ends.
+func (l *Ledger) time(c *count, lease time.Duration) time.Duration {
+	if lease == Forever && c.first >= Forever && len(c.line) == 0 {
+		return 0
+	}
+	return l.now()
 }
 
 // sweep removes counts of processes that have gone without a word.
@@ -113,14 +132,19 @@ func (c *count) expire(now time.Duration) {
 		return
 	}
 	c.first = never
-	for process, e := range c.entries {
-		if e.end <= now {
-			c.sum -= e.held
-			delete(c.entries, process)
-			continue
+	c.entries = slices.DeleteFunc(c.entries, func(e entry) bool {
+		if e.end > now {
+			c.first = min(c.first, e.end)
+			return false
 		}
-		c.first = min(c.first, e.end)
-	}
+		c.sum -= e.held
+		return true
+	})
+}
+
+// entry returns the index of what a process holds, or -1.
+func (c *count) entry(process string) int {
+	return slices.IndexFunc(c.entries, func(e entry) bool { return e.process == process })
 }
 
 // fits reports whether n more places fit under a Max.

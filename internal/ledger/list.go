@@ -54,16 +54,16 @@ func (l *Ledger) places(ids []id) (all []window.ListedPlaces) {
 func (c *count) listed(k id, now time.Duration) window.ListedPlaces {
 	p := window.ListedPlaces{Key: k.key, Name: k.name, Waiting: c.line.waiting(now)}
 	holders := map[string]window.Holder{}
-	for process, e := range c.entries {
+	for _, e := range c.entries {
 		if e.end <= now {
 			continue
 		}
 		p.Used += e.held
-		h := window.Holder{Process: process, Held: e.held, LeaseEnds: e.end - now}
+		h := window.Holder{Process: e.process, Held: e.held, LeaseEnds: e.end - now}
 		if h.LeaseEnds > window.MaxLease {
 			h.LeaseEnds = 0 // it is Forever
 		}
-		holders[process] = h
+		holders[e.process] = h
 	}
 	for _, w := range c.line {
 		if w.end > now {

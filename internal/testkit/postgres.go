@@ -4,7 +4,6 @@ package testkit
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -22,13 +21,12 @@ import (
 type Postgres struct {
 	Addr string
 
+	*process
 	port     string
 	dir      string
 	programs string // the folder of the programs
 	settings []string
 	as       *syscall.Credential // nil: the user of the test
-	cmd      *exec.Cmd
-	done     chan struct{} // closed when the server has ended
 }
 
 // postgresPrograms returns the folder of the server's programs: $THROTTR_POSTGRES, that of PATH, or the newest of Debian's
@@ -69,15 +67,12 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	if err != nil {
 		t.Fatalf("initdb: %v: %s", err, output)
 	}
-	for range 10 { // another program may get the port first
-		s.port = freePort(t)
-		s.Addr = "127.0.0.1:" + s.port
-		if err = s.begin(t); err == nil {
-			return s
-		}
-	}
-	t.Fatal(err)
-	return nil
+	onFreePort(t, func(port string) error {
+		s.port = port
+		s.Addr = "127.0.0.1:" + port
+		return s.begin(t)
+	})
+	return s
 }
 
 // otherUser returns a user who is not root.
@@ -116,30 +111,17 @@ func (s *Postgres) begin(t testing.TB) error {
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	s.cmd = s.command("postgres", args...)
-	s.cmd.Stdout = log
-	s.cmd.Stderr = log
-	if err := s.cmd.Start(); err != nil {
-		return err
-	}
-	done := make(chan struct{})
-	s.done = done
-	cmd := s.cmd
-	go func() { cmd.Wait(); close(done) }()
-	t.Cleanup(s.Kill)
-	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
+	cmd := s.command("postgres", args...)
+	cmd.Stdout = log
+	cmd.Stderr = log
+	s.process, err = start(t, cmd, log.Name(), func() bool {
 		text, _ := os.ReadFile(log.Name())
-		select {
-		case <-s.done:
-			return fmt.Errorf("%v has ended: %s", s.cmd, text)
-		default:
-		}
-		if strings.Contains(string(text), "ready to accept connections") {
-			return nil
-		}
+		return strings.Contains(string(text), "ready to accept connections")
+	})
+	if err == nil {
+		t.Cleanup(s.Kill)
 	}
-	s.Kill()
-	return fmt.Errorf("%v is not ready", s.cmd)
+	return err
 }
 
 // Kill ends the server at once, as a crash does.
@@ -154,8 +136,7 @@ func (s *Postgres) stop(sig syscall.Signal) {
 	select {
 	case <-s.done:
 	case <-time.After(patience):
-		s.cmd.Process.Kill()
-		<-s.done
+		s.process.Kill()
 	}
 }
 

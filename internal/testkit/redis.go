@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,55 +23,46 @@ type Redis struct {
 	Addr    string
 	Port    string // of tcp
 
+	*process
 	dir  string
 	args []string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
 
 	mu   sync.Mutex // guards what follows
 	nc   net.Conn   // for Do; nil if there is none
 	read *bufio.Reader
 }
 
-// program returns the server program: $THROTTR_REDIS_SERVER, or redis-server. Without one, the test
+// redisProgram returns the server program: $THROTTR_REDIS_SERVER, or redis-server. Without one, the test
 // is skipped.
-func program(t testing.TB) string {
+func redisProgram(t testing.TB) string {
 	t.Helper()
-	name := os.Getenv("THROTTR_REDIS_SERVER")
-	if name == "" {
-		name = "redis-server"
-	}
-	path, err := exec.LookPath(name)
+	path, err := exec.LookPath(cmp.Or(os.Getenv("THROTTR_REDIS_SERVER"), "redis-server"))
 	if err != nil {
-		t.Skipf("%s is not installed", name)
+		t.Skip(err)
 	}
 	return path
 }
 
-// Start starts a server that ends with the test. Another program may get the port first, so that
-// it tries several.
+// StartRedis starts a server that ends with the test.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	return startRedis(t, func(string) []string { return args })
 }
 
-// start starts a server with arguments that may depend on its port.
+// startRedis starts a server with arguments that may depend on its port.
 func startRedis(t testing.TB, args func(port string) []string) *Redis {
 	t.Helper()
-	var err error
-	for range 10 {
-		s := &Redis{Network: "tcp", Port: freePort(t), dir: t.TempDir()}
-		s.Addr = "127.0.0.1:" + s.Port
-		s.args = append(args(s.Port), "--port", s.Port, "--bind", "127.0.0.1")
-		if err = s.begin(t); err == nil {
-			return s
-		}
-	}
-	t.Fatal(err)
-	return nil
+	s := &Redis{Network: "tcp", dir: t.TempDir()}
+	onFreePort(t, func(port string) error {
+		s.Port = port
+		s.Addr = "127.0.0.1:" + port
+		s.args = append(args(port), "--port", port, "--bind", "127.0.0.1")
+		return s.begin(t)
+	})
+	return s
 }
 
-// StartOnSocket starts a server on a Unix socket. It ends with the test. No other program can listen
+// StartRedisOnSocket starts a server on a Unix socket. It ends with the test. No other program can listen
 // there while it is down.
 func StartRedisOnSocket(t testing.TB, args ...string) *Redis {
 	t.Helper()
@@ -89,62 +81,21 @@ func (s *Redis) Restart(t testing.TB) {
 	noError(t, s.begin(t))
 }
 
-// patience is how long to wait for a server: one of a busy machine may not respond for seconds.
-const patience = time.Minute
-
-// freePort returns a port on which no program listens, and none on the port of a cluster's bus that
-// belongs to it.
-func freePort(t testing.TB) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		noError(t, err)
-		port := l.Addr().(*net.TCPAddr).Port
-		bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+busOffset))
-		l.Close()
-		if err == nil {
-			bus.Close()
-			return strconv.Itoa(port)
-		}
-	}
-}
-
 // busOffset is the distance between the port of a server and that of its cluster's bus. It is not
 // the default, which leaves less than half of the ports.
 const busOffset = 1
 
 // begin starts the process, and returns when it responds and has loaded its data.
-func (s *Redis) begin(t testing.TB) error {
-	s.cmd = exec.Command(program(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...)
-	if err := s.cmd.Start(); err != nil {
-		return err
-	}
-	s.done = make(chan struct{})
-	go func() { s.cmd.Wait(); close(s.done) }()
-	t.Cleanup(s.Kill)
-	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
-		select {
-		case <-s.done:
-			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("%v has ended: %s", s.cmd, log)
-		default:
-		}
+func (s *Redis) begin(t testing.TB) (err error) {
+	cmd := exec.Command(redisProgram(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...)
+	s.process, err = start(t, cmd, filepath.Join(s.dir, "log"), func() bool {
 		pid, err := s.Do("INFO", "server")
 		if err == nil {
 			_, err = s.Do("PING")
 		}
-		if err == nil && strings.Contains(pid, fmt.Sprintf("process_id:%d\r", s.cmd.Process.Pid)) {
-			return nil
-		}
-	}
-	s.Kill()
-	return fmt.Errorf("%v does not respond", s.cmd)
-}
-
-// Kill kills the process.
-func (s *Redis) Kill() {
-	s.cmd.Process.Kill()
-	<-s.done
+		return err == nil && strings.Contains(pid, fmt.Sprintf("process_id:%d\r", cmd.Process.Pid))
+	})
+	return err
 }
 
 // Dial connects to the server.

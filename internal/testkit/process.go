@@ -1,0 +1,80 @@
+package testkit
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// process is a server program.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// patience is how long to wait for a server: one of a busy machine may not respond for seconds.
+const patience = time.Minute
+
+// start starts a program, and returns when it is ready. It is killed at the end of the test. If it ends before, the error
+// has its log.
+func start(t testing.TB, cmd *exec.Cmd, log string, ready func() bool) (*process, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cmd, make(chan struct{})}
+	go func() { cmd.Wait(); close(p.done) }()
+	t.Cleanup(p.Kill)
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-p.done:
+			text, _ := os.ReadFile(log)
+			return nil, fmt.Errorf("%v has ended: %s", cmd, text)
+		default:
+		}
+		if ready() {
+			return p, nil
+		}
+	}
+	p.Kill()
+	return nil, fmt.Errorf("%v is not ready", cmd)
+}
+
+// Kill kills the process.
+func (p *process) Kill() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+// onFreePort calls begin with a port on which no program listens. Another program may get the port first: then it tries
+// others.
+func onFreePort(t testing.TB, begin func(port string) error) {
+	t.Helper()
+	var err error
+	for range 10 {
+		if err = begin(freePort(t)); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// freePort returns a port on which no program listens, and none on the port of a cluster's bus that
+// belongs to it.
+func freePort(t testing.TB) string {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		noError(t, err)
+		port := l.Addr().(*net.TCPAddr).Port
+		bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+busOffset))
+		l.Close()
+		if err == nil {
+			bus.Close()
+			return strconv.Itoa(port)
+		}
+	}
+}
