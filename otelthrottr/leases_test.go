@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/metric"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -28,19 +26,6 @@ func TestStatsOfLeasesAreMetrics(t *testing.T) {
 		r, err := otelthrottr.ObserveLeases(leases, otelthrottr.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader))))
 		require.NoError(t, err)
 		limiter := throttr.NewRateLimit(leases)
-		figures := func() map[string]int64 {
-			all := map[string]int64{}
-			for name, m := range tel.metrics() {
-				switch data := m.Data.(type) {
-				case metricdata.Gauge[int64]:
-					all[name] = data.DataPoints[0].Value
-				case metricdata.Sum[int64]:
-					require.True(t, data.IsMonotonic)
-					all[name] = data.DataPoints[0].Value
-				}
-			}
-			return all
-		}
 		for range 500 {
 			_, err := limiter.Hit(context.Background(), "api", time.Minute, 1<<20)
 			require.NoError(t, err)
@@ -51,38 +36,14 @@ func TestStatsOfLeasesAreMetrics(t *testing.T) {
 		require.Equal(t, map[string]int64{
 			"throttr.lease.keys": 1, "throttr.lease.held": int64(s.Held), "throttr.lease.spent": int64(s.Spent),
 			"throttr.lease.returned": int64(s.Returned), "throttr.lease.lost": 0, "throttr.lease.takes": int64(s.Takes),
-		}, figures())
+		}, tel.figures())
+		require.IsType(t, metricdata.Sum[int64]{}, tel.metrics()["throttr.lease.spent"].Data)
 		require.InDelta(t, 500, s.Spent, 10, "the first hits are not from blocks")
 		time.Sleep(time.Second)
-		after := figures()
+		after := tel.figures()
 		require.Zero(t, after["throttr.lease.held"])
 		require.EqualValues(t, s.Held+s.Returned, after["throttr.lease.returned"])
 		require.NoError(t, r.Unregister())
-		require.Empty(t, figures())
+		require.Empty(t, tel.figures())
 	})
-}
-
-func TestLeasesThatCannotBeObservedAreErrors(t *testing.T) {
-	store := memory.New()
-	defer store.Close()
-	leases := lease.New(store)
-	defer leases.Close()
-	require.Panics(t, func() { otelthrottr.ObserveLeases(nil) })
-	require.Panics(t, func() { otelthrottr.ObserveLeases(leases, nil) })
-	_, err := otelthrottr.ObserveLeases(leases, otelthrottr.WithMeterProvider(gaugelessProvider{}))
-	require.ErrorIs(t, err, errDown)
-	r, err := otelthrottr.ObserveLeases(leases)
-	require.NoError(t, err, "the global provider")
-	require.NoError(t, r.Unregister())
-}
-
-// gaugelessProvider fails to make gauges.
-type gaugelessProvider struct{ metricnoop.MeterProvider }
-
-func (gaugelessProvider) Meter(string, ...metric.MeterOption) metric.Meter { return gaugelessMeter{} }
-
-type gaugelessMeter struct{ metricnoop.Meter }
-
-func (gaugelessMeter) Int64ObservableGauge(string, ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
-	return nil, errDown
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -24,6 +25,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/entities"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
 )
@@ -81,6 +83,31 @@ func (tel *telemetry) counts(name string) map[string]int64 {
 	return counts
 }
 
+// figures returns the values of all metrics: of those with outcomes, by name and outcome; of histograms, the sums.
+func (tel *telemetry) figures() map[string]int64 {
+	all := map[string]int64{}
+	add := func(name string, set attribute.Set, n int64) {
+		outcome, _ := set.Value("throttr.outcome")
+		all[name+outcome.AsString()] += n
+		require.NotContains(tel.t, encoded(set), "secret-key")
+	}
+	for name, m := range tel.metrics() {
+		switch data := m.Data.(type) {
+		case metricdata.Gauge[int64]:
+			all[name] = data.DataPoints[0].Value
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				add(name, p.Attributes, p.Value)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				add(name, p.Attributes, int64(p.Sum))
+			}
+		}
+	}
+	return all
+}
+
 func encoded(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
 // within observes events in a span, ends the span, and returns it.
@@ -130,11 +157,16 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 		hit(throttr.EventReset, nil),
 		hit(throttr.EventReset, nil),
 		hit(throttr.EventFailed, failedReset),
+		hit(throttr.EventWouldDeny, func(e *throttr.Event) { e.Call, e.Limit.Shadow = "take", true }),
+		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Call, e.Duration = "wait", time.Minute }),
+		hit(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.N, e.Result = 3, 0, throttr.Result{} }),
+		hit(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.Err = 3, errDown }),
 	} {
 		tel.observe(t.Context(), e)
 	}
 	require.Equal(t, map[string]int64{
-		"throttr.degraded=false,throttr.outcome=allowed":                  2,
+		"throttr.degraded=false,throttr.outcome=allowed":                  3,
+		"throttr.degraded=false,throttr.outcome=would_deny":               1,
 		"error.type=_OTHER,throttr.degraded=true,throttr.outcome=allowed": 1,
 		"throttr.degraded=false,throttr.outcome=denied":                   1,
 		"error.type=_OTHER,throttr.degraded=true,throttr.outcome=denied":  1,
@@ -144,9 +176,14 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 		"throttr.outcome=done":                     2,
 		"error.type=_OTHER,throttr.outcome=failed": 1,
 	}, tel.counts("throttr.resets"))
+	require.Equal(t, map[string]int64{
+		"throttr.outcome=done":                     1,
+		"error.type=_OTHER,throttr.outcome=failed": 1,
+	}, tel.counts("throttr.settlements"))
 
 	all := tel.metrics()
-	require.Len(t, all, 5, "with throttr.limit.usage and throttr.outages")
+	require.Len(t, all, 7, "with throttr.limit.usage and throttr.outages")
+	require.Equal(t, 60.0, all["throttr.wait.duration"].Data.(metricdata.Histogram[float64]).DataPoints[0].Sum)
 	require.Equal(t, "{hit}", all["throttr.hits"].Unit)
 	require.Equal(t, "{reset}", all["throttr.resets"].Unit)
 	require.Equal(t, "s", all["throttr.hit.duration"].Unit)
@@ -154,7 +191,7 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 		require.NotEmpty(t, m.Description)
 	}
 	durations := all["throttr.hit.duration"].Data.(metricdata.Histogram[float64]).DataPoints
-	require.Len(t, durations, 5, "resets are not among them")
+	require.Len(t, durations, 6, "resets, waits and settlements are not among them")
 	for _, p := range durations {
 		require.InDelta(t, 0.003*float64(p.Count), p.Sum, 1e-9, "seconds")
 		require.Equal(t, 1e-6, p.Bounds[0], "fine enough for a memory backend")
@@ -197,14 +234,6 @@ func TestUsageOfLimits(t *testing.T) {
 	require.Equal(t, "throttr.limit_name=api", encoded(points[0].Attributes))
 	require.Equal(t, []float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}, points[0].Bounds)
 	require.Equal(t, []uint64{0, 0, 0, 1, 0, 0, 0, 1}, points[0].BucketCounts)
-}
-
-// A query finds a store that is there, and not no data.
-func TestOutagesAreZeroBeforeTheFirst(t *testing.T) {
-	tel := newTelemetry(t)
-	points := tel.metrics()["throttr.outages"].Data.(metricdata.Sum[int64]).DataPoints
-	require.Len(t, points, 1)
-	require.Zero(t, points[0].Value)
 }
 
 func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {
@@ -304,27 +333,31 @@ func TestAllTextIsUTF8(t *testing.T) {
 	}
 }
 
-func TestLargeNumbersAreCappedAtInt64(t *testing.T) {
-	span := newTelemetry(t).within(hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Max = math.MaxUint64 }))
+// Numbers are capped at the largest int64, and a denial for good has no retry_after.
+func TestAttributesOfExtremeNumbers(t *testing.T) {
+	span := newTelemetry(t).within(hit(throttr.EventDenied, func(e *throttr.Event) {
+		e.Limit.Max = math.MaxUint64
+		e.Result.RetryAfter = throttr.Never
+	}))
 	require.Contains(t, span.Events[0].Attributes, attribute.Int64("throttr.limit", math.MaxInt64))
+	for _, a := range span.Events[0].Attributes {
+		require.NotEqual(t, attribute.Key("throttr.retry_after"), a.Key)
+	}
 }
 
 func TestConcurrentEventsAreAllCounted(t *testing.T) {
 	const goroutines, events = 8, 500
 	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithSpans(), otelthrottr.WithIdentity()}} {
 		tel := newTelemetry(t, opts...)
-		finished := make(chan struct{})
+		var all sync.WaitGroup
 		for range goroutines {
-			go func() {
+			all.Go(func() {
 				for range events {
 					tel.observe(t.Context(), hit(throttr.EventDenied, nil))
 				}
-				finished <- struct{}{}
-			}()
+			})
 		}
-		for range goroutines {
-			<-finished
-		}
+		all.Wait()
 		for _, n := range tel.counts("throttr.hits") {
 			require.EqualValues(t, goroutines*events, n)
 		}
@@ -351,7 +384,7 @@ func TestGlobalProvidersAreTheDefault(t *testing.T) {
 	require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 2}, tel.counts("throttr.hits"))
 }
 
-// failing is a MeterProvider whose meters fail to make counters.
+// failing is a MeterProvider whose meters fail to make counters and gauges.
 type failing struct{ metricnoop.MeterProvider }
 
 func (failing) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{} }
@@ -362,14 +395,32 @@ func (failingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.I
 	return nil, errDown
 }
 
-func TestNewReturnsErrorOfMeter(t *testing.T) {
-	observer, err := otelthrottr.New(otelthrottr.WithMeterProvider(failing{}))
-	require.ErrorIs(t, err, errDown)
-	require.Nil(t, observer)
+func (failingMeter) Int64ObservableGauge(string, ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	return nil, errDown
 }
 
-func TestNilOptionsPanic(t *testing.T) {
+// The error of a meter is that of all functions, and nil is a mistake in the program.
+func TestWhatCannotBeObservedIsAnError(t *testing.T) {
+	fails := otelthrottr.WithMeterProvider(failing{})
+	observer, err := otelthrottr.New(fails)
+	require.ErrorIs(t, err, errDown)
+	require.Nil(t, observer)
+	inFlight, err := otelthrottr.InFlight(fails)
+	require.ErrorIs(t, err, errDown)
+	require.Nil(t, inFlight)
+	store := memory.New()
+	defer store.Close()
+	leases := lease.New(store)
+	defer leases.Close()
+	_, err = otelthrottr.ObserveLeases(leases, fails)
+	require.ErrorIs(t, err, errDown)
+	r, err := otelthrottr.ObserveLeases(leases)
+	require.NoError(t, err, "the global provider")
+	require.NoError(t, r.Unregister())
 	require.PanicsWithValue(t, "otelthrottr: New: option 2 is nil", func() { otelthrottr.New(otelthrottr.WithSpans(), nil) })
+	require.Panics(t, func() { otelthrottr.ObserveLeases(leases, nil) })
+	require.Panics(t, func() { otelthrottr.ObserveLeases(nil) })
+	require.Panics(t, func() { otelthrottr.ObserveInFlight(nil) })
 }
 
 func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
@@ -401,36 +452,19 @@ func TestWhatIsDeniedInShadowHasAnOutcomeOfItsOwn(t *testing.T) {
 	}, tel.counts("throttr.hits"))
 }
 
-func TestADenialForGoodHasNoRetryAfter(t *testing.T) {
-	span := newTelemetry(t).within(hit(throttr.EventDenied, func(e *throttr.Event) { e.Result.RetryAfter = throttr.Never }))
-	for _, a := range span.Events[0].Attributes {
-		require.NotEqual(t, attribute.Key("throttr.retry_after"), a.Key)
-	}
-}
-
-func TestManyNamesAreStillRight(t *testing.T) {
-	tel := newTelemetry(t)
-	for i := range 5000 {
-		tel.observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = fmt.Sprint(i) }))
-	}
-	total := int64(0)
-	for _, n := range tel.counts("throttr.hits") {
-		total += n
-	}
-	require.EqualValues(t, 5000, total)
-}
-
 func TestOutagesThatLastAreCounted(t *testing.T) {
 	tel := newTelemetry(t)
-	for want, kind := range []throttr.EventKind{0, throttr.EventUnavailable, throttr.EventUnavailable, throttr.EventAvailable, throttr.EventAvailable} {
-		if kind == 0 {
-			continue
-		}
-		span := tel.within(throttr.Event{Kind: kind, Err: errDown, Duration: time.Second})
-		require.Empty(t, span.Events, "no decision")
+	away := func() int64 {
 		sum := tel.metrics()["throttr.outages"].Data.(metricdata.Sum[int64])
 		require.False(t, sum.IsMonotonic)
-		require.EqualValues(t, []int64{0, 1, 2, 1, 0}[want], sum.DataPoints[0].Value)
+		require.Len(t, sum.DataPoints, 1)
+		return sum.DataPoints[0].Value
+	}
+	require.Zero(t, away(), "a query finds a store that is there, and not no data")
+	for i, kind := range []throttr.EventKind{throttr.EventUnavailable, throttr.EventUnavailable, throttr.EventAvailable, throttr.EventAvailable} {
+		span := tel.within(throttr.Event{Kind: kind, Err: errDown, Duration: time.Second})
+		require.Empty(t, span.Events, "no decision")
+		require.EqualValues(t, []int64{1, 2, 1, 0}[i], away())
 	}
 	require.Empty(t, tel.counts("throttr.hits"))
 }
