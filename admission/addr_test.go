@@ -216,6 +216,65 @@ func TestProxyPrefixesMatchInEveryForm(t *testing.T) {
 	}
 }
 
+// Behind proxies whose addresses nobody knows, the last elements of the field are theirs.
+func TestHopsCountFromTheEnd(t *testing.T) {
+	for _, test := range []struct {
+		hops  int
+		lines []string
+		want  string
+	}{
+		{1, []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{1, []string{"203.0.113.9", "192.0.2.1"}, "192.0.2.1"},
+		{2, []string{"203.0.113.9, 192.0.2.1, 10.0.0.1"}, "192.0.2.1"},
+		{2, []string{"203.0.113.9, 192.0.2.1", "10.0.0.1"}, "192.0.2.1"},
+		{3, []string{"192.0.2.1, 10.0.0.1"}, "192.0.2.1"}, // fewer: the first there is
+		{2, []string{"unknown, 10.0.0.1"}, "10.0.0.1"},
+		{2, []string{"192.0.2.1, unknown"}, "198.51.100.1"},
+		{1, nil, "198.51.100.1"},
+	} {
+		cfg := admission.AddrConfig{Header: "X-Forwarded-For", Hops: test.hops}
+		require.Equal(t, test.want, keyOf(t, cfg, "198.51.100.1:80", test.lines...), test)
+	}
+}
+
+// The client, at 2001:db8:1::1 or 192.0.2.1, sends a field of its own. Each proxy of the chain
+// then appends the address of its client.
+//
+//evidence:http A forged X-Forwarded-For gains nothing
+func TestSpoofedFieldBeforeChainOfProxiesIsIgnored(t *testing.T) {
+	proxies := prefixes("10.0.0.0/8", "2001:db8:aaaa::/48", "fe80::/10")
+	chains := map[string]struct {
+		remote string // address of the nearest proxy
+		added  string // what the proxies append, the farthest first
+		want   string
+	}{
+		"one proxy":           {"10.0.0.1:80", "192.0.2.1", "192.0.2.1"},
+		"three proxies":       {"10.0.0.1:80", "192.0.2.1, 10.0.0.3, 10.0.0.2", "192.0.2.1"},
+		"ports":               {"10.0.0.1:80", "192.0.2.1:4711, 10.0.0.3:1, 10.0.0.2:65535", "192.0.2.1"},
+		"IPv6":                {"[2001:db8:aaaa::1]:80", "2001:db8:1::1, 2001:db8:aaaa::2", "2001:db8:1::/64"},
+		"IPv6 with ports":     {"[2001:db8:aaaa::1]:80", "[2001:db8:1::1]:4711, [2001:db8:aaaa::2]:80", "2001:db8:1::/64"},
+		"a proxy with a zone": {"[fe80::1%eth0]:80", "192.0.2.1", "192.0.2.1"},
+		"zones are ignored":   {"[fe80::1%eth0]:80", "2001:db8:1::1%x, fe80::2%eth1", "2001:db8:1::/64"},
+		"both families":       {"10.0.0.1:80", "2001:db8:1::1, 10.0.0.2, 2001:db8:aaaa::2, ::ffff:10.0.0.3", "2001:db8:1::/64"},
+		"mapped proxies":      {"[::ffff:10.0.0.1]:80", "192.0.2.1, ::ffff:10.0.0.2", "192.0.2.1"},
+		"not trusted proxies": {"192.0.2.1:80", "203.0.113.9, 10.0.0.2", "192.0.2.1"},
+	}
+	spoofed := []string{
+		"", "203.0.113.9", "10.0.0.9", "203.0.113.9, 10.0.0.9, 10.0.0.8", "::1", "fe80::1%eth0", "[::1]:80", "[::1", "::1]",
+		"192.0.2.1", "unknown", "_hidden", "x", ",", ",,,", "\x00", "\"", "for=203.0.113.9", "203.0.113.9\t", "203.0.113.9;",
+		"203.0.113.9:99999", "0.0.0.0/0", "::ffff:203.0.113.9", "203.0.113.09", "1", "localhost", "%",
+	}
+	for name, c := range chains {
+		t.Run(name, func(t *testing.T) {
+			cfg := admission.AddrConfig{Proxies: proxies, Header: "X-Forwarded-For"}
+			for _, s := range spoofed {
+				require.Equal(t, c.want, keyOf(t, cfg, c.remote, s+", "+c.added), "on the same line: %q", s)
+				require.Equal(t, c.want, keyOf(t, cfg, c.remote, s, c.added), "on a line of its own: %q", s)
+			}
+		})
+	}
+}
+
 func TestNewAddrsRejectsInvalidConfig(t *testing.T) {
 	some := prefixes("10.0.0.0/8")
 	for name, test := range map[string]struct {
@@ -225,6 +284,10 @@ func TestNewAddrsRejectsInvalidConfig(t *testing.T) {
 		"proxies, no header":         {admission.AddrConfig{Proxies: some}, "no Header"},
 		"a socket, no header":        {admission.AddrConfig{UnixProxy: true}, "no Header"},
 		"a header, no proxies":       {admission.AddrConfig{Header: "X-Forwarded-For"}, "no proxy"},
+		"hops, no header":            {admission.AddrConfig{Hops: 1}, "no Header"},
+		"negative hops":              {admission.AddrConfig{Hops: -1, Header: "X"}, "Hops is at least 0"},
+		"hops and a socket":          {admission.AddrConfig{Hops: 1, Header: "X", UnixProxy: true}, "not beside Proxies or UnixProxy"},
+		"hops and proxies":           {admission.AddrConfig{Hops: 1, Header: "X", Proxies: some}, "not beside Proxies or UnixProxy"},
 		"not a field name":           {admission.AddrConfig{Proxies: some, Header: "X Forwarded"}, "not the name of a header field"},
 		"IPv6Bits":                   {admission.AddrConfig{IPv6Bits: 129}, "IPv6Bits is 1 to 128"},
 		"IPv4Bits":                   {admission.AddrConfig{IPv4Bits: -1}, "IPv4Bits is 1 to 32"},

@@ -12,7 +12,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 var minute = throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}
@@ -50,20 +49,6 @@ func planned(key string, p *admission.Plan) admission.Request {
 	r := request(key)
 	r.Plan = p
 	return r
-}
-
-// failing is a backend that fails all takes and hits.
-type failing struct {
-	*memory.Backend
-	err error
-}
-
-func (f failing) Take(context.Context, string, window.Limit, uint64) (window.Window, error) {
-	return window.Window{}, f.err
-}
-
-func (f failing) Hit(context.Context, string, window.Limit, uint64) (window.Window, error) {
-	return window.Window{}, f.err
 }
 
 // lateTimer is a context whose deadline has passed, and whose timer has not noticed.
@@ -115,7 +100,7 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 				defer backend.Close()
 				b, ctx, n := throttr.Backend(backend), t.Context(), test.n
 				if test.err != nil {
-					b, n = failing{backend, test.err}, 1
+					b, n = flaky{Backend: backend, err: test.err}, 1
 				}
 				if test.ctx != nil {
 					ctx = test.ctx

@@ -32,91 +32,60 @@ func counts(t *testing.T, g *admission.Gate, r admission.Request) (all []uint64)
 
 // What a limit is charged may be known only when the response is there.
 func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
-	cost := func(minute, tokens uint64) admission.Request {
-		r := request("k")
-		r.Cost = func(l throttr.Limit) uint64 {
-			if l.Name == "minute" {
-				return minute
-			}
-			return tokens
-		}
-		return r
-	}
+	type step = func(d *admission.Decision) error
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	commit := func(name string, n uint64) step {
+		return func(d *admission.Decision) error { return d.Commit(ctx, name, n) }
+	}
+	use := func(n uint64) step { return commit("tokens", n) }
+	back := func(d *admission.Decision) error { return d.GiveBack(ctx) }
+	later := func(d *admission.Decision) error { d.GiveBackLater(); return nil }
+	done := func(d *admission.Decision) error { d.Done(); return nil }
+	end := func(*admission.Decision) error { cancel(); return nil }
 	for name, test := range map[string]struct {
-		request admission.Request
-		hits    bool
-		done    bool // before it is settled
-		settle  func(d *admission.Decision) error
-		err     error
-		want    []uint64
+		minute, tokens uint64 // the costs
+		hits           bool
+		steps          []step // err is that of the last one
+		err            error
+		want           []uint64
 	}{
-		"nothing":       {request: cost(1, 100), want: []uint64{1, 100}},
-		"less":          {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
-		"more":          {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 2000) }, want: []uint64{1, 2000}},
-		"the last says": {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 8) }, want: []uint64{1, 8}},
-		"both":          {request: cost(2, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "minute", 0) }, want: []uint64{0, 7}},
-		"of 0":          {request: cost(1, 0), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
-		"of 0, twice": {request: cost(1, 0), settle: func(d *admission.Decision) error {
-			d.Commit(ctx, "tokens", 7)
-			return d.Commit(ctx, "tokens", 900)
-		}, want: []uint64{1, 900}},
-		"of 0, and another": {request: cost(2, 0), settle: func(d *admission.Decision) error {
-			d.Commit(ctx, "tokens", 7)
-			return d.Commit(ctx, "minute", 1)
-		}, want: []uint64{1, 7}},
-		"all of 0":   {request: cost(0, 0), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.Commit(ctx, "tokens", 9) }, want: []uint64{0, 9}},
-		"after Done": {request: cost(1, 100), done: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, want: []uint64{1, 7}},
-		"later": {request: cost(1, 100), settle: func(d *admission.Decision) error {
-			d.Commit(ctx, "tokens", 7)
-			d.Done()
-			return d.Commit(ctx, "tokens", 9)
-		}, want: []uint64{1, 9}},
-		"later, less": {request: cost(1, 100), settle: func(d *admission.Decision) error {
-			d.Commit(ctx, "tokens", 7)
-			d.Done()
-			return d.Commit(ctx, "tokens", 6)
-		}, err: throttr.ErrUnsupported, want: []uint64{1, 7}},
-		"later, back, more": {request: cost(1, 100), settle: func(d *admission.Decision) error {
-			d.Commit(ctx, "tokens", 7)
-			d.Done()
-			d.GiveBack(ctx)
-			return d.Commit(ctx, "tokens", 9)
-		}, want: []uint64{1, 9}},
-		"no limit":     {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "x", 7) }, err: throttr.ErrConfig, want: []uint64{1, 100}},
-		"out of range": {request: cost(1, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 1<<63) }, err: throttr.ErrRange, want: []uint64{1, 100}},
-		"denied":       {request: cost(9, 100), settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrConfig, want: []uint64{0, 0}},
-		"hits, more":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 107) }, want: []uint64{1, 107}},
-		"hits, less":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.Commit(ctx, "tokens", 7) }, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
-		"hits, back":   {request: cost(1, 100), hits: true, settle: func(d *admission.Decision) error { return d.GiveBack(ctx) }, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
-		"given back":   {request: cost(1, 100), settle: func(d *admission.Decision) error { d.Commit(ctx, "tokens", 7); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
-		"back, and more": {request: cost(1, 100), settle: func(d *admission.Decision) error {
-			d.GiveBack(ctx)
-			return d.Commit(ctx, "tokens", 150)
-		}, want: []uint64{0, 150}},
-		"back, and less": {request: cost(1, 100), settle: func(d *admission.Decision) error {
-			d.Commit(ctx, "tokens", 7)
-			d.GiveBackLater()
-			d.Done()
-			return d.Commit(ctx, "tokens", 50)
-		}, want: []uint64{0, 50}},
-		"in the end": {request: cost(1, 100), settle: func(d *admission.Decision) error { cancel(); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
-		"twice":      {request: cost(1, 100), settle: func(d *admission.Decision) error { d.GiveBack(ctx); return d.GiveBack(ctx) }, want: []uint64{0, 0}},
+		"nothing":           {minute: 1, tokens: 100, want: []uint64{1, 100}},
+		"less":              {minute: 1, tokens: 100, steps: []step{use(7)}, want: []uint64{1, 7}},
+		"more":              {minute: 1, tokens: 100, steps: []step{use(2000)}, want: []uint64{1, 2000}},
+		"the last says":     {minute: 1, tokens: 100, steps: []step{use(7), use(8)}, want: []uint64{1, 8}},
+		"both":              {minute: 2, tokens: 100, steps: []step{use(7), commit("minute", 0)}, want: []uint64{0, 7}},
+		"of 0":              {minute: 1, steps: []step{use(7)}, want: []uint64{1, 7}},
+		"of 0, twice":       {minute: 1, steps: []step{use(7), use(900)}, want: []uint64{1, 900}},
+		"of 0, and another": {minute: 2, steps: []step{use(7), commit("minute", 1)}, want: []uint64{1, 7}},
+		"all of 0":          {steps: []step{use(7), use(9)}, want: []uint64{0, 9}},
+		"after Done":        {minute: 1, tokens: 100, steps: []step{done, use(7)}, want: []uint64{1, 7}},
+		"later":             {minute: 1, tokens: 100, steps: []step{use(7), done, use(9)}, want: []uint64{1, 9}},
+		"later, less":       {minute: 1, tokens: 100, steps: []step{use(7), done, use(6)}, err: throttr.ErrUnsupported, want: []uint64{1, 7}},
+		"later, back, more": {minute: 1, tokens: 100, steps: []step{use(7), done, back, use(9)}, want: []uint64{1, 9}},
+		"no limit":          {minute: 1, tokens: 100, steps: []step{commit("x", 7)}, err: throttr.ErrConfig, want: []uint64{1, 100}},
+		"out of range":      {minute: 1, tokens: 100, steps: []step{use(1 << 63)}, err: throttr.ErrRange, want: []uint64{1, 100}},
+		"denied":            {minute: 9, tokens: 100, steps: []step{use(7)}, err: throttr.ErrConfig, want: []uint64{0, 0}},
+		"hits, more":        {minute: 1, tokens: 100, hits: true, steps: []step{use(107)}, want: []uint64{1, 107}},
+		"hits, less":        {minute: 1, tokens: 100, hits: true, steps: []step{use(7)}, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
+		"hits, back":        {minute: 1, tokens: 100, hits: true, steps: []step{back}, err: throttr.ErrUnsupported, want: []uint64{1, 100}},
+		"given back":        {minute: 1, tokens: 100, steps: []step{use(7), back}, want: []uint64{0, 0}},
+		"back, and more":    {minute: 1, tokens: 100, steps: []step{back, use(150)}, want: []uint64{0, 150}},
+		"back, and less":    {minute: 1, tokens: 100, steps: []step{use(7), later, done, use(50)}, want: []uint64{0, 50}},
+		"in the end":        {minute: 1, tokens: 100, steps: []step{end, back}, want: []uint64{0, 0}},
+		"twice":             {minute: 1, tokens: 100, steps: []step{back, back}, want: []uint64{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // GiveBackLater does not wait for long
 				gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits})
-				d := gate.Admit(t.Context(), test.request)
-				if test.done {
-					d.Done()
+				d := gate.Admit(t.Context(), costs(map[string]uint64{"minute": test.minute, "tokens": test.tokens}))
+				var err error
+				for _, step := range test.steps {
+					err = step(d)
 				}
-				if test.settle != nil {
-					require.ErrorIs(t, test.settle(d), test.err)
-				}
-				if !test.done {
-					d.Done()
-					d.Done()
-				}
+				require.ErrorIs(t, err, test.err)
+				d.Done()
+				d.Done()
 				require.Equal(t, test.want, counts(t, gate, request("k")))
 			})
 		})
