@@ -47,8 +47,13 @@ func newProvider(t *testing.T) *provider {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &provider{conn: conn, start: time.Now(), refuse: func(left time.Duration) (metadata.MD, error) {
-		return nil, refusal(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(left)})
+		return nil, refusal(codes.ResourceExhausted, retry(left))
 	}}
+}
+
+// retry returns what says when to try again.
+func retry(after time.Duration) *errdetails.RetryInfo {
+	return &errdetails.RetryInfo{RetryDelay: durationpb.New(after)}
 }
 
 // refusal returns an error with RetryInfo.
@@ -81,13 +86,6 @@ func (p *provider) invoke(ctx context.Context, _ string, _, _ any, _ *grpc.Clien
 	return err
 }
 
-// sent returns how many calls were sent.
-func (p *provider) sent() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tries
-}
-
 // perSecond takes each call of a limit of 10 a second, which no interval exceeds.
 func perSecond(_ context.Context, c grpclimit.Call) []throttr.Take {
 	return []throttr.Take{throttr.Limit{Name: "provider", Max: 10, Scale: time.Second, Algorithm: throttr.SlidingLog}.For("provider", 1)}
@@ -109,15 +107,13 @@ func inBubble(t *testing.T, cfg grpclimit.ClientConfig, f func(t *testing.T, p *
 
 func TestAServiceThatRefusesHoldsBackAllCalls(t *testing.T) {
 	for name, refuse := range map[string]func(left time.Duration) (metadata.MD, error){
-		"RetryInfo": func(left time.Duration) (metadata.MD, error) {
-			return nil, refusal(codes.Unavailable, &errdetails.RetryInfo{RetryDelay: durationpb.New(left)})
-		},
+		"RetryInfo": func(left time.Duration) (metadata.MD, error) { return nil, refusal(codes.Unavailable, retry(left)) },
 		"pushback": func(left time.Duration) (metadata.MD, error) {
 			return metadata.Pairs("grpc-retry-pushback-ms", "5000"), status.Error(codes.ResourceExhausted, "no")
 		},
 		"the longer of both": func(left time.Duration) (metadata.MD, error) {
 			return metadata.Pairs("grpc-retry-pushback-ms", "5000"),
-				refusal(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+				refusal(codes.ResourceExhausted, retry(time.Second))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,9 +136,6 @@ func TestAServiceThatRefusesHoldsBackAllCalls(t *testing.T) {
 }
 
 func TestWhatIsNotSentAgain(t *testing.T) {
-	retry := func(d time.Duration) *errdetails.RetryInfo {
-		return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
-	}
 	for name, test := range map[string]struct {
 		cfg     grpclimit.ClientConfig
 		err     error
@@ -185,7 +178,7 @@ func TestTheLongestPauseIsKept(t *testing.T) {
 		defer cancel()
 		require.Error(t, call(ctx))
 		require.Equal(t, codes.DeadlineExceeded, status.Code(call(ctx)))
-		require.Equal(t, 1, p.sent())
+		require.Equal(t, 1, p.tries)
 	})
 }
 
@@ -265,7 +258,7 @@ func TestACallThatIsHeldBackHasTakenNothing(t *testing.T) {
 		p.until = p.start.Add(10 * time.Second)
 		p.refuse = func(left time.Duration) (metadata.MD, error) {
 			time.Sleep(500 * time.Millisecond)
-			return nil, refusal(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(left)})
+			return nil, refusal(codes.ResourceExhausted, retry(left))
 		}
 		go call(t.Context())
 		time.Sleep(time.Millisecond)

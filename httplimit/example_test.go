@@ -20,7 +20,12 @@ import (
 
 // get sends a request from an address to a handler and returns the response.
 func get(h http.Handler, from string, header ...string) *http.Response {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	return send(h, http.MethodGet, "/", from, header...)
+}
+
+// send sends a request of any method and path.
+func send(h http.Handler, method, path, from string, header ...string) *http.Response {
+	r := httptest.NewRequest(method, path, nil)
 	r.RemoteAddr = from
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])

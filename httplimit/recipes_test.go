@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -28,14 +27,7 @@ func must(cfg httplimit.Config) func(http.Handler) http.Handler {
 
 // status sends a request, and returns the status of the response.
 func status(h http.Handler, method, path, from string, header ...string) int {
-	r := httptest.NewRequest(method, path, nil)
-	r.RemoteAddr = from + ":4711"
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Add(header[i], header[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Code
+	return send(h, method, path, from+":4711", header...).StatusCode
 }
 
 // An address, a tenant and all together, in one decision. What one of them denies counts in none.

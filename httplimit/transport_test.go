@@ -150,18 +150,20 @@ func withFleet(t *testing.T, processes int, cfg httplimit.TransportConfig, f fun
 	})
 }
 
-// get makes a request of the first transport, with a cost unless that is "".
-func (fl *fleet) get(t *testing.T, ctx context.Context, cost string) {
+// get makes a request of the first transport.
+func (fl *fleet) get(ctx context.Context) (*http.Response, error) {
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
-	if cost != "" {
-		r.Header.Set("Cost", cost)
+	return fl.transports[0].RoundTrip(r)
+}
+
+// got makes requests of the first transport, one after the other, which all succeed.
+func (fl *fleet) got(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		res, err := fl.get(t.Context())
+		require.NoError(t, err)
+		res.Body.Close()
 	}
-	res, err := fl.transports[0].RoundTrip(r)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	res.Body.Close()
 }
 
 // send has clients of each process send requests for a time.
@@ -527,15 +529,10 @@ func TestTransportPausesForEver(t *testing.T) {
 	server := &api{respond: func(*http.Request, int) *http.Response { return respond(200) }}
 	cfg := httplimit.TransportConfig{Base: server, MaxPause: math.MaxInt64, Pause: func(*http.Response) time.Duration { return math.MaxInt64 }}
 	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
-		client := http.Client{Transport: fl.transports[0]}
-		res, err := client.Get("http://api.test/")
-		require.NoError(t, err)
-		res.Body.Close()
+		fl.got(t, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*365*24*time.Hour)
 		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
-		require.NoError(t, err)
-		_, err = client.Do(r)
+		_, err := fl.get(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -604,16 +601,15 @@ func TestTransportReturnsTheResponseIfThePauseIsTooLong(t *testing.T) {
 	withFleet(t, 1, httplimit.TransportConfig{Base: server, Retries: 1}, func(t *testing.T, fl *fleet) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
 		begun := time.Now()
-		res, err := fl.transports[0].RoundTrip(r)
+		res, err := fl.get(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 429, res.StatusCode)
 		text, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
 		require.Equal(t, "hello", string(text))
 		res.Body.Close()
-		_, err = fl.transports[0].RoundTrip(r)
+		_, err = fl.get(ctx)
 		var late *throttr.DeadlineError
 		require.ErrorAs(t, err, &late)
 		require.Zero(t, time.Since(begun))
@@ -645,9 +641,7 @@ func TestTransportCountsWhatIsSentTwice(t *testing.T) {
 	}}
 	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
 		begun := time.Now()
-		for range 3 {
-			fl.get(t, t.Context(), "")
-		}
+		fl.got(t, 3)
 		require.Len(t, server.arrivals, 4)
 		require.Equal(t, begun, server.arrivals[1].at)
 		require.WithinDuration(t, begun.Add(1050*time.Millisecond), server.arrivals[3].at, 20*time.Millisecond)
@@ -665,10 +659,10 @@ func TestTransportDoesNotWaitForItself(t *testing.T) {
 	cfg := httplimit.TransportConfig{Base: server, Retries: 2, Limits: []throttr.Limit{{Max: 1, Scale: time.Hour}}}
 	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
 		begun := time.Now()
-		fl.get(t, t.Context(), "")
+		fl.got(t, 1)
 		require.Len(t, server.arrivals, 3)
 		require.WithinDuration(t, begun.Add(2*time.Second), server.arrivals[2].at, 500*time.Millisecond)
-		fl.get(t, t.Context(), "")
+		fl.got(t, 1)
 		require.GreaterOrEqual(t, server.arrivals[3].at.Sub(server.arrivals[2].at), time.Hour, "it counts once")
 	})
 }

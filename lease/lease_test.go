@@ -58,21 +58,26 @@ func heat(t testing.TB, b *lease.Backend, scale time.Duration, limit uint64) {
 }
 
 func TestHotKeyIsServedFromBlocks(t *testing.T) {
-	run(t, func(t *testing.T, store window.Backend) {
-		n := &network{Backend: store, shortest: time.Millisecond, seen: new(windows)}
-		b := open(t, n)
-		const limit = 10_000
-		for i := range uint64(limit) {
-			w, err := b.Hit(t.Context(), key, per(limit, time.Hour), 1)
-			require.NoError(t, err)
-			require.Equal(t, i+1, w.Count)
-			time.Sleep(10 * time.Microsecond)
-		}
-		require.False(t, hit(t, b, time.Hour, limit, 1), "the limit is used")
-		require.Less(t, n.takes.Load(), int64(400))
-		s := b.Blocks()
-		require.Zero(t, s.Held+s.Lost)
-	})
+	for _, most := range []uint64{0, 50} { // of WithMaxLease
+		run(t, func(t *testing.T, store window.Backend) {
+			n := &network{Backend: store, shortest: time.Millisecond, seen: new(windows)}
+			b := open(t, n, lease.WithMaxLease(int(most)))
+			const limit = 10_000
+			for i := range uint64(limit) {
+				w, err := b.Hit(t.Context(), key, per(limit, time.Hour), 1)
+				require.NoError(t, err)
+				require.Equal(t, i+1, w.Count)
+				if most > 0 {
+					require.LessOrEqual(t, b.Blocks().Held, most)
+				}
+				time.Sleep(10 * time.Microsecond)
+			}
+			require.False(t, hit(t, b, time.Hour, limit, 1), "the limit is used")
+			require.Less(t, n.takes.Load(), int64(400))
+			s := b.Blocks()
+			require.Zero(t, s.Held+s.Lost)
+		})
+	}
 }
 
 func TestColdKeysGoToTheBackend(t *testing.T) {
@@ -183,18 +188,6 @@ func TestSetOfOthersShowsWithinTheAge(t *testing.T) {
 		require.NoError(t, store.Reset(t.Context(), key, per(1, time.Hour)))
 		time.Sleep(age)
 		require.True(t, hit(t, b, time.Hour, 1_000_000, 1))
-	})
-}
-
-func TestMaxLeaseBoundsWhatIsHeld(t *testing.T) {
-	run(t, func(t *testing.T, store window.Backend) {
-		n := &network{Backend: store, shortest: time.Millisecond, seen: new(windows)}
-		b := open(t, n, lease.WithMaxLease(50))
-		for range 10_000 {
-			require.True(t, hit(t, b, time.Hour, 1_000_000, 1))
-			require.LessOrEqual(t, b.Blocks().Held, uint64(50))
-			time.Sleep(100 * time.Microsecond)
-		}
 	})
 }
 

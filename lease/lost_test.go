@@ -65,8 +65,7 @@ func testOrderly(t *testing.T, store window.Backend, random *rand.Rand) {
 	var processes []*lease.Backend
 	for range 1 + random.IntN(4) {
 		n := &network{Backend: store, shortest: shortest, longest: shortest + shortest/2, seen: new(windows)}
-		b := lease.New(n, lease.WithAge(age), lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
-		defer b.Close()
+		b := open(t, n, lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
 		processes = append(processes, b)
 		for range 1 + random.IntN(6) {
 			seed, pauses := random.Uint64(), []time.Duration{10 * time.Microsecond, time.Millisecond, 60 * time.Millisecond}[random.IntN(3)]
@@ -133,8 +132,7 @@ func call(t *testing.T, b *lease.Backend, random *rand.Rand, key string, limit, 
 func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
 	run(t, func(t *testing.T, store window.Backend) {
 		const scale, late, limit = time.Second, 100 * time.Millisecond, 1000
-		b := lease.New(&far{Backend: store, answer: late}, lease.WithAge(time.Hour))
-		defer b.Close()
+		b := open(t, &far{Backend: store, answer: late}, lease.WithAge(time.Hour))
 		var all sync.WaitGroup
 		for range 8 * lease.HotHits { // at the same time, so that the first block is large
 			all.Go(func() { hit(t, b, scale, limit, 1) })
@@ -156,8 +154,7 @@ func TestAResetDropsABlockThatIsOnItsWay(t *testing.T) {
 	for _, n := range []uint64{1, 2} {
 		run(t, func(t *testing.T, store window.Backend) {
 			f := &far{Backend: store}
-			b := lease.New(f, lease.WithAge(time.Hour))
-			defer b.Close()
+			b := open(t, f, lease.WithAge(time.Hour))
 			for range 10 * lease.HotHits {
 				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
 				synctest.Wait()
@@ -190,8 +187,7 @@ func TestWhatACallerDoesNotWaitForIsGivenBack(t *testing.T) {
 	for _, n := range []uint64{1, 3} {
 		run(t, func(t *testing.T, store window.Backend) {
 			f := &far{Backend: store}
-			b := lease.New(f, lease.WithAge(age))
-			defer b.Close()
+			b := open(t, f)
 			for range 2 * lease.HotHits {
 				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
 			}
@@ -224,8 +220,7 @@ func TestABlockHasAtMostAnEighthOfWhatIsLeft(t *testing.T) {
 					largest = max(largest, float64(n)/float64(limit-(w.Count-n)))
 				}
 			}}
-			b := lease.New(f, lease.WithAge(age))
-			defer b.Close()
+			b := open(t, f)
 			for hit(t, b, time.Hour, limit, need) {
 			}
 			require.Greater(t, largest, 1.0/16, "blocks grow")
@@ -241,8 +236,7 @@ func TestABlockHasNoPlacesForCallersThatHaveLeft(t *testing.T) {
 			run(t, func(t *testing.T, store window.Backend) {
 				const limit, answer = 100, 50 * time.Millisecond
 				f := &far{Backend: store}
-				b := lease.New(f, lease.WithAge(time.Minute))
-				defer b.Close()
+				b := open(t, f, lease.WithAge(time.Minute))
 				for range lease.HotHits - 1 {
 					require.True(t, hit(t, b, time.Hour, limit, 1))
 				}
@@ -276,8 +270,7 @@ func TestABlockHasNoPlacesForCallersThatHaveLeft(t *testing.T) {
 func TestAResetForgetsTheCount(t *testing.T) {
 	run(t, func(t *testing.T, store window.Backend) {
 		const limit = 1000
-		b := lease.New(store, lease.WithAge(time.Minute))
-		defer b.Close()
+		b := open(t, store, lease.WithAge(time.Minute))
 		for hit(t, b, time.Hour, limit, 1) {
 		}
 		require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
@@ -306,8 +299,7 @@ func TestASharedTakeThatHangs(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		run(t, func(t *testing.T, store window.Backend) {
 			h := &hanging{Backend: store}
-			b := lease.New(h, lease.WithAge(age))
-			defer b.Close()
+			b := open(t, h)
 			heat(t, b, time.Hour, 1<<20)
 			time.Sleep(3 * age / 4) // the block is idle, and given back
 			h.hangs.Store(true)
