@@ -85,9 +85,6 @@ func optionOf(u *redisclient.URL) (rueidis.ClientOption, error) {
 	}
 	option.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
 	option.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys
-	if u.Timeout > 0 {
-		option.Dialer.Timeout, option.ConnWriteTimeout = u.Timeout, u.Timeout
-	}
 	return option, nil
 }
 
@@ -160,20 +157,25 @@ func (c *connecting) now() (*adapter, error) {
 	return c.client, c.err
 }
 
-// check has another client made if a reply of this one says that its server is a replica.
-func (c *connecting) check(client *adapter, reply error) {
-	if !redisclient.Demoted(reply) {
-		return
+// eval runs a script. If its reply says that the server is a replica, another client is made.
+func (c *connecting) eval(run func(*adapter) (string, error)) (string, error) {
+	client, err := c.now()
+	if err != nil {
+		return "", err
+	}
+	reply, err := run(client)
+	if !redisclient.Demoted(err) {
+		return reply, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.client != client {
-		return
+	if c.client == client {
+		c.client = nil
+		c.err = connectError(err, &c.option)
+		go client.client.Close()
+		go c.retry()
 	}
-	c.client = nil
-	c.err = connectError(reply, &c.option)
-	go client.client.Close()
-	go c.retry()
+	return reply, err
 }
 
 // Close ends the client and further attempts. It returns after [redisclient.CloseTimeout] at the latest.
@@ -194,24 +196,12 @@ func (c *connecting) Close() {
 
 // EvalSHA implements [rediswindow.Client].
 func (c *connecting) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
-	client, err := c.now()
-	if err != nil {
-		return "", err
-	}
-	reply, err := client.EvalSHA(ctx, digest, keys, args)
-	c.check(client, err)
-	return reply, err
+	return c.eval(func(client *adapter) (string, error) { return client.EvalSHA(ctx, digest, keys, args) })
 }
 
 // Eval implements [rediswindow.Client].
 func (c *connecting) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	client, err := c.now()
-	if err != nil {
-		return "", err
-	}
-	reply, err := client.Eval(ctx, script, keys, args)
-	c.check(client, err)
-	return reply, err
+	return c.eval(func(client *adapter) (string, error) { return client.Eval(ctx, script, keys, args) })
 }
 
 // Scan implements [rediswindow.Client].

@@ -69,14 +69,9 @@ func Demoted(err error) bool {
 	return err != nil && (strings.HasPrefix(err.Error(), "READONLY ") || strings.Contains(err.Error(), "You can't write against a read only replica"))
 }
 
-// quoted is a word in quotes, or the beginning of more. It is an argument unless it is the name of a command.
+// quoted is a word in quotes, or the beginning of more. It is an argument unless it can be the name of a command, and no
+// argument of the request has it.
 var quoted = regexp.MustCompile("\\B['\"`]([a-zA-Z|]*)(['\"`]?)")
-
-// commands are names of commands that a reply may quote.
-var commands = []string{
-	"auth", "client", "client|setinfo", "client|setname", "cluster", "cluster|shards", "cluster|slots", "eval", "evalsha", "get", "hdel", "hello", "hget",
-	"hgetall", "hkeys", "hlen", "hscan", "hset", "info", "pexpire", "ping", "pttl", "publish", "role", "scan", "select", "set", "subscribe", "time",
-}
 
 // withoutArguments are the beginnings of replies that have no arguments but in quotes, whatever words they have.
 var withoutArguments = []string{"WRONGPASS invalid username-password pair", "NOAUTH Authentication required", "NOPERM this user has no permissions"}
@@ -87,7 +82,7 @@ func text(reply string, args []string) string {
 	shown := reply
 	for _, at := range quoted.FindAllStringSubmatchIndex(reply, -1) {
 		word, closed := reply[at[2]:at[3]], at[4] < at[5]
-		if !closed || !slices.Contains(commands, strings.ToLower(word)) {
+		if !closed || slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, word) }) {
 			shown = reply[:at[0]] + "…"
 			break
 		}

@@ -13,13 +13,12 @@ import (
 
 // URL is a URL of which the parameters of the backend have been read.
 type URL struct {
-	Scheme  string
-	User    *url.Userinfo
-	Host    string // with port
-	Path    string // the database, or the path of a socket
-	Query   url.Values
-	Lazy    bool
-	Timeout time.Duration // of connecting and of a response; 0: the default of the client
+	Scheme string
+	User   *url.Userinfo
+	Host   string     // with port
+	Path   string     // the database, or the path of a socket
+	Query  url.Values // the parameters of the client
+	Lazy   bool
 
 	Prefix    string
 	MaxLog    uint64 // 0: the default of the backend, as with MaxQueued
@@ -51,7 +50,8 @@ func Config(format string, args ...any) error {
 }
 
 // Parse reads a URL. The parameters prefix, max_log, max_queued, lazy and timeout are those of the backend;
-// others must be among the given ones, for the client. No error has a part of the user and password,
+// others must be among the given ones, for the client. Timeout is that of connecting and of a response: it becomes
+// dial_timeout, read_timeout and write_timeout, as far as the client has them and the URL does not. No error has a part of the user and password,
 // which can be at odd places of a URL that is malformed: all that is before the last @ may be one.
 func Parse(text string, others ...string) (*URL, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
@@ -78,6 +78,7 @@ func Parse(text string, others ...string) (*URL, error) {
 
 // parameters reads and removes the parameters of the backend.
 func (u *URL) parameters(others []string) error {
+	var timeout time.Duration
 	for name, values := range u.Query {
 		if slices.Contains(others, name) {
 			continue
@@ -98,7 +99,8 @@ func (u *URL) parameters(others []string) error {
 		case "lazy":
 			u.Lazy, err = strconv.ParseBool(v)
 		case "timeout":
-			if u.Timeout, err = time.ParseDuration(v); err == nil && u.Timeout < 0 {
+			timeout, err = time.ParseDuration(v)
+			if err == nil && timeout < 0 {
 				err = strconv.ErrRange
 			}
 		default:
@@ -111,6 +113,11 @@ func (u *URL) parameters(others []string) error {
 			return Config("URL parameter %s is malformed", name)
 		}
 		u.Query.Del(name)
+	}
+	for _, name := range []string{"dial_timeout", "read_timeout", "write_timeout"} {
+		if timeout > 0 && slices.Contains(others, name) && !u.Query.Has(name) {
+			u.Query.Set(name, timeout.String())
+		}
 	}
 	return nil
 }

@@ -77,7 +77,6 @@ func clientOf(u *redisclient.URL) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		o.Username, o.Password, o.SentinelUsername, o.SentinelPassword = o.SentinelUsername, o.SentinelPassword, "", ""
 		o.ContextTimeoutEnabled = true
 		return redis.NewFailoverClient(o), nil
@@ -87,7 +86,6 @@ func clientOf(u *redisclient.URL) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		o.ClusterStateReloadInterval = reloadInterval
 		o.ContextTimeoutEnabled = true
 		return redis.NewClusterClient(o), nil
@@ -96,18 +94,8 @@ func clientOf(u *redisclient.URL) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	setAll(u.Timeout, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 	o.ContextTimeoutEnabled = true
 	return redis.NewClient(o), nil
-}
-
-// setAll sets timeouts, unless d is 0.
-func setAll(d time.Duration, timeouts ...*time.Duration) {
-	if d > 0 {
-		for _, t := range timeouts {
-			*t = d
-		}
-	}
 }
 
 // connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
