@@ -10,6 +10,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path"
@@ -63,11 +64,12 @@ func readTree(root string) (*tree, error) {
 		if err != nil {
 			return err
 		}
-		if entry.Name() == ".git" {
-			return skip(entry)
+		if entry.Name() == ".git" && entry.IsDir() { // in a work tree, it is a file
+			return fs.SkipDir
 		}
 		name = filepath.ToSlash(name)
-		t.files[name], t.files[path.Base(name)] = true, true
+		t.files[name] = true
+		t.files[path.Base(name)] = true
 		switch {
 		case strings.HasSuffix(name, ".md"):
 			text, err := os.ReadFile(name)
@@ -78,14 +80,6 @@ func readTree(root string) (*tree, error) {
 		}
 		return nil
 	})
-}
-
-// skip leaves out the repository, which is a file in a work tree.
-func skip(entry fs.DirEntry) error {
-	if entry.IsDir() {
-		return fs.SkipDir
-	}
-	return nil
 }
 
 // testName matches functions that documents name.
@@ -121,22 +115,7 @@ func (t *tree) readGo(name string) error {
 
 // exportedReceiver reports whether a function is none of a type that is not exported.
 func exportedReceiver(d *ast.FuncDecl) bool {
-	if d.Recv == nil {
-		return true
-	}
-	e := d.Recv.List[0].Type
-	for {
-		switch x := e.(type) {
-		case *ast.StarExpr:
-			e = x.X
-		case *ast.IndexExpr:
-			e = x.X
-		case *ast.Ident:
-			return x.IsExported()
-		default:
-			return false
-		}
-	}
+	return d.Recv == nil || ast.IsExported(strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*"))
 }
 
 var (

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"strings"
 	"testing"
 
@@ -32,4 +35,23 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 	require.NotContains(t, found, "#a-heading")
 	require.NotContains(t, found, "Go 2", "what compiles, with a variable that nothing uses")
+}
+
+// Only what programs can call needs a doc comment.
+func TestFunctionsThatNeedADocComment(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "", `package p
+func A() {}
+func (T) B() {}
+func (*T) C() {}
+func (t *T[V]) D() {}
+func (t) E() {}
+func (t *t[V]) F() {}`, 0)
+	require.NoError(t, err)
+	needs := ""
+	for _, d := range f.Decls {
+		if d := d.(*ast.FuncDecl); exportedReceiver(d) {
+			needs += d.Name.Name
+		}
+	}
+	require.Equal(t, "ABCD", needs)
 }
