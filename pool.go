@@ -54,7 +54,7 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 	if err != nil {
 		return nil, err
 	}
-	m := pubsub.NewManager(subscriptionOptions(name, cfg, p, calls))
+	m := pubsub.NewManager(subscriptionOptions(name, cfg, p))
 	return &server[T]{name: name, pool: p, subscriptions: m}, nil
 }
 
@@ -69,12 +69,10 @@ func poolOptions[T codec.Value](name string, address dial.Address, cfg Config, d
 	}
 }
 
-func subscriptionOptions[T codec.Value](name string, cfg Config, p *pool.Pool[T], calls *conn.CallPool[T]) pubsub.Options[T] {
+func subscriptionOptions[T codec.Value](name string, cfg Config, p *pool.Pool[T]) pubsub.Options[T] {
 	return pubsub.Options[T]{
-		Server: name, Open: p.OpenForEvents, OnFailure: p.NoteFailure, Calls: calls, Counters: p.Counters(),
-		MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued, MaxRetries: cfg.MaxRetries,
-		StallTimeout: cfg.StallTimeout, HealthInterval: cfg.HealthInterval,
-		MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
+		Server: name, Open: p.ForEvents, MaxInFlight: cfg.MaxInFlight, MaxRetries: cfg.MaxRetries,
+		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -305,23 +306,46 @@ func (c *Conn[T]) Idle() time.Duration { return c.queue.idleFor() }
 // InlineReads returns how many callers have read their responses themselves.
 func (c *Conn[T]) InlineReads() uint64 { return c.inline.reads.Load() }
 
-// Ping sends a QUERY, so that the watchdog notices a server that has gone silent. It
-// returns when the response has come or the connection has ended. If EVENTs come and no
-// response does, which the watchdog does not notice, Ping returns after one and a half times
-// StallTimeout.
-func (c *Conn[T]) Ping() {
+// RoundTrip sends requests of the client itself in one call, and returns their responses. They do not
+// count as a use of the connection. Sent reports whether they may have been executed despite an error.
+//
+// The watchdog does not notice a response that the server has dropped (H4) while EVENTs come. So the
+// connection ends if there is no response for one and a half times StallTimeout, before a later
+// response can be taken for the one that was dropped.
+func (c *Conn[T]) RoundTrip(ctx context.Context, requests ...codec.Request) (responses []Response[T], sent bool, err error) {
 	cl := c.options.Calls.Get()
 	cl.Unasked = true
-	Add(cl, codec.Query{Key: []byte(pingKey)})
-	if c.Enqueue(cl, false) == nil { // the reader goroutine reads: it also sees the end of the connection
-		timeout := c.options.StallTimeout
-		ctx, cancel := context.WithTimeout(context.Background(), timeout+min(timeout/2, math.MaxInt64-timeout))
-		defer cancel()
-		if done, _, _ := cl.Wait(ctx); !done {
-			return
+	for _, r := range requests {
+		if err := Add(cl, r); err != nil {
+			return nil, false, err
 		}
 	}
+	if err := c.Enqueue(cl, false); err != nil {
+		return nil, false, err
+	}
+	timeout := c.options.StallTimeout
+	timeout += min(timeout/2, math.MaxInt64-timeout)
+	overdue := fmt.Errorf("%w: no response for %v", ErrStalled, timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, overdue)
+	defer cancel()
+	done, sent, err := cl.Wait(ctx)
+	if !done {
+		if context.Cause(ctx) == overdue {
+			err = overdue
+			c.Fail(err)
+		}
+		return nil, sent, err
+	}
+	responses = slices.Clone(cl.Responses)
 	c.options.Calls.Put(cl)
+	return responses, sent || err == nil, err
+}
+
+// Ping sends a QUERY, so that a server that has gone silent is noticed. It returns when the
+// response has come or the connection has ended.
+func (c *Conn[T]) Ping() error {
+	_, _, err := c.RoundTrip(context.Background(), codec.Query{Key: []byte(pingKey)})
+	return err
 }
 
 // abort has Close of a TCP connection discard what was not acknowledged, and send a reset. The

@@ -101,10 +101,16 @@ func (r *inlineReader) checkOpenDue() bool {
 }
 
 // contextWatch interrupts the reads of an inline reader when its context ends.
+//
+// A context stays registered if two calls in succession have the same one. So a caller that always passes
+// the same context does not pay for a registration each time.
 type contextWatch struct {
 	nc net.Conn
 
-	context registration
+	// Only the owner of the read side uses these.
+	registered <-chan struct{} // Done of the context that is registered; nil if none
+	last       <-chan struct{} // Done of the context of the last inline reader
+	unregister func() bool
 
 	mu          sync.Mutex // guards the fields below
 	reading     bool       // an inline reader is to be interrupted
@@ -113,18 +119,30 @@ type contextWatch struct {
 
 // start makes the end of ctx interrupt reads, until stop is called.
 func (w *contextWatch) start(ctx context.Context) {
-	if ctx.Done() != nil {
-		w.mu.Lock()
-		w.reading = true
-		w.mu.Unlock()
+	done := ctx.Done()
+	if done != w.registered {
+		w.forget()
 	}
-	w.context.register(ctx, w)
+	if done == nil {
+		return
+	}
+	w.mu.Lock()
+	w.reading = true
+	w.mu.Unlock()
+	if w.registered == nil {
+		w.registered, w.unregister = done, context.AfterFunc(ctx, w.interrupt)
+	}
 }
 
-// stop ends start, and leaves nc without a deadline.
+// stop ends start, and leaves nc without a deadline. The context stays registered if it was that of the
+// inline reader before, too.
 func (w *contextWatch) stop(ctx context.Context) {
-	w.context.end(ctx)
-	if ctx.Done() == nil {
+	done := ctx.Done()
+	if done != w.last {
+		w.forget()
+	}
+	w.last = done
+	if done == nil {
 		return
 	}
 	w.mu.Lock()
@@ -137,7 +155,12 @@ func (w *contextWatch) stop(ctx context.Context) {
 }
 
 // forget unregisters the context.
-func (w *contextWatch) forget() { w.context.forget() }
+func (w *contextWatch) forget() {
+	if w.registered != nil {
+		w.unregister()
+		w.registered, w.unregister = nil, nil
+	}
+}
 
 // interrupt runs when a registered context ends.
 func (w *contextWatch) interrupt() {
@@ -146,43 +169,5 @@ func (w *contextWatch) interrupt() {
 	if w.reading {
 		w.interrupted = true
 		w.nc.SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-// registration is a context whose end interrupts reads.
-//
-// A context stays registered if two calls in succession have the same one. So a caller that always passes
-// the same context does not pay for a registration each time. Only the owner of the read side uses it.
-type registration struct {
-	registered <-chan struct{} // Done of the context that is registered; nil if none
-	last       <-chan struct{} // Done of the context of the last inline reader
-	unregister func() bool
-}
-
-// register registers a context that can end, unless it is registered already.
-func (r *registration) register(ctx context.Context, w *contextWatch) {
-	done := ctx.Done()
-	if done != r.registered {
-		r.forget()
-	}
-	if done != nil && r.registered == nil {
-		r.registered, r.unregister = done, context.AfterFunc(ctx, w.interrupt)
-	}
-}
-
-// end ends register. The context stays registered if it was that of the inline reader before, too.
-func (r *registration) end(ctx context.Context) {
-	done := ctx.Done()
-	if done != r.last {
-		r.forget()
-	}
-	r.last = done
-}
-
-// forget unregisters the context.
-func (r *registration) forget() {
-	if r.registered != nil {
-		r.unregister()
-		r.registered, r.unregister = nil, nil
 	}
 }

@@ -308,7 +308,7 @@ func TestContextWatchSetsADeadlineOnlyWhileReading(t *testing.T) {
 			w.start(ctx)
 			w.stop(ctx)
 		}
-		require.NotNil(t, w.context.registered, "the context of several calls stays registered")
+		require.NotNil(t, w.registered, "the context of several calls stays registered")
 		cancel()
 		synctest.Wait()
 		_, set := nc.state()
@@ -323,10 +323,10 @@ func TestContextWatchSetsADeadlineOnlyWhileReading(t *testing.T) {
 		w.stop(ctx)
 		deadline, _ = nc.state()
 		require.False(t, deadline, "the next reader has no deadline")
-		require.Nil(t, w.context.registered)
+		require.Nil(t, w.registered)
 
 		w.start(context.Background())
-		require.Nil(t, w.context.registered, "it never ends")
+		require.Nil(t, w.registered, "it never ends")
 		w.stop(context.Background())
 	})
 }

@@ -146,7 +146,7 @@ gathering:
 		cl := q.queued.At(0)
 		switch {
 		case cl.isAbandoned():
-			q.dropQueued()
+			q.failQueued(nil)
 			continue
 		case !q.fits(cl, exclusive, len(buf)):
 			break gathering
@@ -172,10 +172,8 @@ gathering:
 	return buf
 }
 
-// dropQueued drops the oldest queued call, which has been abandoned. The mutex is held.
-func (q *writeQueue[T]) dropQueued() { q.failQueued(nil) }
-
-// failQueued ends the oldest queued call, of which no byte has been sent. The mutex is held.
+// failQueued ends the oldest queued call, of which no byte has been sent. If it has been abandoned, nobody
+// sees the reason. The mutex is held.
 func (q *writeQueue[T]) failQueued(reason error) {
 	cl := q.queued.Pop()
 	n := cl.Len()
@@ -209,7 +207,7 @@ func (q *writeQueue[T]) freeRoom(n int) {
 func (q *writeQueue[T]) dropAbandoned() {
 	for range q.queued.Len() {
 		if q.queued.At(0).isAbandoned() {
-			q.dropQueued()
+			q.failQueued(nil)
 		} else {
 			q.queued.Push(q.queued.Pop())
 		}

@@ -362,23 +362,24 @@ func TestIdleIsTheTimeSinceTheLastCall(t *testing.T) {
 	})
 }
 
-func TestPingReturnsThoughOnlyEventsCome(t *testing.T) {
+func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
 	onPipe(t, Options[uint16]{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
 		start := time.Now()
-		var took time.Duration
 		go func() {
-			l.Ping()
-			took = time.Since(start)
+			l.received()
+			for {
+				select {
+				case <-time.After(time.Second - 1):
+					l.server.Write(event(t, "c", "x"))
+				case <-l.Done():
+					return
+				}
+			}
 		}()
-		l.received()
-		for range 10 {
-			time.Sleep(time.Second)
-			l.send(event(t, "c", "x")...)
-		}
-		synctest.Wait()
-		require.Equal(t, 6*time.Second, took)
-		require.NoError(t, l.Err())
-		l.respond(1)
+		require.ErrorIs(t, l.Ping(), ErrStalled)
+		require.Equal(t, 6*time.Second, time.Since(start))
+		<-l.Done()
+		require.ErrorIs(t, l.Err(), ErrStalled)
 		require.Zero(t, l.Load())
 	})
 }

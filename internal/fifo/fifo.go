@@ -18,9 +18,6 @@ func (q *Queue[E]) Cap() int { return len(q.ring) }
 // At returns the i-th element. The oldest is element 0.
 func (q *Queue[E]) At(i int) E { return q.ring[(q.head+i)&(len(q.ring)-1)] }
 
-// Set replaces the i-th element.
-func (q *Queue[E]) Set(i int, e E) { q.ring[(q.head+i)&(len(q.ring)-1)] = e }
-
 // Push adds e as the newest element.
 func (q *Queue[E]) Push(e E) {
 	if q.size == len(q.ring) {

@@ -21,10 +21,6 @@ func TestQueueKeepsTheOrderOfASlice(t *testing.T) {
 			case rng.IntN(4) == 0:
 				q.PushFront(i)
 				model = slices.Insert(model, 0, i)
-			case len(model) > 0 && rng.IntN(4) == 0:
-				k := rng.IntN(len(model))
-				q.Set(k, -i)
-				model[k] = -i
 			default:
 				q.Push(i)
 				model = append(model, i)

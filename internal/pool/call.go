@@ -43,18 +43,6 @@ func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error 
 	}
 }
 
-// sendUnasked is send for a call that no caller needs: another connection is not made for it,
-// unless there is none.
-func (p *Pool[T]) sendUnasked(ctx context.Context, cl *conn.Call[T]) error {
-	if c, _ := p.shared.pick(); c != nil {
-		if err := c.Enqueue(cl, true); !errors.Is(err, conn.ErrGone) {
-			return err
-		}
-		p.shared.discard(c)
-	}
-	return p.send(ctx, cl, true)
-}
-
 // Wait waits until a call that Send has queued is done. A call that fails is sent again,
 // MaxRetries times at most, if it was certainly not executed or only reads, and is not stale. Sent reports
 // whether a failed call may have been executed. If done is false, ctx has ended and the call

@@ -61,7 +61,7 @@ func (s *shared[T]) expired() (expired []*conn.Conn[T], replace bool) {
 func (s *shared[T]) pingIdle() {
 	for _, c := range *s.conns.Load() {
 		if c.Load() == 0 {
-			s.pool.background.Go(c.Ping)
+			s.pool.background.Go(func() { c.Ping() })
 		}
 	}
 }

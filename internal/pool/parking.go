@@ -2,7 +2,7 @@ package pool
 
 import (
 	"context"
-	"sync"
+	"errors"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -45,25 +45,34 @@ func (p *Pool[T]) RemoveParking(cl *conn.Call[T]) { p.keeper.remove(cl) }
 type keeper[T codec.Value] struct {
 	pool    *Pool[T]
 	tracker *parking.Tracker
-
-	// mu guards the fields below.
-	mu      sync.Mutex
-	closed  bool
-	running bool // keep runs in the background
-	due     bool // soon was called since keep began
+	wake    chan struct{} // has an element if run is to call keep
 }
 
 // init is called once, before all else.
 func (k *keeper[T]) init(p *Pool[T]) {
-	k.pool, k.tracker = p, parking.NewTracker(p.o.Parking)
+	k.pool, k.tracker, k.wake = p, parking.NewTracker(p.o.Parking), make(chan struct{}, 1)
 	k.tracker.OnChange(p.logParked)
 }
 
-// close has soon do nothing any more.
-func (k *keeper[T]) close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.closed = true
+// soon has run call keep. If it is doing so, it does it once more: the server's timer may have been set
+// after its UPDATE.
+func (k *keeper[T]) soon() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is a goroutine of the pool. What fails is done by the next connection, or by the maintenance.
+func (k *keeper[T]) run() {
+	for {
+		select {
+		case <-k.wake:
+			k.keep(k.pool.ctx)
+		case <-k.pool.ctx.Done():
+			return
+		}
+	}
 }
 
 // add has a call that creates records keep the server parked.
@@ -86,42 +95,6 @@ func (k *keeper[T]) remove(cl *conn.Call[T]) {
 	}
 }
 
-// soon runs keep in the background. If that is under way, it runs once more: the
-// server's timer may have been set after its UPDATE.
-func (k *keeper[T]) soon() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.due = true
-	if k.closed || k.running {
-		return
-	}
-	k.running = true
-	k.pool.background.Go(func() {
-		for k.begin() {
-			if _, err := k.keep(k.pool.ctx); err != nil {
-				k.end() // what fails is done by the next connection, or by the maintenance
-				return
-			}
-		}
-	})
-}
-
-// begin reports whether keep has to run once more. If not, soon starts it
-// from now on.
-func (k *keeper[T]) begin() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.running = k.due
-	k.due = false
-	return k.running
-}
-
-func (k *keeper[T]) end() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.running, k.due = false, false
-}
-
 // keep learns whether the server is parked, keeps it parked, and parks it if that is
 // wanted. Nothing is retried: if a connection ends, its successor learns it.
 func (k *keeper[T]) keep(ctx context.Context) (sent bool, err error) {
@@ -138,27 +111,25 @@ func (k *keeper[T]) keep(ctx context.Context) (sent bool, err error) {
 	return sent, err
 }
 
-// send sends requests in one call and returns the last response.
+// send sends requests and returns the last response. No connection is made for them, unless there is
+// none.
 func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last conn.Response[T], sent bool, err error) {
-	cl := k.pool.o.Calls.Get()
-	cl.Unasked = true
-	for _, r := range requests {
-		if err := conn.Add(cl, r); err != nil {
-			return last, false, err
+	for {
+		c, _ := k.pool.shared.pick()
+		if c == nil {
+			if c, err = k.pool.shared.acquire(ctx); err != nil {
+				return last, false, err
+			}
 		}
+		responses, sent, err := c.RoundTrip(ctx, requests...)
+		switch {
+		case err == nil:
+			return responses[len(responses)-1], sent, nil
+		case sent || !errors.Is(err, conn.ErrGone):
+			return last, sent, err
+		}
+		k.pool.shared.discard(c) // it is ending: pick must not return it again
 	}
-	if err := k.pool.sendUnasked(ctx, cl); err != nil {
-		k.pool.o.Calls.Put(cl)
-		return last, false, err
-	}
-	done, sent, err := cl.Wait(ctx)
-	if err == nil {
-		last, sent = cl.Responses[cl.Len()-1], true
-	}
-	if done {
-		k.pool.o.Calls.Put(cl)
-	}
-	return last, sent, err
 }
 
 // logParked logs that the server was found to be parked, or not to be parked any more, or why it

@@ -70,7 +70,7 @@ type Pool[T codec.Value] struct {
 
 	cause            atomic.Pointer[error] // see Err
 	target           dial.Target
-	mayHaveRestarted atomic.Bool // the server: set by NoteFailure and discard, until there is a shared connection
+	mayHaveRestarted atomic.Bool // the server: set by noteFailure and discard, until there is a shared connection
 
 	ctx        context.Context // ends when the pool is closed
 	cancel     context.CancelFunc
@@ -96,6 +96,7 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 		Parking: p.keeper.tracker, Events: &p.counters.Events, AwaitStartUp: p.awaitStartUp, Go: p.background.Go,
 	}
 	p.background.Go(p.maintain)
+	p.background.Go(p.keeper.run)
 	return p, nil
 }
 
@@ -109,16 +110,6 @@ func (p *Pool[T]) Server() string { return p.o.Server }
 func (p *Pool[T]) Connect(ctx context.Context) error {
 	_, err := p.shared.acquire(ctx)
 	return err
-}
-
-// OpenForEvents makes a network connection to the server that receives EVENTs, and probes it, see
-// [dial.Connect]. The caller closes it, and reports by NoteFailure that it was lost. It returns an error
-// while there is no shared connection, and none can be made.
-func (p *Pool[T]) OpenForEvents(ctx context.Context) (nc net.Conn, early []byte, err error) {
-	if nc, early, err = p.unshared.open(ctx, true); err == nil {
-		p.background.Done()
-	}
-	return nc, early, err
 }
 
 // beginOpening has Close wait for background.Done, or returns an error if the pool is closed.
@@ -158,10 +149,19 @@ func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []b
 	return nc, early, err
 }
 
+// newConn serves a connection that open has made, with the settings of the pool.
+func (p *Pool[T]) newConn(nc net.Conn, early []byte, o conn.Options[T]) *conn.Conn[T] {
+	o.MaxInFlight = p.o.MaxInFlight
+	o.MaxQueued = p.o.MaxQueued
+	o.StallTimeout = p.o.StallTimeout
+	o.Calls = p.o.Calls
+	o.Counters = &p.counters
+	return conn.New(nc, early, o)
+}
+
 // Close ends all connections and waits until nothing of them is left. Calls and streams that
 // are under way fail with [window.ErrClosed]. Closing again only waits.
 func (p *Pool[T]) Close() {
-	p.keeper.close()
 	p.unshared.stop()
 	p.shared.close()
 	p.cancel()

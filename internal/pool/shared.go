@@ -84,10 +84,7 @@ func (s *shared[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.New(nc, early, conn.Options[T]{
-		MaxInFlight: s.pool.o.MaxInFlight, MaxQueued: s.pool.o.MaxQueued,
-		StallTimeout: s.pool.o.StallTimeout, Calls: s.pool.o.Calls, Counters: &s.pool.counters, OnEnd: s.ended,
-	}), nil
+	return s.pool.newConn(nc, early, conn.Options[T]{OnEnd: s.ended}), nil
 }
 
 // acquire returns the connection with the least load. If there is none, acquire waits for one
@@ -207,7 +204,7 @@ func (s *shared[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		return window.ErrClosed
 	}
 	if err != nil {
-		s.pool.NoteFailure()
+		s.pool.noteFailure()
 		return err
 	}
 	if err := r.Value().Err(); err != nil { // it may have ended before it was in live
@@ -238,7 +235,7 @@ func (s *shared[T]) ended(c *conn.Conn[T], err error) {
 // noteEnd is called when a connection has ended.
 func (p *Pool[T]) noteEnd(err error) {
 	if isLoss(err) {
-		p.NoteFailure()
+		p.noteFailure()
 		if p.Parked() {
 			p.keeper.soon() // the connection may have ended between an INSERT and its UPDATE
 		}

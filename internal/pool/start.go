@@ -30,10 +30,9 @@ func (p *Pool[T]) Start() (first <-chan struct{}) {
 	}
 	p.setAway(errNotYet)
 	p.background.Go(func() {
-		err := p.shared.connect()
-		p.setAway(err)
+		connected := p.tryConnect()
 		close(done)
-		if err != nil {
+		if !connected {
 			p.reconnect()
 		}
 	})
@@ -47,12 +46,17 @@ func (p *Pool[T]) reconnect() {
 		if errors.Is(p.Err(), dial.ErrValueSizeMismatch) && backoff.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
 			return
 		}
-		err := p.shared.connect()
-		p.setAway(err)
-		if err == nil {
+		if p.tryConnect() {
 			return
 		}
 	}
+}
+
+// tryConnect makes an attempt to connect, and has Err return why it has failed.
+func (p *Pool[T]) tryConnect() bool {
+	err := p.shared.connect()
+	p.setAway(err)
+	return err == nil
 }
 
 // awaitStartUp waits until the server has been up for dial.StartUp, if it may have been restarted: there is no

@@ -1,9 +1,5 @@
 package pool
 
-import (
-	"github.com/throttr-go/throttr/internal/conn"
-)
-
 // Stats describes a pool at one point in time.
 type Stats struct {
 	Conns     int // open connections, with those of streams, without those of backends and retired ones
@@ -50,12 +46,9 @@ func (p *Pool[T]) Stats() Stats {
 	return s
 }
 
-// Counters returns the counters that the pool's connections add to.
-func (p *Pool[T]) Counters() *conn.Counters { return &p.counters }
-
-// NoteFailure counts a connection that could not be made or was lost. Without a shared connection, the server may
+// noteFailure counts a connection that could not be made or was lost. Without a shared connection, the server may
 // have been restarted.
-func (p *Pool[T]) NoteFailure() {
+func (p *Pool[T]) noteFailure() {
 	p.failures.Add(1)
 	if len(*p.shared.conns.Load()) == 0 {
 		p.mayHaveRestarted.Store(true)

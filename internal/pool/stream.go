@@ -149,7 +149,7 @@ func (s *stream[T]) run() {
 	delete(s.pool.unshared.streams, s)
 	s.pool.unshared.mu.Unlock()
 	if err := s.failed; errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) || errors.Is(err, conn.ErrProtocol) {
-		s.pool.NoteFailure()
+		s.pool.noteFailure()
 	}
 }
 

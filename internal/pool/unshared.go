@@ -122,7 +122,7 @@ func (u *unshared[T]) open(ctx context.Context, events bool) (nc net.Conn, early
 	case u.pool.ctx.Err() != nil:
 		err = window.ErrClosed
 	case ctx.Err() == nil:
-		u.pool.NoteFailure()
+		u.pool.noteFailure()
 	}
 	u.pool.background.Done()
 	return nil, nil, err
@@ -146,7 +146,7 @@ func (u *unshared[T]) maintain() {
 		case old || idle:
 			c.Retire()
 		case c.Load() == 0:
-			u.pool.background.Go(c.Ping)
+			u.pool.background.Go(func() { c.Ping() })
 		}
 	}
 }
@@ -172,11 +172,21 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 		nc.Close()
 		return nil, window.ErrClosed
 	}
-	c := conn.New(nc, early, conn.Options[T]{
-		MaxInFlight: p.o.MaxInFlight, MaxQueued: p.o.MaxQueued,
-		StallTimeout: p.o.StallTimeout, Calls: p.o.Calls, Counters: &p.counters, OnEnd: p.unshared.ended,
-		Abort: true,
-	})
+	c := p.newConn(nc, early, conn.Options[T]{OnEnd: p.unshared.ended, Abort: true})
 	p.unshared.dedicated[c] = struct{}{}
 	return c, nil
+}
+
+// ForEvents makes a connection that receives EVENTs and hands them to onEvent. The caller closes it
+// with window.ErrClosed, and makes the health checks. ForEvents returns an error while there is no shared
+// connection, and none can be made.
+func (p *Pool[T]) ForEvents(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], error) {
+	nc, early, err := p.unshared.open(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	defer p.background.Done()
+	return p.newConn(nc, early, conn.Options[T]{
+		OnEvent: onEvent, OnEnd: func(_ *conn.Conn[T], err error) { p.noteEnd(err) },
+	}), nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -21,8 +20,6 @@ const (
 	// keeps 1024 responses for a connection, EVENTs included, and drops the rest (H4): most of
 	// that room is left to EVENTs.
 	maxChanges = 64
-	// healthKey is the key that a health check asks for. No record has it.
-	healthKey = "throttr:ping"
 	// unsubscribeTime bounds the UNSUBSCRIBEs of a connection that is not needed any more.
 	unsubscribeTime = 250 * time.Millisecond
 )
@@ -73,6 +70,12 @@ func (m *Manager[T]) useConnection(b *backoff.Backoff) error {
 	if err == nil || m.ctx.Err() != nil {
 		m.unsubscribe(c)
 	}
+	switch {
+	case m.ctx.Err() != nil:
+		err = window.ErrClosed
+	case errors.Is(err, conn.ErrGone):
+		err = c.Err()
+	}
 	c.Close(window.ErrClosed) // when it returns, no more EVENTs are delivered
 	m.disconnected(err)
 	return err
@@ -80,24 +83,11 @@ func (m *Manager[T]) useConnection(b *backoff.Backoff) error {
 
 // connect makes a connection and asks for its id.
 func (m *Manager[T]) connect() (*conn.Conn[T], error) {
-	nc, early, err := m.o.Open(m.ctx)
+	c, err := m.o.Open(m.ctx, m.deliver)
 	if err != nil {
 		return nil, err
 	}
-	c := conn.New(nc, early, conn.Options[T]{
-		MaxInFlight:  m.o.MaxInFlight,
-		MaxQueued:    m.o.MaxQueued,
-		StallTimeout: m.o.StallTimeout,
-		Calls:        m.o.Calls,
-		Counters:     m.o.Counters,
-		OnEvent:      m.deliver,
-		OnEnd: func(_ *conn.Conn[T], err error) {
-			if !errors.Is(err, window.ErrClosed) {
-				m.o.OnFailure()
-			}
-		},
-	})
-	responses, err := m.roundTrip(m.ctx, c, codec.WhoAmI{})
+	responses, _, err := c.RoundTrip(m.ctx, codec.WhoAmI{})
 	var me codec.WhoAmIResponse
 	if err == nil {
 		me, _, err = codec.DecodeWhoAmIResponse(responses[0].Value)
@@ -168,7 +158,7 @@ func (m *Manager[T]) serve(c *conn.Conn[T], b *backoff.Backoff) error {
 		case <-m.wakeup:
 		case <-tick.C:
 			// The stall watchdog sees nothing while no request is outstanding.
-			if _, err := m.roundTrip(m.ctx, c, codec.Query{Key: []byte(healthKey)}); err != nil {
+			if err := c.Ping(); err != nil {
 				return err
 			}
 		case <-c.Done():
@@ -231,7 +221,7 @@ func (m *Manager[T]) apply(c *conn.Conn[T], changes []change[T]) error {
 			requests[i] = codec.Unsubscribe{Channel: []byte(x.channel.name)}
 		}
 	}
-	responses, err := m.roundTrip(m.ctx, c, requests...)
+	responses, _, err := c.RoundTrip(m.ctx, requests...)
 	if err != nil {
 		return err
 	}
@@ -265,7 +255,7 @@ func (m *Manager[T]) unsubscribe(c *conn.Conn[T]) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), unsubscribeTime)
 	defer cancel()
 	for some := range slices.Chunk(m.unsubscribes(), m.most()) {
-		if _, err := m.roundTrip(ctx, c, some...); err != nil {
+		if _, _, err := c.RoundTrip(ctx, some...); err != nil {
 			return
 		}
 	}
@@ -282,42 +272,4 @@ func (m *Manager[T]) unsubscribes() []codec.Request {
 		}
 	}
 	return requests
-}
-
-// roundTrip sends requests in one write and waits for the responses. Only the goroutine of
-// the manager calls it, so that no other requests are outstanding.
-//
-// A server that has too many EVENTs to send can drop a response (H4). The stall watchdog of
-// the connection does not notice it while EVENTs keep coming, so roundTrip has a timeout of
-// its own. It ends the connection before a later response could be taken for the one that
-// was dropped. The watchdog's timeout is shorter, as its error is more precise.
-func (m *Manager[T]) roundTrip(parent context.Context, c *conn.Conn[T], requests ...codec.Request) ([]conn.Response[T], error) {
-	cl := m.o.Calls.Get()
-	for _, r := range requests {
-		if err := conn.Add(cl, r); err != nil {
-			m.o.Calls.Put(cl)
-			return nil, err
-		}
-	}
-	if err := c.Enqueue(cl, false); err != nil {
-		m.o.Calls.Put(cl)
-		<-c.Done()
-		return nil, c.Err()
-	}
-	timeout := m.o.StallTimeout
-	timeout += min(timeout/2, math.MaxInt64-timeout)
-	ctx, cancel := context.WithTimeout(parent, timeout)
-	defer cancel()
-	done, _, err := cl.Wait(ctx)
-	if !done {
-		if parent.Err() != nil {
-			return nil, window.ErrClosed // the response is due, and is read by c
-		}
-		c.Fail(fmt.Errorf("%w: no response on the connection of subscriptions for %v", conn.ErrStalled, timeout))
-		<-c.Done()
-		return nil, c.Err()
-	}
-	responses := slices.Clone(cl.Responses)
-	m.o.Calls.Put(cl)
-	return responses, err
 }

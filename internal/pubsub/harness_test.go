@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
 )
 
 // client is what the subscriptions of a client share, over servers in memory.
@@ -46,22 +48,27 @@ func newClient(t testing.TB, configure func(*pubsub.Options[uint16]), servers ..
 		}
 		o := pubsub.Options[uint16]{
 			Server: srv.Addr(),
-			Open: func(ctx context.Context) (net.Conn, []byte, error) {
+			Open: func(ctx context.Context, onEvent func(codec.Event[uint16])) (*conn.Conn[uint16], error) {
 				c.dials.Add(1)
 				nc, early, err := dial.Connect[uint16](ctx, &dial.Target{
 					Server: srv.Addr(), Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
 				}, true)
 				if err != nil {
 					c.failures.Add(1)
+					return nil, err
 				}
-				return nc, early, err
+				return conn.New(nc, early, conn.Options[uint16]{
+					MaxInFlight: 512, MaxQueued: 1 << 16, StallTimeout: 5 * time.Second,
+					Calls: calls, Counters: &c.counters, OnEvent: onEvent,
+					OnEnd: func(_ *conn.Conn[uint16], err error) {
+						if !errors.Is(err, window.ErrClosed) {
+							c.failures.Add(1)
+						}
+					},
+				}), nil
 			},
-			OnFailure: func() { c.failures.Add(1) },
-			Calls:     calls,
-			Counters:  &c.counters,
 
-			MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: 2,
-			StallTimeout: 5 * time.Second, HealthInterval: 30 * time.Second,
+			MaxInFlight: 512, MaxRetries: 2, HealthInterval: 30 * time.Second,
 			MinBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second,
 		}
 		if configure != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -17,17 +16,11 @@ import (
 // Options are the settings of a [Manager]. All must be set; none has a default.
 type Options[T codec.Value] struct {
 	Server string // the address that messages and errors name
-	// Open dials the server and checks its value size. It also returns the bytes that came
-	// after the responses to that check. Its errors match [dial.ErrConnect].
-	Open      func(ctx context.Context) (net.Conn, []byte, error)
-	OnFailure func() // called when a connection is lost; Open counts its own failures
-	Calls     *conn.CallPool[T]
-	Counters  *conn.Counters
+	// Open makes a connection that hands its EVENTs to a function.
+	Open func(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], error)
 
 	MaxInFlight    int           // requests in flight on the connection, at most
-	MaxQueued      int           // requests that wait to be written, at most
 	MaxRetries     int           // lost connections that a Subscribe survives
-	StallTimeout   time.Duration // how long the server may be silent while a request is in flight
 	HealthInterval time.Duration // between two checks of an idle connection
 	MinBackoff     time.Duration // the first pause between two attempts to connect
 	MaxBackoff     time.Duration // the longest one
