@@ -34,16 +34,8 @@ func (h *Hold) Release() {
 	}
 }
 
-// cause returns why a context ends.
-func cause(s state) error {
-	switch s {
-	case lost:
-		return ErrLost
-	case closed:
-		return window.ErrClosed
-	}
-	return context.Canceled
-}
+// causes are why contexts end, if it is not because of Release.
+var causes = map[state]error{lost: ErrLost, closed: window.ErrClosed}
 
 // Valid reports whether the places are still held, by the monotonic clock of the process. Ask right before a step
 // that can't be undone, and see [Hold.Token].
@@ -53,7 +45,8 @@ func (h *Hold) Valid() bool {
 	}
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
-	return h.want.valid(h.limiter.now())
+	w := &h.want
+	return w.state == held && (w.apart || h.limiter.now() < w.pump.deadline)
 }
 
 // Context returns a context derived from the one that was given to Acquire. It also ends when the places are released, or
@@ -70,7 +63,7 @@ func (h *Hold) Context() context.Context {
 		h.context, h.cancel = context.WithCancelCause(h.ctx)
 	}
 	if s := h.want.state; s != held {
-		h.cancel(cause(s))
+		h.cancel(causes[s])
 	}
 	return h.context
 }

@@ -2,7 +2,6 @@ package inflight_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -19,6 +18,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -93,6 +93,18 @@ func denied(t *testing.T, l *inflight.Limiter, key string, limit inflight.Limit,
 	require.Nil(t, h)
 }
 
+// However a backend in memory is wrapped, its places are those of all who use it.
+func TestWrappedBackendsHavePlaces(t *testing.T) {
+	opened, err := throttr.Open(t.Context(), "memory://")
+	require.NoError(t, err)
+	defer opened.Close()
+	for _, b := range []window.Backend{opened, lease.New(newMemory(t)), struct{ throttr.Backend }{newMemory(t)}} {
+		h := acquire(t, newLimiter(t, b), "k", exports, 2)
+		denied(t, newLimiter(t, b), "k", exports, 1)
+		h.Release()
+	}
+}
+
 func TestUpToMaxPlacesAreHeld(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		one, two := newLimiter(t, b), newLimiter(t, b)
@@ -129,25 +141,19 @@ func TestUpToMaxPlacesAreHeld(t *testing.T) {
 	})
 }
 
-func TestALowerMaxTakesNothingAway(t *testing.T) {
+func TestLimitsOfOneKeyMayDiffer(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		l := newLimiter(t, b)
 		h := acquire(t, l, "k", inflight.Limit{Max: 5}, 4)
 		denied(t, l, "k", inflight.Limit{Max: 2}, 1)
 		acquire(t, l, "k", inflight.Limit{Max: 5}, 1).Release()
-		require.True(t, h.Valid())
+		require.True(t, h.Valid(), "a lower Max takes nothing away")
 		denied(t, l, "k", inflight.Limit{Max: 0}, 1)
-		require.Equal(t, "exports: 2 at a time", exports.String())
-	})
-}
-
-func TestUnlimitedIsGrantedAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, b window.Backend) {
-		l := newLimiter(t, b)
 		for range 100 {
-			h := acquire(t, l, "k", inflight.Limit{Name: "free", Max: window.Unlimited}, math.MaxInt32)
+			h := acquire(t, l, "k", inflight.Limit{Max: window.Unlimited}, math.MaxInt32)
 			require.False(t, h.Degraded(), "the store is there")
 		}
+		require.Equal(t, "exports: 2 at a time", exports.String())
 	})
 }
 
@@ -177,18 +183,14 @@ func TestMistakesAreErrors(t *testing.T) {
 	})
 }
 
-func TestABackendWithoutExchangesIsUnsupported(t *testing.T) {
+func TestWhatCanNotBeHeld(t *testing.T) {
 	l := newLimiter(t, struct{ window.Unimplemented }{}, inflight.WithPolicy(inflight.Admit))
 	_, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = l.Acquire(t.Context(), "k", exports, 1)
 	require.ErrorIs(t, err, throttr.ErrUnsupported)
-}
-
-func TestNilHoldHoldsNothing(t *testing.T) {
-	var h *inflight.Hold
+	h, err := l.Acquire(t.Context(), "k", exports, 1)
+	require.ErrorIs(t, err, throttr.ErrUnsupported)
 	h.Release()
-	require.False(t, h.Valid())
+	require.False(t, h.Valid() || h.Degraded())
 	require.Zero(t, h.Token())
 	require.ErrorIs(t, context.Cause(h.Context()), inflight.ErrLost)
 }
@@ -224,34 +226,21 @@ func TestWhoeverWaitsGetsAPlaceInOrder(t *testing.T) {
 	})
 }
 
-// The wake-up of another process comes with the release, and not with the next poll.
-func TestAReleaseWakesAnotherLimiter(t *testing.T) {
+// The wake-up of another process comes with the release, and not with the next poll. A wait that is given up holds nothing.
+func TestAReleaseWakesWhoeverStillWaits(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		one, two := newLimiter(t, b), newLimiter(t, b)
 		h := acquire(t, one, "k", exports, 2)
-		go func() {
-			time.Sleep(time.Second + time.Millisecond)
-			h.Release()
-		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := two.Acquire(ctx, "k", exports, 2)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, two.Stats().Waiting)
+		time.AfterFunc(time.Second+time.Millisecond, h.Release)
 		start := time.Now()
-		_, err := two.Acquire(t.Context(), "k", exports, 2)
+		_, err = two.Acquire(t.Context(), "k", exports, 2)
 		require.NoError(t, err)
 		require.Equal(t, time.Second+time.Millisecond, time.Since(start))
-	})
-}
-
-func TestAWaitThatIsGivenUpHoldsNothing(t *testing.T) {
-	each(t, func(t *testing.T, b window.Backend) {
-		l := newLimiter(t, b)
-		h := acquire(t, l, "k", exports, 2)
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
-		_, err := l.Acquire(ctx, "k", exports, 2)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Zero(t, l.Stats().Waiting)
-		h.Release()
-		synctest.Wait()
-		acquire(t, l, "k", exports, 2)
 	})
 }
 
@@ -341,6 +330,8 @@ func TestCloseReleasesAll(t *testing.T) {
 		require.ErrorIs(t, err, throttr.ErrClosed)
 		_, err = one.Acquire(t.Context(), "k", exports, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
+		_, err = one.Peek(t.Context(), "k", exports)
+		require.ErrorIs(t, err, throttr.ErrClosed)
 	})
 }
 
@@ -395,19 +386,6 @@ func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	require.LessOrEqual(t, took, 100*time.Millisecond, "a probe or a trial")
 }
 
-// A store that is away for less than three failures is told.
-func TestCloseOutlastsAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := inflight.New(r, inflight.WithLogger(nil))
-		acquire(t, l, "k", exports, 2)
-		r.away.Store(true)
-		time.AfterFunc(time.Millisecond, func() { r.away.Store(false) })
-		require.NoError(t, l.Close())
-		acquire(t, newLimiter(t, r), "k", exports, 2)
-	})
-}
-
 func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
 	for offset := range 10 {
 		synctest.Test(t, func(t *testing.T) {
@@ -437,37 +415,6 @@ func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
 	}
 }
 
-// bounded is a backend whose exchanges may take a second, and a quarter of their leases at most.
-type bounded struct {
-	*testing.T
-	window.Backend
-}
-
-func (b bounded) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	most := time.Second
-	for i := range claims {
-		if lease := claims[i].Lease; lease > 0 {
-			most = min(most, lease/4)
-		}
-	}
-	at, _ := ctx.Deadline()
-	require.LessOrEqual(b, time.Until(at), most)
-	require.GreaterOrEqual(b, time.Until(at), most*15/16)
-	return b.Backend.Exchange(ctx, claims, places)
-}
-
-func TestAnExchangeTakesAQuarterOfTheLeaseAtMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
-		defer b.Close()
-		l := newLimiter(t, bounded{t, b}, inflight.WithTimeout(time.Second))
-		for _, lease := range []time.Duration{time.Minute, 2 * time.Second, 400 * time.Millisecond, time.Minute} {
-			acquire(t, l, lease.String(), inflight.Limit{Max: 2, Lease: lease}, 1)
-		}
-		time.Sleep(time.Second)
-	})
-}
-
 // A process that stands still believes nothing that others may have by now.
 func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -480,6 +427,21 @@ func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 		time.Sleep(exports.Lease)
 		require.Zero(t, l.Stats().InUse)
 		acquire(t, newLimiter(t, r.Backend), "k", exports, 2)
+	})
+}
+
+// A store that can't be told that nothing is held knows after a lease, so the key needs no room any more.
+func TestKeysAreForgottenWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r, inflight.WithMaxKeys(10))
+		r.away.Store(true)
+		for i := range 20 {
+			_, _, err := l.TryAcquire(t.Context(), fmt.Sprint(i), inflight.Limit{Max: 1, Lease: 20 * time.Millisecond}, 1)
+			require.NotErrorIs(t, err, window.ErrFull)
+			time.Sleep(60 * time.Millisecond)
+		}
+		require.LessOrEqual(t, l.Stats().Keys, 1)
 	})
 }
 
@@ -498,10 +460,6 @@ func TestPeekIsBoundedAsExchangesAre(t *testing.T) {
 		_, err := l.Peek(t.Context(), "k", exports)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
 		require.LessOrEqual(t, r.calls.Load(), calls+1, "but for a probe, the store is not asked")
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err = l.Peek(ctx, "k", exports)
-		require.Error(t, err)
 	})
 }
 
@@ -573,26 +531,21 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 	})
 }
 
-// A call that waits outlasts failures that do not open the breaker, whatever was with keys that are forgotten.
-func TestAWaitOutlastsAFailure(t *testing.T) {
+// A call that waits outlasts a failure, and Close does: a store that is away for less than three failures is told.
+func TestAFailureIsOutlasted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote(t)
-		l := newLimiter(t, r)
-		for i := range 40 {
+		l := inflight.New(r, inflight.WithLogger(nil))
+		away := func(d time.Duration) {
 			r.away.Store(true)
-			time.AfterFunc(15*time.Millisecond, func() { r.away.Store(false) })
-			_, err := l.Acquire(t.Context(), fmt.Sprint(i), exports, 1)
-			require.NoError(t, err)
-			r.away.Store(true)
-			_, _, err = l.TryAcquire(t.Context(), fmt.Sprint("x", i), exports, 1)
-			require.ErrorIs(t, err, throttr.ErrUnavailable)
-			time.Sleep(2 * exports.Lease)
-			r.away.Store(false)
-			time.Sleep(exports.Lease)
-			acquire(t, l, "y", exports, 1).Release() // the breaker is closed
-			synctest.Wait()
-			require.Zero(t, l.Stats().Keys)
+			time.AfterFunc(d, func() { r.away.Store(false) })
 		}
+		away(15 * time.Millisecond)
+		_, err := l.Acquire(t.Context(), "k", exports, 2)
+		require.NoError(t, err)
+		away(time.Millisecond)
+		require.NoError(t, l.Close())
+		acquire(t, newLimiter(t, r), "k", exports, 2)
 	})
 }
 
@@ -692,6 +645,43 @@ func TestObserverSeesWhatHappens(t *testing.T) {
 		}
 		require.Equal(t, "unavailable", events[4])
 		require.Contains(t, events[5], "lost k 1 of exports: 2 at a time: waited 0s, held 990")
+	})
+}
+
+// A Hold that ends before the observer knows of it is told as any other. If the observer panics, nothing is held.
+func TestObserverIsToldOfEachEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []inflight.Kind
+		var during func()
+		r := newRemote(t)
+		l := newLimiter(t, r, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
+			switch e.Kind {
+			case inflight.Acquired:
+				during()
+			case inflight.Lost, inflight.Released:
+				ends = append(ends, e.Kind)
+			}
+		}))
+		acquire := func() {
+			h, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
+			require.NoError(t, err)
+			require.False(t, h.Valid())
+		}
+		during = func() { panic("a mistake") }
+		require.Panics(t, acquire)
+		synctest.Wait()
+		require.Equal(t, inflight.Stats{}, l.Stats())
+		during = func() {
+			r.away.Store(true)
+			time.Sleep(exports.Lease)
+			r.away.Store(false)
+		}
+		acquire()
+		require.EqualValues(t, 1, l.Stats().Lost)
+		time.Sleep(exports.Lease)
+		during = func() { l.Close() }
+		acquire()
+		require.Equal(t, []inflight.Kind{inflight.Lost, inflight.Released}, ends)
 	})
 }
 

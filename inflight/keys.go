@@ -16,10 +16,9 @@ type keyPump struct {
 	places  window.Places // of the last exchange in memory
 	dataSet uint64        // of its part of the store, when it was told last
 	queued  bool
-	ended   bool // it is forgotten
-	waits   int  // wants that the Limiter counts
-	timer   *time.Timer
-	timerAt time.Duration // when the timer fires; never if it does not
+	ended   bool        // it is forgotten
+	waits   int         // wants that the Limiter counts
+	timer   *time.Timer // or nil
 }
 
 // ask adds a want of a key and name. It returns a channel that is closed when the want is decided, or nil if it is.
@@ -38,12 +37,7 @@ func (l *Limiter) ask(w *want, k id, lease time.Duration) (decided <-chan struct
 		e = l.newPump(k, lease)
 	}
 	w.pump = e
-	if w.Max == window.Unlimited && l.memory == nil {
-		w.apart = true
-		e.hold(w)
-	} else {
-		e.add(w)
-	}
+	e.add(w)
 	l.update(e, l.now())
 	if w.state == waiting || w.state == inLine {
 		w.ready = make(chan struct{})
@@ -58,7 +52,7 @@ func (l *Limiter) newPump(k id, lease time.Duration) *keyPump {
 	}
 	e, _ := l.spare.Get().(*keyPump)
 	if e == nil {
-		e = &keyPump{timerAt: never}
+		e = new(keyPump)
 		e.claim.Process = l.process
 		e.claim.Wake = func() { l.do(e, e.again) }
 		e.rules = l.rules
@@ -133,31 +127,31 @@ func (l *Limiter) exchange(e *keyPump, now time.Duration) {
 func (l *Limiter) tell(e *keyPump) {
 	l.waiting += len(e.wants) - e.waits
 	e.waits = len(e.wants)
-	for _, w := range e.decided {
+	for _, w := range e.changed {
 		if w.ready != nil {
 			close(w.ready)
+			w.ready = nil
 		}
-	}
-	for _, w := range e.over {
-		if w.state == lost {
+		switch w.state {
+		case lost:
 			l.lost += w.N
+			l.ended(w.hold)
+		case closed:
+			l.ended(w.hold)
 		}
-		l.ended(w.hold)
 	}
-	e.taken()
+	clear(e.changed)
+	e.changed = e.changed[:0]
 }
 
-// setTimer has a pump updated at a time, and perhaps before. The mutex is held.
+// setTimer has a pump updated at a time. The mutex is held.
 func (l *Limiter) setTimer(e *keyPump, at, now time.Duration) {
 	switch {
-	case at >= e.timerAt:
-		return
-	case e.timer == nil:
-		e.timer = time.AfterFunc(at-now, func() { l.do(e, func() { e.timerAt = never }) })
-	default:
+	case e.timer != nil:
 		e.timer.Reset(at - now)
+	case at < never:
+		e.timer = time.AfterFunc(at-now, func() { l.do(e, func() {}) })
 	}
-	e.timerAt = at
 }
 
 // do does something with a pump, and updates it.
@@ -177,7 +171,6 @@ func (l *Limiter) forget(e *keyPump) {
 	delete(l.byID, id{e.claim.Key, e.claim.Name})
 	if e.timer != nil {
 		e.timer.Stop()
-		e.timerAt = never
 	}
 	switch {
 	case !l.closed:

@@ -45,7 +45,7 @@ type Limiter struct {
 	spare   sync.Pool     // of pumps that are not needed any more
 	drained chan struct{} // is closed when the Limiter is closed, and has no pumps
 
-	ctx    context.Context // of exchanges
+	ctx    context.Context // of exchanges, until Close
 	cancel context.CancelFunc
 }
 
@@ -173,7 +173,7 @@ type State struct {
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, error) {
 	places := make([]window.Places, 1)
 	err := limit.check(1)
-	if err == nil && l.isClosed() {
+	if err == nil && l.ctx.Err() != nil {
 		err = window.ErrClosed
 	}
 	if err == nil {
@@ -196,16 +196,11 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	l.closed = true
-	for _, e := range l.byID {
-		e.close()
-		l.tell(e)
-	}
 	if len(l.byID) == 0 {
 		close(l.drained)
 	}
-	l.unlock() // holders know before others can have their places
-	l.mu.Lock()
 	for _, e := range l.byID {
+		e.close()
 		l.update(e, l.now())
 	}
 	l.unlock()
@@ -220,13 +215,6 @@ func (l *Limiter) Close() error {
 		l.forget(e)
 	}
 	return nil
-}
-
-// isClosed reports whether the Limiter is closed.
-func (l *Limiter) isClosed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed
 }
 
 // Stats is what a Limiter holds.

@@ -3,6 +3,7 @@ package inflight_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,41 @@ import (
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
+
+// A Limiter on memory holds its places as one process, without a lease. See backendtest for what all stores list.
+func TestPlacesAreListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMemory(t)
+		l := newLimiter(t, b)
+		acquire(t, l, "a", exports, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go l.Acquire(ctx, "a", exports, 1)
+		claims(t, b, window.Claim{Key: "a", Name: "exports", Process: "p", Seq: 1, Lease: time.Minute, Held: 1, HeldMax: 3})
+		claims(t, b, window.Claim{Key: "b", Process: "p", Seq: 1, Lease: time.Second, Held: 1, HeldMax: 3})
+		synctest.Wait()
+		var listed []window.ListedPlaces
+		for p, err := range b.ListPlaces(t.Context(), "a") {
+			require.NoError(t, err)
+			listed = append(listed, p)
+		}
+		of := listed[0].ByProcess
+		i := slices.IndexFunc(of, func(h window.Holder) bool { return strings.Contains(h.Process, ":") })
+		require.Equal(t, window.Holder{Process: of[i].Process, Held: 2, Waiting: 1}, of[i])
+		require.Equal(t, window.Holder{Process: "p", Held: 1, LeaseEnds: time.Minute}, of[1-i])
+		require.Equal(t, []window.ListedPlaces{{Key: "a", Name: "exports", Used: 3, Waiting: 1, ByProcess: of}}, listed)
+		for range b.ListPlaces(t.Context()) {
+			l.Stats()
+			break // the loop may end early, and call the backend
+		}
+		cancel()
+		synctest.Wait()
+		require.NoError(t, b.Close())
+		for _, err := range b.ListPlaces(t.Context()) {
+			require.ErrorIs(t, err, throttr.ErrClosed)
+		}
+	})
+}
 
 // claims makes a claim of a process that shares a backend in memory, such as by a server of the program's own.
 func claims(t *testing.T, b window.Backend, c window.Claim) window.Places {
@@ -69,17 +105,6 @@ func TestALineThatIsServedIsForgotten(t *testing.T) {
 		require.ErrorIs(t, err, throttr.ErrFull)
 		time.Sleep(exports.Lease)
 		acquire(t, l, "other", exports, 1)
-	})
-}
-
-func TestPeekAfterCloseIsAnError(t *testing.T) {
-	each(t, func(t *testing.T, b window.Backend) {
-		l := inflight.New(b, inflight.WithLogger(nil))
-		_, err := l.Peek(t.Context(), "k", exports)
-		require.NoError(t, err)
-		require.NoError(t, l.Close())
-		_, err = l.Peek(t.Context(), "k", exports)
-		require.ErrorIs(t, err, throttr.ErrClosed)
 	})
 }
 

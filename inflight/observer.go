@@ -76,7 +76,7 @@ func (l *Limiter) decided(h *Hold, err error) {
 func (l *Limiter) ended(h *Hold) {
 	s := h.want.state
 	if h.cancel != nil {
-		l.later = append(l.later, func() { h.cancel(cause(s)) })
+		l.later = append(l.later, func() { h.cancel(causes[s]) })
 	}
 	if h.acquired == 0 {
 		return

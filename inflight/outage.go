@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -25,9 +24,6 @@ func (e *NotYetError) Error() string {
 // Unwrap returns [window.ErrUnavailable].
 func (e *NotYetError) Unwrap() error { return window.ErrUnavailable }
 
-// isOutage reports whether an error is a failure of the store, to which a policy applies.
-func isOutage(err error) bool { return !outage.IsMistake(err) && !errors.Is(err, window.ErrClosed) }
-
 // notAsked returns the error of an exchange that was not made, because others had failed with the given cause.
 func notAsked(cause error) error {
 	if errors.Is(cause, window.ErrUnavailable) {
@@ -38,12 +34,17 @@ func notAsked(cause error) error {
 
 // observeOutage tells the observer that the store is away, because of a cause, or that it is back.
 func (l *Limiter) observeOutage(cause error, after time.Duration) {
-	switch {
-	case l.observer == nil:
-	case cause != nil:
-		l.observer(context.Background(), Event{Kind: Unavailable, Err: cause})
-	default:
-		l.observer(context.Background(), Event{Kind: Available, Held: after})
+	e := Event{Kind: Available, Held: after}
+	if cause != nil {
+		e = Event{Kind: Unavailable, Err: cause}
+	}
+	l.observe(e)
+}
+
+// observe tells the observer of an event of the store.
+func (l *Limiter) observe(e Event) {
+	if l.observer != nil {
+		l.observer(context.Background(), e)
 	}
 }
 
@@ -59,10 +60,9 @@ type losses struct {
 func (l *Limiter) noticed(now, lease, grace time.Duration) {
 	if now >= l.losses.end {
 		l.losses.count++
-		l.losses.end = now + lease
 		l.later = append(l.later, func() { l.lostData(grace) })
 	}
-	l.losses.end = max(l.losses.end, now+grace) // another slot of a cluster has found out later
+	l.losses.end = now + lease // also of slots of a cluster that find out later
 }
 
 // lostData logs that the store has lost its data, and tells the observer. Nothing is granted for grace.
@@ -74,9 +74,7 @@ func (l *Limiter) lostData(grace time.Duration) {
 			logger.Warn("throttr: the store has lost its data: more places in flight than Max may be held")
 		}
 	}
-	if l.observer != nil {
-		l.observer(context.Background(), Event{Kind: DataLost})
-	}
+	l.observe(Event{Kind: DataLost})
 }
 
 // toldTo notes which data set a pump has told what it holds. If that is another one than before, all pumps tell it at once.

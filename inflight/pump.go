@@ -40,7 +40,10 @@ type pump struct {
 	rules rules
 	claim window.Claim // of the exchange in flight
 	status
-	lists
+	holds   []*want // that are held
+	wants   []*want // those with a larger Max first, and of these in the order in which they have come
+	asked   []*want // those of the exchange in flight
+	changed []*want // decided, lost or closed, since the caller has told them
 }
 
 // status is what a pump knows of its places, and of its exchanges.
@@ -60,15 +63,6 @@ type status struct {
 	apart   uint64 // those that it is not told
 	heldMax uint64 // the largest Max of holds since none was held
 	alone   bool   // the policy has granted some since the last answer
-}
-
-// lists are what a pump has lists of. Those of one that is not needed any more are empty.
-type lists struct {
-	holds   []*want // that are held
-	wants   []*want // those with a larger Max first, and of these in the order in which they have come
-	asked   []*want // those of the exchange in flight
-	decided []*want // held or refused, since the caller has taken them
-	over    []*want // lost or closed, since the caller has taken them
 }
 
 // rules are what a Limiter does when the store can't, or may not, decide.
@@ -114,17 +108,9 @@ func (p *pump) reset(lease time.Duration) {
 	p.claim.Lease = lease
 }
 
-// taken empties the lists that the caller has taken.
-func (p *pump) taken() {
-	clear(p.decided)
-	clear(p.over)
-	p.decided = p.decided[:0]
-	p.over = p.over[:0]
-}
-
-// step changes the phase.
+// step changes the phase. What is new is told at once, also after a failure.
 func (p *pump) step(s step) {
-	if s == news && p.phase == told {
+	if s == news {
 		p.at = 0
 	}
 	p.phase = leads[p.phase][s]
@@ -151,11 +137,6 @@ type want struct {
 
 // errNoPlace says that a want is refused because there is no place.
 var errNoPlace = errors.New("inflight: there is no place")
-
-// valid reports whether the want is held.
-func (w *want) valid(now time.Duration) bool {
-	return w.state == held && (w.apart || now < w.pump.deadline)
-}
 
 type state uint8
 
@@ -186,12 +167,15 @@ func (p *pump) behind() uint64 {
 	return 0
 }
 
-// add adds a want. Behind one in line, nothing is granted: the store need not be asked.
+// add adds a want. If it is unlimited, or behind one in line, the store need not be asked.
 func (p *pump) add(w *want) {
 	switch {
+	case w.Max == window.Unlimited:
+		w.apart = true
+		p.hold(w)
+		return
 	case w.Max > p.behind():
 		p.step(news)
-		p.at = 0 // whoever has just come knows of no failure
 	case !w.Wait:
 		p.decide(w, refused, errNoPlace)
 		return
@@ -217,9 +201,6 @@ func (p *pump) cancel(w *want) bool {
 	case held:
 		p.letGo(w, released)
 		p.step(news)
-		if len(p.wants) > 0 {
-			p.at = 0
-		}
 		return true
 	}
 	return false
@@ -229,7 +210,7 @@ func (p *pump) cancel(w *want) bool {
 func (p *pump) decide(w *want, s state, err error) {
 	w.state = s
 	w.err = err
-	p.decided = append(p.decided, w)
+	p.changed = append(p.changed, w)
 }
 
 // hold makes a want one that is held.
@@ -268,7 +249,7 @@ func (p *pump) end(s state, all bool) {
 	for i := len(p.holds) - 1; i >= 0; i-- {
 		if w := p.holds[i]; all || !w.apart {
 			p.letGo(w, s)
-			p.over = append(p.over, w)
+			p.changed = append(p.changed, w)
 		}
 	}
 }
@@ -278,7 +259,6 @@ func (p *pump) close() {
 	p.failAll(window.ErrClosed)
 	p.end(closed, true)
 	p.step(news)
-	p.at = 0
 }
 
 // tick loses what is held if its time is over.
@@ -447,20 +427,19 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.step(failed)
 	p.failAt = cmp.Or(p.failAt, p.sentAt)
 	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.claim.Lease, pollShare))
-	p.at = now + p.pause
 	for _, w := range p.wants {
 		w.state = waiting
 	}
-	switch {
-	case f == unanswered || now-p.sentAt > share(p.claim.Lease, stillShare):
+	if f == unanswered || now-p.sentAt > share(p.claim.Lease, stillShare) {
 		p.decideAlone(Refuse, err, false)
-	default:
+	} else {
 		if p.rules.policy != Refuse && !p.rules.strict {
 			p.kept = true
 			p.deadline = max(p.deadline, now+share(p.claim.Lease, keepShare))
 		}
 		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.claim.Lease)
 	}
+	p.at = now + p.pause
 }
 
 // decideAlone decides wants by a policy, as the store can't: those that do not wait, or all.
@@ -498,9 +477,9 @@ func (p *pump) grantAlone(w *want) {
 	}
 }
 
-// again makes the pump tell the store what it holds and wants.
+// again makes the pump tell the store what it holds and wants, unless it will do so anyway.
 func (p *pump) again() {
-	if p.held > 0 || len(p.wants) > 0 {
+	if p.phase != due && (p.held > 0 || len(p.wants) > 0) {
 		p.step(news)
 	}
 }

@@ -10,17 +10,10 @@ import (
 // ListPlaces implements [window.Backend].
 func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
 	return func(yield func(window.ListedPlaces, error) bool) {
-		b.ledger().EachPlaces(keys, func(all []window.ListedPlaces) bool {
-			if err := b.Ping(ctx); err != nil {
-				yield(window.ListedPlaces{}, b.fail("list places", "", err))
-				return false
-			}
-			for _, p := range all {
-				if !yield(p, nil) {
-					return false
-				}
-			}
-			return true
-		})
+		if err := b.Ping(ctx); err != nil {
+			yield(window.ListedPlaces{}, b.fail("list places", "", err))
+			return
+		}
+		b.ledger().EachPlaces(keys, func(p window.ListedPlaces) bool { return yield(p, nil) })
 	}
 }

@@ -2,58 +2,39 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-// pageSize is how many counts are listed while the mutex is held.
-const pageSize = 1000
-
-// EachPlaces returns the places of some keys, or of all, in step after step: the mutex is not held between them.
-func (l *Ledger) EachPlaces(keys []string, step func([]window.ListedPlaces) bool) {
-	for page := range slices.Chunk(l.ids(keys), pageSize) {
-		if !step(l.places(page)) {
+// EachPlaces returns the places of some keys, or of all, in step after step. The mutex is not held between them, and those
+// that have come meanwhile may be missing.
+func (l *Ledger) EachPlaces(keys []string, step func(window.ListedPlaces) bool) {
+	l.mu.Lock()
+	var ids []id
+	for k := range l.counts {
+		if len(keys) == 0 || slices.Contains(keys, k.key) {
+			ids = append(ids, k)
+		}
+	}
+	l.mu.Unlock()
+	for _, k := range ids {
+		if p := l.places(k); len(p.ByProcess) > 0 && !step(p) {
 			return
 		}
 	}
 }
 
-// ids returns the counts of some keys, or of all.
-func (l *Ledger) ids(keys []string) (all []id) {
+// places returns what is held and wanted of a key and name.
+func (l *Ledger) places(k id) window.ListedPlaces {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for k := range l.counts {
-		if len(keys) == 0 || slices.Contains(keys, k.key) {
-			all = append(all, k)
-		}
+	p := window.ListedPlaces{Key: k.key, Name: k.name}
+	c := l.counts[k]
+	if c == nil {
+		return p
 	}
-	return all
-}
-
-// places returns what is held and wanted of counts.
-func (l *Ledger) places(ids []id) (all []window.ListedPlaces) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	now := l.now()
-	for _, k := range ids {
-		c := l.counts[k]
-		if c == nil {
-			continue
-		}
-		if p := c.listed(k, now); p.Used > 0 || p.Waiting > 0 {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// listed returns what is held, and who waits.
-func (c *count) listed(k id, now time.Duration) window.ListedPlaces {
-	p := window.ListedPlaces{Key: k.key, Name: k.name, Waiting: c.line.waiting(now)}
-	holders := map[string]window.Holder{}
 	for _, e := range c.entries {
 		if e.end <= now {
 			continue
@@ -63,16 +44,20 @@ func (c *count) listed(k id, now time.Duration) window.ListedPlaces {
 		if h.LeaseEnds > window.MaxLease {
 			h.LeaseEnds = 0 // it is Forever
 		}
-		holders[e.process] = h
+		p.ByProcess = append(p.ByProcess, h)
 	}
 	for _, w := range c.line {
-		if w.end > now {
-			h := holders[w.process]
-			h.Process = w.process
-			h.Waiting = w.waiting
-			holders[w.process] = h
+		if w.end <= now {
+			continue
 		}
+		at := slices.IndexFunc(p.ByProcess, func(h window.Holder) bool { return h.Process == w.process })
+		if at < 0 {
+			at = len(p.ByProcess)
+			p.ByProcess = append(p.ByProcess, window.Holder{Process: w.process})
+		}
+		p.ByProcess[at].Waiting = w.waiting
 	}
-	p.ByProcess = slices.SortedFunc(maps.Values(holders), func(a, b window.Holder) int { return cmp.Compare(a.Process, b.Process) })
+	p.Waiting = c.line.waiting(now)
+	slices.SortFunc(p.ByProcess, func(a, b window.Holder) int { return cmp.Compare(a.Process, b.Process) })
 	return p
 }
