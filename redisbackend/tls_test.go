@@ -2,14 +2,22 @@ package redisbackend_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -45,4 +53,37 @@ func countTwice(t *testing.T, b window.Backend) error {
 		return fmt.Errorf("%d hits are counted, want %d: %w", w.Count, before.Count+1, err)
 	}
 	return nil
+}
+
+// A client of the user's own has a CA and a certificate. The server asks for both.
+func TestAClientWithACertificateOfItsOwn(t *testing.T) {
+	ca, other := testkit.NewCA(t), testkit.NewCA(t)
+	folder := t.TempDir()
+	certificate := ca.Sign(t, "localhost", time.Now().Add(time.Hour))
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	noError(t, err)
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "key": {Type: "PRIVATE KEY", Bytes: key}} {
+		noError(t, os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600))
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	free.Close()
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	testkit.StartRedis(t, "--tls-port", port, "--tls-cert-file", filepath.Join(folder, "cert"), "--tls-key-file", filepath.Join(folder, "key"), "--tls-ca-cert-file", ca.File(t))
+	mine := []tls.Certificate{ca.Sign(t, "limits", time.Now().Add(time.Hour))}
+	for name, test := range map[string]struct {
+		config *tls.Config
+		works  bool
+	}{
+		"both":           {&tls.Config{ServerName: "localhost", RootCAs: ca.Pool, Certificates: mine}, true},
+		"another CA":     {&tls.Config{ServerName: "localhost", RootCAs: other.Pool, Certificates: mine}, false},
+		"no certificate": {&tls.Config{ServerName: "localhost", RootCAs: ca.Pool}, false},
+	} {
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:" + port}, TLSConfig: test.config, DisableCache: true})
+		if err == nil {
+			err = countTwice(t, redisbackend.New(client))
+			client.Close()
+		}
+		expect(t, (err == nil) == test.works, "%s: %v", name, err)
+	}
 }
