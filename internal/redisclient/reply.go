@@ -82,7 +82,8 @@ func text(reply string, args []string) string {
 	shown := reply
 	for _, at := range quoted.FindAllStringSubmatchIndex(reply, -1) {
 		word, closed := reply[at[2]:at[3]], at[4] < at[5]
-		if !closed || slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, word) }) {
+		isArgument := func(arg string) bool { return strings.Contains(strings.ToLower(arg), strings.ToLower(word)) }
+		if !closed || slices.ContainsFunc(args, isArgument) {
 			shown = reply[:at[0]] + "…"
 			break
 		}

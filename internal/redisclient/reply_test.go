@@ -17,6 +17,7 @@ func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
 		"ERR unknown command 'EVALSHA', with args beginning with: 'ab' '1' 'throttr:{k:zoe}' ":  "ERR unknown command 'EVALSHA', …",
 		"ERR unknown command `EVALSHA`, with args beginning with: `ab`, `1`, `throttr:{k:zoe}`": "ERR unknown command `EVALSHA`, …",
 		"ERR unsupported command 'zoe'":                         "ERR unsupported command …",
+		"ERR unsupported command 'ZOE'":                         "ERR unsupported command …",
 		"ERR bad value \"zoe\" of 'eval'":                       "ERR bad value …",
 		"CROSSSLOT Keys in request don't hash to the same slot": "CROSSSLOT Keys in request don't hash to the same slot",
 		"ERR 'eval": "ERR …",
