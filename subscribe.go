@@ -48,9 +48,9 @@ func (c *Client[T]) Subscribe(ctx context.Context, channel string, opts ...pubsu
 	} else {
 		managers = append(managers, c.servers.of(channel).subscriptions)
 	}
-	sub, server, sent, err := subscriptions.Subscribe(ctx, managers, channel, o, &c.subscriptions)
-	if err != nil {
-		return nil, requestError(server, codec.OpSubscribe, sent, err)
+	sub, failed := subscriptions.Subscribe(ctx, managers, channel, o, &c.subscriptions)
+	if failed != nil {
+		return nil, requestError(failed.Server, codec.OpSubscribe, failed.Sent, failed.Err)
 	}
 	return pubsub.New(sub), nil
 }

@@ -19,8 +19,7 @@ func (Event[T]) valueSize() int { return Size[T]() }
 // DecodeEvent decodes the EVENT at the start of src and returns it and its
 // length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodeEvent[T Value](src []byte) (m Event[T], n int, err error) {
-	m.Channel, m.Payload, n, err = decodePayloadFrame[T](src, OpEvent)
-	return m, n, err
+	return decodePayloadFrame[T](src, OpEvent)
 }
 
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the

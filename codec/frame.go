@@ -89,27 +89,27 @@ func appendPayloadFrame[T Value](dst []byte, op Op, channel, payload []byte) ([]
 	return append(dst, payload...), nil
 }
 
-// decodePayloadFrame is the inverse of appendPayloadFrame.
-func decodePayloadFrame[T Value](src []byte, op Op) (channel, payload []byte, n int, err error) {
+// decodePayloadFrame is the inverse of appendPayloadFrame. An EVENT and a PUBLISH differ in their first byte alone.
+func decodePayloadFrame[T Value](src []byte, op Op) (m Event[T], n int, err error) {
 	if len(src) == 0 {
-		return nil, nil, 0, ErrShort
+		return m, 0, ErrShort
 	}
 	if src[0] != byte(op) {
-		return nil, nil, 0, wrongOp(src[0])
+		return m, 0, wrongOp(src[0])
 	}
 	head := 2 + Size[T]()
 	if len(src) < head {
-		return nil, nil, 0, ErrShort
+		return m, 0, ErrShort
 	}
 	split := head + int(src[1])
 	n, err = frameLength(split, uint64(getValue[T](src[2:])))
 	if err != nil {
-		return nil, nil, 0, err
+		return m, 0, err
 	}
 	if len(src) < n {
-		return nil, nil, 0, ErrShort
+		return m, 0, ErrShort
 	}
-	return src[head:split:split], src[split:n:n], n, nil
+	return Event[T]{src[head:split:split], src[split:n:n]}, n, nil
 }
 
 // checkPayload returns an error for a name over 255 bytes, for a payload whose length does

@@ -21,8 +21,8 @@ func (Publish[T]) valueSize() int { return Size[T]() }
 // DecodePublish decodes the PUBLISH at the start of src and returns it and its
 // length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodePublish[T Value](src []byte) (m Publish[T], n int, err error) {
-	m.Channel, m.Payload, n, err = decodePayloadFrame[T](src, OpPublish)
-	return m, n, err
+	event, n, err := decodePayloadFrame[T](src, OpPublish)
+	return Publish[T](event), n, err
 }
 
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the

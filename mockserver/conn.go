@@ -38,10 +38,9 @@ type conn struct {
 	x        exchange
 	readLeft int // how many bytes pass before the cut; -1: there is none
 
-	sending   sync.Mutex // guards frames and writeLeft; held while responses are sent
-	frames    []byte     // the responses that are being sent
+	sending   sync.Mutex // guards sent and writeLeft; held while responses are sent
+	sent      responses  // those that are being sent
 	writeLeft int        // how many bytes pass before the cut; -1: there is none
-	sizes     []int      // of the frames that are being sent
 
 	turn   atomic.Int64 // responses that were sent since the last read
 	failed atomic.Int64 // responses that could not be sent

@@ -112,15 +112,23 @@ func (o *outbox) finish() {
 	o.signal()
 }
 
-// pop moves the responses that are due to dst. If there are none, it returns how long
+// responses are frames that are sent at one time.
+type responses struct {
+	frames []byte
+	sizes  []int // of each
+}
+
+// pop moves the responses that are due to r. If there are none, it returns how long
 // to wait for the first, or that no more will come. Responses that were popped are not
 // outstanding any more: how much of a write the client has read is unknown, and a client
 // within the bound of H4 must not be accused of a violation.
-func (o *outbox) pop(dst []byte, sizes []int) (frames []byte, _ []int, wait time.Duration, ended bool) {
+func (o *outbox) pop(r *responses) (wait time.Duration, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	r.frames = r.frames[:0]
+	r.sizes = r.sizes[:0]
 	if o.held {
-		return dst, sizes, 0, false
+		return 0, false
 	}
 	n, size := 0, 0
 	for n < len(o.items) {
@@ -135,12 +143,12 @@ func (o *outbox) pop(dst []byte, sizes []int) (frames []byte, _ []int, wait time
 			o.buf[size+it.unitAt] = strayUnits[n%len(strayUnits)]
 		}
 		size += it.size
-		sizes = append(sizes, it.size)
+		r.sizes = append(r.sizes, it.size)
 	}
-	dst = append(dst, o.buf[:size]...)
+	r.frames = append(r.frames, o.buf[:size]...)
 	o.buf = slices.Delete(o.buf, 0, size)
 	o.items = slices.Delete(o.items, 0, n)
-	return dst, sizes, wait, o.ended && len(o.items) == 0
+	return wait, o.ended && len(o.items) == 0
 }
 
 // write is the writer goroutine.
@@ -174,12 +182,12 @@ func (c *conn) write() {
 // and whether the connection goes on. The caller holds c.sending.
 func (c *conn) flush() (wait time.Duration, ended, ok bool) {
 	for {
-		c.frames, c.sizes, wait, ended = c.out.pop(c.frames[:0], c.sizes[:0])
-		if len(c.frames) == 0 {
+		wait, ended = c.out.pop(&c.sent)
+		if len(c.sent.frames) == 0 {
 			return wait, ended, true
 		}
-		c.turn.Add(int64(len(c.sizes)))
-		if sent, err := c.send(c.frames); err != nil {
+		c.turn.Add(int64(len(c.sent.sizes)))
+		if sent, err := c.send(c.sent.frames); err != nil {
 			if !errors.Is(err, errCut) {
 				c.failed.Add(int64(c.unsent(sent)))
 			}
@@ -190,9 +198,9 @@ func (c *conn) flush() (wait time.Duration, ended, ok bool) {
 
 // unsent returns how many of the frames that were being sent did not fit into so many bytes.
 func (c *conn) unsent(sent int) int {
-	for i, size := range c.sizes {
+	for i, size := range c.sent.sizes {
 		if sent -= size; sent < 0 {
-			return len(c.sizes) - i
+			return len(c.sent.sizes) - i
 		}
 	}
 	return 0

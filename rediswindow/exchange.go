@@ -181,18 +181,17 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 	for i := range state {
 		state[i] = a.number()
 	}
-	sum, token, first := state[0], state[2], state[3]
-	p.Used = uint64(sum)
+	p.Used = uint64(state[0])
 	if byte != said {
 		p.Waiting = uint64(a.number())
 	}
-	if sum > 0 {
-		p.Next = time.Duration(first-a.now) * time.Microsecond
+	if p.Used > 0 {
+		p.Next = time.Duration(state[3]-a.now) * time.Microsecond
 	}
 	if c.Strict {
 		p.Grace = max(0, time.Duration(a.birth+float64(c.Lease.Microseconds())-a.now)*time.Microsecond)
 	}
-	a.readTokens(c, p, uint64(token))
+	a.readTokens(c, p, uint64(state[2]))
 }
 
 // readTokens reads which wants of a claim are granted. Last is the token of the last one that is.

@@ -20,7 +20,7 @@ type client interface {
 	queryMany(ctx context.Context, key string, n int) error
 	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
 	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
-	get(ctx context.Context, key string) (value []byte, ttl time.Duration, ok bool, err error)
+	get(ctx context.Context, key string) (buffer, bool, error)
 
 	Purge(ctx context.Context, key string) (bool, error)
 	Info(ctx context.Context) ([]inspect.Info, error)
@@ -29,6 +29,12 @@ type client interface {
 	Subscribe(ctx context.Context, channel string, opts ...pubsub.Option) (*pubsub.Subscription, error)
 	Stats() throttr.Stats
 	Close() error
+}
+
+// buffer is a [throttr.Buffer] of any value size.
+type buffer struct {
+	value []byte
+	ttl   time.Duration
 }
 
 // counter is a [throttr.Counter] of any value size.
@@ -134,9 +140,9 @@ func (c typed[T]) set(ctx context.Context, key string, value []byte, ttl time.Du
 	return c.Set(ctx, key, value, t)
 }
 
-func (c typed[T]) get(ctx context.Context, key string) ([]byte, time.Duration, bool, error) {
-	a, ok, err := c.Get(ctx, key)
-	return a.Value, a.TTL.Duration(), ok, err
+func (c typed[T]) get(ctx context.Context, key string) (buffer, bool, error) {
+	b, ok, err := c.Get(ctx, key)
+	return buffer{b.Value, b.TTL.Duration()}, ok, err
 }
 
 // narrow returns n as a T, or an error that names the value size that would do.

@@ -185,14 +185,14 @@ func get(e *env, f *flags, _ string) action {
 		e.out.columns("key", "bytes", "ttl", "value")
 		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
 			return forAll(keys, func(key string) (bool, error) {
-				b, ttl, ok, err := c.get(ctx, key)
-				value, seconds := string(b), ttl.Seconds()
+				b, ok, err := c.get(ctx, key)
+				value, seconds := string(b.value), b.ttl.Seconds()
 				switch {
 				case err != nil || !ok && *raw:
 				case *raw:
 					e.out.text(value)
 				case ok:
-					e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key), len(b), ttl, quoted(value))
+					e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key), len(value), b.ttl, quoted(value))
 				default:
 					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
 				}

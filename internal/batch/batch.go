@@ -88,6 +88,13 @@ func New[K comparable, T any](o Options[K, T]) *Batcher[K, T] {
 	return b
 }
 
+// alone makes a call an entry of its own.
+func (c *Call[T]) alone() {
+	c.Rank = 0
+	c.Times = 1
+	c.Next = nil
+}
+
 // Do has a call sent, and returns when its result is there. If ctx ends first, it returns the error of ctx, and whether
 // the call was sent. The call then still belongs to the Batcher.
 func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err error) {
@@ -101,7 +108,7 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 		b.mu.Unlock()
 		defer b.end()
 		c.self[0] = c
-		c.Rank, c.Times, c.Next = 0, 1, nil
+		c.alone()
 		b.options.Send(ctx, c.self[:])
 		return true, nil
 	}
@@ -230,7 +237,7 @@ func (b *Batcher[K, T]) take() (entries, calls []*Call[T]) {
 			b.gone--
 			continue
 		}
-		c.Rank, c.Times, c.Next = 0, 1, nil
+		c.alone()
 		c.tail = c
 		key, may := b.options.Key(&c.Value)
 		if first := equal[key]; may && first != nil {

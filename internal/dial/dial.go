@@ -56,36 +56,36 @@ const closeGrace = 250 * time.Millisecond
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
 // of a server that has accepted the connection and sent no byte matches [ErrSilent].
 func Connect[T codec.Value](ctx context.Context, t *Target, events bool) (nc net.Conn, early []byte, err error) {
-	nc, size, early, err := connect[T](ctx, t, events)
+	h, err := connect[T](ctx, t, events)
 	if err != nil {
 		return nil, nil, err
 	}
-	if size != codec.Size[T]() {
-		nc.Close()
-		err = &ValueSizeError{Server: t.Server, Client: codec.Size[T](), Actual: size}
+	if h.size != codec.Size[T]() {
+		h.nc.Close()
+		err = &ValueSizeError{Server: t.Server, Client: codec.Size[T](), Actual: h.size}
 		return nil, nil, connectError(t.Server, err)
 	}
-	return nc, early, nil
+	return h.nc, h.receiver.buf, nil
 }
 
 // ProbeSize returns the value size of a server: 1, 2, 4 or 8 bytes. Every error matches
 // [ErrConnect].
 func ProbeSize(ctx context.Context, t *Target) (int, error) {
-	nc, size, _, err := connect[uint16](ctx, t, true)
+	h, err := connect[uint16](ctx, t, true)
 	if err != nil {
 		return 0, err
 	}
-	nc.Close()
-	return size, nil
+	h.nc.Close()
+	return h.size, nil
 }
 
-// connect makes a connection and probes it.
-func connect[T codec.Value](ctx context.Context, t *Target, events bool) (nc net.Conn, size int, early []byte, err error) {
+// connect makes a connection and probes it. It returns the handshake, which is over.
+func connect[T codec.Value](ctx context.Context, t *Target, events bool) (*handshake[T], error) {
 	opening, cancel := t.Dialer.within(ctx)
 	defer cancel()
-	nc, err = t.Dialer.open(opening, t.Address)
+	nc, err := t.Dialer.open(opening, t.Address)
 	if err != nil {
-		return nil, 0, nil, connectError(t.Server, err)
+		return nil, connectError(t.Server, err)
 	}
 	h := &handshake[T]{target: t, nc: nc, events: events, done: make(chan struct{})}
 	h.receiver = newReceiver(nc, t.Events)
@@ -94,14 +94,14 @@ func connect[T codec.Value](ctx context.Context, t *Target, events bool) (nc net
 	case <-h.done:
 	case <-ctx.Done():
 		if h.abandon() {
-			return nil, 0, nil, connectError(t.Server, ctx.Err())
+			return nil, connectError(t.Server, ctx.Err())
 		}
 		<-h.done
 	}
 	if h.err != nil {
-		return nil, 0, nil, connectError(t.Server, h.err)
+		return nil, connectError(t.Server, h.err)
 	}
-	return nc, h.size, h.receiver.buf, nil
+	return h, nil
 }
 
 // background runs f in a goroutine.

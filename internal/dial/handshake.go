@@ -26,8 +26,8 @@ type handshake[T codec.Value] struct {
 	unsent   []codec.Request // go out with the next requests
 
 	done chan struct{} // closed when what follows is set
-	size int           // the server's value size
-	err  error
+	probed
+	err error
 
 	mu        sync.Mutex // guards the fields below
 	abandoned bool       // nobody waits for done
@@ -56,10 +56,8 @@ func (h *handshake[T]) abandon() bool {
 
 // steps takes the handshake's steps.
 func (h *handshake[T]) steps(ctx, opening context.Context) error {
-	var parked parking.Record
-	var id codec.ConnID
 	err := h.bounded(opening, func() (err error) {
-		h.size, parked, id, err = probe[T](h.nc, h.receiver, h.events)
+		h.probed, err = probe[T](h.nc, h.receiver, h.events)
 		if err != nil {
 			err = hintProbe(err, h.receiver.head, h.target.Dialer.TLS != nil)
 		}
@@ -72,13 +70,13 @@ func (h *handshake[T]) steps(ctx, opening context.Context) error {
 		return nil // the caller will not use the server
 	}
 	if h.target.AwaitStartUp != nil {
-		if err := h.target.AwaitStartUp(ctx, parked.Parks()); err != nil {
+		if err := h.target.AwaitStartUp(ctx, h.parked.Parks()); err != nil {
 			return err
 		}
 	}
 	last, cancel := h.target.Dialer.within(ctx)
 	defer cancel()
-	return h.bounded(last, func() error { return h.prepare(id, parked) })
+	return h.bounded(last, h.prepare)
 }
 
 // bounded runs a step, and ends it when ctx does: at once if the server has had the time of the
@@ -121,12 +119,12 @@ func timedOut(ctx context.Context) bool {
 
 // prepare unsubscribes the connection from the channel of its own id, and has the server stay
 // parked, or be parked if that is wanted: the probe's INSERT may have set the server's timer.
-func (h *handshake[T]) prepare(id codec.ConnID, parked parking.Record) error {
+func (h *handshake[T]) prepare() error {
 	if !h.events {
-		h.unsent = []codec.Request{codec.Unsubscribe{Channel: []byte(id.String())}}
+		h.unsent = []codec.Request{codec.Unsubscribe{Channel: []byte(h.id.String())}}
 	}
 	if h.target.Parking != nil {
-		err := parking.Keep[T](h.target.Parking, parked, h.roundTrip)
+		err := parking.Keep[T](h.target.Parking, h.parked, h.roundTrip)
 		if err != nil && !errors.Is(err, parking.ErrForeign) && !errors.Is(err, parking.ErrNotParked) {
 			return err // otherwise the connection is of use all the same
 		}

@@ -25,16 +25,23 @@ const (
 	everyConnection = "*"
 )
 
+// probed is what a probe finds.
+type probed struct {
+	size   int            // the server's value size
+	parked parking.Record // the record that parks it
+	id     codec.ConnID   // of the connection, unless it receives EVENTs
+}
+
 // probe asks a server for its value size in one round trip (H6), for the record that parks it, and
 // for the id of the connection, which it unsubscribes from the channel of all connections. All
 // requests are the same for all value sizes.
-func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (size int, parked parking.Record, id codec.ConnID, err error) {
+func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (found probed, err error) {
 	tail := make([]byte, tailSize)
 	rand.Read(tail)
 	copy(tail[tailSize-len(lineEnd):], lineEnd)
 	frames, err := codec.AppendProbe(nil, tail)
 	if err != nil {
-		return 0, parked, id, err
+		return found, err
 	}
 	requests := []codec.Request{parking.Query()}
 	if !events {
@@ -42,23 +49,24 @@ func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (size int, park
 	}
 	for _, q := range requests {
 		if frames, err = q.AppendBinary(frames); err != nil {
-			return 0, parked, id, err
+			return found, err
 		}
 	}
 	if _, err := nc.Write(frames); err != nil {
-		return 0, parked, id, err
+		return found, err
 	}
-	if size, err = probedSize(r, eventLength[T]); err != nil {
-		return 0, parked, id, err
+	if found.size, err = probedSize(r, eventLength[T]); err != nil {
+		return found, err
 	}
-	if parked, err = parkingRecord(size, r); err != nil || events {
-		return size, parked, id, err
+	if found.parked, err = parkingRecord(found.size, r); err != nil || events {
+		return found, err
 	}
-	if _, err = next(r, eventLengthOf(size), codec.DecodeStatus); err != nil {
-		return size, parked, id, err
+	if _, err = next(r, eventLengthOf(found.size), codec.DecodeStatus); err != nil {
+		return found, err
 	}
-	me, err := next(r, eventLengthOf(size), codec.DecodeWhoAmIResponse)
-	return size, parked, me.ID, err
+	me, err := next(r, eventLengthOf(found.size), codec.DecodeWhoAmIResponse)
+	found.id = me.ID
+	return found, err
 }
 
 // probedSize receives the responses to the requests of codec.AppendProbe.

@@ -50,7 +50,9 @@ type keeper[T codec.Value] struct {
 
 // init is called once, before all else.
 func (k *keeper[T]) init(p *Pool[T]) {
-	k.pool, k.tracker, k.wake = p, parking.NewTracker(p.o.Parking), make(chan struct{}, 1)
+	k.pool = p
+	k.tracker = parking.NewTracker(p.o.Parking)
+	k.wake = make(chan struct{}, 1)
 	k.tracker.OnChange(p.logParked)
 }
 

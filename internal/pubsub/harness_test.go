@@ -88,7 +88,11 @@ func (c *client) close() {
 
 // subscribe subscribes on the servers of all managers.
 func (c *client) subscribe(ctx context.Context, channel string, q pubsub.SubscribeOptions) (s *pubsub.Subscription, server string, sent bool, err error) {
-	return pubsub.Subscribe(ctx, c.managers, channel, q, &c.totals)
+	s, failed := pubsub.Subscribe(ctx, c.managers, channel, q, &c.totals)
+	if failed != nil {
+		return nil, failed.Server, failed.Sent, failed.Err
+	}
+	return s, "", false, nil
 }
 
 // mustSubscribe subscribes until the test ends.

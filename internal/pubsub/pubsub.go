@@ -56,23 +56,30 @@ type SubscribeOptions struct {
 
 const defaultQueue = 256
 
+// Failure is why Subscribe has failed.
+type Failure struct {
+	Server string // that failed
+	Sent   bool   // it may have received a SUBSCRIBE
+	// Err is that of ctx, an error of package conn, or one that matches [ErrRefused], window.ErrUnavailable,
+	// dial.ErrConnect or window.ErrClosed.
+	Err error
+}
+
 // Subscribe subscribes to a channel on the servers of all managers, of which there is at
 // least one. It returns when every server has confirmed. ctx bounds only this call.
 //
-// If Subscribe fails, server is the server that failed, and sent reports whether it may
-// have received a SUBSCRIBE. The error is that of ctx, an error of package conn, or one
-// that matches [ErrRefused], window.ErrUnavailable, dial.ErrConnect or window.ErrClosed.
-func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions, totals *Totals) (s *Subscription, server string, sent bool, err error) {
+// If Subscribe fails, there is a Failure.
+func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions, totals *Totals) (*Subscription, *Failure) {
 	if err := ctx.Err(); err != nil {
-		return nil, managers[0].o.Server, false, err
+		return nil, &Failure{Server: managers[0].o.Server, Err: err}
 	}
-	s = newSubscription(queue{limit: cmp.Or(o.Queue, defaultQueue), dropNewest: o.DropNewest}, totals)
+	s := newSubscription(queue{limit: cmp.Or(o.Queue, defaultQueue), dropNewest: o.DropNewest}, totals)
 	subscribers := make([]*subscriber[T], 0, len(managers))
 	for _, m := range managers {
 		sub, err := m.subscribe(s, channel)
 		if err != nil {
 			s.Close()
-			return nil, m.o.Server, false, err
+			return nil, &Failure{Server: m.o.Server, Err: err}
 		}
 		subscribers = append(subscribers, sub)
 		s.sources = append(s.sources, sub)
@@ -80,8 +87,8 @@ func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], chann
 	for _, sub := range subscribers {
 		if err := sub.wait(ctx); err != nil {
 			s.Close()
-			return nil, sub.server(), sub.requested(), err
+			return nil, &Failure{sub.server(), sub.requested(), err}
 		}
 	}
-	return s, "", false, nil
+	return s, nil
 }

@@ -77,7 +77,8 @@ func clientOf(u *redisclient.URL) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Username, o.Password, o.SentinelUsername, o.SentinelPassword = o.SentinelUsername, o.SentinelPassword, "", ""
+		o.Username, o.SentinelUsername = o.SentinelUsername, ""
+		o.Password, o.SentinelPassword = o.SentinelPassword, ""
 		o.ContextTimeoutEnabled = true
 		return redis.NewFailoverClient(o), nil
 	}
