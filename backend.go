@@ -31,8 +31,8 @@ import (
 // under a second. Any other scale or number is a [*RangeError], which names the value size that
 // would do.
 //
-// All other errors but [ErrScale] and [errors.ErrUnsupported] are a [*RequestError], which says whether the hit may have
-// been counted.
+// All other errors but [ErrScale] and [errors.ErrUnsupported] are a [*RequestError], which says whether the hit may
+// have been counted.
 type ServerBackend struct {
 	window.Unimplemented
 	servers []serverCalls
@@ -189,12 +189,11 @@ func (b *ServerBackend) away(server int) error {
 	return b.sizing.cause(server)
 }
 
-// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys
-// without an open window. If a server is not parked (see [Parking]), Close first waits for windows
-// that end within a second. The records of other keys are left to other clients, which may still
-// count in them. Close takes up to 1 s for windows to end, and then as long as it takes to remove the
-// records: up to 20 s while servers respond, and up to 3 s if they do not. The client stays open, unless OpenServers has made
-// it. Close always returns nil, and can be called more than once.
+// Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys without an open window.
+// If a server is not parked (see [Parking]), Close first waits for windows that end within a second. The records of
+// other keys are left to other clients, which may still count in them. Close takes up to 1 s for windows to end, and
+// then as long as it takes to remove the records: up to 20 s while servers respond, and up to 3 s if they do not. The
+// client stays open, unless OpenServers has made it. Close always returns nil, and can be called more than once.
 func (b *ServerBackend) Close() error {
 	if b.sizing != nil {
 		b.sizing.stop()
@@ -263,12 +262,12 @@ func (b *ServerBackend) Ping(ctx context.Context) error {
 	return o.client.ping(ctx)
 }
 
-// Part returns the server that keeps a key's windows, as it is named in Config.Servers. A [RateLimit] has a circuit breaker
-// for each.
+// Part returns the server that keeps a key's windows, as it is named in Config.Servers. A [RateLimit] has a circuit
+// breaker for each.
 func (b *ServerBackend) Part(key string) string { return b.servers[b.byKey.pick(key)].name }
 
-// Check implements [Backend]. It assumes that a scale which needs a parked server has one. Until the value size of the servers is
-// known, it knows all that does not depend on that.
+// Check implements [Backend]. It assumes that a scale which needs a parked server has one. Until the value size of
+// the servers is known, it knows all that does not depend on that.
 func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
 	if o := b.opened.Load(); o != nil {
 		return o.windows.Check(l)

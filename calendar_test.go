@@ -105,7 +105,8 @@ func TestTheTwoWaysToWriteUTCAndTheFirstDayAreOneCount(t *testing.T) {
 	require.Equal(t, uint64(1), res.Count, "another name of a zone")
 }
 
-// A caller waits until the window of its turn begins. The length of a day in which clocks change is its own: it has 23 hours.
+// A caller waits until the window of its turn begins. The length of a day in which clocks change is its own: it has
+// 23 hours.
 func TestWaitersInADayOf23HoursWaitForItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := throttr.NewRateLimit(inProcess(t, memory.WithClock(time.Now), memory.WithCleanPeriod(24*time.Hour)))

@@ -22,8 +22,8 @@ import (
 //  6. A Shadow limit allows, whatever was decided.
 //  7. The observer is told.
 //
-// That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and WaitAll:
-// a wait asks again and again, when its turn has come.
+// That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and
+// WaitAll: a wait asks again and again, when its turn has come.
 
 // verb is what a call does with n of a limit.
 type verb uint8
@@ -78,8 +78,8 @@ func (v verb) check(l *Limit, n uint64) error {
 	return limits.CheckNumber("N", n)
 }
 
-// local sets res to the decision on n of a limit, and returns true, if no store is needed for it: the limit is Unlimited,
-// or can never grant so much. A charge is never too large.
+// local sets res to the decision on n of a limit, and returns true, if no store is needed for it: the limit is
+// Unlimited, or can never grant so much. A charge is never too large.
 func (v verb) local(l *Limit, n uint64, res *Result) bool {
 	switch holds := limits.CapacityOf(l); {
 	case l.Max == Unlimited:
@@ -92,7 +92,8 @@ func (v verb) local(l *Limit, n uint64, res *Result) bool {
 	return true
 }
 
-// decide makes a call, and sets res, which is zero. The limit is the copy of the method that was called, and is changed.
+// decide makes a call, and sets res, which is zero. The limit is the copy of the method that was called, and is
+// changed.
 func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {
 	r.resolve(l)
 	if err := v.check(l, n); err != nil {
@@ -144,8 +145,8 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	return cause, nil
 }
 
-// failover makes a call of the fallback after the store has failed with a cause, and returns whether that has answered. If
-// not, and err is nil, the policy decides.
+// failover makes a call of the fallback after the store has failed with a cause, and returns whether that has
+// answered. If not, and err is nil, the policy decides.
 func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, _, err error) {
 	if !isOutage(ctx, cause) {
 		return false, cause, cause
@@ -279,8 +280,8 @@ func (r *RateLimit) askShadows(ctx context.Context, t *taking) {
 	})
 }
 
-// inParallel calls f with 0 to n-1, in goroutines if there are several, and returns when all have returned. If one panics,
-// such as a backend or an observer of the program, inParallel does.
+// inParallel calls f with 0 to n-1, in goroutines if there are several, and returns when all have returned. If one
+// panics, such as a backend or an observer of the program, inParallel does.
 func inParallel(n int, f func(i int)) {
 	if n == 1 {
 		f(0)

@@ -59,8 +59,8 @@
 // A request without a response is a [*RequestError], which says whether it has certainly not been executed. The client
 // itself repeats only requests that were never sent and requests that only read.
 //
-// Package mockserver runs a server inside the test's process. In a bubble of testing/synctest it goes by the bubble's clock,
-// as limits do.
+// Package mockserver runs a server inside the test's process. In a bubble of testing/synctest it goes by the bubble's
+// clock, as limits do.
 package throttr
 
 // The package has two halves, which share only errors.go.

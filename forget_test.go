@@ -12,8 +12,9 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
-// A customer whose plan became unlimited, and falls back, does not find what was counted before: also with a bucket, whose
-// burst is too large for the Max that Forget has in place of Unlimited, and on a server, which can't keep Unlimited.
+// A customer whose plan became unlimited, and falls back, does not find what was counted before: also with a bucket,
+// whose burst is too large for the Max that Forget has in place of Unlimited, and on a server, which can't keep
+// Unlimited.
 func TestForgetNeedsNoMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inMemory := throttr.NewRateLimit(inProcess(t))

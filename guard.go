@@ -28,16 +28,16 @@ func WithTimeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
 }
 
-// WithBreaker sets when the circuit breaker of a backend opens, and how soon it notices that the store is
-// back. After so many calls in a row that found the store away (errors that match [ErrUnavailable], errors
-// of the network, and calls that took longer than [WithTimeout]), no call asks it any more: the fallback or
-// the policy decides at once. A Peek of the key whose failure opened it then asks the store in the
-// background, after pauses that grow up to the given one, of at least 1 ms. When it is answered, one call goes to the store
-// again, and if that does not fail either, all do. If nobody has called for 10 s, the pauses grow to 30 s, the next call asks
-// the store, and an answer to a Peek is enough to end the outage.
+// WithBreaker sets when the circuit breaker of a backend opens, and how soon it notices that the store is back. After
+// so many calls in a row that found the store away (errors that match [ErrUnavailable], errors of the network, and
+// calls that took longer than [WithTimeout]), no call asks it any more: the fallback or the policy decides at once. A
+// Peek of the key whose failure opened it then asks the store in the background, after pauses that grow up to the
+// given one, of at least 1 ms. When it is answered, one call goes to the store again, and if that does not fail
+// either, all do. If nobody has called for 10 s, the pauses grow to 30 s, the next call asks the store, and an answer
+// to a Peek is enough to end the outage.
 //
-// Every Throttr server has a breaker, and so has each node of a Redis cluster. Mistakes in the
-// program, [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
+// Every Throttr server has a breaker, and so has each node of a Redis cluster. Mistakes in the program,
+// [ErrOverloaded], and [ErrFull] for some keys only open none. Defaults, and with 0: 3 failures, 320 ms. It panics if
 // a number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
 	api.NotNegative("throttr: WithBreaker", failures)
@@ -45,12 +45,12 @@ func WithBreaker(failures int, pause time.Duration) Option {
 	return func(o *options) { o.failures, o.pause = failures, pause }
 }
 
-// WithLogger sets where a RateLimit logs, at level WARN, that its store is away, and that it is back: two
-// lines for an outage, however many decisions are made meanwhile. If a store fails again and again, but not
-// so often in a row that its circuit breaker opens, there is a line a minute. If a backend of your own panics when it is
-// asked in the background, see [WithBreaker], there is a line at level ERROR with the stack, and the program goes on. The
-// lines have no keys, unless the errors of a backend of your own have. Default: [slog.Default]. A nil logger turns the lines
-// off.
+// WithLogger sets where a RateLimit logs, at level WARN, that its store is away, and that it is back: two lines for
+// an outage, however many decisions are made meanwhile. If a store fails again and again, but not so often in a row
+// that its circuit breaker opens, there is a line a minute. If a backend of your own panics when it is asked in the
+// background, see [WithBreaker], there is a line at level ERROR with the stack, and the program goes on. The lines
+// have no keys, unless the errors of a backend of your own have. Default: [slog.Default]. A nil logger turns the
+// lines off.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }
@@ -82,9 +82,9 @@ func (o *options) insteadText() string {
 	return o.policy.String()
 }
 
-// guard returns a backend with what protects callers while its store is away, of which w is told. The memory of the process
-// is never away, and waits for nothing. The guard of package lease is passed by what needs no store. A wrapper of either is
-// a backend like any other.
+// guard returns a backend with what protects callers while its store is away, of which w is told. The memory of the
+// process is never away, and waits for nothing. The guard of package lease is passed by what needs no store. A
+// wrapper of either is a backend like any other.
 func (o *options) guard(b Backend, w *outage.Watch) Backend {
 	b = opened(b)
 	if m, ok := b.(*memory.Backend); ok {

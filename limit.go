@@ -8,8 +8,8 @@ import (
 )
 
 type (
-	// Limit is a rule: at most Max in a Scale. It has no key: one Limit is for any number of keys. A
-	// count belongs to the key and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay, not to Max and Burst.
+	// Limit is a rule: at most Max in a Scale. It has no key: one Limit is for any number of keys. A count belongs to
+	// the key and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay, not to Max and Burst.
 	Limit = window.Limit
 	// Take is N of a Limit for a key. [Limit.For] makes one.
 	Take = window.Take

@@ -13,9 +13,9 @@ import (
 )
 
 // List implements [Backend]. A server lists all of its records, whatever the keys are, and then reads those of
-// windows: 100,000 of them take it half a second. Servers do not store the Max of a limit. If a key and the name of its limit have over
-// 80 bytes together, the server knows a digest of both, which is found without keys, or by the key if the limit has no
-// name.
+// windows: 100,000 of them take it half a second. Servers do not store the Max of a limit. If a key and the name of
+// its limit have over 80 bytes together, the server knows a digest of both, which is found without keys, or by the
+// key if the limit has no name.
 func (b *ServerBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
 	if o := b.opened.Load(); o != nil {
 		return o.client.listWindows(ctx, keys)

@@ -39,9 +39,9 @@ func (k EventKind) String() string {
 // outage, see [WithBreaker]. Calls that fail because an argument is invalid have none.
 type Event struct {
 	Kind EventKind
-	// Call is "hit", "take", "charge", "reserve", "wait", "reset" or "forget". TakeAll, Reserve and
-	// WaitAll have an event for each take if they are granted, and otherwise one for each take that is denied. It is empty
-	// if the store is away, or back.
+	// Call is "hit", "take", "charge", "reserve", "wait", "reset" or "forget". TakeAll, Reserve and WaitAll have an
+	// event for each take if they are granted, and otherwise one for each take that is denied. It is empty if the
+	// store is away, or back.
 	Call     string
 	Key      string
 	Limit    Limit         // with its algorithm

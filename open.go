@@ -33,8 +33,8 @@ func init() {
 // connections; Ping, which asks every store whether it is there; and Stats.
 type OpenBackend struct{ window.BackendCloser }
 
-// Part returns the server, or the node of a cluster, that keeps a key, if there are several. A [RateLimit] has a circuit
-// breaker for each.
+// Part returns the server, or the node of a cluster, that keeps a key, if there are several. A [RateLimit] has a
+// circuit breaker for each.
 func (b *OpenBackend) Part(key string) string { return outage.PartOf(b.BackendCloser, key) }
 
 // Open opens the backend of a URL. Close it at the end.

@@ -191,8 +191,8 @@ func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 	}
 }
 
-// Each server has a breaker, whatever wraps the backend: what is kept on the others is counted there. An outage of several
-// servers has two lines: it begins with the first of them, and ends with the last.
+// Each server has a breaker, whatever wraps the backend: what is kept on the others is counted there. An outage of
+// several servers has two lines: it begins with the first of them, and ends with the last.
 func TestAnOutageOfSomeServersOfSeveral(t *testing.T) {
 	for name, c := range map[string]struct{ lazy, leases bool }{"connected": {}, "lazy": {lazy: true}, "leases": {leases: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 // tenIn10s is a limit of the default algorithm.
 var tenIn10s = throttr.Limit{Max: 10, Scale: 10 * time.Second}
 
-// forEachRolling calls f in virtual time for each rolling algorithm, with a limiter in memory. It begins at a multiple of
-// an hour.
+// forEachRolling calls f in virtual time for each rolling algorithm, with a limiter in memory. It begins at a
+// multiple of an hour.
 func forEachRolling(t *testing.T, f func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit)) {
 	t.Helper()
 	for _, a := range []throttr.Algorithm{throttr.TokenBucket, throttr.SlidingWindow, throttr.SlidingLog} {

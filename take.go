@@ -10,11 +10,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// TakeAll makes all takes, or none of them if one is denied: then denied traffic of one limit uses up
-// nothing of the others. The results are those of the takes, in their order. If ok is false, Allowed says
-// of each take whether its limit would have granted it, and nothing was counted. Takes of one count (key,
-// and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay) are one take of their sum, under the lowest Max and
-// Burst.
+// TakeAll makes all takes, or none of them if one is denied: then denied traffic of one limit uses up nothing of the
+// others. The results are those of the takes, in their order. If ok is false, Allowed says of each take whether its
+// limit would have granted it, and nothing was counted. Takes of one count (key, and the limit's Name, Scale,
+// Algorithm, Calendar, Zone and StartDay) are one take of their sum, under the lowest Max and Burst.
 //
 // If a limit can never grant its take, no store is asked, and the results of the others have no Count.
 // Without takes, TakeAll returns true.
@@ -36,8 +35,8 @@ type fewTaking struct {
 
 var fewPool = sync.Pool{New: func() any { return new(fewTaking) }}
 
-// takeAll is TakeAll. It appends the results to a slice. The takes of the caller are copied, as those that a backend gets
-// would be allocated.
+// takeAll is TakeAll. It appends the results to a slice. The takes of the caller are copied, as those that a backend
+// gets would be allocated.
 func (r *RateLimit) takeAll(ctx context.Context, takes []Take, results []Result) (ok bool, _ []Result, err error) {
 	few := fewPool.Get().(*fewTaking)
 	t := &few.taking

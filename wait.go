@@ -91,8 +91,8 @@ func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, e
 	return rv, nil
 }
 
-// awaitTurn asks for the merged takes of t when it is their turn, until they are granted. If they never are, or too late,
-// the results are the denial.
+// awaitTurn asks for the merged takes of t when it is their turn, until they are granted. If they never are, or too
+// late, the results are the denial.
 func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error {
 	if never {
 		i := slices.IndexFunc(t.results, func(res Result) bool { return !res.Allowed })

@@ -120,9 +120,10 @@ func normal(p netip.Prefix) (netip.Prefix, bool) {
 //   - If an element is not an address, such as "unknown", or if the field ends, the key is that of the last
 //     address that was read: that of a proxy.
 //
-// An IPv4 address that is mapped to IPv6 is treated as IPv4. Zones and ports are dropped. The key is an
-// address, or a prefix if it has fewer bits, such as "2001:db8::/64". It is "unknown" if the remote address is not
-// an IP address, such as that of a Unix socket, and the field contains none: such requests count together. Values gets the name of the field in its canonical form.
+// An IPv4 address that is mapped to IPv6 is treated as IPv4. Zones and ports are dropped. The key is an address, or a
+// prefix if it has fewer bits, such as "2001:db8::/64". It is "unknown" if the remote address is not an IP address,
+// such as that of a Unix socket, and the field contains none: such requests count together. Values gets the name of
+// the field in its canonical form.
 func (a *Addrs) Key(remote string, values func(name string) []string) string {
 	client, ok := a.Find(remote, values)
 	if !ok {
@@ -139,8 +140,8 @@ func (a *Addrs) Key(remote string, values func(name string) []string) string {
 	return p.String()
 }
 
-// Find returns the whole address of the client whose request came from a remote address, by the rules of Key. It returns
-// false if there is none.
+// Find returns the whole address of the client whose request came from a remote address, by the rules of Key. It
+// returns false if there is none.
 func (a *Addrs) Find(remote string, values func(name string) []string) (client netip.Addr, ok bool) {
 	client, ok = parseNode(remote)
 	if a.header == "" || !a.believes(client, ok, remote) {
@@ -165,8 +166,8 @@ func (a *Addrs) Find(remote string, values func(name string) []string) (client n
 	return client, ok
 }
 
-// believes reports whether the header field of a request that came from a remote address is read. Ok says that it is that of
-// a node.
+// believes reports whether the header field of a request that came from a remote address is read. Ok says that it is
+// that of a node.
 func (a *Addrs) believes(n netip.Addr, ok bool, remote string) bool {
 	return a.hops > 0 || ok && containAny(a.proxies, n) || !ok && a.unix && isUnix(remote)
 }

@@ -81,8 +81,8 @@ func (d Decision) Denied() []Outcome {
 //	{"name":"minute","key":"192.0.2.1","scale":60,"allowed":true,"count":1,"limit":10,"remaining":9,
 //	 "reset_after":60,"reset_at":"2030-01-02T03:04:05Z"}
 //
-// with retry_after of a denial, and degraded. Durations are seconds. Those that are 0 or throttr.Never are left out, and
-// so is a zero time. The key is [Outcome.Partition].
+// with retry_after of a denial, and degraded. Durations are seconds. Those that are 0 or throttr.Never are left out,
+// and so is a zero time. The key is [Outcome.Partition].
 type Outcome struct {
 	Name  string        // of the limit
 	Key   string        // under which the request was counted
@@ -130,8 +130,8 @@ func (o *Outcome) Partition() string {
 	return base64.RawURLEncoding.EncodeToString(partition(o.Key, false))
 }
 
-// Quota describes the limit, as [throttr.Limit.String] does, without its name: "100 in 1m0s", "10000 in a month of UTC",
-// "3 at a time".
+// Quota describes the limit, as [throttr.Limit.String] does, without its name: "100 in 1m0s", "10000 in a month of
+// UTC", "3 at a time".
 func (o *Outcome) Quota() string {
 	if o.of == nil {
 		return ""

@@ -19,9 +19,9 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 //	"name";q=max;w=seconds
 //
 // with the parameters qu and pk by Config.QuotaUnit and Config.PartitionKey, and without limits that are
-// throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills; of a calendar window, w
-// is its own length. The limit on requests
-// in flight is the last: "name";q=max;qu="concurrent-requests". The result is empty if there are none.
+// throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills; of a calendar
+// window, w is its own length. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests".
+// The result is empty if there are none.
 func (d Decision) PolicyField() string {
 	if d.within == nil || d.Shadow {
 		return ""
@@ -129,8 +129,9 @@ func (d Decision) RetryAfterField() string {
 	return strconv.FormatInt(Seconds(d.RetryAfter), 10)
 }
 
-// AddFields calls add with the names and values of the header fields RateLimit-Policy, RateLimit and
-// Retry-After that are not empty, the last one if the request is not served: d.AddFields(w.Header().Add). Gates that are stacked add to the fields of each other.
+// AddFields calls add with the names and values of the header fields RateLimit-Policy, RateLimit and Retry-After that
+// are not empty, the last one if the request is not served: d.AddFields(w.Header().Add). Gates that are stacked add
+// to the fields of each other.
 func (d Decision) AddFields(add func(name, value string)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"RateLimit-Policy", d.PolicyField()}, {"RateLimit", d.LimitField()}, {"Retry-After", d.RetryAfterField()},

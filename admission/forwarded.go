@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// parseNode parses an address, without its zone, and IPv4 not mapped to IPv6, with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
-// [2001:db8::1], [2001:db8::1]:80. The port may be obfuscated (RFC 7239, 6.3). parseNode returns
-// false for anything else, such as "unknown".
+// parseNode parses an address, without its zone, and IPv4 not mapped to IPv6, with or without a port: 192.0.2.1,
+// 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1]:80. The port may be obfuscated (RFC 7239, 6.3). parseNode
+// returns false for anything else, such as "unknown".
 func parseNode(s string) (netip.Addr, bool) {
 	host := s
 	var port string

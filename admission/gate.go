@@ -43,9 +43,9 @@ type Config struct {
 	// that look like addresses and are none: see [Key.Plain]. Default: addresses are, and others are digests.
 	PlainKeys bool
 
-	// Keyed has the names of limits, that on requests in flight included, that have keys of their own: requests have these in
-	// Request.Keys. The values are the keys of requests that do not, such as [Everyone]. One without a text is none: such
-	// requests count as if the limit were not in Keyed, and Peek and Reset fail.
+	// Keyed has the names of limits, that on requests in flight included, that have keys of their own: requests have
+	// these in Request.Keys. The values are the keys of requests that do not, such as [Everyone]. One without a text
+	// is none: such requests count as if the limit were not in Keyed, and Peek and Reset fail.
 	Keyed map[string]Key
 
 	// SkipEmptyKey leaves the limits that use Request.Key out if that is empty, and not in Request.Keys. Default: the

@@ -15,8 +15,9 @@ type KeyFuncs[F any] struct {
 	known map[string]Key // what is known of those of keyOf
 }
 
-// NewKeyFuncs returns functions of keys: one of Request.Key, and those of limits by their names. Known returns what is known
-// of the keys of a function, such as [KnownKey], and has whether there may be a limit of a name. The error matches
+// NewKeyFuncs returns functions of keys: one of Request.Key, and those of limits by their names. Known returns what
+// is known of the keys of a function, such as [KnownKey], and has whether there may be a limit of a name. The error
+// matches
 // [throttr.ErrConfig]: a function is nil, or there is no limit of its name.
 func NewKeyFuncs[F any](key F, keyOf map[string]F, known func(F) Key, has func(name string) bool) (*KeyFuncs[F], error) {
 	k := &KeyFuncs[F]{key: key, plain: known(key).Plain, keyOf: maps.Clone(keyOf), known: map[string]Key{}}

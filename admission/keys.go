@@ -35,8 +35,8 @@ func (g *Gate) StoredKey(k Key) string {
 	return digestPrefix + Digest(k.Text)
 }
 
-// isPlain reports whether a key is stored as it is. What only looks like an address is not: whoever may choose a key must
-// not use up the limit of somebody's address.
+// isPlain reports whether a key is stored as it is. What only looks like an address is not: whoever may choose a key
+// must not use up the limit of somebody's address.
 func (g *Gate) isPlain(k Key) bool {
 	return len(k.Text) <= maxKey && (k.Plain || g.cfg.PlainKeys && !isAddr(k.Text))
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// Addresses and what everybody shares are stored as they are, other keys as digests, and what only looks like an address, too.
+// Addresses and what everybody shares are stored as they are, other keys as digests, and what only looks like an
+// address, too.
 func TestKeysAreStoredAsDigestsUnlessTheyArePlain(t *testing.T) {
 	digests, plain := newGate(t, admission.Config{}), newGate(t, admission.Config{PlainKeys: true})
 	long := strings.Repeat("k", 129)
@@ -38,8 +39,8 @@ func TestKeysAreStoredAsDigestsUnlessTheyArePlain(t *testing.T) {
 	require.Equal(t, long, d.Strictest.Key, "the handler sees the key unchanged")
 }
 
-// FuzzKeysStayApart compares the keys under which two requests are counted. They are equal only if the keys of the requests
-// are equal.
+// FuzzKeysStayApart compares the keys under which two requests are counted. They are equal only if the keys of the
+// requests are equal.
 func FuzzKeysStayApart(f *testing.F) {
 	long := string(make([]byte, 129))
 	f.Add("a", "b", true)

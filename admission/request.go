@@ -26,8 +26,8 @@ type Request struct {
 	Addr string
 	// Plan has the limits of the request. Nil: those of the Config.
 	Plan *Plan
-	// PlanErr says why the plan is not known. Without another one, the limits of the Config apply, and if there are none,
-	// the request could not be counted. Observers get a context of which [PlanErr] is the error.
+	// PlanErr says why the plan is not known. Without another one, the limits of the Config apply, and if there are
+	// none, the request could not be counted. Observers get a context of which [PlanErr] is the error.
 	PlanErr error
 	// Cost returns what the request counts in a limit. What costs 0 is not counted there, but it is denied if the limit
 	// has been exceeded. More than 2⁶³-1 is a mistake in the program, such as a length of -1 that was converted: the
@@ -325,8 +325,8 @@ func (a *admitted) each(ctx context.Context) {
 }
 
 // Peek returns the state of the limits of a request without counting, in the order of the limits: whether one that
-// counts 1 would be allowed now, and how many were counted. That on requests in flight is the last. The error is that of
-// the backend.
+// counts 1 would be allowed now, and how many were counted. That on requests in flight is the last. The error is that
+// of the backend.
 //
 // It matches [throttr.ErrConfig] if a limit of Config.Keyed has no key: its count would be that of another one.
 func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
@@ -354,9 +354,9 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 }
 
 // Reset ends the windows of a request, as Peek describes them, so that the next request opens others. On Throttr
-// servers, other processes may deny for up to a second more, see [throttr.WithDenialMemory]. The window of a limit whose key
-// is the one of Config.Keyed is others', too: it goes on, unless the key is in Request.Keys. The error has those of all
-// limits that could not be reset.
+// servers, other processes may deny for up to a second more, see [throttr.WithDenialMemory]. The window of a limit
+// whose key is the one of Config.Keyed is others', too: it goes on, unless the key is in Request.Keys. The error has
+// those of all limits that could not be reset.
 func (g *Gate) Reset(ctx context.Context, r Request) error {
 	a := g.begin(ctx, &r)
 	if err := a.checkKeys(&r); err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// flaky is a backend whose calls for limits of a name, or for all, fail, or hang until their ctx ends if there is no error.
+// flaky is a backend whose calls for limits of a name, or for all, fail, or hang until their ctx ends if there is no
+// error.
 type flaky struct {
 	window.Backend
 	name string

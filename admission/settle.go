@@ -21,9 +21,9 @@ type settling struct {
 }
 
 // Commit sets what a limit is charged for the request, when that is known only afterwards: bytes, or tokens of a
-// language model. [Decision.Done] settles what was committed for all limits in one call; after it, Commit does so at once,
-// and then only the first one can give something back. More than a limit allows is counted, too. Of a request that was
-// given back, or could not be counted in the limit, all of n is counted.
+// language model. [Decision.Done] settles what was committed for all limits in one call; after it, Commit does so at
+// once, and then only the first one can give something back. More than a limit allows is counted, too. Of a request
+// that was given back, or could not be counted in the limit, all of n is counted.
 //
 // The error matches [throttr.ErrConfig] if the request was denied, or has no limit of that name, [throttr.ErrRange] if
 // n is over 2⁶³-1, and [throttr.ErrUnsupported] if something would have to be given back that can't be: see
@@ -115,8 +115,8 @@ func (d Decision) GiveBack(ctx context.Context) error {
 	return s.reservation.Cancel(ctx)
 }
 
-// giveBack reports whether what was reserved is to be given back: it is not settled yet, and [Decision.Done] does not do it
-// any more. Nothing is charged for it from now on.
+// giveBack reports whether what was reserved is to be given back: it is not settled yet, and [Decision.Done] does not
+// do it any more. Nothing is charged for it from now on.
 func (a *admitted) giveBack() bool {
 	s := &a.settling
 	s.mu.Lock()

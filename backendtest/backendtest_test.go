@@ -10,8 +10,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// TestBoundedBackendsPass has correct backends of one algorithm with small counts, which do not count all denied hits. Those of
-// rolling algorithms have long scales and a coarse clock. That others pass is seen by the tests of package memory.
+// TestBoundedBackendsPass has correct backends of one algorithm with small counts, which do not count all denied
+// hits. Those of rolling algorithms have long scales and a coarse clock. That others pass is seen by the tests of
+// package memory.
 func TestBoundedBackendsPass(t *testing.T) {
 	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		if testing.Short() && a != window.FixedWindow && a != window.TokenBucket {

@@ -63,8 +63,8 @@ func (c calls) as(t window.Take) calls {
 	return c
 }
 
-// kinds returns calls of limits that differ in their name, algorithm or calendar, and have the same Max and scale. They have
-// windows of their own.
+// kinds returns calls of limits that differ in their name, algorithm or calendar, and have the same Max and scale.
+// They have windows of their own.
 func (c calls) kinds(names ...string) (all []calls) {
 	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		l := c.limit

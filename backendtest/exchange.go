@@ -38,7 +38,8 @@ type claims struct {
 	seq   uint64
 }
 
-// inFlight returns what makes claims on keys. A store that has just been made grants nothing to strict ones for a lease.
+// inFlight returns what makes claims on keys. A store that has just been made grants nothing to strict ones for a
+// lease.
 func (c calls) inFlight(keys ...string) *claims {
 	c.Helper()
 	f := &claims{calls: c, lease: c.stretch(8 * time.Second)}
@@ -342,8 +343,8 @@ func (f *claims) places(keys ...string) map[[2]string]window.ListedPlaces {
 	return all
 }
 
-// lists fails the test unless ListPlaces returns so many places and wants of a key and name, of these processes. Leases end
-// in up to a time.
+// lists fails the test unless ListPlaces returns so many places and wants of a key and name, of these processes.
+// Leases end in up to a time.
 func (f *claims) lists(p window.ListedPlaces, used, waiting uint64, ends time.Duration, holders ...window.Holder) {
 	f.Helper()
 	for i, h := range p.ByProcess {

@@ -22,7 +22,8 @@ func concurrently(n int, f func(i int)) {
 	all.Wait()
 }
 
-// testCounts makes concurrent hits of one key, many of which are over the limit, and then of several keys when windows open.
+// testCounts makes concurrent hits of one key, many of which are over the limit, and then of several keys when
+// windows open.
 func testCounts(c calls) {
 	const hits = 100_000
 	one := c.in(time.Hour).upTo(c.bounded(1000))
@@ -37,8 +38,8 @@ func testCounts(c calls) {
 	}
 }
 
-// countsOfHits makes concurrent hits of some keys, and returns the counts of the last one in order. Up to the limit, each
-// count is returned once.
+// countsOfHits makes concurrent hits of some keys, and returns the counts of the last one in order. Up to the limit,
+// each count is returned once.
 func (c calls) countsOfHits(keys, hits int) (counts []uint64) {
 	all := make([][]uint64, keys)
 	for key := range all {

@@ -62,7 +62,8 @@ func TestMistakesAreFound(t *testing.T) {
 	}
 }
 
-// mustFail fails the test unless subtests of the suite fail with a broken backend. A data race may need several attempts.
+// mustFail fails the test unless subtests of the suite fail with a broken backend. A data race may need several
+// attempts.
 func mustFail(t *testing.T, name string, subtests []string) {
 	var output string
 	for range 5 {

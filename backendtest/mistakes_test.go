@@ -275,8 +275,8 @@ func unless(err, accepted error) error {
 	return err
 }
 
-// bounds makes a backend one that has only the algorithm, the MaxCount and the Precision of a Subject. If it SkipsDenied, it
-// does not count hits on windows over their limit.
+// bounds makes a backend one that has only the algorithm, the MaxCount and the Precision of a Subject. If it
+// SkipsDenied, it does not count hits on windows over their limit.
 func bounds(s backendtest.Subject) mistake {
 	var mu sync.Mutex // is held while a call is made
 	check := func(l window.Limit) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// counted identifies a window of the model. The Max is 0, as it differs from call to call, but with a rolling algorithm.
+// counted identifies a window of the model. The Max is 0, as it differs from call to call, but with a rolling
+// algorithm.
 type counted struct {
 	key   string
 	limit window.Limit

@@ -48,7 +48,8 @@ type grant struct {
 	left uint64 // that can be given back
 }
 
-// testRollingIntervals hits, or takes and gives back, at random and adverse times. It checks every interval between two calls.
+// testRollingIntervals hits, or takes and gives back, at random and adverse times. It checks every interval between
+// two calls.
 func testRollingIntervals(c calls) {
 	unit := c.stretch(time.Millisecond)
 	for _, limit := range []uint64{1, 3, 10, 100} {

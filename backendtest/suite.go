@@ -147,7 +147,8 @@ func calendar(s Subject) string {
 	return once(s)
 }
 
-// jumpingCalendar is for clocks that jump over decades: in a bubble, backends do all that they do in the background meanwhile.
+// jumpingCalendar is for clocks that jump over decades: in a bubble, backends do all that they do in the background
+// meanwhile.
 func jumpingCalendar(s Subject) string {
 	if _, sleeps := s.Clock.(BubbleClock); sleeps {
 		return "for clocks that jump"

@@ -178,8 +178,8 @@ func testUpToLimit(c calls) {
 	c.has(c.limit.Max)
 }
 
-// testHeld takes and gives most of what is granted back at one time: with one client, with all, and of two keys of four. In
-// fixed windows, it also charges. In the end, each client finds what is held.
+// testHeld takes and gives most of what is granted back at one time: with one client, with all, and of two keys of
+// four. In fixed windows, it also charges. In the end, each client finds what is held.
 func testHeld(c calls) {
 	c = c.in(time.Hour).upTo(c.bounded(250) - 50) // there is room for 50 charges
 	c.on("one").holds([]calls{c}, 1)
@@ -256,9 +256,10 @@ func (c calls) taken(takes ...window.Take) (windows []window.Window, granted boo
 	return windows, granted && err == nil
 }
 
-// testEndings takes and gives back at one time while windows end, by Reset and by Set, and if they are not of a rolling
-// algorithm, in time: of each window, up to the limit is held. Then all clients do so, which tell windows apart in different
-// ways: together, up to the limit is held for each call that ends a window. In the end, all find the last one.
+// testEndings takes and gives back at one time while windows end, by Reset and by Set, and if they are not of a
+// rolling algorithm, in time: of each window, up to the limit is held. Then all clients do so, which tell windows
+// apart in different ways: together, up to the limit is held for each call that ends a window. In the end, all find
+// the last one.
 func testEndings(c calls) {
 	c = c.upTo(c.bounded(20))
 	endMeanwhile([]calls{c.in(time.Minute).on("one")}, 8, 20*time.Second)

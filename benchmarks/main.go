@@ -1,5 +1,5 @@
-// Command benchmarks runs the benchmarks of this folder, which compare throttr with other ways to limit rates from Go, in
-// alternating rounds, and writes RESULTS.md and the charts. The machine should do nothing else meanwhile.
+// Command benchmarks runs the benchmarks of this folder, which compare throttr with other ways to limit rates from
+// Go, in alternating rounds, and writes RESULTS.md and the charts. The machine should do nothing else meanwhile.
 //
 //	go -C benchmarks run .                     # five rounds
 //	go -C benchmarks run . -quick              # one short round, which writes nothing

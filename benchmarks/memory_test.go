@@ -38,8 +38,8 @@ func BenchmarkMemory(b *testing.B) {
 	)
 }
 
-// BenchmarkPlaces asks what a pair of acquire and release costs in the process. The semaphores stay for good, and nobody can
-// see who holds what.
+// BenchmarkPlaces asks what a pair of acquire and release costs in the process. The semaphores stay for good, and
+// nobody can see who holds what.
 func BenchmarkPlaces(b *testing.B) {
 	compare(b, []load{{1, 1, false}, {1, 2, false}, {1000, 1, false}, {1000, 2, false}},
 		contender{"inflight", placesInMemory},

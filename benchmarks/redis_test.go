@@ -93,8 +93,8 @@ func redisRate(addr string) (call, func()) {
 	}, func() { client.Close() }
 }
 
-// BenchmarkInFlight asks what a pair of acquire and release costs on Redis. The sorted set is what a program has without
-// this module: its places end by time only.
+// BenchmarkInFlight asks what a pair of acquire and release costs on Redis. The sorted set is what a program has
+// without this module: its places end by time only.
 func BenchmarkInFlight(b *testing.B) {
 	compare(b, []load{{1, 1, true}, {1, 64, true}, {1000, 1, true}, {1000, 64, true}},
 		contender{"inflight", places},
@@ -143,8 +143,8 @@ return 1`)
 	}, client.Close
 }
 
-// BenchmarkLease asks what leases save if eight clients share one key on Redis: a limit that is not reached, and one of 50,000
-// a second, of which denials count as calls, too.
+// BenchmarkLease asks what leases save if eight clients share one key on Redis: a limit that is not reached, and one
+// of 50,000 a second, of which denials count as calls, too.
 func BenchmarkLease(b *testing.B) {
 	full := throttr.Limit{Max: 50_000, Scale: time.Second}
 	compare(b, []load{{1, 32, false}},

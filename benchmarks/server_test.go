@@ -11,8 +11,8 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// BenchmarkServer asks what calls of a Throttr server cost: that of THROTTR_SERVERS, with values of 4 bytes, or a mock server,
-// which only counts, and one that takes as long as a real one.
+// BenchmarkServer asks what calls of a Throttr server cost: that of THROTTR_SERVERS, with values of 4 bytes, or a
+// mock server, which only counts, and one that takes as long as a real one.
 func BenchmarkServer(b *testing.B) {
 	if os.Getenv("THROTTR_SERVERS") != "" {
 		compareOn(b, "server")

@@ -200,7 +200,8 @@ func connect(b *testing.B, addr string) rueidis.Client {
 	return must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true}))(b)
 }
 
-// limiter opens a store, and returns a limiter that waits for it up to a second: what is measured is how long that takes.
+// limiter opens a store, and returns a limiter that waits for it up to a second: what is measured is how long that
+// takes.
 func limiter(b *testing.B, url string, opts ...throttr.Option) (*throttr.RateLimit, func()) {
 	store := must(throttr.Open(b.Context(), url))(b)
 	return throttr.NewRateLimit(store, append([]throttr.Option{throttr.WithTimeout(time.Second)}, opts...)...), func() { store.Close() }

@@ -56,9 +56,9 @@ type Config struct {
 	// no limits, calls are not counted, and take no place.
 	Methods map[string][]throttr.Limit
 
-	// Plan returns the limits of a call, or nil for those of Methods and Limits. With an error, these apply, and if there
-	// are none, the call could not be counted. Observers of the RateLimit get a context of which [admission.PlanErr] is
-	// the error.
+	// Plan returns the limits of a call, or nil for those of Methods and Limits. With an error, these apply, and if
+	// there are none, the call could not be counted. Observers of the RateLimit get a context of which
+	// [admission.PlanErr] is the error.
 	Plan func(context.Context, Call) (*admission.Plan, error)
 
 	// Messages are the limits of the messages that clients send in streams. A message that exceeds them ends
@@ -66,14 +66,14 @@ type Config struct {
 	// Default: messages are not counted.
 	Messages []throttr.Limit
 
-	// Key returns the key under which a call is counted, for a stream once. If it is "", the call counts by its address.
-	// The Server stores, logs and traces a digest of the key. Default: the address, by Addr. Those of [Peer], [ByAddr] and
-	// [Everyone] are used as they are.
+	// Key returns the key under which a call is counted, for a stream once. If it is "", the call counts by its
+	// address. The Server stores, logs and traces a digest of the key. Default: the address, by Addr. Those of
+	// [Peer], [ByAddr] and [Everyone] are used as they are.
 	Key KeyFunc
 
-	// KeyOf has the keys of limits by their names, InFlight's and those of Messages included, in place of Key. All limits
-	// are still taken together. If a KeyFunc returns "", its limit does not apply to the call. All functions are called
-	// for each call. Without Plan, each name is that of a limit.
+	// KeyOf has the keys of limits by their names, InFlight's and those of Messages included, in place of Key. All
+	// limits are still taken together. If a KeyFunc returns "", its limit does not apply to the call. All functions
+	// are called for each call. Without Plan, each name is that of a limit.
 	KeyOf map[string]KeyFunc
 
 	// Addr says how the address of a call is found: the default key, and that of calls whose Key is "". Default: as
@@ -97,15 +97,16 @@ type Config struct {
 	// [admission.InShadow] is true; handlers find Decision.Allowed.
 	Shadow bool
 
-	// Cost returns what a call, or a message of a stream, counts in a limit. More than 2⁶³-1 is a mistake in the program,
-	// and the status INTERNAL. Default: 1.
+	// Cost returns what a call, or a message of a stream, counts in a limit. More than 2⁶³-1 is a mistake in the
+	// program, and the status INTERNAL. Default: 1.
 	Cost func(context.Context, Call, throttr.Limit) uint64
 
 	// GiveBack reports whether a call that was served is given back, by the code of its status: for limits that count
-	// failures only. That of a handler that panics is Internal. A call that its client has canceled, or whose deadline has
-	// passed, stays counted, or clients could choose what they are given back. It is done in the background, for a bounded
-	// number at a time; beyond that, the call stays counted, as it does if its window has ended. Throttr servers take
-	// something back only for a moment. CountRefusals can't be combined with it. Default: nothing is given back.
+	// failures only. That of a handler that panics is Internal. A call that its client has canceled, or whose
+	// deadline has passed, stays counted, or clients could choose what they are given back. It is done in the
+	// background, for a bounded number at a time; beyond that, the call stays counted, as it does if its window has
+	// ended. Throttr servers take something back only for a moment. CountRefusals can't be combined with it. Default:
+	// nothing is given back.
 	GiveBack func(ctx context.Context, c Call, code codes.Code) bool
 
 	// CountRefusals counts denied calls, too: see [admission.Config].

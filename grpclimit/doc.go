@@ -1,5 +1,5 @@
-// Package grpclimit limits the rate of gRPC calls, and how many are served at a time. On a server, its interceptors count calls, and the
-// messages of streams, with a [throttr.RateLimit]:
+// Package grpclimit limits the rate of gRPC calls, and how many are served at a time. On a server, its interceptors
+// count calls, and the messages of streams, with a [throttr.RateLimit]:
 //
 //	limit, err := grpclimit.NewServer(limiter, grpclimit.Config{
 //		Limits: []throttr.Limit{{Name: "minute", Max: 100, Scale: time.Minute}},

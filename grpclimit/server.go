@@ -209,7 +209,8 @@ func (st *stream) setTrailer() {
 	}
 }
 
-// codeOf returns the code that a client gets for the error of a handler: that of its status, or of the end of a context.
+// codeOf returns the code that a client gets for the error of a handler: that of its status, or of the end of a
+// context.
 func codeOf(err error) codes.Code {
 	if st, ok := status.FromError(err); ok {
 		return st.Code()

@@ -21,12 +21,11 @@ type Config struct {
 	// their counts. Give them different names if they should not.
 	Limits []throttr.Limit
 
-	// InFlight is how many requests of a key are served at a time, if their Plan has no such limit of its own.
-	// A request takes a place before it is counted, and holds it until the handler returns or panics, even if
-	// the client has gone. If the handler hijacks the connection, and returns, the place is held until the connection is
-	// closed. The context of the request
-	// ends with the cause inflight.ErrLost if the place is lost. If there is no place, the request is denied and
-	// counts in no limit. The name is not one of Limits. Default: no limit.
+	// InFlight is how many requests of a key are served at a time, if their Plan has no such limit of its own. A
+	// request takes a place before it is counted, and holds it until the handler returns or panics, even if the
+	// client has gone. If the handler hijacks the connection, and returns, the place is held until the connection is
+	// closed. The context of the request ends with the cause inflight.ErrLost if the place is lost. If there is no
+	// place, the request is denied and counts in no limit. The name is not one of Limits. Default: no limit.
 	InFlight inflight.Limit
 
 	// Places holds the places of InFlight, and is required with it: one for each process and store, see
@@ -84,17 +83,17 @@ type Config struct {
 	Shadow bool
 
 	// Cost returns what a request counts in a limit. What costs 0 is not counted there, but denied if the limit has
-	// been exceeded. A request that costs more than a limit can ever grant is denied,
-	// and has no Retry-After. More than 2⁶³-1 is a mistake in the program, such as a ContentLength of -1 that was converted,
-	// and the response is 500. What is known only afterwards: see Decision.Commit. Default: 1.
+	// been exceeded. A request that costs more than a limit can ever grant is denied, and has no Retry-After. More
+	// than 2⁶³-1 is a mistake in the program, such as a ContentLength of -1 that was converted, and the response is
+	// 500. What is known only afterwards: see Decision.Commit. Default: 1.
 	Cost func(*http.Request, throttr.Limit) uint64
 
 	// GiveBack reports whether a request that was served is given back, by the status of its response: for limits
-	// that count failures only, or to leave out 304 and 5xx. That of a handler that panics before it responds is 500, of a
-	// connection that was hijacked 101. A request whose client has left stays counted, or clients could choose what they are
-	// given back. It is done in the background, for a bounded number at a time; beyond that, the request stays counted, too, as it
-	// does if its window has ended. Throttr servers take something back only for a moment. CountRefusals can't be
-	// combined with it. Default: nothing is given back.
+	// that count failures only, or to leave out 304 and 5xx. That of a handler that panics before it responds is 500,
+	// of a connection that was hijacked 101. A request whose client has left stays counted, or clients could choose
+	// what they are given back. It is done in the background, for a bounded number at a time; beyond that, the
+	// request stays counted, too, as it does if its window has ended. Throttr servers take something back only for a
+	// moment. CountRefusals can't be combined with it. Default: nothing is given back.
 	GiveBack func(r *http.Request, status int) bool
 
 	// OnDenied responds to a request that exceeds a limit, or has no place. The RateLimit fields and

@@ -26,12 +26,12 @@
 //	RateLimit-Policy: "second";q=10;w=1, "hour";q=1000;w=3600
 //	RateLimit: "second";r=9;t=1, "hour";r=949;t=1800
 //
-// RateLimit-Policy lists all limits of the request. Of a token bucket, q is the burst, and w the time in which an empty
-// one fills. RateLimit lists those that have decided: how much remains, and
-// when the window ends. With rolling algorithms, t is until the whole quota is there again; of a denial,
-// until this very request would be served, like Retry-After. A client that waits for t when r is 0 is never denied. A request that costs more than a limit can ever grant has
-// neither. Limits that are throttr.Unlimited have no fields. InFlight has qu in place of w, and is in RateLimit only if
-// there is no place.
+// RateLimit-Policy lists all limits of the request. Of a token bucket, q is the burst, and w the time in which an
+// empty one fills. RateLimit lists those that have decided: how much remains, and when the window ends. With rolling
+// algorithms, t is until the whole quota is there again; of a denial, until this very request would be served, like
+// Retry-After. A client that waits for t when r is 0 is never denied. A request that costs more than a limit can ever
+// grant has neither. Limits that are throttr.Unlimited have no fields. InFlight has qu in place of w, and is in
+// RateLimit only if there is no place.
 //
 // The fields are added to those that are already there, so middleware can be stacked. Give its limits different
 // names. Config.Legacy adds X-RateLimit fields, which describe the most restrictive limit of the innermost middleware.

@@ -63,7 +63,8 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 	}
 }
 
-// X-RateLimit-Reset is the same moment as seconds and as a time, by the clock of the backend, whatever the algorithm is.
+// X-RateLimit-Reset is the same moment as seconds and as a time, by the clock of the backend, whatever the algorithm
+// is.
 func TestResetAsATimeIsResetInSeconds(t *testing.T) {
 	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
 		var resets [2][]int

@@ -114,7 +114,8 @@ func TestAResponseIsGivenBackOnce(t *testing.T) {
 	}
 }
 
-// A client that leaves can't choose that its request counts nothing. The deadline of a TimeoutHandler is not the client's.
+// A client that leaves can't choose that its request counts nothing. The deadline of a TimeoutHandler is not the
+// client's.
 func TestARequestWhoseClientHasLeftStaysCounted(t *testing.T) {
 	for end, want := range map[error]uint64{context.Canceled: 1, context.DeadlineExceeded: 0} {
 		s := newSite(t, httplimit.Config{})

@@ -181,8 +181,8 @@ func upgraded(r *http.Request) {
 	r.Header.Set("Upgrade", "websocket")
 }
 
-// unwrapped is a ResponseWriter of another middleware, which has no methods of its own: http.ResponseController finds what
-// is behind it.
+// unwrapped is a ResponseWriter of another middleware, which has no methods of its own: http.ResponseController finds
+// what is behind it.
 type unwrapped struct{ http.ResponseWriter }
 
 func (w unwrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }

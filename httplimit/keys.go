@@ -38,8 +38,8 @@ func ByAddr(cfg AddrConfig) (KeyFunc, error) {
 	return func(r *http.Request) string { return addrs.Key(r.RemoteAddr, r.Header.Values) }, nil
 }
 
-// keyOf returns what is known of the keys of f: those of RemoteAddr, Everyone and ByAddr are stored as they are, and that of
-// Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
+// keyOf returns what is known of the keys of f: those of RemoteAddr, Everyone and ByAddr are stored as they are, and
+// that of Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
 func keyOf(f KeyFunc) admission.Key {
 	byAddr, _ := ByAddr(AddrConfig{})
 	return admission.KnownKey(f, Everyone, RemoteAddr, byAddr)

@@ -37,7 +37,8 @@ func (a *asked) TakeAll(ctx context.Context, takes []window.Take, windows []wind
 	return a.Backend.TakeAll(ctx, takes, windows)
 }
 
-// Limits of several keys are one call. Addresses and what everybody shares are stored as they are, other keys as digests.
+// Limits of several keys are one call. Addresses and what everybody shares are stored as they are, other keys as
+// digests.
 func TestLimitsOfSeveralKeysAreTakenTogether(t *testing.T) {
 	proxied := httplimit.AddrConfig{Proxies: prefixes("10.0.0.0/8"), Header: "X-Forwarded-For"}
 	byAddr, err := httplimit.ByAddr(proxied)

@@ -37,9 +37,9 @@ type TransportConfig struct {
 	// may read the body of the response if it replaces it. Default: Cost.
 	Actual func(res *http.Response, l throttr.Limit, cost uint64) uint64
 
-	// Margin is how much longer one request may take than another from the answer of the limiter to its
-	// arrival at the API, with its connection: it is added to each Scale. At most an hour. Default: 50 ms, of which a limit of a second
-	// loses 5 %.
+	// Margin is how much longer one request may take than another from the answer of the limiter to its arrival at
+	// the API, with its connection: it is added to each Scale. At most an hour. Default: 50 ms, of which a limit of a
+	// second loses 5 %.
 	Margin time.Duration
 
 	// Pause returns for how long no request of the key may be sent after a response, in any process.
@@ -49,8 +49,9 @@ type TransportConfig struct {
 	MaxPause time.Duration
 
 	// Retries is how often a request is sent again that was answered with 429, or with 503 and a pause or a
-	// Retry-After, which may be 0: after the pause, and in line. Only requests whose method is idempotent, or that have the field Idempotency-Key, and
-	// whose body can be sent again (GetBody) are. Default: 0, the response is returned.
+	// Retry-After, which may be 0: after the pause, and in line. Only requests whose method is idempotent, or that
+	// have the field Idempotency-Key, and whose body can be sent again (GetBody) are. Default: 0, the response is
+	// returned.
 	Retries int
 
 	// Base sends the requests. Default: [http.DefaultTransport].
@@ -83,12 +84,13 @@ const (
 // Windows of other algorithms allow about twice their Max in an interval that begins in the middle of one, so
 // [NewTransport] refuses them. Throttr servers have none of the two algorithms.
 //
-// The bounds hold as long as the time between grant and arrival varies by no more than TransportConfig.Margin. The store
-// may be slow, but a connection that has to be made takes longer than one that is there, and on a busy machine all takes
-// tens of milliseconds more. Choose a Margin that covers that: what it costs is its part of the Scale.
+// The bounds hold as long as the time between grant and arrival varies by no more than TransportConfig.Margin. The
+// store may be slow, but a connection that has to be made takes longer than one that is there, and on a busy machine
+// all takes tens of milliseconds more. Choose a Margin that covers that: what it costs is its part of the Scale.
 //
 // net/http sends some requests again by itself if a connection is lost. Such a request counts once more, without
-// waiting. One that is sent again because of Retries gives back what it was counted, so that it does not wait for itself.
+// waiting. One that is sent again because of Retries gives back what it was counted, so that it does not wait for
+// itself.
 //
 // What fails has been counted: it may have arrived.
 //
@@ -215,8 +217,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// send sends a request. If it gets a second connection, it may have arrived on the first one, and counts again. An error
-// of that is for the observer of the RateLimit.
+// send sends a request. If it gets a second connection, it may have arrived on the first one, and counts again. An
+// error of that is for the observer of the RateLimit.
 func (t *Transport) send(r *http.Request, o *order) (*http.Response, error) {
 	ctx := context.WithoutCancel(r.Context())
 	var connections atomic.Int32

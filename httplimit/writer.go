@@ -19,8 +19,8 @@ type writer struct {
 	hijacked bool
 }
 
-// statusOf returns the status of a response whose handler has returned, or has panicked: after a response has begun, the
-// client has got that.
+// statusOf returns the status of a response whose handler has returned, or has panicked: after a response has begun,
+// the client has got that.
 func (w *writer) statusOf(returned bool) int {
 	switch {
 	case w.status != 0:
@@ -56,8 +56,8 @@ func (w *writer) begin() {
 }
 
 // as returns w with the other methods that the ResponseWriter of the server has: of HTTP/1, of HTTP/2, or, behind
-// http.TimeoutHandler, none. Those behind Unwrap count, too, as [http.ResponseController] finds them: otherwise it would go
-// past w, and the place of a hijacked connection would be released when the handler returns.
+// http.TimeoutHandler, none. Those behind Unwrap count, too, as [http.ResponseController] finds them: otherwise it
+// would go past w, and the place of a hijacked connection would be released when the handler returns.
 func (w *writer) as() http.ResponseWriter {
 	f, flushes := behind[http.Flusher](w.ResponseWriter)
 	h, hijacks := behind[http.Hijacker](w.ResponseWriter)

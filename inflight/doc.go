@@ -25,9 +25,9 @@
 // cause [ErrLost]. It is at least three quarters of a lease after the store was reached last. With the policies [Share]
 // and [Admit], places stay held while the store is away.
 //
-// A store that has lost its data grants places at once. Processes tell it what they hold as soon as they notice, within a
-// quarter of a lease, and nobody's places end for it. So more than Max can be held, at most as many more as were
-// forgotten, until they are released. With [WithStrict], such a store grants nothing for a lease instead.
+// A store that has lost its data grants places at once. Processes tell it what they hold as soon as they notice,
+// within a quarter of a lease, and nobody's places end for it. So more than Max can be held, at most as many more as
+// were forgotten, until they are released. With [WithStrict], such a store grants nothing for a lease instead.
 //
 // # What is not promised
 //

@@ -49,8 +49,8 @@ func (h *Hold) Valid() bool {
 	return w.state == held && (w.apart || h.limiter.now() < w.pump.deadline)
 }
 
-// Context returns a context derived from the one that was given to Acquire. It also ends when the places are released, or
-// when they are lost: then [context.Cause] is [ErrLost].
+// Context returns a context derived from the one that was given to Acquire. It also ends when the places are
+// released, or when they are lost: then [context.Cause] is [ErrLost].
 func (h *Hold) Context() context.Context {
 	if h == nil {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -78,7 +78,8 @@ func (h *Hold) Token() uint64 {
 	return h.want.token
 }
 
-// Degraded reports whether the policy has granted the places, or keeps them now, as the store is away: see [WithPolicy].
+// Degraded reports whether the policy has granted the places, or keeps them now, as the store is away: see
+// [WithPolicy].
 func (h *Hold) Degraded() bool {
 	if h == nil {
 		return false

@@ -226,7 +226,8 @@ func TestWhoeverWaitsGetsAPlaceInOrder(t *testing.T) {
 	})
 }
 
-// The wake-up of another process comes with the release, and not with the next poll. A wait that is given up holds nothing.
+// The wake-up of another process comes with the release, and not with the next poll. A wait that is given up holds
+// nothing.
 func TestAReleaseWakesWhoeverStillWaits(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		one, two := newLimiter(t, b), newLimiter(t, b)
@@ -578,7 +579,8 @@ func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	}
 }
 
-// Those who want something while an exchange is in flight share the next one. Only if they are many, it is made at once.
+// Those who want something while an exchange is in flight share the next one. Only if they are many, it is made at
+// once.
 func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote(t)

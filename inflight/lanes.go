@@ -14,15 +14,15 @@ const (
 	// maxClaims is how many keys share an exchange. Those who want something while one is in flight share the next one,
 	// which takes the store less time than several.
 	maxClaims = 64
-	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store works
-	// while this process reads answers.
+	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store
+	// works while this process reads answers.
 	manyClaims = maxClaims / 2
 	// closeTimeout bounds how long Close tells the store.
 	closeTimeout = time.Second
 )
 
-// laneID tells lanes apart. Pumps share exchanges if the same part of the store keeps their keys, so that one that is away
-// stops no others, and if they have the same lease, so that a short one does not cut the time of others.
+// laneID tells lanes apart. Pumps share exchanges if the same part of the store keeps their keys, so that one that is
+// away stops no others, and if they have the same lease, so that a short one does not cut the time of others.
 type laneID struct {
 	part  string
 	lease time.Duration

@@ -21,9 +21,9 @@ import (
 
 // Limiter limits calls in flight. Make one with [New]. It is safe for concurrent use.
 //
-// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one or two
-// workers make their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer for what
-// it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
+// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one or
+// two workers make their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer
+// for what it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
 type Limiter struct {
 	options
 	process string // as the store knows it
@@ -92,8 +92,8 @@ func processName(host string, _ error) string {
 // now returns the monotonic time, which is positive.
 func (l *Limiter) now() time.Duration { return time.Since(l.start) + 1 }
 
-// TryAcquire acquires n places of a key if there is room, and nobody waits for it. With ok, the caller releases the Hold. Without ok
-// there is no place, or n is more than the Max. An error says that there is no decision: it matches
+// TryAcquire acquires n places of a key if there is room, and nobody waits for it. With ok, the caller releases the
+// Hold. Without ok there is no place, or n is more than the Max. An error says that there is no decision: it matches
 // throttr.ErrRange or throttr.ErrUnsupported, which are mistakes, the error of ctx, or throttr.ErrUnavailable,
 // ErrFull, ErrOverloaded or ErrClosed.
 func (l *Limiter) TryAcquire(ctx context.Context, key string, limit Limit, n uint64) (h *Hold, ok bool, err error) {

@@ -70,8 +70,8 @@ func (r *told) require(t *testing.T, l *inflight.Limiter, losses int, text strin
 	require.Equal(t, losses, strings.Count(r.lines.String(), "level=WARN"), r.lines.String())
 }
 
-// After a loss of data, places are granted at once. Processes tell what they hold with their next renewal, nobody's Hold
-// ends, and nothing is granted until there is room.
+// After a loss of data, places are granted at once. Processes tell what they hold with their next renewal, nobody's
+// Hold ends, and nothing is granted until there is room.
 func TestAStoreThatHasLostItsDataGrantsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 20
@@ -134,8 +134,8 @@ func TestAnotherDataSetIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// With WithStrict, nothing is granted for a lease after a loss of data: calls that do not wait are told for how long, and
-// others wait.
+// With WithStrict, nothing is granted for a lease after a loss of data: calls that do not wait are told for how long,
+// and others wait.
 func TestAStrictLimiterWaitsForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLossy()

@@ -507,12 +507,12 @@ func TestModelLosesNothingThatIsRenewed(t *testing.T) {
 	}
 }
 
-// noticed is how long after a loss of data processes that reach the store have told what they hold: after a quarter of a
-// lease, and the way there and back.
+// noticed is how long after a loss of data processes that reach the store have told what they hold: after a quarter
+// of a lease, and the way there and back.
 const noticed = modelLease/4 + 10*time.Millisecond
 
-// Without strictness, places are over Max only after a loss of data. Grants are over for a lease at most, and for a quarter
-// if all processes reach the store. Nobody who reaches it loses a place.
+// Without strictness, places are over Max only after a loss of data. Grants are over for a lease at most, and for a
+// quarter if all processes reach the store. Nobody who reaches it loses a place.
 //
 //evidence:takes Without strictness, never more than Max places in flight but after a loss of data, in a model
 func TestModelIsOverOnlyAfterALossOfData(t *testing.T) {

@@ -8,15 +8,16 @@ import (
 	"github.com/throttr-go/throttr/internal/api"
 )
 
-// Policy is what a [Limiter] does while the store is away. It does not apply to mistakes in the program, or if the caller's
-// ctx has ended.
+// Policy is what a [Limiter] does while the store is away. It does not apply to mistakes in the program, or if the
+// caller's ctx has ended.
 type Policy uint8
 
 const (
 	// Refuse returns the error of the store. Places that are held are lost when their lease is over. The default.
 	Refuse Policy = iota
-	// Share lets each process have its share of the places, see [WithProcesses]. What it holds already counts. Places stay
-	// held until they are released. When the store is back, it is told of all, and grants none until fewer than Max are held.
+	// Share lets each process have its share of the places, see [WithProcesses]. What it holds already counts. Places
+	// stay held until they are released. When the store is back, it is told of all, and grants none until fewer than
+	// Max are held.
 	Share
 	// Admit lets everybody in. Places stay held, and are told, as with Share.
 	Admit
@@ -93,8 +94,8 @@ func WithProcesses(n int) Option {
 	return func(o *options) { o.processes = uint64(n) }
 }
 
-// WithMaxKeys bounds the keys and names of which the process holds or wants places at a time. Further ones fail
-// with throttr.ErrFull. The bound of a backend of package memory is its own, which all of its limiters share. Default, and
+// WithMaxKeys bounds the keys and names of which the process holds or wants places at a time. Further ones fail with
+// throttr.ErrFull. The bound of a backend of package memory is its own, which all of its limiters share. Default, and
 // with 0: [DefaultMaxKeys]. It panics if n is negative.
 func WithMaxKeys(n int) Option {
 	api.NotNegative("inflight: WithMaxKeys", n)
@@ -108,25 +109,26 @@ func WithMaxWaiting(n int) Option {
 	return func(o *options) { o.maxWaiting = n }
 }
 
-// WithTimeout bounds how long an exchange with the store may take: a quarter of the lease at most. One that takes longer has
-// failed. Default, and with 0: 250 ms. It panics if d is negative.
+// WithTimeout bounds how long an exchange with the store may take: a quarter of the lease at most. One that takes
+// longer has failed. Default, and with 0: 250 ms. It panics if d is negative.
 func WithTimeout(d time.Duration) Option {
 	api.NotNegative("inflight: WithTimeout", d)
 	return func(o *options) { o.timeout = d }
 }
 
 // WithBreaker sets when the circuit breaker opens, and how soon it notices that the store is back, as
-// throttr.WithBreaker. Until it opens, a call that waits goes on waiting, but not if
-// the store says that it can't serve the key, or exchanges of the key fail for a lease. Defaults, and with 0: 3 failures, 320 ms. It
-// panics if a number is negative.
+// throttr.WithBreaker. Until it opens, a call that waits goes on waiting, but not if the store says that it can't
+// serve the key, or exchanges of the key fail for a lease. Defaults, and with 0: 3 failures, 320 ms. It panics if a
+// number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
 	api.NotNegative("inflight: WithBreaker", failures)
 	api.NotNegative("inflight: WithBreaker", pause)
 	return func(o *options) { o.failures, o.pause = failures, pause }
 }
 
-// WithLogger sets where a Limiter logs, at level WARN, that its store is away, and that it is back: two lines for
-// an outage. A Backend that panics when it is asked in the background has a line at level ERROR. Default: [slog.Default]. A nil logger turns the lines off.
+// WithLogger sets where a Limiter logs, at level WARN, that its store is away, and that it is back: two lines for an
+// outage. A Backend that panics when it is asked in the background has a line at level ERROR. Default:
+// [slog.Default]. A nil logger turns the lines off.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }

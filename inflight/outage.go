@@ -10,8 +10,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// NotYetError says that no places are granted yet, as the store is new, or has lost its data: see [WithStrict]. It matches
-// throttr.ErrUnavailable.
+// NotYetError says that no places are granted yet, as the store is new, or has lost its data: see [WithStrict]. It
+// matches throttr.ErrUnavailable.
 type NotYetError struct {
 	RetryAfter time.Duration // what is left of the wait
 }
@@ -77,8 +77,8 @@ func (l *Limiter) lostData(grace time.Duration) {
 	l.observe(Event{Kind: DataLost})
 }
 
-// toldTo notes which data set a pump has told what it holds. If that is another one than before, all pumps tell it at once.
-// The mutex is held.
+// toldTo notes which data set a pump has told what it holds. If that is another one than before, all pumps tell it at
+// once. The mutex is held.
 func (l *Limiter) toldTo(dataSet uint64, e *keyPump, part string, now time.Duration) {
 	known := &l.losses.dataSet
 	if part != "" { // a node of a cluster, where each slot is a data set

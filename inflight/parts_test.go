@@ -16,7 +16,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// parted is a store of parts, which are known by and by. What asks the part "a" may hang, and each exchange takes a while.
+// parted is a store of parts, which are known by and by. What asks the part "a" may hang, and each exchange takes a
+// while.
 type parted struct {
 	*remote
 	known, hangs atomic.Bool
@@ -117,8 +118,8 @@ func TestPlacesThatCannotBeToldCostNoPlacesOfOthers(t *testing.T) {
 	})
 }
 
-// One key of a store can't be served, and others are, so that no circuit opens. A call for it that waits does not wait for
-// ever: not at all if the store says that it can't, and otherwise a lease.
+// One key of a store can't be served, and others are, so that no circuit opens. A call for it that waits does not
+// wait for ever: not at all if the store says that it can't, and otherwise a lease.
 func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
 	for name, failure := range map[string]struct {
 		err   error

@@ -197,10 +197,12 @@ func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[wind
 	return b.Backend.ListPlaces(ctx, keys...)
 }
 
-// Held is for a RateLimit, which has calls decided by the places that are held before it looks whether the store is away.
+// Held is for a RateLimit, which has calls decided by the places that are held before it looks whether the store is
+// away.
 func (b *Backend) Held() outage.Held { return outage.Held{Of: b, Take: b.takeHeld} }
 
-// Part returns the server, or the node of a cluster, that keeps a key, if the backend that places are taken from has several.
+// Part returns the server, or the node of a cluster, that keeps a key, if the backend that places are taken from has
+// several.
 func (b *Backend) Part(key string) string { return outage.PartOf(b.Backend, key) }
 
 // takeHeld makes a hit or a take of a block that there is, or returns false.

@@ -134,8 +134,8 @@ func (e *entry) expire(b *block, n uint64) {
 	e.backend.giveBack(e, b, n)
 }
 
-// join returns the take that a caller waits for, and whether it has begun it. It returns nil if there is something else to
-// try than the block that it has tried.
+// join returns the take that a caller waits for, and whether it has begun it. It returns nil if there is something
+// else to try than the block that it has tried.
 func (e *entry) join(n uint64, tried *block) (t *taking, mine bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -193,8 +193,8 @@ func (e *entry) left() uint64 {
 	return e.limit.Max - min(e.limit.Max, e.count)
 }
 
-// begin begins a take for a caller that needs some places, or none. It returns nil, and closes the entry, if the backend
-// is closed. The caller holds mu.
+// begin begins a take for a caller that needs some places, or none. It returns nil, and closes the entry, if the
+// backend is closed. The caller holds mu.
 func (e *entry) begin(need uint64) *taking {
 	b := e.backend
 	n := blockSize(e.size, max(need, 1), e.waiting, e.left(), b.maxLease-min(e.current.left(), b.maxLease-1))

@@ -293,8 +293,8 @@ func (h *hanging) Take(ctx context.Context, key string, l window.Limit, n uint64
 	return h.Backend.Take(ctx, key, l, n)
 }
 
-// The end of a take that callers share is not that of their contexts: its time limit says that the store is away, and Close
-// that the backend is closed.
+// The end of a take that callers share is not that of their contexts: its time limit says that the store is away, and
+// Close that the backend is closed.
 func TestASharedTakeThatHangs(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		run(t, func(t *testing.T, store window.Backend) {

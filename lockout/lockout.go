@@ -102,10 +102,10 @@ func (l *Lockout) limits() []throttr.Limit {
 	return append([]throttr.Limit{l.failures, l.times}, l.locks...)
 }
 
-// Try begins an attempt of a key. If ok is false, the key is locked out, or as many attempts as may fail have failed or are
-// under way: see [Attempt.RetryAfter]. Otherwise the caller ends the attempt with Succeeded or Failed; one that is
-// not ended counts as a failure. An error is that of the limiter: then it is not known whether the key is locked
-// out.
+// Try begins an attempt of a key. If ok is false, the key is locked out, or as many attempts as may fail have failed
+// or are under way: see [Attempt.RetryAfter]. Otherwise the caller ends the attempt with Succeeded or Failed; one
+// that is not ended counts as a failure. An error is that of the limiter: then it is not known whether the key is
+// locked out.
 func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err error) {
 	a = &Attempt{lockout: l, key: key}
 	if a.retryAfter, err = l.locked(ctx, key); err != nil {
@@ -193,7 +193,8 @@ type Attempt struct {
 // RetryAfter returns when to try again, if the attempt was refused.
 func (a *Attempt) RetryAfter() time.Duration { return a.retryAfter }
 
-// Succeeded ends the attempt: it was no failure. Earlier failures stay: whoever knows one password may be guessing another.
+// Succeeded ends the attempt: it was no failure. Earlier failures stay: whoever knows one password may be guessing
+// another.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	if a.ended.Swap(true) {
 		return nil
@@ -201,8 +202,8 @@ func (a *Attempt) Succeeded(ctx context.Context) error {
 	return a.taken.Cancel(ctx)
 }
 
-// Failed ends the attempt: it stays counted, and the last one that may fail locks the key out. If there is an error, the key
-// may not be locked out, but the failures are counted.
+// Failed ends the attempt: it stays counted, and the last one that may fail locks the key out. If there is an error,
+// the key may not be locked out, but the failures are counted.
 func (a *Attempt) Failed(ctx context.Context) error {
 	if a.taken == nil || a.ended.Swap(true) {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// access is the use of a record by a call. While record is used, the mutex of the shard is held. The limit of the call is
-// not in it, but an argument, so that it need not be allocated.
+// access is the use of a record by a call. While record is used, the mutex of the shard is held. The limit of the
+// call is not in it, but an argument, so that it need not be allocated.
 type access struct {
 	id
 	shard     *shard
@@ -44,8 +44,8 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 	return nil
 }
 
-// locate sets all but the time and the record. The time is read while the mutex is held: a call that has waited for the mutex
-// would otherwise bring a time from before the record's window, which looks as if the clock had gone back.
+// locate sets all but the time and the record. The time is read while the mutex is held: a call that has waited for
+// the mutex would otherwise bring a time from before the record's window, which looks as if the clock had gone back.
 func (x *access) locate(b *Backend, key string, l *window.Limit) {
 	x.key, x.digest = storedKey(key)
 	x.algorithm = algorithm.Of(l.Algorithm)
@@ -97,8 +97,8 @@ func (x *access) do(b *Backend, op operation, l *window.Limit, n uint64) (algori
 	return x.charge(b, l, n)
 }
 
-// by returns the numbers by which the record counts. Keys with other limits of the same name and scale may share a token
-// bucket: it is refilled as slowly as for any of them.
+// by returns the numbers by which the record counts. Keys with other limits of the same name and scale may share a
+// token bucket: it is refilled as slowly as for any of them.
 func (x *access) by() algorithm.Rule {
 	by := x.rule
 	if x.shares && x.record.kind == window.TokenBucket && !x.record.Empty() {

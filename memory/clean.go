@@ -75,8 +75,8 @@ func (b *Backend) Clean() (removed int) {
 }
 
 // walk calls look with each record of a key of its own, the mutex locked, and between without it after those of every
-// lookStep cells, until that returns false. Look may remove the record. Others may add and remove records in between: no
-// record is missed that is there all the time, and one may be seen twice.
+// lookStep cells, until that returns false. Look may remove the record. Others may add and remove records in between:
+// no record is missed that is there all the time, and one may be seen twice.
 func (s *shard) walk(b *Backend, look func(r *record, at instant), between func() bool) {
 	for hash, more := uint64(0), true; more; {
 		s.mu.Lock()

@@ -18,8 +18,8 @@ const (
 	longestStep = time.Duration(1<<62 + 1)
 )
 
-// instant is a reading of the clocks. Mono and wall are nanoseconds since the backend was made, and sec and nano the time
-// of day since 1970.
+// instant is a reading of the clocks. Mono and wall are nanoseconds since the backend was made, and sec and nano the
+// time of day since 1970.
 type instant struct{ mono, wall, sec, nano int64 }
 
 // of returns the time of an algorithm.
@@ -30,8 +30,8 @@ func (i instant) of(a *algorithm.Algorithm) algorithm.Time {
 	return algorithm.Time{Now: i.mono, Sec: i.sec, Nano: i.nano}
 }
 
-// clock tells the time. To read the system's monotonic clock takes half as long as to read both clocks, so the wall clock
-// is read once a second. In between, times of day are those of the reference.
+// clock tells the time. To read the system's monotonic clock takes half as long as to read both clocks, so the wall
+// clock is read once a second. In between, times of day are those of the reference.
 type clock struct {
 	read      func() time.Time // nil: the system's clock
 	origin    time.Time

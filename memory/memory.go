@@ -11,8 +11,8 @@
 //
 // The package registers the scheme memory for throttr.Open: memory://?max_keys=100000.
 //
-// A key's hash selects a shard, which is a mutex and a table of records. A record is what is counted of a key and limit.
-// What a call does with it is in package internal/algorithm.
+// A key's hash selects a shard, which is a mutex and a table of records. A record is what is counted of a key and
+// limit. What a call does with it is in package internal/algorithm.
 package memory
 
 import (
@@ -84,8 +84,8 @@ func New(opts ...Option) *Backend {
 	return b
 }
 
-// shardsFor returns the number of shards for maxKeys keys: a power of two. With few keys for each, the first would be full
-// long before all of them are.
+// shardsFor returns the number of shards for maxKeys keys: a power of two. With few keys for each, the first would be
+// full long before all of them are.
 func shardsFor(maxKeys int) int {
 	shards := 1
 	for shards < maxShards && maxKeys/(2*shards) >= 1024 {
@@ -250,8 +250,8 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	return b.fail("reset", key, err)
 }
 
-// Delete implements [window.Backend]. It examines every window of one shard, of up to 256. If the key shares a count, its own
-// windows are ended, and the error matches [window.ErrFull].
+// Delete implements [window.Backend]. It examines every window of one shard, of up to 256. If the key shares a count,
+// its own windows are ended, and the error matches [window.ErrFull].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {

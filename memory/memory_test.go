@@ -209,8 +209,8 @@ func TestDeleteWithoutScalesEndsAllWindowsOfAKey(t *testing.T) {
 	require.Equal(t, 18, b.Len())
 }
 
-// The time of a call is read when it is its turn: one that waits does not count in the past. So windows start a scale apart,
-// whatever the order in which calls on one key get their turn.
+// The time of a call is read when it is its turn: one that waits does not count in the past. So windows start a scale
+// apart, whatever the order in which calls on one key get their turn.
 func TestACallThatWaitsDoesNotCountInThePast(t *testing.T) {
 	var b *memory.Backend
 	start, readings := time.Unix(1_000_000_000, 0), 0

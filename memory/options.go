@@ -58,21 +58,20 @@ func WithKeyOlderThan(d time.Duration) Option {
 	return func(o *options) { o.keyOlderThan = api.NotNegative("memory: WithKeyOlderThan", d) }
 }
 
-// WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so
-// the memory. A window takes 140 to 180 bytes, if its key and the name of its limit have up to 32 bytes together. Only a
+// WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so the
+// memory. A window takes 140 to 180 bytes, if its key and the name of its limit have up to 32 bytes together. Only a
 // digest is stored of a key longer than 128 bytes.
 //
 // With n of 2048 and more, a hash spreads the windows over up to 256 shards, and each shard
 // has its share of n. The first shard can be full when there are nine tenths of n windows. Default, and with
 // 0: [DefaultMaxKeys]. It panics if n is negative.
 //
-// If there is no room for a new key, some windows are looked at, others each time, and those that are over are removed. If
-// none is, the key shares a count: a hash of the key selects one for each name, scale
-// and algorithm of limits, and all keys with this hash add to it until it is over, or until there is
-// room again if the algorithm is a rolling one. A token bucket that keys of limits with another Max share gains as few
-// tokens as for any of them. So no key is allowed more than its limit,
-// but keys may be denied for the hits of others. An attacker who makes up keys can cause new
-// keys to be denied, but can't reset a count. Keys that have a window are not affected.
+// If there is no room for a new key, some windows are looked at, others each time, and those that are over are
+// removed. If none is, the key shares a count: a hash of the key selects one for each name, scale and algorithm of
+// limits, and all keys with this hash add to it until it is over, or until there is room again if the algorithm is a
+// rolling one. A token bucket that keys of limits with another Max share gains as few tokens as for any of them. So
+// no key is allowed more than its limit, but keys may be denied for the hits of others. An attacker who makes up keys
+// can cause new keys to be denied, but can't reset a count. Keys that have a window are not affected.
 //
 // Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
 // [window.ErrFull], as others count there. If it has a window of its own, they end that, and the key keeps
@@ -84,11 +83,11 @@ func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = api.NotNegative("memory: WithMaxKeys", n) }
 }
 
-// WithBeforeDrop makes every cleaning call f with the windows that it has removed, some at
-// a time, each window once. A goroutine of the backend or the caller of [Backend.Clean] makes the
-// call. It holds no lock that calls need. f must not call [Backend.Close], which waits for it. The Window is that of
-// the end: its Left is 0 or less. Windows that are removed to make room for a new key, or that a hit, Set, Reset or Close
-// ends, and shared counts, are not given to f.
+// WithBeforeDrop makes every cleaning call f with the windows that it has removed, some at a time, each window once.
+// A goroutine of the backend or the caller of [Backend.Clean] makes the call. It holds no lock that calls need. f
+// must not call [Backend.Close], which waits for it. The Window is that of the end: its Left is 0 or less. Windows
+// that are removed to make room for a new key, or that a hit, Set, Reset or Close ends, and shared counts, are not
+// given to f.
 func WithBeforeDrop(f func([]window.Listed)) Option { return func(o *options) { o.beforeDrop = f } }
 
 // DefaultMaxLog is the default of [WithMaxLog].

@@ -142,8 +142,8 @@ func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
 // logLimit is one of a sliding log.
 func logLimit(most uint64) window.Limit { return limitOf(window.SlidingLog, time.Minute, most) }
 
-// The times of all logs are bounded. What does not fit is refused, which no policy allows, and takes nothing. When others are
-// over, they make room.
+// The times of all logs are bounded. What does not fit is refused, which no policy allows, and takes nothing. When
+// others are over, they make room.
 func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxKeys(100), memory.WithMaxLog(16), memory.WithMaxTimes(64))

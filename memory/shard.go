@@ -23,11 +23,12 @@ const (
 
 // shard has the records of some keys. The mutex guards all of it.
 //
-// If it has no room for a record, a key shares a record with others: its hash selects one of a fixed number for each name,
-// scale and algorithm. As all of them add to it, it can only show more than each has added. A key without a record of
-// its own uses the shared one as long as that counts something, even if there is room again: otherwise, its count would
-// start anew. With a rolling algorithm, it would count something for as long as any key is hit. So a key then gets a
-// copy of it. A key with a record never uses the shared one, as a record that counts something is not removed.
+// If it has no room for a record, a key shares a record with others: its hash selects one of a fixed number for each
+// name, scale and algorithm. As all of them add to it, it can only show more than each has added. A key without a
+// record of its own uses the shared one as long as that counts something, even if there is room again: otherwise, its
+// count would start anew. With a rolling algorithm, it would count something for as long as any key is hit. So a key
+// then gets a copy of it. A key with a record never uses the shared one, as a record that counts something is not
+// removed.
 type shard struct {
 	mu     sync.Mutex
 	closed bool

@@ -267,8 +267,8 @@ func TestAWindowThatIsEndedLeavesNoSharedCount(t *testing.T) {
 	}
 }
 
-// Keys of limits that gain more tokens may share a bucket with keys of limits that gain fewer, and must not refill it for
-// these.
+// Keys of limits that gain more tokens may share a bucket with keys of limits that gain fewer, and must not refill it
+// for these.
 func TestASharedBucketGainsAsFewTokensAsForAnyKey(t *testing.T) {
 	clock := backendtest.NewClock()
 	c := fillUp(t, clock, 1, window.TokenBucket)

@@ -96,8 +96,9 @@ func (r *record) left(at instant) time.Duration {
 	return a.Left(&r.Record, at.of(a))
 }
 
-// table finds records by their hashes. The records of a cell are a list. A cell has the hashes from its index to the next
-// one, each followed by as many bits as there are: when the number of cells changes, the order of hashes does not.
+// table finds records by their hashes. The records of a cell are a list. A cell has the hashes from its index to the
+// next one, each followed by as many bits as there are: when the number of cells changes, the order of hashes does
+// not.
 type table struct {
 	cells []*record // their number is a power of two
 	shift int       // of a hash, to the index of its cell

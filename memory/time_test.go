@@ -123,8 +123,8 @@ func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// What is denied changes nothing, but it notices that the clock has gone back, so that it is not denied until that is as late
-// as before.
+// What is denied changes nothing, but it notices that the clock has gone back, so that it is not denied until that is
+// as late as before.
 func TestDenialsNoticeAClockThatGoesBack(t *testing.T) {
 	for _, a := range algorithms {
 		for _, years := range []time.Duration{1, 30, 140} {

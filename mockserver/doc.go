@@ -32,8 +32,10 @@
 // the caller does both.
 //
 // One clock drives TTLs, graces and accessors: the real one, which is that of the bubble in testing/synctest, or with
-// [WithVirtualClock] one that only [Server.Advance] advances, for tests of requests alone. [WithHazard] switches the hazards of a real server. By default records expire at the end
-// of their TTL and expiry does no harm, and on a server that a client has parked they do not expire; [WithRealCollector] makes expiry as late and as harmful as it is on a real one.
+// [WithVirtualClock] one that only [Server.Advance] advances, for tests of requests alone. [WithHazard] switches the
+// hazards of a real server. By default records expire at the end of their TTL and expiry does no harm, and on a
+// server that a client has parked they do not expire; [WithRealCollector] makes expiry as late and as harmful as it
+// is on a real one.
 //
 // # Faults
 //

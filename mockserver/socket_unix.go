@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// wasReset reports whether a TCP connection was reset by its client, or by the host of a client that has closed it without
-// having read all responses.
+// wasReset reports whether a TCP connection was reset by its client, or by the host of a client that has closed it
+// without having read all responses.
 func wasReset(nc net.Conn) bool {
 	t, ok := nc.(*net.TCPConn)
 	if !ok {

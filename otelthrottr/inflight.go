@@ -19,10 +19,10 @@ var (
 )
 
 // InFlight returns an observer for [inflight.WithObserver], which reports the metrics throttr.inflight.*: how many
-// calls were decided, by outcome and name of the limit (calls), how long they waited (waited), which part of the Max is held by
-// all processes (used: 1 is full, more is over), how long places were held, and whether they were lost (held), and how many
-// stores are away (outages). Of the options, only [WithMeterProvider] applies. Keys are
-// never attributes. It returns an error if the MeterProvider fails to make a metric, and panics if an option is nil.
+// calls were decided, by outcome and name of the limit (calls), how long they waited (waited), which part of the Max
+// is held by all processes (used: 1 is full, more is over), how long places were held, and whether they were lost
+// (held), and how many stores are away (outages). Of the options, only [WithMeterProvider] applies. Keys are never
+// attributes. It returns an error if the MeterProvider fails to make a metric, and panics if an option is nil.
 func InFlight(opts ...Option) (inflight.Observer, error) {
 	o := optionsOf("InFlight", opts)
 	m := o.instruments()
@@ -60,8 +60,9 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 }
 
 // ObserveInFlight reports the [inflight.Limiter.Stats] of a limiter as the metrics throttr.inflight.in_use,
-// throttr.inflight.waiting, throttr.inflight.keys, throttr.inflight.lost and throttr.inflight.losses. These are figures of this process. Of the
-// options, only [WithMeterProvider] applies. A program that has several limiters gives each a provider of its own.
+// throttr.inflight.waiting, throttr.inflight.keys, throttr.inflight.lost and throttr.inflight.losses. These are
+// figures of this process. Of the options, only [WithMeterProvider] applies. A program that has several limiters
+// gives each a provider of its own.
 //
 // The metrics end when the Registration is unregistered. ObserveInFlight returns an error if the MeterProvider fails to
 // make a metric. It panics if the limiter or an option is nil.

@@ -98,7 +98,8 @@ func (o *observer) observe(ctx context.Context, e throttr.Event) {
 	}
 }
 
-// isUsage reports whether the event says how full the limit is: it is a decision of the store, on a limit that can be full.
+// isUsage reports whether the event says how full the limit is: it is a decision of the store, on a limit that can be
+// full.
 func isUsage(c class, e throttr.Event) bool {
 	if c.reset || c.settled || c.degraded || c.outcome == failed {
 		return false

@@ -210,8 +210,8 @@ func (b *Backend) do(ctx context.Context, c *batched) error {
 	return fmt.Errorf("%w; it was not sent", err)
 }
 
-// try has a call made without locks, and if others change its row meanwhile, with them: it and, for a second, the calls for
-// the same key. It returns whether the call was sent.
+// try has a call made without locks, and if others change its row meanwhile, with them: it and, for a second, the
+// calls for the same key. It returns whether the call was sent.
 func (b *Backend) try(ctx context.Context, c *batched) (sent bool, err error) {
 	first := c.Value.parts[0].key
 	lockUntil := &b.lockUntil[maphash.String(b.seed, first)%uint64(len(b.lockUntil))]

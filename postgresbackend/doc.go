@@ -16,8 +16,9 @@
 //
 // # How it counts
 //
-// A row has what is counted of a key and limit, in a form that only this package reads. The table is a store of records:
-// what a call does with one is decided here, by the functions that package memory uses, and at the time of the server.
+// A row has what is counted of a key and limit, in a form that only this package reads. The table is a store of
+// records: what a call does with one is decided here, by the functions that package memory uses, and at the time of
+// the server.
 //
 // Calls that are made at one time share a request, of two round trips:
 //
@@ -25,9 +26,9 @@
 //   - The second writes those that have changed, each unless another process has changed it since the first. Calls for such
 //     a row are made again. If nothing has changed, because all takes are refused, there is no second one.
 //
-// Nothing is locked in between: a process that stops there makes nobody wait. A TakeAll of several counts locks their rows
-// in between, and so do calls for a key that others have changed three times in a row, and those that follow within a
-// second. The lock of a process that stops is gone after a second.
+// Nothing is locked in between: a process that stops there makes nobody wait. A TakeAll of several counts locks their
+// rows in between, and so do calls for a key that others have changed three times in a row, and those that follow
+// within a second. The lock of a process that stops is gone after a second.
 //
 // Every write gives its row another version, a random number. So what was read is what is changed, or the write does
 // nothing. A row that has ended is deleted a minute later, by one of the processes.

@@ -55,8 +55,9 @@ func TestList(t *testing.T) {
 	expect(t, n == 2 && err == nil && len(list("k7")) == 0, "%d are deleted, %v", n, err)
 }
 
-// Windows that are over are deleted while their keys return: none is granted more than its limit, and none opens while another
-// is active. By the time of the server, they have ended a minute ago when they have been over for half a second.
+// Windows that are over are deleted while their keys return: none is granted more than its limit, and none opens
+// while another is active. By the time of the server, they have ended a minute ago when they have been over for half
+// a second.
 //
 //evidence:postgres No window is granted twice while rows are deleted
 func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {

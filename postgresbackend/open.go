@@ -40,8 +40,8 @@ var settings = []string{"application_name", "options", "search_path"}
 // opened is a backend with a pool of its own.
 type opened struct{ *Backend }
 
-// Close ends the backend and its connections. It returns after [closeTimeout] at the latest. Further calls fail with an error
-// that matches [window.ErrClosed].
+// Close ends the backend and its connections. It returns after [closeTimeout] at the latest. Further calls fail with
+// an error that matches [window.ErrClosed].
 func (o *opened) Close() error {
 	err := o.Backend.Close()
 	closed := make(chan struct{})

@@ -23,8 +23,8 @@ const (
 type Durability string
 
 const (
-	// Async does not wait until the server has written to its disk: a crash loses the counts of some tenths of a second,
-	// up to three times wal_writer_delay. A failover to a replica loses what that had not received.
+	// Async does not wait until the server has written to its disk: a crash loses the counts of some tenths of a
+	// second, up to three times wal_writer_delay. A failover to a replica loses what that had not received.
 	Async Durability = "async"
 	// Full waits as the server's synchronous_commit says, so that by default a crash loses nothing.
 	Full Durability = "full"
@@ -59,8 +59,8 @@ func WithTable(name string) Option {
 }
 
 // WithDurability sets what a crash may lose. All processes should set the same. An existing table stays as it is:
-// whether it is unlogged is said by the statement that made it. Default: [Async]. WithDurability panics if d is none of the
-// constants.
+// whether it is unlogged is said by the statement that made it. Default: [Async]. WithDurability panics if d is none
+// of the constants.
 func WithDurability(d Durability) Option {
 	if d != Async && d != Full && d != Unlogged {
 		panic("postgresbackend: WithDurability: " + string(d) + " is none of async, full and unlogged")
@@ -68,17 +68,17 @@ func WithDurability(d Durability) Option {
 	return func(o *options) { o.durability = d }
 }
 
-// WithMaxQueued sets how many calls can be queued while the server does not respond, and as many again of those that take
-// locks. Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics if n is negative. Default, also for 0:
-// [DefaultMaxQueued].
+// WithMaxQueued sets how many calls can be queued while the server does not respond, and as many again of those that
+// take locks. Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics if n is negative. Default, also for
+// 0: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
 	api.NotNegative("postgresbackend: WithMaxQueued", n)
 	return func(o *options) { o.maxQueued = cmp.Or(n, DefaultMaxQueued) }
 }
 
-// WithClock makes the backend read the time from now, which must be safe for concurrent use. It is meant for tests: windows
-// are only exact if the clocks of all backends that share them agree, and rows are deleted by the time of the server.
-// Default: the time of the server. WithClock panics if now is nil.
+// WithClock makes the backend read the time from now, which must be safe for concurrent use. It is meant for tests:
+// windows are only exact if the clocks of all backends that share them agree, and rows are deleted by the time of the
+// server. Default: the time of the server. WithClock panics if now is nil.
 func WithClock(now func() time.Time) Option {
 	if now == nil {
 		panic("postgresbackend: WithClock: now is nil")

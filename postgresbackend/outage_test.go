@@ -141,8 +141,8 @@ func TestConnectionsThatAreCut(t *testing.T) {
 	}
 }
 
-// A process that stops between its round trips makes nobody wait if it has no locks, and otherwise for a second. When it
-// goes on, it changes nothing that it has not read.
+// A process that stops between its round trips makes nobody wait if it has no locks, and otherwise for a second. When
+// it goes on, it changes nothing that it has not read.
 //
 //evidence:postgres A process that stops between its round trips holds others up for a second at most
 func TestAProcessThatStopsBetweenItsRoundTrips(t *testing.T) {
@@ -271,8 +271,8 @@ func (l *lines) String() string {
 
 func (l *lines) count() int { return strings.Count(l.String(), "\n") }
 
-// Calls of a server that does not respond end within the timeout of three seconds, also if they have to wait for requests
-// that were made before, and so does a sweep: its connection is one of the few of the process.
+// Calls of a server that does not respond end within the timeout of three seconds, also if they have to wait for
+// requests that were made before, and so does a sweep: its connection is one of the few of the process.
 func TestCallsOfAServerThatHangsEnd(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	pool := connect(t, s)

@@ -41,9 +41,9 @@ type Backend struct {
 
 var _ window.BackendCloser = (*Backend)(nil)
 
-// New returns a backend that keeps its windows in the database of a pool, in a table that must be there: see [Schema]. It
-// uses two connections at most, three while it deletes rows. The caller still owns the pool, may use it for other things, and
-// closes it. New panics if pool or an option is nil.
+// New returns a backend that keeps its windows in the database of a pool, in a table that must be there: see
+// [Schema]. It uses two connections at most, three while it deletes rows. The caller still owns the pool, may use it
+// for other things, and closes it. New panics if pool or an option is nil.
 func New(pool *pgxpool.Pool, opts ...Option) *Backend {
 	if pool == nil {
 		panic("postgresbackend: New: pool is nil")
@@ -196,8 +196,8 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 	return c.Value.given, b.after(string(take), takes[0].Key, nil)
 }
 
-// Ping implements [window.BackendCloser]. It makes a request that changes nothing, and needs all permissions that others
-// need.
+// Ping implements [window.BackendCloser]. It makes a request that changes nothing, and needs all permissions that
+// others need.
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.after("ping", "", b.ping(ctx))
 }
@@ -217,8 +217,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// after is called after each call: it counts the call, has rows deleted if that is due, and adds the method and the key, cut
-// to 64 characters, to its error. It returns nil for nil.
+// after is called after each call: it counts the call, has rows deleted if that is due, and adds the method and the
+// key, cut to 64 characters, to its error. It returns nil for nil.
 func (b *Backend) after(method, key string, err error) error {
 	b.stats.Count(err)
 	if err == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// flood makes takes of ten keys of several backends until stop is closed, and returns how many were granted of each, and
-// how many may have been.
+// flood makes takes of ten keys of several backends until stop is closed, and returns how many were granted of each,
+// and how many may have been.
 func flood(stop <-chan struct{}, backends ...window.Backend) (granted, unknown *[10]atomic.Int64) {
 	granted, unknown = new([10]atomic.Int64), new([10]atomic.Int64)
 	var all sync.WaitGroup

@@ -19,8 +19,8 @@ const (
 	maxRows = 256
 	// maxRequests is how often a request is made that has certainly done nothing.
 	maxRequests = 3
-	// timeout bounds a request: it is a multiple of what any of them takes while the server works, also of the time that it
-	// waits for the lock of a process that has stopped.
+	// timeout bounds a request: it is a multiple of what any of them takes while the server works, also of the time
+	// that it waits for the lock of a process that has stopped.
 	timeout = 3 * time.Second
 )
 
@@ -35,8 +35,8 @@ func (b *Backend) newLane(locks bool) *batcher {
 	})
 }
 
-// bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx if that
-// has ended, and otherwise that of f as one of a backend.
+// bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx
+// if that has ended, and otherwise that of f as one of a backend.
 func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -33,8 +33,8 @@ func storedKey(key string) string {
 // id is what a count belongs to, as it is stored.
 type id struct{ key, limit string }
 
-// idOf returns the id of a count: the limit is the algorithm, the scale, and the name. Before that, calendar windows have the
-// unit, the start day, and the zone with a zero byte.
+// idOf returns the id of a count: the limit is the algorithm, the scale, and the name. Before that, calendar windows
+// have the unit, the start day, and the zone with a zero byte.
 func idOf(key string, l *window.Limit) id {
 	var space [128]byte
 	to := append(space[:0], byte(l.Algorithm))

@@ -23,8 +23,8 @@ CREATE %sTABLE IF NOT EXISTS %s (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)`
 
 // Schema returns the statement that makes the table of a backend with these options, for those who make tables
-// otherwise than by Open. It does nothing if the table is there. The role of the program needs SELECT, INSERT, UPDATE and
-// DELETE on it. Schema panics if an option is nil.
+// otherwise than by Open. It does nothing if the table is there. The role of the program needs SELECT, INSERT, UPDATE
+// and DELETE on it. Schema panics if an option is nil.
 func Schema(opts ...Option) string {
 	o := newOptions("Schema", opts)
 	return o.schema()

@@ -10,9 +10,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// requireFewMore hits windows of an hour until each of them is full. After a third of the hits, it calls fail, which makes a
-// primary of the cluster fail. The backends share the windows; each has its own client. The test fails if more hits were
-// allowed beyond the limits than a replica can have missed, or if hits failed long after the failover.
+// requireFewMore hits windows of an hour until each of them is full. After a third of the hits, it calls fail, which
+// makes a primary of the cluster fail. The backends share the windows; each has its own client. The test fails if
+// more hits were allowed beyond the limits than a replica can have missed, or if hits failed long after the failover.
 func requireFewMore(t *testing.T, fail func(), backends ...window.Backend) {
 	t.Helper()
 	const keys, limit, callers, hits = 300, 200, 32, 300 * 300

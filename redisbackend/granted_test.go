@@ -35,8 +35,8 @@ func takeAndPeek(t *testing.T, b *rediswindow.Backend, key string, l window.Limi
 	return granted
 }
 
-// Products of a count and a time are not exact in a script from 2^53 on. Some of those here are a multiple of the scale,
-// where rounding up is most likely to be wrong, and many are the same double.
+// Products of a count and a time are not exact in a script from 2^53 on. Some of those here are a multiple of the
+// scale, where rounding up is most likely to be wrong, and many are the same double.
 func TestSlidingWindowsAreExactWhereDoublesAreNot(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := redisbackend.New(startServer(t).connect(), rediswindow.WithClock(clock.Now))

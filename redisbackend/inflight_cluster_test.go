@@ -195,8 +195,9 @@ func TestPlacesInFlightSurviveAFailover(t *testing.T) {
 	expect(t, first > limit.Lease*3/4, "a place is granted %v after the failover", first)
 }
 
-// A primary that hands over to its replica, and takes over again before it has heard of a place that was granted meanwhile,
-// has its run_id still, and what it had saved of the birth. It is another data set, as its replication id has changed.
+// A primary that hands over to its replica, and takes over again before it has heard of a place that was granted
+// meanwhile, has its run_id still, and what it had saved of the birth. It is another data set, as its replication id
+// has changed.
 func TestAPrimaryThatFailsBackIsAnotherDataSet(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {

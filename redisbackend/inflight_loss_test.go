@@ -148,8 +148,8 @@ func TestANewPrefixIsAsOldAsItsServer(t *testing.T) {
 	expect(t, first >= lease, "a place is granted %v after the start", first)
 }
 
-// A server that has been up for longer than a lease, and has lost data or hides that it did, is a new data set for a prefix
-// that was never used.
+// A server that has been up for longer than a lease, and has lost data or hides that it did, is a new data set for a
+// prefix that was never used.
 func TestWhatHasLostDataIsNew(t *testing.T) {
 	const lease = 100 * time.Millisecond
 	commands := [][]string{{"FLUSHALL"}, {"SWAPDB", "0", "1"}, {"CONFIG", "RESETSTAT"}}
@@ -172,8 +172,8 @@ func TestWhatHasLostDataIsNew(t *testing.T) {
 	}
 }
 
-// A node without a replica is gone, and another one gets its slots without what they had, as redis-cli --cluster fix does.
-// It has been up for long, and grants nothing for a lease.
+// A node without a replica is gone, and another one gets its slots without what they had, as redis-cli --cluster fix
+// does. It has been up for long, and grants nothing for a lease.
 func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
 	c := testkit.StartPrimaries(t, 2)
 	limit := inflight.Limit{Max: 1, Lease: 4 * time.Second}

@@ -82,7 +82,8 @@ func everyCall(t *testing.T, limiter *throttr.RateLimit, l throttr.Limit) error 
 	return nil
 }
 
-// A store is away as long as it does not let the user in, or do what it has to. It is back afterwards. No line of the log has a key.
+// A store is away as long as it does not let the user in, or do what it has to. It is back afterwards. No line of the
+// log has a key.
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
 	server := testkit.StartRedis(t)
 	user := append([]string{"ACL", "SETUSER", "limits"}, testkit.UserOfTheDocument(t)...)

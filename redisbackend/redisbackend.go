@@ -31,8 +31,8 @@ type adapter struct {
 	shared bool // with other calls, which a connection that is closed at a deadline would fail
 }
 
-// noDeadline is a context that ends, and does not tell when: otherwise, an idle client runs a command under the deadline
-// of its connection, and closes the connection then, for all who use it.
+// noDeadline is a context that ends, and does not tell when: otherwise, an idle client runs a command under the
+// deadline of its connection, and closes the connection then, for all who use it.
 type noDeadline struct{ context.Context }
 
 // Deadline implements [context.Context].

@@ -18,7 +18,8 @@ import (
 // rolling are the algorithms whose refused hits do not count.
 var rolling = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
-// Many clients at once are granted what the algorithm allows, by the clock of the server, also while it forgets the script.
+// Many clients at once are granted what the algorithm allows, by the clock of the server, also while it forgets the
+// script.
 //
 //evidence:redis Clients at once are granted exactly what a rolling algorithm allows
 func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {

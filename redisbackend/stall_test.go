@@ -127,8 +127,8 @@ func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// While Redis hangs, the calls of a RateLimit on a client of the user's end with its time limit, and leave the connection to
-// the user's own commands.
+// While Redis hangs, the calls of a RateLimit on a client of the user's end with its time limit, and leave the
+// connection to the user's own commands.
 func TestCommandsOfTheUserSurviveAServerThatHangs(t *testing.T) {
 	s := startServer(t)
 	client := s.connect(func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }) // one connection

@@ -52,7 +52,8 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	return t, nil
 }
 
-// Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass [MaxCount].
+// Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass
+// [MaxCount].
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
 	if l.Algorithm.Rolling() {
 		return b.call(ctx, "hit", key, take, &l, n)

@@ -14,8 +14,8 @@ import (
 // another one than that of this process. Then the client knows the store's time. The window may end meanwhile.
 const retries = 2
 
-// appendBounds appends the bounds of the calendar window of the store's time, or if that is not known of the client's, in
-// microseconds: START~END.
+// appendBounds appends the bounds of the calendar window of the store's time, or if that is not known of the
+// client's, in microseconds: START~END.
 func (b *Backend) appendBounds(to []byte, l *window.Limit, now time.Time) []byte {
 	switch {
 	case !now.IsZero():

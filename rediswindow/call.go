@@ -211,8 +211,8 @@ func (b *Backend) one(ctx context.Context, k ask) (w window.Window, fit bool, er
 	return w, rank < made, nil
 }
 
-// make makes a call, all or none, and sets the answers. It returns the rank of the call among equal ones. If the calendar
-// window of the client's time can't open, it goes by the time of the store.
+// make makes a call, all or none, and sets the answers. It returns the rank of the call among equal ones. If the
+// calendar window of the client's time can't open, it goes by the time of the store.
 func (b *Backend) make(ctx context.Context, asks []ask) (rank int, err error) {
 	var now time.Time
 	for try := 0; ; try++ {

@@ -47,7 +47,8 @@ var methods = map[string]func(ctx context.Context, b *Backend, key string) error
 
 func err[R any](_ R, err error) error { return err }
 
-// Callers that give up leave a bounded number of requests behind. What was not sent by then never is, and errors say so.
+// Callers that give up leave a bounded number of requests behind. What was not sent by then never is, and errors say
+// so.
 func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 	for name, call := range methods {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +91,8 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 	require.Panics(t, func() { WithMaxQueued(-1) })
 }
 
-// whileOccupied makes calls on keys while as many requests are in flight as may be. It returns the keys of their own requests.
+// whileOccupied makes calls on keys while as many requests are in flight as may be. It returns the keys of their own
+// requests.
 func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]string) {
 	b := New(c, WithPrefix(""))
 	if c.cluster {
@@ -147,8 +149,8 @@ func TestCallsBehindAProxyHaveScriptsOfTheirOwnKeys(t *testing.T) {
 	})
 }
 
-// A proxy to several servers refuses a TakeAll of keys that are on different ones. That is not an error of the calls that
-// share its request.
+// A proxy to several servers refuses a TakeAll of keys that are on different ones. That is not an error of the calls
+// that share its request.
 func TestCallsThatShareARequestWithATakeAllOnAProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFake()

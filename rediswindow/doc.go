@@ -17,37 +17,38 @@
 // the client, the hit may have been counted or not.
 //
 // A reply about the server, such as one of a server that refuses the script, or one that nobody knows, matches
-// [window.ErrUnavailable]. A reply about a key does not: the user may not access it, or it has something else than windows. It fails
-// the calls on that key only. Errors have no argument of a request, and so no key but that of the call.
+// [window.ErrUnavailable]. A reply about a key does not: the user may not access it, or it has something else than
+// windows. It fails the calls on that key only. Errors have no argument of a request, and so no key but that of the
+// call.
 //
 // A call returns when its ctx ends, but Redis may still execute it later. Its error then ends with "it was not sent" or
 // with "it may have been counted".
 //
 // # Shared requests
 //
-// A caller that finds no request in flight sends its call itself. If its ctx is canceled before its deadline, it
-// may return at the deadline; it does so only if that is at most a second away, or the ctx never ends. All other calls are
-// queued, with two requests in flight at a time: when one of them is back, the next one has all that is queued by then, of all methods, on any
-// keys and limits, up to 256 limits. If the newest request in flight is older than 100 µs, as over a slow network, another one
-// is sent, up to 8. Package internal/batch has the rules.
+// A caller that finds no request in flight sends its call itself. If its ctx is canceled before its deadline, it may
+// return at the deadline; it does so only if that is at most a second away, or the ctx never ends. All other calls
+// are queued, with two requests in flight at a time: when one of them is back, the next one has all that is queued by
+// then, of all methods, on any keys and limits, up to 256 limits. If the newest request in flight is older than 100
+// µs, as over a slow network, another one is sent, up to 8. Package internal/batch has the rules.
 //
-// The result is that of requests of their own, one after the other: each hit and each take has its own position in the
-// count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order is that in
-// which they are queued.
+// The result is that of requests of their own, one after the other: each hit and each take has its own position in
+// the count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order
+// is that in which they are queued.
 //
-// While the server does not respond, up to [WithMaxQueued] calls are queued. A call whose ctx ends in the queue is not
-// sent. One without a deadline can wait for several timeouts of the client: use a ctx with a deadline, or
-// throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 8 requests behind, with up to 2048
-// limits, which Redis executes when it goes on. Each timeout at which the client, too, gives them up and closes its
-// connection frees room for further ones.
+// While the server does not respond, up to [WithMaxQueued] calls are queued. A call whose ctx ends in the queue is
+// not sent. One without a deadline can wait for several timeouts of the client: use a ctx with a deadline, or
+// throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 8 requests behind, with up to
+// 2048 limits, which Redis executes when it goes on. Each timeout at which the client, too, gives them up and closes
+// its connection frees room for further ones.
 //
-// If a request fails, all calls that share it fail. A request of several calls has the values of the ctx of one of them,
-// such as those of a trace.
+// If a request fails, all calls that share it fail. A request of several calls has the values of the ctx of one of
+// them, such as those of a trace.
 //
-// All this is for each node of a cluster: a node that hangs stops the calls for its own keys. The keys of a request to a
-// node have a script each, which are sent at once. If a proxy to several servers refuses a script on several keys with
-// CROSSSLOT, each key gets a script, too. Which node has a slot is asked every two seconds, by a script with CLUSTER SLOTS;
-// who is mistaken about it only shares requests with others.
+// All this is for each node of a cluster: a node that hangs stops the calls for its own keys. The keys of a request
+// to a node have a script each, which are sent at once. If a proxy to several servers refuses a script on several
+// keys with CROSSSLOT, each key gets a script, too. Which node has a slot is asked every two seconds, by a script
+// with CLUSTER SLOTS; who is mistaken about it only shares requests with others.
 //
 // # Data in Redis
 //
@@ -63,41 +64,43 @@
 // The text between the braces is the hash tag, and the end is the version of what is stored. Releases with another
 // version, or from before 1.0, with none, have counts of their own.
 //
-// Each field of the hash is the state of a limit. Its name is the letter of the algorithm, the scale in microseconds, and
-// the name of the limit, if there is one, after a colon: f60000000:login. The letters are f for fixed, a for
+// Each field of the hash is the state of a limit. Its name is the letter of the algorithm, the scale in microseconds,
+// and the name of the limit, if there is one, after a colon: f60000000:login. The letters are f for fixed, a for
 // aligned and w for sliding windows, b for token buckets, l for sliding logs, and c for calendar windows, which have
-// the unit (1 is the day, 4 the year), the start day and the zone in place of the scale: c3,17,Europe/Berlin:quota. The value is eight IEEE 754 doubles,
-// little-endian, which the script lua/windows.lua describes. Max and Burst are among them as they were last used. In Lua, and
-// in Python:
+// the unit (1 is the day, 4 the year), the start day and the zone in place of the scale: c3,17,Europe/Berlin:quota.
+// The value is eight IEEE 754 doubles, little-endian, which the script lua/windows.lua describes. Max and Burst are
+// among them as they were last used. In Lua, and in Python:
 //
 //	struct.unpack('<dddddddd', value)
 //
-// Expiry in Redis only frees memory: a hash expires one second after its last window is over, and up to a scale later with
-// rolling algorithms. In a hash of 16 fields or more, some that are over are removed when a window opens.
+// Expiry in Redis only frees memory: a hash expires one second after its last window is over, and up to a scale later
+// with rolling algorithms. In a hash of 16 fields or more, some that are over are removed when a window opens.
 //
 // # Places in flight
 //
 // The places of a key and name, see package inflight, are one hash, such as throttr:{k:user:42}:f1:exports, which
-// lua/exchange.lua describes. It goes away one to two leases after it was used last. The birth, throttr:{b}:born1, says when
-// the data set was created, and by which run of which server; in a cluster, each slot has one.
+// lua/exchange.lua describes. It goes away one to two leases after it was used last. The birth, throttr:{b}:born1,
+// says when the data set was created, and by which run of which server; in a cluster, each slot has one.
 //
-// A data set is another one after FLUSHALL, after a restart of the server, whatever it had saved, when another server has
-// become the primary, and when replication begins or has ended for an hour: then the server has another replication id. For a lease
-// after it was created, strict claims are granted nothing. A prefix or slot that was never used is as old as its server
-// has been up, unless that was a replica, or has run FLUSHALL, FLUSHDB, SWAPDB, CONFIG RESETSTAT, CLUSTER SETSLOT or
-// DELSLOTS, as redis-cli does for a slot whose node is gone. (Redis 6 does not say which of the last three it has run.) A
-// slot that moves to another server is another data set, and fails with TRYAGAIN while it moves. The bound of strict claims
-// breaks if Redis evicts hashes: its maxmemory-policy must be noeviction; if its clock jumps; if its user may not run
-// INFO, and it was started again with data that it had saved; if someone deletes hashes; and if two servers believe to be the primary: each then
-// grants up to Max, until the leases of the other's are over.
+// A data set is another one after FLUSHALL, after a restart of the server, whatever it had saved, when another server
+// has become the primary, and when replication begins or has ended for an hour: then the server has another
+// replication id. For a lease after it was created, strict claims are granted nothing. A prefix or slot that was
+// never used is as old as its server has been up, unless that was a replica, or has run FLUSHALL, FLUSHDB, SWAPDB,
+// CONFIG RESETSTAT, CLUSTER SETSLOT or DELSLOTS, as redis-cli does for a slot whose node is gone. (Redis 6 does not
+// say which of the last three it has run.) A slot that moves to another server is another data set, and fails with
+// TRYAGAIN while it moves. The bound of strict claims breaks if Redis evicts hashes: its maxmemory-policy must be
+// noeviction; if its clock jumps; if its user may not run INFO, and it was started again with data that it had saved;
+// if someone deletes hashes; and if two servers believe to be the primary: each then grants up to Max, until the
+// leases of the other's are over.
 //
 // If the client is a [Subscriber], its user needs the channels throttr:wake:*.
 //
 // # Commands
 //
 // A request is one script on the hashes of its keys, which reads and writes one field for each limit; TakeAll in a
-// cluster is one script for each key. List is two scripts for each hash, and ListPlaces one. Ping, which Open calls, runs the script on every primary in a
-// way that changes nothing. A window that is open does without the expiry of the hash.
+// cluster is one script for each key. List is two scripts for each hash, and ListPlaces one. Ping, which Open calls,
+// runs the script on every primary in a way that changes nothing. A window that is open does without the expiry of
+// the hash.
 //
 // A request that Redis may have executed is never sent again, neither by this package nor by the clients of these
 // modules.

@@ -37,8 +37,8 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 	return b.after("exchange", "", err)
 }
 
-// errAlone marks a claim that is to be made in a script of its own: in a cluster all, and otherwise those that have failed
-// in a script with others, for their errors.
+// errAlone marks a claim that is to be made in a script of its own: in a cluster all, and otherwise those that have
+// failed in a script with others, for their errors.
 var errAlone = errors.New("the claim is not made")
 
 func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
@@ -237,7 +237,8 @@ func (b *Backend) appendFlightName(to []byte, c *window.Claim) []byte {
 	return append(append(append(to, '}'), flights...), c.Name...)
 }
 
-// flights separates the tag from the name of the limit, in the name of a hash of places. It has the version of what is stored.
+// flights separates the tag from the name of the limit, in the name of a hash of places. It has the version of what
+// is stored.
 const flights = ":f1:"
 
 // birthName returns the name of the birth, which says when the data set was created: in a cluster one of the slot of

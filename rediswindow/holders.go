@@ -18,8 +18,8 @@ var holdersLua string
 
 var holdersScript = newScript(holdersLua)
 
-// ListPlaces implements [window.Backend]. It asks all primaries for the names of hashes, also of keys that are named: their
-// limits are not known.
+// ListPlaces implements [window.Backend]. It asks all primaries for the names of hashes, also of keys that are named:
+// their limits are not known.
 func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
 	tags := map[string]bool{}
 	for _, key := range keys {

@@ -205,8 +205,8 @@ func (s *same) next() {
 	}
 }
 
-// Redis decides as memory does, whatever is called: all algorithms, give-backs, several takes, and a Max and a Burst that
-// change. THROTTR_RANDOM_CALLS is how many calls are made.
+// Redis decides as memory does, whatever is called: all algorithms, give-backs, several takes, and a Max and a Burst
+// that change. THROTTR_RANDOM_CALLS is how many calls are made.
 func TestRandomCallsAgreeWithMemory(t *testing.T) {
 	calls := 4000
 	if n, err := strconv.Atoi(os.Getenv("THROTTR_RANDOM_CALLS")); err == nil {

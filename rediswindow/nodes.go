@@ -33,8 +33,8 @@ type nodes struct {
 	asking bool
 }
 
-// The slots of a cluster are asked for again after topologyAge, in the background. If they have moved by then, calls still
-// reach them: the client knows better. They only share requests, and the circuit, of another node.
+// The slots of a cluster are asked for again after topologyAge, in the background. If they have moved by then, calls
+// still reach them: the client knows better. They only share requests, and the circuit, of another node.
 const (
 	topologyAge     = 2 * time.Second
 	topologyTimeout = time.Second
@@ -92,7 +92,8 @@ func (n *nodes) due() bool {
 	return true
 }
 
-// slotsScript returns the slots of a cluster: a line for each range, with the first, the last, and the address of the primary.
+// slotsScript returns the slots of a cluster: a line for each range, with the first, the last, and the address of the
+// primary.
 var slotsScript = newScript(`local lines = {}
 for i, range in ipairs(redis.call('CLUSTER', 'SLOTS')) do
   lines[i] = string.format('%.0f %.0f %s:%.0f', range[1], range[2], range[3][1], range[3][2])

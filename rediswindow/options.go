@@ -50,8 +50,9 @@ func WithMaxLog(n uint64) Option {
 	return func(o *options) { o.maxLog = min(cmp.Or(n, DefaultMaxLog), 1<<30) }
 }
 
-// WithMaxQueued sets how many calls can be queued, in a cluster for each node, while Redis does not respond. Further ones fail with [window.ErrOverloaded]. WithMaxQueued panics
-// if n is negative. Default, also for 0: [DefaultMaxQueued].
+// WithMaxQueued sets how many calls can be queued, in a cluster for each node, while Redis does not respond. Further
+// ones fail with [window.ErrOverloaded]. WithMaxQueued panics if n is negative. Default, also for 0:
+// [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
 	api.NotNegative("rediswindow: WithMaxQueued", n)
 	return func(o *options) { o.maxQueued = cmp.Or(n, DefaultMaxQueued) }

@@ -18,9 +18,9 @@ import (
 // maxLimits is how many limits the entries of a request have, unless a single call has more.
 const maxLimits = 256
 
-// send makes a request of calls, for a batcher. In a cluster, each key has a script of its own, because while a slot moves
-// to another node, a script may have only one key; all of them are sent at once. So it is if a server says that the
-// keys are not in one slot, as a proxy to several does, or that the user may not access one of them.
+// send makes a request of calls, for a batcher. In a cluster, each key has a script of its own, because while a slot
+// moves to another node, a script may have only one key; all of them are sent at once. So it is if a server says that
+// the keys are not in one slot, as a proxy to several does, or that the user may not access one of them.
 func (b *Backend) send(ctx context.Context, entries []*batched) {
 	groups := [][]*batched{entries}
 	cluster, err := b.cluster()

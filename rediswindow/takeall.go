@@ -58,9 +58,9 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	return true, nil
 }
 
-// groupsOf returns the indices of takes, in groups that a script can make. In a cluster they are those of a key, because
-// while a slot moves to another node, a script may have only one key. They are in the order of the keys, so that of
-// several callers one gets what it needs.
+// groupsOf returns the indices of takes, in groups that a script can make. In a cluster they are those of a key,
+// because while a slot moves to another node, a script may have only one key. They are in the order of the keys, so
+// that of several callers one gets what it needs.
 func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
 	order := make([]int, len(takes))
 	for i := range order {

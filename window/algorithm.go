@@ -26,9 +26,9 @@ const (
 	// SlidingLog remembers the time of everything that was allowed. In any interval of one scale, at most
 	// Max are allowed. It takes memory in proportion to Max.
 	SlidingLog
-	// CalendarWindow is the algorithm of limits with a [Calendar], and of no others: windows are the days, weeks, months
-	// or years of a zone's calendar, and each ends where the next one starts. Around that, twice the Max may be allowed in
-	// a short time, as with AlignedWindow.
+	// CalendarWindow is the algorithm of limits with a [Calendar], and of no others: windows are the days, weeks,
+	// months or years of a zone's calendar, and each ends where the next one starts. Around that, twice the Max may
+	// be allowed in a short time, as with AlignedWindow.
 	CalendarWindow
 )
 

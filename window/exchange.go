@@ -33,9 +33,9 @@ type Claim struct {
 	Lease time.Duration
 	// Held is how many places the process holds, without those that it wants.
 	Held uint64
-	// Strict asks for nothing to be granted for a lease after the store has lost its data, or has just been made, so that
-	// processes can say what they hold, and for places to be lost that the store does not know and that do not fit any
-	// more. Without it, places are granted at once, and the process is believed.
+	// Strict asks for nothing to be granted for a lease after the store has lost its data, or has just been made, so
+	// that processes can say what they hold, and for places to be lost that the store does not know and that do not
+	// fit any more. Without it, places are granted at once, and the process is believed.
 	Strict bool
 	// HeldMax is the largest Max of the limits under which they are held.
 	HeldMax uint64
@@ -60,15 +60,16 @@ type Places struct {
 	// Tokens has a number for each want that was granted, and 0 for the others. It is nil if none was. Each
 	// grant of a key and name has a larger one than those before.
 	Tokens []uint64
-	// Lost says, of a Strict claim, that the store does not know that the process holds places, and that they do not fit
-	// any more. It holds none.
+	// Lost says, of a Strict claim, that the store does not know that the process holds places, and that they do not
+	// fit any more. It holds none.
 	Lost bool
 	// Forgotten says that the store did not know of some places that the process holds. It does now. If their lease
 	// was not over, the store has lost its data.
 	Forgotten bool
 	// Grace is for how long nothing is granted yet. It is 0 unless the claim is Strict.
 	Grace time.Duration
-	// DataSet changes when the store may have lost its data: then processes should tell it what they hold. 0: not known.
+	// DataSet changes when the store may have lost its data: then processes should tell it what they hold. 0: not
+	// known.
 	DataSet uint64
 	// Late says that the store has seen a later claim of the process, so this one has changed nothing.
 	Late bool

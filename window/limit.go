@@ -34,8 +34,8 @@ type Limit struct {
 	// does it deny because the store is away. A RateLimit sees to that: backends never get a Shadow limit,
 	// and its count is that of the same limit without Shadow.
 	Shadow bool
-	// Calendar is in place of a Scale: windows are the days, weeks, months or years of Zone's calendar, and the Algorithm
-	// is [CalendarWindow].
+	// Calendar is in place of a Scale: windows are the days, weeks, months or years of Zone's calendar, and the
+	// Algorithm is [CalendarWindow].
 	Calendar Calendar
 	// StartDay is the day on which a Month starts, 1 to 31 (a shorter month starts on its last day), or a Week, 1
 	// (Monday) to 7. 0: 1.

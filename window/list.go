@@ -22,8 +22,8 @@ type ListedPlaces struct {
 	Name    string
 	Used    uint64 // places that are held
 	Waiting uint64 // wants in line
-	// ByProcess is the processes that hold places or wait for them, by their names. On a backend in memory, each Limiter
-	// of package inflight is one.
+	// ByProcess is the processes that hold places or wait for them, by their names. On a backend in memory, each
+	// Limiter of package inflight is one.
 	ByProcess []Holder
 }
 

@@ -43,10 +43,10 @@ type Traits struct {
 // Backend keeps windows. Authors embed [Unimplemented], wrappers the Backend that they wrap.
 //
 // A window belongs to a key and to the Name, Scale, Algorithm, Calendar, Zone and StartDay of a [Limit]. Keys are any
-// strings, equal only if all bytes are. Another name, scale or algorithm is another window; another Max or Burst is not,
-// nor are a Zone of "UTC" and an empty one, or a StartDay of 0 and 1. The Algorithm of a limit that a backend gets is
-// never 0, and its Shadow is false. A RateLimit does not call Check before each call: every method returns that error
-// itself.
+// strings, equal only if all bytes are. Another name, scale or algorithm is another window; another Max or Burst is
+// not, nor are a Zone of "UTC" and an empty one, or a StartDay of 0 and 1. The Algorithm of a limit that a backend
+// gets is never 0, and its Shadow is false. A RateLimit does not call Check before each call: every method returns
+// that error itself.
 //
 // Every backend satisfies the following. [Algorithm.Rolling] says what is different with rolling
 // algorithms.
@@ -123,8 +123,8 @@ type Backend interface {
 	//     a lease, so that all processes can say what they hold.
 	Exchange(ctx context.Context, claims []Claim, places []Places) error
 	// List returns what is counted now, of some keys or of all, in no order, while others count on: what ends or
-	// begins meanwhile may be missing, and a count may come twice. No lock is held while the loop's body runs, so it may
-	// call the backend, and may end early. An error is the last element, with a zero Listed.
+	// begins meanwhile may be missing, and a count may come twice. No lock is held while the loop's body runs, so it
+	// may call the backend, and may end early. An error is the last element, with a zero Listed.
 	List(ctx context.Context, keys ...string) iter.Seq2[Listed, error]
 	// ListPlaces is List for places in flight.
 	ListPlaces(ctx context.Context, keys ...string) iter.Seq2[ListedPlaces, error]

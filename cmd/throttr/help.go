@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 )
 
-// helpText is the help of the program, and, after a line such as "## hit key...", that of a command: what it does, and more
-// about it. Arguments in brackets need not be there.
+// helpText is the help of the program, and, after a line such as "## hit key...", that of a command: what it does,
+// and more about it. Arguments in brackets need not be there.
 //
 //go:embed help.txt
 var helpText string

@@ -1,5 +1,5 @@
-// Throttr shows and changes what rate limits count, on every store: Redis, Throttr servers, memory. It is also a client of
-// Throttr servers, and runs a mock server.
+// Throttr shows and changes what rate limits count, on every store: Redis, Throttr servers, memory. It is also a
+// client of Throttr servers, and runs a mock server.
 //
 //	export THROTTR_URL=redis://127.0.0.1:6379
 //	throttr list

@@ -62,8 +62,8 @@ func insert(e *env, f *flags, _ string) action {
 	}
 }
 
-// record is the JSON of a counter or a buffer. All but Found is missing if it is not found. ValueBase64 is there if the value
-// is not UTF-8.
+// record is the JSON of a counter or a buffer. All but Found is missing if it is not found. ValueBase64 is there if
+// the value is not UTF-8.
 type record struct {
 	keyed
 	Found       bool     `json:"found"`

@@ -1,5 +1,5 @@
-// Outage shows what a limiter decides while its store is away, under each policy: it takes a mock server away, and gives it
-// back.
+// Outage shows what a limiter decides while its store is away, under each policy: it takes a mock server away, and
+// gives it back.
 //
 //	go run ./examples/outage
 package main

@@ -1,4 +1,5 @@
-// Quickstart counts hits of a user under a limit of 3 a minute, and shows what clients of an HTTP server see under a limit.
+// Quickstart counts hits of a user under a limit of 3 a minute, and shows what clients of an HTTP server see under a
+// limit.
 //
 //	go run ./examples/quickstart                                    # in memory
 //	go run ./examples/quickstart -store mock                        # on a mock of a Throttr server, in this process

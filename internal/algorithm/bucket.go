@@ -7,8 +7,8 @@ import (
 )
 
 // A token bucket owes the tokens that it lacks. What it owes is counted in tokens times nanoseconds: a token is a
-// scale, and Max are paid in a nanosecond. So nothing is rounded, and the tokens stay when Max or what it holds changes.
-// In its record,
+// scale, and Max are paid in a nanosecond. So nothing is rounded, and the tokens stay when Max or what it holds
+// changes. In its record,
 //   - More and Count are the debt, of 128 bits.
 //   - Start is when that was.
 //   - ID is the number of tokens that have been taken since it was full, plus a number of its series.

@@ -141,8 +141,8 @@ func trim(r *Record) {
 	}
 }
 
-// sinceNewest returns how much time has passed since the newest time. It is negative if the clock has gone back by up to
-// a scale. If that is more, all later takes were made now.
+// sinceNewest returns how much time has passed since the newest time. It is negative if the clock has gone back by up
+// to a scale. If that is more, all later takes were made now.
 func sinceNewest(r *Record, t Time) time.Duration {
 	g := r.Log
 	passed := time.Duration(t.Now - g.newest().at)

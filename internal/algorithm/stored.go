@@ -102,8 +102,9 @@ func (in *reader) log() *Log {
 	return g
 }
 
-// Restart makes a record start now if the clock has gone back by more than a scale since, and reports whether it does. A
-// store must then keep it, although a call may be refused: otherwise it would start anew with each call, and never end.
+// Restart makes a record start now if the clock has gone back by more than a scale since, and reports whether it
+// does. A store must then keep it, although a call may be refused: otherwise it would start anew with each call, and
+// never end.
 func (a *Algorithm) Restart(r *Record, t Time) bool {
 	if r.Empty() {
 		return false

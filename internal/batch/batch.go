@@ -196,9 +196,9 @@ func (b *Batcher[K, T]) aged() {
 	b.next()
 }
 
-// serve sends what is queued. After a request of several calls, which are about to call again, it goes on with the next one:
-// a goroutine for each request would grow its stack each time. Only one goroutine gathers at a time. After one call, its caller
-// may send the next one itself.
+// serve sends what is queued. After a request of several calls, which are about to call again, it goes on with the
+// next one: a goroutine for each request would grow its stack each time. Only one goroutine gathers at a time. After
+// one call, its caller may send the next one itself.
 func (b *Batcher[K, T]) serve() {
 	for more := true; more; {
 		runtime.Gosched() // goroutines that are ready to run may be about to call

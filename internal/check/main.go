@@ -130,7 +130,8 @@ var (
 // elsewhere are names that documents have on purpose although they do not exist here.
 var elsewhere = set{"TestMyBackend": true, "TestLimits": true}
 
-// checkNames finds tests that do not exist, and files, with a folder from the root or from the document, or without one.
+// checkNames finds tests that do not exist, and files, with a folder from the root or from the document, or without
+// one.
 func (t *tree) checkNames() {
 	for _, texts := range []map[string]string{t.documents, t.comments} {
 		for file, text := range texts {

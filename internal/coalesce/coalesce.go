@@ -67,7 +67,8 @@ const (
 	Decided
 )
 
-// Outcome is the outcome of shared hits. They were counted or refused in the open window, or failed, or it is NotCounted.
+// Outcome is the outcome of shared hits. They were counted or refused in the open window, or failed, or it is
+// NotCounted.
 type Outcome struct {
 	// WindowOpen says that the window was open.
 	WindowOpen bool

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guarantee is a row of docs/guarantees.md: what holds, the test that shows it and its folder, and a file in which a fault is
-// planted that the test sees.
+// guarantee is a row of docs/guarantees.md: what holds, the test that shows it and its folder, and a file in which a
+// fault is planted that the test sees.
 var guarantee = regexp.MustCompile("(?m)^\\| (.+) \\| `((?:Test|Fuzz)\\w+)` in (\\S.*?) \\| `(\\S+)` \\|$")
 
 // Each guarantee has a test, and a fault that this test alone must see.

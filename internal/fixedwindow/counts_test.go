@@ -93,7 +93,8 @@ func TestNumbersThatNoCounterHolds(t *testing.T) {
 	})
 }
 
-// A limit with another algorithm is an error of every call, also when there is a fixed window of the same key and scale.
+// A limit with another algorithm is an error of every call, also when there is a fixed window of the same key and
+// scale.
 func TestOnlyFixedWindowsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := client[uint16](t, inMemory(t))

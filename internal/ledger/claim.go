@@ -16,8 +16,8 @@ func (l *Ledger) Exchange(claim *window.Claim) (p window.Places) {
 	return p
 }
 
-// Claim is Exchange for those who hold a mutex: they call what it returns, unless that is nil, when it is unlocked. The tokens
-// of the answer are stored where those of the last one were.
+// Claim is Exchange for those who hold a mutex: they call what it returns, unless that is nil, when it is unlocked.
+// The tokens of the answer are stored where those of the last one were.
 func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,8 +61,8 @@ func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
 	return wake
 }
 
-// wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks, and was
-// not woken since it has asked.
+// wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks,
+// and was not woken since it has asked.
 func (c *count) wake(now time.Duration, asking string) func() {
 	c.line.drop(now)
 	w := c.line.first()
@@ -102,8 +102,8 @@ func (x *exchange) make(p *window.Places, grace time.Duration) {
 	x.queue(granted > 0, first, waiting)
 }
 
-// register counts what the process holds. What the store does not know of was lost with its data. It is believed, unless
-// the claim is strict, and there is no room.
+// register counts what the process holds. What the store does not know of was lost with its data. It is believed,
+// unless the claim is strict, and there is no room.
 func (x *exchange) register(p *window.Places, known uint64) (held uint64) {
 	if x.sum == 0 {
 		x.limit = 0

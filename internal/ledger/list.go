@@ -7,8 +7,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// EachPlaces returns the places of some keys, or of all, in step after step. The mutex is not held between them, and those
-// that have come meanwhile may be missing.
+// EachPlaces returns the places of some keys, or of all, in step after step. The mutex is not held between them, and
+// those that have come meanwhile may be missing.
 func (l *Ledger) EachPlaces(keys []string, step func(window.ListedPlaces) bool) {
 	l.mu.Lock()
 	var ids []id

@@ -21,10 +21,10 @@ const (
 	shortest = time.Millisecond
 )
 
-// Circuit is the circuit breaker of a part of a store: only calls tell whether that is there. So many failures in a row open
-// the circuit. While calls are refused, a probe asks the store in the background, after growing pauses. When it has
-// answered, one call is let through, the trial: if that does not fail, the circuit is closed. A store may answer what only
-// reads, and fail what counts.
+// Circuit is the circuit breaker of a part of a store: only calls tell whether that is there. So many failures in a
+// row open the circuit. While calls are refused, a probe asks the store in the background, after growing pauses. When
+// it has answered, one call is let through, the trial: if that does not fail, the circuit is closed. A store may
+// answer what only reads, and fail what counts.
 //
 // If nobody calls for a while, the pauses grow further, and the next call is a trial. If the store answers a probe, and
 // nobody calls to try it, the circuit is closed without a trial.
@@ -73,8 +73,8 @@ type Ticket struct {
 	trial   bool
 }
 
-// NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses up to the longest one,
-// of at least 1 ms. Opened and closed are called when it opens and closes.
+// NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses up to the
+// longest one, of at least 1 ms. Opened and closed are called when it opens and closes.
 func NewCircuit(failures int, longest time.Duration, opened func(cause error), closed func()) *Circuit {
 	return &Circuit{failures: int32(min(failures, math.MaxInt32)), longest: min(max(longest, shortest), math.MaxInt64/4), opened: opened, closed: closed}
 }
@@ -176,8 +176,8 @@ func (c *Circuit) probeSoon() {
 	c.planStep()
 }
 
-// planStep has the next step made after a pause, if c is still used then. Up to a tenth of the pause is random, so that not
-// all processes ask at once. The caller holds mu.
+// planStep has the next step made after a pause, if c is still used then. Up to a tenth of the pause is random, so
+// that not all processes ask at once. The caller holds mu.
 func (c *Circuit) planStep() {
 	most := c.longest
 	if c.idle() {
@@ -194,8 +194,8 @@ func (c *Circuit) planStep() {
 	})
 }
 
-// step probes the store, unless it has answered or a trial is under way, and plans the next step. Calls that are refused
-// get what the last probe has found.
+// step probes the store, unless it has answered or a trial is under way, and plans the next step. Calls that are
+// refused get what the last probe has found.
 func (c *Circuit) step(step uint64) {
 	c.mu.Lock()
 	if probe := c.probe; step == c.steps && c.trial == noTrial {

@@ -23,9 +23,9 @@ type Options struct {
 	NotAsked func(call, key string, cause error) error
 }
 
-// Guard is a backend around another one, whose store may be away. No decision waits longer for the store than its timeout
-// allows, and while a circuit is open, it waits for nothing. Peek, GiveBack and Exchange are guarded as decisions are. Set,
-// Reset, Delete and lists go to the backend, and wait as long as their ctx does.
+// Guard is a backend around another one, whose store may be away. No decision waits longer for the store than its
+// timeout allows, and while a circuit is open, it waits for nothing. Peek, GiveBack and Exchange are guarded as
+// decisions are. Set, Reset, Delete and lists go to the backend, and wait as long as their ctx does.
 //
 // A call whose arguments are a mistake returns it at any time, as far as the backend's Check knows it, and says nothing
 // about the store.
@@ -38,8 +38,9 @@ type Guard struct {
 	circuits map[circuitID]*Circuit
 }
 
-// circuitID tells circuits apart: those of the parts of the store, and for exchanges that have less time than other calls,
-// as their lease is short, those of each power of two of it. A store that is too slow for a short lease is not away.
+// circuitID tells circuits apart: those of the parts of the store, and for exchanges that have less time than other
+// calls, as their lease is short, those of each power of two of it. A store that is too slow for a short lease is not
+// away.
 type circuitID struct {
 	part string
 	time int // the size of the timeout in bits
@@ -255,8 +256,8 @@ type pass struct {
 	subject int // its index
 }
 
-// enter asks the circuits of subjects to let a call with a timeout through, and appends what has to passes. It returns why
-// a circuit is open.
+// enter asks the circuits of subjects to let a call with a timeout through, and appends what has to passes. It
+// returns why a circuit is open.
 func (g *Guard) enter(of []subject, timeout time.Duration, passes []pass) ([]pass, error) {
 next:
 	for i := range of {
@@ -276,8 +277,8 @@ next:
 	return passes, nil
 }
 
-// leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit opens
-// in vain, its probe and the next call close it.
+// leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit
+// opens in vain, its probe and the next call close it.
 func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outcome, cause error) {
 	for _, p := range passes {
 		if o != Away {
@@ -288,9 +289,9 @@ func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outc
 	}
 }
 
-// probe returns a function that asks the store for something that it need not have, and returns an error if the store is
-// away or the backend is closed. Nobody could recover from a panic of the backend in the background: it is reported once, and
-// the next call asks the store, in a goroutine of the program.
+// probe returns a function that asks the store for something that it need not have, and returns an error if the store
+// is away or the backend is closed. Nobody could recover from a panic of the backend in the background: it is
+// reported once, and the next call asks the store, in a goroutine of the program.
 func (g *Guard) probe(s subject, timeout time.Duration) func() error {
 	b, watch := g.Backend, g.Watch
 	var told sync.Once

@@ -188,7 +188,8 @@ func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 	}
 }
 
-// What a caller does wrong, or ends, or what concerns some keys, opens no circuit. A mistake is a mistake also while one is open.
+// What a caller does wrong, or ends, or what concerns some keys, opens no circuit. A mistake is a mistake also while
+// one is open.
 func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
@@ -322,8 +323,8 @@ func TestHeldPlacesNeedNoStore(t *testing.T) {
 	require.ErrorIs(t, calls["take"](t.Context(), wrapped, "held", limit), window.ErrUnavailable)
 }
 
-// A backend may panic. In the background, that is reported, and only calls find out more: they panic where the program can
-// recover, and show nothing.
+// A backend may panic. In the background, that is reported, and only calls find out more: they panic where the
+// program can recover, and show nothing.
 func TestAPanicShowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}

@@ -85,8 +85,8 @@ func (w *Watch) Panicked(cause any, stack []byte) {
 	}
 }
 
-// count counts a decision, and returns what is to be reported now while no circuit is open: decisions, and within which time
-// they were made, or 0.
+// count counts a decision, and returns what is to be reported now while no circuit is open: decisions, and within
+// which time they were made, or 0.
 func (w *Watch) count(allowed, reported bool) (made decisions, within time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

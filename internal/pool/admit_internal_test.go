@@ -88,7 +88,8 @@ func TestDiscardingAConnectionTwiceDoesNothing(t *testing.T) {
 	})
 }
 
-// A caller that finds a lost connection discards it, and may begin another attempt before the connection reports its end.
+// A caller that finds a lost connection discards it, and may begin another attempt before the connection reports its
+// end.
 func TestALossIsKnownBeforeTheEndIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := withServer(t)

@@ -247,9 +247,9 @@ func isLoss(err error) bool {
 	return err != nil && !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed)
 }
 
-// discard removes c from live, and destroys it as soon as it has ended. It does nothing if c
-// was discarded before. If the last connection was lost, mayHaveRestarted is set before another attempt can begin: callers that
-// have failed may be faster than OnEnd.
+// discard removes c from live, and destroys it as soon as it has ended. It does nothing if c was discarded before. If
+// the last connection was lost, mayHaveRestarted is set before another attempt can begin: callers that have failed
+// may be faster than OnEnd.
 func (s *shared[T]) discard(c *conn.Conn[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package redisclient has what the clients of Redis have in common: the URLs of their drivers, what an error reply means
-// for a caller, and what of its text may be shown.
+// Package redisclient has what the clients of Redis have in common: the URLs of their drivers, what an error reply
+// means for a caller, and what of its text may be shown.
 package redisclient
 
 import (
@@ -25,9 +25,9 @@ func (e *Error) Error() string { return e.text }
 // Unwrap returns the errors of package window that it matches, and the error of the client.
 func (e *Error) Unwrap() []error { return append(e.matches[:len(e.matches):len(e.matches)], e.cause) }
 
-// ReplyError returns the error of a reply to a request with the given arguments, of which the text must have none. A reply about one
-// key matches no error of package window. All others are about the server, also those that nobody knows: they
-// match [window.ErrUnavailable], and also [window.ErrFull] if the server has no memory. An error of the
+// ReplyError returns the error of a reply to a request with the given arguments, of which the text must have none. A
+// reply about one key matches no error of package window. All others are about the server, also those that nobody
+// knows: they match [window.ErrUnavailable], and also [window.ErrFull] if the server has no memory. An error of the
 // client that says that it has no reply is returned as it is, and so is nil.
 func ReplyError(err error, args ...string) error {
 	for _, other := range []error{window.ErrUnavailable, window.ErrClosed, context.Canceled, context.DeadlineExceeded} {
@@ -69,8 +69,8 @@ func Demoted(err error) bool {
 	return err != nil && (strings.HasPrefix(err.Error(), "READONLY ") || strings.Contains(err.Error(), "You can't write against a read only replica"))
 }
 
-// quoted is a word in quotes, or the beginning of more. It is an argument unless it can be the name of a command, and no
-// argument of the request has it.
+// quoted is a word in quotes, or the beginning of more. It is an argument unless it can be the name of a command, and
+// no argument of the request has it.
 var quoted = regexp.MustCompile("\\B['\"`]([a-zA-Z|]*)(['\"`]?)")
 
 // withoutArguments are the beginnings of replies that have no arguments but in quotes, whatever words they have.

@@ -49,10 +49,11 @@ func Config(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{window.ErrConfig}, args...)...)
 }
 
-// Parse reads a URL. The parameters prefix, max_log, max_queued, lazy and timeout are those of the backend;
-// others must be among the given ones, for the client. Timeout is that of connecting and of a response: it becomes
-// dial_timeout, read_timeout and write_timeout, as far as the client has them and the URL does not. No error has a part of the user and password,
-// which can be at odd places of a URL that is malformed: all that is before the last @ may be one.
+// Parse reads a URL. The parameters prefix, max_log, max_queued, lazy and timeout are those of the backend; others
+// must be among the given ones, for the client. Timeout is that of connecting and of a response: it becomes
+// dial_timeout, read_timeout and write_timeout, as far as the client has them and the URL does not. No error has a
+// part of the user and password, which can be at odd places of a URL that is malformed: all that is before the last @
+// may be one.
 func Parse(text string, others ...string) (*URL, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || strings.ContainsAny(scheme, ":/?#@") {

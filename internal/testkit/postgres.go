@@ -29,8 +29,8 @@ type Postgres struct {
 	as       *syscall.Credential // nil: the user of the test
 }
 
-// postgresPrograms returns the folder of the server's programs: $THROTTR_POSTGRES, that of PATH, or the newest of Debian's
-// packages. Without one, the test is skipped.
+// postgresPrograms returns the folder of the server's programs: $THROTTR_POSTGRES, that of PATH, or the newest of
+// Debian's packages. Without one, the test is skipped.
 func postgresPrograms(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("THROTTR_POSTGRES"); dir != "" {

@@ -19,8 +19,8 @@ type process struct {
 // patience is how long to wait for a server: one of a busy machine may not respond for seconds.
 const patience = time.Minute
 
-// start starts a program, and returns when it is ready. It is killed at the end of the test. If it ends before, the error
-// has its log.
+// start starts a program, and returns when it is ready. It is killed at the end of the test. If it ends before, the
+// error has its log.
 func start(t testing.TB, cmd *exec.Cmd, log string, ready func() bool) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err

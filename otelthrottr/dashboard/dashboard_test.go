@@ -71,8 +71,8 @@ func TestQueriesNameWhatIsExported(t *testing.T) {
 	}
 }
 
-// startPrometheus starts Prometheus with the hour in its database, and returns its address: $THROTTR_PROMETHEUS is the folder of
-// prometheus and promtool, if they are not in the path.
+// startPrometheus starts Prometheus with the hour in its database, and returns its address: $THROTTR_PROMETHEUS is
+// the folder of prometheus and promtool, if they are not in the path.
 func startPrometheus(t *testing.T) string {
 	program, err := exec.LookPath(filepath.Join(os.Getenv("THROTTR_PROMETHEUS"), "prometheus"))
 	if err != nil {

@@ -26,7 +26,8 @@ import (
 // scrapes is the time between two samples.
 const scrapes = 15 * time.Second
 
-// store is memory at the end of a network. It is away from the 35th minute to the 40th, and silent in the first of these.
+// store is memory at the end of a network. It is away from the 35th minute to the 40th, and silent in the first of
+// these.
 type store struct {
 	window.Backend
 	start time.Time

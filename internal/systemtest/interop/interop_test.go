@@ -2,8 +2,8 @@
 //
 //	THROTTR_SERVERS=127.0.0.1:9000,127.0.0.1:9001 go test -run TestInteropLiveServers -v ./internal/systemtest/interop
 //
-// It finds out the value size of each server. It can share a server with other clients: its keys
-// and channels are random, it removes its records, none of which expires. It publishes 1,000 messages to all connections, and lists
+// It finds out the value size of each server. It can share a server with other clients: its keys and channels are
+// random, it removes its records, none of which expires. It publishes 1,000 messages to all connections, and lists
 // all keys of the server, which takes long if there are many.
 //
 // The suite always runs against mock servers as well.

@@ -66,8 +66,9 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// cutEverywhere runs a test without a cut, and then with a cut at each byte of the first
-// connection, which hits share, and of the second one, on which windows are looked up and opened. The server has values of size bytes, and is parked.
+// cutEverywhere runs a test without a cut, and then with a cut at each byte of the first connection, which hits
+// share, and of the second one, on which windows are looked up and opened. The server has values of size bytes, and
+// is parked.
 func cutEverywhere(t *testing.T, size int, test func(*testing.T, *mockserver.Cut) *connections) {
 	var whole *connections
 	synctest.Test(t, func(t *testing.T) { whole = test(t, nil) })

@@ -55,7 +55,8 @@ func TestSweepsDoNotDisturbSetAndReset(t *testing.T) {
 	}
 }
 
-// sweepRestarted kills and restarts four processes, while clients sweep without a pause. Begin starts one. It returns how many records the sweeps have removed.
+// sweepRestarted kills and restarts four processes, while clients sweep without a pause. Begin starts one. It returns
+// how many records the sweeps have removed.
 func sweepRestarted(t *testing.T, srv *mockserver.Server, mode throttr.Parking, clients int, begin func() *process[uint16]) int {
 	processes := make([]*process[uint16], 4)
 	for i := range processes {
