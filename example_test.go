@@ -241,9 +241,8 @@ func ExampleRangeError() {
 	_, err = limiter.Hit(ctx, "user:42", time.Hour+time.Millisecond, 10)
 	fmt.Println(err)
 	// Output:
-	// throttr: hit "user:42": Max 1000000 is out of range: 2-byte values hold at most 65535; 4-byte values (uint32)
-	// would do throttr: hit "user:42": Scale 1h0m0.001s is out of range: 2-byte values hold scales of whole units (1
-	// ns to 1 h) whose double and 45 s more are at most 65535 units; 4-byte values (uint32) would do
+	// throttr: hit "user:42": Max 1000000 is out of range: 2-byte values hold at most 65535; 4-byte values (uint32) would do
+	// throttr: hit "user:42": Scale 1h0m0.001s is out of range: 2-byte values hold scales of whole units (1 ns to 1 h) whose double and 45 s more are at most 65535 units; 4-byte values (uint32) would do
 }
 
 // seconds is a TTL of n seconds for servers with 2-byte values.
