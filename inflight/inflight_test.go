@@ -336,6 +336,32 @@ func TestCloseReleasesAll(t *testing.T) {
 	})
 }
 
+// A holder knows that its Limiter is closed before others can have its places.
+func TestHoldersKnowOfCloseFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now))
+		other := inflight.New(b)
+		defer other.Close()
+		var taken uint64
+		l := inflight.New(b, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
+			if e.Kind == inflight.Released {
+				taken += other.Stats().InUse
+			}
+		}))
+		one := inflight.Limit{Max: 1}
+		_, ok, err := l.TryAcquire(t.Context(), "k", one, 1)
+		require.True(t, ok, err)
+		go func() {
+			h, err := other.Acquire(t.Context(), "k", one, 1)
+			require.NoError(t, err)
+			h.Release()
+		}()
+		synctest.Wait()
+		l.Close()
+		require.Zero(t, taken)
+	})
+}
+
 // While the breaker is open, Close asks the store for nothing but a trial. Before, it tries until the breaker opens.
 func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	const keys = 300 // more than share an exchange

@@ -201,6 +201,11 @@ func (l *Limiter) Close() error {
 	}
 	for _, e := range l.byID {
 		e.close()
+		l.tell(e)
+	}
+	l.unlock() // holders know before others can have their places
+	l.mu.Lock()
+	for _, e := range l.byID {
 		l.update(e, l.now())
 	}
 	l.unlock()

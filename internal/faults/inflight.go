@@ -2,6 +2,7 @@ package main
 
 // inflightFaults are the faults in limits on calls in flight that tests see.
 var inflightFaults = []fault{
+	{"inflight/limiter.go", "\t\tl.tell(e)\n", "", "", "TestHoldersKnowOfCloseFirst"},
 	// The pump of a key.
 	{"inflight/pump.go", "end := p.sentAt + termOf(p.claim.Lease)", "end := now + termOf(p.claim.Lease)", "", "TestModel"},
 	{"inflight/pump.go", "return lease - share(lease, driftShare) - share(lease, marginShare)", "return lease + share(lease, 1.0/10)", "", ""},
@@ -27,7 +28,7 @@ var inflightFaults = []fault{
 	{"inflight/lanes.go", "laneID{l.store.Part(e.claim.Key), e.claim.Lease}", "laneID{l.store.Part(e.claim.Key), 0}", "", "CostsNo"},
 	{"inflight/lanes.go", "delete(l.lanes, at.id)", "", "", "TestLanes"},
 	{"inflight/outage.go", "	l.losses.end = now + lease // also", "	l.losses.end = cmp.Or(l.losses.end, now+lease) // also", "", "Strict"},
-	{"inflight/limiter.go", "err == nil && l.ctx.Err() != nil", "false", "", "Peek"},
+	{"inflight/limiter.go", "err == nil && l.ctx.Err() != nil", "false", "", "TestCloseReleasesAll"},
 	{"inflight/pump.go", "	p.status = status{at: never}\n", "	p.at = never\n", "", "ThePause"},
 	{"inflight/observer.go", "err == nil && !told", "err != nil && !told", "", "Observer"},
 	{"inflight/observer.go", "err == nil && h.want.state != held", "false", "", "Observer"},
