@@ -12,6 +12,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/internal/batch"
+	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -38,6 +39,9 @@ func (b *Backend) newLane(locks bool) *batcher {
 // bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx
 // if that has ended, and otherwise that of f as one of a backend.
 func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) error {
+	if b.life.Err() != nil { // AfterFunc may run its function too late for f
+		return window.ErrClosed
+	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
