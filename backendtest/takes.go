@@ -281,7 +281,7 @@ func endMeanwhile(clients []calls, every int, advance time.Duration) {
 		n    uint64
 		back bool
 	}
-	held := make([]holder, 6000)
+	held := make([]holder, 12000)
 	timed := every > 0 && !clients[0].Algorithm.Rolling()
 	var ends atomic.Int64
 	concurrently(len(held), func(i int) {
@@ -327,7 +327,7 @@ func endMeanwhile(clients []calls, every int, advance time.Duration) {
 		for id, sum := range sums {
 			c.expect(sum <= c.limit.Max, "%d are held of window %d, whose limit is %d", sum, id, c.limit.Max)
 		}
-		c.expect(len(sums) >= 3, "there were %d windows", len(sums))
+		c.expect(len(sums) >= 2, "there was %d window", len(sums))
 		last := c.hit(0)
 		c.expect(last.Count == sums[last.ID], "the count is %d, and %d are held of this window", last.Count, sums[last.ID])
 	} else {
