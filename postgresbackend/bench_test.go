@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/postgresbackend"
 	"github.com/throttr-go/throttr/window"
@@ -29,15 +30,16 @@ func BenchmarkTakes(b *testing.B) {
 	noError(b, err)
 	pool := connect(b, s, func(c *pgxpool.Config) { c.MaxConns = 2 })
 	backend := postgresbackend.New(pool, newTable(b, pool, postgresbackend.WithDurability(postgresbackend.Unlogged))...)
+	limiter := throttr.NewRateLimit(backend)
 	for _, full := range []bool{false, true} {
 		most := uint64(1 << 40)
 		if full {
-			most = 0
+			most = 1
 		}
 		l := limitOf(window.FixedWindow, most)
 		for name, take := range map[string]func(ctx context.Context, key string) error{
 			"package": func(ctx context.Context, key string) error {
-				_, err := backend.Take(ctx, key, l, 1)
+				_, err := limiter.Take(ctx, key, l, 1)
 				return err
 			},
 			"by_hand": func(ctx context.Context, key string) error {
