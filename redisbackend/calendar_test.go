@@ -2,45 +2,30 @@ package redisbackend_test
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 // skewed is a client of a server that has a clock of its own, whatever that of the backend shows.
 type skewed struct {
-	rueidis.Client
+	plainClient
 	clock   backendtest.Clock
 	scripts int
 }
 
-func (s *skewed) EvalSHA(context.Context, string, []string, []string) (string, error) {
-	s.scripts++
-	return "", errors.New("NOSCRIPT")
-}
-
 func (s *skewed) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
+	s.scripts++
 	args = slices.Clone(args)
 	args[0] = strconv.FormatInt(s.clock.Now().UnixMicro(), 10)
-	return s.Do(ctx, s.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
+	return s.plainClient.Eval(ctx, script, keys, args)
 }
-
-func (s *skewed) Scan(context.Context, string) iter.Seq2[string, error] {
-	return func(func(string, error) bool) {}
-}
-
-func (s *skewed) Cluster() (bool, error) { return false, nil }
-
-func (s *skewed) Name() string { return "" }
 
 // Two clients whose clocks are on both sides of midnight count in one window: that of the server's clock.
 func TestCalendarWindowsAreThoseOfTheServersClock(t *testing.T) {
@@ -50,7 +35,7 @@ func TestCalendarWindowsAreThoseOfTheServersClock(t *testing.T) {
 	noError(t, err)
 	midnight := time.Date(2027, time.March, 28, 0, 0, 0, 0, berlin) // a day of 23 hours
 	clock := backendtest.NewClock()
-	server := &skewed{Client: startServer(t).connect(), clock: clock}
+	server := &skewed{plainClient: plainClient{connect(t, testkit.StartRedis(t))}, clock: clock}
 	differs := func(d time.Duration) *rediswindow.Backend {
 		return rediswindow.New(server, rediswindow.WithClock(func() time.Time { return clock.Now().Add(d) }))
 	}

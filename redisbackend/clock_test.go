@@ -1,70 +1,53 @@
 package redisbackend_test
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
-// algorithms are all of them.
-var algorithms = append([]window.Algorithm{window.FixedWindow, window.AlignedWindow}, rolling...)
-
-// each runs a test for each algorithm, on an empty server.
-func each(t *testing.T, f func(t *testing.T, s *server, a window.Algorithm)) {
-	s := startServer(t)
-	for _, a := range algorithms {
-		t.Run(a.String(), func(t *testing.T) {
-			s.Must(t, "FLUSHALL")
-			f(t, s, a)
-		})
-	}
-}
-
-// A window that starts a scale or more in the future is over, as it is in memory.
+// A window that starts a scale or more in the future is over, as it is in memory. To any other, a take that was made
+// before the clock was set back can be given back.
 func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
-	each(t, func(t *testing.T, s *server, a window.Algorithm) {
+	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
 		clock := backendtest.NewClock()
 		begin := clock.Now()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
-		call := func(key string, take bool) bool {
-			t.Helper()
-			if !take {
-				w := must(t, b.Hit, key, limitOf(a, time.Minute, 10), 1)
-				return !w.Refused && w.Count <= 10
-			}
-			w := must(t, b.Take, key, limitOf(a, time.Minute, 10), 1)
-			return !w.Refused
-		}
-		for _, take := range []bool{false, true} {
-			for _, back := range []time.Duration{time.Microsecond, time.Second, 59 * time.Second, time.Minute, 24 * time.Hour} {
-				set(clock, begin)
-				key := fmt.Sprint(take, back)
-				for i := range 20 {
-					expect(t, call(key, take) == (i < 10), "hit %d", i)
-				}
-				set(clock, begin.Add(-back))
-				full, allowed := back < time.Minute, 0
-				w := must(t, b.Peek, key, limitOf(a, time.Minute, 10), 0)
-				expect(t, (w.Count >= 10) == full && (w == window.Window{}) == !full, "%v back: %+v", back, w)
-				w = must(t, b.Peek, key, limitOf(a, time.Minute, 10), 1)
-				expect(t, w.Refused == full, "%v back: %+v", back, w)
+		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
+		l := limitOf(a, time.Minute, 10)
+		for _, back := range []time.Duration{time.Microsecond, time.Second, 59 * time.Second, time.Minute, 24 * time.Hour} {
+			set(clock, begin)
+			key := back.String()
+			takes := func(want int) {
+				t.Helper()
+				granted := 0
 				for range 20 {
-					if call(key, take) {
-						allowed++
+					if !must(t, b.Take, key, l, 1).Refused {
+						granted++
 					}
 				}
-				expect(t, full && allowed == 0 || !full && allowed == 10, "%v back, %d are allowed", back, allowed)
-				clock.Advance(3 * time.Minute)
-				expect(t, call(key, take), "%v back, and three scales later", back)
+				expect(t, granted == want, "%v back: %d are granted, want %d", back, granted, want)
 			}
+			first := must(t, b.Take, key, l, 5)
+			takes(5)
+			set(clock, begin.Add(-back))
+			over := back >= time.Minute
+			w := must(t, b.Peek, key, l, 1)
+			expect(t, w.Refused == !over && (w.Count == 0) == over && (w.Left == 0) == over, "%v back: %+v", back, w)
+			given, err := b.GiveBack(t.Context(), key, l, 5, first.ID)
+			expect(t, given == !over && err == nil, "%v back: %v, %v", back, given, err)
+			if over {
+				takes(10)
+			} else {
+				takes(5)
+			}
+			clock.Advance(3 * time.Minute)
+			takes(10)
 		}
 	})
 }
@@ -74,7 +57,7 @@ func TestWeightIsBoundedAfterAClockWentBack(t *testing.T) {
 	clock := backendtest.NewClock()
 	begin := clock.Now().Truncate(time.Minute)
 	set(clock, begin)
-	b := redisbackend.New(startServer(t).connect(), rediswindow.WithClock(clock.Now))
+	b := redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock.Now))
 	l := limitOf(window.SlidingWindow, time.Minute, 10)
 	must(t, b.Take, "k", l, 4)
 	clock.Advance(time.Minute)
@@ -84,113 +67,45 @@ func TestWeightIsBoundedAfterAClockWentBack(t *testing.T) {
 	expect(t, w.Count == 5 && !w.Refused, "%+v", w)
 }
 
-// A take that was made before the clock was set back is given back, unless it was forgotten.
-func TestTakesAreGivenBackAfterAClockWentBack(t *testing.T) {
-	each(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
-		for _, back := range []time.Duration{30 * time.Second, 10 * time.Minute} {
-			key := back.String()
-			w := must(t, b.Take, key, limitOf(a, time.Minute, 10), 5)
-			expect(t, !w.Refused, "the take is refused")
-			clock.Advance(-back)
-			before := must(t, b.Take, key, limitOf(a, time.Minute, 10), 3)
-			ok, err := b.GiveBack(t.Context(), key, limitOf(a, time.Minute, 10), 5, w.ID)
-			noError(t, err)
-			after := must(t, b.Peek, key, limitOf(a, time.Minute, 10), 0)
-			want := before.Count
-			if back < time.Minute {
-				want -= 5
+// The test waits in real time, because the clock of the server is real. It is on the same machine.
+func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
+	const scale = 200 * time.Millisecond
+	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
+		s := testkit.StartRedis(t)
+		b := redisbackend.New(connect(t, s))
+		var last window.Window
+		for opened := 0; opened < 3; {
+			before := time.Now().Truncate(time.Microsecond)
+			w := must(t, b.Hit, "k", limitOf(a, scale, 1), 1)
+			now := w.ExpiresAt.Add(-w.Left)
+			expect(t, !now.Before(before) && !now.After(time.Now()) && w.Left > 0 && w.Left <= scale, "%v: %+v at %v", a, w, before)
+			if w.Count > 1 {
+				expect(t, w.Count == last.Count+1 && w.ExpiresAt.Equal(last.ExpiresAt), "%v: %+v follows on %+v", a, w, last)
+			} else {
+				opened++
+				start := now
+				if a == window.AlignedWindow {
+					start = limits.AlignedStart(now, scale)
+				}
+				expect(t, !now.Before(last.ExpiresAt) && w.ExpiresAt.Equal(start.Add(scale)), "%v: %+v follows on %+v", a, w, last)
 			}
-			expect(t, ok == (back < time.Minute) && after.Count == want, "%v back: %v, %+v, %+v", back, ok, before, after)
-			clock.Advance(back)
+			last = w
 		}
-	})
-}
-
-// names returns the keys of a server.
-func names(t *testing.T, client rueidis.Client) []string {
-	t.Helper()
-	all, err := redis(t, client, "KEYS", "*").AsStrSlice()
-	noError(t, err)
-	return all
-}
-
-// age has the keys of a server be older than they are, since a virtual clock does not let them.
-func age(t *testing.T, client rueidis.Client, d time.Duration) {
-	t.Helper()
-	for _, name := range names(t, client) {
-		ms, err := redis(t, client, "PTTL", name).AsInt64()
-		noError(t, err)
-		expect(t, ms > 0, "%s does not expire", name)
-		noError(t, redis(t, client, "PEXPIRE", name, fmt.Sprint(ms-d.Milliseconds())).Error())
+		await(t, "the hash is left", func() bool { return s.Must(t, "DBSIZE") == "0" })
 	}
 }
 
-// grace is how much longer than necessary a backend with a clock of its own keeps a hash.
-const grace = time.Hour
-
-// The clock of Redis is real. So the test has the keys grow older with the virtual clock, and compares
-// what they have left to live with what their windows have left.
-func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
-	const short, long = 100 * time.Hour, 300 * time.Hour
-	each(t, func(t *testing.T, s *server, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		client := s.connect()
-		b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
-		for seed := range uint64(3) {
-			r := rand.New(rand.NewPCG(seed, uint64(a)))
-			noError(t, redis(t, client, "FLUSHALL").Error())
-			var last time.Time // when the hash changed last
-			limit := 5 + r.Uint64N(100)
-			for range 150 {
-				scale := []time.Duration{short, long}[r.IntN(2)*r.IntN(2)]
-				n := 1 + r.Uint64N(limit/2)
-				var w window.Window
-				var err error
-				switch r.IntN(10) {
-				case 0:
-					w, err = b.Charge(t.Context(), "k", limitOf(a, scale, limit), n)
-				case 1:
-					w, err = b.Set(t.Context(), "k", limitOf(a, scale, limit), n)
-				case 2:
-					err = b.Reset(t.Context(), "k", limitOf(a, scale, limit))
-				case 3:
-					var granted bool
-					w, err = b.Take(t.Context(), "k", limitOf(a, scale, limit), n)
-					if granted && err == nil {
-						_, err = b.GiveBack(t.Context(), "k", limitOf(a, scale, limit), 1+r.Uint64N(n), w.ID)
-					}
-				default:
-					limit := limit + r.Uint64N(2)
-					w, err = b.Hit(t.Context(), "k", limitOf(a, scale, limit), n)
-				}
-				noError(t, err)
-				last = clock.Now()
-				for step := r.IntN(2); step >= 0; step-- {
-					for _, scale := range []time.Duration{short, long} {
-						w := must(t, b.Peek, "k", limitOf(a, scale, limit), 0)
-						expect(t, w.Count == 0 || w.Left > 0, "%+v", w)
-						if w.Count > 0 {
-							left := untilExpiry(t, client, names(t, client)[0])
-							expect(t, left >= w.Left-time.Minute, "the hash expires in %v, and its hits are over in %v", left, w.Left)
-						}
-					}
-					if all := names(t, client); len(all) > 0 {
-						expect(t, len(all) == 1, "%q", all)
-						left := untilExpiry(t, client, all[0])
-						expect(t, left <= 3*long-clock.Now().Sub(last)+2*long, "the hash expires in %v", left)
-					}
-					by := time.Duration(r.Int64N(int64(short) / 5)).Truncate(time.Millisecond)
-					clock.Advance(by)
-					age(t, client, by)
-				}
-			}
-			clock.Advance(5 * long)
-			age(t, client, 5*long)
-			if all := names(t, client); len(all) > 0 {
-				t.Errorf("%q are left, for %v", all, untilExpiry(t, client, all[0]))
+func TestAlignedWindowsStartAtMultiplesOfTheScale(t *testing.T) {
+	var now time.Time
+	b := redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(func() time.Time { return now }))
+	for _, scale := range []time.Duration{time.Millisecond, 1234567 * time.Microsecond, 24 * time.Hour, 8766 * time.Hour} {
+		for _, year := range []int{1910, 1969, 1970, 2030, 2100} {
+			start := limits.AlignedStart(time.Date(year, 2, 3, 4, 5, 6, 7000, time.UTC), scale)
+			for _, now = range []time.Time{start, start.Add(scale / 2).Truncate(time.Microsecond), start.Add(scale - time.Microsecond)} {
+				w := must(t, b.Set, "k", limitOf(window.AlignedWindow, scale, 10), 1)
+				end := start.Add(scale)
+				expect(t, w.ExpiresAt.Equal(end) && w.Left == end.Sub(now), "at %v, a window of %v ends at %v, want %v", now, scale, w.ExpiresAt, end)
 			}
 		}
-	})
+	}
 }

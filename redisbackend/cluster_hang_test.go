@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
@@ -28,7 +26,7 @@ func TestANodeThatHangsStopsItsOwnKeysOnly(t *testing.T) {
 		}
 	}
 	hung, healthy := find(5120, 5460), find(5461, 6143) // close to each other, on nodes 0 and 1
-	b := redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()}))
+	b := redisbackend.New(onCluster(t, c))
 	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
 	limit := throttr.Limit{Max: 5, Scale: time.Minute}
 	take := func(key string) throttr.Result {

@@ -5,14 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestBackendOnAClusterConforms(t *testing.T) {
-	nodes := startCluster(t)
-	client := nodes[1].connect()
-	conformance(t, client, nodes[0].connect())
+	nodes := testkit.StartPrimaries(t, 3).Primaries
+	client := connect(t, nodes[1])
+	conformance(t, client, connect(t, nodes[0]))
 
 	// The suite has few keys. These are spread over all nodes.
 	b := redisbackend.New(client)

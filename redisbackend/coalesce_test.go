@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -20,7 +21,7 @@ import (
 
 // hitTogether hits each key n times while the server does not respond, so that hits share requests. It
 // returns the windows and the errors of each key.
-func hitTogether(t *testing.T, s *server, b *rediswindow.Backend, n int, keys ...string) (windows [][]window.Window, errs [][]error) {
+func hitTogether(t *testing.T, s *testkit.Redis, b *rediswindow.Backend, n int, keys ...string) (windows [][]window.Window, errs [][]error) {
 	t.Helper()
 	windows, errs = make([][]window.Window, len(keys)), make([][]error, len(keys))
 	s.Freeze(t)
@@ -72,8 +73,8 @@ func evals(t *testing.T, client rueidis.Client) (byDigest, inFull int) {
 }
 
 func TestHitsAtOneTimeShareRequests(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	b := redisbackend.New(client)
 	redis(t, client, "CONFIG", "RESETSTAT")
 	windows, errs := hitTogether(t, s, b, 100, "a", "b", "c")
@@ -89,8 +90,8 @@ func TestHitsAtOneTimeShareRequests(t *testing.T) {
 }
 
 func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	b := redisbackend.New(client)
 	redis(t, client, "SET", "throttr:{k:string}:v2", "1")
 	redis(t, client, "HSET", "throttr:{k:text}:v2", "f3600000000", "text")
@@ -109,8 +110,8 @@ func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
 
 // If something is wrong with all windows of a script, its hits fail, and none is sent again.
 func TestServerWithoutMemoryFailsHitsTogether(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	b := redisbackend.New(client)
 	if _, err := b.Hit(t.Context(), "another", limitOf(window.FixedWindow, time.Hour, 5), 1); err != nil { // the server knows the script
 		t.Fatal(err)

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
 
 // The statistics of the server show the commands that calls send, and those of their scripts.
 func TestCallsAreOneRoundTrip(t *testing.T) {
-	client := startServer(t).connect()
+	client := connect(t, testkit.StartRedis(t))
 	b := redisbackend.New(client)
 	takes := []window.Take{limitOf(window.FixedWindow, time.Hour, 100).For("a", 1), limitOf(window.FixedWindow, time.Minute, 100).For("b", 1)}
 	hit := func(a window.Algorithm) func() error {

@@ -5,8 +5,6 @@ package redisbackend_test
 import (
 	"testing"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
@@ -24,7 +22,7 @@ func TestFailoverAllowsFewHitsMore(t *testing.T) {
 func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
 	t.Helper()
 	for range 2 {
-		backends = append(backends, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})))
+		backends = append(backends, redisbackend.New(onCluster(t, c)))
 	}
 	return backends
 }

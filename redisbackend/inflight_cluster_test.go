@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
@@ -42,7 +40,7 @@ func newHolding(t *testing.T, c *testkit.Cluster, limiters int, limit inflight.L
 	h := &holding{limit: limit}
 	h.ctx, h.stop = context.WithCancel(t.Context())
 	for range limiters {
-		l := newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithStrict())
+		l := newInFlight(t, redisbackend.New(onCluster(t, c)), inflight.WithStrict())
 		h.limiters = append(h.limiters, l)
 		acquired(t, l, "k", limit, 1).Release()
 	}
@@ -208,7 +206,7 @@ func TestAPrimaryThatFailsBackIsAnotherDataSet(t *testing.T) {
 				opts = append(opts, inflight.WithStrict())
 			}
 			limiter := func() *inflight.Limiter {
-				return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), opts...)
+				return newInFlight(t, redisbackend.New(onCluster(t, c)), opts...)
 			}
 			one, two := limiter(), limiter()
 			owner := ownerOf(t, c)
@@ -258,7 +256,7 @@ func TestAFlushOfAClusterIsALossOfData(t *testing.T) {
 	c := testkit.StartPrimaries(t, 2)
 	limit := inflight.Limit{Max: 2, Lease: 3 * time.Second}
 	limiter := func() *inflight.Limiter {
-		return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithStrict())
+		return newInFlight(t, redisbackend.New(onCluster(t, c)), inflight.WithStrict())
 	}
 	one, two := limiter(), limiter()
 	var holds []*inflight.Hold
@@ -292,7 +290,7 @@ func TestAFlushOfAClusterIsALossOfData(t *testing.T) {
 func TestANodeThatHangsCostsNoPlacesOfOthers(t *testing.T) {
 	c := testkit.StartPrimaries(t, 2)
 	limit := inflight.Limit{Max: 2, Lease: 4 * time.Second}
-	l := newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithTimeout(0))
+	l := newInFlight(t, redisbackend.New(onCluster(t, c)), inflight.WithTimeout(0))
 	keys := [2][]string{}
 	for i := 0; len(keys[0]) < 5 || len(keys[1]) < 5; i++ {
 		key := fmt.Sprint("user:", i)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
-
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -44,17 +43,17 @@ func calls(t testing.TB, s *testkit.Redis, command string) int {
 func TestWaitingInTheGraceCostsLittle(t *testing.T) {
 	const lasts = 3
 	for _, keys := range []int{1, 200} {
-		s := startServer(t)
+		s := testkit.StartRedis(t)
 		ctx, cancel := context.WithTimeout(context.Background(), lasts*time.Second)
 		defer cancel()
 		for range 2 { // the first in line is not woken by whoever is behind it, either
-			l := newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
+			l := newInFlight(t, redisbackend.New(connect(t, s)), inflight.WithStrict())
 			for i := range keys {
 				go l.Acquire(ctx, fmt.Sprint("k", i), inflight.Limit{Max: 2}, 1)
 			}
 		}
 		<-ctx.Done() // those in front leave: that may wake those behind
-		scripts, published := calls(t, s.Redis, "evalsha"), calls(t, s.Redis, "publish")
+		scripts, published := calls(t, s, "evalsha"), calls(t, s, "publish")
 		t.Logf("%d keys waited for %d s: %d scripts, %d PUBLISH", keys, lasts, scripts, published)
 		expect(t, scripts > 0 && scripts < 4*keys*lasts+20, "%d keys: %d scripts in %d s", keys, scripts, lasts)
 		expect(t, published <= keys, "%d keys: %d PUBLISH, though nothing has become free", keys, published)
@@ -65,9 +64,9 @@ func TestWaitingInTheGraceCostsLittle(t *testing.T) {
 func TestARestartWithManyWaitersCostsLittle(t *testing.T) {
 	const keys, lasts = 200, 4
 	for _, opts := range [][]inflight.Option{nil, {inflight.WithStrict()}} {
-		s := startOnSocket(t)
+		s := testkit.StartRedisOnSocket(t)
 		limit := inflight.Limit{Max: 1, Lease: 3 * time.Second}
-		holder, waiter := newInFlight(t, redisbackend.New(s.connect()), opts...), newInFlight(t, redisbackend.New(s.connect()), opts...)
+		holder, waiter := newInFlight(t, redisbackend.New(connect(t, s)), opts...), newInFlight(t, redisbackend.New(connect(t, s)), opts...)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		for i := range keys {
@@ -78,8 +77,8 @@ func TestARestartWithManyWaitersCostsLittle(t *testing.T) {
 		s.Kill()
 		s.Restart(t) // its statistics begin anew
 		time.Sleep(lasts * time.Second)
-		n := calls(t, s.Redis, "eval") + calls(t, s.Redis, "evalsha") + calls(t, s.Redis, "publish")
-		t.Logf("%d keys, %d s after a restart: %d scripts and PUBLISH, %d of them PUBLISH", keys, lasts, n, calls(t, s.Redis, "publish"))
+		n := calls(t, s, "eval") + calls(t, s, "evalsha") + calls(t, s, "publish")
+		t.Logf("%d keys, %d s after a restart: %d scripts and PUBLISH, %d of them PUBLISH", keys, lasts, n, calls(t, s, "publish"))
 		expect(t, n < 2*keys*lasts, "%d scripts and PUBLISH in %d s, with %d keys", n, lasts, keys)
 		expect(t, holder.Stats().Lost == 0, "%d places are lost", holder.Stats().Lost)
 	}
@@ -87,8 +86,8 @@ func TestARestartWithManyWaitersCostsLittle(t *testing.T) {
 
 // The first in line is woken once, when there is room for it, until it asks again.
 func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
-	s := startServer(t)
-	b := redisbackend.New(s.connect())
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
 	seq := uint64(0)
 	claim := func(process string, held uint64, wants ...window.Want) {
 		seq++
@@ -100,14 +99,14 @@ func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 		for _, held := range []uint64{5, 4, 3, 2, 5} {
 			claim("holds", held)
 		}
-		expect(t, calls(t, s.Redis, "publish") == round+1, "round %d: %d PUBLISH", round, calls(t, s.Redis, "publish"))
+		expect(t, calls(t, s, "publish") == round+1, "round %d: %d PUBLISH", round, calls(t, s, "publish"))
 	}
 }
 
 // A hash lives as long as what it holds is renewed, and a lease more.
 func TestAHashOfRenewedPlacesStays(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	b := redisbackend.New(client)
 	const lease = 200 * time.Millisecond
 	seq := uint64(0)
@@ -131,8 +130,8 @@ func TestAHashOfRenewedPlacesStays(t *testing.T) {
 func TestANewPrefixIsAsOldAsItsServer(t *testing.T) {
 	const lease = 2 * time.Second
 	started := time.Now()
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	var first time.Duration
 	for i := 0; first == 0; i++ {
 		b := redisbackend.New(client, rediswindow.WithPrefix(fmt.Sprint("p", i, ":")))
@@ -155,7 +154,7 @@ func TestWhatHasLostDataIsNew(t *testing.T) {
 	commands := [][]string{{"FLUSHALL"}, {"SWAPDB", "0", "1"}, {"CONFIG", "RESETSTAT"}}
 	var clients []rueidis.Client
 	for range commands {
-		clients = append(clients, startServer(t).connect())
+		clients = append(clients, connect(t, testkit.StartRedis(t)))
 	}
 	time.Sleep(2*time.Second + 2*lease)
 	for i, command := range commands {
@@ -177,7 +176,7 @@ func TestWhatHasLostDataIsNew(t *testing.T) {
 func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
 	c := testkit.StartPrimaries(t, 2)
 	limit := inflight.Limit{Max: 1, Lease: 4 * time.Second}
-	client := connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})
+	client := onCluster(t, c)
 	one, two := newInFlight(t, redisbackend.New(client), inflight.WithStrict()), newInFlight(t, redisbackend.New(client), inflight.WithStrict())
 	time.Sleep(limit.Lease + 2*time.Second)
 	h := acquired(t, one, "k", limit, 1)
@@ -203,7 +202,7 @@ func TestTheFirstPlaceOfASlotIsLostInAFailover(t *testing.T) {
 	c := testkit.StartCluster(t, 3)
 	limit := inflight.Limit{Max: 1, Lease: 6 * time.Second}
 	limiter := func() *inflight.Limiter {
-		return newInFlight(t, redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})), inflight.WithStrict())
+		return newInFlight(t, redisbackend.New(onCluster(t, c)), inflight.WithStrict())
 	}
 	one, two := limiter(), limiter()
 	owner := ownerOf(t, c)

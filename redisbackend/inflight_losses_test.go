@@ -56,7 +56,7 @@ func (m measured) String() string {
 
 // measure has processes hold places around a loss, and for two leases after it.
 func measure(t *testing.T, addrs []string, strict bool, warm time.Duration, fails func() time.Time) (m measured) {
-	o := orders{addrs, t.TempDir(), noControl, strict, lossHolders, lossHeld, lossLimit}
+	o := orders{addrs, t.TempDir(), strict, lossHolders, lossHeld, lossLimit}
 	begun := time.Now()
 	for range lossProcesses {
 		cmd := o.start(t)
@@ -107,11 +107,11 @@ func TestPlacesInFlightAfterALoss(t *testing.T) {
 		}
 		for _, strict := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, strict %v", name, strict), func(t *testing.T) {
-				s := startOnSocket(t, loss.args...)
+				s := testkit.StartRedisOnSocket(t, loss.args...)
 				warm := lossLimit.Lease + 2*time.Second
 				var fails func() time.Time
 				if loss.fails != nil {
-					fails = func() time.Time { return loss.fails(t, s.Redis) }
+					fails = func() time.Time { return loss.fails(t, s) }
 				} else {
 					warm = 0
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -63,9 +64,9 @@ func handOver(t testing.TB, one, two *inflight.Limiter, limit inflight.Limit, ro
 
 // The next holder does not wait for the next time that its process asks: a tenth of a second is much less.
 func TestAReleaseWakesTheNextHolder(t *testing.T) {
-	s := startServer(t)
+	s := testkit.StartRedis(t)
 	limit := inflight.Limit{Name: "two words", Max: 1, Lease: 4 * time.Second} // who waits asks every 500 ms
-	one, two := newInFlight(t, redisbackend.New(s.connect())), newInFlight(t, redisbackend.New(s.connect()))
+	one, two := newInFlight(t, redisbackend.New(connect(t, s))), newInFlight(t, redisbackend.New(connect(t, s)))
 	ready(t, one, limit)
 	handOver(t, one, two, limit, 3) // until the subscription is there
 	all := handOver(t, one, two, limit, 15)
@@ -73,13 +74,10 @@ func TestAReleaseWakesTheNextHolder(t *testing.T) {
 	expect(t, all[len(all)/2] < 100*time.Millisecond, "the next holder waits for %v", all)
 }
 
-// mute is a client that can't subscribe.
-type mute struct{ rediswindow.Client }
-
 func TestWhoeverIsNotWokenAsks(t *testing.T) {
-	s := startServer(t)
+	s := testkit.StartRedis(t)
 	limit := inflight.Limit{Max: 1, Lease: time.Second}
-	backend := func() *rediswindow.Backend { return rediswindow.New(mute{plainClient{s.connect()}}) }
+	backend := func() *rediswindow.Backend { return rediswindow.New(plainClient{connect(t, s)}) }
 	one, two := newInFlight(t, backend()), newInFlight(t, backend())
 	ready(t, one, limit)
 	all := handOver(t, one, two, limit, 5)
@@ -88,8 +86,8 @@ func TestWhoeverIsNotWokenAsks(t *testing.T) {
 
 // A server that has loaded what it had saved may lack what it had not: a place that was granted since.
 func TestAServerThatWasStartedAgainGrantsNothingForALease(t *testing.T) {
-	s := startOnSocket(t)
-	client := s.connect()
+	s := testkit.StartRedisOnSocket(t)
+	client := connect(t, s)
 	limit := inflight.Limit{Max: 1, Lease: 2 * time.Second}
 	one := newInFlight(t, redisbackend.New(client), inflight.WithStrict())
 	ready(t, one, limit)
@@ -97,7 +95,7 @@ func TestAServerThatWasStartedAgainGrantsNothingForALease(t *testing.T) {
 	h := acquired(t, one, "k", limit, 1)
 	s.Kill()
 	s.Restart(t)
-	two := newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
+	two := newInFlight(t, redisbackend.New(connect(t, s)), inflight.WithStrict())
 	start := time.Now()
 	for h.Valid() && time.Since(start) < limit.Lease/2 {
 		other, ok, err := two.TryAcquire(context.Background(), "k", limit, 1)
@@ -113,10 +111,10 @@ func TestAServerThatWasStartedAgainGrantsNothingForALease(t *testing.T) {
 }
 
 func TestAFlushIsALossOfData(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	limit := inflight.Limit{Max: 2, Lease: 2 * time.Second}
-	one, two := newInFlight(t, redisbackend.New(client), inflight.WithStrict()), newInFlight(t, redisbackend.New(s.connect()), inflight.WithStrict())
+	one, two := newInFlight(t, redisbackend.New(client), inflight.WithStrict()), newInFlight(t, redisbackend.New(connect(t, s)), inflight.WithStrict())
 	ready(t, one, limit)
 	h := acquired(t, one, "k", limit, 2)
 	redis(t, client, "FLUSHALL")
@@ -131,8 +129,8 @@ func TestAFlushIsALossOfData(t *testing.T) {
 
 // A hash that is none fails the claims on it, and no others of the same call.
 func TestAClaimThatFailsFailsAlone(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	b := redisbackend.New(client)
 	redis(t, client, "SET", "throttr:{k:bad}:f1:", "text")
 	var claims []window.Claim
@@ -148,8 +146,8 @@ func TestAClaimThatFailsFailsAlone(t *testing.T) {
 
 // What is stored does not grow with the places, and goes away.
 func TestPlacesInFlightTakeLittleMemory(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	limit := inflight.Limit{Max: 20_000, Lease: time.Second}
 	l := newInFlight(t, redisbackend.New(client))
 	ready(t, l, limit)
@@ -179,8 +177,8 @@ func TestPlacesInFlightTakeLittleMemory(t *testing.T) {
 
 // What is stored under one key is no error of the claims that share its script.
 func TestAHashThatHoldsNoPlacesFailsItsOwnClaims(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	b := redisbackend.New(client)
 	defer b.Close()
 	claim := func(key string, seq uint64) window.Claim {

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -27,8 +26,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
-	"github.com/throttr-go/throttr/rediswindow"
 )
 
 // Processes hold places while they are killed and stopped, and while Redis is restarted. Each writes what it holds,
@@ -44,7 +43,6 @@ const (
 type orders struct {
 	Addrs      []string // of Redis: a socket, or the nodes of a cluster
 	Dir        string
-	Control    control
 	Strict     bool
 	Goroutines int
 	Held       time.Duration
@@ -84,46 +82,6 @@ var (
 	flightTime  = flag.Duration("inflight.time", 12*time.Second, "how long TestPlacesInFlightSurvive runs")
 )
 
-// control is what a control leaves out. The test must see it.
-type control string
-
-const (
-	noControl   control = ""
-	noBirth     control = "grants right after the loss of data"
-	believesAll control = "holders believe for longer"
-)
-
-// withoutBirth is a client of Redis whose scripts know no birth.
-type withoutBirth struct{ rediswindow.Client }
-
-// EvalSHA implements [rediswindow.Client].
-func (withoutBirth) EvalSHA(context.Context, string, []string, []string) (string, error) {
-	return "", fmt.Errorf("NOSCRIPT")
-}
-
-// Eval implements [rediswindow.Client].
-func (c withoutBirth) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	changed := strings.Replace(script, "strict == 1 and birth + lease > now", "false", 1)
-	if changed == script {
-		panic("the script has no grace")
-	}
-	return c.Client.Eval(ctx, changed, keys, args)
-}
-
-// plainClient is a [rediswindow.Client] of rueidis.
-type plainClient struct{ rueidis.Client }
-
-func (c plainClient) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
-	return "", fmt.Errorf("NOSCRIPT")
-}
-
-func (c plainClient) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	return c.Do(ctx, c.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToString()
-}
-func (c plainClient) Scan(context.Context, string) iter.Seq2[string, error] { return nil }
-func (c plainClient) Cluster() (bool, error)                                { return false, nil }
-func (c plainClient) Name() string                                          { return "redis" }
-
 // TestFlightProcess is a process of TestPlacesInFlightSurvive. Otherwise it does nothing.
 func TestFlightProcess(t *testing.T) {
 	text := os.Getenv(flightVariable)
@@ -134,9 +92,6 @@ func TestFlightProcess(t *testing.T) {
 	noError(t, json.Unmarshal([]byte(text), &o))
 	client := o.connect()
 	backend := redisbackend.New(client)
-	if o.Control == noBirth {
-		backend = rediswindow.New(withoutBirth{plainClient{client}})
-	}
 	opts := []inflight.Option{inflight.WithLogger(nil)}
 	if o.Strict {
 		opts = append(opts, inflight.WithStrict())
@@ -161,7 +116,7 @@ func (o orders) hold(l *inflight.Limiter, log *os.File) {
 		begin := time.Now()
 		for {
 			now := time.Now()
-			if !h.Valid() && o.Control != believesAll {
+			if !h.Valid() {
 				break
 			}
 			var record [16]byte
@@ -188,7 +143,7 @@ type slowProxy struct {
 }
 
 // startSlowProxy starts a proxy that ends with the test.
-func startSlowProxy(t testing.TB, s *server) *slowProxy {
+func startSlowProxy(t testing.TB, s *testkit.Redis) *slowProxy {
 	p := &slowProxy{addr: s.Addr + "-slow"}
 	l, err := net.Listen("unix", p.addr)
 	noError(t, err)
@@ -232,10 +187,9 @@ func (p *slowProxy) forward(to, from net.Conn) {
 // flight is a run of processes. One reaches the server by a proxy.
 type flight struct {
 	t       *testing.T
-	s       *server
+	s       *testkit.Redis
 	proxy   *slowProxy
 	dir     string
-	with    control
 	running []*exec.Cmd
 	random  *rand.Rand
 
@@ -249,7 +203,7 @@ func (f *flight) spawn(i int) {
 	if i == 0 {
 		addr = f.proxy.addr
 	}
-	f.running[i] = orders{[]string{addr}, f.dir, f.with, true, flightGoroutines, flightHeld, flightLimit}.start(f.t)
+	f.running[i] = orders{[]string{addr}, f.dir, true, flightGoroutines, flightHeld, flightLimit}.start(f.t)
 }
 
 func (f *flight) kill(i int) {
@@ -271,15 +225,12 @@ func (f *flight) run(d time.Duration) {
 	var stopped sync.WaitGroup
 	defer stopped.Wait()
 	end := time.Now().Add(d)
-	pause := 15 * time.Second // between restarts: each costs a lease
-	if f.with == noBirth {
-		pause = 1500 * time.Millisecond
-	}
+	const pause = 15 * time.Second    // between restarts: each costs a lease
 	between := 500 * time.Millisecond // kills, stops and cuts: each of these costs a lease of a sixth of the places, at most
 	if d >= time.Minute {
 		between *= 2
 	}
-	restart := time.Now().Add(min(pause, 4*time.Second))
+	restart := time.Now().Add(4 * time.Second)
 	frozen := make([]time.Time, flightProcesses)
 	for time.Now().Before(end) {
 		time.Sleep(between/2 + time.Duration(f.random.Int64N(int64(between))))
@@ -312,7 +263,7 @@ func (f *flight) run(d time.Duration) {
 				f.cuts++
 			}
 		}
-		if time.Now().After(restart) && f.with != believesAll {
+		if time.Now().After(restart) {
 			f.s.Kill()
 			f.s.Restart(f.t)
 			f.restarts++
@@ -381,20 +332,19 @@ func overHeld(all []held, limit int) (most int, over time.Duration) {
 	return most, over
 }
 
-// fly runs processes under a control. It returns how many places were held at most, and which part of what faults
-// leave was used.
-func fly(t *testing.T, with control, d time.Duration) (most int, used float64) {
-	s := startOnSocket(t)
-	f := &flight{t: t, s: s, proxy: startSlowProxy(t, s), dir: t.TempDir(), with: with, random: rand.New(rand.NewPCG(rand.Uint64(), 1))}
+// fly runs processes. It returns how many places were held at most, and which part of what faults leave was used.
+func fly(t *testing.T, d time.Duration) (most int, used float64) {
+	s := testkit.StartRedisOnSocket(t)
+	f := &flight{t: t, s: s, proxy: startSlowProxy(t, s), dir: t.TempDir(), random: rand.New(rand.NewPCG(rand.Uint64(), 1))}
 	f.run(d)
 	most, used = f.result()
 	// What a process holds that is killed, or stopped for a lease or more, and all places after a restart, are of no
 	// use for a lease: that is what these faults cost.
 	cost := (float64(f.kills+f.longStops)/flightProcesses + float64(f.restarts)) * flightLimit.Lease.Seconds() / d.Seconds()
-	t.Logf("%s: %d kills, %d stops, %d restarts, %d cuts, %d messages delayed, %d connections ended: %d of %d held at most, %.0f %% used; faults cost %.0f %%, %.0f %% of the rest are used",
-		with, f.kills, f.stops, f.restarts, f.cuts, f.proxy.delayed.Load(), f.proxy.ends.Load(), most, flightLimit.Max, 100*used,
+	t.Logf("%d kills, %d stops, %d restarts, %d cuts, %d messages delayed, %d connections ended: %d of %d held at most, %.0f %% used; faults cost %.0f %%, %.0f %% of the rest are used",
+		f.kills, f.stops, f.restarts, f.cuts, f.proxy.delayed.Load(), f.proxy.ends.Load(), most, flightLimit.Max, 100*used,
 		100*cost, 100*used/(1-cost))
-	if with == noControl && d >= time.Minute { // a short run may have too few messages
+	if d >= time.Minute { // a short run may have too few messages
 		expect(t, f.proxy.delayed.Load() > 0 && f.proxy.ends.Load() > 0, "the proxy does nothing")
 	}
 	return most, used / (1 - cost)
@@ -404,28 +354,11 @@ func fly(t *testing.T, with control, d time.Duration) (most int, used float64) {
 //
 //evidence:redis Never more than Max places in flight, whatever is killed, stopped and restarted
 func TestPlacesInFlightSurvive(t *testing.T) {
-	most, used := fly(t, noControl, *flightTime)
+	most, used := fly(t, *flightTime)
 	expect(t, most <= int(flightLimit.Max), "%d of %d places are held", most, flightLimit.Max)
 	enough := 0.7
 	if *flightTime < time.Minute {
 		enough = 0.3 // the start, and a restart, are much of it
 	}
 	expect(t, used >= enough, "%.0f %% of the places that can be are used", 100*used)
-}
-
-// The test above sees what goes wrong.
-func TestPlacesInFlightControls(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes up to two minutes")
-	}
-	for _, with := range []control{noBirth, believesAll} {
-		t.Run(string(with), func(t *testing.T) {
-			for range 10 {
-				if most, _ := fly(t, with, 5*time.Second); most > int(flightLimit.Max) {
-					return
-				}
-			}
-			t.Error("the control is not over")
-		})
-	}
 }

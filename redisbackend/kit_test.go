@@ -2,12 +2,15 @@ package redisbackend_test
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
@@ -49,19 +52,40 @@ func mustDelete(t testing.TB, b *rediswindow.Backend, key string, scales ...time
 // set sets a clock, which may go back.
 func set(clock backendtest.Clock, now time.Time) { clock.Advance(now.Sub(clock.Now())) }
 
-// untilExpiry returns what a key of a server has left to live, less the grace of backends that have a
-// clock of their own. It is negative if there is no such key.
-func untilExpiry(t *testing.T, client rueidis.Client, name string) time.Duration {
-	t.Helper()
-	ms, err := redis(t, client, "PTTL", name).AsInt64()
-	noError(t, err)
-	if ms < 0 {
-		return time.Duration(ms)
-	}
-	return time.Duration(ms)*time.Millisecond - grace
-}
-
 // limitOf returns a limit without a name.
 func limitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit {
 	return window.Limit{Max: limit, Scale: scale, Algorithm: a}
 }
+
+// rolling are the algorithms whose refused hits do not count.
+var rolling = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
+
+// algorithms are all but that of calendar windows.
+var algorithms = append([]window.Algorithm{window.FixedWindow, window.AlignedWindow}, rolling...)
+
+// each runs a test for each of the algorithms, on an empty server.
+func each(t *testing.T, f func(t *testing.T, s *testkit.Redis, a window.Algorithm)) {
+	s := testkit.StartRedis(t)
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			s.Must(t, "FLUSHALL")
+			f(t, s, a)
+		})
+	}
+}
+
+// plainClient is a [rediswindow.Client] of rueidis that sends scripts in full, and can't subscribe.
+type plainClient struct{ client rueidis.Client }
+
+func (plainClient) EvalSHA(context.Context, string, []string, []string) (string, error) {
+	return "", errors.New("NOSCRIPT")
+}
+
+func (c plainClient) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
+	eval := c.client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	return c.client.Do(ctx, eval).ToString()
+}
+
+func (plainClient) Scan(context.Context, string) iter.Seq2[string, error] { return nil }
+func (plainClient) Cluster() (bool, error)                                { return false, nil }
+func (plainClient) Name() string                                          { return "redis" }

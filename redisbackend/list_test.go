@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -116,7 +114,7 @@ func testPlacesListed(t *testing.T, b, other *rediswindow.Backend) {
 }
 
 func TestListReturnsWhatIsCounted(t *testing.T) {
-	client := startServer(t).connect()
+	client := connect(t, testkit.StartRedis(t))
 	testList(t, redisbackend.New(client, rediswindow.WithPrefix("a[b]*:")), redisbackend.New(client))
 }
 
@@ -128,6 +126,6 @@ func TestListOnACluster(t *testing.T) {
 			await(t, "the client can't know of the replicas", func() bool { return strings.Contains(s.Must(t, "CLUSTER", "SLOTS"), replica.Port) })
 		}
 	}
-	client := connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})
+	client := onCluster(t, c)
 	testList(t, redisbackend.New(client), redisbackend.New(client, rediswindow.WithPrefix("other:")))
 }

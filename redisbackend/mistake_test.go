@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -17,7 +18,7 @@ import (
 //
 //evidence:redis A mistake in the program is never "allowed" by a policy
 func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
-	b := redisbackend.New(startServer(t).connect())
+	b := redisbackend.New(connect(t, testkit.StartRedis(t)))
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
 		limiter := throttr.NewRateLimit(b, throttr.WithPolicy(policy))
 		for _, test := range []struct {
@@ -37,7 +38,7 @@ func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
 }
 
 func TestNewPanicsForInvalidArguments(t *testing.T) {
-	client := startServer(t).connect()
+	client := connect(t, testkit.StartRedis(t))
 	for want, f := range map[string]func(){
 		"redisbackend: New: client is nil":   func() { redisbackend.New(nil) },
 		"rediswindow: New: option 2 is nil":  func() { redisbackend.New(client, rediswindow.WithPrefix("a"), nil) },

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
@@ -30,7 +28,7 @@ func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 	}
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			b := redisbackend.New(connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()}))
+			b := redisbackend.New(onCluster(t, c))
 			from, to := c.Primaries[0], c.Primaries[1]
 			if _, err := from.Do("HLEN", "{k:k}"); err != nil { // MOVED
 				from, to = to, from

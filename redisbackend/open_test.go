@@ -9,12 +9,13 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestOpenIsABackendThatCanBeClosed(t *testing.T) {
-	b, err := throttr.Open(t.Context(), "redis://"+startServer(t).Addr)
+	b, err := throttr.Open(t.Context(), "redis://"+testkit.StartRedis(t).Addr)
 	noError(t, err)
 	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits))
 	for i := range 3 {
@@ -47,7 +48,7 @@ func TestOpenReturnsErrors(t *testing.T) {
 
 // A backend that is opened lazily fails until its server is there.
 func TestLazyOpen(t *testing.T) {
-	s := startServer(t)
+	s := testkit.StartRedis(t)
 	s.Kill()
 	b, err := throttr.Open(t.Context(), "redis://"+s.Addr+"?lazy=true&prefix=a:&max_log=5&max_queued=7&timeout=5s")
 	noError(t, err)
@@ -83,14 +84,13 @@ func TestLazyOpen(t *testing.T) {
 	if err := b.Stats().Stores[0].Err; err != nil {
 		t.Errorf("with a server: %v", err)
 	}
-	if all := names(t, s.connect()); len(all) != 1 || all[0] != "a:{k:k}:v2" {
-		t.Errorf("prefix: %q", all)
-	}
+	names := s.Must(t, "KEYS", "*")
+	expect(t, names == "a:{k:k}:v2", "prefix: %q", names)
 }
 
 func TestPing(t *testing.T) {
-	s := startServer(t)
-	b := redisbackend.New(s.connect())
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
 	if err := b.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 //evidence:redis The conformance suite passes
 func TestConformance(t *testing.T) {
-	s := startServer(t)
-	conformance(t, s.connect(), s.connect())
+	s := testkit.StartRedis(t)
+	conformance(t, connect(t, s), connect(t, s))
 }
 
 // conformance runs the suite with two clients of one server.

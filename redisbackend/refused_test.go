@@ -41,8 +41,8 @@ func TestOpenRefusesAServerThatCanNotRunTheScript(t *testing.T) {
 
 // What a user may not access is an error of that key, and not of those that share its request.
 func TestAKeyThatTheUserMayNotAccessFailsAlone(t *testing.T) {
-	s := startServer(t)
-	client := s.connect()
+	s := testkit.StartRedis(t)
+	client := connect(t, s)
 	redis(t, client, "ACL", "SETUSER", "default", "resetkeys", "~throttr:{k:good*")
 	b := redisbackend.New(client)
 	windows, errs := hitTogether(t, s, b, 20, "good", "bad", "good too")

@@ -12,39 +12,12 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 )
 
-// server is a Redis server that ends with the test.
-type server struct {
-	*testkit.Redis
-	t testing.TB
-}
-
-// startServer starts a server on a free port.
-func startServer(t testing.TB, args ...string) *server {
-	t.Helper()
-	return &server{testkit.StartRedis(t, args...), t}
-}
-
-// startOnSocket starts a server on a Unix socket.
-func startOnSocket(t testing.TB, args ...string) *server {
-	t.Helper()
-	return &server{testkit.StartRedisOnSocket(t, args...), t}
-}
-
-// startCluster starts a cluster of three nodes, each with a third of the slots.
-func startCluster(t testing.TB) (nodes []*server) {
-	t.Helper()
-	for _, s := range testkit.StartPrimaries(t, 3).Primaries {
-		nodes = append(nodes, &server{s, t})
-	}
-	return nodes
-}
-
 // patience is how long clients wait for a response: a busy machine may stop a server for seconds.
 const patience = time.Minute
 
-// connect returns a client of the server or of its cluster.
-func (s *server) connect(opts ...func(*rueidis.ClientOption)) rueidis.Client {
-	s.t.Helper()
+// connect returns a client of a server, or of its cluster.
+func connect(t testing.TB, s *testkit.Redis, opts ...func(*rueidis.ClientOption)) rueidis.Client {
+	t.Helper()
 	option := rueidis.ClientOption{InitAddress: []string{s.Addr}, ConnWriteTimeout: patience}
 	if s.Network == "unix" {
 		option.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -54,7 +27,13 @@ func (s *server) connect(opts ...func(*rueidis.ClientOption)) rueidis.Client {
 	for _, opt := range opts {
 		opt(&option)
 	}
-	return connectTo(s.t, option)
+	return connectTo(t, option)
+}
+
+// onCluster returns a client of a cluster.
+func onCluster(t testing.TB, c *testkit.Cluster) rueidis.Client {
+	t.Helper()
+	return connectTo(t, rueidis.ClientOption{InitAddress: c.Addrs()})
 }
 
 // connectTo returns a client that is closed at the end of the test.

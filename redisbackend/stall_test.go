@@ -16,13 +16,14 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestCallEndsWithItsContext(t *testing.T) {
-	s := startServer(t)
-	b := redisbackend.New(s.connect())
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
 	must(t, b.Hit, "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
 	s.Freeze(t)
 	const patience = 50 * time.Millisecond
@@ -70,10 +71,10 @@ func within(t *testing.T, result <-chan error) error {
 // If a call that dials is canceled, the other calls that wait for the connection succeed. A call
 // that waits for the connection ends with its context.
 func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
-	s := startOnSocket(t)
+	s := testkit.StartRedisOnSocket(t)
 	var slow atomic.Bool
 	dials, pass := make(chan bool, 10), make(chan bool)
-	b := redisbackend.New(s.connect(func(o *rueidis.ClientOption) {
+	b := redisbackend.New(connect(t, s, func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex = -1 // one connection
 		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if slow.Load() {
@@ -130,8 +131,8 @@ func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
 // While Redis hangs, the calls of a RateLimit on a client of the user's end with its time limit, and leave the
 // connection to the user's own commands.
 func TestCommandsOfTheUserSurviveAServerThatHangs(t *testing.T) {
-	s := startServer(t)
-	client := s.connect(func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }) // one connection
+	s := testkit.StartRedis(t)
+	client := connect(t, s, func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }) // one connection
 	limiter := throttr.NewRateLimit(redisbackend.New(client), throttr.WithLogger(nil), throttr.WithTimeout(100*time.Millisecond))
 	take := func() (time.Duration, error) {
 		begun := time.Now()

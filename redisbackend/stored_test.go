@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -26,7 +27,7 @@ func stored(state ...float64) string {
 }
 
 func TestStoredWindowsAreAsDocumented(t *testing.T) {
-	client := startServer(t).connect()
+	client := connect(t, testkit.StartRedis(t))
 	const scale, start = time.Hour, 1893456000000000
 	now := time.UnixMicro(start)
 	b := redisbackend.New(client, rediswindow.WithClock(func() time.Time { return now }))
@@ -64,7 +65,7 @@ func TestStoredWindowsAreAsDocumented(t *testing.T) {
 }
 
 func TestWindowsThatAreFullStayFull(t *testing.T) {
-	b := redisbackend.New(startServer(t).connect())
+	b := redisbackend.New(connect(t, testkit.StartRedis(t)))
 	must(t, b.Set, "k", limitOf(window.FixedWindow, time.Hour, 10), rediswindow.MaxCount)
 	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 2)
 	expect(t, err == nil && w.Refused && w.Count == rediswindow.MaxCount, "%+v, %v", w, err)
@@ -75,7 +76,7 @@ func TestWindowsThatAreFullStayFull(t *testing.T) {
 
 // What another version stores is neither read nor changed.
 func TestVersionsMisreadNothing(t *testing.T) {
-	client := startServer(t).connect()
+	client := connect(t, testkit.StartRedis(t))
 	b := redisbackend.New(client)
 	others := [][2]string{{"throttr:{k:k}", "3600000000"}, {"throttr:{k:k}", "f3600000000"}, {"throttr:{k:k}:v1", "f3600000000"}}
 	for _, other := range others {
@@ -92,7 +93,7 @@ func TestVersionsMisreadNothing(t *testing.T) {
 }
 
 func TestValuesThatAreNoWindows(t *testing.T) {
-	client := startServer(t).connect()
+	client := connect(t, testkit.StartRedis(t))
 	b := redisbackend.New(client)
 	redis(t, client, "SET", "throttr:{k:string}:v2", "1")
 	for what, err := range map[string]error{

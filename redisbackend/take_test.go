@@ -13,15 +13,16 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
 
 // cutter makes connections that end after a number of bytes, in either direction.
 type cutter struct {
-	*server
-	left  atomic.Int64 // bytes until the cut
-	reads bool         // the bytes are those that are read
+	server *testkit.Redis
+	left   atomic.Int64 // bytes until the cut
+	reads  bool         // the bytes are those that are read
 }
 
 type cutConn struct {
@@ -52,9 +53,9 @@ func (c *cutConn) Read(p []byte) (int, error) {
 }
 
 func (c *cutter) client(t *testing.T) rueidis.Client {
-	return c.connect(func(o *rueidis.ClientOption) {
+	return connect(t, c.server, func(o *rueidis.ClientOption) {
 		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			conn, err := c.Dial(ctx, d)
+			conn, err := c.server.Dial(ctx, d)
 			if err != nil {
 				return nil, err
 			}
@@ -68,8 +69,8 @@ func (c *cutter) client(t *testing.T) rueidis.Client {
 //
 //evidence:redis A give-back that is cut off after any byte is lost or made once
 func TestGiveBacksThatAreCutOff(t *testing.T) {
-	s := startServer(t)
-	direct := redisbackend.New(s.connect())
+	s := testkit.StartRedis(t)
+	direct := redisbackend.New(connect(t, s))
 	for _, reads := range []bool{false, true} {
 		lost, made, whole := 0, 0, 0
 		for after := int64(0); whole < 3 && after < 4000; after++ {

@@ -1,86 +1,97 @@
 package redisbackend_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/throttr-go/throttr/backendtest"
-	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
-// startOf returns when a window that opens now starts.
-func startOf(a window.Algorithm, now time.Time, scale time.Duration) time.Time {
-	if a == window.AlignedWindow {
-		return limits.AlignedStart(now, scale)
-	}
-	return now
+// grace is how much longer than necessary a backend with a clock of its own keeps a hash.
+const grace = time.Hour
+
+// untilExpiry returns what the hash of the key "k" has left to live, less the grace. It is below 0 if there is none.
+func untilExpiry(t *testing.T, s *testkit.Redis) time.Duration {
+	t.Helper()
+	ms, err := strconv.Atoi(s.Must(t, "PTTL", "throttr:{k:k}:v2"))
+	noError(t, err)
+	expect(t, ms != -1, "the hash does not expire")
+	return time.Duration(ms)*time.Millisecond - grace
 }
 
-// The test waits in real time, because the clock of the server is real.
-func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
-	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow} {
-		t.Run(a.String(), func(t *testing.T) {
-			t.Parallel()
-			client := startServer(t).connect()
-			b := redisbackend.New(client)
-			const scale = 300 * time.Millisecond
-			opened := 0
-			var last window.Window
-			for opened < 5 {
-				before := time.Now().Truncate(time.Microsecond)
-				w := must(t, b.Hit, "k", limitOf(a, scale, 1), 1)
-				now := w.ExpiresAt.Add(-w.Left) // The server, on the same machine, has the same clock.
-				expect(t, !now.Before(before) && !now.After(time.Now()) && w.Left > 0 && w.Left <= scale, "%+v at %v", w, before)
-				if w.Count == 1 {
-					opened++
-					expect(t, !now.Before(last.ExpiresAt) && w.ExpiresAt.Equal(startOf(a, now, scale).Add(scale)), "%+v follows on %+v", w, last)
-				} else if w.Count != last.Count+1 || !w.ExpiresAt.Equal(last.ExpiresAt) || !now.Before(w.ExpiresAt) {
-					t.Fatalf("%+v follows on %+v", w, last)
-				}
-				last = w
-			}
-			for deadline := last.ExpiresAt.Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
-				n, err := redis(t, client, "DBSIZE").AsInt64()
-				expect(t, err == nil && !time.Now().After(deadline), "%d keys are left, %v", n, err)
-				if n == 0 {
-					return
-				}
-			}
-		})
+// age has the hash be older than it is.
+func age(t *testing.T, s *testkit.Redis, d time.Duration) {
+	t.Helper()
+	if left := untilExpiry(t, s) + grace; left > 0 {
+		s.Must(t, "PEXPIRE", "throttr:{k:k}:v2", fmt.Sprint((left - d).Milliseconds()))
 	}
 }
 
-func TestHashExpiresAfterItsLastWindow(t *testing.T) {
-	client := startServer(t).connect()
-	b := redisbackend.New(client)
-	for _, step := range []struct {
-		scale, want time.Duration
-	}{
-		{time.Minute, time.Minute}, {time.Hour, time.Hour}, {time.Second, time.Hour}, {time.Minute, time.Hour}, {3 * time.Hour, 3 * time.Hour},
-	} {
-		must(t, b.Set, "k", limitOf(window.FixedWindow, step.scale, 10), 1)
-		ms, err := redis(t, client, "PTTL", "throttr:{k:k}:v2").AsInt64()
-		left := time.Duration(ms) * time.Millisecond
-		if err != nil || left < step.want-10*time.Second || left > step.want+2*time.Second {
-			t.Errorf("after a window of %v the hash expires in %v, want %v (%v)", step.scale, left, step.want, err)
+// The clock of Redis is real. So the test has the hash grow older with the virtual clock, and compares what it has left
+// to live with what its windows have left.
+func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
+	const short, long = 100 * time.Hour, 300 * time.Hour
+	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
+		for seed := range uint64(3) {
+			r := rand.New(rand.NewPCG(seed, uint64(a)))
+			limit := 5 + r.Uint64N(100)
+			for range 150 {
+				l := limitOf(a, []time.Duration{short, long}[r.IntN(2)*r.IntN(2)], limit)
+				n := 1 + r.Uint64N(limit/2)
+				switch r.IntN(10) {
+				case 0:
+					must(t, b.Charge, "k", l, n)
+				case 1:
+					must(t, b.Set, "k", l, n)
+				case 2:
+					noError(t, b.Reset(t.Context(), "k", l))
+				case 3:
+					w := must(t, b.Take, "k", l, n)
+					_, err := b.GiveBack(t.Context(), "k", l, n, w.ID)
+					noError(t, err)
+				default:
+					l.Max += r.Uint64N(2)
+					must(t, b.Hit, "k", l, n)
+				}
+				last := clock.Now()
+				for range 1 + r.IntN(2) {
+					left := untilExpiry(t, s)
+					for _, scale := range []time.Duration{short, long} {
+						w := must(t, b.Peek, "k", limitOf(a, scale, limit), 0)
+						expect(t, w.Count == 0 || w.Left > 0 && left >= w.Left-time.Minute, "the hash expires in %v: %+v", left, w)
+					}
+					expect(t, left <= 5*long-clock.Now().Sub(last), "the hash expires in %v", left)
+					by := time.Duration(r.Int64N(int64(short) / 5)).Truncate(time.Millisecond)
+					clock.Advance(by)
+					age(t, s, by)
+				}
+			}
+			clock.Advance(5 * long)
+			age(t, s, 5*long)
+			expect(t, untilExpiry(t, s) < 0, "the hash is left")
 		}
-	}
+	})
 }
 
 // A hash whose scales or names are other ones again and again has few that are over, and all that are not.
 func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
-	fields := func(s *server) int {
+	fields := func(t *testing.T, s *testkit.Redis) int {
 		n, err := strconv.Atoi(s.Must(t, "HLEN", "throttr:{k:k}:v2"))
 		noError(t, err)
 		return n
 	}
-	each(t, func(t *testing.T, s *server, a window.Algorithm) {
+	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
+		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
 		must(t, b.Set, "k", limitOf(a, 100*time.Hour, 10), 7)
 		most, few := 0, 250
 		if !a.Rolling() { // others are over later than after their scale
@@ -90,7 +101,7 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 			w := must(t, b.Hit, "k", limitOf(a, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
 			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
 			clock.Advance(time.Millisecond)
-			most = max(most, fields(s))
+			most = max(most, fields(t, s))
 		}
 		expect(t, most <= few, "there were %d fields", most)
 		w := must(t, b.Peek, "k", limitOf(a, 100*time.Hour, 10), 0)
@@ -101,15 +112,15 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 		}
 		n := mustDelete(t, b, "k")
 		expect(t, n == 301, "%d windows were deleted", n)
-		expect(t, a.Rolling() || len(names(t, s.connect())) == 0, "a hash is left")
+		expect(t, a.Rolling() || s.Must(t, "DBSIZE") == "0", "a hash is left")
 	})
-	s := startServer(t)
+	s := testkit.StartRedis(t)
 	clock := backendtest.NewClock()
-	b := redisbackend.New(s.connect(), rediswindow.WithClock(clock.Now))
+	b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
 	for i := range 200 {
 		day := window.Limit{Name: strconv.Itoa(i), Max: 10, Calendar: window.Day, Algorithm: window.CalendarWindow}
 		must(t, b.Charge, "k", day, 1)
 		clock.Advance(24 * time.Hour)
-		expect(t, fields(s) <= 17, "there are %d fields of days", fields(s))
+		expect(t, fields(t, s) <= 17, "there are %d fields of days", fields(t, s))
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // The defaults are for busy machines. For others:
@@ -129,7 +130,7 @@ func (a *strictAPI) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 
 // run starts processes, and stops them after a time.
 func (a *strictAPI) run(t *testing.T, d time.Duration) {
-	server, backend := httptest.NewServer(a), startServer(t)
+	server, backend := httptest.NewServer(a), testkit.StartRedis(t)
 	defer server.Close()
 	var all sync.WaitGroup
 	for range *processes {

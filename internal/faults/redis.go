@@ -30,7 +30,7 @@ var redisFaults = []fault{
 	{file: "rediswindow/lua/windows.lua", old: "part = min(start + scale - now, scale)", new: "part = start + scale - now", tests: "redisbackend", run: "^TestWeightIsBoundedAfterAClockWentBack$"},
 	{file: "rediswindow/lua/windows.lua", old: "sum - sum ~= 0", new: "false", tests: "redisbackend", run: "^TestValuesThatAreNoWindows$"},
 	{file: "rediswindow/lua/windows.lua", old: "'WRONGTYPE' then return state end", new: "'WRONG' then return state end", tests: "redisbackend", run: "^TestBrokenWindowFailsItsHitsOnly$"},
-	{file: "rediswindow/lua/windows.lua", old: "local ms = min(ceil((live - now) / 1000)", new: "local ms = min(ceil((live - now) / 2000)", tests: "redisbackend", run: "^TestHashExpiresAfterItsLastWindow$"},
+	{file: "rediswindow/lua/windows.lua", old: "local ms = min(ceil((live - now) / 1000)", new: "local ms = min(ceil((live - now) / 2000)", tests: "redisbackend", run: "^TestHashesLiveAsLongAsTheirHits$"},
 	{file: "rediswindow/lua/windows.lua", old: "start and id == holds and", new: "start and", tests: "redisbackend", run: "^TestConformance$/^fixed"},
 	{file: "rediswindow/lua/windows.lua", old: "start, id, series = now, series, series + 1", new: "start, id = now, series", tests: "redisbackend", run: "^TestConformance$/^fixed"},
 	{file: "rediswindow/lua/windows.lua", old: "all = min(all, fit)", new: "all = fit", tests: "rediswindow", run: "^TestRandomCallsAgreeWithMemory$"},
