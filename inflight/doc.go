@@ -23,7 +23,8 @@
 // A process that can't renew its places, because the store is away or the process stands still, loses them when
 // its lease is over, before others can take them: [Hold.Valid] is false from then on, and [Hold.Context] ends with the
 // cause [ErrLost]. It is at least three quarters of a lease after the store was reached last. With the policies [Share]
-// and [Admit], places stay held while the store is away.
+// and [Admit], places stay held while the store is away. It is away if it has not answered while the process ran: an
+// answer that was not read because the process stood still decides nothing.
 //
 // A store that has lost its data grants places at once. Processes tell it what they hold as soon as they notice,
 // within a quarter of a lease, and nobody's places end for it. So more than Max can be held, at most as many more as

@@ -18,6 +18,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -454,6 +455,19 @@ func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 		time.Sleep(exports.Lease)
 		require.Zero(t, l.Stats().InUse)
 		acquire(t, newLimiter(t, r.Backend), "k", exports, 2)
+	})
+}
+
+// An exchange that has no answer because this process stood still is no outage: the policy decides nothing.
+func TestThePolicyIsNotForAProcessThatStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := failing{newRemote(t), outage.ErrStill}
+		l := newLimiter(t, b, inflight.WithPolicy(inflight.Admit))
+		for range 5 {
+			_, _, err := l.TryAcquire(t.Context(), "bad", exports, 1)
+			require.ErrorIs(t, err, outage.ErrStill)
+		}
+		require.False(t, acquire(t, l, "good", exports, 1).Degraded())
 	})
 }
 

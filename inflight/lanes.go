@@ -122,6 +122,8 @@ func (l *Limiter) finish(at *lane, pumps []*keyPump, places []window.Places, err
 // failureOf returns what an error says of the store.
 func (l *Limiter) failureOf(at *lane, err error) failure {
 	switch {
+	case errors.Is(err, outage.ErrStill):
+		return unanswered
 	case outage.IsMistake(err) || errors.Is(err, window.ErrClosed):
 		return mistaken
 	case l.store.Err(at.id.part, at.id.lease) != nil, !outage.IsAway(err) && !errors.Is(err, window.ErrOverloaded):

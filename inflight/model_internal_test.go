@@ -50,8 +50,9 @@ type faults struct {
 }
 
 const (
-	modelLease = time.Second
-	modelMax   = 4
+	modelLease   = time.Second
+	modelTimeout = modelLease / 8 // of an exchange
+	modelMax     = 4
 )
 
 // model is one run.
@@ -164,8 +165,8 @@ func (m *model) clock(n *node) time.Duration { return n.offset + time.Duration(f
 func (m *model) on(n *node, do func()) {
 	switch {
 	case n.dead:
-	case m.now < n.stopped:
-		m.after(n.stopped-m.now, func() { m.on(n, do) })
+	case m.now < n.stopped: // whatever has been waiting goes on in any order
+		m.after(n.stopped-m.now+m.duration(20*time.Microsecond), func() { m.on(n, do) })
 	default:
 		do()
 		m.update(n)
@@ -175,9 +176,6 @@ func (m *model) on(n *node, do func()) {
 // update does what the pump of a process has to do.
 func (m *model) update(n *node) {
 	now := m.clock(n)
-	if m.without == stoodStill && n.pump.held > 0 && now >= n.pump.deadline {
-		n.pump.deadline = now + modelLease
-	}
 	if m.without == margins && n.pump.held > 0 && n.pump.inFlight() {
 		n.pump.deadline = max(n.pump.deadline, n.pump.sentAt+3*modelLease)
 	}
@@ -278,11 +276,22 @@ func (m *model) send(n *node) {
 	if !m.dropped() {
 		m.after(m.travel(), func() { m.arrive(n, c, serial, asked) })
 	}
-	m.after(modelLease/8, func() { // the process waits no longer
+	failure := unanswered
+	if m.without == stoodStill {
+		failure = failing
+	}
+	m.after(modelTimeout/2, func() {
+		m.on(n, func() {
+			if m.clock(n)-sentAt < modelTimeout*3/4 {
+				failure = failing
+			}
+		})
+	})
+	m.after(modelTimeout, func() { // the process waits no longer
 		m.on(n, func() {
 			if n.serial == serial && n.pump.inFlight() {
 				m.log(n, "has no answer to exchange %d", c.Seq)
-				n.pump.failed(m.clock(n), errLate, failing)
+				n.pump.failed(m.clock(n), errLate, failure)
 			}
 		})
 	})
@@ -390,7 +399,7 @@ func (m *model) disturb() {
 		}
 	case 1, 2:
 		if m.stops && !n.dead {
-			n.stopped = m.now + m.duration(2*modelLease)
+			n.stopped = max(n.stopped, m.now+m.duration(2*modelLease))
 			m.log(n, "stands still until %.1f ms", float64(n.stopped)/1e6)
 		}
 	case 3:

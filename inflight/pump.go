@@ -17,7 +17,6 @@ const (
 	marginShare = 1.0 / 128 // between the loss of a place and when the store may grant it
 	pollShare   = 1.0 / 8   // how often a process in line asks
 	keepShare   = 1.0 / 2   // for how long a failure keeps places, if the policy does: longer than until the next one
-	stillShare  = 3.0 / 8   // a process to which a failure seems to take so long has stood still
 	maxPoll     = time.Second / 2
 	minPause    = 10 * time.Millisecond // between exchanges that fail
 	maxPause    = 250 * time.Millisecond
@@ -430,7 +429,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 	for _, w := range p.wants {
 		w.state = waiting
 	}
-	if f == unanswered || now-p.sentAt > share(p.claim.Lease, stillShare) {
+	if f == unanswered {
 		p.decideAlone(Refuse, err, false)
 	} else {
 		if p.rules.policy != Refuse && !p.rules.strict {

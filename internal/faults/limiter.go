@@ -38,7 +38,7 @@ var limiterFaults = []fault{
 	{file: "internal/outage/guard.go", old: "outcome := Nothing // unless", new: "outcome := Answered // unless"},
 	{file: "internal/outage/guard.go", old: "\t\t\toutcome = Nothing\n", new: ""},
 	{file: "internal/outage/guard.go", old: "g.leave(passes, of, timeout, Nothing, nil)", new: ""},
-	{file: "internal/outage/guard.go", old: "case ctx.Err() != nil:", new: "case false:"},
+	{file: "internal/outage/guard.go", old: "case ctx.Err() != nil, err", new: "case err"},
 	{file: "internal/outage/guard.go", old: "if !IsAway(p.Err) {", new: "if true {"},
 	{file: "internal/outage/guard.go", old: "id := circuitID{part, bits.Len64(uint64(timeout))}", new: "id := circuitID{part, 0 * bits.Len64(uint64(timeout))}", tests: "inflight", run: "CostsNo"},
 	{file: "internal/outage/guard.go", old: "c := g.circuit(g.Part(of[i].key), timeout)", new: "c := g.circuit(\"\", timeout)"},

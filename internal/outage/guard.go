@@ -6,7 +6,9 @@ import (
 	"errors"
 	"math/bits"
 	"runtime/debug"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
@@ -158,7 +160,14 @@ func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []wi
 	}
 	partly := false
 	err := g.call(ctx, "", timeout, of, func(limited context.Context) (err error) {
-		if err := g.Backend.Exchange(limited, claims, places); err != nil {
+		stoodStill := watchHalf(timeout)
+		err = g.Backend.Exchange(limited, claims, places)
+		still := stoodStill()
+		away := func(p window.Places) bool { return IsAway(p.Err) }
+		switch {
+		case still && (err != nil || slices.ContainsFunc(places, away)):
+			return ErrStill
+		case err != nil:
 			return err
 		}
 		for i := range places {
@@ -178,6 +187,20 @@ func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []wi
 		return nil
 	}
 	return err
+}
+
+// watchHalf returns what reports, at the end of a call that has failed, that this process stood still when half of the
+// call's time was over. An answer may have arrived meanwhile that nobody has read. If the process ran then, there was
+// no answer within half of the time, whatever has happened after it.
+func watchHalf(timeout time.Duration) (stoodStill func() bool) {
+	var ran atomic.Bool
+	begin := time.Now()
+	inTime := func() bool { return time.Since(begin) < timeout/4*3 }
+	half := time.AfterFunc(timeout/2, func() { ran.Store(inTime()) })
+	return func() bool {
+		half.Stop()
+		return !inTime() && !ran.Load()
+	}
 }
 
 // subject is what a call is about.
@@ -223,7 +246,7 @@ func within(ctx context.Context, timeout time.Duration, f func(ctx context.Conte
 	switch {
 	case err == nil:
 		return Answered, nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, err == ErrStill:
 		return Nothing, err
 	case limited.Err() != nil:
 		return Away, &TimeoutError{After: timeout, Err: err}

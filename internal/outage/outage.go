@@ -23,6 +23,9 @@ func (e Error) Error() string { return string(e) }
 // Is reports whether target is window.ErrUnavailable.
 func (e Error) Is(target error) bool { return target == window.ErrUnavailable }
 
+// ErrStill says that an exchange has no answer because this process stood still, which says nothing about the store.
+const ErrStill = Error("throttr: no answer: this process stood still")
+
 // IsAway reports whether an error says that the store is away.
 func IsAway(err error) bool {
 	var network net.Error // context.DeadlineExceeded, too
