@@ -272,7 +272,7 @@ func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
 	if o := b.opened.Load(); o != nil {
 		return o.windows.Check(l)
 	}
-	if err := limits.Check(l); err != nil {
+	if err := limits.Check(&l); err != nil {
 		return window.Traits{}, err
 	}
 	if err := fixedwindow.CheckAlgorithm(l.Algorithm); err != nil {

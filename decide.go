@@ -62,14 +62,14 @@ func (v verb) allowed(l *Limit, w *window.Window) bool {
 	case w.Refused:
 		return false
 	case v == charge, v == hit && !l.Algorithm.Rolling():
-		return w.Count <= limits.CapacityOf(l)
+		return w.Count <= limits.Capacity(l)
 	}
 	return true
 }
 
 // check returns the error of a call that must not be made.
 func (v verb) check(l *Limit, n uint64) error {
-	if err := limits.CheckLimit(l); err != nil {
+	if err := limits.Check(l); err != nil {
 		return err
 	}
 	if n == 0 && v != hit {
@@ -81,7 +81,7 @@ func (v verb) check(l *Limit, n uint64) error {
 // local sets res to the decision on n of a limit, and returns true, if no store is needed for it: the limit is
 // Unlimited, or can never grant so much. A charge is never too large.
 func (v verb) local(l *Limit, n uint64, res *Result) bool {
-	switch holds := limits.CapacityOf(l); {
+	switch holds := limits.Capacity(l); {
 	case l.Max == Unlimited:
 		*res = Result{Allowed: true, Limit: Unlimited, Remaining: Unlimited}
 	case v != charge && (n > holds || l.Max == 0):
@@ -180,7 +180,7 @@ func isOutage(ctx context.Context, err error) bool {
 
 // byPolicy returns the decision of the policy, which allows or denies.
 func (r *RateLimit) byPolicy(l *Limit) Result {
-	res := Result{Allowed: r.policy == AllowHits, Limit: limits.CapacityOf(l)}
+	res := Result{Allowed: r.policy == AllowHits, Limit: limits.Capacity(l)}
 	if !res.Allowed {
 		wait := min(limits.Left(l, time.Now()), maxDegradedRetryAfter)
 		res.RetryAfter = wait

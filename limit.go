@@ -68,7 +68,7 @@ func (r *RateLimit) Check(limits ...Limit) error {
 }
 
 func (r *RateLimit) check(l Limit) error {
-	if err := limits.Check(l); err != nil {
+	if err := limits.Check(&l); err != nil {
 		return err
 	}
 	if l.Max == Unlimited {

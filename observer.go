@@ -79,7 +79,7 @@ func (r *RateLimit) observe(ctx context.Context, e Event, err error) {
 	case err != nil:
 		e.Result = Result{}
 		if e.Kind == 0 {
-			e.Result.Limit = limits.Capacity(e.Limit)
+			e.Result.Limit = limits.Capacity(&e.Limit)
 		}
 		e.Kind = EventFailed
 		e.Err = err

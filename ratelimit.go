@@ -219,7 +219,7 @@ func (r *RateLimit) Reset(ctx context.Context, key string, scale time.Duration) 
 
 // reset ends the window of a key and limit, and reports that to the observer.
 func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error {
-	if err := limits.Check(l); err != nil {
+	if err := limits.Check(&l); err != nil {
 		return callError(call, key, err)
 	}
 	begun, stored := time.Now(), l

@@ -132,7 +132,7 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
 		if v.limiter.observer != nil {
 			e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N, Duration: time.Since(begun), Err: errs[i]}
-			e.Result.Limit = limits.Capacity(x.Limit)
+			e.Result.Limit = limits.Capacity(&x.Limit)
 			if at := t.index[i]; at >= 0 {
 				e.Err = errs[slices.Index(t.index, at)]
 			}

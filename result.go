@@ -75,7 +75,7 @@ func retryText(d time.Duration) string {
 func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
 	r.Allowed = allowed
 	r.Count = w.Count
-	r.Limit = limits.CapacityOf(l)
+	r.Limit = limits.Capacity(l)
 	r.ResetAfter = w.Left
 	r.ResetAt = w.ExpiresAt
 	if r.Count < r.Limit {
@@ -92,7 +92,7 @@ func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
 // pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
 func (r *Result) pass(l *Limit, err error) {
 	if err != nil {
-		*r = Result{Degraded: true, Limit: limits.Capacity(*l)}
+		*r = Result{Degraded: true, Limit: limits.Capacity(l)}
 	}
 	r.Allowed, r.RetryAfter = true, 0
 }

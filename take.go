@@ -128,7 +128,7 @@ func (t *taking) setResults(of func(m *Take, at int) Result) {
 		case at >= 0:
 			t.results[i] = of(&t.merged[at], at)
 		case x.Limit.Shadow:
-			t.results[i] = Result{Allowed: true, Limit: limits.Capacity(x.Limit)}
+			t.results[i] = Result{Allowed: true, Limit: limits.Capacity(&x.Limit)}
 		default:
 			take.local(&x.Limit, x.N, &t.results[i])
 		}
@@ -147,7 +147,7 @@ func (t *taking) never() (never bool) {
 	}
 	t.setResults(func(m *Take, _ int) (res Result) {
 		if !take.local(&m.Limit, m.N, &res) {
-			res = Result{Allowed: true, Limit: limits.Capacity(m.Limit)}
+			res = Result{Allowed: true, Limit: limits.Capacity(&m.Limit)}
 		}
 		return res
 	})

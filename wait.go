@@ -105,7 +105,7 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 	early := make([]time.Duration, 0, fewTakes)
 	for i := range counts {
 		m := &counts[i]
-		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(m.Limit), N: m.N})
+		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(&m.Limit), N: m.N})
 		traits, _ := r.backend.Check(m.Limit) // what is wrong with the limit, the take tells
 		early = append(early, traits.Precision)
 	}
@@ -156,7 +156,7 @@ func (t *taking) deny(at int, when time.Time) {
 	t.inVain = true
 	t.granted = false
 	t.setResults(func(m *Take, i int) Result {
-		res := Result{Allowed: i != at, Limit: limits.Capacity(m.Limit)}
+		res := Result{Allowed: i != at, Limit: limits.Capacity(&m.Limit)}
 		if i == at {
 			res.RetryAfter = time.Until(when)
 			res.ResetAfter = res.RetryAfter

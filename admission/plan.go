@@ -31,7 +31,7 @@ func validate(l throttr.Limit) error {
 	default:
 		l.Algorithm = throttr.TokenBucket
 	}
-	if err := limits.Check(l); err != nil {
+	if err := limits.Check(&l); err != nil {
 		return invalid("limit %q: %w", l.Name, err)
 	}
 	return nil
@@ -81,7 +81,7 @@ func plan(l throttr.Limit) planned {
 	if l.Max != throttr.Unlimited && !l.Shadow {
 		quota := l.Max
 		if l.Max > 0 {
-			quota = limits.Capacity(l)
+			quota = limits.Capacity(&l)
 		}
 		p.policy = p.item + ";q=" + strconv.FormatUint(quota, 10)
 		if l.Calendar == 0 {

@@ -106,7 +106,7 @@ var overMost = []broken{
 	})},
 	{"the error of a number does not match window.ErrRange", anyKind, []string{checks}, hiding(window.ErrRange)},
 	{"Charge fails with window.ErrRange beyond the largest count", anyKind, []string{charges}, instead("Charge", func(b *wrong, c call) answer {
-		if sum := b.state(c).Count + c.N; sum > most || c.Limit.Algorithm == window.TokenBucket && sum > 2*limits.Capacity(c.Limit) {
+		if sum := b.state(c).Count + c.N; sum > most || c.Limit.Algorithm == window.TokenBucket && sum > 2*limits.Capacity(&c.Limit) {
 			return answer{err: window.ErrRange}
 		}
 		return b.right(c)
@@ -412,7 +412,7 @@ var unbounded = []broken{
 		return granted
 	})},
 	{"numbers are those of 32 bits", rolling[:2], []string{vectors}, takes(func(b *wrong, all []call, windows []window.Window) bool {
-		if c := all[0]; uint32(b.state(c).Count+c.N) <= uint32(limits.Capacity(c.Limit)) {
+		if c := all[0]; uint32(b.state(c).Count+c.N) <= uint32(limits.Capacity(&c.Limit)) {
 			return b.charge(all, windows)
 		}
 		return b.takeAll(all, windows)
@@ -504,7 +504,7 @@ var unbounded = []broken{
 	})},
 	{"a bucket holds more tokens after a long time", bucket, []string{vectors}, changed(func(b *wrong, c *call) {
 		if was := b.before(*c); c.Limit.Algorithm == window.TokenBucket && !was.ExpiresAt.IsZero() && b.now().Sub(was.ExpiresAt) > c.Limit.Scale {
-			c.Limit.Burst = 2 * limits.Capacity(c.Limit)
+			c.Limit.Burst = 2 * limits.Capacity(&c.Limit)
 		}
 	})},
 	{"with another limit, nothing is counted", rolling, []string{vectors}, changed(func(b *wrong, c *call) {
@@ -632,7 +632,7 @@ var unbounded = []broken{
 // Mistakes that several rows have.
 var (
 	chargesWhatFits = instead("Charge", func(b *wrong, c call) answer {
-		holds := limits.Capacity(c.Limit)
+		holds := limits.Capacity(&c.Limit)
 		c.N = min(c.N, holds-min(holds, b.state(c).Count))
 		return b.right(c)
 	})
@@ -657,7 +657,7 @@ var (
 		return b.right(c)
 	})
 	takesTooMuch = takes(func(b *wrong, all []call, windows []window.Window) bool {
-		if c := all[0]; len(all) == 1 && c.N <= limits.Capacity(c.Limit) && b.state(c).Count < limits.Capacity(c.Limit) {
+		if c := all[0]; len(all) == 1 && c.N <= limits.Capacity(&c.Limit) && b.state(c).Count < limits.Capacity(&c.Limit) {
 			return b.charge(all, windows)
 		}
 		return b.takeAll(all, windows)

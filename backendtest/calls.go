@@ -157,7 +157,7 @@ func (c calls) retries(w window.Window, n uint64) {
 	c.Helper()
 	retry := cmp.Or(w.RetryAfter, w.Left)
 	ok := retry == window.Never
-	if n <= limits.Capacity(c.limit) {
+	if n <= limits.Capacity(&c.limit) {
 		ok = retry > 0 && retry != window.Never && (c.Algorithm.Rolling() || retry == w.Left)
 	}
 	c.expect(ok, "a call of %d of %d is refused until RetryAfter: %+v", n, c.limit.Max, w)

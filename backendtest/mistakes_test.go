@@ -46,7 +46,7 @@ func limit(f func(l *window.Limit)) mistake { return changed(func(_ *wrong, c *c
 func holding(f func(holds uint64) uint64) mistake {
 	return limit(func(l *window.Limit) {
 		if l.Algorithm == window.TokenBucket {
-			l.Burst = f(limits.Capacity(*l))
+			l.Burst = f(limits.Capacity(l))
 		} else {
 			l.Max = f(l.Max)
 		}

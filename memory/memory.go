@@ -156,7 +156,7 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 
 // check returns the error of a call that must not be made.
 func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
-	if err := limits.CheckLimit(l); err != nil {
+	if err := limits.Check(l); err != nil {
 		return err
 	}
 	if l.Max > b.maxLog && algorithm.Of(l.Algorithm).Logs {

@@ -68,7 +68,7 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 }
 
 func checkLimit(l *window.Limit) error {
-	if err := limits.CheckLimit(l); err != nil || l.Max <= MaxLog || !algorithm.Of(l.Algorithm).Logs {
+	if err := limits.Check(l); err != nil || l.Max <= MaxLog || !algorithm.Of(l.Algorithm).Logs {
 		return err
 	}
 	return &window.RangeError{

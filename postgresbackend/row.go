@@ -64,7 +64,7 @@ func (i id) lim() (window.Limit, error) {
 		l.StartDay = l.Name[1]
 		l.Zone, l.Name, _ = strings.Cut(l.Name[2:], "\x00")
 	}
-	if err := limits.CheckLimit(&l); err != nil {
+	if err := limits.Check(&l); err != nil {
 		return l, fmt.Errorf("%w: %v", errRow, err)
 	}
 	return l, nil

@@ -27,7 +27,7 @@ var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', wind
 
 // check returns what the backend promises about a limit, or why it can't keep it.
 func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
-	if err := limits.Check(*l); err != nil {
+	if err := limits.Check(l); err != nil {
 		return t, err
 	}
 	if l.Calendar == 0 {
@@ -84,5 +84,5 @@ func holds(l *window.Limit) uint64 {
 	if l.Max == 0 {
 		return 0
 	}
-	return limits.Capacity(*l)
+	return limits.Capacity(l)
 }

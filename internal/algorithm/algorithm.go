@@ -32,11 +32,7 @@ type Rule struct {
 
 // RuleOf returns the numbers of a limit.
 func RuleOf(l *window.Limit) Rule {
-	r := Rule{Scale: l.Scale, Max: l.Max, Holds: l.Max}
-	if l.Algorithm == window.TokenBucket && l.Burst != 0 {
-		r.Holds = l.Burst
-	}
-	return r
+	return Rule{Scale: l.Scale, Max: l.Max, Holds: limits.Capacity(l)}
 }
 
 // Record is what is counted of a key and limit. The zero Record counts nothing. What its fields mean depends on the

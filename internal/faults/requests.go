@@ -13,7 +13,7 @@ var requestsFaults = []fault{
 	{file: "admission/keys.go", old: "len(k.Text) <= maxKey && ", new: "", run: "^TestKeysAreStoredAsDigests"},
 	{file: "admission/keys.go", old: "return digestPrefix + Digest(k.Text)", new: "return digestPrefix + k.Text", run: "^TestKeysAreStoredAsDigests"},
 	{file: "admission/plan.go", old: "p.item + \";q=\"", new: "p.item + \";l=\"", tests: "httplimit", run: "^TestFieldsAreThoseOfTheDraft$"},
-	{file: "admission/plan.go", old: "quota = limits.Capacity(l)", new: "quota = l.Max", run: "^TestTheFieldsOfABucketAddUp$"},
+	{file: "admission/plan.go", old: "quota = limits.Capacity(&l)", new: "quota = l.Max", run: "^TestTheFieldsOfABucketAddUp$"},
 	{file: "admission/plan.go", old: "p.window = time.Duration(fill)", new: "_ = fill", run: "^TestTheFieldsOfABucketAddUp$"},
 	{file: "admission/request.go", old: "return ctx.Err() != nil || ok && !time.Now().Before(deadline)", new: "return ctx.Err() == context.Canceled || !ok && time.Now().Before(deadline)", run: "Verdict"},
 	{file: "admission/request.go", old: "return ctx.Err() != nil || ok &&", new: "return ctx.Err() != nil || false && ok &&", run: "Verdict"},

@@ -28,7 +28,7 @@ func CheckAlgorithm(a window.Algorithm) error {
 // Check returns what the backend promises about a limit, or the error that every call with it returns. It
 // asks no server, and assumes that one is parked if the scale needs that.
 func (b *Backend[T]) Check(l window.Limit) (window.Traits, error) {
-	if err := limits.Check(l); err != nil {
+	if err := limits.Check(&l); err != nil {
 		return window.Traits{}, err
 	}
 	if err := CheckAlgorithm(l.Algorithm); err != nil {

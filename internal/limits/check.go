@@ -18,10 +18,7 @@ const LastAlgorithm = window.SlidingLog
 const maxName = 64
 
 // Check returns the error of a limit that no backend can keep, or nil.
-func Check(l window.Limit) error { return CheckLimit(&l) }
-
-// CheckLimit is Check without a copy.
-func CheckLimit(l *window.Limit) error {
+func Check(l *window.Limit) error {
 	if l.Name != "" {
 		if err := checkName(l.Name); err != nil {
 			return err
@@ -104,10 +101,7 @@ func checkBurst(l *window.Limit) error {
 }
 
 // Capacity returns what a limit allows at once: Max, or what a token bucket holds.
-func Capacity(l window.Limit) uint64 { return CapacityOf(&l) }
-
-// CapacityOf is Capacity without a copy.
-func CapacityOf(l *window.Limit) uint64 {
+func Capacity(l *window.Limit) uint64 {
 	if l.Algorithm == window.TokenBucket && l.Burst != 0 {
 		return l.Burst
 	}

@@ -19,7 +19,7 @@ func TestScalesUnderOneMillisecondAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrScale, "%v", scale)
 		require.ErrorContains(t, err, "did you forget the unit?")
 		require.ErrorContains(t, err, scale.String())
-		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: scale, Algorithm: window.FixedWindow}), window.ErrScale)
+		require.ErrorIs(t, limits.Check(&window.Limit{Max: 1, Scale: scale, Algorithm: window.FixedWindow}), window.ErrScale)
 	}
 	for _, scale := range []time.Duration{window.MinScale, window.MinScale + 1, time.Hour, window.MaxScale} {
 		require.NoError(t, limits.CheckScale(scale), "%v", scale)
@@ -47,7 +47,7 @@ func TestCheckNamesTheFieldOfACalendarThatIsOutOfRange(t *testing.T) {
 	} {
 		l := month
 		valid(&l)
-		require.NoError(t, limits.Check(l), "%+v", l)
+		require.NoError(t, limits.Check(&l), "%+v", l)
 		require.True(t, limits.HasCalendar(&l))
 	}
 	require.False(t, limits.HasCalendar(&hour))
@@ -76,13 +76,13 @@ func TestCheckNamesTheFieldOfACalendarThatIsOutOfRange(t *testing.T) {
 		l := c.of
 		c.change(&l)
 		var e *window.RangeError
-		require.ErrorAs(t, limits.Check(l), &e, "%+v", l)
+		require.ErrorAs(t, limits.Check(&l), &e, "%+v", l)
 		require.Equal(t, c.field, e.Field)
 		require.Contains(t, e.Bound, c.bound)
 	}
 	unresolved := month
 	unresolved.Algorithm = 0
-	require.ErrorIs(t, limits.Check(unresolved), window.ErrUnsupported, "a backend gets the algorithm")
+	require.ErrorIs(t, limits.Check(&unresolved), window.ErrUnsupported, "a backend gets the algorithm")
 }
 
 func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
@@ -94,41 +94,41 @@ func TestCheckNamesTheFieldThatIsOutOfRange(t *testing.T) {
 		"Burst": func(l *window.Limit) { l.Burst = uint64(minus) },
 	} {
 		l := valid
-		require.NoError(t, limits.Check(l))
+		require.NoError(t, limits.Check(&l))
 		change(&l)
 		var e *window.RangeError
-		require.ErrorAs(t, limits.Check(l), &e)
+		require.ErrorAs(t, limits.Check(&l), &e)
 		require.Equal(t, field, e.Field)
 		require.ErrorIs(t, e, window.ErrRange)
 	}
 	for _, name := range []string{"new\nline", "\x7f", "naïve"} {
 		l := valid
 		l.Name = name
-		require.ErrorIs(t, limits.Check(l), window.ErrRange, "%q", name)
+		require.ErrorIs(t, limits.Check(&l), window.ErrRange, "%q", name)
 	}
 }
 
 func TestCheckRefusesUnknownAlgorithmsAndBurstsWithoutABucket(t *testing.T) {
 	for _, a := range []window.Algorithm{0, window.CalendarWindow + 1, 77, 255} {
-		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: a}), window.ErrUnsupported, "%d", a)
+		require.ErrorIs(t, limits.Check(&window.Limit{Max: 1, Scale: time.Second, Algorithm: a}), window.ErrUnsupported, "%d", a)
 	}
 	for _, a := range []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.SlidingWindow, window.SlidingLog} {
-		require.NoError(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Algorithm: a}))
-		require.ErrorIs(t, limits.Check(window.Limit{Max: 1, Scale: time.Second, Burst: 1, Algorithm: a}), window.ErrRange, "%v", a)
+		require.NoError(t, limits.Check(&window.Limit{Max: 1, Scale: time.Second, Algorithm: a}))
+		require.ErrorIs(t, limits.Check(&window.Limit{Max: 1, Scale: time.Second, Burst: 1, Algorithm: a}), window.ErrRange, "%v", a)
 	}
 }
 
 func TestABurstMustFillInTime(t *testing.T) {
 	bucket := window.Limit{Max: 1, Scale: time.Hour, Burst: 1_000_000, Algorithm: window.TokenBucket}
-	require.NoError(t, limits.Check(bucket))
+	require.NoError(t, limits.Check(&bucket))
 	bucket.Burst = 2_000_000 // 228 years
-	require.ErrorIs(t, limits.Check(bucket), window.ErrRange)
+	require.ErrorIs(t, limits.Check(&bucket), window.ErrRange)
 	bucket.Max = 2
-	require.NoError(t, limits.Check(bucket))
+	require.NoError(t, limits.Check(&bucket))
 	bucket.Max, bucket.Burst, bucket.Scale = 1, window.Unlimited, window.MaxScale
-	require.ErrorIs(t, limits.Check(bucket), window.ErrRange)
+	require.ErrorIs(t, limits.Check(&bucket), window.ErrRange)
 	bucket.Max = 0
-	require.NoError(t, limits.Check(bucket), "a Max of 0 denies, whatever the burst is")
+	require.NoError(t, limits.Check(&bucket), "a Max of 0 denies, whatever the burst is")
 }
 
 func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing.T) {

@@ -37,7 +37,7 @@ func merge(takes []window.Take) (merged []window.Take, index []int) {
 		m := &merged[at]
 		m.N = min(m.N+t.N, window.Unlimited+1)
 		if t.Limit.Algorithm == window.TokenBucket {
-			m.Limit.Burst = min(Capacity(m.Limit), Capacity(t.Limit))
+			m.Limit.Burst = min(Capacity(&m.Limit), Capacity(&t.Limit))
 		}
 		m.Limit.Max = min(m.Limit.Max, t.Limit.Max)
 	}
