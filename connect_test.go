@@ -58,12 +58,12 @@ func TestFailedConnectLeavesNothingBehind(t *testing.T) {
 			Servers: []string{"a:1", "b:1"},
 			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
 				if address == "b:1" {
-					return nil, testkit.ErrGate
+					return nil, mockserver.ErrRefused
 				}
 				return srv.Dial(ctx)
 			},
 		})
-		require.ErrorIs(t, err, testkit.ErrGate)
+		require.ErrorIs(t, err, mockserver.ErrRefused)
 		require.ErrorContains(t, err, "b:1")
 		synctest.Wait()
 		require.Zero(t, srv.Conns())

@@ -88,9 +88,9 @@ func TestAMistakeIsAnErrorOfEveryCall(t *testing.T) {
 // Throttr servers keep fixed windows alone, whether they are there or not. The error names what they keep.
 func TestAlgorithmsThatServersCannotKeepAreMistakes(t *testing.T) {
 	for _, away := range []bool{false, true} {
-		gate := &testkit.Gate{Server: testkit.InMemory(t)}
-		gate.Fail.Store(away)
-		cfg := throttr.Config{Lazy: away, Dial: gate.Dial}
+		srv := testkit.InMemory(t)
+		srv.Refuse(away)
+		cfg := testkit.Over(srv, throttr.Config{Lazy: away})
 		client, err := throttr.Connect[uint16](t.Context(), cfg)
 		require.NoError(t, err)
 		defer client.Close()

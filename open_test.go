@@ -142,10 +142,10 @@ func TestAPodThatStartsBeforeItsServersServesByItsPolicyAndCountsWithinASecondOf
 }
 
 func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start func(*testing.T, throttr.Config) (throttr.Backend, func() error)) {
-	gate := &testkit.Gate{Server: testkit.InMemory(t, mockserver.WithValueSize(size))}
-	gate.Fail.Store(outage > 0)
+	srv := testkit.InMemory(t, mockserver.WithValueSize(size))
+	srv.Refuse(outage > 0)
 	begun := time.Now()
-	backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: gate.Dial})
+	backend, end := start(t, testkit.Over(srv, throttr.Config{Servers: []string{"a:1"}, Lazy: true}))
 	defer end()
 	require.Zero(t, time.Since(begun), "the first attempt has failed at once")
 	limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits))
@@ -157,12 +157,12 @@ func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start fun
 		require.True(t, res.Allowed && res.Degraded)
 		_, err = strict.Hit(t.Context(), "k", time.Minute, 1)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.ErrorIs(t, err, testkit.ErrGate)
+		require.ErrorIs(t, err, mockserver.ErrRefused)
 		require.True(t, testkit.SafeToRetry(err))
 		require.Zero(t, time.Since(at), "hits do not wait")
 		time.Sleep(outage / 10)
 	}
-	gate.Fail.Store(false)
+	srv.Refuse(false)
 	if outage > 0 {
 		time.Sleep(time.Second)
 	}
@@ -172,14 +172,18 @@ func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start fun
 	require.False(t, res.Allowed || res.Degraded)
 }
 
+// hang connects to nothing until its ctx ends.
+func hang(ctx context.Context, _, _ string) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // If the network swallows the attempts to connect, neither the start nor a hit waits for them.
 func TestALazyStartWaitsHalfASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := &testkit.Gate{Server: testkit.InMemory(t)}
-		gate.Hang.Store(true)
 		for name, start := range lazyStarts[uint16]() {
 			begun := time.Now()
-			backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: gate.Dial})
+			backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: hang})
 			defer end()
 			_, err := throttr.NewRateLimit(backend).Hit(t.Context(), "k", time.Minute, 1)
 			require.ErrorIs(t, err, throttr.ErrUnavailable)
@@ -188,7 +192,7 @@ func TestALazyStartWaitsHalfASecondAtMost(t *testing.T) {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		b, err := throttr.OpenServers(ctx, throttr.Config{Lazy: true, Dial: gate.Dial})
+		b, err := throttr.OpenServers(ctx, throttr.Config{Lazy: true, Dial: hang})
 		require.NoError(t, err)
 		require.NoError(t, b.Close(), "Close ends the attempts")
 		require.Equal(t, 100*time.Millisecond, time.Since(begun), "the end of ctx ends the wait")
@@ -204,8 +208,7 @@ func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {
 		b := openOver(t, throttr.Config{Servers: []string{"a:1", "b:1"}, Lazy: true,
 			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
 				if address == "a:1" {
-					<-ctx.Done()
-					return nil, ctx.Err()
+					return hang(ctx, "", "")
 				}
 				return srv.Dial(ctx)
 			}})
@@ -267,23 +270,23 @@ func TestALazyOpenOfServersOfDifferentSizes(t *testing.T) {
 
 func TestALazyOpenCanBeClosedBeforeItsServersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
-		gate := &testkit.Gate{Server: testkit.InMemory(t)}
-		gate.Fail.Store(true)
-		b := openOver(t, throttr.Config{Lazy: true, Dial: gate.Dial})
-		require.ErrorIs(t, b.Stats().Stores[0].Err, testkit.ErrGate)
+		srv := testkit.InMemory(t)
+		srv.Refuse(true)
+		b := openOver(t, testkit.Over(srv, throttr.Config{Lazy: true}))
+		require.ErrorIs(t, b.Stats().Stores[0].Err, mockserver.ErrRefused)
 		require.NoError(t, b.Close())
 		require.NoError(t, b.Close())
-		gate.Fail.Store(false)
+		srv.Refuse(false)
 		time.Sleep(time.Hour)
-		require.Zero(t, gate.Server.Conns())
+		require.Zero(t, srv.Conns())
 	})
 }
 
 func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := &testkit.Gate{Server: testkit.InMemory(t)}
-		gate.Fail.Store(true)
-		b := openOver(t, throttr.Config{Lazy: true, Dial: gate.Dial})
+		srv := testkit.InMemory(t)
+		srv.Refuse(true)
+		b := openOver(t, testkit.Over(srv, throttr.Config{Lazy: true}))
 		defer b.Close()
 		short := throttr.Limit{Max: 1, Scale: 60, Algorithm: throttr.FixedWindow}
 		large := throttr.Limit{Max: 1 << 60, Scale: time.Minute, Algorithm: throttr.FixedWindow}
@@ -305,7 +308,7 @@ func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 		_, err = b.Charge(t.Context(), "k", large, 1)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
 
-		gate.Fail.Store(false)
+		srv.Refuse(false)
 		time.Sleep(time.Second)
 		_, err = b.Check(large)
 		require.ErrorIs(t, err, throttr.ErrRange)

@@ -202,11 +202,18 @@ func TestAnOutageOfSomeServersOfSeveral(t *testing.T) {
 }
 
 func testOutageOfServers(t *testing.T, lazy, leases bool) {
-	gates := map[string]*testkit.Gate{"a:1": {Server: testkit.InMemory(t)}, "b:1": {Server: testkit.InMemory(t)}}
+	a, b := testkit.InMemory(t), testkit.InMemory(t)
+	var hangs atomic.Bool
 	opened, err := throttr.OpenServers(t.Context(), throttr.Config{
 		Servers: []string{"a:1", "b:1"}, Lazy: lazy,
-		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return gates[addr].Dial(ctx, network, addr)
+		Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			if addr == "a:1" {
+				return a.Dial(ctx)
+			}
+			if hangs.Load() {
+				return hang(ctx, "", "")
+			}
+			return b.Dial(ctx)
 		},
 	})
 	require.NoError(t, err)
@@ -239,21 +246,20 @@ func testOutageOfServers(t *testing.T, lazy, leases bool) {
 		return degraded
 	}
 	require.Zero(t, hits())
-	a, b := gates["a:1"], gates["b:1"]
-	b.Hang.Store(true)
-	b.Server.Disconnect()
+	hangs.Store(true)
+	b.Disconnect()
 	one := hits()
 	require.Positive(t, one)
 	require.Less(t, one, 20, "those of the other server are counted")
 	require.Len(t, log.entries(t), 1)
 	require.Equal(t, "a:1,b:1", log.entries(t)[0]["store"])
-	a.Fail.Store(true)
-	a.Server.Disconnect()
+	a.Refuse(true)
+	a.Disconnect()
 	require.Equal(t, 20, hits())
-	b.Hang.Store(false)
+	hangs.Store(false)
 	require.Equal(t, 20-one, hits())
 	require.Len(t, log.entries(t), 1)
-	a.Fail.Store(false)
+	a.Refuse(false)
 	require.Zero(t, hits())
 	require.Len(t, log.entries(t), 2)
 	require.Equal(t, "throttr: the store is back", log.entries(t)[1]["msg"])

@@ -23,7 +23,8 @@ import (
 
 // A URL whose scheme is one of TLS trusts the CAs of the system, verifies the host, and needs TLS 1.2.
 func TestURLWithTLSVerifiesTheServer(t *testing.T) {
-	certificates := []tls.Certificate{testkit.NewCA(t).Sign(t, "localhost", time.Now().Add(time.Hour))}
+	certificate, _ := testkit.Certificate(t, "localhost", time.Now().Add(time.Hour))
+	certificates := []tls.Certificate{certificate}
 	server := testkit.StartRedis(t).Addr
 	addr := testkit.TLS(t, server, &tls.Config{Certificates: certificates})
 	old := testkit.TLS(t, server, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS11, MaxVersion: tls.VersionTLS11})
@@ -57,27 +58,31 @@ func countTwice(t *testing.T, b window.Backend) error {
 
 // A client of the user's own has a CA and a certificate. The server asks for both.
 func TestAClientWithACertificateOfItsOwn(t *testing.T) {
-	ca, other := testkit.NewCA(t), testkit.NewCA(t)
-	folder := t.TempDir()
-	certificate := ca.Sign(t, "localhost", time.Now().Add(time.Hour))
+	folder, end := t.TempDir(), time.Now().Add(time.Hour)
+	certificate, roots := testkit.Certificate(t, "localhost", end)
+	mine, _ := testkit.Certificate(t, "limits", end)
+	other, others := testkit.Certificate(t, "limits", end)
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
 	noError(t, err)
-	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "key": {Type: "PRIVATE KEY", Bytes: key}} {
+	for name, block := range map[string]*pem.Block{
+		"cert": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "key": {Type: "PRIVATE KEY", Bytes: key},
+		"mine": {Type: "CERTIFICATE", Bytes: mine.Certificate[0]},
+	} {
 		noError(t, os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600))
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)
 	free.Close()
 	_, port, _ := net.SplitHostPort(free.Addr().String())
-	testkit.StartRedis(t, "--tls-port", port, "--tls-cert-file", filepath.Join(folder, "cert"), "--tls-key-file", filepath.Join(folder, "key"), "--tls-ca-cert-file", ca.File(t))
-	mine := []tls.Certificate{ca.Sign(t, "limits", time.Now().Add(time.Hour))}
+	testkit.StartRedis(t, "--tls-port", port, "--tls-cert-file", filepath.Join(folder, "cert"), "--tls-key-file", filepath.Join(folder, "key"), "--tls-ca-cert-file", filepath.Join(folder, "mine"))
 	for name, test := range map[string]struct {
 		config *tls.Config
 		works  bool
 	}{
-		"both":           {&tls.Config{ServerName: "localhost", RootCAs: ca.Pool, Certificates: mine}, true},
-		"another CA":     {&tls.Config{ServerName: "localhost", RootCAs: other.Pool, Certificates: mine}, false},
-		"no certificate": {&tls.Config{ServerName: "localhost", RootCAs: ca.Pool}, false},
+		"both":                {&tls.Config{ServerName: "localhost", RootCAs: roots, Certificates: []tls.Certificate{mine}}, true},
+		"another CA":          {&tls.Config{ServerName: "localhost", RootCAs: others, Certificates: []tls.Certificate{mine}}, false},
+		"no certificate":      {&tls.Config{ServerName: "localhost", RootCAs: roots}, false},
+		"another certificate": {&tls.Config{ServerName: "localhost", RootCAs: roots, Certificates: []tls.Certificate{other}}, false},
 	} {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:" + port}, TLSConfig: test.config, DisableCache: true})
 		if err == nil {

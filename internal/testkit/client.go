@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"math"
 	"net"
@@ -109,30 +108,16 @@ func Next(t testing.TB, sub *pubsub.Subscription) pubsub.Message {
 	return m
 }
 
-// Payloads returns the payloads of all messages that sub holds. None of them may be a gap. It
-// lets a nanosecond pass, so in a bubble of testing/synctest all messages have arrived.
-func Payloads(t testing.TB, sub *pubsub.Subscription) []string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	var all []string
-	for m, err := range sub.Messages(ctx) {
-		if err != nil {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatal(err)
-			}
-			break
-		}
-		if m.Gap {
-			t.Fatal("messages are missing")
-		}
-		all = append(all, string(m.Payload))
-	}
-	return all
-}
-
 // NewRateLimit returns a RateLimit that waits for its backend as long as the backend does: in tests of what
 // happens to windows while servers are slow or away, no circuit breaker must decide instead.
 func NewRateLimit(b throttr.Backend, opts ...throttr.Option) *throttr.RateLimit {
 	return throttr.NewRateLimit(b, append([]throttr.Option{throttr.WithTimeout(time.Hour), throttr.WithBreaker(math.MaxInt32, 0)}, opts...)...)
+}
+
+// Encode returns the bytes of a frame.
+func Encode(t testing.TB, f codec.Frame) []byte {
+	t.Helper()
+	b, err := f.AppendBinary(nil)
+	noError(t, err)
+	return b
 }

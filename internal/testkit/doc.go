@@ -1,7 +1,6 @@
-// Package testkit is what the tests of this module share: clients of a mock server, servers whose every byte a test
-// chooses, connections that a test can block, checks for goroutines and records that were left behind, proxies with
-// the certificates of those that terminate TLS, and real Redis servers. It knows no client of Redis, and uses no
-// library that the nested modules of Redis would then require, too.
+// Package testkit is what the tests of this module share: clients of a mock server, checks for goroutines and records
+// that were left behind, proxies with the certificates of those that terminate TLS, and real Redis and PostgreSQL
+// servers. It knows no client of either, and uses no library that their nested modules would then require, too.
 package testkit
 
 import "testing"

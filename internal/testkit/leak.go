@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,30 +15,16 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// Stacks returns the stacks of all goroutines that run code of a client: of the root package, of
-// a package under internal that a client uses, or of puddle. Goroutines of tests that wait for a
-// client are among them.
+// ofClient matches the stack of a goroutine that runs code of a client: of the root package, of a package under internal
+// that a client uses, or of puddle.
+var ofClient = regexp.MustCompile(`(?m)^github\.com/(jackc/puddle/|throttr-go/throttr(\.|/internal/([^st]|slot|sweep)))`)
+
+// Stacks returns the stacks of all goroutines that run code of a client. Goroutines of tests that wait for one are
+// among them.
 func Stacks() []string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
-	var own []string
-	for _, s := range strings.Split(string(buf), "\n\n") {
-		if slices.ContainsFunc(strings.Split(s, "\n"), ofClient) {
-			own = append(own, s)
-		}
-	}
-	return own
-}
-
-// ofClient reports whether a line of a stack is a call of a function that a client uses.
-func ofClient(line string) bool {
-	const module = "github.com/throttr-go/throttr"
-	if strings.HasPrefix(line, module+".") || strings.HasPrefix(line, "github.com/jackc/puddle/") {
-		return true
-	}
-	name, ok := strings.CutPrefix(line, module+"/internal/")
-	return ok && !strings.HasPrefix(name, "testkit.") &&
-		!strings.HasPrefix(name, "systemtest/")
+	return slices.DeleteFunc(strings.Split(string(buf), "\n\n"), func(s string) bool { return !ofClient.MatchString(s) })
 }
 
 // RequireNoGoroutines fails the test if goroutines of a client outlive it. A bubble of

@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -49,32 +48,19 @@ func (p *process) Kill() {
 	<-p.done
 }
 
-// onFreePort calls begin with a port on which no program listens. Another program may get the port first: then it tries
-// others.
+// onFreePort calls begin with a port on which no program listens. If another program gets the port first, or has the
+// next one, it tries others.
 func onFreePort(t testing.TB, begin func(port string) error) {
 	t.Helper()
 	var err error
 	for range 10 {
-		if err = begin(freePort(t)); err == nil {
+		l, listenErr := net.Listen("tcp", "127.0.0.1:0")
+		noError(t, listenErr)
+		l.Close()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		if err = begin(port); err == nil {
 			return
 		}
 	}
 	t.Fatal(err)
-}
-
-// freePort returns a port on which no program listens, and none on the port of a cluster's bus that
-// belongs to it.
-func freePort(t testing.TB) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		noError(t, err)
-		port := l.Addr().(*net.TCPAddr).Port
-		bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+busOffset))
-		l.Close()
-		if err == nil {
-			bus.Close()
-			return strconv.Itoa(port)
-		}
-	}
 }

@@ -1,20 +1,15 @@
 package testkit
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 )
 
 // Redis is a process that listens on a port of 127.0.0.1, or on a Unix socket.
@@ -26,10 +21,6 @@ type Redis struct {
 	*process
 	dir  string
 	args []string
-
-	mu   sync.Mutex // guards what follows
-	nc   net.Conn   // for Do; nil if there is none
-	read *bufio.Reader
 }
 
 // redisProgram returns the server program: $THROTTR_REDIS_SERVER, or redis-server. Without one, the test
@@ -81,10 +72,6 @@ func (s *Redis) Restart(t testing.TB) {
 	noError(t, s.begin(t))
 }
 
-// busOffset is the distance between the port of a server and that of its cluster's bus. It is not
-// the default, which leaves less than half of the ports.
-const busOffset = 1
-
 // begin starts the process, and returns when it responds and has loaded its data.
 func (s *Redis) begin(t testing.TB) (err error) {
 	cmd := exec.Command(redisProgram(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...)
@@ -105,31 +92,20 @@ func (s *Redis) Dial(ctx context.Context, d *net.Dialer) (net.Conn, error) {
 
 // Do sends a command and returns the reply as text, an array with a line for each element.
 func (s *Redis) Do(args ...string) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.nc == nil {
-		nc, err := s.Dial(context.Background(), &net.Dialer{Timeout: time.Second})
-		if err != nil {
-			return "", err
-		}
-		s.nc, s.read = nc, bufio.NewReader(nc)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	to := []string{"-e", "-h", "127.0.0.1", "-p", s.Port}
+	if s.Network == "unix" {
+		to = []string{"-e", "-s", s.Addr}
 	}
-	s.nc.SetDeadline(time.Now().Add(patience))
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	_, err := io.WriteString(s.nc, b.String())
-	var reply string
-	if err == nil {
-		reply, err = readReply(s.read)
-	}
+	cmd := exec.CommandContext(ctx, "redis-cli", append(to, args...)...)
+	var failure strings.Builder
+	cmd.Stderr = &failure
+	reply, err := cmd.Output()
 	if err != nil {
-		s.nc.Close()
-		s.nc = nil
+		err = fmt.Errorf("redis: %w: %s%s", err, failure.String(), reply)
 	}
-	return reply, err
+	return strings.TrimSuffix(string(reply), "\n"), err
 }
 
 // Must sends a command that must succeed.
@@ -140,35 +116,4 @@ func (s *Redis) Must(t testing.TB, args ...string) string {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return reply
-}
-
-// readReply reads a reply of the protocol RESP2.
-func readReply(r *bufio.Reader) (string, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	line = strings.TrimSuffix(line, "\r\n")
-	text := line[1:]
-	switch line[0] {
-	case '-':
-		return "", fmt.Errorf("redis: %s", text)
-	case '$':
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return "", err
-		}
-		value := make([]byte, n+2)
-		_, err = io.ReadFull(r, value)
-		return string(value[:n]), err
-	case '*':
-		n, err := strconv.Atoi(text)
-		lines := make([]string, max(n, 0))
-		for i := 0; i < len(lines) && err == nil; i++ {
-			lines[i], err = readReply(r)
-		}
-		return strings.Join(lines, "\n"), err
-	default: // + and :
-		return text, nil
-	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hashSlots is the number of hash hashSlots of a cluster.
+// hashSlots is the number of hash slots of a cluster.
 const hashSlots = 16384
 
 // Cluster is a cluster of primaries, each with a replica or all without.
@@ -34,7 +34,11 @@ func startCluster(t testing.TB, primaries, replicas int) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	for i := range primaries + replicas {
-		s := startNode(t)
+		s := startRedis(t, func(port string) []string {
+			return []string{"--cluster-enabled", "yes", "--cluster-port", busPort(port),
+				"--cluster-node-timeout", strconv.FormatInt(patience.Milliseconds(), 10), "--repl-diskless-sync-delay", "0",
+				"--cluster-replica-validity-factor", "0"}
+		})
 		if i < primaries {
 			c.Primaries = append(c.Primaries, s)
 			first, last := i*hashSlots/primaries, (i+1)*hashSlots/primaries-1
@@ -42,47 +46,27 @@ func startCluster(t testing.TB, primaries, replicas int) *Cluster {
 		} else {
 			c.Replicas = append(c.Replicas, s)
 		}
-	}
-	// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
-	// time can't take over.
-	for i, s := range c.Nodes() {
+		// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
+		// time can't take over.
 		s.Must(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
-	}
-	for i, s := range c.Nodes() {
-		for _, other := range c.Nodes()[:i] {
+		for _, other := range c.Nodes() {
 			s.Must(t, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
 		}
 	}
-	c.await(t, "the nodes do not know each other", func(s *Redis) bool {
-		return strings.Contains(s.Must(t, "CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d", primaries+replicas))
-	})
+	await(t, c.Nodes(), fmt.Sprintf("cluster_known_nodes:%d", primaries+replicas), "CLUSTER", "INFO")
 	for i, s := range c.Replicas {
 		s.Must(t, "CLUSTER", "REPLICATE", c.Primaries[i].Must(t, "CLUSTER", "MYID"))
 	}
-	c.await(t, "the cluster is not up", func(s *Redis) bool {
-		return strings.Contains(s.Must(t, "CLUSTER", "INFO"), "cluster_state:ok")
-	})
-	for _, s := range c.Replicas {
-		eventually(t, "a replica does not follow its primary", func() bool {
-			return strings.Contains(s.Must(t, "INFO", "replication"), "master_link_status:up")
-		})
-	}
+	await(t, c.Nodes(), "cluster_state:ok", "CLUSTER", "INFO")
+	await(t, c.Replicas, "master_link_status:up", "INFO", "replication")
 	return c
 }
 
-func startNode(t testing.TB) *Redis {
-	t.Helper()
-	return startRedis(t, func(port string) []string {
-		return []string{"--cluster-enabled", "yes", "--cluster-port", busPort(port),
-			"--cluster-node-timeout", strconv.FormatInt(patience.Milliseconds(), 10), "--repl-diskless-sync-delay", "0",
-			"--cluster-replica-validity-factor", "0"}
-	})
-}
-
-// busPort returns the port of the cluster's bus of the node with a port.
+// busPort returns the port of the cluster's bus of the node with a port: the next one. The default, which is 10,000
+// away, leaves less than half of the ports.
 func busPort(port string) string {
 	n, _ := strconv.Atoi(port)
-	return strconv.Itoa(n + busOffset)
+	return strconv.Itoa(n + 1)
 }
 
 // Nodes returns all nodes.
@@ -96,20 +80,14 @@ func (c *Cluster) Addrs() (all []string) {
 	return all
 }
 
-// await waits until ok returns true for every node.
-func (c *Cluster) await(t testing.TB, failure string, ok func(*Redis) bool) {
+// await waits until the replies of all nodes to a command have a text.
+func await(t testing.TB, nodes []*Redis, text string, command ...string) {
 	t.Helper()
-	for _, s := range c.Nodes() {
-		eventually(t, failure, func() bool { return ok(s) })
-	}
-}
-
-// eventually fails the test if ok does not return true within two minutes.
-func eventually(t testing.TB, failure string, ok func() bool) {
-	t.Helper()
-	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > 2*time.Minute {
-			t.Fatal(failure)
+	for _, s := range nodes {
+		for start := time.Now(); !strings.Contains(s.Must(t, command...), text); time.Sleep(10 * time.Millisecond) {
+			if time.Since(start) > 2*time.Minute {
+				t.Fatalf("%s does not reply with %s to %v", s.Addr, text, command)
+			}
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 // What else a URL with TLS means is the same for both clients of Redis, and tested in redisbackend.
 func TestURLWithTLSVerifiesTheServer(t *testing.T) {
-	certificates := []tls.Certificate{testkit.NewCA(t).Sign(t, "localhost", time.Now().Add(time.Hour))}
+	certificate, _ := testkit.Certificate(t, "localhost", time.Now().Add(time.Hour))
+	certificates := []tls.Certificate{certificate}
 	server := testkit.StartRedis(t).Addr
 	addr := testkit.TLS(t, server, &tls.Config{Certificates: certificates})
 	old := testkit.TLS(t, server, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS11, MaxVersion: tls.VersionTLS11})

@@ -17,18 +17,21 @@ import (
 
 // A response with an unknown status is an error of each method that decodes one.
 func TestInvalidStatusIsAProtocolError(t *testing.T) {
-	client := testkit.Responding[uint16]([]byte{7}).Client(t, testkit.WithoutRetries(throttr.Config{}))
 	ctx := t.Context()
-	for op, run := range map[codec.Op]func() error{
-		codec.OpStat:       func() error { _, _, err := client.Stat(ctx, "k"); return err },
-		codec.OpInfo:       func() error { _, err := client.Info(ctx); return err },
-		codec.OpWhoAmI:     func() error { _, err := client.WhoAmI(ctx); return err },
-		codec.OpPublish:    func() error { _, err := client.Publish(ctx, "c", nil); return err },
-		codec.OpConnection: func() error { _, _, err := client.Connection(ctx, throttr.DefaultServer, codec.ConnID{}); return err },
-		codec.OpList:       func() error { return lastError(t, client.List(ctx)) },
+	for op, run := range map[codec.Op]func(*throttr.Client[uint16]) error{
+		codec.OpStat:    func(c *throttr.Client[uint16]) error { _, _, err := c.Stat(ctx, "k"); return err },
+		codec.OpInfo:    func(c *throttr.Client[uint16]) error { _, err := c.Info(ctx); return err },
+		codec.OpWhoAmI:  func(c *throttr.Client[uint16]) error { _, err := c.WhoAmI(ctx); return err },
+		codec.OpPublish: func(c *throttr.Client[uint16]) error { _, err := c.Publish(ctx, "c", nil); return err },
+		codec.OpConnection: func(c *throttr.Client[uint16]) error {
+			_, _, err := c.Connection(ctx, testkit.ServerStats(c).Server, codec.ConnID{})
+			return err
+		},
+		codec.OpList: func(c *throttr.Client[uint16]) error { return lastError(t, c.List(ctx)) },
 	} {
 		t.Run(op.String(), func(t *testing.T) {
-			err := run()
+			client, _ := responding[uint16](t, op, []byte{7}, testkit.WithoutRetries(throttr.Config{}))
+			err := run(client)
 			require.ErrorIs(t, err, throttr.ErrProtocol)
 			var failed *throttr.RequestError
 			require.ErrorAs(t, err, &failed)

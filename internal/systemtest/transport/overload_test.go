@@ -59,10 +59,10 @@ func TestTooManyQueuedRequestsAreRejected(t *testing.T) {
 // counts.
 func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &testkit.Gate{Server: testkit.InMemory(t)}
-		client := testkit.Connect[uint16](t, g.Server, throttr.Config{MaxQueued: 5, Dial: g.Dial})
-		g.Hang.Store(true)
-		g.Server.Disconnect()
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxQueued: 5}))
+		srv.HoldAccept(true)
+		srv.Disconnect()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

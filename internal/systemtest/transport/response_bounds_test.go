@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"io"
 	"iter"
 	"net"
 	"runtime"
@@ -18,29 +17,40 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 // minMaxResponse is the smallest Config.MaxResponse.
 const minMaxResponse = 16 << 10
 
-// endless returns a fake that responds with beginning and then with chunk again and again,
-// until the client closes the connection. It counts the bytes that it has written.
-func endless(beginning, chunk []byte) (f *testkit.Fake[uint16], written *atomic.Int64) {
-	written = new(atomic.Int64)
-	f = &testkit.Fake[uint16]{Play: func(op codec.Op, nc net.Conn) bool {
-		if op == codec.OpChannel {
-			io.ReadFull(nc, make([]byte, 2)) // a name of one byte
-		}
-		n, err := nc.Write(beginning)
-		written.Add(int64(n))
-		for err == nil {
-			n, err = nc.Write(chunk)
-			written.Add(int64(n))
-		}
-		return false
-	}}
-	return f, written
+// responding returns a client of a server that responds to one kind of request with response, and counts the bytes that
+// the client reads.
+func responding[T codec.Value](t *testing.T, op codec.Op, response []byte, cfg throttr.Config) (*throttr.Client[T], *atomic.Int64) {
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+	read := new(atomic.Int64)
+	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		nc, err := srv.Dial(ctx)
+		return counting{nc, read}, err
+	}
+	client := testkit.Connect[T](t, srv, cfg)
+	read.Store(0)
+	srv.Inject(mockserver.Fault{Op: op, Replace: response, Drop: response == nil})
+	return client, read
+}
+
+// counting is a connection that counts the bytes that are read.
+type counting struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+// Read implements net.Conn.
+func (c counting) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Add(int64(n))
+	return n, err
 }
 
 // numbers encodes numbers of 8 bytes.
@@ -82,24 +92,22 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 // A response announces as many entries as there can be and does not end. The client closes the
 // connection, and has not read much more than Config.MaxResponse.
 func TestEndlessResponseIsRejected(t *testing.T) {
+	cfg := throttr.Config{MaxResponse: minMaxResponse}
 	for op := range unbounded(t, nil) {
 		t.Run(op.String(), func(t *testing.T) {
 			beginning := slices.Concat([]byte{1}, numbers(1, 1, 1<<64-1))
 			if op == codec.OpChannel {
 				beginning = slices.Concat([]byte{1}, numbers(1<<64-1))
 			}
-			f, written := endless(beginning, make([]byte, 4<<10))
-			client := f.Client(t, throttr.Config{MaxResponse: minMaxResponse})
+			client, read := responding[uint16](t, op, append(beginning, make([]byte, 1<<20)...), cfg)
 			require.ErrorIs(t, unbounded(t, client)[op](), throttr.ErrProtocol)
 			client.Close()
-			f.Wait()
-			require.LessOrEqual(t, written.Load(), int64(minMaxResponse+4<<10))
+			require.LessOrEqual(t, read.Load(), int64(minMaxResponse+4<<10))
 		})
 	}
 	t.Run("long names", func(t *testing.T) {
 		entries := uint64(minMaxResponse / 33) // they fit, but not with names of 255 bytes
-		f, _ := endless(slices.Concat([]byte{1}, numbers(1, 1, entries)), bytes.Repeat([]byte{0xff}, 4<<10))
-		client := f.Client(t, throttr.Config{MaxResponse: minMaxResponse})
+		client, _ := responding[uint16](t, codec.OpStats, slices.Concat([]byte{1}, numbers(1, 1, entries), bytes.Repeat([]byte{0xff}, 1<<20)), cfg)
 		err := unbounded(t, client)[codec.OpStats]()
 		require.ErrorIs(t, err, throttr.ErrProtocol)
 		require.ErrorContains(t, err, "too long")
@@ -110,59 +118,53 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 // accepted, and one more entry is an error.
 func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 	cfg := throttr.Config{MaxResponse: minMaxResponse}
-	stats := func(n int) *testkit.Fake[uint16] {
+	stats := func(n int) ([]inspect.KeyUsage, error) {
 		fragment := make([]codec.StatsEntry, n)
-		return testkit.Responding[uint16](testkit.Encode(t, codec.StatsResponse{Fragments: [][]codec.StatsEntry{fragment, fragment}}))
+		response := testkit.Encode(t, codec.StatsResponse{Fragments: [][]codec.StatsEntry{fragment, fragment}})
+		client, _ := responding[uint16](t, codec.OpStats, response, cfg)
+		return testkit.Collect(t, client.KeyStats(t.Context()))
 	}
 	fit := minMaxResponse / 33
-	got, err := testkit.Collect(t, stats(fit).Client(t, cfg).KeyStats(t.Context()))
+	got, err := stats(fit)
 	require.NoError(t, err)
 	require.Len(t, got, 2*fit, "the response is longer than a fragment may be")
-	_, err = testkit.Collect(t, stats(fit+1).Client(t, cfg).KeyStats(t.Context()))
+	_, err = stats(fit + 1)
 	require.ErrorIs(t, err, throttr.ErrProtocol)
 
-	channel := func(n int) *testkit.Fake[uint16] {
+	channel := func(n int) *throttr.Client[uint16] {
 		response := testkit.Encode(t, codec.ChannelResponse{Found: true, Subscribers: make([]codec.Subscriber, n)})
-		return &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
-			io.ReadFull(nc, make([]byte, 2)) // a name of one byte
-			_, err := nc.Write(response)
-			return err == nil
-		}}
+		client, _ := responding[uint16](t, codec.OpChannel, response, cfg)
+		return client
 	}
 	fit = (minMaxResponse - 9) / 40
-	subscribers, ok, err := channel(fit).Client(t, cfg).Channel(t.Context(), "c")
+	subscribers, ok, err := channel(fit).Channel(t.Context(), "c")
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Len(t, subscribers, fit)
-	_, _, err = channel(fit+1).Client(t, cfg).Channel(t.Context(), "c")
+	_, _, err = channel(fit+1).Channel(t.Context(), "c")
 	require.ErrorIs(t, err, throttr.ErrProtocol)
 	require.ErrorContains(t, err, "longer than 16384 bytes")
 }
 
 // The heap does not grow while 16 MiB of fragments are listed.
 func TestEndlessListUsesLittleMemory(t *testing.T) {
-	const entries = 100
-	f := &testkit.Fake[uint16]{Play: func(_ codec.Op, nc net.Conn) bool {
-		_, err := nc.Write(slices.Concat([]byte{1}, numbers(1<<64-1)))
-		for i := uint64(1); err == nil; i++ {
-			_, err = nc.Write(slices.Concat(numbers(i, entries), make([]byte, entries*33)))
-		}
-		return false
-	}}
-	client := f.Client(t, throttr.Config{})
-	var before, after int64
+	const entries, fragments = 100, 16 << 20 / 3300
+	response := slices.Concat([]byte{1}, numbers(fragments))
+	for i := range uint64(fragments) {
+		response = append(response, slices.Concat(numbers(i+1, entries), make([]byte, entries*33))...)
+	}
+	client, _ := responding[uint16](t, codec.OpStats, response, throttr.Config{})
+	var before int64
 	n := 0
 	for _, err := range client.KeyStats(t.Context()) {
 		require.NoError(t, err)
 		if n++; n == 1000 {
 			before = heap()
 		}
-		if n*33 > 16<<20 {
-			after = heap()
-			break
-		}
 	}
-	require.Less(t, after-before, int64(1<<20))
+	require.Equal(t, entries*fragments, n)
+	require.Less(t, heap()-before, int64(1<<20))
+	runtime.KeepAlive(response)
 }
 
 // heap returns how many bytes of the heap are in use.
@@ -181,8 +183,7 @@ func TestFragmentUsesBoundedMemory(t *testing.T) {
 		entries := make([]codec.ListEntry[uint8], most/12)
 		response := testkit.Encode(t, codec.ListResponse[uint8]{Fragments: [][]codec.ListEntry[uint8]{entries}})
 		entries = nil
-		f := testkit.Responding[uint8](response[:len(response)-1])
-		client := f.Client(t, throttr.Config{})
+		client, _ := responding[uint8](t, codec.OpList, response[:len(response)-1], throttr.Config{})
 		before := heap()
 		done := make(chan error)
 		go func() { done <- lastError(t, client.List(t.Context())) }()
@@ -198,7 +199,7 @@ func TestFragmentUsesBoundedMemory(t *testing.T) {
 // At most Config.MaxConns listings are under way and Config.MaxQueued wait.
 func TestTooManyListingsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := testkit.Responding[uint16](nil).Client(t, throttr.Config{MaxConns: 2, MaxQueued: 3, StallTimeout: time.Hour})
+		client, _ := responding[uint16](t, codec.OpConnections, nil, throttr.Config{MaxConns: 2, MaxQueued: 3, StallTimeout: time.Hour})
 		results := make(chan error)
 		for range 10 {
 			go func() { results <- lastError(t, client.Connections(withTimeout(t, time.Minute))) }()
@@ -214,7 +215,7 @@ func TestTooManyListingsAreRejected(t *testing.T) {
 			require.True(t, testkit.Timeout(<-results))
 		}
 		require.Zero(t, testkit.ServerStats(client).Acquiring)
-		err := lastError(t, client.List(withTimeout(t, time.Second)))
+		err := lastError(t, client.Connections(withTimeout(t, time.Second)))
 		require.True(t, testkit.Timeout(err), "there is room again")
 	})
 }

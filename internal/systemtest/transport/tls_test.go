@@ -20,9 +20,10 @@ import (
 // The server is not the one that the client trusts, or the server does not trust the client. The
 // error names the server, no request is executed, and no goroutine is left.
 func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
-	ours, end := testkit.NewCA(t), time.Now().Add(time.Hour)
-	roots, cert := ours.Pool, ours.Sign(t, "localhost", end)
-	other, expired := testkit.NewCA(t).Sign(t, "localhost", end), ours.Sign(t, "localhost", time.Now().Add(-time.Hour))
+	end := time.Now().Add(time.Hour)
+	cert, roots := testkit.Certificate(t, "localhost", end)
+	other, _ := testkit.Certificate(t, "localhost", end)
+	expired, past := testkit.Certificate(t, "localhost", time.Now().Add(-time.Hour))
 	serving := func(c tls.Certificate) *tls.Config { return &tls.Config{Certificates: []tls.Certificate{c}} }
 	mutual := serving(cert)
 	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, roots
@@ -37,7 +38,7 @@ func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 		"an unknown authority":     {serving(other), &tls.Config{RootCAs: roots}, as[x509.UnknownAuthorityError]},
 		"the system's authorities": {serving(cert), &tls.Config{}, as[x509.UnknownAuthorityError]},
 		"another name":             {serving(cert), &tls.Config{RootCAs: roots, ServerName: "elsewhere"}, as[x509.HostnameError]},
-		"expired":                  {serving(expired), &tls.Config{RootCAs: roots}, as[x509.CertificateInvalidError]},
+		"expired":                  {serving(expired), &tls.Config{RootCAs: past}, as[x509.CertificateInvalidError]},
 		"an old version":           {old, &tls.Config{RootCAs: roots}, nil},
 		"no client certificate":    {mutual, &tls.Config{RootCAs: roots}, as[*net.OpError]},
 		"a client certificate of another authority": {
@@ -54,7 +55,7 @@ func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 			if test.server != nil {
 				addr = testkit.TLS(t, srv.Addr(), test.server)
 			}
-			cfg := throttr.Config{Servers: []string{addr}, Dial: testkit.DialLoopback, TLS: test.client}
+			cfg := throttr.Config{Servers: []string{addr}, TLS: test.client}
 			_, err = throttr.Connect[uint16](t.Context(), cfg)
 			require.ErrorIs(t, err, throttr.ErrConnect)
 			require.ErrorContains(t, err, addr)
@@ -77,15 +78,16 @@ func as[E error](err error) bool {
 }
 
 func TestClientPresentsItsCertificate(t *testing.T) {
-	ours, clients, end := testkit.NewCA(t), testkit.NewCA(t), time.Now().Add(time.Hour)
-	mine := clients.Sign(t, "throttr", end)
+	end := time.Now().Add(time.Hour)
+	cert, roots := testkit.Certificate(t, "localhost", end)
+	mine, clients := testkit.Certificate(t, "throttr", end)
 	srv := mockserver.RunT(t)
 	addr := testkit.TLS(t, srv.Addr(), &tls.Config{
-		Certificates: []tls.Certificate{ours.Sign(t, "localhost", end)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool,
+		Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 	})
 	cfg := throttr.Config{
-		Servers: []string{addr}, Dial: testkit.DialLoopback,
-		TLS: &tls.Config{RootCAs: ours.Pool, Certificates: []tls.Certificate{mine}},
+		Servers: []string{addr},
+		TLS:     &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{mine}},
 	}
 	client, err := throttr.Connect[uint16](t.Context(), cfg)
 	require.NoError(t, err)
