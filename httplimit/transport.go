@@ -14,6 +14,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // TransportConfig configures a [Transport]. All fields have defaults.
@@ -172,6 +173,9 @@ func outgoing(l throttr.Limit, margin time.Duration) (throttr.Limit, error) {
 		return l, invalid("limit %q: it allows up to twice its Max in an interval; take a sliding log or a token bucket", l)
 	case l.Algorithm == throttr.TokenBucket && l.Burst == 0:
 		return l, invalid("limit %q: without a Burst, it allows twice its Max in an interval; Burst + Max are what the API allows", l)
+	}
+	if err := limits.CheckScale(l.Scale); err != nil { // with the margin, none would be too short
+		return l, invalid("limit %q: %w", l, err)
 	}
 	l.Scale += margin
 	return l, nil

@@ -412,7 +412,9 @@ func TestNewTransportRefusesWhatExceedsTheLimit(t *testing.T) {
 		"share their count":            {Limits: []throttr.Limit{minute, minute}},
 		"Margin, MaxPause and Retries": {Margin: -1},
 		"Margin is at most 1h0m0s":     {Margin: math.MaxInt64, Limits: []throttr.Limit{minute}},
-		"is less than 1ms":             {Limits: []throttr.Limit{{Max: 1, Scale: -time.Second}}},
+		"0s is less than 1ms":          {Limits: []throttr.Limit{{Max: 1}}},
+		"60ns is less than 1ms":        {Limits: []throttr.Limit{{Max: 1, Scale: 60}}},
+		"-1s is less than 1ms":         {Limits: []throttr.Limit{{Max: 1, Scale: -time.Second}}},
 	} {
 		_, err := httplimit.NewTransport(limiter, cfg)
 		require.ErrorIs(t, err, throttr.ErrConfig, text)
