@@ -61,7 +61,7 @@ func (a *Algorithm) ReadBinary(from []byte, scale time.Duration) (Record, error)
 	if a.Logs {
 		r.Log = in.log()
 	}
-	if in.bad || len(in.rest) > 0 || a.Logs && r.Log.n == 0 {
+	if in.bad || len(in.rest) > 0 || a.Logs && r.Log.n == 0 || a.refills && r.Max == 0 {
 		return r, errBinary
 	}
 	return r, nil

@@ -79,8 +79,11 @@ func TestBytesThatAreNoRecord(t *testing.T) {
 		}
 		require.Greater(t, refused, 1000, kind)
 	}
-	for _, bytes := range []string{"\x00", "\x02\x01", "\x01"} {
-		_, err := algorithm.Of(window.FixedWindow).ReadBinary([]byte(bytes), time.Second)
+	for bytes, kind := range map[string]window.Algorithm{
+		"\x00": window.FixedWindow, "\x02\x01": window.FixedWindow, "\x01": window.FixedWindow,
+		"\x01\x00\x05\x01\x09\x00\x03\x00": window.TokenBucket, // its Max is 0, so what it owes is never paid
+	} {
+		_, err := algorithm.Of(kind).ReadBinary([]byte(bytes), time.Second)
 		require.Error(t, err, "%q", bytes)
 	}
 }
