@@ -67,13 +67,16 @@ func (v verb) allowed(l *Limit, w *window.Window) bool {
 	return true
 }
 
+// errZero is the error of a call that counts, and would count nothing.
+var errZero error = &RangeError{Field: "N", Value: "0", Bound: "at least 1"}
+
 // check returns the error of a call that must not be made.
 func (v verb) check(l *Limit, n uint64) error {
 	if err := limits.Check(l); err != nil {
 		return err
 	}
 	if n == 0 && v != hit {
-		return &RangeError{Field: "N", Value: "0", Bound: "at least 1"}
+		return errZero
 	}
 	return limits.CheckNumber("N", n)
 }

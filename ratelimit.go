@@ -141,6 +141,9 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 		var w window.Window
 		if w, err = r.store.Peek(ctx, key, limit, n); err == nil {
 			res.setWindow(&limit, &w, !w.Refused)
+			if limit.Max == 0 { // no take is granted, whatever the window is
+				res.Allowed, res.RetryAfter = false, Never
+			}
 		}
 	}
 	if shadow {
@@ -151,9 +154,13 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 }
 
 // Inc counts n in key's window of the given scale, whatever a limit says, and returns the count. It is no
-// decision: like Set and Reset, it waits for the backend as long as ctx does.
+// decision: like Set and Reset, it waits for the backend as long as ctx does. An n of 0 is [ErrRange]: see
+// [RateLimit.Get].
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n uint64) (uint64, error) {
 	l, err := r.positional("inc", key, scale, n)
+	if err == nil && n == 0 {
+		err = callError("inc", key, errZero)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -46,6 +46,42 @@ func TestDeniedTakesCostNothing(t *testing.T) {
 	require.Equal(t, 1, b.Len(), "a Peek opens no window")
 }
 
+func TestAMaxOf0DeniesEverything(t *testing.T) {
+	limiter := throttr.NewRateLimit(inProcess(t))
+	for a := throttr.FixedWindow; a <= throttr.SlidingLog; a++ {
+		none := throttr.Limit{Max: 0, Scale: time.Minute, Algorithm: a}
+		if a == throttr.TokenBucket {
+			none.Burst = 5
+		}
+		for call, decide := range withPeek() {
+			for _, n := range []uint64{0, 1, 5} {
+				if call == "wait" || n == 0 && call != "peek" && call != "hit" { // a mistake
+					continue
+				}
+				res, err := decide(t.Context(), limiter, none, n)
+				require.NoError(t, err)
+				require.False(t, res.Allowed, "%s of %d of %v", call, n, none)
+				if call != "charge" { // which counts, unless tokens never come back
+					require.Equal(t, throttr.Never, res.RetryAfter, "%s of %d of %v", call, n, none)
+				}
+			}
+		}
+	}
+}
+
+func TestACallThatCountsNothingIsAMistake(t *testing.T) {
+	limiter := throttr.NewRateLimit(inProcess(t))
+	for call, decide := range decisions {
+		_, err := decide(t.Context(), limiter, tenAMinute, 0)
+		if call != "hit" {
+			require.ErrorIs(t, err, throttr.ErrRange, call)
+		}
+	}
+	_, err := limiter.Inc(t.Context(), "k", time.Minute, 0)
+	require.ErrorIs(t, err, throttr.ErrRange)
+	require.ErrorContains(t, err, `inc "k"`)
+}
+
 func TestTakeAllTakesAllOrNone(t *testing.T) {
 	b, _ := newMemory(t)
 	limiter := throttr.NewRateLimit(b)

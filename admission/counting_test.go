@@ -49,6 +49,16 @@ func TestHitsGoUpToTheLimitThatDenies(t *testing.T) {
 	require.Equal(t, "b", gate.Admit(t.Context(), request("k")).Strictest.Name, "of two with the same remaining, the longer one")
 }
 
+// Whoever has a Max of 0 is denied, also for what costs nothing.
+func TestAMaxOf0DeniesWhatCostsNothing(t *testing.T) {
+	for _, hits := range []bool{false, true} {
+		gate := newGate(t, admission.Config{Limits: []throttr.Limit{{Name: "blocked", Max: 0, Scale: time.Second}}, CountRefusals: hits})
+		d := gate.Admit(t.Context(), costing("k", 0))
+		require.Equal(t, admission.Deny, d.Verdict())
+		require.Empty(t, d.RetryAfterField())
+	}
+}
+
 // Takes are free if they are refused, and hits are not. What costs nothing is denied in a limit that is exceeded.
 func TestCostsAreCounted(t *testing.T) {
 	const ok, deny, mistake = admission.Serve, admission.Deny, admission.Misconfigured
