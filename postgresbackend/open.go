@@ -106,7 +106,7 @@ func parseURL(text string) (parsed parsedURL, err error) {
 	if err != nil {
 		return parsed, configError("the URL is malformed, or a character of its user or password is not percent-encoded")
 	}
-	query, err := url.ParseQuery(u.RawQuery)
+	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B")) // for pgx, a + is no space
 	if err != nil {
 		return parsed, configError("the query of the URL is malformed")
 	}
@@ -122,7 +122,7 @@ func parseURL(text string) (parsed parsedURL, err error) {
 			query.Del(name)
 		}
 	}
-	u.RawQuery = query.Encode()
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
 	parsed.config, err = pgxpool.ParseConfig(u.String())
 	if err != nil {
 		return parsed, malformed(u, query, err)

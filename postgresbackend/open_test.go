@@ -48,9 +48,16 @@ func TestOpen(t *testing.T) {
 	noError(t, pool.QueryRow(t.Context(), "SELECT relpersistence::text FROM pg_class WHERE relname = 'throttr'").Scan(&persistence))
 	expect(t, persistence == "u", "the table is %q", persistence)
 
+	b, err := throttr.Open(t.Context(), s.URL("options=-c%20work_mem=65kB&application_name=a%20b+c"))
+	noError(t, err)
+	defer b.Close()
+	var sessions int
+	noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'a b+c'").Scan(&sessions))
+	expect(t, sessions > 0, "pgx does not get the options of the URL as they are")
+
 	run("CREATE ROLE app LOGIN; CREATE SCHEMA limits; GRANT USAGE ON SCHEMA limits TO app")
 	app := strings.Replace(s.URL("table=limits.counts"), "postgres@", "app:sesame@", 1)
-	_, err := throttr.Open(t.Context(), app)
+	_, err = throttr.Open(t.Context(), app)
 	expect(t, errors.Is(err, window.ErrUnavailable) && strings.Contains(err.Error(), `CREATE TABLE IF NOT EXISTS "limits"."counts"`) &&
 		strings.Contains(err.Error(), "permission denied for schema limits"), "%v", err)
 	run(postgresbackend.Schema(postgresbackend.WithTable("limits.counts")))
@@ -58,7 +65,7 @@ func TestOpen(t *testing.T) {
 	_, err = throttr.Open(t.Context(), app)
 	expect(t, errors.Is(err, window.ErrUnavailable) && strings.Contains(err.Error(), "permission denied for table counts"), "%v", err)
 	run("GRANT DELETE ON limits.counts TO app")
-	b, err := throttr.Open(t.Context(), app)
+	b, err = throttr.Open(t.Context(), app)
 	noError(t, err)
 	defer b.Close()
 	must(t, b.Take, "k", hourly, 1)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,8 +42,8 @@ func (e *env) open(ctx context.Context) (*throttr.OpenBackend, error) {
 	address, query, _ := strings.Cut(text, "?")
 	parameters, err := url.ParseQuery(query)
 	if _, not := strconv.ParseBool(parameters.Get("lazy")); err == nil && not == nil {
-		parameters.Del("lazy")
-		text = address + "?" + parameters.Encode()
+		others := slices.DeleteFunc(strings.Split(query, "&"), func(p string) bool { return strings.HasPrefix(p, "lazy=") })
+		text = address + "?" + strings.Join(others, "&") // as they are: drivers differ in how they decode them
 	}
 	return throttr.Open(ctx, text)
 }
