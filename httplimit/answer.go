@@ -68,12 +68,14 @@ func writeText(w http.ResponseWriter, r *http.Request, status int, body string) 
 	write(w, r, status, "text/plain; charset=utf-8", body)
 }
 
-// write writes a response that no cache may store, even if outer middleware has allowed caching.
+// write writes a response that no cache may store, even if outer middleware has allowed caching. What that has said of
+// the length is about another body.
 func write(w http.ResponseWriter, r *http.Request, status int, contentType, body string) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
+	header.Del("Content-Length")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		io.WriteString(w, body) // An error means that the client has disconnected.

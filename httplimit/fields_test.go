@@ -185,6 +185,17 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 	}
 }
 
+// What outer middleware has said about the response of a handler is not true of a denial.
+func TestADenialHasABodyOfItsOwn(t *testing.T) {
+	s := newSite(t, httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(0)}})
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Length", "5")
+	w.Header().Set("Cache-Control", "public")
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Empty(t, w.Header().Values("Content-Length"))
+	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+}
+
 // A limit that the backend cannot keep must not leave requests without a limit.
 //
 //evidence:http A limit that can't be kept is 500, not unlimited
