@@ -21,19 +21,9 @@ func failOver(t *testing.T, c *testkit.Cluster, primary int) {
 	t.Helper()
 	setNodeTimeout(t, nodeTimeout, c.Nodes())
 	c.Primaries[primary].Kill()
-	awaitFailOver(t, c, primary)
-}
-
-// awaitFailOver returns when the replica of a primary that was killed has taken over.
-func awaitFailOver(t *testing.T, c *testkit.Cluster, primary int) {
-	t.Helper()
 	awaitRole(t, c.Replicas[primary], "master")
-	setNodeTimeout(t, patience, without(c, c.Primaries[primary]))
-}
-
-// without returns all nodes but one.
-func without(c *testkit.Cluster, one *testkit.Redis) []*testkit.Redis {
-	return slices.DeleteFunc(c.Nodes(), func(s *testkit.Redis) bool { return s == one })
+	others := slices.DeleteFunc(c.Nodes(), func(s *testkit.Redis) bool { return s == c.Primaries[primary] })
+	setNodeTimeout(t, patience, others)
 }
 
 // setNodeTimeout sets after how long nodes take another one for failed.
@@ -63,20 +53,4 @@ func cutOff(t *testing.T, c *testkit.Cluster, primary int) {
 	old.Thaw(t)
 	awaitRole(t, old, "slave")
 	setNodeTimeout(t, patience, c.Nodes())
-}
-
-// failOverBehind is failOver of a primary whose replica misses what is written while the function is called. It returns
-// when the primary was killed.
-func failOverBehind(t *testing.T, c *testkit.Cluster, primary int, missed func()) (killed time.Time) {
-	t.Helper()
-	replica := c.Replicas[primary]
-	setNodeTimeout(t, nodeTimeout, c.Nodes())
-	replica.Freeze(t)
-	c.Primaries[primary].Must(t, "CLIENT", "KILL", "TYPE", "replica") // otherwise the system keeps for it what it is sent
-	missed()
-	killed = time.Now()
-	c.Primaries[primary].Kill()
-	replica.Thaw(t)
-	awaitFailOver(t, c, primary)
-	return killed
 }

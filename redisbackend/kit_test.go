@@ -89,3 +89,11 @@ func (c plainClient) Eval(ctx context.Context, script string, keys, args []strin
 func (plainClient) Scan(context.Context, string) iter.Seq2[string, error] { return nil }
 func (plainClient) Cluster() (bool, error)                                { return false, nil }
 func (plainClient) Name() string                                          { return "redis" }
+
+// await waits until something is true.
+func await(t *testing.T, failure string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
+		expect(t, time.Since(start) < patience, "%s", failure)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -54,4 +56,15 @@ func redis(t testing.TB, client rueidis.Client, args ...string) rueidis.RedisRes
 		t.Fatalf("%v: %v", args, err)
 	}
 	return r
+}
+
+// timesCalled returns how often a server has executed a command.
+func timesCalled(t testing.TB, s *testkit.Redis, command string) int {
+	m := regexp.MustCompile("cmdstat_" + command + `:calls=(\d+)`).FindStringSubmatch(s.Must(t, "INFO", "commandstats"))
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	noError(t, err)
+	return n
 }

@@ -65,7 +65,7 @@ var inflightFaults = []fault{
 	{"rediswindow/lua/exchange.lua", "match(record, '^%x*') == identity and birth <= now", "birth <= now", "redisbackend", "StartedAgain"},
 	{"rediswindow/lua/exchange.lua", "ARGV[1] == '' and match(replication, 'master_replid2:0+%s')", "ARGV[1] == ''", "redisbackend", "FirstPlaceOf"},
 	{"rediswindow/lua/exchange.lua", "strict == 1 and birth + lease > now", "false", "redisbackend", "StartedAgain|Flush"},
-	{"rediswindow/lua/exchange.lua", "(sum < before or w[PROCESS] ~= head) and ", "", "redisbackend", "Grace"},
+	{"rediswindow/lua/exchange.lua", "(sum < before or w[PROCESS] ~= head) and ", "", "redisbackend", "InTheGrace"},
 	{"rediswindow/lua/exchange.lua", "sum < before or w[PROCESS] ~= head", "false", "redisbackend", "TestAReleaseWakes"},
 	{"rediswindow/lua/exchange.lua", "line[position - 1][MAX] < firstMax", "false", "redisbackend", "Conform"},
 	{"rediswindow/lua/exchange.lua", "if ahead and ahead[MAX] >= under then", "if ahead then", "redisbackend", "Conform"},
