@@ -5,38 +5,42 @@ package redisbackend_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
-	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
-// hitTogether hits each key n times while the server does not respond, so that hits share requests. It
-// returns the windows and the errors of each key.
-func hitTogether(t *testing.T, s *testkit.Redis, b *rediswindow.Backend, n int, keys ...string) (windows [][]window.Window, errs [][]error) {
+// outcome is what hits of a key have returned.
+type outcome struct {
+	windows []window.Window
+	errs    []error
+}
+
+// hitTogether hits each key n times while the server does not respond, so that hits share requests.
+func hitTogether(t *testing.T, s *testkit.Redis, b window.Backend, n int, keys ...string) map[string]*outcome {
 	t.Helper()
-	windows, errs = make([][]window.Window, len(keys)), make([][]error, len(keys))
+	outcomes := map[string]*outcome{}
+	for _, key := range keys {
+		outcomes[key] = &outcome{}
+	}
 	s.Freeze(t)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for range n {
-		for k, key := range keys {
+		for key, o := range outcomes {
 			all.Go(func() {
 				w, err := b.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Hour, 5), 1)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
-					windows[k] = append(windows[k], w)
+					o.windows = append(o.windows, w)
 				} else {
-					errs[k] = append(errs[k], err)
+					o.errs = append(o.errs, err)
 				}
 			})
 		}
@@ -44,88 +48,94 @@ func hitTogether(t *testing.T, s *testkit.Redis, b *rediswindow.Backend, n int, 
 	time.Sleep(50 * time.Millisecond) // until all wait; if some do not, they share fewer requests
 	s.Thaw(t)
 	all.Wait()
-	return windows, errs
+	return outcomes
 }
 
-// requireDistinct fails the test if the counts of a window are not 1, 2, 3 …
-func requireDistinct(t *testing.T, windows []window.Window, n int) {
+// requireDistinct fails the test unless the counts of n hits of one window are 1, 2, 3 …
+func (o *outcome) requireDistinct(t *testing.T, n int) {
 	t.Helper()
+	expect(t, len(o.windows) == n && len(o.errs) == 0, "%d of %d hits have succeeded: %v", len(o.windows), n, o.errs)
 	counts := map[uint64]bool{}
-	for _, w := range windows {
-		if w.Count < 1 || w.Count > uint64(n) || counts[w.Count] || w.ID != windows[0].ID || !w.ExpiresAt.Equal(windows[0].ExpiresAt) {
-			t.Fatalf("%+v in a window with %+v", w, windows[0])
-		}
+	for _, w := range o.windows {
+		first := o.windows[0]
+		expect(t, w.Count >= 1 && w.Count <= uint64(n) && w.ID == first.ID && w.ExpiresAt.Equal(first.ExpiresAt), "%+v in a window with %+v", w, first)
 		counts[w.Count] = true
 	}
 	expect(t, len(counts) == n, "there are %d counts, want %d", len(counts), n)
 }
 
-// evals returns how many scripts the server was sent by their digest, and in full.
-func evals(t *testing.T, client rueidis.Client) (byDigest, inFull int) {
-	t.Helper()
-	stats, err := redis(t, client, "INFO", "commandstats").ToString()
-	noError(t, err)
-	for line := range strings.Lines(stats) {
-		fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &byDigest)
-		fmt.Sscanf(line, "cmdstat_eval:calls=%d", &inFull)
-	}
-	return byDigest, inFull
-}
-
+// Hits at one time share requests. What is wrong with a key fails the hits of that key alone, and what is wrong with
+// the server fails all; none is sent again.
 func TestHitsAtOneTimeShareRequests(t *testing.T) {
-	s := testkit.StartRedis(t)
-	client := connect(t, s)
-	b := redisbackend.New(client)
-	redis(t, client, "CONFIG", "RESETSTAT")
-	windows, errs := hitTogether(t, s, b, 100, "a", "b", "c")
-	for i := range windows {
-		if len(errs[i]) > 0 {
-			t.Fatal(errs[i])
+	const hits = 50
+	for _, test := range []struct {
+		commands [][]string
+		good     []string          // keys
+		bad      map[string]string // keys, with what their errors say
+		matches  []error           // of these errors
+	}{
+		{good: []string{"a", "b", "c"}},
+		{
+			[][]string{{"SET", "throttr:{k:string}:v2", "1"}, {"HSET", "throttr:{k:text}:v2", "f3600000000", "text"}},
+			[]string{"good", "other"}, map[string]string{"string": "WRONGTYPE", "text": "not a window"}, nil,
+		},
+		{[][]string{{"ACL", "SETUSER", "default", "resetkeys", "~throttr:{k:good*"}}, []string{"good", "good too"}, map[string]string{"bad": "NOPERM"}, nil},
+		{[][]string{{"CONFIG", "SET", "maxmemory", "1"}}, nil, map[string]string{"a": "OOM", "b": "OOM", "c": "OOM"}, []error{window.ErrFull, window.ErrUnavailable}},
+	} {
+		s := testkit.StartRedis(t)
+		b := redisbackend.New(connect(t, s))
+		must(t, b.Hit, "another", limitOf(window.FixedWindow, time.Hour, 5), 1) // the server knows the script
+		for _, command := range append(test.commands, []string{"CONFIG", "RESETSTAT"}) {
+			s.Must(t, command...)
 		}
-		requireDistinct(t, windows[i], 100)
+		keys := test.good
+		for key := range test.bad {
+			keys = append(keys, key)
+		}
+		outcomes := hitTogether(t, s, b, hits, keys...)
+		for _, key := range test.good {
+			outcomes[key].requireDistinct(t, hits)
+		}
+		for key, text := range test.bad {
+			expect(t, len(outcomes[key].errs) == hits, "%d hits of %s have failed, want %d", len(outcomes[key].errs), key, hits)
+			for _, err := range outcomes[key].errs {
+				expect(t, strings.Contains(err.Error(), text), "%v, want %s", err, text)
+				for _, sentinel := range []error{window.ErrFull, window.ErrUnavailable} {
+					expect(t, errors.Is(err, sentinel) == (test.matches != nil), "%v and %v", err, sentinel)
+				}
+			}
+		}
+		calls := timesCalled(t, s, "evalsha")
+		expect(t, calls >= 1 && calls <= hits, "%d hits have made %d requests", hits*len(keys), calls)
 	}
-	calls, again := evals(t, client)
-	expect(t, calls >= 1 && calls <= 100, "300 hits have made %d requests", calls)
-	t.Logf("300 hits have made %d requests, %d of them twice", calls, again)
 }
 
-func TestBrokenWindowFailsItsHitsOnly(t *testing.T) {
+// The statistics of the server show the commands that calls send, and those of their scripts.
+func TestCallsAreOneRoundTrip(t *testing.T) {
 	s := testkit.StartRedis(t)
-	client := connect(t, s)
-	b := redisbackend.New(client)
-	redis(t, client, "SET", "throttr:{k:string}:v2", "1")
-	redis(t, client, "HSET", "throttr:{k:text}:v2", "f3600000000", "text")
-	windows, errs := hitTogether(t, s, b, 50, "good", "string", "text", "other")
-	for i, want := range []string{"", "WRONGTYPE", "not a window", ""} {
-		if want == "" {
-			requireDistinct(t, windows[i], 50)
-			continue
-		}
-		expect(t, len(errs[i]) == 50, "%d hits have failed, want 50", len(errs[i]))
-		for _, err := range errs[i] {
-			expect(t, strings.Contains(err.Error(), want), "%v, want %s", err, want)
-		}
+	b := redisbackend.New(connect(t, s))
+	fixed := limitOf(window.FixedWindow, time.Hour, 100)
+	hit := func(a window.Algorithm) func() error {
+		return func() error { return errorOf(b.Hit(t.Context(), "k", limitOf(a, time.Hour, 1), 1)) }
 	}
-}
-
-// If something is wrong with all windows of a script, its hits fail, and none is sent again.
-func TestServerWithoutMemoryFailsHitsTogether(t *testing.T) {
-	s := testkit.StartRedis(t)
-	client := connect(t, s)
-	b := redisbackend.New(client)
-	if _, err := b.Hit(t.Context(), "another", limitOf(window.FixedWindow, time.Hour, 5), 1); err != nil { // the server knows the script
-		t.Fatal(err)
+	takeAll := func() error {
+		takes := []window.Take{fixed.For("a", 1), fixed.For("b", 1)}
+		return errorOf(b.TakeAll(t.Context(), takes, make([]window.Window, len(takes))))
 	}
-	redis(t, client, "CONFIG", "SET", "maxmemory", "1")
-	redis(t, client, "CONFIG", "RESETSTAT")
-	_, errs := hitTogether(t, s, b, 10, "a", "b", "c", "d", "e")
-	for _, errs := range errs {
-		expect(t, len(errs) == 10, "%d hits have failed, want 10", len(errs))
-		for _, err := range errs {
-			expect(t, strings.Contains(err.Error(), "OOM") && errors.Is(err, window.ErrFull), "%v, want OOM", err)
+	for _, test := range []struct {
+		call       func() error
+		gets, sets int // of ten calls; 0: any
+	}{
+		{hit(window.FixedWindow), 10, 10}, {takeAll, 40, 20}, {hit(window.TokenBucket), 0, 0}, {hit(window.SlidingWindow), 0, 0}, {hit(window.SlidingLog), 0, 0},
+	} {
+		noError(t, test.call()) // the server now has the script
+		s.Must(t, "CONFIG", "RESETSTAT")
+		for range 10 {
+			noError(t, test.call())
 		}
-	}
-	if calls, _ := evals(t, client); calls >= 50 {
-		t.Errorf("50 hits have made %d requests", calls)
+		scripts, gets, sets := timesCalled(t, s, "evalsha"), timesCalled(t, s, "hget"), timesCalled(t, s, "hset")
+		expect(t, scripts == 10 && timesCalled(t, s, "eval") == 0, "%d scripts", scripts)
+		expect(t, test.gets == 0 || gets == test.gets && sets == test.sets, "%d HGET, %d HSET", gets, sets)
+		expect(t, test.gets == 0 || timesCalled(t, s, "pexpire") == 0, "the hash has had a time to live")
 	}
 }

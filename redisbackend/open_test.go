@@ -1,9 +1,15 @@
+//go:build unix
+
 package redisbackend_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,29 +17,38 @@ import (
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestOpenIsABackendThatCanBeClosed(t *testing.T) {
-	b, err := throttr.Open(t.Context(), "redis://"+testkit.StartRedis(t).Addr)
+	s := testkit.StartRedis(t)
+	opened, err := throttr.Open(t.Context(), "redis://"+s.Addr)
 	noError(t, err)
-	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits))
-	for i := range 3 {
-		res, err := limiter.Hit(t.Context(), "k", time.Minute, 2)
-		expect(t, err == nil && res.Allowed == (i < 2), "hit %d: %v, %v", i, res, err)
-	}
-	if err := errors.Join(b.Close(), b.Close()); err != nil {
-		t.Error(err)
-	}
-	if _, err := limiter.Hit(t.Context(), "k", time.Minute, 2); !errors.Is(err, throttr.ErrClosed) {
-		t.Errorf("a hit after Close: %v", err)
+	for _, b := range []window.BackendCloser{opened, redisbackend.New(connect(t, s))} {
+		l := limitOf(window.FixedWindow, time.Hour, 5)
+		noError(t, errors.Join(errorOf(b.Hit(t.Context(), "k", l, 1)), b.Ping(t.Context()), b.Close(), b.Close()))
+		for _, err := range []error{errorOf(b.Hit(t.Context(), "k", l, 1)), b.Ping(t.Context())} {
+			expect(t, errors.Is(err, throttr.ErrClosed), "after Close: %v", err)
+		}
 	}
 }
 
-func TestOpenReturnsErrors(t *testing.T) {
-	for _, url := range []string{"", "http://127.0.0.1", "redis://127.0.0.1:1"} {
-		if b, err := throttr.Open(t.Context(), url); err == nil || b != nil {
-			t.Errorf("%q: %v, %v", url, b, err)
+func TestErrorsOfOpenSayWhatIsWrong(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://zoe:s3cr%tpw@127.0.0.1":            "user or password",
+		"redis://zoe:s3cr/tpw@127.0.0.1":            "percent-encoded",
+		"redis://zoe:pw@127.0.0.1:port":             "host or port",
+		"redis://zoe:pw@127.0.0.1/nodb":             `invalid database number: "nodb"`,
+		"redis://zoe:pw@127.0.0.1:1?dial_timeout=x": `invalid dial timeout: "x"`,
+	} {
+		_, err := throttr.Open(t.Context(), url)
+		expect(t, err != nil && strings.HasPrefix(err.Error(), "redisbackend: ") && strings.Contains(err.Error(), want), "%q: %v, want %q", url, err, want)
+	}
+	for _, query := range []string{"prefx=a", "max_log=x", "max_log=-1", "max_queued=-1", "lazy=maybe", "timeout=1", "timeout=-1s", "lazy=true&lazy=true", "a=%zz"} {
+		for _, scheme := range []string{"redis", "rediss", "redis+unix"} {
+			_, err := throttr.Open(t.Context(), scheme+"://127.0.0.1:1?"+query)
+			expect(t, errors.Is(err, throttr.ErrConfig), "%s, %s: %v", scheme, query, err)
 		}
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,9 +56,49 @@ func TestOpenReturnsErrors(t *testing.T) {
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := throttr.Open(ctx, "redis://"+silent.Addr().String()); !errors.Is(err, context.Canceled) {
-		t.Errorf("a ctx that has ended: %v", err)
+	_, err = throttr.Open(ctx, "redis://"+silent.Addr().String())
+	expect(t, errors.Is(err, context.Canceled), "a ctx that has ended: %v", err)
+}
+
+// What is before the host of a URL may be a password, whatever is wrong with the URL. Without an @, a password that
+// begins with digits and a slash seems to be a port and a database.
+func TestErrorsOfOpenHaveNoPartOfUserAndPassword(t *testing.T) {
+	urls := []string{"redis://zoo:12/tpw", "redis://:12/tpw", "rediss://zoo:12/tpw/s3cr", "redis://zoo:12?db=tpw", "redis://zoo:12/1?protocol=tpw", "redis://zoo:12?tpw=1", "redis://zoo:12/1?tpw"}
+	for _, userinfo := range []string{
+		"zoe:s3cr%tpw", "zoe:s3cr/tpw", "zoe:s3cr#tpw", "zoe:s3cr?tpw", "zoe:s3cr tpw", "zoe:s3cr[tpw", "zoe:s3cr\ntpw", "zoe:s3cr%zztpw",
+		"zoe:12/tpw", "zoe:12#tpw", "zoe:12?tpw", "zoe:12?db=tpw", "zoe:s3cr@tpw", "zoe:s3cr@tpw/s3cr", "zoe:s3cr@tpw?s3cr", ":s3cr#tpw", "zoe", "zoe:s3crtpw",
+	} {
+		for _, format := range []string{
+			"redis://%s@127.0.0.1:1", "redis://%s@127.0.0.1:port", "redis://%s@127.0.0.1:1/nodb", "redis://%s@127.0.0.1:1?db=x&dial_timeout=y",
+			"redis://%s@[::1", "rediss://%s@127.0.0.1:1?skip_verify=x", "unix://%s@/nowhere", "http://%s@127.0.0.1", "redis:%s@127.0.0.1:1",
+			"redis:/%s@127.0.0.1:1", "%s@127.0.0.1:1", "redis://127.0.0.1:1?addr=%s@127.0.0.1:1", "redis://127.0.0.1:1?addr=redis://%s@127.0.0.1:port",
+		} {
+			urls = append(urls, fmt.Sprintf(format, userinfo))
+		}
 	}
+	for _, url := range urls {
+		_, err := throttr.Open(t.Context(), url)
+		expect(t, err != nil, "%q: no error", url)
+		text := fmt.Sprintf("%v %+v %#v", err, err, err)
+		expect(t, !strings.Contains(text, "zoe") && !strings.Contains(text, "s3cr") && !strings.Contains(text, "tpw"), "%q: %s", url, text)
+	}
+}
+
+// Some servers repeat the arguments of a command that they do not know, AUTH among them.
+func TestErrorsOfOpenHaveNoPasswordThatTheServerRepeats(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	testkit.Serve(t, l, func(conn net.Conn) {
+		defer conn.Close()
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "*") {
+				fmt.Fprint(conn, "-ERR unknown command 'AUTH', with args beginning with: 'zoe' 's3cr' \r\n")
+			}
+		}
+	})
+	_, err = throttr.Open(t.Context(), "redis://zoe:s3cr@"+l.Addr().String())
+	expect(t, err != nil && strings.HasPrefix(err.Error(), "redisbackend: connect: "), "%v", err)
+	expect(t, !strings.Contains(err.Error(), "s3cr") && !strings.Contains(err.Error(), "zoe"), "%v", err)
 }
 
 // A backend that is opened lazily fails until its server is there.
@@ -56,58 +111,137 @@ func TestLazyOpen(t *testing.T) {
 	_, parts := b.BackendCloser.(outage.Parts)
 	expect(t, parts, "a node of a cluster that is away opens the circuit of all")
 	l := limitOf(window.FixedWindow, time.Minute, 10)
-	_, hit := b.Hit(t.Context(), "k", l, 1)
-	_, all := b.TakeAll(t.Context(), []window.Take{l.For("k", 1)}, make([]window.Window, 1))
-	for _, err := range []error{hit, all, b.Ping(t.Context())} {
+	for _, err := range []error{
+		errorOf(b.Hit(t.Context(), "k", l, 1)),
+		errorOf(b.TakeAll(t.Context(), []window.Take{l.For("k", 1)}, make([]window.Window, 1))),
+		b.Ping(t.Context()),
+	} {
 		expect(t, errors.Is(err, throttr.ErrUnavailable), "without a server: %v", err)
 	}
-	if _, err := b.Hit(t.Context(), "k", window.Limit{}, 1); errors.Is(err, throttr.ErrUnavailable) || !errors.Is(err, throttr.ErrScale) {
-		t.Errorf("a mistake: %v", err)
-	}
-	if _, err := b.Check(limitOf(window.SlidingLog, time.Minute, 6)); !errors.Is(err, throttr.ErrRange) {
-		t.Errorf("max_log: %v", err)
-	}
-	stats := b.Stats()
-	if len(stats.Stores) != 1 || stats.Stores[0].Name != s.Addr || stats.Stores[0].Errors != 3 || !errors.Is(stats.Stores[0].Err, throttr.ErrUnavailable) {
-		t.Errorf("%+v", stats)
-	}
+	err = errorOf(b.Hit(t.Context(), "k", window.Limit{}, 1))
+	expect(t, !errors.Is(err, throttr.ErrUnavailable) && errors.Is(err, throttr.ErrScale), "a mistake: %v", err)
+	err = errorOf(b.Check(limitOf(window.SlidingLog, time.Minute, 6)))
+	expect(t, errors.Is(err, throttr.ErrRange), "max_log: %v", err)
+	stats := b.Stats().Stores
+	expect(t, len(stats) == 1 && stats[0].Name == s.Addr && stats[0].Errors == 3 && errors.Is(stats[0].Err, throttr.ErrUnavailable), "%+v", stats)
 	time.Sleep(2 * time.Second) // the pauses between attempts are at their longest
 	s.Restart(t)
 	for deadline := time.Now().Add(time.Second); b.Ping(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the backend does not connect within a second")
-		}
+		expect(t, time.Now().Before(deadline), "the backend does not connect within a second")
 	}
-	if w, err := b.Hit(t.Context(), "k", l, 1); err != nil || w.Count != 1 {
-		t.Errorf("with a server: %+v, %v", w, err)
-	}
-	if err := b.Stats().Stores[0].Err; err != nil {
-		t.Errorf("with a server: %v", err)
-	}
+	w := must(t, b.Hit, "k", l, 1)
+	expect(t, w.Count == 1 && b.Stats().Stores[0].Err == nil, "with a server: %+v, %+v", w, b.Stats())
 	names := s.Must(t, "KEYS", "*")
 	expect(t, names == "a:{k:k}:v2", "prefix: %q", names)
 }
 
-func TestPing(t *testing.T) {
-	s := testkit.StartRedis(t)
-	b := redisbackend.New(connect(t, s))
-	if err := b.Ping(t.Context()); err != nil {
-		t.Error(err)
+// Open runs the script, so what can't run it is no store.
+func TestOpenRefusesAServerThatCanNotRunTheScript(t *testing.T) {
+	primary := testkit.StartRedis(t)
+	replica := testkit.StartRedis(t)
+	replica.Must(t, "REPLICAOF", "127.0.0.1", primary.Port)
+	limited := testkit.StartRedis(t)
+	limited.Must(t, "ACL", "SETUSER", "limits", "on", ">pw", "+@all", "~other:*")
+	for url, want := range map[string]string{
+		"redis://" + testkit.StartSentinel(t, primary).Addr:                        "EVAL",
+		"redis://" + testkit.StartRedis(t, "--rename-command", "EVALSHA", "").Addr: "EVALSHA",
+		"redis://" + replica.Addr:                                                  "READONLY",
+		"redis://limits:pw@" + limited.Addr:                                        "NOPERM",
+	} {
+		_, err := throttr.Open(t.Context(), url)
+		expect(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want %s", url, err, want)
 	}
-	if err := errors.Join(b.Close(), b.Close()); err != nil {
-		t.Error(err)
-	}
-	if err := b.Ping(t.Context()); !errors.Is(err, throttr.ErrClosed) {
-		t.Errorf("after Close: %v", err)
+	b, err := throttr.Open(t.Context(), "redis://limits:pw@"+limited.Addr+"?prefix=other:")
+	noError(t, err)
+	b.Close()
+	for _, s := range []*testkit.Redis{primary, limited} {
+		expect(t, s.Must(t, "DBSIZE") == "0", "Open has written")
 	}
 }
 
-func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
-	for _, query := range []string{"prefx=a", "max_log=x", "max_log=-1", "max_queued=-1", "lazy=maybe", "timeout=1", "timeout=-1s", "lazy=true&lazy=true", "a=%zz"} {
-		for _, scheme := range []string{"redis", "rediss", "redis+unix"} {
-			if _, err := throttr.Open(t.Context(), scheme+"://127.0.0.1:1?"+query); !errors.Is(err, throttr.ErrConfig) {
-				t.Errorf("%s, %s: %v", scheme, query, err)
-			}
+// An address is pointed at a new primary, and the old one becomes a replica that keeps its connections.
+func TestAPrimaryThatBecomesAReplicaIsLeft(t *testing.T) {
+	old, next := testkit.StartRedis(t), testkit.StartRedis(t)
+	var target atomic.Value
+	target.Store(old.Addr)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	testkit.Serve(t, l, func(client net.Conn) {
+		if server, err := net.Dial("tcp", target.Load().(string)); err == nil {
+			testkit.Relay(client, server, client, server)
 		}
+	})
+	b, err := throttr.Open(t.Context(), "redis://"+l.Addr().String())
+	noError(t, err)
+	defer b.Close()
+	limiter := throttr.NewRateLimit(b, throttr.WithLogger(nil))
+	hit := func() error { return errorOf(limiter.Hit(t.Context(), "k", time.Minute, 1000)) }
+	noError(t, hit())
+	old.Must(t, "REPLICAOF", "127.0.0.1", next.Port)
+	for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(20 * time.Millisecond) { // it may be a replica for a while before the address changes
+		expect(t, hit() != nil, "a replica counts")
+	}
+	target.Store(next.Addr)
+	for begun := time.Now(); hit() != nil; time.Sleep(20 * time.Millisecond) {
+		expect(t, time.Since(begun) < 5*time.Second, "after %v: %v", time.Since(begun), hit())
+	}
+}
+
+// While a server hangs, Close does not wait for the timeouts of the client, and nobody waits for Close.
+func TestCloseOfAServerThatHangsEndsSoon(t *testing.T) {
+	s := testkit.StartRedis(t)
+	b, err := throttr.Open(t.Context(), "redis://"+s.Addr)
+	noError(t, err)
+	limiter := throttr.NewRateLimit(b, throttr.WithLogger(nil))
+	hit := func(timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		return errorOf(limiter.Hit(ctx, "k", time.Minute, 100))
+	}
+	noError(t, hit(time.Second))
+	s.Freeze(t)
+	defer s.Thaw(t)
+	go hit(time.Minute)
+	time.Sleep(50 * time.Millisecond)
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	time.Sleep(50 * time.Millisecond)
+	begun := time.Now()
+	err = hit(20 * time.Millisecond)
+	expect(t, err != nil && time.Since(begun) < 500*time.Millisecond, "a hit with a ctx of 20 ms took %v: %v", time.Since(begun), err)
+	noError(t, within(t, closed))
+}
+
+// A mistake in the program is not an outage, so no policy applies to it.
+func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
+	b := redisbackend.New(connect(t, testkit.StartRedis(t)))
+	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
+		limiter := throttr.NewRateLimit(b, throttr.WithPolicy(policy))
+		for limit, want := range map[throttr.Limit]error{
+			{Max: 5, Scale: 60}:                                      window.ErrScale,
+			{Max: 5, Scale: time.Second + time.Nanosecond}:           window.ErrScale,
+			{Max: 5, Scale: rediswindow.MaxScale + time.Microsecond}: window.ErrScale,
+			{Max: rediswindow.MaxCount + 1, Scale: time.Second}:      window.ErrRange,
+		} {
+			res, err := limiter.HitN(t.Context(), "k", limit, 1)
+			expect(t, errors.Is(err, want) && !res.Allowed, "%v, %v: %+v, %v", policy, limit, res, err)
+		}
+	}
+}
+
+func TestNewPanicsForInvalidArguments(t *testing.T) {
+	client := connect(t, testkit.StartRedis(t))
+	for want, f := range map[string]func(){
+		"redisbackend: New: client is nil":   func() { redisbackend.New(nil) },
+		"rediswindow: New: option 2 is nil":  func() { redisbackend.New(client, rediswindow.WithPrefix("a"), nil) },
+		"rediswindow: WithClock: now is nil": func() { rediswindow.WithClock(nil) },
+	} {
+		func() {
+			defer func() {
+				got := recover()
+				expect(t, got == want, "the panic is %q, want %q", got, want)
+			}()
+			f()
+		}()
 	}
 }

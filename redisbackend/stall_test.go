@@ -4,12 +4,8 @@ package redisbackend_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,66 +61,6 @@ func within(t *testing.T, result <-chan error) error {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the call does not return")
 		return nil
-	}
-}
-
-// If a call that dials is canceled, the other calls that wait for the connection succeed. A call
-// that waits for the connection ends with its context.
-func TestCallsDuringDialingEndWithTheirContext(t *testing.T) {
-	s := testkit.StartRedisOnSocket(t)
-	var slow atomic.Bool
-	dials, pass := make(chan bool, 10), make(chan bool)
-	b := redisbackend.New(connect(t, s, func(o *rueidis.ClientOption) {
-		o.PipelineMultiplex = -1 // one connection
-		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			if slow.Load() {
-				dials <- true
-				select {
-				case <-pass:
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			}
-			return s.Dial(ctx, d)
-		}
-	}))
-	s.Kill()
-	for { // until the client has closed its old connection
-		_, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
-		if err == nil {
-			t.Fatal("a hit succeeded without a server")
-		}
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			break
-		}
-	}
-	s.Restart(t)
-	slow.Store(true)
-	hit := func(ctx context.Context) chan error {
-		result := make(chan error, 1)
-		go func() {
-			_, err := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
-			result <- err
-		}()
-		return result
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	dialing := hit(ctx)
-	<-dials
-	waiting := hit(t.Context())
-	limited, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer stop()
-	if err := within(t, hit(limited)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the call with a deadline: %v", err)
-	}
-	cancel()
-	if err := within(t, dialing); !errors.Is(err, context.Canceled) {
-		t.Errorf("the canceled call: %v", err)
-	}
-	time.Sleep(20 * time.Millisecond) // The client may notice the cancellation late.
-	close(pass)
-	if err := within(t, waiting); err != nil {
-		t.Errorf("the other call: %v", err)
 	}
 }
 
