@@ -45,4 +45,13 @@
 //
 // With package memory as the backend, places are held in the memory of the process. They have no lease, and are
 // never lost. If there is only one key, golang.org/x/sync/semaphore does the same.
+//
+// # Parts
+//
+//	limiter.go   Acquire, TryAcquire, Peek and Close
+//	pump.go      what a process holds and wants of a key: rules without a clock or a store
+//	pumps.go     the pumps of a Limiter, and their timers
+//	lanes.go     exchanges with the store, each of many pumps
+//	loss.go      what follows when the store has lost its data
+//	observer.go  events
 package inflight

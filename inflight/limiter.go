@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -76,6 +77,14 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		l.maxKeys = math.MaxInt
 	}
 	return l
+}
+
+// notAsked returns the error of an exchange that was not made, because others had failed with the given cause.
+func notAsked(cause error) error {
+	if errors.Is(cause, window.ErrUnavailable) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", window.ErrUnavailable, cause)
 }
 
 // processName returns a name of this process that no other has, and that people know: host:number:random.

@@ -44,6 +44,22 @@ type Event struct {
 	Err      error
 }
 
+// observeOutage tells the observer that the store is away, because of a cause, or that it is back.
+func (l *Limiter) observeOutage(cause error, after time.Duration) {
+	e := Event{Kind: Available, Held: after}
+	if cause != nil {
+		e = Event{Kind: Unavailable, Err: cause}
+	}
+	l.observe(e)
+}
+
+// observe tells the observer of an event of the store.
+func (l *Limiter) observe(e Event) {
+	if l.observer != nil {
+		l.observer(context.Background(), e)
+	}
+}
+
 // decided tells the observer of a decision. If it panics, nobody has the Hold, and it holds nothing.
 func (l *Limiter) decided(h *Hold, err error) {
 	e := Event{

@@ -20,8 +20,8 @@ var inflightFaults = []fault{
 	{"inflight/pump.go", "p.sentAt < p.term", "true", "", "TestPoliciesKeep"},
 	{"inflight/pump.go", "for i > 0 && p.wants[i-1].Max < w.Max {", "for false {", "", "Priority"},
 	{"inflight/pump.go", "all || !w.apart {", "true {", "", "GrantsApart"},
-	{"inflight/outage.go", "now < l.losses.renewAt", "true", "", "TestAnotherDataSet"},
-	{"inflight/outage.go", "now >= l.losses.end", "true", "", "Strict"},
+	{"inflight/loss.go", "now < l.losses.renewAt", "true", "", "TestAnotherDataSet"},
+	{"inflight/loss.go", "now >= l.losses.end", "true", "", "Strict"},
 	{"inflight/pump.go", "min(p.held, window.MaxPlaces)", "p.held", "", "CostNo"},
 	{"inflight/pump.go", "w.Max > behind && w.N <= room", "w.N <= room", "", "ThePolicyDecides"},
 	{"inflight/pump.go", "now-p.failAt >= p.claim.Lease", "false", "", "KeepsNobody"},
@@ -31,14 +31,14 @@ var inflightFaults = []fault{
 	{"inflight/lanes.go", "laneID{l.store.Part(e.claim.Key), e.claim.Lease}", "laneID{\"\", e.claim.Lease}", "", "CostsNo"},
 	{"inflight/lanes.go", "laneID{l.store.Part(e.claim.Key), e.claim.Lease}", "laneID{l.store.Part(e.claim.Key), 0}", "", "CostsNo"},
 	{"inflight/lanes.go", "delete(l.lanes, at.id)", "", "", "TestLanes"},
-	{"inflight/outage.go", "	l.losses.end = now + lease // also", "	l.losses.end = cmp.Or(l.losses.end, now+lease) // also", "", "Strict"},
+	{"inflight/loss.go", "	l.losses.end = now + lease // also", "	l.losses.end = cmp.Or(l.losses.end, now+lease) // also", "", "Strict"},
 	{"inflight/limiter.go", "err == nil && l.ctx.Err() != nil", "false", "", "TestCloseReleasesAll"},
 	{"inflight/pump.go", "	p.status = status{at: never}\n", "	p.at = never\n", "", "ThePause"},
 	{"inflight/observer.go", "err == nil && !told", "err != nil && !told", "", "Observer"},
 	{"inflight/observer.go", "err == nil && h.want.state != held", "false", "", "Observer"},
-	{"inflight/keys.go", "	case at < never:", "	case at < 0:", "", "Forgotten"},
-	{"inflight/keys.go", "e.timer.Reset(at - now)", "e.timer.Reset(never - now)", "", "ThreeQuarters"},
-	{"inflight/keys.go", "!e.queued && e.idle(now)", "e.idle(now)", "", ""},
+	{"inflight/pumps.go", "	case at < never:", "	case at < 0:", "", "Forgotten"},
+	{"inflight/pumps.go", "e.timer.Reset(at - now)", "e.timer.Reset(never - now)", "", "ThreeQuarters"},
+	{"inflight/pumps.go", "!e.queued && e.idle(now)", "e.idle(now)", "", ""},
 
 	// The ledger in memory.
 	{"internal/ledger/claim.go", "x.claim.Seq <= known.seq", "x.claim.Seq < 1", "memory", "TestConformance"},
@@ -53,7 +53,7 @@ var inflightFaults = []fault{
 	{"inflight/pump.go", "		p.step(answered) // to say it again is of no use before the next renewal\n", "		p.step(failed)\n", "", "Memory"},
 	{"internal/ledger/line.go", "i > 0 && (*l)[i-1].limit < w.limit", "false", "inflight", "Priority"},
 	{"internal/ledger/line.go", "w == nil || w.limit < limit ||", "w == nil ||", "inflight", "Priority"},
-	{"inflight/keys.go", "if w.state == waiting || w.state == inLine {", "if w.state == waiting {", "", "GivenUp"},
+	{"inflight/pumps.go", "if w.state == waiting || w.state == inLine {", "if w.state == waiting {", "", "GivenUp"},
 
 	// The same on Redis.
 	{"rediswindow/lua/exchange.lua", "if live then expires = ends + lease end", "expires = ends + lease", "redisbackend", "RenewedPlaces"},

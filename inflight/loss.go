@@ -2,8 +2,6 @@ package inflight
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,30 +21,6 @@ func (e *NotYetError) Error() string {
 
 // Unwrap returns [window.ErrUnavailable].
 func (e *NotYetError) Unwrap() error { return window.ErrUnavailable }
-
-// notAsked returns the error of an exchange that was not made, because others had failed with the given cause.
-func notAsked(cause error) error {
-	if errors.Is(cause, window.ErrUnavailable) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", window.ErrUnavailable, cause)
-}
-
-// observeOutage tells the observer that the store is away, because of a cause, or that it is back.
-func (l *Limiter) observeOutage(cause error, after time.Duration) {
-	e := Event{Kind: Available, Held: after}
-	if cause != nil {
-		e = Event{Kind: Unavailable, Err: cause}
-	}
-	l.observe(e)
-}
-
-// observe tells the observer of an event of the store.
-func (l *Limiter) observe(e Event) {
-	if l.observer != nil {
-		l.observer(context.Background(), e)
-	}
-}
 
 // losses are the losses of data of the store.
 type losses struct {
