@@ -9,6 +9,7 @@
 //	known.go      decides hits from what is known of the open window
 //	slots.go      counts hits in the open window
 //	search.go     looks for the open window, and opens one if there is none
+//	operations.go reads the open window, ends it, or opens another one in its place
 //	link.go       keeps the connection for lookups and for what rests on them
 //	janitor.go    says when to remove the records of keys that are not in use any more
 //	clean.go      removes them, not more at a time than the server is fast enough for (pace.go)
@@ -335,8 +336,8 @@ func (b *Backend[T]) awaitEnds() {
 // slotsFor returns the slots of a key and limit, or the error that Check has for the limit. It adds them to the
 // table, unless the call must not do anything.
 func (b *Backend[T]) slotsFor(ctx context.Context, key string, l *window.Limit) (*slots[T], error) {
-	s, known, err := b.find(key, l)
-	if known || err != nil {
+	s, inTable, err := b.find(key, l)
+	if inTable || err != nil {
 		return s, err
 	}
 	if err := b.group.Check(ctx); err != nil {
@@ -345,10 +346,10 @@ func (b *Backend[T]) slotsFor(ctx context.Context, key string, l *window.Limit) 
 	return b.table.add(s), nil
 }
 
-// find is slotsFor, but adds nothing to the table. Known says that it has the slots. If it has not, find returns
+// find is slotsFor, but adds nothing to the table. InTable says that it has the slots. If it has not, find returns
 // those that were evicted if their records are yet to be removed, so that they are removed once, and otherwise
 // new ones.
-func (b *Backend[T]) find(key string, l *window.Limit) (s *slots[T], known bool, err error) {
+func (b *Backend[T]) find(key string, l *window.Limit) (s *slots[T], inTable bool, err error) {
 	if _, err := b.Check(*l); err != nil {
 		return nil, false, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -221,67 +220,4 @@ func (s *slots[T]) step(ctx context.Context, f *lookups[T], a slot.Action) error
 		return err
 	}
 	return ctx.Err()
-}
-
-// peek reads the open window. It returns false if there is none.
-func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
-	forgets := s.known.forgetCount()
-	cl := s.newCall(conn.SingleRead)
-	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-	at, _, err := s.ask(ctx, nil, cl)
-	if err != nil {
-		return st, false, err
-	}
-	l := slot.Lookup{Sent: at.from, Received: at.to}
-	l.Slots = [2]slot.Observation{s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])}
-	s.backend.calls.Put(cl)
-	w, live := s.bands.Live(l)
-	if live {
-		st.Window = w
-		s.known.learnUnlessKnown(&st, forgets)
-	}
-	return st, live, nil
-}
-
-// reset ends the open window and returns it, if there was one. If err is not nil, sent reports
-// whether it may have been ended.
-func (s *slots[T]) reset(ctx context.Context) (w window.Window, sent bool, err error) {
-	defer s.known.forget()
-	var e slot.Ending
-	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
-		found := e.Found
-		a := s.bands.Reset(f.history, &e)
-		if e.Found && !found {
-			s.learnLive(f)
-			st, _ := s.known.current()
-			w = st.window(s.bands.Scale, time.Now())
-		}
-		if a.Kind != slot.Done && s.tooLate(f) {
-			return s.repeat(f)
-		}
-		sent = sent || a.Kind != slot.Done && a.Kind != slot.Again
-		return a, nil
-	})
-	return w, sent, err
-}
-
-// set ends the open window and opens one with a count. If err is not nil, sent reports whether a
-// part of that may have been done.
-func (s *slots[T]) set(ctx context.Context, count uint64) (w window.Window, sent bool, err error) {
-	if _, sent, err = s.reset(ctx); err != nil {
-		return w, sent, err
-	}
-	b := coalesce.SharedHits{Hits: 1, Sum: count, Max: maxValue[T](), Must: true, Fresh: true}
-	for range 4 * maxTries {
-		if s.planned, err = s.find(ctx); err != nil {
-			return w, sent, err
-		}
-		b.Now = time.Now()
-		out := s.Count(ctx, b)
-		sent = sent || out.Sent
-		if out.Err != nil || out.WindowOpen {
-			return out.Window, sent, out.Err
-		}
-	}
-	return w, sent, overError(s.bands.Scale)
 }
