@@ -42,7 +42,7 @@ var limiterFaults = []fault{
 	{file: "internal/outage/guard.go", old: "if !IsAway(p.Err) {", new: "if true {"},
 	{file: "internal/outage/guard.go", old: "id := circuitID{part, bits.Len64(uint64(timeout))}", new: "id := circuitID{part, 0 * bits.Len64(uint64(timeout))}", tests: "inflight", run: "CostsNo"},
 	{file: "internal/outage/guard.go", old: "c := g.circuit(g.Part(of[i].key), timeout)", new: "c := g.circuit(\"\", timeout)"},
-	{file: "internal/outage/parts.go", old: "held.Of == b {", new: "held.Of != nil {"},
+	{file: "internal/outage/held.go", old: "held.Of == b {", new: "held.Of != nil {"},
 	{file: "internal/waiting/state.go", old: "a.Refused && a.Count < full {", new: "false {", tests: ".", run: "Wait"},
 	{file: "policy.go", old: "l.Max = max(l.Max/o.processes, min(l.Max, 1))", new: "l.Max /= o.processes", run: "^TestTheFallbackCountsToTheShareOfAProcess$"},
 	{file: "policy.go", old: "min(l.Burst, 1))", new: "0)", run: "^TestTheFallbackCountsToTheShareOfAProcess$"},
