@@ -85,13 +85,13 @@ func (b *Backend) mix(hash uint64, l *window.Limit) uint64 {
 }
 
 // do makes a call.
-func (x *access) do(b *Backend, op operation, l *window.Limit, n uint64) (algorithm.State, error) {
+func (x *access) do(b *Backend, v verb, l *window.Limit, n uint64) (algorithm.State, error) {
 	switch {
-	case op == peek:
+	case v == peek:
 		return x.peek(n), nil
-	case op == take, op == hit && x.algorithm.Rolling:
+	case v == take, v == hit && x.algorithm.Rolling:
 		return x.take(b, l, n)
-	case op == set && x.end(b) != nil: // others count there, too, so the count only gets larger
+	case v == set && x.end(b) != nil: // others count there, too, so the count only gets larger
 		n -= min(n, x.peek(0).Count)
 	}
 	return x.charge(b, l, n)

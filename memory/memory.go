@@ -169,15 +169,15 @@ func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
 	return ctx.Err()
 }
 
-// operation is what a call does with a record. Its text is the name of the call.
-type operation string
+// verb is what a call does with a record. Its text is the name of the call.
+type verb string
 
 const (
-	hit    operation = "hit"
-	take   operation = "take"
-	charge operation = "charge"
-	peek   operation = "peek"
-	set    operation = "set"
+	hit    verb = "hit"
+	take   verb = "take"
+	charge verb = "charge"
+	peek   verb = "peek"
+	set    verb = "set"
 )
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
@@ -211,19 +211,19 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 }
 
 // call makes a call of one window, and makes w describe that.
-func (b *Backend) call(ctx context.Context, op operation, key string, l *window.Limit, n uint64, w *window.Window) error {
+func (b *Backend) call(ctx context.Context, v verb, key string, l *window.Limit, n uint64, w *window.Window) error {
 	var x access
 	err := b.begin(ctx, &x, key, l, n)
 	if err == nil {
 		var state algorithm.State
-		state, err = x.do(b, op, l, n)
+		state, err = x.do(b, v, l, n)
 		x.shard.mu.Unlock()
 		if err == nil {
 			x.describe(b, state, w)
 			return nil
 		}
 	}
-	return b.fail(string(op), key, err)
+	return b.fail(string(v), key, err)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.

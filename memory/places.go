@@ -3,9 +3,44 @@ package memory
 import (
 	"context"
 	"iter"
+	"time"
 
+	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
+
+// newLedger returns the ledger of the places in flight. It refers to the clock only, so that a backend that
+// nobody refers to can be freed while places are held.
+func (b *Backend) newLedger() *ledger.Ledger {
+	read, origin := b.clock.read, b.clock.origin
+	if read == nil {
+		return ledger.New(b.maxKeys, func() time.Duration { return time.Since(origin) })
+	}
+	return ledger.New(b.maxKeys, func() time.Duration { return read().Sub(origin) })
+}
+
+// Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as
+// many windows. Places of package inflight have no lease on a Backend.
+func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	err := limits.CheckClaims(claims, places)
+	if err == nil {
+		err = b.Ping(ctx)
+	}
+	if err != nil {
+		return b.fail("exchange", "", err)
+	}
+	for i := range claims {
+		places[i] = b.ledger().Exchange(&claims[i])
+		if err := places[i].Err; err != nil {
+			places[i].Err = b.fail("exchange", claims[i].Key, err)
+		}
+	}
+	return nil
+}
+
+// Ledger is for package inflight, whose places on a Backend have no lease.
+func (b *Backend) Ledger() *ledger.Ledger { return b.ledger() }
 
 // ListPlaces implements [window.Backend].
 func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
