@@ -81,10 +81,10 @@ package throttr
 //
 // The SDK for Throttr servers, and how backends are opened:
 //
-//	client.go, batch.go, ttl.go            requests
-//	config.go, url.go, pool.go, parking.go connections
-//	rendezvous.go                          the server of a key
-//	stats.go, info.go, inspect.go          what servers and clients say of themselves
-//	listing.go, subscribe.go, sweep.go     lists, channels, records that clients have left
-//	backend.go                             ServerBackend: the windows of a RateLimit on servers
-//	open.go, lazy.go                       Open
+//	client.go, batch.go, ttl.go       requests
+//	config.go, url.go, parking.go     settings
+//	servers.go, rendezvous.go         the servers of a client, and which one has a key
+//	stats.go, inspect.go              what servers and clients say of themselves
+//	list.go, subscribe.go, sweep.go   lists, channels, records that clients have left
+//	serverbackend.go                  the windows of a RateLimit on servers; serverbackend_list.go lists them
+//	open.go, lazy.go                  Open

@@ -18,7 +18,7 @@ var commandFaults = []fault{
 	{file: "cmd/throttr/top.go", old: "if f.Window.Left > 0 && ", new: "if ", run: "^TestFullest"},
 	{file: "cmd/throttr/top.go", old: "cmp.Compare(usage(&b.Listed), usage(&a.Listed))", new: "cmp.Compare(usage(&a.Listed), usage(&b.Listed))", run: "^TestFullest"},
 	{file: "cmd/throttr/store.go", old: "return strings.HasPrefix(p, \"lazy=\")", new: "return p == \"lazy\"", run: "^TestStore"},
-	{file: "listed.go", old: "if l.Window.ExpiresAt.IsZero() {", new: "if false {", run: "^TestWindowsOfServersAreListed$"},
-	{file: "listed.go", old: "isOf := func(key string) bool { return name.IsOf(key, name.Limit()) }", new: "isOf := func(key string) bool { return name.Key == key }", run: "^TestWindowsOfServersAreListed$"},
-	{file: "listed.go", old: "r.Server != w.server || ", new: "", run: "^TestWindowsOfServersAreListed$"},
+	{file: "serverbackend_list.go", old: "if l.Window.ExpiresAt.IsZero() {", new: "if false {", run: "^TestWindowsOfServersAreListed$"},
+	{file: "serverbackend_list.go", old: "isOf := func(key string) bool { return name.IsOf(key, name.Limit()) }", new: "isOf := func(key string) bool { return name.Key == key }", run: "^TestWindowsOfServersAreListed$"},
+	{file: "serverbackend_list.go", old: "r.Server != w.server || ", new: "", run: "^TestWindowsOfServersAreListed$"},
 }
