@@ -10,10 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -133,7 +131,7 @@ func serveLocally(t testing.TB, seen func(context.Context) error, unary grpc.Una
 // serve serves test.Echo with interceptors, and returns a client.
 func serve(t testing.TB, l net.Listener, seen func(context.Context) error, unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	srv := grpc.NewServer(grpc.ChainUnaryInterceptor(recovered, unary), grpc.ChainStreamInterceptor(recoveredStream, stream))
+	srv := grpc.NewServer(grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))
 	srv.RegisterService(&echoService, &echo{seen})
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
@@ -173,21 +171,4 @@ func (s *site) count(t *testing.T, key string, l throttr.Limit) uint64 {
 	outcomes, err := s.server.Peek(t.Context(), admission.Request{Addr: key, Plan: admission.MustPlan(l)})
 	require.NoError(t, err)
 	return outcomes[0].Count
-}
-
-// recovered makes an error of a panic.
-func recovered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
-	defer recovering(&err)
-	return handler(ctx, req)
-}
-
-func recoveredStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	defer recovering(&err)
-	return handler(srv, ss)
-}
-
-func recovering(err *error) {
-	if v := recover(); v != nil {
-		*err = status.Errorf(codes.Internal, "%v", v)
-	}
 }

@@ -79,14 +79,7 @@ func TestAStreamHoldsItsPlaceUntilItEnds(t *testing.T) {
 func TestACallHoldsItsPlaceUntilItsHandlerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
-		panics := false
-		s := newService(t, grpclimit.Config{}, func(context.Context) error {
-			if panics {
-				panic("mistake")
-			}
-			<-end
-			return nil
-		})
+		s := newService(t, grpclimit.Config{}, func(context.Context) error { <-end; return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := s.say(ctx, "hi")
@@ -94,13 +87,13 @@ func TestACallHoldsItsPlaceUntilItsHandlerReturns(t *testing.T) {
 		require.EqualValues(t, 1, s.inUse(), "the handler does not notice, and works")
 		close(end)
 		require.Zero(t, s.inUse())
-		panics = true
-		_, err = s.say(t.Context(), "hi")
-		require.Equal(t, codes.Internal, status.Code(err))
+		require.Panics(t, func() {
+			s.server.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: say}, func(context.Context, any) (any, error) { panic("mistake") })
+		})
 		require.Zero(t, s.inUse())
-		stream, err := s.chat(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, codes.Internal, status.Code(exchange(stream, "hi")))
+		require.Panics(t, func() {
+			s.server.Stream(nil, &endingStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: chat}, func(any, grpc.ServerStream) error { panic("mistake") })
+		})
 		require.Zero(t, s.inUse())
 	})
 }

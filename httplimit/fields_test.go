@@ -148,7 +148,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"denied, a problem":      {denied: httplimit.DenyProblem, want: want{429, problem, quota, "60"}},
 		"denied, abnormal usage": {denied: httplimit.DenyAbnormalUsage, want: want{429, problem, abnormal, "60"}},
 		"denied, but served":     {denied: httplimit.Serve, want: served},
-		"denied, custom answer":  {denied: custom, want: want{418, text, `minute "minute";r=0;t=60` + "\n", "60"}},
+		"denied, custom answer":  {denied: custom, want: want{418, text, `minute "minute";r=0;t=60, "hour";r=6;t=3600` + "\n", "60"}},
 		"failed":                 {err: errDown, want: served},
 		"failed, refused":        {err: errDown, failed: httplimit.Refuse, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
 		"failed, a problem":      {err: errDown, failed: httplimit.RefuseProblem, want: want{503, problem, reduced, "5"}},
@@ -160,7 +160,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"policy denies, problem": {err: errDown, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, reduced, "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed}
+			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
 			s := newBrokenSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
 			if test.err == nil {
 				s.statuses(3, bob)

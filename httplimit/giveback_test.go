@@ -70,6 +70,15 @@ func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
 	}
 }
 
+// bare is a ResponseWriter that discards everything.
+type bare struct {
+	header http.Header
+}
+
+func (b *bare) Header() http.Header         { return b.header }
+func (b *bare) Write(p []byte) (int, error) { return len(p), nil }
+func (b *bare) WriteHeader(int)             {}
+
 // The methods of a ResponseWriter are those that the server's has.
 func TestAResponseWriterKeepsItsMethods(t *testing.T) {
 	type flusher struct{ http.Flusher }
@@ -96,21 +105,6 @@ func TestAResponseWriterKeepsItsMethods(t *testing.T) {
 			}
 			require.Equal(t, w, got.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), name)
 		})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	}
-}
-
-// A handler that gives back, or commits, and a status that gives back: it is done once.
-func TestAResponseIsGivenBackOnce(t *testing.T) {
-	s := newSite(t, httplimit.Config{})
-	require.Equal(t, 202, s.get(alice).StatusCode)
-	h := s.wrap(t, httplimit.Config{GiveBack: func(*http.Request, int) bool { return true }}, func(_ http.ResponseWriter, r *http.Request) {
-		d, _ := httplimit.FromContext(r.Context())
-		require.NoError(t, d.Commit(r.Context(), "minute", 3))
-		require.NoError(t, d.GiveBack(r.Context()))
-	})
-	for range 3 {
-		require.Equal(t, 200, get(h, alice).StatusCode)
-		require.EqualValues(t, 1, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
 	}
 }
 

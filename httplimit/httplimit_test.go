@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,11 +15,13 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-func TestSkippedRequestsAreServedUncountedWithoutFields(t *testing.T) {
+// In shadow, and without a limit that applies, clients notice nothing.
+func TestRequestsThatAreServedWithoutFields(t *testing.T) {
 	for name, cfg := range map[string]httplimit.Config{
 		"Skip":                 {Skip: func(*http.Request) bool { return true }},
 		"a plan with no limit": {Plan: func(*http.Request) (*httplimit.Plan, error) { return new(httplimit.Plan), nil }},
 		"an empty key":         {Key: func(*http.Request) string { return "" }, SkipEmptyKey: true},
+		"shadow":               {Shadow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Legacy = httplimit.LegacySeconds
@@ -30,7 +31,8 @@ func TestSkippedRequestsAreServedUncountedWithoutFields(t *testing.T) {
 				require.Equal(t, 202, res.StatusCode)
 				require.Equal(t, http.Header{"X-Handler": {"was here"}}, res.Header)
 			}
-			require.False(t, s.found)
+			require.Equal(t, cfg.Shadow, s.found)
+			require.Equal(t, cfg.Shadow, !s.decision.Allowed && s.decision.Shadow)
 		})
 	}
 }
@@ -76,79 +78,6 @@ func TestARequestHasACostInEachLimit(t *testing.T) {
 	require.Equal(t, 202, s.get(alice, func(r *http.Request) { r.ContentLength = 3 }).StatusCode)
 	require.Equal(t, 500, s.get(alice, func(r *http.Request) { r.ContentLength = -1 }).StatusCode, "it was converted")
 	require.Equal(t, []uint64{2, 3}, []uint64{s.count(t, "192.0.2.1", second), s.count(t, "192.0.2.1", minute)})
-}
-
-// Support sees why a customer is denied, and ends that.
-func TestSupportUnblocksACustomer(t *testing.T) {
-	s := newSite(t, httplimit.Config{
-		Limits: []throttr.Limit{httplimit.PerHour(5), httplimit.PerMinute(2)},
-		Key:    func(r *http.Request) string { return r.Header.Get("Account") },
-	})
-	require.Equal(t, []int{202, 202, 429}, s.statuses(3, alice, header("Account", "ann")))
-	ann := httplimit.Request{Key: httplimit.Key{Text: "ann"}}
-	require.Equal(t, "client:h"+admission.Digest("ann"), s.StoredKey(ann.Key))
-	s.clock.Advance(10 * time.Second)
-	peeked := func(r httplimit.Request, want ...throttr.Result) {
-		t.Helper()
-		outcomes, err := s.Peek(t.Context(), r)
-		require.NoError(t, err)
-		require.Len(t, outcomes, len(want))
-		for i, o := range outcomes {
-			o.ResetAt = time.Time{}
-			require.Equal(t, want[i], o.Result, i)
-		}
-	}
-	hour := throttr.Result{Allowed: true, Count: 2, Limit: 5, Remaining: 3, ResetAfter: time.Hour - 10*time.Second}
-	for range 2 { // Peek does not count
-		peeked(ann, throttr.Result{Count: 2, Limit: 2, RetryAfter: 50 * time.Second, ResetAfter: 50 * time.Second}, hour)
-	}
-	ann.Plan = httplimit.MustPlan(httplimit.PerMinute(2))
-	require.NoError(t, s.Reset(t.Context(), ann))
-	ann.Plan = new(httplimit.Plan)
-	require.NoError(t, s.Reset(t.Context(), ann))
-	peeked(ann) // who is exempt is denied nowhere
-	ann.Plan = nil
-	none := throttr.Result{Allowed: true, Limit: 2, Remaining: 2}
-	peeked(ann, none, hour)
-	require.NoError(t, s.Reset(t.Context(), ann))
-	peeked(ann, none, throttr.Result{Allowed: true, Limit: 5, Remaining: 5})
-}
-
-// In shadow, clients notice nothing, the counts are those of enforced limits, and observers are told.
-func TestShadowServesAndReportsWhatItWouldDeny(t *testing.T) {
-	for name, test := range map[string]struct {
-		cfg   httplimit.Config
-		fails error
-		count uint64
-	}{
-		"takes":     {httplimit.Config{}, nil, 2},
-		"hits":      {httplimit.Config{CountRefusals: true}, nil, 2},
-		"failures":  {httplimit.Config{OnFailure: httplimit.Refuse}, errDown, 0},
-		"full":      {httplimit.Config{}, throttr.ErrFull, 0},
-		"a mistake": {httplimit.Config{}, throttr.ErrRange, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			denied := 0
-			test.cfg.Shadow = true
-			test.cfg.Legacy = httplimit.LegacySeconds
-			test.cfg.Limits = []throttr.Limit{httplimit.PerSecond(2), httplimit.PerMinute(3)}
-			s := newBrokenSite(t, test.cfg, test.fails, throttr.WithObserver(func(ctx context.Context, e throttr.Event) {
-				require.True(t, admission.InShadow(ctx))
-				if e.Kind == throttr.EventDenied {
-					denied++
-				}
-			}))
-			for i := range 4 {
-				res := s.get(alice)
-				require.Equal(t, 202, res.StatusCode)
-				require.Equal(t, http.Header{"X-Handler": {"was here"}}, res.Header)
-				require.True(t, s.found && s.decision.Shadow)
-				require.Equal(t, test.fails != nil || i < 2, s.decision.Allowed)
-			}
-			require.EqualValues(t, test.count, denied)
-			require.Equal(t, test.count, s.count(t, "192.0.2.1", httplimit.PerMinute(3)))
-		})
-	}
 }
 
 func TestNewRejectsInvalidConfig(t *testing.T) {

@@ -149,27 +149,22 @@ func TestAStreamHoldsItsPlaceUntilTheBrowserLeaves(t *testing.T) {
 	})
 }
 
-// A handler that does not notice that its client has gone still works: it holds its place until it returns.
+// A handler that does not notice that its client has gone still works: it holds its place until it returns, or panics.
 func TestAHandlerThatGoesOnHoldsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		end := make(chan struct{})
-		s := serve(t, httplimit.Config{}, func(http.ResponseWriter, *http.Request) { <-end })
-		ctx, leave := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, leave)
-		_, err := s.send(ctx)
-		require.ErrorIs(t, err, context.Canceled)
-		require.EqualValues(t, 1, s.inUse())
-		close(end)
-		require.Zero(t, s.inUse())
-	})
-}
-
-func TestNoPlaceIsLeftOverAfterAPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, httplimit.Config{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-		for range 3 {
-			_, err := s.send(t.Context())
-			require.ErrorIs(t, err, io.EOF)
+		end := make(chan bool)
+		s := serve(t, httplimit.Config{}, func(http.ResponseWriter, *http.Request) {
+			if <-end {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		for _, panics := range []bool{false, true} {
+			ctx, leave := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, leave)
+			_, err := s.send(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+			require.EqualValues(t, 1, s.inUse())
+			end <- panics
 			require.Zero(t, s.inUse())
 		}
 	})

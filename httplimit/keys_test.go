@@ -99,28 +99,6 @@ func TestLimitsOfSeveralKeysAreTakenTogether(t *testing.T) {
 	}
 }
 
-// The fields list all limits, each with its own client, and a problem those that have denied.
-func TestFieldsAndProblemsOfSeveralKeys(t *testing.T) {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{
-		Limits:       []throttr.Limit{httplimit.PerMinute(9), httplimit.PerHour(1)},
-		KeyOf:        map[string]httplimit.KeyFunc{"hour": httplimit.ByHeader("User")},
-		PartitionKey: true, OnDenied: httplimit.DenyProblem,
-	})
-	require.NoError(t, err)
-	h := limit(http.HandlerFunc(hello))
-	res := get(h, "192.0.2.1:80")
-	require.Equal(t, `"minute";q=9;w=60;pk=:MTkyLjAuMi4x:`, res.Header.Get("RateLimit-Policy"), "a limit that does not apply is not listed")
-	for _, want := range []int{200, 429} {
-		res = get(h, "192.0.2.1:80", "User", "ann")
-		require.Equal(t, want, res.StatusCode)
-		require.Regexp(t, `^"minute";q=9;w=60;pk=:MTkyLjAuMi4x:, "hour";q=1;w=3600;pk=:.{16}:$`, res.Header.Get("RateLimit-Policy"))
-		require.Regexp(t, `^"minute";r=7;t=\d+;pk=:MTkyLjAuMi4x:, "hour";r=0;t=3600;pk=:.{16}:$`, res.Header.Get("RateLimit"))
-	}
-	body := make([]byte, 1000)
-	n, _ := res.Body.Read(body)
-	require.Contains(t, string(body[:n]), `"violated-policies":["hour"]`)
-}
-
 func TestRequestsOfNetworks(t *testing.T) {
 	for _, test := range []struct {
 		cfg            httplimit.AddrConfig

@@ -433,6 +433,22 @@ func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
 	}
 }
 
+// BenchmarkHitObserved measures a hit in memory with metrics, and, in a span, with an event.
+func BenchmarkHitObserved(b *testing.B) {
+	for _, spans := range []bool{false, true} {
+		b.Run(fmt.Sprint("span ", spans), func(b *testing.B) {
+			tel, ctx := newTelemetry(b), b.Context()
+			if spans {
+				ctx, _ = sdktrace.NewTracerProvider().Tracer("bench").Start(ctx, "request")
+			}
+			limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(tel.observe))
+			for b.Loop() {
+				limiter.Hit(ctx, "user:42", time.Hour, 1<<60)
+			}
+		})
+	}
+}
+
 func TestWhatIsDeniedInShadowHasAnOutcomeOfItsOwn(t *testing.T) {
 	tel := newTelemetry(t)
 	backend := memory.New()

@@ -18,9 +18,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/entities"
 	"github.com/throttr-go/throttr/httplimit"
-	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/otelthrottr"
 	"github.com/throttr-go/throttr/window"
 )
@@ -77,29 +75,12 @@ func (b teller) GiveBack(_ context.Context, key string, _ window.Limit, _ uint64
 // opaque is an error of a type of its own, whose text tells the key and which wraps nothing.
 type opaque struct{ error }
 
-// failingBackends returns backends that fail in many ways.
+// failingBackends returns one that works, one that only grants, and others that fail in many ways.
 func failingBackends(t *testing.T) map[string]throttr.Backend {
-	closed := memory.New()
-	require.NoError(t, closed.Close())
-	full := memory.New(memory.WithMaxKeys(1))
-	t.Cleanup(func() { full.Close() })
-	_, err := full.Hit(t.Context(), "first", throttr.Limit{Max: 1, Scale: time.Hour, Algorithm: throttr.FixedWindow}, 1)
-	require.NoError(t, err)
 	working := memory.New()
 	t.Cleanup(func() { working.Close() })
-	srv := mockserver.RunT(t)
-	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	servers := client.Backend()
-	srv.Refuse(true)
-	srv.Disconnect()
-	leases := lease.New(full)
-	t.Cleanup(func() { require.NoError(t, leases.Close()) })
 	all := map[string]throttr.Backend{
-		"closed": closed, "full": full, "servers": servers, "working": working, "leases": leases,
-		"wrapped": struct{ throttr.Backend }{working},
-		"grants":  teller{make: func(err error) error { return err }, grants: true},
+		"working": working, "grants": teller{make: func(err error) error { return err }, grants: true},
 	}
 	for name, make := range map[string]func(error) error{
 		"plain":    func(err error) error { return err },
