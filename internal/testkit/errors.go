@@ -9,25 +9,18 @@ import (
 	"github.com/throttr-go/throttr/internal/fixedwindow"
 )
 
-// ErrorClass names the sentinel that an error of a call matches. It fails the test if there is
+// ErrorClass returns the text of the first sentinel that an error of a call matches. It fails the test if there is
 // none.
 func ErrorClass(t testing.TB, err error) string {
 	t.Helper()
-	for _, c := range []struct {
-		name string
-		err  error
-	}{
-		{"value size", throttr.ErrValueSizeMismatch},
-		{"protocol", throttr.ErrProtocol},
-		{"stalled", throttr.ErrStalled},
-		{"lost", throttr.ErrConnLost},
-		{"connect", throttr.ErrConnect},
-		{"unavailable", throttr.ErrUnavailable}, // which the others match, too
-		{"deadline", context.DeadlineExceeded},
-		{"too late", fixedwindow.ErrTooLate}, // of short windows, while a server settles
+	for _, class := range []error{
+		throttr.ErrValueSizeMismatch, throttr.ErrProtocol, throttr.ErrStalled, throttr.ErrConnLost, throttr.ErrConnect,
+		throttr.ErrUnavailable, // which the others match, too
+		context.DeadlineExceeded,
+		fixedwindow.ErrTooLate, // of short windows, while a server settles
 	} {
-		if errors.Is(err, c.err) {
-			return c.name
+		if errors.Is(err, class) {
+			return class.Error()
 		}
 	}
 	t.Errorf("unexpected error: %v", err)

@@ -3,13 +3,11 @@
 package testkit
 
 import (
-	"context"
-	"net"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"sort"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,13 +37,10 @@ func postgresPrograms(t testing.TB) string {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(path)
 	}
-	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/[1-9][0-9]/bin") // in their order
 	if len(dirs) == 0 {
 		t.Skip("PostgreSQL is not installed")
 	}
-	sort.Slice(dirs, func(i, j int) bool {
-		return len(dirs[i]) < len(dirs[j]) || len(dirs[i]) == len(dirs[j]) && dirs[i] < dirs[j]
-	})
 	return dirs[len(dirs)-1]
 }
 
@@ -154,21 +149,10 @@ func (s *Postgres) Thaw() { s.signal(syscall.SIGCONT) }
 
 // signal signals all processes of the server, the first one first: it can't start others then.
 func (s *Postgres) signal(sig syscall.Signal) {
-	parent := s.cmd.Process.Pid
 	s.cmd.Process.Signal(sig)
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		text, _ := os.ReadFile(name)
-		_, rest, _ := strings.Cut(string(text), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			syscall.Kill(pid, sig)
-		}
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", s.cmd.Process.Pid))
+	for _, child := range strings.Fields(string(children)) {
+		pid, _ := strconv.Atoi(child)
+		syscall.Kill(pid, sig)
 	}
-}
-
-// Dial connects to the server.
-func (s *Postgres) Dial(ctx context.Context) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", s.Addr)
 }

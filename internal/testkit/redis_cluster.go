@@ -39,18 +39,18 @@ func startCluster(t testing.TB, primaries, replicas int) *Cluster {
 				"--cluster-node-timeout", strconv.FormatInt(patience.Milliseconds(), 10), "--repl-diskless-sync-delay", "0",
 				"--cluster-replica-validity-factor", "0"}
 		})
+		// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
+		// time can't take over.
+		s.Must(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		for _, other := range c.Nodes() {
+			s.Must(t, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
+		}
 		if i < primaries {
 			c.Primaries = append(c.Primaries, s)
 			first, last := i*hashSlots/primaries, (i+1)*hashSlots/primaries-1
 			s.Must(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
 		} else {
 			c.Replicas = append(c.Replicas, s)
-		}
-		// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
-		// time can't take over.
-		s.Must(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
-		for _, other := range c.Nodes() {
-			s.Must(t, "CLUSTER", "MEET", "127.0.0.1", other.Port, busPort(other.Port))
 		}
 	}
 	await(t, c.Nodes(), fmt.Sprintf("cluster_known_nodes:%d", primaries+replicas), "CLUSTER", "INFO")
