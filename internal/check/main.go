@@ -1,5 +1,5 @@
 // Command check fails if a link of a document leads nowhere, if documents or comments name a test or a file that does
-// not exist, if Go in documents does not compile or prints something else, if something exported has no doc
+// not exist, if Go in documents does not compile, if something exported has no doc
 // comment, or if the documents have too many words.
 //
 //	go run ./internal/check
