@@ -264,6 +264,9 @@ func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
 		hit(throttr.EventAllowed, degraded),
 		hit(throttr.EventFailed, nil),
 		hit(throttr.EventReset, nil),
+		hit(throttr.EventFailed, func(e *throttr.Event) { e.Call, e.Limit.Scale, e.Limit.Calendar = "forget", 0, throttr.Month }),
+		hit(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.Limit.Name, e.Limit.Burst = 3, "api", 9 }),
+		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Call = "reserve" }),
 	)
 	require.Len(t, tel.spans.GetSpans(), 1)
 	var got []string
@@ -276,6 +279,9 @@ func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
 		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=allowed,throttr.scale=60",
 		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=failed,throttr.scale=60",
 		"throttr.reset throttr.algorithm=fixed-window,throttr.duration=0.003,throttr.outcome=done,throttr.scale=60",
+		"throttr.forget error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.calendar=month,throttr.duration=0.003,throttr.outcome=failed",
+		"throttr.settle throttr.algorithm=fixed-window,throttr.burst=9,throttr.duration=0.003,throttr.limit=5,throttr.limit_name=api,throttr.n=2,throttr.outcome=done,throttr.reserved=3,throttr.scale=60",
+		"throttr.take throttr.algorithm=fixed-window,throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=allowed,throttr.scale=60",
 	}, got)
 	require.Equal(t, codes.Unset, span.Status.Code, "the caller decides whether a failure is an error of its span")
 }
