@@ -9,25 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBusiestCountsTheBeginningOfAnIntervalAndNotItsEnd(t *testing.T) {
-	hits := []allowedHit{{0, 1}, {10, 2}, {20, 3}, {20, 4}, {29, 5}}
-	require.Equal(t, interval{From: 20, Hits: 12}, busiestInterval(hits, 10))
-	require.Equal(t, interval{From: 10, Hits: 14}, busiestInterval(hits, 20))
-	require.Equal(t, interval{From: 0, Hits: 15}, busiestInterval(hits, 30))
-	require.Equal(t, interval{From: 29, Hits: 5}, busiestInterval(hits[4:], 1))
-	require.Zero(t, busiestInterval(nil, 10))
-}
-
-func TestBurstIsWhatAnIntervalHasBeyondItsRate(t *testing.T) {
-	// 10 per 100: from 0 to 50, 14 hits are 9 beyond the rate.
-	hits := []allowedHit{{0, 4}, {30, 5}, {50, 5}, {500, 6}}
-	require.Equal(t, interval{From: 0, Hits: 9}, largestBurst(hits, 100, 10))
-	require.Equal(t, interval{From: 500, Hits: 6}, largestBurst(hits[3:], 100, 10))
-	// 3 per 100, a third of a hit in 11: rounded up.
-	require.Equal(t, interval{From: 0, Hits: 9}, largestBurst([]allowedHit{{0, 4}, {11, 5}}, 100, 3))
-	require.Zero(t, largestBurst(nil, 100, 10))
-}
-
 // TestCheckersAgreeWithTryingAllIntervals compares with sums over every interval that begins and ends
 // at a hit.
 func TestCheckersAgreeWithTryingAllIntervals(t *testing.T) {

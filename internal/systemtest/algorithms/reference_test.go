@@ -2,10 +2,18 @@ package algorithms_test
 
 import (
 	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/window"
 )
 
 // The reference limiters are written from the definitions of the algorithms, and as simply as
 // possible. Increments are at most the limit.
+var references = map[throttr.Algorithm]func(rate) limiter{
+	window.TokenBucket:    newReferenceBucket,
+	throttr.SlidingWindow: newReferenceSliding,
+	window.SlidingLog:     newReferenceLog,
+}
 
 // referenceLog is a sliding log: the hits that were allowed less than a scale ago.
 type referenceLog struct {

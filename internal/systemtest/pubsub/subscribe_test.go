@@ -45,104 +45,57 @@ func TestSubscriptionsUseAConnectionOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestSubscribeToAnUnreachableServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		srv.Refuse(true)
-		for range 2 {
-			_, err := client.Subscribe(t.Context(), "c")
-			require.ErrorIs(t, err, throttr.ErrConnect)
-			require.True(t, testkit.SafeToRetry(err))
-			var failed *throttr.RequestError
-			require.ErrorAs(t, err, &failed)
-			require.Equal(t, codec.OpSubscribe, failed.Op)
-			require.Equal(t, srv.Addr(), failed.Server)
-			synctest.Wait()
-		}
-		require.Zero(t, client.Stats().Subscriptions)
-		srv.Refuse(false)
-		sub := testkit.Subscribe(t, client, "c")
-		newPublisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, payloads(t, sub))
-	})
-}
-
+// What package internal/pubsub returns reaches the caller as an error that names the request, and as figures.
 func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
 		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		fails := func(want error, sent bool) {
+			_, err := client.Subscribe(t.Context(), "c")
+			require.ErrorIs(t, err, want)
+			require.Equal(t, !sent, testkit.SafeToRetry(err))
+			var failed *throttr.RequestError
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, codec.OpSubscribe, failed.Op)
+			require.Equal(t, srv.Addr(), failed.Server)
+		}
+		srv.Refuse(true)
+		fails(throttr.ErrConnect, false)
+		srv.Refuse(false)
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
-		_, err := client.Subscribe(t.Context(), "c")
-		require.ErrorIs(t, err, pubsub.ErrRefused)
-		require.False(t, testkit.SafeToRetry(err))
-
+		fails(pubsub.ErrRefused, true)
+		require.Zero(t, client.Stats().Subscriptions)
 		require.NoError(t, client.Close())
-		_, err = client.Subscribe(t.Context(), "c")
-		require.ErrorIs(t, err, throttr.ErrClosed)
-		require.True(t, testkit.SafeToRetry(err))
+		fails(throttr.ErrClosed, false)
 	})
 }
 
-func TestFullQueueDropsAsTheOptionSays(t *testing.T) {
-	for policy, want := range map[pubsub.Overflow][]string{
-		pubsub.DropOldest: {"3", "4"},
-		pubsub.DropNewest: {"0", "1"},
+func TestFullQueueDropsAsTheOptionsSay(t *testing.T) {
+	for name, c := range map[string]struct {
+		options     []pubsub.Option
+		first, last string // of the messages 0 to 299
+	}{
+		"as by default": {nil, "44", "299"},
+		"the oldest":    {[]pubsub.Option{pubsub.WithQueue(2)}, "298", "299"},
+		"the newest":    {[]pubsub.Option{pubsub.WithQueue(2), pubsub.WithOverflow(pubsub.DropNewest)}, "0", "1"},
 	} {
-		t.Run(policy.String(), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := testkit.InMemory(t)
 				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-				sub := testkit.Subscribe(t, client, "c", pubsub.WithQueue(2), pubsub.WithOverflow(policy))
-				other := testkit.Subscribe(t, client, "c")
+				sub := testkit.Subscribe(t, client, "c", c.options...)
 				publish := newPublisher(t, srv)
-				for i := range 5 {
+				for i := range 300 {
 					publish("c", fmt.Sprint(i))
 				}
-				synctest.Wait() // all messages are in the queues
-				require.Equal(t, want, payloads(t, sub))
-				require.Len(t, payloads(t, other), 5)
-				require.EqualValues(t, 3, sub.Dropped())
-				require.Zero(t, other.Dropped())
-				require.EqualValues(t, 3, client.Stats().Dropped)
+				synctest.Wait() // all messages are in the queue
+				got := payloads(t, sub)
+				require.Equal(t, []string{c.first, c.last}, []string{got[0], got[len(got)-1]})
+				require.EqualValues(t, 300-len(got), sub.Dropped())
+				require.Equal(t, sub.Dropped(), client.Stats().Dropped)
 			})
 		})
 	}
-}
-
-func TestDefaultQueueHolds256Messages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		sub := testkit.Subscribe(t, client, "c")
-		publish := newPublisher(t, srv)
-		for i := range 300 {
-			publish("c", fmt.Sprint(i))
-		}
-		synctest.Wait() // all messages are in the queue
-		got := payloads(t, sub)
-		require.Len(t, got, 256)
-		require.Equal(t, "299", got[255], "the oldest messages are dropped")
-		require.EqualValues(t, 300-256, sub.Dropped())
-	})
-}
-
-func TestClientReceivesItsOwnMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		sub, everything := testkit.Subscribe(t, client, "c"), testkit.Subscribe(t, client, pubsub.All)
-		for i := range 100 {
-			ok, err := client.Publish(t.Context(), "c", []byte(fmt.Sprint(i)))
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.Equal(t, fmt.Sprint(i), string(testkit.Next(t, sub).Payload))
-		}
-		_, err := client.Publish(t.Context(), "*", []byte("all"))
-		require.NoError(t, err)
-		require.Equal(t, []string{"all"}, payloads(t, everything))
-		require.Empty(t, payloads(t, sub))
-	})
 }
 
 // newPublisher returns a function that publishes on a connection of its own. The function

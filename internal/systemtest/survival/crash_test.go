@@ -17,18 +17,7 @@ import (
 
 // Nobody else is alive, and no process lives long enough to remove a record.
 func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
-	forEachSize(t, func(t *testing.T, size int) {
-		switch size {
-		case 1:
-			dieAtOnce[uint8](t)
-		case 2:
-			dieAtOnce[uint16](t)
-		case 4:
-			dieAtOnce[uint32](t)
-		case 8:
-			dieAtOnce[uint64](t)
-		}
-	})
+	forEachSize(t, dieAtOnce[uint8], dieAtOnce[uint16], dieAtOnce[uint32], dieAtOnce[uint64])
 }
 
 func dieAtOnce[T codec.Value](t *testing.T) {

@@ -26,33 +26,23 @@ func keys(n int) []string {
 	return all
 }
 
-func forEachSize(t *testing.T, test func(t *testing.T, size int)) {
-	for _, size := range []int{1, 2, 4, 8} {
-		t.Run(fmt.Sprintf("uint%d", 8*size), func(t *testing.T) {
+// forEachSize runs a test for each value size.
+func forEachSize(t *testing.T, tests ...func(*testing.T)) {
+	for i, test := range tests {
+		t.Run(fmt.Sprintf("uint%d", 8<<i), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, size) })
+			synctest.Test(t, test)
 		})
 	}
 }
 
 //evidence:outages A server survives 10 minutes of clients that are killed and restarted; nothing of the dead is left (H12)
 func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
-	forEachSize(t, func(t *testing.T, size int) {
-		switch size {
-		case 1:
-			killAndRestart[uint8](t, 100)
-		case 2:
-			killAndRestart[uint16](t, 1000)
-		case 4:
-			killAndRestart[uint32](t, 1000)
-		case 8:
-			killAndRestart[uint64](t, 1000)
-		}
-	})
+	forEachSize(t, killAndRestart[uint8], killAndRestart[uint16], killAndRestart[uint32], killAndRestart[uint64])
 }
 
-func killAndRestart[T codec.Value](t *testing.T, limit uint64) {
-	const processes = 2
+func killAndRestart[T codec.Value](t *testing.T) {
+	const processes, limit = 2, 100
 	lasts := testkit.Fewer(10 * time.Minute)
 	r := rand.New(rand.NewPCG(1, uint64(codec.Size[T]())))
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
@@ -87,23 +77,16 @@ func killAndRestart[T codec.Value](t *testing.T, limit uint64) {
 func TestServerSurvivesTheAbsenceOfItsOnlyClient(t *testing.T) {
 	for _, absence := range []time.Duration{3 * time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
 		t.Run(absence.String(), func(t *testing.T) {
-			forEachSize(t, func(t *testing.T, size int) {
-				switch size {
-				case 1:
-					absent[uint8](t, absence)
-				case 2:
-					absent[uint16](t, absence)
-				case 4:
-					absent[uint32](t, absence)
-				case 8:
-					absent[uint64](t, absence)
-				}
-			})
+			forEachSize(t, absent[uint8](absence), absent[uint16](absence), absent[uint32](absence), absent[uint64](absence))
 		})
 	}
 }
 
-func absent[T codec.Value](t *testing.T, absence time.Duration) {
+func absent[T codec.Value](absence time.Duration) func(t *testing.T) {
+	return func(t *testing.T) { goesAway[T](t, absence) }
+}
+
+func goesAway[T codec.Value](t *testing.T, absence time.Duration) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
 	for seed := range uint64(3) {
 		p := start[T](t, srv, throttr.Config{})
@@ -132,8 +115,7 @@ func absent[T codec.Value](t *testing.T, absence time.Duration) {
 // The shortest margins are less than a second. Their records would expire if anything was done
 // before the server is parked.
 func TestRestartedServerIsParkedBeforeRecordsExpire(t *testing.T) {
-	t.Run("uint8", func(t *testing.T) { synctest.Test(t, restarts[uint8]) })
-	t.Run("uint16", func(t *testing.T) { synctest.Test(t, restarts[uint16]) })
+	forEachSize(t, restarts[uint8], restarts[uint16])
 }
 
 func restarts[T codec.Value](t *testing.T) {
