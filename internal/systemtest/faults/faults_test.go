@@ -1,11 +1,9 @@
 // Package faults_test subjects each kind of call to each fault of a server or of the network, and
-// counts what the calls return. It also measures how long a shift of responses goes unnoticed, and
-// how limits behave during an outage. With -fault.tables, it writes tables of the results.
+// counts what the calls return. It also shows that a shift of responses is noticed, and how limits
+// behave during an outage.
 package faults_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,35 +113,22 @@ func changeValueSize(s *scenario) func() {
 
 // TestNoFaultCausesWrongRepeatedOrLateCalls subjects each workload to each fault. It fails if a
 // call returns a wrong response, is executed twice, is late, or reports wrongly that it was not
-// sent; if goroutines leak; or if the client does not recover. Other figures of the tables vary by
-// a few from run to run.
+// sent; if goroutines leak; or if the client does not recover.
 //
 //evidence:outages 20 faults with each kind of call and each policy: no wrong response, nothing executed twice, nothing late
 func TestNoFaultCausesWrongRepeatedOrLateCalls(t *testing.T) {
-	var table strings.Builder
-	rows := 0
 	for _, w := range workloads {
-		fmt.Fprintf(&table, "\n### %s\n\n", w.name)
-		table.WriteString("| fault | calls | correct | by policy | errors | wrong | repeated | late | leaked |\n|---|---|---|---|---|---|---|---|---|\n")
 		for _, f := range faults {
 			t.Run(w.name+"/"+f.name, func(t *testing.T) {
 				var r result
 				synctest.Test(t, func(t *testing.T) { r = newScenario(t, f).run(f, w) })
-				fmt.Fprintf(&table, "| %s | %v |\n", f.name, r)
-				require.Equal(t, totalCalls, r.calls)
-				if !f.shifts {
-					require.Zero(t, r.wrong, "wrong responses")
+				t.Logf("%+v", r)
+				if f.shifts {
+					r.wrong = 0
 				}
-				require.Zero(t, r.repeated, "requests that were executed more than once")
-				require.Zero(t, r.late, "calls that returned after their deadline")
-				require.Zero(t, r.leaked, "goroutines that outlived the client")
-				require.Zero(t, r.misreported, "errors that say \"not sent\" of an executed request")
-				require.Zero(t, r.unrecovered, "calls that failed long after the fault")
-				rows++
+				require.Equal(t, totalCalls, r.calls)
+				require.Equal(t, result{calls: r.calls, correct: r.correct, byPolicy: r.byPolicy, errors: r.errors}, r)
 			})
 		}
-	}
-	if rows == len(workloads)*len(faults) { // no row has failed, and -run has selected all
-		writeTable(t, "faults", table.String())
 	}
 }

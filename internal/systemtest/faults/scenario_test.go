@@ -2,10 +2,6 @@ package faults_test
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,16 +76,6 @@ type result struct {
 	leaked                   int            // goroutines after the client was closed
 	misreported              int            // errors that say "not sent" of an executed request
 	unrecovered              int            // calls since recoveredRound without a correct response
-}
-
-// String returns a row of the table without its first column.
-func (r result) String() string {
-	var errs []string
-	for _, class := range slices.Sorted(maps.Keys(r.errors)) {
-		errs = append(errs, fmt.Sprintf("%d %s", r.errors[class], class))
-	}
-	return fmt.Sprintf("%d | %d | %d | %s | %d | %d | %d | %d",
-		r.calls, r.correct, r.byPolicy, strings.Join(errs, ", "), r.wrong, r.repeated, r.late, r.leaked)
 }
 
 func newScenario(t *testing.T, f fault) *scenario {

@@ -1,15 +1,11 @@
 package faults_test
 
 import (
-	"context"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,75 +19,38 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-var faultSeeds = flag.Int("fault.seeds", 3, "how `many` times to measure each shift of responses")
-
 const (
 	shiftCallers = 64
 	shiftCalls   = 50 // of each caller
 	shiftKeys    = 64 // that are hit
 )
 
-// shiftScenario is a server that loses or duplicates one response while many callers share a
-// connection. Each later response then goes to the wrong request.
-type shiftScenario struct {
+// shifted is a server that loses or duplicates one response while many callers share a connection.
+// Each later response then goes to the wrong request.
+type shifted struct {
 	*testing.T
-	srv      *mockserver.Server
 	executed executions
 	client   *throttr.Client[uint16]
 	limiter  *throttr.RateLimit
 	returned counts
-
-	mu       sync.Mutex // guards what follows
-	shifted  time.Time  // when the response was lost or duplicated
-	detected time.Time  // when the client closed the connection; zero if a caller had finished by then
-	finished bool       // a caller has made all its calls
-	dials    int
-	wrong    int // calls that returned a wrong response
 }
 
-// shiftedCall makes the n-th call of a workload and reports whether it returned a correct response.
-type shiftedCall func(s *shiftScenario, r *rand.Rand, n int) (correct bool, err error)
+// shiftedCall makes the n-th call and reports whether it returned a correct response.
+type shiftedCall func(s *shifted, r *rand.Rand, n int) (correct bool, err error)
 
-// shiftWorkload is a kind of call for a shiftScenario.
-type shiftWorkload struct {
-	name         string
-	op           codec.Op // whose response is lost or duplicated
-	call         shiftedCall
-	maxWrong     int  // responses; 0 for hits
-	limited      bool // the calls are hits, so that the client has a backend
-	undetectable bool // all responses are statuses, and look alike
-}
-
-var shiftWorkloads = []shiftWorkload{
-	{name: "hits", op: codec.OpUpdate, call: (*shiftScenario).hit, limited: true},
-	{name: "UPDATEs", op: codec.OpUpdate, call: (*shiftScenario).update, undetectable: true},
-	{
-		name: "INSERTs, QUERYs, UPDATEs, PURGEs; the response to an UPDATE", op: codec.OpUpdate, call: (*shiftScenario).any,
-		maxWrong: 2 * shiftCallers,
-	},
-	{
-		name: "INSERTs, QUERYs, UPDATEs, PURGEs; the response to a QUERY", op: codec.OpQuery, call: (*shiftScenario).any,
-		maxWrong: 2 * shiftCallers,
-	},
-}
-
-func (s *shiftScenario) hit(r *rand.Rand, _ int) (bool, error) {
+func (s *shifted) hit(r *rand.Rand, _ int) (bool, error) {
 	key := fmt.Sprint("k", r.IntN(shiftKeys))
 	res, err := s.limiter.Hit(s.Context(), key, time.Minute, 1000)
 	return err == nil && s.returned.correct(key, res), err
 }
 
-func (s *shiftScenario) update(_ *rand.Rand, n int) (bool, error) {
-	key := fmt.Sprint(n)
-	ok, err := s.client.Update(s.Context(), key, codec.Quota, codec.Increase, 1)
-	return s.executed.match(codec.OpUpdate, key, ok, 0), err
-}
-
-func (s *shiftScenario) any(r *rand.Rand, n int) (bool, error) {
+// request makes a request of any kind. UPDATEs alone would look alike, as all responses are statuses.
+func (s *shifted) request(r *rand.Rand, n int) (bool, error) {
 	key := fmt.Sprint(n)
 	switch r.IntN(4) {
 	case 0:
-		return s.update(r, n)
+		ok, err := s.client.Update(s.Context(), key, codec.Quota, codec.Increase, 1)
+		return s.executed.match(codec.OpUpdate, key, ok, 0), err
 	case 1:
 		c, ok, err := s.client.Query(s.Context(), key)
 		return s.executed.match(codec.OpQuery, key, ok, c.Quota), err
@@ -104,134 +63,76 @@ func (s *shiftScenario) any(r *rand.Rand, n int) (bool, error) {
 	}
 }
 
-// dial makes a connection. The first one is that of the calls; later ones may be for a sweep.
-func (s *shiftScenario) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	nc, err := s.srv.Dial(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dials++; s.dials > 1 || err != nil {
-		return nc, err
+// A client makes another connection soon after a response was lost or duplicated. Until then, requests can
+// get the response to another one. No hit is decided by one.
+func TestShiftedResponsesAreDetected(t *testing.T) {
+	for name, w := range map[string]struct {
+		call     shiftedCall
+		fault    mockserver.Fault
+		maxWrong int
+	}{
+		"hits, lost":                     {(*shifted).hit, mockserver.Fault{Op: codec.OpUpdate, Drop: true}, 0},
+		"hits, duplicated":               {(*shifted).hit, mockserver.Fault{Op: codec.OpUpdate, Duplicate: true}, 0},
+		"requests, an UPDATE lost":       {(*shifted).request, mockserver.Fault{Op: codec.OpUpdate, Drop: true}, 2 * shiftCallers},
+		"requests, an UPDATE duplicated": {(*shifted).request, mockserver.Fault{Op: codec.OpUpdate, Duplicate: true}, 2 * shiftCallers},
+		"requests, a QUERY lost":         {(*shifted).request, mockserver.Fault{Op: codec.OpQuery, Drop: true}, 2 * shiftCallers},
+		"requests, a QUERY duplicated":   {(*shifted).request, mockserver.Fault{Op: codec.OpQuery, Duplicate: true}, 2 * shiftCallers},
+	} {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					wrong := shift(t, seed, w.fault, w.call)
+					require.LessOrEqual(t, wrong, w.maxWrong, "wrong responses")
+				})
+			})
+		}
 	}
-	return shiftedConn{nc, s}, nil
 }
 
-// shiftedConn records when the client closes it.
-type shiftedConn struct {
-	net.Conn
-	s *shiftScenario
-}
-
-// Close implements [net.Conn].
-func (c shiftedConn) Close() error {
-	c.s.mu.Lock()
-	if c.s.detected.IsZero() && !c.s.finished {
-		c.s.detected = time.Now()
-	}
-	c.s.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// run makes all calls of w, and injects f once while they are in progress. A client that has a
-// backend sometimes makes QUERYs of its own, which would detect any shift.
-func (s *shiftScenario) run(seed uint64, f mockserver.Fault, w shiftWorkload) {
+// shift has all callers call while f happens once. It returns how many responses were wrong. Before f, none may be.
+func shift(t *testing.T, seed uint64, f mockserver.Fault, call shiftedCall) int {
 	r := rand.New(rand.NewPCG(seed, 0))
-	s.srv = testkit.InMemory(s, mockserver.WithObserver(s.executed.observe))
+	s := &shifted{T: t}
+	srv := testkit.InMemory(t, mockserver.WithObserver(s.executed.observe))
 	s.returned.executed = &s.executed
 	for n := range shiftCallers * shiftCalls {
 		if r.IntN(2) == 0 {
-			s.srv.Set(fmt.Sprint(n), uint64(r.IntN(1000)), time.Minute)
+			srv.Set(fmt.Sprint(n), uint64(r.IntN(1000)), time.Minute)
 		}
 	}
-	s.client = testkit.Connect[uint16](s, s.srv, throttr.Config{Dial: s.dial, MaxConns: 1})
-	if w.limited {
-		s.limiter = testkit.NewRateLimit(s.client.Backend())
-	}
-	delay := mockserver.Fault{Delay: time.Duration(500+r.IntN(1000)) * time.Microsecond}
-	remove := s.srv.Inject(delay)
+	s.client = testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1}))
+	s.limiter = testkit.NewRateLimit(s.client.Backend())
+	time.Sleep(time.Second) // for the sweeper, which has a connection of its own
+	latency := mockserver.Fault{Delay: time.Duration(500+r.IntN(1000)) * time.Microsecond}
+	remove := srv.Inject(latency)
+
+	var wrong atomic.Int64
+	var began atomic.Bool
 	var callers sync.WaitGroup
 	for c := range shiftCallers {
-		callers.Go(func() { s.makeCalls(rand.New(rand.NewPCG(seed, uint64(c+1))), c*shiftCalls, w.call) })
+		callers.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(c+1)))
+			for i := range shiftCalls {
+				correct, err := call(s, r, c*shiftCalls+i)
+				if err == nil && !correct {
+					wrong.Add(1)
+				}
+				if !correct && !began.Load() {
+					t.Errorf("before the shift: %v", err)
+				}
+				time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
+			}
+		})
 	}
 	time.Sleep(time.Duration(5+r.IntN(10))*time.Millisecond + 1)
-	s.mu.Lock()
-	s.shifted = time.Now()
-	s.mu.Unlock()
+	began.Store(true)
 	remove()
-	f.Times, f.Delay = 1, delay.Delay
-	s.srv.Inject(f) // ahead of the delay, because the first fault that matches applies
-	s.srv.Inject(delay)
+	f.Times, f.Delay = 1, latency.Delay
+	srv.Inject(f) // ahead of the latency, because the first fault that matches applies
+	srv.Inject(latency)
 	callers.Wait()
-}
-
-// makeCalls makes the calls of one caller. Before the shift, all of them must succeed.
-func (s *shiftScenario) makeCalls(r *rand.Rand, first int, call shiftedCall) {
-	for i := range shiftCalls {
-		correct, err := call(s, r, first+i)
-		s.mu.Lock()
-		before := s.shifted.IsZero()
-		if err == nil && !correct {
-			s.wrong++
-		}
-		s.finished = s.finished || i == shiftCalls-1
-		s.mu.Unlock()
-		if before && !correct {
-			s.Errorf("call %d, before the shift: correct is %v, error %v", first+i, correct, err)
-			return
-		}
-		time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
-	}
-}
-
-// TestShiftedResponsesAreDetected measures how many calls return wrong responses after one response
-// is lost or duplicated, until the client detects it and makes another connection.
-func TestShiftedResponsesAreDetected(t *testing.T) {
-	var table strings.Builder
-	rows := 0
-	table.WriteString("\n| calls | one response is | wrong, median | wrong, most | detected after, median | at most |\n|---|---|---|---|---|---|\n")
-	for _, w := range shiftWorkloads {
-		for _, f := range []struct {
-			name  string
-			fault mockserver.Fault
-		}{{"lost", mockserver.Fault{Op: w.op, Drop: true}}, {"duplicated", mockserver.Fault{Op: w.op, Duplicate: true}}} {
-			t.Run(w.name+"/"+f.name, func(t *testing.T) {
-				fmt.Fprintf(&table, "| %s | %s | %s |\n", w.name, f.name, measureShift(t, w, f.fault))
-				rows++
-			})
-		}
-	}
-	if rows == 2*len(shiftWorkloads) { // no row has failed, and -run has selected all
-		writeTable(t, "shifts", table.String())
-	}
-}
-
-// measureShift returns the last four columns of a row of the table.
-func measureShift(t *testing.T, w shiftWorkload, f mockserver.Fault) string {
-	var wrong []int
-	var delays []time.Duration // until the shift was detected
-	for seed := range uint64(*faultSeeds) {
-		var s *shiftScenario
-		for attempt := 0; attempt < 3 && (s == nil || s.detected.IsZero() && !w.undetectable); attempt++ {
-			synctest.Test(t, func(t *testing.T) {
-				s = &shiftScenario{T: t}
-				s.run(seed, f, w)
-			})
-			// What is not detected must not concern the calls: it is on the connection of a sweep.
-			require.True(t, w.undetectable || !s.detected.IsZero() || s.wrong == 0, "seed %d: not detected", seed)
-		}
-		require.False(t, t.Failed(), "seed %d", seed)
-		require.Equal(t, w.undetectable, s.detected.IsZero(), "seed %d: detected", seed)
-		wrong = append(wrong, s.wrong)
-		delays = append(delays, s.detected.Sub(s.shifted).Round(10*time.Microsecond))
-	}
-	slices.Sort(wrong)
-	slices.Sort(delays)
-	last := len(wrong) - 1
-	columns := fmt.Sprintf("%d | %d | ", wrong[last/2], wrong[last])
-	if w.undetectable {
-		return columns + "never | never"
-	}
-	require.LessOrEqual(t, wrong[last], w.maxWrong, "wrong responses")
-	return columns + fmt.Sprintf("%v | %v", delays[last/2], delays[last])
+	require.EqualValues(t, 1, testkit.ServerStats(s.client).Failures, "the shift is detected")
+	return int(wrong.Load())
 }
 
 // A record whose TTL is longer than that of any window of that scale must be the response to another
