@@ -235,6 +235,34 @@ func TestAnotherRequestIsSentIfTheNewestIsOld(t *testing.T) {
 	})
 }
 
+// The goroutine of a request of several calls, which goes on with the next one, keeps to the same rule.
+func TestARequestThatIsBackIsNotFollowedWhileTheNewestIsYoung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		b := newBatcher(s)
+		after := func(pause time.Duration, want int, takes time.Duration, texts ...string) {
+			t.Helper()
+			time.Sleep(pause)
+			synctest.Wait()
+			s.mu.Lock()
+			require.Len(t, s.requests, want)
+			s.takes = takes
+			s.mu.Unlock()
+			for _, text := range texts {
+				go do(b, t.Context(), text)
+				synctest.Wait()
+			}
+		}
+		after(0, 0, time.Hour, "at once", "at once")
+		after(0, batch.InFlight, 3*batch.Age/2, "a", "b")
+		after(batch.Age, batch.InFlight+1, time.Hour, "c")
+		after(batch.Age, batch.InFlight+2, time.Hour, "d")
+		after(batch.Age/2, batch.InFlight+2, time.Hour) // that of a and b is back
+		after(batch.Age/2, batch.InFlight+3, time.Hour)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
 // A store that was slow for a while has two requests in flight again.
 func TestWhenAStoreIsFastAgainFewRequestsAreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

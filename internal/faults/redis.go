@@ -7,6 +7,7 @@ var redisFaults = []fault{
 	{file: "internal/batch/batch.go", old: "b.last <= 1 && b.inFlight == 0 &&", new: "b.last <= 1 &&", run: "^TestCallsWaitForTheRequestInFlightAndShareTheNext$"},
 	{file: "internal/batch/batch.go", old: "len(calls) > 1 && !b.gathering", new: "!b.gathering", run: "^TestAfterARequestOfSeveralNobodySendsItself$"},
 	{file: "internal/batch/batch.go", old: "len(calls) > 1 && !b.gathering", new: "len(calls) > 1", run: "^TestWhenAStoreIsFastAgainFewRequestsAreInFlight$"},
+	{file: "internal/batch/batch.go", old: "!b.gathering && b.mayBegin()", new: "!b.gathering", run: "^TestARequestThatIsBackIsNotFollowedWhileTheNewestIsYoung$"},
 	{file: "internal/batch/batch.go", old: "time.Since(b.sent) >= Age", new: "true", run: "^TestAnotherRequestIsSentIfTheNewestIsOld$"},
 	{file: "internal/batch/batch.go", old: "context.WithoutCancel(calls[0].caller)", new: "calls[0].caller", run: "^TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself$"},
 	{file: "internal/batch/batch.go", old: "c.Rank = first.Times", new: "c.Rank = 0", run: "^TestCallsWaitForTheRequestInFlightAndShareTheNext$"},
