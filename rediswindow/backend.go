@@ -56,40 +56,40 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 // [MaxCount].
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
 	if l.Algorithm.Rolling() {
-		return b.call(ctx, "hit", key, take, &l, n)
+		return b.call(ctx, "hit", key, take, l, n)
 	}
-	return b.call(ctx, "hit", key, count, &l, n)
+	return b.call(ctx, "hit", key, count, l, n)
 }
 
 // Take implements [window.Backend] with one script.
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "take", key, take, &l, n)
+	return b.call(ctx, "take", key, take, l, n)
 }
 
 // Peek implements [window.Backend].
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "peek", key, peek, &l, n)
+	return b.call(ctx, "peek", key, peek, l, n)
 }
 
 // Charge implements [window.Backend].
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "charge", key, count, &l, n)
+	return b.call(ctx, "charge", key, count, l, n)
 }
 
 // Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "set", key, set, &l, n)
+	return b.call(ctx, "set", key, set, l, n)
 }
 
 // call makes the call of a method.
-func (b *Backend) call(ctx context.Context, method, key string, v verb, l *window.Limit, n uint64) (w window.Window, err error) {
-	_, err = b.check(l)
+func (b *Backend) call(ctx context.Context, method, key string, v verb, l window.Limit, n uint64) (w window.Window, err error) {
+	_, err = b.check(&l)
 	if err == nil && v != take && v != peek {
 		err = checkNumber("N", n, MaxCount)
 	}
 	if err == nil {
 		var fit bool
-		w, fit, err = b.one(ctx, ask{verb: v, hash: b.nameOf(key), limit: l, n: n})
+		w, fit, err = b.one(ctx, ask{verb: v, key: key, limit: l, n: n})
 		if method == "hit" && v == count && !fit && err == nil {
 			w.Refused, w.RetryAfter = true, w.Left
 			if n > l.Max {
@@ -103,7 +103,7 @@ func (b *Backend) call(ctx context.Context, method, key string, v verb, l *windo
 // GiveBack implements [window.Backend].
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
 	if _, err = b.check(&l); err == nil && known(l.Algorithm, id) {
-		_, done, err = b.one(ctx, ask{verb: giveBack, hash: b.nameOf(key), limit: &l, n: n, id: id})
+		_, done, err = b.one(ctx, ask{verb: giveBack, key: key, limit: l, n: n, id: id})
 	}
 	return done, b.after("give back", key, err)
 }
@@ -112,7 +112,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	_, err := b.check(&l)
 	if err == nil {
-		_, _, err = b.one(ctx, ask{verb: reset, hash: b.nameOf(key), limit: &l})
+		_, _, err = b.one(ctx, ask{verb: reset, key: key, limit: l})
 	}
 	return b.after("reset", key, err)
 }
@@ -143,7 +143,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 }
 
 func (b *Backend) ping(ctx context.Context) error {
-	now, grace, err := b.times()
+	now, err := b.time()
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (b *Backend) ping(ctx context.Context) error {
 	}
 	for _, slot := range at {
 		if err == nil {
-			_, err = b.evalOnSlot(ctx, windowsScript, slot, now, grace, "1", "1 rf1000 1 1 0 ")
+			_, err = b.evalOnSlot(ctx, windowsScript, slot, now, "1 rf1000 1 1 0 ")
 		}
 	}
 	return err
@@ -173,19 +173,17 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// times returns the time for a script, which is empty for that of the server, and how many milliseconds after the end
-// of its last window a hash expires. Redis may read its clock more than once during a script, and the clock of
-// [WithClock] may be late.
-func (b *Backend) times() (now, grace string, err error) {
+// time returns the time for a script, which is empty for that of the server.
+func (b *Backend) time() (string, error) {
 	if b.now == nil {
-		return "", "1000", nil
+		return "", nil
 	}
 	at := b.now()
 	micros := at.UnixMicro()
 	if micros < -maxTime || micros > maxTime {
-		return "", "", fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, at.Round(0))
+		return "", fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, at.Round(0))
 	}
-	return strconv.FormatInt(micros, 10), "3600000", nil
+	return strconv.FormatInt(micros, 10), nil
 }
 
 // after is called after each call: it counts the call, and adds the method and the key, cut to 64 characters, to its

@@ -29,13 +29,22 @@ const (
 // part is what a call asks of a limit, as the script gets it: the name of a hash, and a text.
 type part struct{ hash, text string }
 
-// call is a call of a method: one part, or several, all or none.
-type call struct {
-	parts []part
-	equal bool // it may be one entry with calls that ask the same
+// ask is what is asked of a limit, and the answer.
+type ask struct {
+	part  // when it is sent; what has no key has the hash at once
+	verb  verb
+	key   string
+	limit window.Limit
+	n     uint64
+	id    int64 // of what is given back
 
-	now    int64 // of the server
-	opens  int64 // the ID of the first window that the request opens
+	answer
+}
+
+// call is a call of a method: it asks something of one limit, or of several, all or none.
+type call struct {
+	asks   []ask
+	one    [1]ask // asks, if it is one
 	result string
 	err    error
 }
@@ -45,35 +54,38 @@ type (
 	batcher = batch.Batcher[part, call]
 )
 
-// ask is what is asked of a limit, and the answer.
-type ask struct {
-	verb  verb
-	hash  string // its name
-	limit *window.Limit
-	n     uint64
-	id    int64 // of what is given back
+// newCall returns a call on several limits.
+func newCall(asks []ask) *batched { return &batched{Value: call{asks: asks}} }
 
-	answer
+// shared returns what calls have in common that may be one entry, as they ask the same of one limit.
+func (c *call) shared() (p part, may bool) {
+	a := &c.asks[0]
+	may = a.verb == take || a.verb == peek || a.verb == count && !a.limit.Algorithm.Rolling()
+	return a.part, may && len(c.asks) == 1
 }
 
-// text returns what the script gets. Now is the time of the store, for calendar windows; zero: it is not known. If more
-// is true, the next one belongs to the same call.
-func (b *Backend) text(a *ask, now time.Time, more bool) string {
-	holds, times := holds(a.limit), uint64(1)
+// part returns what the script gets. If more is true, the next one belongs to the same call.
+func (b *Backend) part(a *ask, more bool) part {
+	holds, times := holds(&a.limit), uint64(1)
 	switch {
 	case a.verb == giveBack || a.verb == undo:
 		holds, times = splitID(a.limit.Algorithm, a.id)
-		if a.opened {
+		if a.opened() {
 			times = 1
 		}
 	case a.limit.Algorithm == window.SlidingLog:
 		holds = b.maxLog
 	}
 	var space [256]byte
-	to := strconv.AppendUint(space[:0], times, 10)
+	to := append(space[:0], a.hash...)
+	if a.hash == "" {
+		to = b.appendName(to, a.key)
+	}
+	name := len(to)
+	to = strconv.AppendUint(to, times, 10)
 	to = append(to, ' ', byte(a.verb), letters[a.limit.Algorithm])
 	if a.limit.Calendar != 0 {
-		to = b.appendBounds(to, a.limit, now)
+		to = b.appendBounds(to, a)
 	} else {
 		to = strconv.AppendInt(to, a.limit.Scale.Microseconds(), 10)
 	}
@@ -86,12 +98,13 @@ func (b *Backend) text(a *ask, now time.Time, more bool) string {
 		to = append(to, ' ')
 	}
 	if a.limit.Calendar != 0 {
-		to = appendCalendar(to, a.limit)
+		to = appendCalendar(to, &a.limit)
 	}
 	if a.limit.Name != "" {
 		to = append(append(to, ':'), a.limit.Name...)
 	}
-	return string(to)
+	all := string(to)
+	return part{all[:name], all[name:]}
 }
 
 // The ID of a take of a rolling algorithm is a place and a series, which the script says.
@@ -113,28 +126,21 @@ func known(a window.Algorithm, id int64) bool {
 	return id > 0 && (!a.Rolling() || id&(1<<seriesBits-1) != 0)
 }
 
-// answer is what the script says of a limit.
-type answer struct {
-	fit, count, left, retry, place, series, step float64
-
-	now    int64 // of the server
-	opened bool  // the call has opened the window, unless it was refused
-}
+// answer is what the script says of a limit. See there.
+type answer struct{ now, fit, count, left, retry, place, series float64 }
 
 // answerSize is the size of an answer in a reply.
 const answerSize = 7 * 8
 
-// answer returns the answer for a part.
-func (c *call) answer(i int) (a answer) {
-	r := c.result[i*answerSize:]
-	for at, f := range [...]*float64{&a.fit, &a.count, &a.left, &a.retry, &a.place, &a.series, &a.step} {
-		*f = float(r[8*at:])
+// read reads an answer.
+func (a *answer) read(reply string) {
+	for i, f := range [...]*float64{&a.now, &a.fit, &a.count, &a.left, &a.retry, &a.place, &a.series} {
+		*f = float(reply[8*i:])
 	}
-	a.now = c.now
-	opened := int64(a.place) - c.opens
-	a.opened = a.series < 0 && opened >= 0 && opened < int64(maxLimits+len(c.parts))
-	return a
 }
+
+// opened reports whether the call has opened the window.
+func (a *answer) opened() bool { return a.series == -2 }
 
 // errNoWindow says that something else than a window is stored.
 var (
@@ -157,89 +163,88 @@ func (a *answer) err() error {
 }
 
 // window returns the window after a call of rank among equal ones, of which some were made.
-func (a ask) window(rank, made int) (w window.Window) {
-	if later := made - 1 - rank; later > 0 { // those after it have changed the window
-		a.count -= float64(later) * float64(a.n)
-		a.left -= math.Floor(float64(later) * a.step)
-		if a.step > 0 { // the place is a count, too
-			a.place -= float64(later) * float64(a.n)
+func (a *ask) window(rank, made int) (w window.Window) {
+	count, left, place := a.count, a.left, a.place
+	if later := float64(made - 1 - rank); later > 0 { // those after it have changed the window
+		count -= later * float64(a.n)
+		if a.limit.Algorithm == window.TokenBucket { // the place is a count, too
+			place -= later * float64(a.n)
+			left -= math.Floor(later * float64(a.n) * float64(a.limit.Scale.Microseconds()) / float64(a.limit.Max))
 		}
 	}
-	if a.left > 0 {
-		left := int64(a.left)
-		w.Count = min(uint64(max(a.count, 0)), MaxCount)
+	if left > 0 {
+		w.Count = min(uint64(max(count, 0)), MaxCount)
 		w.Left = micros(left)
-		w.ExpiresAt = time.UnixMicro(a.now).Add(w.Left)
+		w.ExpiresAt = time.UnixMicro(int64(a.now)).Add(w.Left)
 	}
 	w.Refused = (a.verb == take || a.verb == peek) && rank >= made
 	if w.Refused {
 		w.RetryAfter = window.Never
-		if a.n <= holds(a.limit) {
-			w.RetryAfter = max(micros(int64(min(a.retry, MaxCount))), time.Microsecond)
+		if a.n <= holds(&a.limit) {
+			w.RetryAfter = max(micros(a.retry), time.Microsecond)
 		}
 	}
 	switch {
-	case a.left <= 0:
+	case left <= 0:
 	case a.series < 0:
-		w.ID = int64(a.place)
+		w.ID = int64(place)
 	case a.verb == take && !w.Refused && a.n > 0:
-		w.ID = (int64(a.place)&(1<<placeBits-1))<<seriesBits | (int64(a.series) + 1)
+		w.ID = (int64(place)&(1<<placeBits-1))<<seriesBits | (int64(a.series) + 1)
 	}
 	return w
 }
 
 // micros returns a number of microseconds, which may be more than a Duration holds.
-func micros(n int64) time.Duration {
-	return time.Duration(min(n, int64(window.Never/time.Microsecond))) * time.Microsecond
+func micros(n float64) time.Duration {
+	return time.Duration(min(n, float64(window.Never/time.Microsecond))) * time.Microsecond
 }
 
-// one makes a call of one part. Fit says whether all of it was counted, given back or forgotten.
+// one makes a call on one limit. Fit says whether all of it was counted, given back or forgotten.
 func (b *Backend) one(ctx context.Context, k ask) (w window.Window, fit bool, err error) {
-	asks := [1]ask{k}
-	rank, err := b.make(ctx, asks[:])
+	c := &batched{}
+	c.Value.one[0] = k
+	c.Value.asks = c.Value.one[:]
+	err = b.make(ctx, c)
+	a := &c.Value.asks[0]
 	if err == nil {
-		err = asks[0].err()
+		err = a.err()
 	}
 	if err != nil {
 		return w, false, err
 	}
-	made := int(asks[0].fit)
-	w = asks[0].window(rank, made)
-	if k.verb == count && rank >= made && !k.limit.Algorithm.Rolling() {
+	made := int(a.fit)
+	w = a.window(c.Rank, made)
+	if k.verb == count && c.Rank >= made && !k.limit.Algorithm.Rolling() {
 		w.Count = MaxCount
 	}
-	return w, rank < made, nil
+	return w, c.Rank < made, nil
 }
 
-// make makes a call, all or none, and sets the answers. It returns the rank of the call among equal ones. If the
-// calendar window of the client's time can't open, it goes by the time of the store.
-func (b *Backend) make(ctx context.Context, asks []ask) (rank int, err error) {
-	var now time.Time
+// make makes a call, all or none, and sets the answers. If the calendar window of the client's time can't open, it
+// goes by the time of the store.
+func (b *Backend) make(ctx context.Context, c *batched) error {
+	asks := c.Value.asks
 	for try := 0; ; try++ {
-		c := &batched{Value: call{parts: make([]part, len(asks))}}
 		for i := range asks {
-			c.Value.parts[i] = part{asks[i].hash, b.text(&asks[i], now, i < len(asks)-1)}
+			asks[i].part = b.part(&asks[i], i < len(asks)-1)
 		}
-		v := asks[0].verb
-		c.Value.equal = len(asks) == 1 && (v == take || v == peek || v == count && !asks[0].limit.Algorithm.Rolling())
 		if err := b.do(ctx, c); err != nil {
-			return 0, err
+			return err
 		}
-		now = time.UnixMicro(c.Value.now)
 		outside := false
 		for i := range asks {
-			asks[i].answer = c.Value.answer(i)
+			asks[i].read(c.Value.result[i*answerSize:])
 			outside = outside || asks[i].err() == errOutside
 		}
 		if !outside || try == retries {
-			return c.Rank, nil
+			return nil
 		}
 	}
 }
 
 // do has a call sent.
 func (b *Backend) do(ctx context.Context, c *batched) error {
-	n, err := b.nodeOf(c.Value.parts[0].hash)
+	n, err := b.nodeOf(c.Value.asks[0].hash)
 	if err != nil {
 		return err
 	}

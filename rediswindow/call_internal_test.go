@@ -228,8 +228,8 @@ func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
 // Whatever a server responds, a call returns.
 func FuzzResponses(f *testing.F) {
 	f.Add(uint(0), []byte{})
-	f.Add(uint(8+answerSize), []byte{})
-	f.Add(uint(8), []byte(strings.Repeat("\xff", answerSize)))
+	f.Add(uint(answerSize), []byte{})
+	f.Add(uint(0), []byte(strings.Repeat("\xff", answerSize)))
 	f.Add(uint(9), []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, keep uint, other []byte) {
 		c := newFake()

@@ -47,14 +47,14 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	if c.proxy && slices.ContainsFunc(keys, func(key string) bool { return key != keys[0] }) {
 		return "", errors.New("CROSSSLOT Keys in request don't hash to the same slot")
 	}
-	reply := appendFloat(nil, 0)
-	for i, text := range args[3:] {
+	var reply []byte
+	for i, text := range args[1:] {
 		fields := strings.Split(text, " ")
 		m, _ := strconv.Atoi(fields[0])
 		if verb(fields[1][0]) == take && keys[i] == c.refuse {
 			m = 0
 		}
-		for _, f := range []float64{float64(m), 1, 3600e6, 3600e6, 7, -1, 0} {
+		for _, f := range []float64{0, float64(m), 1, 3600e6, 3600e6, 7, -1} {
 			reply = appendFloat(reply, f)
 		}
 	}

@@ -51,7 +51,7 @@ func (b *Backend) listPlaces(ctx context.Context, hash string) ([]window.ListedP
 
 // holders returns the processes that hold places of a hash, or wait for them.
 func (b *Backend) holders(ctx context.Context, hash string) (all []window.Holder, err error) {
-	at, _, err := b.times()
+	at, err := b.time()
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func (b *Backend) listHash(ctx context.Context, name string) (all []window.Liste
 	there, err := b.ofAll(ctx, peek, name, nil)
 	for i := range there {
 		if w := there[i].window(0, 1); w != (window.Window{}) {
-			all = append(all, window.Listed{Key: tag[2:], Digest: tag[0] == 'h', Limit: *there[i].limit, Window: w})
+			all = append(all, window.Listed{Key: tag[2:], Digest: tag[0] == 'h', Limit: there[i].limit, Window: w})
 		}
 	}
 	return all, err
@@ -116,13 +116,13 @@ func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.
 	there, err := b.stored(ctx, hash)
 	for i := range there {
 		if len(scales) == 0 || slices.Contains(scales, there[i].Scale) {
-			all = append(all, ask{verb: v, hash: hash, limit: &there[i]})
+			all = append(all, ask{verb: v, part: part{hash: hash}, limit: there[i]})
 		}
 	}
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if _, err := b.make(ctx, all); err != nil {
+	if err := b.make(ctx, newCall(all)); err != nil {
 		return nil, err
 	}
 	return all, nil

@@ -75,8 +75,8 @@ func (b *Backend) Part(key string) string {
 func (b *Backend) newNode(name string) *node {
 	return &node{name: name, room: make(chan struct{}, maxAloneInFlight), batcher: batch.New(batch.Options[part, call]{
 		Send:    b.send,
-		Key:     func(c *call) (part, bool) { return c.parts[0], c.equal },
-		Size:    func(c *call) int { return len(c.parts) },
+		Key:     (*call).shared,
+		Size:    func(c *call) int { return len(c.asks) },
 		MaxSize: maxLimits, MaxQueued: b.maxQueued,
 	})}
 }

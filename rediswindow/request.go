@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,10 +52,9 @@ func (b *Backend) send(ctx context.Context, entries []*batched) {
 func byKey(entries []*batched) (groups [][]*batched) {
 	at := map[string]int{}
 	for _, e := range entries {
-		parts := e.Value.parts
-		hash := parts[0].hash
-		for _, p := range parts[1:] {
-			if p.hash != hash {
+		hash := e.Value.asks[0].hash
+		for _, a := range e.Value.asks[1:] {
+			if a.hash != hash {
 				hash = ""
 			}
 		}
@@ -84,39 +82,42 @@ func fail(entries []*batched, err error) {
 
 // request makes calls with one script, and stores what it says of them.
 func (b *Backend) request(ctx context.Context, entries []*batched) error {
-	now, grace, err := b.times()
+	now, err := b.time()
 	if err != nil {
 		return err
 	}
-	opens := 1 + rand.Int64N(1<<52)
-	keys := make([]string, 0, len(entries))
-	args := append(make([]string, 0, 3+len(entries)), now, grace, strconv.FormatInt(opens, 10))
+	n := 0
 	for _, e := range entries {
-		for i, p := range e.Value.parts {
+		n += len(e.Value.asks)
+	}
+	all := append(make([]string, 0, 2*n+1), now)
+	for _, e := range entries {
+		for i, a := range e.Value.asks {
 			if i == 0 && e.Times > 1 {
-				p.text = strconv.Itoa(e.Times) + p.text[1:]
+				a.text = strconv.Itoa(e.Times) + a.text[1:]
 			}
-			keys = append(keys, p.hash)
-			args = append(args, p.text)
+			all = append(all, a.text)
 		}
 	}
-	reply, err := b.eval(ctx, windowsScript, keys, args)
+	for _, e := range entries {
+		for _, a := range e.Value.asks {
+			all = append(all, a.hash)
+		}
+	}
+	reply, err := b.eval(ctx, windowsScript, all[n+1:], all[:n+1])
 	if err != nil {
 		return err
 	}
-	if len(reply) != 8+len(keys)*answerSize {
-		return fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), len(keys))
+	if len(reply) != n*answerSize {
+		return fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), n)
 	}
-	at := reply[8:]
 	for _, e := range entries {
-		size := len(e.Value.parts) * answerSize
+		size := len(e.Value.asks) * answerSize
 		for c := e; c != nil; c = c.Next {
-			c.Value.now = int64(float(reply))
-			c.Value.opens = opens
-			c.Value.result = at[:size]
+			c.Value.result = reply[:size]
 			c.Value.err = nil
 		}
-		at = at[size:]
+		reply = reply[size:]
 	}
 	return nil
 }

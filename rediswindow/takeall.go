@@ -84,19 +84,19 @@ func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
 func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []ask, err error) {
 	asks := make([]ask, len(group))
 	for n, i := range group {
-		asks[n] = ask{verb: take, hash: b.nameOf(takes[i].Key), limit: &takes[i].Limit, n: takes[i].N}
+		asks[n] = ask{verb: take, key: takes[i].Key, limit: takes[i].Limit, n: takes[i].N}
 	}
-	rank, err := b.make(ctx, asks)
-	if err != nil {
+	c := newCall(asks)
+	if err := b.make(ctx, c); err != nil {
 		return nil, err
 	}
 	granted := true
 	for n := range asks {
 		err = cmp.Or(err, asks[n].err())
-		granted = granted && rank < int(asks[n].fit)
+		granted = granted && c.Rank < int(asks[n].fit)
 	}
 	for n, i := range group {
-		windows[i] = asks[n].window(rank, int(asks[n].fit))
+		windows[i] = asks[n].window(c.Rank, int(asks[n].fit))
 		if !granted && takes[i].Limit.Algorithm.Rolling() {
 			windows[i].ID = 0
 		}
@@ -114,8 +114,6 @@ func (b *Backend) undoAll(ctx context.Context, made []ask) {
 	var all sync.WaitGroup
 	for _, a := range made {
 		if a.n > 0 && known(a.limit.Algorithm, a.id) {
-			l := *a.limit // the caller may use its takes again
-			a.limit = &l
 			all.Go(func() { _, _, _ = b.one(context.WithoutCancel(ctx), a) })
 		}
 	}
@@ -135,7 +133,7 @@ func (b *Backend) peekOthers(ctx context.Context, takes []window.Take, windows [
 	for i := range takes {
 		if !slices.Contains(refused, i) {
 			t := &takes[i]
-			if windows[i], _, err = b.one(ctx, ask{verb: peek, hash: b.nameOf(t.Key), limit: &t.Limit, n: t.N}); err != nil {
+			if windows[i], _, err = b.one(ctx, ask{verb: peek, key: t.Key, limit: t.Limit, n: t.N}); err != nil {
 				return err
 			}
 		}

@@ -1,9 +1,8 @@
 -- Makes claims on places in flight. The same state machine, in the same order and with the same names, is
 -- internal/ledger/claim.go.
 --
--- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; how many
--- milliseconds a hash lives on after all that it has is over; the prefix of channels, and the channel of the caller; and for
--- each claim: p and the process, and in binary form the sequence number, lease in microseconds, what it holds, under which
+-- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
+-- channels, and the channel of the caller; and for each claim: p and the process, and in binary form the sequence number, lease in microseconds, what it holds, under which
 -- Max, 1 if it is strict, and the number of runs of equal wants, then of each run how many there are, below 0 if they wait,
 -- N and Max. Both are empty if it only asks. Times are in microseconds since 1970.
 --
@@ -21,7 +20,9 @@
 local call, match, expand, unpack, pack, min, max = redis.call, string.match, unpack, struct.unpack, struct.pack, math.min, math.max
 local huge, state = 9007199254740991, '<dddddd'
 local PROCESS, CHANNEL, N, MAX, WANTS, ENDS, WOKEN = 1, 2, 3, 4, 5, 6, 7 -- of those in line
-local extra, channels, channel = tonumber(ARGV[2]), ARGV[3], ARGV[4]
+-- How many milliseconds a hash lives on after all that it has is over.
+local extra = ARGV[1] == '' and 1000 or 3600000
+local channels, channel = ARGV[2], ARGV[3]
 local now = tonumber(ARGV[1])
 if not now then
   local t = call('TIME')
@@ -215,7 +216,7 @@ local function make()
 end
 
 for i = 2, #KEYS do
-  key, field, claim = KEYS[i], ARGV[2 * i + 1], ARGV[2 * i + 2]
+  key, field, claim = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]
   local run = field == '' and ask or make
   if #KEYS == 2 then
     run()

@@ -1,7 +1,7 @@
 -- Makes calls on rate-limit windows, in their order.
 --
--- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. ARGV[2]: how
--- many milliseconds a hash outlives what it has. ARGV[3]: the ID of the first window that opens. Then for each limit a text:
+-- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. Then for each
+-- limit a text:
 --
 --   m verb algorithm scale max holds n name
 --
@@ -17,9 +17,9 @@
 --          call: it also removes the window, if m is 1 and nothing else is in it
 --   r      reset; of what is not there, it changes nothing, but a server that can't write refuses it
 --
--- Returns doubles: the time, and for each limit seven: how many of the m fit (-1: the field has something else, -2: the key
--- has, -3: a window can't open, as now is not within the bounds), count, left, retry, place and series of the ID (series -1: the place is the ID), and the time by which left is less
--- for each of the m that was made before the last one.
+-- Returns seven doubles for each limit: the time; how many of the m fit (-1: the field has something else, -2: the key has,
+-- -3: a window can't open, as now is not within the bounds); count; left; retry; place and series of the ID (series -1: the
+-- place is the ID, -2: also, and the call has opened the window).
 --
 -- A field of a hash is the state of a limit: algorithm, scale or calendar, and, if it has one, a colon and its name. It is doubles, which
 -- are called as in internal/algorithm:
@@ -30,7 +30,9 @@
 --                 b: when a token bucket has owed count; l: the number of the first entry of a sliding log
 --   count         f, a, c, w: what that window has counted; l: what all entries have
 --                 b: what is owed, in tokens times scale: Max are paid in a microsecond
---   id            f, a, c: the ID; others: the series, which changes when all that was counted is forgotten
+--   id            f, a, c: the ID, the time of the server at which the window was opened, and a microsecond more for each
+--                 one that the same request has opened before; others: the series, which changes when all that was
+--                 counted is forgotten
 --   more          c: how long the window is; w: what the window before has counted; b: how many tokens were taken in the series;
 --                 l: the number after that of the last entry
 --   last          l: the time of the last entry
@@ -43,28 +45,28 @@
 local call, floor, ceil, min, max, unpack, pack = redis.call, math.floor, math.ceil, math.min, math.max, struct.unpack, struct.pack
 local keys, args, state_of = KEYS, ARGV, '<dddddddd'
 local most, all_series, wrap = 9007199254740991, 65536, 70368744177664 -- the largest count; series, and places, are less
-local now, grace, series = tonumber(args[1]), tonumber(args[2]), tonumber(args[3])
-if not now then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
+local clock = call('TIME')
+local next_id = clock[1] * 1000000 + clock[2]
+local now = tonumber(args[1]) or next_id
+-- How many milliseconds a hash outlives what it has: Redis may read its clock more than once, and another one may be late.
+local grace = args[1] == '' and 1000 or 3600000
 local known, text, verb, kind, scale, limit, holds, n, m, more_limits, field, ends = {}
-local reply, results, i = {pack('<d', now)}, 1, 1
+local reply, i = {}, 1
 local first, reading, all -- of a call of several limits: the index of its first, whether some are not read yet, how many fit all
 while keys[i] do
   -- What is asked?
   local key = keys[i]
-  if args[i + 3] ~= text then
-    text = args[i + 3]
+  if args[i + 1] ~= text then
+    text = args[i + 1]
     local k = known[text]
     if k then
       verb, kind, scale, limit, holds, n, m, more_limits, field, ends = k[1], k[2], k[3], k[4], k[5], k[6], k[7], k[8], k[9], k[10]
     else
       local length, name
       m, verb, kind, length, ends, limit, holds, n, more_limits, name = string.match(text, '^(%d+) (.)(.)(%-?%d+)~?(%-?%d*) (%d+) (%d+) (%d+)(.)(.*)$')
-      field, scale, limit, holds, n, m = kind .. length .. name, tonumber(length), tonumber(limit), tonumber(holds), tonumber(n), tonumber(m)
+      field, scale, limit, holds, n, m = kind .. length .. name, length + 0, limit + 0, holds + 0, n + 0, m + 0 -- numbers
       if kind == 'c' then
-        field, ends = kind .. name, tonumber(ends)
+        field, ends = kind .. name, ends + 0
         scale = ends - scale
       end
       if keys[2] then known[text] = {verb, kind, scale, limit, holds, n, m, more_limits, field, ends} end
@@ -151,7 +153,7 @@ while keys[i] do
   else
     -- Make the call.
     local granted, stored, used = 0, false, 0
-    local left, retry, place, of, step = 0, 0, 0, 0, 0
+    local left, retry, place, of = 0, 0, 0, 0
     if verb == 't' then
       granted = (all or fit) * n
       stored = granted > 0 or changed and not all
@@ -166,7 +168,8 @@ while keys[i] do
       elseif verb == 's' then
         count, granted, stored = 0, n, true
         if start and what == 'c' then
-          id, series = series, series + 1
+          id = next_id
+          next_id = id + 1
         else
           start = nil
         end
@@ -184,8 +187,10 @@ while keys[i] do
         call('HDEL', key, field)
         start, count = nil, 0
       end
+      of = -1
       if stored and not start then
-        start, id, series = now, series, series + 1
+        start, id, of = now, next_id, -2
+        next_id = id + 1
         if what == 'a' then
           start = now - now % scale
         elseif what == 'c' then
@@ -196,7 +201,7 @@ while keys[i] do
       used = count + granted
       count = verb == 'c' and fit < m and most or used
       if start then
-        left, place, of = start + (what == 'c' and more or scale) - now, id, -1
+        left, place = start + (what == 'c' and more or scale) - now, id
         retry = left
       end
     elseif what == 'b' then
@@ -218,7 +223,7 @@ while keys[i] do
         count, id, more = verb == 's' and min(n, 2 * holds) * scale or 0, (id + 1) % all_series, 0
       end
       local paid = max(rate, 1)
-      used, left, step = ceil(count / scale), min(ceil(count / paid), most), n * scale / paid
+      used, left = ceil(count / scale), min(ceil(count / paid), most)
       retry = ceil((count + (n - holds) * scale) / paid)
       place, of = more % wrap, id
       if stored and now + left > live then live = now + left + scale end
@@ -345,10 +350,9 @@ while keys[i] do
         end
       end
     end
-    results = results + 1
-    reply[results] = pack('<ddddddd', fit, used, left, retry, place, of, step)
+    reply[#reply + 1] = pack('<ddddddd', now, fit, used, left, retry, place, of)
     if more_limits ~= '+' then first, all = nil, nil end
     i = i + 1
   end
 end
-return table.concat(reply)
+return reply[2] and table.concat(reply) or reply[1]
