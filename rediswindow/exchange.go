@@ -123,42 +123,39 @@ func appendClaim(b []byte, c *window.Claim) []byte {
 	return b
 }
 
-// equalWants returns how many wants at the beginning are equal, at most as many as fit a byte.
+// equalWants returns how many wants at the beginning are equal.
 func equalWants(wants []window.Want) (n int) {
-	for n < min(len(wants), 255) && wants[n] == wants[0] {
+	for n < len(wants) && wants[n] == wants[0] {
 		n++
 	}
 	return n
 }
 
-// What the script says of a claim, if it says more than 0. See there for the response.
+// What the script says of a claim. See there for the response.
 const (
 	claimLate = 1 + iota
 	claimLost
 	claimFailed
 	claimAsks
 	claimForgotten
-	claimWaits = 8 // added if wants wait
 )
 
-// answers is what is left of a response.
+// answers are what is left of a response.
 type answers struct {
-	now, birth    float64
-	bytes, values string
-	bad           bool
+	now, birth float64
+	rest       string
+	short      bool // there was less than expected
 }
 
 // readPlaces reads the answers to claims.
 func readPlaces(response string, claims []window.Claim, places []window.Places) error {
-	a := answers{values: response}
+	a := answers{rest: response}
 	a.now = a.number()
 	a.birth = a.number()
-	size := max(0, min(int(a.number()), len(a.values)))
-	a.bytes, a.values = a.values[:size], a.values[size:]
 	for i := range claims {
 		a.read(&claims[i], &places[i])
 	}
-	if a.bad || a.bytes != "" || a.values != "" {
+	if a.short || a.rest != "" {
 		return fmt.Errorf("script returned %q", response)
 	}
 	return nil
@@ -166,67 +163,55 @@ func readPlaces(response string, claims []window.Claim, places []window.Places) 
 
 // read reads the answer to a claim.
 func (a *answers) read(c *window.Claim, p *window.Places) {
-	byte := a.byte()
-	said := byte &^ claimWaits
-	*p = window.Places{Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(a.birth)}
+	said := a.number()
+	*p = window.Places{
+		Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(a.birth),
+		Used: uint64(a.number()), Waiting: uint64(a.number()),
+	}
+	token := uint64(a.number())
+	first := a.number()
 	switch said {
 	case claimFailed:
 		p.Err = errAlone
 		return
 	case claimLate, claimAsks:
-		p.Used, p.Waiting = uint64(a.number()), uint64(a.number())
 		return
 	}
-	var state [6]float64
-	for i := range state {
-		state[i] = a.number()
-	}
-	p.Used = uint64(state[0])
-	if byte != said {
-		p.Waiting = uint64(a.number())
-	}
 	if p.Used > 0 {
-		p.Next = time.Duration(state[3]-a.now) * time.Microsecond
+		p.Next = time.Duration(first-a.now) * time.Microsecond
 	}
 	if c.Strict {
 		p.Grace = max(0, time.Duration(a.birth+float64(c.Lease.Microseconds())-a.now)*time.Microsecond)
 	}
-	a.readTokens(c, p, uint64(state[2]))
+	p.Tokens = a.tokens(c.Wants, token)
 }
 
-// readTokens reads which wants of a claim are granted. Last is the token of the last one that is.
-func (a *answers) readTokens(c *window.Claim, p *window.Places, last uint64) {
-	var granted []int // wants
-	for at := 0; at < len(c.Wants); {
-		n := equalWants(c.Wants[at:])
-		fit := int(a.byte())
-		a.bad = a.bad || fit > n
+// tokens reads which wants are granted, and returns their tokens, of which the last one is known. It returns nil if none is.
+func (a *answers) tokens(wants []window.Want, last uint64) (tokens []uint64) {
+	var granted []int
+	for at := 0; at < len(wants); {
+		n := equalWants(wants[at:])
+		fit := int(a.number())
+		a.short = a.short || fit < 0 || fit > n
 		for i := range min(fit, n) {
 			granted = append(granted, at+i)
 		}
 		at += n
 	}
 	if len(granted) == 0 {
-		return
+		return nil
 	}
-	p.Tokens = make([]uint64, len(c.Wants))
+	tokens = make([]uint64, len(wants))
 	for i, at := range granted {
-		p.Tokens[at] = last - uint64(len(granted)-1-i)
+		tokens[at] = last - uint64(len(granted)-1-i)
 	}
-}
-
-// byte reads a byte.
-func (a *answers) byte() (c byte) {
-	if a.bad = a.bad || a.bytes == ""; !a.bad {
-		c, a.bytes = a.bytes[0], a.bytes[1:]
-	}
-	return c
+	return tokens
 }
 
 // number reads a number.
 func (a *answers) number() (f float64) {
-	if a.bad = a.bad || len(a.values) < 8; !a.bad {
-		f, a.values = float(a.values), a.values[8:]
+	if a.short = a.short || len(a.rest) < 8; !a.short {
+		f, a.rest = float(a.rest), a.rest[8:]
 	}
 	return f
 }

@@ -89,11 +89,7 @@ func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
 		{},
 	}
 	var response []byte
-	for _, f := range []float64{3e6, 1e6, 5} {
-		response = appendFloat(response, f)
-	}
-	response = append(response, claimWaits, 1, 0, claimLate, claimAsks)
-	for _, f := range []float64{4, 5, 9, 3.5e6, 6e6, 1, 2, 7, 0, 8, 1} {
+	for _, f := range []float64{3e6, 1e6, 0, 4, 2, 9, 3.5e6, 1, 0, claimLate, 7, 0, 0, 0, claimAsks, 8, 1, 0, 0} {
 		response = appendFloat(response, f)
 	}
 	places := make([]window.Places, 3)
@@ -106,10 +102,9 @@ func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
 	for end := range response {
 		require.Error(t, readPlaces(string(response[:end]), claims, places), "%d bytes", end)
 	}
-	for i := 22; i < 29; i++ { // of how many bytes follow, and of these
-		wrong := slices.Clone(response)
-		wrong[i] ^= 0xff
-		require.Error(t, readPlaces(string(wrong), claims, places), "byte %d", i)
+	for _, fit := range []float64{-1, 3} { // of the first run
+		wrong := appendFloat(slices.Clone(response[:7*8]), fit)
+		require.Error(t, readPlaces(string(append(wrong, response[8*8:]...)), claims, places))
 	}
 	require.Error(t, readPlaces(string(append(response, 0)), claims, places))
 }

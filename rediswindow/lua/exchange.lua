@@ -12,11 +12,10 @@
 --   p<process>   an entry: places held, sequence number, end
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
--- Replies with the time, when the data set was created or 0, and the number of bytes that follow, as doubles. The bytes
--- are, for each claim: 0, 1 if it is late, 2 if its places are lost, 3 if it has failed, 4 if it only asks, or 5 if the store
--- did not know all of its places; 8 more if wants wait. Then, if it is 0, 2 or 5 without these, how many wants of each
--- run are granted, the first ones. Behind the bytes is, for each claim, if it is 0, 2 or 5, the state, and how many wants
--- wait, if any do; if it is 1 or 4, places used and wants that wait, as doubles.
+-- Replies with doubles: the time, when the data set was created or 0, and for each claim: what is said of it, the sum, how
+-- many wants wait, the token of the last grant, when the first entry ends, and, if the claim is made, how many wants of each
+-- run are granted, the first ones. It says 0, 1 if the claim is late, 2 if its places are lost, 3 if it has failed, 4 if it
+-- only asks, or 5 if the store did not know all of its places. Claims of which it says 1, 3 or 4 are not made.
 local call, match, expand, unpack, pack, min, max = redis.call, string.match, unpack, struct.unpack, struct.pack, math.min, math.max
 local huge, state = 9007199254740991, '<dddddd'
 local PROCESS, CHANNEL, N, MAX, WANTS, ENDS, WOKEN = 1, 2, 3, 4, 5, 6, 7 -- of those in line
@@ -83,16 +82,8 @@ local function waiting(line)
   return n
 end
 
--- The bytes of the reply, how many there are, and what is behind them from the second element on.
-local bytes, size, values = {}, 0, { '' }
 -- The hash of a claim, the field of the process, and the rest of the claim.
 local key, field, claim
-
--- Answers a claim, of which so many runs are decided.
-local function answer(byte, value, runs)
-  bytes[size + 1], values[#values + 1] = byte, value
-  size = size + 1 + runs
-end
 
 -- Answers a claim that only asks.
 local function ask()
@@ -100,7 +91,7 @@ local function ask()
   local sum, first, _ = 0, huge, nil
   if v[1] then sum, _, _, first = unpack(state, v[1]) end
   if now >= first then sum = expire(key) end
-  answer(4, pack('<dd', sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0), 0)
+  return pack('<ddddd', 4, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0, 0, first)
 end
 
 -- Makes a claim.
@@ -119,20 +110,20 @@ local function make()
     if over <= now then entry, known, last = false, 0, 0 end
   end
   local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q')) or {}
-  if seq <= last then return answer(1, pack('<dd', sum, waiting(line)), 0) end
+  if seq <= last then return pack('<ddddd', 1, sum, waiting(line), token, first) end
 
   -- Claims that only give back need no birth, and those that hold nothing take it as it is unless they are strict: to ask
   -- for the identity of the server takes long.
   if not verified and (held > 0 or runs > 0 and (strict == 1 or not record)) then verify() end
 
   -- Register what the process holds.
-  local byte = 0
+  local said = 0
   if sum == 0 then limit = 0 end
   most = max(most, limit)
   if held > known and strict == 1 and sum - known + held > most then
-    byte, held = 2, 0
+    said, held = 2, 0
   elseif held > known then
-    byte = 5
+    said = 5
   end
   if held > 0 then limit = most end
   sum = sum - known + held
@@ -143,7 +134,8 @@ local function make()
   -- Decide the wants.
   local ahead = line[1] and 'p' .. line[1][PROCESS] ~= field and line[1]
   local granted, wants, firstN, firstMax, grace = 0, 0, nil, nil, strict == 1 and birth + lease > now
-  for r = size + 2, size + 1 + runs do
+  local fits = {}
+  for r = 1, runs do
     local fit, reserved, equal, n, under, wait = 0, 0, nil, nil, nil, false
     equal, n, under, run = unpack('<ddd', claim, run)
     if equal < 0 then equal, wait = -equal, true end
@@ -153,7 +145,7 @@ local function make()
         fit, sum, held = fit + 1, sum + n, held + n
       end
     end
-    bytes[r] = fit
+    fits[r] = pack('<d', fit)
     if fit > 0 then
       granted = granted + fit
       limit = max(limit, under)
@@ -207,27 +199,25 @@ local function make()
   end
   if w then
     call('HSET', key, 'q', cmsgpack.pack(line))
-    byte, new = byte + 8, new .. pack('<d', waiting(line))
   elseif waits == 1 then
     call('HDEL', key, 'q')
   end
   if live then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
-  answer(byte, new, runs)
+  return pack('<ddddd', said, sum, waiting(line), token, first) .. table.concat(fits)
 end
 
+local reply = {''}
 for i = 2, #KEYS do
   key, field, claim = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]
   local run = field == '' and ask or make
   if #KEYS == 2 then
-    run()
-  elseif not pcall(run) then
+    reply[i] = run()
+  else
     -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
     -- alone.
-    answer(3, '', 0)
+    local made, answer = pcall(run)
+    reply[i] = made and answer or pack('<ddddd', 3, 0, 0, 0, 0)
   end
 end
--- As many bytes at a time as there is room for on the stack of Lua.
-local head = pack('<ddd', now, birth, size)
-for b = 1, size, 1000 do head = head .. string.char(expand(bytes, b, min(b + 999, size))) end
-values[1] = head
-return table.concat(values)
+reply[1] = pack('<dd', now, birth)
+return table.concat(reply)
