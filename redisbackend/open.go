@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -29,13 +28,13 @@ var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protoc
 // opened is a backend with a client of its own.
 type opened struct {
 	*rediswindow.Backend
-	client interface{ Close() }
+	client *connecting
 }
 
 // Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
 func (o *opened) Close() error {
 	err := o.Backend.Close()
-	o.client.Close()
+	o.client.close()
 	return err
 }
 
@@ -49,26 +48,26 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	if err != nil {
 		return nil, &api.CallError{Package: "redisbackend", Err: err}
 	}
-	connecting := connect(option, u.Lazy)
-	if !u.Lazy {
-		select {
-		case <-connecting.attempted:
-		case <-ctx.Done():
-			connecting.Close()
-			return nil, fmt.Errorf("redisbackend: connect: %w", ctx.Err())
-		}
-		if _, err := connecting.now(); err != nil {
-			connecting.Close()
-			return nil, err
-		}
+	c := newConnecting(option)
+	o := &opened{rediswindow.New(
+		adapter{now: c.now, left: c.left, name: option.InitAddress[0]},
+		rediswindow.WithPrefix(u.Prefix), rediswindow.WithMaxLog(u.MaxLog), rediswindow.WithMaxQueued(u.MaxQueued),
+	), c}
+	if u.Lazy {
+		go func() {
+			if c.attempt() != nil {
+				c.retry()
+			}
+		}()
+		return o, nil
 	}
-	b := rediswindow.New(connecting, rediswindow.WithPrefix(u.Prefix), rediswindow.WithMaxLog(u.MaxLog), rediswindow.WithMaxQueued(u.MaxQueued))
-	o := &opened{b, connecting}
-	if !u.Lazy {
-		if err := o.Ping(ctx); err != nil {
-			_ = o.Close()
-			return nil, err
-		}
+	if err := c.connect(ctx); err != nil {
+		_ = o.Close()
+		return nil, err
+	}
+	if err := o.Ping(ctx); err != nil {
+		_ = o.Close()
+		return nil, err
 	}
 	return o, nil
 }
@@ -88,18 +87,17 @@ func optionOf(u *redisclient.URL) (rueidis.ClientOption, error) {
 	return option, nil
 }
 
-// connecting is a [rediswindow.Client] that connects in the background: at first, and when the server turns out to be
-// a replica. An address that leads to another primary by then is used soon, although connections to the old one
-// are still there.
+// connecting is a client that connects in the background: at first, if it is lazy, and when the server turns out to be
+// a replica. An address that leads to another primary by then is used soon, although connections to the old one are
+// still there.
 type connecting struct {
-	option    rueidis.ClientOption
-	attempted chan struct{} // closed after the first attempt
-	ctx       context.Context
-	stop      context.CancelFunc
+	option rueidis.ClientOption
+	ctx    context.Context // until Close
+	stop   context.CancelFunc
 
-	mu     sync.Mutex // guards what follows
-	client *adapter   // nil: there is none at present
-	err    error      // why
+	mu     sync.Mutex     // guards what follows
+	client rueidis.Client // nil: there is none at present
+	err    error          // why
 }
 
 // The pauses between attempts to connect.
@@ -108,78 +106,71 @@ const (
 	longestPause  = 400 * time.Millisecond
 )
 
-// connect connects until that succeeds, or once.
-func connect(option rueidis.ClientOption, untilItSucceeds bool) *connecting {
-	c := &connecting{option: option, attempted: make(chan struct{})}
+func newConnecting(option rueidis.ClientOption) *connecting {
+	c := &connecting{option: option, err: connectError(errors.New("no attempt has ended yet"), &option)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.err = connectError(errors.New("no attempt has ended yet"), &option)
-	go func() {
-		connected := c.attempt()
-		close(c.attempted)
-		if untilItSucceeds && !connected {
-			c.retry()
-		}
-	}()
 	return c
 }
 
 // retry makes attempts, after pauses, until one succeeds, or Close.
 func (c *connecting) retry() {
 	pause := backoff.New(shortestPause, longestPause)
-	for pause.Wait(c.ctx, nil) == nil && !c.attempt() {
+	for pause.Wait(c.ctx, nil) == nil && c.attempt() != nil {
+	}
+}
+
+// connect makes an attempt, and returns its error, or that of ctx.
+func (c *connecting) connect(ctx context.Context) error {
+	attempted := make(chan error, 1)
+	go func() { attempted <- c.attempt() }()
+	select {
+	case err := <-attempted:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("redisbackend: connect: %w", ctx.Err())
 	}
 }
 
 // attempt makes an attempt to connect.
-func (c *connecting) attempt() (connected bool) {
+func (c *connecting) attempt() error {
 	client, err := rueidis.NewClient(c.option)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case err != nil:
-		if c.ctx.Err() == nil {
-			c.err = connectError(err, &c.option)
-		}
-		return false
 	case c.ctx.Err() != nil:
-		go client.Close()
+		if err == nil {
+			go client.Close()
+		}
+	case err != nil:
+		c.err = connectError(err, &c.option)
 	default:
-		c.client = &adapter{client: client}
+		c.client = client
 		c.err = nil
 	}
-	return true
+	return c.err
 }
 
 // now returns the client, or why there is none.
-func (c *connecting) now() (*adapter, error) {
+func (c *connecting) now() (rueidis.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.client, c.err
 }
 
-// eval runs a script. If its reply says that the server is a replica, another client is made.
-func (c *connecting) eval(run func(*adapter) (string, error)) (string, error) {
-	client, err := c.now()
-	if err != nil {
-		return "", err
-	}
-	reply, err := run(client)
-	if !redisclient.Demoted(err) {
-		return reply, err
-	}
+// left has another client made, as the server of this one is a replica.
+func (c *connecting) left(client rueidis.Client, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.client == client {
 		c.client = nil
-		c.err = connectError(err, &c.option)
-		go client.client.Close()
+		c.err = connectError(why, &c.option)
+		go client.Close()
 		go c.retry()
 	}
-	return reply, err
 }
 
-// Close ends the client and further attempts. It returns after [redisclient.CloseTimeout] at the latest.
-func (c *connecting) Close() {
+// close ends the client and further attempts. It returns after [redisclient.CloseTimeout] at the latest.
+func (c *connecting) close() {
 	c.stop()
 	c.mu.Lock()
 	client := c.client
@@ -188,51 +179,11 @@ func (c *connecting) Close() {
 	c.mu.Unlock()
 	if client != nil {
 		_ = redisclient.Close(func() error {
-			client.client.Close()
+			client.Close()
 			return nil
 		})
 	}
 }
-
-// EvalSHA implements [rediswindow.Client].
-func (c *connecting) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
-	return c.eval(func(client *adapter) (string, error) { return client.EvalSHA(ctx, digest, keys, args) })
-}
-
-// Eval implements [rediswindow.Client].
-func (c *connecting) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	return c.eval(func(client *adapter) (string, error) { return client.Eval(ctx, script, keys, args) })
-}
-
-// Scan implements [rediswindow.Client].
-func (c *connecting) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
-	client, err := c.now()
-	if err != nil {
-		return func(yield func(string, error) bool) { yield("", err) }
-	}
-	return client.Scan(ctx, match)
-}
-
-// Subscribe implements [rediswindow.Subscriber].
-func (c *connecting) Subscribe(ctx context.Context, channel string, received func(message string)) error {
-	client, err := c.now()
-	if err != nil {
-		return err
-	}
-	return client.Subscribe(ctx, channel, received)
-}
-
-// Cluster implements [rediswindow.Client].
-func (c *connecting) Cluster() (bool, error) {
-	client, err := c.now()
-	if err != nil {
-		return false, err
-	}
-	return client.Cluster()
-}
-
-// Name implements [rediswindow.Client].
-func (c *connecting) Name() string { return c.option.InitAddress[0] }
 
 // connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
 // them, such as one that does not know AUTH.

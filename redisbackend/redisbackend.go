@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
@@ -21,13 +23,28 @@ func New(client rueidis.Client, opts ...rediswindow.Option) *rediswindow.Backend
 	if client == nil {
 		panic("redisbackend: New: client is nil")
 	}
-	return rediswindow.New(adapter{client: client, shared: true}, opts...)
+	return rediswindow.New(adapter{
+		now:    func() (rueidis.Client, error) { return client, nil },
+		left:   func(rueidis.Client, error) {},
+		name:   nameOf(client),
+		shared: true,
+	}, opts...)
+}
+
+// nameOf returns the address of a server of a client.
+func nameOf(client rueidis.Client) string {
+	if addrs := slices.Sorted(maps.Keys(client.Nodes())); len(addrs) > 0 {
+		return addrs[0]
+	}
+	return "redis"
 }
 
 // adapter is a [rediswindow.Client]. Its commands are neither declared read-only nor retryable: the
 // primary must execute them, once.
 type adapter struct {
-	client rueidis.Client
+	now    func() (rueidis.Client, error)         // the client, or why there is none at present
+	left   func(client rueidis.Client, why error) // is told that the server of the client is a replica
+	name   string
 	shared bool // with other calls, which a connection that is closed at a deadline would fail
 }
 
@@ -38,31 +55,47 @@ type noDeadline struct{ context.Context }
 // Deadline implements [context.Context].
 func (noDeadline) Deadline() (at time.Time, ok bool) { return at, false }
 
-func (a adapter) do(ctx context.Context, cmd rueidis.Completed) (string, error) {
+func (a adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.Completed) (string, error) {
+	client, err := a.now()
+	if err != nil {
+		return "", err
+	}
 	if a.shared {
 		ctx = noDeadline{ctx}
 	}
-	reply, err := a.client.Do(ctx, cmd).ToString()
+	reply, err := client.Do(ctx, command(client.B())).ToString()
+	if redisclient.Demoted(err) {
+		a.left(client, err)
+	}
 	return reply, clientError(err)
 }
 
 // EvalSHA implements [rediswindow.Client].
 func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
-	return a.do(ctx, a.client.B().Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	return a.do(ctx, func(b rueidis.Builder) rueidis.Completed {
+		return b.Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	})
 }
 
 // Eval implements [rediswindow.Client].
 func (a adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	return a.do(ctx, a.client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	return a.do(ctx, func(b rueidis.Builder) rueidis.Completed {
+		return b.Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	})
 }
 
 // Scan implements [rediswindow.Client].
 func (a adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		client, err := a.now()
+		if err != nil {
+			yield("", err)
+			return
+		}
 		if a.shared {
 			ctx = noDeadline{ctx}
 		}
-		for _, node := range a.client.Nodes() {
+		for _, node := range client.Nodes() {
 			primary, err := isPrimary(ctx, node)
 			for cursor, more := uint64(0), primary; more && err == nil; more = cursor != 0 {
 				var entry rueidis.ScanEntry
@@ -97,23 +130,21 @@ func isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
 
 // Subscribe implements [rediswindow.Subscriber].
 func (a adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
-	return a.client.Receive(ctx, a.client.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { received(m.Message) })
+	client, err := a.now()
+	if err != nil {
+		return err
+	}
+	return client.Receive(ctx, client.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { received(m.Message) })
 }
 
 // Cluster implements [rediswindow.Client].
-func (a adapter) Cluster() (bool, error) { return a.client.Mode() == rueidis.ClientModeCluster, nil }
+func (a adapter) Cluster() (bool, error) {
+	client, err := a.now()
+	return err == nil && client.Mode() == rueidis.ClientModeCluster, err
+}
 
 // Name implements [rediswindow.Client].
-func (a adapter) Name() string {
-	var addrs []string
-	for addr := range a.client.Nodes() {
-		addrs = append(addrs, addr)
-	}
-	if len(addrs) == 0 {
-		return "redis"
-	}
-	return slices.Min(addrs)
-}
+func (a adapter) Name() string { return a.name }
 
 // clientError returns an error that also matches [window.ErrClosed] if the client was closed, or
 // [window.ErrUnavailable] if the server did not respond.

@@ -17,8 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net"
-	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -32,33 +30,38 @@ import (
 // may use it for other things, and closes it. New panics if client or an option
 // is nil, or if client is a [redis.Ring].
 //
-// A hit that the server may have executed is never sent again, whatever the MaxRetries of the
-// client is.
+// A call is never sent again, whatever the MaxRetries of the client is: the server may have executed it.
 func New(client redis.UniversalClient, opts ...rediswindow.Option) *rediswindow.Backend {
 	if client == nil {
 		panic("goredis: New: client is nil")
 	}
-	if _, ring := client.(*redis.Ring); ring {
-		panic("goredis: New: client is a Ring, which has no slots: takes of several keys would count on wrong servers")
-	}
-	return rediswindow.New(adapter{client, endsWithContext(client)}, opts...)
+	return rediswindow.New(newAdapter(client), opts...)
 }
 
 // adapter is a [rediswindow.Client].
 type adapter struct {
-	client redis.UniversalClient
-	ends   bool // a call of the client ends at the deadline of its ctx
+	client  redis.UniversalClient
+	name    string
+	cluster bool
+	ends    bool // a call of the client ends at the deadline of its ctx
 }
 
-// endsWithContext reports whether the calls of a client end at the deadline of their ctx.
-func endsWithContext(client redis.UniversalClient) bool {
+func newAdapter(client redis.UniversalClient) adapter {
+	a := adapter{client: client, name: "redis", cluster: true} // also something that embeds a client of a cluster
 	switch client := client.(type) {
 	case *redis.Client:
-		return client.Options().ContextTimeoutEnabled
+		a.name = client.Options().Addr
+		a.cluster = false
+		a.ends = client.Options().ContextTimeoutEnabled
 	case *redis.ClusterClient:
-		return client.Options().ContextTimeoutEnabled
+		a.ends = client.Options().ContextTimeoutEnabled
+		if addrs := client.Options().Addrs; len(addrs) > 0 {
+			a.name = addrs[0]
+		}
+	case *redis.Ring:
+		panic("goredis: New: client is a Ring, which has no slots: takes of several keys would count on wrong servers")
 	}
-	return false
+	return a
 }
 
 // EvalSHA implements [rediswindow.Client].
@@ -161,23 +164,10 @@ func (a adapter) Subscribe(ctx context.Context, channel string, received func(me
 }
 
 // Cluster implements [rediswindow.Client].
-func (a adapter) Cluster() (bool, error) {
-	_, single := a.client.(*redis.Client)
-	return !single, nil // also something that embeds a client of a cluster
-}
+func (a adapter) Cluster() (bool, error) { return a.cluster, nil }
 
 // Name implements [rediswindow.Client].
-func (a adapter) Name() string {
-	switch client := a.client.(type) {
-	case *redis.Client:
-		return client.Options().Addr
-	case *redis.ClusterClient:
-		if addrs := client.Options().Addrs; len(addrs) > 0 {
-			return addrs[0]
-		}
-	}
-	return "redis"
-}
+func (a adapter) Name() string { return a.name }
 
 // clientError returns an error that also matches [window.ErrClosed] if the client was closed, or
 // [window.ErrUnavailable] if the server did not respond.
@@ -192,27 +182,8 @@ func clientError(err error) error {
 	return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 }
 
-// once is a command that the client sends again only if the server has not executed it.
+// once is a command that the client never sends again.
 type once struct{ *redis.Cmd }
 
-// NoRetry reports whether the server may have executed the command. The client asks before it
-// sends the command again.
-func (c once) NoRetry() bool { return !notExecuted(c.Err()) }
-
-// notExecuted reports whether a command that has failed with err has certainly not been executed:
-// there was no connection, or the server has rejected the command.
-func notExecuted(err error) bool {
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
-		return true
-	}
-	if err == nil {
-		return false
-	}
-	for _, rejection := range []string{"LOADING ", "READONLY ", "CLUSTERDOWN ", "TRYAGAIN ", "MASTERDOWN "} {
-		if strings.HasPrefix(err.Error(), rejection) {
-			return true
-		}
-	}
-	return false
-}
+// NoRetry is asked by the client before it sends the command again.
+func (once) NoRetry() bool { return true }
