@@ -154,7 +154,7 @@ func (b *Backend) ping(ctx context.Context) error {
 	}
 	for _, slot := range at {
 		if err == nil {
-			_, err = b.evalOnSlot(ctx, windowsScript, slot, now, "1 rf1000 1 1 0 ")
+			_, err = b.alone(ctx, windowsScript, b.keyOfSlot(slot), now, "1 rf1000 1 1 0 ")
 		}
 	}
 	return err

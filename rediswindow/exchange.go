@@ -92,7 +92,7 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 		var text [256]byte
 		args = append(args, "p"+c.Process, string(appendClaim(text[:0], c)))
 	}
-	response, err := b.requestAlone(ctx, claims[0].Key, func(ctx context.Context) (string, error) { return b.eval(ctx, exchangeScript, keys, args) })
+	response, err := b.alone(ctx, exchangeScript, keys, args...)
 	if err != nil {
 		return err
 	}

@@ -55,13 +55,7 @@ func (b *Backend) holders(ctx context.Context, hash string) (all []window.Holder
 	if err != nil {
 		return nil, err
 	}
-	n, err := b.nodeOf(hash)
-	if err != nil {
-		return nil, err
-	}
-	text, err := b.alone(ctx, n, func(ctx context.Context) (string, error) {
-		return b.eval(ctx, holdersScript, []string{hash}, []string{at})
-	})
+	text, err := b.alone(ctx, holdersScript, []string{hash}, at)
 	if err != nil {
 		return nil, err
 	}

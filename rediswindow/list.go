@@ -1,8 +1,8 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -16,9 +16,6 @@ import (
 // listStep is how many hashes List reads at a time.
 const listStep = 32
 
-// errEnded says that the body of the loop has ended it.
-var errEnded = errors.New("ended")
-
 // List implements [window.Backend]. Without keys it asks all primaries for the names of hashes. It reads 32 hashes at
 // a time: what they have, and then the windows.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
@@ -29,12 +26,21 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 // list returns what read finds in hashes, of which it reads some at a time.
 func list[T any](b *Backend, call string, names iter.Seq2[string, error], read func(name string) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
+		next, stop := iter.Pull2(names)
+		defer stop()
 		_, err := b.cluster()
-		if err == nil {
-			err = eachHash(names, read, func(t T) bool { return yield(t, nil) })
-		}
-		if err == errEnded {
-			err = nil
+		for more := true; more && err == nil; {
+			var hashes []string
+			hashes, err = some(next)
+			more = len(hashes) == listStep
+			found, failed := readAll(hashes, read)
+			for _, t := range found {
+				if !yield(t, nil) {
+					b.stats.Count(nil)
+					return
+				}
+			}
+			err = cmp.Or(err, failed)
 		}
 		if err := b.after(call, "", err); err != nil {
 			var none T
@@ -43,43 +49,34 @@ func list[T any](b *Backend, call string, names iter.Seq2[string, error], read f
 	}
 }
 
-func eachHash[T any](names iter.Seq2[string, error], read func(name string) ([]T, error), yield func(T) bool) error {
-	step := make([]string, 0, listStep)
-	for name, err := range names {
-		if err != nil {
-			return err
+// some returns as many names as are read at a time: less at the end, or before an error.
+func some(next func() (string, error, bool)) (names []string, err error) {
+	for len(names) < listStep {
+		name, err, more := next()
+		if err != nil || !more {
+			return names, err
 		}
-		if step = append(step, name); len(step) < listStep {
-			continue
-		}
-		if err := eachOf(step, read, yield); err != nil {
-			return err
-		}
-		step = step[:0]
+		names = append(names, name)
 	}
-	return eachOf(step, read, yield)
+	return names, nil
 }
 
-// eachOf reads some hashes at once.
-func eachOf[T any](names []string, read func(name string) ([]T, error), yield func(T) bool) error {
+// readAll reads hashes at once, and returns what they have up to the first error.
+func readAll[T any](names []string, read func(name string) ([]T, error)) (all []T, err error) {
 	found := make([][]T, len(names))
 	errs := make([]error, len(names))
-	var all sync.WaitGroup
+	var reads sync.WaitGroup
 	for i, name := range names {
-		all.Go(func() { found[i], errs[i] = read(name) })
+		reads.Go(func() { found[i], errs[i] = read(name) })
 	}
-	all.Wait()
+	reads.Wait()
 	for i := range names {
 		if errs[i] != nil {
-			return errs[i]
+			return all, errs[i]
 		}
-		for _, t := range found[i] {
-			if !yield(t) {
-				return errEnded
-			}
-		}
+		all = append(all, found[i]...)
 	}
-	return nil
+	return all, nil
 }
 
 // names returns the names of the hashes of keys, or of all.
@@ -130,11 +127,7 @@ func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.
 
 // stored returns the limits of which a hash has a state. Their Max and Burst are those last used.
 func (b *Backend) stored(ctx context.Context, name string) (all []window.Limit, err error) {
-	n, err := b.nodeOf(name)
-	if err != nil {
-		return nil, err
-	}
-	text, err := b.alone(ctx, n, func(ctx context.Context) (string, error) { return b.eval(ctx, fieldsScript, []string{name}, nil) })
+	text, err := b.alone(ctx, fieldsScript, []string{name})
 	if err != nil {
 		return nil, err
 	}

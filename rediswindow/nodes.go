@@ -26,11 +26,10 @@ const maxAloneInFlight = 32
 // nodes are the servers of a client: one, or those of a cluster.
 type nodes struct {
 	slots atomic.Pointer[[slots]*node] // the node of each slot; nil: not known yet
+	asked atomic.Int64                 // when the slots were last asked for, in nanoseconds
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards byName
 	byName map[string]*node
-	asked  time.Time // when the slots were last asked for
-	asking bool
 }
 
 // The slots of a cluster are asked for again after topologyAge, in the background. If they have moved by then, calls
@@ -83,13 +82,8 @@ func (b *Backend) newNode(name string) *node {
 
 // due reports whether the caller is to ask for the slots.
 func (n *nodes) due() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.asking || time.Since(n.asked) < topologyAge {
-		return false
-	}
-	n.asking = true
-	return true
+	last, now := n.asked.Load(), time.Now().UnixNano()
+	return now-last >= int64(topologyAge) && n.asked.CompareAndSwap(last, now)
 }
 
 // slotsScript returns the slots of a cluster: a line for each range, with the first, the last, and the address of the
@@ -105,24 +99,18 @@ func (b *Backend) askForSlots(ctx context.Context) (err error) {
 	for range 4 {
 		attempt, cancel := context.WithTimeout(ctx, topologyTimeout)
 		var text string
-		text, err = b.evalOnSlot(attempt, slotsScript, rand.IntN(slots))
+		text, err = b.alone(attempt, slotsScript, b.keyOfSlot(rand.IntN(slots)))
 		cancel()
 		if err == nil {
-			err = b.learn(text)
-			break
+			return b.learn(text)
 		}
 	}
-	b.nodes.mu.Lock()
-	defer b.nodes.mu.Unlock()
-	b.nodes.asking = false
-	b.nodes.asked = time.Now()
 	return err
 }
 
-// evalOnSlot runs a script on the node of a slot of a cluster.
-func (b *Backend) evalOnSlot(ctx context.Context, s *script, slot int, args ...string) (string, error) {
-	keys := []string{b.prefix + "{" + slotTags()[slot] + "}" + version}
-	return b.alone(ctx, b.single, func(ctx context.Context) (string, error) { return b.eval(ctx, s, keys, args) })
+// keyOfSlot returns a key of Redis in a slot of a cluster that no backend uses.
+func (b *Backend) keyOfSlot(slot int) []string {
+	return []string{b.prefix + "{" + slotTags()[slot] + "}" + version}
 }
 
 // learn reads what slotsScript returns.
@@ -154,20 +142,22 @@ func (b *Backend) primaries(ctx context.Context) (all []int, err error) {
 	if err := b.askForSlots(ctx); err != nil {
 		return nil, err
 	}
-	var last *node
-	seen := map[*node]bool{}
+	seen := map[*node]bool{nil: true}
 	for slot, n := range b.nodes.slots.Load() {
-		if n != last && n != nil && !seen[n] {
+		if !seen[n] {
 			all = append(all, slot)
 			seen[n] = true
 		}
-		last = n
 	}
 	return all, nil
 }
 
-// alone makes a request that is not batched. It returns when ctx ends, and then drops what request returns.
-func (b *Backend) alone(ctx context.Context, n *node, request func(ctx context.Context) (string, error)) (string, error) {
+// alone runs a script on keys of a node, in a request of its own. It returns when ctx ends, and then drops the reply.
+func (b *Backend) alone(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
+	n, err := b.nodeOf(keys[0])
+	if err != nil {
+		return "", err
+	}
 	if err := ctx.Err(); err != nil {
 		return "", notDone(err, false)
 	}
@@ -177,16 +167,11 @@ func (b *Backend) alone(ctx context.Context, n *node, request func(ctx context.C
 		return "", notDone(ctx.Err(), false)
 	}
 	var reply string
-	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() { <-n.room }()
-		if b.closed.Load() {
-			err = window.ErrClosed
-			return
-		}
-		reply, err = request(context.WithoutCancel(ctx))
+		reply, err = b.eval(context.WithoutCancel(ctx), s, keys, args)
 	}()
 	select {
 	case <-done:
@@ -194,15 +179,6 @@ func (b *Backend) alone(ctx context.Context, n *node, request func(ctx context.C
 	case <-ctx.Done():
 		return "", notDone(ctx.Err(), true)
 	}
-}
-
-// requestAlone makes a request of its own, for a key.
-func (b *Backend) requestAlone(ctx context.Context, key string, request func(ctx context.Context) (string, error)) (string, error) {
-	n, err := b.nodeOf(b.nameOf(key))
-	if err != nil {
-		return "", err
-	}
-	return b.alone(ctx, n, request)
 }
 
 // cluster reports whether the client is one of a cluster. The error says that nothing can be sent.

@@ -21,30 +21,22 @@ const maxLimits = 256
 // moves to another node, a script may have only one key; all of them are sent at once. So it is if a server says that
 // the keys are not in one slot, as a proxy to several does, or that the user may not access one of them.
 func (b *Backend) send(ctx context.Context, entries []*batched) {
-	groups := [][]*batched{entries}
-	cluster, err := b.cluster()
-	switch {
-	case err != nil:
-		fail(entries, err)
+	cluster, err := b.client.Cluster()
+	if err != nil || !cluster {
+		err = b.request(ctx, entries)
+		if !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
+			return
+		}
+	}
+	groups := byKey(entries)
+	if err != nil && len(groups) == 1 {
 		return
-	case !cluster:
-		err := b.request(ctx, entries)
-		if err == nil {
-			return
-		}
-		groups = byKey(entries)
-		if len(groups) == 1 || !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
-			fail(entries, err)
-			return
-		}
-	case len(entries) > 1:
-		groups = byKey(entries)
 	}
 	var all sync.WaitGroup
 	for _, g := range groups[1:] {
-		all.Go(func() { fail(g, b.request(ctx, g)) })
+		all.Go(func() { _ = b.request(ctx, g) })
 	}
-	fail(groups[0], b.request(ctx, groups[0]))
+	_ = b.request(ctx, groups[0])
 	all.Wait()
 }
 
@@ -68,23 +60,29 @@ func byKey(entries []*batched) (groups [][]*batched) {
 	return groups
 }
 
-// fail has calls fail, unless err is nil.
-func fail(entries []*batched, err error) {
-	if err == nil {
-		return
-	}
+// request makes calls with one script, and stores what it says of them, or the error, which it also returns.
+func (b *Backend) request(ctx context.Context, entries []*batched) error {
+	reply, err := b.run(ctx, entries)
 	for _, e := range entries {
+		result := ""
+		if err == nil {
+			size := len(e.Value.asks) * answerSize
+			result = reply[:size]
+			reply = reply[size:]
+		}
 		for c := e; c != nil; c = c.Next {
+			c.Value.result = result
 			c.Value.err = err
 		}
 	}
+	return err
 }
 
-// request makes calls with one script, and stores what it says of them.
-func (b *Backend) request(ctx context.Context, entries []*batched) error {
+// run runs the script for calls, and returns an answer for each of their limits.
+func (b *Backend) run(ctx context.Context, entries []*batched) (reply string, err error) {
 	now, err := b.time()
 	if err != nil {
-		return err
+		return "", err
 	}
 	n := 0
 	for _, e := range entries {
@@ -104,22 +102,11 @@ func (b *Backend) request(ctx context.Context, entries []*batched) error {
 			all = append(all, a.hash)
 		}
 	}
-	reply, err := b.eval(ctx, windowsScript, all[n+1:], all[:n+1])
-	if err != nil {
-		return err
+	reply, err = b.eval(ctx, windowsScript, all[n+1:], all[:n+1])
+	if err == nil && len(reply) != n*answerSize {
+		err = fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), n)
 	}
-	if len(reply) != n*answerSize {
-		return fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), n)
-	}
-	for _, e := range entries {
-		size := len(e.Value.asks) * answerSize
-		for c := e; c != nil; c = c.Next {
-			c.Value.result = reply[:size]
-			c.Value.err = nil
-		}
-		reply = reply[size:]
-	}
-	return nil
+	return reply, err
 }
 
 var (
@@ -144,9 +131,12 @@ func newScript(source string) *script {
 	return &script{source, hex.EncodeToString(sum[:])}
 }
 
-// eval runs a script on keys. It sends the digest, and sends the script only to a server that does
-// not have it. Like the client, it may ignore the end of ctx.
+// eval runs a script on keys, unless the backend is closed. It sends the digest, and sends the script only to a server
+// that does not have it. Like the client, it may ignore the end of ctx.
 func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) (string, error) {
+	if b.closed.Load() {
+		return "", window.ErrClosed
+	}
 	response, err := b.client.EvalSHA(ctx, s.digest, keys, args)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		response, err = b.client.Eval(ctx, s.source, keys, args)

@@ -3,8 +3,8 @@ package rediswindow
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/throttr-go/throttr/internal/limits"
@@ -62,20 +62,16 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 // because while a slot moves to another node, a script may have only one key. They are in the order of the keys, so
 // that of several callers one gets what it needs.
 func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
-	order := make([]int, len(takes))
-	for i := range order {
-		order[i] = i
-	}
-	if !cluster {
-		return [][]int{order}
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(takes[i].Key, takes[j].Key) })
-	begin := 0
-	for n := 1; n <= len(order); n++ {
-		if n == len(order) || takes[order[n]].Key != takes[order[begin]].Key {
-			groups = append(groups, order[begin:n:n])
-			begin = n
+	byKey := map[string][]int{} // all are those of "" outside of clusters
+	for i := range takes {
+		key := ""
+		if cluster {
+			key = takes[i].Key
 		}
+		byKey[key] = append(byKey[key], i)
+	}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		groups = append(groups, byKey[key])
 	}
 	return groups
 }
