@@ -28,6 +28,7 @@ var connectionsFaults = []fault{
 	{file: "internal/pool/stream.go", old: "return s.decoder(src, true)", new: "return 0, true, nil", run: "^TestAResponseIsReadToItsEndAfterItsCallerHasLeft$"},
 	{file: "internal/pool/unshared.go", old: "if op == codec.OpList || op == codec.OpStats {", new: "if op == codec.OpStats {", run: "^TestStreamsWaitForEachOther$"},
 	{file: "internal/pubsub/connection.go", old: "\t\tm.unsubscribe(c)\n", new: "", tests: "internal/pubsub", run: "^TestNoSubscribeForImplicitChannels$"},
+	{file: "internal/pubsub/connection.go", old: "\t\terr = window.ErrClosed\n\tcase", new: "\tcase", run: "^TestCloseFailsWaitingSubscribers$"},
 	{file: "internal/pubsub/queue.go", old: "if !beginsWithGap(q.items[first:], gap.Server) {", new: "if len(q.items) == 0 {"},
 	{file: "internal/pubsub/queue.go", old: "if q.dropNewest {\n\t\t\treturn true\n\t\t}", new: ""},
 	{file: "internal/pubsub/queue.go", old: "q.items = slices.Delete(q.items, i, i+1)", new: "_ = i", run: "^TestGapsDoNotAccumulate$"},

@@ -413,7 +413,7 @@ func TestCloseFailsWaitingSubscribers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newServer(t)
-				c := newClient(t, nil, srv)
+				c := newClient(t, func(o *pubsub.Options[uint16]) { o.MaxRetries = 0 }, srv)
 				defer srv.Inject(fault)()
 				time.AfterFunc(time.Second, c.close)
 				_, _, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
