@@ -1,11 +1,15 @@
 package rediswindow_test
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -23,8 +27,18 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// client is a client of one connection.
-type client struct{ *testkit.Redis }
+// client is a client of one connection, which has one request at a time.
+type client struct {
+	mu   *sync.Mutex
+	conn *bufio.ReadWriter
+}
+
+func connect(t *testing.T, s *testkit.Redis) client {
+	conn, err := net.Dial(s.Network, s.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return client{&sync.Mutex{}, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))}
+}
 
 func (c client) EvalSHA(_ context.Context, digest string, keys, args []string) (string, error) {
 	return c.do("EVALSHA", digest, keys, args)
@@ -35,16 +49,30 @@ func (c client) Eval(_ context.Context, script string, keys, args []string) (str
 }
 
 func (c client) do(command, script string, keys, args []string) (string, error) {
-	reply, err := c.Do(append(append([]string{command, script, strconv.Itoa(len(keys))}, keys...), args...)...)
-	if err != nil {
-		err = errors.New(strings.TrimPrefix(err.Error(), "redis: "))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Concat([]string{command, script, strconv.Itoa(len(keys))}, keys, args)
+	fmt.Fprintf(c.conn, "*%d\r\n", len(all))
+	for _, arg := range all {
+		fmt.Fprintf(c.conn, "$%d\r\n%s\r\n", len(arg), arg)
 	}
-	return reply, err
+	c.conn.Flush()
+	line, err := c.conn.ReadString('\n')
+	size, isString := strings.CutPrefix(strings.TrimSpace(line), "$")
+	if err != nil || !isString {
+		return "", cmp.Or(err, errors.New(strings.TrimPrefix(line, "-")))
+	}
+	n, err := strconv.Atoi(size)
+	reply := make([]byte, max(n, 0)+len("\r\n"))
+	if err == nil {
+		_, err = io.ReadFull(c.conn, reply)
+	}
+	return string(reply[:len(reply)-len("\r\n")]), err
 }
 
 func (c client) Scan(context.Context, string) iter.Seq2[string, error] { return nil }
 func (c client) Cluster() (bool, error)                                { return false, nil }
-func (c client) Name() string                                          { return c.Addr }
+func (c client) Name() string                                          { return "redis" }
 
 // same makes the same calls on two backends.
 type same struct {
@@ -216,7 +244,7 @@ func TestRandomCallsAgreeWithMemory(t *testing.T) {
 	clock := func() time.Time { return now }
 	s := &same{
 		T: t, Rand: rand.New(rand.NewPCG(1, uint64(calls))), limits: map[string]window.Limit{},
-		memory: memory.New(memory.WithClock(clock)), redis: rediswindow.New(client{testkit.StartRedis(t)}, rediswindow.WithClock(clock)),
+		memory: memory.New(memory.WithClock(clock)), redis: rediswindow.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock)),
 	}
 	for range calls {
 		s.next()
@@ -249,7 +277,7 @@ func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
 	s := testkit.StartRedis(t)
 	now := time.UnixMicro(1_893_456_000_000_000)
 	for a := window.FixedWindow; a <= window.SlidingLog; a++ {
-		g := &gate{client: client{s}, first: make(chan struct{})}
+		g := &gate{client: connect(t, s), first: make(chan struct{})}
 		b := rediswindow.New(g, rediswindow.WithClock(func() time.Time { return now }), rediswindow.WithPrefix(a.String()))
 		l := window.Limit{Max: 7, Scale: time.Hour, Algorithm: a}
 		const calls = 10 // of 1, of which 7 fit
