@@ -39,7 +39,7 @@ func testMethods(c calls) {
 		}
 	}
 	for name := range c.Without {
-		c.expect(known[name], "Subject.Without has %q, which is no method that can be left out", name)
+		c.expect(known[name], "Subject.Without has %q, which is no method, or one that need not be named", name)
 	}
 }
 
@@ -128,7 +128,7 @@ func (c calls) sameErrors(l window.Limit, sentinel error) {
 	c.Helper()
 	_, want := c.Backend.Check(l)
 	if !errors.Is(want, sentinel) && !errors.Is(want, window.ErrUnsupported) {
-		c.Errorf("Check(%+v) returns error %v, want %v", l, want, sentinel)
+		c.Errorf("Check(%+v) returns error %v, want %v", fields(l), want, sentinel)
 		return
 	}
 	for _, m := range c.present() {
@@ -149,9 +149,12 @@ func (c calls) sameErrors(l window.Limit, sentinel error) {
 		if errors.As(want, &wantRange) {
 			same = same && errors.As(got, &gotRange) && *gotRange == *wantRange
 		}
-		c.expect(same, "%s with %+v returns error %v, and Check %v", m.name, l, got, want)
+		c.expect(same, "%s with %+v returns error %v, and Check %v", m.name, fields(l), got, want)
 	}
 }
+
+// fields is a limit that is formatted with all its fields: the text of a Limit leaves out what may be the mistake.
+type fields window.Limit
 
 // testAnotherMax takes of one key under different limits at one time. What is counted stays: of a token bucket, the
 // tokens that it lacks.

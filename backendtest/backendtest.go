@@ -55,7 +55,7 @@ type Subject struct {
 	// Second is another backend on the same store, such as that of a second client. Random calls of
 	// both are compared with one model. Nil if the backend is its own store, and so has no second one.
 	Second window.Backend
-	// Without has the methods that the backend leaves out, which return window.ErrUnsupported, each with
+	// Without has the methods that the backend leaves out, but for lists, which return window.ErrUnsupported, each with
 	// the reason. Tests that need them are skipped. The others must be there.
 	Without map[string]string
 	// Algorithm is that of most limits of the tests. Run them for each algorithm that the backend has:
