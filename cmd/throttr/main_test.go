@@ -114,9 +114,9 @@ func TestDocument(t *testing.T) {
 	forStores(t, func(t *testing.T, s shell, redis bool) {
 		if redis { // the customer of the first part
 			key := " client:hHUGp-T_zcKaet1bvquTEr_DwmBYqLUP2zlCSBc8HRPo"
-			for i, line := range []string{"hit --name minute --limit 60 --scale 1m -n 60", "hit --name day --limit 5000 --scale 24h -n 312", "hit --name minute --limit 60 --scale 1m"} {
+			for _, line := range []string{"take --name minute --limit 60 --scale 1m -n 60", "take --name day --limit 5000 --scale 24h -n 312"} {
 				got, _, stderr := s.run("", strings.Split(line+key, " ")...)
-				require.Equal(t, i/2, got, stderr)
+				require.Zero(t, got, stderr)
 			}
 		}
 		ran := 0
