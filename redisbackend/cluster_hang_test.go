@@ -1,18 +1,23 @@
+//go:build unix
+
 package redisbackend_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 )
 
-// Each node of a cluster has a circuit: that of one that hangs decides nothing about the keys of another.
+// Each node of a cluster has a circuit, for windows and for places in flight: that of one that hangs decides nothing
+// about the keys of another.
 func TestANodeThatHangsStopsItsOwnKeysOnly(t *testing.T) {
 	c := testkit.StartPrimaries(t, 3)
 	find := func(from, to int) string {
@@ -28,28 +33,26 @@ func TestANodeThatHangsStopsItsOwnKeysOnly(t *testing.T) {
 	hung, healthy := find(5120, 5460), find(5461, 6143) // close to each other, on nodes 0 and 1
 	b := redisbackend.New(onCluster(t, c))
 	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
-	limit := throttr.Limit{Max: 5, Scale: time.Minute}
 	take := func(key string) throttr.Result {
-		r, err := limiter.Take(context.Background(), key, limit, 1)
+		r, err := limiter.Take(context.Background(), key, throttr.Limit{Max: 5, Scale: time.Minute}, 1)
 		noError(t, err)
 		return r
 	}
 	take(hung)
-	for deadline := time.Now().Add(patience); b.Part(hung) == "" || b.Part(hung) == b.Part(healthy); take(healthy) {
-		expect(t, time.Now().Before(deadline), "the nodes of the slots are not known")
-		time.Sleep(10 * time.Millisecond)
-	}
-	_, err := b.Delete(t.Context(), healthy)
-	noError(t, err)
+	await(t, "the nodes of the slots are not known", func() bool {
+		take(healthy)
+		return b.Part(hung) != "" && b.Part(hung) != b.Part(healthy)
+	})
+	mustDelete(t, b, healthy)
+	places := newInFlight(t, b, inflight.WithTimeout(0))
+	limit := inflight.Limit{Max: 2, Lease: 2 * time.Second}
+	lost, kept := acquired(t, places, hung, limit, 1), acquired(t, places, healthy, limit, 1)
+
 	c.Primaries[0].Freeze(t)
 	defer c.Primaries[0].Thaw(t)
-	degraded := 0
 	for range 5 {
-		if take(hung).Degraded {
-			degraded++
-		}
+		expect(t, take(hung).Degraded, "a take on the node that hangs was not decided by the policy")
 	}
-	expect(t, degraded == 5, "%d of 5 takes on the node that hangs were decided by the policy", degraded)
 	allowed := 0
 	for range 50 {
 		r := take(healthy)
@@ -59,4 +62,12 @@ func TestANodeThatHangsStopsItsOwnKeysOnly(t *testing.T) {
 		}
 	}
 	expect(t, allowed == 5, "%d of 5 were allowed", allowed)
+	for frozen := time.Now(); time.Since(frozen) < limit.Lease; time.Sleep(20 * time.Millisecond) {
+		_, _, err := places.TryAcquire(context.Background(), hung, limit, 1)
+		expect(t, errors.Is(err, throttr.ErrUnavailable), "a place of the node that hangs: %v", err)
+		h, ok, err := places.TryAcquire(context.Background(), healthy, limit, 1)
+		expect(t, ok, "a place of a node that is there: %v", err)
+		h.Release()
+	}
+	expect(t, !lost.Valid() && kept.Valid(), "the place of the node that hangs is valid: %v; the other: %v", lost.Valid(), kept.Valid())
 }

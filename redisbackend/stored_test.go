@@ -15,13 +15,11 @@ import (
 
 // stored returns the state of a limit: live, Max, what it holds, start, count, ID, more and last.
 func stored(state ...float64) string {
-	var value []byte
-	for i := range 8 {
-		f := 0.0
-		if i < len(state) {
-			f = state[i]
-		}
-		value = binary.LittleEndian.AppendUint64(value, math.Float64bits(f))
+	var all [8]float64
+	copy(all[:], state)
+	value, err := binary.Append(nil, binary.LittleEndian, all)
+	if err != nil {
+		panic(err)
 	}
 	return string(value)
 }
@@ -31,63 +29,55 @@ func TestStoredWindowsAreAsDocumented(t *testing.T) {
 	const scale, start = time.Hour, 1893456000000000
 	now := time.UnixMicro(start)
 	b := redisbackend.New(client, rediswindow.WithClock(func() time.Time { return now }))
-	var id int64
-	require := func(step, field, want string) {
+	require := func(step, field string, state ...float64) {
 		t.Helper()
 		value, err := redis(t, client, "HGET", "throttr:{k:k}:v2", field).ToString()
-		if err != nil || value != want {
-			t.Errorf("after %s, %q is stored, want %q: %v", step, value, want, err)
-		}
+		expect(t, err == nil && value == stored(state...), "after %s, %q is stored, want %v", step, value, state)
+		now = now.Add(time.Second)
 	}
 	fixed := limitOf(window.FixedWindow, scale, 10)
-	id = must(t, b.Set, "k", fixed, 2).ID
-	require("Set", "f3600000000", stored(start+3600e6, 10, 10, start, 2, float64(id)))
-	now = now.Add(time.Second)
+	id := must(t, b.Set, "k", fixed, 2).ID
+	require("Set", "f3600000000", start+3600e6, 10, 10, start, 2, float64(id))
 	must(t, b.Hit, "k", fixed, 1)
-	require("Hit", "f3600000000", stored(start+3600e6, 10, 10, start, 3, float64(id)))
-	now = now.Add(time.Second)
+	require("Hit", "f3600000000", start+3600e6, 10, 10, start, 3, float64(id))
 	fixed.Max = 20
 	must(t, b.Take, "k", fixed, 4)
-	require("Take", "f3600000000", stored(start+3600e6, 20, 20, start, 7, float64(id)))
-	now = now.Add(time.Second)
-	if ok, err := b.GiveBack(t.Context(), "k", fixed, 1, id); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	require("GiveBack", "f3600000000", stored(start+3600e6, 20, 20, start, 6, float64(id)))
+	require("Take", "f3600000000", start+3600e6, 20, 20, start, 7, float64(id))
+	given, err := b.GiveBack(t.Context(), "k", fixed, 1, id)
+	expect(t, given && err == nil, "%v, %v", given, err)
+	require("GiveBack", "f3600000000", start+3600e6, 20, 20, start, 6, float64(id))
 
 	bucket := window.Limit{Name: "n", Max: 3600, Burst: 10, Scale: scale, Algorithm: window.TokenBucket} // a token a second
 	must(t, b.Take, "k", bucket, 4)
-	series := float64((start + 3_000_000) % 65536)
-	require("a take of 4 tokens", "b3600000000:n", stored(start+3e6+4e6+3600e6, 3600, 10, start+3e6, 4*3600e6, series, 4))
-	now = now.Add(time.Second)
+	series := float64((start + 4_000_000) % 65536)
+	require("a take of 4 tokens", "b3600000000:n", start+4e6+4e6+3600e6, 3600, 10, start+4e6, 4*3600e6, series, 4)
 	must(t, b.Take, "k", bucket, 2)
-	require("a take of 2 tokens", "b3600000000:n", stored(start+3e6+4e6+3600e6, 3600, 10, start+4e6, 5*3600e6, series, 6))
+	require("a take of 2 tokens", "b3600000000:n", start+4e6+4e6+3600e6, 3600, 10, start+5e6, 5*3600e6, series, 6)
 }
 
 func TestWindowsThatAreFullStayFull(t *testing.T) {
 	b := redisbackend.New(connect(t, testkit.StartRedis(t)))
-	must(t, b.Set, "k", limitOf(window.FixedWindow, time.Hour, 10), rediswindow.MaxCount)
-	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 2)
-	expect(t, err == nil && w.Refused && w.Count == rediswindow.MaxCount, "%+v, %v", w, err)
-	if ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1, w.ID); ok || err != nil {
-		t.Errorf("what was counted is not known, and is given back: %v, %v", ok, err)
-	}
+	l := limitOf(window.FixedWindow, time.Hour, 10)
+	must(t, b.Set, "k", l, rediswindow.MaxCount)
+	w := must(t, b.Hit, "k", l, 2)
+	expect(t, w.Refused && w.Count == rediswindow.MaxCount, "%+v", w)
+	given, err := b.GiveBack(t.Context(), "k", l, 1, w.ID)
+	expect(t, !given && err == nil, "what was counted is not known, and is given back: %v, %v", given, err)
 }
 
 // What another version stores is neither read nor changed.
 func TestVersionsMisreadNothing(t *testing.T) {
-	client := connect(t, testkit.StartRedis(t))
-	b := redisbackend.New(client)
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
 	others := [][2]string{{"throttr:{k:k}", "3600000000"}, {"throttr:{k:k}", "f3600000000"}, {"throttr:{k:k}:v1", "f3600000000"}}
 	for _, other := range others {
-		redis(t, client, "HSET", other[0], other[1], "of another version")
+		s.Must(t, "HSET", other[0], other[1], "of another version")
 	}
 	w := must(t, b.Hit, "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
 	expect(t, w.Count == 1, "%+v", w)
 	mustDelete(t, b, "k")
 	for _, other := range others {
-		value, err := redis(t, client, "HGET", other[0], other[1]).ToString()
-		noError(t, err)
+		value := s.Must(t, "HGET", other[0], other[1])
 		expect(t, value == "of another version", "%s is %q", other, value)
 	}
 }
@@ -95,26 +85,24 @@ func TestVersionsMisreadNothing(t *testing.T) {
 func TestValuesThatAreNoWindows(t *testing.T) {
 	client := connect(t, testkit.StartRedis(t))
 	b := redisbackend.New(client)
+	l := limitOf(window.FixedWindow, time.Hour, 10)
 	redis(t, client, "SET", "throttr:{k:string}:v2", "1")
 	for what, err := range map[string]error{
-		"hit":    errorOf(b.Hit(t.Context(), "string", limitOf(window.FixedWindow, time.Hour, 10), 1)),
+		"hit":    errorOf(b.Hit(t.Context(), "string", l, 1)),
 		"peek":   errorOf(b.Peek(t.Context(), "string", limitOf(window.TokenBucket, time.Hour, 10), 0)),
 		"delete": errorOf(b.Delete(t.Context(), "string")),
 	} {
-		expect(t, err != nil && strings.Contains(err.Error(), "WRONGTYPE") && strings.HasPrefix(err.Error(), "rediswindow: "+what+` "string": `), "%v", err)
+		expect(t, err != nil && strings.HasPrefix(err.Error(), "rediswindow: "+what+` "string": WRONGTYPE`), "%v", err)
 	}
 	for _, value := range []string{
 		"", "text", strings.Repeat("\x00", 63), strings.Repeat("\x00", 65), stored(0, 0, 0, 0, -1), stored(0, 0, 0, 0, math.NaN()), stored(math.Inf(1)), stored(0, 0, 0, math.Inf(-1)),
 	} {
 		redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", value)
-		for _, err := range []error{
-			errorOf(b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 1)),
-			errorOf(b.Peek(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 10), 0)),
-		} {
+		for _, err := range []error{errorOf(b.Hit(t.Context(), "k", l, 1)), errorOf(b.Peek(t.Context(), "k", l, 0))} {
 			expect(t, err != nil && strings.Contains(err.Error(), "not a window"), "%q: %v", value, err)
 		}
 	}
 	redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", "text")
-	w := must(t, b.Set, "k", limitOf(window.FixedWindow, time.Hour, 10), 5) // replaces it
+	w := must(t, b.Set, "k", l, 5) // replaces it
 	expect(t, w.Count == 5, "%+v", w)
 }

@@ -2,9 +2,8 @@ package redisbackend_test
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -18,97 +17,82 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// cutter makes connections that end after a number of bytes, in either direction.
-type cutter struct {
-	server *testkit.Redis
-	left   atomic.Int64 // bytes until the cut
-	reads  bool         // the bytes are those that are read
+// cutter is a proxy to a server. Its connections end after so many bytes of requests, or of responses.
+type cutter struct{ requests, responses atomic.Int64 }
+
+// start starts the proxy, and returns its address. It ends with the test.
+func (c *cutter) start(t *testing.T, s *testkit.Redis) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	testkit.Serve(t, l, func(client net.Conn) {
+		server, err := s.Dial(context.Background(), &net.Dialer{})
+		if err != nil {
+			client.Close()
+			return
+		}
+		testkit.Relay(client, server, counted{client, &c.requests}, counted{server, &c.responses})
+	})
+	return l.Addr().String()
 }
 
-type cutConn struct {
-	net.Conn
-	*cutter
+// reset sets how many bytes are left.
+func (c *cutter) reset(requests, responses int64) {
+	c.requests.Store(requests)
+	c.responses.Store(responses)
 }
 
-func (c *cutConn) Write(p []byte) (int, error) {
-	if c.reads {
-		return c.Conn.Write(p)
-	}
-	left := c.left.Add(-int64(len(p)))
-	if left >= 0 {
-		return c.Conn.Write(p)
-	}
-	n, _ := c.Conn.Write(p[:max(0, int64(len(p))+left)])
-	c.Conn.Close()
-	return n, errors.New("cut")
+// counted is a reader that ends when no bytes are left.
+type counted struct {
+	io.Reader
+	left *atomic.Int64
 }
 
-func (c *cutConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if left := c.left.Add(-int64(n)); c.reads && left < 0 {
-		c.Conn.Close()
-		return max(0, n+int(left)), errors.New("cut")
+// Read implements io.Reader.
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if left := c.left.Add(-int64(n)); left < 0 {
+		return max(0, n+int(left)), io.EOF
 	}
 	return n, err
 }
 
-func (c *cutter) client(t *testing.T) rueidis.Client {
-	return connect(t, c.server, func(o *rueidis.ClientOption) {
-		o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			conn, err := c.server.Dial(ctx, d)
-			if err != nil {
-				return nil, err
-			}
-			return &cutConn{conn, c}, nil
-		}
-	})
-}
-
-// A reservation whose give-back is cut off is never given back twice, and nothing else is. What was
-// lost stays counted.
-//
-//evidence:redis A give-back that is cut off after any byte is lost or made once
+// A reservation whose give-back is cut off is never given back twice, and nothing else is. What was lost stays counted.
 func TestGiveBacksThatAreCutOff(t *testing.T) {
+	const all = 1 << 40
 	s := testkit.StartRedis(t)
 	direct := redisbackend.New(connect(t, s))
+	l := limitOf(window.FixedWindow, time.Hour, 10)
+	must(t, direct.Take, "other", l, 1) // the server has the script
+	c := &cutter{}
+	addr := c.start(t, s)
 	for _, reads := range []bool{false, true} {
 		lost, made, whole := 0, 0, 0
 		for after := int64(0); whole < 3 && after < 4000; after++ {
-			c := &cutter{server: s, reads: reads}
-			c.left.Store(1 << 40)
-			client := c.client(t)
+			c.reset(all, all)
+			client := connectTo(t, rueidis.ClientOption{InitAddress: []string{addr}, ConnWriteTimeout: patience})
 			limiter := throttr.NewRateLimit(redisbackend.New(client))
 			key := fmt.Sprint("k", reads, after)
-			if _, err := direct.Take(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 3); err != nil {
-				t.Fatal(err)
+			must(t, direct.Take, key, l, 3)
+			rv, ok, err := limiter.Reserve(t.Context(), l.For(key, 5))
+			expect(t, ok && err == nil, "%v, %v", ok, err)
+			if reads {
+				c.reset(all, after)
+			} else {
+				c.reset(after, all)
 			}
-			if after == 0 { // the server has the script
-				if _, err := direct.GiveBack(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 1, 1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			rv, ok, err := limiter.Reserve(t.Context(), limitOf(window.FixedWindow, time.Hour, 10).For(key, 5))
-			if err != nil || !ok {
-				t.Fatal(err)
-			}
-			c.left.Store(after)
 			err = rv.Cancel(t.Context())
-			c.left.Store(1 << 40)
-			if again := rv.Cancel(t.Context()); again != nil {
-				t.Errorf("the second Cancel returns %v", again)
-			}
-			w, getErr := direct.Peek(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 0)
-			switch {
-			case getErr != nil:
-				t.Fatal(getErr)
-			case err == nil && w.Count == 3:
+			c.reset(all, all)
+			noError(t, rv.Cancel(t.Context())) // it does nothing
+			switch count := must(t, direct.Peek, key, l, 0).Count; {
+			case err == nil && count == 3:
 				whole++
-			case err != nil && w.Count == 8:
+			case err != nil && count == 8:
 				lost++
-			case err != nil && w.Count == 3:
+			case err != nil && count == 3:
 				made++
 			default:
-				t.Errorf("cut after %d bytes: the count is %d, %v", after, w.Count, err)
+				t.Errorf("cut after %d bytes: the count is %d, %v", after, count, err)
 			}
 			client.Close()
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
@@ -18,19 +20,18 @@ import (
 const grace = time.Hour
 
 // untilExpiry returns what the hash of the key "k" has left to live, less the grace. It is below 0 if there is none.
-func untilExpiry(t *testing.T, s *testkit.Redis) time.Duration {
+func untilExpiry(t *testing.T, client rueidis.Client) time.Duration {
 	t.Helper()
-	ms, err := strconv.Atoi(s.Must(t, "PTTL", "throttr:{k:k}:v2"))
-	noError(t, err)
+	ms := number(t, client, "PTTL", "throttr:{k:k}:v2")
 	expect(t, ms != -1, "the hash does not expire")
 	return time.Duration(ms)*time.Millisecond - grace
 }
 
 // age has the hash be older than it is.
-func age(t *testing.T, s *testkit.Redis, d time.Duration) {
+func age(t *testing.T, client rueidis.Client, d time.Duration) {
 	t.Helper()
-	if left := untilExpiry(t, s) + grace; left > 0 {
-		s.Must(t, "PEXPIRE", "throttr:{k:k}:v2", fmt.Sprint((left - d).Milliseconds()))
+	if left := untilExpiry(t, client) + grace; left > 0 {
+		redis(t, client, "PEXPIRE", "throttr:{k:k}:v2", fmt.Sprint((left - d).Milliseconds()))
 	}
 }
 
@@ -40,7 +41,8 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 	const short, long = 100 * time.Hour, 300 * time.Hour
 	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
+		client := connect(t, s)
+		b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
 		for seed := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			limit := 5 + r.Uint64N(100)
@@ -64,7 +66,7 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 				}
 				last := clock.Now()
 				for range 1 + r.IntN(2) {
-					left := untilExpiry(t, s)
+					left := untilExpiry(t, client)
 					for _, scale := range []time.Duration{short, long} {
 						w := must(t, b.Peek, "k", limitOf(a, scale, limit), 0)
 						expect(t, w.Count == 0 || w.Left > 0 && left >= w.Left-time.Minute, "the hash expires in %v: %+v", left, w)
@@ -72,26 +74,22 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 					expect(t, left <= 5*long-clock.Now().Sub(last), "the hash expires in %v", left)
 					by := time.Duration(r.Int64N(int64(short) / 5)).Truncate(time.Millisecond)
 					clock.Advance(by)
-					age(t, s, by)
+					age(t, client, by)
 				}
 			}
 			clock.Advance(5 * long)
-			age(t, s, 5*long)
-			expect(t, untilExpiry(t, s) < 0, "the hash is left")
+			age(t, client, 5*long)
+			expect(t, untilExpiry(t, client) < 0, "the hash is left")
 		}
 	})
 }
 
 // A hash whose scales or names are other ones again and again has few that are over, and all that are not.
 func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
-	fields := func(t *testing.T, s *testkit.Redis) int {
-		n, err := strconv.Atoi(s.Must(t, "HLEN", "throttr:{k:k}:v2"))
-		noError(t, err)
-		return n
-	}
 	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
+		client := connect(t, s)
+		b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
 		must(t, b.Set, "k", limitOf(a, 100*time.Hour, 10), 7)
 		most, few := 0, 250
 		if !a.Rolling() { // others are over later than after their scale
@@ -101,7 +99,7 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 			w := must(t, b.Hit, "k", limitOf(a, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
 			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
 			clock.Advance(time.Millisecond)
-			most = max(most, fields(t, s))
+			most = max(most, number(t, client, "HLEN", "throttr:{k:k}:v2"))
 		}
 		expect(t, most <= few, "there were %d fields", most)
 		w := must(t, b.Peek, "k", limitOf(a, 100*time.Hour, 10), 0)
@@ -112,15 +110,16 @@ func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
 		}
 		n := mustDelete(t, b, "k")
 		expect(t, n == 301, "%d windows were deleted", n)
-		expect(t, a.Rolling() || s.Must(t, "DBSIZE") == "0", "a hash is left")
+		expect(t, a.Rolling() || number(t, client, "DBSIZE") == 0, "a hash is left")
 	})
-	s := testkit.StartRedis(t)
+	client := connect(t, testkit.StartRedis(t))
 	clock := backendtest.NewClock()
-	b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
+	b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
 	for i := range 200 {
 		day := window.Limit{Name: strconv.Itoa(i), Max: 10, Calendar: window.Day, Algorithm: window.CalendarWindow}
 		must(t, b.Charge, "k", day, 1)
 		clock.Advance(24 * time.Hour)
-		expect(t, fields(t, s) <= 17, "there are %d fields of days", fields(t, s))
+		fields := number(t, client, "HLEN", "throttr:{k:k}:v2")
+		expect(t, fields <= 17, "there are %d fields of days", fields)
 	}
 }

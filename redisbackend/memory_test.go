@@ -1,78 +1,24 @@
-package rediswindow_test
+package redisbackend_test
 
 import (
-	"bufio"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
-
-// client is a client of one connection, which has one request at a time.
-type client struct {
-	mu   *sync.Mutex
-	conn *bufio.ReadWriter
-}
-
-func connect(t *testing.T, s *testkit.Redis) client {
-	conn, err := net.Dial(s.Network, s.Addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return client{&sync.Mutex{}, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))}
-}
-
-func (c client) EvalSHA(_ context.Context, digest string, keys, args []string) (string, error) {
-	return c.do("EVALSHA", digest, keys, args)
-}
-
-func (c client) Eval(_ context.Context, script string, keys, args []string) (string, error) {
-	return c.do("EVAL", script, keys, args)
-}
-
-func (c client) do(command, script string, keys, args []string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := slices.Concat([]string{command, script, strconv.Itoa(len(keys))}, keys, args)
-	fmt.Fprintf(c.conn, "*%d\r\n", len(all))
-	for _, arg := range all {
-		fmt.Fprintf(c.conn, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	c.conn.Flush()
-	line, err := c.conn.ReadString('\n')
-	size, isString := strings.CutPrefix(strings.TrimSpace(line), "$")
-	if err != nil || !isString {
-		return "", cmp.Or(err, errors.New(strings.TrimPrefix(line, "-")))
-	}
-	n, err := strconv.Atoi(size)
-	reply := make([]byte, max(n, 0)+len("\r\n"))
-	if err == nil {
-		_, err = io.ReadFull(c.conn, reply)
-	}
-	return string(reply[:len(reply)-len("\r\n")]), err
-}
-
-func (c client) Scan(context.Context, string) iter.Seq2[string, error] { return nil }
-func (c client) Cluster() (bool, error)                                { return false, nil }
-func (c client) Name() string                                          { return "redis" }
 
 // same makes the same calls on two backends.
 type same struct {
@@ -129,9 +75,9 @@ func (s *same) used(t window.Take) {
 // do makes a call on both.
 func (s *same) do(what string, t window.Take, call func(b window.Backend) (window.Window, error)) {
 	inMemory, err := call(s.memory)
-	require.NoError(s, err)
+	noError(s.T, err)
 	inRedis, err := call(s.redis)
-	require.NoError(s, err)
+	noError(s.T, err)
 	s.equal(what, t, inMemory, inRedis)
 	if what == "take" && !inMemory.Refused {
 		s.taken = append(s.taken, granted{t, inMemory.ID, inRedis.ID})
@@ -161,10 +107,10 @@ func (s *same) giveBack() {
 	g := s.taken[i]
 	s.taken = append(s.taken[:i], s.taken[i+1:]...)
 	inMemory, err := s.memory.GiveBack(s.Context(), g.Key, g.Limit, g.N, g.inMemory)
-	require.NoError(s, err)
+	noError(s.T, err)
 	inRedis, err := s.redis.GiveBack(s.Context(), g.Key, g.Limit, g.N, g.inRedis)
-	require.NoError(s, err)
-	require.Equal(s, inMemory, inRedis, "call %d: give back %+v", s.call, g)
+	noError(s.T, err)
+	expect(s.T, inMemory == inRedis, "call %d: give back %+v: %v, %v", s.call, g, inMemory, inRedis)
 	s.peek(g.Take)
 }
 
@@ -183,10 +129,10 @@ func (s *same) takeAll() {
 	}
 	inMemory, inRedis := make([]window.Window, len(takes)), make([]window.Window, len(takes))
 	one, err := s.memory.TakeAll(s.Context(), takes, inMemory)
-	require.NoError(s, err)
+	noError(s.T, err)
 	other, err := s.redis.TakeAll(s.Context(), takes, inRedis)
-	require.NoError(s, err)
-	require.Equal(s, one, other, "call %d: %v", s.call, takes)
+	noError(s.T, err)
+	expect(s.T, one == other, "call %d: %v: %v, %v", s.call, takes, one, other)
 	for i, t := range takes {
 		s.equal("take all", t, inMemory[i], inRedis[i])
 		if one {
@@ -223,8 +169,8 @@ func (s *same) next() {
 		s.do("set", t, func(b window.Backend) (window.Window, error) { return b.Set(s.Context(), t.Key, t.Limit, t.N) })
 	case x < 73:
 		s.used(t)
-		require.NoError(s, s.memory.Reset(s.Context(), t.Key, t.Limit))
-		require.NoError(s, s.redis.Reset(s.Context(), t.Key, t.Limit))
+		noError(s.T, s.memory.Reset(s.Context(), t.Key, t.Limit))
+		noError(s.T, s.redis.Reset(s.Context(), t.Key, t.Limit))
 		s.peek(t)
 	case x < 85:
 		s.takeAll()
@@ -244,7 +190,7 @@ func TestRandomCallsAgreeWithMemory(t *testing.T) {
 	clock := func() time.Time { return now }
 	s := &same{
 		T: t, Rand: rand.New(rand.NewPCG(1, uint64(calls))), limits: map[string]window.Limit{},
-		memory: memory.New(memory.WithClock(clock)), redis: rediswindow.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock)),
+		memory: memory.New(memory.WithClock(clock)), redis: redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock)),
 	}
 	for range calls {
 		s.next()
@@ -262,26 +208,24 @@ func TestRandomCallsAgreeWithMemory(t *testing.T) {
 
 // gate is a client whose first request waits.
 type gate struct {
-	client
+	plainClient
 	once  sync.Once
 	first chan struct{}
 }
 
-func (g *gate) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
+func (g *gate) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
 	g.once.Do(func() { <-g.first })
-	return g.client.EvalSHA(ctx, digest, keys, args)
+	return g.plainClient.Eval(ctx, script, keys, args)
 }
 
 // Equal calls share an entry of a request. Each has a place and an ID of its own, under which it is given back.
 func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
-	s := testkit.StartRedis(t)
-	now := time.UnixMicro(1_893_456_000_000_000)
-	for a := window.FixedWindow; a <= window.SlidingLog; a++ {
-		g := &gate{client: connect(t, s), first: make(chan struct{})}
-		b := rediswindow.New(g, rediswindow.WithClock(func() time.Time { return now }), rediswindow.WithPrefix(a.String()))
-		l := window.Limit{Max: 7, Scale: time.Hour, Algorithm: a}
-		const calls = 10 // of 1, of which 7 fit
-		windows := make([]window.Window, calls)
+	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		g := &gate{plainClient: plainClient{connect(t, s)}, first: make(chan struct{})}
+		b := rediswindow.New(g, rediswindow.WithClock(clock.Now))
+		l := limitOf(a, time.Hour, 7)
+		windows := make([]window.Window, 10) // of takes of 1, of which 7 fit
 		var all sync.WaitGroup
 		all.Go(func() { b.Peek(t.Context(), "other", l, 0) })
 		time.Sleep(10 * time.Millisecond)
@@ -291,26 +235,25 @@ func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		close(g.first)
 		all.Wait()
-		counts := map[uint64]window.Window{}
+		ids := map[uint64]int64{} // by count
 		for _, w := range windows {
 			if !w.Refused {
-				counts[w.Count] = w
+				ids[w.Count] = w.ID
 			}
 		}
-		require.Len(t, counts, 7, "%v: %+v", a, windows)
-		for _, count := range []uint64{7, 6} {
-			done, err := b.GiveBack(t.Context(), "k", l, 1, counts[count].ID)
-			require.NoError(t, err)
-			require.True(t, done, "%v: %d", a, count)
+		expect(t, len(ids) == 7, "%+v", windows)
+		givesBack := func(count uint64, want bool) {
+			t.Helper()
+			done, err := b.GiveBack(t.Context(), "k", l, 1, ids[count])
+			expect(t, done == want && err == nil, "take %d: %v, %v", count, done, err)
 		}
-		w, err := b.Peek(t.Context(), "k", l, 0)
-		require.NoError(t, err)
-		require.Equal(t, uint64(5), w.Count, a)
+		givesBack(7, true)
+		givesBack(6, true)
+		w := must(t, b.Peek, "k", l, 0)
+		expect(t, w.Count == 5, "%+v", w)
 		if a == window.TokenBucket { // by then the first ones have come back
-			now = now.Add(2 * time.Hour / 7)
-			done, err := b.GiveBack(t.Context(), "k", l, 1, counts[1].ID)
-			require.NoError(t, err)
-			require.False(t, done)
+			clock.Advance(2 * time.Hour / 7)
+			givesBack(1, false)
 		}
-	}
+	})
 }
