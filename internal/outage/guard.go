@@ -224,6 +224,9 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 		if mistake := g.mistake(name, of); mistake != nil {
 			return mistake
 		}
+		if ended := ctx.Err(); ended != nil {
+			return &api.CallError{Package: "throttr", Call: name, Key: of[0].key, Err: ended}
+		}
 		return g.NotAsked(name, of[0].key, cause)
 	}
 	outcome := Nothing // unless f returns: a backend may panic

@@ -188,8 +188,8 @@ func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 	}
 }
 
-// What a caller does wrong, or ends, or what concerns some keys, opens no circuit. A mistake is a mistake also while
-// one is open.
+// What a caller does wrong, or ends, or what concerns some keys, opens no circuit. A mistake is a mistake, and the end of
+// a ctx that of the caller, also while one is open.
 func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
@@ -222,7 +222,12 @@ func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 			require.Error(t, calls["take"](t.Context(), g, "a", limit))
 		}
 		require.Error(t, g.Err("", 0))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
 		for name, call := range calls {
+			err := call(ended, g, "a", limit)
+			require.ErrorIs(t, err, context.Canceled, name)
+			require.NotErrorIs(t, err, errNotAsked, name)
 			if name != "exchange" {
 				require.EqualError(t, call(t.Context(), g, "a", bad), `throttr: `+map[bool]string{true: "take", false: name}[name == "take all"]+
 					` "`+map[bool]string{true: "a2", false: "a"}[name == "take all"]+`": `+trimmed(&window.RangeError{Field: "Max"}), name)
