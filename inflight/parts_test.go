@@ -21,7 +21,7 @@ import (
 type parted struct {
 	*remote
 	known, hangs atomic.Bool
-	takes        time.Duration
+	takes        atomic.Int64 // nanoseconds
 }
 
 func (b *parted) Part(key string) string {
@@ -32,7 +32,7 @@ func (b *parted) Part(key string) string {
 }
 
 func (b *parted) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	wait := time.After(b.takes)
+	wait := time.After(time.Duration(b.takes.Load()))
 	for _, c := range claims {
 		if c.Key[0] == 'a' && b.hangs.Load() {
 			wait = nil
@@ -81,7 +81,7 @@ func TestAShortLeaseCostsNoPlacesOfOthers(t *testing.T) {
 		for i := range 20 {
 			acquire(t, l, fmt.Sprint("long", i), exports, 1)
 		}
-		b.takes = 20 * time.Millisecond
+		b.takes.Store(int64(20 * time.Millisecond))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for i := range 20 {
@@ -95,6 +95,9 @@ func TestAShortLeaseCostsNoPlacesOfOthers(t *testing.T) {
 		time.Sleep(10 * exports.Lease)
 		require.Zero(t, l.Stats().Lost)
 		denied(t, l, "long0", exports, 2)
+		cancel()
+		b.takes.Store(0)
+		time.Sleep(time.Second) // no probe must be under way when the bubble ends
 	})
 }
 
