@@ -56,30 +56,6 @@ func TestCanceledHitReportsWhetherItWasCounted(t *testing.T) {
 	})
 }
 
-func TestHitCanceledDuringTheLookupIsNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		srv.Inject(mockserver.Fault{Delay: 10 * time.Millisecond})
-		l := testkit.Limiter[uint16](t, srv)
-		var callers sync.WaitGroup
-		for i := range 10 {
-			callers.Go(func() {
-				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
-				defer cancel()
-				if _, err := l.Hit(ctx, "k", time.Minute, 5); !testkit.SafeToRetry(err) || !testkit.Timeout(err) {
-					t.Errorf("hit: %v", err)
-				}
-			})
-		}
-		time.Sleep(5 * time.Millisecond)
-		res, err := l.Hit(t.Context(), "k", time.Minute, 5)
-		require.NoError(t, err)
-		require.Equal(t, uint64(1), res.Count)
-		callers.Wait()
-	})
-}
-
 // The bubble of testing/synctest ends only if no goroutine is left.
 func TestCloseEndsEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,10 @@
 package limiter_test
 
 import (
+	"context"
 	"fmt"
-	"math/rand/v2"
-	"strings"
+	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,128 +14,197 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// requests counts the requests that a server has executed for the windows of one key, and those
-// that keep the server parked.
-type requests struct{ inserts, updates, queries, purges, parks int }
-
-// countRequests starts a server and returns it with what counts its requests since the last
-// call.
-func countRequests(t *testing.T, key string) (srv *mockserver.Server, count func() requests) {
-	var mu sync.Mutex // guards n
-	var n requests
-	srv = testkit.InMemory(t, mockserver.WithObserver(func(x mockserver.Exec) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch window := strings.HasSuffix(x.Key, ":"+key); {
-		case window && x.Op == codec.OpInsert:
-			n.inserts++
-		case window && x.Op == codec.OpUpdate:
-			n.updates++
-		case window && x.Op == codec.OpQuery:
-			n.queries++
-		case window && x.Op == codec.OpPurge:
-			n.purges++
-		case x.Key == "" && x.Op == codec.OpUpdate:
-			n.parks++
+// severalServers starts servers in memory, and returns them with a function that connects a client. The clients
+// name the servers in different orders.
+func severalServers(t *testing.T, n int, opts ...mockserver.Option) ([]*mockserver.Server, func(throttr.Config) *throttr.Client[uint16]) {
+	var all []*mockserver.Server
+	var names []string
+	for i := range n {
+		srv := mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", fmt.Sprintf("memory:%d", i+1)))...)
+		all, names = append(all, srv), append(names, srv.Addr())
+	}
+	return all, func(cfg throttr.Config) *throttr.Client[uint16] {
+		cfg.Servers = slices.Clone(names)
+		slices.Reverse(names)
+		cfg.Dial = func(ctx context.Context, _, address string) (net.Conn, error) {
+			i := slices.IndexFunc(all, func(srv *mockserver.Server) bool { return srv.Addr() == address })
+			return all[i].Dial(ctx)
 		}
-	}))
-	return srv, func() requests {
-		mu.Lock()
-		defer mu.Unlock()
-		r := n
-		n = requests{}
-		return r
+		client, err := throttr.Connect[uint16](t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(func() { client.Close() })
+		return client
 	}
 }
 
+// cost is what a call costs: requests about windows by their kinds, those that keep the server parked, and
+// round trips.
+type cost struct{ inserts, updates, queries, parks, trips int }
+
+// costed is limiters on servers whose requests are counted, and whose responses take a millisecond.
+type costed struct {
+	*testing.T
+	limiter, other *throttr.RateLimit
+
+	mu   sync.Mutex // guards cost
+	cost cost
+}
+
+func newCosted(t *testing.T, servers int, parking throttr.Parking) *costed {
+	c := &costed{T: t}
+	all, connect := severalServers(t, servers, mockserver.WithObserver(c.observe))
+	for _, srv := range all {
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+	}
+	for _, l := range []**throttr.RateLimit{&c.limiter, &c.other} {
+		*l = testkit.NewRateLimit(connect(throttr.Config{HealthInterval: time.Hour, Parking: parking}).Backend())
+		for i := range 10 * servers { // so that there are connections
+			testkit.Hits(t, *l, 1, fmt.Sprint("another", i), time.Minute, 10)
+		}
+	}
+	time.Sleep(2 * time.Second) // the sweepers have made their first QUERYs
+	return c
+}
+
+func (c *costed) observe(e mockserver.Exec) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ours := fixedwindow.ParseName([]byte(e.Key))
+	switch {
+	case e.Key == "" && e.Op == codec.OpUpdate:
+		c.cost.parks++
+	case !ours:
+	case e.Op == codec.OpInsert:
+		c.cost.inserts++
+	case e.Op == codec.OpUpdate:
+		c.cost.updates++
+	case e.Op == codec.OpQuery:
+		c.cost.queries++
+	}
+}
+
+// costOf returns what a call costs.
+func (c *costed) costOf(call func()) cost {
+	c.mu.Lock()
+	c.cost = cost{}
+	c.mu.Unlock()
+	begun := time.Now()
+	call()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cost.trips = int(time.Since(begun) / time.Millisecond)
+	return c.cost
+}
+
+// costs requires that a call costs what is wanted.
+func (c *costed) costs(name string, want cost, call func()) {
+	c.Helper()
+	require.Equal(c, want, c.costOf(call), name)
+}
+
+// take requires that a take of one key or several is granted, or refused.
+func (c *costed) take(limiter *throttr.RateLimit, want bool, n uint64, keys ...string) {
+	c.Helper()
+	ok, results, err := limiter.TakeAll(c.Context(), takesOf(10, n, keys...)...)
+	require.NoError(c, err)
+	require.Equal(c, want, ok, "%+v", results)
+}
+
+// takesOf returns takes of n of each key, of a limit in a minute.
+func takesOf(limit, n uint64, keys ...string) []throttr.Take {
+	takes := make([]throttr.Take, len(keys))
+	for i, key := range keys {
+		takes[i] = throttr.Take{Key: key, Limit: throttr.Limit{Max: limit, Scale: time.Minute}, N: n}
+	}
+	return takes
+}
+
+// reserve reserves 2 of each key and commits 1.
+func (c *costed) reserve(keys ...string) {
+	rv, ok, err := c.limiter.Reserve(c.Context(), takesOf(10, 2, keys...)...)
+	require.NoError(c, err)
+	require.True(c, ok)
+	require.NoError(c, rv.Commit(c.Context(), slices.Repeat([]uint64{1}, len(keys))...))
+}
+
+// docs/servers.md has the figures.
 func TestRequestsOfAWindow(t *testing.T) {
-	type step struct {
-		name string
-		wait time.Duration
-		want requests
-	}
-	hit := step{"a hit on a known window", time.Second, requests{updates: 1, queries: 1}}
-	steps := []step{
-		{"the first window of a key", 0, requests{inserts: 1, queries: 2}},
-		hit,
-		{"the second window", time.Minute, requests{inserts: 1, updates: 2, queries: 2}},
-		hit,
-		{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
-		hit,
-		{"a window of a returning key", time.Minute, requests{updates: 4, queries: 3}},
-	}
-	for parking, parks := range map[throttr.Parking]int{throttr.ParkingNever: 0, throttr.ParkingAutomatic: 1, throttr.ParkingAlways: 1} {
-		t.Run(fmt.Sprintf("parking %v", parking), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv, count := countRequests(t, "k")
-				cfg := throttr.Config{HealthInterval: time.Hour, Parking: parking}
-				limiter := testkit.NewRateLimit(testkit.Connect[uint16](t, srv, testkit.Over(srv, cfg)).Backend())
-				testkit.Hits(t, limiter, 1, "another", time.Minute, 10) // so that there are connections
-				for _, step := range steps {
-					time.Sleep(step.wait)
-					count()
-					testkit.Hits(t, limiter, 1, "k", time.Minute, 10)
-					got := count()
-					step.want.parks = parks * step.want.inserts
-					require.Equal(t, step.want, got, step.name)
-				}
-				testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
-			})
+	known := cost{updates: 1, queries: 1, trips: 1}
+	for parking, parks := range map[throttr.Parking]int{throttr.ParkingNever: 0, throttr.ParkingAutomatic: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCosted(t, 1, parking)
+			hit := func() { testkit.Hits(t, c.limiter, 1, "k", time.Minute, 10) }
+			c.costs("the first window of a key", cost{inserts: 1, queries: 2, parks: parks, trips: 2}, hit)
+			c.costs("a known window", known, hit)
+			time.Sleep(time.Minute)
+			c.costs("the second window", cost{inserts: 1, updates: 2, queries: 2, parks: parks, trips: 2}, hit)
+			c.costs("a known window", known, hit)
+			for range 10 {
+				time.Sleep(time.Minute)
+				c.costs("a window of a returning key", cost{updates: 4, queries: 3, trips: 2}, hit)
+				c.costs("a known window", known, hit)
+			}
 		})
 	}
 }
 
-// A key that returns within the idle time uses its two records for all of its windows.
-func TestRequestsOfReturningKeys(t *testing.T) {
-	t.Run("uint8", func(t *testing.T) { testReturningKeys[uint8](t, time.Second) })
-	t.Run("uint16", func(t *testing.T) { testReturningKeys[uint16](t, 200*time.Millisecond) })
-	t.Run("uint32", func(t *testing.T) { testReturningKeys[uint32](t, time.Second) })
-	t.Run("uint64", func(t *testing.T) { testReturningKeys[uint64](t, 10*time.Second) })
-}
-
-func testReturningKeys[T codec.Value](t *testing.T, scale time.Duration) {
+func TestConcurrentHitsShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const keys, rounds = 50, 30
-		var log history[T]
-		srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithObserver(log.observe))
-		limiter := testkit.Limiter[T](t, srv)
-		cost := func() (inserts, requests int) {
-			for i := range keys {
-				k := log.of(modelKey{fmt.Sprint(i), scale})
-				inserts, requests = inserts+k.inserts, requests+k.requests
-			}
-			return inserts, requests
-		}
-		var callers sync.WaitGroup
-		round := func() {
-			for i := range keys {
-				callers.Go(func() {
-					time.Sleep(rand.N(scale / 2))
-					testkit.Hits(t, limiter, 1, fmt.Sprint(i), scale, 5)
-				})
+		c := newCosted(t, 1, throttr.ParkingNever)
+		testkit.Hits(t, c.limiter, 1, "k", time.Minute, 5000)
+		cost := c.costOf(func() {
+			var callers sync.WaitGroup
+			for range 100 {
+				callers.Go(func() { testkit.Hits(t, c.limiter, 5, "k", time.Minute, 5000) })
 			}
 			callers.Wait()
-			time.Sleep(scale + rand.N(15*time.Second))
-		}
-		round()
-		round()
-		inserts, before := cost()
-		require.Equal(t, 2*keys, inserts, "each key has two records")
-		for range rounds {
-			round()
-		}
-		inserts, after := cost()
-		require.Equal(t, 2*keys, inserts)
-		sweeps := (after - before) - 7*keys*rounds // the sweeper looks at the records, too
-		t.Logf("%.2f requests for each window, %d of %d for sweeps", float64(after-before)/(keys*rounds), sweeps, after-before)
-		require.LessOrEqual(t, after-before, 8*keys*rounds)
-		for i := range keys {
-			require.Len(t, log.windowsOf(modelKey{fmt.Sprint(i), scale}), rounds+2)
-		}
-		testkit.RequireRemoved(t, srv, testkit.Idle[T](t, scale))
+		})
+		require.Less(t, cost.updates, 20, "for 500 hits")
+	})
+}
+
+// docs/internals/windows.md has the figures.
+func TestRequestsOfTakes(t *testing.T) {
+	const denialMemory = time.Second
+	three := []string{"a", "b", "x"}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCosted(t, 1, throttr.ParkingNever)
+		c.costs("a take, first window of a key", cost{inserts: 1, queries: 2, trips: 2}, func() { c.take(c.limiter, true, 1, "a") })
+		c.costs("a take, known window", cost{updates: 1, queries: 1, trips: 1}, func() { c.take(c.limiter, true, 1, "a") })
+		c.costs("a take and a give-back, known window", cost{updates: 2, queries: 2, trips: 3}, func() { c.reserve("a") })
+		c.costs("a take that does not fit, just read", cost{}, func() { c.take(c.limiter, false, 9, "a") })
+		time.Sleep(denialMemory)
+		c.costs("a take that does not fit, read a while ago", cost{queries: 1, trips: 1}, func() { c.take(c.limiter, false, 9, "a") })
+		c.take(c.other, true, 4, "a")
+		c.costs("a take that does not fit any more", cost{updates: 2, queries: 1, trips: 2}, func() { c.take(c.limiter, false, 4, "a") })
+	})
+	for servers, trips := range map[int]int{1: 1, 2: 2} { // of two servers, the first one has one of the keys
+		synctest.Test(t, func(t *testing.T) {
+			c := newCosted(t, servers, throttr.ParkingNever)
+			for _, key := range three {
+				c.take(c.limiter, true, 1, key)
+			}
+			c.costs("three takes, known windows", cost{updates: 3, queries: 3, trips: trips}, func() { c.take(c.limiter, true, 1, three...) })
+			c.costs("three takes and give-backs", cost{updates: 6, queries: 6, trips: trips + 2}, func() { c.reserve(three...) })
+			c.costs("three takes, one does not fit, just read", cost{}, func() { c.take(c.limiter, false, 8, three...) })
+			time.Sleep(denialMemory)
+			c.costs("three takes, one does not fit, read a while ago", cost{queries: 3, trips: 1}, func() { c.take(c.limiter, false, 8, three...) })
+			for _, key := range three {
+				c.take(c.other, true, 4, key)
+			}
+			// On two servers, the first one refuses, and the second one is not asked.
+			asked := map[int]int{1: 3, 2: 1}[servers]
+			c.costs("three takes, none fits any more", cost{updates: 2 * asked, queries: asked, trips: 2}, func() { c.take(c.limiter, false, 4, three...) })
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCosted(t, 1, throttr.ParkingNever)
+		c.costs("three takes, first windows", cost{inserts: 3, queries: 12, trips: 7}, func() { c.take(c.limiter, true, 1, three...) })
+		c.costs("three takes, two known windows", cost{inserts: 1, updates: 2, queries: 6, trips: 5}, func() { c.take(c.limiter, true, 1, "a", "b", "d") })
 	})
 }

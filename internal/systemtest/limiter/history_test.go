@@ -31,8 +31,6 @@ type keyHistory struct {
 	windows []*serverWindow
 	states  []windowState
 	errors  []string // what must not happen
-
-	inserts, requests int // that were executed on the records
 }
 
 // record is a record on the server.
@@ -108,13 +106,11 @@ func (h *history[T]) observe(e mockserver.Exec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := h.get(modelKey{name.Key, name.Scale})
-	k.requests++
 	if !e.Status {
 		return
 	}
 	switch r := e.Request.(type) {
 	case codec.Insert[T]:
-		k.inserts++
 		k.insert(e, name, uint64(^r.Quota), time.Duration(r.TTL.Amount)*r.TTL.Unit.Duration())
 	case codec.Update[T]:
 		k.update(e, name, r.Attribute, r.Change, uint64(r.Value))

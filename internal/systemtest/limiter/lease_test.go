@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/mockserver"
@@ -26,27 +25,20 @@ type leaseFaults struct {
 
 func TestProcessesWithLeasesNeverExceedTheLimit(t *testing.T) {
 	for name, faults := range map[string]leaseFaults{
-		"no faults": {}, "lost connections": {cut: true}, "deaths": {die: true}, "Resets": {reset: true},
-		"everything": {cut: true, die: true, reset: true},
+		"no faults": {}, "everything": {cut: true, die: true, reset: true},
 	} {
-		t.Run("uint16/"+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testLeases[uint16](t, faults) })
-		})
-		if !testkit.Thorough() {
-			continue
-		}
-		t.Run("uint64/"+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testLeases[uint64](t, faults) })
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testLeases(t, faults) })
 		})
 	}
 }
 
 // testLeases lets processes with leases hit one key. The server is the witness of when windows were open.
-func testLeases[T codec.Value](t *testing.T, f leaseFaults) {
+func testLeases(t *testing.T, f leaseFaults) {
 	const processes, callers, scales, limit = 8, 4, 6, 2000
 	const scale, age = time.Second, 50 * time.Millisecond
-	var log history[T]
-	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithObserver(log.observe))
+	var log history[uint16]
+	srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
 	srv.Inject(mockserver.Fault{Delay: 300 * time.Microsecond})
 	time.Sleep(rand.N(scale))
 	end := time.Now().Add(scales * scale)
@@ -54,7 +46,7 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults) {
 	var allowed []operation
 	var all sync.WaitGroup
 	for i := range processes {
-		client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		leases := lease.New(client.Backend(), lease.WithAge(age))
 		t.Cleanup(func() { leases.Close() })
 		death := end
@@ -119,7 +111,7 @@ func testLeases[T codec.Value](t *testing.T, f leaseFaults) {
 		require.True(t, fits, "the hit from %v to %v is over the limit: %v", op.start, op.end, fmt.Sprint(windows))
 	}
 	require.GreaterOrEqual(t, len(windows), scales-2)
-	t.Logf("%d allowed, by windows: %v; %d requests", len(allowed), counts, log.of(modelKey{"k", scale}).requests)
+	t.Logf("%d allowed, by windows: %v", len(allowed), counts)
 	if !f.cut && !f.die && !f.reset {
 		for _, n := range counts[1 : len(counts)-1] { // the first and the last may be shorter
 			require.GreaterOrEqual(t, n, limit*95/100, "the limit is used")

@@ -15,23 +15,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestNewWindowAfterARestartWithoutData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		backend := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
-		l := testkit.NewRateLimit(backend)
-		require.Equal(t, 5, testkit.Hits(t, l, 7, "k", time.Minute, 5))
-		require.NoError(t, srv.Restart(false))
-		time.Sleep(2 * time.Second)
-		require.Equal(t, 5, testkit.Hits(t, l, 7, "k", time.Minute, 5))
-		require.NoError(t, srv.Restart(true))
-		time.Sleep(2 * time.Second)
-		require.Zero(t, testkit.Hits(t, l, 7, "k", time.Minute, 5))
-		testkit.RequireRemoved(t, srv, 3*time.Minute)
-		require.Zero(t, backend.Records().Records)
-	})
-}
-
 func TestRecordsAreRemovedAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(1))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,36 +14,40 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// severalClients returns limiters with clients of their own, of servers that respond after up to a
-// few milliseconds. The clients name the servers in different orders.
+// severalClients returns limiters with clients of their own, of servers that respond after a millisecond.
 func severalClients(t *testing.T, clients, servers int) ([]*throttr.RateLimit, []*mockserver.Server) {
-	var all []*mockserver.Server
-	var names []string
-	dials := map[string]func(context.Context) (net.Conn, error){}
-	for i := range servers {
-		srv := mockserver.RunT(t, mockserver.WithAddr("memory", fmt.Sprintf("memory:%d", i+1)))
-		all, names, dials[srv.Addr()] = append(all, srv), append(names, srv.Addr()), srv.Dial
-	}
+	all, connect := severalServers(t, servers)
 	limiters := make([]*throttr.RateLimit, clients)
 	for i := range limiters {
-		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-			Servers: slices.Clone(names),
-			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
-				time.Sleep(rand.N(time.Millisecond))
-				return dials[address](ctx)
-			},
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { client.Close() })
-		limiters[i] = testkit.NewRateLimit(client.Backend())
-		slices.Reverse(names)
+		limiters[i] = testkit.NewRateLimit(connect(throttr.Config{}).Backend())
+	}
+	for _, srv := range all {
+		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 	}
 	return limiters, all
+}
+
+// requireTaken requires that takes are granted, and then the count of each key.
+func requireTaken(t *testing.T, by, other *throttr.RateLimit, takes []throttr.Take, counts map[string]uint64) {
+	t.Helper()
+	ok, results, err := by.TakeAll(t.Context(), takes...)
+	require.NoError(t, err)
+	require.True(t, ok, "%+v", results)
+	requireCounts(t, other, counts)
+}
+
+// requireCounts requires the counts of keys, in windows of a minute.
+func requireCounts(t *testing.T, l *throttr.RateLimit, counts map[string]uint64) {
+	t.Helper()
+	for key, want := range counts {
+		n, err := l.Get(t.Context(), key, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, want, n, "key %s", key)
+	}
 }
 
 // Clients that want the last place of the same windows name them in different orders.
@@ -56,10 +59,7 @@ func TestClientsDoNotRefuseEachOther(t *testing.T) {
 			t.Run(fmt.Sprintf("servers: %d, scales: %v", servers, scales), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const clients, rounds = 3, 60
-					limiters, all := severalClients(t, clients, servers)
-					for _, srv := range all {
-						defer srv.Inject(mockserver.Fault{Delay: time.Millisecond})()
-					}
+					limiters, _ := severalClients(t, clients, servers)
 					for round := range rounds {
 						takes := make([]throttr.Take, 4)
 						for i := range takes {
@@ -104,25 +104,14 @@ func TestClientsDoNotRefuseEachOther(t *testing.T) {
 func TestTakesOfWindowsThatAnotherClientHasReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiters, _ := severalClients(t, 2, 1)
-		takes := []throttr.Take{
-			{Key: "a", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4}, {Key: "b", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4}, {Key: "c", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 4},
-		}
+		takes := takesOf(10, 4, "a", "b", "c")
 		for _, reset := range []string{"a", "b", "c"} {
-			ok, _, err := limiters[0].TakeAll(t.Context(), takes...)
-			require.NoError(t, err)
-			require.True(t, ok)
+			requireTaken(t, limiters[0], limiters[1], takes, map[string]uint64{"a": 4, "b": 4, "c": 4})
 			require.NoError(t, limiters[1].Reset(t.Context(), reset, time.Minute))
-			ok, results, err := limiters[0].TakeAll(t.Context(), takes...)
-			require.NoError(t, err)
-			require.True(t, ok, "%+v", results)
+			want := map[string]uint64{"a": 8, "b": 8, "c": 8}
+			want[reset] = 4
+			requireTaken(t, limiters[0], limiters[1], takes, want)
 			for _, l := range takes {
-				n, err := limiters[1].Get(t.Context(), l.Key, time.Minute)
-				require.NoError(t, err)
-				want := uint64(8)
-				if l.Key == reset {
-					want = 4
-				}
-				require.Equal(t, want, n, "key %s after a reset of %s", l.Key, reset)
 				require.NoError(t, limiters[0].Reset(t.Context(), l.Key, time.Minute))
 			}
 		}
@@ -134,26 +123,15 @@ func TestTakesOfWindowsThatAnotherClientHasReset(t *testing.T) {
 func TestTakesWhoseCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiters, all := severalClients(t, 2, 1)
-		takes := []throttr.Take{{Key: "a", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 3}, {Key: "b", Limit: throttr.Limit{Max: 10, Scale: time.Minute}, N: 3}}
-		ok, _, err := limiters[0].TakeAll(t.Context(), takes...)
-		require.NoError(t, err)
-		require.True(t, ok)
-		remove := all[0].Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: 10 * time.Millisecond})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		takes := takesOf(10, 3, "a", "b")
+		requireTaken(t, limiters[0], limiters[1], takes, map[string]uint64{"a": 3, "b": 3})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond/2)
 		defer cancel()
-		_, _, err = limiters[0].TakeAll(ctx, takes...)
+		_, _, err := limiters[0].TakeAll(ctx, takes...)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.False(t, testkit.SafeToRetry(err))
-		remove()
-		ok, results, err := limiters[0].TakeAll(t.Context(), takes...)
-		require.NoError(t, err)
-		require.True(t, ok)
-		for i, l := range takes {
-			n, err := limiters[1].Get(t.Context(), l.Key, time.Minute)
-			require.NoError(t, err)
-			require.EqualValues(t, 9, n, "the takes that were given up are counted")
-			require.EqualValues(t, 9, results[i].Count)
-		}
+		requireTaken(t, limiters[0], limiters[1], takes, map[string]uint64{"a": 9, "b": 9})
+		testkit.RequireRemoved(t, all[0], testkit.Idle[uint16](t, time.Minute))
 	})
 }
 
@@ -161,47 +139,36 @@ func TestTakesWhoseCallerGivesUp(t *testing.T) {
 func TestTakesOfSeveralWindowsAmongOthers(t *testing.T) {
 	for _, servers := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			limiters, all := severalClients(t, 2, servers)
-			for _, srv := range all {
-				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-			}
-			var want [3]atomic.Uint64
-			key := func(i int) string { return string(rune('a' + i)) }
+			const limit = 65000
+			limiters, _ := severalClients(t, 2, servers)
+			var mu sync.Mutex // guards want
+			want := map[string]uint64{}
 			var callers sync.WaitGroup
 			for g := range 40 {
 				l := limiters[g%2]
 				callers.Go(func() {
 					for i := range 50 {
-						k := (g + i) % 3
-						var err error
-						ok := true
-						switch i % 3 {
-						case 0:
-							_, err = l.Hit(t.Context(), key(k), time.Minute, 65000)
-							want[k].Add(1)
-						case 1:
-							_, err = l.Take(t.Context(), key(k), throttr.Limit{Max: 65000, Scale: time.Minute}, 2)
-							want[k].Add(2)
-						default:
-							ok, _, err = l.TakeAll(t.Context(), throttr.Take{Key: key(k), Limit: throttr.Limit{Max: 65000, Scale: time.Minute}, N: 3},
-								throttr.Take{Key: key((k + 1) % 3), Limit: throttr.Limit{Max: 65000, Scale: time.Minute}, N: 1})
-							want[k].Add(3)
-							want[(k+1)%3].Add(1)
-						}
+						key, next := string(rune('a'+(g+i)%3)), string(rune('a'+(g+i+1)%3))
+						takes := takesOf(limit, 1+uint64(i%3), key, next)[:1+i%2]
+						ok, _, err := l.TakeAll(t.Context(), takes...)
 						if err != nil || !ok {
 							t.Error(ok, err)
 						}
+						if _, err := l.Hit(t.Context(), key, time.Minute, limit); err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						want[key]++
+						for _, take := range takes {
+							want[take.Key] += take.N
+						}
+						mu.Unlock()
 						time.Sleep(rand.N(5 * time.Millisecond))
 					}
 				})
 			}
 			callers.Wait()
-			for k := range want {
-				n, err := limiters[0].Get(t.Context(), key(k), time.Minute)
-				require.NoError(t, err)
-				require.Equal(t, want[k].Load(), n, "key %s", key(k))
-			}
-			testkit.RequireRemoved(t, all[0], testkit.Idle[uint16](t, time.Minute))
+			requireCounts(t, limiters[0], want)
 		})
 	}
 }
