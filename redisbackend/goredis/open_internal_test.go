@@ -9,38 +9,45 @@ import (
 	"github.com/throttr-go/throttr/internal/redisclient"
 )
 
-func clientOfURL(text string) (redis.UniversalClient, error) {
-	u, err := redisclient.Parse(text, parameters...)
-	if err != nil {
-		return nil, err
-	}
-	return clientOf(u)
+// options are those of a client that are the same for one of a server and one of a cluster.
+type options struct {
+	dial, read, write time.Duration
+	ends              bool // at the deadline of a ctx
 }
 
-func TestTimeoutsOfAURL(t *testing.T) {
-	for _, url := range []string{"goredis://a:1?timeout=1500ms", "goredis://a:1?timeout=1500ms&addr=b:1"} {
-		client, err := clientOfURL(url)
+func TestOptionsOfAURL(t *testing.T) {
+	const timeout = 1500 * time.Millisecond
+	for _, query := range []string{"", "&addr=b:1", "&master_set=primary"} {
+		u, err := redisclient.Parse("goredis://a:1?timeout=1500ms"+query, parameters...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := clientOf(u)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		var all []time.Duration
+		var got options
 		switch c := client.(type) {
 		case *redis.Client:
-			all = []time.Duration{c.Options().DialTimeout, c.Options().ReadTimeout, c.Options().WriteTimeout}
+			o := c.Options()
+			got = options{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled}
 		case *redis.ClusterClient:
-			all = []time.Duration{c.Options().DialTimeout, c.Options().ReadTimeout, c.Options().WriteTimeout}
-			if c.Options().ClusterStateReloadInterval != reloadInterval {
-				t.Errorf("the topology is read every %v", c.Options().ClusterStateReloadInterval)
+			o := c.Options()
+			got = options{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled}
+			if o.ClusterStateReloadInterval != reloadInterval {
+				t.Errorf("the topology is read every %v", o.ClusterStateReloadInterval)
 			}
 		}
-		for _, d := range all {
-			if d != 1500*time.Millisecond {
-				t.Errorf("%s: timeouts %v", url, all)
-			}
+		if want := (options{timeout, timeout, timeout, true}); got != want {
+			t.Errorf("%q: %+v, want %+v", query, got, want)
 		}
 	}
-	if _, err := clientOfURL("goredis://a:1?timeout=1500ms&dial_timeout=x"); err == nil {
+	u, err := redisclient.Parse("goredis://a:1?timeout=1500ms&dial_timeout=x", parameters...)
+	if err == nil {
+		_, err = clientOf(u)
+	}
+	if err == nil {
 		t.Error("a timeout that is none is no error")
 	}
 }
