@@ -7,7 +7,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,36 +224,4 @@ func TestAHijackedConnectionHoldsThePlaceUntilItIsClosed(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request that could be hijacked and is not is like all others.
-func TestAnOfferThatIsNotAccepted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var err error
-		s := serve(t, httplimit.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			w.(http.Flusher).Flush()
-			err = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour))
-			w.Write([]byte("no"))
-			if r.Header.Get("Panic") != "" {
-				panic(http.ErrAbortHandler)
-			}
-		})
-		res, sendErr := s.send(t.Context(), upgraded)
-		require.NoError(t, sendErr)
-		body, _ := io.ReadAll(res.Body)
-		require.Equal(t, "no", string(body))
-		require.NoError(t, err, "the methods of the ResponseWriter are found")
-		require.Zero(t, s.inUse())
-		_, sendErr = s.send(t.Context(), upgraded, header("Panic", "yes"))
-		require.NoError(t, sendErr)
-		require.Zero(t, s.inUse())
-	})
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), httplimit.Config{InFlight: stream, Places: inflight.New(memory.New())})
-	require.NoError(t, err)
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	upgraded(r)
-	limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _, err = http.NewResponseController(w).Hijack()
-	})).ServeHTTP(httptest.NewRecorder(), r)
-	require.ErrorIs(t, err, http.ErrNotSupported)
 }

@@ -207,7 +207,7 @@ func TestTheMessageOfAnErrorIsItsCause(t *testing.T) {
 		context.DeadlineExceeded.Error(): {&throttr.DeadlineError{Key: secret}},
 		throttr.ErrFull.Error():          {fmt.Errorf("%w: %q", throttr.ErrFull, secret)},
 		"connection refused":             {fmt.Errorf("dial %q: %w", secret, syscall.ECONNREFUSED)},
-		"*errors.errorString":            {errors.New(secret), fmt.Errorf("%w: %w", errors.New(secret), errDown), errors.Join(errDown, errDown)},
+		"*errors.errorString":            {errors.New(secret), fmt.Errorf("%w: %w", errors.New(secret), errDown), errors.Join(errDown, opaque{errDown})},
 		"*throttr.CostError":             {&throttr.CostError{Key: secret}},
 		"otelthrottr_test.opaque":        {opaque{errors.New(secret)}},
 	} {

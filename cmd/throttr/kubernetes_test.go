@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,90 +18,50 @@ import (
 
 const manifest = "../../examples/kubernetes/throttr.yaml"
 
-// object is a Service or a StatefulSet, with the fields that the manifest uses. Any other field is an error.
-type object struct {
-	APIVersion string `yaml:"apiVersion"`
-	Kind       string
-	Metadata   metadata
-	Spec       struct {
-		ClusterIP                string `yaml:"clusterIP"`
-		PublishNotReadyAddresses bool   `yaml:"publishNotReadyAddresses"`
-		Selector                 map[string]any
-		Ports                    []struct {
-			Name string
-			Port int
+// at returns what a document has at a path of names and indices.
+func at(t *testing.T, v any, path ...any) any {
+	t.Helper()
+	for _, step := range path {
+		if i, ok := step.(int); ok {
+			v = v.([]any)[i]
+		} else {
+			v = v.(map[string]any)[step.(string)]
 		}
-		ServiceName         string `yaml:"serviceName"`
-		Replicas            int
-		PodManagementPolicy string `yaml:"podManagementPolicy"`
-		Template            struct {
-			Metadata metadata
-			Spec     struct {
-				InitContainers []container `yaml:"initContainers"`
-				Containers     []container
-				Volumes        []struct {
-					Name     string
-					EmptyDir *struct{} `yaml:"emptyDir"`
-				}
-			}
-		}
+		require.NotNil(t, v, "%v of %v", step, path)
 	}
-}
-
-type metadata struct {
-	Name   string
-	Labels map[string]any
-}
-
-type container struct {
-	Name, Image   string
-	Command, Args []string
-	Env           []struct{ Name, Value string }
-	Ports         []struct {
-		Name          string
-		ContainerPort int `yaml:"containerPort"`
-	}
-	LivenessProbe struct {
-		Exec             struct{ Command []string }
-		PeriodSeconds    int `yaml:"periodSeconds"`
-		TimeoutSeconds   int `yaml:"timeoutSeconds"`
-		FailureThreshold int `yaml:"failureThreshold"`
-	} `yaml:"livenessProbe"`
-	VolumeMounts []struct {
-		Name      string
-		MountPath string `yaml:"mountPath"`
-		ReadOnly  bool   `yaml:"readOnly"`
-	} `yaml:"volumeMounts"`
+	return v
 }
 
 func TestManifestRunsOneThreadAndAProbeThatWorks(t *testing.T) {
 	text, err := os.ReadFile(manifest)
 	require.NoError(t, err)
 	documents := yaml.NewDecoder(bytes.NewReader(text))
-	documents.KnownFields(true)
-	var service, set object
+	var service, set map[string]any
 	require.NoError(t, documents.Decode(&service))
 	require.NoError(t, documents.Decode(&set))
 	require.ErrorIs(t, documents.Decode(new(any)), io.EOF)
 
 	// Each server has a name of its own, and clients reach it by that.
-	require.Equal(t, "v1 Service None", strings.Join([]string{service.APIVersion, service.Kind, service.Spec.ClusterIP}, " "))
-	require.Equal(t, "apps/v1 StatefulSet "+service.Metadata.Name, strings.Join([]string{set.APIVersion, set.Kind, set.Spec.ServiceName}, " "))
-	require.Equal(t, service.Spec.Selector, set.Spec.Template.Metadata.Labels)
-	require.Equal(t, map[string]any{"matchLabels": service.Spec.Selector}, set.Spec.Selector)
-	server, install := set.Spec.Template.Spec.Containers[0], set.Spec.Template.Spec.InitContainers[0]
-	port := service.Spec.Ports[0].Port
-	require.Equal(t, []string{"throttr", "--port", strconv.Itoa(port), "--threads", "0"}, server.Args)
-	require.Equal(t, port, server.Ports[0].ContainerPort)
+	require.Equal(t, []any{"v1", "Service", "None"}, []any{service["apiVersion"], service["kind"], at(t, service, "spec", "clusterIP")})
+	require.Equal(t, []any{"apps/v1", "StatefulSet", at(t, service, "metadata", "name")}, []any{set["apiVersion"], set["kind"], at(t, set, "spec", "serviceName")})
+	selector := at(t, service, "spec", "selector")
+	require.Equal(t, selector, at(t, set, "spec", "template", "metadata", "labels"))
+	require.Equal(t, map[string]any{"matchLabels": selector}, at(t, set, "spec", "selector"))
+	pod := at(t, set, "spec", "template", "spec")
+	server, install := at(t, pod, "containers", 0), at(t, pod, "initContainers", 0)
+	port := at(t, service, "spec", "ports", 0, "port")
+	require.Equal(t, []any{"throttr", "--port", fmt.Sprint(port), "--threads", "0"}, at(t, server, "args"))
+	require.Equal(t, port, at(t, server, "ports", 0, "containerPort"))
 
 	// The init container installs the probe where both see it, and the probe gives up before Kubernetes ends it.
-	probe := server.LivenessProbe.Exec.Command
-	require.Equal(t, install.VolumeMounts[0].MountPath+"/throttr", probe[0])
-	require.Equal(t, server.VolumeMounts[0].MountPath+"/throttr", probe[0])
-	require.Equal(t, "GOBIN="+server.VolumeMounts[0].MountPath, install.Env[0].Name+"="+install.Env[0].Value)
+	probe := strings.Fields(strings.Trim(fmt.Sprint(at(t, server, "livenessProbe", "exec", "command")), "[]"))
+	folder := at(t, server, "volumeMounts", 0, "mountPath")
+	require.Equal(t, fmt.Sprint(folder, "/throttr"), probe[0])
+	require.Equal(t, folder, at(t, install, "volumeMounts", 0, "mountPath"))
+	require.Equal(t, map[string]any{"name": "GOBIN", "value": folder}, at(t, install, "env", 0))
 	limit, err := time.ParseDuration(probe[slices.Index(probe, "--timeout")+1])
 	require.NoError(t, err)
-	require.Less(t, limit, time.Duration(server.LivenessProbe.TimeoutSeconds)*time.Second)
+	require.Less(t, limit, time.Duration(at(t, server, "livenessProbe", "timeoutSeconds").(int))*time.Second)
 
 	srv := mockserver.RunT(t)
 	probe[slices.Index(probe, "--store")+1] = srv.Addr()
