@@ -323,11 +323,10 @@ func FuzzForwardedAddresses(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, second string, client uint32, hops uint8, sameLine bool) {
 		addr := netip.AddrFrom4([4]byte{byte(client >> 24), byte(client >> 16), byte(client >> 8), byte(client)})
-		for _, remote := range []string{first, second} { // No remote address causes a panic.
-			for name, addrs := range all {
-				header := http.Header{name: {first, second}}
-				addrs.Key(remote, header.Values)
-				addrs.Key("10.0.0.1:80", header.Values)
+		for name, addrs := range all {
+			header := http.Header{name: {first, second}}
+			for _, remote := range []string{first, second, "10.0.0.1:80"} {
+				requireKey(t, addrs.Key(remote, header.Values))
 			}
 		}
 		if proxies[0].Contains(addr) {
@@ -353,4 +352,21 @@ func FuzzForwardedAddresses(f *testing.F) {
 			require.Equal(t, addr.String(), got, "%s: %q", name, lines)
 		}
 	})
+}
+
+// requireKey requires that a key is an address or a prefix in its canonical form, or "unknown".
+func requireKey(t *testing.T, key string) {
+	if key == "unknown" {
+		return
+	}
+	if p, err := netip.ParsePrefix(key); err == nil {
+		require.Equal(t, p.Masked().String(), key)
+		require.Equal(t, 64, p.Bits())
+		require.True(t, p.Addr().Is6() && !p.Addr().Is4In6())
+		return
+	}
+	addr, err := netip.ParseAddr(key)
+	require.NoError(t, err)
+	require.Equal(t, addr.String(), key)
+	require.True(t, addr.Is4(), key)
 }

@@ -37,6 +37,7 @@ func newService(t *testing.T, cfg grpclimit.Config, seen func(context.Context) e
 	cfg.InFlight = exports
 	cfg.Places = s.places
 	cfg.Key = grpclimit.Everyone
+	cfg.KeyOf = map[string]grpclimit.KeyFunc{"exports": grpclimit.Everyone}
 	s.start(t, cfg, seen)
 	return s
 }

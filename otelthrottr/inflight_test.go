@@ -70,6 +70,10 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 		observer(t.Context(), inflight.Event{Kind: inflight.Available, Held: time.Second})
 		require.Contains(t, tel.figures(), "throttr.inflight.outages")
 		require.Zero(t, tel.figures()["throttr.inflight.outages"])
+		observer(t.Context(), inflight.Event{Kind: inflight.Failed, Limit: limit, Waited: 7 * time.Second})
+		observer(t.Context(), inflight.Event{Kind: inflight.Lost, Limit: limit, Held: 9 * time.Second})
+		got = tel.figures()
+		require.Equal(t, []int64{1, 7, 9}, []int64{got["throttr.inflight.callsfailed"], got["throttr.inflight.waitedfailed"], got["throttr.inflight.heldlost"]})
 		require.NoError(t, r.Unregister())
 	})
 }

@@ -41,16 +41,6 @@ func (b teller) Hit(_ context.Context, key string, _ window.Limit, _ uint64) (w 
 	return w, b.fail(key)
 }
 
-func (b teller) Charge(_ context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
-	return w, b.fail(key)
-}
-
-func (b teller) Peek(_ context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
-	return w, b.fail(key)
-}
-
-func (b teller) Reset(_ context.Context, key string, _ window.Limit) error { return b.fail(key) }
-
 func (b teller) Take(_ context.Context, key string, _ window.Limit, n uint64) (w window.Window, err error) {
 	if b.grants {
 		return window.Window{Count: n, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}, nil
