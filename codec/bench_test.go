@@ -44,7 +44,6 @@ var (
 	benchUpdate = codec.Update[uint16]{
 		Attribute: codec.Quota, Change: codec.Increase, Value: 3, Key: benchInsert.Key,
 	}
-	benchQuery  = codec.Query{Key: benchInsert.Key}
 	benchAnswer = codec.QueryResponse[uint16]{Found: true, Quota: 500, TTL: benchInsert.TTL}
 )
 
@@ -95,11 +94,6 @@ func BenchmarkUpdate(b *testing.B) {
 	besideHand(b, m, func(dst []byte) ([]byte, error) {
 		return handAppendUpdate(dst, byte(m.Attribute), byte(m.Change), m.Value, m.Key)
 	}, codec.DecodeUpdate[uint16], handDecodeUpdate)
-}
-
-func BenchmarkQuery(b *testing.B) {
-	m := benchQuery
-	besideHand(b, m, func(dst []byte) ([]byte, error) { return handAppendQuery(dst, m.Key) }, codec.DecodeQuery, handDecodeQuery)
 }
 
 func BenchmarkQueryResponse(b *testing.B) {

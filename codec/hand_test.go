@@ -38,29 +38,6 @@ func handDecodeUpdate(src []byte) (m codec.Update[uint16], n int, err error) {
 	return m, n, nil
 }
 
-func handAppendQuery(dst []byte, key []byte) ([]byte, error) {
-	if len(key) > 255 {
-		return dst, errHand
-	}
-	dst = append(dst, 0x02, byte(len(key)))
-	return append(dst, key...), nil
-}
-
-func handDecodeQuery(src []byte) (m codec.Query, n int, err error) {
-	if len(src) < 2 {
-		return m, 0, errHand
-	}
-	if src[0] != 0x02 {
-		return m, 0, errHand
-	}
-	n = 2 + int(src[1])
-	if len(src) < n {
-		return m, 0, errHand
-	}
-	m.Key = src[2:n:n]
-	return m, n, nil
-}
-
 func handAppendQueryResponse(dst []byte, found bool, quota uint16, unit byte, amount uint16) ([]byte, error) {
 	if !found {
 		return append(dst, 0), nil

@@ -72,8 +72,9 @@ func replay[T codec.Value](t *testing.T, sc scenario, seen map[codec.Op]int) {
 			req, n, err := codec.DecodeRequest[T](src)
 			require.NoError(t, err)
 			requireBytes(t, src[:n], req)
-			src = src[n:]
 			last = req.Op()
+			require.Equal(t, byte(last), src[0])
+			src = src[n:]
 			seen[last]++
 			kinds = append(kinds, req.ResponseKind())
 		}

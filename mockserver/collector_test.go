@@ -136,6 +136,16 @@ func TestRecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
 	}
 }
 
+func TestExpiriesDoNoHarmWithoutTheHazard(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		srv.Set("k", 1, time.Second)
+		srv.Set("l", 1, time.Second+20*time.Microsecond)
+		srv.Advance(time.Minute)
+		require.Equal(t, 2, srv.Expired())
+		require.Equal(t, "00", connect(t, srv).ask(query("k")))
+	}, virtual, realCollector, without(mockserver.LockUp))
+}
+
 func TestSetOfAnExistingBufferLeavesTheTimer(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {
@@ -216,6 +226,10 @@ func TestRestartEndsLockUp(t *testing.T) {
 			srv.Set(keys[2], 1, time.Hour)
 			srv.Advance(time.Minute)
 			require.True(t, srv.LockedUp())
+			w := connect(t, srv)
+			require.Empty(t, w.ask(query(keys[2])), "it accepts connections and never responds")
+			require.Zero(t, srv.Publish("*", nil))
+			require.False(t, w.closed())
 			require.NoError(t, srv.Restart(keep))
 			require.False(t, srv.LockedUp())
 			want := []string{}

@@ -1,8 +1,6 @@
 package mockserver_test
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -64,74 +62,7 @@ func TestHazardsThatAreOff(t *testing.T) {
 	}
 }
 
-func TestIncreaseWrapsAndEventsReachEveryConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		a, b := connect(t, srv), connect(t, srv)
-		require.Equal(t, "0101", a.ask(insert("k", 65535, 1, codec.Hours), increase("k", 3)))
-		quota, ok := srv.Counter("k")
-		require.True(t, ok)
-		require.Equal(t, uint64(2), quota)
-
-		require.Equal(t, 2, srv.Publish("*", []byte("all")))
-		for _, w := range []*wire{a, b} {
-			require.Equal(t, "190103002a616c6c", w.received())
-		}
-		require.Equal(t, "00", a.ask(query("nothing")))
-	})
-}
-
 func TestPublishPanicsIfThePayloadDoesNotFit(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
 	require.Panics(t, func() { srv.Publish("*", make([]byte, 256)) })
-}
-
-// load inserts counters with a TTL of a second for 100 seconds, some 200 a second. It
-// returns after how many seconds the server stopped responding; 0 if it did not.
-func load(t *testing.T, srv *mockserver.Server, thenPurge bool) int {
-	w := connect(t, srv)
-	rnd := rand.New(rand.NewPCG(1, 2))
-	inserted := 0
-	for second := 1; second <= 100; second++ {
-		for range 200 {
-			srv.Advance(time.Duration(rnd.IntN(int(10 * time.Millisecond))))
-			response := w.ask(insert(fmt.Sprint(inserted), 1, 1, codec.Seconds))
-			if thenPurge && inserted >= 50 {
-				response += w.ask(purge(fmt.Sprint(inserted - 50)))
-			}
-			inserted++
-			if response == "" {
-				return second
-			}
-			require.NotContains(t, response, "00")
-		}
-	}
-	return 0
-}
-
-func TestServerLocksUpIfManyRecordsExpire(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		stopped := load(t, srv, false)
-		require.True(t, stopped > 1 && stopped < 30, "stopped after %d s", stopped)
-		require.True(t, srv.LockedUp())
-
-		w := connect(t, srv)
-		require.Empty(t, w.ask(query("k")), "it accepts connections and never responds")
-		require.Zero(t, srv.Publish("*", nil))
-		require.False(t, w.closed())
-		require.NoError(t, srv.Restart(false))
-		require.False(t, srv.LockedUp())
-		require.Equal(t, "00", connect(t, srv).ask(query("k")))
-	}, virtual, with(mockserver.LockUp))
-}
-
-func TestRecordsThatExpireAreHarmfulOnlyWithLockUp(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		require.Zero(t, load(t, srv, true), "purged in time")
-		require.Zero(t, srv.Expired())
-		require.False(t, srv.LockedUp())
-	}, virtual, with(mockserver.LockUp))
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		require.Zero(t, load(t, srv, false))
-		require.NotZero(t, srv.Expired())
-	}, virtual)
 }

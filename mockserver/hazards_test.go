@@ -102,45 +102,6 @@ func (n manyQueries) AppendBinary(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func TestUnreadResponsesMakeRequestsSlower(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		nc, err := srv.Dial(t.Context())
-		require.NoError(t, err)
-		_, err = nc.Write(flood(t, 500))
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		nc.Close()
-		synctest.Wait()
-		require.Equal(t, 500, srv.Leaked())
-		before := srv.Busy()
-		w := connect(t, srv)
-		w.send(frames(t, query("k")))
-		time.Sleep(time.Second)
-		require.Equal(t, "00", w.received())
-		require.Equal(t, 6*time.Microsecond+4*time.Microsecond+850*time.Nanosecond, srv.Busy()-before)
-	}, mockserver.WithRealServiceTime())
-}
-
-func TestEachMinuteAServerLooksThroughItsRecords(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		for i := range 1000 {
-			srv.Set(string(rune(i+1)), 1, time.Hour)
-		}
-		w := connect(t, srv)
-		cost := func() time.Duration {
-			before := srv.Busy()
-			w.send(frames(t, query("no")))
-			time.Sleep(time.Second)
-			require.Equal(t, "00", w.received())
-			return srv.Busy() - before
-		}
-		require.Equal(t, 10*time.Microsecond, cost())
-		time.Sleep(time.Minute)
-		require.Equal(t, 10*time.Microsecond+350*time.Microsecond, cost())
-		require.Equal(t, 10*time.Microsecond, cost())
-	}, mockserver.WithRealServiceTime())
-}
-
 func TestLoadDuringTheStartIsAViolation(t *testing.T) {
 	for name, c := range map[string]struct {
 		requests []int // in packets

@@ -40,17 +40,6 @@ func TestUsageIsUpdatedOnceAMinute(t *testing.T) {
 	}, virtual)
 }
 
-func TestOverwrittenBufferKeepsItsUsage(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		set := uint16.Set{Key: []byte("k"), Value: []byte("v"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}}
-		require.Equal(t, "0101", w.ask(set, set))
-		srv.Advance(time.Minute)
-		res := response[codec.StatsResponse](w, codec.Stats{})
-		require.Equal(t, [][]codec.StatsEntry{{{Key: []byte("k"), Usage: codec.Usage{WritesPerMinute: 2, Writes: 2}}}}, res.Fragments)
-	}, virtual)
-}
-
 func TestInfoCountsItself(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Advance(time.Second)

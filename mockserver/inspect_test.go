@@ -69,18 +69,6 @@ func TestSetChoosesTheFinestUnitThatFits(t *testing.T) {
 	}, virtual, mockserver.WithValueSize(1))
 }
 
-func TestTTLDecreasedIntoThePastExpiresNow(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		decrease := uint16.Update{Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 3, Key: []byte("k")}
-		require.Equal(t, "01"+"01"+"00", w.ask(insert("k", 1, 2, codec.Hours), decrease, query("k")))
-		srv.Advance(10*time.Second - 1)
-		require.Equal(t, "00", w.ask(insert("k", 1, 1, codec.Hours)))
-		srv.Advance(1)
-		require.Equal(t, "01", w.ask(insert("k", 1, 1, codec.Hours)))
-	}, virtual)
-}
-
 func TestVirtualClockMovesOnlyForward(t *testing.T) {
 	srv := mockserver.RunT(t, virtual)
 	require.Equal(t, mockserver.Epoch, srv.Now())

@@ -3,7 +3,6 @@ package mockserver_test
 import (
 	"encoding"
 	"io"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,30 +14,6 @@ import (
 	"github.com/throttr-go/throttr/codec/uint16"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-func TestServiceTimeIsSpentOnOneRequestAfterTheOther(t *testing.T) {
-	const each, n = 100 * time.Microsecond, 100
-	srv := mockserver.RunT(t, mockserver.WithServiceTime(each))
-	start := time.Now()
-	var clients sync.WaitGroup
-	for range 3 {
-		conn := dialReal(t, srv)
-		clients.Go(func() {
-			for range 2 {
-				responses := make([]byte, n)
-				if _, err := conn.Write(flood(t, n)); err != nil {
-					t.Error(err)
-				}
-				if _, err := io.ReadFull(conn, responses); err != nil || string(responses) != strings.Repeat("\x00", n) {
-					t.Errorf("%x %v", responses, err)
-				}
-			}
-		})
-	}
-	clients.Wait()
-	require.GreaterOrEqual(t, time.Since(start), 3*2*n*each)
-	require.Equal(t, 3*2*n*each, srv.Busy())
-}
 
 // In a bubble the clock stands for the server's thread: time passes only while it is busy.
 func TestServiceTimeInMemoryPassesInABubble(t *testing.T) {
@@ -71,29 +46,49 @@ func TestServiceTimeInMemoryPassesInABubble(t *testing.T) {
 	})
 }
 
-func TestCreationSlowsDown(t *testing.T) {
-	set := uint16.Set{Key: []byte("b"), Value: []byte("v"), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}}
+// cost returns how long the server is busy with requests.
+func (w *wire) cost(srv *mockserver.Server, requests ...encoding.BinaryAppender) time.Duration {
+	before := srv.Busy()
+	w.send(frames(w.t, requests...))
+	time.Sleep(time.Second)
+	w.received()
+	return srv.Busy() - before
+}
+
+func TestServiceTimeDependsOnWhatTheServerHasDone(t *testing.T) {
+	const one, fresh = 10 * time.Microsecond, 13 * time.Microsecond
+	again := insert("k", 1, 9, codec.Hours)
+	set := uint16.Set{Key: []byte("b"), Value: []byte("v"), TTL: again.TTL}
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		w := connect(t, srv)
-		cost := func(requests ...encoding.BinaryAppender) time.Duration {
-			before := srv.Busy()
-			w.send(frames(t, requests...))
-			time.Sleep(time.Second)
-			w.received()
-			return srv.Busy() - before
-		}
-		const one, fresh = 10 * time.Microsecond, 13 * time.Microsecond
-		require.Equal(t, fresh, cost(insert("k", 1, 9, codec.Hours)))
-		slower := cost(insert("k", 1, 9, codec.Hours))
+		require.Equal(t, fresh, w.cost(srv, again))
+		slower := w.cost(srv, again)
 		require.Equal(t, fresh+32*time.Microsecond/20_000, slower, "it fails, and takes as long as one that does not")
-		require.Equal(t, slower, cost(insert("k", 1, 9, codec.Hours)), "what fails makes no record")
-		require.Equal(t, slower, cost(set))
-		require.Greater(t, cost(set), slower)
-		require.Equal(t, one, cost(query("k")))
+		require.Equal(t, slower, w.cost(srv, again), "what fails makes no record")
+		require.Equal(t, slower, w.cost(srv, set))
+		require.Greater(t, w.cost(srv, set), slower)
+		require.Equal(t, one, w.cost(srv, query("k")))
+
+		for i := range 998 {
+			srv.Set(string(rune(i+0x100)), 1, time.Hour)
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, one+350*time.Microsecond, w.cost(srv, query("no")), "once a minute it looks through its records")
+		require.Equal(t, one, w.cost(srv, query("no")))
+
+		nc, err := srv.Dial(t.Context())
+		require.NoError(t, err)
+		_, err = nc.Write(flood(t, 500))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		nc.Close()
+		synctest.Wait()
+		require.Equal(t, 500, srv.Leaked())
+		require.Equal(t, one+850*time.Nanosecond, w.cost(srv, query("no")), "unread responses make requests slower")
+
 		require.NoError(t, srv.Restart(true))
-		w = connect(t, srv)
-		require.Equal(t, fresh, cost(insert("k", 1, 9, codec.Hours)), "a restarted server is new")
-	}, virtual, mockserver.WithRealServiceTime())
+		require.Equal(t, fresh, connect(t, srv).cost(srv, again), "a restarted server is new")
+	}, mockserver.WithRealServiceTime())
 	_, err := mockserver.Start(mockserver.WithServiceTime(time.Millisecond + 1))
 	require.ErrorContains(t, err, "service time is 0 to 1ms, not 1.000001ms")
 }

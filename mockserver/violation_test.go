@@ -68,16 +68,6 @@ func TestDelayedResponsesAndEventsCountAsOutstanding(t *testing.T) {
 	}
 }
 
-func TestFloodOverTCPIsAViolation(t *testing.T) {
-	srv, err := mockserver.Start()
-	require.NoError(t, err)
-	defer srv.Close()
-	_, err = dialReal(t, srv).Write(flood(t, 2000))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(srv.Violations()) == 1 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, "H4", srv.Violations()[0].Rule)
-}
-
 func TestFrameOver8096BytesIsAViolation(t *testing.T) {
 	// A SET whose key and value fill the buffer to the last byte, and one more.
 	set := func(value int) []byte {

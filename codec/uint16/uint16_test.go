@@ -1,10 +1,8 @@
 package uint16_test
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,31 +31,6 @@ func TestValueSizeIsThatOfTheName(t *testing.T) {
 	require.Equal(t, 2, uint16.Size)
 	require.Equal(t, uint16.Size, codec.Size[uint16.Value]())
 	require.Equal(t, ^uint16.Value(0), uint16.Max)
-}
-
-func TestMessagesRoundTripThroughAStream(t *testing.T) {
-	ttl, err := uint16.TTLOf(time.Minute)
-	require.NoError(t, err)
-	insert := uint16.Insert{Key: []byte("k"), Quota: uint16.Max, TTL: ttl}
-	response := uint16.QueryResponse{Found: true, Quota: uint16.Max, TTL: ttl}
-
-	var wire bytes.Buffer
-	require.NoError(t, uint16.NewEncoder(&wire).Encode(insert, response))
-	src := bytes.Clone(wire.Bytes())
-	dec := uint16.NewDecoder(&wire)
-	req, err := dec.Request()
-	require.NoError(t, err)
-	require.Equal(t, insert, req)
-	res, err := dec.Response(codec.KindQuery)
-	require.NoError(t, err)
-	require.Equal(t, response, res)
-
-	req, n, err := uint16.DecodeRequest(src)
-	require.NoError(t, err)
-	require.Equal(t, insert, req)
-	res, _, err = uint16.DecodeResponse(codec.KindQuery, src[n:])
-	require.NoError(t, err)
-	require.Equal(t, response, res)
 }
 
 func Example() {
