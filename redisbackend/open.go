@@ -107,7 +107,8 @@ const (
 )
 
 func newConnecting(option rueidis.ClientOption) *connecting {
-	c := &connecting{option: option, err: connectError(errors.New("no attempt has ended yet"), &option)}
+	c := &connecting{option: option}
+	c.err = c.connectError(errors.New("no attempt has ended yet"))
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
@@ -142,7 +143,7 @@ func (c *connecting) attempt() error {
 			go client.Close()
 		}
 	case err != nil:
-		c.err = connectError(err, &c.option)
+		c.err = c.connectError(err)
 	default:
 		c.client = client
 		c.err = nil
@@ -163,7 +164,7 @@ func (c *connecting) left(client rueidis.Client, why error) {
 	defer c.mu.Unlock()
 	if c.client == client {
 		c.client = nil
-		c.err = connectError(why, &c.option)
+		c.err = c.connectError(why)
 		go client.Close()
 		go c.retry()
 	}
@@ -185,11 +186,6 @@ func (c *connecting) close() {
 	}
 }
 
-// connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
-// them, such as one that does not know AUTH.
-func connectError(err error, option *rueidis.ClientOption) error {
-	if err := redisclient.ReplyError(err, option.Password, option.Username); errors.Is(err, window.ErrUnavailable) {
-		return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
-	}
-	return &api.CallError{Package: "redisbackend", Call: "connect", Err: fmt.Errorf("%w: %w", window.ErrUnavailable, err)}
+func (c *connecting) connectError(err error) error {
+	return redisclient.ConnectError("redisbackend", clientError(err), c.option.Password, c.option.Username)
 }

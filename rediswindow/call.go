@@ -271,8 +271,4 @@ func appendFloat(to []byte, f float64) []byte {
 }
 
 // float reads a number in binary form.
-func float(s string) float64 {
-	_ = s[7]
-	return math.Float64frombits(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
-}
+func float(s string) float64 { return math.Float64frombits(binary.LittleEndian.Uint64([]byte(s[:8]))) }

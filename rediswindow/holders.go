@@ -36,29 +36,16 @@ func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[wind
 
 // listPlaces returns the places of a hash, if there are any.
 func (b *Backend) listPlaces(ctx context.Context, hash string) ([]window.ListedPlaces, error) {
-	holders, err := b.holders(ctx, hash)
-	if err != nil || len(holders) == 0 {
-		return nil, err
-	}
-	tag := b.tagOf(hash)
-	p := window.ListedPlaces{Key: tag[2:], Digest: tag[0] == 'h', Name: hash[len(b.prefix+"{"+tag+"}"+flights):], ByProcess: holders}
-	for _, h := range holders {
-		p.Used += h.Held
-		p.Waiting += h.Waiting
-	}
-	return []window.ListedPlaces{p}, nil
-}
-
-// holders returns the processes that hold places of a hash, or wait for them.
-func (b *Backend) holders(ctx context.Context, hash string) (all []window.Holder, err error) {
 	at, err := b.time()
 	if err != nil {
 		return nil, err
 	}
 	text, err := b.alone(ctx, holdersScript, []string{hash}, at)
-	if err != nil {
+	if err != nil || text == "" {
 		return nil, err
 	}
+	tag := b.tagOf(hash)
+	p := window.ListedPlaces{Key: tag[2:], Digest: tag[0] == 'h', Name: hash[len(b.prefix+"{"+tag+"}"+flights):]}
 	for line := range strings.Lines(text) {
 		var h window.Holder
 		var micros int64
@@ -66,8 +53,10 @@ func (b *Backend) holders(ctx context.Context, hash string) (all []window.Holder
 			return nil, fmt.Errorf("%w: the script returned %q", window.ErrUnavailable, line)
 		}
 		h.LeaseEnds = time.Duration(micros) * time.Microsecond
-		all = append(all, h)
+		p.Used += h.Held
+		p.Waiting += h.Waiting
+		p.ByProcess = append(p.ByProcess, h)
 	}
-	slices.SortFunc(all, func(x, y window.Holder) int { return cmp.Compare(x.Process, y.Process) })
-	return all, nil
+	slices.SortFunc(p.ByProcess, func(x, y window.Holder) int { return cmp.Compare(x.Process, y.Process) })
+	return []window.ListedPlaces{p}, nil
 }

@@ -1,6 +1,7 @@
 package rediswindow
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -39,10 +40,7 @@ func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
 	if l.Algorithm == window.SlidingLog {
 		t.MaxCount = b.maxLog
 	}
-	if err := checkNumber("Max", l.Max, t.MaxCount); err != nil {
-		return window.Traits{}, err
-	}
-	if err := checkNumber("Burst", l.Burst, t.MaxCount); err != nil {
+	if err := cmp.Or(checkNumber("Max", l.Max, t.MaxCount), checkNumber("Burst", l.Burst, t.MaxCount)); err != nil {
 		return window.Traits{}, err
 	}
 	if hi, lo := bits.Mul64(l.Burst, uint64(l.Scale.Microseconds())); l.Max > 0 && l.Burst > 0 {

@@ -5,10 +5,12 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -40,7 +42,7 @@ func ReplyError(err error, args ...string) error {
 	}
 	e := &Error{text: text(err.Error(), args), cause: err}
 	switch {
-	case AboutKey(err):
+	case aboutKey(err):
 	case strings.Contains(err.Error(), "OOM command not allowed"): // before version 7, it is in the error of the script
 		e.matches = []error{window.ErrFull, window.ErrUnavailable}
 		e.text = window.ErrFull.Error() + ": " + e.text
@@ -51,9 +53,19 @@ func ReplyError(err error, args ...string) error {
 	return e
 }
 
-// AboutKey reports whether a reply is about one of the keys of the request, and not about the server: another
+// ConnectError returns the error of an attempt of a module to connect, without what is secret: the server may repeat it,
+// such as one that does not know AUTH.
+func ConnectError(module string, err error, secrets ...string) error {
+	err = ReplyError(err, secrets...)
+	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	}
+	return &api.CallError{Package: module, Call: "connect", Err: err}
+}
+
+// aboutKey reports whether a reply is about one of the keys of the request, and not about the server: another
 // request may succeed.
-func AboutKey(err error) bool {
+func aboutKey(err error) bool {
 	reply := err.Error()
 	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") && strings.Contains(reply, " key")
 }

@@ -88,15 +88,15 @@ func (u *URL) parameters(others []string) error {
 			return Config("URL parameter %.64q is given %d times", name, len(values))
 		}
 		v, err := values[0], error(nil)
-		var n int
 		switch name {
 		case "prefix":
 			u.Prefix = v
 		case "max_log":
-			n, err = natural(v)
-			u.MaxLog = uint64(n)
+			u.MaxLog, err = strconv.ParseUint(v, 10, 63)
 		case "max_queued":
-			u.MaxQueued, err = natural(v)
+			var n uint64
+			n, err = strconv.ParseUint(v, 10, 31)
+			u.MaxQueued = int(n)
 		case "lazy":
 			u.Lazy, err = strconv.ParseBool(v)
 		case "timeout":
@@ -121,14 +121,6 @@ func (u *URL) parameters(others []string) error {
 		}
 	}
 	return nil
-}
-
-func natural(s string) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err == nil && n < 0 {
-		err = strconv.ErrRange
-	}
-	return n, err
 }
 
 // CloseTimeout is how long Close waits.

@@ -86,18 +86,16 @@ func (a adapter) eval(ctx context.Context, command, script string, keys, args []
 	if _, bounded := ctx.Deadline(); a.ends && bounded || ctx.Done() == nil {
 		return a.run(ctx, all)
 	}
-	type result struct {
-		reply string
-		err   error
-	}
-	done := make(chan result, 1)
+	var reply string
+	var err error
+	done := make(chan struct{})
 	go func() {
-		reply, err := a.run(context.WithoutCancel(ctx), all)
-		done <- result{reply, err}
+		defer close(done)
+		reply, err = a.run(context.WithoutCancel(ctx), all)
 	}()
 	select {
-	case r := <-done:
-		return r.reply, r.err
+	case <-done:
+		return reply, err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

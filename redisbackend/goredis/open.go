@@ -62,7 +62,8 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	}
 	if err := o.Ping(ctx); err != nil {
 		_ = o.Close()
-		return nil, connectError(err, u)
+		password, _ := u.User.Password()
+		return nil, redisclient.ConnectError("goredis", err, password, u.User.Username())
 	}
 	return o, nil
 }
@@ -97,15 +98,4 @@ func clientOf(u *redisclient.URL) (redis.UniversalClient, error) {
 	}
 	o.ContextTimeoutEnabled = true
 	return redis.NewClient(o), nil
-}
-
-// connectError returns the error of an attempt to connect, without the user and the password: the server may repeat
-// them, such as one that does not know AUTH.
-func connectError(err error, u *redisclient.URL) error {
-	password, _ := u.User.Password()
-	err = redisclient.ReplyError(err, password, u.User.Username())
-	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
-	}
-	return &api.CallError{Package: "goredis", Call: "connect", Err: err}
 }
