@@ -164,32 +164,32 @@ func (a *answer) err() error {
 
 // window returns the window after a call of rank among equal ones, of which some were made.
 func (a *ask) window(rank, made int) (w window.Window) {
-	count, left, place := a.count, a.left, a.place
+	r := a.answer
 	if later := float64(made - 1 - rank); later > 0 { // those after it have changed the window
-		count -= later * float64(a.n)
+		r.count -= later * float64(a.n)
 		if a.limit.Algorithm == window.TokenBucket { // the place is a count, too
-			place -= later * float64(a.n)
-			left -= math.Floor(later * float64(a.n) * float64(a.limit.Scale.Microseconds()) / float64(a.limit.Max))
+			r.place -= later * float64(a.n)
+			r.left -= math.Floor(later * float64(a.n) * float64(a.limit.Scale.Microseconds()) / float64(a.limit.Max))
 		}
 	}
-	if left > 0 {
-		w.Count = min(uint64(max(count, 0)), MaxCount)
-		w.Left = micros(left)
-		w.ExpiresAt = time.UnixMicro(int64(a.now)).Add(w.Left)
+	if r.left > 0 {
+		w.Count = min(uint64(max(r.count, 0)), MaxCount)
+		w.Left = micros(r.left)
+		w.ExpiresAt = time.UnixMicro(int64(r.now)).Add(w.Left)
 	}
 	w.Refused = (a.verb == take || a.verb == peek) && rank >= made
 	if w.Refused {
 		w.RetryAfter = window.Never
 		if a.n <= holds(&a.limit) {
-			w.RetryAfter = max(micros(a.retry), time.Microsecond)
+			w.RetryAfter = max(micros(r.retry), time.Microsecond)
 		}
 	}
 	switch {
-	case left <= 0:
-	case a.series < 0:
-		w.ID = int64(place)
+	case r.left <= 0:
+	case r.series < 0:
+		w.ID = int64(r.place)
 	case a.verb == take && !w.Refused && a.n > 0:
-		w.ID = (int64(place)&(1<<placeBits-1))<<seriesBits | (int64(a.series) + 1)
+		w.ID = (int64(r.place)&(1<<placeBits-1))<<seriesBits | (int64(r.series) + 1)
 	}
 	return w
 }

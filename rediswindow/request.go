@@ -45,8 +45,8 @@ func byKey(entries []*batched) (groups [][]*batched) {
 	at := map[string]int{}
 	for _, e := range entries {
 		hash := e.Value.asks[0].hash
-		for _, a := range e.Value.asks[1:] {
-			if a.hash != hash {
+		for i := range e.Value.asks {
+			if e.Value.asks[i].hash != hash {
 				hash = ""
 			}
 		}
@@ -90,16 +90,17 @@ func (b *Backend) run(ctx context.Context, entries []*batched) (reply string, er
 	}
 	all := append(make([]string, 0, 2*n+1), now)
 	for _, e := range entries {
-		for i, a := range e.Value.asks {
+		for i := range e.Value.asks {
+			text := e.Value.asks[i].text
 			if i == 0 && e.Times > 1 {
-				a.text = strconv.Itoa(e.Times) + a.text[1:]
+				text = strconv.Itoa(e.Times) + text[1:]
 			}
-			all = append(all, a.text)
+			all = append(all, text)
 		}
 	}
 	for _, e := range entries {
-		for _, a := range e.Value.asks {
-			all = append(all, a.hash)
+		for i := range e.Value.asks {
+			all = append(all, e.Value.asks[i].hash)
 		}
 	}
 	reply, err = b.eval(ctx, windowsScript, all[n+1:], all[:n+1])
