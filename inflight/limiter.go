@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -89,13 +89,7 @@ func notAsked(cause error) error {
 
 // processName returns a name of this process that no other has, and that people know: host:number:random.
 func processName(host string, _ error) string {
-	host = strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, host)
-	return fmt.Sprintf("%.32s:%d:%s", host, os.Getpid(), rand.Text()[:10])
+	return fmt.Sprintf("%.32s:%d:%s", url.PathEscape(host), os.Getpid(), rand.Text()[:10])
 }
 
 // now returns the monotonic time, which is positive.

@@ -53,7 +53,6 @@ type status struct {
 
 	phase  phase
 	at     time.Duration // of the next exchange, if none is in flight
-	pause  time.Duration // after the last failure
 	sentAt time.Duration
 	failAt time.Duration // when the first of the exchanges was sent that have failed in a row; 0: the last one was answered
 	toldAt time.Duration // when an exchange that holds or wants something was sent last
@@ -329,7 +328,6 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	if a.Lost {
 		p.end(lost, false)
 	}
-	p.pause = 0
 	p.failAt = 0
 	p.alone = false
 	p.term = end
@@ -425,7 +423,6 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 	}
 	p.step(failed)
 	p.failAt = cmp.Or(p.failAt, p.sentAt)
-	p.pause = min(max(2*p.pause, minPause), maxPause, share(p.claim.Lease, pollShare))
 	for _, w := range p.wants {
 		w.state = waiting
 	}
@@ -438,7 +435,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		}
 		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.claim.Lease)
 	}
-	p.at = now + p.pause
+	p.at = now + min(max(p.sentAt-p.failAt, minPause), maxPause, share(p.claim.Lease, pollShare))
 }
 
 // decideAlone decides wants by a policy, as the store can't: those that do not wait, or all.

@@ -122,24 +122,27 @@ func TestTheStoreIsToldTheLargestMax(t *testing.T) {
 	require.Zero(t, p.begin(4*time.Millisecond, 1).HeldMax)
 }
 
-// The pause between exchanges that fail doubles, up to a bound.
+// The pause between exchanges that fail is as long as they have failed, up to a bound.
 func TestThePauseAfterFailuresGrows(t *testing.T) {
 	for lease, pauses := range map[time.Duration][]time.Duration{
-		time.Minute:            {10, 20, 40, 80, 160, 250, 250},
-		160 * time.Millisecond: {10, 20, 20},
+		time.Minute:            {10, 10, 20, 40, 80, 160, 250, 250},
+		160 * time.Millisecond: {10, 10, 20, 20},
 	} {
 		p := newPump(lease)
+		now := time.Second
+		fail := func(pause time.Duration) {
+			p.begin(now, 1)
+			p.failed(now, errLate, failing)
+			require.Equal(t, now+pause*time.Millisecond, p.due())
+		}
 		p.add(&want{Want: window.Want{N: 1, Max: 1, Wait: true}})
 		for _, pause := range pauses {
-			p.begin(time.Second, 1)
-			p.failed(time.Second, errLate, failing)
-			require.Equal(t, time.Second+pause*time.Millisecond, p.due())
+			fail(pause)
+			now = p.due()
 		}
-		p.begin(time.Second, 1)
-		p.answered(time.Second, &window.Places{Used: 1})
-		p.begin(time.Second, 1)
-		p.failed(time.Second, errLate, failing)
-		require.Equal(t, time.Second+10*time.Millisecond, p.due())
+		p.begin(now, 1)
+		p.answered(now, &window.Places{Used: 1})
+		fail(10)
 		p.add(&want{Want: window.Want{N: 1, Max: 2}})
 		require.Zero(t, p.due(), "whoever has just come knows of no failure")
 		p.failAll(errLate)

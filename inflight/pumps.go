@@ -17,7 +17,6 @@ type keyPump struct {
 	dataSet uint64        // of its part of the store, when it was told last
 	queued  bool
 	ended   bool        // it is forgotten
-	waits   int         // wants that the Limiter counts
 	timer   *time.Timer // or nil
 }
 
@@ -41,6 +40,7 @@ func (l *Limiter) ask(w *want, k id, lease time.Duration) (decided <-chan struct
 	l.update(e, l.now())
 	if w.state == waiting || w.state == inLine {
 		w.ready = make(chan struct{})
+		l.waiting++
 	}
 	return w.ready, nil
 }
@@ -72,6 +72,7 @@ func (l *Limiter) release(h *Hold) {
 	defer l.unlock()
 	w := &h.want
 	if w.pump.cancel(w) {
+		l.ready(w)
 		l.ended(h)
 		l.update(w.pump, l.now())
 	}
@@ -123,15 +124,19 @@ func (l *Limiter) exchange(e *keyPump, now time.Duration) {
 	}
 }
 
+// ready ends the wait for a decision. The mutex is held.
+func (l *Limiter) ready(w *want) {
+	if w.ready != nil {
+		close(w.ready)
+		w.ready = nil
+		l.waiting--
+	}
+}
+
 // tell tells what a pump has decided, and which Holds have ended. The mutex is held.
 func (l *Limiter) tell(e *keyPump) {
-	l.waiting += len(e.wants) - e.waits
-	e.waits = len(e.wants)
 	for _, w := range e.changed {
-		if w.ready != nil {
-			close(w.ready)
-			w.ready = nil
-		}
+		l.ready(w)
 		switch w.state {
 		case lost:
 			l.lost += w.N

@@ -40,17 +40,17 @@ func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
 	now := l.time(c, claim.Lease)
 	before := c.sum
 	head := c.line.first()
-	c.expire(now)
+	c.expire(now) // entries, and positions in line
 	if claim.Process != "" {
 		x := exchange{count: c, ledger: l, claim: claim, now: now}
 		x.make(p, max(l.birth+claim.Lease-now, 0))
 	}
 	// Only what has changed what is free wakes the first in line, who has asked before.
 	if c.sum < before || c.line.first() != head {
-		wake = c.wake(now, claim.Process)
+		wake = c.wake(claim.Process)
 	}
 	p.Used = c.sum
-	p.Waiting = c.line.waiting(now)
+	p.Waiting = c.line.waiting()
 	if len(c.entries) > 0 {
 		p.Next = c.first - now
 	}
@@ -63,8 +63,7 @@ func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
 
 // wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks,
 // and was not woken since it has asked.
-func (c *count) wake(now time.Duration, asking string) func() {
-	c.line.drop(now)
+func (c *count) wake(asking string) func() {
 	w := c.line.first()
 	if w == nil || !c.fits(w.n, w.limit) || w.woken || w.process == asking {
 		return nil
@@ -83,8 +82,8 @@ type exchange struct {
 
 // make makes the claim. Strict ones are granted nothing for so long.
 func (x *exchange) make(p *window.Places, grace time.Duration) {
-	known := entry{process: x.claim.Process}
-	at := x.entry(x.claim.Process)
+	var known entry
+	at := slices.IndexFunc(x.entries, func(e entry) bool { return e.process == x.claim.Process })
 	if at >= 0 {
 		known = x.entries[at]
 	}
@@ -96,7 +95,6 @@ func (x *exchange) make(p *window.Places, grace time.Duration) {
 		p.Grace = grace
 	}
 	held := x.register(p, known.held)
-	x.line.drop(x.now)
 	granted, first, waiting := x.decide(p)
 	x.enter(at, held+granted)
 	x.queue(granted > 0, first, waiting)
@@ -168,7 +166,7 @@ func (x *exchange) enter(at int, held uint64) {
 // another position if its first want has another Max.
 func (x *exchange) queue(granted bool, first *window.Want, waiting uint64) {
 	w := x.line.find(x.claim.Process)
-	if w != nil && (first == nil || granted || first.Max != w.limit || w.end <= x.now) {
+	if w != nil && (first == nil || granted || first.Max != w.limit) {
 		x.line.remove(w)
 		w = nil
 	}

@@ -116,7 +116,6 @@ func (l *Ledger) sweep(now time.Duration) {
 	l.sweepAt = now + sweepPause
 	for k, c := range l.counts {
 		c.expire(now)
-		c.line.drop(now)
 		if c.empty() {
 			delete(l.counts, k)
 		}
@@ -126,8 +125,9 @@ func (l *Ledger) sweep(now time.Duration) {
 // empty reports whether the count is not needed any more.
 func (c *count) empty() bool { return c.sum == 0 && len(c.line) == 0 }
 
-// expire removes entries that are over.
+// expire removes entries that are over, and processes from the line that have lost their position.
 func (c *count) expire(now time.Duration) {
+	c.line = slices.DeleteFunc(c.line, func(w *waiter) bool { return w.end <= now })
 	if now < c.first {
 		return
 	}
@@ -140,11 +140,6 @@ func (c *count) expire(now time.Duration) {
 		c.sum -= e.held
 		return true
 	})
-}
-
-// entry returns the index of what a process holds, or -1.
-func (c *count) entry(process string) int {
-	return slices.IndexFunc(c.entries, func(e entry) bool { return e.process == process })
 }
 
 // fits reports whether n more places fit under a Max.

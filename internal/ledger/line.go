@@ -52,13 +52,6 @@ func (l line) find(process string) *waiter {
 	return nil
 }
 
-// drop removes processes from the front that have lost their position.
-func (l *line) drop(now time.Duration) {
-	for len(*l) > 0 && (*l)[0].end <= now {
-		l.remove((*l)[0])
-	}
-}
-
 // reserved returns how many places a process must leave under a Max: those for the first in line, unless that is the
 // process itself, or has a smaller Max.
 func (l line) reserved(process string, limit uint64) uint64 {
@@ -70,11 +63,9 @@ func (l line) reserved(process string, limit uint64) uint64 {
 }
 
 // waiting returns how many wants wait.
-func (l line) waiting(now time.Duration) (n uint64) {
+func (l line) waiting() (n uint64) {
 	for _, w := range l {
-		if w.end > now {
-			n += w.waiting
-		}
+		n += w.waiting
 	}
 	return n
 }

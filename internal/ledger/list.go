@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/throttr-go/throttr/window"
@@ -35,29 +35,25 @@ func (l *Ledger) places(k id) window.ListedPlaces {
 		return p
 	}
 	now := l.now()
+	c.expire(now)
+	by := map[string]window.Holder{}
 	for _, e := range c.entries {
-		if e.end <= now {
-			continue
+		h := window.Holder{Process: e.process, Held: e.held}
+		if left := e.end - now; left <= window.MaxLease { // it is not Forever
+			h.LeaseEnds = left
 		}
-		p.Used += e.held
-		h := window.Holder{Process: e.process, Held: e.held, LeaseEnds: e.end - now}
-		if h.LeaseEnds > window.MaxLease {
-			h.LeaseEnds = 0 // it is Forever
-		}
-		p.ByProcess = append(p.ByProcess, h)
+		by[e.process] = h
 	}
 	for _, w := range c.line {
-		if w.end <= now {
-			continue
-		}
-		at := slices.IndexFunc(p.ByProcess, func(h window.Holder) bool { return h.Process == w.process })
-		if at < 0 {
-			at = len(p.ByProcess)
-			p.ByProcess = append(p.ByProcess, window.Holder{Process: w.process})
-		}
-		p.ByProcess[at].Waiting = w.waiting
+		h := by[w.process]
+		h.Process = w.process
+		h.Waiting = w.waiting
+		by[w.process] = h
 	}
-	p.Waiting = c.line.waiting(now)
-	slices.SortFunc(p.ByProcess, func(a, b window.Holder) int { return cmp.Compare(a.Process, b.Process) })
+	p.Used = c.sum
+	p.Waiting = c.line.waiting()
+	for _, process := range slices.Sorted(maps.Keys(by)) {
+		p.ByProcess = append(p.ByProcess, by[process])
+	}
 	return p
 }
