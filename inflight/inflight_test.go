@@ -2,10 +2,11 @@ package inflight_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,82 +18,11 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
-
-var exports = inflight.Limit{Name: "exports", Max: 2, Lease: time.Second}
-
-// remote is a backend whose places are asked for in exchanges, as those of a store elsewhere.
-type remote struct {
-	window.Backend
-	away  atomic.Bool          // exchanges fail
-	stall chan struct{}        // exchanges wait for it, unless nil
-	calls atomic.Int64         // exchanges
-	after func([]window.Claim) // is called after an exchange, before its answer arrives; or nil
-}
-
-func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	r.calls.Add(1)
-	if r.away.Load() {
-		err := fmt.Errorf("%w: connection refused", window.ErrUnavailable)
-		return &api.CallError{Package: "remote", Call: "exchange", Key: claims[0].Key, Err: err} // no line has the key
-	}
-	if r.stall != nil {
-		select {
-		case <-r.stall:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	err := r.Backend.Exchange(ctx, claims, places)
-	if r.after != nil {
-		r.after(claims)
-	}
-	return err
-}
-
-func newRemote(t *testing.T) *remote { return &remote{Backend: newMemory(t)} }
-
-// newMemory returns a backend in memory that is closed at the end of the test.
-func newMemory(t *testing.T) *memory.Backend {
-	b := memory.New(memory.WithClock(time.Now))
-	t.Cleanup(func() { b.Close() })
-	return b
-}
-
-// each runs a test with a backend in memory, and with one that is asked.
-func each(t *testing.T, test func(t *testing.T, b window.Backend)) {
-	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newMemory(t)) }) })
-	t.Run("remote", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newRemote(t)) }) })
-}
-
-// newLimiter returns a limiter that is closed at the end of the test.
-func newLimiter(t *testing.T, b window.Backend, opts ...inflight.Option) *inflight.Limiter {
-	l := inflight.New(b, append([]inflight.Option{inflight.WithLogger(nil)}, opts...)...)
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
-func acquire(t *testing.T, l *inflight.Limiter, key string, limit inflight.Limit, n uint64) *inflight.Hold {
-	t.Helper()
-	h, ok, err := l.TryAcquire(t.Context(), key, limit, n)
-	require.NoError(t, err)
-	require.True(t, ok, "no place")
-	require.True(t, h.Valid())
-	return h
-}
-
-func denied(t *testing.T, l *inflight.Limiter, key string, limit inflight.Limit, n uint64) {
-	t.Helper()
-	h, ok, err := l.TryAcquire(t.Context(), key, limit, n)
-	require.NoError(t, err)
-	require.False(t, ok)
-	require.Nil(t, h)
-}
 
 // However a backend in memory is wrapped, its places are those of all who use it.
 func TestWrappedBackendsHavePlaces(t *testing.T) {
@@ -115,9 +45,7 @@ func TestUpToMaxPlacesAreHeld(t *testing.T) {
 		denied(t, one, "k", exports, 1)
 		denied(t, two, "k", exports, 1)
 		acquire(t, one, "other", exports, 2).Release()
-		other := exports
-		other.Name = "imports"
-		acquire(t, one, "k", other, 2).Release()
+		acquire(t, one, "k", inflight.Limit{Name: "imports", Max: 2}, 2).Release()
 		s, err := one.Peek(t.Context(), "k", exports)
 		require.NoError(t, err)
 		require.Equal(t, inflight.State{InUse: 2}, s)
@@ -128,7 +56,6 @@ func TestUpToMaxPlacesAreHeld(t *testing.T) {
 		synctest.Wait()
 		d := acquire(t, two, "k", exports, 1)
 		require.Greater(t, d.Token(), c.Token())
-		denied(t, one, "k", exports, 1)
 		time.Sleep(10 * exports.Lease)
 		require.True(t, c.Valid() && d.Valid(), "places are renewed")
 		denied(t, one, "k", exports, 1)
@@ -154,7 +81,6 @@ func TestLimitsOfOneKeyMayDiffer(t *testing.T) {
 			h := acquire(t, l, "k", inflight.Limit{Max: window.Unlimited}, math.MaxInt32)
 			require.False(t, h.Degraded(), "the store is there")
 		}
-		require.Equal(t, "exports: 2 at a time", exports.String())
 	})
 }
 
@@ -162,7 +88,8 @@ func TestMistakesAreErrors(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		l := newLimiter(t, b)
 		for _, limit := range []inflight.Limit{
-			{Name: strings.Repeat("n", 65), Max: 1}, {Max: window.MaxPlaces + 1}, {Max: 1, Lease: 1}, {Max: 1, Lease: -time.Second}, {Max: 1, Lease: 48 * time.Hour},
+			{Name: strings.Repeat("n", 65), Max: 1}, {Max: window.MaxPlaces + 1},
+			{Max: 1, Lease: 1}, {Max: 1, Lease: -time.Second}, {Max: 1, Lease: 48 * time.Hour},
 		} {
 			_, _, err := l.TryAcquire(t.Context(), "k", limit, 1)
 			require.ErrorIs(t, err, throttr.ErrRange, "%v", limit)
@@ -182,9 +109,6 @@ func TestMistakesAreErrors(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, l.Stats().InUse)
 	})
-}
-
-func TestWhatCanNotBeHeld(t *testing.T) {
 	l := newLimiter(t, struct{ window.Unimplemented }{}, inflight.WithPolicy(inflight.Admit))
 	_, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
 	require.ErrorIs(t, err, throttr.ErrUnsupported)
@@ -194,6 +118,127 @@ func TestWhatCanNotBeHeld(t *testing.T) {
 	require.False(t, h.Valid() || h.Degraded())
 	require.Zero(t, h.Token())
 	require.ErrorIs(t, context.Cause(h.Context()), inflight.ErrLost)
+}
+
+func TestOptionsPanicOnMistakes(t *testing.T) {
+	for name, f := range map[string]func(){
+		"nil backend":  func() { inflight.New(nil) },
+		"nil option":   func() { inflight.New(memory.New(), nil) },
+		"policy":       func() { inflight.WithPolicy(7) },
+		"processes":    func() { inflight.WithProcesses(-1) },
+		"keys":         func() { inflight.WithMaxKeys(-1) },
+		"waiting":      func() { inflight.WithMaxWaiting(-1) },
+		"timeout":      func() { inflight.WithTimeout(-1) },
+		"failures":     func() { inflight.WithBreaker(-1, 0) },
+		"breaker wait": func() { inflight.WithBreaker(0, -1) },
+	} {
+		require.Panics(t, f, name)
+	}
+}
+
+// Each number of an option may be 0, 1, or the largest one.
+func TestOptionsAtTheirBounds(t *testing.T) {
+	for i, n := range []int{0, 1, math.MaxInt} {
+		timeout := []time.Duration{0, time.Second, math.MaxInt64}[i]
+		each(t, func(t *testing.T, b window.Backend) {
+			l := newLimiter(t, b, inflight.WithPolicy(inflight.Share), inflight.WithProcesses(n), inflight.WithMaxKeys(n),
+				inflight.WithMaxWaiting(n), inflight.WithTimeout(timeout), inflight.WithBreaker(n, time.Duration(n)))
+			limit := inflight.Limit{Max: window.MaxPlaces, Lease: window.MaxLease}
+			h := acquire(t, l, "k", limit, window.MaxPlaces)
+			denied(t, l, "k", limit, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			require.ErrorIs(t, <-waits(ctx, l, "k", limit, 1), context.DeadlineExceeded)
+			h.Release()
+			synctest.Wait()
+			acquire(t, l, "k", limit, 1).Release()
+			if r, ok := b.(*remote); ok {
+				r.be(away)
+				for range 5 {
+					_, _, err := l.TryAcquire(t.Context(), "k", limit, 1)
+					require.True(t, err == nil || errors.Is(err, throttr.ErrUnavailable), "%v", err)
+				}
+				r.be(nil)
+			}
+		})
+	}
+}
+
+// The bound of a backend in memory is that of all its keys, however they are spread over its shards.
+func TestMaxKeysOfMemoryIsExact(t *testing.T) {
+	for _, most := range []int{1, 10, 1000} {
+		b := memory.New(memory.WithMaxKeys(most))
+		l := inflight.New(b)
+		holds := make([]*inflight.Hold, most)
+		for range 2 {
+			for i := range holds {
+				holds[i] = acquire(t, l, fmt.Sprint("customer:", i), exports, 1)
+			}
+			_, _, err := l.TryAcquire(t.Context(), "more", exports, 1)
+			require.ErrorIs(t, err, throttr.ErrFull)
+			for _, h := range holds {
+				h.Release()
+			}
+		}
+		l.Close()
+		b.Close()
+	}
+}
+
+// What a key needs is used again by the next one.
+func TestAPairInMemoryAllocatesAHold(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	l := newLimiter(t, newMemory(t))
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
+		h, _, _ := l.TryAcquire(t.Context(), "k", exports, 1)
+		h.Release()
+	}), 2.0)
+}
+
+// A backend in memory that is closed refuses new places, and is not asked again for what it can't do.
+func TestMemoryThatIsClosedIsNotAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMemory(t)
+		l := newLimiter(t, b)
+		h := acquire(t, l, "k", exports, 1)
+		require.NoError(t, b.Close())
+		for _, key := range []string{"k", "other"} {
+			require.ErrorIs(t, <-waits(t.Context(), l, key, exports, 1), throttr.ErrClosed)
+		}
+		require.True(t, h.Valid(), "nobody else can have it")
+		h.Release()
+		require.Equal(t, inflight.Stats{}, l.Stats())
+	})
+}
+
+// The bounds on keys and on calls that wait are no outage, whatever the policy. Those that were refused or served do
+// not count.
+func TestKeysAndWaitsAreBounded(t *testing.T) {
+	for _, policy := range []inflight.Policy{inflight.Refuse, inflight.Share, inflight.Admit} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, newRemote(t), inflight.WithPolicy(policy), inflight.WithMaxKeys(1), inflight.WithMaxWaiting(2))
+			for range 3 {
+				h := acquire(t, l, "k", exports, 2)
+				_, _, err := l.TryAcquire(t.Context(), "other", exports, 1)
+				require.ErrorIs(t, err, throttr.ErrFull)
+				served := []<-chan error{waits(t.Context(), l, "k", exports, 1), waits(t.Context(), l, "k", exports, 1)}
+				for range 3 {
+					_, err := l.Acquire(t.Context(), "k", exports, 1)
+					require.ErrorIs(t, err, throttr.ErrOverloaded)
+					_, _, err = l.TryAcquire(t.Context(), "k", exports, 1)
+					require.ErrorIs(t, err, throttr.ErrOverloaded)
+				}
+				require.Equal(t, 2, l.Stats().Waiting)
+				h.Release()
+				require.NoError(t, <-served[0])
+				require.NoError(t, <-served[1])
+				synctest.Wait()
+				require.Equal(t, inflight.Stats{}, l.Stats())
+			}
+		})
+	}
 }
 
 func TestWhoeverWaitsGetsAPlaceInOrder(t *testing.T) {
@@ -216,14 +261,9 @@ func TestWhoeverWaitsGetsAPlaceInOrder(t *testing.T) {
 		require.Equal(t, 5, l.Stats().Waiting)
 		first.Release()
 		all.Wait()
-		close(order)
-		var got []int
-		for i := range order {
-			got = append(got, i)
-		}
-		require.Equal(t, []int{0, 1}, got[:2])
-		require.ElementsMatch(t, []int{2, 3}, got[2:4])
-		require.Equal(t, 4, got[4])
+		require.Equal(t, []int{0, 1}, []int{<-order, <-order})
+		require.ElementsMatch(t, []int{2, 3}, []int{<-order, <-order})
+		require.Equal(t, 4, <-order)
 	})
 }
 
@@ -235,47 +275,163 @@ func TestAReleaseWakesWhoeverStillWaits(t *testing.T) {
 		h := acquire(t, one, "k", exports, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, err := two.Acquire(ctx, "k", exports, 2)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, <-waits(ctx, two, "k", exports, 2), context.DeadlineExceeded)
 		require.Zero(t, two.Stats().Waiting)
 		time.AfterFunc(time.Second+time.Millisecond, h.Release)
 		start := time.Now()
-		_, err = two.Acquire(t.Context(), "k", exports, 2)
-		require.NoError(t, err)
+		require.NoError(t, <-waits(t.Context(), two, "k", exports, 2))
 		require.Equal(t, time.Second+time.Millisecond, time.Since(start))
 	})
 }
 
-// A ctx that ends between the grant and the return leaves no place held.
-func TestContextsThatEndWithTheGrantLeaveNothing(t *testing.T) {
-	for name, b := range map[string]window.Backend{"memory": newMemory(t), "remote": newRemote(t)} {
+// Whoever waits behind a process that has crashed is served when that has lost its position, or its places.
+func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
+	for name, test := range map[string]struct {
+		claim window.Claim
+		after time.Duration
+	}{
+		"waits": {window.Claim{Wants: []window.Want{{N: 2, Max: 2, Wait: true}}}, exports.Lease / 4},
+		"holds": {window.Claim{Held: 1, HeldMax: 2}, exports.Lease},
+	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLimiter(t, b)
-			limit := inflight.Limit{Max: 1}
-			for i := range 2000 {
+			synctest.Test(t, func(t *testing.T) {
+				b := newMemory(t)
+				l := newLimiter(t, b)
+				h := acquire(t, l, "k", exports, 1)
+				claims(b, "k", "crashed", test.claim)
+				begun := time.Now()
+				time.AfterFunc(10*time.Millisecond, h.Release)
+				require.NoError(t, <-waits(t.Context(), l, "k", exports, 2))
+				require.GreaterOrEqual(t, time.Since(begun), test.after)
+				require.LessOrEqual(t, time.Since(begun), test.after+time.Second/2, "a poll")
+			})
+		})
+	}
+}
+
+// A caller that waits keeps no timer when it is served, or has gone.
+func TestALineThatIsServedIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithClock(time.Now), memory.WithMaxKeys(1))
+		defer b.Close()
+		l := newLimiter(t, b)
+		claims(b, "k", "p", window.Claim{Held: 2, HeldMax: 2})
+		ctx, cancel := context.WithTimeout(t.Context(), exports.Lease/2)
+		defer cancel()
+		require.ErrorIs(t, <-waits(ctx, l, "k", exports, 1), context.DeadlineExceeded)
+		_, _, err := l.TryAcquire(t.Context(), "other", exports, 1)
+		require.ErrorIs(t, err, throttr.ErrFull)
+		time.Sleep(exports.Lease)
+		acquire(t, l, "other", exports, 1)
+	})
+}
+
+// A lower Max under the same name is a lower priority: who has it waits until others leave that much room.
+func TestALowerMaxIsALowerPriority(t *testing.T) {
+	each(t, func(t *testing.T, b window.Backend) {
+		batch, interactive := inflight.Limit{Max: 2}, inflight.Limit{Max: 4}
+		one, two := newLimiter(t, b), newLimiter(t, b)
+		first := acquire(t, one, "k", batch, 2)
+		order := make(chan uint64, 3)
+		wait := func(l *inflight.Limiter, limit inflight.Limit) {
+			go func() {
 				h, err := l.Acquire(t.Context(), "k", limit, 1)
 				require.NoError(t, err)
-				ctx, cancel := context.WithCancel(t.Context())
-				var all sync.WaitGroup
+				order <- limit.Max
+				time.Sleep(time.Second)
+				h.Release()
+			}()
+			synctest.Wait()
+		}
+		wait(one, batch)
+		a, c := acquire(t, one, "k", interactive, 1), acquire(t, two, "k", interactive, 1) // past the one that waits
+		denied(t, one, "k", interactive, 1)
+		denied(t, two, "k", batch, 1)
+		wait(two, interactive)
+		wait(two, interactive)
+		first.Release()
+		synctest.Wait()
+		require.Len(t, order, 2)
+		a.Release()
+		c.Release()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []uint64{4, 4, 2}, []uint64{<-order, <-order, <-order})
+	})
+}
+
+// A Limiter on memory holds its places as one process, without a lease. See backendtest for what all stores list.
+func TestPlacesAreListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMemory(t)
+		l := newLimiter(t, b)
+		acquire(t, l, "a", exports, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		waits(ctx, l, "a", exports, 1)
+		claims(b, "a", "p", window.Claim{Held: 1, HeldMax: 3})
+		claims(b, "b", "p", window.Claim{Held: 1, HeldMax: 3})
+		var listed []window.ListedPlaces
+		for p, err := range b.ListPlaces(t.Context(), "a") {
+			require.NoError(t, err)
+			listed = append(listed, p)
+		}
+		of := listed[0].ByProcess
+		i := slices.IndexFunc(of, func(h window.Holder) bool { return strings.Contains(h.Process, ":") })
+		require.Equal(t, window.Holder{Process: of[i].Process, Held: 2, Waiting: 1}, of[i])
+		require.Equal(t, window.Holder{Process: "p", Held: 1, LeaseEnds: exports.Lease}, of[1-i])
+		require.Equal(t, []window.ListedPlaces{{Key: "a", Name: "exports", Used: 3, Waiting: 1, ByProcess: of}}, listed)
+		for range b.ListPlaces(t.Context()) {
+			l.Stats()
+			break // the loop may end early, and call the backend
+		}
+		cancel()
+		synctest.Wait()
+		require.NoError(t, b.Close())
+		for _, err := range b.ListPlaces(t.Context()) {
+			require.ErrorIs(t, err, throttr.ErrClosed)
+		}
+	})
+}
+
+// Many goroutines of several limiters hold no more than Max, and leave nothing, also if a ctx ends at any time between
+// the call and its return.
+func TestConcurrentHoldersAreNeverOver(t *testing.T) {
+	for name, b := range map[string]window.Backend{"memory": newMemory(t), "remote": newRemote(t)} {
+		t.Run(name, func(t *testing.T) {
+			limit := inflight.Limit{Max: 5, Lease: 10 * time.Second}
+			var held [3]atomic.Int64
+			var all sync.WaitGroup
+			limiters := []*inflight.Limiter{newLimiter(t, b), newLimiter(t, b), newLimiter(t, b)}
+			for g := range 24 {
 				all.Go(func() {
-					if h, err := l.Acquire(ctx, "k", limit, 1); err == nil {
-						h.Release()
+					for i := range 300 {
+						n, k := uint64(1+(g+i)%3), i%3
+						ctx, cancel := context.WithCancel(t.Context())
+						if i%4 == 0 {
+							time.AfterFunc(time.Duration(i)*time.Microsecond, cancel)
+						}
+						h, err := limiters[g%3].Acquire(ctx, fmt.Sprint(k), limit, n)
+						if err != nil && ctx.Err() == nil {
+							t.Error(err)
+						}
+						if err == nil {
+							if got := held[k].Add(int64(n)); got > int64(limit.Max) || !h.Valid() {
+								t.Errorf("%d of %d are held, valid %v", got, limit.Max, h.Valid())
+							}
+							runtime.Gosched()
+							held[k].Add(-int64(n))
+							h.Release()
+						}
+						cancel()
 					}
 				})
-				if i%2 == 0 {
-					runtime.Gosched()
-				}
-				all.Go(h.Release)
-				all.Go(cancel)
-				all.Wait()
 			}
-			h, err := l.Acquire(t.Context(), "k", limit, 1)
-			require.NoError(t, err)
-			h.Release()
-			require.Eventually(t, func() bool {
-				s, err := l.Peek(t.Context(), "k", limit)
-				return err == nil && s.InUse == 0 && s.Waiting == 0 && l.Stats() == inflight.Stats{}
-			}, 10*time.Second, time.Millisecond, "%+v", l.Stats())
+			all.Wait()
+			for _, l := range limiters {
+				require.Eventually(t, func() bool {
+					s, err := l.Peek(t.Context(), "0", limit)
+					return err == nil && s.InUse == 0 && s.Waiting == 0 && l.Stats() == inflight.Stats{}
+				}, 10*time.Second, time.Millisecond, "%+v", l.Stats())
+			}
 		})
 	}
 }
@@ -286,18 +442,20 @@ func TestContextEndsWithThePlace(t *testing.T) {
 		type key struct{}
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, 7))
 		defer cancel()
-		h, err := l.Acquire(parent, "k", exports, 1)
-		require.NoError(t, err)
+		hold := func() *inflight.Hold {
+			h, err := l.Acquire(parent, "k", exports, 1)
+			require.NoError(t, err)
+			return h
+		}
+		h := hold()
 		require.Equal(t, 7, h.Context().Value(key{}))
 		require.NoError(t, h.Context().Err())
 		h.Release()
 		require.ErrorIs(t, context.Cause(h.Context()), context.Canceled)
-		h, err = l.Acquire(parent, "k", exports, 1)
-		require.NoError(t, err)
+		h = hold()
 		h.Release()
 		require.ErrorIs(t, h.Context().Err(), context.Canceled, "a context that is asked for later")
-		h, err = l.Acquire(parent, "k", exports, 1)
-		require.NoError(t, err)
+		h = hold()
 		ctx := h.Context()
 		cancel()
 		require.ErrorIs(t, ctx.Err(), context.Canceled)
@@ -306,287 +464,36 @@ func TestContextEndsWithThePlace(t *testing.T) {
 	})
 }
 
+// Close ends all that is held and wanted. Holders know of it before others can have their places.
 func TestCloseReleasesAll(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
-		one, two := inflight.New(b), newLimiter(t, b)
+		two := newLimiter(t, b)
+		taken := uint64(0)
+		one := newLimiter(t, b, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
+			if e.Kind == inflight.Released {
+				taken += two.Stats().InUse
+			}
+		}))
 		h := acquire(t, one, "k", exports, 2)
 		ctx := h.Context()
-		errs := make(chan error, 4)
-		for range 3 {
-			go func() {
-				_, err := one.Acquire(t.Context(), "k", exports, 1)
-				errs <- err
-			}()
-		}
-		synctest.Wait()
+		ended := []<-chan error{waits(t.Context(), one, "k", exports, 1), waits(t.Context(), one, "k", exports, 1)}
+		next := waits(t.Context(), two, "k", exports, 2)
 		require.NoError(t, one.Close())
 		require.NoError(t, one.Close())
-		for range 3 {
-			require.ErrorIs(t, <-errs, throttr.ErrClosed)
+		require.Zero(t, taken)
+		for _, err := range ended {
+			require.ErrorIs(t, <-err, throttr.ErrClosed)
 		}
 		require.False(t, h.Valid())
 		require.ErrorIs(t, context.Cause(ctx), throttr.ErrClosed)
 		h.Release()
-		acquire(t, two, "k", exports, 2)
+		require.NoError(t, <-next)
 		_, _, err := one.TryAcquire(t.Context(), "k", exports, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
 		_, err = one.Acquire(t.Context(), "k", exports, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
 		_, err = one.Peek(t.Context(), "k", exports)
 		require.ErrorIs(t, err, throttr.ErrClosed)
-	})
-}
-
-// A holder knows that its Limiter is closed before others can have its places.
-func TestHoldersKnowOfCloseFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New(memory.WithClock(time.Now))
-		other := inflight.New(b)
-		defer other.Close()
-		var taken uint64
-		l := inflight.New(b, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
-			if e.Kind == inflight.Released {
-				taken += other.Stats().InUse
-			}
-		}))
-		one := inflight.Limit{Max: 1}
-		_, ok, err := l.TryAcquire(t.Context(), "k", one, 1)
-		require.True(t, ok, err)
-		go func() {
-			h, err := other.Acquire(t.Context(), "k", one, 1)
-			require.NoError(t, err)
-			h.Release()
-		}()
-		synctest.Wait()
-		l.Close()
-		require.Zero(t, taken)
-	})
-}
-
-// While the breaker is open, Close asks the store for nothing but a trial. Before, it tries until the breaker opens.
-func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
-	const keys = 300 // more than share an exchange
-	closing := func(t *testing.T, fail func(r *remote, l *inflight.Limiter)) (took time.Duration, calls int64) {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRemote(t)
-			l := inflight.New(r, inflight.WithLogger(nil), inflight.WithTimeout(50*time.Millisecond))
-			var holds []*inflight.Hold
-			for i := range keys {
-				holds = append(holds, acquire(t, l, fmt.Sprint(i), exports, 1))
-			}
-			fail(r, l)
-			start, before := time.Now(), r.calls.Load()
-			require.NoError(t, l.Close())
-			took, calls = time.Since(start), r.calls.Load()-before
-			for _, h := range holds {
-				require.False(t, h.Valid())
-				h.Release()
-			}
-			require.Zero(t, l.Stats())
-		})
-		return took, calls
-	}
-	open := func(r *remote, l *inflight.Limiter) {
-		for range 3 {
-			_, _, err := l.TryAcquire(context.Background(), "x", exports, 1)
-			require.ErrorIs(t, err, throttr.ErrUnavailable)
-		}
-	}
-
-	took, calls := closing(t, func(r *remote, l *inflight.Limiter) {
-		r.away.Store(true)
-		open(r, l)
-	})
-	require.Zero(t, took, "the breaker is open")
-	require.LessOrEqual(t, calls, int64(1), "but for a trial, the store is not asked")
-
-	took, _ = closing(t, func(r *remote, l *inflight.Limiter) { r.away.Store(true) })
-	require.Less(t, took, 100*time.Millisecond, "three failures, and the pauses between them")
-
-	took, _ = closing(t, func(r *remote, l *inflight.Limiter) { r.stall = make(chan struct{}) })
-	require.Less(t, took, 300*time.Millisecond, "three timeouts, and the pauses between them")
-
-	took, _ = closing(t, func(r *remote, l *inflight.Limiter) {
-		r.stall = make(chan struct{})
-		open(r, l)
-		time.Sleep(100 * time.Millisecond) // a probe
-	})
-	require.LessOrEqual(t, took, 100*time.Millisecond, "a probe or a trial")
-}
-
-func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
-	for offset := range 10 {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRemote(t)
-			l := newLimiter(t, r)
-			h := acquire(t, l, "k", exports, 2)
-			ctx := h.Context()
-			time.Sleep(exports.Lease * time.Duration(offset) / 10)
-			r.away.Store(true)
-			away := time.Now()
-			<-ctx.Done()
-			held := time.Since(away)
-			require.ErrorIs(t, context.Cause(ctx), inflight.ErrLost)
-			require.False(t, h.Valid())
-			require.GreaterOrEqual(t, held, exports.Lease*3/4)
-			require.Less(t, held, exports.Lease)
-			require.EqualValues(t, 2, l.Stats().Lost)
-			require.Zero(t, l.Stats().InUse)
-			r.away.Store(false)
-			time.Sleep(exports.Lease)
-			acquire(t, l, "k", exports, 2)
-			require.False(t, h.Valid())
-			h.Release()
-			synctest.Wait()
-			denied(t, l, "k", exports, 1)
-		})
-	}
-}
-
-// A process that stands still believes nothing that others may have by now.
-func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r)
-		r.after = func([]window.Claim) { time.Sleep(exports.Lease) } // however short the timeout is
-		_, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		r.after = nil
-		time.Sleep(exports.Lease)
-		require.Zero(t, l.Stats().InUse)
-		acquire(t, newLimiter(t, r.Backend), "k", exports, 2)
-	})
-}
-
-// An exchange that has no answer because this process stood still is no outage: the policy decides nothing.
-func TestThePolicyIsNotForAProcessThatStoodStill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := failing{newRemote(t), outage.ErrStill}
-		l := newLimiter(t, b, inflight.WithPolicy(inflight.Admit))
-		for range 5 {
-			_, _, err := l.TryAcquire(t.Context(), "bad", exports, 1)
-			require.ErrorIs(t, err, outage.ErrStill)
-		}
-		require.False(t, acquire(t, l, "good", exports, 1).Degraded())
-	})
-}
-
-// A store that can't be told that nothing is held knows after a lease, so the key needs no room any more.
-func TestKeysAreForgottenWhileTheStoreIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r, inflight.WithMaxKeys(10))
-		r.away.Store(true)
-		for i := range 20 {
-			_, _, err := l.TryAcquire(t.Context(), fmt.Sprint(i), inflight.Limit{Max: 1, Lease: 20 * time.Millisecond}, 1)
-			require.NotErrorIs(t, err, window.ErrFull)
-			time.Sleep(60 * time.Millisecond)
-		}
-		require.LessOrEqual(t, l.Stats().Keys, 1)
-	})
-}
-
-func TestPeekIsBoundedAsExchangesAre(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r, inflight.WithTimeout(time.Second))
-		r.stall = make(chan struct{})
-		for range 3 {
-			begun := time.Now()
-			_, err := l.Peek(t.Context(), "k", exports)
-			require.ErrorIs(t, err, throttr.ErrUnavailable)
-			require.LessOrEqual(t, time.Since(begun), time.Second)
-		}
-		calls := r.calls.Load()
-		_, err := l.Peek(t.Context(), "k", exports)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.LessOrEqual(t, r.calls.Load(), calls+1, "but for a probe, the store is not asked")
-	})
-}
-
-func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
-	four := inflight.Limit{Max: 8, Lease: 4 * time.Second}
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		var log strings.Builder
-		refuse := newLimiter(t, r, inflight.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		shares := newLimiter(t, r, inflight.WithPolicy(inflight.Share), inflight.WithProcesses(2))
-		admit := newLimiter(t, r, inflight.WithPolicy(inflight.Admit))
-		h, s := acquire(t, refuse, "k", four, 1), acquire(t, shares, "k", four, 1)
-		waits := make(chan error, 1)
-		go func() {
-			_, err := refuse.Acquire(t.Context(), "k", four, 8)
-			waits <- err
-		}()
-		synctest.Wait()
-		r.away.Store(true)
-		for range 10 {
-			_, _, err := refuse.TryAcquire(t.Context(), "x", four, 1)
-			require.ErrorIs(t, err, throttr.ErrUnavailable)
-		}
-		require.ErrorIs(t, <-waits, throttr.ErrUnavailable)
-		calls := r.calls.Load()
-		for range 100 {
-			_, _, err := refuse.TryAcquire(t.Context(), "x", four, 1)
-			require.ErrorIs(t, err, throttr.ErrUnavailable)
-		}
-		require.Less(t, r.calls.Load(), calls+5, "the breaker is open")
-		require.True(t, h.Valid() && s.Valid())
-
-		ctx, cancel := context.WithCancel(t.Context())
-		go shares.Acquire(ctx, "k", four, 4)
-		synctest.Wait()
-		denied(t, shares, "k", inflight.Limit{Max: 6, Lease: four.Lease}, 1) // there is room, but another waits
-		cancel()
-		synctest.Wait()
-
-		third := acquire(t, shares, "k", four, 3) // its share is 4, and it holds 1
-		require.True(t, third.Degraded())
-		require.Zero(t, third.Token())
-		denied(t, shares, "k", four, 1)
-		go func() {
-			time.Sleep(2500 * time.Millisecond)
-			third.Release()
-		}()
-		start := time.Now()
-		again, err := shares.Acquire(t.Context(), "k", four, 3)
-		require.NoError(t, err)
-		require.Equal(t, 2500*time.Millisecond, time.Since(start))
-		require.True(t, again.Degraded())
-		for range 20 {
-			require.True(t, acquire(t, admit, "k", four, 1).Degraded())
-		}
-
-		go func() {
-			_, err := shares.Acquire(t.Context(), "other", four, 8) // the share does not suffice; the store does
-			waits <- err
-		}()
-		r.away.Store(false)
-		require.NoError(t, <-waits)
-		time.Sleep(time.Second) // each finds out for itself
-		_, _, err = refuse.TryAcquire(t.Context(), "k", four, 1)
-		require.NoError(t, err)
-		require.Equal(t, 2, strings.Count(log.String(), "\n"), log.String())
-		require.Contains(t, log.String(), `level=WARN msg="throttr: the store is away" store="" error="throttr: the store is unavailable: connection refused" instead="return an error"`)
-		require.Contains(t, log.String(), `level=WARN msg="throttr: the store is back"`)
-	})
-}
-
-// A call that waits outlasts a failure, and Close does: a store that is away for less than three failures is told.
-func TestAFailureIsOutlasted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := inflight.New(r, inflight.WithLogger(nil))
-		away := func(d time.Duration) {
-			r.away.Store(true)
-			time.AfterFunc(d, func() { r.away.Store(false) })
-		}
-		away(15 * time.Millisecond)
-		_, err := l.Acquire(t.Context(), "k", exports, 2)
-		require.NoError(t, err)
-		away(time.Millisecond)
-		require.NoError(t, l.Close())
-		acquire(t, newLimiter(t, r), "k", exports, 2)
 	})
 }
 
@@ -624,7 +531,8 @@ func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote(t)
-		r.stall = make(chan struct{})
+		stall := make(chan struct{})
+		r.be(func(context.Context, []window.Claim) error { <-stall; return nil })
 		l := newLimiter(t, r)
 		var all sync.WaitGroup
 		keys := 0
@@ -637,7 +545,7 @@ func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
 			synctest.Wait()
 			require.EqualValues(t, step.calls, r.calls.Load(), "with %d keys", keys)
 		}
-		close(r.stall)
+		close(stall)
 		all.Wait()
 		require.EqualValues(t, keys, l.Stats().InUse)
 	})
@@ -645,43 +553,33 @@ func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
 
 func TestObserverSeesWhatHappens(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
-		var mu sync.Mutex
-		var events []string
-		l := newLimiter(t, b, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			text := e.Kind.String()
-			if e.Key != "" {
-				text = fmt.Sprintf("%s %s %d of %v: waited %v, held %v", text, e.Key, e.N, e.Limit, e.Waited, e.Held)
-			}
-			events = append(events, text)
-		}))
+		var told told
+		l := newLimiter(t, b, told.options()...)
 		h := acquire(t, l, "k", exports, 2)
 		denied(t, l, "k", exports, 1)
-		go func() {
-			time.Sleep(3 * time.Second)
+		time.AfterFunc(3*time.Second, func() {
 			h.Release()
 			h.Release()
-		}()
+		})
 		h2, err := l.Acquire(t.Context(), "k", exports, 1)
 		require.NoError(t, err)
-		if r, ok := b.(*remote); ok {
-			r.away.Store(true)
+		r, ok := b.(*remote)
+		if ok {
+			r.be(away)
 			<-h2.Context().Done()
 		} else {
 			time.Sleep(time.Second)
 			h2.Release()
 		}
 		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
+		events := told.all()
 		require.ElementsMatch(t, []string{
 			"acquired k 2 of exports: 2 at a time: waited 0s, held 0s",
 			"denied k 1 of exports: 2 at a time: waited 0s, held 0s",
 			"released k 2 of exports: 2 at a time: waited 0s, held 3s",
 			"acquired k 1 of exports: 2 at a time: waited 3s, held 0s",
 		}, events[:4])
-		if _, ok := b.(*remote); !ok {
+		if !ok {
 			require.Equal(t, []string{"released k 1 of exports: 2 at a time: waited 0s, held 1s"}, events[4:])
 			return
 		}
@@ -714,9 +612,9 @@ func TestObserverIsToldOfEachEnd(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, inflight.Stats{}, l.Stats())
 		during = func() {
-			r.away.Store(true)
+			r.be(away)
 			time.Sleep(exports.Lease)
-			r.away.Store(false)
+			r.be(nil)
 		}
 		acquire()
 		require.EqualValues(t, 1, l.Stats().Lost)
@@ -725,75 +623,4 @@ func TestObserverIsToldOfEachEnd(t *testing.T) {
 		acquire()
 		require.Equal(t, []inflight.Kind{inflight.Lost, inflight.Released}, ends)
 	})
-}
-
-func TestOptionsPanicOnMistakes(t *testing.T) {
-	for name, f := range map[string]func(){
-		"nil backend":  func() { inflight.New(nil) },
-		"nil option":   func() { inflight.New(memory.New(), nil) },
-		"policy":       func() { inflight.WithPolicy(7) },
-		"processes":    func() { inflight.WithProcesses(-1) },
-		"keys":         func() { inflight.WithMaxKeys(-1) },
-		"waiting":      func() { inflight.WithMaxWaiting(-1) },
-		"timeout":      func() { inflight.WithTimeout(-1) },
-		"failures":     func() { inflight.WithBreaker(-1, 0) },
-		"breaker wait": func() { inflight.WithBreaker(0, -1) },
-	} {
-		require.Panics(t, f, name)
-	}
-}
-
-// Many goroutines of several limiters hold no more than Max, and leave nothing.
-func TestConcurrentHoldersAreNeverOver(t *testing.T) {
-	for name, b := range map[string]window.Backend{"memory": newMemory(t), "remote": newRemote(t)} {
-		t.Run(name, func(t *testing.T) {
-			limit := inflight.Limit{Max: 5, Lease: 10 * time.Second}
-			var held [3]atomic.Int64
-			var all sync.WaitGroup
-			for range 3 {
-				l := newLimiter(t, b)
-				for g := range 8 {
-					all.Go(func() {
-						for i := range 200 {
-							n, k := uint64(1+(g+i)%3), i%3
-							h, err := l.Acquire(t.Context(), fmt.Sprint(k), limit, n)
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if got := held[k].Add(int64(n)); got > int64(limit.Max) || !h.Valid() {
-								t.Errorf("%d of %d are held, valid %v", got, limit.Max, h.Valid())
-							}
-							runtime.Gosched()
-							held[k].Add(-int64(n))
-							h.Release()
-						}
-					})
-				}
-			}
-			all.Wait()
-		})
-	}
-}
-
-// Keys and waiters are bounded, which is no outage.
-func TestThePolicyIsNotForWhatTheBoundsRefuse(t *testing.T) {
-	for _, policy := range []inflight.Policy{inflight.Refuse, inflight.Share, inflight.Admit} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRemote(t)
-			l := newLimiter(t, r, inflight.WithPolicy(policy), inflight.WithMaxKeys(1), inflight.WithMaxWaiting(1))
-			acquire(t, l, "a", exports, 2)
-			_, ok, err := l.TryAcquire(t.Context(), "b", exports, 1)
-			require.False(t, ok)
-			require.ErrorIs(t, err, throttr.ErrFull)
-			ctx, cancel := context.WithCancel(t.Context())
-			go l.Acquire(ctx, "a", exports, 1)
-			synctest.Wait()
-			_, ok, err = l.TryAcquire(t.Context(), "a", exports, 1)
-			require.False(t, ok)
-			require.ErrorIs(t, err, throttr.ErrOverloaded)
-			cancel()
-			synctest.Wait()
-		})
-	}
 }

@@ -2,11 +2,9 @@ package inflight_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,57 +13,14 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/ledger"
-	"github.com/throttr-go/throttr/window"
 )
 
-// lossy is a store that can be away, and lose its data.
-type lossy struct {
-	window.Unimplemented
-	*ledger.Ledger
-	away  atomic.Bool
-	calls atomic.Int64
-}
-
-func newLossy() *lossy {
-	start := time.Now()
-	return &lossy{Ledger: ledger.New(1000, func() time.Duration { return time.Since(start) })}
-}
-
-func (b *lossy) Exchange(_ context.Context, claims []window.Claim, places []window.Places) error {
-	b.calls.Add(1)
-	if b.away.Load() {
-		return window.ErrUnavailable
-	}
-	for i := range claims {
-		places[i] = b.Ledger.Exchange(&claims[i])
-	}
-	return nil
-}
-
-// used is how many places of a key are held, as far as the store knows.
-func (b *lossy) used(key string) uint64 {
-	return b.Ledger.Exchange(&window.Claim{Key: key, Name: exports.Name}).Used
-}
-
-// told is what a Limiter has told: log lines, and events of loss.
-type told struct {
-	lines  strings.Builder
-	events atomic.Int64
-}
-
-func (r *told) options(opts ...inflight.Option) []inflight.Option {
-	return append(opts, inflight.WithLogger(slog.New(slog.NewTextHandler(&r.lines, nil))), inflight.WithObserver(func(_ context.Context, e inflight.Event) {
-		if e.Kind == inflight.DataLost {
-			r.events.Add(1)
-		}
-	}))
-}
-
-func (r *told) require(t *testing.T, l *inflight.Limiter, losses int, text string) {
+// requireLosses is that so many losses of data were told, with a line and an event for each.
+func (r *told) requireLosses(t *testing.T, l *inflight.Limiter, losses int, text string) {
 	t.Helper()
+	events := slices.DeleteFunc(r.all(), func(e string) bool { return e != inflight.DataLost.String() })
 	require.EqualValues(t, losses, l.Stats().Losses)
-	require.EqualValues(t, losses, r.events.Load())
+	require.Len(t, events, losses)
 	require.Equal(t, losses, strings.Count(r.lines.String(), text), r.lines.String())
 	require.Equal(t, losses, strings.Count(r.lines.String(), "level=WARN"), r.lines.String())
 }
@@ -75,23 +30,24 @@ func (r *told) require(t *testing.T, l *inflight.Limiter, losses int, text strin
 func TestAStoreThatHasLostItsDataGrantsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 20
-		b := newLossy()
+		const line = `msg="throttr: the store has lost its data: more places in flight than Max may be held"`
+		r := newRemote(t)
 		var told told
-		one, two := inflight.New(b, told.options()...), newLimiter(t, b)
+		one, two := inflight.New(r, told.options()...), newLimiter(t, r)
 		defer one.Close()
 		var holds []*inflight.Hold
 		for i := range keys {
 			holds = append(holds, acquire(t, one, fmt.Sprint(i), exports, 2))
 		}
 		denied(t, two, "0", exports, 1)
-		told.require(t, one, 0, "lost")
-		b.Restart()
+		told.requireLosses(t, one, 0, "lost")
+		r.Ledger().Restart()
 		more := acquire(t, two, "0", exports, 2)
 		denied(t, two, "0", exports, 1)
 		time.Sleep(exports.Lease / 4)
-		require.EqualValues(t, 4, b.used("0"))
+		require.EqualValues(t, 4, r.used("0"))
 		for i := range keys {
-			require.GreaterOrEqual(t, b.used(fmt.Sprint(i)), uint64(2), "the store is told what is held")
+			require.GreaterOrEqual(t, r.used(fmt.Sprint(i)), uint64(2), "the store is told what is held")
 			require.True(t, holds[i].Valid() && !holds[i].Degraded())
 		}
 		holds[0].Release()
@@ -100,37 +56,37 @@ func TestAStoreThatHasLostItsDataGrantsAtOnce(t *testing.T) {
 		more.Release()
 		synctest.Wait()
 		acquire(t, two, "0", exports, 2)
-		told.require(t, one, 1, `msg="throttr: the store has lost its data: more places in flight than Max may be held"`)
+		told.requireLosses(t, one, 1, line)
 		require.Zero(t, one.Stats().Lost)
 		require.Zero(t, two.Stats().Losses, "it has lost nothing")
 
 		time.Sleep(2 * exports.Lease)
-		b.Restart()
+		r.Ledger().Restart()
 		time.Sleep(exports.Lease)
-		told.require(t, one, 2, `msg="throttr: the store has lost its data: more places in flight than Max may be held"`)
+		told.requireLosses(t, one, 2, line)
 	})
 }
 
 // Whoever hears from another data set tells at once all that it holds.
 func TestAnotherDataSetIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLossy()
-		l := newLimiter(t, b)
+		r := newRemote(t)
+		l := newLimiter(t, r)
 		for i := range 10 {
 			acquire(t, l, fmt.Sprint(i), exports, 1)
 		}
 		time.Sleep(exports.Lease / 100)
-		b.Restart()
-		require.Zero(t, b.used("0"))
+		r.Ledger().Restart()
+		require.Zero(t, r.used("0"))
 		acquire(t, l, "another", exports, 1)
 		synctest.Wait()
 		for i := range 10 {
-			require.EqualValues(t, 1, b.used(fmt.Sprint(i)))
+			require.EqualValues(t, 1, r.used(fmt.Sprint(i)))
 		}
-		calls := b.calls.Load()
+		calls := r.calls.Load()
 		acquire(t, l, "yet another", exports, 1)
 		synctest.Wait()
-		require.Equal(t, calls+1, b.calls.Load(), "once")
+		require.Equal(t, calls+1, r.calls.Load(), "once")
 	})
 }
 
@@ -138,37 +94,33 @@ func TestAnotherDataSetIsToldAtOnce(t *testing.T) {
 // and others wait.
 func TestAStrictLimiterWaitsForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLossy()
+		const line = "the store is new, or has lost its data: no places in flight are granted yet"
+		r := newRemote(t)
 		var told told
-		one, two := inflight.New(b, told.options(inflight.WithStrict())...), newLimiter(t, b, inflight.WithStrict())
+		one, two := inflight.New(r, told.options(inflight.WithStrict())...), newLimiter(t, r, inflight.WithStrict())
 		defer one.Close()
 		first := acquire(t, one, "k", exports, 2)
 		time.Sleep(exports.Lease / 100)
-		b.Restart()
-		lost := time.Now()
-		left := exports.Lease
-		for time.Since(lost) < exports.Lease {
+		r.Ledger().Restart()
+		for left := exports.Lease; left > 0; left -= exports.Lease / 20 {
 			_, _, err := two.TryAcquire(t.Context(), "k", exports, 1)
 			var notYet *inflight.NotYetError
 			require.ErrorAs(t, err, &notYet)
 			require.ErrorIs(t, err, throttr.ErrUnavailable)
 			require.Equal(t, left, notYet.RetryAfter)
 			require.ErrorContains(t, err, "no places are granted for "+left.String())
-			left -= exports.Lease / 20
 			time.Sleep(exports.Lease / 20)
 		}
 		require.True(t, first.Valid())
 		denied(t, two, "k", exports, 1)
-		told.require(t, one, 1, "the store is new, or has lost its data: no places in flight are granted yet")
+		told.requireLosses(t, one, 1, line)
 
 		first.Release()
-		b.Restart()
+		r.Ledger().Restart()
 		begun := time.Now()
-		h, err := two.Acquire(t.Context(), "k", exports, 1)
-		require.NoError(t, err)
+		require.NoError(t, <-waits(t.Context(), two, "k", exports, 1))
 		require.Equal(t, exports.Lease, time.Since(begun))
-		h.Release()
-		told.require(t, one, 1, "no places in flight are granted yet")
+		told.requireLosses(t, one, 1, line)
 	})
 }
 
@@ -176,19 +128,19 @@ func TestAStrictLimiterWaitsForALease(t *testing.T) {
 // has no room for it.
 func TestAStrictLimiterWithAPolicyGrantsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLossy()
-		shares := newLimiter(t, b, inflight.WithStrict(), inflight.WithPolicy(inflight.Share))
+		r := newRemote(t)
+		shares := newLimiter(t, r, inflight.WithStrict(), inflight.WithPolicy(inflight.Share))
 		first := acquire(t, shares, "k", exports, 1)
 		require.False(t, first.Degraded())
-		b.Restart()
+		r.Ledger().Restart()
 		second := acquire(t, shares, "k", exports, 1)
 		require.True(t, second.Degraded())
 		denied(t, shares, "k", exports, 1)
 		synctest.Wait()
-		require.EqualValues(t, 1, b.used("k"))
+		require.EqualValues(t, 1, r.used("k"))
 		require.EqualValues(t, 2, shares.Stats().InUse)
 
-		b.away.Store(true)
+		r.be(away)
 		<-first.Context().Done()
 		require.ErrorIs(t, context.Cause(first.Context()), inflight.ErrLost, "a policy keeps no place of a strict limiter")
 		time.Sleep(exports.Lease)
@@ -202,13 +154,11 @@ func TestAStrictLimiterWithAPolicyGrantsApart(t *testing.T) {
 func TestPoliciesKeepPlaces(t *testing.T) {
 	for _, policy := range []inflight.Policy{inflight.Share, inflight.Admit} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newLossy()
-			var told told
-			l, other := inflight.New(b, told.options(inflight.WithPolicy(policy))...), newLimiter(t, b)
-			defer l.Close()
+			r := newRemote(t)
+			l, other := newLimiter(t, r, inflight.WithPolicy(policy)), newLimiter(t, r)
 			h := acquire(t, l, "k", exports, 1)
 			acquire(t, l, "quiet", exports, 1) // no place of it is granted by the policy
-			b.away.Store(true)
+			r.be(away)
 			for range 40 {
 				time.Sleep(exports.Lease / 20)
 				require.True(t, h.Valid())
@@ -221,18 +171,16 @@ func TestPoliciesKeepPlaces(t *testing.T) {
 			if policy == inflight.Share {
 				denied(t, l, "k", exports, 1)
 			}
-			b.away.Store(false)
+			r.be(nil)
 			time.Sleep(exports.Lease)
-			require.EqualValues(t, 2, b.used("k"))
+			require.EqualValues(t, 2, r.used("k"))
 			require.True(t, h.Valid() && alone.Valid() && !h.Degraded())
 			denied(t, other, "k", exports, 1)
 			h.Release()
 			alone.Release()
 			synctest.Wait()
-			require.Zero(t, b.used("k"))
-			require.Zero(t, l.Stats().Losses, "the store has lost nothing")
-			require.Zero(t, told.events.Load())
-			require.Zero(t, l.Stats().Lost)
+			require.Zero(t, r.used("k"))
+			require.Equal(t, inflight.Stats{InUse: 1, Keys: 1}, l.Stats(), "nothing was lost, by the store or the process")
 		})
 	}
 }
@@ -241,19 +189,19 @@ func TestPoliciesKeepPlaces(t *testing.T) {
 func TestALossDuringAnOutageIsNoticed(t *testing.T) {
 	for _, policy := range []inflight.Policy{inflight.Refuse, inflight.Share} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newLossy()
-			l := newLimiter(t, b, inflight.WithPolicy(policy))
+			r := newRemote(t)
+			l := newLimiter(t, r, inflight.WithPolicy(policy))
 			h := acquire(t, l, "k", exports, 1)
 			time.Sleep(exports.Lease / 5)
-			b.away.Store(true)
-			b.Restart()
+			r.be(away)
+			r.Ledger().Restart()
 			time.Sleep(exports.Lease / 5)
-			b.away.Store(false)
+			r.be(nil)
 			time.Sleep(exports.Lease / 2)
 			require.True(t, h.Valid())
-			require.EqualValues(t, 1, b.used("k"))
+			require.NoError(t, h.Context().Err())
+			require.EqualValues(t, 1, r.used("k"))
 			require.EqualValues(t, 1, l.Stats().Losses)
-			require.False(t, errors.Is(h.Context().Err(), context.Canceled))
 		})
 	}
 }

@@ -1,0 +1,176 @@
+package inflight_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
+)
+
+var exports = inflight.Limit{Name: "exports", Max: 2, Lease: time.Second}
+
+// remote is a backend whose places are asked for in exchanges, as those of a store elsewhere.
+type remote struct {
+	*memory.Backend
+	calls atomic.Int64 // exchanges
+	parts atomic.Bool  // the first letter of a key is the part of the store that keeps it
+	bad   error        // of the key "bad"
+	after func()       // is called after an exchange, before its answer arrives; or nil
+
+	mu     sync.Mutex // guards before
+	before func(ctx context.Context, claims []window.Claim) error
+}
+
+func newRemote(t *testing.T) *remote { return &remote{Backend: newMemory(t)} }
+
+// be has exchanges begin with f, or with nothing if that is nil. If it fails, they do.
+func (r *remote) be(f func(ctx context.Context, claims []window.Claim) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.before = f
+}
+
+// away is how a store fails that is away. No line has the key.
+func away(_ context.Context, claims []window.Claim) error {
+	err := fmt.Errorf("%w: connection refused", window.ErrUnavailable)
+	return &api.CallError{Package: "remote", Call: "exchange", Key: claims[0].Key, Err: err}
+}
+
+// hangs is how a store fails that does not answer.
+func hangs(ctx context.Context, _ []window.Claim) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (r *remote) Part(key string) string {
+	if r.parts.Load() {
+		return key[:1]
+	}
+	return ""
+}
+
+func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	r.calls.Add(1)
+	r.mu.Lock()
+	before := r.before
+	r.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, claims); err != nil {
+			return err
+		}
+	}
+	err := r.Backend.Exchange(ctx, claims, places)
+	for i := range claims {
+		if r.bad != nil && claims[i].Key == "bad" {
+			places[i] = window.Places{Err: r.bad}
+		}
+	}
+	if r.after != nil {
+		r.after()
+	}
+	return err
+}
+
+// used is how many places of a key are held, as far as the store knows.
+func (r *remote) used(key string) uint64 {
+	return r.Ledger().Exchange(&window.Claim{Key: key, Name: exports.Name}).Used
+}
+
+// claims makes the first claim of another process.
+func claims(b *memory.Backend, key, process string, c window.Claim) {
+	c.Key = key
+	c.Name = exports.Name
+	c.Process = process
+	c.Seq = 1
+	c.Lease = exports.Lease
+	b.Ledger().Exchange(&c)
+}
+
+// newMemory returns a backend in memory that is closed at the end of the test.
+func newMemory(t *testing.T) *memory.Backend {
+	b := memory.New(memory.WithClock(time.Now))
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// each runs a test with a backend in memory, and with one that is asked.
+func each(t *testing.T, test func(t *testing.T, b window.Backend)) {
+	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newMemory(t)) }) })
+	t.Run("remote", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newRemote(t)) }) })
+}
+
+// newLimiter returns a limiter that is closed at the end of the test.
+func newLimiter(t *testing.T, b window.Backend, opts ...inflight.Option) *inflight.Limiter {
+	l := inflight.New(b, append([]inflight.Option{inflight.WithLogger(nil)}, opts...)...)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func acquire(t *testing.T, l *inflight.Limiter, key string, limit inflight.Limit, n uint64) *inflight.Hold {
+	t.Helper()
+	h, ok, err := l.TryAcquire(t.Context(), key, limit, n)
+	require.NoError(t, err)
+	require.True(t, ok, "no place")
+	require.True(t, h.Valid())
+	return h
+}
+
+func denied(t *testing.T, l *inflight.Limiter, key string, limit inflight.Limit, n uint64) {
+	t.Helper()
+	h, ok, err := l.TryAcquire(t.Context(), key, limit, n)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Nil(t, h)
+}
+
+// waits acquires in a goroutine, which waits unless there is room, and gives back at once what it has got.
+func waits(ctx context.Context, l *inflight.Limiter, key string, limit inflight.Limit, n uint64) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		h, err := l.Acquire(ctx, key, limit, n)
+		h.Release()
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// told is what a Limiter has told: events, and log lines.
+type told struct {
+	mu     sync.Mutex // guards events
+	events []string
+	lines  strings.Builder
+}
+
+func (r *told) options(opts ...inflight.Option) []inflight.Option {
+	logger := inflight.WithLogger(slog.New(slog.NewTextHandler(&r.lines, nil)))
+	return append(opts, logger, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		text := e.Kind.String()
+		if e.Key != "" {
+			text = fmt.Sprintf("%s %s %d of %v: waited %v, held %v", text, e.Key, e.N, e.Limit, e.Waited, e.Held)
+		}
+		r.events = append(r.events, text)
+	}))
+}
+
+// all returns the events.
+func (r *told) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}

@@ -1,0 +1,345 @@
+package inflight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
+)
+
+func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
+	for offset := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRemote(t)
+			l := newLimiter(t, r)
+			h := acquire(t, l, "k", exports, 2)
+			ctx := h.Context()
+			time.Sleep(exports.Lease * time.Duration(offset) / 10)
+			r.be(away)
+			begun := time.Now()
+			<-ctx.Done()
+			held := time.Since(begun)
+			require.ErrorIs(t, context.Cause(ctx), inflight.ErrLost)
+			require.False(t, h.Valid())
+			require.GreaterOrEqual(t, held, exports.Lease*3/4)
+			require.Less(t, held, exports.Lease)
+			require.EqualValues(t, 2, l.Stats().Lost)
+			require.Zero(t, l.Stats().InUse)
+			r.be(nil)
+			time.Sleep(exports.Lease)
+			acquire(t, l, "k", exports, 2)
+			require.False(t, h.Valid())
+			h.Release()
+			synctest.Wait()
+			denied(t, l, "k", exports, 1)
+		})
+	}
+}
+
+// A process that stands still believes nothing that others may have by now.
+func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r)
+		r.after = func() { time.Sleep(exports.Lease) } // however short the timeout is
+		_, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		r.after = nil
+		time.Sleep(exports.Lease)
+		require.Zero(t, l.Stats().InUse)
+		acquire(t, newLimiter(t, r.Backend), "k", exports, 2)
+	})
+}
+
+// An exchange that has no answer because this process stood still is no outage: the policy decides nothing.
+func TestThePolicyIsNotForAProcessThatStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.bad = outage.ErrStill
+		l := newLimiter(t, r, inflight.WithPolicy(inflight.Admit))
+		for range 5 {
+			_, _, err := l.TryAcquire(t.Context(), "bad", exports, 1)
+			require.ErrorIs(t, err, outage.ErrStill)
+		}
+		require.False(t, acquire(t, l, "good", exports, 1).Degraded())
+	})
+}
+
+// A store that can't be told that nothing is held knows after a lease, so the key needs no room any more.
+func TestKeysAreForgottenWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r, inflight.WithMaxKeys(10))
+		r.be(away)
+		for i := range 20 {
+			_, _, err := l.TryAcquire(t.Context(), fmt.Sprint(i), inflight.Limit{Max: 1, Lease: 20 * time.Millisecond}, 1)
+			require.NotErrorIs(t, err, window.ErrFull)
+			time.Sleep(60 * time.Millisecond)
+		}
+		require.LessOrEqual(t, l.Stats().Keys, 1)
+	})
+}
+
+func TestPeekIsBoundedAsExchangesAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		r.be(hangs)
+		l := newLimiter(t, r, inflight.WithTimeout(time.Second))
+		peek := func() (took time.Duration) {
+			begun := time.Now()
+			_, err := l.Peek(t.Context(), "k", exports)
+			require.ErrorIs(t, err, throttr.ErrUnavailable)
+			return time.Since(begun)
+		}
+		for range 3 {
+			require.LessOrEqual(t, peek(), time.Second)
+		}
+		calls := r.calls.Load()
+		peek()
+		require.LessOrEqual(t, r.calls.Load(), calls+1, "but for a probe, the store is not asked")
+	})
+}
+
+func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
+	four := inflight.Limit{Max: 8, Lease: 4 * time.Second}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		var told told
+		refuse := inflight.New(r, told.options()...)
+		defer refuse.Close()
+		shares := newLimiter(t, r, inflight.WithPolicy(inflight.Share), inflight.WithProcesses(2))
+		admit := newLimiter(t, r, inflight.WithPolicy(inflight.Admit))
+		h, s := acquire(t, refuse, "k", four, 1), acquire(t, shares, "k", four, 1)
+		waiting := waits(t.Context(), refuse, "k", four, 8)
+		r.be(away)
+		refused := func(times int) {
+			for range times {
+				_, _, err := refuse.TryAcquire(t.Context(), "x", four, 1)
+				require.ErrorIs(t, err, throttr.ErrUnavailable)
+			}
+		}
+		refused(10)
+		require.ErrorIs(t, <-waiting, throttr.ErrUnavailable)
+		calls := r.calls.Load()
+		refused(100)
+		require.Less(t, r.calls.Load(), calls+5, "the breaker is open")
+		require.True(t, h.Valid() && s.Valid())
+
+		ctx, cancel := context.WithCancel(t.Context())
+		waits(ctx, shares, "k", four, 4)
+		denied(t, shares, "k", inflight.Limit{Max: 6, Lease: four.Lease}, 1) // there is room, but another waits
+		cancel()
+		synctest.Wait()
+
+		third := acquire(t, shares, "k", four, 3) // its share is 4, and it holds 1
+		require.True(t, third.Degraded())
+		require.Zero(t, third.Token())
+		denied(t, shares, "k", four, 1)
+		time.AfterFunc(2500*time.Millisecond, third.Release)
+		start := time.Now()
+		again, err := shares.Acquire(t.Context(), "k", four, 3)
+		require.NoError(t, err)
+		require.Equal(t, 2500*time.Millisecond, time.Since(start))
+		require.True(t, again.Degraded())
+		for range 20 {
+			require.True(t, acquire(t, admit, "k", four, 1).Degraded())
+		}
+
+		waiting = waits(t.Context(), shares, "other", four, 8) // the share does not suffice; the store does
+		r.be(nil)
+		require.NoError(t, <-waiting)
+		time.Sleep(time.Second) // each finds out for itself
+		_, _, err = refuse.TryAcquire(t.Context(), "k", four, 1)
+		require.NoError(t, err)
+		lines := told.lines.String()
+		require.Equal(t, 2, strings.Count(lines, "\n"), lines)
+		require.Contains(t, lines, `level=WARN msg="throttr: the store is away" store=memory `+
+			`error="throttr: the store is unavailable: connection refused" instead="return an error"`)
+		require.Contains(t, lines, `level=WARN msg="throttr: the store is back"`)
+	})
+}
+
+// A call that waits outlasts a failure, and Close does: a store that is away for less than three failures is told.
+func TestAFailureIsOutlasted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r)
+		awayFor := func(d time.Duration) {
+			r.be(away)
+			time.AfterFunc(d, func() { r.be(nil) })
+		}
+		awayFor(15 * time.Millisecond)
+		_, err := l.Acquire(t.Context(), "k", exports, 2)
+		require.NoError(t, err)
+		awayFor(time.Millisecond)
+		require.NoError(t, l.Close())
+		acquire(t, newLimiter(t, r), "k", exports, 2)
+	})
+}
+
+// While the breaker is open, Close asks the store for nothing but a trial. Before, it tries until the breaker opens.
+func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		be    func(context.Context, []window.Claim) error
+		open  bool
+		took  time.Duration
+		calls int64
+	}{
+		"the breaker is open":     {away, true, 0, 1},
+		"the store fails":         {away, false, 100 * time.Millisecond, 20},
+		"the store hangs":         {hangs, false, 300 * time.Millisecond, 20},
+		"it hangs, and that open": {hangs, true, 100 * time.Millisecond, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRemote(t)
+				l := newLimiter(t, r, inflight.WithTimeout(50*time.Millisecond))
+				var holds []*inflight.Hold
+				for i := range 300 { // more than share an exchange
+					holds = append(holds, acquire(t, l, fmt.Sprint(i), exports, 1))
+				}
+				r.be(test.be)
+				for i := 0; test.open && i < 3; i++ {
+					_, _, err := l.TryAcquire(t.Context(), "x", exports, 1)
+					require.ErrorIs(t, err, throttr.ErrUnavailable)
+				}
+				start, before := time.Now(), r.calls.Load()
+				require.NoError(t, l.Close())
+				require.LessOrEqual(t, time.Since(start), test.took, "three failures, and the pauses between them")
+				require.LessOrEqual(t, r.calls.Load()-before, test.calls)
+				for _, h := range holds {
+					require.False(t, h.Valid())
+					h.Release()
+				}
+				require.Zero(t, l.Stats())
+			})
+		})
+	}
+}
+
+// A part of the store that hangs costs no places of others, even if they were acquired when the parts were not known.
+func TestAPartThatHangsCostsNoPlacesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r)
+		of := map[string][]*inflight.Hold{}
+		for i := range 20 {
+			for _, part := range []string{"a", "b"} {
+				of[part] = append(of[part], acquire(t, l, fmt.Sprint(part, i), exports, 1))
+			}
+		}
+		r.parts.Store(true)
+		r.be(func(ctx context.Context, claims []window.Claim) error {
+			for _, c := range claims {
+				if c.Key[0] == 'a' {
+					return hangs(ctx, claims)
+				}
+			}
+			return nil
+		})
+		time.Sleep(5 * exports.Lease)
+		for i := range 20 {
+			require.False(t, of["a"][i].Valid())
+			require.True(t, of["b"][i].Valid())
+		}
+		require.EqualValues(t, 20, l.Stats().Lost)
+		denied(t, l, "b0", exports, 2)
+	})
+}
+
+// Keys with a lease that is too short for the store cost no places of others.
+func TestAShortLeaseCostsNoPlacesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r)
+		for i := range 20 {
+			acquire(t, l, fmt.Sprint("long", i), exports, 1)
+		}
+		r.be(func(ctx context.Context, _ []window.Claim) error {
+			select {
+			case <-time.After(20 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for i := range 20 {
+			go func() {
+				for ctx.Err() == nil {
+					l.Acquire(ctx, fmt.Sprint("short", i), inflight.Limit{Max: 1, Lease: 60 * time.Millisecond}, 1)
+					time.Sleep(time.Millisecond)
+				}
+			}()
+		}
+		time.Sleep(10 * exports.Lease)
+		require.Zero(t, l.Stats().Lost)
+		denied(t, l, "long0", exports, 2)
+	})
+}
+
+// More places than a store can count, which a policy has granted, fail no exchange of others.
+func TestPlacesThatCannotBeToldCostNoPlacesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r, inflight.WithPolicy(inflight.Admit))
+		most := exports
+		most.Max = window.MaxPlaces
+		r.be(away)
+		for range 3 {
+			acquire(t, l, "k", most, most.Max)
+		}
+		r.be(nil)
+		time.Sleep(exports.Lease)
+		h := acquire(t, l, "other", exports, 1)
+		time.Sleep(3 * exports.Lease)
+		require.True(t, h.Valid())
+		require.Zero(t, l.Stats().Lost)
+	})
+}
+
+// One key of a store can't be served, and others are, so that no circuit opens. A call for it that waits does not
+// wait for ever: not at all if the store says that it can't, and otherwise a lease.
+func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
+	for name, failure := range map[string]struct {
+		err   error
+		after time.Duration
+	}{
+		"the store says so":        {errors.New("WRONGTYPE Operation against a key"), 0},
+		"the store is full":        {throttr.ErrFull, 0},
+		"the store does not serve": {fmt.Errorf("%w: CLUSTERDOWN Hash slot not served", throttr.ErrUnavailable), exports.Lease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRemote(t)
+				r.bad = failure.err
+				l := newLimiter(t, r)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*exports.Lease)
+				defer cancel()
+				go func() {
+					for ctx.Err() == nil {
+						acquire(t, l, "good", exports, 1).Release()
+						time.Sleep(time.Millisecond)
+					}
+				}()
+				begun := time.Now()
+				require.ErrorIs(t, <-waits(ctx, l, "bad", exports, 1), failure.err)
+				require.GreaterOrEqual(t, time.Since(begun), failure.after)
+				require.LessOrEqual(t, time.Since(begun), failure.after+exports.Lease/4)
+				cancel()
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}
