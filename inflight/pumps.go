@@ -18,6 +18,7 @@ type keyPump struct {
 	queued  bool
 	ended   bool        // it is forgotten
 	timer   *time.Timer // or nil
+	timerAt time.Duration
 }
 
 // ask adds a want of a key and name. It returns a channel that is closed when the want is decided, or nil if it is.
@@ -60,6 +61,7 @@ func (l *Limiter) newPump(k id, lease time.Duration) *keyPump {
 	e.reset(lease)
 	e.dataSet = 0
 	e.ended = false
+	e.timerAt = never
 	e.claim.Key = k.key
 	e.claim.Name = k.name
 	l.byID[k] = e
@@ -152,11 +154,14 @@ func (l *Limiter) tell(e *keyPump) {
 // setTimer has a pump updated at a time. The mutex is held.
 func (l *Limiter) setTimer(e *keyPump, at, now time.Duration) {
 	switch {
-	case e.timer != nil:
+	case at == e.timerAt: // as most often while an exchange is in flight
+		return
+	case e.timer == nil:
+		e.timer = time.AfterFunc(at-now, func() { l.do(e, func() { e.timerAt = never }) })
+	default:
 		e.timer.Reset(at - now)
-	case at < never:
-		e.timer = time.AfterFunc(at-now, func() { l.do(e, func() {}) })
 	}
+	e.timerAt = at
 }
 
 // do does something with a pump, and updates it.
