@@ -2,7 +2,6 @@ package inflight_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -68,22 +67,6 @@ func TestUpToMaxPlacesAreHeld(t *testing.T) {
 		require.Equal(t, inflight.State{Free: 2}, s)
 	})
 }
-
-func TestLimitsOfOneKeyMayDiffer(t *testing.T) {
-	each(t, func(t *testing.T, b window.Backend) {
-		l := newLimiter(t, b)
-		h := acquire(t, l, "k", inflight.Limit{Max: 5}, 4)
-		denied(t, l, "k", inflight.Limit{Max: 2}, 1)
-		acquire(t, l, "k", inflight.Limit{Max: 5}, 1).Release()
-		require.True(t, h.Valid(), "a lower Max takes nothing away")
-		denied(t, l, "k", inflight.Limit{Max: 0}, 1)
-		for range 100 {
-			h := acquire(t, l, "k", inflight.Limit{Max: window.Unlimited}, math.MaxInt32)
-			require.False(t, h.Degraded(), "the store is there")
-		}
-	})
-}
-
 func TestMistakesAreErrors(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		l := newLimiter(t, b)
@@ -110,17 +93,12 @@ func TestMistakesAreErrors(t *testing.T) {
 		require.Zero(t, l.Stats().InUse)
 	})
 	l := newLimiter(t, struct{ window.Unimplemented }{}, inflight.WithPolicy(inflight.Admit))
-	_, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
-	require.ErrorIs(t, err, throttr.ErrUnsupported)
 	h, err := l.Acquire(t.Context(), "k", exports, 1)
 	require.ErrorIs(t, err, throttr.ErrUnsupported)
 	h.Release()
 	require.False(t, h.Valid() || h.Degraded())
 	require.Zero(t, h.Token())
 	require.ErrorIs(t, context.Cause(h.Context()), inflight.ErrLost)
-}
-
-func TestOptionsPanicOnMistakes(t *testing.T) {
 	for name, f := range map[string]func(){
 		"nil backend":  func() { inflight.New(nil) },
 		"nil option":   func() { inflight.New(memory.New(), nil) },
@@ -136,52 +114,24 @@ func TestOptionsPanicOnMistakes(t *testing.T) {
 	}
 }
 
-// Each number of an option may be 0, 1, or the largest one.
-func TestOptionsAtTheirBounds(t *testing.T) {
-	for i, n := range []int{0, 1, math.MaxInt} {
-		timeout := []time.Duration{0, time.Second, math.MaxInt64}[i]
+// Each number of an option and of a limit may be 0, if it has a default, or the largest one.
+func TestNumbersAtTheirBounds(t *testing.T) {
+	for _, n := range []int{0, math.MaxInt} {
 		each(t, func(t *testing.T, b window.Backend) {
 			l := newLimiter(t, b, inflight.WithPolicy(inflight.Share), inflight.WithProcesses(n), inflight.WithMaxKeys(n),
-				inflight.WithMaxWaiting(n), inflight.WithTimeout(timeout), inflight.WithBreaker(n, time.Duration(n)))
+				inflight.WithMaxWaiting(n), inflight.WithTimeout(time.Duration(n)), inflight.WithBreaker(n, time.Duration(n)))
 			limit := inflight.Limit{Max: window.MaxPlaces, Lease: window.MaxLease}
-			h := acquire(t, l, "k", limit, window.MaxPlaces)
+			acquire(t, l, "k", limit, window.MaxPlaces)
 			denied(t, l, "k", limit, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			require.ErrorIs(t, <-waits(ctx, l, "k", limit, 1), context.DeadlineExceeded)
-			h.Release()
-			synctest.Wait()
-			acquire(t, l, "k", limit, 1).Release()
-			if r, ok := b.(*remote); ok {
-				r.be(away)
-				for range 5 {
-					_, _, err := l.TryAcquire(t.Context(), "k", limit, 1)
-					require.True(t, err == nil || errors.Is(err, throttr.ErrUnavailable), "%v", err)
-				}
-				r.be(nil)
+			denied(t, l, "k", inflight.Limit{}, 1)
+			for range 100 {
+				h := acquire(t, l, "k", inflight.Limit{Max: window.Unlimited}, math.MaxInt32)
+				require.False(t, h.Degraded(), "the store is there")
 			}
 		})
-	}
-}
-
-// The bound of a backend in memory is that of all its keys, however they are spread over its shards.
-func TestMaxKeysOfMemoryIsExact(t *testing.T) {
-	for _, most := range []int{1, 10, 1000} {
-		b := memory.New(memory.WithMaxKeys(most))
-		l := inflight.New(b)
-		holds := make([]*inflight.Hold, most)
-		for range 2 {
-			for i := range holds {
-				holds[i] = acquire(t, l, fmt.Sprint("customer:", i), exports, 1)
-			}
-			_, _, err := l.TryAcquire(t.Context(), "more", exports, 1)
-			require.ErrorIs(t, err, throttr.ErrFull)
-			for _, h := range holds {
-				h.Release()
-			}
-		}
-		l.Close()
-		b.Close()
 	}
 }
 
@@ -308,24 +258,6 @@ func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
 		})
 	}
 }
-
-// A caller that waits keeps no timer when it is served, or has gone.
-func TestALineThatIsServedIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New(memory.WithClock(time.Now), memory.WithMaxKeys(1))
-		defer b.Close()
-		l := newLimiter(t, b)
-		claims(b, "k", "p", window.Claim{Held: 2, HeldMax: 2})
-		ctx, cancel := context.WithTimeout(t.Context(), exports.Lease/2)
-		defer cancel()
-		require.ErrorIs(t, <-waits(ctx, l, "k", exports, 1), context.DeadlineExceeded)
-		_, _, err := l.TryAcquire(t.Context(), "other", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrFull)
-		time.Sleep(exports.Lease)
-		acquire(t, l, "other", exports, 1)
-	})
-}
-
 // A lower Max under the same name is a lower priority: who has it waits until others leave that much room.
 func TestALowerMaxIsALowerPriority(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
@@ -379,16 +311,7 @@ func TestPlacesAreListed(t *testing.T) {
 		require.Equal(t, window.Holder{Process: of[i].Process, Held: 2, Waiting: 1}, of[i])
 		require.Equal(t, window.Holder{Process: "p", Held: 1, LeaseEnds: exports.Lease}, of[1-i])
 		require.Equal(t, []window.ListedPlaces{{Key: "a", Name: "exports", Used: 3, Waiting: 1, ByProcess: of}}, listed)
-		for range b.ListPlaces(t.Context()) {
-			l.Stats()
-			break // the loop may end early, and call the backend
-		}
 		cancel()
-		synctest.Wait()
-		require.NoError(t, b.Close())
-		for _, err := range b.ListPlaces(t.Context()) {
-			require.ErrorIs(t, err, throttr.ErrClosed)
-		}
 	})
 }
 

@@ -89,27 +89,6 @@ func TestKeysAreForgottenWhileTheStoreIsAway(t *testing.T) {
 		require.LessOrEqual(t, l.Stats().Keys, 1)
 	})
 }
-
-func TestPeekIsBoundedAsExchangesAre(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		r.be(hangs)
-		l := newLimiter(t, r, inflight.WithTimeout(time.Second))
-		peek := func() (took time.Duration) {
-			begun := time.Now()
-			_, err := l.Peek(t.Context(), "k", exports)
-			require.ErrorIs(t, err, throttr.ErrUnavailable)
-			return time.Since(begun)
-		}
-		for range 3 {
-			require.LessOrEqual(t, peek(), time.Second)
-		}
-		calls := r.calls.Load()
-		peek()
-		require.LessOrEqual(t, r.calls.Load(), calls+1, "but for a probe, the store is not asked")
-	})
-}
-
 func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 	four := inflight.Limit{Max: 8, Lease: 4 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
@@ -132,6 +111,8 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		require.ErrorIs(t, <-waiting, throttr.ErrUnavailable)
 		calls := r.calls.Load()
 		refused(100)
+		_, err := refuse.Peek(t.Context(), "k", four)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
 		require.Less(t, r.calls.Load(), calls+5, "the breaker is open")
 		require.True(t, h.Valid() && s.Valid())
 

@@ -19,14 +19,29 @@ func newPump(lease time.Duration) *pump {
 	return p
 }
 
+// adds adds a want to a pump.
+func (p *pump) adds(n, most uint64, wait bool) *want {
+	w := &want{Want: window.Want{N: n, Max: most, Wait: wait}}
+	p.add(w)
+	return w
+}
+
+// exchange makes an exchange within a millisecond, and returns the claim. The process does something meanwhile.
+func (p *pump) exchange(now time.Duration, a window.Places, meanwhile ...func()) *window.Claim {
+	c := p.begin(now, 1)
+	for _, f := range meanwhile {
+		f()
+	}
+	p.answered(now+time.Millisecond, &a)
+	return c
+}
+
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
 // renewed it: the holder may have seen that it is not valid.
 func TestWhatIsLostStaysLost(t *testing.T) {
 	p := newPump(time.Second)
-	w := &want{Want: window.Want{N: 1, Max: 1}}
-	p.add(w)
-	p.begin(0, 1)
-	p.answered(time.Millisecond, &window.Places{Tokens: []uint64{7}, Used: 1})
+	w := p.adds(1, 1, false)
+	p.exchange(0, window.Places{Tokens: []uint64{7}, Used: 1})
 	require.Equal(t, held, w.state)
 	end := p.deadline
 	require.Less(t, end, time.Second)
@@ -35,7 +50,6 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 	p.answered(end, &window.Places{Used: 1})
 	require.Equal(t, lost, w.state)
 	require.Contains(t, p.changed, w)
-	require.Zero(t, p.held)
 	require.Zero(t, p.due(), "the store is told")
 	require.Zero(t, p.begin(end, 1).Held)
 }
@@ -43,15 +57,11 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 // Whoever waits behind others needs no exchange.
 func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
 	p := newPump(time.Second)
-	first := &want{Want: window.Want{N: 1, Max: 1, Wait: true}}
-	p.add(first)
-	p.begin(0, 1)
-	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
+	first := p.adds(1, 1, true)
+	p.exchange(0, window.Places{Used: 1, Waiting: 1})
 	require.Positive(t, p.due())
-	second, third := &want{Want: window.Want{N: 1, Max: 1, Wait: true}}, &want{Want: window.Want{N: 1, Max: 1}}
-	p.add(second)
-	p.add(third)
-	require.Equal(t, refused, third.state)
+	p.adds(1, 1, true)
+	require.Equal(t, refused, p.adds(1, 1, false).state)
 	require.Positive(t, p.due())
 	p.cancel(first)
 	require.Zero(t, p.due(), "the store keeps room for the first in line")
@@ -64,43 +74,30 @@ func TestALeaseIsRenewedSoThatThreeQuartersAreLeft(t *testing.T) {
 	}
 }
 
-// A want that is given up during its exchange does not keep others from asking, and the store is told.
+// A want that is given up during its exchange does not keep others from asking. The store is told that it keeps a
+// position in line, or a place, for nobody.
 func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 	p := newPump(time.Second)
-	first, second := &want{Want: window.Want{N: 2, Max: 2, Wait: true}}, &want{Want: window.Want{N: 1, Max: 2}}
-	p.add(first)
-	p.begin(0, 1)
-	p.cancel(first)
-	p.add(second)
-	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
+	first := p.adds(2, 2, true)
+	var second *want
+	p.exchange(0, window.Places{Used: 1, Waiting: 1}, func() {
+		p.cancel(first)
+		second = p.adds(1, 2, false)
+	})
 	require.Equal(t, waiting, second.state)
 	require.Zero(t, p.due())
-	require.Equal(t, []window.Want{{N: 1, Max: 2}}, p.begin(time.Millisecond, 1).Wants)
-	p.answered(2*time.Millisecond, &window.Places{Tokens: []uint64{7}, Used: 2})
+	require.Equal(t, []window.Want{{N: 1, Max: 2}}, p.exchange(time.Millisecond, window.Places{Tokens: []uint64{7}, Used: 2}).Wants)
 	require.Equal(t, held, second.state)
 
-	p = newPump(time.Second)
-	p.add(first)
-	first.state = waiting
-	p.begin(0, 1)
-	p.cancel(first)
-	p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1})
-	require.Zero(t, p.due(), "the store keeps a place in line for nobody")
-}
-
-// A place that is granted to a caller that has gone is given back at once, and not after a lease.
-func TestAGrantToNobodyIsGivenBack(t *testing.T) {
-	p := newPump(time.Second)
-	w := &want{Want: window.Want{N: 1, Max: 1, Wait: true}}
-	p.add(w)
-	p.begin(0, 1)
-	p.cancel(w)
-	p.answered(time.Millisecond, &window.Places{Tokens: []uint64{7}, Used: 1})
-	require.Equal(t, released, w.state)
-	require.Zero(t, p.held)
-	require.False(t, p.idle(time.Millisecond))
-	require.Zero(t, p.due())
-	require.Zero(t, p.begin(time.Millisecond, 1).Held)
+	for _, answer := range []window.Places{{Used: 1, Waiting: 1}, {Tokens: []uint64{7}, Used: 1}} {
+		p = newPump(time.Second)
+		w := p.adds(1, 1, true)
+		p.exchange(0, answer, func() { p.cancel(w) })
+		require.Equal(t, released, w.state)
+		require.False(t, p.idle(time.Millisecond))
+		require.Zero(t, p.due(), "at once, and not after a lease")
+		require.Equal(t, &window.Claim{Seq: 1, Lease: time.Second, Wants: []window.Want{}}, p.begin(time.Millisecond, 1))
+	}
 }
 
 // The store is told the largest Max under which places are held, so that it can tell whether they fit when it has
@@ -108,9 +105,8 @@ func TestAGrantToNobodyIsGivenBack(t *testing.T) {
 func TestTheStoreIsToldTheLargestMax(t *testing.T) {
 	p := newPump(time.Second)
 	for i, most := range []uint64{3, 5, 4} {
-		p.add(&want{Want: window.Want{N: 1, Max: most}})
-		p.begin(0, 1)
-		p.answered(time.Millisecond, &window.Places{Tokens: []uint64{uint64(i + 1)}, Used: uint64(i + 1)})
+		p.adds(1, most, false)
+		p.exchange(0, window.Places{Tokens: []uint64{uint64(i + 1)}, Used: uint64(i + 1)})
 	}
 	c := p.begin(2*time.Millisecond, 1)
 	require.EqualValues(t, 3, c.Held)
@@ -135,15 +131,14 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 			p.failed(now, errLate, failing)
 			require.Equal(t, now+pause*time.Millisecond, p.due())
 		}
-		p.add(&want{Want: window.Want{N: 1, Max: 1, Wait: true}})
+		p.adds(1, 1, true)
 		for _, pause := range pauses {
 			fail(pause)
 			now = p.due()
 		}
-		p.begin(now, 1)
-		p.answered(now, &window.Places{Used: 1})
+		p.exchange(now, window.Places{Used: 1})
 		fail(10)
-		p.add(&want{Want: window.Want{N: 1, Max: 2}})
+		p.adds(1, 2, false)
 		require.Zero(t, p.due(), "whoever has just come knows of no failure")
 		p.failAll(errLate)
 		p.reset(lease)
