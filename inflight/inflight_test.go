@@ -258,6 +258,7 @@ func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
 		})
 	}
 }
+
 // A lower Max under the same name is a lower priority: who has it waits until others leave that much room.
 func TestALowerMaxIsALowerPriority(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {

@@ -90,15 +90,10 @@ type node struct {
 	seq     uint64
 	serial  int           // of the exchange in flight
 	reached time.Duration // when an exchange was answered last
-	waits   []*modelWant
+	waits   []*want
 	asked   []*want // of the last exchange that the store has seen
 	granted int     // wants
 	known   uint64  // places that the store knew of after its last exchange
-}
-
-type modelWant struct {
-	want
-	since time.Duration
 }
 
 type event struct {
@@ -234,14 +229,14 @@ func (m *model) demand(n *node) {
 		if m.IntN(8) == 0 {
 			limit -= uint64(m.IntN(3))
 		}
-		w := &modelWant{want: want{Want: window.Want{N: 1 + m.Uint64N(limit), Max: limit, Wait: m.IntN(4) > 0}}, since: m.now}
+		w := &want{Want: window.Want{N: 1 + m.Uint64N(limit), Max: limit, Wait: m.IntN(4) > 0}}
 		if m.IntN(2) == 0 {
 			w.N = 1
 		}
-		n.pump.add(&w.want)
+		n.pump.add(w)
 		n.waits = append(n.waits, w)
 		if m.IntN(6) == 0 {
-			m.after(m.duration(modelLease/2), func() { m.on(n, func() { n.pump.cancel(&w.want) }) })
+			m.after(m.duration(modelLease/2), func() { m.on(n, func() { n.pump.cancel(w) }) })
 		}
 	})
 	m.after(m.duration(modelLease), func() { m.demand(n) })
@@ -315,19 +310,9 @@ func (m *model) arrive(n *node, c window.Claim, serial int, asked []*want) {
 	switch {
 	case m.without == renewal && c.Held > 0 && m.used() >= modelMax && m.IntN(2) == 0:
 		a.Lost = true
-	case m.without == believe && c.Held > 0:
-		before := m.used()
-		if a = m.ledger.Exchange(&c); a.Used > before && !a.Late {
-			granted := uint64(0)
-			for i, t := range a.Tokens {
-				if t != 0 {
-					granted += c.Wants[i].N
-				}
-			}
-			a.Lost = a.Used-before > granted
-		}
 	default:
 		a = m.ledger.Exchange(&c)
+		a.Lost = a.Lost || a.Forgotten && m.without == believe
 	}
 	n.asked = asked
 	if !a.Late {
@@ -336,13 +321,13 @@ func (m *model) arrive(n *node, c window.Claim, serial int, asked []*want) {
 	if a.Lost {
 		n.known = 0
 	}
-	for i, granted := range grantedText(a.Tokens) {
-		if granted {
+	for i, token := range a.Tokens {
+		if token != 0 {
 			n.granted++
 			n.known += c.Wants[i].N
 		}
 	}
-	m.log(n, "exchange %d is at the store: %d are used, granted %v, lost %v, late %v", seq, a.Used, grantedText(a.Tokens), a.Lost, a.Late)
+	m.log(n, "exchange %d is at the store: %d are used, tokens %v, lost %v, late %v", seq, a.Used, a.Tokens, a.Lost, a.Late)
 	if m.dropped() {
 		return
 	}
@@ -362,13 +347,6 @@ func (m *model) arrive(n *node, c window.Claim, serial int, asked []*want) {
 			n.pump.answered(m.clock(n), &a)
 		})
 	})
-}
-
-func grantedText(tokens []uint64) (granted []bool) {
-	for _, t := range tokens {
-		granted = append(granted, t != 0)
-	}
-	return granted
 }
 
 // used is how many places the store knows of.
@@ -444,7 +422,7 @@ func (m *model) run() string {
 		}
 		for _, w := range n.waits {
 			if w.state == waiting || w.state == held {
-				return fmt.Sprintf("stuck: %s still wants or holds %d since %v", n.name, w.N, w.since)
+				return fmt.Sprintf("stuck: %s still wants or holds %d", n.name, w.N)
 			}
 		}
 	}
@@ -478,12 +456,19 @@ var everything = faults{crashes: true, stops: true, restarts: true, losses: true
 
 var modelRuns = flag.Int("inflight.modelruns", 2000, "runs of TestModelIsNeverOverOrStuck")
 
-// explain runs a model again, and returns its trace.
-func explain(seed uint64, without rule, f faults) string {
-	m := newModel(seed, without, f)
-	m.traced = true
-	fault := m.run()
-	return strings.Join(append(m.trace, fault), "\n")
+// runModels runs models with faults. If a run is wrong, the test fails with its trace.
+func runModels(t *testing.T, runs int, f faults, wrong func(m *model) bool) {
+	t.Helper()
+	for seed := range uint64(runs) {
+		m := newModel(seed, all, f)
+		if fault := m.run(); fault == "" && !wrong(m) {
+			continue
+		}
+		m = newModel(seed, all, f)
+		m.traced = true
+		fault := m.run()
+		t.Fatalf("%s\nseed %d: %s, %d lost, over for %v", strings.Join(m.trace, "\n"), seed, fault, m.lost, m.overFor)
+	}
 }
 
 // TestModelIsNeverOverOrStuck runs random schedules, with faults.
@@ -495,25 +480,17 @@ func TestModelIsNeverOverOrStuck(t *testing.T) {
 		runs /= 10
 	}
 	grants := 0
-	for seed := range uint64(runs) {
-		m := newModel(seed, all, everything)
-		if fault := m.run(); fault != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, fault, explain(seed, all, everything))
-		}
+	runModels(t, runs, everything, func(m *model) bool {
 		grants += m.grants
-	}
+		return false
+	})
 	require.Greater(t, grants, 10*runs, "the runs do something")
 }
 
 // A process that reaches the store loses nothing, even if the store loses its data.
 func TestModelLosesNothingThatIsRenewed(t *testing.T) {
 	f := faults{crashes: true, restarts: true, late: modelLease / 16}
-	for seed := range uint64(*modelRuns / 4) {
-		m := newModel(seed, all, f)
-		if fault := m.run(); fault != "" || m.lost > 0 {
-			t.Fatalf("seed %d: %s, %d lost\n%s", seed, fault, m.lost, explain(seed, all, f))
-		}
-	}
+	runModels(t, *modelRuns/4, f, func(m *model) bool { return m.lost > 0 })
 }
 
 // noticed is how long after a loss of data processes that reach the store have told what they hold: after a quarter
@@ -528,15 +505,11 @@ func TestModelIsOverOnlyAfterALossOfData(t *testing.T) {
 	loose, restarts := everything, faults{loose: true, crashes: true, restarts: true}
 	loose.loose = true
 	over := 0
-	for seed := range uint64(*modelRuns / 2) {
-		for f, most := range map[faults]time.Duration{loose: modelLease + 10*time.Millisecond, restarts: noticed} {
-			m := newModel(seed, all, f)
-			fault := m.run()
-			if fault != "" || m.overFor > most || f == restarts && m.lost > 0 {
-				t.Fatalf("seed %d: %s, over for %v, %d lost\n%s", seed, fault, m.overFor, m.lost, explain(seed, all, f))
-			}
+	for f, most := range map[faults]time.Duration{loose: modelLease + 10*time.Millisecond, restarts: noticed} {
+		runModels(t, *modelRuns/2, f, func(m *model) bool {
 			over = max(over, m.over)
-		}
+			return m.overFor > most || f == restarts && m.lost > 0
+		})
 	}
 	t.Logf("%d places more than Max, %d, are held at most", over, modelMax)
 	require.Positive(t, over)
@@ -544,14 +517,10 @@ func TestModelIsOverOnlyAfterALossOfData(t *testing.T) {
 
 // A policy keeps what is held while the store is away, however long that is, but not if the process stood still.
 func TestModelKeepsPlacesWhileTheStoreIsAway(t *testing.T) {
-	for seed := range uint64(*modelRuns / 2) {
-		for _, f := range []faults{{loose: true, outages: true, crashes: true, policy: Share}, {loose: true, stops: true, crashes: true, policy: Share}} {
-			m := newModel(seed, all, f)
-			if fault := m.run(); fault != "" || f.outages && m.lost > 0 {
-				t.Fatalf("seed %d: %s, %d lost\n%s", seed, fault, m.lost, explain(seed, all, f))
-			}
-		}
-	}
+	f := faults{loose: true, outages: true, crashes: true, policy: Share}
+	runModels(t, *modelRuns/2, f, func(m *model) bool { return m.lost > 0 })
+	f = faults{loose: true, stops: true, crashes: true, policy: Share}
+	runModels(t, *modelRuns/2, f, func(*model) bool { return false })
 }
 
 // dropping is with which faults the model finds what goes wrong without a rule, and what that is. The ends of short

@@ -35,7 +35,7 @@ func TestModelRecoversFromCrashes(t *testing.T) {
 		m.calm = true // no process wants anything but what follows
 		left := m.nodes[0]
 		for _, w := range left.waits {
-			m.on(left, func() { left.pump.cancel(&w.want) })
+			m.on(left, func() { left.pump.cancel(w) })
 		}
 		for _, n := range m.nodes[1:] {
 			n.dead = true
