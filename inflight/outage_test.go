@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -147,6 +148,7 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		require.Contains(t, lines, `level=WARN msg="throttr: the store is away" store=memory `+
 			`error="throttr: the store is unavailable: connection refused" instead="return an error"`)
 		require.Contains(t, lines, `level=WARN msg="throttr: the store is back"`)
+		require.Subset(t, told.all(), []string{"unavailable", "available"})
 	})
 }
 
@@ -208,86 +210,69 @@ func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	}
 }
 
-// A part of the store that hangs costs no places of others, even if they were acquired when the parts were not known.
-func TestAPartThatHangsCostsNoPlacesOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r)
-		of := map[string][]*inflight.Hold{}
-		for i := range 20 {
-			for _, part := range []string{"a", "b"} {
-				of[part] = append(of[part], acquire(t, l, fmt.Sprint(part, i), exports, 1))
-			}
-		}
-		r.parts.Store(true)
-		r.be(func(ctx context.Context, claims []window.Claim) error {
-			for _, c := range claims {
-				if c.Key[0] == 'a' {
+// What goes wrong with some keys costs no places of others.
+func TestSomeKeysCostNoPlacesOfOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy  inflight.Policy
+		disturb func(ctx context.Context, r *remote, l *inflight.Limiter)
+		lost    uint64
+	}{
+		// They were acquired when the parts were not known.
+		"those of a part that hangs": {inflight.Refuse, func(_ context.Context, r *remote, _ *inflight.Limiter) {
+			r.parts.Store(true)
+			r.be(func(ctx context.Context, claims []window.Claim) error {
+				if slices.ContainsFunc(claims, func(c window.Claim) bool { return c.Key[0] == 'a' }) {
 					return hangs(ctx, claims)
 				}
-			}
-			return nil
-		})
-		time.Sleep(5 * exports.Lease)
-		for i := range 20 {
-			require.False(t, of["a"][i].Valid())
-			require.True(t, of["b"][i].Valid())
-		}
-		require.EqualValues(t, 20, l.Stats().Lost)
-		denied(t, l, "b0", exports, 2)
-	})
-}
-
-// Keys with a lease that is too short for the store cost no places of others.
-func TestAShortLeaseCostsNoPlacesOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r)
-		for i := range 20 {
-			acquire(t, l, fmt.Sprint("long", i), exports, 1)
-		}
-		r.be(func(ctx context.Context, _ []window.Claim) error {
-			select {
-			case <-time.After(20 * time.Millisecond):
 				return nil
-			case <-ctx.Done():
+			})
+		}, 20},
+		"those with a lease that is too short for the store": {inflight.Refuse, func(ctx context.Context, r *remote, l *inflight.Limiter) {
+			r.be(func(ctx context.Context, claims []window.Claim) error {
+				slow, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				defer cancel()
+				hangs(slow, claims)
 				return ctx.Err()
+			})
+			for i := range 20 {
+				go func() {
+					for ctx.Err() == nil {
+						l.Acquire(ctx, fmt.Sprint("short", i), inflight.Limit{Max: 1, Lease: 60 * time.Millisecond}, 1)
+						time.Sleep(time.Millisecond)
+					}
+				}()
 			}
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		for i := range 20 {
-			go func() {
-				for ctx.Err() == nil {
-					l.Acquire(ctx, fmt.Sprint("short", i), inflight.Limit{Max: 1, Lease: 60 * time.Millisecond}, 1)
-					time.Sleep(time.Millisecond)
+		}, 0},
+		"those of which the policy grants more than can be told": {inflight.Admit, func(ctx context.Context, r *remote, l *inflight.Limiter) {
+			r.be(away)
+			for range 3 {
+				l.TryAcquire(ctx, "k", inflight.Limit{Max: window.MaxPlaces, Lease: exports.Lease}, window.MaxPlaces)
+			}
+			r.be(nil)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRemote(t)
+				l := newLimiter(t, r, inflight.WithPolicy(test.policy))
+				var holds []*inflight.Hold
+				for i := range 20 {
+					acquire(t, l, fmt.Sprint("a", i), exports, 1)
+					holds = append(holds, acquire(t, l, fmt.Sprint("b", i), exports, 1))
 				}
-			}()
-		}
-		time.Sleep(10 * exports.Lease)
-		require.Zero(t, l.Stats().Lost)
-		denied(t, l, "long0", exports, 2)
-	})
-}
-
-// More places than a store can count, which a policy has granted, fail no exchange of others.
-func TestPlacesThatCannotBeToldCostNoPlacesOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r, inflight.WithPolicy(inflight.Admit))
-		most := exports
-		most.Max = window.MaxPlaces
-		r.be(away)
-		for range 3 {
-			acquire(t, l, "k", most, most.Max)
-		}
-		r.be(nil)
-		time.Sleep(exports.Lease)
-		h := acquire(t, l, "other", exports, 1)
-		time.Sleep(3 * exports.Lease)
-		require.True(t, h.Valid())
-		require.Zero(t, l.Stats().Lost)
-	})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				test.disturb(ctx, r, l)
+				time.Sleep(5 * exports.Lease)
+				for i, h := range holds {
+					require.True(t, h.Valid() && !h.Degraded())
+					require.EqualValues(t, 1, r.used(fmt.Sprint("b", i)))
+				}
+				require.Equal(t, test.lost, l.Stats().Lost)
+				denied(t, l, "b0", exports, 2)
+			})
+		})
+	}
 }
 
 // One key of a store can't be served, and others are, so that no circuit opens. A call for it that waits does not
