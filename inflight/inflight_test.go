@@ -316,33 +316,32 @@ func TestConcurrentHoldersAreNeverOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limit := inflight.Limit{Max: 5, Lease: 10 * time.Second}
 			var held [3]atomic.Int64
-			var all sync.WaitGroup
 			limiters := []*inflight.Limiter{newLimiter(t, b), newLimiter(t, b), newLimiter(t, b)}
-			for g := range 24 {
-				all.Go(func() {
-					for i := range 300 {
+			for i := range 1000 {
+				var all sync.WaitGroup
+				for g := range 6 {
+					all.Go(func() {
 						n, k := uint64(1+(g+i)%3), i%3
 						ctx, cancel := context.WithCancel(t.Context())
-						if i%4 == 0 {
-							time.AfterFunc(time.Duration(i)*time.Microsecond, cancel)
+						if g%3 == 0 {
+							all.Go(cancel)
 						}
-						h, err := limiters[g%3].Acquire(ctx, fmt.Sprint(k), limit, n)
-						if err != nil && ctx.Err() == nil {
-							t.Error(err)
+						defer cancel()
+						h, err := limiters[i*g%3].Acquire(ctx, fmt.Sprint(k), limit, n)
+						if err != nil {
+							require.ErrorIs(t, err, ctx.Err())
+							return
 						}
-						if err == nil {
-							if got := held[k].Add(int64(n)); got > int64(limit.Max) || !h.Valid() {
-								t.Errorf("%d of %d are held, valid %v", got, limit.Max, h.Valid())
-							}
-							runtime.Gosched()
-							held[k].Add(-int64(n))
-							h.Release()
+						if got := held[k].Add(int64(n)); got > int64(limit.Max) || !h.Valid() {
+							t.Errorf("%d of %d are held, valid %v", got, limit.Max, h.Valid())
 						}
-						cancel()
-					}
-				})
+						runtime.Gosched()
+						held[k].Add(-int64(n))
+						h.Release()
+					})
+				}
+				all.Wait() // nobody holds or wants anything until the next round
 			}
-			all.Wait()
 			for _, l := range limiters {
 				require.Eventually(t, func() bool {
 					s, err := l.Peek(t.Context(), "0", limit)

@@ -275,6 +275,32 @@ func TestSomeKeysCostNoPlacesOfOthers(t *testing.T) {
 	}
 }
 
+// A key that is given up while it is queued is not used again for another one, which would wait in the same queue.
+func TestAKeyThatIsGivenUpInAQueueKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote(t)
+		l := newLimiter(t, r)
+		r.be(func(ctx context.Context, claims []window.Claim) error {
+			if claims[0].Key == "hangs" {
+				return hangs(ctx, claims)
+			}
+			return nil
+		})
+		time.Sleep(2 * exports.Lease)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, key := range []string{"hangs", "1", "2", "3", "4", "5", "6", "7", "8"} {
+			waits(ctx, l, key, exports, 1)
+		}
+		cancel()
+		synctest.Wait()
+		begun := time.Now()
+		for i := range 8 {
+			acquire(t, l, fmt.Sprint("other", i), inflight.Limit{Max: 1, Lease: 2 * exports.Lease}, 1)
+		}
+		require.Zero(t, time.Since(begun))
+	})
+}
+
 // One key of a store can't be served, and others are, so that no circuit opens. A call for it that waits does not
 // wait for ever: not at all if the store says that it can't, and otherwise a lease.
 func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
