@@ -270,6 +270,9 @@ func TestSomeKeysCostNoPlacesOfOthers(t *testing.T) {
 				}
 				require.Equal(t, test.lost, l.Stats().Lost)
 				denied(t, l, "b0", exports, 2)
+				cancel()
+				r.be(nil)
+				time.Sleep(time.Second) // no probe must be under way when the bubble ends
 			})
 		})
 	}

@@ -2,7 +2,7 @@ package main
 
 // inflightFaults are the faults in limits on calls in flight that tests see.
 var inflightFaults = []fault{
-	{"inflight/limiter.go", "\t\tl.tell(e)\n", "", "", "TestHoldersKnowOfCloseFirst"},
+	{"inflight/limiter.go", "\t\tl.tell(e)\n", "", "", "TestCloseReleasesAll"},
 	// The pump of a key.
 	{"inflight/pump.go", "end := p.sentAt + termOf(p.claim.Lease)", "end := now + termOf(p.claim.Lease)", "", "TestModel"},
 	{"inflight/pump.go", "return lease - share(lease, driftShare) - share(lease, marginShare)", "return lease + share(lease, 1.0/10)", "", ""},
@@ -28,17 +28,16 @@ var inflightFaults = []fault{
 	{"inflight/pump.go", "if s == news {", "if s == news && p.phase == told {", "", "ThePause"},
 	{"inflight/pump.go", "p.at = min(p.at, now+poll)", "", "", "TestModel"},
 	{"inflight/lanes.go", "!= nil, !outage.IsAway(err) &&", "!= nil, !outage.IsAway(err) && false &&", "", "KeepsNobody"},
-	{"inflight/lanes.go", "laneID{l.store.Part(e.claim.Key), e.claim.Lease}", "laneID{\"\", e.claim.Lease}", "", "CostsNo"},
-	{"inflight/lanes.go", "laneID{l.store.Part(e.claim.Key), e.claim.Lease}", "laneID{l.store.Part(e.claim.Key), 0}", "", "CostsNo"},
+	{"inflight/lanes.go", "laneID{l.store.Part(e.claim.Key), e.claim.Lease}", "laneID{\"\", e.claim.Lease}", "", "CostNo"},
+	{"inflight/lanes.go", "laneID{l.store.Part(e.claim.Key), e.claim.Lease}", "laneID{l.store.Part(e.claim.Key), 0}", "", "CostNo"},
 	{"inflight/lanes.go", "delete(l.lanes, at.id)", "", "", "TestLanes"},
 	{"inflight/loss.go", "	l.losses.end = now + lease // also", "	l.losses.end = cmp.Or(l.losses.end, now+lease) // also", "", "Strict"},
 	{"inflight/limiter.go", "err == nil && l.ctx.Err() != nil", "false", "", "TestCloseReleasesAll"},
 	{"inflight/pump.go", "	p.status = status{at: never}\n", "	p.at = never\n", "", "ThePause"},
 	{"inflight/observer.go", "err == nil && !told", "err != nil && !told", "", "Observer"},
 	{"inflight/observer.go", "err == nil && h.want.state != held", "false", "", "Observer"},
-	{"inflight/pumps.go", "	case at < never:", "	case at < 0:", "", "Forgotten"},
 	{"inflight/pumps.go", "e.timer.Reset(at - now)", "e.timer.Reset(never - now)", "", "ThreeQuarters"},
-	{"inflight/pumps.go", "!e.queued && e.idle(now)", "e.idle(now)", "", ""},
+	{"inflight/pumps.go", "!e.queued && e.idle(now)", "e.idle(now)", "", "InAQueue"},
 
 	// The ledger in memory.
 	{"internal/ledger/claim.go", "x.claim.Seq <= known.seq", "x.claim.Seq < 1", "memory", "TestConformance"},
@@ -53,7 +52,7 @@ var inflightFaults = []fault{
 	{"inflight/pump.go", "		p.step(answered) // to say it again is of no use before the next renewal\n", "		p.step(failed)\n", "", "Memory"},
 	{"internal/ledger/line.go", "i > 0 && (*l)[i-1].limit < w.limit", "false", "inflight", "Priority"},
 	{"internal/ledger/line.go", "w == nil || w.limit < limit ||", "w == nil ||", "inflight", "Priority"},
-	{"inflight/pumps.go", "if w.state == waiting || w.state == inLine {", "if w.state == waiting {", "", "GivenUp"},
+	{"inflight/pumps.go", "if w.state == waiting || w.state == inLine {", "if w.state == waiting {", "", "TestWhoeverWaits"},
 
 	// The same on Redis.
 	{"rediswindow/lua/exchange.lua", "if live then expires = ends + lease end", "expires = ends + lease", "redisbackend", "RenewedPlaces"},
