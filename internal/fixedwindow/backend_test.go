@@ -136,27 +136,6 @@ func changes(ctx context.Context, b *Backend[uint16]) map[string]error {
 	return map[string]error{"Hit": hit, "Charge": inc, "Set": set, "Reset": reset}
 }
 
-// Each caller waits less long than the server takes to respond.
-func TestCanceledHitsDoNotExhaustTheCounter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t, mockserver.WithValueSize(1))
-		b := client[uint8](t, srv)
-		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Minute, 100)))
-		remove := srv.Inject(mockserver.Fault{Delay: 2 * time.Second})
-		requests.take()
-		for range 190 {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			_, _, err := b.Hit(ctx, "k", fixed(time.Minute, 100), 1)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			cancel()
-		}
-		require.Equal(t, 1, requests.take()[codec.OpUpdate], "at most one request that counts is in flight")
-		remove()
-		time.Sleep(2 * time.Second)
-		require.Equal(t, 98, hits(t, b, 200, "k", fixed(time.Minute, 100)))
-	})
-}
-
 // TTLs show the end of a window to a unit only, which here is a second. So the window that another
 // client opens after a Reset may look like the one before.
 func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
@@ -177,26 +156,6 @@ func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 2, w.Count)
 		require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
-	})
-}
-
-func TestFullQueueIsErrOverloaded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		o := options[uint16](t, srv)
-		o.MaxQueued = 1
-		b := start(t, o)
-		hits(t, b, 1, "k", fixed(time.Minute, 10))
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() { hits(t, b, 1, "k", fixed(time.Minute, 10)) })
-			synctest.Wait()
-		}
-		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Minute, 10), 1)
-		require.ErrorIs(t, err, window.ErrOverloaded)
-		require.False(t, sent)
-		all.Wait()
 	})
 }
 

@@ -123,45 +123,6 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 	}
 }
 
-// The order of a server's requests shows that each action follows a lookup on its connection.
-func TestEachConnectionLooksUpBeforeItActs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		lookedUp := map[int]map[string]int{} // for each connection and record: the QUERYs without an INSERT since
-		srv := inMemory(t, mockserver.WithObserver(func(e mockserver.Exec) {
-			if _, ok := ParseName([]byte(e.Key)); !ok {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			on := lookedUp[e.Conn]
-			if on == nil {
-				on = map[string]int{}
-				lookedUp[e.Conn] = on
-			}
-			switch e.Op {
-			case codec.OpQuery:
-				on[e.Key]++
-			case codec.OpInsert, codec.OpPurge:
-				if on[e.Key] == 0 {
-					t.Errorf("connection %d: op %v of %s without a lookup", e.Conn, e.Op, e.Key)
-				}
-			}
-		}))
-		b := client[uint16](t, srv)
-		for i := range 40 {
-			if i%3 == 2 {
-				slotsOf(t, b, "k").link.current.Load().Fail(errors.New("test"))
-			}
-			_, _, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
-			require.NoError(t, err)
-			time.Sleep(time.Duration(i%4) * 400 * time.Millisecond)
-		}
-		time.Sleep(2 * time.Minute)
-		require.Empty(t, windowKeys(srv))
-	})
-}
-
 func TestHitsFailIfTheServerIsTooSlowForTheScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t)
@@ -207,23 +168,6 @@ func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
 			require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
 		})
 	}
-}
-
-func TestLookupsOfManyKeysShareAConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		o := options[uint16](t, srv)
-		server := &counting[uint16]{Server: o.Servers[0]}
-		o.Servers[0] = server
-		b := start(t, o)
-		var all sync.WaitGroup
-		for i := range 200 {
-			all.Go(func() { hits(t, b, 3, string(rune('a'+i)), fixed(time.Second, 10)) })
-		}
-		all.Wait()
-		require.EqualValues(t, 1, server.dedicated.Load())
-	})
 }
 
 func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {

@@ -83,11 +83,17 @@ func TestDedicatedConnectionsAreClosedWithThePool(t *testing.T) {
 	})
 }
 
-func TestClosingThePoolEndsTheDialingOfADedicatedConnection(t *testing.T) {
+func TestDialingOfADedicatedConnectionEndsWithItsContextAndWithThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
 		s := connect(t, g.dial, pool.Options[uint16]{})
 		g.hang.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Dedicated(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, s.Stats().Failures, "it is no fault of the server")
+
 		failed := make(chan error)
 		go func() {
 			_, err := s.Dedicated(t.Context())
@@ -98,19 +104,6 @@ func TestClosingThePoolEndsTheDialingOfADedicatedConnection(t *testing.T) {
 		s.Close()
 		require.ErrorIs(t, <-failed, window.ErrClosed)
 		require.Zero(t, time.Since(began))
-	})
-}
-
-func TestDialingOfADedicatedConnectionEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{})
-		g.hang.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := s.Dedicated(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Zero(t, s.Stats().Failures, "it is no fault of the server")
 	})
 }
 

@@ -171,3 +171,15 @@ func (s subject) start(n int, f func(i int)) (wait func()) {
 
 // inParallel runs f in n goroutines and waits for them.
 func (s subject) inParallel(n int, f func(i int)) { s.start(n, f)() }
+
+// grow makes calls of many goroutines, which fill as many connections as the pool may have.
+func (s subject) grow(srv *mockserver.Server) {
+	defer srv.Inject(mockserver.Fault{Delay: time.Millisecond})()
+	s.inParallel(100, func(int) {
+		for range 10 {
+			if err := s.query(s.t.Context(), "k").err; err != nil {
+				s.t.Errorf("QUERY: %v", err)
+			}
+		}
+	})
+}

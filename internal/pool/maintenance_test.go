@@ -108,15 +108,7 @@ func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
 		s := connect(t, to(srv), pool.Options[uint16]{
 			MaxConns: 4, MaxInFlight: 2, MaxConnIdle: time.Minute, MaxConnAge: -1, HealthInterval: 10 * time.Second,
 		})
-		remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		s.inParallel(20, func(int) {
-			for range 20 {
-				if err := s.query(t.Context(), "k").err; err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		remove()
+		s.grow(srv)
 		require.Equal(t, 4, srv.Conns())
 		time.Sleep(55 * time.Second)
 		require.Equal(t, 4, srv.Conns())
@@ -135,13 +127,7 @@ func TestAgeAndIdlenessCanBeUnlimited(t *testing.T) {
 		s := connect(t, to(srv), pool.Options[uint16]{
 			MaxConns: 2, MaxInFlight: 2, MaxConnAge: -1, MaxConnIdle: -1, HealthInterval: time.Hour,
 		})
-		remove := srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		s.inParallel(20, func(int) {
-			for range 20 {
-				s.query(t.Context(), "k")
-			}
-		})
-		remove()
+		s.grow(srv)
 		dedicated := s.dedicated()
 		require.Equal(t, 3, srv.Conns())
 		time.Sleep(1000 * time.Hour)

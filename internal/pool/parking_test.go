@@ -14,11 +14,12 @@ import (
 )
 
 // insert creates a record.
-func (s subject) insert(t *testing.T, key string) {
+func (s subject) insert(t *testing.T, key string, quota uint16) {
 	t.Helper()
-	r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), TTL: codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}})
-	require.NoError(t, r.err)
-	require.True(t, r.response.OK, "the response is that to the INSERT")
+	r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), Quota: quota, TTL: codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}})
+	if r.err != nil || !r.response.OK {
+		t.Errorf("INSERT %s: %+v", key, r)
+	}
 }
 
 func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
@@ -48,7 +49,7 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 					s.KeepParked()
 				}
 				before := srv.Requests(codec.OpUpdate)
-				s.insert(t, "k")
+				s.insert(t, "k", 0)
 				require.Equal(t, c.updates, srv.Requests(codec.OpUpdate)-before)
 				require.True(t, s.do(t.Context(), codec.Set[uint16]{Key: []byte("buffer"), TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Hours}}).response.OK)
 				require.Equal(t, 2*c.updates, srv.Requests(codec.OpUpdate)-before)
@@ -67,7 +68,7 @@ func TestAHeldServerIsKeptParkedFromTheFirstCallOn(t *testing.T) {
 		s.KeepParked()
 		connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
 		require.False(t, s.Parked())
-		s.insert(t, "k")
+		s.insert(t, "k", 0)
 		require.True(t, s.Parked())
 		require.NoError(t, srv.Restart(false))
 		time.Sleep(time.Second) // the first attempt to connect may have failed

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,14 +32,7 @@ func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 		}
 		require.Equal(t, 1, srv.Conns(), "a single caller needs no second connection")
 
-		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		s.inParallel(200, func(int) {
-			for range 5 {
-				if err := s.query(t.Context(), "k").err; err != nil {
-					t.Error(err)
-				}
-			}
-		})
+		s.grow(srv)
 		require.Equal(t, 3, srv.Conns())
 		require.Equal(t, 3, s.Stats().Conns)
 		require.EqualValues(t, 3, s.Stats().Dials)
@@ -205,24 +197,14 @@ func TestAFailureToGrowDoesNotOpenTheCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
 		s := connect(t, g.dial, pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MinBackoff: time.Second, MaxBackoff: time.Second})
-		g.srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 		g.fail.Store(true)
-		makeCalls := func() {
-			s.inParallel(50, func(int) {
-				for range 20 {
-					if err := s.purge(t.Context(), "k").err; err != nil {
-						t.Errorf("PURGE: %v", err)
-					}
-				}
-			})
-		}
-		makeCalls()
+		s.grow(g.srv)
 		require.EqualValues(t, 2, s.Stats().Dials, "one attempt to grow within MaxBackoff")
 		require.EqualValues(t, 1, s.Stats().Failures)
 		require.Equal(t, 1, g.srv.Conns())
 		g.fail.Store(false)
 		time.Sleep(time.Second)
-		makeCalls()
+		s.grow(g.srv)
 		require.Equal(t, 3, g.srv.Conns(), "no more than MaxConns")
 		require.Equal(t, 3, s.Stats().Conns)
 		require.EqualValues(t, 4, s.Stats().Dials)
@@ -257,14 +239,7 @@ func TestAFurtherConnectionThatEndsAtOnceDoesNotOpenTheCircuit(t *testing.T) {
 				}
 				return nc, err
 			}, pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MaxRetries: 100})
-			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-			s.inParallel(50, func(int) {
-				for range 20 {
-					if err := s.query(t.Context(), "k").err; err != nil {
-						t.Errorf("QUERY: %v", err)
-					}
-				}
-			})
+			s.grow(srv)
 			synctest.Wait()
 			require.Equal(t, 1, s.Stats().Conns)
 			require.EqualValues(t, dials, s.Stats().Dials)
@@ -424,50 +399,32 @@ func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 	}
 }
 
-// tenThousandCallers has 10,000 goroutines each make a counter and read it, and returns how
-// many requests were in flight at most.
-func tenThousandCallers(t *testing.T, srv *mockserver.Server, s subject) (most int) {
-	const callers = 10_000
-	observe := make(chan struct{}, callers)
-	var observer sync.WaitGroup
-	observer.Go(func() {
-		for range observe {
-			most = max(most, s.Stats().InFlight)
-		}
-	})
-	s.inParallel(callers, func(i int) {
-		key, quota := fmt.Sprint("user:", i), uint16(i)
-		ttl := codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}
-		if r := s.do(t.Context(), codec.Insert[uint16]{Key: []byte(key), Quota: quota, TTL: ttl}); r.err != nil || !r.response.OK {
-			t.Errorf("INSERT %s: %+v", key, r)
-		}
-		observe <- struct{}{}
-		if r := s.query(t.Context(), key); r.err != nil || !r.response.OK || r.response.Quota != quota || r.response.TTL.Unit != codec.Seconds {
-			t.Errorf("QUERY %s: %+v", key, r)
-		}
-	})
-	close(observe)
-	observer.Wait()
-	require.Equal(t, callers, s.queries(srv))
-	st := s.Stats()
-	require.EqualValues(t, 2*callers, st.Answered)
-	require.Zero(t, st.InFlight+st.Queued+st.Acquiring)
-	require.EqualValues(t, 1, st.Dials)
-	return most
-}
-
 // If responses are delayed, all requests in flight are outstanding: the mock server reports a
 // violation beyond 1024 (H4).
 func TestNoMoreRequestsAreInFlightThanAllowed(t *testing.T) {
+	const callers = 3000
 	for _, allowed := range []int{1, 512, 1023} {
 		t.Run(fmt.Sprint(allowed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 				s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxInFlight: allowed})
-				most := tenThousandCallers(t, srv, s)
-				require.LessOrEqual(t, most, allowed)
-				require.Greater(t, 2*most, allowed, "in flight at the same time")
+				var most atomic.Int64
+				s.inParallel(callers, func(i int) {
+					key := fmt.Sprint("user:", i)
+					s.insert(t, key, uint16(i))
+					most.Store(max(most.Load(), int64(s.Stats().InFlight)))
+					if r := s.query(t.Context(), key); r.err != nil || !r.response.OK || r.response.Quota != uint16(i) {
+						t.Errorf("QUERY %s: %+v", key, r)
+					}
+				})
+				require.LessOrEqual(t, most.Load(), int64(allowed))
+				require.Greater(t, 2*most.Load(), int64(allowed), "in flight at the same time")
+				require.Equal(t, callers, s.queries(srv))
+				st := s.Stats()
+				require.EqualValues(t, 2*callers, st.Answered)
+				require.Zero(t, st.InFlight+st.Queued+st.Acquiring)
+				require.EqualValues(t, 1, st.Dials)
 			})
 		})
 	}

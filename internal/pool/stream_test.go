@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,10 +34,17 @@ type script struct {
 }
 
 // says returns a script that responds to every request with the same bytes.
-func says(response []byte) *script {
+func says(response []byte) *script { return saysIn(len(response), response) }
+
+// saysIn is says in pieces of some bytes.
+func saysIn(piece int, response []byte) *script {
 	return &script{respond: func(_ codec.Op, nc net.Conn) bool {
-		_, err := nc.Write(response)
-		return err == nil
+		for p := range slices.Chunk(response, max(1, piece)) {
+			if _, err := nc.Write(p); err != nil {
+				return false
+			}
+		}
+		return true
 	}}
 }
 
@@ -142,11 +150,7 @@ func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
 		whole := encode(t, records(sizes...))
 		for _, piece := range []int{1, 7, 1000, len(whole)} {
 			synctest.Test(t, func(t *testing.T) {
-				f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
-					_, err := io.CopyBuffer(struct{ io.Writer }{nc}, struct{ io.Reader }{bytes.NewReader(whole)}, make([]byte, piece))
-					return err == nil
-				}}
-				s := connect(t, f.dial, pool.Options[uint16]{})
+				s := connect(t, saysIn(piece, whole).dial, pool.Options[uint16]{})
 				keys, sent, err := s.list(t.Context(), nil)
 				require.NoError(t, err)
 				require.True(t, sent)
@@ -168,11 +172,7 @@ func TestEventsBeforeAStreamsResponseAreSkipped(t *testing.T) {
 	whole := encode(t, event, event, event, event, event, records(3), event)
 	for _, piece := range []int{1, 4999, 17 << 10, len(whole)} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
-				io.CopyBuffer(struct{ io.Writer }{nc}, struct{ io.Reader }{bytes.NewReader(whole)}, make([]byte, piece))
-				return true
-			}}
-			s := connect(t, f.dial, pool.Options[uint16]{})
+			s := connect(t, saysIn(piece, whole).dial, pool.Options[uint16]{})
 			keys, _, err := s.list(t.Context(), nil)
 			require.NoError(t, err)
 			require.Equal(t, []string{"0.0", "0.1", "0.2"}, keys)
