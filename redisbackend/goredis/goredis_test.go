@@ -159,7 +159,7 @@ func TestNewPanicsForInvalidArguments(t *testing.T) {
 	}
 }
 
-// The next holder does not wait for the next time that its process asks, which is after two seconds.
+// The next holder does not wait for the next time that its process asks.
 func TestAReleaseWakesTheNextHolder(t *testing.T) {
 	s := testkit.StartRedis(t)
 	limit := inflight.Limit{Max: 1, Lease: 16 * time.Second}
@@ -168,11 +168,10 @@ func TestAReleaseWakesTheNextHolder(t *testing.T) {
 		places[i] = inflight.New(goredis.New(connect(t, &redis.Options{Addr: s.Addr})), inflight.WithLogger(nil), inflight.WithTimeout(patience))
 		defer places[i].Close()
 	}
-	var took time.Duration
-	for range 2 { // when the first one is handed over, the subscription may not be there yet
+	fastest := time.Hour
+	for range 3 { // when the first one is handed over, the subscription may not be there yet
 		h, err := places[0].Acquire(t.Context(), "k", limit, 1)
 		noError(t, err)
-		var released time.Time
 		next := make(chan error)
 		go func() {
 			h, err := places[1].Acquire(t.Context(), "k", limit, 1)
@@ -184,25 +183,30 @@ func TestAReleaseWakesTheNextHolder(t *testing.T) {
 			noError(t, err)
 			waiting = state.Waiting
 		}
-		released = time.Now()
+		time.Sleep(500 * time.Millisecond) // it asks once a second
+		released := time.Now()
 		h.Release()
 		noError(t, <-next)
-		took = time.Since(released)
+		fastest = min(fastest, time.Since(released))
 	}
-	expect(t, took < time.Second, "the next holder waits for %v", took)
+	expect(t, fastest < 250*time.Millisecond, "the next holder waits for %v", fastest)
 }
 
-func TestErrorsOfAServer(t *testing.T) {
+func TestErrorsOfAServerAndItsClient(t *testing.T) {
 	s := testkit.StartRedis(t)
 	s.Must(t, "ACL", "SETUSER", "limits", "on", "nopass", "allkeys", "+@all", "-evalsha")
 	_, err := hit(t, goredis.New(connect(t, &redis.Options{Addr: s.Addr, Username: "limits", Password: "any"})))
 	expect(t, errors.Is(err, throttr.ErrUnavailable), "without a permission: %v", err)
 	s.Must(t, "CONFIG", "SET", "maxmemory", "1")
-	b := goredis.New(connect(t, &redis.Options{Addr: s.Addr}))
+	client := connect(t, &redis.Options{Addr: s.Addr})
+	b := goredis.New(client)
 	_, err = hit(t, b)
 	expect(t, errors.Is(err, throttr.ErrFull), "without memory: %v", err)
 	_, err = b.Take(t.Context(), "k", perHour, 1)
 	expect(t, errors.Is(err, throttr.ErrFull), "without memory: %v", err)
+	client.Close()
+	_, err = hit(t, b)
+	expect(t, errors.Is(err, throttr.ErrClosed), "of a client that was closed: %v", err)
 }
 
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 // options are those of a client that are the same for one of a server and one of a cluster.
 type options struct {
+	user, password    string
 	dial, read, write time.Duration
 	ends              bool // at the deadline of a ctx
 }
@@ -18,7 +19,7 @@ type options struct {
 func TestOptionsOfAURL(t *testing.T) {
 	const timeout = 1500 * time.Millisecond
 	for _, query := range []string{"", "&addr=b:1", "&master_set=primary"} {
-		u, err := redisclient.Parse("goredis://a:1?timeout=1500ms"+query, parameters...)
+		u, err := redisclient.Parse("goredis://zoe:pw@a:1?timeout=1500ms"+query, parameters...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,15 +32,15 @@ func TestOptionsOfAURL(t *testing.T) {
 		switch c := client.(type) {
 		case *redis.Client:
 			o := c.Options()
-			got = options{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled}
+			got = options{o.Username, o.Password, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled}
 		case *redis.ClusterClient:
 			o := c.Options()
-			got = options{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled}
+			got = options{o.Username, o.Password, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled}
 			if o.ClusterStateReloadInterval != reloadInterval {
 				t.Errorf("the topology is read every %v", o.ClusterStateReloadInterval)
 			}
 		}
-		if want := (options{timeout, timeout, timeout, true}); got != want {
+		if want := (options{"zoe", "pw", timeout, timeout, timeout, true}); got != want {
 			t.Errorf("%q: %+v, want %+v", query, got, want)
 		}
 	}
