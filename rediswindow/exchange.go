@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -101,16 +100,14 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 
 // appendClaim appends a claim.
 func appendClaim(b []byte, c *window.Claim) []byte {
-	for _, n := range [...]uint64{c.Seq, uint64(c.Lease.Microseconds()), c.Held, c.HeldMax} {
-		b = appendFloat(b, float64(n))
-	}
-	strict := byte(0)
+	strict := 0.0
 	if c.Strict {
 		strict = 1
 	}
-	b = append(b, strict, 0, 0)
-	at, runs := len(b)-2, uint16(0)
-	for wants := c.Wants; len(wants) > 0; runs++ {
+	for _, f := range [...]float64{float64(c.Seq), float64(c.Lease.Microseconds()), float64(c.Held), float64(c.HeldMax), strict} {
+		b = appendFloat(b, f)
+	}
+	for wants := c.Wants; len(wants) > 0; {
 		n := equalWants(wants)
 		equal := float64(n)
 		if wants[0].Wait {
@@ -119,7 +116,6 @@ func appendClaim(b []byte, c *window.Claim) []byte {
 		b = appendFloat(appendFloat(appendFloat(b, equal), float64(wants[0].N)), float64(wants[0].Max))
 		wants = wants[n:]
 	}
-	binary.LittleEndian.PutUint16(b[at:], runs)
 	return b
 }
 

@@ -2,9 +2,9 @@
 -- internal/ledger/claim.go.
 --
 -- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
--- channels, and the channel of the caller; and for each claim: p and the process, and in binary form the sequence number, lease in microseconds, what it holds, under which
--- Max, 1 if it is strict, and the number of runs of equal wants, then of each run how many there are, below 0 if they wait,
--- N and Max. Both are empty if it only asks. Times are in microseconds since 1970.
+-- channels, and the channel of the caller; and for each claim: p and the process, and as doubles the sequence number, lease
+-- in microseconds, what it holds, under which Max, 1 if it is strict, and then of each run of equal wants how many there
+-- are, below 0 if they wait, N and Max. Both are empty if it only asks. Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
 --   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
@@ -96,7 +96,8 @@ end
 
 -- Makes a claim.
 local function make()
-  local seq, lease, held, most, strict, runs, run = unpack('<ddddBH', claim)
+  local seq, lease, held, most, strict, run = unpack('<ddddd', claim)
+  local runs = (#claim - 40) / 24
   local v = call('HMGET', key, 's', field)
   local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
   if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
