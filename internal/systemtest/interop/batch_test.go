@@ -25,20 +25,17 @@ func testBatch[T codec.Value](t *testing.T, s *suite[T]) {
 	again := b.Purge(counter)
 	require.NoError(t, s.client.Do(s.ctx, &b))
 	for _, r := range done {
-		ok, err := r.OK()
-		requireOK(t, ok, err)
+		succeeds(t)(r.OK())
 	}
-	ok, err := again.OK()
-	requireFailure(t, ok, err)
+	fails(t)(again.OK())
 	c, ok, err := query.Counter()
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	require.Equal(t, T(7), c.Quota)
 	require.LessOrEqual(t, c.TTL.Amount, T(100))
 	v, ok, err := get.Buffer()
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	require.Equal(t, "hello", string(v.Value))
-	_, ok, err = queryMissing.Counter()
-	requireFailure(t, ok, err)
+	fails(t)(found(queryMissing.Counter()))
 }
 
 // testLargeBatch makes a batch that takes several round trips.
@@ -55,7 +52,7 @@ func testLargeBatch[T codec.Value](t *testing.T, s *suite[T]) {
 	require.NoError(t, s.client.Do(s.ctx, &b))
 	for i, r := range replies {
 		c, ok, err := r.Counter()
-		requireOK(t, ok, err)
+		succeeds(t)(ok, err)
 		n := uint64(i + 1)
 		require.Equal(t, T(n), c.Quota, "request %d; counters of one byte wrap", i)
 	}
@@ -66,8 +63,7 @@ func testLargeBatch[T codec.Value](t *testing.T, s *suite[T]) {
 func testPipelining[T codec.Value](t *testing.T, s *suite[T]) {
 	const goroutines, rounds = 50, 10
 	shared := s.key(t, "shared")
-	ok, err := s.client.Insert(s.ctx, shared, 0, s.ttl)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, shared, 0, s.ttl))
 	var callers sync.WaitGroup
 	for g := range goroutines {
 		own := s.key(t, strconv.Itoa(g))

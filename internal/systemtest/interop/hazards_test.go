@@ -17,8 +17,7 @@ import (
 // testNeighboursEvents publishes to all connections, which delays other programs, while requests are in flight (H21).
 func testNeighboursEvents[T codec.Value](t *testing.T, s *suite[T]) {
 	key := s.key(t, "counter")
-	ok, err := s.client.Insert(s.ctx, key, 1, s.ttl)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, key, 1, s.ttl))
 	neighbour := s.connect(t)
 	var all sync.WaitGroup
 	failed := make(chan error, 50)
@@ -43,7 +42,7 @@ func testNeighboursEvents[T codec.Value](t *testing.T, s *suite[T]) {
 	require.Empty(t, failed)
 	before := s.client.Stats().Servers[0].Events // some come before a connection has unsubscribed
 	publish()
-	_, _, err = s.client.Query(s.ctx, key)
+	_, _, err := s.client.Query(s.ctx, key)
 	require.NoError(t, err)
 	require.Less(t, s.client.Stats().Servers[0].Events-before, uint64(100), "connections have unsubscribed")
 	require.Zero(t, s.client.Stats().Servers[0].Failures)

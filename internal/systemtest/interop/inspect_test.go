@@ -15,10 +15,8 @@ import (
 
 func testList[T codec.Value](t *testing.T, s *suite[T]) {
 	counter, buffer := s.key(t, "counter"), s.key(t, "buffer")
-	ok, err := s.client.Insert(s.ctx, counter, 5, s.ttl)
-	requireOK(t, ok, err)
-	ok, err = s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, counter, 5, s.ttl))
+	succeeds(t)(s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl))
 	info := s.info(t)
 	all, err := testkit.Collect(t, s.client.List(s.ctx))
 	require.NoError(t, err)
@@ -41,12 +39,10 @@ func testList[T codec.Value](t *testing.T, s *suite[T]) {
 
 func testStats[T codec.Value](t *testing.T, s *suite[T]) {
 	k := s.key(t, "used")
-	_, ok, err := s.client.Stat(s.ctx, k)
-	requireFailure(t, ok, err)
-	ok, err = s.client.Insert(s.ctx, k, 5, s.ttl)
-	requireOK(t, ok, err)
+	fails(t)(found(s.client.Stat(s.ctx, k)))
+	succeeds(t)(s.client.Insert(s.ctx, k, 5, s.ttl))
 	stat, ok, err := s.client.Stat(s.ctx, k)
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	require.Less(t, stat.Reads+stat.Writes, uint64(100), "the server computes rates once a minute")
 	all, err := testkit.Collect(t, s.client.KeyStats(s.ctx))
 	require.NoError(t, err)
@@ -63,10 +59,8 @@ func testStats[T codec.Value](t *testing.T, s *suite[T]) {
 
 func testInfo[T codec.Value](t *testing.T, s *suite[T]) {
 	counter, buffer := s.key(t, "counter"), s.key(t, "buffer")
-	ok, err := s.client.Insert(s.ctx, counter, 5, s.ttl)
-	requireOK(t, ok, err)
-	ok, err = s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, counter, 5, s.ttl))
+	succeeds(t)(s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl))
 	info := s.info(t)
 	require.NotEmpty(t, info.Version)
 	require.False(t, info.Time.Before(info.RunningSince.Truncate(time.Second)))
@@ -94,14 +88,13 @@ func testConnections[T codec.Value](t *testing.T, s *suite[T]) {
 	require.NoError(t, err)
 	require.Len(t, who, 1)
 	self, ok, err := s.client.Connection(s.ctx, s.addr, who[0].ID)
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	require.Equal(t, who[0].ID, self.ID)
 	require.Equal(t, s.addr, self.Server)
 	require.Equal(t, codec.ClientConnection, self.Type)
 	require.Equal(t, self.Kind == codec.TCP, self.Addr.Port() != 0)
 	require.NotZero(t, self.Requests.Insert, "the probe")
-	_, ok, err = s.client.Connection(s.ctx, s.addr, codec.ConnID{})
-	requireFailure(t, ok, err)
+	fails(t)(found(s.client.Connection(s.ctx, s.addr, codec.ConnID{})))
 	all, err := testkit.Collect(t, s.client.Connections(s.ctx))
 	require.NoError(t, err)
 	found := 0

@@ -163,20 +163,23 @@ func (s *suite[T]) key(t *testing.T, name string) string {
 func (s *suite[T]) quota(t *testing.T, key string) T {
 	t.Helper()
 	c, ok, err := s.client.Query(s.ctx, key)
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	return c.Quota
 }
 
-// requireOK requires that the status of a response is success.
-func requireOK(t *testing.T, ok bool, err error) {
-	t.Helper()
-	require.NoError(t, err)
-	require.True(t, ok, "the status is failure")
+// succeeds returns a function that requires that the status of a response is success.
+func succeeds(t *testing.T) func(ok bool, err error) { return status(t, true) }
+
+// fails returns a function that requires that the status of a response is failure.
+func fails(t *testing.T) func(ok bool, err error) { return status(t, false) }
+
+func status(t *testing.T, want bool) func(ok bool, err error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.Equal(t, want, ok, "the status")
+	}
 }
 
-// requireFailure requires that the status of a response is failure.
-func requireFailure(t *testing.T, ok bool, err error) {
-	t.Helper()
-	require.NoError(t, err)
-	require.False(t, ok, "the status is success")
-}
+// found leaves out the value of a response.
+func found[V any](_ V, ok bool, err error) (bool, error) { return ok, err }

@@ -13,15 +13,12 @@ import (
 
 func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 	channel := s.run + "news"
-	_, ok, err := s.client.Channel(s.ctx, channel)
-	requireFailure(t, ok, err)
-	ok, err = s.client.Publish(s.ctx, channel, []byte("no subscriber"))
-	requireFailure(t, ok, err)
+	fails(t)(found(s.client.Channel(s.ctx, channel)))
+	fails(t)(s.client.Publish(s.ctx, channel, []byte("no subscriber")))
 
 	first, second := s.subscribe(t, channel), s.subscribe(t, channel)
 	for _, payload := range []string{"hello", "", "\x00\x01\x19"} {
-		ok, err = s.client.Publish(s.ctx, channel, []byte(payload))
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Publish(s.ctx, channel, []byte(payload)))
 		for _, sub := range []*pubsub.Subscription{first, second} {
 			m, err := sub.Next(s.ctx)
 			require.NoError(t, err)
@@ -33,7 +30,7 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 	id, ok := first.ConnID(s.addr)
 	require.True(t, ok)
 	subscribers, ok, err := s.client.Channel(s.ctx, channel)
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	require.Len(t, subscribers, 1, "subscriptions of a client share one on the server")
 	require.Equal(t, id, subscribers[0].ID)
 	all, err := testkit.Collect(t, s.client.Channels(s.ctx))
@@ -47,8 +44,7 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 	require.NotZero(t, channels[pubsub.All])
 
 	first.Close()
-	ok, err = s.client.Publish(s.ctx, channel, []byte("last"))
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Publish(s.ctx, channel, []byte("last")))
 	m, err := second.Next(s.ctx)
 	require.NoError(t, err)
 	require.Equal(t, "last", string(m.Payload), "no message is received twice")
@@ -64,8 +60,7 @@ func testOwnChannel[T codec.Value](t *testing.T, s *suite[T]) {
 	s.subscribe(t, pubsub.All) // it receives the messages of other clients as well
 	id, ok := sub.ConnID(s.addr)
 	require.True(t, ok)
-	ok, err := s.client.Publish(s.ctx, id.String(), []byte("hello"))
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Publish(s.ctx, id.String(), []byte("hello")))
 	m, err := sub.Next(s.ctx)
 	require.NoError(t, err)
 	require.Equal(t, pubsub.Message{Server: s.addr, Channel: id.String(), Payload: []byte("hello")}, m)

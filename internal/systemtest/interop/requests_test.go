@@ -14,65 +14,47 @@ import (
 
 func testCounters[T codec.Value](t *testing.T, s *suite[T]) {
 	k := s.key(t, "counter")
-	_, ok, err := s.client.Query(s.ctx, k)
-	requireFailure(t, ok, err)
-	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1)
-	requireFailure(t, ok, err)
-	ok, err = s.client.Purge(s.ctx, k)
-	requireFailure(t, ok, err)
+	fails(t)(found(s.client.Query(s.ctx, k)))
+	fails(t)(s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1))
+	fails(t)(s.client.Purge(s.ctx, k))
 
-	ok, err = s.client.Insert(s.ctx, k, 5, s.ttl)
-	requireOK(t, ok, err)
-	ok, err = s.client.Insert(s.ctx, k, 9, s.ttl)
-	requireFailure(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, k, 5, s.ttl))
+	fails(t)(s.client.Insert(s.ctx, k, 9, s.ttl))
 	require.Equal(t, T(5), s.quota(t, k))
 
-	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 3)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 3))
 	require.Equal(t, T(8), s.quota(t, k))
-	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Decrease, 2)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Update(s.ctx, k, codec.Quota, codec.Decrease, 2))
 	require.Equal(t, T(6), s.quota(t, k))
-	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Decrease, 7)
-	requireFailure(t, ok, err)
+	fails(t)(s.client.Update(s.ctx, k, codec.Quota, codec.Decrease, 7))
 	require.Equal(t, T(6), s.quota(t, k))
-	ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Patch, 42)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Update(s.ctx, k, codec.Quota, codec.Patch, 42))
 	require.Equal(t, T(42), s.quota(t, k))
 
-	ok, err = s.client.Purge(s.ctx, k)
-	requireOK(t, ok, err)
-	_, ok, err = s.client.Query(s.ctx, k)
-	requireFailure(t, ok, err)
-	ok, err = s.client.Insert(s.ctx, k, 1, s.ttl) // a purged key is usable at once
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Purge(s.ctx, k))
+	fails(t)(found(s.client.Query(s.ctx, k)))
+	succeeds(t)(s.client.Insert(s.ctx, k, 1, s.ttl)) // a purged key is usable at once
 }
 
 func testBuffers[T codec.Value](t *testing.T, s *suite[T]) {
 	buffer, counter := s.key(t, "buffer"), s.key(t, "counter")
-	_, ok, err := s.client.Get(s.ctx, buffer)
-	requireFailure(t, ok, err)
+	fails(t)(found(s.client.Get(s.ctx, buffer)))
 	for _, value := range []string{"hello", "", strings.Repeat("x", 255)} {
-		ok, err = s.client.Set(s.ctx, buffer, []byte(value), s.ttl)
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Set(s.ctx, buffer, []byte(value), s.ttl))
 		b, ok, err := s.client.Get(s.ctx, buffer)
-		requireOK(t, ok, err)
+		succeeds(t)(ok, err)
 		require.Equal(t, value, string(b.Value))
 		require.Equal(t, s.ttl.Unit, b.TTL.Unit)
 		require.LessOrEqual(t, b.TTL.Amount, s.ttl.Amount)
 	}
 	require.Zero(t, s.quota(t, buffer), "QUERY finds a buffer with a quota of 0")
-	ok, err = s.client.Insert(s.ctx, buffer, 1, s.ttl)
-	requireFailure(t, ok, err)
-	ok, err = s.client.Update(s.ctx, buffer, codec.Quota, codec.Increase, 1)
-	requireFailure(t, ok, err)
+	fails(t)(s.client.Insert(s.ctx, buffer, 1, s.ttl))
+	fails(t)(s.client.Update(s.ctx, buffer, codec.Quota, codec.Increase, 1))
 
-	ok, err = s.client.Insert(s.ctx, counter, 1, s.ttl)
-	requireOK(t, ok, err)
-	ok, err = s.client.Set(s.ctx, counter, []byte("x"), s.ttl)
-	requireFailure(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, counter, 1, s.ttl))
+	fails(t)(s.client.Set(s.ctx, counter, []byte("x"), s.ttl))
 	b, ok, err := s.client.Get(s.ctx, counter)
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	require.Empty(t, b.Value, "GET finds a counter with an empty value")
 }
 
@@ -87,23 +69,20 @@ func testUnits[T codec.Value](t *testing.T, s *suite[T]) {
 		}
 		k := s.key(t, "unit:"+unit.String())
 		sent := time.Now()
-		ok, err := s.client.Insert(s.ctx, k, 1, ttl)
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Insert(s.ctx, k, 1, ttl))
 		c, ok, err := s.client.Query(s.ctx, k)
-		requireOK(t, ok, err)
+		succeeds(t)(ok, err)
 		elapsed := time.Since(sent)
 		require.Equal(t, unit, c.TTL.Unit)
 		require.LessOrEqual(t, c.TTL.Amount, ttl.Amount, unit)
 		require.GreaterOrEqual(t, c.TTL.Duration(), ttl.Duration()-elapsed-2*unit.Duration(), unit)
-		ok, err = s.client.Purge(s.ctx, k)
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Purge(s.ctx, k))
 	}
 }
 
 func testChangedTTL[T codec.Value](t *testing.T, s *suite[T]) {
 	k := s.key(t, "ttl")
-	ok, err := s.client.Insert(s.ctx, k, 1, codec.TTL[T]{Amount: 100, Unit: codec.Seconds})
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, k, 1, codec.TTL[T]{Amount: 100, Unit: codec.Seconds}))
 	for _, c := range []struct {
 		change codec.Change
 		value  T
@@ -111,24 +90,21 @@ func testChangedTTL[T codec.Value](t *testing.T, s *suite[T]) {
 	}{
 		{codec.Patch, 200, 200}, {codec.Decrease, 50, 150}, {codec.Increase, 60, 210},
 	} {
-		ok, err = s.client.Update(s.ctx, k, codec.TimeToLive, c.change, c.value)
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Update(s.ctx, k, codec.TimeToLive, c.change, c.value))
 		record, ok, err := s.client.Query(s.ctx, k)
-		requireOK(t, ok, err)
+		succeeds(t)(ok, err)
 		require.LessOrEqual(t, record.TTL.Amount, c.want, c.change)
 		require.GreaterOrEqual(t, record.TTL.Amount, c.want-30, c.change)
 	}
-	_, err = s.client.Update(s.ctx, k, codec.TimeToLive, codec.Decrease, 250)
+	_, err := s.client.Update(s.ctx, k, codec.TimeToLive, codec.Decrease, 250)
 	require.ErrorIs(t, err, throttr.ErrTTL, "the record would expire")
 }
 
 func testWrap[T codec.Value](t *testing.T, s *suite[T]) {
 	k := s.key(t, "wrap")
-	ok, err := s.client.Insert(s.ctx, k, ^T(0)-1, s.ttl)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Insert(s.ctx, k, ^T(0)-1, s.ttl))
 	for _, want := range []T{^T(0), 0, 1} {
-		ok, err = s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1)
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1))
 		require.Equal(t, want, s.quota(t, k))
 	}
 }
@@ -136,11 +112,9 @@ func testWrap[T codec.Value](t *testing.T, s *suite[T]) {
 func testKeys[T codec.Value](t *testing.T, s *suite[T]) {
 	long := s.run + strings.Repeat("k", codec.MaxKey-len(s.run)-len("0"))
 	for i, k := range []string{long, s.run + "\x00\x19\xff", s.run + "ключ"} {
-		ok, err := s.client.Insert(s.ctx, k, T(i), s.ttl)
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Insert(s.ctx, k, T(i), s.ttl))
 		require.Equal(t, T(i), s.quota(t, k))
-		ok, err = s.client.Purge(s.ctx, k)
-		requireOK(t, ok, err)
+		succeeds(t)(s.client.Purge(s.ctx, k))
 	}
 	_, err := s.client.Purge(s.ctx, strings.Repeat("k", codec.MaxKey+1))
 	require.ErrorIs(t, err, codec.ErrTooLarge)
@@ -154,10 +128,9 @@ func testLongestFrame[T codec.Value](t *testing.T, s *suite[T]) {
 	require.NoError(t, err)
 	length := min(uint64(codec.MaxFrame-len(frame)), uint64(^T(0)))
 	value := bytes.Repeat([]byte{0x19}, int(length))
-	ok, err := s.client.Set(s.ctx, k, value, s.ttl)
-	requireOK(t, ok, err)
+	succeeds(t)(s.client.Set(s.ctx, k, value, s.ttl))
 	b, ok, err := s.client.Get(s.ctx, k)
-	requireOK(t, ok, err)
+	succeeds(t)(ok, err)
 	require.True(t, bytes.Equal(value, b.Value))
 	_, err = s.client.Set(s.ctx, k, append(value, 0), s.ttl)
 	require.ErrorIs(t, err, codec.ErrTooLarge)
@@ -175,6 +148,5 @@ func testWrongSize[T codec.Value](t *testing.T, s *suite[T]) {
 	var size *throttr.ValueSizeError
 	require.ErrorAs(t, err, &size)
 	require.Equal(t, codec.Size[T](), size.Actual)
-	_, ok, err := s.client.Query(s.ctx, s.run+"missing") // the server still responds
-	requireFailure(t, ok, err)
+	fails(t)(found(s.client.Query(s.ctx, s.run+"missing"))) // the server still responds
 }
