@@ -13,6 +13,7 @@ var connectionsFaults = []fault{
 	{file: "internal/conn/queue.go", old: "if q.inFlight > 0 && q.inFlight+cl.Len() > q.maxInFlight {", new: "if q.inFlight > 0 && q.inFlight > q.maxInFlight {", tests: "internal/pool", run: "^TestNoMoreRequestsAreInFlightThanAllowed$"},
 	{file: "internal/conn/queue.go", old: "if q.queuedRequests > 0 && q.queuedRequests+n > q.maxQueued {", new: "if q.queuedRequests > q.maxQueued {", tests: "internal/systemtest/transport", run: "^TestTooManyQueuedRequestsAreRejected$"},
 	{file: "internal/conn/reader.go", old: "cl.MostTTL > 0 && uint64", new: "!response.TTL.Unit.Known() || cl.MostTTL > 0 && uint64", tests: "internal/systemtest/faults", run: "^TestAStrayUnitDoesNoHarm$"},
+	{file: "internal/conn/writer.go", old: "w.accepted += uint64(n)", new: "if err == nil {\n\t\tw.accepted += uint64(n)\n\t}", tests: "internal/systemtest/transport", run: "^TestRequestsOfAPartialWriteMayHaveBeenExecuted$"},
 	{file: "internal/dial/handshake.go", old: "if err != nil && !errors.Is(err, parking.ErrForeign) && !errors.Is(err, parking.ErrNotParked) {", new: "if err != nil {", tests: "internal/systemtest/parking"},
 	{file: "internal/dial/handshake.go", old: "timer = time.AfterFunc(closeGrace, func() { h.nc.Close() })", new: "h.nc.Close()", run: "^TestResponsesToAnAbandonedProbeAreRead$"},
 	{file: "internal/dial/handshake.go", old: "if h.target.AwaitStartUp != nil {", new: "if h.target.AwaitStartUp != nil && h.events {", tests: "internal/systemtest/faults", run: "^TestAServerThatStartsIsSparedLoad$"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +20,8 @@ import (
 // connections counts the bytes of a client's connections, in the order of dialing.
 type connections struct {
 	mu  sync.Mutex // guards all
-	all []*traffic
+	all []*testkit.Traffic
 }
-
-// traffic is how many bytes went in each direction.
-type traffic [2]atomic.Int64
 
 // dial returns a Dial that counts the bytes of connections to srv.
 func (c *connections) dial(srv *mockserver.Server) func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -36,30 +32,10 @@ func (c *connections) dial(srv *mockserver.Server) func(ctx context.Context, net
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		bytes := new(traffic)
+		bytes := new(testkit.Traffic)
 		c.all = append(c.all, bytes)
-		return countedConn{nc, bytes}, nil
+		return bytes.Count(nc), nil
 	}
-}
-
-// countedConn is a connection whose bytes are counted.
-type countedConn struct {
-	net.Conn
-	bytes *traffic
-}
-
-// Read implements net.Conn.
-func (c countedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.bytes[mockserver.ToClient].Add(int64(n))
-	return n, err
-}
-
-// Write implements net.Conn.
-func (c countedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.bytes[mockserver.FromClient].Add(int64(n))
-	return n, err
 }
 
 // cutEverywhere runs a test without a cut, and then with a cut at each byte of the first connection, which hits

@@ -164,11 +164,11 @@ func TestConnectionCutAtAnyByte(t *testing.T) {
 
 // testCut returns how many bytes went in the direction of the cut, and how many steps failed.
 func testCut(t *testing.T, cut mockserver.Cut, parallel bool) (total, failures int) {
-	var read, written atomic.Int64
+	var traffic testkit.Traffic
 	var c *cutTest
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		nc, err := c.srv.Dial(ctx)
-		return countingConn{nc, &read, &written}, err
+		return traffic.Count(nc), err
 	}
 	c = newCutTest(t, throttr.Config{Dial: dial, MaxConns: 1}, mockserver.WithAddr("memory", "cut:1"))
 	c.srv.Cut(cut)
@@ -180,28 +180,7 @@ func testCut(t *testing.T, cut mockserver.Cut, parallel bool) (total, failures i
 	require.NoError(t, client.Close())
 	synctest.Wait()
 	require.Zero(t, c.srv.Conns())
-	if cut.Direction == mockserver.FromClient {
-		return int(written.Load()), failures
-	}
-	return int(read.Load()), failures
-}
-
-// countingConn counts the bytes of a connection.
-type countingConn struct {
-	net.Conn
-	read, written *atomic.Int64
-}
-
-func (c countingConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.read.Add(int64(n))
-	return n, err
-}
-
-func (c countingConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.written.Add(int64(n))
-	return n, err
+	return int(traffic[cut.Direction].Load()), failures
 }
 
 var errFull = errors.New("no more bytes are accepted")

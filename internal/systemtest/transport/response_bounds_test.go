@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"net"
-	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,30 +25,17 @@ const minMaxResponse = 16 << 10
 
 // responding returns a client of a server that responds to one kind of request with response, and counts the bytes that
 // the client reads.
-func responding[T codec.Value](t *testing.T, op codec.Op, response []byte, cfg throttr.Config) (*throttr.Client[T], *atomic.Int64) {
+func responding[T codec.Value](t *testing.T, op codec.Op, response []byte, cfg throttr.Config) (*throttr.Client[T], *testkit.Traffic) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
-	read := new(atomic.Int64)
+	traffic := new(testkit.Traffic)
 	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		nc, err := srv.Dial(ctx)
-		return counting{nc, read}, err
+		return traffic.Count(nc), err
 	}
 	client := testkit.Connect[T](t, srv, cfg)
-	read.Store(0)
+	traffic[mockserver.ToClient].Store(0)
 	srv.Inject(mockserver.Fault{Op: op, Replace: response, Drop: response == nil})
-	return client, read
-}
-
-// counting is a connection that counts the bytes that are read.
-type counting struct {
-	net.Conn
-	read *atomic.Int64
-}
-
-// Read implements net.Conn.
-func (c counting) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.read.Add(int64(n))
-	return n, err
+	return client, traffic
 }
 
 // numbers encodes numbers of 8 bytes.
@@ -99,10 +84,10 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 			if op == codec.OpChannel {
 				beginning = slices.Concat([]byte{1}, numbers(1<<64-1))
 			}
-			client, read := responding[uint16](t, op, append(beginning, make([]byte, 1<<20)...), cfg)
+			client, traffic := responding[uint16](t, op, append(beginning, make([]byte, 1<<20)...), cfg)
 			require.ErrorIs(t, unbounded(t, client)[op](), throttr.ErrProtocol)
 			client.Close()
-			require.LessOrEqual(t, read.Load(), int64(minMaxResponse+4<<10))
+			require.LessOrEqual(t, traffic[mockserver.ToClient].Load(), int64(minMaxResponse+4<<10))
 		})
 	}
 	t.Run("long names", func(t *testing.T) {
@@ -144,56 +129,6 @@ func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 	_, _, err = channel(fit+1).Channel(t.Context(), "c")
 	require.ErrorIs(t, err, throttr.ErrProtocol)
 	require.ErrorContains(t, err, "longer than 16384 bytes")
-}
-
-// The heap does not grow while 16 MiB of fragments are listed.
-func TestEndlessListUsesLittleMemory(t *testing.T) {
-	const entries, fragments = 100, 16 << 20 / 3300
-	response := slices.Concat([]byte{1}, numbers(fragments))
-	for i := range uint64(fragments) {
-		response = append(response, slices.Concat(numbers(i+1, entries), make([]byte, entries*33))...)
-	}
-	client, _ := responding[uint16](t, codec.OpStats, response, throttr.Config{})
-	var before int64
-	n := 0
-	for _, err := range client.KeyStats(t.Context()) {
-		require.NoError(t, err)
-		if n++; n == 1000 {
-			before = heap()
-		}
-	}
-	require.Equal(t, entries*fragments, n)
-	require.Less(t, heap()-before, int64(1<<20))
-	runtime.KeepAlive(response)
-}
-
-// heap returns how many bytes of the heap are in use.
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-// The longest fragment of the smallest entries, without its last byte, costs at most 8 times
-// its length.
-func TestFragmentUsesBoundedMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const most = 4 << 20 // the default of Config.MaxResponse
-		entries := make([]codec.ListEntry[uint8], most/12)
-		response := testkit.Encode(t, codec.ListResponse[uint8]{Fragments: [][]codec.ListEntry[uint8]{entries}})
-		entries = nil
-		client, _ := responding[uint8](t, codec.OpList, response[:len(response)-1], throttr.Config{})
-		before := heap()
-		done := make(chan error)
-		go func() { done <- lastError(t, client.List(t.Context())) }()
-		synctest.Wait()
-		used := heap() - before
-		require.ErrorIs(t, <-done, throttr.ErrStalled)
-		require.Greater(t, used, int64(most))
-		require.Less(t, used, int64(8*most))
-		runtime.KeepAlive(response)
-	})
 }
 
 // At most Config.MaxConns listings are under way and Config.MaxQueued wait.
