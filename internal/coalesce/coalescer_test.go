@@ -680,9 +680,12 @@ func TestPlacesStayApartWhateverHappens(t *testing.T) {
 func TestRefusedTakesCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, 0)
-		increments := []uint64{4, 9, 5, 3, 1} // of a limit of 10: 4, 5 and 1 fit
-		results := make([]window.Window, len(increments))
-		errs := make([]error, len(increments))
+		takes := []coalesce.Hit{ // 4, 5 and the last 1 fit
+			{Max: 10, Increment: 4}, {Max: 10, Increment: 9}, {Max: 10, Increment: 5}, {Max: 2, Increment: 1},
+			{Max: 10, Increment: 3}, {Max: 10, Increment: 1},
+		}
+		results := make([]window.Window, len(takes))
+		errs := make([]error, len(takes))
 		first := make(chan struct{})
 		go func() { // the others share a request behind it
 			defer close(first)
@@ -691,10 +694,9 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 		}()
 		synctest.Wait()
 		var all sync.WaitGroup
-		for i, n := range increments {
-			all.Go(func() {
-				results[i], _, errs[i] = s.Do(t.Context(), coalesce.Hit{Max: 10, Increment: n, Take: true})
-			})
+		for i, take := range takes {
+			take.Take = true
+			all.Go(func() { results[i], _, errs[i] = s.Do(t.Context(), take) })
 			synctest.Wait()
 		}
 		all.Wait()
@@ -704,14 +706,14 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 			require.NoError(t, errs[i])
 			counts, refused = append(counts, r.Count), append(refused, r.Refused)
 		}
-		require.Equal(t, []bool{false, true, false, true, false}, refused)
-		require.Equal(t, []uint64{4, 4, 9, 9, 10}, counts, "a refusal moves nobody's place")
+		require.Equal(t, []bool{false, true, false, true, true, false}, refused)
+		require.Equal(t, []uint64{4, 4, 9, 9, 9, 10}, counts, "a refusal moves nobody's place")
 		time.Sleep(2 * latency)
 		synctest.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.EqualValues(t, 10, s.count)
-		require.Equal(t, []uint64{12}, s.givenBack)
+		require.Equal(t, []uint64{13}, s.givenBack)
 	})
 }
 

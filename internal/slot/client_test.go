@@ -80,7 +80,6 @@ func (c *client) hits(a *actor) {
 				n = 0
 			}
 			at, ok := c.hit(a, n, &actions, &pool)
-			c.world.hits++
 			switch {
 			case !ok || at.granted == 0 || !c.chance(c.returnRate):
 			case c.chance(c.laterRate):
@@ -102,13 +101,9 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 	shut, faults := never, c.faults
 	first := ID(c.rng.IntN(2))
 	for {
-		if c.known.Open(c.time()) || c.trusts() {
-			action := c.bands.Join(c.known.Slot, c.known.Until)
-			if c.off[ruleUntil] {
-				action.By = c.time().Add(c.bands.Scale)
-			}
+		if c.known.Open(c.time()) {
 			c.redial(pool)
-			if at, ok, again := c.count(a, *pool, action, n); !again {
+			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Slot, c.known.Until), n); !again {
 				return at, ok
 			}
 			h = History{}
@@ -174,11 +169,6 @@ func (c *client) waited(d time.Duration, faults int) {
 	}
 }
 
-// trusts reports whether a client takes the known window to be open for too long.
-func (c *client) trusts() bool {
-	return c.off[ruleUntil] && !c.known.Until.IsZero() && c.time().Before(c.known.Until.Add(2*c.bands.Scale))
-}
-
 // count sends a call that counts n hits. again says that they were not counted.
 func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt, ok, again bool) {
 	if action.Kind != Join {
@@ -230,7 +220,6 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 	}
 	c.learn(w, on)
 	if outcome == Full {
-		c.denied++
 		return at, false, false
 	}
 	at = attempt{n: n, window: w, id: c.known.id, opened: seen.window, conn: on}
@@ -256,8 +245,6 @@ func (c *client) addDuty(opens bool) {
 // grant grants hits, and checks that they were counted in the window in which they are granted,
 // once.
 func (c *client) grant(a *actor, at attempt, add, seen response, torn bool) {
-	c.world.granted += at.granted
-	c.denied += at.n - at.granted
 	if at.granted == 0 {
 		return
 	}

@@ -2,7 +2,6 @@ package slot
 
 import (
 	"flag"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -127,51 +126,32 @@ func simulate(seed uint64, tracing bool, change func(*settings)) *world {
 
 // totals are the sums of many runs.
 type totals struct {
-	runs, windows, empty, hits, returned, inserts, expired, expiredAlive int
-	granted, denied                                                      uint64
-	failed                                                               []uint64 // seeds
-	longest                                                              float64  // wait, in guards
+	runs, windows, empty, returned, expiredAlive int
+	longest                                      float64 // wait, in guards
 }
 
-// add adds a run.
-func (t *totals) add(seed uint64, w *world) {
-	t.runs++
-	if w.violation != "" {
-		t.failed = append(t.failed, seed)
-		return
-	}
-	t.windows += w.server.windows
-	t.empty += w.server.empty
-	t.inserts += w.server.inserts
-	t.hits += w.hits
-	t.returned += w.returned
-	t.granted += w.granted
-	t.denied += w.denied
-	t.expired += w.server.expired
-	if w.died == 0 {
-		t.expiredAlive += w.server.expired
-	}
-	if w.quick && w.server.expired == 0 {
-		t.longest = max(t.longest, float64(w.longest)/float64(w.bands.Guard))
-	}
-}
-
-// String formats the totals.
-func (t *totals) String() string {
-	return fmt.Sprintf("%d runs, %d violations: %d windows, %d of them without hits at their end, %d INSERTs, %d calls with hits, %d hits granted, %d denied, %d calls given back later; "+
-		"%d records expired, %d of them while all clients lived; longest wait %.1f guards",
-		t.runs, len(t.failed), t.windows, t.empty, t.inserts, t.hits, t.granted, t.denied, t.returned, t.expired, t.expiredAlive, t.longest)
-}
-
-// shortest returns the seed and the run with the shortest trace, of the runs that violate an
-// invariant with some seeds and settings.
-func shortest(seeds []uint64, change func(*settings)) (seed uint64, w *world) {
-	for _, s := range seeds {
-		if run := simulate(s, true, change); w == nil || len(run.trace) < len(w.trace) {
-			seed, w = s, run
+// simulateAll makes runs with successive seeds, none of which may violate an invariant.
+func simulateAll(t *testing.T, first, runs uint64, change func(*settings)) (sum totals) {
+	for seed := first; seed < first+runs; seed++ {
+		w := simulate(seed, false, change)
+		if w.violation != "" {
+			w = simulate(seed, true, change)
+			t.Fatalf("%s\n%+v\n%v\n-slot.seed=%d", w.violation, w.settings, w, seed)
+		}
+		sum.runs++
+		sum.windows += w.server.windows
+		sum.empty += w.server.empty
+		sum.returned += w.returned
+		if w.died == 0 {
+			sum.expiredAlive += w.server.expired
+		}
+		if w.quick && w.server.expired == 0 {
+			sum.longest = max(sum.longest, float64(w.longest)/float64(w.bands.Guard))
 		}
 	}
-	return seed, w
+	t.Logf("%+v", sum)
+	require.Less(t, sum.longest, float64(longestWait), "a key has no window for too long")
+	return sum
 }
 
 // TestModel runs the model with all rules.
@@ -182,36 +162,21 @@ func TestModel(t *testing.T) {
 		require.Empty(t, w.violation)
 		return
 	}
-	var sum totals
 	runs := *runs
 	if os.Getenv("THROTTR_SLOW_TESTS") != "1" {
 		runs /= 10
 	}
-	for s := *first; s < *first+runs && len(sum.failed) < 20; s++ {
-		sum.add(s, simulate(s, false, nil))
-	}
-	t.Log(&sum)
-	if len(sum.failed) > 0 {
-		seed, w := shortest(sum.failed, nil)
-		t.Fatalf("%s\n%+v\n%v\n-slot.seed=%d", w.violation, w.settings, w, seed)
-	}
+	sum := simulateAll(t, *first, runs, nil)
 	require.Greater(t, sum.returned, sum.runs/20)
-	require.Less(t, sum.longest, float64(longestWait), "a key has no window for too long")
 	require.LessOrEqual(t, sum.expiredAlive, 1+sum.runs/2000, "records expire although all clients live")
 }
 
 // A window whose count is 0 at its end leaves a slot that looks free, beside the other one, which
 // is free. That costs the next window a guard, and nothing else: no window is over its limit.
 func TestWindowsThatEndWithoutHits(t *testing.T) {
-	var sum totals
-	for seed := range *runs / 10 {
-		sum.add(seed, simulate(seed, false, func(s *settings) {
-			late(s)
-			s.size, s.returnRate, s.emptyRate, s.largestHit = 4, 1, 0.5, 1
-		}))
-	}
-	t.Log(&sum)
-	require.Empty(t, sum.failed)
+	sum := simulateAll(t, *first, *runs/10, func(s *settings) {
+		late(s)
+		s.size, s.returnRate, s.emptyRate, s.largestHit = 4, 1, 0.5, 1
+	})
 	require.Greater(t, sum.empty, sum.windows/5)
-	require.Less(t, sum.longest, float64(longestWait))
 }

@@ -1,8 +1,6 @@
 package slot
 
 import (
-	"flag"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,10 +13,7 @@ type rule int
 // The rules.
 const (
 	ruleSeenLive rule = iota
-	ruleUntil
 	ruleResponseBy
-	ruleFree
-	ruleTidy
 	ruleFreeLast
 	ruleTidyStable
 	ruleGuard
@@ -108,8 +103,6 @@ func (c *client) decide(next func(History) Action, h History) Action {
 		m = Action{Kind: End, Slot: w.Slot, By: by}
 	case c.off[ruleResetClean] && early.Kind == Retire:
 		m.At = h.Last.Sent.Add(c.bands.Guard / 2)
-	case c.off[ruleTidy] && m.Kind == Tidy:
-		m = Action{Kind: Again, At: c.time().Add(c.bands.Scale)}
 	case c.off[ruleClaim] && m.Kind == Claim:
 		m.Kind = Remove
 	}
@@ -118,12 +111,7 @@ func (c *client) decide(next func(History) Action, h History) Action {
 
 // varyOps returns the requests of an action, as some variants have them.
 func (c *client) varyOps(m Action, ops []Request) []Request {
-	switch {
-	case m.Kind == Open && c.off[ruleFree]:
-		return ops[:3]
-	case m.Kind == Create && c.off[ruleFree]:
-		return ops[:1]
-	case m.Kind == Open && c.off[ruleFreeLast]:
+	if m.Kind == Open && c.off[ruleFreeLast] {
 		return append(append([]Request{}, ops[3:]...), ops[:3]...)
 	}
 	return ops
@@ -202,49 +190,27 @@ var needed = []struct {
 	{11, ruleReturnConnection, "hits are returned on their connection", manyRestarts, 8443},
 }
 
-var (
-	search = flag.Uint64("slot.search", 0, "how many seeds to try for the shortest trace without each rule")
-	only   = flag.String("slot.rule", "", "only rules whose name contains this; log their traces")
-	keep   = flag.Bool("slot.keep", false, "leave no rule out, but focus on it")
-)
-
 // TestEachRuleIsNeeded runs the model without each of the rules that exactness needs.
 func TestEachRuleIsNeeded(t *testing.T) {
 	if race.Enabled {
 		t.Skip("it has one goroutine, so there are no races, and would take some ten times as long")
 	}
 	for _, v := range needed {
-		if !strings.Contains(v.name, *only) {
-			continue
-		}
-		change := func(s *settings) {
-			s.off[v.rule] = !*keep
-			if v.focus != nil {
-				v.focus(s)
-			}
-		}
-		first, most, tried := v.seed, uint64(60000), uint64(0)
-		if *search > 0 {
-			first, most = 1, *search
-		}
-		var failed []uint64
-		for s := first; tried < most && len(failed) < 20; s++ {
-			tried++
-			if v := simulate(s, false, change).violation; v != "" && v != endless {
-				failed = append(failed, s)
-				if *search == 0 {
-					break
+		t.Run(v.name, func(t *testing.T) {
+			const most = 60000
+			for seed := v.seed; seed < v.seed+most; seed++ {
+				w := simulate(seed, testing.Verbose(), func(s *settings) {
+					s.off[v.rule] = true
+					if v.focus != nil {
+						v.focus(s)
+					}
+				})
+				if w.violation != "" && w.violation != endless {
+					t.Logf("rule %d, seed %d: %s\n%+v\n%v", v.number, seed, w.violation, w.settings, w)
+					return
 				}
 			}
-		}
-		if len(failed) == 0 {
-			t.Errorf("rule %d, %s: no violation in %d runs", v.number, v.name, tried)
-			continue
-		}
-		seed, w := shortest(failed, change)
-		t.Logf("%2d | %-52s | %5d | %2d of %5d | %3d | %5d | %s", v.number, v.name, failed[0], len(failed), tried, len(w.trace), seed, w.violation)
-		if *only != "" {
-			t.Logf("%+v\n%v", w.settings, w)
-		}
+			t.Errorf("no violation in %d runs", most)
+		})
 	}
 }

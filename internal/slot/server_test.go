@@ -44,7 +44,6 @@ type server struct {
 	expired  int // records that expired
 	requests int
 	lives    int
-	inserts  int
 }
 
 // advance applies what time has done to the records.
@@ -152,7 +151,6 @@ func (s *server) execute(client string, action Action, op Request) response {
 		rep.ok = !r.exists
 		if rep.ok {
 			s.lives++
-			s.inserts++
 			*r = record{exists: true, quota: op.Value, expires: s.now + s.bands.duration(s.bands.Top), life: s.lives}
 		}
 	case !rep.ok || op.Verb == Query:

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,8 +17,7 @@ var epoch = time.Unix(1e9, 0)
 type world struct {
 	rng    *rand.Rand
 	now    time.Duration
-	events []event
-	order  int
+	events []event // in order
 
 	settings
 	bands   Bands
@@ -32,9 +32,6 @@ type world struct {
 	faults  int
 	died    int
 	longest time.Duration // the longest time that a hit could open no window, without a fault
-	granted uint64
-	denied  uint64
-	hits    int
 
 	returned int // calls whose hits were given back to the window with an ID
 }
@@ -42,57 +39,25 @@ type world struct {
 // event is something that happens at a time.
 type event struct {
 	at    time.Duration
-	order int
 	do    func()
 	actor *actor
 	wait  int // of the actor: others have been interrupted
 }
 
-func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
-
-// schedule adds an event to the heap.
+// schedule adds an event, behind those of the same time.
 func (w *world) schedule(e event) {
-	w.order++
-	e.order = w.order
-	h := append(w.events, e)
-	i := len(h) - 1
-	for i > 0 && h[i].before(h[(i-1)/2]) {
-		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-		i = (i - 1) / 2
+	i := len(w.events)
+	for i > 0 && w.events[i-1].at > e.at {
+		i--
 	}
-	w.events = h
-}
-
-// pop returns the next event.
-func (w *world) pop() event {
-	h := w.events
-	first := h[0]
-	n := len(h) - 1
-	h[0] = h[n]
-	h[n] = event{}
-	h = h[:n]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= n {
-			break
-		}
-		if c+1 < n && h[c+1].before(h[c]) {
-			c++
-		}
-		if !h[c].before(h[i]) {
-			break
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-	w.events = h
-	return first
+	w.events = slices.Insert(w.events, i, e)
 }
 
 // run runs until nothing is left to happen, or a rule is violated.
 func (w *world) run() {
 	for len(w.events) > 0 && w.violation == "" {
-		e := w.pop()
+		e := w.events[0]
+		w.events = w.events[1:]
 		w.now = e.at
 		switch {
 		case e.actor == nil:
