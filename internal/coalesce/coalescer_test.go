@@ -481,23 +481,45 @@ func TestHitFailsIfItsWindowIsAlwaysOver(t *testing.T) {
 	})
 }
 
-func TestHitFailsIfItsWindowIsOverAfterEveryRefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := overAtOnce{&fake{}}
-		group := coalesce.NewGroup(1)
-		defer group.Close()
-		_, sent, err := group.New(w).Do(t.Context(), coalesce.Hit{Max: 1, Increment: 1})
-		require.Equal(t, coalesce.ErrAttempts, err)
-		require.False(t, sent)
-		require.Less(t, w.reads, 20)
-	})
+func TestHitFailsIfItsWindowIsOverWheneverItIsToBeCounted(t *testing.T) {
+	for _, verdict := range []coalesce.Verdict{coalesce.Defer, coalesce.Share} {
+		synctest.Test(t, func(t *testing.T) {
+			w := overAtOnce{&fake{outcomes: make([]coalesce.Outcome, 1000)}, verdict}
+			group := coalesce.NewGroup(1)
+			defer group.Close()
+			_, sent, err := group.New(w).Do(t.Context(), coalesce.Hit{Max: 1, Increment: 1})
+			require.Equal(t, coalesce.ErrAttempts, err)
+			require.False(t, sent)
+			require.Less(t, w.reads+len(w.requests), 20)
+		})
+	}
 }
 
-// overAtOnce is a window that is over when its Refresh has returned.
-type overAtOnce struct{ *fake }
+// overAtOnce is a window that is over when its Refresh has returned, or when hits are counted.
+type overAtOnce struct {
+	*fake
+	verdict coalesce.Verdict
+}
 
-func (overAtOnce) Admit(coalesce.SharedHits, coalesce.Hit) (coalesce.Verdict, window.Window) {
-	return coalesce.Defer, window.Window{}
+func (w overAtOnce) Admit(coalesce.SharedHits, coalesce.Hit) (coalesce.Verdict, window.Window) {
+	return w.verdict, window.Window{}
+}
+
+func TestCanceledHitInFlightHasNoPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, 1)
+		s.known = false // so that a goroutine counts the hit
+		ctx, cancel := context.WithCancel(t.Context())
+		first := s.hit(ctx)
+		time.Sleep(latency)
+		synctest.Wait()
+		require.Len(t, s.requests, 1)
+		cancel()
+		require.Equal(t, result{sent: true, err: context.Canceled}, first())
+		second := s.hit(t.Context())
+		require.Equal(t, result{err: window.ErrOverloaded}, s.hit(t.Context())())
+		require.EqualValues(t, 2, second().count)
+	})
 }
 
 func TestCanceledHitsDoNotFillTheQueue(t *testing.T) {
