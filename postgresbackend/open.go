@@ -147,6 +147,9 @@ func (p *parsedURL) parameter(name, value string) (own bool, err error) {
 	case "lazy":
 		p.lazy, err = strconv.ParseBool(value)
 	case "table":
+		if _, ok := tableParts(cmp.Or(value, DefaultTable)); !ok {
+			return true, strconv.ErrSyntax
+		}
 		p.opts = append(p.opts, WithTable(value))
 	case "durability":
 		d := Durability(value)
