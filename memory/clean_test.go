@@ -41,6 +41,21 @@ func TestWindowsThatAreOverAreRemovedEveryCleanPeriod(t *testing.T) {
 	}
 }
 
+// A window that a call has ended is none of those that are over.
+func TestCleanCountsNoWindowThatACallHasEnded(t *testing.T) {
+	clock := backendtest.NewClock()
+	b := newBackend(t, clock, memory.WithMaxKeys(2))
+	c := caller{t, b, window.FixedWindow}
+	for _, key := range []string{"reset", "over", "shares"} {
+		c.hit(key, time.Minute)
+	}
+	require.NoError(t, b.Reset(t.Context(), "reset", limitOf(window.FixedWindow, time.Minute, 10)))
+	require.Equal(t, 2, b.Len(), "a key that would share a count keeps its place")
+	clock.Advance(time.Minute)
+	require.Equal(t, 1, b.Clean())
+	require.Zero(t, b.Len())
+}
+
 func TestCleanKeepsActiveWindows(t *testing.T) {
 	for _, a := range algorithms {
 		clock := backendtest.NewClock()

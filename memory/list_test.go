@@ -15,6 +15,20 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+func TestListTellsTheBurstUnlessItIsTheMax(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock())
+	for burst, want := range map[uint64]uint64{0: 0, 4: 4, 10: 0, 20: 20} {
+		l := limitOf(window.TokenBucket, time.Minute, 10)
+		l.Burst = burst
+		_, err := b.Take(t.Context(), "k", l, 1)
+		require.NoError(t, err)
+		for listed, err := range b.List(t.Context(), "k") {
+			require.NoError(t, err)
+			require.Equal(t, []uint64{10, want}, []uint64{listed.Limit.Max, listed.Limit.Burst})
+		}
+	}
+}
+
 func TestListReturnsWhatIsCountedNow(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock)

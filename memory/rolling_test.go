@@ -55,6 +55,19 @@ func TestLimitsOverTheLargestAreRefused(t *testing.T) {
 	}
 }
 
+func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock(), memory.WithMaxLog(10))
+	l := limitOf(window.SlidingLog, time.Minute, 5)
+	for _, step := range []struct{ n, want uint64 }{{8, 8}, {8, 10}, {1 << 62, 10}} {
+		w, err := b.Charge(t.Context(), "k", l, step.n)
+		require.NoError(t, err)
+		require.Equal(t, step.want, w.Count)
+	}
+	w, err := b.Set(t.Context(), "k", l, 11)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, w.Count)
+}
+
 // If there is no room for one of several windows, nothing is taken from the others.
 func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
 	for _, a := range slices.Concat(algorithms, rolling) {

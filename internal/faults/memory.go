@@ -57,4 +57,9 @@ var memoryFaults = []fault{
 	{file: "internal/algorithm/log.go", old: "now = g.newest().at // the clock has gone back", new: "_ = now", run: modelRun},
 	{file: "internal/algorithm/algorithm.go", old: "\tif r.Empty() {\n\t\treturn Record{Rule: r.Rule}\n\t}\n", new: "", run: modelRun},
 	{file: "internal/algorithm/algorithm.go", old: "c.ID = spread(series)", new: "c.ID += 0", run: modelRun},
+	{file: "memory/list.go", old: "if r.Holds != r.Max {", new: "if r.Holds > r.Max {", run: "^TestListTellsTheBurst"},
+	{file: "memory/access.go", old: "n = min(n, b.maxLog-min(b.maxLog, x.peek(0).Count))", new: "n = min(n, b.maxLog)", run: "^TestChargesOfALog"},
+	{file: "memory/clean.go", old: "if !r.Empty() {\n\t\t\t\tremoved++", new: "{\n\t\t\t\tremoved++", run: "^TestCleanCounts"},
+	{file: "memory/table.go", old: "for n > fewestCells && t.len <= n/4 {", new: "for n > fewestCells && t.len <= n {", run: "^TestATableFits"},
+	{file: "memory/clock.go", old: "if mono-ref.mono >= referenceAge {", new: "if mono-ref.mono >= 100*referenceAge {", run: "^TestTheWallClockIsRead"},
 }
