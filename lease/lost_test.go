@@ -182,6 +182,42 @@ func TestAResetDropsABlockThatIsOnItsWay(t *testing.T) {
 	}
 }
 
+// resetting is a backend during whose Reset something happens.
+type resetting struct {
+	window.Backend
+	meanwhile func()
+}
+
+func (r *resetting) Reset(ctx context.Context, key string, l window.Limit) error {
+	r.meanwhile()
+	return r.Backend.Reset(ctx, key, l)
+}
+
+// So is one that was taken while the Reset was on its way.
+func TestAResetDropsABlockThatWasTakenMeanwhile(t *testing.T) {
+	run(t, func(t *testing.T, store window.Backend) {
+		r := &resetting{Backend: store}
+		b := open(t, r, lease.WithAge(time.Hour))
+		hits := func() {
+			for range 10 * lease.HotHits {
+				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
+				synctest.Wait()
+			}
+		}
+		hits()
+		before, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
+		require.NoError(t, err)
+		r.meanwhile = func() {
+			hits()
+			require.NotZero(t, b.Blocks().Held)
+		}
+		require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
+		w, err := b.Hit(t.Context(), key, per(1<<20, time.Hour), 1)
+		require.NoError(t, err)
+		require.NotEqual(t, before.ID, w.ID, "a place of the window before the Reset")
+	})
+}
+
 // A caller that does not wait for its take gets no place, and leaves none counted.
 func TestWhatACallerDoesNotWaitForIsGivenBack(t *testing.T) {
 	for _, n := range []uint64{1, 3} {
