@@ -149,8 +149,8 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 }
 
 // failover makes a call of the fallback after the store has failed with a cause, and returns whether that has
-// answered. If not, and err is nil, the policy decides.
-func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, _, err error) {
+// answered. If not, and err is nil, the policy decides. Why is the cause, with the error of the fallback if it has failed.
+func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, why, err error) {
 	if !isOutage(ctx, cause) {
 		return false, cause, cause
 	}
