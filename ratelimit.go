@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
@@ -85,7 +86,7 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 // WithAlgorithm sets the algorithm of limits that have none, and of Hit and the other methods that have a
 // scale in place of a Limit. Default: [FixedWindow]. It panics if a is unknown, or [CalendarWindow].
 func WithAlgorithm(a Algorithm) Option {
-	if a > limits.LastAlgorithm || a == CalendarWindow {
+	if a != 0 && !slices.Contains(limits.Algorithms, a) {
 		panic("throttr: WithAlgorithm: " + a.String() + " is no algorithm for limits with a Scale")
 	}
 	return func(o *options) {

@@ -42,8 +42,8 @@ func TestAClientThatGoesByTheFieldsIsNeverDenied(t *testing.T) {
 		}
 		return throttr.Limit{Name: name, Max: most, Scale: scale, Burst: burst, Algorithm: a}
 	}
-	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
-		for b := throttr.Algorithm(0); b <= limits.LastAlgorithm; b++ {
+	for _, a := range limits.Algorithms {
+		for _, b := range append([]throttr.Algorithm{0}, limits.Algorithms...) {
 			all := []throttr.Limit{limit(a, "a", 3, 1700*time.Millisecond, 8)}
 			if b != 0 {
 				all = append(all, limit(b, "b", 7, 7*time.Second, 2))

@@ -94,7 +94,7 @@ func testCheck(c calls) {
 		}},
 		{window.ErrUnsupported, c.limit, []func(l *window.Limit){
 			func(l *window.Limit) { l.Algorithm = 0 },
-			func(l *window.Limit) { l.Algorithm = window.CalendarWindow + 1 },
+			func(l *window.Limit) { l.Algorithm = 201 },
 			func(l *window.Limit) { l.Algorithm = math.MaxUint8 },
 		}},
 	} {
@@ -110,7 +110,7 @@ func testCheck(c calls) {
 	for _, scale := range []time.Duration{math.MinInt64, -time.Second, -1, 0, 1, 60, time.Microsecond, window.MinScale - 1, window.MaxScale + 1, math.MaxInt64} {
 		c.sameErrors(c.in(scale).limit, window.ErrScale)
 	}
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		l := c.limit
 		l.Algorithm = a
 		if _, err := c.Backend.Check(l); errors.Is(err, window.ErrUnsupported) {

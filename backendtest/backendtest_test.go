@@ -14,7 +14,7 @@ import (
 // hits. Those of rolling algorithms have long scales and a coarse clock. That others pass is seen by the tests of
 // package memory.
 func TestBoundedBackendsPass(t *testing.T) {
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		if testing.Short() && a != window.FixedWindow && a != window.TokenBucket {
 			continue
 		}
@@ -40,7 +40,7 @@ func TestBoundedBackendsPass(t *testing.T) {
 // Run tests a backend of your own.
 func ExampleRun() {
 	_ = func(t *testing.T) { // TestMyBackend
-		for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+		for _, a := range limits.Algorithms {
 			t.Run(a.String(), func(t *testing.T) {
 				backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 					clock := backendtest.NewClock()

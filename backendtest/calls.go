@@ -66,7 +66,7 @@ func (c calls) as(t window.Take) calls {
 // kinds returns calls of limits that differ in their name, algorithm or calendar, and have the same Max and scale.
 // They have windows of their own.
 func (c calls) kinds(names ...string) (all []calls) {
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		l := c.limit
 		l.Algorithm = a
 		if _, err := c.Backend.Check(l); errors.Is(err, window.ErrUnsupported) {

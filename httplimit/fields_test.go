@@ -66,7 +66,7 @@ func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 // X-RateLimit-Reset is the same moment as seconds and as a time, by the clock of the backend, whatever the algorithm
 // is.
 func TestResetAsATimeIsResetInSeconds(t *testing.T) {
-	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		var resets [2][]int
 		for i, legacy := range []httplimit.Legacy{httplimit.LegacySeconds, httplimit.LegacyUnix} {
 			s := newSite(t, httplimit.Config{Limits: []throttr.Limit{{Name: "x", Max: 3, Scale: time.Minute, Algorithm: a}}, Legacy: legacy})

@@ -14,7 +14,7 @@ import (
 func TestConformance(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	one, other := connect(t, s), connect(t, s)
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		subject := backendtest.Subject{Algorithm: a, Without: map[string]string{"Exchange": "no places in flight"}}
 		if a == window.SlidingLog {
 			subject.MaxCount = postgresbackend.MaxLog

@@ -178,7 +178,7 @@ func TestRandomCallsAgreeWithMemory(t *testing.T) {
 // If the clock goes back by more than a scale, what is counted starts at that time, also if all takes are refused.
 func TestWindowsEndAlthoughTheClockHasGoneBack(t *testing.T) {
 	pool := connect(t, testkit.StartPostgres(t))
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		clock := backendtest.NewClock()
 		b := postgresbackend.New(pool, newTable(t, pool, postgresbackend.WithClock(clock.Now))...)
 		l := window.Limit{Max: 5, Scale: time.Second, Algorithm: a}

@@ -26,7 +26,7 @@ func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
 		b, err := throttr.Open(t.Context(), "redis://"+url)
 		noError(t, err)
 		defer b.Close()
-		for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+		for _, a := range limits.Algorithms {
 			for i := range 20 { // so many that a hash drops some
 				everyCall(t, b, window.Limit{Name: fmt.Sprint(i), Max: 100, Scale: time.Millisecond, Algorithm: a})
 			}

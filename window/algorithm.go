@@ -79,4 +79,4 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 //   - GiveBack gives back what the take still takes up: as if n fewer had been taken, but never what has
 //     come back by itself since. A token bucket may give less back, or return false, if other takes have
 //     been given back since the take.
-func (a Algorithm) Rolling() bool { return a >= TokenBucket && a <= SlidingLog }
+func (a Algorithm) Rolling() bool { return a == TokenBucket || a == SlidingWindow || a == SlidingLog }

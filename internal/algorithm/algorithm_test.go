@@ -14,7 +14,7 @@ import (
 // algorithms are those of limits with a scale, with a limit of 5.
 func algorithms(scale time.Duration) map[window.Algorithm]Rule {
 	rules := map[window.Algorithm]Rule{}
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		rules[a] = RuleOf(&window.Limit{Max: 5, Scale: scale, Algorithm: a})
 	}
 	return rules

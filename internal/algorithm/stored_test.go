@@ -16,7 +16,7 @@ import (
 // A record that is written and read before each call counts as one that is not.
 func TestRecordsInBinaryFormCountAlike(t *testing.T) {
 	const scale = time.Second
-	for kind := window.FixedWindow; kind <= limits.LastAlgorithm; kind++ {
+	for _, kind := range limits.Algorithms {
 		a := algorithm.Of(kind)
 		r := rand.New(rand.NewPCG(1, uint64(kind)))
 		now := int64(1_893_456_000_000_000_000)
@@ -55,7 +55,7 @@ func TestBytesThatAreNoRecord(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	by := algorithm.Rule{Scale: time.Second, Max: 10, Holds: 10}
 	at := algorithm.Time{Now: 1_893_456_000_500_000_000, Sec: 1_893_456_000, Nano: 500_000_000}
-	for kind := window.FixedWindow; kind <= limits.LastAlgorithm; kind++ {
+	for _, kind := range limits.Algorithms {
 		a := algorithm.Of(kind)
 		refused := 0
 		for range 20_000 {

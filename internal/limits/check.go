@@ -11,8 +11,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// LastAlgorithm is the last of the algorithms of limits with a Scale.
-const LastAlgorithm = window.SlidingLog
+// Algorithms are those of limits with a Scale.
+var Algorithms = []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
 // maxName is how many characters a name may have.
 const maxName = 64
@@ -34,15 +34,16 @@ func Check(l *window.Limit) error {
 	if err := CheckNumber("Max", l.Max); err != nil {
 		return err
 	}
-	switch {
-	case l.Algorithm == 0 || l.Algorithm > LastAlgorithm && l.Algorithm != window.CalendarWindow:
-		return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
-	case l.Algorithm == window.TokenBucket:
+	switch l.Algorithm {
+	case window.TokenBucket:
 		return checkBurst(l)
-	case l.Burst != 0:
+	case window.FixedWindow, window.AlignedWindow, window.SlidingWindow, window.SlidingLog, window.CalendarWindow:
+		if l.Burst == 0 {
+			return nil
+		}
 		return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "0, as only a token bucket has a burst"}
 	}
-	return nil
+	return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 }
 
 // CheckScale returns an error that matches [window.ErrScale] if scale is less than [window.MinScale] or more than

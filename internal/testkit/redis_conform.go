@@ -13,7 +13,7 @@ import (
 // Conform runs the conformance suite for all algorithms. The function returns two backends on one store, with
 // clients of their own. Each test has a prefix of its own.
 func Conform(t *testing.T, backends func(opts ...rediswindow.Option) (one, second *rediswindow.Backend)) {
-	for a := window.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		subject := backendtest.Subject{Algorithm: a, MaxCount: rediswindow.MaxCount, MayLose: a == window.TokenBucket, RoundsTokens: true}
 		if a == window.SlidingLog {
 			subject.MaxCount = rediswindow.DefaultMaxLog

@@ -51,7 +51,7 @@ type limiter func(at time.Duration, n uint64) decision
 
 // algorithms are those of package memory: all.
 var algorithms = func() (all []throttr.Algorithm) {
-	for a := throttr.FixedWindow; a <= limits.LastAlgorithm; a++ {
+	for _, a := range limits.Algorithms {
 		all = append(all, a)
 	}
 	return all
