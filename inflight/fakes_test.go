@@ -77,6 +77,9 @@ func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []w
 		if r.bad != nil && claims[i].Key == "bad" {
 			places[i] = window.Places{Err: r.bad}
 		}
+		if r.parts.Load() {
+			places[i].DataSet += uint64(claims[i].Key[0])
+		}
 	}
 	if r.after != nil {
 		r.after()

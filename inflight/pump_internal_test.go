@@ -146,6 +146,27 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 	}
 }
 
+// After a failure, the next exchange says all again in its time: no place in line is known any more, and the store may
+// have granted what was asked.
+func TestAFailureLeavesNothingKnown(t *testing.T) {
+	p := newPump(time.Second)
+	const now = 10 * time.Second
+	first := p.adds(1, 1, true)
+	p.exchange(now, window.Places{Used: 1, Waiting: 1, Next: 5 * time.Millisecond})
+	require.Equal(t, now+6*time.Millisecond, p.due(), "when a lease ends")
+	p.begin(now, 1)
+	p.failed(now, errLate, failing)
+	p.again()
+	require.Equal(t, now+minPause, p.due())
+	second := p.adds(1, 1, false)
+	require.Equal(t, waiting, second.state)
+	p.begin(now, 1)
+	p.failed(now, errLate, away)
+	require.Equal(t, []state{refused, refused}, []state{first.state, second.state})
+	require.False(t, p.idle(now))
+	require.True(t, p.idle(now+time.Second))
+}
+
 // What leads where: an exchange begins only if none is in flight, and what is new during one is told by the next.
 func TestPhases(t *testing.T) {
 	for from := range phases {
