@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ func TestAHijackedConnectionCanBeClosedInOneDirection(t *testing.T) {
 	defer places.Close()
 	limit, err := httplimit.New(throttr.NewRateLimit(b), httplimit.Config{InFlight: inflight.Limit{Name: "streams", Max: 1}, Places: places})
 	require.NoError(t, err)
+	dir := t.TempDir()
 	for name, network := range map[string]func(*httptest.Server) (net.Conn, error){
 		"TCP": func(s *httptest.Server) (net.Conn, error) {
 			s.Start()
@@ -34,6 +36,17 @@ func TestAHijackedConnectionCanBeClosedInOneDirection(t *testing.T) {
 		"TLS": func(s *httptest.Server) (net.Conn, error) {
 			s.StartTLS()
 			return tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+		},
+		"Unix": func(s *httptest.Server) (net.Conn, error) {
+			path := filepath.Join(dir, "socket")
+			l, err := net.Listen("unix", path)
+			if err != nil {
+				return nil, err
+			}
+			s.Listener.Close()
+			s.Listener = l
+			s.Start()
+			return net.Dial("unix", path)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
