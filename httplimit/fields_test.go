@@ -142,6 +142,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		err            error // of the backend; without one, the limit is exceeded
 		denied, failed httplimit.Answer
 		policy         throttr.Policy
+		shadow         bool
 		want           want
 	}{
 		"denied":                 {want: want{429, text, "Too many requests. Try again in 60 s.\n", "60"}},
@@ -153,6 +154,8 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"failed, refused":        {err: errDown, failed: httplimit.Refuse, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
 		"failed, a problem":      {err: errDown, failed: httplimit.RefuseProblem, want: want{503, problem, reduced, "5"}},
 		"failed, custom answer":  {err: errDown, failed: custom, want: want{503, text, "Service unavailable. Try again in 30 s.\n", "30"}},
+		"failed, in shadow":      {err: errDown, failed: httplimit.Refuse, shadow: true, want: served},
+		"full, in shadow":        {err: throttr.ErrFull, shadow: true, want: served},
 		"full":                   {err: throttr.ErrFull, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
 		"full, served":           {err: throttr.ErrFull, failed: httplimit.Serve, want: served},
 		"policy allows":          {err: errDown, failed: httplimit.Refuse, policy: throttr.AllowHits, want: served},
@@ -160,7 +163,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"policy denies, problem": {err: errDown, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, reduced, "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
+			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Shadow: test.shadow, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
 			s := newBrokenSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
 			if test.err == nil {
 				s.statuses(3, bob)

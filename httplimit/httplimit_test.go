@@ -78,6 +78,8 @@ func TestARequestHasACostInEachLimit(t *testing.T) {
 	require.Equal(t, 202, s.get(alice, func(r *http.Request) { r.ContentLength = 3 }).StatusCode)
 	require.Equal(t, 500, s.get(alice, func(r *http.Request) { r.ContentLength = -1 }).StatusCode, "it was converted")
 	require.Equal(t, []uint64{2, 3}, []uint64{s.count(t, "192.0.2.1", second), s.count(t, "192.0.2.1", minute)})
+	require.NoError(t, s.Reset(t.Context(), httplimit.Request{Addr: "192.0.2.1"}))
+	require.Zero(t, s.count(t, "192.0.2.1", second)+s.count(t, "192.0.2.1", minute))
 }
 
 func TestNewRejectsInvalidConfig(t *testing.T) {

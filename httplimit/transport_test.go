@@ -541,8 +541,8 @@ func TestTransportReturnsTheResponseIfThePauseIsTooLong(t *testing.T) {
 func TestTransportCountsWhatIsSentTwice(t *testing.T) {
 	server := &api{twice: func(n int) bool { return n == 0 }}
 	cfg := httplimit.TransportConfig{Base: server, Limits: []throttr.Limit{
-		{Name: "requests", Max: 3, Scale: time.Second},
 		{Name: "tokens", Max: 100, Burst: 1, Scale: time.Second, Algorithm: throttr.TokenBucket},
+		{Name: "requests", Max: 3, Scale: time.Second},
 	}}
 	withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
 		begun := time.Now()
