@@ -19,7 +19,7 @@ import (
 )
 
 // A reverse proxy closes one direction of a connection when one side has finished, and passes on what the other still
-// sends.
+// sends. Each kind of connection that a server can have keeps the methods for that.
 func TestAHijackedConnectionCanBeClosedInOneDirection(t *testing.T) {
 	b := memory.New()
 	defer b.Close()
