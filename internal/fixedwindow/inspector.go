@@ -33,19 +33,19 @@ func (r *Inspector[T]) Inspect(name []byte) (ours bool) {
 }
 
 // Decide implements [sweep.Inspector].
-func (r *Inspector[T]) Decide(name []byte, o sweep.Observation) sweep.Decision {
+func (r *Inspector[T]) Decide(name []byte, left uint64) sweep.Decision {
 	n, ok := ParseName(name)
 	if !ok {
 		return sweep.Decision{}
 	}
 	bands, ok := r.bands(n)
-	if !ok || o.Left > bands.Top {
+	if !ok || left > bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
 	d := sweep.Decision{Interval: sweepInterval(&bands)}
 	switch {
-	case o.Left >= bands.Margin:
-	case o.Left >= bands.Watch:
+	case left >= bands.Margin:
+	case left >= bands.Watch:
 		d.Verdict = sweep.Keep
 	default:
 		d.Verdict, d.Target = sweep.Remove, slotATarget(name)

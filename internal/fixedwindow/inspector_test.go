@@ -40,7 +40,7 @@ func inspectorKnows[T codec.Value](t *testing.T) {
 		"", "jobs", "throttr:sweeper", "wsA:500µs:k", "wsC:1s:k",
 	} {
 		require.False(t, r.Inspect([]byte(name)), name)
-		require.Equal(t, sweep.Decision{}, r.Decide([]byte(name), sweep.Observation{Left: 1}), name)
+		require.Equal(t, sweep.Decision{}, r.Decide([]byte(name), 1), name)
 	}
 }
 
@@ -65,7 +65,7 @@ func inspectorOfSlots[T codec.Value](t *testing.T) {
 			0:                {Interval: interval, Verdict: sweep.Remove, Target: string(names[0])},
 		} {
 			for _, name := range names {
-				got := r.Decide(name, sweep.Observation{Count: 1, Left: left})
+				got := r.Decide(name, left)
 				require.Equal(t, want, got, "%s with %d", name, left)
 			}
 		}

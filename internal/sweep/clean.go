@@ -75,7 +75,7 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 		if !response.OK {
 			continue
 		}
-		d := s.o.Inspector.Decide(chunk[i], Observation{uint64(response.Quota), uint64(response.TTL.Amount)})
+		d := s.o.Inspector.Decide(chunk[i], uint64(response.TTL.Amount))
 		if d.Interval > 0 {
 			r.evidence.ours++
 			if r.interval == 0 || d.Interval < r.interval {

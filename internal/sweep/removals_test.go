@@ -19,7 +19,8 @@ import (
 )
 
 // pairs is an Inspector and a Remover of records that come in pairs: "pair:1:a" and "pair:1:b". They are
-// removed together, in steps that take a second, if both are over: their count is 0 then.
+// removed together, in steps that take a second, if both are over: their count is 0 then, and their TTL at most an
+// hour.
 type pairs struct {
 	srv  *mockserver.Server
 	fail string // the target whose removal fails
@@ -33,8 +34,8 @@ type pairs struct {
 
 func (p *pairs) Inspect(name []byte) (ours bool) { return bytes.HasPrefix(name, []byte("pair:")) }
 
-func (p *pairs) Decide(name []byte, o Observation) Decision {
-	if o.Count > 0 {
+func (p *pairs) Decide(name []byte, left uint64) Decision {
+	if left > uint64(time.Hour/time.Second) {
 		return Decision{}
 	}
 	return Decision{Verdict: Remove, Target: string(name[:len(name)-2])}
@@ -93,7 +94,7 @@ func TestRemoverIsGivenEachTargetOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		p, s := sweeperOfPairs(t, n, false)
-		p.srv.Set("pair:7:b", 1, time.Hour) // in use
+		p.srv.Set("pair:7:b", 1, 2*time.Hour) // in use
 		start := time.Now()
 		r, err := s.Sweep(t.Context(), start)
 		require.NoError(t, err)

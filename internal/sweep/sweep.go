@@ -75,14 +75,9 @@ type Server[T codec.Value] interface {
 type Inspector interface {
 	// Inspect reports whether a counter of that name can be one that the Inspector knows.
 	Inspect(name []byte) (ours bool)
-	// Decide decides about a counter that Inspect knows, after a QUERY.
-	Decide(name []byte, o Observation) Decision
-}
-
-// Observation is what a QUERY showed of a record.
-type Observation struct {
-	Count uint64
-	Left  uint64 // the TTL that is left, in the unit that the name tells (H19)
+	// Decide decides about a counter that Inspect knows. A QUERY showed the TTL that is left, in the
+	// unit that the name tells (H19).
+	Decide(name []byte, left uint64) Decision
 }
 
 // Verdict is what is to be done about a record.

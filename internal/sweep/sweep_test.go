@@ -143,7 +143,7 @@ type kept time.Duration
 
 func (kept) Inspect([]byte) (ours bool) { return true }
 
-func (k kept) Decide([]byte, Observation) Decision {
+func (k kept) Decide([]byte, uint64) Decision {
 	return Decision{Verdict: Keep, Interval: time.Duration(k)}
 }
 
