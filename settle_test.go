@@ -198,3 +198,26 @@ func TestAPanicIsTheCallers(t *testing.T) {
 	})
 	require.EqualValues(t, 5, count(t, limiter, "c", time.Minute))
 }
+
+// givesNothingBack is a backend that fails to give back.
+type givesNothingBack struct{ throttr.Backend }
+
+func (givesNothingBack) GiveBack(context.Context, string, throttr.Limit, uint64, int64) (bool, error) {
+	return false, throttr.ErrUnavailable
+}
+
+// The error of a limit is returned, whatever stands before it, and that of a shadow limit is not.
+func TestErrorsOfSettlingAreThoseOfTheirLimits(t *testing.T) {
+	var seen recorder
+	limiter := throttr.NewRateLimit(givesNothingBack{inProcess(t)}, throttr.WithObserver(seen.observe))
+	shadow := throttr.Limit{Name: "shadow", Max: 10, Scale: time.Minute, Shadow: true}
+	unlimited := throttr.Limit{Max: throttr.Unlimited, Scale: time.Hour}
+	rv := reserve(t, limiter, shadow.For("k", 1), unlimited.For("k", 1), tenAMinute.For("k", 1))
+	require.ErrorIs(t, rv.Cancel(t.Context()), throttr.ErrUnavailable)
+	require.NoError(t, reserve(t, limiter, shadow.For("k", 1), unlimited.For("k", 1)).Cancel(t.Context()))
+	for _, e := range seen.events {
+		if e.Kind == throttr.EventSettled {
+			require.Equal(t, e.Limit.Max == throttr.Unlimited, e.Err == nil, "%v", e.Limit)
+		}
+	}
+}

@@ -192,3 +192,24 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 	require.EqualValues(t, 1, results[0].Count)
 	require.EqualValues(t, 2, results[1].Count)
 }
+
+// If one limit can never grant its take, wherever it stands, no store is asked.
+func TestTakesOfWhichOneIsNeverGranted(t *testing.T) {
+	limiter := throttr.NewRateLimit(inProcess(t))
+	_, err := limiter.Take(t.Context(), "other", tenAMinute, 1)
+	require.NoError(t, err)
+	for _, takes := range [][]throttr.Take{
+		{tenAMinute.For("k", 11), tenAMinute.For("other", 1)}, {tenAMinute.For("other", 1), tenAMinute.For("k", 11)},
+	} {
+		ok, results, err := limiter.TakeAll(t.Context(), takes...)
+		require.NoError(t, err)
+		require.False(t, ok)
+		for i, take := range takes {
+			want := throttr.Result{Limit: 10, Allowed: true}
+			if take.N > 10 {
+				want = throttr.Result{Limit: 10, RetryAfter: throttr.Never}
+			}
+			require.Equal(t, want, results[i])
+		}
+	}
+}

@@ -593,3 +593,42 @@ func TestACallerThatAsksIsNotRemoved(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// takesBy is a backend whose takes are made by a function.
+type takesBy struct {
+	throttr.Backend
+	take func(l throttr.Limit) (window.Window, error)
+}
+
+func (b takesBy) Take(_ context.Context, _ string, l throttr.Limit, _ uint64) (window.Window, error) {
+	return b.take(l)
+}
+
+// What a fallback has refused leaves nothing behind: the store is then asked for the whole limit, and what a policy
+// grants is given back to nobody.
+func TestAWaitGoesOnAfterItsFallbackHasRefused(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := map[string]int{}
+			store := takesBy{inProcess(t), func(l throttr.Limit) (w window.Window, err error) {
+				if asked["store"]++; asked["store"] == 1 || !back {
+					return w, throttr.ErrUnavailable
+				}
+				require.EqualValues(t, 40, l.Max)
+				return window.Window{Count: 1, Left: time.Minute, ID: 1}, nil
+			}}
+			fallback := takesBy{inProcess(t), func(l throttr.Limit) (w window.Window, err error) {
+				require.EqualValues(t, 10, l.Max)
+				if asked["fallback"]++; asked["fallback"] > 1 {
+					return w, throttr.ErrFull
+				}
+				return window.Window{Count: 10, Left: time.Second, ID: 1, Refused: true}, nil
+			}}
+			limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithPolicy(throttr.AllowHits))
+			rv, err := limiter.WaitAll(t.Context(), throttr.Limit{Max: 40, Scale: time.Minute}.For("k", 1))
+			require.NoError(t, err)
+			require.Equal(t, !back, rv.Results()[0].Degraded)
+			require.NoError(t, rv.Cancel(t.Context()))
+		})
+	}
+}

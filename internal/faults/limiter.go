@@ -80,4 +80,8 @@ var limiterFaults = []fault{
 	{file: "internal/waiting/state.go", old: "l.known = false // when", new: "l.known = true // when", tests: ".", run: "^TestRollingWaitsBehind"},
 	{file: "internal/waiting/waiting.go", old: "q.size >= qs.most", new: "q.size > qs.most", tests: ".", run: "^TestWait"},
 	{file: "internal/outage/circuit.go", old: "c.pause = 2 * pause", new: "c.pause = pause"},
+	{file: "take.go", old: "t.merged[i].N, &res) || never", new: "t.merged[i].N, &res)", run: "^TestTakesOfWhichOneIsNeverGranted$"},
+	{file: "reservation.go", old: "errs[slices.Index(t.index, at)] = t.settleCount", new: "errs[at] = t.settleCount", run: "^TestErrorsOfSettling"},
+	{file: "wait.go", old: "\t\tt.by = nil\n", new: "", run: "^TestAWaitGoesOn"},
+	{file: "wait.go", old: "\t\tt.merged = counts // and", new: "\t\t// and", run: "^TestAWaitGoesOn"},
 }
