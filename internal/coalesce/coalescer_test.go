@@ -792,3 +792,15 @@ func TestHeldCoalescerCountsNothingElse(t *testing.T) {
 		s.Release(false)
 	})
 }
+
+func TestHitsThatAreNotCountedKeepTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, 0)
+		s.outcomes = []coalesce.Outcome{{WindowOpen: true}, coalesce.NotCounted}
+		lone, second, third := s.hit(t.Context()), s.hit(t.Context()), s.hit(t.Context())
+		require.NoError(t, lone().err)
+		require.Equal(t, result{count: 1, id: 1}, second())
+		require.Equal(t, result{count: 2, id: 1}, third())
+		require.Len(t, s.requests, 3)
+	})
+}

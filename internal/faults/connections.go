@@ -45,4 +45,8 @@ var connectionsFaults = []fault{
 	{file: "internal/conn/call.go", old: "cl.err, cl.sent = err, sent", new: "cl.err, cl.sent = err, false", tests: "internal/systemtest/transport", run: "^TestConnectionCutAtAnyByte$"},
 	{file: "rendezvous.go", old: "\tbest, highest := 0, uint64(0)\n", new: "\tif len(r) > 1 {\n\t\treturn int(score(fnvOffset, key) % uint64(len(r)))\n\t}\n\tbest, highest := 0, uint64(0)\n", tests: "internal/systemtest/transport", run: "^TestKeyThatMovesToAnAddedServerHasTwoWindows$"},
 	{file: "internal/conn/call.go", old: "cl.err, cl.sent = err, sent", new: "cl.err, cl.sent = err, false", tests: "internal/systemtest/faults", run: "^TestNoFaultCausesWrongRepeatedOrLateCalls$"},
+	{file: "internal/conn/queue.go", old: "if q.closing == nil || reason != ErrGone {", new: "if q.closing == nil {", run: "^TestCloseAfterRetire$"},
+	{file: "internal/conn/queue.go", old: "exclusive = exclusive && cl.Atomicity == Exclusive", new: "_ = cl.Atomicity", run: "^TestExclusiveCallDoesNotFollowOthersInAWrite$"},
+	{file: "internal/conn/inline.go", old: "if now.Sub(r.checkedOpen) < checkOpenInterval {", new: "if !r.checkedOpen.After(now) {", run: "^TestCallerNoticesThatTheConnectionEndedWhileNobodyRead$"},
+	{file: "internal/pool/call.go", old: "sent = sent || sentNow", new: "sent = sentNow", run: "^TestACallThatWasSentOnceMayHaveBeenExecuted$"},
 }

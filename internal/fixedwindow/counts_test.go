@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -147,5 +148,27 @@ func TestTakesThatAreRefusedTogetherAreMarked(t *testing.T) {
 				require.Equal(t, w.Left, w.RetryAfter)
 			}
 		}
+	})
+}
+
+// Of takes that are made in turn, the server of the second one goes away after the first one has counted.
+func TestTakesInTurnThatFailMayHaveCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := inMemory(t)
+		first := inMemory(t, mockserver.WithObserver(func(e mockserver.Exec) {
+			if _, ok := ParseName([]byte(e.Key)); ok && e.Op == codec.OpInsert {
+				away.Refuse(true)
+				away.Disconnect()
+			}
+		}))
+		b := start(t, options[uint16](t, first, away))
+		l := fixed(time.Minute, 10)
+		granted, sent, err := b.TakeAll(t.Context(), []window.Take{l.For("a", 1), l.For("b", 3)}, make([]window.Window, 2))
+		require.ErrorIs(t, err, mockserver.ErrRefused)
+		require.False(t, granted)
+		require.True(t, sent)
+		w, _, err := b.Peek(t.Context(), "b", l, 0)
+		require.NoError(t, err)
+		require.Zero(t, w.Count, "it was given back")
 	})
 }
