@@ -123,7 +123,7 @@ func TestAPrimaryThatFailsBackIsAnotherDataSet(t *testing.T) {
 // does. It has been up for long, and grants nothing for a lease.
 func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
 	c := testkit.StartPrimaries(t, 2)
-	limit := inflight.Limit{Max: 1, Lease: 3 * time.Second}
+	limit := inflight.Limit{Max: 1, Lease: 6 * time.Second} // the client has half of it to find the other node
 	one, two := twoStrict(t, func() rueidis.Client { return onCluster(t, c) })
 	time.Sleep(limit.Lease + 2*time.Second)
 	h := acquired(t, one, "k", limit, 1)
