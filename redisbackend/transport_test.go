@@ -125,7 +125,6 @@ func TestProcessesKeepToTheLimitsOfAnAPI(t *testing.T) {
 		processes, lasts, least = 16, 20*time.Second, 0.7
 	}
 	server, backend := httptest.NewServer(api), testkit.StartRedis(t)
-	defer server.Close()
 	var all sync.WaitGroup
 	for range processes {
 		p := process(t, "sends requests", apiOrders{server.URL, "redis://" + backend.Addr, api.scale})
@@ -141,6 +140,7 @@ func TestProcessesKeepToTheLimitsOfAnAPI(t *testing.T) {
 		})
 	}
 	all.Wait()
+	server.Close() // no request arrives any more
 	expect(t, api.banned == "", "banned: %s", api.banned)
 	last := api.arrivals[len(api.arrivals)-1].at
 	took := last.Sub(api.arrivals[0].at) + api.scale // what is sent at once is that of a scale
