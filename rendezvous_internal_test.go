@@ -111,11 +111,3 @@ func TestRemovingAServerMovesOnlyItsOwnKeys(t *testing.T) {
 	}
 	require.Len(t, moved, 5, "its keys move to all the others")
 }
-
-func BenchmarkPickOneOfFourServers(b *testing.B) {
-	r := newRendezvous(numbered(4))
-	b.ReportAllocs()
-	for b.Loop() {
-		r.pick("user:42:requests")
-	}
-}

@@ -1,51 +1,12 @@
 package codec_test
 
 import (
-	"bytes"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Each benchmark here asks how much the codec costs beside the same bytes moved by hand
-// (hand_test.go), as the ratio of their times:
-//
-//	go test ./codec -run '^$' -bench . -count 6 -cpu 1
-
-// frames is how many frames a turn has, one behind the other as on a connection.
-const frames = 500
-
-// beside runs the codec and the hand-written code in turns, under the same conditions. It
-// reports the time per frame in the fastest turn of each, and the ratio of the two. An op is
-// one turn of both.
-func beside(b *testing.B, ours, hand func()) {
-	fastest := func(turn func(), before time.Duration) time.Duration {
-		start := time.Now()
-		turn()
-		return min(time.Since(start), before)
-	}
-	first, second := time.Hour, time.Hour
-	b.ReportAllocs()
-	for b.Loop() {
-		first, second = fastest(ours, first), fastest(hand, second)
-	}
-	b.ReportMetric(float64(first)/frames, "codec-ns")
-	b.ReportMetric(float64(second)/frames, "hand-ns")
-	b.ReportMetric(float64(first)/float64(second), "ratio")
-}
-
-var (
-	benchInsert = codec.Insert[uint16]{
-		Key: []byte("user:42/1700000000"), Quota: 500,
-		TTL: codec.TTL[uint16]{Amount: 90, Unit: codec.Seconds},
-	}
-	benchUpdate = codec.Update[uint16]{
-		Attribute: codec.Quota, Change: codec.Increase, Value: 3, Key: benchInsert.Key,
-	}
-	benchAnswer = codec.QueryResponse[uint16]{Found: true, Quota: 500, TTL: benchInsert.TTL}
-)
+// Each benchmark here asks how much the codec costs beside the same bytes moved by hand (hand_test.go).
 
 // encoded returns the bytes of m, for the decoders.
 func encoded(b *testing.B, m codec.Frame) []byte {
@@ -59,45 +20,37 @@ func encoded(b *testing.B, m codec.Frame) []byte {
 
 // besideHand measures an encoder and a decoder of one frame.
 func besideHand[M any](b *testing.B, m codec.Frame, hand func(dst []byte) ([]byte, error), decode, handDecode func(src []byte) (M, int, error)) {
-	b.Run("encode", func(b *testing.B) {
-		buf := make([]byte, 0, frames*64)
-		turn := func(encode func([]byte) ([]byte, error)) func() {
-			return func() {
-				buf = buf[:0]
-				for range frames {
-					buf, _ = encode(buf)
+	for name, encode := range map[string]func([]byte) ([]byte, error){"codec": m.AppendBinary, "hand": hand} {
+		b.Run("encode/"+name, func(b *testing.B) {
+			buf := make([]byte, 0, 64)
+			b.ReportAllocs()
+			for b.Loop() {
+				buf, _ = encode(buf[:0])
+			}
+		})
+	}
+	src := encoded(b, m)
+	for name, decode := range map[string]func([]byte) (M, int, error){"codec": decode, "hand": handDecode} {
+		b.Run("decode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := decode(src); err != nil {
+					b.Fatal(err)
 				}
 			}
-		}
-		beside(b, turn(m.AppendBinary), turn(hand))
-	})
-	b.Run("decode", func(b *testing.B) {
-		src := bytes.Repeat(encoded(b, m), frames)
-		turn := func(decode func([]byte) (M, int, error)) func() {
-			return func() {
-				for rest := src; len(rest) > 0; {
-					m, n, err := decode(rest)
-					if err != nil {
-						b.Fatal(err)
-					}
-					runtime.KeepAlive(&m)
-					rest = rest[n:]
-				}
-			}
-		}
-		beside(b, turn(decode), turn(handDecode))
-	})
+		})
+	}
 }
 
 func BenchmarkUpdate(b *testing.B) {
-	m := benchUpdate
+	m := codec.Update[uint16]{Attribute: codec.Quota, Change: codec.Increase, Value: 3, Key: []byte("user:42/1700000000")}
 	besideHand(b, m, func(dst []byte) ([]byte, error) {
 		return handAppendUpdate(dst, byte(m.Attribute), byte(m.Change), m.Value, m.Key)
 	}, codec.DecodeUpdate[uint16], handDecodeUpdate)
 }
 
 func BenchmarkQueryResponse(b *testing.B) {
-	m := benchAnswer
+	m := codec.QueryResponse[uint16]{Found: true, Quota: 500, TTL: codec.TTL[uint16]{Amount: 90, Unit: codec.Seconds}}
 	besideHand(b, m, func(dst []byte) ([]byte, error) {
 		return handAppendQueryResponse(dst, m.Found, m.Quota, byte(m.TTL.Unit), m.TTL.Amount)
 	}, codec.DecodeQueryResponse[uint16], handDecodeQueryResponse)
@@ -109,7 +62,7 @@ func manyKeys(b *testing.B) []byte {
 	for range 200 {
 		entries := make([]codec.ListEntry[uint16], 50)
 		for i := range entries {
-			entries[i] = codec.ListEntry[uint16]{Key: benchInsert.Key, Unit: codec.Seconds, Bytes: 2}
+			entries[i] = codec.ListEntry[uint16]{Key: []byte("user:42/1700000000"), Unit: codec.Seconds, Bytes: 2}
 		}
 		m.Fragments = append(m.Fragments, entries)
 	}

@@ -64,31 +64,25 @@ func TestDoneCallBelongsToItsCallerThoughTheContextHasEnded(t *testing.T) {
 }
 
 func TestWaitReturnsWhenTheContextEnds(t *testing.T) {
-	for name, within := range map[string]func(ctx context.Context) context.Context{
-		"the caller's": func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			context.AfterFunc(ctx, cancel)
-			return ctx
-		},
-	} {
-		onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-			cl := l.enqueue(Interruptible, 1, 10)
-			next := l.enqueue(Interruptible, 1, 20)
-			l.received()
-			begun := time.Now()
-			done, sent, err := cl.Wait(within(t.Context()))
-			require.Equal(t, time.Second, time.Since(begun), name)
-			require.False(t, done)
-			require.True(t, sent)
-			require.Equal(t, context.DeadlineExceeded, err)
-			require.Equal(t, 20, l.received())
-			l.send(0, 1, 7, 0, 4, 9, 0)
-			synctest.Wait()
-			l.requireDone(next)
-			require.EqualValues(t, 7, next.Responses[0].Quota, "the canceled call's response is not taken for another's")
-			require.Zero(t, l.Load())
-		})
-	}
+	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+		cl := l.enqueue(Interruptible, 1, 10)
+		next := l.enqueue(Interruptible, 1, 20)
+		l.received()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		done, sent, err := cl.Wait(ctx)
+		require.Equal(t, time.Second, time.Since(begun))
+		require.False(t, done)
+		require.True(t, sent)
+		require.Equal(t, context.DeadlineExceeded, err)
+		require.Equal(t, 20, l.received())
+		l.send(0, 1, 7, 0, 4, 9, 0)
+		synctest.Wait()
+		l.requireDone(next)
+		require.EqualValues(t, 7, next.Responses[0].Quota, "the canceled call's response is not taken for another's")
+		require.Zero(t, l.Load())
+	})
 }
 
 func TestCallsDoNotAllocate(t *testing.T) {

@@ -116,30 +116,11 @@ func newPublisher(t testing.TB, srv *mockserver.Server) func(channel, payload st
 	nc, err := srv.Dial(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { nc.Close() })
-	buf := make([]byte, 0, 1<<16)
+	encoder, decoder := codec.NewEncoder[uint16](nc), codec.NewDecoder[uint16](nc)
 	return func(channel, payload string) {
-		frame, err := codec.Publish[uint16]{Channel: []byte(channel), Payload: []byte(payload)}.AppendBinary(nil)
+		require.NoError(t, encoder.Encode(codec.Publish[uint16]{Channel: []byte(channel), Payload: []byte(payload)}))
+		_, err := decoder.Response(codec.KindStatus) // failure if nobody is subscribed
 		require.NoError(t, err)
-		_, err = nc.Write(frame)
-		require.NoError(t, err)
-		for {
-			for len(buf) > 0 {
-				if codec.Op(buf[0]) != codec.OpEvent {
-					require.LessOrEqual(t, buf[0], byte(1)) // 0 if nobody is subscribed
-					buf = buf[1:]
-					return
-				}
-				_, n, err := codec.DecodeEvent[uint16](buf)
-				if err != nil {
-					require.ErrorIs(t, err, codec.ErrShort)
-					break
-				}
-				buf = buf[n:]
-			}
-			n, err := nc.Read(buf[len(buf):cap(buf)])
-			require.NoError(t, err)
-			buf = append(make([]byte, 0, 1<<16), buf[:len(buf)+n]...)
-		}
 	}
 }
 
