@@ -39,7 +39,7 @@ func TestTheWallClockIsReadOnceASecond(t *testing.T) {
 		c.reference.Store(&was)
 		time.Sleep(time.Second - 1)
 		require.Equal(t, time.Now().Unix()+3600, c.now().sec)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		at := c.now()
 		require.Equal(t, []int64{time.Now().Unix(), at.mono}, []int64{at.sec, at.wall})
 	})

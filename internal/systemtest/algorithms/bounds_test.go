@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -49,7 +50,7 @@ func beyondTheRate(r rate, allowed []allowedHit) error {
 //
 //evidence:limits Each algorithm keeps its bound in every interval, not only in aligned ones, for a million hits at random and adversarial times
 func TestLimitsHoldInEveryInterval(t *testing.T) {
-	for _, algorithm := range algorithms {
+	for _, algorithm := range limits.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			var most interval

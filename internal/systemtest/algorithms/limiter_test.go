@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -48,14 +47,6 @@ type decision struct {
 // limiter decides on a hit of n, at a time that is not before that of the hit before. Time 0 is a
 // multiple of every scale.
 type limiter func(at time.Duration, n uint64) decision
-
-// algorithms are those of package memory: all.
-var algorithms = func() (all []throttr.Algorithm) {
-	for _, a := range limits.Algorithms {
-		all = append(all, a)
-	}
-	return all
-}()
 
 // inMemory returns a limiter of package memory. It makes hits and takes in turns, in each of the ways
 // in which a RateLimit can: they must be the same.

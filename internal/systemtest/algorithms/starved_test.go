@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -16,7 +17,7 @@ import (
 //
 //evidence:limits With each algorithm, a caller that waits for RetryAfter is allowed, and a nanosecond less is not enough
 func TestCallerThatWaitsForRetryAfterIsAllowed(t *testing.T) {
-	for _, algorithm := range algorithms {
+	for _, algorithm := range limits.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			random, rates := rand.New(rand.NewPCG(7, 8)), ratesOf(algorithm)
