@@ -54,8 +54,12 @@ func ReplyError(err error, args ...string) error {
 }
 
 // ConnectError returns the error of an attempt of a module to connect, without what is secret: the server may repeat it,
-// such as one that does not know AUTH.
+// such as one that does not know AUTH. An [Error] has hidden the arguments of a request only, so its reply is read again.
 func ConnectError(module string, err error, secrets ...string) error {
+	var reply *Error
+	if errors.As(err, &reply) {
+		err = reply.cause
+	}
 	err = ReplyError(err, secrets...)
 	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
