@@ -195,3 +195,14 @@ func TestWindowsEndAlthoughTheClockHasGoneBack(t *testing.T) {
 		}
 	}
 }
+
+// What a log would count above the largest limit is not kept.
+func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	b := postgresbackend.New(pool, newTable(t, pool)...)
+	l := window.Limit{Max: 5, Scale: time.Hour, Algorithm: window.SlidingLog}
+	for _, step := range []struct{ n, want uint64 }{{8, 8}, {postgresbackend.MaxLog - 3, postgresbackend.MaxLog}, {1 << 62, postgresbackend.MaxLog}} {
+		w := must(t, b.Charge, "k", l, step.n)
+		expect(t, w.Count == step.want, "a charge of %d: %+v, want a count of %d", step.n, w, step.want)
+	}
+}
