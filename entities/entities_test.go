@@ -71,29 +71,6 @@ func TestDenialIsARateLimitError(t *testing.T) {
 	require.ErrorContains(t, err, "40s")
 }
 
-func TestNoTwoShortPairsShareALimit(t *testing.T) {
-	names := []string{"a", "1", ":", "é", "\xff"}
-	operations := []string{"a", "1", ":"} // names of limits are ASCII
-	for from := 0; len(operations) < 3+9+27+81; {
-		shorter := operations[from:]
-		from = len(operations)
-		for _, s := range shorter {
-			operations = append(operations, s+"a", s+"1", s+":")
-		}
-	}
-	users, _ := clocked(t)
-	for _, entity := range append(names, operations[3:]...) {
-		for _, operation := range operations {
-			limit := throttr.Limit{Name: operation, Max: 1, Scale: time.Minute}
-			if err := users.Hit(t.Context(), entity, limit); err != nil {
-				t.Fatalf("%q %q: %v", entity, operation, err)
-			}
-		}
-	}
-	hourly := throttr.Limit{Name: "a", Max: 1, Scale: time.Hour}
-	require.NoError(t, users.Hit(t.Context(), "a", hourly), "another scale")
-}
-
 func TestMistakesAreValidationErrorsAndNotCounted(t *testing.T) {
 	long := strings.Repeat("x", 1025)
 	for _, c := range []struct {
@@ -133,25 +110,6 @@ func TestMistakesAreValidationErrorsAndNotCounted(t *testing.T) {
 	users, _ := clocked(t)
 	require.NoError(t, users.Hit(t.Context(), long[:1024], upload(1)))
 	require.ErrorIs(t, users.Hit(t.Context(), "user", throttr.Limit{Name: "upload", Max: 1, Scale: 60}), throttr.ErrScale)
-}
-
-func TestDenialsMistakesAndFailuresAreDistinct(t *testing.T) {
-	ok, _ := clocked(t)
-	broken := entities.New(throttr.NewRateLimit(down{}))
-	for name, c := range map[string]struct {
-		err             error
-		denied, invalid bool
-	}{
-		"denial":  {ok.Hit(t.Context(), "user", upload(0)), true, false},
-		"mistake": {ok.Hit(t.Context(), "", upload(0)), false, true},
-		"failure": {broken.Hit(t.Context(), "user", upload(1)), false, false},
-	} {
-		var denied *throttr.RateLimitError
-		require.Equal(t, c.denied, errors.As(c.err, &denied), name)
-		require.Equal(t, c.denied, errors.Is(c.err, throttr.ErrRateLimited), name)
-		require.Equal(t, c.invalid, errors.Is(c.err, entities.ErrValidation), name)
-		require.Equal(t, !c.denied && !c.invalid, errors.Is(c.err, errDown), name)
-	}
 }
 
 func TestPeekAndResetFailWithTheBackend(t *testing.T) {
