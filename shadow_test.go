@@ -16,8 +16,6 @@ import (
 )
 
 // A shadow limit counts as the same limit without Shadow, reports what that would have denied, and allows.
-//
-//evidence:limits A shadow limit counts like any other, and denies nothing
 func TestAShadowLimitCountsAndDeniesNothing(t *testing.T) {
 	for name, call := range withPeek() {
 		for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.TokenBucket} {

@@ -339,8 +339,6 @@ func simulateTakes(seed uint64, off rule) *modelWorld {
 
 // Callers reserve, settle and die; answers are lost and give-backs are late; windows end, and are set
 // and reset. No window gives out more than its limit, and what it counts is given out or lost.
-//
-//evidence:takes No window gives out more than its limit, in a model with lost answers, late give-backs and deaths
 func TestModelOfTakes(t *testing.T) {
 	for seed := range uint64(3000) {
 		if w := simulateTakes(seed, allRules); w.violation != "" {

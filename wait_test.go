@@ -88,7 +88,6 @@ func (l *line) served() int {
 	return len(l.granted)
 }
 
-//evidence:takes 400 callers that wait for 50 per 400 ms are served in order, within one scale of the best possible
 func TestWaitingCallersAreServedInOrder(t *testing.T) {
 	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		const callers, limit, scale = 400, 50, 400 * time.Millisecond
@@ -337,7 +336,6 @@ func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T
 	})
 }
 
-//evidence:takes Callers that wait for several limits at once are served in order, all or none, and never wait in a circle
 func TestCallersThatWaitForSeveralLimitsAreServedInOrder(t *testing.T) {
 	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		const callers, scale, most = 200, 100 * time.Millisecond, 7

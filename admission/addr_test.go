@@ -239,8 +239,6 @@ func TestHopsCountFromTheEnd(t *testing.T) {
 
 // The client, at 2001:db8:1::1 or 192.0.2.1, sends a field of its own. Each proxy of the chain
 // then appends the address of its client.
-//
-//evidence:http A forged X-Forwarded-For gains nothing
 func TestSpoofedFieldBeforeChainOfProxiesIsIgnored(t *testing.T) {
 	proxies := prefixes("10.0.0.0/8", "2001:db8:aaaa::/48", "fe80::/10")
 	chains := map[string]struct {

@@ -17,8 +17,6 @@ import (
 // FuzzKeys hits two keys of any bytes on a server, as keys and as entities and operations.
 // A hit on one must not count for the other. The server must execute exactly the requests of
 // these hits: no key is ever taken for a request.
-//
-//evidence:limits No two keys share a limit, whatever their bytes
 func FuzzKeys(f *testing.F) {
 	f.Add("user:42", "user:43", "user", "42", "user:4", "2")
 	f.Add("", "\x00", "a:b", "c", "a", "b:c")

@@ -28,8 +28,6 @@ import (
 )
 
 // A flood through real servers and clients, over TCP: exactly the limit is served, of calls and of messages.
-//
-//evidence:http Never more than the limit, through real gRPC servers and clients
 func TestFloodIsServedUpToTheLimit(t *testing.T) {
 	backend := memory.New()
 	defer backend.Close()

@@ -18,7 +18,6 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-//evidence:http The fields are those of the draft
 func TestFieldsAreThoseOfTheDraft(t *testing.T) {
 	s := newSite(t, httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerHour(50), httplimit.PerSecond(2)},
@@ -200,8 +199,6 @@ func TestADenialHasABodyOfItsOwn(t *testing.T) {
 }
 
 // A limit that the backend cannot keep must not leave requests without a limit.
-//
-//evidence:http A limit that can't be kept is 500, not unlimited
 func TestMistakeInTheProgramIs500WhateverThePolicy(t *testing.T) {
 	for _, mistake := range []error{&throttr.RangeError{}, throttr.ErrScale, throttr.ErrUnsupported} {
 		for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {

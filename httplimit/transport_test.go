@@ -178,7 +178,6 @@ func (fl *fleet) send(t *testing.T, clients int, d time.Duration) {
 	fl.all.Wait()
 }
 
-//evidence:http Processes that share a backend never send an API more than it allows in any interval, and use 95 % of that
 func TestTransportKeepsToTheLimitInAnyInterval(t *testing.T) {
 	const limit, seconds = 100, 20
 	some := func(n int) time.Duration { return time.Duration(n/100%2*(n%2)) * 19 * time.Millisecond }
@@ -218,7 +217,6 @@ func TestTransportKeepsToTheLimitInAnyInterval(t *testing.T) {
 	}
 }
 
-//evidence:http A Retry-After holds back all processes at once, and until its end
 func TestAPauseHoldsBackAllProcesses(t *testing.T) {
 	const pause = 30 * time.Second
 	const network = 10 * time.Millisecond

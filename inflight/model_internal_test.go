@@ -472,8 +472,6 @@ func runModels(t *testing.T, runs int, f faults, wrong func(m *model) bool) {
 }
 
 // TestModelIsNeverOverOrStuck runs random schedules, with faults.
-//
-//evidence:takes Never more than Max places in flight, in a model with crashes, stops and a store that loses its data
 func TestModelIsNeverOverOrStuck(t *testing.T) {
 	runs := *modelRuns
 	if testing.Short() {
@@ -499,8 +497,6 @@ const noticed = modelLease/4 + 10*time.Millisecond
 
 // Without strictness, places are over Max only after a loss of data. Grants are over for a lease at most, and for a
 // quarter if all processes reach the store. Nobody who reaches it loses a place.
-//
-//evidence:takes Without strictness, never more than Max places in flight but after a loss of data, in a model
 func TestModelIsOverOnlyAfterALossOfData(t *testing.T) {
 	loose, restarts := everything, faults{loose: true, crashes: true, restarts: true}
 	loose.loose = true

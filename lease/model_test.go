@@ -426,7 +426,6 @@ func modelOf(seed uint64, without rule) *modelRun {
 
 var modelRuns = flag.Uint64("lease.modelruns", 3000, "runs of TestModelNeverExceedsTheLimit")
 
-//evidence:limits Leases in a model never exceed the limit, and do so without any one of their rules
 func TestModelNeverExceedsTheLimit(t *testing.T) {
 	runs := *modelRuns
 	if testing.Short() {

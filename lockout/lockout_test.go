@@ -57,7 +57,6 @@ func fail(t *testing.T, guard *lockout.Lockout, key string) (bool, time.Duration
 	return ok, a.RetryAfter()
 }
 
-//evidence:limits A lockout grows, whatever the backend
 func TestALockoutGrows(t *testing.T) {
 	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
 		for _, lock := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, time.Hour} {

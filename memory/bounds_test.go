@@ -30,7 +30,6 @@ func (c caller) hitNewKeys(n int, scale time.Duration) (stored int) {
 
 var newKeys int // keys that hitNewKeys has used
 
-//evidence:memory Memory is bounded, whatever the keys
 func TestMaxKeysBoundsTheWindows(t *testing.T) {
 	{
 		for _, most := range []int{1, 2, 3, 17, 1000, 2047, 2048, 20_000} {
@@ -63,7 +62,6 @@ func TestErrFullNamesTheBound(t *testing.T) {
 	c.set("b", time.Hour, 1)
 }
 
-//evidence:memory New keys do not reset counts
 func TestNewKeysDoNotResetCounts(t *testing.T) {
 	clock := backendtest.NewClock()
 	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(3000)), window.FixedWindow}

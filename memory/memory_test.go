@@ -20,7 +20,6 @@ import (
 
 var algorithms = []window.Algorithm{window.FixedWindow, window.AlignedWindow}
 
-//evidence:memory The conformance suite passes
 func TestConformance(t *testing.T) {
 	largest := map[window.Algorithm]uint64{window.SlidingLog: memory.DefaultMaxLog}
 	for _, a := range limits.Algorithms {
@@ -70,7 +69,6 @@ func (c caller) get(key string, scale time.Duration) window.Window {
 	return w
 }
 
-//evidence:memory Of 100,000 concurrent hits exactly 1,000 are allowed
 func TestExactlyTheLimitIsAllowed(t *testing.T) {
 	const goroutines, hits, limit = 64, 100_000, 1000
 	for _, a := range algorithms {
@@ -136,7 +134,6 @@ func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
 	}
 }
 
-//evidence:memory A hit does not allocate
 func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 	for _, a := range everyAlgorithm {
 		t.Run(a.String(), func(t *testing.T) {

@@ -28,8 +28,6 @@ func fillUp(t *testing.T, clock backendtest.Clock, keys int, a window.Algorithm,
 }
 
 // An attacker makes up a million keys. Whatever calls come, no key gets more than its limit.
-//
-//evidence:memory A key gets no more than its limit when the memory is full
 func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 	const limit = 5
 	for _, a := range everyAlgorithm {

@@ -30,7 +30,6 @@ type step struct {
 	AdvanceMS int `json:"advance_ms"`
 }
 
-//evidence:client The mock server responds to every request as the real one did
 func TestRespondsAsTheRealServerDid(t *testing.T) {
 	for _, bits := range []int{8, 16, 32, 64} {
 		raw, err := os.ReadFile(fmt.Sprintf("testdata/throttr-uint%d.json", bits))

@@ -58,8 +58,6 @@ func TestList(t *testing.T) {
 // Windows that are over are deleted while their keys return: none is granted more than its limit, and none opens
 // while another is active. By the time of the server, they have ended a minute ago when they have been over for half
 // a second.
-//
-//evidence:postgres No window is granted twice while rows are deleted
 func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {
 	const grace = 500 * time.Millisecond // longer than a request takes
 	s := testkit.StartPostgres(t)

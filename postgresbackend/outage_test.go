@@ -101,8 +101,6 @@ var hourly = limitOf(window.FixedWindow, 1_000_000)
 func both(key string) []window.Take { return []window.Take{hourly.For(key, 1), hourly.For(key+"2", 1)} }
 
 // A connection that is cut in the first round trip costs nothing. In the second, the call fails, and is counted or not.
-//
-//evidence:postgres A connection that is cut in a round trip counts a call once at most
 func TestConnectionsThatAreCut(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	plain := connect(t, s)
@@ -143,8 +141,6 @@ func TestConnectionsThatAreCut(t *testing.T) {
 
 // A process that stops between its round trips makes nobody wait if it has no locks, and otherwise for a second. When
 // it goes on, it changes nothing that it has not read.
-//
-//evidence:postgres A process that stops between its round trips holds others up for a second at most
 func TestAProcessThatStopsBetweenItsRoundTrips(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	plain := connect(t, s)
@@ -188,8 +184,6 @@ func TestAProcessThatStopsBetweenItsRoundTrips(t *testing.T) {
 }
 
 // The server is stopped and goes on, and is restarted, and killed, while many call.
-//
-//evidence:postgres What is granted is counted while the server stops, restarts and crashes
 func TestServerThatStopsAndRestartsUnderLoad(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	opts := newTable(t, connect(t, s), postgresbackend.WithDurability(postgresbackend.Full))

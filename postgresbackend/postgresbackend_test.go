@@ -10,7 +10,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-//evidence:postgres The conformance suite passes
 func TestConformance(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	one, other := connect(t, s), connect(t, s)

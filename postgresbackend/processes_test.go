@@ -99,8 +99,6 @@ func startChild(t *testing.T, url string) (cmd *exec.Cmd, output *strings.Builde
 }
 
 // Two processes take of ten keys, one or two at a time, in any order, and a third one is killed meanwhile.
-//
-//evidence:postgres Processes that take of several keys in any order are granted what is counted, and none waits in a circle
 func TestProcessesThatTakeOfSeveralKeys(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	pool := connect(t, s)
@@ -158,8 +156,6 @@ func takeWhileItsRowChanges(t *testing.T, pool *pgxpool.Pool, b *postgresbackend
 
 // If transactions are serializable by default, the server ends those that others have got in the way of: they are made
 // again. No connection is more than a backend may have.
-//
-//evidence:postgres A default of serializable changes nothing
 func TestADefaultOfSerializable(t *testing.T) {
 	s := testkit.StartPostgres(t, "default_transaction_isolation=serializable")
 	two := func(c *pgxpool.Config) { c.MaxConns = 2 }

@@ -145,8 +145,6 @@ func (s *same) next() {
 
 // PostgreSQL decides as memory does, to the nanosecond, whatever is called: all algorithms, give-backs, several
 // takes, and a Max and a Burst that change. THROTTR_RANDOM_CALLS is how many calls are made.
-//
-//evidence:postgres Random calls of two clients return what memory returns
 func TestRandomCallsAgreeWithMemory(t *testing.T) {
 	calls := 2000
 	if n, err := strconv.Atoi(os.Getenv("THROTTR_RANDOM_CALLS")); err == nil {

@@ -11,8 +11,6 @@ import (
 )
 
 // Redis replicates asynchronously: a replica that takes over may have missed the last hits.
-//
-//evidence:redis A failover of a primary of a cluster amid a flood allows few hits more than the limits
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	c := testkit.StartCluster(t, 3)
 	requireFewMore(t, func() { failOver(t, c, 0) }, backendsOn(t, c)...)
@@ -29,8 +27,6 @@ func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
 
 // The old primary goes on when its replica has taken over. It then executes the requests that it
 // had received, and loses them.
-//
-//evidence:redis A primary of a cluster that is cut off and comes back allows few hits more than the limits
 func TestPrimaryThatComesBackAllowsFewHitsMore(t *testing.T) {
 	c := testkit.StartCluster(t, 3)
 	requireFewMore(t, func() { cutOff(t, c, 0) }, backendsOn(t, c)...)

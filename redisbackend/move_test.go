@@ -14,8 +14,6 @@ import (
 
 // Callers hit and take while the slot of their keys moves to another node, and back. Nothing is forgotten,
 // nothing is left behind, and no call fails. Two keys are in one slot, and move one after the other.
-//
-//evidence:redis A slot that moves to another node of a cluster amid hits and takes keeps what it counts, whatever the algorithm is
 func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
 	c := testkit.StartCluster(t, 2)
 	const limit, key, other = 60, "k", "19945"

@@ -10,7 +10,6 @@ import (
 	"github.com/throttr-go/throttr/rediswindow"
 )
 
-//evidence:redis The conformance suite passes
 func TestConformance(t *testing.T) {
 	s := testkit.StartRedis(t)
 	conformance(t, connect(t, s), connect(t, s))

@@ -22,8 +22,6 @@ import (
 
 // Many clients at once are granted what the algorithm allows, by the clock of the server, also while it forgets the
 // script.
-//
-//evidence:redis Clients at once are granted exactly what a rolling algorithm allows
 func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {
 	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
 		backends := []*rediswindow.Backend{redisbackend.New(connect(t, s)), redisbackend.New(connect(t, s))}

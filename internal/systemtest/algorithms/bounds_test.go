@@ -47,8 +47,6 @@ func beyondTheRate(r rate, allowed []allowedHit) error {
 
 // TestLimitsHoldInEveryInterval makes a million hits with each algorithm, at random times and at the
 // worst ones, on a virtual clock. It logs the most that were allowed in any interval of a scale.
-//
-//evidence:limits Each algorithm keeps its bound in every interval, not only in aligned ones, for a million hits at random and adversarial times
 func TestLimitsHoldInEveryInterval(t *testing.T) {
 	for _, algorithm := range limits.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {

@@ -14,8 +14,6 @@ import (
 
 // A caller that is refused waits for exactly as long as it was told, and is allowed then. A nanosecond
 // earlier is too early.
-//
-//evidence:limits With each algorithm, a caller that waits for RetryAfter is allowed, and a nanosecond less is not enough
 func TestCallerThatWaitsForRetryAfterIsAllowed(t *testing.T) {
 	for _, algorithm := range limits.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -56,8 +54,6 @@ func waitAndHit(t *testing.T, l limiter, next caller, r rate, random *rand.Rand,
 
 // TestNothingIsWasted compares how many hits are allowed with the reference limiters: refusing
 // everything would keep every bound.
-//
-//evidence:limits Each algorithm allows as many hits as its definition, to one in a million
 func TestNothingIsWasted(t *testing.T) {
 	for _, algorithm := range []throttr.Algorithm{window.TokenBucket, throttr.SlidingWindow, window.SlidingLog} {
 		t.Run(algorithm.String(), func(t *testing.T) {

@@ -114,8 +114,6 @@ func changeValueSize(s *scenario) func() {
 // TestNoFaultCausesWrongRepeatedOrLateCalls subjects each workload to each fault. It fails if a
 // call returns a wrong response, is executed twice, is late, or reports wrongly that it was not
 // sent; if goroutines leak; or if the client does not recover.
-//
-//evidence:outages 20 faults with each kind of call and each policy: no wrong response, nothing executed twice, nothing late
 func TestNoFaultCausesWrongRepeatedOrLateCalls(t *testing.T) {
 	for _, w := range workloads {
 		for _, f := range faults {

@@ -13,7 +13,6 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-//evidence:outages While a server is down, the policy decides, at once; and only then
 func TestPolicyDecidesDuringAnOutageOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		option throttr.Option

@@ -12,7 +12,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-//evidence:limits The conformance suite passes on servers of every value size
 func TestServerBackendConforms(t *testing.T) {
 	ofEachSize(t, testConformance[uint8], testConformance[uint16], testConformance[uint32], testConformance[uint64])
 }

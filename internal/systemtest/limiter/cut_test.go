@@ -129,8 +129,6 @@ func testCutCalls(t *testing.T, c *mockserver.Cut) *connections {
 
 // Callers reserve, settle and are refused on a connection that is cut at each byte in turn. Whatever
 // is lost, what they hold is counted, and never more than the limit is granted.
-//
-//evidence:takes Give-backs that are cut off after any byte, on servers of every value size, let no window grant more than its limit
 func TestGiveBacksThatAreCutOff(t *testing.T) {
 	ofEachSize(t, testCutGiveBacks[uint8], testCutGiveBacks[uint16], testCutGiveBacks[uint32], testCutGiveBacks[uint64])
 }

@@ -22,8 +22,6 @@ var farScales = []time.Duration{
 
 // A window can be opened if its server responds within half a guard, which is half a scale, but at
 // most a second. A hit on a known window takes one round trip, one that opens a window two.
-//
-//evidence:limits Servers 1 to 200 ms away, scales of 200 ms to 1 h: exact, or an error that names the time
 func TestWindowsOnServersFarAway(t *testing.T) {
 	for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		for _, scale := range farScales {

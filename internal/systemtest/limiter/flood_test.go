@@ -32,7 +32,6 @@ const (
 // floodLimits are the limits of the keys. One is the highest of the smallest counters, which must not wrap (H3).
 var floodLimits = map[string]uint64{"a": 20, "b": 150, "c": 20, "d": 150, "e": math.MaxUint8}
 
-//evidence:limits Never more than the limit in a window, and no key stays denied after it: 8 clients, four value sizes, late expiry
 func TestFloodNeverExceedsTheLimit(t *testing.T) {
 	for _, lateExpiry := range []bool{false, true} {
 		f := flood{time.Second, max(testkit.Fewer(5*time.Second), 3*time.Second), lateExpiry}

@@ -52,8 +52,6 @@ func runScales[T codec.Value]() []time.Duration {
 //   - A hit is denied only if the window has reached the count.
 //   - Windows do not overlap. A window ends when it is over, or by a Set or Reset.
 //   - An operation that fails is executed once or not at all.
-//
-//evidence:limits Random calls, clocks and faults: only what a model of the limiter allows
 func TestManyClientsDoWhatTheModelAllows(t *testing.T) {
 	t.Run("uint8", testManyClients[uint8])
 	t.Run("uint16", testManyClients[uint16])

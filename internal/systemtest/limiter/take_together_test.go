@@ -51,8 +51,6 @@ func requireCounts(t *testing.T, l *throttr.RateLimit, counts map[string]uint64)
 }
 
 // Clients that want the last place of the same windows name them in different orders.
-//
-//evidence:takes Of clients that want the last place of windows at the same time, one gets it
 func TestClientsDoNotRefuseEachOther(t *testing.T) {
 	for _, servers := range []int{1, 3} {
 		for _, scales := range [][]time.Duration{{time.Minute}, {time.Second, time.Minute}} {

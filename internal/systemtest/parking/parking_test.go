@@ -73,7 +73,6 @@ func forEachSize(t *testing.T, tests ...func(*testing.T)) {
 	}
 }
 
-//evidence:outages Nothing expires on a parked server, with clients and without
 func TestNothingExpiresOnAParkedServer(t *testing.T) {
 	forEachSize(t, nothingExpires[uint8], nothingExpires[uint16], nothingExpires[uint32], nothingExpires[uint64])
 }

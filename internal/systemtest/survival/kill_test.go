@@ -36,7 +36,6 @@ func forEachSize(t *testing.T, tests ...func(*testing.T)) {
 	}
 }
 
-//evidence:outages A server survives 10 minutes of clients that are killed and restarted; nothing of the dead is left (H12)
 func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
 	forEachSize(t, killAndRestart[uint8], killAndRestart[uint16], killAndRestart[uint32], killAndRestart[uint64])
 }

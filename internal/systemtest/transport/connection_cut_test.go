@@ -141,8 +141,6 @@ func (c *cutTest) requireWorks(client *throttr.Client[uint16], what string) {
 
 // Each byte of the conversation, in either direction, is once the last before the connection
 // ends. A request fails only if it may have been executed, and no request is executed twice.
-//
-//evidence:client After a cut at any byte, each error says correctly whether the request may have been executed
 func TestConnectionCutAtAnyByte(t *testing.T) {
 	for _, direction := range []mockserver.Direction{mockserver.FromClient, mockserver.ToClient} {
 		for _, parallel := range []bool{false, true} {

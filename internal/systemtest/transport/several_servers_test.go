@@ -67,8 +67,6 @@ func TestServerThatIsDownDoesNotAffectOthers(t *testing.T) {
 // Programs are restarted one after the other, so that for a while some know of three servers
 // and some of four. A quarter of the keys moves. Until all programs are restarted, both groups
 // allow such a key its whole limit. Other keys are not affected.
-//
-//evidence:limits While a server is added, at most twice the limit is allowed, and only on keys that move
 func TestKeyThatMovesToAnAddedServerHasTwoWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys, limit = 1000, 5
