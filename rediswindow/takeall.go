@@ -46,7 +46,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	for _, group := range groups {
 		undo, err := b.takeGroup(ctx, takes, windows, group)
 		if undo != nil && err == nil {
-			made = append(made, undo...)
+			made = append(undo, made...)
 			continue
 		}
 		b.undoAll(ctx, made)
@@ -62,13 +62,16 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 // because while a slot moves to another node, a script may have only one key. They are in the order of the keys, so
 // that of several callers one gets what it needs.
 func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
-	byKey := map[string][]int{} // all are those of "" outside of clusters
-	for i := range takes {
-		key := ""
-		if cluster {
-			key = takes[i].Key
+	if !cluster {
+		all := make([]int, len(takes))
+		for i := range all {
+			all[i] = i
 		}
-		byKey[key] = append(byKey[key], i)
+		return [][]int{all}
+	}
+	byKey := map[string][]int{}
+	for i := range takes {
+		byKey[takes[i].Key] = append(byKey[takes[i].Key], i)
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		groups = append(groups, byKey[key])
