@@ -110,7 +110,8 @@ func WithMaxWaiting(n int) Option {
 }
 
 // WithTimeout bounds how long an exchange with the store may take: a quarter of the lease at most. One that takes
-// longer has failed. If the process did not run halfway, it fails, too, but the policy decides nothing. Default, and with 0: 250 ms. It panics if d is negative.
+// longer has failed. If the process stood still when half of that was over, nothing is known of the store, and the
+// policy decides nothing. Default, and with 0: 250 ms. It panics if d is negative.
 func WithTimeout(d time.Duration) Option {
 	api.NotNegative("inflight: WithTimeout", d)
 	return func(o *options) { o.timeout = d }
