@@ -1,6 +1,7 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 //  1. The limit gets its algorithm.
 //  2. The limit and n are checked: a mistake is an error.
 //  3. What needs no store is decided: the limit is Unlimited, or can never grant so much.
-//  4. The store is asked, through its guard (see guard.go).
+//  4. The store is asked, through its guard (see outage.go).
 //  5. If it has failed: the fallback is asked for its share, or the policy decides.
 //  6. A Shadow limit allows, whatever was decided.
 //  7. The observer is told.
@@ -67,6 +68,24 @@ func (v verb) allowed(l *Limit, w *window.Window) bool {
 	return true
 }
 
+// setWindow sets r, which is zero, to a decision that leaves the window w.
+func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
+	r.Allowed = allowed
+	r.Count = w.Count
+	r.Limit = limits.Capacity(l)
+	r.ResetAfter = w.Left
+	r.ResetAt = w.ExpiresAt
+	if r.Count < r.Limit {
+		r.Remaining = r.Limit - r.Count
+	}
+	if !allowed {
+		r.RetryAfter = cmp.Or(w.RetryAfter, w.Left)
+		if r.RetryAfter == 0 {
+			r.RetryAfter = limits.Left(l, time.Now())
+		}
+	}
+}
+
 // errZero is the error of a call that counts, and would count nothing.
 var errZero error = &RangeError{Field: "N", Value: "0", Bound: "at least 1"}
 
@@ -95,6 +114,17 @@ func (v verb) local(l *Limit, n uint64, res *Result) bool {
 	return true
 }
 
+// resolve gives a limit its algorithm.
+func (r *RateLimit) resolve(l *Limit) {
+	switch {
+	case l.Algorithm != 0:
+	case l.Calendar != 0:
+		l.Algorithm = CalendarWindow
+	default:
+		l.Algorithm = r.algorithm
+	}
+}
+
 // decide makes a call, and sets res, which is zero. The limit is the copy of the method that was called, and is
 // changed.
 func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) error {
@@ -119,6 +149,14 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 		return nil
 	}
 	return err
+}
+
+// pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
+func (r *Result) pass(l *Limit, err error) {
+	if err != nil {
+		*r = Result{Degraded: true, Limit: limits.Capacity(l)}
+	}
+	r.Allowed, r.RetryAfter = true, 0
 }
 
 // answer decides a call by what needs no store, the store, the fallback, or the policy. The cause is the error of the

@@ -69,8 +69,7 @@ package throttr
 //
 //	ratelimit.go    RateLimit, its options, the calls for one limit
 //	decide.go       every decision, step by step
-//	guard.go        which backends have a guard; options and lines of outages
-//	policy.go       what decides while the store is away
+//	outage.go       while the store is away: guards, policies, fallback, lines
 //	take.go         TakeAll; the data of a call of several takes
 //	reservation.go  Reserve, and its settling
 //	wait.go         Wait and WaitAll

@@ -81,17 +81,6 @@ func (r *RateLimit) check(l Limit) error {
 	return err
 }
 
-// resolve gives a limit its algorithm.
-func (r *RateLimit) resolve(l *Limit) {
-	switch {
-	case l.Algorithm != 0:
-	case l.Calendar != 0:
-		l.Algorithm = CalendarWindow
-	default:
-		l.Algorithm = r.algorithm
-	}
-}
-
 // Forget ends what limits have counted for a key: the next take finds an empty window. Without limits, it
 // does nothing. It also ends the windows of the fallback.
 func (r *RateLimit) Forget(ctx context.Context, key string, limits ...Limit) error {

@@ -1,13 +1,9 @@
 package throttr
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/window"
 )
 
 // Result is the decision on one call. The zero Result denies.
@@ -69,30 +65,4 @@ func retryText(d time.Duration) string {
 		return "never granted"
 	}
 	return fmt.Sprintf("retry after %v", d)
-}
-
-// setWindow sets r, which is zero, to a decision that leaves the window w.
-func (r *Result) setWindow(l *Limit, w *window.Window, allowed bool) {
-	r.Allowed = allowed
-	r.Count = w.Count
-	r.Limit = limits.Capacity(l)
-	r.ResetAfter = w.Left
-	r.ResetAt = w.ExpiresAt
-	if r.Count < r.Limit {
-		r.Remaining = r.Limit - r.Count
-	}
-	if !allowed {
-		r.RetryAfter = cmp.Or(w.RetryAfter, w.Left)
-		if r.RetryAfter == 0 {
-			r.RetryAfter = limits.Left(l, time.Now())
-		}
-	}
-}
-
-// pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
-func (r *Result) pass(l *Limit, err error) {
-	if err != nil {
-		*r = Result{Degraded: true, Limit: limits.Capacity(l)}
-	}
-	r.Allowed, r.RetryAfter = true, 0
 }

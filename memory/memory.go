@@ -17,18 +17,15 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
-	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -154,102 +151,6 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	return window.Traits{MaxCount: b.maxLog}, nil
 }
 
-// check returns the error of a call that must not be made.
-func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
-	if err := limits.Check(l); err != nil {
-		return err
-	}
-	if l.Max > b.maxLog && algorithm.Of(l.Algorithm).Logs {
-		bound := fmt.Sprintf("at most %d with a %v", b.maxLog, l.Algorithm)
-		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: bound}
-	}
-	if err := limits.CheckNumber("N", n); err != nil {
-		return err
-	}
-	return ctx.Err()
-}
-
-// verb is what a call does with a record. Its text is the name of the call.
-type verb string
-
-const (
-	hit    verb = "hit"
-	take   verb = "take"
-	charge verb = "charge"
-	peek   verb = "peek"
-	set    verb = "set"
-)
-
-// Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
-func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, hit, key, &l, n, &w)
-	return w, err
-}
-
-// Take implements [window.Backend].
-func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, take, key, &l, n, &w)
-	return w, err
-}
-
-// Charge implements [window.Backend].
-func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, charge, key, &l, n, &w)
-	return w, err
-}
-
-// Peek implements [window.Backend].
-func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, peek, key, &l, n, &w)
-	return w, err
-}
-
-// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [WithMaxKeys].
-func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, set, key, &l, n, &w)
-	return w, err
-}
-
-// call makes a call of one window, and makes w describe that.
-func (b *Backend) call(ctx context.Context, v verb, key string, l *window.Limit, n uint64, w *window.Window) error {
-	var x access
-	err := b.begin(ctx, &x, key, l, n)
-	if err == nil {
-		var state algorithm.State
-		state, err = x.do(b, v, l, n)
-		x.shard.mu.Unlock()
-		if err == nil {
-			x.describe(b, state, w)
-			return nil
-		}
-	}
-	return b.fail(string(v), key, err)
-}
-
-// GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
-func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given bool, err error) {
-	var x access
-	if err := b.begin(ctx, &x, key, &l, n); err != nil {
-		return false, b.fail("give back", key, err)
-	}
-	defer x.shard.mu.Unlock()
-	return x.record != nil && x.algorithm.GiveBack(&x.record.Record, x.time(), id, n), nil
-}
-
-// Reset implements [window.Backend]. If the key shares a count, the error matches [window.ErrFull]: see
-// [WithMaxKeys].
-func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	var x access
-	err := b.begin(ctx, &x, key, &l, 0)
-	if err == nil {
-		if err = x.end(b); err == nil && x.record != nil {
-			x.shard.ended(x.record)
-		}
-		x.shard.mu.Unlock()
-	}
-	return b.fail("reset", key, err)
-}
-
 // Delete implements [window.Backend]. It examines every window of one shard, of up to 256. If the key shares a count,
 // its own windows are ended, and the error matches [window.ErrFull].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
@@ -285,16 +186,4 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		err = b.errShared
 	}
 	return n, b.fail("delete", key, err)
-}
-
-// fail adds a call and its key to an error, and counts it unless it is a mistake in the program. It
-// returns nil for nil.
-func (b *Backend) fail(call, key string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, window.ErrScale) && !errors.Is(err, window.ErrRange) && !errors.Is(err, window.ErrUnsupported) {
-		b.failed.Add(1)
-	}
-	return &api.CallError{Package: "memory", Call: call, Key: key, Err: err}
 }
