@@ -25,5 +25,7 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 	}
 	for _, s := range nodes {
 		expect(t, s.Must(t, "DBSIZE") != "0", "node %s has no keys", s.Addr)
+		s.Must(t, "CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint") // it tells ports only
 	}
+	noError(t, b.Ping(t.Context()))
 }

@@ -87,10 +87,10 @@ func (n *nodes) due() bool {
 }
 
 // slotsScript returns the slots of a cluster: a line for each range, with the first, the last, and the address of the
-// primary.
+// primary. A cluster may tell no host: clients then use the one that they know.
 var slotsScript = newScript(`local lines = {}
 for i, range in ipairs(redis.call('CLUSTER', 'SLOTS')) do
-  lines[i] = string.format('%.0f %.0f %s:%.0f', range[1], range[2], range[3][1], range[3][2])
+  lines[i] = string.format('%.0f %.0f %s:%.0f', range[1], range[2], range[3][1] or '', range[3][2])
 end
 return table.concat(lines, '\n')`)
 
