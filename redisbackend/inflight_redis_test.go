@@ -85,22 +85,27 @@ func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 	}
 }
 
-// What is stored under one key is no error of the claims that share its script, not even if the data set is verified.
+// What is wrong with one key is no error of the claims that share its script, not even if the data set is verified.
 func TestAClaimThatFailsFailsAlone(t *testing.T) {
-	s := testkit.StartRedis(t)
-	b := redisbackend.New(connect(t, s))
-	s.Must(t, "SET", "throttr:{k:bad}:f1:", "text")
-	var claims []window.Claim
-	for i, key := range []string{"good", "bad", "better"} {
-		claims = append(claims, window.Claim{Key: key, Process: "p", Seq: uint64(i + 1), Lease: time.Second, Wants: []window.Want{{N: 1, Max: 5}}})
+	for want, command := range map[string][]string{
+		"WRONGTYPE": {"SET", "throttr:{k:bad}:f1:", "text"},
+		"NOPERM":    {"ACL", "SETUSER", "default", "resetkeys", "~throttr:{k:good*", "~throttr:{b}:born1"},
+	} {
+		s := testkit.StartRedis(t)
+		b := redisbackend.New(connect(t, s))
+		s.Must(t, command...)
+		var claims []window.Claim
+		for i, key := range []string{"good", "bad", "good too"} {
+			claims = append(claims, window.Claim{Key: key, Process: "p", Seq: uint64(i + 1), Lease: time.Second, Wants: []window.Want{{N: 1, Max: 5}}})
+		}
+		places := make([]window.Places, 3)
+		noError(t, b.Exchange(t.Context(), claims, places))
+		for _, i := range []int{0, 2} {
+			expect(t, places[i].Err == nil && !places[i].Late && places[i].Tokens != nil, "%s: %+v", claims[i].Key, places[i])
+		}
+		err := places[1].Err
+		expect(t, err != nil && strings.HasPrefix(err.Error(), `rediswindow: exchange "bad": `+want), "%v", err)
 	}
-	places := make([]window.Places, 3)
-	noError(t, b.Exchange(t.Context(), claims, places))
-	for _, i := range []int{0, 2} {
-		expect(t, places[i].Err == nil && !places[i].Late && places[i].Tokens != nil, "%s: %+v", claims[i].Key, places[i])
-	}
-	err := places[1].Err
-	expect(t, err != nil && strings.HasPrefix(err.Error(), `rediswindow: exchange "bad": WRONGTYPE`), "%v", err)
 }
 
 // What is stored does not grow with the places, and goes away.

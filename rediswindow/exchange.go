@@ -54,10 +54,10 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	defer b.wakes.note(b, claims, names, places)
 	if !cluster {
 		err := b.exchangeTogether(ctx, claims, names, places, false)
-		cluster = redisclient.HasCode(err, "CROSSSLOT") // a proxy to several servers
-		if err != nil && !cluster {
+		if err != nil && !redisclient.AboutSome(err) {
 			return err
 		}
+		cluster = redisclient.HasCode(err, "CROSSSLOT") // a proxy to several servers
 	}
 	var all sync.WaitGroup
 	for i := range claims {

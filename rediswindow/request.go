@@ -24,7 +24,7 @@ func (b *Backend) send(ctx context.Context, entries []*batched) {
 	cluster, err := b.client.Cluster()
 	if err != nil || !cluster {
 		err = b.request(ctx, entries)
-		if !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
+		if !redisclient.AboutSome(err) {
 			return
 		}
 	}

@@ -74,6 +74,12 @@ func aboutKey(err error) bool {
 	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") && strings.Contains(reply, " key")
 }
 
+// AboutSome reports whether an error is a reply that some of the keys of a request must not be in it: they are not in one
+// slot, or the user may not access all of them. Nothing was executed, and requests on fewer keys may succeed.
+func AboutSome(err error) bool {
+	return HasCode(err, "CROSSSLOT") || HasCode(err, "NOPERM") && !errors.Is(err, window.ErrUnavailable)
+}
+
 // HasCode reports whether an error is a reply that begins with a code.
 func HasCode(err error, code string) bool {
 	var reply *Error

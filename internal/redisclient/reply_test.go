@@ -87,6 +87,22 @@ func TestRepliesHaveACode(t *testing.T) {
 	require.False(t, redisclient.HasCode(nil, "CROSSSLOT"))
 }
 
+// A user who may not run a command may have run others of the script: it must not be sent again.
+func TestOnlyRepliesToWhatWasNotExecutedAreAboutSomeKeys(t *testing.T) {
+	for reply, want := range map[string]bool{
+		"CROSSSLOT Keys in request don't hash to the same slot":                                        true,
+		"NOPERM No permissions to access a key":                                                        true,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":              true,
+		"NOPERM User zoe has no permissions to run the 'hscan' command script: 1f, on @user_script:3.": false,
+		"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand":           false,
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                            false,
+		"LOADING Redis is loading the dataset in memory":                                               false,
+	} {
+		require.Equal(t, want, redisclient.AboutSome(redisclient.ReplyError(errors.New(reply), "k")), reply)
+	}
+	require.False(t, redisclient.AboutSome(nil))
+}
+
 func TestAReplicaSaysSo(t *testing.T) {
 	require.True(t, redisclient.Demoted(errors.New("READONLY You can't write against a read only replica.")))
 	require.True(t, redisclient.Demoted(errors.New("ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.")))
