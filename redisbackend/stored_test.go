@@ -101,7 +101,10 @@ func TestValuesThatAreNoWindows(t *testing.T) {
 		for _, err := range []error{errorOf(b.Hit(t.Context(), "k", l, 1)), errorOf(b.Peek(t.Context(), "k", l, 0))} {
 			expect(t, err != nil && strings.Contains(err.Error(), "not a window"), "%q: %v", value, err)
 		}
+		expect(t, len(listed(t, b)) == 0, "%q is listed", value)
 	}
+	redis(t, client, "SET", "throttr:{k:string}:f1:", "1")
+	expect(t, len(placesListed(t, b)) == 0, "a string has places")
 	redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", "text")
 	w := must(t, b.Set, "k", l, 5) // replaces it
 	expect(t, w.Count == 5, "%+v", w)
