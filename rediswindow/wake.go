@@ -94,15 +94,11 @@ func (w *wakes) listen(ctx context.Context, channel string) {
 		w.client.Subscribe(lingering, channel, w.wake)
 		failed := lingering.Err() == nil
 		cancel()
-		if failed && pauses.Wait(ctx, nil) != nil {
-			break
+		if failed {
+			_ = pauses.Wait(ctx, nil)
 		}
 		w.wakeAll() // messages may have been lost
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cancel()
-	w.cancel = nil
 }
 
 // wake wakes the one that a message names.
@@ -124,12 +120,20 @@ func (w *wakes) wakeAll() {
 	}
 }
 
+// needed reports whether anybody waits. Otherwise there is no subscription any more: whoever comes begins another one.
 func (w *wakes) needed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(w.waits, func(_ string, v waiting) bool { return now.After(v.end) })
-	return len(w.waits) > 0 && !w.stopped
+	if len(w.waits) > 0 && !w.stopped {
+		return true
+	}
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	return false
 }
 
 // stop ends the subscription for good.
