@@ -51,6 +51,35 @@ func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
 	}
 }
 
+// moving is a client of a cluster in which the keys of a script move, for so many more requests.
+type moving struct {
+	*fakeClient
+	requests *int
+}
+
+func (c moving) EvalSHA(_ context.Context, _ string, _, _ []string) (string, error) {
+	if *c.requests--; *c.requests >= 0 {
+		return "", errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
+	}
+	return string(make([]byte, 8*8)), nil
+}
+
+// Nothing was executed, and the keys have moved soon. Whoever waits does not wait for ever.
+func TestAScriptIsSentAgainWhileItsKeysMove(t *testing.T) {
+	for requests, want := range map[int]bool{1: true, 5: true, 1000: false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := New(moving{newFake(), &requests})
+			places := make([]window.Places, 1)
+			err := b.Exchange(t.Context(), []window.Claim{{Key: "k", Process: "p", Seq: 1, Lease: time.Second, Wants: []window.Want{{N: 1, Max: 1}}}}, places)
+			require.Equal(t, want, err == nil, "%v", err)
+			if !want {
+				require.ErrorIs(t, err, window.ErrUnavailable)
+				require.ErrorContains(t, err, "TRYAGAIN")
+			}
+		})
+	}
+}
+
 // silent is a client of a store that is away.
 type silent struct{ *fakeClient }
 

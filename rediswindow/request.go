@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
@@ -132,9 +134,28 @@ func newScript(source string) *script {
 	return &script{source, hex.EncodeToString(sum[:])}
 }
 
-// eval runs a script on keys, unless the backend is closed. It sends the digest, and sends the script only to a server
-// that does not have it. Like the client, it may ignore the end of ctx.
+// While a slot moves to another node of a cluster, scripts of several keys are refused if one of them has moved and
+// another has not. They are sent again for up to moveTime, as the next key moves soon.
+const (
+	moveTime     = time.Second / 5
+	moveMinPause = 5 * time.Millisecond
+	moveMaxPause = 40 * time.Millisecond
+)
+
+// eval runs a script on keys, unless the backend is closed. Like the client, it may ignore the end of ctx.
 func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) (string, error) {
+	response, err := b.evalOnce(ctx, s, keys, args)
+	if redisclient.HasCode(err, "TRYAGAIN") {
+		pauses := backoff.New(moveMinPause, moveMaxPause)
+		for begun := time.Now(); redisclient.HasCode(err, "TRYAGAIN") && time.Since(begun) < moveTime && pauses.Wait(ctx, nil) == nil; {
+			response, err = b.evalOnce(ctx, s, keys, args)
+		}
+	}
+	return response, err
+}
+
+// evalOnce sends the digest of a script, and sends the script only to a server that does not have it.
+func (b *Backend) evalOnce(ctx context.Context, s *script, keys, args []string) (string, error) {
 	if b.closed.Load() {
 		return "", window.ErrClosed
 	}

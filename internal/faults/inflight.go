@@ -83,6 +83,8 @@ var inflightFaults = []fault{
 	{"rediswindow/holders.go", "tags[b.tagOf(hash)]", "true", "redisbackend", "TestList"},
 	{"rediswindow/holders.go", "Digest: tag[0] == 'h'", "Digest: false", "redisbackend", "TestList"},
 	{"rediswindow/wake.go", "w.wakeAll() // messages may have been lost", "", "", "WhoeverWaits"},
+	{"rediswindow/request.go", "time.Since(begun) < moveTime && ", "", "", "ItsKeysMove"},
+	{"rediswindow/exchange.go", " && !redisclient.AboutSome(err)", "", "redisbackend", "FailsAlone"},
 	{file: "internal/ledger/ledger.go", old: "c.sum <= limit-n", new: "c.sum <= limit", tests: "inflight", run: "^TestModelIsNeverOverOrStuck$"},
 	{file: "internal/ledger/ledger.go", old: "c.sum <= limit-n", new: "c.sum <= limit", tests: "inflight", run: "^TestModelIsOverOnlyAfterALossOfData$"},
 	{file: "rediswindow/lua/exchange.lua", old: "sum + n + reserved <= under", new: "sum + reserved <= under", tests: "redisbackend", run: "^TestPlacesInFlightSurvive$"},
