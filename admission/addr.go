@@ -36,16 +36,10 @@ type AddrConfig struct {
 }
 
 // Addrs finds the addresses that requests come from.
-type Addrs struct {
-	v4Bits, v6Bits int
-	proxies        []netip.Prefix
-	unix           bool
-	header         string
-	hops           int
-}
+type Addrs struct{ cfg AddrConfig } // with its defaults, and networks that match addresses as Find returns them
 
 // direct trusts no header field.
-var direct = Addrs{v4Bits: 32, v6Bits: 64}
+var direct = Addrs{AddrConfig{IPv4Bits: 32, IPv6Bits: 64}}
 
 // unknown is the key of all requests whose address is not known.
 const unknown = "unknown"
@@ -72,27 +66,26 @@ func NewAddrs(cfg AddrConfig) (*Addrs, error) {
 		return nil, invalid("there are proxies, but no Header that they set")
 	case !trusting && cfg.Hops == 0 && cfg.Header != "":
 		return nil, invalid("there is a Header, but no proxy that sets it")
-	case strings.ContainsFunc(cfg.Header, func(c rune) bool { return !isTokenChar(c) }):
+	case cfg.Header != "" && !token.MatchString(cfg.Header):
 		return nil, invalid("%q is not the name of a header field", cfg.Header)
 	}
-	return &Addrs{
-		v4Bits:  cmp.Or(cfg.IPv4Bits, direct.v4Bits),
-		v6Bits:  cmp.Or(cfg.IPv6Bits, direct.v6Bits),
-		proxies: proxies,
-		unix:    cfg.UnixProxy,
-		header:  textproto.CanonicalMIMEHeaderKey(cfg.Header),
-		hops:    cfg.Hops,
-	}, nil
+	cfg.IPv4Bits = cmp.Or(cfg.IPv4Bits, direct.cfg.IPv4Bits)
+	cfg.IPv6Bits = cmp.Or(cfg.IPv6Bits, direct.cfg.IPv6Bits)
+	cfg.Proxies = proxies
+	cfg.Header = textproto.CanonicalMIMEHeaderKey(cfg.Header)
+	return &Addrs{cfg}, nil
 }
 
-// normalAll returns networks that match addresses as Find returns them.
+// normalAll returns networks that match addresses as Find returns them, in which IPv4 is never mapped to IPv6.
 func normalAll(networks []netip.Prefix) (all []netip.Prefix, err error) {
 	for _, p := range networks {
-		p, ok := normal(p)
-		if !ok {
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		if p.Bits() <= 0 {
 			return nil, invalid("the network %v is invalid, or contains every address", p)
 		}
-		all = append(all, p)
+		all = append(all, p.Masked())
 	}
 	return all, nil
 }
@@ -100,15 +93,6 @@ func normalAll(networks []netip.Prefix) (all []netip.Prefix, err error) {
 // containAny reports whether one of some networks contains an address.
 func containAny(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
-// normal returns the prefix that matches addresses as Find returns them, in which IPv4 is never
-// mapped to IPv6. It returns false if the prefix is invalid or contains every address.
-func normal(p netip.Prefix) (netip.Prefix, bool) {
-	if p.Addr().Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-	}
-	return p.Masked(), p.IsValid() && p.Bits() > 0
 }
 
 // Key returns the key of the client whose request came from a remote address. If that is a trusted proxy,
@@ -129,9 +113,9 @@ func (a *Addrs) Key(remote string, values func(name string) []string) string {
 	if !ok {
 		return unknown
 	}
-	bits := a.v6Bits
+	bits := a.cfg.IPv6Bits
 	if client.Is4() {
-		bits = a.v4Bits
+		bits = a.cfg.IPv4Bits
 	}
 	if bits == client.BitLen() {
 		return client.String()
@@ -144,11 +128,11 @@ func (a *Addrs) Key(remote string, values func(name string) []string) string {
 // returns false if there is none.
 func (a *Addrs) Find(remote string, values func(name string) []string) (client netip.Addr, ok bool) {
 	client, ok = parseNode(remote)
-	if a.header == "" || !a.believes(client, ok, remote) {
+	hops := a.cfg.Hops
+	if hops == 0 && !a.isProxy(client, remote) {
 		return client, ok
 	}
-	hops := a.hops
-	for _, line := range slices.Backward(values(a.header)) {
+	for _, line := range slices.Backward(values(a.cfg.Header)) {
 		for more := true; more; {
 			var text string
 			text, line, more = a.last(line)
@@ -158,7 +142,7 @@ func (a *Addrs) Find(remote string, values func(name string) []string) (client n
 			}
 			client, ok = passedOn, true
 			hops--
-			if a.hops > 0 && hops == 0 || a.hops == 0 && !containAny(a.proxies, client) {
+			if a.cfg.Hops > 0 && hops == 0 || a.cfg.Hops == 0 && !containAny(a.cfg.Proxies, client) {
 				return client, ok
 			}
 		}
@@ -166,10 +150,11 @@ func (a *Addrs) Find(remote string, values func(name string) []string) (client n
 	return client, ok
 }
 
-// believes reports whether the header field of a request that came from a remote address is read. Ok says that it is
-// that of a node.
-func (a *Addrs) believes(n netip.Addr, ok bool, remote string) bool {
-	return a.hops > 0 || ok && containAny(a.proxies, n) || !ok && a.unix && isUnix(remote)
+// isProxy reports whether the header field of a request is believed that came from a remote address: that of a node, or
+// of a Unix socket, which is a path, an abstract name, or, for most clients, nothing.
+func (a *Addrs) isProxy(node netip.Addr, remote string) bool {
+	return containAny(a.cfg.Proxies, node) ||
+		a.cfg.UnixProxy && (remote == "" || remote[0] == '@' || remote[0] == '/')
 }
 
 // InNetworks returns a function that reports whether an address, such as that of Find, is in one of the networks. The
@@ -184,16 +169,10 @@ func InNetworks(networks ...netip.Prefix) (func(netip.Addr) bool, error) {
 
 // last splits the last node off a line. More reports whether there are others.
 func (a *Addrs) last(line string) (text, rest string, more bool) {
-	if a.header == "Forwarded" {
+	if a.cfg.Header == "Forwarded" {
 		element, rest, more := lastElement(line)
 		return forParameter(element), rest, more
 	}
 	i := strings.LastIndexByte(line, ',')
 	return strings.Trim(line[i+1:], " \t"), line[:max(0, i)], i >= 0
-}
-
-// isUnix reports whether a remote address is that of a Unix socket: a path, an abstract name,
-// or, for most clients, nothing.
-func isUnix(remote string) bool {
-	return remote == "" || remote[0] == '@' || remote[0] == '/'
 }

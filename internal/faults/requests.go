@@ -2,9 +2,9 @@ package main
 
 // requestsFaults are the faults in HTTP, gRPC, lockouts and metrics that tests see.
 var requestsFaults = []fault{
-	{file: "admission/addr.go", old: "a.hops > 0 && hops == 0 || a.hops == 0 && !containAny(a.proxies, client)", new: "a.hops > 0 && hops == 0", run: "^TestSpoofedFieldBeforeChainOfProxiesIsIgnored$"},
-	{file: "admission/addr.go", old: "a.hops > 0 && hops == 0 ||", new: "a.hops > 0 && hops < 0 ||", run: "Hops"},
-	{file: "admission/addr.go", old: "return a.hops > 0 || ok && containAny(a.proxies, n) ||", new: "return true || ok && containAny(a.proxies, n) ||"},
+	{file: "admission/addr.go", old: "a.cfg.Hops > 0 && hops == 0 || a.cfg.Hops == 0 && !containAny(a.cfg.Proxies, client)", new: "a.cfg.Hops > 0 && hops == 0", run: "^TestSpoofedFieldBeforeChainOfProxiesIsIgnored$"},
+	{file: "admission/addr.go", old: "a.cfg.Hops > 0 && hops == 0 ||", new: "a.cfg.Hops > 0 && hops < 0 ||", run: "Hops"},
+	{file: "admission/addr.go", old: "return containAny(a.cfg.Proxies, node) ||", new: "return true || containAny(a.cfg.Proxies, node) ||"},
 	{file: "admission/decision.go", old: "\treturn o.ResetAfter\n", new: "\treturn min(o.ResetAfter, o.window)\n", run: "^TestAClientThatGoesByTheFieldsIsNeverDenied$"},
 	{file: "admission/decision.go", old: "if d >= throttr.Never {\n\t\t\treturn 0\n\t\t}", new: "", run: "JSON"},
 	{file: "admission/decision.go", old: "o.Name, o.Partition(), seconds", new: "o.Name, o.Key, seconds", run: "JSON"},
