@@ -40,13 +40,13 @@ type Decision struct {
 
 // Done releases the place of the request, and settles what [Decision.Commit] has said. Only the first call does
 // something. Adapters call it when the request has been served, also if its handler panics.
-func (d Decision) Done() {
+func (d *Decision) Done() {
 	d.Hold.Release()
 	d.Settle()
 }
 
 // Settle is [Decision.Done] for a request that keeps its place, such as one whose connection was hijacked.
-func (d Decision) Settle() {
+func (d *Decision) Settle() {
 	if d.within != nil {
 		d.within.done()
 	}
@@ -56,14 +56,14 @@ func (d Decision) Settle() {
 // its place: then [context.Cause] is [inflight.ErrLost]. Handlers are called with it. That of a request without limits
 // is the context of Admit.
 func (d *Decision) Context() context.Context {
-	if d.within.exempt() {
+	if len(d.within.all) == 0 {
 		return d.within.Context
 	}
 	return d.within
 }
 
 // Denied returns the outcomes of the limits that have denied the request.
-func (d Decision) Denied() []Outcome {
+func (d *Decision) Denied() []Outcome {
 	var denied []Outcome
 	for i := range d.Outcomes {
 		if !d.Outcomes[i].Allowed {
@@ -90,9 +90,7 @@ type Outcome struct {
 	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
 	throttr.Result
 
-	of     *planned      // nil: the zero Outcome
-	window time.Duration // see planned
-	plain  bool          // the key is stored as it is
+	of *counted // nil: the zero Outcome
 }
 
 // MarshalJSON returns the outcome as JSON.
@@ -124,10 +122,13 @@ func (o Outcome) MarshalJSON() ([]byte, error) {
 // Partition returns what tells the client apart from others in the limit, and may be shown to it: the key if it is
 // plain, and otherwise the first 12 bytes of its SHA-256 digest, in base64.
 func (o *Outcome) Partition() string {
-	if o.plain {
+	switch {
+	case o.of == nil:
+		return base64.RawURLEncoding.EncodeToString(Key{Text: o.Key}.partition())
+	case o.of.key.Plain:
 		return o.Key
 	}
-	return base64.RawURLEncoding.EncodeToString(partition(o.Key, false))
+	return base64.RawURLEncoding.EncodeToString(o.of.key.partition())
 }
 
 // Quota describes the limit, as [throttr.Limit.String] does, without its name: "100 in 1m0s", "10000 in a month of
@@ -154,18 +155,18 @@ func (o *Outcome) Left() time.Duration {
 	case !o.Allowed:
 		return o.RetryAfter
 	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
-		return o.window
+		return o.of.left()
 	}
 	return o.ResetAfter
 }
 
 // add adds the outcome of another limit, whose scale is not shorter than the last one's. It does not decide:
 // Allowed is what the RateLimit says of all limits. Clients are not told of shadow limits.
-func (d *Decision) add(c *counted, res throttr.Result) {
+func (d *Decision) add(c *counted) {
 	if c.limit.Shadow {
 		return
 	}
-	d.Outcomes = append(d.Outcomes, c.outcome(res))
+	d.Outcomes = append(d.Outcomes, c.outcome(c.result))
 	o := &d.Outcomes[len(d.Outcomes)-1]
 	s := &d.Strictest
 	none := s.Name == ""

@@ -22,18 +22,26 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 // throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills; of a calendar
 // window, w is its own length. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests".
 // The result is empty if there are none.
-func (d Decision) PolicyField() string {
+func (d *Decision) PolicyField() string {
 	if d.within == nil || d.Shadow {
 		return ""
 	}
 	a := d.within
 	var f fieldWriter
-	f.Grow(len(a.limits) * itemSize)
-	for i := range a.limits {
-		f.policy(&d, &a.limits[i])
-	}
-	if a.place != nil {
-		f.policy(&d, a.place)
+	f.Grow(len(a.all) * itemSize)
+	for i := range a.all {
+		c := &a.all[i]
+		if c.policy == "" {
+			continue
+		}
+		f.item(c.policy)
+		if c.limit.Calendar != 0 {
+			f.number(";w=", Seconds(d.lengthOf(&c.limit)))
+		}
+		if c.places == nil {
+			f.WriteString(a.gate.unit)
+		}
+		f.partition(a.gate, c.key)
 	}
 	return f.String()
 }
@@ -53,12 +61,12 @@ func (d *Decision) lengthOf(l *throttr.Limit) time.Duration {
 //	"name";r=remaining;t=seconds
 //
 // with the parameter pk by Config.PartitionKey, and without t if waiting does not help.
-func (d Decision) LimitField() string {
+func (d *Decision) LimitField() string {
 	if d.Shadow || d.within == nil {
 		return ""
 	}
 	var f fieldWriter
-	f.Grow(len(d.Outcomes) * itemSize)
+	f.Grow((len(d.Outcomes) + 1) * itemSize)
 	if d.noPlace {
 		f.outcome(d.within.gate, &d.Strictest)
 	}
@@ -84,45 +92,32 @@ func (f *fieldWriter) item(text string) {
 	f.WriteString(text)
 }
 
-// policy writes an item of the RateLimit-Policy field.
-func (f *fieldWriter) policy(d *Decision, c *counted) {
-	if c.policy == "" {
-		return
+// number writes a parameter.
+func (f *fieldWriter) number(name string, n int64) {
+	f.WriteString(name)
+	f.WriteString(strconv.FormatInt(n, 10))
+}
+
+// partition writes the parameter pk, if the Gate has it.
+func (f *fieldWriter) partition(g *Gate, k Key) {
+	if g.cfg.PartitionKey {
+		f.WriteString(";pk=:" + base64.StdEncoding.EncodeToString(k.partition()) + ":")
 	}
-	f.item(c.policy)
-	if c.limit.Calendar != 0 {
-		f.WriteString(";w=")
-		f.WriteString(strconv.FormatInt(Seconds(d.lengthOf(&c.limit)), 10))
-	}
-	if c.places == nil {
-		f.WriteString(d.within.gate.unit)
-	}
-	f.WriteString(d.within.gate.partition(c.key.Text, c.plain))
 }
 
 // outcome writes an item of the RateLimit field.
 func (f *fieldWriter) outcome(g *Gate, o *Outcome) {
 	f.item(o.of.item)
-	f.WriteString(";r=")
-	f.WriteString(strconv.FormatUint(o.Remaining, 10))
+	f.number(";r=", int64(o.Remaining))
 	if left := o.Left(); left < throttr.Never {
-		f.WriteString(";t=")
-		f.WriteString(strconv.FormatInt(Seconds(left), 10))
+		f.number(";t=", Seconds(left))
 	}
-	f.WriteString(g.partition(o.Key, o.plain))
-}
-
-// partition returns the parameter pk, or "".
-func (g *Gate) partition(text string, plain bool) string {
-	if !g.cfg.PartitionKey {
-		return ""
-	}
-	return ";pk=:" + base64.StdEncoding.EncodeToString(partition(text, plain)) + ":"
+	f.partition(g, o.of.key)
 }
 
 // RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request was counted
 // or if waiting does not help.
-func (d Decision) RetryAfterField() string {
+func (d *Decision) RetryAfterField() string {
 	if d.RetryAfter == 0 || d.RetryAfter >= throttr.Never || d.Shadow {
 		return ""
 	}
@@ -132,7 +127,7 @@ func (d Decision) RetryAfterField() string {
 // AddFields calls add with the names and values of the header fields RateLimit-Policy, RateLimit and Retry-After that
 // are not empty, the last one if the request is not served: d.AddFields(w.Header().Add). Gates that are stacked add
 // to the fields of each other.
-func (d Decision) AddFields(add func(name, value string)) {
+func (d *Decision) AddFields(add func(name, value string)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"RateLimit-Policy", d.PolicyField()}, {"RateLimit", d.LimitField()}, {"Retry-After", d.RetryAfterField()},
 	} {

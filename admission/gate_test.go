@@ -113,9 +113,9 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 			})
 		}
 	}
-	require.Equal(t, admission.Unavailable, admission.Decision{}.Verdict(), "the zero Decision serves nobody")
-	require.Empty(t, admission.Decision{}.PolicyField())
-	require.NoError(t, admission.Decision{}.GiveBack(t.Context()))
+	require.Equal(t, admission.Unavailable, new(admission.Decision).Verdict(), "the zero Decision serves nobody")
+	require.Empty(t, new(admission.Decision).PolicyField())
+	require.NoError(t, new(admission.Decision).GiveBack(t.Context()))
 }
 
 // Clients that were denied together do not return together, and none too early.

@@ -32,7 +32,7 @@ func (g *Gate) StoredKey(k Key) string {
 	if g.isPlain(k) {
 		return plainPrefix + k.Text
 	}
-	return digestPrefix + Digest(k.Text)
+	return digest(digestPrefix, k.Text)
 }
 
 // isPlain reports whether a key is stored as it is. What only looks like an address is not: whoever may choose a key
@@ -55,17 +55,21 @@ func isAddr(text string) bool {
 
 // Digest returns the SHA-256 of a key, in base64. From it, the key can't be found if it is hard to guess: an
 // API key, but not a name or an address.
-func Digest(key string) string {
+func Digest(key string) string { return digest("", key) }
+
+// digest returns the Digest of a key, after a prefix.
+func digest(prefix, key string) string {
 	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	var text [64]byte
+	return string(base64.RawURLEncoding.AppendEncode(append(text[:0], prefix...), sum[:]))
 }
 
 // partition returns what tells the clients of a limit apart, and may be shown to them: the key if it is plain, and
 // otherwise the first 12 bytes of its SHA-256 digest.
-func partition(text string, plain bool) []byte {
-	if plain {
-		return []byte(text)
+func (k Key) partition() []byte {
+	if k.Plain {
+		return []byte(k.Text)
 	}
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte(k.Text))
 	return sum[:12]
 }

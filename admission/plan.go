@@ -91,6 +91,14 @@ func plan(l throttr.Limit) planned {
 	return p
 }
 
+// left returns the time until a window would end that is opened now.
+func (p *planned) left() time.Duration {
+	if p.limit.Calendar != 0 {
+		return limits.Left(&p.limit, time.Now())
+	}
+	return p.window
+}
+
 // NewPlan returns a plan of limits, which must have different names. Each Max is at most
 // 999,999,999,999,999, the largest number in a header field, or throttr.Unlimited. A plan without limits
 // limits nothing. The error matches [throttr.ErrConfig]. It also matches [throttr.ErrScale] or

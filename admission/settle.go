@@ -3,22 +3,11 @@ package admission
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/limits"
 )
-
-// settling is how a request is settled that was counted.
-type settling struct {
-	reservation *throttr.Reservation // of what was counted; or nil
-
-	mu        sync.Mutex // guards what follows, and the charged and actual of limits
-	committed bool       // Commit has said something that is not settled
-	settled   bool       // nothing is given back any more
-	over      bool       // Done was called
-}
 
 // Commit sets what a limit is charged for the request, when that is known only afterwards: bytes, or tokens of a
 // language model. [Decision.Done] settles what was committed for all limits in one call; after it, Commit does so at
@@ -28,7 +17,7 @@ type settling struct {
 // The error matches [throttr.ErrConfig] if the request was denied, or has no limit of that name, [throttr.ErrRange] if
 // n is over 2⁶³-1, and [throttr.ErrUnsupported] if something would have to be given back that can't be: see
 // Config.CountRefusals. Others are those of the backend. Commit does not depend on the end of ctx.
-func (d Decision) Commit(ctx context.Context, name string, n uint64) error {
+func (d *Decision) Commit(ctx context.Context, name string, n uint64) error {
 	if err := limits.CheckNumber("n", n); err != nil {
 		return err
 	}
@@ -44,52 +33,51 @@ func (d Decision) Commit(ctx context.Context, name string, n uint64) error {
 
 // commit sets what the i-th limit is charged.
 func (a *admitted) commit(ctx context.Context, i int, n uint64) error {
-	s := &a.settling
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	c := &a.limits[i]
-	if c.reserved && !s.settled {
-		c.actual = n
-		s.committed = true
-		if s.over {
+	switch {
+	case a.reservation != nil && c.n > 0:
+		if a.used == nil {
+			for j := range a.limits {
+				a.used = append(a.used, a.limits[j].n)
+			}
+		}
+		a.used[i] = n
+		if a.over {
 			return a.settle(ctx)
 		}
-		return nil
-	}
-	if n < c.charged {
+	case n < c.charged:
 		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", c.charged-n, c.limit.Name, throttr.ErrUnsupported)
+	case n > c.charged:
+		more := n - c.charged
+		c.charged = n
+		_, err := a.gate.limiter.Charge(ctx, c.as, c.limit, more)
+		return err
 	}
-	more := n - c.charged
-	c.charged = n
-	if more == 0 {
-		return nil
-	}
-	_, err := a.gate.limiter.Charge(ctx, c.as, c.limit, more)
-	return err
+	return nil
 }
 
 // settle commits what was said. The caller holds mu.
 func (a *admitted) settle(ctx context.Context) error {
-	s := &a.settling
-	s.settled = true
-	s.committed = false
 	var used []uint64
 	for i := range a.limits {
-		if c := &a.limits[i]; c.reserved {
-			used = append(used, c.actual)
-			c.charged = c.actual
+		if c := &a.limits[i]; c.n > 0 {
+			c.charged = a.used[i]
+			used = append(used, c.charged)
 		}
 	}
-	return s.reservation.Commit(ctx, used...)
+	rv := a.reservation
+	a.reservation = nil
+	return rv.Commit(ctx, used...)
 }
 
 // done settles what was committed. An error is for the observer of the RateLimit.
 func (a *admitted) done() {
-	s := &a.settling
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	if s.committed && !s.settled {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	if a.used != nil && a.reservation != nil {
 		_ = a.settle(context.WithoutCancel(a.Context))
 	}
 }
@@ -101,59 +89,56 @@ func (a *admitted) done() {
 // Responses have their header fields from before. If the request was counted as hits, the error
 // matches [throttr.ErrUnsupported]: see Config.CountRefusals. Other errors are those of the backend;
 // then the request may stay counted.
-func (d Decision) GiveBack(ctx context.Context) error {
+func (d *Decision) GiveBack(ctx context.Context) error {
 	if d.within == nil {
 		return nil
 	}
-	s := &d.within.settling
 	if d.within.gate.cfg.CountRefusals && d.Allowed && len(d.Outcomes) > 0 {
 		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w", throttr.ErrUnsupported)
 	}
-	if !d.within.giveBack() {
-		return nil
-	}
-	return s.reservation.Cancel(ctx)
+	return d.within.uncharge().Cancel(ctx)
 }
 
-// giveBack reports whether what was reserved is to be given back: it is not settled yet, and [Decision.Done] does not
-// do it any more. Nothing is charged for it from now on.
-func (a *admitted) giveBack() bool {
-	s := &a.settling
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.settled {
-		return false
+// uncharge returns what is reserved and not settled, or nil. Nothing is charged for it from now on, and the caller
+// cancels it.
+func (a *admitted) uncharge() *throttr.Reservation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	rv := a.reservation
+	if rv == nil {
+		return nil
 	}
-	s.settled = true
+	a.reservation = nil
 	for i := range a.limits {
-		if c := &a.limits[i]; c.reserved {
+		if c := &a.limits[i]; c.n > 0 {
 			c.charged = 0
 		}
 	}
-	return true
+	return rv
 }
 
 // GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
 // request stays counted. It waits a moment, so that the next request of a client finds what a quick store has got back.
-func (d Decision) GiveBackLater() bool {
-	if d.within == nil || d.within.settling.reservation == nil {
+func (d *Decision) GiveBackLater() bool {
+	if d.within == nil {
 		return true
 	}
-	g := d.within.gate
+	later := d.within.gate.later
 	select {
-	case g.later <- struct{}{}:
+	case later <- struct{}{}:
 	default:
 		return false
 	}
-	if !d.within.giveBack() {
-		<-g.later
+	rv := d.within.uncharge()
+	if rv == nil {
+		<-later
 		return true
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = d.within.settling.reservation.Cancel(d.within) // an error is for the observer of the RateLimit
+		_ = rv.Cancel(d.within) // an error is for the observer of the RateLimit
 		close(ended)
-		<-g.later
+		<-later
 	}()
 	moment := time.NewTimer(giveBackMoment)
 	defer moment.Stop()

@@ -46,7 +46,7 @@ func (v Verdict) HTTPStatus() int {
 }
 
 // Verdict returns what is to be done with the request. That of the zero Decision is Unavailable.
-func (d Decision) Verdict() Verdict {
+func (d *Decision) Verdict() Verdict {
 	switch {
 	case d.Shadow:
 		return Serve
@@ -74,7 +74,7 @@ func isMistake(err error) bool {
 }
 
 // Text returns a line for the client, such as "Too many requests. Try again in 3 s."
-func (d Decision) Text() string {
+func (d *Decision) Text() string {
 	text := ""
 	switch d.Verdict() {
 	case Deny:
