@@ -70,7 +70,7 @@ var requestsFaults = []fault{
 	{file: "httplimit/transport.go", old: "l.Scale += margin", new: "l.Scale = l.Scale/2 + margin", tests: "redisbackend", run: "^TestProcessesKeepToTheLimitsOfAnAPI$"},
 	{file: "httplimit/middleware.go", old: "\tdefer func() { h.end(r, d, recorded, returned) }()\n\th.respond(recorded.as(), r, d)\n", new: "\th.respond(recorded.as(), r, d)\n\th.end(r, d, recorded, !returned)\n", tests: "redisbackend", run: "^TestStreamsOfTwoServersLeaveNoPlace$"},
 	{file: "admission/decision.go", old: "o.RetryAfter > s.RetryAfter", new: "o.RetryAfter < s.RetryAfter", run: "^TestSeveralLimitsThatDenyAreNamed$"},
-	{file: "admission/admit.go", old: "case !outage.IsAway(failed):", new: "case outage.IsAway(nil) == false:", run: "^TestAStoreThatHangsIsLookedUpOnce$"},
+	{file: "admission/admit.go", old: "case !outage.IsAway(failed):", new: "case !outage.IsAway(nil):", run: "^TestAStoreThatHangsIsLookedUpOnce$"},
 	{file: "admission/admit.go", old: "case !outage.IsAway(failed):", new: "case outage.IsAway(failed):", run: "^TestAStoreThatHangsIsLookedUpOnce$"},
 	{file: "admission/request.go", old: "\tcase planErrKey{}:\n\t\treturn nil\n", new: "", run: "^TestAHandlerDoesNotSeeWhyThePlanIsNotKnown$"},
 	{file: "admission/ask.go", old: "keyed && !given && shared.Text", new: "!keyed && !given && shared.Text", run: "^TestPeekAndResetNeedTheKeysOfLimits$"},
