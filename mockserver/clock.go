@@ -23,7 +23,10 @@ func (c *clock) now() uint64 {
 }
 
 // timeOf converts nanoseconds since 1970.
-func timeOf(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
+func timeOf(ns uint64) time.Time {
+	const second = uint64(time.Second)
+	return time.Unix(int64(ns/second), int64(ns%second)).UTC()
+}
 
 // Now returns the server's time, in UTC.
 func (s *Server) Now() time.Time { return timeOf(s.clock.now()) }

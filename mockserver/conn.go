@@ -229,8 +229,9 @@ func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
 	if s.observer != nil {
 		s.observe(c, x)
 	}
-	s.respond(c, x.out, s.faultOf(op, x.key))
-	if s.hazards[StrayUnit] && x.record != nil {
+	f := s.faultOf(op, x.key)
+	sent := s.respond(c, x.out, f)
+	if s.hazards[StrayUnit] && x.record != nil && sent && (f == nil || f.Replace == nil) {
 		c.out.watch(x.record, x.unitAt)
 	}
 	return n, nil

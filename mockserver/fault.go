@@ -80,24 +80,24 @@ func (s *Server) faultOf(op codec.Op, key []byte) *Fault {
 	return nil
 }
 
-// respond puts a response in c's outbox, after applying f to it, if that is not nil. The
-// caller holds s.mu.
-func (s *Server) respond(c *conn, frame []byte, f *Fault) {
+// respond puts a response in c's outbox, after applying f to it, if that is not nil. It returns
+// false if the response is lost. The caller holds s.mu.
+func (s *Server) respond(c *conn, frame []byte, f *Fault) (sent bool) {
 	if c.halfOpen {
-		return
+		return false
 	}
 	var due time.Time
 	if f != nil {
 		if f.Disconnect {
 			c.leave()
 			c.out.finish()
-			return
+			return false
 		}
 		if f.Replace != nil {
 			frame = f.Replace
 		}
 		if f.Drop || len(frame) == 0 {
-			return
+			return false
 		}
 		if f.Duplicate {
 			frame = slices.Concat(frame, frame)
@@ -107,12 +107,13 @@ func (s *Server) respond(c *conn, frame []byte, f *Fault) {
 		}
 	}
 	if s.hazards[Overflow] && c.out.len() >= maxOutstanding {
-		return
+		return false
 	}
 	c.writeBytes += uint64(len(frame))
 	if c.out.push(frame, due) > maxOutstanding {
 		s.violate(c, breachf("H4", "more than %d responses are outstanding", maxOutstanding))
 	}
+	return true
 }
 
 // trigger decides when an action with Skip and Times is due.

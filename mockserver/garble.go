@@ -22,42 +22,25 @@ const (
 // response with such entries is malformed.
 type garbler struct {
 	on        bool
-	removals  []removal
-	responses int // with entries that never existed
-}
-
-// removal is the removal of a record.
-type removal struct {
-	key string
-	at  uint64 // ns since 1970
+	removals  []uint64 // when, in ns since 1970
+	responses int      // with entries that never existed
 }
 
 // removed is called for each record that is removed.
-func (g *garbler) removed(key string, now uint64) {
+func (g *garbler) removed(now uint64) {
 	if g.on {
-		g.removals = append(g.removals, removal{key, now})
+		g.removals = append(g.removals, now)
 	}
 }
 
 // ghosts returns records that never existed, one for each late removal.
 func (st *store) ghosts() (all []*record) {
 	g := &st.garbler
-	g.removals = slices.DeleteFunc(g.removals, func(r removal) bool { return r.at+garbleTime <= st.now })
-	for _, r := range g.removals {
-		all = append(all, &record{key: st.unused(len(r.key)), unit: codec.Seconds, expires: st.now})
+	g.removals = slices.DeleteFunc(g.removals, func(at uint64) bool { return at+garbleTime <= st.now })
+	for range g.removals {
+		all = append(all, &record{key: rand.Text(), unit: codec.Seconds, expires: st.now})
 	}
 	return all
-}
-
-// unused returns a key that no record has, of a length, but not empty.
-func (st *store) unused(length int) string {
-	key := make([]byte, max(length, 1))
-	for {
-		rand.Read(key) // never fails
-		if st.records[string(key)] == nil {
-			return string(key)
-		}
-	}
 }
 
 // spoil makes every fourth response that is garbled malformed.

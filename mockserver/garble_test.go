@@ -37,7 +37,6 @@ func TestGarbledListHasEntriesThatNeverExisted(t *testing.T) {
 			require.Len(t, keys, 5)
 			require.ElementsMatch(t, []string{"user:0", "user:1", "user:2"}, keys[:3])
 			for _, key := range keys[3:] {
-				require.Len(t, key, len("user:3"))
 				require.NotContains(t, key, "user")
 				require.Equal(t, "00", w.ask(query(key)))
 			}

@@ -159,5 +159,13 @@ func TestTheUnitOfARecordThatIsGoneIsAStrayOne(t *testing.T) {
 		got = w.received()
 		require.Equal(t, "01", got[:2])
 		require.NotEqual(t, "04", got[2:4])
+
+		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Replace: []byte{0}, Times: 1})
+		defer remove()
+		w.ask(insert("k", 5, 60, codec.Seconds))
+		require.Equal(t, "0001", w.ask(query("k"), purge("k")), "a response that is replaced stays as it is")
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true})
+		w.ask(insert("k", 5, 60, codec.Seconds))
+		require.Equal(t, "000001", w.ask(purge("l"), purge("l"), query("k"), purge("k")), "and so do those before one that is lost")
 	}, mockserver.WithHazard(mockserver.StrayUnit, true))
 }

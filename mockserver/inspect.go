@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/throttr-go/throttr/codec"
 )
 
 // lockStore locks the store and returns it as it is now, and what unlocks it.
@@ -23,10 +25,14 @@ func (s *Server) ValueSize() int {
 
 // Set creates a counter that lives for ttl. It replaces whatever is under key, a dead
 // record included. The counter's unit is the finest in which ttl, rounded down, fits the
-// value size; its expiry is exact. Set panics if quota does not fit the value size.
+// value size; its expiry is exact. Set panics if quota does not fit the value size, or if
+// key is over 255 bytes long.
 func (s *Server) Set(key string, quota uint64, ttl time.Duration) {
 	st, unlock := s.lockStore()
 	defer unlock()
+	if len(key) > codec.MaxKey {
+		panic(fmt.Sprintf("mockserver: Set: a key of %d bytes is over the largest length, %d", len(key), codec.MaxKey))
+	}
 	if quota > st.max {
 		panic(fmt.Sprintf("mockserver: Set: a quota of %d is over the largest value, %d", quota, st.max))
 	}

@@ -1,6 +1,8 @@
 package mockserver_test
 
 import (
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +50,7 @@ func TestRecordsCanBeReadAndWritten(t *testing.T) {
 		quota, _ = srv.Counter("a")
 		require.Equal(t, uint64(2), quota)
 		require.Panics(t, func() { srv.Set("a", 65536, time.Hour) })
+		require.Panics(t, func() { srv.Set(strings.Repeat("a", 256), 1, time.Hour) }, "no LIST could return it")
 	}, virtual)
 }
 
@@ -74,6 +77,8 @@ func TestVirtualClockMovesOnlyForward(t *testing.T) {
 	require.Equal(t, mockserver.Epoch, srv.Now())
 	srv.Advance(time.Minute)
 	require.Equal(t, mockserver.Epoch.Add(time.Minute), srv.Now())
+	srv.Advance(math.MaxInt64)
+	require.Equal(t, 2322, srv.Now().Year(), "beyond what fits ns in an int64")
 	require.Panics(t, func() { srv.Advance(-1) })
 }
 

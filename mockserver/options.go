@@ -13,6 +13,7 @@ type options struct {
 	costs     costs
 	observer  func(Exec)
 	hazards   [hazardCount]bool
+	unknown   []Hazard // that were to be switched
 }
 
 func defaults() options {
@@ -41,12 +42,14 @@ func WithAddr(network, addr string) Option {
 	return func(o *options) { o.network, o.addr = network, addr }
 }
 
-// WithHazard switches a hazard of the real server on or off.
+// WithHazard switches a hazard of the real server on or off. [Start] refuses one that does not exist.
 func WithHazard(h Hazard, on bool) Option {
 	return func(o *options) {
-		if h.known() {
-			o.hazards[h] = on
+		if !h.known() {
+			o.unknown = append(o.unknown, h)
+			return
 		}
+		o.hazards[h] = on
 	}
 }
 
@@ -66,6 +69,9 @@ func WithRealCollector() Option {
 func WithObserver(f func(Exec)) Option { return func(o *options) { o.observer = f } }
 
 func (o *options) check() error {
+	if len(o.unknown) > 0 {
+		return fmt.Errorf("mockserver: there is no %v", o.unknown[0])
+	}
 	switch o.valueSize {
 	case 1, 2, 4, 8:
 	default:

@@ -48,8 +48,7 @@ type Server struct {
 
 // Start starts a server. The caller closes it.
 //
-// It returns an error for options that do not exist or exclude each other, and if the
-// server can't listen.
+// It returns an error for settings that do not exist or are out of range, and if the server can't listen.
 func Start(opts ...Option) (*Server, error) {
 	o := defaults()
 	for _, opt := range opts {
@@ -155,11 +154,17 @@ func (s *Server) Addr() string {
 	return s.addr
 }
 
-// Conns returns how many connections are open.
+// Conns returns how many connections are open. A client that has closed one may still be counted for a moment.
 func (s *Server) Conns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.conns)
+	open := 0
+	for c := range s.conns {
+		if !c.gone {
+			open++
+		}
+	}
+	return open
 }
 
 // Requests returns how many requests with the op code op were executed.

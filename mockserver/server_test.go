@@ -44,6 +44,7 @@ func TestServesTCPAndUnix(t *testing.T) {
 			}
 
 			require.NoError(t, srv.Restart(true))
+			require.Zero(t, srv.Conns())
 			_, err := conn.Read(make([]byte, 1))
 			require.Error(t, err, "a restart ends connections")
 			require.Equal(t, "010500060800", askReal(t, dialReal(t, srv), 6, query("k")))
@@ -59,7 +60,9 @@ func TestStartRejectsUnknownOptions(t *testing.T) {
 		_, err := mockserver.Start(mockserver.WithValueSize(n))
 		require.ErrorContains(t, err, "value size")
 	}
-	_, err := mockserver.Start(mockserver.WithAddr("udp", ""))
+	_, err := mockserver.Start(mockserver.WithHazard(99, true))
+	require.ErrorContains(t, err, "Hazard(99)")
+	_, err = mockserver.Start(mockserver.WithAddr("udp", ""))
 	require.ErrorContains(t, err, "network")
 	_, err = mockserver.Start(mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "no", "such", "folder")))
 	require.Error(t, err)

@@ -77,7 +77,7 @@ func (st *store) remove(r *record) {
 func (st *store) forget(r *record) {
 	delete(st.records, r.key)
 	r.removed.Store(true)
-	st.garbler.removed(r.key, st.now)
+	st.garbler.removed(st.now)
 }
 
 // restart unlocks the server. It keeps the records that are not due to be removed, or
