@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -205,6 +206,9 @@ func holders(e *env, f *flags, _ string) action {
 		e.out.columns("key", "name", "used", "process", "held", "waiting", "lease ends in")
 		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (some bool, err error) {
 			for p, err := range b.ListPlaces(ctx, keys...) {
+				if errors.Is(err, throttr.ErrUnsupported) {
+					return false, errors.New("places in flight are not kept on this store")
+				}
 				if err != nil {
 					return false, err
 				}

@@ -166,7 +166,7 @@ func TestHoldersOfPlaces(t *testing.T) {
 	s.prints(1, "", "holders --name other")
 	s.prints(1, "", "holders user:43")
 	servers, _ := shellFor(t, 2)
-	servers.fails("holders", "unsupported")
+	servers.fails("holders", "places in flight are not kept on this store")
 }
 
 func TestKeysAreThoseOfHTTPLimit(t *testing.T) {

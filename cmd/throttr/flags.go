@@ -25,9 +25,6 @@ const defaultTimeout = 10 * time.Second
 func newFlags(e *env) *flags {
 	f := &flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError)}
 	f.StringVar(&e.store, "store", e.store, "`URL` of the store, such as redis://127.0.0.1:6379 (default $THROTTR_URL, or throttr://127.0.0.1:9000)")
-	if e.timeout == 0 {
-		e.timeout = defaultTimeout
-	}
 	f.duration(&e.timeout, "timeout", "the `time` that the command may take (default 10s); 0: no limit; of top and subscribe: that a part of it may take")
 	f.BoolFunc("json", "print JSON, one object a line", func(string) error { e.out.useJSON(); return nil })
 	f.BoolVar(&f.help, "help", false, "")
@@ -110,17 +107,17 @@ func (f *flags) duration(d *time.Duration, name, usage string) {
 
 // parseNumber parses a whole number from least to most.
 func parseNumber(text string, least, most uint64) (uint64, error) {
-	n, err := strconv.ParseUint(text, 10, 64)
-	_, float := strconv.ParseFloat(text, 64)
+	digits, negative := strings.CutPrefix(text, "-")
+	n, err := strconv.ParseUint(digits, 10, 64)
 	switch {
-	case err == nil && n >= least && n <= most:
-		return n, nil
-	case float != nil || strings.ContainsAny(text, ".eExXpP_") || strings.Contains(strings.ToLower(text), "n"):
+	case err != nil && !errors.Is(err, strconv.ErrRange):
 		return 0, errors.New("must be a whole number")
-	case strings.HasPrefix(text, "-") || err == nil && n < least:
+	case negative || err == nil && n < least:
 		return 0, fmt.Errorf("must be at least %d", least)
+	case err != nil || n > most:
+		return 0, fmt.Errorf("must be at most %d", most)
 	}
-	return 0, fmt.Errorf("must be at most %d", most)
+	return n, nil
 }
 
 // limitFlags are the flags of a limit.

@@ -50,7 +50,7 @@ type action func(ctx context.Context, args []string) (bool, error)
 
 // run is the program. It returns the exit status, soon after ctx has ended.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	e := &env{stdin: stdin, out: newOutput(stdout), stdout: stdout, stderr: stderr}
+	e := &env{timeout: defaultTimeout, stdin: stdin, out: newOutput(stdout), stdout: stdout, stderr: stderr}
 	name, ok, err := e.execute(ctx, args)
 	if flushErr := e.out.flush(); err == nil {
 		err = flushErr

@@ -187,6 +187,12 @@ func TestTimeoutAndInterruptEndACommand(t *testing.T) {
 	var out, errs bytes.Buffer
 	require.Equal(t, statusError, run(ctx, []string{"--store", srv.Addr(), "query", "k"}, nil, &out, &errs))
 	require.Equal(t, "throttr query: interrupted\n", errs.String())
+	for _, args := range [][]string{{"--timeout", "0s", "key", "k"}, {"key", "--timeout", "0s", "k"}} {
+		e := &env{timeout: defaultTimeout, out: newOutput(io.Discard)}
+		_, _, err := e.execute(t.Context(), args)
+		require.NoError(t, err)
+		require.Zero(t, e.timeout, "no limit: %v", args)
+	}
 	for op, lines := range map[codec.Op][]string{
 		codec.OpQuery:     {"query --timeout 50ms k", "--timeout 50ms hit --scale 1m --limit 1 k", "top --timeout 50ms"},
 		codec.OpSubscribe: {"subscribe --timeout 50ms news"},
@@ -231,6 +237,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"hit --scale 1m --limit -3 k":                   "--limit -3: must be at least 0",
 		"hit --scale 1m --limit 1.5 k":                  "--limit 1.5: must be a whole number",
 		"hit --scale 1m --limit many k":                 "--limit many: must be a whole number",
+		"hit --scale 1m --limit +3 k":                   "--limit +3: must be a whole number",
 		"hit --scale 1m --limit 18446744073709551616 k": "--limit 18446744073709551616: must be at most 18446744073709551615",
 		"take --scale 1m --limit 1 -n 0 k":              "--n 0: must be at least 1",
 		"hit --algorithm quick --limit 1 k":             "--algorithm quick: must be one of fixed-window, aligned-window, token-bucket",

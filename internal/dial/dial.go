@@ -5,6 +5,7 @@ package dial
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -127,6 +128,9 @@ func connectError(server string, err error) error {
 // open makes a network connection, with TLS if there is a configuration for it.
 func (d *Dialer) open(ctx context.Context, a Address) (net.Conn, error) {
 	nc, err := d.Dial(ctx, a.Network, a.Address)
+	if err == nil && nc == nil {
+		err = errors.New("Dial has returned neither a connection nor an error")
+	}
 	if err != nil || d.TLS == nil {
 		return nc, err
 	}

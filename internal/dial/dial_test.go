@@ -272,6 +272,18 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
 	_, err = dial.ProbeSize(t.Context(), &dial.Target{Server: "s", Address: somewhere, Dialer: d})
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
+	for server, c := range map[string]struct {
+		err  error
+		text string
+	}{
+		"192.0.2.1:9":    {&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9}, Err: refused}, refused.Error()},
+		"unix:///no/one": {&net.OpError{Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: "/no/one", Net: "unix"}, Err: refused}, refused.Error()},
+		"s":              {nil, "Dial has returned neither a connection nor an error"},
+	} {
+		d := dialer(func(context.Context, string, string) (net.Conn, error) { return nil, c.err })
+		_, _, err := connect(t.Context(), d, server, somewhere, nil)
+		require.EqualError(t, err, "throttr: can't connect to "+server+": "+c.text)
+	}
 }
 
 func TestASilentServerIsBoundedByTheTimeout(t *testing.T) {

@@ -29,7 +29,7 @@ func (e *ConnectError) Unwrap() []error { return []error{ErrConnect, e.Err} }
 func Reason(server string, err error) string {
 	text := err.Error()
 	var op *net.OpError
-	if errors.As(err, &op) && op.Addr != nil && op.Addr.String() == server {
+	if errors.As(err, &op) && op.Addr != nil && op.Addr.String() == strings.TrimPrefix(server, "unix://") {
 		text = strings.ReplaceAll(text, op.Error(), op.Err.Error())
 	}
 	return strings.ReplaceAll(text, "throttr: ", "")
