@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Address is where a server listens.
@@ -29,7 +30,7 @@ func ParseAddress(s string) (Address, error) {
 	if strings.Contains(s, "@") {
 		return Address{}, errors.New("an address has no credentials")
 	}
-	_, port, err := net.SplitHostPort(s)
+	host, port, err := net.SplitHostPort(s)
 	if err != nil {
 		var addrError *net.AddrError
 		if errors.As(err, &addrError) && addrError.Err == "missing port in address" {
@@ -42,6 +43,9 @@ func ParseAddress(s string) (Address, error) {
 		return Address{}, fmt.Errorf("%q has no port; the usual one is 9000", s)
 	case err != nil || n == 0:
 		return Address{}, fmt.Errorf("%q has the port %q, which is not a number from 1 to 65535", s, port)
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return Address{}, fmt.Errorf("%q has a space or a control character in its host", s)
 	}
 	return Address{Network: "tcp", Address: s}, nil
 }

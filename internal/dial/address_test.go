@@ -29,6 +29,8 @@ func TestParseAddressErrorsNameTheMistake(t *testing.T) {
 		"::1:9000":      "is neither host:port nor unix:///path",
 		"h:":            `"h:" has no port`,
 		"unix://":       `"unix://" has no path`,
+		" h:9000":       `" h:9000" has a space`,
+		"h\n:9000":      `"h\n:9000" has a space`,
 		"throttr://h:1": "a URL is not an address",
 		"u:secret@h:1":  "an address has no credentials",
 	} {
