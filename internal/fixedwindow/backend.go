@@ -4,11 +4,11 @@
 // A [Backend] has slots for each count that it remembers: for a key, and the name and scale of a
 // limit. A hit travels like this:
 //
-//	backend.go    finds the slots (table.go), once the arguments are checked (check.go)
-//	coalescer     (package coalesce) gathers the hits of the slots that share a request
-//	known.go      decides hits from what is known of the open window
-//	slots.go      counts hits in the open window
-//	search.go     looks for the open window, and opens one if there is none
+//	backend.go    finds the slots (table.go, slots.go), once the arguments are checked (check.go)
+//	known.go      decides it if the open window is known to be full
+//	queue.go      lets it share a request with others that come while one is in flight
+//	count.go      counts it in the known window, or in one that it opens
+//	search.go     looks for the open window if none is known, and plans how to open one
 //	operations.go reads the open window, ends it, or opens another one in its place
 //	link.go       keeps the connection for lookups and for what rests on them
 //	janitor.go    says when to remove the records of keys that are not in use any more
@@ -21,7 +21,6 @@ package fixedwindow
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/backoff"
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/sweep"
@@ -89,28 +87,31 @@ type Backend[T codec.Value] struct {
 	denialMemory time.Duration
 	maxRequests  int // of a call that removes records
 
-	group    *coalesce.Group
-	table    table[T]
-	links    []links[T]    // those of each server
-	janitors []*janitor[T] // one for each server
-	ids      atomic.Int64  // the last ID of a window
-	closing  sync.Once
+	group     group
+	maxQueued int
+	callers   sync.Pool // of *caller
+	table     table[T]
+	links     []links[T]    // those of each server
+	janitors  []*janitor[T] // one for each server
+	ids       atomic.Int64  // the last ID of a window
+	closing   sync.Once
 }
 
 // New returns a backend and starts its goroutines. Close it after use.
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
-		denialMemory: o.DenialMemory, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
+		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
 	}
-	b.group = coalesce.NewGroup(o.MaxQueued)
+	b.callers.New = newCaller
+	b.group.ctx, b.group.cancel = context.WithCancel(context.Background())
 	b.table.init(o.MaxWindows)
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
 		l := newLinks(s, o.Calls)
 		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
-		b.group.Go(j.run)
+		b.group.start(j.run)
 		if o.WithoutSweeper {
 			continue
 		}
@@ -119,7 +120,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 			Calls: o.Calls, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper
-		b.group.Go(func() { sweeper.Run(b.group.Context()) })
+		b.group.start(func() { sweeper.Run(b.group.ctx) })
 	}
 	return b
 }
@@ -139,7 +140,7 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	return b.count(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n})
+	return b.count(ctx, key, &l, hit{max: l.Max, n: n})
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
@@ -148,22 +149,19 @@ func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n u
 		return w, false, err
 	}
 	largest := maxValue[T]()
-	return b.count(ctx, key, &l, coalesce.Hit{Max: largest, Increment: min(n, largest), Must: true})
+	return b.count(ctx, key, &l, hit{max: largest, n: min(n, largest), charge: true})
 }
 
 // count has a hit counted in the window of a key and limit.
-func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h coalesce.Hit) (w window.Window, sent bool, err error) {
+func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h hit) (w window.Window, sent bool, err error) {
 	s, err := b.slotsFor(ctx, key, l)
 	if err != nil {
 		return w, false, err
 	}
-	w, sent, err = s.coalescer.Do(ctx, h)
+	w, sent, err = s.do(ctx, h)
 	b.table.keep(s)
-	if errors.Is(err, coalesce.ErrAttempts) {
-		err = overError(l.Scale)
-	}
 	if w.Refused {
-		refuse(&w, l, h.Increment)
+		refuse(&w, l, h.n)
 	}
 	return bounded[T](w), sent, err
 }
@@ -177,7 +175,7 @@ func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint
 	if err != nil {
 		return w, false, err
 	}
-	w, sent, err = s.coalescer.Operate(ctx, func(ctx context.Context) (window.Window, bool, error) {
+	w, sent, err = s.operate(ctx, func(ctx context.Context) (window.Window, bool, error) {
 		return s.set(ctx, n)
 	})
 	b.table.keep(s)
@@ -197,7 +195,7 @@ func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Dura
 	if err != nil {
 		return 0, false, err
 	}
-	if err := b.group.Check(ctx); err != nil {
+	if err := b.group.check(ctx); err != nil {
 		return 0, false, err
 	}
 	// It takes a guard to end a window, so they are ended at the same time.
@@ -255,7 +253,7 @@ func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (en
 	if err != nil {
 		return false, false, err
 	}
-	w, sent, err := s.coalescer.Operate(ctx, s.reset)
+	w, sent, err := s.operate(ctx, s.reset)
 	return !w.ExpiresAt.IsZero(), sent, err
 }
 
@@ -265,7 +263,7 @@ func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (en
 // waits until all goroutines of the backend have ended. It may be called more than once.
 func (b *Backend[T]) Close() {
 	b.closing.Do(func() {
-		b.group.Stop()
+		b.group.stop()
 		b.awaitEnds()
 		stop := b.limitClosing()
 		defer stop()
@@ -274,7 +272,7 @@ func (b *Backend[T]) Close() {
 			last.Go(j.close)
 		}
 		last.Wait()
-		b.group.Close()
+		b.group.close()
 		for _, ls := range b.links {
 			for _, l := range ls {
 				last.Go(l.close)
@@ -302,7 +300,7 @@ func (b *Backend[T]) limitClosing() (stop func()) {
 			}
 			before = now
 		}
-		b.group.Cancel()
+		b.group.cancel()
 	}()
 	return func() { close(done) }
 }
@@ -329,7 +327,7 @@ func (b *Backend[T]) awaitEnds() {
 		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {
-		_ = backoff.Sleep(b.group.Context(), wait)
+		_ = backoff.Sleep(b.group.ctx, wait)
 	}
 }
 
@@ -340,7 +338,7 @@ func (b *Backend[T]) slotsFor(ctx context.Context, key string, l *window.Limit) 
 	if inTable || err != nil {
 		return s, err
 	}
-	if err := b.group.Check(ctx); err != nil {
+	if err := b.group.check(ctx); err != nil {
 		return nil, err
 	}
 	return b.table.add(s), nil

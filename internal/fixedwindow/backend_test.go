@@ -269,7 +269,7 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 				close(release)
 				get.Wait()
 				if name == "Reset" {
-					require.False(t, e.known.maybeOpen(time.Now()))
+					require.False(t, e.maybeOpen(time.Now()))
 				}
 				require.Positive(t, hits(t, b, limit, "k", fixed(scale, limit)))
 			})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/valuesize"
@@ -59,14 +58,6 @@ func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
 
 // maxCount returns the largest Max, n and count.
 func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimited) }
-
-// fits reports whether h can share a request with other hits: if the sum of all is less than largest - Max, the
-// highest of their limits. A count to which a counter can't add that is over each limit, so all are denied.
-// So a charge, whose Max is the largest, shares none. A hit without others fits, however large.
-func fits(largest uint64, b coalesce.SharedHits, h coalesce.Hit) bool {
-	most := largest - max(b.Max, h.Max)
-	return b.Hits == 0 || b.Sum < most && h.Increment < most-b.Sum
-}
 
 // checkNumber returns a RangeError if n does not fit a value.
 func checkNumber(field string, n uint64, size int) error {

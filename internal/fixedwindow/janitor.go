@@ -63,7 +63,7 @@ type duty struct {
 
 func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
 	return &janitor[T]{
-		backend: b, ctx: b.group.Context(), link: l, max: max,
+		backend: b, ctx: b.group.ctx, link: l, max: max,
 		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
 		slots: make(map[entryKey]*slots[T]),
 	}
@@ -205,7 +205,7 @@ func (j *janitor[T]) run() {
 func (j *janitor[T]) start(chunk []*slots[T]) bool {
 	select {
 	case j.permits <- struct{}{}:
-		if j.backend.group.Go(func() {
+		if j.backend.group.start(func() {
 			defer j.chunks.Done()
 			defer func() { <-j.permits }()
 			j.do(chunk)
@@ -341,8 +341,8 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, s := range j.queue {
-		if st, ok := s.known.current(); ok && !st.Latest.After(before) && st.Latest.After(end) {
-			end = st.Latest
+		if k := s.current(); k.ok && !k.Latest.After(before) && k.Latest.After(end) {
+			end = k.Latest
 		}
 	}
 	return end

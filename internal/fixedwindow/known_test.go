@@ -3,25 +3,28 @@ package fixedwindow
 import (
 	"math"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
+// knows returns slots of windows of a scale whose open one is known.
+func knows(scale time.Duration, k known[uint16]) *slots[uint16] {
+	bands := slot.Bands{Scale: scale, Largest: math.MaxUint16, Guard: time.Hour}
+	return &slots[uint16]{backend: &Backend[uint16]{}, records: records[uint16]{bands: &bands}, known: k}
+}
+
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.
 func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
-	const join, wait, decided = coalesce.Share, coalesce.Defer, coalesce.Decided
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
-	hit := func(limit, increment uint64) coalesce.Hit { return coalesce.Hit{Max: limit, Increment: increment} }
-	must := func(increment uint64) coalesce.Hit {
-		return coalesce.Hit{Max: maxValue[uint16](), Increment: increment, Must: true}
+	of := func(limit, n uint64) hit { return hit{max: limit, n: n} }
+	charge := hit{max: maxValue[uint16](), n: 1, charge: true}
+	others := func(sum, max uint64) shared[uint16] {
+		return shared[uint16]{callers: make([]*caller, 1), sum: sum, max: max}
 	}
 	for _, c := range []struct {
 		name   string
@@ -29,42 +32,43 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		count  uint64
 		now    float64
 		fresh  bool
-		shared coalesce.SharedHits
-		hit    coalesce.Hit
-		want   coalesce.Verdict
+		shared shared[uint16]
+		hit    hit
+		want   verdict
 	}{
-		{name: "no window is known", now: 101, hit: hit(10, 1), want: wait},
-		{name: "there is no window", now: 101, fresh: true, hit: hit(10, 1), want: join},
+		{name: "no window is known", now: 101, hit: of(10, 1), want: waits},
+		{name: "there is no window", now: 101, fresh: true, hit: of(10, 1), want: shares},
 		{name: "there is no window, and the request is full", now: 101, fresh: true,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Max: 10}, hit: hit(10, 1), want: wait},
+			shared: others(65524, 10), hit: of(10, 1), want: waits},
 
-		{name: "within the limit", known: true, count: 9, now: 101, hit: hit(10, 1), want: join},
-		{name: "at the limit", known: true, count: 10, now: 101, hit: hit(10, 1), want: join},
+		{name: "within the limit", known: true, count: 9, now: 101, hit: of(10, 1), want: shares},
+		{name: "at the limit", known: true, count: 10, now: 101, hit: of(10, 1), want: shares},
 		{name: "with others", known: true, count: 9, now: 101,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 65523, Max: 10}, hit: hit(10, 1), want: join},
+			shared: others(65523, 10), hit: of(10, 1), want: shares},
 		{name: "a full request", known: true, count: 9, now: 101,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 65524, Max: 10}, hit: hit(10, 1), want: wait},
-		{name: "may be over", known: true, count: 9, now: 160, hit: hit(10, 1), want: wait},
-		{name: "just not over", known: true, count: 9, now: 159.999, hit: hit(10, 1), want: join},
-		{name: "may be over, but was just read", known: true, count: 9, now: 160.5, fresh: true, hit: hit(10, 1), want: join},
+			shared: others(65524, 10), hit: of(10, 1), want: waits},
+		{name: "may be over", known: true, count: 9, now: 160, hit: of(10, 1), want: waits},
+		{name: "just not over", known: true, count: 9, now: 159.999, hit: of(10, 1), want: shares},
+		{name: "may be over, but was just read", known: true, count: 9, now: 160.5, fresh: true, hit: of(10, 1), want: shares},
 
-		{name: "full", known: true, count: 11, now: 101, hit: hit(10, 1), want: decided},
+		{name: "full", known: true, count: 11, now: 101, hit: of(10, 1), want: decided},
 		{name: "full for this hit, with others in the request", known: true, count: 11, now: 101,
-			shared: coalesce.SharedHits{Hits: 5, Sum: 5, Max: 50}, hit: hit(10, 1), want: decided},
-		{name: "full, read a moment ago", known: true, count: 11, now: 103.999, hit: hit(10, 1), want: decided},
-		{name: "full, read too long ago", known: true, count: 11, now: 104, hit: hit(10, 1), want: wait},
-		{name: "full, read again", known: true, count: 11, now: 105, fresh: true, hit: hit(10, 1), want: decided},
+			shared: others(5, 50), hit: of(10, 1), want: decided},
+		{name: "full, read a moment ago", known: true, count: 11, now: 103.999, hit: of(10, 1), want: decided},
+		{name: "full, read too long ago", known: true, count: 11, now: 104, hit: of(10, 1), want: waits},
+		{name: "full, read again", known: true, count: 11, now: 105, fresh: true, hit: of(10, 1), want: decided},
 
-		{name: "an increment of any size", known: true, count: 9, now: 101, hit: hit(10, 65535), want: join},
-		{name: "a charge of a full window", known: true, count: 11, now: 101, hit: must(1), want: join},
-		{name: "a charge that may not fit", known: true, count: 65535, now: 101, hit: must(1), want: join},
+		{name: "an increment of any size", known: true, count: 9, now: 101, hit: of(10, 65535), want: shares},
+		{name: "a charge of a full window", known: true, count: 11, now: 101, hit: charge, want: shares},
+		{name: "a charge that may not fit", known: true, count: 65535, now: 101, hit: charge, want: shares},
 		{name: "a charge with others", known: true, count: 9, now: 101,
-			shared: coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10}, hit: must(1), want: wait},
+			shared: others(1, 10), hit: charge, want: waits},
 	} {
-		k := &known{bands: &slot.Bands{Scale: time.Minute, Largest: math.MaxUint16}, denialMemory: 4 * time.Second, ok: c.known}
-		k.state = state{id: 7, Window: slot.Window{Count: c.count, Times: slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}}}
-		c.shared.Now, c.shared.Fresh, c.shared.QueuedBefore = at(c.now), c.fresh, c.fresh
-		verdict, r := k.admit(c.shared, c.hit)
+		k := known[uint16]{ok: c.known, id: 7, Window: slot.Window{Count: c.count, Times: slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}}}
+		s := knows(time.Minute, k)
+		s.denialMemory = 4 * time.Second
+		c.shared.now, c.shared.fresh = at(c.now), c.fresh
+		verdict, r := s.admit(&c.shared, &c.hit, c.fresh)
 		require.Equal(t, c.want, verdict, c.name)
 		if c.want == decided {
 			require.Equal(t, window.Window{Count: c.count, ID: 7, ExpiresAt: at(161).Add(min(0, at(c.now+60).Sub(at(161)))), Left: min(time.Minute, at(161).Sub(at(c.now)))}, r, c.name)
@@ -77,12 +81,14 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 // Denial memory ends before the window may, so that no hit is denied in the next one.
 func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
-	k := &known{bands: &slot.Bands{Scale: time.Minute, Largest: math.MaxUint16}, denialMemory: time.Hour, ok: true}
-	k.state = state{Window: slot.Window{Count: 11, Times: slot.Times{Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)}}}
-	require.True(t, k.mayRefuse(end.Add(-1)))
-	require.False(t, k.mayRefuse(end))
-	k.denialMemory = -1
-	require.False(t, k.mayRefuse(end.Add(-time.Minute)))
+	s := knows(time.Minute, known[uint16]{ok: true, Window: slot.Window{
+		Count: 11, Times: slot.Times{Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)},
+	}})
+	s.denialMemory = time.Hour
+	require.True(t, s.mayRefuse(end.Add(-1)))
+	require.False(t, s.mayRefuse(end))
+	s.denialMemory = -1
+	require.False(t, s.mayRefuse(end.Add(-time.Minute)))
 }
 
 func TestDenialMemoryFollowsTheScale(t *testing.T) {
@@ -114,16 +120,15 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 		{"another window", [2]int{6, 9}, [2]int{3, 5}, [2]int{6, 9}, false},
 		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
 	} {
-		k := &known{bands: &slot.Bands{Guard: time.Hour}, ids: new(atomic.Int64)}
-		windowOf := func(from, to time.Time) state {
-			return state{Window: slot.Window{Times: slot.Times{Until: from, Latest: to}}}
+		s := knows(time.Minute, known[uint16]{})
+		windowOf := func(from, to time.Time) slot.Window {
+			return slot.Window{Times: slot.Times{Until: from, Latest: to}}
 		}
-		learn := func(s state) state {
-			k.learn(&s)
-			known, ok := k.current()
-			require.True(t, ok)
-			require.Equal(t, known, s)
-			return s
+		learn := func(w slot.Window) known[uint16] {
+			k := s.learn(w)
+			require.True(t, k.ok)
+			require.Equal(t, s.current(), k)
+			return k
 		}
 		old := learn(windowOf(at(c.old[0]), at(c.old[1])))
 		now := learn(windowOf(at(c.now[0]), at(c.now[1])))
@@ -134,7 +139,7 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 		next.Slot = slot.B
 		other := learn(next)
 		require.NotEqual(t, now.id, other.id, "the window of another slot")
-		k.forget()
+		s.forget()
 		again := learn(next)
 		require.NotEqual(t, other.id, again.id, "a window after a Reset")
 	}
@@ -142,14 +147,13 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 
 func TestKnownWindowIsOpenUntilItMayBeOver(t *testing.T) {
 	end := time.Unix(160, 0)
-	k := &known{ok: true, state: state{Window: slot.Window{Times: slot.Times{Until: end, Latest: end.Add(time.Second)}}}}
-	open := func(at time.Time) bool { _, ok := k.certainlyOpen(at); return ok }
-	require.True(t, open(end.Add(-1)))
-	require.False(t, open(end))
+	k := known[uint16]{ok: true, Window: slot.Window{Times: slot.Times{Until: end, Latest: end.Add(time.Second)}}}
+	require.True(t, k.certainlyOpen(end.Add(-1)))
+	require.False(t, k.certainlyOpen(end))
 	require.True(t, k.maybeOpen(end.Add(time.Second-1)))
 	require.False(t, k.maybeOpen(end.Add(time.Second)))
-	k.forget()
-	require.False(t, open(end.Add(-1)))
+	k.ok = false
+	require.False(t, k.certainlyOpen(end.Add(-1)))
 	require.False(t, k.maybeOpen(end.Add(-1)))
 }
 
@@ -162,8 +166,8 @@ func TestEndOfAResultIsWithinAScale(t *testing.T) {
 		10 * time.Second: 10 * time.Second,
 		11 * time.Second: 10 * time.Second,
 	} {
-		s := state{Window: slot.Window{Count: 7, Times: slot.Times{Until: now, Latest: now.Add(end)}}}
-		require.Equal(t, window.Window{Count: 7, ExpiresAt: now.Add(left), Left: left}, s.window(10*time.Second, now), "%v", end)
+		k := known[uint16]{Window: slot.Window{Count: 7, Times: slot.Times{Until: now, Latest: now.Add(end)}}}
+		require.Equal(t, window.Window{Count: 7, ExpiresAt: now.Add(left), Left: left}, k.window(10*time.Second, now), "%v", end)
 	}
 }
 
@@ -184,7 +188,7 @@ func (m *model) add(sum uint64) (count uint64) {
 func TestSharedHitsAreAllDeniedIfTheCounterCannotHoldThem(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	exhausted, shared := 0, 0
+	exhausted, several := 0, 0
 	for range 20_000 {
 		largest := uint64(math.MaxUint8)
 		if r.IntN(4) == 0 {
@@ -201,84 +205,44 @@ func TestSharedHitsAreAllDeniedIfTheCounterCannotHoldThem(t *testing.T) {
 			}
 		}
 		m := model{largest: largest, count: value()}
-		var b coalesce.SharedHits
-		var hits []coalesce.Hit
+		var b shared[uint64]
+		var hits []hit
 		for range 1 + r.IntN(5) {
 			// The count of a denied hit is at most 2^64-1, so a limit of that much denies nothing.
-			h := coalesce.Hit{Max: min(value(), math.MaxUint64-1), Increment: value()}
-			if !fits(largest, b, h) {
+			h := hit{max: min(value(), math.MaxUint64-1), n: value()}
+			if !fits(largest, &b, &h) {
 				require.NotEmpty(t, hits, "a lone hit fits, seed %d", seed)
 				break
 			}
-			b.Hits++
-			b.Sum += h.Increment
-			b.Max = max(b.Max, h.Max)
+			b.add(&caller{hit: h})
 			hits = append(hits, h)
 		}
 		if len(hits) > 1 {
-			shared++
+			several++
 		}
 		before := m.count
-		count := m.add(b.Sum)
-		counted := m.count == before+b.Sum
+		count := m.add(b.sum)
+		counted := m.count == before+b.sum
 		if !counted {
 			exhausted++
 			require.Equal(t, before, m.count)
 		}
-		// The coalescer gives places backwards from the last count.
+		// Places are given backwards from the last count.
 		granted := before
 		for i := len(hits) - 1; i >= 0; i-- {
 			h := hits[i]
 			if counted {
 				require.LessOrEqual(t, count, largest, "seed %d", seed)
 			} else {
-				require.Greater(t, count, h.Max, "seed %d: hit %d of %+v is granted, but the count stays %d", seed, i, hits, before)
+				require.Greater(t, count, h.max, "seed %d: hit %d of %+v is granted, but the count stays %d", seed, i, hits, before)
 			}
-			if count <= h.Max {
+			if count <= h.max {
 				granted = max(granted, count)
 			}
-			count -= min(count, h.Increment)
+			count -= min(count, h.n)
 		}
 		require.LessOrEqual(t, granted, m.count, "seed %d", seed)
 	}
 	require.NotZero(t, exhausted)
-	require.NotZero(t, shared)
-}
-
-// The count of a request with takes may contain what is given back at once. Until that is known, it
-// refuses no other take.
-func TestTakesThatMayBeGivenBackDoNotRefuseOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := options[uint16](t, inMemory(t))
-		b := start(t, o)
-		const scale, limit = 10 * time.Second, 10
-		l := fixed(scale, limit)
-		w, _, err := b.Take(t.Context(), "k", l, 6)
-		require.NoError(t, err)
-		require.False(t, w.Refused)
-		e := b.table.find(entryKeyOf("k", &l))
-		count := func(n uint64) {
-			t.Helper()
-			out := e.Count(t.Context(), coalesce.SharedHits{Hits: 1, Sum: n, Max: limit, Takes: true, Now: time.Now()})
-			require.NoError(t, out.Err)
-			require.True(t, out.WindowOpen)
-		}
-		check := func(want coalesce.Verdict, wantRecent bool) {
-			t.Helper()
-			verdict, _ := e.Admit(coalesce.SharedHits{Now: time.Now()}, coalesce.Hit{Max: limit, Increment: 1, Take: true})
-			require.Equal(t, want, verdict)
-			_, mayRefuse, ok := e.known.recall(time.Now())
-			require.True(t, ok)
-			require.Equal(t, wantRecent, mayRefuse)
-		}
-		check(coalesce.Share, true)
-		count(5) // 11 is beyond the limit
-		check(coalesce.Defer, false)
-		e.Subtract(5)
-		check(coalesce.Share, true)
-		e.GiveBack(t.Context(), 5)
-		check(coalesce.Share, true)
-		count(4) // all of it is granted
-		check(coalesce.Decided, true)
-	})
+	require.NotZero(t, several)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
@@ -30,9 +29,12 @@ func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 	return e
 }
 
-// oneHit is a request of one hit, right after a Refresh.
-func oneHit() coalesce.SharedHits {
-	return coalesce.SharedHits{Hits: 1, Sum: 1, Max: 10, Now: time.Now(), Fresh: true}
+// planned plans how to open a window that counts one hit.
+func (s *slots[T]) planned(t *testing.T) *shared[T] {
+	t.Helper()
+	p, err := s.look(t.Context())
+	require.NoError(t, err)
+	return &shared[T]{sum: 1, max: 10, now: time.Now(), fresh: true, plan: p}
 }
 
 func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
@@ -71,15 +73,15 @@ func TestActionsAreNotSentLate(t *testing.T) {
 		b := client[uint16](t, srv)
 		s := slotsOf(t, b, "k")
 		for after, counted := range map[time.Duration]bool{0: true, s.bands.Guard/2 - 1: true, s.bands.Guard / 2: false, s.bands.Guard: false} {
-			require.NoError(t, s.Refresh(t.Context()))
+			hit := s.planned(t)
 			time.Sleep(after)
-			out := s.Count(t.Context(), oneHit())
-			require.NoError(t, out.Err)
-			require.Equal(t, counted, out.WindowOpen, "%v after the lookup", after)
+			out := s.count(t.Context(), hit)
+			require.NoError(t, out.err)
+			require.Equal(t, counted, out.result == slot.Counted, "%v after the lookup", after)
 			changed := requests.take()
 			require.Equal(t, counted, changed[codec.OpInsert]+changed[codec.OpUpdate] > 0)
 			time.Sleep(s.bands.Scale)
-			s.known.forget()
+			s.forget()
 		}
 	})
 }
@@ -99,23 +101,22 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 				b := client[uint16](t, srv)
 				s := slotsOf(t, b, "k")
 				for range 3 { // Create A, Create B and Open A
-					require.NoError(t, s.Refresh(t.Context()))
+					hit := s.planned(t)
 					requests.take()
-					ends(srv, s.planned.conn)
+					ends(srv, hit.plan.conn)
 					synctest.Wait()
 					if name == "lost" || name == "data kept" || name == "restarted" || name == "recompiled" {
 						require.NoError(t, b.servers[0].(*pool.Pool[uint16]).Connect(t.Context()))
 					}
-					out := s.Count(t.Context(), oneHit())
-					require.NoError(t, out.Err)
-					require.False(t, out.WindowOpen)
+					out := s.count(t.Context(), hit)
+					require.NoError(t, out.err)
+					require.Equal(t, slot.Missed, out.result)
 					require.Empty(t, requests.take(), "nothing was sent on another connection")
 
-					require.NoError(t, s.Refresh(t.Context()))
-					out = s.Count(t.Context(), oneHit())
-					require.NoError(t, out.Err)
-					require.True(t, out.WindowOpen)
-					require.EqualValues(t, 1, out.Window.Count)
+					out = s.count(t.Context(), s.planned(t))
+					require.NoError(t, out.err)
+					require.Equal(t, slot.Counted, out.result)
+					require.EqualValues(t, 1, out.window.Count)
 					time.Sleep(s.bands.Scale + time.Millisecond)
 				}
 			})

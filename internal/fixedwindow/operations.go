@@ -4,44 +4,44 @@ import (
 	"context"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
 // peek reads the open window. It returns false if there is none.
-func (s *slots[T]) peek(ctx context.Context) (st state, found bool, err error) {
-	forgets := s.known.forgetCount()
+func (s *slots[T]) peek(ctx context.Context) (k known[T], found bool, err error) {
+	s.mu.Lock()
+	forgets := s.forgets
+	s.mu.Unlock()
 	cl := s.newCall(conn.SingleRead)
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 	at, _, err := s.ask(ctx, nil, cl)
 	if err != nil {
-		return st, false, err
+		return k, false, err
 	}
 	l := slot.Lookup{Sent: at.from, Received: at.to}
 	l.Slots = [2]slot.Observation{s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])}
 	s.backend.calls.Put(cl)
 	w, live := s.bands.Live(l)
 	if live {
-		st.Window = w
-		s.known.learnUnlessKnown(&st, forgets)
+		k = s.learnUnlessKnown(w, forgets)
 	}
-	return st, live, nil
+	return k, live, nil
 }
 
 // reset ends the open window and returns it, if there was one. If err is not nil, sent reports
 // whether it may have been ended.
 func (s *slots[T]) reset(ctx context.Context) (w window.Window, sent bool, err error) {
-	defer s.known.forget()
+	defer s.forget()
 	var e slot.Ending
 	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
 		found := e.Found
 		a := s.bands.Reset(f.history, &e)
 		if e.Found && !found {
 			s.learnLive(f)
-			st, _ := s.known.current()
-			w = st.window(s.bands.Scale, time.Now())
+			k := s.current()
+			w = k.window(s.bands.Scale, time.Now())
 		}
 		if a.Kind != slot.Done && s.tooLate(f) {
 			return s.repeat(f)
@@ -58,16 +58,16 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (w window.Window, sent
 	if _, sent, err = s.reset(ctx); err != nil {
 		return w, sent, err
 	}
-	b := coalesce.SharedHits{Hits: 1, Sum: count, Max: maxValue[T](), Must: true, Fresh: true}
 	for range 4 * maxTries {
-		if s.planned, err = s.find(ctx); err != nil {
+		b := shared[T]{sum: count, charge: true}
+		if b.plan, err = s.find(ctx); err != nil {
 			return w, sent, err
 		}
-		b.Now = time.Now()
-		out := s.Count(ctx, b)
-		sent = sent || out.Sent
-		if out.Err != nil || out.WindowOpen {
-			return out.Window, sent, out.Err
+		o := s.count(ctx, &b)
+		w, opened := s.concluded(&o)
+		sent = sent || o.sent
+		if o.err != nil || opened {
+			return w, sent, o.err
 		}
 	}
 	return w, sent, overError(s.bands.Scale)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/backoff"
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 )
@@ -18,7 +17,7 @@ const (
 	// maxLookups bounds the lookups of one hit or operation.
 	maxLookups = 64
 	// minPause and maxPause bound the pauses while the name of a record can't be used (H1). A hit is tried 8 times,
-	// half of coalesce's maxAttempts, with 6 pauses, which take longer than the 10 s of H1 together.
+	// half of maxAttempts, with 6 pauses, which take longer than the 10 s of H1 together.
 	minPause = 250 * time.Millisecond
 	maxPause = 4 * time.Second
 )
@@ -27,30 +26,6 @@ const (
 type plan[T codec.Value] struct {
 	conn   *conn.Conn[T]
 	action slot.Action
-}
-
-// openWindow opens a window that counts hits, as it was planned.
-func (s *slots[T]) openWindow(ctx context.Context, p plan[T], b coalesce.SharedHits) coalesce.Outcome {
-	if err := s.janitor.actionBegins(s); err != nil {
-		return coalesce.Outcome{Err: err}
-	}
-	o, sent, err := s.act(ctx, p.conn, p.action, b.Sum)
-	s.janitor.actionEnds(s, o.armed || o.inserted)
-	switch {
-	case err == errAgain:
-		return coalesce.NotCounted
-	case err != nil:
-		return coalesce.Outcome{Err: err, Sent: sent}
-	case p.action.Kind == slot.Create:
-		out, w := s.bands.Created(p.action, o.inserted, b.Sum, o.at.from, o.at.to)
-		if out == slot.Missed {
-			s.failed, s.failedAt = s.failed+1, time.Now()
-		}
-		return s.conclude(out, &w, &b, p.conn)
-	default:
-		out, w := s.bands.Result(p.action, o.armed, o.added, o.shown[p.action.Slot], o.at.from, o.at.to)
-		return s.conclude(out, &w, &b, p.conn)
-	}
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
@@ -146,6 +121,19 @@ func (s *slots[T]) repeat(f *lookups[T]) (slot.Action, error) {
 		ErrTooLate, trip, s.bands.Scale, s.bands.Guard/2)
 }
 
+// look reads the count of the known window if that is certainly open. Otherwise it looks the window up, and plans how
+// to open one if there is none.
+func (s *slots[T]) look(ctx context.Context) (p plan[T], err error) {
+	if _, _, err := s.reread(ctx); err != nil {
+		return p, err
+	}
+	if k := s.current(); k.certainlyOpen(time.Now()) {
+		return p, nil
+	}
+	s.forget()
+	return s.find(ctx)
+}
+
 // find looks the window up. If there is none, it returns how to open one, after what has to be
 // done before.
 func (s *slots[T]) find(ctx context.Context) (p plan[T], err error) {
@@ -182,8 +170,8 @@ func (s *slots[T]) createAt() time.Time {
 
 // next returns the slot that is opened next, as far as is known.
 func (s *slots[T]) next() slot.ID {
-	if st, _ := s.known.current(); st.id != 0 {
-		return st.Slot.Other()
+	if k := s.current(); k.id != 0 {
+		return k.Slot.Other()
 	}
 	return slot.A
 }
@@ -196,7 +184,7 @@ func (s *slots[T]) learnLive(f *lookups[T]) bool {
 		return false
 	}
 	s.failed = 0
-	s.known.learn(&state{Window: w})
+	s.learn(w)
 	if _, ok := s.bands.Untidy(l); ok {
 		s.janitor.cleanSoon(s)
 	}

@@ -96,7 +96,7 @@ func (t *table[T]) remove(e *slots[T]) {
 // keep adds e again if it was removed between find and a call that has opened a window. Otherwise
 // the window would get another ID.
 func (t *table[T]) keep(e *slots[T]) {
-	if e.evicted.Load() && e.known.maybeOpen(time.Now()) {
+	if e.evicted.Load() && e.maybeOpen(time.Now()) {
 		t.add(e)
 	}
 }
@@ -135,11 +135,17 @@ const (
 	inUse                       // there are callers
 )
 
+// maybeOpen reports whether a window is known that is not certainly over.
+func (e *slots[T]) maybeOpen(now time.Time) bool {
+	k := e.current()
+	return k.maybeOpen(now)
+}
+
 func (e *slots[T]) value(now time.Time) entryValue {
-	if e.coalescer.Busy() {
+	if e.busy() {
 		return inUse
 	}
-	if e.known.maybeOpen(now) {
+	if e.maybeOpen(now) {
 		return active
 	}
 	return worthless

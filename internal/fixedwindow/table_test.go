@@ -1,7 +1,6 @@
 package fixedwindow
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,17 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/window"
 )
 
 // entryOf returns slots whose window is open until a time.
-func entryOf(g *coalesce.Group, key string, until time.Time) *slots[uint16] {
+func entryOf(key string, until time.Time) *slots[uint16] {
 	l := fixed(time.Minute, 1)
-	s := &slots[uint16]{entryKey: entryKeyOf(key, &l), known: known{ok: true, state: state{Window: slot.Window{Times: slot.Times{Latest: until}}}}}
-	s.coalescer = g.New(s)
-	return s
+	return &slots[uint16]{entryKey: entryKeyOf(key, &l), known: known[uint16]{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
 }
 
 // find returns the entry of a key.
@@ -28,14 +23,12 @@ func (t *table[T]) findKey(key string) *slots[T] {
 }
 
 func TestTableHasOneEntryForEachCount(t *testing.T) {
-	g := coalesce.NewGroup(1)
-	t.Cleanup(g.Close)
 	var tb table[uint16]
 	tb.init(1024)
 	added := make(chan *slots[uint16], 8)
 	var all sync.WaitGroup
 	for range cap(added) {
-		all.Go(func() { added <- tb.add(entryOf(g, "k", time.Time{})) })
+		all.Go(func() { added <- tb.add(entryOf("k", time.Time{})) })
 	}
 	all.Wait()
 	first := <-added
@@ -56,23 +49,12 @@ func TestTableHasOneEntryForEachCount(t *testing.T) {
 }
 
 func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
-	g := coalesce.NewGroup(1)
-	t.Cleanup(g.Close)
 	now := time.Now()
 	var tb table[uint16]
 	tb.init(2 * tableShards) // two entries in each shard
 
-	busy := entryOf(g, "busy", now.Add(time.Hour))
-	release := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		busy.coalescer.Operate(t.Context(), func(context.Context) (window.Window, bool, error) {
-			<-release
-			return window.Window{}, false, nil
-		})
-	}()
-	require.Eventually(t, busy.coalescer.Busy, 5*time.Second, time.Millisecond)
+	busy := entryOf("busy", now.Add(time.Hour))
+	require.True(t, busy.hold())
 	tb.add(busy)
 
 	// keys returns keys in the shard of busy.
@@ -85,11 +67,11 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 		}
 	}
 	over, open, another := key(), key(), key()
-	tb.add(entryOf(g, over, now.Add(-time.Second)))
-	tb.add(entryOf(g, open, now.Add(time.Hour)))
+	tb.add(entryOf(over, now.Add(-time.Second)))
+	tb.add(entryOf(open, now.Add(time.Hour)))
 	require.Nil(t, tb.findKey(over), "its window is over")
 	require.NotNil(t, tb.findKey(open))
-	tb.add(entryOf(g, another, now.Add(time.Hour)))
+	tb.add(entryOf(another, now.Add(time.Hour)))
 	require.Nil(t, tb.findKey(open), "its window can be looked up again")
 	require.NotNil(t, tb.findKey("busy"))
 	require.Equal(t, 2, tb.len())
@@ -98,11 +80,9 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	require.NotNil(t, tb.findKey("busy"), "it is in use")
 	tb.remove(tb.findKey(another))
 	require.NotNil(t, tb.findKey(another), "its window is open")
-	close(release)
-	<-done
-	require.Eventually(t, func() bool { return !busy.coalescer.Busy() }, 5*time.Second, time.Millisecond)
-	busy.known.forget()
-	tb.remove(entryOf(g, "busy", now))
+	busy.release(false)
+	busy.forget()
+	tb.remove(entryOf("busy", now))
 	require.NotNil(t, tb.findKey("busy"), "that was another entry")
 	tb.remove(busy)
 	require.Nil(t, tb.findKey("busy"))
@@ -111,12 +91,10 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 // A call finds an entry, the janitor removes it, and then the call opens a window. The next call has to
 // find that window, with its ID.
 func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
-	g := coalesce.NewGroup(1)
-	t.Cleanup(g.Close)
 	now := time.Now()
 	var tb table[uint16]
 	tb.init(tableShards) // one entry in each shard
-	e := tb.add(entryOf(g, "k", now))
+	e := tb.add(entryOf("k", now))
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))
 
@@ -126,16 +104,16 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	require.Nil(t, tb.findKey("k"), "it has no window")
 
 	s := e
-	s.known.state.Latest = now.Add(time.Minute)
+	s.known.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, e, tb.findKey("k"))
 	tb.remove(e)
 	require.Same(t, e, tb.findKey("k"), "its window is open")
 
-	s.known.state.Latest = now
+	s.known.Latest = now
 	tb.remove(e)
-	other := tb.add(entryOf(g, "k", now.Add(time.Minute)))
-	s.known.state.Latest = now.Add(time.Minute)
+	other := tb.add(entryOf("k", now.Add(time.Minute)))
+	s.known.Latest = now.Add(time.Minute)
 	tb.keep(e)
 	require.Same(t, other, tb.findKey("k"), "there is another one meanwhile")
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -22,7 +21,7 @@ func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uin
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	return b.count(ctx, key, &l, coalesce.Hit{Max: l.Max, Increment: n, Take: true})
+	return b.count(ctx, key, &l, hit{max: l.Max, n: n, take: true})
 }
 
 // refuse makes w the window of a take that was refused.
@@ -49,15 +48,15 @@ func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n ui
 	if err != nil {
 		return w, err
 	}
-	if err := b.group.Check(ctx); err != nil {
+	if err := b.group.check(ctx); err != nil {
 		return w, err
 	}
-	st, found, err := s.peek(ctx)
+	k, found, err := s.peek(ctx)
 	if err != nil {
 		return w, err
 	}
 	if found {
-		w = bounded[T](st.window(l.Scale, time.Now()))
+		w = bounded[T](k.window(l.Scale, time.Now()))
 	}
 	if n > l.Max || w.Count > l.Max-n {
 		refuse(&w, l, n)
@@ -80,7 +79,7 @@ func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take, windows [
 			return false, false, err
 		}
 	}
-	if err := b.group.Check(ctx); err != nil {
+	if err := b.group.check(ctx); err != nil {
 		return false, false, err
 	}
 	sums, index := limits.Merge(takes)
@@ -134,7 +133,7 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 // readFor reads the window of a take. If it is known, that is what refuses later takes.
 func (b *Backend[T]) readFor(ctx context.Context, t *take[T]) (err error) {
 	if s := b.table.find(entryKeyOf(t.Key, &t.Limit)); s != nil {
-		if _, _, err := s.coalescer.Operate(ctx, s.reread); err != nil {
+		if _, _, err := s.operate(ctx, s.reread); err != nil {
 			return err
 		}
 		if known, _ := b.recall(t); known {
@@ -158,24 +157,34 @@ func (b *Backend[T]) giveBackAll(ctx context.Context, takes []take[T]) {
 	})
 }
 
+// finishTime bounds how long what a call has begun goes on after the call.
+const finishTime = 5 * time.Second
+
 // finish calls f, which gives back what a take has taken, for each of them at the same time, even if ctx ends:
 // a server that does not respond must not use up the time for the others. The takes are then as f leaves them,
 // unless ctx has ended.
 func (b *Backend[T]) finish(ctx context.Context, takes []take[T], f func(ctx context.Context, t *take[T])) {
-	done := make(chan []take[T], 1)
 	own := slices.Clone(takes) // the caller may be gone
-	b.group.FinishCall(ctx, func(ctx context.Context) {
-		var all sync.WaitGroup
+	done := make(chan struct{})
+	all := func(ctx context.Context) {
+		defer close(done)
+		var each sync.WaitGroup
 		for i := range own {
-			all.Go(func() { f(ctx, &own[i]) })
+			each.Go(func() { f(ctx, &own[i]) })
 		}
-		all.Wait()
-		done <- own
-	})
+		each.Wait()
+	}
+	if !b.group.start(func() {
+		ctx, cancel := context.WithTimeout(b.group.ctx, finishTime)
+		defer cancel()
+		all(ctx)
+	}) {
+		all(ctx) // what it can't do by the end of ctx is not done
+	}
 	select {
-	case own := <-done:
+	case <-done:
 		copy(takes, own)
-	default:
+	case <-ctx.Done():
 	}
 }
 
@@ -188,6 +197,7 @@ type take[T codec.Value] struct {
 
 	// What follows is for takes that are made together.
 	slots     *slots[T]
+	outcome   outcome[T]
 	counted   bool // the server has counted N
 	uncertain bool // the server may count N later
 }
@@ -222,7 +232,7 @@ func (b *Backend[T]) recall(t *take[T]) (known, mayRefuse bool) {
 	if s == nil {
 		return false, false
 	}
-	w, mayRefuse, known := s.known.recall(time.Now())
+	w, mayRefuse, known := s.recall(time.Now())
 	if known {
 		t.window = bounded[T](w)
 		if !t.fits() {
@@ -242,7 +252,7 @@ func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n
 	if err != nil {
 		return false, false, err
 	}
-	w, sent, err := s.coalescer.Operate(ctx, func(ctx context.Context) (w window.Window, sent bool, err error) {
+	w, sent, err := s.operate(ctx, func(ctx context.Context) (w window.Window, sent bool, err error) {
 		given, err := s.giveBack(ctx, id, n)
 		w.Refused = !given
 		return w, err != nil, err

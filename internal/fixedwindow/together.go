@@ -3,10 +3,8 @@ package fixedwindow
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/coalesce"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 )
@@ -51,7 +49,7 @@ func (b *Backend[T]) recallAll(takes []take[T]) (known, mayRefuse, fit bool) {
 	return true, mayRefuse, fit
 }
 
-// hold holds the coalescers of takes. It returns false, and holds none, if the takes can't be made
+// hold holds the queues of takes. It returns false, and holds none, if the takes can't be made
 // together.
 func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 	if len(takes) > maxTogether {
@@ -60,7 +58,7 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 	for i := range takes {
 		t := &takes[i]
 		s := b.table.find(entryKeyOf(t.Key, &t.Limit))
-		if s == nil || t.N == 0 || !s.coalescer.TryAcquire() {
+		if s == nil || t.N == 0 || !s.hold() {
 			release(takes[:i])
 			return false
 		}
@@ -69,10 +67,10 @@ func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
 	return true
 }
 
-// release releases the coalescers of takes.
+// release releases the queues of takes.
 func release[T codec.Value](takes []take[T]) {
 	for i := range takes {
-		takes[i].slots.coalescer.Release(takes[i].uncertain)
+		takes[i].slots.release(takes[i].uncertain)
 	}
 }
 
@@ -85,7 +83,7 @@ func ofLink[T codec.Value](takes []take[T]) int {
 	return n
 }
 
-// countTogether makes the takes, whose coalescers are held, and releases them.
+// countTogether makes the takes, whose queues are held, and releases them.
 func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
 	for begun := 0; begun < len(takes); {
 		part := takes[begun:]
@@ -107,17 +105,16 @@ func (b *Backend[T]) giveBackHeld(ctx context.Context, takes []take[T]) {
 	b.finish(ctx, takes, func(ctx context.Context, t *take[T]) {
 		if t.counted {
 			t.given()
-			t.slots.Subtract(t.N)
-			t.slots.GiveBack(ctx, t.N)
+			t.slots.subtract(t.N)
+			t.slots.giveBackCounted(ctx, &t.outcome, t.N)
 		}
-		t.slots.coalescer.Release(t.uncertain)
+		t.slots.release(t.uncertain)
 	})
 }
 
 // countOn makes the takes of windows with one link, and reports whether all are within their limits. It returns
 // errInTurn if a window was over by then.
 func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (fit, sent bool, err error) {
-	now := time.Now()
 	first := part[0].slots
 	c, err := first.link.connect(ctx)
 	if err != nil {
@@ -127,8 +124,8 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (fit, sent boo
 	actions := make([]slot.Action, len(part))
 	for i := range part {
 		s := part[i].slots
-		x, until, _ := s.known.toJoin()
-		actions[i] = s.bands.Join(x, until)
+		k := s.current()
+		actions[i] = s.bands.Join(k.Slot, k.Until)
 		s.addJoin(cl, actions[i], part[i].N)
 		cl.MostTTL = max(cl.MostTTL, s.bands.Top)
 	}
@@ -142,18 +139,21 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (fit, sent boo
 	fit, sent = true, false
 	for i := range part {
 		t := &part[i]
-		shared := coalesce.SharedHits{Hits: 1, Sum: t.N, Max: t.Limit.Max, Takes: true, Now: now}
-		o := t.slots.joined(actions[i], &shared, cl.Responses[2*i:], &at, c)
+		t.outcome = t.slots.joined(actions[i], cl.Responses[2*i:], at)
+		t.outcome.conn = c
+		w, open := t.slots.concluded(&t.outcome)
 		switch {
-		case o.Err != nil:
-			sent, err = true, o.Err
+		case t.outcome.err != nil:
+			sent = true
+			err = t.outcome.err
 			continue
-		case !o.WindowOpen && err == nil:
+		case !open && err == nil:
 			err = errInTurn
 		}
-		t.counted = o.WindowOpen && !o.Full
-		t.window = bounded[T](o.Window)
-		if o.Full || t.window.Count > t.Limit.Max {
+		full := t.outcome.result == slot.Full
+		t.counted = open && !full
+		t.window = bounded[T](w)
+		if full || t.window.Count > t.Limit.Max {
 			fit = false
 			refuse(&t.window, &t.Limit, t.N)
 		}

@@ -1,0 +1,140 @@
+package fixedwindow
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/slot"
+	"github.com/throttr-go/throttr/window"
+)
+
+// outcome is the outcome of hits that share a request.
+type outcome[T codec.Value] struct {
+	result slot.Outcome
+	window slot.Window   // unless the result is Missed: as of the last hit, or, if it is Full, without the hits
+	conn   *conn.Conn[T] // where takes were counted; nil if there are none
+	err    error         // fails all hits
+	sent   bool          // whether hits that failed may have been counted
+}
+
+// count counts hits: in the known window, or in one that it opens, as was planned. It takes one round trip. It is
+// called by the goroutine that serves the queue.
+func (s *slots[T]) count(ctx context.Context, b *shared[T]) outcome[T] {
+	o := s.countSum(ctx, b, b.sum)
+	for tries := 1; b.charge && o.result == slot.Full && o.err == nil; tries++ {
+		if tries > maxTries {
+			return outcome[T]{result: slot.Missed}
+		}
+		o = s.countSum(ctx, b, s.bands.Largest-o.window.Count) // so that the count stays at the largest
+	}
+	return o
+}
+
+// countSum counts hits whose sum is n, if the counter holds it.
+func (s *slots[T]) countSum(ctx context.Context, b *shared[T], n uint64) outcome[T] {
+	switch k := s.current(); {
+	case k.ok:
+		return s.join(ctx, s.bands.Join(k.Slot, k.Until), b.takes, n)
+	case b.plan.conn != nil:
+		return s.open(ctx, b.plan, b.takes, n)
+	}
+	return outcome[T]{result: slot.Missed}
+}
+
+// join counts n hits in the known window.
+//
+// A call that is not written by a.By is sent nevertheless. Rule 3 is about what rests on a lookup. A call of hits
+// rests on its own QUERY (rule 1), and a response that comes after a.By grants nothing (rule 2).
+func (s *slots[T]) join(ctx context.Context, a slot.Action, takes bool, n uint64) outcome[T] {
+	var c *conn.Conn[T]
+	if takes {
+		// What is given back has to follow takes on the connection of the link (rule 11). A call there that was not sent
+		// fails: the link, unlike the pool, sends nothing again.
+		var err error
+		if c, err = s.link.connect(ctx); err != nil {
+			return outcome[T]{err: err}
+		}
+	}
+	cl := s.newCall(conn.SingleRead)
+	s.addJoin(cl, a, n)
+	at, sent, err := s.ask(ctx, c, cl)
+	if err != nil {
+		return outcome[T]{err: err, sent: sent}
+	}
+	o := s.joined(a, cl.Responses, at)
+	o.conn = c
+	s.backend.calls.Put(cl)
+	return o
+}
+
+// addJoin adds the requests that count n in a window.
+func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
+	s.records.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n}, slot.Request{Verb: slot.Query, Slot: a.Slot})
+}
+
+// joined returns the outcome of hits, given the responses to what addJoin has added.
+func (s *slots[T]) joined(a slot.Action, responses []conn.Response[T], at span) (o outcome[T]) {
+	if !at.to.Before(a.By) {
+		s.forget()
+		return outcome[T]{err: overError(s.bands.Scale), sent: true}
+	}
+	o.result, o.window = s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from, at.to)
+	return o
+}
+
+// open opens a window that counts n hits, as was planned.
+func (s *slots[T]) open(ctx context.Context, p plan[T], takes bool, n uint64) (o outcome[T]) {
+	if err := s.janitor.actionBegins(s); err != nil {
+		return outcome[T]{err: err}
+	}
+	e, sent, err := s.act(ctx, p.conn, p.action, n)
+	s.janitor.actionEnds(s, e.armed || e.inserted)
+	switch {
+	case err == errAgain:
+		return outcome[T]{result: slot.Missed}
+	case err != nil:
+		return outcome[T]{err: err, sent: sent}
+	case p.action.Kind == slot.Create:
+		o.result, o.window = s.bands.Created(p.action, e.inserted, n, e.at.from, e.at.to)
+		if o.result == slot.Missed {
+			s.failed++
+			s.failedAt = time.Now()
+		}
+	default:
+		o.result, o.window = s.bands.Result(p.action, e.armed, e.added, e.shown[p.action.Slot], e.at.from, e.at.to)
+	}
+	if takes {
+		o.conn = p.conn
+	}
+	return o
+}
+
+// conclude learns the window of an outcome, and returns it as callers see it. It returns false if hits failed, or have
+// to be counted again because the window was over. The caller holds mu.
+func (s *slots[T]) conclude(o *outcome[T]) (w window.Window, ok bool) {
+	switch {
+	case o.err != nil:
+		return w, false
+	case o.result == slot.Missed:
+		s.known.ok = false
+		s.forgets++
+		return w, false
+	}
+	s.failed = 0
+	s.known = s.identify(o.window, o.conn)
+	return s.known.window(s.bands.Scale, s.known.Received), true
+}
+
+// concluded is conclude for callers that do not hold mu.
+func (s *slots[T]) concluded(o *outcome[T]) (w window.Window, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conclude(o)
+}
+
+// giveBackCounted gives back n of what was counted, if there is time. What fails stays counted until the window ends.
+func (s *slots[T]) giveBackCounted(ctx context.Context, o *outcome[T], n uint64) {
+	s.giveBackTo(ctx, o.window, o.conn, n)
+}

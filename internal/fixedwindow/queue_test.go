@@ -1,0 +1,553 @@
+package fixedwindow
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+var errServer = errors.New("server failed")
+
+// latency is how long a request of a subject takes.
+const latency = time.Millisecond
+
+// relay is a Server that a test can have fail.
+type relay struct {
+	Server[uint16]
+
+	mu           sync.Mutex // guards what follows
+	counts       int        // calls that count, in a known window
+	reads        int        // calls that read it
+	over         int        // the next so many calls that count are answered as if the window was over
+	fails        int        // the next ones fail, and may have been executed
+	dedicatedErr error      // of connections for lookups
+}
+
+// Do implements Server.
+func (r *relay) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+	r.mu.Lock()
+	counts := cl.Len() == 2
+	over, fails := counts && r.over > 0, counts && r.over == 0 && r.fails > 0
+	switch {
+	case !counts:
+		r.reads++
+	case over:
+		r.over--
+	case fails:
+		r.fails--
+	}
+	if counts {
+		r.counts++
+	}
+	r.mu.Unlock()
+	if over || fails {
+		time.Sleep(latency)
+	}
+	switch {
+	case over:
+		cl.Responses = append(cl.Responses, conn.Response[uint16]{}, conn.Response[uint16]{})
+		return true, true, nil
+	case fails:
+		return true, true, errServer
+	}
+	return r.Server.Do(ctx, cl)
+}
+
+// Dedicated implements Server.
+func (r *relay) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
+	r.mu.Lock()
+	err := r.dedicatedErr
+	r.mu.Unlock()
+	if err != nil {
+		time.Sleep(latency)
+		return nil, err
+	}
+	return r.Server.Dedicated(ctx)
+}
+
+// subject is the slots of a key with hits in windows of a minute.
+type subject struct {
+	*slots[uint16]
+	relay *relay
+	srv   *mockserver.Server
+}
+
+// newSubject returns slots whose window is open and empty, and known.
+func newSubject(t *testing.T, change func(o *Options[uint16])) subject {
+	s := newStranger(t, change)
+	r := s.hit(t.Context(), 0)()
+	require.NoError(t, r.err)
+	s.relay.counts = 0
+	return s
+}
+
+// newStranger returns slots whose window is not known.
+func newStranger(t *testing.T, change func(o *Options[uint16])) subject {
+	srv := inMemory(t)
+	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: latency})
+	srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: latency})
+	o := options[uint16](t, srv)
+	r := &relay{Server: o.Servers[0]}
+	o.Servers[0] = r
+	if change != nil {
+		change(&o)
+	}
+	b := start(t, o)
+	l := fixed(time.Minute, 10)
+	s, err := b.slotsFor(t.Context(), "k", &l)
+	require.NoError(t, err)
+	return subject{s, r, srv}
+}
+
+func queueOf(n int) func(o *Options[uint16]) { return func(o *Options[uint16]) { o.MaxQueued = n } }
+
+// result is what a call of do or operate returned.
+type result struct {
+	count uint64
+	sent  bool
+	err   error
+}
+
+func resultOf(w window.Window, sent bool, err error) result { return result{w.Count, sent, err} }
+
+// hit makes a hit of n in the background. The returned function waits for its result.
+func (s subject) hit(ctx context.Context, n uint64) (wait func() result) {
+	return s.inBackground(func() result { return resultOf(s.do(ctx, hit{max: 1 << 15, n: n})) })
+}
+
+// operation runs an operation in the background that takes latency, and returns the known count.
+func (s subject) operation(ctx context.Context) (wait func() result) {
+	return s.inBackground(func() result {
+		return resultOf(s.operate(ctx, func(ctx context.Context) (w window.Window, sent bool, err error) {
+			time.Sleep(latency)
+			k := s.current()
+			return window.Window{Count: 1000 + k.Count}, true, nil
+		}))
+	})
+}
+
+// inBackground calls f in a goroutine and returns when all goroutines of the bubble wait.
+func (s subject) inBackground(f func() result) (wait func() result) {
+	c := make(chan result, 1)
+	go func() { c <- f() }()
+	synctest.Wait()
+	return func() result { return <-c }
+}
+
+// resultsOf waits for the counts of calls that succeed.
+func resultsOf(t *testing.T, waits ...func() result) (counts []uint64) {
+	t.Helper()
+	for _, wait := range waits {
+		r := wait()
+		require.NoError(t, r.err)
+		counts = append(counts, r.count)
+	}
+	return counts
+}
+
+func TestCallersShareARequestPerRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, rounds = 64, 20
+		s := newSubject(t, nil)
+		var all sync.WaitGroup
+		began := time.Now()
+		for range callers {
+			all.Go(func() {
+				for range rounds {
+					s.do(t.Context(), hit{max: 1 << 15, n: 1})
+				}
+			})
+		}
+		all.Wait()
+		k := s.current()
+		require.EqualValues(t, callers*rounds, k.Count)
+		require.LessOrEqual(t, s.relay.counts, 2*rounds, "a caller that is late by a moment is in the next request")
+		require.LessOrEqual(t, time.Since(began), 2*rounds*latency)
+		synctest.Wait()
+		require.False(t, s.busy())
+		require.Zero(t, cap(s.shared.callers), "memory that is kept")
+	})
+}
+
+func TestOperationsKeepTheirOrderAmongHits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		ctx := t.Context()
+		require.Equal(t, []uint64{1, 2, 1002, 3, 4, 1004, 1004, 5}, resultsOf(t,
+			s.hit(ctx, 1), s.hit(ctx, 1), s.operation(ctx), s.hit(ctx, 1), s.hit(ctx, 1), s.operation(ctx), s.operation(ctx), s.hit(ctx, 1)))
+	})
+}
+
+// What is canceled while it waits is not done, and takes no place in the queue. What is under way goes on.
+func TestCanceledCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, queueOf(2))
+		lone := s.hit(t.Context(), 1)
+		for range 1000 {
+			ctx, cancel := context.WithCancel(t.Context())
+			first, second := s.hit(ctx, 1), s.operation(ctx)
+			require.Equal(t, result{err: window.ErrOverloaded}, s.hit(t.Context(), 1)())
+			cancel()
+			require.Equal(t, result{err: context.Canceled}, first())
+			require.Equal(t, result{err: context.Canceled}, second())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), latency/2)
+		defer cancel()
+		began := time.Now()
+		require.Equal(t, result{err: context.DeadlineExceeded}, s.hit(ctx, 1)())
+		require.Equal(t, latency/2, time.Since(began))
+		second, third := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
+		require.Equal(t, result{err: window.ErrOverloaded}, s.operation(t.Context())(), "it fails at once")
+		require.Equal(t, []uint64{1, 2, 3}, resultsOf(t, lone, second, third))
+
+		ctx, cancel = context.WithCancel(t.Context())
+		running := s.operation(ctx)
+		cancel()
+		require.Equal(t, result{sent: true, err: context.Canceled}, running())
+		require.EqualValues(t, 4, s.hit(t.Context(), 1)().count)
+	})
+}
+
+func TestCanceledHitInFlightHasNoPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStranger(t, queueOf(1)) // so that a goroutine counts the hit
+		ctx, cancel := context.WithCancel(t.Context())
+		first := s.hit(ctx, 1)
+		for waits := true; waits; { // for a connection and a lookup
+			time.Sleep(latency / 4)
+			s.mu.Lock()
+			waits = s.waiting.Len() > 0
+			s.mu.Unlock()
+		}
+		cancel()
+		require.Equal(t, result{sent: true, err: context.Canceled}, first())
+		second := s.hit(t.Context(), 1)
+		require.Equal(t, result{err: window.ErrOverloaded}, s.hit(t.Context(), 1)())
+		require.EqualValues(t, 2, second().count)
+	})
+}
+
+func TestFailedLookupFailsTheHitsUpToTheNextOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStranger(t, nil)
+		s.relay.dedicatedErr = errServer
+		first, second := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
+		operation := s.operation(t.Context())
+		last := s.hit(t.Context(), 1)
+		require.ErrorIs(t, first().err, errServer)
+		require.ErrorIs(t, second().err, errServer)
+		s.relay.mu.Lock()
+		s.relay.dedicatedErr = nil
+		s.relay.mu.Unlock()
+		require.Equal(t, []uint64{1000, 1}, resultsOf(t, operation, last))
+	})
+}
+
+func TestHitsThatAreNotCountedAreFirstInTheQueueAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		s.relay.over = 2
+		ctx, cancel := context.WithCancel(t.Context())
+		lone := s.hit(ctx, 1) // its window is over
+		second, third := s.hit(t.Context(), 2), s.hit(t.Context(), 3)
+		operation := s.operation(t.Context())
+		fourth := s.hit(t.Context(), 4)
+		time.Sleep(latency) // the window is looked up
+		synctest.Wait()
+		cancel()
+		require.Equal(t, result{err: context.Canceled}, lone(), "it no longer shares a request")
+		require.Equal(t, []uint64{2, 5, 1005, 9}, resultsOf(t, second, third, operation, fourth))
+	})
+}
+
+func TestHitFailsIfItsWindowIsOverWheneverItIsToBeCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		s.relay.over = 1000
+		first, second := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
+		for _, r := range []result{first(), second()} {
+			require.ErrorIs(t, r.err, ErrTooLate)
+			require.False(t, r.sent)
+		}
+		require.Less(t, s.relay.counts, 20)
+		s.relay.over = 0
+		require.EqualValues(t, 1, s.hit(t.Context(), 1)().count)
+	})
+}
+
+func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, queueOf(1))
+		require.EqualValues(t, 5, s.hit(t.Context(), 5)().count)
+		counted, queued := s.hit(t.Context(), 1), s.hit(t.Context(), 1) // their limit is higher
+		began := time.Now()
+		for range 10 {
+			require.Equal(t, result{count: 5}, resultOf(s.do(t.Context(), hit{max: 4, n: 1})))
+		}
+		require.Equal(t, began, time.Now())
+		require.Equal(t, []uint64{6, 7}, resultsOf(t, counted, queued))
+		require.Equal(t, 3, s.relay.counts)
+	})
+}
+
+func TestHitIsNotDeniedByALookupOlderThanItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, func(o *Options[uint16]) { o.DenialMemory = -1 })
+		require.EqualValues(t, 5, s.hit(t.Context(), 5)().count)
+		denied := func() func() result {
+			return s.inBackground(func() result { return resultOf(s.do(t.Context(), hit{max: 4, n: 1})) })
+		}
+		began := time.Now()
+		first := denied()
+		time.Sleep(latency / 2)
+		late := denied()
+		require.Equal(t, result{count: 5}, first())
+		require.Equal(t, latency, time.Since(began))
+		require.Equal(t, result{count: 5}, late())
+		require.Equal(t, 2*latency, time.Since(began))
+		require.Equal(t, 2, s.relay.reads)
+		require.Equal(t, 1, s.relay.counts)
+	})
+}
+
+// The callers of the hits that fill the server's queue have gone. One request remains, however many callers come after
+// the first.
+func TestCanceledLoneCallersLeaveOneRequestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), latency/20)
+			require.Equal(t, context.DeadlineExceeded, s.hit(ctx, 1)().err)
+			cancel()
+		}
+		synctest.Wait()
+		require.Equal(t, 1, s.relay.counts)
+		require.EqualValues(t, 2, s.hit(t.Context(), 1)().count)
+		require.Equal(t, 1, s.relay.reads, "the window is read before a hit is counted")
+		require.EqualValues(t, 3, s.hit(t.Context(), 1)().count)
+		require.Equal(t, 1, s.relay.reads, "a lone caller counts its hit itself again")
+	})
+}
+
+func TestRequestThatMayYetBeCountedIsFollowedByALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		s.relay.fails = 1
+		require.Equal(t, result{sent: true, err: errServer}, s.hit(t.Context(), 1)())
+		require.False(t, s.hold(), "what was sent may still be counted")
+		s.srv.Refuse(true)
+		s.srv.Disconnect()
+		require.Error(t, s.hit(t.Context(), 1)().err)
+		require.Equal(t, 1, s.relay.counts, "nothing is counted while the lookup fails")
+		s.srv.Refuse(false)
+		time.Sleep(time.Minute / 2)
+		require.NoError(t, s.hit(t.Context(), 1)().err)
+		require.True(t, s.hold())
+		s.release(false)
+	})
+}
+
+// Whoever holds an idle queue counts alone.
+func TestHeldQueueCountsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		require.True(t, s.hold())
+		require.True(t, s.busy())
+		require.False(t, s.hold())
+		first, second := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
+		require.Zero(t, s.relay.counts)
+		s.release(false)
+		synctest.Wait()
+		require.False(t, s.hold(), "hits are in flight")
+		require.Equal(t, []uint64{1, 2}, resultsOf(t, first, second))
+		require.Equal(t, 1, s.relay.counts)
+		require.Zero(t, s.relay.reads)
+		synctest.Wait()
+
+		require.True(t, s.hold())
+		s.release(true)
+		require.False(t, s.hold(), "what was sent may still be counted")
+		require.EqualValues(t, 3, s.hit(t.Context(), 1)().count)
+		require.Equal(t, 1, s.relay.reads, "it is read first what has become of that")
+		synctest.Wait()
+		require.True(t, s.hold())
+		s.release(false)
+	})
+}
+
+func TestStopServesWhatAGoroutineServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStranger(t, nil)
+		served, queued := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
+		s.backend.group.stop()
+		require.Equal(t, result{err: window.ErrClosed}, s.hit(t.Context(), 1)())
+		require.Equal(t, result{err: window.ErrClosed}, s.operation(t.Context())())
+		require.Equal(t, []uint64{1, 2}, resultsOf(t, served, queued))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		lone, queued := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
+		s.backend.group.stop()
+		require.EqualValues(t, 1, lone().count)
+		require.Equal(t, result{err: window.ErrClosed}, queued(), "behind a lone caller")
+		require.False(t, s.busy())
+	})
+}
+
+func TestCloseFailsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		lone, second, operation := s.hit(t.Context(), 1), s.hit(t.Context(), 1), s.operation(t.Context())
+		lone()
+		synctest.Wait() // the second hit's request is under way
+		began := time.Now()
+		s.backend.group.close()
+		require.Equal(t, began, time.Now())
+		require.Equal(t, result{sent: true, err: window.ErrClosed}, second())
+		require.Equal(t, result{err: window.ErrClosed}, operation())
+		require.False(t, s.busy())
+		require.False(t, s.backend.group.start(func() {}))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		lone, hit, operation := s.hit(t.Context(), 1), s.hit(t.Context(), 1), s.operation(t.Context())
+		began := time.Now()
+		s.backend.group.close()
+		require.Equal(t, result{err: window.ErrClosed}, hit())
+		require.Equal(t, result{err: window.ErrClosed}, operation())
+		require.Equal(t, began, time.Now(), "they do not wait for the lone caller's request")
+		require.EqualValues(t, 1, lone().count)
+		require.False(t, s.busy())
+	})
+}
+
+func TestRefusedTakesCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		takes := []hit{ // 4, 5 and the last 1 fit
+			{max: 10, n: 4}, {max: 10, n: 9}, {max: 10, n: 5}, {max: 2, n: 1}, {max: 10, n: 3}, {max: 10, n: 1},
+		}
+		first := s.hit(t.Context(), 0) // the others share a request behind it
+		results := make([]window.Window, len(takes))
+		var all sync.WaitGroup
+		for i, take := range takes {
+			take.take = true
+			all.Go(func() {
+				var err error
+				if results[i], _, err = s.do(t.Context(), take); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		resultsOf(t, first)
+		all.Wait()
+		counts, refused := []uint64{}, []bool{}
+		for _, w := range results {
+			counts, refused = append(counts, w.Count), append(refused, w.Refused)
+		}
+		require.Equal(t, []bool{false, true, false, true, true, false}, refused)
+		require.Equal(t, []uint64{4, 4, 9, 9, 9, 10}, counts, "a refusal moves nobody's place")
+		w, _, err := s.backend.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, w.Count)
+	})
+}
+
+// While a take that was refused is given back, it refuses no other take.
+func TestTakesThatAreGivenBackDoNotRefuseOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		other := client[uint16](t, s.srv)
+		w, _, err := other.Take(t.Context(), "k", fixed(time.Minute, 10), 6)
+		require.NoError(t, err)
+		require.False(t, w.Refused)
+		s.srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: latency})
+		take := func(n uint64) func() result {
+			return s.inBackground(func() result { return resultOf(s.do(t.Context(), hit{max: 10, n: n, take: true})) })
+		}
+		first := take(5)
+		time.Sleep(latency)
+		second := take(4)
+		require.Equal(t, []uint64{6, 10}, resultsOf(t, first, second))
+	})
+}
+
+func TestHitsAreRefusedIfTheCounterCanNotHoldThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubject(t, nil)
+		require.EqualValues(t, 65530, resultOf(s.do(t.Context(), hit{max: 65535, n: 65530})).count)
+		for _, take := range []bool{false, true} {
+			s.forget() // so that the server decides
+			w, _, err := s.do(t.Context(), hit{max: 65535, n: 10, take: take})
+			require.NoError(t, err)
+			require.True(t, w.Refused)
+			require.EqualValues(t, 65530, w.Count)
+		}
+	})
+}
+
+// Hits, operations, cancellations, failures and windows that end come at random. Whatever happens, hits that were counted
+// have places that do not overlap.
+func TestPlacesStayApartWhateverHappens(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSubject(t, nil)
+			type span struct{ from, to uint64 }
+			var mu sync.Mutex
+			var counted []span
+			var all sync.WaitGroup
+			for c := range uint64(20) {
+				rng := rand.New(rand.NewPCG(seed, c))
+				all.Go(func() {
+					for range 30 {
+						ctx, cancel := t.Context(), func() {}
+						if rng.IntN(4) == 0 {
+							ctx, cancel = context.WithTimeout(ctx, rand.N(4*latency))
+						}
+						switch rng.IntN(100) {
+						case 0:
+							s.operate(ctx, s.reread)
+						case 1:
+							s.relay.mu.Lock()
+							s.relay.over++
+							s.relay.mu.Unlock()
+						case 2:
+							s.relay.mu.Lock()
+							s.relay.fails++
+							s.relay.mu.Unlock()
+						default:
+							n := 1 + rng.Uint64N(7)
+							w, _, err := s.do(ctx, hit{max: 1 << 15, n: n})
+							if err == nil {
+								mu.Lock()
+								counted = append(counted, span{w.Count - n, w.Count})
+								mu.Unlock()
+							}
+						}
+						cancel()
+						time.Sleep(rand.N(latency))
+					}
+				})
+			}
+			all.Wait()
+			require.NotEmpty(t, counted, "seed %d", seed)
+			slices.SortFunc(counted, func(a, b span) int { return int(a.from) - int(b.from) })
+			for i, one := range counted[1:] {
+				require.GreaterOrEqual(t, one.from, counted[i].to, "seed %d", seed)
+			}
+		})
+	}
+}
