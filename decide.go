@@ -212,11 +212,7 @@ func (r *RateLimit) failover(ctx context.Context, cause error, call func() error
 // isOutage reports whether an error is a failure of the backend, to which a policy applies: no mistake in
 // the program, and not the end of the caller's ctx.
 func isOutage(ctx context.Context, err error) bool {
-	deadline, ok := ctx.Deadline()
-	if ctx.Err() != nil || ok && !time.Now().Before(deadline) {
-		return false
-	}
-	return !outage.IsMistake(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrValueSizeMismatch)
+	return !outage.Ended(ctx) && !outage.IsMistake(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrValueSizeMismatch)
 }
 
 // byPolicy returns the decision of the policy, which allows or denies.

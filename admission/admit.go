@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/limits"
@@ -44,16 +43,10 @@ func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
 	case d.Hold != nil && !d.Shadow:
 		a.Context = d.Hold.Context()
 	}
-	d.canceled = d.Err != nil && hasEnded(ctx)
+	d.canceled = d.Err != nil && outage.Ended(ctx)
 	d.RetryAfter = g.retryAfter(d)
 	decided = true
 	return d
-}
-
-// hasEnded reports whether ctx has been canceled, or its deadline has passed. The timer of a deadline may be late.
-func hasEnded(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // enter takes the place of a request, or denies it. It returns why that could not be decided.

@@ -15,7 +15,7 @@ var inflightFaults = []fault{
 	{"inflight/lanes.go", "errors.Is(err, outage.ErrStill)", "false", "", "StoodStill"},
 	{"internal/outage/guard.go", "return !inTime() && !ran.Load()", "return false", "", "StandsStill"},
 	{"internal/outage/guard.go", "return !inTime() && !ran.Load()", "return !inTime()", "", "StandsStill"},
-	{"internal/outage/guard.go", "ctx.Err() != nil, err == ErrStill:", "ctx.Err() != nil:", "", "StandsStill"},
+	{"internal/outage/guard.go", "Ended(ctx), err == ErrStill:", "Ended(ctx):", "", "StandsStill"},
 	{"inflight/pump.go", "now+share(p.claim.Lease, keepShare)", "now", "", "TestPoliciesKeep"},
 	{"inflight/pump.go", "forgotten && !p.alone", "forgotten", "", "ALossDuring"},
 	{"inflight/pump.go", "if p.held > 0 || len(p.asked) > 0 {", "if p.held > 0 {", "", "AFailureLeaves"},

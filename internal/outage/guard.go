@@ -177,7 +177,7 @@ func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []wi
 			}
 			partly = true
 			err = p.Err
-			if limited.Err() != nil && ctx.Err() == nil {
+			if Ended(limited) && !Ended(ctx) {
 				p.Err = &TimeoutError{After: timeout, Err: p.Err}
 			}
 		}
@@ -249,9 +249,9 @@ func within(ctx context.Context, timeout time.Duration, f func(ctx context.Conte
 	switch {
 	case err == nil:
 		return Answered, nil
-	case ctx.Err() != nil, err == ErrStill:
+	case Ended(ctx), err == ErrStill:
 		return Nothing, err
-	case limited.Err() != nil:
+	case Ended(limited):
 		return Away, &TimeoutError{After: timeout, Err: err}
 	case errors.Is(err, window.ErrClosed) || errors.Is(err, window.ErrOverloaded) || IsMistake(err):
 		return Nothing, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -148,12 +149,25 @@ func guard(b window.Backend) *outage.Guard {
 }
 
 func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// stall is hang of a store whose connection has the deadline of ctx, and a timer of its own.
+func stall(ctx context.Context) error {
+	at, _ := ctx.Deadline()
+	time.Sleep(time.Until(at))
+	return os.ErrDeadlineExceeded
+}
+
+// lateTimer is a context whose deadline has passed, before its timer.
+type lateTimer struct{ context.Context }
+
+func (lateTimer) Deadline() (at time.Time, ok bool) { return time.Now().Add(-1), true }
+
 func down(context.Context) error     { return window.ErrUnavailable }
 
 // Each call ends in time, and tells the circuit of its part; while that is open, none is made. Other parts are asked.
 func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {
 	limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
-	for state, fault := range map[string]func(context.Context) error{"hangs": hang, "down": down} {
+	for state, fault := range map[string]func(context.Context) error{"hangs": hang, "stalls": stall, "down": down} {
 		for name, call := range calls {
 			t.Run(state+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -216,6 +230,11 @@ func TestWhatSaysNothingAboutTheStore(t *testing.T) {
 			require.NoError(t, g.Err("", 0))
 			require.ErrorIs(t, calls["take"](t.Context(), g, "a", bad), window.ErrRange, "the store has not said so")
 			require.NoError(t, g.Err("", 0))
+		}
+		store.be("a", stall)
+		for name, call := range calls {
+			require.ErrorIs(t, call(lateTimer{t.Context()}, g, "a", limit), os.ErrDeadlineExceeded, name)
+			require.NoError(t, g.Err("", 0), name)
 		}
 		store.be("a", down)
 		for range 3 {

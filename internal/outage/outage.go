@@ -4,6 +4,7 @@
 package outage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -30,6 +31,13 @@ const ErrStill = Error("throttr: no answer: this process stood still")
 func IsAway(err error) bool {
 	var network net.Error // context.DeadlineExceeded, too
 	return errors.Is(err, window.ErrUnavailable) || errors.As(err, &network)
+}
+
+// Ended reports whether ctx has ended. The timer of a deadline may be late: others, such as that of a connection, may have
+// ended a call by then.
+func Ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // IsMistake reports whether an error is a mistake in the program, which says nothing about the store.
