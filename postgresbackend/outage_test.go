@@ -244,6 +244,24 @@ func TestAServerThatIsDownIsAnOutage(t *testing.T) {
 	expect(t, log.count() == 2 && !strings.Contains(log.String(), "user:42"), "%s", &log)
 }
 
+// A connection whose server has become a replica is closed by the first call that it fails: at its address, there may be
+// another one by then.
+func TestAServerThatHasBecomeAReplica(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	pool := connect(t, s, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	b := postgresbackend.New(pool, newTable(t, pool)...)
+	must(t, b.Take, "k", hourly, 1)
+	s.Stop()
+	s.RestartAsReplica(t)
+	for i := range 4 {
+		before := pool.Stat().NewConnsCount()
+		ok, err := b.TakeAll(t.Context(), both("k")[:1+i%2], make([]window.Window, 1+i%2))
+		expect(t, !ok && errors.Is(err, window.ErrUnavailable), "call %d: %v, %v", i, ok, err)
+		expect(t, i == 0 || pool.Stat().NewConnsCount() == before+1, "call %d has used the connection of the one before", i)
+	}
+	expect(t, must(t, b.Peek, "k", hourly, 0).Count == 1, "a replica does not answer")
+}
+
 // lines are lines of a log.
 type lines struct {
 	mu   sync.Mutex

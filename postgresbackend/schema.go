@@ -56,7 +56,7 @@ WHERE t.version = excluded.before RETURNING version`
 
 	// asyncSQL precedes writeSQL, and is part of its transaction only.
 	asyncSQL  = `SELECT set_config('synchronous_commit', 'off', true)`
-	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`
+	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitSQL = `COMMIT`
 
 	// boundSQL bounds how long a transaction waits for locks, and others for its own if this process stops.

@@ -14,6 +14,8 @@ var postgresFaults = []fault{
 	{file: "postgresbackend/request.go", old: "r.lost = !versions[r.version]", new: "r.lost = false", run: "^TestProcessesThatTakeOfSeveralKeys$"},
 	{file: "postgresbackend/request.go", old: "q.undone = isReply(err)", new: "q.undone = true", run: "^TestConnectionsThatAreCut$"},
 	{file: "postgresbackend/request.go", old: "\t\tr.restart(now)\n", new: "\t\t_ = r\n", run: "^TestWindowsEndAlthoughTheClockHasGoneBack$"},
+	{file: "postgresbackend/request.go", old: "if hasCode(err, readOnly) {", new: "if false {", run: "^TestAServerThatHasBecomeAReplica$"},
+	{file: "postgresbackend/schema.go", old: "LEVEL READ COMMITTED`", new: "LEVEL READ COMMITTED READ WRITE`", run: "^TestAServerThatHasBecomeAReplica$"},
 	{file: "postgresbackend/row.go", old: "return key[:longestKey+1-len(digest)] + digest", new: "return key[:longestKey+1-len(digest)] + digest[:0]", run: "^TestConformance$/^fixed"},
 	{file: "postgresbackend/row.go", old: "return r.compare(s.id) })", new: "return 0 })", run: "^TestProcessesThatTakeOfSeveralKeys$"},
 	{file: "postgresbackend/schema.go", old: "WHERE t.version = excluded.before RETURNING", new: "RETURNING", run: "^TestServerThatStopsAndRestartsUnderLoad$"},

@@ -162,7 +162,7 @@ type lateTimer struct{ context.Context }
 
 func (lateTimer) Deadline() (at time.Time, ok bool) { return time.Now().Add(-1), true }
 
-func down(context.Context) error     { return window.ErrUnavailable }
+func down(context.Context) error { return window.ErrUnavailable }
 
 // Each call ends in time, and tells the circuit of its part; while that is open, none is made. Other parts are asked.
 func TestAGuardedPartIsAwayForAllCalls(t *testing.T) {

@@ -111,7 +111,7 @@ func (s *Postgres) begin(t testing.TB) error {
 	cmd.Stderr = log
 	s.process, err = start(t, cmd, log.Name(), func() bool {
 		text, _ := os.ReadFile(log.Name())
-		return strings.Contains(string(text), "ready to accept connections")
+		return strings.Contains(string(text), "ready to accept")
 	})
 	if err == nil {
 		t.Cleanup(s.Kill)
@@ -139,6 +139,13 @@ func (s *Postgres) stop(sig syscall.Signal) {
 func (s *Postgres) Restart(t testing.TB) {
 	t.Helper()
 	noError(t, s.begin(t))
+}
+
+// RestartAsReplica starts a server again that was ended, as a replica, which only reads.
+func (s *Postgres) RestartAsReplica(t testing.TB) {
+	t.Helper()
+	noError(t, os.WriteFile(filepath.Join(s.dir, "data", "standby.signal"), nil, 0o644))
+	s.Restart(t)
 }
 
 // Freeze stops all processes of the server. They keep their connections and do not respond.
