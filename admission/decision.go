@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -64,16 +65,10 @@ func (d *Decision) Context() context.Context {
 
 // Denied returns the outcomes of the limits that have denied the request.
 func (d *Decision) Denied() []Outcome {
-	var denied []Outcome
-	for i := range d.Outcomes {
-		if !d.Outcomes[i].Allowed {
-			denied = append(denied, d.Outcomes[i])
-		}
+	if d.noPlace {
+		return []Outcome{d.Strictest}
 	}
-	if len(denied) == 0 && !d.Allowed { // without a place
-		denied = append(denied, d.Strictest)
-	}
-	return denied
+	return slices.DeleteFunc(slices.Clone(d.Outcomes), func(o Outcome) bool { return o.Allowed })
 }
 
 // Outcome is the result of one limit for a request. As JSON, it is

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // quotaUnits are the values of the parameter qu. The empty one is the default.
@@ -36,7 +35,7 @@ func (d *Decision) PolicyField() string {
 		}
 		f.item(c.policy)
 		if c.limit.Calendar != 0 {
-			f.number(";w=", Seconds(d.lengthOf(&c.limit)))
+			f.number(";w=", Seconds(c.scale))
 		}
 		if c.places == nil {
 			f.WriteString(a.gate.unit)
@@ -44,16 +43,6 @@ func (d *Decision) PolicyField() string {
 		f.partition(a.gate, c.key)
 	}
 	return f.String()
-}
-
-// lengthOf returns the length of the window of a limit that has a Calendar.
-func (d *Decision) lengthOf(l *throttr.Limit) time.Duration {
-	for i := range d.Outcomes {
-		if d.Outcomes[i].Name == l.Name {
-			return d.Outcomes[i].Scale
-		}
-	}
-	return limits.Length(l, time.Now())
 }
 
 // LimitField returns the RateLimit field, which has the limits that have decided: a list of

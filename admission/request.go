@@ -69,6 +69,7 @@ type counted struct {
 	*planned
 	key     Key            // Plain if it is stored as it is
 	as      string         // the stored key
+	scale   time.Duration  // the length of the window
 	n       uint64         // the cost
 	result  throttr.Result // the zero Result: the request could not be counted
 	charged uint64         // what is counted of the request now: 0 of a call that has failed, and of what was given back
@@ -109,7 +110,10 @@ func (a *admitted) add(r *Request, l *planned) bool {
 		return false
 	}
 	key.Plain = g.isPlain(key)
-	c := counted{planned: l, key: key, as: g.StoredKey(key), n: 1}
+	c := counted{planned: l, key: key, as: g.StoredKey(key), scale: l.limit.Scale, n: 1}
+	if l.limit.Calendar != 0 {
+		c.scale = limits.Length(&l.limit, time.Now())
+	}
 	if r.Cost != nil && l.places == nil {
 		c.n = r.Cost(l.limit)
 	}
@@ -133,15 +137,10 @@ func (g *Gate) keyOf(r *Request, limit string) (k Key, ok bool) {
 
 // outcome returns the outcome of a result.
 func (c *counted) outcome(res throttr.Result) Outcome {
-	o := Outcome{Name: c.limit.Name, Key: c.key.Text, Scale: c.limit.Scale, Result: res, of: c}
-	if c.limit.Calendar != 0 {
-		within := time.Now()
-		if !res.ResetAt.IsZero() {
-			within = res.ResetAt.Add(-1)
-		}
-		o.Scale = limits.Length(&c.limit, within)
+	if c.limit.Calendar != 0 && !res.ResetAt.IsZero() {
+		c.scale = limits.Length(&c.limit, res.ResetAt.Add(-1))
 	}
-	return o
+	return Outcome{Name: c.limit.Name, Key: c.key.Text, Scale: c.scale, Result: res, of: c}
 }
 
 // noPlaceFor is the RetryAfter of a request for which there is no place. When there will be one is not known.

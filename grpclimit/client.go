@@ -150,7 +150,7 @@ func (c *Client) wait(ctx context.Context, target string, call Call) (*throttr.R
 		if err != nil {
 			return nil, waitErrorOf(ctx, err)
 		}
-		if c.pausedUntil(target).IsZero() {
+		if c.pauseLeft(target) == 0 {
 			return rv, nil
 		}
 		rv.Cancel(ctx) // the service has refused another call meanwhile
@@ -159,12 +159,7 @@ func (c *Client) wait(ctx context.Context, target string, call Call) (*throttr.R
 
 // ready waits until the service does not hold back calls.
 func (c *Client) ready(ctx context.Context, target string) error {
-	for {
-		until := c.pausedUntil(target)
-		if until.IsZero() {
-			return ctx.Err()
-		}
-		left := time.Until(until)
+	for left := c.pauseLeft(target); left > 0; left = c.pauseLeft(target) {
 		left += rand.N(left/10 + 1)
 		if endsWithin(ctx, left) {
 			return context.DeadlineExceeded
@@ -173,6 +168,7 @@ func (c *Client) ready(ctx context.Context, target string) error {
 			return err
 		}
 	}
+	return ctx.Err()
 }
 
 // pause holds back calls to a target for d.
@@ -190,14 +186,11 @@ func (c *Client) pause(target string, d time.Duration) {
 	}
 }
 
-// pausedUntil returns until when calls to a target are held back, the zero time if they are not.
-func (c *Client) pausedUntil(target string) time.Time {
+// pauseLeft returns for how long calls to a target are held back, 0 if they are not.
+func (c *Client) pauseLeft(target string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if until := c.paused[target]; until.After(time.Now()) {
-		return until
-	}
-	return time.Time{}
+	return max(0, time.Until(c.paused[target]))
 }
 
 // endsWithin reports whether the deadline of ctx comes before d has passed.

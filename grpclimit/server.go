@@ -18,7 +18,6 @@ import (
 // Server limits the calls of a gRPC server. Make one with [NewServer]. It is safe for concurrent use.
 type Server struct {
 	cfg      Config
-	byAddr   KeyFunc // by Config.Addr
 	keys     *admission.KeyFuncs[KeyFunc]
 	calls    *admission.Gate
 	messages *admission.Gate            // or nil
@@ -42,14 +41,11 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Key == nil {
-		cfg.Key = byAddr
-	}
-	keys, err := admission.NewKeyFuncs(cfg.Key, cfg.KeyOf, keyOf, cfg.has)
+	keys, err := admission.NewKeyFuncs(cfg.Key, byAddr, cfg.KeyOf, keyOf, cfg.has)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, byAddr: byAddr, keys: keys}
+	s := &Server{cfg: cfg, keys: keys}
 	calls := cfg.admission(cfg.Limits, keys.Known())
 	calls.InFlight = cfg.InFlight
 	calls.Places = cfg.Places
@@ -117,9 +113,6 @@ func (s *Server) serve(ctx context.Context, c Call, d *admission.Decision, handl
 // request returns what a Gate decides on.
 func (s *Server) request(ctx context.Context, c Call) admission.Request {
 	r := s.keys.Request(func(f KeyFunc) string { return f(ctx, c) })
-	if r.Key.Text == "" {
-		r.Addr = s.byAddr(ctx, c)
-	}
 	if s.cfg.Plan != nil {
 		r.Plan, r.PlanErr = s.cfg.Plan(ctx, c)
 	}

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -39,33 +40,74 @@ func Deny(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler)
 		Refuse(w, r, d, next)
 		return
 	}
-	respond(w, r, http.StatusTooManyRequests, "Too many requests.", d)
+	respond(w, r, http.StatusTooManyRequests, "Too many requests.", &d)
 }
 
 // Refuse is an [Answer] that responds with 503 and a line of text. Like all others that do not serve, it
 // sets Retry-After unless the field is set already: to 5 s, if the backend has failed.
 func Refuse(w http.ResponseWriter, r *http.Request, d Decision, _ http.Handler) {
-	respond(w, r, http.StatusServiceUnavailable, "Service unavailable.", d)
+	respond(w, r, http.StatusServiceUnavailable, "Service unavailable.", &d)
+}
+
+// DenyProblem is [Deny] with a body of application/problem+json (RFC 9457), of the type quota-exceeded:
+//
+//	{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+//	 "title":"Request cannot be satisfied as assigned quota has been exceeded",
+//	 "status":429,"violated-policies":["hour"]}
+func DenyProblem(w http.ResponseWriter, r *http.Request, d Decision, _ http.Handler) {
+	writeProblem(w, r, &d, "quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded")
+}
+
+// DenyAbnormalUsage is [DenyProblem] of the type abnormal-usage-detected: for limits that only clients
+// exceed which do what they should not, such as guessing passwords.
+func DenyAbnormalUsage(w http.ResponseWriter, r *http.Request, d Decision, _ http.Handler) {
+	writeProblem(w, r, &d, "abnormal-usage-detected", "Request not satisfied due to detection of abnormal request pattern")
+}
+
+// RefuseProblem is [Refuse] with a body of application/problem+json (RFC 9457), of the type
+// temporary-reduced-capacity.
+func RefuseProblem(w http.ResponseWriter, r *http.Request, d Decision, _ http.Handler) {
+	writeProblem(w, r, &d, "", "")
 }
 
 // respond responds with a line of text and Retry-After.
-func respond(w http.ResponseWriter, r *http.Request, status int, text string, d Decision) {
+func respond(w http.ResponseWriter, r *http.Request, status int, text string, d *Decision) {
 	if retry := setRetryAfter(w.Header(), d); retry != "" {
 		text += " Try again in " + retry + " s."
 	}
-	writeText(w, r, status, text+"\n")
+	write(w, r, status, "text/plain; charset=utf-8", text+"\n")
+}
+
+// writeProblem writes a problem of a type that the draft of the header fields defines. Without a denial, or a kind, it
+// is that of a service that is not available.
+func writeProblem(w http.ResponseWriter, r *http.Request, d *Decision, kind, title string) {
+	setRetryAfter(w.Header(), d)
+	status := http.StatusTooManyRequests
+	violated := []string{}
+	if kind == "" || d.Verdict() != admission.Deny {
+		status = http.StatusServiceUnavailable
+		kind = "temporary-reduced-capacity"
+		title = "Request cannot be satisfied due to temporary server capacity constraints"
+	} else {
+		for _, o := range d.Denied() {
+			violated = append(violated, o.Name)
+		}
+	}
+	body, _ := json.Marshal(struct { // strings and a number can always be marshaled
+		Type     string   `json:"type"`
+		Title    string   `json:"title"`
+		Status   int      `json:"status"`
+		Violated []string `json:"violated-policies"`
+	}{"https://iana.org/assignments/http-problem-types#" + kind, title, status, violated})
+	write(w, r, status, "application/problem+json", string(body)+"\n")
 }
 
 // setRetryAfter sets Retry-After unless it is set already or waiting does not help, and returns its value.
-func setRetryAfter(header http.Header, d Decision) string {
+func setRetryAfter(header http.Header, d *Decision) string {
 	if field := d.RetryAfterField(); field != "" && header.Get("Retry-After") == "" {
 		header.Set("Retry-After", field)
 	}
 	return header.Get("Retry-After")
-}
-
-func writeText(w http.ResponseWriter, r *http.Request, status int, body string) {
-	write(w, r, status, "text/plain; charset=utf-8", body)
 }
 
 // write writes a response that no cache may store, even if outer middleware has allowed caching. What that has said of

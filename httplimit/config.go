@@ -162,15 +162,15 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if limiter == nil {
 		panic("httplimit: NewMiddleware: limiter is nil")
 	}
-	if err := cfg.check(); err != nil {
-		return nil, err
+	if cfg.Legacy > LegacyUnix {
+		return nil, invalid("there is no Legacy %d", cfg.Legacy)
+	}
+	if cfg.GiveBack != nil && cfg.CountRefusals {
+		return nil, invalid("GiveBack can't be combined with CountRefusals")
 	}
 	byAddr, err := ByAddr(cfg.Addr)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Key == nil {
-		cfg.Key = byAddr
 	}
 	if cfg.OnDenied == nil {
 		cfg.OnDenied = Deny
@@ -178,11 +178,11 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if cfg.OnFailure == nil {
 		cfg.OnFailure = ServeUnlessFull
 	}
-	keys, err := admission.NewKeyFuncs(cfg.Key, cfg.KeyOf, keyOf, cfg.has)
+	keys, err := admission.NewKeyFuncs(cfg.Key, byAddr, cfg.KeyOf, keyOf, cfg.has)
 	if err != nil {
 		return nil, err
 	}
-	m := &Middleware{config: cfg, byAddr: byAddr, keys: keys}
+	m := &Middleware{config: cfg, keys: keys}
 	m.gate, err = admission.New(limiter, admission.Config{
 		Limits:        cfg.Limits,
 		OnlyPlans:     cfg.Plan != nil,
@@ -202,17 +202,6 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		return nil, err
 	}
 	return m, nil
-}
-
-// check returns the error of a mistake that package admission does not see.
-func (c *Config) check() error {
-	if c.Legacy > LegacyUnix {
-		return invalid("there is no Legacy %d", c.Legacy)
-	}
-	if c.GiveBack != nil && c.CountRefusals {
-		return invalid("GiveBack can't be combined with CountRefusals")
-	}
-	return nil
 }
 
 // has reports whether there may be a limit of a name.

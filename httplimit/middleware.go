@@ -14,7 +14,6 @@ import (
 type Middleware struct {
 	config Config // with its defaults
 	gate   *admission.Gate
-	byAddr KeyFunc // by Config.Addr
 	keys   *admission.KeyFuncs[KeyFunc]
 }
 
@@ -88,9 +87,6 @@ func (h *handler) end(r *http.Request, d *Decision, w *writer, returned bool) {
 func (m *Middleware) request(r *http.Request) Request {
 	c := &m.config
 	req := m.keys.Request(func(f KeyFunc) string { return f(r) })
-	if req.Key.Text == "" {
-		req.Addr = m.byAddr(r)
-	}
 	if c.Plan != nil {
 		if req.Plan, req.PlanErr = c.Plan(r); req.PlanErr != nil {
 			req.Plan = nil
@@ -116,7 +112,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	h.setLegacyFields(w.Header(), d)
 	denied := !d.Allowed && !d.Shadow
 	if verdict == admission.Misconfigured {
-		writeText(w, r, verdict.HTTPStatus(), d.Text()+"\n")
+		respond(w, r, verdict.HTTPStatus(), d.Text(), new(Decision))
 		return
 	}
 	if ctx := d.Context(); ctx != r.Context() {
@@ -124,7 +120,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 	}
 	switch {
 	case denied:
-		setRetryAfter(w.Header(), *d)
+		setRetryAfter(w.Header(), d)
 		h.config.OnDenied(w, r, *d, h.next)
 	case d.Err != nil && !d.Shadow:
 		h.config.OnFailure(w, r, *d, h.next)
@@ -140,5 +136,5 @@ func (h *handler) canceled(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(admission.Canceled.HTTPStatus())
 		return
 	}
-	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable.\n")
+	respond(w, r, http.StatusServiceUnavailable, "Service unavailable.", new(Decision))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -110,24 +111,18 @@ func decimal(text string) (float64, bool) {
 
 // remainingOf returns the longest time that RateLimit says of a quota of which nothing remains.
 func remainingOf(h http.Header) (d time.Duration) {
-	var policies map[string]map[string]string
-	for _, line := range h.Values("RateLimit") {
-		for _, i := range itemsOf(line) {
-			if i.params["r"] != "0" {
-				continue
-			}
-			left, ok := secondsOf(i.params["t"])
-			if !ok {
-				if policies == nil {
-					policies = map[string]map[string]string{}
-					for _, p := range itemsOf(strings.Join(h.Values("RateLimit-Policy"), ",")) {
-						policies[p.name] = p.params
-					}
-				}
-				left, _ = secondsOf(policies[i.name]["w"])
-			}
-			d = max(d, left)
+	policies := itemsOf(h.Values("RateLimit-Policy"))
+	for _, i := range itemsOf(h.Values("RateLimit")) {
+		if i.params["r"] != "0" {
+			continue
 		}
+		left, ok := secondsOf(i.params["t"])
+		for _, p := range policies {
+			if !ok && p.name == i.name {
+				left, _ = secondsOf(p.params["w"])
+			}
+		}
+		d = max(d, left)
 	}
 	return d
 }
@@ -170,34 +165,26 @@ type item struct {
 	params map[string]string
 }
 
+// Quoted strings, the last of which may be open, belong to the parts of a list and of an item.
+var (
+	listParts = regexp.MustCompile(`(?:[^,"]|"(?:[^"\\]|\\.)*"?)+`)
+	itemParts = regexp.MustCompile(`(?:[^;"]|"(?:[^"\\]|\\.)*"?)+`)
+)
+
 // itemsOf returns the items of a list of structured fields (RFC 9651); several may have one name. What is
 // malformed is left out.
-func itemsOf(line string) (items []item) {
-	for _, text := range splitQuoted(line, ',') {
-		parts := splitQuoted(text, ';')
-		params := map[string]string{}
+func itemsOf(lines []string) (items []item) {
+	for _, text := range listParts.FindAllString(strings.Join(lines, ","), -1) {
+		parts := itemParts.FindAllString(text, -1)
+		if len(parts) == 0 {
+			continue
+		}
+		i := item{strings.TrimSpace(parts[0]), map[string]string{}}
 		for _, p := range parts[1:] {
 			name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
-			params[name] = value
+			i.params[name] = value
 		}
-		items = append(items, item{strings.TrimSpace(parts[0]), params})
+		items = append(items, i)
 	}
 	return items
-}
-
-// splitQuoted splits a text at a character outside of quoted strings.
-func splitQuoted(text string, at byte) (parts []string) {
-	quoted, start := false, 0
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == at && !quoted:
-			parts = append(parts, text[start:i])
-			start = i + 1
-		}
-	}
-	return append(parts, text[start:])
 }

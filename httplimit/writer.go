@@ -59,8 +59,8 @@ func (w *writer) begin() {
 // http.TimeoutHandler, none. Those behind Unwrap count, too, as [http.ResponseController] finds them: otherwise it
 // would go past w, and the place of a hijacked connection would be released when the handler returns.
 func (w *writer) as() http.ResponseWriter {
-	f, flushes := behind[http.Flusher](w.ResponseWriter)
-	h, hijacks := behind[http.Hijacker](w.ResponseWriter)
+	flushes := isBehind[http.Flusher](w.ResponseWriter)
+	hijacks := isBehind[http.Hijacker](w.ResponseWriter)
 	switch {
 	case flushes && hijacks:
 		return struct {
@@ -68,46 +68,40 @@ func (w *writer) as() http.ResponseWriter {
 			flusher
 			hijacker
 			readerFrom
-		}{w, flusher{w, f}, hijacker{w, h}, readerFrom{w}}
+		}{w, flusher{w}, hijacker{w}, readerFrom{w}}
 	case flushes:
 		return struct {
 			*writer
 			flusher
-		}{w, flusher{w, f}}
+		}{w, flusher{w}}
 	case hijacks:
 		return struct {
 			*writer
 			hijacker
-		}{w, hijacker{w, h}}
+		}{w, hijacker{w}}
 	}
 	return w
 }
 
-// behind returns the first of w, and of what it unwraps to, that has the methods of M.
-func behind[M any](w http.ResponseWriter) (m M, ok bool) {
+// isBehind reports whether w, or what it unwraps to, has the methods of M.
+func isBehind[M any](w http.ResponseWriter) bool {
 	for {
-		if m, ok = w.(M); ok {
-			return m, true
+		if _, ok := w.(M); ok {
+			return true
 		}
 		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
-			return m, false
+			return false
 		}
 		w = outer.Unwrap()
 	}
 }
 
 // flusher is a writer as an [http.Flusher].
-type flusher struct {
-	w *writer
-	f http.Flusher
-}
+type flusher struct{ w *writer }
 
 // Flush implements [http.Flusher].
-func (f flusher) Flush() {
-	f.w.begin()
-	f.f.Flush()
-}
+func (f flusher) Flush() { _ = f.FlushError() }
 
 // FlushError is for [http.ResponseController].
 func (f flusher) FlushError() error {
@@ -125,14 +119,11 @@ func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
 }
 
 // hijacker is a writer as an [http.Hijacker].
-type hijacker struct {
-	w *writer
-	h http.Hijacker
-}
+type hijacker struct{ w *writer }
 
 // Hijack implements [http.Hijacker].
 func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := h.h.Hijack()
+	conn, rw, err := http.NewResponseController(h.w.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
