@@ -87,9 +87,13 @@ func (n *nodes) due() bool {
 }
 
 // slotsScript returns the slots of a cluster: a line for each range, with the first, the last, and the address of the
-// primary. A cluster may tell no host: clients then use the one that they know.
-var slotsScript = newScript(`local lines = {}
-for i, range in ipairs(redis.call('CLUSTER', 'SLOTS')) do
+// primary. A cluster may tell no host: clients then use the one that they know. A server may be none of a cluster, although
+// its client is: so it is with go-redis behind a Sentinel, if it reads of replicas.
+var slotsScript = newScript(`local lines, ranges = {}, redis.pcall('CLUSTER', 'SLOTS')
+if ranges.err then
+  return string.find(ranges.err, 'cluster support disabled') and '' or ranges
+end
+for i, range in ipairs(ranges) do
   lines[i] = string.format('%.0f %.0f %s:%.0f', range[1], range[2], range[3][1] or '', range[3][2])
 end
 return table.concat(lines, '\n')`)
@@ -137,7 +141,7 @@ func (b *Backend) learn(text string) error {
 	return nil
 }
 
-// primaries returns a slot of each node of a cluster.
+// primaries returns a slot of each node of a cluster, or any slot of one server.
 func (b *Backend) primaries(ctx context.Context) (all []int, err error) {
 	if err := b.askForSlots(ctx); err != nil {
 		return nil, err
@@ -148,6 +152,9 @@ func (b *Backend) primaries(ctx context.Context) (all []int, err error) {
 			all = append(all, slot)
 			seen[n] = true
 		}
+	}
+	if len(all) == 0 {
+		all = []int{0}
 	}
 	return all, nil
 }

@@ -84,6 +84,15 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 	expect(t, len(stats) == 1 && stats[0].Name == options.Addrs[0], "%+v", stats)
 }
 
+func TestAClientOfAClusterBehindASentinel(t *testing.T) {
+	sentinel := testkit.StartSentinel(t, testkit.StartRedis(t))
+	client := redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: testkit.SentinelName, SentinelAddrs: []string{sentinel.Addr}})
+	defer client.Close()
+	b := goredis.New(client)
+	_, err := hit(t, b)
+	noError(t, errors.Join(err, b.Ping(t.Context())))
+}
+
 // cut is a reader that ends once, in place of what it has read, if it is told to.
 type cut struct {
 	io.Reader
