@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -103,8 +104,16 @@ func TestValuesThatAreNoWindows(t *testing.T) {
 		}
 		expect(t, len(listed(t, b)) == 0, "%q is listed", value)
 	}
+	log := limitOf(window.SlidingLog, time.Hour, 10)
+	must(t, b.Take, "log", log, 1)
+	redis(t, client, "HDEL", "throttr:{k:log}:v2", "#0:l3600000000")
+	redis(t, client, "HSET", "throttr:{k:damaged}:f1:", "s", "text")
+	places := make([]window.Places, 1)
+	for _, err := range []error{errorOf(b.Take(t.Context(), "log", log, 1)), b.Exchange(t.Context(), []window.Claim{{Key: "damaged"}}, places)} {
+		expect(t, err != nil && !errors.Is(err, window.ErrUnavailable), "one damaged key is an outage: %v", err)
+	}
 	redis(t, client, "SET", "throttr:{k:string}:f1:", "1")
-	expect(t, len(placesListed(t, b)) == 0, "a string has places")
+	expect(t, len(listed(t, b))+len(placesListed(t, b)) == 0, "what is damaged is listed")
 	redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", "text")
 	w := must(t, b.Set, "k", l, 5) // replaces it
 	expect(t, w.Count == 5, "%+v", w)

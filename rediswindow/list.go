@@ -62,7 +62,7 @@ func some(next func() (string, error, bool)) (names []string, err error) {
 	return names, nil
 }
 
-// readAll reads hashes at once, and returns what they have up to the first error. A key that is no hash has nothing.
+// readAll reads hashes at once, and returns what they have up to the first error. What is damaged is passed over.
 func readAll[T any](names []string, read func(name string) ([]T, error)) (all []T, err error) {
 	found := make([][]T, len(names))
 	errs := make([]error, len(names))
@@ -72,7 +72,7 @@ func readAll[T any](names []string, read func(name string) ([]T, error)) (all []
 	}
 	reads.Wait()
 	for i := range names {
-		if errs[i] != nil && !redisclient.HasCode(errs[i], "WRONGTYPE") {
+		if errs[i] != nil && !redisclient.Damaged(errs[i]) {
 			return all, errs[i]
 		}
 		all = append(all, found[i]...)

@@ -67,11 +67,22 @@ func ConnectError(module string, err error, secrets ...string) error {
 	return &api.CallError{Package: module, Call: "connect", Err: err}
 }
 
+// inScript is the beginning of the error of a line of a script, and not of a command that it has called. The scripts have
+// such errors if what is stored under a key is damaged.
+var inScript = regexp.MustCompile(`^(ERR .*@user_script: ?\d+: |ERR )?user_script:\d+: `)
+
 // aboutKey reports whether a reply is about one of the keys of the request, and not about the server: another
-// request may succeed.
+// request may succeed. If the server does not have what a script needs, all of them fail.
 func aboutKey(err error) bool {
 	reply := err.Error()
-	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") && strings.Contains(reply, " key")
+	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") && strings.Contains(reply, " key") ||
+		inScript.MatchString(reply) && !strings.Contains(reply, "nonexistent global variable")
+}
+
+// Damaged reports whether a reply says that what is stored under a key is not what it should be.
+func Damaged(err error) bool {
+	var reply *Error
+	return errors.As(err, &reply) && !HasCode(err, "NOPERM") && aboutKey(reply.cause)
 }
 
 // AboutSome reports whether an error is a reply that some of the keys of a request must not be in it: they are not in one

@@ -38,6 +38,8 @@ func TestAReplyThatNobodyKnowsIsAboutTheServer(t *testing.T) {
 		"LOADING x", "CLUSTERDOWN x", "MASTERDOWN x", "TRYAGAIN x", "READONLY x", "BUSY x", "MISCONF x", "NOREPLICAS x", "NOAUTH x", "WRONGPASS x",
 		"MOVED 1 127.0.0.1:2", "CROSSSLOT x", "DENIED Redis is running in protected mode", "ERR max daily request limit exceeded", "ERR unknown command 'EVAL'", "?",
 		"NOPERM this user has no permissions to run the 'eval' command", "ERR The user executing the script can't run this command or subcommand",
+		"ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:3.",
+		"user_script:1: Script attempted to access nonexistent global variable 'struct' script: 1f, on @user_script:1.",
 	} {
 		err := redisclient.ReplyError(errors.New(reply))
 		require.ErrorIs(t, err, window.ErrUnavailable, reply)
@@ -53,7 +55,8 @@ func TestAReplyThatNobodyKnowsIsAboutTheServer(t *testing.T) {
 func TestAReplyAboutAKeyIsNot(t *testing.T) {
 	for _, reply := range []string{
 		"WRONGTYPE Operation against a key holding the wrong kind of value", "NOPERM this user has no permissions to access one of the keys used as arguments",
-		"NOPERM No permissions to access a key",
+		"NOPERM No permissions to access a key", "user_script:138: bad argument #2 to unpack (string expected, got boolean) script: 1f, on @user_script:138.",
+		"ERR Error running script (call to f_1f): @user_script:138: user_script:138: bad argument #2 to unpack (string expected, got boolean)",
 	} {
 		cause := errors.New(reply)
 		err := redisclient.ReplyError(cause)
