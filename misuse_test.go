@@ -127,7 +127,7 @@ func requireSaidOnce(t *testing.T, err error) {
 func TestErrorsOfCallsNameTheCallAndTheKeyOnce(t *testing.T) {
 	ctx := t.Context()
 	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, testkit.WithoutRetries(throttr.Config{}))
+	client := testkit.Connect[uint16](t, srv, throttr.Config{MaxRetries: -1})
 	l := throttr.NewRateLimit(client.Backend())
 	calls := map[string]func(key string, scale time.Duration) error{
 		"hit":    func(key string, scale time.Duration) error { _, err := l.Hit(ctx, key, scale, 1); return err },

@@ -23,7 +23,7 @@ func TestNilBackendOptionPanics(t *testing.T) {
 func TestErrorOfABackendNamesTheCallAndNoSingleRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)
-		b := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{}))).Backend()
+		b := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxRetries: -1})).Backend()
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true})
 		_, err := b.Hit(t.Context(), "k", throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow}, 1)
 		var failed *throttr.RequestError

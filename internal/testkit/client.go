@@ -42,12 +42,6 @@ func Over(srv *mockserver.Server, cfg throttr.Config) throttr.Config {
 	return cfg
 }
 
-// WithoutRetries returns cfg without retries, for tests that check each failure.
-func WithoutRetries(cfg throttr.Config) throttr.Config {
-	cfg.MaxRetries = -1
-	return cfg
-}
-
 // ServerStats returns the statistics of the client's only server.
 func ServerStats[T codec.Value](client *throttr.Client[T]) throttr.ServerStats {
 	return client.Stats().Servers[0]
@@ -56,7 +50,7 @@ func ServerStats[T codec.Value](client *throttr.Client[T]) throttr.ServerStats {
 // Limiter returns a rate limiter with a client of its own, which does not retry.
 func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) *throttr.RateLimit {
 	t.Helper()
-	return NewRateLimit(Connect[T](t, srv, Over(srv, WithoutRetries(throttr.Config{}))).Backend(opts...))
+	return NewRateLimit(Connect[T](t, srv, Over(srv, throttr.Config{MaxRetries: -1})).Backend(opts...))
 }
 
 // Hits hits n times, one after the other, and returns how many hits were allowed.

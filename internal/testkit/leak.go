@@ -6,11 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -36,28 +33,6 @@ func RequireNoGoroutines(t testing.TB) {
 			t.Fatalf("goroutines are left: %s", Stacks())
 		}
 	}
-}
-
-// RequireRemoved lets time pass in a bubble until all windows are over, and fails the test if a
-// record is left or has expired.
-func RequireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
-	t.Helper()
-	time.Sleep(after)
-	synctest.Wait()
-	if left, expired := Keys(srv), srv.Expired(); len(left) > 0 || expired > 0 {
-		t.Fatalf("records were not removed: %q; %d expired on the server", left, expired)
-	}
-}
-
-// Idle returns how long after a hit the records of a key are removed, if the hit is its last and
-// servers respond.
-func Idle[T codec.Value](t testing.TB, scale time.Duration) time.Duration {
-	t.Helper()
-	b, ok := slot.BandsFor(scale, uint64(^T(0)))
-	if !ok {
-		t.Fatalf("%v has no bands", scale)
-	}
-	return time.Duration(b.Top-b.Doom+1)*b.Unit + 10*b.Guard
 }
 
 // Keys returns the keys of all live records, without the two that backends keep for themselves:

@@ -12,18 +12,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // Postgres is a server on a port of 127.0.0.1, with the role postgres, who needs no password.
 type Postgres struct {
 	Addr string
 
-	*process
-	port     string
 	dir      string
-	programs string // the folder of the programs
-	settings []string
+	programs string              // the folder of the programs
+	options  string              // of the server
 	as       *syscall.Credential // nil: the user of the test
 }
 
@@ -48,25 +45,24 @@ func postgresPrograms(t testing.TB) string {
 // test, and its data are not written to the disk.
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
-	s := &Postgres{programs: postgresPrograms(t), settings: settings}
-	var err error
-	s.dir, err = os.MkdirTemp("", "postgres") // not t.TempDir, which others may not enter
+	dir, err := os.MkdirTemp("", "postgres") // not t.TempDir, which others may not enter
 	noError(t, err)
-	t.Cleanup(func() { os.RemoveAll(s.dir) })
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &Postgres{programs: postgresPrograms(t), dir: dir}
 	if os.Geteuid() == 0 { // the server refuses to run as root
 		s.as = otherUser(t)
-		noError(t, os.Chown(s.dir, int(s.as.Uid), int(s.as.Gid)))
+		noError(t, os.Chown(dir, int(s.as.Uid), int(s.as.Gid)))
 	}
-	data := filepath.Join(s.dir, "data")
-	output, err := s.command("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
-	if err != nil {
-		t.Fatalf("initdb: %v: %s", err, output)
-	}
+	noError(t, s.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"))
 	onFreePort(t, func(port string) error {
-		s.port = port
 		s.Addr = "127.0.0.1:" + port
-		return s.begin(t)
+		s.options = fmt.Sprintf("-h 127.0.0.1 -p %s -k %s -F", port, dir)
+		for _, setting := range settings {
+			s.options += " -c " + setting
+		}
+		return s.begin()
 	})
+	t.Cleanup(s.Kill)
 	return s
 }
 
@@ -89,56 +85,36 @@ func (s *Postgres) URL(parameters ...string) string {
 	return "postgres://postgres@" + s.Addr + "/postgres?" + strings.Join(append(parameters, "sslmode=disable"), "&")
 }
 
-// command returns a command of the user of the server.
-func (s *Postgres) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.programs, name), args...)
+// run runs a program on the data of the server, as the user of the server.
+func (s *Postgres) run(name string, args ...string) error {
+	cmd := exec.Command(filepath.Join(s.programs, name), append(args, "-D", filepath.Join(s.dir, "data"))...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
-	return cmd
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v: %w: %s%s", cmd, err, output, read(filepath.Join(s.dir, "log")))
+	}
+	return nil
 }
 
 // begin starts the server, and returns when it accepts connections.
-func (s *Postgres) begin(t testing.TB) error {
-	log, err := os.Create(filepath.Join(s.dir, "log"))
-	noError(t, err)
-	defer log.Close()
-	args := []string{"-D", filepath.Join(s.dir, "data"), "-p", s.port, "-k", s.dir, "-h", "127.0.0.1", "-F"}
-	for _, setting := range s.settings {
-		args = append(args, "-c", setting)
-	}
-	cmd := s.command("postgres", args...)
-	cmd.Stdout = log
-	cmd.Stderr = log
-	s.process, err = start(t, cmd, log.Name(), func() bool {
-		text, _ := os.ReadFile(log.Name())
-		return strings.Contains(string(text), "ready to accept")
-	})
-	if err == nil {
-		t.Cleanup(s.Kill)
-	}
-	return err
-}
+func (s *Postgres) begin() error { return s.run("pg_ctl", "start", "-l", "log", "-o", s.options) }
 
 // Kill ends the server at once, as a crash does.
-func (s *Postgres) Kill() { s.stop(syscall.SIGQUIT) }
+func (s *Postgres) Kill() { s.stop("immediate") }
 
 // Stop ends the server as an operator does: connections are closed, and nothing is lost.
-func (s *Postgres) Stop() { s.stop(syscall.SIGINT) }
+func (s *Postgres) Stop() { s.stop("fast") }
 
-func (s *Postgres) stop(sig syscall.Signal) {
-	s.signal(syscall.SIGCONT)
-	s.cmd.Process.Signal(sig)
-	select {
-	case <-s.done:
-	case <-time.After(patience):
-		s.process.Kill()
-	}
+func (s *Postgres) stop(mode string) {
+	s.Thaw()
+	s.run("pg_ctl", "stop", "-m", mode) // it fails if there is no server
 }
 
 // Restart starts a server again that was ended.
 func (s *Postgres) Restart(t testing.TB) {
 	t.Helper()
-	noError(t, s.begin(t))
+	noError(t, s.begin())
 }
 
 // RestartAsReplica starts a server again that was ended, as a replica, which only reads.
@@ -156,10 +132,16 @@ func (s *Postgres) Thaw() { s.signal(syscall.SIGCONT) }
 
 // signal signals all processes of the server, the first one first: it can't start others then.
 func (s *Postgres) signal(sig syscall.Signal) {
-	s.cmd.Process.Signal(sig)
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", s.cmd.Process.Pid))
-	for _, child := range strings.Fields(string(children)) {
-		pid, _ := strconv.Atoi(child)
-		syscall.Kill(pid, sig)
+	first, _, _ := strings.Cut(read(filepath.Join(s.dir, "data/postmaster.pid")), "\n")
+	for _, process := range append([]string{first}, strings.Fields(read("/proc/"+first+"/task/"+first+"/children"))...) {
+		if pid, err := strconv.Atoi(process); err == nil {
+			syscall.Kill(pid, sig)
+		}
 	}
+}
+
+// read returns the text of a file, if there is one.
+func read(name string) string {
+	text, _ := os.ReadFile(name)
+	return string(text)
 }

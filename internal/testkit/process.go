@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -46,6 +47,17 @@ func start(t testing.TB, cmd *exec.Cmd, log string, ready func() bool) (*process
 func (p *process) Kill() {
 	p.cmd.Process.Kill()
 	<-p.done
+}
+
+// Freeze stops the process. It keeps its connections and does not respond.
+func (p *process) Freeze(t testing.TB) { p.signal(t, "STOP") }
+
+// Thaw continues the process after Freeze.
+func (p *process) Thaw(t testing.TB) { p.signal(t, "CONT") }
+
+func (p *process) signal(t testing.TB, name string) {
+	t.Helper()
+	noError(t, exec.Command("kill", "-"+name, strconv.Itoa(p.cmd.Process.Pid)).Run())
 }
 
 // onFreePort calls begin with a port on which no program listens. If another program gets the port first, or has the

@@ -125,7 +125,7 @@ func TestNoFaultCausesWrongRepeatedOrLateCalls(t *testing.T) {
 					r.wrong = 0
 				}
 				require.Equal(t, totalCalls, r.calls)
-				require.Equal(t, result{calls: r.calls, correct: r.correct, byPolicy: r.byPolicy, errors: r.errors}, r)
+				require.Equal(t, result{calls: r.calls, correct: r.correct, byPolicy: r.byPolicy, failed: r.failed}, r)
 			})
 		}
 	}

@@ -181,7 +181,7 @@ func TestAStrayUnitDoesNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithHazard(mockserver.StrayUnit, true))
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Millisecond})
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{})))
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxRetries: -1}))
 		neighbour := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
 		limiter := testkit.NewRateLimit(client.Backend())
 		strays := 0

@@ -68,18 +68,18 @@ func (s *scenario) verdict(correct bool) verdict {
 
 // result counts the outcomes of a scenario's calls.
 type result struct {
-	calls, correct, byPolicy int
-	errors                   map[string]int // by class
-	wrong                    int            // responses to another request
-	repeated                 int            // executions of a request after the first
-	late                     int            // calls that returned more than maxLateness after their deadline
-	leaked                   int            // goroutines after the client was closed
-	misreported              int            // errors that say "not sent" of an executed request
-	unrecovered              int            // calls since recoveredRound without a correct response
+	calls, correct, byPolicy, failed int
+
+	wrong       int // responses to another request
+	repeated    int // executions of a request after the first
+	late        int // calls that returned more than maxLateness after their deadline
+	leaked      int // goroutines after the client was closed
+	misreported int // errors that say "not sent" of an executed request
+	unrecovered int // calls since recoveredRound without a correct response
 }
 
 func newScenario(t *testing.T, f fault) *scenario {
-	s := &scenario{T: t, result: result{errors: map[string]int{}}}
+	s := &scenario{T: t}
 	s.srv = testkit.InMemory(t, append(f.opts, mockserver.WithObserver(s.executed.observe))...)
 	s.removeLatency = s.srv.Inject(mockserver.Fault{Delay: latency})
 	s.client = testkit.Connect[uint16](t, s.srv, testkit.Over(s.srv, throttr.Config{
@@ -168,7 +168,8 @@ func (s *scenario) call(do call, n int, recovered bool) {
 	r.calls++
 	switch {
 	case err != nil:
-		r.errors[testkit.ErrorClass(s, err)]++
+		r.failed++
+		testkit.RequireUnavailable(s, err)
 		if testkit.SafeToRetry(err) && executed {
 			r.misreported++
 		}

@@ -150,7 +150,7 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%s", ttl, name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := testkit.InMemory(t)
-					client := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(throttr.Config{MaxConns: 1})))
+					client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxRetries: -1}))
 					limiter := testkit.NewRateLimit(client.Backend())
 					testkit.Hits(t, limiter, 1, "another", scale, 5)
 					time.Sleep(time.Second) // for the sweeper, which also makes QUERYs

@@ -57,7 +57,7 @@ func TestMemoryOfABackendIsBounded(t *testing.T) {
 		}
 		_, err = l.Get(t.Context(), "read only", time.Minute)
 		require.NoError(t, err)
-		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
+		requireRemoved(t, srv, idle[uint16](t, time.Minute))
 		require.Zero(t, backend.Records().Records)
 		require.LessOrEqual(t, backend.Stats().Windows, maxWindows)
 		require.Equal(t, 1, testkit.Hits(t, l, 1, "one more", time.Minute, 2))

@@ -82,9 +82,9 @@ func testCutCalls(t *testing.T, c *mockserver.Cut) *connections {
 	if c != nil {
 		srv.Cut(*c)
 	}
-	client, err := throttr.Connect[uint16](ctx, testkit.WithoutRetries(throttr.Config{
-		Servers: []string{srv.Addr()}, Dial: conns.dial(srv), MaxConns: 1,
-	}))
+	client, err := throttr.Connect[uint16](ctx, throttr.Config{
+		Servers: []string{srv.Addr()}, Dial: conns.dial(srv), MaxConns: 1, MaxRetries: -1,
+	})
 	require.NoError(t, err)
 	defer client.Close()
 	l := testkit.NewRateLimit(client.Backend())
@@ -123,7 +123,7 @@ func testCutCalls(t *testing.T, c *mockserver.Cut) *connections {
 	check("hit of another key", "hit", hit, 1)
 	check("set of another key", "set", set, 7)
 	require.LessOrEqual(t, failures, 1, what)
-	testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, time.Minute))
+	requireRemoved(t, srv, idle[uint16](t, time.Minute))
 	return conns
 }
 
@@ -156,9 +156,9 @@ func testCutGiveBacks[T codec.Value](t *testing.T) {
 		if c != nil {
 			srv.Cut(*c)
 		}
-		client, err := throttr.Connect[T](t.Context(), testkit.WithoutRetries(throttr.Config{
-			Servers: []string{srv.Addr()}, Dial: conns.dial(srv), MaxConns: 1,
-		}))
+		client, err := throttr.Connect[T](t.Context(), throttr.Config{
+			Servers: []string{srv.Addr()}, Dial: conns.dial(srv), MaxConns: 1, MaxRetries: -1,
+		})
 		require.NoError(t, err)
 		defer client.Close()
 		m := &cutTakes{T: t, other: other, what: fmt.Sprintf("%+v", c), held: map[string]uint64{},

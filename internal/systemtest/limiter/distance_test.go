@@ -36,7 +36,7 @@ func testFarAway(t *testing.T, trip, scale time.Duration) {
 	const limit, windows = 5, 4
 	var log history[uint16]
 	srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
-	client := testkit.Connect[uint16](t, srv, throttr.Config{Dial: testkit.Far(srv, trip).Dial})
+	client := testkit.Connect[uint16](t, srv, throttr.Config{Dial: farAway(srv, trip).dial})
 	limiter := testkit.NewRateLimit(client.Backend())
 	key := modelKey{"k", scale}
 	var granted operations
@@ -109,8 +109,8 @@ func testOverload(t *testing.T, there bool) {
 		const limit = 100
 		var log history[uint16]
 		srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
-		distance := testkit.Far(srv, 2*time.Millisecond)
-		backend := testkit.Connect[uint16](t, srv, throttr.Config{Dial: distance.Dial}).Backend()
+		distance := farAway(srv, 2*time.Millisecond)
+		backend := testkit.Connect[uint16](t, srv, throttr.Config{Dial: distance.dial}).Backend()
 		limiter, denying := testkit.NewRateLimit(backend), testkit.NewRateLimit(backend, throttr.WithPolicy(throttr.DenyHits))
 		long, short := modelKey{"known", 20 * time.Second}, modelKey{"new", time.Second}
 		var all operations
@@ -144,9 +144,9 @@ func testOverload(t *testing.T, there bool) {
 			return failed
 		}
 		require.Empty(t, hits(3*time.Second))
-		slow := &distance.Back
+		slow := &distance.back
 		if there {
-			slow = &distance.There
+			slow = &distance.there
 		}
 		fast := slow.Swap(int64(1300 * time.Millisecond))
 		failed := hits(8 * time.Second)
@@ -161,6 +161,6 @@ func testOverload(t *testing.T, there bool) {
 			_, homeless := k.match(all.of(key))
 			require.Empty(t, homeless)
 		}
-		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, 20*time.Second))
+		requireRemoved(t, srv, idle[uint16](t, 20*time.Second))
 	})
 }

@@ -95,7 +95,7 @@ func testFlood[T codec.Value](t *testing.T, f flood) {
 			require.Equal(t, limit, taken[last], "key %s, window %d", key, i-1)
 		}
 	}
-	testkit.RequireRemoved(t, srv, testkit.Idle[T](t, f.scale))
+	requireRemoved(t, srv, idle[T](t, f.scale))
 	require.Zero(t, srv.Expired(), "records that expired on the server")
 }
 

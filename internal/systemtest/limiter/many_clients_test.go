@@ -162,7 +162,7 @@ func (m *manyClients[T]) makeOperations(r *rand.Rand, limiter *throttr.RateLimit
 		op := randomOperation(r, runScales[T]())
 		op.do(m.Context(), limiter, time.Duration(1+r.IntN(1_000_000_000)))
 		if op.err != nil {
-			testkit.ErrorClass(m, op.err)
+			testkit.RequireUnavailable(m, op.err)
 		}
 		m.mu.Lock()
 		m.operations[op.key] = append(m.operations[op.key], op)

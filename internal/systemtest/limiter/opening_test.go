@@ -59,9 +59,9 @@ func TestLargeIncrementDoesNotWrapANewWindow(t *testing.T) {
 		const limit = 190
 		srv := testkit.InMemory(t, mockserver.WithValueSize(1))
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-		far := testkit.Far(srv, 0)
-		far.There.Store(int64(400 * time.Millisecond))
-		slow := testkit.NewRateLimit(testkit.Connect[uint8](t, srv, throttr.Config{Dial: far.Dial}).Backend())
+		far := farAway(srv, 0)
+		far.there.Store(int64(400 * time.Millisecond))
+		slow := testkit.NewRateLimit(testkit.Connect[uint8](t, srv, throttr.Config{Dial: far.dial}).Backend())
 		time.Sleep(time.Second)
 		var callers sync.WaitGroup
 		callers.Go(func() {

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -28,7 +30,7 @@ func TestRecordsAreRemovedAfterAnOutage(t *testing.T) {
 		time.Sleep(150 * time.Second) // the margin of a record is 195 s
 		require.Len(t, testkit.Keys(srv), 600)
 		srv.Refuse(false)
-		testkit.RequireRemoved(t, srv, 10*time.Second)
+		requireRemoved(t, srv, 10*time.Second)
 	})
 }
 
@@ -54,7 +56,7 @@ func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
 		}
 		require.Greater(t, len(testkit.Keys(silent)), 500)
 		silent.Inject(mockserver.Fault{Delay: time.Hour})
-		testkit.RequireRemoved(t, up, 150*time.Second)
+		requireRemoved(t, up, 150*time.Second)
 	})
 }
 
@@ -74,4 +76,26 @@ func TestWindowOutlivesTheClientThatOpenedIt(t *testing.T) {
 		require.Empty(t, testkit.Keys(srv), "sweepers remove the record of the closed client")
 		require.Zero(t, srv.Expired())
 	})
+}
+
+// requireRemoved lets time pass in a bubble until all windows are over, and fails the test if a
+// record is left or has expired.
+func requireRemoved(t *testing.T, srv *mockserver.Server, after time.Duration) {
+	t.Helper()
+	time.Sleep(after)
+	synctest.Wait()
+	if left, expired := testkit.Keys(srv), srv.Expired(); len(left) > 0 || expired > 0 {
+		t.Fatalf("records were not removed: %q; %d expired on the server", left, expired)
+	}
+}
+
+// idle returns how long after a hit the records of a key are removed, if the hit is its last and
+// servers respond.
+func idle[T codec.Value](t testing.TB, scale time.Duration) time.Duration {
+	t.Helper()
+	b, ok := slot.BandsFor(scale, uint64(^T(0)))
+	if !ok {
+		t.Fatalf("%v has no bands", scale)
+	}
+	return time.Duration(b.Top-b.Doom+1)*b.Unit + 10*b.Guard
 }

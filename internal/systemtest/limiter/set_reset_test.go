@@ -43,7 +43,7 @@ func TestConcurrentSetsLeaveOneWindow(t *testing.T) {
 				require.Equal(t, w.count, got)
 			}
 		}
-		testkit.RequireRemoved(t, srv, testkit.Idle[uint16](t, scale))
+		requireRemoved(t, srv, idle[uint16](t, scale))
 	})
 }
 

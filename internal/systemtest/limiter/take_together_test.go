@@ -129,7 +129,7 @@ func TestTakesWhoseCallerGivesUp(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.False(t, testkit.SafeToRetry(err))
 		requireTaken(t, limiters[0], limiters[1], takes, map[string]uint64{"a": 9, "b": 9})
-		testkit.RequireRemoved(t, all[0], testkit.Idle[uint16](t, time.Minute))
+		requireRemoved(t, all[0], idle[uint16](t, time.Minute))
 	})
 }
 

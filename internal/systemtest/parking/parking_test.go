@@ -202,7 +202,7 @@ func TestAConnectionThatEndsInACallDoesNotEndParking(t *testing.T) {
 					litter(t, parker)
 					parker.Close()
 					srv.Cut(mockserver.Cut{Direction: direction, After: after, Times: 1})
-					client, err := throttr.Connect[uint8](t.Context(), testkit.Over(srv, testkit.WithoutRetries(throttr.Config{})))
+					client, err := throttr.Connect[uint8](t.Context(), testkit.Over(srv, throttr.Config{MaxRetries: -1}))
 					if err == nil { // otherwise the probe was cut
 						defer client.Close()
 						for _, key := range several {

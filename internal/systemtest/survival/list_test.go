@@ -52,7 +52,7 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 	srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithHazard(mockserver.GarbledList, true))
 	srv.Set("somebody's", 7, 24*time.Hour)
 	cfg := throttr.Config{Parking: mode}
-	sweeper := testkit.Connect[uint16](t, srv, testkit.Over(srv, testkit.WithoutRetries(cfg)))
+	sweeper := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: mode, MaxRetries: -1}))
 	begin := func(seed uint64) *process[uint16] {
 		p := start[uint16](t, srv, cfg)
 		for i := range seed % 2 * 4 {

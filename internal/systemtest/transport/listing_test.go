@@ -30,7 +30,7 @@ func TestInvalidStatusIsAProtocolError(t *testing.T) {
 		codec.OpList: func(c *throttr.Client[uint16]) error { return lastError(t, c.List(ctx)) },
 	} {
 		t.Run(op.String(), func(t *testing.T) {
-			client, _ := responding[uint16](t, op, []byte{7}, testkit.WithoutRetries(throttr.Config{}))
+			client, _ := responding[uint16](t, op, []byte{7}, throttr.Config{MaxRetries: -1})
 			err := run(client)
 			require.ErrorIs(t, err, throttr.ErrProtocol)
 			var failed *throttr.RequestError

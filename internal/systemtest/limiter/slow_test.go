@@ -1,4 +1,4 @@
-package testkit
+package limiter_test
 
 import (
 	"bytes"
@@ -10,31 +10,31 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// Distance connects to a server in memory that is far away, or that is slow. The delays can be
+// distance connects to a server in memory that is far away, or that is slow. The delays can be
 // changed at any time. Bytes stay in order.
-type Distance struct {
-	Server *mockserver.Server
-	There  atomic.Int64 // how long a request travels, in nanoseconds
-	Back   atomic.Int64 // how long a response travels
+type distance struct {
+	server *mockserver.Server
+	there  atomic.Int64 // how long a request travels, in nanoseconds
+	back   atomic.Int64 // how long a response travels
 }
 
-// Far returns a Distance of half a round trip in each direction.
-func Far(srv *mockserver.Server, roundTrip time.Duration) *Distance {
-	d := &Distance{Server: srv}
-	d.There.Store(int64(roundTrip / 2))
-	d.Back.Store(int64(roundTrip / 2))
+// farAway returns a distance of half a round trip in each direction.
+func farAway(srv *mockserver.Server, roundTrip time.Duration) *distance {
+	d := &distance{server: srv}
+	d.there.Store(int64(roundTrip / 2))
+	d.back.Store(int64(roundTrip / 2))
 	return d
 }
 
-// Dial is for Config.Dial. If the client closes a connection, what has not arrived yet is lost.
-func (d *Distance) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	theirs, err := d.Server.Dial(ctx)
+// dial is for Config.Dial. If the client closes a connection, what has not arrived yet is lost.
+func (d *distance) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	theirs, err := d.server.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ours, far := net.Pipe()
-	go carry(theirs, far, &d.There)
-	go carry(far, theirs, &d.Back)
+	go carry(theirs, far, &d.there)
+	go carry(far, theirs, &d.back)
 	return ours, nil
 }
 
