@@ -19,7 +19,7 @@ import (
 // Each node of a cluster has a circuit, for windows and for places in flight: that of one that hangs decides nothing
 // about the keys of another.
 func TestANodeThatHangsStopsItsOwnKeysOnly(t *testing.T) {
-	c := testkit.StartPrimaries(t, 3)
+	c := testkit.StartCluster(t, 3, 0)
 	find := func(from, to int) string {
 		for i := 0; ; i++ {
 			key := fmt.Sprint("user:", i)

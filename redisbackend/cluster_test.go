@@ -11,7 +11,7 @@ import (
 )
 
 func TestBackendOnAClusterConforms(t *testing.T) {
-	nodes := testkit.StartPrimaries(t, 3).Primaries
+	nodes := testkit.StartCluster(t, 3, 0).Primaries
 	client := connect(t, nodes[1])
 	conformance(t, client, connect(t, nodes[0]))
 

@@ -12,7 +12,7 @@ import (
 
 // Redis replicates asynchronously: a replica that takes over may have missed the last hits.
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
-	c := testkit.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3, 3)
 	requireFewMore(t, func() { failOver(t, c, 0) }, backendsOn(t, c)...)
 }
 
@@ -28,6 +28,6 @@ func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
 // The old primary goes on when its replica has taken over. It then executes the requests that it
 // had received, and loses them.
 func TestPrimaryThatComesBackAllowsFewHitsMore(t *testing.T) {
-	c := testkit.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3, 3)
 	requireFewMore(t, func() { cutOff(t, c, 0) }, backendsOn(t, c)...)
 }

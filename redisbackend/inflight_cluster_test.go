@@ -34,7 +34,7 @@ func takeOverBehind(t *testing.T, c *testkit.Cluster, missed func()) (killed tim
 // Places are held while their slot moves to another node, and back. The new node grants nothing for a lease, and
 // whoever holds a place keeps it.
 func TestPlacesInFlightOfASlotThatMoves(t *testing.T) {
-	c := testkit.StartCluster(t, 2)
+	c := testkit.StartCluster(t, 2, 2)
 	limit := inflight.Limit{Max: 5, Lease: 3 * time.Second}
 	h := newHolding(t, func() rueidis.Client { return onCluster(t, c) }, 3, limit, inflight.WithStrict())
 	h.hold(h.limiters[0], 1, 2, 24*time.Hour)
@@ -62,7 +62,7 @@ func TestPlacesInFlightOfASlotThatMoves(t *testing.T) {
 // A process gets all places, and before the replica knows of them, it takes over. It is another birth: it grants
 // nothing until the process has told it what it holds.
 func TestPlacesInFlightSurviveAFailover(t *testing.T) {
-	c := testkit.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3, 3)
 	limit := inflight.Limit{Max: 10, Lease: 6 * time.Second}
 	h := newHolding(t, func() rueidis.Client { return onCluster(t, c) }, 6, limit, inflight.WithStrict())
 	killed := takeOverBehind(t, c, func() {
@@ -87,7 +87,7 @@ func TestPlacesInFlightSurviveAFailover(t *testing.T) {
 // meanwhile, has its run_id still, and what it had saved of the birth. It is another data set, as its replication id
 // has changed.
 func TestAPrimaryThatFailsBackIsAnotherDataSet(t *testing.T) {
-	c := testkit.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3, 3)
 	limit := inflight.Limit{Max: 1, Lease: 6 * time.Second}
 	one, two := twoStrict(t, func() rueidis.Client { return onCluster(t, c) })
 	owner := ownerOf(t, c)
@@ -122,7 +122,7 @@ func TestAPrimaryThatFailsBackIsAnotherDataSet(t *testing.T) {
 // A node without a replica is gone, and another one gets its slots without what they had, as redis-cli --cluster fix
 // does. It has been up for long, and grants nothing for a lease.
 func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
-	c := testkit.StartPrimaries(t, 2)
+	c := testkit.StartCluster(t, 2, 0)
 	limit := inflight.Limit{Max: 1, Lease: 6 * time.Second} // the client has half of it to find the other node
 	one, two := twoStrict(t, func() rueidis.Client { return onCluster(t, c) })
 	time.Sleep(limit.Lease + 2*time.Second)
@@ -140,7 +140,7 @@ func TestASlotWhoseNodeIsGoneIsNew(t *testing.T) {
 // The first place of a slot, and with it the slot's birth, is lost in a failover. The new primary knows that it was
 // a replica, and grants nothing for a lease.
 func TestTheFirstPlaceOfASlotIsLostInAFailover(t *testing.T) {
-	c := testkit.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3, 3)
 	limit := inflight.Limit{Max: 1, Lease: 4 * time.Second}
 	one, two := twoStrict(t, func() rueidis.Client { return onCluster(t, c) })
 	time.Sleep(limit.Lease + 2*time.Second) // until the servers have been up for longer than a lease

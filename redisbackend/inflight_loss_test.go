@@ -104,7 +104,7 @@ func TestAServerThatWasStartedAgainGrantsNothingForALease(t *testing.T) {
 func TestAFlushIsALossOfData(t *testing.T) {
 	limit := inflight.Limit{Max: 2, Lease: 2 * time.Second}
 	server := testkit.StartRedis(t)
-	cluster := testkit.StartPrimaries(t, 2)
+	cluster := testkit.StartCluster(t, 2, 0)
 	for _, store := range []struct {
 		servers []*testkit.Redis
 		connect func() rueidis.Client
@@ -151,7 +151,7 @@ var losses = map[string]struct {
 	"restart without persistence":     {start: restarted()},
 	"restart with appendfsync always": {restarted("--appendonly", "yes", "--appendfsync", "always"), true},
 	"failover": {start: func(t *testing.T) (func() rueidis.Client, func() time.Time) {
-		c := testkit.StartCluster(t, 3)
+		c := testkit.StartCluster(t, 3, 3)
 		return func() rueidis.Client { return onCluster(t, c) }, func() time.Time {
 			return takeOverBehind(t, c, func() { time.Sleep(3 * time.Second) }) // nothing that is held then was held before
 		}

@@ -107,7 +107,7 @@ func TestListReturnsWhatIsCounted(t *testing.T) {
 
 // Some keys are on each of the nodes, and replicas have copies of them.
 func TestListOnACluster(t *testing.T) {
-	c := testkit.StartCluster(t, 3)
+	c := testkit.StartCluster(t, 3, 3)
 	for _, s := range c.Nodes() {
 		for _, replica := range c.Replicas {
 			await(t, "the client can't know of the replicas", func() bool { return strings.Contains(s.Must(t, "CLUSTER", "SLOTS"), replica.Port) })

@@ -15,7 +15,7 @@ import (
 // Callers hit and take while the slot of their keys moves to another node, and back. Nothing is forgotten,
 // nothing is left behind, and no call fails. Two keys are in one slot, and move one after the other.
 func TestSlotsThatMoveKeepTheirCounts(t *testing.T) {
-	c := testkit.StartCluster(t, 2)
+	c := testkit.StartCluster(t, 2, 2)
 	const limit, key, other = 60, "k", "19945"
 	slot := c.Primaries[0].Must(t, "CLUSTER", "KEYSLOT", "k:"+key)
 	expect(t, slot == c.Primaries[0].Must(t, "CLUSTER", "KEYSLOT", "k:"+other), "the keys are in two slots")

@@ -50,7 +50,7 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &Postgres{programs: postgresPrograms(t), dir: dir}
 	if os.Geteuid() == 0 { // the server refuses to run as root
-		s.as = otherUser(t)
+		s.as = nobody(t)
 		noError(t, os.Chown(dir, int(s.as.Uid), int(s.as.Gid)))
 	}
 	noError(t, s.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"))
@@ -66,18 +66,14 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	return s
 }
 
-// otherUser returns a user who is not root.
-func otherUser(t testing.TB) *syscall.Credential {
+// nobody returns a user who is not root.
+func nobody(t testing.TB) *syscall.Credential {
 	t.Helper()
-	for _, name := range []string{"postgres", "nobody"} {
-		if u, err := user.Lookup(name); err == nil {
-			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
-			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
-			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		}
-	}
-	t.Skip("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
-	return nil
+	u, err := user.Lookup("nobody")
+	noError(t, err)
+	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
 // URL returns the URL of the database, with parameters such as "lazy=true".

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Redis is a process that listens on a port of 127.0.0.1, or on a Unix socket.
@@ -18,10 +20,14 @@ type Redis struct {
 	Addr    string
 	Port    string // of tcp
 
-	*process
-	dir  string
-	args []string
+	dir     string
+	args    []string
+	process *os.Process
+	done    chan struct{} // closed when the process has ended
 }
+
+// patience is how long to wait for a server: one of a busy machine may not respond for seconds.
+const patience = time.Minute
 
 // redisProgram returns the server program: $THROTTR_REDIS_SERVER, or redis-server. Without one, the test
 // is skipped.
@@ -72,17 +78,50 @@ func (s *Redis) Restart(t testing.TB) {
 	noError(t, s.begin(t))
 }
 
-// begin starts the process, and returns when it responds and has loaded its data.
-func (s *Redis) begin(t testing.TB) (err error) {
-	cmd := exec.Command(redisProgram(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...)
-	s.process, err = start(t, cmd, filepath.Join(s.dir, "log"), func() bool {
-		pid, err := s.Do("INFO", "server")
+// begin starts the process, and returns when it responds and has loaded its data. If it ends before, the error has its
+// log.
+func (s *Redis) begin(t testing.TB) error {
+	cmd, done := exec.Command(redisProgram(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...), make(chan struct{})
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { cmd.Wait(); close(done) }()
+	s.process, s.done = cmd.Process, done
+	t.Cleanup(s.Kill)
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-done:
+			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return fmt.Errorf("%v has ended: %s", cmd, log)
+		default:
+		}
+		info, err := s.Do("INFO", "server")
 		if err == nil {
 			_, err = s.Do("PING")
 		}
-		return err == nil && strings.Contains(pid, fmt.Sprintf("process_id:%d\r", cmd.Process.Pid))
-	})
-	return err
+		if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.process.Pid)) {
+			return nil
+		}
+	}
+	s.Kill()
+	return fmt.Errorf("%v is not ready", cmd)
+}
+
+// Kill kills the process.
+func (s *Redis) Kill() {
+	s.process.Kill()
+	<-s.done
+}
+
+// Freeze stops the process. It keeps its connections and does not respond.
+func (s *Redis) Freeze(t testing.TB) { s.signal(t, "STOP") }
+
+// Thaw continues the process after Freeze.
+func (s *Redis) Thaw(t testing.TB) { s.signal(t, "CONT") }
+
+func (s *Redis) signal(t testing.TB, name string) {
+	t.Helper()
+	noError(t, exec.Command("kill", "-"+name, strconv.Itoa(s.process.Pid)).Run())
 }
 
 // Dial connects to the server.
@@ -116,4 +155,21 @@ func (s *Redis) Must(t testing.TB, args ...string) string {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return reply
+}
+
+// onFreePort calls begin with a port on which no program listens. If another program gets the port first, or has the
+// next one, it tries others.
+func onFreePort(t testing.TB, begin func(port string) error) {
+	t.Helper()
+	var err error
+	for range 10 {
+		l, listenErr := net.Listen("tcp", "127.0.0.1:0")
+		noError(t, listenErr)
+		l.Close()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		if err = begin(port); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
 }

@@ -2,6 +2,8 @@ package testkit
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,25 +14,14 @@ import (
 // hashSlots is the number of hash slots of a cluster.
 const hashSlots = 16384
 
-// Cluster is a cluster of primaries, each with a replica or all without.
+// Cluster is a cluster of primaries and their replicas.
 type Cluster struct {
 	Primaries, Replicas []*Redis
 }
 
-// StartCluster starts a cluster of primaries with replicas that ends with the test. A replica takes over when its
-// primary has not responded for cluster-node-timeout, a minute.
-func StartCluster(t testing.TB, primaries int) *Cluster {
-	t.Helper()
-	return startCluster(t, primaries, primaries)
-}
-
-// StartPrimaries starts a cluster without replicas that ends with the test.
-func StartPrimaries(t testing.TB, primaries int) *Cluster {
-	t.Helper()
-	return startCluster(t, primaries, 0)
-}
-
-func startCluster(t testing.TB, primaries, replicas int) *Cluster {
+// StartCluster starts a cluster of primaries, and of replicas for the first of them, that ends with the test. A replica
+// takes over when its primary has not responded for cluster-node-timeout, a minute.
+func StartCluster(t testing.TB, primaries, replicas int) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	for i := range primaries + replicas {
@@ -90,4 +81,16 @@ func await(t testing.TB, nodes []*Redis, text string, command ...string) {
 			}
 		}
 	}
+}
+
+// SentinelName is the name under which a Sentinel knows its primary.
+const SentinelName = "primary"
+
+// StartSentinel starts a Sentinel that watches a primary. It ends with the test.
+func StartSentinel(t testing.TB, primary *Redis) *Redis {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1\n", SentinelName, primary.Port)
+	noError(t, os.WriteFile(config, []byte(text), 0o644))
+	return StartRedis(t, config, "--sentinel")
 }

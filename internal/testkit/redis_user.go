@@ -14,7 +14,7 @@ func AsUserOfTheDocument(t *testing.T, use func(url string)) {
 	t.Helper()
 	server := StartRedis(t)
 	sentinel := StartSentinel(t, server)
-	cluster := StartCluster(t, 1)
+	cluster := StartCluster(t, 1, 1)
 	servers := append(cluster.Nodes(), server)
 	rule := append([]string{"ACL", "SETUSER", "limits", "on"}, UserOfTheDocument(t)...)
 	for _, s := range servers {

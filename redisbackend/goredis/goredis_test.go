@@ -71,7 +71,7 @@ func TestBackendOnAServerConforms(t *testing.T) {
 
 // The second client is one that embeds that of a cluster.
 func TestBackendOnAClusterConforms(t *testing.T) {
-	options := &redis.ClusterOptions{Addrs: testkit.StartCluster(t, 3).Addrs(), ReadTimeout: patience}
+	options := &redis.ClusterOptions{Addrs: testkit.StartCluster(t, 3, 3).Addrs(), ReadTimeout: patience}
 	one, two := redis.NewClusterClient(options), redis.NewClusterClient(options)
 	t.Cleanup(func() {
 		one.Close()
