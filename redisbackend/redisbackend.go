@@ -45,23 +45,17 @@ type adapter struct {
 	now    func() (rueidis.Client, error)         // the client, or why there is none at present
 	left   func(client rueidis.Client, why error) // is told that the server of the client is a replica
 	name   string
-	shared bool // with other calls, which a connection that is closed at a deadline would fail
+	shared bool // with calls of the user's, which a connection that is closed at a deadline would fail
 }
 
-// noDeadline is a context that ends, and does not tell when: otherwise, an idle client runs a command under the
-// deadline of its connection, and closes the connection then, for all who use it.
-type noDeadline struct{ context.Context }
-
-// Deadline implements [context.Context].
-func (noDeadline) Deadline() (at time.Time, ok bool) { return at, false }
+// Punctual implements [rediswindow.Punctual]. A connection that is shared is not given up at a deadline, and who waits
+// until one is there waits longer.
+func (a adapter) Punctual() bool { return !a.shared }
 
 func (a adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.Completed) (string, error) {
 	client, err := a.now()
 	if err != nil {
 		return "", err
-	}
-	if a.shared {
-		ctx = noDeadline{ctx}
 	}
 	reply, err := client.Do(ctx, command(client.B())).ToString()
 	if redisclient.Demoted(err) {
@@ -83,6 +77,13 @@ func (a adapter) Eval(ctx context.Context, script string, keys, args []string) (
 		return b.Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 	})
 }
+
+// noDeadline is a context that ends, and does not tell when: otherwise, an idle client runs a command under the
+// deadline of its connection, and closes the connection then, for all who use it.
+type noDeadline struct{ context.Context }
+
+// Deadline implements [context.Context].
+func (noDeadline) Deadline() (at time.Time, ok bool) { return at, false }
 
 // Scan implements [rediswindow.Client].
 func (a adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error] {

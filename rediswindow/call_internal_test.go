@@ -84,7 +84,7 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 		b := New(c, WithMaxQueued(1))
 		for range batch.MaxInFlight + 1 {
 			go b.Take(t.Context(), "k", fixed, 1)
-			time.Sleep(batch.Age)
+			synctest.Wait()
 		}
 		require.ErrorIs(t, err(b.Take(t.Context(), "k", bucket, 1)), window.ErrOverloaded)
 	})
@@ -98,7 +98,7 @@ func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]st
 	if c.cluster {
 		require.NoError(t, b.askForSlots(t.Context()))
 	}
-	for range batch.InFlight {
+	for range batch.MaxInFlight {
 		go b.Peek(t.Context(), keys[0], fixed, 0)
 		synctest.Wait()
 	}
@@ -111,10 +111,10 @@ func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]st
 		}
 	}
 	synctest.Wait()
-	require.Len(t, c.requests(), batch.InFlight)
+	require.Len(t, c.requests(), batch.MaxInFlight)
 	c.thaw()
 	all.Wait()
-	requests = c.requests()[batch.InFlight:]
+	requests = c.requests()[batch.MaxInFlight:]
 	for i, keys := range requests {
 		slices.Sort(keys)
 		requests[i] = slices.Compact(keys)

@@ -8,8 +8,8 @@ import (
 // Client is a client of a Redis server or cluster. It must be safe for concurrent use.
 //
 // A call must reach the primary of the key. A call that the server may have executed must not be
-// sent again: a hit would be counted twice. A call returns when its ctx ends, or at its deadline if that is
-// not more than a second away, and does not affect other calls. It does not keep keys and args.
+// sent again: a hit would be counted twice. A call that is given up does not affect other calls. It does not keep keys
+// and args. EvalSHA and Eval are given contexts that never end, unless the client is [Punctual].
 //
 // An error that the server has responded with is returned as it is: its text begins with a code, such as
 // NOSCRIPT. One that says that the server can't be reached, or did not respond, matches
@@ -29,4 +29,12 @@ type Client interface {
 	Cluster() (bool, error)
 	// Name is the name of the store in the Stats of a backend: host and port, or the path of a socket.
 	Name() string
+}
+
+// Punctual is a [Client] whose calls may return at the deadline of their ctx at the latest. Then a caller whose deadline
+// is not more than a second away calls EvalSHA itself; otherwise a goroutine does.
+type Punctual interface {
+	Client
+	// Punctual reports whether they do. The answer stays the same.
+	Punctual() bool
 }

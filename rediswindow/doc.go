@@ -26,11 +26,10 @@
 //
 // # Shared requests
 //
-// A caller that finds no request in flight sends its call itself. If its ctx is canceled before its deadline, it may
-// return at the deadline; it does so only if that is at most a second away, or the ctx never ends. All other calls
-// are queued, with two requests in flight at a time: when one of them is back, the next one has all that is queued by
-// then, of all methods, on any keys and limits, up to 256 limits. If the newest request in flight is older than 100
-// µs, as over a slow network, another one is sent, up to 8. Package internal/batch has the rules.
+// Up to 4 requests are in flight at a time. Until then, a caller sends its call itself if the client is [Punctual]. If its
+// ctx is canceled before its deadline, it may return at the deadline; it does so only if that is at most a second away, or
+// the ctx never ends. All other calls are queued: when a request is back, the next one has all that is queued by then, of
+// all methods, on any keys and limits, up to 256 limits. Package internal/batch has the rules.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in
 // the count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order
@@ -38,8 +37,8 @@
 //
 // While the server does not respond, up to [WithMaxQueued] calls are queued. A call whose ctx ends in the queue is
 // not sent. One without a deadline can wait for several timeouts of the client: use a ctx with a deadline, or
-// throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 8 requests behind, with up to
-// 2048 limits, which Redis executes when it goes on. Each timeout at which the client, too, gives them up and closes
+// throttr.WithTimeout. Callers that give up while Redis does not respond leave at most 4 requests behind, with up to
+// 1024 limits, which Redis executes when it goes on. Each timeout at which the client, too, gives them up and closes
 // its connection frees room for further ones.
 //
 // If a request fails, all calls that share it fail. A request of several calls has the values of the ctx of one of

@@ -72,11 +72,13 @@ func (b *Backend) Part(key string) string {
 }
 
 func (b *Backend) newNode(name string) *node {
+	p, ok := b.client.(Punctual)
 	return &node{name: name, room: make(chan struct{}, maxAloneInFlight), batcher: batch.New(batch.Options[part, call]{
 		Send:    b.send,
 		Key:     (*call).shared,
 		Size:    func(c *call) int { return len(c.asks) },
 		MaxSize: maxLimits, MaxQueued: b.maxQueued,
+		Late: !ok || !p.Punctual(),
 	})}
 }
 

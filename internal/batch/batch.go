@@ -1,13 +1,12 @@
 // Package batch lets calls that are made at one time share requests to a store, and adds nothing to a call that is
 // made alone. It knows nothing of the store.
 //
-//   - A caller that finds no request in flight sends its call itself, on its own goroutine and with its own ctx. Beside
-//     another request, it might wait for what that one waits for, such as a connection, whatever its ctx says.
-//   - Otherwise the call is queued. Two requests are in flight; when one is back, the next takes all that is queued. So
-//     requests become larger as the store becomes slower. Another one is sent earlier only if the newest in flight is older
-//     than [Age], as it is over a slow network.
+//   - While only a few requests are in flight, a caller sends its call itself, on its own goroutine and with its own ctx.
+//   - Otherwise, the call is queued. When a request is back, the next one takes all that is queued. So requests become larger
+//     as the store becomes slower.
+//   - After a request of several calls, their callers are about to call again: they are queued, and share the next one.
 //   - Calls of a request that are equal are one entry of it.
-//   - A request of several calls has a ctx of its own. A call whose ctx ends returns, and does not affect the others.
+//   - A request from the queue has a ctx of its own. A call whose ctx ends returns, and does not affect the others.
 package batch
 
 import (
@@ -21,18 +20,13 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-const (
-	// Age is how old the newest request in flight is when another one may be sent.
-	Age = 100 * time.Microsecond
-	// InFlight is how many requests are in flight if none is as old as that.
-	InFlight = 2
-	// MaxInFlight is how many requests are in flight at most, unless the options say it.
-	MaxInFlight = 8
+// MaxInFlight is how many requests are in flight at most, unless the options say it. With fewer, the store and its
+// callers take turns, and both go idle; with more, requests of a few calls take the time that larger ones save.
+const MaxInFlight = 4
 
-	// brief is the longest time until the deadline of a caller that sends its call itself. The end of its ctx may be
-	// noticed at the deadline only: that is up to the client of the store.
-	brief = time.Second
-)
+// brief is the longest time until the deadline of a caller that sends its call itself. The end of its ctx may be noticed
+// at the deadline only: that is up to the client of the store.
+const brief = time.Second
 
 // Options are those of a [Batcher].
 type Options[K comparable, T any] struct {
@@ -46,6 +40,8 @@ type Options[K comparable, T any] struct {
 	MaxSize int
 	// MaxInFlight is how many requests are in flight at most. 0: [MaxInFlight]
 	MaxInFlight int
+	// Late says that Send may go on when its ctx has ended. Then only callers whose ctx never ends send their calls.
+	Late bool
 	// MaxQueued is how many calls can be queued. Further ones fail with [window.ErrOverloaded].
 	MaxQueued int
 }
@@ -69,23 +65,17 @@ type Call[T any] struct {
 type Batcher[K comparable, T any] struct {
 	options Options[K, T]
 
-	mu        sync.Mutex // guards what follows
-	queue     []*Call[T]
-	gone      int         // calls in the queue whose callers have returned
-	inFlight  int         // requests
-	gathering bool        // a goroutine is about to send what is queued
-	last      int         // how many calls the last request had
-	sent      time.Time   // when it was sent
-	timer     *time.Timer // ends when that is as old as Age, if calls are queued by then
-	waiting   bool        // for the timer
+	mu       sync.Mutex // guards what follows
+	queue    []*Call[T] // if it has any, requests in flight or about to be sent take them
+	gone     int        // calls in the queue whose callers have returned
+	inFlight int        // requests, also those that goroutines are about to send
+	last     int        // how many calls the last request had
 }
 
 // New returns a Batcher.
 func New[K comparable, T any](o Options[K, T]) *Batcher[K, T] {
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, MaxInFlight)
-	b := &Batcher[K, T]{options: o}
-	b.timer = time.AfterFunc(Age, b.aged)
-	return b
+	return &Batcher[K, T]{options: o}
 }
 
 // alone makes a call an entry of its own.
@@ -101,10 +91,11 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	direct := sendsItself(ctx)
+	direct := b.sendsItself(ctx)
 	b.mu.Lock()
-	if direct && b.last <= 1 && b.inFlight == 0 && len(b.queue) == 0 && !b.gathering {
-		b.begin(1)
+	if direct && b.last <= 1 && b.inFlight < b.options.MaxInFlight && len(b.queue) == 0 {
+		b.inFlight++
+		b.last = 1
 		b.mu.Unlock()
 		defer b.end()
 		c.self[0] = c
@@ -121,16 +112,18 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	}
 	c.caller, c.sent = ctx, false
 	b.queue = append(b.queue, c)
-	b.next()
+	if len(b.queue) == 1 {
+		b.next()
+	}
 	b.mu.Unlock()
 	return b.wait(ctx, c)
 }
 
 // sendsItself reports whether a caller with this ctx may send its call itself: if the store hangs, it must not wait
 // for long after it has been canceled.
-func sendsItself(ctx context.Context) bool {
+func (b *Batcher[K, T]) sendsItself(ctx context.Context) bool {
 	if at, ok := ctx.Deadline(); ok {
-		return time.Until(at) <= brief
+		return !b.options.Late && time.Until(at) <= brief
 	}
 	return ctx.Done() == nil
 }
@@ -155,18 +148,6 @@ func (b *Batcher[K, T]) wait(ctx context.Context, c *Call[T]) (sent bool, err er
 	return c.sent, ctx.Err()
 }
 
-// mayBegin reports whether another request may be sent. The caller holds mu.
-func (b *Batcher[K, T]) mayBegin() bool {
-	return b.inFlight < min(InFlight, b.options.MaxInFlight) || b.inFlight < b.options.MaxInFlight && time.Since(b.sent) >= Age
-}
-
-// begin notes that a request of so many calls is sent. The caller holds mu.
-func (b *Batcher[K, T]) begin(calls int) {
-	b.inFlight++
-	b.last = calls
-	b.sent = time.Now()
-}
-
 // end notes that a request is back.
 func (b *Batcher[K, T]) end() {
 	b.mu.Lock()
@@ -175,54 +156,33 @@ func (b *Batcher[K, T]) end() {
 	b.next()
 }
 
-// next has what is queued sent, now or when the newest request in flight is old enough. The caller holds mu.
+// next has what is queued sent, unless enough requests are in flight. The caller holds mu.
 func (b *Batcher[K, T]) next() {
-	switch {
-	case b.gathering || len(b.queue) == 0:
-	case b.mayBegin():
-		b.gathering = true
+	if len(b.queue) > 0 && b.inFlight < b.options.MaxInFlight {
+		b.inFlight++
 		go b.serve()
-	case !b.waiting && b.inFlight < b.options.MaxInFlight:
-		b.waiting = true
-		b.timer.Reset(Age - time.Since(b.sent))
 	}
 }
 
-// aged is called by the timer.
-func (b *Batcher[K, T]) aged() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting = false
-	b.next()
-}
-
-// serve sends what is queued. After a request of several calls, which are about to call again, it goes on with the
-// next one: a goroutine for each request would grow its stack each time. Only one goroutine gathers at a time. After
-// one call, its caller may send the next one itself.
+// serve sends what is queued, one request after the other: a goroutine for each of them would grow its stack each time.
 func (b *Batcher[K, T]) serve() {
-	for more := true; more; {
+	defer b.end()
+	for {
 		runtime.Gosched() // goroutines that are ready to run may be about to call
 		b.mu.Lock()
-		b.gathering = false
 		entries, calls := b.take()
 		if len(calls) == 0 {
 			b.mu.Unlock()
 			return
 		}
-		b.begin(len(calls))
-		b.next()
+		b.last = len(calls)
+		b.next() // if there is more than a request can have
 		b.mu.Unlock()
 		b.options.Send(context.WithoutCancel(calls[0].caller), entries)
 		for _, c := range calls {
 			c.caller = nil
 			c.done <- struct{}{}
 		}
-		b.mu.Lock()
-		b.inFlight--
-		more = len(calls) > 1 && !b.gathering && b.mayBegin()
-		b.gathering = b.gathering || more
-		b.next()
-		b.mu.Unlock()
 	}
 }
 

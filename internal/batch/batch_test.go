@@ -135,6 +135,25 @@ func TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself(t *testing.T) {
 	})
 }
 
+// If the end of a ctx is noticed late, only callers whose ctx never ends send their calls.
+func TestNoCallerWaitsForASendThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: time.Hour}
+		b := batch.New(batch.Options[string, asked]{
+			Send: s.send, Key: func(a *asked) (string, bool) { return a.text, true }, Size: func(*asked) int { return 1 },
+			MaxSize: 10, MaxQueued: 20, Late: true,
+		})
+		ctx, begun := brief(t), time.Now()
+		_, sent, err := do(b, ctx, "a")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, sent)
+		require.Equal(t, 500*time.Millisecond, time.Since(begun))
+		do(b, context.Background(), "a")
+		_, sentWith := s.sent()
+		require.Equal(t, context.Background(), sentWith)
+	})
+}
+
 // start makes calls at one time, in their order, and returns a function that returns their answers.
 func start(t *testing.T, b *batcher, ctx context.Context, texts ...string) func() []string {
 	answers := make([]string, len(texts))
@@ -155,30 +174,30 @@ func start(t *testing.T, b *batcher, ctx context.Context, texts ...string) func(
 	}
 }
 
-func TestCallsWaitForTheRequestInFlightAndShareTheNext(t *testing.T) {
+func TestCallsThatFindNoRoomShareTheNextRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: batch.Age / 2}
+		s := &store{takes: time.Millisecond}
 		b := newBatcher(s)
-		answers := start(t, b, brief(t), "x", "a", "b", "c", "b", "a", "b")
-		require.Equal(t, []string{"x0", "a0", "b0", "c0", "b1", "a0", "b2"}, answers())
+		answers := start(t, b, brief(t), "x", "a", "x", "x", "a", "b", "c", "b", "a", "b")
+		require.Equal(t, []string{"x0", "a0", "x0", "x0", "a0", "b0", "c0", "b1", "a1", "b2"}, answers())
 		requests, _ := s.sent()
-		require.Equal(t, []string{"x", "a", "bbb c a"}, requests)
-		require.Equal(t, batch.InFlight, s.most)
+		require.Equal(t, []string{"x", "a", "x", "x", "aa bbb c"}, requests)
+		require.Equal(t, batch.MaxInFlight, s.most)
 	})
 }
 
 func TestACallThatIsEqualToNoOtherIsAnEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: batch.Age / 2}
+		s := &store{takes: time.Millisecond}
 		b := newBatcher(s)
 		var all sync.WaitGroup
-		for range 4 {
+		for range batch.MaxInFlight + 2 {
 			all.Go(func() { b.Do(brief(t), &call{Value: asked{text: "a", alone: true}}) })
 			synctest.Wait()
 		}
 		all.Wait()
 		requests, _ := s.sent()
-		require.Equal(t, []string{"a", "a", "a a"}, requests)
+		require.Equal(t, []string{"a", "a", "a", "a", "a a"}, requests)
 	})
 }
 
@@ -186,9 +205,9 @@ func TestACallThatIsEqualToNoOtherIsAnEntry(t *testing.T) {
 func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // a caller that gets its answer calls again before any other goroutine runs
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: batch.Age / 2}
+		s := &store{takes: time.Millisecond}
 		b := newBatcher(s)
-		start(t, b, brief(t), "a", "b", "c", "d")()
+		start(t, b, brief(t), "a", "b", "c", "d", "e", "f")()
 		synctest.Wait() // until nobody is about to send
 		ctx := brief(t)
 		do(b, ctx, "d")
@@ -200,111 +219,33 @@ func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
 	})
 }
 
-func TestAnotherRequestIsSentIfTheNewestIsOld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Hour}
-		b := newBatcher(s)
-		requests := func(want int) {
-			t.Helper()
-			synctest.Wait()
-			all, _ := s.sent()
-			require.Len(t, all, want)
-		}
-		for n := range batch.InFlight {
-			go do(b, t.Context(), "at once")
-			requests(n + 1)
-		}
-		for n := batch.InFlight; n < batch.MaxInFlight; n += 2 {
-			go do(b, t.Context(), "by the timer")
-			go do(b, t.Context(), "by the timer")
-			requests(n)
-			time.Sleep(batch.Age - 1)
-			requests(n)
-			time.Sleep(time.Nanosecond)
-			requests(n + 1)
-			time.Sleep(batch.Age)
-			go do(b, t.Context(), "at once")
-			requests(n + 2)
-		}
-		time.Sleep(time.Second)
-		go do(b, t.Context(), "queued")
-		time.Sleep(time.Second)
-		requests(batch.MaxInFlight)
-		time.Sleep(2 * time.Hour)
-		requests(batch.MaxInFlight + 1)
-	})
-}
-
-// The goroutine of a request of several calls, which goes on with the next one, keeps to the same rule.
-func TestARequestThatIsBackIsNotFollowedWhileTheNewestIsYoung(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{}
-		b := newBatcher(s)
-		after := func(pause time.Duration, want int, takes time.Duration, texts ...string) {
-			t.Helper()
-			time.Sleep(pause)
-			synctest.Wait()
-			s.mu.Lock()
-			require.Len(t, s.requests, want)
-			s.takes = takes
-			s.mu.Unlock()
-			for _, text := range texts {
-				go do(b, t.Context(), text)
-				synctest.Wait()
-			}
-		}
-		after(0, 0, time.Hour, "at once", "at once")
-		after(0, batch.InFlight, 3*batch.Age/2, "a", "b")
-		after(batch.Age, batch.InFlight+1, time.Hour, "c")
-		after(batch.Age, batch.InFlight+2, time.Hour, "d")
-		after(batch.Age/2, batch.InFlight+2, time.Hour) // that of a and b is back
-		after(batch.Age/2, batch.InFlight+3, time.Hour)
-		time.Sleep(2 * time.Hour)
-	})
-}
-
-// A store that was slow for a while has two requests in flight again.
-func TestWhenAStoreIsFastAgainFewRequestsAreInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: 20 * batch.Age}
-		b := newBatcher(s)
-		ctx, cancel := context.WithCancel(t.Context())
-		for i := range 20 {
-			go func() {
-				for ctx.Err() == nil {
-					do(b, ctx, string(rune('A'+i)))
-				}
-			}()
-			time.Sleep(batch.Age)
-		}
-		most := func(takes time.Duration) int {
-			time.Sleep(200 * batch.Age)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			most := s.most
-			s.takes, s.most = takes, 0
-			return most
-		}
-		require.Greater(t, most(batch.Age/2), batch.InFlight)
-		most(batch.Age / 2)
-		require.Equal(t, batch.InFlight, most(batch.Age/2))
-		cancel()
-		time.Sleep(time.Second)
-	})
-}
-
 func TestRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: batch.Age / 2}
+		s := &store{takes: time.Millisecond}
 		b := newBatcher(s)
 		var all sync.WaitGroup
-		for _, size := range []int{1, 1, 6, 4, 1, 30, 1, 0} {
+		for _, size := range []int{1, 1, 1, 1, 6, 4, 1, 30, 1, 0} {
 			all.Go(func() { b.Do(brief(t), &call{Value: asked{text: string(rune('a' + size)), size: size}}) })
 			synctest.Wait()
 		}
 		all.Wait()
 		requests, _ := s.sent()
-		require.Equal(t, []string{"b", "b", "g e", "b", "\x7f", "b a"}, requests)
+		require.Equal(t, []string{"b", "b", "b", "b", "g e", "b", "\x7f", "b a"}, requests)
+	})
+}
+
+func TestWhatIsTooLargeForARequestIsNotHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: time.Hour}
+		b := newBatcher(s)
+		var all sync.WaitGroup
+		for _, size := range []int{10, 10, 10} { // at one time, so that a request finds all of them
+			all.Go(func() { b.Do(t.Context(), &call{Value: asked{alone: true, size: size}}) })
+		}
+		synctest.Wait()
+		requests, _ := s.sent()
+		require.Len(t, requests, 3)
+		all.Wait()
 	})
 }
 
@@ -314,7 +255,7 @@ func TestACallerWhoseContextEndsLeavesAndIsNotSent(t *testing.T) {
 		b := newBatcher(s)
 		for range batch.MaxInFlight { // the next ones wait in the queue
 			go do(b, t.Context(), "x")
-			time.Sleep(batch.Age)
+			time.Sleep(time.Millisecond)
 		}
 		for range 5 { // those who have left take no room in the queue
 			ctx, cancel := context.WithCancel(t.Context())
@@ -353,7 +294,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 		b := newBatcher(s)
 		for range batch.MaxInFlight {
 			go do(b, t.Context(), "x")
-			time.Sleep(batch.Age)
+			time.Sleep(time.Millisecond)
 		}
 		queued := start(t, b, t.Context(), slices.Repeat([]string{"q"}, 20)...)
 		_, sent, err := do(b, t.Context(), "more")
@@ -398,7 +339,7 @@ func TestOptionsBoundTheRequestsInFlight(t *testing.T) {
 		})
 		for range 5 {
 			go do(b, t.Context(), "a")
-			time.Sleep(10 * batch.Age)
+			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
 		requests, _ := s.sent()

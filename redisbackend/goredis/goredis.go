@@ -83,26 +83,7 @@ func (a adapter) eval(ctx context.Context, command, script string, keys, args []
 	for _, arg := range args {
 		all = append(all, arg)
 	}
-	if _, bounded := ctx.Deadline(); a.ends && bounded || ctx.Done() == nil {
-		return a.run(ctx, all)
-	}
-	var reply string
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		reply, err = a.run(context.WithoutCancel(ctx), all)
-	}()
-	select {
-	case <-done:
-		return reply, err
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-}
-
-func (a adapter) run(ctx context.Context, args []any) (string, error) {
-	cmd := once{redis.NewCmd(ctx, args...)}
+	cmd := once{redis.NewCmd(ctx, all...)}
 	a.client.Process(ctx, cmd)
 	reply, err := cmd.Text()
 	return reply, clientError(err)
@@ -160,6 +141,9 @@ func (a adapter) Subscribe(ctx context.Context, channel string, received func(me
 		received(m.Payload)
 	}
 }
+
+// Punctual implements [rediswindow.Punctual].
+func (a adapter) Punctual() bool { return a.ends }
 
 // Cluster implements [rediswindow.Client].
 func (a adapter) Cluster() (bool, error) { return a.cluster, nil }
