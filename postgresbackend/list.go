@@ -17,23 +17,31 @@ const listPage = 256
 // lastKey is after all keys that are stored.
 var lastKey = strings.Repeat("\xff", longestKey+2)
 
-// List implements [window.Backend]. It reads 256 rows at a time, in the order of their keys.
+// List implements [window.Backend]. It reads 256 rows at a time, in the order of their keys. The error of a row that can't be
+// read follows the others.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
+		var failed error
 		for f, err := range b.found(ctx, keys...) {
-			var l window.Listed
-			if err == nil {
-				l, err = f.listed()
-			}
 			if err != nil {
-				yield(window.Listed{}, b.after("list", "", err))
-				return
-			}
-			if l.Window.Left > 0 && !yield(l, nil) {
+				failed = b.after("list", "", err)
 				break
 			}
+			l, err := f.listed()
+			if err != nil {
+				failed = b.after("list", f.key, err)
+				continue
+			}
+			if l.Window.Left > 0 && !yield(l, nil) {
+				_ = b.after("list", "", nil)
+				return
+			}
 		}
-		_ = b.after("list", "", nil)
+		if failed == nil {
+			_ = b.after("list", "", nil)
+			return
+		}
+		yield(window.Listed{}, failed)
 	}
 }
 
@@ -43,10 +51,14 @@ type found struct {
 	limit window.Limit // without Max and Burst
 	state []byte
 	at    algorithm.Time
+	err   error // there is no such limit
 }
 
 // listed describes what counts.
 func (f *found) listed() (window.Listed, error) {
+	if f.err != nil {
+		return window.Listed{}, f.err
+	}
 	p := part{count: count{algorithm: algorithm.Of(f.limit.Algorithm), rule: algorithm.Rule{Scale: f.limit.Scale}}}
 	p.row = &row{count: p.count}
 	if p.row.load(f.state, 0); p.row.err != nil {
@@ -118,6 +130,6 @@ func (b *Backend) scan(row pgx.CollectableRow) (f found, err error) {
 	}
 	f.id = id{string(key), string(limit)}
 	f.at = b.timeOf(micros)
-	f.limit, err = f.id.lim()
-	return f, err
+	f.limit, f.err = f.id.lim()
+	return f, nil
 }

@@ -154,5 +154,12 @@ func TestARowThatIsNoRecordFailsItsOwnCalls(t *testing.T) {
 	}
 	all.Wait()
 	expect(t, must(t, b.Peek, "whole", hourly, 0).Count == 32, "calls for another key were not counted")
+	_, err = pool.Exec(t.Context(), "INSERT INTO "+postgresbackend.Table(b)+" VALUES ('foreign', '\\x77', 0, 0, 0, '\\x01')")
+	noError(t, err)
+	listed := ""
+	for l, err := range b.List(t.Context()) {
+		listed += fmt.Sprint(l.Key, ":", err != nil, " ")
+	}
+	expect(t, listed == "whole:false :true ", "listed: %s", listed)
 	expect(t, b.Exchange(t.Context(), nil, nil) != nil, "there are places in flight")
 }

@@ -1,6 +1,7 @@
 package postgresbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -151,7 +152,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	c := &batched{Value: call{verb: reset}}
 	for f, err := range b.found(ctx, key) {
-		if err != nil {
+		if err = cmp.Or(err, f.err); err != nil {
 			return 0, err
 		}
 		if len(scales) == 0 || slices.Contains(scales, f.limit.Scale) {
