@@ -1,6 +1,7 @@
 package redisbackend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,11 @@ func (a adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.C
 	reply, err := client.Do(ctx, command(client.B())).ToString()
 	if redisclient.Demoted(err) {
 		a.left(client, err)
+	}
+	if errors.Is(err, rueidis.ErrClosing) {
+		if current, why := a.now(); current != client { // it was left before it was asked, or the backend is closed
+			return "", cmp.Or(why, window.ErrUnavailable)
+		}
 	}
 	return reply, clientError(err)
 }

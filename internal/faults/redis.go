@@ -12,6 +12,7 @@ var redisFaults = []fault{
 	{file: "internal/batch/batch.go", old: "context.WithoutCancel(calls[0].caller)", new: "calls[0].caller", run: "^TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself$"},
 	{file: "internal/batch/batch.go", old: "c.Rank = first.Times", new: "c.Rank = 0", run: "^TestCallsThatFindNoRoomShareTheNextRequest$"},
 	{file: "internal/batch/batch.go", old: "size > 0 && size+more", new: "size+more", run: "^TestRequestsAreBounded$"},
+	{"redisbackend/redisbackend.go", "current != client {", "current != client && current != nil {", "", "TestAClientThatIsLeft"},
 	{"internal/redisclient/reply.go", "inScript.MatchString(reply) && ", "false && ", "redisbackend", "TestValuesThatAreNo"},
 	{file: "internal/redisclient/reply.go", old: "\t\terr = reply.cause\n", new: ""},
 	{file: "internal/redisclient/reply.go", old: "e.matches = []error{window.ErrFull, window.ErrUnavailable}", new: "e.matches = []error{window.ErrUnavailable}", tests: "redisbackend", run: "^TestHitsAtOneTimeShareRequests$"},
