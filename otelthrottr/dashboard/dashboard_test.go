@@ -4,6 +4,7 @@ package dashboard_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,8 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,29 +19,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// panel is a chart of the dashboard.
-type panel struct {
-	Title   string
-	GridPos struct{ X, Y, W, H int }
-	Targets []struct {
-		Expr         string
-		LegendFormat string
-	}
-	FieldConfig struct{ Defaults struct{ Unit string } }
-}
-
-func panels(t *testing.T) []panel {
-	text, err := os.ReadFile("throttr.json")
-	require.NoError(t, err)
-	var board struct{ Panels []panel }
-	require.NoError(t, json.Unmarshal(text, &board))
-	return board.Panels
-}
-
 // queries returns the queries of the dashboard, and the expressions of the alerts that the documents have.
 func queries(t *testing.T) (all []string) {
-	for _, panel := range panels(t) {
-		require.NotEmpty(t, panel.Targets, panel.Title)
+	text, err := os.ReadFile("throttr.json")
+	require.NoError(t, err)
+	var board struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	require.NoError(t, json.Unmarshal(text, &board))
+	for _, panel := range board.Panels {
+		require.NotEmpty(t, panel.Targets)
 		for _, target := range panel.Targets {
 			all = append(all, target.Expr)
 		}
@@ -107,50 +93,18 @@ func startPrometheus(t *testing.T) string {
 	return addr
 }
 
-// series is what a query returns: the values of the hour.
-type series struct {
-	labels         map[string]string
-	minutes, value []float64
-}
-
-// ask runs a query over the hour. Values that are no numbers, as of divisions by 0, are left out.
-func ask(t *testing.T, addr, query string) (all []series) {
-	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
-	response, err := http.Get(fmt.Sprintf("http://%s/api/v1/query_range?query=%s&start=%d&end=%d&step=15", addr, url.QueryEscape(query), start, start+3600))
-	require.NoError(t, err)
-	defer response.Body.Close()
-	var reply struct {
-		Error string
-		Data  struct {
-			Result []struct {
-				Metric map[string]string
-				Values [][2]any
-			}
-		}
-	}
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&reply))
-	require.Empty(t, reply.Error, query)
-	for _, result := range reply.Data.Result {
-		s := series{labels: result.Metric}
-		for _, v := range result.Values {
-			value, err := strconv.ParseFloat(v[1].(string), 64)
-			require.NoError(t, err)
-			if value == value {
-				s.minutes = append(s.minutes, (v[0].(float64)-float64(start))/60)
-				s.value = append(s.value, value)
-			}
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
-// Prometheus answers each query of the dashboard, and of the alerts, with values.
+// Prometheus answers each query of the dashboard, and of the alerts, with values that are numbers.
 func TestPrometheusAnswersTheQueries(t *testing.T) {
 	addr := startPrometheus(t)
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	for _, query := range queries(t) {
 		value := regexp.MustCompile(` [<>] [0-9.]+$`).ReplaceAllString(query, "") // alerts have no value unless they fire
-		require.True(t, slices.ContainsFunc(ask(t, addr, value), func(s series) bool { return len(s.value) > 0 }), query)
+		response, err := http.Get(fmt.Sprintf("http://%s/api/v1/query_range?query=%s&start=%d&end=%d&step=15", addr, url.QueryEscape(value), start, start+3600))
+		require.NoError(t, err)
+		reply, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		response.Body.Close()
+		require.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", query, reply)
+		require.Regexp(t, `\[[0-9]+,"[-0-9]`, string(reply), query)
 	}
-	drawPicture(t, addr)
 }

@@ -3,9 +3,6 @@ package faults_test
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,122 +15,6 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-const (
-	shiftCallers = 64
-	shiftCalls   = 50 // of each caller
-	shiftKeys    = 64 // that are hit
-)
-
-// shifted is a server that loses or duplicates one response while many callers share a connection.
-// Each later response then goes to the wrong request.
-type shifted struct {
-	*testing.T
-	executed executions
-	client   *throttr.Client[uint16]
-	limiter  *throttr.RateLimit
-	returned counts
-}
-
-// shiftedCall makes the n-th call and reports whether it returned a correct response.
-type shiftedCall func(s *shifted, r *rand.Rand, n int) (correct bool, err error)
-
-func (s *shifted) hit(r *rand.Rand, _ int) (bool, error) {
-	key := fmt.Sprint("k", r.IntN(shiftKeys))
-	res, err := s.limiter.Hit(s.Context(), key, time.Minute, 1000)
-	return err == nil && s.returned.correct(key, res), err
-}
-
-// request makes a request of any kind. UPDATEs alone would look alike, as all responses are statuses.
-func (s *shifted) request(r *rand.Rand, n int) (bool, error) {
-	key := fmt.Sprint(n)
-	switch r.IntN(4) {
-	case 0:
-		ok, err := s.client.Update(s.Context(), key, codec.Quota, codec.Increase, 1)
-		return s.executed.match(codec.OpUpdate, key, ok, 0), err
-	case 1:
-		c, ok, err := s.client.Query(s.Context(), key)
-		return s.executed.match(codec.OpQuery, key, ok, c.Quota), err
-	case 2:
-		ok, err := s.client.Insert(s.Context(), key, 1, testkit.Minute)
-		return s.executed.match(codec.OpInsert, key, ok, 0), err
-	default:
-		ok, err := s.client.Purge(s.Context(), key)
-		return s.executed.match(codec.OpPurge, key, ok, 0), err
-	}
-}
-
-// A client makes another connection soon after a response was lost or duplicated. Until then, requests can
-// get the response to another one. No hit is decided by one.
-func TestShiftedResponsesAreDetected(t *testing.T) {
-	for name, w := range map[string]struct {
-		call     shiftedCall
-		fault    mockserver.Fault
-		maxWrong int
-	}{
-		"hits, lost":                     {(*shifted).hit, mockserver.Fault{Op: codec.OpUpdate, Drop: true}, 0},
-		"hits, duplicated":               {(*shifted).hit, mockserver.Fault{Op: codec.OpUpdate, Duplicate: true}, 0},
-		"requests, an UPDATE lost":       {(*shifted).request, mockserver.Fault{Op: codec.OpUpdate, Drop: true}, 2 * shiftCallers},
-		"requests, an UPDATE duplicated": {(*shifted).request, mockserver.Fault{Op: codec.OpUpdate, Duplicate: true}, 2 * shiftCallers},
-		"requests, a QUERY lost":         {(*shifted).request, mockserver.Fault{Op: codec.OpQuery, Drop: true}, 2 * shiftCallers},
-		"requests, a QUERY duplicated":   {(*shifted).request, mockserver.Fault{Op: codec.OpQuery, Duplicate: true}, 2 * shiftCallers},
-	} {
-		for seed := range uint64(3) {
-			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					wrong := shift(t, seed, w.fault, w.call)
-					require.LessOrEqual(t, wrong, w.maxWrong, "wrong responses")
-				})
-			})
-		}
-	}
-}
-
-// shift has all callers call while f happens once. It returns how many responses were wrong. Before f, none may be.
-func shift(t *testing.T, seed uint64, f mockserver.Fault, call shiftedCall) int {
-	r := rand.New(rand.NewPCG(seed, 0))
-	s := &shifted{T: t}
-	srv := testkit.InMemory(t, mockserver.WithObserver(s.executed.observe))
-	s.returned.executed = &s.executed
-	for n := range shiftCallers * shiftCalls {
-		if r.IntN(2) == 0 {
-			srv.Set(fmt.Sprint(n), uint64(r.IntN(1000)), time.Minute)
-		}
-	}
-	s.client = testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1}))
-	s.limiter = testkit.NewRateLimit(s.client.Backend())
-	time.Sleep(time.Second) // for the sweeper, which has a connection of its own
-	latency := mockserver.Fault{Delay: time.Duration(500+r.IntN(1000)) * time.Microsecond}
-	remove := srv.Inject(latency)
-
-	var wrong atomic.Int64
-	var began atomic.Bool
-	var callers sync.WaitGroup
-	for c := range shiftCallers {
-		callers.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(c+1)))
-			for i := range shiftCalls {
-				correct, err := call(s, r, c*shiftCalls+i)
-				if err == nil && !correct {
-					wrong.Add(1)
-				}
-				if !correct && !began.Load() {
-					t.Errorf("before the shift: %v", err)
-				}
-				time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
-			}
-		})
-	}
-	time.Sleep(time.Duration(5+r.IntN(10))*time.Millisecond + 1)
-	began.Store(true)
-	remove()
-	f.Times, f.Delay = 1, latency.Delay
-	srv.Inject(f) // ahead of the latency, because the first fault that matches applies
-	srv.Inject(latency)
-	callers.Wait()
-	require.EqualValues(t, 1, testkit.ServerStats(s.client).Failures, "the shift is detected")
-	return int(wrong.Load())
-}
 
 // A record whose TTL is longer than that of any window of that scale must be the response to another
 // request. No hit is decided by it, and the connection ends. The unit tells nothing (H19).

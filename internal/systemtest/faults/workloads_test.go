@@ -16,17 +16,18 @@ import (
 // repetitions.
 type workload struct {
 	name  string
+	hits  bool
 	start func(s *scenario) (do call, finish func() (repeated int))
 }
 
 var workloads = []workload{
-	{"Single requests", startRequests},
-	{"Batches", startBatches},
-	{"Subscriptions", startSubscriptions},
-	{"Hits with ReturnError", startHits(throttr.ReturnError)},
-	{"Hits with AllowHits", startHits(throttr.AllowHits)},
-	{"Hits with DenyHits", startHits(throttr.DenyHits)},
-	{"Hits with a fallback", func(s *scenario) (call, func() int) {
+	{"Single requests", false, startRequests},
+	{"Batches", false, startBatches},
+	{"Subscriptions", false, startSubscriptions},
+	{"Hits with ReturnError", true, startHits(throttr.ReturnError)},
+	{"Hits with AllowHits", true, startHits(throttr.AllowHits)},
+	{"Hits with DenyHits", true, startHits(throttr.DenyHits)},
+	{"Hits with a fallback", true, func(s *scenario) (call, func() int) {
 		b := memory.New()
 		s.Cleanup(func() { b.Close() })
 		return startHitsWith(s, throttr.WithFallback(b))

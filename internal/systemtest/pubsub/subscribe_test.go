@@ -70,34 +70,6 @@ func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	})
 }
 
-func TestFullQueueDropsAsTheOptionsSay(t *testing.T) {
-	for name, c := range map[string]struct {
-		options     []pubsub.Option
-		first, last string // of the messages 0 to 299
-	}{
-		"as by default": {nil, "44", "299"},
-		"the oldest":    {[]pubsub.Option{pubsub.WithQueue(2)}, "298", "299"},
-		"the newest":    {[]pubsub.Option{pubsub.WithQueue(2), pubsub.WithOverflow(pubsub.DropNewest)}, "0", "1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-				sub := testkit.Subscribe(t, client, "c", c.options...)
-				publish := newPublisher(t, srv)
-				for i := range 300 {
-					publish("c", fmt.Sprint(i))
-				}
-				synctest.Wait() // all messages are in the queue
-				got := payloads(t, sub)
-				require.Equal(t, []string{c.first, c.last}, []string{got[0], got[len(got)-1]})
-				require.EqualValues(t, 300-len(got), sub.Dropped())
-				require.Equal(t, sub.Dropped(), client.Stats().Dropped)
-			})
-		})
-	}
-}
-
 // newPublisher returns a function that publishes on a connection of its own. The function
 // returns when the server has responded.
 func newPublisher(t testing.TB, srv *mockserver.Server) func(channel, payload string) {

@@ -9,37 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// A response with an unknown status is an error of each method that decodes one.
-func TestInvalidStatusIsAProtocolError(t *testing.T) {
-	ctx := t.Context()
-	for op, run := range map[codec.Op]func(*throttr.Client[uint16]) error{
-		codec.OpStat:    func(c *throttr.Client[uint16]) error { _, _, err := c.Stat(ctx, "k"); return err },
-		codec.OpInfo:    func(c *throttr.Client[uint16]) error { _, err := c.Info(ctx); return err },
-		codec.OpWhoAmI:  func(c *throttr.Client[uint16]) error { _, err := c.WhoAmI(ctx); return err },
-		codec.OpPublish: func(c *throttr.Client[uint16]) error { _, err := c.Publish(ctx, "c", nil); return err },
-		codec.OpConnection: func(c *throttr.Client[uint16]) error {
-			_, _, err := c.Connection(ctx, testkit.ServerStats(c).Server, codec.ConnID{})
-			return err
-		},
-		codec.OpList: func(c *throttr.Client[uint16]) error { return lastError(t, c.List(ctx)) },
-	} {
-		t.Run(op.String(), func(t *testing.T) {
-			client, _ := responding[uint16](t, op, []byte{7}, throttr.Config{MaxRetries: -1})
-			err := run(client)
-			require.ErrorIs(t, err, throttr.ErrProtocol)
-			var failed *throttr.RequestError
-			require.ErrorAs(t, err, &failed)
-			require.Equal(t, op, failed.Op)
-			require.True(t, failed.Sent)
-		})
-	}
-}
 
 // newFullServer starts a server with n records.
 func newFullServer(t testing.TB, n int, opts ...mockserver.Option) *mockserver.Server {

@@ -85,30 +85,6 @@ func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
 	})
 }
 
-// Config.MaxQueued bounds hits that wait while a request for their window is in flight. Hits
-// on other keys are not affected.
-func TestTooManyHitsOnAKeyAreRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxQueued: 50}))
-		limiter := testkit.NewRateLimit(client.Backend())
-		require.Equal(t, 1, testkit.Hits(t, limiter, 1, "hot", time.Minute, 100))
-		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: 400 * time.Millisecond})
-		errs := make([]error, 200)
-		var callers sync.WaitGroup
-		for i := range errs {
-			callers.Go(func() { _, errs[i] = limiter.Hit(t.Context(), "hot", time.Minute, 100) })
-			synctest.Wait()
-		}
-		require.Equal(t, 1, testkit.Hits(t, limiter, 1, "another", time.Minute, 100))
-		callers.Wait()
-		require.Equal(t, 200-1-50, rejected(t, errs), "one is in flight and 50 wait")
-		res, err := limiter.Hit(t.Context(), "hot", time.Minute, 100)
-		require.NoError(t, err)
-		require.EqualValues(t, 1+1+50+1, res.Count)
-	})
-}
-
 // A client under load has at most two goroutines for each connection, one for each server, one
 // for the subscriptions of each server, two for each server of a backend and two more while that is
 // swept or kept parked, and one for each key with callers. It has none for a call.
