@@ -85,7 +85,7 @@ func (a *admitted) count(ctx context.Context) (err error) {
 	d := &a.decision
 	d.Outcomes = make([]Outcome, 0, len(a.limits))
 	for i := range a.limits {
-		if c := &a.limits[i]; c.result != (throttr.Result{}) {
+		if c := &a.limits[i]; c.result != nil {
 			d.add(c)
 		}
 	}
@@ -110,7 +110,7 @@ func (a *admitted) take(ctx context.Context) error {
 				failed = errors.Join(failed, err)
 				continue
 			}
-			c.result = res
+			c.result = &res
 			d.Allowed = d.Allowed && res.Allowed
 		}
 	}
@@ -127,7 +127,7 @@ func (a *admitted) take(ctx context.Context) error {
 	for i := range a.limits {
 		if c := &a.limits[i]; c.n > 0 {
 			c.charged = c.n
-			c.result = results[0]
+			c.result = &results[0]
 			results = results[1:]
 		}
 	}
@@ -146,7 +146,7 @@ func (a *admitted) hit(ctx context.Context) error {
 			continue
 		}
 		c.charged = c.n
-		c.result = res
+		c.result = &res
 		if !res.Allowed {
 			a.decision.Allowed = false
 			break

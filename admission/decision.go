@@ -161,7 +161,7 @@ func (d *Decision) add(c *counted) {
 	if c.limit.Shadow {
 		return
 	}
-	d.Outcomes = append(d.Outcomes, c.outcome(c.result))
+	d.Outcomes = append(d.Outcomes, c.outcome(*c.result))
 	o := &d.Outcomes[len(d.Outcomes)-1]
 	s := &d.Strictest
 	none := s.Name == ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -100,7 +101,7 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 				defer backend.Close()
 				b, ctx, n := throttr.Backend(backend), t.Context(), test.n
 				if test.err != nil {
-					b, n = flaky{Backend: backend, err: test.err}, 1
+					b, n = testkit.Broken(backend, test.err), 1
 				}
 				if test.ctx != nil {
 					ctx = test.ctx

@@ -67,12 +67,12 @@ type admitted struct {
 // counted is a limit in which a request counts.
 type counted struct {
 	*planned
-	key     Key            // Plain if it is stored as it is
-	as      string         // the stored key
-	scale   time.Duration  // the length of the window
-	n       uint64         // the cost
-	result  throttr.Result // the zero Result: the request could not be counted
-	charged uint64         // what is counted of the request now: 0 of a call that has failed, and of what was given back
+	key     Key             // Plain if it is stored as it is
+	as      string          // the stored key
+	scale   time.Duration   // the length of the window
+	n       uint64          // the cost
+	result  *throttr.Result // nil: the request could not be counted
+	charged uint64          // what is counted of the request now: 0 of a call that has failed, and of what was given back
 }
 
 // begin returns what is known of a request before it is decided: it is allowed.

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,61 +13,19 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
-// flaky is a backend whose calls for limits of a name, or for all, fail, or hang until their ctx ends if there is no
-// error.
-type flaky struct {
-	window.Backend
-	name string
-	err  error
-	n    *int // of those calls
-}
-
-func (f flaky) fails(ctx context.Context, l window.Limit) error {
-	if f.name != "" && l.Name != f.name {
-		return nil
-	}
-	if f.n != nil {
-		*f.n++
-	}
-	if f.err != nil {
-		return f.err
-	}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func (f flaky) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := f.fails(ctx, l); err != nil {
-		return window.Window{}, err
-	}
-	return f.Backend.Hit(ctx, key, l, n)
-}
-
-func (f flaky) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := f.fails(ctx, l); err != nil {
-		return window.Window{}, err
-	}
-	return f.Backend.Take(ctx, key, l, n)
-}
-
-func (f flaky) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	for _, x := range takes {
-		if err := f.fails(ctx, x.Limit); err != nil {
-			return false, err
+// flaky returns a backend whose calls for limits of a name fail.
+func flaky(b throttr.Backend, name string, err error) throttr.Backend {
+	return testkit.Hooked{Backend: b, Before: func(_ context.Context, takes ...window.Take) error {
+		if slices.ContainsFunc(takes, func(t window.Take) bool { return t.Limit.Name == name }) {
+			return err
 		}
-	}
-	return f.Backend.TakeAll(ctx, takes, windows)
-}
-
-func (f flaky) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := f.fails(ctx, l); err != nil {
-		return window.Window{}, err
-	}
-	return f.Backend.Peek(ctx, key, l, n)
+		return nil
+	}}
 }
 
 // costs returns a request of a key whose costs are those of the names of limits, and of others 1.
@@ -96,7 +55,7 @@ func TestCommitOfWhatWasNotCounted(t *testing.T) {
 			m := memory.New()
 			defer m.Close()
 			cfg := admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits}
-			d := newGateOn(t, flaky{Backend: m, name: "tokens", err: errDown}, cfg).Admit(t.Context(), costs(map[string]uint64{"tokens": test.cost}))
+			d := newGateOn(t, flaky(m, "tokens", errDown), cfg).Admit(t.Context(), costs(map[string]uint64{"tokens": test.cost}))
 			require.ErrorIs(t, d.Err, errDown)
 			require.NoError(t, d.Commit(t.Context(), "tokens", 150))
 			require.NoError(t, d.Commit(t.Context(), "tokens", 150))
@@ -114,12 +73,15 @@ func TestAStoreThatHangsIsLookedUpOnce(t *testing.T) {
 			m := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
 			defer m.Close()
 			n := 0
-			limits := []throttr.Limit{{Name: "a", Max: 9, Scale: time.Second}, {Name: "a", Max: 9, Scale: time.Minute}, {Name: "a", Max: 9, Scale: time.Hour}}
-			for i := range limits {
-				limits[i].Name = string(rune('a' + i))
+			var limits []throttr.Limit
+			for _, name := range []string{"a", "b", "c", "counted"} {
+				limits = append(limits, throttr.Limit{Name: name, Max: 9, Scale: time.Hour})
 			}
-			limits = append(limits, throttr.Limit{Name: "counted", Max: 9, Scale: time.Hour})
-			store := flaky{Backend: m, n: &n}
+			store := testkit.Hooked{Backend: m, Before: func(ctx context.Context, _ ...window.Take) error {
+				n++
+				<-ctx.Done()
+				return ctx.Err()
+			}}
 			gate := newGateOn(t, store, admission.Config{Limits: limits}, throttr.WithTimeout(250*time.Millisecond))
 			begun := time.Now()
 			d := gate.Admit(t.Context(), costs(map[string]uint64{"a": 0, "b": 0, "c": 0, "counted": cost}))
@@ -131,7 +93,7 @@ func TestAStoreThatHangsIsLookedUpOnce(t *testing.T) {
 	// A failure that is not one of the store leaves the other limits as they are.
 	m := memory.New()
 	defer m.Close()
-	gate := newGateOn(t, flaky{Backend: m, name: "minute", err: throttr.ErrFull}, admission.Config{Limits: []throttr.Limit{minute, tokens}})
+	gate := newGateOn(t, flaky(m, "minute", throttr.ErrFull), admission.Config{Limits: []throttr.Limit{minute, tokens}})
 	require.NoError(t, gate.Admit(t.Context(), costs(map[string]uint64{"minute": 1, "tokens": 1})).Commit(t.Context(), "tokens", 2000))
 	d := gate.Admit(t.Context(), costs(map[string]uint64{"minute": 0, "tokens": 0}))
 	require.Equal(t, []string{"tokens"}, names(d))
@@ -216,6 +178,6 @@ func TestPeekAndResetNeedTheKeysOfLimits(t *testing.T) {
 	defer d.Done()
 	require.Equal(t, "192.0.2.1", d.Outcomes[1].Key)
 
-	_, err := newGateOn(t, flaky{Backend: memory.New(), name: "minute", err: errDown}, admission.Config{}).Peek(t.Context(), request("k"))
+	_, err := newGateOn(t, flaky(memory.New(), "minute", errDown), admission.Config{}).Peek(t.Context(), request("k"))
 	require.ErrorIs(t, err, errDown)
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/grpclimit"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -282,9 +283,9 @@ func TestCodesOfWaitsThatFail(t *testing.T) {
 	}{
 		"never granted": {backend, take(minute, 11), codes.ResourceExhausted, nil},
 		"a mistake":     {backend, take(throttr.Limit{Max: 1, Scale: 1}, 1), codes.Internal, throttr.ErrScale},
-		"the store":     {failing{backend, throttr.ErrUnavailable}, take(minute, 1), codes.Unavailable, throttr.ErrUnavailable},
-		"overloaded":    {failing{backend, throttr.ErrOverloaded}, take(minute, 1), codes.ResourceExhausted, throttr.ErrOverloaded},
-		"no takes":      {failing{backend, throttr.ErrUnavailable}, func(context.Context, grpclimit.Call) []throttr.Take { return nil }, codes.OK, nil},
+		"the store":     {testkit.Broken(backend, throttr.ErrUnavailable), take(minute, 1), codes.Unavailable, throttr.ErrUnavailable},
+		"overloaded":    {testkit.Broken(backend, throttr.ErrOverloaded), take(minute, 1), codes.ResourceExhausted, throttr.ErrOverloaded},
+		"no takes":      {testkit.Broken(backend, throttr.ErrUnavailable), func(context.Context, grpclimit.Call) []throttr.Take { return nil }, codes.OK, nil},
 	} {
 		p := newProvider(t)
 		client := grpclimit.NewClient(throttr.NewRateLimit(test.backend), grpclimit.ClientConfig{Takes: test.takes})

@@ -24,7 +24,6 @@ import (
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/grpclimit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // A flood through real servers and clients, over TCP: exactly the limit is served, of calls and of messages.
@@ -435,16 +434,6 @@ func TestKeysOfCalls(t *testing.T) {
 	}
 	_, err = grpclimit.ByAddr(admission.AddrConfig{Header: "X-Forwarded-For"})
 	require.ErrorIs(t, err, throttr.ErrConfig)
-}
-
-// failing is a backend that fails all takes.
-type failing struct {
-	*memory.Backend
-	err error
-}
-
-func (f failing) Take(context.Context, string, window.Limit, uint64) (window.Window, error) {
-	return window.Window{}, f.err
 }
 
 func TestNewServerRefusesInvalidConfig(t *testing.T) {

@@ -1,7 +1,6 @@
 package httplimit_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -14,8 +13,8 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // site is a handler behind middleware, over a memory backend with a clock that tests advance.
@@ -41,7 +40,7 @@ func newBrokenSite(t testing.TB, cfg httplimit.Config, err error, opts ...thrott
 	s := &site{clock: backendtest.NewClock()}
 	backend := memory.New(memory.WithClock(s.clock.Now), memory.WithCleanPeriod(0))
 	t.Cleanup(func() { backend.Close() })
-	s.limiter = throttr.NewRateLimit(broken{backend, err}, opts...)
+	s.limiter = throttr.NewRateLimit(testkit.Broken(backend, err), opts...)
 	s.Handler = s.wrap(t, cfg, func(w http.ResponseWriter, r *http.Request) {
 		s.served++
 		s.decision, s.found = httplimit.FromContext(r.Context())
@@ -97,33 +96,6 @@ func (s *site) count(t *testing.T, client string, l throttr.Limit) uint64 {
 	outcomes, err := s.Peek(t.Context(), httplimit.Request{Addr: client, Plan: httplimit.MustPlan(l)})
 	require.NoError(t, err)
 	return outcomes[0].Count
-}
-
-// broken is a backend that fails with err, unless that is nil.
-type broken struct {
-	window.Backend
-	err error
-}
-
-func (b broken) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if b.err != nil {
-		return window.Window{}, b.err
-	}
-	return b.Backend.Hit(ctx, key, l, n)
-}
-
-func (b broken) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if b.err != nil {
-		return window.Window{}, b.err
-	}
-	return b.Backend.Take(ctx, key, l, n)
-}
-
-func (b broken) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	if b.err != nil {
-		return false, b.err
-	}
-	return b.Backend.TakeAll(ctx, takes, windows)
 }
 
 func header(name, value string) func(*http.Request) {

@@ -12,30 +12,10 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
-
-// asked is a backend that remembers the keys of its calls.
-type asked struct {
-	window.Backend
-	calls int
-	keys  map[string]string // by the name of a limit
-}
-
-func (a *asked) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	a.calls++
-	a.keys[l.Name] = key
-	return a.Backend.Take(ctx, key, l, n)
-}
-
-func (a *asked) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	a.calls++
-	for _, t := range takes {
-		a.keys[t.Limit.Name] = t.Key
-	}
-	return a.Backend.TakeAll(ctx, takes, windows)
-}
 
 // Limits of several keys are one call. Addresses and what everybody shares are stored as they are, other keys as
 // digests.
@@ -86,15 +66,23 @@ func TestLimitsOfSeveralKeysAreTakenTogether(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &asked{Backend: memory.New(), keys: map[string]string{}}
+			calls := 0
+			keys := map[string]string{} // by the name of a limit
+			b := testkit.Hooked{Backend: memory.New(), Before: func(_ context.Context, takes ...window.Take) error {
+				calls++
+				for _, t := range takes {
+					keys[t.Limit.Name] = t.Key
+				}
+				return nil
+			}}
 			test.cfg.PartitionKey = true
 			limit, err := httplimit.New(throttr.NewRateLimit(b), test.cfg)
 			require.NoError(t, err)
 			h := limit(http.HandlerFunc(hello))
 			res := get(h, "10.0.0.1:80", append(test.header, "X-Forwarded-For", "203.0.113.7")...)
 			require.Equal(t, 200, res.StatusCode)
-			require.Equal(t, test.want, b.keys)
-			require.Equal(t, 1, b.calls)
+			require.Equal(t, test.want, keys)
+			require.Equal(t, 1, calls)
 		})
 	}
 }

@@ -76,7 +76,7 @@ var requestsFaults = []fault{
 	{file: "admission/ask.go", old: "given || g.cfg.Keyed[c.limit.Name].Text == \"\"", new: "true || given", run: "^TestPeekAndResetNeedTheKeysOfLimits$"},
 	{file: "admission/admit.go", old: "limits.CheckNumber(\"Cost\", c.n)", new: "limits.CheckNumber(\"Cost\", 0)", run: "^TestACostOutOfRangeIsAMistake$"},
 	{file: "admission/settle.go", old: "\t\t\tc.charged = 0\n", new: "\t\t\t_ = c\n", run: "^TestCommitSets"},
-	{file: "admission/admit.go", old: "\t\tc.charged = c.n\n\t\tc.result = res\n", new: "\t\tc.result = res\n", run: "^TestCommitSets"},
+	{file: "admission/admit.go", old: "\t\tc.charged = c.n\n\t\tc.result = &res\n", new: "\t\tc.result = &res\n", run: "^TestCommitSets"},
 	{file: "admission/addr.go", old: "\t\treturn unknown\n", new: "\t\treturn \"\"\n", run: "^TestUnknownAddressesCountTogether$"},
 	{file: "httplimit/middleware.go", old: "if d.Allowed && h.config.GiveBack != nil", new: "if h.config.GiveBack != nil", run: "^TestADeniedRequestIsNotGivenBack$"},
 	{file: "httplimit/pause.go", old: "`(?:[^,\"]|\"(?:[^\"\\\\]|\\\\.)*\"?)+`", new: "`(?:[^,\"]|\"[^\"]*\"?)+`", run: "^TestPausesThatResponsesDemand$"},
