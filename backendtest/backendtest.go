@@ -62,29 +62,11 @@ type Subject struct {
 	// the tests are those of fixed windows or those of rolling algorithms, with the vectors of this one.
 	// Some tests compare all algorithms that Check accepts. Default: window.FixedWindow.
 	Algorithm window.Algorithm
-	// Precision is how much later than the end of a window its ExpiresAt may be, and how much longer
-	// than necessary a RetryAfter. They must not be earlier or shorter. The Precision that Check
-	// returns must not be more. With a rolling algorithm, it is also the resolution of the backend's
-	// clock. Default: 0.
-	Precision time.Duration
-	// MaxCount is the MaxCount of the Traits that Check returns, 100 or more. Limits with a larger Max
-	// must fail with window.ErrRange, and a hit that leads to a larger count must be refused. Default:
-	// no bound.
-	MaxCount uint64
-	// SkipsDenied says that the backend may not count hits on a window that is full.
+	// SkipsDenied says that hits of fixed windows that are over the limit may not be counted, or be refused.
 	SkipsDenied bool
-	// RefusesHits says that hits over the limit are refused and count nothing, although the
-	// algorithm is one of fixed windows: Refused is set. SkipsDenied must be set, too.
-	RefusesHits bool
-	// MinScale is the shortest scale that the backend accepts, if that is over 100 ms. The tests
-	// then take place on a clock that is that much faster.
-	MinScale time.Duration
 	// MayLose says that GiveBack may return false although the window is open, and give nothing
 	// back. If it follows the take at once, it must not.
 	MayLose bool
-	// RoundsTokens says that a token of a token bucket may take a little longer to come back than
-	// Scale/Max, if that is not a whole number of nanoseconds.
-	RoundsTokens bool
 	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
 	// Default: the backend's method Close() error, if it has one.
 	Close func()
@@ -93,14 +75,14 @@ type Subject struct {
 // Run tests backends. For each subtest, it calls start for a new one, which should register its
 // cleanup with t.Cleanup. Subtests that do not apply to the Subject are skipped, and say why.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
-	suite{start, func(t *testing.T, f func(*testing.T)) { f(t) }}.run(t)
+	run(t, start, func(t *testing.T, f func(*testing.T)) { f(t) })
 }
 
 // RunInBubbles is Run with each subtest in a bubble of package [testing/synctest], for backends
 // that wait: such calls take no real time there. Start is called in the bubble, too. The Clock must
 // be that of the bubble, see [BubbleClock].
 func RunInBubbles(t *testing.T, start func(t *testing.T) Subject) {
-	suite{start, synctest.Test}.run(t)
+	run(t, start, synctest.Test)
 }
 
 // BubbleClock is the clock of a bubble of package [testing/synctest].
@@ -111,31 +93,3 @@ func (BubbleClock) Now() time.Time { return time.Now() }
 
 // Advance implements Clock.
 func (BubbleClock) Advance(d time.Duration) { time.Sleep(d) }
-
-// bounded returns n, or MaxCount if that is less.
-func (s Subject) bounded(n uint64) uint64 {
-	if s.MaxCount > 0 {
-		return min(n, s.MaxCount)
-	}
-	return n
-}
-
-// asCounted returns what a backend whose hits are never refused, and which has no bound, would return for
-// a hit of n.
-func (s Subject) asCounted(w window.Window, n uint64) window.Window {
-	if w.Refused && !s.Algorithm.Rolling() && (s.RefusesHits || s.MaxCount > 0 && w.Count+n > s.MaxCount) {
-		w.Count += n
-		w.Refused = false
-		w.RetryAfter = 0
-	}
-	return w
-}
-
-// shortest is the shortest scale of the tests.
-const shortest = 100 * time.Millisecond
-
-// stretch returns how long something takes in the tests of s that takes d for a backend that
-// accepts all scales.
-func (s Subject) stretch(d time.Duration) time.Duration {
-	return d * max(1, (s.MinScale+shortest-1)/shortest)
-}

@@ -1,17 +1,16 @@
-package backendtest_test
+package backendtest
 
 import (
 	"testing"
 	"time"
 
-	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
 // TestBoundedBackendsPass has correct backends of one algorithm with small counts, which do not count all denied
-// hits. Those of rolling algorithms have long scales and a coarse clock. That others pass is seen by the tests of
+// hits. Those of rolling algorithms have a coarse clock. That others pass is seen by the tests of
 // package memory.
 func TestBoundedBackendsPass(t *testing.T) {
 	for _, a := range limits.Algorithms {
@@ -19,40 +18,52 @@ func TestBoundedBackendsPass(t *testing.T) {
 			continue
 		}
 		t.Run(a.String(), func(t *testing.T) {
-			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
-				clock := backendtest.NewClock()
-				s := backendtest.Subject{Clock: clock, Algorithm: a, SkipsDenied: true, MaxCount: 200, Precision: time.Second}
-				now := clock.Now
+			Run(t, func(t *testing.T) Subject {
+				clock := NewClock()
+				now, precision := clock.Now, time.Second
 				if a.Rolling() {
-					s.Precision, s.RoundsTokens, s.MinScale = time.Microsecond, true, time.Second
-					now = func() time.Time { return clock.Now().Truncate(s.Precision) }
+					precision = time.Microsecond
+					now = func() time.Time { return clock.Now().Truncate(precision) }
 				}
 				store := memory.New(memory.WithClock(now))
-				s.Close = func() { store.Close() }
-				t.Cleanup(s.Close)
-				s.Backend = newWrong(store, now, bounds(s))
-				return s
+				t.Cleanup(func() { store.Close() })
+				return Subject{
+					Backend: newWrong(store, now, bounds(200, a, precision)), Clock: clock, Algorithm: a, SkipsDenied: true,
+					Close: func() { store.Close() },
+				}
 			})
 		})
 	}
 }
 
-// Run tests a backend of your own.
-func ExampleRun() {
-	_ = func(t *testing.T) { // TestMyBackend
-		for _, a := range limits.Algorithms {
-			t.Run(a.String(), func(t *testing.T) {
-				backendtest.Run(t, func(t *testing.T) backendtest.Subject {
-					clock := backendtest.NewClock()
-					return backendtest.Subject{Backend: memory.New(memory.WithClock(clock.Now)), Clock: clock, Algorithm: a}
-				})
+// TestTheModelAgreesWithVectors compares what memory returns with vectors. The suite compares it with the model.
+func TestTheModelAgreesWithVectors(t *testing.T) {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog} {
+		clock := NewClock()
+		store := memory.New(memory.WithClock(clock.Now))
+		defer store.Close()
+		s := newSuite(t, Subject{Backend: store, Clock: clock, Algorithm: a})
+		var vectors []vector
+		s.readVectors(a.String(), &vectors)
+		for _, v := range vectors {
+			s.replay(&v, 1, 0, func(want step, got answer) {
+				switch want.Op {
+				case "hit", "take", "peek":
+					granted := !got.Refused && (a.Rolling() || want.Op != "hit" || got.Count <= want.Limit)
+					s.expect(granted == want.Granted, "Refused is %v: %+v", got.Refused, want)
+					s.expect(got.RetryAfter == time.Duration(want.Retry) || !a.Rolling(), "RetryAfter is %v: %+v", got.RetryAfter, want)
+				case "give_back":
+					s.expect(got.ok == want.Granted, "GiveBack returns %v: %+v", got.ok, want)
+				}
+				s.expect(want.Count == nil || got.Count == *want.Count, "Count is %d: %+v", got.Count, want)
+				s.expect(want.Left == nil || got.Left == time.Duration(*want.Left), "Left is %v: %+v", got.Left, want)
 			})
 		}
 	}
 }
 
 func TestClockAdvancesOnlyWhenAdvanced(t *testing.T) {
-	clock := backendtest.NewClock()
+	clock := NewClock()
 	if now := clock.Now(); !now.Equal(time.Date(2009, time.January, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("the time is %v", now)
 	}

@@ -1,4 +1,4 @@
-package backendtest_test
+package backendtest
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -28,15 +27,14 @@ func TestBrokenBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := func(b broken) bool { return b.name == name }
-	backendtest.Run(t, func(t *testing.T) backendtest.Subject {
-		clock := backendtest.NewClock()
+	Run(t, func(t *testing.T) Subject {
+		clock := NewClock()
 		store := memory.New(memory.WithClock(clock.Now))
-		s := backendtest.Subject{Backend: store, Clock: clock, Algorithm: a, Close: func() { store.Close() }}
+		s := Subject{Backend: store, Clock: clock, Algorithm: a, Close: func() { store.Close() }}
 		all := unbounded
 		if slices.ContainsFunc(overMost, is) {
 			all = overMost
-			s.MaxCount = most
-			s.Backend = newWrong(store, clock.Now, bounds(s))
+			s.Backend = newWrong(store, clock.Now, bounds(most, 0, 0))
 		}
 		m := all[slices.IndexFunc(all, is)].mistake
 		s.Backend, s.Second = newWrong(s.Backend, clock.Now, m), newWrong(s.Backend, clock.Now, m)
@@ -48,16 +46,17 @@ func TestMistakesAreFound(t *testing.T) {
 	if race.Enabled {
 		t.Skip("whether the suite finds mistakes does not depend on the race detector")
 	}
-	fails := map[string][]string{} // subtests, by algorithm and mistake
+	seen := map[string][]string{} // by properties, with an algorithm and mistake
 	for _, b := range slices.Concat(overMost, unbounded) {
 		for _, a := range b.in {
-			fails[fmt.Sprint(a, ": ", b.name)] = append(fails[fmt.Sprint(a, ": ", b.name)], b.fails...)
+			name := fmt.Sprint(algorithmOf[a], ": ", b.name)
+			seen[name] = append(seen[name], b.seen...)
 		}
 	}
-	for name, subtests := range fails {
+	for name, by := range seen {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mustFail(t, name, subtests)
+			mustFail(t, name, by)
 		})
 	}
 }
@@ -66,7 +65,7 @@ func TestMistakesAreFound(t *testing.T) {
 // attempts.
 func mustFail(t *testing.T, name string, subtests []string) {
 	var output string
-	for range 5 {
+	for range 10 {
 		pattern := "^TestBrokenBackend$/^(" + strings.ReplaceAll(strings.Join(subtests, "|"), " ", "_") + ")$"
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", pattern)
 		cmd.Env = append(os.Environ(), brokenVariable+"="+name)

@@ -1,374 +1,351 @@
 package backendtest
 
 import (
+	"cmp"
 	"fmt"
-	"math/rand/v2"
+	"math/big"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// counted identifies a window of the model. The Max is 0, as it differs from call to call, but with a rolling
-// algorithm.
-type counted struct {
-	key   string
-	limit window.Limit
-}
-
-// holding is what a take in the model holds.
-type holding struct {
-	of         counted
-	client     int // that has made the take
-	id         int64
-	state      state // of the window
-	taken, end int64 // when it was made, and the end that it left
-	n          uint64
-}
-
-// model is the simplest implementation of a backend, with one or two clients.
+// model makes all calls that the backend makes, one after the other, and compares the answers. Where a backend is free,
+// the model does what the backend did.
 type model struct {
-	calls    // of the client that makes the next call, and the window
-	of       counted
-	client   int
-	clients  []calls
-	keys     string
-	scales   []time.Duration
-	unit     time.Duration // of times
-	random   *rand.Rand
-	windows  map[counted]state
-	held     []holding
-	replaced bool // a window, by Set or Reset, in this step
+	counts map[identity]*record
 }
 
-// rollingLimits are limits whose tokens come back in whole milliseconds, with a scale of one second.
-var rollingLimits = []uint64{1, 4, 5, 10}
-
-// testModel makes random calls one after the other, advances the clock in between, and compares the
-// results with those of the model.
-func testModel(c calls) { c.compare(c.clients()[:1], 5, 5000) }
-
-// testModelOfTwo is testModel with calls of two clients: each must find what the other one has left.
-func testModelOfTwo(c calls) {
-	for seed := range uint64(4) {
-		c.compare(c.clients(), seed, 2000)
-	}
+// identity is what tells counts apart.
+type identity struct {
+	key   string
+	limit window.Limit // without Max and Burst
 }
 
-// compare makes random calls of clients and compares the results with those of a model.
-func (c calls) compare(clients []calls, seed uint64, steps int) {
-	m := &model{
-		clients: clients, random: rand.New(rand.NewPCG(seed, 6)), keys: fmt.Sprintf("%d/%d of ", seed, len(clients)),
-		unit: c.stretch(time.Millisecond), windows: map[counted]state{},
+func identityOf(t *window.Take) identity { return identity{t.Key, limits.Identity(&t.Limit)} }
+
+// record returns the record of a take.
+func (m *model) record(t *window.Take) *record {
+	id := identityOf(t)
+	if m.counts[id] == nil {
+		m.counts[id] = &record{ids: map[clientID]bool{}, used: map[clientID]bool{}}
 	}
-	m.scales = []time.Duration{1000 * m.unit}
-	if !c.Algorithm.Rolling() {
-		m.scales = []time.Duration{c.stretch(shortest), c.stretch(time.Second), c.stretch(time.Minute)}
-	}
-	for step := range steps {
-		m.client = m.random.IntN(len(clients))
-		m.calls = clients[m.client]
-		m.of = m.any()
-		m.calls = m.callsOf(m.client, m.of)
-		m.advance()
-		m.replaced = false
-		m.step()
-		if c.Failed() {
-			c.Fatalf("seed %d, step %d, client %d, %+v", seed, step, m.client, m.of)
-		}
-		if m.replaced && c.Algorithm.Rolling() && c.SkipsDenied && len(clients) > 1 {
-			// Until then, a client may count what it has read of the aligned window before.
-			m.Clock.Advance(m.nextAligned())
-		}
-	}
+	return m.counts[id]
 }
 
-// callsOf returns the calls of a client in a window.
-func (m *model) callsOf(client int, of counted) calls {
-	c := m.clients[client].on(of.key)
-	c.limit = of.limit
-	if c.limit.Max == 0 {
-		c.limit.Max = 10
-	}
-	return c
+// made is a call that the backend has made.
+type made struct {
+	call
+	answer
+	before, now int64 // when it began, and ended
 }
 
-// any returns one of the windows.
-func (m *model) any() counted {
-	l := window.Limit{Algorithm: m.Algorithm, Scale: m.scales[m.random.IntN(len(m.scales))]}
-	if m.random.IntN(3) == 0 {
-		l.Name = "n"
-	}
-	number := uint64(m.random.IntN(3))
-	if m.Algorithm.Rolling() {
-		l.Max = rollingLimits[m.random.IntN(len(rollingLimits))]
-		number = l.Max
-	}
-	return counted{fmt.Sprint(m.keys, "k", number), l}
-}
-
-// advance advances the clock by a part of the scale, or to the end of a window.
-func (m *model) advance() {
-	if m.Algorithm.Rolling() {
-		d := time.Duration(m.random.Int64N(30))
-		if m.random.IntN(20) == 0 {
-			d = time.Duration(m.random.Int64N(1500))
-		}
-		m.Clock.Advance(d * m.unit)
-		return
-	}
-	d := time.Duration(m.random.Int64N(int64(m.of.limit.Scale) / 8)).Truncate(time.Millisecond)
-	switch _, end := m.window(m.of).count(m.now()); {
-	case m.random.IntN(20) == 0:
-		d = max(0, time.Duration(end-m.now())-time.Duration(m.random.IntN(2))*500*time.Microsecond)
-	case m.random.IntN(2) == 0:
-		d /= 10
-	}
-	m.Clock.Advance(d)
-}
-
-func (m *model) now() int64 { return m.Clock.Now().UnixNano() }
-
-// window returns the state of a window.
-func (m *model) window(of counted) state {
-	if m.windows[of] == nil {
-		m.windows[of] = newState(m.Algorithm, int64(of.limit.Scale), int64(of.limit.Max))
-	}
-	return m.windows[of]
-}
-
-// step makes a random call.
-func (m *model) step() {
-	most := m.of.limit.Max
-	switch m.random.IntN(20) {
-	case 0:
-		n := 1 + m.random.Uint64N(max(most, 1))
-		got := m.charge(n)
-		m.window(m.of).add(m.now(), n)
-		m.found(m.of, got)
-	case 1, 2, 3, 4:
-		m.hitOne(m.limitOf(m.of, 0), m.random.Uint64N(max(4, most+2)))
-	case 5:
-		n := m.random.Uint64N(max(4, most+1))
-		if most > 0 {
-			n = min(n, most)
-		}
-		got := m.set(n)
-		m.forget()
-		m.window(m.of).add(m.now(), n)
-		m.found(m.of, got)
-	case 6:
-		m.reset()
-		m.forget()
-	case 7:
-		if len(m.clients) == 1 { // one of several may not know all names
-			m.deleteSome(m.scales[:1+m.random.IntN(len(m.scales))])
-		}
-	case 8, 9:
-		m.found(m.of, m.get())
-	case 10, 11, 12:
-		m.giveBackOne()
-	case 13, 14, 15, 16:
-		m.takeSome(m.of)
+// do makes a call, and compares the answer with that of the model.
+func (s *suite) do(c call) answer {
+	s.Helper()
+	m := made{call: c, before: s.now()}
+	m.answer = s.try(c)
+	m.now = s.now()
+	switch c.method {
+	case takeAll:
+		s.takesAll(m)
+	case deleteAll:
+		s.deletes(m)
+	case giveBack:
+		s.givesBack(m)
+		s.model.record(&c.Take).remember(m)
+	case reset:
+		s.model.record(&c.Take).forget()
+		s.model.record(&c.Take).remember(m)
 	default:
-		all := []counted{m.of}
-		for range 1 + m.random.IntN(3) {
-			all = append(all, m.any())
-		}
-		if m.without("TakeAll") != "" || m.Algorithm.Rolling() && len(m.clients) > 1 {
-			all = all[:1]
-		}
-		m.takeSome(all...)
+		at := s.when(m, &m.Take, m.Window)
+		s.compare(m, &m.Take, m.Window, s.want(m, at))
 	}
+	return m.answer
 }
 
-// limitOf returns the limit of a call: of fixed windows, it can differ from that of others.
-func (m *model) limitOf(of counted, least uint64) uint64 {
-	if of.limit.Max > 0 {
-		return of.limit.Max
-	}
-	return least + m.random.Uint64N(12)
-}
-
-// countedBy returns the window of a take.
-func (m *model) countedBy(t window.Take) counted {
-	of := counted{t.Key, window.Limit{Name: t.Limit.Name, Scale: t.Limit.Scale, Algorithm: t.Limit.Algorithm}}
-	if m.Algorithm.Rolling() {
-		of.limit.Max = t.Limit.Max
-	}
-	return of
-}
-
-// forget ends the window of this step in the model.
-func (m *model) forget() {
-	delete(m.windows, m.of)
-	m.replaced = true
-}
-
-// found compares a window with that of the model.
-func (m *model) found(of counted, got window.Window) {
-	now := m.now()
-	n, end := m.window(of).count(now)
-	if end <= now {
-		m.none(got)
-		return
-	}
-	m.calls.state(got, n)
-	m.left(got, time.Duration(end-now), 1)
-}
-
-// hitOne makes a hit.
-func (m *model) hitOne(limit, n uint64) {
-	got := m.upTo(limit).hit(n)
-	s := m.window(m.of)
-	before, _ := s.count(m.now())
-	granted := n <= limit && before <= limit-n
+// when returns the time at which a call was made that has taken a while: if it has opened a window, as the end of that
+// tells.
+func (s *suite) when(m made, t *window.Take, got window.Window) int64 {
+	opened := got.ExpiresAt.Add(-t.Limit.Scale).UnixNano()
 	switch {
-	case m.Algorithm.Rolling():
-		if got.Refused == granted || n > limit && got.RetryAfter != window.Never {
-			m.Errorf("a hit of %d of %d with a count of %d returns %+v", n, limit, before, got)
-		}
-		if granted && n > 0 {
-			s.add(m.now(), n)
-		}
-	case m.RefusesHits && n > 0 && !granted:
-		m.expect(got.Count == before+n, "a hit of %d that is refused returns count %d, want %d without it", n, got.Count-n, before)
-		return
-	case !m.SkipsDenied || before <= limit || got.Count != before:
-		s.add(m.now(), n)
+	case got.ExpiresAt.IsZero() || opened < m.before:
+		return m.before
+	case opened < m.now && m.before >= s.model.record(t).end:
+		return opened
 	}
-	m.found(m.of, got)
+	return m.now
 }
 
-// deleteSome deletes a key's windows of some scales. If these are all scales, it calls Delete
-// without scales.
-func (m *model) deleteSome(scales []time.Duration) {
-	want := 0
-	for of, s := range m.windows {
-		if of.key == m.key && slices.Contains(scales, of.limit.Scale) {
-			if _, end := s.count(m.now()); end > m.now() {
-				want++
+// want makes a call of one count in the model, and returns its window.
+func (s *suite) want(m made, at int64) window.Window {
+	r, l, n := s.model.record(&m.Take), &m.Limit, m.N
+	switch m.method {
+	case peek:
+		return r.take(l, n, at)
+	case set:
+		r.forget()
+		if kept := m.Window.Count; l.Algorithm.Rolling() && kept >= min(n, limits.Capacity(l)) {
+			n = min(n, kept) // it need not store all
+		}
+		r.add(l, n, 0, at)
+	case charge:
+		most := cmp.Or(s.traits(*l).MaxCount, window.Unlimited)
+		r.add(l, min(n, most-min(most, r.count(l, at)(0))), 0, at)
+	case hit:
+		if !l.Algorithm.Rolling() {
+			return s.wantOfHit(m, at)
+		}
+		fallthrough
+	case take:
+		if w := r.take(l, n, at); w.Refused {
+			r.refuse(l, at)
+			if s.MayLose && s.two {
+				s.adopt(m, &m.Take)
+				return m.Window
 			}
-			delete(m.windows, of)
+			return w
 		}
+		r.add(l, n, m.Window.ID, at)
 	}
-	if len(scales) == len(m.scales) {
-		scales = nil
-	}
-	m.delete(want, scales...)
+	return r.window(l, at)
 }
 
-// takeSome takes of some windows, of which one may be there more than once.
-func (m *model) takeSome(all ...counted) {
-	takes := make([]window.Take, len(all))
-	for i, of := range all {
-		takes[i] = m.callsOf(m.client, of).upTo(m.limitOf(of, 3)).takeOf(1 + m.random.Uint64N(4))
-	}
-	want := true
-	merged, _ := limits.Merge(takes)
-	for _, t := range merged {
-		count, _ := m.window(m.countedBy(t)).count(m.now())
-		want = want && t.N <= t.Limit.Max && count <= t.Limit.Max-t.N
-	}
-	before := m.now()
-	windows, granted := m.taken(takes...)
+// wantOfHit makes a hit of a fixed window. One that leads to more than the largest count is refused, and others over
+// the limit may be refused or not counted, if the backend SkipsDenied.
+func (s *suite) wantOfHit(m made, at int64) window.Window {
+	r := s.model.record(&m.Take)
+	w, most := r.window(&m.Limit, at), s.traits(m.Limit).MaxCount
+	tooMany := most > 0 && w.Count+m.N > most
+	denied := s.SkipsDenied && w.Count+m.N > m.Limit.Max
 	switch {
-	case granted != want:
-		m.Errorf("the takes %+v return %v, want %v", takes, granted, want)
+	case tooMany || denied && m.Refused:
+		w.Refused = true
+		w.RetryAfter = cmp.Or(m.RetryAfter, w.Left)
+	case denied && w.Count > m.Limit.Max && m.Count == w.Count:
+	default:
+		r.add(&m.Limit, m.N, 0, at)
+		w = r.window(&m.Limit, at)
+	}
+	return w
+}
+
+// takesAll makes takes of several counts in the model: all or none.
+func (s *suite) takesAll(m made) {
+	s.Helper()
+	sums, of := merge(m.takes)
+	granted := true
+	wants := make([]window.Window, len(sums))
+	at := make([]int64, len(sums))
+	for i := range sums {
+		t := &sums[i]
+		at[i] = s.when(m, t, m.windows[slices.Index(of, i)])
+		wants[i] = s.model.record(t).take(&t.Limit, t.N, at[i])
+		granted = granted && !wants[i].Refused
+	}
+	if m.ok != granted {
+		s.wrong(m, &sums[0], fmt.Sprintf("granted is %v, want %v", m.ok, granted))
 		return
-	case granted:
-		m.hold(all, takes, windows, before)
-	case len(m.clients) > 1 && m.SkipsDenied && !m.Algorithm.Rolling() && (len(all) > 1 || m.MayLose):
-		for _, t := range merged {
-			m.adopt(m.countedBy(t), t.N, before)
+	}
+	for i := range sums {
+		if t := &sums[i]; granted {
+			r := s.model.record(t)
+			r.add(&t.Limit, t.N, m.windows[slices.Index(of, i)].ID, at[i])
+			wants[i] = r.window(&t.Limit, at[i])
 		}
-		return
 	}
-	if m.now() != before {
-		return // the states are of different times
-	}
-	for i, of := range all {
-		m.found(of, windows[i])
+	for i, sum := range of {
+		if !granted && s.SkipsDenied && s.two {
+			s.adopt(m, &sums[sum])
+		} else {
+			s.compare(m, &sums[sum], m.windows[i], wants[sum])
+		}
 	}
 }
 
-// hold adds takes that were granted, and made after a time.
-func (m *model) hold(all []counted, takes []window.Take, windows []window.Window, before int64) {
-	now := m.now()
-	for i, of := range all {
-		s := m.window(of)
-		over := windows[i].ExpiresAt.Add(-m.Precision).UnixNano()
-		if _, end := s.count(before); end > before && (now < end || over <= end) { // it may be over by now
-			s.add(before, takes[i].N)
+// adopt makes the model agree with what a take may leave that was refused, if a store has two clients. One that does not
+// know what the other has taken may take first, and give back then: a window is open, with a count of 0, or with more if
+// a give-back may be lost. What the take returns may be what the client has known.
+func (s *suite) adopt(m made, t *window.Take) {
+	s.Helper()
+	look := made{call: call{method: peek, second: m.second, Take: t.Limit.For(t.Key, 0)}, before: m.before}
+	look.answer = s.try(look.call)
+	look.now = s.now()
+	r, at := s.model.record(t), s.when(look, t, look.Window)
+	if look.Left > 0 && r.window(&t.Limit, look.now).Left == 0 {
+		r.add(&t.Limit, 0, 0, at)
+	}
+	if look.Left > 0 && s.MayLose && look.Count-r.entries[0].n <= t.N {
+		r.entries[0].n = look.Count
+	}
+	s.compare(look, &look.Take, look.Window, r.window(&t.Limit, look.now))
+}
+
+// merge returns takes in which those of one count are one of their sum, under the lowest Max and Burst, and the index
+// there of each take.
+func merge(takes []window.Take) (sums []window.Take, of []int) {
+	for _, t := range takes {
+		at := slices.IndexFunc(sums, func(sum window.Take) bool { return identityOf(&sum) == identityOf(&t) })
+		if at < 0 {
+			at = len(sums)
+			sums = append(sums, t)
+		} else {
+			sum := &sums[at]
+			sum.N = min(sum.N+t.N, window.Unlimited+1)
+			if t.Limit.Algorithm == window.TokenBucket {
+				sum.Limit.Burst = min(limits.Capacity(&sum.Limit), limits.Capacity(&t.Limit))
+			}
+			sum.Limit.Max = min(sum.Limit.Max, t.Limit.Max)
+		}
+		of = append(of, at)
+	}
+	return sums, of
+}
+
+// deletes ends the windows of a key in the model. It may count those that have ended meanwhile, or no longer ago than
+// Precision.
+func (s *suite) deletes(m made) {
+	s.Helper()
+	least, most := 0, 0
+	for id, r := range s.model.counts {
+		if id.key != m.Key || len(m.scales) > 0 && (id.limit.Calendar != 0 || !slices.Contains(m.scales, id.limit.Scale)) {
 			continue
 		}
-		s.add(now, takes[i].N)
-		m.openedSince(s, before, windows[i])
+		if r.window(&id.limit, m.now).Left > 0 {
+			least++
+		}
+		if before := m.before - int64(s.traits(id.limit).Precision); r.end > before || r.window(&id.limit, m.before).Left > 0 {
+			most++
+		}
+		r.forget()
 	}
-	for i, of := range all { // those of one window have one end
-		s := m.window(of)
-		_, end := s.count(now)
-		m.held = append(m.held, holding{of, m.client, windows[i].ID, s, now, end, takes[i].N})
+	if m.deleted < least || m.deleted > most {
+		s.wrong(m, &m.Take, fmt.Sprintf("it has ended %d windows, want %d", m.deleted, least))
 	}
 }
 
-// openedSince makes the end of a fixed window that a take has opened after a time that which it has: it may have
-// opened before now if another take of the same call has waited.
-func (m *model) openedSince(s state, before int64, got window.Window) {
-	if f, ok := s.(*fixedState); ok && !got.ExpiresAt.IsZero() {
-		if end := got.ExpiresAt.UnixNano(); end < f.end && end >= f.ends(before) {
-			f.end = end
+// givesBack gives back in the model. A token bucket may give less back if it has got something else back since the take.
+func (s *suite) givesBack(m made) {
+	s.Helper()
+	r := s.model.record(&m.Take)
+	bucket := m.Limit.Algorithm == window.TokenBucket
+	if !m.ok && (s.MayLose || bucket && r.gave) {
+		return
+	}
+	var before *big.Int
+	if bucket {
+		before = r.debt(m.now)
+	}
+	if want := r.giveBack(&m.call, m.now); m.ok != want {
+		s.wrong(m, &m.Take, fmt.Sprintf("it returns %v, want %v", m.ok, want))
+	}
+	if m.ok && bucket {
+		if r.gave {
+			s.settle(m, r, before)
+		}
+		r.gave = true
+	}
+}
+
+// settle makes the debt of a token bucket that of the backend's, which was another one before a give-back.
+func (s *suite) settle(m made, r *record, before *big.Int) {
+	s.Helper()
+	got := s.try(call{method: peek, Take: m.Limit.For(m.Key, 0)})
+	debt, least := product(m.Limit.Max, int64(got.Left)), r.debt(m.now)
+	if debt.Cmp(least) < 0 || debt.Cmp(before) > 0 {
+		s.wrong(m, &m.Take, fmt.Sprintf("after it the bucket is full in %v, which is no time from none of it to all", got.Left))
+	}
+	of := slices.IndexFunc(r.entries, func(e entry) bool { return e.id == m.id })
+	back := r.entries[of].back
+	back.Sub(back, debt.Sub(debt, least))
+}
+
+// compare compares the window that a call has returned with that of the model.
+func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
+	s.Helper()
+	r, precision := s.model.record(t), s.traits(t.Limit).Precision
+	r.remember(m)
+	var wrong []string
+	differs := func(field string, got, want any) {
+		wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", field, got, want))
+	}
+	late := func(field string, got, want time.Duration) {
+		if got < want || got > want && (want == window.Never || want == 0 || got-want > precision) {
+			differs(field, got, want)
 		}
 	}
+	if got.Count != want.Count && (got.Count < window.Unlimited || want.Count < window.Unlimited) {
+		differs("Count", got.Count, want.Count)
+	}
+	if m.method != peek || t.N > 0 {
+		if got.Refused != want.Refused {
+			differs("Refused", got.Refused, want.Refused)
+		}
+		if want.RetryAfter > 0 {
+			late("RetryAfter", cmp.Or(got.RetryAfter, got.Left), want.RetryAfter)
+		}
+	}
+	if m.before == m.now { // otherwise they are of different times
+		late("Left", got.Left, want.Left)
+		if end := time.Unix(0, m.now).Add(got.Left); got.Left > 0 && !got.ExpiresAt.Equal(end) || got.Left <= 0 && !got.ExpiresAt.IsZero() {
+			differs("ExpiresAt", got.ExpiresAt, fmt.Sprintf("the time, which is %v, and Left, %v", time.Unix(0, m.now).UTC(), got.Left))
+		}
+	}
+	if t.Limit.Algorithm.Rolling() {
+		r.used[clientID{m.second, got.ID}] = true
+	} else if m.method != peek {
+		if why := s.identify(m, r, got, want); why != "" {
+			wrong = append(wrong, why)
+		}
+	}
+	if len(wrong) > 0 {
+		s.wrong(m, t, strings.Join(wrong, "; "))
+	}
 }
 
-// adopt makes the model agree with what a take of n that was refused with others may leave. A client that does
-// not know what the other one has taken may take first, and give back then: a window is open now, with a count of
-// 0, or with more if a give-back may be lost. The states that the takes return may be what the client has known.
-func (m *model) adopt(of counted, n uint64, before int64) {
-	s := m.window(of).(*fixedState)
-	count, end := s.count(m.now())
-	got := m.callsOf(m.client, of).get()
-	if got.Left <= 0 && end <= m.now() {
-		return
+// identify returns what is wrong with the ID of a fixed window. A backend that MayLose may give it another one.
+func (s *suite) identify(m made, r *record, got, want window.Window) string {
+	id := clientID{m.second, got.ID}
+	switch {
+	case want.Left == 0 && got.ID != 0:
+		return fmt.Sprintf("ID is %d, and there is no window", got.ID)
+	case want.Left == 0:
+		return ""
+	case got.ID == 0:
+		return "ID is 0"
+	case r.used[id] && !r.ids[id]:
+		return fmt.Sprintf("ID is %d, which is that of an earlier window", got.ID)
+	case !r.ids[id] && !s.MayLose:
+		for was := range r.ids {
+			if was.second == m.second {
+				return fmt.Sprintf("ID is %d, and was %d when the window opened", got.ID, was.id)
+			}
+		}
 	}
-	if end <= m.now() {
-		s.add(m.now(), 0)
-		m.openedSince(s, before, got)
-	}
-	if m.MayLose && got.Count-count <= n {
-		s.hits = got.Count // what was lost stays counted
-	}
-	m.found(of, got)
+	r.ids[id] = true
+	r.used[id] = true
+	return ""
 }
 
-// giveBackOne gives back something that is held, and maybe not all of it.
-func (m *model) giveBackOne() {
-	if len(m.held) == 0 {
-		return
+// remember keeps a call for the texts of failures.
+func (r *record) remember(m made) {
+	const last = 6
+	r.calls = append(r.calls, m)
+	r.calls = r.calls[max(0, len(r.calls)-last):]
+}
+
+// wrong fails the test: with the call, what is wrong, and what was called before.
+func (s *suite) wrong(m made, t *window.Take, what string) {
+	s.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "%v: %s", m.call, what)
+	for i, before := range s.model.record(t).calls {
+		if i == 0 {
+			text.WriteString("\nThe last calls of this count:")
+		}
+		fmt.Fprintf(&text, "\n\t%v before: %v returned %+v", time.Duration(m.now-before.now), before.call, before.answer.Window)
 	}
-	i := m.random.IntN(len(m.held))
-	h := m.held[i]
-	m.held = slices.Delete(m.held, i, i+1)
-	same := m.windows[h.of] == h.state
-	if !same && m.Algorithm.Rolling() {
-		return
-	}
-	c, now := m.callsOf(h.client, h.of), m.now()
-	n := 1 + m.random.Uint64N(h.n)
-	ok, err := c.Backend.GiveBack(c.Context(), c.key, c.limit, n, h.id)
-	c.checked(err, "GiveBack", n)
-	bucket, isBucket := h.state.(*bucketState)
-	if !ok && (m.MayLose || isBucket) {
-		return
-	}
-	if want := same && h.state.giveBack(now, h.taken, h.end, n); ok != want {
-		m.Errorf("GiveBack of %d to %+v, taken %v ago, returns %v, want %v", n, h.of, time.Duration(now-h.taken), ok, want)
-	}
-	got := m.callsOf(m.client, h.of).get() // maybe of the other client
-	if isBucket && ok {
-		bucket.adopt(m.calls, got)
-	}
-	m.found(h.of, got)
+	s.Error(text.String())
 }

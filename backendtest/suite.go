@@ -5,160 +5,259 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// suite runs tests.
-type suite struct {
-	start func(*testing.T) Subject
-	in    func(*testing.T, func(*testing.T)) // runs a test in a bubble, or as it is
-}
-
-// subtest is the test of a rule.
-type subtest struct {
-	rule    string
-	run     func(calls)
-	methods string // that it needs
-	of      need
+// property is what a backend must have: a sentence, and its test.
+type property struct {
+	sentence string
+	test     func(s *suite)
+	needs    []need
 }
 
 // need returns why a test does not apply to a Subject, or "".
-type need func(Subject) string
+type need func(s *suite) string
 
-// Methods that tests need.
-const (
-	counts  = "Hit Charge Peek"
-	changes = "Hit Charge Peek Set Reset Delete"
-	taking  = "Hit Take Peek"
-	several = "Take TakeAll GiveBack Peek"
-	giving  = "Hit Take Charge GiveBack Peek Set Reset Delete"
-)
+// properties are all that the suite tests.
+var properties = slices.Concat(errorProperties, windowProperties, randomProperties, concurrentProperties, flightProperties)
 
-var tests = slices.Concat([]subtest{
-	{"a backend has all methods but those that it leaves out", testMethods, "", always},
-	{"Check returns the error of every call", testCheck, "", always},
-	{"a call whose context has ended does nothing", testContext, counts, always},
-	{"a call after Close fails with window.ErrClosed", testClosed, "", always},
-	{"keys and limits are independent", testIndependence, counts, always},
-	{"Reset ends a window, and Delete those of all limits", testDelete, changes, always},
-	{"Charge counts what is over the limit", testCharge, taking + " Charge Set", always},
-	{"Peek tells what a take would return", testPeek, taking, always},
-	{"concurrent calls of all methods leave nothing behind", testAllMethods, changes, always},
-	{"another Max is another bound of the same count", testAnotherMax, taking, always},
-	{"takes of several limits are granted all or none", testAllOrNone, several, always},
-	{"several takes of one count are one of their sum", testRepeated, several, always},
-	{"concurrent takes are granted up to the limit", testUpToLimit, taking, always},
-	{"concurrent takes and give-backs leave what is held", testHeld, giving, always},
-	{"of takes in opposite order one is granted", testOppositeOrder, several, always},
-	{"nothing is given back to another window", testGiveBackToAnother, giving, always},
-	{"windows that end under concurrent takes exceed no limit", testEndings, giving, always},
-	{"random calls agree with a model", testModel, giving, always},
-	{"random calls of two clients agree with a model", testModelOfTwo, giving, twoClients},
-	{"vectors", testVectors, giving, withVectors},
-
-	{"a window ends one scale after its start", testEnd, counts, fixed},
-	{"concurrent hits have counts of their own", testCounts, counts, fixed},
-	{"the ID of a window is that of no other", testIDs, giving, fixed},
-
-	{"calendar: vectors", testCalendarVectors, taking, jumpingCalendar},
-	{"calendar: a window ends where the next one starts", testCalendarEnds, taking, calendar},
-	{"calendar: all calls are of one window", testCalendarCalls, giving, calendar},
-
-	{"rolling: a caller who waits RetryAfter is admitted", testRollingRetry, taking, rolling},
-	{"rolling: the limit holds in every interval", testRollingIntervals, giving, rolling},
-	{"rolling: numbers can be large", testRollingLargest, changes, rolling},
-}, flightTests)
-
-func (s suite) run(t *testing.T) {
-	for _, test := range tests {
-		s.test(t, test)
-	}
-}
-
-// test runs a test, or skips it. The skip is outside of the bubble, which would hide it.
-func (s suite) test(t *testing.T, test subtest) {
-	t.Run(test.rule, func(t *testing.T) {
-		why := ""
-		s.in(t, func(t *testing.T) {
-			subject := s.start(t)
-			subject.Algorithm = cmp.Or(subject.Algorithm, window.FixedWindow)
-			if why = cmp.Or(test.of(subject), subject.without(test.methods)); why == "" {
-				test.run(calls{t, subject, "k", window.Limit{Max: 10, Scale: subject.stretch(time.Minute), Algorithm: subject.Algorithm}})
+// run tests all properties. The function in runs a test in a bubble, or as it is.
+func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, func(*testing.T))) {
+	for _, p := range properties {
+		t.Run(p.sentence, func(t *testing.T) {
+			why := ""
+			in(t, func(t *testing.T) {
+				s := newSuite(t, start(t))
+				for _, need := range p.needs {
+					why = cmp.Or(why, need(s))
+				}
+				if why == "" {
+					p.test(s)
+				}
+			})
+			if why != "" {
+				t.Skip(why) // outside of the bubble, which would hide it
 			}
 		})
-		if why != "" {
-			t.Skip(why)
-		}
-	})
+	}
 }
 
-// without returns why the Subject leaves out one of some methods, or "".
-func (s Subject) without(methods string) string {
-	for _, method := range strings.Fields(methods) {
-		if why, without := s.Without[method]; without {
-			return fmt.Sprintf("without %s: %s", method, why)
+// suite makes the calls of a test. All that are made one after the other are made by the model, too.
+type suite struct {
+	*testing.T
+	Subject
+	model model
+	two   bool          // clients make random calls
+	unit  time.Duration // a millisecond of the tests, which is longer if the backend has no short scales
+}
+
+func newSuite(t *testing.T, subject Subject) *suite {
+	subject.Algorithm = cmp.Or(subject.Algorithm, window.FixedWindow)
+	s := &suite{T: t, Subject: subject, model: model{counts: map[identity]*record{}}, unit: time.Millisecond}
+	shortest := window.Limit{Max: 1, Algorithm: subject.Algorithm}
+	for s.unit < time.Second {
+		shortest.Scale = 100 * s.unit
+		if _, err := s.Backend.Check(shortest); err == nil {
+			break
+		}
+		s.unit *= 10
+	}
+	return s
+}
+
+// backend returns the backend of a client.
+func (s *suite) backend(second bool) window.Backend {
+	if second {
+		return s.Second
+	}
+	return s.Backend
+}
+
+// clients returns which clients there are.
+func (s *suite) clients() []bool {
+	if s.Second == nil {
+		return []bool{false}
+	}
+	return []bool{false, true}
+}
+
+// try makes a call that must not fail.
+func (s *suite) try(c call) answer {
+	s.Helper()
+	a := c.of(s.Context(), s.backend(c.second))
+	if a.err != nil {
+		s.Errorf("%v: error %v", c, a.err)
+	}
+	return a
+}
+
+// expect fails the test if ok is false.
+func (s *suite) expect(ok bool, format string, args ...any) {
+	s.Helper()
+	if !ok {
+		s.Errorf(format, args...)
+	}
+}
+
+func (s *suite) now() int64 { return s.Clock.Now().UnixNano() }
+
+// traits returns what the backend promises about a limit.
+func (s *suite) traits(l window.Limit) window.Traits {
+	traits, err := s.Backend.Check(l)
+	s.expect(err == nil, "Check(%v): error %v", l, err)
+	return traits
+}
+
+// bounded returns n, or the largest count if that is less.
+func (s *suite) bounded(n uint64) uint64 {
+	return min(n, cmp.Or(s.traits(s.count("").limit).MaxCount, window.Unlimited))
+}
+
+const goroutines = 64
+
+// concurrently calls f with 0 to n-1, from many goroutines.
+func concurrently(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := g; i < n; i += goroutines {
+				f(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// count makes calls of one count: of a key and a limit.
+type count struct {
+	*suite
+	key    string
+	limit  window.Limit
+	second bool // by the second client
+}
+
+// count returns calls of a key and a limit of 10 in a minute.
+func (s *suite) count(key string) count {
+	return count{s, key, window.Limit{Max: 10, Scale: 60_000 * s.unit, Algorithm: s.Algorithm}, false}
+}
+
+func (c count) on(key string) count          { c.key = key; return c }
+func (c count) named(name string) count      { c.limit.Name = name; return c }
+func (c count) in(scale time.Duration) count { c.limit.Scale = scale; return c }
+func (c count) upTo(most uint64) count       { c.limit.Max = most; return c }
+func (c count) withBurst(burst uint64) count { c.limit.Burst = burst; return c }
+func (c count) by(second bool) count         { c.second = second; return c }
+func (c count) of(a window.Algorithm) count  { c.limit.Algorithm = a; return c }
+func (c count) take(n uint64) window.Take    { return c.limit.For(c.key, n) }
+func (c count) call(m method, n uint64) call {
+	return call{method: m, Take: c.take(n), second: c.second}
+}
+func (c count) do(m method, n uint64) answer  { c.Helper(); return c.suite.do(c.call(m, n)) }
+func (c count) try(m method, n uint64) answer { c.Helper(); return c.suite.try(c.call(m, n)) }
+
+// ofCalendar returns calls of a count in a unit of the calendar.
+func (c count) ofCalendar(unit window.Calendar, zone string, start uint8) count {
+	c.limit = window.Limit{Name: c.limit.Name, Max: c.limit.Max, Calendar: unit, Zone: zone, StartDay: start, Algorithm: window.CalendarWindow}
+	return c
+}
+
+// record returns what the model knows of the count.
+func (c count) record() *record {
+	t := c.take(0)
+	return c.model.record(&t)
+}
+
+func (c count) delete(scales ...time.Duration) {
+	c.Helper()
+	c.suite.do(call{method: deleteAll, Take: window.Take{Key: c.key}, scales: scales})
+}
+
+func (s *suite) takeAll(takes ...window.Take) answer {
+	s.Helper()
+	return s.do(call{method: takeAll, takes: takes})
+}
+
+// toEnd moves the clock to the end of the window that is open, or that would open now, and by so much more.
+func (c count) toEnd(more time.Duration) {
+	c.Clock.Advance(time.Duration(ends(&c.limit, c.now())-c.now()) + more)
+}
+
+// kinds returns counts whose limits differ in their name, algorithm or calendar, and have the same Max and scale.
+func (c count) kinds(names ...string) (all []count) {
+	for _, a := range limits.Algorithms {
+		if _, err := c.Backend.Check(c.of(a).limit); errors.Is(err, window.ErrUnsupported) {
+			continue
+		}
+		for _, name := range names {
+			all = append(all, c.of(a).named(name))
 		}
 	}
-	return ""
+	if calendar(c.suite) != "" {
+		return all
+	}
+	for unit := window.Day; unit <= window.Year; unit++ {
+		all = append(all, c.ofCalendar(unit, "", 0))
+	}
+	month := func(zone string, start uint8) count { return c.ofCalendar(window.Month, zone, start) }
+	return append(all,
+		c.ofCalendar(window.Week, "", 2), month("", 2), month("", 12), month("Europe/Berlin", 2), month("Europe/Berlin", 0),
+		month("Europe/Vienna", 0), month("Etc/UTC", 0), month("", 0).named("2"), month("", 0).named("UTC"), month("Europe/Berlin", 0).named("n"),
+	)
 }
 
-// always is what tests need whose algorithm does not matter.
-func always(Subject) string { return "" }
+// have is the need of methods that the Subject may leave out.
+func have(needed ...method) need {
+	return func(s *suite) string {
+		for _, m := range needed {
+			if why, without := s.Without[string(m)]; without {
+				return fmt.Sprintf("without %s: %s", m, why)
+			}
+		}
+		return ""
+	}
+}
 
-func fixed(s Subject) string {
+func fixed(s *suite) string {
 	if s.Algorithm.Rolling() {
 		return fmt.Sprintf("for fixed windows, and the algorithm is %v", s.Algorithm)
 	}
 	return ""
 }
 
-func rolling(s Subject) string {
-	if !s.Algorithm.Rolling() {
-		return fmt.Sprintf("for rolling algorithms, and the algorithm is %v", s.Algorithm)
-	}
-	return ""
-}
-
-// once is what tests need that say their algorithm, or have none.
-func once(s Subject) string {
+// once is the need of tests that say their algorithm, or have none.
+func once(s *suite) string {
 	if s.Algorithm != window.FixedWindow {
 		return fmt.Sprintf("for %v, and the algorithm is %v", window.FixedWindow, s.Algorithm)
 	}
 	return ""
 }
 
-func withVectors(s Subject) string {
-	if s.Algorithm.Rolling() {
-		return ""
-	}
-	return once(s)
-}
-
-// calendar asks the backend, as other algorithms are asked for.
-func calendar(s Subject) string {
-	l := window.Limit{Max: 1, Calendar: window.Month, Algorithm: window.CalendarWindow}
-	if _, err := s.Backend.Check(l); errors.Is(err, window.ErrUnsupported) {
+func calendar(s *suite) string {
+	if _, err := s.Backend.Check(s.count("").ofCalendar(window.Month, "", 0).limit); errors.Is(err, window.ErrUnsupported) {
 		return "for backends with calendar windows"
 	}
 	return once(s)
 }
 
-// jumpingCalendar is for clocks that jump over decades: in a bubble, backends do all that they do in the background
-// meanwhile.
-func jumpingCalendar(s Subject) string {
+// jumps is for clocks that jump over decades: in a bubble, backends do all that they do in the background meanwhile.
+func jumps(s *suite) string {
 	if _, sleeps := s.Clock.(BubbleClock); sleeps {
 		return "for clocks that jump"
 	}
-	return calendar(s)
+	return ""
 }
 
-func twoClients(s Subject) string {
+func twoClients(s *suite) string {
 	if s.Second == nil {
 		return "for backends of which a store can have two"
 	}
 	return ""
 }
+
+// precision is that of most limits of the tests.
+func (s *suite) precision() time.Duration { return s.traits(s.count("").limit).Precision }

@@ -12,23 +12,20 @@ import (
 //go:embed testdata
 var vectorFiles embed.FS
 
-// vector is a sequence of calls on a virtual clock. The results of rolling algorithms were worked out by
-// hand, those of fixed windows were recorded from another implementation.
+// vector is a sequence of calls on a virtual clock. The results of rolling algorithms were worked out by hand, those of
+// fixed windows were recorded from another implementation. The model agrees with them all, so backends are compared with
+// that.
 type vector struct {
 	Name   string
 	Why    string // the arithmetic, in words
 	Source string // where results that were recorded come from
-	// ExactTokens says that the vector needs a token bucket in which a token takes exactly
-	// Scale/Max: see Subject.RoundsTokens.
+	// ExactTokens says that the vector needs a token bucket in which a token takes exactly Scale/Max. Those of backends
+	// with a Precision may take a little longer.
 	ExactTokens bool `json:"exact_tokens"`
-	// CountsAfterDenial says that a get after a denial returns a count that includes denied hits: see
-	// Subject.SkipsDenied.
-	CountsAfterDenial bool `json:"counts_after_denial"`
-	Steps             []step
+	Steps       []step
 }
 
-// step is a call. Times are relative to the start of the vector, or to the call. They are rounded up to
-// a nanosecond.
+// step is a call. Times are relative to the start of the vector, or to the call. They are rounded up to a nanosecond.
 type step struct {
 	T       duration
 	Op      string // hit, take, peek, charge, set, get, reset or give_back
@@ -45,6 +42,11 @@ type step struct {
 	Of      string    // the name of the take that give_back gives back to
 }
 
+// ops are the methods of ops.
+var ops = map[string]method{
+	"hit": hit, "take": take, "peek": peek, "charge": charge, "set": set, "get": peek, "reset": reset, "give_back": giveBack,
+}
+
 // duration is a time.Duration that is written like 1.5s, or "never".
 type duration time.Duration
 
@@ -59,153 +61,106 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// testVectors replays the vectors of the backend's algorithm, each with a key of its own. Those of fixed
-// windows are replayed with another offset from a multiple of the scale, too.
-func testVectors(c calls) {
-	text, err := vectorFiles.ReadFile("testdata/" + c.Algorithm.String() + ".json")
+// readVectors reads a file.
+func (s *suite) readVectors(name string, vectors any) {
+	s.Helper()
+	text, err := vectorFiles.ReadFile("testdata/" + name + ".json")
+	if err == nil {
+		err = json.Unmarshal(text, vectors)
+	}
 	if err != nil {
-		c.Fatal(err)
+		s.Fatal(err)
 	}
+}
+
+// testVectors replays the vectors of the backend's algorithm, each with a key of its own. Those of fixed windows are
+// replayed with another offset from a multiple of the scale, too.
+func testVectors(s *suite) {
 	var vectors []vector
-	if err := json.Unmarshal(text, &vectors); err != nil {
-		c.Fatal(err)
+	if s.Algorithm == window.AlignedWindow {
+		return
 	}
+	s.readVectors(s.Algorithm.String(), &vectors)
 	for _, v := range vectors {
-		unit, why := v.unit(c)
+		unit, why := s.unitOf(&v)
 		if why != "" {
-			c.Logf("vector %q is not replayed: %s", v.Name, why)
+			s.Logf("vector %q is not replayed: %s", v.Name, why)
 			continue
 		}
-		offsets := []time.Duration{0}
-		if !c.Algorithm.Rolling() {
-			offsets = append(offsets, 37*time.Millisecond)
-		}
-		for _, offset := range offsets {
-			(&replay{calls: c, vector: v, unit: unit, ids: map[string]int64{}}).run(offset)
+		for _, offset := range []time.Duration{0, 37 * time.Millisecond} {
+			if offset == 0 || !s.Algorithm.Rolling() {
+				s.replay(&v, unit, offset, func(step, answer) {})
+			}
 		}
 	}
 }
 
-// unit returns how long a nanosecond of the vector takes: more for backends with a long MinScale, or if
-// the vector is finer than the resolution of the backend's clock. If the backend can't replay the vector,
-// unit returns why.
-func (v vector) unit(c calls) (unit time.Duration, why string) {
-	if v.ExactTokens && c.RoundsTokens {
+// unitOf returns how long a nanosecond of the vector takes: more for backends that have no short scales, or if the
+// vector is finer than the resolution of the backend's clock. If the backend can't replay the vector, it returns why.
+func (s *suite) unitOf(v *vector) (unit time.Duration, why string) {
+	precision := s.traits(s.count("").limit).Precision
+	if v.ExactTokens && precision > 0 {
 		return 0, "it needs exact tokens"
 	}
-	unit = c.stretch(1)
-	for _, s := range v.Steps {
-		if most := max(s.Limit, s.Burst, s.N); c.bounded(most) < most {
+	unit = s.unit / time.Millisecond
+	for _, step := range v.Steps {
+		if most := max(step.Limit, step.Burst, step.N); s.bounded(most) < most {
 			return 0, fmt.Sprintf("it has the number %d", most)
 		}
-		if c.Algorithm.Rolling() && c.Precision > 0 && time.Duration(s.T)*unit%c.Precision != 0 {
-			unit *= c.Precision
+		if s.Algorithm.Rolling() && precision > 0 && time.Duration(step.T)*unit%precision != 0 {
+			unit *= precision
 		}
 	}
 	return unit, ""
 }
 
 // replay makes the calls of a vector.
-type replay struct {
-	calls
-	vector
-	unit   time.Duration    // a nanosecond of the vector
-	prefix string           // of keys
-	ids    map[string]int64 // of takes, by their names
-	denied bool             // a hit was denied
-}
-
-func (r *replay) run(offset time.Duration) {
-	r.prefix = fmt.Sprint(r.vector.Name, offset)
-	r.Clock.Advance(r.in(time.Duration(r.Steps[0].Scale)*r.unit).nextAligned() + offset)
-	start := r.Clock.Now()
-	for i, s := range r.Steps {
-		r.Clock.Advance(start.Add(time.Duration(s.T) * r.unit).Sub(r.Clock.Now()))
-		before := r.Clock.Now()
-		if !r.step(s) {
-			return
+func (s *suite) replay(v *vector, unit, offset time.Duration, check func(step, answer)) {
+	ids := map[string]int64{} // of takes, by their names
+	scale := time.Duration(v.Steps[0].Scale) * unit
+	s.count("").in(scale).of(window.AlignedWindow).toEnd(offset)
+	start := s.Clock.Now()
+	for i, step := range v.Steps {
+		s.Clock.Advance(start.Add(time.Duration(step.T) * unit).Sub(s.Clock.Now()))
+		before := s.Clock.Now()
+		c := s.count(fmt.Sprint(v.Name, offset, step.Key)).in(time.Duration(step.Scale) * unit).upTo(step.Limit).withBurst(step.Burst)
+		call := c.call(ops[step.Op], step.N)
+		call.id = ids[step.Of]
+		a := s.do(call)
+		ids[step.As] = a.ID
+		check(step, a)
+		if s.Failed() {
+			s.Fatalf("vector %q, step %d: %s", v.Name, i+1, v.Why)
 		}
-		if r.Failed() {
-			r.Fatalf("vector %q, step %d: %+v\n%s", r.vector.Name, i+1, s, r.Why)
+		start = start.Add(s.Clock.Now().Sub(before)) // a Set can take some time
+	}
+}
+
+// calendarVector is a window: with the instant now in it.
+type calendarVector struct {
+	Why, Zone       string
+	Calendar        window.Calendar
+	StartDay        uint8 `json:"start_day"`
+	Now, Start, End time.Time
+}
+
+// testCalendarVectors takes in the windows of the vectors, which are in the order of time. The clock may show a later
+// time than some of them have.
+func testCalendarVectors(s *suite) {
+	var file struct{ Vectors []calendarVector }
+	s.readVectors(window.CalendarWindow.String(), &file)
+	for i, v := range file.Vectors {
+		if v.Now.Before(s.Clock.Now()) {
+			continue
 		}
-		start = start.Add(r.Clock.Now().Sub(before)) // a Set can take some time
-	}
-}
-
-// step makes the call of a step. It returns false if the rest of the vector can't be replayed.
-func (r *replay) step(s step) bool {
-	var w window.Window
-	c := r.on(r.prefix + s.Key).in(time.Duration(s.Scale) * r.unit).upTo(s.Limit).withBurst(s.Burst)
-	switch s.Op {
-	case "hit":
-		w = c.hit(s.N)
-		if !c.Algorithm.Rolling() {
-			w.Refused = w.Count > s.Limit
+		s.Clock.Advance(v.Now.Sub(s.Clock.Now()))
+		c := s.count(fmt.Sprint("k", i)).ofCalendar(v.Calendar, v.Zone, v.StartDay).upTo(3)
+		for range 2 {
+			end := c.do(take, 2).ExpiresAt
+			s.expect(!end.Before(v.End) && end.Sub(v.End) <= s.traits(c.limit).Precision, "the window ends at %v, want %v", end, v.End)
 		}
-	case "take":
-		w = c.take(s.N)
-		r.ids[s.As] = w.ID
-	case "peek":
-		w = c.peek(s.N)
-	case "charge":
-		w = c.charge(s.N)
-	case "set":
-		w = c.set(s.N)
-	case "get":
-		w = c.get()
-	case "reset":
-		c.reset()
-		return true
-	case "give_back":
-		return c.giveBack(s.N, r.ids[s.Of], s.Granted) == s.Granted
-	default:
-		c.Fatalf("unknown op in %+v", s)
+		if s.Failed() {
+			s.Fatalf("%+v", v)
+		}
 	}
-	if s.Op == "hit" || s.Op == "take" || s.Op == "peek" {
-		c.decided(w, s.Granted, time.Duration(s.Retry), r.unit)
-		r.denied = r.denied || w.Refused
-	}
-	if r.denied && c.RefusesHits {
-		return false // what follows rests on a denied hit that counts
-	}
-	uncounted := r.denied && c.SkipsDenied && r.CountsAfterDenial
-	if s.Count != nil && w.Count != *s.Count && (!uncounted || w.Count > *s.Count) {
-		r.Errorf("Count is %d, want %d", w.Count, *s.Count)
-	}
-	if s.Left != nil {
-		c.left(w, time.Duration(*s.Left)*r.unit, r.unit)
-	}
-	return true
-}
-
-// decided fails the test unless w is that of a hit that is granted, or refused until retry from
-// now in units, which was rounded up to one.
-func (c calls) decided(w window.Window, granted bool, retry, unit time.Duration) {
-	c.Helper()
-	c.expect(w.Refused != granted, "Refused is %v, want %v: %+v", w.Refused, !granted, w)
-	if right := w.RetryAfter == retry; !right && (retry == window.Never || !c.lasts(w.RetryAfter, retry*unit, unit)) {
-		c.Errorf("RetryAfter is %v, want %v", w.RetryAfter, retry)
-	}
-}
-
-// left fails the test unless w is active for d, which was rounded up to a unit, or not at all if d
-// is 0.
-func (c calls) left(w window.Window, d, unit time.Duration) {
-	c.Helper()
-	c.expect(c.lasts(w.Left, d, unit), "Left is %v, want %v", w.Left, d)
-	switch {
-	case d == 0 && !w.ExpiresAt.IsZero():
-		c.Errorf("ExpiresAt is %v, want zero", w.ExpiresAt)
-	case d > 0 && w.ExpiresAt.Sub(c.Clock.Now()) != w.Left:
-		c.Errorf("ExpiresAt is %v, but Left is %v at %v", w.ExpiresAt, w.Left, c.Clock.Now())
-	}
-}
-
-// lasts reports whether got is a duration that is want if it is rounded up to a unit, or up to Precision
-// longer.
-func (c calls) lasts(got, want, unit time.Duration) bool {
-	if want == 0 {
-		return got == 0
-	}
-	return got > want-unit && got <= want+c.Precision
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/postgresbackend"
-	"github.com/throttr-go/throttr/window"
 )
 
 func TestConformance(t *testing.T) {
@@ -15,9 +14,6 @@ func TestConformance(t *testing.T) {
 	one, other := connect(t, s), connect(t, s)
 	for _, a := range limits.Algorithms {
 		subject := backendtest.Subject{Algorithm: a, Without: map[string]string{"Exchange": "no places in flight"}}
-		if a == window.SlidingLog {
-			subject.MaxCount = postgresbackend.MaxLog
-		}
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				s, clock := subject, backendtest.NewClock()

@@ -37,6 +37,9 @@ func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
 		}
 	}
 	t.MaxCount = MaxCount
+	if l.Algorithm.Rolling() {
+		t.Precision = time.Microsecond // of the times in scripts
+	}
 	if l.Algorithm == window.SlidingLog {
 		t.MaxCount = b.maxLog
 	}

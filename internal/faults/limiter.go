@@ -2,7 +2,7 @@ package main
 
 // limiterFaults are the faults in RateLimit, waits, outages and the conformance suite that tests see.
 var limiterFaults = []fault{
-	{file: "backendtest/any.go", old: "case unsupported && !without:", new: "case false:"},
+	{file: "backendtest/errors.go", old: "case unsupported && !without:", new: "case false:"},
 	{file: "backendtest/suite.go", old: "t.Skip(why)", new: "t.Log(why)", run: "^TestSubjectNamesWhatTheBackendLeavesOut$"},
 	{file: "decide.go", old: "v == hit && !l.Algorithm.Rolling():", new: "v == hit:", run: "^TestAHitThatABackendRefusesIsDenied$"},
 	{file: "decide.go", old: "v != charge && (n > holds", new: "(n > holds", run: "Charge|Shadow"},

@@ -2,14 +2,12 @@ package limiter_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
-	"github.com/throttr-go/throttr/window"
 )
 
 func TestServerBackendConforms(t *testing.T) {
@@ -54,16 +52,8 @@ func serverBackend[T codec.Value](t *testing.T, opts ...throttr.BackendOption) b
 // serverSubject returns a backend on a mock server, in a bubble.
 func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) backendtest.Subject {
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
-	s := backendtest.Subject{
-		Backend: client.Backend(opts...), Clock: backendtest.BubbleClock{},
-		Algorithm: window.FixedWindow, SkipsDenied: true, MayLose: true, MaxCount: min(uint64(^T(0)), window.Unlimited),
+	return backendtest.Subject{
+		Backend: client.Backend(opts...), Clock: backendtest.BubbleClock{}, SkipsDenied: true, MayLose: true,
 		Without: map[string]string{"Exchange": "a grant would take several exchanges, and there is no line"},
 	}
-	size := codec.Size[T]()
-	if size == 1 {
-		s.MinScale = time.Second
-	}
-	// Ends of windows are known to a unit of the TTL.
-	s.Precision = map[int]time.Duration{1: time.Minute, 2: time.Second, 4: time.Microsecond, 8: time.Nanosecond}[size]
-	return s
 }

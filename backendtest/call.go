@@ -1,0 +1,125 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// method is the name of a method of a backend.
+type method string
+
+const (
+	check      method = "Check"
+	hit        method = "Hit"
+	take       method = "Take"
+	charge     method = "Charge"
+	peek       method = "Peek"
+	set        method = "Set"
+	reset      method = "Reset"
+	giveBack   method = "GiveBack"
+	takeAll    method = "TakeAll"
+	deleteAll  method = "Delete"
+	exchange   method = "Exchange"
+	listPlaces method = "ListPlaces"
+)
+
+// methods are those that a backend may leave out, but for lists.
+var methods = []method{hit, take, charge, peek, set, reset, giveBack, takeAll, deleteAll, exchange}
+
+// call is a call of a backend, as data. Which fields it has depends on the method.
+type call struct {
+	method
+	second      bool // of the second client
+	window.Take      // its Key, Limit and N
+	id          int64
+	scales      []time.Duration // of Delete
+	takes       []window.Take   // of TakeAll
+	claims      []window.Claim  // of Exchange
+	keys        []string        // of ListPlaces
+}
+
+// answer is what a call returns.
+type answer struct {
+	window.Window
+	windows []window.Window       // of TakeAll
+	ok      bool                  // of TakeAll and GiveBack
+	deleted int                   // of Delete
+	places  []window.Places       // of Exchange
+	listed  []window.ListedPlaces // of ListPlaces
+	traits  window.Traits         // of Check
+	err     error
+}
+
+// of makes the call.
+func (c call) of(ctx context.Context, b window.Backend) (a answer) {
+	switch c.method {
+	case check:
+		a.traits, a.err = b.Check(c.Limit)
+	case hit:
+		a.Window, a.err = b.Hit(ctx, c.Key, c.Limit, c.N)
+	case take:
+		a.Window, a.err = b.Take(ctx, c.Key, c.Limit, c.N)
+	case charge:
+		a.Window, a.err = b.Charge(ctx, c.Key, c.Limit, c.N)
+	case peek:
+		a.Window, a.err = b.Peek(ctx, c.Key, c.Limit, c.N)
+	case set:
+		a.Window, a.err = b.Set(ctx, c.Key, c.Limit, c.N)
+	case reset:
+		a.err = b.Reset(ctx, c.Key, c.Limit)
+	case giveBack:
+		a.ok, a.err = b.GiveBack(ctx, c.Key, c.Limit, c.N, c.id)
+	case takeAll:
+		a.windows = make([]window.Window, len(c.takes))
+		a.ok, a.err = b.TakeAll(ctx, c.takes, a.windows)
+	case deleteAll:
+		a.deleted, a.err = b.Delete(ctx, c.Key, c.scales...)
+	case exchange:
+		a.places = make([]window.Places, len(c.claims))
+		a.err = b.Exchange(ctx, c.claims, a.places)
+		for i := range a.places {
+			a.err = errors.Join(a.err, a.places[i].Err)
+		}
+	case listPlaces:
+		for p, err := range b.ListPlaces(ctx, c.keys...) {
+			if a.err = err; err == nil {
+				a.listed = append(a.listed, p)
+			}
+		}
+	}
+	return a
+}
+
+// String formats the call: Take("k", 10 in 1m0s, fixed-window, 3).
+func (c call) String() string {
+	client := ""
+	if c.second {
+		client = " by the second client"
+	}
+	of := fmt.Sprintf("%.40q, %v", c.Key, c.Limit)
+	switch c.method {
+	case check, reset:
+	case giveBack:
+		of = fmt.Sprintf("%s, %d, id %d", of, c.N, c.id)
+	case takeAll:
+		each := make([]string, len(c.takes))
+		for i, t := range c.takes {
+			each[i] = fmt.Sprintf("%.40q, %v, %d", t.Key, t.Limit, t.N)
+		}
+		of = strings.Join(each, "; ")
+	case deleteAll:
+		of = fmt.Sprintf("%.40q, %v", c.Key, c.scales)
+	case exchange:
+		of = fmt.Sprintf("%+v", c.claims)
+	case listPlaces:
+		of = fmt.Sprintf("%.40q", c.keys)
+	default:
+		of = fmt.Sprintf("%s, %d", of, c.N)
+	}
+	return fmt.Sprintf("%s(%s)%s", c.method, of, client)
+}

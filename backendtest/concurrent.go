@@ -1,0 +1,290 @@
+package backendtest
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// In these tests many goroutines make calls at one time. What their answers say together must be right, and what is
+// left.
+var concurrentProperties = []property{
+	{"concurrent hits have counts of their own", testCounts, []need{fixed}},
+	{"concurrent takes and give-backs leave what is held", testStorms, nil},
+	{"of takes in opposite order one is granted", testOppositeOrder, []need{have(takeAll)}},
+	{"windows that end under concurrent takes exceed no limit", testEndings, []need{have(giveBack)}},
+	{"concurrent calls of all methods leave nothing behind", testAllMethods, nil},
+}
+
+// testCounts makes hits of one key, many of which are over the limit, and then of several keys when windows open.
+func testCounts(s *suite) {
+	const hits = 100_000
+	c := s.count("k0").in(time.Hour).upTo(s.bounded(1000))
+	counts := c.countsOfHits(1, hits)
+	s.expect(counts[c.limit.Max] > c.limit.Max, "two hits return count %d: more than %d are allowed", c.limit.Max, c.limit.Max)
+	n := c.try(peek, 0).Count
+	s.expect(n == hits || n < hits && (s.SkipsDenied || n == s.bounded(hits)), "the count is %d after %d hits", n, hits)
+	for range 3 {
+		s.count("").upTo(goroutines).countsOfHits(50, goroutines)
+		s.Clock.Advance(60_000 * s.unit)
+	}
+}
+
+// countsOfHits makes hits of some keys, and returns the counts of the last one in order. Up to the limit, each count is
+// returned once.
+func (c count) countsOfHits(keys, hits int) (counts []uint64) {
+	all := make([][]uint64, keys)
+	for key := range all {
+		all[key] = make([]uint64, hits)
+	}
+	concurrently(keys*hits, func(i int) {
+		a := c.on(fmt.Sprint("k", i/hits)).try(hit, 1)
+		if a.Refused {
+			a.Count++ // it would have been that
+		}
+		all[i/hits][i%hits] = a.Count
+	})
+	for _, counts = range all {
+		slices.Sort(counts)
+		for i := range min(len(counts), int(c.limit.Max)) {
+			if counts[i] != uint64(i+1) {
+				c.Fatalf("concurrent hits return count %d, want %d: each count once", counts[i], i+1)
+			}
+		}
+	}
+	return counts
+}
+
+func testOppositeOrder(s *suite) {
+	c := s.count("").in(time.Hour).upTo(1)
+	for round := range 100 {
+		a, b := c.on(fmt.Sprint("a", round)).take(1), c.on(fmt.Sprint("b", round)).take(1)
+		var grants atomic.Int64
+		concurrently(16, func(i int) {
+			takes := []window.Take{a, b}
+			if i%2 == 0 {
+				takes = []window.Take{b, a}
+			}
+			if s.try(call{method: takeAll, takes: takes}).ok {
+				grants.Add(1)
+			}
+		})
+		if grants.Load() != 1 {
+			s.Fatalf("%d of 16 takes of the same two windows are granted, want 1", grants.Load())
+		}
+	}
+}
+
+// storm is takes by many goroutines at one time.
+type storm struct {
+	count
+	clients []bool
+	keys    int           // if more than one, each call takes of two
+	gives   bool          // most of what is granted back
+	ends    bool          // windows meanwhile, by Reset and Set
+	every   int           // 0, or: at every of so many calls, the clock advances
+	advance time.Duration // by so much
+	granted [12_000][]grant
+	ended   atomic.Uint64 // windows, by calls
+	lost    atomic.Int64  // give-backs of a window that is open
+}
+
+// grant is a take that was granted, or a charge.
+type grant struct {
+	take call
+	window.Window
+	back bool
+}
+
+// testStorms keeps what is granted, or gives most of it back.
+func testStorms(s *suite) {
+	c := s.count("one").in(time.Hour).upTo(s.bounded(250) - 50) // there is room for 50 charges
+	one := []bool{false}
+	(&storm{count: c, clients: one, keys: 1}).run()
+	if have(giveBack)(s) != "" {
+		return
+	}
+	(&storm{count: c.on("gives"), clients: one, keys: 1, gives: true}).run()
+	(&storm{count: c.on("all"), clients: s.clients(), keys: 1, gives: true}).run()
+	if have(takeAll)(s) == "" && !s.Algorithm.Rolling() {
+		(&storm{count: c.on("two"), clients: one, keys: 4, gives: true}).run()
+	}
+}
+
+// testEndings has windows end meanwhile, by Reset and by Set, and if they are not of a rolling algorithm, in time: of
+// each window, up to the limit is held. Then all clients do so, which tell windows apart in different ways.
+func testEndings(s *suite) {
+	c := s.count("ends").upTo(s.bounded(20))
+	all := []*storm{{count: c, every: 8, advance: 20 * time.Second}, {count: c.on("all").in(time.Hour), clients: s.clients()}}
+	if calendar(s) == "" && jumps(s) == "" {
+		for _, c := range []count{c.ofCalendar(window.Day, "Europe/Berlin", 0), c.ofCalendar(window.Month, "Australia/Lord_Howe", 31)} {
+			all = append(all, &storm{count: c, every: 2000, advance: time.Duration(ends(&c.limit, s.now()) - s.now())})
+		}
+	}
+	for _, storm := range all {
+		if storm.clients == nil {
+			storm.clients = []bool{false}
+		}
+		if s.Algorithm.Rolling() {
+			storm.every = 0
+		}
+		storm.keys = 1
+		storm.gives = true
+		storm.ends = true
+		storm.run()
+		storm.takesUpTo()
+	}
+}
+
+func (s *storm) run() {
+	concurrently(len(s.granted), s.step)
+	held, sums := make([]uint64, s.keys), map[int64]uint64{} // by key, and by window
+	all := uint64(0)
+	for _, grants := range s.granted {
+		for _, g := range grants {
+			if !g.back {
+				held[s.number(g.take.Key)] += g.take.N
+				sums[g.ID] += g.take.N
+				all += g.take.N
+			}
+		}
+	}
+	switch most := (s.ended.Load() + 1) * s.limit.Max; {
+	case !s.ends:
+		s.checkHeld(held)
+	case s.every > 0:
+		s.checkWindows(sums)
+	default:
+		s.expect(all <= most, "%d are held, at most %d with a limit of %d and %d calls that end the window", all, most, s.limit.Max, s.ended.Load())
+	}
+}
+
+// of returns calls of one of the keys, and number which one it is.
+func (s *storm) of(i int) count {
+	return s.on(fmt.Sprint(s.key, i%s.keys)).by(s.clients[i%len(s.clients)])
+}
+func (s *storm) number(key string) (n int) { fmt.Sscan(key[len(s.key):], &n); return n }
+
+// step makes a call. What it takes is given back at once, or if windows end, later by the same goroutine.
+func (s *storm) step(i int) {
+	c := s.of(i)
+	if before := i - 4*goroutines; s.ends && i/goroutines%3 > 0 && before >= 0 {
+		s.giveBack(s.granted[before])
+	}
+	switch {
+	case s.every > 0 && i%s.every == s.every/2:
+		s.Clock.Advance(s.advance)
+	case s.ends && i%500 == 125:
+		s.ended.Add(1)
+		c.try(reset, 0)
+	case s.ends && i%500 == 375:
+		s.ended.Add(1)
+		c.try(set, 0)
+	case !s.ends && s.gives && i%100 == 10 && i < 5000 && !s.Algorithm.Rolling():
+		s.granted[i] = []grant{{take: c.call(charge, 1), Window: c.try(charge, 1).Window}}
+	default:
+		s.granted[i] = s.take(i)
+		if s.gives && !s.ends && i/goroutines%8 < 7 {
+			s.giveBack(s.granted[i])
+		}
+	}
+}
+
+// take makes one take, or two of different keys.
+func (s *storm) take(i int) (granted []grant) {
+	c, n := s.of(i), uint64(1+i%5)
+	if s.keys == 1 {
+		one := c.call(take, n)
+		if a := s.suite.try(one); !a.Refused && a.err == nil {
+			granted = []grant{{take: one, Window: a.Window}}
+		}
+	} else {
+		two := []window.Take{c.take(n), s.of(i + 1 + i/4%3).take(n)}
+		if a := s.suite.try(call{method: takeAll, takes: two, second: c.second}); a.ok {
+			granted = []grant{{take: call{Take: two[0]}, Window: a.windows[0]}, {take: call{Take: two[1]}, Window: a.windows[1]}}
+		}
+	}
+	for _, g := range granted {
+		s.expect(g.Count <= s.limit.Max, "a take up to %d of %d is granted", g.Count, s.limit.Max)
+	}
+	return granted
+}
+
+func (s *storm) giveBack(granted []grant) {
+	for i := range granted {
+		g := &granted[i]
+		over := s.every > 0 && !s.Clock.Now().Before(g.ExpiresAt)
+		back := g.take
+		back.method = giveBack
+		back.id = g.ID
+		g.back = s.suite.try(back).ok
+		s.expect(!g.back || !over, "%v returns true after the end of the window", back)
+		if !g.back {
+			s.lost.Add(1)
+		}
+	}
+}
+
+// checkHeld fails the test unless each client finds what is held of each key.
+func (s *storm) checkHeld(held []uint64) {
+	bucket := s.Algorithm == window.TokenBucket // which may give less back
+	s.expect(s.lost.Load() == 0 || bucket || s.MayLose && s.keys > 1, "GiveBack returns false %d times", s.lost.Load())
+	for i, held := range held {
+		for _, client := range s.clients {
+			n := s.of(i).by(client).try(peek, 0).Count
+			s.expect(n == held || bucket && s.gives && n > held && n <= s.limit.Max, "the count of key %q is %d, and %d are held", s.of(i).key, n, held)
+		}
+		s.expect(s.gives || held == s.limit.Max, "%d are granted of %d", held, s.limit.Max)
+	}
+}
+
+// checkWindows fails the test if more is held of a window than it allows.
+func (s *storm) checkWindows(sums map[int64]uint64) {
+	for id, sum := range sums {
+		s.expect(sum <= s.limit.Max, "%d are held of window %d, whose limit is %d", sum, id, s.limit.Max)
+	}
+	s.expect(len(sums) >= 2, "there was %d window", len(sums))
+	last := s.of(0).try(hit, 0)
+	s.expect(last.Count == sums[last.ID], "the count is %d, and %d are held of this window", last.Count, sums[last.ID])
+}
+
+// takesUpTo has clients set the count to 0 and take until the limit is reached. All of them find that.
+func (s *storm) takesUpTo() {
+	c := s.of(0)
+	c.try(set, 0)
+	for n := range s.limit.Max + 10 {
+		a := c.by(s.clients[int(n)%len(s.clients)]).try(take, 1)
+		s.expect(a.Refused == (n >= s.limit.Max), "after Set to 0, take %d of %d returns %+v", n+1, s.limit.Max, a.Window)
+	}
+	for _, client := range s.clients {
+		w := c.by(client).try(peek, 0)
+		s.expect(w.Count == s.limit.Max, "after as many takes as the limit allows, a client finds %+v", w.Window)
+	}
+}
+
+// testAllMethods makes calls of all methods, most results of which depend on the order. Then it checks that new windows
+// are not affected.
+func testAllMethods(s *suite) {
+	scales := []time.Duration{1000 * s.unit, 60_000 * s.unit}
+	of := func(i int) count { return s.count(fmt.Sprint("k", i%4)).upTo(5).in(scales[i%2]) }
+	calls := []method{set, reset, deleteAll, deleteAll, peek, charge, hit, hit, hit}
+	concurrently(2000, func(i int) {
+		c := of(i).call(calls[i/8%9], uint64(i%5))
+		if i/8%9 == 2 {
+			c.scales = scales
+		}
+		a := s.try(c)
+		lasts := 2*c.Limit.Scale + s.traits(c.Limit).Precision
+		s.expect(a.Count <= 8000 && a.Left <= lasts && a.Left >= 0, "%v returns %+v", c, a.Window)
+	})
+	s.Clock.Advance(3 * scales[1])
+	for i := range 8 {
+		c := of(i).in(scales[i/4])
+		c.do(peek, 0)
+		c.do(hit, 1)
+		c.do(charge, 1)
+	}
+}

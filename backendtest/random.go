@@ -1,0 +1,184 @@
+package backendtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+var randomProperties = []property{
+	{"vectors", testVectors, []need{have(giveBack)}},
+	{"calendar: vectors", testCalendarVectors, []need{calendar, jumps}},
+	{"random calls agree with a model", func(s *suite) { s.random(6, 500, false) }, nil},
+	{"random calls of two clients agree with a model", func(s *suite) { s.random(3, 1000, true) }, []need{twoClients}},
+}
+
+// mix is how often methods are called.
+var mix = []method{
+	hit, hit, hit, hit, take, take, take, take, takeAll, takeAll, takeAll, giveBack, giveBack, giveBack, peek, peek, charge, set, reset, deleteAll,
+}
+
+// walk makes random calls of some counts.
+type walk struct {
+	*suite
+	*rand.Rand
+	counts []count
+	held   []call // that give back what was granted
+}
+
+// random makes random calls, and advances the clock in between.
+func (s *suite) random(seeds uint64, steps int, two bool) {
+	s.two = two
+	for seed := range seeds {
+		w := walk{suite: s, Rand: rand.New(rand.NewPCG(seed, 6))}
+		for range 10 {
+			w.counts = append(w.counts, w.newCount(fmt.Sprintf("%d/%v ", seed, two)))
+		}
+		for step := range steps {
+			c := w.any()
+			w.advance(c)
+			if w.step(c); s.Failed() {
+				s.Fatalf("seed %d, step %d", seed, step)
+			}
+		}
+	}
+}
+
+// newCount returns a count of one of some keys: half of them of the algorithm, and the others of any. Each key has one
+// Max for rolling algorithms: tokens that come back in whole milliseconds.
+func (w *walk) newCount(prefix string) count {
+	key := w.IntN(4)
+	c := w.count(prefix + []string{"k", "k1", "other", "more"}[key]).in(w.scale()).upTo([]uint64{1, 4, 5, 10}[key])
+	if kinds := c.kinds("", "n"); w.IntN(2) == 0 {
+		c = kinds[w.IntN(len(kinds))]
+	}
+	return c
+}
+
+func (w *walk) scale() time.Duration { return []time.Duration{100, 1000, 60_000}[w.IntN(3)] * w.unit }
+
+// any returns calls of a client of one of the counts. Windows have any Max, and token buckets any Burst.
+func (w *walk) any() count {
+	c := w.counts[w.IntN(len(w.counts))].by(w.two && w.IntN(2) == 0)
+	switch {
+	case !c.limit.Algorithm.Rolling():
+		c = c.upTo(w.Uint64N(12))
+	case c.limit.Algorithm == window.TokenBucket && w.IntN(3) == 0:
+		c = c.withBurst(1 + w.Uint64N(15))
+	}
+	return c
+}
+
+// advance advances the clock by a part of the scale, or to the end of a window, or to just before it.
+func (w *walk) advance(c count) {
+	now := w.now()
+	d := time.Duration(w.Int64N(max(1, int64(c.limit.Scale)/8))).Truncate(w.unit)
+	switch left := c.record().window(&c.limit, now).Left; {
+	case w.IntN(20) == 0 && left < window.Never:
+		d = max(0, left-time.Duration(w.IntN(2))*500*time.Microsecond)
+	case w.IntN(2) == 0:
+		d = (d / 10).Truncate(w.unit)
+	}
+	w.Clock.Advance(d)
+}
+
+// step makes a random call.
+func (w *walk) step(c count) {
+	most := max(c.limit.Max, c.limit.Burst)
+	switch m := mix[w.IntN(len(mix))]; m {
+	case hit, peek:
+		w.again(c.call(m, w.Uint64N(max(4, most+2))))
+	case take:
+		w.take(c.call(take, 1+w.Uint64N(max(4, most/2))))
+	case takeAll:
+		w.takeSome(c)
+	case charge:
+		c.do(charge, 1+w.Uint64N(max(most, 1)))
+	case set:
+		c.do(set, w.Uint64N(max(4, most+1)))
+	case giveBack:
+		w.giveBack()
+	case reset:
+		c.do(reset, 0)
+		w.look(c)
+	case deleteAll:
+		if w.two {
+			return // one of several clients may not know all names
+		}
+		c.delete([][]time.Duration{nil, {w.scale(), w.scale()}}[w.IntN(2)]...)
+		w.look(c)
+	}
+}
+
+// look looks at all counts, by a client.
+func (w *walk) look(by count) {
+	for _, c := range w.counts {
+		c.by(by.second).do(peek, 0)
+	}
+}
+
+// again makes a call. If a rolling algorithm refuses it, it may make the call again just before RetryAfter, and then.
+func (w *walk) again(c call) answer {
+	a := w.do(c)
+	if c.Limit.Algorithm.Rolling() && a.Refused && a.RetryAfter < window.Never && w.IntN(3) == 0 {
+		tick := max(1, w.traits(c.Limit).Precision)
+		w.Clock.Advance(a.RetryAfter - tick)
+		w.do(c)
+		w.Clock.Advance(tick)
+		a = w.do(c)
+	}
+	return a
+}
+
+// take makes a take, and keeps what gives it back.
+func (w *walk) take(c call) {
+	if a := w.again(c); !a.Refused {
+		w.held = append(w.held, call{method: giveBack, Take: c.Take, id: a.ID, second: c.second})
+	}
+}
+
+// takeSome takes of some counts, of which one may be there more than once.
+func (w *walk) takeSome(c count) {
+	if have(takeAll)(w.suite) != "" || w.two && w.Algorithm.Rolling() {
+		w.take(c.call(take, 1+w.Uint64N(4)))
+		return
+	}
+	all := call{method: takeAll, second: c.second}
+	for range 2 + w.IntN(3) {
+		all.takes = append(all.takes, c.take(1+w.Uint64N(4)))
+		if w.IntN(4) > 0 {
+			c = w.any().by(c.second)
+		}
+	}
+	a := w.do(all)
+	for i, t := range all.takes {
+		if a.ok {
+			w.held = append(w.held, call{method: giveBack, Take: t, id: a.windows[i].ID, second: c.second})
+		} else {
+			w.do(call{method: peek, Take: t, second: c.second})
+		}
+	}
+}
+
+// giveBack gives back something that is held, and maybe not all of it, or to another count.
+func (w *walk) giveBack() {
+	if len(w.held) == 0 || have(giveBack)(w.suite) != "" {
+		return
+	}
+	i := max(0, len(w.held)-8) + w.IntN(min(8, len(w.held))) // one of the last
+	c := w.held[i]
+	c.N = 1 + w.Uint64N(c.N)
+	if other := w.any(); w.IntN(8) == 0 && !other.record().used[clientID{c.second, c.id}] { // counts may have equal IDs
+		c.Key = other.key
+		c.Limit = other.limit
+	} else {
+		w.held = slices.Delete(w.held, i, i+1)
+	}
+	w.do(c)
+	c.method = peek
+	c.second = w.two && w.IntN(2) == 0
+	w.do(c)
+}

@@ -1,0 +1,172 @@
+package backendtest
+
+import (
+	"errors"
+	"strings"
+	"time"
+	_ "time/tzdata" // of machines that have no zone data
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// Most properties of windows are seen by random calls and by vectors. These tests have what those do not: many keys,
+// takes that are one, and numbers without bounds.
+var windowProperties = []property{
+	{"keys and limits are independent", testIndependence, nil},
+	{"several takes of one count are one of their sum", testSums, []need{have(takeAll)}},
+	{"numbers can be large", testLargest, nil},
+}
+
+// testIndependence counts in windows that differ in one thing: key, name, scale, algorithm or calendar.
+func testIndependence(s *suite) {
+	long := strings.Repeat("k", 5000)
+	keys := []string{
+		"", "a", "A", " a", "a ", "a:1", "1:a", "a1", "1a", long, "0a", // with scales of 1, 10 and 11 s, concatenations would be equal
+		"a\x00", "é", "e\u0301", "\xff", "\xfe", "{a}", "*", strings.Repeat("k", 255), strings.Repeat("k", 256), long + "1", "1" + long,
+	}
+	var all []count
+	for _, seconds := range []time.Duration{1, 2, 10, 11, 60} {
+		c := s.count("").upTo(100).in(1000 * seconds * s.unit)
+		if _, err := s.Backend.Check(c.limit); err != nil && seconds == 11 {
+			continue // some stores have no such scale
+		}
+		kinds := []count{c}
+		if seconds == 1 || seconds == 10 {
+			kinds = append(kinds, c.kinds("", "1", "a", "1:", ":1", "10", strings.Repeat("~", 64))...)
+		}
+		for i, kind := range kinds {
+			switch {
+			case i == 0:
+				all = append(all, kind.each(keys)...)
+			case kind.limit != c.limit && (kind.limit.Calendar == 0 || seconds == 1):
+				all = append(all, kind.each(keys[:10])...)
+			}
+		}
+	}
+	for i, c := range all {
+		c.do(peek, 0)
+		c.do(charge, uint64(1+i%97))
+	}
+	for _, c := range all {
+		c.do(peek, 0)
+	}
+}
+
+// each returns counts of keys.
+func (c count) each(keys []string) (all []count) {
+	for _, key := range keys {
+		all = append(all, c.on(key))
+	}
+	return all
+}
+
+func testSums(s *suite) {
+	s.takeAll()
+	c := s.count("").in(time.Hour)
+	of := func(key string, most, burst, n uint64) window.Take {
+		return c.on(key).upTo(most).withBurst(burst).take(n)
+	}
+	all := [][]window.Take{
+		{of("k", 10, 0, 3), of("k", 7, 0, 4)}, {of("k", 7, 0, 1), of("k", 10, 0, 1)}, {of("k", 100, 0, 40), of("k", 50, 0, 3)},
+		{of("second", 10, 0, 7)}, {of("second", 10, 0, 3), of("second", 10, 0, 1)}, {of("second", 10, 0, 1), of("second", 10, 0, 2)},
+		{of("new", 6, 0, 3), of("new", 10, 0, 4)}, {of("new", 10, 0, 4), of("new", 6, 0, 3)},
+	}
+	if s.Algorithm == window.TokenBucket {
+		all = append(all, [][]window.Take{
+			{of("burst", 10, 20, 6), of("burst", 10, 12, 6)}, {of("burst", 10, 20, 1), of("burst", 10, 12, 1)},
+			{of("none", 10, 20, 6), of("none", 10, 0, 6)}, {of("burst", 10, 20, 4), of("burst", 10, 20, 4)},
+		}...)
+	}
+	if calendar(s) == "" { // the same in other words
+		month, same := c.ofCalendar(window.Month, "", 1).take(5), c.ofCalendar(window.Month, "UTC", 0).take(5)
+		week, monday := c.ofCalendar(window.Week, "UTC", 1).take(5), c.ofCalendar(window.Week, "", 0).take(5)
+		all = append(all, []window.Take{month, same, week, monday}, []window.Take{month, of("last", 10, 0, 1), same})
+	}
+	for _, takes := range all {
+		s.takeAll(takes...)
+		for _, t := range takes {
+			s.do(call{method: peek, Take: t})
+		}
+	}
+}
+
+// testLargest makes calls with the largest numbers.
+func testLargest(s *suite) {
+	none := s.count("none").upTo(0) // it allows nothing, but is no mistake
+	none.try(charge, 1)
+	none.try(peek, 0)
+	none.try(set, 1)
+	s.expect(none.try(take, 1).Refused, "a take of 1 of 0 is granted")
+
+	largest := s.bounded(window.Unlimited)
+	if s.Algorithm.Rolling() {
+		s.largestOfRolling(min(largest, window.Unlimited-1))
+	} else {
+		c := s.count("k")
+		c.do(set, largest-1)
+		for _, n := range []uint64{1, 1, largest - 1, largest} {
+			c.do(charge, n)
+		}
+	}
+	if largest == window.Unlimited {
+		s.sumsThatWrap()
+		return
+	}
+	over := s.count("over").call(charge, largest+1)
+	a := over.of(s.Context(), s.Backend)
+	s.expect(a.err == nil && (a.Count == largest || s.Algorithm.Rolling()) || errors.Is(a.err, window.ErrRange), "%v returns %+v, %v", over, a.Window, a.err)
+	if !s.Algorithm.Rolling() {
+		err := s.count("set").call(set, largest+1).of(s.Context(), s.Backend).err
+		s.expect(errors.Is(err, window.ErrRange), "Set of MaxCount+1 returns error %v, want window.ErrRange", err)
+		s.count("set").do(peek, 0)
+	}
+}
+
+// largestOfRolling hits with the largest limits, of which the count need not be exact. What Charge counts may have a
+// bound.
+func (s *suite) largestOfRolling(largest uint64) {
+	half := largest / 2
+	c := s.count("k").upTo(largest)
+	for range 2 {
+		w := c.try(hit, half)
+		s.expect(!w.Refused && w.Count >= half, "a hit of half of the largest limit returns %+v", w.Window)
+	}
+	for _, n := range []uint64{half, largest} {
+		s.expect(c.try(hit, n).Refused, "then, a hit of %d of %d is granted", n, largest)
+	}
+	s.count("small").do(hit, largest)
+	for range 3 {
+		c.try(charge, largest)
+		w := c.try(peek, 0)
+		s.expect(w.Count >= half && w.Left > 0, "after Charge of the largest number the window is %+v", w.Window)
+		s.expect(c.try(take, half).Refused, "after Charge of the largest number, a take is granted")
+	}
+	c.try(set, largest)
+	s.expect(c.upTo(5).try(hit, 1).Refused, "a hit after Set of the largest number is granted")
+}
+
+// sumsThatWrap takes the largest numbers of one count.
+func (s *suite) sumsThatWrap() {
+	const most = window.Unlimited
+	if have(takeAll)(s) != "" {
+		return
+	}
+	third := s.count("fits").upTo(most).take(most / 3)
+	s.expect(s.try(call{method: takeAll, takes: []window.Take{third, third, third}}).ok, "three thirds of the largest number are refused")
+	large, other := s.count("sum").upTo(most-1), s.count("other")
+	for held := range uint64(2) {
+		for _, sum := range [][]uint64{{most, most}, {1 << 62, 1 << 62}, {1, most}, {1 << 62, 1 << 62, 1}, {most, 1, most}} { // they wrap
+			takes := []window.Take{other.take(1)}
+			for _, n := range sum {
+				takes = append(takes, large.take(n))
+			}
+			s.takeAll(takes...)
+			other.do(peek, 0)
+		}
+		if held > 0 || s.Algorithm == window.TokenBucket {
+			break // a bucket of that size does not count single tokens
+		}
+		large.do(take, 1)
+		other.do(take, 1)
+	}
+}
