@@ -153,21 +153,6 @@ func TestRequestsOfAWindow(t *testing.T) {
 	}
 }
 
-func TestConcurrentHitsShareRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCosted(t, 1, throttr.ParkingNever)
-		testkit.Hits(t, c.limiter, 1, "k", time.Minute, 5000)
-		cost := c.costOf(func() {
-			var callers sync.WaitGroup
-			for range 100 {
-				callers.Go(func() { testkit.Hits(t, c.limiter, 5, "k", time.Minute, 5000) })
-			}
-			callers.Wait()
-		})
-		require.Less(t, cost.updates, 20, "for 500 hits")
-	})
-}
-
 // docs/internals/windows.md has the figures.
 func TestRequestsOfTakes(t *testing.T) {
 	const denialMemory = time.Second

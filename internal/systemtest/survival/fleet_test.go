@@ -16,7 +16,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// fleet is processes, and the times at which one of them has sent a LIST.
+// fleet is processes of one server, and the times at which one of them has sent a LIST.
 type fleet struct {
 	processes []*process[uint16]
 
@@ -134,21 +134,5 @@ func TestForeignRecordsAreNotTouchedAndTheServerIsNotParked(t *testing.T) {
 		require.ElementsMatch(t, append(foreign, ours), testkit.Keys(srv))
 		require.Zero(t, srv.Expired())
 		require.Equal(t, len(foreign)+1, q.backend.Records().Foreign)
-	})
-}
-
-// Fifty processes sweep as often as any scale needs it.
-func TestOneProcessOfAFleetSweepsHoweverShortTheInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(1), mockserver.WithRealCollector())
-		for range testkit.Fewer(50) {
-			p := start[uint8](t, srv, throttr.Config{Parking: throttr.ParkingNever})
-			_, err := p.limiter.Hit(t.Context(), "k", 104*time.Second, 255)
-			require.NoError(t, err)
-		}
-		time.Sleep(10 * time.Second)
-		before := srv.Requests(codec.OpList)
-		time.Sleep(time.Minute)
-		require.InEpsilon(t, 50, srv.Requests(codec.OpList)-before, 0.25)
 	})
 }
