@@ -106,12 +106,11 @@ func WithDenialMemory(d time.Duration) BackendOption {
 	return func(o *backendOptions) { o.denialMemory = d }
 }
 
-// WithMaxWindows bounds how many windows the backend remembers, and, at four times as many,
-// the keys whose records it has yet to remove. To remember another window, the backend picks a few
-// windows at random and forgets one of them, preferably one that is over. The next hit on a window
-// that was forgotten can take one more round trip. If there are too many keys with records to remove,
-// no window is opened for a further key, and the hit fails with [ErrFull]. Default, and
-// with n below 1: 262144.
+// WithMaxWindows bounds how many windows the backend remembers, beside those whose records it has yet to remove, which
+// are four times as many at most. To remember another window, the backend picks a few windows at random and forgets one
+// of them, preferably one that is over. The next hit on a window that was forgotten can take one more round trip. If
+// there are too many keys with records to remove, no window is opened for a further key, and the hit fails with
+// [ErrFull]. Default, and with n below 1: 262144.
 func WithMaxWindows(n int) BackendOption {
 	return func(o *backendOptions) { o.maxWindows = n }
 }

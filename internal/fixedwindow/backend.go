@@ -62,7 +62,7 @@ type Options[T codec.Value] struct {
 	Pick    func(key string) int // the index of the server where a key lives
 	Calls   *conn.CallPool[T]
 
-	MaxWindows  int // windows that are remembered; the records of four times as many may await removal
+	MaxWindows  int // windows that are remembered, beside four times as many keys whose records are to be removed
 	MaxQueued   int // hits that wait for a request, for each window
 	MaxInFlight int // the most requests of a call
 
@@ -159,7 +159,6 @@ func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h h
 		return w, false, err
 	}
 	w, sent, err = s.do(ctx, h)
-	b.table.keep(s)
 	if w.Refused {
 		refuse(&w, l, h.n)
 	}
@@ -178,7 +177,6 @@ func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint
 	w, sent, err = s.operate(ctx, func(ctx context.Context) (window.Window, bool, error) {
 		return s.set(ctx, n)
 	})
-	b.table.keep(s)
 	return bounded[T](w), sent, err
 }
 
@@ -344,9 +342,7 @@ func (b *Backend[T]) slotsFor(ctx context.Context, key string, l *window.Limit) 
 	return b.table.add(s), nil
 }
 
-// find is slotsFor, but adds nothing to the table. InTable says that it has the slots. If it has not, find returns
-// those that were evicted if their records are yet to be removed, so that they are removed once, and otherwise
-// new ones.
+// find is slotsFor, but adds nothing to the table. InTable says that it has the slots.
 func (b *Backend[T]) find(key string, l *window.Limit) (s *slots[T], inTable bool, err error) {
 	if _, err := b.Check(*l); err != nil {
 		return nil, false, err
@@ -355,11 +351,7 @@ func (b *Backend[T]) find(key string, l *window.Limit) (s *slots[T], inTable boo
 	if s := b.table.find(k); s != nil {
 		return s, true, nil
 	}
-	i := b.pick(key)
-	if s := b.janitors[i].slotsOf(k); s != nil {
-		return s, false, nil
-	}
-	return newSlots(b, i, k), false, nil
+	return newSlots(b, b.pick(key), k), false, nil
 }
 
 // bounded returns a window with a count of at most [window.Unlimited].
@@ -370,7 +362,7 @@ func bounded[T codec.Value](w window.Window) window.Window {
 
 // Stats is what a Backend remembers and has done.
 type Stats struct {
-	Windows int    // windows that are remembered, which may be over
+	Windows int    // counts that are remembered, whose windows may be over
 	Records int    // counts whose records are yet to be removed
 	Sweeps  uint64 // complete sweeps, of all servers
 	Orphans uint64 // records that sweeps have removed

@@ -42,10 +42,9 @@ type janitor[T codec.Value] struct {
 
 	// mu guards the fields below, and those of slots that say so.
 	mu     sync.Mutex
-	duties int                    // in the queue, or being done
-	queue  dutyQueue[T]           // those in the queue
-	slots  map[entryKey]*slots[T] // those with duties, even if the table has evicted them
-	closed bool                   // close does what is in the queue
+	duties int          // in the queue, or being done
+	queue  dutyQueue[T] // those in the queue
+	closed bool         // close does what is in the queue
 }
 
 // duty is what the janitor has to do for a count. The mutex of the janitor guards it.
@@ -65,15 +64,14 @@ func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
 	return &janitor[T]{
 		backend: b, ctx: b.group.ctx, link: l, max: max,
 		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
-		slots: make(map[entryKey]*slots[T]),
 	}
 }
 
-// slotsOf returns the slots of k if they have a duty, or nil.
-func (j *janitor[T]) slotsOf(k entryKey) *slots[T] {
+// owes reports whether there may be records of s to remove.
+func (j *janitor[T]) owes(s *slots[T]) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.slots[k]
+	return s.owed
 }
 
 // pending returns the number of keys with records that are yet to be removed.
@@ -87,13 +85,17 @@ func (j *janitor[T]) pending() int {
 // window.ErrFull if there are too many keys with records.
 func (j *janitor[T]) actionBegins(s *slots[T]) error {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err := j.add(s, time.Now().Add(s.idle())); err != nil {
-		return err
+	owed := s.owed
+	err := j.add(s, time.Now().Add(s.idle()))
+	if err == nil {
+		s.underway++
+		s.changes++
 	}
-	s.underway++
-	s.changes++
-	return nil
+	j.mu.Unlock()
+	if err == nil && !owed {
+		j.backend.table.add(s) // it may have been evicted
+	}
+	return err
 }
 
 // actionEnds is called after an action that actionBegins was called for, once it has been executed. Opened
@@ -147,9 +149,6 @@ func (j *janitor[T]) add(s *slots[T], due time.Time) error {
 	s.owed = true
 	if j.sweeper != nil {
 		j.sweeper.Need(sweepInterval(s.bands))
-	}
-	if j.slots[s.entryKey] == nil {
-		j.slots[s.entryKey] = s
 	}
 	j.push(s, due)
 	return nil
@@ -323,9 +322,6 @@ func (j *janitor[T]) requeue(s *slots[T], k *cleaning[T]) bool {
 	case k.absent:
 		s.owed = false
 		j.duties--
-		if j.slots[s.entryKey] == s {
-			delete(j.slots, s.entryKey)
-		}
 		return false
 	case !k.done:
 		j.push(s, time.Now().Add(cleanRetry))

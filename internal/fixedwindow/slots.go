@@ -3,7 +3,6 @@ package fixedwindow
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -20,7 +19,6 @@ type slots[T codec.Value] struct {
 	link         *link[T]
 	janitor      *janitor[T]
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
-	evicted      atomic.Bool   // the table had it, and does not any more
 
 	mu sync.Mutex // guards known, forgets and queue
 	// known changes only while the queue is served, and in learnUnlessKnown.

@@ -30,11 +30,12 @@ func (k entryKey) limit() window.Limit {
 	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: window.FixedWindow}
 }
 
-// table has what a backend remembers of counts, up to a bound. One that is evicted between find and the hit does
-// no harm: the hit then is like that of one more client.
+// table has what a backend remembers of counts. Those whose records are to be removed stay, and their number has a
+// bound of its own; of the others there are few more than max. One that is evicted between find and the hit does no
+// harm: the hit then is like that of one more client, and if it opens a window, the slots are added again.
 type table[T codec.Value] struct {
 	seed   maphash.Seed
-	max    int // counts per shard
+	max    int // counts per shard, beside those that can't be evicted
 	shards [tableShards]tableShard[T]
 }
 
@@ -63,9 +64,8 @@ func (t *table[T]) find(k entryKey) *slots[T] {
 	return s.entries[k]
 }
 
-// add adds e and returns it, or returns the slots that were added meanwhile. If there are too
-// many, it evicts idle ones, preferably without an active window. Those in use are
-// not evicted, but there are no more of them than callers.
+// add adds e and returns it, or returns the slots that are there. If there are too many, it evicts idle ones,
+// preferably without an active window.
 func (t *table[T]) add(e *slots[T]) *slots[T] {
 	k := e.entryKey
 	s := t.shard(k.key)
@@ -77,7 +77,6 @@ func (t *table[T]) add(e *slots[T]) *slots[T] {
 	for len(s.entries) >= t.max && s.evict(time.Now()) {
 	}
 	s.entries[k] = e
-	e.evicted.Store(false)
 	return e
 }
 
@@ -89,15 +88,6 @@ func (t *table[T]) remove(e *slots[T]) {
 	defer s.mu.Unlock()
 	if s.entries[k] == e && e.value(time.Now()) == worthless {
 		delete(s.entries, k)
-		e.evicted.Store(true)
-	}
-}
-
-// keep adds e again if it was removed between find and a call that has opened a window. Otherwise
-// the window would get another ID.
-func (t *table[T]) keep(e *slots[T]) {
-	if e.evicted.Load() && e.maybeOpen(time.Now()) {
-		t.add(e)
 	}
 }
 
@@ -132,7 +122,7 @@ type entryValue uint8
 const (
 	worthless entryValue = iota // nothing
 	active                      // a window, which would have to be looked up
-	inUse                       // there are callers
+	inUse                       // there are callers, or records to remove
 )
 
 // maybeOpen reports whether a window is known that is not certainly over.
@@ -142,7 +132,7 @@ func (e *slots[T]) maybeOpen(now time.Time) bool {
 }
 
 func (e *slots[T]) value(now time.Time) entryValue {
-	if e.busy() {
+	if e.busy() || e.janitor.owes(e) {
 		return inUse
 	}
 	if e.maybeOpen(now) {
@@ -167,7 +157,6 @@ func (s *tableShard[T]) evict(now time.Time) bool {
 	if least == inUse {
 		return false
 	}
-	s.entries[victim].evicted.Store(true)
 	delete(s.entries, victim)
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 // entryOf returns slots whose window is open until a time.
 func entryOf(key string, until time.Time) *slots[uint16] {
 	l := fixed(time.Minute, 1)
-	return &slots[uint16]{entryKey: entryKeyOf(key, &l), known: known[uint16]{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
+	return &slots[uint16]{entryKey: entryKeyOf(key, &l), janitor: &janitor[uint16]{}, known: known[uint16]{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
 }
 
 // find returns the entry of a key.
@@ -88,32 +89,27 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	require.Nil(t, tb.findKey("busy"))
 }
 
-// A call finds an entry, the janitor removes it, and then the call opens a window. The next call has to
-// find that window, with its ID.
+// A call finds an entry, which is evicted, and then the call opens a window. The next call has to find that window,
+// with its ID.
 func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
-	now := time.Now()
-	var tb table[uint16]
-	tb.init(tableShards) // one entry in each shard
-	e := tb.add(entryOf("k", now))
-	tb.keep(e)
-	require.Same(t, e, tb.findKey("k"))
-
-	tb.remove(e)
-	require.Nil(t, tb.findKey("k"))
-	tb.keep(e)
-	require.Nil(t, tb.findKey("k"), "it has no window")
-
-	s := e
-	s.known.Latest = now.Add(time.Minute)
-	tb.keep(e)
-	require.Same(t, e, tb.findKey("k"))
-	tb.remove(e)
-	require.Same(t, e, tb.findKey("k"), "its window is open")
-
-	s.known.Latest = now
-	tb.remove(e)
-	other := tb.add(entryOf("k", now.Add(time.Minute)))
-	s.known.Latest = now.Add(time.Minute)
-	tb.keep(e)
-	require.Same(t, other, tb.findKey("k"), "there is another one meanwhile")
+	synctest.Test(t, func(t *testing.T) {
+		o := options[uint16](t, inMemory(t))
+		o.MaxWindows = 1
+		b := start(t, o)
+		l := fixed(time.Minute, 10)
+		e, err := b.slotsFor(t.Context(), "k", &l)
+		require.NoError(t, err)
+		b.table.remove(e)
+		require.Zero(t, b.table.len())
+		w, _, err := e.do(t.Context(), hit{max: 10, n: 1})
+		require.NoError(t, err)
+		for i := range 3 {
+			hits(t, b, 1, fmt.Sprint(i), l)
+		}
+		b.table.remove(e)
+		again, _, err := b.Hit(t.Context(), "k", l, 1)
+		require.NoError(t, err)
+		require.Equal(t, w.ID, again.ID)
+		require.EqualValues(t, 2, again.Count)
+	})
 }
