@@ -16,6 +16,7 @@ type slots[T codec.Value] struct {
 	entryKey
 	records[T]
 	backend      *Backend[T]
+	server       int // of the key
 	link         *link[T]
 	janitor      *janitor[T]
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
@@ -38,7 +39,7 @@ func newSlots[T codec.Value](b *Backend[T], server int, k entryKey) *slots[T] {
 	bands, _ := slot.BandsFor(k.scale, maxValue[T]())
 	return &slots[T]{
 		entryKey: k, records: records[T]{&bands, slotNames(&bands, k.key, k.name)},
-		backend: b, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
+		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
 		denialMemory: b.denialMemoryOf(k.scale),
 	}
 }

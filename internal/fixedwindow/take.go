@@ -38,19 +38,19 @@ func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit, n uin
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
-	w, err = b.read(ctx, key, &l, n)
+	s, _, err := b.find(key, &l)
+	if err != nil {
+		return w, false, err
+	}
+	if err := b.group.check(ctx); err != nil {
+		return w, false, err
+	}
+	w, err = s.peekFor(ctx, &l, n)
 	return w, false, err
 }
 
-// read reads the open window. It is Refused if a take of n does not fit it.
-func (b *Backend[T]) read(ctx context.Context, key string, l *window.Limit, n uint64) (w window.Window, err error) {
-	s, _, err := b.find(key, l)
-	if err != nil {
-		return w, err
-	}
-	if err := b.group.check(ctx); err != nil {
-		return w, err
-	}
+// peekFor reads the open window. It is Refused if a take of n does not fit it.
+func (s *slots[T]) peekFor(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
 	k, found, err := s.peek(ctx)
 	if err != nil {
 		return w, err
@@ -88,7 +88,10 @@ func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take, windows [
 		states = make([]window.Window, len(sums))
 		defer limits.Spread(windows, index, states)
 	}
-	ordered := b.ordered(sums)
+	ordered, err := b.ordered(sums)
+	if err != nil {
+		return false, false, err
+	}
 	defer func() {
 		for i := range ordered {
 			states[ordered[i].index] = ordered[i].window
@@ -107,8 +110,8 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 	var reads sync.WaitGroup
 	for i := range takes {
 		t := &takes[i]
-		if known, _ := b.recall(t); !known || !t.fits() {
-			reads.Go(func() { errs[i] = b.readFor(ctx, t) })
+		if known, _ := t.recall(); !known || !t.fits() {
+			reads.Go(func() { errs[i] = t.read(ctx) })
 		}
 	}
 	reads.Wait()
@@ -130,17 +133,17 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 	return true, false, nil
 }
 
-// readFor reads the window of a take. If it is known, that is what refuses later takes.
-func (b *Backend[T]) readFor(ctx context.Context, t *take[T]) (err error) {
-	if s := b.table.find(entryKeyOf(t.Key, &t.Limit)); s != nil {
-		if _, _, err := s.operate(ctx, s.reread); err != nil {
+// read reads the window of a take. If it is known, that is what refuses later takes.
+func (t *take[T]) read(ctx context.Context) (err error) {
+	if known, _ := t.recall(); known {
+		if _, _, err := t.slots.operate(ctx, t.slots.reread); err != nil {
 			return err
 		}
-		if known, _ := b.recall(t); known {
+		if known, _ := t.recall(); known {
 			return nil
 		}
 	}
-	t.window, err = b.read(ctx, t.Key, &t.Limit, t.N)
+	t.window, err = t.slots.peekFor(ctx, &t.Limit, t.N)
 	return err
 }
 
@@ -192,11 +195,10 @@ func (b *Backend[T]) finish(ctx context.Context, takes []take[T], f func(ctx con
 type take[T codec.Value] struct {
 	window.Take
 	index  int // in the takes of TakeAll, in which those of one count are one
-	server int
+	slots  *slots[T]
 	window window.Window // as far as is known
 
 	// What follows is for takes that are made together.
-	slots     *slots[T]
 	outcome   outcome[T]
 	counted   bool // the server has counted N
 	uncertain bool // the server may count N later
@@ -213,26 +215,26 @@ func (t *take[T]) given() { t.window.Count -= min(t.window.Count, t.N) }
 // ordered returns takes of different counts in an order that is the same for all clients: so of callers that
 // want the same windows, one gets ahead of the others. It is the order of servers and scales, so that takes
 // with the same link follow each other.
-func (b *Backend[T]) ordered(takes []window.Take) []take[T] {
+func (b *Backend[T]) ordered(takes []window.Take) ([]take[T], error) {
 	all := make([]take[T], len(takes))
 	for i, t := range takes {
-		all[i] = take[T]{Take: t, index: i, server: b.pick(t.Key)}
+		s, _, err := b.find(t.Key, &t.Limit)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = take[T]{Take: t, index: i, slots: s}
 	}
 	slices.SortFunc(all, func(x, y take[T]) int {
-		return cmp.Or(cmp.Compare(b.names[x.server], b.names[y.server]), cmp.Compare(x.Limit.Scale, y.Limit.Scale),
+		return cmp.Or(cmp.Compare(b.names[x.slots.server], b.names[y.slots.server]), cmp.Compare(x.Limit.Scale, y.Limit.Scale),
 			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
-	return all
+	return all, nil
 }
 
 // recall sets the window of a take to what is known of it. MayRefuse says that this may refuse the
 // take without asking the server.
-func (b *Backend[T]) recall(t *take[T]) (known, mayRefuse bool) {
-	s := b.table.find(entryKeyOf(t.Key, &t.Limit))
-	if s == nil {
-		return false, false
-	}
-	w, mayRefuse, known := s.recall(time.Now())
+func (t *take[T]) recall() (known, mayRefuse bool) {
+	w, mayRefuse, known := t.slots.recall(time.Now())
 	if known {
 		t.window = bounded[T](w)
 		if !t.fits() {

@@ -22,14 +22,14 @@ var errInTurn = errors.New("take in turn")
 // was read not long ago, which refuses all; or if a hit or take on one of them is in flight, as others then
 // share the next request.
 func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
-	known, mayRefuse, fit := b.recallAll(takes)
+	known, mayRefuse, fit := recallAll(takes)
 	if known && !fit && mayRefuse {
 		return false, false, nil
 	}
-	if !fit || !hold(b, takes) {
+	if !fit || len(takes) > maxTogether || !hold(takes) {
 		return false, false, errInTurn
 	}
-	if _, _, fit := b.recallAll(takes); !fit {
+	if _, _, fit := recallAll(takes); !fit {
 		release(takes)
 		return false, false, errInTurn
 	}
@@ -37,10 +37,10 @@ func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (granted
 }
 
 // recallAll sets the windows of takes to what is known of them, and reports whether all takes fit.
-func (b *Backend[T]) recallAll(takes []take[T]) (known, mayRefuse, fit bool) {
+func recallAll[T codec.Value](takes []take[T]) (known, mayRefuse, fit bool) {
 	mayRefuse, fit = true, true
 	for i := range takes {
-		knownOne, mayRefuseOne := b.recall(&takes[i])
+		knownOne, mayRefuseOne := takes[i].recall()
 		if !knownOne {
 			return false, false, false
 		}
@@ -51,18 +51,12 @@ func (b *Backend[T]) recallAll(takes []take[T]) (known, mayRefuse, fit bool) {
 
 // hold holds the queues of takes. It returns false, and holds none, if the takes can't be made
 // together.
-func hold[T codec.Value](b *Backend[T], takes []take[T]) bool {
-	if len(takes) > maxTogether {
-		return false
-	}
+func hold[T codec.Value](takes []take[T]) bool {
 	for i := range takes {
-		t := &takes[i]
-		s := b.table.find(entryKeyOf(t.Key, &t.Limit))
-		if s == nil || t.N == 0 || !s.hold() {
+		if takes[i].N == 0 || !takes[i].slots.hold() {
 			release(takes[:i])
 			return false
 		}
-		t.slots = s
 	}
 	return true
 }
