@@ -328,22 +328,22 @@ func TestTakesOfKeysThatShareACount(t *testing.T) {
 				c.hit("other", time.Minute)
 				left--
 			}
-			limits := []window.Take{
-				limitOf(a, time.Minute, 10).For("a", 5), limitOf(a, time.Minute, 10).For("b", left-4),
-			}
-			windows := make([]window.Window, 2)
+			l := limitOf(a, time.Minute, 10)
+			limits := []window.Take{l.For("a", 2), l.For("b", 3), l.For("c", left-4)}
+			windows := make([]window.Window, 3)
 			granted, err := c.TakeAll(t.Context(), limits, windows)
 			require.NoError(t, err)
 			require.False(t, granted)
-			require.True(t, windows[1].Refused, "%v", a)
+			require.True(t, windows[2].Refused, "%v", a)
 			require.Equal(t, 10-left, c.get("a", time.Minute).Count, "%v", a)
 			require.Equal(t, !active, c.get("a", time.Minute).ID == 0)
-			limits[1].N--
+			limits[2].N--
 			granted, err = c.TakeAll(t.Context(), limits, windows)
 			require.NoError(t, err)
 			require.True(t, granted)
-			require.EqualValues(t, 10, windows[0].Count, "%v", a)
-			require.EqualValues(t, 10, windows[1].Count, "%v", a)
+			for _, w := range windows {
+				require.EqualValues(t, 10, w.Count, "%v", a)
+			}
 		}
 	}
 }

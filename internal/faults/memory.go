@@ -33,6 +33,7 @@ var memoryFaults = []fault{
 	{file: "memory/shard.go", old: "if s.shared.len == 0 {\n\t\ts.own.remove(r)", new: "{\n\t\ts.own.remove(r)", run: sharedRun},
 	{file: "memory/shard.go", old: "most := sharedLimits * b.sharedKeys", new: "most := 100 * sharedLimits * b.sharedKeys", run: sharedRun},
 	{file: "memory/take.go", old: "x.record.Record = x.before", new: "_ = x.before", run: sharedRun},
+	{file: "memory/take.go", old: "for i := len(all) - 1; i >= 0; i-- {", new: "for i := range all {", run: "^TestTakesOfKeysThatShareACount$"},
 	{file: "memory/take.go", old: "state.Wait = 0", new: "state.Wait += 0", run: "^TestTakesThatShareACount"},
 	{file: "memory/clean.go", old: "case -left < b.keyOlderThan:", new: "case -left <= b.keyOlderThan:", run: "Older|Clean"},
 	{file: "memory/table.go", old: "range t.cells[i:end] {", new: "range t.cells[min(i+1, end):end] {", run: "Clean|List"},
