@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +37,33 @@ func TestRequestsThatAreServedWithoutFields(t *testing.T) {
 			require.Equal(t, cfg.Shadow, !s.decision.Allowed && s.decision.Shadow)
 		})
 	}
+}
+
+// Files of a form are removed, although the handler, behind two middlewares, gets another Request than the server has.
+func TestFilesOfAFormAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	limiter := throttr.NewRateLimit(memory.New())
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.NoError(t, r.ParseMultipartForm(1))
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+	}))
+	for _, l := range []throttr.Limit{httplimit.PerMinute(5), httplimit.PerDay(5)} {
+		limit, err := httplimit.New(limiter, httplimit.Config{Limits: []throttr.Limit{l}})
+		require.NoError(t, err)
+		handler = limit(handler)
+	}
+	server := httptest.NewServer(handler)
+	body := "--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n" + strings.Repeat("x", 1000) + "\r\n--b--\r\n"
+	res, err := http.Post(server.URL, "multipart/form-data; boundary=b", strings.NewReader(body))
+	require.NoError(t, err)
+	require.Equal(t, 200, res.StatusCode)
+	server.Close()
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, files)
 }
 
 // Without its plan, a request has the limits of the Config, or is one that could not be counted.

@@ -116,7 +116,9 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		return
 	}
 	if ctx := d.Context(); ctx != r.Context() {
-		r = r.WithContext(ctx)
+		of := r
+		r = of.WithContext(ctx)
+		defer func() { of.MultipartForm = r.MultipartForm }() // of which the server removes the files
 	}
 	switch {
 	case denied:

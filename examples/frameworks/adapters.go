@@ -45,7 +45,9 @@ func Gin(gate *admission.Gate, request Request[*gin.Context], skip func(*gin.Con
 			c.Abort()
 			return
 		}
-		c.Request = c.Request.WithContext(d.Context())
+		of := c.Request
+		c.Request = of.WithContext(d.Context())
+		defer func() { of.MultipartForm = c.Request.MultipartForm }() // of which the server removes the files
 		c.Next()
 	}
 }

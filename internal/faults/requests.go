@@ -31,6 +31,7 @@ var requestsFaults = []fault{
 	{file: "admission/settle.go", old: "\tif rv == nil {\n\t\t<-later\n", new: "\tif rv == nil {\n", run: "^TestGivingBackIsBounded$"},
 	{file: "admission/gate.go", old: "make(chan struct{}, maxLater)", new: "make(chan struct{}, maxLater+1)", run: "^TestGivingBackIsBounded$"},
 	{file: "admission/verdict.go", old: "case d.canceled:\n\t\treturn Canceled\n", new: "case d.canceled && d.Shadow:\n\t\treturn Canceled\n", run: "Verdict"},
+	{file: "httplimit/middleware.go", old: "defer func() { of.MultipartForm = r.MultipartForm }()", new: "_ = of", run: "^TestFilesOfAFormAreRemoved$"},
 	{file: "httplimit/keys.go", old: "KnownKey(f, Everyone, RemoteAddr, byAddr)", new: "KnownKey(f, Everyone, byAddr)", run: "^TestLimitsOfSeveralKeysAreTakenTogether$"},
 	{file: "admission/keyfuncs.go", old: "return Key{Plain: slices", new: "return Key{Plain: !slices", tests: "httplimit", run: "^TestLimitsOfSeveralKeysAreTakenTogether$"},
 	{file: "httplimit/keys.go", old: "return ok && contain(a)", new: "return contain(a) || !ok", run: "Networks"},
