@@ -184,6 +184,8 @@ func TestKeysAreThoseOfHTTPLimit(t *testing.T) {
 	} {
 		shell{t, ""}.prints(0, m.StoredKey(k)+"\n", line)
 	}
+	_, _, stderr := shell{t, ""}.run(strings.Repeat("x", maxStdin+1), "key", "-")
+	require.Equal(t, "throttr key: standard input: longer than 1048576 bytes\n", stderr, "and not the key of its beginning")
 	_, out, _ := shell{t, ""}.run("secret\n", "key", "--header", "X-Api-Key", "-")
 	require.Equal(t, m.StoredKey(httplimit.Key{Text: httplimit.HeaderKey("X-Api-Key", "secret")})+"\n", out)
 }

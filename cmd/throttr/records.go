@@ -172,7 +172,10 @@ func (e *env) argument(arg string) ([]byte, error) {
 	if arg != "-" {
 		return []byte(arg), nil
 	}
-	b, err := io.ReadAll(io.LimitReader(e.stdin, maxStdin))
+	b, err := io.ReadAll(io.LimitReader(e.stdin, maxStdin+1))
+	if len(b) > maxStdin {
+		err = fmt.Errorf("longer than %d bytes", maxStdin)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}

@@ -97,7 +97,7 @@ func figureText(value any) string {
 	case rate:
 		return fmt.Sprintf("%d, %d a minute", v.Total, v.PerMinute)
 	}
-	return fmt.Sprint(value)
+	return quoted(fmt.Sprint(value)) // a version can be any bytes
 }
 
 // serviceTime measures how long the server takes for each of many requests: the time of 64 that are in

@@ -173,6 +173,11 @@ func TestInfoOfAllServers(t *testing.T) {
 		require.Positive(t, v.Inserts.Total)
 		require.Less(t, v.Service, 0.1)
 	}
+	hostile, err := codec.InfoResponse{Version: "\x1b[2J"}.AppendBinary(nil)
+	require.NoError(t, err)
+	a.Inject(mockserver.Fault{Op: codec.OpInfo, Replace: hostile, Times: 1})
+	_, out, _ = s.run("", "info")
+	require.Regexp(t, `\nversion +"\\x1b\[2J"\n`, out, "it changes no terminal")
 	b.Close()
 	status, out, stderr = s.run("", "info")
 	require.Equal(t, statusError, status)
