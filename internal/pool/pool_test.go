@@ -313,6 +313,7 @@ func TestAServerThatReturnsWithAnotherValueSizeIsSentOnlyProbes(t *testing.T) {
 		require.ErrorIs(t, r.err, dial.ErrValueSizeMismatch, "why the last attempt failed")
 		require.False(t, r.sent)
 		require.Equal(t, int(s.Stats().Dials)-before, wide.Requests(codec.OpInsert))
+		require.LessOrEqual(t, wide.Requests(codec.OpInsert), 15, "rarely: each costs an INSERT (H7)")
 		require.Zero(t, wide.Conns())
 		require.Empty(t, wide.Keys())
 		current.Store(narrow)
