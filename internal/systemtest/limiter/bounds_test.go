@@ -59,7 +59,7 @@ func TestMemoryOfABackendIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		requireRemoved(t, srv, idle[uint16](t, time.Minute))
 		require.Zero(t, backend.Records().Records)
-		require.Zero(t, backend.Stats().Windows)
+		require.LessOrEqual(t, backend.Stats().Windows, maxWindows)
 		require.Equal(t, 1, testkit.Hits(t, l, 1, "one more", time.Minute, 2))
 	})
 }
