@@ -26,23 +26,23 @@ func (d *Decision) PolicyField() string {
 		return ""
 	}
 	a := d.within
-	var f fieldWriter
-	f.Grow(len(a.all) * itemSize)
+	var buffer [fieldSize]byte
+	f := buffer[:0]
 	for i := range a.all {
 		c := &a.all[i]
 		if c.policy == "" {
 			continue
 		}
-		f.item(c.policy)
+		f = appendItem(f, c.policy)
 		if c.limit.Calendar != 0 {
-			f.number(";w=", Seconds(c.scale))
+			f = strconv.AppendInt(append(f, ";w="...), Seconds(c.scale), 10)
 		}
 		if c.places == nil {
-			f.WriteString(a.gate.unit)
+			f = append(f, a.gate.unit...)
 		}
-		f.partition(a.gate, c.key)
+		f = a.gate.appendPartition(f, c.key)
 	}
-	return f.String()
+	return string(f)
 }
 
 // LimitField returns the RateLimit field, which has the limits that have decided: a list of
@@ -54,54 +54,47 @@ func (d *Decision) LimitField() string {
 	if d.Shadow || d.within == nil {
 		return ""
 	}
-	var f fieldWriter
-	f.Grow((len(d.Outcomes) + 1) * itemSize)
+	var buffer [fieldSize]byte
+	f := buffer[:0]
 	if d.noPlace {
-		f.outcome(d.within.gate, &d.Strictest)
+		f = d.within.gate.appendOutcome(f, &d.Strictest)
 	}
 	for i := range d.Outcomes {
 		if d.Outcomes[i].Known() {
-			f.outcome(d.within.gate, &d.Outcomes[i])
+			f = d.within.gate.appendOutcome(f, &d.Outcomes[i])
 		}
 	}
-	return f.String()
+	return string(f)
 }
 
-// itemSize is about the length in bytes of an item without pk.
-const itemSize = 32
+// fieldSize is how long most fields are at most, in bytes.
+const fieldSize = 128
 
-// fieldWriter writes a list of structured fields.
-type fieldWriter struct{ strings.Builder }
-
-// item begins an item.
-func (f *fieldWriter) item(text string) {
-	if f.Len() > 0 {
-		f.WriteString(", ")
+// appendItem appends the begin of an item to a list.
+func appendItem(f []byte, text string) []byte {
+	if len(f) > 0 {
+		f = append(f, ", "...)
 	}
-	f.WriteString(text)
+	return append(f, text...)
 }
 
-// number writes a parameter.
-func (f *fieldWriter) number(name string, n int64) {
-	f.WriteString(name)
-	f.WriteString(strconv.FormatInt(n, 10))
-}
-
-// partition writes the parameter pk, if the Gate has it.
-func (f *fieldWriter) partition(g *Gate, k Key) {
-	if g.cfg.PartitionKey {
-		f.WriteString(";pk=:" + base64.StdEncoding.EncodeToString(k.partition()) + ":")
+// appendPartition appends the parameter pk, if the Gate has it.
+func (g *Gate) appendPartition(f []byte, k Key) []byte {
+	if !g.cfg.PartitionKey {
+		return f
 	}
+	f = base64.StdEncoding.AppendEncode(append(f, ";pk=:"...), k.partition())
+	return append(f, ':')
 }
 
-// outcome writes an item of the RateLimit field.
-func (f *fieldWriter) outcome(g *Gate, o *Outcome) {
-	f.item(o.of.item)
-	f.number(";r=", int64(o.Remaining))
+// appendOutcome appends an item of the RateLimit field.
+func (g *Gate) appendOutcome(f []byte, o *Outcome) []byte {
+	f = appendItem(f, o.of.item)
+	f = strconv.AppendUint(append(f, ";r="...), o.Remaining, 10)
 	if left := o.Left(); left < throttr.Never {
-		f.number(";t=", Seconds(left))
+		f = strconv.AppendInt(append(f, ";t="...), Seconds(left), 10)
 	}
-	f.partition(g, o.of.key)
+	return g.appendPartition(f, o.of.key)
 }
 
 // RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request was counted

@@ -8,7 +8,7 @@ var requestsFaults = []fault{
 	{file: "admission/decision.go", old: "\treturn o.ResetAfter\n", new: "\treturn min(o.ResetAfter, o.of.window)\n", run: "^TestAClientThatGoesByTheFieldsIsNeverDenied$"},
 	{file: "admission/decision.go", old: "if d >= throttr.Never {\n\t\t\treturn 0\n\t\t}", new: "", run: "JSON"},
 	{file: "admission/decision.go", old: "o.Name, o.Partition(), seconds", new: "o.Name, o.Key, seconds", run: "JSON"},
-	{file: "admission/fields.go", old: "\t\t\tf.WriteString(a.gate.unit)\n", new: "", run: "^TestFieldsHaveTheUnitAndThePartitionOnDemand$"},
+	{file: "admission/fields.go", old: "\t\t\tf = append(f, a.gate.unit...)\n", new: "", run: "^TestFieldsHaveTheUnitAndThePartitionOnDemand$"},
 	{file: "admission/keys.go", old: "k.Plain || g.cfg.PlainKeys && !isAddr(k.Text)", new: "k.Plain || g.cfg.PlainKeys", tests: "httplimit", run: "^TestLimitsOfSeveralKeysAreTakenTogether$"},
 	{file: "admission/keys.go", old: "len(k.Text) <= maxKey && ", new: "", run: "^TestKeysAreStoredAsDigests"},
 	{file: "admission/keys.go", old: "return digest(digestPrefix, k.Text)", new: "return digestPrefix + k.Text", run: "^TestKeysAreStoredAsDigests"},
