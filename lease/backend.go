@@ -283,7 +283,7 @@ func (b *Backend) failure(ctx context.Context, err error) error {
 	switch {
 	case b.ctx.Err() != nil:
 		return window.ErrClosed
-	case ctx.Err() != nil:
+	case outage.Ended(ctx):
 		return &outage.TimeoutError{After: takeTimeout, Err: err}
 	}
 	return err
