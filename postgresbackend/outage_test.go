@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/throttr-go/throttr"
@@ -317,4 +318,20 @@ func TestCallsOfAServerThatHangsEnd(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	all.Wait()
+	begun := time.Now()
+	time.AfterFunc(100*time.Millisecond, func() { _ = b.Close() })
+	_, err := b.Take(context.Background(), "k", hourly, 1)
+	expect(t, errors.Is(err, window.ErrClosed) && time.Since(begun) < 2*time.Second, "Close leaves a call under way: %v after %v", err, time.Since(begun))
+}
+
+// A server without room on its disk is an outage, and full: whoever serves requests in an outage need not serve these.
+func TestAServerWhoseDiskIsFull(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	b := postgresbackend.New(pool, newTable(t, pool)...)
+	_, err := pool.Exec(t.Context(), `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON `+postgresbackend.Table(b)+` EXECUTE FUNCTION full_disk()`, pgx.QueryExecModeSimpleProtocol)
+	noError(t, err)
+	_, err = b.Take(t.Context(), "k", hourly, 1)
+	expect(t, errors.Is(err, window.ErrFull) && errors.Is(err, window.ErrUnavailable), "%v", err)
 }
