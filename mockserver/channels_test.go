@@ -51,6 +51,11 @@ func TestTwoSubscriptionsDeliverTwice(t *testing.T) {
 		require.Equal(t, "01", w.ask(unsubscribe("news")), "both subscriptions end")
 		require.Equal(t, "0000", other.ask(unsubscribe("news"), publish("news", "x")))
 		require.Empty(t, w.received())
+
+		require.Equal(t, "01", w.ask(subscribe("news")))
+		require.NoError(t, w.conn.Close())
+		synctest.Wait()
+		require.Zero(t, srv.Subscriptions("news"), "a subscription ends with its connection")
 	})
 }
 

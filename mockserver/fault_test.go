@@ -88,6 +88,16 @@ func TestDisconnectReplacesResponse(t *testing.T) {
 		require.Equal(t, []string{"k"}, srv.Keys(), "later requests are not executed")
 		require.Zero(t, srv.Conns())
 		require.Empty(t, srv.Violations())
+
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second})
+		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Disconnect: true})
+		w = connect(t, srv)
+		w.send(frames(t, query("k"), purge("k")))
+		require.Empty(t, w.received())
+		time.Sleep(time.Second)
+		pieces, closed = w.pieces()
+		require.True(t, closed)
+		require.Len(t, pieces, 1, "earlier responses are sent first, delayed ones, too")
 	})
 }
 

@@ -31,6 +31,10 @@ func TestGraceKeepsTheKeyOfAnExpiredRecord(t *testing.T) {
 		srv.Advance(1)
 		require.Equal(t, "01", w.ask(again))
 		require.Equal(t, 1, srv.Expired())
+		buffer := uint16.Set{Key: []byte("b"), TTL: uint16.TTL{Amount: 1, Unit: codec.Seconds}}
+		require.Equal(t, "01", w.ask(buffer))
+		srv.Advance(time.Second)
+		require.Equal(t, "00", w.ask(buffer), "a dead buffer is not overwritten")
 	}, virtual)
 }
 

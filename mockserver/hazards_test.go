@@ -3,6 +3,7 @@ package mockserver_test
 import (
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,6 +42,15 @@ func TestAResetBeforeTheAcceptIsAViolation(t *testing.T) {
 	reset(t, kept)
 	require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 	require.Len(t, srv.Violations(), 1, "later it does no harm")
+
+	srv.HoldAccept(true)
+	waiting := dialReal(t, srv)
+	require.NoError(t, waiting.SetReadDeadline(time.Now().Add(5*time.Second)))
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, srv.Close())
+	_, err = waiting.Read(make([]byte, 1))
+	require.Error(t, err, "a connection that waits ends with the server")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
@@ -56,6 +66,16 @@ func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
 			nc.Close()
 			synctest.Wait()
 			require.Equal(t, 50, srv.Leaked())
+
+			nc, err = srv.Dial(t.Context())
+			require.NoError(t, err)
+			_, err = nc.Write(flood(t, 10))
+			require.NoError(t, err)
+			synctest.Wait()
+			srv.Disconnect()
+			require.Zero(t, srv.Publish("*", nil), "nobody is left")
+			synctest.Wait()
+			require.Equal(t, 50, srv.Leaked(), "the server ended that connection")
 
 			nc, err = srv.Dial(t.Context())
 			require.NoError(t, err)

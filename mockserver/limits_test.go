@@ -45,6 +45,9 @@ func TestNothingExpiresOnAParkedServer(t *testing.T) {
 		w.ask(insert("l", 1, 1, codec.Minutes))
 		srv.Advance(99 * time.Hour)
 		require.Equal(t, "01"+"0100"+"040000", w.ask(query("k")), "live, with a TTL of 0")
+		left, ok := srv.TTL("k")
+		require.True(t, ok)
+		require.Zero(t, left)
 		require.Zero(t, srv.Expired())
 
 		srv.Advance(time.Hour)

@@ -191,7 +191,7 @@ func get(e *env, f *flags, _ string) action {
 				b, ok, err := c.get(ctx, key)
 				value, seconds := string(b.value), b.ttl.Seconds()
 				switch {
-				case err != nil || !ok && *raw:
+				case err != nil:
 				case *raw:
 					e.out.text(value)
 				case ok:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -115,7 +116,7 @@ func TestResultsBeforeErrorArePrinted(t *testing.T) {
 
 func TestMessagesArePublishedAndPrinted(t *testing.T) {
 	t.Parallel()
-	s, _ := shellFor(t, 2)
+	s, srv := shellFor(t, 2)
 	s.prints(1, "news nobody is subscribed\n", "publish news hello")
 	for _, asJSON := range []bool{false, true} {
 		out, in := io.Pipe()
@@ -136,6 +137,8 @@ func TestMessagesArePublishedAndPrinted(t *testing.T) {
 		n, err := out.Read(line)
 		require.NoError(t, err)
 		require.Equal(t, "subscribed to news\n", string(line[:n]))
+		srv.Disconnect() // the gap is no message
+		require.Eventually(t, func() bool { return srv.Subscriptions("news") == 1 }, 10*time.Second, time.Millisecond)
 		for _, payload := range []string{"hello", "\xff"} {
 			status, _, stderr := s.run(payload, "publish", "news", "-")
 			require.Zero(t, status, stderr)
@@ -144,9 +147,9 @@ func TestMessagesArePublishedAndPrinted(t *testing.T) {
 		all.Wait()
 		require.Zero(t, status)
 		if asJSON {
-			require.Regexp(t, `"server":"`+s.store+`","channel":"news","payload":"hello","gap":false\}\n.*"payload_base64":"/w=="`, printed)
+			require.Regexp(t, `"gap":true\}\n.*"server":"`+s.store+`","channel":"news","payload":"hello","gap":false\}\n.*"payload_base64":"/w=="`, printed)
 		} else {
-			require.Regexp(t, `^time +server +channel +payload\n20\S+Z  `+s.store+`  news +hello\n20.*"\\xff"\n$`, printed)
+			require.Regexp(t, `^time +server +channel +payload\n.*\(the connection was lost: messages can be missing\)\n20\S+Z  `+s.store+`  news +hello\n20.*"\\xff"\n$`, printed)
 		}
 	}
 }
@@ -210,6 +213,23 @@ func TestMockServerRuns(t *testing.T) {
 	shell{t, addr}.prints(0, "k inserted\n", "insert --ttl 1h k 65536")
 	cancel()
 	require.Zero(t, <-ended)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	var violations bytes.Buffer
+	go func() {
+		ended <- run(ctx, strings.Fields("mock --addr 127.0.0.1:0"), nil, in, &violations)
+	}()
+	n, err = out.Read(text)
+	require.NoError(t, err)
+	nc, err := net.Dial("tcp", strings.TrimSpace(string(text[:n])))
+	require.NoError(t, err)
+	defer nc.Close()
+	nc.Write([]byte{0x20})
+	nc.Read(make([]byte, 1)) // until the server has ended the connection
+	cancel()
+	require.Equal(t, statusError, <-ended)
+	require.Regexp(t, `^H6: connection 1: .*\nthrottr mock: violations, .*: 1\n$`, violations.String())
 
 	var printed bytes.Buffer
 	require.Zero(t, run(ctx, strings.Fields("mock --json --size 1 --unix "+t.TempDir()+"/s"), nil, &printed, io.Discard))

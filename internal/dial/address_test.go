@@ -28,6 +28,7 @@ func TestParseAddressErrorsNameTheMistake(t *testing.T) {
 		"h":             "is neither host:port nor unix:///path",
 		"::1:9000":      "is neither host:port nor unix:///path",
 		"h:":            `"h:" has no port`,
+		"h:0":           `"h:0" has the port "0", which is not a number from 1 to 65535`,
 		"unix://":       `"unix://" has no path`,
 		" h:9000":       `" h:9000" has a space`,
 		"h\n:9000":      `"h\n:9000" has a space`,

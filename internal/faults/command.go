@@ -21,4 +21,9 @@ var commandFaults = []fault{
 	{file: "serverbackend_list.go", old: "if l.Window.ExpiresAt.IsZero() {", new: "if false {", run: "^TestWindowsOfServersAreListed$"},
 	{file: "serverbackend_list.go", old: "isOf := func(key string) bool { return name.IsOf(key, name.Limit()) }", new: "isOf := func(key string) bool { return name.Key == key }", run: "^TestWindowsOfServersAreListed$"},
 	{file: "serverbackend_list.go", old: "r.Server != w.server || ", new: "", run: "^TestWindowsOfServersAreListed$"},
+	{file: "cmd/throttr/flags.go", old: "\tf.duration(&e.timeout,", new: "\tif e.timeout == 0 {\n\t\te.timeout = defaultTimeout\n\t}\n\tf.duration(&e.timeout,", run: "^TestTimeoutAndInterrupt"},
+	{file: "cmd/throttr/flags.go", old: "digits, negative := strings.CutPrefix(text, \"-\")", new: "digits, negative := text, text[:min(1, len(text))] == \"-\"", run: "^TestMistakesAreNamed$"},
+	{file: "cmd/throttr/messages.go", old: "\t\t\tprinted++\n\t\t}\n", new: "\t\t}\n\t\tprinted++\n", run: "^TestMessagesArePublishedAndPrinted$"},
+	{file: "cmd/throttr/mock.go", old: "if len(violations) > 0 {", new: "if false {", run: "^TestMockServerRuns$"},
+	{file: "cmd/throttr/records.go", old: "if len(b) > maxStdin {", new: "if false {", run: "^TestKeysAreThoseOfHTTPLimit$"},
 }
