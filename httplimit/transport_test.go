@@ -292,7 +292,7 @@ func TestPausesThatResponsesDemand(t *testing.T) {
 		"of a 429":                {respond(429, "RateLimit", `"a";r=0;t=9`), 9 * time.Second},
 		"malformed":               {respond(200, "RateLimit", `"a;r=0;t=9,;;=,r=0`), 0},
 		"separators":              {respond(200, "RateLimit", `;,,;;,"`, "RateLimit", `;r=0;t=9`), 0},
-		"a quoted separator":      {respond(200, "RateLimit", `"a,b;c";r=0;t=9`), 9 * time.Second},
+		"quoted separators":       {respond(200, "RateLimit", `"a\",b;c";r=0;t=9`), 9 * time.Second},
 		"legacy":                  {respond(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "9"), 9 * time.Second},
 		"legacy, a time":          {reset(unix(time.Hour)), time.Hour},
 		"legacy, a past time":     {reset(unix(-time.Hour)), 0},

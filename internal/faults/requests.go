@@ -81,6 +81,7 @@ var requestsFaults = []fault{
 	{file: "admission/addr.go", old: "\t\treturn unknown\n", new: "\t\treturn \"\"\n", run: "^TestUnknownAddressesCountTogether$"},
 	{file: "httplimit/middleware.go", old: "if d.Allowed && h.config.GiveBack != nil", new: "if h.config.GiveBack != nil", run: "^TestADeniedRequestIsNotGivenBack$"},
 	{file: "httplimit/pause.go", old: "`(?:[^,\"]|\"(?:[^\"\\\\]|\\\\.)*\"?)+`", new: "`(?:[^,\"]|\"[^\"]*\"?)+`", run: "^TestPausesThatResponsesDemand$"},
+	{file: "httplimit/pause.go", old: "`(?:[^,\"]|\"(?:[^\"\\\\]|\\\\.)*\"?)+`", new: "`(?:\\\\.|[^,\"]|\"(?:[^\"\\\\]|\\\\.)*\"?)+`", run: "^TestPausesThatResponsesDemand$"},
 	{file: "httplimit/pause.go", old: "strings.Trim(text, \"0123456789.\") != \"\"", new: "text == \"NaN\"", run: "^TestPausesThatResponsesDemand$"},
 	{file: "grpclimit/server.go", old: "\tr.Plan = nil\n\tr.PlanErr = nil\n", new: "\tr.PlanErr = nil\n", run: "^TestMessagesOfAStreamAreCounted$"},
 	{file: "admission/keyfuncs.go", old: "Plain: k.known[name].Plain}", new: "Plain: true}", tests: "grpclimit", run: "^TestLimitsHaveKeysOfTheirOwn$"},
