@@ -36,7 +36,7 @@ func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 			b := newBackend(t, clock, memory.WithMaxKeys(3000))
 			granted := map[string]int{}
 			all := 0
-			for i := range race.Fewer(200_000) {
+			for i := range race.Fewer(60_000) {
 				key := fmt.Sprint("made up ", i/10)
 				if i%4 == 0 {
 					key = fmt.Sprint("again ", i%1000)

@@ -38,6 +38,7 @@ func TestNothingIsResetBeforeTheServerHasAcceptedIt(t *testing.T) {
 			"timeout": func(func(), *throttr.Client[uint16]) { time.Sleep(patience + 10*time.Millisecond) },
 		} {
 			t.Run(name+"/"+step, func(t *testing.T) {
+				t.Parallel() // they mostly wait
 				srv := mockserver.RunT(t)
 				client := testkit.Connect[uint16](t, srv, throttr.Config{
 					MaxConns: 2, ConnectTimeout: patience, StallTimeout: patience, MinBackoff: time.Hour, MaxBackoff: time.Hour,

@@ -32,6 +32,10 @@ func testConformance[T codec.Value](t *testing.T) {
 // TestTwoClientsOfAServerConform has a second client of the same server. Neither remembers denials, so
 // that each finds at once what the other one has left.
 func TestTwoClientsOfAServerConform(t *testing.T) {
+	if !testkit.Thorough() {
+		t.Run("uint8", testTwoClients[uint8])
+		return
+	}
 	ofEachSize(t, testTwoClients[uint8], testTwoClients[uint16], testTwoClients[uint32], testTwoClients[uint64])
 }
 

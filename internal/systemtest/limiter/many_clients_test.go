@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	modelOperations = flag.Int("model.operations", 6000, "how `many` operations the model test makes, for each value size")
+	modelOperations = flag.Int("model.operations", 2400, "how `many` operations the model test makes, for each value size")
 	modelSeed       = flag.Uint64("model.seed", 0, "the `seed` of the only run of the model test; 0: all runs, with random seeds")
 )
 

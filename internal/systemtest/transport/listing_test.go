@@ -10,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -26,10 +25,7 @@ func newFullServer(t testing.TB, n int, opts ...mockserver.Option) *mockserver.S
 
 func TestListDoesNotDelayHits(t *testing.T) {
 	const callers, each = 8, 50
-	keys := 1_000_000
-	if race.Enabled {
-		keys /= 10
-	}
+	keys := testkit.Fewer(1_000_000)
 	// Connections in memory have no buffer: what the loop has not read, the server has not
 	// sent.
 	srv := newFullServer(t, keys, mockserver.WithAddr("memory", "memory:1"))
