@@ -21,6 +21,7 @@ type Backend struct {
 	window.Unimplemented
 	options
 	client Client
+	late   bool  // the client may not end a call at the deadline of its ctx
 	single *node // of a client that is not one of a cluster, or as long as nodes are not known
 	nodes  nodes
 	closed atomic.Bool // nothing may be sent any more
@@ -38,6 +39,8 @@ func New(client Client, opts ...Option) *Backend {
 		panic("rediswindow: New: client is nil")
 	}
 	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client)}
+	p, ok := client.(Punctual)
+	b.late = !ok || !p.Punctual()
 	b.single = b.newNode("")
 	b.nodes.byName = map[string]*node{}
 	return b
@@ -89,7 +92,7 @@ func (b *Backend) call(ctx context.Context, method, key string, v verb, l window
 	}
 	if err == nil {
 		var fit bool
-		w, fit, err = b.one(ctx, ask{verb: v, key: key, limit: l, n: n})
+		w, fit, err = b.ask(ctx, question{verb: v, key: key, limit: l, n: n})
 		if method == "hit" && v == count && !fit && err == nil {
 			w.Refused, w.RetryAfter = true, w.Left
 			if n > l.Max {
@@ -103,7 +106,7 @@ func (b *Backend) call(ctx context.Context, method, key string, v verb, l window
 // GiveBack implements [window.Backend].
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
 	if _, err = b.check(&l); err == nil && known(l.Algorithm, id) {
-		_, done, err = b.one(ctx, ask{verb: giveBack, key: key, limit: l, n: n, id: id})
+		_, done, err = b.ask(ctx, question{verb: giveBack, key: key, limit: l, n: n, id: id})
 	}
 	return done, b.after("give back", key, err)
 }
@@ -112,7 +115,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	_, err := b.check(&l)
 	if err == nil {
-		_, _, err = b.one(ctx, ask{verb: reset, key: key, limit: l})
+		_, _, err = b.ask(ctx, question{verb: reset, key: key, limit: l})
 	}
 	return b.after("reset", key, err)
 }

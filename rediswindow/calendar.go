@@ -16,15 +16,15 @@ const retries = 2
 
 // appendBounds appends the bounds of the calendar window of the store's time, or if that is not known of the
 // client's, in microseconds: START~END.
-func (b *Backend) appendBounds(to []byte, a *ask) []byte {
+func (b *Backend) appendBounds(to []byte, q *question) []byte {
 	now := time.Now()
 	switch {
-	case a.now != 0:
-		now = time.UnixMicro(int64(a.now))
+	case q.now != 0:
+		now = time.UnixMicro(int64(q.now))
 	case b.now != nil:
 		now = b.now()
 	}
-	calendar, _ := limits.CalendarOf(&a.limit) // of a zone that is not known, as List may find one, that of UTC
+	calendar, _ := limits.CalendarOf(&q.limit) // of a zone that is not known, as List may find one, that of UTC
 	start, end := calendar.Window(now)
 	to = append(strconv.AppendInt(to, start.UnixMicro(), 10), '~')
 	return strconv.AppendInt(to, end.UnixMicro(), 10)

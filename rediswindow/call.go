@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,14 +25,11 @@ const (
 	reset    verb = 'r'
 )
 
-// part is what a call asks of a limit, as the script gets it: the name of a hash, and a text.
-type part struct{ hash, text string }
-
-// ask is what is asked of a limit, and the answer.
-type ask struct {
-	part  // when it is sent; what has no key has the hash at once
+// question is what a call asks of a limit, and the answer.
+type question struct {
 	verb  verb
 	key   string
+	hash  string // the name of the hash; "" is that of the key
 	limit window.Limit
 	n     uint64
 	id    int64 // of what is given back
@@ -41,55 +37,38 @@ type ask struct {
 	answer
 }
 
-// call is a call of a method: it asks something of one limit, or of several, all or none.
-type call struct {
-	asks   []ask
-	one    [1]ask // asks, if it is one
-	result string
-	err    error
+// shares reports whether equal questions may be one: they ask the same of one limit.
+func (q *question) shares() bool {
+	return q.verb == take || q.verb == peek || q.verb == count && !q.limit.Algorithm.Rolling()
 }
 
-type (
-	batched = batch.Call[call]
-	batcher = batch.Batcher[part, call]
-)
-
-// newCall returns a call on several limits.
-func newCall(asks []ask) *batched { return &batched{Value: call{asks: asks}} }
-
-// shared returns what calls have in common that may be one entry, as they ask the same of one limit.
-func (c *call) shared() (p part, may bool) {
-	a := &c.asks[0]
-	may = a.verb == take || a.verb == peek || a.verb == count && !a.limit.Algorithm.Rolling()
-	return a.part, may && len(c.asks) == 1
-}
-
-// part returns what the script gets. If more is true, the next one belongs to the same call.
-func (b *Backend) part(a *ask, more bool) part {
-	holds, times := holds(&a.limit), uint64(1)
+// texts returns what the script gets: the name of a hash, and a text. If more is true, the next one belongs to the same
+// call.
+func (b *Backend) texts(q *question, more bool) (hash, text string) {
+	holds, times := holds(&q.limit), uint64(1)
 	switch {
-	case a.verb == giveBack || a.verb == undo:
-		holds, times = splitID(a.limit.Algorithm, a.id)
-		if a.opened() {
+	case q.verb == giveBack || q.verb == undo:
+		holds, times = splitID(q.limit.Algorithm, q.id)
+		if q.opened() {
 			times = 1
 		}
-	case a.limit.Algorithm == window.SlidingLog:
+	case q.limit.Algorithm == window.SlidingLog:
 		holds = b.maxLog
 	}
 	var space [256]byte
-	to := append(space[:0], a.hash...)
-	if a.hash == "" {
-		to = b.appendName(to, a.key)
+	to := append(space[:0], q.hash...)
+	if q.hash == "" {
+		to = b.appendName(to, q.key)
 	}
 	name := len(to)
 	to = strconv.AppendUint(to, times, 10)
-	to = append(to, ' ', byte(a.verb), letters[a.limit.Algorithm])
-	if a.limit.Calendar != 0 {
-		to = b.appendBounds(to, a)
+	to = append(to, ' ', byte(q.verb), letters[q.limit.Algorithm])
+	if q.limit.Calendar != 0 {
+		to = b.appendBounds(to, q)
 	} else {
-		to = strconv.AppendInt(to, a.limit.Scale.Microseconds(), 10)
+		to = strconv.AppendInt(to, q.limit.Scale.Microseconds(), 10)
 	}
-	for _, n := range [...]uint64{a.limit.Max, holds, min(a.n, MaxCount+1)} { // a larger n is more than any limit
+	for _, n := range [...]uint64{q.limit.Max, holds, min(q.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
 	if more {
@@ -97,14 +76,14 @@ func (b *Backend) part(a *ask, more bool) part {
 	} else {
 		to = append(to, ' ')
 	}
-	if a.limit.Calendar != 0 {
-		to = appendCalendar(to, &a.limit)
+	if q.limit.Calendar != 0 {
+		to = appendCalendar(to, &q.limit)
 	}
-	if a.limit.Name != "" {
-		to = append(append(to, ':'), a.limit.Name...)
+	if q.limit.Name != "" {
+		to = append(append(to, ':'), q.limit.Name...)
 	}
 	all := string(to)
-	return part{all[:name], all[name:]}
+	return all[:name], all[name:]
 }
 
 // The ID of a take of a rolling algorithm is a place and a series, which the script says.
@@ -163,13 +142,13 @@ func (a *answer) err() error {
 }
 
 // window returns the window after a call of rank among equal ones, of which some were made.
-func (a *ask) window(rank, made int) (w window.Window) {
-	r := a.answer
+func (q *question) window(rank, made int) (w window.Window) {
+	r := q.answer
 	if later := float64(made - 1 - rank); later > 0 { // those after it have changed the window
-		r.count -= later * float64(a.n)
-		if a.limit.Algorithm == window.TokenBucket { // the place is a count, too
-			r.place -= later * float64(a.n)
-			r.left -= math.Floor(later * float64(a.n) * float64(a.limit.Scale.Microseconds()) / float64(a.limit.Max))
+		r.count -= later * float64(q.n)
+		if q.limit.Algorithm == window.TokenBucket { // the place is a count, too
+			r.place -= later * float64(q.n)
+			r.left -= math.Floor(later * float64(q.n) * float64(q.limit.Scale.Microseconds()) / float64(q.limit.Max))
 		}
 	}
 	if r.left > 0 {
@@ -177,10 +156,10 @@ func (a *ask) window(rank, made int) (w window.Window) {
 		w.Left = micros(r.left)
 		w.ExpiresAt = time.UnixMicro(int64(r.now)).Add(w.Left)
 	}
-	w.Refused = (a.verb == take || a.verb == peek) && rank >= made
+	w.Refused = (q.verb == take || q.verb == peek) && rank >= made
 	if w.Refused {
 		w.RetryAfter = window.Never
-		if a.n <= holds(&a.limit) {
+		if q.n <= holds(&q.limit) {
 			w.RetryAfter = max(micros(r.retry), time.Microsecond)
 		}
 	}
@@ -188,7 +167,7 @@ func (a *ask) window(rank, made int) (w window.Window) {
 	case r.left <= 0:
 	case r.series < 0:
 		w.ID = int64(r.place)
-	case a.verb == take && !w.Refused && a.n > 0:
+	case q.verb == take && !w.Refused && q.n > 0:
 		w.ID = (int64(r.place)&(1<<placeBits-1))<<seriesBits | (int64(r.series) + 1)
 	}
 	return w
@@ -199,70 +178,45 @@ func micros(n float64) time.Duration {
 	return time.Duration(min(n, float64(window.Never/time.Microsecond))) * time.Microsecond
 }
 
-// one makes a call on one limit. Fit says whether all of it was counted, given back or forgotten.
-func (b *Backend) one(ctx context.Context, k ask) (w window.Window, fit bool, err error) {
-	c := &batched{}
-	c.Value.one[0] = k
-	c.Value.asks = c.Value.one[:]
-	err = b.make(ctx, c)
-	a := &c.Value.asks[0]
+// ask asks something of one limit. Fit says whether all of it was counted, given back or forgotten.
+func (b *Backend) ask(ctx context.Context, q question) (w window.Window, fit bool, err error) {
+	asked := [1]question{q}
+	rank, err := b.askAll(ctx, asked[:])
 	if err == nil {
-		err = a.err()
+		err = asked[0].err()
 	}
 	if err != nil {
 		return w, false, err
 	}
-	made := int(a.fit)
-	w = a.window(c.Rank, made)
-	if k.verb == count && c.Rank >= made && !k.limit.Algorithm.Rolling() {
+	made := int(asked[0].fit)
+	w = asked[0].window(rank, made)
+	if q.verb == count && rank >= made && !q.limit.Algorithm.Rolling() {
 		w.Count = MaxCount
 	}
-	return w, c.Rank < made, nil
+	return w, rank < made, nil
 }
 
-// make makes a call, all or none, and sets the answers. If the calendar window of the client's time can't open, it
-// goes by the time of the store.
-func (b *Backend) make(ctx context.Context, c *batched) error {
-	asks := c.Value.asks
+// askAll asks something of several limits, of which all of a take is made or none, and sets the answers. It returns how
+// many equal calls were made before this one. If the calendar window of the client's time can't open, it asks again, by
+// the time of the store.
+func (b *Backend) askAll(ctx context.Context, all []question) (rank int, err error) {
+	c := newCommand(len(all), len(all) == 1 && all[0].shares())
 	for try := 0; ; try++ {
-		for i := range asks {
-			asks[i].part = b.part(&asks[i], i < len(asks)-1)
+		for i := range all {
+			c.Value.keys[i], c.Value.args[i] = b.texts(&all[i], i < len(all)-1)
 		}
-		if err := b.do(ctx, c); err != nil {
-			return err
+		if err := b.run(ctx, c, true); err != nil {
+			return 0, err
 		}
 		outside := false
-		for i := range asks {
-			asks[i].read(c.Value.result[i*answerSize:])
-			outside = outside || asks[i].err() == errOutside
+		for i := range all {
+			all[i].read(c.Value.reply[i*answerSize:])
+			outside = outside || all[i].err() == errOutside
 		}
 		if !outside || try == retries {
-			return nil
+			return c.Rank, nil
 		}
 	}
-}
-
-// do has a call sent.
-func (b *Backend) do(ctx context.Context, c *batched) error {
-	n, err := b.nodeOf(c.Value.asks[0].hash)
-	if err != nil {
-		return err
-	}
-	if sent, err := n.batcher.Do(ctx, c); err != nil {
-		return notDone(err, sent)
-	}
-	if c.Value.err != nil && ctx.Err() != nil {
-		return notDone(ctx.Err(), true)
-	}
-	return c.Value.err
-}
-
-// notDone returns the error of a call that was given up.
-func notDone(err error, sent bool) error {
-	if sent {
-		return fmt.Errorf("%w; it may have been counted", err)
-	}
-	return fmt.Errorf("%w; it was not sent", err)
 }
 
 // appendFloat appends a number in binary form.

@@ -37,15 +37,15 @@ func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
 				c := newFake()
 				b := New(refusing{c})
 				var all sync.WaitGroup
-				for i := range maxAloneInFlight + 1 {
+				for i := range maxAlone + 1 {
 					all.Go(func() { call(b, i) })
 				}
 				synctest.Wait()
-				require.Len(t, c.requests(), maxAloneInFlight)
+				require.Len(t, c.requests(), maxAlone)
 				b.Close()
 				c.thaw()
 				all.Wait()
-				require.Len(t, c.requests(), maxAloneInFlight)
+				require.Len(t, c.requests(), maxAlone)
 			})
 		})
 	}

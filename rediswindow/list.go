@@ -110,17 +110,17 @@ func (b *Backend) listHash(ctx context.Context, name string) (all []window.Liste
 }
 
 // ofAll asks the same of all limits of which a hash has a state, or of those with some scales, in one step.
-func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.Duration) (all []ask, err error) {
+func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.Duration) (all []question, err error) {
 	there, err := b.stored(ctx, hash)
 	for i := range there {
 		if len(scales) == 0 || slices.Contains(scales, there[i].Scale) {
-			all = append(all, ask{verb: v, part: part{hash: hash}, limit: there[i]})
+			all = append(all, question{verb: v, hash: hash, limit: there[i]})
 		}
 	}
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if err := b.make(ctx, newCall(all)); err != nil {
+	if _, err := b.askAll(ctx, all); err != nil {
 		return nil, err
 	}
 	return all, nil

@@ -9,19 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
 )
 
 // node is a server: what it is sent does not wait for others.
 type node struct {
-	name    string // host and port; "" if there is only one, or it is not known
-	batcher *batcher
-	room    chan struct{} // for requests that are not batched
+	name   string   // host and port; "" if there is only one, or it is not known
+	shared *batcher // of commands that share requests
+	alone  *batcher // of all others
 }
-
-// maxAloneInFlight is how many requests that are not batched a node has in flight.
-const maxAloneInFlight = 32
 
 // nodes are the servers of a client: one, or those of a cluster.
 type nodes struct {
@@ -72,14 +68,7 @@ func (b *Backend) Part(key string) string {
 }
 
 func (b *Backend) newNode(name string) *node {
-	p, ok := b.client.(Punctual)
-	return &node{name: name, room: make(chan struct{}, maxAloneInFlight), batcher: batch.New(batch.Options[part, call]{
-		Send:    b.send,
-		Key:     (*call).shared,
-		Size:    func(c *call) int { return len(c.asks) },
-		MaxSize: maxLimits, MaxQueued: b.maxQueued,
-		Late: !ok || !p.Punctual(),
-	})}
+	return &node{name: name, shared: b.sharedRequests(), alone: b.requestsAlone()}
 }
 
 // due reports whether the caller is to ask for the slots.
@@ -159,35 +148,6 @@ func (b *Backend) primaries(ctx context.Context) (all []int, err error) {
 		all = []int{0}
 	}
 	return all, nil
-}
-
-// alone runs a script on keys of a node, in a request of its own. It returns when ctx ends, and then drops the reply.
-func (b *Backend) alone(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
-	n, err := b.nodeOf(keys[0])
-	if err != nil {
-		return "", err
-	}
-	if err := ctx.Err(); err != nil {
-		return "", notDone(err, false)
-	}
-	select {
-	case n.room <- struct{}{}:
-	case <-ctx.Done():
-		return "", notDone(ctx.Err(), false)
-	}
-	var reply string
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { <-n.room }()
-		reply, err = b.eval(context.WithoutCancel(ctx), s, keys, args)
-	}()
-	select {
-	case <-done:
-		return reply, err
-	case <-ctx.Done():
-		return "", notDone(ctx.Err(), true)
-	}
 }
 
 // cluster reports whether the client is one of a cluster. The error says that nothing can be sent.

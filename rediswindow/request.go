@@ -6,27 +6,118 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
 
-// maxLimits is how many limits the entries of a request have, unless a single call has more.
-const maxLimits = 256
+// command is a script on keys of one node, and its reply.
+type command struct {
+	script     *script
+	keys, args []string
+	equal      bool // commands with the same key and argument may be one
+	reply      string
+	err        error
 
-// send makes a request of calls, for a batcher. In a cluster, each key has a script of its own, because while a slot
+	one [2]string // key and argument, if it has one of each
+}
+
+// same is what equal commands have in common.
+type same struct{ key, arg string }
+
+type (
+	batched = batch.Call[command]
+	batcher = batch.Batcher[same, command]
+)
+
+// newCommand returns a command of windowsScript on so many limits.
+func newCommand(limits int, equal bool) *batched {
+	c := &batched{Value: command{script: windowsScript, equal: equal}}
+	c.Value.keys, c.Value.args = c.Value.one[:1], c.Value.one[1:]
+	if limits != 1 {
+		c.Value.keys, c.Value.args = make([]string, limits), make([]string, limits)
+	}
+	return c
+}
+
+// alone runs a script on keys of a node, in a request of its own.
+func (b *Backend) alone(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
+	c := &batched{Value: command{script: s, keys: keys, args: args}}
+	if err := b.run(ctx, c, false); err != nil {
+		return "", err
+	}
+	return c.Value.reply, nil
+}
+
+// run has the node of its keys run a command, alone or in a request that it shares. It returns when ctx ends.
+func (b *Backend) run(ctx context.Context, c *batched, shared bool) error {
+	n, err := b.nodeOf(c.Value.keys[0])
+	if err != nil {
+		return err
+	}
+	requests := n.alone
+	if shared {
+		requests = n.shared
+	}
+	sent, err := requests.Do(ctx, c)
+	if err == nil && (c.Value.err == nil || ctx.Err() == nil) {
+		return c.Value.err
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if sent {
+		return fmt.Errorf("%w; it may have been counted", err)
+	}
+	return fmt.Errorf("%w; it was not sent", err)
+}
+
+const (
+	// maxLimits is how many limits the entries of a request have, unless a single call has more.
+	maxLimits = 256
+	// maxAlone is how many requests that are not shared a node has in flight.
+	maxAlone = 32
+)
+
+// sharedRequests returns what sends commands of windowsScript to a node.
+func (b *Backend) sharedRequests() *batcher {
+	return batch.New(batch.Options[same, command]{
+		Send:    b.sendShared,
+		Key:     func(c *command) (same, bool) { return same{c.keys[0], c.args[0]}, c.equal },
+		Size:    func(c *command) int { return len(c.keys) },
+		MaxSize: maxLimits, MaxQueued: b.maxQueued, Late: b.late,
+	})
+}
+
+// requestsAlone returns what sends other commands to a node.
+func (b *Backend) requestsAlone() *batcher {
+	return batch.New(batch.Options[same, command]{
+		Send: func(ctx context.Context, entries []*batched) {
+			c := &entries[0].Value
+			c.reply, c.err = b.eval(ctx, c.script, c.keys, c.args)
+		},
+		Key:     func(*command) (same, bool) { return same{}, false },
+		Size:    func(*command) int { return 1 },
+		MaxSize: 1, MaxInFlight: maxAlone, MaxQueued: math.MaxInt, Late: b.late,
+	})
+}
+
+// sendShared makes a request of commands. In a cluster, each key has a script of its own, because while a slot
 // moves to another node, a script may have only one key; all of them are sent at once. So it is if a server says that
 // the keys are not in one slot, as a proxy to several does, or that the user may not access one of them.
-func (b *Backend) send(ctx context.Context, entries []*batched) {
+func (b *Backend) sendShared(ctx context.Context, entries []*batched) {
 	cluster, err := b.client.Cluster()
 	if err != nil || !cluster {
 		err = b.request(ctx, entries)
-		if !redisclient.AboutSome(err) {
+		if !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
 			return
 		}
 	}
@@ -46,66 +137,59 @@ func (b *Backend) send(ctx context.Context, entries []*batched) {
 func byKey(entries []*batched) (groups [][]*batched) {
 	at := map[string]int{}
 	for _, e := range entries {
-		hash := e.Value.asks[0].hash
-		for i := range e.Value.asks {
-			if e.Value.asks[i].hash != hash {
-				hash = ""
-			}
-		}
-		if i, ok := at[hash]; ok && hash != "" {
+		key := e.Value.keys[0]
+		several := slices.ContainsFunc(e.Value.keys, func(other string) bool { return other != key })
+		if i, ok := at[key]; ok && !several {
 			groups[i] = append(groups[i], e)
 			continue
 		}
-		at[hash] = len(groups)
+		if !several {
+			at[key] = len(groups)
+		}
 		groups = append(groups, []*batched{e})
 	}
 	return groups
 }
 
-// request makes calls with one script, and stores what it says of them, or the error, which it also returns.
+// request runs the commands of entries as one script, and stores its reply to each of them, or the error, which it also
+// returns.
 func (b *Backend) request(ctx context.Context, entries []*batched) error {
-	reply, err := b.run(ctx, entries)
+	reply, err := b.evalAll(ctx, entries)
 	for _, e := range entries {
-		result := ""
+		answers := ""
 		if err == nil {
-			size := len(e.Value.asks) * answerSize
-			result = reply[:size]
+			size := len(e.Value.keys) * answerSize
+			answers = reply[:size]
 			reply = reply[size:]
 		}
 		for c := e; c != nil; c = c.Next {
-			c.Value.result = result
+			c.Value.reply = answers
 			c.Value.err = err
 		}
 	}
 	return err
 }
 
-// run runs the script for calls, and returns an answer for each of their limits.
-func (b *Backend) run(ctx context.Context, entries []*batched) (reply string, err error) {
+// evalAll runs windowsScript for entries, and returns an answer for each of their limits.
+func (b *Backend) evalAll(ctx context.Context, entries []*batched) (reply string, err error) {
 	now, err := b.time()
 	if err != nil {
 		return "", err
 	}
 	n := 0
 	for _, e := range entries {
-		n += len(e.Value.asks)
+		n += len(e.Value.keys)
 	}
-	all := append(make([]string, 0, 2*n+1), now)
+	keys := make([]string, 0, n)
+	args := append(make([]string, 0, n+1), now)
 	for _, e := range entries {
-		for i := range e.Value.asks {
-			text := e.Value.asks[i].text
-			if i == 0 && e.Times > 1 {
-				text = strconv.Itoa(e.Times) + text[1:]
-			}
-			all = append(all, text)
+		keys = append(keys, e.Value.keys...)
+		args = append(args, e.Value.args...)
+		if e.Times > 1 {
+			args[len(keys)] = strconv.Itoa(e.Times) + e.Value.args[0][1:]
 		}
 	}
-	for _, e := range entries {
-		for i := range e.Value.asks {
-			all = append(all, e.Value.asks[i].hash)
-		}
-	}
-	reply, err = b.eval(ctx, windowsScript, all[n+1:], all[:n+1])
+	reply, err = b.eval(ctx, windowsScript, keys, args)
 	if err == nil && len(reply) != n*answerSize {
 		err = fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), n)
 	}

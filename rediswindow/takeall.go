@@ -42,7 +42,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 		return false, err
 	}
 	groups := groupsOf(takes, cluster)
-	var made []ask // to undo
+	var made []question // to undo
 	for _, group := range groups {
 		undo, err := b.takeGroup(ctx, takes, windows, group)
 		if undo != nil && err == nil {
@@ -80,40 +80,40 @@ func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
 }
 
 // takeGroup makes the takes with some indices, all or none. It returns what undoes them; nil: none was made.
-func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []ask, err error) {
-	asks := make([]ask, len(group))
+func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []question, err error) {
+	asked := make([]question, len(group))
 	for n, i := range group {
-		asks[n] = ask{verb: take, key: takes[i].Key, limit: takes[i].Limit, n: takes[i].N}
+		asked[n] = question{verb: take, key: takes[i].Key, limit: takes[i].Limit, n: takes[i].N}
 	}
-	c := newCall(asks)
-	if err := b.make(ctx, c); err != nil {
+	rank, err := b.askAll(ctx, asked)
+	if err != nil {
 		return nil, err
 	}
 	granted := true
-	for n := range asks {
-		err = cmp.Or(err, asks[n].err())
-		granted = granted && c.Rank < int(asks[n].fit)
+	for n := range asked {
+		err = cmp.Or(err, asked[n].err())
+		granted = granted && rank < int(asked[n].fit)
 	}
 	for n, i := range group {
-		windows[i] = asks[n].window(c.Rank, int(asks[n].fit))
+		windows[i] = asked[n].window(rank, int(asked[n].fit))
 		if !granted && takes[i].Limit.Algorithm.Rolling() {
 			windows[i].ID = 0
 		}
-		asks[n].verb = undo
-		asks[n].id = windows[i].ID
+		asked[n].verb = undo
+		asked[n].id = windows[i].ID
 	}
 	if !granted || err != nil {
 		return nil, err
 	}
-	return asks, nil
+	return asked, nil
 }
 
 // undoAll gives back what was taken. If ctx ends, it returns, and goes on. What can't be given back stays counted.
-func (b *Backend) undoAll(ctx context.Context, made []ask) {
+func (b *Backend) undoAll(ctx context.Context, made []question) {
 	var all sync.WaitGroup
-	for _, a := range made {
-		if a.n > 0 && known(a.limit.Algorithm, a.id) {
-			all.Go(func() { _, _, _ = b.one(context.WithoutCancel(ctx), a) })
+	for _, q := range made {
+		if q.n > 0 && known(q.limit.Algorithm, q.id) {
+			all.Go(func() { _, _, _ = b.ask(context.WithoutCancel(ctx), q) })
 		}
 	}
 	done := make(chan struct{})
@@ -132,7 +132,7 @@ func (b *Backend) peekOthers(ctx context.Context, takes []window.Take, windows [
 	for i := range takes {
 		if !slices.Contains(refused, i) {
 			t := &takes[i]
-			if windows[i], _, err = b.one(ctx, ask{verb: peek, key: t.Key, limit: t.Limit, n: t.N}); err != nil {
+			if windows[i], _, err = b.ask(ctx, question{verb: peek, key: t.Key, limit: t.Limit, n: t.N}); err != nil {
 				return err
 			}
 		}
