@@ -200,7 +200,7 @@ func (b *Backend) ask(ctx context.Context, q question) (w window.Window, fit boo
 // many equal calls were made before this one. If the calendar window of the client's time can't open, it asks again, by
 // the time of the store.
 func (b *Backend) askAll(ctx context.Context, all []question) (rank int, err error) {
-	c := newCommand(len(all), len(all) == 1 && all[0].shares())
+	c := newCommand(all)
 	for try := 0; ; try++ {
 		for i := range all {
 			c.Value.keys[i], c.Value.args[i] = b.texts(&all[i], i < len(all)-1)

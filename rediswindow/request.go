@@ -21,29 +21,31 @@ import (
 
 // command is a script on keys of one node, and its reply.
 type command struct {
-	script     *script
-	keys, args []string
-	equal      bool // commands with the same key and argument may be one
-	reply      string
-	err        error
+	script *script // windowsScript, if it shares a request
+	keys   []string
+	args   []string
+	reply  string
+	err    error
 
-	one [2]string // key and argument, if it has one of each
+	one    [2]string // the key and the argument, if there is one of each
+	shares bool      // equal ones are one
 }
-
-// same is what equal commands have in common.
-type same struct{ key, arg string }
 
 type (
 	batched = batch.Call[command]
-	batcher = batch.Batcher[same, command]
+	batcher = batch.Batcher[[2]string, command]
 )
 
-// newCommand returns a command of windowsScript on so many limits.
-func newCommand(limits int, equal bool) *batched {
-	c := &batched{Value: command{script: windowsScript, equal: equal}}
-	c.Value.keys, c.Value.args = c.Value.one[:1], c.Value.one[1:]
-	if limits != 1 {
-		c.Value.keys, c.Value.args = make([]string, limits), make([]string, limits)
+// newCommand returns a command that asks all questions of windowsScript.
+func newCommand(questions []question) *batched {
+	c := &batched{Value: command{script: windowsScript}}
+	c.Value.keys = c.Value.one[:1]
+	c.Value.args = c.Value.one[1:]
+	if len(questions) == 1 {
+		c.Value.shares = questions[0].shares()
+	} else {
+		c.Value.keys = make([]string, len(questions))
+		c.Value.args = make([]string, len(questions))
 	}
 	return c
 }
@@ -89,9 +91,9 @@ const (
 
 // sharedRequests returns what sends commands of windowsScript to a node.
 func (b *Backend) sharedRequests() *batcher {
-	return batch.New(batch.Options[same, command]{
+	return batch.New(batch.Options[[2]string, command]{
 		Send:    b.sendShared,
-		Key:     func(c *command) (same, bool) { return same{c.keys[0], c.args[0]}, c.equal },
+		Key:     func(c *command) ([2]string, bool) { return c.one, c.shares },
 		Size:    func(c *command) int { return len(c.keys) },
 		MaxSize: maxLimits, MaxQueued: b.maxQueued, Late: b.late,
 	})
@@ -99,12 +101,12 @@ func (b *Backend) sharedRequests() *batcher {
 
 // requestsAlone returns what sends other commands to a node.
 func (b *Backend) requestsAlone() *batcher {
-	return batch.New(batch.Options[same, command]{
+	return batch.New(batch.Options[[2]string, command]{
 		Send: func(ctx context.Context, entries []*batched) {
 			c := &entries[0].Value
 			c.reply, c.err = b.eval(ctx, c.script, c.keys, c.args)
 		},
-		Key:     func(*command) (same, bool) { return same{}, false },
+		Key:     func(*command) (none [2]string, may bool) { return none, false },
 		Size:    func(*command) int { return 1 },
 		MaxSize: 1, MaxInFlight: maxAlone, MaxQueued: math.MaxInt, Late: b.late,
 	})
@@ -117,7 +119,7 @@ func (b *Backend) sendShared(ctx context.Context, entries []*batched) {
 	cluster, err := b.client.Cluster()
 	if err != nil || !cluster {
 		err = b.request(ctx, entries)
-		if !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
+		if err == nil || !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
 			return
 		}
 	}
@@ -180,14 +182,17 @@ func (b *Backend) evalAll(ctx context.Context, entries []*batched) (reply string
 	for _, e := range entries {
 		n += len(e.Value.keys)
 	}
-	keys := make([]string, 0, n)
-	args := append(make([]string, 0, n+1), now)
+	all := make([]string, 2*n+1)
+	keys, args := all[:n], all[n:]
+	args[0] = now
+	at := 0
 	for _, e := range entries {
-		keys = append(keys, e.Value.keys...)
-		args = append(args, e.Value.args...)
+		copy(keys[at:], e.Value.keys)
+		copy(args[at+1:], e.Value.args)
 		if e.Times > 1 {
-			args[len(keys)] = strconv.Itoa(e.Times) + e.Value.args[0][1:]
+			args[at+1] = strconv.Itoa(e.Times) + e.Value.args[0][1:]
 		}
+		at += len(e.Value.keys)
 	}
 	reply, err = b.eval(ctx, windowsScript, keys, args)
 	if err == nil && len(reply) != n*answerSize {
