@@ -119,7 +119,7 @@ func (b *Backend) sendShared(ctx context.Context, entries []*batched) {
 	cluster, err := b.client.Cluster()
 	if err != nil || !cluster {
 		err = b.request(ctx, entries)
-		if err == nil || !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
+		if !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
 			return
 		}
 	}

@@ -93,6 +93,9 @@ func AboutSome(err error) bool {
 
 // HasCode reports whether an error is a reply that begins with a code.
 func HasCode(err error, code string) bool {
+	if err == nil { // most replies are none
+		return false
+	}
 	var reply *Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.cause.Error(), code+" ")
 }
