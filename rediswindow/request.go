@@ -70,10 +70,10 @@ func (b *Backend) run(ctx context.Context, c *batched, shared bool) error {
 		requests = n.shared
 	}
 	sent, err := requests.Do(ctx, c)
-	if err == nil && (c.Value.err == nil || ctx.Err() == nil) {
-		return c.Value.err
-	}
 	if err == nil {
+		if c.Value.err == nil || ctx.Err() == nil {
+			return c.Value.err
+		}
 		err = ctx.Err()
 	}
 	if sent {
