@@ -20,7 +20,7 @@ var calendarFaults = []fault{
 	{file: "rediswindow/lua/windows.lua", old: "what == 'c' and state and more or scale --", new: "scale --", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
 	{file: "rediswindow/lua/windows.lua", old: "if start and what == 'c' then", new: "if false then", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
 	{file: "rediswindow/lua/windows.lua", old: "start, more = ends - scale, scale", new: "start, more = now, scale", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
-	{file: "rediswindow/calendar.go", old: "case a.now != 0:", new: "case false:", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
+	{file: "rediswindow/calendar.go", old: "case q.now != 0:", new: "case false:", tests: "redisbackend", run: "^TestCalendarWindowsAreThose"},
 	{file: "rediswindow/calendar.go", old: "return append(to, of.Zone...)", new: "return to", tests: "redisbackend", run: "^TestListReturnsWhatIsCounted$"},
 	{file: "lease/backend.go", old: " || l.Calendar != 0 }", new: " }", run: "^TestLimitsWithACalendarPassThrough$"},
 	{file: "rediswindow/lua/windows.lua", old: "string.find(some[f], '^[abcflw]')", new: "string.find(some[f], '^[abflw]')", tests: "redisbackend", run: "^TestFieldsOfEnded"},
