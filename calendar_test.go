@@ -106,42 +106,48 @@ func TestTheTwoWaysToWriteUTCAndTheFirstDayAreOneCount(t *testing.T) {
 }
 
 // A caller waits until the window of its turn begins. The length of a day in which clocks change is its own: it has
-// 23 hours.
+// 23 hours, also if the clock of the store is ahead.
 func TestWaitersInADayOf23HoursWaitForItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := throttr.NewRateLimit(inProcess(t, memory.WithClock(time.Now), memory.WithCleanPeriod(24*time.Hour)))
-		limit := throttr.Limit{Max: 1, Calendar: throttr.Day, Zone: "Europe/Berlin"}
-		time.Sleep(time.Until(time.Date(2000, 3, 25, 12, 0, 0, 0, time.UTC)))
-		_, err := l.Take(t.Context(), "k", limit, 1)
-		require.NoError(t, err)
-		midnights := []time.Time{time.Date(2000, 3, 25, 23, 0, 0, 0, time.UTC), time.Date(2000, 3, 26, 22, 0, 0, 0, time.UTC)}
-		got := make(chan time.Time, 1)
-		for i, midnight := range midnights {
-			begun := time.Now()
-			ctx, cancel := context.WithDeadline(t.Context(), midnight.Add(-time.Minute))
-			defer cancel()
-			_, err = l.Wait(ctx, "k", limit, 1)
-			var late *throttr.DeadlineError
-			require.ErrorAs(t, err, &late)
-			require.Equal(t, begun, time.Now(), "at once")
-			require.WithinDuration(t, midnight, late.At, time.Second)
-			ctx, cancel = context.WithDeadline(t.Context(), midnight.Add(time.Minute))
-			defer cancel()
-			if i == 0 {
-				go func() {
-					_, err := l.Wait(ctx, "k", limit, 1)
-					require.NoError(t, err)
-					got <- time.Now()
-				}()
-				synctest.Wait()
-				continue
-			}
-			_, err = l.Wait(ctx, "k", limit, 1)
-			require.NoError(t, err)
-			require.WithinDuration(t, midnight, time.Now(), time.Second)
+	for _, ahead := range []time.Duration{0, 30 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) { waitInADayOf23Hours(t, ahead) })
+	}
+}
+
+func waitInADayOf23Hours(t *testing.T, ahead time.Duration) {
+	clock := func() time.Time { return time.Now().Add(ahead) }
+	l := throttr.NewRateLimit(inProcess(t, memory.WithClock(clock), memory.WithCleanPeriod(24*time.Hour)))
+	limit := throttr.Limit{Max: 1, Calendar: throttr.Day, Zone: "Europe/Berlin"}
+	time.Sleep(time.Until(time.Date(2000, 3, 25, 12, 0, 0, 0, time.UTC)))
+	_, err := l.Take(t.Context(), "k", limit, 1)
+	require.NoError(t, err)
+	midnights := []time.Time{time.Date(2000, 3, 25, 23, 0, 0, 0, time.UTC), time.Date(2000, 3, 26, 22, 0, 0, 0, time.UTC)}
+	got := make(chan time.Time, 1)
+	for i, midnight := range midnights {
+		midnight = midnight.Add(-ahead)
+		begun := time.Now()
+		ctx, cancel := context.WithDeadline(t.Context(), midnight.Add(-time.Minute))
+		defer cancel()
+		_, err = l.Wait(ctx, "k", limit, 1)
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, err, &late)
+		require.Equal(t, begun, time.Now(), "at once")
+		require.WithinDuration(t, midnight, late.At, time.Second)
+		ctx, cancel = context.WithDeadline(t.Context(), midnight.Add(time.Minute))
+		defer cancel()
+		if i == 0 {
+			go func() {
+				_, err := l.Wait(ctx, "k", limit, 1)
+				require.NoError(t, err)
+				got <- time.Now()
+			}()
+			synctest.Wait()
+			continue
 		}
-		require.WithinDuration(t, midnights[0], <-got, time.Second)
-	})
+		_, err = l.Wait(ctx, "k", limit, 1)
+		require.NoError(t, err)
+		require.WithinDuration(t, midnight, time.Now(), time.Second)
+	}
+	require.WithinDuration(t, midnights[0].Add(-ahead), <-got, time.Second)
 }
 
 // The fallback has windows of the calendar, too.
