@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -42,7 +41,6 @@ type taking struct {
 	done  chan struct{}
 
 	finished bool
-	granted  bool // to the caller that has begun it
 	window   window.Window
 	err      error
 }
@@ -170,9 +168,6 @@ func (e *entry) outcome(ctx context.Context, n uint64, t *taking, mine bool) (w 
 		return w, again, ctx.Err()
 	case t.err != nil || !mine:
 		return w, again, t.err
-	case !t.granted:
-		t.window.Refused = true
-		t.window.RetryAfter = cmp.Or(t.window.RetryAfter, t.window.Left)
 	}
 	return t.window, byStore, nil
 }
@@ -263,7 +258,7 @@ func (e *entry) finish(t *taking, n uint64, w window.Window, err error, sent tim
 		unused = append(unused, surplus{nb, nb.size - most}) // of callers that have left
 		nb.size = most
 	}
-	if t.granted = !w.Refused && t.need > 0; t.granted {
+	if !w.Refused && t.need > 0 {
 		t.window.Count, _ = nb.take(t.need)
 	}
 	e.count = w.Count

@@ -339,7 +339,7 @@ func TestASharedTakeThatHangs(t *testing.T) {
 			heat(t, b, time.Hour, 1<<20)
 			time.Sleep(3 * age / 4) // the block is idle, and given back
 			h.hangs.Store(true)
-			begun := time.Now()
+			before, begun := b.Blocks(), time.Now()
 			var callers sync.WaitGroup
 			for range 3 {
 				callers.Go(func() {
@@ -358,6 +358,9 @@ func TestASharedTakeThatHangs(t *testing.T) {
 			}
 			callers.Wait()
 			require.Equal(t, map[bool]time.Duration{false: 5 * time.Second, true: time.Second}[closes], time.Since(begun))
+			after := b.Blocks()
+			require.NotZero(t, after.Lost, "for all that is known")
+			require.Equal(t, before.Spent, after.Spent)
 		})
 	}
 }

@@ -21,4 +21,6 @@ var leasesFaults = []fault{
 	{file: "lease/backend.go", old: "case b.ctx.Err() != nil:", new: "case false:", run: "^TestASharedTakeThatHangs$"},
 	{file: "lease/backend.go", old: "return &outage.TimeoutError{After: takeTimeout, Err: err}", new: "return err", run: "^TestASharedTakeThatHangs$"},
 	{file: "lease/backend.go", old: "\tdefer drop()\n", new: "", run: "^TestAResetDropsABlockThatWasTakenMeanwhile$"},
+	{file: "lease/entry.go", old: "\t\te.backend.lost.Add(n) // for all that is known\n", new: "", run: "^TestASharedTakeThatHangs$"},
+	{file: "lease/entry.go", old: "if err != nil || !w.Refused {", new: "if err == nil && !w.Refused {", run: "^TestASharedTakeThatHangs$"},
 }
