@@ -59,6 +59,16 @@ func (c *caller) finish(w window.Window, sent bool, err error) {
 	c.done <- struct{}{}
 }
 
+// finished reports whether there is a result, and takes it.
+func (c *caller) finished() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // shared is hits that share a request.
 type shared[T codec.Value] struct {
 	callers []*caller
@@ -100,7 +110,7 @@ type queue[T codec.Value] struct {
 	waiting list.List // of *caller
 	// shared is the hits in flight, and then those of them that are refused takes, until they are given back.
 	shared  shared[T]
-	counted outcome[T] // of shared
+	counted outcome[T] // of refused takes
 	lookups uint64     // how often the window was looked up for what waits
 	// uncertain says that a request has failed that the server may count later. Nothing else is counted until the window
 	// has been looked up. So callers that cancel one after the other do not add up to many requests in flight.
@@ -191,7 +201,11 @@ func (s *slots[T]) enqueue(ctx context.Context, h hit, op operation) (w window.W
 
 // wait waits for the result of a caller, or until ctx or the backend ends. The caller holds mu, and wait releases it.
 func (s *slots[T]) wait(ctx context.Context, c *caller) (w window.Window, sent bool, err error) {
+	finished := c.finished()
 	s.mu.Unlock()
+	if finished {
+		return s.result(ctx, c)
+	}
 	select {
 	case <-c.done:
 		return s.result(ctx, c)
@@ -202,10 +216,8 @@ func (s *slots[T]) wait(ctx context.Context, c *caller) (w window.Window, sent b
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-c.done:
+	if c.finished() {
 		return s.result(ctx, c)
-	default:
 	}
 	c.gone = true
 	switch {
@@ -325,12 +337,11 @@ func (s *slots[T]) gather() {
 func (s *slots[T]) countShared(ctx context.Context) {
 	b := &s.shared
 	s.mu.Unlock()
-	s.counted = s.count(ctx, b)
+	o := s.count(ctx, b)
 	s.mu.Lock()
 	b.fresh = false
 	b.plan = plan[T]{}
-	o := &s.counted
-	w, ok := s.conclude(o)
+	w, ok := s.conclude(&o)
 	refused := b.callers[:0]
 	switch {
 	case o.err != nil:
@@ -339,7 +350,10 @@ func (s *slots[T]) countShared(ctx context.Context) {
 			c.finish(window.Window{}, o.sent, o.err)
 		}
 	case ok:
-		refused = s.assign(w)
+		refused = s.assign(w, o.result == slot.Full)
+		if len(refused) > 0 {
+			s.counted = o
+		}
 	default:
 		for i := len(b.callers) - 1; i >= 0; i-- {
 			s.requeue(b.callers[i])
@@ -349,11 +363,10 @@ func (s *slots[T]) countShared(ctx context.Context) {
 	b.callers = refused
 }
 
-// assign gives each of the shared hits, which were counted, its place in the count. A take that is refused does not
+// assign gives each of the shared hits its place in the count, unless the counter was too full for them. A take that is refused does not
 // move the places of those after it. It returns the refused takes that were counted, without what they have added in
 // the known count: they ask again when there is room, and must not find what they wanted.
-func (s *slots[T]) assign(w window.Window) (refused []*caller) {
-	full := s.counted.result == slot.Full
+func (s *slots[T]) assign(w window.Window, full bool) (refused []*caller) {
 	if !full {
 		w.Count -= min(w.Count, s.shared.sum)
 	}
