@@ -20,31 +20,23 @@ const (
 	after  = 3 * time.Second
 )
 
-// decision reports whether Redis has decided, and not what is there in place of it.
-type decision = func(ctx context.Context) (byRedis bool)
-
-// limited are programs: with defaults, and a fallback if they can have one.
+// limited are programs: with defaults, and a fallback if they can have one. A call fails unless Redis has decided.
 var limited = []struct {
 	name string
-	open func(b *testing.B, addr string) decision
+	open func(b *testing.B, addr string) (call, func())
 }{
 	{"throttr", withFallback("redis")},
 	{"throttr, go-redis", withFallback("goredis")},
-	{"redis_rate", func(b *testing.B, addr string) decision {
-		f, end := redisRate(addr)
-		b.Cleanup(end)
-		return func(ctx context.Context) bool { return f(ctx, "user") == nil }
-	}},
+	{"redis_rate", redisRate},
 }
 
-func withFallback(scheme string) func(b *testing.B, addr string) decision {
-	return func(b *testing.B, addr string) decision {
+func withFallback(scheme string) func(b *testing.B, addr string) (call, func()) {
+	return func(b *testing.B, addr string) (call, func()) {
 		r, end := limiter(b, scheme+"://"+addr, throttr.WithFallback(memory.New()), throttr.WithLogger(nil), throttr.WithTimeout(250*time.Millisecond))
-		b.Cleanup(end)
-		return func(ctx context.Context) bool {
-			res, err := r.Take(ctx, "user", limit, 1)
-			return err == nil && !res.Degraded
-		}
+		return func(ctx context.Context, key string) error {
+			res, err := r.Take(ctx, key, limit, 1)
+			return allowed(!res.Degraded, err)
+		}, end
 	}
 }
 
@@ -54,7 +46,8 @@ func BenchmarkOutage(b *testing.B) {
 		for _, l := range limited {
 			b.Run(name+"/"+l.name, func(b *testing.B) {
 				s := startRedis(b, freeAddress(b))
-				decide := l.open(b, s.addr)
+				decide, end := l.open(b, s.addr)
+				defer end()
 				if name == "hangs" {
 					measureOutage(b, decide, func() { s.Process.Signal(syscall.SIGSTOP) }, func() { s.Process.Signal(syscall.SIGCONT) })
 				} else {
@@ -66,7 +59,7 @@ func BenchmarkOutage(b *testing.B) {
 	}
 }
 
-func measureOutage(b *testing.B, decide decision, begin, end func()) {
+func measureOutage(b *testing.B, decide call, begin, end func()) {
 	var mu sync.Mutex
 	var took []time.Duration
 	var calls sync.WaitGroup
@@ -78,13 +71,13 @@ func measureOutage(b *testing.B, decide decision, begin, end func()) {
 			time.Sleep(time.Until(next))
 			calls.Go(func() {
 				at := time.Now()
-				byRedis := decide(context.Background())
+				err := decide(context.Background(), "user")
 				mu.Lock()
 				defer mu.Unlock()
 				if at.After(begun) && at.Before(ended) {
 					took = append(took, time.Since(at))
 				}
-				if !byRedis && at.After(last) {
+				if err != nil && at.After(last) {
 					last = at
 				}
 			})

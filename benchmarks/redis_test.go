@@ -36,7 +36,7 @@ func onKeys(b *testing.B, keys int) {
 		contender{"throttr take, go-redis", onRedis("goredis", limit)},
 		contender{"script INCR", script(incr)},
 		contender{"script GCRA", script(gcra)},
-		contender{"redis_rate", func(b *testing.B) (call, func()) { return redisRate(redisAddress(b)) }},
+		contender{"redis_rate", func(b *testing.B) (call, func()) { return redisRate(b, redisAddress(b)) }},
 	)
 }
 
@@ -84,7 +84,7 @@ func script(text string) func(b *testing.B) (call, func()) {
 	}
 }
 
-func redisRate(addr string) (call, func()) {
+func redisRate(_ *testing.B, addr string) (call, func()) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	l := redis_rate.NewLimiter(client)
 	return func(ctx context.Context, key string) error {
