@@ -58,14 +58,13 @@ type Subject struct {
 	// Without has the methods that the backend leaves out, but for lists, which return window.ErrUnsupported, each with
 	// the reason. Tests that need them are skipped. The others must be there.
 	Without map[string]string
-	// Algorithm is that of most limits of the tests. Run them for each algorithm that the backend has:
-	// the tests are those of fixed windows or those of rolling algorithms, with the vectors of this one.
-	// Some tests compare all algorithms that Check accepts. Default: window.FixedWindow.
+	// Algorithm is that of most limits of the tests, and of the vectors. Run them for each algorithm that the backend has.
+	// Random calls are of all algorithms that Check accepts. Default: window.FixedWindow.
 	Algorithm window.Algorithm
 	// SkipsDenied says that hits of fixed windows that are over the limit may not be counted, or be refused.
 	SkipsDenied bool
 	// MayLose says that GiveBack may return false although the window is open, and give nothing
-	// back. If it follows the take at once, it must not.
+	// back, as the window may get another ID. If it follows the take at once, it must not.
 	MayLose bool
 	// Close closes the backend. After it, all calls must fail with window.ErrClosed.
 	// Default: the backend's method Close() error, if it has one.

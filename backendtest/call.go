@@ -87,7 +87,8 @@ func (c call) of(ctx context.Context, b window.Backend) (a answer) {
 		}
 	case listPlaces:
 		for p, err := range b.ListPlaces(ctx, c.keys...) {
-			if a.err = err; err == nil {
+			a.err = err
+			if err == nil {
 				a.listed = append(a.listed, p)
 			}
 		}
@@ -95,31 +96,25 @@ func (c call) of(ctx context.Context, b window.Backend) (a answer) {
 	return a
 }
 
-// String formats the call: Take("k", 10 in 1m0s, fixed-window, 3).
+// String formats the call: Take("k", 10 in 1m0s, fixed window, 3).
 func (c call) String() string {
-	client := ""
-	if c.second {
-		client = " by the second client"
-	}
-	of := fmt.Sprintf("%.40q, %v", c.Key, c.Limit)
+	parts := []string{fmt.Sprintf("%.40q, %v, %d", c.Key, c.Limit, c.N)}
 	switch c.method {
-	case check, reset:
 	case giveBack:
-		of = fmt.Sprintf("%s, %d, id %d", of, c.N, c.id)
+		parts = append(parts, fmt.Sprint("id ", c.id))
 	case takeAll:
-		each := make([]string, len(c.takes))
-		for i, t := range c.takes {
-			each[i] = fmt.Sprintf("%.40q, %v, %d", t.Key, t.Limit, t.N)
+		parts = nil
+		for _, t := range c.takes {
+			parts = append(parts, fmt.Sprintf("%.40q, %v, %d", t.Key, t.Limit, t.N))
 		}
-		of = strings.Join(each, "; ")
 	case deleteAll:
-		of = fmt.Sprintf("%.40q, %v", c.Key, c.scales)
-	case exchange:
-		of = fmt.Sprintf("%+v", c.claims)
-	case listPlaces:
-		of = fmt.Sprintf("%.40q", c.keys)
-	default:
-		of = fmt.Sprintf("%s, %d", of, c.N)
+		parts = []string{fmt.Sprintf("%.40q, %v", c.Key, c.scales)}
+	case exchange, listPlaces:
+		parts = []string{fmt.Sprintf("%+v", c.claims), fmt.Sprintf("%.40q", c.keys)}
 	}
-	return fmt.Sprintf("%s(%s)%s", c.method, of, client)
+	text := fmt.Sprintf("%s(%s)", c.method, strings.Join(parts, "; "))
+	if c.second {
+		text += " by the second client"
+	}
+	return text
 }

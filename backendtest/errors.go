@@ -2,11 +2,11 @@ package backendtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
@@ -20,7 +20,7 @@ var errorProperties = []property{
 	{"a call after Close fails with window.ErrClosed", testClosed, nil},
 }
 
-// example returns a call of each method, by which is meant that which is tested by itself: TakeAll has another take, too.
+// example returns a call of a method with the key and limit. TakeAll has another take, too.
 func (c count) example(m method) call {
 	one := c.call(m, 1)
 	switch m {
@@ -67,69 +67,45 @@ func testMethods(s *suite) {
 
 // mistakes are limits with an error: changes of one that is valid.
 type mistakes struct {
-	sentinel error
-	valid    window.Limit
-	changes  []func(l *window.Limit)
+	Of      string // limit, bucket or month
+	Error   string
+	Changes []json.RawMessage // fields of a window.Limit
 }
 
-func (s *suite) mistakes() (all []mistakes) {
-	valid := s.count("k").limit
-	most := s.bounded(window.Unlimited)
-	all = []mistakes{{window.ErrRange, valid, []func(l *window.Limit){
-		func(l *window.Limit) { l.Name = strings.Repeat("n", 65) },
-		func(l *window.Limit) { l.Name = "new\nline" },
-		func(l *window.Limit) { l.Max = window.Unlimited + 1 },
-		func(l *window.Limit) { l.Max = math.MaxUint64 },
-		func(l *window.Limit) { l.Max = most + 1 },
-		func(l *window.Limit) { l.Calendar = window.Month },
-		func(l *window.Limit) { l.Calendar = math.MaxUint8 },
-		func(l *window.Limit) { l.StartDay = 1 },
-		func(l *window.Limit) { l.Zone = "Europe/Berlin" },
-		func(l *window.Limit) { l.Algorithm = window.CalendarWindow },
-		func(l *window.Limit) { l.Algorithm, l.Burst = window.FixedWindow, 1 },
-	}}, {window.ErrRange, s.count("k").of(window.TokenBucket).limit, []func(l *window.Limit){
-		func(l *window.Limit) { l.Burst = window.Unlimited + 1 },
-		func(l *window.Limit) { l.Burst, l.Scale = math.MaxInt32, 200*time.Hour },
-	}}, {window.ErrUnsupported, valid, []func(l *window.Limit){
-		func(l *window.Limit) { l.Algorithm = 0 },
-		func(l *window.Limit) { l.Algorithm = 201 },
-		func(l *window.Limit) { l.Algorithm = math.MaxUint8 },
-	}}}
-	if s.Algorithm == window.TokenBucket {
-		all[1].changes = append(all[1].changes, func(l *window.Limit) { l.Burst = most + 1 })
-	}
-	if calendar(s) == "" {
-		all = append(all, mistakes{window.ErrRange, s.count("k").ofCalendar(window.Month, "Europe/Berlin", 17).limit, []func(l *window.Limit){
-			func(l *window.Limit) { l.Calendar = window.Year + 1 },
-			func(l *window.Limit) { l.Scale = time.Hour },
-			func(l *window.Limit) { l.StartDay = 32 },
-			func(l *window.Limit) { l.Calendar, l.StartDay = window.Week, 8 },
-			func(l *window.Limit) { l.Calendar = window.Day },
-			func(l *window.Limit) { l.Zone = "Local" },
-			func(l *window.Limit) { l.Zone = "right/UTC" },
-			func(l *window.Limit) { l.Zone = "Mars/Olympus" },
-			func(l *window.Limit) { l.Algorithm = window.FixedWindow },
-			func(l *window.Limit) { l.Burst = 1 },
-		}})
-	}
-	scales := mistakes{window.ErrScale, valid, nil}
-	for _, scale := range []time.Duration{math.MinInt64, -time.Second, -1, 0, 1, 60, time.Microsecond, window.MinScale - 1, window.MaxScale + 1, math.MaxInt64} {
-		scales.changes = append(scales.changes, func(l *window.Limit) { l.Scale = scale })
-	}
-	return append(all, scales)
-}
+// sentinels are the errors of mistakes.
+var sentinels = map[string]error{"range": window.ErrRange, "scale": window.ErrScale, "unsupported": window.ErrUnsupported}
 
 // testCheck compares the error of Check with those of all other methods, for limits that are mistakes, and for
 // algorithms that the backend does not have.
 func testCheck(s *suite) {
 	traits, err := s.Backend.Check(s.count("k").limit)
 	s.expect(err == nil && traits.Precision >= 0, "Check(%v) returns %+v, %v", s.count("k").limit, traits, err)
-	for _, m := range s.mistakes() {
-		for _, change := range m.changes {
-			l := m.valid
-			change(&l)
-			s.sameErrors(l, m.sentinel)
+	valid := map[string]window.Limit{
+		"limit": s.count("k").limit, "bucket": s.count("k").of(window.TokenBucket).limit,
+		"month": s.count("k").ofCalendar(window.Month, "Europe/Berlin", 17).limit,
+	}
+	var all []mistakes
+	s.readVectors("mistakes", &all)
+	for _, m := range all {
+		for _, change := range m.Changes {
+			l := valid[m.Of]
+			if err := json.Unmarshal(change, &l); err != nil {
+				s.Fatal(err)
+			}
+			if m.Of != "month" || calendar(s) == "" {
+				s.sameErrors(l, sentinels[m.Error])
+			}
 		}
+	}
+	most := s.bounded(window.Unlimited)
+	for _, c := range []count{s.count("k").upTo(most + 1), s.count("k").ofCalendar(window.Year+1, "", 0)} {
+		s.sameErrors(c.limit, window.ErrRange)
+	}
+	if s.Algorithm == window.TokenBucket {
+		s.sameErrors(s.count("k").withBurst(most+1).limit, window.ErrRange)
+	}
+	for _, a := range []window.Algorithm{201, math.MaxUint8} {
+		s.sameErrors(s.count("k").of(a).limit, window.ErrUnsupported)
 	}
 	for _, a := range limits.Algorithms {
 		l := s.count("k").of(a).limit

@@ -61,6 +61,16 @@ func TestMistakesAreFound(t *testing.T) {
 	}
 }
 
+// TestEveryPropertyIsNeeded fails if the suite has a property without which all mistakes would be found.
+func TestEveryPropertyIsNeeded(t *testing.T) {
+	for _, p := range properties {
+		needs := func(b broken) bool { return slices.Contains(b.seen, p.sentence) }
+		if !slices.ContainsFunc(slices.Concat(overMost, unbounded), needs) {
+			t.Errorf("no mistake is found by the property that %s", p.sentence)
+		}
+	}
+}
+
 // mustFail fails the test unless subtests of the suite fail with a broken backend. A data race may need several
 // attempts.
 func mustFail(t *testing.T, name string, subtests []string) {

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -21,7 +20,6 @@ var flightProperties = []property{
 	{"in flight: a claim that is not valid, or has no context, does nothing", testClaims, []need{once, have(exchange)}},
 	{"in flight: vectors", testFlightVectors, []need{once, have(exchange)}},
 	{"in flight: keys and names are independent", testPlacesOfKeys, []need{once, have(exchange)}},
-	{"in flight: ListPlaces returns who holds places or waits", testListPlaces, []need{once, have(exchange)}},
 	{"in flight: concurrent claims are granted up to Max", testPlacesAtOnce, []need{once, have(exchange)}},
 	{"in flight: random claims agree with a model", testFlightModel, []need{once, have(exchange)}},
 }
@@ -29,13 +27,41 @@ var flightProperties = []property{
 // lease returns how long the places of a process are kept.
 func (s *suite) lease() time.Duration { return 8000 * s.unit }
 
-// claim makes a claim, which must succeed.
+// claim makes a claim, and compares the answer with that of the model.
 func (s *suite) claim(c window.Claim) window.Places {
 	s.Helper()
 	if c.Process != "" {
 		c.Lease = s.lease()
 	}
-	return s.try(call{method: exchange, claims: []window.Claim{c}}).places[0]
+	return s.do(call{method: exchange, claims: []window.Claim{c}}).places[0]
+}
+
+// place is what places are of: a key, and a name.
+type place struct{ key, name string }
+
+// exchanges makes claims in the model, which is a ledger in memory. Vectors say what that must do.
+func (s *suite) exchanges(m made) {
+	s.Helper()
+	for i := range m.claims {
+		c, got := &m.claims[i], m.places[i]
+		want, of := s.model.ledger.Exchange(c), place{c.Key, c.Name}
+		for _, token := range got.Tokens {
+			s.expect(token == 0 || token > s.model.tokens[of], "token %d follows %d", token, s.model.tokens[of])
+			s.model.tokens[of] = max(token, s.model.tokens[of])
+		}
+		same := slices.Equal(grants(got, c), grants(want, c)) && got.Lost == want.Lost && got.Forgotten == want.Forgotten &&
+			got.Late == want.Late && got.Used == want.Used && got.Waiting == want.Waiting && (got.Grace > 0) == (want.Grace > 0)
+		s.expect(same, "the claim %+v returns %+v, want %+v", *c, got, want)
+	}
+}
+
+// grants returns which of the wants of a claim were granted.
+func grants(p window.Places, c *window.Claim) []bool {
+	granted := make([]bool, len(c.Wants))
+	for i, token := range p.Tokens {
+		granted[i] = token != 0
+	}
+	return granted
 }
 
 // want is a want of n places under a Max.
@@ -45,17 +71,12 @@ func want(n, most uint64) []window.Want { return []window.Want{{N: n, Max: most}
 func (s *suite) ready(keys ...string) {
 	s.Helper()
 	for _, key := range keys {
-		s.claim(window.Claim{Key: key, Process: "ready", Seq: 1, Strict: true, Wants: want(1, 1)})
-		s.claim(window.Claim{Key: key, Process: "ready", Seq: 2})
+		c := window.Claim{Key: key, Process: "ready", Seq: 1, Lease: s.lease(), Strict: true, Wants: want(1, 1)}
+		s.try(call{method: exchange, claims: []window.Claim{c}})
+		c.Seq, c.Wants = 2, nil
+		s.try(call{method: exchange, claims: []window.Claim{c}})
 	}
 	s.Clock.Advance(s.lease())
-}
-
-// held fails the test unless so many places of a key and name are used, and so many wants wait.
-func (s *suite) held(key, name string, used, waiting uint64) {
-	s.Helper()
-	p := s.claim(window.Claim{Key: key, Name: name})
-	s.expect(p.Used == used && p.Waiting == waiting, "%d places are used and %d wants wait, want %d and %d", p.Used, p.Waiting, used, waiting)
 }
 
 func testClaims(s *suite) {
@@ -84,7 +105,7 @@ func testClaims(s *suite) {
 	cancel()
 	err = call{method: exchange, claims: []window.Claim{valid}}.of(ctx, s.Backend).err
 	s.expect(errors.Is(err, context.Canceled), "Exchange returns error %v, want context.Canceled", err)
-	s.held("k", "", 0, 0)
+	s.claim(window.Claim{Key: "k"}) // nothing is held
 }
 
 // flightVector is a sequence of claims on a virtual clock, with a lease of 8 s.
@@ -112,21 +133,20 @@ type flightStep struct {
 	Why       string
 }
 
+// testFlightVectors compares answers with vectors, each on a key of its own: the model is a backend's, too.
 func testFlightVectors(s *suite) {
 	var vectors []flightVector
 	s.readVectors("in-flight", &vectors)
 	for _, v := range vectors {
 		s.ready(v.Name)
-		start, last := s.Clock.Now(), uint64(0) // the last token
+		start := s.Clock.Now()
 		for i, step := range v.Steps {
 			s.Clock.Advance(start.Add(time.Duration(step.T) * s.unit / time.Millisecond).Sub(s.Clock.Now()))
 			c := window.Claim{Key: v.Name, Process: step.Process, Held: step.Held, HeldMax: step.HeldMax, Strict: step.Strict, Wants: step.Wants}
 			if c.Process != "" {
 				c.Seq = cmp.Or(step.Seq, uint64(i+3))
 			}
-			p := s.claim(c)
-			last = s.tokensGrow(p, last)
-			s.flightStep(&step, p)
+			s.flightStep(step, &c, s.claim(c))
 			if s.Failed() {
 				s.Fatalf("in vector %q, step %d: %s", v.Name, i+1, step.Why)
 			}
@@ -134,38 +154,13 @@ func testFlightVectors(s *suite) {
 	}
 }
 
-// flightStep compares an answer with that of a vector.
-func (s *suite) flightStep(step *flightStep, p window.Places) {
+// flightStep compares the answer to a claim with that of a vector.
+func (s *suite) flightStep(want flightStep, c *window.Claim, got window.Places) {
 	s.Helper()
-	granted := grants(p, len(step.Wants))
-	s.expect(slices.Equal(granted, step.Granted), "%s wants %+v: granted is %v, want %v", step.Process, step.Wants, granted, step.Granted)
-	s.expect(p.Used == step.Used, "after the claim of %q, %d places are used, want %d", step.Process, p.Used, step.Used)
-	s.expect(step.Waiting == nil || p.Waiting == *step.Waiting, "%d wants wait, want %v", p.Waiting, step.Waiting)
-	s.expect(p.Lost == step.Lost && p.Forgotten == step.Forgotten && p.Late == step.Late && p.Grace == 0, "the claim of %q returns %+v, want %+v", step.Process, p, *step)
-	most := time.Duration(step.Next)*s.unit/time.Millisecond + s.precision()
-	s.expect(step.Next == 0 || p.Next > 0 && p.Next <= most, "places come back in %v, want up to %v", p.Next, most)
-}
-
-// grants returns which of some wants were granted.
-func grants(p window.Places, wants int) []bool {
-	if wants == 0 {
-		return nil
-	}
-	granted := make([]bool, wants)
-	for i, token := range p.Tokens {
-		granted[i] = token != 0
-	}
-	return granted
-}
-
-// tokensGrow fails the test unless all tokens are larger than the last one. It returns the new last one.
-func (s *suite) tokensGrow(p window.Places, last uint64) uint64 {
-	s.Helper()
-	for _, token := range p.Tokens {
-		s.expect(token == 0 || token > last, "token %d follows %d", token, last)
-		last = max(last, token)
-	}
-	return last
+	same := slices.Equal(grants(got, c), want.Granted) && got.Used == want.Used && got.Lost == want.Lost && got.Forgotten == want.Forgotten
+	s.expect(same && got.Late == want.Late && (want.Waiting == nil || got.Waiting == *want.Waiting), "the claim %+v returns %+v, want %+v", *c, got, want)
+	most := time.Duration(want.Next)*s.unit/time.Millisecond + s.precision()
+	s.expect(want.Next == 0 || got.Next > 0 && got.Next <= most, "places come back in %v, want up to %v", got.Next, most)
 }
 
 func testPlacesOfKeys(s *suite) {
@@ -175,95 +170,28 @@ func testPlacesOfKeys(s *suite) {
 	for _, key := range keys {
 		for _, name := range []string{"", "n", "N", "a", ":1"} {
 			n := uint64(len(all.claims) + 1)
-			c := window.Claim{Key: key, Name: name, Process: fmt.Sprint("p", n/2%2), Seq: 3, Wants: want(n, n)}
-			s.held(key, name, 0, 0)
-			p := s.claim(c)
-			s.expect(p.Used == n && p.Tokens != nil, "a claim on %d places of %q, %q returns %+v", n, key, name, p)
-			// Then, one that holds all but one place, with as many wants as there can be.
-			c.Seq, c.Lease, c.Held, c.HeldMax = 4, s.lease(), n-1, n
-			c.Wants = slices.Concat(want(1, n), want(1, n), want(1, n+1))
+			c := window.Claim{Key: key, Name: name, Process: fmt.Sprint("p", n/2%2), Seq: 3, Lease: s.lease(), Wants: want(n, n)}
 			for len(c.Wants) < window.MaxWants {
-				c.Wants = append(c.Wants, want(1, 1)...)
+				c.Wants = append(c.Wants, want(1, 1)...) // as many as there can be
 			}
 			all.claims = append(all.claims, c)
 		}
 	}
-	for i, c := range all.claims {
-		s.held(c.Key, c.Name, uint64(i+1), 0)
-	}
-	all.claims = append(all.claims, window.Claim{Key: "unused"}, window.Claim{Key: "unused", Name: "n"})
-	for i, p := range s.try(all).places {
-		if c := all.claims[i]; c.Process == "" {
-			s.expect(p.Used == 0, "an unused key has %+v", p)
-		} else {
-			granted := grants(p, len(c.Wants))[:3]
-			s.expect(p.Used == uint64(i+2) && slices.Equal(granted, []bool{true, false, true}), "claim %d of several returns %+v", i, p)
-		}
+	s.do(all)
+	for _, c := range all.claims {
+		s.claim(window.Claim{Key: c.Key, Name: c.Name})
 	}
 	if have(peek)(s) == "" {
 		s.count("k").do(peek, 0) // places are no hits
 	}
-}
-
-// lists fails the test unless ListPlaces of keys returns the places of some keys and names, with leases that end in up
-// to a time.
-func (s *suite) lists(ends time.Duration, want []window.ListedPlaces, keys ...string) {
-	s.Helper()
-	got := s.try(call{method: listPlaces, keys: keys}).listed
-	order := func(a, b window.ListedPlaces) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Name, b.Name))
+	listed := s.try(call{method: listPlaces}).listed
+	s.expect(len(listed) == len(all.claims), "ListPlaces returns %d counts, want %d", len(listed), len(all.claims))
+	for _, p := range listed {
+		s.expect(p.Digest != slices.Contains(keys, p.Key), "ListPlaces returns %+v", p)
 	}
-	slices.SortFunc(got, order)
-	slices.SortFunc(want, order)
-	for _, p := range got {
-		for i, h := range p.ByProcess {
-			late := h.Held > 0 && (h.LeaseEnds <= 0 || h.LeaseEnds > ends+s.precision())
-			s.expect(!late && (h.Held > 0 || h.LeaseEnds == 0), "ListPlaces: a lease ends in %v, want up to %v: %+v", h.LeaseEnds, ends, h)
-			p.ByProcess[i].LeaseEnds = 0
-		}
-	}
-	same := func(a, b window.ListedPlaces) bool {
-		return order(a, b) == 0 && a.Used == b.Used && a.Waiting == b.Waiting && a.Digest == b.Digest && slices.Equal(a.ByProcess, b.ByProcess)
-	}
-	s.expect(slices.EqualFunc(got, want, same), "ListPlaces(%.40q) returns %+v, want %+v", keys, got, want)
-}
-
-func testListPlaces(s *suite) {
-	long := strings.Repeat("k", 256)
-	s.ready("k", "other", long)
-	claim := func(key, name, process string, seq, held uint64, wants ...window.Want) {
-		s.Helper()
-		s.claim(window.Claim{Key: key, Name: name, Process: process, Seq: seq, Held: held, HeldMax: 3, Wants: wants})
-	}
-	claim("k", "", "p", 3, 0, want(3, 3)...)
-	claim("k", "", "q", 3, 0, window.Want{N: 2, Max: 3, Wait: true}, window.Want{N: 1, Max: 3, Wait: true})
-	claim("k", "", "p", 4, 2)
-	claim("k", "n", "p", 3, 0, want(4, 10)...)
-	claim("other", "n:1}", "p", 3, 0, want(5, 10)...)
-	claim(long, "", "p", 3, 0, want(6, 10)...)
-	of := func(key, name string, used uint64) window.ListedPlaces {
-		return window.ListedPlaces{Key: key, Name: name, Used: used, ByProcess: []window.Holder{{Process: "p", Held: used}}}
-	}
-	waits, named, other := of("k", "", 2), of("k", "n", 4), of("other", "n:1}", 5)
-	waits.Waiting = 2
-	waits.ByProcess = append(waits.ByProcess, window.Holder{Process: "q", Waiting: 2})
-	s.lists(s.lease(), []window.ListedPlaces{waits, named}, "k", "nobody")
-	s.lists(s.lease(), []window.ListedPlaces{waits, named, other}, "k", "other", "nobody")
-	digest := s.try(call{method: listPlaces, keys: []string{long}}).listed
-	if len(digest) != 1 || digest[0].Digest != (digest[0].Key != long) {
-		s.Fatalf("ListPlaces of a long key returns %+v", digest)
-	}
-	last := of(digest[0].Key, "", 6)
-	last.Digest = digest[0].Digest
-	s.lists(s.lease(), []window.ListedPlaces{waits, named, other, last})
 	for range s.Backend.ListPlaces(s.Context()) {
 		break
 	}
-	s.Clock.Advance(s.lease() / 2)
-	s.lists(s.lease()/2, []window.ListedPlaces{of("k", "", 2), named}, "k") // q has lost its position
-	s.Clock.Advance(s.lease()/2 + time.Millisecond)
-	s.lists(0, nil, "k", "other", long)
-
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	err := call{method: listPlaces}.of(ctx, s.Backend).err
@@ -298,47 +226,83 @@ func testPlacesAtOnce(s *suite) {
 			claim()
 		}
 	})
-	s.held("k", "", 0, 0)
-	p := s.claim(window.Claim{Key: "k", Process: "p", Seq: 3, Wants: want(most, most)})
-	s.expect(p.Used == most, "then, a claim on all places returns %+v", p)
+	s.claim(window.Claim{Key: "k"}) // nothing is held
+	s.claim(window.Claim{Key: "k", Process: "p", Seq: 3, Wants: want(most, most)})
 }
 
-// testFlightModel compares random claims of processes with a ledger in memory.
+// testFlightModel makes random claims of processes on three counts, and lists what they hold.
 func testFlightModel(s *suite) {
 	for range 3 {
 		seed := rand.Uint64()
 		s.Logf("seed %d", seed)
-		key := fmt.Sprint("model", seed)
-		s.ready(key)
-		start, r := s.Clock.Now(), rand.New(rand.NewPCG(seed, 1))
-		model := ledger.New(64, func() time.Duration { return s.Clock.Now().Sub(start) })
-		processes, last := make([]window.Claim, 4), uint64(0)
-		for step := range 400 {
+		r, key := rand.New(rand.NewPCG(seed, 1)), fmt.Sprint("model", seed)
+		keys := []string{key, key + "1"}
+		s.ready(keys...)
+		var claims [3][3]window.Claim // of counts and processes
+		for i := range 9 {
+			name := []string{"", "n", "n:1}"}[i/3]
+			claims[i/3][i%3] = window.Claim{Key: keys[i/6], Name: name, Process: fmt.Sprint("p", i%3), Lease: s.lease()}
+		}
+		for range 400 {
 			if r.IntN(4) == 0 {
 				s.Clock.Advance(time.Duration(r.Int64N(int64(s.lease())/4)).Truncate(time.Millisecond) + s.precision())
 			}
-			i := r.IntN(len(processes))
-			c := &processes[i]
-			c.Key, c.Process, c.Lease = key, fmt.Sprint("p", i), s.lease()
-			vary(c, r)
-			want := model.Exchange(c)
-			got := s.try(call{method: exchange, second: s.clients()[r.IntN(len(s.clients()))], claims: []window.Claim{*c}}).places[0]
-			last = s.tokensGrow(got, last)
-			granted := grants(got, len(c.Wants))
-			same := slices.Equal(granted, grants(want, len(c.Wants))) && got.Lost == want.Lost && got.Forgotten == want.Forgotten
-			if !same || got.Late != want.Late || got.Used != want.Used || got.Waiting != want.Waiting {
-				s.Fatalf("step %d: claim %+v: got %+v, want %+v", step, *c, got, want)
+			both, made := call{method: exchange, second: s.clients()[r.IntN(len(s.clients()))]}, []*window.Claim{}
+			for _, of := range r.Perm(3)[:2] {
+				c := &claims[of][r.IntN(3)]
+				vary(c, r)
+				made = append(made, c)
+				both.claims = append(both.claims, *c)
 			}
-			for i, w := range c.Wants {
-				if granted[i] {
-					c.Held += w.N
+			for i, got := range s.do(both).places {
+				c := made[i]
+				for j, granted := range grants(got, c) {
+					if granted {
+						c.Held += c.Wants[j].N
+					}
+				}
+				if got.Lost {
+					c.Held = 0
 				}
 			}
-			if got.Lost {
-				c.Held = 0
+			if r.IntN(10) == 0 {
+				s.sameList(keys[:1+r.IntN(2)]...)
+			}
+			if s.Failed() {
+				return
 			}
 		}
 	}
+}
+
+// sameList compares what ListPlaces returns of keys with the model.
+func (s *suite) sameList(keys ...string) {
+	s.Helper()
+	var wants []window.ListedPlaces
+	s.model.ledger.EachPlaces(keys, func(p window.ListedPlaces) bool {
+		wants = append(wants, p)
+		return true
+	})
+	sorted := func(all []window.ListedPlaces) []window.ListedPlaces {
+		slices.SortFunc(all, func(a, b window.ListedPlaces) int {
+			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Name, b.Name))
+		})
+		for _, p := range all {
+			slices.SortFunc(p.ByProcess, func(a, b window.Holder) int { return cmp.Compare(a.Process, b.Process) })
+		}
+		return all
+	}
+	sameHolder := func(got, want window.Holder) bool {
+		late := got.LeaseEnds - want.LeaseEnds
+		got.LeaseEnds = want.LeaseEnds
+		return got == want && late >= 0 && late <= s.precision()
+	}
+	got := sorted(s.try(call{method: listPlaces, keys: keys}).listed)
+	same := slices.EqualFunc(got, sorted(wants), func(got, want window.ListedPlaces) bool {
+		return got.Key == want.Key && got.Name == want.Name && got.Used == want.Used && got.Waiting == want.Waiting &&
+			slices.EqualFunc(got.ByProcess, want.ByProcess, sameHolder)
+	})
+	s.expect(same, "ListPlaces(%q) returns %+v, want %+v", keys, got, wants)
 }
 
 // vary makes a random claim of one that was made.

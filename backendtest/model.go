@@ -8,14 +8,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// model makes all calls that the backend makes, one after the other, and compares the answers. Where a backend is free,
-// the model does what the backend did.
+// model makes all calls that the backend makes, one after the other. Where a backend is free, the model does what the
+// backend did.
 type model struct {
 	counts map[identity]*record
+	ledger *ledger.Ledger   // of places in flight
+	tokens map[place]uint64 // the last ones
 }
 
 // identity is what tells counts apart.
@@ -53,6 +56,8 @@ func (s *suite) do(c call) answer {
 		s.takesAll(m)
 	case deleteAll:
 		s.deletes(m)
+	case exchange:
+		s.exchanges(m)
 	case giveBack:
 		s.givesBack(m)
 		s.model.record(&c.Take).remember(m)
@@ -66,8 +71,8 @@ func (s *suite) do(c call) answer {
 	return m.answer
 }
 
-// when returns the time at which a call was made that has taken a while: if it has opened a window, as the end of that
-// tells.
+// when returns the time at which a call was made, which may have waited: if it has opened a window, the end tells when, and
+// if that was open before, it is when the call began.
 func (s *suite) when(m made, t *window.Take, got window.Window) int64 {
 	opened := got.ExpiresAt.Add(-t.Limit.Scale).UnixNano()
 	switch {
@@ -81,7 +86,8 @@ func (s *suite) when(m made, t *window.Take, got window.Window) int64 {
 
 // want makes a call of one count in the model, and returns its window.
 func (s *suite) want(m made, at int64) window.Window {
-	r, l, n := s.model.record(&m.Take), &m.Limit, m.N
+	r := s.model.record(&m.Take)
+	l, n := &m.Limit, m.N
 	switch m.method {
 	case peek:
 		return r.take(l, n, at)

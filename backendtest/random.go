@@ -48,7 +48,7 @@ func (s *suite) random(seeds uint64, steps int, two bool) {
 }
 
 // newCount returns a count of one of some keys: half of them of the algorithm, and the others of any. Each key has one
-// Max for rolling algorithms: tokens that come back in whole milliseconds.
+// Max for token buckets: tokens that come back in whole milliseconds.
 func (w *walk) newCount(prefix string) count {
 	key := w.IntN(4)
 	c := w.count(prefix + []string{"k", "k1", "other", "more"}[key]).in(w.scale()).upTo([]uint64{1, 4, 5, 10}[key])
@@ -60,14 +60,21 @@ func (w *walk) newCount(prefix string) count {
 
 func (w *walk) scale() time.Duration { return []time.Duration{100, 1000, 60_000}[w.IntN(3)] * w.unit }
 
-// any returns calls of a client of one of the counts. Windows have any Max, and token buckets any Burst.
+// any returns calls of a client of one of the counts.
 func (w *walk) any() count {
-	c := w.counts[w.IntN(len(w.counts))].by(w.two && w.IntN(2) == 0)
+	return w.vary(w.counts[w.IntN(len(w.counts))].by(w.two && w.IntN(2) == 0))
+}
+
+// vary returns calls of the same count: with any Max, or of a token bucket, with any Burst, or with another name for UTC.
+func (w *walk) vary(c count) count {
 	switch {
-	case !c.limit.Algorithm.Rolling():
+	case c.limit.Algorithm != window.TokenBucket:
 		c = c.upTo(w.Uint64N(12))
-	case c.limit.Algorithm == window.TokenBucket && w.IntN(3) == 0:
+	case w.IntN(3) == 0:
 		c = c.withBurst(1 + w.Uint64N(15))
+	}
+	if c.limit.Zone == "" && c.limit.Calendar != 0 && w.IntN(2) == 0 {
+		c.limit.Zone = "UTC"
 	}
 	return c
 }
@@ -152,6 +159,7 @@ func (w *walk) takeSome(c count) {
 		if w.IntN(4) > 0 {
 			c = w.any().by(c.second)
 		}
+		c = w.vary(c)
 	}
 	a := w.do(all)
 	for i, t := range all.takes {
@@ -171,7 +179,9 @@ func (w *walk) giveBack() {
 	i := max(0, len(w.held)-8) + w.IntN(min(8, len(w.held))) // one of the last
 	c := w.held[i]
 	c.N = 1 + w.Uint64N(c.N)
-	if other := w.any(); w.IntN(8) == 0 && !other.record().used[clientID{c.second, c.id}] { // counts may have equal IDs
+	other := w.any()
+	used := other.record().used // counts may have equal IDs
+	if w.IntN(8) == 0 && !used[clientID{false, c.id}] && !used[clientID{true, c.id}] {
 		c.Key = other.key
 		c.Limit = other.limit
 	} else {

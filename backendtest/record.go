@@ -13,7 +13,7 @@ import (
 // record is what the model knows of a count: all that was counted, and was not given back, in the window that is open.
 // The algorithms are functions of it. Times are nanoseconds since 1970.
 type record struct {
-	entries []entry           // since the window has opened; one for a fixed window, and one for each call of a rolling algorithm
+	entries []entry           // of the open window: one of a fixed one, and one for each call of a rolling algorithm
 	end     int64             // of a fixed window
 	ids     map[clientID]bool // of the fixed window that is open
 	used    map[clientID]bool // that are those of the windows until now
@@ -33,7 +33,7 @@ type entry struct {
 	n     uint64
 	id    int64 // of the take
 	limit window.Limit
-	back  *big.Int // what a token bucket has got back, in tokens times nanoseconds
+	back  *big.Int // what of it a token bucket has got back, or never given, in tokens times nanoseconds
 }
 
 // owed returns what an entry takes from a token bucket.
@@ -81,13 +81,7 @@ func (r *record) debt(now int64) *big.Int {
 	most := uint64(0) // that are paid in a nanosecond
 	for _, e := range r.entries {
 		debt = pay(debt, most, e.at-paid)
-		owed := e.owed()
-		room := product(2*limits.Capacity(&e.limit), int64(e.limit.Scale)) // it owes its burst, and no more
-		room = less(room, debt)
-		if owed.Cmp(room) > 0 {
-			owed = room
-		}
-		debt.Add(debt, owed)
+		debt.Add(debt, e.owed())
 		paid = e.at
 		most = e.limit.Max
 	}
@@ -157,24 +151,44 @@ func (r *record) take(l *window.Limit, n uint64, now int64) window.Window {
 
 // add counts n. A fixed window opens if there is none.
 func (r *record) add(l *window.Limit, n uint64, id, now int64) {
-	switch {
-	case l.Algorithm.Rolling():
-		if _, weight := r.weight(l, now); weight(0).Sign() == 0 {
-			r.forget()
-		}
-		r.entries = append(r.entries, entry{now, n, id, *l, new(big.Int)})
-	case now < r.end:
-		r.entries[0].n += n
-	default:
+	if l.Algorithm.Rolling() {
+		r.addRolling(l, n, id, now)
+		return
+	}
+	if now >= r.end {
 		r.forget()
-		r.entries = []entry{{at: now, n: n}}
+		r.entries = []entry{{at: now}}
 		r.end = ends(l, now)
 	}
+	r.entries[0].n += n
+}
+
+func (r *record) addRolling(l *window.Limit, n uint64, id, now int64) {
+	if _, weight := r.weight(l, now); weight(0).Sign() == 0 {
+		r.forget()
+	}
+	same := slices.IndexFunc(r.entries, func(e entry) bool { return e.id == id && id != 0 })
+	switch {
+	case l.Algorithm == window.TokenBucket:
+		r.addTokens(l, n, id, now)
+	case same >= 0: // takes of one time
+		r.entries[same].n += n
+	default:
+		r.entries = append(r.entries, entry{at: now, n: n, id: id})
+	}
+}
+
+// addTokens takes n tokens. The bucket owes its burst, and no more.
+func (r *record) addTokens(l *window.Limit, n uint64, id, now int64) {
+	room := less(product(2*limits.Capacity(l), int64(l.Scale)), r.debt(now))
+	e := entry{now, n, id, *l, new(big.Int)}
+	e.back = less(e.owed(), room)
+	r.entries = append(r.entries, e)
 }
 
 // refuse is a take that was refused: a token bucket gains tokens by its limit from now on.
 func (r *record) refuse(l *window.Limit, now int64) {
-	if l.Algorithm == window.TokenBucket && l.Max > 0 && len(r.entries) > 0 {
+	if last := len(r.entries) - 1; l.Algorithm == window.TokenBucket && l.Max > 0 && last >= 0 && r.entries[last].limit.Max != l.Max {
 		r.add(l, 0, 0, now)
 	}
 }
@@ -189,7 +203,8 @@ func (r *record) forget() {
 
 // giveBack gives n of a take back: all that still counts of them. It reports whether that is anything.
 func (r *record) giveBack(c *call, now int64) bool {
-	l, n := &c.Limit, c.N
+	l := &c.Limit
+	n := c.N
 	of := slices.IndexFunc(r.entries, func(e entry) bool { return e.id == c.id && e.n >= n })
 	if !l.Algorithm.Rolling() && now < r.end && r.ids[clientID{c.second, c.id}] {
 		of = 0 // all takes are one entry

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -58,7 +59,10 @@ type suite struct {
 
 func newSuite(t *testing.T, subject Subject) *suite {
 	subject.Algorithm = cmp.Or(subject.Algorithm, window.FixedWindow)
-	s := &suite{T: t, Subject: subject, model: model{counts: map[identity]*record{}}, unit: time.Millisecond}
+	s := &suite{T: t, Subject: subject, unit: time.Millisecond}
+	start := s.Clock.Now()
+	places := ledger.New(1024, func() time.Duration { return s.Clock.Now().Sub(start) })
+	s.model = model{counts: map[identity]*record{}, ledger: places, tokens: map[place]uint64{}}
 	shortest := window.Limit{Max: 1, Algorithm: subject.Algorithm}
 	for s.unit < time.Second {
 		shortest.Scale = 100 * s.unit
@@ -220,13 +224,6 @@ func have(needed ...method) need {
 		}
 		return ""
 	}
-}
-
-func fixed(s *suite) string {
-	if s.Algorithm.Rolling() {
-		return fmt.Sprintf("for fixed windows, and the algorithm is %v", s.Algorithm)
-	}
-	return ""
 }
 
 // once is the need of tests that say their algorithm, or have none.
