@@ -8,8 +8,8 @@ import (
 // Client is a client of a Redis server or cluster. It must be safe for concurrent use.
 //
 // A call must reach the primary of the key. A call that the server may have executed must not be
-// sent again: a hit would be counted twice. A call that is given up does not affect other calls. It does not keep keys
-// and args. EvalSHA and Eval are given contexts that never end, unless the client is [Punctual].
+// sent again: a hit would be counted twice. A call that is given up does not affect other calls. It does not keep
+// keys and args. EvalSHA and Eval are given contexts that never end, unless the client is [Punctual].
 //
 // An error that the server has responded with is returned as it is: its text begins with a code, such as
 // NOSCRIPT. One that says that the server can't be reached, or did not respond, matches
@@ -21,7 +21,7 @@ type Client interface {
 	// Eval runs a script on keys, as EvalSHA does.
 	Eval(ctx context.Context, script string, keys, args []string) (string, error)
 	// Scan returns the names of keys that match a pattern of Redis, of all primaries, by the command SCAN: a bounded
-	// number at a time. An error is the last element.
+	// number at a time. It ends when ctx does. An error is the last element.
 	Scan(ctx context.Context, match string) iter.Seq2[string, error]
 	// Cluster reports whether the client is one of a cluster, or of anything else that keeps keys on
 	// several servers by slot. Then all keys of a script are in the same slot. The answer stays the same.
@@ -31,8 +31,9 @@ type Client interface {
 	Name() string
 }
 
-// Punctual is a [Client] whose calls may return at the deadline of their ctx at the latest. Then a caller whose deadline
-// is not more than a second away calls EvalSHA itself; otherwise a goroutine does.
+// Punctual is a [Client] that tells whether its EvalSHA and Eval return at the deadline of their ctx at the latest. If
+// they do, a caller whose deadline is at most a second away calls them itself; otherwise a goroutine does, with a ctx
+// that never ends.
 type Punctual interface {
 	Client
 	// Punctual reports whether they do. The answer stays the same.

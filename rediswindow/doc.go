@@ -26,10 +26,10 @@
 //
 // # Shared requests
 //
-// Up to 4 requests are in flight at a time. Until then, a caller sends its call itself if the client is [Punctual]. If its
-// ctx is canceled before its deadline, it may return at the deadline; it does so only if that is at most a second away, or
-// the ctx never ends. All other calls are queued: when a request is back, the next one has all that is queued by then, of
-// all methods, on any keys and limits, up to 256 limits. Package internal/batch has the rules.
+// Up to 4 requests are in flight at a time. Until then, a caller sends its call itself if the client is [Punctual]. If
+// its ctx is canceled before its deadline, it may return at the deadline; it does so only if that is at most a second
+// away, or the ctx never ends. All other calls are queued: when a request is back, the next one has all that is queued
+// by then, of all methods, on any keys and limits, up to 256 limits. Package internal/batch has the rules.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in
 // the count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order
@@ -117,7 +117,7 @@
 //
 //	backend.go, takeall.go   methods
 //	call.go, limit.go        what a call asks, and its answer; which limits can be kept
-//	request.go               a request of calls, a script, and its reply
+//	request.go               scripts, by themselves or in a request that calls share
 //	lua/windows.lua          what each algorithm does
 //	nodes.go                 servers of a cluster
 //	list.go, lua/fields.lua  what is stored of windows

@@ -1,9 +1,10 @@
 // Package batch lets calls that are made at one time share requests to a store, and adds nothing to a call that is
 // made alone. It knows nothing of the store.
 //
-//   - While only a few requests are in flight, a caller sends its call itself, on its own goroutine and with its own ctx.
-//   - Otherwise, the call is queued. When a request is back, the next one takes all that is queued. So requests become larger
-//     as the store becomes slower.
+//   - While only a few requests are in flight, a caller sends its call itself, on its own goroutine and with its own
+//     ctx.
+//   - Otherwise, the call is queued. When a request is back, the next one takes all that is queued. So requests become
+//     larger as the store becomes slower.
 //   - After a request of several calls, their callers are about to call again: they are queued, and share the next one.
 //   - Calls of a request that are equal are one entry of it.
 //   - A request from the queue has a ctx of its own. A call whose ctx ends returns, and does not affect the others.
@@ -24,8 +25,8 @@ import (
 // callers take turns, and both go idle; with more, requests of a few calls take the time that larger ones save.
 const MaxInFlight = 4
 
-// brief is the longest time until the deadline of a caller that sends its call itself. The end of its ctx may be noticed
-// at the deadline only: that is up to the client of the store.
+// brief is the longest time until the deadline of a caller that sends its call itself. The end of its ctx may be
+// noticed at the deadline only: that is up to the client of the store.
 const brief = time.Second
 
 // Options are those of a [Batcher].
