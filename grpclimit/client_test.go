@@ -183,6 +183,32 @@ func TestTheLongestPauseIsKept(t *testing.T) {
 	})
 }
 
+// A refusal of a call that was under way makes the pause that another one has begun no shorter.
+func TestAShorterPauseEndsNoLongerOne(t *testing.T) {
+	inBubble(t, grpclimit.ClientConfig{MaxRetries: -1}, func(t *testing.T, p *provider, call func(context.Context) error) {
+		p.until = p.start.Add(time.Hour)
+		pauses := make(chan time.Duration)
+		p.refuse = func(time.Duration) (metadata.MD, error) {
+			p.mu.Unlock() // another call comes meanwhile
+			defer p.mu.Lock()
+			return nil, refusal(codes.Unavailable, retry(<-pauses))
+		}
+		for range 2 {
+			go call(t.Context())
+		}
+		synctest.Wait()
+		for _, pause := range []time.Duration{20 * time.Second, time.Second} {
+			pauses <- pause
+			synctest.Wait()
+		}
+		close(pauses)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.Equal(t, codes.DeadlineExceeded, status.Code(call(ctx)))
+		require.Zero(t, time.Since(p.start))
+	})
+}
+
 func TestAClientGivesUpWithItsContext(t *testing.T) {
 	inBubble(t, grpclimit.ClientConfig{}, func(t *testing.T, p *provider, call func(context.Context) error) {
 		p.until = p.start.Add(20 * time.Second)
