@@ -3,7 +3,6 @@ package pubsub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -94,7 +93,7 @@ func (m *Manager[T]) connect() (*conn.Conn[T], error) {
 	}
 	if err != nil {
 		c.Close(window.ErrClosed)
-		return nil, fmt.Errorf("%w to %s: %w", dial.ErrConnect, m.o.Server, err)
+		return nil, &dial.ConnectError{Server: m.o.Server, Err: err}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -328,8 +328,10 @@ func TestServerWithoutWhoAmI(t *testing.T) {
 		c := newClient(t, nil, srv)
 		defer srv.Inject(mockserver.Fault{Op: codec.OpWhoAmI, Drop: true})()
 		_, _, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, dial.ErrConnect)
 		require.ErrorIs(t, err, conn.ErrStalled)
+		var failed *dial.ConnectError
+		require.ErrorAs(t, err, &failed, "so that a text names the server once")
+		require.Equal(t, srv.Addr(), failed.Server)
 		require.False(t, sent)
 		synctest.Wait()
 		require.Zero(t, srv.Conns())
