@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -119,12 +120,7 @@ func WithMaxWindows(n int) BackendOption {
 // function that was given them.
 func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 	var o backendOptions
-	for _, opt := range opts {
-		if opt == nil {
-			panic("throttr: " + of + " with a nil BackendOption")
-		}
-		opt(&o)
-	}
+	api.Apply("throttr: "+of, &o, opts)
 	if o.maxWindows < 1 {
 		o.maxWindows = defaultMaxWindows
 	}

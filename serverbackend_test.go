@@ -13,12 +13,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func TestNilBackendOptionPanics(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	require.PanicsWithValue(t, "throttr: Client.Backend with a nil BackendOption", func() { client.Backend(nil) })
-}
-
 // The lookup of a window fails here, which is a QUERY, although the call is a hit.
 func TestErrorOfABackendNamesTheCallAndNoSingleRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

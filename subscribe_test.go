@@ -19,6 +19,7 @@ func TestSubscribeChecksItsArguments(t *testing.T) {
 	ctx := t.Context()
 	for text, call := range map[string]func(){
 		"throttr: Client.Subscribe: option 1 is nil":       func() { client.Subscribe(ctx, "c", nil) },
+		"throttr: Client.Backend: option 1 is nil":         func() { client.Backend(nil) },
 		"pubsub: WithQueue: -1 is not 0 to 16777216":       func() { pubsub.WithQueue(-1) },
 		"pubsub: WithQueue: 16777217 is not 0 to 16777216": func() { pubsub.WithQueue(1<<24 + 1) },
 		"pubsub: WithOverflow: there is no overflow 2":     func() { pubsub.WithOverflow(2) },

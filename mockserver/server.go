@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 // Server is a running mock server. [Start] and [RunT] make one.
@@ -48,12 +49,11 @@ type Server struct {
 
 // Start starts a server. The caller closes it.
 //
-// It returns an error for settings that do not exist or are out of range, and if the server can't listen.
+// It returns an error for settings that do not exist or are out of range, and if the server can't listen. It panics
+// if an option is nil.
 func Start(opts ...Option) (*Server, error) {
 	o := defaults()
-	for _, opt := range opts {
-		opt(&o)
-	}
+	api.Apply("mockserver: Start", &o, opts)
 	if err := o.check(); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ func TestServesTCPAndUnix(t *testing.T) {
 }
 
 func TestStartRejectsUnknownOptions(t *testing.T) {
+	require.PanicsWithValue(t, "mockserver: Start: option 2 is nil", func() { mockserver.Start(virtual, nil) })
 	for _, n := range []int{-1, 0, 3, 16} {
 		_, err := mockserver.Start(mockserver.WithValueSize(n))
 		require.ErrorContains(t, err, "value size")
