@@ -44,10 +44,14 @@ func testIndependence(s *suite) {
 	}
 	for i, c := range all {
 		c.do(peek, 0)
-		c.do(charge, uint64(1+i%97))
+		if c.do(charge, uint64(1+i%97)); s.Failed() {
+			return
+		}
 	}
 	for _, c := range all {
-		c.do(peek, 0)
+		if c.do(peek, 0); s.Failed() {
+			return
+		}
 	}
 }
 
