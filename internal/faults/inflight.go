@@ -48,6 +48,7 @@ var inflightFaults = []fault{
 	{"inflight/pumps.go", "!e.queued && e.idle(now)", "e.idle(now)", "", "InAQueue"},
 
 	// The ledger in memory.
+	{"internal/ledger/claim.go", "x.limit = max(x.limit, w.Max)", "", "memory", "TestConformance"},
 	{"internal/ledger/claim.go", "if x.sum == 0 {", "if false {", "memory", "TestConformance"},
 	{"internal/ledger/claim.go", "x.claim.Seq <= known.seq", "x.claim.Seq < 1", "memory", "TestConformance"},
 	{"internal/ledger/claim.go", "case held > known && x.claim.Strict && (held > limit || others > limit-held):", "case false:", "inflight", "TestModel"},
