@@ -129,13 +129,13 @@ func TestPlacesInFlightTakeLittleMemory(t *testing.T) {
 func TestAHashOfRenewedPlacesStays(t *testing.T) {
 	s := testkit.StartRedis(t)
 	b := redisbackend.New(connect(t, s))
-	const lease = 200 * time.Millisecond
+	const lease = 600 * time.Millisecond
 	seq := uint64(0)
 	claim := func(held uint64) window.Claim {
 		seq++
 		return window.Claim{Key: "k", Process: "p", Seq: seq, Lease: lease, Held: held, HeldMax: 2}
 	}
-	for start := time.Now(); time.Since(start) < 8*lease; time.Sleep(lease / 4) {
+	for start := time.Now(); time.Since(start) < 3*lease; time.Sleep(lease / 8) {
 		p := exchange(t, b, claim(2))
 		expect(t, p.Used == 2 && p.Forgotten == (seq == 1), "claim %d: %+v", seq, p)
 		left, err := strconv.ParseInt(s.Must(t, "PTTL", "throttr:{k:k}:f1:"), 10, 64)
