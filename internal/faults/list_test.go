@@ -12,6 +12,9 @@ import (
 
 // The text of a fault occurs once, so it can be planted.
 func TestFaultsCanBePlanted(t *testing.T) {
+	faults, err := readFaults()
+	require.NoError(t, err)
+	require.NotEmpty(t, faults)
 	for _, f := range faults {
 		text, err := os.ReadFile(filepath.Join("..", "..", f.file))
 		require.NoError(t, err)

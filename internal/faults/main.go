@@ -1,7 +1,7 @@
 // Command faults plants faults in a copy of the module, one after the other, and reports those that no
 // test sees. A fault replaces a piece of text, which occurs once in its file, by another one.
 //
-//	go run ./internal/faults                  # all faults of list.go
+//	go run ./internal/faults                  # all faults of the folder list
 //	go run ./internal/faults -only lease      # those whose file matches a regular expression
 //
 // Each fault costs a run of the tests that should see it, with as few processes as possible.
@@ -47,6 +47,10 @@ func plantAll(only *regexp.Regexp) error {
 		return err
 	}
 	root = filepath.Join(root, "tree")
+	faults, err := readFaults()
+	if err != nil {
+		return err
+	}
 	seen, unseen := 0, 0
 	for _, f := range faults {
 		if !only.MatchString(f.file) {
