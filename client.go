@@ -174,7 +174,8 @@ func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, er
 // error matches [ErrTTL]. If this does not follow from value alone, Update reads the record
 // first. An attribute or change that the protocol does not have is an error that matches
 // [ErrUpdate].
-func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value T) (bool, error) {
+func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change,
+	value T) (bool, error) {
 	if err := checkChange(attribute, change); err != nil {
 		return false, err
 	}

@@ -161,7 +161,8 @@ func (r *Result) pass(l *Limit, err error) {
 
 // answer decides a call by what needs no store, the store, the fallback, or the policy. The cause is the error of the
 // store, whatever the decision is.
-func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) (cause, err error) {
+func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64,
+	res *Result) (cause, err error) {
 	if v.local(l, n, res) {
 		return nil, nil
 	}
@@ -212,7 +213,8 @@ func (r *RateLimit) failover(ctx context.Context, cause error, call func() error
 // isOutage reports whether an error is a failure of the backend, to which a policy applies: no mistake in
 // the program, and not the end of the caller's ctx.
 func isOutage(ctx context.Context, err error) bool {
-	return !outage.Ended(ctx) && !outage.IsMistake(err) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrValueSizeMismatch)
+	return !outage.Ended(ctx) && !outage.IsMistake(err) && !errors.Is(err, ErrClosed) &&
+		!errors.Is(err, ErrValueSizeMismatch)
 }
 
 // byPolicy returns the decision of the policy, which allows or denies.
@@ -359,6 +361,7 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 	for i := range t.shadows {
 		s := &t.shadows[i]
 		x := &t.takes[s.of]
-		r.observe(ctx, Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: s.results[0], Duration: took, Err: s.cause}, s.err)
+		r.observe(ctx, Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: s.results[0], Duration: took,
+			Err: s.cause}, s.err)
 	}
 }

@@ -116,7 +116,8 @@ func (e *RequestError) Error() string {
 	if e.Sent {
 		fate = "may have been executed"
 	}
-	return fmt.Sprintf("throttr: %sserver %s%s (%s)", api.CallText(call, e.Key), e.Server, failureText(e.Server, e.Err), fate)
+	return fmt.Sprintf("throttr: %sserver %s%s (%s)", api.CallText(call, e.Key), e.Server,
+		failureText(e.Server, e.Err), fate)
 }
 
 // failureText returns the text that follows the name of a server: what is wrong with the server. It

@@ -51,9 +51,10 @@ func (c *Client[T]) Info(ctx context.Context) ([]inspect.Info, error) {
 // is one of the connections that requests share, and may be another one each time. If some
 // servers do not respond, WhoAmI returns the others' ids and the errors, joined.
 func (c *Client[T]) WhoAmI(ctx context.Context) ([]inspect.Identity, error) {
-	return report(ctx, c, codec.WhoAmI{}, codec.DecodeWhoAmIResponse, func(server string, r codec.WhoAmIResponse) inspect.Identity {
-		return inspect.Identity{Server: server, ID: r.ID}
-	})
+	return report(ctx, c, codec.WhoAmI{}, codec.DecodeWhoAmIResponse,
+		func(server string, r codec.WhoAmIResponse) inspect.Identity {
+			return inspect.Identity{Server: server, ID: r.ID}
+		})
 }
 
 // report sends a request to every server, and returns an entry for each response.

@@ -76,9 +76,10 @@ func Open(ctx context.Context, url string) (*OpenBackend, error) {
 // unknownScheme returns the error of a scheme without a driver. It names the import of those that this
 // module has.
 func unknownScheme(scheme string) error {
+	const ofSchemes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-."
 	hint := "throttr, throttrs, unix and memory are always known"
 	switch {
-	case strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "": // it may be a password
+	case strings.Trim(scheme, ofSchemes) != "": // it may be a password
 		return fmt.Errorf("%w: what precedes :// in the URL is no scheme", ErrConfig)
 	case strings.HasPrefix(scheme, "goredis"):
 		hint = `forgotten import? _ "github.com/throttr-go/throttr/redisbackend/goredis"`

@@ -115,7 +115,8 @@ func WithLogger(l *slog.Logger) Option {
 
 // newWatch returns what tells the program that the store of a RateLimit is away, and that it is back.
 func newWatch(b Backend, o *options) *outage.Watch {
-	return &outage.Watch{Backend: b, Logger: o.logger, Instead: o.insteadText(), Text: withoutKey, Observed: o.observeOutage}
+	return &outage.Watch{Backend: b, Logger: o.logger, Instead: o.insteadText(), Text: withoutKey,
+		Observed: o.observeOutage}
 }
 
 // unwatched is for outages of fallbacks, which nobody is told.

@@ -242,7 +242,8 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 	}
 	r.queues.Refresh(countOf(key, &l))
 	if r.observer != nil {
-		r.observe(ctx, Event{Kind: EventReset, Call: call, Key: key, Limit: l, Duration: time.Since(begun), Err: err}, err)
+		r.observe(ctx, Event{Kind: EventReset, Call: call, Key: key, Limit: l, Duration: time.Since(begun),
+			Err: err}, err)
 	}
 	return err
 }

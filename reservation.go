@@ -93,7 +93,8 @@ func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 	switch {
 	case len(actual) == 0:
 	case len(actual) != len(used):
-		mistake = fmt.Errorf("%w: Commit of %d takes with %d numbers: settled as reserved", ErrConfig, len(used), len(actual))
+		mistake = fmt.Errorf("%w: Commit of %d takes with %d numbers: settled as reserved", ErrConfig,
+			len(used), len(actual))
 	default:
 		for _, n := range actual {
 			if err := limits.CheckNumber("actual", n); err != nil {
@@ -131,7 +132,8 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 		x := &t.takes[i]
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
 		if v.limiter.observer != nil {
-			e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N, Duration: time.Since(begun), Err: errs[i]}
+			e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
+				Duration: time.Since(begun), Err: errs[i]}
 			e.Result.Limit = limits.Capacity(&x.Limit)
 			if at := t.index[i]; at >= 0 {
 				e.Err = errs[slices.Index(t.index, at)]

@@ -139,7 +139,8 @@ func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
 
 // newServerBackend returns a backend on servers, which has no client yet.
 func newServerBackend(servers []string) *ServerBackend {
-	b := &ServerBackend{servers: make([]serverCalls, len(servers)), byKey: newRendezvous(servers), ended: make(chan struct{})}
+	b := &ServerBackend{servers: make([]serverCalls, len(servers)), byKey: newRendezvous(servers),
+		ended: make(chan struct{})}
 	for i, name := range servers {
 		b.servers[i].name = name
 	}
@@ -243,7 +244,8 @@ func (b *ServerBackend) Stats() window.Stats {
 	s := window.Stats{Windows: b.windowStats().Windows}
 	for i := range b.servers {
 		one := &b.servers[i]
-		s.Stores = append(s.Stores, window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: b.away(i)})
+		s.Stores = append(s.Stores,
+			window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: b.away(i)})
 	}
 	return s
 }
@@ -303,10 +305,12 @@ func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) 
 }
 
 // counting is a method of serverWindows that returns a window.
-type counting = func(s serverWindows, ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
+type counting = func(s serverWindows, ctx context.Context, key string, l Limit,
+	n uint64) (w window.Window, sent bool, err error)
 
 // count has a method of serverWindows called. Call is its name in errors.
-func (b *ServerBackend) count(ctx context.Context, call string, do counting, key string, l Limit, n uint64) (w window.Window, err error) {
+func (b *ServerBackend) count(ctx context.Context, call string, do counting, key string, l Limit,
+	n uint64) (w window.Window, err error) {
 	o, err := b.use(ctx, key, l)
 	if err != nil {
 		return w, b.after(call, key, false, err)

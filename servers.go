@@ -45,7 +45,8 @@ func newServers[T codec.Value](cfg Config, calls *conn.CallPool[T]) (servers[T],
 	return s, nil
 }
 
-func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, calls *conn.CallPool[T]) (*server[T], error) {
+func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer,
+	calls *conn.CallPool[T]) (*server[T], error) {
 	address, err := parseAddress(name)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,8 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer, call
 	return &server[T]{name: name, pool: p, subscriptions: m}, nil
 }
 
-func poolOptions[T codec.Value](name string, address dial.Address, cfg Config, dialer *dial.Dialer, calls *conn.CallPool[T]) pool.Options[T] {
+func poolOptions[T codec.Value](name string, address dial.Address, cfg Config, dialer *dial.Dialer,
+	calls *conn.CallPool[T]) pool.Options[T] {
 	return pool.Options[T]{
 		Server: name, Address: address, Dialer: dialer, Calls: calls,
 		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued,

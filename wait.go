@@ -35,7 +35,8 @@ type DeadlineError struct {
 
 // Error names the key and when its take could be granted.
 func (e *DeadlineError) Error() string {
-	return fmt.Sprintf("throttr: key %.*q: the wait until %v at least would exceed the deadline of the context", maxKeyText, e.Key, e.At.Round(0))
+	return fmt.Sprintf("throttr: key %.*q: the wait until %v at least would exceed the deadline of the context",
+		maxKeyText, e.Key, e.At.Round(0))
 }
 
 // Unwrap returns [context.DeadlineExceeded].
@@ -134,7 +135,8 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 		t.deny(late.Turn, late.At)
 		return &DeadlineError{Key: m.Key, Limit: m.Limit, At: late.At.Round(0)}
 	case errors.Is(err, waiting.ErrFull):
-		return fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText, counts[0].Key)
+		return fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText,
+			counts[0].Key)
 	}
 	return fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, counts[0].Key, err) // ctx has ended in the queue
 }

@@ -55,7 +55,8 @@ func (a *admitted) enter(ctx context.Context) error {
 		return nil
 	}
 	if a.gate.cfg.Places == nil {
-		return fmt.Errorf("admission: a plan has a limit in flight, and there is no Config.Places: %w", throttr.ErrUnsupported)
+		return fmt.Errorf("admission: a plan has a limit in flight, and there is no Config.Places: %w",
+			throttr.ErrUnsupported)
 	}
 	d := &a.decision
 	hold, ok, err := a.gate.cfg.Places.TryAcquire(ctx, a.place.as, *a.place.places, 1)

@@ -19,7 +19,8 @@ type KeyFuncs[F any] struct {
 // of limits by their names. Known returns what is known of the keys of a function, such as [KnownKey], and has whether
 // there may be a limit of a name. The error matches [throttr.ErrConfig]: a function is nil, or there is no limit of its
 // name.
-func NewKeyFuncs[F any](key, addr F, keyOf map[string]F, known func(F) Key, has func(name string) bool) (*KeyFuncs[F], error) {
+func NewKeyFuncs[F any](key, addr F, keyOf map[string]F, known func(F) Key,
+	has func(name string) bool) (*KeyFuncs[F], error) {
 	if reflect.ValueOf(key).IsNil() {
 		key = addr
 	}

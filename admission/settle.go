@@ -48,7 +48,8 @@ func (a *admitted) commit(ctx context.Context, i int, n uint64) error {
 			return a.settle(ctx)
 		}
 	case n < c.charged:
-		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", c.charged-n, c.limit.Name, throttr.ErrUnsupported)
+		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", c.charged-n, c.limit.Name,
+			throttr.ErrUnsupported)
 	case n > c.charged:
 		more := n - c.charged
 		c.charged = n
@@ -94,7 +95,8 @@ func (d *Decision) GiveBack(ctx context.Context) error {
 		return nil
 	}
 	if d.within.gate.cfg.CountRefusals && d.Allowed && len(d.Outcomes) > 0 {
-		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w", throttr.ErrUnsupported)
+		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w",
+			throttr.ErrUnsupported)
 	}
 	return d.within.uncharge().Cancel(ctx)
 }

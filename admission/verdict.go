@@ -70,7 +70,8 @@ func (d *Decision) Verdict() Verdict {
 // isMistake reports whether err says that the backend cannot keep a limit. To serve such requests would
 // leave them without a limit for good.
 func isMistake(err error) bool {
-	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrUnsupported)
+	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) ||
+		errors.Is(err, throttr.ErrUnsupported)
 }
 
 // Text returns a line for the client, such as "Too many requests. Try again in 3 s."

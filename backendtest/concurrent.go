@@ -13,7 +13,8 @@ import (
 var concurrentProperties = []property{
 	{"concurrent takes and give-backs leave what is held", testStorms, nil},
 	{"of takes in opposite order one is granted", testOppositeOrder, []need{have(takeAll)}},
-	{"windows that end under concurrent takes exceed no limit", testEndings, []need{have(giveBack, reset, set, deleteAll)}},
+	{"windows that end under concurrent takes exceed no limit", testEndings,
+		[]need{have(giveBack, reset, set, deleteAll)}},
 }
 
 func testOppositeOrder(s *suite) {
@@ -64,7 +65,8 @@ func testStorms(s *suite) {
 	one := []bool{false}
 	(&storm{count: c, clients: one, keys: 1}).run()
 	(&storm{count: c.on("hits"), clients: s.clients(), keys: 1, hits: true}).run()
-	(&storm{count: c.on("hits of ").upTo(goroutines), clients: one, keys: 50, hits: true}).run() // windows open at one time
+	(&storm{count: c.on("hits of ").upTo(goroutines), clients: one, keys: 50,
+		hits: true}).run() // windows open at one time
 	if have(giveBack)(s) != "" {
 		return
 	}
@@ -79,9 +81,11 @@ func testStorms(s *suite) {
 // each window, up to the limit is held. Then all clients do so, which tell windows apart in different ways.
 func testEndings(s *suite) {
 	c := s.count("ends").upTo(s.bounded(20))
-	all := []*storm{{count: c, every: 8, advance: 20 * time.Second}, {count: c.on("all").in(time.Hour), clients: s.clients()}}
+	all := []*storm{{count: c, every: 8, advance: 20 * time.Second},
+		{count: c.on("all").in(time.Hour), clients: s.clients()}}
 	if calendar(s) == "" && jumps(s) == "" {
-		for _, c := range []count{c.ofCalendar(window.Day, "Europe/Berlin", 0), c.ofCalendar(window.Month, "Australia/Lord_Howe", 31)} {
+		for _, c := range []count{c.ofCalendar(window.Day, "Europe/Berlin", 0),
+			c.ofCalendar(window.Month, "Australia/Lord_Howe", 31)} {
 			all = append(all, &storm{count: c, every: 2000, advance: time.Duration(ends(&c.limit, s.now()) - s.now())})
 		}
 	}
@@ -119,7 +123,8 @@ func (s *storm) run() {
 	case s.every > 0:
 		s.checkWindows(sums)
 	default:
-		s.expect(all <= most, "%d are held, at most %d with a limit of %d and %d calls that end the window", all, most, s.limit.Max, s.ended.Load())
+		s.expect(all <= most, "%d are held, at most %d with a limit of %d and %d calls that end the window", all,
+			most, s.limit.Max, s.ended.Load())
 	}
 }
 
@@ -231,7 +236,8 @@ func (s *storm) takesUpTo() {
 	c.try(set, 0)
 	for n := range s.limit.Max + 10 {
 		a := c.by(s.clients[int(n)%len(s.clients)]).try(take, 1)
-		s.expect(a.Refused == (n >= s.limit.Max), "after Set to 0, take %d of %d returns %+v", n+1, s.limit.Max, a.Window)
+		s.expect(a.Refused == (n >= s.limit.Max), "after Set to 0, take %d of %d returns %+v", n+1,
+			s.limit.Max, a.Window)
 	}
 	for _, client := range s.clients {
 		w := c.by(client).try(peek, 0)

@@ -61,7 +61,8 @@ func testMethods(s *suite) {
 		}
 	}
 	for name := range s.Without {
-		s.expect(slices.Contains(methods, method(name)), "Subject.Without has %q, which is no method, or one that need not be named", name)
+		s.expect(slices.Contains(methods, method(name)),
+			"Subject.Without has %q, which is no method, or one that need not be named", name)
 	}
 }
 
@@ -73,7 +74,8 @@ type mistakes struct {
 }
 
 // sentinels are the errors of mistakes.
-var sentinels = map[string]error{"range": window.ErrRange, "scale": window.ErrScale, "unsupported": window.ErrUnsupported}
+var sentinels = map[string]error{"range": window.ErrRange, "scale": window.ErrScale,
+	"unsupported": window.ErrUnsupported}
 
 // testCheck compares the error of Check with those of all other methods, for limits that are mistakes, and for
 // algorithms that the backend does not have.
@@ -161,7 +163,8 @@ func testContext(s *suite) {
 			}
 			for _, call := range calls {
 				err := call.of(ctx, s.Backend).err
-				s.expect(errors.Is(err, context.Canceled), "%v, whose context was canceled, returns error %v", call, err)
+				s.expect(errors.Is(err, context.Canceled),
+					"%v, whose context was canceled, returns error %v", call, err)
 				c.do(peek, 0)
 				if s.Failed() {
 					s.Fatalf("after %v", call)

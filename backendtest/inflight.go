@@ -49,8 +49,10 @@ func (s *suite) exchanges(m made) {
 			s.expect(token == 0 || token > s.model.tokens[of], "token %d follows %d", token, s.model.tokens[of])
 			s.model.tokens[of] = max(token, s.model.tokens[of])
 		}
-		same := slices.Equal(grants(got, c), grants(want, c)) && got.Lost == want.Lost && got.Forgotten == want.Forgotten &&
-			got.Late == want.Late && got.Used == want.Used && got.Waiting == want.Waiting && (got.Grace > 0) == (want.Grace > 0)
+		same := slices.Equal(grants(got, c), grants(want, c)) && got.Lost == want.Lost &&
+			got.Forgotten == want.Forgotten &&
+			got.Late == want.Late && got.Used == want.Used && got.Waiting == want.Waiting &&
+			(got.Grace > 0) == (want.Grace > 0)
 		s.expect(same, "the claim %+v returns %+v, want %+v", *c, got, want)
 	}
 }
@@ -97,10 +99,12 @@ func testClaims(s *suite) {
 		change(&claim)
 		var e *window.RangeError
 		err := call{method: exchange, claims: []window.Claim{claim}}.of(s.Context(), s.Backend).err
-		s.expect(errors.Is(err, window.ErrRange) && errors.As(err, &e) && e.Field == field, "a claim with a wrong %s returns error %v, want a window.RangeError", field, err)
+		s.expect(errors.Is(err, window.ErrRange) && errors.As(err, &e) && e.Field == field,
+			"a claim with a wrong %s returns error %v, want a window.RangeError", field, err)
 	}
 	err := s.Backend.Exchange(s.Context(), []window.Claim{valid}, nil)
-	s.expect(errors.Is(err, window.ErrRange), "a claim without places for the answer returns error %v, want window.ErrRange", err)
+	s.expect(errors.Is(err, window.ErrRange),
+		"a claim without places for the answer returns error %v, want window.ErrRange", err)
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	err = call{method: exchange, claims: []window.Claim{valid}}.of(ctx, s.Backend).err
@@ -142,7 +146,8 @@ func testFlightVectors(s *suite) {
 		start := s.Clock.Now()
 		for i, step := range v.Steps {
 			s.Clock.Advance(start.Add(time.Duration(step.T) * s.unit / time.Millisecond).Sub(s.Clock.Now()))
-			c := window.Claim{Key: v.Name, Process: step.Process, Held: step.Held, HeldMax: step.HeldMax, Strict: step.Strict, Wants: step.Wants}
+			c := window.Claim{Key: v.Name, Process: step.Process, Held: step.Held, HeldMax: step.HeldMax,
+				Strict: step.Strict, Wants: step.Wants}
 			if c.Process != "" {
 				c.Seq = cmp.Or(step.Seq, uint64(i+3))
 			}
@@ -157,20 +162,25 @@ func testFlightVectors(s *suite) {
 // flightStep compares the answer to a claim with that of a vector.
 func (s *suite) flightStep(want flightStep, c *window.Claim, got window.Places) {
 	s.Helper()
-	same := slices.Equal(grants(got, c), want.Granted) && got.Used == want.Used && got.Lost == want.Lost && got.Forgotten == want.Forgotten
-	s.expect(same && got.Late == want.Late && (want.Waiting == nil || got.Waiting == *want.Waiting), "the claim %+v returns %+v, want %+v", *c, got, want)
+	same := slices.Equal(grants(got, c), want.Granted) && got.Used == want.Used && got.Lost == want.Lost &&
+		got.Forgotten == want.Forgotten
+	s.expect(same && got.Late == want.Late && (want.Waiting == nil || got.Waiting == *want.Waiting),
+		"the claim %+v returns %+v, want %+v", *c, got, want)
 	most := time.Duration(want.Next)*s.unit/time.Millisecond + s.precision()
-	s.expect(want.Next == 0 || got.Next > 0 && got.Next <= most, "places come back in %v, want up to %v", got.Next, most)
+	s.expect(want.Next == 0 || got.Next > 0 && got.Next <= most, "places come back in %v, want up to %v",
+		got.Next, most)
 }
 
 func testPlacesOfKeys(s *suite) {
-	keys := []string{"k", "", "K", "k:", "a:1", ":1", "k\x00", "\xff", "{k}", "é", strings.Repeat("k", 255), strings.Repeat("k", 256)}
+	keys := []string{"k", "", "K", "k:", "a:1", ":1", "k\x00", "\xff", "{k}", "é", strings.Repeat("k", 255),
+		strings.Repeat("k", 256)}
 	s.ready(keys...)
 	all := call{method: exchange}
 	for _, key := range keys {
 		for _, name := range []string{"", "n", "N", "a", ":1"} {
 			n := uint64(len(all.claims) + 1)
-			c := window.Claim{Key: key, Name: name, Process: fmt.Sprint("p", n/2%2), Seq: 3, Lease: s.lease(), Wants: want(n, n)}
+			c := window.Claim{Key: key, Name: name, Process: fmt.Sprint("p", n/2%2), Seq: 3, Lease: s.lease(),
+				Wants: want(n, n)}
 			for len(c.Wants) < window.MaxWants {
 				c.Wants = append(c.Wants, want(1, 1)...) // as many as there can be
 			}
@@ -208,7 +218,8 @@ func testPlacesAtOnce(s *suite) {
 		claim := func(wants ...window.Want) (n uint64) {
 			c.Seq++
 			c.Wants = wants
-			p := s.try(call{method: exchange, second: s.clients()[i%len(s.clients())], claims: []window.Claim{c}}).places[0]
+			p := s.try(call{method: exchange, second: s.clients()[i%len(s.clients())],
+				claims: []window.Claim{c}}).places[0]
 			s.expect(!p.Lost && !p.Late && p.Used <= most, "a claim returns %+v", p)
 			for j, token := range p.Tokens {
 				if token != 0 {

@@ -216,13 +216,15 @@ func (s *suite) deletes(m made) {
 	s.Helper()
 	least, most := 0, 0
 	for id, r := range s.model.counts {
-		if id.key != m.Key || len(m.scales) > 0 && (id.limit.Calendar != 0 || !slices.Contains(m.scales, id.limit.Scale)) {
+		if id.key != m.Key || len(m.scales) > 0 &&
+			(id.limit.Calendar != 0 || !slices.Contains(m.scales, id.limit.Scale)) {
 			continue
 		}
 		if r.window(&id.limit, m.now).Left > 0 {
 			least++
 		}
-		if before := m.before - int64(s.traits(id.limit).Precision); r.end > before || r.window(&id.limit, m.before).Left > 0 {
+		if before := m.before - int64(s.traits(id.limit).Precision); r.end > before ||
+			r.window(&id.limit, m.before).Left > 0 {
 			most++
 		}
 		r.forget()
@@ -295,8 +297,10 @@ func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 	}
 	if m.before == m.now { // otherwise they are of different times
 		late("Left", got.Left, want.Left)
-		if end := time.Unix(0, m.now).Add(got.Left); got.Left > 0 && !got.ExpiresAt.Equal(end) || got.Left <= 0 && !got.ExpiresAt.IsZero() {
-			differs("ExpiresAt", got.ExpiresAt, fmt.Sprintf("the time, which is %v, and Left, %v", time.Unix(0, m.now).UTC(), got.Left))
+		if end := time.Unix(0, m.now).Add(got.Left); got.Left > 0 && !got.ExpiresAt.Equal(end) || got.Left <= 0 &&
+			!got.ExpiresAt.IsZero() {
+			differs("ExpiresAt", got.ExpiresAt,
+				fmt.Sprintf("the time, which is %v, and Left, %v", time.Unix(0, m.now).UTC(), got.Left))
 		}
 	}
 	if t.Limit.Algorithm.Rolling() {
@@ -351,7 +355,8 @@ func (s *suite) wrong(m made, t *window.Take, what string) {
 		if i == 0 {
 			text.WriteString("\nThe last calls of this count:")
 		}
-		fmt.Fprintf(&text, "\n\t%v before: %v returned %+v", time.Duration(m.now-before.now), before.call, before.answer.Window)
+		fmt.Fprintf(&text, "\n\t%v before: %v returned %+v", time.Duration(m.now-before.now), before.call,
+			before.answer.Window)
 	}
 	s.Error(text.String())
 }

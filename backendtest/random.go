@@ -18,7 +18,8 @@ var randomProperties = []property{
 
 // mix is how often methods are called.
 var mix = []method{
-	hit, hit, hit, hit, take, take, take, take, takeAll, takeAll, takeAll, giveBack, giveBack, giveBack, peek, peek, charge, set, reset, deleteAll,
+	hit, hit, hit, hit, take, take, take, take, takeAll, takeAll, takeAll, giveBack, giveBack, giveBack, peek, peek,
+	charge, set, reset, deleteAll,
 }
 
 // walk makes random calls of some counts.

@@ -49,7 +49,10 @@ func (r *record) weight(l *window.Limit, now int64) (parts int64, weight func(in
 	case window.SlidingWindow:
 		return scale, func(in int64) *big.Int { return r.weighted(scale, now+in) }
 	case window.SlidingLog:
-		return 1, func(in int64) *big.Int { return product(r.sum(func(e entry) bool { return now+in-e.at < scale }), 1) }
+		return 1, func(in int64) *big.Int {
+			return product(r.sum(func(e entry) bool { return now+in-e.at < scale }),
+				1)
+		}
 	default:
 		return 1, func(in int64) *big.Int { return product(r.sum(func(entry) bool { return now+in < r.end }), 1) }
 	}
@@ -188,7 +191,8 @@ func (r *record) addTokens(l *window.Limit, n uint64, id, now int64) {
 
 // refuse is a take that was refused: a token bucket gains tokens by its limit from now on.
 func (r *record) refuse(l *window.Limit, now int64) {
-	if last := len(r.entries) - 1; l.Algorithm == window.TokenBucket && l.Max > 0 && last >= 0 && r.entries[last].limit.Max != l.Max {
+	if last := len(r.entries) - 1; l.Algorithm == window.TokenBucket && l.Max > 0 && last >= 0 &&
+		r.entries[last].limit.Max != l.Max {
 		r.add(l, 0, 0, now)
 	}
 }

@@ -25,7 +25,8 @@ type property struct {
 type need func(s *suite) string
 
 // properties are all that the suite tests.
-var properties = slices.Concat(errorProperties, windowProperties, randomProperties, concurrentProperties, flightProperties)
+var properties = slices.Concat(errorProperties, windowProperties, randomProperties, concurrentProperties,
+	flightProperties)
 
 // run tests all properties. The function in runs a test in a bubble, or as it is.
 func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, func(*testing.T))) {
@@ -166,7 +167,8 @@ func (c count) try(m method, n uint64) answer { c.Helper(); return c.suite.try(c
 
 // ofCalendar returns calls of a count in a unit of the calendar.
 func (c count) ofCalendar(unit window.Calendar, zone string, start uint8) count {
-	c.limit = window.Limit{Name: c.limit.Name, Max: c.limit.Max, Calendar: unit, Zone: zone, StartDay: start, Algorithm: window.CalendarWindow}
+	c.limit = window.Limit{Name: c.limit.Name, Max: c.limit.Max, Calendar: unit, Zone: zone, StartDay: start,
+		Algorithm: window.CalendarWindow}
 	return c
 }
 
@@ -209,8 +211,10 @@ func (c count) kinds(names ...string) (all []count) {
 	}
 	month := func(zone string, start uint8) count { return c.ofCalendar(window.Month, zone, start) }
 	return append(all,
-		c.ofCalendar(window.Week, "", 2), month("", 2), month("", 12), month("Europe/Berlin", 2), month("Europe/Berlin", 0),
-		month("Europe/Vienna", 0), month("Etc/UTC", 0), month("", 0).named("2"), month("", 0).named("UTC"), month("Europe/Berlin", 0).named("n"),
+		c.ofCalendar(window.Week, "", 2), month("", 2), month("", 12), month("Europe/Berlin", 2),
+		month("Europe/Berlin", 0),
+		month("Europe/Vienna", 0), month("Etc/UTC", 0), month("", 0).named("2"), month("", 0).named("UTC"),
+		month("Europe/Berlin", 0).named("n"),
 	)
 }
 
@@ -235,7 +239,8 @@ func once(s *suite) string {
 }
 
 func calendar(s *suite) string {
-	if _, err := s.Backend.Check(s.count("").ofCalendar(window.Month, "", 0).limit); errors.Is(err, window.ErrUnsupported) {
+	_, err := s.Backend.Check(s.count("").ofCalendar(window.Month, "", 0).limit)
+	if errors.Is(err, window.ErrUnsupported) {
 		return "for backends with calendar windows"
 	}
 	return once(s)

@@ -44,7 +44,8 @@ type step struct {
 
 // ops are the methods of ops.
 var ops = map[string]method{
-	"hit": hit, "take": take, "peek": peek, "charge": charge, "set": set, "get": peek, "reset": reset, "give_back": giveBack,
+	"hit": hit, "take": take, "peek": peek, "charge": charge, "set": set, "get": peek, "reset": reset,
+	"give_back": giveBack,
 }
 
 // duration is a time.Duration that is written like 1.5s, or "never".
@@ -123,7 +124,8 @@ func (s *suite) replay(v *vector, unit, offset time.Duration, check func(step, a
 	for i, step := range v.Steps {
 		s.Clock.Advance(start.Add(time.Duration(step.T) * unit).Sub(s.Clock.Now()))
 		before := s.Clock.Now()
-		c := s.count(fmt.Sprint(v.Name, offset, step.Key)).in(time.Duration(step.Scale) * unit).upTo(step.Limit).withBurst(step.Burst)
+		c := s.count(fmt.Sprint(v.Name, offset,
+			step.Key)).in(time.Duration(step.Scale) * unit).upTo(step.Limit).withBurst(step.Burst)
 		call := c.call(ops[step.Op], step.N)
 		call.id = ids[step.Of]
 		a := s.do(call)
@@ -157,7 +159,8 @@ func testCalendarVectors(s *suite) {
 		c := s.count(fmt.Sprint("k", i)).ofCalendar(v.Calendar, v.Zone, v.StartDay).upTo(3)
 		for range 2 {
 			end := c.do(take, 2).ExpiresAt
-			s.expect(!end.Before(v.End) && end.Sub(v.End) <= s.traits(c.limit).Precision, "the window ends at %v, want %v", end, v.End)
+			s.expect(!end.Before(v.End) && end.Sub(v.End) <= s.traits(c.limit).Precision,
+				"the window ends at %v, want %v", end, v.End)
 		}
 		if s.Failed() {
 			s.Fatalf("%+v", v)

@@ -20,8 +20,10 @@ var windowProperties = []property{
 func testIndependence(s *suite) {
 	long := strings.Repeat("k", 5000)
 	keys := []string{
-		"", "a", "A", " a", "a ", "a:1", "1:a", "a1", "1a", long, "0a", // with scales of 1, 10 and 11 s, concatenations would be equal
-		"a\x00", "é", "e\u0301", "\xff", "\xfe", "{a}", "*", strings.Repeat("k", 255), strings.Repeat("k", 256), long + "1", "1" + long,
+		"", "a", "A", " a", "a ", "a:1", "1:a", "a1", "1a", long, "0a",
+		// with scales of 1, 10 and 11 s, concatenations would be equal
+		"a\x00", "é", "e\u0301", "\xff", "\xfe", "{a}", "*", strings.Repeat("k", 255), strings.Repeat("k", 256),
+		long + "1", "1" + long,
 	}
 	var all []count
 	for _, seconds := range []time.Duration{1, 2, 10, 11, 60} {
@@ -89,7 +91,8 @@ func testLargest(s *suite) {
 	}
 	over := s.count("over").call(charge, largest+1)
 	a := over.of(s.Context(), s.Backend)
-	s.expect(a.err == nil && (a.Count == largest || s.Algorithm.Rolling()) || errors.Is(a.err, window.ErrRange), "%v returns %+v, %v", over, a.Window, a.err)
+	s.expect(a.err == nil && (a.Count == largest || s.Algorithm.Rolling()) || errors.Is(a.err, window.ErrRange),
+		"%v returns %+v, %v", over, a.Window, a.err)
 	if !s.Algorithm.Rolling() {
 		err := s.count("set").call(set, largest+1).of(s.Context(), s.Backend).err
 		s.expect(errors.Is(err, window.ErrRange), "Set of MaxCount+1 returns error %v, want window.ErrRange", err)
@@ -108,7 +111,8 @@ func (s *suite) largestOfRolling(largest uint64) {
 	for range 3 {
 		c.try(charge, largest)
 		a := c.try(take, half)
-		s.expect(a.Refused && a.Count >= half && a.Left > 0, "after Charge of the largest number, a take returns %+v", a.Window)
+		s.expect(a.Refused && a.Count >= half && a.Left > 0,
+			"after Charge of the largest number, a take returns %+v", a.Window)
 	}
 	c.try(set, largest)
 	s.expect(c.upTo(5).try(hit, 1).Refused, "a hit after Set of the largest number is granted")
@@ -119,10 +123,12 @@ func (s *suite) sumsThatWrap() {
 	const most = window.Unlimited
 	s.takeAll() // of none
 	third := s.count("fits").upTo(most).take(most / 3)
-	s.expect(s.try(call{method: takeAll, takes: []window.Take{third, third, third}}).ok, "three thirds of the largest number are refused")
+	s.expect(s.try(call{method: takeAll, takes: []window.Take{third, third, third}}).ok,
+		"three thirds of the largest number are refused")
 	large, other := s.count("sum").upTo(most-1), s.count("other")
 	for held := range uint64(2) {
-		for _, sum := range [][]uint64{{most, most}, {1 << 62, 1 << 62}, {1, most}, {1 << 62, 1 << 62, 1}, {most, 1, most}} { // they wrap
+		for _, sum := range [][]uint64{{most, most}, {1 << 62, 1 << 62}, {1, most}, {1 << 62, 1 << 62, 1},
+			{most, 1, most}} { // they wrap
 			takes := []window.Take{other.take(1)}
 			for _, n := range sum {
 				takes = append(takes, large.take(n))

@@ -23,11 +23,13 @@ import (
 )
 
 var (
-	rounds    = flag.Int("rounds", 5, "the `number` of rounds")
-	bench     = flag.String("bench", ".", "run only benchmarks that match the `pattern`; unless that is all, RESULTS.md and the charts stay")
+	rounds = flag.Int("rounds", 5, "the `number` of rounds")
+	bench  = flag.String("bench", ".",
+		"run only benchmarks that match the `pattern`; unless that is all, RESULTS.md and the charts stay")
 	benchtime = flag.String("benchtime", "1s", "the `time` of each benchmark in a round")
 	against   = flag.String("against", "", "run the benchmarks with the packages of a `commit`, too")
-	quick     = flag.Bool("quick", false, "one short round, without a million keys and with one outage, which writes nothing")
+	quick     = flag.Bool("quick", false,
+		"one short round, without a million keys and with one outage, which writes nothing")
 )
 
 func main() {
@@ -81,14 +83,16 @@ type row struct {
 // build builds the benchmarks of this folder, which use exported names only, with the packages of a commit.
 func (s *side) build(tree, commit string) {
 	theirs := filepath.Join(tree, "benchmarks")
-	output("sh", "-c", fmt.Sprintf("mkdir %[1]s && git -C .. archive %[2]s | tar -x -C %[1]s && rm -r %[3]s", tree, commit, theirs))
+	output("sh", "-c", fmt.Sprintf("mkdir %[1]s && git -C .. archive %[2]s | tar -x -C %[1]s && rm -r %[3]s", tree,
+		commit, theirs))
 	check(os.CopyFS(theirs, os.DirFS(".")))
 	output("go", "-C", theirs, "test", "-mod=mod", "-c", "-o", s.binary, ".")
 }
 
 // measure runs one benchmark.
 func (s *side) measure(name string) {
-	args := []string{"-test.run", "^$", "-test.timeout", "1h", "-test.bench", "^" + name + "$", "-test.benchtime", *benchtime}
+	args := []string{"-test.run", "^$", "-test.timeout", "1h", "-test.bench", "^" + name + "$",
+		"-test.benchtime", *benchtime}
 	switch {
 	case name == "BenchmarkOutage" && *quick:
 		args = append(args, "-test.benchtime", "1x", "-test.bench", "^"+name+"$/hangs/^throttr$")

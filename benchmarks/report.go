@@ -21,15 +21,18 @@ import (
 
 // sections are the tables of RESULTS.md: one for each unit of a benchmark. The first has ratios, too.
 var sections = []struct{ bench, title, text, units string }{
-	{"Redis", "Hits over a network", "A take on Redis, 1,000 keys, beside scripts through rueidis.", "calls/s p50-ns p99-ns cpu-ns server-cpu-ns"},
+	{"Redis", "Hits over a network", "A take on Redis, 1,000 keys, beside scripts through rueidis.",
+		"calls/s p50-ns p99-ns cpu-ns server-cpu-ns"},
 	{"RedisOneKey", "One key", "The same of a key that all share.", "calls/s p50-ns p99-ns cpu-ns server-cpu-ns"},
 	{"Memory", "In the process", "", "ns/op"},
 	{"HTTP", "HTTP", "Requests over connections; client and server are one process.", "calls/s p99-ns cpu-ns"},
 	{"Places", "In flight in the process", "A pair of acquire and release.", "ns/op"},
 	{"InFlight", "In flight", "A pair of acquire and release on Redis.", "calls/s p50-ns p99-ns"},
-	{"Lease", "Leases", "Eight clients of Redis with four callers each, one key; a denial is a call, too.", "calls/s server-cpu-ns"},
+	{"Lease", "Leases", "Eight clients of Redis with four callers each, one key; a denial is a call, too.",
+		"calls/s server-cpu-ns"},
 	{"Server", "Throttr servers", "", "calls/s p50-ns p99-ns"},
-	{"Outage", "Outages", "2,000 calls a second, while Redis hangs or is down for 5 s.", "p50-ns p99-ns slowest-ns s-until-back"},
+	{"Outage", "Outages", "2,000 calls a second, while Redis hangs or is down for 5 s.",
+		"p50-ns p99-ns slowest-ns s-until-back"},
 }
 
 // report returns RESULTS.md.
@@ -37,9 +40,11 @@ func (s *side) report() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Results\n\nWritten by `go -C benchmarks run .`: medians of %d rounds of %s. Columns are numbers of keys and of callers. In parentheses: the ratio to the first row, the median of those of\n"+
 		"each round. Clients and servers share a machine over loopback: only ratios carry over to others.\n\n- commit %s\n- %s, %d processors, %s\n- %s\n",
-		*rounds, *benchtime, strings.TrimSpace(output("git", "describe", "--always", "--dirty")), strings.TrimSpace(output("sh", "-c", "sed -n 's/model name.*: //p' /proc/cpuinfo | head -n 1")),
+		*rounds, *benchtime, strings.TrimSpace(output("git", "describe", "--always", "--dirty")),
+		strings.TrimSpace(output("sh", "-c", "sed -n 's/model name.*: //p' /proc/cpuinfo | head -n 1")),
 		runtime.NumCPU(), runtime.Version(), strings.TrimSpace(output("redis-server", "--version")))
-	b.WriteString(output("go", "list", "-m", "-f", "{{if not (or .Indirect .Main .Replace)}}- {{.Path}} {{.Version}}{{end}}", "all"))
+	b.WriteString(output("go", "list", "-m", "-f",
+		"{{if not (or .Indirect .Main .Replace)}}- {{.Path}} {{.Version}}{{end}}", "all"))
 	for _, c := range charts {
 		fmt.Fprintf(&b, "\n![%s](charts/%s.svg)\n", c.title, c.file)
 	}
@@ -60,7 +65,8 @@ func (s *side) table(b *bytes.Buffer, bench, unit string, ratios bool) {
 			contenders, loads = with(contenders, r.contender), with(loads, r.load)
 		}
 	}
-	fmt.Fprintf(b, "\n| %s | %s |\n|---|%s\n", unit, strings.NewReplacer("keys=", "", "/callers=", " keys × ").Replace(strings.Join(loads, " | ")), strings.Repeat("---:|", len(loads)))
+	columns := strings.NewReplacer("keys=", "", "/callers=", " keys × ").Replace(strings.Join(loads, " | "))
+	fmt.Fprintf(b, "\n| %s | %s |\n|---|%s\n", unit, columns, strings.Repeat("---:|", len(loads)))
 	for _, c := range contenders {
 		fmt.Fprintf(b, "| %s |", c)
 		for _, load := range loads {
@@ -113,7 +119,8 @@ func format(f float64, unit string) string {
 
 var (
 	callers      = []int{1, 2, 4, 8, 64, 512}
-	onRedisLines = []string{"throttr take", "throttr bucket", "throttr take, go-redis", "script INCR", "script GCRA", "redis_rate"}
+	onRedisLines = []string{"throttr take", "throttr bucket", "throttr take, go-redis", "script INCR",
+		"script GCRA", "redis_rate"}
 )
 
 // charts are lines over the callers or keys of a load, which has a number in place of %d. One on the axis is per units.
@@ -123,16 +130,21 @@ var charts = []struct {
 	per                                  float64
 	contenders                           []string
 }{
-	{"redis-throughput", "Calls a second on Redis, 1,000 keys", "callers", "thousand calls a second", "Redis", "keys=1000/callers=%d", "calls/s", callers, 1e3, onRedisLines},
-	{"redis-p99", "99th percentile of a call on Redis, 1,000 keys", "callers", "microseconds", "Redis", "keys=1000/callers=%d", "p99-ns", callers, 1e3, onRedisLines},
-	{"memory", "Time of a call in the process, one caller", "keys", "nanoseconds", "Memory", "keys=%d/callers=1", "ns/op", []int{1, 1000, 100_000, 1_000_000}, 1,
+	{"redis-throughput", "Calls a second on Redis, 1,000 keys", "callers", "thousand calls a second", "Redis",
+		"keys=1000/callers=%d", "calls/s", callers, 1e3, onRedisLines},
+	{"redis-p99", "99th percentile of a call on Redis, 1,000 keys", "callers", "microseconds", "Redis",
+		"keys=1000/callers=%d", "p99-ns", callers, 1e3, onRedisLines},
+	{"memory", "Time of a call in the process, one caller", "keys", "nanoseconds", "Memory", "keys=%d/callers=1",
+		"ns/op", []int{1, 1000, 100_000, 1_000_000}, 1,
 		[]string{"throttr fixed", "throttr bucket", "go-limiter", "x/time/rate in a sync.Map", "throttled", "ulule"}},
 }
 
 // colors are distinct for color-blind readers, and on a light and a dark page (Okabe and Ito).
 var (
-	colors = []color.RGBA{{86, 180, 233, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {213, 94, 0, 255}, {204, 121, 167, 255}, {128, 128, 128, 255}}
-	shapes = []draw.GlyphDrawer{draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}}
+	colors = []color.RGBA{{86, 180, 233, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {213, 94, 0, 255},
+		{204, 121, 167, 255}, {128, 128, 128, 255}}
+	shapes = []draw.GlyphDrawer{draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.BoxGlyph{},
+		draw.PyramidGlyph{}, draw.CrossGlyph{}}
 )
 
 // dark replaces white and black where a browser prefers dark colors. The charts have their colors in style attributes,

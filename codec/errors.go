@@ -53,7 +53,8 @@ type DecodeError struct {
 func (e *DecodeError) Error() string {
 	switch e.Field {
 	case "frame":
-		return fmt.Sprintf("%v: %s of %d bytes at offset %d, at most %d are allowed", e.Err, e.Field, e.Value, e.Offset, MaxFrame)
+		return fmt.Sprintf("%v: %s of %d bytes at offset %d, at most %d are allowed", e.Err, e.Field, e.Value,
+			e.Offset, MaxFrame)
 	case "fragment":
 		return fmt.Sprintf("%v: %s of %d bytes at offset %d is too long", e.Err, e.Field, e.Value, e.Offset)
 	}

@@ -71,7 +71,8 @@ func (n *Limiter) Hit(ctx context.Context, entity string, operation throttr.Limi
 }
 
 // Execute runs f if [Limiter.Hit] returns nil, and returns f's error, or Hit's.
-func (n *Limiter) Execute(ctx context.Context, entity string, operation throttr.Limit, f func(context.Context) error) error {
+func (n *Limiter) Execute(ctx context.Context, entity string, operation throttr.Limit,
+	f func(context.Context) error) error {
 	if err := n.Hit(ctx, entity, operation); err != nil {
 		return err
 	}
@@ -89,7 +90,8 @@ func (n *Limiter) Peek(ctx context.Context, entity string, operation throttr.Lim
 
 // Reserve takes cost, as RateLimit.Reserve does. The caller then commits what was really used, or cancels.
 // A denial is a [*throttr.RateLimitError], and counts nothing.
-func (n *Limiter) Reserve(ctx context.Context, entity string, operation throttr.Limit, cost uint64) (*throttr.Reservation, error) {
+func (n *Limiter) Reserve(ctx context.Context, entity string, operation throttr.Limit,
+	cost uint64) (*throttr.Reservation, error) {
 	if err := validate(entity, operation); err != nil {
 		return nil, err
 	}
@@ -136,7 +138,8 @@ func validate(entity string, operation throttr.Limit) error {
 	case entity == "":
 		return &ValidationError{Field: "entity", Reason: "is empty"}
 	case len(entity) > maxEntity:
-		return &ValidationError{Field: "entity", Reason: fmt.Sprintf("is %d bytes, at most %d are allowed", len(entity), maxEntity)}
+		return &ValidationError{Field: "entity",
+			Reason: fmt.Sprintf("is %d bytes, at most %d are allowed", len(entity), maxEntity)}
 	case operation.Name == "":
 		return &ValidationError{Field: "operation", Reason: "is empty: it is the Name of the limit"}
 	}

@@ -73,7 +73,8 @@ func NewClient(limiter *throttr.RateLimit, cfg ClientConfig) *Client {
 }
 
 // Unary is a [grpc.UnaryClientInterceptor].
-func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	for try := 0; ; try++ {
 		call := Call{method, req}
 		rv, err := c.wait(ctx, cc.Target(), call)
@@ -94,7 +95,8 @@ func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *g
 }
 
 // Stream is a [grpc.StreamClientInterceptor].
-func (c *Client) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *Client) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if _, err := c.wait(ctx, cc.Target(), Call{Method: method}); err != nil {
 		return nil, err
 	}
@@ -104,7 +106,8 @@ func (c *Client) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 		cancel()
 		return nil, err
 	}
-	return &clientStream{ClientStream: cs, client: c, ctx: ctx, cancel: cancel, target: cc.Target(), method: method, one: !desc.ServerStreams}, nil
+	return &clientStream{ClientStream: cs, client: c, ctx: ctx, cancel: cancel, target: cc.Target(), method: method,
+		one: !desc.ServerStreams}, nil
 }
 
 // clientStream is a stream whose messages wait in line.

@@ -139,7 +139,8 @@ func (c *Config) admission(limits []throttr.Limit, keys map[string]admission.Key
 func (c *Config) has(name string) bool {
 	all := slices.Concat(slices.Collect(maps.Values(c.Methods))...)
 	all = slices.Concat(all, c.Limits, c.Messages)
-	return c.Plan != nil || name == c.InFlight.Name || slices.ContainsFunc(all, func(l throttr.Limit) bool { return l.Name == name })
+	return c.Plan != nil || name == c.InFlight.Name ||
+		slices.ContainsFunc(all, func(l throttr.Limit) bool { return l.Name == name })
 }
 
 // plans returns the plans of Methods.

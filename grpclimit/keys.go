@@ -31,7 +31,8 @@ func ByAddr(cfg admission.AddrConfig) (KeyFunc, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, _ Call) string {
-		return addrs.Key(remote(ctx), func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) })
+		return addrs.Key(remote(ctx),
+			func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) })
 	}, nil
 }
 

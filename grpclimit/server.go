@@ -77,7 +77,8 @@ func (s *Server) Reset(ctx context.Context, r admission.Request) error { return 
 func (s *Server) StoredKey(k admission.Key) string { return s.calls.StoredKey(k) }
 
 // Unary is a [grpc.UnaryServerInterceptor].
-func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
+func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (res any, err error) {
 	c := Call{info.FullMethod, req}
 	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
 		return handler(ctx, req)

@@ -61,7 +61,8 @@ func DenyProblem(w http.ResponseWriter, r *http.Request, d Decision, _ http.Hand
 // DenyAbnormalUsage is [DenyProblem] of the type abnormal-usage-detected: for limits that only clients
 // exceed which do what they should not, such as guessing passwords.
 func DenyAbnormalUsage(w http.ResponseWriter, r *http.Request, d Decision, _ http.Handler) {
-	writeProblem(w, r, &d, "abnormal-usage-detected", "Request not satisfied due to detection of abnormal request pattern")
+	writeProblem(w, r, &d, "abnormal-usage-detected",
+		"Request not satisfied due to detection of abnormal request pattern")
 }
 
 // RefuseProblem is [Refuse] with a body of application/problem+json (RFC 9457), of the type

@@ -20,7 +20,8 @@ import (
 // What is charged makes a bucket lack at most twice its burst, or what it has lacked before, and the time until
 // it is full does not depend on the burst. So a pause of d charges twice the burst that fills in d/2: then the
 // bucket is full at the end of this pause or of a longer one, however many processes have charged it.
-var pause = throttr.Limit{Name: "httplimit.pause", Max: uint64(time.Second / time.Microsecond), Scale: time.Second, Burst: 1000, Algorithm: throttr.TokenBucket}
+var pause = throttr.Limit{Name: "httplimit.pause", Max: uint64(time.Second / time.Microsecond), Scale: time.Second,
+	Burst: 1000, Algorithm: throttr.TokenBucket}
 
 const maxSpread = 5 * time.Second
 

@@ -43,7 +43,8 @@ func (l *Limit) check(n uint64) error {
 		return err
 	}
 	if n == 0 || n > window.Unlimited {
-		return &window.RangeError{Field: "N", Value: strconv.FormatUint(n, 10), Bound: fmt.Sprintf("from 1 to the Max, %d", l.Max)}
+		return &window.RangeError{Field: "N", Value: strconv.FormatUint(n, 10),
+			Bound: fmt.Sprintf("from 1 to the Max, %d", l.Max)}
 	}
 	return nil
 }

@@ -112,7 +112,8 @@ func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit, n uint64
 }
 
 // acquire acquires. It returns nil if there is no place.
-func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n uint64, wait bool) (h *Hold, err error) {
+func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n uint64,
+	wait bool) (h *Hold, err error) {
 	if err := limit.check(n); err != nil {
 		return nil, &api.CallError{Package: "inflight", Call: call, Key: key, Err: err}
 	}

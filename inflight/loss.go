@@ -16,7 +16,8 @@ type NotYetError struct {
 
 // Error says for how long nothing is granted.
 func (e *NotYetError) Error() string {
-	return fmt.Sprintf("inflight: the store is new, or has lost its data: no places are granted for %v", e.RetryAfter.Round(time.Millisecond))
+	return fmt.Sprintf("inflight: the store is new, or has lost its data: no places are granted for %v",
+		e.RetryAfter.Round(time.Millisecond))
 }
 
 // Unwrap returns [window.ErrUnavailable].
@@ -43,7 +44,8 @@ func (l *Limiter) noticed(now, lease, grace time.Duration) {
 func (l *Limiter) lostData(grace time.Duration) {
 	if logger := l.logger(); logger != nil {
 		if grace > 0 {
-			logger.Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet", "for", grace.Round(time.Millisecond))
+			logger.Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet",
+				"for", grace.Round(time.Millisecond))
 		} else {
 			logger.Warn("throttr: the store has lost its data: more places in flight than Max may be held")
 		}

@@ -24,7 +24,8 @@ const (
 
 // String returns the kind as one word.
 func (k Kind) String() string {
-	kinds := [...]string{"", "acquired", "denied", "failed", "released", "lost", "unavailable", "available", "data lost"}
+	kinds := [...]string{"", "acquired", "denied", "failed", "released", "lost", "unavailable",
+		"available", "data lost"}
 	if int(k) < len(kinds) {
 		return kinds[k]
 	}
@@ -63,7 +64,8 @@ func (l *Limiter) observe(e Event) {
 // decided tells the observer of a decision. If it panics, nobody has the Hold, and it holds nothing.
 func (l *Limiter) decided(h *Hold, err error) {
 	e := Event{
-		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: l.now() - h.asked, InUse: h.want.used, Degraded: h.Degraded(),
+		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: l.now() - h.asked, InUse: h.want.used,
+		Degraded: h.Degraded(),
 	}
 	switch {
 	case err == errNoPlace:
@@ -97,7 +99,8 @@ func (l *Limiter) ended(h *Hold) {
 	if h.acquired == 0 {
 		return
 	}
-	e := Event{Kind: Released, Key: h.key, Limit: h.limit, N: h.want.N, Held: l.now() - h.acquired, Degraded: h.want.alone}
+	e := Event{Kind: Released, Key: h.key, Limit: h.limit, N: h.want.N, Held: l.now() - h.acquired,
+		Degraded: h.want.alone}
 	if s == lost {
 		e.Kind = Lost
 	}

@@ -101,7 +101,8 @@ func New(b window.Backend, opts ...Option) *Backend {
 	api.Apply("lease: New", &o, opts)
 	maxLease := uint64(cmp.Or(o.maxLease, defaultMaxLease))
 	l := &Backend{
-		Backend: b, age: min(cmp.Or(o.age, DefaultAge), maxAge), maxLease: maxLease, maxNeed: max(maxLease/needShare, 1), match: o.match,
+		Backend: b, age: min(cmp.Or(o.age, DefaultAge), maxAge), maxLease: maxLease,
+		maxNeed: max(maxLease/needShare, 1), match: o.match,
 		epoch: time.Now(), table: newTable(cmp.Or(o.maxKeys, defaultMaxKeys)), closed: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -158,7 +159,8 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64
 }
 
 // take takes n places of a block, or of the backend if the key is not hot, and reports whether the backend was asked.
-func (b *Backend) take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, asked bool, err error) {
+func (b *Backend) take(ctx context.Context, key string, l window.Limit,
+	n uint64) (w window.Window, asked bool, err error) {
 	if err := b.check(ctx); err != nil {
 		return w, false, err
 	}
@@ -361,7 +363,8 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 
 // Reset implements [window.Backend]. Blocks are dropped as by Set.
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	return b.replacing(ctx, key, func(e *entry) bool { return e.counts(&l) }, func() error { return b.Backend.Reset(ctx, key, l) })
+	return b.replacing(ctx, key, func(e *entry) bool { return e.counts(&l) },
+		func() error { return b.Backend.Reset(ctx, key, l) })
 }
 
 // Delete implements [window.Backend]. Blocks are dropped as by Set.

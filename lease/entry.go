@@ -254,7 +254,8 @@ func (e *entry) finish(t *taking, n uint64, w window.Window, err error, sent tim
 	}
 	nb := e.blockOf(n, w, sent)
 	others := e.waiting - min(e.waiting, t.need)
-	if most := blockSize(e.size, max(t.need, 1), others, e.limit.Max-min(e.limit.Max, nb.first), e.backend.maxLease); nb.size > most {
+	if most := blockSize(e.size, max(t.need, 1), others, e.limit.Max-min(e.limit.Max, nb.first),
+		e.backend.maxLease); nb.size > most {
 		unused = append(unused, surplus{nb, nb.size - most}) // of callers that have left
 		nb.size = most
 	}

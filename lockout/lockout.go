@@ -81,11 +81,13 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 	case len(cfg.Locks) > maxLocks || !slices.IsSorted(cfg.Locks):
 		return nil, fmt.Errorf("%w: lockout: Locks are at most %d, and do not decrease", throttr.ErrConfig, maxLocks)
 	}
-	fixed := throttr.Limit{Name: cfg.Failures.Name + ".locks", Max: uint64(len(cfg.Locks)), Scale: cfg.Memory, Algorithm: throttr.FixedWindow}
+	fixed := throttr.Limit{Name: cfg.Failures.Name + ".locks", Max: uint64(len(cfg.Locks)), Scale: cfg.Memory,
+		Algorithm: throttr.FixedWindow}
 	l := &Lockout{limiter: limiter, failures: cfg.Failures, times: fixed}
 	for i, d := range cfg.Locks {
 		if i == 0 || d != cfg.Locks[i-1] {
-			l.locks = append(l.locks, throttr.Limit{Name: cfg.Failures.Name + ".lock", Max: 1, Scale: d, Algorithm: throttr.FixedWindow})
+			l.locks = append(l.locks,
+				throttr.Limit{Name: cfg.Failures.Name + ".lock", Max: 1, Scale: d, Algorithm: throttr.FixedWindow})
 		}
 		l.steps = append(l.steps, len(l.locks)-1)
 	}

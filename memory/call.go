@@ -75,7 +75,8 @@ func (b *Backend) call(ctx context.Context, v verb, key string, l *window.Limit,
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
-func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given bool, err error) {
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
+	id int64) (given bool, err error) {
 	var x access
 	if err := b.begin(ctx, &x, key, &l, n); err != nil {
 		return false, b.fail("give back", key, err)

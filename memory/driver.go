@@ -31,7 +31,8 @@ func open(_ context.Context, rawURL string) (window.BackendCloser, error) {
 		case "max_keys":
 			n, err := strconv.Atoi(value[0])
 			if err != nil || n < 0 || len(value) > 1 {
-				return nil, fmt.Errorf("%w: memory: max_keys of the URL is not one number of 0 or more", window.ErrConfig)
+				return nil, fmt.Errorf("%w: memory: max_keys of the URL is not one number of 0 or more",
+					window.ErrConfig)
 			}
 			opts = append(opts, WithMaxKeys(n))
 		case "lazy": // there is nothing to connect to

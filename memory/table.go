@@ -77,7 +77,8 @@ func (r *record) rest() string {
 // limit returns what the record is for.
 func (r *record) limit() window.Limit {
 	name, zone, _ := strings.Cut(r.rest(), "\x00")
-	return window.Limit{Name: name, Scale: r.Scale, Algorithm: r.kind, Calendar: r.unit, Zone: zone, StartDay: r.startDay}
+	return window.Limit{Name: name, Scale: r.Scale, Algorithm: r.kind, Calendar: r.unit, Zone: zone,
+		StartDay: r.startDay}
 }
 
 // over returns the state that the record had last, which has ended when left was 0. What rolling algorithms count is 0
@@ -126,8 +127,9 @@ func (t *table) insert(k id, l *window.Limit) *record {
 	t.len++
 	of := limits.Identity(l)
 	r := &record{
-		hash: k.hash, kind: of.Algorithm, digest: k.digest, unit: of.Calendar, startDay: of.StartDay, length: uint8(len(k.key)),
-		text: strings.Clone(of.Name),
+		hash: k.hash, kind: of.Algorithm, digest: k.digest, unit: of.Calendar, startDay: of.StartDay,
+		length: uint8(len(k.key)),
+		text:   strings.Clone(of.Name),
 	}
 	if copy(r.short[:], k.key) < len(k.key) {
 		r.text = k.key + of.Name

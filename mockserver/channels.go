@@ -98,7 +98,8 @@ func (p *sized[T]) channel(x *exchange, m codec.Channel) error {
 	subs, found := x.conn.srv.channels[string(m.Name)]
 	res := codec.ChannelResponse{Found: found}
 	for _, sub := range subs {
-		res.Subscribers = append(res.Subscribers, codec.Subscriber{ID: sub.conn.id, Since: sub.since, ReadBytes: sub.read})
+		res.Subscribers = append(res.Subscribers,
+			codec.Subscriber{ID: sub.conn.id, Since: sub.since, ReadBytes: sub.read})
 	}
 	x.respond(res)
 	x.ok = found

@@ -60,8 +60,9 @@ type conn struct {
 // newConn is called with Server.mu held.
 func newConn(s *Server, nc net.Conn, buffered bool, number int) *conn {
 	c := &conn{
-		srv: s, number: number, id: newID(), net: nc, buffered: buffered, closed: make(chan struct{}), readLeft: -1, writeLeft: -1,
-		since: s.clock.now(),
+		srv: s, number: number, id: newID(), net: nc, buffered: buffered, closed: make(chan struct{}), readLeft: -1,
+		writeLeft: -1,
+		since:     s.clock.now(),
 	}
 	c.out.wake = make(chan struct{}, 1)
 	s.cut(c)

@@ -61,7 +61,8 @@ func (c *conn) info() codec.ConnectionInfo {
 		Requests: codec.RequestCounts{
 			Insert: n[codec.OpInsert], Set: n[codec.OpSet], Query: n[codec.OpQuery], Get: n[codec.OpGet],
 			Update: n[codec.OpUpdate], Purge: n[codec.OpPurge], List: n[codec.OpList], Info: n[codec.OpInfo],
-			Stat: n[codec.OpStat], Stats: n[codec.OpStats], Publish: n[codec.OpPublish], Subscribe: n[codec.OpSubscribe],
+			Stat: n[codec.OpStat], Stats: n[codec.OpStats], Publish: n[codec.OpPublish],
+			Subscribe:   n[codec.OpSubscribe],
 			Unsubscribe: n[codec.OpUnsubscribe], Connections: n[codec.OpConnections], Connection: n[codec.OpConnection],
 			Channels: n[codec.OpChannels], Channel: n[codec.OpChannel], WhoAmI: n[codec.OpWhoAmI],
 		},

@@ -105,7 +105,8 @@ func (p *sized[T]) handler(op codec.Op) handler {
 
 // handle returns the handler that decodes a request and executes it. It keeps the
 // request only for an observer, since that allocates.
-func handle[M codec.Request](observed bool, decode func([]byte) (M, int, error), execute func(*exchange, M) error) handler {
+func handle[M codec.Request](observed bool,
+	decode func([]byte) (M, int, error), execute func(*exchange, M) error) handler {
 	return func(x *exchange, src []byte) (int, error) {
 		m, n, err := decode(src)
 		if errors.Is(err, codec.ErrShort) {

@@ -11,7 +11,8 @@ func (p *sized[T]) list(x *exchange, _ codec.List) error {
 		}
 		entries = append(entries, e)
 	})
-	x.respond(codec.ListResponse[T]{Fragments: fragments(entries, func(e codec.ListEntry[T]) int { return 11 + len(e.Key) })})
+	x.respond(codec.ListResponse[T]{Fragments: fragments(entries,
+		func(e codec.ListEntry[T]) int { return 11 + len(e.Key) })})
 	p.store.garbler.spoil(x.out, garbled)
 	return nil
 }
@@ -21,7 +22,8 @@ func (p *sized[T]) stats(x *exchange, _ codec.Stats) error {
 	garbled := p.store.each(func(r *record, key []byte) {
 		entries = append(entries, codec.StatsEntry{Key: key, Usage: r.usage(p.store.minute)})
 	})
-	x.respond(codec.StatsResponse{Fragments: fragments(entries, func(e codec.StatsEntry) int { return 33 + len(e.Key) })})
+	x.respond(codec.StatsResponse{Fragments: fragments(entries,
+		func(e codec.StatsEntry) int { return 33 + len(e.Key) })})
 	p.store.garbler.spoil(x.out, garbled)
 	return nil
 }

@@ -14,7 +14,8 @@ func (s *Server) checkStart(c *conn, requests int, now uint64) {
 		return
 	}
 	if c.reads++; c.reads > 1 || requests > startRequests {
-		s.violate(c, breachf("H17", "%d requests in packet %d, %v after the start", requests, c.reads, time.Duration(now-s.since)))
+		s.violate(c, breachf("H17", "%d requests in packet %d, %v after the start", requests, c.reads,
+			time.Duration(now-s.since)))
 	}
 }
 

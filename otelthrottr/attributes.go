@@ -54,7 +54,8 @@ func errorType(err error) string {
 // isTimeout reports whether err is a deadline that has passed, a network timeout, or a stalled server.
 func isTimeout(err error) bool {
 	var ne net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, throttr.ErrStalled) || errors.As(err, &ne) && ne.Timeout()
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, throttr.ErrStalled) ||
+		errors.As(err, &ne) && ne.Timeout()
 }
 
 // class holds the parts of an event that are attributes of metrics. There are few classes.

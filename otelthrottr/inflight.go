@@ -30,7 +30,8 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 	outages := m.outages("throttr.inflight.outages")
 	waited := m.histogram("throttr.inflight.waited", "s", "Time from a call to its decision.", waitBounds...)
 	held := m.histogram("throttr.inflight.held", "s", "Time for which places were held.", heldBounds...)
-	used := m.histogram("throttr.inflight.used", "1", "Part of the Max that is held, by all processes, right after a decision.", usedBounds...)
+	used := m.histogram("throttr.inflight.used", "1",
+		"Part of the Max that is held, by all processes, right after a decision.", usedBounds...)
 	if err := m.err(); err != nil {
 		return nil, err
 	}
@@ -40,14 +41,16 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 			outcome = wouldDeny
 		}
 		attributes := metric.WithAttributeSet(attribute.NewSet(
-			attribute.String("throttr.outcome", outcome), attribute.String("throttr.limit_name", e.Limit.Name), attribute.Bool("throttr.degraded", e.Degraded),
+			attribute.String("throttr.outcome", outcome), attribute.String("throttr.limit_name", e.Limit.Name),
+			attribute.Bool("throttr.degraded", e.Degraded),
 		))
 		switch e.Kind {
 		case inflight.Acquired, inflight.Denied, inflight.Failed:
 			calls.Add(ctx, 1, attributes)
 			waited.Record(ctx, e.Waited.Seconds(), attributes)
 			if e.InUse > 0 && e.Limit.Max > 0 && e.Limit.Max < throttr.Unlimited {
-				used.Record(ctx, float64(e.InUse)/float64(e.Limit.Max), metric.WithAttributes(attribute.String("throttr.limit_name", e.Limit.Name)))
+				used.Record(ctx, float64(e.InUse)/float64(e.Limit.Max),
+					metric.WithAttributes(attribute.String("throttr.limit_name", e.Limit.Name)))
 			}
 		case inflight.Released, inflight.Lost:
 			held.Record(ctx, e.Held.Seconds(), attributes)

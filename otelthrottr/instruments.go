@@ -24,14 +24,16 @@ func (i *instruments) counter(name, unit, description string) metric.Int64Counte
 }
 
 func (i *instruments) histogram(name, unit, description string, bounds ...float64) metric.Float64Histogram {
-	h, err := i.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
+	h, err := i.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(bounds...))
 	i.errs = append(i.errs, err)
 	return h
 }
 
 // outages makes a metric of stores that are away.
 func (i *instruments) outages(name string) metric.Int64UpDownCounter {
-	c, err := i.Int64UpDownCounter(name, metric.WithUnit("{outage}"), metric.WithDescription("Stores that are away at present."))
+	c, err := i.Int64UpDownCounter(name, metric.WithUnit("{outage}"),
+		metric.WithDescription("Stores that are away at present."))
 	i.errs = append(i.errs, err)
 	if err == nil {
 		c.Add(context.Background(), 0) // so that there is a series before the first outage

@@ -53,8 +53,10 @@ func New(opts ...Option) (throttr.Observer, error) {
 	o.hits = m.counter("throttr.hits", "{hit}", "Hits that were decided, and hits that failed.")
 	o.duration = m.histogram("throttr.hit.duration", "s", "Durations of hits.", buckets...)
 	o.waits = m.histogram("throttr.wait.duration", "s", "Durations of waits for takes.", waitBuckets...)
-	o.usage = m.histogram("throttr.limit.usage", "1", "Part of what a limit holds that is counted, right after a decision.", usageBounds...)
-	o.settled = m.counter("throttr.settlements", "{settlement}", "Takes of reservations that were settled, and those that could not be settled.")
+	o.usage = m.histogram("throttr.limit.usage", "1",
+		"Part of what a limit holds that is counted, right after a decision.", usageBounds...)
+	o.settled = m.counter("throttr.settlements", "{settlement}",
+		"Takes of reservations that were settled, and those that could not be settled.")
 	o.resets = m.counter("throttr.resets", "{reset}", "Windows that were reset, and resets that failed.")
 	o.outages = m.outages("throttr.outages")
 	if err := m.err(); err != nil {

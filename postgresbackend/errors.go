@@ -60,7 +60,8 @@ func (b *Backend) storeError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*pgconn.ConnectError)):
 		return fmt.Errorf("%w: %w", errSlow, err)
 	}
-	e := &replyError{text: window.ErrUnavailable.Error() + ": " + oneLine(err.Error()), is: []error{window.ErrUnavailable, err}}
+	e := &replyError{text: window.ErrUnavailable.Error() + ": " + oneLine(err.Error()),
+		is: []error{window.ErrUnavailable, err}}
 	switch {
 	case hasCode(err, diskFull):
 		e.is = append(e.is, window.ErrFull)

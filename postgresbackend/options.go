@@ -57,7 +57,8 @@ const longestName = 63
 // tableParts returns the names of a table and of its schema, if it has one, and whether they are names.
 func tableParts(name string) (parts []string, ok bool) {
 	parts = strings.SplitN(name, ".", 2)
-	return parts, !slices.ContainsFunc(parts, func(p string) bool { return p == "" || len(p) > longestName || strings.ContainsRune(p, 0) })
+	return parts, !slices.ContainsFunc(parts,
+		func(p string) bool { return p == "" || len(p) > longestName || strings.ContainsRune(p, 0) })
 }
 
 // quote quotes the names of a table and its schema.

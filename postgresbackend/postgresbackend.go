@@ -73,7 +73,8 @@ func checkLimit(l *window.Limit) error {
 		return err
 	}
 	return &window.RangeError{
-		Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: fmt.Sprintf("at most %d with a %v", MaxLog, l.Algorithm),
+		Field: "Max", Value: strconv.FormatUint(l.Max, 10),
+		Bound: fmt.Sprintf("at most %d with a %v", MaxLog, l.Algorithm),
 	}
 }
 
@@ -103,7 +104,8 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 }
 
 // window makes a call for a count, and returns its window.
-func (b *Backend) window(ctx context.Context, v verb, key string, l *window.Limit, n uint64) (w window.Window, err error) {
+func (b *Backend) window(ctx context.Context, v verb, key string, l *window.Limit,
+	n uint64) (w window.Window, err error) {
 	c := &batched{Value: call{verb: v}}
 	err = b.one(ctx, c, key, l, n)
 	if err == nil {
@@ -131,7 +133,8 @@ func check(l *window.Limit, n uint64) error {
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
-func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given bool, err error) {
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
+	id int64) (given bool, err error) {
 	c := &batched{Value: call{verb: giveBack, taken: id}}
 	err = b.one(ctx, c, key, &l, n)
 	return err == nil && c.Value.given, err

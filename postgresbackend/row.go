@@ -57,7 +57,8 @@ func (i id) lim() (window.Limit, error) {
 		return window.Limit{}, fmt.Errorf("%w: lim of a row has %d bytes", errRow, len(i.limit))
 	}
 	l := window.Limit{
-		Algorithm: window.Algorithm(i.limit[0]), Scale: time.Duration(binary.BigEndian.Uint64([]byte(i.limit[1:9]))), Name: i.limit[9:],
+		Algorithm: window.Algorithm(i.limit[0]),
+		Scale:     time.Duration(binary.BigEndian.Uint64([]byte(i.limit[1:9]))), Name: i.limit[9:],
 	}
 	if l.Algorithm == window.CalendarWindow && len(l.Name) > 2 {
 		l.Calendar = window.Calendar(l.Name[0])

@@ -96,7 +96,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if err := b.ping(ctx); !hasCode(err, undefinedTable) { // another process may have made it
 		return err
 	}
-	return fmt.Errorf("%w: the table %s is missing, and can't be made (%v): have this run:\n%s", window.ErrUnavailable, b.table, made, b.schema())
+	return fmt.Errorf("%w: the table %s is missing, and can't be made (%v): have this run:\n%s",
+		window.ErrUnavailable, b.table, made, b.schema())
 }
 
 // ping makes a request that changes nothing, and needs all permissions.

@@ -62,7 +62,8 @@ func (b *Backend) sweepAll(ctx context.Context) (n int, err error) {
 	for from := int64(0); from < pages && err == nil; from += sweepPages {
 		var all pgx.Batch
 		all.Queue(beginSQL)
-		all.Queue(b.sql.sweep, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+sweepPages)).Exec(func(tag pgconn.CommandTag) error {
+		all.Queue(b.sql.sweep, fmt.Sprintf("(%d,0)", from),
+			fmt.Sprintf("(%d,0)", from+sweepPages)).Exec(func(tag pgconn.CommandTag) error {
 			n += int(tag.RowsAffected())
 			return nil
 		})

@@ -23,7 +23,8 @@ func init() {
 }
 
 // parameters are the URL parameters that rueidis.ParseURL reads.
-var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protocol", "client_name", "master_set", "skip_verify"}
+var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protocol", "client_name", "master_set",
+	"skip_verify"}
 
 // opened is a backend with a client of its own.
 type opened struct {

@@ -106,7 +106,8 @@ func (a adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error
 			primary, err := isPrimary(ctx, node)
 			for cursor, more := uint64(0), primary; more && err == nil; more = cursor != 0 {
 				var entry rueidis.ScanEntry
-				entry, err = node.Do(ctx, node.B().Scan().Cursor(cursor).Match(match).Count(scanCount).Build()).AsScanEntry()
+				entry, err = node.Do(ctx,
+					node.B().Scan().Cursor(cursor).Match(match).Count(scanCount).Build()).AsScanEntry()
 				cursor = entry.Cursor
 				for _, name := range entry.Elements {
 					if !yield(name, nil) {
@@ -141,7 +142,8 @@ func (a adapter) Subscribe(ctx context.Context, channel string, received func(me
 	if err != nil {
 		return err
 	}
-	return client.Receive(ctx, client.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { received(m.Message) })
+	return client.Receive(ctx, client.B().Subscribe().Channel(channel).Build(),
+		func(m rueidis.PubSubMessage) { received(m.Message) })
 }
 
 // Cluster implements [rediswindow.Client].

@@ -85,7 +85,8 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 }
 
 // call makes the call of a method.
-func (b *Backend) call(ctx context.Context, method, key string, v verb, l window.Limit, n uint64) (w window.Window, err error) {
+func (b *Backend) call(ctx context.Context, method, key string, v verb, l window.Limit,
+	n uint64) (w window.Window, err error) {
 	_, err = b.check(&l)
 	if err == nil && v != take && v != peek {
 		err = checkNumber("N", n, MaxCount)

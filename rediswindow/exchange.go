@@ -66,7 +66,8 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		}
 		all.Go(func() {
 			if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], cluster); err != nil {
-				places[i] = window.Places{Err: &api.CallError{Package: "rediswindow", Call: "exchange", Key: claims[i].Key, Err: err}}
+				places[i] = window.Places{Err: &api.CallError{Package: "rediswindow", Call: "exchange",
+					Key: claims[i].Key, Err: err}}
 			}
 		})
 	}
@@ -75,7 +76,8 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 }
 
 // exchangeTogether makes claims on the hashes of these names with one script.
-func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, names []string, places []window.Places, cluster bool) error {
+func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, names []string,
+	places []window.Places, cluster bool) error {
 	at, err := b.time()
 	if err != nil {
 		return err
@@ -104,7 +106,8 @@ func appendClaim(b []byte, c *window.Claim) []byte {
 	if c.Strict {
 		strict = 1
 	}
-	for _, f := range [...]float64{float64(c.Seq), float64(c.Lease.Microseconds()), float64(c.Held), float64(c.HeldMax), strict} {
+	for _, f := range [...]float64{float64(c.Seq), float64(c.Lease.Microseconds()), float64(c.Held),
+		float64(c.HeldMax), strict} {
 		b = appendFloat(b, f)
 	}
 	for wants := c.Wants; len(wants) > 0; {

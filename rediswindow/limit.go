@@ -23,7 +23,8 @@ const (
 )
 
 // letters are those of the algorithms in the names of fields.
-var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', window.TokenBucket: 'b', window.SlidingWindow: 'w', window.SlidingLog: 'l',
+var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', window.TokenBucket: 'b',
+	window.SlidingWindow: 'w', window.SlidingLog: 'l',
 	window.CalendarWindow: 'c'}
 
 // check returns what the backend promises about a limit, or why it can't keep it.
@@ -48,7 +49,8 @@ func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
 	}
 	if hi, lo := bits.Mul64(l.Burst, uint64(l.Scale.Microseconds())); l.Max > 0 && l.Burst > 0 {
 		if fill, _ := bits.Div64(hi%l.Max, lo, l.Max); hi >= l.Max || fill > maxTime {
-			return window.Traits{}, &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "so large that the bucket fills in 142 years"}
+			return window.Traits{}, &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10),
+				Bound: "so large that the bucket fills in 142 years"}
 		}
 	}
 	return t, nil

@@ -25,7 +25,8 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 }
 
 // list returns what read finds in hashes, of which it reads some at a time.
-func list[T any](b *Backend, call string, names iter.Seq2[string, error], read func(name string) ([]T, error)) iter.Seq2[T, error] {
+func list[T any](b *Backend, call string, names iter.Seq2[string, error],
+	read func(name string) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		next, stop := iter.Pull2(names)
 		defer stop()

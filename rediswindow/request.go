@@ -236,7 +236,8 @@ func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) (str
 	response, err := b.evalOnce(ctx, s, keys, args)
 	if redisclient.HasCode(err, "TRYAGAIN") {
 		pauses := backoff.New(moveMinPause, moveMaxPause)
-		for begun := time.Now(); redisclient.HasCode(err, "TRYAGAIN") && time.Since(begun) < moveTime && pauses.Wait(ctx, nil) == nil; {
+		for begun := time.Now(); redisclient.HasCode(err, "TRYAGAIN") && time.Since(begun) < moveTime &&
+			pauses.Wait(ctx, nil) == nil; {
 			response, err = b.evalOnce(ctx, s, keys, args)
 		}
 	}

@@ -80,7 +80,8 @@ func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
 }
 
 // takeGroup makes the takes with some indices, all or none. It returns what undoes them; nil: none was made.
-func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window, group []int) (made []question, err error) {
+func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window,
+	group []int) (made []question, err error) {
 	asked := make([]question, len(group))
 	for n, i := range group {
 		asked[n] = question{verb: take, key: takes[i].Key, limit: takes[i].Limit, n: takes[i].N}
@@ -128,7 +129,8 @@ func (b *Backend) undoAll(ctx context.Context, made []question) {
 }
 
 // peekOthers looks at the windows of all takes that are not in the group that has refused.
-func (b *Backend) peekOthers(ctx context.Context, takes []window.Take, windows []window.Window, refused []int) (err error) {
+func (b *Backend) peekOthers(ctx context.Context, takes []window.Take, windows []window.Window,
+	refused []int) (err error) {
 	for i := range takes {
 		if !slices.Contains(refused, i) {
 			t := &takes[i]

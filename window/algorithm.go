@@ -33,7 +33,8 @@ const (
 )
 
 // algorithmTexts are the texts of algorithms.
-var algorithmTexts = [...]string{"", "fixed-window", "aligned-window", "token-bucket", "sliding-window", "sliding-log", "calendar-window"}
+var algorithmTexts = [...]string{"", "fixed-window", "aligned-window", "token-bucket", "sliding-window",
+	"sliding-log", "calendar-window"}
 
 // String returns the text of the algorithm, such as "fixed-window". The text of 0 is empty.
 func (a Algorithm) String() string {

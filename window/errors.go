@@ -50,7 +50,8 @@ func (e *RangeError) Error() string {
 	if e.Needs > 0 {
 		would = fmt.Sprintf("%d-byte values (uint%d) would do", e.Needs, 8*e.Needs)
 	}
-	return fmt.Sprintf("throttr: %s %s is out of range: %d-byte values hold %s; %s", e.Field, e.Value, e.Size, e.Bound, would)
+	return fmt.Sprintf("throttr: %s %s is out of range: %d-byte values hold %s; %s", e.Field, e.Value, e.Size,
+		e.Bound, would)
 }
 
 // Unwrap returns [ErrRange].

@@ -120,7 +120,8 @@ func (c typed[T]) queryMany(ctx context.Context, key string, n int) error {
 	return c.Do(ctx, &b)
 }
 
-func (c typed[T]) update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error) {
+func (c typed[T]) update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change,
+	value uint64) (bool, error) {
 	field := "quota"
 	if attribute == codec.TimeToLive {
 		field = "TTL"

@@ -35,9 +35,11 @@ type counted struct {
 }
 
 func countedOf(l *throttr.Listed) counted {
-	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds(), EndsAt: l.Window.ExpiresAt.UTC()}
+	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds(),
+		EndsAt: l.Window.ExpiresAt.UTC()}
 	o := l.Limit
-	c.limited = limited{o.Name, o.Algorithm.String(), o.Max, o.Burst, o.Scale.Seconds(), o.Calendar.String(), o.Zone, o.StartDay}
+	c.limited = limited{o.Name, o.Algorithm.String(), o.Max, o.Burst, o.Scale.Seconds(), o.Calendar.String(),
+		o.Zone, o.StartDay}
 	if used := usage(l); used >= 0 {
 		c.Used = &used
 	}
@@ -70,7 +72,8 @@ func countFields(l *throttr.Listed) []any {
 	if l.Digest {
 		key += " (digest)"
 	}
-	return []any{key, dash(l.Limit.Name), l.Window.Count, limit, used, length(l.Limit), l.Limit.Algorithm, left(l.Window.Left)}
+	return []any{key, dash(l.Limit.Name), l.Window.Count, limit, used, length(l.Limit), l.Limit.Algorithm,
+		left(l.Window.Left)}
 }
 
 // length formats the length of a limit's windows.
@@ -217,7 +220,8 @@ func holders(e *env, f *flags, _ string) action {
 				}
 				for _, h := range p.ByProcess {
 					some = true
-					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting, h.LeaseEnds.Seconds()},
+					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting,
+						h.LeaseEnds.Seconds()},
 						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting, left(h.LeaseEnds))
 				}
 			}

@@ -21,7 +21,8 @@ func decide(do decision) func(*env, *flags, string) action {
 			least = 0
 		}
 		n := uint64(1)
-		f.number(&n, "n", least, math.MaxUint64, "how `many` to count for each key (default 1); of hit and peek, 0 only reads")
+		f.number(&n, "n", least, math.MaxUint64,
+			"how `many` to count for each key (default 1); of hit and peek, 0 only reads")
 		return func(ctx context.Context, keys []string) (bool, error) {
 			if !f.isSet("limit") {
 				return false, errors.New("--limit is missing: how many a window may have")
@@ -37,7 +38,8 @@ func decide(do decision) func(*env, *flags, string) action {
 				}
 				e.out.columns("key", "decision", "count", "limit", "remaining", "ends in")
 				// A person waits, and sees the errors.
-				return do(ctx, e.out, throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute), throttr.WithLogger(nil)), takes)
+				return do(ctx, e.out, throttr.NewRateLimit(b, throttr.WithTimeout(time.Minute),
+					throttr.WithLogger(nil)), takes)
 			})
 		}
 	}
@@ -56,7 +58,8 @@ type decided struct {
 
 // decision prints a decision, in a word.
 func (o *output) decision(key string, res throttr.Result, allowed bool, word string) {
-	r := decided{keyed: keyOf(key), Allowed: allowed, Count: res.Count, Limit: res.Limit, Remaining: res.Remaining, ResetAt: res.ResetAt.UTC()}
+	r := decided{keyed: keyOf(key), Allowed: allowed, Count: res.Count, Limit: res.Limit, Remaining: res.Remaining,
+		ResetAt: res.ResetAt.UTC()}
 	if res.RetryAfter < throttr.Never {
 		seconds := res.RetryAfter.Seconds()
 		r.RetryAfterSeconds = &seconds
@@ -119,7 +122,8 @@ func wait(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []
 		switch {
 		case errors.As(err, &late):
 			after := time.Until(late.At)
-			out.decision(t.Key, throttr.Result{Limit: t.Limit.Max, RetryAfter: after, ResetAfter: after, ResetAt: late.At}, false, "refused")
+			out.decision(t.Key, throttr.Result{Limit: t.Limit.Max, RetryAfter: after, ResetAfter: after,
+				ResetAt: late.At}, false, "refused")
 			return false, nil
 		case err != nil:
 			return false, err

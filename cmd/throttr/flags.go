@@ -24,7 +24,8 @@ const defaultTimeout = 10 * time.Second
 // newFlags returns the flags of every command.
 func newFlags(e *env) *flags {
 	f := &flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError)}
-	f.StringVar(&e.store, "store", e.store, "`URL` of the store, such as redis://127.0.0.1:6379 (default $THROTTR_URL, or throttr://127.0.0.1:9000)")
+	f.StringVar(&e.store, "store", e.store,
+		"`URL` of the store, such as redis://127.0.0.1:6379 (default $THROTTR_URL, or throttr://127.0.0.1:9000)")
 	f.duration(&e.timeout, "timeout", "the `time` that the command may take (default 10s); 0: no limit; of top and subscribe: that a part of it may take")
 	f.BoolFunc("json", "print JSON, one object a line", func(string) error { e.out.useJSON(); return nil })
 	f.BoolVar(&f.help, "help", false, "")
@@ -64,7 +65,8 @@ func (f *flags) parseOne(args []string) ([]string, error) {
 	}
 	known := f.Lookup(name)
 	if known == nil {
-		return nil, fmt.Errorf("--%s is no flag here: see --help, and put -- before arguments that look like flags", name)
+		return nil, fmt.Errorf("--%s is no flag here: see --help, and put -- before arguments that look like flags",
+			name)
 	}
 	if boolean, ok := known.Value.(interface{ IsBoolFlag() bool }); !given && ok && boolean.IsBoolFlag() {
 		value, given = "true", true
@@ -137,11 +139,13 @@ func limitFlagsOf(f *flags) *limitFlags {
 		return oneOf(&l.Algorithm, text, throttr.FixedWindow, throttr.CalendarWindow)
 	})
 	f.number(&l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
-	f.Func("calendar", "in place of --scale: windows are a `unit` of the calendar: day, week, month, year", func(text string) error {
-		return oneOf(&l.Calendar, text, throttr.Day, throttr.Year)
-	})
+	f.Func("calendar", "in place of --scale: windows are a `unit` of the calendar: day, week, month, year",
+		func(text string) error {
+			return oneOf(&l.Calendar, text, throttr.Day, throttr.Year)
+		})
 	f.StringVar(&l.Zone, "zone", "", "the time `zone` of the calendar, such as Europe/Berlin, if not UTC")
-	f.number(&l.startDay, "start-day", 0, 31, "the `day` of the month, or of the week from 1 (Monday), on which windows start")
+	f.number(&l.startDay, "start-day", 0, 31,
+		"the `day` of the month, or of the week from 1 (Monday), on which windows start")
 	return l
 }
 

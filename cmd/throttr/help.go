@@ -32,10 +32,13 @@ type command struct {
 func commands() []*command {
 	all := []*command{
 		{name: "hit", setup: decide(hit)}, {name: "take", setup: decide(take)}, {name: "wait", setup: decide(wait)},
-		{name: "peek", setup: decide(peek)}, {name: "list", setup: list}, {name: "top", setup: watch}, {name: "forget", setup: forget},
+		{name: "peek", setup: decide(peek)}, {name: "list", setup: list}, {name: "top", setup: watch},
+		{name: "forget", setup: forget},
 		{name: "holders", setup: holders}, {name: "key", setup: storedKey}, {name: "ping", setup: ping},
-		{name: "insert", setup: insert}, {name: "query", setup: query}, {name: "update", setup: update}, {name: "purge", setup: purge},
-		{name: "set", setup: set}, {name: "get", setup: get}, {name: "publish", setup: publish}, {name: "subscribe", setup: subscribe},
+		{name: "insert", setup: insert}, {name: "query", setup: query}, {name: "update", setup: update},
+		{name: "purge", setup: purge},
+		{name: "set", setup: set}, {name: "get", setup: get}, {name: "publish", setup: publish},
+		{name: "subscribe", setup: subscribe},
 		{name: "info", setup: info}, {name: "sweep", setup: sweep}, {name: "mock", setup: mockServer},
 	}
 	for _, c := range all {

@@ -32,7 +32,8 @@ func storedKey(e *env, f *flags, _ string) action {
 		}
 		b := memory.New()
 		defer b.Close()
-		m, err := httplimit.NewMiddleware(throttr.NewRateLimit(b), httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(1)}})
+		m, err := httplimit.NewMiddleware(throttr.NewRateLimit(b),
+			httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(1)}})
 		if err != nil {
 			return false, err
 		}

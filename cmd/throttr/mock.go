@@ -26,7 +26,8 @@ func mockServer(e *env, f *flags, _ string) action {
 		return err
 	})
 	return func(ctx context.Context, _ []string) (bool, error) {
-		opts = append(opts, mockserver.WithAddr("tcp", *addr), mockserver.WithValueSize(int(size)), mockserver.WithServiceTime(service))
+		opts = append(opts, mockserver.WithAddr("tcp", *addr), mockserver.WithValueSize(int(size)),
+			mockserver.WithServiceTime(service))
 		if *unix != "" && f.isSet("addr") {
 			return false, errors.New("--addr and --unix can't be used together")
 		}

@@ -25,7 +25,8 @@ func (o *output) done(key string, ok bool, yes, no string) {
 }
 
 // doing returns an action that does something with each key, and prints one of two results.
-func (e *env) doing(keys []string, yes, no string, do func(ctx context.Context, c client, key string) (bool, error)) func(context.Context, client) (bool, error) {
+func (e *env) doing(keys []string, yes, no string,
+	do func(ctx context.Context, c client, key string) (bool, error)) func(context.Context, client) (bool, error) {
 	return func(ctx context.Context, c client) (bool, error) {
 		return forAll(keys, func(key string) (bool, error) {
 			ok, err := do(ctx, c, key)
@@ -56,9 +57,10 @@ func insert(e *env, f *flags, _ string) action {
 		if err != nil {
 			return false, fmt.Errorf("quota %s: %w", args[1], err)
 		}
-		return e.withClient(ctx, e.doing(args[:1], "inserted", "exists", func(ctx context.Context, c client, key string) (bool, error) {
-			return c.insert(ctx, key, quota, *ttl)
-		}))
+		return e.withClient(ctx,
+			e.doing(args[:1], "inserted", "exists", func(ctx context.Context, c client, key string) (bool, error) {
+				return c.insert(ctx, key, quota, *ttl)
+			}))
 	}
 }
 
@@ -80,7 +82,8 @@ func query(e *env, _ *flags, _ string) action {
 			return forAll(keys, func(key string) (bool, error) {
 				a, ok, err := c.query(ctx, key)
 				if ttl := a.ttl.Seconds(); ok {
-					e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.quota, TTLSeconds: &ttl}, shown(key), a.quota, a.ttl)
+					e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.quota, TTLSeconds: &ttl}, shown(key),
+						a.quota, a.ttl)
 				} else if err == nil {
 					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "not found")
 				}
@@ -98,17 +101,19 @@ func update(e *env, f *flags, _ string) action {
 			return false, fmt.Errorf("change %s: %w", args[1], err)
 		}
 		if *ttl {
-			return e.withClient(ctx, e.doing(args[:1], "updated", "not found", func(ctx context.Context, c client, key string) (bool, error) {
-				return updateTTL(ctx, c, key, change, n)
-			}))
+			return e.withClient(ctx, e.doing(args[:1], "updated", "not found",
+				func(ctx context.Context, c client, key string) (bool, error) {
+					return updateTTL(ctx, c, key, change, n)
+				}))
 		}
 		no := "not found, or a buffer"
 		if change == codec.Decrease {
 			no += ", or it would go below zero" // the response has no reason
 		}
-		return e.withClient(ctx, e.doing(args[:1], "updated", no, func(ctx context.Context, c client, key string) (bool, error) {
-			return c.update(ctx, key, codec.Quota, change, n)
-		}))
+		return e.withClient(ctx,
+			e.doing(args[:1], "updated", no, func(ctx context.Context, c client, key string) (bool, error) {
+				return c.update(ctx, key, codec.Quota, change, n)
+			}))
 	}
 }
 
@@ -135,16 +140,18 @@ func updateTTL(ctx context.Context, c client, key string, change codec.Change, n
 	}
 	d, unit := time.Duration(nanoseconds), a.unit.Duration()
 	if d%unit != 0 {
-		return false, fmt.Errorf("TTL %v is not a whole number of %v, the unit that %s was made with", d, a.unit, quoted(key))
+		return false, fmt.Errorf("TTL %v is not a whole number of %v, the unit that %s was made with", d,
+			a.unit, quoted(key))
 	}
 	return c.update(ctx, key, codec.TimeToLive, change, uint64(d/unit))
 }
 
 func purge(e *env, _ *flags, _ string) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
-		return e.withClient(ctx, e.doing(keys, "purged", "not found", func(ctx context.Context, c client, key string) (bool, error) {
-			return c.Purge(ctx, key)
-		}))
+		return e.withClient(ctx,
+			e.doing(keys, "purged", "not found", func(ctx context.Context, c client, key string) (bool, error) {
+				return c.Purge(ctx, key)
+			}))
 	}
 }
 
@@ -158,9 +165,10 @@ func set(e *env, f *flags, _ string) action {
 		if err != nil {
 			return false, err
 		}
-		return e.withClient(ctx, e.doing(args[:1], "set", "is a counter, or has just expired", func(ctx context.Context, c client, key string) (bool, error) {
-			return c.set(ctx, key, value, *ttl)
-		}))
+		return e.withClient(ctx, e.doing(args[:1], "set", "is a counter, or has just expired",
+			func(ctx context.Context, c client, key string) (bool, error) {
+				return c.set(ctx, key, value, *ttl)
+			}))
 	}
 }
 
@@ -195,7 +203,8 @@ func get(e *env, f *flags, _ string) action {
 				case *raw:
 					e.out.text(value)
 				case ok:
-					e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key), len(value), b.ttl, quoted(value))
+					e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key),
+						len(value), b.ttl, quoted(value))
 				default:
 					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
 				}

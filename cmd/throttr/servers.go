@@ -132,7 +132,8 @@ func sweep(e *env, f *flags, _ string) action {
 		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
 			all, err := c.Sweep(ctx, *dryRun)
 			for _, s := range all {
-				e.out.add(swept{s.Server, s.Records, s.Removed, s.Kept, s.Foreign, *dryRun}, s.Server, s.Records, s.Removed, s.Kept, s.Foreign)
+				e.out.add(swept{s.Server, s.Records, s.Removed, s.Kept, s.Foreign, *dryRun}, s.Server, s.Records,
+					s.Removed, s.Kept, s.Foreign)
 			}
 			return true, err
 		})

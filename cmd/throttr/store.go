@@ -25,7 +25,8 @@ func (e *env) url() string {
 }
 
 // withStore opens the store, calls f, and closes it.
-func (e *env) withStore(ctx context.Context, f func(ctx context.Context, b *throttr.OpenBackend) (bool, error)) (bool, error) {
+func (e *env) withStore(ctx context.Context,
+	f func(ctx context.Context, b *throttr.OpenBackend) (bool, error)) (bool, error) {
 	return e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
 		b, err := e.open(ctx)
 		if err != nil {
@@ -42,7 +43,8 @@ func (e *env) open(ctx context.Context) (*throttr.OpenBackend, error) {
 	address, query, _ := strings.Cut(text, "?")
 	parameters, err := url.ParseQuery(query)
 	if _, not := strconv.ParseBool(parameters.Get("lazy")); err == nil && not == nil {
-		others := slices.DeleteFunc(strings.Split(query, "&"), func(p string) bool { return strings.HasPrefix(p, "lazy=") })
+		others := slices.DeleteFunc(strings.Split(query, "&"),
+			func(p string) bool { return strings.HasPrefix(p, "lazy=") })
 		text = address + "?" + strings.Join(others, "&") // as they are: drivers differ in how they decode them
 	}
 	return throttr.Open(ctx, text)

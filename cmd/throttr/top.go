@@ -181,7 +181,8 @@ func keepFullest(found map[countID]*followed, n int) []*followed {
 
 // compare compares counts: first the fullest, then by count. Those whose Max is unknown come last.
 func compare(a, b *followed) int {
-	return cmp.Or(cmp.Compare(usage(&b.Listed), usage(&a.Listed)), cmp.Compare(b.Window.Count, a.Window.Count), cmp.Compare(a.Key, b.Key))
+	return cmp.Or(cmp.Compare(usage(&b.Listed), usage(&a.Listed)), cmp.Compare(b.Window.Count, a.Window.Count),
+		cmp.Compare(a.Key, b.Key))
 }
 
 // readFullest reads the fullest counts. Those whose key is a digest can't be asked for.

@@ -76,7 +76,8 @@ var codes = map[admission.Verdict]connect.Code{
 }
 
 // Connect returns an interceptor for the unary methods of a connect service.
-func Connect(gate *admission.Gate, request Request[connect.AnyRequest], skip func(connect.AnyRequest) bool) connect.UnaryInterceptorFunc {
+func Connect(gate *admission.Gate, request Request[connect.AnyRequest],
+	skip func(connect.AnyRequest) bool) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			if skip != nil && skip(req) {

@@ -41,7 +41,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("http", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	addr := flags.String("addr", "", "address to serve at (default: send itself some requests)")
-	servers := flags.String("servers", "", "addresses of Throttr servers, separated by commas (default: count in memory)")
+	servers := flags.String("servers", "",
+		"addresses of Throttr servers, separated by commas (default: count in memory)")
 	proxies := flags.String("proxies", "", "prefixes of trusted proxies that set X-Forwarded-For, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -128,7 +129,8 @@ func hello(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve serves handler while f runs. The context of f ends if serving fails.
-func serve(ctx context.Context, addr string, handler http.Handler, out io.Writer, f func(ctx context.Context, url string) error) error {
+func serve(ctx context.Context, addr string, handler http.Handler, out io.Writer,
+	f func(ctx context.Context, url string) error) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err

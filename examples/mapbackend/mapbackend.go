@@ -40,7 +40,8 @@ func (b *Backend) Check(l window.Limit) (t window.Traits, err error) {
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrUnsupported, l.Algorithm)
 	case l.Scale < window.MinScale || l.Scale > window.MaxScale:
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrScale, l.Scale)
-	case l.Max > window.Unlimited || l.Burst != 0 || l.Calendar != 0 || l.StartDay != 0 || l.Zone != "" || len(l.Name) > 64 ||
+	case l.Max > window.Unlimited || l.Burst != 0 || l.Calendar != 0 || l.StartDay != 0 || l.Zone != "" ||
+		len(l.Name) > 64 ||
 		strings.ContainsFunc(l.Name, func(r rune) bool { return r < ' ' || r > '~' }):
 		err = fmt.Errorf("mapbackend: %w: %v", window.ErrRange, l)
 	}
@@ -49,7 +50,8 @@ func (b *Backend) Check(l window.Limit) (t window.Traits, err error) {
 
 // change calls f with the active window, or with the zero Window if there is none, and stores what it makes
 // of it, in one step. This is what a store must be able to do.
-func (b *Backend) change(ctx context.Context, key string, l window.Limit, f func(w *window.Window, now time.Time)) (w window.Window, err error) {
+func (b *Backend) change(ctx context.Context, key string, l window.Limit,
+	f func(w *window.Window, now time.Time)) (w window.Window, err error) {
 	if _, err := b.Check(l); err != nil {
 		return w, err
 	}

@@ -55,7 +55,8 @@ func run(ctx context.Context, store string, out io.Writer) error {
 		fmt.Fprintf(out, "allowed: %v, %d remaining\n", res.Allowed, res.Remaining)
 	}
 
-	limit, err := httplimit.New(limiter, httplimit.Config{Limits: []throttr.Limit{{Name: "api", Max: 2, Scale: time.Minute}}})
+	limit, err := httplimit.New(limiter,
+		httplimit.Config{Limits: []throttr.Limit{{Name: "api", Max: 2, Scale: time.Minute}}})
 	if err != nil {
 		return err
 	}

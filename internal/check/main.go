@@ -50,7 +50,8 @@ func (t *tree) report(file, what, name string) {
 
 // readTree reads all files below a folder.
 func readTree(root string) (*tree, error) {
-	t := &tree{set{"TestMyBackend": true, "TestLimits": true}, map[string]string{}, map[string]string{}, set{}} // the two are examples
+	t := &tree{set{"TestMyBackend": true, "TestLimits": true}, map[string]string{}, map[string]string{},
+		set{}} // the two are examples
 	return t, filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Name() == ".git" && entry.IsDir() { // in a work tree, it is a file
 			return cmp.Or(err, fs.SkipDir)

@@ -35,7 +35,8 @@ var (
 
 // others are packages that snippets use without an import, of those that others share the name of; and the variables,
 // which are none.
-var others = map[string]string{"rand": "math/rand/v2", "redis": "github.com/redis/go-redis/v9", "rate": "golang.org/x/time/rate",
+var others = map[string]string{"rand": "math/rand/v2", "redis": "github.com/redis/go-redis/v9",
+	"rate":    "golang.org/x/time/rate",
 	"limiter": "", "url": "", "ctx": "", "client": "", "backend": "", "mux": ""}
 
 // checkSnippets compiles the Go of all documents: programs as they are, and the fragments of a document as one package,
@@ -81,7 +82,8 @@ func (t *tree) checkSnippets() error {
 func (t *tree) workspace() string {
 	root, _ := os.Getwd()
 	// The command requires a version that is not released, and no module here replaces it.
-	text := fmt.Sprintf("go 1.26.0\nuse .\nreplace github.com/throttr-go/throttr/postgresbackend v0.1.0 => %q\n", filepath.Join(root, "postgresbackend"))
+	text := fmt.Sprintf("go 1.26.0\nuse .\nreplace github.com/throttr-go/throttr/postgresbackend v0.1.0 => %q\n",
+		filepath.Join(root, "postgresbackend"))
 	for name := range t.names {
 		if filepath.Base(name) == "go.mod" && !strings.Contains(name, "testdata/") {
 			text += fmt.Sprintf("use %q\n", filepath.Join(root, filepath.Dir(name)))

@@ -312,7 +312,8 @@ func (c *Conn[T]) InlineReads() uint64 { return c.inline.reads.Load() }
 // The watchdog does not notice a response that the server has dropped (H4) while EVENTs come. So the
 // connection ends if there is no response for one and a half times StallTimeout, before a later
 // response can be taken for the one that was dropped.
-func (c *Conn[T]) RoundTrip(ctx context.Context, requests ...codec.Request) (responses []Response[T], sent bool, err error) {
+func (c *Conn[T]) RoundTrip(ctx context.Context,
+	requests ...codec.Request) (responses []Response[T], sent bool, err error) {
 	cl := c.options.Calls.Get()
 	cl.Unasked = true
 	for _, r := range requests {

@@ -107,7 +107,8 @@ func (r *responseReader[T]) decodeFrame(src []byte) (int, error) {
 	}
 	due := r.expected.Len() > 0
 	if due && !r.keepEvents && r.frames-r.expected.At(0).before >= MaxOutstanding { // H4
-		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it", MaxOutstanding)
+		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it",
+			MaxOutstanding)
 	}
 	switch {
 	case codec.Op(src[0]) == codec.OpEvent: // H8: an EVENT may precede any response
@@ -139,7 +140,8 @@ func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err 
 		return 0, err
 	}
 	if kind == codec.KindQuery && response.OK && cl.MostTTL > 0 && uint64(response.TTL.Amount) > cl.MostTTL {
-		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice", response.TTL.Amount, cl.MostTTL)
+		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice",
+			response.TTL.Amount, cl.MostTTL)
 	}
 	r.arrived.responses++
 	if cl.Responses = append(cl.Responses, response); len(cl.Responses) == cl.Len() {

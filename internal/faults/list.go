@@ -62,7 +62,8 @@ func parseFault(paragraph string) (f fault, err error) {
 		case strings.HasPrefix(line, "+"):
 			after = append(after, line[1:])
 		default:
-			return f, fmt.Errorf("%q has the line %q, which is neither text that is there nor what replaces it", head, line)
+			return f, fmt.Errorf("%q has the line %q, which is neither text that is there nor what replaces it",
+				head, line)
 		}
 	}
 	f.old = strings.Join(before, "\n")

@@ -99,7 +99,8 @@ func (f fault) plant(root string) (seen bool, err error) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=-p=1", "THROTTR_SLOW_TESTS=1")
 	output, err := cmd.CombinedOutput()
 	switch text := string(output); {
-	case strings.Contains(text, "no tests to run") || strings.Contains(text, "[build failed]") || strings.Contains(text, "[setup failed]"):
+	case strings.Contains(text, "no tests to run") || strings.Contains(text, "[build failed]") ||
+		strings.Contains(text, "[setup failed]"):
 		return false, fmt.Errorf("%v: %s", cmd, text)
 	case err == nil:
 		return false, nil

@@ -136,7 +136,8 @@ func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
 
 // Hit adds n to the active window, or opens one. If the window is known to be over the limit, the hit need
 // not be counted. If its counter can't hold n, the Window is Refused.
-func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit,
+	n uint64) (w window.Window, sent bool, err error) {
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
@@ -144,7 +145,8 @@ func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit, n uint
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
-func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit,
+	n uint64) (w window.Window, sent bool, err error) {
 	if err := limits.CheckNumber("N", n); err != nil {
 		return w, false, err
 	}
@@ -153,7 +155,8 @@ func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit, n u
 }
 
 // count has a hit counted in the window of a key and limit.
-func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h hit) (w window.Window, sent bool, err error) {
+func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit,
+	h hit) (w window.Window, sent bool, err error) {
 	s, err := b.slotsFor(ctx, key, l)
 	if err != nil {
 		return w, false, err
@@ -166,7 +169,8 @@ func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit, h h
 }
 
 // Set opens a window with count n in place of the active one.
-func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit,
+	n uint64) (w window.Window, sent bool, err error) {
 	if err := checkNumber("count", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}

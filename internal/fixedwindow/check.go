@@ -75,7 +75,8 @@ func checkNumber(field string, n uint64, size int) error {
 func scaleError(scale time.Duration, size int) error {
 	return &window.RangeError{
 		Field: "Scale", Value: scale.String(), Size: size,
-		Bound: fmt.Sprintf("scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units", valuesize.Max(size)),
+		Bound: fmt.Sprintf("scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units",
+			valuesize.Max(size)),
 		Needs: valuesize.Smallest(func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }),
 	}
 }

@@ -190,7 +190,8 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 		some := ready[:min(len(ready), max(1, cl.requests/2))]
 		for _, k := range some {
 			k.begin()
-			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A},
+				slot.Request{Verb: slot.Query, Slot: slot.B})
 		}
 		l := slot.Lookup{Sent: time.Now()}
 		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
@@ -199,7 +200,8 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 		l.Received = time.Now()
 		cl.pace.looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
 		for i, k := range some {
-			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
+			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]),
+				k.records.observe(call.Responses[2*i+1])}
 			k.history = k.records.bands.Extend(k.history, l)
 		}
 		cl.link.calls.Put(call)

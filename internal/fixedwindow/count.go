@@ -71,7 +71,8 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, takes bool, n uint64
 
 // addJoin adds the requests that count n in a window.
 func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
-	s.records.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n}, slot.Request{Verb: slot.Query, Slot: a.Slot})
+	s.records.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n},
+		slot.Request{Verb: slot.Query, Slot: a.Slot})
 }
 
 // joined returns the outcome of hits, given the responses to what addJoin has added.

@@ -146,7 +146,8 @@ func (l *link[T]) doAnywhere(ctx context.Context, cl *conn.Call[T]) (sent bool, 
 // doBy is do for actions. They are not sent after the deadline. If the responses are not there in
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
-func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline, by time.Time) (sent bool, err error) {
+func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline,
+	by time.Time) (sent bool, err error) {
 	cl.Stale = func() bool { return !time.Now().Before(deadline) }
 	timer := time.AfterFunc(time.Until(by), func() { c.Fail(errLate) })
 	sent, err = l.do(ctx, c, cl)

@@ -61,7 +61,8 @@ func partOf(key, limit string) (part string, f form) {
 func split(part []byte) (limit, key string, ok bool) {
 	length, rest, _ := bytes.Cut(part, []byte(":"))
 	n, err := strconv.Atoi(string(length))
-	if err != nil || n < 1 || strconv.Itoa(n) != string(length) || len(part) > maxPlain || len(rest) <= n || rest[n] != ':' {
+	if err != nil || n < 1 || strconv.Itoa(n) != string(length) || len(part) > maxPlain || len(rest) <= n ||
+		rest[n] != ':' {
 		return "", "", false
 	}
 	return string(rest[:n]), string(rest[n+1:]), true

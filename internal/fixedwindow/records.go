@@ -31,7 +31,8 @@ func (r *records[T]) add(cl *conn.Call[T], requests ...slot.Request) {
 		case slot.Query:
 			conn.Add(cl, codec.Query{Key: key})
 		case slot.Insert:
-			conn.Add(cl, codec.Insert[T]{Key: key, Quota: T(q.Value), TTL: codec.TTL[T]{Amount: T(r.bands.Top), Unit: unitOf(r.bands)}})
+			conn.Add(cl, codec.Insert[T]{Key: key, Quota: T(q.Value),
+				TTL: codec.TTL[T]{Amount: T(r.bands.Top), Unit: unitOf(r.bands)}})
 		case slot.Decrease:
 			addUpdate(cl, key, codec.Quota, codec.Decrease, q.Value)
 		case slot.Increase:

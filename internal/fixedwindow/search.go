@@ -30,7 +30,8 @@ type plan[T codec.Value] struct {
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
 // because it was too late or the connection has ended.
-func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action, n uint64) (o effects, sent bool, err error) {
+func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action,
+	n uint64) (o effects, sent bool, err error) {
 	var buf [8]slot.Request
 	requests := s.bands.Requests(buf[:0], a, n)
 	cl := s.newCall(conn.SingleRead)
@@ -77,7 +78,8 @@ func (s *slots[T]) search(ctx context.Context, decide func(*lookups[T]) (slot.Ac
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups, s.bands.Scale)
+	return fmt.Errorf("%w: %d lookups have shown no state of a window of %v that lasts", ErrTooLate, maxLookups,
+		s.bands.Scale)
 }
 
 // lookUp looks both slots up once more. It tries again if a connection ends.
@@ -91,7 +93,8 @@ func (s *slots[T]) lookUp(ctx context.Context, f *lookups[T]) error {
 			f.conn, f.history = c, slot.History{}
 		}
 		cl := s.newCall(conn.Interruptible)
-		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first}, slot.Request{Verb: slot.Query, Slot: f.first.Other()})
+		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first},
+			slot.Request{Verb: slot.Query, Slot: f.first.Other()})
 		l := slot.Lookup{First: f.first, Sent: time.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
 			l.Received = time.Now()

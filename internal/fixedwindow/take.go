@@ -14,7 +14,8 @@ import (
 
 // Take takes n of a window, if its count stays within the limit. Sent reports whether a take that has
 // failed may have been counted.
-func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit,
+	n uint64) (w window.Window, sent bool, err error) {
 	if n == 0 {
 		return b.Peek(ctx, key, l, 0)
 	}
@@ -34,7 +35,8 @@ func refuse(w *window.Window, l *window.Limit, n uint64) {
 }
 
 // Peek returns what Take would return, but takes nothing.
-func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, sent bool, err error) {
+func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit,
+	n uint64) (w window.Window, sent bool, err error) {
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return w, false, err
 	}
@@ -67,7 +69,8 @@ func (s *slots[T]) peekFor(ctx context.Context, l *window.Limit, n uint64) (w wi
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
 // them together, and otherwise in turn. What can't be given back stays counted until the window
 // ends.
-func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted, sent bool, err error) {
+func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take,
+	windows []window.Window) (granted, sent bool, err error) {
 	if len(takes) == 0 {
 		return true, false, nil
 	}
@@ -225,7 +228,8 @@ func (b *Backend[T]) ordered(takes []window.Take) ([]take[T], error) {
 		all[i] = take[T]{Take: t, index: i, slots: s}
 	}
 	slices.SortFunc(all, func(x, y take[T]) int {
-		return cmp.Or(cmp.Compare(b.names[x.slots.server], b.names[y.slots.server]), cmp.Compare(x.Limit.Scale, y.Limit.Scale),
+		return cmp.Or(cmp.Compare(b.names[x.slots.server], b.names[y.slots.server]),
+			cmp.Compare(x.Limit.Scale, y.Limit.Scale),
 			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
 	return all, nil
@@ -246,7 +250,8 @@ func (t *take[T]) recall() (known, mayRefuse bool) {
 
 // GiveBack gives n back to the window with an ID. It returns false if the window is over, if its
 // connection has ended, or if it can't be told from a later one: then n stays counted.
-func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (given, sent bool, err error) {
+func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
+	id int64) (given, sent bool, err error) {
 	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
 		return false, false, err
 	}

@@ -69,7 +69,8 @@ func Left(l *window.Limit, now time.Time) time.Duration {
 
 // Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
 func Identity(l *window.Limit) window.Limit {
-	return window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar, StartDay: startDay(l), Zone: zone(l)}
+	return window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar,
+		StartDay: startDay(l), Zone: zone(l)}
 }
 
 func startDay(l *window.Limit) uint8 {

@@ -12,7 +12,8 @@ import (
 )
 
 // Algorithms are those of limits with a Scale.
-var Algorithms = []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog}
+var Algorithms = []window.Algorithm{window.FixedWindow, window.AlignedWindow, window.TokenBucket,
+	window.SlidingWindow, window.SlidingLog}
 
 // maxName is how many characters a name may have.
 const maxName = 64
@@ -41,7 +42,8 @@ func Check(l *window.Limit) error {
 		if l.Burst == 0 {
 			return nil
 		}
-		return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "0, as only a token bucket has a burst"}
+		return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10),
+			Bound: "0, as only a token bucket has a burst"}
 	}
 	return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 }
@@ -73,7 +75,8 @@ func CheckNumber(field string, n uint64) error {
 
 //go:noinline
 func numberError(field string, n uint64) error {
-	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: "at most 2^63-1; was a negative number converted?"}
+	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10),
+		Bound: "at most 2^63-1; was a negative number converted?"}
 }
 
 func checkName(name string) error {
@@ -84,7 +87,8 @@ func checkName(name string) error {
 	if valid {
 		return nil
 	}
-	return &window.RangeError{Field: "Name", Value: fmt.Sprintf("%.*q", maxName, name), Bound: "at most 64 printable ASCII characters"}
+	return &window.RangeError{Field: "Name", Value: fmt.Sprintf("%.*q", maxName, name),
+		Bound: "at most 64 printable ASCII characters"}
 }
 
 // checkBurst returns an error if the time in which an empty bucket fills is no time.Duration.
@@ -98,7 +102,8 @@ func checkBurst(l *window.Limit) error {
 			return nil
 		}
 	}
-	return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10), Bound: "so large that the bucket fills in 146 years"}
+	return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10),
+		Bound: "so large that the bucket fills in 146 years"}
 }
 
 // Capacity returns what a limit allows at once: Max, or what a token bucket holds.

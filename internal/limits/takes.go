@@ -4,8 +4,10 @@ import "github.com/throttr-go/throttr/window"
 
 // SameCount reports whether two takes are of one count.
 func SameCount(a, b *window.Take) bool {
-	return a.Limit.Scale == b.Limit.Scale && a.Limit.Algorithm == b.Limit.Algorithm && a.Key == b.Key && a.Limit.Name == b.Limit.Name &&
-		a.Limit.Calendar == b.Limit.Calendar && startDay(&a.Limit) == startDay(&b.Limit) && zone(&a.Limit) == zone(&b.Limit)
+	return a.Limit.Scale == b.Limit.Scale && a.Limit.Algorithm == b.Limit.Algorithm && a.Key == b.Key &&
+		a.Limit.Name == b.Limit.Name &&
+		a.Limit.Calendar == b.Limit.Calendar && startDay(&a.Limit) == startDay(&b.Limit) &&
+		zone(&a.Limit) == zone(&b.Limit)
 }
 
 // Merge returns takes in which those of one count are one take of their sum, under the lowest Max and

@@ -68,7 +68,8 @@ func loadZone(name string, load func(name string) (*time.Location, error)) (*tim
 // isZoneName reports whether a name is written as those of zones. Others may be a second path of a file.
 func isZoneName(name string) bool {
 	return len(name) <= maxName && fs.ValidPath(name) && !strings.ContainsFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_+-/", r))
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+			strings.ContainsRune("_+-/", r))
 	})
 }
 

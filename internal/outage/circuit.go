@@ -76,7 +76,8 @@ type Ticket struct {
 // NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses up to the
 // longest one, of at least 1 ms. Opened and closed are called when it opens and closes.
 func NewCircuit(failures int, longest time.Duration, opened func(cause error), closed func()) *Circuit {
-	return &Circuit{failures: int32(min(failures, math.MaxInt32)), longest: min(max(longest, shortest), math.MaxInt64/4), opened: opened, closed: closed}
+	return &Circuit{failures: int32(min(failures, math.MaxInt32)),
+		longest: min(max(longest, shortest), math.MaxInt64/4), opened: opened, closed: closed}
 }
 
 // Err returns why the circuit is open, and nil while it is closed.

@@ -117,7 +117,8 @@ func (g *Guard) Peek(ctx context.Context, key string, l window.Limit, n uint64) 
 type method func(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error)
 
 // window makes a call of one window.
-func (g *Guard) window(ctx context.Context, name string, f method, key string, l window.Limit, n uint64) (w window.Window, err error) {
+func (g *Guard) window(ctx context.Context, name string, f method, key string, l window.Limit,
+	n uint64) (w window.Window, err error) {
 	err = g.one(ctx, name, key, l, func(ctx context.Context) (err error) {
 		w, err = f(ctx, key, l, n)
 		return err
@@ -217,7 +218,8 @@ func (g *Guard) one(ctx context.Context, name, key string, l window.Limit, f fun
 
 // call makes a call, if no circuit of its subjects is open, and for no longer than timeout. It returns its error, which
 // says if it has taken too long, or why the store is away.
-func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of []subject, f func(ctx context.Context) error) (err error) {
+func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of []subject,
+	f func(ctx context.Context) error) (err error) {
 	var few [4]pass
 	passes, cause := g.enter(of, timeout, few[:0])
 	if cause != nil {

@@ -30,5 +30,9 @@ func heldBy(b window.Backend) Held {
 			return held
 		}
 	}
-	return Held{Take: func(context.Context, string, window.Limit, uint64) (w window.Window, ok bool) { return w, false }}
+	return Held{Take: holdsNothing}
+}
+
+func holdsNothing(context.Context, string, window.Limit, uint64) (w window.Window, ok bool) {
+	return w, false
 }

@@ -42,7 +42,8 @@ func Ended(ctx context.Context) bool {
 
 // IsMistake reports whether an error is a mistake in the program, which says nothing about the store.
 func IsMistake(err error) bool {
-	return errors.Is(err, window.ErrRange) || errors.Is(err, window.ErrScale) || errors.Is(err, window.ErrUnsupported) || errors.Is(err, window.ErrConfig)
+	return errors.Is(err, window.ErrRange) || errors.Is(err, window.ErrScale) ||
+		errors.Is(err, window.ErrUnsupported) || errors.Is(err, window.ErrConfig)
 }
 
 // TimeoutError says that a call took longer than WithTimeout allows.

@@ -63,7 +63,8 @@ func (w *Watch) Closed() {
 		return
 	}
 	if l := w.Logger(); l != nil {
-		l.Warn("throttr: the store is back", "store", w.name(), "after", after.Round(time.Millisecond), "degraded", made.all, "denied", made.denied)
+		l.Warn("throttr: the store is back", "store", w.name(), "after", after.Round(time.Millisecond), "degraded",
+			made.all, "denied", made.denied)
 	}
 	w.Observed(nil, after)
 }
@@ -73,7 +74,8 @@ func (w *Watch) Closed() {
 func (w *Watch) Decided(allowed bool, cause error) {
 	made, within := w.count(allowed, cause != nil)
 	if l := w.Logger(); within > 0 && l != nil {
-		l.Warn("throttr: decisions without the store", "store", w.name(), "error", w.Text(cause), "within", within.Round(time.Second),
+		l.Warn("throttr: decisions without the store", "store", w.name(), "error", w.Text(cause), "within",
+			within.Round(time.Second),
 			"degraded", made.all, "denied", made.denied, "instead", w.Instead)
 	}
 }

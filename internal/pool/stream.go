@@ -148,7 +148,8 @@ func (s *stream[T]) run() {
 	s.pool.unshared.mu.Lock()
 	delete(s.pool.unshared.streams, s)
 	s.pool.unshared.mu.Unlock()
-	if err := s.failed; errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) || errors.Is(err, conn.ErrProtocol) {
+	if err := s.failed; errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) ||
+		errors.Is(err, conn.ErrProtocol) {
 		s.pool.noteFailure()
 	}
 }

@@ -264,7 +264,8 @@ func (m *Manager[T]) unsubscribe(c *conn.Conn[T]) {
 func (m *Manager[T]) unsubscribes() []codec.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	requests := []codec.Request{codec.Unsubscribe{Channel: []byte(All)}, codec.Unsubscribe{Channel: []byte(m.id.String())}}
+	requests := []codec.Request{codec.Unsubscribe{Channel: []byte(All)},
+		codec.Unsubscribe{Channel: []byte(m.id.String())}}
 	for name, ch := range m.channels {
 		if ch.subscribed && !m.implicit(name) {
 			requests = append(requests, codec.Unsubscribe{Channel: []byte(name)})

@@ -69,7 +69,8 @@ type Failure struct {
 // least one. It returns when every server has confirmed. ctx bounds only this call.
 //
 // If Subscribe fails, there is a Failure.
-func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions, totals *Totals) (*Subscription, *Failure) {
+func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions,
+	totals *Totals) (*Subscription, *Failure) {
 	if err := ctx.Err(); err != nil {
 		return nil, &Failure{Server: managers[0].o.Server, Err: err}
 	}

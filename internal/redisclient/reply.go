@@ -61,7 +61,8 @@ func ConnectError(module string, err error, secrets ...string) error {
 		err = reply.cause
 	}
 	err = ReplyError(err, secrets...)
-	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}
 	return &api.CallError{Package: module, Call: "connect", Err: err}
@@ -75,7 +76,8 @@ var inScript = regexp.MustCompile(`^(ERR .*@user_script: ?\d+: |ERR )?user_scrip
 // request may succeed. If the server does not have what a script needs, all of them fail.
 func aboutKey(err error) bool {
 	reply := err.Error()
-	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") && strings.Contains(reply, " key") ||
+	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") &&
+		strings.Contains(reply, " key") ||
 		inScript.MatchString(reply) && !strings.Contains(reply, "nonexistent global variable")
 }
 
@@ -102,7 +104,8 @@ func HasCode(err error, code string) bool {
 
 // Demoted reports whether a reply says that the server is a replica.
 func Demoted(err error) bool {
-	return err != nil && (strings.HasPrefix(err.Error(), "READONLY ") || strings.Contains(err.Error(), "You can't write against a read only replica"))
+	return err != nil && (strings.HasPrefix(err.Error(), "READONLY ") ||
+		strings.Contains(err.Error(), "You can't write against a read only replica"))
 }
 
 // quoted is a word in quotes, or the beginning of more. It is an argument unless it can be the name of a command, and
@@ -110,7 +113,8 @@ func Demoted(err error) bool {
 var quoted = regexp.MustCompile("\\B['\"`]([a-zA-Z|]*)(['\"`]?)")
 
 // withoutArguments are the beginnings of replies that have no arguments but in quotes, whatever words they have.
-var withoutArguments = []string{"WRONGPASS invalid username-password pair", "NOAUTH Authentication required", "NOPERM this user has no permissions"}
+var withoutArguments = []string{"WRONGPASS invalid username-password pair", "NOAUTH Authentication required",
+	"NOPERM this user has no permissions"}
 
 // text returns a reply up to what it quotes, unless that is the name of a command. If it has one of the arguments
 // without quotes, only its code is returned.

@@ -101,7 +101,8 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err
 	key := []byte(LeaderKey)
 	if t.exists {
 		conn.Add(cl, codec.Query{Key: key})
-		conn.Add(cl, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch, Value: termTTL[T]().Amount, Key: key})
+		conn.Add(cl, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch,
+			Value: termTTL[T]().Amount, Key: key})
 		conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: t.next(), Key: key})
 	} else {
 		conn.Add(cl, codec.Insert[T]{Key: key, Quota: t.next(), TTL: termTTL[T]()})
@@ -122,7 +123,8 @@ func (s *Sweeper[T]) endTerm(ctx context.Context, t term[T]) {
 		return
 	}
 	cl := s.o.Calls.Get()
-	conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: t.next() + 1, Key: []byte(LeaderKey)})
+	conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: t.next() + 1,
+		Key: []byte(LeaderKey)})
 	if _, err := s.do(ctx, cl); err == nil {
 		s.o.Calls.Put(cl)
 	}

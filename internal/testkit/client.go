@@ -69,7 +69,8 @@ func Hits(t *testing.T, l *throttr.RateLimit, n int, key string, scale time.Dura
 }
 
 // Subscribe returns a subscription that is closed at the end of the test.
-func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel string, opts ...pubsub.Option) *pubsub.Subscription {
+func Subscribe[T codec.Value](t testing.TB, client *throttr.Client[T], channel string,
+	opts ...pubsub.Option) *pubsub.Subscription {
 	t.Helper()
 	sub, err := client.Subscribe(t.Context(), channel, opts...)
 	noError(t, err)
@@ -107,7 +108,8 @@ func Next(t testing.TB, sub *pubsub.Subscription) pubsub.Message {
 // NewRateLimit returns a RateLimit that waits for its backend as long as the backend does: in tests of what
 // happens to windows while servers are slow or away, no circuit breaker must decide instead.
 func NewRateLimit(b throttr.Backend, opts ...throttr.Option) *throttr.RateLimit {
-	return throttr.NewRateLimit(b, append([]throttr.Option{throttr.WithTimeout(time.Hour), throttr.WithBreaker(math.MaxInt32, 0)}, opts...)...)
+	return throttr.NewRateLimit(b,
+		append([]throttr.Option{throttr.WithTimeout(time.Hour), throttr.WithBreaker(math.MaxInt32, 0)}, opts...)...)
 }
 
 // Encode returns the bytes of a frame.
@@ -122,7 +124,8 @@ func Encode(t testing.TB, f codec.Frame) []byte {
 func RequireUnavailable(t testing.TB, err error) {
 	t.Helper()
 	// Windows of a short scale are refused while a server settles.
-	if !errors.Is(err, throttr.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, fixedwindow.ErrTooLate) {
+	if !errors.Is(err, throttr.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, fixedwindow.ErrTooLate) {
 		t.Errorf("unexpected error: %v", err)
 	}
 }

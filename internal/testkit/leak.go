@@ -21,7 +21,8 @@ var ofClient = regexp.MustCompile(`(?m)^github\.com/(jackc/puddle/|throttr-go/th
 func Stacks() []string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
-	return slices.DeleteFunc(strings.Split(string(buf), "\n\n"), func(s string) bool { return !ofClient.MatchString(s) })
+	return slices.DeleteFunc(strings.Split(string(buf), "\n\n"),
+		func(s string) bool { return !ofClient.MatchString(s) })
 }
 
 // RequireNoGoroutines fails the test if goroutines of a client outlive it. A bubble of

@@ -129,7 +129,8 @@ func (s *Postgres) Thaw() { s.signal(syscall.SIGCONT) }
 // signal signals all processes of the server, the first one first: it can't start others then.
 func (s *Postgres) signal(sig syscall.Signal) {
 	first, _, _ := strings.Cut(read(filepath.Join(s.dir, "data/postmaster.pid")), "\n")
-	for _, process := range append([]string{first}, strings.Fields(read("/proc/"+first+"/task/"+first+"/children"))...) {
+	for _, process := range append([]string{first},
+		strings.Fields(read("/proc/"+first+"/task/"+first+"/children"))...) {
 		if pid, err := strconv.Atoi(process); err == nil {
 			syscall.Kill(pid, sig)
 		}

@@ -81,7 +81,8 @@ func (s *Redis) Restart(t testing.TB) {
 // begin starts the process, and returns when it responds and has loaded its data. If it ends before, the error has its
 // log.
 func (s *Redis) begin(t testing.TB) error {
-	cmd, done := exec.Command(redisProgram(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...), make(chan struct{})
+	cmd := exec.Command(redisProgram(t), append(s.args, "--dir", s.dir, "--logfile", "log", "--save", "")...)
+	done := make(chan struct{})
 	if err := cmd.Start(); err != nil {
 		return err
 	}

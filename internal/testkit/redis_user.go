@@ -21,8 +21,10 @@ func AsUserOfTheDocument(t *testing.T, use func(url string)) {
 		s.Must(t, rule...)
 	}
 	for _, url := range []string{
-		server.Addr, server.Addr + "?protocol=2", server.Addr + "/1?client_name=a", server.Addr + "?db=1&client_name=a&protocol=2",
-		sentinel.Addr + "?master_set=" + SentinelName, sentinel.Addr + "/1?client_name=a&protocol=2&master_set=" + SentinelName,
+		server.Addr, server.Addr + "?protocol=2", server.Addr + "/1?client_name=a",
+		server.Addr + "?db=1&client_name=a&protocol=2",
+		sentinel.Addr + "?master_set=" + SentinelName,
+		sentinel.Addr + "/1?client_name=a&protocol=2&master_set=" + SentinelName,
 		cluster.Addrs()[0] + "?client_name=a&addr=" + cluster.Addrs()[1],
 	} {
 		use("limits:PASSWORD@" + url)

@@ -24,7 +24,8 @@ func init() {
 }
 
 // parameters are the URL parameters that go-redis reads, as far as both kinds of clients have them.
-var parameters = []string{"addr", "db", "protocol", "client_name", "dial_timeout", "read_timeout", "write_timeout", "pool_size", "pool_timeout", "skip_verify", "master_set"}
+var parameters = []string{"addr", "db", "protocol", "client_name", "dial_timeout", "read_timeout", "write_timeout",
+	"pool_size", "pool_timeout", "skip_verify", "master_set"}
 
 // reloadInterval is how often the client of a cluster reads which server has which keys. Calls for the keys of a server
 // that is down fail until then. By default, go-redis waits 10 s, or a minute from version 9.23 on.
@@ -56,7 +57,8 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	if err != nil {
 		return nil, &api.CallError{Package: "goredis", Err: u.Malformed(err)}
 	}
-	o := &opened{New(client, rediswindow.WithPrefix(u.Prefix), rediswindow.WithMaxLog(u.MaxLog), rediswindow.WithMaxQueued(u.MaxQueued)), client}
+	o := &opened{New(client, rediswindow.WithPrefix(u.Prefix), rediswindow.WithMaxLog(u.MaxLog),
+		rediswindow.WithMaxQueued(u.MaxQueued)), client}
 	if u.Lazy {
 		return o, nil
 	}
