@@ -129,7 +129,7 @@ func connectError(server string, err error) error {
 func (d *Dialer) open(ctx context.Context, a Address) (net.Conn, error) {
 	nc, err := d.Dial(ctx, a.Network, a.Address)
 	if err == nil && nc == nil {
-		err = errors.New("Dial has returned neither a connection nor an error")
+		err = errors.New("the Dial of the Config has returned neither a connection nor an error")
 	}
 	if err != nil || d.TLS == nil {
 		return nc, err

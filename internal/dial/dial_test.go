@@ -278,7 +278,7 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 	}{
 		"192.0.2.1:9":    {&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9}, Err: refused}, refused.Error()},
 		"unix:///no/one": {&net.OpError{Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: "/no/one", Net: "unix"}, Err: refused}, refused.Error()},
-		"s":              {nil, "Dial has returned neither a connection nor an error"},
+		"s":              {nil, "the Dial of the Config has returned neither a connection nor an error"},
 	} {
 		d := dialer(func(context.Context, string, string) (net.Conn, error) { return nil, c.err })
 		_, _, err := connect(t.Context(), d, server, somewhere, nil)
