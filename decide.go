@@ -188,7 +188,8 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 }
 
 // failover makes a call of the fallback after the store has failed with a cause, and returns whether that has
-// answered. If not, and err is nil, the policy decides. Why is the cause, with the error of the fallback if it has failed.
+// answered. If not, and err is nil, the policy decides. Why is for the observer: the cause, and if the policy decides
+// after the fallback has failed, its error, too.
 func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, why, err error) {
 	if !isOutage(ctx, cause) {
 		return false, cause, cause

@@ -63,9 +63,9 @@
 // clock, as limits do.
 package throttr
 
-// The package has two halves, which share only errors.go.
+// The package has two halves.
 //
-// The limiter, which knows no server:
+// The limiter, on any backend:
 //
 //	ratelimit.go    RateLimit, its options, the calls for one limit
 //	decide.go       every decision, step by step

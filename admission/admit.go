@@ -94,33 +94,39 @@ func (a *admitted) count(ctx context.Context) (err error) {
 }
 
 // take takes what a request costs of its limits, all or none. What costs nothing in a limit is looked up before: if
-// the store is away, there is one look-up, so that nobody waits for a time limit for each.
+// the store is away, there is one look-up, so that nobody waits for a time limit for each. It is no failure if what is
+// taken can be decided in spite of that, by a fallback or a policy.
 func (a *admitted) take(ctx context.Context) error {
 	d := &a.decision
 	var few [4]throttr.Take
 	takes := few[:0]
-	var failed error
+	var failed, away error // the second one if the store is away
 	for i := range a.limits {
 		c := &a.limits[i]
-		switch {
-		case c.n > 0:
+		if c.n > 0 {
 			takes = append(takes, c.limit.For(c.as, c.n))
-		case !outage.IsAway(failed):
-			res, err := a.gate.limiter.Peek(ctx, c.as, c.limit, 0)
-			if err != nil {
-				failed = errors.Join(failed, err)
-				continue
-			}
+			continue
+		}
+		if away != nil {
+			continue
+		}
+		res, err := a.gate.limiter.Peek(ctx, c.as, c.limit, 0)
+		switch {
+		case outage.IsAway(err):
+			away = err
+		case err != nil:
+			failed = errors.Join(failed, err)
+		default:
 			c.result = &res
 			d.Allowed = d.Allowed && res.Allowed
 		}
 	}
 	if !d.Allowed || len(takes) == 0 {
-		return failed
+		return errors.Join(failed, away)
 	}
 	rv, ok, err := a.gate.limiter.Reserve(ctx, takes...)
 	if err != nil {
-		return errors.Join(failed, err)
+		return errors.Join(failed, away, err)
 	}
 	d.Allowed = ok
 	a.reservation = rv

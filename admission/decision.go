@@ -22,8 +22,8 @@ type Decision struct {
 	// Outcomes are those of all limits of the request, the shortest scale first. With Config.CountRefusals, they
 	// are those in which the request was counted, up to the one that has denied it.
 	Outcomes []Outcome
-	// Err says why the request could not be counted in some limits. It is nil if it was
-	// counted in all of them, or denied.
+	// Err says why the request could not be counted in some limits. It is nil if it was counted in all of them. A
+	// request that is denied may have one, too: of what had failed before.
 	Err error
 	// RetryAfter is after which time the client should try again, if the request was denied or could not
 	// be counted, with Config.Jitter. It is throttr.Never if waiting does not help.

@@ -88,6 +88,12 @@ func TestAStoreThatHangsIsLookedUpOnce(t *testing.T) {
 			require.ErrorIs(t, d.Err, throttr.ErrUnavailable)
 			require.Equal(t, time.Duration(1+cost)*250*time.Millisecond, time.Since(begun))
 			require.EqualValues(t, 1+cost, n)
+			if cost > 0 { // a policy decides
+				gate = newGateOn(t, store, admission.Config{Limits: limits}, throttr.WithPolicy(throttr.AllowHits))
+				d = gate.Admit(t.Context(), costs(map[string]uint64{"a": 0, "b": 0, "c": 0, "counted": cost}))
+				require.NoError(t, d.Err)
+				require.True(t, d.Allowed)
+			}
 		})
 	}
 	// A failure that is not one of the store leaves the other limits as they are.

@@ -2,7 +2,7 @@
 // made alone. It knows nothing of the store.
 //
 //   - While only a few requests are in flight, a caller sends its call itself, on its own goroutine and with its own
-//     ctx.
+//     ctx. That must end soon, or never: a caller that is canceled does not wait for a store that hangs.
 //   - Otherwise, the call is queued. When a request is back, the next one takes all that is queued. So requests become
 //     larger as the store becomes slower.
 //   - After a request of several calls, their callers are about to call again: they are queued, and share the next one.

@@ -5,7 +5,7 @@
 // limit. A hit travels like this:
 //
 //	backend.go    finds the slots (table.go, slots.go), once the arguments are checked (check.go)
-//	known.go      decides it if the open window is known to be full
+//	known.go      decides it if the open window is known to be full, and says whether it may share a request
 //	queue.go      lets it share a request with others that come while one is in flight
 //	count.go      counts it in the known window, or in one that it opens
 //	search.go     looks for the open window if none is known, and plans how to open one

@@ -130,8 +130,14 @@ func (g *Guard) window(ctx context.Context, name string, f method, key string, l
 func (g *Guard) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (ok bool, err error) {
 	err = g.one(ctx, "give back", key, l, func(ctx context.Context) (err error) {
 		ok, err = g.Backend.GiveBack(ctx, key, l, n, id)
+		if err == nil && !ok {
+			return errTooLate
+		}
 		return err
 	})
+	if err == errTooLate {
+		return false, nil
+	}
 	return ok, err
 }
 
@@ -243,6 +249,9 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 	return err
 }
 
+// errTooLate says that nothing was given back, which a backend may know without its store.
+var errTooLate = errors.New("throttr: too late to give back")
+
 // within makes a call that takes no longer than timeout, and returns what it tells about the store.
 func within(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) (Outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -251,7 +260,7 @@ func within(ctx context.Context, timeout time.Duration, f func(ctx context.Conte
 	switch {
 	case err == nil:
 		return Answered, nil
-	case Ended(ctx), err == ErrStill:
+	case Ended(ctx), err == ErrStill, err == errTooLate:
 		return Nothing, err
 	case Ended(limited):
 		return Away, &TimeoutError{After: timeout, Err: err}

@@ -84,8 +84,8 @@ func (r *remote) Peek(ctx context.Context, key string, _ window.Limit, _ uint64)
 	return w, r.call(ctx, "peek", key)
 }
 
-func (r *remote) GiveBack(ctx context.Context, key string, _ window.Limit, _ uint64, _ int64) (bool, error) {
-	return true, r.call(ctx, "give back", key)
+func (r *remote) GiveBack(ctx context.Context, key string, _ window.Limit, _ uint64, id int64) (bool, error) {
+	return id > 0, r.call(ctx, "give back", key)
 }
 
 func (r *remote) TakeAll(ctx context.Context, takes []window.Take, _ []window.Window) (bool, error) {
@@ -275,6 +275,19 @@ func TestFailuresInARow(t *testing.T) {
 		}
 		require.Equal(t, c.opens, g.Err("a", 0) != nil, c.between)
 	}
+	store := &remote{}
+	g := guard(store)
+	for range 2 {
+		store.be("a", down)
+		require.Error(t, calls["take"](t.Context(), g, "a", limit))
+		store.be("a", nil)
+		given, err := g.GiveBack(t.Context(), "a", limit, 1, 0)
+		require.NoError(t, err)
+		require.False(t, given)
+	}
+	store.be("a", down)
+	require.Error(t, calls["take"](t.Context(), g, "a", limit))
+	require.Error(t, g.Err("a", 0), "what comes too late to be given back is not asked of the store")
 }
 
 // Takes of several parts go through the circuits of all, and use up no trial if one of them is open.

@@ -113,8 +113,8 @@ func (s *shared[T]) acquire(ctx context.Context) (*conn.Conn[T], error) {
 	}
 }
 
-// connOrAttempt returns a connection, or the attempt that the caller must wait for; then the
-// caller counts as acquiring. It starts an attempt if one is needed.
+// connOrAttempt returns a connection, or the attempt that the caller must wait for, which is then one of the pool's
+// waiters. It starts an attempt if one is needed.
 func (s *shared[T]) connOrAttempt() (*conn.Conn[T], *attempt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
