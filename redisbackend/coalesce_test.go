@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
@@ -62,6 +63,29 @@ func (o *outcome) requireDistinct(t *testing.T, n int) {
 		counts[w.Count] = true
 	}
 	expect(t, len(counts) == n, "there are %d counts, want %d", len(counts), n)
+}
+
+// Equal looks at one time see the same: none of them counts.
+func TestPeeksAtOneTimeSeeTheSame(t *testing.T) {
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
+	for _, a := range limits.Algorithms {
+		l := limitOf(a, time.Hour, 12)
+		must(t, b.Take, "k", l, 10)
+		s.Freeze(t)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				w, err := b.Peek(context.Background(), "k", l, 1)
+				if err != nil || w.Count != 10 || w.Refused {
+					t.Errorf("%v: %+v, %v", a, w, err)
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond) // until all wait; if some do not, they share fewer requests
+		s.Thaw(t)
+		all.Wait()
+	}
 }
 
 // Hits at one time share requests. What is wrong with a key fails the hits of that key alone, and what is wrong with

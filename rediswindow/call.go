@@ -37,9 +37,9 @@ type question struct {
 	answer
 }
 
-// shares reports whether equal questions may be one: they ask the same of one limit.
+// shares reports whether equal questions may be one: of so many takes or hits of one limit, the first ones are granted.
 func (q *question) shares() bool {
-	return q.verb == take || q.verb == peek || q.verb == count && !q.limit.Algorithm.Rolling()
+	return q.verb == take || q.verb == count && !q.limit.Algorithm.Rolling()
 }
 
 // texts returns what the script gets: the name of a hash, and a text. If more is true, the next one belongs to the same
