@@ -20,8 +20,8 @@ import (
 //  3. What needs no store is decided: the limit is Unlimited, or can never grant so much.
 //  4. The store is asked, through its guard (see outage.go).
 //  5. If it has failed: the fallback is asked for its share, or the policy decides.
-//  6. A Shadow limit allows, whatever was decided.
-//  7. The observer is told.
+//  6. The observer is told.
+//  7. A Shadow limit allows, whatever was decided.
 //
 // That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and
 // WaitAll: a wait asks again and again, when its turn has come.

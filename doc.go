@@ -67,7 +67,7 @@ package throttr
 //
 // The limiter, on any backend:
 //
-//	ratelimit.go    RateLimit, its options, the calls for one limit
+//	ratelimit.go    RateLimit, and the calls for one limit
 //	decide.go       every decision, step by step
 //	outage.go       while the store is away: guards, policies, fallback, lines
 //	take.go         TakeAll; the data of a call of several takes

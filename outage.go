@@ -104,8 +104,8 @@ func WithBreaker(failures int, pause time.Duration) Option {
 }
 
 // WithLogger sets where a RateLimit logs, at level WARN, that its store is away, and that it is back: two lines for
-// an outage, however many decisions are made meanwhile. If a store fails again and again, but not so often in a row
-// that its circuit breaker opens, there is a line a minute. If a backend of your own panics when it is asked in the
+// an outage, however many decisions are made meanwhile. If a fallback or a policy decides again and again, but the
+// store does not fail so often in a row that its circuit breaker opens, there is a line a minute. If a backend of your own panics when it is asked in the
 // background, see [WithBreaker], there is a line at level ERROR with the stack, and the program goes on. The lines
 // have no keys, unless the errors of a backend of your own have. Default: [slog.Default]. A nil logger turns the
 // lines off.
@@ -142,8 +142,8 @@ func (o *options) insteadText() string {
 }
 
 // guard returns a backend with what protects callers while its store is away, of which w is told. The memory of the
-// process is never away, and waits for nothing. The guard of package lease is passed by what needs no store. A
-// wrapper of either is a backend like any other.
+// process is never away, and waits for nothing. What a backend of package lease decides without its store
+// goes past the guard, see outage.Holder. A wrapper of either is a backend like any other.
 func (o *options) guard(b Backend, w *outage.Watch) Backend {
 	b = opened(b)
 	if m, ok := b.(*memory.Backend); ok {

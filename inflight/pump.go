@@ -106,7 +106,7 @@ func (p *pump) reset(lease time.Duration) {
 	p.claim.Lease = lease
 }
 
-// step changes the phase. What is new is told at once, also after a failure.
+// step changes the phase. What is new is told at once, or after the exchange that is in flight.
 func (p *pump) step(s step) {
 	if s == news {
 		p.at = 0

@@ -196,15 +196,17 @@ func (b *Backend) mix(hash uint64, l *window.Limit) uint64 {
 	return hash << (64 - b.shift)
 }
 
-// do makes a call.
+// do makes a call. A hit of a window is a charge: whether it is within the limit, the RateLimit says.
 func (x *access) do(b *Backend, v verb, l *window.Limit, n uint64) (algorithm.State, error) {
 	switch {
 	case v == peek:
 		return x.peek(n), nil
 	case v == take, v == hit && x.algorithm.Rolling:
 		return x.take(b, l, n)
-	case v == set && x.end(b) != nil: // others count there, too, so the count only gets larger
-		n -= min(n, x.peek(0).Count)
+	case v == set:
+		if x.end(b) != nil { // others count there, too, so the count only gets larger
+			n -= min(n, x.peek(0).Count)
+		}
 	}
 	return x.charge(b, l, n)
 }
