@@ -200,9 +200,9 @@ func (s *storm) giveBack(granted []grant) {
 // checkHeld fails the test unless each client finds what is held of each key, or all hits.
 func (s *storm) checkHeld(held []uint64) {
 	bucket := s.Algorithm == window.TokenBucket && s.gives // which may give less back
-	s.expect(s.lost.Load() == 0 || bucket || s.MayLose && s.keys > 1, "GiveBack returns false %d times", s.lost.Load())
+	s.expect(s.lost.Load() == 0 || bucket || s.MayLose && s.keys > 1, "GiveBack returns false %d times for %q", s.lost.Load(), s.key)
 	for i, held := range held {
-		s.expect(s.gives || held == s.limit.Max, "%d are granted of %d", held, s.limit.Max)
+		s.expect(s.gives || held == s.limit.Max, "%d of %d are granted to %q", held, s.limit.Max, s.key)
 		least, most := held, held
 		switch {
 		case bucket:

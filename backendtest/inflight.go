@@ -243,8 +243,7 @@ func testPlacesAtOnce(s *suite) {
 
 // testFlightModel makes random claims of processes on three counts, and lists what they hold.
 func testFlightModel(s *suite) {
-	for range 3 {
-		seed := rand.Uint64()
+	for seed := range uint64(3) {
 		s.Logf("seed %d", seed)
 		r, key := rand.New(rand.NewPCG(seed, 1)), fmt.Sprint("model", seed)
 		keys := []string{key, key + "1"}
