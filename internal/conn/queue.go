@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/fifo"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -54,15 +53,15 @@ type writeQueue[T codec.Value] struct {
 	closed  error // why nothing is queued or written any more, or nil
 	closing error // why nothing is queued any more, and what the reason will be when no call is left
 
-	queued         fifo.Queue[*Call[T]] // calls that wait to be written
-	queuedRequests int                  // requests of these, without those of abandoned calls
-	abandoned      int                  // how many of these calls have been abandoned
-	launched       fifo.Queue[*Call[T]] // calls in flight that the reader has not fetched yet
-	inFlight       int                  // requests without a response
-	inFlightBytes  int                  // size of the calls in flight, each until its last response has come
-	offset         uint64               // size of all calls that were ever put in flight
-	received       uint64               // frames that the connection has received
-	lastDone       int                  // calls that the last read of the connection has completed
+	queued         fifo[*Call[T]] // calls that wait to be written
+	queuedRequests int            // requests of these, without those of abandoned calls
+	abandoned      int            // how many of these calls have been abandoned
+	launched       fifo[*Call[T]] // calls in flight that the reader has not fetched yet
+	inFlight       int            // requests without a response
+	inFlightBytes  int            // size of the calls in flight, each until its last response has come
+	offset         uint64         // size of all calls that were ever put in flight
+	received       uint64         // frames that the connection has received
+	lastDone       int            // calls that the last read of the connection has completed
 
 	stall watchdog
 	uses  uint64    // calls queued, pings aside
@@ -242,7 +241,7 @@ func (q *writeQueue[T]) launch(cl *Call[T], buf []byte) []byte {
 
 // fetch moves the calls that were put in flight since the last fetch to the reader's queue, which
 // must be empty.
-func (q *writeQueue[T]) fetch(into *fifo.Queue[*Call[T]]) {
+func (q *writeQueue[T]) fetch(into *fifo[*Call[T]]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	*into, q.launched = q.launched, *into
@@ -352,11 +351,11 @@ func (q *writeQueue[T]) stalled() (bool, int) {
 // drain fails the calls that are left, after the queue has been closed and nobody reads or
 // writes any more. The reader has fetched some of those in flight. A call in flight may have been
 // executed if it begins within the bytes that the network has accepted in all.
-func (q *writeQueue[T]) drain(fetched *fifo.Queue[*Call[T]], accepted uint64) {
+func (q *writeQueue[T]) drain(fetched *fifo[*Call[T]], accepted uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stall.stop()
-	for _, calls := range []*fifo.Queue[*Call[T]]{fetched, &q.launched} {
+	for _, calls := range []*fifo[*Call[T]]{fetched, &q.launched} {
 		for calls.Len() > 0 {
 			cl := calls.Pop()
 			q.finisher.fail(cl, q.closed, cl.offset < accepted)

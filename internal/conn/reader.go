@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/fifo"
 )
 
 const (
@@ -22,14 +21,14 @@ const (
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
 // read side uses it, see inlineReader.
 type responseReader[T codec.Value] struct {
-	fetch      func(*fifo.Queue[*Call[T]]) // moves the calls put in flight since the last fetch into a queue
-	keepEvents bool                        // if false, EVENTs are dropped
+	fetch      func(*fifo[*Call[T]]) // moves the calls put in flight since the last fetch into a queue
+	keepEvents bool                  // if false, EVENTs are dropped
 	eventCount *atomic.Uint64
 
 	buf      []byte
-	lo, hi   int                  // buf[lo:hi] has been read and not been decoded
-	expected fifo.Queue[*Call[T]] // calls in flight that fetch has returned, oldest first
-	frames   uint64               // responses and EVENTs that have been decoded
+	lo, hi   int            // buf[lo:hi] has been read and not been decoded
+	expected fifo[*Call[T]] // calls in flight that fetch has returned, oldest first
+	frames   uint64         // responses and EVENTs that have been decoded
 
 	// What the last decode has found.
 	arrived arrivals

@@ -8,13 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/fifo"
 )
 
 // newReader returns a reader that expects the responses to some calls.
 func newReader(calls ...*Call[uint16]) *responseReader[uint16] {
 	r := &responseReader[uint16]{buf: make([]byte, readSize), eventCount: new(atomic.Uint64)}
-	r.fetch = func(into *fifo.Queue[*Call[uint16]]) {
+	r.fetch = func(into *fifo[*Call[uint16]]) {
 		for _, cl := range calls {
 			into.Push(cl)
 		}

@@ -1,25 +1,23 @@
-// Package fifo has a first-in, first-out queue.
-package fifo
+package conn
 
-// Queue is a queue in a ring buffer that grows by doubling. The zero value is an empty
-// queue.
-type Queue[E any] struct {
+// fifo is a first-in, first-out queue in a ring buffer that grows by doubling. The zero value is an empty one.
+type fifo[E any] struct {
 	ring []E // its length is zero or a power of two
 	head int
 	size int
 }
 
 // Len returns the number of elements.
-func (q *Queue[E]) Len() int { return q.size }
+func (q *fifo[E]) Len() int { return q.size }
 
 // Cap returns how many elements fit before the queue grows.
-func (q *Queue[E]) Cap() int { return len(q.ring) }
+func (q *fifo[E]) Cap() int { return len(q.ring) }
 
 // At returns the i-th element. The oldest is element 0.
-func (q *Queue[E]) At(i int) E { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+func (q *fifo[E]) At(i int) E { return q.ring[(q.head+i)&(len(q.ring)-1)] }
 
 // Push adds e as the newest element.
-func (q *Queue[E]) Push(e E) {
+func (q *fifo[E]) Push(e E) {
 	if q.size == len(q.ring) {
 		q.grow()
 	}
@@ -27,18 +25,8 @@ func (q *Queue[E]) Push(e E) {
 	q.size++
 }
 
-// PushFront adds e as the oldest element.
-func (q *Queue[E]) PushFront(e E) {
-	if q.size == len(q.ring) {
-		q.grow()
-	}
-	q.head = (q.head - 1) & (len(q.ring) - 1)
-	q.ring[q.head] = e
-	q.size++
-}
-
 // Pop removes and returns the oldest element. It panics if the queue is empty.
-func (q *Queue[E]) Pop() E {
+func (q *fifo[E]) Pop() E {
 	if q.size == 0 {
 		panic("fifo: Pop of an empty queue")
 	}
@@ -50,10 +38,11 @@ func (q *Queue[E]) Pop() E {
 	return e
 }
 
-func (q *Queue[E]) grow() {
+func (q *fifo[E]) grow() {
 	ring := make([]E, max(16, 2*len(q.ring)))
 	for i := range q.size {
 		ring[i] = q.At(i)
 	}
-	q.ring, q.head = ring, 0
+	q.ring = ring
+	q.head = 0
 }
