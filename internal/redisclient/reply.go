@@ -76,9 +76,13 @@ var inScript = regexp.MustCompile(`^(ERR .*@user_script: ?\d+: |ERR )?user_scrip
 // request may succeed. If the server does not have what a script needs, all of them fail.
 func aboutKey(err error) bool {
 	reply := err.Error()
-	return strings.HasPrefix(reply, "WRONGTYPE ") || strings.HasPrefix(reply, "NOPERM ") &&
-		strings.Contains(reply, " key") ||
-		inScript.MatchString(reply) && !strings.Contains(reply, "nonexistent global variable")
+	switch {
+	case strings.HasPrefix(reply, "WRONGTYPE "):
+		return true
+	case strings.HasPrefix(reply, "NOPERM "):
+		return strings.Contains(reply, " key")
+	}
+	return inScript.MatchString(reply) && !strings.Contains(reply, "nonexistent global variable")
 }
 
 // Damaged reports whether a reply says that what is stored under a key is not what it should be.
