@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"testing/fstest"
 )
 
 var (
@@ -48,7 +49,7 @@ func (t *tree) checkSnippets() error {
 	}
 	defer os.RemoveAll(work)
 	maps.Copy(t.imports, others)
-	files := map[string]string{"go.work": t.workspace(), "go.mod": "module snippets\ngo 1.25\n"}
+	files := fstest.MapFS{"go.work": file(t.workspace()), "go.mod": file("module snippets\ngo 1.25\n")}
 	for document, text := range t.texts {
 		folder := strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(document)
 		for i, m := range goBlock.FindAllStringSubmatch(text, -1) {
@@ -57,17 +58,13 @@ func (t *tree) checkSnippets() error {
 				name = fmt.Sprintf("%s_%d/main.go", folder, i+1)
 			} else {
 				code = t.complete(code)
-				files[folder+"/given.go"] = given
+				files[folder+"/given.go"] = file(given)
 			}
-			files[name] = fmt.Sprintf("//line %s, Go %d:1\n%s", document, i+1, code)
+			files[name] = file(fmt.Sprintf("//line %s, Go %d:1\n%s", document, i+1, code))
 		}
 	}
-	for name, text := range files {
-		name = filepath.Join(work, name)
-		os.MkdirAll(filepath.Dir(name), 0o755)
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			return err
-		}
+	if err := os.CopyFS(work, files); err != nil {
+		return err
 	}
 	out, _ := exec.Command("go", "-C", work, "build", "-gcflags=-e", "./...").CombinedOutput()
 	for line := range strings.Lines(string(out)) {
@@ -77,6 +74,8 @@ func (t *tree) checkSnippets() error {
 	}
 	return nil
 }
+
+func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
 
 // workspace is a go.work of the snippets and of all modules of the repository.
 func (t *tree) workspace() string {
