@@ -20,7 +20,6 @@ require (
 	github.com/throttr-go/throttr/redisbackend v0.0.0-00010101000000-000000000000
 	github.com/throttr-go/throttr/redisbackend/goredis v0.0.0-00010101000000-000000000000
 	github.com/ulule/limiter/v3 v3.11.2
-	golang.org/x/sync v0.22.0
 	golang.org/x/time v0.16.0
 	gonum.org/v1/plot v0.17.0
 )
@@ -41,6 +40,7 @@ require (
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/image v0.30.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )

@@ -11,11 +11,9 @@ import (
 	"github.com/throttled/throttled/v2/store/memstore"
 	ulule "github.com/ulule/limiter/v3"
 	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -36,36 +34,6 @@ func BenchmarkMemory(b *testing.B) {
 		contender{"throttled", throttledGCRA},
 		contender{"ulule", ululeMemory},
 	)
-}
-
-// BenchmarkPlaces asks what a pair of acquire and release costs in the process. The semaphores stay for good, and
-// nobody can see who holds what.
-func BenchmarkPlaces(b *testing.B) {
-	compare(b, []load{{1, 1, false}, {1, 2, false}, {1000, 1, false}, {1000, 2, false}},
-		contender{"inflight", placesInMemory},
-		contender{"semaphores in a sync.Map", semaphores},
-	)
-}
-
-func placesInMemory(*testing.B) (call, func()) {
-	store := memory.New()
-	l := inflight.New(store)
-	return pairs(l, inflight.Limit{Max: placesOfKey}), func() { l.Close(); store.Close() }
-}
-
-func semaphores(*testing.B) (call, func()) {
-	var all sync.Map
-	return func(ctx context.Context, key string) error {
-		s, ok := all.Load(key)
-		if !ok {
-			s, _ = all.LoadOrStore(key, semaphore.NewWeighted(placesOfKey))
-		}
-		if err := s.(*semaphore.Weighted).Acquire(ctx, 1); err != nil {
-			return err
-		}
-		s.(*semaphore.Weighted).Release(1)
-		return nil
-	}, func() {}
 }
 
 func inMemory(a throttr.Algorithm, n uint64, scale time.Duration) func(b *testing.B) (call, func()) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -45,15 +45,14 @@ func BenchmarkOutage(b *testing.B) {
 	for _, name := range []string{"hangs", "down"} {
 		for _, l := range limited {
 			b.Run(name+"/"+l.name, func(b *testing.B) {
-				s := startRedis(b, freeAddress(b))
-				decide, end := l.open(b, s.addr)
+				s := testkit.StartRedis(b)
+				decide, end := l.open(b, s.Addr)
 				defer end()
 				if name == "hangs" {
-					measureOutage(b, decide, func() { s.Process.Signal(syscall.SIGSTOP) }, func() { s.Process.Signal(syscall.SIGCONT) })
+					measureOutage(b, decide, func() { s.Freeze(b) }, func() { s.Thaw(b) })
 				} else {
-					measureOutage(b, decide, func() { s.Process.Kill(); s.Wait() }, func() { s = startRedis(b, s.addr) })
+					measureOutage(b, decide, s.Kill, func() { s.Restart(b) })
 				}
-				s.Process.Kill()
 			})
 		}
 	}

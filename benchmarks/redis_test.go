@@ -26,6 +26,7 @@ func BenchmarkRedis(b *testing.B) { onKeys(b, 1000) }
 func BenchmarkRedisOneKey(b *testing.B) { onKeys(b, 1) }
 
 func onKeys(b *testing.B, keys int) {
+	startRedis(b)
 	bucket, longer := limit, limit
 	bucket.Algorithm = throttr.TokenBucket
 	longer.Scale += time.Hour
@@ -96,6 +97,7 @@ func redisRate(_ *testing.B, addr string) (call, func()) {
 // BenchmarkInFlight asks what a pair of acquire and release costs on Redis. The sorted set is what a program has
 // without this module: its places end by time only.
 func BenchmarkInFlight(b *testing.B) {
+	startRedis(b)
 	compare(b, []load{{1, 1, true}, {1, 64, true}, {1000, 1, true}, {1000, 64, true}},
 		contender{"inflight", places},
 		contender{"sorted set", sortedSet},
@@ -146,6 +148,7 @@ return 1`)
 // BenchmarkLease asks what leases save if eight clients share one key on Redis: a limit that is not reached, and one
 // of 50,000 a second, of which denials count as calls, too.
 func BenchmarkLease(b *testing.B) {
+	startRedis(b)
 	full := throttr.Limit{Max: 50_000, Scale: time.Second}
 	compare(b, []load{{1, 32, false}},
 		contender{"leases", leases(limit, true)},

@@ -26,7 +26,6 @@ var sections = []struct{ bench, title, text, units string }{
 	{"RedisOneKey", "One key", "The same of a key that all share.", "calls/s p50-ns p99-ns cpu-ns server-cpu-ns"},
 	{"Memory", "In the process", "", "ns/op"},
 	{"HTTP", "HTTP", "Requests over connections; client and server are one process.", "calls/s p99-ns cpu-ns"},
-	{"Places", "In flight in the process", "A pair of acquire and release.", "ns/op"},
 	{"InFlight", "In flight", "A pair of acquire and release on Redis.", "calls/s p50-ns p99-ns"},
 	{"Lease", "Leases", "Eight clients of Redis with four callers each, one key; a denial is a call, too.",
 		"calls/s server-cpu-ns"},

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 )
 
 // The limit of each key is never reached.
@@ -31,12 +29,7 @@ var limit = throttr.Limit{Max: most, Scale: scale}
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // this process holds less memory than a service
-	status := m.Run()
-	for _, p := range processes {
-		p.Process.Kill()
-		p.Wait()
-	}
-	os.Exit(status)
+	m.Run()
 }
 
 // call is what is measured: a call for a key.
@@ -93,7 +86,7 @@ func (l load) run(b *testing.B, f call, keys []string) {
 	times := make([][]time.Duration, l.callers)
 	var callers sync.WaitGroup
 	runtime.GC()
-	own, servers := ownCPU(), serverCPU()
+	own, servers := ownCPU(), serverCPU(b)
 	b.ResetTimer()
 	for i := range l.callers {
 		callers.Go(func() {
@@ -119,7 +112,7 @@ func (l load) run(b *testing.B, f call, keys []string) {
 	perCall := func(d time.Duration) float64 { return float64(d) / float64(b.N) }
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 	b.ReportMetric(perCall(ownCPU()-own), "cpu-ns")
-	if used := serverCPU() - servers; used > 0 {
+	if used := serverCPU(b) - servers; used > 0 {
 		b.ReportMetric(perCall(used), "server-cpu-ns")
 	}
 	if all := slices.Concat(times...); len(all) > 0 {
@@ -135,64 +128,33 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// serverCPU returns the processor time of the servers, in hundredths of a second, where the system reports it.
-func serverCPU() (sum time.Duration) {
-	for _, p := range processes {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
-		if fields := strings.Fields(string(stat)); len(fields) > 14 {
-			user, _ := time.ParseDuration(fields[13] + "0ms")
-			system, _ := time.ParseDuration(fields[14] + "0ms")
-			sum += user + system
-		}
+// serverCPU returns the processor time of the Redis.
+func serverCPU(b *testing.B) (sum time.Duration) {
+	if server == nil {
+		return 0
+	}
+	for _, m := range usedCPU.FindAllStringSubmatch(server.Must(b, "INFO", "cpu"), -1) {
+		seconds, _ := time.ParseDuration(m[1] + "s")
+		sum += seconds
 	}
 	return sum
 }
 
-// redisServer is a process.
-type redisServer struct {
-	*exec.Cmd
-	addr string
+var usedCPU = regexp.MustCompile(`used_cpu_(?:sys|user):(\S+)`)
+
+// server is the Redis of the benchmark that runs, if it has one.
+var server *testkit.Redis
+
+// startRedis starts a Redis that stores nothing on disk, until the benchmark ends.
+func startRedis(b *testing.B) {
+	server = testkit.StartRedis(b)
+	b.Cleanup(func() { server = nil })
 }
 
-// processes are servers, which end with the benchmarks.
-var processes []*redisServer
-
-// startRedis starts a Redis that stores nothing on disk, and waits until it responds.
-func startRedis(b *testing.B, addr string) *redisServer {
-	_, port, _ := net.SplitHostPort(addr)
-	p := &redisServer{exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", os.TempDir()), addr}
-	if err := p.Start(); err != nil {
-		b.Fatal(err)
-	}
-	processes = append(processes, p)
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
-		if conn, err := net.Dial("tcp", addr); err == nil {
-			defer conn.Close()
-			return p
-		}
-	}
-	b.Fatal("redis-server does not respond")
-	return nil
-}
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(b *testing.B) string {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(b)
-	defer l.Close()
-	return l.Addr().String()
-}
-
-var shared *redisServer
-
-// redisAddress returns the address of a Redis that all benchmarks share, without keys.
+// redisAddress returns the address of the server, which has no keys.
 func redisAddress(b *testing.B) string {
-	if shared == nil {
-		shared = startRedis(b, freeAddress(b))
-	}
-	client := connect(b, shared.addr)
-	defer client.Close()
-	must(client.Do(b.Context(), client.B().Flushall().Build()).ToString())(b)
-	return shared.addr
+	server.Must(b, "FLUSHALL")
+	return server.Addr
 }
 
 // connect returns a client without the client-side cache, which does not help counters.
