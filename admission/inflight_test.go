@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,11 +174,12 @@ func TestPlacesThatCantBeDecided(t *testing.T) {
 		"it became useless": {throttr.ErrUnsupported, inflight.Admit, admission.Config{}, admission.Misconfigured},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &testkit.Remote{Backend: memory.New()}
+			var away atomic.Bool
+			store := failingWhile(&away, memory.New(), test.err)
 			test.cfg.InFlight, test.cfg.Places = exports, newPlaces(t, store, inflight.WithPolicy(test.policy))
 			gate := newGate(t, test.cfg)
-			store.Fail(test.err)
-			defer store.Fail(nil) // Close need not wait
+			away.Store(true)
+			defer away.Store(false) // Close need not wait
 			d := gate.Admit(t.Context(), request("k"))
 			require.Equal(t, test.want, d.Verdict(), d.Err)
 			if test.policy == inflight.Share {
@@ -197,6 +199,16 @@ func TestPlacesThatCantBeDecided(t *testing.T) {
 			require.Equal(t, []string{"minute"}, names(gate.Admit(t.Context(), request("k"))))
 		})
 	}
+}
+
+// failingWhile returns a store whose calls fail with err while it is away.
+func failingWhile(away *atomic.Bool, b throttr.Backend, err error) throttr.Backend {
+	return testkit.Hooked{Backend: b, Before: func(context.Context, ...window.Take) error {
+		if away.Load() {
+			return err
+		}
+		return nil
+	}}
 }
 
 // A client that leaves while the store is asked is not counted, and holds nothing.
@@ -238,8 +250,10 @@ func TestShadowHoldsPlacesThatDenyNobody(t *testing.T) {
 // The handler's context ends when the place is lost, and its decision says so.
 func TestTheContextEndsWhenThePlaceIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}
-		gate := newGateOn(t, store.Backend, admission.Config{InFlight: exports, Places: newPlaces(t, store)})
+		var away atomic.Bool
+		store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+		places := newPlaces(t, failingWhile(&away, store, throttr.ErrUnavailable))
+		gate := newGateOn(t, store, admission.Config{InFlight: exports, Places: places})
 		type key struct{}
 		d := gate.Admit(context.WithValue(t.Context(), key{}, "value"), request("k"))
 		defer d.Done()
@@ -247,7 +261,7 @@ func TestTheContextEndsWhenThePlaceIsLost(t *testing.T) {
 		require.Equal(t, "value", ctx.Value(key{}))
 		time.Sleep(time.Hour)
 		require.NoError(t, ctx.Err(), "places are renewed")
-		store.Fail(throttr.ErrUnavailable)
+		away.Store(true)
 		<-ctx.Done()
 		require.Equal(t, inflight.ErrLost, context.Cause(ctx))
 		child, cancel := context.WithCancel(ctx)
@@ -273,7 +287,7 @@ func TestAPlaceIsReleasedIfCountingPanics(t *testing.T) {
 	_, inUse := counted(t, gate)
 	require.Zero(t, inUse)
 
-	for _, store := range []throttr.Backend{memory.New(), &testkit.Remote{Backend: memory.New()}} {
+	for _, store := range []throttr.Backend{memory.New(), testkit.Broken(memory.New(), nil)} {
 		places := newPlaces(t, store, inflight.WithObserver(func(context.Context, inflight.Event) { panic(errors.New("observer")) }))
 		gate = newGate(t, admission.Config{InFlight: exports, Places: places})
 		require.Panics(t, func() { gate.Admit(t.Context(), request("k")) })

@@ -32,7 +32,7 @@ type service struct {
 
 func newService(t *testing.T, cfg grpclimit.Config, seen func(context.Context) error) *service {
 	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-	s := &service{&site{limiter: throttr.NewRateLimit(store)}, t, inflight.New(&testkit.Remote{Backend: store}, inflight.WithLogger(nil))}
+	s := &service{&site{limiter: throttr.NewRateLimit(store)}, t, inflight.New(testkit.Broken(store, nil), inflight.WithLogger(nil))}
 	t.Cleanup(func() { s.places.Close() })
 	cfg.InFlight = exports
 	cfg.Places = s.places

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 // stream is one request at a time of a client.
@@ -55,7 +57,7 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // service is an HTTP server with a limit in flight, in a bubble.
 type service struct {
 	t      *testing.T
-	store  *testkit.Remote
+	away   atomic.Bool // the store
 	places *inflight.Limiter
 	server *http.Server
 	client *http.Client
@@ -63,12 +65,18 @@ type service struct {
 
 // serve serves requests to a handler, of clients that may have one in flight. The places are those of a store.
 func serve(t *testing.T, cfg httplimit.Config, handler http.HandlerFunc) *service {
-	s := &service{t: t, store: &testkit.Remote{Backend: memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))}}
-	s.places = inflight.New(s.store, inflight.WithLogger(nil))
+	s := &service{t: t}
+	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+	s.places = inflight.New(testkit.Hooked{Backend: store, Before: func(context.Context, ...window.Take) error {
+		if s.away.Load() {
+			return throttr.ErrUnavailable
+		}
+		return nil
+	}}, inflight.WithLogger(nil))
 	cfg.InFlight = stream
 	cfg.Places = s.places
 	cfg.Key = httplimit.Everyone
-	limit, err := httplimit.New(throttr.NewRateLimit(s.store.Backend), cfg)
+	limit, err := httplimit.New(throttr.NewRateLimit(store), cfg)
 	require.NoError(t, err)
 	network := pipes{make(chan net.Conn), make(chan struct{})}
 	s.client = &http.Client{Transport: &http.Transport{DialContext: network.dial, DisableKeepAlives: true}}
@@ -78,7 +86,7 @@ func serve(t *testing.T, cfg httplimit.Config, handler http.HandlerFunc) *servic
 	t.Cleanup(func() {
 		s.server.Close()
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
-		s.store.Fail(nil)
+		s.away.Store(false)
 		s.places.Close()
 	})
 	return s

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -253,7 +255,8 @@ func TestAServerThatHasBecomeAReplica(t *testing.T) {
 	b := postgresbackend.New(pool, newTable(t, pool)...)
 	must(t, b.Take, "k", hourly, 1)
 	s.Stop()
-	s.RestartAsReplica(t)
+	noError(t, os.WriteFile(filepath.Join(s.Data, "standby.signal"), nil, 0o644))
+	s.Restart(t)
 	for i := range 4 {
 		before := pool.Stat().NewConnsCount()
 		ok, err := b.TakeAll(t.Context(), both("k")[:1+i%2], make([]window.Window, 1+i%2))

@@ -22,7 +22,7 @@ import (
 // TestUserOfTheDocumentMayDoAllThatIsNeeded makes the user of docs/redis.md and makes all calls as that user, also
 // with the older protocol, another database, a name of the connection, and behind Sentinel.
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
-	testkit.AsUserOfTheDocument(t, func(url string) {
+	testkit.AsUserOfTheDocument(t, "../docs/redis.md", func(url string) {
 		b, err := throttr.Open(t.Context(), "redis://"+url)
 		noError(t, err)
 		defer b.Close()
@@ -57,7 +57,7 @@ func everyCall(t *testing.T, b window.Backend, l window.Limit) {
 // log has a key.
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
 	server := testkit.StartRedis(t)
-	user := append([]string{"ACL", "SETUSER", "limits", "on"}, testkit.UserOfTheDocument(t)...)
+	user := append([]string{"ACL", "SETUSER", "limits", "on"}, testkit.UserOfTheDocument(t, "../docs/redis.md")...)
 	for _, change := range []string{"off", "resetpass", "-evalsha", "-hset"} {
 		server.Must(t, user...)
 		b, err := throttr.Open(t.Context(), "redis://limits:PASSWORD@"+server.Addr)

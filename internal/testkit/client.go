@@ -12,7 +12,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/fixedwindow"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/pubsub"
 )
@@ -118,16 +117,6 @@ func Encode(t testing.TB, f codec.Frame) []byte {
 	b, err := f.AppendBinary(nil)
 	noError(t, err)
 	return b
-}
-
-// RequireUnavailable fails the test if an error of a call is none of a server that is away, slow or faulty.
-func RequireUnavailable(t testing.TB, err error) {
-	t.Helper()
-	// Windows of a short scale are refused while a server settles.
-	if !errors.Is(err, throttr.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) &&
-		!errors.Is(err, fixedwindow.ErrTooLate) {
-		t.Errorf("unexpected error: %v", err)
-	}
 }
 
 // SafeToRetry reports whether err is of a request that was not sent.

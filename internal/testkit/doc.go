@@ -3,7 +3,10 @@
 // servers. It knows no client of either, and uses no library that their nested modules would then require, too.
 package testkit
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // noError fails the test if there is an error.
 func noError(t testing.TB, err error) {
@@ -11,4 +14,10 @@ func noError(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// read returns the text of a file, if there is one.
+func read(name string) string {
+	text, _ := os.ReadFile(name)
+	return string(text)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Hooked is a backend that asks Before each call that counts or looks up, with what the call takes. A call fails with
-// its error.
+// Hooked is a backend that asks Before each call that counts or looks up, with what the call takes, and each exchange
+// of places, with nothing. A call fails with its error.
 type Hooked struct {
 	window.Backend
 	Before func(ctx context.Context, takes ...window.Take) error
@@ -45,7 +45,15 @@ func (h Hooked) Peek(ctx context.Context, key string, l window.Limit, n uint64) 
 	return h.Backend.Peek(ctx, key, l, n)
 }
 
-// Broken returns a backend whose calls that count or look up fail with err, unless that is nil.
+// Exchange asks, and makes an exchange.
+func (h Hooked) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
+	if err := h.Before(ctx); err != nil {
+		return err
+	}
+	return h.Backend.Exchange(ctx, claims, places)
+}
+
+// Broken returns a backend whose calls and exchanges fail with err, unless that is nil.
 func Broken(b window.Backend, err error) Hooked {
 	return Hooked{b, func(context.Context, ...window.Take) error { return err }}
 }

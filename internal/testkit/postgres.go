@@ -17,6 +17,7 @@ import (
 // Postgres is a server on a port of 127.0.0.1, with the role postgres, who needs no password.
 type Postgres struct {
 	Addr string
+	Data string // the folder of its data
 
 	dir      string
 	programs string              // the folder of the programs
@@ -48,7 +49,7 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	dir, err := os.MkdirTemp("", "postgres") // not t.TempDir, which others may not enter
 	noError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Postgres{programs: postgresPrograms(t), dir: dir}
+	s := &Postgres{Data: filepath.Join(dir, "data"), programs: postgresPrograms(t), dir: dir}
 	if os.Geteuid() == 0 { // the server refuses to run as root
 		s.as = nobody(t)
 		noError(t, os.Chown(dir, int(s.as.Uid), int(s.as.Gid)))
@@ -83,7 +84,7 @@ func (s *Postgres) URL(parameters ...string) string {
 
 // run runs a program on the data of the server, as the user of the server.
 func (s *Postgres) run(name string, args ...string) error {
-	cmd := exec.Command(filepath.Join(s.programs, name), append(args, "-D", filepath.Join(s.dir, "data"))...)
+	cmd := exec.Command(filepath.Join(s.programs, name), append(args, "-D", s.Data)...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
 	output, err := cmd.CombinedOutput()
@@ -113,13 +114,6 @@ func (s *Postgres) Restart(t testing.TB) {
 	noError(t, s.begin())
 }
 
-// RestartAsReplica starts a server again that was ended, as a replica, which only reads.
-func (s *Postgres) RestartAsReplica(t testing.TB) {
-	t.Helper()
-	noError(t, os.WriteFile(filepath.Join(s.dir, "data", "standby.signal"), nil, 0o644))
-	s.Restart(t)
-}
-
 // Freeze stops all processes of the server. They keep their connections and do not respond.
 func (s *Postgres) Freeze() { s.signal(syscall.SIGSTOP) }
 
@@ -128,17 +122,11 @@ func (s *Postgres) Thaw() { s.signal(syscall.SIGCONT) }
 
 // signal signals all processes of the server, the first one first: it can't start others then.
 func (s *Postgres) signal(sig syscall.Signal) {
-	first, _, _ := strings.Cut(read(filepath.Join(s.dir, "data/postmaster.pid")), "\n")
+	first, _, _ := strings.Cut(read(filepath.Join(s.Data, "postmaster.pid")), "\n")
 	for _, process := range append([]string{first},
 		strings.Fields(read("/proc/"+first+"/task/"+first+"/children"))...) {
 		if pid, err := strconv.Atoi(process); err == nil {
 			syscall.Kill(pid, sig)
 		}
 	}
-}
-
-// read returns the text of a file, if there is one.
-func read(name string) string {
-	text, _ := os.ReadFile(name)
-	return string(text)
 }

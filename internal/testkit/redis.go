@@ -92,15 +92,12 @@ func (s *Redis) begin(t testing.TB) error {
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-done:
-			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("%v has ended: %s", cmd, log)
+			return fmt.Errorf("%v has ended: %s", cmd, read(filepath.Join(s.dir, "log")))
 		default:
 		}
-		info, err := s.Do("INFO", "server")
-		if err == nil {
-			_, err = s.Do("PING")
-		}
-		if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.process.Pid)) {
+		info, _ := s.Do("INFO")
+		if strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.process.Pid)) &&
+			!strings.Contains(info, "loading:1") {
 			return nil
 		}
 	}
@@ -143,7 +140,7 @@ func (s *Redis) Do(args ...string) (string, error) {
 	cmd.Stderr = &failure
 	reply, err := cmd.Output()
 	if err != nil {
-		err = fmt.Errorf("redis: %w: %s%s", err, failure.String(), reply)
+		err = fmt.Errorf("redis: %v: %w: %s%s", args, err, failure.String(), reply)
 	}
 	return strings.TrimSuffix(string(reply), "\n"), err
 }
@@ -152,9 +149,7 @@ func (s *Redis) Do(args ...string) (string, error) {
 func (s *Redis) Must(t testing.TB, args ...string) string {
 	t.Helper()
 	reply, err := s.Do(args...)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
+	noError(t, err)
 	return reply
 }
 

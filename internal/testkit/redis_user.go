@@ -1,7 +1,6 @@
 package testkit
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,13 +9,13 @@ import (
 // AsUserOfTheDocument makes the user of docs/redis.md on a server, behind a Sentinel and on a cluster, and calls use
 // with URLs without scheme: also with the older protocol, another database and a name of the connection. It requires
 // that servers have denied nothing.
-func AsUserOfTheDocument(t *testing.T, use func(url string)) {
+func AsUserOfTheDocument(t *testing.T, document string, use func(url string)) {
 	t.Helper()
 	server := StartRedis(t)
 	sentinel := StartSentinel(t, server)
 	cluster := StartCluster(t, 1, 1)
 	servers := append(cluster.Nodes(), server)
-	rule := append([]string{"ACL", "SETUSER", "limits", "on"}, UserOfTheDocument(t)...)
+	rule := append([]string{"ACL", "SETUSER", "limits", "on"}, UserOfTheDocument(t, document)...)
 	for _, s := range servers {
 		s.Must(t, rule...)
 	}
@@ -40,17 +39,9 @@ func AsUserOfTheDocument(t *testing.T, use func(url string)) {
 var deniedObject = regexp.MustCompile(`(?m)^object\n(.*)$`)
 
 // UserOfTheDocument returns what the user may do: the arguments after the name, which are quoted for a shell.
-func UserOfTheDocument(t *testing.T) []string {
+func UserOfTheDocument(t *testing.T, document string) []string {
 	t.Helper()
-	document, err := os.ReadFile("../docs/redis.md")
-	if err != nil {
-		document, err = os.ReadFile("../../docs/redis.md")
-	}
-	noError(t, err)
-	_, rule, ok := strings.Cut(string(document), "redis-cli ACL SETUSER limits on ")
-	if !ok {
-		t.Fatal("docs/redis.md has no rule")
-	}
+	_, rule, _ := strings.Cut(read(document), "redis-cli ACL SETUSER limits on ")
 	rule, _, _ = strings.Cut(rule, "```")
 	return strings.Fields(strings.NewReplacer("'", "", "\\\n", "").Replace(rule))
 }

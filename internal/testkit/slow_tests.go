@@ -14,14 +14,6 @@ func Thorough() bool {
 	return os.Getenv("THROTTR_SLOW_TESTS") == "1" && !testing.Short() && !race.Enabled
 }
 
-// Slow skips a test unless tests are thorough: one that waits in real time for long.
-func Slow(t testing.TB) {
-	t.Helper()
-	if !Thorough() {
-		t.Skip("runs with THROTTR_SLOW_TESTS=1")
-	}
-}
-
 // Fewer returns n, or a tenth of it unless tests are thorough.
 func Fewer[N int | time.Duration](n N) N {
 	if Thorough() {

@@ -220,7 +220,7 @@ func TestErrorsOfAServerAndItsClient(t *testing.T) {
 }
 
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
-	testkit.AsUserOfTheDocument(t, func(url string) {
+	testkit.AsUserOfTheDocument(t, "../../docs/redis.md", func(url string) {
 		b, err := throttr.Open(t.Context(), "goredis://"+url)
 		noError(t, err)
 		defer b.Close()

@@ -113,8 +113,8 @@ func runSuiteOf[T codec.Value](t *testing.T, addr string, live bool) {
 		{"clients that end", testClientsThatEnd[T], false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.waits && !live {
-				testkit.Slow(t)
+			if test.waits && !live && !testkit.Thorough() {
+				t.Skip("runs with THROTTR_SLOW_TESTS=1")
 			}
 			test.run(t, newSuite[T](t, addr))
 		})

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"math/rand/v2"
 	"net"
@@ -161,8 +162,10 @@ func (m *manyClients[T]) makeOperations(r *rand.Rand, limiter *throttr.RateLimit
 		time.Sleep(time.Duration(1 + r.IntN(30_000_000)))
 		op := randomOperation(r, runScales[T]())
 		op.do(m.Context(), limiter, time.Duration(1+r.IntN(1_000_000_000)))
-		if op.err != nil {
-			testkit.RequireUnavailable(m, op.err)
+		// Windows of a short scale are refused while a server settles.
+		if op.err != nil && !errors.Is(op.err, throttr.ErrUnavailable) && !errors.Is(op.err, context.DeadlineExceeded) &&
+			!errors.Is(op.err, fixedwindow.ErrTooLate) {
+			m.Errorf("unexpected error: %v", op.err)
 		}
 		m.mu.Lock()
 		m.operations[op.key] = append(m.operations[op.key], op)
