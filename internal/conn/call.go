@@ -61,19 +61,20 @@ type Call[T codec.Value] struct {
 	// the connection. Nil means that it is never too late.
 	Stale func() bool
 
-	frames []byte       // the encoded requests
-	kinds  []codec.Kind // the kinds of their responses
-	create bool         // there is an INSERT or SET
+	frames  []byte       // the encoded requests
+	kinds   []codec.Kind // the kinds of their responses
+	creates bool         // there is an INSERT or SET
 
 	phase atomic.Uint32
 	done  chan struct{} // gets one element when phase becomes phaseDone
 	err   error         // once done: why there are no responses
 	sent  bool          // once done: whether a failed call may have been executed
 
-	queue  *writeQueue[T] // where it was pushed last; nil if nowhere
-	inline *Conn[T]       // the connection whose responses Wait reads itself; nil if it only waits
-	offset uint64         // where in the connection's stream of requests the call begins
-	before uint64         // frames that the connection had received when the call was written
+	conn   *Conn[T] // where it was queued last
+	reads  bool     // Wait reads the responses itself
+	offset uint64   // where in the connection's stream of requests the call begins
+	before uint64   // frames that the connection had received when the call was written
+	next   *Call[T] // in a callList
 }
 
 // CallPool recycles calls. The zero value is ready for use.
@@ -106,8 +107,7 @@ func (c *Call[T]) empty() {
 	c.Stale = nil
 	c.Parks = false
 	c.Unasked = false
-	c.create = false
-	c.queue = nil
+	c.creates = false
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }
@@ -127,29 +127,26 @@ func Add[T codec.Value, R codec.Request](c *Call[T], r R) error {
 	if err != nil {
 		return err
 	}
-	c.noteOp(frames[len(c.frames):])
+	c.note(frames[len(c.frames):], r.ResponseKind())
 	c.frames = frames
-	c.kinds = append(c.kinds, r.ResponseKind())
 	return nil
 }
 
 // AddFrame adds an encoded request whose response is of the given kind.
 func (c *Call[T]) AddFrame(frame []byte, kind codec.Kind) {
-	c.noteOp(frame)
+	c.note(frame, kind)
 	c.frames = append(c.frames, frame...)
+}
+
+// note records what is known of a request that is about to be added.
+func (c *Call[T]) note(frame []byte, kind codec.Kind) {
+	op := codec.Op(frame[0])
+	c.creates = c.creates || op == codec.OpInsert || op == codec.OpSet
 	c.kinds = append(c.kinds, kind)
 }
 
-// noteOp records whether a request that is about to be added creates a record.
-func (c *Call[T]) noteOp(frame []byte) {
-	switch codec.Op(frame[0]) {
-	case codec.OpInsert, codec.OpSet:
-		c.create = true
-	}
-}
-
 // Creates reports whether a request can create a record.
-func (c *Call[T]) Creates() bool { return c.create }
+func (c *Call[T]) Creates() bool { return c.creates }
 
 // SetKey copies key to c.Key.
 func (c *Call[T]) SetKey(key string) { c.Key = append(c.Key[:0], key...) }
@@ -173,9 +170,9 @@ func (c *Call[T]) ReadOnly() bool {
 // ctx's error, and the call must not be used any more. In both cases, sent says whether a
 // call that has failed or was abandoned may have been executed.
 func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
-	if reader := c.inline; reader != nil {
-		c.inline = nil
-		reader.readInline(ctx, c)
+	if c.reads {
+		c.reads = false
+		c.conn.readInline(ctx, c)
 	}
 	select {
 	case <-c.done:
@@ -194,84 +191,58 @@ func (c *Call[T]) markLaunched() bool { return c.phase.CompareAndSwap(phaseUnsen
 
 // finish returns c to its caller. It returns false if the call has been abandoned.
 func (c *Call[T]) finish() bool {
-	for {
-		s := c.phase.Load()
-		if s == phaseAbandoned {
-			return false
-		}
-		if c.phase.CompareAndSwap(s, phaseDone) {
-			c.done <- struct{}{}
-			return true
-		}
+	if c.phase.Swap(phaseDone) == phaseAbandoned {
+		return false
 	}
+	c.done <- struct{}{}
+	return true
 }
 
 // isDone reports whether c has its responses or has failed.
 func (c *Call[T]) isDone() bool { return c.phase.Load() == phaseDone }
 
-// abandon leaves c to its connection, and returns whether it may have been executed: a byte
-// of it may have left. If c is done already, ok is false, and c.done has its element or gets it at once.
+// abandon leaves c, which is queued or in flight, to its connection, and returns whether it may have been executed: a
+// byte of it may have left. If c is done already, ok is false, and c.done has its element or gets it at once.
 func (c *Call[T]) abandon() (sent, ok bool) {
-	queue, n := c.queue, c.Len() // c may be recycled as soon as it is abandoned
-	for {
-		switch s := c.phase.Load(); {
-		case s == phaseDone:
-			return false, false
-		case !c.phase.CompareAndSwap(s, phaseAbandoned):
-		case s == phaseLaunched:
-			return true, true
-		default:
-			if queue != nil {
-				queue.freeRoom(n)
-			}
-			return false, true
-		}
+	on, n := c.conn, c.Len() // c may be recycled as soon as it is abandoned
+	if c.phase.CompareAndSwap(phaseUnsent, phaseAbandoned) {
+		on.freeRoom(n)
+		return false, true
 	}
+	launched := c.phase.CompareAndSwap(phaseLaunched, phaseAbandoned)
+	return launched, launched
 }
 
 // isAbandoned reports whether the caller of c has returned.
 func (c *Call[T]) isAbandoned() bool { return c.phase.Load() == phaseAbandoned }
 
-// finisher ends calls: it returns them to their callers, or recycles them if they have
-// been abandoned. It is safe for concurrent use.
-type finisher[T codec.Value] struct {
-	load     loadCounter // of the calls that have not ended
-	answered *atomic.Uint64
-	calls    *CallPool[T]
+// callList is a list of calls, oldest first. A call is in one list at most.
+type callList[T codec.Value] struct {
+	first, last *Call[T]
+	n           int
 }
 
-// finish ends calls, and clears the slice.
-func (f *finisher[T]) finish(calls ...*Call[T]) {
-	requests, responses := 0, 0
-	for _, cl := range calls {
-		requests += cl.Len()
-		responses += len(cl.Responses)
+// push adds a call as the newest.
+func (l *callList[T]) push(cl *Call[T]) { l.append(&callList[T]{cl, cl, 1}) }
+
+// append moves all calls of another list behind those of l.
+func (l *callList[T]) append(others *callList[T]) {
+	if l.n == 0 {
+		l.first = others.first
+	} else {
+		l.last.next = others.first
 	}
-	f.remove(requests, len(calls), responses) // before a caller can call Load
-	for _, cl := range calls {
-		f.end(cl)
+	if others.n > 0 {
+		l.last = others.last
 	}
-	clear(calls)
+	l.n += others.n
+	*others = callList[T]{}
 }
 
-// fail ends a call without responses. It returns false if the call has been abandoned.
-func (f *finisher[T]) fail(cl *Call[T], err error, sent bool) bool {
-	cl.err, cl.sent = err, sent
-	f.remove(cl.Len(), 1, len(cl.Responses))
-	return f.end(cl)
-}
-
-func (f *finisher[T]) remove(requests, calls, responses int) {
-	f.load.remove(requests, calls)
-	f.answered.Add(uint64(responses))
-}
-
-// end returns cl to its caller, or recycles it. It returns false if the call has been
-// abandoned.
-func (f *finisher[T]) end(cl *Call[T]) bool {
-	if cl.finish() {
-		return true
-	}
-	f.calls.Put(cl)
-	return false
+// pop removes and returns the oldest call. The list must not be empty.
+func (l *callList[T]) pop() *Call[T] {
+	cl := l.first
+	l.first, cl.next = cl.next, nil
+	l.n--
+	return cl
 }

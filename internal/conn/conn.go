@@ -2,14 +2,13 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,14 +67,46 @@ type Conn[T codec.Value] struct {
 	options Options[T]
 	created time.Time
 
-	queue    writeQueue[T]
-	writer   writer[T]
-	reader   responseReader[T]
-	inline   inlineReader
-	finisher finisher[T]
+	load atomic.Int64  // a Load: see addLoad
+	done chan struct{} // closed when nothing of the connection is left
 
-	readDone chan struct{} // closed when the reader goroutine has ended
-	done     chan struct{} // closed when nothing of the connection is left
+	// The read side: see inline.go for which goroutine owns it.
+	inline   inlineReader
+	reader   responseReader[T] // the owner of the read side uses it
+	readDone chan struct{}     // closed when the reader goroutine has ended
+
+	// The write side: see write.go. These are for the goroutine that owns it.
+	buf      []byte // the last write
+	rest     []byte // the part of buf that the network has not accepted
+	accepted uint64 // how many bytes the network has accepted in all
+
+	// mu guards the fields below. Its holder does not block, and calls no code outside of the package, except for
+	// Call.Stale.
+	mu      sync.Mutex
+	ready   sync.Cond // the writer goroutine waits on it
+	owner   writeOwner
+	closed  error // why nothing is queued or written any more, or nil
+	closing error // why nothing is queued any more, and what the reason will be when no call is left
+
+	queued         callList[T] // calls that wait to be written
+	queuedRequests int         // requests of these, without those of abandoned calls
+	abandoned      int         // how many of these calls have been abandoned
+	launched       callList[T] // calls in flight that the reader does not expect yet
+	inFlight       int         // requests without a response
+	inFlightBytes  int         // size of the calls in flight, each until its last response has come
+	offset         uint64      // size of all calls that were ever put in flight
+	received       uint64      // frames that the connection has received
+	lastDone       int         // calls that the last read has completed
+
+	uses     uint64    // calls queued, pings aside
+	seenUses uint64    // uses when Idle was last called
+	idle     time.Time // when Idle last found that uses had changed
+
+	watchdog     *time.Timer // runs checkStall
+	watching     bool        // the watchdog is to run
+	reads        uint64      // reads that have brought anything
+	seenReads    uint64      // reads when the watchdog last ran
+	silentChecks int         // how often it has run since there was a read
 }
 
 // New serves nc, which has passed the probe. The bytes in early came after the responses to
@@ -85,20 +116,10 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 		nc: nc, socket: newSocket(nc), options: o, created: time.Now(),
 		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
-	c.finisher.calls, c.finisher.answered = o.Calls, &o.Counters.Answered
-	c.queue = writeQueue[T]{
-		maxInFlight: o.MaxInFlight, maxQueued: o.MaxQueued,
-		nonblocking: c.socket != nil,
-		finisher:    &c.finisher,
-		stall:       watchdog{timeout: o.StallTimeout, run: c.checkStall},
-		since:       c.created,
-	}
-	c.queue.ready.L = &c.queue.mu
-	c.writer = writer[T]{queue: &c.queue, nc: nc, socket: c.socket, fail: c.Fail}
-	c.reader = responseReader[T]{
-		fetch: c.queue.fetch, keepEvents: o.OnEvent != nil, eventCount: &o.Counters.Events,
-		buf: make([]byte, max(readSize, len(early))),
-	}
+	c.idle = c.created
+	c.ready.L = &c.mu
+	c.watchdog = time.AfterFunc(math.MaxInt64, c.checkStall)
+	c.reader = responseReader[T]{keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
 	copy(c.reader.buf, early)
 	c.inline.wake, c.inline.watch.nc = make(chan struct{}, 1), nc
 	go c.readLoop(len(early))
@@ -110,16 +131,16 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 // ErrGone it still belongs to its caller. Waits says that the caller does nothing but Wait next;
 // then it may read its response itself.
 func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
-	writes, busy, err := c.queue.push(cl)
+	writes, busy, err := c.push(cl)
 	switch {
 	case err != nil:
 		return err
 	case !writes || busy || !waits:
 		c.inline.recall() // the reader goroutine reads the response
 	case c.inline.acquire():
-		cl.inline = c // Wait reads the response
+		cl.reads = true // Wait reads the response
 		if err := c.checkOpen(); err != nil {
-			c.Fail(err) // gather launches nothing then, and drain fails cl, which was not sent
+			c.Fail(err) // gather launches nothing then, and failAll fails cl, which was not sent
 		}
 	}
 	if writes {
@@ -128,180 +149,54 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 			// it makes callers that share writes three times as fast.
 			runtime.Gosched()
 		}
-		c.writer.writeNonblocking()
+		c.writeNonblocking()
 	}
 	return nil
 }
-
-// writeLoop is the writer goroutine. It outlasts the reader goroutine and fails the calls that
-// are left.
-func (c *Conn[T]) writeLoop() {
-	c.writer.writeBlocking()
-	// If there is a reason already, this does nothing. Otherwise the connection was retired or closed, and has
-	// no calls left.
-	c.Fail(c.queue.closingReason())
-	<-c.readDone
-	c.queue.drain(&c.reader.expected, c.writer.accepted)
-	if c.options.OnEnd != nil {
-		c.options.OnEnd(c, c.Err())
-	}
-	close(c.done)
-}
-
-// readLoop is the reader goroutine. Early is how many bytes the buffer begins with.
-func (c *Conn[T]) readLoop(early int) {
-	defer close(c.readDone)
-	defer c.inline.watch.forget()
-	err := c.received(early)
-	for err == nil {
-		if c.lone() {
-			c.releaseRead()
-			c.inline.await()
-		}
-		if c.reader.arrived.calls > 1 {
-			// The callers can queue their next calls, and the server can respond, before
-			// this goroutine sleeps. With 64 and with 512 callers it makes
-			// callers that share writes a fifth faster.
-			runtime.Gosched()
-		}
-		err = c.receive()
-	}
-	c.Fail(err)
-}
-
-// lone reports whether the next caller is likely to be alone, so that it can read its own response:
-// the last read has completed one call, and no other is queued or in flight. The calling goroutine
-// owns the read side.
-func (c *Conn[T]) lone() bool {
-	return c.socket != nil && c.options.OnEvent == nil &&
-		c.reader.arrived.calls == 1 && c.queue.quiet()
-}
-
-// readInline reads on behalf of a caller, which owns the read side, until its call is done
-// or ctx ends.
-func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
-	c.inline.watch.start(ctx)
-	for !cl.isDone() && ctx.Err() == nil {
-		if err := c.receive(); err != nil {
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				c.Fail(err)
-			}
-			break
-		}
-	}
-	c.inline.watch.stop(ctx)
-	c.releaseRead()
-}
-
-// releaseRead ends the calling goroutine's ownership of the read side. If a response is due, the reader
-// goroutine becomes the owner.
-func (c *Conn[T]) releaseRead() {
-	partial := c.reader.partial()
-	c.inline.release()
-	if partial || !c.queue.quiet() {
-		c.inline.recall()
-	}
-}
-
-// checkOpen reads what there is, so that the end of the connection is noticed although nobody has
-// read for a while. It does nothing if the last check is recent. The calling goroutine owns the
-// read side.
-func (c *Conn[T]) checkOpen() error {
-	if !c.inline.checkOpenDue() {
-		return nil
-	}
-	n, err := c.socket.read(c.reader.space())
-	switch {
-	case n > 0:
-		return c.received(n)
-	case err != nil:
-		return c.reader.lossError(err)
-	default:
-		return nil
-	}
-}
-
-// receive reads once and processes what comes. The calling goroutine owns the read side.
-func (c *Conn[T]) receive() error {
-	n, err := c.nc.Read(c.reader.space())
-	if n == 0 && err != nil {
-		return c.reader.lossError(err)
-	}
-	return c.received(n)
-}
-
-// received processes n bytes that have been read.
-func (c *Conn[T]) received(n int) error {
-	err := c.reader.decode(n)
-	if err != nil {
-		c.Fail(err) // before callers send their calls again
-	}
-	writes := c.queue.accountFor(c.reader.arrived)
-	for _, e := range c.reader.events {
-		c.options.OnEvent(e)
-	}
-	c.finisher.finish(c.reader.done...)
-	if writes {
-		c.writer.writeNonblocking()
-	}
-	return err
-}
-
-// checkStall is what the timer of the watchdog runs.
-func (c *Conn[T]) checkStall() {
-	if stalled, n := c.queue.stalled(); stalled {
-		c.Fail(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, n))
-	}
-}
-
-// Fail ends the connection at once. The first reason counts. The calls that are queued or in flight
-// fail with it, soon after Fail has returned.
-func (c *Conn[T]) Fail(reason error) {
-	c.queue.close(reason)
-	if inFlight, _ := c.queue.usage(); inFlight > 0 && c.options.Abort {
-		abort(c.nc)
-	}
-	c.inline.recall()
-	c.nc.Close()
-}
-
-// closeGrace is how long Close waits for the responses that are due.
-const closeGrace = 250 * time.Millisecond
-
-// Close ends the connection, and waits until nothing of it is left. The calls that are queued fail
-// with the reason. The responses to those in flight are received first, for a quarter of a second at
-// most: what a server can't send keeps its memory for good (H16).
-func (c *Conn[T]) Close(reason error) {
-	c.queue.closeWhenEmpty(reason)
-	c.queue.failAllQueued(reason)
-	defer time.AfterFunc(closeGrace, func() { c.Fail(reason) }).Stop()
-	<-c.done
-}
-
-// Retire rejects further calls, and ends the connection when it has none left.
-func (c *Conn[T]) Retire() { c.queue.closeWhenEmpty(ErrGone) }
 
 // Done returns a channel that is closed when nothing of the connection is left.
 func (c *Conn[T]) Done() <-chan struct{} { return c.done }
 
 // Open reports whether the connection accepts calls.
-func (c *Conn[T]) Open() bool { return c.queue.open() }
+func (c *Conn[T]) Open() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed == nil && c.closing == nil
+}
 
 // Err returns why the connection has ended or fails, or nil.
-func (c *Conn[T]) Err() error { return c.queue.reason() }
-
-// Load returns the calls and requests that are queued or in flight.
-func (c *Conn[T]) Load() Load { return c.finisher.load.get() }
+func (c *Conn[T]) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
 
 // Usage returns how many requests are in flight, and how many are queued.
-func (c *Conn[T]) Usage() (inFlight, queued int) { return c.queue.usage() }
+func (c *Conn[T]) Usage() (inFlight, queued int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inFlight, c.queuedRequests
+}
 
 // Created returns when New was called.
 func (c *Conn[T]) Created() time.Time { return c.created }
 
+// Load returns the calls and requests that are queued or in flight.
+func (c *Conn[T]) Load() Load { return Load(c.load.Load()) }
+
+// addLoad changes the Load in one step.
+func (c *Conn[T]) addLoad(requests, calls int) { c.load.Add(int64(requests)<<callBits + int64(calls)) }
+
 // Idle returns for how long no call has been queued, Pings aside. It is exact only if it is
-// called often.
-func (c *Conn[T]) Idle() time.Duration { return c.queue.idleFor() }
+// called often: the time begins when Idle first notices that there was a call, which thus need not read the clock.
+func (c *Conn[T]) Idle() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.uses != c.seenUses {
+		c.seenUses, c.idle = c.uses, time.Now()
+	}
+	return time.Since(c.idle)
+}
 
 // InlineReads returns how many callers have read their responses themselves.
 func (c *Conn[T]) InlineReads() uint64 { return c.inline.reads.Load() }
@@ -349,13 +244,15 @@ func (c *Conn[T]) Ping() error {
 	return err
 }
 
-// abort has Close of a TCP connection discard what was not acknowledged, and send a reset. The
-// server has responded on it before: a reset in place of its first request kills it (H15).
-func abort(nc net.Conn) {
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
-	}
-	if t, ok := nc.(*net.TCPConn); ok {
-		t.SetLinger(0)
-	}
-}
+// Load is the work of a connection: the requests that are queued or in flight, and the
+// calls that they belong to. The more requests, the larger the number.
+type Load int64
+
+// callBits is the number of bits for calls. The bits above them count requests.
+const callBits = 32
+
+// Requests returns the number of requests.
+func (l Load) Requests() int { return int(l >> callBits) }
+
+// Calls returns the number of calls.
+func (l Load) Calls() int { return int(l & (1<<callBits - 1)) }

@@ -25,16 +25,15 @@
 //
 // # Parts
 //
-//	writeQueue      calls to be written, and accounts of those in flight; decides which calls
-//	                share a write, and which goroutine writes
-//	writer          the writes themselves, of the goroutine that owns the write side
-//	responseReader  decodes, matches responses with calls, checks for H4
-//	inlineReader    decides which goroutine reads: the reader goroutine, or a lone caller
-//	watchdog        notices that responses are due and nothing comes
-//	Conn            composes these, and does the I/O
+//	call.go    a Call, from its caller's hands into the connection's and back
+//	conn.go    a Conn, and how a call is queued on it
+//	write.go   the write side: which calls share a write, and which goroutine writes
+//	read.go    the read side: reads, and matches responses with calls
+//	inline.go  which goroutine reads: the reader goroutine, or a lone caller
+//	end.go     how a connection ends, and how a stall is noticed
 //
-// Each has a mutex, or atomics, or belongs to one goroutine at a time; its comment says
-// which. A connection has two goroutines, the writer and the reader, which sleep if they can.
+// Each side belongs to one goroutine at a time, its owner. What the two sides share is guarded by Conn.mu. A
+// connection has two goroutines, the writer and the reader, which sleep if they can.
 //
 // # How a call travels
 //

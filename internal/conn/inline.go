@@ -2,7 +2,9 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,6 +100,58 @@ func (r *inlineReader) checkOpenDue() bool {
 	}
 	r.checkedOpen = now
 	return true
+}
+
+// lone reports whether the next caller is likely to be alone, so that it can read its own response:
+// the last read has completed one call, and no other is queued or in flight. The calling goroutine
+// owns the read side.
+func (c *Conn[T]) lone() bool {
+	return c.socket != nil && c.options.OnEvent == nil &&
+		c.reader.arrived.calls == 1 && c.quiet()
+}
+
+// readInline reads on behalf of a caller, which owns the read side, until its call is done
+// or ctx ends.
+func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
+	c.inline.watch.start(ctx)
+	for !cl.isDone() && ctx.Err() == nil {
+		if err := c.receive(); err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				c.Fail(err)
+			}
+			break
+		}
+	}
+	c.inline.watch.stop(ctx)
+	c.releaseRead()
+}
+
+// releaseRead ends the calling goroutine's ownership of the read side. If a response is due, the reader
+// goroutine becomes the owner.
+func (c *Conn[T]) releaseRead() {
+	partial := c.reader.partial()
+	c.inline.release()
+	if partial || !c.quiet() {
+		c.inline.recall()
+	}
+}
+
+// checkOpen reads what there is, so that the end of the connection is noticed although nobody has
+// read for a while. It does nothing if the last check is recent. The calling goroutine owns the
+// read side.
+func (c *Conn[T]) checkOpen() error {
+	if !c.inline.checkOpenDue() {
+		return nil
+	}
+	n, err := c.socket.read(c.reader.space())
+	switch {
+	case n > 0:
+		return c.process(n)
+	case err != nil:
+		return c.reader.lossError(err)
+	default:
+		return nil
+	}
 }
 
 // contextWatch interrupts the reads of an inline reader when its context ends.

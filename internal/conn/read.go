@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
+	"runtime"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -17,18 +17,78 @@ const (
 	readSize = 16 << 10
 )
 
+// readLoop is the reader goroutine. Early is how many bytes the buffer begins with.
+func (c *Conn[T]) readLoop(early int) {
+	defer close(c.readDone)
+	defer c.inline.watch.forget()
+	err := c.process(early)
+	for err == nil {
+		if c.lone() {
+			c.releaseRead()
+			c.inline.await()
+		}
+		if c.reader.arrived.calls > 1 {
+			// The callers can queue their next calls, and the server can respond, before
+			// this goroutine sleeps. With 64 and with 512 callers it makes
+			// callers that share writes a fifth faster.
+			runtime.Gosched()
+		}
+		err = c.receive()
+	}
+	c.Fail(err)
+}
+
+// receive reads once and processes what comes. The calling goroutine owns the read side.
+func (c *Conn[T]) receive() error {
+	n, err := c.nc.Read(c.reader.space())
+	if n == 0 && err != nil {
+		return c.reader.lossError(err)
+	}
+	return c.process(n)
+}
+
+// process processes n bytes that have been read.
+func (c *Conn[T]) process(n int) error {
+	c.expectLaunched()
+	err := c.reader.decode(n)
+	if err != nil {
+		c.Fail(err) // before callers send their calls again
+	}
+	arrived := c.reader.arrived
+	c.options.Counters.Answered.Add(uint64(arrived.responses))
+	c.options.Counters.Events.Add(uint64(arrived.frames - arrived.responses))
+	writes := c.accountFor(arrived)
+	for _, e := range c.reader.events {
+		c.options.OnEvent(e)
+	}
+	c.addLoad(-arrived.requests, -arrived.calls) // before a caller can call Load
+	for _, cl := range c.reader.done {
+		c.end(cl)
+	}
+	clear(c.reader.done)
+	if writes {
+		c.writeNonblocking()
+	}
+	return err
+}
+
+// expectLaunched has the reader expect the responses to the calls that were put in flight since the last read.
+func (c *Conn[T]) expectLaunched() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reader.expected.append(&c.launched)
+}
+
 // responseReader decodes what the server sends and matches the responses with the calls in
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
 // read side uses it, see inlineReader.
 type responseReader[T codec.Value] struct {
-	fetch      func(*fifo[*Call[T]]) // moves the calls put in flight since the last fetch into a queue
-	keepEvents bool                  // if false, EVENTs are dropped
-	eventCount *atomic.Uint64
+	keepEvents bool // if false, EVENTs are dropped
 
 	buf      []byte
-	lo, hi   int            // buf[lo:hi] has been read and not been decoded
-	expected fifo[*Call[T]] // calls in flight that fetch has returned, oldest first
-	frames   uint64         // responses and EVENTs that have been decoded
+	lo, hi   int         // buf[lo:hi] has been read and not been decoded
+	expected callList[T] // calls in flight
+	frames   uint64      // responses and EVENTs that have been decoded
 
 	// What the last decode has found.
 	arrived arrivals
@@ -41,7 +101,8 @@ type arrivals struct {
 	frames    int // responses and EVENTs
 	responses int
 	calls     int // calls that are done
-	bytes     int // size of the frames of these calls
+	requests  int // requests of these calls
+	bytes     int // size of their frames
 }
 
 // space returns the free end of the buffer. It is large enough for any frame to be
@@ -101,11 +162,8 @@ func (r *responseReader[T]) reject(reason error) {
 
 // decodeFrame decodes the frame at the start of src and returns its size.
 func (r *responseReader[T]) decodeFrame(src []byte) (int, error) {
-	if r.expected.Len() == 0 {
-		r.fetch(&r.expected)
-	}
-	due := r.expected.Len() > 0
-	if due && !r.keepEvents && r.frames-r.expected.At(0).before >= MaxOutstanding { // H4
+	due := r.expected.n > 0
+	if due && !r.keepEvents && r.frames-r.expected.first.before >= MaxOutstanding { // H4
 		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it",
 			MaxOutstanding)
 	}
@@ -113,7 +171,7 @@ func (r *responseReader[T]) decodeFrame(src []byte) (int, error) {
 	case codec.Op(src[0]) == codec.OpEvent: // H8: an EVENT may precede any response
 		return r.decodeEvent(src)
 	case due:
-		return r.decodeResponse(r.expected.At(0), src)
+		return r.decodeResponse(r.expected.first, src)
 	default:
 		return 0, fmt.Errorf("byte 0x%02x came unasked", src[0])
 	}
@@ -124,7 +182,6 @@ func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.eventCount.Add(1)
 	if r.keepEvents {
 		r.events = append(r.events, e)
 	}
@@ -144,8 +201,9 @@ func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err 
 	}
 	r.arrived.responses++
 	if cl.Responses = append(cl.Responses, response); len(cl.Responses) == cl.Len() {
-		r.done = append(r.done, r.expected.Pop())
+		r.done = append(r.done, r.expected.pop())
 		r.arrived.calls++
+		r.arrived.requests += cl.Len()
 		r.arrived.bytes += len(cl.frames)
 	}
 	return n, nil

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -12,12 +11,9 @@ import (
 
 // newReader returns a reader that expects the responses to some calls.
 func newReader(calls ...*Call[uint16]) *responseReader[uint16] {
-	r := &responseReader[uint16]{buf: make([]byte, readSize), eventCount: new(atomic.Uint64)}
-	r.fetch = func(into *fifo[*Call[uint16]]) {
-		for _, cl := range calls {
-			into.Push(cl)
-		}
-		calls = nil
+	r := &responseReader[uint16]{buf: make([]byte, readSize)}
+	for _, cl := range calls {
+		r.expected.push(cl)
 	}
 	return r
 }
@@ -61,14 +57,14 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 			total.frames += r.arrived.frames
 			total.responses += r.arrived.responses
 			total.calls += r.arrived.calls
+			total.requests += r.arrived.requests
 			total.bytes += r.arrived.bytes
 		}
 		require.Equal(t, []*Call[uint16]{first, second}, done)
 		require.Equal(t, want, first.Responses)
 		require.Equal(t, []Response[uint16]{{}}, second.Responses)
 		require.Equal(t, 1, events)
-		require.EqualValues(t, 1, r.eventCount.Load())
-		require.Equal(t, arrivals{frames: 4, responses: 3, calls: 2, bytes: 9}, total)
+		require.Equal(t, arrivals{frames: 4, responses: 3, calls: 2, requests: 3, bytes: 9}, total)
 		require.False(t, r.partial())
 	}
 }

@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,7 +271,7 @@ func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 		}
 		_, queued := l.Usage()
 		require.Equal(t, 1, queued)
-		require.LessOrEqual(t, l.queue.queued.Cap(), 128, "their memory is bounded")
+		require.LessOrEqual(t, l.queued.n, 128, "their memory is bounded")
 		kept = append(kept, l.enqueue(Interruptible, maxQueued-1, 30))
 		require.Equal(t, window.ErrOverloaded, l.Enqueue(l.call(Interruptible, 1, 10), true))
 
@@ -285,7 +284,7 @@ func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 		require.Zero(t, l.Load())
 		_, queued = l.Usage()
 		require.Zero(t, queued)
-		require.Zero(t, l.queue.abandoned)
+		require.Zero(t, l.Conn.abandoned)
 	})
 }
 
@@ -384,59 +383,54 @@ func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
 	})
 }
 
-// newQueue returns a queue without a connection.
-func newQueue() *writeQueue[uint16] {
-	f := &finisher[uint16]{answered: new(atomic.Uint64), calls: new(CallPool[uint16])}
-	q := &writeQueue[uint16]{maxInFlight: 10, maxQueued: 10, nonblocking: true, finisher: f}
-	q.ready.L = &q.mu
-	q.stall.timeout, q.stall.run = time.Hour, func() {}
-	return q
+// unserved returns a connection without goroutines.
+func unserved() *Conn[uint16] {
+	c := &Conn[uint16]{socket: &socket{}, options: Options[uint16]{
+		MaxInFlight: 10, MaxQueued: 10, StallTimeout: time.Hour, Calls: new(CallPool[uint16]),
+	}}
+	c.ready.L = &c.mu
+	c.watchdog = time.AfterFunc(time.Hour, func() {})
+	return c
 }
 
 func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
-	for name, end := range map[string]func(*writeQueue[uint16]){
-		"closed":  func(q *writeQueue[uint16]) { q.close(ErrGone) },
-		"retired": func(q *writeQueue[uint16]) { q.closeWhenEmpty(ErrGone) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newQueue()
-				cl := queryCall(t, 1)
-				write, _, err := q.push(cl)
-				require.NoError(t, err)
-				require.True(t, write)
-				_, ok := cl.abandon()
-				require.True(t, ok)
-				ended := false
-				go func() {
-					ended = !q.await()
-				}()
-				synctest.Wait()
-				end(q)
-				synctest.Wait()
-				require.False(t, ended, "a caller owns the write side")
-				require.Empty(t, q.gather(nil))
-				synctest.Wait()
-				require.True(t, ended)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := unserved()
+		cl := queryCall(t, 1)
+		writes, _, err := c.push(cl)
+		require.NoError(t, err)
+		require.True(t, writes)
+		_, ok := cl.abandon()
+		require.True(t, ok)
+		ended := false
+		go func() {
+			ended = !c.await()
+		}()
+		synctest.Wait()
+		c.Retire()
+		synctest.Wait()
+		require.False(t, ended, "a caller owns the write side")
+		require.False(t, c.gather())
+		synctest.Wait()
+		require.True(t, ended)
+		c.watchdog.Stop()
+	})
 }
 
-func TestSharedMeansThatOtherCallersAreLikelyToCome(t *testing.T) {
-	q := newQueue()
+func TestBusyMeansThatOtherCallersAreLikelyToCome(t *testing.T) {
+	c := unserved()
 	push := func() (busy bool) {
-		_, busy, err := q.push(queryCall(t, 1))
+		_, busy, err := c.push(queryCall(t, 1))
 		require.NoError(t, err)
-		q.gather(nil)
-		q.gather(nil)
+		c.gather()
+		c.gather()
 		return busy
 	}
 	require.False(t, push())
 	require.True(t, push(), "another call is in flight")
-	q.accountFor(arrivals{frames: 2, responses: 2, calls: 2, bytes: 6})
+	c.accountFor(arrivals{frames: 2, responses: 2, calls: 2, bytes: 6})
 	require.True(t, push(), "two calls were done at the same time")
-	q.accountFor(arrivals{frames: 1, responses: 1, calls: 1, bytes: 3})
+	c.accountFor(arrivals{frames: 1, responses: 1, calls: 1, bytes: 3})
 	require.False(t, push())
-	q.stall.stop()
+	c.watchdog.Stop()
 }

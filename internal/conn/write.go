@@ -1,0 +1,291 @@
+package conn
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/window"
+)
+
+// The write side decides which calls a write carries, and which goroutine writes:
+//
+//   - Calls are put in flight in the order in which their frames are written.
+//   - A goroutine owns the write side from push, await or accountFor until gather finds
+//     nothing to write, or until handOver. Only the owner gathers and writes.
+//   - At most MaxInFlight requests are in flight, unless a single call has more of them.
+//     Such a call is in flight by itself.
+//   - If a call can be written, a goroutine owns the write side.
+
+const (
+	// writeSize is the number of bytes at which a write is large enough. Calls that are
+	// queued wait for the next one.
+	writeSize = 64 << 10
+	// packetSize is the number of bytes at the beginning of a write that certainly travel
+	// in one packet: it fits any common MTU.
+	packetSize = 1400
+	// maxRounds is the number of writes after which a caller leaves the rest to the writer
+	// goroutine, so that it does not write for other callers without end.
+	maxRounds = 4
+)
+
+// writeOwner is the goroutine that owns the write side of a connection.
+type writeOwner uint8
+
+const (
+	writeIdle      writeOwner = iota // none
+	writeCaller                      // a caller, or who reads; its writes do not block
+	writeGoroutine                   // the writer goroutine; it may not have noticed yet
+)
+
+// push queues a call. If writes is true, the caller owns the write side. Busy reports
+// whether other callers are using the connection now.
+func (c *Conn[T]) push(cl *Call[T]) (writes, busy bool, err error) {
+	n := cl.Len()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil || c.closing != nil {
+		return false, false, ErrGone
+	}
+	if c.queuedRequests > 0 && c.queuedRequests+n > c.options.MaxQueued {
+		return false, false, window.ErrOverloaded
+	}
+	// If several calls were done at the same time, their callers are likely to make the next
+	// ones at the same time.
+	busy = c.inFlight > 0 || c.queued.n > 0 || c.lastDone > 1
+	cl.conn = c
+	c.queued.push(cl)
+	c.queuedRequests += n
+	if !cl.Unasked {
+		c.uses++
+	}
+	c.addLoad(n, 1)
+	return c.acquireWrite(), busy, nil
+}
+
+// acquireWrite finds an owner for the write side if it has none. It returns true if this is
+// the calling goroutine. It wakes the writer goroutine if writes may block. The caller holds mu.
+func (c *Conn[T]) acquireWrite() bool {
+	if c.owner != writeIdle {
+		return false
+	}
+	if c.socket == nil {
+		c.wakeWriter()
+		return false
+	}
+	c.owner = writeCaller
+	return true
+}
+
+// wakeWriter gives the write side to the writer goroutine. The caller holds mu.
+func (c *Conn[T]) wakeWriter() {
+	c.owner = writeGoroutine
+	c.ready.Signal()
+}
+
+// writeNonblocking writes what is queued as far as the socket accepts it at once. The
+// writer goroutine writes the rest. The calling goroutine owns the write side.
+func (c *Conn[T]) writeNonblocking() {
+	for range maxRounds {
+		if !c.gather() {
+			return
+		}
+		c.wrote(c.socket.write(c.rest))
+		if len(c.rest) > 0 {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wakeWriter()
+}
+
+// writeLoop is the writer goroutine. It outlasts the reader goroutine and fails the calls that
+// are left.
+func (c *Conn[T]) writeLoop() {
+	for c.await() {
+		// Callers that are about to queue a call can share the write. With 64 callers it
+		// makes the writer goroutine seven times as fast.
+		runtime.Gosched()
+		for len(c.rest) > 0 || c.gather() {
+			n, err := c.nc.Write(c.rest)
+			c.wrote(n, err)
+			if err != nil {
+				break // wrote has called Fail, so await returns false
+			}
+		}
+	}
+	c.ended()
+}
+
+// await returns true when the writer goroutine owns the write side, and false when there
+// will be nothing to write any more and no goroutine is writing.
+func (c *Conn[T]) await() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		switch {
+		case c.owner == writeCaller: // wait until it hands over, or has nothing left to write
+		case c.closed != nil, c.closing != nil && c.inFlight == 0 && c.queued.n == 0:
+			return false
+		case c.owner == writeGoroutine:
+			return true
+		}
+		c.ready.Wait()
+	}
+}
+
+// wrote accounts for a write of c.rest.
+func (c *Conn[T]) wrote(n int, err error) {
+	c.rest = c.rest[n:]
+	c.accepted += uint64(n)
+	if err != nil {
+		c.Fail(fmt.Errorf("%w: %w", ErrLost, err))
+	}
+}
+
+// gather prepares the next write, and puts its calls in flight. If there is nothing to write, it returns false, and
+// the write side has no owner any more.
+func (c *Conn[T]) gather() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cap(c.buf) > 4*writeSize { // after very large calls; their memory is not kept
+		c.buf = nil
+	}
+	c.buf = c.buf[:0]
+	exclusive := c.inFlight == 0 // nothing was in flight, and the write has only exclusive calls so far
+gathering:
+	for c.closed == nil && c.queued.n > 0 && len(c.buf) < writeSize {
+		cl := c.queued.first
+		switch {
+		case cl.isAbandoned():
+			c.failQueued(nil)
+			continue
+		case !c.fits(cl, exclusive):
+			break gathering
+		case cl.Stale != nil && cl.Stale():
+			c.failQueued(ErrStale)
+			continue
+		case !cl.markLaunched():
+			continue // it has just been abandoned
+		}
+		exclusive = exclusive && cl.Atomicity == Exclusive
+		c.launch()
+	}
+	c.rest = c.buf
+	if len(c.buf) > 0 {
+		c.watch()
+		return true
+	}
+	c.owner = writeIdle
+	if c.closed != nil || c.closing != nil {
+		c.ready.Signal()
+	}
+	return false
+}
+
+// fits reports whether a call may be put in flight now, behind what has been gathered. The caller holds mu.
+func (c *Conn[T]) fits(cl *Call[T], exclusive bool) bool {
+	if c.inFlight > 0 && c.inFlight+cl.Len() > c.options.MaxInFlight {
+		return false
+	}
+	switch cl.Atomicity {
+	case SingleRead:
+		return c.inFlight == 0 || c.inFlightBytes+len(cl.frames) <= codec.MaxFrame
+	case Exclusive:
+		return exclusive && (len(c.buf) == 0 || len(c.buf)+len(cl.frames) <= packetSize)
+	default:
+		return true
+	}
+}
+
+// launch puts the oldest queued call in flight, and appends its frames to the write. The caller holds mu.
+func (c *Conn[T]) launch() {
+	cl := c.queued.pop()
+	c.queuedRequests -= cl.Len()
+	cl.offset, cl.before = c.offset, c.received
+	c.offset += uint64(len(cl.frames))
+	c.inFlight += cl.Len()
+	c.inFlightBytes += len(cl.frames)
+	c.launched.push(cl)
+	c.buf = append(c.buf, cl.frames...)
+}
+
+// accountFor accounts for the responses that have arrived. If calls are queued and no
+// goroutine owns the write side, writes is true, and the calling goroutine owns it.
+func (c *Conn[T]) accountFor(a arrivals) (writes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.received += uint64(a.frames)
+	c.inFlight -= a.responses
+	c.inFlightBytes -= a.bytes
+	c.lastDone = a.calls
+	c.reads++
+	if c.closing != nil {
+		c.ready.Signal()
+	}
+	return c.queued.n > 0 && c.acquireWrite()
+}
+
+// quiet reports whether the connection is open and no call is queued or in flight.
+func (c *Conn[T]) quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed == nil && c.inFlight == 0 && c.queued.n == 0
+}
+
+// freeRoom makes the room of a queued call of n requests that has been abandoned free for others.
+//
+// The call itself is dropped when it is the oldest, or when most queued calls have been
+// abandoned: callers that return soon must not fill the memory if the server does not read.
+func (c *Conn[T]) freeRoom(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queuedRequests -= n
+	c.abandoned++
+	if c.abandoned > max(64, c.queued.n/2) {
+		c.dropAbandoned()
+	}
+	if c.owner == writeIdle && c.queued.n > 0 && c.queued.first.isAbandoned() {
+		c.wakeWriter() // the call may have been what kept the next one from being written
+	}
+}
+
+// dropAbandoned drops all abandoned calls from the queue. The caller holds mu.
+func (c *Conn[T]) dropAbandoned() {
+	for range c.queued.n {
+		if c.queued.first.isAbandoned() {
+			c.failQueued(nil)
+		} else {
+			c.queued.push(c.queued.pop())
+		}
+	}
+}
+
+// failQueued ends the oldest queued call, of which no byte has been sent. If it has been abandoned, nobody
+// sees the reason. The caller holds mu.
+func (c *Conn[T]) failQueued(reason error) {
+	cl := c.queued.pop()
+	n := cl.Len()
+	if c.fail(cl, reason, false) {
+		c.queuedRequests -= n
+	} else {
+		c.abandoned--
+	}
+}
+
+// fail ends a call without its responses. It returns false if the call has been abandoned.
+func (c *Conn[T]) fail(cl *Call[T], reason error, sent bool) bool {
+	cl.err, cl.sent = reason, sent
+	c.addLoad(-cl.Len(), -1)
+	return c.end(cl)
+}
+
+// end returns a call to its caller, or recycles it. It returns false if the call has been abandoned.
+func (c *Conn[T]) end(cl *Call[T]) bool {
+	if cl.finish() {
+		return true
+	}
+	c.options.Calls.Put(cl)
+	return false
+}
