@@ -37,7 +37,7 @@ type verdict uint8
 
 const (
 	shares  verdict = iota // the hit shares the next request
-	waits                  // it waits until that has been counted; if there is none, the window is looked up first
+	waits                  // it waits until that has been counted; if there is none, prepare is called first
 	decided                // it needs no request
 )
 

@@ -32,7 +32,7 @@ func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 // planned plans how to open a window that counts one hit.
 func (s *slots[T]) planned(t *testing.T) *shared[T] {
 	t.Helper()
-	p, err := s.look(t.Context())
+	p, err := s.prepare(t.Context())
 	require.NoError(t, err)
 	return &shared[T]{sum: 1, max: 10, now: time.Now(), fresh: true, plan: p}
 }

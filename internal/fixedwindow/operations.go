@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// peek reads the open window. It returns false if there is none.
+// peek returns the open window, or false if there is none.
 func (s *slots[T]) peek(ctx context.Context) (k known[T], found bool, err error) {
 	s.mu.Lock()
 	forgets := s.forgets
@@ -60,7 +60,7 @@ func (s *slots[T]) set(ctx context.Context, count uint64) (w window.Window, sent
 	}
 	for range 4 * maxTries {
 		b := shared[T]{sum: count, charge: true}
-		if b.plan, err = s.find(ctx); err != nil {
+		if b.plan, err = s.planOpening(ctx); err != nil {
 			return w, sent, err
 		}
 		o := s.count(ctx, &b)

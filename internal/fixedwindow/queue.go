@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// maxAttempts bounds the lookups for one hit and the requests that did not count it, in sum.
+// maxAttempts bounds the calls of prepare for one hit and the requests that did not count it, in sum.
 const maxAttempts = 16
 
 // hit is a hit, a take or a charge: it adds n to a window.
@@ -39,8 +39,8 @@ type caller struct {
 	hit       hit
 	operation operation     // if not nil, takes the place of hit
 	waits     *list.Element // of queue.waiting; nil if the server may know of the hit or operation
-	lookups   uint64        // queue.lookups when it was queued
-	attempts  int           // lookups for it, and requests that did not count it
+	prepared  uint64        // queue.prepared when it was queued
+	attempts  int           // calls of prepare for it, and requests that did not count it
 	gone      bool          // it has returned without a result, because its ctx ended
 
 	window window.Window // the result, as are sent and err
@@ -78,8 +78,8 @@ type shared[T codec.Value] struct {
 	charge  bool      // one is a charge
 	now     time.Time // when they were gathered
 
-	// fresh says that the window has just been looked up: nothing was counted and no operation has run since. The plan
-	// is how to open one if none is known.
+	// fresh says that prepare has just been called: nothing was counted and no operation has run since. The plan is how
+	// to open a window if none is known.
 	fresh bool
 	plan  plan[T]
 }
@@ -103,17 +103,20 @@ func (b *shared[T]) add(c *caller) {
 // of hold, or a goroutine that ends when the queue is empty. The mutex of slots guards the fields, and all callers.
 // It is not held during a request. Whenever it is not held:
 //
-//   - If serving is false, waiting and shared are empty.
-//   - A caller is in waiting, or in shared, or its operation is being called. Otherwise it has its result, or is gone.
+//   - If serving is false, waiting, shared and refused are empty.
+//   - A caller is in waiting, shared or refused, or its operation is being called. Otherwise it has its result, or is
+//     gone.
 type queue[T codec.Value] struct {
 	serving bool      // a goroutine serves the queue
 	waiting list.List // of *caller
-	// shared is the hits in flight, and then those of them that are refused takes, until they are given back.
-	shared  shared[T]
-	counted outcome[T] // of refused takes
-	lookups uint64     // how often the window was looked up for what waits
-	// uncertain says that a request has failed that the server may count later. Nothing else is counted until the window
-	// has been looked up. So callers that cancel one after the other do not add up to many requests in flight.
+	shared  shared[T] // hits in flight
+	// refused is the takes of the last request that were refused, until what they have added is given back. Counted is
+	// the outcome of that request.
+	refused  []*caller
+	counted  outcome[T]
+	prepared uint64 // how often prepare was called for what waits
+	// uncertain says that a request has failed that the server may count later. Nothing else is counted until prepare has
+	// been called. So callers that cancel one after the other do not add up to many requests in flight.
 	uncertain bool
 }
 
@@ -190,7 +193,7 @@ func (s *slots[T]) enqueue(ctx context.Context, h hit, op operation) (w window.W
 	c := s.backend.callers.Get().(*caller)
 	c.hit = h
 	c.operation = op
-	c.lookups = s.lookups
+	c.prepared = s.prepared
 	c.waits = s.waiting.PushBack(c)
 	if !s.serving {
 		s.serving = true
@@ -250,7 +253,7 @@ func (s *slots[T]) result(ctx context.Context, c *caller) (w window.Window, sent
 // handOver ends that the caller serves the queue. A goroutine does so from now on if there is something to do.
 func (s *slots[T]) handOver() {
 	switch {
-	case s.waiting.Len() == 0 && len(s.shared.callers) == 0:
+	case s.waiting.Len() == 0 && len(s.refused) == 0:
 		s.serving = false
 	case !s.backend.group.start(s.serve):
 		s.finishRefused() // what they have added stays counted
@@ -265,7 +268,7 @@ func (s *slots[T]) serve() {
 	defer s.mu.Unlock()
 	ctx := s.backend.group.ctx
 	for {
-		if len(s.shared.callers) > 0 {
+		if len(s.refused) > 0 {
 			s.giveBackRefused(ctx)
 		}
 		if ctx.Err() != nil {
@@ -280,12 +283,13 @@ func (s *slots[T]) serve() {
 			}
 		case s.waiting.Len() == 0:
 			s.shared = shared[T]{}
+			s.refused = nil
 			s.serving = false
 			return
 		case s.first().operation != nil:
 			s.runOperation(ctx)
 		default:
-			s.lookUpFor(ctx, s.first())
+			s.prepareFor(ctx, s.first())
 		}
 	}
 }
@@ -318,7 +322,7 @@ func (s *slots[T]) gather() {
 	s.shared.plan = plan
 	for s.waiting.Len() > 0 && s.first().operation == nil {
 		c := s.first()
-		verdict, w := s.admit(&s.shared, &c.hit, fresh && c.lookups < s.lookups)
+		verdict, w := s.admit(&s.shared, &c.hit, fresh && c.prepared < s.prepared)
 		switch {
 		case verdict == decided:
 			s.pop().finish(w, false, nil)
@@ -333,7 +337,7 @@ func (s *slots[T]) gather() {
 }
 
 // countShared has the shared hits counted. They then have their results, or are the first that wait again, or are
-// refused takes, which stay in shared until what they have added is given back.
+// refused.
 func (s *slots[T]) countShared(ctx context.Context) {
 	b := &s.shared
 	s.mu.Unlock()
@@ -342,7 +346,6 @@ func (s *slots[T]) countShared(ctx context.Context) {
 	b.fresh = false
 	b.plan = plan[T]{}
 	w, ok := s.conclude(&o)
-	refused := b.callers[:0]
 	switch {
 	case o.err != nil:
 		s.uncertain = s.uncertain || o.sent
@@ -350,27 +353,24 @@ func (s *slots[T]) countShared(ctx context.Context) {
 			c.finish(window.Window{}, o.sent, o.err)
 		}
 	case ok:
-		refused = s.assign(w, o.result == slot.Full)
-		if len(refused) > 0 {
-			s.counted = o
-		}
+		s.assign(w, o.result == slot.Full)
+		s.counted = o
 	default:
 		for i := len(b.callers) - 1; i >= 0; i-- {
 			s.requeue(b.callers[i])
 		}
 	}
-	clear(b.callers[len(refused):])
-	b.callers = refused
+	clear(b.callers)
+	b.callers = b.callers[:0]
 }
 
-// assign gives each of the shared hits its place in the count, unless the counter was too full for them. A take that is refused does not
-// move the places of those after it. It returns the refused takes that were counted, without what they have added in
-// the known count: they ask again when there is room, and must not find what they wanted.
-func (s *slots[T]) assign(w window.Window, full bool) (refused []*caller) {
+// assign gives each of the shared hits its place in the count, unless the counter was too full for them. A take that
+// is refused does not move the places of those after it. What it has added is not in the known count: a caller that
+// asks again when there is room must not find what it wanted itself.
+func (s *slots[T]) assign(w window.Window, full bool) {
 	if !full {
 		w.Count -= min(w.Count, s.shared.sum)
 	}
-	refused = s.shared.callers[:0]
 	for _, c := range s.shared.callers {
 		w.Refused = full || !c.hit.room(w.Count)
 		switch {
@@ -378,20 +378,19 @@ func (s *slots[T]) assign(w window.Window, full bool) (refused []*caller) {
 			c.finish(w, false, nil)
 		case w.Refused:
 			c.window = w
-			refused = append(refused, c)
+			s.refused = append(s.refused, c)
 			s.known.subtract(c.hit.n)
 		default:
 			w.Count += c.hit.n
 			c.finish(w, false, nil)
 		}
 	}
-	return refused
 }
 
 // giveBackRefused gives back what refused takes have added, before anything else is counted.
 func (s *slots[T]) giveBackRefused(ctx context.Context) {
 	var n uint64
-	for _, c := range s.shared.callers {
+	for _, c := range s.refused {
 		n += c.hit.n
 	}
 	s.mu.Unlock()
@@ -404,11 +403,11 @@ func (s *slots[T]) giveBackRefused(ctx context.Context) {
 
 // finishRefused finishes the refused takes.
 func (s *slots[T]) finishRefused() {
-	for _, c := range s.shared.callers {
+	for _, c := range s.refused {
 		c.finish(c.window, false, nil)
 	}
-	clear(s.shared.callers)
-	s.shared.callers = s.shared.callers[:0]
+	clear(s.refused)
+	s.refused = s.refused[:0]
 }
 
 // requeue makes a caller, whose hit was not counted, the first that waits.
@@ -419,13 +418,13 @@ func (s *slots[T]) requeue(c *caller) {
 	}
 }
 
-// lookUpFor looks the window up for the first caller that waits. If that fails, it fails the hits that wait, up to the
-// next operation.
-func (s *slots[T]) lookUpFor(ctx context.Context, first *caller) {
+// prepareFor calls prepare for the first caller that waits. If that fails, it fails the hits that wait, up to the next
+// operation.
+func (s *slots[T]) prepareFor(ctx context.Context, first *caller) {
 	first.attempts++
-	s.lookups++
+	s.prepared++
 	s.mu.Unlock()
-	p, err := s.look(ctx)
+	p, err := s.prepare(ctx)
 	s.mu.Lock()
 	if err != nil {
 		for s.waiting.Len() > 0 && s.first().operation == nil {

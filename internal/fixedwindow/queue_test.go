@@ -519,7 +519,7 @@ func TestPlacesStayApartWhateverHappens(t *testing.T) {
 						}
 						switch rng.IntN(100) {
 						case 0:
-							s.operate(ctx, s.reread)
+							s.operate(ctx, s.refresh)
 						case 1:
 							s.relay.mu.Lock()
 							s.relay.over++

@@ -124,22 +124,21 @@ func (s *slots[T]) repeat(f *lookups[T]) (slot.Action, error) {
 		ErrTooLate, trip, s.bands.Scale, s.bands.Guard/2)
 }
 
-// look reads the count of the known window if that is certainly open. Otherwise it looks the window up, and plans how
-// to open one if there is none.
-func (s *slots[T]) look(ctx context.Context) (p plan[T], err error) {
-	if _, _, err := s.reread(ctx); err != nil {
+// prepare refreshes the known window if that is certainly open. Otherwise it plans how to open one.
+func (s *slots[T]) prepare(ctx context.Context) (p plan[T], err error) {
+	if _, _, err := s.refresh(ctx); err != nil {
 		return p, err
 	}
 	if k := s.current(); k.certainlyOpen(time.Now()) {
 		return p, nil
 	}
 	s.forget()
-	return s.find(ctx)
+	return s.planOpening(ctx)
 }
 
-// find looks the window up. If there is none, it returns how to open one, after what has to be
+// planOpening searches for the open window. If there is none, it returns how to open one, after what has to be
 // done before.
-func (s *slots[T]) find(ctx context.Context) (p plan[T], err error) {
+func (s *slots[T]) planOpening(ctx context.Context) (p plan[T], err error) {
 	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
 		if s.learnLive(f) {
 			return slot.Action{Kind: slot.Done}, nil

@@ -80,8 +80,8 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], x slot.ID) (k know
 	return k, live, nil
 }
 
-// reread reads the known window again, if it is certainly open. It is an operation.
-func (s *slots[T]) reread(ctx context.Context) (w window.Window, sent bool, err error) {
+// refresh reads the known window again, if it is certainly open. It is an operation.
+func (s *slots[T]) refresh(ctx context.Context) (w window.Window, sent bool, err error) {
 	k := s.current()
 	if !k.certainlyOpen(time.Now()) {
 		return w, false, nil

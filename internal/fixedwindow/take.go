@@ -51,7 +51,7 @@ func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit,
 	return w, false, err
 }
 
-// peekFor reads the open window. It is Refused if a take of n does not fit it.
+// peekFor peeks at the open window. It is Refused if a take of n does not fit it.
 func (s *slots[T]) peekFor(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
 	k, found, err := s.peek(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 	for i := range takes {
 		t := &takes[i]
 		if known, _ := t.recall(); !known || !t.fits() {
-			reads.Go(func() { errs[i] = t.read(ctx) })
+			reads.Go(func() { errs[i] = t.refresh(ctx) })
 		}
 	}
 	reads.Wait()
@@ -136,10 +136,10 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 	return true, false, nil
 }
 
-// read reads the window of a take. If it is known, that is what refuses later takes.
-func (t *take[T]) read(ctx context.Context) (err error) {
+// refresh sets the window of a take to what the server shows. If it is the known one, that refuses later takes, too.
+func (t *take[T]) refresh(ctx context.Context) (err error) {
 	if known, _ := t.recall(); known {
-		if _, _, err := t.slots.operate(ctx, t.slots.reread); err != nil {
+		if _, _, err := t.slots.operate(ctx, t.slots.refresh); err != nil {
 			return err
 		}
 		if known, _ := t.recall(); known {

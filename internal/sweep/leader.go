@@ -53,8 +53,8 @@ func (t term[T]) due(interval time.Duration) time.Duration {
 // next returns the number of the next term.
 func (t term[T]) next() T { return t.number + 1 + t.number%2 }
 
-// lookUp reads the present term. If another client has parked the server, lookUp keeps it parked.
-func (s *Sweeper[T]) lookUp(ctx context.Context) (term[T], error) {
+// readTerm reads the present term. If another client has parked the server, it keeps it parked.
+func (s *Sweeper[T]) readTerm(ctx context.Context) (term[T], error) {
 	cl := s.o.Calls.Get()
 	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
 	conn.Add(cl, parking.Query())

@@ -73,7 +73,7 @@ func (s *Sweeper[T]) first(ctx context.Context) (wait time.Duration, led bool) {
 	if s.o.Server.Parked() || !s.o.Server.MayPark() {
 		return 0, false
 	}
-	t, err := s.lookUp(ctx)
+	t, err := s.readTerm(ctx)
 	abandoned := t.unfinished() && t.age >= abandonedAge
 	if err != nil || t.foreign || s.o.Server.Parked() || t.exists && !abandoned {
 		return 0, false // a complete sweep has not parked the server: there are records of others

@@ -210,7 +210,7 @@ func (s *Sweeper[T]) sleep(ctx context.Context, d time.Duration) bool {
 // step sweeps if the last sweep of the fleet is long enough ago. It returns how long to wait for
 // the next step.
 func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
-	t, err := s.lookUp(ctx)
+	t, err := s.readTerm(ctx)
 	interval := s.interval()
 	if err != nil {
 		return spread(min(retryPause, interval))

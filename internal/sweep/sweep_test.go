@@ -33,7 +33,7 @@ func TestFirstOfThoseThatClaimATermLeadsIt(t *testing.T) {
 		for i := range 20 {
 			var terms []term[uint16]
 			for _, s := range all {
-				term, err := s.lookUp(t.Context())
+				term, err := s.readTerm(t.Context())
 				require.NoError(t, err)
 				require.GreaterOrEqual(t, term.age, time.Minute, "round %d", i)
 				terms = append(terms, term)
@@ -43,7 +43,7 @@ func TestFirstOfThoseThatClaimATermLeadsIt(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, j == 0, leads)
 			}
-			term, err := all[0].lookUp(t.Context())
+			term, err := all[0].readTerm(t.Context())
 			require.NoError(t, err)
 			require.LessOrEqual(t, term.age, time.Second)
 			time.Sleep(time.Minute)
