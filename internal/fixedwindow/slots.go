@@ -95,31 +95,39 @@ func (s *slots[T]) refresh(ctx context.Context) (w window.Window, sent bool, err
 
 // giveBack gives n back to the window with an ID. It returns false if the window is not known to be
 // open, or if it can't be told from a later one: then n stays counted.
-func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given bool, err error) {
+func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given, sent bool, err error) {
 	old := s.current()
 	if !old.certainlyOpen(time.Now()) || old.id != id || old.conn == nil || !old.conn.Open() {
-		return false, nil
+		return false, false, nil
 	}
 	now, live, err := s.read(ctx, old.conn, old.Slot)
-	if err != nil || !live || now.id != id || now.Count < n { // it must not wrap (H3)
-		return false, nil
+	if err != nil {
+		if !old.conn.Open() {
+			err = nil // it has ended meanwhile
+		}
+		return false, false, err
 	}
-	switch given, err = s.giveBackTo(ctx, now.Window, old.conn, n); {
-	case given:
+	if !live || now.id != id || now.Count < n { // it must not wrap (H3)
+		return false, false, nil
+	}
+	given, sent, err = s.giveBackTo(ctx, now.Window, old.conn, n)
+	if given {
 		s.subtract(n)
-	case err == errAgain:
-		err = nil
 	}
-	return given, err
+	return given, sent, err
 }
 
 // giveBackTo gives n back to a window on the connection that has counted it (rule 11). It returns false without an
-// error if it is too late.
-func (s *slots[T]) giveBackTo(ctx context.Context, w slot.Window, c *conn.Conn[T], n uint64) (given bool, err error) {
+// error if it is too late, or if the connection has ended.
+func (s *slots[T]) giveBackTo(ctx context.Context, w slot.Window, c *conn.Conn[T], n uint64) (given, sent bool,
+	err error) {
 	a, ok := s.bands.GiveBack(w, time.Now())
 	if !ok {
-		return false, nil
+		return false, false, nil
 	}
-	_, _, err = s.act(ctx, c, a, n)
-	return err == nil, err
+	_, sent, err = s.act(ctx, c, a, n)
+	if err == errAgain {
+		return false, false, nil
+	}
+	return err == nil, sent && err != nil, err
 }

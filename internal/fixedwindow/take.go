@@ -260,9 +260,9 @@ func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n
 		return false, false, err
 	}
 	w, sent, err := s.operate(ctx, func(ctx context.Context) (w window.Window, sent bool, err error) {
-		given, err := s.giveBack(ctx, id, n)
-		w.Refused = !given
-		return w, err != nil, err
+		given, sent, err := s.giveBack(ctx, id, n)
+		w.Refused = !given // the caller may be gone, so nothing of it is written here
+		return w, sent, err
 	})
 	if err != nil {
 		return false, sent, err
