@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/limits"
@@ -13,151 +14,155 @@ import (
 // Admit takes a place for a request, counts it in all limits that apply, or in none of them if one denies it, and
 // returns the decision. The caller calls [Decision.Done] once the request has been served, or will not be.
 func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
-	a := g.begin(ctx, &r)
-	d := &a.decision
-	if r.PlanErr != nil {
-		ctx = context.WithValue(ctx, planErrKey{}, r.PlanErr)
-	}
-	if d.Shadow {
-		ctx = context.WithValue(ctx, shadowKey{}, true)
-	}
+	s := g.begin(ctx, &r)
 	decided := false
 	defer func() {
 		if !decided { // a panic, such as one of an observer: the caller has nothing to call Done of
-			d.Done()
+			s.decision.Done()
 		}
 	}()
-	if r.PlanErr != nil && r.Plan == nil && len(g.plan.limits) == 0 {
-		d.Err = fmt.Errorf("admission: the plan of a request is not known: %w", r.PlanErr)
+	s.decide(g.observed(ctx, &r), &r)
+	decided = true
+	return &s.decision
+}
+
+// decide makes the decision on a request. Limits apply also if the place, or the plan, could not be decided on.
+func (s *requestState) decide(ctx context.Context, r *Request) {
+	d := &s.decision
+	var unknownPlan, uncounted error
+	if r.PlanErr != nil && r.Plan == nil && len(s.gate.plan.limits) == 0 {
+		unknownPlan = fmt.Errorf("admission: the plan of a request is not known: %w", r.PlanErr)
 	}
-	failed := a.enter(ctx)
-	if d.Allowed && len(a.limits) > 0 { // also if it could not be decided on a place
-		d.Err = a.count(ctx)
+	noPlace := s.takePlace(ctx)
+	if d.Allowed {
+		uncounted = s.count(ctx)
 	}
+	d.Err = errors.Join(unknownPlan, noPlace, uncounted)
+	d.canceled = d.Err != nil && outage.Ended(ctx)
+	d.RetryAfter = s.gate.retryAfter(d)
 	switch {
 	case !d.Allowed:
 		d.Done()
 		d.Hold = nil
-	case failed != nil:
-		d.Err = errors.Join(failed, d.Err)
 	case d.Hold != nil && !d.Shadow:
-		a.Context = d.Hold.Context()
+		s.Context = d.Hold.Context()
 	}
-	d.canceled = d.Err != nil && outage.Ended(ctx)
-	d.RetryAfter = g.retryAfter(d)
-	decided = true
-	return d
 }
 
-// enter takes the place of a request, or denies it. It returns why that could not be decided.
-func (a *admitted) enter(ctx context.Context) error {
-	if a.place == nil {
+// takePlace takes the place of a request, or denies it. It returns why that could not be decided.
+func (s *requestState) takePlace(ctx context.Context) error {
+	if s.place == nil {
 		return nil
 	}
-	if a.gate.cfg.Places == nil {
+	if s.gate.cfg.Places == nil {
 		return fmt.Errorf("admission: a plan has a limit in flight, and there is no Config.Places: %w",
 			throttr.ErrUnsupported)
 	}
-	d := &a.decision
-	hold, ok, err := a.gate.cfg.Places.TryAcquire(ctx, a.place.as, *a.place.places, 1)
+	d := &s.decision
+	hold, ok, err := s.gate.cfg.Places.TryAcquire(ctx, s.place.stored, *s.place.places, 1)
 	d.Hold = hold
 	if err != nil || ok {
 		return err
 	}
 	d.Allowed = false
 	d.noPlace = true
-	d.Strictest = a.place.inUse(a.place.limit.Max, 0)
+	d.Strictest = s.place.inUse(s.place.limit.Max, 0)
 	return nil
 }
 
 // count counts a request in its limits. It returns why it could not be counted in some.
-func (a *admitted) count(ctx context.Context) (err error) {
-	for i := range a.limits {
-		c := &a.limits[i]
-		if err := limits.CheckNumber("Cost", c.n); err != nil {
-			return fmt.Errorf("admission: limit %q: %w", c.limit.Name, err)
+func (s *requestState) count(ctx context.Context) (err error) {
+	for i := range s.limits {
+		l := &s.limits[i]
+		if err := limits.CheckNumber("Cost", l.cost); err != nil {
+			return fmt.Errorf("admission: limit %q: %w", l.limit.Name, err)
 		}
 	}
-	if a.gate.cfg.CountRefusals {
-		err = a.hit(ctx)
+	if s.gate.cfg.CountRefusals {
+		err = s.hit(ctx)
 	} else {
-		err = a.take(ctx)
+		err = s.take(ctx)
 	}
-	d := &a.decision
-	d.Outcomes = make([]Outcome, 0, len(a.limits))
-	for i := range a.limits {
-		if c := &a.limits[i]; c.result != nil {
-			d.add(c)
+	d := &s.decision
+	d.Outcomes = slices.Grow(s.one.outcome[:0], len(s.limits))
+	for i := range s.limits {
+		if l := &s.limits[i]; l.result != nil {
+			d.add(l)
 		}
 	}
 	return err
 }
 
-// take takes what a request costs of its limits, all or none. What costs nothing in a limit is looked up before: if
-// the store is away, there is one look-up, so that nobody waits for a time limit for each. It is no failure if what is
-// taken can be decided in spite of that, by a fallback or a policy.
-func (a *admitted) take(ctx context.Context) error {
-	d := &a.decision
+// take takes what a request costs of its limits, all or none, unless one denies it in which it costs nothing. That a
+// look-up has found the store away is no failure if what is taken can be decided, by a fallback or a policy.
+func (s *requestState) take(ctx context.Context) error {
+	failed, away := s.lookUp(ctx)
 	var few [4]throttr.Take
 	takes := few[:0]
-	var failed, away error // the second one if the store is away
-	for i := range a.limits {
-		c := &a.limits[i]
-		if c.n > 0 {
-			takes = append(takes, c.limit.For(c.as, c.n))
-			continue
-		}
-		if away != nil {
-			continue
-		}
-		res, err := a.gate.limiter.Peek(ctx, c.as, c.limit, 0)
-		switch {
-		case outage.IsAway(err):
-			away = err
-		case err != nil:
-			failed = errors.Join(failed, err)
-		default:
-			c.result = &res
-			d.Allowed = d.Allowed && res.Allowed
+	for i := range s.limits {
+		if l := &s.limits[i]; l.cost > 0 {
+			takes = append(takes, l.limit.For(l.stored, l.cost))
 		}
 	}
-	if !d.Allowed || len(takes) == 0 {
+	if !s.decision.Allowed || len(takes) == 0 {
 		return errors.Join(failed, away)
 	}
-	rv, ok, err := a.gate.limiter.Reserve(ctx, takes...)
+	rv, ok, err := s.gate.limiter.Reserve(ctx, takes...)
 	if err != nil {
 		return errors.Join(failed, away, err)
 	}
-	d.Allowed = ok
-	a.reservation = rv
+	s.decision.Allowed = ok
+	s.reservation = rv
 	results := rv.Results()
-	for i := range a.limits {
-		if c := &a.limits[i]; c.n > 0 {
-			c.charged = c.n
-			c.result = &results[0]
+	for i := range s.limits {
+		if l := &s.limits[i]; l.cost > 0 {
+			l.charge = l.cost
+			l.result = &results[0]
 			results = results[1:]
 		}
 	}
 	return failed
 }
 
-// hit makes hits in the limits, up to the first that denies the request. If a call fails, the
-// other limits still apply.
-func (a *admitted) hit(ctx context.Context) error {
-	var errs []error
-	for i := range a.limits {
-		c := &a.limits[i]
-		res, err := a.gate.limiter.HitN(ctx, c.as, c.limit, c.n)
-		if err != nil {
-			errs = append(errs, err)
+// lookUp looks up the limits in which a request costs nothing, and whether one of them denies it. If the store is away,
+// there is one look-up, so that nobody waits for a time limit for each; away is its error.
+func (s *requestState) lookUp(ctx context.Context) (failed, away error) {
+	for i := range s.limits {
+		l := &s.limits[i]
+		if l.cost > 0 || away != nil {
 			continue
 		}
-		c.charged = c.n
-		c.result = &res
+		res, err := s.gate.limiter.Peek(ctx, l.stored, l.limit, 0)
+		switch {
+		case outage.IsAway(err):
+			away = err
+		case err != nil:
+			failed = errors.Join(failed, err)
+		default:
+			l.result = &res
+			s.decision.Allowed = s.decision.Allowed && res.Allowed
+		}
+	}
+	return failed, away
+}
+
+// hit makes hits in the limits, up to the first that denies the request. If a call fails, the
+// other limits still apply.
+func (s *requestState) hit(ctx context.Context) error {
+	var failed error
+	for i := range s.limits {
+		l := &s.limits[i]
+		res, err := s.gate.limiter.HitN(ctx, l.stored, l.limit, l.cost)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		l.charge = l.cost
+		l.result = &res
 		if !res.Allowed {
-			a.decision.Allowed = false
+			s.decision.Allowed = false
 			break
 		}
 	}
-	return errors.Join(errs...)
+	return failed
 }

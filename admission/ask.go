@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Peek returns the state of the limits of a request without counting, in the order of the limits: whether one that
@@ -11,27 +12,27 @@ import (
 //
 // It matches [throttr.ErrConfig] if a limit of Config.Keyed has no key: its count would be that of another one.
 func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
-	a, err := g.ask(ctx, &r)
-	if err != nil {
+	if err := g.checkKeys(&r); err != nil {
 		return nil, err
 	}
-	outcomes := make([]Outcome, 0, len(a.all))
-	for i := range a.limits {
-		c := &a.limits[i]
-		res, err := g.limiter.Peek(ctx, c.as, c.limit, 1)
+	s := g.begin(ctx, &r)
+	outcomes := make([]Outcome, 0, len(s.limits)+1)
+	for i := range s.limits {
+		l := &s.limits[i]
+		res, err := g.limiter.Peek(ctx, l.stored, l.limit, 1)
 		if err != nil {
 			return nil, err
 		}
-		outcomes = append(outcomes, c.outcome(res))
+		outcomes = append(outcomes, l.outcome(res))
 	}
-	if a.place == nil || g.cfg.Places == nil {
+	if s.place == nil || g.cfg.Places == nil {
 		return outcomes, nil
 	}
-	s, err := g.cfg.Places.Peek(ctx, a.place.as, *a.place.places)
+	places, err := g.cfg.Places.Peek(ctx, s.place.stored, *s.place.places)
 	if err != nil {
 		return nil, err
 	}
-	return append(outcomes, a.place.inUse(s.InUse, s.Free)), nil
+	return append(outcomes, s.place.inUse(places.InUse, places.Free)), nil
 }
 
 // Reset ends the windows of a request, as Peek describes them, so that the next request opens others. On Throttr
@@ -39,29 +40,30 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 // whose key is the one of Config.Keyed is others', too: it goes on, unless the key is in Request.Keys. The error has
 // those of all limits that could not be reset.
 func (g *Gate) Reset(ctx context.Context, r Request) error {
-	a, err := g.ask(ctx, &r)
+	err := g.checkKeys(&r)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, c := range a.limits {
-		if _, given := r.Keys[c.limit.Name]; given || g.cfg.Keyed[c.limit.Name].Text == "" {
-			errs = append(errs, g.limiter.Forget(ctx, c.as, c.limit))
+	for _, l := range g.begin(ctx, &r).limits {
+		if _, given := r.Keys[l.limit.Name]; given || g.cfg.Keyed[l.limit.Name].Text == "" {
+			err = errors.Join(err, g.limiter.Forget(ctx, l.stored, l.limit))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// ask returns what is known of a request. It returns an error if a limit has keys of its own, and the request none of
-// them.
-func (g *Gate) ask(ctx context.Context, r *Request) (*admitted, error) {
-	a := g.begin(ctx, r)
-	for i := range a.all {
-		name := a.all[i].limit.Name
+// checkKeys returns an error if a limit of a request has keys of its own, and the request none of them.
+func (g *Gate) checkKeys(r *Request) error {
+	all, inFlight := g.limitsOf(r)
+	if inFlight != nil {
+		all = append(slices.Clip(all), *inFlight)
+	}
+	for i := range all {
+		name := all[i].limit.Name
 		_, given := r.Keys[name]
 		if shared, keyed := g.cfg.Keyed[name]; keyed && !given && shared.Text == "" {
-			return nil, invalid("limit %q has keys of its own, and Keys has none for it", name)
+			return invalid("limit %q has keys of its own, and Keys has none for it", name)
 		}
 	}
-	return a, nil
+	return nil
 }

@@ -2,13 +2,13 @@ package admission
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // Decision is the decision on a request.
@@ -36,7 +36,7 @@ type Decision struct {
 
 	noPlace  bool // there was no place
 	canceled bool // it could not be counted, and its context has ended
-	within   *admitted
+	state    *requestState
 }
 
 // Done releases the place of the request, and settles what [Decision.Commit] has said. Only the first call does
@@ -48,8 +48,8 @@ func (d *Decision) Done() {
 
 // Settle is [Decision.Done] for a request that keeps its place, such as one whose connection was hijacked.
 func (d *Decision) Settle() {
-	if d.within != nil {
-		d.within.done()
+	if d.state != nil {
+		d.state.done()
 	}
 }
 
@@ -57,10 +57,10 @@ func (d *Decision) Settle() {
 // its place: then [context.Cause] is [inflight.ErrLost]. Handlers are called with it. That of a request without limits
 // is the context of Admit.
 func (d *Decision) Context() context.Context {
-	if len(d.within.all) == 0 {
-		return d.within.Context
+	if d.state.exempt() {
+		return d.state.Context
 	}
-	return d.within
+	return d.state
 }
 
 // Denied returns the outcomes of the limits that have denied the request.
@@ -85,7 +85,7 @@ type Outcome struct {
 	// Result is Degraded if the backend has failed and a policy or a fallback has decided.
 	throttr.Result
 
-	of *counted // nil: the zero Outcome
+	of *limitState // nil: the zero Outcome
 }
 
 // MarshalJSON returns the outcome as JSON.
@@ -119,11 +119,11 @@ func (o Outcome) MarshalJSON() ([]byte, error) {
 func (o *Outcome) Partition() string {
 	switch {
 	case o.of == nil:
-		return base64.RawURLEncoding.EncodeToString(Key{Text: o.Key}.partition())
+		return Digest(o.Key)[:partitionSize]
 	case o.of.key.Plain:
 		return o.Key
 	}
-	return base64.RawURLEncoding.EncodeToString(o.of.key.partition())
+	return o.of.partition()
 }
 
 // Quota describes the limit, as [throttr.Limit.String] does, without its name: "100 in 1m0s", "10000 in a month of
@@ -157,11 +157,11 @@ func (o *Outcome) Left() time.Duration {
 
 // add adds the outcome of another limit, whose scale is not shorter than the last one's. It does not decide:
 // Allowed is what the RateLimit says of all limits. Clients are not told of shadow limits.
-func (d *Decision) add(c *counted) {
-	if c.limit.Shadow {
+func (d *Decision) add(l *limitState) {
+	if l.limit.Shadow {
 		return
 	}
-	d.Outcomes = append(d.Outcomes, c.outcome(*c.result))
+	d.Outcomes = append(d.Outcomes, l.outcome(*l.result))
 	o := &d.Outcomes[len(d.Outcomes)-1]
 	s := &d.Strictest
 	none := s.Name == ""
@@ -173,6 +173,29 @@ func (d *Decision) add(c *counted) {
 	case o.Known() && (none || s.Allowed && o.Remaining <= s.Remaining):
 		*s = *o
 	}
+}
+
+// outcome returns the outcome of a result.
+func (l *limitState) outcome(res throttr.Result) Outcome {
+	if l.limit.Calendar != 0 && !res.ResetAt.IsZero() {
+		l.scale = limits.Length(&l.limit, res.ResetAt.Add(-1))
+	}
+	return Outcome{Name: l.limit.Name, Key: l.key.Text, Scale: l.scale, Result: res, of: l}
+}
+
+// noPlaceFor is the RetryAfter of a request for which there is no place. When there will be one is not known.
+const noPlaceFor = time.Second
+
+// inUse returns the outcome of a limit on requests in flight, with so many places in use, and free.
+func (l *limitState) inUse(used, free uint64) Outcome {
+	res := throttr.Result{Allowed: free > 0, Limit: l.limit.Max, Count: used, Remaining: free}
+	switch {
+	case l.limit.Max == 0:
+		res.RetryAfter = throttr.Never
+	case free == 0:
+		res.RetryAfter = noPlaceFor
+	}
+	return l.outcome(res)
 }
 
 // FromContext returns the decision on the request whose context is ctx. If several Gates have counted the

@@ -21,7 +21,15 @@
 //
 // A key must be something that a client cannot choose freely: an address, or an account that was
 // authenticated. A client that can invent keys has a limit of its own for each of them, and fills the
-// backend. Requests of which the key is empty count by their address.
+// backend.
+//
+// The key of a limit, of the Config or of a [Plan], is the first of these that there is:
+//
+//  1. Request.Keys of the name of the limit; if that is empty, the limit does not apply to the request
+//  2. Config.Keyed of the name, such as [Everyone]
+//  3. Request.Key
+//  4. Request.Addr; with Config.SkipEmptyKey, the limit does not apply instead
+//  5. "unknown", with requests of which the address is not known
 //
 // [Addrs] finds the addresses of clients, also behind proxies. Keys of other kinds may be secret or
 // personal: a Gate stores, logs and traces a digest of them, unless they are [Key.Plain].

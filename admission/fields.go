@@ -22,25 +22,17 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 // window, w is its own length. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests".
 // The result is empty if there are none.
 func (d *Decision) PolicyField() string {
-	if d.within == nil || d.Shadow {
+	if d.state == nil || d.Shadow {
 		return ""
 	}
-	a := d.within
+	s := d.state
 	var buffer [fieldSize]byte
 	f := buffer[:0]
-	for i := range a.all {
-		c := &a.all[i]
-		if c.policy == "" {
-			continue
-		}
-		f = appendItem(f, c.policy)
-		if c.limit.Calendar != 0 {
-			f = strconv.AppendInt(append(f, ";w="...), Seconds(c.scale), 10)
-		}
-		if c.places == nil {
-			f = append(f, a.gate.unit...)
-		}
-		f = a.gate.appendPartition(f, c.key)
+	for i := range s.limits {
+		f = s.gate.appendPolicy(f, &s.limits[i])
+	}
+	if s.place != nil {
+		f = s.gate.appendPolicy(f, s.place)
 	}
 	return string(f)
 }
@@ -51,17 +43,17 @@ func (d *Decision) PolicyField() string {
 //
 // with the parameter pk by Config.PartitionKey, and without t if waiting does not help.
 func (d *Decision) LimitField() string {
-	if d.Shadow || d.within == nil {
+	if d.Shadow || d.state == nil {
 		return ""
 	}
 	var buffer [fieldSize]byte
 	f := buffer[:0]
 	if d.noPlace {
-		f = d.within.gate.appendOutcome(f, &d.Strictest)
+		f = d.state.gate.appendOutcome(f, &d.Strictest)
 	}
 	for i := range d.Outcomes {
 		if d.Outcomes[i].Known() {
-			f = d.within.gate.appendOutcome(f, &d.Outcomes[i])
+			f = d.state.gate.appendOutcome(f, &d.Outcomes[i])
 		}
 	}
 	return string(f)
@@ -78,12 +70,31 @@ func appendItem(f []byte, text string) []byte {
 	return append(f, text...)
 }
 
+// appendPolicy appends an item of the RateLimit-Policy field, unless the limit has none.
+func (g *Gate) appendPolicy(f []byte, l *limitState) []byte {
+	if l.policy == "" {
+		return f
+	}
+	f = appendItem(f, l.policy)
+	if l.limit.Calendar != 0 {
+		f = strconv.AppendInt(append(f, ";w="...), Seconds(l.scale), 10)
+	}
+	if l.places == nil {
+		f = append(f, g.unit...)
+	}
+	return g.appendPartition(f, l)
+}
+
 // appendPartition appends the parameter pk, if the Gate has it.
-func (g *Gate) appendPartition(f []byte, k Key) []byte {
+func (g *Gate) appendPartition(f []byte, l *limitState) []byte {
 	if !g.cfg.PartitionKey {
 		return f
 	}
-	f = base64.StdEncoding.AppendEncode(append(f, ";pk=:"...), k.partition())
+	text := []byte(l.key.Text)
+	if !l.key.Plain {
+		text, _ = base64.RawURLEncoding.DecodeString(l.partition())
+	}
+	f = base64.StdEncoding.AppendEncode(append(f, ";pk=:"...), text)
 	return append(f, ':')
 }
 
@@ -94,7 +105,7 @@ func (g *Gate) appendOutcome(f []byte, o *Outcome) []byte {
 	if left := o.Left(); left < throttr.Never {
 		f = strconv.AppendInt(append(f, ";t="...), Seconds(left), 10)
 	}
-	return g.appendPartition(f, o.of.key)
+	return g.appendPartition(f, o.of)
 }
 
 // RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request was counted

@@ -48,8 +48,7 @@ type Config struct {
 	// is none: such requests count as if the limit were not in Keyed, and Peek and Reset fail.
 	Keyed map[string]Key
 
-	// SkipEmptyKey leaves the limits that use Request.Key out if that is empty, and not in Request.Keys. Default: the
-	// request counts by its address.
+	// SkipEmptyKey leaves out the limits of which no key is known but the address. Default: they count by the address.
 	SkipEmptyKey bool
 
 	// FailClosed refuses requests that could not be counted in all limits. Default: they are served, unless

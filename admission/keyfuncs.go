@@ -3,61 +3,67 @@ package admission
 import (
 	"maps"
 	"reflect"
-	"slices"
 )
 
 // KeyFuncs are the functions by which an adapter finds the keys of requests. F is their type: those of HTTP take an
-// *http.Request.
+// *http.Request. Call Check before Request.
 type KeyFuncs[F any] struct {
-	key, addr F
-	plain     bool // keys of key are stored as they are
-	keyOf     map[string]F
-	known     map[string]Key // what is known of those of keyOf
+	Key   F            // of Request.Key; nil: Addr
+	KeyOf map[string]F // of Request.Keys, by the names of limits
+	Addr  F            // of Request.Addr
+
+	// Everyone returns the text of [Everyone]. Remote is another function of addresses than Addr. Keys of the three are
+	// stored as they are, also if they are Key or in KeyOf. Functions are told apart by their code: none of them may be
+	// inlined.
+	Everyone, Remote F
+
+	plain bool           // keys of Key are stored as they are
+	keyed map[string]Key // what is known of those of KeyOf
 }
 
-// NewKeyFuncs returns functions of keys: one of Request.Key, which is addr by default, one of Request.Addr, and those
-// of limits by their names. Known returns what is known of the keys of a function, such as [KnownKey], and has whether
-// there may be a limit of a name. The error matches [throttr.ErrConfig]: a function is nil, or there is no limit of its
-// name.
-func NewKeyFuncs[F any](key, addr F, keyOf map[string]F, known func(F) Key,
-	has func(name string) bool) (*KeyFuncs[F], error) {
-	if reflect.ValueOf(key).IsNil() {
-		key = addr
+// Check returns an error if a function of KeyOf is nil, or there can be no limit of its name, which has reports. It
+// matches [throttr.ErrConfig].
+func (k *KeyFuncs[F]) Check(has func(name string) bool) error {
+	if reflect.ValueOf(k.Key).IsNil() {
+		k.Key = k.Addr
 	}
-	k := &KeyFuncs[F]{key: key, addr: addr, plain: known(key).Plain, keyOf: maps.Clone(keyOf), known: map[string]Key{}}
-	for name, f := range keyOf {
+	k.plain = k.known(k.Key).Plain
+	k.KeyOf = maps.Clone(k.KeyOf) // the caller may change the map
+	k.keyed = make(map[string]Key, len(k.KeyOf))
+	for name, f := range k.KeyOf {
 		if reflect.ValueOf(f).IsNil() || name == "" || !has(name) {
-			return nil, invalid("KeyOf has no function of %q, or no limit has the name", name)
+			return invalid("KeyOf has no function of %q, or no limit has the name", name)
 		}
-		k.known[name] = known(f)
+		k.keyed[name] = k.known(f)
 	}
-	return k, nil
+	return nil
 }
 
-// KnownKey returns what is known of the keys of f: that of everyone needs no request, and those of plain functions are
-// stored as they are. Functions are told apart by their code. All that one function returns have the same, unless it is
-// inlined.
-func KnownKey[F any](f, everyone F, plain ...F) Key {
+// known returns what is known of the keys of f: that of Everyone needs no request.
+func (k *KeyFuncs[F]) known(f F) Key {
 	code := func(f F) uintptr { return reflect.ValueOf(f).Pointer() }
-	if code(f) == code(everyone) {
+	switch code(f) {
+	case code(k.Everyone):
 		return Everyone
+	case code(k.Addr), code(k.Remote):
+		return Key{Plain: true}
 	}
-	return Key{Plain: slices.ContainsFunc(plain, func(p F) bool { return code(p) == code(f) })}
+	return Key{}
 }
 
-// Known returns what is known of the keys of limits: it is Config.Keyed.
-func (k *KeyFuncs[F]) Known() map[string]Key { return k.known }
+// Keyed returns what is known of the keys of limits: it is Config.Keyed.
+func (k *KeyFuncs[F]) Keyed() map[string]Key { return k.keyed }
 
 // Request returns a Request with its keys, or its address, whose texts call gets of the functions.
 func (k *KeyFuncs[F]) Request(call func(F) string) Request {
-	r := Request{Key: Key{Text: call(k.key), Plain: k.plain}}
+	r := Request{Key: Key{Text: call(k.Key), Plain: k.plain}}
 	if r.Key.Text == "" {
-		r.Addr = call(k.addr)
+		r.Addr = call(k.Addr)
 	}
-	if len(k.keyOf) > 0 {
-		r.Keys = make(map[string]Key, len(k.keyOf))
-		for name, f := range k.keyOf {
-			r.Keys[name] = Key{Text: call(f), Plain: k.known[name].Plain}
+	if len(k.KeyOf) > 0 {
+		r.Keys = make(map[string]Key, len(k.KeyOf))
+		for name, f := range k.KeyOf {
+			r.Keys[name] = Key{Text: call(f), Plain: k.keyed[name].Plain}
 		}
 	}
 	return r

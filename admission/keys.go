@@ -64,12 +64,8 @@ func digest(prefix, key string) string {
 	return string(base64.RawURLEncoding.AppendEncode(append(text[:0], prefix...), sum[:]))
 }
 
-// partition returns what tells the clients of a limit apart, and may be shown to them: the key if it is plain, and
-// otherwise the first 12 bytes of its SHA-256 digest.
-func (k Key) partition() []byte {
-	if k.Plain {
-		return []byte(k.Text)
-	}
-	sum := sha256.Sum256([]byte(k.Text))
-	return sum[:12]
-}
+// partitionSize is how many characters of a digest are shown to clients: they are its first 12 bytes.
+const partitionSize = 16
+
+// partition returns the begin of the digest of a key that is not plain.
+func (l *limitState) partition() string { return l.stored[len(digestPrefix):][:partitionSize] }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -74,8 +73,7 @@ type planned struct {
 func plan(l throttr.Limit) planned {
 	p := planned{limit: l, item: quote(l.Name), window: l.Scale}
 	if l.Burst != 0 && l.Max != 0 && l.Max != throttr.Unlimited {
-		hi, lo := bits.Mul64(l.Burst, uint64(l.Scale))
-		fill, _ := bits.Div64(hi, lo, l.Max) // limits.Check has seen that it does not overflow
+		fill, _ := limits.MulDiv(l.Burst, uint64(l.Scale), l.Max) // limits.Check has seen that it does not overflow
 		p.window = time.Duration(fill)
 	}
 	if l.Max != throttr.Unlimited && !l.Shadow {

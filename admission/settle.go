@@ -21,65 +21,59 @@ func (d *Decision) Commit(ctx context.Context, name string, n uint64) error {
 	if err := limits.CheckNumber("n", n); err != nil {
 		return err
 	}
-	if d.within != nil && d.Allowed {
-		for i := range d.within.limits {
-			if d.within.limits[i].limit.Name == name {
-				return d.within.commit(context.WithoutCancel(ctx), i, n)
+	if d.state != nil && d.Allowed {
+		for i := range d.state.limits {
+			if l := &d.state.limits[i]; l.limit.Name == name {
+				return d.state.commit(context.WithoutCancel(ctx), l, n)
 			}
 		}
 	}
 	return invalid("Commit: the request was denied, or has no limit %q", name)
 }
 
-// commit sets what the i-th limit is charged.
-func (a *admitted) commit(ctx context.Context, i int, n uint64) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := &a.limits[i]
+// commit sets what a limit is charged.
+func (s *requestState) commit(ctx context.Context, l *limitState, n uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	charged := l.charge
 	switch {
-	case a.reservation != nil && c.n > 0:
-		if a.used == nil {
-			for j := range a.limits {
-				a.used = append(a.used, a.limits[j].n)
-			}
+	case s.reservation != nil && l.cost > 0:
+		l.charge = n
+		s.committed = true
+		if s.over {
+			return s.settle(ctx)
 		}
-		a.used[i] = n
-		if a.over {
-			return a.settle(ctx)
-		}
-	case n < c.charged:
-		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", c.charged-n, c.limit.Name,
+	case n < charged:
+		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", charged-n, l.limit.Name,
 			throttr.ErrUnsupported)
-	case n > c.charged:
-		more := n - c.charged
-		c.charged = n
-		_, err := a.gate.limiter.Charge(ctx, c.as, c.limit, more)
+	case n > charged:
+		l.charge = n
+		_, err := s.gate.limiter.Charge(ctx, l.stored, l.limit, n-charged)
 		return err
 	}
 	return nil
 }
 
-// settle commits what was said. The caller holds mu.
-func (a *admitted) settle(ctx context.Context) error {
+// settle settles the reservation by the charges. The caller holds mu.
+func (s *requestState) settle(ctx context.Context) error {
 	var used []uint64
-	for i := range a.limits {
-		if c := &a.limits[i]; c.n > 0 {
-			c.charged = a.used[i]
-			used = append(used, c.charged)
+	for i := range s.limits {
+		if l := &s.limits[i]; l.cost > 0 {
+			used = append(used, l.charge)
 		}
 	}
-	rv := a.reservation
-	a.reservation = nil
+	rv := s.reservation
+	s.reservation = nil
 	return rv.Commit(ctx, used...)
 }
 
 // done settles what was committed. An error is for the observer of the RateLimit.
-func (a *admitted) done() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.over = true
-	if a.used != nil && a.reservation != nil {
-		_ = a.settle(context.WithoutCancel(a.Context))
+func (s *requestState) done() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if s.committed && s.reservation != nil {
+		_ = s.settle(context.WithoutCancel(s.Context))
 	}
 }
 
@@ -91,29 +85,29 @@ func (a *admitted) done() {
 // matches [throttr.ErrUnsupported]: see Config.CountRefusals. Other errors are those of the backend;
 // then the request may stay counted.
 func (d *Decision) GiveBack(ctx context.Context) error {
-	if d.within == nil {
+	if d.state == nil {
 		return nil
 	}
-	if d.within.gate.cfg.CountRefusals && d.Allowed && len(d.Outcomes) > 0 {
+	if d.state.gate.cfg.CountRefusals && d.Allowed && len(d.Outcomes) > 0 {
 		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w",
 			throttr.ErrUnsupported)
 	}
-	return d.within.uncharge().Cancel(ctx)
+	return d.state.uncharge().Cancel(ctx)
 }
 
 // uncharge returns what is reserved and not settled, or nil. Nothing is charged for it from now on, and the caller
 // cancels it.
-func (a *admitted) uncharge() *throttr.Reservation {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	rv := a.reservation
+func (s *requestState) uncharge() *throttr.Reservation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rv := s.reservation
 	if rv == nil {
 		return nil
 	}
-	a.reservation = nil
-	for i := range a.limits {
-		if c := &a.limits[i]; c.n > 0 {
-			c.charged = 0
+	s.reservation = nil
+	for i := range s.limits {
+		if l := &s.limits[i]; l.cost > 0 {
+			l.charge = 0
 		}
 	}
 	return rv
@@ -122,23 +116,23 @@ func (a *admitted) uncharge() *throttr.Reservation {
 // GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
 // request stays counted. It waits a moment, so that the next request of a client finds what a quick store has got back.
 func (d *Decision) GiveBackLater() bool {
-	if d.within == nil {
+	if d.state == nil {
 		return true
 	}
-	later := d.within.gate.later
+	later := d.state.gate.later
 	select {
 	case later <- struct{}{}:
 	default:
 		return false
 	}
-	rv := d.within.uncharge()
+	rv := d.state.uncharge()
 	if rv == nil {
 		<-later
 		return true
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = rv.Cancel(d.within) // an error is for the observer of the RateLimit
+		_ = rv.Cancel(d.state) // an error is for the observer of the RateLimit
 		close(ended)
 		<-later
 	}()

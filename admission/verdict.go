@@ -55,12 +55,12 @@ func (d *Decision) Verdict() Verdict {
 	case isMistake(d.Err):
 		return Misconfigured
 	case d.noPlace:
-		return d.within.gate.cfg.NoPlace
+		return d.state.gate.cfg.NoPlace
 	case !d.Allowed && !(d.Strictest.Degraded && !d.Strictest.Known()) && d.Strictest.Name != "":
 		return Deny
 	case !d.Allowed: // by the throttr.Policy, and no limit is exceeded
 		return Unavailable
-	case d.Err != nil && (d.within == nil || d.within.gate.cfg.FailClosed || errors.Is(d.Err, throttr.ErrFull)):
+	case d.Err != nil && (d.state == nil || d.state.gate.cfg.FailClosed || errors.Is(d.Err, throttr.ErrFull)):
 		return Unavailable
 	default:
 		return Serve

@@ -26,6 +26,7 @@ func Peer(ctx context.Context, _ Call) string { return admission.Addr(remote(ctx
 //
 //go:noinline
 func ByAddr(cfg admission.AddrConfig) (KeyFunc, error) {
+	// The directive gives all functions that it returns one code, by which admission.KeyFuncs knows them.
 	addrs, err := admission.NewAddrs(cfg)
 	if err != nil {
 		return nil, err
@@ -38,13 +39,6 @@ func ByAddr(cfg admission.AddrConfig) (KeyFunc, error) {
 
 // Everyone is the [KeyFunc] of a limit that all calls share.
 func Everyone(context.Context, Call) string { return admission.Everyone.Text }
-
-// keyOf returns what is known of the keys of f: those of Peer, Everyone and ByAddr are stored as they are, and that of
-// Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
-func keyOf(f KeyFunc) admission.Key {
-	byAddr, _ := ByAddr(admission.AddrConfig{})
-	return admission.KnownKey(f, Everyone, Peer, byAddr)
-}
 
 // ByMetadata returns a [KeyFunc] whose key is the name and a digest of the first value of metadata, or ""
 // if there is none. Check the value first, see package admission: a client that can invent keys has a limit

@@ -18,7 +18,7 @@ import (
 // Server limits the calls of a gRPC server. Make one with [NewServer]. It is safe for concurrent use.
 type Server struct {
 	cfg      Config
-	keys     *admission.KeyFuncs[KeyFunc]
+	keys     admission.KeyFuncs[KeyFunc]
 	calls    *admission.Gate
 	messages *admission.Gate            // or nil
 	methods  map[string]*admission.Plan // by the name of a method or a service
@@ -41,12 +41,12 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := admission.NewKeyFuncs(cfg.Key, byAddr, cfg.KeyOf, keyOf, cfg.has)
-	if err != nil {
+	s := &Server{cfg: cfg}
+	s.keys = admission.KeyFuncs[KeyFunc]{Key: cfg.Key, KeyOf: cfg.KeyOf, Addr: byAddr, Everyone: Everyone, Remote: Peer}
+	if err := s.keys.Check(cfg.has); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, keys: keys}
-	calls := cfg.admission(cfg.Limits, keys.Known())
+	calls := cfg.admission(cfg.Limits, s.keys.Keyed())
 	calls.InFlight = cfg.InFlight
 	calls.Places = cfg.Places
 	calls.NoPlace = cfg.NoPlace
@@ -54,7 +54,7 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if len(cfg.Messages) > 0 {
-		if s.messages, err = admission.New(limiter, cfg.admission(cfg.Messages, keys.Known())); err != nil {
+		if s.messages, err = admission.New(limiter, cfg.admission(cfg.Messages, s.keys.Keyed())); err != nil {
 			return nil, err
 		}
 	}

@@ -178,11 +178,11 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 	if cfg.OnFailure == nil {
 		cfg.OnFailure = ServeUnlessFull
 	}
-	keys, err := admission.NewKeyFuncs(cfg.Key, byAddr, cfg.KeyOf, keyOf, cfg.has)
-	if err != nil {
+	m := &Middleware{config: cfg}
+	m.keys = admission.KeyFuncs[KeyFunc]{Key: cfg.Key, KeyOf: cfg.KeyOf, Addr: byAddr, Everyone: Everyone, Remote: RemoteAddr}
+	if err := m.keys.Check(cfg.has); err != nil {
 		return nil, err
 	}
-	m := &Middleware{config: cfg, keys: keys}
 	m.gate, err = admission.New(limiter, admission.Config{
 		Limits:        cfg.Limits,
 		OnlyPlans:     cfg.Plan != nil,
@@ -191,7 +191,7 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		NoPlace:       cfg.NoPlace,
 		CountRefusals: cfg.CountRefusals,
 		PlainKeys:     cfg.PlainKeys,
-		Keyed:         keys.Known(),
+		Keyed:         m.keys.Keyed(),
 		SkipEmptyKey:  cfg.SkipEmptyKey,
 		Shadow:        cfg.Shadow,
 		Jitter:        cfg.Jitter,

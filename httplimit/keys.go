@@ -31,18 +31,12 @@ func Everyone(*http.Request) string { return admission.Everyone.Text }
 //
 //go:noinline
 func ByAddr(cfg AddrConfig) (KeyFunc, error) {
+	// The directive gives all functions that it returns one code, by which admission.KeyFuncs knows them.
 	addrs, err := admission.NewAddrs(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return func(r *http.Request) string { return addrs.Key(r.RemoteAddr, r.Header.Values) }, nil
-}
-
-// keyOf returns what is known of the keys of f: those of RemoteAddr, Everyone and ByAddr are stored as they are, and
-// that of Everyone needs no request. ByAddr is not inlined, so that all that it makes have one code.
-func keyOf(f KeyFunc) admission.Key {
-	byAddr, _ := ByAddr(AddrConfig{})
-	return admission.KnownKey(f, Everyone, RemoteAddr, byAddr)
 }
 
 // InNetworks returns a function for Config.Skip and for handlers: it reports whether a request comes from one of the

@@ -14,7 +14,7 @@ import (
 type Middleware struct {
 	config Config // with its defaults
 	gate   *admission.Gate
-	keys   *admission.KeyFuncs[KeyFunc]
+	keys   admission.KeyFuncs[KeyFunc]
 }
 
 // Wrap returns a handler that limits the requests to next. It panics if next is nil.

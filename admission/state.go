@@ -1,0 +1,103 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
+)
+
+// requestState is what a Gate knows of a request. It is the context of the handler, and has the decision.
+type requestState struct {
+	context.Context // that of Admit, or of the place
+	gate            *Gate
+	decision        Decision
+	limits          []limitState // those that apply, but for the one on requests in flight
+	place           *limitState  // the one on requests in flight; nil: none applies
+
+	mu          sync.Mutex           // guards what follows, and charge of limits
+	reservation *throttr.Reservation // of what was counted; nil: nothing is given back any more
+	committed   bool                 // Commit has changed a charge, which is not settled yet
+	over        bool                 // Done was called
+
+	one struct { // what a request of one limit needs
+		limit   [1]limitState
+		outcome [1]Outcome
+	}
+}
+
+// limitState is what a Gate knows of a request in one limit.
+type limitState struct {
+	*planned
+	key    Key             // Plain if it is stored as it is
+	stored string          // the stored key
+	scale  time.Duration   // the length of the window
+	cost   uint64          // what the request costs
+	result *throttr.Result // nil: the request could not be counted
+	charge uint64          // what the request is charged: 0 if it could not be counted, or was given back
+}
+
+// begin returns what is known of a request before it is decided: it is allowed.
+func (g *Gate) begin(ctx context.Context, r *Request) *requestState {
+	s := &requestState{Context: ctx, gate: g}
+	s.decision = Decision{Allowed: true, Shadow: g.cfg.Shadow, state: s}
+	all, inFlight := g.limitsOf(r)
+	s.limits = slices.Grow(s.one.limit[:0], len(all))
+	for i := range all {
+		if l, ok := s.limitOf(r, &all[i]); ok {
+			s.limits = append(s.limits, l)
+		}
+	}
+	if inFlight != nil {
+		if l, ok := s.limitOf(r, inFlight); ok {
+			s.place = &l
+		}
+	}
+	return s
+}
+
+// limitOf returns what is known of a request in a limit, and false if the limit does not apply to it.
+func (s *requestState) limitOf(r *Request, p *planned) (l limitState, ok bool) {
+	key, ok := s.gate.keyOf(r, p.limit.Name)
+	if !ok {
+		return l, false
+	}
+	key.Plain = s.gate.isPlain(key)
+	l = limitState{planned: p, key: key, stored: s.storedKey(key), scale: p.limit.Scale, cost: 1}
+	if p.limit.Calendar != 0 {
+		l.scale = limits.Length(&p.limit, time.Now())
+	}
+	if r.Cost != nil && p.places == nil {
+		l.cost = r.Cost(p.limit)
+	}
+	return l, true
+}
+
+// storedKey returns the stored key of a limit. Limits that share a key share its digest.
+func (s *requestState) storedKey(k Key) string {
+	for i := range s.limits {
+		if s.limits[i].key == k {
+			return s.limits[i].stored
+		}
+	}
+	return s.gate.StoredKey(k)
+}
+
+// exempt reports whether no limit applies to the request.
+func (s *requestState) exempt() bool { return len(s.limits) == 0 && s.place == nil }
+
+type contextKey struct{}
+
+// Value returns the decision, or a value of the parent. What observers are told of the request is not for the handler.
+func (s *requestState) Value(key any) any {
+	switch key {
+	case contextKey{}:
+		return &s.decision
+	case planErrKey{}:
+		return nil
+	}
+	return s.Context.Value(key)
+}
