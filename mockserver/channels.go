@@ -1,11 +1,6 @@
 package mockserver
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/throttr-go/throttr/codec"
-)
+import "slices"
 
 // everyConn is a channel that every connection is subscribed to from its start. The other
 // one is the channel of its own id (H8).
@@ -26,29 +21,24 @@ type channels map[string][]*subscription
 
 func (cs channels) subscribe(c *conn, name string, now uint64) {
 	cs[name] = append(cs[name], &subscription{conn: c, since: now})
-	c.subscribed++
 }
 
-// unsubscribe ends all of c's subscriptions to a channel.
-func (cs channels) unsubscribe(c *conn, name string) {
-	before := cs[name]
+// unsubscribe ends all of c's subscriptions to a channel. It reports whether the channel exists, whether or not c is
+// subscribed to it (H10).
+func (cs channels) unsubscribe(c *conn, name string) bool {
+	before, exists := cs[name]
 	after := slices.DeleteFunc(slices.Clone(before), func(s *subscription) bool { return s.conn == c })
-	c.subscribed -= len(before) - len(after)
+	cs[name] = after
 	if len(after) == 0 {
 		delete(cs, name)
-		return
 	}
-	cs[name] = after
+	return exists
 }
 
 // leave ends all of c's subscriptions.
 func (cs channels) leave(c *conn) {
-	cs.unsubscribe(c, everyConn)
-	cs.unsubscribe(c, c.id.String())
-	if c.subscribed > 0 {
-		for name := range cs {
-			cs.unsubscribe(c, name)
-		}
+	for name := range cs {
+		cs.unsubscribe(c, name)
 	}
 }
 
@@ -61,47 +51,36 @@ func (s *Server) Subscriptions(channel string) int {
 	return len(s.channels[channel])
 }
 
-func (p *sized[T]) subscribe(x *exchange, m codec.Subscribe) error {
-	s := x.conn.srv
-	s.channels.subscribe(x.conn, string(m.Channel), s.store.now)
-	x.status(nil, true)
-	return nil
+// Publish sends an EVENT to every connection, whatever it is subscribed to, as a
+// publication on the channel "*" does on a real server. It returns how many connections
+// it reached: 0 if [Events] is off. Publish panics if the channel is over 255 bytes long
+// or the payload's length does not fit the value size.
+//
+// An EVENT counts as an outstanding response until it is sent (H4).
+func (s *Server) Publish(channel string, payload []byte) (reached int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	event, err := s.protocol.event(channel, payload)
+	if err != nil {
+		panic("mockserver: Publish: " + err.Error())
+	}
+	if !s.hazards[Events] || s.store.collector.locked {
+		return 0
+	}
+	for c := range s.open() {
+		s.deliver(nil, c, event, len(payload))
+		reached++
+	}
+	return reached
 }
 
-// unsubscribe succeeds if the channel exists, whether or not the connection is subscribed
-// to it (H10).
-func (p *sized[T]) unsubscribe(x *exchange, m codec.Unsubscribe) error {
-	cs := x.conn.srv.channels
-	_, exists := cs[string(m.Channel)]
-	if exists {
-		cs.unsubscribe(x.conn, string(m.Channel))
+// deliver sends c an EVENT that a connection has published, or the test if from is nil.
+func (s *Server) deliver(from, c *conn, event []byte, payload int) {
+	s.respond(c, response{frame: event}, nil)
+	if c == from {
+		c.published += uint64(payload)
+		return
 	}
-	x.status(nil, exists)
-	return nil
-}
-
-func (p *sized[T]) listChannels(x *exchange, _ codec.Channels) error {
-	cs := x.conn.srv.channels
-	var entries []codec.ChannelsEntry
-	for _, name := range slices.Sorted(maps.Keys(cs)) {
-		e := codec.ChannelsEntry{Name: []byte(name), Connections: uint64(len(cs[name]))}
-		for _, sub := range cs[name] {
-			e.ReadBytes += sub.read
-		}
-		entries = append(entries, e)
-	}
-	x.respond(codec.ChannelsResponse{Fragments: fragments(entries, func(codec.ChannelsEntry) int { return 25 })})
-	return nil
-}
-
-func (p *sized[T]) channel(x *exchange, m codec.Channel) error {
-	subs, found := x.conn.srv.channels[string(m.Name)]
-	res := codec.ChannelResponse{Found: found}
-	for _, sub := range subs {
-		res.Subscribers = append(res.Subscribers,
-			codec.Subscriber{ID: sub.conn.id, Since: sub.since, ReadBytes: sub.read})
-	}
-	x.respond(res)
-	x.ok = found
-	return nil
+	c.received += uint64(payload)
+	c.signal()
 }

@@ -43,23 +43,11 @@ type collector struct {
 	lockUp  bool // the server can lock up
 	timer   event
 	events  recordHeap // all records, by their next event
-	table   recordHeap // the live records, in table order; empty unless late
+	first   *record    // the first live record in table order; nil: not known
+	parking *record    // holds the timer at its expiry; nil: none; always nil if late
 	expired int        // records that have expired
 	locked  bool
-	marked  []*record         // of the run under way; empty between runs
-	parking *record           // holds the timer at its expiry; nil: none; always nil if late
 	report  func(text string) // called when the server locks up
-}
-
-func newCollector(o *options, report func(text string)) collector {
-	return collector{
-		grace:  o.hazards[Grace],
-		late:   o.hazards[LateExpiry],
-		lockUp: o.hazards[LockUp],
-		events: recordHeap{which: 0, before: func(a, b *record) bool { return a.due() < b.due() }},
-		table:  recordHeap{which: 1, before: before},
-		report: report,
-	}
 }
 
 // event is what is due next for a record. The zero event is none.
@@ -97,9 +85,23 @@ func (c *collector) added(r *record) {
 		return
 	}
 	r.order = tableOrder(r.key)
-	c.table.add(r)
-	if r.expires <= c.table.first().expires {
+	if c.first == nil {
+		c.findFirst()
+	} else if before(r, c.first) {
+		c.first = r
+	}
+	if r.expires <= c.first.expires {
 		c.timer = r.next()
+	}
+}
+
+// findFirst finds the first live record in table order. Of many records it is seldom the one that is removed, so this is
+// seldom called.
+func (c *collector) findFirst() {
+	for _, r := range c.events.records {
+		if !r.dead && (c.first == nil || before(r, c.first)) {
+			c.first = r
+		}
 	}
 }
 
@@ -109,8 +111,6 @@ func (c *collector) removed(r *record) {
 	c.ended(r)
 	if !c.late {
 		c.rearm()
-	} else if !r.dead {
-		c.table.remove(r)
 	}
 }
 
@@ -135,6 +135,17 @@ func (c *collector) ended(r *record) {
 	if c.parking == r {
 		c.parking = nil
 	}
+	if c.first == r {
+		c.first = nil
+	}
+}
+
+// restart unlocks the server, whose timer is that of a run.
+func (c *collector) restart() {
+	c.locked = false
+	c.parking = nil
+	c.first = nil
+	c.rearm()
 }
 
 // rearm sets the timer to the earliest event, or to the expiry of the record that holds it.
@@ -151,42 +162,45 @@ func (c *collector) rearm() {
 // run runs the collector at time t. It calls remove for each record to be removed from
 // the store.
 func (c *collector) run(t uint64, remove func(*record)) {
-	records, cause := c.events.Len(), c.timer
+	records, cause := len(c.events.records), c.timer
+	var marked []*record
 	for r := c.events.first(); r != nil && r.due() <= t; r = c.events.first() {
 		c.events.remove(r)
-		if !r.dead {
-			c.expired++
-			c.ended(r)
-			if c.late {
-				c.table.remove(r)
-			} else {
-				r.expires = t // later only if an UPDATE moved it into the past
-			}
-			if c.grace {
-				c.marked = append(c.marked, r)
-				continue
-			}
+		if r.dead {
+			remove(r)
+			continue
 		}
-		remove(r)
+		c.expired++
+		c.ended(r)
+		if !c.late {
+			r.expires = t // later only if an UPDATE moved it into the past
+		}
+		if c.grace {
+			marked = append(marked, r)
+		} else {
+			remove(r)
+		}
 	}
-	for _, r := range c.marked {
+	for _, r := range marked {
 		r.dead = true
 		c.events.add(r)
 	}
-	clear(c.marked)
-	c.marked = c.marked[:0]
 	c.rearm()
 	took := runTime(records)
-	if !c.lockUp || c.timer.at == 0 || c.timer.at > t+took {
-		return
+	if c.lockUp && c.timer.at != 0 && c.timer.at <= t+took {
+		c.locked = true
+		c.report(lockUpText(cause, c.timer, t, took, records))
 	}
-	c.locked = true
-	due := fmt.Sprintf("due %v later", time.Duration(c.timer.at-t))
-	if c.timer.at < t {
-		due = fmt.Sprintf("%v overdue", time.Duration(t-c.timer.at))
+}
+
+// lockUpText describes a run at time t, of a number of records, before whose end another event is due.
+func lockUpText(cause, next event, t, took uint64, records int) string {
+	due := fmt.Sprintf("due %v later", time.Duration(next.at-t))
+	if next.at < t {
+		due = fmt.Sprintf("%v overdue", time.Duration(t-next.at))
 	}
-	c.report(fmt.Sprintf("the server locked up: its collector ran for %v at %s, which takes %v with %d records, and %v was %s",
-		cause, timeOf(t).Format("15:04:05.000000"), time.Duration(took), records, c.timer, due))
+	return fmt.Sprintf("the server locked up: its collector ran for %v at %s, which takes %v with %d records, and %v was %s",
+		cause, timeOf(t).Format("15:04:05.000000"), time.Duration(took), records, next, due)
 }
 
 // tableOrder returns where a key stands in the server's table. The order of a real
@@ -210,14 +224,10 @@ func before(a, b *record) bool {
 	return a.key < b.key
 }
 
-// recordHeap is an ordered set of records.
-type recordHeap struct {
-	records []*record
-	which   int // of record.position
-	before  func(a, b *record) bool
-}
+// recordHeap is a heap of records, of which the first has the earliest event.
+type recordHeap struct{ records []*record }
 
-// first returns the record before all others, or nil.
+// first returns the record with the earliest event, or nil.
 func (h *recordHeap) first() *record {
 	if len(h.records) == 0 {
 		return nil
@@ -226,26 +236,26 @@ func (h *recordHeap) first() *record {
 }
 
 func (h *recordHeap) add(r *record)    { heap.Push(h, r) }
-func (h *recordHeap) remove(r *record) { heap.Remove(h, r.position[h.which]) }
-func (h *recordHeap) fix(r *record)    { heap.Fix(h, r.position[h.which]) }
-func (h *recordHeap) clear()           { h.records = nil }
+func (h *recordHeap) remove(r *record) { heap.Remove(h, r.position) }
+func (h *recordHeap) fix(r *record)    { heap.Fix(h, r.position) }
 
 // Len implements [heap.Interface], as do Less, Swap, Push and Pop.
 func (h *recordHeap) Len() int { return len(h.records) }
 
-// Less compares two records.
-func (h *recordHeap) Less(i, j int) bool { return h.before(h.records[i], h.records[j]) }
+// Less compares the events of two records.
+func (h *recordHeap) Less(i, j int) bool { return h.records[i].due() < h.records[j].due() }
 
 // Swap swaps two records.
 func (h *recordHeap) Swap(i, j int) {
 	h.records[i], h.records[j] = h.records[j], h.records[i]
-	h.records[i].position[h.which], h.records[j].position[h.which] = i, j
+	h.records[i].position = i
+	h.records[j].position = j
 }
 
 // Push appends a record.
 func (h *recordHeap) Push(r any) {
 	rec := r.(*record)
-	rec.position[h.which] = len(h.records)
+	rec.position = len(h.records)
 	h.records = append(h.records, rec)
 }
 

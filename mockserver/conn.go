@@ -2,69 +2,64 @@ package mockserver
 
 import (
 	"errors"
+	"math"
 	"net"
+	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/throttr-go/throttr/codec"
 )
 
-const (
-	// maxOutstanding is how many responses a real server keeps for a connection. It
-	// silently drops any more (H4).
-	maxOutstanding = 1024
-	// readSize is how many bytes are read from a connection before responses are sent. It
-	// is more than a real server's buffer, so that a flood counts as one: all of its
-	// responses are outstanding, however fast they could be sent.
-	readSize = 64 << 10
-)
+// readSize is how many bytes are read from a connection before responses are sent, unless requests take time. It
+// is more than a real server's buffer, so that a flood counts as one: all of its responses are outstanding, however
+// fast they could be sent.
+const readSize = 64 << 10
 
-// conn is a connection. Its reader goroutine executes requests, and sends the responses
-// that are due; its writer goroutine sends the others.
+// conn is a connection. Its reader goroutine executes requests. Over a socket it sends the responses as well, which
+// saves waking the writer; in memory, where a client may not read before all of its requests are read, the writer
+// goroutine does. The writer also sends what others cause: EVENTs, and responses that are delayed.
 type conn struct {
 	srv    *Server
 	number int // in the order of acceptance, from 1
 	id     codec.ConnID
 	net    net.Conn
-	// buffered reports whether the connection accepts a write before the client reads it.
-	buffered bool
-	out      outbox
-	once     sync.Once // closes
-	closed   chan struct{}
+	since  uint64        // ns since 1970
+	wake   chan struct{} // has room for one signal to the writer
+	closed chan struct{}
+	once   sync.Once // closes
 
 	// Used only by the reader.
-	in       []byte // received and not executed yet, at most codec.MaxFrame bytes
-	x        exchange
-	readLeft int // how many bytes pass before the cut; -1: there is none
+	in       []byte // received and not executed yet
+	readLeft int    // how many bytes pass before the cut; math.MaxInt: there is none
 
-	sending   sync.Mutex // guards sent and writeLeft; held while responses are sent
-	sent      responses  // those that are being sent
-	writeLeft int        // how many bytes pass before the cut; -1: there is none
-
-	turn   atomic.Int64 // responses that were sent since the last read
-	failed atomic.Int64 // responses that could not be sent
+	sending   sync.Mutex // guards frames, sizes and writeLeft; held while responses are sent
+	frames    []byte     // responses that are being sent
+	sizes     []int      // of each
+	writeLeft int        // how many bytes pass before the cut; math.MaxInt: there is none
 
 	// Guarded by Server.mu.
-	reads                 int    // that have brought requests during the start-up
-	halfOpen              bool   // what the client sends is lost, and nothing is sent
-	dropped               bool   // the server has ended the connection
-	gone                  bool   // no more requests are executed
-	since                 uint64 // ns since 1970
-	subscribed            int    // how many subscriptions it has
+	out                   []response // that have not been sent
+	held                  bool       // nothing is sent yet
+	finished              bool       // no more responses come: the writer ends the connection after them
+	halfOpen              bool       // what the client sends is lost, and nothing is sent
+	dropped               bool       // the server has ended the connection
+	gone                  bool       // no more requests are executed
+	broken                bool       // responses could not be sent
+	sent                  int        // responses that were sent since the last read
+	packets               int        // with requests, during the start-up
 	requests              [lastOp + 1]uint64
 	readBytes, writeBytes uint64
 	published, received   uint64 // bytes of payloads: published to itself; published by others
 }
 
-// newConn is called with Server.mu held.
-func newConn(s *Server, nc net.Conn, buffered bool, number int) *conn {
+// newConn makes a connection that is not served yet. The caller holds s.mu.
+func (s *Server) newConn(nc net.Conn) *conn {
+	s.accepted++
 	c := &conn{
-		srv: s, number: number, id: newID(), net: nc, buffered: buffered, closed: make(chan struct{}), readLeft: -1,
-		writeLeft: -1,
-		since:     s.clock.now(),
+		srv: s, number: s.accepted, id: newID(), net: nc, since: s.clock.now(),
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		readLeft: math.MaxInt, writeLeft: math.MaxInt,
 	}
-	c.out.wake = make(chan struct{}, 1)
 	s.cut(c)
 	if s.hazards[Events] {
 		s.channels.subscribe(c, everyConn, c.since)
@@ -95,26 +90,17 @@ func (c *conn) close() {
 	})
 }
 
+// inMemory reports whether the connection accepts no more of a write than the client reads.
+func (c *conn) inMemory() bool { return c.net.LocalAddr().Network() == "pipe" }
+
 // read is the reader goroutine.
 func (c *conn) read() {
-	defer c.srv.wg.Done()
-	// The writer sends the responses so far, and closes the connection.
-	defer c.out.finish()
-	buf := make([]byte, c.srv.thread.readSize(readSize))
+	buf := make([]byte, c.srv.thread.readSize())
 	for {
 		n, err := c.net.Read(buf)
-		data := buf[:n]
-		if n > 0 {
-			c.turn.Store(0)
-		}
-		cut := c.readLeft >= 0 && n > c.readLeft
-		if cut {
-			data = buf[:c.readLeft]
-		}
-		if c.readLeft >= 0 {
-			c.readLeft -= len(data)
-		}
-		if !c.serve(data) || cut || err != nil {
+		data := buf[:min(n, c.readLeft)]
+		c.readLeft -= len(data)
+		if !c.serve(data) || len(data) < n || err != nil {
 			c.ended(err)
 			return
 		}
@@ -122,118 +108,105 @@ func (c *conn) read() {
 	}
 }
 
-// serve executes the requests in data and sends the responses. If the connection is
-// buffered, the reader sends them itself, all together, which saves waking the writer.
-// It reports whether the connection goes on.
+// serve executes the requests that are complete with data, and sends the responses, all together. It reports whether
+// the connection goes on.
 func (c *conn) serve(data []byte) bool {
-	if t := c.srv.thread; t.sleeps() {
-		t.acquire()
-		c.out.hold(true)
-		ok := c.feed(data)
-		t.release()
-		c.out.hold(false)
-		c.out.signal()
+	if len(data) == 0 {
+		return true
+	}
+	c.srv.thread.acquire()
+	c.begin(len(data))
+	ok := c.execute(data)
+	c.srv.thread.release()
+	c.end()
+	if !ok || c.inMemory() {
+		c.signal()
 		return ok
 	}
-	if !c.buffered {
-		ok := c.feed(data)
-		c.out.signal()
-		return ok
-	}
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	if !c.feed(data) {
-		return false
-	}
-	wait, _, ok := c.flush()
-	if wait > 0 {
-		c.out.signal()
-	}
-	return ok
+	return c.flush()
 }
 
-// feed executes the requests in data in portions that fit a real server's buffer. It
+// begin holds the responses back until end is called.
+func (c *conn) begin(received int) {
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	c.held = true
+	c.sent = 0
+	c.readBytes += uint64(received)
+}
+
+func (c *conn) end() {
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	c.held = false
+}
+
+// execute executes the requests that are complete with data, as many at a time as fit a real server's buffer. It
 // reports whether the connection goes on.
-func (c *conn) feed(data []byte) bool {
-	for len(data) > 0 {
-		n := min(len(data), codec.MaxFrame-len(c.in))
-		c.in = append(c.in, data[:n]...)
-		data = data[n:]
-		if !c.srv.execute(c, n) {
-			return false
+func (c *conn) execute(data []byte) bool {
+	c.in = append(c.in, data...)
+	for len(c.in) > 0 {
+		n, ok := c.srv.execute(c, c.in[:min(len(c.in), codec.MaxFrame)])
+		c.in = slices.Delete(c.in, 0, n)
+		if n == 0 || !ok {
+			return ok
 		}
 	}
 	return true
 }
 
-// execute executes the complete requests in c.in, without requests of other connections
-// in between. The last n bytes were received just now. It reports whether the connection
-// goes on.
-func (s *Server) execute(c *conn, n int) bool {
+// execute executes the complete requests at the start of src, without requests of other connections in between and
+// all at the same time. It returns their length, and whether the connection goes on.
+func (s *Server) execute(c *conn, src []byte) (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.halfOpen {
-		c.in = c.in[:0]
-		return !c.gone
+		return len(src), !c.gone
 	}
-	c.readBytes += uint64(n)
-	began := time.Now()
-	s.thread.owe(s.costs.turn)
 	now := s.clock.now()
-	s.scan(now)
-	rest := c.in
-	requests := 0
-	for len(rest) > 0 && !c.gone {
-		n, err := s.step(c, rest, now)
+	first, requests := len(c.out), 0
+	for n < len(src) && !c.gone {
+		took, err := s.step(c, src[n:], now)
 		if errors.Is(err, codec.ErrShort) {
-			if len(rest) < codec.MaxFrame {
+			if len(src)-n < codec.MaxFrame {
 				break
 			}
-			err = breachf("H5", "%d bytes are the beginning of a frame that never fits", len(rest))
+			err = breachf("H5", "%d bytes are the beginning of a frame that never fits", len(src))
 		}
 		if err != nil {
 			s.violate(c, err)
 			break
 		}
-		rest = rest[n:]
+		n += took
 		requests++
 	}
-	if s.hazards[Reorder] {
-		c.out.reverse(requests)
+	if requests > 0 {
+		s.thread.owe(s.costs.turn + s.scan())
+		s.checkStart(c, requests, now)
 	}
-	s.checkStart(c, requests, now)
-	s.thread.spend(began)
-	c.in = append(c.in[:0], rest...)
-	return !c.gone
+	if s.hazards[Reorder] {
+		slices.Reverse(c.out[first:])
+	}
+	return n, !c.gone
 }
 
-// step executes the request at the start of src and returns its length. All requests
-// that were received together are executed at the same time.
-func (s *Server) step(c *conn, src []byte, now uint64) (int, error) {
+// step executes the request at the start of src and returns its length.
+func (s *Server) step(c *conn, src []byte, now uint64) (n int, err error) {
 	s.store.catchUp(now)
 	if s.store.collector.locked {
 		return len(src), nil
 	}
-	op := codec.Op(src[0])
-	handle := s.commands.handler(op)
-	if handle == nil {
-		return 0, unknownOp(op)
-	}
 	made := s.store.made
-	x := &c.x
-	*x = exchange{conn: c, op: op, out: x.out[:0]}
-	n, err := handle(x, src)
-	if err != nil {
+	x := &s.exchange
+	*x = exchange{conn: c}
+	if n, err = s.protocol.execute(x, src); err != nil {
 		return 0, err
 	}
+	op := x.request.Op()
 	s.thread.owe(s.costs.of(op, made, len(s.store.records), s.leaked))
 	if s.observer != nil {
-		s.observe(c, x)
+		s.observe(x)
 	}
-	f := s.faultOf(op, x.key)
-	sent := s.respond(c, x.out, f)
-	if s.hazards[StrayUnit] && x.record != nil && sent && (f == nil || f.Replace == nil) {
-		c.out.watch(x.record, x.unitAt)
-	}
+	s.respond(c, x.response, s.faultOf(op, x.key))
 	return n, nil
 }

@@ -1,5 +1,7 @@
 package mockserver
 
+import "math"
+
 // Direction is the direction of bytes on a connection.
 type Direction int
 
@@ -38,15 +40,7 @@ type Cut struct {
 // later, and can be called more than once.
 func (s *Server) Cut(c Cut) (remove func()) {
 	c.After = max(c.After, 0)
-	t := &trigger[Cut]{action: c, skip: c.Skip, times: c.Times}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cuts = append(s.cuts, t)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.cuts = without(s.cuts, t)
-	}
+	return arm(s, &s.cuts, &trigger[Cut]{action: c, skip: c.Skip, times: c.Times})
 }
 
 // cut applies the cuts to a new connection. The caller holds s.mu.
@@ -56,12 +50,8 @@ func (s *Server) cut(c *conn) {
 		if t.action.Direction == ToClient {
 			left = &c.writeLeft
 		}
-		if *left >= 0 || !t.fires() {
-			continue
-		}
-		*left = t.action.After
-		if t.spent {
-			s.cuts = without(s.cuts, t)
+		if *left == math.MaxInt && t.fires() {
+			*left = t.action.After
 		}
 	}
 }

@@ -8,6 +8,10 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
+// maxOutstanding is how many responses a real server keeps for a connection. It
+// silently drops any more (H4).
+const maxOutstanding = 1024
+
 // Fault is a fault of responses. The requests are executed in any case. Its effects can
 // be combined: Duplicate doubles the response that Replace sets, and Delay delays both.
 // Drop and Disconnect override these three.
@@ -36,29 +40,18 @@ type Fault struct {
 // response. remove ends the fault, and can be called more than once.
 func (s *Server) Inject(f Fault) (remove func()) {
 	f.Replace = bytes.Clone(f.Replace)
-	t := &trigger[Fault]{action: f, skip: f.Skip, times: f.Times}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, t)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.faults = without(s.faults, t)
-	}
+	return arm(s, &s.faults, &trigger[Fault]{action: f, skip: f.Skip, times: f.Times})
 }
 
 // Send sends p on every connection, though no request asked for it, and returns how many
 // connections there are. It counts as a response (H4).
-func (s *Server) Send(p []byte) int {
+func (s *Server) Send(p []byte) (sent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sent := 0
-	for c := range s.conns {
-		if !c.gone {
-			s.respond(c, p, nil)
-			c.out.signal()
-			sent++
-		}
+	for c := range s.open() {
+		s.respond(c, response{frame: bytes.Clone(p)}, nil)
+		c.signal()
+		sent++
 	}
 	return sent
 }
@@ -69,75 +62,72 @@ func (s *Server) Split(n int) { s.split.Store(int64(max(n, 0))) }
 // faultOf returns the fault of the next response to op, whose request has a key, or nil.
 func (s *Server) faultOf(op codec.Op, key []byte) *Fault {
 	for _, t := range s.faults {
-		a := &t.action
-		if (a.Op == 0 || a.Op == op) && (a.Key == "" || a.Key == string(key)) && t.fires() {
-			if t.spent {
-				s.faults = without(s.faults, t)
-			}
-			return &t.action
+		f := &t.action
+		if (f.Op == 0 || f.Op == op) && (f.Key == "" || f.Key == string(key)) && t.fires() {
+			return f
 		}
 	}
 	return nil
 }
 
-// respond puts a response in c's outbox, after applying f to it, if that is not nil. It returns
-// false if the response is lost. The caller holds s.mu.
-func (s *Server) respond(c *conn, frame []byte, f *Fault) (sent bool) {
+// respond adds a response to those that c has to send, after applying f to it, if that is not nil. The caller holds
+// s.mu.
+func (s *Server) respond(c *conn, r response, f *Fault) {
 	if c.halfOpen {
-		return false
+		return
 	}
-	var due time.Time
 	if f != nil {
 		if f.Disconnect {
 			c.leave()
-			c.out.finish()
-			return false
+			return
 		}
 		if f.Replace != nil {
-			frame = f.Replace
+			r = response{frame: f.Replace}
 		}
-		if f.Drop || len(frame) == 0 {
-			return false
+		if f.Drop || len(r.frame) == 0 {
+			return
 		}
 		if f.Duplicate {
-			frame = slices.Concat(frame, frame)
+			r.frame = slices.Concat(r.frame, r.frame)
 		}
 		if f.Delay > 0 {
-			due = time.Now().Add(f.Delay)
+			r.due = time.Now().Add(f.Delay)
+			time.AfterFunc(f.Delay, c.signal)
 		}
 	}
-	if s.hazards[Overflow] && c.out.len() >= maxOutstanding {
-		return false
+	if s.hazards[Overflow] && len(c.out) >= maxOutstanding {
+		return
 	}
-	c.writeBytes += uint64(len(frame))
-	if c.out.push(frame, due) > maxOutstanding {
+	c.writeBytes += uint64(len(r.frame))
+	c.out = append(c.out, r)
+	if len(c.out) > maxOutstanding {
 		s.violate(c, breachf("H4", "more than %d responses are outstanding", maxOutstanding))
 	}
-	return true
 }
 
 // trigger decides when an action with Skip and Times is due.
 type trigger[A any] struct {
-	action A
-	skip   int
-	times  int // 0: without end
-	spent  bool
+	action    A
+	skip      int
+	times     int // 0: without end
+	occasions int // so far
 }
 
 // fires counts an occasion for the action, and reports whether to act.
 func (t *trigger[A]) fires() bool {
-	if t.skip > 0 {
-		t.skip--
-		return false
-	}
-	if t.times > 0 {
-		t.times--
-		t.spent = t.times == 0
-	}
-	return true
+	t.occasions++
+	n := t.occasions - t.skip
+	return n > 0 && (t.times == 0 || n <= t.times)
 }
 
-// without returns a copy of triggers without t.
-func without[A any](triggers []*trigger[A], t *trigger[A]) []*trigger[A] {
-	return slices.DeleteFunc(slices.Clone(triggers), func(o *trigger[A]) bool { return o == t })
+// arm adds t to a list of the server, and returns a function that removes it.
+func arm[A any](s *Server, list *[]*trigger[A], t *trigger[A]) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*list = append(*list, t)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		*list = slices.DeleteFunc(*list, func(o *trigger[A]) bool { return o == t })
+	}
 }

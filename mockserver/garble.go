@@ -33,8 +33,15 @@ func (g *garbler) removed(now uint64) {
 	}
 }
 
-// ghosts returns records that never existed, one for each late removal.
-func (st *store) ghosts() (all []*record) {
+// listed returns the records of a LIST or STATS: the live ones, in an order that means nothing, which counts as a read
+// of each; and some that never existed.
+func (st *store) listed() (all []*record) {
+	for _, r := range st.collector.events.records {
+		if !r.dead {
+			r.reads.mark(st.minute, 1)
+			all = append(all, r)
+		}
+	}
 	g := &st.garbler
 	g.removals = slices.DeleteFunc(g.removals, func(at uint64) bool { return at+garbleTime <= st.now })
 	for range g.removals {
@@ -43,14 +50,14 @@ func (st *store) ghosts() (all []*record) {
 	return all
 }
 
-// spoil makes every fourth response that is garbled malformed.
-func (g *garbler) spoil(out []byte, garbled bool) {
-	if !garbled {
+// spoil makes every fourth response malformed that has entries which never existed.
+func (g *garbler) spoil(frame []byte) {
+	if len(g.removals) == 0 {
 		return
 	}
 	g.responses++
 	if g.responses%malformedEvery == 0 {
 		// The index of the first fragment follows the status and the fragment count.
-		binary.LittleEndian.PutUint64(out[9:], 0xdead)
+		binary.LittleEndian.PutUint64(frame[9:], 0xdead)
 	}
 }

@@ -20,27 +20,50 @@ func (s *Server) Leaked() int {
 	return s.leaked
 }
 
-// ended is called at the end of the reader goroutine, after the connection has ended with err. The
-// responses that are still to be sent are lost: a client that half-closes its connection loses them, too
-// (H18).
-func (c *conn) ended(err error) {
-	reset := errors.Is(err, syscall.ECONNRESET) || wasReset(c.net)
-	if reset || errors.Is(err, io.EOF) || c.failed.Load() > 0 {
-		left := int64(c.out.drop())
-		if reset {
-			left = max(left, c.turn.Load()-c.failed.Load())
-		}
-		c.failed.Add(left)
-		c.close()
-	}
+// fail ends the connection after an error of a write that has accepted n bytes of c.frames. The caller
+// holds c.sending.
+func (c *conn) fail(n int, err error) {
 	c.srv.mu.Lock()
 	defer c.srv.mu.Unlock()
-	c.countUnread()
+	if errors.Is(err, errCut) {
+		c.drop()
+		return
+	}
+	unsent := len(c.sizes)
+	for _, size := range c.sizes {
+		if n -= size; n < 0 {
+			break
+		}
+		unsent--
+	}
+	c.sent -= unsent
+	c.broken = true
+	c.leak(unsent)
+	c.close()
 }
 
-// countUnread counts the responses that could not be sent. The caller holds Server.mu.
-func (c *conn) countUnread() {
-	if unread := int(c.failed.Swap(0)); !c.dropped {
-		c.srv.leaked = min(c.srv.leaked+unread, maxLeaked)
+// ended is called at the end of the reader goroutine, with the error that has ended the connection. If the client
+// has, the responses that are still to be sent are lost: one that half-closes its connection loses them, too (H18).
+func (c *conn) ended(err error) {
+	reset := errors.Is(err, syscall.ECONNRESET) || wasReset(c.net)
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	if reset || c.broken || errors.Is(err, io.EOF) {
+		unread := len(c.out)
+		if reset {
+			unread = max(unread, c.sent)
+		}
+		c.leak(unread)
+		c.out = nil
+		c.close()
+	}
+	c.finished = true
+	c.signal()
+}
+
+// leak counts responses that the client will not read. The caller holds Server.mu.
+func (c *conn) leak(n int) {
+	if !c.dropped {
+		c.srv.leaked = min(c.srv.leaked+n, maxLeaked)
 	}
 }

@@ -18,9 +18,9 @@ type Exec struct {
 }
 
 // observe reports the request that x has just executed. The caller holds s.mu.
-func (s *Server) observe(c *conn, x *exchange) {
+func (s *Server) observe(x *exchange) {
 	e := Exec{
-		Conn:    c.number,
+		Conn:    x.conn.number,
 		Time:    timeOf(s.store.now),
 		Op:      x.request.Op(),
 		Key:     string(x.key),

@@ -13,7 +13,7 @@ type options struct {
 	costs     costs
 	observer  func(Exec)
 	hazards   [hazardCount]bool
-	unknown   []Hazard // that were to be switched
+	err       error // of an option
 }
 
 func defaults() options {
@@ -46,7 +46,7 @@ func WithAddr(network, addr string) Option {
 func WithHazard(h Hazard, on bool) Option {
 	return func(o *options) {
 		if !h.known() {
-			o.unknown = append(o.unknown, h)
+			o.err = fmt.Errorf("mockserver: there is no %v", h)
 			return
 		}
 		o.hazards[h] = on
@@ -68,14 +68,12 @@ func WithRealCollector() Option {
 // must be quick, and must not call methods of the server other than [Server.Now].
 func WithObserver(f func(Exec)) Option { return func(o *options) { o.observer = f } }
 
-func (o *options) check() error {
-	if len(o.unknown) > 0 {
-		return fmt.Errorf("mockserver: there is no %v", o.unknown[0])
+func (o *options) check() (err error) {
+	if o.err != nil {
+		return o.err
 	}
-	switch o.valueSize {
-	case 1, 2, 4, 8:
-	default:
-		return fmt.Errorf("mockserver: value size is 1, 2, 4 or 8 bytes, not %d", o.valueSize)
+	if err := checkValueSize(o.valueSize); err != nil {
+		return err
 	}
 	switch o.network {
 	case "tcp", "unix":
@@ -86,5 +84,14 @@ func (o *options) check() error {
 	default:
 		return fmt.Errorf("mockserver: network is tcp, unix or memory, not %q", o.network)
 	}
-	return o.checkCosts()
+	o.costs, err = o.costs.check(o.network)
+	return err
+}
+
+func checkValueSize(n int) error {
+	switch n {
+	case 1, 2, 4, 8:
+		return nil
+	}
+	return fmt.Errorf("mockserver: value size is 1, 2, 4 or 8 bytes, not %d", n)
 }

@@ -3,7 +3,12 @@ package mockserver
 import (
 	"fmt"
 	"time"
+
+	"github.com/throttr-go/throttr/codec"
 )
+
+// maxServiceTime is the longest of [WithServiceTime].
+const maxServiceTime = time.Millisecond
 
 // WithServiceTime makes the server spend time on each request, one request at a time, as a
 // real server does in its only thread. [Start] refuses more than a millisecond.
@@ -12,7 +17,7 @@ import (
 //     from a connection, and executes the requests in them before those of others.
 //   - In memory, it sleeps, so that the time passes in a bubble of testing/synctest.
 //
-// A virtual clock does not move meanwhile. [Server.Busy] returns the sum. To delay only some responses, use
+// A virtual clock does not move meanwhile. To delay only some responses, use
 // [Server.Inject] with a [Fault] that has a Delay.
 func WithServiceTime(each time.Duration) Option {
 	return func(o *options) { o.costs.request = each }
@@ -33,24 +38,82 @@ func WithRealServiceTime() Option {
 	return func(o *options) { o.costs.real = true }
 }
 
-// Busy returns how much time the server has spent on requests, as [WithServiceTime] and
-// [WithRealServiceTime] say.
-func (s *Server) Busy() time.Duration {
-	if s.thread == nil {
-		return 0
-	}
-	return time.Duration(s.thread.busy.Load())
+// costs says how long requests take.
+type costs struct {
+	request time.Duration // each request
+	turn    time.Duration // besides it, each read of requests that have come together
+	real    bool          // what depends on the records takes longer
 }
 
-func (o *options) checkCosts() error {
-	if o.costs.real {
-		o.costs = tcpCosts
-		if o.network == "unix" {
-			o.costs = unixCosts
-		}
+// What requests take on a real server, on a quiet machine. Most of it is the sending of the response,
+// each with a system call of its own.
+var (
+	// tcpCosts are those of a fresh server over TCP: 10 µs for a request that is alone, and 6 µs for one of many.
+	tcpCosts = costs{request: 6 * time.Microsecond, turn: 4 * time.Microsecond, real: true}
+	// unixCosts are those of a fresh server over a Unix socket: 12 µs, and 3.1 µs.
+	unixCosts = costs{request: 3100 * time.Nanosecond, turn: 9 * time.Microsecond, real: true}
+)
+
+// What depends on the records that a real server has.
+const (
+	listed  = 5 * time.Microsecond  // a LIST or STATS takes it for each record (H20)
+	scanned = 350 * time.Nanosecond // an INFO takes it for each record, and so does each minute (H24)
+	leaked  = 17                    // every request takes it in tenths of a nanosecond for each response that was not read (H16)
+)
+
+// oldAge is the number of records that a server has made when creation is at its slowest.
+const oldAge = 41_000
+
+// creationTime returns how much longer than others an INSERT or SET takes on a real server that has made a
+// number of records, whether it makes another one or fails (H7): in between these figures it grows evenly.
+func creationTime(made int) time.Duration {
+	const young, fresh, slow, slowest = 20_000, 3 * time.Microsecond, 35 * time.Microsecond, 140 * time.Microsecond
+	switch {
+	case made < young:
+		return fresh + (slow-fresh)*time.Duration(made)/young
+	case made < oldAge:
+		return slow + (slowest-slow)*time.Duration(made-young)/(oldAge-young)
+	default:
+		return slowest
 	}
-	if o.costs.request < 0 || o.costs.request > maxServiceTime {
-		return fmt.Errorf("mockserver: service time is 0 to %v, not %v", maxServiceTime, o.costs.request)
+}
+
+// check returns the costs of a network, or an error if they are out of range.
+func (c costs) check(network string) (costs, error) {
+	switch {
+	case c.real && network == "unix":
+		return unixCosts, nil
+	case c.real:
+		return tcpCosts, nil
+	case c.request < 0 || c.request > maxServiceTime:
+		return c, fmt.Errorf("mockserver: service time is 0 to %v, not %v", maxServiceTime, c.request)
 	}
-	return nil
+	return c, nil
+}
+
+// of returns how long a request takes on a server that has made a number of records, has a number of
+// them, and has a number of responses that were not read.
+func (c costs) of(op codec.Op, made, records, unread int) time.Duration {
+	if !c.real {
+		return c.request
+	}
+	d := c.request + time.Duration(unread*leaked/10)*time.Nanosecond
+	switch op {
+	case codec.OpInsert, codec.OpSet:
+		d += creationTime(made)
+	case codec.OpList, codec.OpStats:
+		d += time.Duration(records) * listed
+	case codec.OpInfo:
+		d += time.Duration(records) * scanned
+	}
+	return d
+}
+
+// scan returns how long the server looks through all records, which it does once a minute (H24). The caller holds s.mu.
+func (s *Server) scan() time.Duration {
+	if !s.costs.real || s.scanned == s.store.minute {
+		return 0
+	}
+	s.scanned = s.store.minute
+	return time.Duration(len(s.store.records)) * scanned
 }

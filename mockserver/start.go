@@ -10,19 +10,11 @@ const startRequests = 8
 
 // checkStart checks the requests of a packet that c has sent. The caller holds s.mu.
 func (s *Server) checkStart(c *conn, requests int, now uint64) {
-	if !s.hazards[StartUp] || requests == 0 || c.gone || now-s.since >= uint64(startUp) {
+	if !s.hazards[StartUp] || c.gone || now-s.store.start >= uint64(startUp) {
 		return
 	}
-	if c.reads++; c.reads > 1 || requests > startRequests {
-		s.violate(c, breachf("H17", "%d requests in packet %d, %v after the start", requests, c.reads,
-			time.Duration(now-s.since)))
-	}
-}
-
-// scan makes the server look through all records once a minute (H24). The caller holds s.mu.
-func (s *Server) scan(now uint64) {
-	if minute := minuteOf(s.since, now); minute != s.scanned {
-		s.scanned = minute
-		s.thread.owe(s.costs.ofScan(len(s.store.records)))
+	if c.packets++; c.packets > 1 || requests > startRequests {
+		s.violate(c, breachf("H17", "%d requests in packet %d, %v after the start", requests, c.packets,
+			time.Duration(now-s.store.start)))
 	}
 }

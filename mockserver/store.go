@@ -2,7 +2,6 @@ package mockserver
 
 import (
 	"math/bits"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -17,20 +16,17 @@ type record struct {
 	unit     codec.Unit
 	expires  uint64 // ns since 1970
 	dead     bool   // marked by the collector: expired, and in its grace
-	order    uint64 // in the table; used only with LateExpiry
-	position [2]int // in collector.events and collector.table
+	order    uint64 // in the table
+	position int    // in collector.events
 	reads    meter
 	writes   meter
-	removed  atomic.Bool
+	removed  bool
 }
 
 // ttl is a TTL of any value size.
-type ttl struct {
-	amount uint64
-	unit   codec.Unit
-}
+type ttl = codec.TTL[uint64]
 
-func ttlOf[T codec.Value](t codec.TTL[T]) ttl { return ttl{uint64(t.Amount), t.Unit} }
+func ttlOf[T codec.Value](t codec.TTL[T]) ttl { return ttl{Amount: uint64(t.Amount), Unit: t.Unit} }
 
 // store holds the records. The server's lock guards it.
 type store struct {
@@ -40,9 +36,25 @@ type store struct {
 	made      int // records that were made since the server started
 	collector collector
 	garbler   garbler
-	start     uint64 // when the server started, ns since 1970
+	start     uint64 // when the server started or restarted, ns since 1970
 	now       uint64 // the time up to which all events have happened
 	minute    uint64 // of now, from start
+}
+
+func newStore(o *options, now uint64, lockedUp func(text string)) store {
+	return store{
+		wrap:    o.hazards[Wrap],
+		records: make(map[string]*record),
+		collector: collector{
+			grace:  o.hazards[Grace],
+			late:   o.hazards[LateExpiry],
+			lockUp: o.hazards[LockUp],
+			report: lockedUp,
+		},
+		garbler: garbler{on: o.hazards[GarbledList]},
+		start:   now,
+		now:     now,
+	}
 }
 
 // catchUp runs the collector at each time up to now at which the timer fires. Nothing runs
@@ -76,7 +88,7 @@ func (st *store) remove(r *record) {
 // forget removes a record that the collector has removed.
 func (st *store) forget(r *record) {
 	delete(st.records, r.key)
-	r.removed.Store(true)
+	r.removed = true
 	st.garbler.removed(st.now)
 }
 
@@ -84,18 +96,16 @@ func (st *store) forget(r *record) {
 // removes all.
 func (st *store) restart(keep bool, now uint64) {
 	c := &st.collector
-	c.locked = false
 	st.made = 0
+	st.start = now
 	if !keep {
 		clear(st.records)
-		c.events.clear()
-		c.table.clear()
+		c.events.records = nil
 	}
 	// What expired while the server was locked up does not lock it up again.
 	lockUp := c.lockUp
 	c.lockUp = false
-	c.parking = nil
-	c.rearm()
+	c.restart()
 	st.catchUp(now)
 	c.lockUp = lockUp
 }
@@ -125,7 +135,7 @@ func (st *store) insert(key []byte, quota uint64, t ttl) (bool, error) {
 	if st.records[string(key)] != nil {
 		return false, nil
 	}
-	st.add(&record{key: string(key), quota: quota, unit: t.unit, expires: end})
+	st.add(&record{key: string(key), quota: quota, unit: t.Unit, expires: end})
 	return true, nil
 }
 
@@ -138,14 +148,14 @@ func (st *store) set(key, value []byte, t ttl) (bool, error) {
 	value = append([]byte{}, value...)
 	r := st.records[string(key)]
 	if r == nil {
-		st.add(&record{key: string(key), buffer: true, value: value, unit: t.unit, expires: end})
+		st.add(&record{key: string(key), buffer: true, value: value, unit: t.Unit, expires: end})
 		return true, nil
 	}
 	if r.dead || !r.buffer {
 		return false, nil
 	}
 	r.value = value
-	r.unit = t.unit
+	r.unit = t.Unit
 	r.expires = end
 	r.writes.mark(st.minute, 1)
 	st.collector.changed(r, true)
@@ -192,9 +202,9 @@ func (st *store) updateTTL(key []byte, change codec.Change, value uint64) (bool,
 	end, err := r.expires, error(nil)
 	switch change {
 	case codec.Patch:
-		end, err = expiry(st.now, ttl{value, r.unit})
+		end, err = expiry(st.now, ttl{Amount: value, Unit: r.unit})
 	case codec.Increase:
-		end, err = expiry(r.expires, ttl{value, r.unit})
+		end, err = expiry(r.expires, ttl{Amount: value, Unit: r.unit})
 	case codec.Decrease:
 		hi, ns := bits.Mul64(value, uint64(r.unit.Duration()))
 		if hi != 0 || ns > r.expires {
@@ -214,9 +224,9 @@ func (st *store) updateTTL(key []byte, change codec.Change, value uint64) (bool,
 // remaining returns what is left of r's TTL a nanosecond later, rounded down to its unit,
 // modulo the value size.
 func (st *store) remaining(r *record) ttl {
-	t := ttl{unit: r.unit}
+	t := ttl{Unit: r.unit}
 	if r.expires > st.now {
-		t.amount = (r.expires - st.now - 1) / uint64(r.unit.Duration()) & st.max
+		t.Amount = (r.expires - st.now - 1) / uint64(r.unit.Duration()) & st.max
 	}
 	return t
 }
@@ -224,10 +234,10 @@ func (st *store) remaining(r *record) ttl {
 // expiry returns when a TTL that starts at from ends. If that does not fit 64 bits, it
 // returns a violation (H13): a real server wraps.
 func expiry(from uint64, t ttl) (uint64, error) {
-	hi, ns := bits.Mul64(t.amount, uint64(t.unit.Duration()))
+	hi, ns := bits.Mul64(t.Amount, uint64(t.Unit.Duration()))
 	end, carry := bits.Add64(from, ns, 0)
 	if hi != 0 || carry != 0 {
-		return 0, breachf("H13", "a TTL of %d%v ends beyond 64-bit nanoseconds since 1970", t.amount, t.unit)
+		return 0, breachf("H13", "a TTL of %v ends beyond 64-bit nanoseconds since 1970", t)
 	}
 	return end, nil
 }

@@ -1,0 +1,184 @@
+package mockserver
+
+import (
+	"errors"
+
+	"github.com/throttr-go/throttr/codec"
+)
+
+// lastOp is the highest op code that does not kill a real server (H6).
+const lastOp = 0x1f
+
+// exchange is a request that is being executed, and its response.
+type exchange struct {
+	conn     *conn // where the request came from
+	request  codec.Request
+	key      []byte // what the request is about; aliases its bytes
+	ok       bool   // the status of the response
+	response response
+}
+
+// statuses are the frames of failure and success.
+var statuses = [2][]byte{{0}, {1}}
+
+// status responds to a request about key with one status byte.
+func (x *exchange) status(key []byte, ok bool) {
+	x.key = key
+	x.ok = ok
+	x.response.frame = statuses[0]
+	if ok {
+		x.response.frame = statuses[1]
+	}
+}
+
+// respond responds to a request that fails if nothing is found. The response was made to fit its frame.
+func (x *exchange) respond(found bool, res codec.Response) {
+	x.ok = found
+	x.response.frame, _ = res.AppendBinary(nil)
+}
+
+// protocol executes the requests of one value size.
+type protocol interface {
+	// execute executes the request at the start of src, puts the response in x, and returns the
+	// length of the request. Its errors are codec.ErrShort and *breach.
+	execute(x *exchange, src []byte) (n int, err error)
+	// event returns an EVENT.
+	event(channel string, payload []byte) ([]byte, error)
+}
+
+func newProtocol(s *Server, valueSize int) protocol {
+	switch valueSize {
+	case 1:
+		return newSized[uint8](s)
+	case 2:
+		return newSized[uint16](s)
+	case 4:
+		return newSized[uint32](s)
+	default:
+		return newSized[uint64](s)
+	}
+}
+
+// sized implements protocol for values of type T.
+type sized[T codec.Value] struct {
+	srv   *Server
+	store *store
+}
+
+func newSized[T codec.Value](s *Server) sized[T] {
+	s.store.max = uint64(^T(0))
+	return sized[T]{s, &s.store}
+}
+
+func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
+	x.request, n, err = codec.DecodeRequest[T](src)
+	switch {
+	case errors.Is(err, codec.ErrShort):
+		return 0, err
+	case errors.Is(err, codec.ErrUnknownOp):
+		return 0, unknownOp(codec.Op(src[0]))
+	case err != nil: // the frame announces more than the server's buffer holds
+		return 0, breachf("H5", "%v", err)
+	}
+	op := x.request.Op()
+	x.conn.requests[op]++ // before the execution: an INFO counts itself
+	p.srv.requests[op].mark(p.store.minute, 1)
+
+	switch m := x.request.(type) {
+	case codec.Insert[T]:
+		ok, err := p.store.insert(m.Key, uint64(m.Quota), ttlOf(m.TTL))
+		x.status(m.Key, ok)
+		return n, err
+	case codec.Set[T]:
+		ok, err := p.store.set(m.Key, m.Value, ttlOf(m.TTL))
+		x.status(m.Key, ok)
+		return n, err
+	case codec.Update[T]:
+		ok, err := p.update(m)
+		x.status(m.Key, ok)
+		return n, err
+	case codec.Purge:
+		x.status(m.Key, p.store.purge(m.Key))
+	case codec.Query:
+		p.query(x, m.Key)
+	case codec.Get:
+		p.get(x, m.Key)
+	case codec.Subscribe:
+		p.srv.channels.subscribe(x.conn, string(m.Channel), p.store.now)
+		x.status(nil, true)
+	case codec.Unsubscribe:
+		x.status(nil, p.srv.channels.unsubscribe(x.conn, string(m.Channel)))
+	case codec.Publish[T]:
+		x.status(nil, p.publish(x.conn, m))
+	default:
+		p.inspect(x)
+	}
+	return n, nil
+}
+
+func (p sized[T]) update(m codec.Update[T]) (ok bool, err error) {
+	switch m.Attribute {
+	case codec.Quota:
+		return p.store.updateQuota(m.Key, m.Change, uint64(m.Value)), nil
+	case codec.TimeToLive:
+		return p.store.updateTTL(m.Key, m.Change, uint64(m.Value))
+	}
+	return false, nil
+}
+
+func (p sized[T]) query(x *exchange, key []byte) {
+	x.key = key
+	res := codec.QueryResponse[T]{}
+	if r := p.store.read(key); r != nil {
+		res = codec.QueryResponse[T]{Found: true, Quota: T(r.quota), TTL: p.remaining(r)}
+		x.response.record = r
+		x.response.unitAt = 1 + codec.Size[T]()
+	}
+	x.respond(res.Found, res)
+}
+
+func (p sized[T]) get(x *exchange, key []byte) {
+	x.key = key
+	res := codec.GetResponse[T]{}
+	if r := p.store.read(key); r != nil {
+		res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
+		x.response.record = r
+		x.response.unitAt = 1
+	}
+	x.respond(res.Found, res)
+}
+
+func (p sized[T]) remaining(r *record) codec.TTL[T] {
+	t := p.store.remaining(r)
+	return codec.TTL[T]{Amount: T(t.Amount), Unit: t.Unit}
+}
+
+// publish sends the EVENTs before the response, so that a publisher that is subscribed
+// gets its own EVENT first (H8). It returns false if nobody is subscribed.
+func (p sized[T]) publish(from *conn, m codec.Publish[T]) bool {
+	subs := p.srv.channels[string(m.Channel)]
+	event, _ := codec.Event[T](m).AppendBinary(nil) // as long as the PUBLISH, so it fits a frame
+	for _, sub := range subs {
+		if sub.conn.gone {
+			continue
+		}
+		sub.read += uint64(len(m.Payload))
+		p.srv.deliver(from, sub.conn, event, len(m.Payload))
+	}
+	return len(subs) > 0
+}
+
+func (p sized[T]) event(channel string, payload []byte) ([]byte, error) {
+	return codec.Event[T]{Channel: []byte(channel), Payload: payload}.AppendBinary(nil)
+}
+
+// unknownOp returns the violation of a request that does not exist.
+func unknownOp(op codec.Op) error {
+	if op == codec.OpEvent {
+		return breachf("H27", "op 0x%02x from a client is executed as a command by a real server", byte(op))
+	}
+	if op > lastOp {
+		return breachf("H6", "op 0x%02x kills a real server", byte(op))
+	}
+	return breachf("H6", "op 0x%02x stalls the connection on a real server", byte(op))
+}
