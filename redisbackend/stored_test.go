@@ -102,7 +102,13 @@ func TestValuesThatAreNoWindows(t *testing.T) {
 		for _, err := range []error{errorOf(b.Hit(t.Context(), "k", l, 1)), errorOf(b.Peek(t.Context(), "k", l, 0))} {
 			expect(t, err != nil && strings.Contains(err.Error(), "not a window"), "%q: %v", value, err)
 		}
-		expect(t, len(listed(t, b)) == 0, "%q is listed", value)
+		windows := make([]window.Window, 2)
+		err := errorOf(b.TakeAll(t.Context(), []window.Take{l.For("other", 1), l.For("k", 1)}, windows))
+		expect(t, err != nil && strings.Contains(err.Error(), "not a window"), "%q: %v", value, err)
+		expect(t, len(listed(t, b)) == 0, "%q is listed, or was half of what was taken", value)
+		w := must(t, b.Set, "k", l, 5)
+		expect(t, w.Count == 5, "%q is not replaced: %+v", value, w)
+		noError(t, b.Reset(t.Context(), "k", l))
 	}
 	log := limitOf(window.SlidingLog, time.Hour, 10)
 	must(t, b.Take, "log", log, 1)
@@ -114,7 +120,4 @@ func TestValuesThatAreNoWindows(t *testing.T) {
 	}
 	redis(t, client, "SET", "throttr:{k:string}:f1:", "1")
 	expect(t, len(listed(t, b))+len(placesListed(t, b)) == 0, "what is damaged is listed")
-	redis(t, client, "HSET", "throttr:{k:k}:v2", "f3600000000", "text")
-	w := must(t, b.Set, "k", l, 5) // replaces it
-	expect(t, w.Count == 5, "%+v", w)
 }

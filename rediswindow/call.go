@@ -43,7 +43,7 @@ func (q *question) shares() bool {
 }
 
 // texts returns what the script gets: the name of a hash, and a text. If more is true, the next one belongs to the same
-// call.
+// take.
 func (b *Backend) texts(q *question, more bool) (hash, text string) {
 	holds, times := holds(&q.limit), uint64(1)
 	switch {
@@ -61,6 +61,9 @@ func (b *Backend) texts(q *question, more bool) (hash, text string) {
 		to = b.appendName(to, q.key)
 	}
 	name := len(to)
+	if more {
+		to = append(to, '+')
+	}
 	to = strconv.AppendUint(to, times, 10)
 	to = append(to, ' ', byte(q.verb), letters[q.limit.Algorithm])
 	if q.limit.Calendar != 0 {
@@ -71,11 +74,7 @@ func (b *Backend) texts(q *question, more bool) (hash, text string) {
 	for _, n := range [...]uint64{q.limit.Max, holds, min(q.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
-	if more {
-		to = append(to, '+')
-	} else {
-		to = append(to, ' ')
-	}
+	to = append(to, ' ')
 	if q.limit.Calendar != 0 {
 		to = appendCalendar(to, &q.limit)
 	}
@@ -106,14 +105,14 @@ func known(a window.Algorithm, id int64) bool {
 }
 
 // answer is what the script says of a limit. See there.
-type answer struct{ now, fit, count, left, retry, place, series float64 }
+type answer struct{ now, fit, count, left, wait, place, series float64 }
 
 // answerSize is the size of an answer in a reply.
 const answerSize = 7 * 8
 
 // read reads an answer.
 func (a *answer) read(reply string) {
-	for i, f := range [...]*float64{&a.now, &a.fit, &a.count, &a.left, &a.retry, &a.place, &a.series} {
+	for i, f := range [...]*float64{&a.now, &a.fit, &a.count, &a.left, &a.wait, &a.place, &a.series} {
 		*f = float(reply[8*i:])
 	}
 }
@@ -160,7 +159,7 @@ func (q *question) window(rank, made int) (w window.Window) {
 	if w.Refused {
 		w.RetryAfter = window.Never
 		if q.n <= holds(&q.limit) {
-			w.RetryAfter = max(micros(r.retry), time.Microsecond)
+			w.RetryAfter = max(micros(r.wait), time.Microsecond)
 		}
 	}
 	switch {
@@ -203,7 +202,7 @@ func (b *Backend) askAll(ctx context.Context, all []question) (rank int, err err
 	c := newCommand(all)
 	for try := 0; ; try++ {
 		for i := range all {
-			c.Value.keys[i], c.Value.args[i] = b.texts(&all[i], i < len(all)-1)
+			c.Value.keys[i], c.Value.args[i] = b.texts(&all[i], all[i].verb == take && i < len(all)-1)
 		}
 		if err := b.run(ctx, c, true); err != nil {
 			return 0, err
