@@ -12,7 +12,7 @@ import (
 // Do sends a call and waits until it is done. It is Send and Wait in one step, which is
 // quicker if nobody else uses the connection: the caller then reads its responses itself.
 func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
-	p.keeper.add(cl) // a call that creates records also keeps a parked server parked
+	p.AddParking(cl) // a call that creates records also keeps a parked server parked
 	if err := p.send(ctx, cl, true); err != nil {
 		return true, false, err
 	}
@@ -22,7 +22,7 @@ func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, er
 // Send queues a call on a connection. If it returns nil, the caller must call Wait next for
 // this call. If it returns an error, nothing was sent and the call is still its caller's.
 func (p *Pool[T]) Send(ctx context.Context, cl *conn.Call[T]) error {
-	p.keeper.add(cl)
+	p.AddParking(cl)
 	return p.send(ctx, cl, false)
 }
 
@@ -32,14 +32,14 @@ func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c, err := p.shared.acquire(ctx)
+		c, err := p.acquire(ctx)
 		if err != nil {
 			return err
 		}
 		if err := c.Enqueue(cl, waits); !errors.Is(err, conn.ErrGone) {
 			return err
 		}
-		p.shared.discard(c) // it is ending: acquire must not return it again
+		p.discard(c) // it is ending: acquire must not return it again
 	}
 }
 
@@ -52,7 +52,7 @@ func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, 
 		done, sentNow, err := cl.Wait(ctx)
 		sent = sent || sentNow
 		if err == nil {
-			p.keeper.remove(cl)
+			p.RemoveParking(cl)
 		}
 		if !done || err == nil {
 			return done, sent, err

@@ -8,8 +8,7 @@ import (
 )
 
 // maintain retires connections that are too old or idle, and pings idle ones, until the pool
-// is closed. It keeps an old connection until there is another one: if none can be made, the
-// old one still works.
+// is closed.
 func (p *Pool[T]) maintain() {
 	tick := time.NewTicker(p.o.HealthInterval)
 	defer tick.Stop()
@@ -19,49 +18,59 @@ func (p *Pool[T]) maintain() {
 			return
 		case <-tick.C:
 		}
-		expired, replace := p.shared.expired()
-		for _, c := range expired {
-			p.shared.discard(c)
-			c.Retire()
-		}
-		if replace {
-			p.shared.grow()
-		}
-		p.shared.pingIdle()
-		p.unshared.maintain()
-		if p.Parked() || p.keeper.tracker.Wanted() || len(*p.shared.conns.Load()) > 0 {
+		p.retireShared()
+		p.retireDedicated()
+		if p.Parked() || p.parking.Wanted() || len(*p.conns.Load()) > 0 {
 			// Somebody who does not know that the server is parked, or will be, may have set its timer.
-			p.keeper.soon()
+			p.keepParkedSoon()
 		}
 	}
 }
 
-// expired returns the connections that are too old, and those that have been idle for too
-// long, except for the first connection if there is no other. If that one is too old, replace
-// is true: a later run retires it, when there is another one.
-func (s *shared[T]) expired() (expired []*conn.Conn[T], replace bool) {
-	conns := *s.conns.Load()
+// retireShared retires the shared connections that are too old, and those that have been idle for too long, except for
+// the first one if there is no other. If that is too old, it is replaced: a later run retires it, when there is another
+// one. If none can be made, the old one still works.
+func (p *Pool[T]) retireShared() {
+	conns := *p.conns.Load()
+	left := len(conns)
 	for i, c := range slices.Backward(conns) {
-		old := s.pool.o.MaxConnAge > 0 && time.Since(c.Created()) >= s.pool.o.MaxConnAge
-		idle := s.pool.o.MaxConnIdle > 0 && i > 0 && c.Idle() >= s.pool.o.MaxConnIdle
 		switch {
-		case !old && !idle:
-		case len(expired) < len(conns)-1:
-			expired = append(expired, c)
+		case !p.old(c) && (i == 0 || !p.idle(c)):
+			p.pingIdle(c)
+		case left > 1:
+			left--
+			p.discard(c)
+			c.Retire()
 		default:
-			replace = true
+			p.grow(true)
+			p.pingIdle(c)
 		}
 	}
-	return expired, replace
 }
 
-// pingIdle sends a QUERY on the connections that have nothing to do, and does not wait for the
-// responses. If the server has gone silent, their watchdogs notice it before a caller needs
-// them.
-func (s *shared[T]) pingIdle() {
-	for _, c := range *s.conns.Load() {
-		if c.Load() == 0 {
-			s.pool.background.Go(func() { c.Ping() })
+// retireDedicated retires the dedicated connections that are too old or idle.
+func (p *Pool[T]) retireDedicated() {
+	for _, c := range p.allDedicated() {
+		if p.old(c) || p.idle(c) {
+			c.Retire()
+		} else {
+			p.pingIdle(c)
 		}
+	}
+}
+
+func (p *Pool[T]) old(c *conn.Conn[T]) bool {
+	return p.o.MaxConnAge > 0 && time.Since(c.Created()) >= p.o.MaxConnAge
+}
+
+func (p *Pool[T]) idle(c *conn.Conn[T]) bool {
+	return p.o.MaxConnIdle > 0 && c.Idle() >= p.o.MaxConnIdle
+}
+
+// pingIdle sends a QUERY on a connection that has nothing to do, and does not wait for the response. If the server has
+// gone silent, its watchdog notices it before a caller needs it.
+func (p *Pool[T]) pingIdle(c *conn.Conn[T]) {
+	if c.Load() == 0 {
+		p.background.Go(func() { c.Ping() })
 	}
 }

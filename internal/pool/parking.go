@@ -11,10 +11,10 @@ import (
 
 // Parked reports whether the server was parked when this was last seen. Its records then do
 // not expire.
-func (p *Pool[T]) Parked() bool { return p.keeper.tracker.Parked() }
+func (p *Pool[T]) Parked() bool { return p.parking.Parked() }
 
 // MayPark reports whether Park parks the server: Options.Parking is not Never.
-func (p *Pool[T]) MayPark() bool { return p.keeper.tracker.May() }
+func (p *Pool[T]) MayPark() bool { return p.parking.May() }
 
 // Park parks the server, and has the pool park it again if it is restarted. A server that is
 // parked stays parked: records outlive their TTLs there, and without parking they would lock
@@ -23,103 +23,84 @@ func (p *Pool[T]) MayPark() bool { return p.keeper.tracker.May() }
 // Sent reports whether the server may have been parked despite an error. An error that
 // matches [parking.ErrForeign] or [parking.ErrNotParked] says that it can't be parked.
 func (p *Pool[T]) Park(ctx context.Context) (sent bool, err error) {
-	if !p.keeper.tracker.Want() {
+	if !p.parking.Want() {
 		return false, nil
 	}
-	return p.keeper.keep(ctx)
+	return p.keepParked(ctx)
 }
 
 // KeepParked says that the pool's callers create records for which the server should stay
 // parked. From then on, each call that creates records keeps the server parked if it is,
 // whether or not that is known, and the pool parks a server again that was restarted.
-func (p *Pool[T]) KeepParked() { p.keeper.tracker.Keep() }
+func (p *Pool[T]) KeepParked() { p.parking.Keep() }
 
 // AddParking has a call that creates records keep the server parked, if it is. Calls of Do and
 // Send need no AddParking.
-func (p *Pool[T]) AddParking(cl *conn.Call[T]) { p.keeper.add(cl) }
+func (p *Pool[T]) AddParking(cl *conn.Call[T]) {
+	if cl.Creates() && !cl.Parks && p.parking.Appends() {
+		cl.Parks = conn.Add(cl, parking.Update[T]()) == nil
+	}
+}
 
 // RemoveParking removes the response to what AddParking has added. The call must have succeeded.
-func (p *Pool[T]) RemoveParking(cl *conn.Call[T]) { p.keeper.remove(cl) }
-
-// keeper learns whether the server is parked, and keeps it parked.
-type keeper[T codec.Value] struct {
-	pool    *Pool[T]
-	tracker *parking.Tracker
-	wake    chan struct{} // has an element if run is to call keep
+func (p *Pool[T]) RemoveParking(cl *conn.Call[T]) {
+	if !cl.Parks {
+		return
+	}
+	last := len(cl.Responses) - 1
+	p.parking.Learn(cl.Responses[last].OK)
+	cl.Responses = cl.Responses[:last]
+	if !p.Parked() && p.parking.Wanted() {
+		p.keepParkedSoon()
+	}
 }
 
-// init is called once, before all else.
-func (k *keeper[T]) init(p *Pool[T]) {
-	k.pool = p
-	k.tracker = parking.NewTracker(p.o.Parking)
-	k.wake = make(chan struct{}, 1)
-	k.tracker.OnChange(p.logParked)
-}
-
-// soon has run call keep. If it is doing so, it does it once more: the server's timer may have been set
+// keepParkedSoon has keepParked run. If it is running, it does so once more: the server's timer may have been set
 // after its UPDATE.
-func (k *keeper[T]) soon() {
+func (p *Pool[T]) keepParkedSoon() {
 	select {
-	case k.wake <- struct{}{}:
+	case p.parkingDue <- struct{}{}:
 	default:
 	}
 }
 
-// run is a goroutine of the pool. What fails is done by the next connection, or by the maintenance.
-func (k *keeper[T]) run() {
+// keepParkedWhenDue is a goroutine of the pool. What fails is done by the next connection, or by the maintenance.
+func (p *Pool[T]) keepParkedWhenDue() {
 	for {
 		select {
-		case <-k.wake:
-			k.keep(k.pool.ctx)
-		case <-k.pool.ctx.Done():
+		case <-p.parkingDue:
+			p.keepParked(p.ctx)
+		case <-p.ctx.Done():
 			return
 		}
 	}
 }
 
-// add has a call that creates records keep the server parked.
-func (k *keeper[T]) add(cl *conn.Call[T]) {
-	if cl.Creates() && !cl.Parks && k.tracker.Appends() {
-		cl.Parks = conn.Add(cl, parking.Update[T]()) == nil
-	}
-}
-
-// remove removes the response to what add has added.
-func (k *keeper[T]) remove(cl *conn.Call[T]) {
-	if !cl.Parks {
-		return
-	}
-	last := len(cl.Responses) - 1
-	k.tracker.Learn(cl.Responses[last].OK)
-	cl.Responses = cl.Responses[:last]
-	if !k.tracker.Parked() && k.tracker.Wanted() {
-		k.soon()
-	}
-}
-
-// keep learns whether the server is parked, keeps it parked, and parks it if that is
+// keepParked learns whether the server is parked, keeps it parked, and parks it if that is
 // wanted. Nothing is retried: if a connection ends, its successor learns it.
-func (k *keeper[T]) keep(ctx context.Context) (sent bool, err error) {
-	last, _, err := k.send(ctx, parking.Query())
+func (p *Pool[T]) keepParked(ctx context.Context) (sent bool, err error) {
+	last, _, err := p.roundTrip(ctx, parking.Query())
 	if err != nil {
 		return false, err
 	}
 	r := parking.Record{Found: last.OK, Unit: last.TTL.Unit, Quota: uint64(last.Quota)}
-	err = parking.Keep[T](k.tracker, r, func(requests ...codec.Request) (bool, error) {
-		last, sentNow, err := k.send(ctx, requests...)
+	err = parking.Keep[T](p.parking, r, func(requests ...codec.Request) (bool, error) {
+		last, sentNow, err := p.roundTrip(ctx, requests...)
 		sent = sent || sentNow
 		return last.OK, err
 	})
 	return sent, err
 }
 
-// send sends requests and returns the last response. No connection is made for them, unless there is
-// none.
-func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last conn.Response[T], sent bool, err error) {
+// roundTrip sends requests of the pool itself, and returns the last response. No connection is made for them, unless
+// there is none.
+func (p *Pool[T]) roundTrip(
+	ctx context.Context, requests ...codec.Request,
+) (last conn.Response[T], sent bool, err error) {
 	for {
-		c, _ := k.pool.shared.pick()
+		c, _ := p.pick()
 		if c == nil {
-			if c, err = k.pool.shared.acquire(ctx); err != nil {
+			if c, err = p.acquire(ctx); err != nil {
 				return last, false, err
 			}
 		}
@@ -130,7 +111,7 @@ func (k *keeper[T]) send(ctx context.Context, requests ...codec.Request) (last c
 		case sent || !errors.Is(err, conn.ErrGone):
 			return last, sent, err
 		}
-		k.pool.shared.discard(c) // it is ending: pick must not return it again
+		p.discard(c) // it is ending: pick must not return it again
 	}
 }
 

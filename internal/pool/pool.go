@@ -1,17 +1,14 @@
 // Package pool keeps the connections to one server. Any number of callers share them.
 //
-//   - A call goes to the shared connection with the least load (shared.go). If it fails,
-//     it is sent again if that is safe (call.go).
-//   - After a failed attempt to connect, callers fail at once, and the pool tries again in the
-//     background (start.go). After a loss, the next caller has a connection made. The pool notices if the server has locked up (lockup.go).
+//   - A call goes to the shared connection with the least load. If it fails, it is sent again if
+//     that is safe (call.go).
+//   - How the connections are made and shared is in shared.go. After a failed attempt to connect,
+//     callers fail at once, and the pool tries again in the background. After a loss, the next caller has a connection
+//     made. The pool notices if the server has locked up (lockup.go).
 //   - Connections that are too old or idle are replaced or closed (maintenance.go).
-//   - A request whose response can be of any length has a connection to itself (unshared.go, stream.go).
-//     Calls that depend on the responses to earlier ones have one that other callers do not share.
+//   - A request whose response can be of any length has a connection to itself (stream.go).
+//     Calls that depend on the responses to earlier ones have one that other callers do not share (unshared.go).
 //   - If the server is parked, the pool keeps it parked (parking.go).
-//
-// Puddle limits the number of connections, and makes and destroys them. It hands a resource to
-// one user at a time. Here that user is the pool, which holds each connection from the moment
-// it is made, shares it among all callers, and destroys it when it is lost, too old or idle.
 package pool
 
 import (
@@ -19,12 +16,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/puddle/v2"
+
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
@@ -57,46 +59,66 @@ type Options[T codec.Value] struct {
 
 // Pool keeps the connections to one server. All methods are safe for concurrent use.
 type Pool[T codec.Value] struct {
-	o        Options[T]
-	log      *slog.Logger // has the name of the server
-	silence  silence
-	waiters  waiters
-	shared   shared[T]
-	unshared unshared[T]
-	keeper   keeper[T]
+	o       Options[T]
+	log     *slog.Logger // has the name of the server
+	target  dial.Target
+	parking *parking.Tracker
+	silence silence
 
 	counters                 conn.Counters
 	dials, failures, retries atomic.Uint64
-
-	cause            atomic.Pointer[error] // see Err
-	target           dial.Target
-	mayHaveRestarted atomic.Bool // the server: set by noteFailure and discard, until there is a shared connection
+	waiting                  atomic.Int64 // callers that wait for a connection, or for a stream to end
 
 	ctx        context.Context // ends when the pool is closed
 	cancel     context.CancelFunc
 	background sync.WaitGroup // the pool's goroutines, and connections that callers are making
+
+	parkingDue chan struct{} // has an element if keepParked is to run
+	permits    chan struct{} // has an element for each stream that is open or being opened, listings aside
+	listing    chan struct{} // has an element while a LIST or STATS is under way (H20)
+
+	puddle *puddle.Pool[*conn.Conn[T]]
+	// conns are the connections of live. They are replaced with mu held and read without it.
+	conns atomic.Pointer[[]*conn.Conn[T]]
+
+	// mu guards the fields below.
+	mu        sync.Mutex
+	closed    bool
+	live      []*puddle.Resource[*conn.Conn[T]] // the shared connections that calls can be sent on
+	attempt   *attempt                          // to make a shared connection; nil if none is under way
+	away      error                             // see Err
+	noGrowth  time.Time                         // until then, no connection is made beside others
+	streams   map[*stream[T]]struct{}           // those that have not ended
+	dedicated map[*conn.Conn[T]]struct{}        // those of Dedicated that have not ended
 }
 
 // New returns a Pool that has no connections yet.
 func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 	p := &Pool[T]{
-		o:       o,
-		log:     o.Logger.With(slog.String("server", o.Server)),
-		waiters: waiters{max: int64(o.MaxQueued)},
+		o: o, log: o.Logger.With(slog.String("server", o.Server)),
+		parking: parking.NewTracker(o.Parking), parkingDue: make(chan struct{}, 1),
+		permits: make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1),
+		streams: make(map[*stream[T]]struct{}), dedicated: make(map[*conn.Conn[T]]struct{}),
 	}
+	p.setLive(nil)
+	p.parking.OnChange(p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := p.shared.init(p); err != nil {
+	p.target = dial.Target{
+		Server: o.Server, Address: o.Address, Dialer: o.Dialer,
+		Parking: p.parking, Events: &p.counters.Events, AwaitStartUp: p.awaitStartUp, Go: p.background.Go,
+	}
+	var err error
+	p.puddle, err = puddle.NewPool(&puddle.Config[*conn.Conn[T]]{
+		Constructor: p.construct,
+		Destructor:  func(c *conn.Conn[T]) { c.Close(window.ErrClosed) },
+		MaxSize:     2 * int32(o.MaxConns), // retired connections count until they have ended
+	})
+	if err != nil {
 		p.cancel()
 		return nil, err
 	}
-	p.unshared.init(p)
-	p.keeper.init(p)
-	p.target = dial.Target{
-		Server: o.Server, Address: o.Address, Dialer: o.Dialer,
-		Parking: p.keeper.tracker, Events: &p.counters.Events, AwaitStartUp: p.awaitStartUp, Go: p.background.Go,
-	}
 	p.background.Go(p.maintain)
-	p.background.Go(p.keeper.run)
+	p.background.Go(p.keepParkedWhenDue)
 	return p, nil
 }
 
@@ -106,17 +128,19 @@ func (p *Pool[T]) Logger() *slog.Logger { return p.log }
 // Server returns Options.Server.
 func (p *Pool[T]) Server() string { return p.o.Server }
 
-// Connect waits until there is a connection, and makes one if there is none.
-func (p *Pool[T]) Connect(ctx context.Context) error {
-	_, err := p.shared.acquire(ctx)
-	return err
+// Err returns the reason why calls fail at once: the last attempt to connect has failed, or is Start's first, and no
+// other has succeeded. It returns nil if there is a connection, or if a call would make one.
+func (p *Pool[T]) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away
 }
 
 // beginOpening has Close wait for background.Done, or returns an error if the pool is closed.
 func (p *Pool[T]) beginOpening() error {
-	p.unshared.mu.Lock()
-	defer p.unshared.mu.Unlock()
-	if p.unshared.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return window.ErrClosed
 	}
 	p.background.Add(1)
@@ -124,8 +148,7 @@ func (p *Pool[T]) beginOpening() error {
 }
 
 // open makes a network connection to the server and probes it. Events says that it is to receive
-// EVENTs. The attempt ends with ctx, and with the pool. The caller is one of the pool's goroutines, or is
-// between beginOpening and background.Done.
+// EVENTs. The attempt ends with ctx, and with the pool. The caller is between beginOpening and background.Done.
 func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -137,7 +160,7 @@ func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []b
 		err = fmt.Errorf("%w: %w", conn.ErrProtocol, err)
 	}
 	if err != nil && p.Parked() {
-		p.keeper.soon() // the probe may have set the server's timer
+		p.keepParkedSoon() // the probe may have set the server's timer
 	}
 	if ctx.Err() == nil {
 		var changed bool
@@ -147,6 +170,18 @@ func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []b
 		}
 	}
 	return nc, early, err
+}
+
+// awaitStartUp waits until the server has been up for dial.StartUp, if it may have been restarted: there is no
+// shared connection, and this is not the first attempt to make one. A server that is parked
+// has been up for as long, because it starts without a record, and clients that park it wait first.
+// Otherwise the time begins with the response to the probe: an INFO would tell more, but scans all
+// records of a server that was not restarted (H24).
+func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
+	if parked || p.dials.Load() == 1 || len(*p.conns.Load()) > 0 {
+		return nil
+	}
+	return backoff.Sleep(ctx, dial.StartUp)
 }
 
 // newConn serves a connection that open has made, with the settings of the pool.
@@ -159,13 +194,54 @@ func (p *Pool[T]) newConn(nc net.Conn, early []byte, o conn.Options[T]) *conn.Co
 	return conn.New(nc, early, o)
 }
 
+// noteEnd is called when a connection has ended.
+func (p *Pool[T]) noteEnd(err error) {
+	if isLoss(err) {
+		p.failures.Add(1)
+		if p.Parked() {
+			p.keepParkedSoon() // the connection may have ended between an INSERT and its UPDATE
+		}
+	}
+}
+
+// isLoss reports whether a connection ended because of a failure.
+func isLoss(err error) bool {
+	return err != nil && !errors.Is(err, conn.ErrGone) && !errors.Is(err, window.ErrClosed)
+}
+
+// enterQueue counts a caller that is about to wait. It returns an error if as many wait already as are allowed to.
+// The caller calls waiting.Add(-1) after its wait.
+func (p *Pool[T]) enterQueue() error {
+	if p.waiting.Add(1) > int64(p.o.MaxQueued) {
+		p.waiting.Add(-1)
+		return window.ErrOverloaded
+	}
+	return nil
+}
+
+// closeGrace is how long the end of a pool waits for the responses to streams.
+const closeGrace = 250 * time.Millisecond
+
 // Close ends all connections and waits until nothing of them is left. Calls and streams that
 // are under way fail with [window.ErrClosed]. Closing again only waits.
 func (p *Pool[T]) Close() {
-	p.unshared.stop()
-	p.shared.close()
+	p.mu.Lock()
+	p.closed = true
+	p.endAttempt(window.ErrClosed)
+	live := p.live
+	p.setLive(nil)
+	streams, dedicated := slices.Collect(maps.Keys(p.streams)), slices.Collect(maps.Keys(p.dedicated))
+	p.mu.Unlock()
 	p.cancel()
-	p.unshared.end()
+	for _, r := range live {
+		r.Destroy()
+	}
+	for _, s := range streams {
+		s.bound.Reset(closeGrace)
+	}
+	for _, c := range dedicated {
+		p.background.Go(func() { c.Close(window.ErrClosed) })
+	}
 	p.background.Wait()
-	p.shared.puddle.Close()
+	p.puddle.Close()
 }

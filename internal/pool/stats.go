@@ -34,9 +34,9 @@ func (p *Pool[T]) Stats() Stats {
 		LockedUp: p.silence.isLockedUp(),
 		Err:      p.Err(),
 	}
-	s.Acquiring = int(p.waiters.n.Load())
-	s.Conns = p.unshared.streaming()
-	for _, c := range *p.shared.conns.Load() {
+	s.Acquiring = int(p.waiting.Load())
+	s.Conns = p.streaming()
+	for _, c := range *p.conns.Load() {
 		s.Conns++
 		inFlight, queued := c.Usage()
 		s.InFlight += inFlight
@@ -46,11 +46,9 @@ func (p *Pool[T]) Stats() Stats {
 	return s
 }
 
-// noteFailure counts a connection that could not be made or was lost. Without a shared connection, the server may
-// have been restarted.
-func (p *Pool[T]) noteFailure() {
-	p.failures.Add(1)
-	if len(*p.shared.conns.Load()) == 0 {
-		p.mayHaveRestarted.Store(true)
-	}
+// streaming returns how many streams are open.
+func (p *Pool[T]) streaming() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.streams)
 }

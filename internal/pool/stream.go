@@ -15,8 +15,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// readSize is the size of the buffer that a stream begins with in bytes. It exceeds
-// codec.MaxFrame and what dial.Connect returns as early bytes.
+// readSize is the most that a stream reads at a time in bytes.
 const readSize = 16 << 10
 
 // Decoder decodes a part of a response. It returns how many bytes of src it has used, and
@@ -52,15 +51,46 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	permits := p.unshared.permitsOf(r.Op())
-	if err := p.unshared.acquirePermit(ctx, permits); err != nil {
+	permits := p.permits
+	if r.Op() == codec.OpList || r.Op() == codec.OpStats {
+		permits = p.listing
+	}
+	if err := p.acquirePermit(ctx, permits); err != nil {
 		return false, err
 	}
-	s, err := p.unshared.openStream(ctx, frame, d, func() { <-permits })
+	nc, early, err := p.openUnshared(ctx, false)
 	if err != nil {
+		<-permits
 		return false, err
 	}
+	s := p.newStream(nc, early, d)
+	go func() {
+		defer p.background.Done() // of openUnshared
+		defer func() { <-permits }()
+		s.run(frame)
+	}()
 	return s.follow(ctx)
+}
+
+// acquirePermit waits until there is room in permits.
+func (p *Pool[T]) acquirePermit(ctx context.Context, permits chan struct{}) error {
+	select {
+	case permits <- struct{}{}:
+		return nil
+	default:
+	}
+	if err := p.enterQueue(); err != nil {
+		return err
+	}
+	defer p.waiting.Add(-1)
+	select {
+	case permits <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.ctx.Done():
+		return window.ErrClosed
+	}
 }
 
 // stream is a connection for one request. It is made for the request and closed after it: on a
@@ -70,244 +100,203 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 // Its goroutine writes and reads. The caller decodes what has been read, until it leaves; from then
 // on the goroutine does that, too.
 type stream[T codec.Value] struct {
-	pool    *Pool[T]
-	nc      net.Conn
-	frame   []byte // the request
+	pool  *Pool[T]
+	nc    net.Conn
+	sent  bool          // a byte of the request has left; set before the first part is there
+	parts chan part     // what the caller is to decode; closed when the goroutine has ended
+	gone  chan struct{} // closed when the caller has returned
+
+	// The caller uses these until it has returned, and then the goroutine.
 	decoder Decoder
-	buf     []byte      // what is read into
-	rest    []byte      // the part of buf that was received and not yet decoded
-	stall   *time.Timer // runs during each write and read
-	bound   *time.Timer // runs once the caller has left
+	rest    []byte // received and not yet decoded
+	begun   bool   // EVENTs can't come any more
+	left    bool   // the caller needs no more of the response
 
-	work   chan []byte   // what the caller is to decode
-	result chan decoding // what it has decoded
-	left   chan struct{} // closed when the caller leaves
-	late   chan struct{} // closed when bound has fired
-	over   chan struct{} // closed when sent and failed are set
-	sent   bool
-	failed error
+	stall *time.Timer // runs while a part is awaited
+	bound *time.Timer // runs once the caller has left
 
-	// mu guards err.
-	mu  sync.Mutex
-	err error // why the stream ended
+	ending sync.Once
+	ended  chan struct{} // closed when err is set
+	err    error         // why the stream has ended; nil: with its response
 }
 
-// decoding is what a Decoder has returned.
-type decoding struct {
-	n    int
-	done bool
-	err  error
+// part is what a read, or the write of the request, has brought.
+type part struct {
+	bytes []byte
+	err   error
 }
 
-// openStream makes a connection for a stream, and starts the goroutine of this. Free is called when
-// the stream has ended, or can't be opened.
-func (a *unshared[T]) openStream(ctx context.Context, frame []byte, d Decoder, free func()) (*stream[T], error) {
-	nc, early, err := a.open(ctx, false)
-	if err != nil {
-		free()
-		return nil, err
-	}
-	defer a.pool.background.Done()
+// newStream makes a stream of a connection. Early holds what has been received.
+func (p *Pool[T]) newStream(nc net.Conn, early []byte, d Decoder) *stream[T] {
 	s := &stream[T]{
-		pool: a.pool, nc: nc, frame: frame, decoder: d, buf: make([]byte, 0, readSize),
-		work: make(chan []byte), result: make(chan decoding), left: make(chan struct{}),
-		late: make(chan struct{}), over: make(chan struct{}),
+		pool: p, nc: nc, decoder: d, rest: early,
+		parts: make(chan part), gone: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.rest = append(s.buf, early...)
 	// The times are set when the timers are needed.
 	s.stall = time.AfterFunc(math.MaxInt64, func() {
-		s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, a.pool.o.StallTimeout))
+		s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, p.o.StallTimeout))
 	})
-	s.bound = time.AfterFunc(math.MaxInt64, sync.OnceFunc(func() {
-		s.end(window.ErrClosed)
-		close(s.late)
-	}))
-	a.mu.Lock()
-	a.streams[s] = struct{}{}
-	if a.closed { // too late for end
+	s.bound = time.AfterFunc(math.MaxInt64, func() { s.end(window.ErrClosed) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.streams[s] = struct{}{}
+	if p.closed { // Close has not seen the stream
 		s.bound.Reset(closeGrace)
 	}
-	a.mu.Unlock()
-	a.pool.background.Go(func() {
-		defer free()
-		s.run()
-	})
-	return s, nil
+	return s
 }
 
 // run is the goroutine.
-func (s *stream[T]) run() {
-	defer close(s.over)
-	s.sent, s.failed = s.write()
-	if s.failed == nil {
-		s.failed = s.read()
+func (s *stream[T]) run(frame []byte) {
+	defer close(s.parts)
+	var buf [2][]byte // one is read into while the caller takes the other
+	for i := range buf {
+		buf[i] = make([]byte, readSize)
 	}
-	s.stall.Stop()
-	s.bound.Stop()
-	s.end(conn.ErrGone)
-	s.pool.unshared.mu.Lock()
-	delete(s.pool.unshared.streams, s)
-	s.pool.unshared.mu.Unlock()
-	if err := s.failed; errors.Is(err, conn.ErrLost) || errors.Is(err, conn.ErrStalled) ||
-		errors.Is(err, conn.ErrProtocol) {
-		s.pool.noteFailure()
+	s.stall.Reset(s.pool.o.StallTimeout)
+	n, err := s.nc.Write(frame)
+	s.sent = n > 0
+	next := part{err: err}
+	for i := 0; s.hand(next); i++ {
+		b := buf[i%2]
+		n, err := s.nc.Read(b)
+		if n > 0 {
+			err = nil
+		}
+		next = part{b[:n], err}
 	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	delete(s.pool.streams, s)
+}
+
+// hand has a part decoded: by the caller, unless it has returned. It returns false if no other follows.
+func (s *stream[T]) hand(next part) bool {
+	select {
+	case s.parts <- next:
+	case <-s.gone:
+		s.take(next)
+	case <-s.ended:
+	}
+	return next.err == nil && !s.hasEnded()
 }
 
 // follow has the caller decode the response, until its end, or until the caller leaves. What has
 // left by then of a request that is still being written is not known.
 func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
-	defer close(s.left)
-	for {
+	panicked := true // unless this function returns: the decoder is the caller's
+	defer func() {
+		if panicked {
+			s.end(conn.ErrGone)
+		}
+		close(s.gone)
+	}()
+	for !s.left && !s.hasEnded() {
 		select {
-		case src := <-s.work:
-			n, done, err := s.decoder(src, false)
-			left := errors.Is(err, ErrLeft)
-			if left {
-				err = nil
-				s.bound.Reset(leftTime)
-			}
-			select {
-			case s.result <- decoding{n, done, err}:
-			case <-s.over:
-			}
-			switch {
-			case left:
-				return true, nil
-			case done || err != nil && !errors.Is(err, codec.ErrShort):
-				<-s.over // the end is near, whatever has happened to ctx
-				return s.sent, s.failed
-			}
-		case <-s.over:
-			return s.sent, s.failed
+		case next := <-s.parts:
+			s.take(next)
+		case <-s.ended:
 		case <-ctx.Done():
-			s.bound.Reset(leftTime)
-			return true, ctx.Err()
-		case <-s.pool.ctx.Done(): // Close has set the bound
-			return true, window.ErrClosed
+			s.left, err = true, ctx.Err()
+		case <-s.pool.ctx.Done():
+			s.left, err = true, window.ErrClosed
 		}
 	}
-}
-
-// decode has src decoded, by the caller unless it has left.
-func (s *stream[T]) decode(src []byte) (n int, done bool, err error) {
-	select {
-	case s.work <- src:
-	case <-s.left:
-		return s.decoder(src, true)
+	panicked = false
+	if s.left {
+		s.setBound()
+		return true, err
 	}
-	select {
-	case d := <-s.result:
-		return d.n, d.done, d.err
-	case <-s.left: // the decoder has panicked
-		return 0, true, nil
-	case <-s.late: // the decoder may wait for Close
-		return 0, false, codec.ErrShort
+	for range s.parts { // the goroutine is about to end
+	}
+	return s.sent, s.err
+}
+
+// setBound bounds the time in which the rest of the response is read, unless Close has done so.
+func (s *stream[T]) setBound() {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if !s.pool.closed && !s.hasEnded() {
+		s.bound.Reset(leftTime)
 	}
 }
 
-// end closes the connection. Only the first reason is kept.
-func (s *stream[T]) end(reason error) {
-	s.mu.Lock()
-	if s.err == nil {
-		s.err = reason
-	}
-	s.mu.Unlock()
-	s.nc.Close()
-}
-
-// failure returns why the stream ended, nil if it has not.
-func (s *stream[T]) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-// lost ends the stream because of a network error. It returns why the stream ended: the
-// network error may be a consequence of an earlier reason.
-func (s *stream[T]) lost(err error) error {
-	s.end(fmt.Errorf("%w: %w", conn.ErrLost, err))
-	return s.failure()
-}
-
-// write sends the request, and reports whether any byte of it has left.
-func (s *stream[T]) write() (sent bool, err error) {
-	if err := s.failure(); err != nil {
-		return false, err
-	}
-	s.stall.Reset(s.pool.o.StallTimeout)
-	n, err := s.nc.Write(s.frame)
+// take decodes a part, behind what is left of those before. The decoder may be slow: only the server is timed.
+func (s *stream[T]) take(next part) {
 	s.stall.Stop()
-	if err != nil {
-		err = s.lost(err)
+	if next.err == nil {
+		s.rest = append(s.rest, next.bytes...)
+		s.decodeRest()
+	} else {
+		s.lost(next.err)
 	}
-	return n > 0, err
+	if !s.hasEnded() {
+		s.stall.Reset(s.pool.o.StallTimeout)
+	}
 }
 
-// read has a response decoded part by part. The decoder may be slow: only the server is timed.
-func (s *stream[T]) read() error {
-	for begun := false; ; {
-		if err := s.failure(); err != nil {
-			return err
-		}
-		var n int
-		var done bool
-		var err error
-		switch {
-		case len(s.rest) == 0:
-			err = codec.ErrShort
-		case !begun && codec.Op(s.rest[0]) == codec.OpEvent: // H8
-			n, err = s.skipEvent()
-		default:
-			begun = true
-			n, done, err = s.decode(s.rest)
-		}
+// lost ends the stream because the network connection has ended.
+func (s *stream[T]) lost(err error) {
+	if s.begun && errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	s.end(fmt.Errorf("%w: %w", conn.ErrLost, err))
+}
+
+// decodeRest decodes what has been received as far as it is complete.
+func (s *stream[T]) decodeRest() {
+	for len(s.rest) > 0 && !s.hasEnded() {
+		n, done, err := s.decode()
 		s.rest = s.rest[n:]
+		s.left = s.left || errors.Is(err, ErrLeft)
 		switch {
 		case done:
 			s.pool.counters.Answered.Add(1)
-			return nil
-		case err == nil:
-			continue
+			s.end(nil)
+		case err == nil || errors.Is(err, ErrLeft):
 		case !errors.Is(err, codec.ErrShort):
-			return fmt.Errorf("%w: %w", conn.ErrProtocol, err)
+			s.end(fmt.Errorf("%w: %w", conn.ErrProtocol, err))
 		case len(s.rest) >= s.pool.o.MaxResponse:
-			return fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse)
-		}
-		if err := s.receive(); err != nil {
-			if begun && errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return s.lost(err)
+			s.end(fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse))
+		default:
+			return
 		}
 	}
 }
 
-// skipEvent returns the length of the EVENT at the start of rest.
-func (s *stream[T]) skipEvent() (n int, err error) {
+// decode decodes what the rest begins with: an EVENT before the response (H8), or a part of this.
+func (s *stream[T]) decode() (n int, done bool, err error) {
+	if s.begun || codec.Op(s.rest[0]) != codec.OpEvent {
+		s.begun = true
+		return s.decoder(s.rest, s.left)
+	}
 	_, n, err = codec.DecodeEvent[T](s.rest)
 	if err == nil {
 		s.pool.counters.Events.Add(1)
 	}
-	return n, err
+	return n, false, err
 }
 
-// receive waits for bytes and appends them to rest.
-func (s *stream[T]) receive() error {
-	switch {
-	case len(s.rest) == 0:
-		s.rest = s.buf[:0]
-	case len(s.rest) == cap(s.rest):
-		s.buf = make([]byte, 0, min(readSize+2*len(s.rest), s.pool.o.MaxResponse))
-		s.rest = append(s.buf, s.rest...)
+// end ends the stream, and the connection. Only the first reason counts.
+func (s *stream[T]) end(reason error) {
+	s.ending.Do(func() {
+		s.err = reason
+		close(s.ended)
+		s.stall.Stop()
+		s.bound.Stop()
+		s.nc.Close()
+		if isLoss(reason) {
+			s.pool.failures.Add(1)
+		}
+	})
+}
+
+// hasEnded reports whether the stream has ended.
+func (s *stream[T]) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
 	}
-	have := len(s.rest)
-	s.stall.Reset(s.pool.o.StallTimeout)
-	n, err := s.nc.Read(s.rest[have:cap(s.rest)])
-	s.stall.Stop()
-	s.rest = s.rest[:have+n]
-	if n > 0 {
-		return nil
-	}
-	return err
 }

@@ -1,0 +1,154 @@
+package pool
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/puddle/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
+)
+
+// withServer returns a pool without a connection, and its server.
+func withServer(t *testing.T) (*Pool[uint16], *mockserver.Server) {
+	srv := mockserver.RunT(t, mockserver.WithAddr("memory", "memory:1"))
+	p, err := New(Options[uint16]{
+		Server: "server:1", Calls: new(conn.CallPool[uint16]),
+		Dialer: &dial.Dialer{Timeout: time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return srv.Dial(ctx)
+		}},
+		MaxConns: 2, MaxInFlight: 512, MaxQueued: 1000, MaxResponse: 16 << 10, StallTimeout: time.Second,
+		HealthInterval: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p, srv
+}
+
+// admit has p admit a connection that was just made.
+func admit(p *Pool[uint16], r *puddle.Resource[*conn.Conn[uint16]]) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.admit(r, nil)
+}
+
+func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, srv := withServer(t)
+		r, err := p.puddle.Acquire(t.Context())
+		require.NoError(t, err)
+		closed := make(chan struct{})
+		go func() {
+			p.Close()
+			close(closed)
+		}()
+		synctest.Wait() // Close waits for the connection
+		require.ErrorIs(t, admit(p, r), window.ErrClosed)
+		<-closed
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+	})
+}
+
+func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, srv := withServer(t)
+		r, err := p.puddle.Acquire(t.Context())
+		require.NoError(t, err)
+		srv.Disconnect()
+		synctest.Wait()
+		err = admit(p, r)
+		require.ErrorIs(t, err, dial.ErrConnect)
+		require.ErrorIs(t, err, conn.ErrLost)
+		require.Empty(t, p.live)
+		require.EqualValues(t, 1, p.failures.Load())
+
+		require.True(t, p.tryShared())
+		require.Len(t, p.live, 1)
+		synctest.Wait()
+		require.EqualValues(t, 1, p.puddle.Stat().TotalResources(), "the other one is destroyed")
+	})
+}
+
+func TestDiscardingAConnectionTwiceDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, srv := withServer(t)
+		require.NoError(t, p.Connect(t.Context()))
+		c := (*p.conns.Load())[0]
+		p.discard(c)
+		p.discard(c)
+		require.Empty(t, *p.conns.Load())
+		require.Equal(t, 1, srv.Conns(), "it has not ended")
+		c.Retire()
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+		require.Zero(t, p.failures.Load())
+	})
+}
+
+func load(requests, calls int) conn.Load { return conn.Load(requests<<32 + calls) }
+
+// Another connection is useful if many calls share the existing ones, or if their requests
+// fill half of what may be in flight. A few calls of some requests each do not make it so.
+func TestWhenThePoolShouldGrow(t *testing.T) {
+	p := &Pool[uint16]{o: Options[uint16]{MaxConns: 4, MaxInFlight: 512}}
+	for _, c := range []struct {
+		conns, requests, calls int
+		want                   bool
+	}{
+		{1, 0, 0, false}, {1, 47, 47, false}, {1, 48, 48, true},
+		{1, 188, 47, false}, {1, 255, 1, false}, {1, 256, 1, true},
+		{2, 95, 95, false}, {2, 190, 95, false}, {2, 96, 96, true},
+		{3, 143, 143, false}, {3, 144, 144, true},
+		{4, 5000, 5000, false}, // MaxConns
+	} {
+		require.Equal(t, c.want, p.shouldGrow(c.conns, load(c.requests, c.calls)), "%+v", c)
+	}
+	p.o.MaxInFlight = 1
+	require.False(t, p.shouldGrow(1, load(0, 0)))
+	require.True(t, p.shouldGrow(1, load(1, 1)))
+}
+
+// busyConn returns a connection with so many calls of one request, whose server is silent.
+func busyConn(t *testing.T, calls int) *conn.Conn[uint16] {
+	ours, theirs := net.Pipe()
+	pool := new(conn.CallPool[uint16])
+	c := conn.New(ours, nil, conn.Options[uint16]{
+		MaxInFlight: 512, MaxQueued: 1000, StallTimeout: time.Minute, Calls: pool, Counters: new(conn.Counters),
+	})
+	t.Cleanup(func() {
+		c.Close(conn.ErrGone)
+		theirs.Close()
+	})
+	for range calls {
+		cl := pool.Get()
+		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
+		require.NoError(t, c.Enqueue(cl, false))
+	}
+	return c
+}
+
+func TestLeastLoadedIsTheConnectionWithTheFewestRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := leastLoaded[uint16](nil)
+		require.Nil(t, c)
+		conns := []*conn.Conn[uint16]{busyConn(t, 3), busyConn(t, 1), busyConn(t, 2), busyConn(t, 1)}
+		c, least := leastLoaded(conns)
+		require.Same(t, conns[1], c, "the first of two")
+		require.Equal(t, load(1, 1), least)
+		conns = append(conns, busyConn(t, 0))
+		c, least = leastLoaded(conns)
+		require.Same(t, conns[4], c)
+		require.Zero(t, least)
+	})
+}
