@@ -20,8 +20,8 @@ import (
 // each is a [*RequestError].
 func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error) {
 	return each(c.servers.all, func(s *server[T]) ([]inspect.Swept, error) {
-		remover := fixedwindow.NewRemover(s.pool, &c.calls, c.cfg.MaxInFlight)
-		defer remover.Close()
+		remover, closeRemover := fixedwindow.NewRemover(ctx, s.pool, &c.calls, c.cfg.MaxInFlight)
+		defer closeRemover()
 		sweeper := sweep.New(sweep.Options[T]{
 			Server: s.pool, Inspector: &fixedwindow.Inspector[T]{}, Remover: remover, Calls: &c.calls,
 			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,

@@ -66,7 +66,6 @@ type Backend[T codec.Value] struct {
 	pick         func(key string) int
 	calls        *conn.CallPool[T]
 	denialMemory time.Duration
-	maxRequests  int // of a call that removes records
 
 	group     group
 	maxQueued int
@@ -82,7 +81,7 @@ type Backend[T codec.Value] struct {
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
-		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
+		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued,
 	}
 	b.callers.New = newCaller
 	b.group.ctx, b.group.cancel = context.WithCancel(context.Background())
@@ -90,14 +89,16 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
 		l := newLinks(s, o.Calls)
-		j := newJanitor(b, l[linkClasses], keys)
-		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
-		b.group.start(j.run)
+		j := newJanitor(b.group.ctx, l[linkClasses], o.MaxInFlight)
+		j.table = &b.table
+		j.max = keys
+		b.links = append(b.links, l)
+		b.janitors = append(b.janitors, j)
 		if o.WithoutSweeper {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Inspector: &Inspector[T]{}, Remover: &Remover[T]{link: j.link, requests: b.maxRequests},
+			Server: s, Inspector: &Inspector[T]{}, Remover: j,
 			Calls: o.Calls, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper
