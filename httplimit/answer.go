@@ -40,13 +40,13 @@ func Deny(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler)
 		Refuse(w, r, d, next)
 		return
 	}
-	respond(w, r, http.StatusTooManyRequests, "Too many requests.", &d)
+	writeText(w, r, http.StatusTooManyRequests, "Too many requests.", &d)
 }
 
 // Refuse is an [Answer] that responds with 503 and a line of text. Like all others that do not serve, it
 // sets Retry-After unless the field is set already: to 5 s, if the backend has failed.
 func Refuse(w http.ResponseWriter, r *http.Request, d Decision, _ http.Handler) {
-	respond(w, r, http.StatusServiceUnavailable, "Service unavailable.", &d)
+	writeText(w, r, http.StatusServiceUnavailable, "Service unavailable.", &d)
 }
 
 // DenyProblem is [Deny] with a body of application/problem+json (RFC 9457), of the type quota-exceeded:
@@ -71,12 +71,14 @@ func RefuseProblem(w http.ResponseWriter, r *http.Request, d Decision, _ http.Ha
 	writeProblem(w, r, &d, "", "")
 }
 
-// respond responds with a line of text and Retry-After.
-func respond(w http.ResponseWriter, r *http.Request, status int, text string, d *Decision) {
+const plainText = "text/plain; charset=utf-8"
+
+// writeText responds with a line of text, and sets Retry-After.
+func writeText(w http.ResponseWriter, r *http.Request, status int, text string, d *Decision) {
 	if retry := setRetryAfter(w.Header(), d); retry != "" {
 		text += " Try again in " + retry + " s."
 	}
-	write(w, r, status, "text/plain; charset=utf-8", text+"\n")
+	write(w, r, status, plainText, text+"\n")
 }
 
 // writeProblem writes a problem of a type that the draft of the header fields defines. Without a denial, or a kind, it

@@ -9,6 +9,17 @@ import (
 	"github.com/throttr-go/throttr/admission"
 )
 
+// setFields sets the fields that describe the limits. Stacked middleware adds to those of the draft.
+func (m *Middleware) setFields(header http.Header, d *Decision) {
+	if !m.config.HideFields {
+		addField(header, "Ratelimit-Policy", d.PolicyField())
+		addField(header, "Ratelimit", d.LimitField())
+	}
+	if s := &d.Strictest; m.config.Legacy != LegacyNone && !d.Shadow && s.Known() && s.Name != "" {
+		m.setLegacyFields(header, s)
+	}
+}
+
 // addField adds a field whose name is in its canonical form, unless it is empty.
 func addField(header http.Header, name, value string) {
 	if value != "" {
@@ -17,11 +28,7 @@ func addField(header http.Header, name, value string) {
 }
 
 // setLegacyFields sets the X-RateLimit fields.
-func (m *Middleware) setLegacyFields(header http.Header, d *Decision) {
-	s := &d.Strictest
-	if m.config.Legacy == LegacyNone || d.Shadow || !s.Known() || s.Name == "" {
-		return
-	}
+func (m *Middleware) setLegacyFields(header http.Header, s *Outcome) {
 	header.Set("X-Ratelimit-Limit", strconv.FormatUint(s.Limit, 10))
 	header.Set("X-Ratelimit-Remaining", strconv.FormatUint(s.Remaining, 10))
 	left := s.Left()

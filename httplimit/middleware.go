@@ -105,14 +105,9 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		h.canceled(w, r)
 		return
 	}
-	if !h.config.HideFields {
-		addField(w.Header(), "Ratelimit-Policy", d.PolicyField())
-		addField(w.Header(), "Ratelimit", d.LimitField())
-	}
-	h.setLegacyFields(w.Header(), d)
-	denied := !d.Allowed && !d.Shadow
+	h.setFields(w.Header(), d)
 	if verdict == admission.Misconfigured {
-		respond(w, r, verdict.HTTPStatus(), d.Text(), new(Decision))
+		write(w, r, verdict.HTTPStatus(), plainText, d.Text()+"\n")
 		return
 	}
 	if ctx := d.Context(); ctx != r.Context() {
@@ -121,13 +116,13 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		defer func() { of.MultipartForm = r.MultipartForm }() // of which the server removes the files
 	}
 	switch {
-	case denied:
-		setRetryAfter(w.Header(), d)
-		h.config.OnDenied(w, r, *d, h.next)
-	case d.Err != nil && !d.Shadow:
+	case d.Shadow || d.Allowed && d.Err == nil:
+		h.next.ServeHTTP(w, r)
+	case d.Allowed:
 		h.config.OnFailure(w, r, *d, h.next)
 	default:
-		h.next.ServeHTTP(w, r)
+		setRetryAfter(w.Header(), d)
+		h.config.OnDenied(w, r, *d, h.next)
 	}
 }
 
@@ -138,5 +133,5 @@ func (h *handler) canceled(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(admission.Canceled.HTTPStatus())
 		return
 	}
-	respond(w, r, http.StatusServiceUnavailable, "Service unavailable.", new(Decision))
+	write(w, r, http.StatusServiceUnavailable, plainText, "Service unavailable.\n")
 }

@@ -129,12 +129,6 @@ type labels struct {
 	named  []metric.RecordOption // those of the name alone
 }
 
-func labelsFrom(attrs, name []attribute.KeyValue) labels {
-	opt := metric.WithAttributeSet(attribute.NewSet(append(attrs, name...)...))
-	of := metric.WithAttributeSet(attribute.NewSet(name...))
-	return labels{add: []metric.AddOption{opt}, record: []metric.RecordOption{opt}, named: []metric.RecordOption{of}}
-}
-
 // maxLabels bounds how many labels are kept: those of the classes for a thousand names of limits. There
 // should be few.
 const maxLabels = 40 << 10
@@ -149,7 +143,13 @@ func (o *observer) labelsOf(c class, e throttr.Event) labels {
 	if ok {
 		return l
 	}
-	l = labelsFrom(c.attributes(), named(e.Limit))
+	name := named(e.Limit)
+	all := metric.WithAttributeSet(attribute.NewSet(append(c.attributes(), name...)...))
+	l = labels{
+		add:    []metric.AddOption{all},
+		record: []metric.RecordOption{all},
+		named:  []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(name...))},
+	}
 	if !full {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -164,11 +164,6 @@ func named(l throttr.Limit) []attribute.KeyValue {
 		return nil
 	}
 	return []attribute.KeyValue{text("throttr.limit_name", l.Name)}
-}
-
-// event returns the attributes of an event of a span.
-func (o *observer) event(ctx context.Context, c class, e throttr.Event) []attribute.KeyValue {
-	return append(o.details(ctx, c, e), attribute.Float64("throttr.duration", e.Duration.Seconds()))
 }
 
 // details returns the attributes of a span.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -96,7 +97,8 @@ func (o *observer) observe(ctx context.Context, e throttr.Event) {
 	if o.spans {
 		o.span(ctx, c, e, end)
 	} else if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.AddEvent(c.name(e), trace.WithTimestamp(end), trace.WithAttributes(o.event(ctx, c, e)...))
+		attrs := append(o.details(ctx, c, e), attribute.Float64("throttr.duration", e.Duration.Seconds()))
+		span.AddEvent(c.name(e), trace.WithTimestamp(end), trace.WithAttributes(attrs...))
 	}
 }
 
