@@ -3,8 +3,10 @@ package lease
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,22 +72,20 @@ type Backend struct {
 	window.Backend
 	age      time.Duration
 	maxLease uint64
-	maxNeed  uint64 // of one hit, to get it from a block
 	match    func(key string) bool
 
 	epoch time.Time // of the times of blocks
 	stop  func()    // between a place and the clock, for tests; or nil
 	table *table
+	heat  heat
 
 	taken, takes, returned, lost atomic.Uint64
 
 	ctx     context.Context // of takes and give-backs
 	cancel  context.CancelFunc
 	closing atomic.Bool
-	closed  chan struct{} // closed when Close begins
-	mu      sync.Mutex    // guards what follows, and work while ended is false
-	ended   bool          // no goroutine is started any more
-	tending bool          // a goroutine gives back what is idle
+	mu      sync.Mutex // guards what follows, and work while ended is false
+	ended   bool       // no goroutine is started any more
 	work    sync.WaitGroup
 }
 
@@ -99,11 +99,10 @@ func New(b window.Backend, opts ...Option) *Backend {
 	}
 	var o options
 	api.Apply("lease: New", &o, opts)
-	maxLease := uint64(cmp.Or(o.maxLease, defaultMaxLease))
 	l := &Backend{
-		Backend: b, age: min(cmp.Or(o.age, DefaultAge), maxAge), maxLease: maxLease,
-		maxNeed: max(maxLease/needShare, 1), match: o.match,
-		epoch: time.Now(), table: newTable(cmp.Or(o.maxKeys, defaultMaxKeys)), closed: make(chan struct{}),
+		Backend: b, age: min(cmp.Or(o.age, DefaultAge), maxAge),
+		maxLease: uint64(cmp.Or(o.maxLease, defaultMaxLease)), match: o.match,
+		epoch: time.Now(), table: newTable(cmp.Or(o.maxKeys, defaultMaxKeys)), heat: heat{seed: maphash.MakeSeed()},
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -165,9 +164,8 @@ func (b *Backend) take(ctx context.Context, key string, l window.Limit,
 		return w, false, err
 	}
 	if e := b.entry(key, &l, n); e != nil {
-		w, v, err := e.spend(ctx, n)
-		if v != toBackend || err != nil {
-			return w, v == byStore, err
+		if w, v, err := e.spend(ctx, n); v == byBlock || err != nil {
+			return w, false, err
 		}
 	}
 	w, err = b.Backend.Take(ctx, key, l, n)
@@ -209,7 +207,7 @@ func (b *Backend) Part(key string) string { return outage.PartOf(b.Backend, key)
 
 // takeHeld makes a hit or a take of a block that there is, or returns false.
 func (b *Backend) takeHeld(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, ok bool) {
-	if b.check(ctx) != nil || n == 0 || n > min(l.Max, b.maxNeed) || passes(&l) {
+	if b.check(ctx) != nil || !b.ahead(&l, n) {
 		return w, false
 	}
 	e := b.table.find(key, &l)
@@ -220,65 +218,31 @@ func (b *Backend) takeHeld(ctx context.Context, key string, l window.Limit, n ui
 	return w, v == byBlock
 }
 
+// ahead reports whether a call of n may get places of a block.
+func (b *Backend) ahead(l *window.Limit, n uint64) bool {
+	return n > 0 && n <= min(l.Max, max(b.maxLease/needShare, 1)) && !passes(l)
+}
+
 // entry returns the entry of a key and limit for a call of n. It returns nil if there are no blocks for it.
 func (b *Backend) entry(key string, l *window.Limit, n uint64) *entry {
-	if n == 0 || n > min(l.Max, b.maxNeed) || passes(l) {
+	if !b.ahead(l, n) {
 		return nil
 	}
 	if e := b.table.find(key, l); e != nil {
 		return e
 	}
-	if b.match != nil && !b.match(key) || !b.table.heat(key, b.now(), b.age) {
+	if b.match != nil && !b.match(key) || !b.heat.hit(key, b.now(), b.age) {
 		return nil
 	}
 	traits, err := b.Backend.Check(*l)
 	if err != nil || l.Scale/4 < traits.Precision {
 		return nil
 	}
-	e := b.table.add(key, l, func(key string) *entry { return newEntry(b, key, *l, traits.Precision) })
-	if e != nil {
-		b.startTending()
-	}
-	return e
+	return b.table.add(newEntry(b, strings.Clone(key), *l, traits.Precision))
 }
 
-// startTending starts the goroutine that gives back what is idle, unless there is one.
-func (b *Backend) startTending() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.tending && !b.ended {
-		b.tending = true
-		b.work.Go(b.tend)
-	}
-}
-
-// tend gives back what is idle, as long as there are entries.
-func (b *Backend) tend() {
-	pause := max(b.age/4, time.Millisecond)
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-b.closed:
-			return
-		}
-		for _, e := range b.table.all() {
-			if !e.tend() {
-				b.table.remove(e)
-				e.drop(true)
-			}
-		}
-		b.mu.Lock()
-		b.tending = b.table.n.Load() > 0
-		ended := !b.tending
-		b.mu.Unlock()
-		if ended {
-			return
-		}
-		timer.Reset(pause)
-	}
-}
+// tendPause is how often it is looked whether blocks are idle.
+func (b *Backend) tendPause() time.Duration { return max(b.age/4, time.Millisecond) }
 
 // failure returns the error of a take with a context of b: its end is not that of a caller's.
 func (b *Backend) failure(ctx context.Context, err error) error {
@@ -449,9 +413,7 @@ func (b *Backend) Blocks() BlockStats {
 // and can be called more than once.
 func (b *Backend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
-		close(b.closed)
-		b.table.closed.Store(true)
-		for _, e := range b.table.all() {
+		for _, e := range b.table.close() {
 			b.table.remove(e)
 			e.drop(true)
 		}

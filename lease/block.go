@@ -15,8 +15,8 @@ const (
 	through             // the window is about to end: hits go to the backend
 )
 
-// block is places of a window that were taken together: those from first+1 to first+size. Only spent
-// changes; the mutex of the entry guards it. Times are those of the monotonic clock, since the backend was
+// block is places of a window that were taken together: those from first+1 to first+size. The mutex of the
+// entry guards it. Times are those of the monotonic clock, since the backend was
 // made. The zero block has no places.
 type block struct {
 	kind        kind
@@ -27,6 +27,8 @@ type block struct {
 	id          int64         // of the window
 	expires     time.Time     // the window, by the backend's clock
 	count       uint64        // of the window, when the block was taken or refused
+	begun       time.Duration // when it became the current block
+	dry         time.Duration // when it was first found to have too few places; 0: not yet
 }
 
 // left returns how many places are left.

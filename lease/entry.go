@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -18,31 +19,23 @@ type entry struct {
 	mu      sync.Mutex    // guards what follows, and the places of blocks
 	current *block        // what hits use; never nil
 	next    *block        // taken before current is used up; nil: none
-	taking  *taking       // under way; nil: none
-	waiting uint64        // what callers wait for now
+	taking  *taking       // under way; nil: none, or its places are of no use any more
+	waiting uint64        // places that callers wait for now
 	size    uint64        // of blocks
-	since   time.Duration // when current became the current block
-	dry     time.Duration // when it was first found to have too few places; 0: not yet
 	count   uint64        // the last known count
 	known   time.Duration // until when the count says something
-	drops   uint64        // how many times the blocks were dropped
 	closed  bool          // hits go to the backend
 
-	hits   uint64 // on the entry
-	tended uint64 // of these, when tend was last called
-	rounds int    // calls of tend
-	round  uint64 // of the hits, when tend last decided whether the key is hot
+	timer  *time.Timer // of tend; nil until the first take
+	hits   uint64      // since tend has last decided whether the key is hot
+	tended uint64      // of these, when tend was last called
+	rounds int         // calls of tend since then
 }
 
-// taking is a take that is under way. The mutex of the entry guards it until done is closed.
+// taking is a take that is under way, for callers that wait for it, or ahead of them.
 type taking struct {
-	need  uint64 // of the caller that has begun it; 0: none
-	drops uint64
-	done  chan struct{}
-
-	finished bool
-	window   window.Window
-	err      error
+	done chan struct{} // is closed when it has ended
+	err  error         // why it has failed; valid then
 }
 
 // verdict is what an entry says to a caller.
@@ -51,7 +44,6 @@ type verdict uint8
 const (
 	again     verdict = iota // the current block has nothing for it
 	byBlock                  // granted or refused by a block
-	byStore                  // granted or refused by the backend
 	toBackend                // the caller asks the backend
 )
 
@@ -59,24 +51,22 @@ func newEntry(b *Backend, key string, l window.Limit, precision time.Duration) *
 	return &entry{backend: b, key: key, limit: l, precision: precision, size: 1, current: &block{}}
 }
 
-// spend takes n places of the current block, or of one that it waits for.
+// mostWaits is for how many takes a call waits at most.
+const mostWaits = 3
+
+// spend takes n places of the current block, or of one that it waits for. A call that others have left nothing of the
+// blocks that it has waited for goes to the backend.
 func (e *entry) spend(ctx context.Context, n uint64) (window.Window, verdict, error) {
-	w, v, tried := e.try(n)
-	if v != again {
-		return w, v, nil
-	}
-	for v == again {
-		if t, mine := e.join(n, tried); t != nil {
-			select {
-			case <-t.done:
-			case <-ctx.Done():
-			}
-			if w, v, err := e.outcome(ctx, n, t, mine); v != again || err != nil {
-				return w, v, err
-			}
+	for range mostWaits {
+		w, v, tried := e.try(n)
+		if v != again {
+			return w, v, nil
 		}
-		w, v, tried = e.try(n)
+		if err := e.await(ctx, n, tried); err != nil {
+			return w, v, err
+		}
 	}
+	w, v, _ := e.try(n)
 	return w, v, nil
 }
 
@@ -126,57 +116,47 @@ func (e *entry) try(n uint64) (w window.Window, v verdict, tried *block) {
 func (e *entry) expire(b *block, n uint64) {
 	e.mu.Lock()
 	if e.current == b {
-		e.useNext()
+		e.use(cmp.Or(e.next, &block{}))
 	}
 	e.mu.Unlock()
 	e.backend.giveBack(e, b, n)
 }
 
-// join returns the take that a caller waits for, and whether it has begun it. It returns nil if there is something
-// else to try than the block that it has tried.
-func (e *entry) join(n uint64, tried *block) (t *taking, mine bool) {
+// await waits for a take, which it begins unless one is under way. It does not wait if there is something else to try
+// than the block that had nothing. It returns why the take has failed, or the error of ctx.
+func (e *entry) await(ctx context.Context, n uint64, tried *block) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || e.current != tried || e.next != nil {
-		return nil, false
+		return nil
 	}
-	if e.dry == 0 {
-		e.dry = e.backend.now()
+	if tried.dry == 0 {
+		tried.dry = e.backend.now()
 	}
-	t = e.taking
+	e.waiting += n
+	defer func() { e.waiting -= n }()
+	t := e.taking
 	if t == nil {
 		t = e.begin(n)
-		mine = true
 	}
-	if t != nil {
-		e.waiting += n
+	if t == nil {
+		return nil
 	}
-	return t, mine
-}
-
-// outcome returns what a take has brought to a caller that has waited for n. If the caller does not wait any more, it
-// leaves its places to others.
-func (e *entry) outcome(ctx context.Context, n uint64, t *taking, mine bool) (w window.Window, v verdict, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.waiting -= n
-	switch {
-	case !t.finished:
-		if mine {
-			t.need = 0
-		}
-		return w, again, ctx.Err()
-	case t.err != nil || !mine:
-		return w, again, t.err
+	e.mu.Unlock()
+	defer e.mu.Lock()
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return t.window, byStore, nil
 }
 
 // prefetch begins to take the next block, unless there is one, or the window is full as far as is
 // known. The caller holds mu.
 func (e *entry) prefetch() {
 	if e.next == nil && e.taking == nil && e.left() > 0 {
-		e.begin(0)
+		e.begin(1)
 	}
 }
 
@@ -188,17 +168,20 @@ func (e *entry) left() uint64 {
 	return e.limit.Max - min(e.limit.Max, e.count)
 }
 
-// begin begins a take for a caller that needs some places, or none. It returns nil, and closes the entry, if the
-// backend is closed. The caller holds mu.
+// begin begins a take of at least need places. It returns nil, and closes the entry, if the backend is closed. The
+// caller holds mu.
 func (e *entry) begin(need uint64) *taking {
 	b := e.backend
-	n := blockSize(e.size, max(need, 1), e.waiting, e.left(), b.maxLease-min(e.current.left(), b.maxLease-1))
-	t := &taking{need: need, drops: e.drops, done: make(chan struct{})}
+	n := blockSize(e.size, need, e.waiting, e.left(), b.maxLease-min(e.current.left(), b.maxLease-1))
+	t := &taking{done: make(chan struct{})}
 	if !b.run(func() { e.take(t, need, n) }) {
 		e.closed = true
 		return nil
 	}
 	e.taking = t
+	if e.timer == nil {
+		e.timer = time.AfterFunc(b.tendPause(), e.tend)
+	}
 	return t
 }
 
@@ -210,67 +193,37 @@ func (e *entry) take(t *taking, need, n uint64) {
 	for {
 		sent := b.now()
 		w, err := b.Backend.Take(ctx, e.key, e.limit, n)
-		if err != nil {
-			err = b.failure(ctx, err)
-		}
 		b.takes.Add(1)
 		if err != nil || !w.Refused {
 			b.taken.Add(n)
 		}
-		if err == nil && w.Refused {
-			if less, fits := smaller(n, max(need, 1), e.limit.Max, w.Count); fits {
-				n = less
-				continue
-			}
+		if err != nil {
+			e.failed(t, n, b.failure(ctx, err))
+			return
 		}
-		for _, s := range e.finish(t, n, w, err, sent) {
-			b.returnPlaces(e, s.block, s.n) // not in another goroutine, as there may be none after Close
+		if less, fits := smaller(n, need, e.limit.Max, w.Count); w.Refused && fits {
+			n = less
+			continue
+		}
+		if nb := e.blockOf(n, w, sent); !e.taken(t, nb) {
+			b.returnPlaces(e, nb, nb.size) // not in another goroutine, as there may be none after Close
 		}
 		return
 	}
 }
 
-// surplus is n places of a block that nobody uses.
-type surplus struct {
-	block *block
-	n     uint64
-}
-
-// finish ends a take of n that was sent at a time, and makes a block of its outcome. It returns what has to be given
-// back.
-func (e *entry) finish(t *taking, n uint64, w window.Window, err error, sent time.Duration) (unused []surplus) {
+// failed ends a take of n that has failed.
+func (e *entry) failed(t *taking, n uint64, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer close(t.done)
-	e.taking = nil
-	t.finished = true
-	t.window = w
 	t.err = err
-	if err != nil {
+	e.backend.lost.Add(n) // for all that is known
+	if e.taking == t {
+		e.taking = nil
 		e.size = 1
 		e.known = 0
-		e.backend.lost.Add(n) // for all that is known
-		return nil
 	}
-	nb := e.blockOf(n, w, sent)
-	others := e.waiting - min(e.waiting, t.need)
-	if most := blockSize(e.size, max(t.need, 1), others, e.limit.Max-min(e.limit.Max, nb.first),
-		e.backend.maxLease); nb.size > most {
-		unused = append(unused, surplus{nb, nb.size - most}) // of callers that have left
-		nb.size = most
-	}
-	if !w.Refused && t.need > 0 {
-		t.window.Count, _ = nb.take(t.need)
-	}
-	e.count = w.Count
-	e.known = nb.over
-	if others > e.size {
-		e.size = min(others, e.backend.maxLease)
-	}
-	for _, old := range e.publish(t, nb) {
-		unused = append(unused, surplus{old, old.retire()})
-	}
-	return unused
 }
 
 // blockOf returns what the answer to a take of n says, which was sent at a time.
@@ -289,38 +242,48 @@ func (e *entry) blockOf(n uint64, w window.Window, sent time.Duration) *block {
 	return nb
 }
 
-// publish makes a block the next one, or the current one if that is used up. It returns the blocks that
-// have to be given back: the old one, and nb if it is not used. The caller holds mu.
-func (e *entry) publish(t *taking, nb *block) []*block {
+// taken ends a take with its block, which is the next one, or the current one if that is used up. It returns false if
+// the blocks of the entry were dropped since it began.
+func (e *entry) taken(t *taking, nb *block) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer close(t.done)
+	if e.taking != t {
+		return false
+	}
+	e.taking = nil
+	e.count = nb.count
+	e.known = nb.over
+	if most := blockSize(e.size, 1, e.waiting, e.limit.Max-nb.first, e.backend.maxLease); nb.size > most {
+		e.backend.giveBack(e, nb, nb.size-most) // places for callers that have left
+		nb.size = most
+	}
 	now := e.backend.now()
-	switch {
-	case e.closed || t.drops != e.drops:
-		return []*block{nb}
-	case nb.kind == places && now >= nb.until:
-		// A block is of no use so shortly before the end of the window.
-		old := e.replace(&block{kind: through, until: min(nb.over, now+e.backend.age), over: nb.over})
-		return []*block{old, nb}
-	case e.current.usable(now) && t.need == 0:
+	if nb.kind == places && now >= nb.until { // of no use so shortly before the end of the window
+		e.discard(nb)
+		nb = &block{kind: through, until: min(nb.over, now+e.backend.age), over: nb.over}
+	}
+	if e.current.usable(now) {
 		e.next = nb
-		return nil
-	default:
-		return []*block{e.replace(nb)}
+	} else {
+		e.use(nb)
 	}
+	return true
 }
 
-// useNext makes the next block the current one, or an empty one if there is none. The caller holds mu.
-func (e *entry) useNext() {
-	nb := e.next
-	if nb == nil {
-		nb = &block{}
-	}
-	e.use(nb)
-}
-
-// use makes a block the current one, and gives back what is left of the old one. The caller holds mu.
+// use makes a block the current one, gives back what is left of the old one, and chooses the size of later ones. There
+// is no next one then. The caller holds mu.
 func (e *entry) use(nb *block) {
+	old := e.current
+	now := e.backend.now()
+	if old.size > 0 {
+		took := cmp.Or(old.dry, now) - old.begun // the time for which callers waited since is that of the network
+		e.size = sizeAfter(e.size, old.spent, took, goalFor(e.backend.age))
+	}
+	nb.begun = now
+	e.current = nb
 	e.next = nil
-	e.discard(e.replace(nb))
+	e.discard(old)
 }
 
 // discard gives back what is left of a block. The caller holds mu.
@@ -330,31 +293,19 @@ func (e *entry) discard(b *block) {
 	}
 }
 
-// replace makes nb the current block, and chooses the size of later ones. It returns the old block. The
-// caller holds mu.
-func (e *entry) replace(nb *block) (old *block) {
-	now := e.backend.now()
-	if old = e.current; old.size > 0 {
-		took := now - e.since
-		if e.dry > 0 { // the time for which callers waited since is that of the network
-			took = e.dry - e.since
-		}
-		e.size = sizeAfter(e.size, old.spent, took, goalFor(e.backend.age))
-	}
-	e.since = now
-	e.dry = 0
-	e.current = nb
-	return old
-}
-
 // drop gives back all blocks, and closes the entry if that is to be.
 func (e *entry) drop(closing bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.drops++
+	e.taking = nil
 	e.known = 0
-	e.closed = e.closed || closing
 	e.clear()
+	if closing {
+		e.closed = true
+		if e.timer != nil {
+			e.timer.Stop()
+		}
+	}
 }
 
 // clear gives back all blocks. The caller holds mu.
@@ -368,25 +319,38 @@ func (e *entry) clear() {
 // hotRounds is how often tend is called before it decides whether a key is still hot.
 const hotRounds = 8
 
-// tend gives back blocks that are idle. It returns false if the key is not hot any more.
-func (e *entry) tend() bool {
+// tend gives back blocks that are idle, again and again until the key is not hot any more.
+func (e *entry) tend() {
+	if !e.cooled() {
+		return
+	}
+	e.backend.table.remove(e)
+	e.drop(true)
+}
+
+// cooled gives back blocks that are idle, and reports whether the key is not hot any more. Otherwise, tend is called
+// again.
+func (e *entry) cooled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
 	if e.hits == e.tended {
-		spent := e.current.spent
-		idle := e.current.left() > 0
 		e.clear()
-		if idle {
-			e.size = max(spent, 1)
-		}
 	}
 	e.tended = e.hits
-	if e.rounds++; e.rounds%hotRounds != 0 {
-		return true
+	e.rounds++
+	if e.rounds == hotRounds {
+		if e.hits < hotHits && e.taking == nil {
+			return true
+		}
+		e.rounds = 0
+		e.hits = 0
+		e.tended = 0
 	}
-	hot := e.hits >= e.round+hotHits
-	e.round = e.hits
-	return hot || e.taking != nil
+	e.timer.Reset(e.backend.tendPause())
+	return false
 }
 
 // held returns how many places the entry has.

@@ -3,33 +3,104 @@ package lease
 import (
 	"hash/maphash"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
 )
 
-const (
-	shards   = 64
-	counters = 16 // of a shard
-	hotHits  = 8  // hits within the age that make a key hot
-)
-
-// table has the entries of hot keys, and counts the hits on others.
+// table has the entries of hot keys.
 type table struct {
-	seed   maphash.Seed
-	most   int64        // entries
-	n      atomic.Int64 // entries, and those that are being added
-	closed atomic.Bool  // no entries are added any more
-	shards [shards]shard
+	most int // entries
+
+	mu      sync.RWMutex        // guards what follows
+	entries map[string][]*entry // by key: those of its limits
+	n       int                 // entries
+	closed  bool                // no entries are added any more
 }
 
-// shard has the keys of some hashes. The mutex guards all of it.
-type shard struct {
-	mu       sync.Mutex
-	entries  map[string][]*entry // by key: those of its limits
+func newTable(most int) *table { return &table{most: most, entries: map[string][]*entry{}} }
+
+// find returns the entry of a key and limit, or nil.
+func (t *table) find(key string, l *window.Limit) *entry {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.of(key, l)
+}
+
+// of returns the entry of a key and limit, or nil. The caller holds mu.
+func (t *table) of(key string, l *window.Limit) *entry {
+	for _, e := range t.entries[key] {
+		if e.limit == *l {
+			return e
+		}
+	}
+	return nil
+}
+
+// add adds an entry, unless there is one of its key and limit, and returns the one that there is. It returns nil if
+// there is no room for another one.
+func (t *table) add(e *entry) *entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if there := t.of(e.key, &e.limit); there != nil {
+		return there
+	}
+	if t.n >= t.most || t.closed {
+		return nil
+	}
+	t.n++
+	t.entries[e.key] = append(t.entries[e.key], e)
+	return e
+}
+
+// remove removes an entry.
+func (t *table) remove(e *entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := len(t.entries[e.key])
+	left := slices.DeleteFunc(t.entries[e.key], func(o *entry) bool { return o == e })
+	t.n -= before - len(left)
+	t.entries[e.key] = left
+	if len(left) == 0 {
+		delete(t.entries, e.key)
+	}
+}
+
+// ofKey returns the entries of a key.
+func (t *table) ofKey(key string) []*entry {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Clone(t.entries[key])
+}
+
+// all returns all entries.
+func (t *table) all() (found []*entry) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, entries := range t.entries {
+		found = append(found, entries...)
+	}
+	return found
+}
+
+// close has no entries added any more, and returns those that there are.
+func (t *table) close() []*entry {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	return t.all()
+}
+
+const (
+	counters = 1024
+	hotHits  = 8 // hits within the age that make a key hot
+)
+
+// heat counts hits on keys without an entry.
+type heat struct {
+	seed     maphash.Seed
+	mu       sync.Mutex // guards counters
 	counters [counters]counter
 }
 
@@ -40,40 +111,12 @@ type counter struct {
 	since time.Duration // of the first of them
 }
 
-func newTable(most int) *table {
-	return &table{seed: maphash.MakeSeed(), most: int64(most)}
-}
-
-// shardOf returns the shard of a key, and the hash.
-func (t *table) shardOf(key string) (*shard, uint64) {
-	hash := maphash.String(t.seed, key)
-	return &t.shards[hash%shards], hash / shards
-}
-
-// find returns the entry of a key and limit, or nil.
-func (t *table) find(key string, l *window.Limit) *entry {
-	s, _ := t.shardOf(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.find(key, l)
-}
-
-// find returns the entry of a key and limit, or nil. The caller holds mu.
-func (s *shard) find(key string, l *window.Limit) *entry {
-	for _, e := range s.entries[key] {
-		if e.limit == *l {
-			return e
-		}
-	}
-	return nil
-}
-
-// heat counts a hit on a key without an entry, and reports whether the key is hot.
-func (t *table) heat(key string, now, age time.Duration) bool {
-	s, hash := t.shardOf(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := &s.counters[hash%counters]
+// hit counts a hit on a key, and reports whether the key is hot.
+func (h *heat) hit(key string, now, age time.Duration) bool {
+	hash := maphash.String(h.seed, key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := &h.counters[hash%counters]
 	switch {
 	case c.n == 0 || c.hash == hash && now-c.since >= age:
 		*c = counter{hash: hash, n: 1, since: now}
@@ -86,61 +129,4 @@ func (t *table) heat(key string, now, age time.Duration) bool {
 		return true
 	}
 	return false
-}
-
-// add returns the entry of a key and limit, which is made if there is none. It returns nil if there is no room for
-// another one.
-func (t *table) add(key string, l *window.Limit, made func(key string) *entry) *entry {
-	s, _ := t.shardOf(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.find(key, l); e != nil {
-		return e
-	}
-	if t.n.Add(1) > t.most || t.closed.Load() {
-		t.n.Add(-1)
-		return nil
-	}
-	key = strings.Clone(key)
-	e := made(key)
-	if s.entries == nil {
-		s.entries = make(map[string][]*entry)
-	}
-	s.entries[key] = append(s.entries[key], e)
-	return e
-}
-
-// remove removes an entry.
-func (t *table) remove(e *entry) {
-	s, _ := t.shardOf(e.key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.entries[e.key]
-	others := slices.DeleteFunc(slices.Clone(before), func(o *entry) bool { return o == e })
-	t.n.Add(int64(len(others) - len(before)))
-	s.entries[e.key] = others
-	if len(others) == 0 {
-		delete(s.entries, e.key)
-	}
-}
-
-// ofKey returns the entries of a key.
-func (t *table) ofKey(key string) []*entry {
-	s, _ := t.shardOf(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]*entry(nil), s.entries[key]...)
-}
-
-// all returns all entries.
-func (t *table) all() (found []*entry) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		for _, entries := range s.entries {
-			found = append(found, entries...)
-		}
-		s.mu.Unlock()
-	}
-	return found
 }

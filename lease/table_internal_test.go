@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"hash/maphash"
 	"strconv"
 	"testing"
 	"time"
@@ -17,13 +18,13 @@ func TestEntriesAreFoundUntilTheyAreRemoved(t *testing.T) {
 	for i := range 2 * most {
 		key, limit := "user:"+strconv.Itoa(i/2), window.Limit{Max: uint64(i % 2), Scale: time.Second}
 		made := &entry{key: key, limit: limit}
-		e := tab.add(key, &limit, func(string) *entry { return made })
+		e := tab.add(made)
 		if i >= most {
 			require.Nil(t, e, "there is no room")
 			continue
 		}
 		require.Same(t, made, e)
-		require.Same(t, e, tab.add(key, &limit, nil), "it is there already")
+		require.Same(t, e, tab.add(&entry{key: key, limit: limit}), "it is there already")
 		all = append(all, e)
 	}
 	require.ElementsMatch(t, all, tab.all())
@@ -39,22 +40,19 @@ func TestEntriesAreFoundUntilTheyAreRemoved(t *testing.T) {
 		tab.remove(e)
 		tab.remove(e)
 		require.Nil(t, tab.find(e.key, &e.limit))
-		require.EqualValues(t, most-i-1, tab.n.Load())
+		require.Equal(t, most-i-1, tab.n)
 	}
-	require.Empty(t, tab.all())
-	for i := range tab.shards {
-		require.Empty(t, tab.shards[i].entries)
-	}
-	tab.closed.Store(true)
-	require.Nil(t, tab.add("k", &window.Limit{}, nil))
+	require.Empty(t, tab.entries)
+	require.Empty(t, tab.close())
+	require.Nil(t, tab.add(&entry{key: "k"}))
 }
 
 func TestAKeyIsHotAfterSomeHitsWithinTheAge(t *testing.T) {
-	tab := newTable(1)
+	h := heat{seed: maphash.MakeSeed()}
 	const age = time.Second
 	hits := func(n int, from, pause time.Duration) (hot int) {
 		for i := range n {
-			if tab.heat("k", from+time.Duration(i)*pause, age) {
+			if h.hit("k", from+time.Duration(i)*pause, age) {
 				hot++
 			}
 		}
@@ -66,15 +64,12 @@ func TestAKeyIsHotAfterSomeHitsWithinTheAge(t *testing.T) {
 
 	// Of two keys with one counter, the one that is hit more is counted.
 	hits(hotHits/2, 60*age, 1)
-	s, hash := tab.shardOf("k")
-	other := ""
-	for i := 0; ; i++ {
+	slot := func(key string) uint64 { return maphash.String(h.seed, key) % counters }
+	other := "0"
+	for i := 1; slot(other) != slot("k"); i++ {
 		other = strconv.Itoa(i)
-		if shard, h := tab.shardOf(other); shard == s && h != hash && h%counters == hash%counters {
-			break
-		}
 	}
 	for i := range hotHits/2 + hotHits {
-		require.Equal(t, i == hotHits/2+hotHits-1, tab.heat(other, 60*age, age), i)
+		require.Equal(t, i == hotHits/2+hotHits-1, h.hit(other, 60*age, age), i)
 	}
 }
