@@ -88,6 +88,7 @@ func (c plainClient) Eval(ctx context.Context, script string, keys, args []strin
 
 func (plainClient) Scan(context.Context, string) iter.Seq2[string, error] { return nil }
 func (plainClient) Cluster() (bool, error)                                { return false, nil }
+func (plainClient) Punctual() bool                                        { return false }
 func (plainClient) Name() string                                          { return "redis" }
 
 // await waits until something is true.

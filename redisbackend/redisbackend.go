@@ -49,7 +49,7 @@ type adapter struct {
 	shared bool // with calls of the user's, which a connection that is closed at a deadline would fail
 }
 
-// Punctual implements [rediswindow.Punctual]. A connection that is shared is not given up at a deadline, and who waits
+// Punctual implements [rediswindow.Client]. A connection that is shared is not given up at a deadline, and who waits
 // until one is there waits longer.
 func (a adapter) Punctual() bool { return !a.shared }
 

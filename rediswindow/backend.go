@@ -21,7 +21,6 @@ type Backend struct {
 	window.Unimplemented
 	options
 	client Client
-	late   bool  // the client may not end a call at the deadline of its ctx
 	single *node // of a client that is not one of a cluster, or as long as nodes are not known
 	nodes  nodes
 	closed atomic.Bool // nothing may be sent any more
@@ -39,9 +38,7 @@ func New(client Client, opts ...Option) *Backend {
 		panic("rediswindow: New: client is nil")
 	}
 	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client)}
-	p, ok := client.(Punctual)
-	b.late = !ok || !p.Punctual()
-	b.single = b.newNode("")
+	b.single = &node{"", b.newBatcher()}
 	b.nodes.byName = map[string]*node{}
 	return b
 }
@@ -147,18 +144,15 @@ func (b *Backend) Ping(ctx context.Context) error {
 }
 
 func (b *Backend) ping(ctx context.Context) error {
-	now, err := b.time()
-	if err != nil {
-		return err
-	}
 	at := []int{0}
 	cluster, err := b.cluster()
 	if err == nil && cluster {
 		at, err = b.primaries(ctx)
 	}
+	none := window.Limit{Max: 1, Scale: time.Millisecond, Algorithm: window.FixedWindow}
 	for _, slot := range at {
 		if err == nil {
-			_, err = b.alone(ctx, windowsScript, b.keyOfSlot(slot), now, "1 rf1000 1 1 0 ")
+			_, _, err = b.ask(ctx, question{verb: reset, hash: b.keyOfSlot(slot), limit: none})
 		}
 	}
 	return err

@@ -9,7 +9,8 @@ import (
 //
 // A call must reach the primary of the key. A call that the server may have executed must not be
 // sent again: a hit would be counted twice. A call that is given up does not affect other calls. It does not keep
-// keys and args. EvalSHA and Eval are given contexts that never end, unless the client is [Punctual].
+// keys and args. EvalSHA and Eval must end by a timeout of the client while the server does not respond: most contexts
+// that they are given never end.
 //
 // An error that the server has responded with is returned as it is: its text begins with a code, such as
 // NOSCRIPT. One that says that the server can't be reached, or did not respond, matches
@@ -27,15 +28,10 @@ type Client interface {
 	// several servers by slot. Then all keys of a script are in the same slot. The answer stays the same.
 	// The error says that it is not known yet, and why the client can't connect. Nothing is sent then.
 	Cluster() (bool, error)
+	// Punctual reports whether EvalSHA and Eval return at the deadline of their ctx at the latest. If they do, a caller
+	// whose deadline is at most a second away calls them itself. Otherwise a goroutine does, with a ctx that never ends,
+	// and the caller leaves at its deadline. The answer stays the same; false is always safe.
+	Punctual() bool
 	// Name is the name of the store in the Stats of a backend: host and port, or the path of a socket.
 	Name() string
-}
-
-// Punctual is a [Client] that tells whether its EvalSHA and Eval return at the deadline of their ctx at the latest. If
-// they do, a caller whose deadline is at most a second away calls them itself; otherwise a goroutine does, with a ctx
-// that never ends.
-type Punctual interface {
-	Client
-	// Punctual reports whether they do. The answer stays the same.
-	Punctual() bool
 }

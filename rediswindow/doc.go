@@ -1,6 +1,6 @@
 // Package rediswindow keeps rate-limit windows on Redis or Valkey, through any client. It imports
 // no client. Modules that adapt one are redisbackend, for rueidis, and redisbackend/goredis, for
-// go-redis. For another client, implement [Client], which has five methods:
+// go-redis. For another client, implement [Client], which has six methods:
 //
 //	limiter := throttr.NewRateLimit(rediswindow.New(client))
 //	res, err := limiter.Hit(ctx, "user:42", time.Minute, 100)
@@ -26,10 +26,11 @@
 //
 // # Shared requests
 //
-// Up to 4 requests are in flight at a time. Until then, a caller sends its call itself if the client is [Punctual]. If
-// its ctx is canceled before its deadline, it may return at the deadline; it does so only if that is at most a second
-// away, or the ctx never ends. All other calls are queued: when a request is back, the next one has all that is queued
-// by then, of all methods, on any keys and limits, up to 256 limits. Package internal/batch has the rules.
+// Up to 4 requests are in flight at a time. Until then, a caller sends its call itself if its ctx never ends, or if the
+// client is punctual, see [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at
+// the deadline. All other calls are queued: when a request is back, the next one has all that is queued by then, of all
+// methods, on any keys and limits, up to 256 limits. It is one script for calls on windows, and one for each other call;
+// all are sent at once. Package internal/batch has the rules.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in
 // the count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order

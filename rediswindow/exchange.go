@@ -24,7 +24,7 @@ var exchangeScript = newScript(exchangeLua)
 // maxExchanges is how many claims share a script.
 const maxExchanges = 128
 
-// Exchange implements [window.Backend]. All claims share a request, up to 128; in a cluster each has one. See the
+// Exchange implements [window.Backend]. All claims share a script, up to 128; in a cluster each has one. See the
 // package's documentation for what Redis can lose.
 func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
 	err := cmp.Or(limits.CheckClaims(claims, places), ctx.Err())
@@ -93,7 +93,7 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 		var text [256]byte
 		args = append(args, "p"+c.Process, string(appendClaim(text[:0], c)))
 	}
-	response, err := b.alone(ctx, exchangeScript, keys, args...)
+	response, err := b.runScript(ctx, exchangeScript, keys, args...)
 	if err != nil {
 		return err
 	}

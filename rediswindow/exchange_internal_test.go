@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -37,15 +38,15 @@ func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
 				c := newFake()
 				b := New(refusing{c})
 				var all sync.WaitGroup
-				for i := range maxAlone + 1 {
+				for i := range batch.MaxInFlight + 1 {
 					all.Go(func() { call(b, i) })
 				}
 				synctest.Wait()
-				require.Len(t, c.requests(), maxAlone)
+				require.Len(t, c.requests(), batch.MaxInFlight)
 				b.Close()
 				c.thaw()
 				all.Wait()
-				require.Len(t, c.requests(), maxAlone)
+				require.Len(t, c.requests(), batch.MaxInFlight)
 			})
 		})
 	}

@@ -71,6 +71,8 @@ func (c *fakeClient) Scan(context.Context, string) iter.Seq2[string, error] {
 
 func (c *fakeClient) Cluster() (bool, error) { return c.cluster, nil }
 
+func (c *fakeClient) Punctual() bool { return false }
+
 func (c *fakeClient) Name() string { return "redis.test" }
 
 func (c *fakeClient) wait(keys []string) {

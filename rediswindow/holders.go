@@ -40,7 +40,7 @@ func (b *Backend) listPlaces(ctx context.Context, hash string) ([]window.ListedP
 	if err != nil {
 		return nil, err
 	}
-	text, err := b.alone(ctx, holdersScript, []string{hash}, at)
+	text, err := b.runScript(ctx, holdersScript, []string{hash}, at)
 	if err != nil || text == "" {
 		return nil, err
 	}

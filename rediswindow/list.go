@@ -129,7 +129,7 @@ func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.
 
 // stored returns the limits of which a hash has a state. Their Max and Burst are those last used.
 func (b *Backend) stored(ctx context.Context, name string) (all []window.Limit, err error) {
-	text, err := b.alone(ctx, fieldsScript, []string{name})
+	text, err := b.runScript(ctx, fieldsScript, []string{name})
 	if err != nil {
 		return nil, err
 	}

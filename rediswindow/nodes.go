@@ -14,9 +14,8 @@ import (
 
 // node is a server: what it is sent does not wait for others.
 type node struct {
-	name   string   // host and port; "" if there is only one, or it is not known
-	shared *batcher // of commands that share requests
-	alone  *batcher // of all others
+	name     string // host and port; "" if there is only one, or it is not known
+	requests *batcher
 }
 
 // nodes are the servers of a client: one, or those of a cluster.
@@ -67,10 +66,6 @@ func (b *Backend) Part(key string) string {
 	return b.nodeOfSlot(slotOfKey(key)).name
 }
 
-func (b *Backend) newNode(name string) *node {
-	return &node{name: name, shared: b.sharedRequests(), alone: b.requestsAlone()}
-}
-
 // due reports whether the caller is to ask for the slots.
 func (n *nodes) due() bool {
 	last, now := n.asked.Load(), time.Now().UnixNano()
@@ -94,7 +89,7 @@ func (b *Backend) askForSlots(ctx context.Context) (err error) {
 	for range 4 {
 		attempt, cancel := context.WithTimeout(ctx, topologyTimeout)
 		var text string
-		text, err = b.alone(attempt, slotsScript, b.keyOfSlot(rand.IntN(slots)))
+		text, err = b.runScript(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
 		cancel()
 		if err == nil {
 			return b.learn(text)
@@ -104,8 +99,8 @@ func (b *Backend) askForSlots(ctx context.Context) (err error) {
 }
 
 // keyOfSlot returns a key of Redis in a slot of a cluster that no backend uses.
-func (b *Backend) keyOfSlot(slot int) []string {
-	return []string{b.prefix + "{" + slotTags()[slot] + "}" + version}
+func (b *Backend) keyOfSlot(slot int) string {
+	return b.prefix + "{" + slotTags()[slot] + "}" + version
 }
 
 // learn reads what slotsScript returns.
@@ -121,7 +116,7 @@ func (b *Backend) learn(text string) error {
 		}
 		n := b.nodes.byName[name]
 		if n == nil {
-			n = b.newNode(name)
+			n = &node{name, b.newBatcher()}
 			b.nodes.byName[name] = n
 		}
 		for slot := from; slot <= to; slot++ {

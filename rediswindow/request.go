@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +18,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// command is a script on keys of one node, and its reply.
+// command is a script on keys of one node, and its reply. Commands of windowsScript share a script.
 type command struct {
-	script *script // windowsScript, if it shares a request
+	script *script
 	keys   []string
 	args   []string
 	reply  string
@@ -35,6 +34,19 @@ type (
 	batched = batch.Call[command]
 	batcher = batch.Batcher[[2]string, command]
 )
+
+// newBatcher returns what sends commands to a node.
+func (b *Backend) newBatcher() *batcher {
+	return batch.New(batch.Options[[2]string, command]{
+		Send:    b.send,
+		Key:     func(c *command) ([2]string, bool) { return c.one, c.shares },
+		Size:    func(c *command) int { return len(c.keys) },
+		MaxSize: maxLimits, MaxQueued: b.maxQueued, Late: !b.client.Punctual(),
+	})
+}
+
+// maxLimits is how many limits the entries of a request have, unless a single call has more.
+const maxLimits = 256
 
 // newCommand returns a command that asks all questions of windowsScript.
 func newCommand(questions []question) *batched {
@@ -50,26 +62,22 @@ func newCommand(questions []question) *batched {
 	return c
 }
 
-// alone runs a script on keys of a node, in a request of its own.
-func (b *Backend) alone(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
+// runScript runs a script on keys of a node, which shares its request with others, but not its script.
+func (b *Backend) runScript(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
 	c := &batched{Value: command{script: s, keys: keys, args: args}}
-	if err := b.run(ctx, c, false); err != nil {
+	if err := b.run(ctx, c); err != nil {
 		return "", err
 	}
 	return c.Value.reply, nil
 }
 
-// run has the node of its keys run a command, alone or in a request that it shares. It returns when ctx ends.
-func (b *Backend) run(ctx context.Context, c *batched, shared bool) error {
+// run has the node of its keys run a command. It returns when ctx ends.
+func (b *Backend) run(ctx context.Context, c *batched) error {
 	n, err := b.nodeOf(c.Value.keys[0])
 	if err != nil {
 		return err
 	}
-	requests := n.alone
-	if shared {
-		requests = n.shared
-	}
-	sent, err := requests.Do(ctx, c)
+	sent, err := n.requests.Do(ctx, c)
 	if err == nil {
 		if c.Value.err == nil || ctx.Err() == nil {
 			return c.Value.err
@@ -82,70 +90,31 @@ func (b *Backend) run(ctx context.Context, c *batched, shared bool) error {
 	return fmt.Errorf("%w; it was not sent", err)
 }
 
-const (
-	// maxLimits is how many limits the entries of a request have, unless a single call has more.
-	maxLimits = 256
-	// maxAlone is how many requests that are not shared a node has in flight.
-	maxAlone = 32
-)
-
-// sharedRequests returns what sends commands of windowsScript to a node.
-func (b *Backend) sharedRequests() *batcher {
-	return batch.New(batch.Options[[2]string, command]{
-		Send:    b.sendShared,
-		Key:     func(c *command) ([2]string, bool) { return c.one, c.shares },
-		Size:    func(c *command) int { return len(c.keys) },
-		MaxSize: maxLimits, MaxQueued: b.maxQueued, Late: b.late,
-	})
-}
-
-// requestsAlone returns what sends other commands to a node.
-func (b *Backend) requestsAlone() *batcher {
-	return batch.New(batch.Options[[2]string, command]{
-		Send: func(ctx context.Context, entries []*batched) {
-			c := &entries[0].Value
-			c.reply, c.err = b.eval(ctx, c.script, c.keys, c.args)
-		},
-		Key:     func(*command) (none [2]string, may bool) { return none, false },
-		Size:    func(*command) int { return 1 },
-		MaxSize: 1, MaxInFlight: maxAlone, MaxQueued: math.MaxInt, Late: b.late,
-	})
-}
-
-// sendShared makes a request of commands. In a cluster, each key has a script of its own, because while a slot
-// moves to another node, a script may have only one key; all of them are sent at once. So it is if a server says that
-// the keys are not in one slot, as a proxy to several does, or that the user may not access one of them.
-func (b *Backend) sendShared(ctx context.Context, entries []*batched) {
-	cluster, err := b.client.Cluster()
-	if err != nil || !cluster {
-		err = b.request(ctx, entries)
-		if !redisclient.HasCode(err, "CROSSSLOT") && !redisclient.HasCode(err, "NOPERM") {
-			return
-		}
-	}
-	groups := byKey(entries)
-	if err != nil && len(groups) == 1 {
+// send makes a request of commands, of which the scripts are sent at once. In a cluster, each key has a script of its
+// own, because while a slot moves to another node, a script may have only one key.
+func (b *Backend) send(ctx context.Context, entries []*batched) {
+	if len(entries) == 1 {
+		b.eval(ctx, entries)
 		return
 	}
-	var all sync.WaitGroup
-	for _, g := range groups[1:] {
-		all.Go(func() { _ = b.request(ctx, g) })
-	}
-	_ = b.request(ctx, groups[0])
-	all.Wait()
+	cluster, err := b.client.Cluster()
+	b.evalAll(ctx, groupEntries(entries, err == nil && cluster))
 }
 
-// byKey groups entries that have the same single key. Others are groups of their own.
-func byKey(entries []*batched) (groups [][]*batched) {
+// groupEntries groups what one script can do: all calls on windows, or those on a single key.
+func groupEntries(entries []*batched, byKey bool) (groups [][]*batched) {
 	at := map[string]int{}
 	for _, e := range entries {
-		key := e.Value.keys[0]
-		several := slices.ContainsFunc(e.Value.keys, func(other string) bool { return other != key })
-		if i, ok := at[key]; ok && !several {
+		key, alone := "", e.Value.script != windowsScript
+		if byKey {
+			key = e.Value.keys[0]
+			alone = alone || slices.ContainsFunc(e.Value.keys, func(other string) bool { return other != key })
+		}
+		if i, ok := at[key]; ok && !alone {
 			groups[i] = append(groups[i], e)
 			continue
 		}
-		if !several {
+		if !alone {
 			at[key] = len(groups)
 		}
 		groups = append(groups, []*batched{e})
@@ -153,10 +122,32 @@ func byKey(entries []*batched) (groups [][]*batched) {
 	return groups
 }
 
-// request runs the commands of entries as one script, and stores its reply to each of them, or the error, which it also
-// returns.
-func (b *Backend) request(ctx context.Context, entries []*batched) error {
-	reply, err := b.evalAll(ctx, entries)
+// evalAll runs the scripts of all groups at once.
+func (b *Backend) evalAll(ctx context.Context, groups [][]*batched) {
+	var all sync.WaitGroup
+	for _, g := range groups[1:] {
+		all.Go(func() { b.eval(ctx, g) })
+	}
+	b.eval(ctx, groups[0])
+	all.Wait()
+}
+
+// eval runs a script that is the commands of all entries, and stores its reply to each of them, or its error. If the
+// server says that some keys must not be together, as a proxy to several does, or that the user may not access all of
+// them, each key gets a script.
+func (b *Backend) eval(ctx context.Context, entries []*batched) {
+	c := &entries[0].Value
+	if c.script != windowsScript {
+		c.reply, c.err = b.evalScript(ctx, c.script, c.keys, c.args)
+		return
+	}
+	reply, err := b.evalWindows(ctx, entries)
+	if redisclient.AboutSome(err) {
+		if groups := groupEntries(entries, true); len(groups) > 1 {
+			b.evalAll(ctx, groups)
+			return
+		}
+	}
 	for _, e := range entries {
 		answers := ""
 		if err == nil {
@@ -169,11 +160,10 @@ func (b *Backend) request(ctx context.Context, entries []*batched) error {
 			c.Value.err = err
 		}
 	}
-	return err
 }
 
-// evalAll runs windowsScript for entries, and returns an answer for each of their limits.
-func (b *Backend) evalAll(ctx context.Context, entries []*batched) (reply string, err error) {
+// evalWindows runs windowsScript for entries, and returns an answer for each of their limits.
+func (b *Backend) evalWindows(ctx context.Context, entries []*batched) (reply string, err error) {
 	now, err := b.time()
 	if err != nil {
 		return "", err
@@ -194,7 +184,7 @@ func (b *Backend) evalAll(ctx context.Context, entries []*batched) (reply string
 		}
 		at += len(e.Value.keys)
 	}
-	reply, err = b.eval(ctx, windowsScript, keys, args)
+	reply, err = b.evalScript(ctx, windowsScript, keys, args)
 	if err == nil && len(reply) != n*answerSize {
 		err = fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), n)
 	}
@@ -231,17 +221,17 @@ const (
 	moveMaxPause = 40 * time.Millisecond
 )
 
-// eval runs a script on keys, unless the backend is closed. Like the client, it may ignore the end of ctx.
-func (b *Backend) eval(ctx context.Context, s *script, keys, args []string) (string, error) {
-	response, err := b.evalOnce(ctx, s, keys, args)
+// evalScript runs a script on keys, unless the backend is closed. Like the client, it may ignore the end of ctx.
+func (b *Backend) evalScript(ctx context.Context, s *script, keys, args []string) (reply string, err error) {
+	reply, err = b.evalOnce(ctx, s, keys, args)
 	if redisclient.HasCode(err, "TRYAGAIN") {
 		pauses := backoff.New(moveMinPause, moveMaxPause)
 		for begun := time.Now(); redisclient.HasCode(err, "TRYAGAIN") && time.Since(begun) < moveTime &&
 			pauses.Wait(ctx, nil) == nil; {
-			response, err = b.evalOnce(ctx, s, keys, args)
+			reply, err = b.evalOnce(ctx, s, keys, args)
 		}
 	}
-	return response, err
+	return reply, err
 }
 
 // evalOnce sends the digest of a script, and sends the script only to a server that does not have it.

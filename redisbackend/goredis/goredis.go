@@ -142,7 +142,7 @@ func (a adapter) Subscribe(ctx context.Context, channel string, received func(me
 	}
 }
 
-// Punctual implements [rediswindow.Punctual].
+// Punctual implements [rediswindow.Client].
 func (a adapter) Punctual() bool { return a.ends }
 
 // Cluster implements [rediswindow.Client].
