@@ -1,13 +1,16 @@
 package redisbackend_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
 )
 
 func TestConformance(t *testing.T) {
@@ -20,4 +23,24 @@ func conformance(t *testing.T, client, second rueidis.Client) {
 	testkit.Conform(t, func(opts ...rediswindow.Option) (one, other *rediswindow.Backend) {
 		return redisbackend.New(client, opts...), redisbackend.New(second, opts...)
 	})
+}
+
+func TestBackendOnAClusterConforms(t *testing.T) {
+	nodes := testkit.StartCluster(t, 3, 0).Primaries
+	client := connect(t, nodes[1])
+	conformance(t, client, connect(t, nodes[0]))
+
+	// The suite has few keys. These are spread over all nodes.
+	b := redisbackend.New(client)
+	for i := range 3000 {
+		key := fmt.Sprint("user:", i%1000)
+		if w, err := b.Hit(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 3), 1); err != nil || w.Count != uint64(i/1000+1) {
+			t.Fatalf("%s: %+v, %v", key, w, err)
+		}
+	}
+	for _, s := range nodes {
+		expect(t, s.Must(t, "DBSIZE") != "0", "node %s has no keys", s.Addr)
+		s.Must(t, "CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint") // it tells ports only
+	}
+	noError(t, b.Ping(t.Context()))
 }

@@ -5,6 +5,8 @@ package redisbackend_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
@@ -94,4 +97,60 @@ func TestCommandsOfTheUserSurviveAServerThatHangs(t *testing.T) {
 	noError(t, within(t, own))
 	size, err := redis(t, client, "GET", "mine").ToString()
 	expect(t, err == nil && size == "1", "%q, %v", size, err)
+}
+
+// Each node of a cluster has a circuit, for windows and for places in flight: that of one that hangs decides nothing
+// about the keys of another.
+func TestANodeThatHangsStopsItsOwnKeysOnly(t *testing.T) {
+	c := testkit.StartCluster(t, 3, 0)
+	find := func(from, to int) string {
+		for i := 0; ; i++ {
+			key := fmt.Sprint("user:", i)
+			slot, err := strconv.Atoi(c.Primaries[2].Must(t, "CLUSTER", "KEYSLOT", "k:"+key))
+			noError(t, err)
+			if slot >= from && slot <= to {
+				return key
+			}
+		}
+	}
+	hung, healthy := find(5120, 5460), find(5461, 6143) // close to each other, on nodes 0 and 1
+	b := redisbackend.New(onCluster(t, c))
+	limiter := throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
+	take := func(key string) throttr.Result {
+		r, err := limiter.Take(context.Background(), key, throttr.Limit{Max: 5, Scale: time.Minute}, 1)
+		noError(t, err)
+		return r
+	}
+	take(hung)
+	await(t, "the nodes of the slots are not known", func() bool {
+		take(healthy)
+		return b.Part(hung) != "" && b.Part(hung) != b.Part(healthy)
+	})
+	mustDelete(t, b, healthy)
+	places := newInFlight(t, b, inflight.WithTimeout(0))
+	limit := inflight.Limit{Max: 2, Lease: 2 * time.Second}
+	lost, kept := acquired(t, places, hung, limit, 1), acquired(t, places, healthy, limit, 1)
+
+	c.Primaries[0].Freeze(t)
+	defer c.Primaries[0].Thaw(t)
+	for range 5 {
+		expect(t, take(hung).Degraded, "a take on the node that hangs was not decided by the policy")
+	}
+	allowed := 0
+	for range 50 {
+		r := take(healthy)
+		expect(t, !r.Degraded, "a take on a key of a node that is there was decided by the policy")
+		if r.Allowed {
+			allowed++
+		}
+	}
+	expect(t, allowed == 5, "%d of 5 were allowed", allowed)
+	for frozen := time.Now(); time.Since(frozen) < limit.Lease; time.Sleep(20 * time.Millisecond) {
+		_, _, err := places.TryAcquire(context.Background(), hung, limit, 1)
+		expect(t, errors.Is(err, throttr.ErrUnavailable), "a place of the node that hangs: %v", err)
+		h, ok, err := places.TryAcquire(context.Background(), healthy, limit, 1)
+		expect(t, ok, "a place of a node that is there: %v", err)
+		h.Release()
+	}
+	expect(t, !lost.Valid() && kept.Valid(), "the place of the node that hangs is valid: %v; the other: %v", lost.Valid(), kept.Valid())
 }
