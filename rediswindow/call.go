@@ -47,9 +47,9 @@ func (q *question) shares() bool {
 func (b *Backend) texts(q *question, more bool) (hash, text string) {
 	holds, times := holds(&q.limit), uint64(1)
 	switch {
-	case q.verb == giveBack || q.verb == undo:
+	case q.verb == giveBack || q.verb == undo: // their places in the text have the ID
 		holds, times = splitID(q.limit.Algorithm, q.id)
-		if q.opened() {
+		if q.opened() { // by the take that is undone
 			times = 1
 		}
 	case q.limit.Algorithm == window.SlidingLog:
@@ -105,14 +105,14 @@ func known(a window.Algorithm, id int64) bool {
 }
 
 // answer is what the script says of a limit. See there.
-type answer struct{ now, fit, count, left, wait, place, series float64 }
+type answer struct{ now, fit, used, left, wait, place, series float64 }
 
 // answerSize is the size of an answer in a reply.
 const answerSize = 7 * 8
 
 // read reads an answer.
 func (a *answer) read(reply string) {
-	for i, f := range [...]*float64{&a.now, &a.fit, &a.count, &a.left, &a.wait, &a.place, &a.series} {
+	for i, f := range [...]*float64{&a.now, &a.fit, &a.used, &a.left, &a.wait, &a.place, &a.series} {
 		*f = float(reply[8*i:])
 	}
 }
@@ -120,7 +120,7 @@ func (a *answer) read(reply string) {
 // opened reports whether the call has opened the window.
 func (a *answer) opened() bool { return a.series == -2 }
 
-// errNoWindow says that something else than a window is stored.
+// These are errors of one limit.
 var (
 	errNoWindow = errors.New("the field of the limit has something that is not a window")
 	errNoHash   = errors.New("WRONGTYPE: the key of Redis has something that is not a hash")
@@ -144,14 +144,14 @@ func (a *answer) err() error {
 func (q *question) window(rank, made int) (w window.Window) {
 	r := q.answer
 	if later := float64(made - 1 - rank); later > 0 { // those after it have changed the window
-		r.count -= later * float64(q.n)
+		r.used -= later * float64(q.n)
 		if q.limit.Algorithm == window.TokenBucket { // the place is a count, too
 			r.place -= later * float64(q.n)
 			r.left -= math.Floor(later * float64(q.n) * float64(q.limit.Scale.Microseconds()) / float64(q.limit.Max))
 		}
 	}
 	if r.left > 0 {
-		w.Count = min(uint64(max(r.count, 0)), MaxCount)
+		w.Count = min(uint64(max(r.used, 0)), MaxCount)
 		w.Left = micros(r.left)
 		w.ExpiresAt = time.UnixMicro(int64(r.now)).Add(w.Left)
 	}

@@ -19,12 +19,19 @@
 --          call: it also removes the window, if m is 1 and nothing else is in it
 --   r      reset; of what is not there, it changes nothing, but a server that can't write refuses it
 --
--- Returns seven doubles for each limit: the time; how many of the m fit (-1: the field has something else, -2: the key
--- has, -3: a window can't open, as now is not within the bounds); count; left; wait; place and series of the ID (series
--- -1: the place is the ID, -2: also, and the call has opened the window).
+-- Returns seven doubles for each limit:
 --
--- The state of a limit is a field of the hash, whose name is the algorithm, the scale or calendar, and, if the limit has
--- a name, a colon and that. It is eight doubles:
+--   now
+--   fit            t, p, c: how many of the m fit; g, u, r: 1 if something was given back or reset; below 0: nothing
+--                  can be said, as the field has something else (-1), or the key has (-2), or a window can't open,
+--                  since now is not within the bounds (-3)
+--   used           what counts of the limit
+--   left, wait     in which time nothing does, and in which time n fit, if they do not
+--   place, series  of the ID of what was taken; series -1: the place is the ID; -2: also, and the call has opened the
+--                  window
+--
+-- The state of a limit is a field of the hash, whose name is the algorithm, the scale or calendar, and, if the limit
+-- has a name, a colon and that. It is eight doubles:
 --
 --   live          until when the hash lives at least
 --   rate, held    the rule of the last call that has changed the state: its max and holds
@@ -92,7 +99,7 @@ while keys[first] do
     if type(state) == 'string' and #state == 64 then
       live, rate, held, start, count, id, more, last = unpack(state_of, state)
       local sum = live + rate + held + start + count + id + more + last
-      if count < 0 or sum - sum ~= 0 then live = nil end
+      if count < 0 or sum - sum ~= 0 then live = nil end -- no window: one of them is no number, or infinite
     end
     if not live then
       if type(state) == 'table' then
@@ -163,10 +170,10 @@ while keys[first] do
     if pass == 1 then
       all = min(all or m, fit)
     else
-      -- Make the call. Granted is what is added to count, and store whether the state has changed. Of g and u, holds and
+      -- Make the call. Granted is what is counted, and store says whether the state has changed. Of g and u, holds and
       -- m are the place and the series of a take, or holds is the ID of a window.
       local granted, store = 0, false
-      local used, left, wait, place, series = 0, 0, 0, 0, 0 -- the answer
+      local used, left, wait, place, series = 0, 0, 0, 0, 0 -- for the reply
       if verb == 't' then
         granted = max(all or fit, 0) * n
         store = granted > 0 or new_rate and not all
@@ -199,7 +206,7 @@ while keys[first] do
           start, count = nil, 0
         end
         series = -1
-        if store and not start then
+        if store and not start then -- the window opens
           start, id, series = now, next_id, -2
           next_id = id + 1
           if kind == 'a' then
@@ -233,7 +240,7 @@ while keys[first] do
           store = fit > 0 or verb == 's'
           count, id, more = verb == 's' and min(n, 2 * holds) * scale or 0, (id + 1) % all_series, 0
         end
-        local paid = max(rate, 1)
+        local paid = max(rate, 1) -- in a microsecond
         used, left = ceil(count / scale), min(ceil(count / paid), most)
         wait = ceil((count + (n - holds) * scale) / paid)
         place, series = more % wrap, id
