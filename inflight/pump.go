@@ -48,8 +48,7 @@ type pump struct {
 // status is what a pump knows of its places, and of its exchanges.
 type status struct {
 	deadline time.Duration // when the places are lost
-	kept     bool          // it is that of the policy
-	term     time.Duration // when it is without the policy
+	term     time.Duration // when they would be without the policy
 
 	phase  phase
 	at     time.Duration // of the next exchange, if none is in flight
@@ -70,35 +69,21 @@ type rules struct {
 	strict    bool
 }
 
-// phase is what a pump does next.
+// phase is what the store knows of a pump. An exchange begins only while none is in flight, and ends only while one is.
+//
+//	         news    begin    answered   failed
+//	told     due     asking
+//	due      due     asking
+//	asking   stale            told       due
+//	stale    stale            due        due
 type phase uint8
 
 const (
-	told   phase = iota // the next exchange is a renewal or a poll: the store knows the rest
+	told   phase = iota // it knows all: the next exchange is a renewal or a poll
 	due                 // the next exchange has something to tell
 	asking              // an exchange that tells all is in flight
 	stale               // one is in flight, and there is more to tell
-	phases
 )
-
-// step is what happens to a pump.
-type step uint8
-
-const (
-	news     step = iota // there is something to tell
-	sent                 // an exchange begins
-	answered             // it ends with an answer
-	failed               // or without one
-	steps
-)
-
-// leads is what leads where. What is not there does not happen.
-var leads = [phases][steps]phase{
-	told:   {news: due, sent: asking, answered: phases, failed: phases},
-	due:    {news: due, sent: asking, answered: phases, failed: phases},
-	asking: {news: stale, sent: phases, answered: told, failed: due},
-	stale:  {news: stale, sent: phases, answered: due, failed: due},
-}
 
 // reset makes a pump that holds and wants nothing one for places with a lease.
 func (p *pump) reset(lease time.Duration) {
@@ -106,12 +91,23 @@ func (p *pump) reset(lease time.Duration) {
 	p.claim.Lease = lease
 }
 
-// step changes the phase. What is new is told at once, or after the exchange that is in flight.
-func (p *pump) step(s step) {
-	if s == news {
-		p.at = 0
+// news has the store told something: at once, or after the exchange that is in flight.
+func (p *pump) news() {
+	p.at = 0
+	if p.inFlight() {
+		p.phase = stale
+	} else {
+		p.phase = due
 	}
-	p.phase = leads[p.phase][s]
+}
+
+// heard ends an exchange that the store has heard.
+func (p *pump) heard() {
+	if p.phase == stale {
+		p.phase = due
+	} else {
+		p.phase = told
+	}
 }
 
 // inFlight reports whether an exchange is in flight.
@@ -165,17 +161,15 @@ func (p *pump) behind() uint64 {
 	return 0
 }
 
-// add adds a want. If it is unlimited, or behind one in line, the store need not be asked.
+// add adds a want. If it is unlimited, the store need not be asked.
 func (p *pump) add(w *want) {
-	switch {
-	case w.Max == window.Unlimited:
+	if w.Max == window.Unlimited {
 		w.apart = true
 		p.hold(w)
 		return
-	case w.Max > p.behind():
-		p.step(news)
-	case !w.Wait:
-		p.decide(w, refused, errNoPlace)
+	}
+	p.askFor(w, p.behind())
+	if w.state == refused {
 		return
 	}
 	i := len(p.wants)
@@ -185,20 +179,31 @@ func (p *pump) add(w *want) {
 	p.wants = slices.Insert(p.wants, i, w)
 }
 
+// askFor has the store asked for a want, unless one in line has a Max that is not smaller. If the want does not wait, it
+// is refused then.
+func (p *pump) askFor(w *want, behind uint64) {
+	switch {
+	case w.Max > behind:
+		p.news()
+	case !w.Wait:
+		p.decide(w, refused, errNoPlace)
+	}
+}
+
 // cancel ends a want whose caller has gone, or what it holds. It returns false if there is nothing to end.
 func (p *pump) cancel(w *want) bool {
 	switch w.state {
 	case waiting, inLine:
 		i := slices.Index(p.wants, w)
 		if w.state == inLine && i == 0 {
-			p.step(news) // the store leaves room for it
+			p.news() // the store leaves room for it
 		}
 		p.wants = slices.Delete(p.wants, i, i+1)
 		w.state = released
 		return true
 	case held:
 		p.letGo(w, released)
-		p.step(news)
+		p.news()
 		return true
 	}
 	return false
@@ -256,14 +261,14 @@ func (p *pump) end(s state, all bool) {
 func (p *pump) close() {
 	p.failAll(window.ErrClosed)
 	p.end(closed, true)
-	p.step(news)
+	p.news()
 }
 
 // tick loses what is held if its time is over.
 func (p *pump) tick(now time.Duration) {
 	if now >= p.loseAt() {
 		p.end(lost, false)
-		p.step(news)
+		p.news()
 	}
 }
 
@@ -278,6 +283,9 @@ func (p *pump) loseAt() time.Duration {
 	}
 	return p.deadline
 }
+
+// kept reports whether the policy keeps what is held.
+func (p *pump) kept() bool { return p.deadline > p.term }
 
 // sendAt returns when the next exchange is due.
 func (p *pump) sendAt() time.Duration {
@@ -296,7 +304,7 @@ func (p *pump) idle(now time.Duration) bool {
 // begin begins an exchange with a claim, which is valid until it ends.
 func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.tick(now)
-	p.step(sent)
+	p.phase = asking
 	p.sentAt = now
 	p.asked = append(p.asked[:0], p.wants[:min(len(p.wants), window.MaxWants)]...)
 	if p.held > 0 || len(p.asked) > 0 {
@@ -322,7 +330,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 		p.failed(now, errLate, unanswered)
 		return false
 	}
-	p.step(answered)
+	p.heard()
 	forgotten := a.Lost || a.Forgotten && p.sentAt < p.term
 	lostData = a.Grace > 0 || forgotten && !p.alone
 	if a.Lost {
@@ -332,7 +340,6 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	p.alone = false
 	p.term = end
 	p.deadline = end
-	p.kept = false
 	for i, w := range p.asked {
 		p.answer(w, len(a.Tokens) > 0 && a.Tokens[i] != 0, a, i)
 	}
@@ -355,7 +362,7 @@ func (p *pump) answer(w *want, granted bool, a *window.Places, i int) {
 		w.token = a.Tokens[i]
 		p.hold(w)
 	case granted, !wants && w.Wait:
-		p.step(news) // the store holds a place, or a position in line, for nobody
+		p.news() // the store holds a place, or a position in line, for nobody
 	case !wants:
 	case w.Wait:
 		w.state = inLine
@@ -369,18 +376,11 @@ func (p *pump) answer(w *want, granted bool, a *window.Places, i int) {
 func (p *pump) follow(now time.Duration, a *window.Places) {
 	behind := p.behind()
 	p.wants = slices.DeleteFunc(p.wants, func(w *want) bool {
-		switch {
-		case w.state == inLine:
-		case w.state != waiting: // it is decided
-			return true
-		case w.Max > behind:
-			p.step(news)
-		case !w.Wait:
+		if w.state == waiting {
 			w.used = a.Used
-			p.decide(w, refused, errNoPlace)
-			return true
+			p.askFor(w, behind)
 		}
-		return false
+		return w.state != waiting && w.state != inLine
 	})
 	p.at = never
 	if p.phase == due {
@@ -416,12 +416,12 @@ const (
 func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
 	if f == mistaken {
-		p.step(answered) // to say it again is of no use before the next renewal
+		p.heard() // to say it again is of no use before the next renewal
 		p.failAll(err)
 		p.follow(now, &window.Places{})
 		return
 	}
-	p.step(failed)
+	p.phase = due
 	p.failAt = cmp.Or(p.failAt, p.sentAt)
 	for _, w := range p.wants {
 		w.state = waiting
@@ -430,7 +430,6 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		p.decideAlone(Refuse, err, false)
 	} else {
 		if p.rules.policy != Refuse && !p.rules.strict {
-			p.kept = true
 			p.deadline = max(p.deadline, now+share(p.claim.Lease, keepShare))
 		}
 		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.claim.Lease)
@@ -469,14 +468,14 @@ func (p *pump) grantAlone(w *want) {
 	p.hold(w)
 	if !w.apart {
 		p.alone = true
-		p.step(news)
+		p.news()
 	}
 }
 
 // again makes the pump tell the store what it holds and wants, unless it will do so anyway.
 func (p *pump) again() {
 	if p.phase != due && (p.held > 0 || len(p.wants) > 0) {
-		p.step(news)
+		p.news()
 	}
 }
 

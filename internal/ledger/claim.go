@@ -64,8 +64,11 @@ func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
 // wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks,
 // and was not woken since it has asked.
 func (c *count) wake(asking string) func() {
-	w := c.line.first()
-	if w == nil || !c.fits(w.n, w.limit) || w.woken || w.process == asking {
+	if len(c.line) == 0 {
+		return nil
+	}
+	w := &c.line[0]
+	if !c.fits(w.n, w.limit) || w.woken || w.process == asking {
 		return nil
 	}
 	w.woken = true
@@ -163,23 +166,27 @@ func (x *exchange) enter(at int, held uint64) {
 }
 
 // queue keeps the process in line as long as wants of it wait. It goes to the end if something was granted, and to
-// another position if its first want has another Max.
+// another position if its first want has another Max: those with a larger one are first.
 func (x *exchange) queue(granted bool, first *window.Want, waiting uint64) {
-	w := x.line.find(x.claim.Process)
-	if w != nil && (first == nil || granted || first.Max != w.limit) {
-		x.line.remove(w)
-		w = nil
+	at := slices.IndexFunc(x.line, func(w waiter) bool { return w.process == x.claim.Process })
+	if at >= 0 && (first == nil || granted || first.Max != x.line[at].limit) {
+		x.line = slices.Delete(x.line, at, at+1)
+		at = -1
 	}
 	if first == nil {
 		return
 	}
-	if w == nil {
-		w = &waiter{process: x.claim.Process, limit: first.Max}
-		x.line.add(w)
+	w := waiter{
+		process: x.claim.Process, n: first.N, limit: first.Max, waiting: waiting,
+		end: x.now + x.claim.Lease/lineShare, wake: x.claim.Wake,
 	}
-	w.n = first.N
-	w.waiting = waiting
-	w.wake = x.claim.Wake
-	w.woken = false
-	w.end = x.now + x.claim.Lease/lineShare
+	if at >= 0 {
+		x.line[at] = w
+		return
+	}
+	at = len(x.line)
+	for at > 0 && x.line[at-1].limit < w.limit {
+		at--
+	}
+	x.line = slices.Insert(x.line, at, w)
 }

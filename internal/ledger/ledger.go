@@ -127,7 +127,7 @@ func (c *count) empty() bool { return c.sum == 0 && len(c.line) == 0 }
 
 // expire removes entries that are over, and processes from the line that have lost their position.
 func (c *count) expire(now time.Duration) {
-	c.line = slices.DeleteFunc(c.line, func(w *waiter) bool { return w.end <= now })
+	c.line = slices.DeleteFunc(c.line, func(w waiter) bool { return w.end <= now })
 	if now < c.first {
 		return
 	}
