@@ -82,7 +82,7 @@ package throttr
 //
 //	client.go, batch.go, ttl.go       requests
 //	config.go, url.go, parking.go     settings
-//	servers.go, rendezvous.go         the servers of a client, and which one has a key
+//	servers.go                        the servers of a client, and which one has a key
 //	stats.go, inspect.go              what servers and clients say of themselves
 //	list.go, subscribe.go, sweep.go   lists, channels, records that clients have left
 //	serverbackend.go                  the windows of a RateLimit on servers; serverbackend_list.go lists them

@@ -88,19 +88,24 @@ func connect[T codec.Value](ctx context.Context, t *Target, events bool) (*hands
 	if err != nil {
 		return nil, connectError(t.Server, err)
 	}
-	h := &handshake[T]{target: t, nc: nc, events: events, done: make(chan struct{})}
-	h.receiver = newReceiver(nc, t.Events)
-	t.background(func() { h.run(ctx, opening) })
-	select {
-	case <-h.done:
-	case <-ctx.Done():
-		if h.abandon() {
-			return nil, connectError(t.Server, ctx.Err())
+	h := &handshake[T]{target: t, nc: nc, receiver: newReceiver(nc, t.Events), events: events}
+	result := make(chan error)
+	t.background(func() {
+		err := h.run(ctx, opening)
+		select {
+		case result <- err:
+		case <-ctx.Done():
+			nc.Close()
 		}
-		<-h.done
+	})
+	select {
+	case err = <-result:
+	case <-ctx.Done():
+		return nil, connectError(t.Server, ctx.Err())
 	}
-	if h.err != nil {
-		return nil, connectError(t.Server, h.err)
+	if err != nil {
+		nc.Close()
+		return nil, connectError(t.Server, err)
 	}
 	return h, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -24,38 +23,11 @@ type handshake[T codec.Value] struct {
 	receiver *receiver
 	events   bool            // the connection is to receive EVENTs
 	unsent   []codec.Request // go out with the next requests
-
-	done chan struct{} // closed when what follows is set
 	probed
-	err error
-
-	mu        sync.Mutex // guards the fields below
-	abandoned bool       // nobody waits for done
-	finished  bool       // done is closed, or is about to be
 }
 
-// run is the goroutine. Ctx is that of Connect, opening has the timeout, too.
-func (h *handshake[T]) run(ctx, opening context.Context) {
-	defer close(h.done)
-	h.err = h.steps(ctx, opening)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.finished = true
-	if h.err != nil || h.abandoned {
-		h.nc.Close()
-	}
-}
-
-// abandon has run close the connection, and soon. It returns false if run has finished.
-func (h *handshake[T]) abandon() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.abandoned = !h.finished
-	return h.abandoned
-}
-
-// steps takes the handshake's steps.
-func (h *handshake[T]) steps(ctx, opening context.Context) error {
+// run takes the handshake's steps. Ctx is that of Connect, opening has the timeout, too.
+func (h *handshake[T]) run(ctx, opening context.Context) error {
 	err := h.bounded(opening, func() (err error) {
 		h.probed, err = probe[T](h.nc, h.receiver, h.events)
 		if err != nil {
@@ -86,27 +58,24 @@ func (h *handshake[T]) bounded(ctx context.Context, step func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var timer *time.Timer
+	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		if timedOut(ctx) {
-			h.nc.Close()
-			return
+		if !timedOut(ctx) {
+			select {
+			case <-over:
+				return
+			case <-time.After(closeGrace):
+			}
 		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		timer = time.AfterFunc(closeGrace, func() { h.nc.Close() })
+		h.nc.Close()
 	})
 	err := step()
+	close(over)
 	if stop() {
 		return err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if timer != nil {
-		timer.Stop()
-	}
 	err = context.Cause(ctx)
-	if timedOut(ctx) && h.receiver.silent {
+	if timedOut(ctx) && len(h.receiver.head) == 0 {
 		err = fmt.Errorf("%w: %w", ErrSilent, err)
 	}
 	return err

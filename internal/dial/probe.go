@@ -55,17 +55,21 @@ func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (found probed, 
 	if _, err := nc.Write(frames); err != nil {
 		return found, err
 	}
-	if found.size, err = probedSize(r, eventLength[T]); err != nil {
+	size, err := probedSize(r, eventLength[T])
+	if err != nil {
 		return found, err
 	}
-	if found.parked, err = parkingRecord(found.size, r); err != nil || events {
-		return found, err
+	switch size {
+	case 1:
+		found, err = receiveProbed[uint8](r, events)
+	case 2:
+		found, err = receiveProbed[uint16](r, events)
+	case 4:
+		found, err = receiveProbed[uint32](r, events)
+	default:
+		found, err = receiveProbed[uint64](r, events)
 	}
-	if _, err = next(r, eventLengthOf(found.size), codec.DecodeStatus); err != nil {
-		return found, err
-	}
-	me, err := next(r, eventLengthOf(found.size), codec.DecodeWhoAmIResponse)
-	found.id = me.ID
+	found.size = size
 	return found, err
 }
 
@@ -89,36 +93,34 @@ func probedSize(r *receiver, events eventDecoder) (int, error) {
 	}
 }
 
-// parkingRecord receives the response to the probe's QUERY.
-func parkingRecord(size int, r *receiver) (parking.Record, error) {
-	switch size {
-	case 1:
-		return parkingRecordOf[uint8](r)
-	case 2:
-		return parkingRecordOf[uint16](r)
-	case 4:
-		return parkingRecordOf[uint32](r)
-	default:
-		return parkingRecordOf[uint64](r)
-	}
-}
-
-func parkingRecordOf[T codec.Value](r *receiver) (parking.Record, error) {
+// receiveProbed receives the responses to the other requests, of a server of T.
+func receiveProbed[T codec.Value](r *receiver, events bool) (found probed, err error) {
 	query, err := next(r, eventLength[T], codec.DecodeQueryResponse[T])
-	return parking.Record{Found: query.Found, Unit: query.TTL.Unit, Quota: uint64(query.Quota)}, err
+	if err != nil {
+		return found, err
+	}
+	found.parked = parking.Record{Found: query.Found, Unit: query.TTL.Unit, Quota: uint64(query.Quota)}
+	if events {
+		return found, nil
+	}
+	if _, err := next(r, eventLength[T], codec.DecodeStatus); err != nil {
+		return found, err
+	}
+	me, err := next(r, eventLength[T], codec.DecodeWhoAmIResponse)
+	found.id = me.ID
+	return found, err
 }
 
 // receiver receives responses, and skips the EVENTs between them.
 type receiver struct {
 	nc     net.Conn
 	buf    []byte // received and not yet decoded
-	head   []byte // what was received first
-	silent bool   // nothing has been received
+	head   []byte // what was received first; empty if nothing was
 	events *atomic.Uint64
 }
 
 func newReceiver(nc net.Conn, events *atomic.Uint64) *receiver {
-	return &receiver{nc: nc, buf: make([]byte, 0, bufferSize), silent: true, events: events}
+	return &receiver{nc: nc, buf: make([]byte, 0, bufferSize), events: events}
 }
 
 // next returns the next response. Decode returns the length of the response, or an error that
@@ -160,14 +162,13 @@ func (r *receiver) receive() error {
 		r.buf = append(make([]byte, 0, bufferSize), r.buf...)
 	}
 	n, err := r.nc.Read(r.buf[len(r.buf):cap(r.buf)])
-	if r.silent {
+	if len(r.head) == 0 {
 		r.head = append(r.head, r.buf[len(r.buf) : len(r.buf)+n][:min(n, headSize)]...)
 	}
 	r.buf = r.buf[:len(r.buf)+n]
 	if n == 0 && err != nil {
 		return err
 	}
-	r.silent = r.silent && n == 0
 	return nil
 }
 
@@ -178,18 +179,4 @@ type eventDecoder func(src []byte) (int, error)
 func eventLength[T codec.Value](src []byte) (int, error) {
 	_, n, err := codec.DecodeEvent[T](src)
 	return n, err
-}
-
-// eventLengthOf returns the eventDecoder of a value size.
-func eventLengthOf(size int) eventDecoder {
-	switch size {
-	case 1:
-		return eventLength[uint8]
-	case 2:
-		return eventLength[uint16]
-	case 4:
-		return eventLength[uint32]
-	default:
-		return eventLength[uint64]
-	}
 }
