@@ -35,63 +35,43 @@ func runTime(records int) uint64 {
 //   - sets the timer. If the earliest event is due before the run ends, the server locks
 //     up for good.
 //
-// The fields grace, late and lockUp switch parts of this off; see [Hazard]. Without late, a change of
-// the TTL of the record with the empty key holds the timer until that record ends.
+// Without [Grace], expiry removes a record. Without [LateExpiry], the timer is always set to the earliest event, but a
+// change of the TTL of the record with the empty key holds it until that record ends. Without [LockUp], another run
+// follows.
 type collector struct {
-	grace   bool // dead records are kept for a grace; if not, expiry removes a record
-	late    bool // only the above sets the timer; if not, it is set to the earliest event, or held
-	lockUp  bool // the server can lock up
-	timer   event
+	hazards *[hazardCount]bool
+	timer   uint64     // when it fires, in ns since 1970; 0: not at all
 	events  recordHeap // all records, by their next event
 	first   *record    // the first live record in table order; nil: not known
-	parking *record    // holds the timer at its expiry; nil: none; always nil if late
+	parking *record    // holds the timer at its expiry; nil: none; always nil with LateExpiry
 	expired int        // records that have expired
 	locked  bool
 	report  func(text string) // called when the server locks up
 }
 
-// event is what is due next for a record. The zero event is none.
-type event struct {
-	at   uint64 // ns since 1970; not 0
-	key  string
-	dead bool // it is the end of a grace; if not, an expiry
-}
-
-// String describes the event, such as `the expiry of "k"`.
-func (e event) String() string {
-	what := "expiry"
-	if e.dead {
-		what = "end of the grace"
-	}
-	return fmt.Sprintf("the %s of %q", what, e.key)
-}
-
-// due returns when the record's next event is due.
+// due returns when the record's next event is due. It is not 0.
 func (r *record) due() uint64 {
 	if r.dead {
 		return r.expires + graceTime
 	}
-	return r.expires
+	return max(r.expires, 1)
 }
-
-// next returns the record's next event.
-func (r *record) next() event { return event{max(r.due(), 1), r.key, r.dead} }
 
 // added is called for each new record.
 func (c *collector) added(r *record) {
 	c.events.add(r)
-	if !c.late {
+	if !c.hazards[LateExpiry] {
 		c.rearm()
 		return
 	}
 	r.order = tableOrder(r.key)
 	if c.first == nil {
 		c.findFirst()
-	} else if before(r, c.first) {
+	} else if r.order < c.first.order {
 		c.first = r
 	}
 	if r.expires <= c.first.expires {
-		c.timer = r.next()
+		c.timer = r.due()
 	}
 }
 
@@ -99,7 +79,7 @@ func (c *collector) added(r *record) {
 // seldom called.
 func (c *collector) findFirst() {
 	for _, r := range c.events.records {
-		if !r.dead && (c.first == nil || before(r, c.first)) {
+		if !r.dead && (c.first == nil || r.order < c.first.order) {
 			c.first = r
 		}
 	}
@@ -109,7 +89,7 @@ func (c *collector) findFirst() {
 func (c *collector) removed(r *record) {
 	c.events.remove(r)
 	c.ended(r)
-	if !c.late {
+	if !c.hazards[LateExpiry] {
 		c.rearm()
 	}
 }
@@ -120,9 +100,9 @@ func (c *collector) changed(r *record, bySet bool) {
 	c.events.fix(r)
 	sets := r.key == "" && !bySet
 	switch {
-	case c.late && sets:
-		c.timer = r.next()
-	case !c.late:
+	case c.hazards[LateExpiry] && sets:
+		c.timer = r.due()
+	case !c.hazards[LateExpiry]:
 		if sets {
 			c.parking = r
 		}
@@ -140,29 +120,21 @@ func (c *collector) ended(r *record) {
 	}
 }
 
-// restart unlocks the server, whose timer is that of a run.
-func (c *collector) restart() {
-	c.locked = false
-	c.parking = nil
-	c.first = nil
-	c.rearm()
-}
-
 // rearm sets the timer to the earliest event, or to the expiry of the record that holds it.
 func (c *collector) rearm() {
-	c.timer = event{}
+	c.timer = 0
 	switch r := c.events.first(); {
 	case c.parking != nil:
-		c.timer = c.parking.next()
+		c.timer = c.parking.due()
 	case r != nil:
-		c.timer = r.next()
+		c.timer = r.due()
 	}
 }
 
 // run runs the collector at time t. It calls remove for each record to be removed from
 // the store.
 func (c *collector) run(t uint64, remove func(*record)) {
-	records, cause := len(c.events.records), c.timer
+	records := len(c.events.records)
 	var marked []*record
 	for r := c.events.first(); r != nil && r.due() <= t; r = c.events.first() {
 		c.events.remove(r)
@@ -172,10 +144,10 @@ func (c *collector) run(t uint64, remove func(*record)) {
 		}
 		c.expired++
 		c.ended(r)
-		if !c.late {
+		if !c.hazards[LateExpiry] {
 			r.expires = t // later only if an UPDATE moved it into the past
 		}
-		if c.grace {
+		if c.hazards[Grace] {
 			marked = append(marked, r)
 		} else {
 			remove(r)
@@ -187,20 +159,24 @@ func (c *collector) run(t uint64, remove func(*record)) {
 	}
 	c.rearm()
 	took := runTime(records)
-	if c.lockUp && c.timer.at != 0 && c.timer.at <= t+took {
+	if c.hazards[LockUp] && c.timer != 0 && c.timer <= t+took {
 		c.locked = true
-		c.report(lockUpText(cause, c.timer, t, took, records))
+		c.report(fmt.Sprintf("the server locked up: its collector ran at %s, which takes %v with %d records, and %s",
+			timeOf(t).Format("15:04:05.000000"), time.Duration(took), records, c.events.first().dueAt(t)))
 	}
 }
 
-// lockUpText describes a run at time t, of a number of records, before whose end another event is due.
-func lockUpText(cause, next event, t, took uint64, records int) string {
-	due := fmt.Sprintf("due %v later", time.Duration(next.at-t))
-	if next.at < t {
-		due = fmt.Sprintf("%v overdue", time.Duration(t-next.at))
+// dueAt describes the record's next event at time t, such as `the expiry of "k" was due 1µs later`.
+func (r *record) dueAt(t uint64) string {
+	what := "expiry"
+	if r.dead {
+		what = "end of the grace"
 	}
-	return fmt.Sprintf("the server locked up: its collector ran for %v at %s, which takes %v with %d records, and %v was %s",
-		cause, timeOf(t).Format("15:04:05.000000"), time.Duration(took), records, next, due)
+	when := fmt.Sprintf("due %v later", time.Duration(r.due()-t))
+	if r.due() < t {
+		when = fmt.Sprintf("%v overdue", time.Duration(t-r.due()))
+	}
+	return fmt.Sprintf("the %s of %q was %s", what, r.key, when)
 }
 
 // tableOrder returns where a key stands in the server's table. The order of a real
@@ -214,14 +190,6 @@ func tableOrder(key string) uint64 {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31
-}
-
-// before reports whether a stands before b in the table.
-func before(a, b *record) bool {
-	if a.order != b.order {
-		return a.order < b.order
-	}
-	return a.key < b.key
 }
 
 // recordHeap is a heap of records, of which the first has the earliest event.

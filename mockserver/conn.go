@@ -1,6 +1,7 @@
 package mockserver
 
 import (
+	"crypto/rand"
 	"errors"
 	"math"
 	"net"
@@ -25,8 +26,6 @@ type conn struct {
 	net    net.Conn
 	since  uint64        // ns since 1970
 	wake   chan struct{} // has room for one signal to the writer
-	closed chan struct{}
-	once   sync.Once // closes
 
 	// Used only by the reader.
 	in       []byte // received and not executed yet
@@ -40,11 +39,11 @@ type conn struct {
 	// Guarded by Server.mu.
 	out                   []response // that have not been sent
 	held                  bool       // nothing is sent yet
-	finished              bool       // no more responses come: the writer ends the connection after them
+	finished              bool       // no more responses come: the connection ends after them
+	closed                bool       // it has ended
 	halfOpen              bool       // what the client sends is lost, and nothing is sent
 	dropped               bool       // the server has ended the connection
 	gone                  bool       // no more requests are executed
-	broken                bool       // responses could not be sent
 	sent                  int        // responses that were sent since the last read
 	packets               int        // with requests, during the start-up
 	requests              [lastOp + 1]uint64
@@ -56,10 +55,10 @@ type conn struct {
 func (s *Server) newConn(nc net.Conn) *conn {
 	s.accepted++
 	c := &conn{
-		srv: s, number: s.accepted, id: newID(), net: nc, since: s.clock.now(),
-		wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		readLeft: math.MaxInt, writeLeft: math.MaxInt,
+		srv: s, number: s.accepted, net: nc, since: s.clock.now(),
+		wake: make(chan struct{}, 1), readLeft: math.MaxInt, writeLeft: math.MaxInt,
 	}
+	rand.Read(c.id[:]) // never fails
 	s.cut(c)
 	if s.hazards[Events] {
 		s.channels.subscribe(c, everyConn, c.since)
@@ -83,15 +82,12 @@ func (c *conn) leave() {
 	}
 }
 
+// close ends the connection and its goroutines. The caller holds Server.mu.
 func (c *conn) close() {
-	c.once.Do(func() {
-		close(c.closed)
-		c.net.Close()
-	})
+	c.closed = true
+	c.net.Close()
+	c.signal()
 }
-
-// inMemory reports whether the connection accepts no more of a write than the client reads.
-func (c *conn) inMemory() bool { return c.net.LocalAddr().Network() == "pipe" }
 
 // read is the reader goroutine.
 func (c *conn) read() {
@@ -115,27 +111,18 @@ func (c *conn) serve(data []byte) bool {
 		return true
 	}
 	c.srv.thread.acquire()
-	c.begin(len(data))
 	ok := c.execute(data)
 	c.srv.thread.release()
-	c.end()
-	if !ok || c.inMemory() {
+	c.unhold()
+	if inMemory := c.net.LocalAddr().Network() == "pipe"; inMemory || !ok {
 		c.signal()
 		return ok
 	}
 	return c.flush()
 }
 
-// begin holds the responses back until end is called.
-func (c *conn) begin(received int) {
-	c.srv.mu.Lock()
-	defer c.srv.mu.Unlock()
-	c.held = true
-	c.sent = 0
-	c.readBytes += uint64(received)
-}
-
-func (c *conn) end() {
+// unhold lets the responses be sent that execute has held back.
+func (c *conn) unhold() {
 	c.srv.mu.Lock()
 	defer c.srv.mu.Unlock()
 	c.held = false
@@ -146,7 +133,7 @@ func (c *conn) end() {
 func (c *conn) execute(data []byte) bool {
 	c.in = append(c.in, data...)
 	for len(c.in) > 0 {
-		n, ok := c.srv.execute(c, c.in[:min(len(c.in), codec.MaxFrame)])
+		n, ok := c.srv.turn(c, c.in[:min(len(c.in), codec.MaxFrame)])
 		c.in = slices.Delete(c.in, 0, n)
 		if n == 0 || !ok {
 			return ok
@@ -155,14 +142,16 @@ func (c *conn) execute(data []byte) bool {
 	return true
 }
 
-// execute executes the complete requests at the start of src, without requests of other connections in between and
-// all at the same time. It returns their length, and whether the connection goes on.
-func (s *Server) execute(c *conn, src []byte) (n int, ok bool) {
+// turn executes the complete requests at the start of src, without requests of other connections in between and
+// all at the same time, and holds their responses back. It returns their length, and whether the connection goes on.
+func (s *Server) turn(c *conn, src []byte) (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.halfOpen {
 		return len(src), !c.gone
 	}
+	c.held = true
+	c.sent = 0
 	now := s.clock.now()
 	first, requests := len(c.out), 0
 	for n < len(src) && !c.gone {

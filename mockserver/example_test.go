@@ -117,7 +117,7 @@ func ExampleWithRealCollector() {
 	}
 	// Output:
 	// true
-	// H12: the server locked up: its collector ran for the expiry of "b" at 00:00:01.000000, which takes 50.7µs with 2 records, and the expiry of "a" was due 20µs later
+	// H12: the server locked up: its collector ran at 00:00:01.000000, which takes 50.7µs with 2 records, and the expiry of "a" was due 20µs later
 }
 
 func ExampleHazards() {

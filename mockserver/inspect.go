@@ -30,11 +30,9 @@ func (s *Server) ValueSize() int {
 func (s *Server) Set(key string, quota uint64, ttl time.Duration) {
 	st, unlock := s.lockStore()
 	defer unlock()
-	if len(key) > codec.MaxKey {
-		panic(fmt.Sprintf("mockserver: Set: a key of %d bytes is over the largest length, %d", len(key), codec.MaxKey))
-	}
-	if quota > st.max {
-		panic(fmt.Sprintf("mockserver: Set: a quota of %d is over the largest value, %d", quota, st.max))
+	if len(key) > codec.MaxKey || quota > st.max {
+		panic(fmt.Sprintf("mockserver: Set: a key has at most %d bytes, not %d, and a quota is at most %d, not %d",
+			codec.MaxKey, len(key), st.max, quota))
 	}
 	if r := st.records[key]; r != nil {
 		st.remove(r)

@@ -37,7 +37,6 @@ func (c *conn) fail(n int, err error) {
 		unsent--
 	}
 	c.sent -= unsent
-	c.broken = true
 	c.leak(unsent)
 	c.close()
 }
@@ -48,7 +47,7 @@ func (c *conn) ended(err error) {
 	reset := errors.Is(err, syscall.ECONNRESET) || wasReset(c.net)
 	c.srv.mu.Lock()
 	defer c.srv.mu.Unlock()
-	if reset || c.broken || errors.Is(err, io.EOF) {
+	if reset || c.closed || errors.Is(err, io.EOF) {
 		unread := len(c.out)
 		if reset {
 			unread = max(unread, c.sent)

@@ -1,7 +1,6 @@
 package mockserver
 
 import (
-	"crypto/rand"
 	"maps"
 	"net"
 	"slices"
@@ -33,7 +32,7 @@ func (p sized[T]) inspect(x *exchange) {
 		x.respond(true, codec.WhoAmIResponse{ID: x.conn.id})
 	case codec.Connection:
 		res := codec.ConnectionResponse{}
-		for c := range p.srv.open() {
+		for c := range p.open() {
 			if c.id == m.ID {
 				res = codec.ConnectionResponse{Found: true, Connection: c.info()}
 			}
@@ -41,16 +40,16 @@ func (p sized[T]) inspect(x *exchange) {
 		x.respond(res.Found, res)
 	case codec.Connections:
 		var entries []codec.ConnectionInfo
-		for c := range p.srv.open() {
+		for c := range p.open() {
 			entries = append(entries, c.info())
 		}
 		x.respond(true, codec.ConnectionsResponse{Fragments: fragments(entries, func(codec.ConnectionInfo) int { return 237 })})
 	case codec.Channels:
 		x.respond(true, codec.ChannelsResponse{
-			Fragments: fragments(p.srv.channels.entries(), func(codec.ChannelsEntry) int { return 25 }),
+			Fragments: fragments(p.channels.entries(), func(codec.ChannelsEntry) int { return 25 }),
 		})
 	case codec.Channel:
-		subs, found := p.srv.channels[string(m.Name)]
+		subs, found := p.channels[string(m.Name)]
 		res := codec.ChannelResponse{Found: found}
 		for _, sub := range subs {
 			res.Subscribers = append(res.Subscribers,
@@ -72,7 +71,7 @@ func (p sized[T]) list(x *exchange) {
 	x.respond(true, codec.ListResponse[T]{
 		Fragments: fragments(entries, func(e codec.ListEntry[T]) int { return 11 + len(e.Key) }),
 	})
-	p.store.garbler.spoil(x.response.frame)
+	p.store.spoil(x.response.frame)
 }
 
 func (p sized[T]) stats(x *exchange) {
@@ -83,7 +82,7 @@ func (p sized[T]) stats(x *exchange) {
 	x.respond(true, codec.StatsResponse{
 		Fragments: fragments(entries, func(e codec.StatsEntry) int { return 33 + len(e.Key) }),
 	})
-	p.store.garbler.spoil(x.response.frame)
+	p.store.spoil(x.response.frame)
 }
 
 func (cs channels) entries() (all []codec.ChannelsEntry) {
@@ -118,8 +117,8 @@ func fragments[E any](entries []E, size func(E) int) (all [][]E) {
 }
 
 func (p sized[T]) info() codec.InfoResponse {
-	s, st := p.srv, p.store
-	of := func(op codec.Op) codec.Count { return s.requests[op].count(st.minute) }
+	st := &p.store
+	of := func(op codec.Op) codec.Count { return p.requests[op].count(st.minute) }
 	res := codec.InfoResponse{
 		Timestamp: st.now / uint64(time.Second),
 		Requests: codec.InfoRequests{
@@ -133,7 +132,7 @@ func (p sized[T]) info() codec.InfoResponse {
 		RunningSince: st.start,
 		Version:      version,
 	}
-	for op := range s.requests {
+	for op := range p.requests {
 		n := of(codec.Op(op))
 		res.Requests.All.Total += n.Total
 		res.Requests.All.PerMinute += n.PerMinute
@@ -148,14 +147,14 @@ func (p sized[T]) info() codec.InfoResponse {
 	}
 	res.CounterBytes = res.Counters * uint64(codec.Size[T]())
 	res.Keys = res.Counters + res.Buffers
-	for c := range s.open() {
+	for c := range p.open() {
 		res.Connections++
 		// A real server does not count its bytes per minute.
 		res.ReadBytes.Total += c.readBytes
 		res.WriteBytes.Total += c.writeBytes
 	}
 	subscribed := map[*conn]bool{}
-	for _, subs := range s.channels {
+	for _, subs := range p.channels {
 		res.Subscriptions += uint64(len(subs))
 		for _, sub := range subs {
 			subscribed[sub.conn] = true
@@ -163,14 +162,6 @@ func (p sized[T]) info() codec.InfoResponse {
 	}
 	res.Channels = uint64(len(subscribed)) // as a real server counts them
 	return res
-}
-
-// newID returns a random UUID (RFC 9562, version 4), as a real server does.
-func newID() (id codec.ConnID) {
-	rand.Read(id[:]) // never fails
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return id
 }
 
 // info describes c. The bytes that a connection has allocated and consumed stay zero, as

@@ -1,8 +1,6 @@
 package mockserver
 
 import (
-	"time"
-
 	"github.com/throttr-go/throttr/codec"
 )
 
@@ -51,6 +49,3 @@ func (r *record) usage(minute uint64) codec.Usage {
 		Reads: r.reads.before, Writes: r.writes.before,
 	}
 }
-
-// minuteOf returns how many whole minutes passed from start to now.
-func minuteOf(start, now uint64) uint64 { return (now - start) / uint64(time.Minute) }

@@ -40,7 +40,7 @@ func (x *exchange) respond(found bool, res codec.Response) {
 // protocol executes the requests of one value size.
 type protocol interface {
 	// execute executes the request at the start of src, puts the response in x, and returns the
-	// length of the request. Its errors are codec.ErrShort and *breach.
+	// length of the request. Its errors are codec.ErrShort and breach.
 	execute(x *exchange, src []byte) (n int, err error)
 	// event returns an EVENT.
 	event(channel string, payload []byte) ([]byte, error)
@@ -60,14 +60,11 @@ func newProtocol(s *Server, valueSize int) protocol {
 }
 
 // sized implements protocol for values of type T.
-type sized[T codec.Value] struct {
-	srv   *Server
-	store *store
-}
+type sized[T codec.Value] struct{ *Server }
 
 func newSized[T codec.Value](s *Server) sized[T] {
 	s.store.max = uint64(^T(0))
-	return sized[T]{s, &s.store}
+	return sized[T]{s}
 }
 
 func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
@@ -82,7 +79,8 @@ func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
 	}
 	op := x.request.Op()
 	x.conn.requests[op]++ // before the execution: an INFO counts itself
-	p.srv.requests[op].mark(p.store.minute, 1)
+	x.conn.readBytes += uint64(n)
+	p.requests[op].mark(p.store.minute, 1)
 
 	switch m := x.request.(type) {
 	case codec.Insert[T]:
@@ -104,10 +102,10 @@ func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
 	case codec.Get:
 		p.get(x, m.Key)
 	case codec.Subscribe:
-		p.srv.channels.subscribe(x.conn, string(m.Channel), p.store.now)
+		p.channels.subscribe(x.conn, string(m.Channel), p.store.now)
 		x.status(nil, true)
 	case codec.Unsubscribe:
-		x.status(nil, p.srv.channels.unsubscribe(x.conn, string(m.Channel)))
+		x.status(nil, p.channels.unsubscribe(x.conn, string(m.Channel)))
 	case codec.Publish[T]:
 		x.status(nil, p.publish(x.conn, m))
 	default:
@@ -156,14 +154,14 @@ func (p sized[T]) remaining(r *record) codec.TTL[T] {
 // publish sends the EVENTs before the response, so that a publisher that is subscribed
 // gets its own EVENT first (H8). It returns false if nobody is subscribed.
 func (p sized[T]) publish(from *conn, m codec.Publish[T]) bool {
-	subs := p.srv.channels[string(m.Channel)]
+	subs := p.channels[string(m.Channel)]
 	event, _ := codec.Event[T](m).AppendBinary(nil) // as long as the PUBLISH, so it fits a frame
 	for _, sub := range subs {
 		if sub.conn.gone {
 			continue
 		}
 		sub.read += uint64(len(m.Payload))
-		p.srv.deliver(from, sub.conn, event, len(m.Payload))
+		p.deliver(from, sub.conn, event, len(m.Payload))
 	}
 	return len(subs) > 0
 }
@@ -174,11 +172,12 @@ func (p sized[T]) event(channel string, payload []byte) ([]byte, error) {
 
 // unknownOp returns the violation of a request that does not exist.
 func unknownOp(op codec.Op) error {
-	if op == codec.OpEvent {
+	switch {
+	case op == codec.OpEvent:
 		return breachf("H27", "op 0x%02x from a client is executed as a command by a real server", byte(op))
-	}
-	if op > lastOp {
+	case op > lastOp:
 		return breachf("H6", "op 0x%02x kills a real server", byte(op))
+	default:
+		return breachf("H6", "op 0x%02x stalls the connection on a real server", byte(op))
 	}
-	return breachf("H6", "op 0x%02x stalls the connection on a real server", byte(op))
 }

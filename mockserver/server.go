@@ -61,9 +61,11 @@ func Start(opts ...Option) (*Server, error) {
 		addr:     o.addr,
 		channels: make(channels),
 	}
-	s.store = newStore(&o, s.clock.now(), func(text string) {
+	now := s.clock.now()
+	s.store = store{hazards: &s.hazards, records: make(map[string]*record), start: now, now: now}
+	s.store.collector = collector{hazards: &s.hazards, report: func(text string) {
 		s.violations = append(s.violations, Violation{Rule: "H12", Text: text})
-	})
+	}}
 	s.protocol = newProtocol(s, o.valueSize)
 	if o.costs != (costs{}) {
 		var err error

@@ -30,31 +30,16 @@ func ttlOf[T codec.Value](t codec.TTL[T]) ttl { return ttl{Amount: uint64(t.Amou
 
 // store holds the records. The server's lock guards it.
 type store struct {
+	hazards   *[hazardCount]bool
 	max       uint64 // the largest value
-	wrap      bool
 	records   map[string]*record
 	made      int // records that were made since the server started
 	collector collector
-	garbler   garbler
-	start     uint64 // when the server started or restarted, ns since 1970
-	now       uint64 // the time up to which all events have happened
-	minute    uint64 // of now, from start
-}
-
-func newStore(o *options, now uint64, lockedUp func(text string)) store {
-	return store{
-		wrap:    o.hazards[Wrap],
-		records: make(map[string]*record),
-		collector: collector{
-			grace:  o.hazards[Grace],
-			late:   o.hazards[LateExpiry],
-			lockUp: o.hazards[LockUp],
-			report: lockedUp,
-		},
-		garbler: garbler{on: o.hazards[GarbledList]},
-		start:   now,
-		now:     now,
-	}
+	removals  []uint64 // when records were removed, in ns since 1970, with GarbledList
+	garbled   int      // responses that had entries which never existed
+	start     uint64   // when the server started or restarted, ns since 1970
+	now       uint64   // the time up to which all events have happened
+	minute    uint64   // of now, from start
 }
 
 // catchUp runs the collector at each time up to now at which the timer fires. Nothing runs
@@ -62,13 +47,13 @@ func newStore(o *options, now uint64, lockedUp func(text string)) store {
 // the timer had fired in time.
 func (st *store) catchUp(now uint64) {
 	c := &st.collector
-	for !c.locked && c.timer.at != 0 && c.timer.at <= now {
+	for !c.locked && c.timer != 0 && c.timer <= now {
 		// A timer that was set to the past fires when it was set, at st.now.
-		st.now = max(c.timer.at, st.now)
+		st.now = max(c.timer, st.now)
 		c.run(st.now, st.forget)
 	}
 	st.now = max(st.now, now)
-	st.minute = minuteOf(st.start, st.now)
+	st.minute = (st.now - st.start) / uint64(time.Minute) // whole ones
 }
 
 // add stores a record whose key is free.
@@ -89,25 +74,26 @@ func (st *store) remove(r *record) {
 func (st *store) forget(r *record) {
 	delete(st.records, r.key)
 	r.removed = true
-	st.garbler.removed(st.now)
+	if st.hazards[GarbledList] {
+		st.removals = append(st.removals, st.now)
+	}
 }
 
-// restart unlocks the server. It keeps the records that are not due to be removed, or
-// removes all.
+// restart makes the server a new one, with the records that have not expired, or with none.
 func (st *store) restart(keep bool, now uint64) {
-	c := &st.collector
 	st.made = 0
 	st.start = now
-	if !keep {
-		clear(st.records)
-		c.events.records = nil
+	c := &st.collector
+	*c = collector{hazards: c.hazards, expired: c.expired, report: c.report}
+	for _, r := range st.records {
+		if keep && !r.dead && r.expires > now {
+			c.events.add(r)
+		} else {
+			st.forget(r)
+		}
 	}
-	// What expired while the server was locked up does not lock it up again.
-	lockUp := c.lockUp
-	c.lockUp = false
-	c.restart()
-	st.catchUp(now)
-	c.lockUp = lockUp
+	st.removals = nil
+	c.rearm()
 }
 
 // live returns the record of key, or nil if it is missing or dead.
@@ -180,7 +166,7 @@ func (st *store) updateQuota(key []byte, change codec.Change, value uint64) bool
 	case codec.Patch:
 		r.quota = value
 	case codec.Increase:
-		if !st.wrap && value > st.max-r.quota {
+		if !st.hazards[Wrap] && value > st.max-r.quota {
 			return false
 		}
 		r.quota = (r.quota + value) & st.max

@@ -1,7 +1,6 @@
 package mockserver
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -41,25 +40,20 @@ func (s *Server) Violations() []Violation {
 }
 
 // breach is a violation that a request has caused, as an error.
-type breach struct {
-	rule string
-	text string
-}
+type breach Violation
 
 // Error returns the rule and what happened.
-func (b *breach) Error() string { return b.rule + ": " + b.text }
+func (b breach) Error() string { return Violation(b).String() }
 
 func breachf(rule, format string, args ...any) error {
-	return &breach{rule: rule, text: fmt.Sprintf(format, args...)}
+	return breach{Rule: rule, Text: fmt.Sprintf(format, args...)}
 }
 
 // violate records err, which is a breach, and drops the connection. The caller holds
 // s.mu.
 func (s *Server) violate(c *conn, err error) {
-	var b *breach
-	if !errors.As(err, &b) {
-		panic(err)
-	}
-	s.violations = append(s.violations, Violation{Rule: b.rule, Conn: c.number, Text: b.text})
+	v := Violation(err.(breach))
+	v.Conn = c.number
+	s.violations = append(s.violations, v)
 	c.drop()
 }

@@ -22,11 +22,7 @@ var strayUnits = []byte{0, 32, 64, 80}
 func (c *conn) write() {
 	defer c.srv.forget(c)
 	for c.flush() {
-		select {
-		case <-c.wake:
-		case <-c.closed:
-			return
-		}
+		<-c.wake
 	}
 }
 
@@ -51,7 +47,7 @@ func (c *conn) flush() bool {
 	}
 	c.srv.mu.Lock()
 	defer c.srv.mu.Unlock()
-	return !c.finished || len(c.out) > 0
+	return !c.closed && (!c.finished || len(c.out) > 0)
 }
 
 // take moves the responses that are due to c.frames, and reports whether there are any. They are not
