@@ -18,13 +18,6 @@ func (Channel) ResponseKind() Kind { return KindChannel }
 
 func (Channel) valueSize() int { return 0 }
 
-// DecodeChannel decodes the CHANNEL at the start of src and returns it and its
-// length in bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodeChannel(src []byte) (m Channel, n int, err error) {
-	m.Name, n, err = decodeKeyFrame(src, OpChannel)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // channel, dst is returned as it was.
 func (m Channel) AppendBinary(dst []byte) ([]byte, error) {

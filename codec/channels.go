@@ -16,13 +16,6 @@ func (Channels) ResponseKind() Kind { return KindChannels }
 
 func (Channels) valueSize() int { return 0 }
 
-// DecodeChannels decodes the CHANNELS at the start of src and returns it and its
-// length, 1. Errors: [ErrShort], [ErrMalformed].
-func DecodeChannels(src []byte) (m Channels, n int, err error) {
-	n, err = decodeBareFrame(src, OpChannels)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Channels) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpChannels)), nil
@@ -79,11 +72,9 @@ func (e ChannelsEntry) named(name []byte) ChannelsEntry {
 	return e
 }
 
-func (ChannelsEntry) scan(b []byte) (name int, err error) { return int(b[0]), nil }
-
-func (e ChannelsEntry) decode(b []byte) ChannelsEntry {
+func (ChannelsEntry) decode(b []byte) (e ChannelsEntry, name int, err error) {
 	getNumbers(b[1:], &e.ReadBytes, &e.WriteBytes, &e.Connections)
-	return e
+	return e, int(b[0]), nil
 }
 
 func (e ChannelsEntry) check() error {

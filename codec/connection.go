@@ -16,12 +16,8 @@ func (Connection) ResponseKind() Kind { return KindConnection }
 
 func (Connection) valueSize() int { return 0 }
 
-// DecodeConnection decodes the CONNECTION at the start of src and returns it and
-// its length in bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodeConnection(src []byte) (m Connection, n int, err error) {
-	if _, err := decodeBareFrame(src, OpConnection); err != nil {
-		return m, 0, err
-	}
+// decodeConnection decodes a CONNECTION.
+func decodeConnection(src []byte) (m Connection, n int, err error) {
 	n = 1 + len(m.ID)
 	if len(src) < n {
 		return m, 0, ErrShort
@@ -66,8 +62,8 @@ func DecodeConnectionResponse(src []byte) (m ConnectionResponse, n int, err erro
 		return m, 0, ErrShort
 	}
 	m.Found = true
-	m.Connection = m.Connection.decode(src[1:])
-	return m, n, nil
+	m.Connection, _, err = m.Connection.decode(src[1:])
+	return m, n, err
 }
 
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the IP,

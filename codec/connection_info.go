@@ -88,9 +88,7 @@ func (ConnectionInfo) name() []byte { return nil }
 
 func (c ConnectionInfo) named([]byte) ConnectionInfo { return c }
 
-func (ConnectionInfo) scan([]byte) (name int, err error) { return 0, nil }
-
-func (c ConnectionInfo) decode(b []byte) ConnectionInfo {
+func (ConnectionInfo) decode(b []byte) (c ConnectionInfo, name int, err error) {
 	copy(c.ID[:], b)
 	c.Type = ConnectionType(b[16])
 	c.Transport = Transport(b[17])
@@ -99,7 +97,7 @@ func (c ConnectionInfo) decode(b []byte) ConnectionInfo {
 	c.Port = binary.LittleEndian.Uint16(b[35:])
 	numbers := c.numbers()
 	getNumbers(b[37:], numbers[:]...)
-	return c
+	return c, 0, nil
 }
 
 func (c ConnectionInfo) check() error {

@@ -16,13 +16,6 @@ func (Connections) ResponseKind() Kind { return KindConnections }
 
 func (Connections) valueSize() int { return 0 }
 
-// DecodeConnections decodes the CONNECTIONS at the start of src and returns it and its
-// length, 1. Errors: [ErrShort], [ErrMalformed].
-func DecodeConnections(src []byte) (m Connections, n int, err error) {
-	n, err = decodeBareFrame(src, OpConnections)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Connections) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpConnections)), nil

@@ -90,7 +90,7 @@ func ExampleTTLOf() {
 	// Output:
 	// 30s is 30s
 	// 1h30m0s is 90m
-	// codec: TTL out of range: 4m16s is not exact in any unit with values of 1 byte, a value size of 2 would do
+	// codec: TTL out of range: 4m16s is not exact in any unit with a value size of 1, one of 2 would do
 }
 
 // Several frames are sent in one write.

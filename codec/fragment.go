@@ -14,10 +14,8 @@ import (
 type FragmentEntry[E any] interface {
 	// size is the length of the fixed part in bytes.
 	size() int
-	// scan checks the fixed part, and returns the length of the name.
-	scan(b []byte) (name int, err error)
-	// decode reads a fixed part that scan has accepted.
-	decode(b []byte) E
+	// decode returns the entry with a fixed part, and the length of its name.
+	decode(b []byte) (e E, name int, err error)
 	// named returns the entry with its name.
 	named(name []byte) E
 
@@ -61,7 +59,8 @@ func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) 
 	}
 	d.parser.max = d.MaxFragment
 	for !d.parser.done() {
-		item := d.next(src, &n)
+		item, took := d.next(src[n:])
+		n += took
 		if item == nil {
 			return nil, n, ErrShort
 		}
@@ -81,21 +80,19 @@ func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) 
 // Done reports whether the response is complete.
 func (d *FragmentDecoder[E]) Done() bool { return d.parser.done() }
 
-// next returns the next item, or nil if it has not arrived yet. It adds the bytes that it
-// took from src[*n:] to *n. An item that lies in src as a whole is not copied.
-func (d *FragmentDecoder[E]) next(src []byte, n *int) []byte {
-	size, rest := d.parser.size(), src[*n:]
-	if len(d.part) == 0 && uint64(len(rest)) >= size {
-		*n += int(size)
-		return rest[:size:size]
+// next returns the next item, or nil if it has not arrived yet, and how many bytes of src it took. An item that lies in
+// src as a whole is not copied.
+func (d *FragmentDecoder[E]) next(src []byte) (item []byte, n int) {
+	size := d.parser.size()
+	if len(d.part) == 0 && uint64(len(src)) >= size {
+		return src[:size:size], int(size)
 	}
-	more := min(size-uint64(len(d.part)), uint64(len(rest)))
-	d.part = append(d.part, rest[:more]...)
-	*n += int(more)
+	n = int(min(size-uint64(len(d.part)), uint64(len(src))))
+	d.part = append(d.part, src[:n]...)
 	if uint64(len(d.part)) < size {
-		return nil
+		return nil, n
 	}
-	return d.part[:size:size]
+	return d.part[:size:size], n
 }
 
 // stage is the kind of the next item of a response that comes in fragments.
@@ -113,19 +110,21 @@ const (
 // fragments decodes a response that comes in fragments, item by item: until done returns
 // true, the caller passes the next size() bytes to feed.
 type fragments[E FragmentEntry[E]] struct {
-	dry     bool   // only check the items
-	max     uint64 // bytes of a fragment; 0: any number
-	stage   stage
-	offset  int64  // of the next item in the response
-	count   uint64 // of fragments in the response
-	index   uint64 // of the fragment, from 1
-	left    uint64 // how many entries of the fragment have not been read
-	start   int64  // where the fragment begins in the response
-	fixed   uint64 // the length of its fixed parts in bytes; math.MaxUint64 if it is more
-	total   uint64 // the length of the names of the entries that were read, in bytes
-	names   []byte // the lengths of these names
+	dry    bool   // only check the items
+	max    uint64 // bytes of a fragment; 0: any number
+	stage  stage
+	offset int64  // of the next item in the response
+	count  uint64 // of fragments in the response
+	err    error
+
+	// Of the fragment.
+	index   uint64 // from 1
+	start   int64  // its offset in the response
+	left    uint64 // how many entries have not been read
+	length  uint64 // of its fixed parts, and of the names of the entries that were read, in bytes
+	names   uint64 // of the names of the entries that were read, in bytes
+	lengths []byte // of each of these names
 	entries []E
-	err     error
 }
 
 func (f *fragments[E]) done() bool { return f.stage == atEnd }
@@ -143,91 +142,33 @@ func (f *fragments[E]) size() uint64 {
 		var e E
 		return uint64(e.size())
 	default:
-		return f.total
+		return f.names
 	}
 }
 
 // feed decodes the next item, and reports whether it ends a fragment. After an error, every
 // call returns that error.
 func (f *fragments[E]) feed(item []byte) (ended bool, err error) {
-	if f.err == nil {
-		ended, f.err = f.read(item)
+	if f.err != nil {
+		return false, f.err
 	}
-	return ended, f.err
-}
-
-func (f *fragments[E]) read(item []byte) (ended bool, err error) {
-	offset := f.offset
-	f.offset += int64(len(item))
 	switch f.stage {
 	case atStatus:
 		f.stage = atCount
-		return false, listed(item)
+		f.err = listed(item)
 	case atCount:
 		f.count = binary.LittleEndian.Uint64(item)
 		f.begin()
 	case atFragment:
-		f.index++
-		if index := binary.LittleEndian.Uint64(item); index != f.index {
-			return false, &DecodeError{Offset: offset, Field: "fragment index", Value: index, Err: ErrMalformed}
-		}
-		f.left = binary.LittleEndian.Uint64(item[8:])
-		f.start = offset
-		f.total = 0
-		f.names = f.names[:0]
-		f.entries = f.entries[:0]
-		if f.entries == nil {
-			f.entries = []E{} // allocates nothing
-		}
-		f.stage = atEntry
-		if f.left == 0 {
-			f.stage = atNames
-		}
-		var e E
-		f.fixed = times(f.left, uint64(e.size()))
-		return false, f.fits()
+		f.err = f.readHead(item)
 	case atEntry:
-		var e E
-		name, err := e.scan(item)
-		if err != nil {
-			return false, at(offset, err)
-		}
-		f.total += uint64(name)
-		if !f.dry {
-			f.entries = append(f.entries, e.decode(item))
-			f.names = append(f.names, byte(name))
-		}
-		if f.left--; f.left == 0 {
-			f.stage = atNames
-		}
-		return false, f.fits()
+		f.err = f.readEntry(item)
 	case atNames:
-		for i := range f.entries {
-			n := int(f.names[i])
-			f.entries[i] = f.entries[i].named(item[:n:n])
-			item = item[n:]
-		}
-		f.begin()
-		return true, nil
+		f.readNames(item)
+		ended = true
 	}
-	return false, nil
-}
-
-// fits returns an error if the fragment is longer than f.max, as soon as that is known.
-func (f *fragments[E]) fits() error {
-	if f.max == 0 || f.fixed <= f.max && f.total <= f.max-f.fixed {
-		return nil
-	}
-	length := f.fixed + min(f.total, math.MaxUint64-f.fixed)
-	return &DecodeError{Offset: f.start, Field: "fragment", Value: length, Err: ErrMalformed}
-}
-
-// times returns a·b, or math.MaxUint64 if it is more.
-func times(a, b uint64) uint64 {
-	if hi, lo := bits.Mul64(a, b); hi == 0 {
-		return lo
-	}
-	return math.MaxUint64
+	f.offset += int64(len(item))
+	return ended, f.err
 }
 
 // begin sets the stage to the next fragment, or to the end.
@@ -238,38 +179,93 @@ func (f *fragments[E]) begin() {
 	}
 }
 
+func (f *fragments[E]) readHead(item []byte) error {
+	f.index++
+	if index := binary.LittleEndian.Uint64(item); index != f.index {
+		return &DecodeError{Offset: f.offset, Field: "fragment index", Value: index, Err: ErrMalformed}
+	}
+	f.start = f.offset
+	f.left = binary.LittleEndian.Uint64(item[8:])
+	f.names = 0
+	f.lengths = f.lengths[:0]
+	f.entries = f.entries[:0]
+	if f.entries == nil {
+		f.entries = []E{} // allocates nothing
+	}
+	f.stage = atEntry
+	if f.left == 0 {
+		f.stage = atNames
+	}
+	var e E
+	high, length := bits.Mul64(f.left, uint64(e.size()))
+	if high != 0 {
+		length = math.MaxUint64
+	}
+	f.length = length
+	return f.checkLength()
+}
+
+func (f *fragments[E]) readEntry(item []byte) error {
+	var e E
+	e, name, err := e.decode(item)
+	if err != nil {
+		return at(f.offset, err)
+	}
+	f.names += uint64(name)
+	f.length += uint64(name)
+	if !f.dry {
+		f.entries = append(f.entries, e)
+		f.lengths = append(f.lengths, byte(name))
+	}
+	f.left--
+	if f.left == 0 {
+		f.stage = atNames
+	}
+	return f.checkLength()
+}
+
+// checkLength returns an error if the fragment is longer than f.max, as soon as that is known.
+func (f *fragments[E]) checkLength() error {
+	if f.max == 0 || f.length <= f.max {
+		return nil
+	}
+	return &DecodeError{Offset: f.start, Field: "fragment", Value: f.length, Err: ErrMalformed}
+}
+
+func (f *fragments[E]) readNames(item []byte) {
+	for i := range f.entries {
+		n := int(f.lengths[i])
+		f.entries[i] = f.entries[i].named(item[:n:n])
+		item = item[n:]
+	}
+	f.begin()
+}
+
 // decodeFragments decodes a whole response that comes in fragments. It checks the response
 // first, so that it allocates nothing for one that is incomplete or malformed.
 func decodeFragments[E FragmentEntry[E]](src []byte) (all [][]E, n int, err error) {
 	check := fragments[E]{dry: true}
-	if n, err = check.all(src, nil); err != nil {
-		return nil, 0, err
-	}
-	var f fragments[E]
-	_, err = f.all(src, func() {
-		all = append(all, f.entries)
-		f.entries = nil
-	})
-	return all, n, err
-}
-
-// all decodes the response at the start of src, and calls each at the end of a fragment.
-func (f *fragments[E]) all(src []byte, each func()) (n int, err error) {
-	for !f.done() {
-		size := f.size()
+	for !check.done() {
+		size := check.size()
 		if uint64(len(src)-n) < size {
-			return 0, ErrShort
+			return nil, 0, ErrShort
 		}
-		ended, err := f.feed(src[n : n+int(size)])
-		if err != nil {
-			return 0, err
-		}
-		if ended && each != nil {
-			each()
+		if _, err := check.feed(src[n : n+int(size)]); err != nil {
+			return nil, 0, err
 		}
 		n += int(size)
 	}
-	return n, nil
+	var f fragments[E]
+	for rest := src[:n]; !f.done(); {
+		size := f.size()
+		ended, _ := f.feed(rest[:size])
+		if ended {
+			all = append(all, f.entries)
+			f.entries = nil
+		}
+		rest = rest[size:]
+	}
+	return all, n, nil
 }
 
 // appendFragments is the inverse of decodeFragments.

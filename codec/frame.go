@@ -63,17 +63,6 @@ func decodeKeyFrame(src []byte, op Op) (key []byte, n int, err error) {
 	return src[2:n:n], n, nil
 }
 
-// decodeBareFrame decodes a frame that consists of its op, and returns its length, 1.
-func decodeBareFrame(src []byte, op Op) (n int, err error) {
-	if len(src) == 0 {
-		return 0, ErrShort
-	}
-	if src[0] != byte(op) {
-		return 0, wrongOp(src[0])
-	}
-	return 1, nil
-}
-
 // appendPayloadFrame appends a frame of op, channel length, payload length, channel and
 // payload.
 func appendPayloadFrame[T Value](dst []byte, op Op, channel, payload []byte) ([]byte, error) {

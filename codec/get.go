@@ -15,13 +15,6 @@ func (Get) ResponseKind() Kind { return KindGet }
 
 func (Get) valueSize() int { return 0 }
 
-// DecodeGet decodes the GET at the start of src and returns it and its length in
-// bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodeGet(src []byte) (m Get, n int, err error) {
-	m.Key, n, err = decodeKeyFrame(src, OpGet)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // key, dst is returned as it was.
 func (m Get) AppendBinary(dst []byte) ([]byte, error) {

@@ -14,13 +14,6 @@ func (Info) ResponseKind() Kind { return KindInfo }
 
 func (Info) valueSize() int { return 0 }
 
-// DecodeInfo decodes the INFO at the start of src and returns it and its
-// length, 1. Errors: [ErrShort], [ErrMalformed].
-func DecodeInfo(src []byte) (m Info, n int, err error) {
-	n, err = decodeBareFrame(src, OpInfo)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Info) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpInfo)), nil

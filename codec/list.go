@@ -18,13 +18,6 @@ func (List) ResponseKind() Kind { return KindList }
 
 func (List) valueSize() int { return 0 }
 
-// DecodeList decodes the LIST at the start of src and returns it and its
-// length, 1. Errors: [ErrShort], [ErrMalformed].
-func DecodeList(src []byte) (m List, n int, err error) {
-	n, err = decodeBareFrame(src, OpList)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. It never fails.
 func (List) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpList)), nil
@@ -81,19 +74,15 @@ func (e ListEntry[T]) named(key []byte) ListEntry[T] {
 	return e
 }
 
-func (ListEntry[T]) scan(b []byte) (key int, err error) {
+func (ListEntry[T]) decode(b []byte) (e ListEntry[T], key int, err error) {
 	if b[1] > 1 {
-		return 0, &DecodeError{Offset: 1, Field: "record type", Value: uint64(b[1]), Err: ErrMalformed}
+		return e, 0, &DecodeError{Offset: 1, Field: "record type", Value: uint64(b[1]), Err: ErrMalformed}
 	}
-	return int(b[0]), nil
-}
-
-func (e ListEntry[T]) decode(b []byte) ListEntry[T] {
 	e.Buffer = b[1] == 1
 	e.Unit = Unit(b[2])
 	e.Expires = binary.LittleEndian.Uint64(b[3:])
 	e.Bytes = getValue[T](b[11:])
-	return e
+	return e, int(b[0]), nil
 }
 
 func (e ListEntry[T]) check() error {

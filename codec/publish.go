@@ -18,9 +18,8 @@ func (Publish[T]) ResponseKind() Kind { return KindStatus }
 
 func (Publish[T]) valueSize() int { return Size[T]() }
 
-// DecodePublish decodes the PUBLISH at the start of src and returns it and its
-// length in bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodePublish[T Value](src []byte) (m Publish[T], n int, err error) {
+// decodePublish decodes a PUBLISH.
+func decodePublish[T Value](src []byte) (m Publish[T], n int, err error) {
 	event, n, err := decodePayloadFrame[T](src, OpPublish)
 	return Publish[T](event), n, err
 }

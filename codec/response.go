@@ -1,7 +1,5 @@
 package codec
 
-import "fmt"
-
 // Kind is the kind of a message that a server sends. It is not on the wire: it follows
 // from the request, or from the first byte of an EVENT.
 type Kind uint8
@@ -27,13 +25,8 @@ const (
 // known reports whether k is one of the above.
 func (k Kind) known() bool { return k >= KindStatus && k <= KindWhoAmI }
 
-// String returns the kind's name.
-func (k Kind) String() string {
-	if k.known() {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
+// String returns the kind's name, or its number if it is unknown.
+func (k Kind) String() string { return name(k, kindNames[:], "kind") }
 
 var kindNames = [...]string{
 	KindStatus:      "status",

@@ -19,16 +19,9 @@ func (Set[T]) ResponseKind() Kind { return KindStatus }
 
 func (Set[T]) valueSize() int { return Size[T]() }
 
-// DecodeSet decodes the SET at the start of src and returns it and its length in
-// bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodeSet[T Value](src []byte) (m Set[T], n int, err error) {
+// decodeSet decodes a SET.
+func decodeSet[T Value](src []byte) (m Set[T], n int, err error) {
 	size := Size[T]()
-	if len(src) == 0 {
-		return m, 0, ErrShort
-	}
-	if src[0] != byte(OpSet) {
-		return m, 0, wrongOp(src[0])
-	}
 	head := 3 + 2*size
 	if len(src) < head {
 		return m, 0, ErrShort

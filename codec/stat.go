@@ -16,13 +16,6 @@ func (Stat) ResponseKind() Kind { return KindStat }
 
 func (Stat) valueSize() int { return 0 }
 
-// DecodeStat decodes the STAT at the start of src and returns it and its
-// length in bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodeStat(src []byte) (m Stat, n int, err error) {
-	m.Key, n, err = decodeKeyFrame(src, OpStat)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // key, dst is returned as it was.
 func (m Stat) AppendBinary(dst []byte) ([]byte, error) {

@@ -16,13 +16,6 @@ func (Stats) ResponseKind() Kind { return KindStats }
 
 func (Stats) valueSize() int { return 0 }
 
-// DecodeStats decodes the STATS at the start of src and returns it and its
-// length, 1. Errors: [ErrShort], [ErrMalformed].
-func DecodeStats(src []byte) (m Stats, n int, err error) {
-	n, err = decodeBareFrame(src, OpStats)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Stats) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpStats)), nil
@@ -76,11 +69,8 @@ func (e StatsEntry) named(key []byte) StatsEntry {
 	return e
 }
 
-func (StatsEntry) scan(b []byte) (key int, err error) { return int(b[0]), nil }
-
-func (e StatsEntry) decode(b []byte) StatsEntry {
-	e.Usage = getUsage(b[1:])
-	return e
+func (StatsEntry) decode(b []byte) (e StatsEntry, key int, err error) {
+	return StatsEntry{Usage: getUsage(b[1:])}, int(b[0]), nil
 }
 
 func (e StatsEntry) check() error {

@@ -17,13 +17,6 @@ func (Subscribe) ResponseKind() Kind { return KindStatus }
 
 func (Subscribe) valueSize() int { return 0 }
 
-// DecodeSubscribe decodes the SUBSCRIBE at the start of src and returns it and its
-// length in bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodeSubscribe(src []byte) (m Subscribe, n int, err error) {
-	m.Channel, n, err = decodeKeyFrame(src, OpSubscribe)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // channel, dst is returned as it was.
 func (m Subscribe) AppendBinary(dst []byte) ([]byte, error) {

@@ -78,8 +78,8 @@ func TTLOf[T Value](d time.Duration) (TTL[T], error) {
 		_, ok := finestUnit(d, max)
 		return ok
 	})
-	return TTL[T]{}, fmt.Errorf("%w: %v is not exact in any unit with values of %d %s, a value size of %d would do",
-		ErrTTLRange, d, Size[T](), plural(Size[T](), "byte"), need)
+	return TTL[T]{}, fmt.Errorf("%w: %v is not exact in any unit with a value size of %d, one of %d would do",
+		ErrTTLRange, d, Size[T](), need)
 }
 
 // finestUnit returns the finest unit in which d is a whole number up to max.
@@ -90,13 +90,6 @@ func finestUnit(d time.Duration, max uint64) (Unit, bool) {
 		}
 	}
 	return 0, false
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
 }
 
 // Duration returns t as a duration, or the longest duration, some 292 years, if t is longer

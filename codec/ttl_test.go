@@ -78,12 +78,12 @@ func TestTTLOfErrorNamesTheSizeThatWouldDo(t *testing.T) {
 		d    time.Duration
 		want string
 	}{
-		{1, 256 * time.Second, "codec: TTL out of range: 4m16s is not exact in any unit with values of 1 byte, a value size of 2 would do"},
-		{1, 65536, "codec: TTL out of range: 65.536µs is not exact in any unit with values of 1 byte, a value size of 4 would do"},
-		{1, time.Hour + 1, "codec: TTL out of range: 1h0m0.000000001s is not exact in any unit with values of 1 byte, a value size of 8 would do"},
-		{2, 65536 * time.Hour, "codec: TTL out of range: 65536h0m0s is not exact in any unit with values of 2 bytes, a value size of 4 would do"},
-		{2, time.Hour + 1, "codec: TTL out of range: 1h0m0.000000001s is not exact in any unit with values of 2 bytes, a value size of 8 would do"},
-		{4, time.Hour + 1, "codec: TTL out of range: 1h0m0.000000001s is not exact in any unit with values of 4 bytes, a value size of 8 would do"},
+		{1, 256 * time.Second, "codec: TTL out of range: 4m16s is not exact in any unit with a value size of 1, one of 2 would do"},
+		{1, 65536, "codec: TTL out of range: 65.536µs is not exact in any unit with a value size of 1, one of 4 would do"},
+		{1, time.Hour + 1, "codec: TTL out of range: 1h0m0.000000001s is not exact in any unit with a value size of 1, one of 8 would do"},
+		{2, 65536 * time.Hour, "codec: TTL out of range: 65536h0m0s is not exact in any unit with a value size of 2, one of 4 would do"},
+		{2, time.Hour + 1, "codec: TTL out of range: 1h0m0.000000001s is not exact in any unit with a value size of 2, one of 8 would do"},
+		{4, time.Hour + 1, "codec: TTL out of range: 1h0m0.000000001s is not exact in any unit with a value size of 4, one of 8 would do"},
 	} {
 		_, _, err := ttlOf(tt.size, tt.d)
 		require.EqualError(t, err, tt.want)

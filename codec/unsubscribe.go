@@ -17,13 +17,6 @@ func (Unsubscribe) ResponseKind() Kind { return KindStatus }
 
 func (Unsubscribe) valueSize() int { return 0 }
 
-// DecodeUnsubscribe decodes the UNSUBSCRIBE at the start of src and returns it and its
-// length in bytes. Errors: [ErrShort], [ErrMalformed].
-func DecodeUnsubscribe(src []byte) (m Unsubscribe, n int, err error) {
-	m.Channel, n, err = decodeKeyFrame(src, OpUnsubscribe)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // channel, dst is returned as it was.
 func (m Unsubscribe) AppendBinary(dst []byte) ([]byte, error) {

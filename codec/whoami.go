@@ -14,13 +14,6 @@ func (WhoAmI) ResponseKind() Kind { return KindWhoAmI }
 
 func (WhoAmI) valueSize() int { return 0 }
 
-// DecodeWhoAmI decodes the WHOAMI at the start of src and returns it and its
-// length, 1. Errors: [ErrShort], [ErrMalformed].
-func DecodeWhoAmI(src []byte) (m WhoAmI, n int, err error) {
-	n, err = decodeBareFrame(src, OpWhoAmI)
-	return m, n, err
-}
-
 // AppendBinary appends the frame to dst. It never fails.
 func (WhoAmI) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpWhoAmI)), nil
