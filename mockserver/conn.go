@@ -38,6 +38,7 @@ type conn struct {
 
 	// Guarded by Server.mu.
 	out                   []response // that have not been sent
+	buf                   []byte     // their frames
 	held                  bool       // nothing is sent yet
 	finished              bool       // no more responses come: the connection ends after them
 	closed                bool       // it has ended
@@ -187,15 +188,14 @@ func (s *Server) step(c *conn, src []byte, now uint64) (n int, err error) {
 	}
 	made := s.store.made
 	x := &s.exchange
-	*x = exchange{conn: c}
+	*x = exchange{conn: c, out: x.out[:0]}
 	if n, err = s.protocol.execute(x, src); err != nil {
 		return 0, err
 	}
-	op := x.request.Op()
-	s.thread.owe(s.costs.of(op, made, len(s.store.records), s.leaked))
+	s.thread.owe(s.costs.of(x.op, made, len(s.store.records), s.leaked))
 	if s.observer != nil {
 		s.observe(x)
 	}
-	s.respond(c, x.response, s.faultOf(op, x.key))
+	s.respond(c, response{frame: x.out, record: x.record, unitAt: x.unitAt}, s.faultOf(x.op, x.key))
 	return n, nil
 }

@@ -49,7 +49,7 @@ func (s *Server) Send(p []byte) (sent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open() {
-		s.respond(c, response{frame: bytes.Clone(p)}, nil)
+		s.respond(c, response{frame: p}, nil)
 		c.signal()
 		sent++
 	}
@@ -99,6 +99,9 @@ func (s *Server) respond(c *conn, r response, f *Fault) {
 		return
 	}
 	c.writeBytes += uint64(len(r.frame))
+	start := len(c.buf)
+	c.buf = append(c.buf, r.frame...)
+	r.frame = c.buf[start:]
 	c.out = append(c.out, r)
 	if len(c.out) > maxOutstanding {
 		s.violate(c, breachf("H4", "more than %d responses are outstanding", maxOutstanding))

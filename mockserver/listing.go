@@ -13,8 +13,8 @@ import (
 const version = "5.0.11"
 
 // inspect executes a request about the server itself.
-func (p sized[T]) inspect(x *exchange) {
-	switch m := x.request.(type) {
+func (p sized[T]) inspect(x *exchange, request codec.Request) {
+	switch m := request.(type) {
 	case codec.List:
 		p.list(x)
 	case codec.Stats:
@@ -71,7 +71,7 @@ func (p sized[T]) list(x *exchange) {
 	x.respond(true, codec.ListResponse[T]{
 		Fragments: fragments(entries, func(e codec.ListEntry[T]) int { return 11 + len(e.Key) }),
 	})
-	p.store.spoil(x.response.frame)
+	p.store.spoil(x.out)
 }
 
 func (p sized[T]) stats(x *exchange) {
@@ -82,7 +82,7 @@ func (p sized[T]) stats(x *exchange) {
 	x.respond(true, codec.StatsResponse{
 		Fragments: fragments(entries, func(e codec.StatsEntry) int { return 33 + len(e.Key) }),
 	})
-	p.store.spoil(x.response.frame)
+	p.store.spoil(x.out)
 }
 
 func (cs channels) entries() (all []codec.ChannelsEntry) {

@@ -22,7 +22,7 @@ func (s *Server) observe(x *exchange) {
 	e := Exec{
 		Conn:    x.conn.number,
 		Time:    timeOf(s.store.now),
-		Op:      x.request.Op(),
+		Op:      x.op,
 		Key:     string(x.key),
 		Request: x.request,
 		Status:  x.ok,

@@ -11,30 +11,28 @@ const lastOp = 0x1f
 
 // exchange is a request that is being executed, and its response.
 type exchange struct {
-	conn     *conn // where the request came from
-	request  codec.Request
-	key      []byte // what the request is about; aliases its bytes
-	ok       bool   // the status of the response
-	response response
-}
+	conn    *conn // where the request came from
+	op      codec.Op
+	request codec.Request // only for an observer: to keep it allocates
+	key     []byte        // what the request is about; aliases its bytes
+	ok      bool          // the status of the response
+	out     []byte        // the response
 
-// statuses are the frames of failure and success.
-var statuses = [2][]byte{{0}, {1}}
+	record *record // whose TTL unit is in the response; nil: none
+	unitAt int     // where
+}
 
 // status responds to a request about key with one status byte.
 func (x *exchange) status(key []byte, ok bool) {
 	x.key = key
 	x.ok = ok
-	x.response.frame = statuses[0]
-	if ok {
-		x.response.frame = statuses[1]
-	}
+	x.out, _ = codec.Status(ok).AppendBinary(x.out)
 }
 
 // respond responds to a request that fails if nothing is found. The response was made to fit its frame.
 func (x *exchange) respond(found bool, res codec.Response) {
 	x.ok = found
-	x.response.frame, _ = res.AppendBinary(nil)
+	x.out, _ = res.AppendBinary(x.out)
 }
 
 // protocol executes the requests of one value size.
@@ -68,37 +66,86 @@ func newSized[T codec.Value](s *Server) sized[T] {
 }
 
 func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
-	x.request, n, err = codec.DecodeRequest[T](src)
+	x.op = codec.Op(src[0])
+	switch x.op {
+	case codec.OpInsert:
+		return run(x, src, codec.DecodeInsert[T], p.insert)
+	case codec.OpQuery:
+		return run(x, src, codec.DecodeQuery, p.query)
+	case codec.OpUpdate:
+		return run(x, src, codec.DecodeUpdate[T], p.update)
+	case codec.OpPurge:
+		return run(x, src, codec.DecodePurge, p.purge)
+	default:
+		return run(x, src, codec.DecodeRequest[T], p.other)
+	}
+}
+
+// run decodes the request at the start of src and executes it.
+func run[M codec.Request](x *exchange, src []byte,
+	decode func([]byte) (M, int, error), execute func(*exchange, M) error) (n int, err error) {
+	m, n, err := decode(src)
 	switch {
 	case errors.Is(err, codec.ErrShort):
 		return 0, err
 	case errors.Is(err, codec.ErrUnknownOp):
-		return 0, unknownOp(codec.Op(src[0]))
+		return 0, unknownOp(x.op)
 	case err != nil: // the frame announces more than the server's buffer holds
 		return 0, breachf("H5", "%v", err)
 	}
-	op := x.request.Op()
-	x.conn.requests[op]++ // before the execution: an INFO counts itself
+	s := x.conn.srv
+	x.conn.requests[x.op]++ // before the execution: an INFO counts itself
 	x.conn.readBytes += uint64(n)
-	p.requests[op].mark(p.store.minute, 1)
+	s.requests[x.op].mark(s.store.minute, 1)
+	if s.observer != nil {
+		x.request = m
+	}
+	return n, execute(x, m)
+}
 
-	switch m := x.request.(type) {
-	case codec.Insert[T]:
-		ok, err := p.store.insert(m.Key, uint64(m.Quota), ttlOf(m.TTL))
-		x.status(m.Key, ok)
-		return n, err
+func (p sized[T]) insert(x *exchange, m codec.Insert[T]) error {
+	ok, err := p.store.insert(m.Key, uint64(m.Quota), ttlOf(m.TTL))
+	x.status(m.Key, ok)
+	return err
+}
+
+func (p sized[T]) query(x *exchange, m codec.Query) error {
+	res := codec.QueryResponse[T]{}
+	if r := p.store.read(m.Key); r != nil {
+		res = codec.QueryResponse[T]{Found: true, Quota: T(r.quota), TTL: p.remaining(r)}
+		x.record = r
+		x.unitAt = 1 + codec.Size[T]()
+	}
+	x.key = m.Key
+	x.ok = res.Found
+	x.out, _ = res.AppendBinary(x.out)
+	return nil
+}
+
+func (p sized[T]) update(x *exchange, m codec.Update[T]) (err error) {
+	ok := false
+	switch m.Attribute {
+	case codec.Quota:
+		ok = p.store.updateQuota(m.Key, m.Change, uint64(m.Value))
+	case codec.TimeToLive:
+		ok, err = p.store.updateTTL(m.Key, m.Change, uint64(m.Value))
+	}
+	x.status(m.Key, ok)
+	return err
+}
+
+func (p sized[T]) purge(x *exchange, m codec.Purge) error {
+	x.status(m.Key, p.store.purge(m.Key))
+	return nil
+}
+
+// other executes the requests that are not about counters.
+func (p sized[T]) other(x *exchange, request codec.Request) error {
+	switch m := request.(type) {
 	case codec.Set[T]:
 		ok, err := p.store.set(m.Key, m.Value, ttlOf(m.TTL))
 		x.status(m.Key, ok)
-		return n, err
-	case codec.Update[T]:
-		ok, err := p.update(m)
-		x.status(m.Key, ok)
-		return n, err
-	case codec.Purge:
-		x.status(m.Key, p.store.purge(m.Key))
-	case codec.Query:
-		p.query(x, m.Key)
+		return err
 	case codec.Get:
 		p.get(x, m.Key)
 	case codec.Subscribe:
@@ -109,40 +156,19 @@ func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
 	case codec.Publish[T]:
 		x.status(nil, p.publish(x.conn, m))
 	default:
-		p.inspect(x)
+		p.inspect(x, request)
 	}
-	return n, nil
-}
-
-func (p sized[T]) update(m codec.Update[T]) (ok bool, err error) {
-	switch m.Attribute {
-	case codec.Quota:
-		return p.store.updateQuota(m.Key, m.Change, uint64(m.Value)), nil
-	case codec.TimeToLive:
-		return p.store.updateTTL(m.Key, m.Change, uint64(m.Value))
-	}
-	return false, nil
-}
-
-func (p sized[T]) query(x *exchange, key []byte) {
-	x.key = key
-	res := codec.QueryResponse[T]{}
-	if r := p.store.read(key); r != nil {
-		res = codec.QueryResponse[T]{Found: true, Quota: T(r.quota), TTL: p.remaining(r)}
-		x.response.record = r
-		x.response.unitAt = 1 + codec.Size[T]()
-	}
-	x.respond(res.Found, res)
+	return nil
 }
 
 func (p sized[T]) get(x *exchange, key []byte) {
-	x.key = key
 	res := codec.GetResponse[T]{}
 	if r := p.store.read(key); r != nil {
 		res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
-		x.response.record = r
-		x.response.unitAt = 1
+		x.record = r
+		x.unitAt = 1
 	}
+	x.key = key
 	x.respond(res.Found, res)
 }
 

@@ -74,6 +74,9 @@ func (c *conn) take() bool {
 	n := len(c.sizes)
 	c.out = slices.Delete(c.out, 0, n)
 	c.sent += n
+	if len(c.out) == 0 {
+		c.buf = c.buf[:0]
+	}
 	return n > 0
 }
 
