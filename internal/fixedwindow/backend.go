@@ -98,7 +98,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Inspector: &Inspector[T]{}, Remover: j,
+			Server: s, Inspect: Inspect[T], Remove: j.remove,
 			Calls: o.Calls, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper

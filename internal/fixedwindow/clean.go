@@ -332,14 +332,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// removal is what a call of Remove waits for.
+// removal is what a call of remove waits for.
 type removal struct {
 	left sync.WaitGroup // keys
 	err  error          // the janitor's mutex guards it until none is left
 }
 
-// Remove implements [sweep.Remover]. It ends with the ctx of the janitor.
-func (j *janitor[T]) Remove(_ context.Context, targets []string) (removed int, err error) {
+// remove is a [sweep.Remove]. It ends with the ctx of the janitor.
+func (j *janitor[T]) remove(_ context.Context, targets []string) (removed int, err error) {
 	var all []*cleaning[T]
 	var result removal
 	for _, t := range targets {
@@ -367,12 +367,12 @@ func (j *janitor[T]) Remove(_ context.Context, targets []string) (removed int, e
 	return removed, result.err
 }
 
-// NewRemover returns what removes the records of one server that an [Inspector] has decided to remove, until ctx ends.
+// NewRemove returns a [sweep.Remove] for one server that removes what [Inspect] has decided to remove, until ctx ends.
 // Close ends its connection.
-func NewRemover[T codec.Value](ctx context.Context, s Server[T], calls *conn.CallPool[T],
-	maxInFlight int) (r sweep.Remover, close func()) {
+func NewRemove[T codec.Value](ctx context.Context, s Server[T], calls *conn.CallPool[T],
+	maxInFlight int) (remove sweep.Remove, close func()) {
 	j := newJanitor(ctx, newLink(s, calls), maxInFlight)
-	return j, func() {
+	return j.remove, func() {
 		j.close()
 		j.link.close()
 	}

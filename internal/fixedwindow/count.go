@@ -134,8 +134,3 @@ func (s *slots[T]) concluded(o *outcome[T]) (w window.Window, ok bool) {
 	defer s.mu.Unlock()
 	return s.conclude(o)
 }
-
-// giveBackCounted gives back n of what was counted, if there is time. What fails stays counted until the window ends.
-func (s *slots[T]) giveBackCounted(ctx context.Context, o *outcome[T], n uint64) {
-	s.giveBackTo(ctx, o.window, o.conn, n)
-}

@@ -15,52 +15,25 @@ import (
 // requests, and for the clocks of timers.
 const sweepMargin = time.Second
 
-// Inspector knows the records of windows, of all keys and limits, by their names.
+// Inspect is the [sweep.Inspect] of the records of windows, of all keys and limits. It knows them by their names.
 //
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
 // [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key.
-type Inspector[T codec.Value] struct{}
-
-var _ sweep.Inspector = (*Inspector[uint16])(nil)
-
-// Inspect implements [sweep.Inspector].
-func (r *Inspector[T]) Inspect(name []byte) (ours bool) {
+func Inspect[T codec.Value](name []byte, left uint64) sweep.Decision {
 	n, ok := ParseName(name)
-	if ok {
-		_, ok = r.bands(n)
-	}
-	return ok
-}
-
-// Decide implements [sweep.Inspector].
-func (r *Inspector[T]) Decide(name []byte, left uint64) sweep.Decision {
-	n, ok := ParseName(name)
-	if !ok {
+	if !ok || limits.CheckScale(n.Scale) != nil {
 		return sweep.Decision{}
 	}
-	bands, ok := r.bands(n)
-	if !ok || left > bands.Top {
+	bands, ok := slot.BandsFor(n.Scale, maxValue[T]())
+	if !ok || n.tag != bands.Tag(n.Slot) || left > bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
 	d := sweep.Decision{Interval: sweepInterval(&bands)}
-	switch {
-	case left >= bands.Margin:
-	case left >= bands.Watch:
-		d.Verdict = sweep.Keep
-	default:
-		d.Verdict, d.Target = sweep.Remove, slotATarget(name)
+	d.Over = left < bands.Margin
+	if left < bands.Watch {
+		d.Target = slotATarget(name)
 	}
 	return d
-}
-
-// bands returns the bands of a record's scale. It returns false if this version has none whose
-// records have such names.
-func (r *Inspector[T]) bands(n Name) (slot.Bands, bool) {
-	if limits.CheckScale(n.Scale) != nil {
-		return slot.Bands{}, false
-	}
-	b, ok := slot.BandsFor(n.Scale, maxValue[T]())
-	return b, ok && b.Tag(n.Slot) == n.tag
 }
 
 // sweepInterval returns at which interval a server that is not parked must be swept: three times

@@ -27,20 +27,18 @@ func TestInspectorKnowsRecordsByTheirNames(t *testing.T) {
 }
 
 func inspectorKnows[T codec.Value](t *testing.T) {
-	var r Inspector[T]
 	for _, scale := range inspectorScales {
 		bands, _ := slot.BandsFor(scale, maxValue[T]())
 		for _, name := range slotNames(&bands, "k", "") {
-			require.True(t, r.Inspect(name), "%s", name)
+			require.Positive(t, Inspect[T](name, 0).Interval, "%s", name)
 			other := string(name[:1]) + "x" + string(name[2:]) // no unit
-			require.False(t, r.Inspect([]byte(other)), other)
+			require.Zero(t, Inspect[T]([]byte(other), 0), other)
 		}
 	}
 	for _, name := range []string{
 		"", "jobs", "throttr:sweeper", "wsA:500µs:k", "wsC:1s:k",
 	} {
-		require.False(t, r.Inspect([]byte(name)), name)
-		require.Equal(t, sweep.Decision{}, r.Decide([]byte(name), 1), name)
+		require.Zero(t, Inspect[T]([]byte(name), 1), name)
 	}
 }
 
@@ -49,7 +47,6 @@ func TestInspectorDecidesAboutSlots(t *testing.T) {
 }
 
 func inspectorOfSlots[T codec.Value](t *testing.T) {
-	var r Inspector[T]
 	for _, scale := range inspectorScales {
 		bands, ok := slot.BandsFor(scale, maxValue[T]())
 		require.True(t, ok)
@@ -59,13 +56,13 @@ func inspectorOfSlots[T codec.Value](t *testing.T) {
 			bands.Top + 1:    {},
 			bands.Top:        {Interval: interval},
 			bands.Margin:     {Interval: interval},
-			bands.Margin - 1: {Interval: interval, Verdict: sweep.Keep},
-			bands.Watch:      {Interval: interval, Verdict: sweep.Keep},
-			bands.Watch - 1:  {Interval: interval, Verdict: sweep.Remove, Target: string(names[0])},
-			0:                {Interval: interval, Verdict: sweep.Remove, Target: string(names[0])},
+			bands.Margin - 1: {Interval: interval, Over: true},
+			bands.Watch:      {Interval: interval, Over: true},
+			bands.Watch - 1:  {Interval: interval, Over: true, Target: string(names[0])},
+			0:                {Interval: interval, Over: true, Target: string(names[0])},
 		} {
 			for _, name := range names {
-				got := r.Decide(name, left)
+				got := Inspect[T](name, left)
 				require.Equal(t, want, got, "%s with %d", name, left)
 			}
 		}

@@ -395,7 +395,7 @@ func (s *slots[T]) giveBackRefused(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
-	s.giveBackCounted(ctx, &s.counted, n)
+	s.giveBackTo(ctx, s.counted.window, s.counted.conn, n) // what fails stays counted until the window ends
 	cancel()
 	s.mu.Lock()
 	s.finishRefused()

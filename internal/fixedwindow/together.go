@@ -100,7 +100,7 @@ func (b *Backend[T]) giveBackHeld(ctx context.Context, takes []take[T]) {
 		if t.counted {
 			t.given()
 			t.slots.subtract(t.N)
-			t.slots.giveBackCounted(ctx, &t.outcome, t.N)
+			t.slots.giveBackTo(ctx, t.outcome.window, t.outcome.conn, t.N)
 		}
 		t.slots.release(t.uncertain)
 	})

@@ -24,12 +24,12 @@ const (
 // chunkSize returns the most requests that travel together.
 func (s *Sweeper[T]) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
-// clean looks at records and does what the Inspector decides. It does not wait for the removals that it
+// clean looks at records and does what is decided about them. It does not wait for the removals that it
 // starts. It ends by the deadline, or earlier if the records need sweeps more often.
-func (s *Sweeper[T]) clean(ctx context.Context, n names, deadline time.Time, removals *removals, r *Result) error {
-	left := len(n.all)
+func (s *Sweeper[T]) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
+	left := len(names)
 	begin := time.Now()
-	for chunk := range n.chunks(s.chunkSize(), maxChunkBytes) {
+	for chunk := range chunks(names, s.chunkSize(), maxChunkBytes) {
 		start := time.Now()
 		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Response
 	return responses, cl, err
 }
 
-// cleanChunk looks at a chunk of records and does what the Inspector decides.
+// cleanChunk looks at a chunk of records and does what is decided about them.
 func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
 	responses, queries, err := s.query(ctx, chunk)
 	if err != nil {
@@ -75,18 +75,18 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 		if !response.OK {
 			continue
 		}
-		d := s.o.Inspector.Decide(chunk[i], uint64(response.TTL.Amount))
+		d := s.o.Inspect(chunk[i], uint64(response.TTL.Amount))
 		if d.Interval > 0 {
 			r.evidence.ours++
 			if r.interval == 0 || d.Interval < r.interval {
 				r.interval = d.Interval
 			}
 		}
-		switch d.Verdict {
-		case Keep:
-			r.Kept++
-		case Remove:
+		switch {
+		case d.Target != "":
 			targets = append(targets, d.Target)
+		case d.Over:
+			r.Kept++
 		}
 	}
 	s.o.Calls.Put(queries)

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"iter"
@@ -14,46 +15,34 @@ const (
 	// maxFragment bounds the bytes of a fragment of a LIST. Those of real servers have less
 	// than 24 KiB.
 	maxFragment = 4 << 20
-	// maxNames bounds the records of the Inspector that one sweep looks at. A server that has more is
+	// maxNames bounds the records of ours that one sweep looks at. A server that has more is
 	// swept in part, and not parked.
 	maxNames = 1 << 20
 	// maxForeign bounds the foreign records that a sweep counts.
 	maxForeign = 256
 )
 
-// names are names of records.
-type names struct {
-	text []byte // all of them, one after the other
-	all  []span
+// listed is a record of a LIST.
+type listed struct {
+	name    []byte
+	expires uint64 // ns since 1970
 }
-
-// span is one of names.
-type span struct {
-	start, length int
-	expires       uint64 // as the LIST says, ns since 1970
-}
-
-func (n *names) add(name []byte, expires uint64) {
-	n.all = append(n.all, span{len(n.text), len(name), expires})
-	n.text = append(n.text, name...)
-}
-
-func (n *names) name(e span) []byte { return n.text[e.start : e.start+e.length] }
 
 // chunks yields the names, each with at most so many names and bytes.
-func (n *names) chunks(most, bytes int) iter.Seq[[][]byte] {
+func chunks(all []listed, most, bytes int) iter.Seq[[][]byte] {
 	return func(yield func([][]byte) bool) {
 		var chunk [][]byte
 		size := 0
-		for _, e := range n.all {
-			if len(chunk) > 0 && (len(chunk) == most || size+e.length > bytes) {
+		for _, l := range all {
+			if len(chunk) > 0 && (len(chunk) == most || size+len(l.name) > bytes) {
 				if !yield(chunk) {
 					return
 				}
-				chunk, size = chunk[:0], 0
+				chunk = chunk[:0]
+				size = 0
 			}
-			chunk = append(chunk, n.name(e))
-			size += e.length + requestOverhead
+			chunk = append(chunk, l.name)
+			size += len(l.name) + requestOverhead
 		}
 		if len(chunk) > 0 {
 			yield(chunk)
@@ -62,11 +51,11 @@ func (n *names) chunks(most, bytes int) iter.Seq[[][]byte] {
 }
 
 // list lists the server's records and returns the names of those that are to be queried, the
-// next to expire first. It counts those of the Inspector and the foreign ones. With an error, it
+// next to expire first. It counts ours and the foreign ones. With an error, it
 // returns what has arrived.
-func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
+func (s *Sweeper[T]) list(ctx context.Context, r *Result) ([]listed, error) {
 	start := time.Now()
-	var known, others names
+	var known, others []listed
 	d := codec.ListDecoder[T]{MaxFragment: maxFragment}
 	infoDue := r.evidence.wanted
 	_, err := s.o.Server.Stream(ctx, r.evidence.request(), func(src []byte, left bool) (int, bool, error) {
@@ -80,15 +69,15 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 			return n, d.Done(), err
 		}
 		for _, e := range entries {
-			ours := !e.Buffer && s.o.Inspector.Inspect(e.Key)
+			ours := !e.Buffer && s.o.Inspect(e.Key, 0).Interval > 0
 			if ours {
 				r.Records++
 			}
 			switch {
-			case ours && len(known.all) < s.most:
-				known.add(e.Key, e.Expires)
-			case !ours && len(others.all) < 2*maxForeign: // some may not exist
-				others.add(e.Key, 0)
+			case ours && len(known) < s.most:
+				known = append(known, listed{bytes.Clone(e.Key), e.Expires})
+			case !ours && len(others) < 2*maxForeign: // some may not exist
+				others = append(others, listed{name: bytes.Clone(e.Key)})
 			}
 		}
 		return n, d.Done(), err
@@ -97,19 +86,19 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) (names, error) {
 	s.mu.Lock()
 	s.listing = r.listing
 	s.mu.Unlock()
-	slices.SortFunc(known.all, func(a, b span) int { return cmp.Compare(a.expires, b.expires) })
+	slices.SortFunc(known, func(a, b listed) int { return cmp.Compare(a.expires, b.expires) })
 	if err == nil {
 		err = s.countForeign(ctx, others, r)
 	}
 	return known, err
 }
 
-// countForeign counts the records that exist and that are not known to the Inspector, except for those
+// countForeign counts the records that exist and that are not ours, except for those
 // of sweepers and of parking. If there are more than it looks at, it counts one at least: most of
 // them may have been invented by the server (H14), but not all need be.
-func (s *Sweeper[T]) countForeign(ctx context.Context, others names, r *Result) error {
+func (s *Sweeper[T]) countForeign(ctx context.Context, others []listed, r *Result) error {
 	var leader, parking bool // were found
-	for chunk := range others.chunks(s.chunkSize(), maxChunkBytes) {
+	for chunk := range chunks(others, s.chunkSize(), maxChunkBytes) {
 		responses, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err
@@ -132,7 +121,7 @@ func (s *Sweeper[T]) countForeign(ctx context.Context, others names, r *Result) 
 			r.evidence.ours++
 		}
 	}
-	if len(others.all) == 2*maxForeign {
+	if len(others) == 2*maxForeign {
 		r.Foreign = max(r.Foreign, 1)
 	}
 	return nil

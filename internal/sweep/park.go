@@ -1,9 +1,7 @@
 package sweep
 
 import (
-	"bytes"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -22,7 +20,7 @@ const (
 )
 
 // evidence is what a sweep has seen that tells whether all records of the server are ours: those
-// that the Inspector knows, the leader's, and the one that parks the server.
+// of windows, the leader's, and the one that parks the server.
 //
 // A LIST can hide records, because the names of some can be wrong (H14). So it must name as many
 // different records of ours, all of which a QUERY finds, as there are records according to an INFO
@@ -41,28 +39,16 @@ func (s *Sweeper[T]) AwaitDecision(ctx context.Context) (waited bool, err error)
 	if s == nil {
 		return false, nil
 	}
-	select {
-	case <-s.decided:
-		return false, nil
-	default:
-	}
-	wait := time.Until(s.decideBy)
-	if wait <= 0 {
+	if s.decided.Err() != nil {
 		return false, nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-s.decided:
-	case <-timer.C:
+	case <-s.decided.Done():
+		return true, nil
 	case <-ctx.Done():
 		return true, ctx.Err()
 	}
-	return true, nil
 }
-
-// decide ends the waits of AwaitDecision.
-func (s *Sweeper[T]) decide() { s.once.Do(func() { close(s.decided) }) }
 
 // first parks the server if it holds nothing but our records, unless another process has decided
 // that already. It reports whether this sweeper was the leader, and how long to wait then.
@@ -125,21 +111,15 @@ func (e *evidence) request() codec.Request {
 	return codec.List{}
 }
 
-// onlyOurs reports whether a sweep that is complete has shown that all records of the server are
+// onlyOurs reports whether a sweep that is complete, with these names, has shown that all records of the server are
 // ours.
-func (s *Sweeper[T]) onlyOurs(n names, r Result) bool {
-	e := r.evidence
-	return e.counted && e.records == uint64(e.ours) && !n.repeat()
-}
-
-// repeat reports whether a name is there twice.
-func (n *names) repeat() bool {
-	all := slices.Clone(n.all)
-	slices.SortFunc(all, func(a, b span) int { return bytes.Compare(n.name(a), n.name(b)) })
-	for i := 1; i < len(all); i++ {
-		if bytes.Equal(n.name(all[i-1]), n.name(all[i])) {
-			return true
-		}
+func onlyOurs(all []listed, e evidence) bool {
+	if !e.counted || e.records != uint64(e.ours) {
+		return false
 	}
-	return false
+	names := make(map[string]struct{}, len(all))
+	for _, l := range all {
+		names[string(l.name)] = struct{}{}
+	}
+	return len(names) == len(all) // none is there twice
 }

@@ -5,22 +5,13 @@ import (
 	"sync"
 )
 
-// A Remover removes records that a single PURGE must not remove, because clients may use their
-// names again.
-type Remover interface {
-	// Remove removes the records of targets, unless somebody uses them again, and returns how
-	// many records it has removed. Targets are those of Decisions, at most 256 of them, each
-	// of them once per sweep. Several calls run at the same time. Remove ends soon after ctx.
-	Remove(ctx context.Context, targets []string) (records int, err error)
-}
-
-// maxRemovals bounds the calls of a Remover that run at the same time. Such a call waits most of
+// maxRemovals bounds the calls of a Remove that run at the same time. Such a call waits most of
 // the time, and all orphans of a server have to be removed before they expire.
 const maxRemovals = 256
 
-// removals are the calls of a Remover that a sweep makes.
+// removals are the calls of a Remove that a sweep makes.
 type removals struct {
-	remover Remover
+	remove  Remove
 	permits chan struct{} // has an element for each call that runs
 	given   map[string]struct{}
 	calls   sync.WaitGroup
@@ -30,11 +21,11 @@ type removals struct {
 	err     error      // the first
 }
 
-func newRemovals(r Remover) *removals {
-	return &removals{remover: r, permits: make(chan struct{}, maxRemovals), given: make(map[string]struct{})}
+func newRemovals(r Remove) *removals {
+	return &removals{remove: r, permits: make(chan struct{}, maxRemovals), given: make(map[string]struct{})}
 }
 
-// start makes the Remover remove the records of those targets that this sweep has not removed
+// start has the records removed of those targets that this sweep has not removed
 // already. It waits while too many calls run.
 func (r *removals) start(ctx context.Context, targets []string) {
 	var fresh []string
@@ -53,7 +44,7 @@ func (r *removals) start(ctx context.Context, targets []string) {
 		return // the sweep is about to end with the error of ctx
 	}
 	r.calls.Go(func() {
-		records, err := r.remover.Remove(ctx, fresh)
+		records, err := r.remove(ctx, fresh)
 		<-r.permits
 		r.mu.Lock()
 		defer r.mu.Unlock()

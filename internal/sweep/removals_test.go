@@ -18,7 +18,7 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// pairs is an Inspector and a Remover of records that come in pairs: "pair:1:a" and "pair:1:b". They are
+// pairs inspects and removes records that come in pairs: "pair:1:a" and "pair:1:b". They are
 // removed together, in steps that take a second, if both are over: their count is 0 then, and their TTL at most an
 // hour.
 type pairs struct {
@@ -32,16 +32,14 @@ type pairs struct {
 	targets      []string // in the order of the calls
 }
 
-func (p *pairs) Inspect(name []byte) (ours bool) { return bytes.HasPrefix(name, []byte("pair:")) }
-
-func (p *pairs) Decide(name []byte, left uint64) Decision {
-	if left > uint64(time.Hour/time.Second) {
+func (p *pairs) inspect(name []byte, left uint64) Decision {
+	if left > uint64(time.Hour/time.Second) || !bytes.HasPrefix(name, []byte("pair:")) {
 		return Decision{}
 	}
-	return Decision{Verdict: Remove, Target: string(name[:len(name)-2])}
+	return Decision{Interval: time.Hour, Over: true, Target: string(name[:len(name)-2])}
 }
 
-func (p *pairs) Remove(ctx context.Context, targets []string) (records int, err error) {
+func (p *pairs) remove(ctx context.Context, targets []string) (records int, err error) {
 	p.mu.Lock()
 	p.removing++
 	p.mostRemoving = max(p.mostRemoving, p.removing)
@@ -84,13 +82,13 @@ func sweeperOfPairs(t *testing.T, n int, dryRun bool) (*pairs, *Sweeper[uint16])
 	p := &pairs{srv: srv}
 	var calls conn.CallPool[uint16]
 	s := New(Options[uint16]{
-		Server: connect(t, srv, &calls), Inspector: p, Remover: p, Calls: &calls,
+		Server: connect(t, srv, &calls), Inspect: p.inspect, Remove: p.remove, Calls: &calls,
 		MaxInFlight: 512, DryRun: dryRun,
 	})
 	return p, s
 }
 
-func TestRemoverIsGivenEachTargetOnce(t *testing.T) {
+func TestRemoveIsGivenEachTargetOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		p, s := sweeperOfPairs(t, n, false)
@@ -107,7 +105,7 @@ func TestRemoverIsGivenEachTargetOnce(t *testing.T) {
 		require.LessOrEqual(t, p.mostTargets, maxChunk)
 		require.Greater(t, p.mostRemoving, 10, "the next chunk is looked at while one is removed")
 		require.Less(t, time.Since(start), 2*time.Second)
-		require.Zero(t, p.srv.Requests(codec.OpPurge), "that is left to the Remover")
+		require.Zero(t, p.srv.Requests(codec.OpPurge), "that is left to the Remove")
 		require.EqualValues(t, 2*n-2, s.Stats().Removed)
 	})
 }

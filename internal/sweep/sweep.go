@@ -8,11 +8,11 @@
 // What a LIST says is a hint, because it can be wrong (H14). So a sweep has three steps:
 //
 //  1. A LIST, on a connection of its own, has the names (names.go).
-//  2. A QUERY of each record that may be over shows what is to be done. The [Inspector] decides.
-//  3. A [Remover] removes the record (removals.go). Or an UPDATE prolongs it until its name is of no
+//  2. A QUERY of each record that may be over shows what is to be done. An [Inspect] decides.
+//  3. A [Remove] removes the record (removals.go). Or an UPDATE prolongs it until its name is of no
 //     use any more (clean.go).
 //
-// Records that are not known to the Inspector are never touched. A server that has none is parked by its
+// Records that are not ours are never touched. A server that has none is parked by its
 // sweepers (park.go).
 package sweep
 
@@ -21,7 +21,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -34,14 +33,14 @@ const (
 	// the server. A program that makes one hit and ends does not sweep.
 	startDelay = 100 * time.Millisecond
 	// minInterval and usualInterval are between two sweeps of a server that is not parked, of
-	// whatever process. An Inspector that needs more than one in minInterval does not get them: the age
+	// whatever process. Records that need more than one in minInterval do not get them: the age
 	// of the last one is known in whole seconds, rounded up.
 	minInterval   = 1200 * time.Millisecond
 	usualInterval = 10 * time.Second
 	// parkedInterval is between two sweeps of a parked server.
 	parkedInterval = time.Minute
 	// listDuty is the shortest interval, as a multiple of the time that a LIST takes, unless the
-	// Inspector needs a shorter one for a server that is not parked.
+	// records need a shorter one for a server that is not parked.
 	listDuty = 50
 	// jitter divides an interval: the sweepers of a fleet come within this part of it.
 	jitter = 10
@@ -72,29 +71,23 @@ type Server[T codec.Value] interface {
 	Logger() *slog.Logger
 }
 
-// Inspector knows records. It must be safe for concurrent use.
-type Inspector interface {
-	// Inspect reports whether a counter of that name can be one that the Inspector knows.
-	Inspect(name []byte) (ours bool)
-	// Decide decides about a counter that Inspect knows. A QUERY showed the TTL that is left, in the
-	// unit that the name tells (H19).
-	Decide(name []byte, left uint64) Decision
-}
+// Inspect decides about a counter of a name. Left is what a QUERY shows of its TTL, in the unit that the name tells
+// (H19), or 0 if the name alone shall be judged. It must be safe for concurrent use.
+type Inspect func(name []byte, left uint64) Decision
 
-// Verdict is what is to be done about a record.
-type Verdict uint8
+// Remove removes records that a single PURGE must not remove, because clients may use their names again.
+//
+// It removes the records of targets, unless somebody uses them again, and returns how many records it has removed.
+// Targets are those of Decisions, at most 256 of them, each of them once per sweep. Several calls run at the same time.
+// Remove ends soon after ctx.
+type Remove func(ctx context.Context, targets []string) (records int, err error)
 
-const (
-	Leave  Verdict = iota // nothing
-	Keep                  // nothing now; the record is over, and is to be removed later
-	Remove                // the Remover removes it
-)
-
-// Decision is what an Inspector has decided about a record.
+// Decision is what an Inspect has decided about a record.
 type Decision struct {
-	Verdict Verdict
-	// Target is what a Remover is given for a Remove. Records that are removed together have
-	// the same one.
+	// Over says that the record is not in use.
+	Over bool
+	// Target is what a Remove is given to remove the record, or empty if it is not to be removed now. Records that are
+	// removed together have the same one.
 	Target string
 	// Interval is the longest time between two sweeps that records of this kind allow on a
 	// server that is not parked. 0 if the record is not known after all.
@@ -104,8 +97,8 @@ type Decision struct {
 // Options are the settings of a Sweeper. All but DryRun must be set.
 type Options[T codec.Value] struct {
 	Server      Server[T]
-	Inspector   Inspector
-	Remover     Remover // carries out a Remove
+	Inspect     Inspect
+	Remove      Remove
 	Calls       *conn.CallPool[T]
 	MaxInFlight int  // how many requests fit one call, at least
 	DryRun      bool // change nothing
@@ -113,10 +106,10 @@ type Options[T codec.Value] struct {
 
 // Result is what a sweep found and did.
 type Result struct {
-	Records  int // of the Inspector
+	Records  int // of ours
 	Removed  int // by this sweep; with DryRun, those that it would remove
 	Kept     int // records that are over and remain, because their names may be used again
-	Foreign  int // records that the Inspector does not know, up to 256
+	Foreign  int // records that are not ours, up to 256
 	listing  time.Duration
 	interval time.Duration // the shortest that the records need; 0 if there are none
 	evidence evidence
@@ -134,17 +127,15 @@ type Sweeper[T codec.Value] struct {
 	o    Options[T]
 	wake chan struct{} // holds an element if need has become shorter
 
-	decided  chan struct{} // closed by decide, once
-	decideBy time.Time     // nothing waits for decided any longer
-	once     sync.Once
+	// decided ends when it is decided whether to park the server, for which there is maxDecide.
+	decided context.Context
+	decide  context.CancelFunc
 
-	need            atomic.Int64 // the shortest interval that Need was called with; 0: it was not
-	sweeps, removed atomic.Uint64
-	foreign         atomic.Int64
+	most int // records of ours that one sweep looks at; maxNames except in tests
 
-	most int // records of the Inspector that one sweep looks at; maxNames except in tests
-
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex // guards what follows
+	stats   Stats
+	need    time.Duration // the shortest interval that Need was called with; 0: it was not
 	last    Result        // of the last sweep that was not broken
 	listing time.Duration // how long the last LIST took, even if it failed
 	began   time.Time     // when the last sweep began
@@ -152,23 +143,19 @@ type Sweeper[T codec.Value] struct {
 
 // New returns a Sweeper that does nothing yet.
 func New[T codec.Value](o Options[T]) *Sweeper[T] {
-	return &Sweeper[T]{
-		o: o, most: maxNames, wake: make(chan struct{}, 1),
-		decided: make(chan struct{}), decideBy: time.Now().Add(maxDecide),
-	}
+	s := &Sweeper[T]{o: o, most: maxNames, wake: make(chan struct{}, 1)}
+	s.decided, s.decide = context.WithTimeout(context.Background(), maxDecide)
+	return s
 }
 
 // Need says that the server must be swept at least once per interval, unless it is parked.
 func (s *Sweeper[T]) Need(interval time.Duration) {
-	for {
-		old := s.need.Load()
-		if old != 0 && old <= int64(interval) {
-			return
-		}
-		if s.need.CompareAndSwap(old, int64(interval)) {
-			break
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.need != 0 && s.need <= interval {
+		return
 	}
+	s.need = interval
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -177,7 +164,9 @@ func (s *Sweeper[T]) Need(interval time.Duration) {
 
 // Stats returns what the sweeper has done.
 func (s *Sweeper[T]) Stats() Stats {
-	return Stats{Sweeps: s.sweeps.Load(), Removed: s.removed.Load(), Foreign: int(s.foreign.Load())}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
 }
 
 // Run sweeps the server whenever it is this process's turn, until ctx ends.
@@ -231,12 +220,7 @@ func (s *Sweeper[T]) lead(ctx context.Context, t term[T], within time.Duration) 
 	}
 	start := time.Now()
 	for range maxTries {
-		r, err := s.sweep(ctx, start.Add(within), func(n names, r Result) {
-			if s.onlyOurs(n, r) {
-				s.o.Server.Park(ctx) // if it fails, the next sweep tries again
-			}
-			s.decide()
-		})
+		r, err := s.sweep(ctx, start.Add(within), true)
 		if err == nil {
 			s.endTerm(ctx, t)
 			break
@@ -257,13 +241,13 @@ func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // between two sweeps is at most what the records need, however long a sweep takes.
 func (s *Sweeper[T]) interval() time.Duration {
 	s.mu.Lock()
-	last, listing := s.last, s.listing
+	last, listing, need := s.last, s.listing, s.need
 	s.mu.Unlock()
 	if s.o.Server.Parked() {
 		return min(max(parkedInterval, listDuty*listing), longestInterval)
 	}
 	interval := max(usualInterval, listDuty*listing)
-	for _, need := range []time.Duration{time.Duration(s.need.Load()), last.interval, longestInterval} {
+	for _, need := range []time.Duration{need, last.interval, longestInterval} {
 		if need > 0 {
 			interval = min(interval, need*8/10) // the rest is for the jitter, and for requests
 		}
@@ -285,25 +269,28 @@ func (s *Sweeper[T]) sinceLast() time.Duration {
 // requests pass, but not so much that it would not be done at the deadline. With an error, which
 // is nil if the sweep is complete, it returns what it did until then.
 func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
-	return s.sweep(ctx, deadline, nil)
+	return s.sweep(ctx, deadline, false)
 }
 
-// sweep is Sweep. If decide is not nil, it is called when all records have been seen without an
-// error, and before removals are waited for. It decides whether to park the server.
-func (s *Sweeper[T]) sweep(ctx context.Context, deadline time.Time, decide func(names, Result)) (Result, error) {
+// sweep is Sweep. If leads is set, it parks the server if all its records are ours, and decides so before removals are
+// waited for.
+func (s *Sweeper[T]) sweep(ctx context.Context, deadline time.Time, leads bool) (Result, error) {
 	var r Result
-	r.evidence.wanted = decide != nil && s.o.Server.MayPark() && !s.o.Server.Parked()
+	r.evidence.wanted = leads && s.o.Server.MayPark() && !s.o.Server.Parked()
 	start := time.Now()
 	s.mu.Lock()
 	s.began = start
 	s.mu.Unlock()
 	names, err := s.list(ctx, &r)
-	removals := newRemovals(s.o.Remover)
+	removals := newRemovals(s.o.Remove)
 	if cleanErr := s.clean(ctx, names, deadline, removals, &r); err == nil {
 		err = cleanErr
 	}
-	if err == nil && decide != nil {
-		decide(names, r)
+	if err == nil && leads {
+		if onlyOurs(names, r.evidence) {
+			s.o.Server.Park(ctx) // if it fails, the next sweep tries again
+		}
+		s.decide()
 	}
 	removed, removalErr := removals.wait()
 	r.Removed += removed
@@ -311,16 +298,15 @@ func (s *Sweeper[T]) sweep(ctx context.Context, deadline time.Time, decide func(
 		err = removalErr
 	}
 	s.log(ctx, r, time.Since(start), err)
-	s.removed.Add(uint64(r.Removed))
-	if err != nil {
-		return r, err
-	}
-	s.sweeps.Add(1)
-	s.foreign.Store(int64(r.Foreign))
 	s.mu.Lock()
-	s.last = r
-	s.mu.Unlock()
-	return r, nil
+	defer s.mu.Unlock()
+	s.stats.Removed += uint64(r.Removed)
+	if err == nil {
+		s.stats.Sweeps++
+		s.stats.Foreign = r.Foreign
+		s.last = r
+	}
+	return r, err
 }
 
 // log logs a sweep. Those that have changed nothing are of interest to few.

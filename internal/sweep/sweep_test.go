@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,7 +71,7 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 					conn.Add(cl, codec.Insert[uint16]{Key: []byte(LeaderKey), Quota: 7, TTL: ttl})
 					_, err := s.do(ctx, cl)
 					require.NoError(t, err)
-					s.o.Inspector = kept(time.Hour)
+					s.o.Inspect = kept(time.Hour)
 					go s.Run(ctx)
 				}
 				<-ctx.Done()
@@ -115,16 +116,10 @@ func TestPausesLeaveTimeForOthersButEndInTime(t *testing.T) {
 }
 
 func TestBatchesAreBounded(t *testing.T) {
-	var n names
-	long := make([]byte, 255)
-	for range 1000 {
-		n.add([]byte("k"), 0)
-	}
-	for range 100 {
-		n.add(long, 0)
-	}
+	all := slices.Repeat([]listed{{name: []byte("k")}}, 1000)
+	all = append(all, slices.Repeat([]listed{{name: make([]byte, 255)}}, 100)...)
 	total := 0
-	for chunk := range n.chunks(256, maxChunkBytes) {
+	for chunk := range chunks(all, 256, maxChunkBytes) {
 		require.LessOrEqual(t, len(chunk), 256)
 		size := 0
 		for _, name := range chunk {
@@ -138,13 +133,9 @@ func TestBatchesAreBounded(t *testing.T) {
 	require.Equal(t, 1100, total)
 }
 
-// kept is an Inspector that knows all records and leaves them, but wants sweeps at an interval.
-type kept time.Duration
-
-func (kept) Inspect([]byte) (ours bool) { return true }
-
-func (k kept) Decide([]byte, uint64) Decision {
-	return Decision{Verdict: Keep, Interval: time.Duration(k)}
+// kept knows all records and leaves them, but wants sweeps at an interval.
+func kept(interval time.Duration) Inspect {
+	return func([]byte, uint64) Decision { return Decision{Over: true, Interval: interval} }
 }
 
 // With so many records, the pauses that let others' requests pass, and those between two LISTs,
@@ -165,7 +156,7 @@ func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 		var calls conn.CallPool[uint16]
 		l := connect(t, srv, &calls)
 		l.neverParks = true
-		s := New(Options[uint16]{Server: l, Inspector: kept(interval), Calls: &calls, MaxInFlight: 512})
+		s := New(Options[uint16]{Server: l, Inspect: kept(interval), Calls: &calls, MaxInFlight: 512})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		s.Run(ctx)
@@ -203,7 +194,7 @@ func failedLists(t *testing.T, takes, while time.Duration) (n int) {
 	srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: takes, Replace: []byte{0xff}})
 	s := sweepers(t, srv, 1)[0]
 	s.o.Server.(*link).neverParks = true
-	s.o.Inspector = kept(time.Hour)
+	s.o.Inspect = kept(time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), while)
 	defer cancel()
 	s.Run(ctx)
@@ -225,7 +216,7 @@ func TestServerWithTooManyRecordsIsSweptInPartAndNotParked(t *testing.T) {
 			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
 		}
 		s := sweepers(t, srv, 1)[0]
-		s.o.Inspector, s.most = kept(time.Hour), 99
+		s.o.Inspect, s.most = kept(time.Hour), 99
 		r, err := s.Sweep(t.Context(), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, 100, r.Records)
@@ -242,7 +233,7 @@ func TestServerWithTooManyRecordsIsSweptInPartAndNotParked(t *testing.T) {
 		require.True(t, s.o.Server.Parked())
 
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second / 2})
-		s.o.Inspector, s.o.MaxInFlight = kept(time.Second), 40 // three chunks
+		s.o.Inspect, s.o.MaxInFlight = kept(time.Second), 40 // three chunks
 		start := time.Now()
 		_, err = s.Sweep(t.Context(), start.Add(time.Hour))
 		require.NoError(t, err)
