@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // sizing learns the value size of the servers of a backend, which need not be there yet. The first server that tells it
@@ -51,12 +51,12 @@ func (s *sizing) ask(server int, attempted func()) {
 	defer attempted()
 	name := s.cfg.Servers[server]
 	address, err := parseAddress(name)
-	pauses := backoff.New(s.cfg.MinBackoff, s.cfg.MaxBackoff)
+	pauses := outage.NewBackoff(s.cfg.MinBackoff, s.cfg.MaxBackoff)
 	target := &dial.Target{Server: name, Address: address, Dialer: s.dialer}
 	for err == nil {
 		size, failure := dial.ProbeSize(s.ctx, target)
 		if failure == nil {
-			if s.failed(server) && backoff.Sleep(s.ctx, dial.StartUp) != nil { // it may have just been started
+			if s.failed(server) && outage.Sleep(s.ctx, dial.StartUp) != nil { // it may have just been started
 				return
 			}
 			s.learned(size, server)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/valuesize"
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 // Unit is the unit of a TTL, one byte on the wire. A server stores and returns an unknown
@@ -74,7 +74,7 @@ func TTLOf[T Value](d time.Duration) (TTL[T], error) {
 	if u, ok := finestUnit(d, uint64(^T(0))); ok {
 		return TTL[T]{Amount: T(d / u.Duration()), Unit: u}, nil
 	}
-	need := valuesize.Smallest(func(max uint64) bool {
+	need := api.SmallestSize(func(max uint64) bool {
 		_, ok := finestUnit(d, max)
 		return ok
 	})

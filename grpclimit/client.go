@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // ClientConfig configures a [Client]. Takes is required.
@@ -167,7 +167,7 @@ func (c *Client) ready(ctx context.Context, target string) error {
 		if endsWithin(ctx, left) {
 			return context.DeadlineExceeded
 		}
-		if err := backoff.Sleep(ctx, left); err != nil {
+		if err := outage.Sleep(ctx, left); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -83,7 +83,7 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 
 // prepareUntilDone makes the table if it is missing, as soon as the server responds.
 func (o *opened) prepareUntilDone() {
-	pause := backoff.New(shortestPause, longestPause)
+	pause := outage.NewBackoff(shortestPause, longestPause)
 	for o.prepare(o.life) != nil && pause.Wait(o.life, nil) == nil {
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
@@ -116,7 +116,7 @@ func newConnecting(option rueidis.ClientOption) *connecting {
 
 // retry makes attempts, after pauses, until one succeeds, or Close.
 func (c *connecting) retry() {
-	pause := backoff.New(shortestPause, longestPause)
+	pause := outage.NewBackoff(shortestPause, longestPause)
 	for pause.Wait(c.ctx, nil) == nil && c.attempt() != nil {
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/batch"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
@@ -225,7 +225,7 @@ const (
 func (b *Backend) evalScript(ctx context.Context, s *script, keys, args []string) (reply string, err error) {
 	reply, err = b.evalOnce(ctx, s, keys, args)
 	if redisclient.HasCode(err, "TRYAGAIN") {
-		pauses := backoff.New(moveMinPause, moveMaxPause)
+		pauses := outage.NewBackoff(moveMinPause, moveMaxPause)
 		for begun := time.Now(); redisclient.HasCode(err, "TRYAGAIN") && time.Since(begun) < moveTime &&
 			pauses.Wait(ctx, nil) == nil; {
 			reply, err = b.evalOnce(ctx, s, keys, args)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -88,7 +88,7 @@ func mayWait(c *window.Claim, tokens []uint64) bool {
 
 // listen subscribes as long as somebody waits, and looks for that after each linger.
 func (w *wakes) listen(ctx context.Context, channel string) {
-	pauses := backoff.New(10*time.Millisecond, time.Second)
+	pauses := outage.NewBackoff(10*time.Millisecond, time.Second)
 	for w.needed() {
 		lingering, cancel := context.WithTimeout(ctx, linger)
 		w.client.Subscribe(lingering, channel, w.wake)

@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/inspect"
-	"github.com/throttr-go/throttr/internal/valuesize"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/pubsub"
 )
 
@@ -153,6 +153,6 @@ func narrow[T codec.Value](field string, n uint64) (T, error) {
 	}
 	return 0, &throttr.RangeError{
 		Field: field, Value: fmt.Sprint(n), Size: codec.Size[T](), Bound: fmt.Sprintf("at most %d", uint64(^T(0))),
-		Needs: valuesize.Smallest(func(maxValue uint64) bool { return n <= maxValue }),
+		Needs: api.SmallestSize(func(maxValue uint64) bool { return n <= maxValue }),
 	}
 }

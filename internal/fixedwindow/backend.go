@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
@@ -311,7 +311,7 @@ func (b *Backend[T]) awaitEnds() {
 		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
 	}
 	if wait > 0 {
-		_ = backoff.Sleep(b.group.ctx, wait)
+		_ = outage.Sleep(b.group.ctx, wait)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -61,13 +61,13 @@ func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimit
 
 // checkNumber returns a RangeError if n does not fit a value.
 func checkNumber(field string, n uint64, size int) error {
-	if err := limits.CheckNumber(field, n); err != nil || n <= valuesize.Max(size) {
+	if err := limits.CheckNumber(field, n); err != nil || n <= api.MaxValue(size) {
 		return err
 	}
 	return &window.RangeError{
 		Field: field, Value: strconv.FormatUint(n, 10), Size: size,
-		Bound: fmt.Sprintf("at most %d", valuesize.Max(size)),
-		Needs: valuesize.Smallest(func(largest uint64) bool { return n <= largest }),
+		Bound: fmt.Sprintf("at most %d", api.MaxValue(size)),
+		Needs: api.SmallestSize(func(largest uint64) bool { return n <= largest }),
 	}
 }
 
@@ -76,8 +76,8 @@ func scaleError(scale time.Duration, size int) error {
 	return &window.RangeError{
 		Field: "Scale", Value: scale.String(), Size: size,
 		Bound: fmt.Sprintf("scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units",
-			valuesize.Max(size)),
-		Needs: valuesize.Smallest(func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }),
+			api.MaxValue(size)),
+		Needs: api.SmallestSize(func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }),
 	}
 }
 

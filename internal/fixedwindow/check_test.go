@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/window"
 )
 
 func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
 	keeps := func(scale time.Duration, size int) bool {
-		_, ok := slot.BandsFor(scale, valuesize.Max(size))
+		_, ok := slot.BandsFor(scale, api.MaxValue(size))
 		return ok
 	}
 	refused := 0
@@ -55,7 +55,7 @@ func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrRange)
 	}
 	for _, size := range []int{1, 2, 4, 8} {
-		most := min(valuesize.Max(size), window.Unlimited)
+		most := min(api.MaxValue(size), window.Unlimited)
 		require.NoError(t, checkNumber("Max", most, size))
 		require.Error(t, checkNumber("Max", most+1, size))
 	}

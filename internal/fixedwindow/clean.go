@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
@@ -112,7 +112,7 @@ func (c *cleaner[T]) run() {
 			c.fail(err)
 			c.janitor.mu.Unlock()
 		}
-		_ = backoff.Sleep(ctx, minPause)
+		_ = outage.Sleep(ctx, minPause)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
-	"github.com/throttr-go/throttr/internal/valuesize"
 )
 
 // inspectorScales are scales that each value size can keep.
@@ -73,7 +73,7 @@ func inspectorOfSlots[T codec.Value](t *testing.T) {
 // fleet would sweep.
 func TestIntervalsOfSweepsAreOverASecond(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
-		largest := valuesize.Max(size)
+		largest := api.MaxValue(size)
 		for scale := time.Millisecond; scale < 200*time.Hour; scale += 1 + scale/100*time.Duration(size) {
 			for _, whole := range []time.Duration{scale, scale.Round(time.Millisecond), scale.Round(time.Second), scale.Round(time.Minute), scale.Round(time.Hour)} {
 				if bands, ok := slot.BandsFor(whole, largest); ok {

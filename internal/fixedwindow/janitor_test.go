@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit/race"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -40,7 +40,7 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 				requests.take()
 				// The records are idle until the TTL is below Doom, and then removed within some
 				// guards.
-				bands, ok := slot.BandsFor(test.scale, valuesize.Max(test.size))
+				bands, ok := slot.BandsFor(test.scale, api.MaxValue(test.size))
 				require.True(t, ok)
 				left := time.Duration(bands.Margin-bands.Doom) * bands.Unit
 				time.Sleep(left - 2*bands.Unit)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -25,7 +25,7 @@ func namesOf(t testing.TB, key string, scale time.Duration, size int) [2]string 
 // namesWith is namesOf for a limit with a name.
 func namesWith(t testing.TB, key, limit string, scale time.Duration, size int) [2]string {
 	t.Helper()
-	b, ok := slot.BandsFor(scale, valuesize.Max(size))
+	b, ok := slot.BandsFor(scale, api.MaxValue(size))
 	require.True(t, ok)
 	names := slotNames(&b, key, limit)
 	return [2]string{string(names[slot.A]), string(names[slot.B])}
@@ -110,7 +110,7 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 		if r.IntN(2) == 0 {
 			limit = []string{"a", ":", "1:", "5:login", "login", "user", strings.Repeat("x", 64)}[r.IntN(7)]
 		}
-		if b, ok := slot.BandsFor(scale, valuesize.Max(1<<r.IntN(4))); ok {
+		if b, ok := slot.BandsFor(scale, api.MaxValue(1<<r.IntN(4))); ok {
 			for id, name := range slotNames(&b, key, limit) {
 				tag := b.Tag(slot.ID(id))
 				check(string(name), identity{key: key, limit: limit, tag: tag, scale: scale}, Name{Slot: slot.ID(id)})

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
@@ -70,7 +70,7 @@ func (s *slots[T]) search(ctx context.Context, decide func(*lookups[T]) (slot.Ac
 			return err
 		case a.Kind == slot.Again:
 			f.first = a.Slot
-			err = backoff.Sleep(ctx, time.Until(a.At))
+			err = outage.Sleep(ctx, time.Until(a.At))
 		default:
 			err = s.step(ctx, &f, a)
 		}

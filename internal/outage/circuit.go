@@ -3,7 +3,6 @@ package outage
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,8 +176,7 @@ func (c *Circuit) probeSoon() {
 	c.planStep()
 }
 
-// planStep has the next step made after a pause, if c is still used then. Up to a tenth of the pause is random, so
-// that not all processes ask at once. The caller holds mu.
+// planStep has the next step made after a pause, if c is still used then. The caller holds mu.
 func (c *Circuit) planStep() {
 	most := c.longest
 	if c.idle() {
@@ -188,7 +186,7 @@ func (c *Circuit) planStep() {
 	c.pause = 2 * pause
 	c.steps++
 	step, used := c.steps, weak.Make(c)
-	time.AfterFunc(pause-pause/10+rand.N(pause/5+1), func() {
+	time.AfterFunc(jitter(pause), func() {
 		if c := used.Value(); c != nil {
 			c.step(step)
 		}

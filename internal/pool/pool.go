@@ -26,9 +26,9 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/window"
 )
@@ -181,7 +181,7 @@ func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
 	if parked || p.dials.Load() == 1 || len(*p.conns.Load()) > 0 {
 		return nil
 	}
-	return backoff.Sleep(ctx, dial.StartUp)
+	return outage.Sleep(ctx, dial.StartUp)
 }
 
 // newConn serves a connection that open has made, with the settings of the pool.

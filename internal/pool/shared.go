@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -172,13 +172,13 @@ func (p *Pool[T]) begin() *attempt {
 
 // makeShared is a goroutine that makes an attempt, and further ones with pauses while there is no connection.
 func (p *Pool[T]) makeShared() {
-	pauses := backoff.New(p.o.MinBackoff, p.o.MaxBackoff)
+	pauses := outage.NewBackoff(p.o.MinBackoff, p.o.MaxBackoff)
 	for !p.tryShared() {
 		err := p.Err()
 		if pauses.Wait(p.ctx, err) != nil {
 			return
 		}
-		if errors.Is(err, dial.ErrValueSizeMismatch) && backoff.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
+		if errors.Is(err, dial.ErrValueSizeMismatch) && outage.Sleep(p.ctx, mismatchPauses*p.o.MaxBackoff) != nil {
 			return
 		}
 	}

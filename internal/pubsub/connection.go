@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,7 +26,7 @@ const (
 // run is the goroutine of a manager that has channels. It makes connections, and uses each to its end,
 // until there are no subscribers or the manager is closed. After a failure it waits for the backoff.
 func (m *Manager[T]) run() {
-	b := backoff.New(m.o.MinBackoff, m.o.MaxBackoff)
+	b := outage.NewBackoff(m.o.MinBackoff, m.o.MaxBackoff)
 	var next time.Time // the next attempt
 	for m.keepRunning() {
 		if wait := time.Until(next); wait > 0 {
@@ -59,7 +59,7 @@ func (m *Manager[T]) keepRunning() bool {
 
 // useConnection makes a connection and uses it to its end. The error says why there is
 // none, or why it was lost; it is nil if the connection is no longer needed.
-func (m *Manager[T]) useConnection(b *backoff.Backoff) error {
+func (m *Manager[T]) useConnection(b *outage.Backoff) error {
 	c, err := m.connect()
 	if err != nil {
 		m.connectFailed(err)
@@ -138,7 +138,7 @@ func (m *Manager[T]) disconnected(err error) {
 
 // serve keeps the server up to date until there are no subscribers, the manager is closed,
 // or the connection is lost. Only the last is an error. The backoff starts over once the server is up to date.
-func (m *Manager[T]) serve(c *conn.Conn[T], b *backoff.Backoff) error {
+func (m *Manager[T]) serve(c *conn.Conn[T], b *outage.Backoff) error {
 	tick := time.NewTicker(m.o.HealthInterval)
 	defer tick.Stop()
 	for {

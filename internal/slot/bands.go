@@ -53,7 +53,7 @@ type Bands struct {
 
 // BandsFor returns the bands of a scale on a server with a largest value, in the finest unit in
 // which the scale is a whole number and the bands fit. It returns false if there is none; then
-// valuesize.Smallest finds the value size that would do. About twice the scale and 45 s must
+// api.SmallestSize finds the value size that would do. About twice the scale and 45 s must
 // fit.
 func BandsFor(scale time.Duration, largest uint64) (b Bands, ok bool) {
 	if scale <= 0 || scale > maxTTL {

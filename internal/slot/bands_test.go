@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/valuesize"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -15,12 +15,12 @@ func TestBandsOfAllScalesLeaveRoom(t *testing.T) {
 	for _, size := range []int{1, 2, 4, 8} {
 		for scale := window.MinScale; scale < 200*365*24*time.Hour; scale += scale/7 + 1 {
 			for _, s := range []time.Duration{scale, scale.Truncate(time.Millisecond), scale.Truncate(time.Second), scale.Truncate(time.Hour)} {
-				b, ok := BandsFor(s, valuesize.Max(size))
+				b, ok := BandsFor(s, api.MaxValue(size))
 				if !ok {
 					continue
 				}
 				require.Equal(t, s, b.duration(b.Top-b.Margin), "a window lasts for the scale, exactly")
-				require.LessOrEqual(t, b.Top, valuesize.Max(size))
+				require.LessOrEqual(t, b.Top, api.MaxValue(size))
 				require.LessOrEqual(t, b.Guard, s/2)
 				require.Positive(t, b.Guard)
 				require.GreaterOrEqual(t, b.duration(b.Doom), minDoom)
@@ -54,13 +54,13 @@ func TestScalesWithoutBands(t *testing.T) {
 		{-time.Second, 8, 0},
 		{math.MaxInt64, 8, 0},
 	} {
-		_, ok := BandsFor(test.scale, valuesize.Max(test.size))
+		_, ok := BandsFor(test.scale, api.MaxValue(test.size))
 		if test.scale == 90*time.Second {
 			require.True(t, ok)
 			continue
 		}
 		require.False(t, ok, "%v, %d bytes", test.scale, test.size)
-		require.Equal(t, test.needs, valuesize.Smallest(func(largest uint64) bool {
+		require.Equal(t, test.needs, api.SmallestSize(func(largest uint64) bool {
 			_, ok := BandsFor(test.scale, largest)
 			return ok
 		}), "%v", test.scale)
@@ -71,7 +71,7 @@ func TestTagsTellSlotsAndUnitsApart(t *testing.T) {
 	seen := map[string]bool{}
 	for _, scale := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		for _, size := range []int{1, 2, 4, 8} {
-			if b, ok := BandsFor(scale, valuesize.Max(size)); ok {
+			if b, ok := BandsFor(scale, api.MaxValue(size)); ok {
 				seen[b.Tag(A)], seen[b.Tag(B)] = true, true
 			}
 		}

@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/backoff"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 const (
@@ -182,7 +182,7 @@ func (s *Sweeper[T]) Run(ctx context.Context) {
 }
 
 // pause waits for a time. It returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool { return backoff.Sleep(ctx, d) == nil }
+func pause(ctx context.Context, d time.Duration) bool { return outage.Sleep(ctx, d) == nil }
 
 // sleep waits for a time, or until Need is called. It returns false if ctx has ended.
 func (s *Sweeper[T]) sleep(ctx context.Context, d time.Duration) bool {

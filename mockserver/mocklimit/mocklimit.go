@@ -16,8 +16,8 @@ package mocklimit
 import (
 	"cmp"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
-	"github.com/throttr-go/throttr/internal/valuesize"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
@@ -53,7 +53,7 @@ func each(srv *mockserver.Server, key string, l window.Limit, f func(name string
 		if !ok || !n.IsOf(key, l) || !isCounter || !exists {
 			continue
 		}
-		if w, ours := n.Window(valuesize.Max(srv.ValueSize()), quota, ttl, now); ours {
+		if w, ours := n.Window(api.MaxValue(srv.ValueSize()), quota, ttl, now); ours {
 			f(name, w)
 		}
 	}

@@ -1,4 +1,4 @@
-package backoff_test
+package outage_test
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/backoff"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
-const longest = time.Duration(1<<63 - 1)
+const forever = time.Duration(1<<63 - 1)
 
 // requireNear fails the test unless a pause is want, give or take a tenth.
 func requireNear(t *testing.T, want, pause time.Duration) {
@@ -26,14 +26,14 @@ func requireNear(t *testing.T, want, pause time.Duration) {
 }
 
 func TestPausesDoubleUpToTheMaximum(t *testing.T) {
-	b := backoff.New(100*time.Millisecond, time.Second)
+	b := outage.NewBackoff(100*time.Millisecond, time.Second)
 	for _, want := range []time.Duration{100, 200, 400, 800, 1000, 1000, 1000} {
 		requireNear(t, want*time.Millisecond, b.Next())
 	}
 }
 
 func TestResetReturnsToTheFirstPause(t *testing.T) {
-	b := backoff.New(time.Second, time.Minute)
+	b := outage.NewBackoff(time.Second, time.Minute)
 	for range 10 {
 		b.Next()
 	}
@@ -46,7 +46,7 @@ func TestResetReturnsToTheFirstPause(t *testing.T) {
 func TestPausesHaveJitter(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 100 {
-		seen[backoff.New(time.Second, time.Second).Next()] = true
+		seen[outage.NewBackoff(time.Second, time.Second).Next()] = true
 	}
 	require.Greater(t, len(seen), 50)
 }
@@ -54,13 +54,13 @@ func TestPausesHaveJitter(t *testing.T) {
 func TestExtremePausesDoNotOverflow(t *testing.T) {
 	for _, c := range []struct{ min, max, first, last time.Duration }{
 		{time.Hour, time.Second, time.Second, time.Second},
-		{longest, time.Second, time.Second, time.Second},
-		{time.Second, longest, time.Second, longest / 2},
-		{longest, longest, longest / 2, longest / 2},
+		{forever, time.Second, time.Second, time.Second},
+		{time.Second, forever, time.Second, forever / 2},
+		{forever, forever, forever / 2, forever / 2},
 		{1, 1, 1, 1},
-		{1, longest, 1, longest / 2},
+		{1, forever, 1, forever / 2},
 	} {
-		b := backoff.New(c.min, c.max)
+		b := outage.NewBackoff(c.min, c.max)
 		requireNear(t, c.first, b.Next())
 		for range 100 {
 			require.GreaterOrEqual(t, b.Next(), time.Duration(0))
@@ -71,7 +71,7 @@ func TestExtremePausesDoNotOverflow(t *testing.T) {
 
 func TestWaitTakesAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := backoff.New(time.Second, time.Minute)
+		b := outage.NewBackoff(time.Second, time.Minute)
 		start := time.Now()
 		require.NoError(t, b.Wait(t.Context(), nil))
 		requireNear(t, time.Second, time.Since(start))
@@ -87,7 +87,7 @@ func TestPausesDoNotGrowWhileNobodyListens(t *testing.T) {
 	_, err := net.Dial("unix", missing)
 	for _, nobody := range []error{err, fmt.Errorf("dialing: %w", syscall.ECONNREFUSED)} {
 		synctest.Test(t, func(t *testing.T) {
-			b := backoff.New(80*time.Millisecond, time.Minute)
+			b := outage.NewBackoff(80*time.Millisecond, time.Minute)
 			seen := map[time.Duration]bool{}
 			for range 100 {
 				start := time.Now()
@@ -109,7 +109,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		require.ErrorIs(t, backoff.New(time.Hour, time.Hour).Wait(ctx, nil), context.DeadlineExceeded)
+		require.ErrorIs(t, outage.NewBackoff(time.Hour, time.Hour).Wait(ctx, nil), context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
 	})
 }

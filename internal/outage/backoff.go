@@ -1,5 +1,4 @@
-// Package backoff makes the pauses between attempts at something that fails.
-package backoff
+package outage
 
 import (
 	"context"
@@ -11,8 +10,8 @@ import (
 	"time"
 )
 
-// Backoff is a sequence of pauses. The first lasts Min and each further one twice as long as
-// the one before, up to Max. Every pause is then made up to a tenth shorter or longer at
+// Backoff is the pauses between attempts at something that fails. The first lasts Min, and each further one twice as
+// long as the one before, up to Max. Every pause is then made up to a tenth shorter or longer at
 // random, so that clients whose server returns do not all try at the same moment.
 //
 // A Backoff is not safe for concurrent use.
@@ -21,8 +20,8 @@ type Backoff struct {
 	next     time.Duration // before the jitter
 }
 
-// New returns a Backoff at its first pause. If min is over max, every pause is max.
-func New(min, max time.Duration) *Backoff {
+// NewBackoff returns a Backoff at its first pause. If min is over max, every pause is max.
+func NewBackoff(min, max time.Duration) *Backoff {
 	if max > math.MaxInt64/2 {
 		max = math.MaxInt64 / 2 // adding the jitter must not overflow
 	}
@@ -36,8 +35,11 @@ func New(min, max time.Duration) *Backoff {
 func (b *Backoff) Next() time.Duration {
 	pause := b.next
 	b.next += min(b.next, b.max-b.next)
-	return pause - pause/10 + rand.N(pause/5+1)
+	return jitter(pause)
 }
+
+// jitter returns a pause that is up to a tenth shorter or longer, so that not all processes ask at once.
+func jitter(pause time.Duration) time.Duration { return pause - pause/10 + rand.N(pause/5+1) }
 
 // Reset starts over with the shortest pause. Call it after an attempt that succeeded.
 func (b *Backoff) Reset() { b.next = b.min }
