@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,41 +18,6 @@ import (
 	"github.com/throttr-go/throttr/redisbackend"
 	"github.com/throttr-go/throttr/window"
 )
-
-func TestCallEndsWithItsContext(t *testing.T) {
-	s := testkit.StartRedis(t)
-	b := redisbackend.New(connect(t, s))
-	must(t, b.Hit, "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
-	s.Freeze(t)
-	const patience = 50 * time.Millisecond
-	for name, test := range map[string]struct {
-		ctx  func() (context.Context, context.CancelFunc)
-		want error
-	}{
-		"cancel":                 {func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) }, context.Canceled},
-		"cancel before deadline": {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, context.Canceled},
-		"deadline reached":       {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), patience) }, context.DeadlineExceeded},
-	} {
-		ctx, cancel := test.ctx()
-		defer cancel()
-		if test.want == context.Canceled {
-			time.AfterFunc(patience, cancel)
-		}
-		start := time.Now()
-		_, hit := b.Hit(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
-		_, get := b.Peek(ctx, "k", limitOf(window.FixedWindow, time.Hour, 5), 0)
-		for _, err := range []error{hit, get, b.Reset(ctx, "other", limitOf(window.FixedWindow, time.Hour, 5))} {
-			expect(t, errors.Is(err, test.want) && strings.HasPrefix(err.Error(), "rediswindow: "), "%s: %v", name, err)
-		}
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("%s: it took %v", name, took)
-		}
-	}
-	// The abandoned calls have not closed the connection for other calls.
-	s.Thaw(t)
-	w, err := b.Hit(t.Context(), "k", limitOf(window.FixedWindow, time.Hour, 5), 1)
-	expect(t, err == nil && w.Count >= 2 && w.Count <= 5, "%+v, %v", w, err)
-}
 
 // within returns the result of a call, which must come within 10 s.
 func within(t *testing.T, result <-chan error) error {

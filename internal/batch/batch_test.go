@@ -77,11 +77,13 @@ func (s *store) sent() (requests []string, last context.Context) {
 	return slices.Clone(s.requests), last
 }
 
-func newBatcher(s *store) *batcher {
-	return batch.New(batch.Options[string, asked]{
+func newBatcher(s *store) *batcher { return batch.New(options(s)) }
+
+func options(s *store) batch.Options[string, asked] {
+	return batch.Options[string, asked]{
 		Send: s.send, Key: func(a *asked) (string, bool) { return a.text, !a.alone }, Size: func(a *asked) int { return max(1, a.size) },
 		MaxSize: 10, MaxQueued: 20,
-	})
+	}
 }
 
 func do(b *batcher, ctx context.Context, text string) (answer string, sent bool, err error) {
@@ -139,10 +141,9 @@ func TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself(t *testing.T) {
 func TestNoCallerWaitsForASendThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Hour}
-		b := batch.New(batch.Options[string, asked]{
-			Send: s.send, Key: func(a *asked) (string, bool) { return a.text, true }, Size: func(*asked) int { return 1 },
-			MaxSize: 10, MaxQueued: 20, Late: true,
-		})
+		o := options(s)
+		o.Late = true
+		b := batch.New(o)
 		ctx, begun := brief(t), time.Now()
 		_, sent, err := do(b, ctx, "a")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -183,21 +184,6 @@ func TestCallsThatFindNoRoomShareTheNextRequest(t *testing.T) {
 		requests, _ := s.sent()
 		require.Equal(t, []string{"x", "a", "x", "x", "aa bbb c"}, requests)
 		require.Equal(t, batch.MaxInFlight, s.most)
-	})
-}
-
-func TestACallThatIsEqualToNoOtherIsAnEntry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Millisecond}
-		b := newBatcher(s)
-		var all sync.WaitGroup
-		for range batch.MaxInFlight + 2 {
-			all.Go(func() { b.Do(brief(t), &call{Value: asked{text: "a", alone: true}}) })
-			synctest.Wait()
-		}
-		all.Wait()
-		requests, _ := s.sent()
-		require.Equal(t, []string{"a", "a", "a", "a", "a a"}, requests)
 	})
 }
 
@@ -330,15 +316,15 @@ func TestEveryCallIsAnsweredOnce(t *testing.T) {
 	})
 }
 
+// Fewer requests can be in flight. A call that is equal to no other is an entry of its own.
 func TestOptionsBoundTheRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
-		b := batch.New(batch.Options[string, asked]{
-			Send: s.send, Key: func(*asked) (string, bool) { return "", false }, Size: func(*asked) int { return 1 },
-			MaxSize: 10, MaxInFlight: 1, MaxQueued: 20,
-		})
-		for range 5 {
-			go do(b, t.Context(), "a")
+		o := options(s)
+		o.MaxInFlight = 1
+		b := batch.New(o)
+		for i := range 5 {
+			go b.Do(t.Context(), &call{Value: asked{text: "a", alone: i != 3}})
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)

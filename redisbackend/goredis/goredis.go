@@ -133,6 +133,7 @@ func (a adapter) primaries(ctx context.Context) (nodes []redis.Cmdable, err erro
 func (a adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
 	subscription := a.client.Subscribe(ctx, channel)
 	defer subscription.Close()
+	defer context.AfterFunc(ctx, func() { subscription.Close() })() // to receive does not end when ctx is canceled
 	for {
 		m, err := subscription.ReceiveMessage(ctx)
 		if err != nil {

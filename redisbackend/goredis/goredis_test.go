@@ -169,39 +169,6 @@ func TestNewPanicsForInvalidArguments(t *testing.T) {
 	}
 }
 
-// The next holder does not wait for the next time that its process asks.
-func TestAReleaseWakesTheNextHolder(t *testing.T) {
-	s := testkit.StartRedis(t)
-	limit := inflight.Limit{Max: 1, Lease: 16 * time.Second}
-	var places [2]*inflight.Limiter
-	for i := range places {
-		places[i] = inflight.New(goredis.New(connect(t, &redis.Options{Addr: s.Addr})), inflight.WithLogger(nil), inflight.WithTimeout(patience))
-		defer places[i].Close()
-	}
-	fastest := time.Hour
-	for range 3 { // when the first one is handed over, the subscription may not be there yet
-		h, err := places[0].Acquire(t.Context(), "k", limit, 1)
-		noError(t, err)
-		next := make(chan error)
-		go func() {
-			h, err := places[1].Acquire(t.Context(), "k", limit, 1)
-			h.Release()
-			next <- err
-		}()
-		for waiting := uint64(0); waiting == 0; time.Sleep(10 * time.Millisecond) {
-			state, err := places[0].Peek(t.Context(), "k", limit)
-			noError(t, err)
-			waiting = state.Waiting
-		}
-		time.Sleep(500 * time.Millisecond) // it asks once a second
-		released := time.Now()
-		h.Release()
-		noError(t, <-next)
-		fastest = min(fastest, time.Since(released))
-	}
-	expect(t, fastest < 250*time.Millisecond, "the next holder waits for %v", fastest)
-}
-
 func TestErrorsOfAServerAndItsClient(t *testing.T) {
 	s := testkit.StartRedis(t)
 	s.Must(t, "ACL", "SETUSER", "limits", "on", "nopass", "allkeys", "+@all", "-evalsha")
