@@ -80,14 +80,6 @@ func TestStatusIsZeroOrOne(t *testing.T) {
 	}
 }
 
-func TestUnknownKindIsMalformed(t *testing.T) {
-	for _, kind := range []codec.Kind{0, codec.KindWhoAmI + 1, 255} {
-		_, n, err := codec.DecodeResponse[uint8](kind, []byte{1})
-		require.ErrorIs(t, err, codec.ErrMalformed)
-		require.Zero(t, n)
-	}
-}
-
 func TestDecodeErrorsNameOffsetFieldAndValue(t *testing.T) {
 	_, _, err := codec.DecodeRequest[uint16]([]byte{0x20})
 	require.EqualError(t, err, "codec: unknown op: op is 0x20 at offset 0")

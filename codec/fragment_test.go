@@ -13,31 +13,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func TestEmptyListEndsAfterItsCount(t *testing.T) {
-	var d codec.ListDecoder[uint16]
-	entries, n, err := d.Decode([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x00more"))
-	require.NoError(t, err)
-	require.Equal(t, 9, n)
-	require.Nil(t, entries)
-	require.True(t, d.Done())
-}
-
-func TestFragmentDecoderStopsAtTheEndOfAFragment(t *testing.T) {
-	connections := unhex(t, readRecorded(t).Connections)
-	var d codec.ConnectionsDecoder
-	src := append(bytes.Clone(connections), "more"...)
-	entries, n, err := d.Decode(src)
-	require.NoError(t, err)
-	require.Equal(t, 9+16+8*237, n)
-	require.Len(t, entries, 8)
-	require.False(t, d.Done())
-	entries, n, err = d.Decode(src[n:])
-	require.NoError(t, err)
-	require.Equal(t, 16+4*237, n)
-	require.Len(t, entries, 4)
-	require.True(t, d.Done())
-}
-
 // The offset of an error is the same for a whole response and for one in pieces, and the
 // error stays.
 func TestMalformedFragmentErrorsNameTheOffset(t *testing.T) {
@@ -172,32 +147,6 @@ func TestLargeCountsDoNotAllocate(t *testing.T) {
 			require.Zero(t, testing.AllocsPerRun(10, func() { _, _, _ = codec.DecodeChannelResponse(src) }))
 		}
 	})
-}
-
-// A response of empty fragments without end is decoded in time that is linear in the bytes
-// that have arrived.
-func TestManyEmptyFragmentsTakeLinearTime(t *testing.T) {
-	src := binary.LittleEndian.AppendUint64([]byte{1}, math.MaxUint64)
-	for i := range uint64(1000) {
-		src = binary.LittleEndian.AppendUint64(src, i+1)
-		src = binary.LittleEndian.AppendUint64(src, 0)
-	}
-	_, _, err := codec.DecodeStatsResponse(src)
-	require.ErrorIs(t, err, codec.ErrShort)
-	var d codec.StatsDecoder
-	fragments := 0
-	for {
-		entries, n, err := d.Decode(src)
-		src = src[n:]
-		if err != nil {
-			require.ErrorIs(t, err, codec.ErrShort)
-			break
-		}
-		require.NotNil(t, entries)
-		require.Empty(t, entries)
-		fragments++
-	}
-	require.Equal(t, 1000, fragments)
 }
 
 func TestFragmentDecoderHoldsOneFragment(t *testing.T) {

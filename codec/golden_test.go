@@ -3,7 +3,7 @@ package codec_test
 import (
 	"bytes"
 	"encoding/hex"
-	"iter"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -161,7 +161,7 @@ func TestAppendingToDecodedBytesDoesNotChangeTheInput(t *testing.T) {
 		before := bytes.Clone(src)
 		m, n, err := g.decode(src)
 		require.NoError(t, err)
-		for _, field := range payloads(m) {
+		for _, field := range byteFields(reflect.ValueOf(m)) {
 			require.Equal(t, len(field), cap(field))
 			_ = append(field, "overwritten"...)
 		}
@@ -178,44 +178,22 @@ func TestDecodedBytesAliasTheInput(t *testing.T) {
 	require.Equal(t, "K", string(m.Key))
 }
 
-// payloads returns the byte fields of a message.
-func payloads(m codec.Frame) [][]byte {
-	switch m := m.(type) {
-	case codec.Insert[uint16]:
-		return [][]byte{m.Key}
-	case codec.Update[uint16]:
-		return [][]byte{m.Key}
-	case codec.Query:
-		return [][]byte{m.Key}
-	case codec.Purge:
-		return [][]byte{m.Key}
-	case codec.Get:
-		return [][]byte{m.Key}
-	case codec.Set[uint16]:
-		return [][]byte{m.Key, m.Value}
-	case codec.GetResponse[uint16]:
-		return [][]byte{m.Value}
-	case codec.Event[uint16]:
-		return [][]byte{m.Channel, m.Payload}
-	case codec.Publish[uint16]:
-		return [][]byte{m.Channel, m.Payload}
-	case codec.Stat:
-		return [][]byte{m.Key}
-	case codec.Subscribe:
-		return [][]byte{m.Channel}
-	case codec.Unsubscribe:
-		return [][]byte{m.Channel}
-	case codec.Channel:
-		return [][]byte{m.Name}
-	case codec.ListResponse[uint16]:
-		return namesOf(m.All(), func(e codec.ListEntry[uint16]) []byte { return e.Key })
-	case codec.StatsResponse:
-		return namesOf(m.All(), func(e codec.StatsEntry) []byte { return e.Key })
-	case codec.ChannelsResponse:
-		return namesOf(m.All(), func(e codec.ChannelsEntry) []byte { return e.Name })
-	default:
-		return nil
+// byteFields returns the byte slices in a message.
+func byteFields(v reflect.Value) (all [][]byte) {
+	switch v.Kind() {
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return [][]byte{v.Bytes()}
+		}
+		for i := range v.Len() {
+			all = append(all, byteFields(v.Index(i))...)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			all = append(all, byteFields(v.Field(i))...)
+		}
 	}
+	return all
 }
 
 var connID = codec.ConnID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
@@ -301,11 +279,4 @@ func goldenResponses() []golden {
 			Subscriptions: 49, Channels: 50, RunningSince: 51, Connections: 52, Version: "5.0.11",
 		}, "01" + numbers(1, 52) + "352e302e3131 00000000000000000000"},
 	}
-}
-
-func namesOf[E any](entries iter.Seq[E], name func(E) []byte) (all [][]byte) {
-	for e := range entries {
-		all = append(all, name(e))
-	}
-	return all
 }

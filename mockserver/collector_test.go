@@ -179,29 +179,6 @@ func TestUpdateOfTheEmptyKeyParksTheCollector(t *testing.T) {
 	}, virtual, realCollector)
 }
 
-func TestUpdateOfTheEmptyKeyForcesARun(t *testing.T) {
-	keys := inTableOrder(2)
-	for name, update := range map[string]uint16.Update{
-		"to now":    patchTTL("", 0),
-		"to before": {Attribute: codec.TimeToLive, Change: codec.Decrease, Value: 2, Key: []byte{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				w := connect(t, srv)
-				require.Equal(t, "01", w.ask(insert("", 0, 3, codec.Seconds)))
-				srv.Set(keys[1], 1, time.Second)
-				srv.Set(keys[0], 1, time.Hour)
-				w.ask(patchTTL("", 3))
-				srv.Advance(2 * time.Second)
-				require.Zero(t, srv.Expired())
-				require.Equal(t, "01"+"00"+"00", w.ask(update, query(keys[1]), query("")))
-				require.Equal(t, 2, srv.Expired())
-				require.False(t, srv.LockedUp())
-			}, virtual, realCollector)
-		})
-	}
-}
-
 func TestViolationsFindsALockUpUnlessTheServerIsClosed(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		bubble(t, func(t *testing.T, srv *mockserver.Server) {

@@ -64,18 +64,6 @@ func TestInfoCountsItself(t *testing.T) {
 	}, virtual)
 }
 
-func TestRequestInPiecesCountsOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		for _, b := range frames(t, query("key")) {
-			w.send([]byte{b})
-		}
-		require.Equal(t, "00", w.received())
-		require.Equal(t, 1, srv.Requests(codec.OpQuery))
-		require.EqualValues(t, 1, response[codec.InfoResponse](w, codec.Info{}).Requests.Query.Total)
-	})
-}
-
 // The recorded server had 300 keys, 12 connections and 114 channels. The same state has as
 // many fragments and bytes here.
 func TestLargeResponsesHaveTheSizesOfARealServer(t *testing.T) {

@@ -108,18 +108,6 @@ func TestConnectionInMemoryHasDeadlines(t *testing.T) {
 	})
 }
 
-func TestRealClockIsVirtualInABubble(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "01", w.ask(insert("k", 5, 9, codec.Seconds)))
-		before := srv.Now()
-		time.Sleep(5*time.Second - 1)
-		require.Equal(t, 5*time.Second-1, srv.Now().Sub(before))
-		require.Equal(t, "01"+"0500"+"040400", w.ask(query("k")))
-		require.Panics(t, func() { srv.Advance(time.Second) })
-	})
-}
-
 func TestCloseEndsAllGoroutines(t *testing.T) {
 	running := func() int {
 		buf := make([]byte, 1<<20)

@@ -56,6 +56,15 @@ func TestTableOfSizing(t *testing.T) {
 	require.Equal(t, b.String(), block)
 }
 
+func TestCreationGetsSlowerWithTheRecordsThatWereMade(t *testing.T) {
+	for made, want := range map[int]time.Duration{
+		0: 3 * time.Microsecond, 10_000: 19 * time.Microsecond, 20_000: 35 * time.Microsecond,
+		30_500: 87500 * time.Nanosecond, oldAge: 140 * time.Microsecond, 1 << 40: 140 * time.Microsecond,
+	} {
+		require.Equal(t, want, creationTime(made), made)
+	}
+}
+
 // cost returns the server time, and how often it fits a second.
 func cost(c costs, least, most, inserts int) (serverTime, perSecond string) {
 	if most == 0 {

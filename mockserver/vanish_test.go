@@ -29,15 +29,6 @@ func TestHalfOpenConnectionLosesAllBytes(t *testing.T) {
 	}, virtual)
 }
 
-func TestSendReachesAllConnections(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		a, b := connect(t, srv), connect(t, srv)
-		require.Equal(t, 2, srv.Send([]byte{1, 0}))
-		require.Equal(t, "0100", a.received())
-		require.Equal(t, "0100", b.received())
-	})
-}
-
 func TestRecompileChangesTheValueSize(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		w := connect(t, srv)

@@ -17,34 +17,6 @@ import (
 	"github.com/throttr-go/throttr/pubsub"
 )
 
-func TestSubscriptionsUseAConnectionOfTheirOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		require.Equal(t, 1, srv.Conns())
-		a, b := testkit.Subscribe(t, client, "a"), testkit.Subscribe(t, client, "b")
-		require.Equal(t, 2, srv.Conns())
-		require.Equal(t, 2, testkit.ServerStats(client).Conns)
-		require.Equal(t, 2, client.Stats().Subscriptions)
-		require.NoError(t, a.Close())
-		require.NoError(t, a.Close())
-		synctest.Wait()
-		require.Equal(t, 2, srv.Conns())
-		require.Equal(t, 1, client.Stats().Subscriptions)
-		require.NoError(t, b.Close())
-		synctest.Wait()
-		require.Equal(t, 1, srv.Conns())
-		require.Equal(t, 1, testkit.ServerStats(client).Conns)
-		require.Zero(t, client.Stats().Subscriptions)
-
-		again := testkit.Subscribe(t, client, "a")
-		newPublisher(t, srv)("a", "again")
-		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "a", Payload: []byte("again")}, testkit.Next(t, again))
-		require.Zero(t, testkit.ServerStats(client).Failures)
-		require.EqualValues(t, 3, testkit.ServerStats(client).Dials)
-	})
-}
-
 // What package internal/pubsub returns reaches the caller as an error that names the request, and as figures.
 func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -61,6 +33,7 @@ func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 		}
 		srv.Refuse(true)
 		fails(throttr.ErrConnect, false)
+		synctest.Wait() // the attempt has ended
 		srv.Refuse(false)
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
 		fails(pubsub.ErrRefused, true)

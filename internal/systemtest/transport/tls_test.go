@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -108,21 +107,4 @@ func TestClientPresentsItsCertificate(t *testing.T) {
 	require.Equal(t, "hello", string(testkit.Next(t, sub).Payload))
 	client.Close()
 	testkit.RequireNoGoroutines(t)
-}
-
-func TestClientOverAUnixSocket(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
-	cfg, err := throttr.ParseURL(srv.Addr())
-	require.NoError(t, err)
-	client, err := throttr.Connect[uint16](t.Context(), cfg)
-	require.NoError(t, err)
-	defer client.Close()
-	ok, err := client.Insert(t.Context(), "k", 5, testkit.Minute)
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.NoError(t, srv.Restart(true))
-	c, ok, err := client.Query(t.Context(), "k")
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.EqualValues(t, 5, c.Quota)
 }
