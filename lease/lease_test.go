@@ -80,6 +80,7 @@ func TestHotKeyIsServedFromBlocks(t *testing.T) {
 	}
 }
 
+// A key has blocks when it is hit often, also among many that are not.
 func TestColdKeysGoToTheBackend(t *testing.T) {
 	run(t, func(t *testing.T, store window.Backend) {
 		n := &network{Backend: store, seen: new(windows)}
@@ -89,7 +90,35 @@ func TestColdKeysGoToTheBackend(t *testing.T) {
 			time.Sleep(age / (lease.HotHits / 2))
 			require.Equal(t, int64(i+1), n.takes.Load())
 		}
+		for i := range 10_000 {
+			_, err := b.Hit(t.Context(), fmt.Sprint(i), per(1000, time.Hour), 1)
+			require.NoError(t, err)
+		}
 		require.Zero(t, b.Blocks())
+		heat(t, b, time.Hour, 1000)
+	})
+}
+
+// Limits of a key that differ in anything have blocks of their own. A Set drops those of its count.
+func TestEachLimitOfAKeyHasBlocks(t *testing.T) {
+	run(t, func(t *testing.T, store window.Backend) {
+		b := open(t, store, lease.WithAge(time.Hour))
+		limits := []window.Limit{per(1<<20, time.Hour), per(1<<21, time.Hour), per(1<<20, time.Minute), per(1<<20, time.Hour),
+			per(1<<20, time.Hour)}
+		limits[3].Name = "n"
+		limits[4].Algorithm = window.AlignedWindow
+		for i, l := range limits {
+			for range 10 * lease.HotHits {
+				_, err := b.Hit(t.Context(), key, l, 1)
+				require.NoError(t, err)
+			}
+			require.Equal(t, i+1, b.Blocks().Keys)
+		}
+		before := b.Blocks().Held
+		_, err := b.Set(t.Context(), key, limits[3], 7)
+		require.NoError(t, err)
+		require.Less(t, b.Blocks().Held, before)
+		require.Greater(t, b.Blocks().Held, before/2)
 	})
 }
 

@@ -18,24 +18,37 @@ import (
 )
 
 // far is a backend whose answers tell what was true when it answered, as those of servers do, and take
-// some time then. Takes can be held back.
+// some time then.
 type far struct {
 	window.Backend
 	answer time.Duration
-	held   chan struct{} // if it is not nil, takes are answered when it is closed
-	asked  func(limit, n uint64, w window.Window)
+	took   func(ctx context.Context, limit, n uint64, w window.Window) error // before the answer; or nil
+	resets func()                                                            // before a Reset; or nil
 }
 
 func (f *far) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	w, err := f.Backend.Take(context.WithoutCancel(ctx), key, l, n)
-	if f.asked != nil {
-		f.asked(l.Max, n, w)
-	}
-	if f.held != nil {
-		<-f.held
+	if f.took != nil {
+		err = f.took(ctx, l.Max, n, w)
 	}
 	time.Sleep(f.answer)
 	return w, err
+}
+
+func (f *far) Reset(ctx context.Context, key string, l window.Limit) error {
+	if f.resets != nil {
+		f.resets()
+	}
+	return f.Backend.Reset(ctx, key, l)
+}
+
+// hits makes so many hits, one after the other, that blocks are large.
+func hits(t *testing.T, b *lease.Backend) {
+	for range 10 * lease.HotHits {
+		require.True(t, hit(t, b, time.Hour, 1<<20, 1))
+		synctest.Wait()
+	}
+	require.NotZero(t, b.Blocks().Held)
 }
 
 func count(t *testing.T, store window.Backend, key string) uint64 {
@@ -149,73 +162,54 @@ func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
 	})
 }
 
-// A block that was taken before a Reset, and whose answer comes after it, is one of the old window.
-func TestAResetDropsABlockThatIsOnItsWay(t *testing.T) {
-	for _, n := range []uint64{1, 2} {
-		run(t, func(t *testing.T, store window.Backend) {
-			f := &far{Backend: store}
-			b := open(t, f, lease.WithAge(time.Hour))
-			for range 10 * lease.HotHits {
-				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
-				synctest.Wait()
-			}
-			require.NotZero(t, b.Blocks().Held)
-			before, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
-			require.NoError(t, err)
-			f.held = make(chan struct{})
-			var hits sync.WaitGroup
-			for range b.Blocks().Held + 1 { // until a take is under way
-				hits.Go(func() { hit(t, b, time.Hour, 1<<20, n) })
-			}
-			synctest.Wait()
-			require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
-			close(f.held)
-			hits.Wait()
-			synctest.Wait()
-			for range 100 {
-				w, err := b.Hit(t.Context(), key, per(1<<20, time.Hour), 1)
+// Whatever was taken before a Reset, or during it, is of the old window, also if the answer comes after it.
+func TestAResetDropsBlocks(t *testing.T) {
+	for name, during := range map[string]func(t *testing.T, f *far, b *lease.Backend) (after func()){
+		"that is on its way": func(t *testing.T, f *far, b *lease.Backend) func() { return takes(t, f, b, 1) },
+		"of two, on its way": func(t *testing.T, f *far, b *lease.Backend) func() { return takes(t, f, b, 2) },
+		"that was taken meanwhile": func(t *testing.T, f *far, b *lease.Backend) func() {
+			f.resets = func() { hits(t, b) }
+			return func() {}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, store window.Backend) {
+				f := &far{Backend: store}
+				b := open(t, f, lease.WithAge(time.Hour))
+				hits(t, b)
+				before, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
 				require.NoError(t, err)
-				require.NotEqual(t, before.ID, w.ID, "a place of the window before the Reset")
-				synctest.Wait()
-			}
+				after := during(t, f, b)
+				require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
+				after()
+				for range 100 {
+					w, err := b.Hit(t.Context(), key, per(1<<20, time.Hour), 1)
+					require.NoError(t, err)
+					require.NotEqual(t, before.ID, w.ID, "a place of the window before the Reset")
+					synctest.Wait()
+				}
+			})
 		})
 	}
 }
 
-// resetting is a backend during whose Reset something happens.
-type resetting struct {
-	window.Backend
-	meanwhile func()
-}
-
-func (r *resetting) Reset(ctx context.Context, key string, l window.Limit) error {
-	r.meanwhile()
-	return r.Backend.Reset(ctx, key, l)
-}
-
-// So is one that was taken while the Reset was on its way.
-func TestAResetDropsABlockThatWasTakenMeanwhile(t *testing.T) {
-	run(t, func(t *testing.T, store window.Backend) {
-		r := &resetting{Backend: store}
-		b := open(t, r, lease.WithAge(time.Hour))
-		hits := func() {
-			for range 10 * lease.HotHits {
-				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
-				synctest.Wait()
-			}
-		}
-		hits()
-		before, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
-		require.NoError(t, err)
-		r.meanwhile = func() {
-			hits()
-			require.NotZero(t, b.Blocks().Held)
-		}
-		require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
-		w, err := b.Hit(t.Context(), key, per(1<<20, time.Hour), 1)
-		require.NoError(t, err)
-		require.NotEqual(t, before.ID, w.ID, "a place of the window before the Reset")
-	})
+// takes makes hits of n until a take is under way, which ends with what it returns.
+func takes(t *testing.T, f *far, b *lease.Backend, n uint64) (end func()) {
+	held := make(chan struct{})
+	f.took = func(context.Context, uint64, uint64, window.Window) error {
+		<-held
+		return nil
+	}
+	var callers sync.WaitGroup
+	for range b.Blocks().Held + 1 {
+		callers.Go(func() { hit(t, b, time.Hour, 1<<20, n) })
+	}
+	synctest.Wait()
+	return func() {
+		close(held)
+		callers.Wait()
+		synctest.Wait()
+	}
 }
 
 // A caller that does not wait for its take gets no place, and leaves none counted.
@@ -249,12 +243,13 @@ func TestABlockHasAtMostAnEighthOfWhatIsLeft(t *testing.T) {
 			const limit = 10_000
 			var mu sync.Mutex
 			largest := 0.0
-			f := &far{Backend: store, asked: func(limit, n uint64, w window.Window) {
+			f := &far{Backend: store, took: func(_ context.Context, limit, n uint64, w window.Window) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if n > need && !w.Refused {
 					largest = max(largest, float64(n)/float64(limit-(w.Count-n)))
 				}
+				return nil
 			}}
 			b := open(t, f)
 			for hit(t, b, time.Hour, limit, need) {
@@ -315,30 +310,19 @@ func TestAResetForgetsTheCount(t *testing.T) {
 	})
 }
 
-// hanging is a backend whose takes are answered when their ctx has ended.
-type hanging struct {
-	window.Backend
-	hangs atomic.Bool
-}
-
-func (h *hanging) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if h.hangs.Load() {
-		<-ctx.Done()
-		return window.Window{}, ctx.Err()
-	}
-	return h.Backend.Take(ctx, key, l, n)
-}
-
 // The end of a take that callers share is not that of their contexts: its time limit says that the store is away, and
 // Close that the backend is closed.
 func TestASharedTakeThatHangs(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		run(t, func(t *testing.T, store window.Backend) {
-			h := &hanging{Backend: store}
-			b := open(t, h)
+			f := &far{Backend: store}
+			b := open(t, f)
 			heat(t, b, time.Hour, 1<<20)
 			time.Sleep(3 * age / 4) // the block is idle, and given back
-			h.hangs.Store(true)
+			f.took = func(ctx context.Context, _, _ uint64, _ window.Window) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
 			before, begun := b.Blocks(), time.Now()
 			var callers sync.WaitGroup
 			for range 3 {

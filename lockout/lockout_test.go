@@ -48,6 +48,25 @@ func onBackends(t *testing.T, cfg lockout.Config, f func(t *testing.T, guard *lo
 	})
 }
 
+// try makes an attempt, which is not refused.
+func try(t *testing.T, guard *lockout.Lockout, key string) *lockout.Attempt {
+	t.Helper()
+	a, ok, err := guard.Try(t.Context(), key)
+	require.NoError(t, err)
+	require.True(t, ok)
+	return a
+}
+
+// failAll makes all attempts of a key fail that may, and requires that it is locked out then for so long.
+func failAll(t *testing.T, guard *lockout.Lockout, key string, lock time.Duration) {
+	t.Helper()
+	for range config.Failures.Max {
+		require.NoError(t, try(t, guard, key).Failed(t.Context()))
+	}
+	_, after := fail(t, guard, key)
+	require.InDelta(t, lock.Seconds(), after.Seconds(), 2)
+}
+
 // fail makes an attempt that fails, and returns whether it was made, and if not, when to try again.
 func fail(t *testing.T, guard *lockout.Lockout, key string) (bool, time.Duration) {
 	t.Helper()
@@ -60,36 +79,22 @@ func fail(t *testing.T, guard *lockout.Lockout, key string) (bool, time.Duration
 func TestALockoutGrows(t *testing.T) {
 	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
 		for _, lock := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, time.Hour} {
-			for i := range 3 {
-				ok, _ := fail(t, guard, "k")
-				require.True(t, ok, "failure %d", i)
-			}
+			failAll(t, guard, "k", lock)
 			for range 5 { // what is refused is no failure, and makes no lock longer
 				ok, after := fail(t, guard, "k")
 				require.False(t, ok)
 				require.InDelta(t, lock.Seconds(), after.Seconds(), 2)
 			}
-			ok, _ := fail(t, guard, "other")
-			require.True(t, ok)
-			require.NoError(t, guard.Unlock(t.Context(), "other"))
+			require.NoError(t, try(t, guard, "other").Succeeded(t.Context()))
 			time.Sleep(lock - 3*time.Second)
-			ok, _ = fail(t, guard, "k")
+			ok, _ := fail(t, guard, "k")
 			require.False(t, ok)
 			time.Sleep(6 * time.Second)
 		}
 		time.Sleep(config.Memory)
-		for range 3 {
-			fail(t, guard, "k")
-		}
-		_, after := fail(t, guard, "k")
-		require.InDelta(t, 60, after.Seconds(), 2, "it is forgotten")
+		failAll(t, guard, "k", time.Minute) // the locks are forgotten
 		require.NoError(t, guard.Unlock(t.Context(), "k"))
-		for range 3 {
-			ok, _ := fail(t, guard, "k")
-			require.True(t, ok)
-		}
-		_, after = fail(t, guard, "k")
-		require.InDelta(t, 60, after.Seconds(), 2, "so are its locks")
+		failAll(t, guard, "k", time.Minute)
 	})
 }
 
@@ -124,15 +129,16 @@ func TestNoMoreAttemptsAreMadeThanMayFail(t *testing.T) {
 	})
 }
 
-// slowPeeks is a backend that answers some peeks late.
-type slowPeeks struct{ window.Backend }
+// peeks is a backend whose peeks end with a function.
+type peeks struct {
+	window.Backend
+	end func(ctx context.Context) error
+}
 
-type late struct{}
-
-func (b slowPeeks) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+func (b *peeks) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	w, err := b.Backend.Peek(ctx, key, l, n)
-	if ctx.Value(late{}) != nil {
-		time.Sleep(time.Second)
+	if err == nil {
+		err = b.end(ctx)
 	}
 	return w, err
 }
@@ -142,7 +148,14 @@ func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(memory.WithClock(time.Now))
 		defer b.Close()
-		guard, err := lockout.New(throttr.NewRateLimit(slowPeeks{b}, throttr.WithTimeout(time.Minute)), config)
+		type late struct{}
+		slow := &peeks{b, func(ctx context.Context) error {
+			if ctx.Value(late{}) != nil {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}}
+		guard, err := lockout.New(throttr.NewRateLimit(slow, throttr.WithTimeout(time.Minute)), config)
 		require.NoError(t, err)
 		var made atomic.Int32
 		try := func(ctx context.Context) {
@@ -163,31 +176,25 @@ func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
 	})
 }
 
-// peeksFail is a backend whose peeks fail after some.
-type peeksFail struct {
-	*memory.Backend
-	left atomic.Int64 // of those that do not
-}
-
-func (b *peeksFail) Peek(ctx context.Context, key string, l throttr.Limit, n uint64) (window.Window, error) {
-	if b.left.Add(-1) < 0 {
-		return window.Window{}, throttr.ErrUnavailable
-	}
-	return b.Backend.Peek(ctx, key, l, n)
-}
-
 // If it can't be seen whether other attempts have succeeded, the last one that fails locks the key out. If it can't
 // be seen whether a lock has come meanwhile, the attempt is not made, and counts nothing.
 func TestLockoutsWhileTheStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &peeksFail{Backend: memory.New(memory.WithClock(time.Now))}
+		b := memory.New(memory.WithClock(time.Now))
 		defer b.Close()
+		var left atomic.Int64 // peeks that do not fail
+		failing := &peeks{b, func(context.Context) error {
+			if left.Add(-1) < 0 {
+				return throttr.ErrUnavailable
+			}
+			return nil
+		}}
 		cfg := config
 		cfg.Locks = cfg.Locks[:1] // then an attempt peeks twice, and its failure once if it is the last one
-		guard, err := lockout.New(throttr.NewRateLimit(b), cfg)
+		guard, err := lockout.New(throttr.NewRateLimit(failing), cfg)
 		require.NoError(t, err)
 		try := func(peeks int64) (*lockout.Attempt, bool, error) {
-			b.left.Store(peeks)
+			left.Store(peeks)
 			return guard.Try(t.Context(), "k")
 		}
 		for range 2 * cfg.Failures.Max {
@@ -226,32 +233,18 @@ func TestLocksCanBeEqual(t *testing.T) {
 func TestWhatSucceedsIsNoFailure(t *testing.T) {
 	onBackends(t, config, func(t *testing.T, guard *lockout.Lockout) {
 		for range 20 {
-			a, ok, err := guard.Try(t.Context(), "k")
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.NoError(t, a.Succeeded(t.Context()))
+			require.NoError(t, try(t, guard, "k").Succeeded(t.Context()))
 		}
 		fail(t, guard, "k")
 		fail(t, guard, "k")
-		a, ok, err := guard.Try(t.Context(), "k")
-		require.NoError(t, err)
-		require.True(t, ok)
+		a := try(t, guard, "k")
 		require.NoError(t, a.Succeeded(t.Context()))
-		require.NoError(t, a.Failed(t.Context()))
-		_, ok, err = guard.Try(t.Context(), "k")
-		require.NoError(t, err)
-		require.True(t, ok, "it has ended: nothing has failed")
-		var all [3]*lockout.Attempt
-		for i := range all {
-			all[i], ok, err = guard.Try(t.Context(), "at one time")
-			require.NoError(t, err)
-			require.True(t, ok)
-		}
+		require.NoError(t, a.Failed(t.Context()), "it has ended: nothing has failed")
+		try(t, guard, "k")
+		all := []*lockout.Attempt{try(t, guard, "at one time"), try(t, guard, "at one time"), try(t, guard, "at one time")}
 		require.NoError(t, all[0].Succeeded(t.Context()))
 		require.NoError(t, all[2].Failed(t.Context()))
-		_, ok, err = guard.Try(t.Context(), "at one time")
-		require.NoError(t, err)
-		require.True(t, ok, "another attempt has succeeded meanwhile")
+		try(t, guard, "at one time") // another attempt has succeeded meanwhile
 		for range 3 {
 			require.NoError(t, guard.Fail(t.Context(), "refused"))
 		}
