@@ -66,8 +66,8 @@ type Config struct {
 	// Default: messages are not counted.
 	Messages []throttr.Limit
 
-	// Key returns the key under which a call is counted, for a stream once. If it is "", the call counts by its
-	// address. The Server stores, logs and traces a digest of the key. Default: the address, by Addr. Those of
+	// Key returns the key under which a call is counted, for a stream once, in all limits that have none in KeyOf. If it
+	// is "", they count the call by its address, or, with SkipEmptyKey, not at all. The Server stores, logs and traces a digest of the key. Default: the address, by Addr. Those of
 	// [Peer], [ByAddr] and [Everyone] are used as they are.
 	Key KeyFunc
 
@@ -85,7 +85,6 @@ type Config struct {
 	PlainKeys bool
 
 	// SkipEmptyKey leaves the limits that use Key out of calls for which Key returns "". Those of KeyOf still apply.
-	// Default: such calls count by their address.
 	SkipEmptyKey bool
 
 	// Skip reports whether to serve a call without counting it, for example a health check. It is not asked

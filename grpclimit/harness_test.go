@@ -105,6 +105,7 @@ func newSite(t testing.TB, cfg grpclimit.Config, seen func(context.Context) erro
 	return s
 }
 
+// start serves test.Echo on connections in memory.
 func (s *site) start(t testing.TB, cfg grpclimit.Config, seen func(context.Context) error, opts ...grpc.DialOption) {
 	t.Helper()
 	if cfg.Limits == nil {
@@ -116,33 +117,20 @@ func (s *site) start(t testing.TB, cfg grpclimit.Config, seen func(context.Conte
 	var err error
 	s.server, err = grpclimit.NewServer(s.limiter, cfg)
 	require.NoError(t, err)
-	s.conn = serveLocally(t, seen, s.server.Unary, s.server.Stream, opts...)
-}
-
-// serveLocally serves test.Echo on connections in memory, and returns a client.
-func serveLocally(t testing.TB, seen func(context.Context) error, unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor, opts ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	l := bufconn.Listen(1 << 16)
-	return serve(t, l, seen, unary, stream, append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return l.DialContext(ctx)
-	}))...)
-}
-
-// serve serves test.Echo with interceptors, and returns a client.
-func serve(t testing.TB, l net.Listener, seen func(context.Context) error, unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor, opts ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	srv := grpc.NewServer(grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))
+	srv := grpc.NewServer(grpc.UnaryInterceptor(s.server.Unary), grpc.StreamInterceptor(s.server.Stream))
 	srv.RegisterService(&echoService, &echo{seen})
+	network := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	go func() { served <- srv.Serve(network) }()
+	dial := func(ctx context.Context, _ string) (net.Conn, error) { return network.DialContext(ctx) }
+	opts = append(opts, grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.conn, err = grpc.NewClient("passthrough:///memory", opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		conn.Close()
+		s.conn.Close()
 		srv.Stop()
 		require.NoError(t, <-served)
 	})
-	return conn
 }
 
 // say calls Say, and returns the trailers.

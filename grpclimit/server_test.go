@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,27 +27,16 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// A flood through real servers and clients, over TCP: exactly the limit is served, of calls and of messages.
+// A flood through a real server and clients: exactly the limit is served, of calls and of messages.
 func TestFloodIsServedUpToTheLimit(t *testing.T) {
-	backend := memory.New()
-	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend)
-	var conns []*grpc.ClientConn
-	for range 2 { // two servers share the limits
-		limit, err := grpclimit.NewServer(limiter, grpclimit.Config{
-			Limits:   []throttr.Limit{{Name: "hour", Max: 500, Scale: time.Hour}, {Name: "day", Max: 800, Scale: 24 * time.Hour}},
-			Messages: []throttr.Limit{{Name: "messages", Max: 300, Scale: time.Hour}},
-		})
-		require.NoError(t, err)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		conns = append(conns, serve(t, l, func(context.Context) error { return nil }, limit.Unary, limit.Stream))
-	}
+	s := newSite(t, grpclimit.Config{
+		Limits:   []throttr.Limit{{Name: "hour", Max: 500, Scale: time.Hour}, {Name: "day", Max: 800, Scale: 24 * time.Hour}},
+		Messages: []throttr.Limit{{Name: "messages", Max: 300, Scale: time.Hour}},
+	}, nil)
 	var calls, messages atomic.Int64
 	var clients sync.WaitGroup
-	for i := range 16 {
+	for range 16 {
 		clients.Go(func() {
-			s := &site{conn: conns[i%len(conns)]}
 			stream, err := s.chat(t.Context())
 			if err != nil {
 				t.Error(err)
@@ -338,11 +328,15 @@ func TestSkippedCallsAreNotCounted(t *testing.T) {
 
 // Calls, and the messages of streams, have a key for each limit, and what failed is given back.
 func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
+	synctest.Test(t, testKeys) // so that what is given back in the background is there for the next call
+}
+
+func testKeys(t *testing.T) {
 	hour := func(name string, most uint64) throttr.Limit {
 		return throttr.Limit{Name: name, Max: most, Scale: time.Hour}
 	}
 	plain := map[string]string{}
-	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(func(_ context.Context, e throttr.Event) { plain[e.Limit.Name] = e.Key }))
+	limiter := throttr.NewRateLimit(memory.New(memory.WithCleanPeriod(0)), throttr.WithObserver(func(_ context.Context, e throttr.Event) { plain[e.Limit.Name] = e.Key }))
 	byAddr, err := grpclimit.ByAddr(admission.AddrConfig{})
 	require.NoError(t, err)
 	s, err := grpclimit.NewServer(limiter, grpclimit.Config{

@@ -45,8 +45,8 @@ type Config struct {
 	// that changes plans keeps its count.
 	Plan func(*http.Request) (*Plan, error)
 
-	// Key returns the key under which a request is counted. If it is "", the request counts by its address. The
-	// middleware stores, logs and traces a digest of the key, because keys may be secret or personal, such as API keys
+	// Key returns the key under which a request is counted in all limits, of Limits or of a Plan, that have none in
+	// KeyOf. If it is "", they count the request by its address, or, with SkipEmptyKey, not at all. The middleware stores, logs and traces a digest of the key, because keys may be secret or personal, such as API keys
 	// and names. Default: the address, by Addr. Those of [RemoteAddr], [ByAddr] and [Everyone] are used as they are.
 	Key KeyFunc
 
@@ -65,7 +65,6 @@ type Config struct {
 	PlainKeys bool
 
 	// SkipEmptyKey leaves the limits that use Key out of requests for which Key returns "". Those of KeyOf still apply.
-	// Default: such requests count by their address.
 	SkipEmptyKey bool
 
 	// Skip reports whether to serve a request without counting it, for example a health
