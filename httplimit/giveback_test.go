@@ -183,7 +183,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	for _, c := range []struct {
 		limits []throttr.Limit
 		most   float64
-	}{{limits[2:3], 8}, {limits, 14}} {
+	}{{limits[2:3], 9}, {limits, 16}} {
 		h := must(httplimit.Config{Limits: c.limits})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		w := &bare{header: http.Header{}}
