@@ -187,9 +187,16 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	return cause, nil
 }
 
-// failover makes a call of the fallback after the store has failed with a cause, and returns whether that has
-// answered. If not, and err is nil, the policy decides. Why is for the observer: the cause, and if the policy decides
-// after the fallback has failed, its error, too.
+// failover asks the fallback, by call, after the store has failed with a cause. Who decides is in the results:
+//
+//	the cause   the fallback   the policy        answered  why    err
+//	no outage                                    false     cause  cause
+//	an outage   answers                          true      cause  nil
+//	an outage   is mistaken                      false     cause  cause and its error
+//	an outage   fails          returns an error  false     cause  cause and its error
+//	an outage   fails          decides           false     both   nil
+//
+// Without a fallback, it is as if that had failed without an error. Why is for the observer.
 func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, why, err error) {
 	if !isOutage(ctx, cause) {
 		return false, cause, cause

@@ -17,15 +17,15 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// verb is what a call does with a record. Its text is the name of the call.
-type verb string
+// method is a call of one window: what it does with the record. Its text is its name in errors.
+type method string
 
 const (
-	hit    verb = "hit"
-	take   verb = "take"
-	charge verb = "charge"
-	peek   verb = "peek"
-	set    verb = "set"
+	hit    method = "hit"
+	take   method = "take"
+	charge method = "charge"
+	peek   method = "peek"
+	set    method = "set"
 )
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
@@ -59,19 +59,19 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 }
 
 // call makes a call of one window, and makes w describe that.
-func (b *Backend) call(ctx context.Context, v verb, key string, l *window.Limit, n uint64, w *window.Window) error {
+func (b *Backend) call(ctx context.Context, m method, key string, l *window.Limit, n uint64, w *window.Window) error {
 	var x access
 	err := b.begin(ctx, &x, key, l, n)
 	if err == nil {
 		var state algorithm.State
-		state, err = x.do(b, v, l, n)
+		state, err = x.do(b, m, l, n)
 		x.shard.mu.Unlock()
 		if err == nil {
 			x.describe(b, state, w)
 			return nil
 		}
 	}
-	return b.fail(string(v), key, err)
+	return b.fail(string(m), key, err)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
@@ -135,9 +135,12 @@ type access struct {
 	rule      algorithm.Rule
 	calendar  *limits.Calendar
 	at        instant
+	table     *table  // that has the record: the shard's own, or its shared one
 	record    *record // that counts for the key; nil: none
-	shares    bool    // it is a shared one
 }
+
+// shares reports whether the record is one that keys share.
+func (x *access) shares() bool { return x.table == &x.shard.shared }
 
 // begin begins a call, and locks the shard. If it returns an error, it does neither.
 func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Limit, n uint64) error {
@@ -197,13 +200,13 @@ func (b *Backend) mix(hash uint64, l *window.Limit) uint64 {
 }
 
 // do makes a call. A hit of a window is a charge: whether it is within the limit, the RateLimit says.
-func (x *access) do(b *Backend, v verb, l *window.Limit, n uint64) (algorithm.State, error) {
+func (x *access) do(b *Backend, m method, l *window.Limit, n uint64) (algorithm.State, error) {
 	switch {
-	case v == peek:
+	case m == peek:
 		return x.peek(n), nil
-	case v == take, v == hit && x.algorithm.Rolling:
+	case m == take, m == hit && x.algorithm.Rolling:
 		return x.take(b, l, n)
-	case v == set:
+	case m == set:
 		if x.end(b) != nil { // others count there, too, so the count only gets larger
 			n -= min(n, x.peek(0).Count)
 		}
@@ -215,7 +218,7 @@ func (x *access) do(b *Backend, v verb, l *window.Limit, n uint64) (algorithm.St
 // token bucket: it is refilled as slowly as for any of them.
 func (x *access) by() algorithm.Rule {
 	by := x.rule
-	if x.shares && x.record.kind == window.TokenBucket && !x.record.Empty() {
+	if x.shares() && x.record.kind == window.TokenBucket && !x.record.Empty() {
 		by.Max = min(by.Max, x.record.Max)
 	}
 	return by
@@ -231,7 +234,7 @@ func (x *access) time() algorithm.Time {
 // find finds the record that counts for the key.
 func (x *access) find(b *Backend, l *window.Limit) {
 	s := x.shard
-	x.shares = false
+	x.table = &s.own
 	if x.record = s.own.find(x.id, l); x.record != nil || s.shared.len == 0 {
 		return
 	}
@@ -240,7 +243,7 @@ func (x *access) find(b *Backend, l *window.Limit) {
 		return
 	}
 	x.record = r
-	x.shares = true
+	x.table = &s.shared
 }
 
 // sharedKey returns the key of the records that a key shares: a number.
@@ -260,26 +263,33 @@ func (x *access) sharedID(b *Backend, l *window.Limit) id {
 func (x *access) open(b *Backend, l *window.Limit) error {
 	s := x.shard
 	switch {
-	case x.record == nil && s.hasRoom(b, x.at):
+	case x.record == nil && s.own.hasRoom(x.at):
 		x.record = s.own.insert(x.id, l)
 	case x.record == nil:
-		k := x.sharedID(b, l)
-		if x.record = s.shared.find(k, l); x.record != nil {
-			x.record.End() // it is over
-		} else if s.sharedRoom(b, x.at) {
-			x.record = s.shared.insert(k, l)
-		} else {
-			return b.errFull
-		}
-		x.shares = true
-	case x.shares && x.algorithm.Rolling && s.hasRoom(b, x.at) && s.logRoom(b, 0, x.record.Log.Times()):
+		return x.share(b, l)
+	case x.shares() && x.algorithm.Rolling && s.own.hasRoom(x.at) && s.logRoom(b, 0, x.record.Log.Times()):
 		counted := &x.record.Record
+		x.table = &s.own
 		x.record = s.own.insert(x.id, l)
 		s.series++
 		x.record.Record = x.algorithm.Copy(counted, s.series)
-		s.own.times += x.record.Log.Times()
-		x.shares = false
+		x.logGrew(0)
 	}
+	return nil
+}
+
+// share begins to count in the record that the key shares, which counts nothing yet.
+func (x *access) share(b *Backend, l *window.Limit) error {
+	t := &x.shard.shared
+	k := x.sharedID(b, l)
+	if x.record = t.find(k, l); x.record != nil {
+		x.record.End() // it is over
+	} else if t.hasRoom(x.at) {
+		x.record = t.insert(k, l)
+	} else {
+		return b.errFull
+	}
+	x.table = t
 	return nil
 }
 
@@ -296,7 +306,7 @@ func (x *access) peek(n uint64) algorithm.State {
 
 // take counts n if it fits.
 func (x *access) take(b *Backend, l *window.Limit, n uint64) (algorithm.State, error) {
-	if x.record == nil || x.shares || x.algorithm.Logs {
+	if x.record == nil || x.shares() || x.algorithm.Logs {
 		state := x.peek(n)
 		if state.Wait > 0 || n == 0 {
 			return state, nil
@@ -337,15 +347,10 @@ func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State,
 	return state, nil
 }
 
-// logGrew keeps account of the record's log, which had room for so many times.
+// logGrew keeps account of the record's log, if it has one, which had room for so many times.
 func (x *access) logGrew(before int) {
-	grew := x.record.Log.Times() - before
-	switch {
-	case grew == 0:
-	case x.shares:
-		x.shard.shared.times += grew
-	default:
-		x.shard.own.times += grew
+	if x.algorithm.Logs {
+		x.table.times += x.record.Log.Times() - before
 	}
 }
 
@@ -360,7 +365,7 @@ func (x *access) logFits(b *Backend) bool {
 
 // end ends what is counted for the key, unless that is shared: the error then matches [window.ErrFull].
 func (x *access) end(b *Backend) error {
-	if x.shares {
+	if x.shares() {
 		return b.errShared
 	}
 	if x.record != nil {

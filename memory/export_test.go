@@ -27,7 +27,7 @@ func (b *Backend) Shares(key string, l window.Limit) bool {
 	x.shard.mu.Lock()
 	defer x.shard.mu.Unlock()
 	x.find(b, &l)
-	return x.shares
+	return x.shares()
 }
 
 // Locked reports whether a shard is in use by a call.

@@ -42,7 +42,6 @@ type Backend struct {
 	seed       maphash.Seed
 	shards     []shard
 	shift      int   // of a hash of 64 bits, to the number of its shard
-	shardMax   int   // keys of a shard
 	shardTimes int   // of its logs
 	sharedKeys int   // keys of its shared records
 	errFull    error // ErrFull, with the bound
@@ -69,13 +68,16 @@ func New(opts ...Option) *Backend {
 	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
 	shards := shardsFor(b.maxKeys)
 	b.shards = make([]shard, shards)
-	for i := range b.shards {
-		b.shards[i].index = int32(i)
-	}
 	b.shift = 64 - bits.TrailingZeros(uint(shards))
-	b.shardMax = b.maxKeys / shards
+	shardMax := b.maxKeys / shards
 	b.shardTimes = max(b.maxTimes/shards, 4*int(b.maxLog)) // a log that grows is never larger
-	b.sharedKeys = max(1, b.shardMax/keysPerShared)
+	b.sharedKeys = max(1, shardMax/keysPerShared)
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.index = int32(i)
+		s.own.most = shardMax
+		s.shared.most = sharedLimits * b.sharedKeys
+	}
 	b.ledger = sync.OnceValue(b.newLedger)
 	b.startCleaner()
 	return b

@@ -110,7 +110,7 @@ func (b *Backend) takeLocked(takes []window.Take, all []taking, windows []window
 		x.describe(b, state, &windows[i])
 	}
 	for i := range all {
-		if x := &all[i]; x.shares { // others may have taken of the same count
+		if x := &all[i]; x.shares() { // others may have taken of the same count
 			state := x.peek(0)
 			state.ID = x.id
 			state.Wait = 0
