@@ -50,7 +50,7 @@ LEFT JOIN LATERAL (SELECT state, version FROM %s AS t WHERE t.key = u.k AND t.li
 	// It is INSERT, and not UPDATE, also because the plan of that reads all of the table.
 	writeSQL = `INSERT INTO %s AS t (key, lim, ends, version, before, state)
 SELECT k, l, e, v, b, s
-FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bigint[]), (SELECT $6::bytea[])) AS u(k, l, e, v, b, s)
+FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[]) AS u(k, l, e, v, b, s)
 ON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends, version = excluded.version, before = excluded.before, state = excluded.state
 WHERE t.version = excluded.before RETURNING version`
 
