@@ -94,8 +94,9 @@ func WithMaxQueued(n int) Option {
 }
 
 // WithClock makes the backend read the time from now, which must be safe for concurrent use. It is meant for tests:
-// windows are only exact if the clocks of all backends that share them agree, and rows are deleted by the time of the
-// server. Default: the time of the server. WithClock panics if now is nil.
+// windows are only exact if the clocks of all backends that share them agree. Such a backend deletes no rows, but others
+// that use its table delete them by the time of the server. Default: the time of the server. WithClock panics if now is
+// nil.
 func WithClock(now func() time.Time) Option {
 	if now == nil {
 		panic("postgresbackend: WithClock: now is nil")
