@@ -1,14 +1,10 @@
 package postgresbackend
 
 import (
-	"context"
-	"fmt"
-	"hash/maphash"
 	"math/rand/v2"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
-	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -26,7 +22,7 @@ const (
 	reset    verb = "reset"
 )
 
-// count is a count, and the rule of a call for it.
+// count says which row a call is about, and by which rule it counts there.
 type count struct {
 	id
 	algorithm *algorithm.Algorithm
@@ -34,31 +30,31 @@ type count struct {
 	calendar  *limits.Calendar
 }
 
-// part is what a call does with a count.
+// part is what a call does with one row.
 type part struct {
 	count
 	n      uint64
-	row    *row          // in the last request
-	window window.Window // after it
+	row    *row          // of the present request
+	window window.Window // the result
 }
 
-// call is a call of a method. Several parts are takes, all or none, or resets.
+// call is a call of a method of the backend. If it has several parts, they are takes, all or none, or resets.
 type call struct {
-	verb    verb
-	parts   []part
-	taken   int64 // the ID of what is given back
-	given   bool  // it is given back; all takes are granted
-	ended   int   // how many windows have been ended
-	changed bool  // others have changed a row: the call has to be made again
-	err     error
+	verb   verb
+	parts  []part
+	takeID int64 // of the take that is given back
+	result
 }
 
-type (
-	batched = batch.Call[call]
-	batcher = batch.Batcher[id, call]
-)
+// result is the result of a call, apart from the windows of its parts.
+type result struct {
+	gaveBack bool
+	ended    int  // how many windows a reset has ended
+	conflict bool // another process has changed a row since it was read: the call has not been counted
+	err      error
+}
 
-// newPart returns what a call does with the count of a key and limit, which has been checked.
+// newPart returns what a call does with the row of a key and limit. The limit has been checked.
 func newPart(key string, l *window.Limit, n uint64) part {
 	c := count{id: idOf(key, l), algorithm: algorithm.Of(l.Algorithm), rule: algorithm.RuleOf(l)}
 	if l.Calendar != 0 {
@@ -67,11 +63,9 @@ func newPart(key string, l *window.Limit, n uint64) part {
 	return part{count: c, n: n}
 }
 
-// decide makes the call on the records of its rows.
+// decide computes the result of the call, and changes the records of its rows accordingly.
 func (c *call) decide(t algorithm.Time) {
-	c.given = false
-	c.ended = 0
-	c.err = nil
+	c.result = result{}
 	for i := range c.parts {
 		if c.err = c.parts[i].row.err; c.err != nil {
 			return
@@ -81,11 +75,11 @@ func (c *call) decide(t algorithm.Time) {
 		return
 	}
 	for i := range c.parts {
-		c.do(&c.parts[i], t)
+		c.apply(&c.parts[i], t)
 	}
 }
 
-// allFit reports whether all takes would be granted. If not, the windows describe what there is.
+// allFit reports whether all takes would be granted. It sets the windows to what is counted without them.
 func (c *call) allFit(t algorithm.Time) bool {
 	fit := true
 	for i := range c.parts {
@@ -97,16 +91,15 @@ func (c *call) allFit(t algorithm.Time) bool {
 	return fit
 }
 
-// do does a part of the call.
-func (c *call) do(p *part, t algorithm.Time) {
+// apply applies the verb to the record of a part.
+func (c *call) apply(p *part, t algorithm.Time) {
 	t.Calendar = p.calendar
-	r := &p.row.record
+	r := p.row
 	switch c.verb {
 	case peek:
 		p.describe(p.peek(t, p.n), t)
 	case take:
 		p.take(t)
-		c.given = !p.window.Refused
 	case hit:
 		if p.algorithm.Rolling {
 			p.take(t)
@@ -116,17 +109,16 @@ func (c *call) do(p *part, t algorithm.Time) {
 	case charge:
 		p.charge(t)
 	case set:
-		p.end(t)
+		r.end()
 		p.charge(t)
 	case giveBack:
-		if c.given = p.algorithm.GiveBack(r, t, c.taken, p.n); c.given {
-			p.row.change(t)
-		}
+		c.gaveBack = p.algorithm.GiveBack(&r.record, t, c.takeID, p.n)
+		r.changed = r.changed || c.gaveBack
 	case reset:
-		if p.algorithm.Left(r, t) > 0 {
+		if p.algorithm.Left(&r.record, t) > 0 {
 			c.ended++
 		}
-		p.end(t)
+		r.end()
 	}
 }
 
@@ -136,13 +128,13 @@ func (p *part) peek(t algorithm.Time, n uint64) algorithm.State {
 	return p.algorithm.Peek(&scratch, p.rule, t, n)
 }
 
-// take counts n if it fits. If it does not, and another Max is stored, that is changed: a token bucket is then refilled
-// by it.
+// take counts n if it fits. If it does not, and the limit has another Max than the record, the record gets that: a
+// token bucket is refilled by it from now on.
 func (p *part) take(t algorithm.Time) {
 	before := p.row.record.Rule
 	state := p.algorithm.Take(&p.row.record, p.rule, t, p.n, newSeries())
 	if state.Wait == 0 && p.n > 0 || before != p.row.record.Rule && !p.row.record.Empty() {
-		p.row.change(t)
+		p.row.changed = true
 	}
 	p.describe(state, t)
 }
@@ -158,19 +150,11 @@ func (p *part) charge(t algorithm.Time) {
 		return
 	}
 	state := p.algorithm.Charge(&p.row.record, p.rule, t, n, newSeries())
-	p.row.change(t)
+	p.row.changed = true
 	p.describe(state, t)
 }
 
-// end ends what is counted.
-func (p *part) end(t algorithm.Time) {
-	if !p.row.record.Empty() {
-		p.row.record.End()
-		p.row.change(t)
-	}
-}
-
-// describe makes the window that of a state.
+// describe sets the window to a state of the record.
 func (p *part) describe(s algorithm.State, t algorithm.Time) {
 	p.window = window.Window{Count: s.Count, RetryAfter: s.Wait, Refused: s.Wait > 0}
 	if s.Left > 0 {
@@ -182,55 +166,3 @@ func (p *part) describe(s algorithm.State, t algorithm.Time) {
 
 // newSeries returns a number that no other call has.
 func newSeries() uint64 { return rand.Uint64() | 1 }
-
-// maxTries is how often a call is made without locks, while others change its row.
-const maxTries = 3
-
-// do has a call made. It returns when the timeout is over, however often the call is queued and made again until then.
-func (b *Backend) do(ctx context.Context, c *batched) error {
-	if b.life.Err() != nil {
-		return window.ErrClosed
-	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	sent, err := b.try(bounded, c)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case err == bounded.Err():
-		err = errSlow
-	case sent:
-		return err
-	}
-	if sent {
-		return fmt.Errorf("%w; it may have been counted", err)
-	}
-	return fmt.Errorf("%w; it was not sent", err)
-}
-
-// try has a call made without locks, and if others change its row meanwhile, with them: it and, for a second, the
-// calls for the same key. It returns whether the call was sent.
-func (b *Backend) try(ctx context.Context, c *batched) (sent bool, err error) {
-	first := c.Value.parts[0].key
-	lockUntil := &b.lockUntil[maphash.String(b.seed, first)%uint64(len(b.lockUntil))]
-	if len(c.Value.parts) == 1 && lockUntil.Load() <= time.Now().UnixNano() {
-		for range maxTries {
-			c.Value.changed = false
-			sent, err = b.free.Do(ctx, c)
-			if err != nil {
-				return sent, err
-			}
-			if !c.Value.changed {
-				return true, c.Value.err
-			}
-		}
-		lockUntil.Store(time.Now().Add(time.Second).UnixNano())
-	}
-	sent, err = b.locking.Do(ctx, c)
-	if err == nil {
-		err = c.Value.err
-	}
-	return sent, err
-}

@@ -38,14 +38,13 @@ func hasCode(err error, code string) bool {
 	return errors.As(err, &reply) && reply.Code == code
 }
 
-// isReply reports whether the server has said that a statement failed. What it says when it ends a connection is no
-// reply: by then, a transaction may have been over.
+// isReply reports whether the server has said that a statement failed, and goes on with the connection.
 func isReply(err error) bool {
 	var reply *pgconn.PgError
-	return errors.As(err, &reply) && (reply.SeverityUnlocalized == "ERROR" || reply.Code == idle)
+	return errors.As(err, &reply) && reply.SeverityUnlocalized == "ERROR"
 }
 
-// isConflict reports whether a request has failed because of others that were made at the same time.
+// isConflict reports whether the server has undone a request because of what others have done at the same time.
 func isConflict(err error) bool {
 	return hasCode(err, serialization) || hasCode(err, deadlock) || hasCode(err, idle)
 }

@@ -17,16 +17,12 @@ const listPage = 256
 // lastKey is after all keys that are stored.
 var lastKey = strings.Repeat("\xff", longestKey+2)
 
-// List implements [window.Backend]. It reads 256 rows at a time, in the order of their keys. The error of a row that can't be
-// read follows the others.
+// List implements [window.Backend]. It reads 256 rows at a time, in the order of their keys. The error of a row that
+// can't be read follows the others.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
 		var failed error
-		for f, err := range b.found(ctx, keys...) {
-			if err != nil {
-				failed = b.after("list", "", err)
-				break
-			}
+		for f := range b.find(ctx, keys...) {
 			l, err := f.listed()
 			if err != nil {
 				failed = b.after("list", f.key, err)
@@ -45,21 +41,21 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 	}
 }
 
-// found is a row that was found.
+// found is a row that was found, or the error of finding some.
 type found struct {
 	id
 	limit window.Limit // without Max and Burst
 	state []byte
 	at    algorithm.Time
-	err   error // there is no such limit
+	err   error
 }
 
-// listed describes what counts.
+// listed describes what is counted.
 func (f *found) listed() (window.Listed, error) {
 	if f.err != nil {
 		return window.Listed{}, f.err
 	}
-	p := part{count: count{algorithm: algorithm.Of(f.limit.Algorithm), rule: algorithm.Rule{Scale: f.limit.Scale}}}
+	p := newPart("", &f.limit, 0)
 	p.row = &row{count: p.count}
 	if p.row.load(f.state, 0); p.row.err != nil {
 		return window.Listed{}, p.row.err
@@ -75,32 +71,32 @@ func (f *found) listed() (window.Listed, error) {
 	return window.Listed{Key: f.key, Digest: len(f.key) > longestKey, Limit: l, Window: p.window}, nil
 }
 
-// found returns the rows of some keys, or of all, that have a state.
-func (b *Backend) found(ctx context.Context, keys ...string) iter.Seq2[found, error] {
-	return func(yield func(found, error) bool) {
+// find returns the rows of some keys, or of all, that have a state. After an error, there are no others.
+func (b *Backend) find(ctx context.Context, keys ...string) iter.Seq[found] {
+	return func(yield func(found) bool) {
 		if len(keys) == 0 {
-			b.foundBetween(ctx, id{}, lastKey, yield)
+			b.findBetween(ctx, id{}, lastKey, yield)
 			return
 		}
 		for _, key := range keys {
 			stored := storedKey(key)
-			if !b.foundBetween(ctx, id{key: stored}, stored, yield) {
+			if !b.findBetween(ctx, id{key: stored}, stored, yield) {
 				return
 			}
 		}
 	}
 }
 
-// foundBetween yields the rows after an id, up to a key. It returns false if that is the end of all.
-func (b *Backend) foundBetween(ctx context.Context, after id, last string, yield func(found, error) bool) bool {
+// findBetween yields the rows after an id, up to a key. It returns false if no others are to be yielded.
+func (b *Backend) findBetween(ctx context.Context, after id, last string, yield func(found) bool) bool {
 	for {
 		page, err := b.page(ctx, after, last)
 		if err != nil {
-			yield(found{}, err)
+			yield(found{err: err})
 			return false
 		}
 		for _, f := range page {
-			if !yield(f, nil) {
+			if !yield(f) {
 				return false
 			}
 		}
@@ -125,11 +121,11 @@ func (b *Backend) page(ctx context.Context, after id, last string) (page []found
 func (b *Backend) scan(row pgx.CollectableRow) (f found, err error) {
 	var key, limit []byte
 	var micros int64
-	if err := row.Scan(&key, &limit, &f.state, &micros); err != nil {
-		return f, err
+	err = row.Scan(&key, &limit, &f.state, &micros)
+	if err == nil {
+		f.id = id{string(key), string(limit)}
+		f.at = b.timeOf(micros)
+		f.limit, f.err = f.id.windowLimit()
 	}
-	f.id = id{string(key), string(limit)}
-	f.at = b.timeOf(micros)
-	f.limit, f.err = f.id.lim()
-	return f, nil
+	return f, err
 }

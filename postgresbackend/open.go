@@ -27,8 +27,6 @@ func init() {
 const (
 	// defaultConns is how many connections a process has by default: one for each lane.
 	defaultConns = 2
-	// closeTimeout is how long Close waits for connections.
-	closeTimeout = 3 * time.Second
 	// The pauses between attempts to make the table of a backend that was opened lazily.
 	shortestPause = 100 * time.Millisecond
 	longestPause  = 5 * time.Second
@@ -36,25 +34,6 @@ const (
 
 // settings are those that pgx sends to the server and that make sense here.
 var settings = []string{"application_name", "options", "search_path"}
-
-// opened is a backend with a pool of its own.
-type opened struct{ *Backend }
-
-// Close ends the backend and its connections. It returns after [closeTimeout] at the latest. Further calls fail with
-// an error that matches [window.ErrClosed].
-func (o *opened) Close() error {
-	err := o.Backend.Close()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		o.pool.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(closeTimeout):
-	}
-	return err
-}
 
 // open opens the backend of a URL. Unless it is lazy, it makes the table if that is missing.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
@@ -66,25 +45,26 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	if err != nil {
 		return nil, &api.CallError{Package: "postgresbackend", Err: configError("%w", err)}
 	}
-	o := &opened{New(pool, parsed.opts...)}
+	b := New(pool, parsed.opts...)
+	b.owned = true
 	if parsed.lazy {
-		go o.prepareUntilDone()
-		return o, nil
+		go b.prepareUntilDone()
+		return b, nil
 	}
-	if err := o.prepare(ctx); err != nil {
-		_ = o.Close()
+	if err := b.prepare(ctx); err != nil {
+		_ = b.Close()
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
 		return nil, &api.CallError{Package: "postgresbackend", Call: "open", Err: err}
 	}
-	return o, nil
+	return b, nil
 }
 
 // prepareUntilDone makes the table if it is missing, as soon as the server responds.
-func (o *opened) prepareUntilDone() {
+func (b *Backend) prepareUntilDone() {
 	pause := outage.NewBackoff(shortestPause, longestPause)
-	for o.prepare(o.life) != nil && pause.Wait(o.life, nil) == nil {
+	for b.prepare(b.life) != nil && pause.Wait(b.life, nil) == nil {
 	}
 }
 

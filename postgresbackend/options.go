@@ -65,8 +65,8 @@ func tableParts(name string) (parts []string, ok bool) {
 func quote(parts []string) string { return pgx.Identifier(parts).Sanitize() }
 
 // WithTable sets the name of the table, after that of its schema and a point if it is not in the search_path. Upper and
-// lower case differ. Backends with different tables share no window. Default, also for "": [DefaultTable]. WithTable panics
-// if a name is empty, has more than 63 bytes, or a zero byte.
+// lower case differ. Backends with different tables share no window. Default, also for "": [DefaultTable]. WithTable
+// panics if a name is empty, has more than 63 bytes, or a zero byte.
 func WithTable(name string) Option {
 	parts, ok := tableParts(cmp.Or(name, DefaultTable))
 	if !ok {
@@ -94,9 +94,9 @@ func WithMaxQueued(n int) Option {
 }
 
 // WithClock makes the backend read the time from now, which must be safe for concurrent use. It is meant for tests:
-// windows are only exact if the clocks of all backends that share them agree. Such a backend deletes no rows, but others
-// that use its table delete them by the time of the server. Default: the time of the server. WithClock panics if now is
-// nil.
+// windows are only exact if the clocks of all backends that share them agree. Such a backend deletes no rows, but
+// others that use its table delete them by the time of the server. Default: the time of the server. WithClock panics if
+// now is nil.
 func WithClock(now func() time.Time) Option {
 	if now == nil {
 		panic("postgresbackend: WithClock: now is nil")

@@ -1,7 +1,6 @@
 package postgresbackend
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -20,6 +19,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// closeTimeout is how long Close waits for connections.
+const closeTimeout = 3 * time.Second
+
 // Backend is a [window.Backend] on PostgreSQL. Make one with [New].
 //
 // It keeps all algorithms. A sliding log has a Max of at most [MaxLog]. It keeps no places in flight: Exchange returns
@@ -28,12 +30,13 @@ type Backend struct {
 	window.Unimplemented
 	options
 	pool    *pgxpool.Pool
+	owned   bool // the pool ends with the backend
 	sql     statements
-	free    *batcher // of requests that lock nothing between their round trips
-	locking *batcher // of those that lock their rows
+	free    *lane // requests lock nothing between their round trips
+	locking *lane // requests lock their rows
 
 	seed      maphash.Seed
-	lockUntil [1024]atomic.Int64 // until when calls take locks, by the hash of their key, in nanoseconds since 1970
+	lockUntil [1024]atomic.Int64 // until when calls lock their row, by the hash of their key, in nanoseconds since 1970
 	nextSweep atomic.Int64       // in nanoseconds since 1970
 	stats     outage.Calls
 	life      context.Context // ends with the backend
@@ -119,7 +122,7 @@ func (b *Backend) one(ctx context.Context, c *batched, key string, l *window.Lim
 	err := check(l, n)
 	if err == nil {
 		c.Value.parts = []part{newPart(key, l, n)}
-		err = b.do(ctx, c)
+		err = b.run(ctx, c)
 	}
 	return b.after(string(c.Value.verb), key, err)
 }
@@ -135,9 +138,9 @@ func check(l *window.Limit, n uint64) error {
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
 	id int64) (given bool, err error) {
-	c := &batched{Value: call{verb: giveBack, taken: id}}
+	c := &batched{Value: call{verb: giveBack, takeID: id}}
 	err = b.one(ctx, c, key, &l, n)
-	return err == nil && c.Value.given, err
+	return err == nil && c.Value.gaveBack, err
 }
 
 // Reset implements [window.Backend].
@@ -154,9 +157,9 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 	}
 	c := &batched{Value: call{verb: reset}}
-	for f, err := range b.found(ctx, key) {
-		if err = cmp.Or(err, f.err); err != nil {
-			return 0, err
+	for f := range b.find(ctx, key) {
+		if f.err != nil {
+			return 0, f.err
 		}
 		if len(scales) == 0 || slices.Contains(scales, f.limit.Scale) {
 			c.Value.parts = append(c.Value.parts, newPart(key, &f.limit, 0))
@@ -165,7 +168,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	if len(c.Value.parts) == 0 {
 		return 0, nil
 	}
-	if err := b.do(ctx, c); err != nil {
+	if err := b.run(ctx, c); err != nil {
 		return 0, err
 	}
 	return c.Value.ended, nil
@@ -187,9 +190,10 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 	for i := range merged {
 		c.Value.parts[i] = newPart(merged[i].Key, &merged[i].Limit, merged[i].N)
 	}
-	if err := b.do(ctx, c); err != nil {
+	if err := b.run(ctx, c); err != nil {
 		return false, b.after(string(take), takes[0].Key, err)
 	}
+	granted = !slices.ContainsFunc(c.Value.parts, func(p part) bool { return p.window.Refused })
 	for i := range windows {
 		at := i
 		if index != nil {
@@ -197,7 +201,7 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 		}
 		windows[i] = c.Value.parts[at].window
 	}
-	return c.Value.given, b.after(string(take), takes[0].Key, nil)
+	return granted, b.after(string(take), takes[0].Key, nil)
 }
 
 // Ping implements [window.BackendCloser]. It makes a request that changes nothing, and needs all permissions that
@@ -215,9 +219,22 @@ func (b *Backend) Stats() window.Stats {
 
 // Close ends the backend, and what it has under way: such calls, and further ones, fail with an error that matches
 // [window.ErrClosed]. It does not close the pool, which the caller of [New] owns. It always returns nil, and can be
-// called more than once.
+// called more than once. The pool of a backend that Open has made is closed too: Close waits for its connections for
+// three seconds at most.
 func (b *Backend) Close() error {
 	b.end()
+	if !b.owned {
+		return nil
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		b.pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
+	}
 	return nil
 }
 

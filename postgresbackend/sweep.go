@@ -42,8 +42,8 @@ func (b *Backend) sweepIfDue() {
 	go func() { _, _ = b.sweep(b.life) }()
 }
 
-// sweep deletes rows that are over, unless another process has done so in the last minute. A backend with a clock of its
-// own deletes none: what is over by the time of the server may be active by that clock.
+// sweep deletes rows that are over, unless another process has done so in the last minute. A backend with a clock of
+// its own deletes none: what is over by the time of the server may be active by that clock.
 func (b *Backend) sweep(ctx context.Context) (due bool, err error) {
 	if b.now != nil {
 		return false, nil

@@ -1,0 +1,103 @@
+package postgresbackend
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/batch"
+	"github.com/throttr-go/throttr/window"
+)
+
+const (
+	// timeout bounds a call, and each request: it is a multiple of what a request takes while the server works, also of
+	// the second that it may wait for the lock of a process that has stopped.
+	timeout = 3 * time.Second
+	// maxRows is how many rows a request has, unless a single call has more.
+	maxRows = 256
+	// maxConflicts is how many conflicts a call has before it locks its row.
+	maxConflicts = 3
+)
+
+type (
+	batched = batch.Call[call]
+	// lane queues calls, and makes requests of them, one after the other: of two at a time, one would change the rows
+	// of the other.
+	lane = batch.Batcher[id, call]
+)
+
+// newLane returns a lane whose requests lock their rows, or do not.
+func (b *Backend) newLane(locks bool) *lane {
+	return batch.New(batch.Options[id, call]{
+		Send: func(ctx context.Context, entries []*batched) {
+			q := request{backend: b, entries: entries, rows: rowsOf(entries), locks: locks}
+			q.finish(b.bound(ctx, q.run))
+		},
+		Key:     func(c *call) (id, bool) { return c.parts[0].id, len(c.parts) == 1 },
+		Size:    func(c *call) int { return len(c.parts) },
+		MaxSize: maxRows, MaxInFlight: 1, MaxQueued: b.maxQueued,
+	})
+}
+
+// run makes a call. It returns when the timeout is over, however often the call is queued until then.
+func (b *Backend) run(ctx context.Context, c *batched) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sent, err := b.pass(bounded, c)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err == bounded.Err():
+		err = errSlow
+	case sent:
+		return err
+	}
+	if sent {
+		return fmt.Errorf("%w; it may have been counted", err)
+	}
+	return fmt.Errorf("%w; it was not sent", err)
+}
+
+// pass passes a call through the free lane, again if it has a conflict. A call with too many conflicts, one with
+// several parts, and one for a key that had too many conflicts in the last second, pass through the locking lane. It
+// returns whether the call was sent.
+func (b *Backend) pass(ctx context.Context, c *batched) (sent bool, err error) {
+	key := c.Value.parts[0].key
+	lockUntil := &b.lockUntil[maphash.String(b.seed, key)%uint64(len(b.lockUntil))]
+	if len(c.Value.parts) == 1 && lockUntil.Load() <= time.Now().UnixNano() {
+		for range maxConflicts {
+			sent, err = b.free.Do(ctx, c)
+			if err != nil {
+				return sent, err
+			}
+			if !c.Value.conflict {
+				return true, c.Value.err
+			}
+		}
+		lockUntil.Store(time.Now().Add(time.Second).UnixNano())
+	}
+	sent, err = b.locking.Do(ctx, c)
+	if err == nil {
+		err = c.Value.err
+	}
+	return sent, err
+}
+
+// bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx
+// if that has ended, and otherwise that of f as one of a backend.
+func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) error {
+	if b.life.Err() != nil { // AfterFunc may run its function too late for f
+		return window.ErrClosed
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	err := f(bounded)
+	if err != nil && ctx.Err() != nil && b.life.Err() == nil {
+		return ctx.Err()
+	}
+	return b.storeError(err)
+}
