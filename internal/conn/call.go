@@ -71,7 +71,7 @@ type Call[T codec.Value] struct {
 	sent  bool          // once done: whether a failed call may have been executed
 
 	conn   *Conn[T] // where it was queued last
-	reads  bool     // Wait reads the responses itself
+	inline bool     // Wait reads the responses itself
 	offset uint64   // where in the connection's stream of requests the call begins
 	before uint64   // frames that the connection had received when the call was written
 	next   *Call[T] // in a callList
@@ -170,8 +170,8 @@ func (c *Call[T]) ReadOnly() bool {
 // ctx's error, and the call must not be used any more. In both cases, sent says whether a
 // call that has failed or was abandoned may have been executed.
 func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
-	if c.reads {
-		c.reads = false
+	if c.inline {
+		c.inline = false
 		c.conn.readInline(ctx, c)
 	}
 	select {

@@ -71,7 +71,7 @@ type Conn[T codec.Value] struct {
 	done chan struct{} // closed when nothing of the connection is left
 
 	// The read side: see inline.go for which goroutine owns it.
-	inline   inlineReader
+	turn     readTurn
 	reader   responseReader[T] // the owner of the read side uses it
 	readDone chan struct{}     // closed when the reader goroutine has ended
 
@@ -104,9 +104,9 @@ type Conn[T codec.Value] struct {
 
 	watchdog     *time.Timer // runs checkStall
 	watching     bool        // the watchdog is to run
-	reads        uint64      // reads that have brought anything
-	seenReads    uint64      // reads when the watchdog last ran
-	silentChecks int         // how often it has run since there was a read
+	progress     uint64      // counts the reads that have brought anything
+	seenProgress uint64      // progress when the watchdog last ran
+	silentChecks int         // how often it has run since there was progress
 }
 
 // New serves nc, which has passed the probe. The bytes in early came after the responses to
@@ -121,7 +121,7 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	c.watchdog = time.AfterFunc(math.MaxInt64, c.checkStall)
 	c.reader = responseReader[T]{keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
 	copy(c.reader.buf, early)
-	c.inline.wake, c.inline.watch.nc = make(chan struct{}, 1), nc
+	c.turn.wake, c.turn.watch.nc = make(chan struct{}, 1), nc
 	go c.readLoop(len(early))
 	go c.writeLoop()
 	return c
@@ -136,9 +136,9 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 	case err != nil:
 		return err
 	case !writes || busy || !waits:
-		c.inline.recall() // the reader goroutine reads the response
-	case c.inline.acquire():
-		cl.reads = true // Wait reads the response
+		c.turn.recall() // the reader goroutine reads the response
+	case c.turn.acquire():
+		cl.inline = true // Wait reads the response
 		if err := c.checkOpen(); err != nil {
 			c.Fail(err) // gather launches nothing then, and failAll fails cl, which was not sent
 		}
@@ -199,7 +199,7 @@ func (c *Conn[T]) Idle() time.Duration {
 }
 
 // InlineReads returns how many callers have read their responses themselves.
-func (c *Conn[T]) InlineReads() uint64 { return c.inline.reads.Load() }
+func (c *Conn[T]) InlineReads() uint64 { return c.turn.taken.Load() }
 
 // RoundTrip sends requests of the client itself in one call, and returns their responses. They do not
 // count as a use of the connection. Sent reports whether they may have been executed despite an error.

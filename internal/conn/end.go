@@ -20,7 +20,7 @@ func (c *Conn[T]) Fail(reason error) {
 	if discard {
 		abort(c.nc)
 	}
-	c.inline.recall()
+	c.turn.recall()
 	c.nc.Close()
 }
 
@@ -96,7 +96,7 @@ func (c *Conn[T]) watch() {
 		return
 	}
 	c.watching = true
-	c.seenReads, c.silentChecks = c.reads, 0
+	c.seenProgress, c.silentChecks = c.progress, 0
 	c.watchdog.Reset(c.options.StallTimeout / stallChecks)
 }
 
@@ -115,8 +115,8 @@ func (c *Conn[T]) stalled() (due int, stalled bool) {
 	case c.closed != nil || c.inFlight == 0:
 		c.watching = false
 		return 0, false
-	case c.seenReads != c.reads:
-		c.seenReads, c.silentChecks = c.reads, 0
+	case c.seenProgress != c.progress:
+		c.seenProgress, c.silentChecks = c.progress, 0
 	default:
 		c.silentChecks++
 	}

@@ -31,7 +31,7 @@ const (
 	readCaller                  // a caller, which reads its own response
 )
 
-// inlineReader decides which goroutine owns the read side of a connection, and thereby its
+// readTurn decides which goroutine owns the read side of a connection, and thereby its
 // responseReader: the reader goroutine, a caller, or nobody.
 //
 // No response is left unread. An owner first releases the read side, and then checks whether a
@@ -40,9 +40,9 @@ const (
 // not end while a caller owns the read side.
 //
 // It has no mutex: all fields are safe for concurrent use, except for checkedOpen.
-type inlineReader struct {
+type readTurn struct {
 	owner atomic.Uint32
-	reads atomic.Uint64 // how often a caller has become the owner
+	taken atomic.Uint64 // how often a caller has become the owner
 	wake  chan struct{} // gets an element when recall makes the reader goroutine the owner
 	watch contextWatch
 
@@ -50,20 +50,20 @@ type inlineReader struct {
 }
 
 // acquire makes a caller the owner, if there is none.
-func (r *inlineReader) acquire() bool {
+func (r *readTurn) acquire() bool {
 	if !r.owner.CompareAndSwap(readIdle, readCaller) {
 		return false
 	}
-	r.reads.Add(1)
+	r.taken.Add(1)
 	return true
 }
 
 // release ends the ownership of the calling goroutine. If a response is due, this must then
 // call recall.
-func (r *inlineReader) release() { r.owner.Store(readIdle) }
+func (r *readTurn) release() { r.owner.Store(readIdle) }
 
 // recall makes the reader goroutine the owner, if there is none.
-func (r *inlineReader) recall() {
+func (r *readTurn) recall() {
 	if r.owner.Load() == readIdle && r.owner.CompareAndSwap(readIdle, readGoroutine) {
 		select {
 		case r.wake <- struct{}{}:
@@ -74,15 +74,15 @@ func (r *inlineReader) recall() {
 
 // await returns when the reader goroutine is the owner again. It becomes the owner by
 // itself when no caller has read between two checks.
-func (r *inlineReader) await() {
+func (r *readTurn) await() {
 	timer := time.NewTimer(inlineIdle)
 	defer timer.Stop()
-	for reads := r.reads.Load(); r.owner.Load() != readGoroutine; {
+	for taken := r.taken.Load(); r.owner.Load() != readGoroutine; {
 		select {
 		case <-r.wake: // the element may be an old one
 		case <-timer.C:
-			if n := r.reads.Load(); n != reads {
-				reads = n
+			if n := r.taken.Load(); n != taken {
+				taken = n
 			} else {
 				r.owner.CompareAndSwap(readIdle, readGoroutine)
 			}
@@ -93,7 +93,7 @@ func (r *inlineReader) await() {
 
 // checkOpenDue reports whether a caller that has become the owner must check that the
 // connection has not ended while nobody was reading.
-func (r *inlineReader) checkOpenDue() bool {
+func (r *readTurn) checkOpenDue() bool {
 	now := time.Now()
 	if now.Sub(r.checkedOpen) < checkOpenInterval {
 		return false
@@ -113,7 +113,7 @@ func (c *Conn[T]) lone() bool {
 // readInline reads on behalf of a caller, which owns the read side, until its call is done
 // or ctx ends.
 func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
-	c.inline.watch.start(ctx)
+	c.turn.watch.start(ctx)
 	for !cl.isDone() && ctx.Err() == nil {
 		if err := c.receive(); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -122,7 +122,7 @@ func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
 			break
 		}
 	}
-	c.inline.watch.stop(ctx)
+	c.turn.watch.stop(ctx)
 	c.releaseRead()
 }
 
@@ -130,9 +130,9 @@ func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
 // goroutine becomes the owner.
 func (c *Conn[T]) releaseRead() {
 	partial := c.reader.partial()
-	c.inline.release()
+	c.turn.release()
 	if partial || !c.quiet() {
-		c.inline.recall()
+		c.turn.recall()
 	}
 }
 
@@ -140,7 +140,7 @@ func (c *Conn[T]) releaseRead() {
 // read for a while. It does nothing if the last check is recent. The calling goroutine owns the
 // read side.
 func (c *Conn[T]) checkOpen() error {
-	if !c.inline.checkOpenDue() {
+	if !c.turn.checkOpenDue() {
 		return nil
 	}
 	n, err := c.socket.read(c.reader.space())

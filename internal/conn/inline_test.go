@@ -64,9 +64,9 @@ func TestLoneCallerReadsItsOwnResponses(t *testing.T) {
 
 func TestReaderGoroutineTakesOverAfterAWhile(t *testing.T) {
 	l, _ := newLone(t, Options[uint16]{})
-	l.eventually(func() bool { return l.inline.owner.Load() == readGoroutine })
+	l.eventually(func() bool { return l.turn.owner.Load() == readGoroutine })
 	l.roundTrip(t.Context())
-	l.eventually(func() bool { return l.inline.owner.Load() == readIdle })
+	l.eventually(func() bool { return l.turn.owner.Load() == readIdle })
 }
 
 func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
@@ -75,7 +75,7 @@ func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
 	for range 10 {
 		cl := l.call(Interruptible, 1, queryFrame)
 		require.NoError(t, l.Enqueue(cl, false))
-		if l.inline.owner.Load() == readGoroutine {
+		if l.turn.owner.Load() == readGoroutine {
 			recalled++
 		}
 		l.read(1)
@@ -163,7 +163,7 @@ func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
 	require.LessOrEqual(t, l.InlineReads(), inline+1)
 	l.send(0)
 	require.NoError(t, <-errs)
-	require.Equal(t, readGoroutine, l.inline.owner.Load(), "responses are due")
+	require.Equal(t, readGoroutine, l.turn.owner.Load(), "responses are due")
 	l.send(make([]byte, 20)...)
 	for range 20 {
 		require.NoError(t, <-errs)
@@ -183,7 +183,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 		l.send(append([]byte{0}, news[:cut]...)...)
 		_, err := l.outcome(cl)
 		require.NoError(t, err)
-		require.Equal(t, readGoroutine, l.inline.owner.Load(), "the rest of the EVENT is due")
+		require.Equal(t, readGoroutine, l.turn.owner.Load(), "the rest of the EVENT is due")
 		if cut%2 == 0 {
 			time.Sleep(time.Millisecond) // the next caller checks the connection
 		}
@@ -232,7 +232,7 @@ func TestUnexpectedByteEndsAnIdleConnection(t *testing.T) {
 func TestFailWakesTheReaderGoroutine(t *testing.T) {
 	l, _ := newLone(t, Options[uint16]{})
 	l.Fail(ErrGone)
-	require.Equal(t, readGoroutine, l.inline.owner.Load())
+	require.Equal(t, readGoroutine, l.turn.owner.Load())
 	<-l.Done()
 }
 
@@ -258,7 +258,7 @@ func TestRetiredConnectionOfALoneCallerEnds(t *testing.T) {
 
 func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turn := inlineReader{wake: make(chan struct{}, 1)}
+		turn := readTurn{wake: make(chan struct{}, 1)}
 		turn.release()
 		start := time.Now()
 		go func() {
@@ -340,8 +340,8 @@ func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
 	}()
 	l.read(1)
 	l.eventually(func() bool {
-		l.inline.watch.interrupt() // as a context does that ends late
-		return l.inline.owner.Load() == readGoroutine
+		l.turn.watch.interrupt() // as a context does that ends late
+		return l.turn.owner.Load() == readGoroutine
 	})
 	l.send(0)
 	require.NoError(t, <-got)

@@ -20,12 +20,12 @@ const (
 // readLoop is the reader goroutine. Early is how many bytes the buffer begins with.
 func (c *Conn[T]) readLoop(early int) {
 	defer close(c.readDone)
-	defer c.inline.watch.forget()
+	defer c.turn.watch.forget()
 	err := c.process(early)
 	for err == nil {
 		if c.lone() {
 			c.releaseRead()
-			c.inline.await()
+			c.turn.await()
 		}
 		if c.reader.arrived.calls > 1 {
 			// The callers can queue their next calls, and the server can respond, before
@@ -81,7 +81,7 @@ func (c *Conn[T]) expectLaunched() {
 
 // responseReader decodes what the server sends and matches the responses with the calls in
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
-// read side uses it, see inlineReader.
+// read side uses it, see readTurn.
 type responseReader[T codec.Value] struct {
 	keepEvents bool // if false, EVENTs are dropped
 

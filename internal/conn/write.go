@@ -220,7 +220,7 @@ func (c *Conn[T]) accountFor(a arrivals) (writes bool) {
 	c.inFlight -= a.responses
 	c.inFlightBytes -= a.bytes
 	c.lastDone = a.calls
-	c.reads++
+	c.progress++
 	if c.closing != nil {
 		c.ready.Signal()
 	}

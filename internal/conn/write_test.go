@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,136 +13,90 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestQueuedCallsShareAWrite(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		first := l.enqueue(Interruptible, 1, 10) // the pipe has not accepted it yet
-		for range 5 {
-			l.enqueue(Interruptible, 2, 20)
-		}
-		require.Equal(t, 10, l.received())
-		require.Equal(t, 200, l.received())
-		require.True(t, l.silent())
-		l.respond(1)
-		l.requireDone(first)
-		l.respond(10)
-		require.Zero(t, l.Load())
-	})
+// step is a step of a test: what a caller or the server does, or what must be seen.
+type step func(l link)
+
+// put queues a call of n QUERYs of so many bytes each.
+func put(a Atomicity, n, size int) step { return func(l link) { l.enqueue(a, n, size) } }
+
+// wrote requires that the next write of the connection has so many bytes.
+func wrote(size int) step {
+	return func(l link) {
+		l.Helper()
+		require.Equal(l, size, l.received())
+	}
 }
 
-func TestLargeQueueIsWrittenInSeveralWrites(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		for range 400 {
-			l.enqueue(Interruptible, 1, 250)
-		}
-		require.Equal(t, 10, l.received())
-		first := l.received()
-		require.Less(t, first, writeSize+250)
-		require.GreaterOrEqual(t, first, writeSize)
-		require.Equal(t, 400*250, first+l.received())
-		l.respond(401)
-		require.Zero(t, l.Load())
-	})
+// quiet requires that the connection writes nothing now.
+func quiet(l link) {
+	l.Helper()
+	require.True(l, l.silent())
 }
 
-func TestExclusiveCallWaitsForEverythingInFlight(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 2, 10)
-		l.enqueue(Exclusive, 3, 30)
-		later := l.enqueue(Interruptible, 1, 40)
-		require.Equal(t, 20, l.received())
-		require.True(t, l.silent())
-		l.respond(1)
-		require.True(t, l.silent(), "one request is still in flight")
-		l.respond(1)
-		require.Equal(t, 3*30+40, l.received(), "later calls share the write")
-		l.respond(4)
-		l.requireDone(later)
-	})
+// answer has the server respond to n requests.
+func answer(n int) step { return func(l link) { l.respond(n) } }
+
+// times repeats steps.
+func times(n int, steps ...step) (all []step) {
+	for range n {
+		all = append(all, steps...)
+	}
+	return all
 }
 
-func TestExclusiveCallsShareAWriteThatFitsOnePacket(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		for range 10 {
-			l.enqueue(Exclusive, 2, 200) // 400 bytes each
-		}
-		require.Equal(t, 10, l.received())
-		require.True(t, l.silent())
-		l.respond(1)
-		for left := 10; left > 0; left -= min(left, 3) {
-			require.Equal(t, 400*min(left, 3), l.received())
-			require.True(t, l.silent())
-			l.respond(2 * min(left, 3))
-		}
-		require.Zero(t, l.Load())
-	})
-}
-
-func TestExclusiveCallDoesNotFollowOthersInAWrite(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.enqueue(Exclusive, 1, 10)
-		l.enqueue(Exclusive, 1, 20)
-		l.enqueue(Interruptible, 1, 30)
-		l.enqueue(Exclusive, 1, 40)
-		require.Equal(t, 10, l.received())
-		require.True(t, l.silent())
-		l.respond(1)
-		require.Equal(t, 20+30, l.received())
-		require.True(t, l.silent())
-		l.respond(2)
-		require.Equal(t, 40, l.received())
-		l.respond(1)
-	})
-}
-
-func TestSingleReadCallFitsAReadOfTheServer(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 40, 200)                  // 8000 bytes
-		fits := l.enqueue(SingleRead, 2, 48)               // 8096
-		tooMany := l.enqueue(SingleRead, 1, 3)             // one more
-		require.Equal(t, 8000, l.received())               // the write that had begun
-		require.Equal(t, 96, l.received(), "it just fits") // 8096 bytes in flight
-		require.True(t, l.silent())
-		l.respond(39)
-		require.True(t, l.silent(), "calls count until they have all of their responses")
-		l.respond(1)
-		require.Equal(t, 3, l.received())
-		l.respond(3)
-		l.requireDone(fits)
-		l.requireDone(tooMany)
-
-		l.enqueue(Interruptible, 40, 200)
-		l.enqueue(SingleRead, 2, 47) // 8094
-		l.enqueue(SingleRead, 1, 3)  // 8097
-		require.Equal(t, 8000, l.received())
-		require.Equal(t, 94, l.received())
-		require.True(t, l.silent(), "one byte too many")
-		l.respond(42)
-		require.Equal(t, 3, l.received())
-		l.respond(1)
-
-		l.enqueue(SingleRead, 50, 200)
-		require.Equal(t, 10_000, l.received(), "one that never fits goes when nothing is in flight")
-		l.respond(50)
-	})
-}
-
-func TestCallOfMoreThanMaxInFlightGoesByItself(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 3}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		large := l.enqueue(Exclusive, 7, 10)
-		l.enqueue(Interruptible, 1, 20)
-		require.Equal(t, 10, l.received())
-		require.True(t, l.silent())
-		l.respond(1)
-		require.Equal(t, 70, l.received())
-		require.True(t, l.silent())
-		l.respond(6)
-		require.Equal(t, 20, l.received(), "each response makes room for a request")
-		l.respond(2)
-		l.requireDone(large)
-	})
+// Which calls share a write, and when each is written. The pipe has not accepted the first write when the other calls
+// are queued.
+func TestWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		maxInFlight int
+		steps       []step
+	}{
+		"queued calls share a write": {0, slices.Concat(
+			[]step{put(Interruptible, 1, 10)}, times(5, put(Interruptible, 2, 20)),
+			[]step{wrote(10), wrote(200), quiet, answer(1), answer(10)},
+		)},
+		"a large queue is written in several writes": {0, slices.Concat(
+			[]step{put(Interruptible, 1, 10)}, times(400, put(Interruptible, 1, 250)),
+			[]step{wrote(10), wrote((writeSize/250 + 1) * 250), wrote((400 - writeSize/250 - 1) * 250), answer(401)},
+		)},
+		"an exclusive call waits for everything in flight": {0, []step{
+			put(Interruptible, 2, 10), put(Exclusive, 3, 30), put(Interruptible, 1, 40),
+			wrote(20), quiet, answer(1), quiet, answer(1), wrote(3*30 + 40), answer(4),
+		}},
+		"exclusive calls share a write that fits a packet": {0, slices.Concat(
+			[]step{put(Interruptible, 1, 10)}, times(10, put(Exclusive, 2, 200)), []step{wrote(10), quiet, answer(1)},
+			times(3, wrote(3*400), quiet, answer(3*2)), []step{wrote(400), quiet, answer(2)},
+		)},
+		"an exclusive call does not follow others in a write": {0, []step{
+			put(Exclusive, 1, 10), put(Exclusive, 1, 20), put(Interruptible, 1, 30), put(Exclusive, 1, 40),
+			wrote(10), quiet, answer(1), wrote(20 + 30), quiet, answer(2), wrote(40), answer(1),
+		}},
+		"a call of a single read fits what is in flight": {0, []step{ // 8000 + 96 + 3 bytes
+			put(Interruptible, 40, 200), put(SingleRead, 2, 48), put(SingleRead, 1, 3),
+			wrote(8000), wrote(96), quiet, answer(39), quiet, answer(1), wrote(3), answer(3),
+		}},
+		"a call of a single read is a byte too long": {0, []step{ // 8000 + 94 + 3 bytes
+			put(Interruptible, 40, 200), put(SingleRead, 2, 47), put(SingleRead, 1, 3),
+			wrote(8000), wrote(94), quiet, answer(42), wrote(3), answer(1),
+		}},
+		"a call of a single read that never fits goes by itself": {0, []step{
+			put(SingleRead, 50, 200), wrote(10_000), answer(50),
+		}},
+		"a call of more than MaxInFlight goes by itself": {3, []step{
+			put(Interruptible, 1, 10), put(Exclusive, 7, 10), put(Interruptible, 1, 20),
+			wrote(10), quiet, answer(1), wrote(70), quiet, answer(6), wrote(20), answer(2),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onPipe(t, Options[uint16]{MaxInFlight: c.maxInFlight}, func(t *testing.T, l link) {
+				for _, step := range c.steps {
+					step(l)
+				}
+				require.Zero(t, l.Load(), "all calls are done")
+				require.NoError(t, l.Err())
+			})
+		})
+	}
 }
 
 func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
