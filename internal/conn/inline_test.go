@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -254,81 +252,6 @@ func TestRetiredConnectionOfALoneCallerEnds(t *testing.T) {
 	require.NoError(t, <-got)
 	<-l.Done()
 	requireNoGoroutines(t)
-}
-
-func TestReadTurnReturnsToTheReaderWhenNobodyReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turn := readTurn{wake: make(chan struct{}, 1)}
-		turn.release()
-		start := time.Now()
-		go func() {
-			for range 5 {
-				time.Sleep(inlineIdle)
-				if turn.acquire() {
-					turn.release()
-				}
-			}
-		}()
-		turn.await()
-		require.GreaterOrEqual(t, time.Since(start), inlineIdle)
-		require.Equal(t, readGoroutine, turn.owner.Load())
-		require.False(t, turn.acquire())
-		time.Sleep(10 * inlineIdle)
-	})
-}
-
-// deadlineConn records its read deadline.
-type deadlineConn struct {
-	net.Conn
-	mu       sync.Mutex
-	deadline time.Time
-	set      int
-}
-
-func (c *deadlineConn) SetReadDeadline(d time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deadline = d
-	c.set++
-	return nil
-}
-
-func (c *deadlineConn) state() (deadline bool, set int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.deadline.IsZero(), c.set
-}
-
-func TestContextWatchSetsADeadlineOnlyWhileReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nc := &deadlineConn{}
-		w := contextWatch{nc: nc}
-		ctx, cancel := context.WithCancel(t.Context())
-		for range 3 {
-			w.start(ctx)
-			w.stop(ctx)
-		}
-		require.NotNil(t, w.registered, "the context of several calls stays registered")
-		cancel()
-		synctest.Wait()
-		_, set := nc.state()
-		require.Zero(t, set, "nobody reads")
-
-		ctx, cancel = context.WithCancel(t.Context())
-		w.start(ctx)
-		cancel()
-		synctest.Wait()
-		deadline, _ := nc.state()
-		require.True(t, deadline)
-		w.stop(ctx)
-		deadline, _ = nc.state()
-		require.False(t, deadline, "the next reader has no deadline")
-		require.Nil(t, w.registered)
-
-		w.start(context.Background())
-		require.Nil(t, w.registered, "it never ends")
-		w.stop(context.Background())
-	})
 }
 
 func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {

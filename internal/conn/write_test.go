@@ -275,20 +275,6 @@ func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
 	})
 }
 
-func TestRetiredConnectionFinishesItsCalls(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
-		first, second := l.enqueue(Interruptible, 1, 10), l.enqueue(Interruptible, 1, 20)
-		l.Retire()
-		require.Equal(t, 10, l.received())
-		l.respond(1)
-		require.Equal(t, 20, l.received())
-		l.respond(1)
-		<-l.Done()
-		l.requireDone(first)
-		l.requireDone(second)
-	})
-}
-
 func TestIdleIsTheTimeSinceTheLastCall(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
 		require.Equal(t, time.Now(), l.Created())

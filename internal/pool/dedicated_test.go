@@ -13,7 +13,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
@@ -170,35 +169,6 @@ func TestDedicatedConnectionsArePinged(t *testing.T) {
 		time.Sleep(30*time.Second + 5*time.Second + time.Second)
 		require.False(t, c.Open())
 		require.ErrorIs(t, c.Err(), conn.ErrStalled)
-	})
-}
-
-func TestCallsOnADedicatedConnectionKeepTheServerParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t, mockserver.WithRealCollector())
-		s := connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
-		c := s.dedicated()
-		updates := srv.Requests(codec.OpUpdate)
-		do := func(r codec.Request) *conn.Call[uint16] {
-			cl := s.calls.Get()
-			require.NoError(t, conn.Add(cl, r))
-			s.AddParking(cl)
-			require.NoError(t, c.Enqueue(cl, true))
-			_, _, err := cl.Wait(t.Context())
-			require.NoError(t, err)
-			s.RemoveParking(cl)
-			return cl
-		}
-		cl := do(codec.Insert[uint16]{Key: []byte("k"), Quota: 7, TTL: codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}})
-		require.Len(t, cl.Responses, 1)
-		require.True(t, cl.Responses[0].OK)
-		require.Equal(t, 1, srv.Requests(codec.OpUpdate)-updates)
-		cl = do(codec.Query{Key: []byte("k")})
-		require.Len(t, cl.Responses, 1)
-		require.EqualValues(t, 7, cl.Responses[0].Quota)
-		require.Equal(t, 1, srv.Requests(codec.OpUpdate)-updates, "a QUERY creates nothing")
-		time.Sleep(2 * time.Minute)
-		require.Zero(t, srv.Expired())
 	})
 }
 

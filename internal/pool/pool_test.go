@@ -169,30 +169,6 @@ func TestAServerThatCouldNotBeReachedIsAwaited(t *testing.T) {
 	})
 }
 
-func TestBackoffIsBounded(t *testing.T) {
-	for _, c := range []struct {
-		min, max time.Duration
-		attempts [2]uint64 // in 10 s
-	}{
-		{time.Hour, time.Second, [2]uint64{9, 11}},
-		{1<<63 - 1, time.Second, [2]uint64{9, 11}},
-		{time.Second, 1<<63 - 1, [2]uint64{3, 3}}, // 1, 3, 7 s
-		{1<<63 - 1, 1<<63 - 1, [2]uint64{0, 0}},   // for ever
-		{time.Second, time.Second, [2]uint64{9, 11}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s, g := behindGate(t, pool.Options[uint16]{MinBackoff: c.min, MaxBackoff: c.max})
-			g.fail.Store(true)
-			require.Error(t, s.purge(t.Context(), "k").err)
-			dials := s.Stats().Dials
-			time.Sleep(10 * time.Second)
-			attempts := s.Stats().Dials - dials
-			require.GreaterOrEqual(t, attempts, c.attempts[0], "%v up to %v", c.min, c.max)
-			require.LessOrEqual(t, attempts, c.attempts[1], "%v up to %v", c.min, c.max)
-		})
-	}
-}
-
 func TestAFailureToGrowDoesNotOpenTheCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
