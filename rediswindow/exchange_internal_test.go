@@ -52,6 +52,27 @@ func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
 	}
 }
 
+// A client of the user's has connections for few scripts at a time.
+func TestScriptsOfOtherCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		b := New(refusing{c})
+		for i := range 20 * maxScripts {
+			go func() {
+				claim := window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 1, Lease: window.MinLease}
+				b.Exchange(context.Background(), []window.Claim{claim}, make([]window.Places, 1))
+			}()
+			synctest.Wait()
+		}
+		for range batch.MaxInFlight {
+			c.goOn <- struct{}{}
+		}
+		synctest.Wait()
+		require.Len(t, c.requests(), batch.MaxInFlight+batch.MaxInFlight*maxScripts)
+		c.thaw()
+	})
+}
+
 // moving is a client of a cluster in which the keys of a script move, for so many more requests.
 type moving struct {
 	*fakeClient

@@ -40,13 +40,25 @@ func (b *Backend) newBatcher() *batcher {
 	return batch.New(batch.Options[[2]string, command]{
 		Send:    b.send,
 		Key:     func(c *command) ([2]string, bool) { return c.one, c.shares },
-		Size:    func(c *command) int { return len(c.keys) },
+		Size:    (*command).size,
 		MaxSize: maxLimits, MaxQueued: b.maxQueued, Late: !b.client.Punctual(),
 	})
 }
 
-// maxLimits is how many limits the entries of a request have, unless a single call has more.
-const maxLimits = 256
+const (
+	// maxLimits is how many limits the entries of a request have, unless a single call has more.
+	maxLimits = 256
+	// maxScripts is how many commands that need a script of their own, whatever keys they have, are in a request.
+	maxScripts = 8
+)
+
+// size returns the size of a command, of which a request has maxLimits.
+func (c *command) size() int {
+	if c.script != windowsScript {
+		return maxLimits / maxScripts
+	}
+	return len(c.keys)
+}
 
 // newCommand returns a command that asks all questions of windowsScript.
 func newCommand(questions []question) *batched {
