@@ -29,8 +29,8 @@ type Client interface {
 	// The error says that it is not known yet, and why the client can't connect. Nothing is sent then.
 	Cluster() (bool, error)
 	// Punctual reports whether EvalSHA and Eval return at the deadline of their ctx at the latest. If they do, a caller
-	// whose deadline is at most a second away calls them itself. Otherwise a goroutine does, with a ctx that never ends,
-	// and the caller leaves at its deadline. The answer stays the same; false is always safe.
+	// whose deadline is at most a second away calls them itself. Otherwise a goroutine does, with a ctx that never
+	// ends, and the caller leaves at its deadline. The answer stays the same; false is always safe.
 	Punctual() bool
 	// Name is the name of the store in the Stats of a backend: host and port, or the path of a socket.
 	Name() string

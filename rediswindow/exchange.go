@@ -185,7 +185,8 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 	p.Tokens = a.tokens(c.Wants, token)
 }
 
-// tokens reads which wants are granted, and returns their tokens, of which the last one is known. It returns nil if none is.
+// tokens reads which wants are granted, and returns their tokens, of which the last one is known. It returns nil if
+// none is.
 func (a *answers) tokens(wants []window.Want, last uint64) (tokens []uint64) {
 	var granted []int
 	for at := 0; at < len(wants); {

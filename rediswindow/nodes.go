@@ -73,8 +73,8 @@ func (n *nodes) due() bool {
 }
 
 // slotsScript returns the slots of a cluster: a line for each range, with the first, the last, and the address of the
-// primary. A cluster may tell no host: clients then use the one that they know. A server may be none of a cluster, although
-// its client is: so it is with go-redis behind a Sentinel, if it reads of replicas.
+// primary. A cluster may tell no host: clients then use the one that they know. A server may be none of a cluster,
+// although its client is: so it is with go-redis behind a Sentinel, if it reads of replicas.
 var slotsScript = newScript(`local lines, ranges = {}, redis.pcall('CLUSTER', 'SLOTS')
 if ranges.err then
   return string.find(ranges.err, 'cluster support disabled') and '' or ranges
