@@ -75,8 +75,8 @@ func (c *collector) added(r *record) {
 	}
 }
 
-// findFirst finds the first live record in table order. Of many records it is seldom the one that is removed, so this is
-// seldom called.
+// findFirst finds the first live record in table order. Of many records it is seldom the one that is removed, so that
+// this is seldom called.
 func (c *collector) findFirst() {
 	for _, r := range c.events.records {
 		if !r.dead && (c.first == nil || r.order < c.first.order) {

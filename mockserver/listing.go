@@ -43,7 +43,9 @@ func (p sized[T]) inspect(x *exchange, request codec.Request) {
 		for c := range p.open() {
 			entries = append(entries, c.info())
 		}
-		x.respond(true, codec.ConnectionsResponse{Fragments: fragments(entries, func(codec.ConnectionInfo) int { return 237 })})
+		x.respond(true, codec.ConnectionsResponse{
+			Fragments: fragments(entries, func(codec.ConnectionInfo) int { return 237 }),
+		})
 	case codec.Channels:
 		x.respond(true, codec.ChannelsResponse{
 			Fragments: fragments(p.channels.entries(), func(codec.ChannelsEntry) int { return 25 }),
@@ -62,8 +64,9 @@ func (p sized[T]) inspect(x *exchange, request codec.Request) {
 func (p sized[T]) list(x *exchange) {
 	entries := make([]codec.ListEntry[T], 0, len(p.store.records))
 	for _, r := range p.store.listed() {
-		e := codec.ListEntry[T]{Key: []byte(r.key), Unit: r.unit, Expires: r.expires, Buffer: r.buffer, Bytes: T(codec.Size[T]())}
+		e := codec.ListEntry[T]{Key: []byte(r.key), Unit: r.unit, Expires: r.expires, Bytes: T(codec.Size[T]())}
 		if r.buffer {
+			e.Buffer = true
 			e.Bytes = T(len(r.value))
 		}
 		entries = append(entries, e)

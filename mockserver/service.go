@@ -58,7 +58,7 @@ var (
 const (
 	listed  = 5 * time.Microsecond  // a LIST or STATS takes it for each record (H20)
 	scanned = 350 * time.Nanosecond // an INFO takes it for each record, and so does each minute (H24)
-	leaked  = 17                    // every request takes it in tenths of a nanosecond for each response that was not read (H16)
+	leaked  = 17                    // every request takes it, in tenths of a nanosecond, for each unread response (H16)
 )
 
 // oldAge is the number of records that a server has made when creation is at its slowest.
