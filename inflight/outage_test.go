@@ -76,20 +76,6 @@ func TestThePolicyIsNotForAProcessThatStoodStill(t *testing.T) {
 	})
 }
 
-// A store that can't be told that nothing is held knows after a lease, so the key needs no room any more.
-func TestKeysAreForgottenWhileTheStoreIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r, inflight.WithMaxKeys(10))
-		r.be(away)
-		for i := range 20 {
-			_, _, err := l.TryAcquire(t.Context(), fmt.Sprint(i), inflight.Limit{Max: 1, Lease: 20 * time.Millisecond}, 1)
-			require.NotErrorIs(t, err, window.ErrFull)
-			time.Sleep(60 * time.Millisecond)
-		}
-		require.LessOrEqual(t, l.Stats().Keys, 1)
-	})
-}
 func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 	four := inflight.Limit{Max: 8, Lease: 4 * time.Second}
 	synctest.Test(t, func(t *testing.T) {

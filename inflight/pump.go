@@ -59,7 +59,7 @@ type status struct {
 	held    uint64 // places that the store is told
 	apart   uint64 // those that it is not told
 	heldMax uint64 // the largest Max of holds since none was held
-	alone   bool   // the policy has granted some since the last answer
+	untold  bool   // the policy has granted some since the last answer
 }
 
 // rules are what a Limiter does when the store can't, or may not, decide.
@@ -332,12 +332,12 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	}
 	p.heard()
 	forgotten := a.Lost || a.Forgotten && p.sentAt < p.term
-	lostData = a.Grace > 0 || forgotten && !p.alone
+	lostData = a.Grace > 0 || forgotten && !p.untold
 	if a.Lost {
 		p.end(lost, false)
 	}
 	p.failAt = 0
-	p.alone = false
+	p.untold = false
 	p.term = end
 	p.deadline = end
 	for i, w := range p.asked {
@@ -467,7 +467,7 @@ func (p *pump) grantAlone(w *want) {
 	w.apart = p.rules.strict
 	p.hold(w)
 	if !w.apart {
-		p.alone = true
+		p.untold = true
 		p.news()
 	}
 }

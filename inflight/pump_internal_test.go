@@ -67,13 +67,6 @@ func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
 	require.Zero(t, p.due(), "the store keeps room for the first in line")
 }
 
-func TestALeaseIsRenewedSoThatThreeQuartersAreLeft(t *testing.T) {
-	for _, lease := range []time.Duration{window.MinLease, time.Second, DefaultLease, window.MaxLease} {
-		require.GreaterOrEqual(t, termOf(lease)-share(lease, renewShare), lease*3/4)
-		require.Less(t, termOf(lease), lease)
-	}
-}
-
 // A want that is given up during its exchange does not keep others from asking. The store is told that it keeps a
 // position in line, or a place, for nobody.
 func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
