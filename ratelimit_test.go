@@ -23,8 +23,6 @@ func TestNilArgumentsPanicInTheCaller(t *testing.T) {
 			throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits), nil)
 		},
 		"throttr: WithObserver: the observer is nil": func() { throttr.WithObserver(nil) },
-		"memory: New: option 1 is nil":               func() { memory.New(nil) },
-		"memory: New: option 2 is nil":               func() { memory.New(memory.WithMaxKeys(1), nil) },
 	} {
 		require.PanicsWithValue(t, want, call)
 	}

@@ -102,7 +102,8 @@ type BackendOption func(*backendOptions)
 // WithDenialMemory bounds for how long hits on a full window are denied without asking the
 // server, and so how late a Set or Reset by another client takes effect: until d after the
 // server was last asked, and never beyond the end of the window. If d is less than 0, every
-// hit asks. Default: a tenth of the scale, but at least 10 ms and at most 1 s.
+// hit asks. A circuit breaker takes such a denial for an answer of the server, so that an outage may be noticed as
+// much later. Default: a tenth of the scale, but at least 10 ms and at most 1 s.
 func WithDenialMemory(d time.Duration) BackendOption {
 	return func(o *backendOptions) { o.denialMemory = d }
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -39,19 +38,4 @@ func TestRateLimitReturnsTheErrorsOfTheBackend(t *testing.T) {
 	require.True(t, res.Allowed && res.Degraded)
 	require.NoError(t, b.Close())
 	require.ErrorIs(t, hit(t.Context(), "k", time.Minute), window.ErrClosed)
-}
-
-// embedding is a backend with the methods of another one, except Hit, which a RateLimit must call.
-type embedding struct{ *memory.Backend }
-
-func (e embedding) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return e.Backend.Hit(ctx, "prefix:"+key, l, n)
-}
-
-func TestHitOfAnEmbeddingBackendIsCalled(t *testing.T) {
-	b := newBackend(t, backendtest.NewClock())
-	_, err := throttr.NewRateLimit(embedding{b}).Hit(t.Context(), "k", time.Minute, 10)
-	require.NoError(t, err)
-	require.Zero(t, caller{t, b, window.FixedWindow}.get("k", time.Minute))
-	require.EqualValues(t, 1, caller{t, b, window.FixedWindow}.get("prefix:k", time.Minute).Count)
 }

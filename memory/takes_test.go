@@ -2,7 +2,6 @@ package memory_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,32 +11,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// A take of a token bucket is rounded up. If each of several was, they would take more than their sum.
-func TestTakesOfOneBucketAreOneTakeOfTheirSum(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, limit := range []uint64{1<<31 + 11, 1<<33 + 7, 3, 1000, math.MaxInt64 - 1} {
-		for range 100 {
-			b := newBackend(t, backendtest.NewClock())
-			n := random.Uint64N(limit)
-			limits := []window.Take{
-				limitOf(window.TokenBucket, time.Minute, limit).For("k", n), limitOf(window.TokenBucket, time.Minute, limit).For("k", limit-n),
-			}
-			windows := make([]window.Window, 2)
-			granted, err := b.TakeAll(t.Context(), limits, windows)
-			require.NoError(t, err)
-			require.True(t, granted)
-			require.Equal(t, windows[0], windows[1])
-			for i, w := range windows {
-				require.False(t, w.Refused)
-				require.Equal(t, limit, w.Count)
-				_, err := b.GiveBack(t.Context(), "k", limitOf(window.TokenBucket, time.Minute, 10), limits[i].N, w.ID)
-				require.NoError(t, err)
-			}
-		}
-	}
-}
-
-// The records of windows move while others are opened.
+// Takes of thousands of keys hold all shards, each once.
 func TestTakesOfManyWindowsAtOnce(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	limits := make([]window.Take, 5000)
