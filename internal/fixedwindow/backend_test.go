@@ -82,29 +82,6 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 	require.Equal(t, count, server.count)
 }
 
-func TestServerOfAKeyIsPickedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		first, second := inMemory(t), inMemory(t)
-		o := options[uint16](t, first, second)
-		picks := 0
-		pick := o.Pick
-		o.Pick = func(key string) int { picks++; return pick(key) }
-		b := start(t, o)
-		hits(t, b, 10, "a", fixed(time.Minute, 5))
-		hits(t, b, 10, "b", fixed(time.Minute, 5))
-		_, _, err := b.Set(t.Context(), "a", fixed(time.Minute, 1), 1)
-		require.NoError(t, err)
-		require.Equal(t, 2, picks)
-		for _, srv := range []*mockserver.Server{first, second} {
-			require.NotEmpty(t, windowKeys(srv))
-			for _, name := range windowKeys(srv) {
-				n, _ := ParseName([]byte(name))
-				require.Equal(t, map[*mockserver.Server]string{first: "b", second: "a"}[srv], n.Key)
-			}
-		}
-	})
-}
-
 func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
 	b := client[uint16](t, inMemory(t))
 	_, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)

@@ -338,15 +338,6 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 	})
 }
 
-func TestLinksAreThoseOfGuards(t *testing.T) {
-	ls := newLinks[uint16](nil, nil)
-	require.Same(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard*51/100))
-	require.NotSame(t, ls.of(slot.MaxGuard), ls.of(slot.MaxGuard/2))
-	require.Same(t, ls.of(slot.MaxGuard/2), ls.of(slot.MaxGuard/3))
-	least := window.MinScale / 2
-	require.Same(t, ls[linkClasses-1], ls.of(least))
-}
-
 // late is a Server whose Dedicated returns a connection although its caller should not have it any more.
 type late struct {
 	Server[uint16]

@@ -236,11 +236,6 @@ func TestHitsAreReturnedInTime(t *testing.T) {
 	require.False(t, ok, "the window may be over")
 }
 
-func TestResponsesAfterAGuardSayNothingAboutHits(t *testing.T) {
-	w := Window{Slot: A, Times: Times{Until: epoch.Add(300 * time.Millisecond)}}
-	require.Equal(t, Action{Kind: Join, Slot: A, By: epoch.Add(800 * time.Millisecond)}, bands.Join(w.Slot, w.Until))
-}
-
 func TestEndsNeedLookupsLessThanAGuardApart(t *testing.T) {
 	// Without latency, the second lookup would come exactly a guard after the first one.
 	for _, trip := range []time.Duration{0, time.Nanosecond, time.Millisecond, bands.Guard / 8} {

@@ -1,10 +1,6 @@
 package algorithms_test
 
-import (
-	"math"
-	"math/bits"
-	"time"
-)
+import "time"
 
 // allowedHit is a hit that was allowed.
 type allowedHit struct {
@@ -41,21 +37,21 @@ func busiestInterval(hits []allowedHit, length time.Duration) (most interval) {
 //	hits in the interval - length·limit/scale, rounded up
 //
 // The interval includes its end. A token bucket that holds limit tokens allows at most limit of
-// them. The hits are in the order of their times. The rest of the arithmetic is exact as long as
-// limit·scale in nanoseconds, and as much for every hit, is within 2^63.
+// them. The hits are in the order of their times. The products must fit: those of the limit and of the longest pause, in
+// nanoseconds, and of the hits in a burst and the scale.
 func largestBurst(hits []allowedHit, scale time.Duration, limit uint64) (worst interval) {
 	// The level is what the interval that ends now has beyond the rate, times the scale: of all
 	// intervals that end now, the largest. It is never below 0, as an interval may begin now.
 	var level, highest uint64
 	var from, last time.Duration
 	for _, h := range hits {
-		if drained := productOf(uint64(h.At-last), limit); drained < level {
+		if drained := uint64(h.At-last) * limit; drained < level {
 			level -= drained
 		} else {
 			level, from = 0, h.At
 		}
 		last = h.At
-		level = sumOf(level, productOf(h.N, uint64(scale)))
+		level += h.N * uint64(scale)
 		if level > highest {
 			highest, worst.From = level, from
 		}
@@ -65,20 +61,4 @@ func largestBurst(hits []allowedHit, scale time.Duration, limit uint64) (worst i
 		worst.Hits++
 	}
 	return worst
-}
-
-// product returns a·b, or the largest uint64 if the product is larger.
-func productOf(a, b uint64) uint64 {
-	if high, low := bits.Mul64(a, b); high == 0 {
-		return low
-	}
-	return math.MaxUint64
-}
-
-// sum returns a+b, or the largest uint64 if the sum is larger.
-func sumOf(a, b uint64) uint64 {
-	if s, carry := bits.Add64(a, b, 0); carry == 0 {
-		return s
-	}
-	return math.MaxUint64
 }

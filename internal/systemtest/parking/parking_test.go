@@ -330,8 +330,6 @@ func TestALockedUpServerIsNamed(t *testing.T) {
 		}
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
 		require.ErrorContains(t, err, "server memory:1 accepts connections but answers nothing: locked up (H12); only a restart helps")
-		require.ErrorContains(t, err, "accepts connections but answers nothing")
-		require.ErrorContains(t, err, "only a restart helps")
 		require.True(t, testkit.SafeToRetry(err))
 		require.True(t, testkit.ServerStats(client).LockedUp)
 		require.NoError(t, srv.Restart(false))
