@@ -384,10 +384,11 @@ func TestContextEndsWithThePlace(t *testing.T) {
 func TestCloseReleasesAll(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		two := newLimiter(t, b)
-		places := make([]window.Places, 1)
+		taken, places := uint64(0), make([]window.Places, 1)
 		one := newLimiter(t, b, inflight.WithObserver(func(_ context.Context, e inflight.Event) {
 			if e.Kind == inflight.Released {
 				b.Exchange(t.Context(), []window.Claim{{Key: "k", Name: exports.Name}}, places)
+				taken += two.Stats().InUse
 			}
 		}))
 		h := acquire(t, one, "k", exports, 2)
@@ -396,6 +397,7 @@ func TestCloseReleasesAll(t *testing.T) {
 		next := waits(t.Context(), two, "k", exports, 2)
 		require.NoError(t, one.Close())
 		require.NoError(t, one.Close())
+		require.Zero(t, taken)
 		require.EqualValues(t, 2, places[0].Used, "the store is told after the holders")
 		for _, err := range ended {
 			require.ErrorIs(t, <-err, throttr.ErrClosed)
