@@ -31,7 +31,13 @@ type (
 func (b *Backend) newLane(locks bool) *lane {
 	return batch.New(batch.Options[id, call]{
 		Send: func(ctx context.Context, entries []*batched) {
-			q := request{backend: b, entries: entries, rows: rowsOf(entries), locks: locks}
+			var calls []*call
+			for _, e := range entries {
+				for c := e; c != nil; c = c.Next {
+					calls = append(calls, &c.Value)
+				}
+			}
+			q := request{backend: b, calls: calls, rows: rowsOf(calls), locks: locks}
 			q.finish(b.bound(ctx, q.run))
 		},
 		Key:     func(c *call) (id, bool) { return c.parts[0].id, len(c.parts) == 1 },

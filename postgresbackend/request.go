@@ -18,18 +18,9 @@ const maxAttempts = 3
 // request is calls that share two round trips: one reads their rows, and the other writes those that they change.
 type request struct {
 	backend *Backend
-	entries []*batched
+	calls   []*call
 	rows    []*row // of all calls, in the order of their ids
 	locks   bool   // the rows are locked between the round trips
-}
-
-// each calls f with all calls.
-func (q *request) each(f func(c *call)) {
-	for _, e := range q.entries {
-		for c := e; c != nil; c = c.Next {
-			f(&c.Value)
-		}
-	}
 }
 
 // run makes the request, again if it has certainly written nothing and may succeed.
@@ -64,7 +55,9 @@ func (q *request) attempt(ctx context.Context) (wrote bool, err error) {
 		for _, r := range q.rows {
 			r.restart(now)
 		}
-		q.each(func(c *call) { c.decide(now) })
+		for _, c := range q.calls {
+			c.decide(now)
+		}
 		wrote = true
 		err = q.write(ctx, conn, now)
 	}
@@ -76,7 +69,7 @@ func (q *request) attempt(ctx context.Context) (wrote bool, err error) {
 
 // finish tells the calls how the request has ended.
 func (q *request) finish(err error) {
-	q.each(func(c *call) {
+	for _, c := range q.calls {
 		switch {
 		case err != nil:
 			c.result = result{err: err}
@@ -86,7 +79,7 @@ func (q *request) finish(err error) {
 				c.err = errLock
 			}
 		}
-	})
+	}
 }
 
 // read makes the first round trip. It loads the rows, and returns the time.

@@ -21,20 +21,17 @@ type row struct {
 }
 
 // rowsOf returns the rows of some calls, in the order of their ids, and sets those of their parts.
-func rowsOf(entries []*batched) []*row {
+func rowsOf(calls []*call) []*row {
 	var rows []*row
-	known := make(map[id]*row, len(entries))
-	for _, e := range entries {
-		for c := e; c != nil; c = c.Next {
-			for i := range c.Value.parts {
-				p := &c.Value.parts[i]
-				r := known[p.id]
-				if r == nil {
-					r = &row{count: p.count}
-					known[p.id] = r
-					rows = append(rows, r)
-				}
-				p.row = r
+	known := make(map[id]*row, len(calls))
+	for _, c := range calls {
+		for i := range c.parts {
+			p := &c.parts[i]
+			p.row = known[p.id]
+			if p.row == nil {
+				p.row = &row{count: p.count}
+				known[p.id] = p.row
+				rows = append(rows, p.row)
 			}
 		}
 	}
