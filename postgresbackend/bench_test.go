@@ -39,7 +39,7 @@ func BenchmarkTakes(b *testing.B) {
 	}{{1, 1 << 40}, {8, 1 << 40}, {64, 1 << 40}, {512, 1 << 40}, {1, 1}} {
 		l := limitOf(window.FixedWindow, row.most)
 		b.Run(fmt.Sprintf("callers=%d/refused=%v", row.callers, row.most == 1), func(b *testing.B) {
-			const turns = 20
+			const turns = 6
 			n := b.N/turns + 1
 			var byPackage, manual time.Duration
 			for range turns {
