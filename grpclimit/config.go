@@ -66,9 +66,10 @@ type Config struct {
 	// Default: messages are not counted.
 	Messages []throttr.Limit
 
-	// Key returns the key under which a call is counted, for a stream once, in all limits that have none in KeyOf. If it
-	// is "", they count the call by its address, or, with SkipEmptyKey, not at all. The Server stores, logs and traces a digest of the key. Default: the address, by Addr. Those of
-	// [Peer], [ByAddr] and [Everyone] are used as they are.
+	// Key returns the key under which a call is counted, for a stream once, in all limits that have none in KeyOf. If
+	// it is "", they count the call by its address, or, with SkipEmptyKey, not at all. The Server stores, logs and
+	// traces a digest of the key. Default: the address, by Addr. Those of [Peer], [ByAddr] and [Everyone] are used as
+	// they are.
 	Key KeyFunc
 
 	// KeyOf has the keys of limits by their names, InFlight's and those of Messages included, in place of Key. All

@@ -46,8 +46,9 @@ type Config struct {
 	Plan func(*http.Request) (*Plan, error)
 
 	// Key returns the key under which a request is counted in all limits, of Limits or of a Plan, that have none in
-	// KeyOf. If it is "", they count the request by its address, or, with SkipEmptyKey, not at all. The middleware stores, logs and traces a digest of the key, because keys may be secret or personal, such as API keys
-	// and names. Default: the address, by Addr. Those of [RemoteAddr], [ByAddr] and [Everyone] are used as they are.
+	// KeyOf. If it is "", they count the request by its address, or, with SkipEmptyKey, not at all. The middleware
+	// stores, logs and traces a digest of the key, because keys may be secret or personal, such as API keys and names.
+	// Default: the address, by Addr. Those of [RemoteAddr], [ByAddr] and [Everyone] are used as they are.
 	Key KeyFunc
 
 	// KeyOf has the keys of limits by their names, InFlight's included, in place of Key. All limits are still taken
@@ -178,7 +179,9 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		cfg.OnFailure = ServeUnlessFull
 	}
 	m := &Middleware{config: cfg}
-	m.keys = admission.KeyFuncs[KeyFunc]{Key: cfg.Key, KeyOf: cfg.KeyOf, Addr: byAddr, Everyone: Everyone, Remote: RemoteAddr}
+	m.keys = admission.KeyFuncs[KeyFunc]{
+		Key: cfg.Key, KeyOf: cfg.KeyOf, Addr: byAddr, Everyone: Everyone, Remote: RemoteAddr,
+	}
 	if err := m.keys.Check(cfg.has); err != nil {
 		return nil, err
 	}

@@ -84,7 +84,9 @@ func idColumns(rows []*row) (keys, limits [][]byte) {
 // columns gives some rows new versions, and returns the rows as columns of the table.
 func columns(rows []*row, t algorithm.Time) []any {
 	n := len(rows)
-	ends, versions, before := make([]int64, n), make([]int64, n), make([]int64, n)
+	ends := make([]int64, n)
+	versions := make([]int64, n)
+	before := make([]int64, n)
 	states := make([][]byte, n)
 	for i, r := range rows {
 		r.version = 1 + rand.Int64N(1<<62)

@@ -241,7 +241,9 @@ func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // between two sweeps is at most what the records need, however long a sweep takes.
 func (s *Sweeper[T]) interval() time.Duration {
 	s.mu.Lock()
-	last, listing, need := s.last, s.listing, s.need
+	last := s.last
+	listing := s.listing
+	need := s.need
 	s.mu.Unlock()
 	if s.o.Server.Parked() {
 		return min(max(parkedInterval, listDuty*listing), longestInterval)
