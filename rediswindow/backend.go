@@ -38,7 +38,7 @@ func New(client Client, opts ...Option) *Backend {
 		panic("rediswindow: New: client is nil")
 	}
 	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client)}
-	b.single = &node{"", b.newBatcher()}
+	b.single = b.newNode("")
 	b.nodes.byName = map[string]*node{}
 	return b
 }
@@ -144,15 +144,18 @@ func (b *Backend) Ping(ctx context.Context) error {
 }
 
 func (b *Backend) ping(ctx context.Context) error {
+	now, err := b.time()
+	if err != nil {
+		return err
+	}
 	at := []int{0}
 	cluster, err := b.cluster()
 	if err == nil && cluster {
 		at, err = b.primaries(ctx)
 	}
-	none := window.Limit{Max: 1, Scale: time.Millisecond, Algorithm: window.FixedWindow}
 	for _, slot := range at {
 		if err == nil {
-			_, _, err = b.ask(ctx, question{verb: reset, hash: b.keyOfSlot(slot), limit: none})
+			_, err = b.runScript(ctx, windowsScript, []string{b.keyOfSlot(slot)}, now, "1 rf1000 1 1 0 ")
 		}
 	}
 	return err

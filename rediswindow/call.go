@@ -204,7 +204,7 @@ func (b *Backend) askAll(ctx context.Context, all []question) (rank int, err err
 		for i := range all {
 			c.Value.keys[i], c.Value.args[i] = b.texts(&all[i], all[i].verb == take && i < len(all)-1)
 		}
-		if err := b.run(ctx, c); err != nil {
+		if err := b.run(ctx, c, true); err != nil {
 			return 0, err
 		}
 		outside := false

@@ -29,8 +29,8 @@
 // Up to 4 requests are in flight at a time. Until then, a caller sends its call itself if its ctx never ends, or if the
 // client is punctual, see [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at
 // the deadline. All other calls are queued: when a request is back, the next one has all that is queued by then, of all
-// methods, on any keys and limits, up to 256 limits. It is one script for calls on windows, and one for each other
-// call, up to 8 in place of the limits; all are sent at once. Package internal/batch has the rules.
+// methods, on any keys and limits, up to 256 limits. Package internal/batch has the rules. Scripts of other calls, such
+// as those for places in flight, are requests of their own, up to 32 at a time, for which no others wait.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in
 // the count of its window, and TakeAll makes all takes or none. Equal calls follow each other; otherwise their order

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -38,38 +37,54 @@ func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
 				c := newFake()
 				b := New(refusing{c})
 				var all sync.WaitGroup
-				for i := range batch.MaxInFlight + 1 {
+				for i := range maxAlone + 1 {
 					all.Go(func() { call(b, i) })
 				}
 				synctest.Wait()
-				require.Len(t, c.requests(), batch.MaxInFlight)
+				require.Len(t, c.requests(), maxAlone)
 				b.Close()
 				c.thaw()
 				all.Wait()
-				require.Len(t, c.requests(), batch.MaxInFlight)
+				require.Len(t, c.requests(), maxAlone)
 			})
 		})
 	}
 }
 
-// A client of the user's has connections for few scripts at a time.
-func TestScriptsOfOtherCallsAreBounded(t *testing.T) {
+// slowCluster is a cluster whose scripts take 10 ms.
+type slowCluster struct{ *fakeClient }
+
+func (c slowCluster) Cluster() (bool, error) { return true, nil }
+
+func (c slowCluster) EvalSHA(_ context.Context, digest string, _, _ []string) (string, error) {
+	time.Sleep(10 * time.Millisecond)
+	if digest == windowsScript.digest {
+		return string(make([]byte, answerSize)), nil
+	}
+	return "", nil
+}
+
+// A take does not wait for claims, of which there may be many at a time, and claims are not refused because of takes.
+func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		b := New(refusing{c})
-		for i := range 20 * maxScripts {
-			go func() {
-				claim := window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 1, Lease: window.MinLease}
-				b.Exchange(context.Background(), []window.Claim{claim}, make([]window.Places, 1))
-			}()
-			synctest.Wait()
+		b := New(slowCluster{newFake()}, WithMaxQueued(1))
+		claims := make([]window.Claim, 64)
+		for i := range claims {
+			claims[i] = window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 1, Lease: time.Minute, Held: 1, HeldMax: 1}
 		}
-		for range batch.MaxInFlight {
-			c.goOn <- struct{}{}
+		var exchanges sync.WaitGroup
+		for range 4 {
+			exchanges.Go(func() {
+				err := b.Exchange(context.Background(), claims, make([]window.Places, len(claims)))
+				require.NotErrorIs(t, err, window.ErrOverloaded)
+			})
 		}
-		synctest.Wait()
-		require.Len(t, c.requests(), batch.MaxInFlight+batch.MaxInFlight*maxScripts)
-		c.thaw()
+		time.Sleep(time.Millisecond)
+		begun := time.Now()
+		_, err := b.Take(t.Context(), "k", fixed, 1)
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Millisecond, time.Since(begun))
+		exchanges.Wait()
 	})
 }
 

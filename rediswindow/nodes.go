@@ -14,8 +14,9 @@ import (
 
 // node is a server: what it is sent does not wait for others.
 type node struct {
-	name     string // host and port; "" if there is only one, or it is not known
-	requests *batcher
+	name   string   // host and port; "" if there is only one, or it is not known
+	shared *batcher // of commands that share requests, and do not wait for others
+	alone  *batcher // of all others
 }
 
 // nodes are the servers of a client: one, or those of a cluster.
@@ -116,7 +117,7 @@ func (b *Backend) learn(text string) error {
 		}
 		n := b.nodes.byName[name]
 		if n == nil {
-			n = &node{name, b.newBatcher()}
+			n = b.newNode(name)
 			b.nodes.byName[name] = n
 		}
 		for slot := from; slot <= to; slot++ {

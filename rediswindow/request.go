@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,9 +19,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// command is a script on keys of one node, and its reply. Commands of windowsScript share a script.
+// command is a script on keys of one node, and its reply.
 type command struct {
-	script *script
+	script *script // windowsScript, if it shares a request
 	keys   []string
 	args   []string
 	reply  string
@@ -35,30 +36,33 @@ type (
 	batcher = batch.Batcher[[2]string, command]
 )
 
-// newBatcher returns what sends commands to a node.
-func (b *Backend) newBatcher() *batcher {
-	return batch.New(batch.Options[[2]string, command]{
+// newNode returns a node, to which nothing has been sent.
+func (b *Backend) newNode(name string) *node {
+	n := &node{name: name}
+	n.shared = batch.New(batch.Options[[2]string, command]{
 		Send:    b.send,
 		Key:     func(c *command) ([2]string, bool) { return c.one, c.shares },
-		Size:    (*command).size,
+		Size:    func(c *command) int { return len(c.keys) },
 		MaxSize: maxLimits, MaxQueued: b.maxQueued, Late: !b.client.Punctual(),
 	})
+	n.alone = batch.New(batch.Options[[2]string, command]{
+		Send: func(ctx context.Context, entries []*batched) {
+			c := &entries[0].Value
+			c.reply, c.err = b.evalScript(ctx, c.script, c.keys, c.args)
+		},
+		Key:     func(*command) (none [2]string, may bool) { return none, false },
+		Size:    func(*command) int { return 1 },
+		MaxSize: 1, MaxInFlight: maxAlone, MaxQueued: math.MaxInt, Late: !b.client.Punctual(),
+	})
+	return n
 }
 
 const (
 	// maxLimits is how many limits the entries of a request have, unless a single call has more.
 	maxLimits = 256
-	// maxScripts is how many commands that need a script of their own, whatever keys they have, are in a request.
-	maxScripts = 8
+	// maxAlone is how many requests that are not shared a node has in flight.
+	maxAlone = 32
 )
-
-// size returns the size of a command, of which a request has maxLimits.
-func (c *command) size() int {
-	if c.script != windowsScript {
-		return maxLimits / maxScripts
-	}
-	return len(c.keys)
-}
 
 // newCommand returns a command that asks all questions of windowsScript.
 func newCommand(questions []question) *batched {
@@ -74,22 +78,26 @@ func newCommand(questions []question) *batched {
 	return c
 }
 
-// runScript runs a script on keys of a node, which shares its request with others, but not its script.
+// runScript runs a script on keys of a node, in a request of its own.
 func (b *Backend) runScript(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
 	c := &batched{Value: command{script: s, keys: keys, args: args}}
-	if err := b.run(ctx, c); err != nil {
+	if err := b.run(ctx, c, false); err != nil {
 		return "", err
 	}
 	return c.Value.reply, nil
 }
 
-// run has the node of its keys run a command. It returns when ctx ends.
-func (b *Backend) run(ctx context.Context, c *batched) error {
+// run has the node of its keys run a command, which shares a request with others, or not. It returns when ctx ends.
+func (b *Backend) run(ctx context.Context, c *batched, shared bool) error {
 	n, err := b.nodeOf(c.Value.keys[0])
 	if err != nil {
 		return err
 	}
-	sent, err := n.requests.Do(ctx, c)
+	requests := n.alone
+	if shared {
+		requests = n.shared
+	}
+	sent, err := requests.Do(ctx, c)
 	if err == nil {
 		if c.Value.err == nil || ctx.Err() == nil {
 			return c.Value.err
@@ -102,31 +110,27 @@ func (b *Backend) run(ctx context.Context, c *batched) error {
 	return fmt.Errorf("%w; it was not sent", err)
 }
 
-// send makes a request of commands, of which the scripts are sent at once. In a cluster, each key has a script of its
-// own, because while a slot moves to another node, a script may have only one key.
+// send makes a request of commands, as one script. In a cluster, each key has a script of its own, because while a slot
+// moves to another node, a script may have only one key; all of them are sent at once.
 func (b *Backend) send(ctx context.Context, entries []*batched) {
-	if len(entries) == 1 {
-		b.eval(ctx, entries)
+	if cluster, err := b.client.Cluster(); err == nil && cluster {
+		b.evalByKey(ctx, entries)
 		return
 	}
-	cluster, err := b.client.Cluster()
-	b.evalAll(ctx, groupEntries(entries, err == nil && cluster))
+	b.eval(ctx, entries)
 }
 
-// groupEntries groups what one script can do: all calls on windows, or those on a single key.
-func groupEntries(entries []*batched, byKey bool) (groups [][]*batched) {
+// byKey groups entries that have the same single key. Others are groups of their own.
+func byKey(entries []*batched) (groups [][]*batched) {
 	at := map[string]int{}
 	for _, e := range entries {
-		key, alone := "", e.Value.script != windowsScript
-		if byKey {
-			key = e.Value.keys[0]
-			alone = alone || slices.ContainsFunc(e.Value.keys, func(other string) bool { return other != key })
-		}
-		if i, ok := at[key]; ok && !alone {
+		key := e.Value.keys[0]
+		several := slices.ContainsFunc(e.Value.keys, func(other string) bool { return other != key })
+		if i, ok := at[key]; ok && !several {
 			groups[i] = append(groups[i], e)
 			continue
 		}
-		if !alone {
+		if !several {
 			at[key] = len(groups)
 		}
 		groups = append(groups, []*batched{e})
@@ -134,8 +138,9 @@ func groupEntries(entries []*batched, byKey bool) (groups [][]*batched) {
 	return groups
 }
 
-// evalAll runs the scripts of all groups at once.
-func (b *Backend) evalAll(ctx context.Context, groups [][]*batched) {
+// evalByKey runs a script for each key, all at once.
+func (b *Backend) evalByKey(ctx context.Context, entries []*batched) {
+	groups := byKey(entries)
 	var all sync.WaitGroup
 	for _, g := range groups[1:] {
 		all.Go(func() { b.eval(ctx, g) })
@@ -148,17 +153,10 @@ func (b *Backend) evalAll(ctx context.Context, groups [][]*batched) {
 // server says that some keys must not be together, as a proxy to several does, or that the user may not access all of
 // them, each key gets a script.
 func (b *Backend) eval(ctx context.Context, entries []*batched) {
-	c := &entries[0].Value
-	if c.script != windowsScript {
-		c.reply, c.err = b.evalScript(ctx, c.script, c.keys, c.args)
-		return
-	}
 	reply, err := b.evalWindows(ctx, entries)
-	if redisclient.AboutSome(err) {
-		if groups := groupEntries(entries, true); len(groups) > 1 {
-			b.evalAll(ctx, groups)
-			return
-		}
+	if redisclient.AboutSome(err) && len(byKey(entries)) > 1 {
+		b.evalByKey(ctx, entries)
+		return
 	}
 	for _, e := range entries {
 		answers := ""

@@ -92,9 +92,14 @@ func Damaged(err error) bool {
 }
 
 // AboutSome reports whether an error is a reply that some of the keys of a request must not be in it: they are not in one
-// slot, or the user may not access all of them. Nothing was executed, and requests on fewer keys may succeed.
+// slot, or the user may not access all of them. Nothing was executed, and requests on fewer keys may succeed. A reply
+// that a script has got, which may have executed something before, names the script.
 func AboutSome(err error) bool {
-	return HasCode(err, "CROSSSLOT") || HasCode(err, "NOPERM") && !errors.Is(err, window.ErrUnavailable)
+	if !HasCode(err, "NOPERM") {
+		return HasCode(err, "CROSSSLOT")
+	}
+	var reply *Error
+	return errors.As(err, &reply) && aboutKey(reply.cause) && !strings.Contains(reply.cause.Error(), "@user_script")
 }
 
 // HasCode reports whether an error is a reply that begins with a code.

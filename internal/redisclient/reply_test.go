@@ -97,6 +97,7 @@ func TestOnlyRepliesToWhatWasNotExecutedAreAboutSomeKeys(t *testing.T) {
 		"NOPERM No permissions to access a key":                                                        true,
 		"NOPERM this user has no permissions to access one of the keys used as arguments":              true,
 		"NOPERM User zoe has no permissions to run the 'hscan' command script: 1f, on @user_script:3.": false,
+		"NOPERM User zoe has no permissions to access the 'k' key script: 1f, on @user_script:3.":      false,
 		"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand":           false,
 		"WRONGTYPE Operation against a key holding the wrong kind of value":                            false,
 		"LOADING Redis is loading the dataset in memory":                                               false,
