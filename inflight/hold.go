@@ -86,5 +86,5 @@ func (h *Hold) Degraded() bool {
 	}
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
-	return h.want.alone || h.want.state == held && h.want.pump.kept()
+	return h.want.alone || h.want.state == held && h.want.pump.kept
 }

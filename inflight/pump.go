@@ -48,7 +48,8 @@ type pump struct {
 // status is what a pump knows of its places, and of its exchanges.
 type status struct {
 	deadline time.Duration // when the places are lost
-	term     time.Duration // when they would be without the policy
+	kept     bool          // it is that of the policy
+	term     time.Duration // when it is without the policy
 
 	phase  phase
 	at     time.Duration // of the next exchange, if none is in flight
@@ -284,9 +285,6 @@ func (p *pump) loseAt() time.Duration {
 	return p.deadline
 }
 
-// kept reports whether the policy keeps what is held.
-func (p *pump) kept() bool { return p.deadline > p.term }
-
 // sendAt returns when the next exchange is due.
 func (p *pump) sendAt() time.Duration {
 	if p.inFlight() {
@@ -340,6 +338,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	p.untold = false
 	p.term = end
 	p.deadline = end
+	p.kept = false
 	for i, w := range p.asked {
 		p.answer(w, len(a.Tokens) > 0 && a.Tokens[i] != 0, a, i)
 	}
@@ -430,6 +429,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		p.decideAlone(Refuse, err, false)
 	} else {
 		if p.rules.policy != Refuse && !p.rules.strict {
+			p.kept = true
 			p.deadline = max(p.deadline, now+share(p.claim.Lease, keepShare))
 		}
 		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.claim.Lease)

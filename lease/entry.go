@@ -52,7 +52,7 @@ func newEntry(b *Backend, key string, l window.Limit, precision time.Duration) *
 }
 
 // mostWaits is for how many takes a call waits at most.
-const mostWaits = 3
+const mostWaits = 8
 
 // spend takes n places of the current block, or of one that it waits for. A call that others have left nothing of the
 // blocks that it has waited for goes to the backend.
