@@ -65,7 +65,9 @@ func TestTLSHandshakeFailureNamesTheServer(t *testing.T) {
 			require.ErrorIs(t, err, throttr.ErrConnect)
 			require.ErrorContains(t, err, addr)
 			testkit.RequireNoGoroutines(t)
-			require.Zero(t, srv.Requests(codec.OpInsert)+srv.Requests(codec.OpPurge))
+			if test.server != nil { // without TLS, a handshake may read as any request
+				require.Zero(t, srv.Requests(codec.OpInsert)+srv.Requests(codec.OpPurge))
+			}
 		})
 	}
 }
