@@ -20,10 +20,10 @@ import (
 // each is a [*RequestError].
 func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error) {
 	return each(c.servers.all, func(s *server[T]) ([]inspect.Swept, error) {
-		remove, closeRemove := fixedwindow.NewRemove(ctx, s.pool, &c.calls, c.cfg.MaxInFlight)
-		defer closeRemove()
+		remover := fixedwindow.NewRemover(s.pool, &c.calls, c.cfg.MaxInFlight)
+		defer remover.Close()
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s.pool, Inspect: fixedwindow.Inspect[T], Remove: remove, Calls: &c.calls,
+			Server: s.pool, Inspect: fixedwindow.Inspect[T], Remove: remover.Remove, Calls: &c.calls,
 			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))

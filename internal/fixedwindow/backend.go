@@ -66,6 +66,7 @@ type Backend[T codec.Value] struct {
 	pick         func(key string) int
 	calls        *conn.CallPool[T]
 	denialMemory time.Duration
+	maxRequests  int // of a call that removes records
 
 	group     group
 	maxQueued int
@@ -81,7 +82,7 @@ type Backend[T codec.Value] struct {
 func New[T codec.Value](o Options[T]) *Backend[T] {
 	b := &Backend[T]{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
-		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued,
+		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
 	}
 	b.callers.New = newCaller
 	b.group.ctx, b.group.cancel = context.WithCancel(context.Background())
@@ -89,16 +90,14 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
 		l := newLinks(s, o.Calls)
-		j := newJanitor(b.group.ctx, l[linkClasses], o.MaxInFlight)
-		j.table = &b.table
-		j.max = keys
-		b.links = append(b.links, l)
-		b.janitors = append(b.janitors, j)
+		j := newJanitor(b, l[linkClasses], keys)
+		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
+		b.group.start(j.run)
 		if o.WithoutSweeper {
 			continue
 		}
 		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Inspect: Inspect[T], Remove: j.remove,
+			Server: s, Inspect: Inspect[T], Remove: (&Remover[T]{link: j.link, requests: b.maxRequests}).Remove,
 			Calls: o.Calls, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper

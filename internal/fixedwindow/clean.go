@@ -1,9 +1,8 @@
 package fixedwindow
 
 import (
-	"cmp"
-	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,268 +12,200 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/internal/sweep"
-	"github.com/throttr-go/throttr/window"
 )
 
-// maxRequests is how many requests a call has that cleans keys, at most.
-const maxRequests = 256
-
 // cleaning is the way of one key's records to their removal, or to what else is to be done about
-// records that are not in use.
+// records that are not in use. Many keys are cleaned at a time: they share calls, and they wait
+// for their guards together.
 type cleaning[T codec.Value] struct {
 	records records[T]
-	slots   *slots[T] // with the duty; nil for what a sweep has found
-	removal *removal  // of a sweep; nil for a duty
+	// begin is called before each lookup, and decide after it.
+	begin  func()
+	decide func(slot.History) slot.Action
 
 	history slot.History
-	again   time.Time // when to look the slots up again
-	done    bool      // there is nothing to do before that
+	again   time.Time // when to look again
+
+	// The results.
+	done    bool      // there is nothing more to do now
 	absent  bool      // there are no records
+	next    time.Time // when to clean the records again, unless they are absent
 	removed int       // records
 }
 
-// decide returns what follows the last lookup.
-func (k *cleaning[T]) decide() slot.Action {
-	if k.slots == nil {
-		return k.records.bands.Clean(k.history, k.records.bands.Watch)
+// clean cleans keys on a link, as far as is possible without waiting for long: those with about the same guard
+// together, and not more at a time than the server is fast enough for. Requests is the most requests of a call.
+// After an error, some keys are not done.
+func clean[T codec.Value](ctx context.Context, l *link[T], requests int, all []*cleaning[T]) error {
+	var classes [linkClasses][]*cleaning[T]
+	for _, k := range all {
+		c := classOf(k.records.bands.Guard)
+		classes[c] = append(classes[c], k)
 	}
-	return k.slots.cleanAction(k.history)
+	var errs [linkClasses]error
+	var cleaners sync.WaitGroup
+	for c, some := range classes {
+		if len(some) > 0 {
+			cl := cleaner[T]{link: l, requests: requests, pace: l.paces[c], waiting: some}
+			cleaners.Go(func() { errs[c] = cl.run(ctx) })
+		}
+	}
+	cleaners.Wait()
+	return errors.Join(errs[:]...)
 }
 
-// cleaner cleans keys with about the same guard on one server, not more at a time than the server is fast enough for.
-// They share calls, and they wait for their guards together. A goroutine does that as long as there are keys.
+// cleaner cleans keys with about the same guard on one link.
 type cleaner[T codec.Value] struct {
-	janitor *janitor[T]
-	pace    pace
-	wake    chan struct{} // has an element if there may be something to do before the goroutine expects it
-
-	// The janitor's mutex guards these.
-	running  bool           // there is a goroutine
-	queue    dutyQueue[T]   // duties that are not begun
-	removals []*cleaning[T] // of sweeps, that are not begun
-
-	// The goroutine uses these.
-	conn   *conn.Conn[T]  // of the last lookup
-	active []*cleaning[T] // begun
+	link     *link[T]
+	conn     *conn.Conn[T] // of the last lookup
+	requests int           // the most requests of a call
+	pace     *pace
+	waiting  []*cleaning[T] // not begun
+	active   []*cleaning[T] // begun and not done
 }
 
-// push queues a duty. The caller holds the janitor's mutex.
-func (c *cleaner[T]) push(s *slots[T], due time.Time) {
-	s.due = due
-	heap.Push(&c.queue, s)
-	c.notify(s)
-}
-
-// notify tells the goroutine if s is the first of the queue. The caller holds the janitor's mutex.
-func (c *cleaner[T]) notify(s *slots[T]) {
-	if s.index == 0 {
-		c.start()
-	}
-}
-
-// start starts the goroutine, or tells it that there is something new. It returns false if the janitor closes and
-// nothing is left to do. The caller holds the janitor's mutex.
-func (c *cleaner[T]) start() bool {
-	if !c.running && !c.janitor.closed {
-		c.running = true
-		c.janitor.running.Go(c.run)
-	}
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-	return c.running
-}
-
-// run cleans keys as long as there are any, and until the backend ends.
-func (c *cleaner[T]) run() {
-	ctx := c.janitor.ctx
-	failures := 0
-	for {
-		ready, next, ok := c.gather()
-		if !ok {
-			return
-		}
+// run cleans the keys until they are done. It begins as many as the server is fast enough for.
+func (cl *cleaner[T]) run(ctx context.Context) error {
+	defer func() { cl.pace.end(len(cl.active)) }()
+	for failures := 0; len(cl.waiting)+len(cl.active) > 0; {
+		n, changed := cl.pace.begin(len(cl.waiting))
+		cl.active = append(cl.active, cl.waiting[:n]...)
+		cl.waiting = cl.waiting[n:]
+		ready, again := cl.ready()
 		if len(ready) == 0 {
-			c.sleep(ctx, next)
+			if len(cl.waiting) == 0 {
+				changed = nil
+			}
+			if err := wait(ctx, again, changed); err != nil {
+				return err
+			}
 			continue
 		}
-		err := c.round(ctx, ready)
-		c.finish()
-		if err == nil {
-			failures = 0
-			continue
+		if err := cl.round(ctx, ready); err != nil {
+			if failures++; failures >= maxTries || ctx.Err() != nil {
+				return err
+			}
+			if err := outage.Sleep(ctx, minPause); err != nil {
+				return err
+			}
 		}
-		failures++
-		if failures%maxTries == 0 {
-			c.janitor.mu.Lock()
-			c.fail(err)
-			c.janitor.mu.Unlock()
-		}
-		_ = outage.Sleep(ctx, minPause)
+		cl.leave()
 	}
+	return nil
 }
 
-// gather begins with what is due, and returns the keys that are to be looked up now. If there are none, next is when
-// there will be. It returns false if the goroutine is to end.
-func (c *cleaner[T]) gather() (ready []*cleaning[T], next time.Time, ok bool) {
-	c.janitor.mu.Lock()
-	defer c.janitor.mu.Unlock()
-	now := time.Now()
-	most := c.pace.bound()
-	c.begin(now, most)
-	if err := c.janitor.ctx.Err(); err != nil || len(c.active)+len(c.queue) == 0 {
-		c.running = false
-		c.fail(err)
-		c.active = nil
-		return nil, next, false
-	}
-	if len(c.active) < most && len(c.queue) > 0 {
-		next = c.queue[0].due
-	}
-	for _, k := range c.active[:min(len(c.active), 2*most)] { // if the server has become slow, the others wait
-		if k.again.After(now) {
-			next = earlier(next, k.again)
-		} else {
-			ready = append(ready, k)
+// leave leaves keys that are done, and makes those wait that are far too many for the server.
+func (cl *cleaner[T]) leave() {
+	begun := len(cl.active)
+	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning[T]) bool { return k.done })
+	if most := cl.pace.bound(); len(cl.active) > 2*most {
+		for _, k := range cl.active[most:] {
+			k.history = slot.History{}
+			k.again = time.Time{}
+			cl.waiting = append(cl.waiting, k)
 		}
+		cl.active = cl.active[:most]
 	}
-	return ready, next, true
+	cl.pace.end(begun - len(cl.active))
 }
 
-// begin begins with what is due, as far as not more keys than most are active. The caller holds the janitor's mutex.
-func (c *cleaner[T]) begin(now time.Time, most int) {
-	for len(c.active) < most && len(c.removals) > 0 {
-		c.active = append(c.active, c.removals[0])
-		c.removals = c.removals[1:]
+// wait waits until a time, if that is not zero, or until changed is closed.
+func wait(ctx context.Context, until time.Time, changed <-chan struct{}) error {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		due = timer.C
 	}
-	for len(c.active) < most && len(c.queue) > 0 {
-		s := c.queue[0]
-		if s.due.After(now) && !c.janitor.closed {
-			return
-		}
-		if at := s.earliest(now); at.After(now) {
-			s.due = at
-			heap.Fix(&c.queue, 0)
-			continue
-		}
-		heap.Pop(&c.queue)
-		c.active = append(c.active, &cleaning[T]{records: s.records, slots: s})
-	}
-}
-
-// sleep waits until a time, or until there is something new.
-func (c *cleaner[T]) sleep(ctx context.Context, until time.Time) {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
-	case <-c.wake:
+	case <-due:
+	case <-changed:
 	case <-ctx.Done():
 	}
+	return ctx.Err()
 }
 
-// finish leaves the keys that are done.
-func (c *cleaner[T]) finish() {
-	c.active = slices.DeleteFunc(c.active, func(k *cleaning[T]) bool {
+// ready returns the keys that are to be looked up now. If there are none, it returns when there
+// will be, or the zero time if no key is active.
+func (cl *cleaner[T]) ready() (ready []*cleaning[T], again time.Time) {
+	now := time.Now()
+	for _, k := range cl.active {
 		switch {
-		case !k.done:
-			return false
-		case k.slots == nil:
-			k.removal.left.Done()
-		case !c.janitor.requeue(k):
-			c.janitor.table.remove(k.slots)
+		case !k.again.After(now):
+			ready = append(ready, k)
+		case again.IsZero() || k.again.Before(again):
+			again = k.again
 		}
-		return true
-	})
-}
-
-// fail fails the removals of sweeps. The caller holds the janitor's mutex. It is the goroutine, or there is none.
-func (c *cleaner[T]) fail(err error) {
-	c.active = slices.DeleteFunc(c.active, func(k *cleaning[T]) bool {
-		if k.slots == nil {
-			c.removals = append(c.removals, k)
-		}
-		return k.slots == nil
-	})
-	for _, k := range c.removals {
-		k.removal.err = err
-		k.removal.left.Done()
 	}
-	c.removals = nil
+	return ready, again
 }
 
-// round looks keys up once, and executes the actions that follow. Keys that fit no call together are cleaned at the same
-// time.
-func (c *cleaner[T]) round(ctx context.Context, ready []*cleaning[T]) error {
-	now, err := c.janitor.link.connect(ctx)
+// round looks keys up once, and executes the actions that follow.
+func (cl *cleaner[T]) round(ctx context.Context, ready []*cleaning[T]) error {
+	c, err := cl.link.connect(ctx)
 	if err != nil {
 		return err
 	}
-	if now != c.conn {
-		c.conn = now
-		for _, k := range c.active {
+	if c != cl.conn {
+		cl.conn = c
+		for _, k := range cl.active {
 			k.history = slot.History{}
 		}
 	}
-	size := max(1, c.janitor.requests/4) // so that the requests of a claim fit one call, too
-	errs := make([]error, (len(ready)+size-1)/size)
-	var parts sync.WaitGroup
-	for i := range errs {
-		part := ready[i*size : min(len(ready), (i+1)*size)]
-		parts.Go(func() { errs[i] = c.clean(ctx, part) })
-	}
-	parts.Wait()
-	return cmp.Or(errs...)
-}
-
-// clean looks keys up in one call, and executes the actions that follow.
-func (c *cleaner[T]) clean(ctx context.Context, keys []*cleaning[T]) error {
-	if err := c.lookUp(ctx, keys); err != nil {
+	if err := cl.lookUp(ctx, ready); err != nil {
 		return err
 	}
 	var steps []step[T]
-	for _, k := range keys {
-		a := k.decide()
+	for _, k := range ready {
+		a := k.decide(k.history)
 		switch a.Kind {
 		case slot.Done:
-			k.done = true
-			k.absent = true
+			k.done, k.absent = true, true
 		case slot.Again:
 			k.again = a.At
-			k.done = time.Until(a.At) > 2*k.records.bands.Guard
+			if time.Until(a.At) > 2*k.records.bands.Guard {
+				k.done, k.next = true, a.At
+			}
 		default:
 			steps = append(steps, step[T]{key: k, action: a})
 		}
 	}
-	removals, err := c.execute(ctx, steps)
-	if err == nil {
-		_, err = c.execute(ctx, removals)
-	}
-	return err
-}
-
-// lookUp looks both slots of keys up, in one call.
-func (c *cleaner[T]) lookUp(ctx context.Context, keys []*cleaning[T]) error {
-	call := c.janitor.link.calls.Get()
-	for _, k := range keys {
-		if k.slots != nil {
-			k.slots.lookedUp()
-		}
-		k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
-	}
-	l := slot.Lookup{Sent: time.Now()}
-	if _, err := c.janitor.link.do(ctx, c.conn, call); err != nil {
+	if err := cl.execute(ctx, steps); err != nil {
 		return err
 	}
-	l.Received = time.Now()
-	c.pace.looked(len(keys), l.Received.Sub(l.Sent), keys[0].records.bands.Guard)
-	for i, k := range keys {
-		l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
-		k.history = k.records.bands.Extend(k.history, l)
+	var removals []step[T]
+	for i := range steps {
+		if next, ok := steps[i].claimed(); ok {
+			removals = append(removals, next)
+		}
 	}
-	c.janitor.link.calls.Put(call)
+	return cl.execute(ctx, removals)
+}
+
+// lookUp looks both slots of keys up.
+func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
+	for len(ready) > 0 {
+		call := cl.link.calls.Get()
+		some := ready[:min(len(ready), max(1, cl.requests/2))]
+		for _, k := range some {
+			k.begin()
+			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A},
+				slot.Request{Verb: slot.Query, Slot: slot.B})
+		}
+		l := slot.Lookup{Sent: time.Now()}
+		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
+			return err
+		}
+		l.Received = time.Now()
+		cl.pace.looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
+		for i, k := range some {
+			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]),
+				k.records.observe(call.Responses[2*i+1])}
+			k.history = k.records.bands.Extend(k.history, l)
+		}
+		cl.link.calls.Put(call)
+		ready = ready[len(some):]
+	}
 	return nil
 }
 
@@ -282,15 +213,38 @@ func (c *cleaner[T]) lookUp(ctx context.Context, keys []*cleaning[T]) error {
 type step[T codec.Value] struct {
 	key      *cleaning[T]
 	action   slot.Action
-	requests []slot.Request // of the action, unless it was too late: then the key is looked up again
+	requests []slot.Request
+	effects  effects // zero if it was not executed
 }
 
-// execute executes actions in one call. It returns the removals of what they have claimed.
-func (c *cleaner[T]) execute(ctx context.Context, steps []step[T]) (removals []step[T], err error) {
-	call := c.janitor.link.calls.Get()
+// claimed returns the removal of the slots that a step has claimed. It returns false if there are none.
+func (s *step[T]) claimed() (next step[T], ok bool) {
+	if s.action.Kind != slot.Claim {
+		return next, false
+	}
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from)
+	return step[T]{key: s.key, action: a}, ok
+}
+
+// execute executes actions. Those that are too late are left out: their keys are looked up again.
+func (cl *cleaner[T]) execute(ctx context.Context, steps []step[T]) error {
+	for len(steps) > 0 {
+		n, err := cl.executeSome(ctx, steps)
+		if err != nil && err != errAgain {
+			return err
+		}
+		steps = steps[n:]
+	}
+	return nil
+}
+
+// executeSome executes the first of some actions in one call, and returns how many they are.
+func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, err error) {
+	call := cl.link.calls.Get()
 	var deadline, by time.Time
-	for i := range steps {
-		s := &steps[i]
+	for n < len(steps) && call.Len() < cl.requests {
+		s := &steps[n]
+		n++
 		if last := s.key.records.bands.Deadline(s.action); time.Now().Before(last) {
 			s.requests = s.key.records.bands.Requests(nil, s.action, 0)
 			s.key.records.add(call, s.requests...)
@@ -298,30 +252,23 @@ func (c *cleaner[T]) execute(ctx context.Context, steps []step[T]) (removals []s
 		}
 	}
 	if by.IsZero() {
-		c.janitor.link.calls.Put(call)
-		return nil, nil
+		cl.link.calls.Put(call)
+		return n, nil
 	}
 	sent := time.Now()
-	if _, err := c.janitor.link.doBy(ctx, c.conn, call, deadline, by); err != nil {
-		if err == errAgain {
-			err = nil
-		}
-		return nil, err
+	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
+		return n, err
 	}
 	responses := call.Responses
-	for _, s := range steps {
-		e := s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
+	for i := range steps[:n] {
+		s := &steps[i]
+		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
+		s.effects.at.from = sent
+		s.key.removed += s.effects.purged
 		responses = responses[len(s.requests):]
-		s.key.removed += e.purged
-		if s.action.Kind != slot.Claim {
-			continue
-		}
-		if next, ok := s.key.records.bands.Claimed(s.key.history, s.action, e.claimed, e.shown, sent); ok {
-			removals = append(removals, step[T]{key: s.key, action: next})
-		}
 	}
-	c.janitor.link.calls.Put(call)
-	return removals, nil
+	cl.link.calls.Put(call)
+	return n, nil
 }
 
 // earlier returns the earlier of two times, of which a zero time is none.
@@ -332,48 +279,40 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// removal is what a call of remove waits for.
-type removal struct {
-	left sync.WaitGroup // keys
-	err  error          // the janitor's mutex guards it until none is left
+// Remover removes the records of one server that [Inspect] has decided to remove. Those of slots
+// take several lookups and actions, which go out on a link.
+type Remover[T codec.Value] struct {
+	link     *link[T]
+	requests int // the most requests of a call
 }
 
-// remove is a [sweep.Remove]. It ends with the ctx of the janitor.
-func (j *janitor[T]) remove(_ context.Context, targets []string) (removed int, err error) {
-	var all []*cleaning[T]
-	var result removal
+// NewRemover returns a Remover. Close it after use.
+func NewRemover[T codec.Value](s Server[T], calls *conn.CallPool[T], maxInFlight int) *Remover[T] {
+	return &Remover[T]{link: newLink(s, calls), requests: max(1, min(chunkSize, maxInFlight))}
+}
+
+// Remove is a [sweep.Remove].
+func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int, err error) {
+	var cleanings []*cleaning[T]
 	for _, t := range targets {
 		n, ok := ParseName([]byte(t))
-		bands, known := slot.BandsFor(n.Scale, maxValue[T]())
-		if !ok || !known {
+		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
-		all = append(all, &cleaning[T]{records: records[T]{&bands, n.slotNames()}, removal: &result})
-	}
-	result.left.Add(len(all))
-	j.mu.Lock()
-	for _, k := range all {
-		c := j.cleaner(k.records.bands.Guard)
-		c.removals = append(c.removals, k)
-		if !c.start() {
-			c.fail(window.ErrClosed)
+		bands, ok := slot.BandsFor(n.Scale, maxValue[T]())
+		if !ok {
+			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
+		c := &cleaning[T]{records: records[T]{&bands, n.slotNames()}, begin: func() {}}
+		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
+		cleanings = append(cleanings, c)
 	}
-	j.mu.Unlock()
-	result.left.Wait()
-	for _, k := range all {
+	err = clean(ctx, r.link, r.requests, cleanings)
+	for _, k := range cleanings {
 		removed += k.removed
 	}
-	return removed, result.err
+	return removed, err
 }
 
-// NewRemove returns a [sweep.Remove] for one server that removes what [Inspect] has decided to remove, until ctx ends.
-// Close ends its connection.
-func NewRemove[T codec.Value](ctx context.Context, s Server[T], calls *conn.CallPool[T],
-	maxInFlight int) (remove sweep.Remove, close func()) {
-	j := newJanitor(ctx, newLink(s, calls), maxInFlight)
-	return j.remove, func() {
-		j.close()
-		j.link.close()
-	}
-}
+// Close ends the connection.
+func (r *Remover[T]) Close() { r.link.close() }

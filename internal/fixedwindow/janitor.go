@@ -8,37 +8,50 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
 
-// janitor removes the records on one server that are not in use any more: those that the backend has made, and those
-// that sweeps find. None of them may expire there, because that can lock the server up for good (H12).
+const (
+	// chunkSize is how many keys a chunk has, which are cleaned together, and how many requests a call has for it.
+	chunkSize = 256
+	// maxChunks is how many chunks are cleaned at a time. Most of the time they wait.
+	maxChunks = 64
+	// cleanRetry is how long keys wait that could not be cleaned.
+	cleanRetry = 250 * time.Millisecond
+	// maxIdle bounds how long a janitor sleeps: the backend's clock need not be the one that
+	// timers go by.
+	maxIdle = time.Second
+)
+
+// janitor removes the records that the backend has made on one server, when they are not in use
+// any more. None of them may expire there, because that can lock the server up for good (H12).
 //
 // Each server has a janitor of its own, so that a server that does not respond delays no other.
 type janitor[T codec.Value] struct {
-	ctx      context.Context // ends with the backend, or with a sweep by the user
-	link     *link[T]
-	requests int               // the most of a call
-	table    *table[T]         // of the backend
-	max      int               // keys with records to remove
-	sweeper  *sweep.Sweeper[T] // nil if there is none; set before the first call of the backend
+	backend *Backend[T]
+	ctx     context.Context // ends with the backend
+	link    *link[T]
+	max     int               // keys with records to remove
+	wake    chan struct{}     // has an element if the first duty of the queue is a new one
+	permits chan struct{}     // has an element for each chunk that is being cleaned
+	chunks  sync.WaitGroup    // those that due has returned and that are not done
+	sweeper *sweep.Sweeper[T] // nil if there is none; set before the first call of the backend
 
-	cleaners [linkClasses]cleaner[T] // by the classes of guards
-	running  sync.WaitGroup          // goroutines of the cleaners
-
-	// mu guards the fields below, and those of cleaners and slots that say so.
+	// mu guards the fields below, and those of slots that say so.
 	mu     sync.Mutex
-	duties int  // keys with records to remove
-	closed bool // what is not in use is removed now
+	duties int          // in the queue, or being done
+	queue  dutyQueue[T] // those in the queue
+	closed bool         // close does what is in the queue
 }
 
 // duty is what the janitor has to do for a count. The mutex of the janitor guards it.
 type duty struct {
 	owed  bool      // there may be records to remove
 	due   time.Time // when to look whether that can be done: see earliest
-	index int       // in the queue of the cleaner; -1 if it is being done
+	index int       // in the queue; -1 if it is being done
 
 	underway int       // actions that may make records and whose outcome is awaited
 	changes  uint64    // counts the beginnings and ends of such actions
@@ -47,20 +60,12 @@ type duty struct {
 	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
-// newJanitor returns a janitor whose calls have so many requests at most, and fewer than would delay others.
-func newJanitor[T codec.Value](ctx context.Context, l *link[T], requests int) *janitor[T] {
-	j := &janitor[T]{ctx: ctx, link: l, requests: max(1, min(maxRequests, requests))}
-	for i := range j.cleaners {
-		c := &j.cleaners[i]
-		c.janitor = j
-		c.pace.most = minPace
-		c.wake = make(chan struct{}, 1)
+func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
+	return &janitor[T]{
+		backend: b, ctx: b.group.ctx, link: l, max: max,
+		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
 	}
-	return j
 }
-
-// cleaner returns the cleaner of keys with a guard.
-func (j *janitor[T]) cleaner(guard time.Duration) *cleaner[T] { return &j.cleaners[classOf(guard)] }
 
 // owes reports whether there may be records of s to remove.
 func (j *janitor[T]) owes(s *slots[T]) bool {
@@ -88,7 +93,7 @@ func (j *janitor[T]) actionBegins(s *slots[T]) error {
 	}
 	j.mu.Unlock()
 	if err == nil && !owed {
-		j.table.add(s) // it may have been evicted
+		j.backend.table.add(s) // it may have been evicted
 	}
 	return err
 }
@@ -126,10 +131,9 @@ func (j *janitor[T]) schedule(s *slots[T], at time.Time) {
 		s.cleanAt = at
 	}
 	if s.index >= 0 && at.Before(s.due) {
-		c := j.cleaner(s.bands.Guard)
 		s.due = at
-		heap.Fix(&c.queue, s.index)
-		c.notify(s)
+		heap.Fix(&j.queue, s.index)
+		j.notify(s)
 	}
 }
 
@@ -146,23 +150,126 @@ func (j *janitor[T]) add(s *slots[T], due time.Time) error {
 	if j.sweeper != nil {
 		j.sweeper.Need(sweepInterval(s.bands))
 	}
-	j.cleaner(s.bands.Guard).push(s, due)
+	j.push(s, due)
 	return nil
 }
 
-// earliest returns when the duty can be done. The caller holds the janitor's mutex.
+// push queues s. The caller holds mu.
+func (j *janitor[T]) push(s *slots[T], due time.Time) {
+	s.due = due
+	heap.Push(&j.queue, s)
+	j.notify(s)
+}
+
+// notify wakes run if s is the first of the queue. The caller holds mu.
+func (j *janitor[T]) notify(s *slots[T]) {
+	if s.index != 0 {
+		return
+	}
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run does what is due, until the backend ends.
+func (j *janitor[T]) run() {
+	timer := time.NewTimer(maxIdle)
+	defer timer.Stop()
+	for {
+		chunk, wait := j.due()
+		if len(chunk) > 0 {
+			if !j.start(chunk) {
+				return
+			}
+			continue
+		}
+		tick := timer.C
+		if wait < 0 {
+			tick = nil
+		} else {
+			timer.Reset(wait)
+		}
+		select {
+		case <-tick:
+		case <-j.wake:
+		case <-j.ctx.Done():
+			return
+		}
+	}
+}
+
+// start does a chunk that due has returned, in a goroutine. If the backend has been closed, it
+// queues the chunk again and returns false.
+func (j *janitor[T]) start(chunk []*slots[T]) bool {
+	select {
+	case j.permits <- struct{}{}:
+		if j.backend.group.start(func() {
+			defer j.chunks.Done()
+			defer func() { <-j.permits }()
+			j.do(chunk)
+		}) {
+			return true
+		}
+	case <-j.ctx.Done():
+	}
+	defer j.chunks.Done()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range chunk {
+		j.push(s, s.due)
+	}
+	return false
+}
+
+// due removes what is due from the queue, a chunk at most, and returns it. It also returns how long
+// to wait for the first of the others, or less than 0 if there are none.
+func (j *janitor[T]) due() (chunk []*slots[T], wait time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	if j.closed {
+		return nil, -1
+	}
+	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].due.After(now) {
+		if due := j.queue[0].earliest(now); due.After(now) {
+			j.queue[0].due = due
+			heap.Fix(&j.queue, 0)
+			continue
+		}
+		chunk = append(chunk, heap.Pop(&j.queue).(*slots[T]))
+	}
+	if len(chunk) > 0 {
+		j.chunks.Add(1)
+	}
+	if len(j.queue) == 0 {
+		return chunk, -1
+	}
+	return chunk, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
+}
+
+// earliest returns when the duty can be done. The caller holds mu.
 func (s *slots[T]) earliest(now time.Time) time.Time {
-	switch {
-	case s.janitor.closed:
-		return now
-	case s.underway > 0:
+	if s.underway > 0 {
 		return now.Add(s.bands.Guard)
 	}
 	return s.cleanAt
 }
 
-// lookedUp is called before the janitor looks the slots up.
-func (s *slots[T]) lookedUp() {
+// do does a chunk of duties, and queues again what is to be done later.
+func (j *janitor[T]) do(chunk []*slots[T]) {
+	cleanings := make([]*cleaning[T], len(chunk))
+	for i, s := range chunk {
+		cleanings[i] = &cleaning[T]{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
+	}
+	clean(j.ctx, j.link, j.backend.maxRequests, cleanings) // what fails is done again later
+	for i, k := range cleanings {
+		j.finish(chunk[i], k)
+	}
+}
+
+// beginCleaning is called before a lookup by the janitor.
+func (s *slots[T]) beginCleaning() {
 	s.janitor.mu.Lock()
 	s.seen = s.changes
 	s.janitor.mu.Unlock()
@@ -177,10 +284,8 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 	closed := s.janitor.closed
 	s.janitor.mu.Unlock()
 	switch {
-	case changed && closed:
-		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.bands.Guard)}
 	case changed:
-		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // requeue knows better
+		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
 	case closed && below == s.bands.Watch:
 		return slot.Action{Kind: slot.Done}
 	case closed:
@@ -198,21 +303,32 @@ func (s *slots[T]) idle() time.Duration {
 	return time.Duration(s.bands.Margin-s.bands.Doom) * s.bands.Unit
 }
 
-// requeue queues a duty again after its records were cleaned. It returns false, and drops the duty, if there are no
-// records any more.
-func (j *janitor[T]) requeue(k *cleaning[T]) bool {
+// finish queues a duty again after its records were cleaned, or drops it if there are no records
+// any more.
+func (j *janitor[T]) finish(s *slots[T], k *cleaning[T]) {
+	if j.requeue(s, k) {
+		return
+	}
+	j.backend.table.remove(s)
+}
+
+// requeue queues a duty again, or drops it and returns false.
+func (j *janitor[T]) requeue(s *slots[T], k *cleaning[T]) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s := k.slots
-	if !s.changed() {
-		if k.absent {
-			s.owed = false
-			j.duties--
-			return false
-		}
-		s.cleanAt = k.again
+	switch {
+	case s.changed():
+		j.push(s, s.cleanAt)
+	case k.absent:
+		s.owed = false
+		j.duties--
+		return false
+	case !k.done:
+		j.push(s, time.Now().Add(cleanRetry))
+	default:
+		s.cleanAt = k.next
+		j.push(s, k.next)
 	}
-	j.cleaner(s.bands.Guard).push(s, s.cleanAt)
 	return true
 }
 
@@ -220,11 +336,9 @@ func (j *janitor[T]) requeue(k *cleaning[T]) bool {
 func (j *janitor[T]) last(before time.Time) (end time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for i := range j.cleaners {
-		for _, s := range j.cleaners[i].queue {
-			if k := s.current(); k.ok && !k.Latest.After(before) && k.Latest.After(end) {
-				end = k.Latest
-			}
+	for _, s := range j.queue {
+		if k := s.current(); k.ok && !k.Latest.After(before) && k.Latest.After(end) {
+			end = k.Latest
 		}
 	}
 	return end
@@ -236,11 +350,31 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 func (j *janitor[T]) close() {
 	j.mu.Lock()
 	j.closed = true
-	for i := range j.cleaners {
-		j.cleaners[i].start() // so that it notices
+	j.mu.Unlock()
+	j.discard()
+	j.chunks.Wait()
+	j.discard() // what those chunks have queued again
+}
+
+// discard removes the records in the queue that are not in use.
+func (j *janitor[T]) discard() {
+	j.mu.Lock()
+	all := j.queue
+	j.queue = nil
+	for _, s := range all {
+		s.index = -1
 	}
 	j.mu.Unlock()
-	j.running.Wait()
+	var chunks sync.WaitGroup
+	for len(all) > 0 && j.ctx.Err() == nil {
+		chunk := all[:min(len(all), chunkSize)]
+		all = all[len(chunk):]
+		chunks.Go(func() { j.do(chunk) })
+		if len(all) > 0 && outage.Sleep(j.ctx, time.Millisecond) != nil {
+			break
+		}
+	}
+	chunks.Wait()
 }
 
 // dutyQueue is a heap of slots with duties. The one to do first comes first.

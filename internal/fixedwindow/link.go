@@ -41,10 +41,16 @@ type link[T codec.Value] struct {
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
 	lock chan struct{}
+
+	paces [linkClasses]*pace // of the cleaners that share the link
 }
 
 func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
-	return &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
+	l := &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
+	for i := range l.paces {
+		l.paces[i] = newPace()
+	}
+	return l
 }
 
 // linkClasses is the number of links for actions of hits and operations.
