@@ -88,9 +88,12 @@ func (st *store) restart(keep bool, now uint64) {
 	for _, r := range st.records {
 		if keep && !r.dead && r.expires > now {
 			c.events.add(r)
-		} else {
-			st.forget(r)
+			continue
 		}
+		if keep && !r.dead {
+			c.expired++
+		}
+		st.forget(r)
 	}
 	st.removals = nil
 	c.rearm()

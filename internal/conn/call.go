@@ -96,6 +96,7 @@ func (p *CallPool[T]) Put(c *Call[T]) {
 
 // empty empties c.
 func (c *Call[T]) empty() {
+	c.conn = nil
 	const keep = 4 << 10 // larger buffers, of large batches, are not kept
 	if cap(c.frames) > keep || cap(c.Responses) > keep/64 {
 		c.frames = nil

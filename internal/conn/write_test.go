@@ -335,6 +335,20 @@ func unserved() *Conn[uint16] {
 }
 
 func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
+	for name, end := range map[string]func(c *Conn[uint16]){
+		"retired": func(c *Conn[uint16]) { c.Retire() },
+		"failed": func(c *Conn[uint16]) { // as Fail does, without a network connection
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.closed = ErrLost
+			c.ready.Signal()
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testWriterEnds(t, end) })
+	}
+}
+
+func testWriterEnds(t *testing.T, end func(c *Conn[uint16])) {
 	synctest.Test(t, func(t *testing.T) {
 		c := unserved()
 		cl := queryCall(t, 1)
@@ -348,7 +362,7 @@ func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 			ended = !c.await()
 		}()
 		synctest.Wait()
-		c.Retire()
+		end(c)
 		synctest.Wait()
 		require.False(t, ended, "a caller owns the write side")
 		require.False(t, c.gather())

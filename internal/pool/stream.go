@@ -225,13 +225,22 @@ func (s *stream[T]) setBound() {
 func (s *stream[T]) take(next part) {
 	s.stall.Stop()
 	if next.err == nil {
-		s.rest = append(s.rest, next.bytes...)
-		s.decodeRest()
+		s.decodeAll(next.bytes)
 	} else {
 		s.lost(next.err)
 	}
 	if !s.hasEnded() {
 		s.stall.Reset(s.pool.o.StallTimeout)
+	}
+}
+
+// decodeAll decodes bytes, of which no more than MaxResponse are kept at a time.
+func (s *stream[T]) decodeAll(bytes []byte) {
+	for more := true; more; more = len(bytes) > 0 && !s.hasEnded() {
+		n := min(len(bytes), max(s.pool.o.MaxResponse-len(s.rest), 0))
+		s.rest = append(s.rest, bytes[:n]...)
+		bytes = bytes[n:]
+		s.decodeRest()
 	}
 }
 
@@ -280,14 +289,14 @@ func (s *stream[T]) decode() (n int, done bool, err error) {
 // end ends the stream, and the connection. Only the first reason counts.
 func (s *stream[T]) end(reason error) {
 	s.ending.Do(func() {
+		if isLoss(reason) {
+			s.pool.failures.Add(1) // before the caller returns
+		}
 		s.err = reason
 		close(s.ended)
 		s.stall.Stop()
 		s.bound.Stop()
 		s.nc.Close()
-		if isLoss(reason) {
-			s.pool.failures.Add(1)
-		}
 	})
 }
 

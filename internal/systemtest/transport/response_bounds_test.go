@@ -121,14 +121,15 @@ func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 		client, _ := responding[uint16](t, codec.OpChannel, response, cfg)
 		return client
 	}
-	fit = (minMaxResponse - 9) / 40
+	cfg.MaxResponse = 20 << 10 // more than one read, and less than two
+	fit = (cfg.MaxResponse - 9) / 40
 	subscribers, ok, err := channel(fit).Channel(t.Context(), "c")
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Len(t, subscribers, fit)
 	_, _, err = channel(fit+1).Channel(t.Context(), "c")
 	require.ErrorIs(t, err, throttr.ErrProtocol)
-	require.ErrorContains(t, err, "longer than 16384 bytes")
+	require.ErrorContains(t, err, "longer than 20480 bytes")
 }
 
 // At most Config.MaxConns listings are under way and Config.MaxQueued wait.
