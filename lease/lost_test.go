@@ -319,6 +319,7 @@ func TestASharedTakeThatHangs(t *testing.T) {
 			b := open(t, f)
 			heat(t, b, time.Hour, 1<<20)
 			time.Sleep(3 * age / 4) // the block is idle, and given back
+			synctest.Wait()
 			f.took = func(ctx context.Context, _, _ uint64, _ window.Window) error {
 				<-ctx.Done()
 				return ctx.Err()
