@@ -96,7 +96,7 @@ func TestOutOfRangeErrorNamesValueSizeThatWouldDo(t *testing.T) {
 	s1, _ := shellFor(t, 1)
 	s1.fails("insert --ttl 1h k 256", "quota 256 is out of range", "at most 255", "2-byte values (uint16) would do")
 	s1.fails("update k +70000", "quota 70000", "4-byte values (uint32) would do")
-	s1.fails("insert --ttl 301s k 1", "TTL out of range", "a value size of 2 would do")
+	s1.fails("insert --ttl 301s k 1", "TTL out of range", "a value size of 1, one of 2 would do")
 	s1.fails("hit --scale 1h1m1s --limit 5 k", "Scale 1h1m1s is out of range")
 	s1.fails("set --ttl 1m k "+strings.Repeat("x", 256), "value is 256 bytes, at most 255")
 	s8, _ := shellFor(t, 8)
