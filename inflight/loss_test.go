@@ -168,9 +168,10 @@ func TestPoliciesKeepPlaces(t *testing.T) {
 			h := acquire(t, l, "k", exports, 1)
 			acquire(t, l, "quiet", exports, 1) // no place of it is granted by the policy
 			r.be(away)
-			for range 40 {
+			for i := range 40 {
 				time.Sleep(exports.Lease / 20)
 				require.True(t, h.Valid())
+				require.True(t, i < 6 || h.Degraded(), "since the first exchange that has failed")
 			}
 			require.NoError(t, h.Context().Err())
 			require.True(t, h.Degraded())

@@ -310,6 +310,34 @@ func TestAResetForgetsTheCount(t *testing.T) {
 	})
 }
 
+// When little is left of a limit, callers wait for those who ask. If each of 256 asked, it would be some 250 takes.
+func TestCallersLeaveTheEndOfALimitToFewTakes(t *testing.T) {
+	run(t, func(t *testing.T, store window.Backend) {
+		var takes, granted atomic.Uint64
+		f := &far{Backend: store, answer: 20 * time.Millisecond}
+		f.took = func(context.Context, uint64, uint64, window.Window) error { takes.Add(1); return nil }
+		b := open(t, f)
+		begun := time.Now()
+		var callers sync.WaitGroup
+		for i := range 256 {
+			callers.Go(func() {
+				for ; time.Since(begun) < 2*time.Second; i++ {
+					n := uint64(1 + i%3)
+					w, err := b.Take(t.Context(), key, per(2000, time.Minute), n)
+					assert.NoError(t, err)
+					if !w.Refused {
+						granted.Add(n)
+					}
+					time.Sleep(time.Duration(1+i*7%10) * time.Millisecond)
+				}
+			})
+		}
+		callers.Wait()
+		require.EqualValues(t, 2000, granted.Load())
+		require.Less(t, takes.Load(), uint64(100))
+	})
+}
+
 // The end of a take that callers share is not that of their contexts: its time limit says that the store is away, and
 // Close that the backend is closed.
 func TestASharedTakeThatHangs(t *testing.T) {

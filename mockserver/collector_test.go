@@ -224,6 +224,19 @@ func TestRestartEndsLockUp(t *testing.T) {
 	}
 }
 
+// A record that the collector is late for has expired all the same, when a restart ends it.
+func TestRestartCountsWhatHasExpired(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		keys := inTableOrder(2)
+		srv.Set(keys[1], 1, time.Second)
+		srv.Set(keys[0], 1, time.Hour)
+		srv.Advance(2 * time.Second)
+		require.NoError(t, srv.Restart(true))
+		require.Equal(t, []string{keys[0]}, srv.Keys())
+		require.Equal(t, 1, srv.Expired())
+	}, virtual, realCollector)
+}
+
 // naive is the collector as docs/internals/protocol.md describes it, in as few words as possible.
 type naive struct {
 	records map[string]*naiveRecord

@@ -284,3 +284,18 @@ func TestUnixSocketsAreReadInline(t *testing.T) {
 		l.roundTrip(t.Context())
 	}
 }
+
+// The context of a single call is not kept.
+func TestTheContextOfSeveralCallsStaysRegistered(t *testing.T) {
+	nc, _ := net.Pipe()
+	defer nc.Close()
+	w := contextWatch{nc: nc}
+	for i := range 3 {
+		w.start(t.Context())
+		w.stop(t.Context())
+		require.Equal(t, i > 0, w.registered != nil, i)
+	}
+	w.start(context.Background())
+	require.Nil(t, w.registered, "it never ends")
+	w.stop(context.Background())
+}

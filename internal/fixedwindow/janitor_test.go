@@ -211,3 +211,42 @@ func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 		}
 	}
 }
+
+// Keys that are due at about the same time share calls.
+func TestKeysAreCleanedInFewCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 10_000
+		srv := inMemory(t, mockserver.WithServiceTime(15*time.Microsecond), mockserver.WithRealCollector())
+		b := New(options[uint16](t, srv))
+		defer b.Close()
+		for i := range keys {
+			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
+		}
+		for len(windowKeys(srv)) > 0 {
+			time.Sleep(time.Second)
+		}
+		require.Less(t, b.janitors[0].link.answered.Load(), uint64(keys/4))
+	})
+}
+
+// Close does not wait for a sweep, which others can make.
+func TestCloseDoesNotWaitForASweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t, mockserver.WithServiceTime(100*time.Microsecond), mockserver.WithRealCollector())
+		for i := range 20_000 {
+			for _, name := range namesOf(t, fmt.Sprint("k", i), time.Second, 2) {
+				srv.Set(name, 1, 4900*time.Millisecond)
+			}
+		}
+		o := options[uint16](t, srv)
+		o.WithoutSweeper = false
+		b := New(o)
+		hits(t, b, 1, "a", fixed(time.Minute, 1))
+		for srv.Requests(codec.OpPurge) < 200 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		start := time.Now()
+		b.Close()
+		require.Less(t, time.Since(start), time.Second)
+	})
+}
