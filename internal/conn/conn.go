@@ -238,9 +238,9 @@ func (c *Conn[T]) RoundTrip(ctx context.Context,
 }
 
 // Ping sends a QUERY, so that a server that has gone silent is noticed. It returns when the
-// response has come or the connection has ended.
-func (c *Conn[T]) Ping() error {
-	_, _, err := c.RoundTrip(context.Background(), codec.Query{Key: []byte(pingKey)})
+// response has come, or the connection or ctx has ended.
+func (c *Conn[T]) Ping(ctx context.Context) error {
+	_, _, err := c.RoundTrip(ctx, codec.Query{Key: []byte(pingKey)})
 	return err
 }
 

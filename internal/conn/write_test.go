@@ -290,7 +290,7 @@ func TestIdleIsTheTimeSinceTheLastCall(t *testing.T) {
 
 		pinged := make(chan struct{})
 		go func() {
-			l.Ping()
+			l.Ping(t.Context())
 			close(pinged)
 		}()
 		synctest.Wait()
@@ -316,7 +316,7 @@ func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
 				}
 			}
 		}()
-		require.ErrorIs(t, l.Ping(), ErrStalled)
+		require.ErrorIs(t, l.Ping(t.Context()), ErrStalled)
 		require.Equal(t, 6*time.Second, time.Since(start))
 		<-l.Done()
 		require.ErrorIs(t, l.Err(), ErrStalled)

@@ -49,24 +49,30 @@ const StartUp = 100 * time.Millisecond
 // are due. What a server can't send keeps its memory for good (H16).
 const closeGrace = 250 * time.Millisecond
 
+// Connection is a network connection that has passed the probe.
+type Connection struct {
+	Conn  net.Conn
+	ID    codec.ConnID
+	Early []byte // what came after the responses to the probe; conn.New takes it
+}
+
 // Connect makes a connection to a server and probes it. The connection receives no EVENTs unless
 // events is true: it unsubscribes from the channels that every connection is subscribed to (H21).
-// Early holds the bytes that came after the responses to the probe; conn.New takes them.
 //
 // Every error matches [ErrConnect]. That of a server of another value size is a
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
 // of a server that has accepted the connection and sent no byte matches [ErrSilent].
-func Connect[T codec.Value](ctx context.Context, t *Target, events bool) (nc net.Conn, early []byte, err error) {
+func Connect[T codec.Value](ctx context.Context, t *Target, events bool) (*Connection, error) {
 	h, err := connect[T](ctx, t, events)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if h.size != codec.Size[T]() {
 		h.nc.Close()
 		err = &ValueSizeError{Server: t.Server, Client: codec.Size[T](), Actual: h.size}
-		return nil, nil, connectError(t.Server, err)
+		return nil, connectError(t.Server, err)
 	}
-	return h.nc, h.receiver.buf, nil
+	return &Connection{Conn: h.nc, ID: h.id, Early: h.receiver.buf}, nil
 }
 
 // ProbeSize returns the value size of a server: 1, 2, 4 or 8 bytes. Every error matches

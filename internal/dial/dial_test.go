@@ -51,9 +51,13 @@ type peer struct {
 
 // connect is Connect with a Tracker.
 func connect(ctx context.Context, d *dial.Dialer, server string, a dial.Address, events *atomic.Uint64) (net.Conn, []byte, error) {
-	return dial.Connect[uint16](ctx, &dial.Target{
+	c, err := dial.Connect[uint16](ctx, &dial.Target{
 		Server: server, Address: a, Dialer: d, Parking: parking.NewTracker(parking.Automatic), Events: events,
 	}, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.Conn, c.Early, nil
 }
 
 // dialer returns a Dialer that connects to the peer.
@@ -229,8 +233,11 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 }
 
 func connectAs[T codec.Value](ctx context.Context, d *dial.Dialer) (net.Conn, error) {
-	nc, _, err := dial.Connect[T](ctx, &dial.Target{Server: "s", Address: somewhere, Dialer: d}, false)
-	return nc, err
+	c, err := dial.Connect[T](ctx, &dial.Target{Server: "s", Address: somewhere, Dialer: d}, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.Conn, nil
 }
 
 func TestAValueSizeErrorNamesBothSizes(t *testing.T) {
@@ -368,15 +375,15 @@ func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 			settled = true
 			return nil
 		}
-		nc, _, err := dial.Connect[uint16](t.Context(), target, false)
+		c, err := dial.Connect[uint16](t.Context(), target, false)
 		require.NoError(t, err)
 		require.True(t, settled)
-		nc.Close()
+		c.Conn.Close()
 		p.conns.Wait()
 
 		failed := errors.New("closed")
 		target.AwaitStartUp = func(context.Context, bool) error { return failed }
-		_, _, err = dial.Connect[uint16](t.Context(), target, false)
+		_, err = dial.Connect[uint16](t.Context(), target, false)
 		require.ErrorIs(t, err, failed)
 		p.conns.Wait()
 		require.Empty(t, p.read)

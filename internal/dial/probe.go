@@ -29,12 +29,12 @@ const (
 type probed struct {
 	size   int            // the server's value size
 	parked parking.Record // the record that parks it
-	id     codec.ConnID   // of the connection, unless it receives EVENTs
+	id     codec.ConnID   // of the connection
 }
 
 // probe asks a server for its value size in one round trip (H6), for the record that parks it, and
-// for the id of the connection, which it unsubscribes from the channel of all connections. All
-// requests are the same for all value sizes.
+// for the id of the connection. It unsubscribes the connection from the channel of all connections,
+// unless that is to receive EVENTs. All requests are the same for all value sizes.
 func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (found probed, err error) {
 	tail := make([]byte, tailSize)
 	rand.Read(tail)
@@ -45,9 +45,9 @@ func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (found probed, 
 	}
 	requests := []codec.Request{parking.Query()}
 	if !events {
-		requests = append(requests, codec.Unsubscribe{Channel: []byte(everyConnection)}, codec.WhoAmI{})
+		requests = append(requests, codec.Unsubscribe{Channel: []byte(everyConnection)})
 	}
-	for _, q := range requests {
+	for _, q := range append(requests, codec.WhoAmI{}) {
 		if frames, err = q.AppendBinary(frames); err != nil {
 			return found, err
 		}
@@ -100,11 +100,10 @@ func receiveProbed[T codec.Value](r *receiver, events bool) (found probed, err e
 		return found, err
 	}
 	found.parked = parking.Record{Found: query.Found, Unit: query.TTL.Unit, Quota: uint64(query.Quota)}
-	if events {
-		return found, nil
-	}
-	if _, err := next(r, eventLength[T], codec.DecodeStatus); err != nil {
-		return found, err
+	if !events {
+		if _, err := next(r, eventLength[T], codec.DecodeStatus); err != nil {
+			return found, err
+		}
 	}
 	me, err := next(r, eventLength[T], codec.DecodeWhoAmIResponse)
 	found.id = me.ID

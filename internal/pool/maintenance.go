@@ -20,7 +20,7 @@ func (p *Pool[T]) maintain() {
 		}
 		p.retireShared()
 		p.retireDedicated()
-		if p.Parked() || p.parking.Wanted() || len(*p.conns.Load()) > 0 {
+		if p.Parked() || p.parking.Wanted() || len(*p.live.Load()) > 0 {
 			// Somebody who does not know that the server is parked, or will be, may have set its timer.
 			p.keepParkedSoon()
 		}
@@ -31,9 +31,10 @@ func (p *Pool[T]) maintain() {
 // the first one if there is no other. If that is too old, it is replaced: a later run retires it, when there is another
 // one. If none can be made, the old one still works.
 func (p *Pool[T]) retireShared() {
-	conns := *p.conns.Load()
-	left := len(conns)
-	for i, c := range slices.Backward(conns) {
+	live := *p.live.Load()
+	left := len(live)
+	for i, r := range slices.Backward(live) {
+		c := r.Value()
 		switch {
 		case !p.old(c) && (i == 0 || !p.idle(c)):
 			p.pingIdle(c)
@@ -71,6 +72,6 @@ func (p *Pool[T]) idle(c *conn.Conn[T]) bool {
 // gone silent, its watchdog notices it before a caller needs it.
 func (p *Pool[T]) pingIdle(c *conn.Conn[T]) {
 	if c.Load() == 0 {
-		p.background.Go(func() { c.Ping() })
+		p.background.Go(func() { c.Ping(p.ctx) })
 	}
 }

@@ -16,9 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,18 +75,18 @@ type Pool[T codec.Value] struct {
 	listing    chan struct{} // has an element while a LIST or STATS is under way (H20)
 
 	puddle *puddle.Pool[*conn.Conn[T]]
-	// conns are the connections of live. They are replaced with mu held and read without it.
-	conns atomic.Pointer[[]*conn.Conn[T]]
+	// live are the shared connections that calls can be sent on. They are replaced with mu held and read without it.
+	live atomic.Pointer[[]*puddle.Resource[*conn.Conn[T]]]
+
+	streams atomic.Int64 // those that have not ended
 
 	// mu guards the fields below.
 	mu        sync.Mutex
 	closed    bool
-	live      []*puddle.Resource[*conn.Conn[T]] // the shared connections that calls can be sent on
-	attempt   *attempt                          // to make a shared connection; nil if none is under way
-	away      error                             // see Err
-	noGrowth  time.Time                         // until then, no connection is made beside others
-	streams   map[*stream[T]]struct{}           // those that have not ended
-	dedicated map[*conn.Conn[T]]struct{}        // those of Dedicated that have not ended
+	attempt   *attempt                   // to make a shared connection; nil if none is under way
+	away      error                      // see Err
+	noGrowth  time.Time                  // until then, no connection is made beside others
+	dedicated map[*conn.Conn[T]]struct{} // those of Dedicated that have not ended
 }
 
 // New returns a Pool that has no connections yet.
@@ -98,9 +95,9 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 		o: o, log: o.Logger.With(slog.String("server", o.Server)),
 		parking: parking.NewTracker(o.Parking), parkingDue: make(chan struct{}, 1),
 		permits: make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1),
-		streams: make(map[*stream[T]]struct{}), dedicated: make(map[*conn.Conn[T]]struct{}),
+		dedicated: make(map[*conn.Conn[T]]struct{}),
 	}
-	p.setLive(nil)
+	p.live.Store(new([]*puddle.Resource[*conn.Conn[T]]))
 	p.parking.OnChange(p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.target = dial.Target{
@@ -149,13 +146,13 @@ func (p *Pool[T]) beginOpening() error {
 
 // open makes a network connection to the server and probes it. Events says that it is to receive
 // EVENTs. The attempt ends with ctx, and with the pool. The caller is between beginOpening and background.Done.
-func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
+func (p *Pool[T]) open(ctx context.Context, events bool) (*dial.Connection, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	p.dials.Add(1)
 	start := time.Now()
-	nc, early, err = dial.Connect[T](ctx, &p.target, events)
+	c, err := dial.Connect[T](ctx, &p.target, events)
 	if errors.Is(err, codec.ErrMalformed) {
 		err = fmt.Errorf("%w: %w", conn.ErrProtocol, err)
 	}
@@ -169,7 +166,7 @@ func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []b
 			p.logLockedUp(errors.Is(err, ErrLockedUp))
 		}
 	}
-	return nc, early, err
+	return c, err
 }
 
 // awaitStartUp waits until the server has been up for dial.StartUp, if it may have been restarted: there is no
@@ -178,20 +175,20 @@ func (p *Pool[T]) open(ctx context.Context, events bool) (nc net.Conn, early []b
 // Otherwise the time begins with the response to the probe: an INFO would tell more, but scans all
 // records of a server that was not restarted (H24).
 func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
-	if parked || p.dials.Load() == 1 || len(*p.conns.Load()) > 0 {
+	if parked || p.dials.Load() == 1 || len(*p.live.Load()) > 0 {
 		return nil
 	}
 	return outage.Sleep(ctx, dial.StartUp)
 }
 
 // newConn serves a connection that open has made, with the settings of the pool.
-func (p *Pool[T]) newConn(nc net.Conn, early []byte, o conn.Options[T]) *conn.Conn[T] {
+func (p *Pool[T]) newConn(c *dial.Connection, o conn.Options[T]) *conn.Conn[T] {
 	o.MaxInFlight = p.o.MaxInFlight
 	o.MaxQueued = p.o.MaxQueued
 	o.StallTimeout = p.o.StallTimeout
 	o.Calls = p.o.Calls
 	o.Counters = &p.counters
-	return conn.New(nc, early, o)
+	return conn.New(c.Conn, c.Early, o)
 }
 
 // noteEnd is called when a connection has ended.
@@ -228,18 +225,13 @@ func (p *Pool[T]) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.endAttempt(window.ErrClosed)
-	live := p.live
-	p.setLive(nil)
-	streams, dedicated := slices.Collect(maps.Keys(p.streams)), slices.Collect(maps.Keys(p.dedicated))
+	live := p.live.Swap(new([]*puddle.Resource[*conn.Conn[T]]))
 	p.mu.Unlock()
 	p.cancel()
-	for _, r := range live {
+	for _, r := range *live {
 		r.Destroy()
 	}
-	for _, s := range streams {
-		s.bound.Reset(closeGrace)
-	}
-	for _, c := range dedicated {
+	for _, c := range p.allDedicated() {
 		p.background.Go(func() { c.Close(window.ErrClosed) })
 	}
 	p.background.Wait()

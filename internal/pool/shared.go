@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/puddle/v2"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/outage"
@@ -86,20 +85,16 @@ func (p *Pool[T]) acquire(ctx context.Context) (*conn.Conn[T], error) {
 
 // pick returns the connection with the least load, nil if there is none, and whether another
 // connection would be useful.
-func (p *Pool[T]) pick() (c *conn.Conn[T], grow bool) {
-	conns := *p.conns.Load()
-	c, load := leastLoaded(conns)
-	return c, c != nil && p.shouldGrow(len(conns), load)
-}
-
-// leastLoaded returns the connection with the least load, nil if there is none, and the load.
-func leastLoaded[T codec.Value](conns []*conn.Conn[T]) (best *conn.Conn[T], least conn.Load) {
-	for _, c := range conns {
+func (p *Pool[T]) pick() (best *conn.Conn[T], grow bool) {
+	live := *p.live.Load()
+	var least conn.Load
+	for _, r := range live {
+		c := r.Value()
 		if load := c.Load(); best == nil || load < least {
 			best, least = c, load
 		}
 	}
-	return best, least
+	return best, best != nil && p.shouldGrow(len(live), least)
 }
 
 // shouldGrow reports whether another connection beside the n existing ones would be useful:
@@ -148,7 +143,7 @@ func (p *Pool[T]) join() (*attempt, error) {
 	switch {
 	case p.closed:
 		return nil, window.ErrClosed
-	case len(p.live) > 0:
+	case len(*p.live.Load()) > 0:
 		return nil, nil
 	case p.away != nil:
 		return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, p.away)
@@ -198,7 +193,7 @@ func (p *Pool[T]) tryShared() bool {
 		return true
 	case err == nil:
 		p.away = nil
-	case len(p.live) > 0: // the others are as they were
+	case len(*p.live.Load()) > 0: // the others are as they were
 		p.noGrowth = time.Now().Add(p.o.MaxBackoff)
 		err = nil
 	default:
@@ -224,11 +219,11 @@ func (p *Pool[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
 		return nil, err
 	}
 	defer p.background.Done()
-	nc, early, err := p.open(ctx, false)
+	c, err := p.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	return p.newConn(nc, early, conn.Options[T]{OnEnd: func(c *conn.Conn[T], err error) {
+	return p.newConn(c, conn.Options[T]{OnEnd: func(c *conn.Conn[T], err error) {
 		p.discard(c)
 		p.noteEnd(err)
 	}}), nil
@@ -250,30 +245,23 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 		r.Destroy()
 		return &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
-	p.setLive(append(p.live, r))
+	live := append(slices.Clip(*p.live.Load()), r)
+	p.live.Store(&live)
 	return nil
-}
-
-// setLive replaces the connections that calls can be sent on. The caller holds mu.
-func (p *Pool[T]) setLive(live []*puddle.Resource[*conn.Conn[T]]) {
-	p.live = live
-	conns := make([]*conn.Conn[T], len(live))
-	for i, r := range live {
-		conns[i] = r.Value()
-	}
-	p.conns.Store(&conns)
 }
 
 // discard removes c from live, and destroys it as soon as it has ended. It does nothing if c was discarded before.
 func (p *Pool[T]) discard(c *conn.Conn[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.live, func(r *puddle.Resource[*conn.Conn[T]]) bool { return r.Value() == c })
+	live := slices.Clone(*p.live.Load())
+	i := slices.IndexFunc(live, func(r *puddle.Resource[*conn.Conn[T]]) bool { return r.Value() == c })
 	if i < 0 {
 		return
 	}
-	r := p.live[i]
-	p.setLive(slices.Delete(p.live, i, i+1))
+	r := live[i]
+	live = slices.Delete(live, i, i+1)
+	p.live.Store(&live)
 	p.background.Go(func() {
 		select {
 		case <-c.Done():

@@ -70,11 +70,11 @@ func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
 		err = admit(p, r)
 		require.ErrorIs(t, err, dial.ErrConnect)
 		require.ErrorIs(t, err, conn.ErrLost)
-		require.Empty(t, p.live)
+		require.Empty(t, *p.live.Load())
 		require.EqualValues(t, 1, p.failures.Load())
 
 		require.True(t, p.tryShared())
-		require.Len(t, p.live, 1)
+		require.Len(t, *p.live.Load(), 1)
 		synctest.Wait()
 		require.EqualValues(t, 1, p.puddle.Stat().TotalResources(), "the other one is destroyed")
 	})
@@ -84,10 +84,10 @@ func TestDiscardingAConnectionTwiceDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
 		require.NoError(t, p.Connect(t.Context()))
-		c := (*p.conns.Load())[0]
+		c := (*p.live.Load())[0].Value()
 		p.discard(c)
 		p.discard(c)
-		require.Empty(t, *p.conns.Load())
+		require.Empty(t, *p.live.Load())
 		require.Equal(t, 1, srv.Conns(), "it has not ended")
 		c.Retire()
 		synctest.Wait()
@@ -119,36 +119,21 @@ func TestWhenThePoolShouldGrow(t *testing.T) {
 	require.True(t, p.shouldGrow(1, load(1, 1)))
 }
 
-// busyConn returns a connection with so many calls of one request, whose server is silent.
-func busyConn(t *testing.T, calls int) *conn.Conn[uint16] {
-	ours, theirs := net.Pipe()
-	pool := new(conn.CallPool[uint16])
-	c := conn.New(ours, nil, conn.Options[uint16]{
-		MaxInFlight: 512, MaxQueued: 1000, StallTimeout: time.Minute, Calls: pool, Counters: new(conn.Counters),
-	})
-	t.Cleanup(func() {
-		c.Close(conn.ErrGone)
-		theirs.Close()
-	})
-	for range calls {
-		cl := pool.Get()
-		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
-		require.NoError(t, c.Enqueue(cl, false))
-	}
-	return c
-}
-
-func TestLeastLoadedIsTheConnectionWithTheFewestRequests(t *testing.T) {
+func TestACallGoesToTheConnectionWithTheFewestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := leastLoaded[uint16](nil)
+		p, srv := withServer(t)
+		c, _ := p.pick()
 		require.Nil(t, c)
-		conns := []*conn.Conn[uint16]{busyConn(t, 3), busyConn(t, 1), busyConn(t, 2), busyConn(t, 1)}
-		c, least := leastLoaded(conns)
-		require.Same(t, conns[1], c, "the first of two")
-		require.Equal(t, load(1, 1), least)
-		conns = append(conns, busyConn(t, 0))
-		c, least = leastLoaded(conns)
-		require.Same(t, conns[4], c)
-		require.Zero(t, least)
+		require.True(t, p.tryShared())
+		require.True(t, p.tryShared())
+		srv.Inject(mockserver.Fault{Drop: true})
+		live := *p.live.Load()
+		for _, want := range []int{0, 1, 0, 1} { // the first of two
+			c, _ := p.pick()
+			require.Same(t, live[want].Value(), c)
+			cl := p.o.Calls.Get()
+			require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
+			require.NoError(t, c.Enqueue(cl, false))
+		}
 	})
 }

@@ -35,20 +35,13 @@ func (p *Pool[T]) Stats() Stats {
 		Err:      p.Err(),
 	}
 	s.Acquiring = int(p.waiting.Load())
-	s.Conns = p.streaming()
-	for _, c := range *p.conns.Load() {
+	s.Conns = int(p.streams.Load())
+	for _, r := range *p.live.Load() {
 		s.Conns++
-		inFlight, queued := c.Usage()
+		inFlight, queued := r.Value().Usage()
 		s.InFlight += inFlight
 		s.Queued += queued
-		s.InlineReads += c.InlineReads()
+		s.InlineReads += r.Value().InlineReads()
 	}
 	return s
-}
-
-// streaming returns how many streams are open.
-func (p *Pool[T]) streaming() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.streams)
 }

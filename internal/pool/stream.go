@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -58,12 +57,12 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 	if err := p.acquirePermit(ctx, permits); err != nil {
 		return false, err
 	}
-	nc, early, err := p.openUnshared(ctx, false)
+	c, err := p.openUnshared(ctx, false)
 	if err != nil {
 		<-permits
 		return false, err
 	}
-	s := p.newStream(nc, early, d)
+	s := p.newStream(c, d)
 	go func() {
 		defer p.background.Done() // of openUnshared
 		defer func() { <-permits }()
@@ -106,18 +105,16 @@ type stream[T codec.Value] struct {
 	parts chan part     // what the caller is to decode; closed when the goroutine has ended
 	gone  chan struct{} // closed when the caller has returned
 
+	ctx context.Context         // its end closes the connection; the cause may be the server's silence
+	end context.CancelCauseFunc // ends ctx; only the first reason counts
+
 	// The caller uses these until it has returned, and then the goroutine.
 	decoder Decoder
 	rest    []byte // received and not yet decoded
 	begun   bool   // EVENTs can't come any more
 	left    bool   // the caller needs no more of the response
-
-	stall *time.Timer // runs while a part is awaited
-	bound *time.Timer // runs once the caller has left
-
-	ending sync.Once
-	ended  chan struct{} // closed when err is set
-	err    error         // why the stream has ended; nil: with its response
+	ended   bool   // err is set
+	err     error  // why the stream has ended; nil: with its response
 }
 
 // part is what a read, or the write of the request, has brought.
@@ -126,85 +123,90 @@ type part struct {
 	err   error
 }
 
-// newStream makes a stream of a connection. Early holds what has been received.
-func (p *Pool[T]) newStream(nc net.Conn, early []byte, d Decoder) *stream[T] {
+// newStream makes a stream of a connection.
+func (p *Pool[T]) newStream(c *dial.Connection, d Decoder) *stream[T] {
 	s := &stream[T]{
-		pool: p, nc: nc, decoder: d, rest: early,
-		parts: make(chan part), gone: make(chan struct{}), ended: make(chan struct{}),
+		pool: p, nc: c.Conn, decoder: d, rest: c.Early,
+		parts: make(chan part), gone: make(chan struct{}),
 	}
-	// The times are set when the timers are needed.
-	s.stall = time.AfterFunc(math.MaxInt64, func() {
-		s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, p.o.StallTimeout))
-	})
-	s.bound = time.AfterFunc(math.MaxInt64, func() { s.end(window.ErrClosed) })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.streams[s] = struct{}{}
-	if p.closed { // Close has not seen the stream
-		s.bound.Reset(closeGrace)
-	}
+	s.ctx, s.end = context.WithCancelCause(context.Background())
+	context.AfterFunc(s.ctx, func() { s.nc.Close() })
+	p.streams.Add(1)
 	return s
 }
 
 // run is the goroutine.
 func (s *stream[T]) run(frame []byte) {
 	defer close(s.parts)
-	var buf [2][]byte // one is read into while the caller takes the other
-	for i := range buf {
-		buf[i] = make([]byte, readSize)
-	}
-	s.stall.Reset(s.pool.o.StallTimeout)
+	defer s.pool.streams.Add(-1)
+	defer context.AfterFunc(s.pool.ctx, func() { s.endAfter(closeGrace) })()
+	silence := s.pool.o.StallTimeout
+	stall := time.AfterFunc(silence, func() { s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, silence)) })
 	n, err := s.nc.Write(frame)
+	stall.Stop()
 	s.sent = n > 0
-	next := part{err: err}
-	for i := 0; s.hand(next); i++ {
-		b := buf[i%2]
+	var buf [2][readSize]byte // one is read into while the caller takes the other
+	for i, next := 0, (part{err: err}); s.hand(next); i++ {
+		b := buf[i%2][:]
+		stall.Reset(silence)
 		n, err := s.nc.Read(b)
+		stall.Stop() // the decoder may be slow: only the server is timed
 		if n > 0 {
 			err = nil
 		}
 		next = part{b[:n], err}
 	}
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	delete(s.pool.streams, s)
+}
+
+// endAfter ends the stream after a while, unless it has ended by then.
+func (s *stream[T]) endAfter(d time.Duration) {
+	t := time.AfterFunc(d, func() { s.end(window.ErrClosed) })
+	context.AfterFunc(s.ctx, func() { t.Stop() })
 }
 
 // hand has a part decoded: by the caller, unless it has returned. It returns false if no other follows.
 func (s *stream[T]) hand(next part) bool {
 	select {
 	case s.parts <- next:
+		return next.err == nil
 	case <-s.gone:
-		s.take(next)
-	case <-s.ended:
+	case <-s.ctx.Done():
+		select {
+		case <-s.gone:
+		default:
+			return false // Close does not wait for a decoder
+		}
 	}
-	return next.err == nil && !s.hasEnded()
+	if s.left && !s.ended {
+		s.take(next)
+	}
+	return !s.ended
 }
 
 // follow has the caller decode the response, until its end, or until the caller leaves. What has
 // left by then of a request that is still being written is not known.
 func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
-	panicked := true // unless this function returns: the decoder is the caller's
+	defer close(s.gone)
+	returned := false
 	defer func() {
-		if panicked {
-			s.end(conn.ErrGone)
+		if !returned { // the decoder, which is the caller's, has panicked
+			s.finish(conn.ErrGone)
 		}
-		close(s.gone)
 	}()
-	for !s.left && !s.hasEnded() {
+	for !s.ended && !s.left {
 		select {
 		case next := <-s.parts:
 			s.take(next)
-		case <-s.ended:
+		case <-s.ctx.Done():
+			s.finish(context.Cause(s.ctx))
 		case <-ctx.Done():
-			s.left, err = true, ctx.Err()
-		case <-s.pool.ctx.Done():
-			s.left, err = true, window.ErrClosed
+			s.left = true
+			err = ctx.Err()
 		}
 	}
-	panicked = false
+	returned = true
 	if s.left {
-		s.setBound()
+		s.endAfter(leftTime)
 		return true, err
 	}
 	for range s.parts { // the goroutine is about to end
@@ -212,31 +214,21 @@ func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
 	return s.sent, s.err
 }
 
-// setBound bounds the time in which the rest of the response is read, unless Close has done so.
-func (s *stream[T]) setBound() {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	if !s.pool.closed && !s.hasEnded() {
-		s.bound.Reset(leftTime)
-	}
-}
-
-// take decodes a part, behind what is left of those before. The decoder may be slow: only the server is timed.
+// take decodes a part, behind what is left of those before.
 func (s *stream[T]) take(next part) {
-	s.stall.Stop()
-	if next.err == nil {
+	switch {
+	case next.err == nil:
 		s.decodeAll(next.bytes)
-	} else {
-		s.lost(next.err)
-	}
-	if !s.hasEnded() {
-		s.stall.Reset(s.pool.o.StallTimeout)
+	case s.begun && errors.Is(next.err, io.EOF):
+		s.finish(fmt.Errorf("%w: %w", conn.ErrLost, io.ErrUnexpectedEOF))
+	default:
+		s.finish(fmt.Errorf("%w: %w", conn.ErrLost, next.err))
 	}
 }
 
 // decodeAll decodes bytes, of which no more than MaxResponse are kept at a time.
 func (s *stream[T]) decodeAll(bytes []byte) {
-	for more := true; more; more = len(bytes) > 0 && !s.hasEnded() {
+	for more := true; more; more = len(bytes) > 0 && !s.ended {
 		n := min(len(bytes), max(s.pool.o.MaxResponse-len(s.rest), 0))
 		s.rest = append(s.rest, bytes[:n]...)
 		bytes = bytes[n:]
@@ -244,29 +236,21 @@ func (s *stream[T]) decodeAll(bytes []byte) {
 	}
 }
 
-// lost ends the stream because the network connection has ended.
-func (s *stream[T]) lost(err error) {
-	if s.begun && errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	s.end(fmt.Errorf("%w: %w", conn.ErrLost, err))
-}
-
 // decodeRest decodes what has been received as far as it is complete.
 func (s *stream[T]) decodeRest() {
-	for len(s.rest) > 0 && !s.hasEnded() {
+	for len(s.rest) > 0 && !s.ended {
 		n, done, err := s.decode()
 		s.rest = s.rest[n:]
 		s.left = s.left || errors.Is(err, ErrLeft)
 		switch {
 		case done:
 			s.pool.counters.Answered.Add(1)
-			s.end(nil)
+			s.finish(nil)
 		case err == nil || errors.Is(err, ErrLeft):
 		case !errors.Is(err, codec.ErrShort):
-			s.end(fmt.Errorf("%w: %w", conn.ErrProtocol, err))
+			s.finish(fmt.Errorf("%w: %w", conn.ErrProtocol, err))
 		case len(s.rest) >= s.pool.o.MaxResponse:
-			s.end(fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse))
+			s.finish(fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse))
 		default:
 			return
 		}
@@ -286,26 +270,15 @@ func (s *stream[T]) decode() (n int, done bool, err error) {
 	return n, false, err
 }
 
-// end ends the stream, and the connection. Only the first reason counts.
-func (s *stream[T]) end(reason error) {
-	s.ending.Do(func() {
-		if isLoss(reason) {
-			s.pool.failures.Add(1) // before the caller returns
-		}
-		s.err = reason
-		close(s.ended)
-		s.stall.Stop()
-		s.bound.Stop()
-		s.nc.Close()
-	})
-}
-
-// hasEnded reports whether the stream has ended.
-func (s *stream[T]) hasEnded() bool {
-	select {
-	case <-s.ended:
-		return true
-	default:
-		return false
+// finish ends the stream. If it has been ended before its response was there, the reason for that counts.
+func (s *stream[T]) finish(err error) {
+	if cause := context.Cause(s.ctx); err != nil && cause != nil {
+		err = cause
 	}
+	if isLoss(err) {
+		s.pool.failures.Add(1) // before the caller returns
+	}
+	s.ended = true
+	s.err = err
+	s.end(err)
 }

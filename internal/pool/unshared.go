@@ -3,11 +3,11 @@ package pool
 import (
 	"context"
 	"maps"
-	"net"
 	"slices"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -15,24 +15,24 @@ import (
 // ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
 // (H17), and so that the pool tries to reconnect if the server can't be reached. If openUnshared returns no error,
 // its caller calls background.Done.
-func (p *Pool[T]) openUnshared(ctx context.Context, events bool) (nc net.Conn, early []byte, err error) {
+func (p *Pool[T]) openUnshared(ctx context.Context, events bool) (*dial.Connection, error) {
 	if _, err := p.acquire(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := p.beginOpening(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	nc, early, err = p.open(ctx, events)
+	c, err := p.open(ctx, events)
 	switch {
 	case err == nil:
-		return nc, early, nil
+		return c, nil
 	case p.ctx.Err() != nil:
 		err = window.ErrClosed
 	case ctx.Err() == nil:
 		p.failures.Add(1)
 	}
 	p.background.Done()
-	return nil, nil, err
+	return nil, err
 }
 
 // Dedicated makes a connection for calls that depend on the responses to earlier ones, and so must
@@ -45,7 +45,7 @@ func (p *Pool[T]) openUnshared(ctx context.Context, events bool) (nc net.Conn, e
 //
 // Calls that create records need [Pool.AddParking] before and [Pool.RemoveParking] after.
 func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
-	nc, early, err := p.openUnshared(ctx, false)
+	opened, err := p.openUnshared(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +53,10 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		nc.Close()
+		opened.Conn.Close()
 		return nil, window.ErrClosed
 	}
-	c := p.newConn(nc, early, conn.Options[T]{Abort: true, OnEnd: func(c *conn.Conn[T], err error) {
+	c := p.newConn(opened, conn.Options[T]{Abort: true, OnEnd: func(c *conn.Conn[T], err error) {
 		p.noteEnd(err)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -73,16 +73,17 @@ func (p *Pool[T]) allDedicated() []*conn.Conn[T] {
 	return slices.Collect(maps.Keys(p.dedicated))
 }
 
-// ForEvents makes a connection that receives EVENTs and hands them to onEvent. The caller closes it
-// with window.ErrClosed, and makes the health checks. ForEvents returns an error while there is no shared
-// connection, and none can be made.
-func (p *Pool[T]) ForEvents(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], error) {
-	nc, early, err := p.openUnshared(ctx, true)
+// ForEvents makes a connection that receives EVENTs and hands them to onEvent, and returns its id. The
+// caller closes it with window.ErrClosed, and makes the health checks. ForEvents returns an error while
+// there is no shared connection, and none can be made.
+func (p *Pool[T]) ForEvents(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], codec.ConnID, error) {
+	opened, err := p.openUnshared(ctx, true)
 	if err != nil {
-		return nil, err
+		return nil, codec.ConnID{}, err
 	}
 	defer p.background.Done()
-	return p.newConn(nc, early, conn.Options[T]{
+	c := p.newConn(opened, conn.Options[T]{
 		OnEvent: onEvent, OnEnd: func(_ *conn.Conn[T], err error) { p.noteEnd(err) },
-	}), nil
+	})
+	return c, opened.ID, nil
 }

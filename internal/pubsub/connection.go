@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
@@ -19,12 +17,12 @@ const (
 	// keeps 1024 responses for a connection, EVENTs included, and drops the rest (H4): most of
 	// that room is left to EVENTs.
 	maxChanges = 64
-	// unsubscribeTime bounds the UNSUBSCRIBEs of a connection that is not needed any more.
-	unsubscribeTime = 250 * time.Millisecond
+	// closeTime bounds the UNSUBSCRIBEs of a connection that is not needed any more.
+	closeTime = 250 * time.Millisecond
 )
 
 // run is the goroutine of a manager that has channels. It makes connections, and uses each to its end,
-// until there are no subscribers or the manager is closed. After a failure it waits for the backoff.
+// until there are no channels. After a failure it waits for the backoff.
 func (m *Manager[T]) run() {
 	b := outage.NewBackoff(m.o.MinBackoff, m.o.MaxBackoff)
 	var next time.Time // the next attempt
@@ -33,7 +31,6 @@ func (m *Manager[T]) run() {
 			select {
 			case <-time.After(wait):
 			case <-m.wakeup:
-			case <-m.ctx.Done():
 			}
 			continue
 		}
@@ -50,7 +47,7 @@ func (m *Manager[T]) keepRunning() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.channels, func(_ string, ch *channel[T]) bool { return len(ch.subscribers) == 0 })
-	m.running = !m.closed && len(m.channels) > 0
+	m.running = len(m.channels) > 0
 	if !m.running {
 		m.cause = nil
 	}
@@ -60,19 +57,17 @@ func (m *Manager[T]) keepRunning() bool {
 // useConnection makes a connection and uses it to its end. The error says why there is
 // none, or why it was lost; it is nil if the connection is no longer needed.
 func (m *Manager[T]) useConnection(b *outage.Backoff) error {
-	c, err := m.connect()
+	c, id, err := m.o.Open(m.ctx, m.deliver)
 	if err != nil {
 		m.connectFailed(err)
 		return err
 	}
+	m.connected(id)
 	err = m.serve(c, b)
-	if err == nil || m.ctx.Err() != nil {
-		m.unsubscribe(c)
+	if err == nil {
+		m.unsubscribe(c, id)
 	}
-	switch {
-	case m.ctx.Err() != nil:
-		err = window.ErrClosed
-	case errors.Is(err, conn.ErrGone):
+	if errors.Is(err, conn.ErrGone) {
 		err = c.Err()
 	}
 	c.Close(window.ErrClosed) // when it returns, no more EVENTs are delivered
@@ -80,48 +75,30 @@ func (m *Manager[T]) useConnection(b *outage.Backoff) error {
 	return err
 }
 
-// connect makes a connection and asks for its id.
-func (m *Manager[T]) connect() (*conn.Conn[T], error) {
-	c, err := m.o.Open(m.ctx, m.deliver)
-	if err != nil {
-		return nil, err
-	}
-	responses, _, err := c.RoundTrip(m.ctx, codec.WhoAmI{})
-	var me codec.WhoAmIResponse
-	if err == nil {
-		me, _, err = codec.DecodeWhoAmIResponse(responses[0].Value)
-	}
-	if err != nil {
-		c.Close(window.ErrClosed)
-		return nil, &dial.ConnectError{Server: m.o.Server, Err: err}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.conn, m.id = c, me.ID
-	return c, nil
-}
-
 // connectFailed fails the subscribers that have never been confirmed. The others stay, and
 // receive a gap when there is a connection again.
 func (m *Manager[T]) connectFailed(err error) {
-	if m.ctx.Err() != nil {
-		return // Close fails them, with ErrClosed
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cause = err
 	for _, ch := range m.channels {
-		for _, s := range ch.subscribers {
-			s.fail(err)
-		}
+		ch.failWaiting(err)
 	}
+}
+
+// connected notes that there is a connection.
+func (m *Manager[T]) connected(id codec.ConnID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hasConn = true
+	m.id = id
 }
 
 // disconnected notes that the connection has ended. If it was lost, err says why.
 func (m *Manager[T]) disconnected(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.conn = nil
+	m.hasConn = false
 	for _, ch := range m.channels {
 		ch.subscribed = false
 		for _, s := range ch.subscribers {
@@ -136,8 +113,8 @@ func (m *Manager[T]) disconnected(err error) {
 	}
 }
 
-// serve keeps the server up to date until there are no subscribers, the manager is closed,
-// or the connection is lost. Only the last is an error. The backoff starts over once the server is up to date.
+// serve keeps the server up to date until there are no channels, or the connection is lost. Only the
+// latter is an error. The backoff starts over once the server is up to date.
 func (m *Manager[T]) serve(c *conn.Conn[T], b *outage.Backoff) error {
 	tick := time.NewTicker(m.o.HealthInterval)
 	defer tick.Stop()
@@ -157,13 +134,11 @@ func (m *Manager[T]) serve(c *conn.Conn[T], b *outage.Backoff) error {
 		case <-m.wakeup:
 		case <-tick.C:
 			// The stall watchdog sees nothing while no request is outstanding.
-			if err := c.Ping(); err != nil {
+			if err := c.Ping(m.ctx); err != nil {
 				return err
 			}
 		case <-c.Done():
 			return c.Err()
-		case <-m.ctx.Done():
-			return nil
 		}
 	}
 }
@@ -172,6 +147,14 @@ func (m *Manager[T]) serve(c *conn.Conn[T], b *outage.Backoff) error {
 type change[T codec.Value] struct {
 	channel   *channel[T]
 	subscribe bool
+}
+
+func (x change[T]) request() codec.Request {
+	name := []byte(x.channel.name)
+	if x.subscribe {
+		return codec.Subscribe{Channel: name}
+	}
+	return codec.Unsubscribe{Channel: name}
 }
 
 // nextChanges compares the channels with what the server has, and returns as many changes as may be
@@ -188,7 +171,7 @@ func (m *Manager[T]) nextChanges() (changes []change[T], unused bool) {
 			m.confirm(ch)
 		case !wanted && (!ch.subscribed || m.implicit(name)):
 			delete(m.channels, name)
-		case len(changes) < m.most():
+		case len(changes) < min(maxChanges, m.o.MaxInFlight):
 			changes = append(changes, change[T]{ch, wanted})
 			ch.subscribed = false
 			ch.requested = ch.requested || wanted
@@ -201,24 +184,18 @@ func (m *Manager[T]) nextChanges() (changes []change[T], unused bool) {
 	return nil, len(m.channels) == 0
 }
 
-// most returns how many requests may be outstanding.
-func (m *Manager[T]) most() int { return min(maxChanges, m.o.MaxInFlight) }
-
 // implicit reports whether the server has subscribed the connection to a channel by itself (H8).
 // After a SUBSCRIBE, each message would come twice (H10). The caller holds mu.
 func (m *Manager[T]) implicit(name string) bool {
 	return name == All || name == Own || name == m.id.String()
 }
 
-// apply sends changes to the server and waits for the responses.
+// apply sends changes to the server and waits for the responses. A subscriber that was confirmed on an
+// earlier connection can't be refused: the server must be asked again, on another connection.
 func (m *Manager[T]) apply(c *conn.Conn[T], changes []change[T]) error {
-	requests := make([]codec.Request, len(changes))
-	for i, x := range changes {
-		if x.subscribe {
-			requests[i] = codec.Subscribe{Channel: []byte(x.channel.name)}
-		} else {
-			requests[i] = codec.Unsubscribe{Channel: []byte(x.channel.name)}
-		}
+	var requests []codec.Request
+	for _, x := range changes {
+		requests = append(requests, x.request())
 	}
 	responses, _, err := c.RoundTrip(m.ctx, requests...)
 	if err != nil {
@@ -231,45 +208,20 @@ func (m *Manager[T]) apply(c *conn.Conn[T], changes []change[T]) error {
 		case !x.subscribe:
 		case responses[i].OK:
 			m.confirm(x.channel)
-		case x.channel.refused():
-			err = ErrRefused
+		default:
+			x.channel.failWaiting(ErrRefused)
+			if len(x.channel.subscribers) > 0 {
+				err = ErrRefused
+			}
 		}
 	}
 	return err
 }
 
-// refused fails the subscribers of ch that wait. It reports whether others are left. They
-// were confirmed on an earlier connection, so the server must be asked again. The caller
-// holds Manager.mu.
-func (ch *channel[T]) refused() (retry bool) {
-	for _, s := range ch.subscribers {
-		s.fail(ErrRefused)
-	}
-	return len(ch.subscribers) > 0
-}
-
-// unsubscribe unsubscribes a connection that is about to be closed from all channels: EVENTs that a
-// server can't send keep their memory for good (H16).
-func (m *Manager[T]) unsubscribe(c *conn.Conn[T]) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), unsubscribeTime)
+// unsubscribe unsubscribes a connection that is about to be closed from the channels to which the server
+// has subscribed it: EVENTs that a server can't send keep their memory for good (H16).
+func (m *Manager[T]) unsubscribe(c *conn.Conn[T], id codec.ConnID) {
+	ctx, cancel := context.WithTimeout(m.ctx, closeTime)
 	defer cancel()
-	for some := range slices.Chunk(m.unsubscribes(), m.most()) {
-		if _, _, err := c.RoundTrip(ctx, some...); err != nil {
-			return
-		}
-	}
-}
-
-// unsubscribes returns an UNSUBSCRIBE for each channel that the connection is subscribed to.
-func (m *Manager[T]) unsubscribes() []codec.Request {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	requests := []codec.Request{codec.Unsubscribe{Channel: []byte(All)},
-		codec.Unsubscribe{Channel: []byte(m.id.String())}}
-	for name, ch := range m.channels {
-		if ch.subscribed && !m.implicit(name) {
-			requests = append(requests, codec.Unsubscribe{Channel: []byte(name)})
-		}
-	}
-	return requests
+	c.RoundTrip(ctx, codec.Unsubscribe{Channel: []byte(All)}, codec.Unsubscribe{Channel: []byte(id.String())})
 }

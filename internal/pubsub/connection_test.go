@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -328,7 +329,7 @@ func TestServerWithoutWhoAmI(t *testing.T) {
 		c := newClient(t, nil, srv)
 		defer srv.Inject(mockserver.Fault{Op: codec.OpWhoAmI, Drop: true})()
 		_, _, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, conn.ErrStalled)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		var failed *dial.ConnectError
 		require.ErrorAs(t, err, &failed, "so that a text names the server once")
 		require.Equal(t, srv.Addr(), failed.Server)

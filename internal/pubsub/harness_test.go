@@ -48,16 +48,16 @@ func newClient(t testing.TB, configure func(*pubsub.Options[uint16]), servers ..
 		}
 		o := pubsub.Options[uint16]{
 			Server: srv.Addr(),
-			Open: func(ctx context.Context, onEvent func(codec.Event[uint16])) (*conn.Conn[uint16], error) {
+			Open: func(ctx context.Context, onEvent func(codec.Event[uint16])) (*conn.Conn[uint16], codec.ConnID, error) {
 				c.dials.Add(1)
-				nc, early, err := dial.Connect[uint16](ctx, &dial.Target{
+				nc, err := dial.Connect[uint16](ctx, &dial.Target{
 					Server: srv.Addr(), Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
 				}, true)
 				if err != nil {
 					c.failures.Add(1)
-					return nil, err
+					return nil, codec.ConnID{}, err
 				}
-				return conn.New(nc, early, conn.Options[uint16]{
+				return conn.New(nc.Conn, nc.Early, conn.Options[uint16]{
 					MaxInFlight: 512, MaxQueued: 1 << 16, StallTimeout: 5 * time.Second,
 					Calls: calls, Counters: &c.counters, OnEvent: onEvent,
 					OnEnd: func(_ *conn.Conn[uint16], err error) {
@@ -65,7 +65,7 @@ func newClient(t testing.TB, configure func(*pubsub.Options[uint16]), servers ..
 							c.failures.Add(1)
 						}
 					},
-				}), nil
+				}), nc.ID, nil
 			},
 
 			MaxInFlight: 512, MaxRetries: 2, HealthInterval: 30 * time.Second,

@@ -16,8 +16,8 @@ import (
 // Options are the settings of a [Manager]. All must be set; none has a default.
 type Options[T codec.Value] struct {
 	Server string // the address that messages and errors name
-	// Open makes a connection that hands its EVENTs to a function.
-	Open func(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], error)
+	// Open makes a connection that hands its EVENTs to a function, and returns the connection's id.
+	Open func(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], codec.ConnID, error)
 
 	MaxInFlight    int           // requests in flight on the connection, at most
 	MaxRetries     int           // lost connections that a Subscribe survives
@@ -32,7 +32,7 @@ type Options[T codec.Value] struct {
 //
 // These hold whenever mu is not held:
 //
-//   - The goroutine runs while there are channels, unless the manager is closed.
+//   - The goroutine runs while there are channels. A manager that is closed has no subscribers.
 //   - After each change of a channel's subscribers, wakeup holds an element, or the goroutine is
 //     about to compare all channels with what the server has.
 //   - No channel is subscribed while there is no connection.
@@ -40,7 +40,7 @@ type Options[T codec.Value] struct {
 //     current connection.
 type Manager[T codec.Value] struct {
 	o      Options[T]
-	ctx    context.Context // ends with Close
+	ctx    context.Context // ends soon after Close is called
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // of the goroutine
 	wakeup chan struct{}
@@ -52,8 +52,8 @@ type Manager[T codec.Value] struct {
 	running  bool                   // the goroutine exists
 	cause    error                  // why an attempt to connect failed; nil once all is restored
 	channels map[string]*channel[T] // by name
-	conn     *conn.Conn[T]          // nil if there is none, or its id is not yet known
-	id       codec.ConnID           // of conn
+	hasConn  bool                   // there is a connection
+	id       codec.ConnID           // of the connection, or of the last one
 }
 
 // channel is a channel that has subscribers, or still has to be unsubscribed from. All its
@@ -71,7 +71,7 @@ type subscriber[T codec.Value] struct {
 	manager *Manager[T]
 	sub     *Subscription
 	channel *channel[T]
-	result  chan error // receives one element: nil when confirmed, or why it failed
+	result  chan error // receives one element: nil when confirmed, or why it has failed
 
 	// Manager.mu guards the fields below.
 	confirmed bool // by the server, on this or an earlier connection
@@ -89,55 +89,62 @@ func NewManager[T codec.Value](o Options[T]) *Manager[T] {
 func (m *Manager[T]) Connected() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.conn != nil
+	return m.hasConn
 }
 
 // Close ends all subscriptions and the connection. It returns when no goroutine is left. It
 // may be called more than once.
 func (m *Manager[T]) Close() {
-	m.mu.Lock()
-	m.closed = true
-	m.mu.Unlock()
-	m.cancel()
+	m.endAll()
+	defer time.AfterFunc(closeTime, m.cancel).Stop()
 	m.wg.Wait()
+	m.cancel()
+}
+
+// endAll ends all subscriptions, and accepts no others. The goroutine ends as it does after the last
+// subscription.
+func (m *Manager[T]) endAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.closed = true
 	for _, ch := range m.channels {
+		ch.failWaiting(window.ErrClosed)
 		for _, s := range ch.subscribers {
-			s.fail(window.ErrClosed)
 			s.sub.end()
 		}
+		ch.subscribers = nil
 	}
-	clear(m.channels)
+	m.wake()
 }
 
 // subscribe adds a subscriber to a channel. It does not wait for the confirmation.
-func (m *Manager[T]) subscribe(sub *Subscription, name string) (*subscriber[T], error) {
+func (m *Manager[T]) subscribe(sub *Subscription, name string) *subscriber[T] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return nil, window.ErrClosed
+	s := &subscriber[T]{manager: m, sub: sub, channel: &channel[T]{name: name}, result: make(chan error, 1)}
+	switch {
+	case m.closed:
+		s.result <- window.ErrClosed
+		return s
+	case m.cause != nil:
+		s.result <- fmt.Errorf("%w: %w", window.ErrUnavailable, m.cause)
+		return s
 	}
-	if m.cause != nil {
-		return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, m.cause)
+	if ch := m.channels[name]; ch != nil {
+		s.channel = ch
 	}
-	ch := m.channels[name]
-	if ch == nil {
-		ch = &channel[T]{name: name}
-		m.channels[name] = ch
-	}
-	s := &subscriber[T]{manager: m, sub: sub, channel: ch, result: make(chan error, 1)}
-	ch.subscribers = append(slices.Clip(ch.subscribers), s)
-	if ch.subscribed {
+	m.channels[name] = s.channel
+	s.channel.subscribers = append(slices.Clip(s.channel.subscribers), s)
+	if s.channel.subscribed {
 		s.confirm()
-		return s, nil
+		return s
 	}
 	m.wake()
 	if !m.running {
 		m.running = true
 		m.wg.Go(m.run)
 	}
-	return s, nil
+	return s
 }
 
 // wake makes the goroutine look at the channels.
@@ -217,12 +224,19 @@ func (s *subscriber[T]) confirm() {
 	}
 }
 
-// fail ends the wait of a subscriber with an error, and removes it from its channel. A
-// subscriber that is confirmed stays as it is. The caller holds Manager.mu.
+// fail ends the wait of a subscriber with an error, and removes it from its channel. The caller
+// holds Manager.mu.
 func (s *subscriber[T]) fail(err error) {
-	if !s.confirmed {
-		s.remove()
-		s.result <- err
+	s.remove()
+	s.result <- err
+}
+
+// failWaiting fails the subscribers that are not confirmed. The caller holds Manager.mu.
+func (ch *channel[T]) failWaiting(err error) {
+	for _, s := range ch.subscribers {
+		if !s.confirmed {
+			s.fail(err)
+		}
 	}
 }
 
@@ -234,24 +248,19 @@ func (s *subscriber[T]) remove() {
 	s.manager.wake()
 }
 
-// wait waits until the subscriber is confirmed or has failed.
-func (s *subscriber[T]) wait(ctx context.Context) error {
+// wait waits until the subscriber is confirmed or has failed. Sent reports whether a SUBSCRIBE may have
+// been sent.
+func (s *subscriber[T]) wait(ctx context.Context) (sent bool, err error) {
 	select {
-	case err := <-s.result:
-		return err
+	case err = <-s.result:
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
-}
-
-// requested reports whether a SUBSCRIBE for the subscriber may have been sent.
-func (s *subscriber[T]) requested() bool {
 	s.manager.mu.Lock()
 	defer s.manager.mu.Unlock()
-	return s.channel.requested
+	return s.channel.requested, err
 }
 
-// leave removes the subscriber from its channel.
 func (s *subscriber[T]) leave() {
 	s.manager.mu.Lock()
 	defer s.manager.mu.Unlock()
@@ -263,5 +272,5 @@ func (s *subscriber[T]) server() string { return s.manager.o.Server }
 func (s *subscriber[T]) connID() (codec.ConnID, bool) {
 	s.manager.mu.Lock()
 	defer s.manager.mu.Unlock()
-	return s.manager.id, s.manager.conn != nil
+	return s.manager.id, s.manager.hasConn
 }

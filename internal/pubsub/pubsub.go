@@ -75,20 +75,16 @@ func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], chann
 		return nil, &Failure{Server: managers[0].o.Server, Err: err}
 	}
 	s := newSubscription(queue{limit: cmp.Or(o.Queue, defaultQueue), dropNewest: o.DropNewest}, totals)
-	subscribers := make([]*subscriber[T], 0, len(managers))
+	var subscribers []*subscriber[T]
 	for _, m := range managers {
-		sub, err := m.subscribe(s, channel)
-		if err != nil {
-			s.Close()
-			return nil, &Failure{Server: m.o.Server, Err: err}
-		}
+		sub := m.subscribe(s, channel)
 		subscribers = append(subscribers, sub)
 		s.sources = append(s.sources, sub)
 	}
 	for _, sub := range subscribers {
-		if err := sub.wait(ctx); err != nil {
+		if sent, err := sub.wait(ctx); err != nil {
 			s.Close()
-			return nil, &Failure{sub.server(), sub.requested(), err}
+			return nil, &Failure{sub.server(), sent, err}
 		}
 	}
 	return s, nil

@@ -13,71 +13,73 @@ type queue struct {
 	limit      int
 	dropNewest bool // if the queue is full, the new message is dropped, not the oldest
 
-	items    []Message // messages and gaps, oldest first
-	messages int       // items that are not gaps
+	items []item    // oldest first
+	gaps  []Message // behind the last item
+}
+
+// item is a message, and the gaps before it: one of a server at most.
+type item struct {
+	gaps    []Message
+	message Message
 }
 
 // push adds a message or a gap, and reports whether the queue was full, so that a message was
 // dropped.
 func (q *queue) push(m Message) (dropped bool) {
 	if m.Gap {
-		q.pushGap(m)
+		q.gaps = mergeGaps(q.gaps, []Message{m})
 		return false
 	}
-	if q.messages == q.limit {
+	if len(q.items) == q.limit {
 		if q.dropNewest {
 			return true
 		}
-		q.dropOldest()
+		oldest := q.popItem()
+		next := q.nextGaps()
+		*next = mergeGaps(oldest.gaps, *next)
 		dropped = true
 	}
-	q.messages++
-	q.items = append(q.items, m)
+	q.items = append(q.items, item{q.gaps, m})
+	q.gaps = nil
 	return dropped
-}
-
-// dropOldest removes the oldest message. The gaps before it stay, unless newer ones behind it replace them.
-func (q *queue) dropOldest() {
-	i := slices.IndexFunc(q.items, func(m Message) bool { return !m.Gap })
-	first := i + 1
-	for _, gap := range slices.Backward(q.items[:i]) {
-		if !beginsWithGap(q.items[first:], gap.Server) {
-			first--
-			q.items[first] = gap
-		}
-	}
-	clear(q.items[:first])
-	q.items = q.items[first:]
-	q.messages--
-}
-
-// beginsWithGap reports whether there is a gap of a server before the first message.
-func beginsWithGap(items []Message, server string) bool {
-	i := slices.IndexFunc(items, func(m Message) bool { return !m.Gap || m.Server == server })
-	return i >= 0 && items[i].Gap
-}
-
-// pushGap adds a gap.
-func (q *queue) pushGap(gap Message) {
-	for i := len(q.items) - 1; i >= 0 && q.items[i].Gap; i-- {
-		if q.items[i].Server == gap.Server {
-			q.items = slices.Delete(q.items, i, i+1)
-			break
-		}
-	}
-	q.items = append(q.items, gap)
 }
 
 // pop removes and returns the oldest message or gap. It returns false if there is none.
 func (q *queue) pop() (m Message, ok bool) {
+	if next := q.nextGaps(); len(*next) > 0 {
+		m = (*next)[0]
+		*next = (*next)[1:]
+		return m, true
+	}
 	if len(q.items) == 0 {
 		return m, false
 	}
-	m = q.items[0]
-	q.items[0] = Message{}
+	return q.popItem().message, true
+}
+
+// empty reports whether pop returns false.
+func (q *queue) empty() bool { return len(q.items) == 0 && len(q.gaps) == 0 }
+
+// popItem removes the oldest item.
+func (q *queue) popItem() item {
+	oldest := q.items[0]
+	q.items[0] = item{}
 	q.items = q.items[1:]
-	if !m.Gap {
-		q.messages--
+	return oldest
+}
+
+// nextGaps returns the gaps before the oldest message.
+func (q *queue) nextGaps() *[]Message {
+	if len(q.items) == 0 {
+		return &q.gaps
 	}
-	return m, true
+	return &q.items[0].gaps
+}
+
+// mergeGaps returns gaps without those that a newer one of their server replaces.
+func mergeGaps(older, newer []Message) []Message {
+	older = slices.DeleteFunc(older, func(m Message) bool {
+		return slices.ContainsFunc(newer, func(n Message) bool { return n.Server == m.Server })
+	})
+	return append(older, newer...)
 }

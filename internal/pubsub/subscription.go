@@ -121,7 +121,7 @@ func (s *Subscription) pop() (m Message, ok, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, ok = s.queue.pop()
-	if len(s.queue.items) > 0 || s.closed {
+	if !s.queue.empty() || s.closed {
 		s.wake()
 	}
 	return m, ok, s.closed

@@ -3,6 +3,7 @@ package testkit
 import (
 	"io"
 	"net"
+	"slices"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -29,8 +30,8 @@ func Handshake(nc net.Conn, size int) error {
 		return err
 	}
 	first, second := HandshakeResponses(size)
-	if n == len(probe)+len("\x02\x00") { // the connection is for subscriptions
-		_, err := nc.Write(first[:codec.ProbeResponses+1])
+	if n == len(probe)+len("\x02\x00\x18") { // the connection is for subscriptions, and keeps them
+		_, err := nc.Write(slices.Delete(first, codec.ProbeResponses+1, codec.ProbeResponses+2))
 		return err
 	}
 	if _, err := nc.Write(first); err != nil {
