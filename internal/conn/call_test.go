@@ -1,11 +1,8 @@
 package conn
 
 import (
-	"context"
 	"net"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,41 +45,6 @@ func TestAddLeavesTheCallUnchangedOnAnError(t *testing.T) {
 	require.Error(t, Add(cl, codec.Query{Key: make([]byte, 256)}))
 	require.Equal(t, 1, cl.Len())
 	require.Len(t, cl.frames, queryFrame)
-}
-
-func TestDoneCallBelongsToItsCallerThoughTheContextHasEnded(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cl := l.enqueue(Interruptible, 1, 10)
-		l.received()
-		l.respond(1)
-		cancel()
-		done, _, err := cl.Wait(ctx)
-		require.True(t, done)
-		require.NoError(t, err)
-	})
-}
-
-func TestWaitReturnsWhenTheContextEnds(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		cl := l.enqueue(Interruptible, 1, 10)
-		next := l.enqueue(Interruptible, 1, 20)
-		l.received()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		begun := time.Now()
-		done, sent, err := cl.Wait(ctx)
-		require.Equal(t, time.Second, time.Since(begun))
-		require.False(t, done)
-		require.True(t, sent)
-		require.Equal(t, context.DeadlineExceeded, err)
-		require.Equal(t, 20, l.received())
-		l.send(0, 1, 7, 0, 4, 9, 0)
-		synctest.Wait()
-		l.requireDone(next)
-		require.EqualValues(t, 7, next.Responses[0].Quota, "the canceled call's response is not taken for another's")
-		require.Zero(t, l.Load())
-	})
 }
 
 func TestCallsDoNotAllocate(t *testing.T) {

@@ -103,27 +103,6 @@ func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 	}
 }
 
-func TestCallWithSomeOfItsResponsesFails(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		cl := l.enqueue(Interruptible, 3, 10)
-		l.received()
-		l.respond(2)
-		l.server.Close()
-		sent, err := l.outcome(cl)
-		require.True(t, sent)
-		require.ErrorIs(t, err, ErrLost)
-		require.ErrorIs(t, err, io.EOF)
-	})
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		cl := l.enqueue(Interruptible, 1, 10)
-		l.received()
-		l.send(1, 7)
-		l.server.Close()
-		_, err := l.outcome(cl)
-		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	})
-}
-
 // lastRead is a connection whose read returns its end together with what came before.
 type lastRead struct{ net.Conn }
 
@@ -143,69 +122,6 @@ func TestCallIsDoneThoughItsReadBringsTheEndToo(t *testing.T) {
 		theirs.Close()
 		<-l.Done()
 		require.ErrorIs(t, l.Err(), io.EOF)
-	})
-}
-
-func TestProtocolErrorEndsTheConnection(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 3}, func(t *testing.T, l link) {
-		inFlight := l.enqueue(Interruptible, 1, 10)
-		alsoInFlight := l.enqueue(Interruptible, 2, 10)
-		queued := l.enqueue(Interruptible, 1, 10)
-		require.Equal(t, 10, l.received())
-		require.Equal(t, 20, l.received())
-		l.send(0, 0xff)
-		for _, cl := range []*Call[uint16]{inFlight, alsoInFlight} {
-			sent, err := l.outcome(cl)
-			require.True(t, sent)
-			require.ErrorIs(t, err, ErrProtocol)
-		}
-		sent, err := l.outcome(queued)
-		require.False(t, sent)
-		require.ErrorIs(t, err, ErrProtocol)
-		require.ErrorIs(t, l.Err(), ErrProtocol)
-	})
-}
-
-func TestStallEndsTheConnection(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 2, StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
-		for range 3 {
-			l.requireDoneAfter(3500*time.Millisecond, l.enqueue(Interruptible, 1, 10))
-			time.Sleep(time.Hour) // no response is due
-		}
-		cl := l.enqueue(Interruptible, 2, 10)
-		queued := l.enqueue(Interruptible, 1, 10)
-		l.received()
-		for range 10 {
-			time.Sleep(3 * time.Second)
-			l.send(event(t, "c", "any byte is progress")...)
-		}
-		start := time.Now()
-		sent, err := l.outcome(cl)
-		require.True(t, sent)
-		require.ErrorIs(t, err, ErrStalled)
-		require.ErrorContains(t, err, "no byte for 4s with 2 requests outstanding")
-		require.InDelta(t, 4*time.Second, time.Since(start), float64(2*time.Second))
-		sent, err = l.outcome(queued)
-		require.False(t, sent)
-		require.ErrorIs(t, err, ErrStalled)
-	})
-}
-
-// requireDoneAfter requires that a call is done when the response comes after a while.
-func (l link) requireDoneAfter(d time.Duration, cl *Call[uint16]) {
-	l.Helper()
-	l.received()
-	time.Sleep(d)
-	l.respond(1)
-	l.requireDone(cl)
-}
-
-func TestStallIsNoticedThoughNothingIsRead(t *testing.T) {
-	onPipe(t, Options[uint16]{StallTimeout: time.Second}, func(t *testing.T, l link) {
-		cl := l.enqueue(Interruptible, 1, 10) // the write does not return
-		sent, err := l.outcome(cl)
-		require.False(t, sent)
-		require.ErrorIs(t, err, ErrStalled)
 	})
 }
 
@@ -236,19 +152,6 @@ func TestCloseWaitsForTheResponsesThatAreDue(t *testing.T) {
 	})
 }
 
-func TestCloseDoesNotWaitForever(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		cl := l.enqueue(Interruptible, 2, queryFrame)
-		require.Equal(t, 2*queryFrame, l.received())
-		start := time.Now()
-		l.Close(errTest)
-		require.Equal(t, closeGrace, time.Since(start))
-		sent, err := l.outcome(cl)
-		require.True(t, sent)
-		require.ErrorIs(t, err, errTest)
-	})
-}
-
 // A connection that is retired can be closed, and the reason is that of the latter.
 func TestCloseAfterRetire(t *testing.T) {
 	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
@@ -263,5 +166,61 @@ func TestCloseAfterRetire(t *testing.T) {
 		l.requireDone(cl)
 		<-l.Done()
 		require.Equal(t, reason, l.Err())
+	})
+}
+
+// The connection ends with a call of three requests in flight, and another one queued.
+func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(l link)
+		want []error
+		text string
+		took time.Duration
+	}{
+		"hung up":                       {func(l link) { l.respond(2); l.server.Close() }, []error{ErrLost, io.EOF}, "", 0},
+		"hung up in a response":         {func(l link) { l.send(1, 7); l.server.Close() }, []error{ErrLost, io.ErrUnexpectedEOF}, "", 0},
+		"no response":                   {func(l link) { l.send(0, 0xff) }, []error{ErrProtocol}, "", 0},
+		"no response, behind responses": {func(l link) { l.send(0, 0, 0, 0xff) }, []error{ErrProtocol}, "", 0},
+		"silent":                        {func(l link) {}, []error{ErrStalled}, "no byte for 4s with 3 requests outstanding", 4 * time.Second},
+		"silent, after progress": {func(l link) {
+			for range 10 {
+				time.Sleep(3 * time.Second)
+				l.send(event(l.T, "c", "any byte is progress")...)
+			}
+		}, []error{ErrStalled}, "", 34 * time.Second},
+		"closed": {func(l link) { l.Close(errTest) }, []error{errTest}, "", closeGrace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options[uint16]{MaxInFlight: 3, StallTimeout: 4 * time.Second}
+			onPipe(t, o, func(t *testing.T, l link) {
+				for range 3 {
+					slow := l.enqueue(Interruptible, 1, 10)
+					l.received()
+					time.Sleep(3500 * time.Millisecond)
+					l.respond(1)
+					l.requireDone(slow)
+					time.Sleep(time.Hour) // no response is due
+				}
+				inFlight, queued := l.enqueue(Interruptible, 3, 10), l.enqueue(Interruptible, 3, 10)
+				require.Equal(t, 30, l.received())
+				start := time.Now()
+				c.end(l)
+				for _, cl := range []*Call[uint16]{inFlight, queued} {
+					sent, err := l.outcome(cl)
+					require.Equal(t, cl == inFlight, sent)
+					for _, want := range c.want {
+						require.ErrorIs(t, err, want)
+						require.ErrorIs(t, l.Err(), want)
+					}
+					require.ErrorContains(t, err, c.text)
+				}
+				require.InDelta(t, c.took, time.Since(start), float64(c.took/4+1))
+			})
+		})
+	}
+	onPipe(t, Options[uint16]{StallTimeout: time.Second}, func(t *testing.T, l link) {
+		sent, err := l.outcome(l.enqueue(Interruptible, 1, 10)) // the write does not return
+		require.False(t, sent)
+		require.ErrorIs(t, err, ErrStalled)
 	})
 }

@@ -60,13 +60,6 @@ func TestLoneCallerReadsItsOwnResponses(t *testing.T) {
 	require.Greater(t, l.InlineReads(), before+90) // the reader may take over if the test is slow
 }
 
-func TestReaderGoroutineTakesOverAfterAWhile(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
-	l.eventually(func() bool { return l.turn.owner.Load() == readGoroutine })
-	l.roundTrip(t.Context())
-	l.eventually(func() bool { return l.turn.owner.Load() == readIdle })
-}
-
 func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
 	l, before := newLone(t, Options[uint16]{})
 	recalled := 0
@@ -202,13 +195,6 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 	}
 }
 
-func TestConnectionEndsWhileNobodyReads(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
-	l.server.Close()
-	<-l.Done() // though there is no call
-	require.ErrorIs(t, l.Err(), ErrLost)
-}
-
 func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 	for range 20 {
 		l, _ := newLone(t, Options[uint16]{})
@@ -218,40 +204,6 @@ func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 		require.Error(t, err)
 		require.False(t, sent, "the call can be sent again on another connection")
 	}
-}
-
-func TestUnexpectedByteEndsAnIdleConnection(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
-	l.send(1)
-	<-l.Done()
-	require.ErrorIs(t, l.Err(), ErrProtocol)
-}
-
-func TestFailWakesTheReaderGoroutine(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
-	l.Fail(ErrGone)
-	require.Equal(t, readGoroutine, l.turn.owner.Load())
-	<-l.Done()
-}
-
-func TestRetiredConnectionOfALoneCallerEnds(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
-	l.Retire()
-	<-l.Done()
-	require.Equal(t, ErrGone, l.Err())
-
-	l, _ = newLone(t, Options[uint16]{})
-	got := make(chan error)
-	go func() {
-		_, _, err := l.query(t.Context())
-		got <- err
-	}()
-	l.read(1)
-	l.Retire()
-	l.send(0)
-	require.NoError(t, <-got)
-	<-l.Done()
-	requireNoGoroutines(t)
 }
 
 func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
@@ -298,4 +250,47 @@ func TestTheContextOfSeveralCallsStaysRegistered(t *testing.T) {
 	w.start(context.Background())
 	require.Nil(t, w.registered, "it never ends")
 	w.stop(context.Background())
+}
+
+// What ends a connection is noticed though there is no call, and nobody reads.
+func TestAConnectionEndsWhileNobodyReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(l link)
+		want error
+	}{
+		"the server hangs up": {func(l link) { l.server.Close() }, ErrLost},
+		"an unexpected byte":  {func(l link) { l.send(1) }, ErrProtocol},
+		"Fail":                {func(l link) { l.Fail(ErrStale) }, ErrStale},
+		"Retire":              {func(l link) { l.Retire() }, ErrGone},
+		"Close":               {func(l link) { l.Close(errTest) }, errTest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := newLone(t, Options[uint16]{})
+			c.end(l)
+			<-l.Done()
+			require.ErrorIs(t, l.Err(), c.want)
+			requireNoGoroutines(t)
+		})
+	}
+}
+
+func TestReaderGoroutineTakesOver(t *testing.T) {
+	l, _ := newLone(t, Options[uint16]{})
+	l.eventually(func() bool { return l.turn.owner.Load() == readGoroutine }) // after a while
+	l.roundTrip(t.Context())
+	l.eventually(func() bool { return l.turn.owner.Load() == readIdle })
+	l.Fail(ErrGone)
+	require.Equal(t, readGoroutine, l.turn.owner.Load())
+
+	l, _ = newLone(t, Options[uint16]{})
+	got := make(chan error)
+	go func() {
+		_, _, err := l.query(t.Context())
+		got <- err
+	}()
+	l.read(1)
+	l.Retire()
+	l.send(0)
+	require.NoError(t, <-got)
+	<-l.Done()
 }

@@ -99,33 +99,6 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 2}, func(t *testing.T, l link) {
-		inFlight := l.enqueue(Interruptible, 2, 10)
-		queued := l.enqueue(Interruptible, 1, 20)
-		last := l.enqueue(Interruptible, 1, 30)
-		require.Equal(t, 20, l.received())
-
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		done, sent, err := inFlight.Wait(canceled)
-		require.False(t, done)
-		require.True(t, sent)
-		require.Equal(t, context.Canceled, err)
-		done, sent, err = queued.Wait(canceled)
-		require.False(t, done)
-		require.False(t, sent)
-		require.Equal(t, context.Canceled, err)
-
-		require.True(t, l.silent())
-		l.respond(1)
-		require.Equal(t, 30, l.received(), "the canceled call before it is not sent")
-		l.respond(2)
-		l.requireDone(last)
-		require.Zero(t, l.Load())
-	})
-}
-
 func TestFullQueueRejectsCalls(t *testing.T) {
 	onPipe(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
@@ -146,32 +119,6 @@ func TestFullQueueRejectsCalls(t *testing.T) {
 	onPipe(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
 		l.enqueue(Interruptible, 5, 10) // a call that is larger than the empty queue is accepted
-	})
-}
-
-func TestStaleCallIsNotSent(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
-		stale := false
-		enqueue := func() *Call[uint16] {
-			cl := l.call(Interruptible, 1, 10)
-			cl.Stale = func() bool { return stale }
-			require.NoError(t, l.Enqueue(cl, true))
-			synctest.Wait()
-			return cl
-		}
-		inTime := enqueue()
-		late := enqueue()
-		next := l.enqueue(Interruptible, 1, 20)
-		require.Equal(t, 10, l.received())
-		stale = true
-		l.respond(1)
-		l.requireDone(inTime)
-		sent, err := l.outcome(late)
-		require.Equal(t, ErrStale, err)
-		require.False(t, sent)
-		require.Equal(t, 20, l.received(), "only the call behind it is sent")
-		l.respond(1)
-		l.requireDone(next)
 	})
 }
 
@@ -240,21 +187,6 @@ func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 		_, queued = l.Usage()
 		require.Zero(t, queued)
 		require.Zero(t, l.Conn.abandoned)
-	})
-}
-
-func TestCanceledExclusiveCallDoesNotDelayTheNext(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		inFlight := l.enqueue(Interruptible, 1, 10)
-		exclusive := l.enqueue(Exclusive, 1, 20)
-		next := l.enqueue(Interruptible, 1, 30)
-		require.Equal(t, 10, l.received())
-		require.True(t, l.silent())
-		l.abandon(exclusive)
-		require.Equal(t, 30, l.received())
-		l.respond(2)
-		l.requireDone(inFlight)
-		l.requireDone(next)
 	})
 }
 
@@ -388,4 +320,64 @@ func TestBusyMeansThatOtherCallersAreLikelyToCome(t *testing.T) {
 	c.accountFor(arrivals{frames: 1, responses: 1, calls: 1, bytes: 3})
 	require.False(t, push())
 	c.watchdog.Stop()
+}
+
+func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
+	onPipe(t, Options[uint16]{MaxInFlight: 2}, func(t *testing.T, l link) {
+		inFlight := l.enqueue(Interruptible, 2, 10)
+		queued := l.enqueue(Interruptible, 1, 20)
+		last := l.enqueue(Interruptible, 1, 30)
+		require.Equal(t, 20, l.received())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		for _, cl := range []*Call[uint16]{inFlight, queued} {
+			done, sent, err := cl.Wait(ctx)
+			require.False(t, done)
+			require.Equal(t, cl == inFlight, sent)
+			require.Equal(t, context.DeadlineExceeded, err)
+			require.Equal(t, time.Second, time.Since(start))
+		}
+		require.True(t, l.silent())
+		l.respond(1)
+		require.Equal(t, 30, l.received(), "the canceled call before it is not sent")
+		l.send(0, 1, 7, 0, 4, 9, 0)
+		synctest.Wait()
+		done, _, err := last.Wait(ctx)
+		require.True(t, done, "a call that is done belongs to its caller, though the context has ended")
+		require.NoError(t, err)
+		require.EqualValues(t, 7, last.Responses[0].Quota, "the canceled call's response is not taken for another's")
+		require.Zero(t, l.Load())
+	})
+}
+
+// An exclusive call waits for what is in flight, and calls behind it wait, too, unless it is not sent after all.
+func TestACallThatIsNotSentDoesNotDelayTheNext(t *testing.T) {
+	for name, stale := range map[string]bool{"canceled": false, "stale": true} {
+		t.Run(name, func(t *testing.T) {
+			onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+				inFlight := l.enqueue(Interruptible, 1, 10)
+				require.Equal(t, 10, l.received())
+				exclusive := l.call(Exclusive, 1, 20)
+				exclusive.Stale = func() bool { return stale }
+				require.NoError(t, l.Enqueue(exclusive, true))
+				next := l.enqueue(Interruptible, 1, 30)
+				require.True(t, l.silent())
+				responses := 2
+				if stale {
+					l.respond(1)
+					sent, err := l.outcome(exclusive)
+					require.Equal(t, ErrStale, err)
+					require.False(t, sent)
+					responses = 1
+				} else {
+					l.abandon(exclusive)
+				}
+				require.Equal(t, 30, l.received(), "only the call behind it is sent")
+				l.respond(responses)
+				l.requireDone(inFlight)
+				l.requireDone(next)
+			})
+		})
+	}
 }

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"testing"
@@ -38,25 +37,6 @@ func (s subject) on(c *conn.Conn[uint16]) error {
 	}
 	_, _, err := cl.Wait(s.t.Context())
 	return err
-}
-
-func TestDedicatedConnectionsAreNotShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1})
-		first, second := s.dedicated(), s.dedicated()
-		require.NotSame(t, first, second)
-		require.Equal(t, 1, s.Stats().Conns)
-		require.Equal(t, 3, srv.Conns())
-		require.NoError(t, s.query(t.Context(), "k").err)
-		require.NoError(t, s.on(first))
-		srv.Inject(mockserver.Fault{Delay: time.Second})
-		wait := s.start(20, func(int) { s.query(t.Context(), "k") })
-		synctest.Wait()
-		require.Zero(t, first.Load())
-		require.Zero(t, second.Load())
-		wait()
-	})
 }
 
 func TestDedicatedConnectionsAreClosedWithThePool(t *testing.T) {
@@ -124,54 +104,6 @@ func TestDedicatedConnectionsFailAtOnceWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-func TestDedicatedConnectionsAreRetired(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		options pool.Options[uint16]
-		use     bool
-		retired time.Duration // how long it lasts, to a minute
-	}{
-		{"old", pool.Options[uint16]{MaxConnAge: 10 * time.Minute, MaxConnIdle: -1}, true, 10 * time.Minute},
-		{"idle", pool.Options[uint16]{MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute}, false, 5 * time.Minute},
-		{"in use", pool.Options[uint16]{MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute}, true, time.Hour},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
-				s := connect(t, to(srv), test.options)
-				c := s.dedicated()
-				began := time.Now()
-				for c.Open() && time.Since(began) < 2*time.Hour {
-					if test.use {
-						if err := s.on(c); !errors.Is(err, conn.ErrGone) { // it may be retired at this moment
-							require.NoError(t, err)
-						}
-					}
-					time.Sleep(10 * time.Second)
-				}
-				require.InDelta(t, test.retired, time.Since(began), float64(time.Minute))
-				require.ErrorIs(t, s.on(c), conn.ErrGone)
-				<-c.Done()
-			})
-		})
-	}
-}
-
-// A server that has gone silent is noticed although the connection has nothing to do.
-func TestDedicatedConnectionsArePinged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		c := s.dedicated()
-		time.Sleep(2 * time.Minute)
-		require.True(t, c.Open())
-		srv.HalfOpen()
-		time.Sleep(30*time.Second + 5*time.Second + time.Second)
-		require.False(t, c.Open())
-		require.ErrorIs(t, c.Err(), conn.ErrStalled)
-	})
-}
-
 // A connection that fails with requests in flight must not deliver them later: it sends a reset.
 func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -208,4 +140,30 @@ func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 	require.ErrorContains(t, <-ends, "reset")
 	s.Close()
 	require.NoError(t, <-ends, "and so do shared connections")
+}
+
+func TestDedicatedConnectionsAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxConnAge: 10 * time.Minute, MaxConnIdle: 5 * time.Minute})
+		first, second := s.dedicated(), s.dedicated()
+		require.NotSame(t, first, second)
+		require.Equal(t, 1, s.Stats().Conns)
+		require.Equal(t, 3, srv.Conns())
+		srv.Inject(mockserver.Fault{Delay: time.Second})
+		wait := s.start(20, func(int) { s.query(t.Context(), "k") })
+		synctest.Wait()
+		require.Zero(t, first.Load())
+		require.Zero(t, second.Load())
+		wait()
+		for range 9 { // the first is in use, and so it becomes old
+			require.NoError(t, s.on(first))
+			time.Sleep(time.Minute)
+		}
+		require.True(t, first.Open())
+		require.False(t, second.Open())
+		time.Sleep(2 * time.Minute)
+		require.ErrorIs(t, s.on(first), conn.ErrGone)
+		<-first.Done()
+	})
 }

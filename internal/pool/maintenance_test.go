@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/mockserver"
@@ -103,66 +104,56 @@ func TestASilentConnectionDoesNotDelayThePingsOfOthers(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{
-			MaxConns: 4, MaxInFlight: 2, MaxConnIdle: time.Minute, MaxConnAge: -1, HealthInterval: 10 * time.Second,
+	for name, c := range map[string]struct {
+		maxIdle   time.Duration
+		sleep     time.Duration
+		conns     int // besides the dedicated one
+		dedicated bool
+	}{
+		"not yet":   {time.Minute, 55 * time.Second, 4, true},
+		"idle":      {time.Minute, 75 * time.Second, 1, false},
+		"long idle": {time.Minute, time.Hour, 1, false},
+		"unlimited": {-1, 2 * time.Hour, 4, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				s := connect(t, to(srv), pool.Options[uint16]{
+					MaxConns: 4, MaxInFlight: 2, MaxConnIdle: c.maxIdle, MaxConnAge: -1, HealthInterval: 10 * time.Second,
+				})
+				dedicated := s.dedicated()
+				s.grow(srv)
+				require.Equal(t, 5, srv.Conns())
+				time.Sleep(c.sleep)
+				require.Equal(t, c.conns, s.Stats().Conns)
+				require.Equal(t, c.dedicated, dedicated.Open())
+				require.EqualValues(t, 5, s.Stats().Dials)
+				require.Zero(t, s.Stats().Failures)
+			})
 		})
-		s.grow(srv)
-		require.Equal(t, 4, srv.Conns())
-		time.Sleep(55 * time.Second)
-		require.Equal(t, 4, srv.Conns())
-		time.Sleep(20 * time.Second)
-		require.Equal(t, 1, srv.Conns())
-		time.Sleep(time.Hour)
-		require.Equal(t, 1, srv.Conns())
-		require.EqualValues(t, 4, s.Stats().Dials)
-		require.Zero(t, s.Stats().Failures)
-	})
+	}
 }
 
-func TestAgeAndIdlenessCanBeUnlimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{
-			MaxConns: 2, MaxInFlight: 2, MaxConnAge: -1, MaxConnIdle: -1, HealthInterval: time.Hour,
-		})
-		s.grow(srv)
-		dedicated := s.dedicated()
-		require.Equal(t, 3, srv.Conns())
-		time.Sleep(1000 * time.Hour)
-		require.Equal(t, 3, srv.Conns())
-		require.EqualValues(t, 3, s.Stats().Dials)
-		require.True(t, dedicated.Open())
-	})
-}
-
+// Of a server that has gone silent, each connection ends although it has nothing to do.
 func TestIdleConnectionsArePingedAndSilentOnesClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		s := connect(t, to(srv), pool.Options[uint16]{HealthInterval: 10 * time.Second, StallTimeout: 2 * time.Second})
-		time.Sleep(35 * time.Second)
-		require.Equal(t, 6, s.queries(srv), "a ping and a look for the parking record, each time")
+		dedicated := s.dedicated()
+		slow := srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: 1900 * time.Millisecond})
+		time.Sleep(9 * time.Second)
+		require.NoError(t, s.purge(t.Context(), "k").err) // is in flight when the first ping is due
+		slow()
+		time.Sleep(24 * time.Second)
+		require.Equal(t, 3+2+3, s.queries(srv), "two pings, those of the other connection, and looks for the parking record")
 		remove := srv.Inject(mockserver.Fault{Drop: true})
-		time.Sleep(8 * time.Second)
-		require.EqualValues(t, 1, s.Stats().Failures)
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, 2, s.Stats().Failures)
+		require.ErrorIs(t, dedicated.Err(), conn.ErrStalled)
 		require.Zero(t, srv.Conns())
 		remove()
 		start := time.Now()
 		require.NoError(t, s.query(t.Context(), "k").err)
 		require.Equal(t, dial.StartUp, time.Since(start), "the caller does not wait for a stall")
-	})
-}
-
-func TestABusyConnectionIsNotPinged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{HealthInterval: time.Second, StallTimeout: time.Minute})
-		srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: 9500 * time.Millisecond}) // between two checks
-		done := make(chan error, 1)
-		go func() { done <- s.purge(t.Context(), "k").err }()
-		time.Sleep(9400 * time.Millisecond) // with the response, a second look can begin
-		require.Equal(t, 1, s.queries(srv), "the look for the parking record")
-		require.NoError(t, <-done)
 	})
 }

@@ -145,92 +145,6 @@ func (s subject) listAs(ctx context.Context, r codec.Request, each func(key stri
 	return keys, sent, err
 }
 
-func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
-	for _, sizes := range [][]int{{}, {0}, {1}, {3, 0, 500}, {2000}} {
-		whole := encode(t, records(sizes...))
-		for _, piece := range []int{1, 7, 1000, len(whole)} {
-			synctest.Test(t, func(t *testing.T) {
-				s := connect(t, saysIn(piece, whole).dial, pool.Options[uint16]{})
-				keys, sent, err := s.list(t.Context(), nil)
-				require.NoError(t, err)
-				require.True(t, sent)
-				var want []string
-				for _, fragment := range records(sizes...).Fragments {
-					for _, e := range fragment {
-						want = append(want, string(e.Key))
-					}
-				}
-				require.Equal(t, want, keys)
-				require.EqualValues(t, 1, s.Stats().Answered)
-			})
-		}
-	}
-}
-
-func TestEventsBeforeAStreamsResponseAreSkipped(t *testing.T) {
-	event := codec.Event[uint16]{Channel: []byte("*"), Payload: bytes.Repeat([]byte("x"), 5000)}
-	whole := encode(t, event, event, event, event, event, records(3), event)
-	for _, piece := range []int{1, 4999, 17 << 10, len(whole)} {
-		synctest.Test(t, func(t *testing.T) {
-			s := connect(t, saysIn(piece, whole).dial, pool.Options[uint16]{})
-			keys, _, err := s.list(t.Context(), nil)
-			require.NoError(t, err)
-			require.Equal(t, []string{"0.0", "0.1", "0.2"}, keys)
-			require.EqualValues(t, 5, s.Stats().Events)
-		})
-	}
-}
-
-func TestAStreamCutAtAnyByteIsAnErrorAfterWhatCame(t *testing.T) {
-	whole := encode(t, records(2, 3))
-	for cut := range whole {
-		synctest.Test(t, func(t *testing.T) {
-			f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
-				nc.Write(whole[:cut])
-				return false
-			}}
-			s := connect(t, f.dial, pool.Options[uint16]{})
-			keys, sent, err := s.list(t.Context(), nil)
-			require.ErrorIs(t, err, conn.ErrLost)
-			require.ErrorIs(t, err, map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[cut == 0])
-			require.True(t, sent)
-			want := 0
-			if cut >= 1+8+16+2*13+6 {
-				want = 2
-			}
-			require.Len(t, keys, want, "cut at %d", cut)
-			_, most := f.counts()
-			require.Equal(t, 2, most, "a stream is never sent again")
-		})
-	}
-}
-
-func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := says(encode(t, records(1000, 1000)))
-		s := connect(t, f.dial, pool.Options[uint16]{})
-		_, _, err := s.list(t.Context(), func(string) bool {
-			open, _ := f.counts()
-			require.Equal(t, 2, open)
-			require.Equal(t, 2, s.Stats().Conns)
-			return false
-		})
-		require.NoError(t, err)
-		synctest.Wait()
-		open, _ := f.counts()
-		require.Equal(t, 1, open)
-		require.Equal(t, 1, s.Stats().Conns)
-
-		require.Panics(t, func() {
-			s.list(t.Context(), func(string) bool { panic("out of the decoder") })
-		})
-		synctest.Wait()
-		open, _ = f.counts()
-		require.Equal(t, 1, open)
-		require.Equal(t, 1, s.Stats().Conns)
-	})
-}
-
 func TestASlowDecoderIsNotAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := connect(t, says(encode(t, records(1000, 1000, 1000))).dial, pool.Options[uint16]{HealthInterval: 1000 * time.Hour})
@@ -241,21 +155,6 @@ func TestASlowDecoderIsNotAStall(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, keys, 3000)
 	})
-}
-
-func TestASilentServerEndsAStream(t *testing.T) {
-	whole := encode(t, records(2, 2))
-	for _, n := range []int{0, 1, 100, len(whole) - 1} {
-		synctest.Test(t, func(t *testing.T) {
-			s := connect(t, says(whole[:n]).dial, pool.Options[uint16]{StallTimeout: 3 * time.Second})
-			start := time.Now()
-			_, sent, err := s.list(t.Context(), nil)
-			require.ErrorIs(t, err, conn.ErrStalled)
-			require.True(t, sent)
-			require.Equal(t, 3*time.Second, time.Since(start))
-			require.EqualValues(t, 1, s.Stats().Failures)
-		})
-	}
 }
 
 func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
@@ -270,40 +169,6 @@ func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
 		require.ErrorIs(t, err, conn.ErrStalled)
 		require.False(t, sent, "no byte was accepted")
 		require.Equal(t, 3*time.Second, time.Since(start))
-	})
-}
-
-func TestTheContextEndsAStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		whole := encode(t, records(2, 2))
-		f := says(whole[:len(whole)-1])
-		s := connect(t, f.dial, pool.Options[uint16]{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		keys, sent, err := s.list(ctx, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.True(t, sent)
-		require.Len(t, keys, 2)
-		require.Equal(t, time.Second, time.Since(start))
-
-		dials := s.Stats().Dials
-		keys, sent, err = s.list(ctx, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.False(t, sent)
-		require.Empty(t, keys)
-		require.Equal(t, dials, s.Stats().Dials)
-
-		ctx, cancel = context.WithCancel(t.Context())
-		defer cancel()
-		keys, _, err = s.list(ctx, func(string) bool {
-			cancel() // while the response is decoded
-			synctest.Wait()
-			return true
-		})
-		require.ErrorIs(t, err, context.Canceled)
-		require.Len(t, keys, 2, "what has come is decoded")
-		require.EqualValues(t, 1, s.Stats().Failures, "the first response has stalled")
 	})
 }
 
@@ -431,5 +296,115 @@ func TestAResponseThatNobodyNeedsIsNotReadForEver(t *testing.T) {
 		s.Close()
 		require.Equal(t, 250*time.Millisecond, time.Since(start))
 		f.conns.Wait()
+	})
+}
+
+func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
+	event := codec.Event[uint16]{Channel: []byte("*"), Payload: bytes.Repeat([]byte("x"), 5000)}
+	for _, c := range []struct {
+		events int // before the response
+		sizes  []int
+	}{{0, nil}, {0, []int{0}}, {0, []int{1}}, {0, []int{3, 0, 500}}, {0, []int{2000}}, {5, []int{3}}} {
+		response := records(c.sizes...)
+		whole := append(encode(t, slices.Repeat([]codec.Frame{event}, c.events)...), encode(t, response, event)...)
+		for _, piece := range []int{1, 7, 1000, 4999, 17 << 10, len(whole)} {
+			synctest.Test(t, func(t *testing.T) {
+				s := connect(t, saysIn(piece, whole).dial, pool.Options[uint16]{})
+				keys, sent, err := s.list(t.Context(), nil)
+				require.NoError(t, err)
+				require.True(t, sent)
+				var want []string
+				for _, e := range slices.Concat(response.Fragments...) {
+					want = append(want, string(e.Key))
+				}
+				require.Equal(t, want, keys)
+				require.EqualValues(t, 1, s.Stats().Answered)
+				require.EqualValues(t, c.events, s.Stats().Events)
+			})
+		}
+	}
+}
+
+// A server says a part of the response, and then hangs up or is silent.
+func TestAStreamThatBreaksOffIsAnErrorAfterWhatCame(t *testing.T) {
+	whole := encode(t, records(2, 3))
+	for cut := range whole {
+		for _, hangUp := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
+					nc.Write(whole[:cut])
+					return !hangUp
+				}}
+				s := connect(t, f.dial, pool.Options[uint16]{StallTimeout: 3 * time.Second})
+				start := time.Now()
+				keys, sent, err := s.list(t.Context(), nil)
+				require.True(t, sent)
+				if hangUp {
+					require.ErrorIs(t, err, conn.ErrLost)
+					require.ErrorIs(t, err, map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[cut == 0])
+				} else {
+					require.ErrorIs(t, err, conn.ErrStalled)
+					require.Equal(t, 3*time.Second, time.Since(start))
+				}
+				want := 0
+				if cut >= 1+8+16+2*13+6 {
+					want = 2
+				}
+				require.Len(t, keys, want, "cut at %d", cut)
+				require.EqualValues(t, 1, s.Stats().Failures)
+				_, most := f.counts()
+				require.Equal(t, 2, most, "a stream is never sent again")
+			})
+		}
+	}
+}
+
+func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := says(encode(t, records(1000, 1000)))
+		s := connect(t, f.dial, pool.Options[uint16]{})
+		conns := func(n int) {
+			open, _ := f.counts()
+			require.Equal(t, n, open)
+			require.Equal(t, n, s.Stats().Conns)
+		}
+		_, _, err := s.list(t.Context(), func(string) bool {
+			conns(2)
+			return false
+		})
+		require.NoError(t, err)
+		synctest.Wait()
+		conns(1)
+		require.Panics(t, func() {
+			s.list(t.Context(), func(string) bool { panic("out of the decoder") })
+		})
+		synctest.Wait()
+		conns(1)
+	})
+}
+
+func TestTheContextEndsAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole := encode(t, records(2, 2))
+		s := connect(t, says(whole[:len(whole)-1]).dial, pool.Options[uint16]{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i, want := range []int{2, 0} { // the second one is not sent
+			keys, sent, err := s.list(ctx, nil)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, i == 0, sent)
+			require.Len(t, keys, want)
+			require.EqualValues(t, 2, s.Stats().Dials)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		defer cancel()
+		keys, _, err := s.list(ctx, func(string) bool {
+			cancel() // while the response is decoded
+			synctest.Wait()
+			return true
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Len(t, keys, 2, "what has come is decoded")
+		require.EqualValues(t, 1, s.Stats().Failures, "the first response has stalled")
 	})
 }

@@ -3,7 +3,6 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -96,10 +95,8 @@ func TestNewSubscriberReceivesNoGap(t *testing.T) {
 		srv.Disconnect()
 		synctest.Wait()
 		s := c.mustSubscribe(t, "c") // waits for the same confirmation
-		newPublisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, queued(t, s))
 		require.True(t, next(t, old).Gap)
-		require.Equal(t, []string{"x"}, queued(t, old))
+		delivers(t, srv, "c", s, old)
 	})
 }
 
@@ -124,8 +121,7 @@ func TestReconnectBacksOff(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.True(t, next(t, s).Gap)
 		require.Empty(t, queued(t, s), "one gap is enough")
-		newPublisher(t, srv)("c", "back")
-		require.Equal(t, []string{"back"}, queued(t, s))
+		delivers(t, srv, "c", s)
 		c.mustSubscribe(t, "other").Close()
 
 		srv.Disconnect()
@@ -144,54 +140,6 @@ func TestReconnectBacksOff(t *testing.T) {
 	})
 }
 
-func TestSubscribeFailsIfTheServerCanNotBeReached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
-		c := newClient(t, nil, srv)
-		srv.Refuse(true)
-		for range 2 {
-			_, server, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-			require.ErrorIs(t, err, dial.ErrConnect)
-			require.NotContains(t, err.Error(), window.ErrUnavailable.Error(), "it was tried")
-			require.Equal(t, srv.Addr(), server)
-			require.False(t, sent)
-			synctest.Wait()
-		}
-		require.Zero(t, c.totals.Open.Load())
-		srv.Refuse(false)
-		s := c.mustSubscribe(t, "c")
-		newPublisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, queued(t, s))
-	})
-}
-
-func TestContextEndsBeforeTheConfirmation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
-		c := newClient(t, nil, srv)
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, server, sent, err := c.subscribe(canceled, "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, srv.Addr(), server)
-		require.False(t, sent)
-		require.Zero(t, srv.Conns())
-
-		defer srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})()
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, _, sent, err = c.subscribe(ctx, "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.True(t, sent)
-		require.Equal(t, 500*time.Millisecond, time.Since(start))
-		time.Sleep(time.Second)
-		require.Equal(t, 1+2, srv.Requests(codec.OpUnsubscribe), "and from the channels of every connection, at its end")
-		require.Zero(t, srv.Conns())
-		require.Zero(t, c.totals.Open.Load())
-	})
-}
-
 func TestSubscribeWhileTheChannelIsBeingUnsubscribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -204,8 +152,7 @@ func TestSubscribeWhileTheChannelIsBeingUnsubscribed(t *testing.T) {
 		require.Equal(t, 1, srv.Requests(codec.OpUnsubscribe))
 		again := c.mustSubscribe(t, "c")
 		require.Equal(t, 1, srv.Subscriptions("c"))
-		newPublisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, queued(t, again))
+		delivers(t, srv, "c", again)
 	})
 }
 
@@ -254,8 +201,7 @@ func TestDroppedResponseEndsTheConnection(t *testing.T) {
 		require.EqualValues(t, 1, c.failures.Load())
 		cancel()
 		all.Wait()
-		newPublisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, queued(t, s))
+		delivers(t, srv, "c", s)
 		loud.Close()
 		gaps := 0
 		for {
@@ -271,22 +217,6 @@ func TestDroppedResponseEndsTheConnection(t *testing.T) {
 	})
 }
 
-func TestWaitingSubscriberFailsAfterMaxRetriesLostConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
-		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MaxRetries = 3 }, srv)
-		old := c.mustSubscribe(t, "old")
-		defer srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Disconnect: true})()
-		_, _, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, conn.ErrLost)
-		require.True(t, sent)
-		require.EqualValues(t, 4, c.failures.Load())
-		require.EqualValues(t, 1, c.totals.Open.Load())
-		_, ok := old.ConnID(srv.Addr())
-		require.False(t, ok)
-	})
-}
-
 func TestSilentServerIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -299,43 +229,6 @@ func TestSilentServerIsNoticed(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, m.Gap)
 		require.InDelta(t, 36, time.Since(start).Seconds(), 2)
-	})
-}
-
-func TestRefusedSubscriptionFailsUnlessItWasConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
-		c := newClient(t, nil, srv)
-		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
-		_, server, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, pubsub.ErrRefused)
-		require.Equal(t, srv.Addr(), server)
-		require.True(t, sent)
-		synctest.Wait()
-		require.Zero(t, srv.Conns())
-
-		s := c.mustSubscribe(t, "c")
-		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3})
-		srv.Disconnect()
-		require.True(t, next(t, s).Gap, "the server is asked until it confirms")
-		newPublisher(t, srv)("c", "x")
-		require.Equal(t, []string{"x"}, queued(t, s))
-	})
-}
-
-func TestServerWithoutWhoAmI(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(t)
-		c := newClient(t, nil, srv)
-		defer srv.Inject(mockserver.Fault{Op: codec.OpWhoAmI, Drop: true})()
-		_, _, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		var failed *dial.ConnectError
-		require.ErrorAs(t, err, &failed, "so that a text names the server once")
-		require.Equal(t, srv.Addr(), failed.Server)
-		require.False(t, sent)
-		synctest.Wait()
-		require.Zero(t, srv.Conns())
 	})
 }
 
@@ -386,27 +279,6 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 	}
 }
 
-func TestCloseFailsWaitingSubscribers(t *testing.T) {
-	for name, fault := range map[string]mockserver.Fault{
-		"SUBSCRIBE": {Op: codec.OpSubscribe, Delay: time.Hour},
-		"WHOAMI":    {Op: codec.OpWhoAmI, Delay: time.Hour},
-		"probe":     {Op: codec.OpInsert, Delay: time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := newServer(t)
-				c := newClient(t, func(o *pubsub.Options[uint16]) { o.MaxRetries = 0 }, srv)
-				defer srv.Inject(fault)()
-				time.AfterFunc(time.Second, c.close)
-				_, _, sent, err := c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
-				require.ErrorIs(t, err, window.ErrClosed)
-				require.Equal(t, fault.Op == codec.OpSubscribe, sent)
-				require.Zero(t, c.totals.Open.Load())
-			})
-		})
-	}
-}
-
 func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
@@ -440,5 +312,78 @@ func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {
 		require.Zero(t, c.totals.Open.Load())
 		synctest.Wait()
 		require.Zero(t, srv.Conns())
+	})
+}
+
+// Subscribe fails, nothing of it is left, and the next one succeeds.
+func TestSubscribeFails(t *testing.T) {
+	closed := func(c *client) { time.AfterFunc(time.Second, c.close) }
+	for name, test := range map[string]struct {
+		refuse  bool
+		fault   mockserver.Fault
+		begin   func(c *client)
+		timeout time.Duration // of its context
+		want    error
+		sent    bool
+		after   time.Duration
+	}{
+		"no server":             {refuse: true, timeout: time.Minute, want: dial.ErrConnect},
+		"no WHOAMI":             {fault: mockserver.Fault{Op: codec.OpWhoAmI, Drop: true}, timeout: time.Minute, want: dial.ErrConnect, after: 5 * time.Second},
+		"the server refuses":    {fault: mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}}, timeout: time.Minute, want: pubsub.ErrRefused, sent: true},
+		"MaxRetries losses":     {fault: mockserver.Fault{Op: codec.OpSubscribe, Disconnect: true}, timeout: time.Minute, want: conn.ErrLost, sent: true, after: 150 * time.Millisecond},
+		"its context has ended": {timeout: -1, want: context.DeadlineExceeded},
+		"its context ends":      {fault: slow(codec.OpSubscribe), timeout: time.Second, want: context.DeadlineExceeded, sent: true, after: time.Second},
+		"closed, probing":       {fault: slow(codec.OpInsert), begin: closed, timeout: time.Minute, want: window.ErrClosed, after: time.Second},
+		"closed, subscribing":   {fault: slow(codec.OpSubscribe), begin: closed, timeout: time.Minute, want: window.ErrClosed, sent: true, after: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newServer(t)
+				c := newClient(t, nil, srv)
+				srv.Refuse(test.refuse)
+				remove := func() {}
+				if test.fault.Op != 0 {
+					remove = srv.Inject(test.fault)
+				}
+				if test.begin != nil {
+					test.begin(c)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
+				defer cancel()
+				start := time.Now()
+				_, server, sent, err := c.subscribe(ctx, "c", pubsub.SubscribeOptions{})
+				require.ErrorIs(t, err, test.want)
+				require.NotContains(t, err.Error(), window.ErrUnavailable.Error(), "it was tried")
+				require.Equal(t, srv.Addr(), server)
+				require.Equal(t, test.sent, sent)
+				require.InDelta(t, test.after, time.Since(start), float64(20*time.Millisecond))
+				require.Zero(t, c.totals.Open.Load())
+				remove()
+				srv.Refuse(false)
+				time.Sleep(2 * time.Minute)
+				require.Zero(t, srv.Conns())
+				if test.want == window.ErrClosed {
+					_, _, sent, err = c.subscribe(t.Context(), "c", pubsub.SubscribeOptions{})
+					require.ErrorIs(t, err, window.ErrClosed)
+					require.False(t, sent)
+					return
+				}
+				delivers(t, srv, "c", c.mustSubscribe(t, "c"))
+			})
+		})
+	}
+}
+
+// slow is a fault that delays the responses to requests of a kind.
+func slow(op codec.Op) mockserver.Fault { return mockserver.Fault{Op: op, Delay: time.Minute} }
+
+func TestRefusedSubscriptionIsRepeatedIfItWasConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		s := newClient(t, nil, srv).mustSubscribe(t, "c")
+		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 3})
+		srv.Disconnect()
+		require.True(t, next(t, s).Gap, "the server is asked until it confirms")
+		delivers(t, srv, "c", s)
 	})
 }

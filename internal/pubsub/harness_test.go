@@ -150,3 +150,12 @@ func queued(t testing.TB, s *pubsub.Subscription) []string {
 		all = append(all, string(m.Payload))
 	}
 }
+
+// delivers requires that a message reaches each of some subscriptions once.
+func delivers(t testing.TB, srv *mockserver.Server, channel string, subs ...*pubsub.Subscription) {
+	t.Helper()
+	newPublisher(t, srv)(channel, "x")
+	for _, s := range subs {
+		require.Equal(t, []string{"x"}, queued(t, s))
+	}
+}

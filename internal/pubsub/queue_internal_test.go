@@ -85,20 +85,3 @@ func TestQueueEqualsModel(t *testing.T) {
 		require.Equal(t, want, got, "seed %d", seed)
 	}
 }
-
-func TestGapsDoNotAccumulate(t *testing.T) {
-	q := queue{limit: 2}
-	for i := range 100 {
-		for _, server := range []string{"a", "b"} {
-			q.push(Message{Server: server, Gap: true})
-			if i%10 == 0 {
-				q.push(Message{Server: server})
-			}
-		}
-		held := len(q.items) + len(q.gaps)
-		for _, one := range q.items {
-			held += len(one.gaps)
-		}
-		require.LessOrEqual(t, held, 2+3*2)
-	}
-}
