@@ -40,9 +40,3 @@ func TestParseAddressErrorsNameTheMistake(t *testing.T) {
 		require.Zero(t, a)
 	}
 }
-
-func TestParseAddressDoesNotRepeatAPassword(t *testing.T) {
-	_, err := dial.ParseAddress("throttr://user:secret@h:1")
-	require.Error(t, err)
-	require.NotContains(t, err.Error(), "secret")
-}

@@ -152,6 +152,9 @@ func (d *Dialer) open(ctx context.Context, a Address) (net.Conn, error) {
 	tc := tls.Client(nc, conf)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		nc.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // whose time is over
+		}
 		return nil, hintHandshake(err)
 	}
 	return tc, nil

@@ -140,6 +140,7 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 		"large EVENTs first":           {bytes: join(large, large, large, large, success), events: 4},
 		"EVENTs between the responses": {bytes: join(success[:1], small, small, success[1:2], large, success[2:4], small, success[4:]), events: 4},
 		"an EVENT after":               {bytes: join(success, small), events: 1, early: small},
+		"many EVENTs after":            {bytes: success, early: bytes.Repeat(event(t, 1000), 100)},
 		"EVENTs everywhere":            {bytes: join(small, success[:4], small, success[4:], small), events: 3, early: small},
 	} {
 		for _, size := range []int{1, 2, 7, 1000, 16 << 10, len(c.bytes)} {
@@ -154,55 +155,12 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 				_, err = io.ReadFull(nc, rest)
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(c.early, join(early, rest)), "%s in pieces of %d", name, size)
+				require.LessOrEqual(t, len(early), 16<<10, "a connection's buffer holds them")
 				nc.Close()
 				p.conns.Wait()
 				require.Empty(t, p.read)
 			})
 		}
-	}
-}
-
-func TestEarlyBytesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{pieces: [][]byte{success}, late: bytes.Repeat(event(t, 1000), 100)}
-		nc, early, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
-		require.NoError(t, err)
-		require.LessOrEqual(t, len(early), 16<<10, "a connection's buffer holds them")
-		nc.Close()
-		p.conns.Wait()
-	})
-}
-
-func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
-	for _, response := range [][]byte{
-		{0, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, {1, 0, 0, 0, 0}, {1, 1, 1, 0, 0}, {1, 1, 0, 0, 2}, {1, 2},
-		[]byte("HTTP/1.1 400 Bad Request\r\n"),
-		{0x19, 0, 0xff, 0xff},       // an EVENT that is too long
-		{1, 0x19, 0, 0xff, 0xff, 0}, // likewise
-	} {
-		for _, size := range []int{1, len(response)} {
-			synctest.Test(t, func(t *testing.T) {
-				p := &peer{pieces: split(response, size)}
-				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
-				require.ErrorIs(t, err, dial.ErrConnect, "%q", response)
-				require.ErrorIs(t, err, codec.ErrMalformed, "%q", response)
-				p.conns.Wait() // the connection has been closed
-				require.Empty(t, p.read, "nothing was sent after the probe")
-			})
-		}
-	}
-}
-
-func TestAConnectionThatEndsDuringTheProbeIsAnError(t *testing.T) {
-	whole := join(success[:2], event(t, 5), success[2:])
-	for n := range whole {
-		synctest.Test(t, func(t *testing.T) {
-			p := &peer{pieces: [][]byte{whole[:n]}, hangUp: true}
-			_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
-			require.ErrorIs(t, err, dial.ErrConnect)
-			require.ErrorIs(t, err, io.EOF)
-			require.ErrorContains(t, err, "throttr: can't connect to s: ")
-		})
 	}
 }
 
@@ -293,41 +251,6 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 	}
 }
 
-func TestASilentServerIsBoundedByTheTimeout(t *testing.T) {
-	for name, pieces := range map[string][][]byte{"nothing": nil, "a part": {success[:4]}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := &peer{pieces: pieces}
-				start := time.Now()
-				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
-				require.ErrorIs(t, err, dial.ErrConnect)
-				require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's deadline has not passed")
-				var timeout net.Error
-				require.ErrorAs(t, err, &timeout)
-				require.True(t, timeout.Timeout())
-				require.ErrorContains(t, err, "no response for 5s")
-				require.Equal(t, 5*time.Second, time.Since(start))
-				p.conns.Wait() // the connection has been closed
-			})
-		})
-	}
-}
-
-func TestTheCallersContextEndsAProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		_, _, err := connect(ctx, p.dialer(), "s", somewhere, nil)
-		require.ErrorIs(t, err, dial.ErrConnect)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, time.Second, time.Since(start))
-		p.conns.Wait()
-		require.Equal(t, 1250*time.Millisecond, time.Since(start), "the responses that are due are waited for")
-	})
-}
-
 // What a server can't send keeps its memory for good (H16).
 func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -390,19 +313,6 @@ func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 	})
 }
 
-func TestTheCallersContextEndsDialing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		d := dialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		_, _, err := connect(ctx, d, "s", somewhere, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	})
-}
-
 // hello returns the server name that a TLS client asks for.
 func hello(t *testing.T, conf *tls.Config, address string) (serverName string) {
 	ours, theirs := net.Pipe()
@@ -429,17 +339,81 @@ func TestTheServerNameOfTLSDefaultsToTheHost(t *testing.T) {
 	require.Equal(t, "other.example", hello(t, &tls.Config{ServerName: "other.example"}, "example.org:9000"))
 }
 
-func TestATLSHandshakeThatNeverEndsIsBoundedByTheTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := net.Pipe()
-		var server sync.WaitGroup
-		server.Go(func() { io.ReadAll(theirs) })
-		d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
-		d.TLS = &tls.Config{}
-		start := time.Now()
-		_, _, err := connect(t.Context(), d, "s", somewhere, nil)
-		require.ErrorIs(t, err, dial.ErrConnect)
-		require.Equal(t, 5*time.Second, time.Since(start))
-		server.Wait() // the connection has been closed
-	})
+// Each step of making a connection ends with the timeout and with the caller's context, and the network connection with it.
+func TestWaitsAreBounded(t *testing.T) {
+	hang := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	for name, c := range map[string]struct {
+		received []byte // nil: dialing does not end
+		tls      bool
+	}{
+		"dialing": {}, "TLS": {received: []byte{}, tls: true}, "no response": {received: []byte{}}, "a part": {received: success[:4]},
+	} {
+		for _, limit := range []time.Duration{time.Second, time.Hour} { // of the context
+			t.Run(name+"/"+limit.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					p := &peer{pieces: split(c.received, 1)}
+					d := p.dialer()
+					if c.received == nil {
+						d = dialer(hang)
+					}
+					if c.tls {
+						d.TLS = &tls.Config{}
+					}
+					start := time.Now()
+					_, _, err := connect(ctx, d, "s", somewhere, nil)
+					require.ErrorIs(t, err, dial.ErrConnect)
+					require.Equal(t, min(limit, 5*time.Second), time.Since(start))
+					require.Equal(t, limit < time.Hour, errors.Is(err, context.DeadlineExceeded), "whose time is over")
+					if limit == time.Hour && c.received != nil && !c.tls {
+						var timeout net.Error
+						require.ErrorAs(t, err, &timeout)
+						require.True(t, timeout.Timeout())
+						require.ErrorContains(t, err, "no response for 5s")
+						require.Equal(t, len(c.received) == 0, errors.Is(err, dial.ErrSilent))
+					}
+					p.conns.Wait() // the connection has been closed
+					require.LessOrEqual(t, time.Since(start), min(limit+250*time.Millisecond, 5*time.Second), "for the responses that are due")
+				})
+			})
+		}
+	}
+}
+
+func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
+	type response struct {
+		bytes  []byte
+		hangUp bool
+		want   error
+	}
+	var all []response
+	for _, b := range [][]byte{
+		{0, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, {1, 0, 0, 0, 0}, {1, 1, 1, 0, 0}, {1, 1, 0, 0, 2}, {1, 2},
+		[]byte("HTTP/1.1 400 Bad Request\r\n"),
+		{0x19, 0, 0xff, 0xff},       // an EVENT that is too long
+		{1, 0x19, 0, 0xff, 0xff, 0}, // likewise
+	} {
+		all = append(all, response{b, false, codec.ErrMalformed})
+	}
+	whole := join(success[:2], event(t, 5), success[2:])
+	for n := range whole {
+		all = append(all, response{whole[:n], true, io.EOF})
+	}
+	for _, r := range all {
+		for _, size := range []int{1, max(1, len(r.bytes))} {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{pieces: split(r.bytes, size), hangUp: r.hangUp}
+				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
+				require.ErrorIs(t, err, dial.ErrConnect, "%q", r.bytes)
+				require.ErrorIs(t, err, r.want, "%q", r.bytes)
+				require.ErrorContains(t, err, "throttr: can't connect to s: ")
+				p.conns.Wait() // the connection has been closed
+				require.Empty(t, p.read, "nothing was sent after the probe")
+			})
+		}
+	}
 }
