@@ -3,6 +3,7 @@ package fuzz_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,49 +18,39 @@ func checkFragmentDecoder[T codec.Value](t *testing.T, kind codec.Kind, src []by
 	switch kind {
 	case codec.KindList:
 		m, _ := res.(codec.ListResponse[T])
-		checkPieces(t, src, m.Fragments, n, err, func(e codec.ListEntry[T]) codec.ListEntry[T] {
-			e.Key = append([]byte{}, e.Key...)
-			return e
-		})
+		checkPieces(t, src, m.Fragments, n, err)
 	case codec.KindStats:
 		m, _ := res.(codec.StatsResponse)
-		checkPieces(t, src, m.Fragments, n, err, func(e codec.StatsEntry) codec.StatsEntry {
-			e.Key = append([]byte{}, e.Key...)
-			return e
-		})
+		checkPieces(t, src, m.Fragments, n, err)
 	case codec.KindConnections:
 		m, _ := res.(codec.ConnectionsResponse)
-		checkPieces(t, src, m.Fragments, n, err, func(e codec.ConnectionInfo) codec.ConnectionInfo { return e })
+		checkPieces(t, src, m.Fragments, n, err)
 	case codec.KindChannels:
 		m, _ := res.(codec.ChannelsResponse)
-		checkPieces(t, src, m.Fragments, n, err, func(e codec.ChannelsEntry) codec.ChannelsEntry {
-			e.Name = append([]byte{}, e.Name...)
-			return e
-		})
+		checkPieces(t, src, m.Fragments, n, err)
 	}
 }
 
-func checkPieces[E codec.FragmentEntry[E]](t *testing.T, src []byte, want [][]E, n int, wantErr error, clone func(E) E) {
+func checkPieces[E codec.FragmentEntry[E]](t *testing.T, src []byte, fragments [][]E, n int, wantErr error) {
+	var want []string
+	for _, entries := range fragments {
+		want = append(want, fmt.Sprintf("%+v", entries))
+	}
 	for _, size := range []int{1, 7, 64, len(src) + 1} {
 		var d codec.FragmentDecoder[E]
-		var got [][]E
+		var got []string // entries are valid until the next call
 		var err error = codec.ErrShort
 		took := 0
 		for took < len(src) && !d.Done() {
-			piece := bytes.Clone(src[took:min(took+size, len(src))])
 			var entries []E
 			var n int
-			entries, n, err = d.Decode(piece)
+			entries, n, err = d.Decode(bytes.Clone(src[took:min(took+size, len(src))]))
 			if err != nil && !errors.Is(err, codec.ErrShort) {
 				break
 			}
 			took += n
 			if err == nil && entries != nil {
-				copies := make([]E, len(entries))
-				for i, e := range entries {
-					copies[i] = clone(e)
-				}
-				got = append(got, copies)
+				got = append(got, fmt.Sprintf("%+v", entries))
 			}
 		}
 		if wantErr != nil {
@@ -73,11 +64,6 @@ func checkPieces[E codec.FragmentEntry[E]](t *testing.T, src []byte, want [][]E,
 		require.NoError(t, err)
 		require.True(t, d.Done())
 		require.Equal(t, n, took)
-		require.Equal(t, len(want), len(got))
-		for i := range want {
-			if len(want[i]) > 0 || len(got[i]) > 0 {
-				require.Equal(t, want[i], got[i])
-			}
-		}
+		require.Equal(t, want, got)
 	}
 }

@@ -82,6 +82,9 @@ func TestWrites(t *testing.T) {
 		"a call of a single read that never fits goes by itself": {0, []step{
 			put(SingleRead, 50, 200), wrote(10_000), answer(50),
 		}},
+		"no more than MaxInFlight are in flight": {3, slices.Concat(
+			times(5, put(Interruptible, 1, 10)), []step{wrote(10), wrote(20), quiet, answer(1), wrote(10), quiet, answer(1), wrote(10), answer(3)},
+		)},
 		"a call of more than MaxInFlight goes by itself": {3, []step{
 			put(Interruptible, 1, 10), put(Exclusive, 7, 10), put(Interruptible, 1, 20),
 			wrote(10), quiet, answer(1), wrote(70), quiet, answer(6), wrote(20), answer(2),

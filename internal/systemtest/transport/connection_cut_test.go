@@ -2,11 +2,9 @@ package transport_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,62 +177,4 @@ func testCut(t *testing.T, cut mockserver.Cut, parallel bool) (total, failures i
 	synctest.Wait()
 	require.Zero(t, c.srv.Conns())
 	return int(traffic[cut.Direction].Load()), failures
-}
-
-var errFull = errors.New("no more bytes are accepted")
-
-// limitedConn accepts a number of bytes and then fails each write.
-type limitedConn struct {
-	net.Conn
-	left *atomic.Int64
-}
-
-func (c limitedConn) Write(p []byte) (int, error) {
-	n := min(int64(len(p)), c.left.Load())
-	c.left.Add(-n)
-	if n == 0 && len(p) > 0 {
-		return 0, errFull
-	}
-	m, err := c.Conn.Write(p[:n])
-	if err == nil && m < len(p) {
-		err = errFull
-	}
-	return m, err
-}
-
-// Several requests share a write, and the network accepts a part of it. Requests of which it
-// accepted nothing were not sent and are repeated. All others may have been executed.
-func TestRequestsOfAPartialWriteMayHaveBeenExecuted(t *testing.T) {
-	failed := map[codec.Op]int{}
-	for after := range 150 {
-		synctest.Test(t, func(t *testing.T) {
-			var left atomic.Int64
-			var c *cutTest
-			first := true
-			dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-				nc, err := c.srv.Dial(ctx)
-				if first {
-					first = false
-					return limitedConn{nc, &left}, err
-				}
-				return nc, err
-			}
-			c = newCutTest(t, throttr.Config{Dial: dial, MaxConns: 1}, mockserver.WithAddr("memory", "cut:1"))
-			left.Store(1 << 20)
-			client := c.connect()
-			left.Store(int64(after))
-			c.converse(client, true)
-			what := fmt.Sprintf("%d bytes are accepted", after)
-			c.check(what)
-			for _, r := range c.results {
-				if r.err != nil {
-					require.ErrorIs(t, r.err, errFull)
-					failed[r.op]++
-				}
-			}
-			c.requireWorks(client, what)
-			require.NoError(t, client.Close())
-		})
-	}
-	require.Len(t, failed, 4, "INSERT, UPDATE, SET and PURGE each failed: %v", failed)
 }
