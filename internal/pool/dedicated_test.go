@@ -39,30 +39,7 @@ func (s subject) on(c *conn.Conn[uint16]) error {
 	return err
 }
 
-func TestDedicatedConnectionsAreClosedWithThePool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		c := s.dedicated()
-		srv.Inject(mockserver.Fault{Delay: 2 * time.Second})
-		waiting := make(chan error)
-		go func() { waiting <- s.on(c) }()
-		synctest.Wait()
-		s.Close()
-		require.ErrorIs(t, <-waiting, window.ErrClosed)
-		select {
-		case <-c.Done():
-		default:
-			t.Error("something of the connection is left")
-		}
-		_, err := s.Dedicated(t.Context())
-		require.ErrorIs(t, err, window.ErrClosed)
-		time.Sleep(3 * time.Second)
-		require.Zero(t, srv.Conns())
-	})
-}
-
-func TestDialingOfADedicatedConnectionEndsWithItsContextAndWithThePool(t *testing.T) {
+func TestDedicatedConnectionsFailAtOnceWhileTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
 		s := connect(t, g.dial, pool.Options[uint16]{})
@@ -72,25 +49,11 @@ func TestDialingOfADedicatedConnectionEndsWithItsContextAndWithThePool(t *testin
 		_, err := s.Dedicated(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Zero(t, s.Stats().Failures, "it is no fault of the server")
-
-		failed := make(chan error)
-		go func() {
-			_, err := s.Dedicated(t.Context())
-			failed <- err
-		}()
-		synctest.Wait()
-		began := time.Now()
-		s.Close()
-		require.ErrorIs(t, <-failed, window.ErrClosed)
-		require.Zero(t, time.Since(began))
-	})
-}
-
-func TestDedicatedConnectionsFailAtOnceWhileTheServerIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, g := behindGate(t, pool.Options[uint16]{})
+		g.hang.Store(false)
 		g.fail.Store(true)
-		_, err := s.Dedicated(t.Context())
+		g.srv.Disconnect()
+		synctest.Wait()
+		_, err = s.Dedicated(t.Context())
 		require.ErrorIs(t, err, errGate)
 		dials := s.Stats().Dials
 		for range 10 {

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -288,34 +289,6 @@ func (c lingering) Close() error {
 	return c.Conn.Close()
 }
 
-func TestCloseFailsPendingCallsAndWaitsForEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
-			nc, err := srv.Dial(ctx)
-			return lingering{nc}, err
-		}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 5})
-		srv.Inject(mockserver.Fault{Delay: time.Hour})
-		done := s.start(50, func(int) {
-			if err := s.query(t.Context(), "k").err; !errors.Is(err, window.ErrClosed) {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-		start := time.Now()
-		s.Close()
-		require.GreaterOrEqual(t, time.Since(start), time.Second, "the connections are closed")
-		done()
-		s.Close()
-		r := s.purge(t.Context(), "k")
-		require.ErrorIs(t, r.err, window.ErrClosed)
-		require.False(t, r.sent)
-		require.ErrorIs(t, s.Connect(t.Context()), window.ErrClosed)
-		require.Zero(t, s.Stats().Conns)
-		require.Zero(t, s.Stats().Retries)
-	})
-}
-
 func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 	for name, obstruct := range map[string]func(g *gate){
 		"dialing": func(g *gate) { g.hang.Store(true) },
@@ -359,4 +332,76 @@ func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 		require.Equal(t, 3, s.Stats().Conns)
 		require.EqualValues(t, 4, s.Stats().Dials)
 	})
+}
+
+func requireClosed(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, window.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// Whatever is under way when the pool is closed ends with it, and Close waits until nothing is left.
+func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
+	slow := func(g *gate) { g.srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Delay: time.Hour}) }
+	for name, c := range map[string]struct {
+		before func(g *gate)
+		use    func(s subject) error
+		users  int
+	}{
+		"calls":           {slow, func(s subject) error { return s.query(s.t.Context(), "k").err }, 50},
+		"dedicated calls": {slow, func(s subject) error { return s.on(s.dedicated()) }, 2},
+		"dedicated, being dialed": {func(g *gate) { g.hang.Store(true) }, func(s subject) error {
+			_, err := s.Dedicated(s.t.Context())
+			return err
+		}, 2},
+		"a stream without a response": {func(g *gate) { g.srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: time.Hour}) }, func(s subject) error {
+			_, sent, err := s.list(s.t.Context(), nil)
+			require.True(s.t, sent)
+			return err
+		}, 1},
+		"a stream whose decoder closes the pool": {func(*gate) {}, func(s subject) error {
+			_, _, err := s.list(s.t.Context(), func(string) bool {
+				s.Close() // does not wait for the decoder that calls it
+				return true
+			})
+			return err
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &gate{srv: inMemory(t)}
+				for i := range 2000 { // more than a read of a listing
+					g.srv.Set(fmt.Sprint("key", i), 1, time.Hour)
+				}
+				s := connect(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+					nc, err := g.dial(ctx, network, address)
+					if err != nil {
+						return nil, err
+					}
+					return lingering{nc}, nil
+				}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 5})
+				c.before(g)
+				done := s.start(c.users, func(int) { requireClosed(t, c.use(s)) })
+				synctest.Wait()
+				start := time.Now()
+				s.Close()
+				require.LessOrEqual(t, time.Since(start), 2250*time.Millisecond, "the grace, and a second or two to close")
+				done()
+				s.Close()
+				r := s.purge(t.Context(), "k")
+				requireClosed(t, r.err)
+				require.False(t, r.sent)
+				requireClosed(t, s.Connect(t.Context()))
+				_, err := s.Dedicated(t.Context())
+				requireClosed(t, err)
+				_, sent, err := s.list(t.Context(), nil)
+				requireClosed(t, err)
+				require.False(t, sent)
+				require.Zero(t, s.Stats().Conns+int(s.Stats().Retries+s.Stats().Failures))
+				time.Sleep(2 * time.Hour)
+				require.Zero(t, g.srv.Conns())
+			})
+		})
+	}
 }

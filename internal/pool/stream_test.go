@@ -19,7 +19,6 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/window"
 )
 
 // script is a server whose bytes the test chooses. It answers the probe and then calls respond
@@ -169,24 +168,6 @@ func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
 		require.ErrorIs(t, err, conn.ErrStalled)
 		require.False(t, sent, "no byte was accepted")
 		require.Equal(t, 3*time.Second, time.Since(start))
-	})
-}
-
-func TestCloseEndsStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := says(encode(t, records(2, 2000)))
-		s := connect(t, f.dial, pool.Options[uint16]{})
-		_, sent, err := s.list(t.Context(), func(string) bool {
-			s.Close() // does not wait for the decoder that calls it
-			f.conns.Wait()
-			return true
-		})
-		require.ErrorIs(t, err, window.ErrClosed)
-		require.True(t, sent)
-		require.Zero(t, s.Stats().Failures)
-		_, sent, err = s.list(t.Context(), nil)
-		require.ErrorIs(t, err, window.ErrClosed)
-		require.False(t, sent)
 	})
 }
 
