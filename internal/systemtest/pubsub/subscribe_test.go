@@ -43,21 +43,6 @@ func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
 	})
 }
 
-// newPublisher returns a function that publishes on a connection of its own. The function
-// returns when the server has responded.
-func newPublisher(t testing.TB, srv *mockserver.Server) func(channel, payload string) {
-	t.Helper()
-	nc, err := srv.Dial(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { nc.Close() })
-	encoder, decoder := codec.NewEncoder[uint16](nc), codec.NewDecoder[uint16](nc)
-	return func(channel, payload string) {
-		require.NoError(t, encoder.Encode(codec.Publish[uint16]{Channel: []byte(channel), Payload: []byte(payload)}))
-		_, err := decoder.Response(codec.KindStatus) // failure if nobody is subscribed
-		require.NoError(t, err)
-	}
-}
-
 // newServers starts three servers and returns a client of them, and a function for each that
 // publishes on it.
 func newServers(t *testing.T) (
@@ -69,7 +54,11 @@ func newServers(t *testing.T) (
 	for i := range 3 {
 		addr := fmt.Sprintf("memory:%d", i+1)
 		servers[addr] = mockserver.RunT(t, mockserver.WithAddr("memory", addr))
-		publish[addr] = newPublisher(t, servers[addr])
+		publisher := testkit.Connect[uint16](t, servers[addr], testkit.Over(servers[addr], throttr.Config{}))
+		publish[addr] = func(channel, payload string) {
+			_, err := publisher.Publish(t.Context(), channel, []byte(payload)) // failure if nobody is subscribed
+			require.NoError(t, err)
+		}
 		cfg.Servers = append(cfg.Servers, addr)
 	}
 	cfg.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) { return servers[addr].Dial(ctx) }
