@@ -90,7 +90,6 @@ func (m *Manager[T]) connectFailed(err error) {
 func (m *Manager[T]) connected(id codec.ConnID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hasConn = true
 	m.id = id
 }
 
@@ -98,7 +97,7 @@ func (m *Manager[T]) connected(id codec.ConnID) {
 func (m *Manager[T]) disconnected(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hasConn = false
+	m.id = codec.ConnID{}
 	for _, ch := range m.channels {
 		ch.subscribed = false
 		for _, s := range ch.subscribers {

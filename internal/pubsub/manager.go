@@ -52,8 +52,7 @@ type Manager[T codec.Value] struct {
 	running  bool                   // the goroutine exists
 	cause    error                  // why an attempt to connect failed; nil once all is restored
 	channels map[string]*channel[T] // by name
-	hasConn  bool                   // there is a connection
-	id       codec.ConnID           // of the connection, or of the last one
+	id       codec.ConnID           // of the connection; zero if there is none
 }
 
 // channel is a channel that has subscribers, or still has to be unsubscribed from. All its
@@ -89,7 +88,7 @@ func NewManager[T codec.Value](o Options[T]) *Manager[T] {
 func (m *Manager[T]) Connected() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.hasConn
+	return m.id != codec.ConnID{}
 }
 
 // Close ends all subscriptions and the connection. It returns when no goroutine is left. It
@@ -272,5 +271,5 @@ func (s *subscriber[T]) server() string { return s.manager.o.Server }
 func (s *subscriber[T]) connID() (codec.ConnID, bool) {
 	s.manager.mu.Lock()
 	defer s.manager.mu.Unlock()
-	return s.manager.id, s.manager.hasConn
+	return s.manager.id, s.manager.id != codec.ConnID{}
 }

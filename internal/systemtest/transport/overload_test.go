@@ -18,73 +18,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// rejected returns how many errors are not nil. Each of these must match ErrOverloaded and say
-// that nothing was sent.
-func rejected(t *testing.T, errs []error) (n int) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			require.ErrorIs(t, err, throttr.ErrOverloaded)
-			require.True(t, testkit.SafeToRetry(err))
-			n++
-		}
-	}
-	return n
-}
-
-// Config.MaxQueued bounds requests that wait to be sent, which ServerStats.Waiting counts.
-func TestTooManyQueuedRequestsAreRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 3, MaxQueued: 5}))
-		srv.Inject(mockserver.Fault{Delay: time.Second})
-		probe := srv.Requests(codec.OpInsert)
-		errs := make([]error, 20)
-		var callers sync.WaitGroup
-		for i := range errs {
-			callers.Go(func() { _, errs[i] = client.Insert(t.Context(), fmt.Sprint(i), 1, testkit.Minute) })
-			synctest.Wait()
-		}
-		s := testkit.ServerStats(client)
-		require.Equal(t, []int{3, 5, 0}, []int{s.InFlight, s.Waiting, s.Acquiring})
-		callers.Wait()
-		require.Equal(t, 20-3-5, rejected(t, errs))
-		require.Equal(t, 3+5, srv.Requests(codec.OpInsert)-probe)
-		s = testkit.ServerStats(client)
-		require.Equal(t, []int{0, 0, 0}, []int{s.InFlight, s.Waiting, s.Acquiring})
-	})
-}
-
-// Config.MaxQueued bounds callers that wait for a connection, which ServerStats.Acquiring
-// counts.
-func TestTooManyCallersThatWaitForAConnectionAreRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxQueued: 5}))
-		srv.HoldAccept(true)
-		srv.Disconnect()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		errs := make([]error, 20)
-		var callers sync.WaitGroup
-		for i := range errs {
-			callers.Go(func() {
-				_, _, err := client.Query(ctx, "k")
-				if !errors.Is(err, context.DeadlineExceeded) {
-					errs[i] = err
-				}
-			})
-			synctest.Wait()
-		}
-		s := testkit.ServerStats(client)
-		require.Equal(t, []int{0, 0, 5}, []int{s.InFlight, s.Waiting, s.Acquiring})
-		callers.Wait()
-		require.Equal(t, 20-5, rejected(t, errs))
-		require.Zero(t, testkit.ServerStats(client).Acquiring)
-	})
-}
-
 // A client under load has at most two goroutines for each connection, one for each server, one
 // for the subscriptions of each server, two for each server of a backend and two more while that is
 // swept or kept parked, and one for each key with callers. It has none for a call.
@@ -161,4 +94,84 @@ func TestLimiterWorksWithOneRequestInFlight(t *testing.T) {
 			require.Equal(t, i < 2, res.Allowed)
 		}
 	})
+}
+
+// Config.MaxQueued bounds requests that wait to be sent, which ServerStats.Waiting counts, and callers that wait for a
+// connection, or for a listing to end, which ServerStats.Acquiring counts.
+func TestTooManyThatWaitAreRejected(t *testing.T) {
+	const callers, maxQueued = 20, 5
+	type client = throttr.Client[uint16]
+	query := func(ctx context.Context, c *client, _ string) error {
+		_, _, err := c.Query(ctx, "k")
+		return err
+	}
+	for name, test := range map[string]struct {
+		cfg   throttr.Config
+		begin func(srv *mockserver.Server)
+		call  func(ctx context.Context, c *client, key string) error
+		want  []int // in flight, waiting, acquiring
+		under int   // calls that are under way, besides those that wait
+		ends  error // with the deadline
+	}{
+		"requests": {
+			throttr.Config{MaxConns: 1, MaxInFlight: 3},
+			func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: time.Second}) },
+			func(ctx context.Context, c *client, key string) error {
+				_, err := c.Insert(ctx, key, 1, testkit.Minute)
+				return err
+			}, []int{3, maxQueued, 0}, 3, nil,
+		},
+		"callers without a connection": {
+			throttr.Config{},
+			func(srv *mockserver.Server) { srv.HoldAccept(true); srv.Disconnect() },
+			query, []int{0, 0, maxQueued}, 0, context.DeadlineExceeded,
+		},
+		"listings": {
+			throttr.Config{MaxConns: 2, StallTimeout: time.Hour},
+			func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Op: codec.OpConnections, Drop: true}) },
+			func(ctx context.Context, c *client, _ string) error {
+				_, err := testkit.Collect(t, c.Connections(ctx))
+				return err
+			}, []int{0, 0, maxQueued}, 2, context.DeadlineExceeded,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t)
+				test.cfg.MaxQueued = maxQueued
+				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, test.cfg))
+				inserts := srv.Requests(codec.OpInsert)
+				test.begin(srv)
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				errs := make([]error, callers)
+				var all sync.WaitGroup
+				for i := range errs {
+					all.Go(func() { errs[i] = test.call(ctx, client, fmt.Sprint(i)) })
+					synctest.Wait()
+				}
+				s := testkit.ServerStats(client)
+				require.Equal(t, test.want, []int{s.InFlight, s.Waiting, s.Acquiring})
+				all.Wait()
+				rejected := 0
+				for _, err := range errs {
+					if errors.Is(err, throttr.ErrOverloaded) {
+						require.True(t, testkit.SafeToRetry(err))
+						rejected++
+					} else {
+						require.ErrorIs(t, err, test.ends)
+					}
+				}
+				require.Equal(t, callers-maxQueued-test.under, rejected)
+				s = testkit.ServerStats(client)
+				require.Equal(t, []int{0, 0, 0}, []int{s.InFlight, s.Waiting, s.Acquiring})
+				if name == "requests" {
+					require.Equal(t, callers-rejected, srv.Requests(codec.OpInsert)-inserts)
+				}
+				again := test.call(ctx, client, "again")
+				require.NotErrorIs(t, again, throttr.ErrOverloaded, "there is room again")
+			})
+		})
+	}
 }

@@ -8,8 +8,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,13 +63,6 @@ func unbounded(t *testing.T, c *throttr.Client[uint16]) map[codec.Op]func() erro
 func lastError[E any](t *testing.T, seq iter.Seq2[E, error]) error {
 	_, err := testkit.Collect(t, seq)
 	return err
-}
-
-// withTimeout returns a context that ends after d.
-func withTimeout(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // A response announces as many entries as there can be and does not end. The client closes the
@@ -130,28 +121,4 @@ func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 	_, _, err = channel(fit+1).Channel(t.Context(), "c")
 	require.ErrorIs(t, err, throttr.ErrProtocol)
 	require.ErrorContains(t, err, "longer than 20480 bytes")
-}
-
-// At most Config.MaxConns listings are under way and Config.MaxQueued wait.
-func TestTooManyListingsAreRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, _ := responding[uint16](t, codec.OpConnections, nil, throttr.Config{MaxConns: 2, MaxQueued: 3, StallTimeout: time.Hour})
-		results := make(chan error)
-		for range 10 {
-			go func() { results <- lastError(t, client.Connections(withTimeout(t, time.Minute))) }()
-			synctest.Wait()
-		}
-		for range 10 - 2 - 3 {
-			err := <-results
-			require.ErrorIs(t, err, throttr.ErrOverloaded)
-			require.True(t, testkit.SafeToRetry(err))
-		}
-		require.Equal(t, 3, testkit.ServerStats(client).Acquiring)
-		for range 2 + 3 {
-			require.True(t, testkit.Timeout(<-results))
-		}
-		require.Zero(t, testkit.ServerStats(client).Acquiring)
-		err := lastError(t, client.Connections(withTimeout(t, time.Second)))
-		require.True(t, testkit.Timeout(err), "there is room again")
-	})
 }
