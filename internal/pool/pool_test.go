@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -152,43 +151,6 @@ func TestAServerThatCouldNotBeReachedIsAwaited(t *testing.T) {
 	})
 }
 
-// brief is a connection that ends when its probe is answered.
-type brief struct {
-	net.Conn
-	left int
-}
-
-func (c *brief) Read(p []byte) (int, error) {
-	if c.left == 0 {
-		return 0, io.EOF
-	}
-	n, err := c.Conn.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	return n, err
-}
-
-// A connection beside others may end at once, before or after calls can be sent on it.
-func TestAFurtherConnectionThatEndsAtOnceDoesNotOpenTheCircuit(t *testing.T) {
-	for range 5 {
-		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t)
-			dials := 0
-			s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
-				nc, err := srv.Dial(ctx)
-				if dials++; dials > 1 {
-					nc = &brief{nc, codec.ProbeResponses}
-				}
-				return nc, err
-			}, pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MaxRetries: 100})
-			s.grow(srv)
-			synctest.Wait()
-			require.Equal(t, 1, s.Stats().Conns)
-			require.EqualValues(t, dials, s.Stats().Dials)
-			require.EqualValues(t, dials-1, s.Stats().Failures)
-		})
-	}
-}
-
 func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
@@ -265,21 +227,6 @@ func TestAServerThatReturnsWithAnotherValueSizeIsSentOnlyProbes(t *testing.T) {
 
 // handshakeBytes is what a server sends on a new connection before it is of use.
 const handshakeBytes = codec.ProbeResponses + len("Q") + len("U") + 17 + len("U")
-
-// A server that ends each connection right after the handshake does not keep callers for ever.
-func TestConnectionsThatEndAtOnceAreAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: handshakeBytes})
-		srv.Disconnect()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, s.query(ctx, "k").err, conn.ErrLost)
-		require.LessOrEqual(t, s.Stats().Dials, uint64(4))
-	})
-}
 
 // lingering takes a second to be closed.
 type lingering struct{ net.Conn }
@@ -402,6 +349,34 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 				require.Zero(t, g.srv.Conns())
 			})
+		})
+	}
+}
+
+// A server ends each connection right after the handshake, or in its midst.
+func TestConnectionsThatEndAtOnce(t *testing.T) {
+	for _, after := range []int{codec.ProbeResponses, handshakeBytes} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t)
+			s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MaxRetries: 100})
+			srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: after})
+			s.grow(srv) // beside others, that opens no circuit, before or after calls can be sent on it
+			synctest.Wait()
+			st := s.Stats()
+			require.Greater(t, st.Dials, uint64(1))
+			require.EqualValues(t, st.Dials, int(st.Failures)+st.Conns)
+			if after == codec.ProbeResponses {
+				require.Equal(t, 1, st.Conns)
+			}
+
+			srv.Disconnect()
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := s.query(ctx, "k").err
+			require.Error(t, err)
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "callers are not kept for ever")
+			require.LessOrEqual(t, s.Stats().Dials-st.Dials, uint64(101))
 		})
 	}
 }
