@@ -270,6 +270,7 @@ func TestAResponseThatNobodyNeedsIsNotReadForEver(t *testing.T) {
 		require.Equal(t, 2, s.Stats().Conns)
 		time.Sleep(11 * time.Second)
 		require.Equal(t, 1, s.Stats().Conns)
+		require.Zero(t, s.Stats().Failures, "the server has done nothing wrong")
 
 		_, _, err = s.list(t.Context(), func(string) bool { return false })
 		require.NoError(t, err)
