@@ -9,20 +9,25 @@ import (
 
 type (
 	// Limit is a rule: at most Max in a Scale. It has no key: one Limit is for any number of keys. A count belongs to
-	// the key and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay, not to Max and Burst.
+	// the key and the limit's Name, Scale, Algorithm, Calendar, Zone and StartDay, not to Max and Burst. Its fields:
+	//
+	//	go doc github.com/throttr-go/throttr/window Limit
 	Limit = window.Limit
 	// Take is N of a Limit for a key. [Limit.For] makes one.
 	Take = window.Take
 	// Algorithm is how a limit counts. The zero Algorithm is that of the RateLimit, see [WithAlgorithm].
 	Algorithm = window.Algorithm
-	// Backend keeps windows on a store. Package window documents what it must do. Implement it to use
-	// a RateLimit with a store of your own.
+	// Backend keeps windows on a store. Implement it to use a RateLimit with a store of your own. Its methods, and what
+	// they must do:
+	//
+	//	go doc github.com/throttr-go/throttr/window Backend
 	Backend = window.Backend
 	// Calendar is a unit of the calendar, in place of a Scale.
 	Calendar = window.Calendar
-	// Listed is what a backend counts for a key and limit: see the List of a [Backend].
+	// Listed is what a backend counts for a key and limit: see [window.Listed], and the List of a [Backend].
 	Listed = window.Listed
-	// ListedPlaces is the places in flight of a key and name: see the ListPlaces of a [Backend].
+	// ListedPlaces is the places in flight of a key and name: see [window.ListedPlaces], and the ListPlaces of a
+	// [Backend].
 	ListedPlaces = window.ListedPlaces
 )
 

@@ -7,6 +7,9 @@ import (
 	"github.com/throttr-go/throttr/admission"
 )
 
+// These are types of package admission, which grpclimit shares. go doc shows their fields and methods there:
+//
+//	go doc github.com/throttr-go/throttr/admission Decision
 type (
 	// Decision is the decision on a request.
 	Decision = admission.Decision
