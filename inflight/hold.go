@@ -8,7 +8,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// ErrLost is the cause with which the context of a [Hold] ends when its places are lost.
+// ErrLost is the cause with which the context of a [Hold] ends when its places are lost: the process has not reached
+// the store for three quarters of a lease, of which the log and an [Observer] have the error, or it stood still. With
+// [WithStrict], the store can also have lost its data.
 var ErrLost = errors.New("inflight: the place is lost")
 
 // Hold is places that are held until Release, or until they are lost. It is safe for concurrent use. A nil
