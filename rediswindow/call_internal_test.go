@@ -84,7 +84,7 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 		b := New(c, WithMaxQueued(1))
 		for range batch.MaxInFlight + 1 {
 			go b.Take(t.Context(), "k", fixed, 1)
-			synctest.Wait()
+			time.Sleep(patience)
 		}
 		require.ErrorIs(t, err(b.Take(t.Context(), "k", bucket, 1)), window.ErrOverloaded)
 	})
@@ -100,7 +100,7 @@ func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]st
 	}
 	for range batch.MaxInFlight {
 		go b.Peek(t.Context(), keys[0], fixed, 0)
-		synctest.Wait()
+		time.Sleep(patience)
 	}
 	var all sync.WaitGroup
 	for name, call := range methods {

@@ -26,10 +26,11 @@
 //
 // # Shared requests
 //
-// Up to 4 requests are in flight at a time. Until then, a caller sends its call itself if its ctx never ends, or if the
-// client is punctual, see [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at
-// the deadline. All other calls are queued: when a request is back, the next one has all that is queued by then, of all
-// methods, on any keys and limits, up to 256 limits. Package internal/batch has the rules. Scripts of other calls, such
+// If no request is in flight, a caller sends its call itself if its ctx never ends, or if the client is punctual, see
+// [Client], and the deadline is at most a second away: if its ctx is canceled, it may return at the deadline. All other
+// calls are queued: when a request is back, the next one has all that is queued by then, of all methods, on any keys
+// and limits, up to 256 limits. Up to 4 requests are in flight at a time if they take longer than 150 µs, or if the last
+// one is older when a call is made. Package internal/batch has the rules. Scripts of other calls, such
 // as those for places in flight, are requests of their own, up to 32 at a time, for which no others wait.
 //
 // The result is that of requests of their own, one after the other: each hit and each take has its own position in

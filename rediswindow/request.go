@@ -43,7 +43,7 @@ func (b *Backend) newNode(name string) *node {
 		Send:    b.send,
 		Key:     func(c *command) ([2]string, bool) { return c.one, c.shares },
 		Size:    func(c *command) int { return len(c.keys) },
-		MaxSize: maxLimits, MaxQueued: b.maxQueued, Late: !b.client.Punctual(),
+		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Late: !b.client.Punctual(),
 	})
 	n.alone = batch.New(batch.Options[[2]string, command]{
 		Send: func(ctx context.Context, entries []*batched) {
@@ -58,6 +58,9 @@ func (b *Backend) newNode(name string) *node {
 }
 
 const (
+	// patience is some round trips to a server that is near: until then, another request would take more time of both
+	// sides than it saves.
+	patience = 150 * time.Microsecond
 	// maxLimits is how many limits the entries of a request have, unless a single call has more.
 	maxLimits = 256
 	// maxAlone is how many requests that are not shared a node has in flight.

@@ -1,10 +1,10 @@
 // Package batch lets calls that are made at one time share requests to a store, and adds nothing to a call that is
 // made alone. It knows nothing of the store.
 //
-//   - While only a few requests are in flight, a caller sends its call itself, on its own goroutine and with its own
-//     ctx. That must end soon, or never: a caller that is canceled does not wait for a store that hangs.
+//   - While no request is in flight, or only a few that take long, a caller sends its call itself, on its own goroutine
+//     and with its own ctx. That must end soon, or never: a caller that is canceled does not wait for a store that hangs.
 //   - Otherwise, the call is queued. When a request is back, the next one takes all that is queued. So requests become
-//     larger as the store becomes slower.
+//     larger as the store becomes slower. Two requests take more time of both sides than one of twice the size.
 //   - After a request of several calls, their callers are about to call again: they are queued, and share the next one.
 //   - Calls of a request that are equal are one entry of it.
 //   - A request from the queue has a ctx of its own. A call whose ctx ends returns, and does not affect the others.
@@ -21,8 +21,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// MaxInFlight is how many requests are in flight at most, unless the options say it. With fewer, the store and its
-// callers take turns, and both go idle; with more, requests of a few calls take the time that larger ones save.
+// MaxInFlight is how many requests are in flight at most, unless the options say it. With more, requests of a few calls
+// take the time that larger ones save.
 const MaxInFlight = 4
 
 // brief is the longest time until the deadline of a caller that sends its call itself. The end of its ctx may be
@@ -41,6 +41,9 @@ type Options[K comparable, T any] struct {
 	MaxSize int
 	// MaxInFlight is how many requests are in flight at most. 0: [MaxInFlight]
 	MaxInFlight int
+	// Patience is how old the last request must be before another one may be in flight with it, unless requests take
+	// that long: then the store is far away. It is looked at when a call is made, and when a request is back.
+	Patience time.Duration
 	// Late says that Send may go on when its ctx has ended. Then only callers whose ctx never ends send their calls.
 	Late bool
 	// MaxQueued is how many calls can be queued. Further ones fail with [window.ErrOverloaded].
@@ -66,11 +69,13 @@ type Call[T any] struct {
 type Batcher[K comparable, T any] struct {
 	options Options[K, T]
 
-	mu       sync.Mutex // guards what follows
-	queue    []*Call[T] // if it has any, requests in flight or about to be sent take them
-	gone     int        // calls in the queue whose callers have returned
-	inFlight int        // requests, also those that goroutines are about to send
-	last     int        // how many calls the last request had
+	mu       sync.Mutex    // guards what follows
+	queue    []*Call[T]    // if it has any, requests in flight or about to be sent take them
+	gone     int           // calls in the queue whose callers have returned
+	inFlight int           // requests, also those that goroutines are about to send
+	last     int           // how many calls the last request had
+	sentAt   time.Time     // when that was, or its goroutine was started
+	took     time.Duration // how long requests take that are back
 }
 
 // New returns a Batcher.
@@ -94,11 +99,10 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	}
 	direct := b.sendsItself(ctx)
 	b.mu.Lock()
-	if direct && b.last <= 1 && b.inFlight < b.options.MaxInFlight && len(b.queue) == 0 {
+	if direct && b.last <= 1 && len(b.queue) == 0 && b.room() {
 		b.inFlight++
-		b.last = 1
+		defer b.end(b.begin(1))
 		b.mu.Unlock()
-		defer b.end()
 		c.self[0] = c
 		c.alone()
 		b.options.Send(ctx, c.self[:])
@@ -113,9 +117,7 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	}
 	c.caller, c.sent = ctx, false
 	b.queue = append(b.queue, c)
-	if len(b.queue) == 1 {
-		b.next()
-	}
+	b.next()
 	b.mu.Unlock()
 	return b.wait(ctx, c)
 }
@@ -149,37 +151,62 @@ func (b *Batcher[K, T]) wait(ctx context.Context, c *Call[T]) (sent bool, err er
 	return c.sent, ctx.Err()
 }
 
-// end notes that a request is back.
-func (b *Batcher[K, T]) end() {
+// room reports whether another request may be in flight. The caller holds mu.
+func (b *Batcher[K, T]) room() bool {
+	if b.inFlight == 0 {
+		return true
+	}
+	return b.inFlight < b.options.MaxInFlight && max(b.took, time.Since(b.sentAt)) >= b.options.Patience
+}
+
+// begin notes that a request of so many calls is about to be sent, and returns the time. The caller holds mu.
+func (b *Batcher[K, T]) begin(calls int) time.Time {
+	b.last = calls
+	b.sentAt = time.Now()
+	return b.sentAt
+}
+
+// end notes that a request which was sent at a time is back.
+func (b *Batcher[K, T]) end(sentAt time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.back(sentAt)
 	b.inFlight--
 	b.next()
 }
 
+// back notes how long a request has taken. One that is late for once does not make a near store a far one. The caller
+// holds mu.
+func (b *Batcher[K, T]) back(sentAt time.Time) {
+	b.took = min(time.Since(sentAt), 2*b.took+time.Microsecond)
+}
+
 // next has what is queued sent, unless enough requests are in flight. The caller holds mu.
 func (b *Batcher[K, T]) next() {
-	if len(b.queue) > 0 && b.inFlight < b.options.MaxInFlight {
+	if len(b.queue) > 0 && b.room() {
 		b.inFlight++
+		b.sentAt = time.Now()
 		go b.serve()
 	}
 }
 
 // serve sends what is queued, one request after the other: a goroutine for each of them would grow its stack each time.
 func (b *Batcher[K, T]) serve() {
-	defer b.end()
 	for {
 		runtime.Gosched() // goroutines that are ready to run may be about to call
 		b.mu.Lock()
 		entries, calls := b.take()
 		if len(calls) == 0 {
+			b.inFlight--
 			b.mu.Unlock()
 			return
 		}
-		b.last = len(calls)
-		b.next() // if there is more than a request can have
+		sentAt := b.begin(len(calls))
 		b.mu.Unlock()
 		b.options.Send(context.WithoutCancel(calls[0].caller), entries)
+		b.mu.Lock()
+		b.back(sentAt)
+		b.mu.Unlock()
 		for _, c := range calls {
 			c.caller = nil
 			c.done <- struct{}{}

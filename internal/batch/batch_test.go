@@ -187,6 +187,42 @@ func TestCallsThatFindNoRoomShareTheNextRequest(t *testing.T) {
 	})
 }
 
+// Requests to a store that is near follow each other. One that takes long for once holds up others for the patience
+// only, and those to a store that is far do not wait.
+func TestRequestsAreInFlightTogetherIfTheyTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: 20 * time.Microsecond}
+		o := options(s)
+		o.Patience = 100 * time.Microsecond
+		b := batch.New(o)
+		for range 5 {
+			start(t, b, brief(t), "a", "b", "c")()
+			synctest.Wait()
+			do(b, brief(t), "d") // alone again
+		}
+		require.Equal(t, 1, s.most)
+		s.takes = time.Second
+		start(t, b, brief(t), "late")
+		s.takes = 20 * time.Microsecond
+		time.Sleep(60 * time.Microsecond)
+		start(t, b, brief(t), "x")
+		time.Sleep(60 * time.Microsecond)
+		start(t, b, brief(t), "y")()
+		requests, _ := s.sent()
+		require.Equal(t, []string{"late", "x y"}, requests[len(requests)-2:])
+		time.Sleep(time.Second)
+		s.most = 0
+		start(t, b, brief(t), "a", "b", "c")()
+		require.Equal(t, 1, s.most)
+		s.takes = time.Millisecond
+		for range 10 {
+			do(b, brief(t), "a")
+		}
+		start(t, b, brief(t), "a", "b", "c")()
+		require.Equal(t, 3, s.most)
+	})
+}
+
 // After a request of several calls, their callers are about to call again: the first of them does not send alone.
 func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // a caller that gets its answer calls again before any other goroutine runs
@@ -217,21 +253,6 @@ func TestRequestsAreBounded(t *testing.T) {
 		all.Wait()
 		requests, _ := s.sent()
 		require.Equal(t, []string{"b", "b", "b", "b", "g e", "b", "\x7f", "b a"}, requests)
-	})
-}
-
-func TestWhatIsTooLargeForARequestIsNotHeldUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Hour}
-		b := newBatcher(s)
-		var all sync.WaitGroup
-		for _, size := range []int{10, 10, 10} { // at one time, so that a request finds all of them
-			all.Go(func() { b.Do(t.Context(), &call{Value: asked{alone: true, size: size}}) })
-		}
-		synctest.Wait()
-		requests, _ := s.sent()
-		require.Len(t, requests, 3)
-		all.Wait()
 	})
 }
 
