@@ -102,32 +102,23 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 
 // appendClaim appends a claim.
 func appendClaim(b []byte, c *window.Claim) []byte {
-	strict := 0.0
-	if c.Strict {
-		strict = 1
-	}
 	for _, f := range [...]float64{float64(c.Seq), float64(c.Lease.Microseconds()), float64(c.Held),
-		float64(c.HeldMax), strict} {
+		float64(c.HeldMax), number(c.Strict)} {
 		b = appendFloat(b, f)
 	}
-	for wants := c.Wants; len(wants) > 0; {
-		n := equalWants(wants)
-		equal := float64(n)
-		if wants[0].Wait {
-			equal = -equal
-		}
-		b = appendFloat(appendFloat(appendFloat(b, equal), float64(wants[0].N)), float64(wants[0].Max))
-		wants = wants[n:]
+	for _, w := range c.Wants {
+		b = appendFloat(appendFloat(b, float64(w.N)), float64(w.Max))
+		b = appendFloat(b, number(w.Wait))
 	}
 	return b
 }
 
-// equalWants returns how many wants at the beginning are equal.
-func equalWants(wants []window.Want) (n int) {
-	for n < len(wants) && wants[n] == wants[0] {
-		n++
+// number returns 1 for true.
+func number(is bool) float64 {
+	if is {
+		return 1
 	}
-	return n
+	return 0
 }
 
 // What the script says of a claim. See there for the response.
@@ -167,7 +158,6 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 		Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(a.birth),
 		Used: uint64(a.number()), Waiting: uint64(a.number()),
 	}
-	token := uint64(a.number())
 	first := a.number()
 	switch said {
 	case claimFailed:
@@ -182,30 +172,14 @@ func (a *answers) read(c *window.Claim, p *window.Places) {
 	if c.Strict {
 		p.Grace = max(0, time.Duration(a.birth+float64(c.Lease.Microseconds())-a.now)*time.Microsecond)
 	}
-	p.Tokens = a.tokens(c.Wants, token)
-}
-
-// tokens reads which wants are granted, and returns their tokens, of which the last one is known. It returns nil if
-// none is.
-func (a *answers) tokens(wants []window.Want, last uint64) (tokens []uint64) {
-	var granted []int
-	for at := 0; at < len(wants); {
-		n := equalWants(wants[at:])
-		fit := int(a.number())
-		a.short = a.short || fit < 0 || fit > n
-		for i := range min(fit, n) {
-			granted = append(granted, at+i)
+	for i := range c.Wants {
+		if token := a.number(); token > 0 {
+			if p.Tokens == nil {
+				p.Tokens = make([]uint64, len(c.Wants))
+			}
+			p.Tokens[i] = uint64(token)
 		}
-		at += n
 	}
-	if len(granted) == 0 {
-		return nil
-	}
-	tokens = make([]uint64, len(wants))
-	for i, at := range granted {
-		tokens[at] = last - uint64(len(granted)-1-i)
-	}
-	return tokens
 }
 
 // number reads a number.

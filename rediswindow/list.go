@@ -33,8 +33,12 @@ func list[T any](b *Backend, call string, names iter.Seq2[string, error],
 		_, err := b.cluster()
 		for more := true; more && err == nil; {
 			var hashes []string
-			hashes, err = some(next)
-			more = len(hashes) == listStep
+			for more && err == nil && len(hashes) < listStep {
+				var name string
+				if name, err, more = next(); more && err == nil {
+					hashes = append(hashes, name)
+				}
+			}
 			found, failed := readAll(hashes, read)
 			for _, t := range found {
 				if !yield(t, nil) {
@@ -49,18 +53,6 @@ func list[T any](b *Backend, call string, names iter.Seq2[string, error],
 			yield(none, err)
 		}
 	}
-}
-
-// some returns as many names as are read at a time: less at the end, or before an error.
-func some(next func() (string, error, bool)) (names []string, err error) {
-	for len(names) < listStep {
-		name, err, more := next()
-		if err != nil || !more {
-			return names, err
-		}
-		names = append(names, name)
-	}
-	return names, nil
 }
 
 // readAll reads hashes at once, and returns what they have up to the first error. What is damaged is passed over.

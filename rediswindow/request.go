@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/batch"
-	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
@@ -123,22 +123,14 @@ func (b *Backend) send(ctx context.Context, entries []*batched) {
 	b.eval(ctx, entries)
 }
 
-// byKey groups entries that have the same single key. Others are groups of their own.
-func byKey(entries []*batched) (groups [][]*batched) {
-	at := map[string]int{}
+// byKey groups entries that have the same keys.
+func byKey(entries []*batched) [][]*batched {
+	groups := map[string][]*batched{}
 	for _, e := range entries {
-		key := e.Value.keys[0]
-		several := slices.ContainsFunc(e.Value.keys, func(other string) bool { return other != key })
-		if i, ok := at[key]; ok && !several {
-			groups[i] = append(groups[i], e)
-			continue
-		}
-		if !several {
-			at[key] = len(groups)
-		}
-		groups = append(groups, []*batched{e})
+		keys := strings.Join(slices.Compact(slices.Clone(e.Value.keys)), " ")
+		groups[keys] = append(groups[keys], e)
 	}
-	return groups
+	return slices.Collect(maps.Values(groups))
 }
 
 // evalByKey runs a script for each key, all at once.
@@ -226,29 +218,9 @@ func newScript(source string) *script {
 	return &script{source, hex.EncodeToString(sum[:])}
 }
 
-// While a slot moves to another node of a cluster, scripts of several keys are refused if one of them has moved and
-// another has not. They are sent again for up to moveTime, as the next key moves soon.
-const (
-	moveTime     = time.Second / 5
-	moveMinPause = 5 * time.Millisecond
-	moveMaxPause = 40 * time.Millisecond
-)
-
-// evalScript runs a script on keys, unless the backend is closed. Like the client, it may ignore the end of ctx.
-func (b *Backend) evalScript(ctx context.Context, s *script, keys, args []string) (reply string, err error) {
-	reply, err = b.evalOnce(ctx, s, keys, args)
-	if redisclient.HasCode(err, "TRYAGAIN") {
-		pauses := outage.NewBackoff(moveMinPause, moveMaxPause)
-		for begun := time.Now(); redisclient.HasCode(err, "TRYAGAIN") && time.Since(begun) < moveTime &&
-			pauses.Wait(ctx, nil) == nil; {
-			reply, err = b.evalOnce(ctx, s, keys, args)
-		}
-	}
-	return reply, err
-}
-
-// evalOnce sends the digest of a script, and sends the script only to a server that does not have it.
-func (b *Backend) evalOnce(ctx context.Context, s *script, keys, args []string) (string, error) {
+// evalScript runs a script on keys, unless the backend is closed: it sends the digest, and the script only to a server
+// that does not have it. Like the client, it may ignore the end of ctx.
+func (b *Backend) evalScript(ctx context.Context, s *script, keys, args []string) (string, error) {
 	if b.closed.Load() {
 		return "", window.ErrClosed
 	}

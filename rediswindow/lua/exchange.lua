@@ -3,8 +3,8 @@
 --
 -- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
 -- channels, and the channel of the caller; and for each claim: p and the process, and as doubles the sequence number, lease
--- in microseconds, what it holds, under which Max, 1 if it is strict, and then of each run of equal wants how many there
--- are, below 0 if they wait, N and Max. Both are empty if it only asks. Times are in microseconds since 1970.
+-- in microseconds, what it holds, under which Max, 1 if it is strict, and then of each want N, Max, and 1 if it waits. Both are
+-- empty if it only asks. Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
 --   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
@@ -13,8 +13,8 @@
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
 -- Replies with doubles: the time, when the data set was created or 0, and for each claim: what is said of it, the sum, how
--- many wants wait, the token of the last grant, when the first entry ends, and, if the claim is made, how many wants of each
--- run are granted, the first ones. It says 0, 1 if the claim is late, 2 if its places are lost, 3 if it has failed, 4 if it
+-- many wants wait, when the first entry ends, and, if the claim is made, of each want the token, or 0 if it is not granted. It
+-- says 0, 1 if the claim is late, 2 if its places are lost, 3 if it has failed, 4 if it
 -- only asks, or 5 if the store did not know all of its places. Claims of which it says 1, 3 or 4 are not made.
 local call, match, expand, unpack, pack, min, max = redis.call, string.match, unpack, struct.unpack, struct.pack, math.min, math.max
 local huge, state = 9007199254740991, '<dddddd'
@@ -91,13 +91,12 @@ local function ask()
   local sum, first, _ = 0, huge, nil
   if v[1] then sum, _, _, first = unpack(state, v[1]) end
   if now >= first then sum = expire(key) end
-  return pack('<ddddd', 4, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0, 0, first)
+  return pack('<dddd', 4, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0, first)
 end
 
 -- Makes a claim.
 local function make()
-  local seq, lease, held, most, strict, run = unpack('<ddddd', claim)
-  local runs = (#claim - 40) / 24
+  local seq, lease, held, most, strict, next_want = unpack('<ddddd', claim)
   local v = call('HMGET', key, 's', field)
   local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
   if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
@@ -111,11 +110,11 @@ local function make()
     if over <= now then entry, known, last = false, 0, 0 end
   end
   local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q')) or {}
-  if seq <= last then return pack('<ddddd', 1, sum, waiting(line), token, first) end
+  if seq <= last then return pack('<dddd', 1, sum, waiting(line), first) end
 
   -- Claims that only give back need no birth, and those that hold nothing take it as it is unless they are strict: to ask
   -- for the identity of the server takes long.
-  if not verified and (held > 0 or runs > 0 and (strict == 1 or not record)) then verify() end
+  if not verified and (held > 0 or next_want < #claim and (strict == 1 or not record)) then verify() end
 
   -- Register what the process holds.
   local said = 0
@@ -134,29 +133,22 @@ local function make()
 
   -- Decide the wants.
   local ahead = line[1] and 'p' .. line[1][PROCESS] ~= field and line[1]
-  local granted, wants, firstN, firstMax, grace = 0, 0, nil, nil, strict == 1 and birth + lease > now
-  local fits = {}
-  for r = 1, runs do
-    local fit, reserved, equal, n, under, wait = 0, 0, nil, nil, nil, false
-    equal, n, under, run = unpack('<ddd', claim, run)
-    if equal < 0 then equal, wait = -equal, true end
-    if ahead and ahead[MAX] >= under then reserved = ahead[N] end
-    if not grace and wants == 0 then
-      while fit < equal and sum + n + reserved <= under do
-        fit, sum, held = fit + 1, sum + n, held + n
-      end
-    end
-    fits[r] = pack('<d', fit)
-    if fit > 0 then
-      granted = granted + fit
-      limit = max(limit, under)
-    end
-    if fit < equal and wait then
+  local granted, wants, firstN, firstMax, grace = false, 0, nil, nil, strict == 1 and birth + lease > now
+  local tokens = {}
+  while next_want < #claim do
+    local n, under, wait, grant = 0, 0, 0, 0
+    n, under, wait, next_want = unpack('<ddd', claim, next_want)
+    local reserved = ahead and ahead[MAX] >= under and ahead[N] or 0
+    if not grace and wants == 0 and sum + n + reserved <= under then
+      granted, sum, held, limit = true, sum + n, held + n, max(limit, under)
+      token = max(token, now - 1) + 1
+      grant = token
+    elseif wait == 1 then
       if wants == 0 then firstN, firstMax = n, under end
-      wants = wants + equal - fit
+      wants = wants + 1
     end
+    tokens[#tokens + 1] = pack('<d', grant)
   end
-  if granted > 0 then token = max(token, now - 1) + granted end
 
   -- Keep the process in line as long as wants of it wait. It goes to the end if something was granted, and to another
   -- position if its first want has another Max: those with a larger one are first.
@@ -164,7 +156,7 @@ local function make()
   for p = 1, #line do
     if 'p' .. line[p][PROCESS] == field then position = p end
   end
-  if position and (wants == 0 or granted > 0 or firstMax ~= line[position][MAX] or line[position][ENDS] <= now) then
+  if position and (wants == 0 or granted or firstMax ~= line[position][MAX] or line[position][ENDS] <= now) then
     table.remove(line, position)
     position = nil
   end
@@ -204,7 +196,7 @@ local function make()
     call('HDEL', key, 'q')
   end
   if live then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
-  return pack('<ddddd', said, sum, waiting(line), token, first) .. table.concat(fits)
+  return pack('<dddd', said, sum, waiting(line), first) .. table.concat(tokens)
 end
 
 local reply = {''}
@@ -217,7 +209,7 @@ for i = 2, #KEYS do
     -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
     -- alone.
     local made, answer = pcall(run)
-    reply[i] = made and answer or pack('<ddddd', 3, 0, 0, 0, 0)
+    reply[i] = made and answer or pack('<dddd', 3, 0, 0, 0)
   end
 end
 reply[1] = pack('<dd', now, birth)
