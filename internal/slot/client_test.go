@@ -26,6 +26,12 @@ type view struct {
 	conn *conn // where hits of it were counted; nil if there were none
 }
 
+// lookups are those of an actor, on one connection.
+type lookups struct {
+	conn    *conn
+	history History
+}
+
 // attempt is a call that counts hits.
 type attempt struct {
 	n       uint64
@@ -68,18 +74,18 @@ func (c *client) forget() { c.known = view{} }
 
 // hits hits, returns some of the hits, and resets.
 func (c *client) hits(a *actor) {
-	actions, pool := a.dial(), a.dial()
+	f, pool := lookups{conn: a.dial()}, a.dial()
 	for range c.steps {
 		c.rest(a)
 		switch {
 		case c.chance(c.resetRate):
-			c.reset(a, &actions)
+			c.reset(a, &f)
 		default:
 			n := 1 + uint64(c.rng.IntN(int(c.largestHit)))
 			if c.chance(c.emptyRate) {
 				n = 0
 			}
-			at, ok := c.hit(a, n, &actions, &pool)
+			at, ok := c.hit(a, n, &f, &pool)
 			switch {
 			case !ok || at.granted == 0 || !c.chance(c.returnRate):
 			case c.chance(c.laterRate):
@@ -91,13 +97,13 @@ func (c *client) hits(a *actor) {
 	}
 	c.done = true
 	if c.chance(c.discardRate) {
-		c.discard(a, &actions)
+		c.discard(a, &f)
 	}
 }
 
 // hit makes n hits. It returns false if it is not known what has become of them.
-func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
-	var h History
+func (c *client) hit(a *actor, n uint64, f *lookups, pool **conn) (attempt, bool) {
+	f.history = History{}
 	shut, faults := never, c.faults
 	first := ID(c.rng.IntN(2))
 	for {
@@ -106,18 +112,13 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Slot, c.known.Until), n); !again {
 				return at, ok
 			}
-			h = History{}
+			f.history = History{}
 		}
-		if c.redial(actions) {
-			h = History{}
-		}
-		l, ok := c.lookup(a, *actions, first)
-		if !ok {
-			h = History{}
+		if !c.extended(a, f, first) {
 			a.sleep(c.bands.Guard / 4)
 			continue
 		}
-		h = c.extend(h, l)
+		l := f.history.Last
 		w, live := c.bands.Live(l)
 		if !live && shut == never {
 			shut = c.now
@@ -131,7 +132,7 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 		if _, ok := c.bands.Untidy(l); ok {
 			c.addDuty(false)
 		}
-		action := c.decide(c.bands.Hit, h)
+		action := c.decide(c.bands.Hit, f.history)
 		switch action.Kind {
 		case Again:
 			first = action.Slot
@@ -141,23 +142,23 @@ func (c *client) hit(a *actor, n uint64, actions, pool **conn) (attempt, bool) {
 			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Slot, c.known.Until), n); !again {
 				return at, ok
 			}
-			h = History{}
+			f.history = History{}
 		case Open, Create:
 			if c.chance(0.2) {
 				a.sleep(c.delay(c.bands.Guard / 2))
 			}
 			if c.off[ruleConnection] {
-				c.redial(actions)
+				c.redial(&f.conn)
 			}
-			if at, ok, again := c.count(a, *actions, action, n); !again {
+			if at, ok, again := c.count(a, f.conn, action, n); !again {
 				c.waited(c.now-shut, faults)
 				return at, ok
 			}
-			h = History{}
+			f.history = History{}
 			a.sleep(c.upTo(c.bands.Guard / 4))
 		default:
 			c.addDuty(false)
-			c.remove(a, actions, h, action)
+			c.remove(a, f, action)
 		}
 	}
 }
@@ -350,9 +351,24 @@ func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
 	return l, true
 }
 
+// extended looks both slots up once more, and reports whether that has succeeded.
+func (c *client) extended(a *actor, f *lookups, first ID) bool {
+	if c.redial(&f.conn) {
+		f.history = History{}
+	}
+	l, ok := c.lookup(a, f.conn, first)
+	if !ok {
+		f.history = History{}
+		return false
+	}
+	f.history = c.extend(f.history, l)
+	return true
+}
+
 // remove makes an action towards removing records.
-func (c *client) remove(a *actor, actions **conn, h History, action Action) {
-	b := a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
+func (c *client) remove(a *actor, f *lookups, action Action) {
+	h := f.history
+	b := a.send(f.conn, action, c.bands.Requests(nil, action, 0), c.by(action), true)
 	if !b.ok || action.Kind != Claim {
 		return
 	}
@@ -373,26 +389,20 @@ func (c *client) remove(a *actor, actions **conn, h History, action Action) {
 		if c.off[ruleOnlyClaimed] {
 			next.Slots = [2]bool{true, true}
 		}
-		a.send(*actions, next, c.bands.Requests(nil, next, 0), c.by(next), true)
+		a.send(f.conn, next, c.bands.Requests(nil, next, 0), c.by(next), true)
 	}
 }
 
 // reset ends the open window.
-func (c *client) reset(a *actor, actions **conn) {
+func (c *client) reset(a *actor, f *lookups) {
 	defer c.forget()
-	var h History
+	f.history = History{}
 	var e Ending
 	for range 20 {
-		if c.redial(actions) {
-			h = History{}
-		}
-		l, ok := c.lookup(a, *actions, ID(c.rng.IntN(2)))
-		if !ok {
-			h = History{}
+		if !c.extended(a, f, ID(c.rng.IntN(2))) {
 			continue
 		}
-		h = c.extend(h, l)
-		switch action := c.decide(func(h History) Action { return c.bands.Reset(h, &e) }, h); action.Kind {
+		switch action := c.decide(func(h History) Action { return c.bands.Reset(h, &e) }, f.history); action.Kind {
 		case Done:
 			return
 		case Again:
@@ -402,37 +412,31 @@ func (c *client) reset(a *actor, actions **conn) {
 			a.sleepUntil(action.At.Sub(epoch))
 		case End:
 			c.addDuty(true)
-			a.send(*actions, action, c.bands.Requests(nil, action, 0), c.by(action), true)
+			a.send(f.conn, action, c.bands.Requests(nil, action, 0), c.by(action), true)
 			c.addDuty(true)
 			c.opened = c.time()
 		default:
 			c.addDuty(false)
-			c.remove(a, actions, h, action)
+			c.remove(a, f, action)
 			c.addDuty(false)
 		}
 	}
 }
 
 // discard removes the records, unless a window is open.
-func (c *client) discard(a *actor, actions **conn) {
-	var h History
+func (c *client) discard(a *actor, f *lookups) {
+	f.history = History{}
 	for range 20 {
-		if c.redial(actions) {
-			h = History{}
-		}
-		l, ok := c.lookup(a, *actions, ID(c.rng.IntN(2)))
-		if !ok {
-			h = History{}
+		if !c.extended(a, f, ID(c.rng.IntN(2))) {
 			continue
 		}
-		h = c.extend(h, l)
-		switch action := c.bands.Discard(h); action.Kind {
+		switch action := c.bands.Discard(f.history); action.Kind {
 		case Done:
 			return
 		case Again:
 			a.sleepUntil(action.At.Sub(epoch))
 		default:
-			c.remove(a, actions, h, action)
+			c.remove(a, f, action)
 			c.addDuty(false)
 		}
 	}
@@ -440,8 +444,7 @@ func (c *client) discard(a *actor, actions **conn) {
 
 // janitor removes records that are idle for long.
 func (c *client) janitor(a *actor) {
-	var h History
-	actions := a.dial()
+	f := lookups{conn: a.dial()}
 	for {
 		if !c.duty {
 			c.idle = a
@@ -449,22 +452,16 @@ func (c *client) janitor(a *actor) {
 			c.idle = nil
 			continue
 		}
-		if c.redial(&actions) {
-			h = History{}
-		}
 		duties := c.duties
-		l, ok := c.lookup(a, actions, ID(c.rng.IntN(2)))
-		if !ok {
-			h = History{}
+		if !c.extended(a, &f, ID(c.rng.IntN(2))) {
 			continue
 		}
-		h = c.extend(h, l)
 		if duties != c.duties {
 			a.sleep(c.bands.Guard)
 			continue
 		}
-		below := c.bands.Below(l, c.opened)
-		switch action := c.decide(func(h History) Action { return c.bands.Clean(h, below) }, h); action.Kind {
+		below := c.bands.Below(f.history.Last, c.opened)
+		switch action := c.decide(func(h History) Action { return c.bands.Clean(h, below) }, f.history); action.Kind {
 		case Done:
 			c.duty = false
 		case Again:
@@ -476,7 +473,7 @@ func (c *client) janitor(a *actor) {
 			a.sleepUntil(at)
 			c.idle = nil
 		default:
-			c.remove(a, &actions, h, action)
+			c.remove(a, &f, action)
 		}
 	}
 }
