@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,27 +89,12 @@ func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, err := range changes(ended, b) {
-		require.ErrorIs(t, err, context.Canceled)
-	}
+	_, _, err = b.Hit(ended, "k", fixed(time.Minute, 1), 1)
+	require.ErrorIs(t, err, context.Canceled)
 	b.Close()
-	for name, err := range changes(t.Context(), b) {
-		require.ErrorIs(t, err, window.ErrClosed, name)
-	}
-	_, _, err = b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
-	require.ErrorIs(t, err, window.ErrClosed)
-	_, _, err = b.Delete(t.Context(), "k")
+	_, _, err = b.Hit(t.Context(), "k", fixed(time.Minute, 1), 1)
 	require.ErrorIs(t, err, window.ErrClosed)
 	require.Zero(t, b.Stats())
-}
-
-// changes calls all methods that change a window.
-func changes(ctx context.Context, b *Backend[uint16]) map[string]error {
-	_, _, hit := b.Hit(ctx, "k", fixed(time.Minute, 1), 1)
-	_, _, inc := b.Charge(ctx, "k", fixed(time.Minute, 1), 1)
-	_, _, set := b.Set(ctx, "k", fixed(time.Minute, 1), 1)
-	_, reset := b.Reset(ctx, "k", fixed(time.Minute, 1))
-	return map[string]error{"Hit": hit, "Charge": inc, "Set": set, "Reset": reset}
 }
 
 // TTLs show the end of a window to a unit only, which here is a second. So the window that another
@@ -136,58 +120,6 @@ func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
 	})
 }
 
-// A window can have a count of 0 at its end. Then both slots look free, and the next window takes a
-// guard more. It is exact.
-func TestWindowsThatEndWithoutHitsCostAGuard(t *testing.T) {
-	const scale, limit = time.Second, 5
-	for name, open := range map[string]func(t *testing.T, b *Backend[uint16]){
-		"an increment of 0": func(t *testing.T, b *Backend[uint16]) {
-			_, _, err := b.Hit(t.Context(), "k", fixed(scale, limit), 0)
-			require.NoError(t, err)
-		},
-		"set to 0": func(t *testing.T, b *Backend[uint16]) {
-			hits(t, b, 1, "k", fixed(scale, limit))
-			w, _, err := b.Set(t.Context(), "k", fixed(scale, 1), 0)
-			require.NoError(t, err)
-			require.Zero(t, w.Count)
-		},
-		"given back": func(t *testing.T, b *Backend[uint16]) {
-			w, _, err := b.Take(t.Context(), "k", fixed(scale, limit), 3)
-			require.NoError(t, err)
-			require.False(t, w.Refused)
-			given, _, err := b.GiveBack(t.Context(), "k", fixed(scale, 1), 3, w.ID)
-			require.NoError(t, err)
-			require.True(t, given)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
-				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-				clients := []*Backend[uint16]{client[uint16](t, srv), client[uint16](t, srv), client[uint16](t, srv)}
-				for range 4 { // in both slots
-					open(t, clients[0])
-					w, _, err := clients[1].Peek(t.Context(), "k", fixed(scale, 1), 0)
-					require.NoError(t, err)
-					require.Zero(t, w.Count)
-					require.NotZero(t, w.Left)
-					time.Sleep(w.Left)
-					ended := time.Now()
-					var callers sync.WaitGroup
-					var allowed atomic.Int64
-					for _, b := range clients {
-						callers.Go(func() { allowed.Add(int64(hits(t, b, limit, "k", fixed(scale, limit)))) })
-					}
-					callers.Wait()
-					require.EqualValues(t, limit, allowed.Load())
-					require.Less(t, time.Since(ended), scale/2+50*time.Millisecond, "a guard")
-					time.Sleep(scale)
-				}
-			})
-		})
-	}
-}
-
 // held is a Server that holds back the responses to calls.
 type held struct {
 	Server[uint16]
@@ -204,52 +136,37 @@ func (h *held) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, 
 	return done, sent, err
 }
 
-// A Peek whose responses come after those of a Reset or Set must not bring the old count back: hits
-// would be denied by it.
+// A Peek whose responses come after those of a Reset must not bring the old count back: hits would be denied by it.
 func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
-	const scale, limit = 10 * time.Second, 3
-	for name, change := range map[string]func(context.Context, *Backend[uint16]) error{
-		"Reset": func(ctx context.Context, b *Backend[uint16]) error {
-			_, err := b.Reset(ctx, "k", fixed(scale, 1))
-			return err
-		},
-		"Set": func(ctx context.Context, b *Backend[uint16]) error {
-			_, _, err := b.Set(ctx, "k", fixed(scale, 1), 1)
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := inMemory(t)
-				o := options[uint16](t, srv)
-				o.DenialMemory = time.Minute
-				server := &held{Server: o.Servers[0], release: make(chan struct{})}
-				other := start(t, o)
-				o.Servers = []Server[uint16]{server}
-				b := start(t, o)
-				hits(t, other, 2*limit, "k", fixed(scale, limit))
+	synctest.Test(t, func(t *testing.T) {
+		const scale, limit = 10 * time.Second, 3
+		srv := inMemory(t)
+		o := options[uint16](t, srv)
+		o.DenialMemory = time.Minute
+		server := &held{Server: o.Servers[0], release: make(chan struct{})}
+		other := start(t, o)
+		o.Servers = []Server[uint16]{server}
+		b := start(t, o)
+		hits(t, other, 2*limit, "k", fixed(scale, limit))
 
-				l := fixed(scale, 1)
-				e, err := b.slotsFor(t.Context(), "k", &l) // so that Peek and Reset have one entry
-				require.NoError(t, err)
-				var get sync.WaitGroup
-				get.Go(func() {
-					w, _, err := b.Peek(t.Context(), "k", fixed(scale, 1), 0)
-					if err != nil || w.Count <= limit || w.ID == 0 {
-						t.Errorf("%+v, %v", w, err)
-					}
-				})
-				synctest.Wait()
-				release := server.release
-				server.release = nil
-				require.NoError(t, change(t.Context(), b))
-				close(release)
-				get.Wait()
-				if name == "Reset" {
-					require.False(t, e.maybeOpen(time.Now()))
-				}
-				require.Positive(t, hits(t, b, limit, "k", fixed(scale, limit)))
-			})
+		l := fixed(scale, 1)
+		e, err := b.slotsFor(t.Context(), "k", &l) // so that Peek and Reset have one entry
+		require.NoError(t, err)
+		var get sync.WaitGroup
+		get.Go(func() {
+			w, _, err := b.Peek(t.Context(), "k", fixed(scale, 1), 0)
+			if err != nil || w.Count <= limit || w.ID == 0 {
+				t.Errorf("%+v, %v", w, err)
+			}
 		})
-	}
+		synctest.Wait()
+		release := server.release
+		server.release = nil
+		_, err = b.Reset(t.Context(), "k", fixed(scale, 1))
+		require.NoError(t, err)
+		close(release)
+		get.Wait()
+		require.False(t, e.maybeOpen(time.Now()))
+		require.Positive(t, hits(t, b, limit, "k", fixed(scale, limit)))
+	})
 }

@@ -1,45 +1,14 @@
 package fixedwindow
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
-
-func TestRangeErrorNeedsTheSmallestSufficientSize(t *testing.T) {
-	keeps := func(scale time.Duration, size int) bool {
-		_, ok := slot.BandsFor(scale, api.MaxValue(size))
-		return ok
-	}
-	refused := 0
-	for _, scale := range []time.Duration{
-		time.Millisecond, 200 * time.Millisecond, 10500 * time.Millisecond, 1500 * time.Millisecond, 255 * time.Second,
-		time.Hour + 1, 40 * 365 * 24 * time.Hour, math.MaxInt64,
-	} {
-		for size := 1; size <= 8; size *= 2 {
-			if keeps(scale, size) {
-				continue
-			}
-			refused++
-			var re *window.RangeError
-			require.ErrorAs(t, scaleError(scale, size), &re)
-			if re.Needs == 0 {
-				require.False(t, keeps(scale, 8), "%v", scale)
-				continue
-			}
-			require.Greater(t, re.Needs, size)
-			require.True(t, keeps(scale, re.Needs), "%v in %d bytes", scale, re.Needs)
-			require.False(t, keeps(scale, re.Needs/2), "%v: %d bytes would do", scale, re.Needs/2)
-		}
-	}
-	require.Greater(t, refused, 5)
-}
 
 func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 	for want, err := range map[string]error{

@@ -10,7 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/window"
 )
 
 // closing closes a backend and returns how long that takes.
@@ -39,10 +38,6 @@ func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 		require.Equal(t, []string{namesOf(t, "open", time.Minute, 2)[0]}, windowKeys(srv), "others may count in it")
 		require.Zero(t, closing(b))
 		require.Zero(t, srv.Expired())
-
-		for name, err := range changes(t.Context(), b) {
-			require.ErrorIs(t, err, window.ErrClosed, name)
-		}
 	})
 }
 
@@ -76,44 +71,5 @@ func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		g.die()
 		require.LessOrEqual(t, closing(b), closeTimeout)
-	})
-}
-
-func TestCloseLeavesRecordsThatOthersUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		b, other := New(options[uint16](t, srv)), client[uint16](t, srv)
-		for range 3 {
-			hits(t, b, 1, "k", fixed(time.Second, 10))
-			time.Sleep(time.Second + time.Millisecond)
-		}
-		stop := make(chan struct{})
-		done := make(chan uint64)
-		go func() { // another client hits all the time
-			total := uint64(0)
-			for {
-				select {
-				case <-stop:
-					done <- total
-					return
-				default:
-				}
-				_, _, err := other.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
-				if err != nil {
-					t.Error(err)
-				}
-				total++
-				time.Sleep(10 * time.Millisecond)
-			}
-		}()
-		synctest.Wait()
-		b.Close()
-		time.Sleep(500 * time.Millisecond)
-		close(stop)
-		total := <-done
-		w, _, err := other.Peek(t.Context(), "k", fixed(time.Second, 1), 0)
-		require.NoError(t, err)
-		require.LessOrEqual(t, w.Count, total)
-		require.NotZero(t, len(windowKeys(srv)))
 	})
 }

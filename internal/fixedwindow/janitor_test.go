@@ -73,25 +73,6 @@ func makeIdle[T codec.Value](t *testing.T, srv *mockserver.Server, keys int, sca
 	return b.Stats
 }
 
-func TestAKeyThatIsUsedAgainNeedsNoInsertUntilItsRecordsAreRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t, mockserver.WithRealCollector())
-		b := client[uint16](t, srv)
-		for range 10 {
-			hits(t, b, 1, "k", fixed(time.Second, 1))
-			time.Sleep(25 * time.Second)
-		}
-		count := requests.take()
-		require.Equal(t, 2, count[codec.OpInsert])
-		require.Zero(t, count[codec.OpPurge], "records in use are not removed")
-		time.Sleep(time.Minute)
-		require.Empty(t, windowKeys(srv))
-		hits(t, b, 1, "k", fixed(time.Second, 1))
-		require.Equal(t, 1, requests.take()[codec.OpInsert])
-		require.Zero(t, srv.Expired())
-	})
-}
-
 func TestRecordsOfAClientThatHasDiedAreRemovedByOneThatOpenedAWindowBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t, mockserver.WithRealCollector())
@@ -111,24 +92,6 @@ func TestRecordsOfAClientThatHasDiedAreRemovedByOneThatOpenedAWindowBefore(t *te
 		require.Empty(t, windowKeys(srv))
 		require.Zero(t, srv.Expired())
 		require.Zero(t, watcher.Stats().Records)
-	})
-}
-
-func TestRecordsAreRemovedInCallsThatFit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t)
-		o := options[uint16](t, srv)
-		o.MaxInFlight = 10
-		b := start(t, o)
-		for i := range 95 {
-			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
-		}
-		requests.take()
-		time.Sleep(time.Minute)
-		require.Empty(t, windowKeys(srv))
-		require.Equal(t, 95, requests.take()[codec.OpPurge])
-		require.Zero(t, srv.Expired())
-		require.Zero(t, b.Stats())
 	})
 }
 

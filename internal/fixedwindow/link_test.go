@@ -124,26 +124,6 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 	}
 }
 
-func TestHitsFailIfTheServerIsTooSlowForTheScale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t)
-		b := client[uint16](t, srv)
-		s := slotsOf(t, b, "k")
-		remove := srv.Inject(mockserver.Fault{Delay: s.bands.Guard/2 + time.Millisecond})
-		_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
-		require.ErrorIs(t, err, ErrTooLate)
-		require.ErrorContains(t, err, "the server responds after 251ms, and a window of 1s takes a response within 250ms")
-		require.False(t, sent)
-		require.Zero(t, requests.take()[codec.OpInsert])
-		remove()
-		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
-
-		srv.Inject(mockserver.Fault{Delay: s.bands.Guard/2 - time.Millisecond})
-		time.Sleep(s.bands.Scale + time.Millisecond)
-		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)), "a little less is not too slow")
-	})
-}
-
 func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
 	for _, test := range []struct {
 		delay time.Duration
@@ -239,57 +219,6 @@ func TestHitsWaitForNamesThatCannotBeUsed(t *testing.T) {
 			require.LessOrEqual(t, time.Since(began), left+maxPause)
 		})
 	}
-}
-
-// The pauses after failed INSERTs are those of one name and its grace: they do not delay a hit that
-// comes later.
-func TestPausesEndWithTheGraceOfAName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := client[uint16](t, inMemory(t))
-		s := slotsOf(t, b, "k")
-		s.failed, s.failedAt = 8, time.Now()
-		time.Sleep(maxPause - time.Millisecond)
-		began := time.Now()
-		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Second, 10)))
-		require.Equal(t, time.Millisecond, time.Since(began))
-		require.Zero(t, s.failed)
-
-		s = slotsOf(t, b, "other")
-		s.failed, s.failedAt = 8, time.Now()
-		time.Sleep(time.Hour)
-		began = time.Now()
-		require.Equal(t, 1, hits(t, b, 1, "other", fixed(time.Second, 10)))
-		require.Zero(t, time.Since(began))
-	})
-}
-
-// A call of hits that waits to be written until its window is over is sent nevertheless. It counts
-// in no window in which it was not meant to, as far as callers see: nothing is granted by it.
-func TestHitsThatAreWrittenLateGrantNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit = 3
-		srv := inMemory(t)
-		o := options[uint16](t, srv)
-		server := &counting[uint16]{Server: o.Servers[0]}
-		o.Servers[0] = server
-		b, other := start(t, o), client[uint16](t, srv)
-		hits(t, b, 1, "k", fixed(time.Second, limit))
-		server.before = func() {
-			time.Sleep(1700 * time.Millisecond) // as in a queue
-			server.before = nil
-		}
-		var late sync.WaitGroup
-		late.Go(func() {
-			_, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, limit), 1)
-			if !errors.Is(err, ErrTooLate) || !sent {
-				t.Errorf("sent %v: %v", sent, err)
-			}
-		})
-		time.Sleep(1600 * time.Millisecond)
-		require.Equal(t, 1, hits(t, other, 1, "k", fixed(time.Second, limit)), "the next window")
-		late.Wait()
-		require.LessOrEqual(t, hits(t, other, limit, "k", fixed(time.Second, limit)), limit-1)
-	})
 }
 
 // An action that is late ends its connection. The takes and actions of scales that are much longer

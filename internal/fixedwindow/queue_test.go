@@ -341,24 +341,6 @@ func TestCanceledLoneCallersLeaveOneRequestInFlight(t *testing.T) {
 	})
 }
 
-func TestRequestThatMayYetBeCountedIsFollowedByALookup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, nil)
-		s.relay.fails = 1
-		require.Equal(t, result{sent: true, err: errServer}, s.hit(t.Context(), 1)())
-		require.False(t, s.hold(), "what was sent may still be counted")
-		s.srv.Refuse(true)
-		s.srv.Disconnect()
-		require.Error(t, s.hit(t.Context(), 1)().err)
-		require.Equal(t, 1, s.relay.counts, "nothing is counted while the lookup fails")
-		s.srv.Refuse(false)
-		time.Sleep(time.Minute / 2)
-		require.NoError(t, s.hit(t.Context(), 1)().err)
-		require.True(t, s.hold())
-		s.release(false)
-	})
-}
-
 // Whoever holds an idle queue counts alone.
 func TestHeldQueueCountsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
