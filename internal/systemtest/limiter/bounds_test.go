@@ -2,7 +2,6 @@ package limiter_test
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,29 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/mockserver"
 )
-
-func TestShortestAndLongestScale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(8))
-		l := testkit.Limiter[uint64](t, srv)
-		for _, scale := range []time.Duration{time.Millisecond, time.Millisecond + 1, 49 * 365 * 24 * time.Hour} {
-			require.Equal(t, 3, testkit.Hits(t, l, 5, "k", scale, 3), "%v", scale)
-			res, err := l.Hit(t.Context(), "k", scale, 3)
-			require.NoError(t, err)
-			require.Equal(t, scale, res.RetryAfter, "%v", scale)
-		}
-		for _, scale := range []time.Duration{50 * 365 * 24 * time.Hour, 1 << 62} {
-			_, err := l.Hit(t.Context(), "k", scale, 3)
-			require.ErrorIs(t, err, throttr.ErrRange)
-		}
-		for _, scale := range []time.Duration{-time.Second, 0, time.Millisecond - 1, math.MaxInt64} {
-			_, err := l.Hit(t.Context(), "k", scale, 3)
-			require.ErrorIs(t, err, throttr.ErrScale)
-		}
-	})
-}
 
 func TestMemoryOfABackendIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -67,66 +67,6 @@ func cutEverywhere(t *testing.T, size int, test func(*testing.T, *mockserver.Cut
 	}
 }
 
-// A connection is cut at each byte in turn. Whatever a call returns is true of the count on the
-// server.
-func TestCutConnectionReportsWhetherHitsWereCounted(t *testing.T) {
-	cutEverywhere(t, 2, testCutCalls)
-}
-
-// testCutCalls makes calls on a connection that is cut, unless c is nil.
-func testCutCalls(t *testing.T, c *mockserver.Cut) *connections {
-	ctx, what := t.Context(), fmt.Sprintf("%+v", c)
-	srv, conns := testkit.InMemory(t), new(connections)
-	other := testkit.Limiter[uint16](t, srv)
-	synctest.Wait() // the server is parked
-	if c != nil {
-		srv.Cut(*c)
-	}
-	client, err := throttr.Connect[uint16](ctx, throttr.Config{
-		Servers: []string{srv.Addr()}, Dial: conns.dial(srv), MaxConns: 1, MaxRetries: -1,
-	})
-	require.NoError(t, err)
-	defer client.Close()
-	l := testkit.NewRateLimit(client.Backend())
-	count := func(key string) uint64 {
-		n, err := other.Get(ctx, key, time.Minute)
-		require.NoError(t, err, what)
-		return n
-	}
-	failures := 0
-	// check makes a call. The count on the server must be want if it succeeds, unchanged if its
-	// error says that it was not sent, and either of both, or 0, if it has another error.
-	check := func(name, key string, call func(key string) error, want uint64) {
-		before := count(key)
-		err := call(key)
-		after := count(key)
-		switch {
-		case err == nil:
-			require.Equal(t, want, after, "%s, %s", what, name)
-		case testkit.SafeToRetry(err):
-			failures++
-			require.Equal(t, before, after, "%s, %s: %v", what, name, err)
-		default:
-			failures++
-			require.Contains(t, []uint64{0, before, want}, after, "%s, %s: %v", what, name, err)
-		}
-	}
-	hit := func(key string) error { _, err := l.Hit(ctx, key, time.Minute, 10); return err }
-	set := func(key string) error { _, err := l.Set(ctx, key, time.Minute, 7); return err }
-	reset := func(key string) error { return l.Reset(ctx, key, time.Minute) }
-	check("first hit", "k", hit, count("k")+1)
-	check("second hit", "k", hit, count("k")+1)
-	check("set", "k", set, 7)
-	check("hit after set", "k", hit, count("k")+1)
-	check("reset", "k", reset, 0)
-	check("hit after reset", "k", hit, count("k")+1)
-	check("hit of another key", "hit", hit, 1)
-	check("set of another key", "set", set, 7)
-	require.LessOrEqual(t, failures, 1, what)
-	requireRemoved(t, srv, idle[uint16](t, time.Minute))
-	return conns
-}
-
 // Callers reserve, settle and are refused on a connection that is cut at each byte in turn. Whatever
 // is lost, what they hold is counted, and never more than the limit is granted.
 func TestGiveBacksThatAreCutOff(t *testing.T) {

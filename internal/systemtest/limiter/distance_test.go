@@ -2,8 +2,6 @@ package limiter_test
 
 import (
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +34,8 @@ func testFarAway(t *testing.T, trip, scale time.Duration) {
 	const limit, windows = 5, 4
 	var log history[uint16]
 	srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
-	client := testkit.Connect[uint16](t, srv, throttr.Config{Dial: farAway(srv, trip).dial})
+	client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+	srv.Inject(mockserver.Fault{Delay: trip})
 	limiter := testkit.NewRateLimit(client.Backend())
 	key := modelKey{"k", scale}
 	var granted operations
@@ -94,73 +93,4 @@ func replaces(t *testing.T, limiter *throttr.RateLimit, op operation, takes time
 	n, err := limiter.Get(t.Context(), op.key.key, op.key.scale)
 	require.NoError(t, err)
 	require.Equal(t, op.n, n, op.kind)
-}
-
-// A server responds later than a guard for some seconds. Known windows go on counting. Hits that
-// need a new window fail, and their policy decides. After that, all goes on by itself. The server
-// executes each request at once, or the requests that the client has given up get lost.
-func TestOverloadedServer(t *testing.T) {
-	t.Run("responses are late", func(t *testing.T) { testOverload(t, false) })
-	t.Run("requests are late", func(t *testing.T) { testOverload(t, true) })
-}
-
-func testOverload(t *testing.T, there bool) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit = 100
-		var log history[uint16]
-		srv := testkit.InMemory(t, mockserver.WithObserver(log.observe))
-		distance := farAway(srv, 2*time.Millisecond)
-		backend := testkit.Connect[uint16](t, srv, throttr.Config{Dial: distance.dial}).Backend()
-		limiter, denying := testkit.NewRateLimit(backend), testkit.NewRateLimit(backend, throttr.WithPolicy(throttr.DenyHits))
-		long, short := modelKey{"known", 20 * time.Second}, modelKey{"new", time.Second}
-		var all operations
-		hits := func(d time.Duration) (failed map[modelKey]int) { // of 4 callers for each key
-			failed = map[modelKey]int{}
-			var mu sync.Mutex // guards failed
-			var callers sync.WaitGroup
-			for i := range 8 {
-				callers.Go(func() {
-					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-						op := operation{kind: opHit, key: []modelKey{long, short}[i%2], n: 1, limit: limit}
-						op.do(t.Context(), limiter, time.Minute)
-						all.add(op)
-						if op.err == nil {
-							continue
-						}
-						if text := op.err.Error(); !strings.Contains(text, "takes a response within") && !strings.Contains(text, "was over by then") {
-							t.Errorf("an error that does not say why: %v", op.err)
-						}
-						res, err := denying.Hit(t.Context(), op.key.key, op.key.scale, limit)
-						if err != nil || res.Allowed && res.Degraded {
-							t.Errorf("%+v, %v", res, err)
-						}
-						mu.Lock()
-						failed[op.key]++
-						mu.Unlock()
-					}
-				})
-			}
-			callers.Wait()
-			return failed
-		}
-		require.Empty(t, hits(3*time.Second))
-		slow := &distance.back
-		if there {
-			slow = &distance.there
-		}
-		fast := slow.Swap(int64(1300 * time.Millisecond))
-		failed := hits(8 * time.Second)
-		require.Zero(t, failed[long], "known windows go on counting")
-		require.Positive(t, failed[short])
-		slow.Store(fast)
-		hits(5 * time.Second)
-		require.Empty(t, hits(3*time.Second))
-		for _, key := range []modelKey{long, short} {
-			k := log.of(key)
-			require.Empty(t, k.errors)
-			_, homeless := k.match(all.of(key))
-			require.Empty(t, homeless)
-		}
-		requireRemoved(t, srv, idle[uint16](t, 20*time.Second))
-	})
 }

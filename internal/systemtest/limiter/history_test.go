@@ -29,7 +29,6 @@ type keyHistory struct {
 	largest uint64
 	records map[string]*record // by name
 	windows []*serverWindow
-	states  []windowState
 	errors  []string // what must not happen
 }
 
@@ -54,13 +53,6 @@ type serverWindow struct {
 type place struct {
 	count uint64
 	at    time.Time
-}
-
-// windowState is the open window until the next windowState.
-type windowState struct {
-	start  time.Time
-	window *serverWindow // nil if there is none
-	count  uint64
 }
 
 func (w *serverWindow) String() string {
@@ -119,7 +111,6 @@ func (h *history[T]) observe(e mockserver.Exec) {
 	default:
 		return
 	}
-	k.addState(e.Time)
 }
 
 // removeAll records that the server has lost all records.
@@ -132,7 +123,6 @@ func (h *history[T]) removeAll() {
 			w.end, w.lost = now, true
 		}
 		clear(k.records)
-		k.addState(now)
 	}
 }
 
@@ -234,12 +224,4 @@ func (w *serverWindow) assign(at time.Time, from, to uint64) {
 	for count := from + 1; count <= min(to, from+maxBatch); count++ {
 		w.places = append(w.places, place{count, at})
 	}
-}
-
-func (k *keyHistory) addState(at time.Time) {
-	s := windowState{start: at, window: k.open(at)}
-	if s.window != nil {
-		s.count = s.window.count
-	}
-	k.states = append(k.states, s)
 }

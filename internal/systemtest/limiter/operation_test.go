@@ -32,7 +32,6 @@ type operationKind string
 const (
 	opHit   operationKind = "Hit"
 	opInc   operationKind = "Inc"
-	opGet   operationKind = "Get"
 	opSet   operationKind = "Set"
 	opReset operationKind = "Reset"
 )
@@ -51,10 +50,8 @@ func randomOperation(r *rand.Rand, scales []time.Duration) operation {
 		op.kind, op.n = opHit, 1
 	case n < 30:
 		op.kind = opHit
-	case n < 34:
-		op.kind = opInc
 	case n < 38 || op.key.key != replacedKey:
-		op.kind = opGet
+		op.kind = opInc
 	case n < 39:
 		op.kind, op.n = opSet, []uint64{0, 10, 30}[r.IntN(3)]
 	default:
@@ -76,8 +73,6 @@ func (op *operation) do(ctx context.Context, limiter *throttr.RateLimit, timeout
 		op.count, op.allowed = res.Count, res.Allowed
 	case opInc:
 		op.count, op.err = limiter.Inc(ctx, key, scale, op.n)
-	case opGet:
-		op.count, op.err = limiter.Get(ctx, key, scale)
 	case opSet:
 		_, op.err = limiter.Set(ctx, key, scale, op.n)
 	case opReset:
@@ -89,9 +84,6 @@ func (op *operation) do(ctx context.Context, limiter *throttr.RateLimit, timeout
 		op.end = op.end.Add(time.Hour)
 	}
 }
-
-// counts reports whether the operation adds to a window.
-func (op operation) counts() bool { return op.kind == opHit || op.kind == opInc }
 
 // granted reports whether the operation has got places in a window.
 func (op operation) granted() bool {

@@ -1,16 +1,13 @@
 package limiter_test
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit"
@@ -31,50 +28,6 @@ func TestRecordsAreRemovedAfterAnOutage(t *testing.T) {
 		require.Len(t, testkit.Keys(srv), 600)
 		srv.Refuse(false)
 		requireRemoved(t, srv, 10*time.Second)
-	})
-}
-
-func TestSilentServerDoesNotDelayRemovalsFromOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		up := testkit.InMemory(t, mockserver.WithValueSize(1))
-		silent := testkit.InMemory(t, mockserver.WithValueSize(1))
-		client, err := throttr.Connect[uint8](t.Context(), throttr.Config{
-			Servers: []string{"up:1", "silent:1"},
-			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
-				if address == "up:1" {
-					return up.Dial(ctx)
-				}
-				return silent.Dial(ctx)
-			},
-		})
-		require.NoError(t, err)
-		defer client.Close()
-		l := testkit.NewRateLimit(client.Backend())
-		for i := range 2000 {
-			testkit.Hits(t, l, 1, fmt.Sprint(i), time.Minute, 5)
-			time.Sleep(time.Millisecond)
-		}
-		require.Greater(t, len(testkit.Keys(silent)), 500)
-		silent.Inject(mockserver.Fault{Delay: time.Hour})
-		requireRemoved(t, up, 150*time.Second)
-	})
-}
-
-func TestWindowOutlivesTheClientThatOpenedIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		opener := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		require.Equal(t, 2, testkit.Hits(t, testkit.NewRateLimit(opener.Backend()), 2, "k", time.Minute, 5))
-		opener.Close()
-		a, b := testkit.Limiter[uint16](t, srv), testkit.Limiter[uint16](t, srv)
-		require.Equal(t, 3, testkit.Hits(t, a, 7, "k", time.Minute, 5)+testkit.Hits(t, b, 7, "k", time.Minute, 5))
-		time.Sleep(time.Minute - 1)
-		require.Zero(t, testkit.Hits(t, a, 1, "k", time.Minute, 5))
-		time.Sleep(time.Nanosecond)
-		require.Equal(t, 5, testkit.Hits(t, a, 7, "k", time.Minute, 5)+testkit.Hits(t, b, 7, "k", time.Minute, 5))
-		time.Sleep(5 * time.Minute)
-		require.Empty(t, testkit.Keys(srv), "sweepers remove the record of the closed client")
-		require.Zero(t, srv.Expired())
 	})
 }
 
