@@ -48,6 +48,22 @@ func TestDeleteEndsWhatOthersHaveCountedWithoutAName(t *testing.T) {
 	})
 }
 
+// RateLimit checks arguments before it calls a backend. Other callers get the same errors.
+func TestNumbersThatNoCounterHolds(t *testing.T) {
+	ctx, b, l := t.Context(), client[uint16](t, inMemory(t)), fixed(time.Minute, 10)
+	for _, n := range []uint64{1 << 16, 1 << 63} {
+		_, _, hit := b.Hit(ctx, "k", l, n)
+		_, _, take := b.Take(ctx, "k", l, n)
+		_, _, peek := b.Peek(ctx, "k", l, n)
+		_, _, set := b.Set(ctx, "k", l, n)
+		_, _, charge := b.Charge(ctx, "k", l, 1<<63)
+		_, _, end := b.Delete(ctx, "k", time.Hour+1)
+		for _, err := range []error{hit, take, peek, set, charge, end} {
+			require.ErrorIs(t, err, window.ErrRange)
+		}
+	}
+}
+
 // Of takes that are made in turn, the server of the second one goes away after the first one has counted.
 func TestTakesInTurnThatFailMayHaveCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

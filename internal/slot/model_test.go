@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -179,4 +180,13 @@ func TestWindowsThatEndWithoutHits(t *testing.T) {
 		s.size, s.returnRate, s.emptyRate, s.largestHit = 4, 1, 0.5, 1
 	})
 	require.Greater(t, sum.empty, sum.windows/5)
+}
+
+// TestModelUnderEachFocus runs the model with all rules, and with what they are about more frequent.
+func TestModelUnderEachFocus(t *testing.T) {
+	for i, focus := range []func(*settings){
+		cuts, tornLookups, exhausted, manyResets, lateResets, manyReturns, laterReturns, manyRestarts, idleSlots,
+	} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) { simulateAll(t, *first, *runs/400, focus) })
+	}
 }

@@ -83,3 +83,14 @@ func TestOlderOfTwoWindows(t *testing.T) {
 		require.Equal(t, observations[Live], l.Slots[w.Slot])
 	}
 }
+
+// The model hardly ever comes to these actions.
+func TestRareActions(t *testing.T) {
+	both := lookedUp(Live, Live, bands.Guard/2)
+	require.Equal(t, Again, bands.Reset(both, &Ending{}).Kind, "one window has ended while the slots were read")
+
+	h := lookedUp(Doomed, Absent, bands.Guard)
+	h.Last.Slots[A].Count = bands.Largest
+	full := bands.Hit(h)
+	require.Equal(t, []Request{{PatchQuota, A, 1}}, bands.Requests(nil, full, 0), "no claim fits the counter")
+}
