@@ -55,8 +55,8 @@ type Subject struct {
 	// Second is another backend on the same store, such as that of a second client. Random calls of
 	// both are compared with one model. Nil if the backend is its own store, and so has no second one.
 	Second window.Backend
-	// Without has the methods that the backend leaves out, but for lists, which return window.ErrUnsupported, each with
-	// the reason. Tests that need them are skipped. The others must be there.
+	// Without has the methods that the backend leaves out, which return window.ErrUnsupported, each with the reason.
+	// Tests that need them are skipped. The others must be there.
 	Without map[string]string
 	// Algorithm is that of most limits of the tests, and of the vectors. Run them for each algorithm that the backend has.
 	// Random calls are of all algorithms that Check accepts. Default: window.FixedWindow.

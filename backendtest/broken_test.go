@@ -24,6 +24,7 @@ const (
 	byClose      = "a call after Close fails with window.ErrClosed"
 	byKeys       = "keys and limits are independent"
 	byLargest    = "numbers can be large"
+	byLoops      = "the loop of a list may call the backend, and end early"
 	byVectors    = "vectors"
 	byCalendar   = "calendar: vectors"
 	byModel      = "random calls agree with a model"
@@ -553,17 +554,67 @@ var unbounded = []broken{
 	})},
 	{"places are listed without who holds them", "f", []string{byPlaceModel}, instead(listPlaces, func(b attempt, c call) answer {
 		a := b.right(c)
-		for i := range a.listed {
-			a.listed[i].ByProcess = nil
+		for i := range a.held {
+			a.held[i].ByProcess = nil
 		}
 		return a
 	})},
 	{"places of one limit are listed", "f", []string{byPlaceModel}, instead(listPlaces, func(b attempt, c call) answer {
 		a := b.right(c)
-		a.listed = a.listed[:min(len(a.listed), 1)]
+		a.held = a.held[:min(len(a.held), 1)]
 		return a
 	})},
-	{"the context of a list is ignored", "f", []string{byPlaceKeys}, instead(listPlaces, func(b attempt, c call) answer { return b.endless().right(c) })},
+	{"the context of a list of places is ignored", "f", []string{byContext}, instead(listPlaces, func(b attempt, c call) answer { return b.endless().right(c) })},
+
+	// Lists.
+	{"List is that of Unimplemented", "f", []string{byMethods}, instead(list, func(attempt, call) answer {
+		return answer{err: window.ErrUnsupported}
+	})},
+	{"the context of a list is ignored", "f", []string{byContext}, instead(list, func(b attempt, c call) answer { return b.endless().right(c) })},
+	{"something is listed that nobody has counted", "ft", []string{byKeys, byModel}, instead(list, func(b attempt, c call) answer {
+		c.each(window.Listed{Key: "invented", Limit: window.Limit{Scale: time.Hour, Algorithm: window.FixedWindow}})
+		return b.right(c)
+	})},
+	{"something is listed twice", "ft", []string{byKeys, byModel}, ofListed(func(l window.Listed) []window.Listed { return []window.Listed{l, l} })},
+	{"one count is not listed", "ft", []string{byKeys, byModel}, instead(list, func(b attempt, c call) answer {
+		each, n := c.each, 0
+		c.each = func(l window.Listed) bool { n++; return n == 2 || each(l) }
+		return b.right(c)
+	})},
+	{"windows that have ended are listed", "ft", []string{byModel}, instead(list, func(b attempt, c call) answer {
+		for of, w := range b.counts() {
+			if !w.ExpiresAt.After(b.now()) && c.lists(of.Key) {
+				c.each(window.Listed{Key: of.Key, Limit: of.Limit})
+			}
+		}
+		return b.right(c)
+	})},
+	{"names of limits are not listed", "ft", []string{byKeys, byModel}, ofLimit(func(l *window.Limit) { l.Name = "" })},
+	{"scales are listed in milliseconds", "ft", []string{byKeys, byModel}, ofLimit(func(l *window.Limit) { l.Scale /= time.Millisecond })},
+	{"windows of the calendar are listed as those of UTC", "f", []string{byKeys, byModel}, ofLimit(func(l *window.Limit) { l.Zone = "" })},
+	{"another Max is listed", "ft", []string{byKeys}, ofLimit(func(l *window.Limit) { l.Max++ })},
+	{"another count is listed", "ft", []string{byKeys, byModel}, ofListed(func(l window.Listed) []window.Listed {
+		l.Window.Count++
+		return []window.Listed{l}
+	})},
+	{"windows are listed without their end", "ft", []string{byKeys, byModel}, ofListed(func(l window.Listed) []window.Listed {
+		l.Window.ExpiresAt = time.Time{}
+		return []window.Listed{l}
+	})},
+	{"the counts of all keys are listed, whatever the keys", "ft", []string{byKeys, byModel}, instead(list, func(b attempt, c call) answer {
+		c.keys = nil
+		return b.right(c)
+	})},
+	{"digests of long keys are listed as keys", "ft", []string{byKeys}, ofListed(func(l window.Listed) []window.Listed {
+		l.Digest = false
+		return []window.Listed{l}
+	})},
+	{"a loop over List goes on after its end", "ft", []string{byLoops}, instead(list, func(b attempt, c call) answer {
+		each := c.each
+		c.each = func(l window.Listed) bool { each(l); return true }
+		return b.right(c)
+	})},
+	{"a lock is held in the loop over List", "ft", []string{byLoops}, locked()},
 }
 
 // Mistakes that several rows have.

@@ -25,11 +25,12 @@ const (
 	takeAll    method = "TakeAll"
 	deleteAll  method = "Delete"
 	exchange   method = "Exchange"
+	list       method = "List"
 	listPlaces method = "ListPlaces"
 )
 
-// methods are those that a backend may leave out, but for lists.
-var methods = []method{hit, take, charge, peek, set, reset, giveBack, takeAll, deleteAll, exchange}
+// methods are those that a backend may leave out.
+var methods = []method{hit, take, charge, peek, set, reset, giveBack, takeAll, deleteAll, exchange, list, listPlaces}
 
 // call is a call of a backend, as data. Which fields it has depends on the method.
 type call struct {
@@ -37,10 +38,11 @@ type call struct {
 	second      bool // of the second client
 	window.Take      // its Key, Limit and N
 	id          int64
-	scales      []time.Duration // of Delete
-	takes       []window.Take   // of TakeAll
-	claims      []window.Claim  // of Exchange
-	keys        []string        // of ListPlaces
+	scales      []time.Duration                   // of Delete
+	takes       []window.Take                     // of TakeAll
+	claims      []window.Claim                    // of Exchange
+	keys        []string                          // of List and ListPlaces
+	each        func(l window.Listed) (more bool) // the body of a loop over List, or nil
 }
 
 // answer is what a call returns.
@@ -50,7 +52,8 @@ type answer struct {
 	ok      bool                  // of TakeAll and GiveBack
 	deleted int                   // of Delete
 	places  []window.Places       // of Exchange
-	listed  []window.ListedPlaces // of ListPlaces
+	counts  []window.Listed       // of List
+	held    []window.ListedPlaces // of ListPlaces
 	traits  window.Traits         // of Check
 	err     error
 }
@@ -85,11 +88,21 @@ func (c call) of(ctx context.Context, b window.Backend) (a answer) {
 		for i := range a.places {
 			a.err = errors.Join(a.err, a.places[i].Err)
 		}
+	case list:
+		for l, err := range b.List(ctx, c.keys...) {
+			if a.err = err; err != nil {
+				continue // it is the last one
+			}
+			a.counts = append(a.counts, l)
+			if c.each != nil && !c.each(l) {
+				break
+			}
+		}
 	case listPlaces:
 		for p, err := range b.ListPlaces(ctx, c.keys...) {
 			a.err = err
 			if err == nil {
-				a.listed = append(a.listed, p)
+				a.held = append(a.held, p)
 			}
 		}
 	}
@@ -109,8 +122,10 @@ func (c call) String() string {
 		}
 	case deleteAll:
 		parts = []string{fmt.Sprintf("%.40q, %v", c.Key, c.scales)}
-	case exchange, listPlaces:
-		parts = []string{fmt.Sprintf("%+v", c.claims), fmt.Sprintf("%.40q", c.keys)}
+	case exchange:
+		parts = []string{fmt.Sprintf("%+v", c.claims)}
+	case list, listPlaces:
+		parts = []string{fmt.Sprintf("%.40q", c.keys)}
 	}
 	text := fmt.Sprintf("%s(%s)", c.method, strings.Join(parts, "; "))
 	if c.second {

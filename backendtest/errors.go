@@ -32,6 +32,8 @@ func (c count) example(m method) call {
 		one.scales = []time.Duration{c.limit.Scale}
 	case exchange:
 		one.claims = []window.Claim{{Key: c.key}}
+	case list, listPlaces:
+		one.keys = []string{c.key}
 	}
 	return one
 }
@@ -62,7 +64,7 @@ func testMethods(s *suite) {
 	}
 	for name := range s.Without {
 		s.expect(slices.Contains(methods, method(name)),
-			"Subject.Without has %q, which is no method, or one that need not be named", name)
+			"Subject.Without has %q, which is no method, or one that a backend must have", name)
 	}
 }
 
@@ -135,8 +137,8 @@ func (s *suite) sameErrors(l window.Limit, sentinel error) {
 	c := s.count("k")
 	c.limit = l
 	for _, m := range s.present() {
-		if m == exchange || m == deleteAll && sentinel != window.ErrScale { // Delete has a scale, but no limit
-			continue
+		if m == exchange || m == list || m == listPlaces || m == deleteAll && sentinel != window.ErrScale {
+			continue // it has no limit; Delete has a scale
 		}
 		got := c.example(m).of(s.Context(), s.Backend).err
 		same := true

@@ -219,6 +219,37 @@ func ofClaims(f func(b attempt, claim *window.Claim, held uint64)) mistake {
 	})
 }
 
+// ofListed lists something else in place of each count.
+func ofListed(f func(l window.Listed) []window.Listed) mistake {
+	return instead(list, func(b attempt, c call) answer {
+		each := c.each
+		c.each = func(l window.Listed) bool {
+			return !slices.ContainsFunc(f(l), func(l window.Listed) bool { return !each(l) })
+		}
+		return b.right(c)
+	})
+}
+
+// ofLimit changes the limits that are listed.
+func ofLimit(f func(l *window.Limit)) mistake {
+	return ofListed(func(l window.Listed) []window.Listed {
+		f(&l.Limit)
+		return []window.Listed{l}
+	})
+}
+
+// locked holds a lock in the loops over lists, which takes need.
+func locked() mistake {
+	var mu sync.Mutex
+	return func(b attempt, c call) answer {
+		if c.method == list || c.method == take {
+			mu.Lock()
+			defer mu.Unlock()
+		}
+		return b.right(c)
+	}
+}
+
 // ofPlaces changes the answers to claims.
 func ofPlaces(f func(p *window.Places)) mistake {
 	return instead(exchange, func(b attempt, c call) answer {

@@ -58,6 +58,10 @@ func (s *suite) do(c call) answer {
 		s.deletes(m)
 	case exchange:
 		s.exchanges(m)
+	case list:
+		s.lists(m)
+	case listPlaces:
+		s.listsPlaces(m)
 	case giveBack:
 		s.givesBack(m)
 		s.model.record(&c.Take).remember(m)
@@ -234,6 +238,39 @@ func (s *suite) deletes(m made) {
 	}
 }
 
+// lists compares what List returns with the model. Each count is once in it, if it is of some keys, and looks as Peek
+// describes it. What has ended is not there, and nothing else is missing. What has a digest in place of its key is not
+// compared.
+func (s *suite) lists(m made) {
+	s.Helper()
+	digests, listed := 0, map[identity]bool{}
+	for _, l := range m.counts {
+		if l.Digest {
+			digests++
+			continue
+		}
+		m.Take = l.Limit.For(l.Key, 0)
+		id := identityOf(&m.Take)
+		r := s.model.counts[id]
+		if r == nil || !m.lists(id.key) || l.Window.Left <= 0 || listed[id] && len(m.keys) > 0 {
+			s.Errorf("%v returns %+v, which is not counted, has ended, or was there before", m.call, l)
+			continue
+		}
+		listed[id] = true
+		s.compare(m, &m.Take, l.Window, r.window(&l.Limit, m.now))
+	}
+	var missing []string
+	for id, r := range s.model.counts {
+		if m.lists(id.key) && !listed[id] && r.window(&id.limit, m.now).Left > 0 {
+			missing = append(missing, fmt.Sprintf("%.40q, %v", id.key, id.limit))
+		}
+	}
+	s.expect(len(missing) == digests, "%v returns %d digests of keys, and not %q", m.call, digests, missing)
+}
+
+// lists reports whether a call lists a key.
+func (c call) lists(key string) bool { return len(c.keys) == 0 || slices.Contains(c.keys, key) }
+
 // givesBack gives back in the model. A token bucket may give less back if it has got something else back since the take.
 func (s *suite) givesBack(m made) {
 	s.Helper()
@@ -305,7 +342,7 @@ func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 	}
 	if t.Limit.Algorithm.Rolling() {
 		r.used[clientID{m.second, got.ID}] = true
-	} else if m.method != peek {
+	} else if m.method != peek && m.method != list {
 		if why := s.identify(m, r, got, want); why != "" {
 			wrong = append(wrong, why)
 		}

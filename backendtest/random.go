@@ -19,7 +19,7 @@ var randomProperties = []property{
 // mix is how often methods are called.
 var mix = []method{
 	hit, hit, hit, hit, take, take, take, take, takeAll, takeAll, takeAll, giveBack, giveBack, giveBack, peek, peek,
-	charge, set, reset, deleteAll,
+	charge, set, reset, deleteAll, list,
 }
 
 // walk makes random calls of some counts.
@@ -118,6 +118,18 @@ func (w *walk) step(c count) {
 		}
 		c.delete([][]time.Duration{nil, {w.scale(), w.scale()}}[w.IntN(2)]...)
 		w.look(c)
+	case list:
+		w.list(c)
+	}
+}
+
+// list lists the counts of one key, or of all.
+func (w *walk) list(c count) {
+	if all := (call{method: list, second: c.second}); w.has(list) {
+		if w.IntN(2) == 0 {
+			all.keys = []string{c.key}
+		}
+		w.do(all)
 	}
 }
 

@@ -230,6 +230,9 @@ func have(needed ...method) need {
 	}
 }
 
+// has reports whether the backend has a method that the Subject may leave out.
+func (s *suite) has(m method) bool { return have(m)(s) == "" }
+
 // once is the need of tests that say their algorithm, or have none.
 func once(s *suite) string {
 	if s.Algorithm != window.FixedWindow {

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	_ "time/tzdata" // of machines that have no zone data
@@ -14,6 +15,7 @@ import (
 var windowProperties = []property{
 	{"keys and limits are independent", testIndependence, nil},
 	{"numbers can be large", testLargest, nil},
+	{"the loop of a list may call the backend, and end early", testLoops, []need{have(list, take)}},
 }
 
 // testIndependence counts in windows that differ in one thing: key, name, scale, algorithm or calendar.
@@ -55,6 +57,35 @@ func testIndependence(s *suite) {
 			return
 		}
 	}
+	if !s.has(list) {
+		return
+	}
+	s.do(call{method: list, keys: []string{"a", "", "\xff", "nobody"}})
+	for _, l := range s.do(call{method: list}).counts {
+		s.expect((l.Limit.Max == 0 || l.Limit.Max == 100) && l.Limit.Burst == 0, "a Max of 100 is listed as %+v", l)
+	}
+}
+
+// testLoops takes of the keys that a loop lists, and ends it.
+func testLoops(s *suite) {
+	for i := range 5 {
+		s.count(fmt.Sprint(i)).do(take, 1)
+	}
+	for most := range 5 {
+		n := 0
+		s.try(call{method: list, each: func(l window.Listed) bool {
+			n++
+			taken := make(chan answer, 1)
+			go func() { taken <- s.count(l.Key).do(take, 1) }()
+			select {
+			case <-taken:
+			case <-time.After(10 * time.Second):
+				s.Fatal("a take in the loop of a list does not return")
+			}
+			return n <= most
+		}})
+	}
+	s.do(call{method: list})
 }
 
 // each returns counts of keys.

@@ -187,10 +187,19 @@ func (b *wrong) Exchange(ctx context.Context, claims []window.Claim, places []wi
 	return a.err
 }
 
+func (b *wrong) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
+	return func(yield func(window.Listed, error) bool) {
+		each := func(l window.Listed) bool { return yield(l, nil) }
+		if a := b.do(ctx, call{method: list, keys: keys, each: each}); a.err != nil {
+			yield(window.Listed{}, a.err)
+		}
+	}
+}
+
 func (b *wrong) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
 	return func(yield func(window.ListedPlaces, error) bool) {
 		a := b.do(ctx, call{method: listPlaces, keys: keys})
-		for _, l := range a.listed {
+		for _, l := range a.held {
 			if !yield(l, nil) {
 				return
 			}

@@ -63,6 +63,8 @@ func (f *found) listed() (window.Listed, error) {
 	record := &p.row.record
 	p.rule = record.Rule
 	p.describe(p.peek(f.at, 0), f.at)
+	p.window.Refused = false // nothing was asked
+	p.window.RetryAfter = 0
 	l := f.limit
 	l.Max = record.Max
 	if record.Holds != record.Max {

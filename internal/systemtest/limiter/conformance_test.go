@@ -58,6 +58,9 @@ func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...
 	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
 	return backendtest.Subject{
 		Backend: client.Backend(opts...), Clock: backendtest.BubbleClock{}, SkipsDenied: true, MayLose: true,
-		Without: map[string]string{"Exchange": "a grant would take several exchanges, and there is no line"},
+		Without: map[string]string{
+			"Exchange":   "a grant would take several exchanges, and there is no line",
+			"ListPlaces": "there are none",
+		},
 	}
 }
