@@ -88,13 +88,14 @@ type Config struct {
 	//   - a sweep has removed records of dead clients (info), has failed (warn), or had
 	//     nothing to do (debug)
 	//
-	// Default: nothing is logged.
+	// Default: nothing is logged, but for a line of OpenServers, see Lazy.
 	Logger *slog.Logger
 
 	// Lazy makes Connect and Open succeed although servers can't be reached. Requests to
 	// such a server fail at once with ErrUnavailable, so that the policy or fallback of a
 	// RateLimit decides. The server is tried in the background, at least twice a second, and
 	// used as soon as it responds. Connect waits for the first attempts, half a second at most.
+	// If a server is not there by then, OpenServers logs a line (warn), by default to slog.Default.
 	// If a server has another value size, every request to it fails with
 	// ErrValueSizeMismatch, to which no policy applies. Default: servers must be there.
 	Lazy bool

@@ -1,10 +1,13 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/api"
@@ -50,7 +53,8 @@ func (b *OpenBackend) Part(key string) string { return outage.PartOf(b.BackendCl
 //	import _ "github.com/throttr-go/throttr/redisbackend"
 //
 // With the parameter lazy=true, every scheme opens at once although the store is away: calls fail with
-// [ErrUnavailable], so that the policy or the fallback of a [RateLimit] decides, until it responds.
+// [ErrUnavailable], so that the policy or the fallback of a [RateLimit] decides, until it responds. If a store is not
+// there after half a second, [slog.Default] gets a line at level WARN.
 //
 // Errors match [ErrConfig] or [ErrUnavailable], and never contain the URL's password. Open panics if ctx is
 // nil.
@@ -70,7 +74,22 @@ func Open(ctx context.Context, url string) (*OpenBackend, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isLazy(url) {
+		reportStart(b, slog.Default())
+	}
 	return &OpenBackend{b}, nil
+}
+
+// reportStart logs, once the attempts to reach the stores of a lazy backend have had the time they need, that one is
+// not there.
+func reportStart(b window.BackendCloser, l *slog.Logger) {
+	time.AfterFunc(startWait, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startWait)
+		defer cancel()
+		if err := b.Ping(ctx); err != nil && !errors.Is(err, ErrClosed) {
+			l.Warn("throttr: the store can't be reached yet", "store", outage.Stores(b), "error", withoutKey(err))
+		}
+	})
 }
 
 // unknownScheme returns the error of a scheme without a driver. It names the import of those that this
@@ -100,6 +119,9 @@ func OpenServers(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenB
 	b, err := openServers(ctx, cfg, opts)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Lazy {
+		reportStart(b, cmp.Or(cfg.Logger, slog.Default()))
 	}
 	return &OpenBackend{b}, nil
 }

@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
+	"github.com/throttr-go/throttr/window"
 )
 
 // openURL opens a backend that is closed at the end of the test.
@@ -198,6 +200,53 @@ func TestALazyStartWaitsHalfASecondAtMost(t *testing.T) {
 		require.Equal(t, 100*time.Millisecond, time.Since(begun), "the end of ctx ends the wait")
 		_, err = throttr.NewRateLimit(b, throttr.WithPolicy(throttr.AllowHits)).Hit(t.Context(), "k", time.Minute, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
+	})
+}
+
+// A lazy start is not silent if the store is not there, and has one line for each store that is opened. WithLogger and
+// calls are not needed.
+func TestALazyStartReportsAStoreThatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, own := &journal{}, &journal{}
+		before := slog.Default()
+		slog.SetDefault(log.logger())
+		defer slog.SetDefault(before)
+		srv := testkit.InMemory(t)
+		for _, c := range []struct {
+			cfg   throttr.Config
+			close bool
+		}{
+			{testkit.Over(srv, throttr.Config{Lazy: true}), false},
+			{throttr.Config{Lazy: true, Dial: hang}, true},
+			{throttr.Config{Lazy: true, Servers: []string{"a:1"}, Dial: hang}, false},
+			{throttr.Config{Lazy: true, Servers: []string{"a:1"}, Dial: hang, Logger: own.logger()}, false},
+		} {
+			b := openOver(t, c.cfg)
+			if c.close {
+				b.Close()
+			}
+			time.Sleep(time.Minute)
+			b.Close()
+		}
+		window.Register("nowhere", func(context.Context, string) (window.BackendCloser, error) {
+			return throttr.OpenServers(t.Context(), throttr.Config{Dial: hang, Lazy: true, Logger: slog.New(slog.DiscardHandler)})
+		})
+		for _, url := range []string{"nowhere://", "nowhere://?lazy=false", "nowhere://h,i?prefix=x&lazy=true"} {
+			b := openURL(t, url)
+			time.Sleep(time.Minute)
+			b.Close()
+		}
+		for _, j := range []*journal{log, own} {
+			for _, line := range j.entries(t) {
+				require.Equal(t, "WARN", line["level"])
+				require.Equal(t, "throttr: the store can't be reached yet", line["msg"])
+				require.Contains(t, line["error"], "no response yet")
+			}
+		}
+		require.Len(t, log.entries(t), 2)
+		require.Equal(t, "a:1", log.entries(t)[0]["store"])
+		require.Equal(t, "127.0.0.1:9000", log.entries(t)[1]["store"])
+		require.Len(t, own.entries(t), 1)
 	})
 }
 

@@ -51,7 +51,7 @@ func (j *journal) entries(t *testing.T) (all []map[string]any) {
 }
 
 // A store is away for ten seconds at 2,000 hits a second: the first hits wait for it as long as they may,
-// then none does, the fallback counts, and there are two lines.
+// then none does, the fallback counts, and there is a line for the first decision without the store, and two for the outage.
 func TestAnOutageCostsMilliseconds(t *testing.T) {
 	for name, fault := range map[string]fault{
 		"hangs": hangs, "down": isDown, "refuses": refuses, "slow": isSlow, "read-only": onlyReads,
@@ -106,17 +106,20 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 				require.Less(t, asked, int64(2000+520+60), "the store is spared")
 
 				lines := log.entries(t)
-				require.Len(t, lines, 2)
-				require.Equal(t, "throttr: the store is away", lines[0]["msg"])
-				require.Equal(t, "fallback, or return an error", lines[0]["instead"])
-				require.NotEmpty(t, lines[0]["error"])
-				require.Equal(t, "throttr: the store is back", lines[1]["msg"])
+				require.Len(t, lines, 3)
+				require.EqualValues(t, 1, lines[0]["degraded"])
+				require.Equal(t, "throttr: the store is away", lines[1]["msg"])
+				require.Equal(t, "throttr: the store is back", lines[2]["msg"])
 				// A call that was refused while another closed the breaker may be counted after the line.
-				require.InDelta(t, degraded.Load(), lines[1]["degraded"], 4)
-				require.InDelta(t, denied.Load(), lines[1]["denied"], 4)
-				require.InDelta(t, 10.2e9, lines[1]["after"], 0.5e9)
-				for _, line := range lines {
+				require.InDelta(t, degraded.Load()-1, lines[2]["degraded"], 4)
+				require.InDelta(t, denied.Load(), lines[2]["denied"], 4)
+				require.InDelta(t, 10e9, lines[2]["after"], 0.5e9)
+				for i, line := range lines {
 					require.Equal(t, "WARN", line["level"])
+					if i < 2 {
+						require.Equal(t, "fallback, or return an error", line["instead"])
+						require.NotEmpty(t, line["error"])
+					}
 				}
 				require.Len(t, events, 2)
 				require.Equal(t, throttr.EventUnavailable, events[0].Kind)
@@ -184,9 +187,11 @@ func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 				require.NoError(t, err)
 			}
 			lines := log.entries(t)
-			require.Len(t, lines, 1)
-			require.NotContains(t, lines[0]["error"], "alice", name)
-			require.NotEmpty(t, lines[0]["error"])
+			require.Len(t, lines, 2)
+			for _, line := range lines {
+				require.NotContains(t, line["error"], "alice", name)
+				require.NotEmpty(t, line["error"])
+			}
 		})
 	}
 }
@@ -251,18 +256,18 @@ func testOutageOfServers(t *testing.T, lazy, leases bool) {
 	one := hits()
 	require.Positive(t, one)
 	require.Less(t, one, 20, "those of the other server are counted")
-	require.Len(t, log.entries(t), 1)
-	require.Equal(t, "a:1,b:1", log.entries(t)[0]["store"])
+	require.Len(t, log.entries(t), 2)
+	require.Equal(t, "a:1,b:1", log.entries(t)[1]["store"])
 	a.Refuse(true)
 	a.Disconnect()
 	require.Equal(t, 20, hits())
 	hangs.Store(false)
 	require.Equal(t, 20-one, hits())
-	require.Len(t, log.entries(t), 1)
+	require.Len(t, log.entries(t), 2)
 	a.Refuse(false)
 	require.Zero(t, hits())
-	require.Len(t, log.entries(t), 2)
-	require.Equal(t, "throttr: the store is back", log.entries(t)[1]["msg"])
+	require.Len(t, log.entries(t), 3)
+	require.Equal(t, "throttr: the store is back", log.entries(t)[2]["msg"])
 }
 
 // All calls that take of one limit do so, once the circuit is open.
@@ -354,13 +359,13 @@ func TestDenialsOfAShareSayWhenTheStoreMayBeBack(t *testing.T) {
 	}
 }
 
-// A store that fails now and then, but not often enough in a row, is reported once a minute.
-func TestSporadicFailuresAreReportedOnceAMinute(t *testing.T) {
+// A store that fails now and then, but not often enough in a row, is reported at once, and then once a minute.
+func TestSporadicFailuresAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := newDistant(t), &journal{}
 		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
 		store.be(func(context.Context, call) error {
-			if store.asked.Load()%2 == 0 {
+			if store.asked.Load()%2 == 1 {
 				return throttr.ErrUnavailable
 			}
 			return nil
@@ -368,15 +373,21 @@ func TestSporadicFailuresAreReportedOnceAMinute(t *testing.T) {
 		for i := range 250 {
 			_, err := decisions[map[bool]string{true: "hit", false: "take all"}[i%4 < 2]](t.Context(), limiter, tenAMinute, 1)
 			require.NoError(t, err)
+			if i == 0 {
+				require.Len(t, log.entries(t), 1)
+			}
 			time.Sleep(time.Second)
 		}
-		lines := log.entries(t)
-		require.InDelta(t, 4, len(lines), 1)
+		time.Sleep(time.Hour)
+		lines, reported := log.entries(t), 0.0
+		require.InDelta(t, 6, len(lines), 1)
 		for _, line := range lines {
 			require.Equal(t, "throttr: decisions without the store", line["msg"])
-			require.InDelta(t, 30, line["degraded"], 2)
+			require.LessOrEqual(t, line["degraded"], 31.0)
 			require.Equal(t, "allow hits", line["instead"])
+			reported += line["degraded"].(float64)
 		}
+		require.EqualValues(t, 125, reported)
 	})
 }
 

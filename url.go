@@ -58,6 +58,14 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
+// isLazy reports whether a URL of any scheme has the parameter lazy=true.
+func isLazy(s string) bool {
+	_, query, _ := strings.Cut(s, "?")
+	values, _ := url.ParseQuery(query)
+	lazy, _ := strconv.ParseBool(values.Get("lazy"))
+	return lazy
+}
+
 // splitHosts splits a comma-separated list of hosts and gives each a port. It refuses everything
 // else that a URL can hold. The errors do not repeat the URL, which may have a password.
 func splitHosts(list string) ([]string, error) {

@@ -220,7 +220,7 @@ func TestServerThatStopsAndRestartsUnderLoad(t *testing.T) {
 	t.Logf("%d granted", sum)
 }
 
-// While the server is down, a RateLimit asks its fallback, and says so in two lines.
+// While the server is down, a RateLimit asks its fallback, and says so: at its first decision, and when the outage begins and ends.
 func TestAServerThatIsDownIsAnOutage(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	b, err := throttr.Open(t.Context(), s.URL())
@@ -244,7 +244,7 @@ func TestAServerThatIsDownIsAnOutage(t *testing.T) {
 		take()
 		expect(t, time.Since(start) < 20*time.Second, "the server is not used again")
 	}
-	expect(t, log.count() == 2 && !strings.Contains(log.String(), "user:42"), "%s", &log)
+	expect(t, log.count() == 3 && !strings.Contains(log.String(), "user:42"), "%s", &log)
 }
 
 // A connection whose server has become a replica is closed by the first call that it fails: at its address, there may be

@@ -9,10 +9,11 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// sporadicPeriod is how long decisions without the store are counted before a line reports them.
-const sporadicPeriod = time.Minute
+// linePeriod is how long decisions without the store are counted after a line, before another one reports them.
+const linePeriod = time.Minute
 
-// Watch tells the program that a store is away, and that it is back.
+// Watch tells the program that a store is away, and that it is back. Each decision without the store is in the numbers
+// of one line, which is written at once, at the end of the outage, or a minute after the line before.
 type Watch struct {
 	Backend  window.Backend
 	Logger   func() *slog.Logger
@@ -22,28 +23,32 @@ type Watch struct {
 
 	mu    sync.Mutex // guards what follows
 	open  int        // circuits
-	since time.Time  // of the outage, or of the first decision that no line has reported
-	made  decisions  // since then, without the store
+	since time.Time  // of the outage
+	made  decisions  // that no line has reported
+	timed bool       // a timer will report them
 }
 
-// decisions are numbers of decisions.
-type decisions struct{ all, denied int }
+// decisions are numbers of decisions without the store.
+type decisions struct {
+	all, denied int
+	since       time.Time // of the first one
+	cause       error     // of the last one that has any; nil: no line is needed but that of an outage
+}
 
 // Opened is called when a circuit opens.
 func (w *Watch) Opened(cause error) {
 	w.mu.Lock()
 	w.open++
 	first := w.open == 1
-	if first && (w.made.all == 0 || time.Since(w.since) > time.Second) {
+	if first {
 		w.since = time.Now()
-		w.made = decisions{}
 	}
 	w.mu.Unlock()
 	if !first {
 		return
 	}
 	if l := w.Logger(); l != nil {
-		l.Warn("throttr: the store is away", "store", w.name(), "error", w.Text(cause), "instead", w.Instead)
+		l.Warn("throttr: the store is away", "store", Stores(w.Backend), "error", w.Text(cause), "instead", w.Instead)
 	}
 	w.Observed(cause, 0)
 }
@@ -53,18 +58,18 @@ func (w *Watch) Closed() {
 	w.mu.Lock()
 	w.open--
 	last := w.open == 0
-	made := w.made
 	after := time.Since(w.since)
+	var made decisions
 	if last {
-		w.made = decisions{}
+		made = w.take()
 	}
 	w.mu.Unlock()
 	if !last {
 		return
 	}
 	if l := w.Logger(); l != nil {
-		l.Warn("throttr: the store is back", "store", w.name(), "after", after.Round(time.Millisecond), "degraded",
-			made.all, "denied", made.denied)
+		l.Warn("throttr: the store is back", "store", Stores(w.Backend), "after", after.Round(time.Millisecond),
+			"degraded", made.all, "denied", made.denied)
 	}
 	w.Observed(nil, after)
 }
@@ -72,50 +77,77 @@ func (w *Watch) Closed() {
 // Decided is called when a decision was made without the store. If there is a cause, decisions are also reported
 // while no circuit is open.
 func (w *Watch) Decided(allowed bool, cause error) {
-	made, within := w.count(allowed, cause != nil)
-	if l := w.Logger(); within > 0 && l != nil {
-		l.Warn("throttr: decisions without the store", "store", w.name(), "error", w.Text(cause), "within",
-			within.Round(time.Second),
-			"degraded", made.all, "denied", made.denied, "instead", w.Instead)
-	}
-}
-
-// Panicked is called when the backend has panicked in the background.
-func (w *Watch) Panicked(cause any, stack []byte) {
-	if l := w.Logger(); l != nil {
-		l.Error("throttr: the backend has panicked", "store", w.name(), "panic", cause, "stack", string(stack))
-	}
-}
-
-// count counts a decision, and returns what is to be reported now while no circuit is open: decisions, and within
-// which time they were made, or 0.
-func (w *Watch) count(allowed, reported bool) (made decisions, within time.Duration) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.made.all == 0 && w.open == 0 {
-		w.since = time.Now()
+	if w.made.all == 0 {
+		w.made.since = time.Now()
 	}
 	w.made.all++
 	if !allowed {
 		w.made.denied++
 	}
-	within = time.Since(w.since)
-	if w.open > 0 || !reported || within < sporadicPeriod {
-		return made, 0
+	if cause != nil {
+		w.made.cause = cause
 	}
-	made = w.made
-	w.made = decisions{}
-	return made, within
+	made := w.due()
+	w.mu.Unlock()
+	w.report(made)
 }
 
-// name returns the names of the backend's stores, as far as it has any.
-func (w *Watch) name() string {
-	b, ok := w.Backend.(interface{ Stats() window.Stats })
+// timeUp is called by the timer.
+func (w *Watch) timeUp() {
+	w.mu.Lock()
+	w.timed = false
+	made := w.due()
+	w.mu.Unlock()
+	w.report(made)
+}
+
+// due returns the decisions that need a line now, and not at the end of the outage or by the timer. The caller holds
+// mu.
+func (w *Watch) due() decisions {
+	if w.open > 0 || w.timed || w.made.cause == nil {
+		return decisions{}
+	}
+	return w.take()
+}
+
+// report logs decisions, if there are any.
+func (w *Watch) report(made decisions) {
+	l := w.Logger()
+	if made.all == 0 || l == nil {
+		return
+	}
+	l.Warn("throttr: decisions without the store", "store", Stores(w.Backend), "error", w.Text(made.cause),
+		"within", time.Since(made.since).Round(time.Second), "degraded", made.all, "denied", made.denied,
+		"instead", w.Instead)
+}
+
+// take returns the decisions that a line is to report. Further ones are counted for a while. The caller holds mu.
+func (w *Watch) take() decisions {
+	made := w.made
+	w.made = decisions{}
+	if !w.timed {
+		w.timed = true
+		time.AfterFunc(linePeriod, w.timeUp)
+	}
+	return made
+}
+
+// Panicked is called when the backend has panicked in the background.
+func (w *Watch) Panicked(cause any, stack []byte) {
+	if l := w.Logger(); l != nil {
+		l.Error("throttr: the backend has panicked", "store", Stores(w.Backend), "panic", cause, "stack", string(stack))
+	}
+}
+
+// Stores returns the names of a backend's stores, as far as it has any.
+func Stores(b window.Backend) string {
+	counted, ok := b.(interface{ Stats() window.Stats })
 	if !ok {
 		return ""
 	}
 	var names []string
-	for _, s := range b.Stats().Stores {
+	for _, s := range counted.Stats().Stores {
 		names = append(names, s.Name)
 	}
 	return strings.Join(names, ",")

@@ -11,52 +11,89 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOutageIsReported(t *testing.T) {
+// watched returns a Watch, the lines that it has written since the last call of lines, and how long outages lasted.
+func watched() (w *Watch, lines func() string, lasted *[]time.Duration) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	lasted = new([]time.Duration)
+	w = &Watch{
+		Logger: func() *slog.Logger { return logger }, Instead: "policy", Text: error.Error,
+		Observed: func(cause error, after time.Duration) {
+			if cause == nil {
+				*lasted = append(*lasted, after)
+			}
+		},
+	}
+	lines = func() string {
+		synctest.Wait()
+		defer log.Reset()
+		return log.String()
+	}
+	return w, lines, lasted
+}
+
+var errDown = errors.New("down")
+
+// An outage has its own time. The numbers of its last line are those of the decisions that no other line has reported.
+func TestAnOutageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		var lasted []time.Duration
-		logger := slog.New(slog.NewTextHandler(&log, nil))
-		w := &Watch{
-			Logger:  func() *slog.Logger { return logger },
-			Instead: "the policy",
-			Text:    error.Error,
-			Observed: func(cause error, after time.Duration) {
-				if cause == nil {
-					lasted = append(lasted, after)
-				}
-			},
-		}
-		for range 2 { // an outage has its own time and counts
-			w.Opened(errors.New("down"))
+		w, lines, lasted := watched()
+		for range 2 {
+			w.Decided(false, nil) // before the circuit opens, without a cause: no line but that of the outage
+			require.Empty(t, lines())
+			w.Opened(errDown)
+			w.Opened(errDown)
+			require.Equal(t, `msg="throttr: the store is away" store="" error=down instead=policy`+"\n", lines())
 			time.Sleep(3 * time.Second)
-			w.Decided(false, nil)
-			w.Decided(true, nil)
-			time.Sleep(time.Second)
+			w.Decided(true, errDown)
 			w.Closed()
-			require.Contains(t, log.String(), `msg="throttr: the store is back" store="" after=4s degraded=2 denied=1`)
-			log.Reset()
 			time.Sleep(time.Hour)
-		}
-		require.Equal(t, []time.Duration{4 * time.Second, 4 * time.Second}, lasted)
-
-		// Failures just before the circuit opens belong to the outage, and those of earlier do not.
-		for pause, want := range map[time.Duration]string{time.Second: "after=3s degraded=2", time.Second + 1: "after=2s degraded=1"} {
-			w.Decided(true, errors.New("down"))
-			time.Sleep(pause)
-			w.Opened(errors.New("down"))
-			w.Decided(true, nil)
-			time.Sleep(2 * time.Second)
+			require.Empty(t, lines())
 			w.Closed()
-			require.Contains(t, log.String(), want)
-			log.Reset()
+			require.Equal(t, `msg="throttr: the store is back" store="" after=1h0m3s degraded=2 denied=1`+"\n", lines())
+			time.Sleep(time.Hour)
+			require.Empty(t, lines())
 		}
+		require.Equal(t, []time.Duration{time.Hour + 3*time.Second, time.Hour + 3*time.Second}, *lasted)
+	})
+}
 
-		for range 3 { // without a cause, there is no line
-			w.Decided(true, nil)
-			time.Sleep(sporadicPeriod)
+// The first decision without the store has a line at once. Further ones have one a minute, although none follows them,
+// or are in that of the outage that follows.
+func TestDecisionsWithoutAnOutageAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, lines, _ := watched()
+		line := func(within, numbers string) string {
+			return `msg="throttr: decisions without the store" store="" error=down within=` + within + " " + numbers + " instead=policy\n"
 		}
-		require.Empty(t, log.String())
-		w.Decided(true, errors.New("down"))
-		require.Contains(t, log.String(), `msg="throttr: decisions without the store" store="" error=down within=3m0s degraded=4 denied=0`)
+		for range 2 {
+			w.Decided(false, errDown)
+			require.Equal(t, line("0s", "degraded=1 denied=1"), lines())
+			time.Sleep(30 * time.Second)
+			w.Decided(false, errDown)
+			w.Decided(true, nil)
+			time.Sleep(29 * time.Second)
+			require.Empty(t, lines())
+			time.Sleep(time.Second)
+			require.Equal(t, line("30s", "degraded=2 denied=1"), lines())
+			w.Decided(true, errDown)
+			w.Opened(errDown)
+			w.Decided(true, errDown)
+			time.Sleep(time.Hour)
+			require.NotContains(t, lines(), "decisions")
+			w.Closed()
+			require.Contains(t, lines(), "after=1h0m0s degraded=2 denied=0")
+			w.Decided(true, errDown) // a call that the circuit has refused, and that is counted late
+			require.Empty(t, lines())
+			time.Sleep(time.Minute)
+			require.Equal(t, line("1m0s", "degraded=1 denied=0"), lines())
+			time.Sleep(time.Minute)
+			require.Empty(t, lines())
+		}
 	})
 }
