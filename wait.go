@@ -53,6 +53,11 @@ func WithMaxWaiters(n int) Option {
 }
 
 // Wait waits until [RateLimit.Take] is granted. It is [RateLimit.WaitAll] with one take.
+//
+// Timers wake a caller about a millisecond late. A token bucket that is full by then refills no further, so waits reach
+// its rate only if its Burst lasts for some milliseconds. At 500 to 15,000 a second, a Burst of Max*10ms/Scale reaches
+// 98 % of the rate, and one of Max*20ms/Scale 99 %; a Burst of 1 reaches at most some 850 a second, and 73 % of 500. So
+// it is with the Max of a limit with another algorithm and a Scale of a few milliseconds.
 func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64) (Result, error) {
 	rv, err := r.WaitAll(ctx, limit.For(key, n))
 	if err != nil {
