@@ -77,34 +77,6 @@ func TestAWrapperThatBlocksEndsInTime(t *testing.T) {
 	})
 }
 
-// A process that has nothing to decide notices the end of an outage, too.
-func TestAnIdleProcessNoticesTheEndOfAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, log := newDistant(t), &journal{}
-		limiter := throttr.NewRateLimit(store, throttr.WithLogger(log.logger()), throttr.WithPolicy(throttr.AllowHits))
-		store.be(isDown)
-		for range 3 {
-			_, err := limiter.Hit(t.Context(), "k", time.Hour, 10)
-			require.NoError(t, err)
-		}
-		time.Sleep(time.Hour)
-		require.Len(t, log.entries(t), 2)
-		asked := store.asked.Load()
-		require.InDelta(t, 3600/30, asked, 80, "it is spared")
-		store.be(nil)
-		time.Sleep(33 * time.Second)
-		lines := log.entries(t)
-		require.Len(t, lines, 3)
-		require.Equal(t, "throttr: the store is back", lines[2]["msg"])
-		asked = store.asked.Load()
-		time.Sleep(time.Hour)
-		require.Equal(t, asked, store.asked.Load())
-		res, err := limiter.Hit(t.Context(), "k", time.Hour, 10)
-		require.NoError(t, err)
-		require.False(t, res.Degraded)
-	})
-}
-
 // The probing of a store that is away does not keep a RateLimit that nobody uses.
 func TestAnUnusedRateLimitEndsItsProbing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,9 +2,7 @@ package throttr_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -111,61 +109,5 @@ func TestAlgorithmsThatServersCannotKeepAreMistakes(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// upTo100 is a store that can't keep a Max over 100, as that of a small number can't.
-type upTo100 struct{ *distant }
-
-func (s upTo100) Check(l throttr.Limit) (window.Traits, error) {
-	if l.Max > 100 {
-		return window.Traits{}, &throttr.RangeError{Field: "Max", Value: fmt.Sprint(l.Max), Bound: "at most 100"}
-	}
-	return s.Backend.Check(l)
-}
-
-func (s upTo100) Take(ctx context.Context, key string, l throttr.Limit, n uint64) (w window.Window, err error) {
-	if _, err = s.Check(l); err == nil {
-		w, err = s.distant.Take(ctx, key, l, n)
-	}
-	return w, err
-}
-
-// A mistake is an error at any time, under every policy, and says nothing about the store: neither that it is away, nor
-// that it is back.
-func TestAMistakeIsAnErrorDuringAnOutage(t *testing.T) {
-	bad := throttr.Limit{Max: 101, Scale: time.Minute}
-	for name, opts := range policies(t) {
-		synctest.Test(t, func(t *testing.T) {
-			store := upTo100{newDistant(t)}
-			limiter := throttr.NewRateLimit(store, append(opts, throttr.WithLogger(nil))...)
-			mistakes := func() {
-				t.Helper()
-				for call, err := range everyCall(t.Context(), limiter, bad) {
-					if call != "Forget" { // which needs no Max
-						require.ErrorIs(t, err, throttr.ErrRange, "%s: %s", name, call)
-					}
-				}
-			}
-			store.be(isDown)
-			for range 3 {
-				res, err := limiter.Take(t.Context(), "k", tenAMinute, 1)
-				require.NoError(t, err)
-				require.True(t, res.Degraded)
-			}
-			asked := store.asked.Load()
-			require.EqualValues(t, 3, asked)
-			mistakes()
-			store.be(onlyReads) // a probe is answered, and what counts is refused
-			time.Sleep(time.Second)
-			_, err := limiter.Take(t.Context(), "k", bad, 1) // the trial
-			require.ErrorIs(t, err, throttr.ErrRange)
-			asked = store.asked.Load()
-			for i := range 10 {
-				_, err := limiter.Take(t.Context(), "k", tenAMinute, 1)
-				require.NoError(t, err)
-				require.Equal(t, asked+1, store.asked.Load(), "%s: after %d calls: the mistake has closed the circuit", name, i)
-			}
-		})
 	}
 }

@@ -35,20 +35,6 @@ func openOver(t *testing.T, cfg throttr.Config, opts ...throttr.BackendOption) *
 	return b
 }
 
-func TestOpenFindsTheValueSizeOfServers(t *testing.T) {
-	for size := 1; size <= 8; size *= 2 {
-		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
-		b := openURL(t, "throttr://"+srv.Addr())
-		require.Equal(t, 3, testkit.Hits(t, throttr.NewRateLimit(b), 5, "user:42", time.Minute, 3))
-		s := b.Stats()
-		require.Equal(t, 1, s.Windows)
-		require.Len(t, s.Stores, 1)
-		require.Equal(t, srv.Addr(), s.Stores[0].Name)
-		require.NoError(t, s.Stores[0].Err)
-		require.NoError(t, b.Ping(t.Context()))
-	}
-}
-
 func TestEveryMethodOfAnOpenedBackendReachesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
@@ -314,20 +300,6 @@ func TestALazyOpenOfServersOfDifferentSizes(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, wrong)
-	})
-}
-
-func TestALazyOpenCanBeClosedBeforeItsServersCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
-		srv := testkit.InMemory(t)
-		srv.Refuse(true)
-		b := openOver(t, testkit.Over(srv, throttr.Config{Lazy: true}))
-		require.ErrorIs(t, b.Stats().Stores[0].Err, mockserver.ErrRefused)
-		require.NoError(t, b.Close())
-		require.NoError(t, b.Close())
-		srv.Refuse(false)
-		time.Sleep(time.Hour)
-		require.Zero(t, srv.Conns())
 	})
 }
 

@@ -270,37 +270,6 @@ func testOutageOfServers(t *testing.T, lazy, leases bool) {
 	require.Equal(t, "throttr: the store is back", log.entries(t)[2]["msg"])
 }
 
-// All calls that take of one limit do so, once the circuit is open.
-func TestLeasesWhileTheCircuitIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newDistant(t)
-		leases := lease.New(store, lease.WithAge(time.Hour))
-		defer leases.Close()
-		limiter := throttr.NewRateLimit(leases, throttr.WithLogger(nil))
-		limit := throttr.Limit{Max: 1_000_000, Scale: time.Hour}
-		for range 200 {
-			_, err := limiter.Take(t.Context(), "hot", limit, 1)
-			require.NoError(t, err)
-			time.Sleep(time.Millisecond)
-		}
-		store.be(isDown)
-		defer store.be(nil)
-		for range 9 {
-			_, err := limiter.Take(t.Context(), "cold", limit, 1)
-			require.ErrorIs(t, err, throttr.ErrUnavailable)
-		}
-		res, err := limiter.Take(t.Context(), "hot", limit, 1)
-		require.NoError(t, err)
-		require.True(t, res.Allowed)
-		ok, _, err := limiter.TakeAll(t.Context(), limit.For("hot", 1))
-		require.NoError(t, err)
-		require.True(t, ok)
-		_, ok, err = limiter.Reserve(t.Context(), limit.For("hot", 1))
-		require.NoError(t, err)
-		require.True(t, ok)
-	})
-}
-
 func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 	store := newDistant(t)
 	store.be(isDown)

@@ -58,15 +58,18 @@ func TestPoliciesDecideIfTheBackendFails(t *testing.T) {
 
 func TestAllowHitsDeniesHitsThatNoWindowWouldAllow(t *testing.T) {
 	limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(throttr.AllowHits))
+	bucket := throttr.Limit{Max: 5, Scale: time.Hour, Burst: 10, Algorithm: throttr.TokenBucket}
+	none, ten := throttr.Limit{Scale: time.Minute}, throttr.Limit{Max: 10, Scale: time.Minute}
 	for _, c := range []struct {
-		limit, n uint64
-		allowed  bool
+		limit   throttr.Limit
+		n       uint64
+		allowed bool
 	}{
-		{0, 1, false}, {10, 11, false}, {0, 0, false}, {10, 10, true}, {10, 0, true},
+		{none, 1, false}, {none, 0, false}, {ten, 11, false}, {ten, 10, true}, {ten, 0, true}, {bucket, 11, false}, {bucket, 10, true},
 	} {
-		res, err := limiter.HitN(t.Context(), "blocked", throttr.Limit{Max: c.limit, Scale: time.Minute}, c.n)
+		res, err := limiter.HitN(t.Context(), "blocked", c.limit, c.n)
 		require.NoError(t, err)
-		require.Equal(t, c.allowed, res.Allowed, "a hit of %d, limit %d", c.n, c.limit)
+		require.Equal(t, c.allowed, res.Allowed, "a hit of %d, limit %v", c.n, c.limit)
 		require.Equal(t, c.allowed, res.Degraded, "no store is needed to deny it")
 		require.Equal(t, !c.allowed, res.RetryAfter == throttr.Never)
 	}

@@ -28,25 +28,6 @@ func TestNilArgumentsPanicInTheCaller(t *testing.T) {
 	}
 }
 
-// Docs say so: what can never be allowed is denied, without a call of the store, and uses up nothing.
-func TestAHitLargerThanItsLimitCountsNothing(t *testing.T) {
-	bucket := throttr.Limit{Max: 5, Scale: time.Hour, Burst: 10, Algorithm: throttr.TokenBucket}
-	for _, limit := range []throttr.Limit{{Max: 10, Scale: time.Hour}, bucket} {
-		store := newDistant(t)
-		limiter := throttr.NewRateLimit(store)
-		for range 3 {
-			res, err := limiter.HitN(t.Context(), "k", limit, 11)
-			require.NoError(t, err)
-			require.Equal(t, throttr.Result{Limit: 10, RetryAfter: throttr.Never}, res)
-		}
-		require.Zero(t, store.asked.Load())
-		res, err := limiter.HitN(t.Context(), "k", limit, 10)
-		require.NoError(t, err)
-		require.True(t, res.Allowed)
-		require.EqualValues(t, 10, res.Count)
-	}
-}
-
 // A charge counts whatever the limit says.
 func TestAChargeIsNeverTooLarge(t *testing.T) {
 	limiter := throttr.NewRateLimit(inProcess(t))

@@ -29,39 +29,15 @@ func forEachRolling(t *testing.T, f func(t *testing.T, a throttr.Algorithm, limi
 	}
 }
 
-// A hit decides as a take, and what counts without a Max is unsupported.
-func TestRollingHitsAreTakes(t *testing.T) {
-	forEachRolling(t, func(t *testing.T, a throttr.Algorithm, limiter *throttr.RateLimit) {
-		ctx, scale := t.Context(), 10*time.Second
-		retry := map[throttr.Algorithm]time.Duration{throttr.TokenBucket: time.Second, throttr.SlidingWindow: 11250 * time.Millisecond, throttr.SlidingLog: 10 * time.Second}
-		for _, n := range []uint64{8, 3, 2, 1} {
-			call := limiter.HitN
-			if n == 2 {
-				call = limiter.Take
+// What counts without a Max is unsupported.
+func TestRollingCallsNeedAMax(t *testing.T) {
+	forEachRolling(t, func(t *testing.T, _ throttr.Algorithm, limiter *throttr.RateLimit) {
+		for call, err := range everyCallOfAScale(t.Context(), limiter, time.Minute) {
+			if call == "Hit" || call == "Reset" {
+				require.NoError(t, err, call)
+				continue
 			}
-			peeked, err := limiter.Peek(ctx, "k", tenIn10s, n)
-			require.NoError(t, err)
-			res, err := call(ctx, "k", tenIn10s, n)
-			require.NoError(t, err)
-			require.Equal(t, n == 8 || n == 2, res.Allowed)
-			require.Equal(t, res.Allowed, peeked.Allowed)
-			require.Equal(t, res.RetryAfter, peeked.RetryAfter)
-			require.Equal(t, 10-res.Count, res.Remaining)
-			if n == 3 {
-				require.Equal(t, retry[a], res.RetryAfter)
-			}
-		}
-		require.NoError(t, limiter.Reset(ctx, "k", scale))
-		res, err := limiter.Charge(ctx, "k", tenIn10s, 12)
-		require.NoError(t, err)
-		require.False(t, res.Allowed)
-		require.EqualValues(t, 12, res.Count)
-		_, inc := limiter.Inc(ctx, "k", scale, 3)
-		_, get := limiter.Get(ctx, "k", scale)
-		_, set := limiter.Set(ctx, "k", scale, 4)
-		_, expires := limiter.ExpiresAt(ctx, "k", scale)
-		for _, err := range []error{inc, get, set, expires} {
-			require.ErrorIs(t, err, throttr.ErrUnsupported)
+			require.ErrorIs(t, err, throttr.ErrUnsupported, call)
 		}
 	})
 }

@@ -99,21 +99,6 @@ func testTTLChanges[T codec.Value](t *testing.T) {
 	require.False(t, ok)
 }
 
-// Each step is valid, and the value size is too small for a QUERY to tell the sum.
-func TestManyTTLIncreasesAreBounded(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithVirtualClock())
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	_, err := client.Insert(t.Context(), "k", 1, codec.TTL[uint16]{Amount: 65535, Unit: codec.Hours})
-	require.NoError(t, err)
-	for range 50 {
-		if _, err = client.Update(t.Context(), "k", codec.TimeToLive, codec.Increase, 65534); err != nil {
-			require.ErrorIs(t, err, throttr.ErrTTL)
-		}
-	}
-	_, alive := srv.Counter("k")
-	require.True(t, alive)
-}
-
 func TestTTLChangesOfABatchAreBounded(t *testing.T) {
 	forEachSize(t, testTTLChangesOfABatch[uint8], testTTLChangesOfABatch[uint16], testTTLChangesOfABatch[uint32], testTTLChangesOfABatch[uint64])
 }
