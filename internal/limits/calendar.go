@@ -9,11 +9,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// HasCalendar reports whether a limit has a Calendar, or anything else that only limits with a Calendar have.
-func HasCalendar(l *window.Limit) bool {
-	return l.Calendar != 0 || l.Algorithm == window.CalendarWindow || l.StartDay != 0 || l.Zone != ""
-}
-
 // maxStartDay has the largest StartDay of each unit.
 var maxStartDay = [...]uint8{window.Day: 0, window.Week: 7, window.Month: 31, window.Year: 0}
 
@@ -67,24 +62,15 @@ func Left(l *window.Limit, now time.Time) time.Duration {
 	return end.Sub(now)
 }
 
-// Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
-func Identity(l *window.Limit) window.Limit {
-	return window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar,
-		StartDay: startDay(l), Zone: zone(l)}
-}
+// zeroUnix is the zero time.Time in seconds since 1970.
+const zeroUnix = -62135596800
 
-func startDay(l *window.Limit) uint8 {
-	if l.StartDay == 1 {
-		return 0
-	}
-	return l.StartDay
-}
-
-func zone(l *window.Limit) string {
-	if l.Zone == "UTC" {
-		return ""
-	}
-	return l.Zone
+// AlignedStart returns when the aligned window of now starts: at a multiple of the scale since 1970.
+func AlignedStart(now time.Time, scale time.Duration) time.Time {
+	// Truncate counts from the zero time, so now is shifted by the difference between that
+	// and 1970. Unlike UnixNano, this works in any year.
+	shifted := time.Unix(now.Unix()+zeroUnix, int64(now.Nanosecond()))
+	return now.Add(shifted.Truncate(scale).Sub(shifted))
 }
 
 // Calendar is what calendar windows depend on. Windows tile time: each ends where the next one starts.

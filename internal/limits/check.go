@@ -48,6 +48,11 @@ func Check(l *window.Limit) error {
 	return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 }
 
+// HasCalendar reports whether a limit has a Calendar, or anything else that only limits with a Calendar have.
+func HasCalendar(l *window.Limit) bool {
+	return l.Calendar != 0 || l.Algorithm == window.CalendarWindow || l.StartDay != 0 || l.Zone != ""
+}
+
 // CheckScale returns an error that matches [window.ErrScale] if scale is less than [window.MinScale] or more than
 // [window.MaxScale].
 func CheckScale(scale time.Duration) error {

@@ -2,6 +2,26 @@ package limits
 
 import "github.com/throttr-go/throttr/window"
 
+// Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
+func Identity(l *window.Limit) window.Limit {
+	return window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar,
+		StartDay: startDay(l), Zone: zone(l)}
+}
+
+func startDay(l *window.Limit) uint8 {
+	if l.StartDay == 1 {
+		return 0
+	}
+	return l.StartDay
+}
+
+func zone(l *window.Limit) string {
+	if l.Zone == "UTC" {
+		return ""
+	}
+	return l.Zone
+}
+
 // SameCount reports whether two takes are of one count.
 func SameCount(a, b *window.Take) bool {
 	return a.Limit.Scale == b.Limit.Scale && a.Limit.Algorithm == b.Limit.Algorithm && a.Key == b.Key &&
