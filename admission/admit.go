@@ -29,6 +29,14 @@ func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
 // decide makes the decision on a request. Limits apply also if the place, or the plan, could not be decided on.
 func (s *requestState) decide(ctx context.Context, r *Request) {
 	d := &s.decision
+	if s.gate.allKeyed {
+		if err := s.gate.checkKeys(r); err != nil {
+			d.Err = err
+			d.keyless = true
+			d.RetryAfter = s.gate.retryAfter(d)
+			return
+		}
+	}
 	var unknownPlan, uncounted error
 	if r.PlanErr != nil && r.Plan == nil && len(s.gate.plan.limits) == 0 {
 		unknownPlan = fmt.Errorf("admission: the plan of a request is not known: %w", r.PlanErr)

@@ -52,7 +52,7 @@ func (g *Gate) Reset(ctx context.Context, r Request) error {
 	return err
 }
 
-// checkKeys returns an error if a limit of a request has keys of its own, and the request none of them.
+// checkKeys returns an error if a limit of a request should have a key of its own, and has none.
 func (g *Gate) checkKeys(r *Request) error {
 	all, inFlight := g.limitsOf(r)
 	if inFlight != nil {
@@ -61,8 +61,9 @@ func (g *Gate) checkKeys(r *Request) error {
 	for i := range all {
 		name := all[i].limit.Name
 		_, given := r.Keys[name]
-		if shared, keyed := g.cfg.Keyed[name]; keyed && !given && shared.Text == "" {
-			return invalid("limit %q has keys of its own, and Keys has none for it", name)
+		shared, keyed := g.cfg.Keyed[name]
+		if (keyed || g.allKeyed) && !given && shared.Text == "" {
+			return invalid("limit %q has no key of its own, as others have", name)
 		}
 	}
 	return nil

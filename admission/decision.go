@@ -34,6 +34,7 @@ type Decision struct {
 	// denied, or the place could not be decided.
 	Hold *inflight.Hold
 
+	keyless  bool // a limit has no key of its own, and was to have one
 	noPlace  bool // there was no place
 	canceled bool // it could not be counted, and its context has ended
 	state    *requestState

@@ -31,6 +31,8 @@
 //  4. Request.Addr; with Config.SkipEmptyKey, the limit does not apply instead
 //  5. "unknown", with requests of which the address is not known
 //
+// With Config.OnlyPlans, either all limits have one of the first two, or none has.
+//
 // [Addrs] finds the addresses of clients, also behind proxies. Keys of other kinds may be secret or
 // personal: a Gate stores, logs and traces a digest of them, unless they are [Key.Plain].
 //

@@ -45,7 +45,9 @@ type Config struct {
 
 	// Keyed has the names of limits, that on requests in flight included, that have keys of their own: requests have
 	// these in Request.Keys. The values are the keys of requests that do not, such as [Everyone]. One without a text
-	// is none: such requests count as if the limit were not in Keyed, and Peek and Reset fail.
+	// is none: such requests count as if the limit were not in Keyed, and Peek and Reset fail. With OnlyPlans, it has
+	// the names of all limits or of none, and requests of a plan that has others are Misconfigured: otherwise, a name
+	// that is misspelt would make a limit of an account one of an address.
 	Keyed map[string]Key
 
 	// SkipEmptyKey leaves out the limits of which no key is known but the address. Default: they count by the address.
@@ -80,16 +82,18 @@ const maxJitter = 24 * time.Hour
 type Gate struct {
 	cfg     Config
 	limiter *throttr.RateLimit
-	plan    *Plan         // of Config.Limits
-	unit    string        // the parameter qu, or ""
-	later   chan struct{} // has one for each request that is given back in the background
+
+	plan     *Plan         // of Config.Limits
+	allKeyed bool          // all limits have keys of their own
+	unit     string        // the parameter qu, or ""
+	later    chan struct{} // has one for each request that is given back in the background
 }
 
 // New returns a Gate. It panics if limiter is nil.
 //
 // The error matches [throttr.ErrConfig]. It also matches [throttr.ErrScale], [throttr.ErrRange] or
 // [throttr.ErrUnsupported] if a backend can't keep one of the limits. Check other plans with
-// [Plan.Check].
+// [Gate.Check].
 func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	if limiter == nil {
 		panic("admission: New: limiter is nil")
@@ -97,8 +101,6 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	switch {
 	case len(cfg.Limits) == 0 && cfg.InFlight == inflight.Limit{} && !cfg.OnlyPlans:
 		return nil, invalid("Limits is empty")
-	case cfg.Places == nil && cfg.InFlight != inflight.Limit{}:
-		return nil, invalid("InFlight needs Places")
 	case cfg.NoPlace != 0 && cfg.NoPlace != Deny && cfg.NoPlace != Unavailable:
 		return nil, invalid("NoPlace is Deny or Unavailable, not %q", cfg.NoPlace)
 	case cfg.Jitter < 0 || cfg.Jitter > maxJitter:
@@ -113,9 +115,6 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := plan.Check(limiter); err != nil {
-		return nil, err
-	}
 	if err := checkPlaces(cfg.Places); err != nil {
 		return nil, err
 	}
@@ -124,10 +123,27 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 		cfg.NoPlace = Deny
 	}
 	g := &Gate{cfg: cfg, limiter: limiter, plan: plan, later: make(chan struct{}, maxLater)}
+	g.allKeyed = cfg.OnlyPlans && len(cfg.Keyed) > 0
+	if err := g.Check(plan); err != nil {
+		return nil, err
+	}
 	if cfg.QuotaUnit != "" {
 		g.unit = ";qu=" + quote(cfg.QuotaUnit)
 	}
 	return g, nil
+}
+
+// Check returns an error if requests of a plan would be Misconfigured: the backend can't keep one of its limits, as
+// [Plan.Check] says, or a limit is not in Config.Keyed, or there is no Config.Places for it. It matches
+// [throttr.ErrConfig].
+func (g *Gate) Check(p *Plan) error {
+	if err := p.Check(g.limiter); err != nil {
+		return err
+	}
+	if p.inFlight != nil && g.cfg.Places == nil {
+		return invalid("limit %q is on requests in flight, and there is no Places", p.inFlight.limit.Name)
+	}
+	return g.checkKeys(&Request{Plan: p, Keys: g.cfg.Keyed})
 }
 
 // refusedFor is the RetryAfter of a request that could not be counted.

@@ -162,11 +162,11 @@ func TestFieldsHaveTheUnitAndThePartitionOnDemand(t *testing.T) {
 func TestNewRefusesInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	for text, cfg := range map[string]admission.Config{
-		"Limits is empty":                                {},
-		"Jitter is 0 to 24h0m0s, not -1ns":               {Limits: []throttr.Limit{minute}, Jitter: -1},
-		"Jitter is 0 to 24h0m0s, not 2562047h47m":        {Limits: []throttr.Limit{minute}, Jitter: math.MaxInt64},
-		"InFlight needs Places":                          {InFlight: exports},
-		`NoPlace is Deny or Unavailable, not "canceled"`: {Limits: []throttr.Limit{minute}, NoPlace: admission.Canceled},
+		"Limits is empty":                                                                         {},
+		"Jitter is 0 to 24h0m0s, not -1ns":                                                        {Limits: []throttr.Limit{minute}, Jitter: -1},
+		"Jitter is 0 to 24h0m0s, not 2562047h47m":                                                 {Limits: []throttr.Limit{minute}, Jitter: math.MaxInt64},
+		`limit "exports" is on requests in flight, and there is no Places`:                        {InFlight: exports},
+		`NoPlace is Deny or Unavailable, not "canceled"`:                                          {Limits: []throttr.Limit{minute}, NoPlace: admission.Canceled},
 		`QuotaUnit is one of ["" "requests" "content-bytes" "concurrent-requests"], not "tokens"`: {Limits: []throttr.Limit{minute}, QuotaUnit: "tokens"},
 	} {
 		_, err := admission.New(limiter, cfg)

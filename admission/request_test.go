@@ -149,6 +149,48 @@ func TestUnknownAddressesCountTogether(t *testing.T) {
 	}
 }
 
+// With plans, a name that is misspelt or forgotten, in a plan or in Keyed, is a mistake: the limit would count by another
+// key, such as the address.
+func TestWithPlansAllLimitsHaveKeysOfTheirOwnOrNone(t *testing.T) {
+	hour := func(name string) throttr.Limit { return throttr.Limit{Name: name, Max: 2, Scale: time.Hour} }
+	keyed := map[string]admission.Key{"account": {}, "all": admission.Everyone}
+	cfg := admission.Config{Limits: []throttr.Limit{hour("all")}, OnlyPlans: true, Keyed: keyed}
+	known := admission.MustPlan(hour("account"), hour("all"))
+	misspelt := admission.MustPlan(hour("acount"), hour("all"))
+	flight, err := known.WithInFlight(exports)
+	require.NoError(t, err)
+	gate := newGate(t, cfg)
+	require.NoError(t, gate.Check(known))
+	require.NoError(t, gate.Check(new(admission.Plan)))
+	require.NoError(t, newGate(t, admission.Config{OnlyPlans: true}).Check(misspelt), "all count by the key of the request")
+	require.ErrorContains(t, gate.Check(misspelt), `limit "acount" has no key of its own`)
+	require.ErrorContains(t, gate.Check(flight), `limit "exports" is on requests in flight`)
+	r := admission.Request{Addr: "192.0.2.1", Keys: map[string]admission.Key{"account": {Text: "ann"}}}
+	for _, test := range []struct {
+		plan *admission.Plan
+		want admission.Verdict
+	}{
+		{nil, admission.Serve}, {known, admission.Serve}, {misspelt, admission.Misconfigured},
+		{new(admission.Plan), admission.Serve}, {known, admission.Deny}, {misspelt, admission.Misconfigured},
+	} {
+		r.Plan = test.plan
+		d := gate.Admit(t.Context(), r)
+		require.Equal(t, test.want, d.Verdict())
+		require.Equal(t, test.want == admission.Misconfigured, errors.Is(d.Err, throttr.ErrConfig))
+	}
+	cfg.Places = newPlaces(t, memory.New())
+	require.ErrorContains(t, newGate(t, cfg).Check(flight), `limit "exports" has no key of its own`)
+	cfg.InFlight = exports
+	for text, limits := range map[string][]throttr.Limit{`"exports"`: {hour("account")}, `"acount"`: {hour("acount")}} {
+		cfg.Limits = limits
+		_, err = admission.New(throttr.NewRateLimit(memory.New()), cfg)
+		require.ErrorIs(t, err, throttr.ErrConfig)
+		require.ErrorContains(t, err, "limit "+text+" has no key of its own")
+	}
+	cfg.OnlyPlans = false
+	newGate(t, cfg)
+}
+
 // Peek and Reset say so if they are not told what to look at, and leave alone what others share.
 func TestPeekAndResetNeedTheKeysOfLimits(t *testing.T) {
 	cfg := admission.Config{
@@ -168,7 +210,7 @@ func TestPeekAndResetNeedTheKeysOfLimits(t *testing.T) {
 		r := admission.Request{Addr: "192.0.2.1", Keys: keys}
 		_, err := gate.Peek(t.Context(), r)
 		require.ErrorIs(t, err, throttr.ErrConfig)
-		require.ErrorContains(t, err, "has keys of its own, and Keys has none for it")
+		require.ErrorContains(t, err, "has no key of its own, as others have")
 		require.ErrorIs(t, gate.Reset(t.Context(), r), throttr.ErrConfig)
 	}
 	require.NoError(t, gate.Reset(t.Context(), of))

@@ -14,7 +14,7 @@ const (
 	Serve         Verdict = iota + 1 // serve it
 	Deny                             // it exceeds a limit
 	Unavailable                      // refuse it: it could not be counted, and it must not be served without
-	Misconfigured                    // the backend can't keep a limit: a mistake in the program
+	Misconfigured                    // the backend can't keep a limit, or it has no key: a mistake in the program
 	Canceled                         // it could not be counted before its context has ended: do not serve it
 )
 
@@ -52,7 +52,7 @@ func (d *Decision) Verdict() Verdict {
 		return Serve
 	case d.canceled:
 		return Canceled
-	case isMistake(d.Err):
+	case d.keyless, isMistake(d.Err):
 		return Misconfigured
 	case d.noPlace:
 		return d.state.gate.cfg.NoPlace

@@ -74,7 +74,9 @@ type Config struct {
 
 	// KeyOf has the keys of limits by their names, InFlight's and those of Messages included, in place of Key. All
 	// limits are still taken together. If a KeyFunc returns "", its limit does not apply to the call. All functions
-	// are called for each call. Without Plan, each name is that of a limit.
+	// are called for each call. Without Plan, each name is that of a limit. With Plan, KeyOf has the keys of all limits,
+	// those of plans included, and Key is not used: calls of a plan that has another limit fail with INTERNAL, which
+	// [Server.Check] foresees. Otherwise, a name that is misspelt would make a limit of an account one of an address.
 	KeyOf map[string]KeyFunc
 
 	// Addr says how the address of a call is found: the default key, and that of calls whose Key is "". Default: as
@@ -144,7 +146,7 @@ func (c *Config) has(name string) bool {
 }
 
 // plans returns the plans of Methods.
-func (c *Config) plans(limiter *throttr.RateLimit) (map[string]*admission.Plan, error) {
+func (c *Config) plans(calls *admission.Gate) (map[string]*admission.Plan, error) {
 	plans := make(map[string]*admission.Plan, len(c.Methods))
 	for name, limits := range c.Methods {
 		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 {
@@ -153,7 +155,7 @@ func (c *Config) plans(limiter *throttr.RateLimit) (map[string]*admission.Plan, 
 		}
 		plan, err := admission.NewPlan(limits...)
 		if err == nil {
-			err = plan.Check(limiter)
+			err = calls.Check(plan)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w (of %s)", err, name)

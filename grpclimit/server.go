@@ -28,7 +28,7 @@ type Server struct {
 //
 // The error matches [throttr.ErrConfig]. It also matches [throttr.ErrScale], [throttr.ErrRange] or
 // [throttr.ErrUnsupported] if a backend can't keep one of the limits. Check the plans that Config.Plan
-// returns with [admission.Plan.Check].
+// returns with [Server.Check].
 func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 	if limiter == nil {
 		panic("grpclimit: NewServer: limiter is nil")
@@ -58,11 +58,14 @@ func NewServer(limiter *throttr.RateLimit, cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	if s.methods, err = cfg.plans(limiter); err != nil {
+	if s.methods, err = cfg.plans(s.calls); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
+
+// Check returns an error if calls of a plan would fail with INTERNAL, see [admission.Gate.Check].
+func (s *Server) Check(p *admission.Plan) error { return s.calls.Check(p) }
 
 // Peek returns the state of the limits of a call without counting, see [admission.Gate.Peek]. Its Keys are those of
 // Config.KeyOf, but for [Everyone].

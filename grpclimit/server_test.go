@@ -303,7 +303,7 @@ func TestSkippedCallsAreNotCounted(t *testing.T) {
 		"an empty plan": {
 			Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return new(admission.Plan), nil },
 			// a key of Messages, so that only the plan exempts them
-			KeyOf: map[string]grpclimit.KeyFunc{"messages": grpclimit.Everyone},
+			KeyOf: map[string]grpclimit.KeyFunc{"messages": grpclimit.Everyone, "minute": grpclimit.Peer},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -437,6 +437,7 @@ func TestNewServerRefusesInvalidConfig(t *testing.T) {
 		"Limits is empty":       {},
 		`no function of "hour"`: {Limits: minute, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
 		`no function of ""`:     {Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil }, KeyOf: map[string]grpclimit.KeyFunc{"": grpclimit.Everyone}},
+		`"minute" has no key`:   {Limits: minute, Plan: func(context.Context, grpclimit.Call) (*admission.Plan, error) { return nil, nil }, KeyOf: map[string]grpclimit.KeyFunc{"hour": grpclimit.Everyone}},
 		"CountRefusals":         {Limits: minute, CountRefusals: true, GiveBack: func(context.Context, grpclimit.Call, codes.Code) bool { return true }},
 		"no Header":             {Limits: minute, Addr: admission.AddrConfig{Hops: 1}},
 		"has no name":           {Limits: minute, Messages: []throttr.Limit{{Max: 1, Scale: time.Second}}},

@@ -54,7 +54,9 @@ type Config struct {
 	// KeyOf has the keys of limits by their names, InFlight's included, in place of Key. All limits are still taken
 	// together, in one round trip where a backend can do that. If a KeyFunc returns "", its limit does not apply to the
 	// request: an anonymous caller has no tenant. All functions are called for each request. Without Plan, each name is
-	// that of a limit.
+	// that of a limit. With Plan, KeyOf has the keys of all limits, those of plans included, and Key is not used:
+	// requests of a plan that has another limit get a 500, which [Middleware.Check] foresees. Otherwise, a name that is
+	// misspelt would make a limit of an account one of an address.
 	KeyOf map[string]KeyFunc
 
 	// Addr says how the address of a request is found: the default key, and that of requests whose Key is "".
@@ -157,7 +159,7 @@ func New(limiter *throttr.RateLimit, cfg Config) (func(http.Handler) http.Handle
 //
 // The error matches [throttr.ErrConfig]. It also matches [throttr.ErrScale], [throttr.ErrRange] or
 // [throttr.ErrUnsupported] if a backend can't keep one of Config.Limits, or InFlight. Check the plans that
-// Config.Plan returns with [Plan.Check].
+// Config.Plan returns with [Middleware.Check].
 func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) {
 	if limiter == nil {
 		panic("httplimit: NewMiddleware: limiter is nil")

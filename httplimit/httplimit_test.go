@@ -105,13 +105,14 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 	limiter := throttr.NewRateLimit(memory.New())
 	hour := []throttr.Limit{httplimit.PerHour(1)}
 	for text, cfg := range map[string]httplimit.Config{
-		"Limits is empty": {},
-		`"day"`:           {Limits: hour, KeyOf: map[string]httplimit.KeyFunc{"day": httplimit.Everyone}},
-		`"hour"`:          {Limits: hour, KeyOf: map[string]httplimit.KeyFunc{"hour": nil}},
-		`""`:              {Plan: func(*http.Request) (*httplimit.Plan, error) { return nil, nil }, KeyOf: map[string]httplimit.KeyFunc{"": httplimit.Everyone}},
-		"no Header":       {Limits: hour, Addr: httplimit.AddrConfig{Hops: 1}},
-		"CountRefusals":   {Limits: hour, CountRefusals: true, GiveBack: func(*http.Request, int) bool { return true }},
-		"Legacy 3":        {Limits: hour, Legacy: 3},
+		"Limits is empty":              {},
+		`"day"`:                        {Limits: hour, KeyOf: map[string]httplimit.KeyFunc{"day": httplimit.Everyone}},
+		`"hour"`:                       {Limits: hour, KeyOf: map[string]httplimit.KeyFunc{"hour": nil}},
+		`""`:                           {Plan: func(*http.Request) (*httplimit.Plan, error) { return nil, nil }, KeyOf: map[string]httplimit.KeyFunc{"": httplimit.Everyone}},
+		`"hour" has no key of its own`: {Limits: hour, Plan: func(*http.Request) (*httplimit.Plan, error) { return nil, nil }, KeyOf: map[string]httplimit.KeyFunc{"day": httplimit.Everyone}},
+		"no Header":                    {Limits: hour, Addr: httplimit.AddrConfig{Hops: 1}},
+		"CountRefusals":                {Limits: hour, CountRefusals: true, GiveBack: func(*http.Request, int) bool { return true }},
+		"Legacy 3":                     {Limits: hour, Legacy: 3},
 	} {
 		limit, err := httplimit.New(limiter, cfg)
 		require.ErrorIs(t, err, throttr.ErrConfig)

@@ -49,6 +49,38 @@ func ExampleConfig_keyOf() {
 	// Output: a200 a200 a429 a429 b200 b429
 }
 
+// Plans with limits of several keys: each repeats the limits that hold for all, and each name is in KeyOf.
+func ExampleMiddleware_Check() {
+	address := throttr.Limit{Name: "address", Max: 100, Scale: time.Minute}
+	all := throttr.Limit{Name: "all", Max: 5000, Scale: time.Second}
+	plan := func(name string, perHour uint64) *httplimit.Plan {
+		return httplimit.MustPlan(throttr.Limit{Name: name, Max: perHour, Scale: time.Hour}, address, all)
+	}
+	plans := map[string]*httplimit.Plan{"free": plan("account", 1), "pro": plan("account", 3), "new": plan("acount", 5)}
+	limit, err := httplimit.NewMiddleware(throttr.NewRateLimit(memory.New()), httplimit.Config{
+		Limits: []throttr.Limit{address, all}, // of requests without a plan, or whose plan is not known
+		Plan:   func(r *http.Request) (*httplimit.Plan, error) { return plans[r.Header.Get("Tier")], nil },
+		KeyOf: map[string]httplimit.KeyFunc{
+			"address": httplimit.RemoteAddr,                                            // behind a proxy, what ByAddr returns
+			"account": func(r *http.Request) string { return r.Header.Get("Account") }, // really: the authenticated one
+			"all":     httplimit.Everyone,
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(limit.Check(plans["free"]), limit.Check(plans["pro"]))
+	fmt.Println(limit.Check(plans["new"]))
+	site := limit.Wrap(http.HandlerFunc(hello))
+	for _, tier := range []string{"free", "free", "pro", "pro", "pro", "", "new"} { // they share the count of the account
+		fmt.Print(status(site, "GET", "/", "192.0.2.1", "Account", "ann", "Tier", tier), " ")
+	}
+	// Output:
+	// <nil> <nil>
+	// throttr: invalid configuration: limit "acount" has no key of its own, as others have
+	// 200 429 200 200 429 200 500
+}
+
 // Only failed logins count: five a minute from each address.
 func ExampleConfig_giveBack() {
 	login := must(httplimit.Config{

@@ -69,7 +69,9 @@ func everyone[R any](R) admission.Request { return admission.Request{Key: admiss
 func middleware(t *testing.T, limiter *throttr.RateLimit) *httplimit.Middleware {
 	m, err := httplimit.NewMiddleware(limiter, httplimit.Config{
 		Limits: limits, Skip: func(r *http.Request) bool { return r.Header.Get("User") == "monitor" },
-		KeyOf: map[string]httplimit.KeyFunc{"users": func(r *http.Request) string { return r.Header.Get("User") }},
+		KeyOf: map[string]httplimit.KeyFunc{
+			"hour": httplimit.RemoteAddr, "users": func(r *http.Request) string { return r.Header.Get("User") },
+		},
 		Plan: func(r *http.Request) (*httplimit.Plan, error) {
 			return plans[r.Header.Get("Plan")], nil
 		},
