@@ -19,7 +19,7 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 //
 // with the parameters qu and pk by Config.QuotaUnit and Config.PartitionKey, and without limits that are
 // throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills; of a calendar
-// window, w is its own length. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests".
+// window, w is its own length. While a fallback decides, q is what it holds, see [throttr.WithProcesses]. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests".
 // The result is empty if there are none.
 func (d *Decision) PolicyField() string {
 	if d.state == nil || d.Shadow {
@@ -72,10 +72,15 @@ func appendItem(f []byte, text string) []byte {
 
 // appendPolicy appends an item of the RateLimit-Policy field, unless the limit has none.
 func (g *Gate) appendPolicy(f []byte, l *limitState) []byte {
-	if l.policy == "" {
+	if l.hidden {
 		return f
 	}
-	f = appendItem(f, l.policy)
+	quota := l.quota
+	if l.result != nil && l.result.Degraded { // a fallback counts up to the share of a process
+		quota = l.result.Limit
+	}
+	f = strconv.AppendUint(append(appendItem(f, l.item), ";q="...), quota, 10)
+	f = append(f, l.policy...)
 	if l.limit.Calendar != 0 {
 		f = strconv.AppendInt(append(f, ";w="...), Seconds(l.scale), 10)
 	}
@@ -130,10 +135,10 @@ func (d *Decision) AddFields(add func(name, value string)) {
 	}
 }
 
+var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // quote returns a string of printable ASCII in the syntax of structured fields (RFC 9651, 4.1.6).
-func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
-}
+func quote(s string) string { return `"` + escaper.Replace(s) + `"` }
 
 // Seconds returns d in seconds, rounded up, as header fields have it.
 func Seconds(d time.Duration) int64 {

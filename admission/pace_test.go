@@ -13,6 +13,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -34,7 +35,8 @@ func pauseOf(t *testing.T, field string) (pause time.Duration) {
 	return pause
 }
 
-// A client that paces itself by the header fields alone is never denied.
+// A client that paces itself by the header fields alone is never denied, also while a fallback decides by the share of a
+// process.
 func TestAClientThatGoesByTheFieldsIsNeverDenied(t *testing.T) {
 	limit := func(a throttr.Algorithm, name string, most uint64, scale time.Duration, burst uint64) throttr.Limit {
 		if a != throttr.TokenBucket {
@@ -52,19 +54,40 @@ func TestAClientThatGoesByTheFieldsIsNeverDenied(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
 					defer store.Close()
-					gate := newGateOn(t, store, admission.Config{Limits: all})
-					time.Sleep(1234567 * time.Microsecond)
-					begun := time.Now()
-					for range 200 {
-						d := gate.Admit(t.Context(), request("k"))
-						require.True(t, d.Allowed, "%s after %v", d.LimitField(), time.Since(begun))
-						time.Sleep(pauseOf(t, d.LimitField()) + 10*time.Millisecond)
+					cfg := admission.Config{Limits: all}
+					shared := []throttr.Option{throttr.WithFallback(store), throttr.WithProcesses(2)}
+					for _, gate := range []*admission.Gate{newGateOn(t, store, cfg), newGateOn(t, testkit.Broken(store, errDown), cfg, shared...)} {
+						time.Sleep(time.Hour + 1234567*time.Microsecond)
+						begun := time.Now()
+						for range 200 {
+							d := gate.Admit(t.Context(), request("k"))
+							require.True(t, d.Allowed, "%s after %v", d.LimitField(), time.Since(begun))
+							time.Sleep(pauseOf(t, d.LimitField()) + 10*time.Millisecond)
+						}
+						require.Less(t, time.Since(begun), 45*time.Minute)
 					}
-					require.Less(t, time.Since(begun), 20*time.Minute)
 				})
 			})
 		}
 	}
+}
+
+// While a fallback decides, all fields speak of the share of a process.
+func TestThePolicyIsThatOfTheShareThatDecides(t *testing.T) {
+	m := memory.New()
+	defer m.Close()
+	for _, hits := range []bool{false, true} {
+		cfg := admission.Config{CountRefusals: hits, Limits: []throttr.Limit{
+			{Name: "hour", Max: 100, Scale: time.Hour}, {Name: "small", Max: 1, Scale: 2 * time.Hour},
+			{Name: "bucket", Max: 10, Scale: 24 * time.Hour, Burst: 50, Algorithm: throttr.TokenBucket},
+		}}
+		gate := newGateOn(t, testkit.Broken(memory.New(), errDown), cfg, throttr.WithFallback(m), throttr.WithProcesses(2))
+		d := gate.Admit(t.Context(), request(fmt.Sprint(hits)))
+		require.Equal(t, `"hour";q=50;w=3600, "small";q=1;w=7200, "bucket";q=25;w=432000`, d.PolicyField())
+		require.Regexp(t, `^"hour";r=49;t=3600, "small";r=0;t=7200, "bucket";r=24;t=`, d.LimitField())
+	}
+	d := newGateOn(t, testkit.Broken(m, errDown), admission.Config{}, throttr.WithPolicy(throttr.AllowHits)).Admit(t.Context(), request("k"))
+	require.Equal(t, `"minute";q=3;w=60`, d.PolicyField())
 }
 
 // Of a bucket, the quota is its burst, the window the time in which an empty one fills, and t is until it is full.

@@ -65,7 +65,9 @@ type planned struct {
 	limit  throttr.Limit   // of one on requests in flight, its Name and Max
 	places *inflight.Limit // it is on requests in flight; or nil
 	item   string          // its quoted name, for header fields
-	policy string          // its item in the RateLimit-Policy field, of a calendar window without w; "": none
+	hidden bool            // it has no header fields
+	quota  uint64          // q in the RateLimit-Policy field
+	policy string          // what follows q there, of a calendar window without w
 	window time.Duration   // its scale; of a token bucket, the time in which an empty one fills; of a calendar window 0
 }
 
@@ -76,15 +78,12 @@ func plan(l throttr.Limit) planned {
 		fill, _ := limits.MulDiv(l.Burst, uint64(l.Scale), l.Max) // limits.Check has seen that it does not overflow
 		p.window = time.Duration(fill)
 	}
-	if l.Max != throttr.Unlimited && !l.Shadow {
-		quota := l.Max
-		if l.Max > 0 {
-			quota = limits.Capacity(&l)
-		}
-		p.policy = p.item + ";q=" + strconv.FormatUint(quota, 10)
-		if l.Calendar == 0 {
-			p.policy += ";w=" + strconv.FormatInt(Seconds(p.window), 10)
-		}
+	p.hidden = l.Max == throttr.Unlimited || l.Shadow
+	if l.Max > 0 {
+		p.quota = limits.Capacity(&l)
+	}
+	if l.Calendar == 0 {
+		p.policy = ";w=" + strconv.FormatInt(Seconds(p.window), 10)
 	}
 	return p
 }
@@ -136,9 +135,9 @@ func MustPlan(limits ...throttr.Limit) *Plan {
 // otherwise applies. Its name is not one of the other limits, and its Max at most 999,999,999,999,999, or
 // throttr.Unlimited. The error matches [throttr.ErrConfig], and [throttr.ErrRange] if that is what is wrong.
 func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
-	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l, item: quote(l.Name)}
-	if l.Max != throttr.Unlimited {
-		f.policy = f.item + ";q=" + strconv.FormatUint(l.Max, 10) + `;qu="concurrent-requests"`
+	f := &planned{
+		limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l,
+		item: quote(l.Name), hidden: l.Max == throttr.Unlimited, quota: l.Max, policy: `;qu="concurrent-requests"`,
 	}
 	if err := validateFields(f.limit); err != nil {
 		return nil, err
