@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
+
+	"github.com/throttr-go/throttr"
 )
 
 // Peek returns the state of the limits of a request without counting, in the order of the limits: whether one that
-// counts 1 would be allowed now, and how many were counted. That on requests in flight is the last. The error is that
-// of the backend.
+// counts 1 would be allowed now, and how many were counted. That on requests in flight is the last. ResetAt is zero if
+// nothing is counted, unless the limit has a Calendar, or aligned windows: then it is when the present one ends, by the
+// clock of this process. The error is that of the backend.
 //
 // It matches [throttr.ErrConfig] if a limit of Config.Keyed has no key: its count would be that of another one.
 func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
@@ -22,6 +26,11 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 		res, err := g.limiter.Peek(ctx, l.stored, l.limit, 1)
 		if err != nil {
 			return nil, err
+		}
+		aligned := l.limit.Calendar != 0 || l.limit.Algorithm == throttr.AlignedWindow
+		if aligned && res.ResetAt.IsZero() {
+			res.ResetAfter = l.left()
+			res.ResetAt = time.Now().Add(res.ResetAfter)
 		}
 		outcomes = append(outcomes, l.outcome(res))
 	}

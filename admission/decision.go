@@ -89,6 +89,18 @@ type Outcome struct {
 	of *limitState // nil: the zero Outcome
 }
 
+// String formats the outcome, with the name of the limit.
+func (o Outcome) String() string { return o.Name + ": " + o.Result.String() }
+
+// Err returns a [*throttr.RateLimitError] with the limit and the [Outcome.Partition] if o is a denial, and nil
+// otherwise.
+func (o Outcome) Err() error {
+	if o.Allowed || o.of == nil {
+		return o.Result.Err()
+	}
+	return &throttr.RateLimitError{Key: o.Partition(), Limit: o.of.limit, Result: o.Result}
+}
+
 // MarshalJSON returns the outcome as JSON.
 func (o Outcome) MarshalJSON() ([]byte, error) {
 	seconds := func(d time.Duration) float64 {

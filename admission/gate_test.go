@@ -119,6 +119,18 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 	require.NoError(t, new(admission.Decision).GiveBack(t.Context()))
 }
 
+func TestATimeIsReadable(t *testing.T) {
+	for want, seconds := range map[string]int64{
+		"0 s": 0, "1 s": 1, "120 s": 120, "3 min": 121, "120 min": 7200, "3 h": 7201, "42 h": 150_286, "48 h": 172_800,
+		"3 days": 172_801, "31 days": 31 * 86_400,
+	} {
+		require.Equal(t, want, admission.WaitText(seconds))
+	}
+	gate := newGate(t, admission.Config{Limits: []throttr.Limit{{Name: "day", Max: 1, Scale: 24 * time.Hour}}})
+	gate.Admit(t.Context(), request("k"))
+	require.Equal(t, "Too many requests. Try again in 24 h.", gate.Admit(t.Context(), request("k")).Text())
+}
+
 // Clients that were denied together do not return together, and none too early.
 func TestJitterSpreadsRetryAfter(t *testing.T) {
 	for _, cost := range []uint64{1, 4} {

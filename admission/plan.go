@@ -90,8 +90,11 @@ func plan(l throttr.Limit) planned {
 
 // left returns the time until a window would end that is opened now.
 func (p *planned) left() time.Duration {
-	if p.limit.Calendar != 0 {
+	switch {
+	case p.limit.Calendar != 0:
 		return limits.Left(&p.limit, time.Now())
+	case p.limit.Algorithm == throttr.AlignedWindow:
+		return p.window - time.Duration(time.Now().UnixNano())%p.window
 	}
 	return p.window
 }

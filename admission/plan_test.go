@@ -3,6 +3,7 @@ package admission_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -66,6 +67,31 @@ func TestPolicyFieldNamesEveryLimit(t *testing.T) {
 		name, _, _ := strings.Cut(field, ";q=")
 		require.True(t, strings.HasPrefix(d.LimitField(), name+";r="), d.LimitField())
 	}
+}
+
+// A page that says what remains, and until when, has no year 1, unless nothing says when a window would end.
+func TestPeekSaysWhenAWindowEndsThatNobodyHasUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01T00:00:00Z
+		store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+		defer store.Close()
+		gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{
+			minute, {Name: "aligned", Max: 3, Scale: time.Hour, Algorithm: throttr.AlignedWindow}, {Name: "month", Max: 3, Calendar: throttr.Month},
+		}})
+		time.Sleep(24*time.Hour + 20*time.Minute)
+		var ends []time.Time
+		for range 2 {
+			outcomes, err := gate.Peek(t.Context(), request("k"))
+			require.NoError(t, err)
+			for _, o := range outcomes {
+				ends = append(ends, o.ResetAt.UTC())
+			}
+			require.Equal(t, 40*time.Minute, outcomes[1].ResetAfter)
+			gate.Admit(t.Context(), request("k"))
+		}
+		require.Zero(t, ends[0])
+		require.Equal(t, []time.Time{time.Date(2000, 1, 2, 1, 0, 0, 0, time.UTC), time.Date(2000, 2, 1, 0, 0, 0, 0, time.UTC)}, ends[1:3])
+		require.Equal(t, ends[1:3], ends[4:])
+	})
 }
 
 // It is 2009-01-01T00:00:00Z. In March, clocks are set forward.

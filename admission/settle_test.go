@@ -232,6 +232,17 @@ func TestLimitsHaveKeysOfTheirOwn(t *testing.T) {
 	require.Equal(t, []uint64{0, 4}, counts(t, gate, of("b", "t", "")))
 }
 
+// An outcome says which limit has decided, and on whom, as far as that may be told.
+func TestOutcomesNameTheirLimit(t *testing.T) {
+	d := newGate(t, admission.Config{}).Admit(t.Context(), request("key"))
+	require.Equal(t, "minute: allowed, 1 of 3, 2 remaining", fmt.Sprintf("%+v", d.Strictest))
+	require.NoError(t, d.Strictest.Err())
+	require.ErrorIs(t, new(admission.Outcome).Err(), throttr.ErrRateLimited)
+	err := newGate(t, admission.Config{}).Admit(t.Context(), costing("key", 4)).Strictest.Err()
+	require.ErrorIs(t, err, throttr.ErrRateLimited)
+	require.EqualError(t, err, `throttr: rate limit exceeded: key "LHDhK3oGRvkiefQn": minute: 3 in 1m0s; never granted`)
+}
+
 func TestOutcomesAsJSON(t *testing.T) {
 	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New())})
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)

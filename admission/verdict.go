@@ -2,7 +2,7 @@ package admission
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
 
 	"github.com/throttr-go/throttr"
 )
@@ -74,6 +74,21 @@ func isMistake(err error) bool {
 		errors.Is(err, throttr.ErrUnsupported)
 }
 
+// WaitText returns a time in the unit that makes it readable, rounded up: "120 s", "3 min", "41 h", "31 days".
+func WaitText(seconds int64) string {
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	unit, name := int64(1), "s"
+	switch {
+	case seconds > 2*day:
+		unit, name = day, "days"
+	case seconds > 2*hour:
+		unit, name = hour, "h"
+	case seconds > 2*minute:
+		unit, name = minute, "min"
+	}
+	return fmt.Sprintf("%d %s", 1+(seconds-1)/unit, name)
+}
+
 // Text returns a line for the client, such as "Too many requests. Try again in 3 s."
 func (d *Decision) Text() string {
 	text := ""
@@ -86,7 +101,7 @@ func (d *Decision) Text() string {
 		return "The rate limit is misconfigured."
 	}
 	if text != "" && d.RetryAfter < throttr.Never {
-		text += " Try again in " + strconv.FormatInt(Seconds(d.RetryAfter), 10) + " s."
+		text += " Try again in " + WaitText(Seconds(d.RetryAfter)) + "."
 	}
 	return text
 }

@@ -69,7 +69,7 @@ func ExampleConfig_methods() {
 	}
 	// Output:
 	// served, 0 remain of exports
-	// ResourceExhausted Too many requests. Try again in 3600 s.
+	// ResourceExhausted Too many requests. Try again in 60 min.
 	// shop.Reports requests exports 1
 	// served, 999 remain of calls
 }

@@ -86,7 +86,7 @@ func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
 	st, ok := status.FromError(err)
 	require.True(t, ok)
 	require.Equal(t, codes.ResourceExhausted, st.Code())
-	require.Equal(t, "Too many requests. Try again in 2678400 s.", st.Message())
+	require.Equal(t, "Too many requests. Try again in 31 days.", st.Message())
 	require.Len(t, st.Details(), 2)
 	require.Equal(t, 2678399*time.Second+1, st.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration())
 	quota := st.Details()[1].(*errdetails.QuotaFailure)

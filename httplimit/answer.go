@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
@@ -75,8 +76,9 @@ const plainText = "text/plain; charset=utf-8"
 
 // writeText responds with a line of text, and sets Retry-After.
 func writeText(w http.ResponseWriter, r *http.Request, status int, text string, d *Decision) {
-	if retry := setRetryAfter(w.Header(), d); retry != "" {
-		text += " Try again in " + retry + " s."
+	seconds, err := strconv.ParseInt(setRetryAfter(w.Header(), d), 10, 64)
+	if err == nil { // otherwise there is no field, or the caller has set it to a date
+		text += " Try again in " + admission.WaitText(seconds) + "."
 	}
 	write(w, r, status, plainText, text+"\n")
 }

@@ -225,7 +225,7 @@ func get(t *testing.T, url, user, plan string) (*http.Response, string) {
 
 // Keys, plans and skipped requests are the same in all frameworks, and the fields of both Gates are sent.
 func TestEachFrameworkServesAndDenies(t *testing.T) {
-	const denied = "Too many requests. Try again in 3600 s."
+	const denied = "Too many requests. Try again in 60 min."
 	for name, start := range sites {
 		t.Run(name, func(t *testing.T) {
 			backend := memory.New()
