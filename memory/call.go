@@ -5,28 +5,26 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"strconv"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
-	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// method is a call of one window: what it does with the record. Its text is its name in errors.
-type method string
+// method is a call of one window: what it does with the record.
+type method uint8
 
 const (
-	hit    method = "hit"
-	take   method = "take"
-	charge method = "charge"
-	peek   method = "peek"
-	set    method = "set"
+	hit method = iota
+	take
+	charge
+	peek
+	set
 )
+
+// methodTexts are the names of methods in errors.
+var methodTexts = [...]string{hit: "hit", take: "take", charge: "charge", peek: "peek", set: "set"}
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
@@ -67,11 +65,11 @@ func (b *Backend) call(ctx context.Context, m method, key string, l *window.Limi
 		state, err = x.do(b, m, l, n)
 		x.shard.mu.Unlock()
 		if err == nil {
-			x.describe(b, state, w)
+			x.describe(state, w)
 			return nil
 		}
 	}
-	return b.fail(string(m), key, err)
+	return b.fail(methodTexts[m], key, err)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
@@ -82,48 +80,25 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 		return false, b.fail("give back", key, err)
 	}
 	defer x.shard.mu.Unlock()
-	return x.record != nil && x.algorithm.GiveBack(&x.record.Record, x.time(), id, n), nil
+	return x.record != nil && x.algorithm.GiveBack(&x.record.Record, &x.rule, &x.at, id, n), nil
 }
 
 // Reset implements [window.Backend]. If the key shares a count, the error matches [window.ErrFull]: see
 // [WithMaxKeys].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	var x access
-	err := b.begin(ctx, &x, key, &l, 0)
-	if err == nil {
-		if err = x.end(b); err == nil && x.record != nil {
-			x.shard.ended(x.record)
-		}
-		x.shard.mu.Unlock()
+	if err := b.begin(ctx, &x, key, &l, 0); err != nil {
+		return b.fail("reset", key, err)
 	}
-	return b.fail("reset", key, err)
-}
-
-// fail adds a call and its key to an error, and counts it unless it is a mistake in the program. It
-// returns nil for nil.
-func (b *Backend) fail(call, key string, err error) error {
-	if err == nil {
-		return nil
+	defer x.shard.mu.Unlock()
+	if x.shares() {
+		return b.fail("reset", key, b.errShared)
 	}
-	if !errors.Is(err, window.ErrScale) && !errors.Is(err, window.ErrRange) && !errors.Is(err, window.ErrUnsupported) {
-		b.failed.Add(1)
+	if x.record != nil {
+		x.record.End()
+		x.shard.ended(x.record)
 	}
-	return &api.CallError{Package: "memory", Call: call, Key: key, Err: err}
-}
-
-// check returns the error of a call that must not be made.
-func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
-	if err := limits.Check(l); err != nil {
-		return err
-	}
-	if l.Max > b.maxLog && algorithm.Of(l.Algorithm).Logs {
-		bound := fmt.Sprintf("at most %d with a %v", b.maxLog, l.Algorithm)
-		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: bound}
-	}
-	if err := limits.CheckNumber("N", n); err != nil {
-		return err
-	}
-	return ctx.Err()
+	return nil
 }
 
 // access is the use of a record by a call. While record is used, the mutex of the shard is held. The limit of the
@@ -133,14 +108,12 @@ type access struct {
 	shard     *shard
 	algorithm *algorithm.Algorithm
 	rule      algorithm.Rule
-	calendar  *limits.Calendar
-	at        instant
-	table     *table  // that has the record: the shard's own, or its shared one
+	at        algorithm.Time
 	record    *record // that counts for the key; nil: none
 }
 
 // shares reports whether the record is one that keys share.
-func (x *access) shares() bool { return x.table == &x.shard.shared }
+func (x *access) shares() bool { return x.record != nil && x.record.shared }
 
 // begin begins a call, and locks the shard. If it returns an error, it does neither.
 func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Limit, n uint64) error {
@@ -162,41 +135,62 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 // locate sets all but the time and the record. The time is read while the mutex is held: a call that has waited for
 // the mutex would otherwise bring a time from before the record's window, which looks as if the clock had gone back.
 func (x *access) locate(b *Backend, key string, l *window.Limit) {
-	x.key, x.digest = storedKey(key)
+	x.id = b.idOf(key)
 	x.algorithm = algorithm.Of(l.Algorithm)
 	x.rule = algorithm.RuleOf(l)
-	if l.Calendar != 0 {
-		x.calendar, _ = limits.CalendarOf(l)
-	}
-	hash := maphash.String(b.seed, x.key)
-	x.shard = b.shardOf(hash)
-	x.hash = b.mix(hash, l)
+	x.shard = b.shardOf(x.id)
+	x.hash ^= b.hash(l)
 }
 
-// storedKey returns what is stored of a key, and whether that is a digest.
-func storedKey(key string) (stored string, digest bool) {
-	if len(key) <= longestKey {
-		return key, false
+// idOf returns the id of a key, without a limit.
+func (b *Backend) idOf(key string) id {
+	digest := len(key) > longestKey
+	if digest {
+		sum := sha256.Sum256([]byte(key))
+		key = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
-	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.EncodeToString(sum[:]), true
+	return id{hash: maphash.String(b.seed, key), key: key, digest: digest}
 }
 
-// shardOf returns the shard of the hash of a key.
-func (b *Backend) shardOf(hash uint64) *shard { return &b.shards[hash>>b.shift] }
+// shardOf returns the shard of a key: the lowest bits of its hash are the same for all records there.
+func (b *Backend) shardOf(k id) *shard { return &b.shards[k.hash&uint64(len(b.shards)-1)] }
 
-// mix returns the hash of a key and limit. It is without the bits of that of the key that have selected the shard, and
-// which all records of the shard have.
-func (b *Backend) mix(hash uint64, l *window.Limit) uint64 {
-	hash ^= (uint64(l.Scale)<<3 + uint64(l.Algorithm)) * 0x9e3779b97f4a7c15
+// hash returns a hash of what of a limit a record is for. Limits that differ only in their calendars have the same.
+func (b *Backend) hash(l *window.Limit) uint64 {
+	hash := (uint64(l.Scale)<<3 + uint64(l.Algorithm)) * golden
 	if l.Name != "" {
 		hash ^= maphash.String(b.seed, l.Name)
 	}
-	if l.Calendar != 0 {
-		of := limits.Identity(l)
-		hash ^= bits.RotateLeft64(maphash.String(b.seed, of.Zone)+uint64(of.Calendar)<<8+uint64(of.StartDay), 32)
+	return hash
+}
+
+// golden is a factor that spreads numbers over all hashes, each to another one.
+const golden = 0x9e3779b97f4a7c15
+
+// sharedID returns the id of the record of a limit that a key shares. The hash of the key is one without a limit.
+func (b *Backend) sharedID(hash uint64, l *window.Limit) id {
+	number, _ := bits.Mul64(hash, uint64(b.sharedKeys))
+	return id{hash: number*golden ^ b.hash(l), shared: true}
+}
+
+// find finds the record that counts for the key. Keys with other limits of the same name and scale may share a token
+// bucket: it is refilled as slowly as for any of them.
+func (x *access) find(b *Backend, l *window.Limit) {
+	if x.record = x.shard.find(x.id, l); x.record != nil || x.shard.shared == 0 {
+		return
 	}
-	return hash << (64 - b.shift)
+	r := x.findShared(b, l)
+	if r == nil || r.left(x.at) <= 0 {
+		return
+	}
+	x.record = r
+	if r.kind == window.TokenBucket {
+		x.rule.Max = min(x.rule.Max, r.Max)
+	}
+}
+
+func (x *access) findShared(b *Backend, l *window.Limit) *record {
+	return x.shard.find(b.sharedID(x.hash^b.hash(l), l), l)
 }
 
 // do makes a call. A hit of a window is a charge: whether it is within the limit, the RateLimit says.
@@ -206,102 +200,23 @@ func (x *access) do(b *Backend, m method, l *window.Limit, n uint64) (algorithm.
 		return x.peek(n), nil
 	case m == take, m == hit && x.algorithm.Rolling:
 		return x.take(b, l, n)
-	case m == set:
-		if x.end(b) != nil { // others count there, too, so the count only gets larger
-			n -= min(n, x.peek(0).Count)
-		}
+	case m == set && x.shares(): // others count there, too, so the count only gets larger
+		n -= min(n, x.peek(0).Count)
+	case m == set && x.record != nil:
+		x.record.End()
 	}
 	return x.charge(b, l, n)
-}
-
-// by returns the numbers by which the record counts. Keys with other limits of the same name and scale may share a
-// token bucket: it is refilled as slowly as for any of them.
-func (x *access) by() algorithm.Rule {
-	by := x.rule
-	if x.shares() && x.record.kind == window.TokenBucket && !x.record.Empty() {
-		by.Max = min(by.Max, x.record.Max)
-	}
-	return by
-}
-
-// time returns the time of the call.
-func (x *access) time() algorithm.Time {
-	t := x.at.of(x.algorithm)
-	t.Calendar = x.calendar
-	return t
-}
-
-// find finds the record that counts for the key.
-func (x *access) find(b *Backend, l *window.Limit) {
-	s := x.shard
-	x.table = &s.own
-	if x.record = s.own.find(x.id, l); x.record != nil || s.shared.len == 0 {
-		return
-	}
-	r := s.shared.find(x.sharedID(b, l), l)
-	if r == nil || r.left(x.at) <= 0 {
-		return
-	}
-	x.record = r
-	x.table = &s.shared
-}
-
-// sharedKey returns the key of the records that a key shares: a number.
-func (b *Backend) sharedKey(key string) string {
-	hash := bits.RotateLeft64(maphash.String(b.seed, key), 32) // its highest bits select the shard
-	cell, _ := bits.Mul64(hash, uint64(b.sharedKeys))
-	return strconv.FormatUint(cell, 10)
-}
-
-// sharedID returns the id of the record that the key shares.
-func (x *access) sharedID(b *Backend, l *window.Limit) id {
-	key := b.sharedKey(x.key)
-	return id{hash: b.mix(maphash.String(b.seed, key), l), key: key}
-}
-
-// open finds or makes the record in which the call counts.
-func (x *access) open(b *Backend, l *window.Limit) error {
-	s := x.shard
-	switch {
-	case x.record == nil && s.own.hasRoom(x.at):
-		x.record = s.own.insert(x.id, l)
-	case x.record == nil:
-		return x.share(b, l)
-	case x.shares() && x.algorithm.Rolling && s.own.hasRoom(x.at) && s.logRoom(b, 0, x.record.Log.Times()):
-		counted := &x.record.Record
-		x.table = &s.own
-		x.record = s.own.insert(x.id, l)
-		s.series++
-		x.record.Record = x.algorithm.Copy(counted, s.series)
-		x.logGrew(0)
-	}
-	return nil
-}
-
-// share begins to count in the record that the key shares, which counts nothing yet.
-func (x *access) share(b *Backend, l *window.Limit) error {
-	t := &x.shard.shared
-	k := x.sharedID(b, l)
-	if x.record = t.find(k, l); x.record != nil {
-		x.record.End() // it is over
-	} else if t.hasRoom(x.at) {
-		x.record = t.insert(k, l)
-	} else {
-		return b.errFull
-	}
-	x.table = t
-	return nil
 }
 
 // peek returns what take would, and changes nothing.
 func (x *access) peek(n uint64) algorithm.State {
 	scratch := &x.shard.scratch
-	*scratch = algorithm.Record{Rule: x.rule}
+	*scratch = algorithm.Record{}
 	if x.record != nil {
 		x.record.left(x.at) // if the clock has gone back, the record notices it now
 		*scratch = x.record.Record
 	}
-	return x.algorithm.Peek(scratch, x.by(), x.time(), n)
+	return x.algorithm.Peek(scratch, &x.rule, &x.at, n)
 }
 
 // take counts n if it fits.
@@ -321,8 +236,8 @@ func (x *access) take(b *Backend, l *window.Limit, n uint64) (algorithm.State, e
 	}
 	x.shard.series++
 	before := x.record.Log.Times()
-	state := x.algorithm.Take(&x.record.Record, x.by(), x.time(), n, x.shard.series)
-	x.logGrew(before)
+	state := x.algorithm.Take(&x.record.Record, &x.rule, &x.at, n, x.shard.series)
+	x.shard.times += x.record.Log.Times() - before
 	return state, nil
 }
 
@@ -342,16 +257,44 @@ func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State,
 	}
 	x.shard.series++
 	before := x.record.Log.Times()
-	state := x.algorithm.Charge(&x.record.Record, x.by(), x.time(), n, x.shard.series)
-	x.logGrew(before)
+	state := x.algorithm.Charge(&x.record.Record, &x.rule, &x.at, n, x.shard.series)
+	x.shard.times += x.record.Log.Times() - before
 	return state, nil
 }
 
-// logGrew keeps account of the record's log, if it has one, which had room for so many times.
-func (x *access) logGrew(before int) {
-	if x.algorithm.Logs {
-		x.table.times += x.record.Log.Times() - before
+// open finds or makes the record in which the call counts.
+func (x *access) open(b *Backend, l *window.Limit) error {
+	s := x.shard
+	switch {
+	case x.record != nil && (!x.record.shared || !x.algorithm.Rolling || x.record.Empty()):
+	case !s.hasRoom(&s.own, b.shardMax, x.at):
+		if x.record == nil {
+			return x.share(b, l)
+		}
+	case x.record == nil:
+		x.record = s.insert(x.id, l)
+	case s.logRoom(b, x.record.Log.Times()):
+		counted := &x.record.Record
+		x.record = s.insert(x.id, l)
+		s.series++
+		x.record.Record = x.algorithm.Copy(counted, s.series)
+		s.times += x.record.Log.Times()
 	}
+	return nil
+}
+
+// share begins to count in the record that the key shares, which counts nothing yet.
+func (x *access) share(b *Backend, l *window.Limit) error {
+	s := x.shard
+	if x.record = x.findShared(b, l); x.record != nil {
+		x.record.End() // it is over
+		return nil
+	}
+	if !s.hasRoom(&s.shared, sharedLimits*b.sharedKeys, x.at) {
+		return b.errFull
+	}
+	x.record = s.insert(b.sharedID(x.hash^b.hash(l), l), l)
+	return nil
 }
 
 // logFits reports whether there is room for another time in the record's log, if it has one.
@@ -359,29 +302,18 @@ func (x *access) logFits(b *Backend) bool {
 	if !x.algorithm.Logs {
 		return true
 	}
-	g := x.record.Log
-	return g.Next() == g.Times() || x.shard.logRoom(b, g.Times(), g.Next())
-}
-
-// end ends what is counted for the key, unless that is shared: the error then matches [window.ErrFull].
-func (x *access) end(b *Backend) error {
-	if x.shares() {
-		return b.errShared
-	}
-	if x.record != nil {
-		x.record.End()
-	}
-	return nil
+	more := x.record.Log.Next() - x.record.Log.Times()
+	return more == 0 || x.shard.logRoom(b, more)
 }
 
 // describe makes w, which is zero, describe the window after a call.
-func (x *access) describe(b *Backend, s algorithm.State, w *window.Window) {
+func (x *access) describe(s algorithm.State, w *window.Window) {
 	w.Count = s.Count
 	w.RetryAfter = s.Wait
 	w.Refused = s.Wait > 0
 	if s.Left > 0 {
 		w.ID = s.ID
 		w.Left = s.Left
-		w.ExpiresAt = b.clock.after(x.at, s.Left)
+		w.ExpiresAt = x.at.Day.Add(s.Left)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -46,22 +47,24 @@ func (b *Backend) Clean() (removed int) {
 	for i := range b.shards {
 		s := &b.shards[i]
 		var dropped []window.Listed // if there is a BeforeDrop
-		s.walk(b, func(r *record, at instant) {
+		s.walk(b, func(r *record, at algorithm.Time) {
 			left := r.left(at)
 			switch {
 			case left > 0:
-				s.own.shrink(r)
+				before := r.Log.Times()
+				r.Log.Shrink()
+				s.times += r.Log.Times() - before
 				return
-			case r.Empty(): // a call has ended it
+			case r.shared || r.Empty(): // a call has ended it
 			case -left < b.keyOlderThan:
 				return
 			case b.beforeDrop != nil:
 				dropped = append(dropped, b.listed(r, at, r.over(left)))
-			}
-			if !r.Empty() {
+				fallthrough
+			default:
 				removed++
 			}
-			s.own.remove(r)
+			s.remove(r)
 		}, func() bool {
 			if len(dropped) > 0 {
 				b.beforeDrop(dropped)
@@ -69,30 +72,20 @@ func (b *Backend) Clean() (removed int) {
 			}
 			return true
 		})
-		s.tidy(b.clock.now())
+		s.fit()
 	}
 	return removed
 }
 
-// walk calls look with each record of a key of its own, the mutex locked, and between without it after those of every
-// lookStep cells, until that returns false. Look may remove the record. Others may add and remove records in between:
-// no record is missed that is there all the time, and one may be seen twice.
-func (s *shard) walk(b *Backend, look func(r *record, at instant), between func() bool) {
+// walk calls look with each record, the mutex locked, and between without it after those of every lookStep cells, until
+// that returns false. Look may remove the record. Others may add and remove records in between: no record is missed
+// that is there all the time, and one may be seen twice.
+func (s *shard) walk(b *Backend, look func(r *record, at algorithm.Time), between func() bool) {
 	for hash, more := uint64(0), true; more; {
 		s.mu.Lock()
 		at := b.clock.now()
-		hash = s.own.visit(hash, lookStep, func(r *record) { look(r, at) })
+		hash = s.visit(hash, lookStep, func(r *record) { look(r, at) })
 		s.mu.Unlock()
 		more = between() && hash != 0
 	}
-}
-
-// tidy removes shared records that are over, and gives memory back.
-func (s *shard) tidy(at instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shared.next = 0
-	s.shared.sweep(at, len(s.shared.cells))
-	s.own.fit()
-	s.shared.fit()
 }

@@ -14,7 +14,7 @@ func LimitOf(a window.Algorithm, scale time.Duration, limit uint64) window.Limit
 // Shared returns the number of records that keys share.
 func (b *Backend) Shared() (n int) {
 	for i := range b.shards {
-		n += b.shards[i].shared.len
+		n += b.shards[i].shared
 	}
 	return n
 }

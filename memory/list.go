@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"hash/maphash"
 	"iter"
 	"slices"
 
@@ -15,9 +14,8 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 	return func(yield func(window.Listed, error) bool) {
 		wanted := map[*shard][]id{}
 		for _, key := range keys {
-			var k id
-			k.key, k.digest = storedKey(key)
-			s := b.shardOf(maphash.String(b.seed, k.key))
+			k := b.idOf(key)
+			s := b.shardOf(k)
 			wanted[s] = append(wanted[s], k)
 		}
 		more := true
@@ -33,13 +31,13 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 // list yields the counts of a shard, of some keys or of all. It returns false if the loop has ended.
 func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(window.Listed, error) bool) (more bool) {
 	var some []window.Listed
-	s.walk(b, func(r *record, at instant) {
-		if keys != nil && !slices.ContainsFunc(keys, r.hasKeyOf) {
+	s.walk(b, func(r *record, at algorithm.Time) {
+		if r.shared || keys != nil && !slices.ContainsFunc(keys, r.hasKeyOf) {
 			return
 		}
-		a := algorithm.Of(r.kind)
 		s.scratch = r.Record
-		if state := a.Peek(&s.scratch, r.Rule, at.of(a), 0); state.Left > 0 {
+		by := r.rule()
+		if state := algorithm.Of(r.kind).Peek(&s.scratch, &by, &at, 0); state.Left > 0 {
 			some = append(some, b.listed(r, at, state))
 		}
 	}, func() bool {
@@ -60,7 +58,7 @@ func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(wind
 }
 
 // listed describes a record in a state.
-func (b *Backend) listed(r *record, at instant, s algorithm.State) window.Listed {
+func (b *Backend) listed(r *record, at algorithm.Time, s algorithm.State) window.Listed {
 	l := r.limit()
 	l.Max = r.Max
 	if r.Holds != r.Max {
@@ -68,6 +66,6 @@ func (b *Backend) listed(r *record, at instant, s algorithm.State) window.Listed
 	}
 	return window.Listed{
 		Key: r.key(), Digest: r.digest, Limit: l,
-		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: b.clock.after(at, s.Left), ID: s.ID},
+		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: at.Day.Add(s.Left), ID: s.ID},
 	}
 }

@@ -17,15 +17,17 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
-	"math/bits"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -38,10 +40,10 @@ import (
 type Backend struct {
 	window.Unimplemented
 	options
-	clock      clock
+	clock      *clock
 	seed       maphash.Seed
 	shards     []shard
-	shift      int   // of a hash of 64 bits, to the number of its shard
+	shardMax   int   // windows of a shard
 	shardTimes int   // of its logs
 	sharedKeys int   // keys of its shared records
 	errFull    error // ErrFull, with the bound
@@ -62,21 +64,17 @@ var _ window.BackendCloser = (*Backend)(nil)
 // WithClock(time.Now). New panics if an option is nil.
 func New(opts ...Option) *Backend {
 	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), cleaning: make(chan struct{}, 1)}
-	b.clock.init(b.now)
+	b.clock = newClock(b.now)
 	b.errFull = fmt.Errorf("%w: at most %d windows", window.ErrFull, b.maxKeys)
 	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
 	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
 	shards := shardsFor(b.maxKeys)
 	b.shards = make([]shard, shards)
-	b.shift = 64 - bits.TrailingZeros(uint(shards))
-	shardMax := b.maxKeys / shards
+	b.shardMax = b.maxKeys / shards
 	b.shardTimes = max(b.maxTimes/shards, 4*int(b.maxLog)) // a log that grows is never larger
-	b.sharedKeys = max(1, shardMax/keysPerShared)
+	b.sharedKeys = max(1, b.shardMax/keysPerShared)
 	for i := range b.shards {
-		s := &b.shards[i]
-		s.index = int32(i)
-		s.own.most = shardMax
-		s.shared.most = sharedLimits * b.sharedKeys
+		b.shards[i].index = int32(i)
 	}
 	b.ledger = sync.OnceValue(b.newLedger)
 	b.startCleaner()
@@ -101,8 +99,9 @@ func (b *Backend) Close() error {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		s.own = table{}
-		s.shared = table{}
+		s.cells = nil
+		s.own = 0
+		s.shared = 0
 		s.closed = true
 		s.mu.Unlock()
 	}
@@ -139,7 +138,7 @@ func (b *Backend) Len() int {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		n += s.own.len
+		n += s.own
 		s.mu.Unlock()
 	}
 	return n
@@ -164,9 +163,8 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	if err := ctx.Err(); err != nil {
 		return 0, b.fail("delete", key, err)
 	}
-	var k id
-	k.key, k.digest = storedKey(key)
-	s := b.shardOf(maphash.String(b.seed, k.key))
+	k := b.idOf(key)
+	s := b.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -174,18 +172,55 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	s.calls++
 	at := b.clock.now()
-	s.own.visit(0, len(s.own.cells), func(r *record) {
-		if !r.hasKeyOf(k) || len(scales) > 0 && !slices.Contains(scales, r.Scale) {
-			return
+	s.visit(0, len(s.cells), func(r *record) {
+		switch {
+		case len(scales) > 0 && !slices.Contains(scales, r.Scale):
+		case r.hasKeyOf(k):
+			if r.left(at) > 0 {
+				n++
+			}
+			r.End()
+			s.ended(r)
+		case r.shared && r.left(at) > 0 && b.shares(s, k, r):
+			err = b.errShared
 		}
-		if r.left(at) > 0 {
-			n++
-		}
-		r.End()
-		s.ended(r)
 	})
-	if s.sharesAny(b, k, scales, at) {
-		err = b.errShared
-	}
 	return n, b.fail("delete", key, err)
+}
+
+// shares reports whether a key, whose id is one without a limit, counts in a shared record.
+func (b *Backend) shares(s *shard, k id, r *record) bool {
+	l := r.limit()
+	if r.hash != b.sharedID(k.hash, &l).hash {
+		return false
+	}
+	k.hash ^= b.hash(&l)
+	return s.find(k, &l) == nil
+}
+
+// check returns the error of a call that must not be made.
+func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
+	if err := limits.Check(l); err != nil {
+		return err
+	}
+	if l.Max > b.maxLog && algorithm.Of(l.Algorithm).Logs {
+		bound := fmt.Sprintf("at most %d with a %v", b.maxLog, l.Algorithm)
+		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: bound}
+	}
+	if err := limits.CheckNumber("N", n); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// fail adds a call and its key to an error, and counts it unless it is a mistake in the program. It
+// returns nil for nil.
+func (b *Backend) fail(call, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, window.ErrScale) && !errors.Is(err, window.ErrRange) && !errors.Is(err, window.ErrUnsupported) {
+		b.failed.Add(1)
+	}
+	return &api.CallError{Package: "memory", Call: call, Key: key, Err: err}
 }

@@ -39,6 +39,7 @@ func optionsOf(opts []Option) (o options) {
 // WithClock makes the backend read the time from now. The function must be safe for concurrent
 // use and fast, and must neither panic nor use the backend. If its time goes back by up to a scale, windows do
 // not change. If it goes back by more, those that are ahead start at the present time, with what they have counted.
+// Only the time of day counts. A time that is set by more than 292 years may look as if it was set the other way.
 //
 // Default: the system's clock. Its monotonic time takes half as long to read as [time.Now], so the
 // wall clock is read once a second. If it is set, the times of day in results are wrong for a
@@ -109,7 +110,7 @@ func WithMaxLog(n uint64) Option {
 }
 
 // WithMaxTimes bounds the number of times that all sliding logs together have room for, and so their
-// memory: it takes 16 bytes for each, and a log has room for up to twice as many as it needs. Takes at the
+// memory: it takes 16 bytes for each, and a log has room for up to three times as many as it needs. Takes at the
 // same time need one. If there are so many, a hit that needs room is refused, and its RetryAfter is a
 // scale at most; Charge and Set fail with [window.ErrFull]. Each shard, see [WithMaxKeys], has its share of n, but has
 // room for the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n

@@ -13,11 +13,8 @@ import (
 // newLedger returns the ledger of the places in flight. It refers to the clock only, so that a backend that
 // nobody refers to can be freed while places are held.
 func (b *Backend) newLedger() *ledger.Ledger {
-	read, origin := b.clock.read, b.clock.origin
-	if read == nil {
-		return ledger.New(b.maxKeys, func() time.Duration { return time.Since(origin) })
-	}
-	return ledger.New(b.maxKeys, func() time.Duration { return read().Sub(origin) })
+	clock := b.clock
+	return ledger.New(b.maxKeys, func() time.Duration { return time.Duration(clock.now().Now) })
 }
 
 // Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as

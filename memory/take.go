@@ -16,7 +16,7 @@ const fewTakes = 4
 type taking struct {
 	access
 	before algorithm.Record // what was counted before it
-	id     int64            // of the take; 0: it has not been made
+	takeID int64            // 0: it has not been made
 }
 
 // TakeAll implements [window.Backend]. It holds the mutexes of all shards of the windows at once.
@@ -85,7 +85,7 @@ func (b *Backend) takeLocked(takes []window.Take, all []taking, windows []window
 		x := &all[i]
 		x.find(b, &takes[i].Limit)
 		windows[i] = window.Window{}
-		x.describe(b, x.peek(takes[i].N), &windows[i])
+		x.describe(x.peek(takes[i].N), &windows[i])
 		granted = granted && !windows[i].Refused
 	}
 	if !granted {
@@ -102,19 +102,19 @@ func (b *Backend) takeLocked(takes []window.Take, all []taking, windows []window
 		if err != nil || state.Wait > 0 {
 			b.undo(takes[:i], all[:i])
 			windows[i] = window.Window{}
-			x.describe(b, state, &windows[i])
+			x.describe(state, &windows[i])
 			return false, err
 		}
-		x.id = state.ID
+		x.takeID = state.ID
 		windows[i] = window.Window{}
-		x.describe(b, state, &windows[i])
+		x.describe(state, &windows[i])
 	}
 	for i := range all {
 		if x := &all[i]; x.shares() { // others may have taken of the same count
 			state := x.peek(0)
-			state.ID = x.id
+			state.ID = x.takeID
 			state.Wait = 0
-			x.describe(b, state, &windows[i])
+			x.describe(state, &windows[i])
 		}
 	}
 	return true, nil
@@ -125,7 +125,7 @@ func (b *Backend) undo(takes []window.Take, all []taking) {
 	for i := len(all) - 1; i >= 0; i-- {
 		x := &all[i]
 		if x.algorithm.Logs {
-			x.algorithm.GiveBack(&x.record.Record, x.time(), x.id, takes[i].N)
+			x.algorithm.GiveBack(&x.record.Record, &x.rule, &x.at, x.takeID, takes[i].N)
 			continue
 		}
 		x.record.Record = x.before

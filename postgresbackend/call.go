@@ -2,10 +2,8 @@ package postgresbackend
 
 import (
 	"math/rand/v2"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -27,7 +25,6 @@ type count struct {
 	id
 	algorithm *algorithm.Algorithm
 	rule      algorithm.Rule
-	calendar  *limits.Calendar
 }
 
 // part is what a call does with one row.
@@ -57,9 +54,6 @@ type result struct {
 // newPart returns what a call does with the row of a key and limit. The limit has been checked.
 func newPart(key string, l *window.Limit, n uint64) part {
 	c := count{id: idOf(key, l), algorithm: algorithm.Of(l.Algorithm), rule: algorithm.RuleOf(l)}
-	if l.Calendar != 0 {
-		c.calendar, _ = limits.CalendarOf(l)
-	}
 	return part{count: c, n: n}
 }
 
@@ -84,7 +78,6 @@ func (c *call) allFit(t algorithm.Time) bool {
 	fit := true
 	for i := range c.parts {
 		p := &c.parts[i]
-		t.Calendar = p.calendar
 		p.describe(p.peek(t, p.n), t)
 		fit = fit && !p.window.Refused
 	}
@@ -93,7 +86,6 @@ func (c *call) allFit(t algorithm.Time) bool {
 
 // apply applies the verb to the record of a part.
 func (c *call) apply(p *part, t algorithm.Time) {
-	t.Calendar = p.calendar
 	r := p.row
 	switch c.verb {
 	case peek:
@@ -112,10 +104,10 @@ func (c *call) apply(p *part, t algorithm.Time) {
 		r.end()
 		p.charge(t)
 	case giveBack:
-		c.gaveBack = p.algorithm.GiveBack(&r.record, t, c.takeID, p.n)
+		c.gaveBack = p.algorithm.GiveBack(&r.record, &p.rule, &t, c.takeID, p.n)
 		r.changed = r.changed || c.gaveBack
 	case reset:
-		if p.algorithm.Left(&r.record, t) > 0 {
+		if p.algorithm.Left(&r.record, &p.rule, &t) > 0 {
 			c.ended++
 		}
 		r.end()
@@ -125,15 +117,15 @@ func (c *call) apply(p *part, t algorithm.Time) {
 // peek returns what a take of n would, and changes nothing.
 func (p *part) peek(t algorithm.Time, n uint64) algorithm.State {
 	scratch := p.row.record
-	return p.algorithm.Peek(&scratch, p.rule, t, n)
+	return p.algorithm.Peek(&scratch, &p.rule, &t, n)
 }
 
 // take counts n if it fits. If it does not, and the limit has another Max than the record, the record gets that: a
 // token bucket is refilled by it from now on.
 func (p *part) take(t algorithm.Time) {
-	before := p.row.record.Rule
-	state := p.algorithm.Take(&p.row.record, p.rule, t, p.n, newSeries())
-	if state.Wait == 0 && p.n > 0 || before != p.row.record.Rule && !p.row.record.Empty() {
+	before := p.row.record.Rule()
+	state := p.algorithm.Take(&p.row.record, &p.rule, &t, p.n, newSeries())
+	if state.Wait == 0 && p.n > 0 || before != p.row.record.Rule() && !p.row.record.Empty() {
 		p.row.changed = true
 	}
 	p.describe(state, t)
@@ -149,7 +141,7 @@ func (p *part) charge(t algorithm.Time) {
 		p.describe(p.peek(t, 0), t)
 		return
 	}
-	state := p.algorithm.Charge(&p.row.record, p.rule, t, n, newSeries())
+	state := p.algorithm.Charge(&p.row.record, &p.rule, &t, n, newSeries())
 	p.row.changed = true
 	p.describe(state, t)
 }
@@ -160,7 +152,7 @@ func (p *part) describe(s algorithm.State, t algorithm.Time) {
 	if s.Left > 0 {
 		p.window.ID = s.ID
 		p.window.Left = s.Left
-		p.window.ExpiresAt = time.Unix(t.Sec, t.Nano).Add(s.Left)
+		p.window.ExpiresAt = t.Day.Add(s.Left)
 	}
 }
 

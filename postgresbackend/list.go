@@ -61,7 +61,8 @@ func (f *found) listed() (window.Listed, error) {
 		return window.Listed{}, p.row.err
 	}
 	record := &p.row.record
-	p.rule = record.Rule
+	p.rule.Max = record.Max
+	p.rule.Holds = record.Holds
 	p.describe(p.peek(f.at, 0), f.at)
 	p.window.Refused = false // nothing was asked
 	p.window.RetryAfter = 0

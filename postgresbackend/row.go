@@ -42,15 +42,14 @@ func rowsOf(calls []*call) []*row {
 // load sets the record to what was read.
 func (r *row) load(state []byte, version int64) {
 	*r = row{count: r.count, before: version}
-	if r.record, r.err = r.algorithm.ReadBinary(state, r.rule.Scale); r.err != nil {
+	if r.record, r.err = r.algorithm.ReadBinary(state); r.err != nil {
 		r.err = fmt.Errorf("%w: %w", errRow, r.err)
 	}
 }
 
 // restart makes the record start now if the clock has gone back by more than a scale.
 func (r *row) restart(t algorithm.Time) {
-	t.Calendar = r.calendar
-	if r.err == nil && r.algorithm.Restart(&r.record, t) {
+	if r.err == nil && r.algorithm.Restart(&r.record, &r.rule, &t) {
 		r.changed = true
 	}
 }
@@ -65,8 +64,7 @@ func (r *row) end() {
 
 // ends returns when nothing counts any more, in nanoseconds since 1970.
 func (r *row) ends(t algorithm.Time) int64 {
-	t.Calendar = r.calendar
-	left := max(r.algorithm.Left(&r.record, t), 0)
+	left := max(r.algorithm.Left(&r.record, &r.rule, &t), 0)
 	return t.Now + min(int64(left), math.MaxInt64-max(t.Now, 0))
 }
 

@@ -7,7 +7,6 @@ package algorithm
 import (
 	"cmp"
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
@@ -16,29 +15,33 @@ import (
 
 // Time is when a call is made.
 type Time struct {
-	Now  int64 // in nanoseconds by the clock of the algorithm, see [Algorithm.Wall]; it may wrap around
-	Sec  int64 // the time of day, in seconds since 1970
-	Nano int64 // and nanoseconds
-
-	Calendar *limits.Calendar // of the limit; nil: it has none, or nothing is asked for
+	Now int64     // nanoseconds by a clock that is not set, which may wrap around
+	Day time.Time // the time of day
 }
 
 // Rule is the numbers of a limit.
 type Rule struct {
-	Scale time.Duration // at most [window.MaxScale]
-	Max   uint64
-	Holds uint64 // what is allowed at once: what a token bucket holds, otherwise Max
+	Scale    time.Duration // at most [window.MaxScale]
+	Max      uint64
+	Holds    uint64           // what is allowed at once: what a token bucket holds, otherwise Max
+	Calendar *limits.Calendar // in place of a Scale; may be nil
 }
 
 // RuleOf returns the numbers of a limit.
 func RuleOf(l *window.Limit) Rule {
-	return Rule{Scale: l.Scale, Max: l.Max, Holds: limits.Capacity(l)}
+	by := Rule{Scale: l.Scale, Max: l.Max, Holds: limits.Capacity(l)}
+	if l.Calendar != 0 {
+		by.Calendar, _ = limits.CalendarOf(l)
+	}
+	return by
 }
 
-// Record is what is counted of a key and limit. The zero Record counts nothing. What its fields mean depends on the
-// algorithm, and is said in its file. The Scale never changes.
+// Record is what is counted of a key and limit. The zero Record counts nothing. What Count, More, ID and Last mean
+// depends on the algorithm, and is said in its file.
 type Record struct {
-	Rule  // of the last call
+	Scale time.Duration // the length of the windows
+	Max   uint64        // of the last call
+	Holds uint64        // of the last call
 	Start int64
 	Count uint64
 	More  uint64
@@ -47,16 +50,20 @@ type Record struct {
 	Log   *Log
 }
 
+// Rule returns the numbers of the last call, without a Calendar.
+func (r *Record) Rule() Rule { return Rule{Scale: r.Scale, Max: r.Max, Holds: r.Holds} }
+
 // Empty reports whether nothing has been counted since the record was made, or ended.
 func (r *Record) Empty() bool { return r.ID == 0 && r.Last == 0 }
 
 // End makes the record count nothing.
 func (r *Record) End() {
-	*r = Record{Rule: r.Rule, Log: r.Log}
-	if r.Log != nil {
-		r.Log.empty()
-	}
+	*r = Record{Scale: r.Scale, Max: r.Max, Holds: r.Holds, Log: r.Log}
+	r.Log.empty()
 }
+
+// passed returns how much time has passed since the start. It is negative if the clock has gone back.
+func (r *Record) passed(now int64) time.Duration { return time.Duration(now - r.Start) }
 
 // State is the state of a record after a call.
 type State struct {
@@ -71,92 +78,106 @@ type State struct {
 // If the clock goes back by up to a scale, nothing changes. If it goes back by more, a record starts at the present
 // time with what it has counted. So a call waits for at most a scale longer, and no more than the limit is granted.
 type Algorithm struct {
-	Wall    bool // Time.Now is that of the wall clock, and not of the monotonic one
 	Rolling bool // see [window.Algorithm.Rolling]
 	Logs    bool // records have a Log
 
 	refills bool // with a Max of 0, nothing that is counted would ever end
 
-	// look drops what is over, sets the rule, and returns what counts.
-	look func(r *Record, by Rule, t Time) (count uint64)
-	// left returns in which time nothing counts, if nobody calls, of a record that is not empty. It is negative if
-	// nothing has counted for so long.
-	left func(r *Record, t Time) time.Duration
+	// window returns the window that starts at a time of day. It is nil if windows start at any time, and their clock
+	// is one that is not set.
+	window func(by Rule, day time.Time) (start, end time.Time)
+
+	// The others get a record that is not empty, unless they say so.
+
+	// count drops what is over, and returns what counts.
+	count func(r *Record, now int64) uint64
+	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long.
+	left func(r *Record, now int64) time.Duration
 	// wait returns in which time at most room counts, if it is more now.
-	wait func(r *Record, t Time, room uint64) time.Duration
-	// add counts n, and sets the ID. Series is the number of a window that it may open.
-	add func(r *Record, t Time, n, series uint64)
+	wait func(r *Record, now int64, room uint64) time.Duration
+	// add counts n, and sets the ID. The record may be empty, but for its Start. Series is the number of a window that
+	// it may open.
+	add func(r *Record, now int64, n, series uint64)
 	// charge is add, whatever the limit is. nil: add
-	charge func(r *Record, t Time, n, series uint64)
+	charge func(r *Record, now int64, n, series uint64)
 	// giveBack gives n back to the window or take with an ID, and reports whether it has.
-	giveBack func(r *Record, t Time, id int64, n uint64) bool
+	giveBack func(r *Record, id int64, n uint64) bool
 }
 
 // all are the algorithms.
 var all = [...]Algorithm{
-	window.FixedWindow:   fixed,
-	window.AlignedWindow: aligned,
-	window.TokenBucket:   bucket,
-	window.SlidingWindow: sliding,
-	window.SlidingLog:    slidingLog,
-
-	window.CalendarWindow: calendar,
+	window.FixedWindow:    fixed(nil),
+	window.AlignedWindow:  fixed(alignedWindow),
+	window.TokenBucket:    bucket,
+	window.SlidingWindow:  sliding,
+	window.SlidingLog:     slidingLog,
+	window.CalendarWindow: fixed(calendarWindow),
 }
 
 // Of returns an algorithm, which [limits.Check] knows.
 func Of(a window.Algorithm) *Algorithm { return &all[a] }
 
 // Take counts n if it fits. Series is a number that no other call for the key has: a window that opens has it.
-func (a *Algorithm) Take(r *Record, by Rule, t Time, n, series uint64) State {
-	count := a.look(r, by, t)
+func (a *Algorithm) Take(r *Record, by *Rule, t *Time, n, series uint64) State {
+	now, count := a.look(r, by, t)
 	if n == 0 || !fits(by, count, n) {
-		return a.state(r, by, t, count, n)
+		return a.state(r, by, now, count, n)
 	}
-	a.add(r, t, n, series)
-	return State{Count: count + n, Left: a.left(r, t), ID: r.ID}
+	if r.Empty() {
+		a.start(r, by, t, now)
+	}
+	a.add(r, now, n, series)
+	return State{Count: count + n, Left: a.left(r, now), ID: r.ID}
 }
 
 // Peek returns what Take would, without n. It drops what is over.
-func (a *Algorithm) Peek(r *Record, by Rule, t Time, n uint64) State {
-	return a.state(r, by, t, a.look(r, by, t), n)
+func (a *Algorithm) Peek(r *Record, by *Rule, t *Time, n uint64) State {
+	now, count := a.look(r, by, t)
+	return a.state(r, by, now, count, n)
 }
 
 // Charge counts n, whatever the limit is. A token bucket that never gets a token counts nothing.
-func (a *Algorithm) Charge(r *Record, by Rule, t Time, n, series uint64) State {
-	count := a.look(r, by, t)
-	switch {
-	case a.refills && by.Max == 0:
-		s := a.state(r, by, t, count, 0)
+func (a *Algorithm) Charge(r *Record, by *Rule, t *Time, n, series uint64) State {
+	now, count := a.look(r, by, t)
+	if a.refills && by.Max == 0 {
+		s := a.state(r, by, now, count, 0)
 		s.Wait = window.Never
 		return s
+	}
+	if r.Empty() {
+		a.start(r, by, t, now)
+	}
+	switch {
 	case a.Rolling && n == 0:
 	case a.charge != nil:
-		a.charge(r, t, n, series)
+		a.charge(r, now, n, series)
 	default:
-		a.add(r, t, n, series)
+		a.add(r, now, n, series)
 	}
-	return State{Count: a.look(r, by, t), Left: a.Left(r, t), ID: r.ID}
+	_, count = a.look(r, by, t)
+	return State{Count: count, Left: a.leftOf(r, now), ID: r.ID}
 }
 
 // GiveBack gives n back to the window or take with an ID, and reports whether it has.
-func (a *Algorithm) GiveBack(r *Record, t Time, id int64, n uint64) bool {
-	a.look(r, r.Rule, t)
-	return id != 0 && a.giveBack(r, t, id, n)
+func (a *Algorithm) GiveBack(r *Record, by *Rule, t *Time, id int64, n uint64) bool {
+	numbers := *by
+	numbers.Max = r.Max
+	numbers.Holds = r.Holds
+	a.look(r, &numbers, t)
+	return id != 0 && !r.Empty() && a.giveBack(r, id, n)
 }
 
-// Copy returns a copy of a record, in which nothing can be given back that was taken before. Series is as in Take.
+// Copy returns a copy of a record that is not empty, in which nothing can be given back that was taken before. Series
+// is as in Take.
 func (a *Algorithm) Copy(r *Record, series uint64) Record {
-	if r.Empty() {
-		return Record{Rule: r.Rule}
-	}
 	c := *r
-	c.Log = r.Log.Clone()
-	switch {
-	case a.Logs:
+	c.Log = r.Log.clone()
+	if a.Logs {
 		c.Last = logSeries(series)
 		c.ID = c.Last | int64(uint32(r.ID))
 		return c
-	case c.ID != 0:
+	}
+	if c.ID != 0 {
 		c.ID = spread(series)
 	}
 	if c.Last != 0 {
@@ -167,61 +188,90 @@ func (a *Algorithm) Copy(r *Record, series uint64) Record {
 
 // Left returns in which time nothing counts. It is negative if nothing has counted for so long, and 0 for an empty
 // record.
-func (a *Algorithm) Left(r *Record, t Time) time.Duration {
+func (a *Algorithm) Left(r *Record, by *Rule, t *Time) time.Duration {
+	now := a.now(t)
+	a.restart(r, by, t, now)
+	return a.leftOf(r, now)
+}
+
+func (a *Algorithm) leftOf(r *Record, now int64) time.Duration {
 	if r.Empty() {
 		return 0
 	}
-	return a.left(r, t)
+	return a.left(r, now)
+}
+
+// Restart makes a record start now if the clock has gone back by more than a scale since, and reports whether it
+// does. A store must then keep it, although a call may be refused: otherwise it would start anew with each call, and
+// never end.
+func (a *Algorithm) Restart(r *Record, by *Rule, t *Time) bool { return a.restart(r, by, t, a.now(t)) }
+
+// now returns the time by the clock of the algorithm.
+func (a *Algorithm) now(t *Time) int64 {
+	if a.window == nil {
+		return t.Now
+	}
+	return Nanos(t.Day)
+}
+
+// Nanos returns a time of day in nanoseconds since 1970, which wrap around.
+func Nanos(day time.Time) int64 { return day.Unix()*int64(time.Second) + int64(day.Nanosecond()) }
+
+func (a *Algorithm) restart(r *Record, by *Rule, t *Time, now int64) bool {
+	if r.passed(now) >= -r.Scale || r.Empty() {
+		return false
+	}
+	a.start(r, by, t, now)
+	return true
+}
+
+// start makes a record start now, or when the window of now has started.
+func (a *Algorithm) start(r *Record, by *Rule, t *Time, now int64) {
+	r.Start = now
+	r.Scale = by.Scale
+	if a.window != nil {
+		start, end := a.window(*by, t.Day)
+		r.Start -= int64(t.Day.Sub(start))
+		r.Scale = end.Sub(start)
+	}
+	r.Log.noLaterThan(now)
+}
+
+// look drops what is over, and returns what counts. The record gets the numbers of the rule, unless it is a bucket that
+// would get no token any more.
+func (a *Algorithm) look(r *Record, by *Rule, t *Time) (now int64, count uint64) {
+	now = a.now(t)
+	if !r.Empty() {
+		a.restart(r, by, t, now)
+		count = a.count(r, now)
+	}
+	if by.Max > 0 || !a.refills {
+		r.Max = by.Max
+		r.Holds = by.Holds
+	}
+	return now, count
 }
 
 // state returns the state of a record by which count counts, when n more are asked for.
-func (a *Algorithm) state(r *Record, by Rule, t Time, count, n uint64) State {
-	s := State{Count: count, Left: a.Left(r, t), ID: cmp.Or(r.ID, r.Last)}
+func (a *Algorithm) state(r *Record, by *Rule, now int64, count, n uint64) State {
+	s := State{Count: count, Left: a.leftOf(r, now), ID: cmp.Or(r.ID, r.Last)}
 	switch {
 	case fits(by, count, n):
 	case n > by.Holds || a.refills && by.Max == 0:
 		s.Wait = window.Never
 	default:
-		s.Wait = min(max(a.wait(r, t, by.Holds-n), 1), window.Never-1)
+		s.Wait = min(max(a.wait(r, now, by.Holds-n), 1), window.Never-1)
 	}
 	return s
 }
 
 // fits reports whether n more are within the limit.
-func fits(by Rule, count, n uint64) bool {
+func fits(by *Rule, count, n uint64) bool {
 	return n <= by.Holds && count <= by.Holds-n && (by.Max > 0 || n == 0)
 }
 
-// since returns how much time has passed since a record's start. It is negative if the clock has gone back by up to a
-// scale. If that is more, the record starts now.
-func since(r *Record, t Time) time.Duration {
-	passed := time.Duration(t.Now - r.Start)
-	if passed < -r.Scale {
-		r.Start = t.Now
-		return 0
-	}
-	return passed
-}
-
-// sinceAligned is since for windows that start at multiples of the scale.
-func sinceAligned(r *Record, t Time) time.Duration {
-	passed := time.Duration(t.Now - r.Start)
-	if passed < -r.Scale {
-		r.Start = alignedStart(t, r.Scale)
-		return time.Duration(t.Now - r.Start)
-	}
-	return passed
-}
-
-// alignedStart returns the last multiple of a scale since 1970.
-func alignedStart(t Time, scale time.Duration) int64 {
-	hi, lo := bits.Mul64(uint64(max(t.Sec, -t.Sec)), uint64(time.Second))
-	rest := int64(bits.Rem64(hi, lo, uint64(scale)))
-	if t.Sec < 0 {
-		rest = int64(scale) - rest
-	}
-	return t.Now - (rest+t.Nano)%int64(scale)
-}
+// leftOfScale returns in which time a scale has passed.
+func leftOfScale(r *Record, now int64) time.Duration { return rest(1, r.Scale, r.passed(now)) }
 
 // rest returns some scales, less what has passed, or the longest time.
 func rest(scales uint64, scale, passed time.Duration) time.Duration {

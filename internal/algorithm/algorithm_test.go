@@ -20,13 +20,8 @@ func algorithms(scale time.Duration) map[window.Algorithm]Rule {
 	return rules
 }
 
-func at(now int64) Time {
-	t := Time{Now: now, Sec: now / 1e9, Nano: now % 1e9}
-	if t.Nano < 0 {
-		t.Sec--
-		t.Nano += 1e9
-	}
-	return t
+func at(now int64) *Time {
+	return &Time{Now: now, Day: time.Unix(now/1e9, now%1e9)}
 }
 
 // Whatever a clock goes back by, or where it begins, 5 are granted and no more, and the sixth within two scales.
@@ -35,12 +30,12 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 		for _, back := range []time.Duration{1, scale / 2, scale - 1, scale, scale + 1, 3 * (scale / 2), window.MaxScale + 1} {
 			for _, start := range []int64{0, 1, 1e18, math.MinInt64 / 4} {
 				for a, rule := range algorithms(scale) {
-					r := Record{Rule: rule}
+					r := Record{}
 					by := Of(a)
 					now := at(start)
-					require.Zero(t, by.Take(&r, rule, now, 5, 1).Wait, "%v", a)
+					require.Zero(t, by.Take(&r, &rule, now, 5, 1).Wait, "%v", a)
 					now = at(start - int64(back))
-					state := by.Take(&r, rule, now, 1, 2)
+					state := by.Take(&r, &rule, now, 1, 2)
 					require.Positive(t, state.Wait, "%v, %v back by %v", a, scale, back)
 					require.EqualValues(t, 5, state.Count, "%v", a)
 					// An aligned window and a sliding one have begun before.
@@ -50,7 +45,7 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 					if state.Wait == window.Never-1 {
 						continue // it is longer
 					}
-					state = by.Take(&r, rule, now.after(state.Wait), 1, 3)
+					state = by.Take(&r, &rule, now.after(state.Wait), 1, 3)
 					require.Zero(t, state.Wait, "%v, %v back by %v", a, scale, back)
 				}
 			}
@@ -59,45 +54,44 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 }
 
 // after returns the time that is d later.
-func (t Time) after(d time.Duration) Time {
-	nano := t.Nano + int64(d%time.Second)
-	return Time{Now: t.Now + int64(d), Sec: t.Sec + int64(d/time.Second) + nano/1e9, Nano: nano % 1e9}
+func (t *Time) after(d time.Duration) *Time {
+	return &Time{Now: t.Now + int64(d), Day: t.Day.Add(d)}
 }
 
 func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
 	for a, rule := range algorithms(time.Minute) {
-		r := Record{Rule: rule}
+		r := Record{}
 		by, now := Of(a), at(1e18)
 		var ids []int64
 		for series := range uint64(1000) {
-			id := by.Take(&r, rule, now, 3, series+1).ID
+			id := by.Take(&r, &rule, now, 3, series+1).ID
 			for _, earlier := range ids {
-				require.False(t, by.GiveBack(&r, now, earlier, 3), "%v", a)
+				require.False(t, by.GiveBack(&r, &rule, now, earlier, 3), "%v", a)
 			}
-			require.EqualValues(t, 3, by.Peek(&r, rule, now, 0).Count)
+			require.EqualValues(t, 3, by.Peek(&r, &rule, now, 0).Count)
 			ids = append(ids[max(0, len(ids)-20):], id, 0)
 			r.End()
 			require.True(t, r.Empty())
 		}
-		before := by.Take(&r, rule, now, 2, 2000).ID
+		before := by.Take(&r, &rule, now, 2, 2000).ID
 		c := by.Copy(&r, 2001)
-		id := by.Take(&c, rule, now, 1, 2002).ID
-		by.Take(&r, rule, now, 1, 2003)
-		require.False(t, by.GiveBack(&r, now, id, 1), "%v: of a copy", a)
-		require.False(t, by.GiveBack(&c, now, before, 1), "%v: of before it was copied", a)
+		id := by.Take(&c, &rule, now, 1, 2002).ID
+		by.Take(&r, &rule, now, 1, 2003)
+		require.False(t, by.GiveBack(&r, &rule, now, id, 1), "%v: of a copy", a)
+		require.False(t, by.GiveBack(&c, &rule, now, before, 1), "%v: of before it was copied", a)
 	}
 }
 
 func TestABucketThatNeverGetsATokenCountsNothing(t *testing.T) {
 	never := Rule{Scale: time.Minute, Holds: 9}
 	some := Rule{Scale: time.Minute, Max: 6, Holds: 9}
-	r := Record{Rule: never}
-	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Charge(&r, never, at(1e18), 3, 1))
-	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Take(&r, never, at(1e18), 3, 1))
+	r := Record{}
+	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Charge(&r, &never, at(1e18), 3, 1))
+	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Take(&r, &never, at(1e18), 3, 1))
 	require.True(t, r.Empty())
-	Of(window.TokenBucket).Take(&r, some, at(1e18), 3, 1)
-	require.Equal(t, window.Never, Of(window.TokenBucket).Take(&r, never, at(1e18), 1, 1).Wait)
-	require.EqualValues(t, 1, Of(window.TokenBucket).Peek(&r, never, at(1e18+20e9), 0).Count, "tokens come back as before")
+	Of(window.TokenBucket).Take(&r, &some, at(1e18), 3, 1)
+	require.Equal(t, window.Never, Of(window.TokenBucket).Take(&r, &never, at(1e18), 1, 1).Wait)
+	require.EqualValues(t, 1, Of(window.TokenBucket).Peek(&r, &never, at(1e18+20e9), 0).Count, "tokens come back as before")
 }
 
 // A thousand takes are given back but for the first and the last: their times need no room.
@@ -106,43 +100,35 @@ func TestALogGrowsWithWhatItHolds(t *testing.T) {
 	var r Record
 	r.Scale = rule.Scale
 	by := Of(window.SlidingLog)
-	first := by.Take(&r, rule, at(1), 1, 1).ID
-	last := by.Take(&r, rule, at(2), 1, 2).ID
+	first := by.Take(&r, &rule, at(1), 1, 1).ID
+	last := by.Take(&r, &rule, at(2), 1, 2).ID
 	for i := range int64(100_000) {
-		next := by.Take(&r, rule, at(3+i), 1, 3)
+		next := by.Take(&r, &rule, at(3+i), 1, 3)
 		require.Zero(t, next.Wait)
-		require.True(t, by.GiveBack(&r, at(3+i), last, 1))
+		require.True(t, by.GiveBack(&r, &rule, at(3+i), last, 1))
 		require.Equal(t, time.Hour, next.Left)
 		last = next.ID
 	}
 	require.LessOrEqual(t, r.Log.Times(), 8)
-	require.True(t, by.GiveBack(&r, at(200_000), first, 1))
-	require.EqualValues(t, 1, by.Peek(&r, rule, at(200_000), 0).Count)
-	require.Equal(t, time.Hour-(200_000-100_002), by.Peek(&r, rule, at(200_000), 0).Left)
+	require.True(t, by.GiveBack(&r, &rule, at(200_000), first, 1))
+	require.EqualValues(t, 1, by.Peek(&r, &rule, at(200_000), 0).Count)
+	require.Equal(t, time.Hour-(200_000-100_002), by.Peek(&r, &rule, at(200_000), 0).Left)
 	copied := r
-	copied.Log = r.Log.Clone()
+	copied.Log = r.Log.clone()
 	r.End()
 	r.Log.Shrink()
-	require.EqualValues(t, 1, by.Peek(&copied, rule, at(200_000), 0).Count, "a copy is one of its own")
+	require.EqualValues(t, 1, by.Peek(&copied, &rule, at(200_000), 0).Count, "a copy is one of its own")
 }
 
 func TestATakeAtAnEarlierTimeIsOneOfItsOwn(t *testing.T) {
 	rule := Rule{Scale: time.Hour, Max: 9, Holds: 9}
-	by, r := Of(window.SlidingLog), Record{Rule: rule}
-	by.Take(&r, rule, at(1000), 2, 1)
-	second := by.Take(&r, rule, at(2000), 3, 2).ID
-	require.True(t, by.GiveBack(&r, at(2000), second, 3))
-	third := by.Take(&r, rule, at(500), 4, 3).ID // at the time of the first, as the clock has gone back
+	by, r := Of(window.SlidingLog), Record{}
+	by.Take(&r, &rule, at(1000), 2, 1)
+	second := by.Take(&r, &rule, at(2000), 3, 2).ID
+	require.True(t, by.GiveBack(&r, &rule, at(2000), second, 3))
+	third := by.Take(&r, &rule, at(500), 4, 3).ID // at the time of the first, as the clock has gone back
 	require.NotEqual(t, second, third)
-	require.Equal(t, time.Hour+500, by.Left(&r, at(500)), "until nothing of the first counts")
-	require.True(t, by.GiveBack(&r, at(2000), third, 4))
-	require.EqualValues(t, 2, by.Peek(&r, rule, at(2000), 0).Count)
-}
-
-func TestNothingIsCountedInACopyOfAnEmptyRecord(t *testing.T) {
-	for a, by := range algorithms(time.Second) {
-		c := Of(a).Copy(&Record{Rule: by}, 7)
-		require.True(t, c.Empty(), a)
-		require.EqualValues(t, 1, Of(a).Take(&c, by, at(0), 1, 8).Count, a)
-	}
+	require.Equal(t, time.Hour+500, by.Left(&r, &rule, at(500)), "until nothing of the first counts")
+	require.True(t, by.GiveBack(&r, &rule, at(2000), third, 4))
+	require.EqualValues(t, 2, by.Peek(&r, &rule, at(2000), 0).Count)
 }

@@ -19,7 +19,7 @@ import (
 var bucket = Algorithm{
 	Rolling:  true,
 	refills:  true,
-	look:     lookBucket,
+	count:    countBucket,
 	left:     leftBucket,
 	wait:     waitBucket,
 	add:      addBucket,
@@ -84,29 +84,20 @@ func (d debt) by(x uint64) uint64 {
 	return min(q, math.MaxInt64)
 }
 
-func lookBucket(r *Record, by Rule, t Time) uint64 {
-	if r.Empty() {
-		r.Rule = by
-		return 0
-	}
-	if passed := since(r, t); passed > 0 {
-		r.Start = t.Now
+func countBucket(r *Record, now int64) uint64 {
+	if passed := r.passed(now); passed > 0 {
+		r.Start = now
 		r.setDebt(r.debt().minus(product(uint64(passed), r.Max)))
 	}
-	if by.Max > 0 { // otherwise nothing more would be paid
-		r.Rule = by
-	}
-	return r.debt().by(uint64(by.Scale))
+	return r.debt().by(uint64(r.Scale))
 }
 
-func leftBucket(r *Record, t Time) time.Duration {
-	passed := since(r, t)
-	return sum(r.debt().by(r.Max), -passed)
+func leftBucket(r *Record, now int64) time.Duration {
+	return sum(r.debt().by(r.Max), -r.passed(now))
 }
 
-func waitBucket(r *Record, t Time, room uint64) time.Duration {
-	passed := since(r, t)
-	return sum(r.debt().minus(product(room, uint64(r.Scale))).by(r.Max), -passed)
+func waitBucket(r *Record, now int64, room uint64) time.Duration {
+	return sum(r.debt().minus(product(room, uint64(r.Scale))).by(r.Max), -r.passed(now))
 }
 
 // sum returns a time, which is at most the largest int64, and another, or the longest.
@@ -117,14 +108,13 @@ func sum(nanos uint64, d time.Duration) time.Duration {
 	return time.Duration(nanos) + d
 }
 
-func addBucket(r *Record, t Time, n, series uint64) {
-	r.takeTokens(t, product(n, uint64(r.Scale)), n, series)
+func addBucket(r *Record, _ int64, n, series uint64) {
+	r.takeTokens(product(n, uint64(r.Scale)), n, series)
 }
 
 // takeTokens adds n tokens, of which so much is owed.
-func (r *Record) takeTokens(t Time, owed debt, n, series uint64) {
+func (r *Record) takeTokens(owed debt, n, series uint64) {
 	if r.ID == 0 {
-		r.Start = t.Now
 		r.ID = spread(series)
 	}
 	r.setDebt(r.debt().plus(owed))
@@ -134,18 +124,18 @@ func (r *Record) takeTokens(t Time, owed debt, n, series uint64) {
 }
 
 // chargeBucket takes n tokens. The bucket then lacks at most twice what it holds, or what it has lacked before.
-func chargeBucket(r *Record, t Time, n, series uint64) {
+func chargeBucket(r *Record, _ int64, n, series uint64) {
 	most := product(2*r.Holds, uint64(r.Scale)).minus(r.debt())
 	owed := product(n, uint64(r.Scale))
 	if owed.more(most) {
 		owed = most
 	}
 	if owed != (debt{}) {
-		r.takeTokens(t, owed, owed.by(uint64(r.Scale)), series)
+		r.takeTokens(owed, owed.by(uint64(r.Scale)), series)
 	}
 }
 
-func giveBackBucket(r *Record, _ Time, id int64, n uint64) bool {
+func giveBackBucket(r *Record, id int64, n uint64) bool {
 	since := product(uint64(r.ID-id), uint64(r.Scale)) // what was taken later is paid last
 	owed := r.debt().minus(since)
 	if owed == (debt{}) {

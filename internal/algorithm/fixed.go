@@ -3,55 +3,50 @@ package algorithm
 import (
 	"time"
 
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// A fixed window starts with the first hit, and an aligned one at a multiple of the scale. In its record,
-//   - Start is when the window has started.
+// A fixed window starts with the first hit. An aligned one starts at a multiple of the scale, and one of a calendar as
+// that says. A window that is open keeps its end. In its record,
+//   - Start is when the window has started, and Scale its length.
 //   - Count is what it has counted. One of [window.Unlimited] may be more.
 //   - ID is its series.
 
-var fixed = Algorithm{
-	look:     func(r *Record, by Rule, t Time) uint64 { return lookFixed(r, by, since(r, t)) },
-	left:     func(r *Record, t Time) time.Duration { return rest(1, r.Scale, since(r, t)) },
-	wait:     func(r *Record, t Time, _ uint64) time.Duration { return rest(1, r.Scale, since(r, t)) },
-	add:      func(r *Record, t Time, n, series uint64) { addFixed(r, t.Now, n, series) },
-	giveBack: giveBackFixed,
+// fixed returns the algorithm of windows that start as given.
+func fixed(windows func(by Rule, day time.Time) (start, end time.Time)) Algorithm {
+	return Algorithm{
+		window:   windows,
+		count:    countFixed,
+		left:     leftOfScale,
+		wait:     func(r *Record, now int64, _ uint64) time.Duration { return leftOfScale(r, now) },
+		add:      addFixed,
+		giveBack: giveBackFixed,
+	}
 }
 
-var aligned = Algorithm{
-	Wall: true,
-	look: func(r *Record, by Rule, t Time) uint64 { return lookFixed(r, by, sinceAligned(r, t)) },
-	left: func(r *Record, t Time) time.Duration { return rest(1, r.Scale, sinceAligned(r, t)) },
-	wait: func(r *Record, t Time, _ uint64) time.Duration { return rest(1, r.Scale, sinceAligned(r, t)) },
-	add: func(r *Record, t Time, n, series uint64) {
-		start := r.Start
-		if r.ID == 0 {
-			start = alignedStart(t, r.Scale)
-		}
-		addFixed(r, start, n, series)
-	},
-	giveBack: giveBackFixed,
+func alignedWindow(by Rule, day time.Time) (start, end time.Time) {
+	start = limits.AlignedStart(day, by.Scale)
+	return start, start.Add(by.Scale)
 }
 
-func lookFixed(r *Record, by Rule, passed time.Duration) uint64 {
-	if passed >= by.Scale && r.ID != 0 {
+func calendarWindow(by Rule, day time.Time) (start, end time.Time) { return by.Calendar.Window(day) }
+
+func countFixed(r *Record, now int64) uint64 {
+	if r.passed(now) >= r.Scale {
 		r.End()
 	}
-	r.Rule = by
 	return r.Count
 }
 
-// addFixed counts n. A window that opens has the given start.
-func addFixed(r *Record, start int64, n, series uint64) {
+func addFixed(r *Record, _ int64, n, series uint64) {
 	if r.ID == 0 {
-		r.Start = start
 		r.ID = int64(series)
 	}
 	r.Count = plus(r.Count, n)
 }
 
-func giveBackFixed(r *Record, _ Time, id int64, n uint64) bool {
+func giveBackFixed(r *Record, id int64, n uint64) bool {
 	if id != r.ID || r.Count == window.Unlimited {
 		return false
 	}

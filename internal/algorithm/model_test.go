@@ -158,7 +158,6 @@ func newSubject(t *testing.T, next func(n uint64) uint64) *subject {
 	a := window.FixedWindow + window.Algorithm(next(5))
 	scale := []time.Duration{window.MinScale, time.Second, time.Second + 7, time.Hour, window.MaxScale - 1, window.MaxScale}[next(6)]
 	s := &subject{t: t, by: Of(a), next: next}
-	s.record.Scale = scale
 	s.rule = Rule{Scale: scale}
 	s.limit()
 	now := new(big.Int).Mul(num(next(1<<33)), big.NewInt(1e9))
@@ -179,16 +178,16 @@ func (s *subject) limit() {
 }
 
 // time returns the time of the model, whose nanoseconds wrap around.
-func (s *subject) time() Time {
+func (s *subject) time() *Time {
 	sec, nano := new(big.Int).DivMod(s.model.now, big.NewInt(1e9), new(big.Int))
 	low := new(big.Int).And(s.model.now, num(math.MaxUint64))
-	return Time{Now: int64(low.Uint64()), Sec: sec.Int64(), Nano: nano.Int64()}
+	return &Time{Now: int64(low.Uint64()), Day: time.Unix(sec.Int64(), nano.Int64())}
 }
 
 // advance advances the clock by a part of the scale, or by some scales, but by no more than the longest: what is over
 // for 292 years may be found to be ahead.
 func (s *subject) advance() {
-	scale := uint64(s.record.Scale)
+	scale := uint64(s.rule.Scale)
 	d := []uint64{0, 0, 1, s.next(1 + scale/1000), s.next(scale), scale - 1, scale, 3 * scale / 2}[s.next(8)]
 	s.model.advance(new(big.Int).Add(s.model.now, num(min(d, uint64(window.MaxScale)))))
 }
@@ -207,7 +206,7 @@ func (s *subject) step() {
 	case op < 7:
 		s.charge(n)
 	case op < 8:
-		s.sees(s.by.Peek(&s.record, s.rule, s.time(), 0))
+		s.sees(s.by.Peek(&s.record, &s.rule, s.time(), 0))
 	default:
 		s.giveBack(n)
 	}
@@ -222,7 +221,7 @@ func (s *subject) sees(got State) {
 
 func (s *subject) take(n uint64) {
 	before := s.model.count()
-	got := s.by.Take(&s.record, s.rule, s.time(), n, s.series)
+	got := s.by.Take(&s.record, &s.rule, s.time(), n, s.series)
 	granted := n <= s.rule.Holds && before <= s.rule.Holds-n
 	require.Equal(s.t, granted, got.Wait == 0, "a take of %d with a count of %d of %+v: %+v", n, before, s.rule, got)
 	if granted && n > 0 {
@@ -261,7 +260,7 @@ func (s *subject) charge(n uint64) {
 	if !s.by.refills {
 		n = min(n, window.Unlimited-s.model.count()) // the count stays there
 	}
-	got := s.by.Charge(&s.record, s.rule, s.time(), n, s.series)
+	got := s.by.Charge(&s.record, &s.rule, s.time(), n, s.series)
 	cost := s.cost(n)
 	if s.model.bucket() {
 		most := new(big.Int).Sub(new(big.Int).Mul(s.cost(s.rule.Holds), big.NewInt(2)), s.model.owed())
@@ -281,7 +280,7 @@ func (s *subject) charge(n uint64) {
 
 // giveBack gives back some of a take. A bucket may give less back if others have been given back since the take.
 func (s *subject) giveBack(n uint64) {
-	s.sees(s.by.Peek(&s.record, s.rule, s.time(), 0))
+	s.sees(s.by.Peek(&s.record, &s.rule, s.time(), 0))
 	if r := &s.record; len(s.model.takes) == 0 || !s.model.bucket() && max(r.Count, r.More) == window.Unlimited {
 		return
 	}
@@ -298,7 +297,7 @@ func (s *subject) giveBack(n uint64) {
 		want = take.left
 	}
 	before := s.record.debt().big()
-	ok := s.by.GiveBack(&s.record, s.time(), take.id, n)
+	ok := s.by.GiveBack(&s.record, &s.rule, s.time(), take.id, n)
 	given := want
 	if s.model.bucket() {
 		given = before.Sub(before, s.record.debt().big())
@@ -313,7 +312,7 @@ func (s *subject) giveBack(n uint64) {
 	take.held = new(big.Int).Sub(take.held, s.cost(n))
 	s.model.backs++
 	s.model.forget()
-	s.sees(s.by.Peek(&s.record, s.rule, s.time(), 0))
+	s.sees(s.by.Peek(&s.record, &s.rule, s.time(), 0))
 }
 
 // forget forgets takes that have been given back, except in a fixed window, which stays open.
