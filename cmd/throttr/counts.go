@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -107,15 +108,20 @@ func list(e *env, f *flags, _ string) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns(countColumns...)
 		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+			some := len(keys) == 0
 			for c, err := range b.List(ctx, keys...) {
 				if err != nil {
 					return false, err
 				}
 				if strings.HasPrefix(c.Key, *prefix) && l.complete(&c) {
+					some = true
 					e.out.add(countedOf(&c), countFields(&c)...)
 				}
 			}
-			return true, nil
+			if !some {
+				fmt.Fprintln(e.stderr, "throttr list: nothing is counted for this key; the stored key can be a digest: see throttr help key")
+			}
+			return some, nil
 		})
 	}
 }
@@ -131,10 +137,17 @@ type forgotten struct {
 // forget is the command forget.
 func forget(e *env, f *flags, _ string) action {
 	l := limitFlagsOf(f)
+	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
+		return forgetKey(ctx, e.out, b, l, key)
+	})
+}
+
+// changing returns an action that changes what is counted for each key.
+func (e *env) changing(change func(ctx context.Context, b throttr.Backend, key string) (bool, error)) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "name", "count", "in", "algorithm", "result")
 		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
-			return forAll(keys, func(key string) (bool, error) { return forgetKey(ctx, e.out, b, l, key) })
+			return forAll(keys, func(key string) (bool, error) { return change(ctx, b, key) })
 		})
 	}
 }
@@ -161,6 +174,80 @@ func forgetKey(ctx context.Context, out *output, b throttr.Backend, l *limitFlag
 		out.add(forgotten{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
 	}
 	return len(all) > 0, nil
+}
+
+// givenBack is the JSON of what was given back to a count. Without a limit, there was none.
+type givenBack struct {
+	keyed
+	GivenBack uint64 `json:"given_back"`
+	*limited
+	Count uint64 `json:"count"` // after it
+}
+
+// giveBack is the command give-back.
+func giveBack(e *env, f *flags, _ string) action {
+	l := limitFlagsOf(f)
+	n := uint64(1)
+	f.number(&n, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
+	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
+		return giveBackTo(ctx, e.out, b, l, key, n)
+	})
+}
+
+// giveBackTo gives n back to the window of a key, or what it has counted if that is less.
+func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string, n uint64) (bool, error) {
+	all, err := l.listed(ctx, b, key)
+	if err == nil && len(all) == 0 && (l.Scale > 0 || l.Calendar != 0) {
+		all, err = l.peeked(ctx, b, key) // a server lists no long key
+		for i := range all {
+			all[i].Limit.Max = 0
+		}
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case len(all) == 0:
+		out.add(givenBack{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
+		return false, nil
+	case len(all) > 1:
+		return false, fmt.Errorf("%s has %d counts: say which by --name, --scale or --calendar, and --algorithm",
+			shown(key), len(all))
+	case all[0].Limit.Algorithm.Rolling():
+		return false, fmt.Errorf("a %v gets its room back by itself: see throttr help forget", all[0].Limit.Algorithm)
+	}
+	c := &all[0]
+	of := countedOf(c).limited
+	// What counts 1 returns the ID of the window. The 1 is given back, too. Throttr servers, which store no Max, give back
+	// to takes only. Other stores keep the Max of the call, and may be full.
+	call := b.Charge
+	if c.Limit.Max == 0 {
+		traits, err := b.Check(c.Limit)
+		if err != nil {
+			return false, err
+		}
+		c.Limit.Max = traits.MaxCount
+		call = b.Take
+	}
+	w, err := call(ctx, key, c.Limit, 1)
+	if err != nil {
+		return false, err
+	}
+	if w.Refused {
+		return false, fmt.Errorf("the count of %s is the largest there is: see throttr help forget", shown(key))
+	}
+	n = min(n, w.Count-1)
+	given, err := b.GiveBack(ctx, key, c.Limit, n+1, w.ID)
+	switch {
+	case err != nil:
+		return false, err
+	case given:
+		w.Count -= n + 1
+	default:
+		n = 0
+	}
+	out.add(givenBack{keyOf(key), n, &of, w.Count}, shown(key), dash(of.Name), w.Count, length(c.Limit), of.Algorithm,
+		fmt.Sprintf("%d given back", n))
+	return n > 0, nil
 }
 
 // listed returns the counts of a key that match the flags.
@@ -220,9 +307,13 @@ func holders(e *env, f *flags, _ string) action {
 				}
 				for _, h := range p.ByProcess {
 					some = true
+					ends := "-"
+					if h.LeaseEnds > 0 {
+						ends = left(h.LeaseEnds)
+					}
 					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting,
 						h.LeaseEnds.Seconds()},
-						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting, left(h.LeaseEnds))
+						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting, ends)
 				}
 			}
 			return some, nil

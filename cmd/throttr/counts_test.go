@@ -74,7 +74,7 @@ func TestCountsAreListedAndForgotten(t *testing.T) {
 		require.ElementsMatch(t, []string{"user:1/", "user:2/"}, listed(0, "--scale 1m"))
 		require.ElementsMatch(t, []string{"user:1/", "user:2/"}, listed(0, "--name= --prefix user --algorithm fixed-window"))
 		require.Empty(t, listed(0, "--calendar month"))
-		require.Empty(t, listed(0, "nobody"))
+		require.Empty(t, listed(1, "nobody"))
 		max, used := unknown, unknown
 		if redis {
 			max, used = "4", "100%"
@@ -88,7 +88,7 @@ func TestCountsAreListedAndForgotten(t *testing.T) {
 		s.prints(1, "key name count in algorithm result\nuser:1 api 1 1h fixed-window forgotten\nnobody - 0 - - nothing was counted\n", "forget --name api user:1 nobody")
 		require.Equal(t, []string{"user:1/"}, listed(0, "user:1"))
 		s.prints(0, "key name count in algorithm result\nuser:1 - 1 1m fixed-window forgotten\n", "forget user:1")
-		require.Empty(t, listed(0, "user:1"))
+		require.Empty(t, listed(1, "user:1"))
 		s.prints(1, `{"key":"user:1","forgotten":false,"count":0}`+"\n", "forget --json user:1")
 		cut := long[:59] + "…"
 		byLimit := "forget --name login --scale 1h " + long
@@ -100,6 +100,30 @@ func TestCountsAreListedAndForgotten(t *testing.T) {
 		s.prints(0, "key name count in algorithm result\n"+cut+" login 1 1h fixed-window forgotten\n", byLimit)
 		s.prints(1, "key name count in algorithm result\n"+cut+" - 0 - - nothing was counted\n", "forget --name login --scale 1h "+long)
 		require.Equal(t, []string{"user:2/"}, listed(0, "--scale 1m"), "of others nothing was forgotten")
+	})
+}
+
+func TestUnitsAreGivenBack(t *testing.T) {
+	forStores(t, func(t *testing.T, s shell, redis bool) {
+		gives := func(status int, line, row string) {
+			t.Helper()
+			s.prints(status, "key name count in algorithm result\n"+row+"\n", "give-back "+line)
+		}
+		for _, take := range []string{"--name tokens --scale 1h --limit 100 -n 80 k", "--name mails --scale 1h --limit 2 -n 2 k"} {
+			s.run("", strings.Fields("take "+take)...)
+		}
+		gives(0, "--name tokens -n 50 k", "k tokens 30 1h fixed-window 50 given back")
+		gives(0, "--scale 1h --name mails k", "k mails 1 1h fixed-window 1 given back")
+		s.fails("give-back k", "k has 2 counts", "--name")
+		gives(0, "--name tokens -n 50 k", "k tokens 0 1h fixed-window 30 given back")
+		gives(1, "--name tokens k", "k tokens 0 1h fixed-window 0 given back")
+		gives(1, "--scale 1h nobody", "nobody - 0 - - nothing was counted")
+		if redis {
+			s.run("", strings.Fields("take --calendar month --limit 9 -n 9 month")...)
+			gives(0, "--calendar month -n 4 month", "month - 5 month calendar-window 4 given back")
+			s.run("", strings.Fields("take --algorithm token-bucket --scale 1h --limit 9 bucket")...)
+			s.fails("give-back bucket", "a token-bucket gets its room back by itself")
+		}
 	})
 }
 
@@ -165,6 +189,13 @@ func TestHoldersOfPlaces(t *testing.T) {
 	require.Regexp(t, `^\{"key":"user:42","name":"exports","used":2,"process":"[^"]+","held":2,"waiting":0,"lease_ends_in_seconds":(30|[12]\d)\.\d+\}\n$`, out)
 	s.prints(1, "", "holders --name other")
 	s.prints(1, "", "holders user:43")
+	others := inflight.New(b)
+	defer others.Close()
+	go others.Acquire(t.Context(), "user:42", inflight.Limit{Name: "exports", Max: 3}, 2)
+	require.Eventually(t, func() bool {
+		_, out, _ := s.run("", "holders")
+		return strings.Contains(plainly(out), " 0 1 -\n")
+	}, 10*time.Second, 10*time.Millisecond, "that waits, and has no lease")
 	servers, _ := shellFor(t, 2)
 	servers.fails("holders", "places in flight are not kept on this store")
 }

@@ -28,12 +28,12 @@ type command struct {
 	long  string                                     // more about it
 }
 
-// commands returns all commands, in the order of help. The first ten are for all stores.
+// commands returns all commands, in the order of help. Those before firstOfServers are for all stores.
 func commands() []*command {
 	all := []*command{
 		{name: "hit", setup: decide(hit)}, {name: "take", setup: decide(take)}, {name: "wait", setup: decide(wait)},
 		{name: "peek", setup: decide(peek)}, {name: "list", setup: list}, {name: "top", setup: watch},
-		{name: "forget", setup: forget},
+		{name: "forget", setup: forget}, {name: "give-back", setup: giveBack},
 		{name: "holders", setup: holders}, {name: "key", setup: storedKey}, {name: "ping", setup: ping},
 		{name: "insert", setup: insert}, {name: "query", setup: query}, {name: "update", setup: update},
 		{name: "purge", setup: purge},
