@@ -119,7 +119,8 @@ func list(e *env, f *flags, _ string) action {
 				}
 			}
 			if !some {
-				fmt.Fprintln(e.stderr, "throttr list: nothing is counted for this key; the stored key can be a digest: see throttr help key")
+				fmt.Fprintln(e.stderr, "throttr list: nothing is counted for this key, which may be stored as a digest:",
+					"see throttr help key")
 			}
 			return some, nil
 		})
@@ -195,7 +196,8 @@ func giveBack(e *env, f *flags, _ string) action {
 }
 
 // giveBackTo gives n back to the window of a key, or what it has counted if that is less.
-func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string, n uint64) (bool, error) {
+func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string,
+	n uint64) (bool, error) {
 	all, err := l.listed(ctx, b, key)
 	if err == nil && len(all) == 0 && (l.Scale > 0 || l.Calendar != 0) {
 		all, err = l.peeked(ctx, b, key) // a server lists no long key
@@ -217,15 +219,11 @@ func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFla
 	}
 	c := &all[0]
 	of := countedOf(c).limited
-	// What counts 1 returns the ID of the window. The 1 is given back, too. Throttr servers, which store no Max, give back
-	// to takes only. Other stores keep the Max of the call, and may be full.
+	// What counts 1 returns the ID of the window. The 1 is given back, too. Throttr servers, which store no Max, give
+	// back to takes only. Other stores keep the Max of the call, and may be full.
 	call := b.Charge
 	if c.Limit.Max == 0 {
-		traits, err := b.Check(c.Limit)
-		if err != nil {
-			return false, err
-		}
-		c.Limit.Max = traits.MaxCount
+		c.Limit = largest(b, c.Limit)
 		call = b.Take
 	}
 	w, err := call(ctx, key, c.Limit, 1)

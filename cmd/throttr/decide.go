@@ -80,24 +80,25 @@ func word(allowed bool, yes, no string) string {
 }
 
 func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
-	return forAll(takes, func(t throttr.Take) (bool, error) {
-		call := limiter.HitN
-		if t.N == 0 {
-			call = limiter.Peek // HitN would open a window
-		}
-		res, err := call(ctx, t.Key, t.Limit, t.N)
-		if err == nil {
-			out.decision(t.Key, res, res.Allowed, word(res.Allowed, "allowed", "denied"))
-		}
-		return res.Allowed, err
-	})
+	call := limiter.HitN
+	if takes[0].N == 0 {
+		call = limiter.Peek // HitN would open a window
+	}
+	return each(ctx, out, call, takes, "allowed", "denied")
 }
 
 func peek(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
+	return each(ctx, out, limiter.Peek, takes, "would be granted", "would be refused")
+}
+
+// each makes a call for each take, and prints the decisions in one of two words.
+func each(ctx context.Context, out *output,
+	call func(context.Context, string, throttr.Limit, uint64) (throttr.Result, error),
+	takes []throttr.Take, yes, no string) (bool, error) {
 	return forAll(takes, func(t throttr.Take) (bool, error) {
-		res, err := limiter.Peek(ctx, t.Key, t.Limit, t.N)
+		res, err := call(ctx, t.Key, t.Limit, t.N)
 		if err == nil {
-			out.decision(t.Key, res, res.Allowed, word(res.Allowed, "would be granted", "would be refused"))
+			out.decision(t.Key, res, res.Allowed, word(res.Allowed, yes, no))
 		}
 		return res.Allowed, err
 	})

@@ -15,10 +15,10 @@ func publish(e *env, _ *flags, _ string) action {
 		if err != nil {
 			return false, err
 		}
-		return e.withClient(ctx, e.doing(args[:1], "published", "nobody is subscribed",
+		return e.each(ctx, args[:1], "published", "nobody is subscribed",
 			func(ctx context.Context, c client, channel string) (bool, error) {
 				return c.Publish(ctx, channel, payload)
-			}))
+			})
 	}
 }
 

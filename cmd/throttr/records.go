@@ -18,24 +18,19 @@ type done struct {
 	Result string `json:"result"`
 }
 
-// done prints what was done with a key: yes if ok, and no otherwise.
-func (o *output) done(key string, ok bool, yes, no string) {
-	text := word(ok, yes, no)
-	o.add(done{keyOf(key), ok, text}, shown(key), text)
-}
-
-// doing returns an action that does something with each key, and prints one of two results.
-func (e *env) doing(keys []string, yes, no string,
-	do func(ctx context.Context, c client, key string) (bool, error)) func(context.Context, client) (bool, error) {
-	return func(ctx context.Context, c client) (bool, error) {
+// each does something with each key, and prints one of two results.
+func (e *env) each(ctx context.Context, keys []string, yes, no string,
+	do func(ctx context.Context, c client, key string) (bool, error)) (bool, error) {
+	return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
 		return forAll(keys, func(key string) (bool, error) {
 			ok, err := do(ctx, c, key)
 			if err == nil {
-				e.out.done(key, ok, yes, no)
+				text := word(ok, yes, no)
+				e.out.add(done{keyOf(key), ok, text}, shown(key), text)
 			}
 			return ok, err
 		})
-	}
+	})
 }
 
 var errNoTTL = errors.New("--ttl is missing: the time until the record expires")
@@ -57,10 +52,10 @@ func insert(e *env, f *flags, _ string) action {
 		if err != nil {
 			return false, fmt.Errorf("quota %s: %w", args[1], err)
 		}
-		return e.withClient(ctx,
-			e.doing(args[:1], "inserted", "exists", func(ctx context.Context, c client, key string) (bool, error) {
+		return e.each(ctx, args[:1], "inserted", "exists",
+			func(ctx context.Context, c client, key string) (bool, error) {
 				return c.insert(ctx, key, quota, *ttl)
-			}))
+			})
 	}
 }
 
@@ -101,19 +96,18 @@ func update(e *env, f *flags, _ string) action {
 			return false, fmt.Errorf("change %s: %w", args[1], err)
 		}
 		if *ttl {
-			return e.withClient(ctx, e.doing(args[:1], "updated", "not found",
+			return e.each(ctx, args[:1], "updated", "not found",
 				func(ctx context.Context, c client, key string) (bool, error) {
 					return updateTTL(ctx, c, key, change, n)
-				}))
+				})
 		}
 		no := "not found, or a buffer"
 		if change == codec.Decrease {
 			no += ", or it would go below zero" // the response has no reason
 		}
-		return e.withClient(ctx,
-			e.doing(args[:1], "updated", no, func(ctx context.Context, c client, key string) (bool, error) {
-				return c.update(ctx, key, codec.Quota, change, n)
-			}))
+		return e.each(ctx, args[:1], "updated", no, func(ctx context.Context, c client, key string) (bool, error) {
+			return c.update(ctx, key, codec.Quota, change, n)
+		})
 	}
 }
 
@@ -148,10 +142,9 @@ func updateTTL(ctx context.Context, c client, key string, change codec.Change, n
 
 func purge(e *env, _ *flags, _ string) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
-		return e.withClient(ctx,
-			e.doing(keys, "purged", "not found", func(ctx context.Context, c client, key string) (bool, error) {
-				return c.Purge(ctx, key)
-			}))
+		return e.each(ctx, keys, "purged", "not found", func(ctx context.Context, c client, key string) (bool, error) {
+			return c.Purge(ctx, key)
+		})
 	}
 }
 
@@ -165,10 +158,10 @@ func set(e *env, f *flags, _ string) action {
 		if err != nil {
 			return false, err
 		}
-		return e.withClient(ctx, e.doing(args[:1], "set", "is a counter, or has just expired",
+		return e.each(ctx, args[:1], "set", "is a counter, or has just expired",
 			func(ctx context.Context, c client, key string) (bool, error) {
 				return c.set(ctx, key, value, *ttl)
-			}))
+			})
 	}
 }
 

@@ -215,11 +215,14 @@ func (t *top) permitted(l throttr.Limit) throttr.Limit {
 	if l.Max > 0 && !t.limit.f.isSet("limit") {
 		return l
 	}
-	for _, l.Max = range []uint64{math.MaxInt64 - 1, math.MaxUint32, math.MaxUint16, math.MaxUint8} {
-		if _, err := t.b.Check(l); err == nil {
-			break
-		}
-	}
+	return largest(t.b, l)
+}
+
+// largest returns a limit with the largest Max of the store.
+func largest(b throttr.Backend, l throttr.Limit) throttr.Limit {
+	l.Max = 1
+	traits, _ := b.Check(l) // what is wrong, the next call says
+	l.Max = cmp.Or(traits.MaxCount, throttr.Unlimited-1)
 	return l
 }
 
