@@ -2,115 +2,17 @@ package throttr_test
 
 import (
 	"context"
-	"io"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// echo is a connection to a server that responds to each write at once, and does not allocate.
-type echo struct {
-	net.Conn
-	handshake [][]byte // responses that are due
-	response  []byte
-	responses chan []byte
-	once      sync.Once
-}
-
-func (e *echo) Write(p []byte) (int, error) {
-	if len(e.handshake) > 0 {
-		e.responses <- e.handshake[0]
-		e.handshake = e.handshake[1:]
-		return len(p), nil
-	}
-	e.responses <- e.response
-	return len(p), nil
-}
-
-func (e *echo) Read(p []byte) (int, error) {
-	a, ok := <-e.responses
-	if !ok {
-		return 0, io.EOF
-	}
-	return copy(p, a), nil
-}
-
-func (e *echo) Close() error {
-	e.once.Do(func() { close(e.responses) })
-	return nil
-}
-
-// allocations returns the number of allocations of a request with the given response, on a server
-// that is not parked.
-func allocations(t *testing.T, response []byte, request func(context.Context, *throttr.Client[uint16]) error) float64 {
-	return allocationsWith(t, throttr.ParkingNever, response, request)
-}
-
-func allocationsWith(t *testing.T, p throttr.Parking, response []byte, request func(context.Context, *throttr.Client[uint16]) error) float64 {
-	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-		Parking: p,
-		Dial: func(context.Context, string, string) (net.Conn, error) {
-			first, second := testkit.HandshakeResponses(2)
-			if p == throttr.ParkingAlways {
-				second = append(second, 1, 1) // to the requests that park the server
-			}
-			return &echo{handshake: [][]byte{first, second}, response: response, responses: make(chan []byte, 4)}, nil
-		},
-	})
-	require.NoError(t, err)
-	defer client.Close()
-	require.Equal(t, p == throttr.ParkingAlways, client.Stats().Servers[0].Parked)
-	return testing.AllocsPerRun(2000, func() {
-		if err := request(t.Context(), client); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestRequestsDoNotAllocate(t *testing.T) {
-	allowed := 0.0
-	if race.Enabled { // sync.Pool then drops one object in four, on purpose
-		allowed = 4
-	}
-	found := []byte{1, 5, 0, 4, 9, 0}
-	for name, got := range map[string]float64{
-		"Query": allocations(t, found, func(ctx context.Context, c *throttr.Client[uint16]) error {
-			_, _, err := c.Query(ctx, "user:42:requests")
-			return err
-		}),
-		"Update": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
-			_, err := c.Update(ctx, "user:42:requests", codec.Quota, codec.Increase, 1)
-			return err
-		}),
-		"Insert": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
-			_, err := c.Insert(ctx, "user:42:requests", 1, testkit.Minute)
-			return err
-		}),
-		// The first status is that of the INSERT, the second one keeps the server parked.
-		"Insert on a parked server": allocationsWith(t, throttr.ParkingAlways, []byte{1, 1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
-			_, err := c.Insert(ctx, "user:42:requests", 1, testkit.Minute)
-			return err
-		}),
-		"Purge": allocations(t, []byte{1}, func(ctx context.Context, c *throttr.Client[uint16]) error {
-			_, err := c.Purge(ctx, "user:42:requests")
-			return err
-		}),
-	} {
-		t.Logf("%s: %v allocations", name, got)
-		require.LessOrEqual(t, got, allowed, name)
-	}
-}
 
 // A reservation is one allocation, and a wait whose turn it is at once has six.
 func TestTakesInMemoryAllocateLittle(t *testing.T) {

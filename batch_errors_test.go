@@ -2,11 +2,9 @@ package throttr_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -145,32 +143,5 @@ func TestRestOfABatchIsNotSentAfterAFailure(t *testing.T) {
 				require.False(t, ok)
 			}
 		}
-	})
-}
-
-func TestCanceledBatchSaysWhatWasSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 2}))
-		srv.Inject(mockserver.Fault{Delay: time.Second})
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
-		var b throttr.Batch[uint16]
-		var responses []throttr.Reply[uint16]
-		for i := range 6 {
-			responses = append(responses, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
-		}
-		require.ErrorIs(t, client.Do(ctx, &b), context.DeadlineExceeded)
-		for i, r := range responses { // two at a time
-			_, err := r.OK()
-			if i < 2 {
-				require.NoError(t, err)
-				continue
-			}
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, i >= 4, testkit.SafeToRetry(err))
-		}
-		_, _, err := client.Query(t.Context(), "k")
-		require.NoError(t, err)
 	})
 }

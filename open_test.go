@@ -280,29 +280,6 @@ func TestAWrongValueSizeIsAnErrorOfEveryHitAndOfStats(t *testing.T) {
 	})
 }
 
-func TestALazyOpenOfServersOfDifferentSizes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		small, large := testkit.InMemory(t, mockserver.WithValueSize(1)), testkit.InMemory(t, mockserver.WithValueSize(8))
-		b := openOver(t, throttr.Config{Servers: []string{"small:1", "large:1"}, Lazy: true,
-			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
-				if address == "small:1" {
-					return small.Dial(ctx)
-				}
-				return large.Dial(ctx)
-			}})
-		defer b.Close()
-		time.Sleep(time.Second)
-		wrong := 0
-		for _, s := range b.Stats().Stores {
-			if s.Err != nil {
-				require.ErrorIs(t, s.Err, throttr.ErrValueSizeMismatch)
-				wrong++
-			}
-		}
-		require.Equal(t, 1, wrong)
-	})
-}
-
 func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t)

@@ -15,37 +15,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestDeniedTakesCostNothing(t *testing.T) {
-	b, _ := newMemory(t)
-	limiter := throttr.NewRateLimit(b)
-	for _, c := range []struct {
-		n, count uint64
-		allowed  bool
-		retry    time.Duration
-	}{
-		{8, 8, true, 0}, {5, 8, false, time.Minute}, {5, 8, false, time.Minute}, {11, 8, false, throttr.Never}, {2, 10, true, 0}, {1, 10, false, time.Minute},
-	} {
-		peeked, err := limiter.Peek(t.Context(), "k", tenAMinute, c.n)
-		require.NoError(t, err)
-		require.Equal(t, c.allowed, peeked.Allowed)
-		require.Equal(t, c.retry, peeked.RetryAfter)
-		res, err := limiter.Take(t.Context(), "k", tenAMinute, c.n)
-		require.NoError(t, err)
-		require.Equal(t, c.allowed, res.Allowed)
-		require.Equal(t, c.retry, res.RetryAfter)
-		require.EqualValues(t, 10, res.Limit)
-		if c.retry < throttr.Never { // otherwise no store is asked
-			require.Equal(t, c.count, res.Count)
-			require.Equal(t, 10-c.count, res.Remaining)
-			require.Equal(t, time.Minute, res.ResetAfter)
-		}
-	}
-	res, err := limiter.Peek(t.Context(), "other", tenAMinute, 3)
-	require.NoError(t, err)
-	require.Equal(t, throttr.Result{Allowed: true, Limit: 10, Remaining: 10}, res)
-	require.Equal(t, 1, b.Len(), "a Peek opens no window")
-}
-
 func TestAMaxOf0DeniesEverything(t *testing.T) {
 	limiter := throttr.NewRateLimit(inProcess(t))
 	for a := throttr.FixedWindow; a <= throttr.SlidingLog; a++ {
@@ -83,30 +52,13 @@ func TestACallThatCountsNothingIsAMistake(t *testing.T) {
 }
 
 func TestTakeAllTakesAllOrNone(t *testing.T) {
-	b, _ := newMemory(t)
-	limiter := throttr.NewRateLimit(b)
-	wide, narrow := throttr.Limit{Max: 100, Scale: time.Minute}.For("wide", 1), throttr.Limit{Max: 1, Scale: time.Second}.For("narrow", 1)
-	for i := range 5 {
-		ok, results, err := limiter.TakeAll(t.Context(), wide, narrow)
-		require.NoError(t, err)
-		require.Equal(t, i == 0, ok)
-		require.Equal(t, ok, results[1].Allowed)
-		require.True(t, results[0].Allowed, "it would have been granted alone")
-		require.Zero(t, results[0].RetryAfter)
-		require.EqualValues(t, 99, results[0].Remaining, "what is denied drains the other limit")
-		require.Equal(t, map[bool]time.Duration{true: 0, false: time.Second}[ok], results[1].RetryAfter)
-	}
-	same := tenAMinute.For("same", 6)
-	ok, results, err := limiter.TakeAll(t.Context(), same, same)
-	require.NoError(t, err)
-	require.False(t, ok, "twice 6 is more than 10")
-	require.Equal(t, throttr.Never, results[1].RetryAfter)
+	limiter := throttr.NewRateLimit(inProcess(t))
 	many := make([]throttr.Take, 20)
 	for i := range many {
 		many[i] = throttr.Limit{Max: 1, Scale: time.Minute}.For(strconv.Itoa(i), 1)
 	}
 	for want := range 2 {
-		ok, results, err = limiter.TakeAll(t.Context(), many...)
+		ok, results, err := limiter.TakeAll(t.Context(), many...)
 		require.NoError(t, err)
 		require.Len(t, results, 20)
 		require.Equal(t, want == 0, ok)
