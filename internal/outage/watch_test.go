@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// journal keeps lines, which the timers of a Watch may write.
+type journal struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lines.Write(p)
+}
+
 // watched returns a Watch, the lines that it has written since the last call of lines, and how long outages lasted.
 func watched() (w *Watch, lines func() string, lasted *[]time.Duration) {
-	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	log := &journal{}
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 			return slog.Attr{}
 		}
@@ -31,8 +44,10 @@ func watched() (w *Watch, lines func() string, lasted *[]time.Duration) {
 	}
 	lines = func() string {
 		synctest.Wait()
-		defer log.Reset()
-		return log.String()
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		defer log.lines.Reset()
+		return log.lines.String()
 	}
 	return w, lines, lasted
 }
