@@ -98,21 +98,6 @@ func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
 	}
 }
 
-func TestAlignedWindowsStartAtMultiplesOfTheScale(t *testing.T) {
-	var now time.Time
-	b := redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(func() time.Time { return now }))
-	for _, scale := range []time.Duration{time.Millisecond, 1234567 * time.Microsecond, 24 * time.Hour, 8766 * time.Hour} {
-		for _, year := range []int{1910, 1969, 1970, 2030, 2100} {
-			start := limits.AlignedStart(time.Date(year, 2, 3, 4, 5, 6, 7000, time.UTC), scale)
-			for _, now = range []time.Time{start, start.Add(scale / 2).Truncate(time.Microsecond), start.Add(scale - time.Microsecond)} {
-				w := must(t, b.Set, "k", limitOf(window.AlignedWindow, scale, 10), 1)
-				end := start.Add(scale)
-				expect(t, w.ExpiresAt.Equal(end) && w.Left == end.Sub(now), "at %v, a window of %v ends at %v, want %v", now, scale, w.ExpiresAt, end)
-			}
-		}
-	}
-}
-
 // skewed is a client of a server that has a clock of its own, whatever that of the backend shows.
 type skewed struct {
 	plainClient

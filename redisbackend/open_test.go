@@ -22,19 +22,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestOpenIsABackendThatCanBeClosed(t *testing.T) {
-	s := testkit.StartRedis(t)
-	opened, err := throttr.Open(t.Context(), "redis://"+s.Addr)
-	noError(t, err)
-	for _, b := range []window.BackendCloser{opened, redisbackend.New(connect(t, s))} {
-		l := limitOf(window.FixedWindow, time.Hour, 5)
-		noError(t, errors.Join(errorOf(b.Hit(t.Context(), "k", l, 1)), b.Ping(t.Context()), b.Close(), b.Close()))
-		for _, err := range []error{errorOf(b.Hit(t.Context(), "k", l, 1)), b.Ping(t.Context())} {
-			expect(t, errors.Is(err, throttr.ErrClosed), "after Close: %v", err)
-		}
-	}
-}
-
 func TestErrorsOfOpenSayWhatIsWrong(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://zoe:s3cr%tpw@127.0.0.1":            "user or password",

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -111,16 +110,15 @@ func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []
 
 // undoAll gives back what was taken. If ctx ends, it returns, and goes on. What can't be given back stays counted.
 func (b *Backend) undoAll(ctx context.Context, made []question) {
-	var all sync.WaitGroup
-	for _, q := range made {
-		if q.n > 0 && known(q.limit.Algorithm, q.id) {
-			all.Go(func() { _, _, _ = b.ask(context.WithoutCancel(ctx), q) })
-		}
-	}
+	goesOn := context.WithoutCancel(ctx)
 	done := make(chan struct{})
 	go func() {
-		all.Wait()
-		close(done)
+		defer close(done)
+		for _, q := range made {
+			if q.n > 0 && known(q.limit.Algorithm, q.id) {
+				_, _, _ = b.ask(goesOn, q)
+			}
+		}
 	}()
 	select {
 	case <-done:

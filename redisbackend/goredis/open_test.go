@@ -50,26 +50,6 @@ func TestServerThatIsAwayIsUnavailable(t *testing.T) {
 	expect(t, stats.Name == "127.0.0.1:1" && stats.Errors == 1 && errors.Is(stats.Err, throttr.ErrUnavailable), "%+v", stats)
 }
 
-// While a server hangs, Close does not wait for the timeouts of the client.
-func TestCloseOfAServerThatHangsEndsSoon(t *testing.T) {
-	s := testkit.StartRedis(t)
-	b, err := throttr.Open(t.Context(), "goredis://"+s.Addr+"?timeout=30s")
-	noError(t, err)
-	limiter := throttr.NewRateLimit(b, throttr.WithLogger(nil))
-	_, err = limiter.Hit(t.Context(), "k", time.Minute, 100)
-	noError(t, err)
-	s.Freeze(t)
-	defer s.Thaw(t)
-	limiter.Hit(t.Context(), "k", time.Minute, 100) // fails, and its request stays in flight
-	closed := make(chan error, 1)
-	go func() { closed <- b.Close() }()
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("not closed after 10 s")
-	}
-}
-
 func TestErrorsOfOpenHaveNoPassword(t *testing.T) {
 	for _, url := range []string{
 		"goredis://zoe:12/tpw", "goredis://:12/tpw", "goredis+tls://zoe:12/tpw/s3cr", "goredis://zoe:12?db=tpw", "goredis://zoe:12?tpw=1",
