@@ -121,10 +121,6 @@ func Demoted(err error) bool {
 // no argument of the request has it.
 var quoted = regexp.MustCompile("\\B['\"`]([a-zA-Z|]*)(['\"`]?)")
 
-// withoutArguments are the beginnings of replies that have no arguments but in quotes, whatever words they have.
-var withoutArguments = []string{"WRONGPASS invalid username-password pair", "NOAUTH Authentication required",
-	"NOPERM this user has no permissions"}
-
 // text returns a reply up to what it quotes, unless that is the name of a command. If it has one of the arguments
 // without quotes, only its code is returned.
 func text(reply string, args []string) string {
@@ -140,8 +136,7 @@ func text(reply string, args []string) string {
 	if i := strings.Index(shown, ", with args"); i >= 0 {
 		shown = shown[:i] + ", …"
 	}
-	known := slices.ContainsFunc(withoutArguments, func(begin string) bool { return strings.HasPrefix(reply, begin) })
-	if known || !slices.ContainsFunc(args, func(arg string) bool { return arg != "" && strings.Contains(shown, arg) }) {
+	if !slices.ContainsFunc(args, func(arg string) bool { return arg != "" && strings.Contains(shown, arg) }) {
 		return shown
 	}
 	code, _, _ := strings.Cut(reply, " ")

@@ -27,7 +27,7 @@ func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
 		"WRONGPASS invalid username-password pair or user is disabled.": "WRONGPASS invalid username-password pair or user is disabled.",
 		"NOAUTH Authentication required.":                               "NOAUTH Authentication required.",
 	} {
-		err := redisclient.ReplyError(errors.New(reply), "zoe", "user", "", "pair")
+		err := redisclient.ReplyError(errors.New(reply), "zoe", "")
 		require.ErrorIs(t, err, window.ErrUnavailable)
 		require.EqualError(t, err, "throttr: the store is unavailable: "+want)
 	}
