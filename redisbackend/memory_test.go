@@ -206,15 +206,14 @@ func TestRandomCallsAgreeWithMemory(t *testing.T) {
 	}
 }
 
-// gate is a client whose first request waits.
+// gate is a client whose requests wait until it is open.
 type gate struct {
 	plainClient
-	once  sync.Once
-	first chan struct{}
+	open chan struct{}
 }
 
 func (g *gate) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	g.once.Do(func() { <-g.first })
+	<-g.open
 	return g.plainClient.Eval(ctx, script, keys, args)
 }
 
@@ -222,7 +221,7 @@ func (g *gate) Eval(ctx context.Context, script string, keys, args []string) (st
 func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
 	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
 		clock := backendtest.NewClock()
-		g := &gate{plainClient: plainClient{connect(t, s)}, first: make(chan struct{})}
+		g := &gate{plainClient: plainClient{connect(t, s)}, open: make(chan struct{})}
 		b := rediswindow.New(g, rediswindow.WithClock(clock.Now))
 		l := limitOf(a, time.Hour, 7)
 		windows := make([]window.Window, 10) // of takes of 1, of which 7 fit
@@ -233,7 +232,7 @@ func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
 			all.Go(func() { windows[i], _ = b.Take(t.Context(), "k", l, 1) })
 		}
 		time.Sleep(50 * time.Millisecond)
-		close(g.first)
+		close(g.open)
 		all.Wait()
 		ids := map[uint64]int64{} // by count
 		for _, w := range windows {
