@@ -38,7 +38,7 @@ type conn struct {
 
 	// Guarded by Server.mu.
 	out                   []response // that have not been sent
-	buf                   []byte     // their frames
+	buf                   []byte     // the last of their frames
 	held                  bool       // nothing is sent yet
 	finished              bool       // no more responses come: the connection ends after them
 	closed                bool       // it has ended

@@ -99,6 +99,9 @@ func (s *Server) respond(c *conn, r response, f *Fault) {
 		return
 	}
 	c.writeBytes += uint64(len(r.frame))
+	if len(c.buf)+len(r.frame) > cap(c.buf) {
+		c.buf = make([]byte, 0, max(codec.MaxFrame, len(r.frame))) // what is outstanding is in the one before
+	}
 	start := len(c.buf)
 	c.buf = append(c.buf, r.frame...)
 	r.frame = c.buf[start:]
