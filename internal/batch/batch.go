@@ -1,8 +1,9 @@
 // Package batch lets calls that are made at one time share requests to a store, and adds nothing to a call that is
 // made alone. It knows nothing of the store.
 //
-//   - While no request is in flight, or only a few that take long, a caller sends its call itself, on its own goroutine
-//     and with its own ctx. That must end soon, or never: a caller that is canceled does not wait for a store that hangs.
+//   - While no request is in flight, or only a few that take long, a caller sends its call itself, on its own
+//     goroutine and with its own ctx. That must end soon, or never: a caller that is canceled does not wait for a
+//     store that hangs.
 //   - Otherwise, the call is queued. When a request is back, the next one takes all that is queued. So requests become
 //     larger as the store becomes slower. Two requests take more time of both sides than one of twice the size.
 //   - After a request of several calls, their callers are about to call again: they are queued, and share the next one.

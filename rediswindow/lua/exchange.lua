@@ -140,7 +140,9 @@ local function make()
     n, under, wait, next_want = unpack('<ddd', claim, next_want)
     local reserved = ahead and ahead[MAX] >= under and ahead[N] or 0
     if not grace and wants == 0 and sum + n + reserved <= under then
-      granted, sum, held, limit = true, sum + n, held + n, max(limit, under)
+      granted = true
+      sum, held = sum + n, held + n
+      limit = max(limit, under)
       token = max(token, now - 1) + 1
       grant = token
     elseif wait == 1 then
