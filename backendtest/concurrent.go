@@ -67,12 +67,12 @@ func testStorms(s *suite) {
 	(&storm{count: c.on("hits"), clients: s.clients(), keys: 1, hits: true}).run()
 	(&storm{count: c.on("hits of ").upTo(goroutines), clients: one, keys: 50,
 		hits: true}).run() // windows open at one time
-	if have(giveBack)(s) != "" {
+	if !s.has(giveBack) {
 		return
 	}
 	(&storm{count: c.on("gives"), clients: one, keys: 1, gives: true}).run()
 	(&storm{count: c.on("all"), clients: s.clients(), keys: 1, gives: true}).run()
-	if have(takeAll)(s) == "" && !s.Algorithm.Rolling() {
+	if s.has(takeAll) && !s.Algorithm.Rolling() {
 		(&storm{count: c.on("two"), clients: one, keys: 4, gives: true}).run()
 	}
 }

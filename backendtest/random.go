@@ -162,7 +162,7 @@ func (w *walk) take(c call) {
 
 // takeSome takes of some counts, of which one may be there more than once.
 func (w *walk) takeSome(c count) {
-	if have(takeAll)(w.suite) != "" || w.two && w.Algorithm.Rolling() {
+	if !w.has(takeAll) || w.two && w.Algorithm.Rolling() {
 		w.take(c.call(take, 1+w.Uint64N(4)))
 		return
 	}
@@ -186,7 +186,7 @@ func (w *walk) takeSome(c count) {
 
 // giveBack gives back something that is held, and maybe not all of it, or to another count.
 func (w *walk) giveBack() {
-	if len(w.held) == 0 || have(giveBack)(w.suite) != "" {
+	if len(w.held) == 0 || !w.has(giveBack) {
 		return
 	}
 	i := max(0, len(w.held)-8) + w.IntN(min(8, len(w.held))) // one of the last

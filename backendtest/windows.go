@@ -115,7 +115,7 @@ func testLargest(s *suite) {
 		}
 	}
 	if largest == window.Unlimited {
-		if have(takeAll)(s) == "" {
+		if s.has(takeAll) {
 			s.sumsThatWrap()
 		}
 		return
