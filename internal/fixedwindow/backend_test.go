@@ -2,7 +2,6 @@ package fixedwindow
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,26 +16,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
-
-func TestLoneHitIsOneCallWithoutAGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, requests := observed(t)
-		o := options[uint16](t, srv)
-		server := &counting[uint16]{Server: o.Servers[0]}
-		o.Servers[0] = server
-		b := start(t, o)
-		require.Equal(t, 1, hits(t, b, 1, "k", fixed(time.Minute, 100)))
-		require.Zero(t, server.calls.Load(), "windows are looked up and opened on another connection")
-		require.EqualValues(t, 1, server.dedicated.Load())
-		requests.take()
-		server.before = func() {
-			require.Contains(t, string(debug.Stack()), "TestLoneHitIsOneCallWithoutAGoroutine", "another goroutine")
-		}
-		require.Equal(t, 50, hits(t, b, 50, "k", fixed(time.Minute, 100)))
-		require.EqualValues(t, 50, server.calls.Load())
-		require.Equal(t, map[codec.Op]int{codec.OpUpdate: 50, codec.OpQuery: 50}, requests.take())
-	})
-}
 
 // instant is a Server that responds at once to calls of DECREASE and QUERY. The count of the
 // window is higher by 1 each time.

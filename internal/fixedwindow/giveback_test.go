@@ -138,27 +138,3 @@ func skipOf(call string) int {
 	}
 	return 1
 }
-
-// A give-back that fails says why, but for one whose connection ends: what was taken on it stays counted.
-func TestGiveBacksThatFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		one := takerOf(t, srv, time.Minute)
-		id := one.granted(10, 5)
-		l := fixed(time.Minute, 10)
-		s, err := one.slotsFor(t.Context(), "k", &l)
-		require.NoError(t, err)
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		given, sent, err := s.giveBack(ended, id, 1)
-		require.ErrorIs(t, err, context.Canceled)
-		require.False(t, given || sent, "only the window was read")
-		require.EqualValues(t, 5, one.count())
-
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second})
-		time.AfterFunc(time.Millisecond, srv.Disconnect)
-		require.False(t, one.giveBack(id, 1), "it ends while the window is read")
-		require.False(t, one.giveBack(id, 1), "it has ended")
-		require.EqualValues(t, 5, takerOf(t, srv, time.Minute).count())
-	})
-}

@@ -31,9 +31,8 @@ func inMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
 
 // requests counts the requests about records of windows.
 type requests struct {
-	mu    sync.Mutex // guards count and conns
+	mu    sync.Mutex // guards count
 	count map[codec.Op]int
-	conns map[codec.Op]map[int]bool // the connections on which they came
 }
 
 // observed starts a server whose requests about windows are counted.
@@ -51,10 +50,6 @@ func (r *requests) observe(e mockserver.Exec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count[e.Op]++
-	if r.conns[e.Op] == nil {
-		r.conns[e.Op] = make(map[int]bool)
-	}
-	r.conns[e.Op][e.Conn] = true
 }
 
 // take returns the numbers of requests since the last take.
@@ -62,7 +57,7 @@ func (r *requests) take() map[codec.Op]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	count := r.count
-	r.count, r.conns = make(map[codec.Op]int), make(map[codec.Op]map[int]bool)
+	r.count = make(map[codec.Op]int)
 	return count
 }
 
@@ -144,20 +139,10 @@ func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, l windo
 	return allowed
 }
 
-// counting is a Server that counts calls, and connections for calls that rest on others.
+// counting is a Server that counts connections for calls that rest on others.
 type counting[T codec.Value] struct {
 	Server[T]
-	calls, dedicated atomic.Int64
-	before           func() // each call, if not nil
-}
-
-// Do implements Server.
-func (c *counting[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
-	c.calls.Add(1)
-	if c.before != nil {
-		c.before()
-	}
-	return c.Server.Do(ctx, cl)
+	dedicated atomic.Int64
 }
 
 // Dedicated implements Server.

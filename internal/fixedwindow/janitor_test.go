@@ -123,28 +123,6 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 	})
 }
 
-// More keys come back than the backend may remember windows of. Each of them has its records removed
-// once, so the bound of keys with records is not reached.
-func TestKeysWhoseWindowsAreForgottenHaveTheirRecordsRemovedOnce(t *testing.T) {
-	const keys = 80
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		o := options[uint16](t, srv)
-		o.MaxWindows = 64
-		b := start(t, o)
-		for range 40 {
-			for i := range keys {
-				hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 10))
-			}
-			require.LessOrEqual(t, b.Stats().Windows, keys)
-			require.LessOrEqual(t, b.Stats().Records, keys)
-			time.Sleep(100 * time.Millisecond)
-		}
-		time.Sleep(time.Minute)
-		require.Zero(t, b.Stats())
-	})
-}
-
 // The server is too slow to look up all keys within a guard.
 func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 	const keys = 300

@@ -287,21 +287,6 @@ func TestHitFailsIfItsWindowIsOverWheneverItIsToBeCounted(t *testing.T) {
 	})
 }
 
-func TestDecidedHitNeedsNoRequestAndNoPlaceInTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, queueOf(1))
-		require.EqualValues(t, 5, s.hit(t.Context(), 5)().count)
-		counted, queued := s.hit(t.Context(), 1), s.hit(t.Context(), 1) // their limit is higher
-		began := time.Now()
-		for range 10 {
-			require.Equal(t, result{count: 5}, resultOf(s.do(t.Context(), hit{max: 4, n: 1})))
-		}
-		require.Equal(t, began, time.Now())
-		require.Equal(t, []uint64{6, 7}, resultsOf(t, counted, queued))
-		require.Equal(t, 3, s.relay.counts)
-	})
-}
-
 func TestHitIsNotDeniedByALookupOlderThanItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, func(o *Options[uint16]) { o.DenialMemory = -1 })
@@ -464,20 +449,6 @@ func TestTakesThatAreGivenBackDoNotRefuseOthers(t *testing.T) {
 		time.Sleep(latency)
 		second := take(4)
 		require.Equal(t, []uint64{6, 10}, resultsOf(t, first, second))
-	})
-}
-
-func TestHitsAreRefusedIfTheCounterCanNotHoldThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, nil)
-		require.EqualValues(t, 65530, resultOf(s.do(t.Context(), hit{max: 65535, n: 65530})).count)
-		for _, take := range []bool{false, true} {
-			s.forget() // so that the server decides
-			w, _, err := s.do(t.Context(), hit{max: 65535, n: 10, take: take})
-			require.NoError(t, err)
-			require.True(t, w.Refused)
-			require.EqualValues(t, 65530, w.Count)
-		}
 	})
 }
 

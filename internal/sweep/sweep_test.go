@@ -27,31 +27,6 @@ func sweepers(t *testing.T, srv *mockserver.Server, n int) (all []*Sweeper[uint1
 	return all
 }
 
-func TestFirstOfThoseThatClaimATermLeadsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
-		all := sweepers(t, srv, 3)
-		for i := range 20 {
-			var terms []term[uint16]
-			for _, s := range all {
-				term, err := s.readTerm(t.Context())
-				require.NoError(t, err)
-				require.GreaterOrEqual(t, term.age, time.Minute, "round %d", i)
-				terms = append(terms, term)
-			}
-			for j, s := range all {
-				leads, err := s.beginTerm(t.Context(), terms[j])
-				require.NoError(t, err)
-				require.Equal(t, j == 0, leads)
-			}
-			term, err := all[0].readTerm(t.Context())
-			require.NoError(t, err)
-			require.LessOrEqual(t, term.age, time.Second)
-			time.Sleep(time.Minute)
-		}
-	})
-}
-
 // A record of somebody else with the leader's key would make each sweeper believe that another
 // one has just swept.
 func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
