@@ -134,28 +134,6 @@ func TestAClientWithoutABackendKeepsAServerParkedButDoesNotParkIt(t *testing.T) 
 	})
 }
 
-// A backend keeps a server parked from the moment on at which another client parks it.
-func TestABackendNeedNotKnowThatTheServerIsParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := server(t, 2)
-		srv.Set("foreign", 1, 10*time.Hour) // so that the backend does not park the server
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{HealthInterval: time.Hour}))
-		l := testkit.NewRateLimit(client.Backend())
-		testkit.Hits(t, l, 1, "first", time.Second, 5)
-		parker := connect[uint16](t, srv, always)
-		insert(t, parker, "litter", seconds[uint16](1))
-		parker.Close()
-		for _, key := range several {
-			testkit.Hits(t, l, 1, key, time.Second, 5)
-			_, err := l.Inc(t.Context(), key, time.Minute, 1)
-			require.NoError(t, err)
-		}
-		client.Close()
-		time.Sleep(5 * time.Hour)
-		requireQuiet(t, srv)
-	})
-}
-
 func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
 	for name, backend := range map[string]bool{"parked by this client": false, "parked by another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -219,26 +197,6 @@ func TestAConnectionThatEndsInACallDoesNotEndParking(t *testing.T) {
 	}
 }
 
-// The INSERT of the probe of another connection sets the timer, and the connection ends before
-// the UPDATE.
-func TestAProbeThatIsCutDoesNotEndParking(t *testing.T) {
-	for after := range 160 {
-		synctest.Test(t, func(t *testing.T) {
-			srv := server(t, 1)
-			client := connect[uint8](t, srv, always)
-			litter(t, client)
-			remove := srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: after})
-			for range 5 { // the random key of a probe may stand behind "litter" in the table
-				for range client.List(t.Context()) {
-				}
-			}
-			remove()
-			time.Sleep(20 * time.Second) // less than until the maintenance
-			requireQuiet(t, srv)
-		})
-	}
-}
-
 func TestAServerWhoseRecordIsRemovedIsParkedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server(t, 1)
@@ -261,15 +219,6 @@ func TestAServerWhoseRecordIsRemovedIsParkedAgain(t *testing.T) {
 	})
 }
 
-func TestAServerOfAnotherValueSizeIsNotParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := server(t, 1)
-		_, err := throttr.Connect[uint64](t.Context(), testkit.Over(srv, throttr.Config{Parking: always}))
-		require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
-		require.Empty(t, srv.Keys())
-	})
-}
-
 func TestARecordOfSomebodyWithTheEmptyKeyIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server(t, 2)
@@ -285,19 +234,6 @@ func TestARecordOfSomebodyWithTheEmptyKeyIsLeftAlone(t *testing.T) {
 		quota, _ := srv.Counter("")
 		require.EqualValues(t, 7, quota)
 		client.Close()
-	})
-}
-
-func TestTheRecordThatParksAServerIsListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := server(t, 8)
-		client := connect[uint64](t, srv, always)
-		entries, err := testkit.Collect(t, client.List(t.Context()))
-		require.NoError(t, err)
-		require.Len(t, entries, 1)
-		require.Empty(t, entries[0].Key)
-		require.Equal(t, codec.Hours, entries[0].Unit)
-		require.Greater(t, time.Until(entries[0].ExpiresAt), 50*365*24*time.Hour)
 	})
 }
 

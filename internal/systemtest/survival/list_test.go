@@ -120,31 +120,6 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 	require.Zero(t, srv.Expired())
 }
 
-func TestServerIsParkedOnceForeignRecordsAreGoneThoughListsAreGarbled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithHazard(mockserver.GarbledList, true))
-		srv.Set("somebody's", 7, 24*time.Hour)
-		p := start[uint16](t, srv, throttr.Config{})
-		for i := range uint64(4) {
-			p.hit(rand.New(rand.NewPCG(9, i)), keys(1000), time.Second, 10*time.Millisecond, 10)
-		}
-		p.work.Go(func() {
-			for p.ctx.Err() == nil { // so that LISTs are garbled
-				srv.Set("short", 1, time.Hour)
-				srv.Delete("short")
-				time.Sleep(50 * time.Millisecond)
-			}
-		})
-		time.Sleep(time.Minute)
-		require.False(t, p.client.Stats().Servers[0].Parked)
-		srv.Delete("somebody's")
-		time.Sleep(30 * time.Second)
-		require.True(t, p.client.Stats().Servers[0].Parked)
-		require.Zero(t, p.backend.Records().Foreign)
-		p.end()
-	})
-}
-
 // hidden are ways in which a LIST can hide foreign records. Each returns the names of the LIST, given
 // those of our records and of the foreign ones.
 var hidden = map[string]func(ours, foreign []string) []string{
