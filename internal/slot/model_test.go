@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/internal/testkit/race"
 )
 
 var (
@@ -184,6 +186,9 @@ func TestWindowsThatEndWithoutHits(t *testing.T) {
 
 // TestModelUnderEachFocus runs the model with all rules, and with what they are about more frequent.
 func TestModelUnderEachFocus(t *testing.T) {
+	if race.Enabled {
+		t.Skip("it has one goroutine")
+	}
 	for i, focus := range []func(*settings){
 		cuts, tornLookups, exhausted, manyResets, lateResets, manyReturns, laterReturns, manyRestarts, idleSlots,
 	} {
