@@ -15,7 +15,7 @@ import (
 
 // Backend keeps fixed windows in a map. It does not remove windows that are over.
 type Backend struct {
-	window.Unimplemented // TakeAll, Exchange, List, ListPlaces, and the methods of later versions
+	window.Unimplemented // Exchange, List, ListPlaces, and the methods of later versions
 
 	now     func() time.Time
 	mu      sync.Mutex
@@ -60,18 +60,23 @@ func (b *Backend) change(ctx context.Context, key string, l window.Limit,
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k, now := id{key, l.Name, l.Scale}, b.now()
-	if w = b.windows[k]; !now.Before(w.ExpiresAt) {
+	return b.update(id{key, l.Name, l.Scale}, f), nil
+}
+
+// update is change for a caller that holds the mutex.
+func (b *Backend) update(k id, f func(w *window.Window, now time.Time)) window.Window {
+	w, now := b.windows[k], b.now()
+	if !now.Before(w.ExpiresAt) {
 		w = window.Window{}
 	}
 	f(&w, now)
 	if w.ID == 0 {
 		delete(b.windows, k)
-		return w, nil
+		return w
 	}
 	w.Left = w.ExpiresAt.Sub(now)
 	b.windows[k] = window.Window{Count: w.Count, ExpiresAt: w.ExpiresAt, ID: w.ID}
-	return w, nil
+	return w
 }
 
 // add adds n to a window, and opens one if there is none. The caller holds the mutex.
@@ -108,6 +113,42 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64
 			b.add(w, now, l.Scale, n)
 		}
 	})
+}
+
+// TakeAll implements [window.Backend]. Takes of one count are one take of their sum, under the lowest Max.
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	sums := make(map[id]window.Take)
+	for _, t := range takes {
+		if _, err := b.Check(t.Limit); err != nil {
+			return false, err
+		}
+		k := id{t.Key, t.Limit.Name, t.Limit.Scale}
+		if sum, ok := sums[k]; ok {
+			t.N = min(t.N, window.Unlimited) + min(sum.N, window.Unlimited)
+			t.Limit.Max = min(t.Limit.Max, sum.Limit.Max)
+		}
+		sums[k] = t
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	states := make(map[id]window.Window)
+	granted := true
+	for k, t := range sums {
+		states[k] = b.update(k, func(w *window.Window, _ time.Time) { refuse(w, t.Limit, t.N) })
+		granted = granted && !states[k].Refused
+	}
+	for k, t := range sums {
+		if granted && t.N > 0 {
+			states[k] = b.update(k, func(w *window.Window, now time.Time) { b.add(w, now, k.scale, t.N) })
+		}
+	}
+	for i, t := range takes {
+		windows[i] = states[id{t.Key, t.Limit.Name, t.Limit.Scale}]
+	}
+	return granted, nil
 }
 
 // Peek implements [window.Backend].
