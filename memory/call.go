@@ -314,6 +314,6 @@ func (x *access) describe(s algorithm.State, w *window.Window) {
 	if s.Left > 0 {
 		w.ID = s.ID
 		w.Left = s.Left
-		w.ExpiresAt = x.at.Day.Add(s.Left)
+		w.ExpiresAt = x.at.After(s.Left)
 	}
 }

@@ -66,6 +66,6 @@ func (b *Backend) listed(r *record, at algorithm.Time, s algorithm.State) window
 	}
 	return window.Listed{
 		Key: r.key(), Digest: r.digest, Limit: l,
-		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: at.Day.Add(s.Left), ID: s.ID},
+		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: at.After(s.Left), ID: s.ID},
 	}
 }

@@ -152,7 +152,7 @@ func (p *part) describe(s algorithm.State, t algorithm.Time) {
 	if s.Left > 0 {
 		p.window.ID = s.ID
 		p.window.Left = s.Left
-		p.window.ExpiresAt = t.Day.Add(s.Left)
+		p.window.ExpiresAt = t.After(s.Left)
 	}
 }
 

@@ -15,8 +15,20 @@ import (
 
 // Time is when a call is made.
 type Time struct {
-	Now int64     // nanoseconds by a clock that is not set, which may wrap around
-	Day time.Time // the time of day
+	Now   int64         // nanoseconds by a clock that is not set, which may wrap around
+	Read  time.Time     // a time of day
+	Since time.Duration // from Read to the call
+}
+
+// Day returns the time of day.
+func (t *Time) Day() time.Time { return t.Read.Add(t.Since) }
+
+// After returns the time of day that is d later.
+func (t *Time) After(d time.Duration) time.Time {
+	if d > math.MaxInt64/2 { // the sum might be too large
+		return t.Day().Add(d)
+	}
+	return t.Read.Add(t.Since + d)
 }
 
 // Rule is the numbers of a limit.
@@ -211,7 +223,7 @@ func (a *Algorithm) now(t *Time) int64 {
 	if a.window == nil {
 		return t.Now
 	}
-	return Nanos(t.Day)
+	return Nanos(t.Day())
 }
 
 // Nanos returns a time of day in nanoseconds since 1970, which wrap around.
@@ -230,8 +242,9 @@ func (a *Algorithm) start(r *Record, by *Rule, t *Time, now int64) {
 	r.Start = now
 	r.Scale = by.Scale
 	if a.window != nil {
-		start, end := a.window(*by, t.Day)
-		r.Start -= int64(t.Day.Sub(start))
+		day := t.Day()
+		start, end := a.window(*by, day)
+		r.Start -= int64(day.Sub(start))
 		r.Scale = end.Sub(start)
 	}
 	r.Log.noLaterThan(now)

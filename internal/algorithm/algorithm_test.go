@@ -21,7 +21,7 @@ func algorithms(scale time.Duration) map[window.Algorithm]Rule {
 }
 
 func at(now int64) *Time {
-	return &Time{Now: now, Day: time.Unix(now/1e9, now%1e9)}
+	return &Time{Now: now, Read: time.Unix(now/1e9, now%1e9)}
 }
 
 // Whatever a clock goes back by, or where it begins, 5 are granted and no more, and the sixth within two scales.
@@ -55,7 +55,7 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 
 // after returns the time that is d later.
 func (t *Time) after(d time.Duration) *Time {
-	return &Time{Now: t.Now + int64(d), Day: t.Day.Add(d)}
+	return &Time{Now: t.Now + int64(d), Read: t.Read, Since: t.Since + d}
 }
 
 func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func on(t *testing.T, instant string) *Time {
 	now, err := time.Parse(time.RFC3339, instant)
 	require.NoError(t, err)
-	return &Time{Day: now}
+	return &Time{Read: now}
 }
 
 // Another process may have other zone data.

@@ -27,7 +27,7 @@ func TestRecordsInBinaryFormCountAlike(t *testing.T) {
 			read, err = a.ReadBinary(read.AppendBinary(nil))
 			require.NoError(t, err)
 			now += r.Int64N(int64(scale / 8))
-			at := algorithm.Time{Now: now, Day: time.Unix(0, now)}
+			at := algorithm.Time{Now: now, Read: time.Unix(0, now)}
 			by := algorithm.Rule{Scale: scale, Max: 20, Holds: 20}
 			n := 1 + r.Uint64N(4)
 			switch x := r.IntN(10); {
@@ -53,7 +53,7 @@ func TestRecordsInBinaryFormCountAlike(t *testing.T) {
 func TestBytesThatAreNoRecord(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	by := algorithm.Rule{Scale: time.Second, Max: 10, Holds: 10}
-	at := algorithm.Time{Now: 1_893_456_000_500_000_000, Day: time.Unix(0, 1_893_456_000_500_000_000)}
+	at := algorithm.Time{Now: 1_893_456_000_500_000_000, Read: time.Unix(0, 1_893_456_000_500_000_000)}
 	for _, kind := range limits.Algorithms {
 		a := algorithm.Of(kind)
 		refused := 0
