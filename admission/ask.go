@@ -29,8 +29,9 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 		}
 		aligned := l.limit.Calendar != 0 || l.limit.Algorithm == throttr.AlignedWindow
 		if aligned && res.ResetAt.IsZero() {
-			res.ResetAfter = l.left()
-			res.ResetAt = time.Now().Add(res.ResetAfter)
+			now := time.Now()
+			res.ResetAfter = l.left(now)
+			res.ResetAt = now.Add(res.ResetAfter)
 		}
 		outcomes = append(outcomes, l.outcome(res))
 	}

@@ -163,7 +163,7 @@ func (o *Outcome) Left() time.Duration {
 	case !o.Allowed:
 		return o.RetryAfter
 	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
-		return o.of.left()
+		return o.of.left(time.Now())
 	}
 	return o.ResetAfter
 }

@@ -94,6 +94,18 @@ func TestPeekSaysWhenAWindowEndsThatNobodyHasUsed(t *testing.T) {
 	})
 }
 
+// While time passes, too, it ends when the next one starts.
+func TestTheEndOfAWindowThatNobodyHasUsedIsExact(t *testing.T) {
+	gate := newGate(t, admission.Config{Limits: []throttr.Limit{
+		{Name: "aligned", Max: 3, Scale: time.Hour, Algorithm: throttr.AlignedWindow}, {Name: "month", Max: 3, Calendar: throttr.Month},
+	}})
+	outcomes, err := gate.Peek(t.Context(), request("k"))
+	require.NoError(t, err)
+	for _, o := range outcomes {
+		require.Zero(t, o.ResetAt.Nanosecond(), o.ResetAt)
+	}
+}
+
 // It is 2009-01-01T00:00:00Z. In March, clocks are set forward.
 func TestFieldsOfCalendarLimitsHaveTheLengthAndEndOfTheirWindows(t *testing.T) {
 	clock := backendtest.NewClock()
