@@ -9,7 +9,7 @@ import (
 )
 
 // binaryVersion is the first byte of a record in binary form. Whoever changes the form changes it.
-const binaryVersion = 1
+const binaryVersion = 2
 
 // errBinary says that bytes are not a record.
 var errBinary = errors.New("what is stored is not a record of this version")
