@@ -74,20 +74,46 @@ func TestTheRemoteAddressIsTheKeyWithoutProxies(t *testing.T) {
 	}
 }
 
-func TestAddressesOfOnePrefixShareAKey(t *testing.T) {
+// Behind proxies whose addresses nobody knows, the last elements of the field are theirs.
+func TestKeysByPrefixesSocketsAndHops(t *testing.T) {
+	const field = "X-Forwarded-For"
+	behind := func(prefix string) admission.AddrConfig {
+		return admission.AddrConfig{Header: field, Proxies: prefixes(prefix)}
+	}
+	hops := func(n int) admission.AddrConfig { return admission.AddrConfig{Header: field, Hops: n} }
+	unix := admission.AddrConfig{Header: field, UnixProxy: true}
 	for _, test := range []struct {
-		cfg          admission.AddrConfig
-		remote, want string
+		cfg    admission.AddrConfig
+		remote string
+		lines  []string
+		want   string
 	}{
-		{admission.AddrConfig{IPv6Bits: 48}, "[2001:db8:1:2::3]:80", "2001:db8:1::/48"},
-		{admission.AddrConfig{IPv6Bits: 56}, "[2001:db8:1:2fff::3]:80", "2001:db8:1:2f00::/56"},
-		{admission.AddrConfig{IPv6Bits: 128}, "[2001:db8:1:2::3]:80", "2001:db8:1:2::3"},
-		{admission.AddrConfig{IPv6Bits: 48}, "192.0.2.1:80", "192.0.2.1"},
-		{admission.AddrConfig{IPv4Bits: 24}, "192.0.2.1:80", "192.0.2.0/24"},
-		{admission.AddrConfig{IPv4Bits: 24}, "[::ffff:192.0.2.1]:80", "192.0.2.0/24"},
-		{admission.AddrConfig{IPv4Bits: 24}, "[2001:db8::3]:80", "2001:db8::/64"},
+		{admission.AddrConfig{IPv6Bits: 48}, "[2001:db8:1:2::3]:80", nil, "2001:db8:1::/48"},
+		{admission.AddrConfig{IPv6Bits: 56}, "[2001:db8:1:2fff::3]:80", nil, "2001:db8:1:2f00::/56"},
+		{admission.AddrConfig{IPv6Bits: 128}, "[2001:db8:1:2::3]:80", nil, "2001:db8:1:2::3"},
+		{admission.AddrConfig{IPv6Bits: 48}, "192.0.2.1:80", nil, "192.0.2.1"},
+		{admission.AddrConfig{IPv4Bits: 24}, "192.0.2.1:80", nil, "192.0.2.0/24"},
+		{admission.AddrConfig{IPv4Bits: 24}, "[::ffff:192.0.2.1]:80", nil, "192.0.2.0/24"},
+		{admission.AddrConfig{IPv4Bits: 24}, "[2001:db8::3]:80", nil, "2001:db8::/64"},
+		{unix, "", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{unix, "@", []string{"203.0.113.9, unknown"}, "unknown"},
+		{unix, "@proxy", nil, "unknown"},
+		{unix, "/run/proxy.sock", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{unix, "192.0.2.1:1111", []string{"203.0.113.9"}, "192.0.2.1"},
+		{unix, "example.com:80", []string{"203.0.113.9"}, "unknown"},
+		{behind("10.0.0.1/32"), "10.0.0.1:80", []string{"192.0.2.1"}, "192.0.2.1"},
+		{behind("10.0.0.1/32"), "10.0.0.2:80", []string{"192.0.2.1"}, "10.0.0.2"},
+		{behind("10.1.2.3/8"), "10.0.0.1:80", []string{"192.0.2.1"}, "192.0.2.1"},
+		{behind("::ffff:10.0.0.0/104"), "10.0.0.1:80", []string{"192.0.2.1"}, "192.0.2.1"},
+		{behind("::ffff:10.0.0.0/104"), "11.0.0.1:80", []string{"192.0.2.1"}, "11.0.0.1"},
+		{hops(1), "198.51.100.1:80", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{hops(2), "198.51.100.1:80", []string{"203.0.113.9, 192.0.2.1", "10.0.0.1"}, "192.0.2.1"},
+		{hops(3), "198.51.100.1:80", []string{"192.0.2.1, 10.0.0.1"}, "192.0.2.1"}, // fewer: the first there is
+		{hops(2), "198.51.100.1:80", []string{"unknown, 10.0.0.1"}, "10.0.0.1"},
+		{hops(2), "198.51.100.1:80", []string{"192.0.2.1, unknown"}, "198.51.100.1"},
+		{hops(1), "198.51.100.1:80", nil, "198.51.100.1"},
 	} {
-		require.Equal(t, test.want, keyOf(t, test.cfg, test.remote))
+		require.Equal(t, test.want, keyOf(t, test.cfg, test.remote, test.lines...), test)
 	}
 }
 
@@ -99,33 +125,23 @@ func TestXForwardedForNamesTheClient(t *testing.T) {
 		lines  []string // of X-Forwarded-For
 		want   string
 	}{
-		"by the proxy":                    {proxy, []string{"192.0.2.1"}, "192.0.2.1"},
-		"by a proxy with IPv6":            {"[2001:db8:aaaa::1]:80", []string{"192.0.2.1"}, "192.0.2.1"},
-		"by a proxy with mapped IPv4":     {"[::ffff:10.0.0.1]:80", []string{"192.0.2.1"}, "192.0.2.1"},
-		"by a client":                     {"192.0.2.1:1111", []string{"203.0.113.9"}, "192.0.2.1"},
-		"by nobody":                       {proxy, nil, "10.0.0.1"},
-		"empty":                           {proxy, []string{""}, "10.0.0.1"},
-		"a client's part":                 {proxy, []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
-		"a client's part, and garbage":    {proxy, []string{"\x00,,[[\", 192.0.2.1"}, "192.0.2.1"},
-		"a client's part, and proxies":    {proxy, []string{"203.0.113.9, 10.1.1.1, 192.0.2.1"}, "192.0.2.1"},
-		"two proxies":                     {proxy, []string{"192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
-		"two proxies and a client's part": {proxy, []string{"203.0.113.9, 192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
-		"lines are joined":                {proxy, []string{"203.0.113.9", "192.0.2.1, 10.0.0.2", "10.0.0.3"}, "192.0.2.1"},
-		"a client's line":                 {proxy, []string{"203.0.113.9", "192.0.2.1"}, "192.0.2.1"},
-		"spaces, tabs and none":           {proxy, []string{"192.0.2.1,10.0.0.2 ,\t10.0.0.3\t"}, "192.0.2.1"},
-		"from within":                     {proxy, []string{"10.9.9.9, 10.0.0.2"}, "10.9.9.9"},
-		"unknown":                         {proxy, []string{"203.0.113.9, unknown"}, "10.0.0.1"},
-		"unknown at a further proxy":      {proxy, []string{"203.0.113.9, unknown, 10.0.0.2"}, "10.0.0.2"},
-		"nothing at a further proxy":      {proxy, []string{"203.0.113.9, , 10.0.0.2"}, "10.0.0.2"},
-		"an empty last line":              {proxy, []string{"203.0.113.9", ""}, "10.0.0.1"},
-		"a comma at the end":              {proxy, []string{"203.0.113.9,"}, "10.0.0.1"},
-		"IPv6":                            {proxy, []string{"2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
-		"IPv6 with a port":                {proxy, []string{"[2001:db8:1:2:3::4]:80"}, "2001:db8:1:2::/64"},
-		"IPv6 in brackets":                {proxy, []string{"[2001:db8:1:2:3::4]"}, "2001:db8:1:2::/64"},
-		"IPv6 with a zone":                {proxy, []string{"fe80::1%eth0"}, "fe80::/64"},
-		"IPv4 with a port":                {proxy, []string{"192.0.2.1:80"}, "192.0.2.1"},
-		"mapped IPv4":                     {proxy, []string{"203.0.113.9, ::ffff:192.0.2.1, ::ffff:10.0.0.2"}, "192.0.2.1"},
-		"a socket that is no proxy":       {"@", []string{"192.0.2.1"}, "unknown"},
+		"by the proxy":                 {proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"by a client":                  {"192.0.2.1:1111", []string{"203.0.113.9"}, "192.0.2.1"},
+		"by nobody":                    {proxy, nil, "10.0.0.1"},
+		"empty":                        {proxy, []string{""}, "10.0.0.1"},
+		"a client's part, and proxies": {proxy, []string{"203.0.113.9, 10.1.1.1, 192.0.2.1"}, "192.0.2.1"},
+		"lines are joined":             {proxy, []string{"203.0.113.9", "192.0.2.1, 10.0.0.2", "10.0.0.3"}, "192.0.2.1"},
+		"spaces, tabs and none":        {proxy, []string{"192.0.2.1,10.0.0.2 ,\t10.0.0.3\t"}, "192.0.2.1"},
+		"from within":                  {proxy, []string{"10.9.9.9, 10.0.0.2"}, "10.9.9.9"},
+		"unknown":                      {proxy, []string{"203.0.113.9, unknown"}, "10.0.0.1"},
+		"unknown at a further proxy":   {proxy, []string{"203.0.113.9, unknown, 10.0.0.2"}, "10.0.0.2"},
+		"nothing at a further proxy":   {proxy, []string{"203.0.113.9, , 10.0.0.2"}, "10.0.0.2"},
+		"an empty last line":           {proxy, []string{"203.0.113.9", ""}, "10.0.0.1"},
+		"a comma at the end":           {proxy, []string{"203.0.113.9,"}, "10.0.0.1"},
+		"IPv6 in brackets":             {proxy, []string{"[2001:db8:1:2:3::4]"}, "2001:db8:1:2::/64"},
+		"IPv6 with a zone":             {proxy, []string{"fe80::1%eth0"}, "fe80::/64"},
+		"IPv4 with a port":             {proxy, []string{"192.0.2.1:80"}, "192.0.2.1"},
+		"a socket that is no proxy":    {"@", []string{"192.0.2.1"}, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := admission.AddrConfig{Proxies: proxies, Header: "x-forwarded-for"}
@@ -194,46 +210,6 @@ func TestForwardedHeaderNamesTheClient(t *testing.T) {
 		`for=203.0.113.9, for=unknown, for=10.1.1.1`: "10.1.1.1",
 	} {
 		require.Equal(t, want, keyOf(t, cfg, "10.0.0.1:80", line), line)
-	}
-}
-
-func TestProxyOnAUnixSocketIsTrusted(t *testing.T) {
-	cfg := admission.AddrConfig{UnixProxy: true, Header: "X-Forwarded-For"}
-	for _, remote := range []string{"", "@", "@proxy", "/run/proxy.sock"} {
-		require.Equal(t, "192.0.2.1", keyOf(t, cfg, remote, "203.0.113.9, 192.0.2.1"), remote)
-		require.Equal(t, "unknown", keyOf(t, cfg, remote, "203.0.113.9, unknown"), remote)
-		require.Equal(t, "unknown", keyOf(t, cfg, remote), remote)
-	}
-	require.Equal(t, "192.0.2.1", keyOf(t, cfg, "192.0.2.1:1111", "203.0.113.9"))
-	require.Equal(t, "unknown", keyOf(t, cfg, "example.com:80", "203.0.113.9"))
-}
-
-func TestProxyPrefixesMatchInEveryForm(t *testing.T) {
-	for _, p := range []string{"10.0.0.1/32", "10.1.2.3/8", "::ffff:10.0.0.0/104"} {
-		cfg := admission.AddrConfig{Proxies: prefixes(p), Header: "X-Forwarded-For"}
-		require.Equal(t, "192.0.2.1", keyOf(t, cfg, "10.0.0.1:80", "192.0.2.1"), p)
-		require.Equal(t, "11.0.0.1", keyOf(t, cfg, "11.0.0.1:80", "192.0.2.1"), p)
-	}
-}
-
-// Behind proxies whose addresses nobody knows, the last elements of the field are theirs.
-func TestHopsCountFromTheEnd(t *testing.T) {
-	for _, test := range []struct {
-		hops  int
-		lines []string
-		want  string
-	}{
-		{1, []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
-		{1, []string{"203.0.113.9", "192.0.2.1"}, "192.0.2.1"},
-		{2, []string{"203.0.113.9, 192.0.2.1, 10.0.0.1"}, "192.0.2.1"},
-		{2, []string{"203.0.113.9, 192.0.2.1", "10.0.0.1"}, "192.0.2.1"},
-		{3, []string{"192.0.2.1, 10.0.0.1"}, "192.0.2.1"}, // fewer: the first there is
-		{2, []string{"unknown, 10.0.0.1"}, "10.0.0.1"},
-		{2, []string{"192.0.2.1, unknown"}, "198.51.100.1"},
-		{1, nil, "198.51.100.1"},
-	} {
-		cfg := admission.AddrConfig{Header: "X-Forwarded-For", Hops: test.hops}
-		require.Equal(t, test.want, keyOf(t, cfg, "198.51.100.1:80", test.lines...), test)
 	}
 }
 

@@ -61,22 +61,21 @@ func TestAMaxOf0DeniesWhatCostsNothing(t *testing.T) {
 
 // Takes are free if they are refused, and hits are not. What costs nothing is denied in a limit that is exceeded.
 func TestCostsAreCounted(t *testing.T) {
-	const ok, deny, mistake = admission.Serve, admission.Deny, admission.Misconfigured
+	const ok, deny = admission.Serve, admission.Deny
 	for name, test := range map[string]struct {
 		hits     bool
 		costs    []uint64
 		verdicts []admission.Verdict
 		count    uint64
 	}{
-		"they add up":               {false, []uint64{2, 2, 1, 1}, []admission.Verdict{ok, deny, ok, deny}, 3},
-		"0":                         {false, []uint64{0, 3, 1, 0}, []admission.Verdict{ok, ok, deny, ok}, 3},
-		"more than the limit":       {false, []uint64{4, 0, 3, 1}, []admission.Verdict{deny, ok, ok, deny}, 3},
-		"the largest":               {false, []uint64{1<<63 - 1, 1}, []admission.Verdict{deny, ok}, 1},
-		"hits add up":               {true, []uint64{2, 2, 1}, []admission.Verdict{ok, deny, deny}, 5},
-		"hits of 0":                 {true, []uint64{0, 3, 0}, []admission.Verdict{ok, ok, ok}, 3},
-		"hits of 0 beyond it":       {true, []uint64{3, 1, 0}, []admission.Verdict{ok, deny, deny}, 4},
-		"a hit of more":             {true, []uint64{4, 1}, []admission.Verdict{deny, ok}, 1},
-		"a hit that is a converted": {true, []uint64{1<<64 - 1, 1}, []admission.Verdict{mistake, ok}, 1},
+		"they add up":         {false, []uint64{2, 2, 1, 1}, []admission.Verdict{ok, deny, ok, deny}, 3},
+		"0":                   {false, []uint64{0, 3, 1, 0}, []admission.Verdict{ok, ok, deny, ok}, 3},
+		"more than the limit": {false, []uint64{4, 0, 3, 1}, []admission.Verdict{deny, ok, ok, deny}, 3},
+		"the largest":         {false, []uint64{1<<63 - 1, 1}, []admission.Verdict{deny, ok}, 1},
+		"hits add up":         {true, []uint64{2, 2, 1}, []admission.Verdict{ok, deny, deny}, 5},
+		"hits of 0":           {true, []uint64{0, 3, 0}, []admission.Verdict{ok, ok, ok}, 3},
+		"hits of 0 beyond it": {true, []uint64{3, 1, 0}, []admission.Verdict{ok, deny, deny}, 4},
+		"a hit of more":       {true, []uint64{4, 1}, []admission.Verdict{deny, ok}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gate := newGate(t, admission.Config{CountRefusals: test.hits})

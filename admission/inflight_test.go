@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -80,15 +79,6 @@ func TestAPlaceIsTakenBeforeARequestIsCounted(t *testing.T) {
 	}
 }
 
-func TestRequestsWithoutAPlaceAreUnavailableOnDemand(t *testing.T) {
-	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New()), NoPlace: admission.Unavailable})
-	require.Equal(t, admission.Serve, gate.Admit(t.Context(), request("k")).Verdict())
-	d := gate.Admit(t.Context(), request("k"))
-	require.Equal(t, admission.Unavailable, d.Verdict())
-	require.Equal(t, "Service unavailable. Try again in 1 s.", d.Text())
-	require.Equal(t, admission.Deny, gate.Admit(t.Context(), costing("other", 4)).Verdict())
-}
-
 // A plan may have its own limit on requests in flight. Others have that of the Config.
 func TestPlansHaveLimitsInFlight(t *testing.T) {
 	places := newPlaces(t, memory.New())
@@ -118,9 +108,13 @@ func TestPlansHaveLimitsInFlight(t *testing.T) {
 	require.Equal(t, throttr.Never, d.RetryAfter)
 	require.Equal(t, `"never";r=0`, d.LimitField())
 
-	gate = newGate(t, admission.Config{InFlight: exports, Places: places, Limits: []throttr.Limit{}, PartitionKey: true, PlainKeys: true})
+	gate = newGate(t, admission.Config{
+		InFlight: exports, Places: places, NoPlace: admission.Unavailable, Limits: []throttr.Limit{}, PartitionKey: true, PlainKeys: true,
+	})
 	require.Equal(t, `"exports";q=1;qu="concurrent-requests";pk=:eA==:`, gate.Admit(t.Context(), request("x")).PolicyField())
-	require.Equal(t, `"exports";r=0;t=1;pk=:eA==:`, gate.Admit(t.Context(), request("x")).LimitField())
+	d = gate.Admit(t.Context(), request("x"))
+	require.Equal(t, `"exports";r=0;t=1;pk=:eA==:`, d.LimitField())
+	require.Equal(t, "Service unavailable. Try again in 1 s.", d.Text())
 
 	gate = newGate(t, admission.Config{})
 	d = gate.Admit(t.Context(), planned("k", many))
@@ -230,6 +224,7 @@ func TestShadowHoldsPlacesThatDenyNobody(t *testing.T) {
 	var events []string
 	places := newPlaces(t, memory.New(), inflight.WithObserver(func(ctx context.Context, e inflight.Event) {
 		require.True(t, admission.InShadow(ctx))
+		require.Equal(t, "client:h"+admission.Digest("k"), e.Key, "stored as those of counts are")
 		events = append(events, e.Kind.String())
 	}))
 	gate := newGate(t, admission.Config{InFlight: exports, Places: places, Shadow: true})
@@ -295,18 +290,6 @@ func TestAPlaceIsReleasedIfCountingPanics(t *testing.T) {
 		count, _ := counted(t, gate)
 		require.Zero(t, count)
 	}
-}
-
-// Keys of places are stored as those of counts are.
-func TestKeysOfPlacesAreDigests(t *testing.T) {
-	var keys []string
-	places := newPlaces(t, memory.New(), inflight.WithObserver(func(_ context.Context, e inflight.Event) { keys = append(keys, e.Key) }))
-	for _, plain := range []bool{false, true} {
-		newGate(t, admission.Config{InFlight: exports, Places: places, PlainKeys: plain}).Admit(t.Context(), request("secret"))
-	}
-	require.Len(t, keys, 2)
-	require.False(t, strings.Contains(keys[0], "secret"))
-	require.Equal(t, "client:ksecret", keys[1])
 }
 
 // A plan that is not known is a failure, also where requests in flight are all that is limited.

@@ -52,23 +52,6 @@ func TestLimitsOfAPlanAreChecked(t *testing.T) {
 	require.Equal(t, []throttr.Limit{minute, hour}, admission.MustPlan(hour, minute).Limits())
 }
 
-func TestPolicyFieldNamesEveryLimit(t *testing.T) {
-	for field, limits := range map[string][]throttr.Limit{
-		`"minute";q=3;w=60, "hour";q=7;w=3600`: {minute, {Name: "hour", Max: 7, Scale: time.Hour}},
-		`"none";q=0;w=3600`:                    {{Name: "none", Scale: time.Hour}},
-		`"x";q=9;w=2`:                          {{Name: "x", Max: 9, Scale: 1500 * time.Millisecond}},
-		`"x";q=9;w=1`:                          {{Name: "x", Max: 9, Scale: time.Millisecond}},
-		`"say \"\\o/\"";q=9;w=1`:               {{Name: `say "\o/"`, Max: 9, Scale: time.Second}},
-		`"a, b;x=1";q=9;w=1`:                   {{Name: `a, b;x=1`, Max: 9, Scale: time.Second}},
-		`"x";q=999999999999999;w=4611686019`:   {{Name: "x", Max: 999_999_999_999_999, Scale: 1 << 62}},
-	} {
-		d := newGate(t, admission.Config{Limits: limits}).Admit(t.Context(), request("k"))
-		require.Equal(t, field, d.PolicyField())
-		name, _, _ := strings.Cut(field, ";q=")
-		require.True(t, strings.HasPrefix(d.LimitField(), name+";r="), d.LimitField())
-	}
-}
-
 // A page that says what remains, and until when, has no year 1, unless nothing says when a window would end.
 func TestPeekSaysWhenAWindowEndsThatNobodyHasUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01T00:00:00Z

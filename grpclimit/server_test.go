@@ -406,7 +406,7 @@ func TestKeysOfCalls(t *testing.T) {
 		return peer.NewContext(metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...)), &peer.Peer{Addr: addr})
 	}
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 4711} }
-	proxied, err := grpclimit.ByAddr(admission.AddrConfig{Proxies: prefixes("10.0.0.0/8"), UnixProxy: true, Header: "X-Forwarded-For"})
+	proxied, err := grpclimit.ByAddr(admission.AddrConfig{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, UnixProxy: true, Header: "X-Forwarded-For"})
 	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		key  grpclimit.KeyFunc
@@ -472,12 +472,4 @@ func BenchmarkUnary(b *testing.B) {
 	for b.Loop() {
 		s.server.Unary(b.Context(), nil, &grpc.UnaryServerInfo{FullMethod: say}, func(context.Context, any) (any, error) { return nil, nil })
 	}
-}
-
-func prefixes(all ...string) []netip.Prefix {
-	ps := make([]netip.Prefix, len(all))
-	for i, p := range all {
-		ps[i] = netip.MustParsePrefix(p)
-	}
-	return ps
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/memory"
 )
 
 func TestFieldsAreThoseOfTheDraft(t *testing.T) {
@@ -80,28 +79,19 @@ func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {
 	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset"} {
 		require.Empty(t, res.Header.Get(name), "waiting does not help")
 	}
+	for _, cfg := range []httplimit.Config{{Shadow: true}, {Skip: func(*http.Request) bool { return true }}} {
+		cfg.Legacy = httplimit.LegacySeconds
+		s = newSite(t, cfg)
+		require.Equal(t, []int{202, 202, 202}, s.statuses(3, alice))
+		require.Equal(t, http.Header{"X-Handler": {"was here"}}, s.get(alice).Header)
+		require.Equal(t, cfg.Shadow, s.found && !s.decision.Allowed && s.decision.Shadow)
+	}
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits} {
 		s = newBrokenSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, errDown, throttr.WithPolicy(policy))
 		require.Equal(t, http.Header{"X-Handler": {"was here"}, "Ratelimit-Policy": {`"minute";q=3;w=60`}}, s.get(alice).Header)
 		require.True(t, s.found && s.decision.Allowed)
 		require.Equal(t, policy == throttr.ReturnError, errors.Is(s.decision.Err, errDown))
 	}
-}
-
-func TestStackedMiddlewareSetsFieldsOfBoth(t *testing.T) {
-	limiter := throttr.NewRateLimit(memory.New())
-	stack := http.Handler(http.NotFoundHandler())
-	for _, l := range []throttr.Limit{{Name: "account", Max: 5, Scale: time.Hour}, {Name: "address", Max: 9, Scale: time.Hour}} {
-		limit, err := httplimit.New(limiter, httplimit.Config{Limits: []throttr.Limit{l}})
-		require.NoError(t, err)
-		stack = limit(stack)
-	}
-	w := httptest.NewRecorder()
-	w.Header().Set("Vary", "Origin")
-	stack.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	require.Equal(t, []string{`"address";q=9;w=3600`, `"account";q=5;w=3600`}, w.Header().Values("RateLimit-Policy"))
-	require.Equal(t, []string{`"address";r=8;t=3600`, `"account";r=4;t=3600`}, w.Header().Values("RateLimit"))
-	require.Equal(t, "Origin", w.Header().Get("Vary"))
 }
 
 func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strconv"
 	"testing"
 
@@ -108,12 +107,4 @@ func number(t *testing.T, h http.Header, name string) int {
 	n, err := strconv.Atoi(h.Get(name))
 	require.NoError(t, err)
 	return n
-}
-
-func prefixes(all ...string) []netip.Prefix {
-	ps := make([]netip.Prefix, len(all))
-	for i, p := range all {
-		ps[i] = netip.MustParsePrefix(p)
-	}
-	return ps
 }

@@ -15,28 +15,6 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// In shadow, and without a limit that applies, clients notice nothing.
-func TestRequestsThatAreServedWithoutFields(t *testing.T) {
-	for name, cfg := range map[string]httplimit.Config{
-		"Skip":                 {Skip: func(*http.Request) bool { return true }},
-		"a plan with no limit": {Plan: func(*http.Request) (*httplimit.Plan, error) { return new(httplimit.Plan), nil }},
-		"an empty key":         {Key: func(*http.Request) string { return "" }, SkipEmptyKey: true},
-		"shadow":               {Shadow: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg.Legacy = httplimit.LegacySeconds
-			s := newSite(t, cfg)
-			for range 10 {
-				res := s.get(alice)
-				require.Equal(t, 202, res.StatusCode)
-				require.Equal(t, http.Header{"X-Handler": {"was here"}}, res.Header)
-			}
-			require.Equal(t, cfg.Shadow, s.found)
-			require.Equal(t, cfg.Shadow, !s.decision.Allowed && s.decision.Shadow)
-		})
-	}
-}
-
 // Files of a form are removed, although the handler, behind two middlewares, gets another Request than the server has.
 func TestFilesOfAFormAreRemoved(t *testing.T) {
 	dir := t.TempDir()
@@ -58,6 +36,8 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 	res, err := http.Post(server.URL, "multipart/form-data; boundary=b", strings.NewReader(body))
 	require.NoError(t, err)
 	require.Equal(t, 200, res.StatusCode)
+	require.Equal(t, []string{`"day";q=5;w=86400`, `"minute";q=5;w=60`}, res.Header.Values("RateLimit-Policy"), "the fields of both")
+	require.Equal(t, []string{`"day";r=4;t=86400`, `"minute";r=4;t=60`}, res.Header.Values("RateLimit"))
 	server.Close()
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)

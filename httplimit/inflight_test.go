@@ -1,13 +1,11 @@
 package httplimit_test
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +15,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
 // stream is one request at a time of a client.
@@ -57,7 +53,6 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // service is an HTTP server with a limit in flight, in a bubble.
 type service struct {
 	t      *testing.T
-	away   atomic.Bool // the store
 	places *inflight.Limiter
 	server *http.Server
 	client *http.Client
@@ -67,12 +62,7 @@ type service struct {
 func serve(t *testing.T, cfg httplimit.Config, handler http.HandlerFunc) *service {
 	s := &service{t: t}
 	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-	s.places = inflight.New(testkit.Hooked{Backend: store, Before: func(context.Context, ...window.Take) error {
-		if s.away.Load() {
-			return throttr.ErrUnavailable
-		}
-		return nil
-	}}, inflight.WithLogger(nil))
+	s.places = inflight.New(store)
 	cfg.InFlight = stream
 	cfg.Places = s.places
 	cfg.Key = httplimit.Everyone
@@ -86,7 +76,6 @@ func serve(t *testing.T, cfg httplimit.Config, handler http.HandlerFunc) *servic
 	t.Cleanup(func() {
 		s.server.Close()
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
-		s.away.Store(false)
 		s.places.Close()
 	})
 	return s
@@ -112,48 +101,6 @@ func (s *service) inUse() uint64 {
 	state, err := s.places.Peek(s.t.Context(), "client:keveryone", stream)
 	require.NoError(s.t, err)
 	return state.InUse
-}
-
-// untilGone is a handler that streams as long as the client is there and the place is held, and notes why it has ended.
-func untilGone(cause *error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		for {
-			io.WriteString(w, "data: event\n\n")
-			w.(http.Flusher).Flush()
-			select {
-			case <-time.After(time.Second / 10):
-			case <-r.Context().Done():
-				*cause = context.Cause(r.Context())
-				return
-			}
-		}
-	}
-}
-
-// Server-sent events go on for much longer than a lease, and then the browser leaves.
-func TestAStreamHoldsItsPlaceUntilTheBrowserLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var cause error
-		s := serve(t, httplimit.Config{}, untilGone(&cause))
-		ctx, leave := context.WithCancel(t.Context())
-		res, err := s.send(ctx)
-		require.NoError(t, err)
-		require.Equal(t, `"streams";q=1;qu="concurrent-requests"`, res.Header.Get("RateLimit-Policy"))
-		events := bufio.NewScanner(res.Body)
-		for start := time.Now(); time.Since(start) < 20*stream.Lease; {
-			require.True(t, events.Scan())
-		}
-		require.EqualValues(t, 1, s.inUse())
-
-		second, err := s.send(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 429, second.StatusCode)
-		require.Equal(t, `"streams";r=0;t=1`, second.Header.Get("RateLimit"))
-		require.Equal(t, "1", second.Header.Get("Retry-After"))
-		leave()
-		require.Zero(t, s.inUse())
-		require.Equal(t, context.Canceled, cause)
-	})
 }
 
 // A handler that does not notice that its client has gone still works: it holds its place until it returns, or panics.

@@ -178,6 +178,7 @@ func TestKeysAreExportedOnlyWithIdentity(t *testing.T) {
 						span.End()
 						if text := tel.exported(); identity {
 							require.Contains(t, text, secret, "the test sees keys")
+							require.Contains(t, text, "throttr.metadata.user")
 						} else {
 							require.NotContains(t, text, "alice")
 							require.Contains(t, text, "throttr.hit")
