@@ -4,7 +4,6 @@
 //     byte has the same result.
 //   - FuzzServer16: the mock server responds to every request in order, or ends the connection.
 //   - FuzzClient16: each request has the response that the bytes hold, or all fail and may have been executed.
-//   - FuzzHistory16: the mock server responds as a model does.
 //   - FuzzKeys: two keys share a window only if they are the same.
 //   - FuzzParseURL: a Config is within its bounds, and is the same when it is parsed again.
 //

@@ -59,39 +59,6 @@ func TestTwoSubscriptionsDeliverTwice(t *testing.T) {
 	})
 }
 
-func TestConnectionIsSubscribedToItsID(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w, other := connect(t, srv), connect(t, srv)
-		id := response[codec.WhoAmIResponse](w, codec.WhoAmI{}).ID
-		require.NotEqual(t, id, response[codec.WhoAmIResponse](other, codec.WhoAmI{}).ID)
-		require.Equal(t, "01", other.ask(publish(id.String(), "hello")))
-		require.Equal(t, event(t, id.String(), "hello"), w.received())
-		require.Equal(t, event(t, id.String(), "me")+"01", w.ask(publish(id.String(), "me")))
-
-		mine := response[codec.ConnectionResponse](other, codec.Connection{ID: id})
-		require.True(t, mine.Found)
-		require.EqualValues(t, 5, mine.Connection.ReceivedBytes)
-		require.EqualValues(t, 2, mine.Connection.PublishedBytes)
-		require.EqualValues(t, 1, mine.Connection.Requests.Publish)
-		require.EqualValues(t, 1, mine.Connection.Requests.WhoAmI)
-
-		require.NoError(t, w.conn.Close())
-		synctest.Wait()
-		require.Equal(t, "00", other.ask(publish(id.String(), "gone")))
-		require.False(t, response[codec.ConnectionResponse](other, codec.Connection{ID: id}).Found)
-		require.Equal(t, 1, srv.Subscriptions("*"))
-	})
-}
-
-func TestWithoutEventsOnlySubscriptionsDeliver(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "00", w.ask(publish("*", "x")))
-		require.Equal(t, "01", w.ask(subscribe("*")))
-		require.Equal(t, event(t, "*", "x")+"01", w.ask(publish("*", "x")))
-	}, without(mockserver.Events))
-}
-
 func TestChannelListsItsSubscribers(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		a, b := connect(t, srv), connect(t, srv)

@@ -36,10 +36,6 @@ func patchTTL(key string, amount uint16.Value) uint16.Update {
 	return uint16.Update{Attribute: codec.TimeToLive, Change: codec.Patch, Value: amount, Key: []byte(key)}
 }
 
-func setBuffer(key string, amount uint16.Value) uint16.Set {
-	return uint16.Set{Key: []byte(key), TTL: uint16.TTL{Amount: amount, Unit: codec.Seconds}}
-}
-
 // runTime is how long a run of the collector takes (H12).
 func runTime(records int) time.Duration {
 	return 50*time.Microsecond + time.Duration(records)*350*time.Nanosecond
@@ -87,55 +83,6 @@ func TestTwoEventsWithinOneRunLockTheServerUp(t *testing.T) {
 	}
 }
 
-func TestRunTakesLongerWithMoreRecords(t *testing.T) {
-	for _, d := range []time.Duration{runTime(1002), runTime(1002) + 1} {
-		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			for i := range 1000 {
-				srv.Set(fmt.Sprint("other", i), 1, time.Hour)
-			}
-			srv.Set("k", 1, time.Second+d)
-			require.Equal(t, "0101", connect(t, srv).ask(insert("", 1, 1, codec.Seconds), patchTTL("", 1)))
-			srv.Advance(time.Second + 2*d)
-			require.Equal(t, d == runTime(1002), srv.LockedUp())
-		}, virtual, realCollector)
-	}
-}
-
-func TestRecordMoreThan10SecondsLateLocksTheServerUp(t *testing.T) {
-	keys := inTableOrder(2)
-	for _, c := range []struct {
-		late  time.Duration
-		purge bool
-		locks bool
-	}{
-		{late: 9 * time.Second},
-		{late: 10*time.Second - runTime(2) - 1},
-		{late: 10*time.Second - runTime(2), locks: true},
-		{late: 10 * time.Second, locks: true},
-		{late: 15 * time.Second, locks: true},
-		{late: 15 * time.Second, purge: true},
-	} {
-		t.Run(fmt.Sprint(c.late, c.purge), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *mockserver.Server) {
-				srv.Set(keys[1], 1, time.Second)
-				srv.Set(keys[0], 1, time.Second+c.late) // is first in the table, and postpones the timer
-				srv.Advance(time.Second + c.late - 1)
-				require.Zero(t, srv.Expired())
-				if c.purge {
-					require.Equal(t, "01", connect(t, srv).ask(purge(keys[1])))
-				}
-				srv.Advance(1)
-				require.Equal(t, c.locks, srv.LockedUp())
-				if c.late == 15*time.Second && c.locks {
-					require.Equal(t, fmt.Sprintf("H12: the server locked up: its collector ran at 00:00:16.000000, "+
-						"which takes 50.7µs with 2 records, and the end of the grace of %q was 5s overdue", keys[1]),
-						srv.Violations()[0].String())
-				}
-			}, virtual, realCollector)
-		})
-	}
-}
-
 func TestExpiriesDoNoHarmWithoutTheHazard(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Set("k", 1, time.Second)
@@ -144,39 +91,6 @@ func TestExpiriesDoNoHarmWithoutTheHazard(t *testing.T) {
 		require.Equal(t, 2, srv.Expired())
 		require.Equal(t, "00", connect(t, srv).ask(query("k")))
 	}, virtual, realCollector, without(mockserver.LockUp))
-}
-
-func TestSetOfAnExistingBufferLeavesTheTimer(t *testing.T) {
-	for _, key := range []string{"", "k"} {
-		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			w := connect(t, srv)
-			require.Equal(t, "0101", w.ask(setBuffer(key, 5), setBuffer(key, 1)))
-			srv.Advance(5*time.Second - 1)
-			require.Zero(t, srv.Expired())
-			srv.Advance(1)
-			require.Equal(t, 1, srv.Expired())
-		}, virtual, realCollector)
-	}
-}
-
-func TestUpdateOfTheEmptyKeyParksTheCollector(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		require.Equal(t, "01", w.ask(insert("", 0, 9, codec.Hours)))
-		for i := range 100 {
-			key := fmt.Sprint(i)
-			require.Equal(t, "0101", w.ask(insert(key, 7, 1, codec.Seconds), patchTTL("", 9)), "the same packet parks it again")
-			srv.Advance(time.Second)
-		}
-		srv.Advance(time.Hour)
-		require.Zero(t, srv.Expired())
-		require.False(t, srv.LockedUp())
-		require.Equal(t, "01"+"0700"+"040000"+"00"+"01", w.ask(query("3"), insert("3", 7, 1, codec.Seconds), purge("3")))
-
-		// A run now finds records that are more than 10 s late.
-		require.Equal(t, "01", w.ask(patchTTL("", 0), query("4")))
-		require.True(t, srv.LockedUp())
-	}, virtual, realCollector)
 }
 
 func TestViolationsFindsALockUpUnlessTheServerIsClosed(t *testing.T) {

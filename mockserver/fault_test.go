@@ -152,23 +152,3 @@ func TestConnectionsAreCutAtEachByte(t *testing.T) {
 	}
 	require.Equal(t, "from client, to client", fmt.Sprintf("%v, %v", mockserver.FromClient, mockserver.ToClient))
 }
-
-func TestCutCountsBytesOfAllWrites(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		remove := srv.Cut(mockserver.Cut{Direction: mockserver.FromClient, After: 7, Skip: 1})
-		whole, cut := connect(t, srv), connect(t, srv)
-		for range 2 {
-			require.Equal(t, "00", cut.ask(query("k")))
-		}
-		cut.send(frames(t, query("k")))
-		require.True(t, cut.closed())
-		for range 4 {
-			require.Equal(t, "00", whole.ask(query("k")))
-		}
-		remove()
-		after := connect(t, srv)
-		for range 4 {
-			require.Equal(t, "00", after.ask(query("k")))
-		}
-	})
-}

@@ -55,9 +55,11 @@ func TestHazardsThatAreOff(t *testing.T) {
 			quota, _ := srv.Counter("k")
 			require.Equal(t, uint64(65535), quota)
 		}},
-		"Publish reaches nobody": {mockserver.Events, func(t *testing.T, srv *mockserver.Server, w *wire) {
+		"messages reach subscribers only": {mockserver.Events, func(t *testing.T, srv *mockserver.Server, w *wire) {
 			require.Zero(t, srv.Publish("*", []byte("all")))
 			require.Empty(t, w.received())
+			require.Equal(t, "01", w.ask(subscribe("*")))
+			require.Equal(t, event(t, "*", "x")+"01", w.ask(publish("*", "x")))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,32 +29,6 @@ func dialReal(t testing.TB, srv *mockserver.Server) net.Conn {
 	return conn
 }
 
-func TestServesTCPAndUnix(t *testing.T) {
-	for network, addr := range map[string]string{
-		"tcp":  "127.0.0.1:0",
-		"unix": filepath.Join(t.TempDir(), "throttr.sock"),
-	} {
-		t.Run(network, func(t *testing.T) {
-			srv := mockserver.RunT(t, mockserver.WithAddr(network, addr))
-			conn := dialReal(t, srv)
-			require.Equal(t, "01"+"010500060800", askReal(t, conn, 7, insert("k", 5, 9, codec.Hours), query("k")))
-			require.Equal(t, 1, srv.Conns())
-			if network == "unix" {
-				require.Equal(t, "unix://"+addr, srv.Addr())
-			}
-
-			require.NoError(t, srv.Restart(true))
-			require.Zero(t, srv.Conns())
-			_, err := conn.Read(make([]byte, 1))
-			require.Error(t, err, "a restart ends connections")
-			require.Equal(t, "010500060800", askReal(t, dialReal(t, srv), 6, query("k")))
-			require.NoError(t, srv.Restart(false))
-			require.Equal(t, "00", askReal(t, dialReal(t, srv), 1, query("k")))
-			require.Equal(t, 3, srv.Requests(codec.OpQuery), "a restart keeps the counts")
-		})
-	}
-}
-
 func TestStartRejectsUnknownOptions(t *testing.T) {
 	require.PanicsWithValue(t, "mockserver: Start: option 2 is nil", func() { mockserver.Start(virtual, nil) })
 	for _, n := range []int{-1, 0, 3, 16} {
@@ -67,28 +41,6 @@ func TestStartRejectsUnknownOptions(t *testing.T) {
 	require.ErrorContains(t, err, "network")
 	_, err = mockserver.Start(mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "no", "such", "folder")))
 	require.Error(t, err)
-}
-
-func TestRestartAfterAnotherServerFailedToListen(t *testing.T) {
-	srv := mockserver.RunT(t)
-	other, err := mockserver.Start(mockserver.WithAddr("tcp", srv.Addr()))
-	require.Error(t, err)
-	require.Nil(t, other)
-	require.NoError(t, srv.Restart(true))
-}
-
-func TestRefuseRejectsNewConnections(t *testing.T) {
-	srv := mockserver.RunT(t)
-	old := dialReal(t, srv)
-	require.Equal(t, "00", askReal(t, old, 1, query("k")))
-	srv.Refuse(true)
-	_, err := dialReal(t, srv).Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF)
-	_, err = srv.Dial(t.Context())
-	require.ErrorIs(t, err, mockserver.ErrRefused)
-	require.Equal(t, "00", askReal(t, old, 1, query("k")), "open connections stay")
-	srv.Refuse(false)
-	require.Equal(t, "00", askReal(t, dialReal(t, srv), 1, query("k")))
 }
 
 func TestConnectionInMemoryHasDeadlines(t *testing.T) {

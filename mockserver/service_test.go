@@ -2,8 +2,6 @@ package mockserver_test
 
 import (
 	"encoding"
-	"io"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,36 +12,6 @@ import (
 	"github.com/throttr-go/throttr/codec/uint16"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// In a bubble the clock stands for the server's thread: time passes only while it is busy.
-func TestServiceTimeInMemoryPassesInABubble(t *testing.T) {
-	const each, n = time.Microsecond, 100
-	synctest.Test(t, func(t *testing.T) {
-		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""), mockserver.WithServiceTime(each))
-		start := time.Now()
-		var clients sync.WaitGroup
-		for range 3 {
-			conn, err := srv.Dial(t.Context())
-			require.NoError(t, err)
-			defer conn.Close()
-			clients.Go(func() {
-				if got := askReal(t, conn, 2, query("k"), query("k")); got != "0000" {
-					t.Error(got)
-				}
-				began := time.Since(start)
-				go conn.Write(flood(t, n))
-				if _, err := io.ReadFull(conn, make([]byte, n)); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(start) - began; took < n*each {
-					t.Errorf("%d requests took %v", n, took)
-				}
-			})
-		}
-		clients.Wait()
-		require.Equal(t, 3*(2+n)*each, time.Since(start), "one after the other")
-	})
-}
 
 // cost returns how long the response to a request takes.
 func (w *wire) cost(request encoding.BinaryAppender) time.Duration {

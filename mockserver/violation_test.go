@@ -136,17 +136,6 @@ func TestTTLThatOverflowsIsAViolation(t *testing.T) {
 	}
 }
 
-func TestTTLOfZeroExpiresAtOnce(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		bubble(t, func(t *testing.T, srv *mockserver.Server) {
-			w := connect(t, srv)
-			require.Equal(t, "010000", w.ask(insert("k", 1, 0, codec.Seconds), query("k"), insert("k", 1, 1, codec.Hours)))
-			require.Empty(t, srv.Violations())
-			require.Equal(t, 1, srv.Expired())
-		}, virtual, mockserver.WithHazard(mockserver.LateExpiry, late))
-	}
-}
-
 // recorder is a TB that records failures.
 type recorder struct {
 	cleanups []func()

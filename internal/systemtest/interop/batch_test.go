@@ -38,26 +38,6 @@ func testBatch[T codec.Value](t *testing.T, s *suite[T]) {
 	fails(t)(found(queryMissing.Counter()))
 }
 
-// testLargeBatch makes a batch that takes several round trips.
-func testLargeBatch[T codec.Value](t *testing.T, s *suite[T]) {
-	const n = 1200
-	k := s.key(t, "counter")
-	var b throttr.Batch[T]
-	b.Insert(k, 0, s.ttl)
-	replies := make([]throttr.CounterReply[T], n)
-	for i := range replies {
-		b.Update(k, codec.Quota, codec.Increase, 1)
-		replies[i] = b.Query(k)
-	}
-	require.NoError(t, s.client.Do(s.ctx, &b))
-	for i, r := range replies {
-		c, ok, err := r.Counter()
-		succeeds(t)(ok, err)
-		n := uint64(i + 1)
-		require.Equal(t, T(n), c.Quota, "request %d; counters of one byte wrap", i)
-	}
-}
-
 // testPipelining makes 2,000 requests from 50 goroutines. Each goroutine checks the responses
 // about a counter of its own, and increases one that all share.
 func testPipelining[T codec.Value](t *testing.T, s *suite[T]) {

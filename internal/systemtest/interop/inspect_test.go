@@ -37,26 +37,6 @@ func testList[T codec.Value](t *testing.T, s *suite[T]) {
 	}, own)
 }
 
-func testStats[T codec.Value](t *testing.T, s *suite[T]) {
-	k := s.key(t, "used")
-	fails(t)(found(s.client.Stat(s.ctx, k)))
-	succeeds(t)(s.client.Insert(s.ctx, k, 5, s.ttl))
-	stat, ok, err := s.client.Stat(s.ctx, k)
-	succeeds(t)(ok, err)
-	require.Less(t, stat.Reads+stat.Writes, uint64(100), "the server computes rates once a minute")
-	all, err := testkit.Collect(t, s.client.KeyStats(s.ctx))
-	require.NoError(t, err)
-	found := 0
-	for _, e := range all {
-		if e.Key == k {
-			found++
-			require.Equal(t, s.addr, e.Server)
-			require.Less(t, e.Reads+e.Writes, uint64(100))
-		}
-	}
-	require.Equal(t, 1, found)
-}
-
 func testInfo[T codec.Value](t *testing.T, s *suite[T]) {
 	counter, buffer := s.key(t, "counter"), s.key(t, "buffer")
 	succeeds(t)(s.client.Insert(s.ctx, counter, 5, s.ttl))

@@ -52,45 +52,6 @@ func (s *suite[T]) leavesNothing(t *testing.T, key string, backends ...*throttr.
 	}
 }
 
-// testWindows fills three windows of one key, one after the other.
-func testWindows[T codec.Value](t *testing.T, s *suite[T]) {
-	const limit = 3
-	k, scale := s.run+"user", s.scale()
-	limiter, backend := s.limiter(t, scale, k)
-	opened := time.Now()
-	for filled := 0; filled < 3; {
-		var results [limit + 1]throttr.Result
-		for i := range results {
-			var err error
-			results[i], err = limiter.Hit(s.ctx, k, scale, limit)
-			require.NoError(t, err)
-		}
-		if time.Since(opened) >= scale { // a busy machine: the window may have ended between the hits
-			require.NoError(t, limiter.Reset(s.ctx, k, scale))
-			opened = time.Now()
-			continue
-		}
-		filled++
-		for i, res := range results {
-			require.Equal(t, i < limit, res.Allowed)
-			require.EqualValues(t, i+1, res.Count)
-			require.EqualValues(t, max(0, limit-(i+1)), res.Remaining)
-			require.GreaterOrEqual(t, res.ResetAt, opened.Add(scale), "the end of the window")
-		}
-		res := results[limit]
-		require.Positive(t, res.RetryAfter)
-		require.LessOrEqual(t, res.RetryAfter, scale)
-		for !res.Allowed { // until the hit opens the next window
-			time.Sleep(res.RetryAfter)
-			opened = time.Now()
-			var err error
-			res, err = limiter.HitN(s.ctx, k, throttr.Limit{Max: limit, Scale: scale}, 0)
-			require.NoError(t, err)
-		}
-	}
-	s.leavesNothing(t, k, backend)
-}
-
 // traced is a backend that calls decided with the count of each hit.
 type traced struct {
 	throttr.Backend

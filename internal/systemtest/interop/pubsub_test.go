@@ -55,17 +55,6 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 	}, 10*time.Second, time.Millisecond, "UNSUBSCRIBE")
 }
 
-func testOwnChannel[T codec.Value](t *testing.T, s *suite[T]) {
-	sub := s.subscribe(t, pubsub.Own)
-	s.subscribe(t, pubsub.All) // it receives the messages of other clients as well
-	id, ok := sub.ConnID(s.addr)
-	require.True(t, ok)
-	succeeds(t)(s.client.Publish(s.ctx, id.String(), []byte("hello")))
-	m, err := sub.Next(s.ctx)
-	require.NoError(t, err)
-	require.Equal(t, pubsub.Message{Server: s.addr, Channel: id.String(), Payload: []byte("hello")}, m)
-}
-
 // subscribe returns a subscription that is closed at the end of the test.
 func (s *suite[T]) subscribe(t *testing.T, channel string) *pubsub.Subscription {
 	t.Helper()

@@ -100,26 +100,6 @@ func testChangedTTL[T codec.Value](t *testing.T, s *suite[T]) {
 	require.ErrorIs(t, err, throttr.ErrTTL, "the record would expire")
 }
 
-func testWrap[T codec.Value](t *testing.T, s *suite[T]) {
-	k := s.key(t, "wrap")
-	succeeds(t)(s.client.Insert(s.ctx, k, ^T(0)-1, s.ttl))
-	for _, want := range []T{^T(0), 0, 1} {
-		succeeds(t)(s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1))
-		require.Equal(t, want, s.quota(t, k))
-	}
-}
-
-func testKeys[T codec.Value](t *testing.T, s *suite[T]) {
-	long := s.run + strings.Repeat("k", codec.MaxKey-len(s.run)-len("0"))
-	for i, k := range []string{long, s.run + "\x00\x19\xff", s.run + "ключ"} {
-		succeeds(t)(s.client.Insert(s.ctx, k, T(i), s.ttl))
-		require.Equal(t, T(i), s.quota(t, k))
-		succeeds(t)(s.client.Purge(s.ctx, k))
-	}
-	_, err := s.client.Purge(s.ctx, strings.Repeat("k", codec.MaxKey+1))
-	require.ErrorIs(t, err, codec.ErrTooLarge)
-}
-
 // testLongestFrame sends the longest SET that fits the buffer of a server, and whose length fits
 // a value.
 func testLongestFrame[T codec.Value](t *testing.T, s *suite[T]) {
