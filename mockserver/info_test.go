@@ -1,9 +1,6 @@
 package mockserver_test
 
 import (
-	"encoding/hex"
-	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -62,56 +59,6 @@ func TestInfoCountsItself(t *testing.T) {
 		require.Equal(t, codec.Count{Total: 1, PerMinute: 1}, info.Requests.Insert)
 		require.Equal(t, 2, srv.Requests(codec.OpInfo))
 	}, virtual)
-}
-
-// The recorded server had 300 keys, 12 connections and 114 channels. The same state has as
-// many fragments and bytes here.
-func TestLargeResponsesHaveTheSizesOfARealServer(t *testing.T) {
-	file, err := os.ReadFile("../codec/testdata/responses-uint16.json")
-	require.NoError(t, err)
-	var rec struct {
-		Keys        map[string][2]any
-		Channels    []string
-		List        string
-		Stats       string
-		Connections string `json:"connections_response"`
-		Listed      string `json:"channels_response"`
-	}
-	require.NoError(t, json.Unmarshal(file, &rec))
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		wires := make([]*wire, 12)
-		for i := range wires {
-			wires[i] = connect(t, srv)
-		}
-		w := wires[0]
-		for key, is := range rec.Keys {
-			n := int(is[1].(float64))
-			if is[0] == "buffer" {
-				w.ask(uint16.Set{Key: []byte(key), Value: make([]byte, n), TTL: uint16.TTL{Amount: 9, Unit: codec.Hours}})
-			} else {
-				w.ask(insert(key, uint16.Value(n), 9, codec.Hours))
-			}
-		}
-		for i, channel := range rec.Channels {
-			wires[i%12].ask(subscribe(channel))
-		}
-		for i := range 5 {
-			wires[i].ask(subscribe("multi"))
-		}
-		// The order of the keys differs, and so the sizes of fragments differ a little.
-		require.InDelta(t, len(rec.List), 2*len(w.raw(codec.List{})), 2*2*16)
-		require.InDelta(t, len(rec.Stats), 2*len(w.raw(codec.Stats{})), 2*2*16)
-		require.Len(t, w.raw(codec.Connections{}), len(rec.Connections)/2)
-		listed := w.raw(codec.Channels{})
-		require.Len(t, listed, len(rec.Listed)/2)
-		require.Equal(t, rec.Listed[:2*25], hex.EncodeToString(listed[:25]), "81 of 114 in the first of two fragments")
-	})
-}
-
-// raw returns the bytes of the response to a request.
-func (w *wire) raw(req codec.Request) []byte {
-	w.t.Helper()
-	return fromHex(w.t, w.ask(req))
 }
 
 func TestConnectionsAreListedInOrderOfAcceptance(t *testing.T) {

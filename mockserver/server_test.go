@@ -2,12 +2,10 @@ package mockserver_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -91,46 +89,6 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 	_, err = net.Dial("unix", strings.TrimPrefix(srv.Addr(), "unix://"))
 	require.Error(t, err)
 	require.Equal(t, 5, srv.Requests(codec.OpQuery), "the counts can still be read")
-}
-
-// Requests that come in one write are executed without others in between.
-func TestRequestsOfConcurrentClientsAreAllExecuted(t *testing.T) {
-	const clients, rounds, pipelined = 8, 50, 20
-	var order []int // of the connections of requests
-	srv := mockserver.RunT(t, mockserver.WithObserver(func(e mockserver.Exec) { order = append(order, e.Conn) }))
-	srv.Set("k", 0, time.Hour)
-	frame := strings.Repeat(string(frames(t, increase("k", 1))), pipelined)
-	var wg sync.WaitGroup
-	for range clients {
-		conn, err := srv.Dial(t.Context())
-		require.NoError(t, err)
-		defer conn.Close()
-		wg.Go(func() {
-			buf := make([]byte, pipelined)
-			for range rounds {
-				_, err := io.WriteString(conn, frame)
-				if err == nil {
-					_, err = io.ReadFull(conn, buf)
-				}
-				if err != nil || strings.Trim(string(buf), "\x01") != "" {
-					t.Errorf("responses % x, %v", buf, err)
-					return
-				}
-				srv.Counter("k")
-				srv.Keys()
-				srv.Conns()
-			}
-		})
-	}
-	wg.Wait()
-	quota, ok := srv.Counter("k")
-	require.True(t, ok)
-	require.Equal(t, uint64(clients*rounds*pipelined), quota)
-	require.Equal(t, clients*rounds*pipelined, srv.Requests(codec.OpUpdate))
-	require.Len(t, order, clients*rounds*pipelined)
-	for i := range order {
-		require.Equal(t, order[i-i%pipelined], order[i], "request %d", i)
-	}
 }
 
 var _ mockserver.TB = (*testing.T)(nil)

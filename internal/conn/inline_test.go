@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -50,14 +49,6 @@ func (l link) read(n int) {
 func (l link) eventually(f func() bool) {
 	l.Helper()
 	require.Eventually(l, f, 5*time.Second, 100*time.Microsecond)
-}
-
-func TestLoneCallerReadsItsOwnResponses(t *testing.T) {
-	l, before := newLone(t, Options[uint16]{})
-	for range 100 {
-		l.roundTrip(t.Context())
-	}
-	require.Greater(t, l.InlineReads(), before+90) // the reader may take over if the test is slow
 }
 
 func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
@@ -221,20 +212,6 @@ func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
 	l.send(0)
 	require.NoError(t, <-got)
 	require.NotErrorIs(t, l.Err(), os.ErrDeadlineExceeded)
-}
-
-func TestUnixSocketsAreReadInline(t *testing.T) {
-	listener, err := net.Listen("unix", fmt.Sprintf("%s/s", t.TempDir()))
-	require.NoError(t, err)
-	defer listener.Close()
-	ours, err := net.Dial("unix", listener.Addr().String())
-	require.NoError(t, err)
-	theirs, err := listener.Accept()
-	require.NoError(t, err)
-	l := newLink(t, ours, theirs, Options[uint16]{})
-	for l.InlineReads() == 0 {
-		l.roundTrip(t.Context())
-	}
 }
 
 // The context of a single call is not kept.

@@ -166,25 +166,3 @@ func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	answered.Wait()
 	l.eventually(func() bool { return l.Load() == 0 })
 }
-
-func TestCloseWithManyCallersLeavesNoGoroutine(t *testing.T) {
-	for range 10 {
-		l := onSocket(t, Options[uint16]{MaxInFlight: 10})
-		go respond(l.server, 1<<30) // reads, and responds to nothing
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				for {
-					if _, _, err := l.query(t.Context()); err != nil {
-						return
-					}
-				}
-			})
-		}
-		time.Sleep(rand.N(3 * time.Millisecond))
-		l.Close(ErrGone)
-		all.Wait()
-		require.Zero(t, l.Load())
-	}
-	requireNoGoroutines(t)
-}

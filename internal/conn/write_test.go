@@ -210,33 +210,6 @@ func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
 	})
 }
 
-func TestIdleIsTheTimeSinceTheLastCall(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
-		require.Equal(t, time.Now(), l.Created())
-		time.Sleep(time.Minute)
-		require.Equal(t, time.Minute, l.Idle())
-
-		l.enqueue(Interruptible, 1, queryFrame)
-		l.received()
-		l.respond(1)
-		require.Zero(t, l.Idle())
-		time.Sleep(time.Second)
-		require.Equal(t, time.Second, l.Idle())
-
-		pinged := make(chan struct{})
-		go func() {
-			l.Ping(t.Context())
-			close(pinged)
-		}()
-		synctest.Wait()
-		require.Equal(t, 2+len(pingKey), l.received())
-		require.Equal(t, time.Second, l.Idle(), "a ping is not a use")
-		l.respond(1)
-		<-pinged
-		require.Equal(t, time.Second, l.Idle())
-	})
-}
-
 func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
 	onPipe(t, Options[uint16]{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
 		start := time.Now()
@@ -305,24 +278,6 @@ func testWriterEnds(t *testing.T, end func(c *Conn[uint16])) {
 		require.True(t, ended)
 		c.watchdog.Stop()
 	})
-}
-
-func TestBusyMeansThatOtherCallersAreLikelyToCome(t *testing.T) {
-	c := unserved()
-	push := func() (busy bool) {
-		_, busy, err := c.push(queryCall(t, 1))
-		require.NoError(t, err)
-		c.gather()
-		c.gather()
-		return busy
-	}
-	require.False(t, push())
-	require.True(t, push(), "another call is in flight")
-	c.accountFor(arrivals{frames: 2, responses: 2, calls: 2, bytes: 6})
-	require.True(t, push(), "two calls were done at the same time")
-	c.accountFor(arrivals{frames: 1, responses: 1, calls: 1, bytes: 3})
-	require.False(t, push())
-	c.watchdog.Stop()
 }
 
 func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {

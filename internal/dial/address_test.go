@@ -8,20 +8,6 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 )
 
-func TestParseAddressFindsTheNetwork(t *testing.T) {
-	for s, want := range map[string]dial.Address{
-		"h:1":                {Network: "tcp", Address: "h:1"},
-		":9000":              {Network: "tcp", Address: ":9000"},
-		"[::1]:9000":         {Network: "tcp", Address: "[::1]:9000"},
-		"unix:///run/t.sock": {Network: "unix", Address: "/run/t.sock"},
-		"unix://t.sock":      {Network: "unix", Address: "t.sock"},
-	} {
-		a, err := dial.ParseAddress(s)
-		require.NoError(t, err, s)
-		require.Equal(t, want, a, s)
-	}
-}
-
 func TestParseAddressErrorsNameTheMistake(t *testing.T) {
 	for s, want := range map[string]string{
 		"":              "is neither host:port nor unix:///path",

@@ -12,22 +12,6 @@ import (
 	"github.com/throttr-go/throttr/internal/dial"
 )
 
-func TestLockUpTakesTenSecondsOfSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s silence
-		begin := time.Now()
-		for {
-			start := time.Now()
-			time.Sleep(time.Second)
-			err, _ := s.check(dial.ErrSilent, start, 0)
-			if errors.Is(err, ErrLockedUp) {
-				break
-			}
-		}
-		require.Equal(t, 10*time.Second, time.Since(begin))
-	})
-}
-
 func TestTwoSilentAttemptsMakeALockUp(t *testing.T) {
 	silent := fmt.Errorf("attempt: %w", dial.ErrSilent)
 	other := errors.New("refused")

@@ -3,14 +3,12 @@ package pool_test
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
-	"github.com/throttr-go/throttr/mockserver"
 )
 
 // insert creates a record.
@@ -61,21 +59,6 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 	}
 }
 
-func TestAHeldServerIsKeptParkedFromTheFirstCallOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		s.KeepParked()
-		connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
-		require.False(t, s.Parked())
-		s.insert(t, "k", 0)
-		require.True(t, s.Parked())
-		require.NoError(t, srv.Restart(false))
-		time.Sleep(time.Second) // the first attempt to connect may have failed
-		require.Equal(t, []string{""}, srv.Keys(), "it is parked again")
-	})
-}
-
 func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -93,19 +76,5 @@ func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, sent)
 		require.False(t, off.Parked())
-	})
-}
-
-func TestParkFailsWithTheServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
-		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Disconnect: true})
-		sent, err := s.Park(t.Context())
-		require.Error(t, err)
-		require.True(t, sent)
-		remove()
-		time.Sleep(time.Minute)
-		require.True(t, s.Parked(), "the pool goes on trying")
 	})
 }

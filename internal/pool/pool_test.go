@@ -47,34 +47,6 @@ func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
 	})
 }
 
-// lateContext is a context whose end is noticed by Err alone, as if a connection was ready at
-// the same time.
-type lateContext struct {
-	context.Context
-	ended atomic.Bool
-}
-
-func (c *lateContext) Err() error {
-	if c.ended.Load() {
-		return context.Canceled
-	}
-	return nil
-}
-
-func TestACallWhoseContextEndsBeforeThereIsAConnectionIsNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := inMemory(t)
-		ctx := &lateContext{Context: t.Context()}
-		s := newPool(t, func(dialing context.Context, _, _ string) (net.Conn, error) {
-			ctx.ended.Store(true)
-			return srv.Dial(dialing)
-		}, pool.Options[uint16]{})
-		r := s.purge(ctx, "k")
-		require.ErrorIs(t, r.err, context.Canceled)
-		require.False(t, r.sent)
-	})
-}
-
 // The context of the first caller that needs a connection does not end the attempt that others
 // wait for, too.
 func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {

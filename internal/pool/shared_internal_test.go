@@ -80,22 +80,6 @@ func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
 	})
 }
 
-func TestDiscardingAConnectionTwiceDoesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, srv := withServer(t)
-		require.NoError(t, p.Connect(t.Context()))
-		c := (*p.live.Load())[0].Value()
-		p.discard(c)
-		p.discard(c)
-		require.Empty(t, *p.live.Load())
-		require.Equal(t, 1, srv.Conns(), "it has not ended")
-		c.Retire()
-		synctest.Wait()
-		require.Zero(t, srv.Conns())
-		require.Zero(t, p.failures.Load())
-	})
-}
-
 func load(requests, calls int) conn.Load { return conn.Load(requests<<32 + calls) }
 
 // Another connection is useful if many calls share the existing ones, or if their requests

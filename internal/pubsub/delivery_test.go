@@ -155,15 +155,6 @@ func TestSlowSubscriberDoesNotAffectOthers(t *testing.T) {
 		require.EqualValues(t, messages-10, slowOld.Dropped())
 		require.EqualValues(t, messages-7, slowNew.Dropped())
 		require.EqualValues(t, 2*messages-17, c.totals.Dropped.Load())
-		var last, first []string
-		for n := range 10 {
-			last = append(last, fmt.Sprint(messages-10+n))
-		}
-		for n := range 7 {
-			first = append(first, fmt.Sprint(n))
-		}
-		require.Equal(t, last, queued(t, slowOld))
-		require.Equal(t, first, queued(t, slowNew))
 	})
 }
 

@@ -101,7 +101,6 @@ func runSuiteOf[T codec.Value](t *testing.T, addr string, live bool) {
 		{"connections", testConnections[T], false},
 		{"subscriptions", testSubscriptions[T], false},
 		{"windows that clients share", testSharedWindows[T], true},
-		{"Set and Reset", testSetAndReset[T], true},
 		{"neighbours' events", testNeighboursEvents[T], false},
 		{"purged meanwhile", testPurgedMeanwhile[T], false},
 		{"clients that end", testClientsThatEnd[T], false},

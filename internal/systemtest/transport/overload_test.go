@@ -81,21 +81,6 @@ func TestReplacedConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-func TestLimiterWorksWithOneRequestInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 1}))
-		limiter := testkit.NewRateLimit(client.Backend())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		for i := range 3 {
-			res, err := limiter.Hit(ctx, "k", time.Minute, 2)
-			require.NoError(t, err)
-			require.Equal(t, i < 2, res.Allowed)
-		}
-	})
-}
-
 // Config.MaxQueued bounds requests that wait to be sent, which ServerStats.Waiting counts, and callers that wait for a
 // connection, or for a listing to end, which ServerStats.Acquiring counts.
 func TestTooManyThatWaitAreRejected(t *testing.T) {
