@@ -8,45 +8,21 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
-	"github.com/throttr-go/throttr/backendtest"
-	"github.com/throttr-go/throttr/memory"
 )
 
 // As hits, requests go from the shortest limit to the longest, up to the first that denies.
 func TestHitsGoUpToTheLimitThatDenies(t *testing.T) {
-	clock := backendtest.NewClock()
-	store := memory.New(memory.WithClock(clock.Now), memory.WithCleanPeriod(0))
-	defer store.Close()
-	second, hour := throttr.Limit{Name: "second", Max: 2, Scale: time.Second}, throttr.Limit{Name: "hour", Max: 3, Scale: time.Hour}
-	gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{hour, second}, CountRefusals: true})
-	for i, step := range []struct {
-		advance  time.Duration
-		requests int
-		served   int
-		strict   string
-		want     []uint64 // in second and hour
-	}{
-		{0, 5, 2, "second", []uint64{5, 2}},
-		{time.Second, 2, 1, "hour", []uint64{2, 4}},
-		{time.Second, 3, 0, "second", []uint64{3, 6}},
-		{time.Hour, 1, 1, "second", []uint64{1, 1}},
-		{0, 2, 1, "second", []uint64{3, 2}},
-	} {
-		clock.Advance(step.advance)
-		served := 0
-		var last *admission.Decision
-		for range step.requests {
-			if last = gate.Admit(t.Context(), request("k")); last.Allowed {
-				served++
-			}
-		}
-		require.Equal(t, step.served, served, i)
-		require.Equal(t, step.strict, last.Strictest.Name, i)
-		require.Equal(t, last.Allowed, last.Strictest.Allowed, i)
-		require.Equal(t, step.want, counts(t, gate, request("k")), i)
+	hour := func(most uint64) throttr.Limit { return throttr.Limit{Name: "hour", Max: most, Scale: time.Hour} }
+	gate := newGate(t, admission.Config{Limits: []throttr.Limit{hour(2), minute}, CountRefusals: true})
+	for i, want := range [][]uint64{{1, 1}, {2, 2}, {3, 3}, {4, 3}, {5, 3}} { // in minute and hour
+		d := gate.Admit(t.Context(), request("k"))
+		require.Equal(t, i < 2, d.Allowed)
+		require.Equal(t, i < 2, d.Strictest.Allowed)
+		require.Equal(t, i > 2, d.Strictest.Name == "minute")
+		require.Equal(t, want, counts(t, gate, request("k")))
 	}
-	gate = newGateOn(t, store, admission.Config{Limits: []throttr.Limit{{Name: "a", Max: 3, Scale: time.Second}, {Name: "b", Max: 3, Scale: time.Hour}}})
-	require.Equal(t, "b", gate.Admit(t.Context(), request("k")).Strictest.Name, "of two with the same remaining, the longer one")
+	gate = newGate(t, admission.Config{Limits: []throttr.Limit{hour(3), minute}})
+	require.Equal(t, "hour", gate.Admit(t.Context(), request("k")).Strictest.Name, "of two with the same remaining, the longer one")
 }
 
 // Whoever has a Max of 0 is denied, also for what costs nothing.

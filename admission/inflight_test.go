@@ -291,19 +291,3 @@ func TestAPlaceIsReleasedIfCountingPanics(t *testing.T) {
 		require.Zero(t, count)
 	}
 }
-
-// A plan that is not known is a failure, also where requests in flight are all that is limited.
-func TestAPlanThatIsNotKnownBesideALimitInFlight(t *testing.T) {
-	m := memory.New()
-	defer m.Close()
-	g := newGateOn(t, m, admission.Config{
-		Limits: []throttr.Limit{}, OnlyPlans: true, FailClosed: true, InFlight: inflight.Limit{Name: "f", Max: 2}, Places: newPlaces(t, m),
-	})
-	unknown := errors.New("no database")
-	r := request("k")
-	r.PlanErr = unknown
-	d := g.Admit(t.Context(), r)
-	defer d.Done()
-	require.ErrorIs(t, d.Err, unknown)
-	require.NotEqual(t, admission.Serve, d.Verdict())
-}

@@ -122,6 +122,15 @@ func TestAHandlerDoesNotSeeWhyThePlanIsNotKnown(t *testing.T) {
 		d.Done()
 	}
 	require.Equal(t, []error{unknown, unknown}, seen)
+
+	// It is a failure, also where requests in flight are all that is limited.
+	r := request("k")
+	r.PlanErr = unknown
+	cfg := admission.Config{Limits: []throttr.Limit{}, OnlyPlans: true, FailClosed: true, InFlight: exports, Places: newPlaces(t, m)}
+	d := newGateOn(t, m, cfg).Admit(t.Context(), r)
+	defer d.Done()
+	require.ErrorIs(t, d.Err, unknown)
+	require.Equal(t, admission.Unavailable, d.Verdict())
 }
 
 // A length of -1 that was converted is a mistake in the program: no store is asked, and the error says whose it is.
