@@ -11,22 +11,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/httplimit"
-	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/memory"
 )
 
 // A reverse proxy closes one direction of a connection when one side has finished, and passes on what the other still
 // sends. Each kind of connection that a server can have keeps the methods for that.
 func TestAHijackedConnectionCanBeClosedInOneDirection(t *testing.T) {
-	b := memory.New()
-	defer b.Close()
-	places := inflight.New(b)
-	defer places.Close()
-	limit, err := httplimit.New(throttr.NewRateLimit(b), httplimit.Config{InFlight: inflight.Limit{Name: "streams", Max: 1}, Places: places})
-	require.NoError(t, err)
+	limit, places := oneAtATime(t)
 	dir := t.TempDir()
 	for name, network := range map[string]func(*httptest.Server) (net.Conn, error){
 		"TCP": func(s *httptest.Server) (net.Conn, error) {
