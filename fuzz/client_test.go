@@ -128,3 +128,18 @@ func next[T codec.Value, M any](r *reader[T], decode func([]byte) (M, int, error
 	r.rest = r.rest[n:]
 	return m, !r.broken
 }
+
+// write writes b in pieces of a size, or at once if it is 0, until the other side closes the
+// connection.
+func write(nc net.Conn, b []byte, piece int) {
+	if piece <= 0 {
+		piece = max(1, len(b))
+	}
+	for len(b) > 0 {
+		n := min(piece, len(b))
+		if _, err := nc.Write(b[:n]); err != nil {
+			return
+		}
+		b = b[n:]
+	}
+}

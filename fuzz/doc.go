@@ -2,7 +2,6 @@
 //
 //   - FuzzRequest16, FuzzResponse16: no decoder panics. What decodes encodes to the same bytes, and decoding byte by
 //     byte has the same result.
-//   - FuzzServer16: the mock server responds to every request in order, or ends the connection.
 //   - FuzzClient16: each request has the response that the bytes hold, or all fail and may have been executed.
 //   - FuzzKeys: two keys share a window only if they are the same.
 //   - FuzzParseURL: a Config is within its bounds, and is the same when it is parsed again.

@@ -12,31 +12,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-// A real server updates these figures once a minute.
-func TestUsageIsUpdatedOnceAMinute(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		stat := func() codec.Usage {
-			t.Helper()
-			res := response[codec.StatResponse](w, codec.Stat{Key: []byte("k")})
-			require.True(t, res.Found)
-			return res.Usage
-		}
-		w.ask(insert("k", 1, 9, codec.Hours), query("k"), query("k"), increase("k", 1))
-		require.Zero(t, stat())
-		srv.Advance(time.Minute)
-		// Reads: two QUERYs, the UPDATE and the STAT. Writes: the INSERT and the UPDATE.
-		require.Equal(t, codec.Usage{ReadsPerMinute: 4, WritesPerMinute: 2, Reads: 4, Writes: 2}, stat())
-		require.Equal(t, codec.Usage{ReadsPerMinute: 4, WritesPerMinute: 2, Reads: 4, Writes: 2}, stat())
-		srv.Advance(time.Minute)
-		require.Equal(t, codec.Usage{ReadsPerMinute: 2, Reads: 6, Writes: 2}, stat())
-		srv.Advance(time.Hour)
-		require.Equal(t, codec.Usage{Reads: 7, Writes: 2}, stat())
-		w.ask(purge("k"))
-		require.False(t, response[codec.StatResponse](w, codec.Stat{Key: []byte("k")}).Found)
-	}, virtual)
-}
-
 func TestInfoCountsItself(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
 		srv.Advance(time.Second)

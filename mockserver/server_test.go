@@ -1,7 +1,6 @@
 package mockserver_test
 
 import (
-	"context"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -39,23 +38,6 @@ func TestStartRejectsUnknownOptions(t *testing.T) {
 	require.ErrorContains(t, err, "network")
 	_, err = mockserver.Start(mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "no", "such", "folder")))
 	require.Error(t, err)
-}
-
-func TestConnectionInMemoryHasDeadlines(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		require.Equal(t, "memory:9000", srv.Addr())
-		conn, err := srv.Dial(t.Context())
-		require.NoError(t, err)
-		defer conn.Close()
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Hour)))
-		_, err = conn.Read(make([]byte, 1))
-		require.ErrorContains(t, err, "timeout")
-
-		over, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err = srv.Dial(over)
-		require.ErrorIs(t, err, context.Canceled)
-	})
 }
 
 func TestCloseEndsAllGoroutines(t *testing.T) {

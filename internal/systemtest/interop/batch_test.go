@@ -1,8 +1,6 @@
 package interop_test
 
 import (
-	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,37 +34,4 @@ func testBatch[T codec.Value](t *testing.T, s *suite[T]) {
 	succeeds(t)(ok, err)
 	require.Equal(t, "hello", string(v.Value))
 	fails(t)(found(queryMissing.Counter()))
-}
-
-// testPipelining makes 2,000 requests from 50 goroutines. Each goroutine checks the responses
-// about a counter of its own, and increases one that all share.
-func testPipelining[T codec.Value](t *testing.T, s *suite[T]) {
-	const goroutines, rounds = 50, 10
-	shared := s.key(t, "shared")
-	succeeds(t)(s.client.Insert(s.ctx, shared, 0, s.ttl))
-	var callers sync.WaitGroup
-	for g := range goroutines {
-		own := s.key(t, strconv.Itoa(g))
-		callers.Go(func() {
-			if ok, err := s.client.Insert(s.ctx, own, T(g), s.ttl); !ok || err != nil {
-				t.Errorf("insert: %v %v", ok, err)
-			}
-			for r := range rounds {
-				for _, k := range []string{own, shared} {
-					if ok, err := s.client.Update(s.ctx, k, codec.Quota, codec.Increase, 1); !ok || err != nil {
-						t.Errorf("update: %v %v", ok, err)
-					}
-				}
-				for range 2 {
-					c, ok, err := s.client.Query(s.ctx, own)
-					if want := T(g + r + 1); !ok || err != nil || c.Quota != want {
-						t.Errorf("query: %d, want %d; %v %v", c.Quota, want, ok, err)
-					}
-				}
-			}
-		})
-	}
-	callers.Wait()
-	n := uint64(goroutines * rounds)
-	require.Equal(t, T(n), s.quota(t, shared), "the number of UPDATEs, modulo the value size")
 }

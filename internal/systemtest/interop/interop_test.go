@@ -95,7 +95,6 @@ func runSuiteOf[T codec.Value](t *testing.T, addr string, live bool) {
 		{"longest frame", testLongestFrame[T], false},
 		{"wrong value size", testWrongSize[T], false},
 		{"batch", testBatch[T], false},
-		{"pipelining", testPipelining[T], false},
 		{"list", testList[T], false},
 		{"info", testInfo[T], false},
 		{"connections", testConnections[T], false},
