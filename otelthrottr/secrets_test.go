@@ -18,6 +18,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/entities"
 	"github.com/throttr-go/throttr/httplimit"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
 	"github.com/throttr-go/throttr/window"
@@ -25,41 +26,25 @@ import (
 
 const secret = "alice@example.com"
 
-// teller is a backend that fails with errors that tell the key, as make makes them. Calls that settle
-// what was taken fail, too: takes are granted if that is to be.
-type teller struct {
-	window.Unimplemented
-	make   func(error) error
-	grants bool
+// telling returns the error of a call, which tells its key.
+func telling(key string) error { return fmt.Errorf("store: no place for %q", key) }
+
+// teller returns a backend that fails with errors that tell the key, as make makes them.
+func teller(b throttr.Backend, make func(error) error) throttr.Backend {
+	return testkit.Hooked{Backend: b, Before: func(_ context.Context, takes ...window.Take) error {
+		return make(telling(takes[0].Key))
+	}}
 }
 
-func (b teller) fail(key string) error { return b.make(fmt.Errorf("store: no place for %q", key)) }
+// keeper is a backend that grants each take, and fails to give it back.
+type keeper struct{ throttr.Backend }
 
-func (b teller) Check(window.Limit) (t window.Traits, err error) { return t, nil }
-
-func (b teller) Hit(_ context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
-	return w, b.fail(key)
+func (keeper) Take(_ context.Context, _ string, _ window.Limit, n uint64) (window.Window, error) {
+	return window.Window{Count: n, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}, nil
 }
 
-func (b teller) Take(_ context.Context, key string, _ window.Limit, n uint64) (w window.Window, err error) {
-	if b.grants {
-		return window.Window{Count: n, Left: time.Minute, ExpiresAt: time.Now().Add(time.Minute), ID: 1}, nil
-	}
-	return w, b.fail(key)
-}
-
-func (b teller) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	for i, t := range takes {
-		var err error
-		if windows[i], err = b.Take(ctx, t.Key, t.Limit, t.N); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-func (b teller) GiveBack(_ context.Context, key string, _ window.Limit, _ uint64, _ int64) (bool, error) {
-	return false, b.fail(key)
+func (keeper) GiveBack(_ context.Context, key string, _ window.Limit, _ uint64, _ int64) (bool, error) {
+	return false, telling(key)
 }
 
 // opaque is an error of a type of its own, whose text tells the key and which wraps nothing.
@@ -69,9 +54,7 @@ type opaque struct{ error }
 func failingBackends(t *testing.T) map[string]throttr.Backend {
 	working := memory.New()
 	t.Cleanup(func() { working.Close() })
-	all := map[string]throttr.Backend{
-		"working": working, "grants": teller{make: func(err error) error { return err }, grants: true},
-	}
+	all := map[string]throttr.Backend{"working": working, "grants": keeper{working}}
 	for name, make := range map[string]func(error) error{
 		"plain":    func(err error) error { return err },
 		"wrapped":  func(err error) error { return fmt.Errorf("%w: %w", err, throttr.ErrConnLost) },
@@ -82,7 +65,7 @@ func failingBackends(t *testing.T) map[string]throttr.Backend {
 		"range":    func(err error) error { return &throttr.RangeError{Field: "limit", Value: err.Error()} },
 		"full":     func(err error) error { return fmt.Errorf("%w: %w", err, throttr.ErrFull) },
 	} {
-		all["teller: "+name] = teller{make: make}
+		all["teller: "+name] = teller(working, make)
 	}
 	return all
 }
@@ -158,7 +141,7 @@ func TestKeysAreExportedOnlyWithIdentity(t *testing.T) {
 		"return errors": nil,
 		"allow":         {throttr.WithPolicy(throttr.AllowHits)},
 		"deny":          {throttr.WithPolicy(throttr.DenyHits), throttr.WithTimeout(50 * time.Millisecond)},
-		"fallback":      {throttr.WithFallback(teller{make: func(err error) error { return err }})},
+		"fallback":      {throttr.WithFallback(teller(memory.New(memory.WithCleanPeriod(0)), func(err error) error { return err }))},
 	}
 	for name, backend := range failingBackends(t) {
 		for policy, opts := range options {
