@@ -86,6 +86,11 @@ func reportStart(b window.BackendCloser, l *slog.Logger) {
 	time.AfterFunc(startWait, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), startWait)
 		defer cancel()
+		defer func() {
+			if cause := recover(); cause != nil {
+				outage.LogPanic(l, b, cause)
+			}
+		}()
 		if err := b.Ping(ctx); err != nil && !errors.Is(err, ErrClosed) {
 			l.Warn("throttr: the store can't be reached yet", "store", outage.Stores(b), "error", withoutKey(err))
 		}

@@ -222,6 +222,13 @@ func TestALazyStartReportsAStoreThatIsNotThere(t *testing.T) {
 			time.Sleep(time.Minute)
 			b.Close()
 		}
+		window.Register("broken", func(context.Context, string) (window.BackendCloser, error) { return noConnection{memory.New()}, nil })
+		panicked := &journal{}
+		slog.SetDefault(panicked.logger())
+		b := openURL(t, "broken://?lazy=true")
+		time.Sleep(time.Minute)
+		b.Close()
+		require.Equal(t, "throttr: the backend has panicked", panicked.entries(t)[0]["msg"])
 		for _, j := range []*journal{log, own} {
 			for _, line := range j.entries(t) {
 				require.Equal(t, "WARN", line["level"])
@@ -235,6 +242,11 @@ func TestALazyStartReportsAStoreThatIsNotThere(t *testing.T) {
 		require.Len(t, own.entries(t), 1)
 	})
 }
+
+// noConnection is a backend whose Ping panics.
+type noConnection struct{ *memory.Backend }
+
+func (noConnection) Ping(context.Context) error { panic("there is no connection") }
 
 // A server that can't be reached does not keep a lazy start from using the others.
 func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {

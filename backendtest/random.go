@@ -116,7 +116,7 @@ func (w *walk) step(c count) {
 		if w.two {
 			return // one of several clients may not know all names
 		}
-		c.delete([][]time.Duration{nil, {w.scale(), w.scale()}}[w.IntN(2)]...)
+		c.delete([][]time.Duration{nil, {w.scale(), w.scale(), 24 * time.Hour}}[w.IntN(2)]...)
 		w.look(c)
 	case list:
 		w.list(c)

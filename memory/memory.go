@@ -174,7 +174,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	at := b.clock.now()
 	s.visit(0, len(s.cells), func(r *record) {
 		switch {
-		case len(scales) > 0 && !slices.Contains(scales, r.Scale):
+		case len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)):
 		case r.hasKeyOf(k):
 			if r.left(at) > 0 {
 				n++

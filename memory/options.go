@@ -110,7 +110,8 @@ func WithMaxLog(n uint64) Option {
 }
 
 // WithMaxTimes bounds the number of times that all sliding logs together have room for, and so their
-// memory: it takes 16 bytes for each, and a log has room for up to three times as many as it needs. Takes at the
+// memory: it takes 16 bytes for each, and a log has room for up to four times as many as it needs, and
+// for what it has needed until cleanings have made it smaller. Takes at the
 // same time need one. If there are so many, a hit that needs room is refused, and its RetryAfter is a
 // scale at most; Charge and Set fail with [window.ErrFull]. Each shard, see [WithMaxKeys], has its share of n, but has
 // room for the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n

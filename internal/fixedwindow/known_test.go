@@ -105,3 +105,57 @@ func TestDenialMemoryFollowsTheScale(t *testing.T) {
 	b.denialMemory = -1
 	require.Negative(t, b.denialMemoryOf(time.Second))
 }
+
+func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	for _, c := range []struct {
+		name           string
+		now, old, want [2]int
+		same           bool
+	}{
+		{"within", [2]int{3, 5}, [2]int{1, 9}, [2]int{3, 5}, true},
+		{"around", [2]int{1, 9}, [2]int{3, 5}, [2]int{3, 5}, true},
+		{"earlier", [2]int{1, 4}, [2]int{3, 5}, [2]int{3, 4}, true},
+		{"later", [2]int{4, 9}, [2]int{3, 5}, [2]int{4, 5}, true},
+		{"a point", [2]int{5, 9}, [2]int{3, 5}, [2]int{5, 5}, true},
+		{"another window", [2]int{6, 9}, [2]int{3, 5}, [2]int{6, 9}, false},
+		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
+	} {
+		s := knows(time.Minute, known[uint16]{})
+		windowOf := func(from, to time.Time) slot.Window {
+			return slot.Window{Times: slot.Times{Until: from, Latest: to}}
+		}
+		learn := func(w slot.Window) known[uint16] {
+			k := s.learn(w)
+			require.True(t, k.ok)
+			require.Equal(t, s.current(), k)
+			return k
+		}
+		old := learn(windowOf(at(c.old[0]), at(c.old[1])))
+		now := learn(windowOf(at(c.now[0]), at(c.now[1])))
+		require.Equal(t, [2]time.Time{at(c.want[0]), at(c.want[1])}, [2]time.Time{now.Until, now.Latest}, c.name)
+		require.Equal(t, c.same, old.id == now.id, c.name)
+
+		next := windowOf(now.Until, now.Latest)
+		next.Slot = slot.B
+		other := learn(next)
+		require.NotEqual(t, now.id, other.id, "the window of another slot")
+		s.forget()
+		again := learn(next)
+		require.NotEqual(t, other.id, again.id, "a window after a Reset")
+	}
+}
+
+func TestEndOfAResultIsWithinAScale(t *testing.T) {
+	now := time.Unix(100, 0)
+	for end, left := range map[time.Duration]time.Duration{
+		-time.Second:     1,
+		0:                1,
+		time.Second:      time.Second,
+		10 * time.Second: 10 * time.Second,
+		11 * time.Second: 10 * time.Second,
+	} {
+		k := known[uint16]{Window: slot.Window{Count: 7, Times: slot.Times{Until: now, Latest: now.Add(end)}}}
+		require.Equal(t, window.Window{Count: 7, ExpiresAt: now.Add(left), Left: left}, k.window(10*time.Second, now), "%v", end)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/bits"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -337,7 +336,7 @@ func (g *Guard) probe(s subject, timeout time.Duration) func() error {
 		defer cancel()
 		defer func() {
 			if cause := recover(); cause != nil {
-				told.Do(func() { watch.Panicked(cause, debug.Stack()) })
+				told.Do(func() { LogPanic(watch.Logger(), watch.Backend, cause) })
 			}
 		}()
 		if s.places {

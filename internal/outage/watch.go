@@ -2,6 +2,7 @@ package outage
 
 import (
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -133,10 +134,11 @@ func (w *Watch) take() decisions {
 	return made
 }
 
-// Panicked is called when the backend has panicked in the background.
-func (w *Watch) Panicked(cause any, stack []byte) {
-	if l := w.Logger(); l != nil {
-		l.Error("throttr: the backend has panicked", "store", Stores(w.Backend), "panic", cause, "stack", string(stack))
+// LogPanic logs that a backend has panicked in the background, where the program could not recover from it. It is
+// called by the deferred function that has recovered. The logger may be nil.
+func LogPanic(l *slog.Logger, b window.Backend, cause any) {
+	if l != nil {
+		l.Error("throttr: the backend has panicked", "store", Stores(b), "panic", cause, "stack", string(debug.Stack()))
 	}
 }
 

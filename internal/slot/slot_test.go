@@ -94,3 +94,32 @@ func TestRareActions(t *testing.T) {
 	full := bands.Hit(h)
 	require.Equal(t, []Request{{PatchQuota, A, 1}}, bands.Requests(nil, full, 0), "no claim fits the counter")
 }
+
+func TestOnlyOneClaimSucceeds(t *testing.T) {
+	h := lookedUp(Doomed, Doomed, bands.Guard)
+	a := bands.Clean(h, bands.Doom)
+	require.Equal(t, "claim A B", describe(a))
+	one, two := observations[Doomed], observations[Doomed]
+	one.Count, two.Count = one.Count+1, two.Count+2
+	next, ok := bands.Claimed(h, a, [2]bool{true, true}, [2]Observation{one, two}, epoch)
+	require.True(t, ok)
+	require.Equal(t, [2]bool{A: true}, next.Slots)
+	for _, o := range []Observation{two, observations[Doomed], observations[Live], {}} {
+		_, ok = bands.Claimed(h, a, [2]bool{true, true}, [2]Observation{o, o}, epoch)
+		require.False(t, ok, "%+v", o)
+	}
+	_, ok = bands.Claimed(h, a, [2]bool{}, [2]Observation{one, one}, epoch)
+	require.False(t, ok, "the counter could not hold the claim")
+}
+
+func TestHitsAreReturnedInTime(t *testing.T) {
+	w := Window{Slot: B, Times: Times{Sent: epoch, Until: epoch.Add(800 * time.Millisecond)}}
+	a, ok := bands.GiveBack(w, epoch.Add(400*time.Millisecond))
+	require.True(t, ok)
+	require.Equal(t, Action{Kind: GiveBack, Slot: B, By: epoch.Add(bands.Guard)}, a)
+	_, ok = bands.GiveBack(w, epoch.Add(bands.Guard))
+	require.False(t, ok, "a guard after the hits")
+	w.Sent = epoch.Add(600 * time.Millisecond)
+	_, ok = bands.GiveBack(w, epoch.Add(800*time.Millisecond))
+	require.False(t, ok, "the window may be over")
+}
