@@ -11,8 +11,8 @@ import (
 
 // Peek returns the state of the limits of a request without counting, in the order of the limits: whether one that
 // counts 1 would be allowed now, and how many were counted. That on requests in flight is the last. ResetAt is zero if
-// nothing is counted, unless the limit has a Calendar or, by its own Algorithm, aligned windows: then it is when the present one ends, by the
-// clock of this process. The error is that of the backend.
+// nothing is counted, unless the limit has a Calendar or, by its own Algorithm, aligned windows: then it is when the
+// present one ends, by the clock of this process. The error is that of the backend.
 //
 // It matches [throttr.ErrConfig] if a limit of Config.Keyed has no key: its count would be that of another one.
 func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {

@@ -90,7 +90,8 @@ func (c call) of(ctx context.Context, b window.Backend) (a answer) {
 		}
 	case list:
 		for l, err := range b.List(ctx, c.keys...) {
-			if a.err = err; err != nil {
+			a.err = err
+			if err != nil {
 				continue // it is the last one
 			}
 			a.counts = append(a.counts, l)

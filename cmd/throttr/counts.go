@@ -191,33 +191,28 @@ func giveBack(e *env, f *flags, _ string) action {
 	n := uint64(1)
 	f.number(&n, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
 	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
-		return giveBackTo(ctx, e.out, b, l, key, n)
+		g := giving{e.out, l, n}
+		return g.to(ctx, b, key)
 	})
 }
 
-// giveBackTo gives n back to the window of a key, or what it has counted if that is less.
-func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string,
-	n uint64) (bool, error) {
-	all, err := l.listed(ctx, b, key)
-	if err == nil && len(all) == 0 && (l.Scale > 0 || l.Calendar != 0) {
-		all, err = l.peeked(ctx, b, key) // a server lists no long key
-		for i := range all {
-			all[i].Limit.Max = 0
-		}
-	}
-	switch {
-	case err != nil:
+// giving is what give-back does with each key.
+type giving struct {
+	out *output
+	l   *limitFlags
+	n   uint64
+}
+
+// to gives n back to the window of a key, or what it has counted if that is less.
+func (g *giving) to(ctx context.Context, b throttr.Backend, key string) (bool, error) {
+	c, err := g.window(ctx, b, key)
+	if err != nil {
 		return false, err
-	case len(all) == 0:
-		out.add(givenBack{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
-		return false, nil
-	case len(all) > 1:
-		return false, fmt.Errorf("%s has %d counts: say which by --name, --scale or --calendar, and --algorithm",
-			shown(key), len(all))
-	case all[0].Limit.Algorithm.Rolling():
-		return false, fmt.Errorf("a %v gets its room back by itself: see throttr help forget", all[0].Limit.Algorithm)
 	}
-	c := &all[0]
+	if c == nil {
+		g.out.add(givenBack{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
+		return false, nil
+	}
 	of := countedOf(c).limited
 	// What counts 1 returns the ID of the window. The 1 is given back, too. Throttr servers, which store no Max, give
 	// back to takes only. Other stores keep the Max of the call, and may be full.
@@ -233,7 +228,7 @@ func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFla
 	if w.Refused {
 		return false, fmt.Errorf("the count of %s is the largest there is: see throttr help forget", shown(key))
 	}
-	n = min(n, w.Count-1)
+	n := min(g.n, w.Count-1)
 	given, err := b.GiveBack(ctx, key, c.Limit, n+1, w.ID)
 	switch {
 	case err != nil:
@@ -243,9 +238,30 @@ func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFla
 	default:
 		n = 0
 	}
-	out.add(givenBack{keyOf(key), n, &of, w.Count}, shown(key), dash(of.Name), w.Count, length(c.Limit), of.Algorithm,
+	g.out.add(givenBack{keyOf(key), n, &of, w.Count}, shown(key), dash(of.Name), w.Count, length(c.Limit), of.Algorithm,
 		fmt.Sprintf("%d given back", n))
 	return n > 0, nil
+}
+
+// window returns the window of a key to which can be given back, or nil if there is none.
+func (g *giving) window(ctx context.Context, b throttr.Backend, key string) (*throttr.Listed, error) {
+	all, err := g.l.listed(ctx, b, key)
+	if err == nil && len(all) == 0 && (g.l.Scale > 0 || g.l.Calendar != 0) {
+		all, err = g.l.peeked(ctx, b, key) // a server lists no long key
+		for i := range all {
+			all[i].Limit.Max = 0
+		}
+	}
+	switch {
+	case err != nil || len(all) == 0:
+		return nil, err
+	case len(all) > 1:
+		return nil, fmt.Errorf("%s has %d counts: say which by --name, --scale or --calendar, and --algorithm",
+			shown(key), len(all))
+	case all[0].Limit.Algorithm.Rolling():
+		return nil, fmt.Errorf("a %v gets its room back by itself: see throttr help forget", all[0].Limit.Algorithm)
+	}
+	return &all[0], nil
 }
 
 // listed returns the counts of a key that match the flags.
