@@ -104,6 +104,9 @@ func (w *windowReader[T]) read(ctx context.Context) bool {
 		if l.Window.ExpiresAt.IsZero() {
 			continue
 		}
+		rest := codec.TTL[T]{Amount: 1, Unit: response.TTL.Unit}.Duration() // the server rounds a TTL down
+		l.Window.Left += rest
+		l.Window.ExpiresAt = l.Window.ExpiresAt.Add(rest)
 		if !w.yield(l, nil) {
 			return false
 		}

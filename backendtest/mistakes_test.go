@@ -322,7 +322,7 @@ func unless(err, accepted error) error {
 // bounds makes a backend one with a largest count, and a clock that shows whole times. If it skips what is denied, it has
 // only one algorithm, and does not count hits on windows over their limit.
 func bounds(most uint64, only window.Algorithm, precision time.Duration) mistake {
-	var mu sync.Mutex // is held while a call is made
+	var mu sync.Mutex // is held while a call is made, but not a list, whose loop may make others
 	check := func(l window.Limit) error {
 		switch largest := max(l.Max, l.Burst); {
 		case only != 0 && l.Algorithm != only:
@@ -338,8 +338,10 @@ func bounds(most uint64, only window.Algorithm, precision time.Duration) mistake
 		}
 	})
 	return func(b attempt, c call) (a answer) {
-		mu.Lock()
-		defer mu.Unlock()
+		if c.method != list {
+			mu.Lock()
+			defer mu.Unlock()
+		}
 		for _, t := range append(slices.Clone(c.takes), c.Take) {
 			if _, err := b.Backend.Check(t.Limit); err == nil {
 				if err := check(t.Limit); err != nil {

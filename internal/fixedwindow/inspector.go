@@ -60,7 +60,7 @@ func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w
 		return w, false
 	}
 	if bands.State(bands.Observe(quota, uint64(ttl/bands.Unit))) == slot.Live {
-		left := ttl + bands.Unit - time.Duration(bands.Margin)*bands.Unit // the server rounds a TTL down
+		left := ttl - time.Duration(bands.Margin)*bands.Unit
 		w = window.Window{Count: largest - quota, ExpiresAt: now.Add(left), Left: left}
 	}
 	return w, true
