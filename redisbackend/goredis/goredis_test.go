@@ -78,8 +78,11 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 		two.Close()
 	})
 	testkit.Conform(t, func(opts ...rediswindow.Option) (b, second *rediswindow.Backend) {
-		return goredis.New(one, opts...), goredis.New(struct{ redis.UniversalClient }{two}, opts...)
+		return goredis.New(one, opts...), goredis.New(struct{ *redis.ClusterClient }{two}, opts...)
 	})
+	for _, err := range goredis.New(struct{ redis.UniversalClient }{two}).List(t.Context()) {
+		expect(t, errors.Is(err, window.ErrUnsupported), "one of the primaries is listed: %v", err)
+	}
 	stats := goredis.New(one).Stats().Stores
 	expect(t, len(stats) == 1 && stats[0].Name == options.Addrs[0], "%+v", stats)
 }
