@@ -133,3 +133,22 @@ func TestOtherNamesAreNotThoseOfWindows(t *testing.T) {
 		require.False(t, ok, "%q", name)
 	}
 }
+
+// A name that is parsed is the name of the window that it says it is.
+func FuzzParseName(f *testing.F) {
+	for _, seed := range []string{"wsA:1m0s:user:42", "wiB#1s:" + hash("x", ""), "wxA:1s:k", "wsA+1m0s:5:login:user:42"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, name []byte) {
+		n, ok := ParseName(name)
+		if !ok {
+			return
+		}
+		part, f := partOf(n.Key, n.LimitName)
+		if n.Hashed {
+			part, f = n.Key, hashed
+		}
+		again := fmt.Sprintf("%s%c%v:%s", n.tag, marks[f], n.Scale, part)
+		require.Equal(t, string(name), again)
+	})
+}
