@@ -65,6 +65,7 @@ func testListed(t *testing.T) {
 	seven := some["k7/login"]
 	require.EqualValues(t, 9, seven.Window.Count)
 	require.InDelta(t, time.Hour, seven.Window.Left, float64(time.Minute))
+	require.LessOrEqual(t, some["k7/"].Window.Left, time.Minute)
 	require.WithinDuration(t, time.Now().Add(time.Hour), seven.Window.ExpiresAt, time.Minute)
 	login.Max, login.Algorithm = 0, throttr.FixedWindow
 	require.Equal(t, login, seven.Limit, "servers do not store Max")

@@ -20,8 +20,8 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 // with the parameters qu and pk by Config.QuotaUnit and Config.PartitionKey, and without limits that are
 // throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills; of a calendar
 // window, w is its own length. While a fallback decides, q is what it holds, see [throttr.WithProcesses], of limits
-// that it was asked for. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests". The result is
-// empty if there are none.
+// that it was asked for. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests". The
+// result is empty if there are none.
 func (d *Decision) PolicyField() string {
 	if d.state == nil || d.Shadow {
 		return ""

@@ -90,11 +90,8 @@ func plan(l throttr.Limit) planned {
 
 // left returns the time until a window would end that is opened now.
 func (p *planned) left(now time.Time) time.Duration {
-	switch {
-	case p.limit.Calendar != 0:
+	if p.limit.Calendar != 0 || p.limit.Algorithm == throttr.AlignedWindow {
 		return limits.Left(&p.limit, now)
-	case p.limit.Algorithm == throttr.AlignedWindow:
-		return p.window - time.Duration(now.UnixNano())%p.window
 	}
 	return p.window
 }

@@ -54,12 +54,15 @@ func Length(l *window.Limit, at time.Time) time.Duration {
 
 // Left returns for how long a window is active that opens now, of a limit that has been checked.
 func Left(l *window.Limit, now time.Time) time.Duration {
-	if l.Calendar == 0 {
-		return l.Scale
+	switch {
+	case l.Calendar != 0:
+		c, _ := CalendarOf(l)
+		_, end := c.Window(now)
+		return end.Sub(now)
+	case l.Algorithm == window.AlignedWindow:
+		return AlignedStart(now, l.Scale).Add(l.Scale).Sub(now)
 	}
-	c, _ := CalendarOf(l)
-	_, end := c.Window(now)
-	return end.Sub(now)
+	return l.Scale
 }
 
 // zeroUnix is the zero time.Time in seconds since 1970.
