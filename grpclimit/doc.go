@@ -9,7 +9,8 @@
 //	}
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limit.Unary), grpc.ChainStreamInterceptor(limit.Stream))
 //
-// In a client, they wait until calls are within the limits of somebody else's service, see [Client].
+// A client whose calls are to wait for the limits of somebody else's service calls [throttr.RateLimit.WaitAll] in an
+// interceptor of its own: docs/grpc.md has one.
 //
 // # What a client sees
 //

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/throttr-go/throttr"
@@ -72,23 +71,4 @@ func ExampleConfig_methods() {
 	// ResourceExhausted Too many requests. Try again in 60 min.
 	// shop.Reports requests exports 1
 	// served, 999 remain of calls
-}
-
-// Calls of a provider that allows 50 a minute in any interval, and 10,000 tokens, wait until both are granted.
-func ExampleNewClient() {
-	requests := throttr.Limit{Name: "requests", Max: 50, Scale: time.Minute, Algorithm: throttr.SlidingLog}
-	tokens := throttr.Limit{Name: "tokens", Max: 10_000, Scale: time.Minute, Algorithm: throttr.SlidingLog}
-	limit := grpclimit.NewClient(throttr.NewRateLimit(memory.New()), grpclimit.ClientConfig{
-		Takes: func(_ context.Context, c grpclimit.Call) []throttr.Take {
-			return []throttr.Take{requests.For("provider", 1), tokens.For("provider", 900)}
-		},
-	})
-	conn, err := grpc.NewClient("provider.example:443", grpc.WithTransportCredentials(credentials.NewTLS(nil)),
-		grpc.WithChainUnaryInterceptor(limit.Unary), grpc.WithChainStreamInterceptor(limit.Stream))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Println(conn.Target())
-	// Output: provider.example:443
 }
