@@ -59,6 +59,26 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 	}
 }
 
+// The number of a term fits a value of the server. After the largest one, sweeps must go on.
+func TestTermNumbersWrap(t *testing.T) {
+	for before, after := range map[uint16]uint16{65_532: 65_534, 65_533: 0, 65_534: 0, 65_535: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+			s := sweepers(t, srv, 1)[0]
+			s.o.Inspect = kept(time.Hour)
+			cl := s.o.Calls.Get()
+			old := codec.TTL[uint16]{Amount: 60_000, Unit: codec.Seconds}
+			conn.Add(cl, codec.Insert[uint16]{Key: []byte(LeaderKey), Quota: before, TTL: old})
+			_, err := s.do(t.Context(), cl)
+			require.NoError(t, err)
+			s.step(t.Context())
+			require.EqualValues(t, 1, srv.Requests(codec.OpList))
+			n, _ := srv.Counter(LeaderKey)
+			require.EqualValues(t, after, n, before)
+		})
+	}
+}
+
 func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	l := &link{}
 	s := New(Options[uint16]{Server: l})
