@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -67,7 +66,8 @@ func WithMaxKeys(n int) Option {
 func WithKeys(match func(key string) bool) Option { return func(o *options) { o.match = match } }
 
 // Backend is a [window.Backend] that takes places ahead from the one that it embeds. See the package's
-// documentation. It is safe for concurrent use.
+// documentation. Calls that are not described here go to the embedded one, which counts the places of all blocks, of
+// all processes. It is safe for concurrent use.
 type Backend struct {
 	window.Backend
 	age      time.Duration
@@ -123,14 +123,6 @@ func (b *Backend) run(f func()) bool {
 	return !b.ended
 }
 
-// check returns the error of a call that must not do anything.
-func (b *Backend) check(ctx context.Context) error {
-	if b.closing.Load() {
-		return window.ErrClosed
-	}
-	return ctx.Err()
-}
-
 // passes reports whether limits are the backend's own: there are no blocks for them.
 func passes(l *window.Limit) bool { return l.Algorithm.Rolling() || l.Calendar != 0 }
 
@@ -139,9 +131,6 @@ func passes(l *window.Limit) bool { return l.Algorithm.Rolling() || l.Calendar !
 // hit is refused, it is the last known count.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
 	if n == 0 || passes(&l) { // a hit of 0 opens a window, unlike a take
-		if err := b.check(ctx); err != nil {
-			return window.Window{}, err
-		}
 		return b.Backend.Hit(ctx, key, l, n)
 	}
 	w, err := b.Take(ctx, key, l, n)
@@ -160,7 +149,7 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64
 // take takes n places of a block, or of the backend if the key is not hot, and reports whether the backend was asked.
 func (b *Backend) take(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, asked bool, err error) {
-	if err := b.check(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return w, false, err
 	}
 	if e := b.entry(key, &l, n); e != nil {
@@ -170,31 +159,6 @@ func (b *Backend) take(ctx context.Context, key string, l window.Limit,
 	}
 	w, err = b.Backend.Take(ctx, key, l, n)
 	return w, true, err
-}
-
-// Exchange implements [window.Backend]. Places in flight are those of the backend.
-func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	if err := b.check(ctx); err != nil {
-		return err
-	}
-	return b.Backend.Exchange(ctx, claims, places)
-}
-
-// List implements [window.Backend]. Counts are those of the backend, which have the places of all blocks, of all
-// processes.
-func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
-	if err := b.check(ctx); err != nil {
-		return func(yield func(window.Listed, error) bool) { yield(window.Listed{}, err) }
-	}
-	return b.Backend.List(ctx, keys...)
-}
-
-// ListPlaces implements [window.Backend]. Places in flight are those of the backend.
-func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
-	if err := b.check(ctx); err != nil {
-		return func(yield func(window.ListedPlaces, error) bool) { yield(window.ListedPlaces{}, err) }
-	}
-	return b.Backend.ListPlaces(ctx, keys...)
 }
 
 // Held is for a RateLimit, which has calls decided by the places that are held before it looks whether the store is
@@ -207,7 +171,7 @@ func (b *Backend) Part(key string) string { return outage.PartOf(b.Backend, key)
 
 // takeHeld makes a hit or a take of a block that there is, or returns false.
 func (b *Backend) takeHeld(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, ok bool) {
-	if b.check(ctx) != nil || !b.ahead(&l, n) {
+	if ctx.Err() != nil || !b.ahead(&l, n) {
 		return w, false
 	}
 	e := b.table.find(key, &l)
@@ -279,42 +243,6 @@ func (b *Backend) returnPlaces(e *entry, old *block, n uint64) {
 	b.lost.Add(n)
 }
 
-// TakeAll implements [window.Backend]. It goes to the backend.
-func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	if len(takes) == 0 {
-		return true, nil
-	}
-	if err := b.check(ctx); err != nil {
-		return false, err
-	}
-	return b.Backend.TakeAll(ctx, takes, windows)
-}
-
-// GiveBack implements [window.Backend]. It goes to the backend, also for places of a block.
-func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
-	if err := b.check(ctx); err != nil {
-		return false, err
-	}
-	return b.Backend.GiveBack(ctx, key, l, n, id)
-}
-
-// Charge implements [window.Backend]. It goes to the backend.
-func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := b.check(ctx); err != nil {
-		return window.Window{}, err
-	}
-	return b.Backend.Charge(ctx, key, l, n)
-}
-
-// Peek implements [window.Backend]. The count is that of the backend, which has the places of all blocks,
-// of all processes.
-func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if err := b.check(ctx); err != nil {
-		return window.Window{}, err
-	}
-	return b.Backend.Peek(ctx, key, l, n)
-}
-
 // Set implements [window.Backend]. No hit of this Backend after Set uses a block that was taken before.
 // Other Backends may use theirs until they are older than their age.
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
@@ -348,9 +276,6 @@ func (e *entry) counts(l *window.Limit) bool {
 
 // replacing drops the blocks of the windows of a key that a call ends, and those that were taken during the call.
 func (b *Backend) replacing(ctx context.Context, key string, ended func(*entry) bool, call func() error) error {
-	if err := b.check(ctx); err != nil {
-		return err
-	}
 	drop := func() {
 		for _, e := range b.table.ofKey(key) {
 			if ended(e) {
@@ -365,9 +290,6 @@ func (b *Backend) replacing(ctx context.Context, key string, ended func(*entry) 
 
 // Ping asks the backend that places are taken from, if it has a Ping.
 func (b *Backend) Ping(ctx context.Context) error {
-	if err := b.check(ctx); err != nil {
-		return err
-	}
 	if inner, ok := b.Backend.(window.BackendCloser); ok {
 		return inner.Ping(ctx)
 	}
@@ -408,9 +330,9 @@ func (b *Backend) Blocks() BlockStats {
 	return s
 }
 
-// Close gives back all blocks, which takes 1 s at most, and makes further calls fail with
-// [window.ErrClosed]. It does not close the backend that the Backend takes from. It always returns nil,
-// and can be called more than once.
+// Close gives back all blocks, which takes 1 s at most. Calls that still wait for a block then fail with
+// [window.ErrClosed], and later ones go to the backend that the Backend takes from, which Close does not close. It
+// always returns nil, and can be called more than once.
 func (b *Backend) Close() error {
 	if b.closing.CompareAndSwap(false, true) {
 		for _, e := range b.table.close() {

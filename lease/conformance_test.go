@@ -17,11 +17,13 @@ func TestConformance(t *testing.T) {
 		store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(24*time.Hour)) // the suite lets years pass
 		cold := lease.WithKeys(func(string) bool { return false })
 		leases, second := lease.New(store, lease.WithAge(time.Hour), cold), lease.New(store, lease.WithAge(time.Hour), cold)
-		t.Cleanup(func() {
+		closeAll := func() {
 			leases.Close()
 			second.Close()
 			store.Close()
-		})
-		return backendtest.Subject{Backend: leases, Second: second, Clock: backendtest.BubbleClock{}, SkipsDenied: true}
+		}
+		t.Cleanup(closeAll)
+		return backendtest.Subject{Backend: leases, Second: second, Clock: backendtest.BubbleClock{}, SkipsDenied: true,
+			Close: closeAll}
 	})
 }
