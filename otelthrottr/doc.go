@@ -1,6 +1,5 @@
-// Package otelthrottr reports the decisions of a rate limiter to OpenTelemetry: as metrics, and as
-// events of the current span or as spans. It is a module of its own, so that package throttr does
-// not depend on OpenTelemetry.
+// Package otelthrottr reports the decisions of a rate limiter to OpenTelemetry, as metrics. It is a module of its own, so
+// that package throttr does not depend on OpenTelemetry.
 //
 //	observer, err := otelthrottr.New()
 //	if err != nil {
@@ -38,24 +37,4 @@
 //	throttr.lease.returned  counter, {place}  places that were given back
 //	throttr.lease.lost      counter, {place}  places that stayed counted until their windows ended
 //	throttr.lease.takes     counter, {take}   takes of blocks
-//
-// # Traces
-//
-// If the span in the context of a call is recording, it receives an event throttr.hit, throttr.take,
-// throttr.charge, throttr.wait, throttr.settle, throttr.reset or throttr.forget. With [WithSpans] it gets a
-// child span instead. In addition to the attributes above, these have:
-//
-//	throttr.limit, throttr.n             the Max of the limit, and how many the call was for
-//	throttr.burst                        of a token bucket, if it is not Max
-//	throttr.algorithm                    such as fixed-window
-//	throttr.count                        of a call that was decided
-//	throttr.reserved                     of a settlement, whose n is what was used
-//	throttr.scale, throttr.duration      in seconds; a span has no throttr.duration
-//	throttr.retry_after                  in seconds, of a denial, unless waiting does not help
-//	error.message                        if there was an error: its cause
-//
-// Keys and metadata are omitted, except with [WithIdentity]. The text of an error can have the
-// key, so error.message and the status have only its cause, such as "throttr: connection lost", or its
-// type if the cause is not known. With [WithIdentity], they have the whole text. The status of a span is an
-// error if the hit or reset failed. A denial is not an error.
 package otelthrottr

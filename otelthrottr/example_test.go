@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/lease"
@@ -88,28 +86,4 @@ func ExampleObserveLeases() {
 	// throttr.lease.returned
 	// throttr.lease.lost
 	// throttr.lease.takes
-}
-
-func ExampleWithSpans() {
-	ctx := context.Background()
-	spans := tracetest.NewInMemoryExporter() // really: one that exports
-	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	defer tracers.Shutdown(ctx)
-
-	observer, err := otelthrottr.New(otelthrottr.WithTracerProvider(tracers), otelthrottr.WithSpans())
-	if err != nil {
-		panic(err)
-	}
-	backend := memory.New()
-	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(observer))
-	limiter.Take(ctx, "user:42", throttr.Limit{Name: "upload", Max: 1, Scale: time.Minute}, 1)
-
-	for _, span := range spans.GetSpans() {
-		set := attribute.NewSet(span.Attributes...)
-		name, _ := set.Value("throttr.limit_name")
-		outcome, _ := set.Value("throttr.outcome")
-		fmt.Println(span.Name, name.AsString(), outcome.AsString())
-	}
-	// Output: throttr.take upload allowed
 }

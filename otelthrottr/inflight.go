@@ -21,8 +21,8 @@ var (
 // InFlight returns an observer for [inflight.WithObserver], which reports the metrics throttr.inflight.*: how many
 // calls were decided, by outcome and name of the limit (calls), how long they waited (waited), which part of the Max
 // is held by all processes (used: 1 is full, more is over), how long places were held, and whether they were lost
-// (held), and how many stores are away (outages). Of the options, only [WithMeterProvider] applies. Keys are never
-// attributes. It returns an error if the MeterProvider fails to make a metric, and panics if an option is nil.
+// (held), and how many stores are away (outages). Keys are never attributes. It returns an error if the MeterProvider
+// fails to make a metric, and panics if an option is nil.
 func InFlight(opts ...Option) (inflight.Observer, error) {
 	o := optionsOf("InFlight", opts)
 	m := o.instruments()
@@ -40,17 +40,15 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 		if e.Kind == inflight.Denied && admission.InShadow(ctx) {
 			outcome = wouldDeny
 		}
-		attributes := metric.WithAttributeSet(attribute.NewSet(
-			attribute.String("throttr.outcome", outcome), attribute.String("throttr.limit_name", e.Limit.Name),
-			attribute.Bool("throttr.degraded", e.Degraded),
-		))
+		name := named(e.Limit.Name)
+		attributes := metric.WithAttributes(append(name,
+			attribute.String("throttr.outcome", outcome), attribute.Bool("throttr.degraded", e.Degraded))...)
 		switch e.Kind {
 		case inflight.Acquired, inflight.Denied, inflight.Failed:
 			calls.Add(ctx, 1, attributes)
 			waited.Record(ctx, e.Waited.Seconds(), attributes)
 			if e.InUse > 0 && e.Limit.Max > 0 && e.Limit.Max < throttr.Unlimited {
-				used.Record(ctx, float64(e.InUse)/float64(e.Limit.Max),
-					metric.WithAttributes(attribute.String("throttr.limit_name", e.Limit.Name)))
+				used.Record(ctx, float64(e.InUse)/float64(e.Limit.Max), metric.WithAttributes(name...))
 			}
 		case inflight.Released, inflight.Lost:
 			held.Record(ctx, e.Held.Seconds(), attributes)
@@ -64,8 +62,7 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 
 // ObserveInFlight reports the [inflight.Limiter.Stats] of a limiter as the metrics throttr.inflight.in_use,
 // throttr.inflight.waiting, throttr.inflight.keys, throttr.inflight.lost and throttr.inflight.losses. These are
-// figures of this process. Of the options, only [WithMeterProvider] applies. A program that has several limiters
-// gives each a provider of its own.
+// figures of this process. A program that has several limiters gives each a provider of its own.
 //
 // The metrics end when the Registration is unregistered. ObserveInFlight returns an error if the MeterProvider fails to
 // make a metric. It panics if the limiter or an option is nil.

@@ -10,8 +10,8 @@ import (
 
 // ObserveLeases reports what leases have taken ahead, their [lease.Backend.Blocks], as the metrics
 // throttr.lease.* of the package's documentation. These are figures of this process: servers do not
-// know them. Of the options, only [WithMeterProvider] applies. A program that has several
-// backends with leases gives each a provider of its own, or the metrics are those of one of them.
+// know them. A program that has several backends with leases gives each a provider of its own, or
+// the metrics are those of one of them.
 //
 // The metrics end when the Registration is unregistered. ObserveLeases returns an error if the
 // MeterProvider fails to make a metric. It panics if leases or an option is nil.

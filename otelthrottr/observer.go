@@ -3,17 +3,13 @@ package otelthrottr
 import (
 	"context"
 	"sync"
-	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/throttr-go/throttr"
 )
 
-// ScopeName is the name of the meter and the tracer.
+// ScopeName is the name of the meter.
 const ScopeName = "github.com/throttr-go/throttr/otelthrottr"
 
 // buckets are the boundaries of throttr.hit.duration in seconds. A hit takes less than a
@@ -39,7 +35,6 @@ type observer struct {
 	resets   metric.Int64Counter
 	settled  metric.Int64Counter
 	outages  metric.Int64UpDownCounter
-	tracer   trace.Tracer
 
 	mu     sync.RWMutex // guards labels
 	labels map[labelsID]labels
@@ -49,7 +44,6 @@ type observer struct {
 // an error if the MeterProvider fails to make a metric. It panics if an option is nil.
 func New(opts ...Option) (throttr.Observer, error) {
 	o := &observer{options: optionsOf("New", opts), labels: map[labelsID]labels{}}
-	o.tracer = o.tracers.Tracer(ScopeName)
 	m := o.instruments()
 	o.hits = m.counter("throttr.hits", "{hit}", "Hits that were decided, and hits that failed.")
 	o.duration = m.histogram("throttr.hit.duration", "s", "Durations of hits.", buckets...)
@@ -76,7 +70,6 @@ func (o *observer) observe(ctx context.Context, e throttr.Event) {
 		o.outages.Add(ctx, -1)
 		return
 	}
-	end := time.Now()
 	c := classOf(ctx, e)
 	l := o.labelsOf(c, e)
 	switch {
@@ -94,12 +87,6 @@ func (o *observer) observe(ctx context.Context, e throttr.Event) {
 	if isUsage(c, e) {
 		o.usage.Record(ctx, float64(e.Result.Count)/float64(e.Result.Limit), l.named...)
 	}
-	if o.spans {
-		o.span(ctx, c, e, end)
-	} else if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		attrs := append(o.details(ctx, c, e), attribute.Float64("throttr.duration", e.Duration.Seconds()))
-		span.AddEvent(c.name(e), trace.WithTimestamp(end), trace.WithAttributes(attrs...))
-	}
 }
 
 // isUsage reports whether the event says how full the limit is: it is a decision of the store, on a limit that can be
@@ -109,16 +96,4 @@ func isUsage(c class, e throttr.Event) bool {
 		return false
 	}
 	return e.Result.Limit > 0 && e.Result.Limit < throttr.Unlimited && e.Result.RetryAfter < throttr.Never
-}
-
-// span makes a span for an event that occurred at end.
-func (o *observer) span(ctx context.Context, c class, e throttr.Event, end time.Time) {
-	_, span := o.tracer.Start(ctx, c.name(e), trace.WithTimestamp(end.Add(-e.Duration)))
-	if span.IsRecording() {
-		span.SetAttributes(o.details(ctx, c, e)...)
-		if c.outcome == failed {
-			span.SetStatus(codes.Error, o.message(e.Err))
-		}
-	}
-	span.End(trace.WithTimestamp(end))
 }

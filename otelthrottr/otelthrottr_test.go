@@ -4,22 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
@@ -35,18 +30,12 @@ type telemetry struct {
 	observe throttr.Observer
 	t       testing.TB
 	reader  *sdkmetric.ManualReader
-	spans   *tracetest.InMemoryExporter
-	tracers *sdktrace.TracerProvider
 }
 
-func newTelemetry(t testing.TB, opts ...otelthrottr.Option) *telemetry {
-	tel := &telemetry{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
-	tel.tracers = sdktrace.NewTracerProvider(sdktrace.WithSyncer(tel.spans))
-	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader))
+func newTelemetry(t testing.TB) *telemetry {
+	tel := &telemetry{t: t, reader: sdkmetric.NewManualReader()}
 	var err error
-	tel.observe, err = otelthrottr.New(append([]otelthrottr.Option{
-		otelthrottr.WithMeterProvider(meters), otelthrottr.WithTracerProvider(tel.tracers),
-	}, opts...)...)
+	tel.observe, err = otelthrottr.New(otelthrottr.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader))))
 	require.NoError(t, err)
 	return tel
 }
@@ -108,17 +97,6 @@ func (tel *telemetry) figures() map[string]int64 {
 
 func encoded(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
-// within observes events in a span, ends the span, and returns it.
-func (tel *telemetry) within(events ...throttr.Event) tracetest.SpanStub {
-	ctx, span := tel.tracers.Tracer("test").Start(tel.t.Context(), "request")
-	for _, e := range events {
-		tel.observe(ctx, e)
-	}
-	span.End()
-	spans := tel.spans.GetSpans()
-	return spans[len(spans)-1]
-}
-
 func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
 	e := throttr.Event{
 		Kind: kind, Call: "hit", Key: "user:42", Limit: throttr.Limit{Max: 5, Scale: time.Minute, Algorithm: throttr.FixedWindow},
@@ -141,8 +119,6 @@ func hit(kind throttr.EventKind, change func(*throttr.Event)) throttr.Event {
 
 func degraded(e *throttr.Event) { e.Result.Degraded, e.Err = true, errDown }
 
-func failedReset(e *throttr.Event) { e.Call, e.N, e.Result = "reset", 0, throttr.Result{} }
-
 func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	tel := newTelemetry(t)
 	for _, e := range []throttr.Event{
@@ -154,7 +130,8 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 		hit(throttr.EventFailed, nil),
 		hit(throttr.EventReset, nil),
 		hit(throttr.EventReset, nil),
-		hit(throttr.EventFailed, failedReset),
+		hit(throttr.EventFailed, func(e *throttr.Event) { e.Call, e.N, e.Result = "reset", 0, throttr.Result{} }),
+		hit(throttr.EventFailed, func(e *throttr.Event) { e.Call, e.N, e.Result = "forget", 0, throttr.Result{} }),
 		hit(throttr.EventWouldDeny, func(e *throttr.Event) { e.Call, e.Limit.Shadow = "take", true }),
 		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Call, e.Duration = "wait", time.Minute }),
 		hit(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.N, e.Result = 3, 0, throttr.Result{} }),
@@ -172,7 +149,7 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 	}, tel.counts("throttr.hits"))
 	require.Equal(t, map[string]int64{
 		"throttr.outcome=done":                     2,
-		"error.type=_OTHER,throttr.outcome=failed": 1,
+		"error.type=_OTHER,throttr.outcome=failed": 2,
 	}, tel.counts("throttr.resets"))
 	require.Equal(t, map[string]int64{
 		"throttr.outcome=done":                     1,
@@ -263,106 +240,39 @@ func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {
 	}
 }
 
-func TestDecisionsAreEventsOfTheCurrentSpan(t *testing.T) {
+// Exporters drop all that they send together if one string is no UTF-8.
+func TestNamesAreUTF8(t *testing.T) {
 	tel := newTelemetry(t)
-	span := tel.within(
-		hit(throttr.EventAllowed, nil),
-		hit(throttr.EventDenied, nil),
-		hit(throttr.EventAllowed, degraded),
-		hit(throttr.EventFailed, nil),
-		hit(throttr.EventReset, nil),
-		hit(throttr.EventFailed, func(e *throttr.Event) { e.Call, e.Limit.Scale, e.Limit.Calendar = "forget", 0, throttr.Month }),
-		hit(throttr.EventSettled, func(e *throttr.Event) { e.Reserved, e.Limit.Name, e.Limit.Burst = 3, "api", 9 }),
-		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Call = "reserve" }),
-		hit(throttr.EventDenied, func(e *throttr.Event) { e.Limit.Max, e.Result.RetryAfter = math.MaxUint64, throttr.Never }),
-	)
-	require.Len(t, tel.spans.GetSpans(), 1)
-	var got []string
-	for _, e := range span.Events {
-		got = append(got, e.Name+" "+encoded(attribute.NewSet(e.Attributes...)))
-	}
-	require.Equal(t, []string{
-		"throttr.hit throttr.algorithm=fixed-window,throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=allowed,throttr.scale=60",
-		"throttr.hit throttr.algorithm=fixed-window,throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=denied,throttr.retry_after=1.5,throttr.scale=60",
-		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.count=4,throttr.degraded=true,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=allowed,throttr.scale=60",
-		"throttr.hit error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=failed,throttr.scale=60",
-		"throttr.reset throttr.algorithm=fixed-window,throttr.duration=0.003,throttr.outcome=done,throttr.scale=60",
-		"throttr.forget error.message=*errors.errorString,error.type=_OTHER,throttr.algorithm=fixed-window,throttr.calendar=month,throttr.duration=0.003,throttr.outcome=failed",
-		"throttr.settle throttr.algorithm=fixed-window,throttr.burst=9,throttr.duration=0.003,throttr.limit=5,throttr.limit_name=api,throttr.n=2,throttr.outcome=done,throttr.reserved=3,throttr.scale=60",
-		"throttr.take throttr.algorithm=fixed-window,throttr.count=4,throttr.degraded=false,throttr.duration=0.003,throttr.limit=5,throttr.n=2,throttr.outcome=allowed,throttr.scale=60",
-		"throttr.hit throttr.algorithm=fixed-window,throttr.count=6,throttr.degraded=false,throttr.duration=0.003,throttr.limit=9223372036854775807,throttr.n=2,throttr.outcome=denied,throttr.scale=60",
-	}, got)
-	require.Equal(t, codes.Unset, span.Status.Code, "the caller decides whether a failure is an error of its span")
-}
-
-// A span has the time of its decision. One that was made without the store has not failed.
-func TestADecisionIsASpanOnDemand(t *testing.T) {
-	tel := newTelemetry(t, otelthrottr.WithSpans())
-	tel.observe(t.Context(), hit(throttr.EventAllowed, degraded))
-	tel.observe(t.Context(), hit(throttr.EventFailed, nil))
-	spans := tel.spans.GetSpans()
-	require.Len(t, spans, 2)
-	for i, want := range []codes.Code{codes.Unset, codes.Error} {
-		require.Equal(t, "throttr.hit", spans[i].Name)
-		require.Equal(t, want, spans[i].Status.Code)
-		require.Equal(t, 3*time.Millisecond, spans[i].EndTime.Sub(spans[i].StartTime))
-	}
-}
-
-func TestAllTextIsUTF8(t *testing.T) {
-	opts := []otelthrottr.Option{otelthrottr.WithIdentity()}
-	for _, opts := range [][]otelthrottr.Option{opts, append(opts, otelthrottr.WithSpans())} {
-		tel := newTelemetry(t, opts...)
-		tel.within(
-			hit(throttr.EventFailed, func(e *throttr.Event) {
-				e.Limit.Name, e.Err = "o\xff", errors.New("m\xff")
-			}),
-			hit(throttr.EventAllowed, func(e *throttr.Event) { e.Key = "k\xff" }),
-		)
-		text := tel.exported() + fmt.Sprint(tel.counts("throttr.hits"))
-		require.True(t, utf8.ValidString(text), "%q", text)
-		for _, want := range []string{"o\ufffd", "m\ufffd", "k\ufffd"} {
-			require.Contains(t, text, want)
-		}
-	}
+	tel.observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = "o\xff" }))
+	require.Contains(t, tel.counts("throttr.hits"), "throttr.degraded=false,throttr.limit_name=o\ufffd,throttr.outcome=allowed")
 }
 
 func TestConcurrentEventsAreAllCounted(t *testing.T) {
 	const goroutines, events = 8, 500
-	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithSpans(), otelthrottr.WithIdentity()}} {
-		tel := newTelemetry(t, opts...)
-		var all sync.WaitGroup
-		for range goroutines {
-			all.Go(func() {
-				for range events {
-					tel.observe(t.Context(), hit(throttr.EventDenied, nil))
-				}
-			})
-		}
-		all.Wait()
-		for _, n := range tel.counts("throttr.hits") {
-			require.EqualValues(t, goroutines*events, n)
-		}
+	tel := newTelemetry(t)
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range events {
+				tel.observe(t.Context(), hit(throttr.EventDenied, nil))
+			}
+		})
+	}
+	all.Wait()
+	for _, n := range tel.counts("throttr.hits") {
+		require.EqualValues(t, goroutines*events, n)
 	}
 }
 
-func TestGlobalProvidersAreTheDefault(t *testing.T) {
-	tel := newTelemetry(t)
-	meters, tracers := otel.GetMeterProvider(), otel.GetTracerProvider()
-	defer otel.SetMeterProvider(meters)
-	defer otel.SetTracerProvider(tracers)
-	tel.reader = sdkmetric.NewManualReader() // A reader belongs to one provider.
+func TestTheGlobalProviderIsTheDefault(t *testing.T) {
+	tel := &telemetry{t: t, reader: sdkmetric.NewManualReader()}
+	defer otel.SetMeterProvider(otel.GetMeterProvider())
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(tel.reader)))
-	otel.SetTracerProvider(tel.tracers)
-	for _, opts := range [][]otelthrottr.Option{
-		{otelthrottr.WithSpans()},
-		{otelthrottr.WithSpans(), otelthrottr.WithMeterProvider(nil), otelthrottr.WithTracerProvider(nil)},
-	} {
+	for _, opts := range [][]otelthrottr.Option{nil, {otelthrottr.WithMeterProvider(nil)}} {
 		observer, err := otelthrottr.New(opts...)
 		require.NoError(t, err)
 		observer(t.Context(), hit(throttr.EventAllowed, nil))
 	}
-	require.Len(t, tel.spans.GetSpans(), 2)
 	require.Equal(t, map[string]int64{"throttr.degraded=false,throttr.outcome=allowed": 2}, tel.counts("throttr.hits"))
 }
 
@@ -399,7 +309,7 @@ func TestWhatCannotBeObservedIsAnError(t *testing.T) {
 	r, err := otelthrottr.ObserveLeases(leases)
 	require.NoError(t, err, "the global provider")
 	require.NoError(t, r.Unregister())
-	require.PanicsWithValue(t, "otelthrottr: New: option 2 is nil", func() { otelthrottr.New(otelthrottr.WithSpans(), nil) })
+	require.PanicsWithValue(t, "otelthrottr: New: option 2 is nil", func() { otelthrottr.New(fails, nil) })
 	require.Panics(t, func() { otelthrottr.ObserveLeases(leases, nil) })
 	require.Panics(t, func() { otelthrottr.ObserveLeases(nil) })
 	require.Panics(t, func() { otelthrottr.ObserveInFlight(nil) })
@@ -415,19 +325,12 @@ func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkHitObserved measures a hit in memory with metrics, and, in a span, with an event.
+// BenchmarkHitObserved measures a hit in memory with metrics.
 func BenchmarkHitObserved(b *testing.B) {
-	for _, spans := range []bool{false, true} {
-		b.Run(fmt.Sprint("span ", spans), func(b *testing.B) {
-			tel, ctx := newTelemetry(b), b.Context()
-			if spans {
-				ctx, _ = sdktrace.NewTracerProvider().Tracer("bench").Start(ctx, "request")
-			}
-			limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(tel.observe))
-			for b.Loop() {
-				limiter.Hit(ctx, "user:42", time.Hour, 1<<60)
-			}
-		})
+	tel := newTelemetry(b)
+	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(tel.observe))
+	for b.Loop() {
+		limiter.Hit(b.Context(), "user:42", time.Hour, 1<<60)
 	}
 }
 
@@ -441,8 +344,7 @@ func TestOutagesThatLastAreCounted(t *testing.T) {
 	}
 	require.Zero(t, away(), "a query finds a store that is there, and not no data")
 	for i, kind := range []throttr.EventKind{throttr.EventUnavailable, throttr.EventUnavailable, throttr.EventAvailable, throttr.EventAvailable} {
-		span := tel.within(throttr.Event{Kind: kind, Err: errDown, Duration: time.Second})
-		require.Empty(t, span.Events, "no decision")
+		tel.observe(t.Context(), throttr.Event{Kind: kind, Err: errDown, Duration: time.Second})
 		require.EqualValues(t, []int64{1, 2, 1, 0}[i], away())
 	}
 	require.Empty(t, tel.counts("throttr.hits"))
