@@ -22,7 +22,7 @@
 //
 // A block belongs to one window and one limit, Max included: all its places are within that limit. Limits with a
 // rolling algorithm have no blocks: what is taken and used later would allow too much. Nor have limits with a
-// Calendar. These rules keep the limit exact; the model in model_test.go breaks without any of them:
+// Calendar. These rules keep the limit exact:
 //
 //   - A block is dead when its window may be over, measured from before the take was sent.
 //   - A hit takes its place first, and reads the clock then. So a process that was stopped in

@@ -36,3 +36,19 @@ func TestAnEntryThatIsClosedTakesNothing(t *testing.T) {
 	require.Nil(t, b.table.add(newEntry(b, "k", l, 0)))
 	spends(newEntry(b, "k", l, 0))
 }
+
+func TestTheTimesAndSizesOfBlocks(t *testing.T) {
+	const sent, ms = 10 * time.Second, time.Millisecond
+	require.Equal(t, sent+999*time.Second-50*ms, diesAt(sent, 1000*time.Second, 50*ms), "clocks may differ")
+	require.Equal(t, sent+ms, untilOf(sent, sent+ms, time.Second))
+	require.Equal(t, sent+time.Second, untilOf(sent, sent+time.Hour, time.Second), "another process may have reset it")
+	for _, s := range []struct {
+		size, spent uint64
+		took        time.Duration
+		want        uint64
+	}{
+		{8, 8, 9 * ms, 16}, {8, 7, 9 * ms, 8}, {8, 8, 10 * ms, 8}, {8, 8, 40 * ms, 8}, {8, 0, 41 * ms, 4}, {1, 0, 41 * ms, 1},
+	} {
+		require.Equal(t, s.want, sizeAfter(s.size, s.spent, s.took, 10*ms), s)
+	}
+}

@@ -366,10 +366,10 @@ func TestProcessesTogetherNeverExceedTheLimit(t *testing.T) {
 		"everything": {shortest: 100 * time.Microsecond, longest: 50 * time.Millisecond, imprecise: 20 * time.Millisecond,
 			stumble: 300 * time.Millisecond, lose: 0.02, deaths: true},
 	} {
-		for _, most := range []uint64{1, 5} {
+		for most, limit := range map[uint64]uint64{1: 20_000, 5: 2000} { // blocks are held when windows end, or all is spent
 			t.Run(fmt.Sprintf("%s/%d", name, most), func(t *testing.T) {
 				run(t, func(t *testing.T, store window.Backend) {
-					w.processes, w.callers, w.limit, w.scale, w.most = 8, 4, 2000, 500*time.Millisecond, most
+					w.processes, w.callers, w.limit, w.scale, w.most = 8, 4, limit, 500*time.Millisecond, most
 					w.pause, w.for_ = 4*time.Millisecond, 5*time.Second
 					ws := w.play(t, store)
 					require.GreaterOrEqual(t, len(ws.all), 8)

@@ -109,13 +109,12 @@ func (ws *windows) add(w window.Window, scale time.Duration) {
 	}
 }
 
-// allow counts a hit of n that was allowed. If it got a place of a block, it was allowed when the clock
-// was read, which is Left before the end. Otherwise the backend has allowed it, in the window that it
-// says.
+// allow counts a hit of n that was allowed. If it got a place of a block, it was allowed now: virtual time has not passed
+// since the clock was read. Otherwise the backend has allowed it, in the window that it says.
 func (ws *windows) allow(n uint64, w window.Window, asked bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	at := w.ExpiresAt.Add(-w.Left)
+	at := time.Now()
 	for i := range ws.all {
 		s := &ws.all[i]
 		if !asked && !at.Before(s.start) && at.Before(s.end) || asked && s.id == w.ID {
