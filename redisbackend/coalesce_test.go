@@ -99,6 +99,7 @@ func TestHitsAtOneTimeShareRequests(t *testing.T) {
 		matches  []error           // of these errors
 	}{
 		{good: []string{"a", "b", "c"}},
+		{commands: [][]string{{"SCRIPT", "FLUSH"}}, good: []string{"a", "b", "c"}},
 		{
 			[][]string{{"SET", "throttr:{k:string}:v2", "1"}, {"HSET", "throttr:{k:text}:v2", "f3600000000", "text"}},
 			[]string{"good", "other"}, map[string]string{"string": "WRONGTYPE", "text": "not a window"}, nil,

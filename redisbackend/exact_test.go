@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,39 +17,6 @@ import (
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
-
-// Many clients at once are granted what the algorithm allows, by the clock of the server, also while it forgets the
-// script.
-func TestRollingAlgorithmsAreExactUnderConcurrency(t *testing.T) {
-	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
-		backends := []*rediswindow.Backend{redisbackend.New(connect(t, s)), redisbackend.New(connect(t, s))}
-		const limit, scale = 100, time.Hour // hardly anything comes back during the test
-		var granted, counted atomic.Int64
-		var all sync.WaitGroup
-		for g := range 32 {
-			all.Go(func() {
-				for i := range 40 {
-					n := uint64(1 + i%3)
-					w, err := backends[g%2].Hit(t.Context(), "k", limitOf(a, scale, limit), n)
-					if err != nil {
-						t.Error(err)
-					} else if counted.Add(int64(n)); !w.Refused && (a.Rolling() || w.Count <= limit) {
-						granted.Add(int64(n))
-					}
-					if i%8 == 0 {
-						s.Do("SCRIPT", "FLUSH")
-					}
-				}
-			})
-		}
-		all.Wait()
-		got := granted.Load()
-		expect(t, got == limit || !a.Rolling() && got <= limit && got > limit-3, "%d were granted, want %d", got, limit)
-		if w := must(t, backends[0].Peek, "k", limitOf(a, scale, limit), 0); !a.Rolling() {
-			expect(t, w.Count == uint64(counted.Load()), "%d are counted, want %d", w.Count, counted.Load())
-		}
-	})
-}
 
 // Token buckets of all sizes fill in their scale, and give no more.
 func TestTokenBucketsOfAllSizes(t *testing.T) {

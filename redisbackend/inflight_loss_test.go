@@ -138,27 +138,6 @@ func TestAFlushIsALossOfData(t *testing.T) {
 	}
 }
 
-// 50 holders want 40 places. After a flush they are over by no more than was forgotten, and with WithStrict never.
-func TestPlacesInFlightAfterAFlush(t *testing.T) {
-	limit := inflight.Limit{Name: "loss", Max: 40, Lease: 2 * time.Second}
-	s := testkit.StartRedis(t)
-	for strict, opts := range map[bool][]inflight.Option{false: nil, true: {inflight.WithStrict()}} {
-		h := newHolding(t, func() rueidis.Client { return connect(t, s) }, 5, limit, opts...)
-		for _, l := range h.limiters {
-			h.hold(l, 10, 1, 2*time.Second)
-		}
-		time.Sleep(limit.Lease)
-		s.Must(t, "FLUSHALL")
-		lost := time.Now()
-		await(t, "nothing is granted any more", func() bool { return h.firstAfter(lost) >= 0 })
-		time.Sleep(limit.Lease)
-		refused, over := h.firstAfter(lost), h.end(t)-int(limit.Max)
-		t.Logf("strict %v: refused for %v, over by %d", strict, refused, over)
-		expect(t, over <= 0 || !strict && over <= int(limit.Max), "over by %d", over)
-		expect(t, !strict || refused <= 2*limit.Lease+time.Second, "refused for %v", refused)
-	}
-}
-
 // takeOverBehind kills the primary of the key "k" when its replica has missed what is written while the function is
 // called, and has the replica take over. It returns when the primary was killed.
 func takeOverBehind(t *testing.T, c *testkit.Cluster, missed func()) (killed time.Time) {

@@ -17,8 +17,6 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/redisbackend"
-	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -198,40 +196,6 @@ func TestCloseOfAServerThatHangsEndsSoon(t *testing.T) {
 	err = hit(20 * time.Millisecond)
 	expect(t, err != nil && time.Since(begun) < 500*time.Millisecond, "a hit with a ctx of 20 ms took %v: %v", time.Since(begun), err)
 	noError(t, within(t, closed))
-}
-
-// A mistake in the program is not an outage, so no policy applies to it.
-func TestMistakesInTheProgramAreNotAllowed(t *testing.T) {
-	b := redisbackend.New(connect(t, testkit.StartRedis(t)))
-	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
-		limiter := throttr.NewRateLimit(b, throttr.WithPolicy(policy))
-		for limit, want := range map[throttr.Limit]error{
-			{Max: 5, Scale: 60}:                                      window.ErrScale,
-			{Max: 5, Scale: time.Second + time.Nanosecond}:           window.ErrScale,
-			{Max: 5, Scale: rediswindow.MaxScale + time.Microsecond}: window.ErrScale,
-			{Max: rediswindow.MaxCount + 1, Scale: time.Second}:      window.ErrRange,
-		} {
-			res, err := limiter.HitN(t.Context(), "k", limit, 1)
-			expect(t, errors.Is(err, want) && !res.Allowed, "%v, %v: %+v, %v", policy, limit, res, err)
-		}
-	}
-}
-
-func TestNewPanicsForInvalidArguments(t *testing.T) {
-	client := connect(t, testkit.StartRedis(t))
-	for want, f := range map[string]func(){
-		"redisbackend: New: client is nil":   func() { redisbackend.New(nil) },
-		"rediswindow: New: option 2 is nil":  func() { redisbackend.New(client, rediswindow.WithPrefix("a"), nil) },
-		"rediswindow: WithClock: now is nil": func() { rediswindow.WithClock(nil) },
-	} {
-		func() {
-			defer func() {
-				got := recover()
-				expect(t, got == want, "the panic is %q, want %q", got, want)
-			}()
-			f()
-		}()
-	}
 }
 
 // A URL whose scheme is one of TLS trusts the CAs of the system, verifies the host, and needs TLS 1.2.

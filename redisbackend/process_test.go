@@ -21,8 +21,7 @@ type orders struct {
 
 // processes are what a process can be.
 var processes = map[string]func(args []byte) error{
-	"holds places":   holdPlaces,
-	"sends requests": sendRequests,
+	"holds places": holdPlaces,
 }
 
 // TestMain runs the tests, or is a process that one has started.

@@ -66,23 +66,6 @@ func TestWindowsThatAreFullStayFull(t *testing.T) {
 	expect(t, !given && err == nil, "what was counted is not known, and is given back: %v, %v", given, err)
 }
 
-// What another version stores is neither read nor changed.
-func TestVersionsMisreadNothing(t *testing.T) {
-	s := testkit.StartRedis(t)
-	b := redisbackend.New(connect(t, s))
-	others := [][2]string{{"throttr:{k:k}", "3600000000"}, {"throttr:{k:k}", "f3600000000"}, {"throttr:{k:k}:v1", "f3600000000"}}
-	for _, other := range others {
-		s.Must(t, "HSET", other[0], other[1], "of another version")
-	}
-	w := must(t, b.Hit, "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
-	expect(t, w.Count == 1, "%+v", w)
-	mustDelete(t, b, "k")
-	for _, other := range others {
-		value := s.Must(t, "HGET", other[0], other[1])
-		expect(t, value == "of another version", "%s is %q", other, value)
-	}
-}
-
 func TestValuesThatAreNoWindows(t *testing.T) {
 	client := connect(t, testkit.StartRedis(t))
 	b := redisbackend.New(client)

@@ -2,7 +2,6 @@ package rediswindow
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -172,30 +171,6 @@ func TestCallsThatShareARequestWithATakeAllOnAProxy(t *testing.T) {
 	})
 }
 
-// A node of a cluster that does not respond holds up no calls of others.
-func TestANodeThatStallsHoldsUpItsOwnKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		defer c.thaw()
-		c.cluster = true
-		b := New(c, WithPrefix(""))
-		require.NoError(t, b.askForSlots(t.Context()))
-		c.stalls = func(name string) bool { return b.nodeOfSlot(int(slotOf([]byte(b.tagOf(name))))).name == "b:2" }
-		for i := range 100 {
-			if key := fmt.Sprint(i); b.Part(key) == "b:2" {
-				go b.Take(t.Context(), key, fixed, 1)
-			}
-		}
-		time.Sleep(time.Second)
-		for i := range 100 {
-			if key := fmt.Sprint(i); b.Part(key) != "b:2" {
-				require.Contains(t, []string{"a:1", "c:3"}, b.Part(key))
-				require.NoError(t, err(b.Take(t.Context(), key, fixed, 1)))
-			}
-		}
-	})
-}
-
 // If a node refuses a take, what another one has granted is given back. The caller does not wait for that
 // longer than its ctx lasts.
 func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
@@ -222,23 +197,6 @@ func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
 		c.thaw()
 		synctest.Wait()
 		require.Equal(t, [][]string{{first}, {last}, {first}}, c.requests())
-	})
-}
-
-// Whatever a server responds, a call returns.
-func FuzzResponses(f *testing.F) {
-	f.Add(uint(0), []byte{})
-	f.Add(uint(answerSize), []byte{})
-	f.Add(uint(0), []byte(strings.Repeat("\xff", answerSize)))
-	f.Add(uint(9), []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, keep uint, other []byte) {
-		c := newFake()
-		c.thaw()
-		c.answer = func(answer string) string { return answer[:min(keep, uint(len(answer)))] + string(other) }
-		b := New(c)
-		for _, call := range methods {
-			_ = call(context.Background(), b, "k")
-		}
 	})
 }
 
