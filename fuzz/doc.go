@@ -3,8 +3,6 @@
 //   - FuzzRequest16, FuzzResponse16: no decoder panics. What decodes encodes to the same bytes, and decoding byte by
 //     byte has the same result.
 //   - FuzzClient16: each request has the response that the bytes hold, or all fail and may have been executed.
-//   - FuzzKeys: two keys share a window only if they are the same.
-//   - FuzzParseURL: a Config is within its bounds, and is the same when it is parsed again.
 //
 // There is one for each value size, with its bits in the name. Packages httplimit and rediswindow have targets of their
 // own. The seeds are frames from the encoders and recorded conversations; inputs that once failed are in

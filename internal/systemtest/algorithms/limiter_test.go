@@ -41,7 +41,6 @@ func ratesOf(algorithm throttr.Algorithm) []rate {
 type decision struct {
 	allowed    bool
 	retryAfter time.Duration // 0 if allowed
-	count      uint64        // with the hit if it was allowed; 0 if the limiter does not tell
 }
 
 // limiter decides on a hit of n, at a time that is not before that of the hit before. Time 0 is a
@@ -80,6 +79,6 @@ func inMemory(t *testing.T, algorithm throttr.Algorithm, r rate) limiter {
 		if err != nil { // require takes as long as a hit
 			require.NoError(t, err)
 		}
-		return decision{res.Allowed, res.RetryAfter, res.Count}
+		return decision{res.Allowed, res.RetryAfter}
 	}
 }
