@@ -32,7 +32,7 @@ const (
 	byStorms     = "concurrent takes and give-backs leave what is held"
 	byOrder      = "of takes in opposite order one is granted"
 	byEndings    = "windows that end under concurrent takes exceed no limit"
-	byClaims     = "in flight: a claim that is not valid, or has no context, does nothing"
+	byClaims     = "in flight: a claim whose context has ended does nothing"
 	byFlights    = "in flight: vectors"
 	byPlaceKeys  = "in flight: keys and names are independent"
 	byPlacesNow  = "in flight: concurrent claims are granted up to Max"
@@ -123,13 +123,7 @@ var unbounded = []broken{
 
 	// Errors.
 	{"the context is ignored", "ft", []string{byContext}, func(b attempt, c call) answer { return b.endless().right(c) }},
-	{"the context is checked after the call", "ft", []string{byContext}, func(b attempt, c call) answer {
-		a := b.endless().right(c)
-		if b.ctx.Err() != nil {
-			a.err = b.ctx.Err()
-		}
-		return a
-	}},
+	{"the context is checked after the call", "ft", []string{byContext}, checkedLate},
 	{"the error does not match that of the context", "ft", []string{byContext}, hiding(context.Canceled)},
 	{"positive scales under 1 ms are accepted", "ft", []string{byCheck}, ofLimits(func(l *window.Limit) {
 		if l.Scale > 0 {
@@ -497,7 +491,7 @@ var unbounded = []broken{
 	{"a window of a day opens with a hit and lasts a day", "f", []string{byCalendar, byModel}, ofLength(window.FixedWindow)},
 
 	// Places in flight.
-	{"claims are not checked", "f", []string{byClaims}, instead(exchange, func(b attempt, c call) answer { return answer{err: unless(b.right(c).err, window.ErrRange)} })},
+	{"the context of a claim is checked after it", "f", []string{byClaims}, instead(exchange, checkedLate)},
 	{"a place more than Max is granted", "f", []string{byFlights, byPlaceModel}, ofWants(func(w *window.Want, _ uint64) { w.Max++ })},
 	{"places are granted between reading and adding", "f", []string{byPlacesNow}, ofWants(func(w *window.Want, held uint64) {
 		if held+w.N <= w.Max {

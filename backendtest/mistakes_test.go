@@ -172,6 +172,15 @@ func hiding(hidden error) mistake {
 // endless returns an attempt whose context does not end.
 func (b attempt) endless() attempt { return attempt{b.wrong, context.WithoutCancel(b.ctx)} }
 
+// checkedLate looks at the context after the call.
+func checkedLate(b attempt, c call) answer {
+	a := b.endless().right(c)
+	if b.ctx.Err() != nil {
+		a.err = b.ctx.Err()
+	}
+	return a
+}
+
 // ending ends the windows of a key that are of some limits, in place of Reset or Delete.
 func ending(m method, which func(l, of window.Limit) bool) mistake {
 	return instead(m, func(b attempt, c call) (a answer) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/ledger"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -20,11 +19,7 @@ func (b *Backend) newLedger() *ledger.Ledger {
 // Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as
 // many windows. Places of package inflight have no lease on a Backend.
 func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []window.Places) error {
-	err := limits.CheckClaims(claims, places)
-	if err == nil {
-		err = b.Ping(ctx)
-	}
-	if err != nil {
+	if err := b.Ping(ctx); err != nil {
 		return b.fail("exchange", "", err)
 	}
 	for i := range claims {
