@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"net/textproto"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,9 +23,9 @@ type AddrConfig struct {
 	Proxies []netip.Prefix
 	// UnixProxy trusts all connections over a Unix socket as proxies.
 	UnixProxy bool
-	// Header is the field in which the proxies pass on the address of their client:
-	// "Forwarded" (RFC 7239), a field of addresses separated by commas, such as
-	// "X-Forwarded-For", or a field of one address, such as "X-Real-IP". Each proxy must
+	// Header is the field in which the proxies pass on the address of their client: a field
+	// of addresses separated by commas, such as "X-Forwarded-For", or a field of one address,
+	// such as "X-Real-IP". The field "Forwarded" (RFC 7239) is an error. Each proxy must
 	// append the address of its client to the field, or replace the field. There is no
 	// default: a field that the proxies do not set is under the control of the client.
 	Header string
@@ -40,6 +41,9 @@ type Addrs struct{ cfg AddrConfig } // with its defaults, and networks that matc
 
 // direct trusts no header field.
 var direct = Addrs{AddrConfig{IPv4Bits: 32, IPv6Bits: 64}}
+
+// token is the form of the name of a field (RFC 9110, 5.6.2).
+var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 // unknown is the key of all requests whose address is not known.
 const unknown = "unknown"
@@ -69,10 +73,13 @@ func NewAddrs(cfg AddrConfig) (*Addrs, error) {
 	case cfg.Header != "" && !token.MatchString(cfg.Header):
 		return nil, invalid("%q is not the name of a header field", cfg.Header)
 	}
+	cfg.Header = textproto.CanonicalMIMEHeaderKey(cfg.Header)
+	if cfg.Header == "Forwarded" {
+		return nil, invalid("the field Forwarded is not read: let the proxies set X-Forwarded-For")
+	}
 	cfg.IPv4Bits = cmp.Or(cfg.IPv4Bits, direct.cfg.IPv4Bits)
 	cfg.IPv6Bits = cmp.Or(cfg.IPv6Bits, direct.cfg.IPv6Bits)
 	cfg.Proxies = proxies
-	cfg.Header = textproto.CanonicalMIMEHeaderKey(cfg.Header)
 	return &Addrs{cfg}, nil
 }
 
@@ -134,12 +141,13 @@ func (a *Addrs) Find(remote string, values func(name string) []string) (client n
 	}
 	for _, line := range slices.Backward(values(a.cfg.Header)) {
 		for more := true; more; {
-			var text string
-			text, line, more = a.last(line)
-			passedOn, valid := parseNode(text)
+			comma := strings.LastIndexByte(line, ',')
+			passedOn, valid := parseNode(strings.Trim(line[comma+1:], " \t"))
 			if !valid {
 				return client, ok
 			}
+			more = comma >= 0
+			line = line[:max(0, comma)]
 			client, ok = passedOn, true
 			hops--
 			if a.cfg.Hops > 0 && hops == 0 || a.cfg.Hops == 0 && !containAny(a.cfg.Proxies, client) {
@@ -167,12 +175,15 @@ func InNetworks(networks ...netip.Prefix) (func(netip.Addr) bool, error) {
 	return func(a netip.Addr) bool { return containAny(all, a) }, err
 }
 
-// last splits the last node off a line. More reports whether there are others.
-func (a *Addrs) last(line string) (text, rest string, more bool) {
-	if a.cfg.Header == "Forwarded" {
-		element, rest, more := lastElement(line)
-		return forParameter(element), rest, more
+// parseNode parses an address, without its zone, and IPv4 not mapped to IPv6, with or without a port: 192.0.2.1,
+// 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1]:80. It returns false for anything else, such as "unknown".
+func parseNode(s string) (netip.Addr, bool) {
+	if node, err := netip.ParseAddrPort(s); err == nil {
+		return node.Addr().WithZone("").Unmap(), true
 	}
-	i := strings.LastIndexByte(line, ',')
-	return strings.Trim(line[i+1:], " \t"), line[:max(0, i)], i >= 0
+	if strings.Contains(s, ":") && strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		s = s[1 : len(s)-1]
+	}
+	addr, err := netip.ParseAddr(s)
+	return addr.WithZone("").Unmap(), err == nil
 }
