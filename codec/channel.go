@@ -16,8 +16,6 @@ func (Channel) Op() Op { return OpChannel }
 // ResponseKind returns [KindChannel].
 func (Channel) ResponseKind() Kind { return KindChannel }
 
-func (Channel) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // channel, dst is returned as it was.
 func (m Channel) AppendBinary(dst []byte) ([]byte, error) {
@@ -45,8 +43,6 @@ const subscriberSize = 16 + 3*8
 
 // Kind returns [KindChannel].
 func (ChannelResponse) Kind() Kind { return KindChannel }
-
-func (ChannelResponse) valueSize() int { return 0 }
 
 // DecodeChannelResponse decodes the response to a CHANNEL at the start of src and
 // returns it and its length in bytes. It allocates the subscribers once all have

@@ -14,8 +14,6 @@ func (Channels) Op() Op { return OpChannels }
 // ResponseKind returns [KindChannels].
 func (Channels) ResponseKind() Kind { return KindChannels }
 
-func (Channels) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Channels) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpChannels)), nil
@@ -31,8 +29,6 @@ type ChannelsResponse struct {
 
 // Kind returns [KindChannels].
 func (ChannelsResponse) Kind() Kind { return KindChannels }
-
-func (ChannelsResponse) valueSize() int { return 0 }
 
 // All yields the entries of all fragments.
 func (m ChannelsResponse) All() iter.Seq[ChannelsEntry] { return allOf(m.Fragments) }

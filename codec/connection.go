@@ -14,8 +14,6 @@ func (Connection) Op() Op { return OpConnection }
 // ResponseKind returns [KindConnection].
 func (Connection) ResponseKind() Kind { return KindConnection }
 
-func (Connection) valueSize() int { return 0 }
-
 // decodeConnection decodes a CONNECTION.
 func decodeConnection(src []byte) (m Connection, n int, err error) {
 	n = 1 + len(m.ID)
@@ -44,8 +42,6 @@ type ConnectionResponse struct {
 
 // Kind returns [KindConnection].
 func (ConnectionResponse) Kind() Kind { return KindConnection }
-
-func (ConnectionResponse) valueSize() int { return 0 }
 
 // DecodeConnectionResponse decodes the response to a CONNECTION at the start of src
 // and returns it and its length in bytes. Errors: [ErrShort], [ErrMalformed].

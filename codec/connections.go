@@ -14,8 +14,6 @@ func (Connections) Op() Op { return OpConnections }
 // ResponseKind returns [KindConnections].
 func (Connections) ResponseKind() Kind { return KindConnections }
 
-func (Connections) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Connections) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpConnections)), nil
@@ -31,8 +29,6 @@ type ConnectionsResponse struct {
 
 // Kind returns [KindConnections].
 func (ConnectionsResponse) Kind() Kind { return KindConnections }
-
-func (ConnectionsResponse) valueSize() int { return 0 }
 
 // All yields the entries of all fragments.
 func (m ConnectionsResponse) All() iter.Seq[ConnectionInfo] { return allOf(m.Fragments) }

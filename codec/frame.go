@@ -20,7 +20,12 @@ type Frame interface {
 	// AppendBinary appends the encoded frame to dst. On an error, a [*SizeError], it
 	// returns dst unchanged.
 	encoding.BinaryAppender
-	// valueSize returns the value size of the frame; 0 if it has no field of N bytes.
+}
+
+// sizedFrame is a frame that has a field of N bytes.
+type sizedFrame interface {
+	Frame
+	// valueSize returns N.
 	valueSize() int
 }
 

@@ -13,8 +13,6 @@ func (Get) Op() Op { return OpGet }
 // ResponseKind returns [KindGet].
 func (Get) ResponseKind() Kind { return KindGet }
 
-func (Get) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // key, dst is returned as it was.
 func (m Get) AppendBinary(dst []byte) ([]byte, error) {

@@ -12,8 +12,6 @@ func (Info) Op() Op { return OpInfo }
 // ResponseKind returns [KindInfo].
 func (Info) ResponseKind() Kind { return KindInfo }
 
-func (Info) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Info) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpInfo)), nil
@@ -70,8 +68,6 @@ func (m *InfoResponse) counts() [21]*Count {
 
 // Kind returns [KindInfo].
 func (InfoResponse) Kind() Kind { return KindInfo }
-
-func (InfoResponse) valueSize() int { return 0 }
 
 // DecodeInfoResponse decodes the response to an INFO at the start of src and returns
 // it and its length, 433. Errors: [ErrShort], [ErrMalformed].

@@ -16,8 +16,6 @@ func (List) Op() Op { return OpList }
 // ResponseKind returns [KindList].
 func (List) ResponseKind() Kind { return KindList }
 
-func (List) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. It never fails.
 func (List) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpList)), nil

@@ -14,8 +14,6 @@ func (Purge) Op() Op { return OpPurge }
 // ResponseKind returns [KindStatus].
 func (Purge) ResponseKind() Kind { return KindStatus }
 
-func (Purge) valueSize() int { return 0 }
-
 // DecodePurge decodes the PURGE at the start of src and returns it and its
 // length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodePurge(src []byte) (m Purge, n int, err error) {

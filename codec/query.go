@@ -13,8 +13,6 @@ func (Query) Op() Op { return OpQuery }
 // ResponseKind returns [KindQuery].
 func (Query) ResponseKind() Kind { return KindQuery }
 
-func (Query) valueSize() int { return 0 }
-
 // DecodeQuery decodes the QUERY at the start of src and returns it and its
 // length in bytes. Errors: [ErrShort], [ErrMalformed].
 func DecodeQuery(src []byte) (m Query, n int, err error) {

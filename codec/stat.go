@@ -14,8 +14,6 @@ func (Stat) Op() Op { return OpStat }
 // ResponseKind returns [KindStat].
 func (Stat) ResponseKind() Kind { return KindStat }
 
-func (Stat) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // key, dst is returned as it was.
 func (m Stat) AppendBinary(dst []byte) ([]byte, error) {
@@ -33,8 +31,6 @@ type StatResponse struct {
 
 // Kind returns [KindStat].
 func (StatResponse) Kind() Kind { return KindStat }
-
-func (StatResponse) valueSize() int { return 0 }
 
 // DecodeStatResponse decodes the response to a STAT at the start of src and returns
 // it and its length in bytes. Errors: [ErrShort], [ErrMalformed].

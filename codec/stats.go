@@ -14,8 +14,6 @@ func (Stats) Op() Op { return OpStats }
 // ResponseKind returns [KindStats].
 func (Stats) ResponseKind() Kind { return KindStats }
 
-func (Stats) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. It never fails.
 func (Stats) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpStats)), nil
@@ -31,8 +29,6 @@ type StatsResponse struct {
 
 // Kind returns [KindStats].
 func (StatsResponse) Kind() Kind { return KindStats }
-
-func (StatsResponse) valueSize() int { return 0 }
 
 // All yields the entries of all fragments.
 func (m StatsResponse) All() iter.Seq[StatsEntry] { return allOf(m.Fragments) }

@@ -15,8 +15,6 @@ const (
 // Kind returns [KindStatus].
 func (Status) Kind() Kind { return KindStatus }
 
-func (Status) valueSize() int { return 0 }
-
 // DecodeStatus decodes the status at the start of src and returns it and its
 // length, 1. Errors: [ErrShort], [ErrMalformed].
 func DecodeStatus(src []byte) (Status, int, error) {

@@ -15,8 +15,6 @@ func (Subscribe) Op() Op { return OpSubscribe }
 // ResponseKind returns [KindStatus].
 func (Subscribe) ResponseKind() Kind { return KindStatus }
 
-func (Subscribe) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // channel, dst is returned as it was.
 func (m Subscribe) AppendBinary(dst []byte) ([]byte, error) {

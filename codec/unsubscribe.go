@@ -15,8 +15,6 @@ func (Unsubscribe) Op() Op { return OpUnsubscribe }
 // ResponseKind returns [KindStatus].
 func (Unsubscribe) ResponseKind() Kind { return KindStatus }
 
-func (Unsubscribe) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. On an error, a [*SizeError] for the
 // channel, dst is returned as it was.
 func (m Unsubscribe) AppendBinary(dst []byte) ([]byte, error) {

@@ -12,8 +12,6 @@ func (WhoAmI) Op() Op { return OpWhoAmI }
 // ResponseKind returns [KindWhoAmI].
 func (WhoAmI) ResponseKind() Kind { return KindWhoAmI }
 
-func (WhoAmI) valueSize() int { return 0 }
-
 // AppendBinary appends the frame to dst. It never fails.
 func (WhoAmI) AppendBinary(dst []byte) ([]byte, error) {
 	return append(dst, byte(OpWhoAmI)), nil
@@ -28,8 +26,6 @@ type WhoAmIResponse struct {
 
 // Kind returns [KindWhoAmI].
 func (WhoAmIResponse) Kind() Kind { return KindWhoAmI }
-
-func (WhoAmIResponse) valueSize() int { return 0 }
 
 // DecodeWhoAmIResponse decodes the response to a WHOAMI at the start of src and
 // returns it and its length, 17. Errors: [ErrShort], [ErrMalformed].
