@@ -47,14 +47,14 @@ func ExampleDecodeRequest() {
 		}
 		switch req := req.(type) {
 		case codec.Query:
-			fmt.Printf("%v %s, which expects a %v\n", req.Op(), req.Key, req.ResponseKind())
+			fmt.Printf("%v %s\n", req.Op(), req.Key)
 		case codec.Purge:
 			fmt.Printf("%v %s\n", req.Op(), req.Key)
 		}
 		received = received[n:]
 	}
 	// Output:
-	// QUERY key, which expects a QUERY response
+	// QUERY key
 	// 3 bytes wait for more
 }
 

@@ -25,25 +25,6 @@ const (
 // known reports whether k is one of the above.
 func (k Kind) known() bool { return k >= KindStatus && k <= KindWhoAmI }
 
-// String returns the kind's name, or its number if it is unknown.
-func (k Kind) String() string { return name(k, kindNames[:], "kind") }
-
-var kindNames = [...]string{
-	KindStatus:      "status",
-	KindQuery:       "QUERY response",
-	KindGet:         "GET response",
-	KindEvent:       "EVENT",
-	KindStat:        "STAT response",
-	KindList:        "LIST response",
-	KindStats:       "STATS response",
-	KindInfo:        "INFO response",
-	KindConnections: "CONNECTIONS response",
-	KindConnection:  "CONNECTION response",
-	KindChannels:    "CHANNELS response",
-	KindChannel:     "CHANNEL response",
-	KindWhoAmI:      "WHOAMI response",
-}
-
 // Response is a frame that a server sends: a [Status], [QueryResponse],
 // [GetResponse], [Event], [ListResponse], [InfoResponse], [StatResponse],
 // [StatsResponse], [ConnectionsResponse], [ConnectionResponse],

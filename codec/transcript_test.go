@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -44,7 +45,7 @@ func TestLargeResponsesOfARealServerRoundTrip(t *testing.T) {
 		codec.KindList: rec.List, codec.KindStats: rec.Stats, codec.KindConnections: rec.Connections,
 		codec.KindChannels: rec.Channels, codec.KindChannel: rec.Channel, codec.KindInfo: rec.Info, codec.KindWhoAmI: rec.WhoAmI,
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			src := unhex(t, text)
 			res, n, err := codec.DecodeResponse[uint16](kind, src)
 			require.NoError(t, err)
