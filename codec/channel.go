@@ -80,13 +80,11 @@ func (m ChannelResponse) AppendBinary(dst []byte) ([]byte, error) {
 		return append(dst, 0), nil
 	}
 	dst = reserve(dst, 9+len(m.Subscribers)*subscriberSize)
-	dst = append(dst, 1)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(m.Subscribers)))
+	dst = appendNumbers(append(dst, 1), uint64(len(m.Subscribers)))
 	for i := range m.Subscribers {
 		s := &m.Subscribers[i]
 		dst = append(dst, s.ID[:]...)
-		dst = dst[:len(dst)+3*8]
-		putNumbers(dst[len(dst)-3*8:], s.Since, s.ReadBytes, s.WriteBytes)
+		dst = appendNumbers(dst, s.Since, s.ReadBytes, s.WriteBytes)
 	}
 	return dst, nil
 }

@@ -73,14 +73,9 @@ func (ChannelsEntry) decode(b []byte) (e ChannelsEntry, name int, err error) {
 	return e, int(b[0]), nil
 }
 
-func (e ChannelsEntry) check() error {
+func (e ChannelsEntry) append(dst []byte) ([]byte, error) {
 	if len(e.Name) > MaxKey {
-		return keyTooLong(OpChannels, e.Name)
+		return dst, keyTooLong(OpChannels, e.Name)
 	}
-	return nil
-}
-
-func (e ChannelsEntry) encode(b []byte) {
-	b[0] = byte(len(e.Name))
-	putNumbers(b[1:], e.ReadBytes, e.WriteBytes, e.Connections)
+	return appendNumbers(append(dst, byte(len(e.Name))), e.ReadBytes, e.WriteBytes, e.Connections), nil
 }

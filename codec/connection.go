@@ -68,13 +68,9 @@ func (m ConnectionResponse) AppendBinary(dst []byte) ([]byte, error) {
 	if !m.Found {
 		return append(dst, 0), nil
 	}
-	if err := m.Connection.check(); err != nil {
+	frame, err := m.Connection.append(append(reserve(dst, 1+connectionSize), 1))
+	if err != nil {
 		return dst, err
 	}
-	n := 1 + connectionSize
-	dst = reserve(dst, n)
-	b := dst[len(dst) : len(dst)+n]
-	b[0] = 1
-	m.Connection.encode(b[1:])
-	return dst[:len(dst)+n], nil
+	return frame, nil
 }

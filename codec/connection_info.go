@@ -100,21 +100,16 @@ func (ConnectionInfo) decode(b []byte) (c ConnectionInfo, name int, err error) {
 	return c, 0, nil
 }
 
-func (c ConnectionInfo) check() error {
+func (c ConnectionInfo) append(dst []byte) ([]byte, error) {
 	if len(c.IP) > maxIP {
-		return &SizeError{Op: OpConnection, Field: "IP", Size: len(c.IP), Max: maxIP}
+		return dst, &SizeError{Op: OpConnection, Field: "IP", Size: len(c.IP), Max: maxIP}
 	}
-	return nil
-}
-
-func (c ConnectionInfo) encode(b []byte) {
-	copy(b, c.ID[:])
-	b[16] = byte(c.Type)
-	b[17] = byte(c.Transport)
-	b[18] = c.IPVersion
-	putText(b[19:35], c.IP)
-	binary.LittleEndian.PutUint16(b[35:], c.Port)
-	for i, v := range c.numbers() {
-		binary.LittleEndian.PutUint64(b[37+8*i:], *v)
+	dst = append(dst, c.ID[:]...)
+	dst = append(dst, byte(c.Type), byte(c.Transport), c.IPVersion)
+	dst = appendText(dst, c.IP, maxIP)
+	dst = binary.LittleEndian.AppendUint16(dst, c.Port)
+	for _, v := range c.numbers() {
+		dst = binary.LittleEndian.AppendUint64(dst, *v)
 	}
+	return dst, nil
 }

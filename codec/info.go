@@ -98,17 +98,11 @@ func (m InfoResponse) AppendBinary(dst []byte) ([]byte, error) {
 		return dst, &SizeError{Op: OpInfo, Field: "version", Size: len(m.Version), Max: maxVersion}
 	}
 	dst = reserve(dst, infoSize)
-	frame := dst[len(dst) : len(dst)+infoSize]
-	frame[0] = 1
-	b := frame[1:]
-	putNumbers(b, m.Timestamp)
-	b = b[8:]
+	dst = appendNumbers(append(dst, 1), m.Timestamp)
 	for _, c := range m.counts() {
-		putNumbers(b, c.Total, c.PerMinute)
-		b = b[16:]
+		dst = appendNumbers(dst, c.Total, c.PerMinute)
 	}
-	putNumbers(b, m.Keys, m.Counters, m.Buffers, m.CounterBytes, m.BufferBytes,
+	dst = appendNumbers(dst, m.Keys, m.Counters, m.Buffers, m.CounterBytes, m.BufferBytes,
 		m.Subscriptions, m.Channels, m.RunningSince, m.Connections)
-	putText(frame[infoSize-maxVersion:], m.Version)
-	return dst[:len(dst)+infoSize], nil
+	return appendText(dst, m.Version, maxVersion), nil
 }

@@ -83,20 +83,18 @@ func (ListEntry[T]) decode(b []byte) (e ListEntry[T], key int, err error) {
 	return e, int(b[0]), nil
 }
 
-func (e ListEntry[T]) check() error {
+func (e ListEntry[T]) append(dst []byte) ([]byte, error) {
 	if len(e.Key) > MaxKey {
-		return keyTooLong(OpList, e.Key)
+		return dst, keyTooLong(OpList, e.Key)
 	}
-	return nil
-}
-
-func (e ListEntry[T]) encode(b []byte) {
-	b[0] = byte(len(e.Key))
-	b[1] = 0
+	kind := byte(0)
 	if e.Buffer {
-		b[1] = 1
+		kind = 1
 	}
-	b[2] = byte(e.Unit)
-	binary.LittleEndian.PutUint64(b[3:], e.Expires)
-	putValue(b[11:], e.Bytes)
+	dst = append(dst, byte(len(e.Key)), kind, byte(e.Unit))
+	dst = binary.LittleEndian.AppendUint64(dst, e.Expires)
+	n := len(dst)
+	dst = append(dst, make([]byte, Size[T]())...)
+	putValue(dst[n:], e.Bytes)
+	return dst, nil
 }

@@ -54,10 +54,5 @@ func (m StatResponse) AppendBinary(dst []byte) ([]byte, error) {
 	if !m.Found {
 		return append(dst, 0), nil
 	}
-	n := 1 + usageSize
-	dst = reserve(dst, n)
-	b := dst[len(dst) : len(dst)+n]
-	b[0] = 1
-	m.put(b[1:])
-	return dst[:len(dst)+n], nil
+	return m.Usage.append(append(dst, 1)), nil
 }

@@ -69,14 +69,9 @@ func (StatsEntry) decode(b []byte) (e StatsEntry, key int, err error) {
 	return StatsEntry{Usage: getUsage(b[1:])}, int(b[0]), nil
 }
 
-func (e StatsEntry) check() error {
+func (e StatsEntry) append(dst []byte) ([]byte, error) {
 	if len(e.Key) > MaxKey {
-		return keyTooLong(OpStats, e.Key)
+		return dst, keyTooLong(OpStats, e.Key)
 	}
-	return nil
-}
-
-func (e StatsEntry) encode(b []byte) {
-	b[0] = byte(len(e.Key))
-	e.put(b[1:])
+	return e.Usage.append(append(dst, byte(len(e.Key)))), nil
 }

@@ -53,7 +53,7 @@ func TestLargeResponsesOfARealServerRoundTrip(t *testing.T) {
 			again, err := res.AppendBinary(nil)
 			require.NoError(t, err)
 			require.Equal(t, text, hex.EncodeToString(again))
-			for i := range src {
+			for i := 0; i < len(src); i += 1 + i/50 {
 				res, n, err := codec.DecodeResponse[uint16](kind, src[:i:i])
 				if !(res == nil && n == 0 && err == codec.ErrShort) {
 					t.Fatalf("the first %d bytes: %v, %d, %v", i, res, n, err)
@@ -67,7 +67,7 @@ func TestLargeResponsesOfARealServerRoundTrip(t *testing.T) {
 func TestDecoderReadsLargeResponse(t *testing.T) {
 	rec := readRecorded(t)
 	src := unhex(t, rec.List+rec.Stats+"01"+rec.List)
-	for _, r := range []io.Reader{bytes.NewReader(src), iotest.HalfReader(bytes.NewReader(src)), iotest.OneByteReader(bytes.NewReader(src))} {
+	for _, r := range []io.Reader{bytes.NewReader(src), iotest.HalfReader(bytes.NewReader(src))} {
 		dec := codec.NewDecoder[uint16](r)
 		var again []byte
 		for _, kind := range []codec.Kind{codec.KindList, codec.KindStats, codec.KindStatus, codec.KindList} {

@@ -16,6 +16,6 @@ func getUsage(b []byte) (u Usage) {
 	return u
 }
 
-func (u Usage) put(b []byte) {
-	putNumbers(b, u.ReadsPerMinute, u.WritesPerMinute, u.Reads, u.Writes)
+func (u Usage) append(dst []byte) []byte {
+	return appendNumbers(dst, u.ReadsPerMinute, u.WritesPerMinute, u.Reads, u.Writes)
 }

@@ -61,15 +61,19 @@ func getNumbers(b []byte, to ...*uint64) {
 	}
 }
 
-// putNumbers is the inverse of getNumbers.
-func putNumbers(b []byte, numbers ...uint64) {
-	for i, v := range numbers {
-		binary.LittleEndian.PutUint64(b[8*i:], v)
+// appendNumbers is the inverse of getNumbers.
+func appendNumbers(dst []byte, numbers ...uint64) []byte {
+	for _, v := range numbers {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
+	return dst
 }
 
 // text reads a text field, which is padded with NULs.
 func text(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
 
-// putText is the inverse of text.
-func putText(b []byte, s string) { clear(b[copy(b, s):]) }
+// appendText is the inverse of text, for a field of n bytes.
+func appendText(dst []byte, s string, n int) []byte {
+	dst = append(dst, s...)
+	return append(dst, make([]byte, n-len(s))...)
+}
