@@ -19,7 +19,7 @@ import (
 type Batch[T codec.Value] struct {
 	requests  []batchRequest
 	frames    []byte
-	responses []conn.Response[T]
+	responses []conn.Response
 	errs      []error // nil, or one per request
 	err       error   // of the first request that can't be encoded
 	phase     batchPhase
@@ -62,23 +62,23 @@ func (r Reply[T]) OK() (bool, error) {
 // error matches [ErrBatch].
 func (r CounterReply[T]) Counter() (Counter[T], bool, error) {
 	response, err := r.reply.response()
-	return Counter[T]{Quota: response.Quota, TTL: response.TTL}, response.OK, err
+	return counterOf[T](response), response.OK, err
 }
 
 // Buffer returns what [Client.Get] returns. Before Do has returned, the error
 // matches [ErrBatch].
 func (r BufferReply[T]) Buffer() (Buffer[T], bool, error) {
 	response, err := r.reply.response()
-	return Buffer[T]{Value: response.Value, TTL: response.TTL}, response.OK, err
+	return bufferOf[T](response), response.OK, err
 }
 
-func (r Reply[T]) response() (conn.Response[T], error) {
+func (r Reply[T]) response() (conn.Response, error) {
 	b := r.batch
 	if b == nil || b.phase != batchDone || r.index >= len(b.responses) {
-		return conn.Response[T]{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
+		return conn.Response{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
 	}
 	if b.errs != nil && b.errs[r.index] != nil {
-		return conn.Response[T]{}, b.errs[r.index]
+		return conn.Response{}, b.errs[r.index]
 	}
 	return b.responses[r.index], nil
 }
@@ -162,7 +162,7 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 		return fmt.Errorf("%w: it has been sent: Reset it first", ErrBatch)
 	}
 	b.phase = batchUnderWay
-	b.responses = append(b.responses[:0], make([]conn.Response[T], len(b.requests))...)
+	b.responses = append(b.responses[:0], make([]conn.Response, len(b.requests))...)
 	parts := c.split(b)
 	for more := len(parts) > 0; more; {
 		for _, p := range parts {
@@ -181,19 +181,19 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 // batchPart is the part of a batch that one server executes. Its requests are indices in
 // the batch, in order.
 type batchPart[T codec.Value] struct {
-	server   *server[T]
-	queued   []int         // requests that are not under way yet
-	underWay []int         // requests of call
-	call     *conn.Call[T] // nil: nothing is under way
-	sending  error         // why call could not be queued
-	executed bool          // a call of this part may have been executed
-	err      error         // why the part ended early, a *RequestError
+	server   *server
+	queued   []int      // requests that are not under way yet
+	underWay []int      // requests of call
+	call     *conn.Call // nil: nothing is under way
+	sending  error      // why call could not be queued
+	executed bool       // a call of this part may have been executed
+	err      error      // why the part ended early, a *RequestError
 }
 
 // split sorts the requests by server.
 func (c *Client[T]) split(b *Batch[T]) []*batchPart[T] {
 	var parts []*batchPart[T]
-	byServer := make(map[*server[T]]*batchPart[T], len(c.servers.all))
+	byServer := make(map[*server]*batchPart[T], len(c.servers.all))
 	for i, r := range b.requests {
 		s := c.servers.of(r.key)
 		p := byServer[s]

@@ -35,8 +35,8 @@ type Buffer[T codec.Value] struct {
 // failure is a response: false, and no error.
 type Client[T codec.Value] struct {
 	cfg           Config
-	servers       servers[T]
-	calls         conn.CallPool[T]
+	servers       servers
+	calls         *conn.Calls
 	subscriptions pubsub.Totals
 
 	ended chan struct{} // closed when Close is done
@@ -76,9 +76,9 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 
 // newClient makes a client without a connection. The Config has its defaults.
 func newClient[T codec.Value](cfg Config) (*Client[T], error) {
-	c := &Client[T]{cfg: cfg, ended: make(chan struct{}), backends: make(map[*ServerBackend]struct{})}
+	c := &Client[T]{cfg: cfg, calls: conn.NewCalls(conn.SizeOf(codec.Size[T]())), ended: make(chan struct{}), backends: make(map[*ServerBackend]struct{})}
 	var err error
-	c.servers, err = newServers(cfg, &c.calls)
+	c.servers, err = newServers(cfg, c.calls)
 	return c, err
 }
 
@@ -124,7 +124,7 @@ func (c *Client[T]) deregister(b *ServerBackend) {
 
 // ping sends each server a QUERY.
 func (c *Client[T]) ping(ctx context.Context) error {
-	_, err := each(c.servers.all, func(s *server[T]) ([]struct{}, error) {
+	_, err := each(c.servers.all, func(s *server) ([]struct{}, error) {
 		call := c.newCall(pingKey)
 		_, err := ask(ctx, c, s, call, codec.Query{Key: call.Key})
 		return nil, err
@@ -160,7 +160,7 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
 	call := c.newCall(key)
 	r, err := do(ctx, c, key, call, codec.Query{Key: call.Key})
-	return Counter[T]{Quota: r.Quota, TTL: r.TTL}, r.OK, err
+	return counterOf[T](r), r.OK, err
 }
 
 // Update changes a counter's quota, or a record's TTL in the unit that the record was made
@@ -214,11 +214,25 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 func (c *Client[T]) Get(ctx context.Context, key string) (Buffer[T], bool, error) {
 	call := c.newCall(key)
 	r, err := do(ctx, c, key, call, codec.Get{Key: call.Key})
-	return Buffer[T]{Value: r.Value, TTL: r.TTL}, r.OK, err
+	return bufferOf[T](r), r.OK, err
+}
+
+// counterOf returns the counter of a response to a QUERY.
+func counterOf[T codec.Value](r conn.Response) Counter[T] {
+	return Counter[T]{Quota: T(r.Quota), TTL: ttlOf[T](r)}
+}
+
+// bufferOf returns the buffer of a response to a GET.
+func bufferOf[T codec.Value](r conn.Response) Buffer[T] {
+	return Buffer[T]{Value: r.Value, TTL: ttlOf[T](r)}
+}
+
+func ttlOf[T codec.Value](r conn.Response) codec.TTL[T] {
+	return codec.TTL[T]{Amount: T(r.TTL.Amount), Unit: r.TTL.Unit}
 }
 
 // newCall returns an empty call whose Key is key.
-func (c *Client[T]) newCall(key string) *conn.Call[T] {
+func (c *Client[T]) newCall(key string) *conn.Call {
 	call := c.calls.Get()
 	call.SetKey(key)
 	return call
@@ -227,8 +241,8 @@ func (c *Client[T]) newCall(key string) *conn.Call[T] {
 // do sends a request, in an empty call, to the server of a key and returns the response. If the request
 // can't be encoded, nothing is sent.
 func do[T codec.Value, R codec.Request](
-	ctx context.Context, c *Client[T], key string, call *conn.Call[T], r R,
-) (conn.Response[T], error) {
+	ctx context.Context, c *Client[T], key string, call *conn.Call, r R,
+) (conn.Response, error) {
 	response, err := ask(ctx, c, c.servers.of(key), call, r)
 	if failed, ok := err.(*RequestError); ok {
 		failed.Key = key
@@ -238,8 +252,8 @@ func do[T codec.Value, R codec.Request](
 
 // ask is do for a given server.
 func ask[T codec.Value, R codec.Request](
-	ctx context.Context, c *Client[T], s *server[T], call *conn.Call[T], r R,
-) (response conn.Response[T], err error) {
+	ctx context.Context, c *Client[T], s *server, call *conn.Call, r R,
+) (response conn.Response, err error) {
 	if err := conn.Add(call, r); err != nil {
 		c.calls.Put(call)
 		return response, err

@@ -61,7 +61,7 @@ func (c *Client[T]) WhoAmI(ctx context.Context) ([]inspect.Identity, error) {
 func report[T codec.Value, R codec.Request, M, E any](
 	ctx context.Context, c *Client[T], r R, decode func([]byte) (M, int, error), entry func(server string, m M) E,
 ) ([]E, error) {
-	return each(c.servers.all, func(s *server[T]) ([]E, error) {
+	return each(c.servers.all, func(s *server) ([]E, error) {
 		response, err := ask(ctx, c, s, c.newCall(""), r)
 		if err != nil {
 			return nil, err
@@ -107,9 +107,9 @@ func (c *Client[T]) Channel(ctx context.Context, name string) ([]inspect.Subscri
 	}
 	asked := c.servers.all
 	if !onAnyServer(name) {
-		asked = []*server[T]{c.servers.of(name)}
+		asked = []*server{c.servers.of(name)}
 	}
-	subscribers, err := each(asked, func(s *server[T]) (subscribers []inspect.Subscriber, err error) {
+	subscribers, err := each(asked, func(s *server) (subscribers []inspect.Subscriber, err error) {
 		err = s.stream(ctx, request, func(src []byte, left bool) (int, bool, error) {
 			r, n, err := codec.DecodeChannelResponse(src)
 			if left {

@@ -94,7 +94,7 @@ func listing[T codec.Value, E codec.FragmentEntry[E], R any](
 }
 
 // stream sends a request on a connection of its own and has decode read the response.
-func (s *server[T]) stream(ctx context.Context, r codec.Request, decode pool.Decoder) error {
+func (s *server) stream(ctx context.Context, r codec.Request, decode pool.Decoder) error {
 	if sent, err := s.pool.Stream(ctx, r, decode); err != nil {
 		return requestError(s.name, r.Op(), sent, err)
 	}

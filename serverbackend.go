@@ -150,13 +150,13 @@ func newServerBackend(servers []string) *ServerBackend {
 
 // keepWindowsOf has the client keep the windows of a backend, which has no client yet.
 func (c *Client[T]) keepWindowsOf(b *ServerBackend, o backendOptions) {
-	servers := make([]fixedwindow.Server[T], len(c.servers.all))
+	servers := make([]fixedwindow.Server, len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.KeepParked()
 		servers[i] = s.pool
 	}
-	windows := fixedwindow.New(fixedwindow.Options[T]{
-		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.pick, Calls: &c.calls,
+	windows := fixedwindow.New(fixedwindow.Options{
+		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.pick, Calls: c.calls,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory,
 	})

@@ -57,7 +57,7 @@ type windowReader[T codec.Value] struct {
 	yield  func(Listed, error) bool
 	server string // whose records are pending
 	names  []fixedwindow.Name
-	call   *conn.Call[T] // reads the records of names; nil if there are none
+	call   *conn.Call // reads the records of names; nil if there are none
 }
 
 // readStep is the most records that are read at a time.
@@ -100,11 +100,11 @@ func (w *windowReader[T]) read(ctx context.Context) bool {
 		if !response.OK {
 			continue
 		}
-		l.Window, _ = names[i].Window(uint64(^T(0)), uint64(response.Quota), response.TTL.Duration(), now)
+		l.Window, _ = names[i].Window(w.client.calls.Size().Largest(), response.Quota, response.TTL.Duration(), now)
 		if l.Window.ExpiresAt.IsZero() {
 			continue
 		}
-		rest := codec.TTL[T]{Amount: 1, Unit: response.TTL.Unit}.Duration() // the server rounds a TTL down
+		rest := conn.TTL{Amount: 1, Unit: response.TTL.Unit}.Duration() // the server rounds a TTL down
 		l.Window.Left += rest
 		l.Window.ExpiresAt = l.Window.ExpiresAt.Add(rest)
 		if !w.yield(l, nil) {

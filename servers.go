@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
@@ -16,37 +15,37 @@ import (
 )
 
 // server is one server of a client.
-type server[T codec.Value] struct {
+type server struct {
 	name          string // as in Config.Servers
-	pool          *pool.Pool[T]
-	subscriptions *pubsub.Manager[T]
+	pool          *pool.Pool
+	subscriptions *pubsub.Manager
 	attempted     <-chan struct{} // closed at the end of the first attempt of a lazy client; or nil
 }
 
 // servers are those of a client. A key lives on one of them.
-type servers[T codec.Value] struct {
-	all   []*server[T] // in the order of Config.Servers
+type servers struct {
+	all   []*server // in the order of Config.Servers
 	byKey rendezvous
 }
 
 // newServers makes the pools of all servers of cfg, without a connection. The pools share
 // calls.
-func newServers[T codec.Value](cfg Config, calls *conn.CallPool[T]) (servers[T], error) {
-	s := servers[T]{byKey: newRendezvous(cfg.Servers)}
+func newServers(cfg Config, calls *conn.Calls) (servers, error) {
+	s := servers{byKey: newRendezvous(cfg.Servers)}
 	dialer := cfg.dialer()
 	for _, name := range cfg.Servers {
 		one, err := newServer(name, cfg, dialer, calls)
 		if err != nil {
 			s.close()
-			return servers[T]{}, err
+			return servers{}, err
 		}
 		s.all = append(s.all, one)
 	}
 	return s, nil
 }
 
-func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer,
-	calls *conn.CallPool[T]) (*server[T], error) {
+func newServer(name string, cfg Config, dialer *dial.Dialer,
+	calls *conn.Calls) (*server, error) {
 	address, err := parseAddress(name)
 	if err != nil {
 		return nil, err
@@ -56,12 +55,12 @@ func newServer[T codec.Value](name string, cfg Config, dialer *dial.Dialer,
 		return nil, err
 	}
 	m := pubsub.NewManager(subscriptionOptions(name, cfg, p))
-	return &server[T]{name: name, pool: p, subscriptions: m}, nil
+	return &server{name: name, pool: p, subscriptions: m}, nil
 }
 
-func poolOptions[T codec.Value](name string, address dial.Address, cfg Config, dialer *dial.Dialer,
-	calls *conn.CallPool[T]) pool.Options[T] {
-	return pool.Options[T]{
+func poolOptions(name string, address dial.Address, cfg Config, dialer *dial.Dialer,
+	calls *conn.Calls) pool.Options {
+	return pool.Options{
 		Server: name, Address: address, Dialer: dialer, Calls: calls,
 		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued,
 		MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxResponse,
@@ -71,19 +70,19 @@ func poolOptions[T codec.Value](name string, address dial.Address, cfg Config, d
 	}
 }
 
-func subscriptionOptions[T codec.Value](name string, cfg Config, p *pool.Pool[T]) pubsub.Options[T] {
-	return pubsub.Options[T]{
+func subscriptionOptions(name string, cfg Config, p *pool.Pool) pubsub.Options {
+	return pubsub.Options{
 		Server: name, Open: p.ForEvents, MaxInFlight: cfg.MaxInFlight, MaxRetries: cfg.MaxRetries,
 		HealthInterval: cfg.HealthInterval, MinBackoff: cfg.MinBackoff, MaxBackoff: cfg.MaxBackoff,
 	}
 }
 
 // of returns the server that a key lives on.
-func (s *servers[T]) of(key string) *server[T] { return s.all[s.byKey.pick(key)] }
+func (s *servers) of(key string) *server { return s.all[s.byKey.pick(key)] }
 
 // named returns the server with the given text in Config.Servers, or nil.
-func (s *servers[T]) named(name string) *server[T] {
-	i := slices.IndexFunc(s.all, func(one *server[T]) bool { return one.name == name })
+func (s *servers) named(name string) *server {
+	i := slices.IndexFunc(s.all, func(one *server) bool { return one.name == name })
 	if i < 0 {
 		return nil
 	}
@@ -92,7 +91,7 @@ func (s *servers[T]) named(name string) *server[T] {
 
 // connect makes a first connection to each server. Its error is that of the first server, in
 // the order of Config.Servers, that can't be reached.
-func (s *servers[T]) connect(ctx context.Context) error {
+func (s *servers) connect(ctx context.Context) error {
 	errs := make([]error, len(s.all))
 	var connecting sync.WaitGroup
 	for i, one := range s.all {
@@ -113,7 +112,7 @@ const startWait = 500 * time.Millisecond
 
 // start has connections made in the background. It waits for the first attempts, but not for
 // longer than startWait, and not beyond the end of ctx.
-func (s *servers[T]) start(ctx context.Context) {
+func (s *servers) start(ctx context.Context) {
 	attempts := make([]<-chan struct{}, len(s.all))
 	for i, one := range s.all {
 		one.attempted = one.pool.Start()
@@ -137,7 +136,7 @@ func awaitAll(ctx context.Context, attempts []<-chan struct{}) {
 }
 
 // close ends all connections and subscriptions, and returns when nothing of them is left.
-func (s *servers[T]) close() {
+func (s *servers) close() {
 	var closing sync.WaitGroup
 	for _, one := range s.all {
 		closing.Go(one.pool.Close)
@@ -148,7 +147,7 @@ func (s *servers[T]) close() {
 
 // each asks servers concurrently. It returns their results in order, and their errors,
 // joined.
-func each[T codec.Value, R any](servers []*server[T], ask func(*server[T]) ([]R, error)) ([]R, error) {
+func each[R any](servers []*server, ask func(*server) ([]R, error)) ([]R, error) {
 	if len(servers) == 1 {
 		return ask(servers[0])
 	}

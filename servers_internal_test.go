@@ -26,7 +26,7 @@ func TestPoolsAndSubscriptionsHaveTheFieldsOfAConfig(t *testing.T) {
 		}
 	}
 	require.Equal(t, cfg.ConnectTimeout, cfg.dialer().Timeout)
-	calls := new(conn.CallPool[uint16])
+	calls := new(conn.Calls)
 	o := poolOptions("s:1", dial.Address{Network: "tcp", Address: "s:1"}, cfg, cfg.dialer(), calls)
 	p, err := pool.New(o)
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func (c *Client[T]) Stats() Stats {
 	return s
 }
 
-func (s *server[T]) stats() ServerStats {
+func (s *server) stats() ServerStats {
 	p := s.pool.Stats()
 	conns := p.Conns
 	if s.subscriptions.Connected() {

@@ -41,7 +41,7 @@ func (c *Client[T]) Subscribe(ctx context.Context, channel string,
 	if _, err := (codec.Subscribe{Channel: []byte(channel)}).AppendBinary(nil); err != nil {
 		return nil, err
 	}
-	var managers []*subscriptions.Manager[T]
+	var managers []*subscriptions.Manager
 	if channel == pubsub.All || channel == pubsub.Own {
 		for _, s := range c.servers.all {
 			managers = append(managers, s.subscriptions)

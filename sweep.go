@@ -19,11 +19,11 @@ import (
 // returns what was found on each server, in the order of Config.Servers, and the errors, joined:
 // each is a [*RequestError].
 func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error) {
-	return each(c.servers.all, func(s *server[T]) ([]inspect.Swept, error) {
-		remover := fixedwindow.NewRemover(s.pool, &c.calls, c.cfg.MaxInFlight)
+	return each(c.servers.all, func(s *server) ([]inspect.Swept, error) {
+		remover := fixedwindow.NewRemover(s.pool, c.calls, c.cfg.MaxInFlight)
 		defer remover.Close()
-		sweeper := sweep.New(sweep.Options[T]{
-			Server: s.pool, Inspect: fixedwindow.Inspect[T], Remove: remover.Remove, Calls: &c.calls,
+		sweeper := sweep.New(sweep.Options{
+			Server: s.pool, Inspect: remover.Inspect, Remove: remover.Remove, Calls: c.calls,
 			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))

@@ -8,14 +8,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Response is a decoded response of any kind.
-type Response[T codec.Value] struct {
-	OK    bool // success, or found
-	Quota T
-	TTL   codec.TTL[T]
-	Value []byte // of a GET, a copy of the value; of a rarer request, a copy of the response
-}
-
 // Atomicity is what a call demands of the way in which its requests reach the server. A
 // server executes what one read returns, up to 8096 bytes, without requests of other
 // connections in between.
@@ -43,12 +35,12 @@ const (
 )
 
 // Call is one or more requests that travel together. One write sends them, and the call is
-// done when each of them has its response. A call comes from a [CallPool]. It belongs to
+// done when each of them has its response. A call comes from [Calls]. It belongs to
 // its caller until Enqueue, and again when Wait returns that it is done.
-type Call[T codec.Value] struct {
+type Call struct {
 	Atomicity Atomicity
-	Key       []byte        // scratch space for a key on its way into a frame
-	Responses []Response[T] // once done without an error: one for each request
+	Key       []byte     // scratch space for a key on its way into a frame
+	Responses []Response // once done without an error: one for each request
 	// MostTTL is the largest amount of a TTL that a QUERY of the call can return. A response with a
 	// larger one belongs to another request. The unit tells nothing: a server reads it from a record
 	// that may be gone by then (H19). 0 means that none is known.
@@ -61,41 +53,52 @@ type Call[T codec.Value] struct {
 	// the connection. Nil means that it is never too late.
 	Stale func() bool
 
+	size    Size
 	frames  []byte       // the encoded requests
 	kinds   []codec.Kind // the kinds of their responses
 	creates bool         // there is an INSERT or SET
+	invalid error        // why a request could not be encoded; then the call can't be sent
 
 	phase atomic.Uint32
 	done  chan struct{} // gets one element when phase becomes phaseDone
 	err   error         // once done: why there are no responses
 	sent  bool          // once done: whether a failed call may have been executed
 
-	conn   *Conn[T] // where it was queued last
-	inline bool     // Wait reads the responses itself
-	offset uint64   // where in the connection's stream of requests the call begins
-	before uint64   // frames that the connection had received when the call was written
-	next   *Call[T] // in a callList
+	conn   *Conn  // where it was queued last
+	inline bool   // Wait reads the responses itself
+	offset uint64 // where in the connection's stream of requests the call begins
+	before uint64 // frames that the connection had received when the call was written
+	next   *Call  // in a callList
 }
 
-// CallPool recycles calls. The zero value is ready for use.
-type CallPool[T codec.Value] struct{ pool sync.Pool }
+// Calls recycles the calls to servers of one value size.
+type Calls struct {
+	size Size
+	pool sync.Pool
+}
+
+// NewCalls returns the Calls of a value size.
+func NewCalls(s Size) *Calls { return &Calls{size: s} }
+
+// Size returns the value size.
+func (p *Calls) Size() Size { return p.size }
 
 // Get returns an empty call.
-func (p *CallPool[T]) Get() *Call[T] {
-	if c, ok := p.pool.Get().(*Call[T]); ok {
+func (p *Calls) Get() *Call {
+	if c, ok := p.pool.Get().(*Call); ok {
 		return c
 	}
-	return &Call[T]{done: make(chan struct{}, 1)}
+	return &Call{size: p.size, done: make(chan struct{}, 1)}
 }
 
 // Put recycles a call. Neither the call nor its Responses may be used any more.
-func (p *CallPool[T]) Put(c *Call[T]) {
+func (p *Calls) Put(c *Call) {
 	c.empty()
 	p.pool.Put(c)
 }
 
 // empty empties c.
-func (c *Call[T]) empty() {
+func (c *Call) empty() {
 	c.conn = nil
 	const keep = 4 << 10 // larger buffers, of large batches, are not kept
 	if cap(c.frames) > keep || cap(c.Responses) > keep/64 {
@@ -109,55 +112,74 @@ func (c *Call[T]) empty() {
 	c.Parks = false
 	c.Unasked = false
 	c.creates = false
+	c.invalid = nil
 	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
 	c.Rewind()
 }
 
 // Rewind prepares a call that is done for being sent once more.
-func (c *Call[T]) Rewind() {
+func (c *Call) Rewind() {
 	clear(c.Responses)
 	c.Responses = c.Responses[:0]
 	c.err, c.sent = nil, false
 	c.phase.Store(phaseUnsent)
 }
 
-// Add encodes a request. On an error the call is unchanged. The type of the request is a
+// Add encodes a request. After an error the call can't be sent. The type of the request is a
 // type parameter, so that the request does not escape to the heap.
-func Add[T codec.Value, R codec.Request](c *Call[T], r R) error {
+func Add[R codec.Request](c *Call, r R) error {
 	frames, err := r.AppendBinary(c.frames)
+	return c.add(frames, r.ResponseKind(), err)
+}
+
+// Insert encodes an INSERT, as Add does.
+func (c *Call) Insert(m Insert) error {
+	frames, err := c.size.AppendInsert(c.frames, m)
+	return c.add(frames, codec.KindStatus, err)
+}
+
+// Update encodes an UPDATE, as Add does.
+func (c *Call) Update(m Update) error {
+	frames, err := c.size.AppendUpdate(c.frames, m)
+	return c.add(frames, codec.KindStatus, err)
+}
+
+// add adds a request, given the frames with it, or fails the call.
+func (c *Call) add(frames []byte, kind codec.Kind, err error) error {
 	if err != nil {
+		c.invalid = err
 		return err
 	}
-	c.note(frames[len(c.frames):], r.ResponseKind())
+	c.note(frames[len(c.frames):], kind)
 	c.frames = frames
 	return nil
 }
 
 // AddFrame adds an encoded request whose response is of the given kind.
-func (c *Call[T]) AddFrame(frame []byte, kind codec.Kind) {
+func (c *Call) AddFrame(frame []byte, kind codec.Kind) {
 	c.note(frame, kind)
 	c.frames = append(c.frames, frame...)
 }
 
 // note records what is known of a request that is about to be added.
-func (c *Call[T]) note(frame []byte, kind codec.Kind) {
+func (c *Call) note(frame []byte, kind codec.Kind) {
 	op := codec.Op(frame[0])
 	c.creates = c.creates || op == codec.OpInsert || op == codec.OpSet
 	c.kinds = append(c.kinds, kind)
 }
 
 // Creates reports whether a request can create a record.
-func (c *Call[T]) Creates() bool { return c.creates }
+func (c *Call) Creates() bool { return c.creates }
 
 // SetKey copies key to c.Key.
-func (c *Call[T]) SetKey(key string) { c.Key = append(c.Key[:0], key...) }
+func (c *Call) SetKey(key string) { c.Key = append(c.Key[:0], key...) }
 
 // Len returns the number of requests.
-func (c *Call[T]) Len() int { return len(c.kinds) }
+func (c *Call) Len() int { return len(c.kinds) }
 
 // ReadOnly reports whether no request changes anything, so that sending them twice does no
 // harm.
-func (c *Call[T]) ReadOnly() bool {
+func (c *Call) ReadOnly() bool {
 	for _, k := range c.kinds {
 		if k == codec.KindStatus {
 			return false
@@ -170,7 +192,7 @@ func (c *Call[T]) ReadOnly() bool {
 // again; err is why it has failed, or nil. If done is false, ctx has ended first, err is
 // ctx's error, and the call must not be used any more. In both cases, sent says whether a
 // call that has failed or was abandoned may have been executed.
-func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
+func (c *Call) Wait(ctx context.Context) (done, sent bool, err error) {
 	if c.inline {
 		c.inline = false
 		c.conn.readInline(ctx, c)
@@ -188,10 +210,10 @@ func (c *Call[T]) Wait(ctx context.Context) (done, sent bool, err error) {
 }
 
 // markLaunched marks a queued call as launched. It returns false if the call has been abandoned.
-func (c *Call[T]) markLaunched() bool { return c.phase.CompareAndSwap(phaseUnsent, phaseLaunched) }
+func (c *Call) markLaunched() bool { return c.phase.CompareAndSwap(phaseUnsent, phaseLaunched) }
 
 // finish returns c to its caller. It returns false if the call has been abandoned.
-func (c *Call[T]) finish() bool {
+func (c *Call) finish() bool {
 	if c.phase.Swap(phaseDone) == phaseAbandoned {
 		return false
 	}
@@ -200,11 +222,11 @@ func (c *Call[T]) finish() bool {
 }
 
 // isDone reports whether c has its responses or has failed.
-func (c *Call[T]) isDone() bool { return c.phase.Load() == phaseDone }
+func (c *Call) isDone() bool { return c.phase.Load() == phaseDone }
 
 // abandon leaves c, which is queued or in flight, to its connection, and returns whether it may have been executed: a
 // byte of it may have left. If c is done already, ok is false, and c.done has its element or gets it at once.
-func (c *Call[T]) abandon() (sent, ok bool) {
+func (c *Call) abandon() (sent, ok bool) {
 	on, n := c.conn, c.Len() // c may be recycled as soon as it is abandoned
 	if c.phase.CompareAndSwap(phaseUnsent, phaseAbandoned) {
 		on.freeRoom(n)
@@ -215,19 +237,19 @@ func (c *Call[T]) abandon() (sent, ok bool) {
 }
 
 // isAbandoned reports whether the caller of c has returned.
-func (c *Call[T]) isAbandoned() bool { return c.phase.Load() == phaseAbandoned }
+func (c *Call) isAbandoned() bool { return c.phase.Load() == phaseAbandoned }
 
 // callList is a list of calls, oldest first. A call is in one list at most.
-type callList[T codec.Value] struct {
-	first, last *Call[T]
+type callList struct {
+	first, last *Call
 	n           int
 }
 
 // push adds a call as the newest.
-func (l *callList[T]) push(cl *Call[T]) { l.append(&callList[T]{cl, cl, 1}) }
+func (l *callList) push(cl *Call) { l.append(&callList{cl, cl, 1}) }
 
 // append moves all calls of another list behind those of l.
-func (l *callList[T]) append(others *callList[T]) {
+func (l *callList) append(others *callList) {
 	if l.n == 0 {
 		l.first = others.first
 	} else {
@@ -237,11 +259,11 @@ func (l *callList[T]) append(others *callList[T]) {
 		l.last = others.last
 	}
 	l.n += others.n
-	*others = callList[T]{}
+	*others = callList{}
 }
 
 // pop removes and returns the oldest call. The list must not be empty.
-func (l *callList[T]) pop() *Call[T] {
+func (l *callList) pop() *Call {
 	cl := l.first
 	l.first, cl.next = cl.next, nil
 	l.n--

@@ -16,7 +16,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := tcpPair(t)
-			l := newLink(t, wrap(ours), theirs, Options[uint16]{})
+			l := newLink(t, wrap(ours), theirs, Options{})
 			go respond(theirs, queryFrame)
 			cl := l.options.Calls.Get()
 			got := testing.AllocsPerRun(500, func() {

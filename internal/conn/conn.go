@@ -34,11 +34,11 @@ var (
 const pingKey = "throttr:ping"
 
 // Options are the settings of a connection. OnEvent and OnEnd can be nil.
-type Options[T codec.Value] struct {
+type Options struct {
 	MaxInFlight  int           // requests in flight, at most; less than MaxOutstanding
 	MaxQueued    int           // requests queued, at most; a single call may have more
 	StallTimeout time.Duration // how long nothing may come while a response is due
-	Calls        *CallPool[T]  // receives abandoned calls
+	Calls        *Calls        // receives abandoned calls
 	Counters     *Counters
 
 	// Abort has Fail discard what the server's host has not acknowledged, if requests are in flight:
@@ -49,10 +49,10 @@ type Options[T codec.Value] struct {
 	// came with them. An EVENT is valid until OnEvent returns. A connection with OnEvent
 	// does without the check for H4. If OnEvent is nil, EVENTs are
 	// dropped.
-	OnEvent func(codec.Event[T])
+	OnEvent func(Event)
 	// OnEnd is called once, when all calls are done and the network connection is closed. It
 	// must not call Close or wait for Done, which is closed after OnEnd has returned.
-	OnEnd func(c *Conn[T], err error)
+	OnEnd func(c *Conn, err error)
 }
 
 // Counters are what connections measure.
@@ -61,10 +61,10 @@ type Counters struct {
 }
 
 // Conn is a pipelined connection. It is safe for concurrent use.
-type Conn[T codec.Value] struct {
+type Conn struct {
 	nc      net.Conn
 	socket  *socket // of nc; nil if it can't read and write without blocking
-	options Options[T]
+	options Options
 	created time.Time
 
 	load atomic.Int64  // a Load: see addLoad
@@ -72,8 +72,8 @@ type Conn[T codec.Value] struct {
 
 	// The read side: see inline.go for which goroutine owns it.
 	turn     readTurn
-	reader   responseReader[T] // the owner of the read side uses it
-	readDone chan struct{}     // closed when the reader goroutine has ended
+	reader   responseReader // the owner of the read side uses it
+	readDone chan struct{}  // closed when the reader goroutine has ended
 
 	// The write side: see write.go. These are for the goroutine that owns it.
 	buf      []byte // the last write
@@ -88,15 +88,15 @@ type Conn[T codec.Value] struct {
 	closed  error // why nothing is queued or written any more, or nil
 	closing error // why nothing is queued any more, and what the reason will be when no call is left
 
-	queued         callList[T] // calls that wait to be written
-	queuedRequests int         // requests of these, without those of abandoned calls
-	abandoned      int         // how many of these calls have been abandoned
-	launched       callList[T] // calls in flight that the reader does not expect yet
-	inFlight       int         // requests without a response
-	inFlightBytes  int         // size of the calls in flight, each until its last response has come
-	offset         uint64      // size of all calls that were ever put in flight
-	received       uint64      // frames that the connection has received
-	lastDone       int         // calls that the last read has completed
+	queued         callList // calls that wait to be written
+	queuedRequests int      // requests of these, without those of abandoned calls
+	abandoned      int      // how many of these calls have been abandoned
+	launched       callList // calls in flight that the reader does not expect yet
+	inFlight       int      // requests without a response
+	inFlightBytes  int      // size of the calls in flight, each until its last response has come
+	offset         uint64   // size of all calls that were ever put in flight
+	received       uint64   // frames that the connection has received
+	lastDone       int      // calls that the last read has completed
 
 	uses     uint64    // calls queued, pings aside
 	seenUses uint64    // uses when Idle was last called
@@ -111,15 +111,15 @@ type Conn[T codec.Value] struct {
 
 // New serves nc, which has passed the probe. The bytes in early came after the responses to
 // the probe.
-func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
-	c := &Conn[T]{
+func New(nc net.Conn, early []byte, o Options) *Conn {
+	c := &Conn{
 		nc: nc, socket: newSocket(nc), options: o, created: time.Now(),
 		readDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.idle = c.created
 	c.ready.L = &c.mu
 	c.watchdog = time.AfterFunc(math.MaxInt64, c.checkStall)
-	c.reader = responseReader[T]{keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
+	c.reader = responseReader{size: o.Calls.Size(), keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
 	copy(c.reader.buf, early)
 	c.turn.wake, c.turn.watch.nc = make(chan struct{}, 1), nc
 	go c.readLoop(len(early))
@@ -127,10 +127,10 @@ func New[T codec.Value](nc net.Conn, early []byte, o Options[T]) *Conn[T] {
 	return c
 }
 
-// Enqueue queues a call, and writes it if no other goroutine is writing. On window.ErrOverloaded or
-// ErrGone it still belongs to its caller. Waits says that the caller does nothing but Wait next;
+// Enqueue queues a call, and writes it if no other goroutine is writing. On an error
+// it still belongs to its caller. Waits says that the caller does nothing but Wait next;
 // then it may read its response itself.
-func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
+func (c *Conn) Enqueue(cl *Call, waits bool) error {
 	writes, busy, err := c.push(cl)
 	switch {
 	case err != nil:
@@ -155,41 +155,41 @@ func (c *Conn[T]) Enqueue(cl *Call[T], waits bool) error {
 }
 
 // Done returns a channel that is closed when nothing of the connection is left.
-func (c *Conn[T]) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Open reports whether the connection accepts calls.
-func (c *Conn[T]) Open() bool {
+func (c *Conn) Open() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed == nil && c.closing == nil
 }
 
 // Err returns why the connection has ended or fails, or nil.
-func (c *Conn[T]) Err() error {
+func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
 }
 
 // Usage returns how many requests are in flight, and how many are queued.
-func (c *Conn[T]) Usage() (inFlight, queued int) {
+func (c *Conn) Usage() (inFlight, queued int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inFlight, c.queuedRequests
 }
 
 // Created returns when New was called.
-func (c *Conn[T]) Created() time.Time { return c.created }
+func (c *Conn) Created() time.Time { return c.created }
 
 // Load returns the calls and requests that are queued or in flight.
-func (c *Conn[T]) Load() Load { return Load(c.load.Load()) }
+func (c *Conn) Load() Load { return Load(c.load.Load()) }
 
 // addLoad changes the Load in one step.
-func (c *Conn[T]) addLoad(requests, calls int) { c.load.Add(int64(requests)<<callBits + int64(calls)) }
+func (c *Conn) addLoad(requests, calls int) { c.load.Add(int64(requests)<<callBits + int64(calls)) }
 
 // Idle returns for how long no call has been queued, Pings aside. It is exact only if it is
 // called often: the time begins when Idle first notices that there was a call, which thus need not read the clock.
-func (c *Conn[T]) Idle() time.Duration {
+func (c *Conn) Idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.uses != c.seenUses {
@@ -199,23 +199,19 @@ func (c *Conn[T]) Idle() time.Duration {
 }
 
 // InlineReads returns how many callers have read their responses themselves.
-func (c *Conn[T]) InlineReads() uint64 { return c.turn.taken.Load() }
+func (c *Conn) InlineReads() uint64 { return c.turn.taken.Load() }
 
-// RoundTrip sends requests of the client itself in one call, and returns their responses. They do not
+// RoundTrip sends requests of the client itself, which add adds to a call, and returns their responses. They do not
 // count as a use of the connection. Sent reports whether they may have been executed despite an error.
 //
 // The watchdog does not notice a response that the server has dropped (H4) while EVENTs come. So the
 // connection ends if there is no response for one and a half times StallTimeout, before a later
 // response can be taken for the one that was dropped.
-func (c *Conn[T]) RoundTrip(ctx context.Context,
-	requests ...codec.Request) (responses []Response[T], sent bool, err error) {
+func (c *Conn) RoundTrip(ctx context.Context,
+	add func(cl *Call)) (responses []Response, sent bool, err error) {
 	cl := c.options.Calls.Get()
 	cl.Unasked = true
-	for _, r := range requests {
-		if err := Add(cl, r); err != nil {
-			return nil, false, err
-		}
-	}
+	add(cl)
 	if err := c.Enqueue(cl, false); err != nil {
 		return nil, false, err
 	}
@@ -239,8 +235,8 @@ func (c *Conn[T]) RoundTrip(ctx context.Context,
 
 // Ping sends a QUERY, so that a server that has gone silent is noticed. It returns when the
 // response has come, or the connection or ctx has ended.
-func (c *Conn[T]) Ping(ctx context.Context) error {
-	_, _, err := c.RoundTrip(ctx, codec.Query{Key: []byte(pingKey)})
+func (c *Conn) Ping(ctx context.Context) error {
+	_, _, err := c.RoundTrip(ctx, func(cl *Call) { Add(cl, codec.Query{Key: []byte(pingKey)}) })
 	return err
 }
 

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/throttr-go/throttr/codec"
 )
 
 func TestConnectionBeginsWithTheBytesThatCameEarly(t *testing.T) {
@@ -25,10 +23,10 @@ func TestConnectionBeginsWithTheBytesThatCameEarly(t *testing.T) {
 			early = append(early, event(t, "c", "x")[:3]...)
 			ours, theirs := net.Pipe()
 			events := 0
-			calls, counters := new(CallPool[uint16]), new(Counters)
-			c := New(ours, early, Options[uint16]{
+			calls, counters := NewCalls(SizeOf(2)), new(Counters)
+			c := New(ours, early, Options{
 				MaxInFlight: 1, MaxQueued: 1, StallTimeout: time.Second, Calls: calls, Counters: counters,
-				OnEvent: func(codec.Event[uint16]) { events++ },
+				OnEvent: func(Event) { events++ },
 			})
 			synctest.Wait()
 			require.Equal(t, n, events)
@@ -43,9 +41,9 @@ func TestConnectionBeginsWithTheBytesThatCameEarly(t *testing.T) {
 }
 
 func TestEventsAreReceivedBeforeTheResponsesBehindThem(t *testing.T) {
-	var cl *Call[uint16]
+	var cl *Call
 	var got []string
-	o := Options[uint16]{OnEvent: func(e codec.Event[uint16]) {
+	o := Options{OnEvent: func(e Event) {
 		got = append(got, string(e.Payload))
 		if string(e.Payload) == "b" && cl.isDone() {
 			got = append(got, "too late")
@@ -66,7 +64,7 @@ func TestEventsAreReceivedBeforeTheResponsesBehindThem(t *testing.T) {
 func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 	for _, accepted := range []int{0, 1, 9, 10, 11, 40} {
 		var ended atomic.Int64
-		o := Options[uint16]{MaxInFlight: 5, OnEnd: func(c *Conn[uint16], err error) {
+		o := Options{MaxInFlight: 5, OnEnd: func(c *Conn, err error) {
 			ended.Add(1)
 			require.ErrorIs(t, err, ErrLost)
 			require.Equal(t, err, c.Err())
@@ -74,7 +72,7 @@ func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 		}}
 		onPipe(t, o, func(t *testing.T, l link) {
 			first := l.enqueue(Interruptible, 1, 10)
-			calls := make([]*Call[uint16], 6)
+			calls := make([]*Call, 6)
 			for i := range calls {
 				calls[i] = l.enqueue(Interruptible, 1, 10)
 			}
@@ -88,7 +86,7 @@ func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 			require.NoError(t, err)
 			l.server.Close()
 			<-l.Done()
-			for i, cl := range append([]*Call[uint16]{first}, calls...) {
+			for i, cl := range append([]*Call{first}, calls...) {
 				sent, err := l.outcome(cl)
 				require.ErrorIs(t, err, ErrLost)
 				require.Equal(t, i == 0 || i <= 4 && (i-1)*10 < accepted, sent, "call %d, %d bytes", i, accepted)
@@ -114,7 +112,7 @@ func (c lastRead) Read(p []byte) (int, error) {
 func TestCallIsDoneThoughItsReadBringsTheEndToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		l := newLink(t, lastRead{ours}, theirs, Options[uint16]{})
+		l := newLink(t, lastRead{ours}, theirs, Options{})
 		cl := l.enqueue(Interruptible, 1, 10)
 		l.received()
 		l.respond(1)
@@ -127,7 +125,7 @@ func TestCallIsDoneThoughItsReadBringsTheEndToo(t *testing.T) {
 
 // What a server can't send keeps its memory for good (H16).
 func TestCloseWaitsForTheResponsesThatAreDue(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 2}, func(t *testing.T, l link) {
+	onPipe(t, Options{MaxInFlight: 2}, func(t *testing.T, l link) {
 		inFlight := l.enqueue(Interruptible, 2, queryFrame)
 		require.Equal(t, 2*queryFrame, l.received())
 		queued := l.enqueue(Interruptible, 1, queryFrame)
@@ -154,7 +152,7 @@ func TestCloseWaitsForTheResponsesThatAreDue(t *testing.T) {
 
 // A connection that is retired can be closed, and the reason is that of the latter.
 func TestCloseAfterRetire(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+	onPipe(t, Options{}, func(t *testing.T, l link) {
 		cl := l.enqueue(Interruptible, 1, queryFrame)
 		require.Equal(t, queryFrame, l.received())
 		l.Retire()
@@ -191,7 +189,7 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 		"closed": {func(l link) { l.Close(errTest) }, []error{errTest}, "", closeGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options[uint16]{MaxInFlight: 3, StallTimeout: 4 * time.Second}
+			o := Options{MaxInFlight: 3, StallTimeout: 4 * time.Second}
 			onPipe(t, o, func(t *testing.T, l link) {
 				for range 3 {
 					slow := l.enqueue(Interruptible, 1, 10)
@@ -205,7 +203,7 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 				require.Equal(t, 30, l.received())
 				start := time.Now()
 				c.end(l)
-				for _, cl := range []*Call[uint16]{inFlight, queued} {
+				for _, cl := range []*Call{inFlight, queued} {
 					sent, err := l.outcome(cl)
 					require.Equal(t, cl == inFlight, sent)
 					for _, want := range c.want {
@@ -218,7 +216,7 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 			})
 		})
 	}
-	onPipe(t, Options[uint16]{StallTimeout: time.Second}, func(t *testing.T, l link) {
+	onPipe(t, Options{StallTimeout: time.Second}, func(t *testing.T, l link) {
 		sent, err := l.outcome(l.enqueue(Interruptible, 1, 10)) // the write does not return
 		require.False(t, sent)
 		require.ErrorIs(t, err, ErrStalled)

@@ -28,6 +28,7 @@
 //	call.go    a Call, from its caller's hands into the connection's and back
 //	conn.go    a Conn, and how a call is queued on it
 //	write.go   the write side: which calls share a write, and which goroutine writes
+//	wire.go    the frames that depend on the value size
 //	read.go    the read side: reads, and matches responses with calls
 //	inline.go  which goroutine reads: the reader goroutine, or a lone caller
 //	end.go     how a connection ends, and how a stall is noticed

@@ -9,7 +9,7 @@ import (
 
 // Fail ends the connection at once. The first reason counts. The calls that are queued or in flight
 // fail with it, soon after Fail has returned.
-func (c *Conn[T]) Fail(reason error) {
+func (c *Conn) Fail(reason error) {
 	c.mu.Lock()
 	if c.closed == nil {
 		c.closed = reason
@@ -30,7 +30,7 @@ const closeGrace = 250 * time.Millisecond
 // Close ends the connection, and waits until nothing of it is left. The calls that are queued fail
 // with the reason. The responses to those in flight are received first, for a quarter of a second at
 // most: what a server can't send keeps its memory for good (H16).
-func (c *Conn[T]) Close(reason error) {
+func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	c.closing = reason // though the connection may have been retired
 	c.failAllQueued(reason)
@@ -41,7 +41,7 @@ func (c *Conn[T]) Close(reason error) {
 }
 
 // Retire rejects further calls, and ends the connection when it has none left.
-func (c *Conn[T]) Retire() {
+func (c *Conn) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing == nil {
@@ -51,7 +51,7 @@ func (c *Conn[T]) Retire() {
 }
 
 // ended is the end of the writer goroutine: nothing is written any more.
-func (c *Conn[T]) ended() {
+func (c *Conn) ended() {
 	c.mu.Lock()
 	reason := c.closing
 	c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *Conn[T]) ended() {
 
 // failAll fails the calls that are left, when nobody reads or writes any more. A call in flight may have been
 // executed if it begins within the bytes that the network has accepted in all.
-func (c *Conn[T]) failAll() {
+func (c *Conn) failAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchdog.Stop()
@@ -81,7 +81,7 @@ func (c *Conn[T]) failAll() {
 }
 
 // failAllQueued fails the calls that are queued. The caller holds mu.
-func (c *Conn[T]) failAllQueued(reason error) {
+func (c *Conn) failAllQueued(reason error) {
 	for c.queued.n > 0 {
 		c.failQueued(reason)
 	}
@@ -91,7 +91,7 @@ func (c *Conn[T]) failAllQueued(reason error) {
 const stallChecks = 4
 
 // watch has the watchdog run while responses are due, so that a request costs no timer. The caller holds mu.
-func (c *Conn[T]) watch() {
+func (c *Conn) watch() {
 	if c.watching {
 		return
 	}
@@ -101,14 +101,14 @@ func (c *Conn[T]) watch() {
 }
 
 // checkStall is the watchdog. It ends the connection if responses are due and nothing has come for StallTimeout.
-func (c *Conn[T]) checkStall() {
+func (c *Conn) checkStall() {
 	if n, stalled := c.stalled(); stalled {
 		c.Fail(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, n))
 	}
 }
 
 // stalled returns how many responses are due, and whether nothing has come for too long.
-func (c *Conn[T]) stalled() (due int, stalled bool) {
+func (c *Conn) stalled() (due int, stalled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

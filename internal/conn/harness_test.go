@@ -19,11 +19,11 @@ import (
 // link is a connection whose other end the test holds.
 type link struct {
 	*testing.T
-	*Conn[uint16]
+	*Conn
 	server net.Conn
 }
 
-func newLink(t *testing.T, ours, theirs net.Conn, o Options[uint16]) link {
+func newLink(t *testing.T, ours, theirs net.Conn, o Options) link {
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = 512
 	}
@@ -33,7 +33,7 @@ func newLink(t *testing.T, ours, theirs net.Conn, o Options[uint16]) link {
 	if o.StallTimeout == 0 {
 		o.StallTimeout = 10 * time.Second
 	}
-	o.Calls, o.Counters = new(CallPool[uint16]), new(Counters)
+	o.Calls, o.Counters = NewCalls(SizeOf(2)), new(Counters)
 	l := link{t, New(ours, nil, o), theirs}
 	t.Cleanup(func() {
 		l.Close(errTest)
@@ -47,7 +47,7 @@ var errTest = io.ErrClosedPipe
 
 // onPipe runs a test of a connection over an in-memory pipe, in a bubble of synctest. The
 // pipe has no buffer, so that a write lasts until the test has read it.
-func onPipe(t *testing.T, o Options[uint16], f func(t *testing.T, l link)) {
+func onPipe(t *testing.T, o Options, f func(t *testing.T, l link)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -69,14 +69,14 @@ func tcpPair(t *testing.T) (ours, theirs net.Conn) {
 }
 
 // onSocket returns a connection over TCP. Only there, callers read their own responses.
-func onSocket(t *testing.T, o Options[uint16]) link {
+func onSocket(t *testing.T, o Options) link {
 	t.Helper()
 	ours, theirs := tcpPair(t)
 	return newLink(t, ours, theirs, o)
 }
 
 // call returns a call of n QUERYs of so many bytes each.
-func (l link) call(a Atomicity, n, size int) *Call[uint16] {
+func (l link) call(a Atomicity, n, size int) *Call {
 	l.Helper()
 	cl := l.options.Calls.Get()
 	cl.Atomicity = a
@@ -88,7 +88,7 @@ func (l link) call(a Atomicity, n, size int) *Call[uint16] {
 
 // enqueue queues a call of n QUERYs of so many bytes each, and waits until the connection
 // has done what it can.
-func (l link) enqueue(a Atomicity, n, size int) *Call[uint16] {
+func (l link) enqueue(a Atomicity, n, size int) *Call {
 	l.Helper()
 	cl := l.call(a, n, size)
 	require.NoError(l, l.Enqueue(cl, true))
@@ -135,7 +135,7 @@ func (l link) respond(n int) {
 }
 
 // outcome waits for a call.
-func (l link) outcome(cl *Call[uint16]) (sent bool, err error) {
+func (l link) outcome(cl *Call) (sent bool, err error) {
 	l.Helper()
 	done, sent, err := cl.Wait(context.Background())
 	require.True(l, done)
@@ -143,7 +143,7 @@ func (l link) outcome(cl *Call[uint16]) (sent bool, err error) {
 }
 
 // requireDone requires that a call has its responses.
-func (l link) requireDone(cl *Call[uint16]) {
+func (l link) requireDone(cl *Call) {
 	l.Helper()
 	require.True(l, cl.isDone())
 	_, err := l.outcome(cl)

@@ -105,14 +105,14 @@ func (r *readTurn) checkOpenDue() bool {
 // lone reports whether the next caller is likely to be alone, so that it can read its own response:
 // the last read has completed one call, and no other is queued or in flight. The calling goroutine
 // owns the read side.
-func (c *Conn[T]) lone() bool {
+func (c *Conn) lone() bool {
 	return c.socket != nil && c.options.OnEvent == nil &&
 		c.reader.arrived.calls == 1 && c.quiet()
 }
 
 // readInline reads on behalf of a caller, which owns the read side, until its call is done
 // or ctx ends.
-func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
+func (c *Conn) readInline(ctx context.Context, cl *Call) {
 	c.turn.watch.start(ctx)
 	for !cl.isDone() && ctx.Err() == nil {
 		if err := c.receive(); err != nil {
@@ -128,7 +128,7 @@ func (c *Conn[T]) readInline(ctx context.Context, cl *Call[T]) {
 
 // releaseRead ends the calling goroutine's ownership of the read side. If a response is due, the reader
 // goroutine becomes the owner.
-func (c *Conn[T]) releaseRead() {
+func (c *Conn) releaseRead() {
 	partial := c.reader.partial()
 	c.turn.release()
 	if partial || !c.quiet() {
@@ -139,7 +139,7 @@ func (c *Conn[T]) releaseRead() {
 // checkOpen reads what there is, so that the end of the connection is noticed although nobody has
 // read for a while. It does nothing if the last check is recent. The calling goroutine owns the
 // read side.
-func (c *Conn[T]) checkOpen() error {
+func (c *Conn) checkOpen() error {
 	if !c.turn.checkOpenDue() {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // newLone returns a connection over TCP whose reader goroutine has released the read side,
 // and the number of inline reads so far.
-func newLone(t *testing.T, o Options[uint16]) (link, uint64) {
+func newLone(t *testing.T, o Options) (link, uint64) {
 	t.Helper()
 	l := onSocket(t, o)
 	for l.InlineReads() == 0 {
@@ -52,7 +52,7 @@ func (l link) eventually(f func() bool) {
 }
 
 func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
-	l, before := newLone(t, Options[uint16]{})
+	l, before := newLone(t, Options{})
 	recalled := 0
 	for range 10 {
 		cl := l.call(Interruptible, 1, queryFrame)
@@ -72,7 +72,7 @@ func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
 func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 	for before := range 4 { // calls with the same context, which then stays registered
 		for _, same := range []bool{true, false} {
-			l, _ := newLone(t, Options[uint16]{})
+			l, _ := newLone(t, Options{})
 			ctx, cancel := context.WithCancel(t.Context())
 			for range before {
 				l.roundTrip(ctx)
@@ -116,7 +116,7 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 }
 
 func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
+	l, _ := newLone(t, Options{})
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		l.roundTrip(ctx)
@@ -130,7 +130,7 @@ func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
 }
 
 func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
-	l, inline := newLone(t, Options[uint16]{})
+	l, inline := newLone(t, Options{})
 	errs := make(chan error)
 	query := func() {
 		_, _, err := l.query(t.Context())
@@ -156,7 +156,7 @@ func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
 func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 	news := event(t, "news", "0123456789")
 	for cut := 1; cut < len(news); cut++ {
-		l, _ := newLone(t, Options[uint16]{})
+		l, _ := newLone(t, Options{})
 		events := &l.options.Counters.Events
 		// The inline reader receives its response and a part of an EVENT.
 		cl := l.call(Interruptible, 1, queryFrame)
@@ -188,7 +188,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 
 func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 	for range 20 {
-		l, _ := newLone(t, Options[uint16]{})
+		l, _ := newLone(t, Options{})
 		l.server.Close()
 		time.Sleep(2 * time.Millisecond) // more than checkOpenInterval, less than inlineIdle
 		_, sent, err := l.query(t.Context())
@@ -198,7 +198,7 @@ func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 }
 
 func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
+	l, _ := newLone(t, Options{})
 	got := make(chan error)
 	go func() {
 		_, _, err := l.query(t.Context())
@@ -242,7 +242,7 @@ func TestAConnectionEndsWhileNobodyReads(t *testing.T) {
 		"Close":               {func(l link) { l.Close(errTest) }, errTest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, _ := newLone(t, Options[uint16]{})
+			l, _ := newLone(t, Options{})
 			c.end(l)
 			<-l.Done()
 			require.ErrorIs(t, l.Err(), c.want)
@@ -252,14 +252,14 @@ func TestAConnectionEndsWhileNobodyReads(t *testing.T) {
 }
 
 func TestReaderGoroutineTakesOver(t *testing.T) {
-	l, _ := newLone(t, Options[uint16]{})
+	l, _ := newLone(t, Options{})
 	l.eventually(func() bool { return l.turn.owner.Load() == readGoroutine }) // after a while
 	l.roundTrip(t.Context())
 	l.eventually(func() bool { return l.turn.owner.Load() == readIdle })
 	l.Fail(ErrGone)
 	require.Equal(t, readGoroutine, l.turn.owner.Load())
 
-	l, _ = newLone(t, Options[uint16]{})
+	l, _ = newLone(t, Options{})
 	got := make(chan error)
 	go func() {
 		_, _, err := l.query(t.Context())

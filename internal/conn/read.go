@@ -18,7 +18,7 @@ const (
 )
 
 // readLoop is the reader goroutine. Early is how many bytes the buffer begins with.
-func (c *Conn[T]) readLoop(early int) {
+func (c *Conn) readLoop(early int) {
 	defer close(c.readDone)
 	defer c.turn.watch.forget()
 	err := c.process(early)
@@ -39,7 +39,7 @@ func (c *Conn[T]) readLoop(early int) {
 }
 
 // receive reads once and processes what comes. The calling goroutine owns the read side.
-func (c *Conn[T]) receive() error {
+func (c *Conn) receive() error {
 	n, err := c.nc.Read(c.reader.space())
 	if n == 0 && err != nil {
 		return c.reader.lossError(err)
@@ -48,7 +48,7 @@ func (c *Conn[T]) receive() error {
 }
 
 // process processes n bytes that have been read.
-func (c *Conn[T]) process(n int) error {
+func (c *Conn) process(n int) error {
 	c.expectLaunched()
 	err := c.reader.decode(n)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Conn[T]) process(n int) error {
 }
 
 // expectLaunched has the reader expect the responses to the calls that were put in flight since the last read.
-func (c *Conn[T]) expectLaunched() {
+func (c *Conn) expectLaunched() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reader.expected.append(&c.launched)
@@ -82,18 +82,19 @@ func (c *Conn[T]) expectLaunched() {
 // responseReader decodes what the server sends and matches the responses with the calls in
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
 // read side uses it, see readTurn.
-type responseReader[T codec.Value] struct {
+type responseReader struct {
+	size       Size
 	keepEvents bool // if false, EVENTs are dropped
 
 	buf      []byte
-	lo, hi   int         // buf[lo:hi] has been read and not been decoded
-	expected callList[T] // calls in flight
-	frames   uint64      // responses and EVENTs that have been decoded
+	lo, hi   int      // buf[lo:hi] has been read and not been decoded
+	expected callList // calls in flight
+	frames   uint64   // responses and EVENTs that have been decoded
 
 	// What the last decode has found.
 	arrived arrivals
-	done    []*Call[T]       // calls that have all of their responses
-	events  []codec.Event[T] // alias buf
+	done    []*Call // calls that have all of their responses
+	events  []Event // alias buf
 }
 
 // arrivals counts what a read has brought.
@@ -107,7 +108,7 @@ type arrivals struct {
 
 // space returns the free end of the buffer. It is large enough for any frame to be
 // completed.
-func (r *responseReader[T]) space() []byte {
+func (r *responseReader) space() []byte {
 	if r.lo == r.hi {
 		r.lo, r.hi = 0, 0
 	} else if len(r.buf)-r.hi < codec.MaxFrame {
@@ -118,10 +119,10 @@ func (r *responseReader[T]) space() []byte {
 }
 
 // partial reports whether a frame has begun that is not complete.
-func (r *responseReader[T]) partial() bool { return r.lo < r.hi }
+func (r *responseReader) partial() bool { return r.lo < r.hi }
 
 // lossError returns the error of a connection whose read has failed with err.
-func (r *responseReader[T]) lossError(err error) error {
+func (r *responseReader) lossError(err error) error {
 	if errors.Is(err, io.EOF) && r.partial() {
 		err = io.ErrUnexpectedEOF
 	}
@@ -129,7 +130,7 @@ func (r *responseReader[T]) lossError(err error) error {
 }
 
 // decode decodes all frames that are complete, after n bytes have been read into the space.
-func (r *responseReader[T]) decode(n int) error {
+func (r *responseReader) decode(n int) error {
 	r.events = r.events[:0]
 	r.done = r.done[:0]
 	r.arrived = arrivals{}
@@ -153,7 +154,7 @@ func (r *responseReader[T]) decode(n int) error {
 
 // reject drops the EVENTs, and fails the calls, that the same read has brought before a frame that can't be there. If
 // responses were lost, these may have been matched with the wrong calls already.
-func (r *responseReader[T]) reject(reason error) {
+func (r *responseReader) reject(reason error) {
 	r.events = r.events[:0]
 	for _, cl := range r.done {
 		cl.err, cl.sent = reason, true
@@ -161,7 +162,7 @@ func (r *responseReader[T]) reject(reason error) {
 }
 
 // decodeFrame decodes the frame at the start of src and returns its size.
-func (r *responseReader[T]) decodeFrame(src []byte) (int, error) {
+func (r *responseReader) decodeFrame(src []byte) (int, error) {
 	due := r.expected.n > 0
 	if due && !r.keepEvents && r.frames-r.expected.first.before >= MaxOutstanding { // H4
 		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it",
@@ -177,8 +178,8 @@ func (r *responseReader[T]) decodeFrame(src []byte) (int, error) {
 	}
 }
 
-func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
-	e, n, err := codec.DecodeEvent[T](src)
+func (r *responseReader) decodeEvent(src []byte) (int, error) {
+	e, n, err := r.size.DecodeEvent(src)
 	if err != nil {
 		return 0, err
 	}
@@ -189,13 +190,13 @@ func (r *responseReader[T]) decodeEvent(src []byte) (int, error) {
 }
 
 // decodeResponse decodes the next response to cl, the oldest call in flight.
-func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err error) {
+func (r *responseReader) decodeResponse(cl *Call, src []byte) (n int, err error) {
 	kind := cl.kinds[len(cl.Responses)]
-	response, n, err := decodeAs[T](kind, src)
+	response, n, err := r.size.Decode(kind, src)
 	if err != nil {
 		return 0, err
 	}
-	if kind == codec.KindQuery && response.OK && cl.MostTTL > 0 && uint64(response.TTL.Amount) > cl.MostTTL {
+	if kind == codec.KindQuery && response.OK && cl.MostTTL > 0 && response.TTL.Amount > cl.MostTTL {
 		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice",
 			response.TTL.Amount, cl.MostTTL)
 	}
@@ -207,29 +208,4 @@ func (r *responseReader[T]) decodeResponse(cl *Call[T], src []byte) (n int, err 
 		r.arrived.bytes += len(cl.frames)
 	}
 	return n, nil
-}
-
-// decodeAs decodes a response of the given kind from the start of src.
-func decodeAs[T codec.Value](kind codec.Kind, src []byte) (r Response[T], n int, err error) {
-	switch kind {
-	case codec.KindStatus:
-		s, n, err := codec.DecodeStatus(src)
-		return Response[T]{OK: bool(s)}, n, err
-	case codec.KindQuery:
-		q, n, err := codec.DecodeQueryResponse[T](src)
-		return Response[T]{OK: q.Found, Quota: q.Quota, TTL: q.TTL}, n, err
-	case codec.KindGet:
-		g, n, err := codec.DecodeGetResponse[T](src)
-		r := Response[T]{OK: g.Found, TTL: g.TTL}
-		if err == nil && g.Found {
-			r.Value = append([]byte{}, g.Value...)
-		}
-		return r, n, err
-	default: // the caller decodes it again
-		_, n, err := codec.DecodeResponse[T](kind, src)
-		if err == nil {
-			r.Value = append([]byte{}, src[:n]...)
-		}
-		return r, n, err
-	}
 }

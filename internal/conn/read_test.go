@@ -10,8 +10,8 @@ import (
 )
 
 // newReader returns a reader that expects the responses to some calls.
-func newReader(calls ...*Call[uint16]) *responseReader[uint16] {
-	r := &responseReader[uint16]{buf: make([]byte, readSize)}
+func newReader(calls ...*Call) *responseReader {
+	r := &responseReader{size: SizeOf(2), buf: make([]byte, readSize)}
 	for _, cl := range calls {
 		r.expected.push(cl)
 	}
@@ -19,12 +19,12 @@ func newReader(calls ...*Call[uint16]) *responseReader[uint16] {
 }
 
 // feed has r decode bytes.
-func feed(r *responseReader[uint16], p ...byte) error {
+func feed(r *responseReader, p ...byte) error {
 	return r.decode(copy(r.space(), p))
 }
 
-func queryCall(t *testing.T, n int) *Call[uint16] {
-	cl := new(CallPool[uint16]).Get()
+func queryCall(t *testing.T, n int) *Call {
+	cl := NewCalls(SizeOf(2)).Get()
 	for range n {
 		require.NoError(t, Add(cl, codec.Query{Key: []byte("k")}))
 	}
@@ -33,15 +33,15 @@ func queryCall(t *testing.T, n int) *Call[uint16] {
 
 func TestReaderMatchesResponsesInPieces(t *testing.T) {
 	stream := []byte{1, 7, 0, 4, 9, 0, 0x19, 1, 2, 0, 'c', 'a', 'b', 1, 8, 0, 3, 1, 0, 0}
-	want := []Response[uint16]{
-		{OK: true, Quota: 7, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}},
-		{OK: true, Quota: 8, TTL: codec.TTL[uint16]{Amount: 1, Unit: codec.Milliseconds}},
+	want := []Response{
+		{OK: true, Quota: 7, TTL: TTL{Amount: 9, Unit: codec.Seconds}},
+		{OK: true, Quota: 8, TTL: TTL{Amount: 1, Unit: codec.Milliseconds}},
 	}
 	for size := 1; size <= len(stream); size++ {
 		first, second := queryCall(t, 2), queryCall(t, 1)
 		r := newReader(first, second)
 		r.keepEvents = true
-		var done []*Call[uint16]
+		var done []*Call
 		var total arrivals
 		events := 0
 		for rest := stream; len(rest) > 0; {
@@ -60,9 +60,9 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 			total.requests += r.arrived.requests
 			total.bytes += r.arrived.bytes
 		}
-		require.Equal(t, []*Call[uint16]{first, second}, done)
+		require.Equal(t, []*Call{first, second}, done)
 		require.Equal(t, want, first.Responses)
-		require.Equal(t, []Response[uint16]{{}}, second.Responses)
+		require.Equal(t, []Response{{}}, second.Responses)
 		require.Equal(t, 1, events)
 		require.Equal(t, arrivals{frames: 4, responses: 3, calls: 2, requests: 3, bytes: 9}, total)
 		require.False(t, r.partial())
@@ -124,7 +124,7 @@ func TestReaderRejectsWhatCannotBeAResponse(t *testing.T) {
 	err := feed(r, append(append(event(t, "c", "x"), 0), 0xff)...)
 	require.ErrorIs(t, err, ErrProtocol)
 	require.Empty(t, r.events)
-	require.Equal(t, []*Call[uint16]{first}, r.done)
+	require.Equal(t, []*Call{first}, r.done)
 	require.True(t, first.sent)
 	require.Equal(t, err, first.err)
 }
@@ -151,7 +151,7 @@ func TestReaderNoticesThatTheServerMayHaveDroppedAResponse(t *testing.T) {
 
 func TestFramesBeforeACallWasWrittenDoNotCount(t *testing.T) {
 	news := event(t, "c", "")
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+	onPipe(t, Options{}, func(t *testing.T, l link) {
 		for range MaxOutstanding {
 			l.send(news...)
 		}
@@ -178,7 +178,7 @@ func TestFramesBeforeACallWasWrittenDoNotCount(t *testing.T) {
 }
 
 func TestRepliesOfEachKindAreDecoded(t *testing.T) {
-	cl := new(CallPool[uint16]).Get()
+	cl := NewCalls(SizeOf(2)).Get()
 	require.NoError(t, Add(cl, codec.Purge{Key: []byte("k")}))
 	require.NoError(t, Add(cl, codec.Get{Key: []byte("k")}))
 	require.NoError(t, Add(cl, codec.Get{Key: []byte("k")}))
@@ -191,9 +191,9 @@ func TestRepliesOfEachKindAreDecoded(t *testing.T) {
 	require.NoError(t, feed(r, stream...))
 	clear(r.buf)
 	require.Len(t, r.done, 1, "responses do not alias the buffer")
-	require.Equal(t, []Response[uint16]{
+	require.Equal(t, []Response{
 		{OK: true},
-		{OK: true, TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Seconds}, Value: []byte("hi")},
+		{OK: true, TTL: TTL{Amount: 9, Unit: codec.Seconds}, Value: []byte("hi")},
 		{},
 		{Value: id},
 	}, cl.Responses)

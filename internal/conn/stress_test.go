@@ -42,8 +42,8 @@ func TestEachCallIsExecutedOnce(t *testing.T) {
 				if tt.wrap != nil {
 					nc = tt.wrap(nc)
 				}
-				calls := new(CallPool[uint32])
-				c := New(nc, nil, Options[uint32]{
+				calls := NewCalls(SizeOf(4))
+				c := New(nc, nil, Options{
 					MaxInFlight: 30, MaxQueued: 1000, StallTimeout: time.Minute,
 					Calls: calls, Counters: new(Counters),
 				})
@@ -70,7 +70,7 @@ func TestEachCallIsExecutedOnce(t *testing.T) {
 }
 
 // increaseOften makes calls until there have been many or the connection has ended.
-func increaseOften(t *testing.T, c *Conn[uint32], calls *CallPool[uint32], srv *mockserver.Server, key string, seed int) {
+func increaseOften(t *testing.T, c *Conn, calls *Calls, srv *mockserver.Server, key string, seed int) {
 	rng := rand.New(rand.NewPCG(uint64(seed), 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -79,7 +79,7 @@ func increaseOften(t *testing.T, c *Conn[uint32], calls *CallPool[uint32], srv *
 		cl := calls.Get()
 		cl.SetKey(key)
 		cl.Atomicity = Atomicity(rng.IntN(3))
-		Add(cl, codec.Update[uint32]{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: cl.Key})
+		cl.Update(Update{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: cl.Key})
 		Add(cl, codec.Query{Key: cl.Key})
 		if c.Enqueue(cl, rng.IntN(4) > 0) != nil {
 			calls.Put(cl)
@@ -125,7 +125,7 @@ func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	ours, theirs := tcpPair(t)
 	require.NoError(t, ours.(*net.TCPConn).SetWriteBuffer(64<<10))
 	require.NoError(t, theirs.(*net.TCPConn).SetReadBuffer(64<<10))
-	l := newLink(t, ours, theirs, Options[uint16]{StallTimeout: time.Minute})
+	l := newLink(t, ours, theirs, Options{StallTimeout: time.Minute})
 
 	ctx, cancel := context.WithCancel(t.Context())
 	frame := make([]byte, size)

@@ -40,14 +40,16 @@ const (
 
 // push queues a call. If writes is true, the caller owns the write side. Busy reports
 // whether other callers are using the connection now.
-func (c *Conn[T]) push(cl *Call[T]) (writes, busy bool, err error) {
+func (c *Conn) push(cl *Call) (writes, busy bool, err error) {
 	n := cl.Len()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed != nil || c.closing != nil {
+	switch {
+	case cl.invalid != nil:
+		return false, false, cl.invalid
+	case c.closed != nil || c.closing != nil:
 		return false, false, ErrGone
-	}
-	if c.queuedRequests > 0 && c.queuedRequests+n > c.options.MaxQueued {
+	case c.queuedRequests > 0 && c.queuedRequests+n > c.options.MaxQueued:
 		return false, false, window.ErrOverloaded
 	}
 	// If several calls were done at the same time, their callers are likely to make the next
@@ -65,7 +67,7 @@ func (c *Conn[T]) push(cl *Call[T]) (writes, busy bool, err error) {
 
 // acquireWrite finds an owner for the write side if it has none. It returns true if this is
 // the calling goroutine. It wakes the writer goroutine if writes may block. The caller holds mu.
-func (c *Conn[T]) acquireWrite() bool {
+func (c *Conn) acquireWrite() bool {
 	if c.owner != writeIdle {
 		return false
 	}
@@ -78,14 +80,14 @@ func (c *Conn[T]) acquireWrite() bool {
 }
 
 // wakeWriter gives the write side to the writer goroutine. The caller holds mu.
-func (c *Conn[T]) wakeWriter() {
+func (c *Conn) wakeWriter() {
 	c.owner = writeGoroutine
 	c.ready.Signal()
 }
 
 // writeNonblocking writes what is queued as far as the socket accepts it at once. The
 // writer goroutine writes the rest. The calling goroutine owns the write side.
-func (c *Conn[T]) writeNonblocking() {
+func (c *Conn) writeNonblocking() {
 	for range maxRounds {
 		if !c.gather() {
 			return
@@ -102,7 +104,7 @@ func (c *Conn[T]) writeNonblocking() {
 
 // writeLoop is the writer goroutine. It outlasts the reader goroutine and fails the calls that
 // are left.
-func (c *Conn[T]) writeLoop() {
+func (c *Conn) writeLoop() {
 	for c.await() {
 		// Callers that are about to queue a call can share the write. With 64 callers it
 		// makes the writer goroutine seven times as fast.
@@ -120,7 +122,7 @@ func (c *Conn[T]) writeLoop() {
 
 // await returns true when the writer goroutine owns the write side, and false when there
 // will be nothing to write any more and no goroutine is writing.
-func (c *Conn[T]) await() bool {
+func (c *Conn) await() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -136,7 +138,7 @@ func (c *Conn[T]) await() bool {
 }
 
 // wrote accounts for a write of c.rest.
-func (c *Conn[T]) wrote(n int, err error) {
+func (c *Conn) wrote(n int, err error) {
 	c.rest = c.rest[n:]
 	c.accepted += uint64(n)
 	if err != nil {
@@ -146,7 +148,7 @@ func (c *Conn[T]) wrote(n int, err error) {
 
 // gather prepares the next write, and puts its calls in flight. If there is nothing to write, it returns false, and
 // the write side has no owner any more.
-func (c *Conn[T]) gather() bool {
+func (c *Conn) gather() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cap(c.buf) > 4*writeSize { // after very large calls; their memory is not kept
@@ -185,7 +187,7 @@ gathering:
 }
 
 // fits reports whether a call may be put in flight now, behind what has been gathered. The caller holds mu.
-func (c *Conn[T]) fits(cl *Call[T], exclusive bool) bool {
+func (c *Conn) fits(cl *Call, exclusive bool) bool {
 	if c.inFlight > 0 && c.inFlight+cl.Len() > c.options.MaxInFlight {
 		return false
 	}
@@ -200,7 +202,7 @@ func (c *Conn[T]) fits(cl *Call[T], exclusive bool) bool {
 }
 
 // launch puts the oldest queued call in flight, and appends its frames to the write. The caller holds mu.
-func (c *Conn[T]) launch() {
+func (c *Conn) launch() {
 	cl := c.queued.pop()
 	c.queuedRequests -= cl.Len()
 	cl.offset, cl.before = c.offset, c.received
@@ -213,7 +215,7 @@ func (c *Conn[T]) launch() {
 
 // accountFor accounts for the responses that have arrived. If calls are queued and no
 // goroutine owns the write side, writes is true, and the calling goroutine owns it.
-func (c *Conn[T]) accountFor(a arrivals) (writes bool) {
+func (c *Conn) accountFor(a arrivals) (writes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.received += uint64(a.frames)
@@ -228,7 +230,7 @@ func (c *Conn[T]) accountFor(a arrivals) (writes bool) {
 }
 
 // quiet reports whether the connection is open and no call is queued or in flight.
-func (c *Conn[T]) quiet() bool {
+func (c *Conn) quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed == nil && c.inFlight == 0 && c.queued.n == 0
@@ -238,7 +240,7 @@ func (c *Conn[T]) quiet() bool {
 //
 // The call itself is dropped when it is the oldest, or when most queued calls have been
 // abandoned: callers that return soon must not fill the memory if the server does not read.
-func (c *Conn[T]) freeRoom(n int) {
+func (c *Conn) freeRoom(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queuedRequests -= n
@@ -252,7 +254,7 @@ func (c *Conn[T]) freeRoom(n int) {
 }
 
 // dropAbandoned drops all abandoned calls from the queue. The caller holds mu.
-func (c *Conn[T]) dropAbandoned() {
+func (c *Conn) dropAbandoned() {
 	for range c.queued.n {
 		if c.queued.first.isAbandoned() {
 			c.failQueued(nil)
@@ -264,7 +266,7 @@ func (c *Conn[T]) dropAbandoned() {
 
 // failQueued ends the oldest queued call, of which no byte has been sent. If it has been abandoned, nobody
 // sees the reason. The caller holds mu.
-func (c *Conn[T]) failQueued(reason error) {
+func (c *Conn) failQueued(reason error) {
 	cl := c.queued.pop()
 	n := cl.Len()
 	if c.fail(cl, reason, false) {
@@ -275,14 +277,14 @@ func (c *Conn[T]) failQueued(reason error) {
 }
 
 // fail ends a call without its responses. It returns false if the call has been abandoned.
-func (c *Conn[T]) fail(cl *Call[T], reason error, sent bool) bool {
+func (c *Conn) fail(cl *Call, reason error, sent bool) bool {
 	cl.err, cl.sent = reason, sent
 	c.addLoad(-cl.Len(), -1)
 	return c.end(cl)
 }
 
 // end returns a call to its caller, or recycles it. It returns false if the call has been abandoned.
-func (c *Conn[T]) end(cl *Call[T]) bool {
+func (c *Conn) end(cl *Call) bool {
 	if cl.finish() {
 		return true
 	}

@@ -91,7 +91,7 @@ func TestWrites(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onPipe(t, Options[uint16]{MaxInFlight: c.maxInFlight}, func(t *testing.T, l link) {
+			onPipe(t, Options{MaxInFlight: c.maxInFlight}, func(t *testing.T, l link) {
 				for _, step := range c.steps {
 					step(l)
 				}
@@ -103,7 +103,7 @@ func TestWrites(t *testing.T) {
 }
 
 func TestFullQueueRejectsCalls(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
+	onPipe(t, Options{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
 		l.enqueue(Interruptible, 2, 10)
 		one := l.call(Interruptible, 1, 10)
@@ -119,14 +119,14 @@ func TestFullQueueRejectsCalls(t *testing.T) {
 		require.Equal(t, 20, l.received())
 		require.NoError(t, l.Enqueue(one, true), "a rejected call can be queued again")
 	})
-	onPipe(t, Options[uint16]{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
+	onPipe(t, Options{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
 		l.enqueue(Interruptible, 5, 10) // a call that is larger than the empty queue is accepted
 	})
 }
 
 func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
-	onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+	onPipe(t, Options{}, func(t *testing.T, l link) {
 		first := l.enqueue(Interruptible, 1, 10)
 		ctx, cancel := context.WithCancel(t.Context())
 		cl := l.call(Interruptible, 1, 10)
@@ -156,7 +156,7 @@ func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
 }
 
 // abandon cancels a queued call.
-func (l link) abandon(cl *Call[uint16]) {
+func (l link) abandon(cl *Call) {
 	l.Helper()
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -168,9 +168,9 @@ func (l link) abandon(cl *Call[uint16]) {
 
 func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 	const maxQueued = 10
-	onPipe(t, Options[uint16]{MaxQueued: maxQueued}, func(t *testing.T, l link) {
+	onPipe(t, Options{MaxQueued: maxQueued}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10) // the server does not read
-		kept := []*Call[uint16]{l.enqueue(Interruptible, 1, 20)}
+		kept := []*Call{l.enqueue(Interruptible, 1, 20)}
 		for range 10_000 {
 			l.abandon(l.enqueue(Interruptible, maxQueued-1, 10))
 		}
@@ -194,7 +194,7 @@ func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 }
 
 func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 1}, func(t *testing.T, l link) {
+	onPipe(t, Options{MaxInFlight: 1}, func(t *testing.T, l link) {
 		l.enqueue(Interruptible, 1, 10)
 		queued := l.enqueue(Interruptible, 1, 20)
 		require.Equal(t, 10, l.received())
@@ -211,7 +211,7 @@ func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
 }
 
 func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
-	onPipe(t, Options[uint16]{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
+	onPipe(t, Options{StallTimeout: 4 * time.Second}, func(t *testing.T, l link) {
 		start := time.Now()
 		go func() {
 			l.received()
@@ -233,9 +233,9 @@ func TestAPingEndsAConnectionOnWhichOnlyEventsCome(t *testing.T) {
 }
 
 // unserved returns a connection without goroutines.
-func unserved() *Conn[uint16] {
-	c := &Conn[uint16]{socket: &socket{}, options: Options[uint16]{
-		MaxInFlight: 10, MaxQueued: 10, StallTimeout: time.Hour, Calls: new(CallPool[uint16]),
+func unserved() *Conn {
+	c := &Conn{socket: &socket{}, options: Options{
+		MaxInFlight: 10, MaxQueued: 10, StallTimeout: time.Hour, Calls: NewCalls(SizeOf(2)),
 	}}
 	c.ready.L = &c.mu
 	c.watchdog = time.AfterFunc(time.Hour, func() {})
@@ -243,9 +243,9 @@ func unserved() *Conn[uint16] {
 }
 
 func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
-	for name, end := range map[string]func(c *Conn[uint16]){
-		"retired": func(c *Conn[uint16]) { c.Retire() },
-		"failed": func(c *Conn[uint16]) { // as Fail does, without a network connection
+	for name, end := range map[string]func(c *Conn){
+		"retired": func(c *Conn) { c.Retire() },
+		"failed": func(c *Conn) { // as Fail does, without a network connection
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.closed = ErrLost
@@ -256,7 +256,7 @@ func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 	}
 }
 
-func testWriterEnds(t *testing.T, end func(c *Conn[uint16])) {
+func testWriterEnds(t *testing.T, end func(c *Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := unserved()
 		cl := queryCall(t, 1)
@@ -281,7 +281,7 @@ func testWriterEnds(t *testing.T, end func(c *Conn[uint16])) {
 }
 
 func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
-	onPipe(t, Options[uint16]{MaxInFlight: 2}, func(t *testing.T, l link) {
+	onPipe(t, Options{MaxInFlight: 2}, func(t *testing.T, l link) {
 		inFlight := l.enqueue(Interruptible, 2, 10)
 		queued := l.enqueue(Interruptible, 1, 20)
 		last := l.enqueue(Interruptible, 1, 30)
@@ -289,7 +289,7 @@ func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		for _, cl := range []*Call[uint16]{inFlight, queued} {
+		for _, cl := range []*Call{inFlight, queued} {
 			done, sent, err := cl.Wait(ctx)
 			require.False(t, done)
 			require.Equal(t, cl == inFlight, sent)
@@ -313,7 +313,7 @@ func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 func TestACallThatIsNotSentDoesNotDelayTheNext(t *testing.T) {
 	for name, stale := range map[string]bool{"canceled": false, "stale": true} {
 		t.Run(name, func(t *testing.T) {
-			onPipe(t, Options[uint16]{}, func(t *testing.T, l link) {
+			onPipe(t, Options{}, func(t *testing.T, l link) {
 				inFlight := l.enqueue(Interruptible, 1, 10)
 				require.Equal(t, 10, l.received())
 				exclusive := l.call(Exclusive, 1, 20)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 )
 
@@ -23,11 +24,12 @@ type Dialer struct {
 	Timeout time.Duration // bounds making a connection, the probe included
 }
 
-// Target is a server, and what a client knows about it. Server, Address and Dialer must be set.
+// Target is a server, and what a client knows about it. Server, Address, Dialer and Size must be set.
 type Target struct {
 	Server  string // what errors call the server
 	Address Address
 	Dialer  *Dialer
+	Size    conn.Size // the client's value size
 
 	// Parking is learned from the server. Connect keeps a server parked, and parks it if that is
 	// wanted. Nil: the server is left as it is.
@@ -62,14 +64,14 @@ type Connection struct {
 // Every error matches [ErrConnect]. That of a server of another value size is a
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
 // of a server that has accepted the connection and sent no byte matches [ErrSilent].
-func Connect[T codec.Value](ctx context.Context, t *Target, events bool) (*Connection, error) {
-	h, err := connect[T](ctx, t, events)
+func Connect(ctx context.Context, t *Target, events bool) (*Connection, error) {
+	h, err := connect(ctx, t, events)
 	if err != nil {
 		return nil, err
 	}
-	if h.size != codec.Size[T]() {
+	if h.size != t.Size.Bytes() {
 		h.nc.Close()
-		err = &ValueSizeError{Server: t.Server, Client: codec.Size[T](), Actual: h.size}
+		err = &ValueSizeError{Server: t.Server, Client: t.Size.Bytes(), Actual: h.size}
 		return nil, connectError(t.Server, err)
 	}
 	return &Connection{Conn: h.nc, ID: h.id, Early: h.receiver.buf}, nil
@@ -78,7 +80,9 @@ func Connect[T codec.Value](ctx context.Context, t *Target, events bool) (*Conne
 // ProbeSize returns the value size of a server: 1, 2, 4 or 8 bytes. Every error matches
 // [ErrConnect].
 func ProbeSize(ctx context.Context, t *Target) (int, error) {
-	h, err := connect[uint16](ctx, t, true)
+	target := *t
+	target.Size = conn.SizeOf(2) // any
+	h, err := connect(ctx, &target, true)
 	if err != nil {
 		return 0, err
 	}
@@ -87,14 +91,14 @@ func ProbeSize(ctx context.Context, t *Target) (int, error) {
 }
 
 // connect makes a connection and probes it. It returns the handshake, which is over.
-func connect[T codec.Value](ctx context.Context, t *Target, events bool) (*handshake[T], error) {
+func connect(ctx context.Context, t *Target, events bool) (*handshake, error) {
 	opening, cancel := t.Dialer.within(ctx)
 	defer cancel()
 	nc, err := t.Dialer.open(opening, t.Address)
 	if err != nil {
 		return nil, connectError(t.Server, err)
 	}
-	h := &handshake[T]{target: t, nc: nc, receiver: newReceiver(nc, t.Events), events: events}
+	h := &handshake{target: t, nc: nc, receiver: newReceiver(nc, t), events: events}
 	result := make(chan error)
 	t.background(func() {
 		err := h.run(ctx, opening)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/mockserver"
@@ -51,8 +52,8 @@ type peer struct {
 
 // connect is Connect with a Tracker.
 func connect(ctx context.Context, d *dial.Dialer, server string, a dial.Address, events *atomic.Uint64) (net.Conn, []byte, error) {
-	c, err := dial.Connect[uint16](ctx, &dial.Target{
-		Server: server, Address: a, Dialer: d, Parking: parking.NewTracker(parking.Automatic), Events: events,
+	c, err := dial.Connect(ctx, &dial.Target{
+		Server: server, Address: a, Dialer: d, Size: conn.SizeOf(2), Parking: parking.NewTracker(parking.Automatic), Events: events,
 	}, false)
 	if err != nil {
 		return nil, nil, err
@@ -166,17 +167,16 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 
 func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 	for actual, response := range map[int][]byte{1: responses(1, 1, 0, 0, 0), 2: success, 4: responses(1, 0, 0, 1, 0), 8: responses(1, 0, 0, 0, 1)} {
-		for client, connect := range map[int]func(context.Context, *dial.Dialer) (net.Conn, error){
-			1: connectAs[uint8], 2: connectAs[uint16], 4: connectAs[uint32], 8: connectAs[uint64],
-		} {
+		for _, client := range []int{1, 2, 4, 8} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: [][]byte{response}}
-				nc, err := connect(t.Context(), p.dialer())
+				target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Size: conn.SizeOf(client)}
+				c, err := dial.Connect(t.Context(), target, false)
 				if client == actual {
 					require.NoError(t, err)
-					nc.Close()
+					c.Conn.Close()
 				} else {
-					require.Nil(t, nc)
+					require.Nil(t, c)
 					require.ErrorIs(t, err, dial.ErrConnect)
 					require.ErrorIs(t, err, dial.ErrValueSizeMismatch)
 					var mismatch *dial.ValueSizeError
@@ -188,14 +188,6 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 			})
 		}
 	}
-}
-
-func connectAs[T codec.Value](ctx context.Context, d *dial.Dialer) (net.Conn, error) {
-	c, err := dial.Connect[T](ctx, &dial.Target{Server: "s", Address: somewhere, Dialer: d}, false)
-	if err != nil {
-		return nil, err
-	}
-	return c.Conn, nil
 }
 
 func TestAValueSizeErrorNamesBothSizes(t *testing.T) {
@@ -286,7 +278,7 @@ func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{pieces: [][]byte{success}}
-		target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer()}
+		target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Size: conn.SizeOf(2)}
 		settled := false
 		target.AwaitStartUp = func(ctx context.Context, parked bool) error {
 			require.False(t, parked)
@@ -298,7 +290,7 @@ func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 			settled = true
 			return nil
 		}
-		c, err := dial.Connect[uint16](t.Context(), target, false)
+		c, err := dial.Connect(t.Context(), target, false)
 		require.NoError(t, err)
 		require.True(t, settled)
 		c.Conn.Close()
@@ -306,7 +298,7 @@ func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 
 		failed := errors.New("closed")
 		target.AwaitStartUp = func(context.Context, bool) error { return failed }
-		_, err = dial.Connect[uint16](t.Context(), target, false)
+		_, err = dial.Connect(t.Context(), target, false)
 		require.ErrorIs(t, err, failed)
 		p.conns.Wait()
 		require.Empty(t, p.read)

@@ -17,19 +17,20 @@ import (
 //
 // It has a goroutine, which outlasts Connect if the context of this ends: the responses that are due
 // are still received then, and nothing more is sent.
-type handshake[T codec.Value] struct {
+type handshake struct {
 	target   *Target
 	nc       net.Conn
 	receiver *receiver
-	events   bool            // the connection is to receive EVENTs
-	unsent   []codec.Request // go out with the next requests
+	events   bool   // the connection is to receive EVENTs
+	unsent   []byte // frames that go out next
+	due      int    // statuses that they are responded to with
 	probed
 }
 
 // run takes the handshake's steps. Ctx is that of Connect, opening has the timeout, too.
-func (h *handshake[T]) run(ctx, opening context.Context) error {
+func (h *handshake) run(ctx, opening context.Context) error {
 	err := h.bounded(opening, func() (err error) {
-		h.probed, err = probe[T](h.nc, h.receiver, h.events)
+		h.probed, err = probe(h.nc, h.receiver, h.events)
 		if err != nil {
 			err = hintProbe(err, h.receiver.head, h.target.Dialer.TLS != nil)
 		}
@@ -38,11 +39,11 @@ func (h *handshake[T]) run(ctx, opening context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.size != codec.Size[T]() {
+	if h.size != h.target.Size.Bytes() {
 		return nil // the caller will not use the server
 	}
 	if h.target.AwaitStartUp != nil {
-		if err := h.target.AwaitStartUp(ctx, h.parked.Parks()); err != nil {
+		if err := h.target.AwaitStartUp(ctx, parking.Parks(h.parked)); err != nil {
 			return err
 		}
 	}
@@ -54,7 +55,7 @@ func (h *handshake[T]) run(ctx, opening context.Context) error {
 // bounded runs a step, and ends it when ctx does: at once if the server has had the time of the
 // dialer, and otherwise after the grace. A net.Conn of the user may have no deadlines, and so it is
 // closed.
-func (h *handshake[T]) bounded(ctx context.Context, step func() error) error {
+func (h *handshake) bounded(ctx context.Context, step func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -88,12 +89,14 @@ func timedOut(ctx context.Context) bool {
 
 // prepare unsubscribes the connection from the channel of its own id, and has the server stay
 // parked, or be parked if that is wanted: the probe's INSERT may have set the server's timer.
-func (h *handshake[T]) prepare() error {
+func (h *handshake) prepare() error {
 	if !h.events {
-		h.unsent = []codec.Request{codec.Unsubscribe{Channel: []byte(h.id.String())}}
+		if err := h.add(codec.Unsubscribe{Channel: []byte(h.id.String())}.AppendBinary(nil)); err != nil {
+			return err
+		}
 	}
 	if h.target.Parking != nil {
-		err := parking.Keep[T](h.target.Parking, h.parked, h.roundTrip)
+		err := h.target.Parking.KeepParked(h.parked, h.park)
 		if err != nil && !errors.Is(err, parking.ErrForeign) && !errors.Is(err, parking.ErrNotParked) {
 			return err // otherwise the connection is of use all the same
 		}
@@ -102,25 +105,38 @@ func (h *handshake[T]) prepare() error {
 	return err
 }
 
-// roundTrip sends requests that are responded to with a status, after those that are unsent, and
-// returns the last status.
-func (h *handshake[T]) roundTrip(requests ...codec.Request) (ok bool, err error) {
-	requests = append(h.unsent, requests...)
-	h.unsent = nil
-	if len(requests) == 0 {
-		return false, nil
-	}
-	var frames []byte
-	for _, q := range requests {
-		if frames, err = q.AppendBinary(frames); err != nil {
+// park sends the requests that park the server.
+func (h *handshake) park(insert bool) (ok bool, err error) {
+	size := h.target.Size
+	if insert {
+		if err := h.add(size.AppendInsert(h.unsent, parking.Insert(size))); err != nil {
 			return false, err
 		}
 	}
-	if _, err := h.nc.Write(frames); err != nil {
+	if err := h.add(size.AppendUpdate(h.unsent, parking.Update(size))); err != nil {
 		return false, err
 	}
-	for range requests {
-		status, err := next(h.receiver, eventLength[T], codec.DecodeStatus)
+	return h.roundTrip()
+}
+
+// add sets the frames that go out next, of which the last one was added.
+func (h *handshake) add(frames []byte, err error) error {
+	h.unsent = frames
+	h.due++
+	return err
+}
+
+// roundTrip sends what is unsent, if there is anything, and returns the last status.
+func (h *handshake) roundTrip() (ok bool, err error) {
+	if h.due == 0 {
+		return false, nil
+	}
+	if _, err := h.nc.Write(h.unsent); err != nil {
+		return false, err
+	}
+	h.unsent = nil
+	for ; h.due > 0; h.due-- {
+		status, err := next(h.receiver, codec.DecodeStatus)
 		if err != nil {
 			return false, err
 		}

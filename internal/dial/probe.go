@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 )
 
@@ -27,15 +28,15 @@ const (
 
 // probed is what a probe finds.
 type probed struct {
-	size   int            // the server's value size
-	parked parking.Record // the record that parks it
-	id     codec.ConnID   // of the connection
+	size   int           // the server's value size
+	parked conn.Response // shows the record that parks it
+	id     codec.ConnID  // of the connection
 }
 
 // probe asks a server for its value size in one round trip (H6), for the record that parks it, and
 // for the id of the connection. It unsubscribes the connection from the channel of all connections,
 // unless that is to receive EVENTs. All requests are the same for all value sizes.
-func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (found probed, err error) {
+func probe(nc net.Conn, r *receiver, events bool) (found probed, err error) {
 	tail := make([]byte, tailSize)
 	rand.Read(tail)
 	copy(tail[tailSize-len(lineEnd):], lineEnd)
@@ -55,21 +56,22 @@ func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (found probed, 
 	if _, err := nc.Write(frames); err != nil {
 		return found, err
 	}
-	size, err := probedSize(r, eventLength[T])
+	found.size, err = probedSize(r)
 	if err != nil {
 		return found, err
 	}
-	switch size {
-	case 1:
-		found, err = receiveProbed[uint8](r, events)
-	case 2:
-		found, err = receiveProbed[uint16](r, events)
-	case 4:
-		found, err = receiveProbed[uint32](r, events)
-	default:
-		found, err = receiveProbed[uint64](r, events)
+	r.size = conn.SizeOf(found.size)
+	found.parked, err = next(r, func(src []byte) (conn.Response, int, error) { return r.size.Decode(codec.KindQuery, src) })
+	if err != nil {
+		return found, err
 	}
-	found.size = size
+	if !events {
+		if _, err := next(r, codec.DecodeStatus); err != nil {
+			return found, err
+		}
+	}
+	me, err := next(r, codec.DecodeWhoAmIResponse)
+	found.id = me.ID
 	return found, err
 }
 
@@ -78,10 +80,10 @@ func probe[T codec.Value](nc net.Conn, r *receiver, events bool) (found probed, 
 // EVENTs are decoded as those of a server of the client's value size. If the server's is another
 // one, they may be misread. What follows then does not look like the responses to a probe, and the
 // connection is given up.
-func probedSize(r *receiver, events eventDecoder) (int, error) {
+func probedSize(r *receiver) (int, error) {
 	var statuses []byte
 	for {
-		status, err := next(r, events, func(src []byte) (byte, int, error) { return src[0], 1, nil })
+		status, err := next(r, func(src []byte) (byte, int, error) { return src[0], 1, nil })
 		if err != nil {
 			return 0, err
 		}
@@ -93,45 +95,29 @@ func probedSize(r *receiver, events eventDecoder) (int, error) {
 	}
 }
 
-// receiveProbed receives the responses to the other requests, of a server of T.
-func receiveProbed[T codec.Value](r *receiver, events bool) (found probed, err error) {
-	query, err := next(r, eventLength[T], codec.DecodeQueryResponse[T])
-	if err != nil {
-		return found, err
-	}
-	found.parked = parking.Record{Found: query.Found, Unit: query.TTL.Unit, Quota: uint64(query.Quota)}
-	if !events {
-		if _, err := next(r, eventLength[T], codec.DecodeStatus); err != nil {
-			return found, err
-		}
-	}
-	me, err := next(r, eventLength[T], codec.DecodeWhoAmIResponse)
-	found.id = me.ID
-	return found, err
-}
-
 // receiver receives responses, and skips the EVENTs between them.
 type receiver struct {
 	nc     net.Conn
-	buf    []byte // received and not yet decoded
-	head   []byte // what was received first; empty if nothing was
+	size   conn.Size // of EVENTs: the client's, and the server's once that is known
+	buf    []byte    // received and not yet decoded
+	head   []byte    // what was received first; empty if nothing was
 	events *atomic.Uint64
 }
 
-func newReceiver(nc net.Conn, events *atomic.Uint64) *receiver {
-	return &receiver{nc: nc, buf: make([]byte, 0, bufferSize), events: events}
+func newReceiver(nc net.Conn, t *Target) *receiver {
+	return &receiver{nc: nc, size: t.Size, buf: make([]byte, 0, bufferSize), events: t.Events}
 }
 
 // next returns the next response. Decode returns the length of the response, or an error that
 // matches codec.ErrShort if it needs more bytes. It is given at least one byte.
-func next[R any](r *receiver, events eventDecoder, decode func(src []byte) (R, int, error)) (response R, err error) {
+func next[R any](r *receiver, decode func(src []byte) (R, int, error)) (response R, err error) {
 	for {
 		n, event := 0, false
 		err := error(codec.ErrShort)
 		switch {
 		case len(r.buf) == 0:
 		case codec.Op(r.buf[0]) == codec.OpEvent:
-			n, err = events(r.buf)
+			_, n, err = r.size.DecodeEvent(r.buf)
 			event = true
 		default:
 			response, n, err = decode(r.buf)
@@ -169,13 +155,4 @@ func (r *receiver) receive() error {
 		return err
 	}
 	return nil
-}
-
-// eventDecoder returns the length of the EVENT at the start of src.
-type eventDecoder func(src []byte) (int, error)
-
-// eventLength is the eventDecoder of servers of T.
-func eventLength[T codec.Value](src []byte) (int, error) {
-	_, n, err := codec.DecodeEvent[T](src)
-	return n, err
 }

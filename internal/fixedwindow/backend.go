@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
@@ -26,22 +25,22 @@ const (
 )
 
 // Server executes calls, and can be swept. A *pool.Pool is one.
-type Server[T codec.Value] interface {
-	sweep.Server[T]
+type Server interface {
+	sweep.Server
 	// Dedicated makes a connection for calls that rest on the responses to earlier ones.
-	Dedicated(ctx context.Context) (*conn.Conn[T], error)
+	Dedicated(ctx context.Context) (*conn.Conn, error)
 	// AddParking and RemoveParking are called before a call is sent on a dedicated connection,
 	// and after it has succeeded.
-	AddParking(cl *conn.Call[T])
-	RemoveParking(cl *conn.Call[T])
+	AddParking(cl *conn.Call)
+	RemoveParking(cl *conn.Call)
 }
 
 // Options are the settings of a Backend. All but Now, DenialMemory and WithoutSweeper must be set.
-type Options[T codec.Value] struct {
-	Servers []Server[T]
+type Options struct {
+	Servers []Server
 	Names   []string             // of the servers: TakeAll asks them in the order of their names
 	Pick    func(key string) int // the index of the server where a key lives
-	Calls   *conn.CallPool[T]
+	Calls   *conn.Calls
 
 	MaxWindows  int // windows that are remembered, beside four times as many keys whose records are to be removed
 	MaxQueued   int // hits that wait for a request, for each window
@@ -60,27 +59,27 @@ type Options[T codec.Value] struct {
 // Errors are those of Check, or match [window.ErrRange], [window.ErrClosed], [window.ErrOverloaded], or
 // [window.ErrFull] if as many records are yet to be removed as Options.MaxWindows allows; or they are those
 // of ctx or a Server.
-type Backend[T codec.Value] struct {
-	servers      []Server[T]
+type Backend struct {
+	servers      []Server
 	names        []string
 	pick         func(key string) int
-	calls        *conn.CallPool[T]
+	calls        *conn.Calls
 	denialMemory time.Duration
 	maxRequests  int // of a call that removes records
 
 	group     group
 	maxQueued int
 	callers   sync.Pool // of *caller
-	table     table[T]
-	links     []links[T]    // those of each server
-	janitors  []*janitor[T] // one for each server
-	ids       atomic.Int64  // the last ID of a window
+	table     table
+	links     []links      // those of each server
+	janitors  []*janitor   // one for each server
+	ids       atomic.Int64 // the last ID of a window
 	closing   sync.Once
 }
 
 // New returns a backend and starts its goroutines. Close it after use.
-func New[T codec.Value](o Options[T]) *Backend[T] {
-	b := &Backend[T]{
+func New(o Options) *Backend {
+	b := &Backend{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
 		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
 	}
@@ -96,9 +95,9 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 		if o.WithoutSweeper {
 			continue
 		}
-		sweeper := sweep.New(sweep.Options[T]{
-			Server: s, Inspect: Inspect[T], Remove: (&Remover[T]{link: j.link, requests: b.maxRequests}).Remove,
-			Calls: o.Calls, MaxInFlight: o.MaxInFlight,
+		remover := &Remover{link: j.link, requests: b.maxRequests}
+		sweeper := sweep.New(sweep.Options{
+			Server: s, Inspect: remover.Inspect, Remove: remover.Remove, Calls: o.Calls, MaxInFlight: o.MaxInFlight,
 		})
 		j.sweeper = sweeper
 		b.group.start(func() { sweeper.Run(b.group.ctx) })
@@ -108,7 +107,7 @@ func New[T codec.Value](o Options[T]) *Backend[T] {
 
 // denialMemoryOf returns for how long denials are remembered in windows of a scale, and so how late
 // a Set or Reset by another client takes effect.
-func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
+func (b *Backend) denialMemoryOf(scale time.Duration) time.Duration {
 	if b.denialMemory != 0 {
 		return b.denialMemory
 	}
@@ -117,26 +116,26 @@ func (b *Backend[T]) denialMemoryOf(scale time.Duration) time.Duration {
 
 // Hit adds n to the active window, or opens one. If the window is known to be over the limit, the hit need
 // not be counted. If its counter can't hold n, the Window is Refused.
-func (b *Backend[T]) Hit(ctx context.Context, key string, l window.Limit,
+func (b *Backend) Hit(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
+	if err := b.checkNumber("N", n); err != nil {
 		return w, false, err
 	}
 	return b.count(ctx, key, &l, hit{max: l.Max, n: n})
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
-func (b *Backend[T]) Charge(ctx context.Context, key string, l window.Limit,
+func (b *Backend) Charge(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
 	if err := limits.CheckNumber("N", n); err != nil {
 		return w, false, err
 	}
-	largest := maxValue[T]()
+	largest := b.largest()
 	return b.count(ctx, key, &l, hit{max: largest, n: min(n, largest), charge: true})
 }
 
 // count has a hit counted in the window of a key and limit.
-func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit,
+func (b *Backend) count(ctx context.Context, key string, l *window.Limit,
 	h hit) (w window.Window, sent bool, err error) {
 	s, err := b.slotsFor(ctx, key, l)
 	if err != nil {
@@ -146,13 +145,13 @@ func (b *Backend[T]) count(ctx context.Context, key string, l *window.Limit,
 	if w.Refused {
 		refuse(&w, l, h.n)
 	}
-	return bounded[T](w), sent, err
+	return bounded(w), sent, err
 }
 
 // Set opens a window with count n in place of the active one.
-func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit,
+func (b *Backend) Set(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	if err := checkNumber("count", n, codec.Size[T]()); err != nil {
+	if err := b.checkNumber("count", n); err != nil {
 		return w, false, err
 	}
 	s, err := b.slotsFor(ctx, key, &l)
@@ -162,18 +161,18 @@ func (b *Backend[T]) Set(ctx context.Context, key string, l window.Limit,
 	w, sent, err = s.operate(ctx, func(ctx context.Context) (window.Window, bool, error) {
 		return s.set(ctx, n)
 	})
-	return bounded[T](w), sent, err
+	return bounded(w), sent, err
 }
 
 // Reset ends the active window, if there is one.
-func (b *Backend[T]) Reset(ctx context.Context, key string, l window.Limit) (sent bool, err error) {
+func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) (sent bool, err error) {
 	_, sent, err = b.reset(ctx, key, &l)
 	return sent, err
 }
 
 // Delete ends the active windows of a key and returns how many there were: those that the backend
 // remembers, or, if scales are given, those of these scales that it remembers or that have no name.
-func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
+func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
 	counts, err := b.countsOf(key, scales)
 	if err != nil {
 		return 0, false, err
@@ -210,7 +209,7 @@ func (b *Backend[T]) Delete(ctx context.Context, key string, scales ...time.Dura
 }
 
 // countsOf returns what Delete ends.
-func (b *Backend[T]) countsOf(key string, scales []time.Duration) ([]entryKey, error) {
+func (b *Backend) countsOf(key string, scales []time.Duration) ([]entryKey, error) {
 	counts := b.table.of(key)
 	if len(scales) == 0 {
 		return counts, nil
@@ -231,7 +230,7 @@ func (b *Backend[T]) countsOf(key string, scales []time.Duration) ([]entryKey, e
 }
 
 // reset ends the active window and reports whether there was one.
-func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (ended, sent bool, err error) {
+func (b *Backend) reset(ctx context.Context, key string, l *window.Limit) (ended, sent bool, err error) {
 	s, err := b.slotsFor(ctx, key, l)
 	if err != nil {
 		return false, false, err
@@ -244,7 +243,7 @@ func (b *Backend[T]) reset(ctx context.Context, key string, l *window.Limit) (en
 // are not parked, it first waits for windows that are over within a second. The records of other
 // windows stay, because other clients may count in them. Close then fails what is under way, and
 // waits until all goroutines of the backend have ended. It may be called more than once.
-func (b *Backend[T]) Close() {
+func (b *Backend) Close() {
 	b.closing.Do(func() {
 		b.group.stop()
 		b.awaitEnds()
@@ -267,7 +266,7 @@ func (b *Backend[T]) Close() {
 
 // limitClosing ends the backend's context if Close takes too long, or if no server responds. It
 // returns a function to stop that.
-func (b *Backend[T]) limitClosing() (stop func()) {
+func (b *Backend) limitClosing() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		before := b.answered()
@@ -289,7 +288,7 @@ func (b *Backend[T]) limitClosing() (stop func()) {
 }
 
 // answered returns how many calls of all links have their responses.
-func (b *Backend[T]) answered() (n uint64) {
+func (b *Backend) answered() (n uint64) {
 	for _, ls := range b.links {
 		for _, l := range ls {
 			n += l.answered.Load()
@@ -300,7 +299,7 @@ func (b *Backend[T]) answered() (n uint64) {
 
 // awaitEnds waits for the windows that are over within closeWait, so that their records can be
 // removed before they expire. On a parked server they do not expire: sweepers remove them.
-func (b *Backend[T]) awaitEnds() {
+func (b *Backend) awaitEnds() {
 	now := time.Now()
 	var wait time.Duration
 	for _, j := range b.janitors {
@@ -316,7 +315,7 @@ func (b *Backend[T]) awaitEnds() {
 
 // slotsFor returns the slots of a key and limit, or the error that Check has for the limit. It adds them to the
 // table, unless the call must not do anything.
-func (b *Backend[T]) slotsFor(ctx context.Context, key string, l *window.Limit) (*slots[T], error) {
+func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit) (*slots, error) {
 	s, inTable, err := b.find(key, l)
 	if inTable || err != nil {
 		return s, err
@@ -328,7 +327,7 @@ func (b *Backend[T]) slotsFor(ctx context.Context, key string, l *window.Limit) 
 }
 
 // find is slotsFor, but adds nothing to the table. InTable says that it has the slots.
-func (b *Backend[T]) find(key string, l *window.Limit) (s *slots[T], inTable bool, err error) {
+func (b *Backend) find(key string, l *window.Limit) (s *slots, inTable bool, err error) {
 	if _, err := b.Check(*l); err != nil {
 		return nil, false, err
 	}
@@ -340,8 +339,8 @@ func (b *Backend[T]) find(key string, l *window.Limit) (s *slots[T], inTable boo
 }
 
 // bounded returns a window with a count of at most [window.Unlimited].
-func bounded[T codec.Value](w window.Window) window.Window {
-	w.Count = min(w.Count, maxCount[T]())
+func bounded(w window.Window) window.Window {
+	w.Count = min(w.Count, window.Unlimited)
 	return w
 }
 
@@ -355,7 +354,7 @@ type Stats struct {
 }
 
 // Stats returns what the backend remembers and has done.
-func (b *Backend[T]) Stats() Stats {
+func (b *Backend) Stats() Stats {
 	s := Stats{Windows: b.table.len()}
 	for _, j := range b.janitors {
 		s.Records += j.pending()

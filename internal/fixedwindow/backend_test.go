@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit/race"
@@ -20,14 +20,14 @@ import (
 // instant is a Server that responds at once to calls of DECREASE and QUERY. The count of the
 // window is higher by 1 each time.
 type instant struct {
-	Server[uint16]
-	count, ttl uint16
+	Server
+	count, ttl uint64
 }
 
 // Do implements Server.
-func (s *instant) Do(_ context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+func (s *instant) Do(_ context.Context, cl *conn.Call) (done, sent bool, err error) {
 	s.count++
-	r := conn.Response[uint16]{OK: true, Quota: ^s.count, TTL: codec.TTL[uint16]{Amount: s.ttl}}
+	r := conn.Response{OK: true, Quota: math.MaxUint16 - s.count, TTL: conn.TTL{Amount: s.ttl}}
 	for range cl.Len() {
 		cl.Responses = append(cl.Responses, r)
 	}
@@ -38,16 +38,16 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("a sync.Pool loses elements")
 	}
-	o := options[uint16](t, inMemory(t))
+	o := options(t, inMemory(t))
 	server := &instant{Server: o.Servers[0]}
 	o.Servers[0] = server
 	b := start(t, o)
-	bands, ok := slot.BandsFor(time.Hour, maxValue[uint16]())
+	bands, ok := slot.BandsFor(time.Hour, math.MaxUint16)
 	require.True(t, ok)
-	server.ttl = uint16(bands.Top - 1)
+	server.ttl = bands.Top - 1
 	hits(t, b, 1, "k", fixed(time.Hour, 10_000))
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if w, _, err := b.Hit(t.Context(), "k", fixed(time.Hour, 10_000), 1); err != nil || w.Count < uint64(server.count) {
+		if w, _, err := b.Hit(t.Context(), "k", fixed(time.Hour, 10_000), 1); err != nil || w.Count < server.count {
 			t.Error(w, err)
 		}
 	}))
@@ -61,7 +61,7 @@ func TestLoneHitAllocatesNothing(t *testing.T) {
 }
 
 func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
-	b := client[uint16](t, inMemory(t))
+	b := client(t, inMemory(t))
 	_, _, err := b.Peek(t.Context(), "k", fixed(time.Minute, 1), 0)
 	require.NoError(t, err)
 	require.Zero(t, b.Stats(), "Peek opens no window")
@@ -82,8 +82,8 @@ func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t, mockserver.WithValueSize(1))
 		const scale, limit = 10 * time.Second, 100
-		hits(t, client[uint8](t, srv), 5, "k", fixed(scale, limit))
-		b, other := client[uint8](t, srv), client[uint8](t, srv)
+		hits(t, client(t, srv), 5, "k", fixed(scale, limit))
+		b, other := client(t, srv), client(t, srv)
 		time.Sleep(500 * time.Millisecond)
 		hits(t, b, 1, "k", fixed(scale, limit))
 		time.Sleep(100 * time.Millisecond)
@@ -101,12 +101,12 @@ func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
 
 // held is a Server that holds back the responses to calls.
 type held struct {
-	Server[uint16]
+	Server
 	release chan struct{} // nil: none
 }
 
 // Do implements Server.
-func (h *held) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+func (h *held) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
 	release := h.release
 	done, sent, err = h.Server.Do(ctx, cl)
 	if release != nil {
@@ -120,11 +120,11 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale, limit = 10 * time.Second, 3
 		srv := inMemory(t)
-		o := options[uint16](t, srv)
+		o := options(t, srv)
 		o.DenialMemory = time.Minute
 		server := &held{Server: o.Servers[0], release: make(chan struct{})}
 		other := start(t, o)
-		o.Servers = []Server[uint16]{server}
+		o.Servers = []Server{server}
 		b := start(t, o)
 		hits(t, other, 2*limit, "k", fixed(scale, limit))
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -26,7 +25,7 @@ func CheckAlgorithm(a window.Algorithm) error {
 
 // Check returns what the backend promises about a limit, or the error that every call with it returns. It
 // asks no server, and assumes that one is parked if the scale needs that.
-func (b *Backend[T]) Check(l window.Limit) (window.Traits, error) {
+func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	if err := limits.Check(&l); err != nil {
 		return window.Traits{}, err
 	}
@@ -37,46 +36,43 @@ func (b *Backend[T]) Check(l window.Limit) (window.Traits, error) {
 	if err != nil {
 		return window.Traits{}, err
 	}
-	if err := checkNumber("Max", l.Max, codec.Size[T]()); err != nil {
+	if err := b.checkNumber("Max", l.Max); err != nil {
 		return window.Traits{}, err
 	}
-	return window.Traits{MaxCount: maxCount[T](), Precision: precision}, nil
+	return window.Traits{MaxCount: min(b.largest(), window.Unlimited), Precision: precision}, nil
 }
 
 // checkScale returns an error if windows of a scale can't be kept. Otherwise it returns how much later than the end of
 // a window its ExpiresAt may be, but for the time that a call takes.
-func (b *Backend[T]) checkScale(scale time.Duration) (precision time.Duration, err error) {
-	bands, ok := slot.BandsFor(scale, maxValue[T]())
+func (b *Backend) checkScale(scale time.Duration) (precision time.Duration, err error) {
+	bands, ok := slot.BandsFor(scale, b.largest())
 	if !ok {
-		return 0, scaleError(scale, codec.Size[T]())
+		return 0, b.scaleError(scale)
 	}
 	return bands.Unit, nil
 }
 
-// maxValue returns the largest T, which is the highest count of a record.
-func maxValue[T codec.Value]() uint64 { return uint64(^T(0)) }
-
-// maxCount returns the largest Max, n and count.
-func maxCount[T codec.Value]() uint64 { return min(maxValue[T](), window.Unlimited) }
+// largest returns the largest value of the servers, which is the highest count of a record.
+func (b *Backend) largest() uint64 { return b.calls.Size().Largest() }
 
 // checkNumber returns a RangeError if n does not fit a value.
-func checkNumber(field string, n uint64, size int) error {
-	if err := limits.CheckNumber(field, n); err != nil || n <= api.MaxValue(size) {
+func (b *Backend) checkNumber(field string, n uint64) error {
+	if err := limits.CheckNumber(field, n); err != nil || n <= b.largest() {
 		return err
 	}
 	return &window.RangeError{
-		Field: field, Value: strconv.FormatUint(n, 10), Size: size,
-		Bound: fmt.Sprintf("at most %d", api.MaxValue(size)),
+		Field: field, Value: strconv.FormatUint(n, 10), Size: b.calls.Size().Bytes(),
+		Bound: fmt.Sprintf("at most %d", b.largest()),
 		Needs: api.SmallestSize(func(largest uint64) bool { return n <= largest }),
 	}
 }
 
 // scaleError is the error for a scale whose windows can't be kept.
-func scaleError(scale time.Duration, size int) error {
+func (b *Backend) scaleError(scale time.Duration) error {
 	return &window.RangeError{
-		Field: "Scale", Value: scale.String(), Size: size,
+		Field: "Scale", Value: scale.String(), Size: b.calls.Size().Bytes(),
 		Bound: fmt.Sprintf("scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units",
-			api.MaxValue(size)),
+			b.largest()),
 		Needs: api.SmallestSize(func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }),
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -17,8 +16,8 @@ import (
 // cleaning is the way of one key's records to their removal, or to what else is to be done about
 // records that are not in use. Many keys are cleaned at a time: they share calls, and they wait
 // for their guards together.
-type cleaning[T codec.Value] struct {
-	records records[T]
+type cleaning struct {
+	records records
 	// begin is called before each lookup, and decide after it.
 	begin  func()
 	decide func(slot.History) slot.Action
@@ -36,8 +35,8 @@ type cleaning[T codec.Value] struct {
 // clean cleans keys on a link, as far as is possible without waiting for long: those with about the same guard
 // together, and not more at a time than the server is fast enough for. Requests is the most requests of a call.
 // After an error, some keys are not done.
-func clean[T codec.Value](ctx context.Context, l *link[T], requests int, all []*cleaning[T]) error {
-	var classes [linkClasses][]*cleaning[T]
+func clean(ctx context.Context, l *link, requests int, all []*cleaning) error {
+	var classes [linkClasses][]*cleaning
 	for _, k := range all {
 		c := classOf(k.records.bands.Guard)
 		classes[c] = append(classes[c], k)
@@ -46,7 +45,7 @@ func clean[T codec.Value](ctx context.Context, l *link[T], requests int, all []*
 	var cleaners sync.WaitGroup
 	for c, some := range classes {
 		if len(some) > 0 {
-			cl := cleaner[T]{link: l, requests: requests, pace: l.paces[c], waiting: some}
+			cl := cleaner{link: l, requests: requests, pace: l.paces[c], waiting: some}
 			cleaners.Go(func() { errs[c] = cl.run(ctx) })
 		}
 	}
@@ -55,17 +54,17 @@ func clean[T codec.Value](ctx context.Context, l *link[T], requests int, all []*
 }
 
 // cleaner cleans keys with about the same guard on one link.
-type cleaner[T codec.Value] struct {
-	link     *link[T]
-	conn     *conn.Conn[T] // of the last lookup
-	requests int           // the most requests of a call
+type cleaner struct {
+	link     *link
+	conn     *conn.Conn // of the last lookup
+	requests int        // the most requests of a call
 	pace     *pace
-	waiting  []*cleaning[T] // not begun
-	active   []*cleaning[T] // begun and not done
+	waiting  []*cleaning // not begun
+	active   []*cleaning // begun and not done
 }
 
 // run cleans the keys until they are done. It begins as many as the server is fast enough for.
-func (cl *cleaner[T]) run(ctx context.Context) error {
+func (cl *cleaner) run(ctx context.Context) error {
 	defer func() { cl.pace.end(len(cl.active)) }()
 	for failures := 0; len(cl.waiting)+len(cl.active) > 0; {
 		n, changed := cl.pace.begin(len(cl.waiting))
@@ -95,9 +94,9 @@ func (cl *cleaner[T]) run(ctx context.Context) error {
 }
 
 // leave leaves keys that are done, and makes those wait that are far too many for the server.
-func (cl *cleaner[T]) leave() {
+func (cl *cleaner) leave() {
 	begun := len(cl.active)
-	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning[T]) bool { return k.done })
+	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning) bool { return k.done })
 	if most := cl.pace.bound(); len(cl.active) > 2*most {
 		for _, k := range cl.active[most:] {
 			k.history = slot.History{}
@@ -127,7 +126,7 @@ func wait(ctx context.Context, until time.Time, changed <-chan struct{}) error {
 
 // ready returns the keys that are to be looked up now. If there are none, it returns when there
 // will be, or the zero time if no key is active.
-func (cl *cleaner[T]) ready() (ready []*cleaning[T], again time.Time) {
+func (cl *cleaner) ready() (ready []*cleaning, again time.Time) {
 	now := time.Now()
 	for _, k := range cl.active {
 		switch {
@@ -141,7 +140,7 @@ func (cl *cleaner[T]) ready() (ready []*cleaning[T], again time.Time) {
 }
 
 // round looks keys up once, and executes the actions that follow.
-func (cl *cleaner[T]) round(ctx context.Context, ready []*cleaning[T]) error {
+func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
 	c, err := cl.link.connect(ctx)
 	if err != nil {
 		return err
@@ -155,7 +154,7 @@ func (cl *cleaner[T]) round(ctx context.Context, ready []*cleaning[T]) error {
 	if err := cl.lookUp(ctx, ready); err != nil {
 		return err
 	}
-	var steps []step[T]
+	var steps []step
 	for _, k := range ready {
 		a := k.decide(k.history)
 		switch a.Kind {
@@ -167,13 +166,13 @@ func (cl *cleaner[T]) round(ctx context.Context, ready []*cleaning[T]) error {
 				k.done, k.next = true, a.At
 			}
 		default:
-			steps = append(steps, step[T]{key: k, action: a})
+			steps = append(steps, step{key: k, action: a})
 		}
 	}
 	if err := cl.execute(ctx, steps); err != nil {
 		return err
 	}
-	var removals []step[T]
+	var removals []step
 	for i := range steps {
 		if next, ok := steps[i].claimed(); ok {
 			removals = append(removals, next)
@@ -183,7 +182,7 @@ func (cl *cleaner[T]) round(ctx context.Context, ready []*cleaning[T]) error {
 }
 
 // lookUp looks both slots of keys up.
-func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
+func (cl *cleaner) lookUp(ctx context.Context, ready []*cleaning) error {
 	for len(ready) > 0 {
 		call := cl.link.calls.Get()
 		some := ready[:min(len(ready), max(1, cl.requests/2))]
@@ -210,24 +209,24 @@ func (cl *cleaner[T]) lookUp(ctx context.Context, ready []*cleaning[T]) error {
 }
 
 // step is an action of one key.
-type step[T codec.Value] struct {
-	key      *cleaning[T]
+type step struct {
+	key      *cleaning
 	action   slot.Action
 	requests []slot.Request
 	effects  effects // zero if it was not executed
 }
 
 // claimed returns the removal of the slots that a step has claimed. It returns false if there are none.
-func (s *step[T]) claimed() (next step[T], ok bool) {
+func (s *step) claimed() (next step, ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
 	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from)
-	return step[T]{key: s.key, action: a}, ok
+	return step{key: s.key, action: a}, ok
 }
 
 // execute executes actions. Those that are too late are left out: their keys are looked up again.
-func (cl *cleaner[T]) execute(ctx context.Context, steps []step[T]) error {
+func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 	for len(steps) > 0 {
 		n, err := cl.executeSome(ctx, steps)
 		if err != nil && err != errAgain {
@@ -239,7 +238,7 @@ func (cl *cleaner[T]) execute(ctx context.Context, steps []step[T]) error {
 }
 
 // executeSome executes the first of some actions in one call, and returns how many they are.
-func (cl *cleaner[T]) executeSome(ctx context.Context, steps []step[T]) (n int, err error) {
+func (cl *cleaner) executeSome(ctx context.Context, steps []step) (n int, err error) {
 	call := cl.link.calls.Get()
 	var deadline, by time.Time
 	for n < len(steps) && call.Len() < cl.requests {
@@ -279,31 +278,31 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Remover removes the records of one server that [Inspect] has decided to remove. Those of slots
+// Remover removes the records of one server that Inspect has decided to remove. Those of slots
 // take several lookups and actions, which go out on a link.
-type Remover[T codec.Value] struct {
-	link     *link[T]
+type Remover struct {
+	link     *link
 	requests int // the most requests of a call
 }
 
 // NewRemover returns a Remover. Close it after use.
-func NewRemover[T codec.Value](s Server[T], calls *conn.CallPool[T], maxInFlight int) *Remover[T] {
-	return &Remover[T]{link: newLink(s, calls), requests: max(1, min(chunkSize, maxInFlight))}
+func NewRemover(s Server, calls *conn.Calls, maxInFlight int) *Remover {
+	return &Remover{link: newLink(s, calls), requests: max(1, min(chunkSize, maxInFlight))}
 }
 
 // Remove is a [sweep.Remove].
-func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int, err error) {
-	var cleanings []*cleaning[T]
+func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, err error) {
+	var cleanings []*cleaning
 	for _, t := range targets {
 		n, ok := ParseName([]byte(t))
 		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
-		bands, ok := slot.BandsFor(n.Scale, maxValue[T]())
+		bands, ok := slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
 		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
-		c := &cleaning[T]{records: records[T]{&bands, n.slotNames()}, begin: func() {}}
+		c := &cleaning{records: records{&bands, n.slotNames()}, begin: func() {}}
 		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
 		cleanings = append(cleanings, c)
 	}
@@ -315,4 +314,4 @@ func (r *Remover[T]) Remove(ctx context.Context, targets []string) (removed int,
 }
 
 // Close ends the connection.
-func (r *Remover[T]) Close() { r.link.close() }
+func (r *Remover) Close() { r.link.close() }

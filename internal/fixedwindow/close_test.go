@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // closing closes a backend and returns how long that takes.
-func closing(b *Backend[uint16]) time.Duration {
+func closing(b *Backend) time.Duration {
 	began := time.Now()
 	b.Close()
 	return time.Since(began)
@@ -22,7 +23,7 @@ func closing(b *Backend[uint16]) time.Duration {
 func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		o := options[uint16](t, srv)
+		o := options(t, srv)
 		o.MaxInFlight = 8 // so that it takes several calls
 		b := New(o)
 		for range 2 { // so that each key has two records
@@ -43,12 +44,12 @@ func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 
 // While Close waits for windows, other records become doomed, or are being removed.
 func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
-	bands, _ := slot.BandsFor(time.Second, maxValue[uint16]())
+	bands, _ := slot.BandsFor(time.Second, math.MaxUint16)
 	doomed := time.Duration(bands.Top-bands.Doom) * bands.Unit
 	for before := -2 * time.Second; before <= 3*time.Second; before += 300 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
-			b := New(options[uint16](t, srv))
+			b := New(options(t, srv))
 			for i := range 300 { // more than one chunk
 				hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
 			}
@@ -64,8 +65,8 @@ func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
-		o := options[uint16](t)
-		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
+		o := options(t)
+		o.Servers = []Server{newPool(t, o.Calls, parking.Never, g.dial)}
 		b := New(o)
 		hits(t, b, 1, "over", fixed(time.Second, 1))
 		time.Sleep(1100 * time.Millisecond)

@@ -4,28 +4,27 @@ import (
 	"context"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
 // outcome is the outcome of hits that share a request.
-type outcome[T codec.Value] struct {
+type outcome struct {
 	result slot.Outcome
-	window slot.Window   // unless the result is Missed: as of the last hit, or, if it is Full, without the hits
-	conn   *conn.Conn[T] // where takes were counted; nil if there are none
-	err    error         // fails all hits
-	sent   bool          // whether hits that failed may have been counted
+	window slot.Window // unless the result is Missed: as of the last hit, or, if it is Full, without the hits
+	conn   *conn.Conn  // where takes were counted; nil if there are none
+	err    error       // fails all hits
+	sent   bool        // whether hits that failed may have been counted
 }
 
 // count counts hits: in the known window, or in one that it opens, as was planned. It takes one round trip. It is
 // called by the goroutine that serves the queue.
-func (s *slots[T]) count(ctx context.Context, b *shared[T]) outcome[T] {
+func (s *slots) count(ctx context.Context, b *shared) outcome {
 	o := s.countSum(ctx, b, b.sum)
 	for tries := 1; b.charge && o.result == slot.Full && o.err == nil; tries++ {
 		if tries > maxTries {
-			return outcome[T]{result: slot.Missed}
+			return outcome{result: slot.Missed}
 		}
 		o = s.countSum(ctx, b, s.bands.Largest-o.window.Count) // so that the count stays at the largest
 	}
@@ -33,35 +32,35 @@ func (s *slots[T]) count(ctx context.Context, b *shared[T]) outcome[T] {
 }
 
 // countSum counts hits whose sum is n, if the counter holds it.
-func (s *slots[T]) countSum(ctx context.Context, b *shared[T], n uint64) outcome[T] {
+func (s *slots) countSum(ctx context.Context, b *shared, n uint64) outcome {
 	switch k := s.current(); {
 	case k.ok:
 		return s.join(ctx, s.bands.Join(k.Slot, k.Until), b.takes, n)
 	case b.plan.conn != nil:
 		return s.open(ctx, b.plan, b.takes, n)
 	}
-	return outcome[T]{result: slot.Missed}
+	return outcome{result: slot.Missed}
 }
 
 // join counts n hits in the known window.
 //
 // A call that is not written by a.By is sent nevertheless. Rule 3 is about what rests on a lookup. A call of hits
 // rests on its own QUERY (rule 1), and a response that comes after a.By grants nothing (rule 2).
-func (s *slots[T]) join(ctx context.Context, a slot.Action, takes bool, n uint64) outcome[T] {
-	var c *conn.Conn[T]
+func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) outcome {
+	var c *conn.Conn
 	if takes {
 		// What is given back has to follow takes on the connection of the link (rule 11). A call there that was not sent
 		// fails: the link, unlike the pool, sends nothing again.
 		var err error
 		if c, err = s.link.connect(ctx); err != nil {
-			return outcome[T]{err: err}
+			return outcome{err: err}
 		}
 	}
 	cl := s.newCall(conn.SingleRead)
 	s.addJoin(cl, a, n)
 	at, sent, err := s.ask(ctx, c, cl)
 	if err != nil {
-		return outcome[T]{err: err, sent: sent}
+		return outcome{err: err, sent: sent}
 	}
 	o := s.joined(a, cl.Responses, at)
 	o.conn = c
@@ -70,33 +69,33 @@ func (s *slots[T]) join(ctx context.Context, a slot.Action, takes bool, n uint64
 }
 
 // addJoin adds the requests that count n in a window.
-func (s *slots[T]) addJoin(cl *conn.Call[T], a slot.Action, n uint64) {
+func (s *slots) addJoin(cl *conn.Call, a slot.Action, n uint64) {
 	s.records.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n},
 		slot.Request{Verb: slot.Query, Slot: a.Slot})
 }
 
 // joined returns the outcome of hits, given the responses to what addJoin has added.
-func (s *slots[T]) joined(a slot.Action, responses []conn.Response[T], at span) (o outcome[T]) {
+func (s *slots) joined(a slot.Action, responses []conn.Response, at span) (o outcome) {
 	if !at.to.Before(a.By) {
 		s.forget()
-		return outcome[T]{err: overError(s.bands.Scale), sent: true}
+		return outcome{err: overError(s.bands.Scale), sent: true}
 	}
 	o.result, o.window = s.bands.Result(a, false, responses[0].OK, s.records.observe(responses[1]), at.from, at.to)
 	return o
 }
 
 // open opens a window that counts n hits, as was planned.
-func (s *slots[T]) open(ctx context.Context, p plan[T], takes bool, n uint64) (o outcome[T]) {
+func (s *slots) open(ctx context.Context, p plan, takes bool, n uint64) (o outcome) {
 	if err := s.janitor.actionBegins(s); err != nil {
-		return outcome[T]{err: err}
+		return outcome{err: err}
 	}
 	e, sent, err := s.act(ctx, p.conn, p.action, n)
 	s.janitor.actionEnds(s, e.armed || e.inserted)
 	switch {
 	case err == errAgain:
-		return outcome[T]{result: slot.Missed}
+		return outcome{result: slot.Missed}
 	case err != nil:
-		return outcome[T]{err: err, sent: sent}
+		return outcome{err: err, sent: sent}
 	case p.action.Kind == slot.Create:
 		o.result, o.window = s.bands.Created(p.action, e.inserted, n, e.at.from, e.at.to)
 		if o.result == slot.Missed {
@@ -114,7 +113,7 @@ func (s *slots[T]) open(ctx context.Context, p plan[T], takes bool, n uint64) (o
 
 // conclude learns the window of an outcome, and returns it as callers see it. It returns false if hits failed, or have
 // to be counted again because the window was over. The caller holds mu.
-func (s *slots[T]) conclude(o *outcome[T]) (w window.Window, ok bool) {
+func (s *slots) conclude(o *outcome) (w window.Window, ok bool) {
 	switch {
 	case o.err != nil:
 		return w, false
@@ -129,7 +128,7 @@ func (s *slots[T]) conclude(o *outcome[T]) (w window.Window, ok bool) {
 }
 
 // concluded is conclude for callers that do not hold mu.
-func (s *slots[T]) concluded(o *outcome[T]) (w window.Window, ok bool) {
+func (s *slots) concluded(o *outcome) (w window.Window, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conclude(o)

@@ -23,10 +23,10 @@ func nameOf(l window.Limit, name string) window.Limit {
 func TestDeleteEndsWhatOthersHaveCountedWithoutAName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		b, other := client[uint16](t, srv), client[uint16](t, srv)
+		b, other := client(t, srv), client(t, srv)
 		minute, hour := fixed(time.Minute, 10), fixed(time.Hour, 10)
 		counts := []struct {
-			by    *Backend[uint16]
+			by    *Backend
 			limit window.Limit
 			left  uint64
 		}{
@@ -41,7 +41,7 @@ func TestDeleteEndsWhatOthersHaveCountedWithoutAName(t *testing.T) {
 		require.Equal(t, 2, n)
 		require.Less(t, time.Since(began), 2*time.Second)
 		for _, c := range counts {
-			w, _, err := client[uint16](t, srv).Peek(t.Context(), "k", c.limit, 0)
+			w, _, err := client(t, srv).Peek(t.Context(), "k", c.limit, 0)
 			require.NoError(t, err)
 			require.Equal(t, c.left, w.Count, "%v", c.limit)
 		}
@@ -50,7 +50,7 @@ func TestDeleteEndsWhatOthersHaveCountedWithoutAName(t *testing.T) {
 
 // RateLimit checks arguments before it calls a backend. Other callers get the same errors.
 func TestNumbersThatNoCounterHolds(t *testing.T) {
-	ctx, b, l := t.Context(), client[uint16](t, inMemory(t)), fixed(time.Minute, 10)
+	ctx, b, l := t.Context(), client(t, inMemory(t)), fixed(time.Minute, 10)
 	for _, n := range []uint64{1 << 16, 1 << 63} {
 		_, _, hit := b.Hit(ctx, "k", l, n)
 		_, _, take := b.Take(ctx, "k", l, n)
@@ -74,7 +74,7 @@ func TestTakesInTurnThatFailMayHaveCounted(t *testing.T) {
 				away.Disconnect()
 			}
 		}))
-		b := start(t, options[uint16](t, first, away))
+		b := start(t, options(t, first, away))
 		l := fixed(time.Minute, 10)
 		granted, sent, err := b.TakeAll(t.Context(), []window.Take{l.For("a", 1), l.For("b", 3)}, make([]window.Window, 2))
 		require.ErrorIs(t, err, mockserver.ErrRefused)

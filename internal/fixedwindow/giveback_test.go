@@ -17,13 +17,13 @@ import (
 // taker makes calls of a client that must succeed, about the key "k" and a scale.
 type taker struct {
 	*testing.T
-	*Backend[uint16]
+	*Backend
 	scale time.Duration
 }
 
 // takerOf returns a client of its own. It remembers no denials.
 func takerOf(t *testing.T, srv *mockserver.Server, scale time.Duration) taker {
-	o := options[uint16](t, srv)
+	o := options(t, srv)
 	o.DenialMemory = -1
 	return taker{t, start(t, o), scale}
 }
@@ -81,12 +81,12 @@ func TestAGiveBackToAFixedWindowThatHasChanged(t *testing.T) {
 // A refused take is given back even if its caller does not wait for that. What follows finds the room.
 func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 	const scale, patience = time.Hour, 200 * time.Millisecond
-	for name, call := range map[string]func(ctx context.Context, b *Backend[uint16]) (refused bool, err error){
-		"Take": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
+	for name, call := range map[string]func(ctx context.Context, b *Backend) (refused bool, err error){
+		"Take": func(ctx context.Context, b *Backend) (bool, error) {
 			w, _, err := b.Take(ctx, "k", fixed(scale, 10), 5)
 			return w.Refused, err
 		},
-		"TakeAll": func(ctx context.Context, b *Backend[uint16]) (bool, error) {
+		"TakeAll": func(ctx context.Context, b *Backend) (bool, error) {
 			takes := []window.Take{fixed(scale, 10).For("a", 5), fixed(scale, 10).For("k", 5)}
 			granted, _, err := b.TakeAll(ctx, takes, make([]window.Window, 2))
 			return !granted, err
@@ -95,9 +95,9 @@ func TestCallersDoNotWaitForGiveBacksLongerThanTheirContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
-				var backends []*Backend[uint16]
+				var backends []*Backend
 				for range 2 {
-					o := options[uint16](t, srv)
+					o := options(t, srv)
 					backends = append(backends, start(t, o))
 				}
 				b, other := backends[0], backends[1]

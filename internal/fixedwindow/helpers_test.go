@@ -77,9 +77,9 @@ func (g *gate) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // newPool returns a pool of connections to one server, which does not retry.
-func newPool[T codec.Value](t testing.TB, calls *conn.CallPool[T], mode parking.Mode, d func(context.Context) (net.Conn, error)) *pool.Pool[T] {
+func newPool(t testing.TB, calls *conn.Calls, mode parking.Mode, d func(context.Context) (net.Conn, error)) *pool.Pool {
 	t.Helper()
-	p, err := pool.New(pool.Options[T]{
+	p, err := pool.New(pool.Options{
 		Server: "server:1", Address: dial.Address{Network: "tcp", Address: "server:1"},
 		Dialer: &dial.Dialer{
 			Timeout: 5 * time.Second,
@@ -96,11 +96,15 @@ func newPool[T codec.Value](t testing.TB, calls *conn.CallPool[T], mode parking.
 
 // options returns settings for a backend on the given servers, without sweepers. The server of
 // a key is given by its first byte.
-func options[T codec.Value](t testing.TB, servers ...*mockserver.Server) Options[T] {
+func options(t testing.TB, servers ...*mockserver.Server) Options {
 	t.Helper()
-	o := Options[T]{
+	size := 2
+	if len(servers) > 0 {
+		size = servers[0].ValueSize()
+	}
+	o := Options{
 		Pick:       func(key string) int { return 0 },
-		Calls:      &conn.CallPool[T]{},
+		Calls:      conn.NewCalls(conn.SizeOf(size)),
 		MaxWindows: 1 << 16, MaxQueued: 1024, MaxInFlight: 512, WithoutSweeper: true,
 	}
 	for _, s := range servers {
@@ -114,20 +118,20 @@ func options[T codec.Value](t testing.TB, servers ...*mockserver.Server) Options
 }
 
 // start returns a backend that is closed when the test ends.
-func start[T codec.Value](t testing.TB, o Options[T]) *Backend[T] {
+func start(t testing.TB, o Options) *Backend {
 	b := New(o)
 	t.Cleanup(b.Close)
 	return b
 }
 
 // client returns a backend of its own for a server.
-func client[T codec.Value](t testing.TB, srv *mockserver.Server) *Backend[T] {
+func client(t testing.TB, srv *mockserver.Server) *Backend {
 	t.Helper()
-	return start(t, options[T](t, srv))
+	return start(t, options(t, srv))
 }
 
 // hits hits n times, one after the other, and returns how many hits were within the limit.
-func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, l window.Limit) (allowed int) {
+func hits(t testing.TB, b *Backend, n int, key string, l window.Limit) (allowed int) {
 	t.Helper()
 	for range n {
 		w, _, err := b.Hit(t.Context(), key, l, 1)
@@ -140,13 +144,13 @@ func hits[T codec.Value](t testing.TB, b *Backend[T], n int, key string, l windo
 }
 
 // counting is a Server that counts connections for calls that rest on others.
-type counting[T codec.Value] struct {
-	Server[T]
+type counting struct {
+	Server
 	dedicated atomic.Int64
 }
 
 // Dedicated implements Server.
-func (c *counting[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
+func (c *counting) Dedicated(ctx context.Context) (*conn.Conn, error) {
 	c.dedicated.Add(1)
 	return c.Server.Dedicated(ctx)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
@@ -19,12 +18,12 @@ const sweepMargin = time.Second
 //
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
 // [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key.
-func Inspect[T codec.Value](name []byte, left uint64) sweep.Decision {
+func (r *Remover) Inspect(name []byte, left uint64) sweep.Decision {
 	n, ok := ParseName(name)
 	if !ok || limits.CheckScale(n.Scale) != nil {
 		return sweep.Decision{}
 	}
-	bands, ok := slot.BandsFor(n.Scale, maxValue[T]())
+	bands, ok := slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
 	if !ok || n.tag != bands.Tag(n.Slot) || left > bands.Top {
 		return sweep.Decision{} // of somebody else
 	}

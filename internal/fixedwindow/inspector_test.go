@@ -6,20 +6,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 )
 
 func TestInspectorDecidesAboutSlots(t *testing.T) {
-	t.Run("uint8", inspectorOfSlots[uint8])
-	t.Run("uint64", inspectorOfSlots[uint64])
+	inspectorOfSlots(t, 1)
+	inspectorOfSlots(t, 8)
 }
 
-func inspectorOfSlots[T codec.Value](t *testing.T) {
+func inspectorOfSlots(t *testing.T, size int) {
+	r := NewRemover(nil, conn.NewCalls(conn.SizeOf(size)), 512)
 	for _, scale := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour} {
-		bands, ok := slot.BandsFor(scale, maxValue[T]())
+		bands, ok := slot.BandsFor(scale, api.MaxValue(size))
 		require.True(t, ok)
 		interval := sweepInterval(&bands)
 		names := slotNames(&bands, "k", "")
@@ -33,12 +34,12 @@ func inspectorOfSlots[T codec.Value](t *testing.T) {
 			0:                {Interval: interval, Over: true, Target: string(names[0])},
 		} {
 			for _, name := range names {
-				require.Equal(t, want, Inspect[T](name, left), "%s with %d", name, left)
+				require.Equal(t, want, r.Inspect(name, left), "%s with %d", name, left)
 			}
 		}
 		name := names[0]
 		for _, other := range []string{string(name[:1]) + "x" + string(name[2:]), "jobs", "throttr:sweeper", "wsA:500µs:k"} {
-			require.Zero(t, Inspect[T]([]byte(other), 0), other)
+			require.Zero(t, r.Inspect([]byte(other), 0), other)
 		}
 	}
 }

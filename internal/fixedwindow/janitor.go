@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
@@ -30,21 +29,21 @@ const (
 // any more. None of them may expire there, because that can lock the server up for good (H12).
 //
 // Each server has a janitor of its own, so that a server that does not respond delays no other.
-type janitor[T codec.Value] struct {
-	backend *Backend[T]
+type janitor struct {
+	backend *Backend
 	ctx     context.Context // ends with the backend
-	link    *link[T]
-	max     int               // keys with records to remove
-	wake    chan struct{}     // has an element if the first duty of the queue is a new one
-	permits chan struct{}     // has an element for each chunk that is being cleaned
-	chunks  sync.WaitGroup    // those that due has returned and that are not done
-	sweeper *sweep.Sweeper[T] // nil if there is none; set before the first call of the backend
+	link    *link
+	max     int            // keys with records to remove
+	wake    chan struct{}  // has an element if the first duty of the queue is a new one
+	permits chan struct{}  // has an element for each chunk that is being cleaned
+	chunks  sync.WaitGroup // those that due has returned and that are not done
+	sweeper *sweep.Sweeper // nil if there is none; set before the first call of the backend
 
 	// mu guards the fields below, and those of slots that say so.
 	mu     sync.Mutex
-	duties int          // in the queue, or being done
-	queue  dutyQueue[T] // those in the queue
-	closed bool         // close does what is in the queue
+	duties int       // in the queue, or being done
+	queue  dutyQueue // those in the queue
+	closed bool      // close does what is in the queue
 }
 
 // duty is what the janitor has to do for a count. The mutex of the janitor guards it.
@@ -60,22 +59,22 @@ type duty struct {
 	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
-func newJanitor[T codec.Value](b *Backend[T], l *link[T], max int) *janitor[T] {
-	return &janitor[T]{
+func newJanitor(b *Backend, l *link, max int) *janitor {
+	return &janitor{
 		backend: b, ctx: b.group.ctx, link: l, max: max,
 		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
 	}
 }
 
 // owes reports whether there may be records of s to remove.
-func (j *janitor[T]) owes(s *slots[T]) bool {
+func (j *janitor) owes(s *slots) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return s.owed
 }
 
 // pending returns the number of keys with records that are yet to be removed.
-func (j *janitor[T]) pending() int {
+func (j *janitor) pending() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.duties
@@ -83,7 +82,7 @@ func (j *janitor[T]) pending() int {
 
 // actionBegins is called before an action that may make records or change their TTLs. It returns
 // window.ErrFull if there are too many keys with records.
-func (j *janitor[T]) actionBegins(s *slots[T]) error {
+func (j *janitor) actionBegins(s *slots) error {
 	j.mu.Lock()
 	owed := s.owed
 	err := j.add(s, time.Now().Add(s.idle()))
@@ -100,7 +99,7 @@ func (j *janitor[T]) actionBegins(s *slots[T]) error {
 
 // actionEnds is called after an action that actionBegins was called for, once it has been executed. Opened
 // says that it has opened a window, and so has set the TTLs of all records.
-func (j *janitor[T]) actionEnds(s *slots[T], opened bool) {
+func (j *janitor) actionEnds(s *slots, opened bool) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -115,7 +114,7 @@ func (j *janitor[T]) actionEnds(s *slots[T], opened bool) {
 }
 
 // cleanSoon has the records of a key cleaned as soon as possible.
-func (j *janitor[T]) cleanSoon(s *slots[T]) {
+func (j *janitor) cleanSoon(s *slots) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.add(s, time.Now()) != nil {
@@ -126,7 +125,7 @@ func (j *janitor[T]) cleanSoon(s *slots[T]) {
 
 // schedule has the records of a key, which is a duty, cleaned at a time at the latest. The caller
 // holds mu.
-func (j *janitor[T]) schedule(s *slots[T], at time.Time) {
+func (j *janitor) schedule(s *slots, at time.Time) {
 	if at.Before(s.cleanAt) {
 		s.cleanAt = at
 	}
@@ -138,7 +137,7 @@ func (j *janitor[T]) schedule(s *slots[T], at time.Time) {
 }
 
 // add queues what has to be done for s at a time, unless there is something already. The caller holds mu.
-func (j *janitor[T]) add(s *slots[T], due time.Time) error {
+func (j *janitor) add(s *slots, due time.Time) error {
 	if s.owed {
 		return nil
 	}
@@ -155,14 +154,14 @@ func (j *janitor[T]) add(s *slots[T], due time.Time) error {
 }
 
 // push queues s. The caller holds mu.
-func (j *janitor[T]) push(s *slots[T], due time.Time) {
+func (j *janitor) push(s *slots, due time.Time) {
 	s.due = due
 	heap.Push(&j.queue, s)
 	j.notify(s)
 }
 
 // notify wakes run if s is the first of the queue. The caller holds mu.
-func (j *janitor[T]) notify(s *slots[T]) {
+func (j *janitor) notify(s *slots) {
 	if s.index != 0 {
 		return
 	}
@@ -173,7 +172,7 @@ func (j *janitor[T]) notify(s *slots[T]) {
 }
 
 // run does what is due, until the backend ends.
-func (j *janitor[T]) run() {
+func (j *janitor) run() {
 	timer := time.NewTimer(maxIdle)
 	defer timer.Stop()
 	for {
@@ -201,7 +200,7 @@ func (j *janitor[T]) run() {
 
 // start does a chunk that due has returned, in a goroutine. If the backend has been closed, it
 // queues the chunk again and returns false.
-func (j *janitor[T]) start(chunk []*slots[T]) bool {
+func (j *janitor) start(chunk []*slots) bool {
 	select {
 	case j.permits <- struct{}{}:
 		if j.backend.group.start(func() {
@@ -224,7 +223,7 @@ func (j *janitor[T]) start(chunk []*slots[T]) bool {
 
 // due removes what is due from the queue, a chunk at most, and returns it. It also returns how long
 // to wait for the first of the others, or less than 0 if there are none.
-func (j *janitor[T]) due() (chunk []*slots[T], wait time.Duration) {
+func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
@@ -237,7 +236,7 @@ func (j *janitor[T]) due() (chunk []*slots[T], wait time.Duration) {
 			heap.Fix(&j.queue, 0)
 			continue
 		}
-		chunk = append(chunk, heap.Pop(&j.queue).(*slots[T]))
+		chunk = append(chunk, heap.Pop(&j.queue).(*slots))
 	}
 	if len(chunk) > 0 {
 		j.chunks.Add(1)
@@ -249,7 +248,7 @@ func (j *janitor[T]) due() (chunk []*slots[T], wait time.Duration) {
 }
 
 // earliest returns when the duty can be done. The caller holds mu.
-func (s *slots[T]) earliest(now time.Time) time.Time {
+func (s *slots) earliest(now time.Time) time.Time {
 	if s.underway > 0 {
 		return now.Add(s.bands.Guard)
 	}
@@ -257,10 +256,10 @@ func (s *slots[T]) earliest(now time.Time) time.Time {
 }
 
 // do does a chunk of duties, and queues again what is to be done later.
-func (j *janitor[T]) do(chunk []*slots[T]) {
-	cleanings := make([]*cleaning[T], len(chunk))
+func (j *janitor) do(chunk []*slots) {
+	cleanings := make([]*cleaning, len(chunk))
 	for i, s := range chunk {
-		cleanings[i] = &cleaning[T]{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
+		cleanings[i] = &cleaning{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
 	}
 	clean(j.ctx, j.link, j.backend.maxRequests, cleanings) // what fails is done again later
 	for i, k := range cleanings {
@@ -269,7 +268,7 @@ func (j *janitor[T]) do(chunk []*slots[T]) {
 }
 
 // beginCleaning is called before a lookup by the janitor.
-func (s *slots[T]) beginCleaning() {
+func (s *slots) beginCleaning() {
 	s.janitor.mu.Lock()
 	s.seen = s.changes
 	s.janitor.mu.Unlock()
@@ -277,7 +276,7 @@ func (s *slots[T]) beginCleaning() {
 
 // cleanAction decides what cleaning the records does. When the backend closes, all are removed that are not in
 // use, except for those of a key whose last window another client has opened.
-func (s *slots[T]) cleanAction(h slot.History) slot.Action {
+func (s *slots) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
 	below := s.bands.Below(h.Last, s.acted)
 	changed := s.changed()
@@ -299,13 +298,13 @@ func (s *slots[T]) cleanAction(h slot.History) slot.Action {
 func (d *duty) changed() bool { return d.underway > 0 || d.changes != d.seen }
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
-func (s *slots[T]) idle() time.Duration {
+func (s *slots) idle() time.Duration {
 	return time.Duration(s.bands.Margin-s.bands.Doom) * s.bands.Unit
 }
 
 // finish queues a duty again after its records were cleaned, or drops it if there are no records
 // any more.
-func (j *janitor[T]) finish(s *slots[T], k *cleaning[T]) {
+func (j *janitor) finish(s *slots, k *cleaning) {
 	if j.requeue(s, k) {
 		return
 	}
@@ -313,7 +312,7 @@ func (j *janitor[T]) finish(s *slots[T], k *cleaning[T]) {
 }
 
 // requeue queues a duty again, or drops it and returns false.
-func (j *janitor[T]) requeue(s *slots[T], k *cleaning[T]) bool {
+func (j *janitor) requeue(s *slots, k *cleaning) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -333,7 +332,7 @@ func (j *janitor[T]) requeue(s *slots[T], k *cleaning[T]) bool {
 }
 
 // last returns the latest end of a window before a time, for all clients, of those that this backend has opened.
-func (j *janitor[T]) last(before time.Time) (end time.Time) {
+func (j *janitor) last(before time.Time) (end time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, s := range j.queue {
@@ -347,7 +346,7 @@ func (j *janitor[T]) last(before time.Time) (end time.Time) {
 // close removes the records that are not in use. It is called when the backend is closed, with what
 // is under way still going on. The records of open windows are left to others, which may count
 // in them.
-func (j *janitor[T]) close() {
+func (j *janitor) close() {
 	j.mu.Lock()
 	j.closed = true
 	j.mu.Unlock()
@@ -357,7 +356,7 @@ func (j *janitor[T]) close() {
 }
 
 // discard removes the records in the queue that are not in use.
-func (j *janitor[T]) discard() {
+func (j *janitor) discard() {
 	j.mu.Lock()
 	all := j.queue
 	j.queue = nil
@@ -378,29 +377,29 @@ func (j *janitor[T]) discard() {
 }
 
 // dutyQueue is a heap of slots with duties. The one to do first comes first.
-type dutyQueue[T codec.Value] []*slots[T]
+type dutyQueue []*slots
 
 // Len implements [heap.Interface], as the methods below do.
-func (q dutyQueue[T]) Len() int { return len(q) }
+func (q dutyQueue) Len() int { return len(q) }
 
 // Less orders duties by when they are due.
-func (q dutyQueue[T]) Less(i, k int) bool { return q[i].due.Before(q[k].due) }
+func (q dutyQueue) Less(i, k int) bool { return q[i].due.Before(q[k].due) }
 
 // Swap swaps two duties.
-func (q dutyQueue[T]) Swap(i, k int) {
+func (q dutyQueue) Swap(i, k int) {
 	q[i], q[k] = q[k], q[i]
 	q[i].index, q[k].index = i, k
 }
 
 // Push appends a duty.
-func (q *dutyQueue[T]) Push(x any) {
-	s := x.(*slots[T])
+func (q *dutyQueue) Push(x any) {
+	s := x.(*slots)
 	s.index = len(*q)
 	*q = append(*q, s)
 }
 
 // Pop removes the last duty.
-func (q *dutyQueue[T]) Pop() any {
+func (q *dutyQueue) Pop() any {
 	last := len(*q) - 1
 	s := (*q)[last]
 	(*q)[last] = nil

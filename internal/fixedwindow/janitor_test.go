@@ -2,6 +2,7 @@ package fixedwindow
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,11 +23,7 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 	for _, test := range []struct {
 		size  int
 		scale time.Duration
-		run   func(t *testing.T, srv *mockserver.Server, keys int, scale time.Duration) (left func() Stats)
-	}{
-		{1, time.Second, makeIdle[uint8]}, {2, time.Second, makeIdle[uint16]},
-		{2, 10 * time.Second, makeIdle[uint16]}, {4, 200 * time.Millisecond, makeIdle[uint32]},
-	} {
+	}{{1, time.Second}, {2, time.Second}, {2, 10 * time.Second}, {4, 200 * time.Millisecond}} {
 		t.Run(fmt.Sprintf("%v, %d bytes", test.scale, test.size), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				keys := 3000
@@ -34,7 +31,7 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 					keys = 600 // it takes some ten times as long
 				}
 				srv, requests := observed(t, mockserver.WithValueSize(test.size), mockserver.WithRealCollector())
-				stats := test.run(t, srv, keys, test.scale)
+				stats := makeIdle(t, srv, keys, test.scale)
 				require.Equal(t, 2*keys, len(windowKeys(srv)))
 				require.Equal(t, keys, stats().Records)
 				requests.take()
@@ -60,8 +57,8 @@ func TestJanitorRemovesTheRecordsOfIdleKeys(t *testing.T) {
 }
 
 // makeIdle opens two windows of many keys, one after the other.
-func makeIdle[T codec.Value](t *testing.T, srv *mockserver.Server, keys int, scale time.Duration) (left func() Stats) {
-	o := options[T](t, srv)
+func makeIdle(t *testing.T, srv *mockserver.Server, keys int, scale time.Duration) (left func() Stats) {
+	o := options(t, srv)
 	o.MaxWindows = 4 * keys
 	b := start(t, o)
 	for range 2 {
@@ -77,14 +74,14 @@ func TestRecordsOfAClientThatHasDiedAreRemovedByOneThatOpenedAWindowBefore(t *te
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t, mockserver.WithRealCollector())
 		g := &gate{srv: srv}
-		o := options[uint16](t)
-		o.Servers = []Server[uint16]{newPool(t, o.Calls, parking.Never, g.dial)}
-		watcher, dies := client[uint16](t, srv), start(t, o)
+		o := options(t)
+		o.Servers = []Server{newPool(t, o.Calls, parking.Never, g.dial)}
+		watcher, dies := client(t, srv), start(t, o)
 		hits(t, watcher, 1, "k", fixed(time.Second, 1))
 		time.Sleep(time.Second + time.Millisecond)
 		hits(t, dies, 1, "k", fixed(time.Second, 1))
 		g.die()
-		bands, _ := slot.BandsFor(time.Second, maxValue[uint16]())
+		bands, _ := slot.BandsFor(time.Second, math.MaxUint16)
 		time.Sleep(time.Duration(bands.Top-bands.Doom)*bands.Unit + 5*time.Second)
 		require.Len(t, windowKeys(srv), 2, "the janitor is dead, and the watcher waits")
 		require.Equal(t, 1, watcher.Stats().Records)
@@ -101,7 +98,7 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale, limit = 10 * time.Second, 10
 		srv, requests := observed(t)
-		b := client[uint16](t, srv)
+		b := client(t, srv)
 		for range 2 {
 			hits(t, b, 1, "k", fixed(scale, limit))
 			time.Sleep(scale + time.Millisecond)
@@ -113,7 +110,7 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 		ttl, _ := srv.TTL(names[slot.B])
 		srv.Set(names[slot.B], 65534, ttl)
 		requests.take()
-		hits(t, client[uint16](t, srv), 1, "k", fixed(scale, limit)) // its lookup shows it
+		hits(t, client(t, srv), 1, "k", fixed(scale, limit)) // its lookup shows it
 		time.Sleep(2 * time.Second)
 		quota, _ = srv.Counter(names[slot.B])
 		require.EqualValues(t, 65535, quota)
@@ -131,7 +128,7 @@ func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 			t.Run(fmt.Sprintf("%v, close %v", scale, closes), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
-					b := New(options[uint16](t, srv))
+					b := New(options(t, srv))
 					for i := range keys {
 						hits(t, b, 1, fmt.Sprint(i), fixed(scale, 1))
 					}
@@ -158,7 +155,7 @@ func TestKeysAreCleanedInFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 10_000
 		srv := inMemory(t, mockserver.WithServiceTime(15*time.Microsecond), mockserver.WithRealCollector())
-		b := New(options[uint16](t, srv))
+		b := New(options(t, srv))
 		defer b.Close()
 		for i := range keys {
 			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
@@ -179,7 +176,7 @@ func TestCloseDoesNotWaitForASweep(t *testing.T) {
 				srv.Set(name, 1, 4900*time.Millisecond)
 			}
 		}
-		o := options[uint16](t, srv)
+		o := options(t, srv)
 		o.WithoutSweeper = false
 		b := New(o)
 		hits(t, b, 1, "a", fixed(time.Minute, 1))

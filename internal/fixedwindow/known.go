@@ -3,34 +3,33 @@ package fixedwindow
 import (
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
 // known is what is known of the open window of a count.
-type known[T codec.Value] struct {
+type known struct {
 	slot.Window
-	ok   bool          // there is a known window; otherwise the rest is of the last one
-	id   int64         // identifies the window
-	conn *conn.Conn[T] // where takes were counted; nil if there were none
+	ok   bool       // there is a known window; otherwise the rest is of the last one
+	id   int64      // identifies the window
+	conn *conn.Conn // where takes were counted; nil if there were none
 }
 
 // window returns what callers see of the window. Its end is never more than a scale away.
-func (k *known[T]) window(scale time.Duration, now time.Time) window.Window {
+func (k *known) window(scale time.Duration, now time.Time) window.Window {
 	left := min(max(k.Latest.Sub(now), 1), scale)
 	return window.Window{Count: k.Count, ExpiresAt: now.Add(left), Left: left, ID: k.id}
 }
 
 // subtract lowers the count: n was given back, or is about to be.
-func (k *known[T]) subtract(n uint64) { k.Count -= min(k.Count, n) }
+func (k *known) subtract(n uint64) { k.Count -= min(k.Count, n) }
 
 // certainlyOpen reports whether there is a window that can't be over.
-func (k *known[T]) certainlyOpen(now time.Time) bool { return k.ok && k.Open(now) }
+func (k *known) certainlyOpen(now time.Time) bool { return k.ok && k.Open(now) }
 
 // maybeOpen reports whether there is a window that is not certainly over.
-func (k *known[T]) maybeOpen(now time.Time) bool { return k.ok && now.Before(k.Latest) }
+func (k *known) maybeOpen(now time.Time) bool { return k.ok && now.Before(k.Latest) }
 
 // verdict is what admit decides about a hit.
 type verdict uint8
@@ -44,7 +43,7 @@ const (
 // admit decides about a hit, given those before it that share the next request. It returns a window only if the
 // verdict is decided. ReadSince says that the known window was read after the caller has come, so that it may deny
 // the hit. The caller holds mu.
-func (s *slots[T]) admit(b *shared[T], h *hit, readSince bool) (verdict, window.Window) {
+func (s *slots) admit(b *shared, h *hit, readSince bool) (verdict, window.Window) {
 	k := &s.known
 	switch {
 	case b.fresh && !k.ok: // the hit opens a window
@@ -70,19 +69,19 @@ func (s *slots[T]) admit(b *shared[T], h *hit, readSince bool) (verdict, window.
 // fits reports whether h can share a request with other hits: if the sum of all is less than largest - max, the
 // highest of their limits. A count to which a counter can't add that is over each limit, so all are denied.
 // So a charge, whose max is the largest, shares none. A hit without others fits, however large.
-func fits[T codec.Value](largest uint64, b *shared[T], h *hit) bool {
+func fits(largest uint64, b *shared, h *hit) bool {
 	most := largest - max(b.max, h.max)
 	return len(b.callers) == 0 || b.sum < most && h.n < most-b.sum
 }
 
 // mayRefuse reports whether hits over the limit are denied from memory: the known window was read recently, and has
 // certainly not ended since. The caller holds mu.
-func (s *slots[T]) mayRefuse(now time.Time) bool {
+func (s *slots) mayRefuse(now time.Time) bool {
 	return now.Sub(s.known.Sent) < s.denialMemory && s.known.certainlyOpen(now)
 }
 
 // current returns the known window.
-func (s *slots[T]) current() known[T] {
+func (s *slots) current() known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
@@ -90,7 +89,7 @@ func (s *slots[T]) current() known[T] {
 
 // recall returns what is known of the open window, and whether that may refuse a take. It returns false if no window
 // is known to be open.
-func (s *slots[T]) recall(now time.Time) (w window.Window, mayRefuse, ok bool) {
+func (s *slots) recall(now time.Time) (w window.Window, mayRefuse, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.known.certainlyOpen(now) {
@@ -101,8 +100,8 @@ func (s *slots[T]) recall(now time.Time) (w window.Window, mayRefuse, ok bool) {
 
 // identify returns a window as it is known together with what was known before. It gets a new ID unless it is
 // certainly the window that was known. C is where takes were counted in it, or nil. The caller holds mu.
-func (s *slots[T]) identify(w slot.Window, c *conn.Conn[T]) known[T] {
-	k := known[T]{Window: w, ok: true, conn: c}
+func (s *slots) identify(w slot.Window, c *conn.Conn) known {
+	k := known{Window: w, ok: true, conn: c}
 	if old := &s.known; old.ok {
 		if c == nil {
 			k.conn = old.conn
@@ -118,7 +117,7 @@ func (s *slots[T]) identify(w slot.Window, c *conn.Conn[T]) known[T] {
 }
 
 // learn makes a window that was read the known one, and returns it.
-func (s *slots[T]) learn(w slot.Window) known[T] {
+func (s *slots) learn(w slot.Window) known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known = s.identify(w, nil)
@@ -128,7 +127,7 @@ func (s *slots[T]) learn(w slot.Window) known[T] {
 // learnUnlessKnown is learn for a window that was read while hits and operations could be under way. It becomes the
 // known one only if none is known, and if forget has not been called since the requests were sent, when it had been
 // called so many times: the window may have been reset.
-func (s *slots[T]) learnUnlessKnown(w slot.Window, forgets uint64) known[T] {
+func (s *slots) learnUnlessKnown(w slot.Window, forgets uint64) known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.identify(w, nil)
@@ -139,14 +138,14 @@ func (s *slots[T]) learnUnlessKnown(w slot.Window, forgets uint64) known[T] {
 }
 
 // subtract lowers the known count.
-func (s *slots[T]) subtract(n uint64) {
+func (s *slots) subtract(n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.subtract(n)
 }
 
 // forget forgets the known window, because it is over or was reset.
-func (s *slots[T]) forget() {
+func (s *slots) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.ok = false

@@ -12,18 +12,18 @@ import (
 )
 
 // knows returns slots of windows of a scale whose open one is known.
-func knows(scale time.Duration, k known[uint16]) *slots[uint16] {
+func knows(scale time.Duration, k known) *slots {
 	bands := slot.Bands{Scale: scale, Largest: math.MaxUint16, Guard: time.Hour}
-	return &slots[uint16]{backend: &Backend[uint16]{}, records: records[uint16]{bands: &bands}, known: k}
+	return &slots{backend: &Backend{}, records: records{bands: &bands}, known: k}
 }
 
 // A window of a minute was read at 100 s, and ends between 160 and 161 s.
 func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 	of := func(limit, n uint64) hit { return hit{max: limit, n: n} }
-	charge := hit{max: maxValue[uint16](), n: 1, charge: true}
-	others := func(sum, max uint64) shared[uint16] {
-		return shared[uint16]{callers: make([]*caller, 1), sum: sum, max: max}
+	charge := hit{max: math.MaxUint16, n: 1, charge: true}
+	others := func(sum, max uint64) shared {
+		return shared{callers: make([]*caller, 1), sum: sum, max: max}
 	}
 	for _, c := range []struct {
 		name   string
@@ -31,7 +31,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		count  uint64
 		now    float64
 		fresh  bool
-		shared shared[uint16]
+		shared shared
 		hit    hit
 		want   verdict
 	}{
@@ -65,7 +65,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		{name: "a charge with others", known: true, count: 9, now: 101,
 			shared: others(1, 10), hit: charge, want: waits},
 	} {
-		k := known[uint16]{ok: c.known, id: 7, Window: slot.Window{Count: c.count, Times: slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}}}
+		k := known{ok: c.known, id: 7, Window: slot.Window{Count: c.count, Times: slot.Times{Sent: at(100), Until: at(160), Latest: at(161)}}}
 		s := knows(time.Minute, k)
 		s.denialMemory = 4 * time.Second
 		c.shared.now, c.shared.fresh = at(c.now), c.fresh
@@ -82,7 +82,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 // Denial memory ends before the window may, so that no hit is denied in the next one.
 func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 	end := time.Unix(160, 0)
-	s := knows(time.Minute, known[uint16]{ok: true, Window: slot.Window{
+	s := knows(time.Minute, known{ok: true, Window: slot.Window{
 		Count: 11, Times: slot.Times{Sent: end.Add(-time.Minute), Until: end, Latest: end.Add(time.Second)},
 	}})
 	s.denialMemory = time.Hour
@@ -93,7 +93,7 @@ func TestDenialsEndBeforeTheWindowMay(t *testing.T) {
 }
 
 func TestDenialMemoryFollowsTheScale(t *testing.T) {
-	b := client[uint16](t, inMemory(t))
+	b := client(t, inMemory(t))
 	for scale, want := range map[time.Duration]time.Duration{
 		time.Millisecond: 10 * time.Millisecond, time.Second: 100 * time.Millisecond,
 		10 * time.Second: time.Second, time.Hour: time.Second,
@@ -121,11 +121,11 @@ func TestEndOfAWindowNarrowsWithEachObservation(t *testing.T) {
 		{"another window", [2]int{6, 9}, [2]int{3, 5}, [2]int{6, 9}, false},
 		{"another window before", [2]int{0, 2}, [2]int{3, 5}, [2]int{0, 2}, false},
 	} {
-		s := knows(time.Minute, known[uint16]{})
+		s := knows(time.Minute, known{})
 		windowOf := func(from, to time.Time) slot.Window {
 			return slot.Window{Times: slot.Times{Until: from, Latest: to}}
 		}
-		learn := func(w slot.Window) known[uint16] {
+		learn := func(w slot.Window) known {
 			k := s.learn(w)
 			require.True(t, k.ok)
 			require.Equal(t, s.current(), k)
@@ -155,7 +155,7 @@ func TestEndOfAResultIsWithinAScale(t *testing.T) {
 		10 * time.Second: 10 * time.Second,
 		11 * time.Second: 10 * time.Second,
 	} {
-		k := known[uint16]{Window: slot.Window{Count: 7, Times: slot.Times{Until: now, Latest: now.Add(end)}}}
+		k := known{Window: slot.Window{Count: 7, Times: slot.Times{Until: now, Latest: now.Add(end)}}}
 		require.Equal(t, window.Window{Count: 7, ExpiresAt: now.Add(left), Left: left}, k.window(10*time.Second, now), "%v", end)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
@@ -30,11 +29,11 @@ var (
 //
 // do sends a call on the connection of the link, doAnywhere on any one to its server, and doBy sends an action, in
 // time or never.
-type link[T codec.Value] struct {
-	server Server[T]
-	calls  *conn.CallPool[T]
+type link struct {
+	server Server
+	calls  *conn.Calls
 
-	current  atomic.Pointer[conn.Conn[T]]
+	current  atomic.Pointer[conn.Conn]
 	answered atomic.Uint64 // calls that have their responses
 	closed   atomic.Bool   // set before current is closed for good
 	// lock has an element while current is being replaced. It is a channel because its holder
@@ -45,8 +44,8 @@ type link[T codec.Value] struct {
 	paces [linkClasses]*pace // of the cleaners that share the link
 }
 
-func newLink[T codec.Value](s Server[T], calls *conn.CallPool[T]) *link[T] {
-	l := &link[T]{server: s, calls: calls, lock: make(chan struct{}, 1)}
+func newLink(s Server, calls *conn.Calls) *link {
+	l := &link{server: s, calls: calls, lock: make(chan struct{}, 1)}
 	for i := range l.paces {
 		l.paces[i] = newPace()
 	}
@@ -60,9 +59,9 @@ const linkClasses = 11
 // connection of its link, and so all that is under way on it. Actions share a link only if their guards differ by
 // a factor of two at most: so an action of a short scale ends nothing of a long one. What is taken is given back
 // on the connection on which it was counted, and so takes go out on these links, too.
-type links[T codec.Value] [linkClasses + 1]*link[T]
+type links [linkClasses + 1]*link
 
-func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) (ls links[T]) {
+func newLinks(s Server, calls *conn.Calls) (ls links) {
 	for i := range ls {
 		ls[i] = newLink(s, calls)
 	}
@@ -70,7 +69,7 @@ func newLinks[T codec.Value](s Server[T], calls *conn.CallPool[T]) (ls links[T])
 }
 
 // of returns the link of a guard.
-func (ls *links[T]) of(guard time.Duration) *link[T] {
+func (ls *links) of(guard time.Duration) *link {
 	return ls[classOf(guard)]
 }
 
@@ -80,7 +79,7 @@ func classOf(guard time.Duration) int {
 }
 
 // connect returns the connection. It makes another one if the last one takes no more calls.
-func (l *link[T]) connect(ctx context.Context) (*conn.Conn[T], error) {
+func (l *link) connect(ctx context.Context) (*conn.Conn, error) {
 	if c := l.current.Load(); c != nil && c.Open() {
 		return c, nil
 	}
@@ -108,7 +107,7 @@ func (l *link[T]) connect(ctx context.Context) (*conn.Conn[T], error) {
 }
 
 // close ends the connection, and one that is being made.
-func (l *link[T]) close() {
+func (l *link) close() {
 	l.closed.Store(true)
 	if c := l.current.Load(); c != nil {
 		c.Close(window.ErrClosed)
@@ -116,7 +115,7 @@ func (l *link[T]) close() {
 }
 
 // do sends a call and waits for its responses. After an error the call must not be used any more.
-func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (sent bool, err error) {
+func (l *link) do(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, err error) {
 	l.server.AddParking(cl)
 	if err := c.Enqueue(cl, true); err != nil {
 		l.calls.Put(cl)
@@ -135,7 +134,7 @@ func (l *link[T]) do(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (se
 }
 
 // doAnywhere is do, but on any connection to the server.
-func (l *link[T]) doAnywhere(ctx context.Context, cl *conn.Call[T]) (sent bool, err error) {
+func (l *link) doAnywhere(ctx context.Context, cl *conn.Call) (sent bool, err error) {
 	done, sent, err := l.server.Do(ctx, cl)
 	if done && err != nil {
 		l.calls.Put(cl)
@@ -146,7 +145,7 @@ func (l *link[T]) doAnywhere(ctx context.Context, cl *conn.Call[T]) (sent bool, 
 // doBy is do for actions. They are not sent after the deadline. If the responses are not there in
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
-func (l *link[T]) doBy(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T], deadline,
+func (l *link) doBy(ctx context.Context, c *conn.Conn, cl *conn.Call, deadline,
 	by time.Time) (sent bool, err error) {
 	cl.Stale = func() bool { return !time.Now().Before(deadline) }
 	timer := time.AfterFunc(time.Until(by), func() { c.Fail(errLate) })

@@ -21,7 +21,7 @@ import (
 )
 
 // slotsOf returns what a backend remembers of a key whose scale is a second.
-func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
+func slotsOf(t testing.TB, b *Backend, key string) *slots {
 	t.Helper()
 	l := fixed(time.Second, 10)
 	e, err := b.slotsFor(t.Context(), key, &l)
@@ -30,18 +30,18 @@ func slotsOf(t testing.TB, b *Backend[uint16], key string) *slots[uint16] {
 }
 
 // planned plans how to open a window that counts one hit.
-func (s *slots[T]) planned(t *testing.T) *shared[T] {
+func (s *slots) planned(t *testing.T) *shared {
 	t.Helper()
 	p, err := s.prepare(t.Context())
 	require.NoError(t, err)
-	return &shared[T]{sum: 1, max: 10, now: time.Now(), fresh: true, plan: p}
+	return &shared{sum: 1, max: 10, now: time.Now(), fresh: true, plan: p}
 }
 
 func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t)
-		o := options[uint16](t, srv)
-		server := &counting[uint16]{Server: o.Servers[0]}
+		o := options(t, srv)
+		server := &counting{Server: o.Servers[0]}
 		o.Servers[0] = server
 		b := start(t, o)
 		l := slotsOf(t, b, "k").link
@@ -70,7 +70,7 @@ func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 func TestActionsAreNotSentLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t)
-		b := client[uint16](t, srv)
+		b := client(t, srv)
 		s := slotsOf(t, b, "k")
 		for after, counted := range map[time.Duration]bool{0: true, s.bands.Guard/2 - 1: true, s.bands.Guard / 2: false, s.bands.Guard: false} {
 			hit := s.planned(t)
@@ -87,18 +87,18 @@ func TestActionsAreNotSentLate(t *testing.T) {
 }
 
 func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
-	for name, ends := range map[string]func(*mockserver.Server, *conn.Conn[uint16]){
-		"retired":    func(_ *mockserver.Server, c *conn.Conn[uint16]) { c.Retire() },
-		"failed":     func(_ *mockserver.Server, c *conn.Conn[uint16]) { c.Fail(errors.New("test")) },
-		"lost":       func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Disconnect() },
-		"restarted":  func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Restart(false) },
-		"data kept":  func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Restart(true) },
-		"recompiled": func(srv *mockserver.Server, _ *conn.Conn[uint16]) { srv.Recompile(2) },
+	for name, ends := range map[string]func(*mockserver.Server, *conn.Conn){
+		"retired":    func(_ *mockserver.Server, c *conn.Conn) { c.Retire() },
+		"failed":     func(_ *mockserver.Server, c *conn.Conn) { c.Fail(errors.New("test")) },
+		"lost":       func(srv *mockserver.Server, _ *conn.Conn) { srv.Disconnect() },
+		"restarted":  func(srv *mockserver.Server, _ *conn.Conn) { srv.Restart(false) },
+		"data kept":  func(srv *mockserver.Server, _ *conn.Conn) { srv.Restart(true) },
+		"recompiled": func(srv *mockserver.Server, _ *conn.Conn) { srv.Recompile(2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv, requests := observed(t)
-				b := client[uint16](t, srv)
+				b := client(t, srv)
 				s := slotsOf(t, b, "k")
 				for range 3 { // Create A, Create B and Open A
 					hit := s.planned(t)
@@ -106,7 +106,7 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 					ends(srv, hit.plan.conn)
 					synctest.Wait()
 					if name == "lost" || name == "data kept" || name == "restarted" || name == "recompiled" {
-						require.NoError(t, b.servers[0].(*pool.Pool[uint16]).Connect(t.Context()))
+						require.NoError(t, b.servers[0].(*pool.Pool).Connect(t.Context()))
 					}
 					out := s.count(t.Context(), hit)
 					require.NoError(t, out.err)
@@ -134,7 +134,7 @@ func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
-			b := client[uint16](t, srv)
+			b := client(t, srv)
 			hits(t, b, 1, "k", fixed(time.Second, 10))
 			remove := srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: test.delay})
 			w, sent, err := b.Hit(t.Context(), "k", fixed(time.Second, 10), 1)
@@ -155,10 +155,10 @@ func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
 		hang := make(chan struct{})
-		calls := &conn.CallPool[uint16]{}
+		calls := conn.NewCalls(conn.SizeOf(2))
 		p := newPool(t, calls, parking.Never, g.dial)
 		require.NoError(t, p.Connect(t.Context()))
-		l := newLink[uint16](hanging{p, hang}, calls)
+		l := newLink(hanging{p, hang}, calls)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var first sync.WaitGroup
@@ -187,12 +187,12 @@ func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
 
 // hanging is a Server whose Dedicated waits until the channel is closed.
 type hanging struct {
-	Server[uint16]
+	Server
 	until chan struct{}
 }
 
 // Dedicated implements Server.
-func (h hanging) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
+func (h hanging) Dedicated(ctx context.Context) (*conn.Conn, error) {
 	select {
 	case <-h.until:
 		return h.Server.Dedicated(ctx)
@@ -206,7 +206,7 @@ func TestHitsWaitForNamesThatCannotBeUsed(t *testing.T) {
 	for _, after := range []time.Duration{0, 2 * time.Second, 9 * time.Second, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
-			b := client[uint16](t, srv)
+			b := client(t, srv)
 			srv.Set(namesOf(t, "k", time.Second, 2)[slot.A], 100, time.Second)
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -227,7 +227,7 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const short, long = 200 * time.Millisecond, time.Minute
 		srv := inMemory(t)
-		b := client[uint16](t, srv)
+		b := client(t, srv)
 		take := func(n uint64) window.Window {
 			w, _, err := b.Take(t.Context(), "long", fixed(long, 1000), n)
 			if w.Refused || err != nil {
@@ -269,13 +269,13 @@ func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 
 // late is a Server whose Dedicated returns a connection although its caller should not have it any more.
 type late struct {
-	Server[uint16]
+	Server
 	asked, until chan struct{}
-	made         chan *conn.Conn[uint16]
+	made         chan *conn.Conn
 }
 
 // Dedicated implements Server.
-func (l *late) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
+func (l *late) Dedicated(ctx context.Context) (*conn.Conn, error) {
 	c, err := l.Server.Dedicated(ctx)
 	close(l.asked)
 	<-l.until
@@ -285,8 +285,8 @@ func (l *late) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
 
 func TestNoConnectionIsMadeAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := options[uint16](t, inMemory(t))
-		server := &late{o.Servers[0], make(chan struct{}), make(chan struct{}), make(chan *conn.Conn[uint16], 1)}
+		o := options(t, inMemory(t))
+		server := &late{o.Servers[0], make(chan struct{}), make(chan struct{}), make(chan *conn.Conn, 1)}
 		o.Servers[0] = server
 		b := New(o)
 		l := slotsOf(t, b, "k").link

@@ -10,7 +10,7 @@ import (
 )
 
 // peek returns the open window, or false if there is none.
-func (s *slots[T]) peek(ctx context.Context) (k known[T], found bool, err error) {
+func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
 	s.mu.Lock()
 	forgets := s.forgets
 	s.mu.Unlock()
@@ -32,10 +32,10 @@ func (s *slots[T]) peek(ctx context.Context) (k known[T], found bool, err error)
 
 // reset ends the open window and returns it, if there was one. If err is not nil, sent reports
 // whether it may have been ended.
-func (s *slots[T]) reset(ctx context.Context) (w window.Window, sent bool, err error) {
+func (s *slots) reset(ctx context.Context) (w window.Window, sent bool, err error) {
 	defer s.forget()
 	var e slot.Ending
-	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
+	err = s.search(ctx, func(f *lookups) (slot.Action, error) {
 		found := e.Found
 		a := s.bands.Reset(f.history, &e)
 		if e.Found && !found {
@@ -54,12 +54,12 @@ func (s *slots[T]) reset(ctx context.Context) (w window.Window, sent bool, err e
 
 // set ends the open window and opens one with a count. If err is not nil, sent reports whether a
 // part of that may have been done.
-func (s *slots[T]) set(ctx context.Context, count uint64) (w window.Window, sent bool, err error) {
+func (s *slots) set(ctx context.Context, count uint64) (w window.Window, sent bool, err error) {
 	if _, sent, err = s.reset(ctx); err != nil {
 		return w, sent, err
 	}
 	for range 4 * maxTries {
-		b := shared[T]{sum: count, charge: true}
+		b := shared{sum: count, charge: true}
 		if b.plan, err = s.planOpening(ctx); err != nil {
 			return w, sent, err
 		}

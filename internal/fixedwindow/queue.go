@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
@@ -70,7 +69,7 @@ func (c *caller) finished() bool {
 }
 
 // shared is hits that share a request.
-type shared[T codec.Value] struct {
+type shared struct {
 	callers []*caller
 	sum     uint64    // of n
 	max     uint64    // the highest limit
@@ -81,14 +80,14 @@ type shared[T codec.Value] struct {
 	// fresh says that prepare has just been called: nothing was counted and no operation has run since. The plan is how
 	// to open a window if none is known.
 	fresh bool
-	plan  plan[T]
+	plan  plan
 }
 
 // reset makes b hits of nobody.
-func (b *shared[T]) reset(now time.Time) { *b = shared[T]{callers: b.callers[:0], now: now} }
+func (b *shared) reset(now time.Time) { *b = shared{callers: b.callers[:0], now: now} }
 
 // add adds the hit of a caller.
-func (b *shared[T]) add(c *caller) {
+func (b *shared) add(c *caller) {
 	b.callers = append(b.callers, c)
 	b.sum += c.hit.n
 	b.max = max(b.max, c.hit.max)
@@ -106,14 +105,14 @@ func (b *shared[T]) add(c *caller) {
 //   - If serving is false, waiting, shared and refused are empty.
 //   - A caller is in waiting, shared or refused, or its operation is being called. Otherwise it has its result, or is
 //     gone.
-type queue[T codec.Value] struct {
+type queue struct {
 	serving bool      // a goroutine serves the queue
 	waiting list.List // of *caller
-	shared  shared[T] // hits in flight
+	shared  shared    // hits in flight
 	// refused is the takes of the last request that were refused, until what they have added is given back. Counted is
 	// the outcome of that request.
 	refused  []*caller
-	counted  outcome[T]
+	counted  outcome
 	prepared uint64 // how often prepare was called for what waits
 	// uncertain says that a request has failed that the server may count later. Nothing else is counted until prepare has
 	// been called. So callers that cancel one after the other do not add up to many requests in flight.
@@ -122,12 +121,12 @@ type queue[T codec.Value] struct {
 
 // do has a hit counted or decided. The Count of the window is the hit's place. If err is not nil, sent reports whether
 // the hit may have been counted.
-func (s *slots[T]) do(ctx context.Context, h hit) (w window.Window, sent bool, err error) {
+func (s *slots) do(ctx context.Context, h hit) (w window.Window, sent bool, err error) {
 	group := &s.backend.group
 	if err := group.check(ctx); err != nil {
 		return w, false, err
 	}
-	b := shared[T]{now: time.Now()}
+	b := shared{now: time.Now()}
 	s.mu.Lock()
 	verdict, w := s.admit(&b, &h, false)
 	switch {
@@ -149,7 +148,7 @@ func (s *slots[T]) do(ctx context.Context, h hit) (w window.Window, sent bool, e
 
 // operate calls op after all hits that are queued already, and before all that are queued later. Hits that need no
 // request are decided meanwhile. It returns what op returns, or an error as do does.
-func (s *slots[T]) operate(ctx context.Context, op operation) (w window.Window, sent bool, err error) {
+func (s *slots) operate(ctx context.Context, op operation) (w window.Window, sent bool, err error) {
 	if err := s.backend.group.check(ctx); err != nil {
 		return w, false, err
 	}
@@ -159,7 +158,7 @@ func (s *slots[T]) operate(ctx context.Context, op operation) (w window.Window, 
 
 // hold lets the caller count in the window, if nobody serves the queue: until release, hits and operations wait. It
 // returns false if somebody does.
-func (s *slots[T]) hold() bool {
+func (s *slots) hold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serving || s.uncertain {
@@ -170,7 +169,7 @@ func (s *slots[T]) hold() bool {
 }
 
 // release ends what hold has begun. Uncertain says that the server may count something later that the caller has sent.
-func (s *slots[T]) release(uncertain bool) {
+func (s *slots) release(uncertain bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uncertain = s.uncertain || uncertain
@@ -178,14 +177,14 @@ func (s *slots[T]) release(uncertain bool) {
 }
 
 // busy reports whether a hit or operation is queued or under way.
-func (s *slots[T]) busy() bool {
+func (s *slots) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.serving
 }
 
 // enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and enqueue releases it.
-func (s *slots[T]) enqueue(ctx context.Context, h hit, op operation) (w window.Window, sent bool, err error) {
+func (s *slots) enqueue(ctx context.Context, h hit, op operation) (w window.Window, sent bool, err error) {
 	if s.waiting.Len() >= s.backend.maxQueued {
 		s.mu.Unlock()
 		return w, false, window.ErrOverloaded
@@ -203,7 +202,7 @@ func (s *slots[T]) enqueue(ctx context.Context, h hit, op operation) (w window.W
 }
 
 // wait waits for the result of a caller, or until ctx or the backend ends. The caller holds mu, and wait releases it.
-func (s *slots[T]) wait(ctx context.Context, c *caller) (w window.Window, sent bool, err error) {
+func (s *slots) wait(ctx context.Context, c *caller) (w window.Window, sent bool, err error) {
 	finished := c.finished()
 	s.mu.Unlock()
 	if finished {
@@ -235,7 +234,7 @@ func (s *slots[T]) wait(ctx context.Context, c *caller) (w window.Window, sent b
 }
 
 // result returns the result of a caller, which can be used again.
-func (s *slots[T]) result(ctx context.Context, c *caller) (w window.Window, sent bool, err error) {
+func (s *slots) result(ctx context.Context, c *caller) (w window.Window, sent bool, err error) {
 	w = c.window
 	sent = c.sent
 	err = c.err
@@ -251,7 +250,7 @@ func (s *slots[T]) result(ctx context.Context, c *caller) (w window.Window, sent
 // during the request.
 
 // handOver ends that the caller serves the queue. A goroutine does so from now on if there is something to do.
-func (s *slots[T]) handOver() {
+func (s *slots) handOver() {
 	switch {
 	case s.waiting.Len() == 0 && len(s.refused) == 0:
 		s.serving = false
@@ -263,7 +262,7 @@ func (s *slots[T]) handOver() {
 }
 
 // serve serves the queue until it is empty.
-func (s *slots[T]) serve() {
+func (s *slots) serve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx := s.backend.group.ctx
@@ -282,7 +281,7 @@ func (s *slots[T]) serve() {
 				s.yield()
 			}
 		case s.waiting.Len() == 0:
-			s.shared = shared[T]{}
+			s.shared = shared{}
 			s.refused = nil
 			s.serving = false
 			return
@@ -296,17 +295,17 @@ func (s *slots[T]) serve() {
 
 // yield lets the callers of the last hits run, who may be about to hit again. They would miss the next request: with
 // 64 callers for each processor, 1.05 hits instead of 11 then share one.
-func (s *slots[T]) yield() {
+func (s *slots) yield() {
 	s.mu.Unlock()
 	runtime.Gosched()
 	s.mu.Lock()
 }
 
 // first returns the first caller that waits.
-func (s *slots[T]) first() *caller { return s.waiting.Front().Value.(*caller) }
+func (s *slots) first() *caller { return s.waiting.Front().Value.(*caller) }
 
 // pop removes the first caller that waits and returns it.
-func (s *slots[T]) pop() *caller {
+func (s *slots) pop() *caller {
 	c := s.first()
 	s.waiting.Remove(c.waits)
 	c.waits = nil
@@ -315,7 +314,7 @@ func (s *slots[T]) pop() *caller {
 
 // gather moves the first hits that wait to shared, and finishes those that need no request. It ends at the first
 // operation, and at the first hit that does not share.
-func (s *slots[T]) gather() {
+func (s *slots) gather() {
 	fresh, plan := s.shared.fresh, s.shared.plan
 	s.shared.reset(time.Now())
 	s.shared.fresh = fresh
@@ -338,13 +337,13 @@ func (s *slots[T]) gather() {
 
 // countShared has the shared hits counted. They then have their results, or are the first that wait again, or are
 // refused.
-func (s *slots[T]) countShared(ctx context.Context) {
+func (s *slots) countShared(ctx context.Context) {
 	b := &s.shared
 	s.mu.Unlock()
 	o := s.count(ctx, b)
 	s.mu.Lock()
 	b.fresh = false
-	b.plan = plan[T]{}
+	b.plan = plan{}
 	w, ok := s.conclude(&o)
 	switch {
 	case o.err != nil:
@@ -367,7 +366,7 @@ func (s *slots[T]) countShared(ctx context.Context) {
 // assign gives each of the shared hits its place in the count, unless the counter was too full for them. A take that
 // is refused does not move the places of those after it. What it has added is not in the known count: a caller that
 // asks again when there is room must not find what it wanted itself.
-func (s *slots[T]) assign(w window.Window, full bool) {
+func (s *slots) assign(w window.Window, full bool) {
 	if !full {
 		w.Count -= min(w.Count, s.shared.sum)
 	}
@@ -388,7 +387,7 @@ func (s *slots[T]) assign(w window.Window, full bool) {
 }
 
 // giveBackRefused gives back what refused takes have added, before anything else is counted.
-func (s *slots[T]) giveBackRefused(ctx context.Context) {
+func (s *slots) giveBackRefused(ctx context.Context) {
 	var n uint64
 	for _, c := range s.refused {
 		n += c.hit.n
@@ -402,7 +401,7 @@ func (s *slots[T]) giveBackRefused(ctx context.Context) {
 }
 
 // finishRefused finishes the refused takes.
-func (s *slots[T]) finishRefused() {
+func (s *slots) finishRefused() {
 	for _, c := range s.refused {
 		c.finish(c.window, false, nil)
 	}
@@ -411,7 +410,7 @@ func (s *slots[T]) finishRefused() {
 }
 
 // requeue makes a caller, whose hit was not counted, the first that waits.
-func (s *slots[T]) requeue(c *caller) {
+func (s *slots) requeue(c *caller) {
 	c.attempts++
 	if !c.gone {
 		c.waits = s.waiting.PushFront(c)
@@ -420,7 +419,7 @@ func (s *slots[T]) requeue(c *caller) {
 
 // prepareFor calls prepare for the first caller that waits. If that fails, it fails the hits that wait, up to the next
 // operation.
-func (s *slots[T]) prepareFor(ctx context.Context, first *caller) {
+func (s *slots) prepareFor(ctx context.Context, first *caller) {
 	first.attempts++
 	s.prepared++
 	s.mu.Unlock()
@@ -438,7 +437,7 @@ func (s *slots[T]) prepareFor(ctx context.Context, first *caller) {
 }
 
 // runOperation calls the operation of the first caller that waits.
-func (s *slots[T]) runOperation(ctx context.Context) {
+func (s *slots) runOperation(ctx context.Context) {
 	c := s.pop()
 	s.shared.fresh = false
 	s.mu.Unlock()
@@ -448,7 +447,7 @@ func (s *slots[T]) runOperation(ctx context.Context) {
 }
 
 // failWaiting fails everything that waits, because the backend has been closed.
-func (s *slots[T]) failWaiting() {
+func (s *slots) failWaiting() {
 	for s.waiting.Len() > 0 {
 		s.pop().finish(window.Window{}, false, window.ErrClosed)
 	}

@@ -25,7 +25,7 @@ const latency = time.Millisecond
 
 // relay is a Server that a test can have fail.
 type relay struct {
-	Server[uint16]
+	Server
 
 	mu           sync.Mutex // guards what follows
 	counts       int        // calls that count, in a known window
@@ -36,7 +36,7 @@ type relay struct {
 }
 
 // Do implements Server.
-func (r *relay) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool, err error) {
+func (r *relay) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
 	r.mu.Lock()
 	counts := cl.Len() == 2
 	over, fails := counts && r.over > 0, counts && r.over == 0 && r.fails > 0
@@ -57,7 +57,7 @@ func (r *relay) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool,
 	}
 	switch {
 	case over:
-		cl.Responses = append(cl.Responses, conn.Response[uint16]{}, conn.Response[uint16]{})
+		cl.Responses = append(cl.Responses, conn.Response{}, conn.Response{})
 		return true, true, nil
 	case fails:
 		return true, true, errServer
@@ -66,7 +66,7 @@ func (r *relay) Do(ctx context.Context, cl *conn.Call[uint16]) (done, sent bool,
 }
 
 // Dedicated implements Server.
-func (r *relay) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
+func (r *relay) Dedicated(ctx context.Context) (*conn.Conn, error) {
 	r.mu.Lock()
 	err := r.dedicatedErr
 	r.mu.Unlock()
@@ -79,13 +79,13 @@ func (r *relay) Dedicated(ctx context.Context) (*conn.Conn[uint16], error) {
 
 // subject is the slots of a key with hits in windows of a minute.
 type subject struct {
-	*slots[uint16]
+	*slots
 	relay *relay
 	srv   *mockserver.Server
 }
 
 // newSubject returns slots whose window is open and empty, and known.
-func newSubject(t *testing.T, change func(o *Options[uint16])) subject {
+func newSubject(t *testing.T, change func(o *Options)) subject {
 	s := newStranger(t, change)
 	r := s.hit(t.Context(), 0)()
 	require.NoError(t, r.err)
@@ -94,11 +94,11 @@ func newSubject(t *testing.T, change func(o *Options[uint16])) subject {
 }
 
 // newStranger returns slots whose window is not known.
-func newStranger(t *testing.T, change func(o *Options[uint16])) subject {
+func newStranger(t *testing.T, change func(o *Options)) subject {
 	srv := inMemory(t)
 	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: latency})
 	srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: latency})
-	o := options[uint16](t, srv)
+	o := options(t, srv)
 	r := &relay{Server: o.Servers[0]}
 	o.Servers[0] = r
 	if change != nil {
@@ -111,7 +111,7 @@ func newStranger(t *testing.T, change func(o *Options[uint16])) subject {
 	return subject{s, r, srv}
 }
 
-func queueOf(n int) func(o *Options[uint16]) { return func(o *Options[uint16]) { o.MaxQueued = n } }
+func queueOf(n int) func(o *Options) { return func(o *Options) { o.MaxQueued = n } }
 
 // result is what a call of do or operate returned.
 type result struct {
@@ -289,7 +289,7 @@ func TestHitFailsIfItsWindowIsOverWheneverItIsToBeCounted(t *testing.T) {
 
 func TestHitIsNotDeniedByALookupOlderThanItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, func(o *Options[uint16]) { o.DenialMemory = -1 })
+		s := newSubject(t, func(o *Options) { o.DenialMemory = -1 })
 		require.EqualValues(t, 5, s.hit(t.Context(), 5)().count)
 		denied := func() func() result {
 			return s.inBackground(func() result { return resultOf(s.do(t.Context(), hit{max: 4, n: 1})) })
@@ -437,7 +437,7 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 func TestTakesThatAreGivenBackDoNotRefuseOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubject(t, nil)
-		other := client[uint16](t, s.srv)
+		other := client(t, s.srv)
 		w, _, err := other.Take(t.Context(), "k", fixed(time.Minute, 10), 6)
 		require.NoError(t, err)
 		require.False(t, w.Refused)

@@ -9,7 +9,7 @@ import (
 )
 
 // records are the two records of a count.
-type records[T codec.Value] struct {
+type records struct {
 	bands *slot.Bands
 	names [2][]byte
 }
@@ -24,15 +24,15 @@ func unitOf(b *slot.Bands) codec.Unit {
 }
 
 // add adds requests to a call. Encoding does not fail: no name is too long.
-func (r *records[T]) add(cl *conn.Call[T], requests ...slot.Request) {
+func (r *records) add(cl *conn.Call, requests ...slot.Request) {
 	for _, q := range requests {
 		key := r.names[q.Slot]
 		switch q.Verb {
 		case slot.Query:
 			conn.Add(cl, codec.Query{Key: key})
 		case slot.Insert:
-			conn.Add(cl, codec.Insert[T]{Key: key, Quota: T(q.Value),
-				TTL: codec.TTL[T]{Amount: T(r.bands.Top), Unit: unitOf(r.bands)}})
+			ttl := conn.TTL{Amount: r.bands.Top, Unit: unitOf(r.bands)}
+			cl.Insert(conn.Insert{Key: key, Quota: q.Value, TTL: ttl})
 		case slot.Decrease:
 			addUpdate(cl, key, codec.Quota, codec.Decrease, q.Value)
 		case slot.Increase:
@@ -47,16 +47,16 @@ func (r *records[T]) add(cl *conn.Call[T], requests ...slot.Request) {
 	}
 }
 
-func addUpdate[T codec.Value](cl *conn.Call[T], key []byte, a codec.Attribute, c codec.Change, value uint64) {
-	conn.Add(cl, codec.Update[T]{Attribute: a, Change: c, Value: T(value), Key: key})
+func addUpdate(cl *conn.Call, key []byte, a codec.Attribute, c codec.Change, value uint64) {
+	cl.Update(conn.Update{Attribute: a, Change: c, Value: value, Key: key})
 }
 
 // observe returns what the response to a QUERY shows.
-func (r *records[T]) observe(response conn.Response[T]) slot.Observation {
+func (r *records) observe(response conn.Response) slot.Observation {
 	if !response.OK {
 		return slot.Observation{}
 	}
-	return r.bands.Observe(uint64(response.Quota), uint64(response.TTL.Amount))
+	return r.bands.Observe(response.Quota, response.TTL.Amount)
 }
 
 // span is the time of a request: from before it was sent until its responses had arrived.
@@ -73,7 +73,7 @@ type effects struct {
 }
 
 // effectsOf returns what the responses to the requests of an action say.
-func (r *records[T]) effectsOf(a slot.Action, requests []slot.Request, responses []conn.Response[T]) (o effects) {
+func (r *records) effectsOf(a slot.Action, requests []slot.Request, responses []conn.Response) (o effects) {
 	for i, q := range requests {
 		switch ok := responses[i].OK; q.Verb {
 		case slot.Insert:

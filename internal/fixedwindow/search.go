@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -23,14 +22,14 @@ const (
 )
 
 // plan is how to open a window: an action, and the connection of its lookup. It is zero if a window is open.
-type plan[T codec.Value] struct {
-	conn   *conn.Conn[T]
+type plan struct {
+	conn   *conn.Conn
 	action slot.Action
 }
 
 // act executes an action on the connection of its lookup. errAgain says that it was not executed,
 // because it was too late or the connection has ended.
-func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action,
+func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action,
 	n uint64) (o effects, sent bool, err error) {
 	var buf [8]slot.Request
 	requests := s.bands.Requests(buf[:0], a, n)
@@ -50,16 +49,16 @@ func (s *slots[T]) act(ctx context.Context, c *conn.Conn[T], a slot.Action,
 }
 
 // lookups are those of one hit or operation on one connection.
-type lookups[T codec.Value] struct {
-	conn    *conn.Conn[T]
+type lookups struct {
+	conn    *conn.Conn
 	history slot.History
 	first   slot.ID // to look up: the one that will be opened next
 	slow    int     // lookups whose responses came too late to act on them
 }
 
 // search looks both slots up again and again, and executes what decide returns, until that is Done.
-func (s *slots[T]) search(ctx context.Context, decide func(*lookups[T]) (slot.Action, error)) error {
-	f := lookups[T]{first: s.next()}
+func (s *slots) search(ctx context.Context, decide func(*lookups) (slot.Action, error)) error {
+	f := lookups{first: s.next()}
 	for range maxLookups {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return err
@@ -83,7 +82,7 @@ func (s *slots[T]) search(ctx context.Context, decide func(*lookups[T]) (slot.Ac
 }
 
 // lookUp looks both slots up once more. It tries again if a connection ends.
-func (s *slots[T]) lookUp(ctx context.Context, f *lookups[T]) error {
+func (s *slots) lookUp(ctx context.Context, f *lookups) error {
 	for failures := 1; ; failures++ {
 		c, err := s.link.connect(ctx)
 		if err != nil {
@@ -110,12 +109,12 @@ func (s *slots[T]) lookUp(ctx context.Context, f *lookups[T]) error {
 }
 
 // tooLate reports whether the responses to the last lookup came too late to act on it.
-func (s *slots[T]) tooLate(f *lookups[T]) bool {
+func (s *slots) tooLate(f *lookups) bool {
 	return time.Since(f.history.Last.Sent) >= s.bands.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
-func (s *slots[T]) repeat(f *lookups[T]) (slot.Action, error) {
+func (s *slots) repeat(f *lookups) (slot.Action, error) {
 	if f.slow++; f.slow < maxTries {
 		return slot.Action{Kind: slot.Again, Slot: f.first}, nil
 	}
@@ -125,7 +124,7 @@ func (s *slots[T]) repeat(f *lookups[T]) (slot.Action, error) {
 }
 
 // prepare refreshes the known window if that is certainly open. Otherwise it plans how to open one.
-func (s *slots[T]) prepare(ctx context.Context) (p plan[T], err error) {
+func (s *slots) prepare(ctx context.Context) (p plan, err error) {
 	if _, _, err := s.refresh(ctx); err != nil {
 		return p, err
 	}
@@ -138,8 +137,8 @@ func (s *slots[T]) prepare(ctx context.Context) (p plan[T], err error) {
 
 // planOpening searches for the open window. If there is none, it returns how to open one, after what has to be
 // done before.
-func (s *slots[T]) planOpening(ctx context.Context) (p plan[T], err error) {
-	err = s.search(ctx, func(f *lookups[T]) (slot.Action, error) {
+func (s *slots) planOpening(ctx context.Context) (p plan, err error) {
+	err = s.search(ctx, func(f *lookups) (slot.Action, error) {
 		if s.learnLive(f) {
 			return slot.Action{Kind: slot.Done}, nil
 		}
@@ -156,14 +155,14 @@ func (s *slots[T]) planOpening(ctx context.Context) (p plan[T], err error) {
 		if waited, err := s.janitor.sweeper.AwaitDecision(ctx); waited || err != nil {
 			return slot.Action{Kind: slot.Again, Slot: f.first}, err
 		}
-		p = plan[T]{f.conn, a}
+		p = plan{f.conn, a}
 		return slot.Action{Kind: slot.Done}, nil
 	})
 	return p, err
 }
 
 // createAt returns when to try an INSERT, after others have failed.
-func (s *slots[T]) createAt() time.Time {
+func (s *slots) createAt() time.Time {
 	if s.failed < 2 {
 		return time.Time{}
 	}
@@ -171,7 +170,7 @@ func (s *slots[T]) createAt() time.Time {
 }
 
 // next returns the slot that is opened next, as far as is known.
-func (s *slots[T]) next() slot.ID {
+func (s *slots) next() slot.ID {
 	if k := s.current(); k.id != 0 {
 		return k.Slot.Other()
 	}
@@ -179,7 +178,7 @@ func (s *slots[T]) next() slot.ID {
 }
 
 // learnLive makes the window that the last lookup shows the known one, or returns false if there is none.
-func (s *slots[T]) learnLive(f *lookups[T]) bool {
+func (s *slots) learnLive(f *lookups) bool {
 	l := f.history.Last
 	w, live := s.bands.Live(l)
 	if !live {
@@ -195,7 +194,7 @@ func (s *slots[T]) learnLive(f *lookups[T]) bool {
 
 // step executes an action on the way to a slot that can be opened, or to the end of a window. If
 // its connection ends, the next lookup notices it.
-func (s *slots[T]) step(ctx context.Context, f *lookups[T], a slot.Action) error {
+func (s *slots) step(ctx context.Context, f *lookups, a slot.Action) error {
 	if err := s.janitor.actionBegins(s); err != nil {
 		return err
 	}

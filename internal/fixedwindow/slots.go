@@ -5,27 +5,26 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
 
 // slots is what a backend remembers of a count, whose windows it keeps in two records, as package slot describes.
-type slots[T codec.Value] struct {
+type slots struct {
 	entryKey
-	records[T]
-	backend      *Backend[T]
+	records
+	backend      *Backend
 	server       int // of the key
-	link         *link[T]
-	janitor      *janitor[T]
+	link         *link
+	janitor      *janitor
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
 
 	mu sync.Mutex // guards known, forgets and queue
 	// known changes only while the queue is served, and in learnUnlessKnown.
-	known   known[T]
+	known   known
 	forgets uint64 // counts calls of forget
-	queue[T]
+	queue
 
 	// The goroutine that serves the queue uses what follows: INSERTs that have failed since a window was seen, and when
 	// the last one did. Their name is in its grace (H1), or other clients were faster.
@@ -35,17 +34,17 @@ type slots[T codec.Value] struct {
 	duty // the janitor's, whose mutex guards it
 }
 
-func newSlots[T codec.Value](b *Backend[T], server int, k entryKey) *slots[T] {
-	bands, _ := slot.BandsFor(k.scale, maxValue[T]())
-	return &slots[T]{
-		entryKey: k, records: records[T]{&bands, slotNames(&bands, k.key, k.name)},
+func newSlots(b *Backend, server int, k entryKey) *slots {
+	bands, _ := slot.BandsFor(k.scale, b.largest())
+	return &slots{
+		entryKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
 		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
 		denialMemory: b.denialMemoryOf(k.scale),
 	}
 }
 
 // newCall returns an empty call for the records.
-func (s *slots[T]) newCall(a conn.Atomicity) *conn.Call[T] {
+func (s *slots) newCall(a conn.Atomicity) *conn.Call {
 	cl := s.backend.calls.Get()
 	cl.Atomicity, cl.MostTTL = a, s.bands.Top
 	return cl
@@ -53,7 +52,7 @@ func (s *slots[T]) newCall(a conn.Atomicity) *conn.Call[T] {
 
 // ask sends a call on connection c of the link, or on any connection if c is nil. It returns when the call was
 // sent and when the responses arrived. After an error the call must not be used any more.
-func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (at span, sent bool, err error) {
+func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, sent bool, err error) {
 	at.from = time.Now()
 	if c != nil {
 		sent, err = s.link.do(ctx, c, cl)
@@ -65,7 +64,7 @@ func (s *slots[T]) ask(ctx context.Context, c *conn.Conn[T], cl *conn.Call[T]) (
 }
 
 // read reads a slot, on a connection as ask does, and learns its window. It returns false if that is not open any more.
-func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], x slot.ID) (k known[T], live bool, err error) {
+func (s *slots) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, live bool, err error) {
 	cl := s.newCall(conn.Interruptible)
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: x})
 	at, _, err := s.ask(ctx, c, cl)
@@ -81,7 +80,7 @@ func (s *slots[T]) read(ctx context.Context, c *conn.Conn[T], x slot.ID) (k know
 }
 
 // refresh reads the known window again, if it is certainly open. It is an operation.
-func (s *slots[T]) refresh(ctx context.Context) (w window.Window, sent bool, err error) {
+func (s *slots) refresh(ctx context.Context) (w window.Window, sent bool, err error) {
 	k := s.current()
 	if !k.certainlyOpen(time.Now()) {
 		return w, false, nil
@@ -95,7 +94,7 @@ func (s *slots[T]) refresh(ctx context.Context) (w window.Window, sent bool, err
 
 // giveBack gives n back to the window with an ID. It returns false if the window is not known to be
 // open, or if it can't be told from a later one: then n stays counted.
-func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given, sent bool, err error) {
+func (s *slots) giveBack(ctx context.Context, id int64, n uint64) (given, sent bool, err error) {
 	old := s.current()
 	if !old.certainlyOpen(time.Now()) || old.id != id || old.conn == nil || !old.conn.Open() {
 		return false, false, nil
@@ -119,7 +118,7 @@ func (s *slots[T]) giveBack(ctx context.Context, id int64, n uint64) (given, sen
 
 // giveBackTo gives n back to a window on the connection that has counted it (rule 11). It returns false without an
 // error if it is too late, or if the connection has ended.
-func (s *slots[T]) giveBackTo(ctx context.Context, w slot.Window, c *conn.Conn[T], n uint64) (given, sent bool,
+func (s *slots) giveBackTo(ctx context.Context, w slot.Window, c *conn.Conn, n uint64) (given, sent bool,
 	err error) {
 	a, ok := s.bands.GiveBack(w, time.Now())
 	if !ok {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -33,31 +32,31 @@ func (k entryKey) limit() window.Limit {
 // table has what a backend remembers of counts. Those whose records are to be removed stay, and their number has a
 // bound of its own; of the others there are few more than max. One that is evicted between find and the hit does no
 // harm: the hit then is like that of one more client, and if it opens a window, the slots are added again.
-type table[T codec.Value] struct {
+type table struct {
 	seed   maphash.Seed
 	max    int // counts per shard, beside those that can't be evicted
-	shards [tableShards]tableShard[T]
+	shards [tableShards]tableShard
 }
 
-type tableShard[T codec.Value] struct {
+type tableShard struct {
 	mu      sync.RWMutex // guards entries
-	entries map[entryKey]*slots[T]
+	entries map[entryKey]*slots
 }
 
-func (t *table[T]) init(max int) {
+func (t *table) init(max int) {
 	t.seed = maphash.MakeSeed()
 	t.max = (max + tableShards - 1) / tableShards
 	for i := range t.shards {
-		t.shards[i].entries = make(map[entryKey]*slots[T])
+		t.shards[i].entries = make(map[entryKey]*slots)
 	}
 }
 
-func (t *table[T]) shard(key string) *tableShard[T] {
+func (t *table) shard(key string) *tableShard {
 	return &t.shards[maphash.String(t.seed, key)%tableShards]
 }
 
 // find returns the slots of k, or nil.
-func (t *table[T]) find(k entryKey) *slots[T] {
+func (t *table) find(k entryKey) *slots {
 	s := t.shard(k.key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -66,7 +65,7 @@ func (t *table[T]) find(k entryKey) *slots[T] {
 
 // add adds e and returns it, or returns the slots that are there. If there are too many, it evicts idle ones,
 // preferably without an active window.
-func (t *table[T]) add(e *slots[T]) *slots[T] {
+func (t *table) add(e *slots) *slots {
 	k := e.entryKey
 	s := t.shard(k.key)
 	s.mu.Lock()
@@ -81,7 +80,7 @@ func (t *table[T]) add(e *slots[T]) *slots[T] {
 }
 
 // remove removes e if it is idle and has no active window.
-func (t *table[T]) remove(e *slots[T]) {
+func (t *table) remove(e *slots) {
 	k := e.entryKey
 	s := t.shard(k.key)
 	s.mu.Lock()
@@ -92,7 +91,7 @@ func (t *table[T]) remove(e *slots[T]) {
 }
 
 // of returns what identifies the counts of a key.
-func (t *table[T]) of(key string) (all []entryKey) {
+func (t *table) of(key string) (all []entryKey) {
 	s := t.shard(key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -105,7 +104,7 @@ func (t *table[T]) of(key string) (all []entryKey) {
 }
 
 // len returns the number of counts.
-func (t *table[T]) len() int {
+func (t *table) len() int {
 	n := 0
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -126,12 +125,12 @@ const (
 )
 
 // maybeOpen reports whether a window is known that is not certainly over.
-func (e *slots[T]) maybeOpen(now time.Time) bool {
+func (e *slots) maybeOpen(now time.Time) bool {
 	k := e.current()
 	return k.maybeOpen(now)
 }
 
-func (e *slots[T]) value(now time.Time) entryValue {
+func (e *slots) value(now time.Time) entryValue {
 	if e.busy() || e.janitor.owes(e) {
 		return inUse
 	}
@@ -143,7 +142,7 @@ func (e *slots[T]) value(now time.Time) entryValue {
 
 // evict removes the slots with the least value of a few, picked at random. It returns false
 // if all of them are in use.
-func (s *tableShard[T]) evict(now time.Time) bool {
+func (s *tableShard) evict(now time.Time) bool {
 	var victim entryKey
 	least, n := inUse, 0
 	for k, e := range s.entries {

@@ -13,20 +13,20 @@ import (
 )
 
 // entryOf returns slots whose window is open until a time.
-func entryOf(key string, until time.Time) *slots[uint16] {
+func entryOf(key string, until time.Time) *slots {
 	l := fixed(time.Minute, 1)
-	return &slots[uint16]{entryKey: entryKeyOf(key, &l), janitor: &janitor[uint16]{}, known: known[uint16]{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
+	return &slots{entryKey: entryKeyOf(key, &l), janitor: &janitor{}, known: known{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
 }
 
 // find returns the entry of a key.
-func (t *table[T]) findKey(key string) *slots[T] {
+func (t *table) findKey(key string) *slots {
 	return t.find(entryKey{key: key, scale: time.Minute})
 }
 
 func TestTableHasOneEntryForEachCount(t *testing.T) {
-	var tb table[uint16]
+	var tb table
 	tb.init(1024)
-	added := make(chan *slots[uint16], 8)
+	added := make(chan *slots, 8)
 	var all sync.WaitGroup
 	for range cap(added) {
 		all.Go(func() { added <- tb.add(entryOf("k", time.Time{})) })
@@ -51,7 +51,7 @@ func TestTableHasOneEntryForEachCount(t *testing.T) {
 
 func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	now := time.Now()
-	var tb table[uint16]
+	var tb table
 	tb.init(2 * tableShards) // two entries in each shard
 
 	busy := entryOf("busy", now.Add(time.Hour))
@@ -93,7 +93,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 // with its ID.
 func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := options[uint16](t, inMemory(t))
+		o := options(t, inMemory(t))
 		o.MaxWindows = 1
 		b := start(t, o)
 		l := fixed(time.Minute, 10)

@@ -7,19 +7,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
 // Take takes n of a window, if its count stays within the limit. Sent reports whether a take that has
 // failed may have been counted.
-func (b *Backend[T]) Take(ctx context.Context, key string, l window.Limit,
+func (b *Backend) Take(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
 	if n == 0 {
 		return b.Peek(ctx, key, l, 0)
 	}
-	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
+	if err := b.checkNumber("N", n); err != nil {
 		return w, false, err
 	}
 	return b.count(ctx, key, &l, hit{max: l.Max, n: n, take: true})
@@ -35,9 +34,9 @@ func refuse(w *window.Window, l *window.Limit, n uint64) {
 }
 
 // Peek returns what Take would return, but takes nothing.
-func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit,
+func (b *Backend) Peek(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
+	if err := b.checkNumber("N", n); err != nil {
 		return w, false, err
 	}
 	s, _, err := b.find(key, &l)
@@ -52,13 +51,13 @@ func (b *Backend[T]) Peek(ctx context.Context, key string, l window.Limit,
 }
 
 // peekFor peeks at the open window. It is Refused if a take of n does not fit it.
-func (s *slots[T]) peekFor(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
+func (s *slots) peekFor(ctx context.Context, l *window.Limit, n uint64) (w window.Window, err error) {
 	k, found, err := s.peek(ctx)
 	if err != nil {
 		return w, err
 	}
 	if found {
-		w = bounded[T](k.window(l.Scale, time.Now()))
+		w = bounded(k.window(l.Scale, time.Now()))
 	}
 	if n > l.Max || w.Count > l.Max-n {
 		refuse(&w, l, n)
@@ -69,7 +68,7 @@ func (s *slots[T]) peekFor(ctx context.Context, l *window.Limit, n uint64) (w wi
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
 // them together, and otherwise in turn. What can't be given back stays counted until the window
 // ends.
-func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take,
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take,
 	windows []window.Window) (granted, sent bool, err error) {
 	if len(takes) == 0 {
 		return true, false, nil
@@ -78,7 +77,7 @@ func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take,
 		if _, err := b.Check(takes[i].Limit); err != nil {
 			return false, false, err
 		}
-		if err := checkNumber("N", takes[i].N, codec.Size[T]()); err != nil {
+		if err := b.checkNumber("N", takes[i].N); err != nil {
 			return false, false, err
 		}
 	}
@@ -108,7 +107,7 @@ func (b *Backend[T]) TakeAll(ctx context.Context, takes []window.Take,
 
 // takeInTurn makes one take after the other. It first reads the windows that are not known to have
 // room.
-func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
+func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent bool, err error) {
 	errs := make([]error, len(takes))
 	var reads sync.WaitGroup
 	for i := range takes {
@@ -121,7 +120,7 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 	if err := cmp.Or(errs...); err != nil {
 		return false, false, err
 	}
-	if slices.ContainsFunc(takes, func(t take[T]) bool { return !t.fits() }) {
+	if slices.ContainsFunc(takes, func(t take) bool { return !t.fits() }) {
 		return false, false, nil
 	}
 	for i := range takes {
@@ -137,7 +136,7 @@ func (b *Backend[T]) takeInTurn(ctx context.Context, takes []take[T]) (granted, 
 }
 
 // refresh sets the window of a take to what the server shows. If it is the known one, that refuses later takes, too.
-func (t *take[T]) refresh(ctx context.Context) (err error) {
+func (t *take) refresh(ctx context.Context) (err error) {
 	if known, _ := t.recall(); known {
 		if _, _, err := t.slots.operate(ctx, t.slots.refresh); err != nil {
 			return err
@@ -152,8 +151,8 @@ func (t *take[T]) refresh(ctx context.Context) (err error) {
 
 // giveBackAll gives back what some takes of a TakeAll have taken, even if ctx ends. The counts of their
 // windows are then those before the takes, unless ctx has ended.
-func (b *Backend[T]) giveBackAll(ctx context.Context, takes []take[T]) {
-	b.finish(ctx, takes, func(ctx context.Context, t *take[T]) {
+func (b *Backend) giveBackAll(ctx context.Context, takes []take) {
+	b.finish(ctx, takes, func(ctx context.Context, t *take) {
 		if t.N == 0 {
 			return
 		}
@@ -169,7 +168,7 @@ const finishTime = 5 * time.Second
 // finish calls f, which gives back what a take has taken, for each of them at the same time, even if ctx ends:
 // a server that does not respond must not use up the time for the others. The takes are then as f leaves them,
 // unless ctx has ended.
-func (b *Backend[T]) finish(ctx context.Context, takes []take[T], f func(ctx context.Context, t *take[T])) {
+func (b *Backend) finish(ctx context.Context, takes []take, f func(ctx context.Context, t *take)) {
 	own := slices.Clone(takes) // the caller may be gone
 	done := make(chan struct{})
 	all := func(ctx context.Context) {
@@ -195,39 +194,39 @@ func (b *Backend[T]) finish(ctx context.Context, takes []take[T], f func(ctx con
 }
 
 // take is what a TakeAll takes of one window.
-type take[T codec.Value] struct {
+type take struct {
 	window.Take
 	index  int // in the takes of TakeAll, in which those of one count are one
-	slots  *slots[T]
+	slots  *slots
 	window window.Window // as far as is known
 
 	// What follows is for takes that are made together.
-	outcome   outcome[T]
+	outcome   outcome
 	counted   bool // the server has counted N
 	uncertain bool // the server may count N later
 }
 
 // fits reports whether the window has room for the take.
-func (t *take[T]) fits() bool {
+func (t *take) fits() bool {
 	return t.N <= t.Limit.Max && t.window.Count <= t.Limit.Max-t.N
 }
 
 // given says that N was given back.
-func (t *take[T]) given() { t.window.Count -= min(t.window.Count, t.N) }
+func (t *take) given() { t.window.Count -= min(t.window.Count, t.N) }
 
 // ordered returns takes of different counts in an order that is the same for all clients: so of callers that
 // want the same windows, one gets ahead of the others. It is the order of servers and scales, so that takes
 // with the same link follow each other.
-func (b *Backend[T]) ordered(takes []window.Take) ([]take[T], error) {
-	all := make([]take[T], len(takes))
+func (b *Backend) ordered(takes []window.Take) ([]take, error) {
+	all := make([]take, len(takes))
 	for i, t := range takes {
 		s, _, err := b.find(t.Key, &t.Limit)
 		if err != nil {
 			return nil, err
 		}
-		all[i] = take[T]{Take: t, index: i, slots: s}
+		all[i] = take{Take: t, index: i, slots: s}
 	}
-	slices.SortFunc(all, func(x, y take[T]) int {
+	slices.SortFunc(all, func(x, y take) int {
 		return cmp.Or(cmp.Compare(b.names[x.slots.server], b.names[y.slots.server]),
 			cmp.Compare(x.Limit.Scale, y.Limit.Scale),
 			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name))
@@ -237,10 +236,10 @@ func (b *Backend[T]) ordered(takes []window.Take) ([]take[T], error) {
 
 // recall sets the window of a take to what is known of it. MayRefuse says that this may refuse the
 // take without asking the server.
-func (t *take[T]) recall() (known, mayRefuse bool) {
+func (t *take) recall() (known, mayRefuse bool) {
 	w, mayRefuse, known := t.slots.recall(time.Now())
 	if known {
-		t.window = bounded[T](w)
+		t.window = bounded(w)
 		if !t.fits() {
 			refuse(&t.window, &t.Limit, t.N)
 		}
@@ -250,9 +249,9 @@ func (t *take[T]) recall() (known, mayRefuse bool) {
 
 // GiveBack gives n back to the window with an ID. It returns false if the window is over, if its
 // connection has ended, or if it can't be told from a later one: then n stays counted.
-func (b *Backend[T]) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
 	id int64) (given, sent bool, err error) {
-	if err := checkNumber("N", n, codec.Size[T]()); err != nil {
+	if err := b.checkNumber("N", n); err != nil {
 		return false, false, err
 	}
 	s, _, err := b.find(key, &l)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 )
@@ -21,7 +20,7 @@ var errInTurn = errors.New("take in turn")
 // It returns errInTurn, and has taken nothing, if a window is not known to be open with enough room, unless it
 // was read not long ago, which refuses all; or if a hit or take on one of them is in flight, as others then
 // share the next request.
-func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
+func (b *Backend) takeTogether(ctx context.Context, takes []take) (granted, sent bool, err error) {
 	known, mayRefuse, fit := recallAll(takes)
 	if known && !fit && mayRefuse {
 		return false, false, nil
@@ -37,7 +36,7 @@ func (b *Backend[T]) takeTogether(ctx context.Context, takes []take[T]) (granted
 }
 
 // recallAll sets the windows of takes to what is known of them, and reports whether all takes fit.
-func recallAll[T codec.Value](takes []take[T]) (known, mayRefuse, fit bool) {
+func recallAll(takes []take) (known, mayRefuse, fit bool) {
 	mayRefuse, fit = true, true
 	for i := range takes {
 		knownOne, mayRefuseOne := takes[i].recall()
@@ -51,7 +50,7 @@ func recallAll[T codec.Value](takes []take[T]) (known, mayRefuse, fit bool) {
 
 // hold holds the queues of takes. It returns false, and holds none, if the takes can't be made
 // together.
-func hold[T codec.Value](takes []take[T]) bool {
+func hold(takes []take) bool {
 	for i := range takes {
 		if takes[i].N == 0 || !takes[i].slots.hold() {
 			release(takes[:i])
@@ -62,14 +61,14 @@ func hold[T codec.Value](takes []take[T]) bool {
 }
 
 // release releases the queues of takes.
-func release[T codec.Value](takes []take[T]) {
+func release(takes []take) {
 	for i := range takes {
 		takes[i].slots.release(takes[i].uncertain)
 	}
 }
 
 // ofLink returns how many of the takes have the link of the first one.
-func ofLink[T codec.Value](takes []take[T]) int {
+func ofLink(takes []take) int {
 	n := 1
 	for n < len(takes) && takes[n].slots.link == takes[0].slots.link {
 		n++
@@ -78,7 +77,7 @@ func ofLink[T codec.Value](takes []take[T]) int {
 }
 
 // countTogether makes the takes, whose queues are held, and releases them.
-func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (granted, sent bool, err error) {
+func (b *Backend) countTogether(ctx context.Context, takes []take) (granted, sent bool, err error) {
 	for begun := 0; begun < len(takes); {
 		part := takes[begun:]
 		part = part[:ofLink(part)]
@@ -95,8 +94,8 @@ func (b *Backend[T]) countTogether(ctx context.Context, takes []take[T]) (grante
 
 // giveBackHeld gives back what the server has counted of takes, even if ctx ends, and then releases them. The
 // counts of their windows are then those before the takes, unless ctx has ended.
-func (b *Backend[T]) giveBackHeld(ctx context.Context, takes []take[T]) {
-	b.finish(ctx, takes, func(ctx context.Context, t *take[T]) {
+func (b *Backend) giveBackHeld(ctx context.Context, takes []take) {
+	b.finish(ctx, takes, func(ctx context.Context, t *take) {
 		if t.counted {
 			t.given()
 			t.slots.subtract(t.N)
@@ -108,7 +107,7 @@ func (b *Backend[T]) giveBackHeld(ctx context.Context, takes []take[T]) {
 
 // countOn makes the takes of windows with one link, and reports whether all are within their limits. It returns
 // errInTurn if a window was over by then.
-func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (fit, sent bool, err error) {
+func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err error) {
 	first := part[0].slots
 	c, err := first.link.connect(ctx)
 	if err != nil {
@@ -146,7 +145,7 @@ func (b *Backend[T]) countOn(ctx context.Context, part []take[T]) (fit, sent boo
 		}
 		full := t.outcome.result == slot.Full
 		t.counted = open && !full
-		t.window = bounded[T](w)
+		t.window = bounded(w)
 		if full || t.window.Count > t.Limit.Max {
 			fit = false
 			refuse(&t.window, &t.Limit, t.N)

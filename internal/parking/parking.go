@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 )
 
 // unit and mark are the unit of the TTL of the record and its quota. A record with the empty key
@@ -37,17 +38,17 @@ var (
 	ErrNotParked = errors.New("throttr: the server can't be parked: it rejects the record with the empty key")
 )
 
-// hours returns the longest TTL that a T can hold.
-func hours[T codec.Value]() T { return T(min(uint64(^T(0)), maxHours)) }
+// hours returns the longest TTL that a server can hold.
+func hours(s conn.Size) uint64 { return min(s.Largest(), maxHours) }
 
 // Insert is the request that creates the record.
-func Insert[T codec.Value]() codec.Insert[T] {
-	return codec.Insert[T]{Quota: mark, TTL: codec.TTL[T]{Amount: hours[T](), Unit: unit}}
+func Insert(s conn.Size) conn.Insert {
+	return conn.Insert{Quota: mark, TTL: conn.TTL{Amount: hours(s), Unit: unit}}
 }
 
 // Update is the request that sets the server's timer. It succeeds if the server is parked.
-func Update[T codec.Value]() codec.Update[T] {
-	return codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch, Value: hours[T]()}
+func Update(s conn.Size) conn.Update {
+	return conn.Update{Attribute: codec.TimeToLive, Change: codec.Patch, Value: hours(s)}
 }
 
 // Query is the request whose response Keep needs. Its frame is the same for all value sizes.
@@ -142,28 +143,21 @@ func (s *Tracker) Learn(parked bool) {
 	}
 }
 
-// Record is what a Query has shown of the record with the empty key.
-type Record struct {
-	Found bool
-	Unit  codec.Unit
-	Quota uint64
-}
+// Parks reports whether the response to a Query shows a record that parks a server.
+func Parks(r conn.Response) bool { return r.OK && r.TTL.Unit == unit && r.Quota == mark }
 
-// Parks reports whether the record is one that parks a server.
-func (r Record) Parks() bool { return r.Found && r.Unit == unit && r.Quota == mark }
-
-// Keep keeps a server parked, or parks it if that is wanted. It is given the response to a Query.
-// Send sends requests in one write and returns whether the last of them has succeeded. Keep
+// KeepParked keeps a server parked, or parks it if that is wanted. It is given the response to a Query. Send sends an
+// Update, after an Insert in the same write if insert is true, and returns whether the Update has succeeded. KeepParked
 // returns an error if send does, or if the server is not parked though that is wanted.
-func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool, error)) error {
-	if r.Found && !r.Parks() {
+func (s *Tracker) KeepParked(r conn.Response, send func(insert bool) (bool, error)) error {
+	if r.OK && !Parks(r) {
 		s.setParked(false)
 		s.foreign.Store(true)
 		return s.refused(ErrForeign)
 	}
 	s.foreign.Store(false)
-	if r.Found {
-		ok, err := send(Update[T]())
+	if r.OK {
+		ok, err := send(false)
 		if err != nil {
 			return err
 		}
@@ -177,7 +171,7 @@ func Keep[T codec.Value](s *Tracker, r Record, send func(...codec.Request) (bool
 		return nil
 	}
 	// The INSERT fails if another client is quicker. The UPDATE then succeeds all the same.
-	ok, err := send(Insert[T](), Update[T]())
+	ok, err := send(true)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // Do sends a call and waits until it is done. It is Send and Wait in one step, which is
 // quicker if nobody else uses the connection: the caller then reads its responses itself.
-func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
+func (p *Pool) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
 	p.AddParking(cl) // a call that creates records also keeps a parked server parked
 	if err := p.send(ctx, cl, true); err != nil {
 		return true, false, err
@@ -21,13 +21,13 @@ func (p *Pool[T]) Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, er
 
 // Send queues a call on a connection. If it returns nil, the caller must call Wait next for
 // this call. If it returns an error, nothing was sent and the call is still its caller's.
-func (p *Pool[T]) Send(ctx context.Context, cl *conn.Call[T]) error {
+func (p *Pool) Send(ctx context.Context, cl *conn.Call) error {
 	p.AddParking(cl)
 	return p.send(ctx, cl, false)
 }
 
 // send queues a call on a connection. Waits says that the caller does nothing before it waits.
-func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error {
+func (p *Pool) send(ctx context.Context, cl *conn.Call, waits bool) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (p *Pool[T]) send(ctx context.Context, cl *conn.Call[T], waits bool) error 
 // MaxRetries times at most, if it was certainly not executed or only reads, and is not stale. Sent reports
 // whether a failed call may have been executed. If done is false, ctx has ended and the call
 // is abandoned: the caller must not use it any more.
-func (p *Pool[T]) Wait(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error) {
+func (p *Pool) Wait(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
 	for try := 0; ; try++ {
 		done, sentNow, err := cl.Wait(ctx)
 		sent = sent || sentNow

@@ -19,7 +19,7 @@ import (
 )
 
 // dedicated returns a dedicated connection.
-func (s subject) dedicated() *conn.Conn[uint16] {
+func (s subject) dedicated() *conn.Conn {
 	s.t.Helper()
 	c, err := s.Dedicated(s.t.Context())
 	require.NoError(s.t, err)
@@ -27,7 +27,7 @@ func (s subject) dedicated() *conn.Conn[uint16] {
 }
 
 // on makes a QUERY on a connection.
-func (s subject) on(c *conn.Conn[uint16]) error {
+func (s subject) on(c *conn.Conn) error {
 	cl := s.calls.Get()
 	if err := conn.Add(cl, codec.Query{Key: []byte("k")}); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s subject) on(c *conn.Conn[uint16]) error {
 func TestDedicatedConnectionsFailAtOnceWhileTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{})
+		s := connect(t, g.dial, pool.Options{})
 		g.hang.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -90,7 +90,7 @@ func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 	}()
 	s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
-	}, pool.Options[uint16]{MaxConns: 1})
+	}, pool.Options{MaxConns: 1})
 	defer listener.Close()
 	c := s.dedicated()
 	c.Close(errGate)
@@ -108,7 +108,7 @@ func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 func TestDedicatedConnectionsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxConnAge: 10 * time.Minute, MaxConnIdle: 5 * time.Minute})
+		s := connect(t, to(srv), pool.Options{MaxConns: 1, MaxConnAge: 10 * time.Minute, MaxConnIdle: 5 * time.Minute})
 		first, second := s.dedicated(), s.dedicated()
 		require.NotSame(t, first, second)
 		require.Equal(t, 1, s.Stats().Conns)

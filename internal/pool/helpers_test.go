@@ -22,9 +22,9 @@ import (
 
 // subject is a pool under test with short ways to make requests.
 type subject struct {
-	*pool.Pool[uint16]
+	*pool.Pool
 	t     testing.TB
-	calls *conn.CallPool[uint16]
+	calls *conn.Calls
 }
 
 // dialFunc is how a test's pool makes network connections.
@@ -44,7 +44,7 @@ func to(srv *mockserver.Server) dialFunc {
 
 // connect returns a pool that has a connection. Fields of o that are zero get the defaults of
 // the root package. The pool is closed when the test ends, unless the test has closed it.
-func connect(t testing.TB, d dialFunc, o pool.Options[uint16]) subject {
+func connect(t testing.TB, d dialFunc, o pool.Options) subject {
 	t.Helper()
 	s := newPool(t, d, o)
 	require.NoError(t, s.Connect(t.Context()))
@@ -52,9 +52,9 @@ func connect(t testing.TB, d dialFunc, o pool.Options[uint16]) subject {
 }
 
 // newPool is connect for a pool without a connection.
-func newPool(t testing.TB, d dialFunc, o pool.Options[uint16]) subject {
+func newPool(t testing.TB, d dialFunc, o pool.Options) subject {
 	t.Helper()
-	s := subject{t: t, calls: new(conn.CallPool[uint16])}
+	s := subject{t: t, calls: conn.NewCalls(conn.SizeOf(2))}
 	setDefault(&o.Server, "server:1")
 	setDefault(&o.MaxConns, 4)
 	setDefault(&o.MaxInFlight, 512)
@@ -89,7 +89,7 @@ func setDefault[V comparable](field *V, value V) {
 
 // result is the outcome of a call.
 type result struct {
-	response conn.Response[uint16]
+	response conn.Response
 	sent     bool
 	err      error
 }
@@ -150,7 +150,7 @@ func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // behindGate returns a pool that has lost its connection, and whose gate is open.
-func behindGate(t testing.TB, o pool.Options[uint16]) (subject, *gate) {
+func behindGate(t testing.TB, o pool.Options) (subject, *gate) {
 	t.Helper()
 	g := &gate{srv: inMemory(t)}
 	s := connect(t, g.dial, o)

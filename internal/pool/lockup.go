@@ -65,7 +65,7 @@ func (s *silence) isLockedUp() bool {
 }
 
 // logLockedUp logs that the server has locked up, or that this is over.
-func (p *Pool[T]) logLockedUp(lockedUp bool) {
+func (p *Pool) logLockedUp(lockedUp bool) {
 	if lockedUp {
 		p.log.Error(ErrLockedUp.Error())
 	} else {

@@ -9,7 +9,7 @@ import (
 
 // maintain retires connections that are too old or idle, and pings idle ones, until the pool
 // is closed.
-func (p *Pool[T]) maintain() {
+func (p *Pool) maintain() {
 	tick := time.NewTicker(p.o.HealthInterval)
 	defer tick.Stop()
 	for {
@@ -30,7 +30,7 @@ func (p *Pool[T]) maintain() {
 // retireShared retires the shared connections that are too old, and those that have been idle for too long, except for
 // the first one if there is no other. If that is too old, it is replaced: a later run retires it, when there is another
 // one. If none can be made, the old one still works.
-func (p *Pool[T]) retireShared() {
+func (p *Pool) retireShared() {
 	live := *p.live.Load()
 	left := len(live)
 	for i, r := range slices.Backward(live) {
@@ -50,7 +50,7 @@ func (p *Pool[T]) retireShared() {
 }
 
 // retireDedicated retires the dedicated connections that are too old or idle.
-func (p *Pool[T]) retireDedicated() {
+func (p *Pool) retireDedicated() {
 	for _, c := range p.allDedicated() {
 		if p.old(c) || p.idle(c) {
 			c.Retire()
@@ -60,17 +60,17 @@ func (p *Pool[T]) retireDedicated() {
 	}
 }
 
-func (p *Pool[T]) old(c *conn.Conn[T]) bool {
+func (p *Pool) old(c *conn.Conn) bool {
 	return p.o.MaxConnAge > 0 && time.Since(c.Created()) >= p.o.MaxConnAge
 }
 
-func (p *Pool[T]) idle(c *conn.Conn[T]) bool {
+func (p *Pool) idle(c *conn.Conn) bool {
 	return p.o.MaxConnIdle > 0 && c.Idle() >= p.o.MaxConnIdle
 }
 
 // pingIdle sends a QUERY on a connection that has nothing to do, and does not wait for the response. If the server has
 // gone silent, its watchdog notices it before a caller needs it.
-func (p *Pool[T]) pingIdle(c *conn.Conn[T]) {
+func (p *Pool) pingIdle(c *conn.Conn) {
 	if c.Load() == 0 {
 		p.background.Go(func() { c.Ping(p.ctx) })
 	}

@@ -19,7 +19,7 @@ func TestAnOldConnectionIsReplacedAndNoCallIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		srv.Inject(mockserver.Fault{Delay: 13 * time.Millisecond})
-		s := connect(t, to(srv), pool.Options[uint16]{
+		s := connect(t, to(srv), pool.Options{
 			MaxConns: 2, MaxInFlight: 20, MaxRetries: -1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond,
 		})
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
@@ -45,7 +45,7 @@ func TestAnOldConnectionIsKeptUntilThereIsAnother(t *testing.T) {
 	for _, maxConns := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			g := &gate{srv: inMemory(t)}
-			s := connect(t, g.dial, pool.Options[uint16]{
+			s := connect(t, g.dial, pool.Options{
 				MaxConns: maxConns, MaxRetries: -1, MaxConnAge: time.Minute, HealthInterval: time.Second, MaxBackoff: time.Second,
 			})
 			g.fail.Store(true)
@@ -80,7 +80,7 @@ func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
-				s := connect(t, to(srv), pool.Options[uint16]{
+				s := connect(t, to(srv), pool.Options{
 					MaxConns: 4, MaxInFlight: 2, MaxConnIdle: c.maxIdle, MaxConnAge: -1, HealthInterval: 10 * time.Second,
 				})
 				dedicated := s.dedicated()
@@ -100,7 +100,7 @@ func TestIdleConnectionsAreClosedExceptOne(t *testing.T) {
 func TestIdleConnectionsArePingedAndSilentOnesClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{HealthInterval: 10 * time.Second, StallTimeout: 2 * time.Second})
+		s := connect(t, to(srv), pool.Options{HealthInterval: 10 * time.Second, StallTimeout: 2 * time.Second})
 		dedicated := s.dedicated()
 		slow := srv.Inject(mockserver.Fault{Op: codec.OpPurge, Delay: 1900 * time.Millisecond})
 		time.Sleep(9 * time.Second)

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 )
 
 // Parked reports whether the server was parked when this was last seen. Its records then do
 // not expire.
-func (p *Pool[T]) Parked() bool { return p.parking.Parked() }
+func (p *Pool) Parked() bool { return p.parking.Parked() }
 
 // MayPark reports whether Park parks the server: Options.Parking is not Never.
-func (p *Pool[T]) MayPark() bool { return p.parking.May() }
+func (p *Pool) MayPark() bool { return p.parking.May() }
 
 // Park parks the server, and has the pool park it again if it is restarted. A server that is
 // parked stays parked: records outlive their TTLs there, and without parking they would lock
@@ -22,7 +21,7 @@ func (p *Pool[T]) MayPark() bool { return p.parking.May() }
 //
 // Sent reports whether the server may have been parked despite an error. An error that
 // matches [parking.ErrForeign] or [parking.ErrNotParked] says that it can't be parked.
-func (p *Pool[T]) Park(ctx context.Context) (sent bool, err error) {
+func (p *Pool) Park(ctx context.Context) (sent bool, err error) {
 	if !p.parking.Want() {
 		return false, nil
 	}
@@ -32,18 +31,18 @@ func (p *Pool[T]) Park(ctx context.Context) (sent bool, err error) {
 // KeepParked says that the pool's callers create records for which the server should stay
 // parked. From then on, each call that creates records keeps the server parked if it is,
 // whether or not that is known, and the pool parks a server again that was restarted.
-func (p *Pool[T]) KeepParked() { p.parking.Keep() }
+func (p *Pool) KeepParked() { p.parking.Keep() }
 
 // AddParking has a call that creates records keep the server parked, if it is. Calls of Do and
 // Send need no AddParking.
-func (p *Pool[T]) AddParking(cl *conn.Call[T]) {
+func (p *Pool) AddParking(cl *conn.Call) {
 	if cl.Creates() && !cl.Parks && p.parking.Appends() {
-		cl.Parks = conn.Add(cl, parking.Update[T]()) == nil
+		cl.Parks = cl.Update(parking.Update(p.o.Calls.Size())) == nil
 	}
 }
 
 // RemoveParking removes the response to what AddParking has added. The call must have succeeded.
-func (p *Pool[T]) RemoveParking(cl *conn.Call[T]) {
+func (p *Pool) RemoveParking(cl *conn.Call) {
 	if !cl.Parks {
 		return
 	}
@@ -57,7 +56,7 @@ func (p *Pool[T]) RemoveParking(cl *conn.Call[T]) {
 
 // keepParkedSoon has keepParked run. If it is running, it does so once more: the server's timer may have been set
 // after its UPDATE.
-func (p *Pool[T]) keepParkedSoon() {
+func (p *Pool) keepParkedSoon() {
 	select {
 	case p.parkingDue <- struct{}{}:
 	default:
@@ -65,7 +64,7 @@ func (p *Pool[T]) keepParkedSoon() {
 }
 
 // keepParkedWhenDue is a goroutine of the pool. What fails is done by the next connection, or by the maintenance.
-func (p *Pool[T]) keepParkedWhenDue() {
+func (p *Pool) keepParkedWhenDue() {
 	for {
 		select {
 		case <-p.parkingDue:
@@ -78,25 +77,28 @@ func (p *Pool[T]) keepParkedWhenDue() {
 
 // keepParked learns whether the server is parked, keeps it parked, and parks it if that is
 // wanted. Nothing is retried: if a connection ends, its successor learns it.
-func (p *Pool[T]) keepParked(ctx context.Context) (sent bool, err error) {
-	last, _, err := p.roundTrip(ctx, parking.Query())
+func (p *Pool) keepParked(ctx context.Context) (sent bool, err error) {
+	r, _, err := p.roundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, parking.Query()) })
 	if err != nil {
 		return false, err
 	}
-	r := parking.Record{Found: last.OK, Unit: last.TTL.Unit, Quota: uint64(last.Quota)}
-	err = parking.Keep[T](p.parking, r, func(requests ...codec.Request) (bool, error) {
-		last, sentNow, err := p.roundTrip(ctx, requests...)
+	size := p.o.Calls.Size()
+	err = p.parking.KeepParked(r, func(insert bool) (bool, error) {
+		last, sentNow, err := p.roundTrip(ctx, func(cl *conn.Call) {
+			if insert {
+				cl.Insert(parking.Insert(size))
+			}
+			cl.Update(parking.Update(size))
+		})
 		sent = sent || sentNow
 		return last.OK, err
 	})
 	return sent, err
 }
 
-// roundTrip sends requests of the pool itself, and returns the last response. No connection is made for them, unless
-// there is none.
-func (p *Pool[T]) roundTrip(
-	ctx context.Context, requests ...codec.Request,
-) (last conn.Response[T], sent bool, err error) {
+// roundTrip sends requests of the pool itself, which add adds to a call, and returns the last response. No connection
+// is made for them, unless there is none.
+func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (last conn.Response, sent bool, err error) {
 	for {
 		c, _ := p.pick()
 		if c == nil {
@@ -104,7 +106,7 @@ func (p *Pool[T]) roundTrip(
 				return last, false, err
 			}
 		}
-		responses, sent, err := c.RoundTrip(ctx, requests...)
+		responses, sent, err := c.RoundTrip(ctx, add)
 		switch {
 		case err == nil:
 			return responses[len(responses)-1], sent, nil
@@ -117,7 +119,7 @@ func (p *Pool[T]) roundTrip(
 
 // logParked logs that the server was found to be parked, or not to be parked any more, or why it
 // can't be parked.
-func (p *Pool[T]) logParked(parked bool, err error) {
+func (p *Pool) logParked(parked bool, err error) {
 	switch {
 	case err != nil:
 		p.log.Warn(err.Error())

@@ -40,9 +40,9 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				if c.parked {
-					connect(t, to(srv), pool.Options[uint16]{Parking: parking.Always})
+					connect(t, to(srv), pool.Options{Parking: parking.Always})
 				}
-				s := connect(t, to(srv), pool.Options[uint16]{Parking: c.mode})
+				s := connect(t, to(srv), pool.Options{Parking: c.mode})
 				if c.hold {
 					s.KeepParked()
 				}
@@ -62,7 +62,7 @@ func TestCallsThatCreateRecordsKeepTheServerParked(t *testing.T) {
 func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
+		s := connect(t, to(srv), pool.Options{})
 		require.False(t, s.Parked())
 		sent, err := s.Park(t.Context())
 		require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 		require.True(t, s.Stats().Parked)
 		require.Equal(t, []string{""}, srv.Keys())
 
-		off := connect(t, to(inMemory(t)), pool.Options[uint16]{Parking: parking.Never})
+		off := connect(t, to(inMemory(t)), pool.Options{Parking: parking.Never})
 		sent, err = off.Park(t.Context())
 		require.NoError(t, err)
 		require.False(t, sent)

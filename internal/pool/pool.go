@@ -31,11 +31,11 @@ import (
 )
 
 // Options are the settings of a Pool. All of them must be set.
-type Options[T codec.Value] struct {
+type Options struct {
 	Server  string // what errors and Stats call the server
 	Address dial.Address
 	Dialer  *dial.Dialer
-	Calls   *conn.CallPool[T]
+	Calls   *conn.Calls
 
 	MaxConns    int // connections that callers share, and as many for streams
 	MaxInFlight int // requests in flight per connection
@@ -55,8 +55,8 @@ type Options[T codec.Value] struct {
 }
 
 // Pool keeps the connections to one server. All methods are safe for concurrent use.
-type Pool[T codec.Value] struct {
-	o       Options[T]
+type Pool struct {
+	o       Options
 	log     *slog.Logger // has the name of the server
 	target  dial.Target
 	parking *parking.Tracker
@@ -74,40 +74,40 @@ type Pool[T codec.Value] struct {
 	permits    chan struct{} // has an element for each stream that is open or being opened, listings aside
 	listing    chan struct{} // has an element while a LIST or STATS is under way (H20)
 
-	puddle *puddle.Pool[*conn.Conn[T]]
+	puddle *puddle.Pool[*conn.Conn]
 	// live are the shared connections that calls can be sent on. They are replaced with mu held and read without it.
-	live atomic.Pointer[[]*puddle.Resource[*conn.Conn[T]]]
+	live atomic.Pointer[[]*puddle.Resource[*conn.Conn]]
 
 	streams atomic.Int64 // those that have not ended
 
 	// mu guards the fields below.
 	mu        sync.Mutex
 	closed    bool
-	attempt   *attempt                   // to make a shared connection; nil if none is under way
-	away      error                      // see Err
-	noGrowth  time.Time                  // until then, no connection is made beside others
-	dedicated map[*conn.Conn[T]]struct{} // those of Dedicated that have not ended
+	attempt   *attempt                // to make a shared connection; nil if none is under way
+	away      error                   // see Err
+	noGrowth  time.Time               // until then, no connection is made beside others
+	dedicated map[*conn.Conn]struct{} // those of Dedicated that have not ended
 }
 
 // New returns a Pool that has no connections yet.
-func New[T codec.Value](o Options[T]) (*Pool[T], error) {
-	p := &Pool[T]{
+func New(o Options) (*Pool, error) {
+	p := &Pool{
 		o: o, log: o.Logger.With(slog.String("server", o.Server)),
 		parking: parking.NewTracker(o.Parking), parkingDue: make(chan struct{}, 1),
 		permits: make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1),
-		dedicated: make(map[*conn.Conn[T]]struct{}),
+		dedicated: make(map[*conn.Conn]struct{}),
 	}
-	p.live.Store(new([]*puddle.Resource[*conn.Conn[T]]))
+	p.live.Store(new([]*puddle.Resource[*conn.Conn]))
 	p.parking.OnChange(p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.target = dial.Target{
-		Server: o.Server, Address: o.Address, Dialer: o.Dialer,
+		Server: o.Server, Address: o.Address, Dialer: o.Dialer, Size: o.Calls.Size(),
 		Parking: p.parking, Events: &p.counters.Events, AwaitStartUp: p.awaitStartUp, Go: p.background.Go,
 	}
 	var err error
-	p.puddle, err = puddle.NewPool(&puddle.Config[*conn.Conn[T]]{
+	p.puddle, err = puddle.NewPool(&puddle.Config[*conn.Conn]{
 		Constructor: p.construct,
-		Destructor:  func(c *conn.Conn[T]) { c.Close(window.ErrClosed) },
+		Destructor:  func(c *conn.Conn) { c.Close(window.ErrClosed) },
 		MaxSize:     2 * int32(o.MaxConns), // retired connections count until they have ended
 	})
 	if err != nil {
@@ -120,21 +120,21 @@ func New[T codec.Value](o Options[T]) (*Pool[T], error) {
 }
 
 // Logger returns Options.Logger, with the name of the server.
-func (p *Pool[T]) Logger() *slog.Logger { return p.log }
+func (p *Pool) Logger() *slog.Logger { return p.log }
 
 // Server returns Options.Server.
-func (p *Pool[T]) Server() string { return p.o.Server }
+func (p *Pool) Server() string { return p.o.Server }
 
 // Err returns the reason why calls fail at once: the last attempt to connect has failed, or is Start's first, and no
 // other has succeeded. It returns nil if there is a connection, or if a call would make one.
-func (p *Pool[T]) Err() error {
+func (p *Pool) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.away
 }
 
 // beginOpening has Close wait for background.Done, or returns an error if the pool is closed.
-func (p *Pool[T]) beginOpening() error {
+func (p *Pool) beginOpening() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -146,13 +146,13 @@ func (p *Pool[T]) beginOpening() error {
 
 // open makes a network connection to the server and probes it. Events says that it is to receive
 // EVENTs. The attempt ends with ctx, and with the pool. The caller is between beginOpening and background.Done.
-func (p *Pool[T]) open(ctx context.Context, events bool) (*dial.Connection, error) {
+func (p *Pool) open(ctx context.Context, events bool) (*dial.Connection, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	p.dials.Add(1)
 	start := time.Now()
-	c, err := dial.Connect[T](ctx, &p.target, events)
+	c, err := dial.Connect(ctx, &p.target, events)
 	if errors.Is(err, codec.ErrMalformed) {
 		err = fmt.Errorf("%w: %w", conn.ErrProtocol, err)
 	}
@@ -174,7 +174,7 @@ func (p *Pool[T]) open(ctx context.Context, events bool) (*dial.Connection, erro
 // has been up for as long, because it starts without a record, and clients that park it wait first.
 // Otherwise the time begins with the response to the probe: an INFO would tell more, but scans all
 // records of a server that was not restarted (H24).
-func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
+func (p *Pool) awaitStartUp(ctx context.Context, parked bool) error {
 	if parked || p.dials.Load() == 1 || len(*p.live.Load()) > 0 {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (p *Pool[T]) awaitStartUp(ctx context.Context, parked bool) error {
 }
 
 // newConn serves a connection that open has made, with the settings of the pool.
-func (p *Pool[T]) newConn(c *dial.Connection, o conn.Options[T]) *conn.Conn[T] {
+func (p *Pool) newConn(c *dial.Connection, o conn.Options) *conn.Conn {
 	o.MaxInFlight = p.o.MaxInFlight
 	o.MaxQueued = p.o.MaxQueued
 	o.StallTimeout = p.o.StallTimeout
@@ -192,7 +192,7 @@ func (p *Pool[T]) newConn(c *dial.Connection, o conn.Options[T]) *conn.Conn[T] {
 }
 
 // noteEnd is called when a connection has ended.
-func (p *Pool[T]) noteEnd(err error) {
+func (p *Pool) noteEnd(err error) {
 	if isLoss(err) {
 		p.failures.Add(1)
 		if p.Parked() {
@@ -208,7 +208,7 @@ func isLoss(err error) bool {
 
 // enterQueue counts a caller that is about to wait. It returns an error if as many wait already as are allowed to.
 // The caller calls waiting.Add(-1) after its wait.
-func (p *Pool[T]) enterQueue() error {
+func (p *Pool) enterQueue() error {
 	if p.waiting.Add(1) > int64(p.o.MaxQueued) {
 		p.waiting.Add(-1)
 		return window.ErrOverloaded
@@ -221,11 +221,11 @@ const closeGrace = 250 * time.Millisecond
 
 // Close ends all connections and waits until nothing of them is left. Calls and streams that
 // are under way fail with [window.ErrClosed]. Closing again only waits.
-func (p *Pool[T]) Close() {
+func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.endAttempt(window.ErrClosed)
-	live := p.live.Swap(new([]*puddle.Resource[*conn.Conn[T]]))
+	live := p.live.Swap(new([]*puddle.Resource[*conn.Conn]))
 	p.mu.Unlock()
 	p.cancel()
 	for _, r := range *live {

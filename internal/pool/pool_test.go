@@ -23,7 +23,7 @@ import (
 
 func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := behindGate(t, pool.Options[uint16]{Dialer: &dial.Dialer{Timeout: 3 * time.Second}})
+		s, g := behindGate(t, pool.Options{Dialer: &dial.Dialer{Timeout: 3 * time.Second}})
 		g.hang.Store(true)
 		start := time.Now()
 		done := s.start(100, func(int) {
@@ -55,7 +55,7 @@ func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
 		s := newPool(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			time.Sleep(2 * time.Second)
 			return srv.Dial(ctx)
-		}, pool.Options[uint16]{})
+		}, pool.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		done := s.start(1, func(int) {
@@ -74,7 +74,7 @@ func TestAnAttemptOutlivesTheCallerThatNeededItFirst(t *testing.T) {
 
 func TestAServerThatIsDownIsTriedAfterGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := behindGate(t, pool.Options[uint16]{MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second})
+		s, g := behindGate(t, pool.Options{MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second})
 		g.fail.Store(true)
 		err := s.purge(t.Context(), "k").err
 		require.ErrorIs(t, err, errGate, "the first caller finds out")
@@ -113,7 +113,7 @@ func TestAServerThatCouldNotBeReachedIsAwaited(t *testing.T) {
 		s := newPool(t, func(ctx context.Context, network, address string) (net.Conn, error) {
 			dialed = time.Now()
 			return g.dial(ctx, network, address)
-		}, pool.Options[uint16]{})
+		}, pool.Options{})
 		require.ErrorIs(t, s.Connect(t.Context()), errGate)
 		g.fail.Store(false)
 		for s.Stats().Conns == 0 {
@@ -132,7 +132,7 @@ func TestAServerThatComesAndGoesIsTriedOnceAtATime(t *testing.T) {
 			defer dialing.Add(-1)
 			time.Sleep(3 * time.Millisecond)
 			return g.dial(ctx, network, address)
-		}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 4, MinBackoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond})
+		}, pool.Options{MaxConns: 2, MaxInFlight: 4, MinBackoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond})
 		g.srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 		var served atomic.Int64
 		end := time.Now().Add(5 * time.Second)
@@ -173,7 +173,7 @@ func TestAServerThatReturnsWithAnotherValueSizeIsSentOnlyProbes(t *testing.T) {
 		current.Store(narrow)
 		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return current.Load().Dial(ctx)
-		}, pool.Options[uint16]{})
+		}, pool.Options{})
 		current.Store(down)
 		narrow.Disconnect()
 		synctest.Wait()
@@ -215,7 +215,7 @@ func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, g := behindGate(t, pool.Options[uint16]{Dialer: &dial.Dialer{Timeout: time.Hour}})
+				s, g := behindGate(t, pool.Options{Dialer: &dial.Dialer{Timeout: time.Hour}})
 				obstruct(g)
 				done := s.start(10, func(int) {
 					if err := s.query(t.Context(), "k").err; !errors.Is(err, window.ErrClosed) {
@@ -235,7 +235,7 @@ func TestCloseDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 func TestConnectionsAreOpenedAsTheLoadNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MinBackoff: time.Second, MaxBackoff: time.Second})
+		s := connect(t, g.dial, pool.Options{MaxConns: 3, MaxInFlight: 4, MinBackoff: time.Second, MaxBackoff: time.Second})
 		for range 100 {
 			require.NoError(t, s.query(t.Context(), "k").err)
 		}
@@ -299,7 +299,7 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 						return nil, err
 					}
 					return lingering{nc}, nil
-				}, pool.Options[uint16]{MaxConns: 2, MaxInFlight: 5})
+				}, pool.Options{MaxConns: 2, MaxInFlight: 5})
 				c.before(g)
 				done := s.start(c.users, func(int) { requireClosed(t, c.use(s)) })
 				synctest.Wait()
@@ -330,7 +330,7 @@ func TestConnectionsThatEndAtOnce(t *testing.T) {
 	for _, after := range []int{codec.ProbeResponses, handshakeBytes} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
-			s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 3, MaxInFlight: 4, MaxRetries: 100})
+			s := connect(t, to(srv), pool.Options{MaxConns: 3, MaxInFlight: 4, MaxRetries: 100})
 			srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: after})
 			s.grow(srv) // beside others, that opens no circuit, before or after calls can be sent on it
 			synctest.Wait()

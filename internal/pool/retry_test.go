@@ -37,7 +37,7 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := inMemory(t)
 				srv.Set("k", 1, time.Minute)
-				s := connect(t, to(srv), pool.Options[uint16]{MaxConns: 1, MaxInFlight: 1})
+				s := connect(t, to(srv), pool.Options{MaxConns: 1, MaxInFlight: 1})
 				slow := srv.Inject(mockserver.Fault{Delay: time.Hour})
 				var callers sync.WaitGroup
 				if c.queued {
@@ -86,7 +86,7 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 func TestAStaleCallIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		s := connect(t, to(srv), pool.Options[uint16]{})
+		s := connect(t, to(srv), pool.Options{})
 		cl := s.calls.Get()
 		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
 		cl.Stale = func() bool { return true }
@@ -104,7 +104,7 @@ func TestAStaleCallIsNotSentAgain(t *testing.T) {
 func TestReadsFailSoonIfTheServerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{MaxRetries: 100})
+		s := connect(t, g.dial, pool.Options{MaxRetries: 100})
 		g.srv.Inject(mockserver.Fault{Delay: time.Second})
 		done := s.start(40, func(int) { // too few to open another connection
 			r := s.query(t.Context(), "k")
@@ -151,7 +151,7 @@ func (d *deaf) Close() error {
 func TestADeadlineEndsARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{srv: inMemory(t)}
-		s := connect(t, g.dial, pool.Options[uint16]{})
+		s := connect(t, g.dial, pool.Options{})
 		g.hang.Store(true)
 		g.srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true, Times: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -176,7 +176,7 @@ func TestACallThatWasSentOnceMayHaveBeenExecuted(t *testing.T) {
 				nc = newDeaf(nc)
 			}
 			return nc, err
-		}, pool.Options[uint16]{MaxRetries: 1, StallTimeout: time.Second})
+		}, pool.Options{MaxRetries: 1, StallTimeout: time.Second})
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true, Times: 1})
 		r := s.query(t.Context(), "k")
 		require.ErrorIs(t, r.err, conn.ErrStalled, "the second attempt")

@@ -48,7 +48,7 @@ type attempt struct {
 }
 
 // Connect waits until there is a connection, and makes one if there is none.
-func (p *Pool[T]) Connect(ctx context.Context) error {
+func (p *Pool) Connect(ctx context.Context) error {
 	_, err := p.acquire(ctx)
 	return err
 }
@@ -56,7 +56,7 @@ func (p *Pool[T]) Connect(ctx context.Context) error {
 // Start has the pool connect in the background, again and again until there is a connection.
 // Until then Err is not nil: no call waits, and no other attempt is made. The returned channel is closed at the
 // end of the first attempt. Start is called instead of the first Connect, at most once.
-func (p *Pool[T]) Start() (first <-chan struct{}) {
+func (p *Pool) Start() (first <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -68,7 +68,7 @@ func (p *Pool[T]) Start() (first <-chan struct{}) {
 
 // acquire returns the connection with the least load. If there is none, acquire waits for one
 // to be made. If all of them are busy, acquire has another one made and does not wait for it.
-func (p *Pool[T]) acquire(ctx context.Context) (*conn.Conn[T], error) {
+func (p *Pool) acquire(ctx context.Context) (*conn.Conn, error) {
 	for {
 		c, grow := p.pick()
 		if grow {
@@ -85,7 +85,7 @@ func (p *Pool[T]) acquire(ctx context.Context) (*conn.Conn[T], error) {
 
 // pick returns the connection with the least load, nil if there is none, and whether another
 // connection would be useful.
-func (p *Pool[T]) pick() (best *conn.Conn[T], grow bool) {
+func (p *Pool) pick() (best *conn.Conn, grow bool) {
 	live := *p.live.Load()
 	var least conn.Load
 	for _, r := range live {
@@ -100,14 +100,14 @@ func (p *Pool[T]) pick() (best *conn.Conn[T], grow bool) {
 // shouldGrow reports whether another connection beside the n existing ones would be useful:
 // there may be another one, and even the least loaded has many calls to do or is about to
 // reach its limit of requests in flight.
-func (p *Pool[T]) shouldGrow(n int, least conn.Load) bool {
+func (p *Pool) shouldGrow(n int, least conn.Load) bool {
 	return n < p.o.MaxConns &&
 		(least.Calls() >= n*growthThreshold || least.Requests() >= (p.o.MaxInFlight+1)/2)
 }
 
 // grow has another connection made, and does not wait for it: one beside others if that is still useful, or one that
 // replaces another.
-func (p *Pool[T]) grow(replaces bool) {
+func (p *Pool) grow(replaces bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, useful := p.pick()
@@ -118,7 +118,7 @@ func (p *Pool[T]) grow(replaces bool) {
 
 // awaitConn waits for an attempt to make a connection, which it begins if none is under way. It returns nil if there
 // may be a connection.
-func (p *Pool[T]) awaitConn(ctx context.Context) error {
+func (p *Pool) awaitConn(ctx context.Context) error {
 	a, err := p.join()
 	if a == nil {
 		return err
@@ -137,7 +137,7 @@ func (p *Pool[T]) awaitConn(ctx context.Context) error {
 
 // join returns the attempt that a caller must wait for, which is counted as waiting then. It returns none if there is a
 // connection by now, or if the caller must fail.
-func (p *Pool[T]) join() (*attempt, error) {
+func (p *Pool) join() (*attempt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -157,7 +157,7 @@ func (p *Pool[T]) join() (*attempt, error) {
 
 // begin begins an attempt, unless one is under way. It does not depend on the context of the caller that needs it. The
 // caller holds mu.
-func (p *Pool[T]) begin() *attempt {
+func (p *Pool) begin() *attempt {
 	if p.attempt == nil {
 		p.attempt = &attempt{done: make(chan struct{})}
 		p.background.Go(p.makeShared)
@@ -166,7 +166,7 @@ func (p *Pool[T]) begin() *attempt {
 }
 
 // makeShared is a goroutine that makes an attempt, and further ones with pauses while there is no connection.
-func (p *Pool[T]) makeShared() {
+func (p *Pool) makeShared() {
 	pauses := outage.NewBackoff(p.o.MinBackoff, p.o.MaxBackoff)
 	for !p.tryShared() {
 		err := p.Err()
@@ -183,7 +183,7 @@ func (p *Pool[T]) makeShared() {
 //
 // It uses Acquire, which Close ends by way of p.ctx: puddle's Close hangs if it is called while a constructor that
 // TryAcquire has started runs.
-func (p *Pool[T]) tryShared() bool {
+func (p *Pool) tryShared() bool {
 	r, err := p.puddle.Acquire(p.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,7 +204,7 @@ func (p *Pool[T]) tryShared() bool {
 }
 
 // endAttempt ends the attempt that is under way, if any. The caller holds mu.
-func (p *Pool[T]) endAttempt(err error) {
+func (p *Pool) endAttempt(err error) {
 	if a := p.attempt; a != nil {
 		a.err = err
 		close(a.done)
@@ -214,7 +214,7 @@ func (p *Pool[T]) endAttempt(err error) {
 
 // construct makes a shared connection. It is puddle's constructor, whose context puddle detaches from
 // that of Acquire.
-func (p *Pool[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
+func (p *Pool) construct(ctx context.Context) (*conn.Conn, error) {
 	if err := p.beginOpening(); err != nil {
 		return nil, err
 	}
@@ -223,14 +223,14 @@ func (p *Pool[T]) construct(ctx context.Context) (*conn.Conn[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.newConn(c, conn.Options[T]{OnEnd: func(c *conn.Conn[T], err error) {
+	return p.newConn(c, conn.Options{OnEnd: func(c *conn.Conn, err error) {
 		p.discard(c)
 		p.noteEnd(err)
 	}}), nil
 }
 
 // admit adds a connection that was just made to live, or returns why that is not possible. The caller holds mu.
-func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
+func (p *Pool) admit(r *puddle.Resource[*conn.Conn], err error) error {
 	switch {
 	case p.closed && err == nil:
 		r.Destroy()
@@ -251,11 +251,11 @@ func (p *Pool[T]) admit(r *puddle.Resource[*conn.Conn[T]], err error) error {
 }
 
 // discard removes c from live, and destroys it as soon as it has ended. It does nothing if c was discarded before.
-func (p *Pool[T]) discard(c *conn.Conn[T]) {
+func (p *Pool) discard(c *conn.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	live := slices.Clone(*p.live.Load())
-	i := slices.IndexFunc(live, func(r *puddle.Resource[*conn.Conn[T]]) bool { return r.Value() == c })
+	i := slices.IndexFunc(live, func(r *puddle.Resource[*conn.Conn]) bool { return r.Value() == c })
 	if i < 0 {
 		return
 	}

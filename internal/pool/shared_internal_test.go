@@ -19,10 +19,10 @@ import (
 )
 
 // withServer returns a pool without a connection, and its server.
-func withServer(t *testing.T) (*Pool[uint16], *mockserver.Server) {
+func withServer(t *testing.T) (*Pool, *mockserver.Server) {
 	srv := mockserver.RunT(t, mockserver.WithAddr("memory", "memory:1"))
-	p, err := New(Options[uint16]{
-		Server: "server:1", Calls: new(conn.CallPool[uint16]),
+	p, err := New(Options{
+		Server: "server:1", Calls: conn.NewCalls(conn.SizeOf(2)),
 		Dialer: &dial.Dialer{Timeout: time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return srv.Dial(ctx)
 		}},
@@ -36,7 +36,7 @@ func withServer(t *testing.T) (*Pool[uint16], *mockserver.Server) {
 }
 
 // admit has p admit a connection that was just made.
-func admit(p *Pool[uint16], r *puddle.Resource[*conn.Conn[uint16]]) error {
+func admit(p *Pool, r *puddle.Resource[*conn.Conn]) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.admit(r, nil)
@@ -85,7 +85,7 @@ func load(requests, calls int) conn.Load { return conn.Load(requests<<32 + calls
 // Another connection is useful if many calls share the existing ones, or if their requests
 // fill half of what may be in flight. A few calls of some requests each do not make it so.
 func TestWhenThePoolShouldGrow(t *testing.T) {
-	p := &Pool[uint16]{o: Options[uint16]{MaxConns: 4, MaxInFlight: 512}}
+	p := &Pool{o: Options{MaxConns: 4, MaxInFlight: 512}}
 	for _, c := range []struct {
 		conns, requests, calls int
 		want                   bool

@@ -22,7 +22,7 @@ type Stats struct {
 }
 
 // Stats returns what the pool is doing and what it has done.
-func (p *Pool[T]) Stats() Stats {
+func (p *Pool) Stats() Stats {
 	s := Stats{
 		Answered: p.counters.Answered.Load(),
 		Events:   p.counters.Events.Load(),

@@ -42,7 +42,7 @@ const leftTime = 30 * time.Second
 //
 // Sent reports whether a byte of the request has left. An error that matches
 // [codec.ErrTooLarge] says that the request can't be encoded. Nothing is sent twice.
-func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent bool, err error) {
+func (p *Pool) Stream(ctx context.Context, r codec.Request, d Decoder) (sent bool, err error) {
 	frame, err := r.AppendBinary(nil)
 	if err != nil {
 		return false, err
@@ -72,7 +72,7 @@ func (p *Pool[T]) Stream(ctx context.Context, r codec.Request, d Decoder) (sent 
 }
 
 // acquirePermit waits until there is room in permits.
-func (p *Pool[T]) acquirePermit(ctx context.Context, permits chan struct{}) error {
+func (p *Pool) acquirePermit(ctx context.Context, permits chan struct{}) error {
 	select {
 	case permits <- struct{}{}:
 		return nil
@@ -98,8 +98,8 @@ func (p *Pool[T]) acquirePermit(ctx context.Context, permits chan struct{}) erro
 //
 // Its goroutine writes and reads. The caller decodes what has been read, until it leaves; from then
 // on the goroutine does that, too.
-type stream[T codec.Value] struct {
-	pool  *Pool[T]
+type stream struct {
+	pool  *Pool
 	nc    net.Conn
 	sent  bool          // a byte of the request has left; set before the first part is there
 	parts chan part     // what the caller is to decode; closed when the goroutine has ended
@@ -124,8 +124,8 @@ type part struct {
 }
 
 // newStream makes a stream of a connection.
-func (p *Pool[T]) newStream(c *dial.Connection, d Decoder) *stream[T] {
-	s := &stream[T]{
+func (p *Pool) newStream(c *dial.Connection, d Decoder) *stream {
+	s := &stream{
 		pool: p, nc: c.Conn, decoder: d, rest: c.Early,
 		parts: make(chan part), gone: make(chan struct{}),
 	}
@@ -136,7 +136,7 @@ func (p *Pool[T]) newStream(c *dial.Connection, d Decoder) *stream[T] {
 }
 
 // run is the goroutine.
-func (s *stream[T]) run(frame []byte) {
+func (s *stream) run(frame []byte) {
 	defer close(s.parts)
 	defer s.pool.streams.Add(-1)
 	defer context.AfterFunc(s.pool.ctx, func() { s.endAfter(closeGrace) })()
@@ -159,13 +159,13 @@ func (s *stream[T]) run(frame []byte) {
 }
 
 // endAfter ends the stream after a while, unless it has ended by then.
-func (s *stream[T]) endAfter(d time.Duration) {
+func (s *stream) endAfter(d time.Duration) {
 	t := time.AfterFunc(d, func() { s.end(window.ErrClosed) })
 	context.AfterFunc(s.ctx, func() { t.Stop() })
 }
 
 // hand has a part decoded: by the caller, unless it has returned. It returns false if no other follows.
-func (s *stream[T]) hand(next part) bool {
+func (s *stream) hand(next part) bool {
 	select {
 	case s.parts <- next:
 		return next.err == nil
@@ -185,7 +185,7 @@ func (s *stream[T]) hand(next part) bool {
 
 // follow has the caller decode the response, until its end, or until the caller leaves. What has
 // left by then of a request that is still being written is not known.
-func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
+func (s *stream) follow(ctx context.Context) (sent bool, err error) {
 	defer close(s.gone)
 	returned := false
 	defer func() {
@@ -215,7 +215,7 @@ func (s *stream[T]) follow(ctx context.Context) (sent bool, err error) {
 }
 
 // take decodes a part, behind what is left of those before.
-func (s *stream[T]) take(next part) {
+func (s *stream) take(next part) {
 	switch {
 	case next.err == nil:
 		s.decodeAll(next.bytes)
@@ -227,7 +227,7 @@ func (s *stream[T]) take(next part) {
 }
 
 // decodeAll decodes bytes, of which no more than MaxResponse are kept at a time.
-func (s *stream[T]) decodeAll(bytes []byte) {
+func (s *stream) decodeAll(bytes []byte) {
 	for more := true; more; more = len(bytes) > 0 && !s.ended {
 		n := min(len(bytes), max(s.pool.o.MaxResponse-len(s.rest), 0))
 		s.rest = append(s.rest, bytes[:n]...)
@@ -237,7 +237,7 @@ func (s *stream[T]) decodeAll(bytes []byte) {
 }
 
 // decodeRest decodes what has been received as far as it is complete.
-func (s *stream[T]) decodeRest() {
+func (s *stream) decodeRest() {
 	for len(s.rest) > 0 && !s.ended {
 		n, done, err := s.decode()
 		s.rest = s.rest[n:]
@@ -258,12 +258,12 @@ func (s *stream[T]) decodeRest() {
 }
 
 // decode decodes what the rest begins with: an EVENT before the response (H8), or a part of this.
-func (s *stream[T]) decode() (n int, done bool, err error) {
+func (s *stream) decode() (n int, done bool, err error) {
 	if s.begun || codec.Op(s.rest[0]) != codec.OpEvent {
 		s.begun = true
 		return s.decoder(s.rest, s.left)
 	}
-	_, n, err = codec.DecodeEvent[T](s.rest)
+	_, n, err = s.pool.o.Calls.Size().DecodeEvent(s.rest)
 	if err == nil {
 		s.pool.counters.Events.Add(1)
 	}
@@ -271,7 +271,7 @@ func (s *stream[T]) decode() (n int, done bool, err error) {
 }
 
 // finish ends the stream. If it has been ended before its response was there, the reason for that counts.
-func (s *stream[T]) finish(err error) {
+func (s *stream) finish(err error) {
 	if cause := context.Cause(s.ctx); err != nil && cause != nil {
 		err = cause
 	}

@@ -146,7 +146,7 @@ func (s subject) listAs(ctx context.Context, r codec.Request, each func(key stri
 
 func TestASlowDecoderIsNotAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, says(encode(t, records(1000, 1000, 1000))).dial, pool.Options[uint16]{HealthInterval: 1000 * time.Hour})
+		s := connect(t, says(encode(t, records(1000, 1000, 1000))).dial, pool.Options{HealthInterval: 1000 * time.Hour})
 		keys, _, err := s.list(t.Context(), func(string) bool {
 			time.Sleep(time.Minute)
 			return true
@@ -162,7 +162,7 @@ func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
 		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := srv.Dial(ctx)
 			return newDeaf(nc), err
-		}, pool.Options[uint16]{StallTimeout: 3 * time.Second})
+		}, pool.Options{StallTimeout: 3 * time.Second})
 		start := time.Now()
 		_, sent, err := s.list(t.Context(), nil)
 		require.ErrorIs(t, err, conn.ErrStalled)
@@ -181,7 +181,7 @@ func TestStreamsWaitForEachOther(t *testing.T) {
 			{[]codec.Request{codec.List{}, codec.Stats{}}, 1}, // H20
 		} {
 			f := says(encode(t, records(1000)))
-			s := connect(t, f.dial, pool.Options[uint16]{MaxConns: 2})
+			s := connect(t, f.dial, pool.Options{MaxConns: 2})
 			start := time.Now()
 			wait := s.start(10, func(i int) {
 				_, _, err := s.listAs(t.Context(), c.requests[i%2], func(key string) bool {
@@ -226,7 +226,7 @@ func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
 					failed = errors.Join(failed, first, second)
 					return true
 				}}
-				s := connect(t, f.dial, pool.Options[uint16]{})
+				s := connect(t, f.dial, pool.Options{})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				start := time.Now()
@@ -263,7 +263,7 @@ func TestAResponseThatNobodyNeedsIsNotReadForEver(t *testing.T) {
 				b = []byte("x")
 			}
 		}}
-		s := connect(t, f.dial, pool.Options[uint16]{HealthInterval: time.Hour, MaxConns: 1})
+		s := connect(t, f.dial, pool.Options{HealthInterval: time.Hour, MaxConns: 1})
 		_, _, err := s.list(t.Context(), func(string) bool { return false })
 		require.NoError(t, err)
 		time.Sleep(20 * time.Second)
@@ -291,7 +291,7 @@ func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
 		whole := append(encode(t, slices.Repeat([]codec.Frame{event}, c.events)...), encode(t, response, event)...)
 		for _, piece := range []int{1, 7, 1000, 4999, 17 << 10, len(whole)} {
 			synctest.Test(t, func(t *testing.T) {
-				s := connect(t, saysIn(piece, whole).dial, pool.Options[uint16]{})
+				s := connect(t, saysIn(piece, whole).dial, pool.Options{})
 				keys, sent, err := s.list(t.Context(), nil)
 				require.NoError(t, err)
 				require.True(t, sent)
@@ -317,7 +317,7 @@ func TestAStreamThatBreaksOffIsAnErrorAfterWhatCame(t *testing.T) {
 					nc.Write(whole[:cut])
 					return !hangUp
 				}}
-				s := connect(t, f.dial, pool.Options[uint16]{StallTimeout: 3 * time.Second})
+				s := connect(t, f.dial, pool.Options{StallTimeout: 3 * time.Second})
 				start := time.Now()
 				keys, sent, err := s.list(t.Context(), nil)
 				require.True(t, sent)
@@ -344,7 +344,7 @@ func TestAStreamThatBreaksOffIsAnErrorAfterWhatCame(t *testing.T) {
 func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := says(encode(t, records(1000, 1000)))
-		s := connect(t, f.dial, pool.Options[uint16]{})
+		s := connect(t, f.dial, pool.Options{})
 		conns := func(n int) {
 			open, _ := f.counts()
 			require.Equal(t, n, open)
@@ -368,7 +368,7 @@ func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
 func TestTheContextEndsAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		whole := encode(t, records(2, 2))
-		s := connect(t, says(whole[:len(whole)-1]).dial, pool.Options[uint16]{})
+		s := connect(t, says(whole[:len(whole)-1]).dial, pool.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for i, want := range []int{2, 0} { // the second one is not sent

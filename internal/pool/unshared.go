@@ -15,7 +15,7 @@ import (
 // ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
 // (H17), and so that the pool tries to reconnect if the server can't be reached. If openUnshared returns no error,
 // its caller calls background.Done.
-func (p *Pool[T]) openUnshared(ctx context.Context, events bool) (*dial.Connection, error) {
+func (p *Pool) openUnshared(ctx context.Context, events bool) (*dial.Connection, error) {
 	if _, err := p.acquire(ctx); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (p *Pool[T]) openUnshared(ctx context.Context, events bool) (*dial.Connecti
 // acknowledged by then never arrive.
 //
 // Calls that create records need [Pool.AddParking] before and [Pool.RemoveParking] after.
-func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
+func (p *Pool) Dedicated(ctx context.Context) (*conn.Conn, error) {
 	opened, err := p.openUnshared(ctx, false)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 		opened.Conn.Close()
 		return nil, window.ErrClosed
 	}
-	c := p.newConn(opened, conn.Options[T]{Abort: true, OnEnd: func(c *conn.Conn[T], err error) {
+	c := p.newConn(opened, conn.Options{Abort: true, OnEnd: func(c *conn.Conn, err error) {
 		p.noteEnd(err)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *Pool[T]) Dedicated(ctx context.Context) (*conn.Conn[T], error) {
 }
 
 // allDedicated returns the dedicated connections.
-func (p *Pool[T]) allDedicated() []*conn.Conn[T] {
+func (p *Pool) allDedicated() []*conn.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.dedicated))
@@ -76,14 +76,14 @@ func (p *Pool[T]) allDedicated() []*conn.Conn[T] {
 // ForEvents makes a connection that receives EVENTs and hands them to onEvent, and returns its id. The
 // caller closes it with window.ErrClosed, and makes the health checks. ForEvents returns an error while
 // there is no shared connection, and none can be made.
-func (p *Pool[T]) ForEvents(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], codec.ConnID, error) {
+func (p *Pool) ForEvents(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
 	opened, err := p.openUnshared(ctx, true)
 	if err != nil {
 		return nil, codec.ConnID{}, err
 	}
 	defer p.background.Done()
-	c := p.newConn(opened, conn.Options[T]{
-		OnEvent: onEvent, OnEnd: func(_ *conn.Conn[T], err error) { p.noteEnd(err) },
+	c := p.newConn(opened, conn.Options{
+		OnEvent: onEvent, OnEnd: func(_ *conn.Conn, err error) { p.noteEnd(err) },
 	})
 	return c, opened.ID, nil
 }

@@ -23,7 +23,7 @@ const (
 
 // run is the goroutine of a manager that has channels. It makes connections, and uses each to its end,
 // until there are no channels. After a failure it waits for the backoff.
-func (m *Manager[T]) run() {
+func (m *Manager) run() {
 	b := outage.NewBackoff(m.o.MinBackoff, m.o.MaxBackoff)
 	var next time.Time // the next attempt
 	for m.keepRunning() {
@@ -43,10 +43,10 @@ func (m *Manager[T]) run() {
 // keepRunning removes the channels without subscribers, and reports whether others are
 // left. If not, the goroutine must return: subscribe will start another one. It is called
 // while there is no connection, so that nobody has to unsubscribe.
-func (m *Manager[T]) keepRunning() bool {
+func (m *Manager) keepRunning() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.channels, func(_ string, ch *channel[T]) bool { return len(ch.subscribers) == 0 })
+	maps.DeleteFunc(m.channels, func(_ string, ch *channel) bool { return len(ch.subscribers) == 0 })
 	m.running = len(m.channels) > 0
 	if !m.running {
 		m.cause = nil
@@ -56,7 +56,7 @@ func (m *Manager[T]) keepRunning() bool {
 
 // useConnection makes a connection and uses it to its end. The error says why there is
 // none, or why it was lost; it is nil if the connection is no longer needed.
-func (m *Manager[T]) useConnection(b *outage.Backoff) error {
+func (m *Manager) useConnection(b *outage.Backoff) error {
 	c, id, err := m.o.Open(m.ctx, m.deliver)
 	if err != nil {
 		m.connectFailed(err)
@@ -77,7 +77,7 @@ func (m *Manager[T]) useConnection(b *outage.Backoff) error {
 
 // connectFailed fails the subscribers that have never been confirmed. The others stay, and
 // receive a gap when there is a connection again.
-func (m *Manager[T]) connectFailed(err error) {
+func (m *Manager) connectFailed(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cause = err
@@ -87,14 +87,14 @@ func (m *Manager[T]) connectFailed(err error) {
 }
 
 // connected notes that there is a connection.
-func (m *Manager[T]) connected(id codec.ConnID) {
+func (m *Manager) connected(id codec.ConnID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.id = id
 }
 
 // disconnected notes that the connection has ended. If it was lost, err says why.
-func (m *Manager[T]) disconnected(err error) {
+func (m *Manager) disconnected(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.id = codec.ConnID{}
@@ -114,7 +114,7 @@ func (m *Manager[T]) disconnected(err error) {
 
 // serve keeps the server up to date until there are no channels, or the connection is lost. Only the
 // latter is an error. The backoff starts over once the server is up to date.
-func (m *Manager[T]) serve(c *conn.Conn[T], b *outage.Backoff) error {
+func (m *Manager) serve(c *conn.Conn, b *outage.Backoff) error {
 	tick := time.NewTicker(m.o.HealthInterval)
 	defer tick.Stop()
 	for {
@@ -143,12 +143,12 @@ func (m *Manager[T]) serve(c *conn.Conn[T], b *outage.Backoff) error {
 }
 
 // change is a channel to SUBSCRIBE to or to UNSUBSCRIBE from.
-type change[T codec.Value] struct {
-	channel   *channel[T]
+type change struct {
+	channel   *channel
 	subscribe bool
 }
 
-func (x change[T]) request() codec.Request {
+func (x change) request() codec.Request {
 	name := []byte(x.channel.name)
 	if x.subscribe {
 		return codec.Subscribe{Channel: name}
@@ -159,7 +159,7 @@ func (x change[T]) request() codec.Request {
 // nextChanges compares the channels with what the server has, and returns as many changes as may be
 // outstanding. It makes those that need no request. If there are none, the server is up to date, and
 // unused says that there are no channels.
-func (m *Manager[T]) nextChanges() (changes []change[T], unused bool) {
+func (m *Manager) nextChanges() (changes []change, unused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, ch := range m.channels {
@@ -171,7 +171,7 @@ func (m *Manager[T]) nextChanges() (changes []change[T], unused bool) {
 		case !wanted && (!ch.subscribed || m.implicit(name)):
 			delete(m.channels, name)
 		case len(changes) < min(maxChanges, m.o.MaxInFlight):
-			changes = append(changes, change[T]{ch, wanted})
+			changes = append(changes, change{ch, wanted})
 			ch.subscribed = false
 			ch.requested = ch.requested || wanted
 		}
@@ -185,18 +185,18 @@ func (m *Manager[T]) nextChanges() (changes []change[T], unused bool) {
 
 // implicit reports whether the server has subscribed the connection to a channel by itself (H8).
 // After a SUBSCRIBE, each message would come twice (H10). The caller holds mu.
-func (m *Manager[T]) implicit(name string) bool {
+func (m *Manager) implicit(name string) bool {
 	return name == All || name == Own || name == m.id.String()
 }
 
 // apply sends changes to the server and waits for the responses. A subscriber that was confirmed on an
 // earlier connection can't be refused: the server must be asked again, on another connection.
-func (m *Manager[T]) apply(c *conn.Conn[T], changes []change[T]) error {
-	var requests []codec.Request
-	for _, x := range changes {
-		requests = append(requests, x.request())
-	}
-	responses, _, err := c.RoundTrip(m.ctx, requests...)
+func (m *Manager) apply(c *conn.Conn, changes []change) error {
+	responses, _, err := c.RoundTrip(m.ctx, func(cl *conn.Call) {
+		for _, x := range changes {
+			conn.Add(cl, x.request())
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -219,8 +219,11 @@ func (m *Manager[T]) apply(c *conn.Conn[T], changes []change[T]) error {
 
 // unsubscribe unsubscribes a connection that is about to be closed from the channels to which the server
 // has subscribed it: EVENTs that a server can't send keep their memory for good (H16).
-func (m *Manager[T]) unsubscribe(c *conn.Conn[T], id codec.ConnID) {
+func (m *Manager) unsubscribe(c *conn.Conn, id codec.ConnID) {
 	ctx, cancel := context.WithTimeout(m.ctx, closeTime)
 	defer cancel()
-	c.RoundTrip(ctx, codec.Unsubscribe{Channel: []byte(All)}, codec.Unsubscribe{Channel: []byte(id.String())})
+	c.RoundTrip(ctx, func(cl *conn.Call) {
+		conn.Add(cl, codec.Unsubscribe{Channel: []byte(All)})
+		conn.Add(cl, codec.Unsubscribe{Channel: []byte(id.String())})
+	})
 }

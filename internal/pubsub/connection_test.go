@@ -103,7 +103,7 @@ func TestNewSubscriberReceivesNoGap(t *testing.T) {
 func TestReconnectBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
-		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MinBackoff, o.MaxBackoff = time.Second, 4*time.Second }, srv)
+		c := newClient(t, func(o *pubsub.Options) { o.MinBackoff, o.MaxBackoff = time.Second, 4*time.Second }, srv)
 		s := c.mustSubscribe(t, "c")
 		dials := c.dials.Load()
 		srv.Refuse(true)
@@ -161,7 +161,7 @@ func TestFewRequestsAreOutstanding(t *testing.T) {
 	for allowed, most := range map[int]int{512: 64, 3: 3} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newServer(t)
-			c := newClient(t, func(o *pubsub.Options[uint16]) { o.MaxInFlight = allowed }, srv)
+			c := newClient(t, func(o *pubsub.Options) { o.MaxInFlight = allowed }, srv)
 			srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Delay: time.Second})
 			var all sync.WaitGroup
 			for i := range 3 * most {
@@ -279,7 +279,7 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
-		c := newClient(t, func(o *pubsub.Options[uint16]) { o.MinBackoff = time.Millisecond }, srv)
+		c := newClient(t, func(o *pubsub.Options) { o.MinBackoff = time.Millisecond }, srv)
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {

@@ -21,7 +21,7 @@ import (
 
 // client is what the subscriptions of a client share, over servers in memory.
 type client struct {
-	managers []*pubsub.Manager[uint16]
+	managers []*pubsub.Manager
 	totals   pubsub.Totals
 	dials    atomic.Int64
 	failures atomic.Int64
@@ -37,30 +37,30 @@ func newServer(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
 
 // newClient returns a client of servers, which is closed when the test ends. Configure, if
 // not nil, changes the options of each manager.
-func newClient(t testing.TB, configure func(*pubsub.Options[uint16]), servers ...*mockserver.Server) *client {
+func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockserver.Server) *client {
 	t.Helper()
 	c := &client{}
-	calls := new(conn.CallPool[uint16])
+	calls := conn.NewCalls(conn.SizeOf(2))
 	for _, srv := range servers {
 		dialer := &dial.Dialer{
 			Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
 			Timeout: 5 * time.Second,
 		}
-		o := pubsub.Options[uint16]{
+		o := pubsub.Options{
 			Server: srv.Addr(),
-			Open: func(ctx context.Context, onEvent func(codec.Event[uint16])) (*conn.Conn[uint16], codec.ConnID, error) {
+			Open: func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
 				c.dials.Add(1)
-				nc, err := dial.Connect[uint16](ctx, &dial.Target{
-					Server: srv.Addr(), Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
+				nc, err := dial.Connect(ctx, &dial.Target{
+					Server: srv.Addr(), Size: calls.Size(), Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
 				}, true)
 				if err != nil {
 					c.failures.Add(1)
 					return nil, codec.ConnID{}, err
 				}
-				return conn.New(nc.Conn, nc.Early, conn.Options[uint16]{
+				return conn.New(nc.Conn, nc.Early, conn.Options{
 					MaxInFlight: 512, MaxQueued: 1 << 16, StallTimeout: 5 * time.Second,
 					Calls: calls, Counters: &c.counters, OnEvent: onEvent,
-					OnEnd: func(_ *conn.Conn[uint16], err error) {
+					OnEnd: func(_ *conn.Conn, err error) {
 						if !errors.Is(err, window.ErrClosed) {
 							c.failures.Add(1)
 						}

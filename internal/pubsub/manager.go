@@ -14,10 +14,10 @@ import (
 )
 
 // Options are the settings of a [Manager]. All must be set; none has a default.
-type Options[T codec.Value] struct {
+type Options struct {
 	Server string // the address that messages and errors name
 	// Open makes a connection that hands its EVENTs to a function, and returns the connection's id.
-	Open func(ctx context.Context, onEvent func(codec.Event[T])) (*conn.Conn[T], codec.ConnID, error)
+	Open func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error)
 
 	MaxInFlight    int           // requests in flight on the connection, at most
 	MaxRetries     int           // lost connections that a Subscribe survives
@@ -38,8 +38,8 @@ type Options[T codec.Value] struct {
 //   - No channel is subscribed while there is no connection.
 //   - If a channel has a gap, its confirmed subscribers have received no message of the
 //     current connection.
-type Manager[T codec.Value] struct {
-	o      Options[T]
+type Manager struct {
+	o      Options
 	ctx    context.Context // ends soon after Close is called
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // of the goroutine
@@ -49,27 +49,27 @@ type Manager[T codec.Value] struct {
 	// mutex of a Subscription may be locked while mu is held, but not the other way round.
 	mu       sync.Mutex
 	closed   bool
-	running  bool                   // the goroutine exists
-	cause    error                  // why an attempt to connect failed; nil once all is restored
-	channels map[string]*channel[T] // by name
-	id       codec.ConnID           // of the connection; zero if there is none
+	running  bool                // the goroutine exists
+	cause    error               // why an attempt to connect failed; nil once all is restored
+	channels map[string]*channel // by name
+	id       codec.ConnID        // of the connection; zero if there is none
 }
 
 // channel is a channel that has subscribers, or still has to be unsubscribed from. All its
 // subscribers share one SUBSCRIBE (H10). Manager.mu guards all fields but name.
-type channel[T codec.Value] struct {
+type channel struct {
 	name        string
-	subscribers []*subscriber[T] // elements never change: EVENTs are handed out without mu
-	subscribed  bool             // the server delivers its messages, and no UNSUBSCRIBE has been sent
-	requested   bool             // a SUBSCRIBE has been sent, on this or an earlier connection
-	gap         bool             // its confirmed subscribers must receive a gap first
+	subscribers []*subscriber // elements never change: EVENTs are handed out without mu
+	subscribed  bool          // the server delivers its messages, and no UNSUBSCRIBE has been sent
+	requested   bool          // a SUBSCRIBE has been sent, on this or an earlier connection
+	gap         bool          // its confirmed subscribers must receive a gap first
 }
 
 // subscriber is the part of a subscription that concerns one server.
-type subscriber[T codec.Value] struct {
-	manager *Manager[T]
+type subscriber struct {
+	manager *Manager
 	sub     *Subscription
-	channel *channel[T]
+	channel *channel
 	result  chan error // receives one element: nil when confirmed, or why it has failed
 
 	// Manager.mu guards the fields below.
@@ -78,14 +78,14 @@ type subscriber[T codec.Value] struct {
 }
 
 // NewManager returns a manager without subscriptions. It makes no connection yet.
-func NewManager[T codec.Value](o Options[T]) *Manager[T] {
-	m := &Manager[T]{o: o, wakeup: make(chan struct{}, 1), channels: make(map[string]*channel[T])}
+func NewManager(o Options) *Manager {
+	m := &Manager{o: o, wakeup: make(chan struct{}, 1), channels: make(map[string]*channel)}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
 
 // Connected reports whether there is a connection.
-func (m *Manager[T]) Connected() bool {
+func (m *Manager) Connected() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.id != codec.ConnID{}
@@ -93,7 +93,7 @@ func (m *Manager[T]) Connected() bool {
 
 // Close ends all subscriptions and the connection. It returns when no goroutine is left. It
 // may be called more than once.
-func (m *Manager[T]) Close() {
+func (m *Manager) Close() {
 	m.endAll()
 	defer time.AfterFunc(closeTime, m.cancel).Stop()
 	m.wg.Wait()
@@ -102,7 +102,7 @@ func (m *Manager[T]) Close() {
 
 // endAll ends all subscriptions, and accepts no others. The goroutine ends as it does after the last
 // subscription.
-func (m *Manager[T]) endAll() {
+func (m *Manager) endAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
@@ -117,10 +117,10 @@ func (m *Manager[T]) endAll() {
 }
 
 // subscribe adds a subscriber to a channel. It does not wait for the confirmation.
-func (m *Manager[T]) subscribe(sub *Subscription, name string) *subscriber[T] {
+func (m *Manager) subscribe(sub *Subscription, name string) *subscriber {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &subscriber[T]{manager: m, sub: sub, channel: &channel[T]{name: name}, result: make(chan error, 1)}
+	s := &subscriber{manager: m, sub: sub, channel: &channel{name: name}, result: make(chan error, 1)}
 	switch {
 	case m.closed:
 		s.result <- window.ErrClosed
@@ -147,7 +147,7 @@ func (m *Manager[T]) subscribe(sub *Subscription, name string) *subscriber[T] {
 }
 
 // wake makes the goroutine look at the channels.
-func (m *Manager[T]) wake() {
+func (m *Manager) wake() {
 	select {
 	case m.wakeup <- struct{}{}:
 	default:
@@ -160,7 +160,7 @@ func (m *Manager[T]) wake() {
 // The messages are pushed without mu, so that many subscribers do not delay others. They
 // still follow the gap that recipients has sent: the next one is due only after this
 // connection has ended, and then deliver is not running.
-func (m *Manager[T]) deliver(e codec.Event[T]) {
+func (m *Manager) deliver(e conn.Event) {
 	to := m.recipients(e.Channel)
 	if len(to) == 0 {
 		return
@@ -174,7 +174,7 @@ func (m *Manager[T]) deliver(e codec.Event[T]) {
 // recipients returns the subscribers of the channel with this name and, if the name is the
 // id of the connection, those of Own. Each of them has received its gap when recipients
 // returns.
-func (m *Manager[T]) recipients(name []byte) (all []*subscriber[T]) {
+func (m *Manager) recipients(name []byte) (all []*subscriber) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ch := m.channels[string(name)]; ch != nil && ch.name != Own {
@@ -190,7 +190,7 @@ func (m *Manager[T]) recipients(name []byte) (all []*subscriber[T]) {
 
 // sendGap sends a gap to the confirmed subscribers of ch, if one is due. The caller holds
 // mu.
-func (m *Manager[T]) sendGap(ch *channel[T]) {
+func (m *Manager) sendGap(ch *channel) {
 	if !ch.gap {
 		return
 	}
@@ -207,7 +207,7 @@ func (m *Manager[T]) sendGap(ch *channel[T]) {
 }
 
 // confirm notes that the server delivers the messages of ch. The caller holds mu.
-func (m *Manager[T]) confirm(ch *channel[T]) {
+func (m *Manager) confirm(ch *channel) {
 	ch.subscribed = true
 	m.sendGap(ch)
 	for _, s := range ch.subscribers {
@@ -216,7 +216,7 @@ func (m *Manager[T]) confirm(ch *channel[T]) {
 }
 
 // confirm ends the wait of a subscriber with success. The caller holds Manager.mu.
-func (s *subscriber[T]) confirm() {
+func (s *subscriber) confirm() {
 	if !s.confirmed {
 		s.confirmed = true
 		s.result <- nil
@@ -225,13 +225,13 @@ func (s *subscriber[T]) confirm() {
 
 // fail ends the wait of a subscriber with an error, and removes it from its channel. The caller
 // holds Manager.mu.
-func (s *subscriber[T]) fail(err error) {
+func (s *subscriber) fail(err error) {
 	s.remove()
 	s.result <- err
 }
 
 // failWaiting fails the subscribers that are not confirmed. The caller holds Manager.mu.
-func (ch *channel[T]) failWaiting(err error) {
+func (ch *channel) failWaiting(err error) {
 	for _, s := range ch.subscribers {
 		if !s.confirmed {
 			s.fail(err)
@@ -241,15 +241,15 @@ func (ch *channel[T]) failWaiting(err error) {
 
 // remove removes a subscriber from its channel. If it was the last one, the goroutine
 // unsubscribes. The caller holds Manager.mu.
-func (s *subscriber[T]) remove() {
+func (s *subscriber) remove() {
 	ch := s.channel
-	ch.subscribers = slices.DeleteFunc(slices.Clone(ch.subscribers), func(o *subscriber[T]) bool { return o == s })
+	ch.subscribers = slices.DeleteFunc(slices.Clone(ch.subscribers), func(o *subscriber) bool { return o == s })
 	s.manager.wake()
 }
 
 // wait waits until the subscriber is confirmed or has failed. Sent reports whether a SUBSCRIBE may have
 // been sent.
-func (s *subscriber[T]) wait(ctx context.Context) (sent bool, err error) {
+func (s *subscriber) wait(ctx context.Context) (sent bool, err error) {
 	select {
 	case err = <-s.result:
 	case <-ctx.Done():
@@ -260,15 +260,15 @@ func (s *subscriber[T]) wait(ctx context.Context) (sent bool, err error) {
 	return s.channel.requested, err
 }
 
-func (s *subscriber[T]) leave() {
+func (s *subscriber) leave() {
 	s.manager.mu.Lock()
 	defer s.manager.mu.Unlock()
 	s.remove()
 }
 
-func (s *subscriber[T]) server() string { return s.manager.o.Server }
+func (s *subscriber) server() string { return s.manager.o.Server }
 
-func (s *subscriber[T]) connID() (codec.ConnID, bool) {
+func (s *subscriber) connID() (codec.ConnID, bool) {
 	s.manager.mu.Lock()
 	defer s.manager.mu.Unlock()
 	return s.manager.id, s.manager.id != codec.ConnID{}

@@ -33,8 +33,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-
-	"github.com/throttr-go/throttr/codec"
 )
 
 const (
@@ -69,13 +67,13 @@ type Failure struct {
 // least one. It returns when every server has confirmed. ctx bounds only this call.
 //
 // If Subscribe fails, there is a Failure.
-func Subscribe[T codec.Value](ctx context.Context, managers []*Manager[T], channel string, o SubscribeOptions,
+func Subscribe(ctx context.Context, managers []*Manager, channel string, o SubscribeOptions,
 	totals *Totals) (*Subscription, *Failure) {
 	if err := ctx.Err(); err != nil {
 		return nil, &Failure{Server: managers[0].o.Server, Err: err}
 	}
 	s := newSubscription(queue{limit: cmp.Or(o.Queue, defaultQueue), dropNewest: o.DropNewest}, totals)
-	var subscribers []*subscriber[T]
+	var subscribers []*subscriber
 	for _, m := range managers {
 		sub := m.subscribe(s, channel)
 		subscribers = append(subscribers, sub)

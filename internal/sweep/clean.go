@@ -22,11 +22,11 @@ const (
 )
 
 // chunkSize returns the most requests that travel together.
-func (s *Sweeper[T]) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
+func (s *Sweeper) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
 // clean looks at records and does what is decided about them. It does not wait for the removals that it
 // starts. It ends by the deadline, or earlier if the records need sweeps more often.
-func (s *Sweeper[T]) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
+func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
 	left := len(names)
 	begin := time.Now()
 	for chunk := range chunks(names, s.chunkSize(), maxChunkBytes) {
@@ -55,7 +55,7 @@ func pauseAfter(took, left time.Duration, chunks int) time.Duration {
 }
 
 // query queries records. The call must be put back when the responses are not needed any more.
-func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Response[T], *conn.Call[T], error) {
+func (s *Sweeper) query(ctx context.Context, chunk [][]byte) ([]conn.Response, *conn.Call, error) {
 	cl := s.o.Calls.Get()
 	for _, name := range chunk {
 		conn.Add(cl, codec.Query{Key: name}) // names from a LIST are never too long
@@ -65,7 +65,7 @@ func (s *Sweeper[T]) query(ctx context.Context, chunk [][]byte) ([]conn.Response
 }
 
 // cleanChunk looks at a chunk of records and does what is decided about them.
-func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
+func (s *Sweeper) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
 	responses, queries, err := s.query(ctx, chunk)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *Sweeper[T]) cleanChunk(ctx context.Context, chunk [][]byte, removals *r
 		if !response.OK {
 			continue
 		}
-		d := s.o.Inspect(chunk[i], uint64(response.TTL.Amount))
+		d := s.o.Inspect(chunk[i], response.TTL.Amount)
 		if d.Interval > 0 {
 			r.evidence.ours++
 			if r.interval == 0 || d.Interval < r.interval {

@@ -18,94 +18,92 @@ const LeaderKey = "throttr:sweeper"
 const longestInterval = 220 * time.Second
 
 // termTTL returns the TTL that the record begins each term with, in seconds. It is so long, as
-// far as a T allows, that the record does not expire if all clients stop for a while.
-func termTTL[T codec.Value]() codec.TTL[T] {
+// far as values allow, that the record does not expire if all clients stop for a while.
+func (s *Sweeper) termTTL() conn.TTL {
 	seconds := uint64(240)
-	if codec.Size[T]() > 1 {
+	if s.o.Calls.Size().Bytes() > 1 {
 		seconds = 18 * 60 * 60
 	}
-	return codec.TTL[T]{Amount: T(seconds), Unit: codec.Seconds}
+	return conn.TTL{Amount: seconds, Unit: codec.Seconds}
 }
 
 // term is what a sweeper knows of the present leader's term.
-type term[T codec.Value] struct {
+type term struct {
 	exists bool
 	// foreign says that the record is somebody's data. Then there is no leader, and each sweeper
 	// sweeps by itself.
 	foreign bool
-	number  T
+	number  uint64
 	age     time.Duration // rounded up to a second; if foreign, the time since this sweeper's last sweep
 }
 
 // unfinished reports whether the sweep of the term is not complete: its leader is at it, has
 // failed, or has died.
-func (t term[T]) unfinished() bool { return t.exists && t.number%2 != 0 }
+func (t term) unfinished() bool { return t.exists && t.number%2 != 0 }
 
 // due returns how old the term is when the next one begins. A sweep takes half an interval. If it
 // takes much longer, the leader has died.
-func (t term[T]) due(interval time.Duration) time.Duration {
+func (t term) due(interval time.Duration) time.Duration {
 	if t.unfinished() {
 		return min(interval, interval*5/8+time.Second)
 	}
 	return interval
 }
 
-// next returns the number of the next term.
-func (t term[T]) next() T { return t.number + 1 + t.number%2 }
+// next returns the number of the next term, and that of its end. After the largest value of the server
+// comes 0.
+func (t term) next(largest uint64) (number, end uint64) {
+	number = t.number + 1 + t.number%2
+	return number & largest, (number + 1) & largest
+}
 
 // readTerm reads the present term. If another client has parked the server, it keeps it parked.
-func (s *Sweeper[T]) readTerm(ctx context.Context) (term[T], error) {
+func (s *Sweeper) readTerm(ctx context.Context) (term, error) {
 	cl := s.o.Calls.Get()
 	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
 	conn.Add(cl, parking.Query())
 	responses, err := s.do(ctx, cl)
 	if err != nil {
-		return term[T]{}, err
+		return term{}, err
 	}
 	record, parked := responses[0], responses[1]
 	s.o.Calls.Put(cl)
-	if parked.TTL.Amount > 0 && isParking(parked) && !s.o.Server.Parked() {
+	if parked.TTL.Amount > 0 && parking.Parks(parked) && !s.o.Server.Parked() {
 		s.o.Server.Park(ctx)
 	}
 	if !record.OK {
-		return term[T]{age: longestInterval}, nil
+		return term{age: longestInterval}, nil
 	}
-	if !isTerm(record) {
-		return term[T]{foreign: true, age: s.sinceLast()}, nil
+	if !s.isTerm(record) {
+		return term{foreign: true, age: s.sinceLast()}, nil
 	}
-	age := termTTL[T]().Amount - record.TTL.Amount
-	return term[T]{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil
+	age := s.termTTL().Amount - record.TTL.Amount
+	return term{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil
 }
 
 // isTerm reports whether the response to a QUERY of LeaderKey shows a term.
-func isTerm[T codec.Value](r conn.Response[T]) bool {
-	most := termTTL[T]()
+func (s *Sweeper) isTerm(r conn.Response) bool {
+	most := s.termTTL()
 	return r.OK && r.TTL.Unit == most.Unit && r.TTL.Amount <= most.Amount
-}
-
-// isParking reports whether the response to a QUERY of the empty key shows the record that parks the
-// server.
-func isParking[T codec.Value](r conn.Response[T]) bool {
-	return parking.Record{Found: r.OK, Unit: r.TTL.Unit, Quota: uint64(r.Quota)}.Parks()
 }
 
 // beginTerm begins the term after t, and reports whether this sweeper is its leader. If several
 // sweepers begin the same term, the first is the leader. The others can make the record younger, by
 // the time of a request.
-func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err error) {
+func (s *Sweeper) beginTerm(ctx context.Context, t term) (leader bool, err error) {
 	if t.foreign {
 		return true, nil
 	}
 	cl := s.o.Calls.Get()
 	cl.Atomicity = conn.SingleRead
 	key := []byte(LeaderKey)
+	number, _ := t.next(s.o.Calls.Size().Largest())
 	if t.exists {
 		conn.Add(cl, codec.Query{Key: key})
-		conn.Add(cl, codec.Update[T]{Attribute: codec.TimeToLive, Change: codec.Patch,
-			Value: termTTL[T]().Amount, Key: key})
-		conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: t.next(), Key: key})
+		cl.Update(conn.Update{Attribute: codec.TimeToLive, Change: codec.Patch, Value: s.termTTL().Amount, Key: key})
+		cl.Update(conn.Update{Attribute: codec.Quota, Change: codec.Patch, Value: number, Key: key})
 	} else {
-		conn.Add(cl, codec.Insert[T]{Key: key, Quota: t.next(), TTL: termTTL[T]()})
+		cl.Insert(conn.Insert{Key: key, Quota: number, TTL: s.termTTL()})
 	}
 	responses, err := s.do(ctx, cl)
 	if err != nil {
@@ -118,13 +116,13 @@ func (s *Sweeper[T]) beginTerm(ctx context.Context, t term[T]) (leader bool, err
 
 // endTerm says that the sweep of the term after t is complete. If it fails, the next sweep comes
 // sooner.
-func (s *Sweeper[T]) endTerm(ctx context.Context, t term[T]) {
+func (s *Sweeper) endTerm(ctx context.Context, t term) {
 	if t.foreign {
 		return
 	}
 	cl := s.o.Calls.Get()
-	conn.Add(cl, codec.Update[T]{Attribute: codec.Quota, Change: codec.Patch, Value: t.next() + 1,
-		Key: []byte(LeaderKey)})
+	_, end := t.next(s.o.Calls.Size().Largest())
+	cl.Update(conn.Update{Attribute: codec.Quota, Change: codec.Patch, Value: end, Key: []byte(LeaderKey)})
 	if _, err := s.do(ctx, cl); err == nil {
 		s.o.Calls.Put(cl)
 	}
@@ -132,7 +130,7 @@ func (s *Sweeper[T]) endTerm(ctx context.Context, t term[T]) {
 
 // do sends a call and returns its responses. They are valid until the call is put back. After an
 // error the call must not be used any more.
-func (s *Sweeper[T]) do(ctx context.Context, cl *conn.Call[T]) ([]conn.Response[T], error) {
+func (s *Sweeper) do(ctx context.Context, cl *conn.Call) ([]conn.Response, error) {
 	done, _, err := s.o.Server.Do(ctx, cl)
 	if err == nil {
 		return cl.Responses, nil

@@ -17,7 +17,7 @@ import (
 // link is a Server with one connection, and further ones for LISTs.
 type link struct {
 	srv    *mockserver.Server
-	conn   *conn.Conn[uint16]
+	conn   *conn.Conn
 	log    *slog.Logger
 	lists  []time.Time // when a LIST was sent
 	parked bool
@@ -25,17 +25,17 @@ type link struct {
 	neverParks bool
 }
 
-func connect(t *testing.T, srv *mockserver.Server, calls *conn.CallPool[uint16]) *link {
+func connect(t *testing.T, srv *mockserver.Server, calls *conn.Calls) *link {
 	nc, err := srv.Dial(t.Context())
 	require.NoError(t, err)
-	c := conn.New(nc, nil, conn.Options[uint16]{
+	c := conn.New(nc, nil, conn.Options{
 		MaxInFlight: 512, MaxQueued: 512, StallTimeout: time.Minute, Calls: calls, Counters: &conn.Counters{},
 	})
 	t.Cleanup(func() { c.Close(errors.New("the test is over")) })
 	return &link{srv: srv, conn: c, log: slog.New(slog.DiscardHandler)}
 }
 
-func (l *link) Do(ctx context.Context, cl *conn.Call[uint16]) (owned, sent bool, err error) {
+func (l *link) Do(ctx context.Context, cl *conn.Call) (owned, sent bool, err error) {
 	if err := l.conn.Enqueue(cl, true); err != nil {
 		return true, false, err
 	}

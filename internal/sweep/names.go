@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/parking"
 )
 
 const (
@@ -53,10 +53,10 @@ func chunks(all []listed, most, bytes int) iter.Seq[[][]byte] {
 // list lists the server's records and returns the names of those that are to be queried, the
 // next to expire first. It counts ours and the foreign ones. With an error, it
 // returns what has arrived.
-func (s *Sweeper[T]) list(ctx context.Context, r *Result) ([]listed, error) {
+func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 	start := time.Now()
 	var known, others []listed
-	d := codec.ListDecoder[T]{MaxFragment: maxFragment}
+	d := s.o.Calls.Size().Records(maxFragment)
 	infoDue := r.evidence.wanted
 	_, err := s.o.Server.Stream(ctx, r.evidence.request(), func(src []byte, left bool) (int, bool, error) {
 		if infoDue {
@@ -96,8 +96,8 @@ func (s *Sweeper[T]) list(ctx context.Context, r *Result) ([]listed, error) {
 // countForeign counts the records that exist and that are not ours, except for those
 // of sweepers and of parking. If there are more than it looks at, it counts one at least: most of
 // them may have been invented by the server (H14), but not all need be.
-func (s *Sweeper[T]) countForeign(ctx context.Context, others []listed, r *Result) error {
-	var leader, parking bool // were found
+func (s *Sweeper) countForeign(ctx context.Context, others []listed, r *Result) error {
+	var leader, parks bool // were found
 	for chunk := range chunks(others, s.chunkSize(), maxChunkBytes) {
 		responses, cl, err := s.query(ctx, chunk)
 		if err != nil {
@@ -106,17 +106,17 @@ func (s *Sweeper[T]) countForeign(ctx context.Context, others []listed, r *Resul
 		for i, response := range responses {
 			name := string(chunk[i])
 			switch {
-			case name == LeaderKey && isTerm(response):
+			case name == LeaderKey && s.isTerm(response):
 				leader = true
-			case name == "" && isParking(response):
-				parking = true
+			case name == "" && parking.Parks(response):
+				parks = true
 			case response.OK && r.Foreign < maxForeign:
 				r.Foreign++
 			}
 		}
 		s.o.Calls.Put(cl)
 	}
-	for _, found := range []bool{leader, parking} {
+	for _, found := range []bool{leader, parks} {
 		if found {
 			r.evidence.ours++
 		}

@@ -35,7 +35,7 @@ type evidence struct {
 // AwaitDecision waits until the sweeper has decided whether to park the server, and reports whether it had
 // to. If no record is created before, none can expire. It waits for nothing if the Sweeper is nil, or was
 // made longer than maxDecide ago.
-func (s *Sweeper[T]) AwaitDecision(ctx context.Context) (waited bool, err error) {
+func (s *Sweeper) AwaitDecision(ctx context.Context) (waited bool, err error) {
 	if s == nil {
 		return false, nil
 	}
@@ -55,7 +55,7 @@ func (s *Sweeper[T]) AwaitDecision(ctx context.Context) (waited bool, err error)
 //
 // Without it, processes that die soon after their first hit, one after the other, would leave
 // records that expire (H12).
-func (s *Sweeper[T]) first(ctx context.Context) (wait time.Duration, led bool) {
+func (s *Sweeper) first(ctx context.Context) (wait time.Duration, led bool) {
 	if s.o.Server.Parked() || !s.o.Server.MayPark() {
 		return 0, false
 	}
@@ -72,7 +72,7 @@ func (s *Sweeper[T]) first(ctx context.Context) (wait time.Duration, led bool) {
 
 // countRecords returns the number of records. The request has a connection of its own, because
 // servers of old protocols never respond to it.
-func (s *Sweeper[T]) countRecords(ctx context.Context) (records uint64, err error) {
+func (s *Sweeper) countRecords(ctx context.Context) (records uint64, err error) {
 	var e evidence
 	_, err = s.o.Server.Stream(ctx, codec.Info{}, func(src []byte, left bool) (int, bool, error) {
 		n, err := e.decodeInfo(src, left)

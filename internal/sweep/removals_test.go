@@ -72,7 +72,7 @@ func (p *pairs) remove(ctx context.Context, targets []string) (records int, err 
 var errPair = errors.New("a pair that can't be removed")
 
 // sweeperOfPairs returns a server with pairs that are over, and a sweeper for them.
-func sweeperOfPairs(t *testing.T, n int, dryRun bool) (*pairs, *Sweeper[uint16]) {
+func sweeperOfPairs(t *testing.T, n int, dryRun bool) (*pairs, *Sweeper) {
 	srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
 	for i := range n {
 		srv.Set(fmt.Sprintf("pair:%d:a", i), 0, time.Hour)
@@ -80,9 +80,9 @@ func sweeperOfPairs(t *testing.T, n int, dryRun bool) (*pairs, *Sweeper[uint16])
 	}
 	srv.Set("foreign", 1, time.Hour)
 	p := &pairs{srv: srv}
-	var calls conn.CallPool[uint16]
-	s := New(Options[uint16]{
-		Server: connect(t, srv, &calls), Inspect: p.inspect, Remove: p.remove, Calls: &calls,
+	calls := conn.NewCalls(conn.SizeOf(2))
+	s := New(Options{
+		Server: connect(t, srv, calls), Inspect: p.inspect, Remove: p.remove, Calls: calls,
 		MaxInFlight: 512, DryRun: dryRun,
 	})
 	return p, s

@@ -53,10 +53,10 @@ const (
 )
 
 // Server is a server that can be swept. A *pool.Pool is one.
-type Server[T codec.Value] interface {
+type Server interface {
 	// Do sends a call and waits for its responses. If done is false, the call must not be
 	// used any more.
-	Do(ctx context.Context, cl *conn.Call[T]) (done, sent bool, err error)
+	Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error)
 	// Stream sends a request on a connection of its own. It passes the response to decode as
 	// it arrives.
 	Stream(ctx context.Context, r codec.Request,
@@ -95,11 +95,11 @@ type Decision struct {
 }
 
 // Options are the settings of a Sweeper. All but DryRun must be set.
-type Options[T codec.Value] struct {
-	Server      Server[T]
+type Options struct {
+	Server      Server
 	Inspect     Inspect
 	Remove      Remove
-	Calls       *conn.CallPool[T]
+	Calls       *conn.Calls
 	MaxInFlight int  // how many requests fit one call, at least
 	DryRun      bool // change nothing
 }
@@ -123,8 +123,8 @@ type Stats struct {
 }
 
 // Sweeper sweeps a server.
-type Sweeper[T codec.Value] struct {
-	o    Options[T]
+type Sweeper struct {
+	o    Options
 	wake chan struct{} // holds an element if need has become shorter
 
 	// decided ends when it is decided whether to park the server, for which there is maxDecide.
@@ -142,14 +142,14 @@ type Sweeper[T codec.Value] struct {
 }
 
 // New returns a Sweeper that does nothing yet.
-func New[T codec.Value](o Options[T]) *Sweeper[T] {
-	s := &Sweeper[T]{o: o, most: maxNames, wake: make(chan struct{}, 1)}
+func New(o Options) *Sweeper {
+	s := &Sweeper{o: o, most: maxNames, wake: make(chan struct{}, 1)}
 	s.decided, s.decide = context.WithTimeout(context.Background(), maxDecide)
 	return s
 }
 
 // Need says that the server must be swept at least once per interval, unless it is parked.
-func (s *Sweeper[T]) Need(interval time.Duration) {
+func (s *Sweeper) Need(interval time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.need != 0 && s.need <= interval {
@@ -163,14 +163,14 @@ func (s *Sweeper[T]) Need(interval time.Duration) {
 }
 
 // Stats returns what the sweeper has done.
-func (s *Sweeper[T]) Stats() Stats {
+func (s *Sweeper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats
 }
 
 // Run sweeps the server whenever it is this process's turn, until ctx ends.
-func (s *Sweeper[T]) Run(ctx context.Context) {
+func (s *Sweeper) Run(ctx context.Context) {
 	wait, led := s.first(ctx)
 	s.decide()
 	if !led && !pause(ctx, spread(startDelay)) {
@@ -185,7 +185,7 @@ func (s *Sweeper[T]) Run(ctx context.Context) {
 func pause(ctx context.Context, d time.Duration) bool { return outage.Sleep(ctx, d) == nil }
 
 // sleep waits for a time, or until Need is called. It returns false if ctx has ended.
-func (s *Sweeper[T]) sleep(ctx context.Context, d time.Duration) bool {
+func (s *Sweeper) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -198,7 +198,7 @@ func (s *Sweeper[T]) sleep(ctx context.Context, d time.Duration) bool {
 
 // step sweeps if the last sweep of the fleet is long enough ago. It returns how long to wait for
 // the next step.
-func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
+func (s *Sweeper) step(ctx context.Context) time.Duration {
 	t, err := s.readTerm(ctx)
 	interval := s.interval()
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Sweeper[T]) step(ctx context.Context) time.Duration {
 
 // lead begins the term after t and sweeps, which may take so long that others' requests pass. It
 // returns how long to wait for the next step.
-func (s *Sweeper[T]) lead(ctx context.Context, t term[T], within time.Duration) time.Duration {
+func (s *Sweeper) lead(ctx context.Context, t term, within time.Duration) time.Duration {
 	interval := s.interval()
 	leader, err := s.beginTerm(ctx, t)
 	if err != nil || !leader {
@@ -239,7 +239,7 @@ func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // interval returns how old the last sweep must be for another. With the jitter, the time
 // between two sweeps is at most what the records need, however long a sweep takes.
-func (s *Sweeper[T]) interval() time.Duration {
+func (s *Sweeper) interval() time.Duration {
 	s.mu.Lock()
 	last := s.last
 	listing := s.listing
@@ -258,7 +258,7 @@ func (s *Sweeper[T]) interval() time.Duration {
 }
 
 // sinceLast returns for how long this sweeper has not swept, or a long time.
-func (s *Sweeper[T]) sinceLast() time.Duration {
+func (s *Sweeper) sinceLast() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.began.IsZero() {
@@ -270,13 +270,13 @@ func (s *Sweeper[T]) sinceLast() time.Duration {
 // Sweep sweeps the server now, whoever is the leader. It slows down so that other clients'
 // requests pass, but not so much that it would not be done at the deadline. With an error, which
 // is nil if the sweep is complete, it returns what it did until then.
-func (s *Sweeper[T]) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
+func (s *Sweeper) Sweep(ctx context.Context, deadline time.Time) (Result, error) {
 	return s.sweep(ctx, deadline, false)
 }
 
 // sweep is Sweep. If leads is set, it parks the server if all its records are ours, and decides so before removals are
 // waited for.
-func (s *Sweeper[T]) sweep(ctx context.Context, deadline time.Time, leads bool) (Result, error) {
+func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Result, error) {
 	var r Result
 	r.evidence.wanted = leads && s.o.Server.MayPark() && !s.o.Server.Parked()
 	start := time.Now()
@@ -312,7 +312,7 @@ func (s *Sweeper[T]) sweep(ctx context.Context, deadline time.Time, leads bool) 
 }
 
 // log logs a sweep. Those that have changed nothing are of interest to few.
-func (s *Sweeper[T]) log(ctx context.Context, r Result, took time.Duration, err error) {
+func (s *Sweeper) log(ctx context.Context, r Result, took time.Duration, err error) {
 	level, message := slog.LevelDebug, "throttr: server swept"
 	switch {
 	case ctx.Err() != nil:

@@ -19,10 +19,10 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func sweepers(t *testing.T, srv *mockserver.Server, n int) (all []*Sweeper[uint16]) {
+func sweepers(t *testing.T, srv *mockserver.Server, n int) (all []*Sweeper) {
 	for range n {
-		var calls conn.CallPool[uint16]
-		all = append(all, New(Options[uint16]{Server: connect(t, srv, &calls), Calls: &calls, MaxInFlight: 512}))
+		calls := conn.NewCalls(conn.SizeOf(2))
+		all = append(all, New(Options{Server: connect(t, srv, calls), Calls: calls, MaxInFlight: 512}))
 	}
 	return all
 }
@@ -30,7 +30,7 @@ func sweepers(t *testing.T, srv *mockserver.Server, n int) (all []*Sweeper[uint1
 // A record of somebody else with the leader's key would make each sweeper believe that another
 // one has just swept.
 func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
-	for name, ttl := range map[string]codec.TTL[uint16]{
+	for name, ttl := range map[string]conn.TTL{
 		"unit": {Amount: 100, Unit: codec.Hours},
 		"TTL":  {Amount: 65_535, Unit: codec.Seconds},
 	} {
@@ -43,7 +43,7 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 					l := s.o.Server.(*link)
 					l.neverParks = true
 					cl := s.o.Calls.Get()
-					conn.Add(cl, codec.Insert[uint16]{Key: []byte(LeaderKey), Quota: 7, TTL: ttl})
+					cl.Insert(conn.Insert{Key: []byte(LeaderKey), Quota: 7, TTL: ttl})
 					_, err := s.do(ctx, cl)
 					require.NoError(t, err)
 					s.o.Inspect = kept(time.Hour)
@@ -61,14 +61,14 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 
 // The number of a term fits a value of the server. After the largest one, sweeps must go on.
 func TestTermNumbersWrap(t *testing.T) {
-	for before, after := range map[uint16]uint16{65_532: 65_534, 65_533: 0, 65_534: 0, 65_535: 2} {
+	for before, after := range map[uint64]uint64{65_532: 65_534, 65_533: 0, 65_534: 0, 65_535: 2} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
 			s := sweepers(t, srv, 1)[0]
 			s.o.Inspect = kept(time.Hour)
 			cl := s.o.Calls.Get()
-			old := codec.TTL[uint16]{Amount: 60_000, Unit: codec.Seconds}
-			conn.Add(cl, codec.Insert[uint16]{Key: []byte(LeaderKey), Quota: before, TTL: old})
+			old := conn.TTL{Amount: 60_000, Unit: codec.Seconds}
+			cl.Insert(conn.Insert{Key: []byte(LeaderKey), Quota: before, TTL: old})
 			_, err := s.do(t.Context(), cl)
 			require.NoError(t, err)
 			s.step(t.Context())
@@ -81,7 +81,7 @@ func TestTermNumbersWrap(t *testing.T) {
 
 func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	l := &link{}
-	s := New(Options[uint16]{Server: l})
+	s := New(Options{Server: l})
 	require.Equal(t, usualInterval, s.interval(), "nothing is known")
 	s.Need(20 * time.Second)
 	require.Equal(t, usualInterval, s.interval())
@@ -148,10 +148,10 @@ func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 		}
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 5 * time.Millisecond})
 		srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: 900 * time.Millisecond})
-		var calls conn.CallPool[uint16]
-		l := connect(t, srv, &calls)
+		calls := conn.NewCalls(conn.SizeOf(2))
+		l := connect(t, srv, calls)
 		l.neverParks = true
-		s := New(Options[uint16]{Server: l, Inspect: kept(interval), Calls: &calls, MaxInFlight: 512})
+		s := New(Options{Server: l, Inspect: kept(interval), Calls: calls, MaxInFlight: 512})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		s.Run(ctx)
