@@ -44,11 +44,6 @@ type Decision struct {
 // something. Adapters call it when the request has been served, also if its handler panics.
 func (d *Decision) Done() {
 	d.Hold.Release()
-	d.Settle()
-}
-
-// Settle is [Decision.Done] for a request that keeps its place, such as one whose connection was hijacked.
-func (d *Decision) Settle() {
 	if d.state != nil {
 		d.state.done()
 	}

@@ -23,9 +23,9 @@ type Config struct {
 
 	// InFlight is how many requests of a key are served at a time, if their Plan has no such limit of its own. A
 	// request takes a place before it is counted, and holds it until the handler returns or panics, even if the
-	// client has gone. If the handler hijacks the connection, and returns, the place is held until the connection is
-	// closed. The context of the request ends with the cause inflight.ErrLost if the place is lost. If there is no
-	// place, the request is denied and counts in no limit. The name is not one of Limits. Default: no limit.
+	// client has gone, also of a connection that is hijacked. The context of the request ends with the cause
+	// inflight.ErrLost if the place is lost. If there is no place, the request is denied and counts in no limit. The
+	// name is not one of Limits. Default: no limit.
 	InFlight inflight.Limit
 
 	// Places holds the places of InFlight, and is required with it: one for each process and store, see

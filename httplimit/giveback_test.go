@@ -51,10 +51,13 @@ func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			statuses := make(chan int, 1)
 			site := newSite(t, httplimit.Config{})
-			s := httptest.NewUnstartedServer(site.wrap(t, httplimit.Config{
+			limited := site.wrap(t, httplimit.Config{
 				Key:      func(*http.Request) string { return "k" },
 				GiveBack: func(_ *http.Request, status int) bool { statuses <- status; return test.status != 200 },
-			}, test.respond))
+			}, test.respond)
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				limited.ServeHTTP(unwrapped{w}, r)
+			}))
 			s.Config.ErrorLog = log.New(io.Discard, "", 0)
 			s.Start()
 			defer s.Close()
@@ -70,6 +73,12 @@ func TestAResponseDecidesWhatIsGivenBack(t *testing.T) {
 		})
 	}
 }
+
+// unwrapped is a ResponseWriter of another middleware, which has no methods of its own: http.ResponseController finds
+// what is behind it.
+type unwrapped struct{ http.ResponseWriter }
+
+func (w unwrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // bare is a ResponseWriter that discards everything.
 type bare struct {

@@ -62,27 +62,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d := h.gate.Admit(r.Context(), h.request(r))
-	if d.Hold == nil && c.GiveBack == nil {
-		defer d.Done()
+	defer d.Done()
+	if c.GiveBack == nil {
 		h.respond(w, r, d)
 		return
 	}
-	recorded := &writer{ResponseWriter: w, hold: d.Hold}
+	recorded := &writer{ResponseWriter: w}
 	returned := false
-	defer func() { h.end(r, d, recorded, returned) }()
+	defer func() { h.giveBack(r, d, recorded.statusOf(returned)) }()
 	h.respond(recorded.as(), r, d)
 	returned = true
 }
 
-// end ends a request whose handler has returned, or has panicked.
-func (h *handler) end(r *http.Request, d *Decision, w *writer, returned bool) {
-	if !returned || !w.hijacked || w.hold == nil {
-		defer d.Done()
-	} else {
-		defer d.Settle()
-	}
+// giveBack gives back what a request was counted, if it is to be.
+func (h *handler) giveBack(r *http.Request, d *Decision, status int) {
 	left := errors.Is(r.Context().Err(), context.Canceled) // otherwise, who leaves in time would never be counted
-	if d.Allowed && h.config.GiveBack != nil && !left && h.config.GiveBack(r, w.statusOf(returned)) {
+	if d.Allowed && !left && h.config.GiveBack(r, status) {
 		d.GiveBackLater()
 	}
 }

@@ -2,21 +2,15 @@ package httplimit
 
 import (
 	"bufio"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
-
-	"github.com/throttr-go/throttr/inflight"
 )
 
-// writer is the ResponseWriter of a request whose status matters, or that holds a place: if the handler hijacks the
-// connection, the place is held until that is closed.
+// writer is the ResponseWriter of a request whose status matters.
 type writer struct {
 	http.ResponseWriter
-	hold     *inflight.Hold // or nil
-	status   int            // of the response; 0: none yet
-	hijacked bool
+	status int // of the response; 0: none yet
 }
 
 // statusOf returns the status of a response whose handler has returned, or has panicked: after a response has begun,
@@ -57,7 +51,7 @@ func (w *writer) begin() {
 
 // as returns w with the other methods that the ResponseWriter of the server has: of HTTP/1, of HTTP/2, or, behind
 // http.TimeoutHandler, none. Those behind Unwrap count, too, as [http.ResponseController] finds them: otherwise it
-// would go past w, and the place of a hijacked connection would be released when the handler returns.
+// would go past w.
 func (w *writer) as() http.ResponseWriter {
 	flushes := isBehind[http.Flusher](w.ResponseWriter)
 	hijacks := isBehind[http.Hijacker](w.ResponseWriter)
@@ -127,60 +121,8 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h.w.hijacked = true
 	if h.w.status == 0 {
 		h.w.status = http.StatusSwitchingProtocols
 	}
-	if h.w.hold == nil {
-		return conn, rw, nil
-	}
-	held := hijacked{conn, h.w.hold}
-	switch c := conn.(type) {
-	case *net.TCPConn:
-		return &hijackedTCP{c, held}, rw, nil
-	case *tls.Conn:
-		return &hijackedTLS{c, held}, rw, nil
-	case closeWriter: // such as a Unix socket
-		return &hijackedHalf{held, c}, rw, nil
-	}
-	return &held, rw, nil
+	return conn, rw, nil
 }
-
-// hijacked is a connection that holds a place until it is closed.
-type hijacked struct {
-	net.Conn
-	hold *inflight.Hold
-}
-
-// NetConn returns the connection without the place, as [tls.Conn.NetConn] does.
-func (c *hijacked) NetConn() net.Conn { return c.Conn }
-
-// Close closes the connection, and releases the place.
-func (c *hijacked) Close() error {
-	defer c.hold.Release()
-	return c.Conn.Close()
-}
-
-// Handlers look for methods that net.Conn does not have, such as CloseWrite. So the connections that they know keep
-// all of theirs.
-type (
-	hijackedTCP struct {
-		*net.TCPConn
-		held hijacked
-	}
-	hijackedTLS struct {
-		*tls.Conn
-		held hijacked
-	}
-	hijackedHalf struct {
-		hijacked
-		closeWriter
-	}
-	closeWriter interface{ CloseWrite() error }
-)
-
-// Close closes the connection, and releases the place.
-func (c *hijackedTCP) Close() error { return c.held.Close() }
-
-// Close closes the connection, and releases the place.
-func (c *hijackedTLS) Close() error { return c.held.Close() }
