@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,9 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/postgresbackend"
 	"github.com/throttr-go/throttr/window"
 )
@@ -220,33 +216,6 @@ func TestServerThatStopsAndRestartsUnderLoad(t *testing.T) {
 	t.Logf("%d granted", sum)
 }
 
-// While the server is down, a RateLimit asks its fallback, and says so: at its first decision, and when the outage begins and ends.
-func TestAServerThatIsDownIsAnOutage(t *testing.T) {
-	s := testkit.StartPostgres(t)
-	b, err := throttr.Open(t.Context(), s.URL())
-	noError(t, err)
-	defer b.Close()
-	var log lines
-	limiter := throttr.NewRateLimit(b, throttr.WithFallback(memory.New()), throttr.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	take := func() throttr.Result {
-		res, err := limiter.Take(t.Context(), "user:42", hourly, 1)
-		noError(t, err)
-		return res
-	}
-	expect(t, take().Allowed && b.Stats().Stores[0].Err == nil, "%+v", b.Stats())
-	s.Stop()
-	for range 20 {
-		expect(t, take().Allowed, "the fallback denies")
-	}
-	expect(t, b.Stats().Stores[0].Err != nil && b.Stats().Stores[0].Name == s.Addr, "%+v", b.Stats())
-	s.Restart(t)
-	for start := time.Now(); must(t, b.Peek, "user:42", hourly, 0).Count < 2; time.Sleep(10 * time.Millisecond) {
-		take()
-		expect(t, time.Since(start) < 20*time.Second, "the server is not used again")
-	}
-	expect(t, log.count() == 3 && !strings.Contains(log.String(), "user:42"), "%s", &log)
-}
-
 // A connection whose server has become a replica is closed by the first call that it fails: at its address, there may be
 // another one by then.
 func TestAServerThatHasBecomeAReplica(t *testing.T) {
@@ -265,27 +234,6 @@ func TestAServerThatHasBecomeAReplica(t *testing.T) {
 	}
 	expect(t, must(t, b.Peek, "k", hourly, 0).Count == 1, "a replica does not answer")
 }
-
-// lines are lines of a log.
-type lines struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, b...)
-	return len(b), nil
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
-func (l *lines) count() int { return strings.Count(l.String(), "\n") }
 
 // Calls of a server that does not respond end within the timeout of three seconds, also if they have to wait for
 // requests that were made before, and so does a sweep: its connection is one of the few of the process.

@@ -1,0 +1,62 @@
+package postgresbackend_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/throttr-go/throttr/backendtest"
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/postgresbackend"
+	"github.com/throttr-go/throttr/window"
+)
+
+// A take that is refused changes the Max by which a bucket is filled from now on, as in memory.
+func TestARefusedTakeChangesTheRateOfABucket(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	clock := backendtest.NewClock()
+	for _, b := range []window.Backend{
+		memory.New(memory.WithClock(clock.Now)), postgresbackend.New(pool, newTable(t, pool, postgresbackend.WithClock(clock.Now))...),
+	} {
+		slow, fast := limitOf(window.TokenBucket, 4), limitOf(window.TokenBucket, 100)
+		must(t, b.Take, "k", slow, 4)
+		w := must(t, b.Take, "k", fast, 97)
+		expect(t, w.Refused && w.Count == 4, "%T: %+v", b, w)
+		clock.Advance(fast.Scale / 50)
+		w = must(t, b.Peek, "k", slow, 0)
+		expect(t, w.Count == 2, "%T: %+v", b, w)
+	}
+}
+
+// If the clock goes back by more than a scale, what is counted starts at that time, also if all takes are refused.
+func TestWindowsEndAlthoughTheClockHasGoneBack(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	for _, a := range limits.Algorithms {
+		clock := backendtest.NewClock()
+		b := postgresbackend.New(pool, newTable(t, pool, postgresbackend.WithClock(clock.Now))...)
+		l := window.Limit{Max: 5, Scale: time.Second, Algorithm: a}
+		must(t, b.Take, "k", l, 5)
+		clock.Advance(-time.Hour)
+		for i := range 22 {
+			w := must(t, b.Take, "k", l, 5)
+			expect(t, w.Refused == (i < 10) || a != window.FixedWindow, "%v: take %d: %+v", a, i, w)
+			if !w.Refused {
+				break
+			}
+			expect(t, i < 21, "%v: nothing is granted after two scales: %+v", a, w)
+			clock.Advance(100 * time.Millisecond)
+		}
+	}
+}
+
+// What a log would count above the largest limit is not kept.
+func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	b := postgresbackend.New(pool, newTable(t, pool)...)
+	l := window.Limit{Max: 5, Scale: time.Hour, Algorithm: window.SlidingLog}
+	for _, step := range []struct{ n, want uint64 }{{8, 8}, {postgresbackend.MaxLog - 3, postgresbackend.MaxLog}, {1 << 62, postgresbackend.MaxLog}} {
+		w := must(t, b.Charge, "k", l, step.n)
+		expect(t, w.Count == step.want, "a charge of %d: %+v, want a count of %d", step.n, w, step.want)
+	}
+}
