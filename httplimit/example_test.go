@@ -148,9 +148,12 @@ func ExampleMustPlan() {
 	site := limit(http.HandlerFunc(hello))
 	fmt.Println(get(site, "192.0.2.1:4711", "Account", "acme").Header.Get("RateLimit"))
 	fmt.Println(get(site, "192.0.2.1:4711", "Account", "smith").Header.Get("RateLimit"))
+	plans["smith"] = plans["acme"] // an upgrade: what has been counted stays counted
+	fmt.Println(get(site, "192.0.2.1:4711", "Account", "smith").Header.Get("RateLimit"))
 	// Output:
 	// "hour";r=999;t=3600
 	// "hour";r=9;t=3600
+	// "hour";r=998;t=3600
 }
 
 // A client of somebody else's API, which allows 5 requests in any interval of 100 ms. All processes that share the
