@@ -16,7 +16,10 @@ import (
 // The requests to one server are executed in the order in which they were added. Other
 // clients' requests may be executed in between. More than Config.MaxInFlight requests to one
 // server need several round trips. After one that fails, the rest is not sent.
-type Batch[T codec.Value] struct {
+type Batch[T codec.Value] struct{ batch }
+
+// batch is a [Batch] of any value size. Its exported methods are those of Batch.
+type batch struct {
 	requests  []batchRequest
 	frames    []byte
 	responses []conn.Response
@@ -41,7 +44,7 @@ type batchRequest struct {
 
 // Reply is where the response to a batched INSERT, UPDATE, PURGE or SET will be.
 type Reply[T codec.Value] struct {
-	batch *Batch[T]
+	batch *batch
 	index int
 }
 
@@ -72,25 +75,27 @@ func (r BufferReply[T]) Buffer() (Buffer[T], bool, error) {
 	return bufferOf[T](response), response.OK, err
 }
 
-func (r Reply[T]) response() (conn.Response, error) {
-	b := r.batch
-	if b == nil || b.phase != batchDone || r.index >= len(b.responses) {
+func (r Reply[T]) response() (conn.Response, error) { return r.batch.response(r.index) }
+
+// response returns the response to the i-th request of b, which may be nil.
+func (b *batch) response(i int) (conn.Response, error) {
+	if b == nil || b.phase != batchDone || i >= len(b.responses) {
 		return conn.Response{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
 	}
-	if b.errs != nil && b.errs[r.index] != nil {
-		return conn.Response{}, b.errs[r.index]
+	if b.errs != nil && b.errs[i] != nil {
+		return conn.Response{}, b.errs[i]
 	}
-	return b.responses[r.index], nil
+	return b.responses[i], nil
 }
 
 // Len returns the number of requests in the batch.
-func (b *Batch[T]) Len() int { return len(b.requests) }
+func (b *batch) Len() int { return len(b.requests) }
 
 // Reset empties the batch for other requests. Replies of earlier ones are void.
-func (b *Batch[T]) Reset() {
+func (b *batch) Reset() {
 	clear(b.requests)
 	clear(b.responses)
-	*b = Batch[T]{requests: b.requests[:0], frames: b.frames[:0], responses: b.responses[:0]}
+	*b = batch{requests: b.requests[:0], frames: b.frames[:0], responses: b.responses[:0]}
 }
 
 // Insert adds what [Client.Insert] does.
@@ -134,8 +139,13 @@ func (b *Batch[T]) Get(key string) BufferReply[T] {
 	return BufferReply[T]{b.add(key, codec.Get{Key: []byte(key)}, nil)}
 }
 
-// add encodes a request. The first error is kept for Do to return.
+// add adds a request.
 func (b *Batch[T]) add(key string, r codec.Request, err error) Reply[T] {
+	return Reply[T]{batch: &b.batch, index: b.batch.add(key, r, err)}
+}
+
+// add encodes a request and returns its index. The first error is kept for Do to return.
+func (b *batch) add(key string, r codec.Request, err error) int {
 	if err == nil && b.phase != batchOpen {
 		err = fmt.Errorf("%w: %v added to a batch that has been sent: Reset it first", ErrBatch, r.Op())
 	}
@@ -146,7 +156,7 @@ func (b *Batch[T]) add(key string, r codec.Request, err error) Reply[T] {
 		b.err = fmt.Errorf("request %d: %w", len(b.requests), err)
 	}
 	b.requests = append(b.requests, batchRequest{key: key, kind: r.ResponseKind(), end: len(b.frames)})
-	return Reply[T]{batch: b, index: len(b.requests) - 1}
+	return len(b.requests) - 1
 }
 
 // Do sends the requests of b and waits for their responses. If one can't be encoded, its
@@ -154,7 +164,9 @@ func (b *Batch[T]) add(key string, r codec.Request, err error) Reply[T] {
 // failed, and says whether any request of b may have been executed; each Reply of b has its
 // own error. A batch is sent once: [Batch.Reset] it before using it again, or the error
 // matches [ErrBatch].
-func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
+func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error { return c.do(ctx, &b.batch) }
+
+func (c *client) do(ctx context.Context, b *batch) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -180,7 +192,7 @@ func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error {
 
 // batchPart is the part of a batch that one server executes. Its requests are indices in
 // the batch, in order.
-type batchPart[T codec.Value] struct {
+type batchPart struct {
 	server   *server
 	queued   []int      // requests that are not under way yet
 	underWay []int      // requests of call
@@ -191,14 +203,14 @@ type batchPart[T codec.Value] struct {
 }
 
 // split sorts the requests by server.
-func (c *Client[T]) split(b *Batch[T]) []*batchPart[T] {
-	var parts []*batchPart[T]
-	byServer := make(map[*server]*batchPart[T], len(c.servers.all))
+func (c *client) split(b *batch) []*batchPart {
+	var parts []*batchPart
+	byServer := make(map[*server]*batchPart, len(c.servers.all))
 	for i, r := range b.requests {
 		s := c.servers.of(r.key)
 		p := byServer[s]
 		if p == nil {
-			p = &batchPart[T]{server: s}
+			p = &batchPart{server: s}
 			byServer[s] = p
 			parts = append(parts, p)
 		}
@@ -209,7 +221,7 @@ func (c *Client[T]) split(b *Batch[T]) []*batchPart[T] {
 
 // sendPart sends as many requests as may be in flight on a connection. One more may be added to
 // keep the server parked.
-func (c *Client[T]) sendPart(ctx context.Context, b *Batch[T], p *batchPart[T]) {
+func (c *client) sendPart(ctx context.Context, b *batch, p *batchPart) {
 	n := min(len(p.queued), c.cfg.MaxInFlight, maxInFlight-1)
 	if n == 0 {
 		return
@@ -223,7 +235,7 @@ func (c *Client[T]) sendPart(ctx context.Context, b *Batch[T], p *batchPart[T]) 
 }
 
 // awaitPart waits for the responses to what sendPart has sent, and stores them.
-func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *batchPart[T]) {
+func (c *client) awaitPart(ctx context.Context, b *batch, p *batchPart) {
 	if p.call == nil {
 		return
 	}
@@ -251,7 +263,7 @@ func (c *Client[T]) awaitPart(ctx context.Context, b *Batch[T], p *batchPart[T])
 
 // outcome returns the error of the first part that has failed, with Sent set if any part
 // may have been executed.
-func outcome[T codec.Value](parts []*batchPart[T]) error {
+func outcome(parts []*batchPart) error {
 	var failed *RequestError
 	executed := false
 	for _, p := range parts {
@@ -267,7 +279,7 @@ func outcome[T codec.Value](parts []*batchPart[T]) error {
 }
 
 // frame returns the encoded i-th request.
-func (b *Batch[T]) frame(i int) []byte {
+func (b *batch) frame(i int) []byte {
 	start := 0
 	if i > 0 {
 		start = b.requests[i-1].end
@@ -276,7 +288,7 @@ func (b *Batch[T]) frame(i int) []byte {
 }
 
 // fail stores the error of some requests.
-func (b *Batch[T]) fail(indices []int, err error) {
+func (b *batch) fail(indices []int, err error) {
 	if b.errs == nil {
 		b.errs = make([]error, len(b.requests))
 	}

@@ -33,7 +33,10 @@ type Buffer[T codec.Value] struct {
 // Every method returns as soon as its ctx ends. A request that gets no response is a
 // [*RequestError], which says whether the request may have been executed. A status of
 // failure is a response: false, and no error.
-type Client[T codec.Value] struct {
+type Client[T codec.Value] struct{ *client }
+
+// client is a [Client] of any value size. Its exported methods are those of Client.
+type client struct {
 	cfg           Config
 	servers       servers
 	calls         *conn.Calls
@@ -55,12 +58,23 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	if ctx == nil {
 		panic("throttr: Connect: ctx is nil")
 	}
+	c, err := connect(ctx, cfg, conn.SizeOf(codec.Size[T]()))
+	if err != nil {
+		return nil, err
+	}
+	return &Client[T]{c}, nil
+}
+
+// connect is [Connect] for a value size.
+func connect(ctx context.Context, cfg Config, size conn.Size) (*client, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient[T](cfg)
-	if err != nil {
+	c := &client{
+		cfg: cfg, calls: conn.NewCalls(size), ended: make(chan struct{}), backends: make(map[*ServerBackend]struct{}),
+	}
+	if c.servers, err = newServers(cfg, c.calls); err != nil {
 		return nil, err
 	}
 	if cfg.Lazy {
@@ -74,19 +88,11 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	return c, nil
 }
 
-// newClient makes a client without a connection. The Config has its defaults.
-func newClient[T codec.Value](cfg Config) (*Client[T], error) {
-	c := &Client[T]{cfg: cfg, calls: conn.NewCalls(conn.SizeOf(codec.Size[T]())), ended: make(chan struct{}), backends: make(map[*ServerBackend]struct{})}
-	var err error
-	c.servers, err = newServers(cfg, c.calls)
-	return c, err
-}
-
 // Close ends the client's backends, subscriptions and connections, and returns when nothing of
 // them is left. Requests that wait to be sent fail with [ErrClosed], and so do those whose
 // response does not come within a quarter of a second: a server never gets the memory of unread
 // responses back (H16 in docs/internals/protocol.md). It always returns nil.
-func (c *Client[T]) Close() error {
+func (c *client) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
@@ -106,7 +112,7 @@ func (c *Client[T]) Close() error {
 }
 
 // register has Close end b. It returns false if the client is closed already.
-func (c *Client[T]) register(b *ServerBackend) bool {
+func (c *client) register(b *ServerBackend) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -116,14 +122,14 @@ func (c *Client[T]) register(b *ServerBackend) bool {
 }
 
 // deregister undoes register.
-func (c *Client[T]) deregister(b *ServerBackend) {
+func (c *client) deregister(b *ServerBackend) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.backends, b)
 }
 
 // ping sends each server a QUERY.
-func (c *Client[T]) ping(ctx context.Context) error {
+func (c *client) ping(ctx context.Context) error {
 	_, err := each(c.servers.all, func(s *server) ([]struct{}, error) {
 		call := c.newCall(pingKey)
 		_, err := ask(ctx, c, s, call, codec.Query{Key: call.Key})
@@ -132,11 +138,11 @@ func (c *Client[T]) ping(ctx context.Context) error {
 	return err
 }
 
-// away implements sizedClient.
-func (c *Client[T]) away(server int) error { return c.servers.all[server].pool.Err() }
+// away returns why there is no connection to a server.
+func (c *client) away(server int) error { return c.servers.all[server].pool.Err() }
 
-// attempted implements sizedClient.
-func (c *Client[T]) attempted(server int) <-chan struct{} { return c.servers.all[server].attempted }
+// attempted returns what is closed at the end of the first attempt of a lazy client to connect to a server.
+func (c *client) attempted(server int) <-chan struct{} { return c.servers.all[server].attempted }
 
 // pingKey is a key that nobody uses.
 const pingKey = "throttr:ping"
@@ -150,7 +156,7 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 		return false, err
 	}
 	call := c.newCall(key)
-	r, err := do(ctx, c, key, call, codec.Insert[T]{Key: call.Key, Quota: quota, TTL: ttl})
+	r, err := do(ctx, c.client, key, call, codec.Insert[T]{Key: call.Key, Quota: quota, TTL: ttl})
 	return r.OK, err
 }
 
@@ -159,7 +165,7 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 // if the record is removed at the same time (H19): do not rely on it if you know the unit.
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
 	call := c.newCall(key)
-	r, err := do(ctx, c, key, call, codec.Query{Key: call.Key})
+	r, err := do(ctx, c.client, key, call, codec.Query{Key: call.Key})
 	return counterOf[T](r), r.OK, err
 }
 
@@ -185,12 +191,12 @@ func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attr
 		}
 	}
 	call := c.newCall(key)
-	r, err := do(ctx, c, key, call, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key})
+	r, err := do(ctx, c.client, key, call, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key})
 	return r.OK, err
 }
 
 // Purge deletes a counter or buffer. It returns false if there is none.
-func (c *Client[T]) Purge(ctx context.Context, key string) (bool, error) {
+func (c *client) Purge(ctx context.Context, key string) (bool, error) {
 	call := c.newCall(key)
 	r, err := do(ctx, c, key, call, codec.Purge{Key: call.Key})
 	return r.OK, err
@@ -205,7 +211,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 		return false, err
 	}
 	call := c.newCall(key)
-	r, err := do(ctx, c, key, call, codec.Set[T]{TTL: ttl, Key: call.Key, Value: value})
+	r, err := do(ctx, c.client, key, call, codec.Set[T]{TTL: ttl, Key: call.Key, Value: value})
 	return r.OK, err
 }
 
@@ -213,7 +219,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 // value.
 func (c *Client[T]) Get(ctx context.Context, key string) (Buffer[T], bool, error) {
 	call := c.newCall(key)
-	r, err := do(ctx, c, key, call, codec.Get{Key: call.Key})
+	r, err := do(ctx, c.client, key, call, codec.Get{Key: call.Key})
 	return bufferOf[T](r), r.OK, err
 }
 
@@ -232,7 +238,7 @@ func ttlOf[T codec.Value](r conn.Response) codec.TTL[T] {
 }
 
 // newCall returns an empty call whose Key is key.
-func (c *Client[T]) newCall(key string) *conn.Call {
+func (c *client) newCall(key string) *conn.Call {
 	call := c.calls.Get()
 	call.SetKey(key)
 	return call
@@ -240,8 +246,8 @@ func (c *Client[T]) newCall(key string) *conn.Call {
 
 // do sends a request, in an empty call, to the server of a key and returns the response. If the request
 // can't be encoded, nothing is sent.
-func do[T codec.Value, R codec.Request](
-	ctx context.Context, c *Client[T], key string, call *conn.Call, r R,
+func do[R codec.Request](
+	ctx context.Context, c *client, key string, call *conn.Call, r R,
 ) (conn.Response, error) {
 	response, err := ask(ctx, c, c.servers.of(key), call, r)
 	if failed, ok := err.(*RequestError); ok {
@@ -251,8 +257,8 @@ func do[T codec.Value, R codec.Request](
 }
 
 // ask is do for a given server.
-func ask[T codec.Value, R codec.Request](
-	ctx context.Context, c *Client[T], s *server, call *conn.Call, r R,
+func ask[R codec.Request](
+	ctx context.Context, c *client, s *server, call *conn.Call, r R,
 ) (response conn.Response, err error) {
 	if err := conn.Add(call, r); err != nil {
 		c.calls.Put(call)

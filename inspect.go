@@ -9,11 +9,12 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/pubsub"
 )
 
 // Stat returns how much a record was used. It returns false if there is none.
-func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, error) {
+func (c *client) Stat(ctx context.Context, key string) (inspect.Usage, bool, error) {
 	call := c.newCall(key)
 	response, err := do(ctx, c, key, call, codec.Stat{Key: call.Key})
 	if err != nil {
@@ -37,20 +38,20 @@ func (c *Client[T]) Stat(ctx context.Context, key string) (inspect.Usage, bool, 
 //     the message to another server, the result is false. Use a client of that server alone.
 func (c *Client[T]) Publish(ctx context.Context, channel string, payload []byte) (bool, error) {
 	call := c.newCall(channel)
-	response, err := do(ctx, c, channel, call, codec.Publish[T]{Channel: call.Key, Payload: payload})
+	response, err := do(ctx, c.client, channel, call, codec.Publish[T]{Channel: call.Key, Payload: payload})
 	return response.OK, err
 }
 
 // Info returns what the servers report about themselves, in the order of Config.Servers. If
 // some servers do not respond, Info returns the others' reports and the errors, joined.
-func (c *Client[T]) Info(ctx context.Context) ([]inspect.Info, error) {
+func (c *client) Info(ctx context.Context) ([]inspect.Info, error) {
 	return report(ctx, c, codec.Info{}, codec.DecodeInfoResponse, serverInfo)
 }
 
 // WhoAmI returns the id of one connection to each server, in the order of Config.Servers. It
 // is one of the connections that requests share, and may be another one each time. If some
 // servers do not respond, WhoAmI returns the others' ids and the errors, joined.
-func (c *Client[T]) WhoAmI(ctx context.Context) ([]inspect.Identity, error) {
+func (c *client) WhoAmI(ctx context.Context) ([]inspect.Identity, error) {
 	return report(ctx, c, codec.WhoAmI{}, codec.DecodeWhoAmIResponse,
 		func(server string, r codec.WhoAmIResponse) inspect.Identity {
 			return inspect.Identity{Server: server, ID: r.ID}
@@ -58,8 +59,8 @@ func (c *Client[T]) WhoAmI(ctx context.Context) ([]inspect.Identity, error) {
 }
 
 // report sends a request to every server, and returns an entry for each response.
-func report[T codec.Value, R codec.Request, M, E any](
-	ctx context.Context, c *Client[T], r R, decode func([]byte) (M, int, error), entry func(server string, m M) E,
+func report[R codec.Request, M, E any](
+	ctx context.Context, c *client, r R, decode func([]byte) (M, int, error), entry func(server string, m M) E,
 ) ([]E, error) {
 	return each(c.servers.all, func(s *server) ([]E, error) {
 		response, err := ask(ctx, c, s, c.newCall(""), r)
@@ -74,7 +75,7 @@ func report[T codec.Value, R codec.Request, M, E any](
 // Connection returns a connection that is open on a server, which must be an element of
 // Config.Servers; any other is an error that matches [ErrConfig]. It returns false if no open
 // connection has the id.
-func (c *Client[T]) Connection(ctx context.Context, server string, id codec.ConnID) (inspect.Connection, bool, error) {
+func (c *client) Connection(ctx context.Context, server string, id codec.ConnID) (inspect.Connection, bool, error) {
 	s := c.servers.named(server)
 	if s == nil {
 		return inspect.Connection{}, false, fmt.Errorf("%w: %q is none of Servers", ErrConfig, server)
@@ -100,7 +101,7 @@ func (c *Client[T]) Connection(ctx context.Context, server string, id codec.Conn
 // entries and the errors, joined.
 //
 // The response can be long, so it uses a connection of its own, see [Client.List].
-func (c *Client[T]) Channel(ctx context.Context, name string) ([]inspect.Subscriber, bool, error) {
+func (c *client) Channel(ctx context.Context, name string) ([]inspect.Subscriber, bool, error) {
 	request := codec.Channel{Name: []byte(name)}
 	if _, err := request.AppendBinary(nil); err != nil {
 		return nil, false, err
@@ -161,14 +162,14 @@ func keyStatsEntry(server string, e codec.StatsEntry) inspect.KeyUsage {
 	return inspect.KeyUsage{Server: server, Key: string(e.Key), Usage: inspect.Usage(e.Usage)}
 }
 
-func listEntry[T codec.Value](server string, e codec.ListEntry[T]) inspect.Record {
+func listEntry(server string, e conn.Record) inspect.Record {
 	kind := inspect.Counter
 	if e.Buffer {
 		kind = inspect.Buffer
 	}
 	return inspect.Record{
 		Server: server, Key: string(e.Key), Kind: kind,
-		Unit: e.Unit, ExpiresAt: unixTime(e.Expires), BytesUsed: uint64(e.Bytes),
+		Unit: e.Unit, ExpiresAt: unixTime(e.Expires), BytesUsed: e.Bytes,
 	}
 }
 

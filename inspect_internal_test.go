@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 )
 
 // Each field of a response is in the field of its name, or is one of others.
 func TestInspectionsHaveTheFieldsOfResponses(t *testing.T) {
-	list := codec.ListEntry[uint16]{Key: []byte("k"), Buffer: true}
+	list := conn.Record{Key: []byte("k"), Buffer: true}
 	connection := codec.ConnectionInfo{IP: "127.0.0.1"}
 	channel := codec.ChannelsEntry{Name: []byte("c")}
 	var info codec.InfoResponse

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/outage"
 )
@@ -79,7 +80,7 @@ func (s *sizing) learned(size, server int) {
 	}
 	ended, cancel := context.WithCancel(s.ctx)
 	cancel() // Connect must not wait for the other servers
-	client, err := connectSize(ended, size, s.cfg)
+	client, err := connect(ended, s.cfg, conn.SizeOf(size))
 	if err != nil {
 		s.fail(server, err)
 		return

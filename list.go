@@ -7,6 +7,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/inspect"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/pool"
 )
 
@@ -29,37 +30,54 @@ import (
 // If a server fails, the entries that it has sent remain, and the other servers are asked.
 // The last pair that is yielded then has an empty entry and the error: a [*RequestError], or
 // several, joined. Nothing is asked twice. The iteration ends when ctx ends.
-func (c *Client[T]) List(ctx context.Context) iter.Seq2[inspect.Record, error] {
-	return listing(ctx, c, codec.List{}, listEntry[T])
+func (c *client) List(ctx context.Context) iter.Seq2[inspect.Record, error] {
+	return listing(ctx, c, codec.List{}, c.recordDecoder, listEntry)
 }
 
 // KeyStats yields how much each record was used, as [Client.List] yields the records.
-func (c *Client[T]) KeyStats(ctx context.Context) iter.Seq2[inspect.KeyUsage, error] {
-	return listing(ctx, c, codec.Stats{}, keyStatsEntry)
+func (c *client) KeyStats(ctx context.Context) iter.Seq2[inspect.KeyUsage, error] {
+	return listing(ctx, c, codec.Stats{}, decoderOf[codec.StatsEntry], keyStatsEntry)
 }
 
 // Connections yields all connections that are open on the servers, anybody's, as
 // [Client.List] yields the records. The connection that asks is among them.
-func (c *Client[T]) Connections(ctx context.Context) iter.Seq2[inspect.Connection, error] {
-	return listing(ctx, c, codec.Connections{}, connectionEntry)
+func (c *client) Connections(ctx context.Context) iter.Seq2[inspect.Connection, error] {
+	return listing(ctx, c, codec.Connections{}, decoderOf[codec.ConnectionInfo], connectionEntry)
 }
 
 // Channels yields all channels that have subscribers, as [Client.List] yields the records. A server
 // subscribes each connection to "*" and to the channel of its own id; those of this package
 // unsubscribe, except for the one that subscriptions use.
-func (c *Client[T]) Channels(ctx context.Context) iter.Seq2[inspect.Channel, error] {
-	return listing(ctx, c, codec.Channels{}, channelEntry)
+func (c *client) Channels(ctx context.Context) iter.Seq2[inspect.Channel, error] {
+	return listing(ctx, c, codec.Channels{}, decoderOf[codec.ChannelsEntry], channelEntry)
+}
+
+// listDecoder decodes a response of entries E, as a [codec.FragmentDecoder] does.
+type listDecoder[E any] interface {
+	Decode(src []byte) (entries []E, n int, err error)
+	Done() bool
+}
+
+// decoderOf returns a decoder of entries that do not depend on the value size.
+func decoderOf[E codec.FragmentEntry[E]](maxFragment uint64) listDecoder[E] {
+	return &codec.FragmentDecoder[E]{MaxFragment: maxFragment}
+}
+
+// recordDecoder returns a decoder of a LIST.
+func (c *client) recordDecoder(maxFragment uint64) listDecoder[conn.Record] {
+	return c.calls.Size().Records(maxFragment)
 }
 
 // listing yields the entries of all servers' responses to a request, and the errors last.
-func listing[T codec.Value, E codec.FragmentEntry[E], R any](
-	ctx context.Context, c *Client[T], r codec.Request, entry func(server string, e E) R,
+func listing[E, R any](
+	ctx context.Context, c *client, r codec.Request, decoder func(maxFragment uint64) listDecoder[E],
+	entry func(server string, e E) R,
 ) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var failures []error
 		for _, s := range c.servers.all {
 			left := false
-			d := codec.FragmentDecoder[E]{MaxFragment: uint64(c.cfg.MaxResponse)}
+			d := decoder(uint64(c.cfg.MaxResponse))
 			err := s.stream(ctx, r, func(src []byte, gone bool) (int, bool, error) {
 				entries, n, err := d.Decode(src)
 				if gone {

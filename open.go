@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/outage"
 	_ "github.com/throttr-go/throttr/memory" // memory://
 	"github.com/throttr-go/throttr/window"
@@ -152,30 +152,16 @@ func openServers(ctx context.Context, cfg Config, opts []BackendOption) (*Server
 }
 
 // connectAny connects to servers that are there, and learns their value size from them.
-func connectAny(ctx context.Context, cfg Config) (sizedClient, error) {
-	client, err := connectSize(ctx, codec.Size[uint16](), cfg)
+func connectAny(ctx context.Context, cfg Config) (*client, error) {
+	client, err := connect(ctx, cfg, conn.SizeOf(2))
 	var one, other *ValueSizeError
 	if !errors.As(err, &one) {
 		return client, err
 	}
-	client, err = connectSize(ctx, one.Actual, cfg)
+	client, err = connect(ctx, cfg, conn.SizeOf(one.Actual))
 	if errors.As(err, &other) {
 		return nil, fmt.Errorf("%w: %w: %s has %d-byte values and %s %d-byte values; servers that are used together must have the same",
 			ErrConnect, ErrValueSizeMismatch, one.Server, one.Actual, other.Server, other.Actual)
 	}
 	return client, err
-}
-
-// connectSize is [Connect] for a value size in bytes.
-func connectSize(ctx context.Context, size int, cfg Config) (sizedClient, error) {
-	switch size {
-	case 1:
-		return Connect[uint8](ctx, cfg)
-	case 2:
-		return Connect[uint16](ctx, cfg)
-	case 4:
-		return Connect[uint32](ctx, cfg)
-	default:
-		return Connect[uint64](ctx, cfg)
-	}
 }

@@ -3,7 +3,6 @@ package throttr
 import (
 	"context"
 	"errors"
-	"iter"
 	"math"
 	"sync/atomic"
 	"time"
@@ -56,36 +55,8 @@ type serverCalls struct {
 
 // sized is what a ServerBackend has once the value size of its servers is known.
 type sized struct {
-	windows serverWindows
-	client  sizedClient
-}
-
-// serverWindows is a [fixedwindow.Backend] of any value size. Sent says whether a call that failed may have
-// been executed.
-type serverWindows interface {
-	Check(l Limit) (window.Traits, error)
-	Hit(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
-	Take(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
-	Charge(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
-	Peek(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
-	Set(ctx context.Context, key string, l Limit, n uint64) (w window.Window, sent bool, err error)
-	TakeAll(ctx context.Context, takes []Take, windows []window.Window) (granted, sent bool, err error)
-	GiveBack(ctx context.Context, key string, l Limit, n uint64, id int64) (given, sent bool, err error)
-	Reset(ctx context.Context, key string, l Limit) (sent bool, err error)
-	Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error)
-	Stats() fixedwindow.Stats
-	Close()
-}
-
-// sizedClient is a [Client] of any value size.
-type sizedClient interface {
-	Close() error
-	ping(ctx context.Context) error
-	listWindows(ctx context.Context, keys []string) iter.Seq2[Listed, error]
-	away(server int) error                // why there is no connection to a server
-	attempted(server int) <-chan struct{} // of a lazy client: closed at the end of the first attempt to connect
-	keepWindowsOf(b *ServerBackend, o backendOptions)
-	deregister(b *ServerBackend)
+	windows *fixedwindow.Backend
+	client  *client
 }
 
 // defaultMaxWindows is how many windows a backend remembers.
@@ -131,7 +102,7 @@ func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 // Backend returns a [Backend] for [NewRateLimit] that keeps its windows on the client's
 // servers. One per client is enough, for all its keys and scales. Close it, or the client. It
 // panics if an option is nil.
-func (c *Client[T]) Backend(opts ...BackendOption) *ServerBackend {
+func (c *client) Backend(opts ...BackendOption) *ServerBackend {
 	o := backendOptionsOf("Client.Backend", opts)
 	b := newServerBackend(c.cfg.Servers)
 	c.keepWindowsOf(b, o)
@@ -149,7 +120,7 @@ func newServerBackend(servers []string) *ServerBackend {
 }
 
 // keepWindowsOf has the client keep the windows of a backend, which has no client yet.
-func (c *Client[T]) keepWindowsOf(b *ServerBackend, o backendOptions) {
+func (c *client) keepWindowsOf(b *ServerBackend, o backendOptions) {
 	servers := make([]fixedwindow.Server, len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.KeepParked()
@@ -281,35 +252,36 @@ func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
 
 // Hit implements [Backend].
 func (b *ServerBackend) Hit(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "hit", serverWindows.Hit, key, l, n)
+	return b.count(ctx, "hit", (*fixedwindow.Backend).Hit, key, l, n)
 }
 
 // Take implements [Backend]. It takes one round trip if the window is known. If its count may not be
 // within the limit, it is read first.
 func (b *ServerBackend) Take(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "take", serverWindows.Take, key, l, n)
+	return b.count(ctx, "take", (*fixedwindow.Backend).Take, key, l, n)
 }
 
 // Charge implements [Backend].
 func (b *ServerBackend) Charge(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "charge", serverWindows.Charge, key, l, n)
+	return b.count(ctx, "charge", (*fixedwindow.Backend).Charge, key, l, n)
 }
 
 // Peek implements [Backend].
 func (b *ServerBackend) Peek(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "peek", serverWindows.Peek, key, l, n)
+	return b.count(ctx, "peek", (*fixedwindow.Backend).Peek, key, l, n)
 }
 
 // Set implements [Backend].
 func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "set", serverWindows.Set, key, l, n)
+	return b.count(ctx, "set", (*fixedwindow.Backend).Set, key, l, n)
 }
 
-// counting is a method of serverWindows that returns a window.
-type counting = func(s serverWindows, ctx context.Context, key string, l Limit,
+// counting is a method of a [fixedwindow.Backend] that returns a window. Sent says whether a call that failed may have
+// been executed.
+type counting = func(b *fixedwindow.Backend, ctx context.Context, key string, l Limit,
 	n uint64) (w window.Window, sent bool, err error)
 
-// count has a method of serverWindows called. Call is its name in errors.
+// count has such a method called. Call is its name in errors.
 func (b *ServerBackend) count(ctx context.Context, call string, do counting, key string, l Limit,
 	n uint64) (w window.Window, err error) {
 	o, err := b.use(ctx, key, l)

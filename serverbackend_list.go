@@ -31,9 +31,9 @@ func (b *ServerBackend) List(ctx context.Context, keys ...string) iter.Seq2[List
 }
 
 // listWindows lists the open windows of some keys, or of all.
-func (c *Client[T]) listWindows(ctx context.Context, keys []string) iter.Seq2[Listed, error] {
+func (c *client) listWindows(ctx context.Context, keys []string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		w := windowReader[T]{client: c, yield: yield}
+		w := windowReader{client: c, yield: yield}
 		for r, err := range c.List(ctx) {
 			if err != nil {
 				if w.read(ctx) {
@@ -52,8 +52,8 @@ func (c *Client[T]) listWindows(ctx context.Context, keys []string) iter.Seq2[Li
 }
 
 // windowReader reads records of windows, many of a server at a time, and yields those that are open.
-type windowReader[T codec.Value] struct {
-	client *Client[T]
+type windowReader struct {
+	client *client
 	yield  func(Listed, error) bool
 	server string // whose records are pending
 	names  []fixedwindow.Name
@@ -64,7 +64,7 @@ type windowReader[T codec.Value] struct {
 const readStep = 256
 
 // add adds a record to those that are pending. It returns false if the loop has ended.
-func (w *windowReader[T]) add(ctx context.Context, r inspect.Record, name fixedwindow.Name) bool {
+func (w *windowReader) add(ctx context.Context, r inspect.Record, name fixedwindow.Name) bool {
 	if (r.Server != w.server || len(w.names) == min(readStep, w.client.cfg.MaxInFlight)) && !w.read(ctx) {
 		return false
 	}
@@ -80,7 +80,7 @@ func (w *windowReader[T]) add(ctx context.Context, r inspect.Record, name fixedw
 }
 
 // read reads what is pending. It returns false if the loop has ended.
-func (w *windowReader[T]) read(ctx context.Context) bool {
+func (w *windowReader) read(ctx context.Context) bool {
 	if w.call == nil {
 		return true
 	}

@@ -34,7 +34,7 @@ type ServerStats struct {
 }
 
 // Stats returns what the client has done and is doing.
-func (c *Client[T]) Stats() Stats {
+func (c *client) Stats() Stats {
 	s := Stats{Subscriptions: int(c.subscriptions.Open.Load()), Dropped: c.subscriptions.Dropped.Load()}
 	for _, one := range c.servers.all {
 		s.Servers = append(s.Servers, one.stats())

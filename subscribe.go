@@ -34,7 +34,7 @@ import (
 //     [ErrUnavailable] if the last attempt to connect has failed already, and [pubsub.ErrRefused]
 //     if the server answers SUBSCRIBE with failure;
 //   - an error that matches [codec.ErrTooLarge], for a channel of more than 255 bytes.
-func (c *Client[T]) Subscribe(ctx context.Context, channel string,
+func (c *client) Subscribe(ctx context.Context, channel string,
 	opts ...pubsub.Option) (*pubsub.Subscription, error) {
 	o := subscriptions.SubscribeOptions{}
 	api.Apply("throttr: Client.Subscribe", &o, opts)

@@ -18,7 +18,7 @@ import (
 // Sweep pauses so that the requests of others pass, and takes up to half a minute for that. It
 // returns what was found on each server, in the order of Config.Servers, and the errors, joined:
 // each is a [*RequestError].
-func (c *Client[T]) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error) {
+func (c *client) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error) {
 	return each(c.servers.all, func(s *server) ([]inspect.Swept, error) {
 		remover := fixedwindow.NewRemover(s.pool, c.calls, c.cfg.MaxInFlight)
 		defer remover.Close()
