@@ -13,8 +13,8 @@ import (
 const version = "5.0.11"
 
 // inspect executes a request about the server itself.
-func (p sized[T]) inspect(x *exchange, request codec.Request) {
-	switch m := request.(type) {
+func (p sized[T]) inspect(x *exchange) {
+	switch m := x.request.(type) {
 	case codec.List:
 		p.list(x)
 	case codec.Stats:

@@ -13,10 +13,10 @@ const lastOp = 0x1f
 type exchange struct {
 	conn    *conn // where the request came from
 	op      codec.Op
-	request codec.Request // only for an observer: to keep it allocates
-	key     []byte        // what the request is about; aliases its bytes
-	ok      bool          // the status of the response
-	out     []byte        // the response
+	request codec.Request
+	key     []byte // what the request is about; aliases its bytes
+	ok      bool   // the status of the response
+	out     []byte // the response
 
 	record *record // whose TTL unit is in the response; nil: none
 	unitAt int     // where
@@ -67,24 +67,7 @@ func newSized[T codec.Value](s *Server) sized[T] {
 
 func (p sized[T]) execute(x *exchange, src []byte) (n int, err error) {
 	x.op = codec.Op(src[0])
-	switch x.op {
-	case codec.OpInsert:
-		return run(x, src, codec.DecodeInsert[T], p.insert)
-	case codec.OpQuery:
-		return run(x, src, codec.DecodeQuery, p.query)
-	case codec.OpUpdate:
-		return run(x, src, codec.DecodeUpdate[T], p.update)
-	case codec.OpPurge:
-		return run(x, src, codec.DecodePurge, p.purge)
-	default:
-		return run(x, src, codec.DecodeRequest[T], p.other)
-	}
-}
-
-// run decodes the request at the start of src and executes it.
-func run[M codec.Request](x *exchange, src []byte,
-	decode func([]byte) (M, int, error), execute func(*exchange, M) error) (n int, err error) {
-	m, n, err := decode(src)
+	x.request, n, err = codec.DecodeRequest[T](src)
 	switch {
 	case errors.Is(err, codec.ErrShort):
 		return 0, err
@@ -93,32 +76,55 @@ func run[M codec.Request](x *exchange, src []byte,
 	case err != nil: // the frame announces more than the server's buffer holds
 		return 0, breachf("H5", "%v", err)
 	}
-	s := x.conn.srv
 	x.conn.requests[x.op]++ // before the execution: an INFO counts itself
 	x.conn.readBytes += uint64(n)
-	s.requests[x.op].mark(s.store.minute, 1)
-	if s.observer != nil {
-		x.request = m
-	}
-	return n, execute(x, m)
+	p.requests[x.op].mark(p.store.minute, 1)
+	return n, p.run(x)
 }
 
-func (p sized[T]) insert(x *exchange, m codec.Insert[T]) error {
-	ok, err := p.store.insert(m.Key, uint64(m.Quota), ttlOf(m.TTL))
-	x.status(m.Key, ok)
-	return err
-}
-
-func (p sized[T]) query(x *exchange, m codec.Query) error {
-	res := codec.QueryResponse[T]{}
-	if r := p.store.read(m.Key); r != nil {
-		res = codec.QueryResponse[T]{Found: true, Quota: T(r.quota), TTL: p.remaining(r)}
-		x.record = r
-		x.unitAt = 1 + codec.Size[T]()
+// run executes the request of x.
+func (p sized[T]) run(x *exchange) error {
+	switch m := x.request.(type) {
+	case codec.Insert[T]:
+		ok, err := p.store.insert(m.Key, uint64(m.Quota), ttlOf(m.TTL))
+		x.status(m.Key, ok)
+		return err
+	case codec.Query:
+		res := codec.QueryResponse[T]{}
+		if r := p.store.read(m.Key); r != nil {
+			res = codec.QueryResponse[T]{Found: true, Quota: T(r.quota), TTL: p.remaining(r)}
+			x.record = r
+			x.unitAt = 1 + codec.Size[T]()
+		}
+		x.key = m.Key
+		x.respond(res.Found, res)
+	case codec.Update[T]:
+		return p.update(x, m)
+	case codec.Purge:
+		x.status(m.Key, p.store.purge(m.Key))
+	case codec.Set[T]:
+		ok, err := p.store.set(m.Key, m.Value, ttlOf(m.TTL))
+		x.status(m.Key, ok)
+		return err
+	case codec.Get:
+		res := codec.GetResponse[T]{}
+		if r := p.store.read(m.Key); r != nil {
+			res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
+			x.record = r
+			x.unitAt = 1
+		}
+		x.key = m.Key
+		x.respond(res.Found, res)
+	case codec.Subscribe:
+		p.channels.subscribe(x.conn, string(m.Channel), p.store.now)
+		x.status(nil, true)
+	case codec.Unsubscribe:
+		x.status(nil, p.channels.unsubscribe(x.conn, string(m.Channel)))
+	case codec.Publish[T]:
+		x.status(nil, p.publish(x.conn, m))
+	default:
+		p.inspect(x)
 	}
-	x.key = m.Key
-	x.ok = res.Found
-	x.out, _ = res.AppendBinary(x.out)
 	return nil
 }
 
@@ -132,44 +138,6 @@ func (p sized[T]) update(x *exchange, m codec.Update[T]) (err error) {
 	}
 	x.status(m.Key, ok)
 	return err
-}
-
-func (p sized[T]) purge(x *exchange, m codec.Purge) error {
-	x.status(m.Key, p.store.purge(m.Key))
-	return nil
-}
-
-// other executes the requests that are not about counters.
-func (p sized[T]) other(x *exchange, request codec.Request) error {
-	switch m := request.(type) {
-	case codec.Set[T]:
-		ok, err := p.store.set(m.Key, m.Value, ttlOf(m.TTL))
-		x.status(m.Key, ok)
-		return err
-	case codec.Get:
-		p.get(x, m.Key)
-	case codec.Subscribe:
-		p.channels.subscribe(x.conn, string(m.Channel), p.store.now)
-		x.status(nil, true)
-	case codec.Unsubscribe:
-		x.status(nil, p.channels.unsubscribe(x.conn, string(m.Channel)))
-	case codec.Publish[T]:
-		x.status(nil, p.publish(x.conn, m))
-	default:
-		p.inspect(x, request)
-	}
-	return nil
-}
-
-func (p sized[T]) get(x *exchange, key []byte) {
-	res := codec.GetResponse[T]{}
-	if r := p.store.read(key); r != nil {
-		res = codec.GetResponse[T]{Found: true, TTL: p.remaining(r), Value: r.value}
-		x.record = r
-		x.unitAt = 1
-	}
-	x.key = key
-	x.respond(res.Found, res)
 }
 
 func (p sized[T]) remaining(r *record) codec.TTL[T] {
