@@ -26,7 +26,6 @@ const (
 	byLargest    = "numbers can be large"
 	byLoops      = "the loop of a list may call the backend, and end early"
 	byVectors    = "vectors"
-	byCalendar   = "calendar: vectors"
 	byModel      = "random calls agree with a model"
 	byTwo        = "random calls of two clients agree with a model"
 	byStorms     = "concurrent takes and give-backs leave what is held"
@@ -417,7 +416,7 @@ var unbounded = []broken{
 			l.Algorithm = window.FixedWindow + window.AlignedWindow - l.Algorithm
 		}
 	})},
-	{"ExpiresAt is late", "f", []string{byModel, byCalendar}, ofWindows(func(_ attempt, _ call, w *window.Window) { *w = postponed(*w, time.Millisecond) })},
+	{"ExpiresAt is late", "f", []string{byModel}, ofWindows(func(_ attempt, _ call, w *window.Window) { *w = postponed(*w, time.Millisecond) })},
 	{"ExpiresAt is late", "twl", []string{byVectors, byModel}, ofWindows(func(_ attempt, _ call, w *window.Window) { *w = postponed(*w, 1) })},
 	{"ExpiresAt is zero", "f", []string{byModel}, ofWindows(func(_ attempt, _ call, w *window.Window) { w.ExpiresAt = time.Time{} })},
 	{"Left is always a scale", "f", []string{byModel}, ofWindows(func(_ attempt, c call, w *window.Window) { w.Left = c.Limit.Scale })},
@@ -480,15 +479,15 @@ var unbounded = []broken{
 		l.Calendar = min(l.Calendar, window.Day)
 		l.StartDay = 0
 	})},
-	{"windows are those of UTC", "f", []string{byKeys, byCalendar, byModel}, ofLimits(func(l *window.Limit) { l.Zone = "" })},
-	{"windows start on the first day", "f", []string{byKeys, byCalendar, byModel}, ofLimits(func(l *window.Limit) { l.StartDay = 0 })},
+	{"windows are those of UTC", "f", []string{byKeys, byModel}, ofLimits(func(l *window.Limit) { l.Zone = "" })},
+	{"windows start on the first day", "f", []string{byKeys, byModel}, ofLimits(func(l *window.Limit) { l.StartDay = 0 })},
 	{"UTC has two counts, by how it is written", "f", []string{byModel}, ofLimits(func(l *window.Limit) {
 		if l.Zone == "UTC" {
 			l.Zone = "Etc/UTC"
 		}
 	})},
-	{"a day has 24 hours, a month 30 days", "f", []string{byCalendar, byModel}, ofLength(window.AlignedWindow)},
-	{"a window of a day opens with a hit and lasts a day", "f", []string{byCalendar, byModel}, ofLength(window.FixedWindow)},
+	{"a day has 24 hours, a month 30 days", "f", []string{byModel}, ofLength(window.AlignedWindow)},
+	{"a window of a day opens with a hit and lasts a day", "f", []string{byModel}, ofLength(window.FixedWindow)},
 
 	// Places in flight.
 	{"the context of a claim is checked after it", "f", []string{byClaims}, instead(exchange, checkedLate)},

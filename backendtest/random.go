@@ -11,7 +11,6 @@ import (
 
 var randomProperties = []property{
 	{"vectors", testVectors, []need{have(giveBack)}},
-	{"calendar: vectors", testCalendarVectors, []need{calendar, jumps}},
 	{"random calls agree with a model", func(s *suite) { s.random(6, 500, false) }, nil},
 	{"random calls of two clients agree with a model", func(s *suite) { s.random(3, 1000, true) }, []need{twoClients}},
 }

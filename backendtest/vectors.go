@@ -137,33 +137,3 @@ func (s *suite) replay(v *vector, unit, offset time.Duration, check func(step, a
 		start = start.Add(s.Clock.Now().Sub(before)) // a Set can take some time
 	}
 }
-
-// calendarVector is a window: with the instant now in it.
-type calendarVector struct {
-	Why, Zone       string
-	Calendar        window.Calendar
-	StartDay        uint8 `json:"start_day"`
-	Now, Start, End time.Time
-}
-
-// testCalendarVectors takes in the windows of the vectors, which are in the order of time. The clock may show a later
-// time than some of them have.
-func testCalendarVectors(s *suite) {
-	var file struct{ Vectors []calendarVector }
-	s.readVectors(window.CalendarWindow.String(), &file)
-	for i, v := range file.Vectors {
-		if v.Now.Before(s.Clock.Now()) {
-			continue
-		}
-		s.Clock.Advance(v.Now.Sub(s.Clock.Now()))
-		c := s.count(fmt.Sprint("k", i)).ofCalendar(v.Calendar, v.Zone, v.StartDay).upTo(3)
-		for range 2 {
-			end := c.do(take, 2).ExpiresAt
-			s.expect(!end.Before(v.End) && end.Sub(v.End) <= s.traits(c.limit).Precision,
-				"the window ends at %v, want %v", end, v.End)
-		}
-		if s.Failed() {
-			s.Fatalf("%+v", v)
-		}
-	}
-}

@@ -20,9 +20,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// The vectors are in the conformance suite, which replays them with a backend.
 func TestWindowsOfTheCalendarMatchTheVectors(t *testing.T) {
-	text, err := os.ReadFile("../../backendtest/testdata/calendar-window.json")
+	text, err := os.ReadFile("testdata/calendar-window.json")
 	require.NoError(t, err)
 	var file struct {
 		Vectors []struct {
