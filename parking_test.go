@@ -71,6 +71,10 @@ func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		locked := slices.DeleteFunc(log.said(t), func(line string) bool { return strings.Contains(line, "sweep failed") })
 		require.Equal(t, []string{"ERROR throttr: server accepts connections but answers nothing: locked up (H12); only a restart helps memory:1"}, locked)
+		_, _, err = client.Query(t.Context(), "k")
+		require.ErrorIs(t, err, throttr.ErrLockedUp)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.True(t, testkit.SafeToRetry(err) && testkit.ServerStats(client).LockedUp)
 		remove()
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{"INFO throttr: server responds again memory:1"}, log.said(t))
@@ -79,8 +83,12 @@ func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv, log := testkit.InMemory(t), &journal{}
 			srv.Set("", 7, time.Minute) // in milliseconds
-			testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: log.logger(), Parking: p})).Backend()
+			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Logger: log.logger(), Parking: p}))
+			testkit.Hits(t, testkit.NewRateLimit(client.Backend()), 1, "k", time.Second, 5)
 			time.Sleep(50 * time.Second)
+			quota, _ := srv.Counter("")
+			left, _ := srv.TTL("")
+			require.Equal(t, []any{uint64(7), 10 * time.Second, false}, []any{quota, left, testkit.ServerStats(client).Parked})
 			if p == throttr.ParkingAutomatic {
 				require.Empty(t, log.said(t), "there is a record of somebody else: nobody wants the server to be parked")
 				return

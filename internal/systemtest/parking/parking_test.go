@@ -1,9 +1,7 @@
-// Package parking_test has the tests of parked servers, and of servers that have locked up.
+// Package parking_test has the tests of parked servers.
 package parking_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -217,85 +215,4 @@ func TestAServerWhoseRecordIsRemovedIsParkedAgain(t *testing.T) {
 		time.Sleep(time.Minute) // the maintenance notices
 		require.Contains(t, srv.Keys(), "")
 	})
-}
-
-func TestARecordOfSomebodyWithTheEmptyKeyIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := server(t, 2)
-		srv.Set("", 7, time.Minute) // in milliseconds
-		client := connect[uint16](t, srv, always)
-		l := testkit.NewRateLimit(client.Backend())
-		testkit.Hits(t, l, 1, "k", time.Second, 5)
-		insert(t, client, "other", seconds[uint16](1))
-		require.False(t, testkit.ServerStats(client).Parked)
-		ttl, ok := srv.TTL("")
-		require.True(t, ok)
-		require.Equal(t, time.Minute, ttl)
-		quota, _ := srv.Counter("")
-		require.EqualValues(t, 7, quota)
-		client.Close()
-	})
-}
-
-// lock locks srv up: records expire within microseconds of each other.
-func lock(t testing.TB, srv *mockserver.Server) {
-	t.Helper()
-	for i := range 20 {
-		srv.Set(fmt.Sprint("twin:", i), 1, 20*time.Second)
-		time.Sleep(time.Microsecond)
-	}
-	time.Sleep(40 * time.Second)
-	require.True(t, srv.LockedUp())
-}
-
-func TestALockedUpServerIsNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, err := mockserver.Start(mockserver.WithAddr("memory", "memory:1"), mockserver.WithRealCollector())
-		require.NoError(t, err)
-		defer srv.Close()
-		client := connect[uint16](t, srv, never)
-		lock(t, srv)
-		start := time.Now()
-		_, _, err = client.Query(t.Context(), "k")
-		require.Error(t, err)
-		require.NotErrorIs(t, err, throttr.ErrLockedUp, "one connection is not enough")
-		for !errors.Is(err, throttr.ErrLockedUp) {
-			require.Less(t, time.Since(start), 30*time.Second)
-			time.Sleep(time.Second)
-			_, _, err = client.Query(t.Context(), "k")
-		}
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.ErrorContains(t, err, "server memory:1 accepts connections but answers nothing: locked up (H12); only a restart helps")
-		require.True(t, testkit.SafeToRetry(err))
-		require.True(t, testkit.ServerStats(client).LockedUp)
-		require.NoError(t, srv.Restart(false))
-		time.Sleep(20 * time.Second)
-		_, _, err = client.Query(t.Context(), "k")
-		require.NoError(t, err)
-		require.False(t, testkit.ServerStats(client).LockedUp)
-	})
-}
-
-func TestAServerThatIsAwayOrSlowIsNotLockedUp(t *testing.T) {
-	for name, fail := range map[string]func(srv *mockserver.Server){
-		"refuses":          func(srv *mockserver.Server) { srv.Refuse(true); srv.Disconnect() },
-		"responds slowly":  func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Delay: 4 * time.Second}) },
-		"loses everything": func(srv *mockserver.Server) { srv.Inject(mockserver.Fault{Key: "k", Drop: true}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				client := connect[uint16](t, srv, never)
-				fail(srv)
-				for range 20 {
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-					_, _, err := client.Query(ctx, "k")
-					cancel()
-					require.NotErrorIs(t, err, throttr.ErrLockedUp)
-					require.False(t, testkit.ServerStats(client).LockedUp)
-					time.Sleep(time.Second)
-				}
-			})
-		})
-	}
 }
