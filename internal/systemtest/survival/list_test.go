@@ -47,46 +47,24 @@ func TestWrongListsDoNoHarm(t *testing.T) {
 }
 
 func wrongLists(t *testing.T, mode throttr.Parking) {
-	const scale, limit = time.Second, 10
-	l := newLedger()
 	srv := testkit.InMemory(t, mockserver.WithRealCollector(), mockserver.WithHazard(mockserver.GarbledList, true))
 	srv.Set("somebody's", 7, 24*time.Hour)
 	cfg := throttr.Config{Parking: mode}
 	sweeper := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: mode, MaxRetries: -1}))
-	begin := func(seed uint64) *process[uint16] {
-		p := start[uint16](t, srv, cfg)
-		for i := range seed % 2 * 4 {
-			r := rand.New(rand.NewPCG(8, seed<<4|i))
-			p.work.Go(func() { own(l, p, r, fmt.Sprint("own:", seed, ":", i), scale) })
-		}
-		r := rand.New(rand.NewPCG(18, seed))
-		p.work.Go(func() {
-			for p.ctx.Err() == nil {
-				shared(l, p, fmt.Sprint("shared:", r.IntN(100)), scale, limit)
-				time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
-			}
-		})
-		return p
+	user, open := start[uint16](t, srv, cfg), keys(20)
+	for _, key := range open {
+		testkit.Hits(t, user.limiter, 3, key, time.Hour, 10)
 	}
+	used := testkit.Keys(srv)
 	r := rand.New(rand.NewPCG(8, 8))
 	broken, removed := 0, 0
-	swept := time.Now() // when the last complete sweep began
-	sweep := func() {
-		begin := time.Now()
-		result, err := sweeper.Sweep(t.Context(), false)
-		removed += result[0].Removed
-		if err != nil {
-			broken++
-			return
+	for i := range testkit.Fewer(300) {
+		p := start[uint16](t, srv, cfg)
+		for j := range 5 {
+			testkit.Hits(t, p.limiter, 1, fmt.Sprint("orphan:", i, ":", j), time.Second, 10)
 		}
-		swept = begin
-	}
-	for i := range uint64(testkit.Fewer(300)) {
-		p := begin(i)
+		p.end()
 		time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
-		if i%2 == 0 {
-			p.end()
-		}
 		list := forgedList(t, srv)
 		undo := func() {}
 		switch r.IntN(5) {
@@ -100,23 +78,28 @@ func wrongLists(t *testing.T, mode throttr.Parking) {
 		case 3:
 			undo = srv.Inject(mockserver.Fault{Op: codec.OpList, Disconnect: true})
 		}
-		sweep()
+		result, err := sweeper.Sweep(t.Context(), false)
+		removed += result[0].Removed
 		undo()
-		// Orphans expire if no LIST is complete for as long as they can be removed.
-		for time.Since(swept) > 4*time.Second {
-			sweep()
+		if err != nil {
+			broken++
+			sweeper.Sweep(t.Context(), false) // orphans expire without a LIST that is complete
 		}
-		p.end()
+		require.Subset(t, testkit.Keys(srv), used)
+	}
+	for _, key := range open {
+		n, err := user.limiter.Get(t.Context(), key, time.Hour)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, n, key)
 	}
 	require.Greater(t, broken, testkit.Fewer(50))
-	require.Greater(t, removed, testkit.Fewer(250))
-	l.require(t, scale, limit)
-	n, ok := srv.Counter("somebody's")
-	require.True(t, ok)
-	require.EqualValues(t, 7, n)
+	require.Greater(t, removed, testkit.Fewer(50))
+	user.end()
 	start[uint16](t, srv, cfg)
-	time.Sleep(sweepTime)
+	time.Sleep(3*time.Hour + sweepTime)
 	require.Equal(t, []string{"somebody's"}, testkit.Keys(srv))
+	n, _ := srv.Counter("somebody's")
+	require.EqualValues(t, 7, n)
 	require.Zero(t, srv.Expired())
 }
 
