@@ -21,7 +21,7 @@ func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
 			s.decision.Done()
 		}
 	}()
-	s.decide(g.observed(ctx, &r), &r)
+	s.decide(observed(ctx, &r), &r)
 	decided = true
 	return &s.decision
 }
@@ -52,7 +52,7 @@ func (s *requestState) decide(ctx context.Context, r *Request) {
 	case !d.Allowed:
 		d.Done()
 		d.Hold = nil
-	case d.Hold != nil && !d.Shadow:
+	case d.Hold != nil:
 		s.Context = d.Hold.Context()
 	}
 }

@@ -28,8 +28,6 @@ type Decision struct {
 	// RetryAfter is after which time the client should try again, if the request was denied or could not
 	// be counted, with Config.Jitter. It is throttr.Never if waiting does not help.
 	RetryAfter time.Duration
-	// Shadow is Config.Shadow: the request is served, whatever the decision is.
-	Shadow bool
 	// Hold is the place of the request, see Config.InFlight. It is nil if there is no such limit, or the request was
 	// denied, or the place could not be decided.
 	Hold *inflight.Hold

@@ -23,7 +23,7 @@ var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-reques
 // that it was asked for. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests". The
 // result is empty if there are none.
 func (d *Decision) PolicyField() string {
-	if d.state == nil || d.Shadow {
+	if d.state == nil {
 		return ""
 	}
 	s := d.state
@@ -44,7 +44,7 @@ func (d *Decision) PolicyField() string {
 //
 // with the parameter pk by Config.PartitionKey, and without t if waiting does not help.
 func (d *Decision) LimitField() string {
-	if d.Shadow || d.state == nil {
+	if d.state == nil {
 		return ""
 	}
 	var buffer [fieldSize]byte
@@ -117,7 +117,7 @@ func (g *Gate) appendOutcome(f []byte, o *Outcome) []byte {
 // RetryAfterField returns the Retry-After field: seconds, rounded up. It is empty if the request was counted
 // or if waiting does not help.
 func (d *Decision) RetryAfterField() string {
-	if d.RetryAfter == 0 || d.RetryAfter >= throttr.Never || d.Shadow {
+	if d.RetryAfter == 0 || d.RetryAfter >= throttr.Never {
 		return ""
 	}
 	return strconv.FormatInt(Seconds(d.RetryAfter), 10)

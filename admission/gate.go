@@ -57,11 +57,6 @@ type Config struct {
 	// the backend is full (throttr.ErrFull).
 	FailClosed bool
 
-	// Shadow serves all requests, and sends no header fields: for limits that are tried out. Requests are counted
-	// as if they were denied. Observers of the RateLimit get the same events, with a context of which
-	// [InShadow] is true; handlers find Decision.Allowed.
-	Shadow bool
-
 	// Jitter is by how much Decision.RetryAfter may be later than necessary, by chance: clients that were
 	// denied together then do not return together. At most 24 hours. Default: 0.
 	Jitter time.Duration

@@ -205,6 +205,34 @@ func TestSeveralLimitsThatDenyAreNamed(t *testing.T) {
 	require.Greater(t, d.RetryAfter, 59*time.Minute)
 }
 
+// A limit in shadow counts. Clients notice nothing of it, also if they cost nothing in it, or it can't be counted.
+func TestALimitInShadowDeniesNoRequest(t *testing.T) {
+	shadow := throttr.Limit{Name: "shadow", Max: 1, Scale: time.Hour, Shadow: true}
+	for _, hits := range []bool{false, true} {
+		var kinds []throttr.EventKind
+		observer := throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+			if e.Limit.Shadow {
+				kinds = append(kinds, e.Kind)
+			}
+		})
+		m := memory.New()
+		defer m.Close()
+		cfg := admission.Config{Limits: []throttr.Limit{minute, shadow}, CountRefusals: hits, FailClosed: true}
+		gate := newGateOn(t, m, cfg, observer)
+		for i, n := range []uint64{1, 1, 0} {
+			d := gate.Admit(t.Context(), costs(map[string]uint64{"shadow": n}))
+			require.Equal(t, admission.Serve, d.Verdict(), "%v, request %d", d.Err, i)
+			require.Equal(t, `"minute";q=3;w=60`, d.PolicyField())
+			require.Len(t, d.Outcomes, 1)
+		}
+		require.Equal(t, []throttr.EventKind{throttr.EventAllowed, throttr.EventWouldDeny}, kinds[:2])
+		require.Equal(t, []string{"minute"}, names(gate.Admit(t.Context(), request("k"))))
+		cfg.Limits = []throttr.Limit{shadow}
+		d := newGateOn(t, testkit.Broken(m, errDown), cfg).Admit(t.Context(), request("k"))
+		require.Equal(t, admission.Serve, d.Verdict(), d.Err)
+	}
+}
+
 // names returns the names of the limits that have denied.
 func names(d *admission.Decision) (all []string) {
 	for _, o := range d.Denied() {

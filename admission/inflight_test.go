@@ -161,7 +161,6 @@ func TestPlacesThatCantBeDecided(t *testing.T) {
 	}{
 		"served":            {away, inflight.Refuse, admission.Config{}, admission.Serve},
 		"failed closed":     {away, inflight.Refuse, admission.Config{FailClosed: true}, admission.Unavailable},
-		"in shadow":         {away, inflight.Refuse, admission.Config{FailClosed: true, Shadow: true}, admission.Serve},
 		"full":              {throttr.ErrFull, inflight.Refuse, admission.Config{}, admission.Unavailable},
 		"share":             {away, inflight.Share, admission.Config{FailClosed: true}, admission.Serve},
 		"a mistake":         {throttr.ErrRange, inflight.Admit, admission.Config{}, admission.Misconfigured},
@@ -216,30 +215,6 @@ func TestAClientThatLeavesBeforeItHasAPlaceIsNotCounted(t *testing.T) {
 	count, inUse := counted(t, gate)
 	require.Zero(t, count)
 	require.Zero(t, inUse)
-}
-
-// In shadow, everything is as if requests without a place were refused, but they are served, and so is what loses its
-// place.
-func TestShadowHoldsPlacesThatDenyNobody(t *testing.T) {
-	var events []string
-	places := newPlaces(t, memory.New(), inflight.WithObserver(func(ctx context.Context, e inflight.Event) {
-		require.True(t, admission.InShadow(ctx))
-		require.Equal(t, "client:h"+admission.Digest("k"), e.Key, "stored as those of counts are")
-		events = append(events, e.Kind.String())
-	}))
-	gate := newGate(t, admission.Config{InFlight: exports, Places: places, Shadow: true})
-	first := gate.Admit(t.Context(), request("k"))
-	second := gate.Admit(t.Context(), request("k"))
-	require.Equal(t, admission.Serve, second.Verdict())
-	require.False(t, second.Allowed)
-	require.Empty(t, second.PolicyField()+second.LimitField()+second.RetryAfterField())
-	require.False(t, admission.InShadow(first.Context()), "handlers are not")
-	count, _ := counted(t, gate)
-	require.EqualValues(t, 1, count)
-	require.NoError(t, places.Close())
-	require.False(t, first.Hold.Valid())
-	require.NoError(t, first.Context().Err())
-	require.Equal(t, []string{"acquired", "denied", "released"}, events)
 }
 
 // The handler's context ends when the place is lost, and its decision says so.

@@ -51,25 +51,15 @@ func (g *Gate) limitsOf(r *Request) (limits []planned, inFlight *planned) {
 	return p.limits, cmp.Or(p.inFlight, g.plan.inFlight)
 }
 
-type (
-	shadowKey  struct{}
-	planErrKey struct{}
-)
+type planErrKey struct{}
 
 // observed returns the context in which observers are told of a request.
-func (g *Gate) observed(ctx context.Context, r *Request) context.Context {
-	if r.PlanErr != nil {
-		ctx = context.WithValue(ctx, planErrKey{}, r.PlanErr)
+func observed(ctx context.Context, r *Request) context.Context {
+	if r.PlanErr == nil {
+		return ctx
 	}
-	if g.cfg.Shadow {
-		ctx = context.WithValue(ctx, shadowKey{}, true)
-	}
-	return ctx
+	return context.WithValue(ctx, planErrKey{}, r.PlanErr)
 }
-
-// InShadow reports whether an event, in whose context an observer was called, is of a request that is served
-// whatever is decided: see Config.Shadow.
-func InShadow(ctx context.Context) bool { return ctx.Value(shadowKey{}) != nil }
 
 // PlanErr returns the Request.PlanErr of an event, in whose context an observer was called.
 func PlanErr(ctx context.Context) error {

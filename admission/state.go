@@ -43,7 +43,7 @@ type limitState struct {
 // begin returns what is known of a request before it is decided: it is allowed.
 func (g *Gate) begin(ctx context.Context, r *Request) *requestState {
 	s := &requestState{Context: ctx, gate: g}
-	s.decision = Decision{Allowed: true, Shadow: g.cfg.Shadow, state: s}
+	s.decision = Decision{Allowed: true, state: s}
 	all, inFlight := g.limitsOf(r)
 	s.limits = slices.Grow(s.one.limit[:0], len(all))
 	for i := range all {

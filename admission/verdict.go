@@ -48,8 +48,6 @@ func (v Verdict) HTTPStatus() int {
 // Verdict returns what is to be done with the request. That of the zero Decision is Unavailable.
 func (d *Decision) Verdict() Verdict {
 	switch {
-	case d.Shadow:
-		return Serve
 	case d.canceled:
 		return Canceled
 	case d.keyless, isMistake(d.Err):

@@ -94,11 +94,6 @@ type Config struct {
 	// for messages. Default: no call is skipped.
 	Skip func(context.Context, Call) bool
 
-	// Shadow serves all calls, without trailers: for limits that are tried out. Calls are counted
-	// as if they were denied. Observers of the RateLimit get the same events, with a context of which
-	// [admission.InShadow] is true; handlers find Decision.Allowed.
-	Shadow bool
-
 	// Cost returns what a call, or a message of a stream, counts in a limit. More than 2⁶³-1 is a mistake in the
 	// program, and the status INTERNAL. Default: 1.
 	Cost func(context.Context, Call, throttr.Limit) uint64
@@ -133,7 +128,7 @@ type Config struct {
 func (c *Config) admission(limits []throttr.Limit, keys map[string]admission.Key) admission.Config {
 	return admission.Config{
 		Limits: limits, OnlyPlans: c.Plan != nil, CountRefusals: c.CountRefusals, PlainKeys: c.PlainKeys,
-		Keyed: keys, SkipEmptyKey: c.SkipEmptyKey, FailClosed: c.FailClosed, Shadow: c.Shadow, Jitter: c.Jitter,
+		Keyed: keys, SkipEmptyKey: c.SkipEmptyKey, FailClosed: c.FailClosed, Jitter: c.Jitter,
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *Server) quotaFailure(c Call, d *admission.Decision) *errdetails.QuotaFa
 
 // trailer returns the trailers of a decision, or nil.
 func (s *Server) trailer(d *admission.Decision) metadata.MD {
-	if s.cfg.HideTrailers || s.cfg.Shadow {
+	if s.cfg.HideTrailers {
 		return nil
 	}
 	md := metadata.MD{}

@@ -79,11 +79,6 @@ type Config struct {
 	// denies counts in none of them. With rolling algorithms, a limit never counts what it denies.
 	CountRefusals bool
 
-	// Shadow serves all requests, without header fields: for limits that are tried out. Requests are counted
-	// as if they were denied. Observers of the RateLimit get the same events, with a context of which
-	// [admission.InShadow] is true; handlers find Decision.Allowed.
-	Shadow bool
-
 	// Cost returns what a request counts in a limit. What costs 0 is not counted there, but denied if the limit has
 	// been exceeded. A request that costs more than a limit can ever grant is denied, and has no Retry-After. More
 	// than 2⁶³-1 is a mistake in the program, such as a ContentLength of -1 that was converted, and the response is
@@ -99,8 +94,7 @@ type Config struct {
 	GiveBack func(r *http.Request, status int) bool
 
 	// OnDenied responds to a request that exceeds a limit, or has no place. The RateLimit fields and
-	// Retry-After are set already. To deny nothing, set Shadow.
-	// Default: [Deny].
+	// Retry-After are set already. To deny nothing, set Shadow of the limits. Default: [Deny].
 	OnDenied Answer
 
 	// OnFailure responds to a request that no limit has denied, if the backend has failed
@@ -197,7 +191,6 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		PlainKeys:     cfg.PlainKeys,
 		Keyed:         m.keys.Keyed(),
 		SkipEmptyKey:  cfg.SkipEmptyKey,
-		Shadow:        cfg.Shadow,
 		Jitter:        cfg.Jitter,
 		QuotaUnit:     cfg.QuotaUnit,
 		PartitionKey:  cfg.PartitionKey,

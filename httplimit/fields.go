@@ -15,7 +15,7 @@ func (m *Middleware) setFields(header http.Header, d *Decision) {
 		addField(header, "Ratelimit-Policy", d.PolicyField())
 		addField(header, "Ratelimit", d.LimitField())
 	}
-	if s := &d.Strictest; m.config.Legacy != LegacyNone && !d.Shadow && s.Known() && s.Name != "" {
+	if s := &d.Strictest; m.config.Legacy != LegacyNone && s.Known() && s.Name != "" {
 		m.setLegacyFields(header, s)
 	}
 }

@@ -79,12 +79,14 @@ func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {
 	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset"} {
 		require.Empty(t, res.Header.Get(name), "waiting does not help")
 	}
-	for _, cfg := range []httplimit.Config{{Shadow: true}, {Skip: func(*http.Request) bool { return true }}} {
+	shadow := httplimit.PerMinute(3)
+	shadow.Shadow = true
+	for _, cfg := range []httplimit.Config{{Limits: []throttr.Limit{shadow}}, {Skip: func(*http.Request) bool { return true }}} {
 		cfg.Legacy = httplimit.LegacySeconds
 		s = newSite(t, cfg)
 		require.Equal(t, []int{202, 202, 202}, s.statuses(3, alice))
 		require.Equal(t, http.Header{"X-Handler": {"was here"}}, s.get(alice).Header)
-		require.Equal(t, cfg.Shadow, s.found && !s.decision.Allowed && s.decision.Shadow)
+		require.Equal(t, cfg.Skip == nil, s.found && s.decision.Allowed)
 	}
 	for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits} {
 		s = newBrokenSite(t, httplimit.Config{Legacy: httplimit.LegacySeconds}, errDown, throttr.WithPolicy(policy))
@@ -139,7 +141,10 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"policy denies, problem": {err: errDown, policy: throttr.DenyHits, denied: httplimit.DenyProblem, want: want{503, problem, reduced, "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Shadow: test.shadow, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
+			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
+			for i := range cfg.Limits {
+				cfg.Limits[i].Shadow = test.shadow
+			}
 			s := newBrokenSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
 			if test.err == nil {
 				s.statuses(3, bob)

@@ -147,15 +147,13 @@ func (e *endable) Err() error { return e.err }
 
 // What was not served has nothing to be given back.
 func TestADeniedRequestIsNotGivenBack(t *testing.T) {
-	for _, shadow := range []bool{false, true} {
-		var statuses []int
-		s := newSite(t, httplimit.Config{Shadow: shadow, GiveBack: func(_ *http.Request, status int) bool {
-			statuses = append(statuses, status)
-			return false
-		}})
-		s.statuses(5, alice)
-		require.Equal(t, []int{202, 202, 202}, statuses)
-	}
+	var statuses []int
+	s := newSite(t, httplimit.Config{GiveBack: func(_ *http.Request, status int) bool {
+		statuses = append(statuses, status)
+		return false
+	}})
+	s.statuses(5, alice)
+	require.Equal(t, []int{202, 202, 202}, statuses)
 }
 
 // A handler gets all of the request, and what it does with the context and the header fields is its own.

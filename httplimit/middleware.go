@@ -115,7 +115,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		defer func() { of.MultipartForm = r.MultipartForm }() // of which the server removes the files
 	}
 	switch {
-	case d.Shadow || d.Allowed && d.Err == nil:
+	case d.Allowed && d.Err == nil:
 		h.next.ServeHTTP(w, r)
 	case d.Allowed:
 		h.config.OnFailure(w, r, *d, h.next)

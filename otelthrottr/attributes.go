@@ -10,14 +10,13 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/admission"
 )
 
 // The values of throttr.outcome.
 const (
 	allowed   = "allowed"
 	denied    = "denied"
-	wouldDeny = "would_deny" // denied in shadow, and so served: see throttr.EventWouldDeny and admission.InShadow
+	wouldDeny = "would_deny" // denied in shadow, and so served: see throttr.EventWouldDeny
 	failed    = "failed"
 	done      = "done"
 )
@@ -62,16 +61,13 @@ type class struct {
 }
 
 // classOf returns the class of an event.
-func classOf(ctx context.Context, e throttr.Event) class {
+func classOf(e throttr.Event) class {
 	c := class{err: errorType(e.Err), degraded: e.Result.Degraded}
 	switch e.Kind {
 	case throttr.EventAllowed:
 		c.outcome = allowed
 	case throttr.EventDenied:
 		c.outcome = denied
-		if admission.InShadow(ctx) {
-			c.outcome = wouldDeny
-		}
 	case throttr.EventWouldDeny:
 		c.outcome = wouldDeny
 	case throttr.EventReset:

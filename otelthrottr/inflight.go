@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
 )
 
@@ -36,13 +35,9 @@ func InFlight(opts ...Option) (inflight.Observer, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, e inflight.Event) {
-		outcome := e.Kind.String()
-		if e.Kind == inflight.Denied && admission.InShadow(ctx) {
-			outcome = wouldDeny
-		}
 		name := named(e.Limit.Name)
 		attributes := metric.WithAttributes(append(name,
-			attribute.String("throttr.outcome", outcome), attribute.Bool("throttr.degraded", e.Degraded))...)
+			attribute.String("throttr.outcome", e.Kind.String()), attribute.Bool("throttr.degraded", e.Degraded))...)
 		switch e.Kind {
 		case inflight.Acquired, inflight.Denied, inflight.Failed:
 			calls.Add(ctx, 1, attributes)

@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
@@ -59,12 +58,6 @@ func TestPlacesInFlightAreMetrics(t *testing.T) {
 		require.EqualValues(t, 5, got["throttr.inflight.heldreleased"])
 		require.EqualValues(t, 3, got["throttr.inflight.waitedacquired"])
 		require.Zero(t, got["throttr.inflight.in_use"])
-		gate, err := admission.New(throttr.NewRateLimit(store), admission.Config{InFlight: limit, Places: l, Shadow: true})
-		require.NoError(t, err)
-		for range 2 {
-			defer gate.Admit(t.Context(), admission.Request{Key: admission.Key{Text: "secret-key"}}).Done()
-		}
-		require.EqualValues(t, 1, tel.figures()["throttr.inflight.callswould_deny"])
 		observer(t.Context(), inflight.Event{Kind: inflight.Unavailable, Err: throttr.ErrUnavailable})
 		require.EqualValues(t, 1, tel.figures()["throttr.inflight.outages"])
 		observer(t.Context(), inflight.Event{Kind: inflight.Available, Held: time.Second})

@@ -70,7 +70,7 @@ func (o *observer) observe(ctx context.Context, e throttr.Event) {
 		o.outages.Add(ctx, -1)
 		return
 	}
-	c := classOf(ctx, e)
+	c := classOf(e)
 	l := o.labelsOf(c, e)
 	switch {
 	case c.reset:

@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
@@ -172,15 +171,6 @@ func TestMetricsOfEachKindOfEvent(t *testing.T) {
 		require.Equal(t, 1e-6, p.Bounds[0], "fine enough for a memory backend")
 		require.Contains(t, tel.counts("throttr.hits"), encoded(p.Attributes), "as throttr.hits")
 	}
-
-	backend := memory.New()
-	defer backend.Close()
-	gate, err := admission.New(throttr.NewRateLimit(backend, throttr.WithObserver(tel.observe)), admission.Config{
-		Limits: []throttr.Limit{{Name: "x", Scale: time.Hour}}, Shadow: true,
-	})
-	require.NoError(t, err)
-	gate.Admit(t.Context(), admission.Request{Key: admission.Key{Text: "k"}})
-	require.EqualValues(t, 1, tel.counts("throttr.hits")["throttr.degraded=false,throttr.limit_name=x,throttr.outcome=would_deny"])
 }
 
 func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
