@@ -27,9 +27,7 @@ func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
 		noError(t, err)
 		defer b.Close()
 		for _, a := range limits.Algorithms {
-			for i := range 20 { // so many that a hash drops some
-				everyCall(t, b, window.Limit{Name: fmt.Sprint(i), Max: 100, Scale: time.Millisecond, Algorithm: a})
-			}
+			everyCall(t, b, window.Limit{Max: 100, Scale: time.Millisecond, Algorithm: a})
 		}
 		noError(t, errors.Join(errorOf(b.Delete(t.Context(), "k")), b.Ping(t.Context())))
 		places := inflight.New(b)

@@ -3,7 +3,6 @@ package redisbackend_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 
@@ -82,44 +81,4 @@ func TestHashesLiveAsLongAsTheirHits(t *testing.T) {
 			expect(t, untilExpiry(t, client) < 0, "the hash is left")
 		}
 	})
-}
-
-// A hash whose scales or names are other ones again and again has few that are over, and all that are not.
-func TestFieldsOfEndedWindowsAreRemoved(t *testing.T) {
-	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		client := connect(t, s)
-		b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
-		must(t, b.Set, "k", limitOf(a, 100*time.Hour, 10), 7)
-		most, few := 0, 250
-		if !a.Rolling() { // others are over later than after their scale
-			few = 17
-		}
-		for i := range 1000 {
-			w := must(t, b.Hit, "k", limitOf(a, time.Millisecond+time.Duration(i)*time.Microsecond, 10), 1)
-			expect(t, w.Count == 1 && !w.Refused, "%+v", w)
-			clock.Advance(time.Millisecond)
-			most = max(most, number(t, client, "HLEN", "throttr:{k:k}:v2"))
-		}
-		expect(t, most <= few, "there were %d fields", most)
-		w := must(t, b.Peek, "k", limitOf(a, 100*time.Hour, 10), 0)
-		expect(t, w.Count == 7, "%+v", w)
-		clock.Advance(5 * time.Second)
-		for i := range 300 {
-			must(t, b.Hit, "k", limitOf(a, time.Hour+time.Duration(i)*time.Second, 10), 10)
-		}
-		n := mustDelete(t, b, "k")
-		expect(t, n == 301, "%d windows were deleted", n)
-		expect(t, a.Rolling() || number(t, client, "DBSIZE") == 0, "a hash is left")
-	})
-	client := connect(t, testkit.StartRedis(t))
-	clock := backendtest.NewClock()
-	b := redisbackend.New(client, rediswindow.WithClock(clock.Now))
-	for i := range 200 {
-		day := window.Limit{Name: strconv.Itoa(i), Max: 10, Calendar: window.Day, Algorithm: window.CalendarWindow}
-		must(t, b.Charge, "k", day, 1)
-		clock.Advance(24 * time.Hour)
-		fields := number(t, client, "HLEN", "throttr:{k:k}:v2")
-		expect(t, fields <= 17, "there are %d fields of days", fields)
-	}
 }

@@ -75,7 +75,7 @@
 //	struct.unpack('<dddddddd', value)
 //
 // Expiry in Redis only frees memory: a hash expires one second after its last window is over, and up to a scale later
-// with rolling algorithms. In a hash of 16 fields or more, some that are over are removed when a window opens.
+// with rolling algorithms. Fields of windows that are over stay until then.
 //
 // # Places in flight
 //

@@ -354,20 +354,6 @@ while keys[first] do
         if live > before then
           local ms = min(ceil((live - now) / 1000), 4503599627370) + grace -- at most 142 years
           if call('PTTL', key) < ms then call('PEXPIRE', key, string.format('%.0f', ms)) end
-          if call('HLEN', key) >= 16 then -- some of what is over goes
-            local some = call('HSCAN', key, string.format('%.0f', now % 65521), 'COUNT', 8)[2]
-            for f = 1, #some, 2 do
-              if #some[f + 1] == 64 and string.find(some[f], '^[abcflw]') then
-                local ended, _, _, from, _, _, to = unpack(state_of, some[f + 1])
-                if ended <= now then
-                  call('HDEL', key, some[f])
-                  if byte(some[f]) == byte('l') then
-                    for b = floor(from / 32), floor((to - 1) / 32) do call('HDEL', key, '#' .. b .. ':' .. some[f]) end
-                  end
-                end
-              end
-            end
-          end
         end
       end
       reply[#reply + 1] = pack('<ddddddd', now, fit, used, left, wait, place, series)
