@@ -1,22 +1,22 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
 // Backend is a [window.Backend] on Redis. Make one with [New].
 //
-// It keeps all algorithms. A scale must be a whole number of microseconds, up to [MaxScale], or the error
-// matches [window.ErrScale]. A Max, a Burst or an n over [MaxCount], or over the bound of [WithMaxLog], is a
-// [window.RangeError].
+// It keeps all algorithms. A scale must be a whole number of microseconds, or the error matches [window.ErrScale]. A
+// Max, a Burst or an n over [MaxCount], or over the bound of [WithMaxLog], is a [window.RangeError].
 type Backend struct {
 	window.Unimplemented
 	options
@@ -122,7 +122,7 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 // them. It asks which there are, and ends them in one atomic step.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
 	for _, scale := range scales {
-		if err := checkScale(scale); err != nil {
+		if err := cmp.Or(limits.CheckScale(scale), checkMicros(scale)); err != nil {
 			return 0, b.after("delete", key, err)
 		}
 	}
@@ -144,10 +144,6 @@ func (b *Backend) Ping(ctx context.Context) error {
 }
 
 func (b *Backend) ping(ctx context.Context) error {
-	now, err := b.time()
-	if err != nil {
-		return err
-	}
 	at := []int{0}
 	cluster, err := b.cluster()
 	if err == nil && cluster {
@@ -155,7 +151,7 @@ func (b *Backend) ping(ctx context.Context) error {
 	}
 	for _, slot := range at {
 		if err == nil {
-			_, err = b.runScript(ctx, windowsScript, []string{b.keyOfSlot(slot)}, now, "1 rf1000 1 1 0 ")
+			_, err = b.runScript(ctx, windowsScript, []string{b.keyOfSlot(slot)}, b.time(), "1 rf1000 1 1 0 ")
 		}
 	}
 	return err
@@ -175,16 +171,11 @@ func (b *Backend) Close() error {
 }
 
 // time returns the time for a script, which is empty for that of the server.
-func (b *Backend) time() (string, error) {
+func (b *Backend) time() string {
 	if b.now == nil {
-		return "", nil
+		return ""
 	}
-	at := b.now()
-	micros := at.UnixMicro()
-	if micros < -maxTime || micros > maxTime {
-		return "", fmt.Errorf("%w: the time of the clock is %v", window.ErrRange, at.Round(0))
-	}
-	return strconv.FormatInt(micros, 10), nil
+	return strconv.FormatInt(b.now().UnixMicro(), 10)
 }
 
 // after is called after each call: it counts the call, and adds the method and the key, cut to 64 characters, to its

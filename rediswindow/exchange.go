@@ -76,12 +76,8 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 // exchangeTogether makes claims on the hashes of these names with one script.
 func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, names []string,
 	places []window.Places, cluster bool) error {
-	at, err := b.time()
-	if err != nil {
-		return err
-	}
 	keys := append(append(make([]string, 0, 1+len(names)), b.birthName(claims[0].Key, cluster)), names...)
-	args := append(make([]string, 0, 3+2*len(claims)), at, b.prefix+"wake:", b.wakes.id)
+	args := append(make([]string, 0, 3+2*len(claims)), b.time(), b.prefix+"wake:", b.wakes.id)
 	for i := range claims {
 		c := &claims[i]
 		if c.Process == "" {

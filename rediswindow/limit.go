@@ -3,7 +3,6 @@ package rediswindow
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"strconv"
 	"time"
 
@@ -11,16 +10,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-const (
-	// MaxCount is the largest Max, Burst, n and count that the backend accepts: 2^53-1.
-	MaxCount = 1<<53 - 1
-	// MaxScale is the longest scale that the backend accepts: 142 years.
-	MaxScale = maxTime * time.Microsecond
-
-	// maxTime bounds the times, in microseconds, that scripts compute with. The sum of two of
-	// them is exact in a double. The bound is reached in the year 2112.
-	maxTime = 1 << 52
-)
+// MaxCount is the largest Max, Burst, n and count that the backend accepts: 2^53-1.
+const MaxCount = 1<<53 - 1
 
 // letters are those of the algorithms in the names of fields.
 var letters = [...]byte{window.FixedWindow: 'f', window.AlignedWindow: 'a', window.TokenBucket: 'b',
@@ -32,10 +23,8 @@ func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
 	if err := limits.Check(l); err != nil {
 		return t, err
 	}
-	if l.Calendar == 0 {
-		if err := checkScale(l.Scale); err != nil {
-			return t, err
-		}
+	if err := checkMicros(l.Scale); err != nil {
+		return t, err
 	}
 	t.MaxCount = MaxCount
 	if l.Algorithm.Rolling() {
@@ -46,12 +35,6 @@ func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
 	}
 	if err := cmp.Or(checkNumber("Max", l.Max, t.MaxCount), checkNumber("Burst", l.Burst, t.MaxCount)); err != nil {
 		return window.Traits{}, err
-	}
-	if hi, lo := bits.Mul64(l.Burst, uint64(l.Scale.Microseconds())); l.Max > 0 && l.Burst > 0 {
-		if fill, _ := bits.Div64(hi%l.Max, lo, l.Max); hi >= l.Max || fill > maxTime {
-			return window.Traits{}, &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10),
-				Bound: "so large that the bucket fills in 142 years"}
-		}
 	}
 	return t, nil
 }
@@ -68,16 +51,10 @@ func checkNumber(field string, n, most uint64) error {
 	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: bound}
 }
 
-// checkScale returns an error if scripts can't compute with a scale.
-func checkScale(scale time.Duration) error {
-	if err := limits.CheckScale(scale); err != nil {
-		return err
-	}
+// checkMicros returns an error if a scale is not what scripts compute with.
+func checkMicros(scale time.Duration) error {
 	if scale%time.Microsecond != 0 {
 		return fmt.Errorf("%w: %v is not a whole number of microseconds", window.ErrScale, scale)
-	}
-	if scale > MaxScale {
-		return fmt.Errorf("%w: %v is more than %v", window.ErrScale, scale, MaxScale)
 	}
 	return nil
 }

@@ -169,17 +169,13 @@ func (b *Backend) eval(ctx context.Context, entries []*batched) {
 
 // evalWindows runs windowsScript for entries, and returns an answer for each of their limits.
 func (b *Backend) evalWindows(ctx context.Context, entries []*batched) (reply string, err error) {
-	now, err := b.time()
-	if err != nil {
-		return "", err
-	}
 	n := 0
 	for _, e := range entries {
 		n += len(e.Value.keys)
 	}
 	all := make([]string, 2*n+1)
 	keys, args := all[:n], all[n:]
-	args[0] = now
+	args[0] = b.time()
 	at := 0
 	for _, e := range entries {
 		copy(keys[at:], e.Value.keys)

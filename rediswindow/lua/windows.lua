@@ -352,7 +352,7 @@ while keys[first] do
         if kind ~= 'b' then rate = limit end
         call('HSET', key, field, pack(state_of, live, rate, held, start, count, id, more, last))
         if live > before then
-          local ms = min(ceil((live - now) / 1000), 4503599627370) + grace -- at most 142 years
+          local ms = ceil((live - now) / 1000) + grace
           if call('PTTL', key) < ms then call('PEXPIRE', key, string.format('%.0f', ms)) end
         end
       end
