@@ -42,5 +42,9 @@ func TestBackendOnAClusterConforms(t *testing.T) {
 		expect(t, s.Must(t, "DBSIZE") != "0", "node %s has no keys", s.Addr)
 		s.Must(t, "CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint") // it tells ports only
 	}
-	noError(t, b.Ping(t.Context()))
+	again := redisbackend.New(client)
+	await(t, "the nodes are not known", func() bool {
+		must(t, again.Peek, "k", limitOf(window.FixedWindow, time.Hour, 3), 0)
+		return again.Part("k") != ""
+	})
 }

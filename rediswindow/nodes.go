@@ -128,24 +128,6 @@ func (b *Backend) learn(text string) error {
 	return nil
 }
 
-// primaries returns a slot of each node of a cluster, or any slot of one server.
-func (b *Backend) primaries(ctx context.Context) (all []int, err error) {
-	if err := b.askForSlots(ctx); err != nil {
-		return nil, err
-	}
-	seen := map[*node]bool{nil: true}
-	for slot, n := range b.nodes.slots.Load() {
-		if !seen[n] {
-			all = append(all, slot)
-			seen[n] = true
-		}
-	}
-	if len(all) == 0 {
-		all = []int{0}
-	}
-	return all, nil
-}
-
 // cluster reports whether the client is one of a cluster. The error says that nothing can be sent.
 func (b *Backend) cluster() (bool, error) {
 	if b.closed.Load() {
