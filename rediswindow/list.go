@@ -1,76 +1,58 @@
 package rediswindow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
 
-// listStep is how many hashes List reads at a time.
-const listStep = 32
-
-// List implements [window.Backend]. Without keys it asks all primaries for the names of hashes. It reads 32 hashes at
-// a time: what they have, and then the windows.
+// List implements [window.Backend]. Without keys it asks all primaries for the names of hashes. Each hash is two
+// requests: what it has, and then the windows.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	read := func(name string) ([]window.Listed, error) { return b.listHash(ctx, name) }
 	return list(b, "list", b.names(ctx, keys), read)
 }
 
-// list returns what read finds in hashes, of which it reads some at a time.
+// list returns what read finds in hashes.
 func list[T any](b *Backend, call string, names iter.Seq2[string, error],
 	read func(name string) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		next, stop := iter.Pull2(names)
-		defer stop()
-		_, err := b.cluster()
-		for more := true; more && err == nil; {
-			var hashes []string
-			for more && err == nil && len(hashes) < listStep {
-				var name string
-				if name, err, more = next(); more && err == nil {
-					hashes = append(hashes, name)
-				}
-			}
-			found, failed := readAll(hashes, read)
-			for _, t := range found {
-				if !yield(t, nil) {
-					b.stats.Count(nil)
-					return
-				}
-			}
-			err = cmp.Or(err, failed)
-		}
-		if err := b.after(call, "", err); err != nil {
+		err := b.after(call, "", each(b, names, read, func(t T) bool { return yield(t, nil) }))
+		if err != nil {
 			var none T
 			yield(none, err)
 		}
 	}
 }
 
-// readAll reads hashes at once, and returns what they have up to the first error. What is damaged is passed over.
-func readAll[T any](names []string, read func(name string) ([]T, error)) (all []T, err error) {
-	found := make([][]T, len(names))
-	errs := make([]error, len(names))
-	var reads sync.WaitGroup
-	for i, name := range names {
-		reads.Go(func() { found[i], errs[i] = read(name) })
+// each calls f with what read finds in hashes, one after the other, until f returns false. What is damaged is passed
+// over.
+func each[T any](b *Backend, names iter.Seq2[string, error], read func(name string) ([]T, error),
+	f func(T) bool) error {
+	if _, err := b.cluster(); err != nil {
+		return err
 	}
-	reads.Wait()
-	for i := range names {
-		if errs[i] != nil && !redisclient.Damaged(errs[i]) {
-			return all, errs[i]
+	for name, err := range names {
+		if err != nil {
+			return err
 		}
-		all = append(all, found[i]...)
+		found, err := read(name)
+		if err != nil && !redisclient.Damaged(err) {
+			return err
+		}
+		for _, t := range found {
+			if !f(t) {
+				return nil
+			}
+		}
 	}
-	return all, nil
+	return nil
 }
 
 // names returns the names of the hashes of keys, or of all.
