@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -31,7 +30,7 @@ import (
 // may use it for other things, and closes it. New panics if client or an option
 // is nil, or if client is a [redis.Ring].
 //
-// Of a cluster, List needs a client with the method ForEachMaster, such as one that embeds a [redis.ClusterClient];
+// With a client of another type, List needs the method ForEachMaster, which one that embeds a [redis.ClusterClient] has;
 // otherwise it returns [window.ErrUnsupported].
 //
 // A call is never sent again, whatever the MaxRetries of the client is: the server may have executed it.
@@ -117,23 +116,17 @@ func (a adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error
 // scanCount is how many keys a server looks at for an answer to SCAN.
 const scanCount = 256
 
-// primaries returns clients of the primaries. A [redis.ClusterClient] has ForEachMaster, and so has what embeds one. Of
-// other clients, the server says whether it is one of a cluster.
+// primaries returns clients of the primaries. A [redis.ClusterClient] has ForEachMaster, and so has what embeds one.
 func (a adapter) primaries(ctx context.Context) (nodes []redis.Cmdable, err error) {
+	if !a.cluster {
+		return []redis.Cmdable{a.client}, nil
+	}
 	cluster, ok := a.client.(interface {
 		ForEachMaster(ctx context.Context, f func(ctx context.Context, node *redis.Client) error) error
 	})
-	if !ok && a.cluster {
-		info, err := a.client.Info(ctx, "cluster").Result()
-		if err != nil {
-			return nil, err
-		}
-		if strings.Contains(info, "cluster_enabled:1") {
-			return nil, fmt.Errorf("%w: to list what a cluster has, the client needs the method ForEachMaster", window.ErrUnsupported)
-		}
-	}
 	if !ok {
-		return []redis.Cmdable{a.client}, nil
+		return nil, fmt.Errorf("%w: to list what servers have, %T needs the method ForEachMaster",
+			window.ErrUnsupported, a.client)
 	}
 	var mu sync.Mutex
 	err = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
