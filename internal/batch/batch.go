@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +46,8 @@ type Options[K comparable, T any] struct {
 	Patience time.Duration
 	// Late says that Send may go on when its ctx has ended. Then only callers whose ctx never ends send their calls.
 	Late bool
-	// MaxQueued is how many calls can be queued. Further ones fail with [window.ErrOverloaded].
+	// MaxQueued is how many calls can be queued, also those whose callers have returned. Further ones fail with
+	// [window.ErrOverloaded].
 	MaxQueued int
 }
 
@@ -72,7 +72,6 @@ type Batcher[K comparable, T any] struct {
 
 	mu       sync.Mutex    // guards what follows
 	queue    []*Call[T]    // if it has any, requests in flight or about to be sent take them
-	gone     int           // calls in the queue whose callers have returned
 	inFlight int           // requests, also those that goroutines are about to send
 	last     int           // how many calls the last request had
 	sentAt   time.Time     // when that was, or its goroutine was started
@@ -109,7 +108,7 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 		b.options.Send(ctx, c.self[:])
 		return true, nil
 	}
-	if len(b.queue)-b.gone >= b.options.MaxQueued {
+	if len(b.queue) >= b.options.MaxQueued {
 		b.mu.Unlock()
 		return false, window.ErrOverloaded
 	}
@@ -142,13 +141,6 @@ func (b *Batcher[K, T]) wait(ctx context.Context, c *Call[T]) (sent bool, err er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c.gone = true
-	if !c.sent {
-		b.gone++
-		if b.gone > len(b.queue)/2 {
-			b.queue = slices.DeleteFunc(b.queue, func(c *Call[T]) bool { return c.gone })
-			b.gone = 0
-		}
-	}
 	return c.sent, ctx.Err()
 }
 
@@ -223,7 +215,6 @@ func (b *Batcher[K, T]) take() (entries, calls []*Call[T]) {
 	for _, c := range b.queue {
 		if c.gone {
 			taken++
-			b.gone--
 			continue
 		}
 		c.alone()
