@@ -20,8 +20,7 @@ func (c caller) hitNewKeys(n int, scale time.Duration) (stored int) {
 	for range n {
 		newKeys++
 		key := fmt.Sprint("new", newKeys)
-		c.hit(key, scale)
-		if !c.Shares(key, limitOf(window.FixedWindow, scale, 10)) {
+		if !c.hit(key, scale).Refused {
 			stored++
 		}
 	}
@@ -31,35 +30,16 @@ func (c caller) hitNewKeys(n int, scale time.Duration) (stored int) {
 var newKeys int // keys that hitNewKeys has used
 
 func TestMaxKeysBoundsTheWindows(t *testing.T) {
-	{
-		for _, most := range []int{1, 2, 3, 17, 1000, 2047, 2048, 20_000} {
-			b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most))
-			stored := caller{t, b, window.FixedWindow}.hitNewKeys(2*most, time.Minute)
-			require.LessOrEqual(t, b.Len(), most)
-			require.GreaterOrEqual(t, b.Len(), most-most/10)
-			if most < 2048 {
-				require.Equal(t, most, b.Len())
-			}
-			require.Equal(t, b.Len(), stored)
+	for _, most := range []int{1, 2, 3, 17, 1000, 2047, 2048, 20_000} {
+		b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(most))
+		stored := caller{t, b, window.FixedWindow}.hitNewKeys(2*most, time.Minute)
+		require.LessOrEqual(t, b.Len(), most)
+		require.GreaterOrEqual(t, b.Len(), most-most/10)
+		if most < 2048 {
+			require.Equal(t, most, b.Len())
 		}
+		require.Equal(t, b.Len(), stored)
 	}
-}
-
-// The scales are not those of an attacker: only the program can choose so many.
-func TestErrFullNamesTheBound(t *testing.T) {
-	c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(1)), window.FixedWindow}
-	c.hit("a", time.Minute)
-	for i := range time.Duration(16) {
-		c.hit("b", time.Minute+i)
-	}
-	for _, key := range []string{"a", "b"} {
-		_, err := c.Set(t.Context(), key, limitOf(window.FixedWindow, time.Hour, 10), 1)
-		require.ErrorIs(t, err, window.ErrFull)
-		require.EqualError(t, err, fmt.Sprintf(`memory: set %q: store is full: at most 1 windows`, key))
-	}
-	require.Zero(t, c.get("b", time.Hour))
-	require.NoError(t, c.Reset(t.Context(), "a", limitOf(window.FixedWindow, time.Minute, 10)))
-	c.set("b", time.Hour, 1)
 }
 
 func TestNewKeysDoNotResetCounts(t *testing.T) {
@@ -94,17 +74,15 @@ func TestOnlyWindowThatIsOverMakesRoom(t *testing.T) {
 }
 
 func TestManyWindowsThatAreOverMakeRoomForAsMany(t *testing.T) {
-	for range 1 {
-		clock := backendtest.NewClock()
-		c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000), memory.WithKeyOlderThan(time.Hour)), window.FixedWindow}
-		require.Equal(t, 1000, c.hitNewKeys(1000, time.Hour))
-		require.Equal(t, 1000, c.hitNewKeys(1000, time.Minute))
-		clock.Advance(time.Minute)
-		c.set("full", time.Minute, 10)
-		require.Equal(t, 999, c.hitNewKeys(999, time.Hour))
-		require.Equal(t, 2000, c.Len())
-		require.EqualValues(t, 10, c.get("full", time.Minute).Count)
-	}
+	clock := backendtest.NewClock()
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2000), memory.WithKeyOlderThan(time.Hour)), window.FixedWindow}
+	require.Equal(t, 1000, c.hitNewKeys(1000, time.Hour))
+	require.Equal(t, 1000, c.hitNewKeys(1000, time.Minute))
+	clock.Advance(time.Minute)
+	c.set("full", time.Minute, 10)
+	require.Equal(t, 999, c.hitNewKeys(999, time.Hour))
+	require.Equal(t, 2000, c.Len())
+	require.EqualValues(t, 10, c.get("full", time.Minute).Count)
 }
 
 func TestLongKeysDoNotFillTheMemory(t *testing.T) {

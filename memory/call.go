@@ -1,12 +1,11 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"hash/maphash"
-	"math/bits"
+	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/window"
@@ -50,7 +49,7 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64
 	return w, err
 }
 
-// Set implements [window.Backend]. If the key shares a count, Set only makes it larger: see [WithMaxKeys].
+// Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
 	err = b.call(ctx, set, key, &l, n, &w)
 	return w, err
@@ -83,20 +82,15 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	return x.record != nil && x.algorithm.GiveBack(&x.record.Record, &x.rule, &x.at, id, n), nil
 }
 
-// Reset implements [window.Backend]. If the key shares a count, the error matches [window.ErrFull]: see
-// [WithMaxKeys].
+// Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	var x access
 	if err := b.begin(ctx, &x, key, &l, 0); err != nil {
 		return b.fail("reset", key, err)
 	}
 	defer x.shard.mu.Unlock()
-	if x.shares() {
-		return b.fail("reset", key, b.errShared)
-	}
 	if x.record != nil {
-		x.record.End()
-		x.shard.ended(x.record)
+		x.shard.remove(x.record)
 	}
 	return nil
 }
@@ -112,9 +106,6 @@ type access struct {
 	record    *record // that counts for the key; nil: none
 }
 
-// shares reports whether the record is one that keys share.
-func (x *access) shares() bool { return x.record != nil && x.record.shared }
-
 // begin begins a call, and locks the shard. If it returns an error, it does neither.
 func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Limit, n uint64) error {
 	if err := b.check(ctx, l, n); err != nil {
@@ -128,7 +119,10 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 	}
 	x.at = b.clock.now()
 	x.shard.calls++
-	x.find(b, l)
+	x.record = x.shard.find(x.id, l)
+	if x.record == nil {
+		x.shard.makeRoom(b, 1, x.at)
+	}
 	return nil
 }
 
@@ -167,41 +161,15 @@ func (b *Backend) hash(l *window.Limit) uint64 {
 // golden is a factor that spreads numbers over all hashes, each to another one.
 const golden = 0x9e3779b97f4a7c15
 
-// sharedID returns the id of the record of a limit that a key shares. The hash of the key is one without a limit.
-func (b *Backend) sharedID(hash uint64, l *window.Limit) id {
-	number, _ := bits.Mul64(hash, uint64(b.sharedKeys))
-	return id{hash: number*golden ^ b.hash(l), shared: true}
-}
-
-// find finds the record that counts for the key. Keys with other limits of the same name and scale may share a token
-// bucket: it is refilled as slowly as for any of them.
-func (x *access) find(b *Backend, l *window.Limit) {
-	if x.record = x.shard.find(x.id, l); x.record != nil || x.shard.shared == 0 {
-		return
-	}
-	r := x.findShared(b, l)
-	if r == nil || r.left(x.at) <= 0 {
-		return
-	}
-	x.record = r
-	if r.kind == window.TokenBucket {
-		x.rule.Max = min(x.rule.Max, r.Max)
-	}
-}
-
-func (x *access) findShared(b *Backend, l *window.Limit) *record {
-	return x.shard.find(b.sharedID(x.hash^b.hash(l), l), l)
-}
-
 // do makes a call. A hit of a window is a charge: whether it is within the limit, the RateLimit says.
 func (x *access) do(b *Backend, m method, l *window.Limit, n uint64) (algorithm.State, error) {
 	switch {
 	case m == peek:
 		return x.peek(n), nil
 	case m == take, m == hit && x.algorithm.Rolling:
-		return x.take(b, l, n)
-	case m == set && x.shares(): // others count there, too, so the count only gets larger
-		n -= min(n, x.peek(0).Count)
+		return x.take(b, l, n), nil
+	case m == hit && !x.open(b, l):
+		return algorithm.State{Wait: b.fullWait()}, nil
 	case m == set && x.record != nil:
 		x.record.End()
 	}
@@ -220,25 +188,19 @@ func (x *access) peek(n uint64) algorithm.State {
 }
 
 // take counts n if it fits.
-func (x *access) take(b *Backend, l *window.Limit, n uint64) (algorithm.State, error) {
-	if x.record == nil || x.shares() || x.algorithm.Logs {
+func (x *access) take(b *Backend, l *window.Limit, n uint64) algorithm.State {
+	if x.record == nil || x.algorithm.Logs {
 		state := x.peek(n)
 		if state.Wait > 0 || n == 0 {
-			return state, nil
+			return state
 		}
-		if err := x.open(b, l); err != nil {
-			return state, err
-		}
-		if !x.logFits(b) {
-			state.Wait = cmp.Or(state.Left, x.rule.Scale)
-			return state, nil
+		if !x.open(b, l) {
+			state.Wait = b.fullWait()
+			return state
 		}
 	}
 	x.shard.series++
-	before := x.record.Log.Times()
-	state := x.algorithm.Take(&x.record.Record, &x.rule, &x.at, n, x.shard.series)
-	x.shard.times += x.record.Log.Times() - before
-	return state, nil
+	return x.algorithm.Take(&x.record.Record, &x.rule, &x.at, n, x.shard.series)
 }
 
 // charge counts n, whatever the limit is.
@@ -249,62 +211,41 @@ func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State,
 	if n == 0 && x.algorithm.Rolling {
 		return x.peek(0), nil
 	}
-	if err := x.open(b, l); err != nil {
-		return algorithm.State{}, err
-	}
-	if !x.logFits(b) {
-		return algorithm.State{}, b.errLogs
+	if !x.open(b, l) {
+		if x.record != nil {
+			return algorithm.State{}, b.errLogs
+		}
+		return algorithm.State{}, b.errFull
 	}
 	x.shard.series++
-	before := x.record.Log.Times()
-	state := x.algorithm.Charge(&x.record.Record, &x.rule, &x.at, n, x.shard.series)
-	x.shard.times += x.record.Log.Times() - before
-	return state, nil
+	return x.algorithm.Charge(&x.record.Record, &x.rule, &x.at, n, x.shard.series), nil
 }
 
-// open finds or makes the record in which the call counts.
-func (x *access) open(b *Backend, l *window.Limit) error {
+// open finds or makes the record in which the call counts, which has room in its log. It returns false if there is no
+// room for the record or the log.
+func (x *access) open(b *Backend, l *window.Limit) bool {
 	s := x.shard
-	switch {
-	case x.record != nil && (!x.record.shared || !x.algorithm.Rolling || x.record.Empty()):
-	case !s.hasRoom(&s.own, b.shardMax, x.at):
-		if x.record == nil {
-			return x.share(b, l)
+	if x.record == nil {
+		if s.records >= b.shardMax {
+			return false
 		}
-	case x.record == nil:
 		x.record = s.insert(x.id, l)
-	case s.logRoom(b, x.record.Log.Times()):
-		counted := &x.record.Record
-		x.record = s.insert(x.id, l)
-		s.series++
-		x.record.Record = x.algorithm.Copy(counted, s.series)
-		s.times += x.record.Log.Times()
 	}
-	return nil
-}
-
-// share begins to count in the record that the key shares, which counts nothing yet.
-func (x *access) share(b *Backend, l *window.Limit) error {
-	s := x.shard
-	if x.record = x.findShared(b, l); x.record != nil {
-		x.record.End() // it is over
-		return nil
-	}
-	if !s.hasRoom(&s.shared, sharedLimits*b.sharedKeys, x.at) {
-		return b.errFull
-	}
-	x.record = s.insert(b.sharedID(x.hash^b.hash(l), l), l)
-	return nil
-}
-
-// logFits reports whether there is room for another time in the record's log, if it has one.
-func (x *access) logFits(b *Backend) bool {
 	if !x.algorithm.Logs {
 		return true
 	}
-	more := x.record.Log.Next() - x.record.Log.Times()
-	return more == 0 || x.shard.logRoom(b, more)
+	g := x.record.Log
+	more := g.Next() - g.Times()
+	if more > 0 && s.times+more > b.shardTimes {
+		return false
+	}
+	s.times += more
+	x.record.Grow()
+	return true
 }
+
+// fullWait returns when a call for which there is no room may be made again: after the next cleaning.
+func (b *Backend) fullWait() time.Duration { return min(b.cleanPeriod, window.Never-1) }
 
 // describe makes w, which is zero, describe the window after a call.
 func (x *access) describe(s algorithm.State, w *window.Window) {

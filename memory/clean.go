@@ -55,7 +55,7 @@ func (b *Backend) Clean() (removed int) {
 				r.Log.Shrink()
 				s.times += r.Log.Times() - before
 				return
-			case r.shared || r.Empty(): // a call has ended it
+			case r.Empty(): // a call has ended it
 			case -left < b.keyOlderThan:
 				return
 			case b.beforeDrop != nil:

@@ -44,16 +44,13 @@ func TestWindowsThatAreOverAreRemovedEveryCleanPeriod(t *testing.T) {
 // A window that a call has ended is none of those that are over.
 func TestCleanCountsNoWindowThatACallHasEnded(t *testing.T) {
 	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithMaxKeys(2))
-	c := caller{t, b, window.FixedWindow}
-	for _, key := range []string{"reset", "over", "shares"} {
-		c.hit(key, time.Minute)
-	}
-	require.NoError(t, b.Reset(t.Context(), "reset", limitOf(window.FixedWindow, time.Minute, 10)))
-	require.Equal(t, 2, b.Len(), "a key that would share a count keeps its place")
+	c := caller{t, newBackend(t, clock), window.TokenBucket}
+	c.hit("ended", time.Minute)
+	c.hit("over", time.Minute)
+	c.set("ended", time.Minute, 0)
 	clock.Advance(time.Minute)
-	require.Equal(t, 1, b.Clean())
-	require.Zero(t, b.Len())
+	require.Equal(t, 1, c.Clean())
+	require.Zero(t, c.Len())
 }
 
 func TestCleanKeepsActiveWindows(t *testing.T) {
@@ -125,7 +122,7 @@ func TestBeforeDropSeesOnlyCleanedWindows(t *testing.T) {
 	b := newBackend(t, clock, memory.WithMaxKeys(2),
 		memory.WithBeforeDrop(func(dropped []window.Listed) { t.Errorf("%+v", dropped) }))
 	c := caller{t, b, window.FixedWindow}
-	c.hitNewKeys(5, time.Minute) // evicted
+	c.hitNewKeys(5, time.Minute)
 	clock.Advance(time.Minute)
 	c.hitNewKeys(2, time.Minute) // these replace windows that are over
 	require.NoError(t, b.Reset(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10)))

@@ -64,22 +64,20 @@ func ExampleWithClock() {
 	// 1 1m0s
 }
 
-// By default, keys that have a window keep it, and new ones share a count.
+// Keys that have a window keep it, and new ones are refused.
 func ExampleWithMaxKeys() {
 	backend := memory.New(memory.WithMaxKeys(2))
 	defer backend.Close()
 
-	for _, key := range []string{"a", "b", "c", "d", "a", "c"} {
+	for _, key := range []string{"a", "b", "c", "a"} {
 		w, err := backend.Hit(context.Background(), key, perMinute, 1)
-		fmt.Println(key, w.Count, err)
+		fmt.Println(key, w.Count, w.Refused, w.RetryAfter, err)
 	}
 	// Output:
-	// a 1 <nil>
-	// b 1 <nil>
-	// c 1 <nil>
-	// d 2 <nil>
-	// a 2 <nil>
-	// c 3 <nil>
+	// a 1 false 0s <nil>
+	// b 1 false 0s <nil>
+	// c 0 true 1m0s <nil>
+	// a 2 false 0s <nil>
 }
 
 func ExampleWithBeforeDrop() {

@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// List implements [window.Backend]. Counts that keys share are not listed: see [WithMaxKeys].
+// List implements [window.Backend].
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
 		wanted := map[*shard][]id{}
@@ -32,7 +32,7 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(window.Listed, error) bool) (more bool) {
 	var some []window.Listed
 	s.walk(b, func(r *record, at algorithm.Time) {
-		if r.shared || keys != nil && !slices.ContainsFunc(keys, r.hasKeyOf) {
+		if keys != nil && !slices.ContainsFunc(keys, r.hasKeyOf) {
 			return
 		}
 		s.scratch = r.Record

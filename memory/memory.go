@@ -7,7 +7,7 @@
 //
 // The memory is bounded, whatever the number and the length of the keys. Windows that are
 // over are removed every minute, see [WithCleanPeriod]. If there are [WithMaxKeys] windows, new
-// keys share counts.
+// keys are denied.
 //
 // The package registers the scheme memory for throttr.Open: memory://?max_keys=100000.
 //
@@ -45,9 +45,7 @@ type Backend struct {
 	shards     []shard
 	shardMax   int   // windows of a shard
 	shardTimes int   // of its logs
-	sharedKeys int   // keys of its shared records
 	errFull    error // ErrFull, with the bound
-	errShared  error // ErrFull, for a Reset of a key that shares a count
 	errLogs    error // ErrFull, for too many times in logs
 	failed     atomic.Uint64
 	ledger     func() *ledger.Ledger // of places in flight
@@ -66,13 +64,11 @@ func New(opts ...Option) *Backend {
 	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), cleaning: make(chan struct{}, 1)}
 	b.clock = newClock(b.now)
 	b.errFull = fmt.Errorf("%w: at most %d windows", window.ErrFull, b.maxKeys)
-	b.errShared = fmt.Errorf("%w: others share its count", b.errFull)
 	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
 	shards := shardsFor(b.maxKeys)
 	b.shards = make([]shard, shards)
 	b.shardMax = b.maxKeys / shards
 	b.shardTimes = max(b.maxTimes/shards, 4*int(b.maxLog)) // a log that grows is never larger
-	b.sharedKeys = max(1, b.shardMax/keysPerShared)
 	for i := range b.shards {
 		b.shards[i].index = int32(i)
 	}
@@ -100,8 +96,7 @@ func (b *Backend) Close() error {
 		s := &b.shards[i]
 		s.mu.Lock()
 		s.cells = nil
-		s.own = 0
-		s.shared = 0
+		s.records = 0
 		s.closed = true
 		s.mu.Unlock()
 	}
@@ -131,14 +126,13 @@ func (b *Backend) Stats() window.Stats {
 	return window.Stats{Stores: []window.StoreStats{store}, Windows: b.Len()}
 }
 
-// Len returns the number of windows, including those that are over and not removed yet. Shared counts
-// are no windows, see [WithMaxKeys].
+// Len returns the number of windows, including those that are over and not removed yet.
 func (b *Backend) Len() int {
 	n := 0
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		n += s.own
+		n += s.records
 		s.mu.Unlock()
 	}
 	return n
@@ -152,8 +146,7 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	return window.Traits{MaxCount: b.maxLog}, nil
 }
 
-// Delete implements [window.Backend]. It examines every window of one shard, of up to 256. If the key shares a count,
-// its own windows are ended, and the error matches [window.ErrFull].
+// Delete implements [window.Backend]. It examines every window of one shard, of up to 256.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
@@ -173,29 +166,15 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	s.calls++
 	at := b.clock.now()
 	s.visit(0, len(s.cells), func(r *record) {
-		switch {
-		case len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)):
-		case r.hasKeyOf(k):
-			if r.left(at) > 0 {
-				n++
-			}
-			r.End()
-			s.ended(r)
-		case r.shared && r.left(at) > 0 && b.shares(s, k, r):
-			err = b.errShared
+		if !r.hasKeyOf(k) || len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)) {
+			return
 		}
+		if r.left(at) > 0 {
+			n++
+		}
+		s.remove(r)
 	})
-	return n, b.fail("delete", key, err)
-}
-
-// shares reports whether a key, whose id is one without a limit, counts in a shared record.
-func (b *Backend) shares(s *shard, k id, r *record) bool {
-	l := r.limit()
-	if r.hash != b.sharedID(k.hash, &l).hash {
-		return false
-	}
-	k.hash ^= b.hash(&l)
-	return s.find(k, &l) == nil
+	return n, nil
 }
 
 // check returns the error of a call that must not be made.

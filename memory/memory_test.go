@@ -18,7 +18,11 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var algorithms = []window.Algorithm{window.FixedWindow, window.AlignedWindow}
+var (
+	algorithms     = []window.Algorithm{window.FixedWindow, window.AlignedWindow}
+	rolling        = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
+	everyAlgorithm = slices.Concat(algorithms, rolling)
+)
 
 func TestConformance(t *testing.T) {
 	for _, a := range limits.Algorithms {

@@ -68,18 +68,9 @@ func WithKeyOlderThan(d time.Duration) Option {
 // 0: [DefaultMaxKeys]. It panics if n is negative.
 //
 // If there is no room for a new key, some windows are looked at, others each time, and those that are over are
-// removed. If none is, the key shares a count: a hash of the key selects one for each name, scale and algorithm of
-// limits, and all keys with this hash add to it until it is over, or until there is room again if the algorithm is a
-// rolling one. A token bucket that keys of limits with another Max share gains as few tokens as for any of them. So
-// no key is allowed more than its limit, but keys may be denied for the hits of others. An attacker who makes up keys
-// can cause new keys to be denied, but can't reset a count. Keys that have a window are not affected.
-//
-// Set of a key that shares a count only makes it larger. Reset and Delete of such a key fail with
-// [window.ErrFull], as others count there. If it has a window of its own, they end that, and the key keeps
-// its place as long as there are no windows to remove that are over. A give-back gives back what the key has taken.
-//
-// There is a shared count for every 64 of n and each name, scale and algorithm, and at most a
-// quarter of n for all of them: beyond that, a hit fails with ErrFull. That takes more than 16.
+// removed. If none is, the key is denied, with a RetryAfter of [WithCleanPeriod]; Charge and Set fail with
+// [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause new keys to be
+// denied, but can't reset a count.
 func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = api.NotNegative("memory: WithMaxKeys", n) }
 }
@@ -87,8 +78,7 @@ func WithMaxKeys(n int) Option {
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, some at a time, each window once.
 // A goroutine of the backend or the caller of [Backend.Clean] makes the call. It holds no lock that calls need. f
 // must not call [Backend.Close], which waits for it. The Window is that of the end: its Left is 0 or less. Windows
-// that are removed to make room for a new key, or that a hit, Set, Reset or Close ends, and shared counts, are not
-// given to f.
+// that are removed to make room for a new key, or that a hit, Set, Reset or Close ends, are not given to f.
 func WithBeforeDrop(f func([]window.Listed)) Option { return func(o *options) { o.beforeDrop = f } }
 
 // DefaultMaxLog is the default of [WithMaxLog].
@@ -112,10 +102,9 @@ func WithMaxLog(n uint64) Option {
 // WithMaxTimes bounds the number of times that all sliding logs together have room for, and so their
 // memory: it takes 16 bytes for each, and a log has room for up to four times as many as it needs, and
 // for what it has needed until cleanings have made it smaller. Takes at the
-// same time need one. If there are so many, a hit that needs room is refused, and its RetryAfter is a
-// scale at most; Charge and Set fail with [window.ErrFull]. Each shard, see [WithMaxKeys], has its share of n, but has
-// room for the log of one key with the largest limit. Default, and with 0: 16 times the number of keys. It panics if n
-// is negative.
+// same time need one. If there are so many, a hit that needs room is denied as one of a new key is, see [WithMaxKeys].
+// Each shard has its share of n, but has room for the log of one key with the largest limit. Default, and with 0: 16
+// times the number of keys. It panics if n is negative.
 func WithMaxTimes(n int) Option {
 	return func(o *options) { o.maxTimes = api.NotNegative("memory: WithMaxTimes", n) }
 }

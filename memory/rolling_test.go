@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,8 +15,6 @@ import (
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
-
-var rolling = []window.Algorithm{window.TokenBucket, window.SlidingWindow, window.SlidingLog}
 
 func TestLimitsOverTheLargestAreRefused(t *testing.T) {
 	for _, test := range []struct {
@@ -68,47 +65,12 @@ func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
 	require.EqualValues(t, 10, w.Count)
 }
 
-// If there is no room for one of several windows, nothing is taken from the others.
-func TestTakesThatDoNotFitTheMemoryTakeNothing(t *testing.T) {
-	for _, a := range slices.Concat(algorithms, rolling) {
-		b := newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(2))
-		c := caller{t, b, a}
-		c.hit("a", time.Minute)
-		c.hit("a", time.Minute)
-		limits := takesThatDoNotFit(c)
-		before := c.get("a", time.Minute)
-		windows := make([]window.Window, len(limits))
-		_, err := b.TakeAll(t.Context(), limits, windows)
-		require.ErrorIs(t, err, window.ErrFull)
-		require.Equal(t, before, c.get("a", time.Minute))
-		require.Zero(t, c.get("c", time.Minute))
-		granted, err := b.TakeAll(t.Context(), limits[:4], windows[:4])
-		require.NoError(t, err)
-		require.True(t, granted)
-		require.EqualValues(t, 7, windows[0].Count)
-		require.EqualValues(t, 7, windows[2].Count)
-	}
-}
-
-// takesThatDoNotFit returns takes, of which all but the last one fit a memory of two keys, of which one is in use.
-func takesThatDoNotFit(c caller) []window.Take {
-	c.hit("b", time.Minute)
-	for i := range time.Duration(15) {
-		c.hit("shared", time.Second+i)
-	}
-	require.NoError(c, c.Reset(c.Context(), "b", limitOf(c.algorithm, time.Minute, 10)))
-	return []window.Take{
-		limitOf(c.algorithm, time.Minute, 10).For("a", 4), limitOf(c.algorithm, time.Minute, 10).For("b", 4), limitOf(c.algorithm, time.Minute, 10).For("a", 1),
-		limitOf(c.algorithm, time.Minute, 10).For("c", 4), limitOf(c.algorithm, time.Hour, 10).For("d", 4),
-	}
-}
-
 // Whatever the clock shows, no call panics, and no key is denied for longer than three scales, or what it owes.
 func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
 	for _, a := range rolling {
 		random := rand.New(rand.NewPCG(1, 2))
 		now := time.Now()
-		b := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(50), memory.WithCleanPeriod(math.MaxInt64))
+		b := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(100), memory.WithCleanPeriod(math.MaxInt64))
 		scales := []time.Duration{window.MinScale, time.Second, time.Hour, math.MaxInt64 / 4, window.MaxScale}
 		for range 20_000 {
 			ctx, key, scale := t.Context(), fmt.Sprint(random.IntN(20)), scales[random.IntN(len(scales))]

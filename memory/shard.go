@@ -21,40 +21,26 @@ const (
 	shortKey = 16
 	// sweepStep is how many cells are looked at for a new key if there is no room.
 	sweepStep = 128
-	// keysPerShared is how many keys there may be for each shared count of a limit.
-	keysPerShared = 64
-	// sharedLimits is how many names, scales and algorithms can have all of their shared counts.
-	sharedLimits = 16
 )
 
 // shard is a table of the records of some keys. The mutex guards all of it.
 //
-// A key and limit have a record of their own, as long as there is room for it. A record that counts something is not
-// removed to make room. When there is none, a new key shares a record with others: a hash of the key selects one of a
-// fixed number for each name, scale and algorithm. All of them add to it, so it shows at least what each has added, and
-// no key gets more than its limit. What counts for a key is
-//
-//  1. its own record, if it has one;
-//  2. the shared one while that counts something, even if there is room again: its count would otherwise start anew;
-//  3. otherwise nothing, and the next take makes a record of its own if there is room, or begins the shared one.
-//
-// A shared record of a rolling algorithm counts something for as long as any of its keys is hit. So a key gets a copy
-// of it, as its own record, as soon as there is room.
+// A record that counts something is not removed to make room for another. When there is no room, a key without a record
+// is refused.
 //
 // The records of a cell are a list. A cell has the hashes from its index to the next one, each followed by as many bits
 // as there are: when the number of cells changes, the order of hashes does not.
 type shard struct {
-	mu     sync.Mutex
-	closed bool
-	index  int32 // of the shard; constant
-	calls  uint64
-	series uint64    // the last one
-	cells  []*record // their number is a power of two
-	shift  int       // of a hash, to the index of its cell
-	shared int       // records that keys share
+	mu      sync.Mutex
+	closed  bool
+	index   int32 // of the shard; constant
+	calls   uint64
+	series  uint64    // the last one
+	cells   []*record // their number is a power of two
+	shift   int       // of a hash, to the index of its cell
+	records int
 
 	// What most calls need is before this: a cache line of 64 bytes.
-	own     int              // records of one key each
 	times   int              // for which the logs of all records have room
 	swept   uint64           // the hash with which sweep goes on
 	scratch algorithm.Record // of a call that changes none
@@ -63,9 +49,8 @@ type shard struct {
 // id tells the records of a limit apart.
 type id struct {
 	hash   uint64 // of the key, and of what of the limit a record is for
-	key    string // "" if keys share the record
-	digest bool   // the key is one
-	shared bool   // keys share the record, and the hash tells which do
+	key    string
+	digest bool // the key is one
 }
 
 // record is what is counted of a key and limit.
@@ -73,7 +58,6 @@ type record struct {
 	hash     uint64
 	next     *record // in its cell
 	digest   bool
-	shared   bool
 	kind     window.Algorithm
 	unit     window.Calendar
 	startDay uint8
@@ -96,7 +80,7 @@ func (r *record) is(k id, l *window.Limit) bool {
 
 // hasKeyOf reports whether the record is of the key of k.
 func (r *record) hasKeyOf(k id) bool {
-	if int(r.length) != len(k.key) || r.shared != k.shared || r.digest != k.digest {
+	if int(r.length) != len(k.key) || r.digest != k.digest {
 		return false
 	}
 	if len(k.key) <= shortKey {
@@ -167,37 +151,18 @@ func (s *shard) find(k id, l *window.Limit) *record {
 	return r
 }
 
-// hasRoom reports whether there are fewer of some records than most. If not, it looks for records that are over.
-func (s *shard) hasRoom(some *int, most int, at algorithm.Time) bool {
-	if *some >= most {
-		s.sweep(at)
-	}
-	return *some < most
-}
-
-// logRoom reports whether there is room in logs for some more times.
-func (s *shard) logRoom(b *Backend, times int) bool { return s.times+times <= b.shardTimes }
-
-// number returns the number of records that keys share, or of the others.
-func (s *shard) number(shared bool) *int {
-	if shared {
-		return &s.shared
-	}
-	return &s.own
-}
-
 // insert adds an empty record, which does not keep the caller's strings.
 func (s *shard) insert(k id, l *window.Limit) *record {
-	if s.own+s.shared >= len(s.cells) {
+	if s.records >= len(s.cells) {
 		s.resize(max(fewestCells, 2*len(s.cells)))
 	}
-	*s.number(k.shared)++
+	s.records++
 	of := limits.Identity(l)
 	if of.Calendar != 0 {
 		of.Name += "\x00" + of.Zone
 	}
 	r := &record{
-		hash: k.hash, digest: k.digest, shared: k.shared,
+		hash: k.hash, digest: k.digest,
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
 		text:   strings.Clone(of.Name),
@@ -219,20 +184,12 @@ func (s *shard) put(r *record) {
 
 func (s *shard) remove(r *record) {
 	s.times -= r.Log.Times()
-	*s.number(r.shared)--
+	s.records--
 	at := &s.cells[r.hash>>s.shift]
 	for *at != r {
 		at = &(*at).next
 	}
 	*at = r.next
-}
-
-// ended removes a record that was ended, unless its key would then share what others count: it stays until others need
-// the room.
-func (s *shard) ended(r *record) {
-	if s.shared == 0 {
-		s.remove(r)
-	}
 }
 
 // resize makes n cells.
@@ -267,6 +224,13 @@ func (s *shard) visit(hash uint64, n int, f func(r *record)) (next uint64) {
 	return uint64(end) << s.shift // 0 at the end of the cells
 }
 
+// makeRoom removes records of which nothing counts, if there is no room for n more. It does not look at all of them.
+func (s *shard) makeRoom(b *Backend, n int, at algorithm.Time) {
+	if s.records+n > b.shardMax {
+		s.sweep(at)
+	}
+}
+
 // sweep looks at the records of some cells, others each time, and removes those of which nothing counts.
 func (s *shard) sweep(at algorithm.Time) {
 	s.swept = s.visit(s.swept, sweepStep, func(r *record) {
@@ -281,7 +245,7 @@ func (s *shard) fit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.cells)
-	for n > fewestCells && s.own+s.shared <= n/4 {
+	for n > fewestCells && s.records <= n/4 {
 		n /= 2
 	}
 	if n < len(s.cells) {

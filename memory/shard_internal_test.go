@@ -18,13 +18,13 @@ func TestATableFitsItsRecords(t *testing.T) {
 	var records []*record
 	for i := range 1000 {
 		records = append(records, s.insert(id{hash: uint64(i) * golden, key: strconv.Itoa(i)}, &l))
-		require.LessOrEqual(t, s.own, len(s.cells))
+		require.LessOrEqual(t, s.records, len(s.cells))
 	}
 	for _, r := range records {
 		s.remove(r)
 		s.fit()
-		require.LessOrEqual(t, s.own, len(s.cells))
-		require.LessOrEqual(t, len(s.cells), max(fewestCells, 4*s.own+4))
+		require.LessOrEqual(t, s.records, len(s.cells))
+		require.LessOrEqual(t, len(s.cells), max(fewestCells, 4*s.records+4))
 	}
 }
 

@@ -4,20 +4,12 @@ import (
 	"context"
 	"slices"
 
-	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
 // fewTakes is how many takes need no allocation.
 const fewTakes = 4
-
-// taking is a take of several.
-type taking struct {
-	access
-	before algorithm.Record // what was counted before it
-	takeID int64            // 0: it has not been made
-}
 
 // TakeAll implements [window.Backend]. It holds the mutexes of all shards of the windows at once.
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
@@ -43,10 +35,10 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 
 // takeAll makes all takes or none. No two are of one count.
 func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted bool, err error) {
-	var few [fewTakes]taking
+	var few [fewTakes]access
 	all := few[:]
 	if len(takes) > len(few) {
-		all = make([]taking, len(takes))
+		all = make([]access, len(takes))
 	}
 	all = all[:len(takes)]
 	var fewShards [fewTakes]*shard
@@ -66,7 +58,10 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 		for i := range all {
 			all[i].at = at
 		}
-		granted, err = b.takeLocked(takes, all, windows)
+		for _, s := range shards {
+			s.makeRoom(b, len(takes), at)
+		}
+		granted = b.takeLocked(takes, all, windows)
 	}
 	for _, s := range shards {
 		s.mu.Unlock()
@@ -76,60 +71,27 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 
 // takeLocked makes all takes or none, and makes windows describe their windows. The mutexes of all shards
 // are held.
-//
-// Keys that are new may share a count, and there may be no room for the second one. So a take can be refused because of
-// one that was made before it: then that is undone.
-func (b *Backend) takeLocked(takes []window.Take, all []taking, windows []window.Window) (granted bool, err error) {
+func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window.Window) (granted bool) {
 	granted = true
 	for i := range all {
 		x := &all[i]
-		x.find(b, &takes[i].Limit)
+		x.record = x.shard.find(x.id, &takes[i].Limit)
 		windows[i] = window.Window{}
 		x.describe(x.peek(takes[i].N), &windows[i])
 		granted = granted && !windows[i].Refused
 	}
-	if !granted {
-		return false, nil
+	for i := 0; granted && i < len(all); i++ {
+		if !all[i].open(b, &takes[i].Limit) {
+			windows[i].Refused = true
+			windows[i].RetryAfter = b.fullWait()
+			granted = false
+		}
 	}
-	for i := range all {
-		x := &all[i]
-		x.find(b, &takes[i].Limit) // again: another take may have removed or made its record
-		var state algorithm.State
-		if err = x.open(b, &takes[i].Limit); err == nil {
-			x.before = x.record.Record
-			state, err = x.take(b, &takes[i].Limit, takes[i].N)
-		}
-		if err != nil || state.Wait > 0 {
-			b.undo(takes[:i], all[:i])
-			windows[i] = window.Window{}
-			x.describe(state, &windows[i])
-			return false, err
-		}
-		x.takeID = state.ID
+	for i := 0; granted && i < len(all); i++ {
 		windows[i] = window.Window{}
-		x.describe(state, &windows[i])
+		all[i].describe(all[i].take(b, &takes[i].Limit, takes[i].N), &windows[i])
 	}
-	for i := range all {
-		if x := &all[i]; x.shares() { // others may have taken of the same count
-			state := x.peek(0)
-			state.ID = x.takeID
-			state.Wait = 0
-			x.describe(state, &windows[i])
-		}
-	}
-	return true, nil
-}
-
-// undo undoes takes, the last one first. The mutexes are held.
-func (b *Backend) undo(takes []window.Take, all []taking) {
-	for i := len(all) - 1; i >= 0; i-- {
-		x := &all[i]
-		if x.algorithm.Logs {
-			x.algorithm.GiveBack(&x.record.Record, &x.rule, &x.at, x.takeID, takes[i].N)
-			continue
-		}
-		x.record.Record = x.before
-	}
+	return granted
 }
 
 // insertShard adds a shard to a sorted list, unless it is there already. All callers lock shards in

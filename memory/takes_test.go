@@ -40,20 +40,3 @@ func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 	require.False(t, ok)
 	require.EqualValues(t, uint64(math.MaxInt64), c.get("k", time.Minute).Count)
 }
-
-// Keys that share a count are described as it is after all takes. None of those that are granted is refused.
-func TestTakesThatShareACountUnderAnotherMax(t *testing.T) {
-	for _, a := range everyAlgorithm {
-		c := fillUp(t, backendtest.NewClock(), 1, a)
-		takes := []window.Take{limitOf(a, time.Minute, 1).For("b", 1), limitOf(a, time.Minute, 10).For("c", 3)}
-		windows := make([]window.Window, 2)
-		granted, err := c.TakeAll(t.Context(), takes, windows)
-		require.NoError(t, err)
-		require.True(t, granted)
-		for _, w := range windows {
-			require.EqualValues(t, 4, w.Count, "%v", a)
-			require.False(t, w.Refused)
-			require.Zero(t, w.RetryAfter)
-		}
-	}
-}

@@ -179,25 +179,6 @@ func (a *Algorithm) GiveBack(r *Record, by *Rule, t *Time, id int64, n uint64) b
 	return id != 0 && !r.Empty() && a.giveBack(r, id, n)
 }
 
-// Copy returns a copy of a record that is not empty, in which nothing can be given back that was taken before. Series
-// is as in Take.
-func (a *Algorithm) Copy(r *Record, series uint64) Record {
-	c := *r
-	c.Log = r.Log.clone()
-	if a.Logs {
-		c.Last = logSeries(series)
-		c.ID = c.Last | int64(uint32(r.ID))
-		return c
-	}
-	if c.ID != 0 {
-		c.ID = spread(series)
-	}
-	if c.Last != 0 {
-		c.Last = spread(series)
-	}
-	return c
-}
-
 // Left returns in which time nothing counts. It is negative if nothing has counted for so long, and 0 for an empty
 // record.
 func (a *Algorithm) Left(r *Record, by *Rule, t *Time) time.Duration {

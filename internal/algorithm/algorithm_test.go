@@ -73,12 +73,6 @@ func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
 			r.End()
 			require.True(t, r.Empty())
 		}
-		before := by.Take(&r, &rule, now, 2, 2000).ID
-		c := by.Copy(&r, 2001)
-		id := by.Take(&c, &rule, now, 1, 2002).ID
-		by.Take(&r, &rule, now, 1, 2003)
-		require.False(t, by.GiveBack(&r, &rule, now, id, 1), "%v: of a copy", a)
-		require.False(t, by.GiveBack(&c, &rule, now, before, 1), "%v: of before it was copied", a)
 	}
 }
 
@@ -113,11 +107,6 @@ func TestALogGrowsWithWhatItHolds(t *testing.T) {
 	require.True(t, by.GiveBack(&r, &rule, at(200_000), first, 1))
 	require.EqualValues(t, 1, by.Peek(&r, &rule, at(200_000), 0).Count)
 	require.Equal(t, time.Hour-(200_000-100_002), by.Peek(&r, &rule, at(200_000), 0).Left)
-	copied := r
-	copied.Log = r.Log.clone()
-	r.End()
-	r.Log.Shrink()
-	require.EqualValues(t, 1, by.Peek(&copied, &rule, at(200_000), 0).Count, "a copy is one of its own")
 }
 
 func TestATakeAtAnEarlierTimeIsOneOfItsOwn(t *testing.T) {

@@ -2,7 +2,6 @@ package algorithm
 
 import (
 	"math"
-	"slices"
 	"sort"
 	"time"
 )
@@ -65,10 +64,10 @@ func (g *Log) Times() int {
 
 // Next returns for how many times it has room after the next take, at most three times as many as it then holds.
 func (g *Log) Next() int {
-	if g == nil {
+	room := g.Times()
+	if room == 0 {
 		return smallestLog
 	}
-	room := cap(g.times)
 	if len(g.times) < room {
 		return room
 	}
@@ -82,6 +81,16 @@ func (g *Log) Next() int {
 		return 2 * room
 	}
 	return room
+}
+
+// Grow makes room for another take in the log of a record.
+func (r *Record) Grow() {
+	if r.Log == nil {
+		r.Log = &Log{}
+	}
+	if g := r.Log; len(g.times) == cap(g.times) {
+		g.resize(g.Next())
+	}
 }
 
 // Shrink gives memory back if the log uses little of its own.
@@ -104,13 +113,6 @@ func (g *Log) resize(room int) {
 	}
 	g.times = kept
 	g.over = 0
-}
-
-func (g *Log) clone() *Log {
-	if g == nil {
-		return nil
-	}
-	return &Log{times: slices.Clone(g.held()), sum: g.sum}
 }
 
 // noLaterThan makes takes after a time ones at that time.
@@ -164,9 +166,6 @@ func waitLog(r *Record, now int64, room uint64) time.Duration {
 }
 
 func addLog(r *Record, now int64, n, series uint64) {
-	if r.Log == nil {
-		r.Log = &Log{times: make([]taken, 0, smallestLog)}
-	}
 	if r.ID == 0 {
 		r.Last = logSeries(series)
 		r.ID = r.Last
@@ -175,6 +174,7 @@ func addLog(r *Record, now int64, n, series uint64) {
 		now = r.Start // the clock has gone back
 	}
 	r.Start = now
+	r.Grow()
 	g := r.Log
 	g.sum += n
 	if held := g.held(); len(held) > 0 {
@@ -182,9 +182,6 @@ func addLog(r *Record, now int64, n, series uint64) {
 			newest.n += uint32(n)
 			return
 		}
-	}
-	if len(g.times) == cap(g.times) {
-		g.resize(g.Next())
 	}
 	number := uint32(r.ID) + 1
 	r.ID = r.Last | int64(number)
