@@ -36,32 +36,6 @@ func TestBoundedBackendsPass(t *testing.T) {
 	}
 }
 
-// TestTheModelAgreesWithVectors compares what memory returns with vectors. The suite compares it with the model.
-func TestTheModelAgreesWithVectors(t *testing.T) {
-	for _, a := range []window.Algorithm{window.FixedWindow, window.TokenBucket, window.SlidingWindow, window.SlidingLog} {
-		clock := NewClock()
-		store := memory.New(memory.WithClock(clock.Now))
-		defer store.Close()
-		s := newSuite(t, Subject{Backend: store, Clock: clock, Algorithm: a})
-		var vectors []vector
-		s.readVectors(a.String(), &vectors)
-		for _, v := range vectors {
-			s.replay(&v, 1, 0, func(want step, got answer) {
-				switch want.Op {
-				case "hit", "take", "peek":
-					granted := !got.Refused && (a.Rolling() || want.Op != "hit" || got.Count <= want.Limit)
-					s.expect(granted == want.Granted, "Refused is %v: %+v", got.Refused, want)
-					s.expect(got.RetryAfter == time.Duration(want.Retry) || !a.Rolling(), "RetryAfter is %v: %+v", got.RetryAfter, want)
-				case "give_back":
-					s.expect(got.ok == want.Granted, "GiveBack returns %v: %+v", got.ok, want)
-				}
-				s.expect(want.Count == nil || got.Count == *want.Count, "Count is %d: %+v", got.Count, want)
-				s.expect(want.Left == nil || got.Left == time.Duration(*want.Left), "Left is %v: %+v", got.Left, want)
-			})
-		}
-	}
-}
-
 func TestClockAdvancesOnlyWhenAdvanced(t *testing.T) {
 	clock := NewClock()
 	if now := clock.Now(); !now.Equal(time.Date(2009, time.January, 1, 0, 0, 0, 0, time.UTC)) {

@@ -3,7 +3,7 @@ package backendtest
 import (
 	"cmp"
 	"fmt"
-	"math/big"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +13,8 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// model makes all calls that the backend makes, one after the other. Where a backend is free, the model does what the
-// backend did.
+// model makes all calls that the backend makes, one after the other, by the algorithms of package memory. Where a backend
+// is free, the model does what the backend did.
 type model struct {
 	counts map[identity]*record
 	ledger *ledger.Ledger   // of places in flight
@@ -33,7 +33,7 @@ func identityOf(t *window.Take) identity { return identity{t.Key, limits.Identit
 func (m *model) record(t *window.Take) *record {
 	id := identityOf(t)
 	if m.counts[id] == nil {
-		m.counts[id] = &record{ids: map[clientID]bool{}, used: map[clientID]bool{}}
+		m.counts[id] = &record{ids: map[clientID]int64{}}
 	}
 	return m.counts[id]
 }
@@ -82,7 +82,7 @@ func (s *suite) when(m made, t *window.Take, got window.Window) int64 {
 	switch {
 	case got.ExpiresAt.IsZero() || opened < m.before:
 		return m.before
-	case opened < m.now && m.before >= s.model.record(t).end:
+	case opened < m.now && s.model.record(t).window(&t.Limit, m.before).Left == 0:
 		return opened
 	}
 	return m.now
@@ -92,35 +92,28 @@ func (s *suite) when(m made, t *window.Take, got window.Window) int64 {
 func (s *suite) want(m made, at int64) window.Window {
 	r := s.model.record(&m.Take)
 	l, n := &m.Limit, m.N
-	switch m.method {
-	case peek:
-		return r.take(l, n, at)
-	case set:
+	switch {
+	case m.method == peek:
+		return r.peek(l, n, at)
+	case m.method == set:
 		r.forget()
 		if kept := m.Window.Count; l.Algorithm.Rolling() && kept >= min(n, limits.Capacity(l)) {
 			n = min(n, kept) // it need not store all
 		}
-		r.add(l, n, 0, at)
-	case charge:
+		return r.charge(l, n, at)
+	case m.method == charge:
 		most := cmp.Or(s.traits(*l).MaxCount, window.Unlimited)
-		r.add(l, min(n, most-min(most, r.count(l, at)(0))), 0, at)
-	case hit:
-		if !l.Algorithm.Rolling() {
-			return s.wantOfHit(m, at)
-		}
-		fallthrough
-	case take:
-		if w := r.take(l, n, at); w.Refused {
-			r.refuse(l, at)
-			if s.MayLose && s.two {
-				s.adopt(m, &m.Take)
-				return m.Window
-			}
-			return w
-		}
-		r.add(l, n, m.Window.ID, at)
+		return r.charge(l, min(n, most-min(most, r.window(l, at).Count)), at)
+	case m.method == hit && !l.Algorithm.Rolling():
+		return s.wantOfHit(m, at)
 	}
-	return r.window(l, at)
+	w := r.take(l, n, at)
+	if w.Refused && s.MayLose && s.two {
+		s.adopt(m, &m.Take)
+		w = m.Window
+		w.ID = r.ID
+	}
+	return w
 }
 
 // wantOfHit makes a hit of a fixed window. One that leads to more than the largest count is refused, and others over
@@ -136,8 +129,7 @@ func (s *suite) wantOfHit(m made, at int64) window.Window {
 		w.RetryAfter = cmp.Or(m.RetryAfter, w.Left)
 	case denied && w.Count > m.Limit.Max && m.Count == w.Count:
 	default:
-		r.add(&m.Limit, m.N, 0, at)
-		w = r.window(&m.Limit, at)
+		return r.charge(&m.Limit, m.N, at)
 	}
 	return w
 }
@@ -152,7 +144,7 @@ func (s *suite) takesAll(m made) {
 	for i := range sums {
 		t := &sums[i]
 		at[i] = s.when(m, t, m.windows[slices.Index(of, i)])
-		wants[i] = s.model.record(t).take(&t.Limit, t.N, at[i])
+		wants[i] = s.model.record(t).peek(&t.Limit, t.N, at[i])
 		granted = granted && !wants[i].Refused
 	}
 	if m.ok != granted {
@@ -161,9 +153,7 @@ func (s *suite) takesAll(m made) {
 	}
 	for i := range sums {
 		if t := &sums[i]; granted {
-			r := s.model.record(t)
-			r.add(&t.Limit, t.N, m.windows[slices.Index(of, i)].ID, at[i])
-			wants[i] = r.window(&t.Limit, at[i])
+			wants[i] = s.model.record(t).take(&t.Limit, t.N, at[i])
 		}
 	}
 	for i, sum := range of {
@@ -185,10 +175,10 @@ func (s *suite) adopt(m made, t *window.Take) {
 	look.now = s.now()
 	r, at := s.model.record(t), s.when(look, t, look.Window)
 	if look.Left > 0 && r.window(&t.Limit, look.now).Left == 0 {
-		r.add(&t.Limit, 0, 0, at)
+		r.charge(&t.Limit, 0, at)
 	}
-	if look.Left > 0 && s.MayLose && look.Count-r.entries[0].n <= t.N {
-		r.entries[0].n = look.Count
+	if look.Left > 0 && s.MayLose && look.Count-r.Count <= t.N {
+		r.Count = look.Count
 	}
 	s.compare(look, &look.Take, look.Window, r.window(&t.Limit, look.now))
 }
@@ -224,12 +214,11 @@ func (s *suite) deletes(m made) {
 			(id.limit.Calendar != 0 || !slices.Contains(m.scales, id.limit.Scale)) {
 			continue
 		}
-		if r.window(&id.limit, m.now).Left > 0 {
-			least++
-		}
-		if before := m.before - int64(s.traits(id.limit).Precision); r.end > before ||
-			r.window(&id.limit, m.before).Left > 0 {
+		if left := r.left(&id.limit, m.before); left > 0 || left < 0 && -left < s.traits(id.limit).Precision {
 			most++
+		}
+		if r.left(&id.limit, m.now) > 0 {
+			least++
 		}
 		r.forget()
 	}
@@ -275,36 +264,36 @@ func (c call) lists(key string) bool { return len(c.keys) == 0 || slices.Contain
 func (s *suite) givesBack(m made) {
 	s.Helper()
 	r := s.model.record(&m.Take)
-	bucket := m.Limit.Algorithm == window.TokenBucket
-	if !m.ok && (s.MayLose || bucket && r.gave) {
+	again := m.Limit.Algorithm == window.TokenBucket && r.gave
+	if !m.ok && (s.MayLose || again) {
 		return
 	}
-	var before *big.Int
-	if bucket {
-		before = r.debt(m.now)
-	}
-	if want := r.giveBack(&m.call, m.now); m.ok != want {
+	before := *r
+	want := r.giveBack(&m.call, m.now)
+	switch {
+	case again:
+		s.settle(m, r, before)
+	case m.ok != want:
 		s.wrong(m, &m.Take, fmt.Sprintf("it returns %v, want %v", m.ok, want))
 	}
-	if m.ok && bucket {
-		if r.gave {
-			s.settle(m, r, before)
-		}
-		r.gave = true
-	}
+	r.gave = r.gave || m.ok
 }
 
-// settle makes the debt of a token bucket that of the backend's, which was another one before a give-back.
-func (s *suite) settle(m made, r *record, before *big.Int) {
+// settle makes a token bucket lack what that of the backend lacks after a give-back. It is told what was before.
+func (s *suite) settle(m made, r *record, before record) {
 	s.Helper()
-	got := s.try(call{method: peek, Take: m.Limit.For(m.Key, 0)})
-	debt, least := product(m.Limit.Max, int64(got.Left)), r.debt(m.now)
-	if debt.Cmp(least) < 0 || debt.Cmp(before) > 0 {
-		s.wrong(m, &m.Take, fmt.Sprintf("after it the bucket is full in %v, which is no time from none of it to all", got.Left))
+	left := s.try(call{method: peek, Take: m.Limit.For(m.Key, 0)}).Left
+	most := before.window(&m.Limit, m.now).Left
+	all, _ := limits.MulDiv(m.N, uint64(m.Limit.Scale), m.Limit.Max)
+	if left > most || left < most-time.Duration(all)-1 {
+		s.wrong(m, &m.Take, fmt.Sprintf("after it the bucket is full in %v, which is no time from none of it to all", left))
 	}
-	of := slices.IndexFunc(r.entries, func(e entry) bool { return e.id == m.id })
-	back := r.entries[of].back
-	back.Sub(back, debt.Sub(debt, least))
+	r.Record = before.Record
+	r.Start = m.now
+	r.More, r.Count = bits.Mul64(m.Limit.Max, uint64(left))
+	if left == 0 {
+		r.End()
+	}
 }
 
 // compare compares the window that a call has returned with that of the model.
@@ -340,8 +329,10 @@ func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 				fmt.Sprintf("the time, which is %v, and Left, %v", time.Unix(0, m.now).UTC(), got.Left))
 		}
 	}
-	if t.Limit.Algorithm.Rolling() {
-		r.used[clientID{m.second, got.ID}] = true
+	if id := (clientID{m.second, got.ID}); t.Limit.Algorithm.Rolling() {
+		if _, known := r.ids[id]; !known || !got.Refused && slices.Contains([]method{hit, take, takeAll}, m.method) {
+			r.ids[id] = want.ID
+		}
 	} else if m.method != peek && m.method != list {
 		if why := s.identify(m, r, got, want); why != "" {
 			wrong = append(wrong, why)
@@ -355,6 +346,7 @@ func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 // identify returns what is wrong with the ID of a fixed window. A backend that MayLose may give it another one.
 func (s *suite) identify(m made, r *record, got, want window.Window) string {
 	id := clientID{m.second, got.ID}
+	was, known := r.ids[id]
 	switch {
 	case want.Left == 0 && got.ID != 0:
 		return fmt.Sprintf("ID is %d, and there is no window", got.ID)
@@ -362,17 +354,16 @@ func (s *suite) identify(m made, r *record, got, want window.Window) string {
 		return ""
 	case got.ID == 0:
 		return "ID is 0"
-	case r.used[id] && !r.ids[id]:
+	case known && was != want.ID:
 		return fmt.Sprintf("ID is %d, which is that of an earlier window", got.ID)
-	case !r.ids[id] && !s.MayLose:
-		for was := range r.ids {
-			if was.second == m.second {
-				return fmt.Sprintf("ID is %d, and was %d when the window opened", got.ID, was.id)
+	case !known && !s.MayLose:
+		for other, is := range r.ids {
+			if other.second == m.second && is == want.ID {
+				return fmt.Sprintf("ID is %d, and was %d when the window opened", got.ID, other.id)
 			}
 		}
 	}
-	r.ids[id] = true
-	r.used[id] = true
+	r.ids[id] = want.ID
 	return ""
 }
 

@@ -192,8 +192,8 @@ func (w *walk) giveBack() {
 	c := w.held[i]
 	c.N = 1 + w.Uint64N(c.N)
 	other := w.any()
-	used := other.record().used // counts may have equal IDs
-	if w.IntN(8) == 0 && !used[clientID{false, c.id}] && !used[clientID{true, c.id}] {
+	ids := other.record().ids // counts may have equal IDs
+	if w.IntN(8) == 0 && ids[clientID{false, c.id}] == 0 && ids[clientID{true, c.id}] == 0 {
 		c.Key = other.key
 		c.Limit = other.limit
 	} else {

@@ -188,11 +188,6 @@ func (s *suite) takeAll(takes ...window.Take) answer {
 	return s.do(call{method: takeAll, takes: takes})
 }
 
-// toEnd moves the clock to the end of the window that is open, or that would open now, and by so much more.
-func (c count) toEnd(more time.Duration) {
-	c.Clock.Advance(time.Duration(ends(&c.limit, c.now())-c.now()) + more)
-}
-
 // kinds returns counts whose limits differ in their name, algorithm or calendar, and have the same Max and scale.
 func (c count) kinds(names ...string) (all []count) {
 	for _, a := range limits.Algorithms {
