@@ -65,7 +65,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	return &Client[T]{c}, nil
 }
 
-// connect is [Connect] for a value size.
+// connect is [Connect] for a value size. If it is nil, the first server tells it.
 func connect(ctx context.Context, cfg Config, size conn.Size) (*client, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -140,9 +140,6 @@ func (c *client) ping(ctx context.Context) error {
 
 // away returns why there is no connection to a server.
 func (c *client) away(server int) error { return c.servers.all[server].pool.Err() }
-
-// attempted returns what is closed at the end of the first attempt of a lazy client to connect to a server.
-func (c *client) attempted(server int) <-chan struct{} { return c.servers.all[server].attempted }
 
 // pingKey is a key that nobody uses.
 const pingKey = "throttr:ping"

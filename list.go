@@ -77,8 +77,11 @@ func listing[E, R any](
 		var failures []error
 		for _, s := range c.servers.all {
 			left := false
-			d := decoder(uint64(c.cfg.MaxResponse))
+			var d listDecoder[E]
 			err := s.stream(ctx, r, func(src []byte, gone bool) (int, bool, error) {
+				if d == nil { // now the value size is known
+					d = decoder(uint64(c.cfg.MaxResponse))
+				}
 				entries, n, err := d.Decode(src)
 				if gone {
 					return n, d.Done(), err

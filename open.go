@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/outage"
 	_ "github.com/throttr-go/throttr/memory" // memory://
 	"github.com/throttr-go/throttr/window"
@@ -133,35 +132,16 @@ func OpenServers(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenB
 
 func openServers(ctx context.Context, cfg Config, opts []BackendOption) (*ServerBackend, error) {
 	o := backendOptionsOf("OpenServers", opts)
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	b := newServerBackend(cfg.Servers)
-	b.owner = true
-	if cfg.Lazy {
-		b.learnSize(ctx, cfg, o)
-		return b, nil
-	}
-	client, err := connectAny(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	client.keepWindowsOf(b, o)
-	return b, nil
-}
-
-// connectAny connects to servers that are there, and learns their value size from them.
-func connectAny(ctx context.Context, cfg Config) (*client, error) {
-	client, err := connect(ctx, cfg, conn.SizeOf(2))
-	var one, other *ValueSizeError
-	if !errors.As(err, &one) {
-		return client, err
-	}
-	client, err = connect(ctx, cfg, conn.SizeOf(one.Actual))
+	client, err := connect(ctx, cfg, nil)
+	var other *ValueSizeError
 	if errors.As(err, &other) {
-		return nil, fmt.Errorf("%w: %w: %s has %d-byte values and %s %d-byte values; servers that are used together must have the same",
-			ErrConnect, ErrValueSizeMismatch, one.Server, one.Actual, other.Server, other.Actual)
+		return nil, fmt.Errorf("%w: %w: %s has %d-byte values and another server %d-byte values; servers that are used together must have the same",
+			ErrConnect, ErrValueSizeMismatch, other.Server, other.Actual, other.Client)
 	}
-	return client, err
+	if err != nil {
+		return nil, err
+	}
+	b := client.newBackend(o)
+	b.owner = true
+	return b, nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -36,10 +35,9 @@ import (
 type ServerBackend struct {
 	window.Unimplemented
 	servers []serverCalls
-	byKey   rendezvous
-	opened  atomic.Pointer[sized] // nil until the value size of the servers is known
-	sizing  *sizing               // learns it; nil if the client was there first
-	owner   bool                  // the client was made for this backend, and ends with it
+	windows *fixedwindow.Backend
+	client  *client
+	owner   bool // the client was made for this backend, and ends with it
 
 	closing atomic.Bool
 	ended   chan struct{} // closed when Close is done
@@ -51,12 +49,6 @@ var _ window.BackendCloser = (*ServerBackend)(nil)
 type serverCalls struct {
 	name       string // as in Config.Servers
 	all, erred atomic.Uint64
-}
-
-// sized is what a ServerBackend has once the value size of its servers is known.
-type sized struct {
-	windows *fixedwindow.Backend
-	client  *client
 }
 
 // defaultMaxWindows is how many windows a backend remembers.
@@ -103,58 +95,26 @@ func backendOptionsOf(of string, opts []BackendOption) backendOptions {
 // servers. One per client is enough, for all its keys and scales. Close it, or the client. It
 // panics if an option is nil.
 func (c *client) Backend(opts ...BackendOption) *ServerBackend {
-	o := backendOptionsOf("Client.Backend", opts)
-	b := newServerBackend(c.cfg.Servers)
-	c.keepWindowsOf(b, o)
-	return b
+	return c.newBackend(backendOptionsOf("Client.Backend", opts))
 }
 
-// newServerBackend returns a backend on servers, which has no client yet.
-func newServerBackend(servers []string) *ServerBackend {
-	b := &ServerBackend{servers: make([]serverCalls, len(servers)), byKey: newRendezvous(servers),
-		ended: make(chan struct{})}
-	for i, name := range servers {
-		b.servers[i].name = name
-	}
-	return b
-}
-
-// keepWindowsOf has the client keep the windows of a backend, which has no client yet.
-func (c *client) keepWindowsOf(b *ServerBackend, o backendOptions) {
+func (c *client) newBackend(o backendOptions) *ServerBackend {
+	b := &ServerBackend{servers: make([]serverCalls, len(c.servers.all)), client: c, ended: make(chan struct{})}
 	servers := make([]fixedwindow.Server, len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.KeepParked()
 		servers[i] = s.pool
+		b.servers[i].name = s.name
 	}
-	windows := fixedwindow.New(fixedwindow.Options{
+	b.windows = fixedwindow.New(fixedwindow.Options{
 		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.pick, Calls: c.calls,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued, MaxInFlight: c.cfg.MaxInFlight,
 		DenialMemory: o.denialMemory,
 	})
-	b.opened.Store(&sized{windows, c})
 	if !c.register(b) { // the client is closed
-		windows.Close()
+		b.windows.Close()
 	}
-}
-
-// use returns what keeps the windows, or, until the value size of the servers is known, why a call for a key
-// and a limit can't be made.
-func (b *ServerBackend) use(ctx context.Context, key string, l Limit) (*sized, error) {
-	if o := b.opened.Load(); o != nil {
-		return o, nil
-	}
-	if _, err := b.Check(l); err != nil {
-		return nil, err
-	}
-	return nil, b.sizing.err(ctx, b.byKey.pick(key))
-}
-
-// away returns why there is no connection to a server.
-func (b *ServerBackend) away(server int) error {
-	if o := b.opened.Load(); o != nil {
-		return o.client.away(server)
-	}
-	return b.sizing.cause(server)
+	return b
 }
 
 // Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys without an open window.
@@ -163,14 +123,8 @@ func (b *ServerBackend) away(server int) error {
 // then as long as it takes to remove the records: up to 20 s while servers respond, and up to 3 s if they do not. The
 // client stays open, unless OpenServers has made it. Close always returns nil, and can be called more than once.
 func (b *ServerBackend) Close() error {
-	if b.sizing != nil {
-		b.sizing.stop()
-	}
-	switch o := b.opened.Load(); {
-	case o == nil:
-		return nil
-	case b.owner:
-		return o.client.Close() // which ends b
+	if b.owner {
+		return b.client.Close() // which ends b
 	}
 	b.end()
 	return nil
@@ -179,9 +133,8 @@ func (b *ServerBackend) Close() error {
 // end is Close, and leaves the client open.
 func (b *ServerBackend) end() {
 	if b.closing.CompareAndSwap(false, true) {
-		o := b.opened.Load()
-		o.windows.Close()
-		o.client.deregister(b) // not before: until now, Client.Close waits for b
+		b.windows.Close()
+		b.client.deregister(b) // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}
 	<-b.ended
@@ -200,55 +153,35 @@ type RecordStats struct {
 
 // Records returns what the backend has to do with the records on its servers.
 func (b *ServerBackend) Records() RecordStats {
-	s := b.windowStats()
+	s := b.windows.Stats()
 	return RecordStats{Records: s.Records, Sweeps: s.Sweeps, Orphans: s.Orphans, Foreign: s.Foreign}
-}
-
-func (b *ServerBackend) windowStats() (s fixedwindow.Stats) {
-	if o := b.opened.Load(); o != nil {
-		s = o.windows.Stats()
-	}
-	return s
 }
 
 // Stats implements [window.BackendCloser]. See [WithMaxWindows] for the bound of windows.
 func (b *ServerBackend) Stats() window.Stats {
-	s := window.Stats{Windows: b.windowStats().Windows}
+	s := window.Stats{Windows: b.windows.Stats().Windows}
 	for i := range b.servers {
 		one := &b.servers[i]
 		s.Stores = append(s.Stores,
-			window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: b.away(i)})
+			window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: b.client.away(i)})
 	}
 	return s
 }
 
 // Ping implements [window.BackendCloser]: it sends each server a QUERY.
 func (b *ServerBackend) Ping(ctx context.Context) error {
-	o := b.opened.Load()
-	if o == nil {
-		return b.after("ping", "", false, b.sizing.err(ctx, 0))
-	}
-	return o.client.ping(ctx)
+	return b.client.ping(ctx)
 }
 
 // Part returns the server that keeps a key's windows, as it is named in Config.Servers. A [RateLimit] has a circuit
 // breaker for each.
-func (b *ServerBackend) Part(key string) string { return b.servers[b.byKey.pick(key)].name }
+func (b *ServerBackend) Part(key string) string {
+	return b.servers[b.client.servers.byKey.pick(key)].name
+}
 
 // Check implements [Backend]. It assumes that a scale which needs a parked server has one. Until the value size of
 // the servers is known, it knows all that does not depend on that.
-func (b *ServerBackend) Check(l Limit) (window.Traits, error) {
-	if o := b.opened.Load(); o != nil {
-		return o.windows.Check(l)
-	}
-	if err := limits.Check(&l); err != nil {
-		return window.Traits{}, err
-	}
-	if err := fixedwindow.CheckAlgorithm(l.Algorithm); err != nil {
-		return window.Traits{}, err
-	}
-	return window.Traits{Precision: l.Scale}, nil
-}
+func (b *ServerBackend) Check(l Limit) (window.Traits, error) { return b.windows.Check(l) }
 
 // Hit implements [Backend].
 func (b *ServerBackend) Hit(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
@@ -284,11 +217,7 @@ type counting = func(b *fixedwindow.Backend, ctx context.Context, key string, l 
 // count has such a method called. Call is its name in errors.
 func (b *ServerBackend) count(ctx context.Context, call string, do counting, key string, l Limit,
 	n uint64) (w window.Window, err error) {
-	o, err := b.use(ctx, key, l)
-	if err != nil {
-		return w, b.after(call, key, false, err)
-	}
-	w, sent, err := do(o.windows, ctx, key, l, n)
+	w, sent, err := do(b.windows, ctx, key, l, n)
 	return w, b.after(call, key, sent, err)
 }
 
@@ -299,13 +228,7 @@ func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []win
 	if len(takes) == 0 {
 		return true, nil
 	}
-	var o *sized
-	for _, t := range takes {
-		if o, err = b.use(ctx, t.Key, t.Limit); err != nil {
-			return false, b.after("take", takes[0].Key, false, err)
-		}
-	}
-	granted, sent, err := o.windows.TakeAll(ctx, takes, windows)
+	granted, sent, err := b.windows.TakeAll(ctx, takes, windows)
 	return granted, b.after("take", takes[0].Key, sent, err)
 }
 
@@ -314,21 +237,13 @@ func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []win
 // window ends. That happens if the connection of the take has ended, and, if the unit of the TTL is coarse,
 // such as a minute, half a scale or a second after the take. See docs/servers.md.
 func (b *ServerBackend) GiveBack(ctx context.Context, key string, l Limit, n uint64, id int64) (bool, error) {
-	o, err := b.use(ctx, key, l)
-	if err != nil {
-		return false, b.after("give back", key, false, err)
-	}
-	given, sent, err := o.windows.GiveBack(ctx, key, l, n, id)
+	given, sent, err := b.windows.GiveBack(ctx, key, l, n, id)
 	return given, b.after("give back", key, sent, err)
 }
 
 // Reset implements [Backend].
 func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
-	o, err := b.use(ctx, key, l)
-	if err != nil {
-		return b.after("reset", key, false, err)
-	}
-	sent, err := o.windows.Reset(ctx, key, l)
+	sent, err := b.windows.Reset(ctx, key, l)
 	return b.after("reset", key, sent, err)
 }
 
@@ -336,22 +251,14 @@ func (b *ServerBackend) Reset(ctx context.Context, key string, l Limit) error {
 // remembers, and with scales those of the names that it remembers, and of no name: a server
 // can't list the others cheaply.
 func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.Duration) (int, error) {
-	if o := b.opened.Load(); o != nil {
-		n, sent, err := o.windows.Delete(ctx, key, scales...)
-		return n, b.after("delete", key, sent, err)
-	}
-	for _, scale := range scales {
-		if err := limits.CheckScale(scale); err != nil {
-			return 0, b.after("delete", key, false, err)
-		}
-	}
-	return 0, b.after("delete", key, false, b.sizing.err(ctx, b.byKey.pick(key)))
+	n, sent, err := b.windows.Delete(ctx, key, scales...)
+	return n, b.after("delete", key, sent, err)
 }
 
 // after counts a call that has ended, and returns its error: a RequestError, unless err is nil or the error
 // of an argument.
 func (b *ServerBackend) after(call, key string, sent bool, err error) error {
-	server := &b.servers[b.byKey.pick(key)]
+	server := &b.servers[b.client.servers.byKey.pick(key)]
 	server.all.Add(1)
 	switch {
 	case err == nil:

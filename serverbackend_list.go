@@ -17,17 +17,10 @@ import (
 // its limit have over 80 bytes together, the server knows a digest of both, which is found without keys, or by the
 // key if the limit has no name.
 func (b *ServerBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
-	o := b.opened.Load()
-	if o != nil && !b.closing.Load() {
-		return o.client.listWindows(ctx, keys)
+	if !b.closing.Load() {
+		return b.client.listWindows(ctx, keys)
 	}
-	return func(yield func(Listed, error) bool) {
-		err := ErrClosed
-		if o == nil {
-			err = b.sizing.err(ctx, 0)
-		}
-		yield(Listed{}, b.after("list", "", false, err))
-	}
+	return func(yield func(Listed, error) bool) { yield(Listed{}, b.after("list", "", false, ErrClosed)) }
 }
 
 // listWindows lists the open windows of some keys, or of all.

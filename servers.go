@@ -19,7 +19,6 @@ type server struct {
 	name          string // as in Config.Servers
 	pool          *pool.Pool
 	subscriptions *pubsub.Manager
-	attempted     <-chan struct{} // closed at the end of the first attempt of a lazy client; or nil
 }
 
 // servers are those of a client. A key lives on one of them.
@@ -115,15 +114,8 @@ const startWait = 500 * time.Millisecond
 func (s *servers) start(ctx context.Context) {
 	attempts := make([]<-chan struct{}, len(s.all))
 	for i, one := range s.all {
-		one.attempted = one.pool.Start()
-		attempts[i] = one.attempted
+		attempts[i] = one.pool.Start()
 	}
-	awaitAll(ctx, attempts)
-}
-
-// awaitAll waits until all attempts have ended, but not for longer than startWait, and not beyond
-// the end of ctx.
-func awaitAll(ctx context.Context, attempts []<-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	for _, ended := range attempts {

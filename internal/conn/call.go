@@ -73,22 +73,41 @@ type Call struct {
 
 // Calls recycles the calls to servers of one value size.
 type Calls struct {
-	size Size
+	size atomic.Pointer[Size]
 	pool sync.Pool
 }
 
-// NewCalls returns the Calls of a value size.
-func NewCalls(s Size) *Calls { return &Calls{size: s} }
+// NewCalls returns the Calls of a value size. If it is nil, the first server tells it.
+func NewCalls(s Size) *Calls {
+	p := &Calls{}
+	if s != nil {
+		p.size.Store(&s)
+	}
+	return p
+}
 
-// Size returns the value size.
-func (p *Calls) Size() Size { return p.size }
+// Size returns the value size, or nil if it is not known yet. It is known once there is a connection.
+func (p *Calls) Size() Size {
+	if s := p.size.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
+// Learn makes s the value size if it is not known yet, and returns the value size.
+func (p *Calls) Learn(s Size) Size {
+	p.size.CompareAndSwap(nil, &s)
+	return p.Size()
+}
 
 // Get returns an empty call.
 func (p *Calls) Get() *Call {
-	if c, ok := p.pool.Get().(*Call); ok {
-		return c
+	c, ok := p.pool.Get().(*Call)
+	if !ok {
+		c = &Call{done: make(chan struct{}, 1)}
 	}
-	return &Call{size: p.size, done: make(chan struct{}, 1)}
+	c.size = p.Size()
+	return c
 }
 
 // Put recycles a call. Neither the call nor its Responses may be used any more.

@@ -24,12 +24,12 @@ type Dialer struct {
 	Timeout time.Duration // bounds making a connection, the probe included
 }
 
-// Target is a server, and what a client knows about it. Server, Address, Dialer and Size must be set.
+// Target is a server, and what a client knows about it. Server, Address, Dialer and Calls must be set.
 type Target struct {
 	Server  string // what errors call the server
 	Address Address
 	Dialer  *Dialer
-	Size    conn.Size // the client's value size
+	Calls   *conn.Calls // know the client's value size, or learn it from the server
 
 	// Parking is learned from the server. Connect keeps a server parked, and parks it if that is
 	// wanted. Nil: the server is left as it is.
@@ -65,33 +65,6 @@ type Connection struct {
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
 // of a server that has accepted the connection and sent no byte matches [ErrSilent].
 func Connect(ctx context.Context, t *Target, events bool) (*Connection, error) {
-	h, err := connect(ctx, t, events)
-	if err != nil {
-		return nil, err
-	}
-	if h.size != t.Size.Bytes() {
-		h.nc.Close()
-		err = &ValueSizeError{Server: t.Server, Client: t.Size.Bytes(), Actual: h.size}
-		return nil, connectError(t.Server, err)
-	}
-	return &Connection{Conn: h.nc, ID: h.id, Early: h.receiver.buf}, nil
-}
-
-// ProbeSize returns the value size of a server: 1, 2, 4 or 8 bytes. Every error matches
-// [ErrConnect].
-func ProbeSize(ctx context.Context, t *Target) (int, error) {
-	target := *t
-	target.Size = conn.SizeOf(2) // any
-	h, err := connect(ctx, &target, true)
-	if err != nil {
-		return 0, err
-	}
-	h.nc.Close()
-	return h.size, nil
-}
-
-// connect makes a connection and probes it. It returns the handshake, which is over.
-func connect(ctx context.Context, t *Target, events bool) (*handshake, error) {
 	opening, cancel := t.Dialer.within(ctx)
 	defer cancel()
 	nc, err := t.Dialer.open(opening, t.Address)
@@ -117,7 +90,7 @@ func connect(ctx context.Context, t *Target, events bool) (*handshake, error) {
 		nc.Close()
 		return nil, connectError(t.Server, err)
 	}
-	return h, nil
+	return &Connection{Conn: nc, ID: h.id, Early: h.receiver.buf}, nil
 }
 
 // background runs f in a goroutine.

@@ -53,7 +53,7 @@ type peer struct {
 // connect is Connect with a Tracker.
 func connect(ctx context.Context, d *dial.Dialer, server string, a dial.Address, events *atomic.Uint64) (net.Conn, []byte, error) {
 	c, err := dial.Connect(ctx, &dial.Target{
-		Server: server, Address: a, Dialer: d, Size: conn.SizeOf(2), Parking: parking.NewTracker(parking.Automatic), Events: events,
+		Server: server, Address: a, Dialer: d, Calls: conn.NewCalls(conn.SizeOf(2)), Parking: parking.NewTracker(parking.Automatic), Events: events,
 	}, false)
 	if err != nil {
 		return nil, nil, err
@@ -170,7 +170,7 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 		for _, client := range []int{1, 2, 4, 8} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: [][]byte{response}}
-				target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Size: conn.SizeOf(client)}
+				target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Calls: conn.NewCalls(conn.SizeOf(client))}
 				c, err := dial.Connect(t.Context(), target, false)
 				if client == actual {
 					require.NoError(t, err)
@@ -195,14 +195,19 @@ func TestAValueSizeErrorNamesBothSizes(t *testing.T) {
 	require.EqualError(t, err, "throttr: value size mismatch: the client's values are 1 byte wide, those of s 8 bytes (use uint64)")
 }
 
-func TestProbeSizeOfMockServers(t *testing.T) {
+// The first server tells a client its value size. A server of another one is then refused.
+func TestAClientLearnsTheValueSize(t *testing.T) {
 	for size := 1; size <= 8; size *= 2 {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
 		a, err := dial.ParseAddress(srv.Addr())
 		require.NoError(t, err)
-		got, err := dial.ProbeSize(t.Context(), &dial.Target{Server: srv.Addr(), Address: a, Dialer: dialer(new(net.Dialer).DialContext)})
+		calls := conn.NewCalls(nil)
+		d := dialer(new(net.Dialer).DialContext)
+		c, err := dial.Connect(t.Context(), &dial.Target{Server: srv.Addr(), Address: a, Dialer: d, Calls: calls}, false)
 		require.NoError(t, err)
-		require.Equal(t, size, got)
+		c.Conn.Close()
+		require.Equal(t, size, calls.Size().Bytes())
+		require.Equal(t, calls.Size(), calls.Learn(conn.SizeOf(size%8+1)))
 		require.Empty(t, srv.Keys(), "the probe leaves no record behind")
 		require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 	}
@@ -226,8 +231,6 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 	_, _, err := connect(t.Context(), d, "s", somewhere, nil)
 	require.ErrorIs(t, err, dial.ErrConnect)
 	require.ErrorIs(t, err, refused)
-	require.EqualError(t, err, "throttr: can't connect to s: refused")
-	_, err = dial.ProbeSize(t.Context(), &dial.Target{Server: "s", Address: somewhere, Dialer: d})
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
 	for server, c := range map[string]struct {
 		err  error
@@ -278,7 +281,7 @@ func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{pieces: [][]byte{success}}
-		target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Size: conn.SizeOf(2)}
+		target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Calls: conn.NewCalls(conn.SizeOf(2))}
 		settled := false
 		target.AwaitStartUp = func(ctx context.Context, parked bool) error {
 			require.False(t, parked)

@@ -39,8 +39,9 @@ func (h *handshake) run(ctx, opening context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.size != h.target.Size.Bytes() {
-		return nil // the caller will not use the server
+	actual := h.receiver.size
+	if size := h.target.Calls.Learn(actual); size != actual {
+		return &ValueSizeError{Server: h.target.Server, Client: size.Bytes(), Actual: actual.Bytes()}
 	}
 	if h.target.AwaitStartUp != nil {
 		if err := h.target.AwaitStartUp(ctx, parking.Parks(h.parked)); err != nil {
@@ -107,7 +108,7 @@ func (h *handshake) prepare() error {
 
 // park sends the requests that park the server.
 func (h *handshake) park(insert bool) (ok bool, err error) {
-	size := h.target.Size
+	size := h.receiver.size
 	if insert {
 		if err := h.add(size.AppendInsert(h.unsent, parking.Insert(size))); err != nil {
 			return false, err

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"net"
@@ -28,7 +29,6 @@ const (
 
 // probed is what a probe finds.
 type probed struct {
-	size   int           // the server's value size
 	parked conn.Response // shows the record that parks it
 	id     codec.ConnID  // of the connection
 }
@@ -56,11 +56,11 @@ func probe(nc net.Conn, r *receiver, events bool) (found probed, err error) {
 	if _, err := nc.Write(frames); err != nil {
 		return found, err
 	}
-	found.size, err = probedSize(r)
+	size, err := probedSize(r)
 	if err != nil {
 		return found, err
 	}
-	r.size = conn.SizeOf(found.size)
+	r.size = conn.SizeOf(size)
 	found.parked, err = next(r, func(src []byte) (conn.Response, int, error) { return r.size.Decode(codec.KindQuery, src) })
 	if err != nil {
 		return found, err
@@ -77,8 +77,8 @@ func probe(nc net.Conn, r *receiver, events bool) (found probed, err error) {
 
 // probedSize receives the responses to the requests of codec.AppendProbe.
 //
-// EVENTs are decoded as those of a server of the client's value size. If the server's is another
-// one, they may be misread. What follows then does not look like the responses to a probe, and the
+// EVENTs are decoded as those of a server of the client's value size, or of any if it is not known. If the server's is
+// another one, they may be misread. What follows then does not look like the responses to a probe, and the
 // connection is given up.
 func probedSize(r *receiver) (int, error) {
 	var statuses []byte
@@ -105,7 +105,9 @@ type receiver struct {
 }
 
 func newReceiver(nc net.Conn, t *Target) *receiver {
-	return &receiver{nc: nc, size: t.Size, buf: make([]byte, 0, bufferSize), events: t.Events}
+	return &receiver{
+		nc: nc, size: cmp.Or(t.Calls.Size(), conn.SizeOf(2)), buf: make([]byte, 0, bufferSize), events: t.Events,
+	}
 }
 
 // next returns the next response. Decode returns the length of the response, or an error that

@@ -27,6 +27,8 @@ const (
 // Server executes calls, and can be swept. A *pool.Pool is one.
 type Server interface {
 	sweep.Server
+	// Err returns why there is no connection, if calls fail for that.
+	Err() error
 	// Dedicated makes a connection for calls that rest on the responses to earlier ones.
 	Dedicated(ctx context.Context) (*conn.Conn, error)
 	// AddParking and RemoveParking are called before a call is sent on a dedicated connection,
@@ -316,7 +318,7 @@ func (b *Backend) awaitEnds() {
 // slotsFor returns the slots of a key and limit, or the error that Check has for the limit. It adds them to the
 // table, unless the call must not do anything.
 func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit) (*slots, error) {
-	s, inTable, err := b.find(key, l)
+	s, inTable, err := b.find(ctx, key, l)
 	if inTable || err != nil {
 		return s, err
 	}
@@ -327,8 +329,11 @@ func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit) (*s
 }
 
 // find is slotsFor, but adds nothing to the table. InTable says that it has the slots.
-func (b *Backend) find(key string, l *window.Limit) (s *slots, inTable bool, err error) {
+func (b *Backend) find(ctx context.Context, key string, l *window.Limit) (s *slots, inTable bool, err error) {
 	if _, err := b.Check(*l); err != nil {
+		return nil, false, err
+	}
+	if err := b.awaited(ctx, key); err != nil {
 		return nil, false, err
 	}
 	k := entryKeyOf(key, l)

@@ -1,12 +1,15 @@
 package fixedwindow
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
@@ -24,13 +27,17 @@ func CheckAlgorithm(a window.Algorithm) error {
 }
 
 // Check returns what the backend promises about a limit, or the error that every call with it returns. It
-// asks no server, and assumes that one is parked if the scale needs that.
+// asks no server, and assumes that one is parked if the scale needs that. While the value size is not known, it knows
+// what does not depend on that.
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	if err := limits.Check(&l); err != nil {
 		return window.Traits{}, err
 	}
 	if err := CheckAlgorithm(l.Algorithm); err != nil {
 		return window.Traits{}, err
+	}
+	if b.calls.Size() == nil {
+		return window.Traits{Precision: l.Scale}, nil
 	}
 	precision, err := b.checkScale(l.Scale)
 	if err != nil {
@@ -52,8 +59,25 @@ func (b *Backend) checkScale(scale time.Duration) (precision time.Duration, err 
 	return bands.Unit, nil
 }
 
+// size returns the value size of the servers; while it is not known, the largest.
+func (b *Backend) size() conn.Size { return cmp.Or(b.calls.Size(), conn.SizeOf(8)) }
+
 // largest returns the largest value of the servers, which is the highest count of a record.
-func (b *Backend) largest() uint64 { return b.calls.Size().Largest() }
+func (b *Backend) largest() uint64 { return b.size().Largest() }
+
+// awaited returns why a call for a key must fail while the value size is not known.
+func (b *Backend) awaited(ctx context.Context, key string) error {
+	if b.calls.Size() != nil {
+		return nil
+	}
+	if err := b.group.check(ctx); err != nil {
+		return err
+	}
+	if err := b.servers[b.pick(key)].Err(); err != nil {
+		return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	}
+	return nil // there is a connection by now
+}
 
 // checkNumber returns a RangeError if n does not fit a value.
 func (b *Backend) checkNumber(field string, n uint64) error {
@@ -61,7 +85,7 @@ func (b *Backend) checkNumber(field string, n uint64) error {
 		return err
 	}
 	return &window.RangeError{
-		Field: field, Value: strconv.FormatUint(n, 10), Size: b.calls.Size().Bytes(),
+		Field: field, Value: strconv.FormatUint(n, 10), Size: b.size().Bytes(),
 		Bound: fmt.Sprintf("at most %d", b.largest()),
 		Needs: api.SmallestSize(func(largest uint64) bool { return n <= largest }),
 	}
@@ -70,7 +94,7 @@ func (b *Backend) checkNumber(field string, n uint64) error {
 // scaleError is the error for a scale whose windows can't be kept.
 func (b *Backend) scaleError(scale time.Duration) error {
 	return &window.RangeError{
-		Field: "Scale", Value: scale.String(), Size: b.calls.Size().Bytes(),
+		Field: "Scale", Value: scale.String(), Size: b.size().Bytes(),
 		Bound: fmt.Sprintf("scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units",
 			b.largest()),
 		Needs: api.SmallestSize(func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }),

@@ -39,7 +39,7 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit,
 	if err := b.checkNumber("N", n); err != nil {
 		return w, false, err
 	}
-	s, _, err := b.find(key, &l)
+	s, _, err := b.find(ctx, key, &l)
 	if err != nil {
 		return w, false, err
 	}
@@ -90,7 +90,7 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take,
 		states = make([]window.Window, len(sums))
 		defer limits.Spread(windows, index, states)
 	}
-	ordered, err := b.ordered(sums)
+	ordered, err := b.ordered(ctx, sums)
 	if err != nil {
 		return false, false, err
 	}
@@ -217,10 +217,10 @@ func (t *take) given() { t.window.Count -= min(t.window.Count, t.N) }
 // ordered returns takes of different counts in an order that is the same for all clients: so of callers that
 // want the same windows, one gets ahead of the others. It is the order of servers and scales, so that takes
 // with the same link follow each other.
-func (b *Backend) ordered(takes []window.Take) ([]take, error) {
+func (b *Backend) ordered(ctx context.Context, takes []window.Take) ([]take, error) {
 	all := make([]take, len(takes))
 	for i, t := range takes {
-		s, _, err := b.find(t.Key, &t.Limit)
+		s, _, err := b.find(ctx, t.Key, &t.Limit)
 		if err != nil {
 			return nil, err
 		}
@@ -254,7 +254,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	if err := b.checkNumber("N", n); err != nil {
 		return false, false, err
 	}
-	s, _, err := b.find(key, &l)
+	s, _, err := b.find(ctx, key, &l)
 	if err != nil {
 		return false, false, err
 	}

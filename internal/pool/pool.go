@@ -71,6 +71,7 @@ type Pool struct {
 	background sync.WaitGroup // the pool's goroutines, and connections that callers are making
 
 	parkingDue chan struct{} // has an element if keepParked is to run
+	connected  chan struct{} // closed when there is a first connection
 	permits    chan struct{} // has an element for each stream that is open or being opened, listings aside
 	listing    chan struct{} // has an element while a LIST or STATS is under way (H20)
 
@@ -94,14 +95,15 @@ func New(o Options) (*Pool, error) {
 	p := &Pool{
 		o: o, log: o.Logger.With(slog.String("server", o.Server)),
 		parking: parking.NewTracker(o.Parking), parkingDue: make(chan struct{}, 1),
-		permits: make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1),
+		connected: make(chan struct{}),
+		permits:   make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1),
 		dedicated: make(map[*conn.Conn]struct{}),
 	}
 	p.live.Store(new([]*puddle.Resource[*conn.Conn]))
 	p.parking.OnChange(p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.target = dial.Target{
-		Server: o.Server, Address: o.Address, Dialer: o.Dialer, Size: o.Calls.Size(),
+		Server: o.Server, Address: o.Address, Dialer: o.Dialer, Calls: o.Calls,
 		Parking: p.parking, Events: &p.counters.Events, AwaitStartUp: p.awaitStartUp, Go: p.background.Go,
 	}
 	var err error
@@ -124,6 +126,9 @@ func (p *Pool) Logger() *slog.Logger { return p.log }
 
 // Server returns Options.Server.
 func (p *Pool) Server() string { return p.o.Server }
+
+// Connected returns a channel that is closed when there has been a connection.
+func (p *Pool) Connected() <-chan struct{} { return p.connected }
 
 // Err returns the reason why calls fail at once: the last attempt to connect has failed, or is Start's first, and no
 // other has succeeded. It returns nil if there is a connection, or if a call would make one.

@@ -39,7 +39,7 @@ const (
 )
 
 // errNotYet says that the first attempt to connect is still under way.
-var errNotYet = errors.New("no connection yet")
+var errNotYet = fmt.Errorf("%w: no response yet", dial.ErrConnect)
 
 // attempt is an attempt to make a shared connection. All callers that need one share it.
 type attempt struct {
@@ -247,6 +247,11 @@ func (p *Pool) admit(r *puddle.Resource[*conn.Conn], err error) error {
 	}
 	live := append(slices.Clip(*p.live.Load()), r)
 	p.live.Store(&live)
+	select {
+	case <-p.connected:
+	default:
+		close(p.connected)
+	}
 	return nil
 }
 

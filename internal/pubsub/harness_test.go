@@ -51,7 +51,7 @@ func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockse
 			Open: func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
 				c.dials.Add(1)
 				nc, err := dial.Connect(ctx, &dial.Target{
-					Server: srv.Addr(), Size: calls.Size(), Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
+					Server: srv.Addr(), Calls: calls, Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
 				}, true)
 				if err != nil {
 					c.failures.Add(1)

@@ -81,6 +81,13 @@ func (l *link) Park(context.Context) (bool, error) {
 	return l.parked, nil
 }
 
+// Connected implements Server: there is a connection.
+func (l *link) Connected() <-chan struct{} {
+	connected := make(chan struct{})
+	close(connected)
+	return connected
+}
+
 func (l *link) MayPark() bool        { return !l.neverParks }
 func (l *link) Parked() bool         { return l.parked }
 func (l *link) Logger() *slog.Logger { return l.log }

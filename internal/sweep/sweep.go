@@ -65,6 +65,8 @@ type Server interface {
 	Park(ctx context.Context) (sent bool, err error)
 	// MayPark reports whether Park parks the server.
 	MayPark() bool
+	// Connected returns a channel that is closed when there has been a connection to the server.
+	Connected() <-chan struct{}
 	// Parked reports whether no record expires on the server.
 	Parked() bool
 	// Logger logs sweeps.
@@ -127,9 +129,9 @@ type Sweeper struct {
 	o    Options
 	wake chan struct{} // holds an element if need has become shorter
 
-	// decided ends when it is decided whether to park the server, for which there is maxDecide.
-	decided context.Context
-	decide  context.CancelFunc
+	// decided is closed by decide: it is decided whether to park the server, or maxDecide is over.
+	decided chan struct{}
+	decide  func()
 
 	most int // records of ours that one sweep looks at; maxNames except in tests
 
@@ -143,8 +145,8 @@ type Sweeper struct {
 
 // New returns a Sweeper that does nothing yet.
 func New(o Options) *Sweeper {
-	s := &Sweeper{o: o, most: maxNames, wake: make(chan struct{}, 1)}
-	s.decided, s.decide = context.WithTimeout(context.Background(), maxDecide)
+	s := &Sweeper{o: o, most: maxNames, wake: make(chan struct{}, 1), decided: make(chan struct{})}
+	s.decide = sync.OnceFunc(func() { close(s.decided) })
 	return s
 }
 
@@ -169,8 +171,15 @@ func (s *Sweeper) Stats() Stats {
 	return s.stats
 }
 
-// Run sweeps the server whenever it is this process's turn, until ctx ends.
+// Run sweeps the server whenever it is this process's turn, until ctx ends. It begins when there is a connection.
 func (s *Sweeper) Run(ctx context.Context) {
+	defer s.decide()
+	select {
+	case <-s.o.Server.Connected():
+	case <-ctx.Done():
+		return
+	}
+	time.AfterFunc(maxDecide, s.decide)
 	wait, led := s.first(ctx)
 	s.decide()
 	if !led && !pause(ctx, spread(startDelay)) {

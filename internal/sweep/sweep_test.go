@@ -79,6 +79,43 @@ func TestTermNumbersWrap(t *testing.T) {
 	}
 }
 
+// silent is a Server that is connected to later, and does not respond.
+type silent struct {
+	*link
+	connected chan struct{}
+}
+
+func (s silent) Connected() <-chan struct{} { return s.connected }
+
+func (s silent) Do(ctx context.Context, _ *conn.Call) (done, sent bool, err error) {
+	<-ctx.Done()
+	return true, true, ctx.Err()
+}
+
+// A client may start long before its server. Its first windows wait for the decision all the same (H12), for a second.
+func TestTheDecisionIsAwaitedFromTheFirstConnectionOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := conn.NewCalls(nil)
+		server := silent{&link{}, make(chan struct{})}
+		s := New(Options{Server: server, Calls: calls, MaxInFlight: 512})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Run(ctx)
+		waited, err := s.AwaitDecision(ctx)
+		require.NoError(t, err)
+		require.False(t, waited, "no window can be opened")
+		time.Sleep(time.Hour)
+		close(server.connected)
+		for _, want := range []time.Duration{maxDecide, 0} {
+			begun := time.Now()
+			waited, err := s.AwaitDecision(ctx)
+			require.NoError(t, err)
+			require.Equal(t, want > 0, waited)
+			require.Equal(t, want, time.Since(begun))
+		}
+	})
+}
+
 func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	l := &link{}
 	s := New(Options{Server: l})
