@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -42,18 +41,14 @@ func (t *Transport) pause(ctx context.Context, res *http.Response, key string) (
 
 // Pause returns for how long a client should send nothing, by a response:
 //   - of 429 and 503, the Retry-After field, in seconds or as a date; of 429 without any of these fields, 1 s
-//   - what RateLimit (draft-ietf-httpapi-ratelimit-headers-11) says of quotas of which nothing remains: their t,
-//     or without one, the w of the policy of that name in RateLimit-Policy
 //   - if X-RateLimit-Remaining is 0, X-RateLimit-Reset: seconds, or a time since 1970 in seconds, milliseconds,
 //     microseconds or nanoseconds, unless it is more than a year ahead
 //
 // So a Transport need not know a quota that is lower than its Limits, nor the algorithm of the API: the pause begins
-// when nothing remains. RateLimit-Policy alone holds nothing back, because q and w do not say when a window begins, or
-// who else uses it.
+// when nothing remains. For an API that says so in other fields, such as RateLimit of a draft, write a
+// TransportConfig.Pause that reads them.
 //
-// Dates and times are compared with the Date field, so clocks need not agree. A t is in whole seconds, and rounded
-// up. So an API that allows 100 a second, and says so in RateLimit, is used less: a TransportConfig.Pause of your
-// own can ignore responses that are not 429 or 503.
+// Dates and times are compared with the Date field, so clocks need not agree.
 func Pause(res *http.Response) time.Duration {
 	denied := res.StatusCode == http.StatusTooManyRequests
 	if denied || res.StatusCode == http.StatusServiceUnavailable {
@@ -61,7 +56,7 @@ func Pause(res *http.Response) time.Duration {
 			return d
 		}
 	}
-	d := max(remainingOf(res.Header), legacyOf(res.Header))
+	d := legacyOf(res.Header)
 	if denied && d == 0 {
 		return time.Second
 	}
@@ -110,24 +105,6 @@ func decimal(text string) (float64, bool) {
 	return n, err == nil
 }
 
-// remainingOf returns the longest time that RateLimit says of a quota of which nothing remains.
-func remainingOf(h http.Header) (d time.Duration) {
-	policies := itemsOf(h.Values("RateLimit-Policy"))
-	for _, i := range itemsOf(h.Values("RateLimit")) {
-		if i.params["r"] != "0" {
-			continue
-		}
-		left, ok := secondsOf(i.params["t"])
-		for _, p := range policies {
-			if !ok && p.name == i.name {
-				left, _ = secondsOf(p.params["w"])
-			}
-		}
-		d = max(d, left)
-	}
-	return d
-}
-
 // legacyOf returns what the X-RateLimit fields say if nothing remains.
 func legacyOf(h http.Header) time.Duration {
 	if strings.TrimSpace(h.Get("X-RateLimit-Remaining")) != "0" {
@@ -158,34 +135,4 @@ func secondsOrTimeOf(text string, now time.Time) (time.Duration, bool) {
 		}
 	}
 	return 0, false
-}
-
-// item is an item of a list of structured fields, with its parameters.
-type item struct {
-	name   string
-	params map[string]string
-}
-
-// Quoted strings, the last of which may be open, belong to the parts of a list and of an item.
-var (
-	listParts = regexp.MustCompile(`(?:[^,"]|"(?:[^"\\]|\\.)*"?)+`)
-	itemParts = regexp.MustCompile(`(?:[^;"]|"(?:[^"\\]|\\.)*"?)+`)
-)
-
-// itemsOf returns the items of a list of structured fields (RFC 9651); several may have one name. What is
-// malformed is left out.
-func itemsOf(lines []string) (items []item) {
-	for _, text := range listParts.FindAllString(strings.Join(lines, ","), -1) {
-		parts := itemParts.FindAllString(text, -1)
-		if len(parts) == 0 {
-			continue
-		}
-		i := item{strings.TrimSpace(parts[0]), map[string]string{}}
-		for _, p := range parts[1:] {
-			name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
-			i.params[name] = value
-		}
-		items = append(items, i)
-	}
-	return items
 }
