@@ -8,23 +8,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// Atomicity is what a call demands of the way in which its requests reach the server. A
-// server executes what one read returns, up to 8096 bytes, without requests of other
-// connections in between.
-type Atomicity uint8
-
-const (
-	// Interruptible calls demand nothing.
-	Interruptible Atomicity = iota
-	// SingleRead calls fit one read of the server together with all that is in flight. In
-	// rare cases the server reads the packets of a write one by one, so that an
-	// interruption must do no harm.
-	SingleRead
-	// Exclusive calls are never interrupted. They wait until nothing is in flight, so that
-	// the server has nothing left to read, and begin a write that fits one packet.
-	Exclusive
-)
-
 // The phases of a call. It is unsent first, then launched unless it fails before, and ends as
 // done or as abandoned.
 const (
@@ -38,15 +21,18 @@ const (
 // done when each of them has its response. A call comes from [Calls]. It belongs to
 // its caller until Enqueue, and again when Wait returns that it is done.
 type Call struct {
-	Atomicity Atomicity
 	Key       []byte     // scratch space for a key on its way into a frame
 	Responses []Response // once done without an error: one for each request
 	// MostTTL is the largest amount of a TTL that a QUERY of the call can return. A response with a
 	// larger one belongs to another request. The unit tells nothing: a server reads it from a record
 	// that may be gone by then (H19). 0 means that none is known.
 	MostTTL uint64
-	Parks   bool // the last request keeps the server parked; the pool appends it and drops its response
-	Unasked bool // made by the client itself: it does not count as a use of the connection
+	// SingleRead says that the call must fit one read of the server, of up to 8096 bytes, together with all that is in
+	// flight. A server executes what one read returns without requests of other connections in between. In rare cases
+	// it reads the packets of a write one by one, so that an interruption must do no harm.
+	SingleRead bool
+	Parks      bool // the last request keeps the server parked; the pool appends it and drops its response
+	Unasked    bool // made by the client itself: it does not count as a use of the connection
 
 	// Stale reports whether it is too late to send the call, which then fails with
 	// ErrStale. It runs just before the call is written, must be quick, and must not use
@@ -125,7 +111,7 @@ func (c *Call) empty() {
 		c.Responses = nil
 		c.kinds = nil
 	}
-	c.Atomicity = Interruptible
+	c.SingleRead = false
 	c.MostTTL = 0
 	c.Stale = nil
 	c.Parks = false

@@ -50,7 +50,7 @@ func TestEventsAreReceivedBeforeTheResponsesBehindThem(t *testing.T) {
 		}
 	}}
 	onPipe(t, o, func(t *testing.T, l link) {
-		cl = l.enqueue(Interruptible, 1, queryFrame)
+		cl = l.enqueue(1, queryFrame)
 		l.received()
 		l.send(append(append(event(t, "c", "a"), event(t, "c", "b")...), 0)...)
 		_, err := l.outcome(cl)
@@ -71,14 +71,14 @@ func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 			require.Zero(t, c.Load())
 		}}
 		onPipe(t, o, func(t *testing.T, l link) {
-			first := l.enqueue(Interruptible, 1, 10)
+			first := l.enqueue(1, 10)
 			calls := make([]*Call, 6)
 			for i := range calls {
-				calls[i] = l.enqueue(Interruptible, 1, 10)
+				calls[i] = l.enqueue(1, 10)
 			}
 			canceled, cancel := context.WithCancel(t.Context())
 			cancel()
-			done, sent, _ := l.enqueue(Interruptible, 1, 10).Wait(canceled)
+			done, sent, _ := l.enqueue(1, 10).Wait(canceled)
 			require.False(t, done)
 			require.False(t, sent)
 			require.Equal(t, 10, l.received()) // then four calls are in a write, and two wait
@@ -92,7 +92,7 @@ func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 				require.Equal(t, i == 0 || i <= 4 && (i-1)*10 < accepted, sent, "call %d, %d bytes", i, accepted)
 				require.Empty(t, cl.done, "a call is done once")
 			}
-			require.Equal(t, ErrGone, l.Enqueue(l.call(Interruptible, 1, 10), true))
+			require.Equal(t, ErrGone, l.Enqueue(l.call(1, 10), true))
 			require.EqualValues(t, 1, ended.Load())
 			inFlight, queued := l.Usage()
 			require.Zero(t, inFlight)
@@ -113,7 +113,7 @@ func TestCallIsDoneThoughItsReadBringsTheEndToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		l := newLink(t, lastRead{ours}, theirs, Options{})
-		cl := l.enqueue(Interruptible, 1, 10)
+		cl := l.enqueue(1, 10)
 		l.received()
 		l.respond(1)
 		l.requireDone(cl)
@@ -126,9 +126,9 @@ func TestCallIsDoneThoughItsReadBringsTheEndToo(t *testing.T) {
 // What a server can't send keeps its memory for good (H16).
 func TestCloseWaitsForTheResponsesThatAreDue(t *testing.T) {
 	onPipe(t, Options{MaxInFlight: 2}, func(t *testing.T, l link) {
-		inFlight := l.enqueue(Interruptible, 2, queryFrame)
+		inFlight := l.enqueue(2, queryFrame)
 		require.Equal(t, 2*queryFrame, l.received())
-		queued := l.enqueue(Interruptible, 1, queryFrame)
+		queued := l.enqueue(1, queryFrame)
 		var closed time.Time
 		go func() {
 			l.Close(errTest)
@@ -137,7 +137,7 @@ func TestCloseWaitsForTheResponsesThatAreDue(t *testing.T) {
 		synctest.Wait()
 		_, err := l.outcome(queued)
 		require.ErrorIs(t, err, errTest, "it fails at once")
-		require.ErrorIs(t, l.Enqueue(l.call(Interruptible, 1, queryFrame), true), ErrGone)
+		require.ErrorIs(t, l.Enqueue(l.call(1, queryFrame), true), ErrGone)
 		require.False(t, inFlight.isDone())
 		time.Sleep(100 * time.Millisecond)
 		answered := time.Now()
@@ -153,7 +153,7 @@ func TestCloseWaitsForTheResponsesThatAreDue(t *testing.T) {
 // A connection that is retired can be closed, and the reason is that of the latter.
 func TestCloseAfterRetire(t *testing.T) {
 	onPipe(t, Options{}, func(t *testing.T, l link) {
-		cl := l.enqueue(Interruptible, 1, queryFrame)
+		cl := l.enqueue(1, queryFrame)
 		require.Equal(t, queryFrame, l.received())
 		l.Retire()
 		reason := errors.New("closed")
@@ -192,14 +192,14 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 			o := Options{MaxInFlight: 3, StallTimeout: 4 * time.Second}
 			onPipe(t, o, func(t *testing.T, l link) {
 				for range 3 {
-					slow := l.enqueue(Interruptible, 1, 10)
+					slow := l.enqueue(1, 10)
 					l.received()
 					time.Sleep(3500 * time.Millisecond)
 					l.respond(1)
 					l.requireDone(slow)
 					time.Sleep(time.Hour) // no response is due
 				}
-				inFlight, queued := l.enqueue(Interruptible, 3, 10), l.enqueue(Interruptible, 3, 10)
+				inFlight, queued := l.enqueue(3, 10), l.enqueue(3, 10)
 				require.Equal(t, 30, l.received())
 				start := time.Now()
 				c.end(l)
@@ -217,7 +217,7 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 		})
 	}
 	onPipe(t, Options{StallTimeout: time.Second}, func(t *testing.T, l link) {
-		sent, err := l.outcome(l.enqueue(Interruptible, 1, 10)) // the write does not return
+		sent, err := l.outcome(l.enqueue(1, 10)) // the write does not return
 		require.False(t, sent)
 		require.ErrorIs(t, err, ErrStalled)
 	})

@@ -76,10 +76,9 @@ func onSocket(t *testing.T, o Options) link {
 }
 
 // call returns a call of n QUERYs of so many bytes each.
-func (l link) call(a Atomicity, n, size int) *Call {
+func (l link) call(n, size int) *Call {
 	l.Helper()
 	cl := l.options.Calls.Get()
-	cl.Atomicity = a
 	for range n {
 		require.NoError(l, Add(cl, codec.Query{Key: bytes.Repeat([]byte{'k'}, size-2)}))
 	}
@@ -88,12 +87,21 @@ func (l link) call(a Atomicity, n, size int) *Call {
 
 // enqueue queues a call of n QUERYs of so many bytes each, and waits until the connection
 // has done what it can.
-func (l link) enqueue(a Atomicity, n, size int) *Call {
+func (l link) enqueue(n, size int) *Call {
 	l.Helper()
-	cl := l.call(a, n, size)
+	cl := l.call(n, size)
 	require.NoError(l, l.Enqueue(cl, true))
 	synctest.Wait()
 	return cl
+}
+
+// enqueueSingle is enqueue for a call that must fit a single read.
+func (l link) enqueueSingle(n, size int) {
+	l.Helper()
+	cl := l.call(n, size)
+	cl.SingleRead = true
+	require.NoError(l, l.Enqueue(cl, true))
+	synctest.Wait()
 }
 
 // receive returns one write of the connection.
@@ -153,7 +161,7 @@ func (l link) requireDone(cl *Call) {
 
 // query makes a call of one QUERY with a key of one byte: a frame of queryFrame bytes.
 func (l link) query(ctx context.Context) (done, sent bool, err error) {
-	cl := l.call(Interruptible, 1, queryFrame)
+	cl := l.call(1, queryFrame)
 	if err := l.Enqueue(cl, true); err != nil {
 		return true, false, err
 	}

@@ -55,7 +55,7 @@ func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
 	l, before := newLone(t, Options{})
 	recalled := 0
 	for range 10 {
-		cl := l.call(Interruptible, 1, queryFrame)
+		cl := l.call(1, queryFrame)
 		require.NoError(t, l.Enqueue(cl, false))
 		if l.turn.owner.Load() == readGoroutine {
 			recalled++
@@ -99,7 +99,7 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 
 			// The response of the canceled call is dropped, and the next call gets its own.
 			l.send(0)
-			cl := l.call(Interruptible, 1, queryFrame)
+			cl := l.call(1, queryFrame)
 			require.NoError(t, l.Enqueue(cl, true))
 			go func() {
 				l.server.Read(make([]byte, queryFrame))
@@ -159,7 +159,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 		l, _ := newLone(t, Options{})
 		events := &l.options.Counters.Events
 		// The inline reader receives its response and a part of an EVENT.
-		cl := l.call(Interruptible, 1, queryFrame)
+		cl := l.call(1, queryFrame)
 		require.NoError(t, l.Enqueue(cl, true))
 		l.read(1)
 		l.send(append([]byte{0}, news[:cut]...)...)
@@ -170,7 +170,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 			time.Sleep(time.Millisecond) // the next caller checks the connection
 		}
 		// The next caller may come before or after the rest of the EVENT.
-		cl = l.call(Interruptible, 1, queryFrame)
+		cl = l.call(1, queryFrame)
 		if cut%3 == 0 {
 			l.send(news[cut:]...)
 		}

@@ -156,7 +156,7 @@ func TestFramesBeforeACallWasWrittenDoNotCount(t *testing.T) {
 			l.send(news...)
 		}
 		synctest.Wait()
-		cl := l.enqueue(Interruptible, 1, queryFrame)
+		cl := l.enqueue(1, queryFrame)
 		l.received()
 		for range MaxOutstanding - 1 {
 			l.send(news...)
@@ -166,7 +166,7 @@ func TestFramesBeforeACallWasWrittenDoNotCount(t *testing.T) {
 		require.EqualValues(t, 2*MaxOutstanding-1, l.options.Counters.Events.Load())
 		require.EqualValues(t, 1, l.options.Counters.Answered.Load())
 
-		cl = l.enqueue(Interruptible, 1, queryFrame)
+		cl = l.enqueue(1, queryFrame)
 		l.received()
 		for range MaxOutstanding + 1 {
 			l.send(news...)

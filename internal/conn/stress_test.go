@@ -78,7 +78,7 @@ func increaseOften(t *testing.T, c *Conn, calls *Calls, srv *mockserver.Server, 
 	for i := range 300 {
 		cl := calls.Get()
 		cl.SetKey(key)
-		cl.Atomicity = Atomicity(rng.IntN(3))
+		cl.SingleRead = rng.IntN(2) > 0
 		cl.Update(Update{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: cl.Key})
 		Add(cl, codec.Query{Key: cl.Key})
 		if c.Enqueue(cl, rng.IntN(4) > 0) != nil {

@@ -21,9 +21,6 @@ const (
 	// writeSize is the number of bytes at which a write is large enough. Calls that are
 	// queued wait for the next one.
 	writeSize = 64 << 10
-	// packetSize is the number of bytes at the beginning of a write that certainly travel
-	// in one packet: it fits any common MTU.
-	packetSize = 1400
 	// maxRounds is the number of writes after which a caller leaves the rest to the writer
 	// goroutine, so that it does not write for other callers without end.
 	maxRounds = 4
@@ -155,7 +152,6 @@ func (c *Conn) gather() bool {
 		c.buf = nil
 	}
 	c.buf = c.buf[:0]
-	exclusive := c.inFlight == 0 // nothing was in flight, and the write has only exclusive calls so far
 gathering:
 	for c.closed == nil && c.queued.n > 0 && len(c.buf) < writeSize {
 		cl := c.queued.first
@@ -163,7 +159,7 @@ gathering:
 		case cl.isAbandoned():
 			c.failQueued(nil)
 			continue
-		case !c.fits(cl, exclusive):
+		case !c.fits(cl):
 			break gathering
 		case cl.Stale != nil && cl.Stale():
 			c.failQueued(ErrStale)
@@ -171,7 +167,6 @@ gathering:
 		case !cl.markLaunched():
 			continue // it has just been abandoned
 		}
-		exclusive = exclusive && cl.Atomicity == Exclusive
 		c.launch()
 	}
 	c.rest = c.buf
@@ -187,17 +182,14 @@ gathering:
 }
 
 // fits reports whether a call may be put in flight now, behind what has been gathered. The caller holds mu.
-func (c *Conn) fits(cl *Call, exclusive bool) bool {
-	if c.inFlight > 0 && c.inFlight+cl.Len() > c.options.MaxInFlight {
-		return false
-	}
-	switch cl.Atomicity {
-	case SingleRead:
-		return c.inFlight == 0 || c.inFlightBytes+len(cl.frames) <= codec.MaxFrame
-	case Exclusive:
-		return exclusive && (len(c.buf) == 0 || len(c.buf)+len(cl.frames) <= packetSize)
-	default:
+func (c *Conn) fits(cl *Call) bool {
+	switch {
+	case c.inFlight == 0:
 		return true
+	case c.inFlight+cl.Len() > c.options.MaxInFlight:
+		return false
+	default:
+		return !cl.SingleRead || c.inFlightBytes+len(cl.frames) <= codec.MaxFrame
 	}
 }
 

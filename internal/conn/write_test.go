@@ -17,7 +17,10 @@ import (
 type step func(l link)
 
 // put queues a call of n QUERYs of so many bytes each.
-func put(a Atomicity, n, size int) step { return func(l link) { l.enqueue(a, n, size) } }
+func put(n, size int) step { return func(l link) { l.enqueue(n, size) } }
+
+// putSingle is put for a call that must fit a single read.
+func putSingle(n, size int) step { return func(l link) { l.enqueueSingle(n, size) } }
 
 // wrote requires that the next write of the connection has so many bytes.
 func wrote(size int) step {
@@ -52,41 +55,29 @@ func TestWrites(t *testing.T) {
 		steps       []step
 	}{
 		"queued calls share a write": {0, slices.Concat(
-			[]step{put(Interruptible, 1, 10)}, times(5, put(Interruptible, 2, 20)),
+			[]step{put(1, 10)}, times(5, put(2, 20)),
 			[]step{wrote(10), wrote(200), quiet, answer(1), answer(10)},
 		)},
 		"a large queue is written in several writes": {0, slices.Concat(
-			[]step{put(Interruptible, 1, 10)}, times(400, put(Interruptible, 1, 250)),
+			[]step{put(1, 10)}, times(400, put(1, 250)),
 			[]step{wrote(10), wrote((writeSize/250 + 1) * 250), wrote((400 - writeSize/250 - 1) * 250), answer(401)},
 		)},
-		"an exclusive call waits for everything in flight": {0, []step{
-			put(Interruptible, 2, 10), put(Exclusive, 3, 30), put(Interruptible, 1, 40),
-			wrote(20), quiet, answer(1), quiet, answer(1), wrote(3*30 + 40), answer(4),
-		}},
-		"exclusive calls share a write that fits a packet": {0, slices.Concat(
-			[]step{put(Interruptible, 1, 10)}, times(10, put(Exclusive, 2, 200)), []step{wrote(10), quiet, answer(1)},
-			times(3, wrote(3*400), quiet, answer(3*2)), []step{wrote(400), quiet, answer(2)},
-		)},
-		"an exclusive call does not follow others in a write": {0, []step{
-			put(Exclusive, 1, 10), put(Exclusive, 1, 20), put(Interruptible, 1, 30), put(Exclusive, 1, 40),
-			wrote(10), quiet, answer(1), wrote(20 + 30), quiet, answer(2), wrote(40), answer(1),
-		}},
 		"a call of a single read fits what is in flight": {0, []step{ // 8000 + 96 + 3 bytes
-			put(Interruptible, 40, 200), put(SingleRead, 2, 48), put(SingleRead, 1, 3),
+			put(40, 200), putSingle(2, 48), putSingle(1, 3),
 			wrote(8000), wrote(96), quiet, answer(39), quiet, answer(1), wrote(3), answer(3),
 		}},
 		"a call of a single read is a byte too long": {0, []step{ // 8000 + 94 + 3 bytes
-			put(Interruptible, 40, 200), put(SingleRead, 2, 47), put(SingleRead, 1, 3),
+			put(40, 200), putSingle(2, 47), putSingle(1, 3),
 			wrote(8000), wrote(94), quiet, answer(42), wrote(3), answer(1),
 		}},
 		"a call of a single read that never fits goes by itself": {0, []step{
-			put(SingleRead, 50, 200), wrote(10_000), answer(50),
+			putSingle(50, 200), wrote(10_000), answer(50),
 		}},
 		"no more than MaxInFlight are in flight": {3, slices.Concat(
-			times(5, put(Interruptible, 1, 10)), []step{wrote(10), wrote(20), quiet, answer(1), wrote(10), quiet, answer(1), wrote(10), answer(3)},
+			times(5, put(1, 10)), []step{wrote(10), wrote(20), quiet, answer(1), wrote(10), quiet, answer(1), wrote(10), answer(3)},
 		)},
 		"a call of more than MaxInFlight goes by itself": {3, []step{
-			put(Interruptible, 1, 10), put(Exclusive, 7, 10), put(Interruptible, 1, 20),
+			put(1, 10), put(7, 10), put(1, 20),
 			wrote(10), quiet, answer(1), wrote(70), quiet, answer(6), wrote(20), answer(2),
 		}},
 	} {
@@ -104,9 +95,9 @@ func TestWrites(t *testing.T) {
 
 func TestFullQueueRejectsCalls(t *testing.T) {
 	onPipe(t, Options{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		l.enqueue(Interruptible, 2, 10)
-		one := l.call(Interruptible, 1, 10)
+		l.enqueue(1, 10)
+		l.enqueue(2, 10)
+		one := l.call(1, 10)
 		require.Equal(t, window.ErrOverloaded, l.Enqueue(one, true))
 		inFlight, queued := l.Usage()
 		require.Equal(t, 1, inFlight)
@@ -120,16 +111,16 @@ func TestFullQueueRejectsCalls(t *testing.T) {
 		require.NoError(t, l.Enqueue(one, true), "a rejected call can be queued again")
 	})
 	onPipe(t, Options{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		l.enqueue(Interruptible, 5, 10) // a call that is larger than the empty queue is accepted
+		l.enqueue(1, 10)
+		l.enqueue(5, 10) // a call that is larger than the empty queue is accepted
 	})
 }
 
 func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
 	onPipe(t, Options{}, func(t *testing.T, l link) {
-		first := l.enqueue(Interruptible, 1, 10)
+		first := l.enqueue(1, 10)
 		ctx, cancel := context.WithCancel(t.Context())
-		cl := l.call(Interruptible, 1, 10)
+		cl := l.call(1, 10)
 		cl.Stale = func() bool {
 			cancel()
 			for cl.phase.Load() != phaseAbandoned {
@@ -169,16 +160,16 @@ func (l link) abandon(cl *Call) {
 func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 	const maxQueued = 10
 	onPipe(t, Options{MaxQueued: maxQueued}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10) // the server does not read
-		kept := []*Call{l.enqueue(Interruptible, 1, 20)}
+		l.enqueue(1, 10) // the server does not read
+		kept := []*Call{l.enqueue(1, 20)}
 		for range 10_000 {
-			l.abandon(l.enqueue(Interruptible, maxQueued-1, 10))
+			l.abandon(l.enqueue(maxQueued-1, 10))
 		}
 		_, queued := l.Usage()
 		require.Equal(t, 1, queued)
 		require.LessOrEqual(t, l.queued.n, 128, "their memory is bounded")
-		kept = append(kept, l.enqueue(Interruptible, maxQueued-1, 30))
-		require.Equal(t, window.ErrOverloaded, l.Enqueue(l.call(Interruptible, 1, 10), true))
+		kept = append(kept, l.enqueue(maxQueued-1, 30))
+		require.Equal(t, window.ErrOverloaded, l.Enqueue(l.call(1, 10), true))
 
 		require.Equal(t, 10, l.received())
 		require.Equal(t, 20+(maxQueued-1)*30, l.received(), "the others keep their order")
@@ -195,13 +186,13 @@ func TestCanceledCallsDoNotFillTheQueue(t *testing.T) {
 
 func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
 	onPipe(t, Options{MaxInFlight: 1}, func(t *testing.T, l link) {
-		l.enqueue(Interruptible, 1, 10)
-		queued := l.enqueue(Interruptible, 1, 20)
+		l.enqueue(1, 10)
+		queued := l.enqueue(1, 20)
 		require.Equal(t, 10, l.received())
 		_, ok := queued.abandon()
 		require.True(t, ok)
 		l.Retire()
-		require.Equal(t, ErrGone, l.Enqueue(l.call(Interruptible, 1, 10), true))
+		require.Equal(t, ErrGone, l.Enqueue(l.call(1, 10), true))
 		synctest.Wait()
 		require.NoError(t, l.Err(), "a call is in flight")
 		l.respond(1)
@@ -282,9 +273,9 @@ func testWriterEnds(t *testing.T, end func(c *Conn)) {
 
 func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 	onPipe(t, Options{MaxInFlight: 2}, func(t *testing.T, l link) {
-		inFlight := l.enqueue(Interruptible, 2, 10)
-		queued := l.enqueue(Interruptible, 1, 20)
-		last := l.enqueue(Interruptible, 1, 30)
+		inFlight := l.enqueue(2, 10)
+		queued := l.enqueue(1, 20)
+		last := l.enqueue(1, 30)
 		require.Equal(t, 20, l.received())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -309,27 +300,27 @@ func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 	})
 }
 
-// An exclusive call waits for what is in flight, and calls behind it wait, too, unless it is not sent after all.
+// A call that does not fit waits for what is in flight, and calls behind it wait, too, unless it is not sent after all.
 func TestACallThatIsNotSentDoesNotDelayTheNext(t *testing.T) {
 	for name, stale := range map[string]bool{"canceled": false, "stale": true} {
 		t.Run(name, func(t *testing.T) {
-			onPipe(t, Options{}, func(t *testing.T, l link) {
-				inFlight := l.enqueue(Interruptible, 1, 10)
+			onPipe(t, Options{MaxInFlight: 2}, func(t *testing.T, l link) {
+				inFlight := l.enqueue(1, 10)
 				require.Equal(t, 10, l.received())
-				exclusive := l.call(Exclusive, 1, 20)
-				exclusive.Stale = func() bool { return stale }
-				require.NoError(t, l.Enqueue(exclusive, true))
-				next := l.enqueue(Interruptible, 1, 30)
+				large := l.call(2, 20)
+				large.Stale = func() bool { return stale }
+				require.NoError(t, l.Enqueue(large, true))
+				next := l.enqueue(1, 30)
 				require.True(t, l.silent())
 				responses := 2
 				if stale {
 					l.respond(1)
-					sent, err := l.outcome(exclusive)
+					sent, err := l.outcome(large)
 					require.Equal(t, ErrStale, err)
 					require.False(t, sent)
 					responses = 1
 				} else {
-					l.abandon(exclusive)
+					l.abandon(large)
 				}
 				require.Equal(t, 30, l.received(), "only the call behind it is sent")
 				l.respond(responses)

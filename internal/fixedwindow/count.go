@@ -56,7 +56,8 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 			return outcome{err: err}
 		}
 	}
-	cl := s.newCall(conn.SingleRead)
+	cl := s.newCall()
+	cl.SingleRead = true
 	s.addJoin(cl, a, n)
 	at, sent, err := s.ask(ctx, c, cl)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
 )
@@ -14,7 +13,8 @@ func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
 	s.mu.Lock()
 	forgets := s.forgets
 	s.mu.Unlock()
-	cl := s.newCall(conn.SingleRead)
+	cl := s.newCall()
+	cl.SingleRead = true
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 	at, _, err := s.ask(ctx, nil, cl)
 	if err != nil {

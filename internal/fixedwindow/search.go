@@ -33,7 +33,8 @@ func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action,
 	n uint64) (o effects, sent bool, err error) {
 	var buf [8]slot.Request
 	requests := s.bands.Requests(buf[:0], a, n)
-	cl := s.newCall(conn.SingleRead)
+	cl := s.newCall()
+	cl.SingleRead = true
 	s.records.add(cl, requests...)
 	from := time.Now()
 	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
@@ -91,7 +92,7 @@ func (s *slots) lookUp(ctx context.Context, f *lookups) error {
 		if c != f.conn {
 			f.conn, f.history = c, slot.History{}
 		}
-		cl := s.newCall(conn.Interruptible)
+		cl := s.newCall()
 		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first},
 			slot.Request{Verb: slot.Query, Slot: f.first.Other()})
 		l := slot.Lookup{First: f.first, Sent: time.Now()}

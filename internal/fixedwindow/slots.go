@@ -44,9 +44,9 @@ func newSlots(b *Backend, server int, k entryKey) *slots {
 }
 
 // newCall returns an empty call for the records.
-func (s *slots) newCall(a conn.Atomicity) *conn.Call {
+func (s *slots) newCall() *conn.Call {
 	cl := s.backend.calls.Get()
-	cl.Atomicity, cl.MostTTL = a, s.bands.Top
+	cl.MostTTL = s.bands.Top
 	return cl
 }
 
@@ -65,7 +65,7 @@ func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, 
 
 // read reads a slot, on a connection as ask does, and learns its window. It returns false if that is not open any more.
 func (s *slots) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, live bool, err error) {
-	cl := s.newCall(conn.Interruptible)
+	cl := s.newCall()
 	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: x})
 	at, _, err := s.ask(ctx, c, cl)
 	if err != nil {

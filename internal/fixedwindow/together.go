@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
@@ -113,7 +112,8 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 	if err != nil {
 		return false, false, err
 	}
-	cl := first.newCall(conn.SingleRead)
+	cl := first.newCall()
+	cl.SingleRead = true
 	actions := make([]slot.Action, len(part))
 	for i := range part {
 		s := part[i].slots

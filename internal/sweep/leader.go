@@ -95,7 +95,7 @@ func (s *Sweeper) beginTerm(ctx context.Context, t term) (leader bool, err error
 		return true, nil
 	}
 	cl := s.o.Calls.Get()
-	cl.Atomicity = conn.SingleRead
+	cl.SingleRead = true
 	key := []byte(LeaderKey)
 	number, _ := t.next(s.o.Calls.Size().Largest())
 	if t.exists {
