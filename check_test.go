@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -45,17 +44,6 @@ func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
 			require.ErrorIs(t, err, throttr.ErrScale)
 		}
 	}
-}
-
-func TestCheckNamesTheSizeThatWouldDo(t *testing.T) {
-	srv := mockserver.RunT(t)
-	l := throttr.NewRateLimit(openURL(t, "throttr://"+srv.Addr()))
-	var refused *throttr.RangeError
-	require.ErrorAs(t, l.Check(throttr.Limit{Max: 100_000, Scale: time.Hour}), &refused)
-	require.Equal(t, 4, refused.Needs)
-	require.ErrorAs(t, l.Check(throttr.Limit{Max: 1, Scale: 90500 * time.Millisecond}), &refused)
-	require.Equal(t, "Scale", refused.Field)
-	require.Empty(t, testkit.Keys(srv), "Check opens no window")
 }
 
 func TestCheckKnowsTheFallbackToo(t *testing.T) {

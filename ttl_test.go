@@ -126,13 +126,3 @@ func testTTLChangesOfABatch[T codec.Value](t *testing.T) {
 		}
 	}
 }
-
-func TestUnknownChangeOrAttributeIsNotSent(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	_, err := client.Update(t.Context(), "k", codec.Quota, 3, 1)
-	require.ErrorIs(t, err, throttr.ErrUpdate)
-	_, err = client.Update(t.Context(), "k", 2, codec.Patch, 1)
-	require.ErrorIs(t, err, throttr.ErrUpdate)
-	require.Zero(t, srv.Requests(codec.OpUpdate))
-}

@@ -28,6 +28,8 @@ func TestWhichCallsAreSentAgain(t *testing.T) {
 	}{
 		{"a read that was sent", []codec.Request{query, query}, false, true},
 		{"a write that was sent", []codec.Request{update}, false, false},
+		{"inspections that were sent", []codec.Request{codec.Stat{Key: []byte("k")}, codec.Info{}, codec.WhoAmI{}}, false, true},
+		{"a message that was sent", []codec.Request{codec.Publish[uint16]{Channel: []byte("c")}}, false, false},
 		{"a read and a write that were sent", []codec.Request{query, update}, false, false},
 		{"a read that was not sent", []codec.Request{query}, true, true},
 		{"a write that was not sent", []codec.Request{update}, true, true},

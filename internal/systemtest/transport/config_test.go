@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 
@@ -26,23 +25,4 @@ func TestReadsAreRepeatedMaxRetriesTimes(t *testing.T) {
 			require.EqualValues(t, sent-1, testkit.ServerStats(client).Retries)
 		})
 	}
-}
-
-func TestCallWithEndedContextSendsNothing(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := client.Insert(ctx, "k", 1, testkit.Minute)
-	require.ErrorIs(t, err, context.Canceled)
-	require.True(t, testkit.SafeToRetry(err))
-	var b throttr.Batch[uint16]
-	r := b.Purge("k")
-	require.ErrorIs(t, client.Do(ctx, &b), context.Canceled)
-	_, err = r.OK()
-	require.True(t, testkit.SafeToRetry(err))
-	_, _, err = client.Query(t.Context(), "k")
-	require.NoError(t, err)
-	require.Equal(t, 1, srv.Requests(codec.OpInsert), "of the probe")
-	require.Equal(t, 4, srv.Requests(codec.OpPurge), "of the probe")
 }

@@ -43,27 +43,6 @@ func (c cluster) client(t *testing.T, addresses []string) *throttr.Client[uint16
 	return client
 }
 
-func TestServerThatIsDownDoesNotAffectOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		servers, addresses := newCluster(t, 3)
-		client := servers.client(t, addresses)
-		require.NoError(t, servers[addresses[1]].Close())
-		start := time.Now()
-		failed := map[string]int{}
-		for i := range 300 {
-			if _, err := client.Purge(t.Context(), fmt.Sprint(i)); err != nil {
-				var re *throttr.RequestError
-				require.ErrorAs(t, err, &re)
-				require.True(t, testkit.SafeToRetry(err))
-				failed[re.Server]++
-			}
-		}
-		require.Zero(t, time.Since(start), "no request waits for the server")
-		require.Len(t, failed, 1)
-		require.Greater(t, failed[addresses[1]], 50)
-	})
-}
-
 // Programs are restarted one after the other, so that for a while some know of three servers
 // and some of four. A quarter of the keys moves. Until all programs are restarted, both groups
 // allow such a key its whole limit. Other keys are not affected.
