@@ -34,6 +34,13 @@ func TestSubscribeChecksItsArguments(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.True(t, testkit.SafeToRetry(err))
 	require.Equal(t, 1, srv.Conns(), "that of requests")
+	srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
+	_, err = client.Subscribe(ctx, "c")
+	require.ErrorIs(t, err, pubsub.ErrRefused)
+	var failed *throttr.RequestError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, []any{codec.OpSubscribe, srv.Addr(), true}, []any{failed.Op, failed.Server, failed.Sent})
+	require.Zero(t, client.Stats().Subscriptions)
 
 	sub := testkit.Subscribe(t, client, "", pubsub.WithQueue(1<<24), pubsub.WithOverflow(pubsub.DropNewest))
 	ok, err := client.Publish(ctx, "", []byte("x"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/pubsub"
@@ -243,5 +245,26 @@ func TestANeighboursEventsPushOutNoResponse(t *testing.T) {
 			require.NoError(t, errors.Join(*err))
 		}
 		require.Zero(t, testkit.ServerStats(client).Events)
+	})
+}
+
+// A record whose TTL is longer than that of any window of that scale must be the response to another
+// request. No hit is decided by it, and the connection ends.
+func TestImpossibleTTLEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bands, _ := slot.BandsFor(time.Minute, math.MaxUint16)
+		srv := testkit.InMemory(t)
+		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxRetries: -1}))
+		limiter := testkit.NewRateLimit(client.Backend())
+		testkit.Hits(t, limiter, 1, "k", time.Minute, 5)
+		time.Sleep(time.Second) // for the sweeper, which also makes QUERYs
+		ttl := codec.TTL[uint16]{Amount: uint16(bands.Top) + 1, Unit: codec.Seconds}
+		other := testkit.Encode(t, codec.QueryResponse[uint16]{Found: true, Quota: 3, TTL: ttl})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Times: 1, Replace: other})
+		_, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
+		require.ErrorIs(t, err, throttr.ErrProtocol)
+		synctest.Wait() // the pool learns of the end after the call
+		require.EqualValues(t, 1, testkit.ServerStats(client).Failures)
+		require.Positive(t, testkit.Hits(t, limiter, 1, "k", time.Minute, 5), "on another connection")
 	})
 }

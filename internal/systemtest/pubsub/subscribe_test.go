@@ -17,32 +17,6 @@ import (
 	"github.com/throttr-go/throttr/pubsub"
 )
 
-// What package internal/pubsub returns reaches the caller as an error that names the request, and as figures.
-func TestSubscribeErrorSaysWhetherTheRequestWasSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
-		fails := func(want error, sent bool) {
-			_, err := client.Subscribe(t.Context(), "c")
-			require.ErrorIs(t, err, want)
-			require.Equal(t, !sent, testkit.SafeToRetry(err))
-			var failed *throttr.RequestError
-			require.ErrorAs(t, err, &failed)
-			require.Equal(t, codec.OpSubscribe, failed.Op)
-			require.Equal(t, srv.Addr(), failed.Server)
-		}
-		srv.Refuse(true)
-		fails(throttr.ErrConnect, false)
-		synctest.Wait() // the attempt has ended
-		srv.Refuse(false)
-		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Replace: []byte{0}, Times: 1})
-		fails(pubsub.ErrRefused, true)
-		require.Zero(t, client.Stats().Subscriptions)
-		require.NoError(t, client.Close())
-		fails(throttr.ErrClosed, false)
-	})
-}
-
 // newServers starts three servers and returns a client of them, and a function for each that
 // publishes on it.
 func newServers(t *testing.T) (
