@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -19,9 +18,10 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 // journal keeps log lines.
@@ -69,12 +69,15 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 					}))
 				var calls sync.WaitGroup
 				var degraded, denied, goroutines atomic.Int64
+				one, other := decisions["hit"], decisions["take all"]
 				hits := func(d, atMost time.Duration) {
 					for begun := time.Now(); time.Since(begun) < d; time.Sleep(500 * time.Microsecond) {
 						goroutines.Store(max(goroutines.Load(), int64(runtime.NumGoroutine())))
+						one, other = other, one
+						decide := one
 						calls.Go(func() {
 							called := time.Now()
-							res, err := limiter.Hit(t.Context(), "k", time.Hour, 10_000)
+							res, err := decide(t.Context(), limiter, throttr.Limit{Max: 10_000, Scale: time.Hour}, 1)
 							if err != nil || time.Since(called) > atMost {
 								t.Errorf("%v after %v", err, time.Since(called))
 							}
@@ -196,78 +199,22 @@ func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 	}
 }
 
-// Each server has a breaker, whatever wraps the backend: what is kept on the others is counted there. An outage of
-// several servers has two lines: it begins with the first of them, and ends with the last.
-func TestAnOutageOfSomeServersOfSeveral(t *testing.T) {
-	for name, c := range map[string]struct{ lazy, leases bool }{"connected": {}, "lazy": {lazy: true}, "leases": {leases: true}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testOutageOfServers(t, c.lazy, c.leases) })
-		})
+// Each server has a circuit, whatever wraps the backend.
+func TestThePartsOfAStoreAreItsServers(t *testing.T) {
+	a, b := mockserver.RunT(t), mockserver.RunT(t)
+	servers := map[string]*mockserver.Server{a.Addr(): a, b.Addr(): b}
+	opened := openURL(t, "throttr://"+a.Addr()+","+b.Addr())
+	leases := lease.New(opened)
+	defer leases.Close()
+	require.Equal(t, a.Addr()+","+b.Addr(), outage.Stores(leases))
+	for i := range 20 {
+		key := fmt.Sprint(i)
+		_, err := throttr.NewRateLimit(leases).Hit(t.Context(), key, time.Hour, 1000)
+		require.NoError(t, err)
+		part := outage.PartOf(leases, key)
+		require.Contains(t, strings.Join(servers[part].Keys(), " "), ":"+key)
+		require.Equal(t, part, outage.PartOf(opened, key))
 	}
-}
-
-func testOutageOfServers(t *testing.T, lazy, leases bool) {
-	a, b := testkit.InMemory(t), testkit.InMemory(t)
-	var hangs atomic.Bool
-	opened, err := throttr.OpenServers(t.Context(), throttr.Config{
-		Servers: []string{"a:1", "b:1"}, Lazy: lazy,
-		Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			if addr == "a:1" {
-				return a.Dial(ctx)
-			}
-			if hangs.Load() {
-				return hang(ctx, "", "")
-			}
-			return b.Dial(ctx)
-		},
-	})
-	require.NoError(t, err)
-	defer opened.Close()
-	var backend throttr.Backend = opened
-	if leases {
-		l := lease.New(opened)
-		defer l.Close()
-		backend = l
-	}
-	log := &journal{}
-	limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
-	synctest.Wait() // until a lazy start, which waits for one server only, has connected to both
-
-	// hits makes hits of 20 keys, again and again, and returns how many of the last ones were degraded.
-	hits := func() (degraded int) {
-		for range 20 {
-			degraded = 0
-			for key := range 20 {
-				begun := time.Now()
-				res, err := limiter.Hit(t.Context(), fmt.Sprint(key), time.Hour, 1000)
-				require.NoError(t, err)
-				require.LessOrEqual(t, time.Since(begun), 250*time.Millisecond)
-				if res.Degraded {
-					degraded++
-				}
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		return degraded
-	}
-	require.Zero(t, hits())
-	hangs.Store(true)
-	b.Disconnect()
-	one := hits()
-	require.Positive(t, one)
-	require.Less(t, one, 20, "those of the other server are counted")
-	require.Len(t, log.entries(t), 2)
-	require.Equal(t, "a:1,b:1", log.entries(t)[1]["store"])
-	a.Refuse(true)
-	a.Disconnect()
-	require.Equal(t, 20, hits())
-	hangs.Store(false)
-	require.Equal(t, 20-one, hits())
-	require.Len(t, log.entries(t), 2)
-	a.Refuse(false)
-	require.Zero(t, hits())
-	require.Len(t, log.entries(t), 3)
-	require.Equal(t, "throttr: the store is back", log.entries(t)[2]["msg"])
 }
 
 func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
@@ -326,38 +273,6 @@ func TestDenialsOfAShareSayWhenTheStoreMayBeBack(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, res, results[0])
 	}
-}
-
-// A store that fails now and then, but not often enough in a row, is reported at once, and then once a minute.
-func TestSporadicFailuresAreReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, log := newDistant(t), &journal{}
-		limiter := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(log.logger()))
-		store.be(func(context.Context, call) error {
-			if store.asked.Load()%2 == 1 {
-				return throttr.ErrUnavailable
-			}
-			return nil
-		})
-		for i := range 250 {
-			_, err := decisions[map[bool]string{true: "hit", false: "take all"}[i%4 < 2]](t.Context(), limiter, tenAMinute, 1)
-			require.NoError(t, err)
-			if i == 0 {
-				require.Len(t, log.entries(t), 1)
-			}
-			time.Sleep(time.Second)
-		}
-		time.Sleep(time.Hour)
-		lines, reported := log.entries(t), 0.0
-		require.InDelta(t, 6, len(lines), 1)
-		for _, line := range lines {
-			require.Equal(t, "throttr: decisions without the store", line["msg"])
-			require.LessOrEqual(t, line["degraded"], 31.0)
-			require.Equal(t, "allow hits", line["instead"])
-			reported += line["degraded"].(float64)
-		}
-		require.EqualValues(t, 125, reported)
-	})
 }
 
 // Without WithLogger, a service that fails open is not silent. A nil logger makes it so.

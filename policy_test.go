@@ -34,7 +34,10 @@ func TestDefaultPolicyReturnsTheErrorOfTheBackend(t *testing.T) {
 
 func TestPoliciesDecideIfTheBackendFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for scale, wait := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond, time.Second: time.Second, time.Hour: time.Second} {
+		for limit, wait := range map[throttr.Limit]time.Duration{
+			{Max: 10, Scale: time.Millisecond}: time.Millisecond, {Max: 10, Scale: time.Second}: time.Second, {Max: 10, Scale: time.Hour}: time.Second,
+			{Max: 10, Calendar: throttr.Month}: time.Second,
+		} {
 			denied := throttr.Result{Limit: 10, RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait), Degraded: true}
 			for policy, want := range map[throttr.Policy]throttr.Result{throttr.AllowHits: {Allowed: true, Limit: 10, Degraded: true}, throttr.DenyHits: denied} {
 				limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(policy))
@@ -42,12 +45,12 @@ func TestPoliciesDecideIfTheBackendFails(t *testing.T) {
 					if call == "wait" && policy == throttr.DenyHits {
 						continue // it goes on
 					}
-					res, err := decide(t.Context(), limiter, throttr.Limit{Max: 10, Scale: scale}, 3)
+					res, err := decide(t.Context(), limiter, limit, 3)
 					require.NoError(t, err)
 					require.Equal(t, want, res, "%v, %s", policy, call)
 				}
-				unlimited := throttr.Limit{Name: "u", Max: throttr.Unlimited, Scale: scale}
-				_, results, err := limiter.TakeAll(t.Context(), unlimited.For("k", 1), throttr.Limit{Max: 10, Scale: scale}.For("k", 3))
+				unlimited := throttr.Limit{Name: "u", Max: throttr.Unlimited, Scale: time.Minute}
+				_, results, err := limiter.TakeAll(t.Context(), unlimited.For("k", 1), limit.For("k", 3))
 				require.NoError(t, err)
 				require.False(t, results[0].Degraded, "no store is needed for it")
 				require.True(t, results[1].Degraded)
@@ -192,26 +195,6 @@ func TestPoliciesDoNotApplyIfTheContextHasEnded(t *testing.T) {
 		fallback.be(func(ctx context.Context, _ call) error { cancel(); return ctx.Err() })
 		err := hit(ctx, failing(t, errDown), throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
 		require.ErrorIs(t, err, context.Canceled, "it ends during the fallback")
-	})
-}
-
-func TestTimeoutBoundsTheWaitForABackend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newDistant(t)
-		store.be(hangs)
-		timeout, allow := throttr.WithTimeout(20*time.Millisecond), throttr.WithPolicy(throttr.AllowHits)
-		_, err := throttr.NewRateLimit(store, timeout).Hit(t.Context(), "k", time.Minute, 10)
-		require.EqualError(t, err, "throttr: no answer within 20ms: context deadline exceeded")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		for want, opts := range map[time.Duration][]throttr.Option{
-			20 * time.Millisecond: {timeout, allow}, 40 * time.Millisecond: {timeout, allow, throttr.WithFallback(store)},
-		} {
-			begun := time.Now()
-			res, err := throttr.NewRateLimit(store, opts...).Hit(t.Context(), "k", time.Minute, 10)
-			require.NoError(t, err, "the caller's context has not ended")
-			require.True(t, res.Allowed && res.Degraded)
-			require.Equal(t, want, time.Since(begun))
-		}
 	})
 }
 

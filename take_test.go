@@ -4,13 +4,11 @@ import (
 	"context"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -63,37 +61,6 @@ func TestTakeAllTakesAllOrNone(t *testing.T) {
 		require.Len(t, results, 20)
 		require.Equal(t, want == 0, ok)
 	}
-}
-
-// Neither a context that has ended nor a closed backend matters to what asks for nothing.
-func TestNoTakesAreGrantedAnywhere(t *testing.T) {
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		servers := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{})).Backend()
-		m := memory.New()
-		for b, closes := range map[throttr.Backend]func() error{m: m.Close, servers: servers.Close} {
-			limiter := throttr.NewRateLimit(b)
-			for range 2 {
-				for _, ctx := range []context.Context{t.Context(), ended} {
-					granted, err := b.TakeAll(ctx, nil, nil)
-					require.NoError(t, err)
-					require.True(t, granted)
-					ok, results, err := limiter.TakeAll(ctx)
-					require.NoError(t, err)
-					require.True(t, ok)
-					require.Empty(t, results)
-					rv, ok, err := limiter.Reserve(ctx)
-					require.NoError(t, err)
-					require.True(t, ok)
-					require.Empty(t, rv.Results())
-					require.NoError(t, rv.Commit(ctx))
-				}
-				require.NoError(t, closes())
-			}
-		}
-	})
 }
 
 // keeper is a backend that fails all calls of TakeAll, and still uses what the first one was given.
@@ -164,4 +131,16 @@ func TestTakesOfWhichOneIsNeverGranted(t *testing.T) {
 			require.Equal(t, want, results[i])
 		}
 	}
+}
+
+func TestNoTakesAreGranted(t *testing.T) {
+	limiter := throttr.NewRateLimit(failing(t, errDown))
+	ok, results, err := limiter.TakeAll(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Empty(t, results)
+	rv, ok, err := limiter.Reserve(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, rv.Commit(t.Context()))
 }

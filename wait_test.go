@@ -82,12 +82,6 @@ func (l *line) wait(ctx context.Context, take throttr.Take, together bool) (thro
 	return rv.Results()[1], nil
 }
 
-func (l *line) served() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.granted)
-}
-
 func TestWaitingCallersAreServedInOrder(t *testing.T) {
 	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		const callers, limit, scale = 400, 50, 400 * time.Millisecond
@@ -105,46 +99,6 @@ func TestWaitingCallersAreServedInOrder(t *testing.T) {
 		require.GreaterOrEqual(t, took, best)
 		require.LessOrEqual(t, took, best+scale)
 	})
-}
-
-// Callers are served as soon as without others that are canceled.
-func TestCanceledWaitDelaysNobody(t *testing.T) {
-	const scale, callers = time.Second, 12
-	served := func(canceled ...int) (times []time.Duration) {
-		inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-			l := &line{t: t, limiter: limiter, scale: scale, limit: 3}
-			begun := time.Now()
-			cancels := map[int]context.CancelFunc{}
-			for i := range callers {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				cancels[i] = cancel
-				l.join(ctx, i, 1)
-			}
-			time.Sleep(scale / 2)
-			for _, i := range canceled {
-				cancels[i]()
-			}
-			for l.served() < callers-len(canceled) {
-				time.Sleep(scale / 50)
-				synctest.Wait()
-				for len(times) < l.served() {
-					times = append(times, time.Since(begun))
-				}
-			}
-			require.IsIncreasing(t, l.order())
-			l.all.Wait()
-		})
-		return times
-	}
-	all := served()
-	for _, canceled := range [][]int{{5}, {3}, {11}, {3, 4, 5}, {4, 7, 9}} { // 3 is the first that waits
-		times := served(canceled...)
-		require.Len(t, times, callers-len(canceled))
-		for i := range times {
-			require.LessOrEqual(t, times[i], all[i]+scale/50, "place %d without %v", i, canceled)
-		}
-	}
 }
 
 func TestWaitFailsAtOnceIfTheDeadlineIsTooEarly(t *testing.T) {
