@@ -14,13 +14,30 @@ const binaryVersion = 2
 // errBinary says that bytes are not a record.
 var errBinary = errors.New("what is stored is not a record of this version")
 
-// numbers returns what of a record is a number.
-func (r *Record) numbers() [8]uint64 {
-	return [...]uint64{uint64(r.Scale), r.Max, r.Holds, uint64(r.Start), r.Count, r.More, uint64(r.ID), uint64(r.Last)}
+// fields is how many numbers a record has without its log.
+const fields = 8
+
+// numbers returns a record as numbers: its fields, and for each take of its log that has not been given back, its time
+// and its number, less those of the take before, and what was taken.
+func (r *Record) numbers() []uint64 {
+	all := []uint64{
+		uint64(r.Scale), r.Max, r.Holds, uint64(r.Start), r.Count, r.More, uint64(r.ID), uint64(r.Last),
+	}
+	if r.Log == nil {
+		return all
+	}
+	before := taken{}
+	for _, h := range r.Log.held() {
+		if h.n > 0 {
+			all = append(all, uint64(h.at-before.at), uint64(h.number-before.number), uint64(h.n))
+			before = h
+		}
+	}
+	return all
 }
 
 // AppendBinary appends the binary form of a record: its version, and numbers of variable length. A record that counts
-// nothing has none. Of a log, it has the times that have not been given back.
+// nothing has none.
 func (r *Record) AppendBinary(to []byte) []byte {
 	if r.Empty() {
 		return to
@@ -28,20 +45,6 @@ func (r *Record) AppendBinary(to []byte) []byte {
 	to = append(to, binaryVersion)
 	for _, n := range r.numbers() {
 		to = binary.AppendUvarint(to, n)
-	}
-	if r.Log == nil {
-		return to
-	}
-	at, number := int64(0), uint32(0)
-	for _, h := range r.Log.held() {
-		if h.n == 0 {
-			continue
-		}
-		to = binary.AppendUvarint(to, uint64(h.at-at))
-		to = binary.AppendUvarint(to, uint64(h.number-number))
-		to = binary.AppendUvarint(to, uint64(h.n))
-		at = h.at
-		number = h.number
 	}
 	return to
 }
@@ -51,59 +54,41 @@ func (a *Algorithm) ReadBinary(from []byte) (Record, error) {
 	if len(from) == 0 {
 		return Record{}, nil
 	}
-	in := reader{rest: from[1:]}
+	var all []uint64
+	for rest := from[1:]; len(rest) > 0; {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 {
+			return Record{}, errBinary
+		}
+		all = append(all, n)
+		rest = rest[size:]
+	}
+	if from[0] != binaryVersion || len(all) < fields || a.Logs != (len(all) > fields) || (len(all)-fields)%3 > 0 {
+		return Record{}, errBinary
+	}
 	r := Record{
-		Scale: time.Duration(in.number()),
-		Max:   in.number(),
-		Holds: in.number(),
-		Start: int64(in.number()),
-		Count: in.number(),
-		More:  in.number(),
-		ID:    int64(in.number()),
-		Last:  int64(in.number()),
+		Scale: time.Duration(all[0]),
+		Max:   all[1],
+		Holds: all[2],
+		Start: int64(all[3]),
+		Count: all[4],
+		More:  all[5],
+		ID:    int64(all[6]),
+		Last:  int64(all[7]),
 	}
+	valid := r.Scale > 0 && r.Scale <= window.MaxScale && !r.Empty() && (r.Max > 0 || !a.refills)
 	if a.Logs {
-		r.Log = in.log()
+		r.Log = &Log{}
 	}
-	switch {
-	case from[0] != binaryVersion, in.bad, len(in.rest) > 0,
-		r.Scale <= 0 || r.Scale > window.MaxScale,
-		r.Empty(),
-		a.Logs && len(r.Log.times) == 0,
-		a.refills && r.Max == 0:
+	last := taken{}
+	for all = all[fields:]; len(all) > 0; all = all[3:] {
+		last = taken{last.at + int64(all[0]), last.number + uint32(all[1]), uint32(all[2])}
+		valid = valid && last.n > 0
+		r.Log.sum += uint64(last.n)
+		r.Log.times = append(r.Log.times, last)
+	}
+	if !valid {
 		return Record{}, errBinary
 	}
 	return r, nil
-}
-
-// reader reads numbers.
-type reader struct {
-	rest []byte
-	bad  bool // there was none
-}
-
-func (in *reader) number() uint64 {
-	n, size := binary.Uvarint(in.rest)
-	if size <= 0 {
-		in.bad = true
-		in.rest = nil
-		return 0
-	}
-	in.rest = in.rest[size:]
-	return n
-}
-
-// log reads a log, up to the end.
-func (in *reader) log() *Log {
-	g := &Log{}
-	at, number := int64(0), uint32(0)
-	for len(in.rest) > 0 {
-		at += int64(in.number())
-		number += uint32(in.number())
-		n := uint32(in.number())
-		in.bad = in.bad || n == 0
-		g.sum += uint64(n)
-		g.times = append(g.times, taken{at, number, n})
-	}
-	return g
 }
