@@ -11,37 +11,37 @@ import (
 
 func init() { window.Register("memory", open) }
 
-// open opens a backend for a URL such as memory://?max_keys=100000. Errors do not have the URL, which may
-// have been meant for another store, with a password.
+// errURL does not have the URL, which may have been meant for another store, with a password.
+var errURL = fmt.Errorf("%w: memory: a URL is memory://, with max_keys=N or lazy=true as parameters", window.ErrConfig)
+
+// open opens a backend for a URL such as memory://?max_keys=100000.
 func open(_ context.Context, rawURL string) (window.BackendCloser, error) {
 	u, err := url.Parse(rawURL)
+	if err != nil || u.Host != "" || u.User != nil || u.Path != "" || u.Fragment != "" {
+		return nil, errURL
+	}
+	parameters, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, fmt.Errorf("%w: memory: the URL can't be parsed", window.ErrConfig)
+		return nil, errURL
 	}
-	if u.Host != "" || u.User != nil || u.Path != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%w: memory: a URL is memory:// and parameters", window.ErrConfig)
-	}
-	values, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, fmt.Errorf("%w: memory: the parameters of the URL can't be parsed", window.ErrConfig)
-	}
-	var opts []Option
-	for name, value := range values {
-		switch name {
-		case "max_keys":
-			n, err := strconv.Atoi(value[0])
-			if err != nil || n < 0 || len(value) > 1 {
-				return nil, fmt.Errorf("%w: memory: max_keys of the URL is not one number of 0 or more",
-					window.ErrConfig)
-			}
-			opts = append(opts, WithMaxKeys(n))
-		case "lazy": // there is nothing to connect to
-			if _, err := strconv.ParseBool(value[0]); err != nil || len(value) > 1 {
-				return nil, fmt.Errorf("%w: memory: lazy of the URL is not true or false", window.ErrConfig)
-			}
+	maxKeys := 0
+	for name, values := range parameters {
+		switch {
+		case len(values) > 1:
+			return nil, errURL
+		case name == "max_keys":
+			maxKeys, err = strconv.Atoi(values[0])
+		case name == "lazy": // there is nothing to connect to
+			_, err = strconv.ParseBool(values[0])
 		default:
-			return nil, fmt.Errorf("%w: memory: URL parameter %.32q is unknown", window.ErrConfig, name)
+			return nil, errURL
+		}
+		if err != nil {
+			return nil, errURL
 		}
 	}
-	return New(opts...), nil
+	if maxKeys < 0 {
+		return nil, errURL
+	}
+	return New(WithMaxKeys(maxKeys)), nil
 }
