@@ -17,8 +17,6 @@ const (
 	longestKey = 128
 	// fewestCells is the smallest number of cells, a power of two.
 	fewestCells = 8
-	// shortKey is the length of the longest key that is beside what else is compared.
-	shortKey = 16
 	// sweepStep is how many cells are looked at for a new key if there is no room.
 	sweepStep = 128
 )
@@ -61,9 +59,8 @@ type record struct {
 	kind     window.Algorithm
 	unit     window.Calendar
 	startDay uint8
-	length   uint8 // of the key
-	short    [shortKey]byte
-	text     string // the key if it is not short, the name, and of a calendar window a zero byte and the zone
+	length   uint8  // of the key
+	text     string // the key, the name, and of a calendar window a zero byte and the zone
 	algorithm.Record
 }
 
@@ -80,29 +77,13 @@ func (r *record) is(k id, l *window.Limit) bool {
 
 // hasKeyOf reports whether the record is of the key of k.
 func (r *record) hasKeyOf(k id) bool {
-	if int(r.length) != len(k.key) || r.digest != k.digest {
-		return false
-	}
-	if len(k.key) <= shortKey {
-		return string(r.short[:len(k.key)]) == k.key
-	}
-	return r.text[:len(k.key)] == k.key
+	return r.key() == k.key && r.digest == k.digest
 }
 
-func (r *record) key() string {
-	if r.length <= shortKey {
-		return string(r.short[:r.length])
-	}
-	return r.text[:r.length]
-}
+func (r *record) key() string { return r.text[:r.length] }
 
 // rest returns the text without the key.
-func (r *record) rest() string {
-	if r.length <= shortKey {
-		return r.text
-	}
-	return r.text[r.length:]
-}
+func (r *record) rest() string { return r.text[r.length:] }
 
 // limit returns what the record is for.
 func (r *record) limit() window.Limit {
@@ -165,10 +146,7 @@ func (s *shard) insert(k id, l *window.Limit) *record {
 		hash: k.hash, digest: k.digest,
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
-		text:   strings.Clone(of.Name),
-	}
-	if copy(r.short[:], k.key) < len(k.key) {
-		r.text = k.key + of.Name
+		text:   strings.Clone(k.key + of.Name),
 	}
 	r.Scale = of.Scale
 	s.put(r)
