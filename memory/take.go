@@ -45,8 +45,11 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 	shards := fewShards[:0]
 	for i := range all {
 		all[i].locate(b, takes[i].Key, &takes[i].Limit)
-		shards = insertShard(shards, all[i].shard)
+		shards = append(shards, all[i].shard)
 	}
+	// All callers lock shards in this order, so that none waits for another that waits for it.
+	slices.SortFunc(shards, func(s, t *shard) int { return int(s.index - t.index) })
+	shards = slices.Compact(shards)
 	for _, s := range shards {
 		s.mu.Lock()
 	}
@@ -92,17 +95,4 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 		all[i].describe(all[i].take(b, &takes[i].Limit, takes[i].N), &windows[i])
 	}
 	return granted
-}
-
-// insertShard adds a shard to a sorted list, unless it is there already. All callers lock shards in
-// this order, so that none waits for another that waits for it.
-func insertShard(sorted []*shard, s *shard) []*shard {
-	at := len(sorted)
-	for at > 0 && sorted[at-1].index > s.index {
-		at--
-	}
-	if at > 0 && sorted[at-1] == s {
-		return sorted
-	}
-	return slices.Insert(sorted, at, s)
 }
