@@ -28,6 +28,7 @@ func TestTakesInMemoryAllocateLittle(t *testing.T) {
 	observed := throttr.NewRateLimit(memory.New(), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(memory.New()),
 		throttr.WithObserver(func(context.Context, throttr.Event) {}))
 	for name, take := range map[string]func(){
+		"hit":           func() { l.Hit(ctx, "k", time.Minute, 9000) },
 		"granted":       func() { l.Take(ctx, "k", limit, 1) },
 		"named, denied": func() { observed.Take(ctx, "k", throttr.Limit{Name: "b", Max: 1, Scale: time.Hour}, 1) },
 		"observed":      func() { observed.Take(ctx, "k", limit, 1) },

@@ -96,34 +96,3 @@ func ExampleWithBeforeDrop() {
 	// user:42: 7 hits in 1m0s
 	// 1
 }
-
-// Aligned windows of a minute end on the minute, for all keys at once.
-func Example_alignedWindows() {
-	now := time.Date(2026, 7, 1, 12, 0, 50, 0, time.UTC)
-	backend := memory.New(memory.WithClock(func() time.Time { return now }))
-	defer backend.Close()
-	ctx := context.Background()
-	perMinute := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.AlignedWindow}
-
-	print := func(w window.Window, _ error) { fmt.Println(w.Count, w.Left) }
-	print(backend.Hit(ctx, "user:42", perMinute, 1))
-	now = now.Add(10 * time.Second)
-	print(backend.Hit(ctx, "user:42", perMinute, 1))
-	// Output:
-	// 1 10s
-	// 1 1m0s
-}
-
-func ExampleBackend_Delete() {
-	backend := memory.New()
-	defer backend.Close()
-	ctx := context.Background()
-
-	_, _ = backend.Hit(ctx, "user:42", window.Limit{Max: 10, Scale: time.Second, Algorithm: window.FixedWindow}, 1)
-	_, _ = backend.Hit(ctx, "user:42", window.Limit{Max: 100, Scale: time.Minute, Algorithm: window.FixedWindow}, 1)
-	fmt.Println(backend.Delete(ctx, "user:42"))
-	fmt.Println(backend.Delete(ctx, "user:42"))
-	// Output:
-	// 2 <nil>
-	// 0 <nil>
-}

@@ -1,17 +1,14 @@
 package memory_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/memory"
@@ -72,31 +69,6 @@ func (c caller) get(key string, scale time.Duration) window.Window {
 	return w
 }
 
-func TestExactlyTheLimitIsAllowed(t *testing.T) {
-	const goroutines, hits, limit = 64, 100_000, 1000
-	for _, a := range algorithms {
-		t.Run(a.String(), func(t *testing.T) {
-			b := newBackend(t, backendtest.NewClock())
-			var allowed atomic.Int64
-			var all sync.WaitGroup
-			for g := range goroutines {
-				all.Go(func() {
-					for i := g; i < hits; i += goroutines {
-						if w, err := b.Hit(t.Context(), "k", limitOf(a, time.Minute, limit), 1); err != nil {
-							t.Error(err)
-						} else if w.Count <= limit {
-							allowed.Add(1)
-						}
-					}
-				})
-			}
-			all.Wait()
-			require.EqualValues(t, limit, allowed.Load())
-			require.EqualValues(t, hits, caller{t, b, a}.get("k", time.Minute).Count)
-		})
-	}
-}
-
 // Windows end all the time, on the real clock and with cleanings in between. No two hits of a
 // window return the same count. The ExpiresAt of a window is not always the same: the wall clock is read once a second.
 func TestNoCountIsReturnedTwiceWhileWindowsEnd(t *testing.T) {
@@ -146,10 +118,10 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 			ending := newBackend(t, clock)
 			key := strings.Repeat("k", 128)
 			const scale = 100 * time.Hour
-			c, ctx, limiter := caller{t, b, a}, t.Context(), throttr.NewRateLimit(b, throttr.WithAlgorithm(a))
+			c, ctx := caller{t, b, a}, t.Context()
 			c.hit(key, scale)
 			limit, full := limitOf(a, scale, 9000), limitOf(a, scale, 1)
-			var windows [2]window.Window
+			var windows [4]window.Window
 			two := []window.Take{limit.For("a", 1), limit.For("b", 1)}
 			four := append(two, full.For("c", 1), full.For("d", 1))
 			for name, call := range map[string]func() error{
@@ -158,14 +130,11 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 				"Peek":            func() error { _, err := b.Peek(ctx, key, limit, 0); return err },
 				"Peek at nothing": func() error { _, err := b.Peek(ctx, "other", limit, 0); return err },
 				"Set":             func() error { _, err := b.Set(ctx, key, limit, 1); return err },
-				"TakeAll":         func() error { _, err := b.TakeAll(ctx, two, windows[:]); return err },
+				"TakeAll":         func() error { _, err := b.TakeAll(ctx, two, windows[:2]); return err },
 				"GiveBack":        func() error { _, err := b.GiveBack(ctx, "a", limit, 1, windows[0].ID); return err },
-				"of a RateLimit":  func() error { _, err := limiter.Hit(ctx, key, scale, 9000); return err },
-				"denied":          func() error { _, err := limiter.Hit(ctx, key, scale, 0); return err },
-				"granted":         func() error { _, err := limiter.Take(ctx, key, limit, 1); return err },
-				"refused":         func() error { _, err := limiter.Take(ctx, "c", full, 1); return err },
-				"two":             func() error { _, _, err := limiter.TakeAll(ctx, two...); return err },
-				"four":            func() error { _, _, err := limiter.TakeAll(ctx, four...); return err },
+				"granted":         func() error { _, err := b.Take(ctx, key, limit, 1); return err },
+				"refused":         func() error { _, err := b.Take(ctx, "c", full, 1); return err },
+				"four":            func() error { _, err := b.TakeAll(ctx, four, windows[:]); return err },
 				"after the end": func() error {
 					clock.Advance(scale)
 					_, err := ending.Hit(ctx, key, limit, 1)
@@ -186,27 +155,15 @@ func TestDeleteWithoutScalesEndsAllWindowsOfAKey(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock)
 	c := caller{t, b, window.FixedWindow}
-	long := strings.Repeat("k", 1000)
-	for _, key := range []string{"k", "other", long} {
-		for scale := range 20 {
-			c.hit(key, time.Duration(scale+1)*time.Second)
-		}
+	for scale := range 20 {
+		c.hit("k", time.Duration(scale+1)*time.Second)
 	}
+	c.hit("other", time.Hour)
 	clock.Advance(5 * time.Second)
-	for _, key := range []string{"k", long} {
-		n, err := b.Delete(t.Context(), key)
-		require.NoError(t, err)
-		require.Equal(t, 15, n, "five are over")
-	}
-	require.Equal(t, 20, b.Len(), "windows that are over are removed too")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := b.Delete(ctx, "other")
-	require.ErrorIs(t, err, context.Canceled)
-	n, err := b.Delete(t.Context(), "other", time.Hour, 6*time.Second, 6*time.Second, time.Second)
+	n, err := b.Delete(t.Context(), "k")
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.Equal(t, 18, b.Len())
+	require.Equal(t, 15, n, "five are over")
+	require.Equal(t, 1, b.Len(), "windows that are over are removed too")
 }
 
 // The time of a call is read when it is its turn: one that waits does not count in the past. So windows start a scale

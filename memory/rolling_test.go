@@ -10,46 +10,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
-func TestLimitsOverTheLargestAreRefused(t *testing.T) {
-	for _, test := range []struct {
-		algorithm window.Algorithm
-		option    memory.Option
-		most      uint64
-		text      string
-	}{
-		{window.SlidingLog, memory.WithMaxLog(0), 10_000, "Max 10001 is out of range: it may be at most 10000 with a sliding-log"},
-		{window.SlidingLog, memory.WithMaxLog(50), 50, "Max 51 is out of range: it may be at most 50 with a sliding-log"},
-	} {
-		b := newBackend(t, backendtest.NewClock(), test.option)
-		limiter := throttr.NewRateLimit(b)
-		require.NoError(t, limiter.Check(limitOf(test.algorithm, time.Minute, test.most)))
-		_, err := limiter.HitN(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most), test.most)
-		require.NoError(t, err)
-		for _, err := range []error{
-			limiter.Check(limitOf(test.algorithm, time.Minute, test.most+1)),
-			func() error {
-				_, err := limiter.HitN(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1)
-				return err
-			}(),
-			func() error {
-				_, err := limiter.Take(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1)
-				return err
-			}(),
-			func() error {
-				_, err := limiter.Peek(t.Context(), "k", limitOf(test.algorithm, time.Minute, test.most+1), 1)
-				return err
-			}(),
-		} {
-			require.ErrorIs(t, err, throttr.ErrRange)
-			require.ErrorContains(t, err, test.text)
-		}
-	}
+func TestLogsHaveALargestMax(t *testing.T) {
+	b := newBackend(t, backendtest.NewClock(), memory.WithMaxLog(50))
+	_, err := b.Take(t.Context(), "k", logLimit(50), 50)
+	require.NoError(t, err)
+	_, err = b.Take(t.Context(), "k", logLimit(51), 1)
+	require.ErrorContains(t, err, "Max 51 is out of range: it may be at most 50 with a sliding-log")
 }
 
 func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
@@ -66,8 +37,8 @@ func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
 }
 
 // Whatever the clock shows, no call panics, and no key is denied for longer than three scales, or what it owes.
-func TestRollingAlgorithmsWithAnyClock(t *testing.T) {
-	for _, a := range rolling {
+func TestAlgorithmsWithAnyClock(t *testing.T) {
+	for _, a := range everyAlgorithm {
 		random := rand.New(rand.NewPCG(1, 2))
 		now := time.Now()
 		b := memory.New(memory.WithClock(func() time.Time { return now }), memory.WithMaxKeys(100), memory.WithCleanPeriod(math.MaxInt64))

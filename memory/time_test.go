@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -16,77 +15,6 @@ type anyClock struct{ now time.Time }
 
 func (c *anyClock) Now() time.Time          { return c.now }
 func (c *anyClock) Advance(d time.Duration) { c.now = c.now.Add(d) }
-
-func TestClockMayBeInAnyYear(t *testing.T) {
-	for _, now := range []time.Time{
-		{},
-		time.Date(1, time.March, 1, 0, 0, 0, 1, time.UTC),
-		time.Date(1969, time.December, 31, 23, 59, 40, 0, time.UTC),
-		time.Unix(0, 0),
-		time.Date(2262, time.April, 11, 23, 47, 16, 0, time.UTC),
-		time.Date(9999, time.December, 31, 23, 59, 30, 0, time.UTC),
-	} {
-		for _, a := range algorithms {
-			clock := &anyClock{now}
-			c := caller{t, newBackend(t, clock), a}
-			end := now.Add(time.Minute)
-			if a == window.AlignedWindow {
-				end = limits.AlignedStart(now, time.Minute).Add(time.Minute)
-			}
-			w := c.hit("k", time.Minute)
-			require.Equal(t, window.Window{
-				Count: 1, ExpiresAt: end, Left: end.Sub(now), ID: w.ID,
-			}, w, "%v, %v", now, a)
-			clock.now = end.Add(-1)
-			require.EqualValues(t, 2, c.hit("k", time.Minute).Count)
-			clock.now = end
-			require.EqualValues(t, 1, c.hit("k", time.Minute).Count)
-		}
-	}
-}
-
-// A clock may begin at the zero time, and be set later, and back.
-func TestAClockThatJumpsByCenturies(t *testing.T) {
-	for _, a := range everyAlgorithm {
-		clock := &anyClock{}
-		b := newBackend(t, clock)
-		take := func(n uint64) window.Window {
-			w, err := b.Take(t.Context(), "k", limitOf(a, time.Hour, 5), n)
-			require.NoError(t, err)
-			return w
-		}
-		require.False(t, take(5).Refused)
-		clock.now = time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
-		require.False(t, take(5).Refused, "%v", a)
-		clock.now = time.Time{}
-		w := take(1)
-		require.True(t, w.Refused, "%v", a)
-		require.LessOrEqual(t, w.RetryAfter, 2*time.Hour)
-		clock.Advance(w.RetryAfter)
-		require.False(t, take(1).Refused, "%v", a)
-	}
-}
-
-func TestScalesUpToTheLargest(t *testing.T) {
-	for _, a := range algorithms {
-		for _, scale := range []time.Duration{window.MinScale, window.MaxScale - 1, window.MaxScale} {
-			clock := &anyClock{time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)}
-			c := caller{t, newBackend(t, clock), a}
-			for i := range 5 {
-				w := c.hit("k", scale)
-				require.Positive(t, w.Left, "%v, %v", a, scale)
-				require.LessOrEqual(t, w.Left, scale)
-				require.Equal(t, w.Left, w.ExpiresAt.Sub(clock.now))
-				if scale > window.MinScale {
-					require.EqualValues(t, i+1, w.Count)
-				}
-				clock.Advance(time.Hour)
-			}
-			clock.Advance(-100 * time.Hour)
-			require.Positive(t, c.hit("k", scale).Left, "%v, %v", a, scale)
-		}
-	}
-}
 
 func TestWindowsSurviveAClockThatGoesBack(t *testing.T) {
 	for _, a := range algorithms {
@@ -152,16 +80,4 @@ func TestAlignedWindowsFollowTheWallClock(t *testing.T) {
 	w := caller{t, b, window.AlignedWindow}.hit("k", time.Hour)
 	require.Equal(t, w.ExpiresAt.UTC().Truncate(time.Hour), w.ExpiresAt.UTC())
 	require.WithinDuration(t, time.Now(), w.ExpiresAt, time.Hour)
-}
-
-func TestAlignedWindowsEndTogether(t *testing.T) {
-	clock := &anyClock{time.Date(2030, time.January, 1, 10, 0, 59, 999_999_999, time.UTC)}
-	c := caller{t, newBackend(t, clock), window.AlignedWindow}
-	require.EqualValues(t, 1, c.hit("a", time.Minute).Left)
-	clock.Advance(1)
-	require.Zero(t, c.get("a", time.Minute))
-	w := c.hit("b", time.Minute)
-	require.Equal(t, time.Minute, w.Left)
-	clock.Advance(30 * time.Second)
-	require.Equal(t, w.ExpiresAt, c.hit("a", time.Minute).ExpiresAt)
 }
