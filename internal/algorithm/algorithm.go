@@ -35,8 +35,8 @@ func (t *Time) After(d time.Duration) time.Time {
 type Rule struct {
 	Scale    time.Duration // at most [window.MaxScale]
 	Max      uint64
-	Holds    uint64           // what is allowed at once: what a token bucket holds, otherwise Max
-	Calendar *limits.Calendar // in place of a Scale; may be nil
+	Holds    uint64          // what is allowed at once: what a token bucket holds, otherwise Max
+	Calendar limits.Calendar // in place of a Scale
 }
 
 // RuleOf returns the numbers of a limit.

@@ -10,44 +10,37 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// maxCalendars is how many calendars are kept. Few programs have more than some.
-const maxCalendars = 1000
-
-// calendars has the calendars of limits, with their locations.
-var calendars struct {
+// zones has the locations of zones that have been loaded, by name.
+var zones struct {
 	sync.RWMutex
-	of map[calendarID]*Calendar
-}
-
-type calendarID struct {
-	zone     string
-	unit     window.Calendar
-	startDay uint8
+	of map[string]*time.Location
 }
 
 // CalendarOf returns the calendar of a limit. The error is a RangeError: the zone is not known. Then it is UTC.
-func CalendarOf(l *window.Limit) (*Calendar, error) {
-	id := calendarID{zone(l), l.Calendar, startDay(l)}
-	calendars.RLock()
-	c := calendars.of[id]
-	calendars.RUnlock()
-	if c != nil {
+func CalendarOf(l *window.Limit) (Calendar, error) {
+	c := Calendar{Unit: l.Calendar, Zone: time.UTC, StartDay: max(1, int(l.StartDay))}
+	name := zone(l)
+	if name == "" {
 		return c, nil
 	}
-	c = &Calendar{Unit: l.Calendar, Zone: time.UTC, StartDay: max(1, int(l.StartDay))}
-	if id.zone != "" {
-		zone, err := loadZone(id.zone, time.LoadLocation)
-		if err != nil {
-			return c, err
-		}
-		c.Zone = zone
+	zones.RLock()
+	known := zones.of[name]
+	zones.RUnlock()
+	if known != nil {
+		c.Zone = known
+		return c, nil
 	}
-	calendars.Lock()
-	defer calendars.Unlock()
-	if calendars.of == nil || len(calendars.of) >= maxCalendars {
-		calendars.of = make(map[calendarID]*Calendar)
+	loaded, err := loadZone(name, time.LoadLocation)
+	if err != nil {
+		return c, err
 	}
-	calendars.of[id] = c
+	zones.Lock()
+	defer zones.Unlock()
+	if zones.of == nil {
+		zones.of = make(map[string]*time.Location)
+	}
+	zones.of[name] = loaded
+	c.Zone = loaded
 	return c, nil
 }
 
