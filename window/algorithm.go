@@ -1,6 +1,9 @@
 package window
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Algorithm is how a limit counts. The zero Algorithm is that of the RateLimit, see throttr.WithAlgorithm.
 type Algorithm uint8
@@ -33,7 +36,7 @@ const (
 )
 
 // algorithmTexts are the texts of algorithms.
-var algorithmTexts = [...]string{"", "fixed-window", "aligned-window", "token-bucket", "sliding-window",
+var algorithmTexts = []string{"", "fixed-window", "aligned-window", "token-bucket", "sliding-window",
 	"sliding-log", "calendar-window"}
 
 // String returns the text of the algorithm, such as "fixed-window". The text of 0 is empty.
@@ -56,13 +59,12 @@ func (a Algorithm) MarshalText() ([]byte, error) {
 // UnmarshalText sets the algorithm to the one with the given text. It implements
 // [encoding.TextUnmarshaler]. The error matches [ErrUnsupported] if there is none.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	for i, t := range algorithmTexts {
-		if t == string(text) {
-			*a = Algorithm(i)
-			return nil
-		}
+	i := slices.Index(algorithmTexts, string(text))
+	if i < 0 {
+		return fmt.Errorf("%w: algorithm %.64q", ErrUnsupported, text)
 	}
-	return fmt.Errorf("%w: algorithm %.64q", ErrUnsupported, text)
+	*a = Algorithm(i)
+	return nil
 }
 
 // Rolling reports whether a has no windows that end at a time: TokenBucket, SlidingWindow, SlidingLog.

@@ -1,6 +1,9 @@
 package window
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Calendar is a unit of the calendar, for limits whose windows are days, weeks, months or years.
 type Calendar uint8
@@ -14,7 +17,7 @@ const (
 )
 
 // calendarTexts are the texts of units.
-var calendarTexts = [...]string{"", "day", "week", "month", "year"}
+var calendarTexts = []string{"", "day", "week", "month", "year"}
 
 // String returns the text of the unit, such as "month". The text of 0 is empty.
 func (c Calendar) String() string {
@@ -36,11 +39,10 @@ func (c Calendar) MarshalText() ([]byte, error) {
 // UnmarshalText sets the unit to the one with the given text. It implements [encoding.TextUnmarshaler].
 // The error matches [ErrUnsupported] if there is none.
 func (c *Calendar) UnmarshalText(text []byte) error {
-	for i, t := range calendarTexts {
-		if t == string(text) {
-			*c = Calendar(i)
-			return nil
-		}
+	i := slices.Index(calendarTexts, string(text))
+	if i < 0 {
+		return fmt.Errorf("%w: calendar unit %.64q", ErrUnsupported, text)
 	}
-	return fmt.Errorf("%w: calendar unit %.64q", ErrUnsupported, text)
+	*c = Calendar(i)
+	return nil
 }
