@@ -29,7 +29,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +42,7 @@ type Config struct {
 	// those of two more limits are made: name.lock and name.locks. With Shadow, nothing is denied.
 	Failures throttr.Limit
 	// Locks are how long a key is locked out the first time, the second time, and so on; from then on, as long as
-	// the last time. They do not decrease. Default: 1 minute, 10 minutes, 1 hour. At most 16.
+	// the last time. Each is longer than the one before. Default: 1 minute, 10 minutes, 1 hour. At most 16.
 	Locks []time.Duration
 	// Memory is how long the times that a key was locked out are remembered, from the first one. Default: a day.
 	Memory time.Duration
@@ -55,8 +54,7 @@ const maxLocks = 16
 type Lockout struct {
 	limiter  *throttr.RateLimit
 	failures throttr.Limit
-	locks    []throttr.Limit // which allow one hit, that of the lock; each scale once
-	steps    []int           // the lock of the first time, the second time, and so on
+	locks    []throttr.Limit // which allow one hit, that of the lock: of the first time, the second time, and so on
 	times    throttr.Limit   // counts locks
 }
 
@@ -78,18 +76,18 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 		return nil, fmt.Errorf("%w: lockout: Failures has no Name", throttr.ErrConfig)
 	case cfg.Failures.Max == 0:
 		return nil, fmt.Errorf("%w: lockout: Failures.Max is at least 1", throttr.ErrConfig)
-	case len(cfg.Locks) > maxLocks || !slices.IsSorted(cfg.Locks):
-		return nil, fmt.Errorf("%w: lockout: Locks are at most %d, and do not decrease", throttr.ErrConfig, maxLocks)
+	case len(cfg.Locks) > maxLocks:
+		return nil, fmt.Errorf("%w: lockout: Locks are at most %d", throttr.ErrConfig, maxLocks)
 	}
 	fixed := throttr.Limit{Name: cfg.Failures.Name + ".locks", Max: uint64(len(cfg.Locks)), Scale: cfg.Memory,
 		Algorithm: throttr.FixedWindow}
 	l := &Lockout{limiter: limiter, failures: cfg.Failures, times: fixed}
 	for i, d := range cfg.Locks {
-		if i == 0 || d != cfg.Locks[i-1] {
-			l.locks = append(l.locks,
-				throttr.Limit{Name: cfg.Failures.Name + ".lock", Max: 1, Scale: d, Algorithm: throttr.FixedWindow})
+		if i > 0 && d <= cfg.Locks[i-1] {
+			return nil, fmt.Errorf("%w: lockout: each of Locks is longer than the one before", throttr.ErrConfig)
 		}
-		l.steps = append(l.steps, len(l.locks)-1)
+		l.locks = append(l.locks,
+			throttr.Limit{Name: cfg.Failures.Name + ".lock", Max: 1, Scale: d, Algorithm: throttr.FixedWindow})
 	}
 	for _, limit := range l.limits() {
 		if err := limiter.Check(limit); err != nil {
@@ -175,7 +173,7 @@ func (l *Lockout) lock(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if i := l.steps[max(1, min(res.Count, uint64(len(l.steps))))-1]; i > 0 {
+	if i := max(1, min(res.Count, uint64(len(l.locks)))) - 1; i > 0 {
 		if _, err := l.limiter.HitN(ctx, key, l.locks[i], 1); err != nil {
 			return err
 		}
