@@ -72,36 +72,3 @@ func ExampleHold_Valid() {
 	}
 	// Output: sent: report
 }
-
-// What the holder changes refuses a token smaller than the last one: that of a holder that was overtaken.
-func ExampleHold_Token() {
-	limiter := inflight.New(memory.New())
-	defer limiter.Close()
-	newest := uint64(0)
-	upload := func(token uint64) error {
-		if token < newest {
-			return errors.New("overtaken")
-		}
-		newest = token
-		return nil
-	}
-	var tokens []uint64
-	for range 2 {
-		h, _ := limiter.Acquire(context.Background(), "archive", inflight.Limit{Max: 1}, 1)
-		tokens = append(tokens, h.Token())
-		h.Release()
-	}
-	fmt.Println(upload(tokens[1]), upload(tokens[0]))
-	// Output: <nil> overtaken
-}
-
-func ExampleLimiter_Peek() {
-	limiter := inflight.New(memory.New())
-	defer limiter.Close()
-	limit := inflight.Limit{Name: "exports", Max: 5}
-	h, _ := limiter.Acquire(context.Background(), "customer:7", limit, 2)
-	defer h.Release()
-	s, _ := limiter.Peek(context.Background(), "customer:7", limit)
-	fmt.Printf("%+v\n", s)
-	// Output: {InUse:2 Free:3 Waiting:0}
-}

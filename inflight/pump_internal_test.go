@@ -160,44 +160,6 @@ func TestAFailureLeavesNothingKnown(t *testing.T) {
 	require.True(t, p.idle(now+time.Second))
 }
 
-// What leads where: the table of phases.
-func TestPhases(t *testing.T) {
-	for from, leads := range map[phase]map[string]phase{
-		told:   {"news": due, "begin": asking},
-		due:    {"news": due, "begin": asking},
-		asking: {"news": stale, "answered": told, "failed": due},
-		stale:  {"news": stale, "answered": due, "failed": due},
-	} {
-		for step, to := range leads {
-			p := newPump(time.Second)
-			p.adds(1, 1, true)
-			if from != due {
-				p.begin(0, 1)
-			}
-			switch from {
-			case told:
-				p.answered(0, &window.Places{})
-			case stale:
-				p.news()
-			}
-			require.Equal(t, from, p.phase)
-			switch step {
-			case "news":
-				p.news()
-				require.Zero(t, p.at, "it is told at once")
-			case "begin":
-				p.begin(0, 1)
-			case "answered":
-				p.answered(0, &window.Places{})
-			case "failed":
-				p.failed(0, errLate, failing)
-			}
-			require.Equal(t, to, p.phase, "%s in %d", step, from)
-			require.Equal(t, to == asking || to == stale, p.inFlight())
-		}
-	}
-}
-
 // A lane is there as long as pumps are queued: leases may be as many as calls.
 func TestLanesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
