@@ -137,7 +137,10 @@ func (s *suite) wantOfHit(m made, at int64) window.Window {
 // takesAll makes takes of several counts in the model: all or none.
 func (s *suite) takesAll(m made) {
 	s.Helper()
-	sums, of := merge(m.takes)
+	sums, of := limits.Merge(m.takes)
+	for len(of) < len(sums) {
+		of = append(of, len(of)) // there is nothing to merge
+	}
 	granted := true
 	wants := make([]window.Window, len(sums))
 	at := make([]int64, len(sums))
@@ -181,27 +184,6 @@ func (s *suite) adopt(m made, t *window.Take) {
 		r.Count = look.Count
 	}
 	s.compare(look, &look.Take, look.Window, r.window(&t.Limit, look.now))
-}
-
-// merge returns takes in which those of one count are one of their sum, under the lowest Max and Burst, and the index
-// there of each take.
-func merge(takes []window.Take) (sums []window.Take, of []int) {
-	for _, t := range takes {
-		at := slices.IndexFunc(sums, func(sum window.Take) bool { return identityOf(&sum) == identityOf(&t) })
-		if at < 0 {
-			at = len(sums)
-			sums = append(sums, t)
-		} else {
-			sum := &sums[at]
-			sum.N = min(sum.N+t.N, window.Unlimited+1)
-			if t.Limit.Algorithm == window.TokenBucket {
-				sum.Limit.Burst = min(limits.Capacity(&sum.Limit), limits.Capacity(&t.Limit))
-			}
-			sum.Limit.Max = min(sum.Limit.Max, t.Limit.Max)
-		}
-		of = append(of, at)
-	}
-	return sums, of
 }
 
 // deletes ends the windows of a key in the model. It may count those that have ended meanwhile, or no longer ago than
