@@ -79,18 +79,18 @@ var unbounded = []broken{
 			l.Algorithm = window.FixedWindow
 		}
 	})},
-	{"key and name are concatenated, with a colon", "ft", []string{byKeys}, ofCalls(func(_ attempt, c *call) {
+	{"key and name are concatenated, with a colon", "f", []string{byKeys}, ofCalls(func(_ attempt, c *call) {
 		if c.Limit.Name != "" {
 			c.Key += ":" + c.Limit.Name
 			c.Limit.Name = ""
 		}
 	})},
-	{"scale and key are concatenated", "ft", []string{byKeys}, ofCalls(func(_ attempt, c *call) {
+	{"scale and key are concatenated", "f", []string{byKeys}, ofCalls(func(_ attempt, c *call) {
 		c.Key = fmt.Sprint(c.Limit.Scale.Milliseconds()) + c.Key
 		c.Limit.Scale = cut(c.Limit.Scale)
 	})},
-	{"keys are cut at 255 bytes", "ft", []string{byKeys}, ofKeys(func(key string) string { return key[:min(len(key), 255)] })},
-	{"keys are made valid UTF-8", "ft", []string{byKeys}, ofKeys(func(key string) string { return strings.ToValidUTF8(key, "?") })},
+	{"keys are cut at 255 bytes", "f", []string{byKeys}, ofKeys(func(key string) string { return key[:min(len(key), 255)] })},
+	{"keys are made valid UTF-8", "f", []string{byKeys}, ofKeys(func(key string) string { return strings.ToValidUTF8(key, "?") })},
 	{"with more than 20 windows, one is lost", "f", []string{byKeys}, ofWindows(func(b attempt, c call, w *window.Window) {
 		if counts := b.counts(); c.method == charge && len(counts) > 20 {
 			for lost := range counts {
@@ -101,8 +101,8 @@ var unbounded = []broken{
 	})},
 
 	// Errors.
-	{"the context is checked after the call", "ft", []string{byContext}, checkedLate},
-	{"the error does not match that of the context", "ft", []string{byContext}, hiding(context.Canceled)},
+	{"the context is checked after the call", "f", []string{byContext}, checkedLate},
+	{"the error does not match that of the context", "f", []string{byContext}, hiding(context.Canceled)},
 	{"positive scales under 1 ms are accepted", "ft", []string{byCheck}, ofLimits(func(l *window.Limit) {
 		if l.Scale > 0 {
 			l.Scale = max(l.Scale, window.MinScale)
@@ -118,14 +118,14 @@ var unbounded = []broken{
 		c.scales = slices.DeleteFunc(slices.Clone(c.scales), func(scale time.Duration) bool { return scale < window.MinScale })
 		return b.right(c)
 	})},
-	{"Peek after Close succeeds", "ft", []string{byClose}, ofErrors(func(c call, err error) error {
+	{"Peek after Close succeeds", "f", []string{byClose}, ofErrors(func(c call, err error) error {
 		if c.method == peek {
 			return unless(err, window.ErrClosed)
 		}
 		return err
 	})},
-	{"the error after Close does not match window.ErrClosed", "ft", []string{byClose}, hiding(window.ErrClosed)},
-	{"TakeAll is that of Unimplemented", "ft", []string{byMethods}, instead(takeAll, func(attempt, call) answer {
+	{"the error after Close does not match window.ErrClosed", "f", []string{byClose}, hiding(window.ErrClosed)},
+	{"TakeAll is that of Unimplemented", "f", []string{byMethods}, instead(takeAll, func(attempt, call) answer {
 		return answer{err: window.ErrUnsupported}
 	})},
 
@@ -472,21 +472,21 @@ var unbounded = []broken{
 		return b.right(c)
 	})},
 	{"windows of the calendar are listed as those of UTC", "f", []string{byKeys, byModel}, ofLimit(func(l *window.Limit) { l.Zone = "" })},
-	{"another Max is listed", "ft", []string{byKeys}, ofLimit(func(l *window.Limit) { l.Max++ })},
+	{"another Max is listed", "f", []string{byKeys}, ofLimit(func(l *window.Limit) { l.Max++ })},
 	{"windows are listed without their end", "ft", []string{byKeys, byModel}, ofListed(func(l window.Listed) []window.Listed {
 		l.Window.ExpiresAt = time.Time{}
 		return []window.Listed{l}
 	})},
-	{"digests of long keys are listed as keys", "ft", []string{byKeys}, ofListed(func(l window.Listed) []window.Listed {
+	{"digests of long keys are listed as keys", "f", []string{byKeys}, ofListed(func(l window.Listed) []window.Listed {
 		l.Digest = false
 		return []window.Listed{l}
 	})},
-	{"a loop over List goes on after its end", "ft", []string{byLoops}, instead(list, func(b attempt, c call) answer {
+	{"a loop over List goes on after its end", "f", []string{byLoops}, instead(list, func(b attempt, c call) answer {
 		each := c.each
 		c.each = func(l window.Listed) bool { each(l); return true }
 		return b.right(c)
 	})},
-	{"a lock is held in the loop over List", "ft", []string{byLoops}, locked()},
+	{"a lock is held in the loop over List", "f", []string{byLoops}, locked()},
 }
 
 // Mistakes that several rows have.
