@@ -37,7 +37,7 @@ type Config struct {
 	// 1023. What is in flight when the process is killed makes the server slower (H16 in
 	// docs/internals/protocol.md); 64 is enough where a round trip takes less than a millisecond. Default: 512.
 	MaxInFlight int
-	// MaxQueued is the number of requests per connection that may wait to be sent, of
+	// MaxQueued is the number of requests per connection that may wait to be sent, canceled ones included, of
 	// callers per server that may wait for a connection, and of hits on one window that may
 	// wait for the server. One more fails with ErrOverloaded. Default: 65536.
 	MaxQueued int

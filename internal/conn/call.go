@@ -232,9 +232,7 @@ func (c *Call) isDone() bool { return c.phase.Load() == phaseDone }
 // abandon leaves c, which is queued or in flight, to its connection, and returns whether it may have been executed: a
 // byte of it may have left. If c is done already, ok is false, and c.done has its element or gets it at once.
 func (c *Call) abandon() (sent, ok bool) {
-	on, n := c.conn, c.Len() // c may be recycled as soon as it is abandoned
 	if c.phase.CompareAndSwap(phaseUnsent, phaseAbandoned) {
-		on.freeRoom(n)
 		return false, true
 	}
 	launched := c.phase.CompareAndSwap(phaseLaunched, phaseAbandoned)

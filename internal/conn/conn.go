@@ -36,7 +36,7 @@ const pingKey = "throttr:ping"
 // Options are the settings of a connection. OnEvent and OnEnd can be nil.
 type Options struct {
 	MaxInFlight  int           // requests in flight, at most; less than MaxOutstanding
-	MaxQueued    int           // requests queued, at most; a single call may have more
+	MaxQueued    int           // requests queued, at most, abandoned ones included; a single call may have more
 	StallTimeout time.Duration // how long nothing may come while a response is due
 	Calls        *Calls        // receives abandoned calls
 	Counters     *Counters
@@ -89,8 +89,7 @@ type Conn struct {
 	closing error // why nothing is queued any more, and what the reason will be when no call is left
 
 	queued         callList // calls that wait to be written
-	queuedRequests int      // requests of these, without those of abandoned calls
-	abandoned      int      // how many of these calls have been abandoned
+	queuedRequests int      // requests of these
 	launched       callList // calls in flight that the reader does not expect yet
 	inFlight       int      // requests without a response
 	inFlightBytes  int      // size of the calls in flight, each until its last response has come

@@ -47,8 +47,8 @@
 // others wait, or when no caller reads for a while. All use the same buffer, so that a frame may begin with one
 // reader and end with another.
 //
-// A caller whose context ends abandons its call: a queued one is dropped, and the response to one in flight is
-// received and dropped.
+// A caller whose context ends abandons its call: a queued one is dropped when its turn comes, and the response to one
+// in flight is received and dropped.
 //
 // # How a connection ends
 //

@@ -228,58 +228,24 @@ func (c *Conn) quiet() bool {
 	return c.closed == nil && c.inFlight == 0 && c.queued.n == 0
 }
 
-// freeRoom makes the room of a queued call of n requests that has been abandoned free for others.
-//
-// The call itself is dropped when it is the oldest, or when most queued calls have been
-// abandoned: callers that return soon must not fill the memory if the server does not read.
-func (c *Conn) freeRoom(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queuedRequests -= n
-	c.abandoned++
-	if c.abandoned > max(64, c.queued.n/2) {
-		c.dropAbandoned()
-	}
-	if c.owner == writeIdle && c.queued.n > 0 && c.queued.first.isAbandoned() {
-		c.wakeWriter() // the call may have been what kept the next one from being written
-	}
-}
-
-// dropAbandoned drops all abandoned calls from the queue. The caller holds mu.
-func (c *Conn) dropAbandoned() {
-	for range c.queued.n {
-		if c.queued.first.isAbandoned() {
-			c.failQueued(nil)
-		} else {
-			c.queued.push(c.queued.pop())
-		}
-	}
-}
-
 // failQueued ends the oldest queued call, of which no byte has been sent. If it has been abandoned, nobody
 // sees the reason. The caller holds mu.
 func (c *Conn) failQueued(reason error) {
 	cl := c.queued.pop()
-	n := cl.Len()
-	if c.fail(cl, reason, false) {
-		c.queuedRequests -= n
-	} else {
-		c.abandoned--
-	}
+	c.queuedRequests -= cl.Len()
+	c.fail(cl, reason, false)
 }
 
-// fail ends a call without its responses. It returns false if the call has been abandoned.
-func (c *Conn) fail(cl *Call, reason error, sent bool) bool {
+// fail ends a call without its responses.
+func (c *Conn) fail(cl *Call, reason error, sent bool) {
 	cl.err, cl.sent = reason, sent
 	c.addLoad(-cl.Len(), -1)
-	return c.end(cl)
+	c.end(cl)
 }
 
-// end returns a call to its caller, or recycles it. It returns false if the call has been abandoned.
-func (c *Conn) end(cl *Call) bool {
-	if cl.finish() {
-		return true
+// end returns a call to its caller, or recycles one that has been abandoned.
+func (c *Conn) end(cl *Call) {
+	if !cl.finish() {
+		c.options.Calls.Put(cl)
 	}
-	c.options.Calls.Put(cl)
-	return false
 }
