@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
@@ -22,67 +22,47 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// The methods of the service test.Echo.
+// The methods of the service of grpc's own tests.
 const (
-	say  = "/test.Echo/Say"  // unary
-	chat = "/test.Echo/Chat" // both sides stream
+	say  = "/grpc.testing.TestService/UnaryCall"
+	chat = "/grpc.testing.TestService/FullDuplexCall"
 )
 
 // echo is the service: it responds with what it gets. Tests may look at calls with seen.
 type echo struct {
+	testgrpc.UnimplementedTestServiceServer
 	seen func(ctx context.Context) error
 }
 
-func (e *echo) say(ctx context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
-	return in, e.seen(ctx)
+// UnaryCall responds to a call.
+func (e *echo) UnaryCall(ctx context.Context, in *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+	return &testgrpc.SimpleResponse{Payload: in.Payload}, e.seen(ctx)
 }
 
-func (e *echo) chat(stream grpc.ServerStream) error {
+// FullDuplexCall responds to each message of a stream.
+func (e *echo) FullDuplexCall(stream testgrpc.TestService_FullDuplexCallServer) error {
 	if err := e.seen(stream.Context()); err != nil {
 		return err
 	}
 	for {
-		in := new(wrapperspb.StringValue)
-		if err := stream.RecvMsg(in); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			again := stream.RecvMsg(in) // a handler that goes on gets nothing
-			if again == nil {
+		in, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			if _, again := stream.Recv(); again == nil { // a handler that goes on gets nothing
 				return errors.New("received after an error")
 			}
 			return err
 		}
-		if err := stream.SendMsg(in); err != nil {
+		if err := stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
 			return err
 		}
 	}
 }
 
-var echoService = grpc.ServiceDesc{
-	ServiceName: "test.Echo",
-	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{
-		MethodName: "Say",
-		Handler: func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			in := new(wrapperspb.StringValue)
-			if err := dec(in); err != nil {
-				return nil, err
-			}
-			handler := func(ctx context.Context, req any) (any, error) {
-				return srv.(*echo).say(ctx, req.(*wrapperspb.StringValue))
-			}
-			if interceptor == nil {
-				return handler(ctx, in)
-			}
-			return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: say}, handler)
-		},
-	}},
-	Streams: []grpc.StreamDesc{{
-		StreamName: "Chat", ServerStreams: true, ClientStreams: true,
-		Handler: func(srv any, stream grpc.ServerStream) error { return srv.(*echo).chat(stream) },
-	}},
-}
+// payload is the text of a message.
+func payload(text string) *testgrpc.Payload { return &testgrpc.Payload{Body: []byte(text)} }
 
 // site is a server with limits, and a client of it.
 type site struct {
@@ -93,7 +73,7 @@ type site struct {
 	conn    *grpc.ClientConn
 }
 
-// newSite serves test.Echo until the test ends. The default of cfg.Limits is 3 a minute, by a clock that
+// newSite serves the echo until the test ends. The default of cfg.Limits is 3 a minute, by a clock that
 // tests advance.
 func newSite(t testing.TB, cfg grpclimit.Config, seen func(context.Context) error, opts ...grpc.DialOption) *site {
 	t.Helper()
@@ -105,7 +85,7 @@ func newSite(t testing.TB, cfg grpclimit.Config, seen func(context.Context) erro
 	return s
 }
 
-// start serves test.Echo on connections in memory.
+// start serves the echo on connections in memory.
 func (s *site) start(t testing.TB, cfg grpclimit.Config, seen func(context.Context) error, opts ...grpc.DialOption) {
 	t.Helper()
 	if cfg.Limits == nil {
@@ -118,7 +98,7 @@ func (s *site) start(t testing.TB, cfg grpclimit.Config, seen func(context.Conte
 	s.server, err = grpclimit.NewServer(s.limiter, cfg)
 	require.NoError(t, err)
 	srv := grpc.NewServer(grpc.UnaryInterceptor(s.server.Unary), grpc.StreamInterceptor(s.server.Stream))
-	srv.RegisterService(&echoService, &echo{seen})
+	testgrpc.RegisterTestServiceServer(srv, &echo{seen: seen})
 	network := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(network) }()
@@ -136,7 +116,7 @@ func (s *site) start(t testing.TB, cfg grpclimit.Config, seen func(context.Conte
 // say calls Say, and returns the trailers.
 func (s *site) say(ctx context.Context, text string) (metadata.MD, error) {
 	var trailer metadata.MD
-	err := s.conn.Invoke(ctx, say, wrapperspb.String(text), new(wrapperspb.StringValue), grpc.Trailer(&trailer))
+	err := s.conn.Invoke(ctx, say, &testgrpc.SimpleRequest{Payload: payload(text)}, new(testgrpc.SimpleResponse), grpc.Trailer(&trailer))
 	return trailer, err
 }
 
@@ -147,10 +127,10 @@ func (s *site) chat(ctx context.Context) (grpc.ClientStream, error) {
 
 // exchange sends a message, and receives the response.
 func exchange(stream grpc.ClientStream, text string) error {
-	if err := stream.SendMsg(wrapperspb.String(text)); err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.SendMsg(&testgrpc.StreamingOutputCallRequest{Payload: payload(text)}); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	return stream.RecvMsg(new(wrapperspb.StringValue))
+	return stream.RecvMsg(new(testgrpc.StreamingOutputCallResponse))
 }
 
 // count returns what a limit has counted of a key.

@@ -23,7 +23,7 @@ import (
 // exports is one call at a time of a client.
 var exports = inflight.Limit{Name: "exports", Max: 1, Lease: time.Second}
 
-// service serves test.Echo in a bubble, of clients that may have one call in flight.
+// service serves the echo in a bubble, of clients that may have one call in flight.
 type service struct {
 	*site
 	t      *testing.T

@@ -16,10 +16,10 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
@@ -95,7 +95,7 @@ func TestDeniedCallTellsAStockClientWhatAndUntilWhen(t *testing.T) {
 		v := quota.Violations[i]
 		require.Equal(t, want.id, v.QuotaId)
 		require.Equal(t, want.text, v.Description)
-		require.Equal(t, "test.Echo", v.ApiService)
+		require.Equal(t, "grpc.testing.TestService", v.ApiService)
 		require.Equal(t, "requests", v.QuotaMetric)
 		require.EqualValues(t, 2, v.QuotaValue)
 		require.Equal(t, map[string]string{"client": "unknown"}, v.QuotaDimensions, "an in-memory connection has no address")
@@ -150,8 +150,8 @@ func TestMessagesOfAStreamAreCounted(t *testing.T) {
 		Messages: []throttr.Limit{messages},
 		Metric:   "bytes",
 		Cost: func(_ context.Context, c grpclimit.Call, _ throttr.Limit) uint64 {
-			if m, ok := c.Message.(*wrapperspb.StringValue); ok {
-				return uint64(len(m.Value))
+			if m, ok := c.Message.(interface{ GetPayload() *testgrpc.Payload }); ok {
+				return uint64(len(m.GetPayload().GetBody()))
 			}
 			return 1
 		},
@@ -229,10 +229,10 @@ func TestMethodsAndPlansHaveLimitsOfTheirOwn(t *testing.T) {
 	pro := admission.MustPlan(throttr.Limit{Name: "pro", Max: 5, Scale: time.Minute})
 	s := newSite(t, grpclimit.Config{
 		Methods: map[string][]throttr.Limit{
-			say:                 {{Name: "say", Max: 1, Scale: time.Minute}},
-			"/test.Echo/":       {{Name: "echo", Max: 2, Scale: time.Minute}},
-			"/test.Unlimited/":  {},
-			"/test.Other/Thing": {{Name: "thing", Max: 9, Scale: time.Minute}},
+			say:                          {{Name: "say", Max: 1, Scale: time.Minute}},
+			"/grpc.testing.TestService/": {{Name: "echo", Max: 2, Scale: time.Minute}},
+			"/test.Unlimited/":           {},
+			"/test.Other/Thing":          {{Name: "thing", Max: 9, Scale: time.Minute}},
 		},
 		Plan: func(ctx context.Context, _ grpclimit.Call) (*admission.Plan, error) {
 			switch plan := metadata.ValueFromIncomingContext(ctx, "plan"); {
