@@ -1,11 +1,8 @@
 package postgresbackend
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +29,8 @@ const (
 	longestPause  = 5 * time.Second
 )
 
-// settings are those that pgx sends to the server and that make sense here.
-var settings = []string{"application_name", "options", "search_path"}
+// settings are those that pgx sends to the server and that make sense here, or are of its environment.
+var settings = []string{"application_name", "options", "search_path", "timezone"}
 
 // open opens the backend of a URL. Unless it is lazy, it makes the table if that is missing.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
@@ -82,81 +79,52 @@ type parsedURL struct {
 
 // parseURL reads a URL. No error has a part of its password, which can be at odd places of a URL that is malformed.
 func parseURL(text string) (parsed parsedURL, err error) {
-	u, err := url.Parse(text)
-	if err != nil {
+	_, rest, _ := strings.Cut(text, "://")
+	parsed.config, err = pgxpool.ParseConfig(text)
+	if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
 		return parsed, configError("the URL is malformed, or a character of its user or password is not percent-encoded")
 	}
-	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B")) // for pgx, a + is no space
-	if err != nil {
-		return parsed, configError("the query of the URL is malformed")
-	}
-	for name, values := range query {
-		if len(values) != 1 {
-			return parsed, configError("URL parameter %.64q is given %d times", name, len(values))
-		}
-		own, err := parsed.parameter(name, values[0])
-		if err != nil {
-			return parsed, configError("URL parameter %s is malformed", name)
-		}
-		if own {
-			query.Del(name)
-		}
-	}
-	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
-	parsed.config, err = pgxpool.ParseConfig(u.String())
-	if err != nil {
-		return parsed, malformed(u, query, err)
-	}
-	for name := range parsed.config.ConnConfig.RuntimeParams { // what pgx does not know
-		if query.Has(name) && !slices.Contains(settings, name) {
-			return parsed, configError("URL parameter %.64q is unknown", name)
-		}
-	}
-	if !query.Has("pool_max_conns") {
+	if !strings.Contains(text, "pool_max_conns=") {
 		parsed.config.MaxConns = defaultConns
 	}
 	if parsed.config.ConnConfig.ConnectTimeout == 0 {
 		parsed.config.ConnConfig.ConnectTimeout = timeout
 	}
+	unknown := parsed.config.ConnConfig.RuntimeParams // to pgx
+	for name, value := range unknown {
+		if slices.Contains(settings, name) {
+			continue
+		}
+		if err := parsed.set(name, value); err != nil {
+			return parsed, err
+		}
+		delete(unknown, name)
+	}
 	return parsed, nil
 }
 
-// parameter reads a parameter that is this package's own.
-func (p *parsedURL) parameter(name, value string) (own bool, err error) {
+// set reads a parameter that is this package's own.
+func (p *parsedURL) set(name, value string) (err error) {
 	switch name {
 	case "lazy":
 		p.lazy, err = strconv.ParseBool(value)
 	case "table":
-		if _, ok := tableParts(cmp.Or(value, DefaultTable)); !ok {
-			return true, strconv.ErrSyntax
-		}
 		p.opts = append(p.opts, WithTable(value))
 	case "durability":
 		d := Durability(value)
 		if d != Async && d != Full && d != Unlogged {
-			return true, strconv.ErrSyntax
+			return configError("URL parameter durability is malformed")
 		}
 		p.opts = append(p.opts, WithDurability(d))
 	case "max_queued":
-		n, err := strconv.ParseUint(value, 10, 31)
-		if err != nil {
-			return true, err
-		}
+		var n uint64
+		n, err = strconv.ParseUint(value, 10, 31)
 		p.opts = append(p.opts, WithMaxQueued(int(n)))
 	default:
-		return false, nil
+		return configError("URL parameter %.64q is unknown", name)
 	}
-	return true, err
-}
-
-// malformed returns the error of pgx for a URL, unless it may have a part of a password.
-func malformed(u *url.URL, query url.Values, err error) error {
-	text := oneLine(cmp.Or(errors.Unwrap(err), err).Error()) // without the URL, which pgx precedes
-	password, _ := u.User.Password()
-	for _, secret := range []string{password, query.Get("password"), query.Get("sslpassword")} {
-		if secret != "" && strings.Contains(text, secret) {
-			return configError("the URL is malformed")
-		}
+	if err != nil {
+		return configError("URL parameter %s is malformed", name)
 	}
-	return configError("the URL is malformed: %s", text)
+	return nil
 }

@@ -48,7 +48,7 @@ func TestOpen(t *testing.T) {
 	noError(t, pool.QueryRow(t.Context(), "SELECT relpersistence::text FROM pg_class WHERE relname = 'throttr'").Scan(&persistence))
 	expect(t, persistence == "u", "the table is %q", persistence)
 
-	b, err := throttr.Open(t.Context(), s.URL("options=-c%20work_mem=65kB&application_name=a%20b+c"))
+	b, err := throttr.Open(t.Context(), s.URL("options=-c%20work_mem%3D65kB&application_name=a%20b+c"))
 	noError(t, err)
 	defer b.Close()
 	var sessions int
@@ -96,22 +96,20 @@ func TestLazyOpen(t *testing.T) {
 
 func TestURLsThatAreMistakes(t *testing.T) {
 	for url, want := range map[string]string{
-		"postgres://app:sesame@127.0.0.1/app?tabel=t":                   `"tabel" is unknown`,
-		"postgres://app:sesame@127.0.0.1/app?lazy=sesame":               "lazy is malformed",
-		"postgres://app:sesame@127.0.0.1/app?lazy=true&lazy=true":       "2 times",
-		"postgres://app:sesame@127.0.0.1/app?durability=sesame":         "durability is malformed",
-		"postgres://app:sesame@127.0.0.1/app?max_queued=-1":             "max_queued is malformed",
-		"postgres://app:sesame@127.0.0.1/app?table=limits.":             "table is malformed",
-		"postgres://app:sesame@127.0.0.1/app?table=a%00b":               "table is malformed",
-		"postgres://app@127.0.0.1/app?table=" + strings.Repeat("t", 64): "table is malformed", // the server would cut it
-		"postgres://app:sesame@127.0.0.1/app?sslmode=maybe":             "sslmode",
-		"postgres://app:ses%%ame@127.0.0.1/app":                         "malformed",
-		"postgres://app:sesame/@127.0.0.1/app":                          "malformed",
-		"postgres://127.0.0.1:sesame":                                   "malformed",
-		"postgres://app@127.0.0.1/app?password=sesame&sslmode=sesame":   "malformed",
-		"postgresql://app:sesame@127.0.0.1/app?pool_max_conns=sesame":   "malformed",
-		"postgresql://app:sesame@127.0.0.1:99999/app?pool_max_conns=2":  "malformed",
-		"postgresql://app:sesame@127.0.0.1/app?;":                       "malformed",
+		"postgres://app:sesame@127.0.0.1/app?tabel=t":                  `"tabel" is unknown`,
+		"postgres://app:sesame@127.0.0.1/app?lazy=sesame":              "lazy is malformed",
+		"postgres://app:sesame@127.0.0.1/app?durability=sesame":        "durability is malformed",
+		"postgres://app:sesame@127.0.0.1/app?max_queued=-1":            "max_queued is malformed",
+		"postgres://app:sesame@127.0.0.1/app?sslmode=maybe":            "malformed",
+		"postgres://app:ses%%ame@127.0.0.1/app":                        "malformed",
+		"postgres://app:sesame/@127.0.0.1/app":                         "malformed",
+		"postgres://app:1?sesame@127.0.0.1/app":                        "malformed",
+		"postgres://app:1#sesame@127.0.0.1/app":                        "malformed",
+		"postgres://app:s@sesame@127.0.0.1/app?sslmode=maybe":          "malformed",
+		"postgres://127.0.0.1:sesame":                                  "malformed",
+		"postgres://app@127.0.0.1/app?password=sesame&sslmode=sesame":  "malformed",
+		"postgresql://app:sesame@127.0.0.1/app?pool_max_conns=sesame":  "malformed",
+		"postgresql://app:sesame@127.0.0.1:99999/app?pool_max_conns=2": "malformed",
 	} {
 		_, err := throttr.Open(t.Context(), url)
 		expect(t, errors.Is(err, throttr.ErrConfig) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "ses"), "%s: %v", url, err)
@@ -125,7 +123,6 @@ func TestURLsThatAreMistakes(t *testing.T) {
 		"postgresbackend: Schema: option 1 is nil":                                  func() { postgresbackend.Schema(nil) },
 		"postgresbackend: WithClock: now is nil":                                    func() { postgresbackend.WithClock(nil) },
 		"postgresbackend: WithMaxQueued: -1 is negative":                            func() { postgresbackend.WithMaxQueued(-1) },
-		`postgresbackend: WithTable: ".t" is no name of 1 to 63 bytes`:              func() { postgresbackend.WithTable(".t") },
 		"postgresbackend: WithDurability: none is none of async, full and unlogged": func() { postgresbackend.WithDurability("none") },
 	} {
 		func() {

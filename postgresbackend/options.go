@@ -2,8 +2,6 @@ package postgresbackend
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,34 +44,19 @@ type options struct {
 }
 
 func newOptions(function string, opts []Option) options {
-	o := options{table: quote([]string{DefaultTable}), durability: Async, maxQueued: DefaultMaxQueued}
+	o := options{table: quote(DefaultTable), durability: Async, maxQueued: DefaultMaxQueued}
 	api.Apply("postgresbackend: "+function, &o, opts)
 	return o
 }
 
-// longestName is the length of the longest name that the server does not cut: of longer ones, two may be one.
-const longestName = 63
-
-// tableParts returns the names of a table and of its schema, if it has one, and whether they are names.
-func tableParts(name string) (parts []string, ok bool) {
-	parts = strings.SplitN(name, ".", 2)
-	return parts, !slices.ContainsFunc(parts,
-		func(p string) bool { return p == "" || len(p) > longestName || strings.ContainsRune(p, 0) })
-}
-
-// quote quotes the names of a table and its schema.
-func quote(parts []string) string { return pgx.Identifier(parts).Sanitize() }
-
 // WithTable sets the name of the table, after that of its schema and a point if it is not in the search_path. Upper and
-// lower case differ. Backends with different tables share no window. Default, also for "": [DefaultTable]. WithTable
-// panics if a name is empty, has more than 63 bytes, or a zero byte.
+// lower case differ. Backends with different tables share no window. Default, also for "": [DefaultTable].
 func WithTable(name string) Option {
-	parts, ok := tableParts(cmp.Or(name, DefaultTable))
-	if !ok {
-		panic(fmt.Sprintf("postgresbackend: WithTable: %q is no name of 1 to 63 bytes", name))
-	}
-	return func(o *options) { o.table = quote(parts) }
+	return func(o *options) { o.table = quote(cmp.Or(name, DefaultTable)) }
 }
+
+// quote quotes the name of a table, and that of its schema if it has one.
+func quote(name string) string { return pgx.Identifier(strings.SplitN(name, ".", 2)).Sanitize() }
 
 // WithDurability sets what a crash may lose. All processes should set the same. An existing table stays as it is:
 // whether it is unlogged is said by the statement that made it. Default: [Async]. WithDurability panics if d is none
