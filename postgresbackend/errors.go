@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -59,27 +58,12 @@ func (b *Backend) storeError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*pgconn.ConnectError)):
 		return fmt.Errorf("%w: %w", errSlow, err)
 	}
-	e := &replyError{text: window.ErrUnavailable.Error() + ": " + oneLine(err.Error()),
-		is: []error{window.ErrUnavailable, err}}
+	err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	switch {
 	case hasCode(err, diskFull):
-		e.is = append(e.is, window.ErrFull)
+		err = fmt.Errorf("%w: %w", window.ErrFull, err)
 	case hasCode(err, undefinedTable):
-		e.text += ": postgresbackend.Schema makes the table"
+		err = fmt.Errorf("%w: postgresbackend.Schema makes the table", err)
 	}
-	return e
+	return err
 }
-
-// replyError is an error of pgx, in one line.
-type replyError struct {
-	text string
-	is   []error // those of package window that it matches, and that of pgx
-}
-
-// Error returns the text.
-func (e *replyError) Error() string { return e.text }
-
-// Unwrap returns the errors that it matches.
-func (e *replyError) Unwrap() []error { return e.is }
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
