@@ -104,8 +104,6 @@ func unknownScheme(scheme string) error {
 	switch {
 	case strings.Trim(scheme, ofSchemes) != "": // it may be a password
 		return fmt.Errorf("%w: what precedes :// in the URL is no scheme", ErrConfig)
-	case strings.HasPrefix(scheme, "goredis"):
-		hint = `forgotten import? _ "github.com/throttr-go/throttr/redisbackend/goredis"`
 	case strings.HasPrefix(scheme, "redis"):
 		hint = `forgotten import? _ "github.com/throttr-go/throttr/redisbackend"`
 	case strings.HasPrefix(scheme, "postgres"):

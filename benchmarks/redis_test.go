@@ -16,7 +16,6 @@ import (
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/lease"
 	_ "github.com/throttr-go/throttr/redisbackend"
-	_ "github.com/throttr-go/throttr/redisbackend/goredis"
 )
 
 // BenchmarkRedis asks what a decision costs that processes share.

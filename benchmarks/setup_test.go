@@ -8,15 +8,18 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/redisbackend/goredis"
 )
 
 // The limit of each key is never reached.
@@ -162,11 +165,16 @@ func connect(b *testing.B, addr string) rueidis.Client {
 	return must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true}))(b)
 }
 
-// limiter opens a store, and returns a limiter that waits for it up to a second: what is measured is how long that
-// takes.
+// limiter opens a store, or makes a client of go-redis for goredis://, and returns a limiter that waits for it up to a
+// second: what is measured is how long that takes.
 func limiter(b *testing.B, url string, opts ...throttr.Option) (*throttr.RateLimit, func()) {
+	opts = append([]throttr.Option{throttr.WithTimeout(time.Second)}, opts...)
+	if addr, ok := strings.CutPrefix(url, "goredis://"); ok {
+		client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+		return throttr.NewRateLimit(goredis.New(client), opts...), func() { client.Close() }
+	}
 	store := must(throttr.Open(b.Context(), url))(b)
-	return throttr.NewRateLimit(store, append([]throttr.Option{throttr.WithTimeout(time.Second)}, opts...)...), func() { store.Close() }
+	return throttr.NewRateLimit(store, opts...), func() { store.Close() }
 }
 
 // must ends the benchmark if there is an error.

@@ -12,8 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend/goredis"
 	"github.com/throttr-go/throttr/rediswindow"
@@ -187,21 +185,4 @@ func TestErrorsOfAServerAndItsClient(t *testing.T) {
 	client.Close()
 	_, err = hit(t, b)
 	expect(t, errors.Is(err, throttr.ErrClosed), "of a client that was closed: %v", err)
-}
-
-func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
-	testkit.AsUserOfTheDocument(t, "../../docs/redis.md", func(url string) {
-		b, err := throttr.Open(t.Context(), "goredis://"+url)
-		noError(t, err)
-		defer b.Close()
-		for _, a := range limits.Algorithms {
-			w, err := b.Take(t.Context(), "k", window.Limit{Max: 10, Scale: time.Hour, Algorithm: a}, 1)
-			expect(t, err == nil && !w.Refused, "%s: %v: %+v, %v", url, a, w, err)
-		}
-		places := inflight.New(b)
-		defer places.Close()
-		hold, err := places.Acquire(t.Context(), "k", inflight.Limit{Name: "one", Max: 1, Lease: time.Second}, 1)
-		noError(t, err)
-		hold.Release()
-	})
 }
