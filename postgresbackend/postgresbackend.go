@@ -19,9 +19,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// closeTimeout is how long Close waits for connections.
-const closeTimeout = 3 * time.Second
-
 // Backend is a [window.Backend] on PostgreSQL. Make one with [New].
 //
 // It keeps all algorithms. A sliding log has a Max of at most [MaxLog]. It keeps no places in flight: Exchange returns
@@ -223,17 +220,8 @@ func (b *Backend) Stats() window.Stats {
 // three seconds at most.
 func (b *Backend) Close() error {
 	b.end()
-	if !b.owned {
-		return nil
-	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		b.pool.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(closeTimeout):
+	if b.owned {
+		api.Close(b.pool.Close)
 	}
 	return nil
 }

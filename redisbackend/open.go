@@ -171,7 +171,7 @@ func (c *connecting) left(client rueidis.Client, why error) {
 	}
 }
 
-// close ends the client and further attempts. It returns after [redisclient.CloseTimeout] at the latest.
+// close ends the client and further attempts. It returns after [api.CloseTimeout] at the latest.
 func (c *connecting) close() {
 	c.stop()
 	c.mu.Lock()
@@ -180,10 +180,7 @@ func (c *connecting) close() {
 	c.err = window.ErrClosed
 	c.mu.Unlock()
 	if client != nil {
-		_ = redisclient.Close(func() error {
-			client.Close()
-			return nil
-		})
+		api.Close(client.Close)
 	}
 }
 

@@ -122,19 +122,3 @@ func (u *URL) parameters(others []string) error {
 	}
 	return nil
 }
-
-// CloseTimeout is how long Close waits.
-const CloseTimeout = 3 * time.Second
-
-// Close closes a client, which may wait for requests that a server does not respond to. It then returns, and the client
-// is closed when these requests end by its own timeouts.
-func Close(client func() error) error {
-	closed := make(chan error, 1)
-	go func() { closed <- client() }()
-	select {
-	case err := <-closed:
-		return err
-	case <-time.After(CloseTimeout):
-		return nil
-	}
-}
