@@ -81,7 +81,7 @@ func optionOf(u *redisclient.URL) (rueidis.ClientOption, error) {
 	}
 	option, err := rueidis.ParseURL(u.String(scheme))
 	if err != nil {
-		return option, u.Malformed(err)
+		return option, redisclient.ErrMalformed
 	}
 	option.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
 	option.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys

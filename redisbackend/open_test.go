@@ -22,11 +22,11 @@ import (
 
 func TestErrorsOfOpenSayWhatIsWrong(t *testing.T) {
 	for url, want := range map[string]string{
-		"redis://zoe:s3cr%tpw@127.0.0.1":            "user or password",
-		"redis://zoe:s3cr/tpw@127.0.0.1":            "percent-encoded",
-		"redis://zoe:pw@127.0.0.1:port":             "host or port",
-		"redis://zoe:pw@127.0.0.1/nodb":             `invalid database number: "nodb"`,
-		"redis://zoe:pw@127.0.0.1:1?dial_timeout=x": `invalid dial timeout: "x"`,
+		"redis://zoe:s3cr%tpw@127.0.0.1":            "percent-encoded",
+		"redis://zoe:pw@127.0.0.1/nodb":             "malformed",
+		"redis://zoe:pw@127.0.0.1:1?dial_timeout=x": "malformed",
+		"redis://127.0.0.1:1?prefx=a":               "there are prefix, timeout,",
+		"redis://127.0.0.1:1?lazy=maybe":            "lazy is malformed",
 	} {
 		_, err := throttr.Open(t.Context(), url)
 		expect(t, err != nil && strings.HasPrefix(err.Error(), "redisbackend: ") && strings.Contains(err.Error(), want), "%q: %v, want %q", url, err, want)

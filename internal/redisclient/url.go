@@ -33,46 +33,24 @@ func (u *URL) String(scheme string) string {
 	return (&url.URL{Scheme: scheme, User: u.User, Host: u.Host, Path: u.Path, RawQuery: u.Query.Encode()}).String()
 }
 
-// Malformed returns the error of a client for the URL. Without an @, what seems to be the port, and what follows,
-// may be a password: then the error is another one.
-func (u *URL) Malformed(err error) error {
-	if u.mayHidePassword() {
-		return Config("the host or port of the URL, or what follows, is malformed")
-	}
-	return Config("%w", err)
-}
-
-func (u *URL) mayHidePassword() bool { return u.User == nil && strings.Contains(u.Host, ":") }
-
-// Config returns an error that matches [window.ErrConfig].
-func Config(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{window.ErrConfig}, args...)...)
-}
+// ErrMalformed is the error of a URL that can't be read. It says no more, as any part of such a URL may be a password.
+var ErrMalformed = fmt.Errorf("%w: the URL is malformed, or a character of its user or password is not percent-encoded",
+	window.ErrConfig)
 
 // Parse reads a URL. The parameters prefix, max_log, max_queued, lazy and timeout are those of the backend; others
 // must be among the given ones, for the client. Timeout is that of connecting and of a response: it becomes
-// dial_timeout, read_timeout and write_timeout, as far as the client has them and the URL does not. No error has a
-// part of the user and password, which can be at odd places of a URL that is malformed: all that is before the last @
-// may be one.
+// dial_timeout and write_timeout, as far as the URL does not have them. No error has a part of the user and password,
+// which can be at odd places of a URL that is malformed: all that is before the last @ may be one.
 func Parse(text string, others ...string) (*URL, error) {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok || strings.ContainsAny(scheme, ":/?#@") {
-		return nil, Config("URL has no scheme, such as redis://")
-	}
-	at := strings.LastIndexByte(rest, '@')
-	if strings.ContainsAny(rest[:at+1], "/?#") {
-		return nil, Config("a / ? # of the user or password of the URL, or an @ after its host, is not percent-encoded")
-	}
-	if bare, err := url.Parse("redis://" + rest[at+1:]); err != nil || strings.Contains(bare.Host, ",") {
-		return nil, Config("the host or port of the URL, or what follows, is malformed") // the port may be a password without an @
-	}
+	scheme, rest, _ := strings.Cut(text, "://")
 	parsed, err := url.Parse("redis://" + rest)
-	if err != nil {
-		return nil, Config("the user or password of the URL has a character that is not percent-encoded")
+	at := strings.LastIndexByte(rest, '@')
+	if err != nil || strings.ContainsAny(rest[:at+1], "/?#") || strings.Contains(parsed.Host, ",") {
+		return nil, ErrMalformed
 	}
 	u := &URL{Scheme: scheme, User: parsed.User, Host: parsed.Host, Path: parsed.Path, Prefix: DefaultPrefix}
 	if u.Query, err = url.ParseQuery(parsed.RawQuery); err != nil {
-		return nil, Config("the query of the URL is malformed")
+		return nil, ErrMalformed
 	}
 	return u, u.parameters(others)
 }
@@ -83,9 +61,6 @@ func (u *URL) parameters(others []string) error {
 	for name, values := range u.Query {
 		if slices.Contains(others, name) {
 			continue
-		}
-		if len(values) != 1 {
-			return Config("URL parameter %.64q is given %d times", name, len(values))
 		}
 		v, err := values[0], error(nil)
 		switch name {
@@ -105,18 +80,16 @@ func (u *URL) parameters(others []string) error {
 				err = strconv.ErrRange
 			}
 		default:
-			if u.mayHidePassword() {
-				return Config("a parameter of the URL is unknown; those of backends are prefix, max_log, max_queued, lazy and timeout")
-			}
-			return Config("URL parameter %.64q is unknown", name)
+			return fmt.Errorf("%w: a parameter of the URL is unknown; there are prefix, timeout, lazy, max_queued, max_log, %s",
+				window.ErrConfig, strings.Join(others, ", "))
 		}
-		if err != nil {
-			return Config("URL parameter %s is malformed", name)
+		if err != nil || len(values) > 1 {
+			return fmt.Errorf("%w: URL parameter %s is malformed", window.ErrConfig, name)
 		}
 		u.Query.Del(name)
 	}
-	for _, name := range []string{"dial_timeout", "read_timeout", "write_timeout"} {
-		if timeout > 0 && slices.Contains(others, name) && !u.Query.Has(name) {
+	for _, name := range []string{"dial_timeout", "write_timeout"} {
+		if timeout > 0 && !u.Query.Has(name) {
 			u.Query.Set(name, timeout.String())
 		}
 	}
