@@ -110,7 +110,7 @@ func TestLazyOpen(t *testing.T) {
 	expect(t, errors.Is(err, throttr.ErrRange), "max_log: %v", err)
 	stats := b.Stats().Stores
 	expect(t, len(stats) == 1 && stats[0].Name == s.Addr && stats[0].Errors == 3 && errors.Is(stats[0].Err, throttr.ErrUnavailable), "%+v", stats)
-	time.Sleep(2 * time.Second) // the pauses between attempts are at their longest
+	time.Sleep(3500 * time.Millisecond) // the pauses between attempts are at their longest
 	s.Restart(t)
 	for deadline := time.Now().Add(time.Second); b.Ping(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
 		expect(t, time.Now().Before(deadline), "the backend does not connect within a second")
