@@ -67,7 +67,9 @@ type Conn struct {
 	options Options
 	created time.Time
 
-	load atomic.Int64  // a Load: see addLoad
+	// requests and calls are the Load.
+	requests, calls atomic.Int64
+
 	done chan struct{} // closed when nothing of the connection is left
 
 	// The read side: see inline.go for which goroutine owns it.
@@ -181,10 +183,12 @@ func (c *Conn) Usage() (inFlight, queued int) {
 func (c *Conn) Created() time.Time { return c.created }
 
 // Load returns the calls and requests that are queued or in flight.
-func (c *Conn) Load() Load { return Load(c.load.Load()) }
+func (c *Conn) Load() Load { return Load{int(c.requests.Load()), int(c.calls.Load())} }
 
-// addLoad changes the Load in one step.
-func (c *Conn) addLoad(requests, calls int) { c.load.Add(int64(requests)<<callBits + int64(calls)) }
+func (c *Conn) addLoad(requests, calls int) {
+	c.requests.Add(int64(requests))
+	c.calls.Add(int64(calls))
+}
 
 // Idle returns for how long no call has been queued, Pings aside. It is exact only if it is
 // called often: the time begins when Idle first notices that there was a call, which thus need not read the clock.
@@ -240,14 +244,5 @@ func (c *Conn) Ping(ctx context.Context) error {
 }
 
 // Load is the work of a connection: the requests that are queued or in flight, and the
-// calls that they belong to. The more requests, the larger the number.
-type Load int64
-
-// callBits is the number of bits for calls. The bits above them count requests.
-const callBits = 32
-
-// Requests returns the number of requests.
-func (l Load) Requests() int { return int(l >> callBits) }
-
-// Calls returns the number of calls.
-func (l Load) Calls() int { return int(l & (1<<callBits - 1)) }
+// calls that they belong to.
+type Load struct{ Requests, Calls int }

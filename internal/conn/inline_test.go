@@ -108,7 +108,7 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 			_, err := l.outcome(cl)
 			require.NoError(t, err)
 			require.EqualValues(t, 9, cl.Responses[0].Quota)
-			l.eventually(func() bool { return l.Load() == 0 })
+			l.eventually(func() bool { return l.Load().Calls == 0 })
 			l.roundTrip(t.Context())
 			require.NoError(t, l.Err())
 		}

@@ -60,7 +60,7 @@ func TestEachCallIsExecutedOnce(t *testing.T) {
 				all.Wait()
 				if !lost {
 					require.NoError(t, c.Err())
-					require.Eventually(t, func() bool { return c.Load() == 0 }, 5*time.Second, time.Millisecond)
+					require.Eventually(t, func() bool { return c.Load().Calls == 0 }, 5*time.Second, time.Millisecond)
 				}
 				c.Close(ErrGone)
 				require.Zero(t, c.Load())
@@ -158,11 +158,11 @@ func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 			}
 		})
 	}
-	l.eventually(func() bool { return l.Load().Calls() == 2*callers })
+	l.eventually(func() bool { return l.Load().Calls == 2*callers })
 	cancel()
 	canceled.Wait() // while the server reads nothing
 	require.Less(t, sentCount, callers, "the sockets accepted everything")
 	go respond(theirs, size)
 	answered.Wait()
-	l.eventually(func() bool { return l.Load() == 0 })
+	l.eventually(func() bool { return l.Load().Calls == 0 })
 }

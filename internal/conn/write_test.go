@@ -102,8 +102,8 @@ func TestFullQueueRejectsCalls(t *testing.T) {
 		inFlight, queued := l.Usage()
 		require.Equal(t, 1, inFlight)
 		require.Equal(t, 2, queued)
-		require.Equal(t, 3, l.Load().Requests())
-		require.Equal(t, 2, l.Load().Calls())
+		require.Equal(t, 3, l.Load().Requests)
+		require.Equal(t, 2, l.Load().Calls)
 
 		require.Equal(t, 10, l.received())
 		l.respond(1)

@@ -71,7 +71,7 @@ func (p *Pool) idle(c *conn.Conn) bool {
 // pingIdle sends a QUERY on a connection that has nothing to do, and does not wait for the response. If the server has
 // gone silent, its watchdog notices it before a caller needs it.
 func (p *Pool) pingIdle(c *conn.Conn) {
-	if c.Load() == 0 {
+	if c.Load().Calls == 0 {
 		p.background.Go(func() { c.Ping(p.ctx) })
 	}
 }

@@ -90,7 +90,7 @@ func (p *Pool) pick() (best *conn.Conn, grow bool) {
 	var least conn.Load
 	for _, r := range live {
 		c := r.Value()
-		if load := c.Load(); best == nil || load < least {
+		if load := c.Load(); best == nil || load.Requests < least.Requests {
 			best, least = c, load
 		}
 	}
@@ -102,7 +102,7 @@ func (p *Pool) pick() (best *conn.Conn, grow bool) {
 // reach its limit of requests in flight.
 func (p *Pool) shouldGrow(n int, least conn.Load) bool {
 	return n < p.o.MaxConns &&
-		(least.Calls() >= n*growthThreshold || least.Requests() >= (p.o.MaxInFlight+1)/2)
+		(least.Calls >= n*growthThreshold || least.Requests >= (p.o.MaxInFlight+1)/2)
 }
 
 // grow has another connection made, and does not wait for it: one beside others if that is still useful, or one that

@@ -80,7 +80,7 @@ func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
 	})
 }
 
-func load(requests, calls int) conn.Load { return conn.Load(requests<<32 + calls) }
+func load(requests, calls int) conn.Load { return conn.Load{Requests: requests, Calls: calls} }
 
 // Another connection is useful if many calls share the existing ones, or if their requests
 // fill half of what may be in flight. A few calls of some requests each do not make it so.
