@@ -21,7 +21,7 @@ func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
 			s.decision.Done()
 		}
 	}()
-	s.decide(observed(ctx, &r), &r)
+	s.decide(ctx, &r)
 	decided = true
 	return &s.decision
 }

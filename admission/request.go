@@ -2,7 +2,6 @@ package admission
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/throttr-go/throttr"
 )
@@ -20,7 +19,7 @@ type Request struct {
 	// Plan has the limits of the request. Nil: those of the Config.
 	Plan *Plan
 	// PlanErr says why the plan is not known. Without another one, the limits of the Config apply, and if there are
-	// none, the request could not be counted. Observers get a context of which [PlanErr] is the error.
+	// none, the request could not be counted.
 	PlanErr error
 	// Cost returns what the request counts in a limit. What costs 0 is not counted there, but it is denied if the limit
 	// has been exceeded. More than 2⁶³-1 is a mistake in the program, such as a length of -1 that was converted: the
@@ -49,20 +48,4 @@ func (g *Gate) limitsOf(r *Request) (limits []planned, inFlight *planned) {
 		return nil, nil
 	}
 	return p.limits, cmp.Or(p.inFlight, g.plan.inFlight)
-}
-
-type planErrKey struct{}
-
-// observed returns the context in which observers are told of a request.
-func observed(ctx context.Context, r *Request) context.Context {
-	if r.PlanErr == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, planErrKey{}, r.PlanErr)
-}
-
-// PlanErr returns the Request.PlanErr of an event, in whose context an observer was called.
-func PlanErr(ctx context.Context) error {
-	err, _ := ctx.Value(planErrKey{}).(error)
-	return err
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
-	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -105,29 +104,20 @@ func TestAStoreThatHangsIsLookedUpOnce(t *testing.T) {
 	require.Equal(t, []string{"tokens"}, names(d))
 }
 
-// What observers are told of the plan is not for the handler, whose own calls have nothing to do with it.
-func TestAHandlerDoesNotSeeWhyThePlanIsNotKnown(t *testing.T) {
+// Without a plan, the limits of the Config apply. If requests in flight are all that it has, the request could not be
+// counted.
+func TestAPlanThatIsNotKnown(t *testing.T) {
 	unknown := errors.New("no database")
-	var seen []error
-	m := memory.New()
-	defer m.Close()
-	observer := func(ctx context.Context, _ throttr.Event) { seen = append(seen, admission.PlanErr(ctx)) }
-	for _, flight := range []inflight.Limit{{}, exports} {
-		gate := newGateOn(t, m, admission.Config{InFlight: flight, Places: newPlaces(t, m)}, throttr.WithObserver(observer))
-		r := request("k")
-		r.PlanErr = unknown
-		d := gate.Admit(t.Context(), r)
-		require.Equal(t, admission.Serve, d.Verdict())
-		require.NoError(t, admission.PlanErr(d.Context()), "with %+v", flight)
-		d.Done()
-	}
-	require.Equal(t, []error{unknown, unknown}, seen)
-
-	// It is a failure, also where requests in flight are all that is limited.
 	r := request("k")
 	r.PlanErr = unknown
+	d := newGate(t, admission.Config{FailClosed: true}).Admit(t.Context(), r)
+	require.NoError(t, d.Err)
+	require.EqualValues(t, 1, d.Strictest.Count)
+
+	m := memory.New()
+	defer m.Close()
 	cfg := admission.Config{Limits: []throttr.Limit{}, OnlyPlans: true, FailClosed: true, InFlight: exports, Places: newPlaces(t, m)}
-	d := newGateOn(t, m, cfg).Admit(t.Context(), r)
+	d = newGateOn(t, m, cfg).Admit(t.Context(), r)
 	defer d.Done()
 	require.ErrorIs(t, d.Err, unknown)
 	require.Equal(t, admission.Unavailable, d.Verdict())

@@ -91,13 +91,10 @@ func (s *requestState) exempt() bool { return len(s.limits) == 0 && s.place == n
 
 type contextKey struct{}
 
-// Value returns the decision, or a value of the parent. What observers are told of the request is not for the handler.
+// Value returns the decision, or a value of the parent.
 func (s *requestState) Value(key any) any {
-	switch key {
-	case contextKey{}:
+	if key == (contextKey{}) {
 		return &s.decision
-	case planErrKey{}:
-		return nil
 	}
 	return s.Context.Value(key)
 }

@@ -57,8 +57,7 @@ type Config struct {
 	Methods map[string][]throttr.Limit
 
 	// Plan returns the limits of a call, or nil for those of Methods and Limits. With an error, these apply, and if
-	// there are none, the call could not be counted. Observers of the RateLimit get a context of which
-	// [admission.PlanErr] is the error.
+	// there are none, the call could not be counted.
 	Plan func(context.Context, Call) (*admission.Plan, error)
 
 	// Messages are the limits of the messages that clients send in streams. A message that exceeds them ends

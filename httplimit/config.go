@@ -39,7 +39,6 @@ type Config struct {
 
 	// Plan returns the limits of a request, or nil for those of Limits. A plan without
 	// limits limits nothing and counts nothing. With an error, Limits apply, and if there are none, OnFailure decides.
-	// Observers of the RateLimit get a context of which [admission.PlanErr] is the error.
 	//
 	// Limits of the same name, scale and algorithm in two plans share their counts, so a client
 	// that changes plans keeps its count.
