@@ -49,21 +49,29 @@ func (a Algorithm) String() string {
 
 // MarshalText returns the text of the algorithm. It implements [encoding.TextMarshaler]. The error
 // matches [ErrUnsupported] if the algorithm is unknown.
-func (a Algorithm) MarshalText() ([]byte, error) {
-	if int(a) < len(algorithmTexts) {
-		return []byte(algorithmTexts[a]), nil
-	}
-	return nil, fmt.Errorf("%w: %v", ErrUnsupported, a)
-}
+func (a Algorithm) MarshalText() ([]byte, error) { return marshalText(algorithmTexts, a) }
 
 // UnmarshalText sets the algorithm to the one with the given text. It implements
 // [encoding.TextUnmarshaler]. The error matches [ErrUnsupported] if there is none.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	i := slices.Index(algorithmTexts, string(text))
-	if i < 0 {
-		return fmt.Errorf("%w: algorithm %.64q", ErrUnsupported, text)
+	return unmarshalText(a, "algorithm", algorithmTexts, text)
+}
+
+// marshalText returns the text of a number that has one.
+func marshalText[T ~uint8](texts []string, number T) ([]byte, error) {
+	if int(number) < len(texts) {
+		return []byte(texts[number]), nil
 	}
-	*a = Algorithm(i)
+	return nil, fmt.Errorf("%w: %v", ErrUnsupported, number)
+}
+
+// unmarshalText sets a number of a kind to the one with the given text.
+func unmarshalText[T ~uint8](number *T, kind string, texts []string, text []byte) error {
+	i := slices.Index(texts, string(text))
+	if i < 0 {
+		return fmt.Errorf("%w: %s %.64q", ErrUnsupported, kind, text)
+	}
+	*number = T(i)
 	return nil
 }
 

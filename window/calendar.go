@@ -1,9 +1,6 @@
 package window
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Calendar is a unit of the calendar, for limits whose windows are days, weeks, months or years.
 type Calendar uint8
@@ -29,20 +26,10 @@ func (c Calendar) String() string {
 
 // MarshalText returns the text of the unit. It implements [encoding.TextMarshaler]. The error matches
 // [ErrUnsupported] if the unit is unknown.
-func (c Calendar) MarshalText() ([]byte, error) {
-	if int(c) < len(calendarTexts) {
-		return []byte(calendarTexts[c]), nil
-	}
-	return nil, fmt.Errorf("%w: %v", ErrUnsupported, c)
-}
+func (c Calendar) MarshalText() ([]byte, error) { return marshalText(calendarTexts, c) }
 
 // UnmarshalText sets the unit to the one with the given text. It implements [encoding.TextUnmarshaler].
 // The error matches [ErrUnsupported] if there is none.
 func (c *Calendar) UnmarshalText(text []byte) error {
-	i := slices.Index(calendarTexts, string(text))
-	if i < 0 {
-		return fmt.Errorf("%w: calendar unit %.64q", ErrUnsupported, text)
-	}
-	*c = Calendar(i)
-	return nil
+	return unmarshalText(c, "calendar unit", calendarTexts, text)
 }

@@ -106,8 +106,8 @@ type Backend interface {
 	// algorithms. It returns how many there were.
 	Delete(ctx context.Context, key string, scales ...time.Duration) (int, error)
 	// Exchange makes claims on places in flight, and stores the answers in places, which has the length of
-	// claims. Claims are valid, and no two have the same key and name. An error is that of all claims, and says that it is unknown
-	// which were made. Places have nothing to do with windows: no other method changes them.
+	// claims. Claims are valid, and no two have the same key and name. An error is that of all claims, and says that it
+	// is unknown which were made. Places have nothing to do with windows: no other method changes them.
 	//
 	// At most Max places of a key and name are held at a time:
 	//   - A want is granted if the places that are held, and N, are at most Max. If another process is first in
