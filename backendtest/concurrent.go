@@ -27,7 +27,8 @@ func testOppositeOrder(s *suite) {
 			if i%2 == 0 {
 				takes = []window.Take{b, a}
 			}
-			if s.try(call{method: takeAll, takes: takes}).ok {
+			second := s.clients()[i/2%len(s.clients())]
+			if s.try(call{method: takeAll, takes: takes, second: second}).ok {
 				grants.Add(1)
 			}
 		})

@@ -29,9 +29,9 @@ func testConformance[T codec.Value](t *testing.T) {
 	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject { return serverBackend[T](t) })
 }
 
-// TestTwoClientsOfAServerConform has a second client of the same server. Neither remembers denials, so
-// that each finds at once what the other one has left.
-func TestTwoClientsOfAServerConform(t *testing.T) {
+// TestTwoClientsOfServersConform has a second client of the same two servers, which names them in another order. Neither
+// remembers denials, so that each finds at once what the other one has left.
+func TestTwoClientsOfServersConform(t *testing.T) {
 	if !testkit.Thorough() {
 		t.Run("uint8", testTwoClients[uint8])
 		return
@@ -41,23 +41,23 @@ func TestTwoClientsOfAServerConform(t *testing.T) {
 
 func testTwoClients[T codec.Value](t *testing.T) {
 	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
-		s := serverSubject[T](t, srv, throttr.WithDenialMemory(-1))
-		s.Second = serverSubject[T](t, srv, throttr.WithDenialMemory(-1)).Backend
+		_, connect := severalServers[T](t, 2, mockserver.WithValueSize(codec.Size[T]()))
+		s := subjectOf(connect(throttr.Config{}).Backend(throttr.WithDenialMemory(-1)))
+		s.Second = connect(throttr.Config{}).Backend(throttr.WithDenialMemory(-1))
 		return s
 	})
 }
 
 // serverBackend returns a backend on a mock server of its own, in a bubble.
 func serverBackend[T codec.Value](t *testing.T, opts ...throttr.BackendOption) backendtest.Subject {
-	return serverSubject[T](t, testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]())), opts...)
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()))
+	return subjectOf(testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{})).Backend(opts...))
 }
 
-// serverSubject returns a backend on a mock server, in a bubble.
-func serverSubject[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) backendtest.Subject {
-	client := testkit.Connect[T](t, srv, testkit.Over(srv, throttr.Config{}))
+// subjectOf returns a backend of a client in a bubble.
+func subjectOf(b *throttr.ServerBackend) backendtest.Subject {
 	return backendtest.Subject{
-		Backend: client.Backend(opts...), Clock: backendtest.BubbleClock{}, SkipsDenied: true, MayLose: true,
+		Backend: b, Clock: backendtest.BubbleClock{}, SkipsDenied: true, MayLose: true,
 		Without: map[string]string{
 			"Exchange":   "a grant would take several exchanges, and there is no line",
 			"ListPlaces": "there are none",

@@ -21,21 +21,23 @@ import (
 
 // severalServers starts servers in memory, and returns them with a function that connects a client. The clients
 // name the servers in different orders.
-func severalServers(t *testing.T, n int, opts ...mockserver.Option) ([]*mockserver.Server, func(throttr.Config) *throttr.Client[uint16]) {
+func severalServers[T codec.Value](
+	t *testing.T, n int, opts ...mockserver.Option,
+) ([]*mockserver.Server, func(throttr.Config) *throttr.Client[T]) {
 	var all []*mockserver.Server
 	var names []string
 	for i := range n {
 		srv := mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", fmt.Sprintf("memory:%d", i+1)))...)
 		all, names = append(all, srv), append(names, srv.Addr())
 	}
-	return all, func(cfg throttr.Config) *throttr.Client[uint16] {
+	return all, func(cfg throttr.Config) *throttr.Client[T] {
 		cfg.Servers = slices.Clone(names)
 		slices.Reverse(names)
 		cfg.Dial = func(ctx context.Context, _, address string) (net.Conn, error) {
 			i := slices.IndexFunc(all, func(srv *mockserver.Server) bool { return srv.Addr() == address })
 			return all[i].Dial(ctx)
 		}
-		client, err := throttr.Connect[uint16](t.Context(), cfg)
+		client, err := throttr.Connect[T](t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { client.Close() })
 		return client
@@ -57,7 +59,7 @@ type costed struct {
 
 func newCosted(t *testing.T, servers int, parking throttr.Parking) *costed {
 	c := &costed{T: t}
-	all, connect := severalServers(t, servers, mockserver.WithObserver(c.observe))
+	all, connect := severalServers[uint16](t, servers, mockserver.WithObserver(c.observe))
 	for _, srv := range all {
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 	}
