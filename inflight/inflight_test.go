@@ -444,22 +444,28 @@ func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	}
 }
 
-// Those who want something while an exchange is in flight share the next one.
-func TestKeysShareExchanges(t *testing.T) {
+// Those who want something while an exchange is in flight share the next one. Only if they are many, it is made at
+// once.
+func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote(t)
 		stall := make(chan struct{})
 		r.be(func(context.Context, []window.Claim) error { <-stall; return nil })
 		l := newLimiter(t, r)
 		var all sync.WaitGroup
-		for i := range 1 + 128 {
-			all.Go(func() { acquire(t, l, fmt.Sprint(i), exports, 1) })
+		keys := 0
+		for _, step := range []struct{ more, calls int }{{1, 1}, {31, 1}, {1, 2}, {200, 2}} {
+			for range step.more {
+				keys++
+				key := fmt.Sprint(keys)
+				all.Go(func() { acquire(t, l, key, exports, 1) })
+			}
 			synctest.Wait()
+			require.EqualValues(t, step.calls, r.calls.Load(), "with %d keys", keys)
 		}
-		require.EqualValues(t, 1, r.calls.Load())
 		close(stall)
 		all.Wait()
-		require.EqualValues(t, 3, r.calls.Load())
+		require.EqualValues(t, keys, l.Stats().InUse)
 	})
 }
 

@@ -14,6 +14,9 @@ const (
 	// maxClaims is how many keys share an exchange. Those who want something while one is in flight share the next one,
 	// which takes the store less time than several.
 	maxClaims = 64
+	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store
+	// works while this process reads answers.
+	manyClaims = maxClaims / 2
 	// closeTimeout bounds how long Close tells the store.
 	closeTimeout = time.Second
 )
@@ -25,10 +28,11 @@ type laneID struct {
 	lease time.Duration
 }
 
-// lane is pumps that share exchanges, one exchange at a time. It is there as long as a goroutine makes them.
+// lane is pumps that share exchanges.
 type lane struct {
-	id    laneID
-	queue []*keyPump
+	id      laneID
+	queue   []*keyPump
+	workers int // up to two
 }
 
 // queue queues a pump for its next exchange. The mutex is held.
@@ -42,9 +46,12 @@ func (l *Limiter) queue(e *keyPump) {
 	if at == nil {
 		at = &lane{id: k}
 		l.lanes[k] = at
-		go l.work(at)
 	}
 	at.queue = append(at.queue, e)
+	if at.workers == 0 || at.workers == 1 && len(at.queue) >= manyClaims {
+		at.workers++
+		go l.work(at)
+	}
 }
 
 // work makes exchanges as long as pumps are queued.
@@ -61,7 +68,7 @@ func (l *Limiter) work(at *lane) {
 	}
 }
 
-// begin begins the exchanges of pumps that are queued. Without any, the lane ends.
+// begin begins the exchanges of pumps that are queued. Without any, the worker ends.
 func (l *Limiter) begin(at *lane) (pumps []*keyPump, claims []window.Claim) {
 	l.mu.Lock()
 	defer l.unlock()
@@ -81,7 +88,10 @@ func (l *Limiter) begin(at *lane) (pumps []*keyPump, claims []window.Claim) {
 	if len(pumps) > 0 {
 		return pumps, claims
 	}
-	delete(l.lanes, at.id)
+	at.workers--
+	if at.workers == 0 {
+		delete(l.lanes, at.id)
+	}
 	return nil, nil
 }
 
