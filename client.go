@@ -2,6 +2,8 @@ package throttr
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/throttr-go/throttr/codec"
@@ -44,7 +46,7 @@ type client struct {
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
-	backends []*ServerBackend
+	backends map[*ServerBackend]struct{}
 }
 
 // Connect makes a client and a first connection to each server of cfg. It panics if ctx is
@@ -69,7 +71,9 @@ func connect(ctx context.Context, cfg Config, size conn.Size) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{cfg: cfg, calls: conn.NewCalls(size), ended: make(chan struct{})}
+	c := &client{
+		cfg: cfg, calls: conn.NewCalls(size), ended: make(chan struct{}), backends: make(map[*ServerBackend]struct{}),
+	}
 	if c.servers, err = newServers(cfg, c.calls); err != nil {
 		return nil, err
 	}
@@ -92,7 +96,7 @@ func (c *client) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
-	backends := c.backends
+	backends := slices.Collect(maps.Keys(c.backends))
 	c.mu.Unlock()
 	if first {
 		var ending sync.WaitGroup
@@ -107,14 +111,21 @@ func (c *client) Close() error {
 	return nil
 }
 
-// register has Close end b, which the client then refers to. It returns false if the client is closed already.
+// register has Close end b. It returns false if the client is closed already.
 func (c *client) register(b *ServerBackend) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		c.backends = append(c.backends, b)
+		c.backends[b] = struct{}{}
 	}
 	return !c.closed
+}
+
+// deregister undoes register.
+func (c *client) deregister(b *ServerBackend) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.backends, b)
 }
 
 // ping sends each server a QUERY.

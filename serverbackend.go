@@ -134,6 +134,7 @@ func (b *ServerBackend) Close() error {
 func (b *ServerBackend) end() {
 	if b.closing.CompareAndSwap(false, true) {
 		b.windows.Close()
+		b.client.deregister(b) // not before: until now, Client.Close waits for b
 		close(b.ended)
 	}
 	<-b.ended

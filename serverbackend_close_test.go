@@ -2,12 +2,14 @@ package throttr_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,6 +73,26 @@ func TestClientCloseWaitsForABackendThatCloses(t *testing.T) {
 		require.NoError(t, client.Close())
 		require.Empty(t, testkit.Keys(srv))
 	})
+}
+
+// A closed backend leaves no goroutine, and its client no longer refers to it.
+func TestClosedBackendIsFreed(t *testing.T) {
+	srv := mockserver.RunT(t)
+	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	before := len(testkit.Stacks())
+	freed := func() weak.Pointer[throttr.ServerBackend] {
+		backend := client.Backend()
+		testkit.Hits(t, throttr.NewRateLimit(backend), 1, "k", time.Minute, 5)
+		require.Greater(t, len(testkit.Stacks()), before)
+		require.NoError(t, backend.Close())
+		return weak.Make(backend)
+	}()
+	require.Eventually(t, func() bool { return len(testkit.Stacks()) <= before }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return freed.Value() == nil
+	}, 5*time.Second, time.Millisecond)
+	require.NoError(t, client.Close())
 }
 
 func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {

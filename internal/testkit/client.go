@@ -124,3 +124,9 @@ func SafeToRetry(err error) bool {
 	var failed *throttr.RequestError
 	return errors.As(err, &failed) && failed.SafeToRetry()
 }
+
+// Timeout reports whether err is of a request whose time was over.
+func Timeout(err error) bool {
+	var failed *throttr.RequestError
+	return errors.As(err, &failed) && failed.Timeout()
+}
