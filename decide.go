@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
@@ -305,7 +306,7 @@ func (r *RateLimit) ask(ctx context.Context, t *taking) error {
 	return nil
 }
 
-// askShadows makes the takes of shadow limits, each for itself: they deny nothing.
+// askShadows makes the takes of shadow limits, each for itself and all at one time: they deny nothing.
 func (r *RateLimit) askShadows(ctx context.Context, t *taking) {
 	for i, x := range t.takes {
 		if x.Limit.Shadow {
@@ -313,13 +314,39 @@ func (r *RateLimit) askShadows(ctx context.Context, t *taking) {
 			t.shadows = append(t.shadows, shadowTake{taking: taking{call: t.call, takes: []Take{x}}, of: i})
 		}
 	}
-	for i := range t.shadows {
+	if t.shadows == nil {
+		return
+	}
+	inParallel(len(t.shadows), func(i int) {
 		s := &t.shadows[i]
 		s.merge()
 		s.err = r.askAll(ctx, &s.taking)
 		res := s.results[0]
 		res.pass(&s.takes[0].Limit, s.err)
 		t.results[s.of] = res
+	})
+}
+
+// inParallel calls f with 0 to n-1, in goroutines if there are several, and returns when all have returned. If one
+// panics, such as a backend or an observer of the program, inParallel does.
+func inParallel(n int, f func(i int)) {
+	if n == 1 {
+		f(0)
+		return
+	}
+	var all sync.WaitGroup
+	panics := make([]any, n)
+	for i := range n {
+		all.Go(func() {
+			defer func() { panics[i] = recover() }()
+			f(i)
+		})
+	}
+	all.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
 	}
 }
 

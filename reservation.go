@@ -65,6 +65,15 @@ func (v *Reservation) Results() []Result {
 	return v.taking.results
 }
 
+// Asked returns when the backend was asked for what it has granted: the takes were made no earlier. It is the
+// zero time if no backend was asked.
+func (v *Reservation) Asked() time.Time {
+	if v == nil {
+		return time.Time{}
+	}
+	return v.taking.asked
+}
+
 // Commit settles the reservation with what was really used of each take, in their order. What was not used
 // is given back to the windows that it was taken from, if they are still open. What was used beyond the
 // take is counted, whatever the limits say. Without numbers, all that was taken was used.
@@ -107,19 +116,17 @@ func (v *Reservation) Cancel(ctx context.Context) error {
 	return v.settle(ctx, make([]uint64, len(v.taking.takes)))
 }
 
-// settle gives back what was not used of each count, and charges what was used beyond. It settles one count after the
-// other.
+// settle gives back what was not used of each count, and charges what was used beyond. Stores may differ, and
+// one that hangs must not delay the others: all counts are settled at one time.
 func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 	t := &v.taking
 	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
 	errs := make([]error, len(t.takes)) // of the first take of each count
-	for at := range t.merged {
-		errs[slices.Index(t.index, at)] = t.settleCount(ctx, at, t.usedOf(at, used))
-	}
-	for i := range t.shadows {
-		s := &t.shadows[i]
-		errs[s.of] = s.settleCount(ctx, 0, used[s.of])
+	if counts := len(t.merged) + len(t.shadows); counts == 1 {
+		t.settleAt(ctx, 0, used, errs)
+	} else {
+		inParallel(counts, func(i int) { t.settleAt(ctx, i, used, errs) })
 	}
 	for i := range t.takes {
 		x := &t.takes[i]
@@ -138,6 +145,16 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// settleAt settles a merged take, or, after these, a shadow's.
+func (t *taking) settleAt(ctx context.Context, at int, used []uint64, errs []error) {
+	if at < len(t.merged) {
+		errs[slices.Index(t.index, at)] = t.settleCount(ctx, at, t.usedOf(at, used))
+		return
+	}
+	s := &t.shadows[at-len(t.merged)]
+	errs[s.of] = s.settleCount(ctx, 0, used[s.of])
 }
 
 // usedOf returns what was used of a merged take.

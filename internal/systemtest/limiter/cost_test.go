@@ -177,7 +177,7 @@ func TestRequestsOfTakes(t *testing.T) {
 				c.take(c.limiter, true, 1, key)
 			}
 			c.costs("three takes, known windows", cost{updates: 3, queries: 3, trips: trips}, func() { c.take(c.limiter, true, 1, three...) })
-			c.costs("three takes and give-backs", cost{updates: 6, queries: 6, trips: trips + 6}, func() { c.reserve(three...) })
+			c.costs("three takes and give-backs", cost{updates: 6, queries: 6, trips: trips + 2}, func() { c.reserve(three...) })
 			c.costs("three takes, one does not fit, just read", cost{}, func() { c.take(c.limiter, false, 8, three...) })
 			time.Sleep(denialMemory)
 			c.costs("three takes, one does not fit, read a while ago", cost{queries: 3, trips: 1}, func() { c.take(c.limiter, false, 8, three...) })
