@@ -16,7 +16,10 @@ import (
 // The requests to one server are executed in the order in which they were added. Other
 // clients' requests may be executed in between. More than Config.MaxInFlight requests to one
 // server need several round trips. After one that fails, the rest is not sent.
-type Batch[T codec.Value] struct{ batch }
+type Batch[T codec.Value] struct {
+	_ [0]T // see Client
+	batch
+}
 
 // batch is a [Batch] of any value size. Its exported methods are those of Batch.
 type batch struct {
@@ -44,6 +47,7 @@ type batchRequest struct {
 
 // Reply is where the response to a batched INSERT, UPDATE, PURGE or SET will be.
 type Reply[T codec.Value] struct {
+	_     [0]T // see Client
 	batch *batch
 	index int
 }

@@ -33,7 +33,10 @@ type Buffer[T codec.Value] struct {
 // Every method returns as soon as its ctx ends. A request that gets no response is a
 // [*RequestError], which says whether the request may have been executed. A status of
 // failure is a response: false, and no error.
-type Client[T codec.Value] struct{ *client }
+type Client[T codec.Value] struct {
+	_ [0]T // no Client converts to one of another size
+	*client
+}
 
 // client is a [Client] of any value size. Its exported methods are those of Client.
 type client struct {
@@ -62,7 +65,7 @@ func Connect[T codec.Value](ctx context.Context, cfg Config) (*Client[T], error)
 	if err != nil {
 		return nil, err
 	}
-	return &Client[T]{c}, nil
+	return &Client[T]{client: c}, nil
 }
 
 // connect is [Connect] for a value size. If it is nil, the first server tells it.

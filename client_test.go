@@ -1,6 +1,7 @@
 package throttr_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,19 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
+
+// Frames of another size than the server's can crash it.
+func TestNoClientConvertsToOneOfAnotherValueSize(t *testing.T) {
+	for from, to := range map[reflect.Type]reflect.Type{
+		reflect.TypeFor[throttr.Client[uint32]]():       reflect.TypeFor[throttr.Client[uint8]](),
+		reflect.TypeFor[throttr.Batch[uint32]]():        reflect.TypeFor[throttr.Batch[uint8]](),
+		reflect.TypeFor[throttr.Reply[uint32]]():        reflect.TypeFor[throttr.Reply[uint8]](),
+		reflect.TypeFor[throttr.CounterReply[uint32]](): reflect.TypeFor[throttr.CounterReply[uint8]](),
+		reflect.TypeFor[throttr.BufferReply[uint32]]():  reflect.TypeFor[throttr.BufferReply[uint8]](),
+	} {
+		require.False(t, from.ConvertibleTo(to), from)
+	}
+}
 
 func TestRequestThatCannotBeEncodedIsNotSent(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
