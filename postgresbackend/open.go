@@ -109,6 +109,9 @@ func (p *parsedURL) set(name, value string) (err error) {
 	case "lazy":
 		p.lazy, err = strconv.ParseBool(value)
 	case "table":
+		if !isTable(value) {
+			return configError("URL parameter table is no name of 1 to 63 bytes")
+		}
 		p.opts = append(p.opts, WithTable(value))
 	case "durability":
 		d := Durability(value)

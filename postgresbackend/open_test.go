@@ -95,11 +95,15 @@ func TestLazyOpen(t *testing.T) {
 }
 
 func TestURLsThatAreMistakes(t *testing.T) {
+	longTable := strings.Repeat("t", 64)
 	for url, want := range map[string]string{
 		"postgres://app:sesame@127.0.0.1/app?tabel=t":                  `"tabel" is unknown`,
 		"postgres://app:sesame@127.0.0.1/app?lazy=sesame":              "lazy is malformed",
 		"postgres://app:sesame@127.0.0.1/app?durability=sesame":        "durability is malformed",
 		"postgres://app:sesame@127.0.0.1/app?max_queued=-1":            "max_queued is malformed",
+		"postgres://app:sesame@127.0.0.1/app?table=" + longTable:       "table is no name of 1 to 63 bytes",
+		"postgres://app:sesame@127.0.0.1/app?table=a%00b":              "table is no name of 1 to 63 bytes",
+		"postgres://app:sesame@127.0.0.1/app?table=.counts":            "table is no name of 1 to 63 bytes",
 		"postgres://app:sesame@127.0.0.1/app?sslmode=maybe":            "malformed",
 		"postgres://app:ses%%ame@127.0.0.1/app":                        "malformed",
 		"postgres://app:sesame/@127.0.0.1/app":                         "malformed",
@@ -122,6 +126,7 @@ func TestURLsThatAreMistakes(t *testing.T) {
 		"postgresbackend: New: pool is nil":                                         func() { postgresbackend.New(nil) },
 		"postgresbackend: Schema: option 1 is nil":                                  func() { postgresbackend.Schema(nil) },
 		"postgresbackend: WithClock: now is nil":                                    func() { postgresbackend.WithClock(nil) },
+		"postgresbackend: WithTable: \"\\x00\" is no name of 1 to 63 bytes":         func() { postgresbackend.WithTable("\x00") },
 		"postgresbackend: WithMaxQueued: -1 is negative":                            func() { postgresbackend.WithMaxQueued(-1) },
 		"postgresbackend: WithDurability: none is none of async, full and unlogged": func() { postgresbackend.WithDurability("none") },
 	} {

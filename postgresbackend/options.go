@@ -2,6 +2,8 @@ package postgresbackend
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,13 +52,27 @@ func newOptions(function string, opts []Option) options {
 }
 
 // WithTable sets the name of the table, after that of its schema and a point if it is not in the search_path. Upper and
-// lower case differ. Backends with different tables share no window. Default, also for "": [DefaultTable].
+// lower case differ. Backends with different tables share no window. WithTable panics if a name is empty, has more
+// than 63 bytes, which the server would cut, or a zero byte. Default, also for "": [DefaultTable].
 func WithTable(name string) Option {
+	if !isTable(name) {
+		panic(fmt.Sprintf("postgresbackend: WithTable: %q is no name of 1 to 63 bytes", name))
+	}
 	return func(o *options) { o.table = quote(cmp.Or(name, DefaultTable)) }
 }
 
+// isTable reports whether the server takes the name of a table, and that of its schema, as it is: it cuts a longer one.
+func isTable(name string) bool {
+	return name == "" || !slices.ContainsFunc(tableParts(name), func(part string) bool {
+		return part == "" || len(part) > 63 || strings.ContainsRune(part, 0)
+	})
+}
+
+// tableParts returns the name of a table, behind that of its schema if it has one.
+func tableParts(name string) []string { return strings.SplitN(name, ".", 2) }
+
 // quote quotes the name of a table, and that of its schema if it has one.
-func quote(name string) string { return pgx.Identifier(strings.SplitN(name, ".", 2)).Sanitize() }
+func quote(name string) string { return pgx.Identifier(tableParts(name)).Sanitize() }
 
 // WithDurability sets what a crash may lose. All processes should set the same. An existing table stays as it is:
 // whether it is unlogged is said by the statement that made it. Default: [Async]. WithDurability panics if d is none
