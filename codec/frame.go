@@ -20,14 +20,33 @@ type Frame interface {
 	// AppendBinary appends the encoded frame to dst. On an error, a [*SizeError], it
 	// returns dst unchanged.
 	encoding.BinaryAppender
-}
-
-// sizedFrame is a frame that has a field of N bytes.
-type sizedFrame interface {
-	Frame
-	// valueSize returns N.
+	// valueSize returns the value size of the frame; 0 if it has no field of N bytes.
 	valueSize() int
 }
+
+func (Channel) valueSize() int             { return 0 }
+func (ChannelResponse) valueSize() int     { return 0 }
+func (Channels) valueSize() int            { return 0 }
+func (ChannelsResponse) valueSize() int    { return 0 }
+func (Connection) valueSize() int          { return 0 }
+func (ConnectionResponse) valueSize() int  { return 0 }
+func (Connections) valueSize() int         { return 0 }
+func (ConnectionsResponse) valueSize() int { return 0 }
+func (Get) valueSize() int                 { return 0 }
+func (Info) valueSize() int                { return 0 }
+func (InfoResponse) valueSize() int        { return 0 }
+func (List) valueSize() int                { return 0 }
+func (Purge) valueSize() int               { return 0 }
+func (Query) valueSize() int               { return 0 }
+func (Stat) valueSize() int                { return 0 }
+func (StatResponse) valueSize() int        { return 0 }
+func (Stats) valueSize() int               { return 0 }
+func (StatsResponse) valueSize() int       { return 0 }
+func (Status) valueSize() int              { return 0 }
+func (Subscribe) valueSize() int           { return 0 }
+func (Unsubscribe) valueSize() int         { return 0 }
+func (WhoAmI) valueSize() int              { return 0 }
+func (WhoAmIResponse) valueSize() int      { return 0 }
 
 // reserve returns dst with room for n more bytes. It is inlined, and grow is not: mostly
 // there is room, and reserve costs a comparison.

@@ -24,9 +24,8 @@ func (e *Encoder[T]) Encode(frames ...Frame) error {
 	buf := e.buf[:0]
 	var err error
 	for _, f := range frames {
-		if f, sized := f.(sizedFrame); sized && f.valueSize() != Size[T]() {
-			return fmt.Errorf("%w: a frame of %d-byte values on a stream of %d-byte ones", ErrValueSize, f.valueSize(),
-				Size[T]())
+		if n := f.valueSize(); n != 0 && n != Size[T]() {
+			return fmt.Errorf("%w: a frame of %d-byte values on a stream of %d-byte ones", ErrValueSize, n, Size[T]())
 		}
 		if buf, err = f.AppendBinary(buf); err != nil {
 			return err

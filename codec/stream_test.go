@@ -123,9 +123,12 @@ func TestEncoderWritesNothingIfAFrameIsInvalid(t *testing.T) {
 	enc := codec.NewEncoder[uint16](&w)
 	good := codec.Query{Key: []byte("a")}
 	require.ErrorIs(t, enc.Encode(good, codec.Query{Key: make([]byte, 256)}), codec.ErrTooLarge)
-	err := enc.Encode(good, codec.Insert[uint8]{})
-	require.ErrorIs(t, err, codec.ErrValueSize)
-	require.EqualError(t, err, "codec: wrong value size: a frame of 1-byte values on a stream of 2-byte ones")
+	insert := codec.Insert[uint8]{}
+	for _, other := range []codec.Frame{insert, struct{ codec.Request }{insert}} {
+		err := enc.Encode(good, other)
+		require.ErrorIs(t, err, codec.ErrValueSize)
+		require.EqualError(t, err, "codec: wrong value size: a frame of 1-byte values on a stream of 2-byte ones")
+	}
 	require.Zero(t, w.calls)
 	require.NoError(t, enc.Encode(good))
 	require.Equal(t, "\x02\x01a", w.String())
