@@ -139,11 +139,13 @@ func (l *Lockout) locked(ctx context.Context, key string) (longest time.Duration
 	results, errs := make([]throttr.Result, len(l.locks)), make([]error, len(l.locks))
 	var peeks sync.WaitGroup
 	for i, lock := range l.locks {
-		peeks.Go(func() { results[i], errs[i] = l.limiter.Peek(ctx, key, lock, 1) })
+		peeks.Go(func() { results[i], errs[i] = l.limiter.Peek(ctx, key, lock, 0) })
 	}
 	peeks.Wait()
 	for _, res := range results {
-		longest = max(longest, res.RetryAfter)
+		if res.Count > 0 {
+			longest = max(longest, res.ResetAfter)
+		}
 	}
 	return longest, errors.Join(errs...)
 }
@@ -162,23 +164,32 @@ func (l *Lockout) Unlock(ctx context.Context, key string) error {
 	return l.limiter.Forget(ctx, key, l.limits()...)
 }
 
-// lock locks a key out. Of several calls at one time, one takes the shortest lock, and the others do nothing. It
-// makes that longer if there were others before.
+// lock locks a key out. Of several calls at one time, the first one that counts in the shortest lock makes it longer if
+// there were others before, and the others do nothing. If it fails, the failures are not forgotten.
 func (l *Lockout) lock(ctx context.Context, key string) error {
-	res, err := l.limiter.Take(ctx, key, l.locks[0], 1)
-	if err != nil || !res.Allowed {
+	n, err := l.charge(ctx, key, l.locks[0])
+	if err != nil || n > 1 {
 		return err
 	}
-	res, err = l.limiter.HitN(ctx, key, l.times, 1)
+	n, err = l.charge(ctx, key, l.times)
 	if err != nil {
 		return err
 	}
-	if i := max(1, min(res.Count, uint64(len(l.locks)))) - 1; i > 0 {
-		if _, err := l.limiter.HitN(ctx, key, l.locks[i], 1); err != nil {
+	if i := min(n, uint64(len(l.locks))) - 1; i > 0 {
+		if _, err := l.charge(ctx, key, l.locks[i]); err != nil {
 			return err
 		}
 	}
 	return l.limiter.Forget(ctx, key, l.failures) // the lock is in their place
+}
+
+// charge counts 1 and returns the count. It fails if a policy has answered, which counts nothing.
+func (l *Lockout) charge(ctx context.Context, key string, limit throttr.Limit) (count uint64, err error) {
+	res, err := l.limiter.Charge(ctx, key, limit, 1)
+	if err == nil && res.Count == 0 {
+		err = fmt.Errorf("lockout: limit %q is not counted: %w", limit, throttr.ErrUnavailable)
+	}
+	return res.Count, err
 }
 
 // Attempt is an attempt that may fail. End it with Succeeded or Failed: of several calls, the first one counts.
@@ -203,7 +214,8 @@ func (a *Attempt) Succeeded(ctx context.Context) error {
 }
 
 // Failed ends the attempt: it stays counted, and the last one that may fail locks the key out. If there is an error,
-// the key may not be locked out, but the failures are counted.
+// the key may not be locked out, or for too short a time, but the failures are counted. It matches [throttr.ErrFull]
+// if the store has no room for the lock.
 func (a *Attempt) Failed(ctx context.Context) error {
 	if a.taken == nil || a.ended.Swap(true) {
 		return nil

@@ -316,3 +316,48 @@ func Example() {
 	// 3 wrong password
 	// correct locked out for 1m0s
 }
+
+// guessAll guesses for 6 h whenever that is allowed, and returns how often, and the errors of failures.
+func guessAll(t *testing.T, b *memory.Backend, policy throttr.Policy) (guesses int, errs []error) {
+	guard, err := lockout.New(throttr.NewRateLimit(b, throttr.WithPolicy(policy)), lockout.Config{
+		Failures: throttr.Limit{Name: "login", Max: 5, Scale: 15 * time.Minute}})
+	require.NoError(t, err)
+	for begun := time.Now(); time.Since(begun) < 6*time.Hour; {
+		a, ok, err := guard.Try(t.Context(), "k")
+		require.NoError(t, err)
+		if !ok {
+			time.Sleep(a.RetryAfter() + 1)
+			continue
+		}
+		guesses++
+		if err := a.Failed(t.Context()); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return guesses, errs
+}
+
+// A store without room for a lock says so, and keeps the failures. A policy hides what is wrong with the store.
+func TestALockoutWithoutRoomAllowsNoMoreThanItsFailures(t *testing.T) {
+	const windows = 6 * 60 / 15
+	for policy, want := range map[throttr.Policy]error{throttr.ReturnError: throttr.ErrFull,
+		throttr.AllowHits: throttr.ErrUnavailable, throttr.DenyHits: throttr.ErrUnavailable} {
+		for most := range 5 {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New(memory.WithMaxKeys(most))
+				defer b.Close()
+				guesses, errs := guessAll(t, b, policy)
+				if most == 0 || most == 4 { // there is room
+					require.Equal(t, 40, guesses)
+					require.Empty(t, errs)
+					return
+				}
+				require.LessOrEqual(t, guesses, 5*(windows+1))
+				require.Len(t, errs, windows)
+				for _, err := range errs {
+					require.ErrorIs(t, err, want)
+				}
+			})
+		}
+	}
+}
