@@ -120,17 +120,20 @@ func split(b []byte, n int) (pieces [][]byte) {
 }
 
 // event encodes an EVENT with a payload of n bytes.
-func event(t testing.TB, n int) []byte {
-	t.Helper()
-	b, err := codec.Event[uint16]{Channel: []byte("*"), Payload: bytes.Repeat([]byte{1}, n)}.AppendBinary(nil)
-	require.NoError(t, err)
+func event(n int) []byte { return eventOf[uint16]("*", n) }
+
+func eventOf[T codec.Value](channel string, n int) []byte {
+	b, err := codec.Event[T]{Channel: []byte(channel), Payload: bytes.Repeat([]byte{1}, n)}.AppendBinary(nil)
+	if err != nil {
+		panic(err)
+	}
 	return b
 }
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
-	small, large := event(t, 5), event(t, codec.MaxFrame-5)
+	small, large := event(5), event(codec.MaxFrame-5)
 	for name, c := range map[string]struct {
 		bytes  []byte
 		events int
@@ -141,7 +144,7 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 		"large EVENTs first":           {bytes: join(large, large, large, large, success), events: 4},
 		"EVENTs between the responses": {bytes: join(success[:1], small, small, success[1:2], large, success[2:4], small, success[4:]), events: 4},
 		"an EVENT after":               {bytes: join(success, small), events: 1, early: small},
-		"many EVENTs after":            {bytes: success, early: bytes.Repeat(event(t, 1000), 100)},
+		"many EVENTs after":            {bytes: success, early: bytes.Repeat(event(1000), 100)},
 		"EVENTs everywhere":            {bytes: join(small, success[:4], small, success[4:], small), events: 3, early: small},
 	} {
 		for _, size := range []int{1, 2, 7, 1000, 16 << 10, len(c.bytes)} {
@@ -193,6 +196,38 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 func TestAValueSizeErrorNamesBothSizes(t *testing.T) {
 	err := &dial.ValueSizeError{Server: "s", Client: 1, Actual: 8}
 	require.EqualError(t, err, "throttr: value size mismatch: the client's values are 1 byte wide, those of s 8 bytes (use uint64)")
+}
+
+// A server's neighbours may publish before it responds to a probe.
+func TestEventsBeforeTheProbesResponsesMayBeOfAnyValueSize(t *testing.T) {
+	eventsTellTheSize[uint8](t, responses(1, 1, 0, 0, 0))
+	eventsTellTheSize[uint16](t, success)
+	eventsTellTheSize[uint32](t, responses(1, 0, 0, 1, 0))
+	eventsTellTheSize[uint64](t, responses(1, 0, 0, 0, 1))
+}
+
+func eventsTellTheSize[T codec.Value](t *testing.T, responses []byte) {
+	largest := min(uint64(^T(0)), codec.MaxFrame-100)
+	for _, n := range []int{0, 1, 15, int(largest &^ 0xff), int(largest)} {
+		for _, channel := range []string{"*", codec.ConnID{0xa0}.String()} {
+			sent := eventOf[T](channel, n)
+			for _, piece := range []int{1, len(sent)} {
+				synctest.Test(t, func(t *testing.T) {
+					p := &peer{pieces: split(join(sent, responses[:2], sent, responses[2:]), piece)}
+					calls := conn.NewCalls(nil)
+					var events atomic.Uint64
+					c, err := dial.Connect(t.Context(), &dial.Target{
+						Server: "s", Address: somewhere, Dialer: p.dialer(), Calls: calls, Events: &events,
+					}, false)
+					require.NoError(t, err, "%d bytes to %s of a server of %d", n, channel, codec.Size[T]())
+					require.Equal(t, codec.Size[T](), calls.Size().Bytes())
+					require.EqualValues(t, 2, events.Load())
+					c.Conn.Close()
+					p.conns.Wait()
+				})
+			}
+		}
+	}
 }
 
 // The first server tells a client its value size. A server of another one is then refused.
@@ -389,12 +424,14 @@ func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
 	for _, b := range [][]byte{
 		{0, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, {1, 0, 0, 0, 0}, {1, 1, 1, 0, 0}, {1, 1, 0, 0, 2}, {1, 2},
 		[]byte("HTTP/1.1 400 Bad Request\r\n"),
-		{0x19, 0, 0xff, 0xff},       // an EVENT that is too long
-		{1, 0x19, 0, 0xff, 0xff, 0}, // likewise
+		{0x19, 1, 0xff, 0x1f, '*'},              // an EVENT that is too long
+		{1, 0x19, 1, 0xff, 0x1f, '*'},           // likewise
+		{0x19, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}, // an EVENT without a channel that can be
+		join(eventOf[uint32]("*", 5), success),  // an EVENT of another size
 	} {
 		all = append(all, response{b, false, codec.ErrMalformed})
 	}
-	whole := join(success[:2], event(t, 5), success[2:])
+	whole := join(success[:2], event(5), success[2:])
 	for n := range whole {
 		all = append(all, response{whole[:n], true, io.EOF})
 	}

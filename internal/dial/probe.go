@@ -1,9 +1,9 @@
 package dial
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 
@@ -56,11 +56,9 @@ func probe(nc net.Conn, r *receiver, events bool) (found probed, err error) {
 	if _, err := nc.Write(frames); err != nil {
 		return found, err
 	}
-	size, err := probedSize(r)
-	if err != nil {
+	if r.size, err = probedSize(r); err != nil {
 		return found, err
 	}
-	r.size = conn.SizeOf(size)
 	found.parked, err = next(r, func(src []byte) (conn.Response, int, error) { return r.size.Decode(codec.KindQuery, src) })
 	if err != nil {
 		return found, err
@@ -75,39 +73,58 @@ func probe(nc net.Conn, r *receiver, events bool) (found probed, err error) {
 	return found, err
 }
 
-// probedSize receives the responses to the requests of codec.AppendProbe.
-//
-// EVENTs are decoded as those of a server of the client's value size, or of any if it is not known. If the server's is
-// another one, they may be misread. What follows then does not look like the responses to a probe, and the
-// connection is given up.
-func probedSize(r *receiver) (int, error) {
+// probedSize receives the responses to the requests of codec.AppendProbe. EVENTs between them must be of the size that
+// these tell.
+func probedSize(r *receiver) (conn.Size, error) {
 	var statuses []byte
 	for {
 		status, err := next(r, func(src []byte) (byte, int, error) { return src[0], 1, nil })
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		statuses = append(statuses, status)
-		size, _, err := codec.DecodeProbe(statuses)
-		if !errors.Is(err, codec.ErrShort) {
-			return size, err
+		bytes, _, err := codec.DecodeProbe(statuses)
+		if errors.Is(err, codec.ErrShort) {
+			continue
 		}
+		size := conn.SizeOf(bytes)
+		if err == nil && r.size != nil && r.size != size {
+			err = fmt.Errorf("%w: an EVENT is of a server of another value size", codec.ErrMalformed)
+		}
+		return size, err
 	}
 }
 
 // receiver receives responses, and skips the EVENTs between them.
 type receiver struct {
 	nc     net.Conn
-	size   conn.Size // of EVENTs: the client's, and the server's once that is known
+	size   conn.Size // the server's; nil until an EVENT or the probe has told it
 	buf    []byte    // received and not yet decoded
 	head   []byte    // what was received first; empty if nothing was
 	events *atomic.Uint64
 }
 
 func newReceiver(nc net.Conn, t *Target) *receiver {
-	return &receiver{
-		nc: nc, size: cmp.Or(t.Calls.Size(), conn.SizeOf(2)), buf: make([]byte, 0, bufferSize), events: t.Events,
+	return &receiver{nc: nc, buf: make([]byte, 0, bufferSize), events: t.Events}
+}
+
+// eventLength returns the length of the EVENT at the start of buf. If the value size is not known, it follows from the
+// EVENT's third field: that is the length of the payload, of which no byte but the lowest exceeds codec.MaxFrame>>8, and
+// after it comes the channel, whose first byte does, as it is a star or a hexadecimal digit.
+func (r *receiver) eventLength() (n int, err error) {
+	for bytes := 1; r.size == nil; bytes *= 2 {
+		first := 2 + bytes // byte of the channel
+		switch {
+		case bytes > 8:
+			return 0, fmt.Errorf("%w: an EVENT has no channel", codec.ErrMalformed)
+		case len(r.buf) <= first:
+			return 0, codec.ErrShort
+		case r.buf[first] > codec.MaxFrame>>8:
+			r.size = conn.SizeOf(bytes)
+		}
 	}
+	_, n, err = r.size.DecodeEvent(r.buf)
+	return n, err
 }
 
 // next returns the next response. Decode returns the length of the response, or an error that
@@ -119,7 +136,7 @@ func next[R any](r *receiver, decode func(src []byte) (R, int, error)) (response
 		switch {
 		case len(r.buf) == 0:
 		case codec.Op(r.buf[0]) == codec.OpEvent:
-			_, n, err = r.size.DecodeEvent(r.buf)
+			n, err = r.eventLength()
 			event = true
 		default:
 			response, n, err = decode(r.buf)
