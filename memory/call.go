@@ -120,9 +120,6 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 	x.at = b.clock.now()
 	x.shard.calls++
 	x.record = x.shard.find(x.id, l)
-	if x.record == nil {
-		x.shard.makeRoom(b, 1, x.at)
-	}
 	return nil
 }
 
@@ -165,18 +162,22 @@ const golden = 0x9e3779b97f4a7c15
 func (x *access) do(b *Backend, m method, l *window.Limit, n uint64) (algorithm.State, error) {
 	switch {
 	case m == peek:
-		return x.peek(n), nil
+		state := x.peek(n)
+		if n > 0 && state.Wait == 0 && !x.makeRoom(b, l) {
+			state = x.full(b, state.Left)
+		}
+		return state, nil
 	case m == take, m == hit && x.algorithm.Rolling:
 		return x.take(b, l, n), nil
 	case m == hit && !x.open(b, l):
-		return algorithm.State{Wait: b.fullWait()}, nil
+		return x.full(b, 0), nil
 	case m == set && x.record != nil:
 		x.record.End()
 	}
 	return x.charge(b, l, n)
 }
 
-// peek returns what take would, and changes nothing.
+// peek returns what take would if there is room, and changes nothing.
 func (x *access) peek(n uint64) algorithm.State {
 	scratch := &x.shard.scratch
 	*scratch = algorithm.Record{}
@@ -195,8 +196,7 @@ func (x *access) take(b *Backend, l *window.Limit, n uint64) algorithm.State {
 			return state
 		}
 		if !x.open(b, l) {
-			state.Wait = b.fullWait()
-			return state
+			return x.full(b, state.Left)
 		}
 	}
 	x.shard.series++
@@ -212,10 +212,10 @@ func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State,
 		return x.peek(0), nil
 	}
 	if !x.open(b, l) {
-		if x.record != nil {
-			return algorithm.State{}, b.errLogs
+		if x.record == nil && x.shard.records >= b.shardMax {
+			return algorithm.State{}, b.errFull
 		}
-		return algorithm.State{}, b.errFull
+		return algorithm.State{}, b.errLogs
 	}
 	x.shard.series++
 	return x.algorithm.Charge(&x.record.Record, &x.rule, &x.at, n, x.shard.series), nil
@@ -224,28 +224,66 @@ func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State,
 // open finds or makes the record in which the call counts, which has room in its log. It returns false if there is no
 // room for the record or the log.
 func (x *access) open(b *Backend, l *window.Limit) bool {
-	s := x.shard
-	if x.record == nil {
-		if s.records >= b.shardMax {
-			return false
-		}
-		x.record = s.insert(x.id, l)
+	ok := x.makeRoom(b, l)
+	if ok {
+		x.add(l)
 	}
-	if !x.algorithm.Logs {
-		return true
-	}
-	g := x.record.Log
-	more := g.Next() - g.Times()
-	if more > 0 && s.times+more > b.shardTimes {
-		return false
-	}
-	s.times += more
-	x.record.Grow()
-	return true
+	return ok
 }
 
-// fullWait returns when a call for which there is no room may be made again: after the next cleaning.
-func (b *Backend) fullWait() time.Duration { return min(b.cleanPeriod, window.Never-1) }
+// makeRoom removes records of which nothing counts, if there is no room for what the call adds. It does not look at all
+// of them. It reports whether there is room.
+func (x *access) makeRoom(b *Backend, l *window.Limit) bool {
+	if x.fits(b) {
+		return true
+	}
+	x.shard.sweep(x.at)
+	x.record = x.shard.find(x.id, l) // it may be one of them
+	return x.fits(b)
+}
+
+// fits reports whether there is room for what the call adds.
+func (x *access) fits(b *Backend) bool {
+	s := x.shard
+	if x.record == nil && s.records >= b.shardMax {
+		return false
+	}
+	more := x.times()
+	return more == 0 || s.times+more <= b.shardTimes
+}
+
+// times returns for how many times the call adds room to the record's log, if it has one.
+func (x *access) times() int {
+	if !x.algorithm.Logs {
+		return 0
+	}
+	var g *algorithm.Log
+	if x.record != nil {
+		g = x.record.Log
+	}
+	return g.Next() - g.Times()
+}
+
+// add makes the record, if there is none, and room in its log.
+func (x *access) add(l *window.Limit) {
+	x.shard.times += x.times()
+	if x.record == nil {
+		x.record = x.shard.insert(x.id, l)
+	}
+	if x.algorithm.Logs {
+		x.record.Grow()
+	}
+}
+
+// full returns the state of a call for which there is no room, of a window in which nothing counts after left: that of
+// a limit that is used up, whose window is not known. The next cleaning makes room, or a call before.
+func (x *access) full(b *Backend, left time.Duration) algorithm.State {
+	wait := min(b.cleanPeriod, window.Never-1)
+	if left > 0 {
+		wait = min(wait, left)
+	}
+	return algorithm.State{Count: x.rule.Holds, Wait: wait}
+}
 
 // describe makes w, which is zero, describe the window after a call.
 func (x *access) describe(s algorithm.State, w *window.Window) {

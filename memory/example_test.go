@@ -76,7 +76,7 @@ func ExampleWithMaxKeys() {
 	// Output:
 	// a 1 false 0s <nil>
 	// b 1 false 0s <nil>
-	// c 0 true 1m0s <nil>
+	// c 10 true 1m0s <nil>
 	// a 2 false 0s <nil>
 }
 

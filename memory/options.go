@@ -68,8 +68,8 @@ func WithKeyOlderThan(d time.Duration) Option {
 // 0: [DefaultMaxKeys]. It panics if n is negative.
 //
 // If there is no room for a new key, some windows are looked at, others each time, and those that are over are
-// removed. If none is, the key is denied, with a RetryAfter of [WithCleanPeriod]; Charge and Set fail with
-// [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause new keys to be
+// removed. If none is, the key is denied as if its limit was used up, with a RetryAfter of [WithCleanPeriod]; Charge and
+// Set fail with [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause new keys to be
 // denied, but can't reset a count.
 func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = api.NotNegative("memory: WithMaxKeys", n) }
@@ -102,7 +102,8 @@ func WithMaxLog(n uint64) Option {
 // WithMaxTimes bounds the number of times that all sliding logs together have room for, and so their
 // memory: it takes 16 bytes for each, and a log has room for up to four times as many as it needs, and
 // for what it has needed until cleanings have made it smaller. Takes at the
-// same time need one. If there are so many, a hit that needs room is denied as one of a new key is, see [WithMaxKeys].
+// same time need one. If there are so many, a hit that needs room is denied as one of a new key is, see [WithMaxKeys]; its
+// RetryAfter is at most the time until its log is empty.
 // Each shard has its share of n, but has room for the log of one key with the largest limit. Default, and with 0: 16
 // times the number of keys. It panics if n is negative.
 func WithMaxTimes(n int) Option {

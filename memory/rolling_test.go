@@ -111,7 +111,10 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 		require.Equal(t, 16, full(fmt.Sprint("k", i)))
 	}
 	require.Zero(t, full("another"))
-	_, err := b.Charge(t.Context(), "another", logLimit(16), 1)
+	w, err := b.Peek(t.Context(), "another", logLimit(16), 1)
+	require.NoError(t, err)
+	require.True(t, w.Refused)
+	_, err = b.Charge(t.Context(), "another", logLimit(16), 1)
 	require.ErrorIs(t, err, window.ErrFull)
 	require.ErrorContains(t, err, "store is full: at most 64 hits in sliding logs")
 	takes := []window.Take{logLimit(16).For("another", 1), limitOf(window.FixedWindow, time.Minute, 5).For("another", 1)}
@@ -123,9 +126,23 @@ func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
 	require.Zero(t, caller{t, b, window.FixedWindow}.get("another", time.Minute))
 	require.EqualValues(t, 16, caller{t, b, window.SlidingLog}.get("k3", time.Minute).Count)
 
+	require.Equal(t, 4, b.Len(), "what is denied leaves nothing")
 	clock.Advance(time.Minute)
-	require.Equal(t, 4, b.Clean())
 	require.Equal(t, 16, full("another"))
+	require.Equal(t, 1, b.Len())
+}
+
+// A log that has no room to grow has room when it is over, or before.
+func TestMaxTimesDenyALogUntilItIsOver(t *testing.T) {
+	clock := backendtest.NewClock()
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(100), memory.WithMaxLog(16), memory.WithMaxTimes(64),
+		memory.WithCleanPeriod(time.Hour)), window.SlidingLog}
+	c.hit("k", time.Minute)
+	clock.Advance(time.Second)
+	c.hit("k", time.Minute)
+	require.Equal(t, 31, c.hitNewKeys(31, time.Minute))
+	clock.Advance(time.Second)
+	require.Equal(t, window.Window{Count: 10, Refused: true, RetryAfter: 59 * time.Second}, c.hit("k", time.Minute))
 }
 
 // One key can always have the largest limit, whatever the bound.

@@ -202,13 +202,6 @@ func (s *shard) visit(hash uint64, n int, f func(r *record)) (next uint64) {
 	return uint64(end) << s.shift // 0 at the end of the cells
 }
 
-// makeRoom removes records of which nothing counts, if there is no room for n more. It does not look at all of them.
-func (s *shard) makeRoom(b *Backend, n int, at algorithm.Time) {
-	if s.records+n > b.shardMax {
-		s.sweep(at)
-	}
-}
-
 // sweep looks at the records of some cells, others each time, and removes those of which nothing counts.
 func (s *shard) sweep(at algorithm.Time) {
 	s.swept = s.visit(s.swept, sweepStep, func(r *record) {

@@ -61,10 +61,13 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 		for i := range all {
 			all[i].at = at
 		}
-		for _, s := range shards {
-			s.makeRoom(b, len(takes), at)
+		var full bool
+		if granted, full = b.takeLocked(takes, all, windows); full {
+			for _, s := range shards {
+				s.sweep(at)
+			}
+			granted, _ = b.takeLocked(takes, all, windows)
 		}
-		granted = b.takeLocked(takes, all, windows)
 	}
 	for _, s := range shards {
 		s.mu.Unlock()
@@ -72,9 +75,9 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 	return granted, err
 }
 
-// takeLocked makes all takes or none, and makes windows describe their windows. The mutexes of all shards
-// are held.
-func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window.Window) (granted bool) {
+// takeLocked makes all takes or none, and makes windows describe their windows. Full reports that there is no room for
+// takes that are within their limits. The mutexes of all shards are held.
+func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window.Window) (granted, full bool) {
 	granted = true
 	for i := range all {
 		x := &all[i]
@@ -83,16 +86,30 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 		x.describe(x.peek(takes[i].N), &windows[i])
 		granted = granted && !windows[i].Refused
 	}
-	for i := 0; granted && i < len(all); i++ {
-		if !all[i].open(b, &takes[i].Limit) {
-			windows[i].Refused = true
-			windows[i].RetryAfter = b.fullWait()
-			granted = false
+	if !granted {
+		return false, false
+	}
+	for i := range all {
+		x := &all[i]
+		switch {
+		case takes[i].N == 0:
+		case x.fits(b):
+			x.add(&takes[i].Limit)
+		default:
+			state := x.full(b, windows[i].Left)
+			windows[i] = window.Window{}
+			x.describe(state, &windows[i])
+			full = true
 		}
 	}
-	for i := 0; granted && i < len(all); i++ {
-		windows[i] = window.Window{}
-		all[i].describe(all[i].take(b, &takes[i].Limit, takes[i].N), &windows[i])
+	for i := range all {
+		x := &all[i]
+		if !full {
+			windows[i] = window.Window{}
+			x.describe(x.take(b, &takes[i].Limit, takes[i].N), &windows[i])
+		} else if x.record != nil && x.record.Empty() {
+			x.shard.remove(x.record)
+		}
 	}
-	return granted
+	return !full, full
 }

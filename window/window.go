@@ -27,7 +27,7 @@ type Window struct {
 	ExpiresAt time.Time     // when the window ends, by the backend's clock
 	Left      time.Duration // from now until ExpiresAt; positive while the window is active
 	// RetryAfter is when a call that was refused would be granted if nobody else called; [Never] if
-	// waiting does not help. 0 means Left.
+	// waiting does not help. 0 means Left. If Left is 0, the store has no room: there may be some sooner.
 	RetryAfter time.Duration
 	// ID tells windows of a key and limit apart, for GiveBack. Peek need not set it.
 	ID      int64
