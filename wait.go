@@ -152,8 +152,8 @@ func answerOf(res *Result, l *Limit, early time.Duration) waiting.Answer {
 	if res.Allowed { // RetryAfter is 0
 		a.Left = min(res.ResetAfter, limits.Length(l, res.ResetAt.Add(-1)))
 	}
-	if res.Degraded {
-		a.Early = a.Left // the store may be back at any time
+	if res.Degraded || a.Refused && res.ResetAfter == 0 {
+		a.Early = a.Left // the store may be back, or have room, at any time
 	}
 	return a
 }

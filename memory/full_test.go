@@ -1,12 +1,15 @@
 package memory_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/memory"
@@ -124,6 +127,30 @@ func TestAFullMemoryRefusesNewKeys(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, granted, "the others are over")
 			require.LessOrEqual(t, b.Len(), 2)
+		})
+	}
+}
+
+// When there is room is not known: a wait asks again, whatever its deadline is.
+func TestAWaitGoesOnWhenTheMemoryIsFull(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New(memory.WithMaxKeys(1))
+			defer b.Close()
+			limiter := throttr.NewRateLimit(b)
+			l := limitOf(a, time.Second, 10)
+			_, err := limiter.Take(t.Context(), "a", l, 1)
+			require.NoError(t, err)
+			res, err := limiter.Peek(t.Context(), "new", l, 1)
+			require.NoError(t, err)
+			require.False(t, res.Allowed)
+			require.Zero(t, res.Remaining)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			begun := time.Now()
+			_, err = limiter.Wait(ctx, "new", l, 1)
+			require.NoError(t, err)
+			require.Less(t, time.Since(begun), 3*time.Second)
 		})
 	}
 }
