@@ -231,9 +231,14 @@ func (e *entry) blockOf(n uint64, w window.Window, sent time.Duration) *block {
 	b := e.backend
 	now := b.now()
 	nb := &block{id: w.ID, expires: w.ExpiresAt, count: w.Count, over: now + w.Left}
-	if w.Refused {
+	switch remembered := now + denialFor(e.limit.Scale, b.age); {
+	case w.Refused && w.Left == 0: // the store has no room
+		nb.kind = through
+		nb.until = remembered
+		return nb
+	case w.Refused:
 		nb.kind = refusal
-		nb.until = min(now+denialFor(e.limit.Scale, b.age), nb.over)
+		nb.until = min(remembered, nb.over)
 		return nb
 	}
 	nb.size = n

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -404,5 +405,25 @@ func TestLimitsWithACalendarPassThrough(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, uint64(20*lease.HotHits+1), w.Count, "a hit that is denied counts")
 		require.Zero(t, b.Blocks().Keys)
+	})
+}
+
+// The refusal of a store without room says nothing about the window: each hit asks once.
+func TestAStoreWithoutRoomIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.WithMaxKeys(1))
+		defer store.Close()
+		b := lease.New(store)
+		defer b.Close()
+		l := window.Limit{Max: 100_000, Scale: time.Minute, Algorithm: window.FixedWindow}
+		_, err := store.Hit(t.Context(), "other", l, 1)
+		require.NoError(t, err)
+		before := store.Stats().Stores[0].Calls
+		for range 100 {
+			w, err := b.Take(t.Context(), "hot", l, 1)
+			require.NoError(t, err)
+			require.Equal(t, window.Window{Count: l.Max, Refused: true, RetryAfter: time.Minute}, w)
+		}
+		require.LessOrEqual(t, store.Stats().Stores[0].Calls, before+101)
 	})
 }
