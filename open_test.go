@@ -304,6 +304,8 @@ func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 		require.ErrorIs(t, err, throttr.ErrScale)
 		_, err = b.Delete(t.Context(), "k", time.Minute, 60)
 		require.ErrorIs(t, err, throttr.ErrScale)
+		_, err = b.TakeAll(t.Context(), []throttr.Take{large.For("k", 1), short.For("k", 1)}, make([]window.Window, 2))
+		require.ErrorIs(t, err, throttr.ErrScale)
 		_, err = b.Check(short)
 		require.ErrorIs(t, err, throttr.ErrScale)
 		_, err = b.Check(large)

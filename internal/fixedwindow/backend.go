@@ -10,6 +10,7 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
@@ -120,10 +121,11 @@ func (b *Backend) denialMemoryOf(scale time.Duration) time.Duration {
 // not be counted. If its counter can't hold n, the Window is Refused.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	if err := b.checkNumber("N", n); err != nil {
+	s, err := b.slotsFor(ctx, key, &l, n)
+	if err != nil {
 		return w, false, err
 	}
-	return b.count(ctx, key, &l, hit{max: l.Max, n: n})
+	return s.doFor(ctx, &l, hit{max: l.Max, n: n})
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
@@ -132,17 +134,16 @@ func (b *Backend) Charge(ctx context.Context, key string, l window.Limit,
 	if err := limits.CheckNumber("N", n); err != nil {
 		return w, false, err
 	}
-	largest := b.largest()
-	return b.count(ctx, key, &l, hit{max: largest, n: min(n, largest), charge: true})
-}
-
-// count has a hit counted in the window of a key and limit.
-func (b *Backend) count(ctx context.Context, key string, l *window.Limit,
-	h hit) (w window.Window, sent bool, err error) {
-	s, err := b.slotsFor(ctx, key, l)
+	s, err := b.slotsFor(ctx, key, &l, 0) // any n can be charged
 	if err != nil {
 		return w, false, err
 	}
+	largest := s.bands.Largest
+	return s.doFor(ctx, &l, hit{max: largest, n: min(n, largest), charge: true})
+}
+
+// doFor does a hit under a limit.
+func (s *slots) doFor(ctx context.Context, l *window.Limit, h hit) (w window.Window, sent bool, err error) {
 	w, sent, err = s.do(ctx, h)
 	if w.Refused {
 		refuse(&w, l, h.n)
@@ -153,10 +154,7 @@ func (b *Backend) count(ctx context.Context, key string, l *window.Limit,
 // Set opens a window with count n in place of the active one.
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	if err := b.checkNumber("count", n); err != nil {
-		return w, false, err
-	}
-	s, err := b.slotsFor(ctx, key, &l)
+	s, err := b.slotsFor(ctx, key, &l, n)
 	if err != nil {
 		return w, false, err
 	}
@@ -175,7 +173,7 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) (sent b
 // Delete ends the active windows of a key and returns how many there were: those that the backend
 // remembers, or, if scales are given, those of these scales that it remembers or that have no name.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, sent bool, err error) {
-	counts, err := b.countsOf(key, scales)
+	counts, err := b.countsOf(ctx, key, scales)
 	if err != nil {
 		return 0, false, err
 	}
@@ -211,7 +209,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 }
 
 // countsOf returns what Delete ends.
-func (b *Backend) countsOf(key string, scales []time.Duration) ([]entryKey, error) {
+func (b *Backend) countsOf(ctx context.Context, key string, scales []time.Duration) ([]entryKey, error) {
 	counts := b.table.of(key)
 	if len(scales) == 0 {
 		return counts, nil
@@ -221,10 +219,14 @@ func (b *Backend) countsOf(key string, scales []time.Duration) ([]entryKey, erro
 		if err := limits.CheckScale(scale); err != nil {
 			return nil, err
 		}
-		if _, err := b.checkScale(scale); err != nil {
+	}
+	for _, scale := range scales {
+		k := entryKey{key: key, scale: scale}
+		l := k.limit()
+		if _, err := b.bandsFor(ctx, key, &l, 0); err != nil {
 			return nil, err
 		}
-		if k := (entryKey{key: key, scale: scale}); !slices.Contains(counts, k) {
+		if !slices.Contains(counts, k) {
 			counts = append(counts, k)
 		}
 	}
@@ -233,7 +235,7 @@ func (b *Backend) countsOf(key string, scales []time.Duration) ([]entryKey, erro
 
 // reset ends the active window and reports whether there was one.
 func (b *Backend) reset(ctx context.Context, key string, l *window.Limit) (ended, sent bool, err error) {
-	s, err := b.slotsFor(ctx, key, l)
+	s, err := b.slotsFor(ctx, key, l, 0)
 	if err != nil {
 		return false, false, err
 	}
@@ -315,10 +317,10 @@ func (b *Backend) awaitEnds() {
 	}
 }
 
-// slotsFor returns the slots of a key and limit, or the error that Check has for the limit. It adds them to the
-// table, unless the call must not do anything.
-func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit) (*slots, error) {
-	s, inTable, err := b.find(ctx, key, l)
+// slotsFor returns the slots of a key and limit, or the error that the limit, or the n of a call, has on the servers.
+// It adds them to the table, unless the call must not do anything.
+func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit, n uint64) (*slots, error) {
+	s, inTable, err := b.find(ctx, key, l, n)
 	if inTable || err != nil {
 		return s, err
 	}
@@ -329,18 +331,29 @@ func (b *Backend) slotsFor(ctx context.Context, key string, l *window.Limit) (*s
 }
 
 // find is slotsFor, but adds nothing to the table. InTable says that it has the slots.
-func (b *Backend) find(ctx context.Context, key string, l *window.Limit) (s *slots, inTable bool, err error) {
-	if _, err := b.Check(*l); err != nil {
-		return nil, false, err
-	}
-	if err := b.awaited(ctx, key); err != nil {
+func (b *Backend) find(ctx context.Context, key string, l *window.Limit,
+	n uint64) (s *slots, inTable bool, err error) {
+	bands, err := b.bandsFor(ctx, key, l, n)
+	if err != nil {
 		return nil, false, err
 	}
 	k := entryKeyOf(key, l)
 	if s := b.table.find(k); s != nil {
 		return s, true, nil
 	}
-	return newSlots(b, b.pick(key), k), false, nil
+	return newSlots(b, bands, k), false, nil
+}
+
+// bandsFor returns the bands of a limit, once the limit and the n of a call for a key are known to be right.
+func (b *Backend) bandsFor(ctx context.Context, key string, l *window.Limit, n uint64) (slot.Bands, error) {
+	if err := check(l, n); err != nil {
+		return slot.Bands{}, err
+	}
+	largest, err := b.largest(ctx, key)
+	if err != nil {
+		return slot.Bands{}, err
+	}
+	return fit(largest, l, n)
 }
 
 // bounded returns a window with a count of at most [window.Unlimited].

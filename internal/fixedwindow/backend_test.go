@@ -129,7 +129,7 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 		hits(t, other, 2*limit, "k", fixed(scale, limit))
 
 		l := fixed(scale, 1)
-		e, err := b.slotsFor(t.Context(), "k", &l) // so that Peek and Reset have one entry
+		e, err := b.slotsFor(t.Context(), "k", &l, 1) // so that Peek and Reset have one entry
 		require.NoError(t, err)
 		var get sync.WaitGroup
 		get.Go(func() {

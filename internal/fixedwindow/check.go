@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/window"
@@ -30,73 +30,69 @@ func CheckAlgorithm(a window.Algorithm) error {
 // asks no server, and assumes that one is parked if the scale needs that. While the value size is not known, it knows
 // what does not depend on that.
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
-	if err := limits.Check(&l); err != nil {
+	if err := check(&l, 0); err != nil {
 		return window.Traits{}, err
 	}
-	if err := CheckAlgorithm(l.Algorithm); err != nil {
-		return window.Traits{}, err
-	}
-	if b.calls.Size() == nil {
+	size := b.calls.Size()
+	if size == nil {
 		return window.Traits{Precision: l.Scale}, nil
 	}
-	precision, err := b.checkScale(l.Scale)
+	bands, err := fit(size.Largest(), &l, 0)
 	if err != nil {
 		return window.Traits{}, err
 	}
-	if err := b.checkNumber("Max", l.Max); err != nil {
-		return window.Traits{}, err
-	}
-	return window.Traits{MaxCount: min(b.largest(), window.Unlimited), Precision: precision}, nil
+	return window.Traits{MaxCount: min(bands.Largest, window.Unlimited), Precision: bands.Unit}, nil
 }
 
-// checkScale returns an error if windows of a scale can't be kept. Otherwise it returns how much later than the end of
-// a window its ExpiresAt may be, but for the time that a call takes.
-func (b *Backend) checkScale(scale time.Duration) (precision time.Duration, err error) {
-	bands, ok := slot.BandsFor(scale, b.largest())
-	if !ok {
-		return 0, b.scaleError(scale)
-	}
-	return bands.Unit, nil
+// check returns the error that a limit, or the n of a call, has on servers of any value size.
+func check(l *window.Limit, n uint64) error {
+	return cmp.Or(limits.Check(l), CheckAlgorithm(l.Algorithm), limits.CheckNumber("N", n))
 }
 
-// size returns the value size of the servers; while it is not known, the largest.
-func (b *Backend) size() conn.Size { return cmp.Or(b.calls.Size(), conn.SizeOf(8)) }
-
-// largest returns the largest value of the servers, which is the highest count of a record.
-func (b *Backend) largest() uint64 { return b.size().Largest() }
-
-// awaited returns why a call for a key must fail while the value size is not known.
-func (b *Backend) awaited(ctx context.Context, key string) error {
-	if b.calls.Size() != nil {
-		return nil
+// largest returns the largest value of the servers, which is the highest count of a record, or why a call for a key
+// must fail while it is not known.
+func (b *Backend) largest(ctx context.Context, key string) (uint64, error) {
+	if size := b.calls.Size(); size != nil {
+		return size.Largest(), nil
 	}
 	if err := b.group.check(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	if err := b.servers[b.pick(key)].Err(); err != nil {
-		return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	err := b.servers[b.pick(key)].Err()
+	if size := b.calls.Size(); size != nil { // there is a connection by now
+		return size.Largest(), nil
 	}
-	return nil // there is a connection by now
+	return 0, fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+}
+
+// fit returns the bands of a limit, or a RangeError if windows of the limit, or the n of a call, do not fit values up
+// to the largest.
+func fit(largest uint64, l *window.Limit, n uint64) (slot.Bands, error) {
+	bands, ok := slot.BandsFor(l.Scale, largest)
+	if !ok {
+		return bands, scaleError(largest, l.Scale)
+	}
+	return bands, cmp.Or(checkNumber(largest, "Max", l.Max), checkNumber(largest, "N", n))
 }
 
 // checkNumber returns a RangeError if n does not fit a value.
-func (b *Backend) checkNumber(field string, n uint64) error {
-	if err := limits.CheckNumber(field, n); err != nil || n <= b.largest() {
-		return err
+func checkNumber(largest uint64, field string, n uint64) error {
+	if n <= largest {
+		return nil
 	}
 	return &window.RangeError{
-		Field: field, Value: strconv.FormatUint(n, 10), Size: b.size().Bytes(),
-		Bound: fmt.Sprintf("at most %d", b.largest()),
+		Field: field, Value: strconv.FormatUint(n, 10), Size: bits.Len64(largest) / 8,
+		Bound: fmt.Sprintf("at most %d", largest),
 		Needs: api.SmallestSize(func(largest uint64) bool { return n <= largest }),
 	}
 }
 
 // scaleError is the error for a scale whose windows can't be kept.
-func (b *Backend) scaleError(scale time.Duration) error {
+func scaleError(largest uint64, scale time.Duration) error {
 	return &window.RangeError{
-		Field: "Scale", Value: scale.String(), Size: b.size().Bytes(),
+		Field: "Scale", Value: scale.String(), Size: bits.Len64(largest) / 8,
 		Bound: fmt.Sprintf("scales of whole units (1 ns to 1 h) whose double and 45 s more are at most %d units",
-			b.largest()),
+			largest),
 		Needs: api.SmallestSize(func(largest uint64) bool { _, ok := slot.BandsFor(scale, largest); return ok }),
 	}
 }

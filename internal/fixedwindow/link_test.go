@@ -24,7 +24,7 @@ import (
 func slotsOf(t testing.TB, b *Backend, key string) *slots {
 	t.Helper()
 	l := fixed(time.Second, 10)
-	e, err := b.slotsFor(t.Context(), key, &l)
+	e, err := b.slotsFor(t.Context(), key, &l, 1)
 	require.NoError(t, err)
 	return e
 }

@@ -106,7 +106,7 @@ func newStranger(t *testing.T, change func(o *Options)) subject {
 	}
 	b := start(t, o)
 	l := fixed(time.Minute, 10)
-	s, err := b.slotsFor(t.Context(), "k", &l)
+	s, err := b.slotsFor(t.Context(), "k", &l, 1)
 	require.NoError(t, err)
 	return subject{s, r, srv}
 }

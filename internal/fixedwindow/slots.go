@@ -34,8 +34,8 @@ type slots struct {
 	duty // the janitor's, whose mutex guards it
 }
 
-func newSlots(b *Backend, server int, k entryKey) *slots {
-	bands, _ := slot.BandsFor(k.scale, b.largest())
+func newSlots(b *Backend, bands slot.Bands, k entryKey) *slots {
+	server := b.pick(k.key)
 	return &slots{
 		entryKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
 		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],

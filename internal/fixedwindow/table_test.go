@@ -97,7 +97,7 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 		o.MaxWindows = 1
 		b := start(t, o)
 		l := fixed(time.Minute, 10)
-		e, err := b.slotsFor(t.Context(), "k", &l)
+		e, err := b.slotsFor(t.Context(), "k", &l, 1)
 		require.NoError(t, err)
 		b.table.remove(e)
 		require.Zero(t, b.table.len())

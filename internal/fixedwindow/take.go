@@ -18,10 +18,11 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit,
 	if n == 0 {
 		return b.Peek(ctx, key, l, 0)
 	}
-	if err := b.checkNumber("N", n); err != nil {
+	s, err := b.slotsFor(ctx, key, &l, n)
+	if err != nil {
 		return w, false, err
 	}
-	return b.count(ctx, key, &l, hit{max: l.Max, n: n, take: true})
+	return s.doFor(ctx, &l, hit{max: l.Max, n: n, take: true})
 }
 
 // refuse makes w the window of a take that was refused.
@@ -36,10 +37,7 @@ func refuse(w *window.Window, l *window.Limit, n uint64) {
 // Peek returns what Take would return, but takes nothing.
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {
-	if err := b.checkNumber("N", n); err != nil {
-		return w, false, err
-	}
-	s, _, err := b.find(ctx, key, &l)
+	s, _, err := b.find(ctx, key, &l, n)
 	if err != nil {
 		return w, false, err
 	}
@@ -74,10 +72,12 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take,
 		return true, false, nil
 	}
 	for i := range takes {
-		if _, err := b.Check(takes[i].Limit); err != nil {
+		if err := check(&takes[i].Limit, takes[i].N); err != nil {
 			return false, false, err
 		}
-		if err := b.checkNumber("N", takes[i].N); err != nil {
+	}
+	for i := range takes { // which fails if the value size is not known
+		if _, err := b.bandsFor(ctx, takes[i].Key, &takes[i].Limit, takes[i].N); err != nil {
 			return false, false, err
 		}
 	}
@@ -220,7 +220,7 @@ func (t *take) given() { t.window.Count -= min(t.window.Count, t.N) }
 func (b *Backend) ordered(ctx context.Context, takes []window.Take) ([]take, error) {
 	all := make([]take, len(takes))
 	for i, t := range takes {
-		s, _, err := b.find(ctx, t.Key, &t.Limit)
+		s, _, err := b.find(ctx, t.Key, &t.Limit, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -251,10 +251,7 @@ func (t *take) recall() (known, mayRefuse bool) {
 // connection has ended, or if it can't be told from a later one: then n stays counted.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
 	id int64) (given, sent bool, err error) {
-	if err := b.checkNumber("N", n); err != nil {
-		return false, false, err
-	}
-	s, _, err := b.find(ctx, key, &l)
+	s, _, err := b.find(ctx, key, &l, n)
 	if err != nil {
 		return false, false, err
 	}
