@@ -153,7 +153,7 @@ func (l *link) doBy(ctx context.Context, c *conn.Conn, cl *conn.Call, deadline,
 	if err == nil || !sent || ctx.Err() == nil {
 		timer.Stop() // otherwise the call may be in flight, and c has to end in time (rule 3)
 	}
-	if err != nil && !sent && ctx.Err() == nil && !errors.Is(err, window.ErrOverloaded) {
+	if err != nil && !sent && ctx.Err() == nil && (errors.Is(err, conn.ErrStale) || !c.Open()) {
 		err = errAgain
 	}
 	return sent, err

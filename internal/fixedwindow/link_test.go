@@ -86,6 +86,19 @@ func TestActionsAreNotSentLate(t *testing.T) {
 	})
 }
 
+// Looking up again would not help.
+func TestAnActionThatCantBeEncodedFails(t *testing.T) {
+	srv, requests := observed(t, mockserver.WithValueSize(1))
+	s := slotsOf(t, client(t, srv), "k")
+	c, err := s.link.connect(t.Context())
+	require.NoError(t, err)
+	a := slot.Action{Kind: slot.GiveBack, Slot: slot.A, By: time.Now().Add(time.Hour)}
+	_, sent, err := s.act(t.Context(), c, a, 300)
+	require.ErrorContains(t, err, "the value 300 does not fit 1 bytes")
+	require.False(t, sent)
+	require.Empty(t, requests.take())
+}
+
 func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 	for name, ends := range map[string]func(*mockserver.Server, *conn.Conn){
 		"retired":    func(_ *mockserver.Server, c *conn.Conn) { c.Retire() },
