@@ -21,7 +21,7 @@ import (
 
 func sweepers(t *testing.T, srv *mockserver.Server, n int) (all []*Sweeper) {
 	for range n {
-		calls := conn.NewCalls(conn.SizeOf(2))
+		calls := conn.NewCalls(conn.SizeOf(srv.ValueSize()))
 		all = append(all, New(Options{Server: connect(t, srv, calls), Calls: calls, MaxInFlight: 512}))
 	}
 	return all
@@ -59,22 +59,30 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 	}
 }
 
-// The number of a term fits a value of the server. After the largest one, sweeps must go on.
-func TestTermNumbersWrap(t *testing.T) {
-	for before, after := range map[uint64]uint64{65_532: 65_534, 65_533: 0, 65_534: 0, 65_535: 2} {
+// The number and the TTL of a term fit a value of the server. After the largest number, sweeps must go on.
+func TestTermsOfEachValueSize(t *testing.T) {
+	for size := 1; size <= 8; size *= 2 {
 		synctest.Test(t, func(t *testing.T) {
-			srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+			srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""), mockserver.WithValueSize(size))
 			s := sweepers(t, srv, 1)[0]
 			s.o.Inspect = kept(time.Hour)
-			cl := s.o.Calls.Get()
-			old := conn.TTL{Amount: 60_000, Unit: codec.Seconds}
-			cl.Insert(conn.Insert{Key: []byte(LeaderKey), Quota: before, TTL: old})
-			_, err := s.do(t.Context(), cl)
-			require.NoError(t, err)
-			s.step(t.Context())
-			require.EqualValues(t, 1, srv.Requests(codec.OpList))
-			n, _ := srv.Counter(LeaderKey)
-			require.EqualValues(t, after, n, before)
+			most := s.o.Calls.Size().Largest()
+			for sweeps, term := range []struct{ before, after uint64 }{
+				{0, 2}, {most - 3, most - 1}, {most - 2, 0}, {most - 1, 0}, {most, 2},
+			} {
+				if sweeps > 0 {
+					cl := s.o.Calls.Get()
+					old := conn.Update{Attribute: codec.TimeToLive, Change: codec.Patch, Value: 20, Key: []byte(LeaderKey)}
+					cl.Update(old)
+					cl.Update(conn.Update{Change: codec.Patch, Value: term.before, Key: old.Key})
+					_, err := s.do(t.Context(), cl)
+					require.NoError(t, err)
+				}
+				s.step(t.Context())
+				require.EqualValues(t, sweeps+1, srv.Requests(codec.OpList))
+				n, _ := srv.Counter(LeaderKey)
+				require.EqualValues(t, term.after, n, "%d bytes, %+v", size, term)
+			}
 		})
 	}
 }
