@@ -86,4 +86,4 @@ package throttr
 //	stats.go, inspect.go              what servers and clients say of themselves
 //	list.go, subscribe.go, sweep.go   lists, channels, records that clients have left
 //	serverbackend.go                  the windows of a RateLimit on servers; serverbackend_list.go lists them
-//	open.go, lazy.go                  Open
+//	open.go                           Open
