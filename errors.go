@@ -77,8 +77,8 @@ type RangeError = window.RangeError
 
 // ValueSizeError is a server whose values are wider or narrower than the client's. Its fields
 // are Server, as in Config.Servers; Client, the size in bytes of the type that the client was
-// made with; and Actual, the size in bytes that the server was compiled for. It matches
-// [ErrValueSizeMismatch].
+// made with, or that it has learned from a server; and Actual, the size in bytes that the server
+// was compiled for. It matches [ErrValueSizeMismatch].
 type ValueSizeError = dial.ValueSizeError
 
 // ConnectError is a connection to a server that could not be made. Its fields are Server, as in

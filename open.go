@@ -131,11 +131,6 @@ func OpenServers(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenB
 func openServers(ctx context.Context, cfg Config, opts []BackendOption) (*ServerBackend, error) {
 	o := backendOptionsOf("OpenServers", opts)
 	client, err := connect(ctx, cfg, nil)
-	var other *ValueSizeError
-	if errors.As(err, &other) {
-		return nil, fmt.Errorf("%w: %w: %s has %d-byte values and another server %d-byte values; servers that are used together must have the same",
-			ErrConnect, ErrValueSizeMismatch, other.Server, other.Actual, other.Client)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,8 @@ func TestServersOfDifferentSizesCantBeUsedTogether(t *testing.T) {
 	_, err := throttr.OpenServers(t.Context(), throttr.Config{Servers: servers})
 	require.ErrorIs(t, err, throttr.ErrConnect)
 	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
-	require.Regexp(t, servers[0]+" has 4-byte values and another server 8-byte|"+servers[1]+" has 8-byte values and another server 4-byte", err)
+	require.Regexp(t, servers[0]+" has 4-byte values, and "+servers[1]+" had 8-byte values|"+
+		servers[1]+" has 8-byte values, and "+servers[0]+" had 4-byte values", err)
 }
 
 // lazyStarts are the ways to start while servers are away. Each returns a backend and closes it.

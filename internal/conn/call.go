@@ -59,31 +59,39 @@ type Call struct {
 
 // Calls recycles the calls to servers of one value size.
 type Calls struct {
-	size atomic.Pointer[Size]
-	pool sync.Pool
+	known atomic.Pointer[knownSize]
+	pool  sync.Pool
+}
+
+// knownSize is a value size, and the server that has told it, if one has.
+type knownSize struct {
+	size   Size
+	server string
 }
 
 // NewCalls returns the Calls of a value size. If it is nil, the first server tells it.
 func NewCalls(s Size) *Calls {
 	p := &Calls{}
 	if s != nil {
-		p.size.Store(&s)
+		p.known.Store(&knownSize{size: s})
 	}
 	return p
 }
 
-// Size returns the value size, or nil if it is not known yet. It is known once there is a connection.
+// Size returns the value size, or nil if it is not known yet. It is known before a connection is ready.
 func (p *Calls) Size() Size {
-	if s := p.size.Load(); s != nil {
-		return *s
+	if k := p.known.Load(); k != nil {
+		return k.size
 	}
 	return nil
 }
 
-// Learn makes s the value size if it is not known yet, and returns the value size.
-func (p *Calls) Learn(s Size) Size {
-	p.size.CompareAndSwap(nil, &s)
-	return p.Size()
+// Learn makes s, which a server has told, the value size if it is not known yet. It returns the value size, and the
+// server that has told that; "" if NewCalls was given it.
+func (p *Calls) Learn(s Size, server string) (size Size, teller string) {
+	p.known.CompareAndSwap(nil, &knownSize{s, server})
+	k := p.known.Load()
+	return k.size, k.server
 }
 
 // Get returns an empty call.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -234,17 +235,23 @@ func eventsTellTheSize[T codec.Value](t *testing.T, responses []byte) {
 func TestAClientLearnsTheValueSize(t *testing.T) {
 	for size := 1; size <= 8; size *= 2 {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
-		a, err := dial.ParseAddress(srv.Addr())
-		require.NoError(t, err)
+		other := mockserver.RunT(t, mockserver.WithValueSize(8/size))
 		calls := conn.NewCalls(nil)
-		d := dialer(new(net.Dialer).DialContext)
-		c, err := dial.Connect(t.Context(), &dial.Target{Server: srv.Addr(), Address: a, Dialer: d, Calls: calls}, false)
+		target := &dial.Target{Server: "a", Dialer: dialer(new(net.Dialer).DialContext), Calls: calls}
+		target.Address = dial.Address{Network: "tcp", Address: srv.Addr()}
+		c, err := dial.Connect(t.Context(), target, false)
 		require.NoError(t, err)
 		c.Conn.Close()
 		require.Equal(t, size, calls.Size().Bytes())
-		require.Equal(t, calls.Size(), calls.Learn(conn.SizeOf(size%8+1)))
 		require.Empty(t, srv.Keys(), "the probe leaves no record behind")
 		require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+
+		target.Server = "b"
+		target.Address.Address = other.Addr()
+		_, err = dial.Connect(t.Context(), target, false)
+		require.EqualError(t, err, fmt.Sprintf("throttr: can't connect to b: value size mismatch: b has %d-byte values, and a had %d-byte values; "+
+			"servers that are used together must have the same", 8/size, size))
+		require.Equal(t, size, calls.Size().Bytes())
 	}
 }
 

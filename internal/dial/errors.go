@@ -23,12 +23,18 @@ var (
 // matches [ErrValueSizeMismatch].
 type ValueSizeError struct {
 	Server string // as in Config.Servers
-	Client int    // the value size in bytes of the type that the client was made with
+	Client int    // the value size in bytes of the type that the client was made with, or that it has learned
 	Actual int    // the value size in bytes that the server was compiled for
+
+	teller string // the server that the client has learned Client from, if it has
 }
 
-// Error names both sizes.
+// Error names both sizes, and the servers that have them.
 func (e *ValueSizeError) Error() string {
+	if e.teller != "" {
+		return fmt.Sprintf("%v: %s has %d-byte values, and %s had %d-byte values; servers that are used together must have the same",
+			ErrValueSizeMismatch, e.Server, e.Actual, e.teller, e.Client)
+	}
 	return fmt.Sprintf("%v: the client's values are %s wide, those of %s %s (use uint%d)",
 		ErrValueSizeMismatch, byteCount(e.Client), e.Server, byteCount(e.Actual), 8*e.Actual)
 }

@@ -40,8 +40,8 @@ func (h *handshake) run(ctx, opening context.Context) error {
 		return err
 	}
 	actual := h.receiver.size
-	if size := h.target.Calls.Learn(actual); size != actual {
-		return &ValueSizeError{Server: h.target.Server, Client: size.Bytes(), Actual: actual.Bytes()}
+	if size, teller := h.target.Calls.Learn(actual, h.target.Server); size != actual {
+		return &ValueSizeError{Server: h.target.Server, Client: size.Bytes(), Actual: actual.Bytes(), teller: teller}
 	}
 	if h.target.AwaitStartUp != nil {
 		if err := h.target.AwaitStartUp(ctx, parking.Parks(h.parked)); err != nil {
