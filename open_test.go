@@ -320,6 +320,8 @@ func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
 		_, err = b.Charge(t.Context(), "k", large, 1)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		_, err = b.Delete(t.Context(), "k")
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
 
 		srv.Refuse(false)
 		time.Sleep(time.Second)

@@ -212,7 +212,8 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 func (b *Backend) countsOf(ctx context.Context, key string, scales []time.Duration) ([]entryKey, error) {
 	counts := b.table.of(key)
 	if len(scales) == 0 {
-		return counts, nil
+		_, err := b.largest(ctx, key) // there may never have been a server
+		return counts, err
 	}
 	counts = slices.DeleteFunc(counts, func(k entryKey) bool { return !slices.Contains(scales, k.scale) })
 	for _, scale := range scales {
