@@ -29,8 +29,9 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 // one has no key in a Config.KeyOf that has others, or there is no Config.Places for it. It matches [throttr.ErrConfig].
 func (m *Middleware) Check(p *Plan) error { return m.gate.Check(p) }
 
-// Peek returns the state of the limits of a request without counting, in the order of the limits:
-// whether one of cost 1 would be allowed now, and how many were counted. Use it to answer a customer who is denied:
+// Peek returns the state of the limits of a request without counting, the shortest scale first, whatever their order in
+// Config: whether one of cost 1 would be allowed now, and how many were counted. Use it to answer a customer who is
+// denied:
 //
 //	outcomes, err := m.Peek(ctx, httplimit.Request{Key: httplimit.Key{Text: httplimit.HeaderKey("X-Api-Key", apiKey)}})
 //

@@ -22,7 +22,7 @@ func CheckAlgorithm(a window.Algorithm) error {
 	if a == window.FixedWindow {
 		return nil
 	}
-	return fmt.Errorf("%w: Throttr servers can't keep the algorithm %q; they keep %q, and package memory and Redis keep all",
+	return fmt.Errorf("%w: Throttr servers can't keep the algorithm %q; they keep %q, and memory, Redis and PostgreSQL keep all",
 		window.ErrUnsupported, a, window.FixedWindow)
 }
 
