@@ -32,8 +32,8 @@ type ValueSizeError struct {
 // Error names both sizes, and the servers that have them.
 func (e *ValueSizeError) Error() string {
 	if e.teller != "" {
-		return fmt.Sprintf("%v: %s has %d-byte values, and %s had %d-byte values; servers that are used together must have the same",
-			ErrValueSizeMismatch, e.Server, e.Actual, e.teller, e.Client)
+		return fmt.Sprintf("%v: %s has %d-byte values, and %s had %d-byte values; "+
+			"servers that are used together must have the same", ErrValueSizeMismatch, e.Server, e.Actual, e.teller, e.Client)
 	}
 	return fmt.Sprintf("%v: the client's values are %s wide, those of %s %s (use uint%d)",
 		ErrValueSizeMismatch, byteCount(e.Client), e.Server, byteCount(e.Actual), 8*e.Actual)

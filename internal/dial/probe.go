@@ -109,8 +109,8 @@ func newReceiver(nc net.Conn, t *Target) *receiver {
 }
 
 // eventLength returns the length of the EVENT at the start of buf. If the value size is not known, it follows from the
-// EVENT's third field: that is the length of the payload, of which no byte but the lowest exceeds codec.MaxFrame>>8, and
-// after it comes the channel, whose first byte does, as it is a star or a hexadecimal digit.
+// EVENT: its third field is the length of the payload, of which no byte but the lowest exceeds codec.MaxFrame>>8. The
+// channel follows, whose first byte does, as it is a star or a hexadecimal digit.
 func (r *receiver) eventLength() (n int, err error) {
 	for bytes := 1; r.size == nil; bytes *= 2 {
 		first := 2 + bytes // byte of the channel
