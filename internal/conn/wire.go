@@ -71,10 +71,13 @@ func SizeOf(bytes int) Size {
 // sized is the Size of T.
 type sized[T codec.Value] struct{}
 
+// Bytes implements [Size].
 func (sized[T]) Bytes() int { return codec.Size[T]() }
 
+// Largest implements [Size].
 func (sized[T]) Largest() uint64 { return uint64(^T(0)) }
 
+// AppendInsert implements [Size].
 func (s sized[T]) AppendInsert(dst []byte, m Insert) ([]byte, error) {
 	if err := s.check(max(m.Quota, m.TTL.Amount)); err != nil {
 		return dst, err
@@ -83,6 +86,7 @@ func (s sized[T]) AppendInsert(dst []byte, m Insert) ([]byte, error) {
 	return codec.Insert[T]{Key: m.Key, Quota: T(m.Quota), TTL: ttl}.AppendBinary(dst)
 }
 
+// AppendUpdate implements [Size].
 func (s sized[T]) AppendUpdate(dst []byte, m Update) ([]byte, error) {
 	if err := s.check(m.Value); err != nil {
 		return dst, err
@@ -98,6 +102,7 @@ func (s sized[T]) check(value uint64) error {
 	return nil
 }
 
+// Decode implements [Size].
 func (sized[T]) Decode(kind codec.Kind, src []byte) (r Response, n int, err error) {
 	switch kind {
 	case codec.KindStatus:
@@ -124,11 +129,13 @@ func (sized[T]) Decode(kind codec.Kind, src []byte) (r Response, n int, err erro
 
 func widen[T codec.Value](t codec.TTL[T]) TTL { return TTL{Amount: uint64(t.Amount), Unit: t.Unit} }
 
+// DecodeEvent implements [Size].
 func (sized[T]) DecodeEvent(src []byte) (Event, int, error) {
 	e, n, err := codec.DecodeEvent[T](src)
 	return Event(e), n, err
 }
 
+// Records implements [Size].
 func (sized[T]) Records(maxFragment uint64) RecordDecoder {
 	return &recordDecoder[T]{ListDecoder: codec.ListDecoder[T]{MaxFragment: maxFragment}}
 }
