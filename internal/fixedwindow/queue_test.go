@@ -177,7 +177,7 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 		require.LessOrEqual(t, time.Since(began), 2*rounds*latency)
 		synctest.Wait()
 		require.False(t, s.busy())
-		require.Zero(t, cap(s.shared.callers), "memory that is kept")
+		require.LessOrEqual(t, cap(s.shared.callers), 1, "only the memory of a lone hit is kept")
 	})
 }
 
