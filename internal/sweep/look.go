@@ -13,9 +13,8 @@ const (
 	// other callers do not wait long behind them.
 	maxChunk      = 256
 	maxChunkBytes = 8000
-	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
-	// of 8-byte values.
-	requestOverhead = 12
+	// requestOverhead is what a QUERY has beside the name.
+	requestOverhead = 2
 	// pauseFactor is the length of the pause after a chunk, as a multiple of the time that the
 	// chunk takes.
 	pauseFactor = 4
@@ -24,15 +23,23 @@ const (
 // chunkSize returns the most requests that travel together.
 func (s *Sweeper) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
-// clean looks at records and does what is decided about them. It does not wait for the removals that it
-// starts. It ends by the deadline, or earlier if the records need sweeps more often.
-func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
+// look looks at records and returns the targets of what is to be removed, each once. It ends by the deadline, or
+// earlier if the records need sweeps more often. With an error, it returns what it has found until then.
+func (s *Sweeper) look(ctx context.Context, names []listed, deadline time.Time, r *Result) (targets []string, err error) {
 	left := len(names)
 	begin := time.Now()
+	found := make(map[string]struct{})
 	for chunk := range chunks(names, s.chunkSize(), maxChunkBytes) {
 		start := time.Now()
-		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
-			return err
+		some, err := s.lookAt(ctx, chunk, r)
+		if err != nil {
+			return targets, err
+		}
+		for _, t := range some {
+			if _, ok := found[t]; !ok {
+				found[t] = struct{}{}
+				targets = append(targets, t)
+			}
 		}
 		if left -= len(chunk); left == 0 {
 			break
@@ -42,10 +49,10 @@ func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time,
 		}
 		chunks := (left + len(chunk) - 1) / len(chunk)
 		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), chunks)) {
-			return ctx.Err()
+			return targets, ctx.Err()
 		}
 	}
-	return nil
+	return targets, nil
 }
 
 // pauseAfter returns how long to pause after a chunk. Took is the time that the chunk took, and
@@ -64,13 +71,12 @@ func (s *Sweeper) query(ctx context.Context, chunk [][]byte) ([]conn.Response, *
 	return responses, cl, err
 }
 
-// cleanChunk looks at a chunk of records and does what is decided about them.
-func (s *Sweeper) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
+// lookAt looks at a chunk of records, and returns the targets of those that are to be removed.
+func (s *Sweeper) lookAt(ctx context.Context, chunk [][]byte, r *Result) (targets []string, err error) {
 	responses, queries, err := s.query(ctx, chunk)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var targets []string
 	for i, response := range responses {
 		if !response.OK {
 			continue
@@ -83,17 +89,15 @@ func (s *Sweeper) cleanChunk(ctx context.Context, chunk [][]byte, removals *remo
 			}
 		}
 		switch {
-		case d.Target != "":
-			targets = append(targets, d.Target)
-		case d.Over:
+		case d.Target == "" && d.Over:
 			r.Kept++
+		case d.Target == "":
+		case s.o.DryRun:
+			r.Removed++
+		default:
+			targets = append(targets, d.Target)
 		}
 	}
 	s.o.Calls.Put(queries)
-	if s.o.DryRun {
-		r.Removed += len(targets)
-	} else if len(targets) > 0 {
-		removals.start(ctx, targets)
-	}
-	return nil
+	return targets, nil
 }
