@@ -58,6 +58,17 @@ type answer struct {
 	err     error
 }
 
+// String formats the windows of an answer, and what else it may have.
+func (a answer) String() string {
+	switch {
+	case a.err != nil:
+		return fmt.Sprint("error ", a.err)
+	case a.windows != nil:
+		return fmt.Sprintf("%v, %+v", a.ok, a.windows)
+	}
+	return fmt.Sprintf("%+v, %v, %d", a.Window, a.ok, a.deleted)
+}
+
 // of makes the call.
 func (c call) of(ctx context.Context, b window.Backend) (a answer) {
 	switch c.method {

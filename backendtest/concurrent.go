@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,210 +39,177 @@ func testOppositeOrder(s *suite) {
 	}
 }
 
-// storm is takes by many goroutines at one time.
-type storm struct {
-	count
-	clients []bool
-	keys    int           // if more than one, and not for hits, each call takes of two
-	hits    bool          // of 1, instead of takes
-	gives   bool          // most of what is granted is given back
-	ends    bool          // Reset, Set and Delete end windows meanwhile
-	every   int           // 0, or: at every of so many calls, the clock advances
-	advance time.Duration // by so much
-	granted [8_000][]grant
-	ended   atomic.Uint64 // windows, by calls
-	lost    atomic.Int64  // give-backs of a window that is open
-}
+// storm is how many calls goroutines make.
+const storm = 8_000
 
-// grant is a take that was granted, or a charge.
-type grant struct {
-	take call
-	window.Window
-	back bool
-}
-
-// testStorms keeps what is granted, or gives most of it back.
 func testStorms(s *suite) {
-	c := s.count("one").in(time.Hour).upTo(s.bounded(250) - 50) // there is room for 50 charges
-	one := []bool{false}
-	(&storm{count: c, clients: one, keys: 1}).run()
-	(&storm{count: c.on("hits"), clients: s.clients(), keys: 1, hits: true}).run()
-	(&storm{count: c.on("hits of ").upTo(goroutines), clients: one, keys: 50,
-		hits: true}).run() // windows open at one time
+	c := s.count("").in(time.Hour).upTo(s.bounded(250) - 50) // there is room for 50 charges
+	c.on("hit").hits(1)
+	c.on("hit ").upTo(goroutines).hits(50) // windows open at one time
 	if !s.has(giveBack) {
 		return
 	}
-	(&storm{count: c.on("gives"), clients: one, keys: 1, gives: true}).run()
-	(&storm{count: c.on("all"), clients: s.clients(), keys: 1, gives: true}).run()
-	if s.has(takeAll) && !s.Algorithm.Rolling() {
-		(&storm{count: c.on("two"), clients: one, keys: 4, gives: true}).run()
+	one := []bool{false}
+	c.on("keep").holders(one).storm(false)
+	c.on("give back").holders(one).storm(true)
+	c.on("all clients").holders(s.clients()).storm(true)
+}
+
+// hits hits keys. The limit of each is granted, and what is denied counts, too.
+func (c count) hits(keys int) {
+	key := func(i int) count { return c.on(fmt.Sprint(c.key, i%keys)).by(c.clients()[i%len(c.clients())]) }
+	granted := make([]atomic.Uint64, keys)
+	concurrently(storm, func(i int) {
+		if a := key(i).try(hit, 1); !a.Refused && a.Count <= c.limit.Max {
+			granted[i%keys].Add(1)
+		}
+	})
+	least, most := c.limit.Max, c.bounded(storm/uint64(keys))
+	switch {
+	case c.Algorithm.Rolling():
+		most = least
+	case !c.SkipsDenied:
+		least = most
 	}
+	for i := range granted {
+		n := granted[i].Load()
+		c.expect(n == c.limit.Max, "%d of %d are granted to %q", n, c.limit.Max, key(i).key)
+		key(i).counts(least, most)
+	}
+}
+
+// counts fails the test unless each client finds a count between two numbers.
+func (c count) counts(least, most uint64) {
+	for _, client := range c.clients() {
+		n := c.by(client).try(peek, 0).Count
+		c.expect(n >= least && n <= most, "the count of key %q is %d, want %d to %d", c.key, n, least, most)
+	}
+}
+
+// holders are goroutines that take, and hold what is granted until they give it back.
+type holders struct {
+	count
+	clients []bool // by which they call
+
+	mu   sync.Mutex       // guards what follows
+	held map[int64]uint64 // by window
+	lost int              // calls of GiveBack that have returned false
+}
+
+func (c count) holders(clients []bool) *holders {
+	return &holders{count: c, clients: clients, held: map[int64]uint64{}}
+}
+
+// calls returns the calls of a goroutine.
+func (h *holders) calls(i int) count { return h.by(h.clients[i%len(h.clients)]) }
+
+// take makes a take, or a charge, and returns what gives it back if it is granted.
+func (h *holders) take(m method, i int, n uint64) (back call, granted bool) {
+	back = h.calls(i).call(m, n)
+	a := h.suite.try(back)
+	if a.Refused {
+		return back, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held[a.ID] += n
+	back.method = giveBack
+	back.id = a.ID
+	return back, true
+}
+
+func (h *holders) giveBack(c call) {
+	given := h.suite.try(c).ok
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if given {
+		h.held[c.id] -= c.N
+	} else {
+		h.lost++
+	}
+}
+
+// all returns how much is held.
+func (h *holders) all() (sum uint64) {
+	for _, n := range h.held {
+		sum += n
+	}
+	return sum
+}
+
+// storm keeps what is granted, or gives most of it back. Each client finds what is held.
+func (h *holders) storm(gives bool) {
+	concurrently(storm, func(i int) {
+		if gives && i%100 == 10 && i < 5000 && !h.Algorithm.Rolling() {
+			h.take(charge, i, 1)
+		} else if back, ok := h.take(take, i, uint64(1+i%5)); ok && gives && i/goroutines%8 < 7 {
+			h.giveBack(back)
+		}
+	})
+	less := gives && h.Algorithm == window.TokenBucket // a give-back may come after tokens that have come back
+	held := h.all()
+	h.expect(gives || held == h.limit.Max, "%d of %d are granted", held, h.limit.Max)
+	h.expect(h.lost == 0 || less, "GiveBack returns false %d times", h.lost)
+	most := held
+	if less {
+		most = h.limit.Max
+	}
+	h.counts(held, most)
 }
 
 // testEndings has windows end meanwhile, by Reset, Set and Delete, and if they are not of a rolling algorithm, in time: of
 // each window, up to the limit is held. Then all clients do so, which tell windows apart in different ways.
 func testEndings(s *suite) {
 	c := s.count("ends").upTo(s.bounded(20))
-	all := []*storm{{count: c, every: 8, advance: 20 * time.Second},
-		{count: c.on("all").in(time.Hour), clients: s.clients()}}
-	if calendar(s) == "" && jumps(s) == "" {
-		for _, c := range []count{c.ofCalendar(window.Day, "Europe/Berlin", 0),
-			c.ofCalendar(window.Month, "Australia/Lord_Howe", 31)} {
-			all = append(all, &storm{count: c, every: 2000, advance: time.Duration(ends(&c.limit, s.now()) - s.now())})
-		}
-	}
-	for _, storm := range all {
-		if storm.clients == nil {
-			storm.clients = []bool{false}
-		}
-		if s.Algorithm.Rolling() {
-			storm.every = 0
-		}
-		storm.keys = 1
-		storm.gives = true
-		storm.ends = true
-		storm.run()
-		storm.takesUpTo()
-	}
+	c.holders([]bool{false}).endings(!s.Algorithm.Rolling())
+	c.on("all clients").in(time.Hour).holders(s.clients()).endings(false)
 }
 
-func (s *storm) run() {
-	concurrently(len(s.granted), s.step)
-	held, sums := make([]uint64, s.keys), map[int64]uint64{} // by key, and by window
-	all := uint64(0)
-	for _, grants := range s.granted {
-		for _, g := range grants {
-			if !g.back {
-				held[s.number(g.take.Key)] += g.take.N
-				sums[g.ID] += g.take.N
-				all += g.take.N
-			}
+// endings takes, gives most of it back a little later, and ends windows: by calls, and maybe by advancing the clock.
+func (h *holders) endings(inTime bool) {
+	var ended atomic.Uint64 // by calls
+	var taken [goroutines][]call
+	concurrently(storm, func(i int) {
+		mine := &taken[i%goroutines]
+		if i/goroutines%3 > 0 && len(*mine) > 3 {
+			h.giveBack((*mine)[0])
+			*mine = (*mine)[1:]
 		}
-	}
-	switch most := (s.ended.Load() + 1) * s.limit.Max; {
-	case !s.ends:
-		s.checkHeld(held)
-	case s.every > 0:
-		s.checkWindows(sums)
-	default:
-		s.expect(all <= most, "%d are held, at most %d with a limit of %d and %d calls that end the window", all,
-			most, s.limit.Max, s.ended.Load())
-	}
-}
-
-// of returns calls of one of the keys, and number which one it is.
-func (s *storm) of(i int) count {
-	return s.on(fmt.Sprint(s.key, i%s.keys)).by(s.clients[i%len(s.clients)])
-}
-
-func (s *storm) number(key string) (n int) { fmt.Sscan(key[len(s.key):], &n); return n }
-
-// step makes a call. What it takes is given back at once, or if windows end, later by the same goroutine.
-func (s *storm) step(i int) {
-	c := s.of(i)
-	if before := i - 4*goroutines; s.ends && i/goroutines%3 > 0 && before >= 0 {
-		s.giveBack(s.granted[before])
-	}
-	switch {
-	case s.every > 0 && i%s.every == s.every/2:
-		s.Clock.Advance(s.advance)
-	case s.ends && i%250 == 125:
-		s.ended.Add(1)
-		c.try([]method{reset, set, deleteAll}[i/250%3], 0)
-	case s.ends && i%250 == 0:
-		c.try(peek, 1)
-	case !s.ends && s.gives && i%100 == 10 && i < 5000 && !s.Algorithm.Rolling():
-		s.granted[i] = []grant{{take: c.call(charge, 1), Window: c.try(charge, 1).Window}}
-	default:
-		s.granted[i] = s.take(i)
-		if s.gives && !s.ends && i/goroutines%8 < 7 {
-			s.giveBack(s.granted[i])
-		}
-	}
-}
-
-// take makes one take or hit, or two takes of different keys.
-func (s *storm) take(i int) (granted []grant) {
-	c, n := s.of(i), uint64(1+i%5)
-	one := c.call(take, n)
-	if s.hits {
-		one = c.call(hit, 1)
-	}
-	if s.hits || s.keys == 1 {
-		if a := s.suite.try(one); !a.Refused && a.err == nil && a.Count <= s.limit.Max {
-			return []grant{{take: one, Window: a.Window}}
-		}
-		return nil
-	}
-	two := call{method: takeAll, takes: []window.Take{c.take(n), s.of(i + 1 + i/4%3).take(n)}, second: c.second}
-	a := s.suite.try(two)
-	for j, t := range two.takes {
-		if a.ok {
-			granted = append(granted, grant{take: call{Take: t}, Window: a.windows[j]})
-		}
-	}
-	return granted
-}
-
-func (s *storm) giveBack(granted []grant) {
-	for i := range granted {
-		g := &granted[i]
-		over := s.every > 0 && !s.Clock.Now().Before(g.ExpiresAt)
-		back := g.take
-		back.method = giveBack
-		back.id = g.ID
-		g.back = s.suite.try(back).ok
-		s.expect(!g.back || !over, "%v returns true after the end of the window", back)
-		if !g.back {
-			s.lost.Add(1)
-		}
-	}
-}
-
-// checkHeld fails the test unless each client finds what is held of each key, or all hits.
-func (s *storm) checkHeld(held []uint64) {
-	bucket := s.Algorithm == window.TokenBucket && s.gives // which may give less back
-	s.expect(s.lost.Load() == 0 || bucket || s.MayLose && s.keys > 1, "GiveBack returns false %d times for %q", s.lost.Load(), s.key)
-	for i, held := range held {
-		s.expect(s.gives || held == s.limit.Max, "%d of %d are granted to %q", held, s.limit.Max, s.key)
-		least, most := held, held
 		switch {
-		case bucket:
-			most = s.limit.Max
-		case s.hits && !s.Algorithm.Rolling(): // they count when they are over the limit
-			most = s.bounded(uint64(len(s.granted) / s.keys))
-			if !s.SkipsDenied {
-				least = most
+		case inTime && i%8 == 4:
+			h.Clock.Advance(20_000 * h.unit)
+		case i%250 == 125:
+			ended.Add(1)
+			h.calls(i).try([]method{reset, set, deleteAll}[i/250%3], 0)
+		case i%250 == 0:
+			h.calls(i).try(peek, 1)
+		default:
+			if back, ok := h.take(take, i, uint64(1+i%5)); ok {
+				*mine = append(*mine, back)
 			}
 		}
-		for _, client := range s.clients {
-			n := s.of(i).by(client).try(peek, 0).Count
-			s.expect(n >= least && n <= most, "the count of key %q is %d, want %d to %d", s.of(i).key, n, least, most)
+	})
+	if !inTime {
+		most := (ended.Load() + 1) * h.limit.Max
+		h.expect(h.all() <= most, "%d are held, at most %d if %d calls end the window", h.all(), most, ended.Load())
+	} else {
+		for id, n := range h.held {
+			h.expect(n <= h.limit.Max, "%d are held of window %d, whose limit is %d", n, id, h.limit.Max)
 		}
+		h.expect(len(h.held) >= 2, "there was %d window", len(h.held))
+		last := h.calls(0).try(hit, 0)
+		h.expect(last.Count == h.held[last.ID], "the count is %d, and %d are held of this window", last.Count,
+			h.held[last.ID])
 	}
-}
-
-// checkWindows fails the test if more is held of a window than it allows.
-func (s *storm) checkWindows(sums map[int64]uint64) {
-	for id, sum := range sums {
-		s.expect(sum <= s.limit.Max, "%d are held of window %d, whose limit is %d", sum, id, s.limit.Max)
-	}
-	s.expect(len(sums) >= 2, "there was %d window", len(sums))
-	last := s.of(0).try(hit, 0)
-	s.expect(last.Count == sums[last.ID], "the count is %d, and %d are held of this window", last.Count, sums[last.ID])
+	h.takesUpTo()
 }
 
 // takesUpTo has clients set the count to 0 and take until the limit is reached. All of them find that.
-func (s *storm) takesUpTo() {
-	c := s.of(0)
-	c.try(set, 0)
-	for n := range s.limit.Max + 10 {
-		a := c.by(s.clients[int(n)%len(s.clients)]).try(take, 1)
-		s.expect(a.Refused == (n >= s.limit.Max), "after Set to 0, take %d of %d returns %+v", n+1,
-			s.limit.Max, a.Window)
+func (h *holders) takesUpTo() {
+	h.calls(0).try(set, 0)
+	for n := range h.limit.Max + 10 {
+		a := h.calls(int(n)).try(take, 1)
+		h.expect(a.Refused == (n >= h.limit.Max), "after Set to 0, take %d of %d returns %+v", n+1, h.limit.Max, a.Window)
 	}
-	for _, client := range s.clients {
-		w := c.by(client).try(peek, 0)
-		s.expect(w.Count == s.limit.Max, "after as many takes as the limit allows, a client finds %+v", w.Window)
-	}
+	h.count.counts(h.limit.Max, h.limit.Max)
 }

@@ -31,7 +31,7 @@ func (c count) example(m method) call {
 	case deleteAll:
 		one.scales = []time.Duration{c.limit.Scale}
 	case exchange:
-		one.claims = []window.Claim{{Key: c.key}}
+		one.claims = []window.Claim{{Key: c.key, Process: "p", Seq: 100, Lease: c.lease(), Wants: want(1, 5)}}
 	case list, listPlaces:
 		one.keys = []string{c.key}
 	}
@@ -168,6 +168,9 @@ func testContext(s *suite) {
 				s.expect(errors.Is(err, context.Canceled),
 					"%v, whose context was canceled, returns error %v", call, err)
 				c.do(peek, 0)
+				if m == exchange {
+					s.claim(window.Claim{Key: c.key}) // nothing is held
+				}
 				if s.Failed() {
 					s.Fatalf("after %v", call)
 				}

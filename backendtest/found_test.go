@@ -34,7 +34,7 @@ func TestBrokenBackend(t *testing.T) {
 		all := unbounded
 		if slices.ContainsFunc(overMost, is) {
 			all = overMost
-			s.Backend = newWrong(store, clock.Now, bounds(most, 0, 0))
+			s.Backend = newWrong(store, clock.Now, bounded)
 		}
 		m := all[slices.IndexFunc(all, is)].mistake
 		s.Backend, s.Second = newWrong(s.Backend, clock.Now, m), newWrong(s.Backend, clock.Now, m)

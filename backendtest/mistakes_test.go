@@ -197,22 +197,6 @@ func ending(m method, which func(l, of window.Limit) bool) mistake {
 	})
 }
 
-// sparing makes Delete end some of what it should.
-func sparing(which func(c call, l window.Limit) bool) mistake {
-	return instead(deleteAll, func(b attempt, c call) (a answer) {
-		if _, a.err = b.Backend.Delete(b.ctx, "nobody", c.scales...); a.err != nil {
-			return a
-		}
-		for l := range b.Backend.List(b.ctx, c.Key) {
-			if which(c, l.Limit) && (len(c.scales) == 0 || slices.Contains(c.scales, l.Limit.Scale)) {
-				a.deleted++
-				b.Backend.Reset(b.ctx, c.Key, l.Limit)
-			}
-		}
-		return a
-	})
-}
-
 // ofClaims changes the claims on places in flight. It is told how many are held.
 func ofClaims(f func(b attempt, claim *window.Claim, held uint64)) mistake {
 	return instead(exchange, func(b attempt, c call) (a answer) {
@@ -312,70 +296,22 @@ func ofLength(a window.Algorithm) mistake {
 	})
 }
 
-// cut returns a minute in place of scales in which tests count at one time.
-func cut(scale time.Duration) time.Duration {
-	if scale > 0 {
-		return time.Minute
+// bounded makes a backend one with a largest count.
+func bounded(b attempt, c call) answer {
+	for _, t := range append(slices.Clone(c.takes), c.Take) {
+		if largest := max(t.Limit.Max, t.Limit.Burst); largest > most && b.to(call{Take: t}, check, 0).err == nil {
+			return answer{err: &window.RangeError{Field: "Max", Value: fmt.Sprint(largest), Bound: fmt.Sprint("at most ", most)}}
+		}
 	}
-	return scale
-}
-
-// unless returns err unless it is one that is accepted.
-func unless(err, accepted error) error {
-	if errors.Is(err, accepted) {
-		return nil
+	switch {
+	case c.method == set && c.N > most:
+		return answer{err: window.ErrRange}
+	case c.method == charge && !c.Limit.Algorithm.Rolling():
+		c.N = min(c.N, most-min(most, b.state(c).Count))
 	}
-	return err
-}
-
-// bounds makes a backend one with a largest count, and a clock that shows whole times. If it skips what is denied, it has
-// only one algorithm, and does not count hits on windows over their limit.
-func bounds(most uint64, only window.Algorithm, precision time.Duration) mistake {
-	var mu sync.Mutex // is held while a call is made, but not a list, whose loop may make others
-	check := func(l window.Limit) error {
-		switch largest := max(l.Max, l.Burst); {
-		case only != 0 && l.Algorithm != only:
-			return window.ErrUnsupported
-		case largest > most:
-			return &window.RangeError{Field: "Max", Value: fmt.Sprint(largest), Bound: fmt.Sprint("at most ", most)}
-		}
-		return nil
+	a := b.right(c)
+	if c.method == check {
+		a.traits.MaxCount = most
 	}
-	coarse := ofWindows(func(_ attempt, c call, w *window.Window) {
-		if c.Limit.Algorithm.Rolling() && w.RetryAfter != window.Never && precision > 0 {
-			w.RetryAfter = (w.RetryAfter + precision - 1).Truncate(precision)
-		}
-	})
-	return func(b attempt, c call) (a answer) {
-		if c.method != list {
-			mu.Lock()
-			defer mu.Unlock()
-		}
-		for _, t := range append(slices.Clone(c.takes), c.Take) {
-			if _, err := b.Backend.Check(t.Limit); err == nil {
-				if err := check(t.Limit); err != nil {
-					return answer{err: err}
-				}
-			}
-		}
-		if c.N > 0 && c.Limit.Algorithm != 0 {
-			w := b.state(c)
-			fixed, room := w.Left > 0 && !c.Limit.Algorithm.Rolling(), most-min(most, w.Count)
-			switch {
-			case c.method == set && c.N > most:
-				return answer{err: window.ErrRange}
-			case c.method == charge && c.Limit.Algorithm != window.TokenBucket:
-				c.N = min(c.N, room)
-			case c.method == hit && fixed && only != 0 && w.Count > c.Limit.Max:
-				return answer{Window: w}
-			case c.method == hit && fixed && c.N > room:
-				w.Refused = true
-				return answer{Window: w}
-			}
-		}
-		if a = coarse(b, c); c.method == "Check" {
-			a.traits = window.Traits{MaxCount: most, Precision: precision}
-		}
-		return a
-	}
+	return a
 }

@@ -3,7 +3,6 @@ package backendtest
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +65,7 @@ func (s *suite) do(c call) answer {
 		s.givesBack(m)
 		s.model.record(&c.Take).remember(m)
 	case reset:
-		s.model.record(&c.Take).forget()
+		s.model.record(&c.Take).End()
 		s.model.record(&c.Take).remember(m)
 	default:
 		at := s.when(m, &m.Take, m.Window)
@@ -96,10 +95,7 @@ func (s *suite) want(m made, at int64) window.Window {
 	case m.method == peek:
 		return r.peek(l, n, at)
 	case m.method == set:
-		r.forget()
-		if kept := m.Window.Count; l.Algorithm.Rolling() && kept >= min(n, limits.Capacity(l)) {
-			n = min(n, kept) // it need not store all
-		}
+		r.End()
 		return r.charge(l, n, at)
 	case m.method == charge:
 		most := cmp.Or(s.traits(*l).MaxCount, window.Unlimited)
@@ -116,15 +112,14 @@ func (s *suite) want(m made, at int64) window.Window {
 	return w
 }
 
-// wantOfHit makes a hit of a fixed window. One that leads to more than the largest count is refused, and others over
-// the limit may be refused or not counted, if the backend SkipsDenied.
+// wantOfHit makes a hit of a fixed window. If the backend SkipsDenied, one that is over the limit may be refused, or not
+// counted.
 func (s *suite) wantOfHit(m made, at int64) window.Window {
 	r := s.model.record(&m.Take)
-	w, most := r.window(&m.Limit, at), s.traits(m.Limit).MaxCount
-	tooMany := most > 0 && w.Count+m.N > most
+	w := r.window(&m.Limit, at)
 	denied := s.SkipsDenied && w.Count+m.N > m.Limit.Max
 	switch {
-	case tooMany || denied && m.Refused:
+	case denied && m.Refused:
 		w.Refused = true
 		w.RetryAfter = cmp.Or(m.RetryAfter, w.Left)
 	case denied && w.Count > m.Limit.Max && m.Count == w.Count:
@@ -169,17 +164,14 @@ func (s *suite) takesAll(m made) {
 }
 
 // adopt makes the model agree with what a take may leave that was refused, if a store has two clients. One that does not
-// know what the other has taken may take first, and give back then: a window is open, with a count of 0, or with more if
-// a give-back may be lost. What the take returns may be what the client has known.
+// know what the other has taken may take first, and give back then: if a give-back may be lost, the count is larger. What
+// the take returns may be what the client has known.
 func (s *suite) adopt(m made, t *window.Take) {
 	s.Helper()
 	look := made{call: call{method: peek, second: m.second, Take: t.Limit.For(t.Key, 0)}, before: m.before}
 	look.answer = s.try(look.call)
 	look.now = s.now()
-	r, at := s.model.record(t), s.when(look, t, look.Window)
-	if look.Left > 0 && r.window(&t.Limit, look.now).Left == 0 {
-		r.charge(&t.Limit, 0, at)
-	}
+	r := s.model.record(t)
 	if look.Left > 0 && s.MayLose && look.Count-r.Count <= t.N {
 		r.Count = look.Count
 	}
@@ -202,7 +194,7 @@ func (s *suite) deletes(m made) {
 		if r.left(&id.limit, m.now) > 0 {
 			least++
 		}
-		r.forget()
+		r.End()
 	}
 	if m.deleted < least || m.deleted > most {
 		s.wrong(m, &m.Take, fmt.Sprintf("it has ended %d windows, want %d", m.deleted, least))
@@ -242,39 +234,15 @@ func (s *suite) lists(m made) {
 // lists reports whether a call lists a key.
 func (c call) lists(key string) bool { return len(c.keys) == 0 || slices.Contains(c.keys, key) }
 
-// givesBack gives back in the model. A token bucket may give less back if it has got something else back since the take.
+// givesBack gives back in the model. If the backend MayLose, it may return false, and give nothing back.
 func (s *suite) givesBack(m made) {
 	s.Helper()
-	r := s.model.record(&m.Take)
-	again := m.Limit.Algorithm == window.TokenBucket && r.gave
-	if !m.ok && (s.MayLose || again) {
+	if !m.ok && s.MayLose {
 		return
 	}
-	before := *r
-	want := r.giveBack(&m.call, m.now)
-	switch {
-	case again:
-		s.settle(m, r, before)
-	case m.ok != want:
+	r := s.model.record(&m.Take)
+	if want := r.giveBack(&m.call, m.now); m.ok != want {
 		s.wrong(m, &m.Take, fmt.Sprintf("it returns %v, want %v", m.ok, want))
-	}
-	r.gave = r.gave || m.ok
-}
-
-// settle makes a token bucket lack what that of the backend lacks after a give-back. It is told what was before.
-func (s *suite) settle(m made, r *record, before record) {
-	s.Helper()
-	left := s.try(call{method: peek, Take: m.Limit.For(m.Key, 0)}).Left
-	most := before.window(&m.Limit, m.now).Left
-	all, _ := limits.MulDiv(m.N, uint64(m.Limit.Scale), m.Limit.Max)
-	if left > most || left < most-time.Duration(all)-1 {
-		s.wrong(m, &m.Take, fmt.Sprintf("after it the bucket is full in %v, which is no time from none of it to all", left))
-	}
-	r.Record = before.Record
-	r.Start = m.now
-	r.More, r.Count = bits.Mul64(m.Limit.Max, uint64(left))
-	if left == 0 {
-		r.End()
 	}
 }
 
@@ -365,8 +333,7 @@ func (s *suite) wrong(m made, t *window.Take, what string) {
 		if i == 0 {
 			text.WriteString("\nThe last calls of this count:")
 		}
-		fmt.Fprintf(&text, "\n\t%v before: %v returned %+v", time.Duration(m.now-before.now), before.call,
-			before.answer.Window)
+		fmt.Fprintf(&text, "\n\t%v before: %v returned %v", time.Duration(m.now-before.now), before.call, before.answer)
 	}
 	s.Error(text.String())
 }

@@ -12,7 +12,6 @@ type record struct {
 	algorithm.Record
 	series uint64             // of the last call that counted
 	ids    map[clientID]int64 // what the backend's windows and takes are in the Record: those until now
-	gave   bool               // a token bucket has got something back
 	calls  []made             // the last ones, for the texts of failures
 }
 
@@ -56,7 +55,7 @@ func (r *record) left(l *window.Limit, at int64) time.Duration {
 
 // take counts n if it fits.
 func (r *record) take(l *window.Limit, n uint64, at int64) window.Window {
-	r.begin(l, at)
+	r.series++
 	a, by, t := rules(l, at)
 	return describe(a.Take(&r.Record, by, t, n, r.series))
 }
@@ -66,27 +65,15 @@ func (r *record) charge(l *window.Limit, n uint64, at int64) window.Window {
 	if n == 0 && l.Algorithm.Rolling() {
 		return r.window(l, at)
 	}
-	r.begin(l, at)
+	r.series++
 	a, by, t := rules(l, at)
 	return describe(a.Charge(&r.Record, by, t, n, r.series))
-}
-
-// begin begins a call that counts.
-func (r *record) begin(l *window.Limit, at int64) {
-	r.series++
-	r.gave = r.gave && r.left(l, at) > 0
 }
 
 // giveBack gives n of a take back, and reports whether that is anything.
 func (r *record) giveBack(c *call, at int64) bool {
 	a, by, t := rules(&c.Limit, at)
 	return a.GiveBack(&r.Record, by, t, r.ids[clientID{c.second, c.id}], c.N)
-}
-
-// forget ends the window.
-func (r *record) forget() {
-	r.End()
-	r.gave = false
 }
 
 // ends returns the end of a window that opens at a time.

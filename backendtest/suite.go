@@ -244,14 +244,6 @@ func calendar(s *suite) string {
 	return once(s)
 }
 
-// jumps is for clocks that jump over decades: in a bubble, backends do all that they do in the background meanwhile.
-func jumps(s *suite) string {
-	if _, sleeps := s.Clock.(BubbleClock); sleeps {
-		return "for clocks that jump"
-	}
-	return ""
-}
-
 func twoClients(s *suite) string {
 	if s.Second == nil {
 		return "for backends of which a store can have two"

@@ -23,7 +23,6 @@ type wrong struct {
 	mu    sync.Mutex                    // guards what follows
 	calls int                           // that change something
 	last  map[window.Take]window.Window // by what countOf returns
-	max   map[window.Take]uint64        // of the last limit
 }
 
 // mistake makes calls of all methods. The right way is b.right(c).
@@ -37,7 +36,7 @@ type attempt struct {
 
 // newWrong returns a client of a store.
 func newWrong(store window.Backend, now func() time.Time, m mistake) *wrong {
-	return &wrong{Backend: store, now: now, mistake: m, last: map[window.Take]window.Window{}, max: map[window.Take]uint64{}}
+	return &wrong{Backend: store, now: now, mistake: m, last: map[window.Take]window.Window{}}
 }
 
 // right makes a call in the right way.
@@ -71,16 +70,6 @@ func (b attempt) counts() map[window.Take]window.Window {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.last)
-}
-
-// another reports whether the limit of a call has another Max than the last call of its count.
-func (b attempt) another(c call) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	of := countOf(c.Take)
-	was := b.max[of]
-	b.max[of] = c.Limit.Max
-	return was != 0 && was != c.Limit.Max && c.Limit.Max > 0 && b.last[of].ExpiresAt.After(b.now())
 }
 
 // uncounted returns what a hit would return that counts nothing.
