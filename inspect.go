@@ -111,15 +111,16 @@ func (c *client) Channel(ctx context.Context, name string) ([]inspect.Subscriber
 		asked = []*server{c.servers.of(name)}
 	}
 	subscribers, err := each(asked, func(s *server) (subscribers []inspect.Subscriber, err error) {
-		err = s.stream(ctx, request, func(src []byte, left bool) (int, bool, error) {
-			r, n, err := codec.DecodeChannelResponse(src)
-			if left {
-				return n, err == nil, err
-			}
+		var r codec.ChannelResponse
+		decode := func(src []byte) (n int, done bool, err error) {
+			r, n, err = codec.DecodeChannelResponse(src)
+			return n, err == nil, err
+		}
+		err = s.stream(ctx, request, decode, func() (more bool) {
 			for _, entry := range r.Subscribers {
 				subscribers = append(subscribers, subscriber(s.name, entry))
 			}
-			return n, err == nil, err
+			return true
 		})
 		return subscribers, err
 	})

@@ -59,39 +59,35 @@ type listDecoder[E any] interface {
 }
 
 // decoderOf returns a decoder of entries that do not depend on the value size.
-func decoderOf[E codec.FragmentEntry[E]](maxFragment uint64) listDecoder[E] {
-	return &codec.FragmentDecoder[E]{MaxFragment: maxFragment}
-}
+func decoderOf[E codec.FragmentEntry[E]]() listDecoder[E] { return new(codec.FragmentDecoder[E]) }
 
 // recordDecoder returns a decoder of a LIST.
-func (c *client) recordDecoder(maxFragment uint64) listDecoder[conn.Record] {
-	return c.calls.Size().Records(maxFragment)
-}
+func (c *client) recordDecoder() listDecoder[conn.Record] { return c.calls.Size().Records() }
 
 // listing yields the entries of all servers' responses to a request, and the errors last.
 func listing[E, R any](
-	ctx context.Context, c *client, r codec.Request, decoder func(maxFragment uint64) listDecoder[E],
-	entry func(server string, e E) R,
+	ctx context.Context, c *client, r codec.Request, decoder func() listDecoder[E], entry func(server string, e E) R,
 ) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var failures []error
 		for _, s := range c.servers.all {
 			left := false
 			var d listDecoder[E]
-			err := s.stream(ctx, r, func(src []byte, gone bool) (int, bool, error) {
+			var entries []E
+			decode := func(src []byte) (n int, done bool, err error) {
 				if d == nil { // now the value size is known
-					d = decoder(uint64(c.cfg.MaxResponse))
+					d = decoder()
 				}
-				entries, n, err := d.Decode(src)
-				if gone {
-					return n, d.Done(), err
-				}
+				entries, n, err = d.Decode(src)
+				return n, d.Done(), err
+			}
+			err := s.stream(ctx, r, decode, func() (more bool) {
 				for _, e := range entries {
 					if left = !yield(entry(s.name, e), nil); left {
-						return n, d.Done(), pool.ErrLeft
+						return false
 					}
 				}
-				return n, d.Done(), err
+				return true
 			})
 			if left {
 				return
@@ -114,9 +110,9 @@ func listing[E, R any](
 	}
 }
 
-// stream sends a request on a connection of its own and has decode read the response.
-func (s *server) stream(ctx context.Context, r codec.Request, decode pool.Decoder) error {
-	if sent, err := s.pool.Stream(ctx, r, decode); err != nil {
+// stream sends a request on a connection of its own, as [pool.Pool.Stream] does.
+func (s *server) stream(ctx context.Context, r codec.Request, decode pool.Decoder, take func() (more bool)) error {
+	if sent, err := s.pool.Stream(ctx, r, decode, take); err != nil {
 		return requestError(s.name, r.Op(), sent, err)
 	}
 	return nil

@@ -47,7 +47,7 @@ func (m ChannelsResponse) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// ChannelsDecoder decodes the response to a CHANNELS as it arrives.
+// ChannelsDecoder decodes the response to a CHANNELS fragment by fragment.
 type ChannelsDecoder = FragmentDecoder[ChannelsEntry]
 
 // ChannelsEntry is a channel in a [ChannelsResponse]. A server subscribes every connection
@@ -63,14 +63,12 @@ func (ChannelsEntry) size() int { return 1 + 3*8 }
 
 func (e ChannelsEntry) name() []byte { return e.Name }
 
-func (e ChannelsEntry) named(name []byte) ChannelsEntry {
-	e.Name = name
-	return e
-}
+func (ChannelsEntry) nameLength(b []byte) int { return int(b[0]) }
 
-func (ChannelsEntry) decode(b []byte) (e ChannelsEntry, name int, err error) {
+func (ChannelsEntry) decode(b, name []byte) (ChannelsEntry, error) {
+	e := ChannelsEntry{Name: name}
 	getNumbers(b[1:], &e.ReadBytes, &e.WriteBytes, &e.Connections)
-	return e, int(b[0]), nil
+	return e, nil
 }
 
 func (e ChannelsEntry) append(dst []byte) ([]byte, error) {

@@ -58,7 +58,7 @@ func DecodeConnectionResponse(src []byte) (m ConnectionResponse, n int, err erro
 		return m, 0, ErrShort
 	}
 	m.Found = true
-	m.Connection, _, err = m.Connection.decode(src[1:])
+	m.Connection, err = m.Connection.decode(src[1:], nil)
 	return m, n, err
 }
 

@@ -86,9 +86,9 @@ func (ConnectionInfo) size() int { return connectionSize }
 
 func (ConnectionInfo) name() []byte { return nil }
 
-func (c ConnectionInfo) named([]byte) ConnectionInfo { return c }
+func (ConnectionInfo) nameLength([]byte) int { return 0 }
 
-func (ConnectionInfo) decode(b []byte) (c ConnectionInfo, name int, err error) {
+func (ConnectionInfo) decode(b, _ []byte) (c ConnectionInfo, err error) {
 	copy(c.ID[:], b)
 	c.Type = ConnectionType(b[16])
 	c.Transport = Transport(b[17])
@@ -97,7 +97,7 @@ func (ConnectionInfo) decode(b []byte) (c ConnectionInfo, name int, err error) {
 	c.Port = binary.LittleEndian.Uint16(b[35:])
 	numbers := c.numbers()
 	getNumbers(b[37:], numbers[:]...)
-	return c, 0, nil
+	return c, nil
 }
 
 func (c ConnectionInfo) append(dst []byte) ([]byte, error) {

@@ -47,5 +47,5 @@ func (m ConnectionsResponse) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// ConnectionsDecoder decodes the response to a CONNECTIONS as it arrives.
+// ConnectionsDecoder decodes the response to a CONNECTIONS fragment by fragment.
 type ConnectionsDecoder = FragmentDecoder[ConnectionInfo]

@@ -24,7 +24,7 @@
 //
 // The responses to LIST, STATS, CONNECTIONS and CHANNELS come in fragments and can have
 // any length. [ListDecoder], [StatsDecoder], [ConnectionsDecoder] and [ChannelsDecoder]
-// decode such a response as it arrives, and hold one fragment of it. The decoders of whole
+// decode such a response fragment by fragment. The decoders of whole
 // responses, such as [DecodeListResponse], start from the beginning at each call.
 //
 // # Encoding
@@ -41,6 +41,6 @@
 //   - [DecodeRequest] and [DecodeResponse], for the interface value that they return;
 //   - the decoders of the responses to LIST, STATS, CONNECTIONS, CONNECTION, CHANNELS,
 //     CHANNEL and INFO, for slices and strings, once the whole response has arrived;
-//   - [FragmentDecoder], for what has arrived of a fragment. It reuses that memory for
+//   - [FragmentDecoder], for the entries of a fragment. It reuses that memory for
 //     the next fragment.
 package codec

@@ -42,21 +42,16 @@ func (e *SizeError) Unwrap() error { return ErrTooLarge }
 // [ErrUnknownOp].
 type DecodeError struct {
 	Offset int64 // where the field begins in the input, in bytes from 0
-	// Field is "op", "status", "probe status", "frame", "response kind", "fragment",
-	// "fragment index" or "record type".
+	// Field is "op", "status", "probe status", "frame", "response kind", "fragment index" or "record type".
 	Field string
-	Value uint64 // what the field holds; for "frame" and "fragment", the length in bytes
+	Value uint64 // what the field holds; for "frame", the length in bytes
 	Err   error  // ErrMalformed or ErrUnknownOp
 }
 
 // Error names the offset, the field and what was found.
 func (e *DecodeError) Error() string {
-	switch e.Field {
-	case "frame":
-		return fmt.Sprintf("%v: %s of %d bytes at offset %d, at most %d are allowed", e.Err, e.Field, e.Value,
-			e.Offset, MaxFrame)
-	case "fragment":
-		return fmt.Sprintf("%v: %s of %d bytes at offset %d is too long", e.Err, e.Field, e.Value, e.Offset)
+	if e.Field == "frame" {
+		return fmt.Sprintf("%v: frame of %d bytes at offset %d, at most %d are allowed", e.Err, e.Value, e.Offset, MaxFrame)
 	}
 	return fmt.Sprintf("%v: %s is 0x%02x at offset %d", e.Err, e.Field, e.Value, e.Offset)
 }

@@ -1,35 +1,34 @@
 package codec_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"testing/iotest"
 
 	"github.com/throttr-go/throttr/codec"
 )
 
-// A response to LIST of any length can be decoded with a buffer of any size. Here the bytes
-// arrive one at a time, in a buffer of 16.
+// A response to LIST can have any length. It is decoded fragment by fragment, here as it arrives in single bytes.
 func ExampleFragmentDecoder() {
 	response, _ := codec.ListResponse[uint16]{Fragments: [][]codec.ListEntry[uint16]{
 		{{Key: []byte("user:42"), Unit: codec.Hours, Bytes: 2}, {Key: []byte("user:43"), Unit: codec.Hours, Bytes: 2}},
 		{{Key: []byte("page"), Buffer: true, Unit: codec.Minutes, Bytes: 1200}},
 	}}.AppendBinary(nil)
-	conn := iotest.OneByteReader(bytes.NewReader(response))
+	conn := bufio.NewReader(bytes.NewReader(response))
 
 	var d codec.ListDecoder[uint16]
-	buf := make([]byte, 16)
-	lo, hi := 0, 0
+	var rest []byte // received and not yet decoded
 	for !d.Done() {
-		entries, n, err := d.Decode(buf[lo:hi])
-		lo += n
+		entries, n, err := d.Decode(rest)
+		rest = rest[n:]
 		for _, e := range entries { // valid until the next call
 			fmt.Printf("%s: %d bytes\n", e.Key, e.Bytes)
 		}
-		if errors.Is(err, codec.ErrShort) { // all of buf was taken
-			lo = 0
-			hi, err = conn.Read(buf)
+		if errors.Is(err, codec.ErrShort) {
+			var b byte
+			b, err = conn.ReadByte()
+			rest = append(rest, b)
 		}
 		if err != nil {
 			fmt.Println(err)

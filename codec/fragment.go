@@ -2,9 +2,9 @@ package codec
 
 import (
 	"encoding/binary"
+	"errors"
 	"iter"
-	"math"
-	"math/bits"
+	"slices"
 )
 
 // FragmentEntry is an entry of a response that comes in fragments: a [ListEntry],
@@ -14,211 +14,123 @@ import (
 type FragmentEntry[E any] interface {
 	// size is the length of the fixed part in bytes.
 	size() int
-	// decode returns the entry with a fixed part, and the length of its name.
-	decode(b []byte) (e E, name int, err error)
-	// named returns the entry with its name.
-	named(name []byte) E
+	// nameLength returns the length of the name in bytes, which the fixed part tells.
+	nameLength(fixed []byte) int
+	// decode returns the entry with a fixed part and a name.
+	decode(fixed, name []byte) (E, error)
 
 	// append appends the fixed part to dst, or returns an error.
 	append(dst []byte) ([]byte, error)
 	name() []byte
 }
 
-// FragmentDecoder decodes a response that comes in fragments, as it arrives. [ListDecoder],
+// FragmentDecoder decodes a response that comes in fragments, a fragment at a time. [ListDecoder],
 // [StatsDecoder], [ConnectionsDecoder] and [ChannelsDecoder] are its instances. The zero
 // value is ready to decode one response.
 //
 //	01 · fragments u64 · per fragment: index u64, from 1 · n u64 · n × fixed part · n names
-//
-// It holds no more than one fragment, and of that no more than has arrived: it does not
-// allocate by counts that it has read from the wire.
 type FragmentDecoder[E FragmentEntry[E]] struct {
-	// MaxFragment bounds the bytes of the entries and names of a fragment: one with more is
-	// malformed. 0 is no bound. The fragments of real servers have less than 24 KiB.
-	MaxFragment uint64
-
-	stage  stage
-	part   []byte // the bytes of the next item that have arrived
-	taken  bool   // part is complete, and was decoded by the last call
-	offset int64  // of the next item in the response
-	count  uint64 // of fragments in the response
-	err    error
-
-	// Of the fragment.
-	index   uint64 // from 1
-	start   int64  // its offset in the response
-	left    uint64 // how many entries have not been read
-	length  uint64 // of its fixed parts, and of the names of the entries that were read, in bytes
-	names   uint64 // of the names of the entries that were read, in bytes
-	lengths []byte // of each of these names
-	entries []E
+	begun   bool   // the status and the count have been decoded
+	count   uint64 // of fragments in the response
+	index   uint64 // of the last fragment that was decoded, from 1
+	offset  int64  // of the next fragment in the response
+	need    int    // how many bytes the next fragment has at least
+	entries []E    // of the last fragment
+	err     error  // at this and every later call
 }
 
-// stage is the kind of the next item of a response that comes in fragments.
-type stage uint8
+// fragmentHead is the length of a fragment's index and number of entries in bytes.
+const fragmentHead = 16
 
-const (
-	atStatus stage = iota
-	atCount
-	atFragment
-	atEntry
-	atNames
-	atEnd
-)
-
-// Decode decodes bytes of src up to the end of a fragment or of the response, and returns
-// how many it took. The next src must begin with the bytes that it did not take.
+// Decode decodes the next fragment once src holds all of it, and returns its entries and how many bytes it
+// took. The next src must begin with the bytes that it did not take. The fragments of real servers have less
+// than 24 KiB, but the protocol does not bound them.
 //
-// It returns the entries of the fragment that ends there; nil if none does. The entries of
-// an empty fragment are empty and not nil. They are valid until the next call, and until
-// src is overwritten.
+// The entries are nil if the response has no fragments, and not if a fragment has no entries. They are valid
+// until the next call, and until src is overwritten.
 //
-// Errors: [ErrShort] if it took all of src and needs more bytes; [ErrMalformed], with the
+// Errors: [ErrShort] if it needs more bytes, though it may have taken some; [ErrMalformed], with the
 // offset in the response, at this and every later call.
 func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) {
-	if d.taken {
-		d.part, d.taken = d.part[:0], false
+	err = d.err
+	if err == nil && !d.begun {
+		n, err = d.begin(src)
 	}
-	for d.err == nil && !d.Done() {
-		item, took := d.next(src[n:])
+	if err == nil && !d.Done() {
+		var took int
+		entries, took, err = d.fragment(src[n:])
 		n += took
-		if item == nil {
-			return nil, n, ErrShort
-		}
-		if d.decode(item) {
-			d.taken = len(d.part) > 0
-			return d.entries, n, nil
-		}
-		d.part = d.part[:0]
 	}
-	if d.err != nil {
-		return nil, 0, d.err
+	if err != nil && !errors.Is(err, ErrShort) {
+		d.err = err
+		return nil, 0, err
 	}
-	return nil, n, nil
+	return entries, n, err
 }
 
 // Done reports whether the response is complete.
-func (d *FragmentDecoder[E]) Done() bool { return d.stage == atEnd }
+func (d *FragmentDecoder[E]) Done() bool { return d.begun && d.index == d.count }
 
-// next returns the next item, or nil if it has not arrived yet, and how many bytes of src it took. An item that lies in
-// src as a whole is not copied.
-func (d *FragmentDecoder[E]) next(src []byte) (item []byte, n int) {
-	size := d.size()
-	if len(d.part) == 0 && uint64(len(src)) >= size {
-		return src[:size:size], int(size)
+// begin decodes the status and the count.
+func (d *FragmentDecoder[E]) begin(src []byte) (n int, err error) {
+	if err := listed(src); err != nil {
+		return 0, err
 	}
-	n = int(min(size-uint64(len(d.part)), uint64(len(src))))
-	d.part = append(d.part, src[:n]...)
-	if uint64(len(d.part)) < size {
-		return nil, n
+	if len(src) < 9 {
+		return 0, ErrShort
 	}
-	return d.part[:size:size], n
+	d.begun = true
+	d.count = binary.LittleEndian.Uint64(src[1:])
+	d.offset = 9
+	return 9, nil
 }
 
-// size returns the length of the next item in bytes.
-func (d *FragmentDecoder[E]) size() uint64 {
-	switch d.stage {
-	case atStatus:
-		return 1
-	case atCount:
-		return 8
-	case atFragment:
-		return 16
-	case atEntry:
-		var e E
-		return uint64(e.size())
-	default:
-		return d.names
+// fragment decodes the fragment at the start of src. It allocates nothing before all of it is there.
+func (d *FragmentDecoder[E]) fragment(src []byte) (entries []E, n int, err error) {
+	if len(src) < max(d.need, fragmentHead) {
+		return nil, 0, ErrShort
 	}
-}
-
-// decode decodes the next item, and reports whether it ends a fragment.
-func (d *FragmentDecoder[E]) decode(item []byte) (ended bool) {
-	switch d.stage {
-	case atStatus:
-		d.stage = atCount
-		d.err = listed(item)
-	case atCount:
-		d.count = binary.LittleEndian.Uint64(item)
-		d.begin()
-	case atFragment:
-		d.err = d.readHead(item)
-	case atEntry:
-		d.err = d.readEntry(item)
-	case atNames:
-		d.readNames(item)
-		ended = true
+	if index := binary.LittleEndian.Uint64(src); index != d.index+1 {
+		return nil, 0, &DecodeError{Offset: d.offset, Field: "fragment index", Value: index, Err: ErrMalformed}
 	}
-	d.offset += int64(len(item))
-	return ended
-}
-
-// begin sets the stage to the next fragment, or to the end.
-func (d *FragmentDecoder[E]) begin() {
-	d.stage = atFragment
-	if d.index == d.count {
-		d.stage = atEnd
+	var e E
+	count := binary.LittleEndian.Uint64(src[8:])
+	if count > uint64(len(src)-fragmentHead)/uint64(e.size()) {
+		return nil, 0, ErrShort
 	}
-}
-
-func (d *FragmentDecoder[E]) readHead(item []byte) error {
+	names := fragmentHead + int(count)*e.size()
+	n = names
+	for fixed := range slices.Chunk(src[fragmentHead:names], e.size()) {
+		n += e.nameLength(fixed)
+	}
+	if len(src) < n {
+		d.need = n // so that the names are added up once, in however many pieces they arrive
+		return nil, 0, ErrShort
+	}
+	if err := d.decodeEntries(src[fragmentHead:names], src[names:n]); err != nil {
+		return nil, 0, err
+	}
 	d.index++
-	if index := binary.LittleEndian.Uint64(item); index != d.index {
-		return &DecodeError{Offset: d.offset, Field: "fragment index", Value: index, Err: ErrMalformed}
-	}
-	d.start = d.offset
-	d.left = binary.LittleEndian.Uint64(item[8:])
-	d.names = 0
-	d.lengths = d.lengths[:0]
-	d.entries = d.entries[:0]
-	if d.entries == nil {
-		d.entries = []E{} // allocates nothing
-	}
-	d.stage = atEntry
-	if d.left == 0 {
-		d.stage = atNames
-	}
+	d.offset += int64(n)
+	d.need = 0
+	return d.entries, n, nil
+}
+
+// decodeEntries decodes the fixed parts and the names of a fragment's entries.
+func (d *FragmentDecoder[E]) decodeEntries(parts, names []byte) error {
 	var e E
-	high, length := bits.Mul64(d.left, uint64(e.size()))
-	if high != 0 {
-		length = math.MaxUint64
+	d.entries = slices.Grow(d.entries[:0], max(1, len(parts)/e.size())) // not nil, though there may be none
+	for i := 0; i < len(parts); i += e.size() {
+		fixed := parts[i : i+e.size()]
+		name := e.nameLength(fixed)
+		entry, err := e.decode(fixed, names[:name:name])
+		if err != nil {
+			return at(d.offset+fragmentHead+int64(i), err)
+		}
+		d.entries = append(d.entries, entry)
+		names = names[name:]
 	}
-	d.length = length
-	return d.checkLength()
-}
-
-func (d *FragmentDecoder[E]) readEntry(item []byte) error {
-	var e E
-	e, name, err := e.decode(item)
-	if err != nil {
-		return at(d.offset, err)
-	}
-	d.names += uint64(name)
-	d.length += uint64(name)
-	d.entries = append(d.entries, e)
-	d.lengths = append(d.lengths, byte(name))
-	d.left--
-	if d.left == 0 {
-		d.stage = atNames
-	}
-	return d.checkLength()
-}
-
-// checkLength returns an error if the fragment is longer than MaxFragment, as soon as that is known.
-func (d *FragmentDecoder[E]) checkLength() error {
-	if d.MaxFragment == 0 || d.length <= d.MaxFragment {
-		return nil
-	}
-	return &DecodeError{Offset: d.start, Field: "fragment", Value: d.length, Err: ErrMalformed}
-}
-
-func (d *FragmentDecoder[E]) readNames(item []byte) {
-	for i := range d.entries {
-		n := int(d.lengths[i])
-		d.entries[i] = d.entries[i].named(item[:n:n])
-		item = item[n:]
-	}
-	d.begin()
+	return nil
 }
 
 // decodeFragments decodes a whole response that comes in fragments.

@@ -51,7 +51,7 @@ func (m ListResponse[T]) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// ListDecoder decodes the response to a LIST as it arrives.
+// ListDecoder decodes the response to a LIST fragment by fragment.
 type ListDecoder[T Value] = FragmentDecoder[ListEntry[T]]
 
 // ListEntry is a record in a [ListResponse].
@@ -67,20 +67,18 @@ func (ListEntry[T]) size() int { return 11 + Size[T]() }
 
 func (e ListEntry[T]) name() []byte { return e.Key }
 
-func (e ListEntry[T]) named(key []byte) ListEntry[T] {
-	e.Key = key
-	return e
-}
+func (ListEntry[T]) nameLength(b []byte) int { return int(b[0]) }
 
-func (ListEntry[T]) decode(b []byte) (e ListEntry[T], key int, err error) {
+func (ListEntry[T]) decode(b, key []byte) (e ListEntry[T], err error) {
 	if b[1] > 1 {
-		return e, 0, &DecodeError{Offset: 1, Field: "record type", Value: uint64(b[1]), Err: ErrMalformed}
+		return e, &DecodeError{Offset: 1, Field: "record type", Value: uint64(b[1]), Err: ErrMalformed}
 	}
+	e.Key = key
 	e.Buffer = b[1] == 1
 	e.Unit = Unit(b[2])
 	e.Expires = binary.LittleEndian.Uint64(b[3:])
 	e.Bytes = getValue[T](b[11:])
-	return e, int(b[0]), nil
+	return e, nil
 }
 
 func (e ListEntry[T]) append(dst []byte) ([]byte, error) {

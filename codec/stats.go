@@ -47,7 +47,7 @@ func (m StatsResponse) AppendBinary(dst []byte) ([]byte, error) {
 	return appendFragments(dst, m.Fragments)
 }
 
-// StatsDecoder decodes the response to a STATS as it arrives.
+// StatsDecoder decodes the response to a STATS fragment by fragment.
 type StatsDecoder = FragmentDecoder[StatsEntry]
 
 // StatsEntry is a record in a [StatsResponse].
@@ -60,13 +60,10 @@ func (StatsEntry) size() int { return 1 + usageSize }
 
 func (e StatsEntry) name() []byte { return e.Key }
 
-func (e StatsEntry) named(key []byte) StatsEntry {
-	e.Key = key
-	return e
-}
+func (StatsEntry) nameLength(b []byte) int { return int(b[0]) }
 
-func (StatsEntry) decode(b []byte) (e StatsEntry, key int, err error) {
-	return StatsEntry{Usage: getUsage(b[1:])}, int(b[0]), nil
+func (StatsEntry) decode(b, key []byte) (StatsEntry, error) {
+	return StatsEntry{Key: key, Usage: getUsage(b[1:])}, nil
 }
 
 func (e StatsEntry) append(dst []byte) ([]byte, error) {

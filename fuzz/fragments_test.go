@@ -1,7 +1,6 @@
 package fuzz_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -39,31 +38,29 @@ func checkPieces[E codec.FragmentEntry[E]](t *testing.T, src []byte, fragments [
 	for _, size := range []int{1, 7, 64, len(src) + 1} {
 		var d codec.FragmentDecoder[E]
 		var got []string // entries are valid until the next call
-		var err error = codec.ErrShort
+		var err error
 		took := 0
-		for took < len(src) && !d.Done() {
+		for end := min(size, len(src)); !d.Done(); {
 			var entries []E
 			var n int
-			entries, n, err = d.Decode(bytes.Clone(src[took:min(took+size, len(src))]))
-			if err != nil && !errors.Is(err, codec.ErrShort) {
+			entries, n, err = d.Decode(src[took:end:end])
+			took += n
+			switch {
+			case err == nil && entries != nil:
+				got = append(got, fmt.Sprintf("%+v", entries))
+			case errors.Is(err, codec.ErrShort) && end < len(src):
+				end = min(end+size, len(src))
+				continue
+			}
+			if err != nil {
 				break
 			}
-			took += n
-			if err == nil && entries != nil {
-				got = append(got, fmt.Sprintf("%+v", entries))
-			}
 		}
-		if wantErr != nil {
-			if err == nil { // src ends at the end of a fragment
-				err = codec.ErrShort
-			}
-			require.Equal(t, wantErr, err)
-			require.False(t, d.Done())
-			continue
+		require.Equal(t, wantErr, err)
+		require.Equal(t, err == nil, d.Done())
+		if err == nil {
+			require.Equal(t, n, took)
+			require.Equal(t, want, got)
 		}
-		require.NoError(t, err)
-		require.True(t, d.Done())
-		require.Equal(t, n, took)
-		require.Equal(t, want, got)
 	}
 }

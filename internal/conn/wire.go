@@ -44,8 +44,8 @@ type Size interface {
 	Decode(kind codec.Kind, src []byte) (Response, int, error)
 	// DecodeEvent decodes an EVENT, which aliases src.
 	DecodeEvent(src []byte) (Event, int, error)
-	// Records returns a decoder of the response to a LIST. MaxFragment is that of [codec.FragmentDecoder].
-	Records(maxFragment uint64) RecordDecoder
+	// Records returns a decoder of the response to a LIST.
+	Records() RecordDecoder
 }
 
 // RecordDecoder decodes the response to a LIST as [codec.ListDecoder] does.
@@ -136,9 +136,7 @@ func (sized[T]) DecodeEvent(src []byte) (Event, int, error) {
 }
 
 // Records implements [Size].
-func (sized[T]) Records(maxFragment uint64) RecordDecoder {
-	return &recordDecoder[T]{ListDecoder: codec.ListDecoder[T]{MaxFragment: maxFragment}}
-}
+func (sized[T]) Records() RecordDecoder { return new(recordDecoder[T]) }
 
 // recordDecoder is the RecordDecoder of T.
 type recordDecoder[T codec.Value] struct {

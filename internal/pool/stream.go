@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -17,32 +18,26 @@ import (
 // readSize is the most that a stream reads at a time in bytes.
 const readSize = 16 << 10
 
-// Decoder decodes a part of a response. It returns how many bytes of src it has used, and
-// whether it needs no more. The bytes that it has not used come again, at the start of the
-// next src. [codec.ErrShort] asks for more bytes, and [ErrLeft] for none; any other error ends the
-// stream.
-//
-// Left says that the caller of Stream has returned: the decoder must find the end of the response,
-// and touch nothing of its caller's.
-type Decoder = func(src []byte, left bool) (n int, done bool, err error)
-
-// ErrLeft is returned by a [Decoder] whose caller needs no more of the response.
-var ErrLeft = errors.New("throttr: the caller needs no more of the response")
+// Decoder decodes the next part of a response. It returns how many bytes of src it has used, and
+// whether the response ends there. The bytes that it has not used come again, at the start of the
+// next src. [codec.ErrShort] asks for more bytes; any other error ends the stream.
+type Decoder = func(src []byte) (n int, done bool, err error)
 
 // leftTime bounds the reading of a response that nobody needs any more.
 const leftTime = 30 * time.Second
 
-// Stream sends a request on a connection of its own and calls d with the parts of the response
-// as they arrive. The response can be of any length. At most MaxConns streams are open at a
+// Stream sends a request on a connection of its own and decodes the response as it arrives. The response
+// can be of any length, and its parts have MaxResponse bytes at most. At most MaxConns streams are open at a
 // time, and one LIST or STATS; further ones wait, and count as acquiring.
 //
-// If ctx ends, or d returns [ErrLeft], Stream returns at once. The rest of the response is then read
-// in the background, for leftTime at most: what a server can't send keeps its memory for good (H16,
-// H20).
+// After each part that decode has decoded, take is called, in the goroutine of the caller. The two never run at one
+// time, so that take can use what decode has left for it. Decode goes on after Stream has returned, if take returns
+// false, or if ctx ends: Stream then returns at once, and the rest of the response is decoded in the background, for
+// leftTime at most. What a server can't send keeps its memory for good (H16, H20).
 //
 // Sent reports whether a byte of the request has left. An error that matches
 // [codec.ErrTooLarge] says that the request can't be encoded. Nothing is sent twice.
-func (p *Pool) Stream(ctx context.Context, r codec.Request, d Decoder) (sent bool, err error) {
+func (p *Pool) Stream(ctx context.Context, r codec.Request, decode Decoder, take func() (more bool)) (sent bool, err error) {
 	frame, err := r.AppendBinary(nil)
 	if err != nil {
 		return false, err
@@ -62,13 +57,13 @@ func (p *Pool) Stream(ctx context.Context, r codec.Request, d Decoder) (sent boo
 		<-permits
 		return false, err
 	}
-	s := p.newStream(c, d)
+	s := p.newStream(c, decode)
 	go func() {
 		defer p.background.Done() // of openUnshared
 		defer func() { <-permits }()
 		s.run(frame)
 	}()
-	return s.follow(ctx)
+	return s.follow(ctx, take)
 }
 
 // acquirePermit waits until there is room in permits.
@@ -96,38 +91,31 @@ func (p *Pool) acquirePermit(ctx context.Context, permits chan struct{}) error {
 // shared connection, the requests behind it would wait until the last byte of the response
 // was decoded.
 //
-// Its goroutine writes and reads. The caller decodes what has been read, until it leaves; from then
-// on the goroutine does that, too.
+// Its goroutine does everything but take the parts, which the caller does until it has returned.
 type stream struct {
-	pool  *Pool
-	nc    net.Conn
-	sent  bool          // a byte of the request has left; set before the first part is there
-	parts chan part     // what the caller is to decode; closed when the goroutine has ended
+	pool   *Pool
+	nc     net.Conn
+	decode Decoder
+	rest   []byte // received and not yet decoded
+	begun  bool   // the response has begun: EVENTs can't come any more
+
+	parts chan struct{} // the caller is to take a part; closed when the goroutine has ended
+	taken chan struct{} // the caller has taken it
 	gone  chan struct{} // closed when the caller has returned
 
 	ctx context.Context         // its end closes the connection; the cause may be the server's silence
 	end context.CancelCauseFunc // ends ctx; only the first reason counts
 
-	// The caller uses these until it has returned, and then the goroutine.
-	decoder Decoder
-	rest    []byte // received and not yet decoded
-	begun   bool   // EVENTs can't come any more
-	left    bool   // the caller needs no more of the response
-	ended   bool   // err is set
-	err     error  // why the stream has ended; nil: with its response
-}
-
-// part is what a read, or the write of the request, has brought.
-type part struct {
-	bytes []byte
-	err   error
+	// For the caller, once parts is closed.
+	sent bool  // a byte of the request has left
+	err  error // why the stream has ended; nil: with its response
 }
 
 // newStream makes a stream of a connection.
-func (p *Pool) newStream(c *dial.Connection, d Decoder) *stream {
+func (p *Pool) newStream(c *dial.Connection, decode Decoder) *stream {
 	s := &stream{
-		pool: p, nc: c.Conn, decoder: d, rest: c.Early,
-		parts: make(chan part), gone: make(chan struct{}),
+		pool: p, nc: c.Conn, decode: decode, rest: c.Early,
+		parts: make(chan struct{}), taken: make(chan struct{}), gone: make(chan struct{}),
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	context.AfterFunc(s.ctx, func() { s.nc.Close() })
@@ -135,27 +123,43 @@ func (p *Pool) newStream(c *dial.Connection, d Decoder) *stream {
 	return s
 }
 
+// follow has the caller take the parts of the response, until its end, or until the caller leaves. What has
+// left by then of a request that is still being written is not known.
+func (s *stream) follow(ctx context.Context, take func() bool) (sent bool, err error) {
+	defer s.endAfter(leftTime)
+	defer close(s.gone) // although take, which is the caller's, may panic
+	for {
+		select {
+		case _, more := <-s.parts:
+			if !more {
+				return s.sent, s.err
+			}
+		case <-ctx.Done():
+			return true, ctx.Err()
+		}
+		if !take() {
+			return true, nil
+		}
+		select {
+		case s.taken <- struct{}{}:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
 // run is the goroutine.
 func (s *stream) run(frame []byte) {
 	defer close(s.parts)
 	defer s.pool.streams.Add(-1)
 	defer context.AfterFunc(s.pool.ctx, func() { s.endAfter(closeGrace) })()
-	silence := s.pool.o.StallTimeout
-	stall := time.AfterFunc(silence, func() { s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, silence)) })
-	n, err := s.nc.Write(frame)
-	stall.Stop()
-	s.sent = n > 0
-	var buf [2][readSize]byte // one is read into while the caller takes the other
-	for i, next := 0, (part{err: err}); s.hand(next); i++ {
-		b := buf[i%2][:]
-		stall.Reset(silence)
-		n, err := s.nc.Read(b)
-		stall.Stop() // the decoder may be slow: only the server is timed
-		if n > 0 {
-			err = nil
-		}
-		next = part{b[:n], err}
+	s.err = s.exchange(frame)
+	if cause := context.Cause(s.ctx); s.err != nil && cause != nil {
+		s.err = cause
 	}
+	if isLoss(s.err) {
+		s.pool.failures.Add(1) // before the caller returns
+	}
+	s.end(s.err)
 }
 
 // endAfter ends the stream after a while, unless it has ended by then.
@@ -164,121 +168,87 @@ func (s *stream) endAfter(d time.Duration) {
 	context.AfterFunc(s.ctx, func() { t.Stop() })
 }
 
-// hand has a part decoded: by the caller, unless it has returned. It returns false if no other follows.
-func (s *stream) hand(next part) bool {
-	select {
-	case s.parts <- next:
-		return next.err == nil
-	case <-s.gone:
-	case <-s.ctx.Done():
-		select {
-		case <-s.gone:
-		default:
-			return false // Close does not wait for a decoder
+// exchange sends the request and decodes the response.
+func (s *stream) exchange(frame []byte) error {
+	n, err := s.timed(s.nc.Write, frame)
+	s.sent = n > 0
+	for err == nil {
+		if done, err := s.decodeRest(); done || err != nil {
+			return err
 		}
+		err = s.read()
 	}
-	if s.left && !s.ended {
-		s.take(next)
+	if s.begun && errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	return !s.ended
+	return fmt.Errorf("%w: %w", conn.ErrLost, err)
 }
 
-// follow has the caller decode the response, until its end, or until the caller leaves. What has
-// left by then of a request that is still being written is not known.
-func (s *stream) follow(ctx context.Context) (sent bool, err error) {
-	defer close(s.gone)
-	returned := false
-	defer func() {
-		if !returned { // the decoder, which is the caller's, has panicked
-			s.finish(conn.ErrGone)
+// read reads once, and no more than may be held.
+func (s *stream) read() error {
+	held := len(s.rest)
+	s.rest = slices.Grow(s.rest, readSize)
+	n, err := s.timed(s.nc.Read, s.rest[held:held+min(readSize, s.pool.o.MaxResponse-held)])
+	s.rest = s.rest[:held+n]
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// timed calls Read or Write of the connection, and ends the stream if it lasts for StallTimeout.
+func (s *stream) timed(f func([]byte) (int, error), b []byte) (int, error) {
+	silence := s.pool.o.StallTimeout
+	defer time.AfterFunc(silence, func() { s.end(fmt.Errorf("%w: no byte for %v", conn.ErrStalled, silence)) }).Stop()
+	return f(b)
+}
+
+// decodeRest decodes what has been received as far as it is complete, and hands its parts to the caller. It reports
+// whether the response has ended.
+func (s *stream) decodeRest() (done bool, err error) {
+	for len(s.rest) > 0 && !done {
+		n := 0
+		s.begun = s.begun || codec.Op(s.rest[0]) != codec.OpEvent // EVENTs may precede the response (H8)
+		if s.begun {
+			n, done, err = s.decode(s.rest)
+		} else {
+			_, n, err = s.pool.o.Calls.Size().DecodeEvent(s.rest)
 		}
-	}()
-	for !s.ended && !s.left {
-		select {
-		case next := <-s.parts:
-			s.take(next)
-		case <-s.ctx.Done():
-			s.finish(context.Cause(s.ctx))
-		case <-ctx.Done():
-			s.left = true
-			err = ctx.Err()
-		}
-	}
-	returned = true
-	if s.left {
-		s.endAfter(leftTime)
-		return true, err
-	}
-	for range s.parts { // the goroutine is about to end
-	}
-	return s.sent, s.err
-}
-
-// take decodes a part, behind what is left of those before.
-func (s *stream) take(next part) {
-	switch {
-	case next.err == nil:
-		s.decodeAll(next.bytes)
-	case s.begun && errors.Is(next.err, io.EOF):
-		s.finish(fmt.Errorf("%w: %w", conn.ErrLost, io.ErrUnexpectedEOF))
-	default:
-		s.finish(fmt.Errorf("%w: %w", conn.ErrLost, next.err))
-	}
-}
-
-// decodeAll decodes bytes, of which no more than MaxResponse are kept at a time.
-func (s *stream) decodeAll(bytes []byte) {
-	for more := true; more; more = len(bytes) > 0 && !s.ended {
-		n := min(len(bytes), max(s.pool.o.MaxResponse-len(s.rest), 0))
-		s.rest = append(s.rest, bytes[:n]...)
-		bytes = bytes[n:]
-		s.decodeRest()
-	}
-}
-
-// decodeRest decodes what has been received as far as it is complete.
-func (s *stream) decodeRest() {
-	for len(s.rest) > 0 && !s.ended {
-		n, done, err := s.decode()
 		s.rest = s.rest[n:]
-		s.left = s.left || errors.Is(err, ErrLeft)
 		switch {
-		case done:
-			s.pool.counters.Answered.Add(1)
-			s.finish(nil)
-		case err == nil || errors.Is(err, ErrLeft):
-		case !errors.Is(err, codec.ErrShort):
-			s.finish(fmt.Errorf("%w: %w", conn.ErrProtocol, err))
-		case len(s.rest) >= s.pool.o.MaxResponse:
-			s.finish(fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse))
-		default:
-			return
+		case errors.Is(err, codec.ErrShort) && len(s.rest) < s.pool.o.MaxResponse:
+			return false, nil
+		case errors.Is(err, codec.ErrShort):
+			return false, fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse)
+		case err != nil:
+			return false, fmt.Errorf("%w: %w", conn.ErrProtocol, err)
+		case !s.begun:
+			s.pool.counters.Events.Add(1)
+		case !s.hand():
+			return false, context.Cause(s.ctx)
 		}
 	}
+	if done {
+		s.pool.counters.Answered.Add(1)
+	}
+	return done, nil
 }
 
-// decode decodes what the rest begins with: an EVENT before the response (H8), or a part of this.
-func (s *stream) decode() (n int, done bool, err error) {
-	if s.begun || codec.Op(s.rest[0]) != codec.OpEvent {
-		s.begun = true
-		return s.decoder(s.rest, s.left)
+// hand has the caller take a part, unless it has returned. It returns false if the stream has ended by then.
+func (s *stream) hand() bool {
+	select {
+	case s.parts <- struct{}{}:
+	case <-s.gone:
+		return true
+	case <-s.ctx.Done():
+		return false
 	}
-	_, n, err = s.pool.o.Calls.Size().DecodeEvent(s.rest)
-	if err == nil {
-		s.pool.counters.Events.Add(1)
+	select {
+	case <-s.taken:
+		return true
+	case <-s.gone:
+		return true
+	case <-s.ctx.Done(): // Close does not wait for a caller that takes a part
+		return false
 	}
-	return n, false, err
-}
-
-// finish ends the stream. If it has been ended before its response was there, the reason for that counts.
-func (s *stream) finish(err error) {
-	if cause := context.Cause(s.ctx); err != nil && cause != nil {
-		err = cause
-	}
-	if isLoss(err) {
-		s.pool.failures.Add(1) // before the caller returns
-	}
-	s.ended = true
-	s.err = err
-	s.end(err)
 }

@@ -3,12 +3,10 @@ package pool_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,79 +16,17 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/pool"
-	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
-// script is a server whose bytes the test chooses. It answers the probe and then calls respond
-// for each request, after it has read the request's op. It hangs up if respond returns false.
-type script struct {
-	respond func(op codec.Op, nc net.Conn) bool
-
-	mu    sync.Mutex
-	open  int
-	most  int // connections that were open at the same time
-	conns sync.WaitGroup
-}
-
-// says returns a script that responds to every request with the same bytes.
-func says(response []byte) *script { return saysIn(len(response), response) }
-
-// saysIn is says in pieces of some bytes.
-func saysIn(piece int, response []byte) *script {
-	return &script{respond: func(_ codec.Op, nc net.Conn) bool {
-		for p := range slices.Chunk(response, max(1, piece)) {
-			if _, err := nc.Write(p); err != nil {
-				return false
-			}
-		}
-		return true
-	}}
-}
-
-func (f *script) dial(context.Context, string, string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	f.mu.Lock()
-	f.open++
-	f.most = max(f.most, f.open)
-	f.mu.Unlock()
-	f.conns.Go(func() { f.serve(theirs) })
-	return &observed{Conn: ours, onClose: func() {
-		f.mu.Lock()
-		f.open--
-		f.mu.Unlock()
-	}}, nil
-}
-
-// observed calls onClose when it is closed for the first time.
-type observed struct {
-	net.Conn
-	once    sync.Once
-	onClose func()
-}
-
-func (c *observed) Close() error {
-	c.once.Do(c.onClose)
-	return c.Conn.Close()
-}
-
-func (f *script) serve(nc net.Conn) {
-	defer nc.Close()
-	if testkit.Handshake(nc, 2) != nil {
-		return
+// listing starts a server in memory that responds to each kind of listing with some bytes.
+func listing(t testing.TB, response []byte) *mockserver.Server {
+	t.Helper()
+	srv := inMemory(t)
+	for _, op := range []codec.Op{codec.OpList, codec.OpStats, codec.OpConnections, codec.OpChannels} {
+		srv.Inject(mockserver.Fault{Op: op, Replace: response})
 	}
-	op := make([]byte, 1)
-	for {
-		if _, err := io.ReadFull(nc, op); err != nil || !f.respond(codec.Op(op[0]), nc) {
-			return
-		}
-	}
-}
-
-// counts returns how many connections are open, and how many were at most.
-func (f *script) counts() (open, most int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.open, f.most
+	return srv
 }
 
 // records is the response to a LIST in fragments of the given sizes.
@@ -128,32 +64,21 @@ func (s subject) list(ctx context.Context, each func(key string) bool) (keys []s
 // listAs is list with a request whose response is that to a LIST.
 func (s subject) listAs(ctx context.Context, r codec.Request, each func(key string) bool) (keys []string, sent bool, err error) {
 	var d codec.ListDecoder[uint16]
-	sent, err = s.Stream(ctx, r, func(src []byte, left bool) (int, bool, error) {
-		entries, n, err := d.Decode(src)
-		if left {
-			return n, d.Done(), err
-		}
+	var entries []codec.ListEntry[uint16]
+	decode := func(src []byte) (n int, done bool, err error) {
+		entries, n, err = d.Decode(src)
+		return n, d.Done(), err
+	}
+	sent, err = s.Stream(ctx, r, decode, func() (more bool) {
 		for _, e := range entries {
 			keys = append(keys, string(e.Key))
 			if each != nil && !each(string(e.Key)) {
-				return n, d.Done(), pool.ErrLeft
+				return false
 			}
 		}
-		return n, d.Done(), err
+		return true
 	})
 	return keys, sent, err
-}
-
-func TestASlowDecoderIsNotAStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, says(encode(t, records(1000, 1000, 1000))).dial, pool.Options{HealthInterval: 1000 * time.Hour})
-		keys, _, err := s.list(t.Context(), func(string) bool {
-			time.Sleep(time.Minute)
-			return true
-		})
-		require.NoError(t, err)
-		require.Len(t, keys, 3000)
-	})
 }
 
 func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
@@ -171,7 +96,9 @@ func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
 	})
 }
 
+// A slow caller is not taken for a server that has stalled.
 func TestStreamsWaitForEachOther(t *testing.T) {
+	const slow = time.Minute // more than StallTimeout
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			requests []codec.Request
@@ -180,27 +107,26 @@ func TestStreamsWaitForEachOther(t *testing.T) {
 			{[]codec.Request{codec.Connections{}, codec.Channels{}}, 2},
 			{[]codec.Request{codec.List{}, codec.Stats{}}, 1}, // H20
 		} {
-			f := says(encode(t, records(1000)))
-			s := connect(t, f.dial, pool.Options{MaxConns: 2})
+			srv := listing(t, encode(t, records(1000, 1000, 1000)))
+			s := connect(t, to(srv), pool.Options{MaxConns: 2, HealthInterval: 1000 * time.Hour})
 			start := time.Now()
 			wait := s.start(10, func(i int) {
-				_, _, err := s.listAs(t.Context(), c.requests[i%2], func(key string) bool {
+				keys, _, err := s.listAs(t.Context(), c.requests[i%2], func(key string) bool {
 					if key == "0.0" {
-						time.Sleep(time.Second)
+						time.Sleep(slow)
 					}
 					return true
 				})
-				if err != nil {
-					t.Error(err)
+				if err != nil || len(keys) != 3000 {
+					t.Error(len(keys), err)
 				}
 			})
 			synctest.Wait()
 			require.Equal(t, 10-c.atATime, s.Stats().Acquiring)
 			require.Zero(t, s.Stats().Queued)
+			require.Equal(t, 1+c.atATime, srv.Conns())
 			wait()
-			require.Equal(t, time.Duration(10/c.atATime)*time.Second, time.Since(start))
-			_, most := f.counts()
-			require.Equal(t, 1+c.atATime, most)
+			require.Equal(t, slow*time.Duration(10/c.atATime), time.Since(start))
 			require.Zero(t, s.Stats().Acquiring)
 		}
 	})
@@ -211,38 +137,30 @@ func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
 	for name, leave := range map[string]func(cancel func()) bool{
 		"the loop was left":     func(func()) bool { return false },
 		"the context has ended": func(cancel func()) bool { cancel(); return true },
+		"a panic":               func(func()) bool { panic("out of the loop") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				whole := encode(t, records(2, 2))
-				var mu sync.Mutex // guards failed
-				var failed error
-				f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
-					_, first := nc.Write(whole[:len(whole)-1]) // the first fragment, and a part of the second
-					time.Sleep(time.Second)
-					_, second := nc.Write(whole[len(whole)-1:])
-					mu.Lock()
-					defer mu.Unlock()
-					failed = errors.Join(failed, first, second)
-					return true
-				}}
-				s := connect(t, f.dial, pool.Options{})
+				srv := listing(t, encode(t, records(1000, 1000)))
+				srv.Split(1000)
+				s := connect(t, to(srv), pool.Options{})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				start := time.Now()
-				keys, sent, err := s.list(ctx, func(string) bool { return leave(cancel) })
-				require.Equal(t, ctx.Err(), err)
-				require.True(t, sent)
-				require.NotEmpty(t, keys)
-				require.Zero(t, time.Since(start), "the caller does not wait")
-				keys, _, err = s.list(t.Context(), nil)
-				require.NoError(t, err)
-				require.Len(t, keys, 4)
-				require.Equal(t, 2*time.Second, time.Since(start), "the next one does")
+				func() {
+					defer func() { require.Equal(t, name == "a panic", recover() != nil) }()
+					keys, sent, err := s.list(ctx, func(string) bool {
+						require.Equal(t, 2, srv.Conns(), "it has a connection of its own")
+						require.Equal(t, 2, s.Stats().Conns)
+						return leave(cancel)
+					})
+					require.Equal(t, ctx.Err(), err)
+					require.True(t, sent)
+					require.NotEmpty(t, keys)
+				}()
 				synctest.Wait()
-				mu.Lock()
-				defer mu.Unlock()
-				require.NoError(t, failed)
+				require.Zero(t, srv.Leaked())
+				require.Equal(t, 1, srv.Conns())
+				require.Equal(t, 1, s.Stats().Conns)
 				require.Zero(t, s.Stats().Failures)
 			})
 		})
@@ -251,33 +169,20 @@ func TestAResponseIsReadToItsEndAfterItsCallerHasLeft(t *testing.T) {
 
 func TestAResponseThatNobodyNeedsIsNotReadForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
-			b := encode(t, records(1, 1))
-			b = b[:len(b)-1] // the name of the last record is still to come
-			b[len(b)-2-13] = 255
-			for {
-				if _, err := nc.Write(b); err != nil {
-					return false
-				}
-				time.Sleep(time.Second)
-				b = []byte("x")
-			}
-		}}
-		s := connect(t, f.dial, pool.Options{HealthInterval: time.Hour, MaxConns: 1})
-		_, _, err := s.list(t.Context(), func(string) bool { return false })
-		require.NoError(t, err)
-		time.Sleep(20 * time.Second)
-		require.Equal(t, 2, s.Stats().Conns)
-		time.Sleep(11 * time.Second)
-		require.Equal(t, 1, s.Stats().Conns)
+		b := encode(t, records(1, 1))
+		srv := listing(t, b[:len(b)-1]) // the last byte never comes
+		s := connect(t, to(srv), pool.Options{StallTimeout: time.Hour, HealthInterval: time.Hour})
+		for _, wait := range []time.Duration{0, 30 * time.Second} {
+			start := time.Now()
+			_, _, err := s.list(t.Context(), func(string) bool { return false })
+			require.NoError(t, err)
+			require.Equal(t, wait, time.Since(start), "the caller does not wait for the rest, and the next one does")
+			require.Equal(t, 2, s.Stats().Conns)
+		}
 		require.Zero(t, s.Stats().Failures, "the server has done nothing wrong")
-
-		_, _, err = s.list(t.Context(), func(string) bool { return false })
-		require.NoError(t, err)
 		start := time.Now()
 		s.Close()
 		require.Equal(t, 250*time.Millisecond, time.Since(start))
-		f.conns.Wait()
 	})
 }
 
@@ -291,7 +196,9 @@ func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
 		whole := append(encode(t, slices.Repeat([]codec.Frame{event}, c.events)...), encode(t, response, event)...)
 		for _, piece := range []int{1, 7, 1000, 4999, 17 << 10, len(whole)} {
 			synctest.Test(t, func(t *testing.T) {
-				s := connect(t, saysIn(piece, whole).dial, pool.Options{})
+				srv := listing(t, whole)
+				srv.Split(piece)
+				s := connect(t, to(srv), pool.Options{})
 				keys, sent, err := s.list(t.Context(), nil)
 				require.NoError(t, err)
 				require.True(t, sent)
@@ -313,11 +220,13 @@ func TestAStreamThatBreaksOffIsAnErrorAfterWhatCame(t *testing.T) {
 	for cut := range whole {
 		for _, hangUp := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				f := &script{respond: func(_ codec.Op, nc net.Conn) bool {
-					nc.Write(whole[:cut])
-					return !hangUp
-				}}
-				s := connect(t, f.dial, pool.Options{StallTimeout: 3 * time.Second})
+				srv := listing(t, whole[:cut])
+				s := connect(t, to(srv), pool.Options{StallTimeout: 3 * time.Second})
+				failures := uint64(1)
+				if hangUp {
+					failures++ // and the shared connection
+					time.AfterFunc(time.Second, srv.Disconnect)
+				}
 				start := time.Now()
 				keys, sent, err := s.list(t.Context(), nil)
 				require.True(t, sent)
@@ -333,42 +242,18 @@ func TestAStreamThatBreaksOffIsAnErrorAfterWhatCame(t *testing.T) {
 					want = 2
 				}
 				require.Len(t, keys, want, "cut at %d", cut)
-				require.EqualValues(t, 1, s.Stats().Failures)
-				_, most := f.counts()
-				require.Equal(t, 2, most, "a stream is never sent again")
+				synctest.Wait()
+				require.Equal(t, failures, s.Stats().Failures)
+				require.Equal(t, 1, srv.Requests(codec.OpList), "a stream is never sent again")
 			})
 		}
 	}
 }
 
-func TestAStreamHasAConnectionOfItsOwnWhichIsClosedAfterIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := says(encode(t, records(1000, 1000)))
-		s := connect(t, f.dial, pool.Options{})
-		conns := func(n int) {
-			open, _ := f.counts()
-			require.Equal(t, n, open)
-			require.Equal(t, n, s.Stats().Conns)
-		}
-		_, _, err := s.list(t.Context(), func(string) bool {
-			conns(2)
-			return false
-		})
-		require.NoError(t, err)
-		synctest.Wait()
-		conns(1)
-		require.Panics(t, func() {
-			s.list(t.Context(), func(string) bool { panic("out of the decoder") })
-		})
-		synctest.Wait()
-		conns(1)
-	})
-}
-
 func TestTheContextEndsAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		whole := encode(t, records(2, 2))
-		s := connect(t, says(whole[:len(whole)-1]).dial, pool.Options{})
+		s := connect(t, to(listing(t, whole[:len(whole)-1])), pool.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for i, want := range []int{2, 0} { // the second one is not sent

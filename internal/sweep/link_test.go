@@ -42,7 +42,7 @@ func (l *link) Do(ctx context.Context, cl *conn.Call) (owned, sent bool, err err
 	return cl.Wait(ctx)
 }
 
-func (l *link) Stream(ctx context.Context, r codec.Request, decode func([]byte, bool) (int, bool, error)) (bool, error) {
+func (l *link) Stream(ctx context.Context, r codec.Request, decode func([]byte) (int, bool, error), take func() bool) (bool, error) {
 	l.lists = append(l.lists, time.Now())
 	nc, err := l.srv.Dial(ctx)
 	if err != nil {
@@ -59,7 +59,10 @@ func (l *link) Stream(ctx context.Context, r codec.Request, decode func([]byte, 
 	var received []byte
 	buf := make([]byte, 4096)
 	for {
-		used, done, err := decode(received, false)
+		used, done, err := decode(received)
+		if err == nil {
+			take()
+		}
 		switch received = received[used:]; {
 		case done:
 			return true, nil

@@ -8,13 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 )
 
 const (
-	// maxFragment bounds the bytes of a fragment of a LIST. Those of real servers have less
-	// than 24 KiB.
-	maxFragment = 4 << 20
 	// maxNames bounds the records of ours that one sweep looks at. A server that has more is
 	// swept in part, and not parked.
 	maxNames = 1 << 20
@@ -56,18 +55,22 @@ func chunks(all []listed, most, bytes int) iter.Seq[[][]byte] {
 func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 	start := time.Now()
 	var known, others []listed
-	d := s.o.Calls.Size().Records(maxFragment)
+	d := s.o.Calls.Size().Records()
+	var info codec.InfoResponse
+	var entries []conn.Record
 	infoDue := r.evidence.wanted
-	_, err := s.o.Server.Stream(ctx, r.evidence.request(), func(src []byte, left bool) (int, bool, error) {
+	decode := func(src []byte) (n int, done bool, err error) {
 		if infoDue {
-			n, err := r.evidence.decodeInfo(src, left)
+			info, n, err = codec.DecodeInfoResponse(src)
 			infoDue = err != nil
 			return n, false, err
 		}
-		entries, n, err := d.Decode(src)
-		if left {
-			return n, d.Done(), err
-		}
+		entries, n, err = d.Decode(src)
+		return n, d.Done(), err
+	}
+	_, err := s.o.Server.Stream(ctx, r.evidence.request(), decode, func() (more bool) {
+		r.evidence.records = info.Keys
+		r.evidence.counted = r.evidence.wanted // it comes first
 		for _, e := range entries {
 			ours := !e.Buffer && s.o.Inspect(e.Key, 0).Interval > 0
 			if ours {
@@ -80,7 +83,7 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 				others = append(others, listed{name: bytes.Clone(e.Key)})
 			}
 		}
-		return n, d.Done(), err
+		return true
 	})
 	r.listing = time.Since(start)
 	s.mu.Lock()

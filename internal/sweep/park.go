@@ -80,21 +80,16 @@ func (s *Sweeper) first(ctx context.Context) (wait time.Duration, led bool) {
 // countRecords returns the number of records. The request has a connection of its own, because
 // servers of old protocols never respond to it.
 func (s *Sweeper) countRecords(ctx context.Context) (records uint64, err error) {
-	var e evidence
-	_, err = s.o.Server.Stream(ctx, codec.Info{}, func(src []byte, left bool) (int, bool, error) {
-		n, err := e.decodeInfo(src, left)
+	var info codec.InfoResponse
+	decode := func(src []byte) (n int, done bool, err error) {
+		info, n, err = codec.DecodeInfoResponse(src)
 		return n, err == nil, err
-	})
-	return e.records, err
-}
-
-// decodeInfo decodes the response to an INFO. Left says that nobody needs it any more.
-func (e *evidence) decodeInfo(src []byte, left bool) (n int, err error) {
-	m, n, err := codec.DecodeInfoResponse(src)
-	if err == nil && !left {
-		e.records, e.counted = m.Keys, true
 	}
-	return n, err
+	_, err = s.o.Server.Stream(ctx, codec.Info{}, decode, func() (more bool) {
+		records = info.Keys
+		return true
+	})
+	return records, err
 }
 
 // infoAndList is an INFO and a LIST in one write. The server executes what one read returns without

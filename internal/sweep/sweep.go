@@ -58,9 +58,9 @@ type Server interface {
 	// used any more.
 	Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error)
 	// Stream sends a request on a connection of its own. It passes the response to decode as
-	// it arrives.
-	Stream(ctx context.Context, r codec.Request,
-		decode func(src []byte, left bool) (n int, done bool, err error)) (sent bool, err error)
+	// it arrives, and calls take after each part of it.
+	Stream(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error),
+		take func() (more bool)) (sent bool, err error)
 	// Park parks the server, unless the client must not.
 	Park(ctx context.Context) (sent bool, err error)
 	// MayPark reports whether Park parks the server.

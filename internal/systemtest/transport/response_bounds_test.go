@@ -86,7 +86,7 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 		client, _ := responding[uint16](t, codec.OpStats, slices.Concat([]byte{1}, numbers(1, 1, entries), bytes.Repeat([]byte{0xff}, 1<<20)), cfg)
 		err := unbounded(t, client)[codec.OpStats]()
 		require.ErrorIs(t, err, throttr.ErrProtocol)
-		require.ErrorContains(t, err, "too long")
+		require.ErrorContains(t, err, "longer than 16384 bytes")
 	})
 }
 
