@@ -7,18 +7,8 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/throttr-go/throttr"
-)
-
-// The values of throttr.outcome.
-const (
-	allowed   = "allowed"
-	denied    = "denied"
-	wouldDeny = "would_deny" // denied in shadow, and so served: see throttr.EventWouldDeny
-	failed    = "failed"
-	done      = "done"
 )
 
 // errorType returns the value of error.type for err, or "" if that is nil.
@@ -51,89 +41,13 @@ func isTimeout(err error) bool {
 		errors.As(err, &ne) && ne.Timeout()
 }
 
-// class holds the parts of an event that are attributes of metrics. There are few classes.
-type class struct {
-	reset    bool
-	settled  bool
-	outcome  string
-	degraded bool
-	err      string // what errorType returns
-}
-
-// classOf returns the class of an event.
-func classOf(e throttr.Event) class {
-	c := class{err: errorType(e.Err), degraded: e.Result.Degraded}
-	switch e.Kind {
-	case throttr.EventAllowed:
-		c.outcome = allowed
-	case throttr.EventDenied:
-		c.outcome = denied
-	case throttr.EventWouldDeny:
-		c.outcome = wouldDeny
-	case throttr.EventReset:
-		c.reset, c.outcome = true, done
-	case throttr.EventSettled:
-		c.settled, c.outcome = true, done
-		if c.err != "" {
-			c.outcome = failed
-		}
-	default:
-		c.reset, c.outcome = e.Call == "reset" || e.Call == "forget", failed
+// attributesOf returns the attributes that events of all kinds have.
+func attributesOf(outcome string, e throttr.Event) []attribute.KeyValue {
+	attributes := append(named(e.Limit.Name), attribute.String("throttr.outcome", outcome))
+	if e.Err != nil {
+		attributes = append(attributes, attribute.String("error.type", errorType(e.Err)))
 	}
-	return c
-}
-
-func (c class) attributes() []attribute.KeyValue {
-	attrs := []attribute.KeyValue{attribute.String("throttr.outcome", c.outcome)}
-	if !c.reset && !c.settled {
-		attrs = append(attrs, attribute.Bool("throttr.degraded", c.degraded))
-	}
-	if c.err != "" {
-		attrs = append(attrs, attribute.String("error.type", c.err))
-	}
-	return attrs
-}
-
-// labelsID identifies labels: they are those of a class and of the name of a limit.
-type labelsID struct {
-	class
-	name string
-}
-
-// labels are the attributes of a measurement, as options that are allocated once.
-type labels struct {
-	add    []metric.AddOption
-	record []metric.RecordOption
-	named  []metric.RecordOption // those of the name alone
-}
-
-// maxLabels bounds how many labels are kept: those of the classes for a thousand names of limits. There
-// should be few.
-const maxLabels = 40 << 10
-
-// labelsOf returns the labels of an event.
-func (o *observer) labelsOf(c class, e throttr.Event) labels {
-	of := labelsID{c, e.Limit.Name}
-	o.mu.RLock()
-	l, ok := o.labels[of]
-	full := len(o.labels) >= maxLabels
-	o.mu.RUnlock()
-	if ok {
-		return l
-	}
-	name := named(e.Limit.Name)
-	all := metric.WithAttributeSet(attribute.NewSet(append(c.attributes(), name...)...))
-	l = labels{
-		add:    []metric.AddOption{all},
-		record: []metric.RecordOption{all},
-		named:  []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(name...))},
-	}
-	if !full {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.labels[of] = l
-	}
-	return l
+	return attributes
 }
 
 // named returns the attribute of a limit that has a name. It makes the name valid UTF-8, because exporters drop all that

@@ -28,13 +28,4 @@
 //
 // This makes at most 31 time series for throttr.hits for each name, and usually two. Names should be few: those
 // of the limits of a program, such as the operations of package entities. Keys are never attributes of metrics.
-//
-// [ObserveLeases] adds what a process has taken ahead with package lease:
-//
-//	throttr.lease.keys      gauge, {key}      hot keys, each with its scale and limit
-//	throttr.lease.held      gauge, {place}    places that can be spent
-//	throttr.lease.spent     counter, {place}  places that hits got
-//	throttr.lease.returned  counter, {place}  places that were given back
-//	throttr.lease.lost      counter, {place}  places that stayed counted until their windows ended
-//	throttr.lease.takes     counter, {take}   takes of blocks
 package otelthrottr

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
 )
@@ -52,38 +51,4 @@ func Example() {
 	// throttr.hits throttr.degraded=false,throttr.outcome=allowed 3
 	// throttr.hits throttr.degraded=false,throttr.outcome=denied 2
 	// throttr.outages  0
-}
-
-func ExampleObserveLeases() {
-	ctx := context.Background()
-	reader := sdkmetric.NewManualReader() // really: a reader that exports
-	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	defer meters.Shutdown(ctx)
-
-	store := memory.New() // really: servers or Redis
-	defer store.Close()
-	leases := lease.New(store)
-	defer leases.Close()
-	if _, err := otelthrottr.ObserveLeases(leases, otelthrottr.WithMeterProvider(meters)); err != nil {
-		panic(err)
-	}
-	limiter := throttr.NewRateLimit(leases)
-	for range 1000 {
-		limiter.Hit(ctx, "api", time.Second, 50_000)
-	}
-
-	var all metricdata.ResourceMetrics
-	if err := reader.Collect(ctx, &all); err != nil {
-		panic(err)
-	}
-	for _, m := range all.ScopeMetrics[0].Metrics {
-		fmt.Println(m.Name)
-	}
-	// Output:
-	// throttr.lease.keys
-	// throttr.lease.held
-	// throttr.lease.spent
-	// throttr.lease.returned
-	// throttr.lease.lost
-	// throttr.lease.takes
 }

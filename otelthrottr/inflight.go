@@ -23,8 +23,7 @@ var (
 // (held), and how many stores are away (outages). Keys are never attributes. It returns an error if the MeterProvider
 // fails to make a metric, and panics if an option is nil.
 func InFlight(opts ...Option) (inflight.Observer, error) {
-	o := optionsOf("InFlight", opts)
-	m := o.instruments()
+	m := newInstruments("InFlight", opts)
 	calls := m.counter("throttr.inflight.calls", "{call}", "Calls that wanted places.")
 	outages := m.outages("throttr.inflight.outages")
 	waited := m.histogram("throttr.inflight.waited", "s", "Time from a call to its decision.", waitBounds...)
@@ -65,14 +64,22 @@ func ObserveInFlight(l *inflight.Limiter, opts ...Option) (metric.Registration, 
 	if l == nil {
 		panic("otelthrottr: ObserveInFlight: limiter is nil")
 	}
-	return register(optionsOf("ObserveInFlight", opts), []figure{
-		{"throttr.inflight.in_use", "{place}", "Places that the process holds.", false},
-		{"throttr.inflight.waiting", "{call}", "Calls that wait for a place.", false},
-		{"throttr.inflight.keys", "{key}", "Keys and names with places that are held or wanted.", false},
-		{"throttr.inflight.lost", "{place}", "Places that were lost.", true},
-		{"throttr.inflight.losses", "{loss}", "How often the store had lost its data.", true},
-	}, func() []uint64 {
+	m := newInstruments("ObserveInFlight", opts)
+	inUse := m.gauge("throttr.inflight.in_use", "{place}", "Places that the process holds.")
+	waiting := m.gauge("throttr.inflight.waiting", "{call}", "Calls that wait for a place.")
+	keys := m.gauge("throttr.inflight.keys", "{key}", "Keys and names with places that are held or wanted.")
+	lost := m.total("throttr.inflight.lost", "{place}", "Places that were lost.")
+	losses := m.total("throttr.inflight.losses", "{loss}", "How often the store had lost its data.")
+	if err := m.err(); err != nil {
+		return nil, err
+	}
+	return m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := l.Stats()
-		return []uint64{uint64(s.InUse), uint64(s.Waiting), uint64(s.Keys), uint64(s.Lost), s.Losses}
-	})
+		o.ObserveInt64(inUse, int64(s.InUse))
+		o.ObserveInt64(waiting, int64(s.Waiting))
+		o.ObserveInt64(keys, int64(s.Keys))
+		o.ObserveInt64(lost, int64(s.Lost))
+		o.ObserveInt64(losses, int64(s.Losses))
+		return nil
+	}, inUse, waiting, keys, lost, losses)
 }

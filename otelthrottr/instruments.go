@@ -5,17 +5,35 @@ import (
 	"errors"
 	"fmt"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/throttr-go/throttr/internal/api"
 )
+
+// Option is an option of [New], [InFlight] and [ObserveInFlight].
+type Option func(*instruments)
+
+// WithMeterProvider sets the provider of the meter. Default, and if p is nil: the global one.
+func WithMeterProvider(p metric.MeterProvider) Option { return func(i *instruments) { i.provider = p } }
 
 // instruments makes metrics, and collects the errors of a meter.
 type instruments struct {
+	provider metric.MeterProvider
 	metric.Meter
 	errs []error
 }
 
-// instruments returns what makes the metrics of this package.
-func (o *options) instruments() *instruments { return &instruments{Meter: o.meters.Meter(ScopeName)} }
+// newInstruments returns what makes the metrics of a function.
+func newInstruments(function string, opts []Option) *instruments {
+	i := new(instruments)
+	api.Apply("otelthrottr: "+function, i, opts)
+	if i.provider == nil {
+		i.provider = otel.GetMeterProvider()
+	}
+	i.Meter = i.provider.Meter(ScopeName)
+	return i
+}
 
 func (i *instruments) counter(name, unit, description string) metric.Int64Counter {
 	c, err := i.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
@@ -41,46 +59,22 @@ func (i *instruments) outages(name string) metric.Int64UpDownCounter {
 	return c
 }
 
+func (i *instruments) gauge(name, unit, description string) metric.Int64ObservableGauge {
+	g, err := i.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	i.errs = append(i.errs, err)
+	return g
+}
+
+func (i *instruments) total(name, unit, description string) metric.Int64ObservableCounter {
+	c, err := i.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	i.errs = append(i.errs, err)
+	return c
+}
+
 // err returns why metrics could not be made, or nil.
 func (i *instruments) err() error {
 	if err := errors.Join(i.errs...); err != nil {
 		return fmt.Errorf("otelthrottr: %w", err)
 	}
 	return nil
-}
-
-// figure is a metric of this process.
-type figure struct {
-	name, unit, description string
-	counter                 bool // not a gauge
-}
-
-// register reports figures, whose values a function returns.
-func register(o options, figures []figure, values func() []uint64) (metric.Registration, error) {
-	made := o.instruments()
-	var observables []metric.Int64Observable
-	var all []metric.Observable
-	for _, f := range figures {
-		var m metric.Int64Observable
-		var err error
-		if f.counter {
-			m, err = made.Int64ObservableCounter(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.description))
-		} else {
-			m, err = made.Int64ObservableGauge(f.name, metric.WithUnit(f.unit), metric.WithDescription(f.description))
-		}
-		observables = append(observables, m)
-		all = append(all, m)
-		made.errs = append(made.errs, err)
-	}
-	if err := made.err(); err != nil {
-		return nil, err
-	}
-	r, err := made.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for i, n := range values() {
-			o.ObserveInt64(observables[i], int64(n))
-		}
-		return nil
-	}, all...)
-	made.errs = append(made.errs, err)
-	return r, made.err()
 }

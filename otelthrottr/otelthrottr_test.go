@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/lease"
+	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/otelthrottr"
 )
@@ -189,11 +188,13 @@ func TestMetricsStayFewWhateverTheKeysAndErrors(t *testing.T) {
 	require.Len(t, tel.counts("throttr.resets"), 1)
 }
 
-// How full a limit is, is known after each decision of the store.
+// How full a limit is, is known after each decision of the store. Exporters drop all that they send together if one
+// string, such as a name, is no UTF-8.
 func TestUsageOfLimits(t *testing.T) {
 	tel := newTelemetry(t)
-	tel.observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = "api" })) // 4 of 5
-	tel.observe(t.Context(), hit(throttr.EventDenied, func(e *throttr.Event) { e.Limit.Name = "api" }))  // 6 of 5
+	named := func(e *throttr.Event) { e.Limit.Name = "o\xff" }
+	tel.observe(t.Context(), hit(throttr.EventAllowed, named)) // 4 of 5
+	tel.observe(t.Context(), hit(throttr.EventDenied, named))  // 6 of 5
 	for _, none := range []throttr.Event{
 		hit(throttr.EventFailed, nil), hit(throttr.EventReset, nil),
 		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Result.Degraded = true }),
@@ -205,7 +206,7 @@ func TestUsageOfLimits(t *testing.T) {
 	}
 	points := tel.metrics()["throttr.limit.usage"].Data.(metricdata.Histogram[float64]).DataPoints
 	require.Len(t, points, 1)
-	require.Equal(t, "throttr.limit_name=api", encoded(points[0].Attributes))
+	require.Equal(t, "throttr.limit_name=o\ufffd", encoded(points[0].Attributes))
 	require.Equal(t, []float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}, points[0].Bounds)
 	require.Equal(t, []uint64{0, 0, 0, 1, 0, 0, 0, 1}, points[0].BucketCounts)
 }
@@ -227,32 +228,6 @@ func TestErrorsHaveTheirTypeAsAttribute(t *testing.T) {
 		require.Equal(t, map[string]int64{
 			"error.type=" + want + ",throttr.degraded=false,throttr.outcome=failed": int64(len(errs)),
 		}, tel.counts("throttr.hits"))
-	}
-}
-
-// Exporters drop all that they send together if one string is no UTF-8.
-func TestNamesAreUTF8(t *testing.T) {
-	tel := newTelemetry(t)
-	tel.observe(t.Context(), hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = "o\xff" }))
-	attributes := tel.metrics()["throttr.hits"].Data.(metricdata.Sum[int64]).DataPoints[0].Attributes
-	name, _ := attributes.Value("throttr.limit_name")
-	require.Equal(t, "o\ufffd", name.AsString())
-}
-
-func TestConcurrentEventsAreAllCounted(t *testing.T) {
-	const goroutines, events = 8, 500
-	tel := newTelemetry(t)
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Go(func() {
-			for range events {
-				tel.observe(t.Context(), hit(throttr.EventDenied, nil))
-			}
-		})
-	}
-	all.Wait()
-	for _, n := range tel.counts("throttr.hits") {
-		require.EqualValues(t, goroutines*events, n)
 	}
 }
 
@@ -292,38 +267,12 @@ func TestWhatCannotBeObservedIsAnError(t *testing.T) {
 	inFlight, err := otelthrottr.InFlight(fails)
 	require.ErrorIs(t, err, errDown)
 	require.Nil(t, inFlight)
-	store := memory.New()
+	store := inflight.New(memory.New())
 	defer store.Close()
-	leases := lease.New(store)
-	defer leases.Close()
-	_, err = otelthrottr.ObserveLeases(leases, fails)
+	_, err = otelthrottr.ObserveInFlight(store, fails)
 	require.ErrorIs(t, err, errDown)
-	r, err := otelthrottr.ObserveLeases(leases)
-	require.NoError(t, err, "the global provider")
-	require.NoError(t, r.Unregister())
 	require.PanicsWithValue(t, "otelthrottr: New: option 2 is nil", func() { otelthrottr.New(fails, nil) })
-	require.Panics(t, func() { otelthrottr.ObserveLeases(leases, nil) })
-	require.Panics(t, func() { otelthrottr.ObserveLeases(nil) })
 	require.Panics(t, func() { otelthrottr.ObserveInFlight(nil) })
-}
-
-func TestMetricsOfDecisionsDoNotAllocate(t *testing.T) {
-	tel := newTelemetry(t)
-	for _, e := range []throttr.Event{
-		hit(throttr.EventAllowed, nil), hit(throttr.EventDenied, nil), hit(throttr.EventReset, nil),
-		hit(throttr.EventAllowed, func(e *throttr.Event) { e.Limit.Name = "login" }),
-	} {
-		require.Zero(t, testing.AllocsPerRun(500, func() { tel.observe(t.Context(), e) }), e.Kind)
-	}
-}
-
-// BenchmarkHitObserved measures a hit in memory with metrics.
-func BenchmarkHitObserved(b *testing.B) {
-	tel := newTelemetry(b)
-	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(tel.observe))
-	for b.Loop() {
-		limiter.Hit(b.Context(), "user:42", time.Hour, 1<<60)
-	}
 }
 
 func TestOutagesThatLastAreCounted(t *testing.T) {

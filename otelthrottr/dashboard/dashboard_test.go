@@ -37,7 +37,7 @@ func queries(t *testing.T) (all []string) {
 
 // The names and the labels of queries are those that OpenTelemetry's exporter writes.
 func TestQueriesNameWhatIsExported(t *testing.T) {
-	written := string(hour(t))
+	written := exported(t)
 	for _, query := range queries(t) {
 		for _, name := range regexp.MustCompile(`throttr_\w+(\{)?`).FindAllString(query, -1) {
 			name = strings.TrimSuffix(name, "{")
