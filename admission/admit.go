@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // Admit takes a place for a request, counts it in all limits that apply, or in none of them if one denies it, and
@@ -26,27 +24,11 @@ func (g *Gate) Admit(ctx context.Context, r Request) *Decision {
 	return &s.decision
 }
 
-// decide makes the decision on a request. Limits apply also if the place, or the plan, could not be decided on.
+// decide makes the decision on a request.
 func (s *requestState) decide(ctx context.Context, r *Request) {
 	d := &s.decision
-	if s.gate.allKeyed {
-		if err := s.gate.checkKeys(r); err != nil {
-			d.Err = err
-			d.keyless = true
-			d.RetryAfter = s.gate.retryAfter(d)
-			return
-		}
-	}
-	var unknownPlan, uncounted error
-	if r.PlanErr != nil && r.Plan == nil && len(s.gate.plan.limits) == 0 {
-		unknownPlan = fmt.Errorf("admission: the plan of a request is not known: %w", r.PlanErr)
-	}
-	noPlace := s.takePlace(ctx)
-	if d.Allowed {
-		uncounted = s.count(ctx)
-	}
-	d.Err = errors.Join(unknownPlan, noPlace, uncounted)
-	d.canceled = d.Err != nil && outage.Ended(ctx)
+	d.Err = s.ask(ctx, r)
+	d.verdict = s.gate.verdict(ctx, d)
 	d.RetryAfter = s.gate.retryAfter(d)
 	switch {
 	case !d.Allowed:
@@ -55,6 +37,25 @@ func (s *requestState) decide(ctx context.Context, r *Request) {
 	case d.Hold != nil:
 		s.Context = d.Hold.Context()
 	}
+}
+
+// ask takes the place of a request, and counts it. It returns why some of that could not be done: limits apply also if
+// the place, or the plan, could not be decided on.
+func (s *requestState) ask(ctx context.Context, r *Request) error {
+	if s.gate.allKeyed {
+		if err := s.gate.checkKeys(r); err != nil {
+			return err
+		}
+	}
+	var unknownPlan, uncounted error
+	if r.PlanErr != nil && r.Plan == nil && len(s.gate.plan.limits) == 0 {
+		unknownPlan = fmt.Errorf("admission: the plan of a request is not known: %w", r.PlanErr)
+	}
+	noPlace := s.takePlace(ctx)
+	if s.decision.Allowed {
+		uncounted = s.count(ctx)
+	}
+	return errors.Join(unknownPlan, noPlace, uncounted)
 }
 
 // takePlace takes the place of a request, or denies it. It returns why that could not be decided.
@@ -73,7 +74,6 @@ func (s *requestState) takePlace(ctx context.Context) error {
 		return err
 	}
 	d.Allowed = false
-	d.noPlace = true
 	d.Strictest = s.place.inUse(s.place.limit.Max, 0)
 	return nil
 }
@@ -91,67 +91,35 @@ func (s *requestState) count(ctx context.Context) (err error) {
 	} else {
 		err = s.take(ctx)
 	}
-	d := &s.decision
-	d.Outcomes = slices.Grow(s.one.outcome[:0], len(s.limits))
 	for i := range s.limits {
 		if l := &s.limits[i]; l.result != nil {
-			d.add(l)
+			s.decision.add(l)
 		}
 	}
 	return err
 }
 
-// take takes what a request costs of its limits, all or none, unless one denies it in which it costs nothing. That a
-// look-up has found the store away is no failure if what is taken can be decided, by a fallback or a policy.
+// take takes what a request costs of its limits, all or none.
 func (s *requestState) take(ctx context.Context) error {
-	failed, away := s.lookUp(ctx)
-	var few [4]throttr.Take
-	takes := few[:0]
-	for i := range s.limits {
-		if l := &s.limits[i]; l.cost > 0 {
-			takes = append(takes, l.limit.For(l.stored, l.cost))
-		}
+	if len(s.limits) == 0 {
+		return nil
 	}
-	if !s.decision.Allowed || len(takes) == 0 {
-		return errors.Join(failed, away)
+	takes := make([]throttr.Take, len(s.limits))
+	for i := range s.limits {
+		takes[i] = s.limits[i].limit.For(s.limits[i].stored, s.limits[i].cost)
 	}
 	rv, ok, err := s.gate.limiter.Reserve(ctx, takes...)
 	if err != nil {
-		return errors.Join(failed, away, err)
+		return err
 	}
 	s.decision.Allowed = ok
 	s.reservation = rv
 	results := rv.Results()
 	for i := range s.limits {
-		if l := &s.limits[i]; l.cost > 0 {
-			l.charge = l.cost
-			l.result = &results[0]
-			results = results[1:]
-		}
+		s.limits[i].charge = s.limits[i].cost
+		s.limits[i].result = &results[i]
 	}
-	return failed
-}
-
-// lookUp looks up the limits in which a request costs nothing, and whether one of them denies it. If the store is away,
-// there is one look-up, so that nobody waits for a time limit for each; away is its error.
-func (s *requestState) lookUp(ctx context.Context) (failed, away error) {
-	for i := range s.limits {
-		l := &s.limits[i]
-		if l.cost > 0 || away != nil {
-			continue
-		}
-		res, err := s.gate.limiter.Peek(ctx, l.stored, l.limit, 0)
-		switch {
-		case outage.IsAway(err):
-			away = err
-		case err != nil:
-			failed = errors.Join(failed, err)
-		default:
-			l.result = &res
-			s.decision.Allowed = s.decision.Allowed && res.Allowed
-		}
-	}
-	return failed, away
+	return nil
 }
 
 // hit makes hits in the limits, up to the first that denies the request. If a call fails, the

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/throttr-go/throttr"
 )
 
 // Peek returns the state of the limits of a request without counting, in the order of the limits: whether one that
@@ -27,8 +25,7 @@ func (g *Gate) Peek(ctx context.Context, r Request) ([]Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		aligned := l.limit.Calendar != 0 || l.limit.Algorithm == throttr.AlignedWindow
-		if aligned && res.ResetAt.IsZero() {
+		if l.isAligned() && res.ResetAt.IsZero() {
 			now := time.Now()
 			res.ResetAfter = l.left(now)
 			res.ResetAt = now.Add(res.ResetAfter)

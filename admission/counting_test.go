@@ -25,17 +25,7 @@ func TestHitsGoUpToTheLimitThatDenies(t *testing.T) {
 	require.Equal(t, "hour", gate.Admit(t.Context(), request("k")).Strictest.Name, "of two with the same remaining, the longer one")
 }
 
-// Whoever has a Max of 0 is denied, also for what costs nothing.
-func TestAMaxOf0DeniesWhatCostsNothing(t *testing.T) {
-	for _, hits := range []bool{false, true} {
-		gate := newGate(t, admission.Config{Limits: []throttr.Limit{{Name: "blocked", Max: 0, Scale: time.Second}}, CountRefusals: hits})
-		d := gate.Admit(t.Context(), costing("k", 0))
-		require.Equal(t, admission.Deny, d.Verdict())
-		require.Empty(t, d.RetryAfterField())
-	}
-}
-
-// Takes are free if they are refused, and hits are not. What costs nothing is denied in a limit that is exceeded.
+// Takes are free if they are refused, and hits are not. A limit in which a request costs nothing does not apply to it.
 func TestCostsAreCounted(t *testing.T) {
 	const ok, deny = admission.Serve, admission.Deny
 	for name, test := range map[string]struct {
@@ -50,7 +40,7 @@ func TestCostsAreCounted(t *testing.T) {
 		"the largest":         {false, []uint64{1<<63 - 1, 1}, []admission.Verdict{deny, ok}, 1},
 		"hits add up":         {true, []uint64{2, 2, 1}, []admission.Verdict{ok, deny, deny}, 5},
 		"hits of 0":           {true, []uint64{0, 3, 0}, []admission.Verdict{ok, ok, ok}, 3},
-		"hits of 0 beyond it": {true, []uint64{3, 1, 0}, []admission.Verdict{ok, deny, deny}, 4},
+		"hits of 0 beyond it": {true, []uint64{3, 1, 0}, []admission.Verdict{ok, deny, ok}, 4},
 		"a hit of more":       {true, []uint64{4, 1}, []admission.Verdict{deny, ok}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +49,7 @@ func TestCostsAreCounted(t *testing.T) {
 			for _, n := range test.costs {
 				d := gate.Admit(t.Context(), costing("k", n))
 				verdicts = append(verdicts, d.Verdict())
-				require.Equal(t, n > minute.Max, d.LimitField() == "", "then no store was asked")
+				require.Equal(t, n == 0 || n > minute.Max, d.LimitField() == "", "then no store was asked")
 			}
 			require.Equal(t, test.verdicts, verdicts)
 			require.Equal(t, []uint64{test.count}, counts(t, gate, request("k")))

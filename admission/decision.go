@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"time"
@@ -32,10 +33,8 @@ type Decision struct {
 	// denied, or the place could not be decided.
 	Hold *inflight.Hold
 
-	keyless  bool // a limit has no key of its own, and was to have one
-	noPlace  bool // there was no place
-	canceled bool // it could not be counted, and its context has ended
-	state    *requestState
+	verdict Verdict // 0 in the zero Decision
+	state   *requestState
 }
 
 // Done releases the place of the request, and settles what [Decision.Commit] has said. Only the first call does
@@ -57,9 +56,12 @@ func (d *Decision) Context() context.Context {
 	return d.state
 }
 
+// noPlace reports whether there was no place for the request.
+func (d *Decision) noPlace() bool { return d.Strictest.of != nil && d.Strictest.of.places != nil }
+
 // Denied returns the outcomes of the limits that have denied the request.
 func (d *Decision) Denied() []Outcome {
-	if d.noPlace {
+	if d.noPlace() {
 		return []Outcome{d.Strictest}
 	}
 	return slices.DeleteFunc(slices.Clone(d.Outcomes), func(o Outcome) bool { return o.Allowed })
@@ -123,13 +125,10 @@ func (o Outcome) MarshalJSON() ([]byte, error) {
 // Partition returns what tells the client apart from others in the limit, and may be shown to it: the key if it is
 // plain, and otherwise the first 12 bytes of its SHA-256 digest, in base64.
 func (o *Outcome) Partition() string {
-	switch {
-	case o.of == nil:
-		return Digest(o.Key)[:partitionSize]
-	case o.of.key.Plain:
+	if o.of != nil && o.of.key.Plain {
 		return o.Key
 	}
-	return o.of.partition()
+	return Digest(o.Key)[:base64.RawURLEncoding.EncodedLen(partitionSize)]
 }
 
 // Quota describes the limit, as [throttr.Limit.String] does, without its name: "100 in 1m0s", "10000 in a month of
@@ -183,10 +182,15 @@ func (d *Decision) add(l *limitState) {
 
 // outcome returns the outcome of a result.
 func (l *limitState) outcome(res throttr.Result) Outcome {
-	if l.limit.Calendar != 0 && !res.ResetAt.IsZero() {
-		l.scale = limits.Length(&l.limit, res.ResetAt.Add(-1))
+	return Outcome{Name: l.limit.Name, Key: l.key.Text, Scale: limits.Length(&l.limit, within(&res)), Result: res, of: l}
+}
+
+// within returns a time in the window of a result, or now if it has none.
+func within(res *throttr.Result) time.Time {
+	if res == nil || res.ResetAt.IsZero() {
+		return time.Now()
 	}
-	return Outcome{Name: l.limit.Name, Key: l.key.Text, Scale: l.scale, Result: res, of: l}
+	return res.ResetAt.Add(-1)
 }
 
 // noPlaceFor is the RetryAfter of a request for which there is no place. When there will be one is not known.

@@ -1,34 +1,31 @@
 package admission
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
 )
-
-// quotaUnits are the values of the parameter qu. The empty one is the default.
-var quotaUnits = [...]string{"", "requests", "content-bytes", "concurrent-requests"}
 
 // PolicyField returns the RateLimit-Policy field of draft-ietf-httpapi-ratelimit-headers-11, which has all
 // limits of the request: a list of
 //
 //	"name";q=max;w=seconds
 //
-// with the parameters qu and pk by Config.QuotaUnit and Config.PartitionKey, and without limits that are
-// throttr.Unlimited. Of a token bucket, q is the burst, and w the time in which an empty one fills; of a calendar
-// window, w is its own length. While a fallback decides, q is what it holds, see [throttr.WithProcesses], of limits
-// that it was asked for. The limit on requests in flight is the last: "name";q=max;qu="concurrent-requests". The
-// result is empty if there are none.
+// with the parameter pk by Config.PartitionKey, and without limits that are throttr.Unlimited. Of a token bucket, q is
+// the burst, and w the time in which an empty one fills; of a calendar window, w is its own length. While a fallback
+// decides, q is what it holds, see [throttr.WithProcesses], of limits that it was asked for. The limit on requests in
+// flight is the last: "name";q=max;qu="concurrent-requests". The result is empty if there are none.
 func (d *Decision) PolicyField() string {
 	if d.state == nil {
 		return ""
 	}
 	s := d.state
-	var buffer [fieldSize]byte
-	f := buffer[:0]
+	f := make([]byte, 0, fieldSize)
 	for i := range s.limits {
 		f = s.gate.appendPolicy(f, &s.limits[i])
 	}
@@ -47,9 +44,8 @@ func (d *Decision) LimitField() string {
 	if d.state == nil {
 		return ""
 	}
-	var buffer [fieldSize]byte
-	f := buffer[:0]
-	if d.noPlace {
+	f := make([]byte, 0, fieldSize)
+	if d.noPlace() {
 		f = d.state.gate.appendOutcome(f, &d.Strictest)
 	}
 	for i := range d.Outcomes {
@@ -63,30 +59,35 @@ func (d *Decision) LimitField() string {
 // fieldSize is how long most fields are at most, in bytes.
 const fieldSize = 128
 
-// appendItem appends the begin of an item to a list.
-func appendItem(f []byte, text string) []byte {
+// appendItem appends the begin of an item to a list: a name in the syntax of structured fields (RFC 9651, 4.1.6).
+func appendItem(f []byte, name string) []byte {
 	if len(f) > 0 {
 		f = append(f, ", "...)
 	}
-	return append(f, text...)
+	f = append(f, '"')
+	f = append(f, escaper.Replace(name)...)
+	return append(f, '"')
 }
+
+var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // appendPolicy appends an item of the RateLimit-Policy field, unless the limit has none.
 func (g *Gate) appendPolicy(f []byte, l *limitState) []byte {
-	if l.hidden {
+	if l.limit.Max == throttr.Unlimited || l.limit.Shadow {
 		return f
 	}
-	quota := l.quota
-	if l.result != nil && l.result.Degraded { // a fallback counts up to the share of a process
+	var quota uint64
+	switch {
+	case l.result != nil && l.result.Degraded: // a fallback counts up to the share of a process
 		quota = l.result.Limit
+	case l.limit.Max > 0:
+		quota = limits.Capacity(&l.limit)
 	}
-	f = strconv.AppendUint(append(appendItem(f, l.item), ";q="...), quota, 10)
-	f = append(f, l.policy...)
-	if l.limit.Calendar != 0 {
-		f = strconv.AppendInt(append(f, ";w="...), Seconds(l.scale), 10)
-	}
-	if l.places == nil {
-		f = append(f, g.unit...)
+	f = strconv.AppendUint(append(appendItem(f, l.limit.Name), ";q="...), quota, 10)
+	if l.places != nil {
+		f = append(f, `;qu="concurrent-requests"`...)
+	} else {
+		f = strconv.AppendInt(append(f, ";w="...), Seconds(l.window(within(l.result))), 10)
 	}
 	return g.appendPartition(f, l)
 }
@@ -98,7 +99,8 @@ func (g *Gate) appendPartition(f []byte, l *limitState) []byte {
 	}
 	text := []byte(l.key.Text)
 	if !l.key.Plain {
-		text, _ = base64.RawURLEncoding.DecodeString(l.partition())
+		sum := sha256.Sum256(text)
+		text = sum[:partitionSize]
 	}
 	f = base64.StdEncoding.AppendEncode(append(f, ";pk=:"...), text)
 	return append(f, ':')
@@ -106,8 +108,7 @@ func (g *Gate) appendPartition(f []byte, l *limitState) []byte {
 
 // appendOutcome appends an item of the RateLimit field.
 func (g *Gate) appendOutcome(f []byte, o *Outcome) []byte {
-	f = appendItem(f, o.of.item)
-	f = strconv.AppendUint(append(f, ";r="...), o.Remaining, 10)
+	f = strconv.AppendUint(append(appendItem(f, o.Name), ";r="...), o.Remaining, 10)
 	if left := o.Left(); left < throttr.Never {
 		f = strconv.AppendInt(append(f, ";t="...), Seconds(left), 10)
 	}
@@ -135,11 +136,6 @@ func (d *Decision) AddFields(add func(name, value string)) {
 		}
 	}
 }
-
-var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// quote returns a string of printable ASCII in the syntax of structured fields (RFC 9651, 4.1.6).
-func quote(s string) string { return `"` + escaper.Replace(s) + `"` }
 
 // Seconds returns d in seconds, rounded up, as header fields have it.
 func Seconds(d time.Duration) int64 {

@@ -3,7 +3,6 @@ package admission
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -61,10 +60,6 @@ type Config struct {
 	// denied together then do not return together. At most 24 hours. Default: 0.
 	Jitter time.Duration
 
-	// QuotaUnit is what the limits count, in header fields: "requests", "content-bytes" or
-	// "concurrent-requests". Default: requests.
-	QuotaUnit string
-
 	// PartitionKey adds its key to each limit in header fields: as it is if it is plain, and otherwise the first 12
 	// bytes of its SHA-256 digest.
 	PartitionKey bool
@@ -80,7 +75,6 @@ type Gate struct {
 
 	plan     *Plan         // of Config.Limits
 	allKeyed bool          // all limits have keys of their own
-	unit     string        // the parameter qu, or ""
 	later    chan struct{} // has one for each request that is given back in the background
 }
 
@@ -100,8 +94,6 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 		return nil, invalid("NoPlace is Deny or Unavailable, not %q", cfg.NoPlace)
 	case cfg.Jitter < 0 || cfg.Jitter > maxJitter:
 		return nil, invalid("Jitter is 0 to %v, not %v", maxJitter, cfg.Jitter)
-	case !slices.Contains(quotaUnits[:], cfg.QuotaUnit):
-		return nil, invalid("QuotaUnit is one of %q, not %q", quotaUnits, cfg.QuotaUnit)
 	}
 	plan, err := NewPlan(cfg.Limits...)
 	if err == nil && cfg.InFlight != (inflight.Limit{}) {
@@ -121,9 +113,6 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Gate, error) {
 	g.allKeyed = cfg.OnlyPlans && len(cfg.Keyed) > 0
 	if err := g.Check(plan); err != nil {
 		return nil, err
-	}
-	if cfg.QuotaUnit != "" {
-		g.unit = ";qu=" + quote(cfg.QuotaUnit)
 	}
 	return g, nil
 }

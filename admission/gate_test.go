@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/window"
 )
 
 var minute = throttr.Limit{Name: "minute", Max: 3, Scale: time.Minute}
@@ -79,36 +82,35 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 		n      uint64
 		want   want
 	}{
-		"served":           {want: want{admission.Serve, 200, "", 0}},
-		"never granted":    {n: 4, want: want{admission.Deny, 429, "Too many requests.", throttr.Never}},
-		"failed":           {err: errDown, want: want{admission.Serve, 200, "", 5 * time.Second}},
-		"failed closed":    {err: errDown, cfg: admission.Config{FailClosed: true}, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
-		"full":             {err: throttr.ErrFull, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
-		"policy allows":    {err: errDown, policy: throttr.AllowHits, cfg: admission.Config{FailClosed: true}, want: want{admission.Serve, 200, "", 0}},
-		"policy denies":    {err: errDown, policy: throttr.DenyHits, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 1 s.", time.Second}},
-		"a mistake":        {err: throttr.ErrRange, policy: throttr.AllowHits, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
-		"n out of range":   {n: 1 << 63, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
-		"canceled":         {ctx: canceled, err: context.Canceled, want: want{admission.Canceled, 499, "", 5 * time.Second}},
-		"expired":          {ctx: expired, err: context.DeadlineExceeded, want: want{admission.Canceled, 499, "", 5 * time.Second}},
-		"a late timer":     {ctx: lateTimer{t.Context()}, err: context.DeadlineExceeded, want: want{admission.Canceled, 499, "", 5 * time.Second}},
-		"expired, denied":  {ctx: expired, err: errDown, policy: throttr.DenyHits, want: want{admission.Canceled, 499, "", 5 * time.Second}},
-		"the backend is":   {err: context.Canceled, cfg: admission.Config{FailClosed: true}, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
-		"0 is not counted": {n: 0, want: want{admission.Serve, 200, "", 0}},
+		"served":          {want: want{admission.Serve, 200, "", 0}},
+		"never granted":   {n: 4, want: want{admission.Deny, 429, "Too many requests.", throttr.Never}},
+		"failed":          {err: errDown, want: want{admission.Serve, 200, "", 5 * time.Second}},
+		"failed closed":   {err: errDown, cfg: admission.Config{FailClosed: true}, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
+		"full":            {err: throttr.ErrFull, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
+		"policy allows":   {err: errDown, policy: throttr.AllowHits, cfg: admission.Config{FailClosed: true}, want: want{admission.Serve, 200, "", 0}},
+		"policy denies":   {err: errDown, policy: throttr.DenyHits, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 1 s.", time.Second}},
+		"a mistake":       {err: throttr.ErrRange, policy: throttr.AllowHits, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
+		"n out of range":  {n: 1 << 63, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
+		"canceled":        {ctx: canceled, err: context.Canceled, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"expired":         {ctx: expired, err: context.DeadlineExceeded, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"a late timer":    {ctx: lateTimer{t.Context()}, err: context.DeadlineExceeded, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"expired, denied": {ctx: expired, err: errDown, policy: throttr.DenyHits, want: want{admission.Canceled, 499, "", 5 * time.Second}},
+		"the backend is":  {err: context.Canceled, cfg: admission.Config{FailClosed: true}, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
 	} {
 		for _, hits := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				backend := memory.New()
 				defer backend.Close()
-				b, ctx, n := throttr.Backend(backend), t.Context(), test.n
+				b, ctx := throttr.Backend(backend), t.Context()
 				if test.err != nil {
-					b, n = testkit.Broken(backend, test.err), 1
+					b = testkit.Broken(backend, test.err)
 				}
 				if test.ctx != nil {
 					ctx = test.ctx
 				}
 				test.cfg.CountRefusals = hits
 				gate := newGateOn(t, b, test.cfg, throttr.WithPolicy(test.policy))
-				d := gate.Admit(ctx, costing("k", n))
+				d := gate.Admit(ctx, costing("k", max(test.n, 1)))
 				defer d.Done()
 				require.Equal(t, test.want, want{d.Verdict(), d.Verdict().HTTPStatus(), d.Text(), d.RetryAfter}, d.Err)
 			})
@@ -152,14 +154,13 @@ func TestJitterSpreadsRetryAfter(t *testing.T) {
 	}
 }
 
-func TestFieldsHaveTheUnitAndThePartitionOnDemand(t *testing.T) {
+func TestFieldsHaveThePartitionOnDemand(t *testing.T) {
 	with := func(limits ...throttr.Limit) admission.Config { return admission.Config{Limits: limits} }
 	for _, test := range []struct {
 		cfg           admission.Config
 		policy, limit string
 	}{
 		{admission.Config{}, `"minute";q=3;w=60`, `"minute";r=2;t=60`},
-		{admission.Config{QuotaUnit: "content-bytes"}, `"minute";q=3;w=60;qu="content-bytes"`, `"minute";r=2;t=60`},
 		{admission.Config{PartitionKey: true, PlainKeys: true}, `"minute";q=3;w=60;pk=:a2V5:`, `"minute";r=2;t=60;pk=:a2V5:`},
 		{admission.Config{PartitionKey: true}, `"minute";q=3;w=60;pk=:LHDhK3oGRvkiefQn:`, `"minute";r=2;t=60;pk=:LHDhK3oGRvkiefQn:`},
 		{with(minute, throttr.Limit{Name: "all", Max: throttr.Unlimited, Scale: time.Hour}), `"minute";q=3;w=60`, `"minute";r=2;t=60`},
@@ -177,21 +178,56 @@ func TestFieldsHaveTheUnitAndThePartitionOnDemand(t *testing.T) {
 	}
 }
 
+// unaligned is a backend without aligned windows.
+type unaligned struct{ throttr.Backend }
+
+func (u unaligned) Check(l window.Limit) (window.Traits, error) {
+	if l.Algorithm == throttr.AlignedWindow {
+		return window.Traits{}, throttr.ErrUnsupported
+	}
+	return u.Backend.Check(l)
+}
+
 func TestNewRefusesInvalidConfig(t *testing.T) {
-	limiter := throttr.NewRateLimit(memory.New())
-	for text, cfg := range map[string]admission.Config{
-		"Limits is empty":                                                                         {},
-		"Jitter is 0 to 24h0m0s, not -1ns":                                                        {Limits: []throttr.Limit{minute}, Jitter: -1},
-		"Jitter is 0 to 24h0m0s, not 2562047h47m":                                                 {Limits: []throttr.Limit{minute}, Jitter: math.MaxInt64},
-		`limit "exports" is on requests in flight, and there is no Places`:                        {InFlight: exports},
-		`NoPlace is Deny or Unavailable, not "canceled"`:                                          {Limits: []throttr.Limit{minute}, NoPlace: admission.Canceled},
-		`QuotaUnit is one of ["" "requests" "content-bytes" "concurrent-requests"], not "tokens"`: {Limits: []throttr.Limit{minute}, QuotaUnit: "tokens"},
+	limiter := throttr.NewRateLimit(unaligned{memory.New()})
+	places := newPlaces(t, memory.New())
+	with := func(limits ...throttr.Limit) admission.Config { return admission.Config{Limits: limits} }
+	flight := func(l inflight.Limit) admission.Config {
+		return admission.Config{Limits: []throttr.Limit{minute}, InFlight: l, Places: places}
+	}
+	a := throttr.Limit{Name: "a", Max: 1, Scale: time.Second}
+	for text, test := range map[string]struct {
+		cfg   admission.Config
+		match error
+	}{
+		"Limits is empty":                                                  {},
+		"Jitter is 0 to 24h0m0s, not -1ns":                                 {cfg: admission.Config{Limits: []throttr.Limit{a}, Jitter: -1}},
+		"Jitter is 0 to 24h0m0s, not 2562047h47m":                          {cfg: admission.Config{Limits: []throttr.Limit{a}, Jitter: math.MaxInt64}},
+		`NoPlace is Deny or Unavailable, not "canceled"`:                   {cfg: admission.Config{Limits: []throttr.Limit{a}, NoPlace: admission.Canceled}},
+		"a limit has no name: 1 in 1s":                                     {cfg: with(throttr.Limit{Max: 1, Scale: time.Second})},
+		"a Burst of 1000000000000000":                                      {cfg: with(throttr.Limit{Name: "a", Max: 1, Burst: 1e15, Scale: time.Second, Algorithm: throttr.TokenBucket})},
+		"a Max of 1000000000000000":                                        {cfg: with(throttr.Limit{Name: "a", Max: 1e15, Scale: time.Second})},
+		"at most 64":                                                       {with(throttr.Limit{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}), throttr.ErrRange},
+		`two limits are named "a"`:                                         {cfg: with(a, a)},
+		"0s is less than 1ms":                                              {with(throttr.Limit{Name: "a", Max: 1}), throttr.ErrScale},
+		"unsupported":                                                      {with(throttr.Limit{Name: "a", Max: 1, Scale: time.Second, Algorithm: throttr.AlignedWindow}), throttr.ErrUnsupported},
+		"a limit has no name: 3 at a time":                                 {cfg: flight(inflight.Limit{Max: 3})},
+		`two limits are named "minute"`:                                    {cfg: flight(inflight.Limit{Name: "minute", Max: 3})},
+		`limit "b" has a Max of 1000000000000000`:                          {cfg: flight(inflight.Limit{Name: "b", Max: 1e15})},
+		`limit "b": throttr: Lease 1ns is out of`:                          {flight(inflight.Limit{Name: "b", Max: 1, Lease: 1}), throttr.ErrRange},
+		"limit \"b\\n\"":                                                   {flight(inflight.Limit{Name: "b\n", Max: 1}), throttr.ErrRange},
+		`limit "exports" is on requests in flight, and there is no Places`: {cfg: admission.Config{InFlight: exports}},
+		"Places: inflight: peek":                                           {admission.Config{Limits: []throttr.Limit{a}, Places: newPlaces(t, window.Unimplemented{})}, throttr.ErrUnsupported},
 	} {
-		_, err := admission.New(limiter, cfg)
+		_, err := admission.New(limiter, test.cfg)
 		require.ErrorIs(t, err, throttr.ErrConfig)
 		require.ErrorContains(t, err, text)
+		if test.match != nil {
+			require.ErrorIs(t, err, test.match)
+		}
 	}
 	require.PanicsWithValue(t, "admission: New: limiter is nil", func() { admission.New(nil, admission.Config{}) })
+	require.Panics(t, func() { admission.MustPlan(throttr.Limit{}) })
 }
 
 func TestSeveralLimitsThatDenyAreNamed(t *testing.T) {

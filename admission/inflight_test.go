@@ -70,6 +70,15 @@ func TestAPlaceIsTakenBeforeARequestIsCounted(t *testing.T) {
 		require.True(t, third.Hold.Valid(), "it is not the first one's")
 		third.Done()
 
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		left := gate.Admit(gone, request("k"))
+		require.Equal(t, admission.Canceled, left.Verdict())
+		require.Nil(t, left.Hold)
+		count, inUse = counted(t, gate)
+		require.EqualValues(t, 2, count, "of a client that has left, nothing is counted")
+		require.Zero(t, inUse)
+
 		denied := gate.Admit(t.Context(), costing("k", 9))
 		require.Equal(t, []string{"minute"}, names(denied))
 		require.Nil(t, denied.Hold)
@@ -87,32 +96,32 @@ func TestPlansHaveLimitsInFlight(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	many, only := plan(inflight.Limit{Name: "exports", Max: 2}), admission.MustPlan(minute)
-	none := plan(inflight.Limit{Name: "all", Max: throttr.Unlimited})
-	never := plan(inflight.Limit{Name: "never"}, minute)
-	require.True(t, new(admission.Plan).Empty())
+	many := plan(inflight.Limit{Name: "exports", Max: 2})
 	require.False(t, many.Empty())
 	require.Empty(t, many.Limits())
-
 	gate := newGate(t, admission.Config{InFlight: exports, Places: places})
-	require.Equal(t, admission.Serve, gate.Admit(t.Context(), planned("k", only)).Verdict())
-	require.Equal(t, admission.Deny, gate.Admit(t.Context(), planned("k", only)).Verdict())
-	d := gate.Admit(t.Context(), planned("k", many))
-	require.Equal(t, admission.Serve, d.Verdict(), "a customer of another plan has the second place")
-	require.Equal(t, `"exports";q=2;qu="concurrent-requests"`, d.PolicyField())
-	d = gate.Admit(t.Context(), planned("k", none))
-	require.Equal(t, admission.Serve, d.Verdict())
-	require.Empty(t, d.PolicyField()+d.LimitField())
-	d = gate.Admit(t.Context(), planned("k", never))
-	require.Equal(t, admission.Deny, d.Verdict())
-	require.Equal(t, throttr.Never, d.RetryAfter)
-	require.Equal(t, `"never";r=0`, d.LimitField())
+	for i, step := range []struct {
+		plan          *admission.Plan
+		verdict       admission.Verdict
+		policy, limit string
+	}{
+		{admission.MustPlan(minute), admission.Serve, `"minute";q=3;w=60, "exports";q=1;qu="concurrent-requests"`, `"minute";r=2;t=60`},
+		{admission.MustPlan(minute), admission.Deny, `"minute";q=3;w=60, "exports";q=1;qu="concurrent-requests"`, `"exports";r=0;t=1`},
+		{many, admission.Serve, `"exports";q=2;qu="concurrent-requests"`, ""}, // a customer of another plan has the second place
+		{plan(inflight.Limit{Name: "all", Max: throttr.Unlimited}), admission.Serve, "", ""},
+		{plan(inflight.Limit{Name: "never"}, minute), admission.Deny, `"minute";q=3;w=60, "never";q=0;qu="concurrent-requests"`, `"never";r=0`},
+	} {
+		d := gate.Admit(t.Context(), planned("k", step.plan))
+		require.Equal(t, step.verdict, d.Verdict(), i)
+		require.Equal(t, step.policy, d.PolicyField(), i)
+		require.Equal(t, step.limit, d.LimitField(), i)
+	}
 
 	gate = newGate(t, admission.Config{
 		InFlight: exports, Places: places, NoPlace: admission.Unavailable, Limits: []throttr.Limit{}, PartitionKey: true, PlainKeys: true,
 	})
 	require.Equal(t, `"exports";q=1;qu="concurrent-requests";pk=:eA==:`, gate.Admit(t.Context(), request("x")).PolicyField())
-	d = gate.Admit(t.Context(), request("x"))
+	d := gate.Admit(t.Context(), request("x"))
 	require.Equal(t, `"exports";r=0;t=1;pk=:eA==:`, d.LimitField())
 	require.Equal(t, "Service unavailable. Try again in 1 s.", d.Text())
 
@@ -120,34 +129,6 @@ func TestPlansHaveLimitsInFlight(t *testing.T) {
 	d = gate.Admit(t.Context(), planned("k", many))
 	require.Equal(t, admission.Misconfigured, d.Verdict(), "a limit that would never hold")
 	require.ErrorContains(t, d.Err, "no Config.Places")
-}
-
-func TestALimitInFlightIsChecked(t *testing.T) {
-	for text, test := range map[string]struct {
-		limit inflight.Limit
-		match error
-	}{
-		"a limit has no name: 3 at a time":        {inflight.Limit{Max: 3}, throttr.ErrConfig},
-		`two limits are named "minute"`:           {inflight.Limit{Name: "minute", Max: 3}, throttr.ErrConfig},
-		`limit "a" has a Max of 1000000000000000`: {inflight.Limit{Name: "a", Max: 1e15}, throttr.ErrConfig},
-		`limit "a": throttr: Lease 1ns is out of`: {inflight.Limit{Name: "a", Max: 1, Lease: 1}, throttr.ErrRange},
-		"limit \"a\\n\"":                          {inflight.Limit{Name: "a\n", Max: 1}, throttr.ErrRange},
-	} {
-		plan, err := admission.MustPlan(minute).WithInFlight(test.limit)
-		require.Nil(t, plan)
-		require.ErrorIs(t, err, throttr.ErrConfig)
-		require.ErrorIs(t, err, test.match)
-		require.ErrorContains(t, err, text)
-		_, err = admission.New(throttr.NewRateLimit(memory.New()), admission.Config{
-			Limits: []throttr.Limit{minute}, InFlight: test.limit, Places: newPlaces(t, memory.New()),
-		})
-		require.ErrorContains(t, err, text)
-	}
-	_, err := admission.New(throttr.NewRateLimit(memory.New()), admission.Config{
-		Limits: []throttr.Limit{minute}, Places: newPlaces(t, window.Unimplemented{}),
-	})
-	require.ErrorIs(t, err, throttr.ErrConfig)
-	require.ErrorIs(t, err, throttr.ErrUnsupported)
 }
 
 // The policy of the Limiter comes first. What it can't decide is what could not be counted.
@@ -202,19 +183,6 @@ func failingWhile(away *atomic.Bool, b throttr.Backend, err error) throttr.Backe
 		}
 		return nil
 	}}
-}
-
-// A client that leaves while the store is asked is not counted, and holds nothing.
-func TestAClientThatLeavesBeforeItHasAPlaceIsNotCounted(t *testing.T) {
-	gate := newGate(t, admission.Config{InFlight: exports, Places: newPlaces(t, memory.New())})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	d := gate.Admit(ctx, request("k"))
-	require.Equal(t, admission.Canceled, d.Verdict())
-	require.Nil(t, d.Hold)
-	count, inUse := counted(t, gate)
-	require.Zero(t, count)
-	require.Zero(t, inUse)
 }
 
 // The handler's context ends when the place is lost, and its decision says so.

@@ -32,7 +32,7 @@ func (g *Gate) StoredKey(k Key) string {
 	if g.isPlain(k) {
 		return plainPrefix + k.Text
 	}
-	return digest(digestPrefix, k.Text)
+	return digestPrefix + Digest(k.Text)
 }
 
 // isPlain reports whether a key is stored as it is. What only looks like an address is not: whoever may choose a key
@@ -55,17 +55,10 @@ func isAddr(text string) bool {
 
 // Digest returns the SHA-256 of a key, in base64. From it, the key can't be found if it is hard to guess: an
 // API key, but not a name or an address.
-func Digest(key string) string { return digest("", key) }
-
-// digest returns the Digest of a key, after a prefix.
-func digest(prefix, key string) string {
+func Digest(key string) string {
 	sum := sha256.Sum256([]byte(key))
-	var text [64]byte
-	return string(base64.RawURLEncoding.AppendEncode(append(text[:0], prefix...), sum[:]))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// partitionSize is how many characters of a digest are shown to clients: they are its first 12 bytes.
-const partitionSize = 16
-
-// partition returns the begin of the digest of a key that is not plain.
-func (l *limitState) partition() string { return l.stored[len(digestPrefix):][:partitionSize] }
+// partitionSize is how many bytes of the digest of a key that is not plain are shown to clients.
+const partitionSize = 12

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -64,36 +63,30 @@ type Plan struct {
 type planned struct {
 	limit  throttr.Limit   // of one on requests in flight, its Name and Max
 	places *inflight.Limit // it is on requests in flight; or nil
-	item   string          // its quoted name, for header fields
-	hidden bool            // it has no header fields
-	quota  uint64          // q in the RateLimit-Policy field
-	policy string          // what follows q there, of a calendar window without w
-	window time.Duration   // its scale; of a token bucket, the time in which an empty one fills; of a calendar window 0
 }
 
-// plan returns a limit as a plan has it.
-func plan(l throttr.Limit) planned {
-	p := planned{limit: l, item: quote(l.Name), window: l.Scale}
-	if l.Burst != 0 && l.Max != 0 && l.Max != throttr.Unlimited {
-		fill, _ := limits.MulDiv(l.Burst, uint64(l.Scale), l.Max) // limits.Check has seen that it does not overflow
-		p.window = time.Duration(fill)
+// window returns the length of a window that contains a time. Of a token bucket, it is the time in which an empty one
+// fills.
+func (p *planned) window(at time.Time) time.Duration {
+	l := &p.limit
+	if l.Burst == 0 || l.Max == 0 || l.Max == throttr.Unlimited {
+		return limits.Length(l, at)
 	}
-	p.hidden = l.Max == throttr.Unlimited || l.Shadow
-	if l.Max > 0 {
-		p.quota = limits.Capacity(&l)
-	}
-	if l.Calendar == 0 {
-		p.policy = ";w=" + strconv.FormatInt(Seconds(p.window), 10)
-	}
-	return p
+	fill, _ := limits.MulDiv(l.Burst, uint64(l.Scale), l.Max) // limits.Check has seen that it does not overflow
+	return time.Duration(fill)
 }
 
 // left returns the time until a window would end that is opened now.
 func (p *planned) left(now time.Time) time.Duration {
-	if p.limit.Calendar != 0 || p.limit.Algorithm == throttr.AlignedWindow {
+	if p.isAligned() {
 		return limits.Left(&p.limit, now)
 	}
-	return p.window
+	return p.window(now)
+}
+
+// isAligned reports whether windows end at times that do not depend on requests.
+func (p *planned) isAligned() bool {
+	return p.limit.Calendar != 0 || p.limit.Algorithm == throttr.AlignedWindow
 }
 
 // NewPlan returns a plan of limits, which must have different names. Each Max is at most
@@ -109,7 +102,7 @@ func NewPlan(limits ...throttr.Limit) (*Plan, error) {
 		if p.Has(l.Name) {
 			return nil, invalid("two limits are named %q", l.Name)
 		}
-		p.limits = append(p.limits, plan(l))
+		p.limits = append(p.limits, planned{limit: l})
 	}
 	slices.SortStableFunc(p.limits, byLength)
 	return p, nil
@@ -135,10 +128,7 @@ func MustPlan(limits ...throttr.Limit) *Plan {
 // otherwise applies. Its name is not one of the other limits, and its Max at most 999,999,999,999,999, or
 // throttr.Unlimited. The error matches [throttr.ErrConfig], and [throttr.ErrRange] if that is what is wrong.
 func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
-	f := &planned{
-		limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l,
-		item: quote(l.Name), hidden: l.Max == throttr.Unlimited, quota: l.Max, policy: `;qu="concurrent-requests"`,
-	}
+	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l}
 	if err := validateFields(f.limit); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,37 +11,9 @@ import (
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/window"
 )
 
-// aligned is a backend without aligned windows.
-type aligned struct{ throttr.Backend }
-
-func (a aligned) Check(l window.Limit) (window.Traits, error) {
-	if l.Algorithm == throttr.AlignedWindow {
-		return window.Traits{}, throttr.ErrUnsupported
-	}
-	return a.Backend.Check(l)
-}
-
-func TestLimitsOfAPlanAreChecked(t *testing.T) {
-	limiter := throttr.NewRateLimit(aligned{memory.New()})
-	for text, limits := range map[string][]throttr.Limit{
-		"has no name":                 {{Max: 1, Scale: time.Second}},
-		"a Burst of 1000000000000000": {{Name: "a", Max: 1, Burst: 1e15, Scale: time.Second, Algorithm: throttr.TokenBucket}},
-		"a Max of 1000000000000000":   {{Name: "a", Max: 1e15, Scale: time.Second}},
-		"at most 64":                  {{Name: strings.Repeat("x", 65), Max: 1, Scale: time.Second}},
-		"ASCII":                       {{Name: "a\nb", Max: 1, Scale: time.Second}},
-		`two limits are named "a"`:    {{Name: "a", Max: 1, Scale: time.Second}, {Name: "a", Max: 1, Scale: time.Hour}},
-		"0s is less than 1ms":         {{Name: "a", Max: 1}},
-		"unsupported":                 {{Name: "a", Max: 1, Scale: time.Second, Algorithm: throttr.AlignedWindow}},
-	} {
-		_, err := admission.New(limiter, admission.Config{Limits: limits})
-		require.ErrorIs(t, err, throttr.ErrConfig)
-		require.ErrorContains(t, err, text)
-	}
-	require.Panics(t, func() { admission.MustPlan(throttr.Limit{}) })
-
+func TestAPlanHasItsLimitsInOrder(t *testing.T) {
 	hour := throttr.Limit{Name: "hour", Max: 2, Scale: time.Hour}
 	limits := []throttr.Limit{hour, minute}
 	gate := newGate(t, admission.Config{Limits: limits})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -41,67 +40,19 @@ func costs(of map[string]uint64) admission.Request {
 
 // What could not be counted is counted when it is committed, if the store can do that by then.
 func TestCommitOfWhatWasNotCounted(t *testing.T) {
-	for name, test := range map[string]struct {
-		hits bool
-		cost uint64
-		want []uint64 // in minute, tokens
-	}{
-		"a hit that failed":    {true, 100, []uint64{1, 150}},
-		"a look-up that did":   {false, 0, []uint64{1, 150}},
-		"several takes at one": {false, 100, []uint64{0, 150}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := memory.New()
-			defer m.Close()
-			cfg := admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: test.hits}
-			d := newGateOn(t, flaky(m, "tokens", errDown), cfg).Admit(t.Context(), costs(map[string]uint64{"tokens": test.cost}))
-			require.ErrorIs(t, d.Err, errDown)
+	for hits, want := range map[bool][]uint64{true: {1, 150}, false: {0, 150}} { // in minute, tokens
+		m := memory.New()
+		defer m.Close()
+		cfg := admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: hits}
+		d := newGateOn(t, flaky(m, "tokens", errDown), cfg).Admit(t.Context(), request("k"))
+		require.ErrorIs(t, d.Err, errDown)
+		for range 2 {
 			require.NoError(t, d.Commit(t.Context(), "tokens", 150))
-			require.NoError(t, d.Commit(t.Context(), "tokens", 150))
-			require.ErrorIs(t, d.Commit(t.Context(), "tokens", 149), throttr.ErrUnsupported)
-			d.Done()
-			require.Equal(t, test.want, counts(t, newGateOn(t, m, cfg), request("k")))
-		})
+		}
+		require.ErrorIs(t, d.Commit(t.Context(), "tokens", 149), throttr.ErrUnsupported)
+		d.Done()
+		require.Equal(t, want, counts(t, newGateOn(t, m, cfg), request("k")))
 	}
-}
-
-// A store that hangs delays a request by a time limit for what is looked up, and one for what is taken.
-func TestAStoreThatHangsIsLookedUpOnce(t *testing.T) {
-	for _, cost := range []uint64{0, 1} {
-		synctest.Test(t, func(t *testing.T) {
-			m := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-			defer m.Close()
-			n := 0
-			var limits []throttr.Limit
-			for _, name := range []string{"a", "b", "c", "counted"} {
-				limits = append(limits, throttr.Limit{Name: name, Max: 9, Scale: time.Hour})
-			}
-			store := testkit.Hooked{Backend: m, Before: func(ctx context.Context, _ ...window.Take) error {
-				n++
-				<-ctx.Done()
-				return ctx.Err()
-			}}
-			gate := newGateOn(t, store, admission.Config{Limits: limits}, throttr.WithTimeout(250*time.Millisecond))
-			begun := time.Now()
-			d := gate.Admit(t.Context(), costs(map[string]uint64{"a": 0, "b": 0, "c": 0, "counted": cost}))
-			require.ErrorIs(t, d.Err, throttr.ErrUnavailable)
-			require.Equal(t, time.Duration(1+cost)*250*time.Millisecond, time.Since(begun))
-			require.EqualValues(t, 1+cost, n)
-			if cost > 0 { // a policy decides
-				gate = newGateOn(t, store, admission.Config{Limits: limits}, throttr.WithPolicy(throttr.AllowHits))
-				d = gate.Admit(t.Context(), costs(map[string]uint64{"a": 0, "b": 0, "c": 0, "counted": cost}))
-				require.NoError(t, d.Err)
-				require.True(t, d.Allowed)
-			}
-		})
-	}
-	// A failure that is not one of the store leaves the other limits as they are.
-	m := memory.New()
-	defer m.Close()
-	gate := newGateOn(t, flaky(m, "minute", throttr.ErrFull), admission.Config{Limits: []throttr.Limit{minute, tokens}})
-	require.NoError(t, gate.Admit(t.Context(), costs(map[string]uint64{"minute": 1, "tokens": 1})).Commit(t.Context(), "tokens", 2000))
-	d := gate.Admit(t.Context(), costs(map[string]uint64{"minute": 0, "tokens": 0}))
-	require.Equal(t, []string{"tokens"}, names(d))
 }
 
 // Without a plan, the limits of the Config apply. If requests in flight are all that it has, the request could not be

@@ -37,7 +37,7 @@ func (s *requestState) commit(ctx context.Context, l *limitState, n uint64) erro
 	defer s.mu.Unlock()
 	charged := l.charge
 	switch {
-	case s.reservation != nil && l.cost > 0:
+	case s.reservation != nil:
 		l.charge = n
 		s.committed = true
 		if s.over {
@@ -56,11 +56,9 @@ func (s *requestState) commit(ctx context.Context, l *limitState, n uint64) erro
 
 // settle settles the reservation by the charges. The caller holds mu.
 func (s *requestState) settle(ctx context.Context) error {
-	var used []uint64
+	used := make([]uint64, len(s.limits))
 	for i := range s.limits {
-		if l := &s.limits[i]; l.cost > 0 {
-			used = append(used, l.charge)
-		}
+		used[i] = s.limits[i].charge
 	}
 	rv := s.reservation
 	s.reservation = nil
@@ -106,9 +104,7 @@ func (s *requestState) uncharge() *throttr.Reservation {
 	}
 	s.reservation = nil
 	for i := range s.limits {
-		if l := &s.limits[i]; l.cost > 0 {
-			l.charge = 0
-		}
+		s.limits[i].charge = 0
 	}
 	return rv
 }

@@ -51,15 +51,11 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 		err            error
 		want           []uint64
 	}{
-		"nothing":           {minute: 1, tokens: 100, want: []uint64{1, 100}},
 		"less":              {minute: 1, tokens: 100, steps: []step{use(7)}, want: []uint64{1, 7}},
 		"more":              {minute: 1, tokens: 100, steps: []step{use(2000)}, want: []uint64{1, 2000}},
 		"the last says":     {minute: 1, tokens: 100, steps: []step{use(7), use(8)}, want: []uint64{1, 8}},
 		"both":              {minute: 2, tokens: 100, steps: []step{use(7), commit("minute", 0)}, want: []uint64{0, 7}},
-		"of 0":              {minute: 1, steps: []step{use(7)}, want: []uint64{1, 7}},
-		"of 0, twice":       {minute: 1, steps: []step{use(7), use(900)}, want: []uint64{1, 900}},
-		"of 0, and another": {minute: 2, steps: []step{use(7), commit("minute", 1)}, want: []uint64{1, 7}},
-		"all of 0":          {steps: []step{use(7), use(9)}, want: []uint64{0, 9}},
+		"of 0":              {minute: 1, steps: []step{use(7)}, err: throttr.ErrConfig, want: []uint64{1, 0}},
 		"after Done":        {minute: 1, tokens: 100, steps: []step{done, use(7)}, want: []uint64{1, 7}},
 		"later":             {minute: 1, tokens: 100, steps: []step{use(7), done, use(9)}, want: []uint64{1, 9}},
 		"later, less":       {minute: 1, tokens: 100, steps: []step{use(7), done, use(6)}, err: throttr.ErrUnsupported, want: []uint64{1, 7}},

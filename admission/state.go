@@ -2,12 +2,9 @@ package admission
 
 import (
 	"context"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // requestState is what a Gate knows of a request. It is the context of the handler, and has the decision.
@@ -22,11 +19,6 @@ type requestState struct {
 	reservation *throttr.Reservation // of what was counted; nil: nothing is given back any more
 	committed   bool                 // Commit has changed a charge, which is not settled yet
 	over        bool                 // Done was called
-
-	one struct { // what a request of one limit needs
-		limit   [1]limitState
-		outcome [1]Outcome
-	}
 }
 
 // limitState is what a Gate knows of a request in one limit.
@@ -34,7 +26,6 @@ type limitState struct {
 	*planned
 	key    Key             // Plain if it is stored as it is
 	stored string          // the stored key
-	scale  time.Duration   // the length of the window
 	cost   uint64          // what the request costs
 	result *throttr.Result // nil: the request could not be counted
 	charge uint64          // what the request is charged: 0 if it could not be counted, or was given back
@@ -45,14 +36,14 @@ func (g *Gate) begin(ctx context.Context, r *Request) *requestState {
 	s := &requestState{Context: ctx, gate: g}
 	s.decision = Decision{Allowed: true, state: s}
 	all, inFlight := g.limitsOf(r)
-	s.limits = slices.Grow(s.one.limit[:0], len(all))
+	s.limits = make([]limitState, 0, len(all))
 	for i := range all {
-		if l, ok := s.limitOf(r, &all[i]); ok {
+		if l, ok := g.limitOf(r, &all[i]); ok {
 			s.limits = append(s.limits, l)
 		}
 	}
 	if inFlight != nil {
-		if l, ok := s.limitOf(r, inFlight); ok {
+		if l, ok := g.limitOf(r, inFlight); ok {
 			s.place = &l
 		}
 	}
@@ -60,30 +51,17 @@ func (g *Gate) begin(ctx context.Context, r *Request) *requestState {
 }
 
 // limitOf returns what is known of a request in a limit, and false if the limit does not apply to it.
-func (s *requestState) limitOf(r *Request, p *planned) (l limitState, ok bool) {
-	key, ok := s.gate.keyOf(r, p.limit.Name)
+func (g *Gate) limitOf(r *Request, p *planned) (l limitState, ok bool) {
+	key, ok := g.keyOf(r, p.limit.Name)
 	if !ok {
 		return l, false
 	}
-	key.Plain = s.gate.isPlain(key)
-	l = limitState{planned: p, key: key, stored: s.storedKey(key), scale: p.limit.Scale, cost: 1}
-	if p.limit.Calendar != 0 {
-		l.scale = limits.Length(&p.limit, time.Now())
-	}
+	l = limitState{planned: p, key: key, stored: g.StoredKey(key), cost: 1}
+	l.key.Plain = g.isPlain(key)
 	if r.Cost != nil && p.places == nil {
 		l.cost = r.Cost(p.limit)
 	}
-	return l, true
-}
-
-// storedKey returns the stored key of a limit. Limits that share a key share its digest.
-func (s *requestState) storedKey(k Key) string {
-	for i := range s.limits {
-		if s.limits[i].key == k {
-			return s.limits[i].stored
-		}
-	}
-	return s.gate.StoredKey(k)
+	return l, l.cost > 0
 }
 
 // exempt reports whether no limit applies to the request.

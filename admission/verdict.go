@@ -1,10 +1,13 @@
 package admission
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // Verdict is what is to be done with a request.
@@ -46,30 +49,32 @@ func (v Verdict) HTTPStatus() int {
 }
 
 // Verdict returns what is to be done with the request. That of the zero Decision is Unavailable.
-func (d *Decision) Verdict() Verdict {
+func (d *Decision) Verdict() Verdict { return cmp.Or(d.verdict, Unavailable) }
+
+// verdict returns what is to be done with a request that was decided.
+func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 	switch {
-	case d.canceled:
+	case d.Err != nil && outage.Ended(ctx):
 		return Canceled
-	case d.keyless, isMistake(d.Err):
+	case isMistake(d.Err):
 		return Misconfigured
-	case d.noPlace:
-		return d.state.gate.cfg.NoPlace
-	case !d.Allowed && !(d.Strictest.Degraded && !d.Strictest.Known()) && d.Strictest.Name != "":
+	case d.noPlace():
+		return g.cfg.NoPlace
+	case !d.Allowed && d.Strictest.Name != "" && (d.Strictest.Known() || !d.Strictest.Degraded):
 		return Deny
 	case !d.Allowed: // by the throttr.Policy, and no limit is exceeded
 		return Unavailable
-	case d.Err != nil && (d.state == nil || d.state.gate.cfg.FailClosed || errors.Is(d.Err, throttr.ErrFull)):
+	case d.Err != nil && g.cfg.FailClosed, errors.Is(d.Err, throttr.ErrFull):
 		return Unavailable
-	default:
-		return Serve
 	}
+	return Serve
 }
 
-// isMistake reports whether err says that the backend cannot keep a limit. To serve such requests would
-// leave them without a limit for good.
+// isMistake reports whether err says that the backend cannot keep a limit, or that one has no key. To serve such requests
+// would leave them without a limit for good.
 func isMistake(err error) bool {
 	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) ||
-		errors.Is(err, throttr.ErrUnsupported)
+		errors.Is(err, throttr.ErrUnsupported) || errors.Is(err, throttr.ErrConfig)
 }
 
 // WaitText returns a time in the unit that makes it readable, rounded up: "120 s", "3 min", "41 h", "31 days".

@@ -93,8 +93,8 @@ type Config struct {
 	// for messages. Default: no call is skipped.
 	Skip func(context.Context, Call) bool
 
-	// Cost returns what a call, or a message of a stream, counts in a limit. More than 2⁶³-1 is a mistake in the
-	// program, and the status INTERNAL. Default: 1.
+	// Cost returns what a call, or a message of a stream, counts in a limit. One in which it costs 0 does not apply to
+	// it. More than 2⁶³-1 is a mistake in the program, and the status INTERNAL. Default: 1.
 	Cost func(context.Context, Call, throttr.Limit) uint64
 
 	// GiveBack reports whether a call that was served is given back, by the code of its status: for limits that count

@@ -78,8 +78,7 @@ type Config struct {
 	// denies counts in none of them. With rolling algorithms, a limit never counts what it denies.
 	CountRefusals bool
 
-	// Cost returns what a request counts in a limit. What costs 0 is not counted there, but denied if the limit has
-	// been exceeded. A request that costs more than a limit can ever grant is denied, and has no Retry-After. More
+	// Cost returns what a request counts in a limit. One in which it costs 0 does not apply to it. A request that costs more than a limit can ever grant is denied, and has no Retry-After. More
 	// than 2⁶³-1 is a mistake in the program, such as a ContentLength of -1 that was converted, and the response is
 	// 500. What is known only afterwards: see Decision.Commit. Default: 1.
 	Cost func(*http.Request, throttr.Limit) uint64
@@ -89,7 +88,8 @@ type Config struct {
 	// of a connection that was hijacked 101. A request whose client has left stays counted, or clients could choose
 	// what they are given back. It is done in the background, for a bounded number at a time; beyond that, the
 	// request stays counted, too, as it does if its window has ended. Throttr servers take something back only for a
-	// moment. CountRefusals can't be combined with it. Default: nothing is given back.
+	// moment. CountRefusals can't be combined with it. The ResponseWriter of the handler is then an [http.Flusher] and
+	// an [http.Hijacker], whose Hijack fails if that of the server has none. Default: nothing is given back.
 	GiveBack func(r *http.Request, status int) bool
 
 	// OnDenied responds to a request that exceeds a limit, or has no place. The RateLimit fields and
@@ -105,10 +105,6 @@ type Config struct {
 
 	// HideFields omits RateLimit and RateLimit-Policy.
 	HideFields bool
-
-	// QuotaUnit is what the limits count, in the header fields: "requests", "content-bytes" or
-	// "concurrent-requests". Set it if Cost is not a number of requests. Default: requests.
-	QuotaUnit string
 
 	// PartitionKey adds its key to each limit in the header fields: an address, with PlainKeys any key, and
 	// otherwise the first 12 bytes of its SHA-256 digest, in base64.
@@ -191,7 +187,6 @@ func NewMiddleware(limiter *throttr.RateLimit, cfg Config) (*Middleware, error) 
 		Keyed:         m.keys.Keyed(),
 		SkipEmptyKey:  cfg.SkipEmptyKey,
 		Jitter:        cfg.Jitter,
-		QuotaUnit:     cfg.QuotaUnit,
 		PartitionKey:  cfg.PartitionKey,
 	})
 	if err != nil {

@@ -67,25 +67,6 @@ func ExampleNew() {
 	//   Retry-After: 60
 }
 
-// Limits of several algorithms apply together. Here, a token bucket lets a burst of 3 pass, and then a
-// request each 2 s.
-func ExampleNew_burst() {
-	limit := must(httplimit.Config{Limits: []throttr.Limit{
-		{Name: "burst", Max: 1, Scale: 2 * time.Second, Burst: 3, Algorithm: throttr.TokenBucket},
-		httplimit.PerDay(1000),
-	}})
-	site := limit(http.HandlerFunc(hello))
-	for range 4 {
-		res := get(site, "192.0.2.1:4711")
-		fmt.Println(res.StatusCode, res.Header.Get("RateLimit"))
-	}
-	// Output:
-	// 200 "burst";r=2;t=2, "day";r=999;t=86400
-	// 200 "burst";r=1;t=4, "day";r=998;t=86400
-	// 200 "burst";r=0;t=6, "day";r=997;t=86400
-	// 429 "burst";r=0;t=2, "day";r=997;t=86400
-}
-
 func ExampleByAddr() {
 	key, err := httplimit.ByAddr(httplimit.AddrConfig{
 		Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
@@ -136,59 +117,15 @@ func ExampleNewPlan() {
 	// throttr: invalid configuration: two limits are named "hour"
 }
 
-func ExampleMustPlan() {
-	account := func(r *http.Request) string { return r.Header.Get("Account") } // really: the authenticated account
-	plans := map[string]*httplimit.Plan{"acme": httplimit.MustPlan(httplimit.PerHour(1000))}
-	limit := must(httplimit.Config{
-		Limits: []throttr.Limit{httplimit.PerHour(10)}, // for accounts without a plan
-		Plan:   func(r *http.Request) (*httplimit.Plan, error) { return plans[account(r)], nil },
-		Key:    account,
-	})
-	site := limit(http.HandlerFunc(hello))
-	fmt.Println(get(site, "192.0.2.1:4711", "Account", "acme").Header.Get("RateLimit"))
-	fmt.Println(get(site, "192.0.2.1:4711", "Account", "smith").Header.Get("RateLimit"))
-	plans["smith"] = plans["acme"] // an upgrade: what has been counted stays counted
-	fmt.Println(get(site, "192.0.2.1:4711", "Account", "smith").Header.Get("RateLimit"))
-	// Output:
-	// "hour";r=999;t=3600
-	// "hour";r=9;t=3600
-	// "hour";r=998;t=3600
-}
-
-// A client of somebody else's API, which allows 5 requests in any interval of 100 ms. All processes that share the
-// backend keep to that together.
+// A client of somebody else's API: a language model allows 60 requests and 10,000 tokens a minute, for all processes that
+// share the backend. What an answer will cost is known when it is there.
 func ExampleTransport() {
-	api := httptest.NewServer(http.HandlerFunc(hello))
-	defer api.Close()
-	backend := memory.New() // or one on Redis, if there are several processes
-	defer backend.Close()
-	transport, err := httplimit.NewTransport(throttr.NewRateLimit(backend), httplimit.TransportConfig{
-		Limits: []throttr.Limit{{Max: 5, Scale: 100 * time.Millisecond}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client := http.Client{Transport: transport}
-	begun := time.Now()
-	for range 11 {
-		res, err := client.Get(api.URL)
-		if err != nil {
-			log.Fatal(err)
-		}
-		res.Body.Close()
-	}
-	fmt.Println(time.Since(begun) > 200*time.Millisecond)
-	// Output: true
-}
-
-// A language model allows 60 requests and 10,000 tokens a minute. What an answer will cost is known when it is there.
-func ExampleTransport_tokens() {
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Tokens-Used", "120")
 		fmt.Fprintln(w, "An answer.")
 	}))
 	defer model.Close()
-	backend := memory.New()
+	backend := memory.New() // or one on Redis, if there are several processes
 	defer backend.Close()
 	limiter := throttr.NewRateLimit(backend, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 		if e.Kind == throttr.EventSettled && e.Limit.Name == "tokens" {
@@ -225,44 +162,4 @@ func ExampleTransport_tokens() {
 	// Output:
 	// reserved 400 and used 120
 	// An answer.
-}
-
-func ExampleDenyProblem() {
-	limit := must(httplimit.Config{
-		Limits:   []throttr.Limit{httplimit.PerHour(0)},
-		OnDenied: httplimit.DenyProblem,
-	})
-	res := get(limit(http.HandlerFunc(hello)), "192.0.2.1:4711")
-	io.Copy(os.Stdout, res.Body)
-	// Output: {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["hour"]}
-}
-
-// inShadow returns limits that count, and deny nothing.
-func inShadow(limits ...throttr.Limit) []throttr.Limit {
-	for i := range limits {
-		limits[i].Shadow = true
-	}
-	return limits
-}
-
-// Limits are tried out: clients notice nothing, and the log says what would be denied.
-func ExampleConfig_shadow() {
-	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(func(_ context.Context, e throttr.Event) {
-		if e.Kind == throttr.EventWouldDeny {
-			fmt.Printf("would deny %s by %s\n", e.Key, e.Limit.Name)
-		}
-	}))
-	limit, err := httplimit.New(limiter, httplimit.Config{Limits: inShadow(httplimit.PerMinute(2), httplimit.PerHour(100))})
-	if err != nil {
-		log.Fatal(err)
-	}
-	site := limit(http.HandlerFunc(hello))
-	for range 3 {
-		fmt.Println(get(site, "192.0.2.1:4711").StatusCode)
-	}
-	// Output:
-	// 200
-	// 200
-	// would deny client:k192.0.2.1 by minute
-	// 200
 }

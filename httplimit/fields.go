@@ -32,15 +32,12 @@ func (m *Middleware) setLegacyFields(header http.Header, s *Outcome) {
 	header.Set("X-Ratelimit-Limit", strconv.FormatUint(s.Limit, 10))
 	header.Set("X-Ratelimit-Remaining", strconv.FormatUint(s.Remaining, 10))
 	left := s.Left()
-	if left >= throttr.Never {
+	if left >= throttr.Never || s.ResetAt.IsZero() { // there is no window, but perhaps no place
 		return
 	}
 	reset := admission.Seconds(left)
 	if m.config.Legacy == LegacyUnix {
 		at := s.ResetAt.Add(left - s.ResetAfter) // by the clock of the backend
-		if s.ResetAt.IsZero() {                  // there is no window
-			at = time.Now().Add(left)
-		}
 		reset = admission.Seconds(time.Duration(at.UnixNano()))
 	}
 	header.Set("X-Ratelimit-Reset", strconv.FormatInt(reset, 10))

@@ -68,8 +68,6 @@ func TestResetAsATimeIsResetInSeconds(t *testing.T) {
 	s.clock.Advance(time.Nanosecond)
 	require.EqualValues(t, s.clock.Now().Unix()+61, number(t, s.get(alice).Header, "X-RateLimit-Reset"), "rounded up")
 	require.Empty(t, newSite(t, httplimit.Config{}).get(alice).Header.Get("X-RateLimit-Reset"))
-	s = newSite(t, httplimit.Config{Legacy: httplimit.LegacyUnix, Cost: func(*http.Request, throttr.Limit) uint64 { return 0 }})
-	require.InDelta(t, time.Now().Unix()+60, number(t, s.get(alice).Header, "X-RateLimit-Reset"), 2, "there is no window")
 }
 
 func TestFieldsThatSayNothingAreLeftOut(t *testing.T) {

@@ -22,7 +22,9 @@ func oneAtATime(t *testing.T) (func(http.Handler) http.Handler, *inflight.Limite
 	places := inflight.New(store)
 	t.Cleanup(func() { places.Close() })
 	stream := inflight.Limit{Name: "streams", Max: 1, Lease: time.Second}
-	limit, err := httplimit.New(throttr.NewRateLimit(store), httplimit.Config{InFlight: stream, Places: places})
+	limit, err := httplimit.New(throttr.NewRateLimit(store), httplimit.Config{
+		InFlight: stream, Places: places, Legacy: httplimit.LegacyUnix,
+	})
 	require.NoError(t, err)
 	return limit, places
 }
@@ -34,8 +36,12 @@ func TestAHandlerThatGoesOnHoldsItsPlace(t *testing.T) {
 			limit, places := oneAtATime(t)
 			ctx, leave := context.WithCancel(t.Context())
 			server := httptest.NewRecorder()
-			h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			var h http.Handler
+			h = limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				require.Same(t, server, w, "and so a hijacked connection is the server's, with all of its methods")
+				another := get(h, "192.0.2.1:1234")
+				require.Equal(t, http.StatusTooManyRequests, another.StatusCode)
+				require.Empty(t, another.Header.Get("X-RateLimit-Reset"), "no window ends")
 				leave()
 				time.Sleep(time.Minute)
 				require.EqualValues(t, 1, places.Stats().InUse)

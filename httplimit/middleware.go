@@ -71,7 +71,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	recorded := &writer{ResponseWriter: w}
 	returned := false
 	defer func() { h.giveBack(r, d, recorded.statusOf(returned)) }()
-	h.respond(recorded.as(), r, d)
+	h.respond(recorded, r, d)
 	returned = true
 }
 

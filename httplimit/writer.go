@@ -2,12 +2,12 @@ package httplimit
 
 import (
 	"bufio"
-	"io"
+	"errors"
 	"net"
 	"net/http"
 )
 
-// writer is the ResponseWriter of a request whose status matters.
+// writer is the ResponseWriter of a request whose status matters. It flushes and hijacks as far as what is behind it can.
 type writer struct {
 	http.ResponseWriter
 	status int // of the response; 0: none yet
@@ -25,7 +25,7 @@ func (w *writer) statusOf(returned bool) int {
 	return http.StatusOK
 }
 
-// Unwrap returns the ResponseWriter that the server has made.
+// Unwrap returns the ResponseWriter that the server has made, for [http.ResponseController].
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements [http.ResponseWriter]. Responses of 1xx are followed by others, but for a 101.
@@ -38,91 +38,34 @@ func (w *writer) WriteHeader(status int) {
 
 // Write implements [http.ResponseWriter].
 func (w *writer) Write(b []byte) (int, error) {
-	w.begin()
+	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 
 // begin says that a response begins, if none has.
-func (w *writer) begin() {
+func (w *writer) begin(status int) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.status = status
 	}
 }
-
-// as returns w with the other methods that the ResponseWriter of the server has: of HTTP/1, of HTTP/2, or, behind
-// http.TimeoutHandler, none. Those behind Unwrap count, too, as [http.ResponseController] finds them: otherwise it
-// would go past w.
-func (w *writer) as() http.ResponseWriter {
-	flushes := isBehind[http.Flusher](w.ResponseWriter)
-	hijacks := isBehind[http.Hijacker](w.ResponseWriter)
-	switch {
-	case flushes && hijacks:
-		return struct {
-			*writer
-			flusher
-			hijacker
-			readerFrom
-		}{w, flusher{w}, hijacker{w}, readerFrom{w}}
-	case flushes:
-		return struct {
-			*writer
-			flusher
-		}{w, flusher{w}}
-	case hijacks:
-		return struct {
-			*writer
-			hijacker
-		}{w, hijacker{w}}
-	}
-	return w
-}
-
-// isBehind reports whether w, or what it unwraps to, has the methods of M.
-func isBehind[M any](w http.ResponseWriter) bool {
-	for {
-		if _, ok := w.(M); ok {
-			return true
-		}
-		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return false
-		}
-		w = outer.Unwrap()
-	}
-}
-
-// flusher is a writer as an [http.Flusher].
-type flusher struct{ w *writer }
 
 // Flush implements [http.Flusher].
-func (f flusher) Flush() { _ = f.FlushError() }
+func (w *writer) Flush() { _ = w.FlushError() }
 
 // FlushError is for [http.ResponseController].
-func (f flusher) FlushError() error {
-	f.w.begin()
-	return http.NewResponseController(f.w.ResponseWriter).Flush()
+func (w *writer) FlushError() error {
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	if !errors.Is(err, http.ErrNotSupported) {
+		w.begin(http.StatusOK)
+	}
+	return err
 }
-
-// readerFrom is a writer as an [io.ReaderFrom], with which files are sent.
-type readerFrom struct{ w *writer }
-
-// ReadFrom implements [io.ReaderFrom].
-func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
-	r.w.begin()
-	return io.Copy(r.w.ResponseWriter, src)
-}
-
-// hijacker is a writer as an [http.Hijacker].
-type hijacker struct{ w *writer }
 
 // Hijack implements [http.Hijacker].
-func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(h.w.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.begin(http.StatusSwitchingProtocols)
 	}
-	if h.w.status == 0 {
-		h.w.status = http.StatusSwitchingProtocols
-	}
-	return conn, rw, nil
+	return conn, rw, err
 }
