@@ -52,7 +52,7 @@ func ExampleWithPolicy() {
 		fmt.Printf("%v: allowed %v, degraded %v, error %v\n", p, res.Allowed, res.Degraded, err != nil)
 	}
 	// Output:
-	// return an error: allowed false, degraded false, error true
+	// leave it to the caller: allowed false, degraded false, error true
 	// allow hits: allowed true, degraded true, error false
 	// deny hits: allowed false, degraded true, error false
 }

@@ -33,7 +33,7 @@ func (p Policy) String() string {
 	if p > DenyHits {
 		return "unknown policy"
 	}
-	return [...]string{"return an error", "allow hits", "deny hits"}[p]
+	return [...]string{"leave it to the caller", "allow hits", "deny hits"}[p]
 }
 
 // WithPolicy sets what is decided if the backend fails, and the fallback of [WithFallback] too. Default:

@@ -120,7 +120,7 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 				for i, line := range lines {
 					require.Equal(t, "WARN", line["level"])
 					if i < 2 {
-						require.Equal(t, "fallback, or return an error", line["instead"])
+						require.Equal(t, "fallback, or leave it to the caller", line["instead"])
 						require.NotEmpty(t, line["error"])
 					}
 				}

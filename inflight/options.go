@@ -27,7 +27,7 @@ const (
 func (p Policy) String() string {
 	switch p {
 	case Refuse:
-		return "return an error"
+		return "leave it to the caller"
 	case Share:
 		return "a share of the places"
 	case Admit:

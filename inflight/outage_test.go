@@ -132,7 +132,7 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		lines := told.lines.String()
 		require.Equal(t, 2, strings.Count(lines, "\n"), lines)
 		require.Contains(t, lines, `level=WARN msg="throttr: the store is away" store=memory `+
-			`error="throttr: the store is unavailable: connection refused" instead="return an error"`)
+			`error="throttr: the store is unavailable: connection refused" instead="leave it to the caller"`)
 		require.Contains(t, lines, `level=WARN msg="throttr: the store is back"`)
 		require.Subset(t, told.all(), []string{"unavailable", "available"})
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -16,11 +18,11 @@ import (
 // client is a [throttr.Client] of any value size.
 type client interface {
 	insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error)
-	query(ctx context.Context, key string) (counter, bool, error)
+	query(ctx context.Context, key string) (throttr.Counter[uint64], bool, error)
 	queryMany(ctx context.Context, key string, n int) error
 	update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change, value uint64) (bool, error)
 	set(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error)
-	get(ctx context.Context, key string) (buffer, bool, error)
+	get(ctx context.Context, key string) (throttr.Buffer[uint64], bool, error)
 
 	Purge(ctx context.Context, key string) (bool, error)
 	Info(ctx context.Context) ([]inspect.Info, error)
@@ -31,21 +33,12 @@ type client interface {
 	Close() error
 }
 
-// buffer is a [throttr.Buffer] of any value size.
-type buffer struct {
-	value []byte
-	ttl   time.Duration
-}
-
-// counter is a [throttr.Counter] of any value size.
-type counter struct {
-	quota uint64
-	ttl   time.Duration
-	unit  codec.Unit
-}
-
 // config returns the settings of a client of Throttr servers. It connects now, as their value size must be known.
 func (e *env) config() (throttr.Config, error) {
+	scheme, _, _ := strings.Cut(e.url(), "://")
+	if !slices.Contains([]string{"throttr", "throttrs", "unix"}, scheme) {
+		return throttr.Config{}, fmt.Errorf("it is for Throttr servers alone, and the store is one of %q", scheme)
+	}
 	cfg, err := throttr.ParseURL(e.url())
 	cfg.Lazy = false
 	return cfg, err
@@ -106,9 +99,13 @@ func (c typed[T]) insert(ctx context.Context, key string, quota uint64, ttl time
 	return c.Insert(ctx, key, q, t)
 }
 
-func (c typed[T]) query(ctx context.Context, key string) (counter, bool, error) {
+func (c typed[T]) query(ctx context.Context, key string) (throttr.Counter[uint64], bool, error) {
 	a, ok, err := c.Query(ctx, key)
-	return counter{quota: uint64(a.Quota), ttl: a.TTL.Duration(), unit: a.TTL.Unit}, ok, err
+	return throttr.Counter[uint64]{Quota: uint64(a.Quota), TTL: wide(a.TTL)}, ok, err
+}
+
+func wide[T codec.Value](t codec.TTL[T]) codec.TTL[uint64] {
+	return codec.TTL[uint64]{Amount: uint64(t.Amount), Unit: t.Unit}
 }
 
 // queryMany reads a counter many times in one batch.
@@ -141,9 +138,9 @@ func (c typed[T]) set(ctx context.Context, key string, value []byte, ttl time.Du
 	return c.Set(ctx, key, value, t)
 }
 
-func (c typed[T]) get(ctx context.Context, key string) (buffer, bool, error) {
+func (c typed[T]) get(ctx context.Context, key string) (throttr.Buffer[uint64], bool, error) {
 	b, ok, err := c.Get(ctx, key)
-	return buffer{b.Value, b.TTL.Duration()}, ok, err
+	return throttr.Buffer[uint64]{Value: b.Value, TTL: wide(b.TTL)}, ok, err
 }
 
 // narrow returns n as a T, or an error that names the value size that would do.

@@ -191,26 +191,19 @@ func giveBack(e *env, f *flags, _ string) action {
 	n := uint64(1)
 	f.number(&n, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
 	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
-		g := giving{e.out, l, n}
-		return g.to(ctx, b, key)
+		return giveBackTo(ctx, e.out, b, l, key, n)
 	})
 }
 
-// giving is what give-back does with each key.
-type giving struct {
-	out *output
-	l   *limitFlags
-	n   uint64
-}
-
-// to gives n back to the window of a key, or what it has counted if that is less.
-func (g *giving) to(ctx context.Context, b throttr.Backend, key string) (bool, error) {
-	c, err := g.window(ctx, b, key)
+// giveBackTo gives most back to the window of a key, or what it has counted if that is less.
+func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string,
+	most uint64) (bool, error) {
+	c, err := l.window(ctx, b, key)
 	if err != nil {
 		return false, err
 	}
 	if c == nil {
-		g.out.add(givenBack{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
+		out.add(givenBack{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
 		return false, nil
 	}
 	of := countedOf(c).limited
@@ -228,7 +221,7 @@ func (g *giving) to(ctx context.Context, b throttr.Backend, key string) (bool, e
 	if w.Refused {
 		return false, fmt.Errorf("the count of %s is the largest there is: see throttr help forget", shown(key))
 	}
-	n := min(g.n, w.Count-1)
+	n := min(most, w.Count-1)
 	given, err := b.GiveBack(ctx, key, c.Limit, n+1, w.ID)
 	switch {
 	case err != nil:
@@ -238,16 +231,16 @@ func (g *giving) to(ctx context.Context, b throttr.Backend, key string) (bool, e
 	default:
 		n = 0
 	}
-	g.out.add(givenBack{keyOf(key), n, &of, w.Count}, shown(key), dash(of.Name), w.Count, length(c.Limit), of.Algorithm,
+	out.add(givenBack{keyOf(key), n, &of, w.Count}, shown(key), dash(of.Name), w.Count, length(c.Limit), of.Algorithm,
 		fmt.Sprintf("%d given back", n))
 	return n > 0, nil
 }
 
 // window returns the window of a key to which can be given back, or nil if there is none.
-func (g *giving) window(ctx context.Context, b throttr.Backend, key string) (*throttr.Listed, error) {
-	all, err := g.l.listed(ctx, b, key)
-	if err == nil && len(all) == 0 && (g.l.Scale > 0 || g.l.Calendar != 0) {
-		all, err = g.l.peeked(ctx, b, key) // a server lists no long key
+func (l *limitFlags) window(ctx context.Context, b throttr.Backend, key string) (*throttr.Listed, error) {
+	all, err := l.listed(ctx, b, key)
+	if err == nil && len(all) == 0 && (l.Scale > 0 || l.Calendar != 0) {
+		all, err = l.peeked(ctx, b, key) // a server lists no long key
 		for i := range all {
 			all[i].Limit.Max = 0
 		}

@@ -23,7 +23,6 @@ func TestDecisionsOfALimit(t *testing.T) {
 			s.prints(status, "key decision count limit remaining ends in\n"+strings.Join(rows, "\n")+"\n", line)
 		}
 		decision(0, "peek"+limit+"k", "k would be granted 0 5 5 -")
-		decision(0, "hit -n 0"+limit+"k", "k allowed 0 5 5 -")
 		s.prints(0, "", "list")
 		decision(0, "hit -n 2"+limit+"k", "k allowed 2 5 3 1m")
 		decision(0, "hit --scale=60s --limit 5 k other", "k allowed 3 5 2 1m", "other allowed 1 5 4 1m")
@@ -200,6 +199,7 @@ func TestKeysAreThoseOfHTTPLimit(t *testing.T) {
 		"key --header x-api-key secret": {Text: httplimit.HeaderKey("X-Api-Key", "secret")},
 		"key customer:7":                {Text: "customer:7"},
 		"key --plain 192.0.2.1":         {Text: "192.0.2.1", Plain: true},
+		"key --plain 192.0.2.1:4711":    {Text: "192.0.2.1", Plain: true},
 		"key --plain 2001:db8::1":       {Text: "2001:db8::/64", Plain: true},
 		"key --plain customer:7":        {Text: "customer:7", Plain: true},
 	} {

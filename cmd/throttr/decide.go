@@ -17,12 +17,11 @@ func decide(do decision) func(*env, *flags, string) action {
 	return func(e *env, f *flags, name string) action {
 		l := limitFlagsOf(f)
 		least := uint64(1)
-		if name == "hit" || name == "peek" {
+		if name == "peek" {
 			least = 0
 		}
 		n := uint64(1)
-		f.number(&n, "n", least, math.MaxUint64,
-			"how `many` to count for each key (default 1); of hit and peek, 0 only reads")
+		f.number(&n, "n", least, math.MaxUint64, "how `many` for each key (default 1); of peek, 0 asks only what is counted")
 		return func(ctx context.Context, keys []string) (bool, error) {
 			if !f.isSet("limit") {
 				return false, errors.New("--limit is missing: how many a window may have")
@@ -80,11 +79,7 @@ func word(allowed bool, yes, no string) string {
 }
 
 func hit(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {
-	call := limiter.HitN
-	if takes[0].N == 0 {
-		call = limiter.Peek // HitN would open a window
-	}
-	return each(ctx, out, call, takes, "allowed", "denied")
+	return each(ctx, out, limiter.HitN, takes, "allowed", "denied")
 }
 
 func peek(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net/netip"
 	"strings"
 
 	"github.com/throttr-go/throttr"
@@ -24,8 +23,8 @@ func storedKey(e *env, f *flags, _ string) action {
 		if args[0] == "-" {
 			k.Text = strings.TrimRight(k.Text, "\r\n")
 		}
-		if addr, err := netip.ParseAddr(k.Text); err == nil && *plain {
-			k.Text = admission.Addr(addr.String())
+		if addr := admission.Addr(k.Text); *plain && addr != "unknown" {
+			k.Text = addr
 		}
 		if *header != "" {
 			k.Text = httplimit.HeaderKey(*header, k.Text)

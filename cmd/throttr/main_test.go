@@ -171,7 +171,7 @@ func TestStoreIsAURL(t *testing.T) {
 		require.NotContains(t, stderr, "secret")
 		require.Contains(t, stderr, "URL")
 	}
-	shell{t, "redis://127.0.0.1:1"}.fails("query k", `URL scheme is "redis"`)
+	shell{t, "postgres://127.0.0.1:1"}.fails("info", `it is for Throttr servers alone, and the store is one of "postgres"`)
 	status, out, stderr := shell{t, a.Addr()}.run("", "ping")
 	require.Zero(t, status, stderr)
 	require.Contains(t, out, "it is there")

@@ -76,9 +76,9 @@ func query(e *env, _ *flags, _ string) action {
 		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
 			return forAll(keys, func(key string) (bool, error) {
 				a, ok, err := c.query(ctx, key)
-				if ttl := a.ttl.Seconds(); ok {
-					e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.quota, TTLSeconds: &ttl}, shown(key),
-						a.quota, a.ttl)
+				if ttl := a.TTL.Duration().Seconds(); ok {
+					e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.Quota, TTLSeconds: &ttl}, shown(key),
+						a.Quota, a.TTL.Duration())
 				} else if err == nil {
 					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "not found")
 				}
@@ -132,10 +132,10 @@ func updateTTL(ctx context.Context, c client, key string, change codec.Change, n
 	if err != nil || !ok {
 		return false, err
 	}
-	d, unit := time.Duration(nanoseconds), a.unit.Duration()
+	d, unit := time.Duration(nanoseconds), a.TTL.Unit.Duration()
 	if d%unit != 0 {
 		return false, fmt.Errorf("TTL %v is not a whole number of %v, the unit that %s was made with", d,
-			a.unit, quoted(key))
+			a.TTL.Unit, quoted(key))
 	}
 	return c.update(ctx, key, codec.TimeToLive, change, uint64(d/unit))
 }
@@ -190,14 +190,14 @@ func get(e *env, f *flags, _ string) action {
 		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
 			return forAll(keys, func(key string) (bool, error) {
 				b, ok, err := c.get(ctx, key)
-				value, seconds := string(b.value), b.ttl.Seconds()
+				value, seconds := string(b.Value), b.TTL.Duration().Seconds()
 				switch {
 				case err != nil:
 				case *raw:
 					e.out.text(value)
 				case ok:
 					e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key),
-						len(value), b.ttl, quoted(value))
+						len(value), b.TTL.Duration(), quoted(value))
 				default:
 					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
 				}
