@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/batch"
@@ -30,12 +31,10 @@ type (
 // newLane returns a lane whose requests lock their rows, or do not.
 func (b *Backend) newLane(locks bool) *lane {
 	return batch.New(batch.Options[id, call]{
-		Send: func(ctx context.Context, entries []*batched) {
+		Send: func(ctx context.Context, entries [][]*batched) {
 			var calls []*call
-			for _, e := range entries {
-				for c := e; c != nil; c = c.Next {
-					calls = append(calls, &c.Value)
-				}
+			for _, c := range slices.Concat(entries...) {
+				calls = append(calls, &c.Value)
 			}
 			q := request{backend: b, calls: calls, rows: rowsOf(calls), locks: locks}
 			q.finish(b.bound(ctx, q.run))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,11 +30,12 @@ const (
 type question struct {
 	verb  verb
 	key   string
-	hash  string // the name of the hash; "" is that of the key
 	limit window.Limit
 	n     uint64
 	id    int64 // of what is given back
 
+	hash string // the name of the hash; if it is empty, write sets it to that of the key
+	text string // what the script gets, set by write
 	answer
 }
 
@@ -42,9 +44,8 @@ func (q *question) shares() bool {
 	return q.verb == take || q.verb == count && !q.limit.Algorithm.Rolling()
 }
 
-// texts returns what the script gets: the name of a hash, and a text. If more is true, the next one belongs to the same
-// take.
-func (b *Backend) texts(q *question, more bool) (hash, text string) {
+// write sets the hash and the text of a question. If more is true, the next one belongs to the same take.
+func (b *Backend) write(q *question, more bool) {
 	holds, times := holds(&q.limit), uint64(1)
 	switch {
 	case q.verb == giveBack || q.verb == undo: // their places in the text have the ID
@@ -82,7 +83,8 @@ func (b *Backend) texts(q *question, more bool) (hash, text string) {
 		to = append(append(to, ':'), q.limit.Name...)
 	}
 	all := string(to)
-	return all[:name], all[name:]
+	q.hash = all[:name]
+	q.text = all[name:]
 }
 
 // The ID of a take of a rolling algorithm is a place and a series, which the script says.
@@ -110,11 +112,12 @@ type answer struct{ now, fit, used, left, wait, place, series float64 }
 // answerSize is the size of an answer in a reply.
 const answerSize = 7 * 8
 
-// read reads an answer.
-func (a *answer) read(reply string) {
+// readAnswer reads an answer, which a reply begins with.
+func readAnswer(reply string) (a answer) {
 	for i, f := range [...]*float64{&a.now, &a.fit, &a.used, &a.left, &a.wait, &a.place, &a.series} {
 		*f = float(reply[8*i:])
 	}
+	return a
 }
 
 // opened reports whether the call has opened the window.
@@ -199,21 +202,17 @@ func (b *Backend) ask(ctx context.Context, q question) (w window.Window, fit boo
 // many equal calls were made before this one. If the calendar window of the client's time can't open, it asks again, by
 // the time of the store.
 func (b *Backend) askAll(ctx context.Context, all []question) (rank int, err error) {
-	c := newCommand(all)
+	c := &batched{Value: call{asked: all}}
 	for try := 0; ; try++ {
 		for i := range all {
-			c.Value.keys[i], c.Value.args[i] = b.texts(&all[i], all[i].verb == take && i < len(all)-1)
+			b.write(&all[i], all[i].verb == take && i < len(all)-1)
 		}
-		if err := b.run(ctx, c, true); err != nil {
+		if err := b.run(ctx, c); err != nil {
 			return 0, err
 		}
-		outside := false
-		for i := range all {
-			all[i].read(c.Value.reply[i*answerSize:])
-			outside = outside || all[i].err() == errOutside
-		}
-		if !outside || try == retries {
-			return c.Rank, nil
+		outside := func(q question) bool { return q.err() == errOutside }
+		if try == retries || !slices.ContainsFunc(all, outside) {
+			return c.Value.rank, nil
 		}
 	}
 }

@@ -90,85 +90,61 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 	require.Panics(t, func() { WithMaxQueued(-1) })
 }
 
-// whileOccupied makes calls on keys while as many requests are in flight as may be. It returns the keys of their own
-// requests.
-func whileOccupied(t *testing.T, c *fakeClient, keys ...string) (requests [][]string) {
-	b := New(c, WithPrefix(""))
-	if c.cluster {
-		require.NoError(t, b.askForSlots(t.Context()))
-	}
-	for range batch.MaxInFlight {
-		go b.Peek(t.Context(), keys[0], fixed, 0)
-		time.Sleep(patience)
-	}
-	var all sync.WaitGroup
-	for name, call := range methods {
-		for _, key := range keys {
-			if name != "list" && name != "delete" {
-				all.Go(func() { assert.NoError(t, call(context.Background(), b, key), name) })
-			}
-		}
-	}
-	synctest.Wait()
-	require.Len(t, c.requests(), batch.MaxInFlight)
-	c.thaw()
-	all.Wait()
-	requests = c.requests()[batch.MaxInFlight:]
-	for i, keys := range requests {
-		slices.Sort(keys)
-		requests[i] = slices.Compact(keys)
-	}
-	slices.SortFunc(requests, slices.Compare)
-	return requests
-}
-
-func TestCallsThatWaitShareARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		require.Equal(t, [][]string{{"{k:a}:v2", "{k:b}:v2"}}, whileOccupied(t, newFake(), "a", "b"))
-	})
-}
-
 // oneSlot are keys that share a slot by chance.
 var oneSlot = []string{"key 28", "key 2406"}
 
-func TestCallsOnSeveralKeysOfASlotHaveScriptsOfTheirOwn(t *testing.T) {
+// Calls that wait share a request. In a cluster, each of its keys has a script; behind a proxy, each entry whose keys
+// are others. A take of keys that a proxy has on several servers is the only one that fails.
+func TestCallsThatWaitShareARequest(t *testing.T) {
 	require.Equal(t, slotOfKey(oneSlot[0]), slotOfKey(oneSlot[1]))
-	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		c.cluster = true
-		require.Equal(t, [][]string{{"{k:key 2406}:v2"}, {"{k:key 28}:v2"}}, whileOccupied(t, c, oneSlot...))
-	})
-}
-
-func TestCallsBehindAProxyHaveScriptsOfTheirOwnKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		c.proxy = true
-		require.Equal(t, [][]string{{"{k:a}:v2"}, {"{k:a}:v2", "{k:b}:v2"}, {"{k:b}:v2"}}, whileOccupied(t, c, "a", "b"))
-	})
-}
-
-// A proxy to several servers refuses a TakeAll of keys that are on different ones. That is not an error of the calls
-// that share its request.
-func TestCallsThatShareARequestWithATakeAllOnAProxy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newFake()
-		c.proxy = true
-		b := New(c)
-		var all sync.WaitGroup
-		all.Go(func() { b.Take(t.Context(), "first", fixed, 1) })
-		synctest.Wait()
-		var one, several error
-		all.Go(func() {
-			_, several = b.TakeAll(t.Context(), []window.Take{fixed.For("a", 1), fixed.For("b", 1)}, make([]window.Window, 2))
+	for _, test := range []struct {
+		cluster, proxy bool
+		keys           []string
+		want           []string // the keys of each request
+	}{
+		{keys: []string{"a", "b"}, want: []string{"{k:a}:v2 {k:b}:v2"}},
+		{cluster: true, keys: oneSlot, want: []string{"{k:key 2406}:v2", "{k:key 28}:v2"}},
+		{proxy: true, keys: []string{"a", "b"}, want: []string{"{k:a}:v2", "{k:a}:v2 {k:b}:v2", "{k:a}:v2 {k:b}:v2", "{k:b}:v2"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newFake()
+			c.cluster = test.cluster
+			c.proxy = test.proxy
+			b := New(c, WithPrefix(""))
+			if c.cluster {
+				require.NoError(t, b.askForSlots(t.Context()))
+			}
+			for range batch.MaxInFlight {
+				go b.Peek(t.Context(), test.keys[0], fixed, 0)
+				time.Sleep(patience)
+			}
+			var all sync.WaitGroup
+			for name, call := range methods {
+				for _, key := range test.keys {
+					if name != "list" && name != "delete" {
+						all.Go(func() { assert.NoError(t, call(context.Background(), b, key), name) })
+					}
+				}
+			}
+			if c.proxy {
+				all.Go(func() {
+					takes := []window.Take{fixed.For("a", 1), fixed.For("b", 1)}
+					assert.ErrorContains(t, err(b.TakeAll(context.Background(), takes, make([]window.Window, 2))), "CROSSSLOT")
+				})
+			}
+			synctest.Wait()
+			require.Len(t, c.requests(), batch.MaxInFlight)
+			c.thaw()
+			all.Wait()
+			var requests []string
+			for _, keys := range c.requests()[batch.MaxInFlight:] {
+				slices.Sort(keys)
+				requests = append(requests, strings.Join(slices.Compact(keys), " "))
+			}
+			slices.Sort(requests)
+			require.Equal(t, test.want, requests)
 		})
-		all.Go(func() { _, one = b.Take(t.Context(), "a", fixed, 1) })
-		synctest.Wait()
-		c.thaw()
-		all.Wait()
-		require.NoError(t, one)
-		require.ErrorContains(t, several, "CROSSSLOT")
-	})
+	}
 }
 
 // If a node refuses a take, what another one has granted is given back. The caller does not wait for that

@@ -11,62 +11,47 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/window"
 )
 
-// refusing is a client of a server that refuses scripts, once it responds.
-type refusing struct{ *fakeClient }
-
-func (c refusing) EvalSHA(_ context.Context, _ string, keys, _ []string) (string, error) {
-	c.wait(keys)
-	return "", errors.New("ERR no")
-}
-
 func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
-	for name, call := range map[string]func(b *Backend, i int){
-		"Ping": func(b *Backend, _ int) { b.Ping(context.Background()) },
-		"Exchange": func(b *Backend, i int) {
-			claim := window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 1, Lease: window.MinLease, Wants: []window.Want{{N: 1, Max: 1}}}
-			b.Exchange(context.Background(), []window.Claim{claim}, make([]window.Places, 1))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newFake()
-				b := New(refusing{c})
-				var all sync.WaitGroup
-				for i := range maxAlone + 1 {
-					all.Go(func() { call(b, i) })
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		c.script = func(string) (string, error) { return "", errors.New("ERR no") }
+		b := New(c)
+		var all sync.WaitGroup
+		for i := range maxAlone + 1 {
+			all.Go(func() {
+				if i%2 == 0 {
+					b.Ping(context.Background())
+					return
 				}
-				synctest.Wait()
-				require.Len(t, c.requests(), maxAlone)
-				b.Close()
-				c.thaw()
-				all.Wait()
-				require.Len(t, c.requests(), maxAlone)
+				b.Exchange(context.Background(), []window.Claim{{Key: fmt.Sprint(i)}}, make([]window.Places, 1))
 			})
-		})
-	}
-}
-
-// slowCluster is a cluster whose scripts take 10 ms.
-type slowCluster struct{ *fakeClient }
-
-func (c slowCluster) Cluster() (bool, error) { return true, nil }
-
-func (c slowCluster) EvalSHA(_ context.Context, digest string, _, _ []string) (string, error) {
-	time.Sleep(10 * time.Millisecond)
-	if digest == windowsScript.digest {
-		return string(make([]byte, answerSize)), nil
-	}
-	return "", nil
+		}
+		synctest.Wait()
+		require.Len(t, c.requests(), maxAlone)
+		b.Close()
+		c.thaw()
+		all.Wait()
+		require.Len(t, c.requests(), maxAlone)
+	})
 }
 
 // A take does not wait for claims, of which there may be many at a time, and claims are not refused because of takes.
 func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(slowCluster{newFake()}, WithMaxQueued(1))
+		c := newFake()
+		c.thaw()
+		c.cluster = true
+		c.script = func(digest string) (string, error) {
+			time.Sleep(10 * time.Millisecond)
+			if digest == windowsScript.digest {
+				return string(make([]byte, answerSize)), nil
+			}
+			return "", nil
+		}
+		b := New(c, WithMaxQueued(1))
 		claims := make([]window.Claim, 64)
 		for i := range claims {
 			claims[i] = window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 1, Lease: time.Minute, Held: 1, HeldMax: 1}
@@ -84,35 +69,6 @@ func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 10*time.Millisecond, time.Since(begun))
 		exchanges.Wait()
-	})
-}
-
-// silent is a client of a store that is away.
-type silent struct{ *fakeClient }
-
-func (silent) EvalSHA(context.Context, string, []string, []string) (string, error) {
-	return "", window.ErrUnavailable
-}
-
-func (silent) Subscribe(ctx context.Context, _ string, _ func(string)) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func TestASubscriptionIsNotNeededForThoseWhoHaveGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(silent{newFake()})
-		defer b.Close()
-		l := inflight.New(b, inflight.WithLogger(nil), inflight.WithTimeout(50*time.Millisecond))
-		for i := range 50 {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			_, err := l.Acquire(ctx, fmt.Sprint(i), inflight.Limit{Max: 1, Lease: 50 * time.Millisecond}, 1)
-			cancel()
-			require.Error(t, err)
-		}
-		l.Close()
-		time.Sleep(time.Second)
-		require.False(t, b.wakes.needed())
 	})
 }
 
@@ -141,65 +97,66 @@ func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
 	require.Error(t, readPlaces(string(append(response, 0)), claims, places))
 }
 
+// waits has a claim wait in line for a place of "name", and returns how often it was woken since it was asked last.
+func waits(b *Backend, answers ...window.Places) (woken func() int) {
+	n := 0
+	claims := []window.Claim{
+		{Process: "p", Lease: time.Minute, Wants: []window.Want{{N: 1, Max: 1, Wait: true}}, Wake: func() { n++ }},
+	}
+	for _, answer := range answers {
+		b.wakes.note(b, claims, []string{"name"}, []window.Places{answer})
+	}
+	return func() int {
+		defer func() { n = 0 }()
+		return n
+	}
+}
+
 // Another process may give back before the answer to a claim that waits has arrived.
 func TestWhoeverWaitsIsWokenAlsoBeforeTheAnswer(t *testing.T) {
+	before, after, granted := window.Places{}, window.Places{Tokens: []uint64{0}}, window.Places{Tokens: []uint64{1}}
 	synctest.Test(t, func(t *testing.T) {
-		b := New(silent{newFake()})
+		b := New(newFake())
 		defer b.Close()
-		woken := 0
-		claims := []window.Claim{
-			{Process: "p", Lease: time.Minute, Wants: []window.Want{{N: 1, Max: 1, Wait: true}}, Wake: func() { woken++ }},
-		}
-		wake := func(want int) {
-			t.Helper()
-			woken = 0
+		for _, test := range []struct {
+			answers []window.Places
+			woken   int
+		}{{nil, 0}, {[]window.Places{before}, 1}, {[]window.Places{before, after}, 1}, {[]window.Places{before, granted}, 0}} {
+			woken := waits(b, test.answers...)
 			b.wakes.wake("name p")
 			b.wakes.wake("name q")
-			require.Equal(t, want, woken)
+			require.Equal(t, test.woken, woken(), test.answers)
 		}
-		wake(0)
-		for _, answer := range []window.Places{{}, {Tokens: []uint64{0}}} { // before, and after
-			b.wakes.note(b, claims, []string{"name"}, []window.Places{answer})
-			wake(1)
-		}
-		b.wakes.note(b, claims, []string{"name"}, []window.Places{{Tokens: []uint64{1}}})
-		wake(0)
+		require.False(t, b.wakes.needed())
+		synctest.Wait()
+		waits(b, before) // and goes without a word
+		require.True(t, b.wakes.needed())
+		time.Sleep(time.Minute + 1)
 		require.False(t, b.wakes.needed())
 	})
-}
-
-// unstable is a client whose subscriptions end.
-type unstable struct {
-	*fakeClient
-	ends chan struct{}
-}
-
-func (c unstable) Subscribe(ctx context.Context, _ string, _ func(string)) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.ends:
-		return errors.New("the connection has ended")
-	}
 }
 
 // Messages may have been lost while there was no subscription, so all who wait ask when it begins again.
 func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := unstable{newFake(), make(chan struct{})}
+		c, ends := newFake(), make(chan struct{})
+		c.subscribe = func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-ends:
+				return errors.New("the connection has ended")
+			}
+		}
 		b := New(c)
 		defer b.Close()
-		woken := 0
-		claims := []window.Claim{
-			{Process: "p", Lease: time.Minute, Wants: []window.Want{{N: 1, Max: 1, Wait: true}}, Wake: func() { woken++ }},
-		}
-		b.wakes.note(b, claims, []string{"name"}, []window.Places{{}})
+		woken := waits(b, window.Places{})
 		synctest.Wait()
-		for i := range 3 {
-			c.ends <- struct{}{}
+		for range 3 {
+			ends <- struct{}{}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			require.Equal(t, i+1, woken)
+			require.Equal(t, 1, woken())
 		}
 	})
 }

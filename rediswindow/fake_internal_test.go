@@ -14,15 +14,17 @@ import (
 )
 
 // fakeClient is a client of a Redis that grants everything, and does not respond to requests on some keys before
-// goOn receives.
+// thaw is called.
 type fakeClient struct {
-	cluster bool
-	proxy   bool // refuses requests on several keys
-	stalls  func(key string) bool
-	goOn    chan struct{}
-	thaw    func()                     // closes goOn
-	refuse  string                     // the key of takes that are not granted
-	answer  func(answer string) string // changes an answer
+	cluster   bool
+	proxy     bool // refuses requests on several keys
+	stalls    func(key string) bool
+	goOn      chan struct{}
+	thaw      func()                                         // closes goOn
+	refuse    string                                         // the key of takes that are not granted
+	answer    func(answer string) string                     // changes an answer
+	script    func(digest string) (answer string, err error) // nil, or what scripts return
+	subscribe func(ctx context.Context) error
 
 	mu   sync.Mutex
 	sent [][]string // the keys of each request
@@ -33,6 +35,10 @@ func newFake() *fakeClient {
 	return &fakeClient{
 		stalls: func(string) bool { return true }, goOn: goOn, thaw: sync.OnceFunc(func() { close(goOn) }),
 		answer: func(answer string) string { return answer },
+		subscribe: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
 	}
 }
 
@@ -43,7 +49,15 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	case fieldsScript.digest:
 		return "1 1 f3600000000\n5 9 b60000000:name", nil
 	}
-	c.wait(keys)
+	c.mu.Lock()
+	c.sent = append(c.sent, slices.Clone(keys))
+	c.mu.Unlock()
+	if c.stalls(keys[0]) {
+		<-c.goOn
+	}
+	if c.script != nil {
+		return c.script(digest)
+	}
 	if c.proxy && slices.ContainsFunc(keys, func(key string) bool { return key != keys[0] }) {
 		return "", errors.New("CROSSSLOT Keys in request don't hash to the same slot")
 	}
@@ -70,18 +84,11 @@ func (c *fakeClient) Scan(context.Context, string) iter.Seq2[string, error] {
 }
 
 func (c *fakeClient) Cluster() (bool, error) { return c.cluster, nil }
+func (c *fakeClient) Punctual() bool         { return false }
+func (c *fakeClient) Name() string           { return "redis.test" }
 
-func (c *fakeClient) Punctual() bool { return false }
-
-func (c *fakeClient) Name() string { return "redis.test" }
-
-func (c *fakeClient) wait(keys []string) {
-	c.mu.Lock()
-	c.sent = append(c.sent, slices.Clone(keys))
-	c.mu.Unlock()
-	if c.stalls(keys[0]) {
-		<-c.goOn
-	}
+func (c *fakeClient) Subscribe(ctx context.Context, _ string, _ func(string)) error {
+	return c.subscribe(ctx)
 }
 
 // requests returns the keys of the requests that were sent.

@@ -14,9 +14,9 @@ import (
 
 // node is a server: what it is sent does not wait for others.
 type node struct {
-	name   string   // host and port; "" if there is only one, or it is not known
-	shared *batcher // of commands that share requests, and do not wait for others
-	alone  *batcher // of all others
+	name   string        // host and port; "" if there is only one, or it is not known
+	shared *batcher      // of calls on windows, which share requests
+	alone  chan struct{} // has an element for each request of another script that is in flight
 }
 
 // nodes are the servers of a client: one, or those of a cluster.

@@ -7,55 +7,30 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
 
-// command is a script on keys of one node, and its reply.
-type command struct {
-	script *script // windowsScript, if it shares a request
-	keys   []string
-	args   []string
-	reply  string
-	err    error
-
-	one    [2]string // the key and the argument, if there is one of each
-	shares bool      // equal ones are one
+// call is what is asked together, of one limit or of several.
+type call struct {
+	asked []question
+	rank  int // how many equal calls of the request were made before it
+	err   error
 }
 
 type (
-	batched = batch.Call[command]
-	batcher = batch.Batcher[[2]string, command]
+	batched = batch.Call[call]
+	batcher = batch.Batcher[[2]string, call]
+	entry   = []*batched // equal calls, which are one of the script
 )
-
-// newNode returns a node, to which nothing has been sent.
-func (b *Backend) newNode(name string) *node {
-	n := &node{name: name}
-	n.shared = batch.New(batch.Options[[2]string, command]{
-		Send:    b.send,
-		Key:     func(c *command) ([2]string, bool) { return c.one, c.shares },
-		Size:    func(c *command) int { return len(c.keys) },
-		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Late: !b.client.Punctual(),
-	})
-	n.alone = batch.New(batch.Options[[2]string, command]{
-		Send: func(ctx context.Context, entries []*batched) {
-			c := &entries[0].Value
-			c.reply, c.err = b.evalScript(ctx, c.script, c.keys, c.args)
-		},
-		Key:     func(*command) (none [2]string, may bool) { return none, false },
-		Size:    func(*command) int { return 1 },
-		MaxSize: 1, MaxInFlight: maxAlone, MaxQueued: math.MaxInt, Late: !b.client.Punctual(),
-	})
-	return n
-}
 
 const (
 	// patience is some round trips to a server that is near: until then, another request would take more time of both
@@ -67,55 +42,69 @@ const (
 	maxAlone = 32
 )
 
-// newCommand returns a command that asks all questions of windowsScript.
-func newCommand(questions []question) *batched {
-	c := &batched{Value: command{script: windowsScript}}
-	c.Value.keys = c.Value.one[:1]
-	c.Value.args = c.Value.one[1:]
-	if len(questions) == 1 {
-		c.Value.shares = questions[0].shares()
-	} else {
-		c.Value.keys = make([]string, len(questions))
-		c.Value.args = make([]string, len(questions))
-	}
-	return c
+// newNode returns a node, to which nothing has been sent.
+func (b *Backend) newNode(name string) *node {
+	shared := batch.New(batch.Options[[2]string, call]{
+		Send: b.send,
+		Key: func(c *call) ([2]string, bool) {
+			q := &c.asked[0]
+			return [2]string{q.hash, q.text}, len(c.asked) == 1 && q.shares()
+		},
+		Size:    func(c *call) int { return len(c.asked) },
+		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Late: !b.client.Punctual(),
+	})
+	return &node{name: name, shared: shared, alone: make(chan struct{}, maxAlone)}
 }
 
-// runScript runs a script on keys of a node, in a request of its own.
-func (b *Backend) runScript(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
-	c := &batched{Value: command{script: s, keys: keys, args: args}}
-	if err := b.run(ctx, c, false); err != nil {
-		return "", err
-	}
-	return c.Value.reply, nil
-}
-
-// run has the node of its keys run a command, which shares a request with others, or not. It returns when ctx ends.
-func (b *Backend) run(ctx context.Context, c *batched, shared bool) error {
-	n, err := b.nodeOf(c.Value.keys[0])
+// run has the node of its keys make a call. It returns when ctx ends.
+func (b *Backend) run(ctx context.Context, c *batched) error {
+	n, err := b.nodeOf(c.Value.asked[0].hash)
 	if err != nil {
 		return err
 	}
-	requests := n.alone
-	if shared {
-		requests = n.shared
+	sent, err := n.shared.Do(ctx, c)
+	if err != nil {
+		return notDone(err, sent)
 	}
-	sent, err := requests.Do(ctx, c)
-	if err == nil {
-		if c.Value.err == nil || ctx.Err() == nil {
-			return c.Value.err
-		}
-		err = ctx.Err()
+	if c.Value.err != nil && ctx.Err() != nil {
+		return notDone(ctx.Err(), true)
 	}
+	return c.Value.err
+}
+
+// runScript runs a script on keys of a node, in a request of its own. It returns when ctx ends.
+func (b *Backend) runScript(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
+	n, err := b.nodeOf(keys[0])
+	if err != nil {
+		return "", err
+	}
+	select {
+	case n.alone <- struct{}{}:
+	case <-ctx.Done():
+		return "", notDone(ctx.Err(), false)
+	}
+	var reply string
+	ended := api.Await(ctx, func() {
+		reply, err = b.evalScript(context.WithoutCancel(ctx), s, keys, args)
+		<-n.alone
+	})
+	if ended != nil {
+		return "", notDone(ended, true)
+	}
+	return reply, err
+}
+
+// notDone returns the error of a call that returns without its result.
+func notDone(err error, sent bool) error {
 	if sent {
 		return fmt.Errorf("%w; it may have been counted", err)
 	}
 	return fmt.Errorf("%w; it was not sent", err)
 }
 
-// send makes a request of commands, as one script. In a cluster, each key has a script of its own, because while a slot
+// send makes a request of calls, as one script. In a cluster, each key has a script of its own, because while a slot
 // moves to another node, a script may have only one key; all of them are sent at once.
-func (b *Backend) send(ctx context.Context, entries []*batched) {
+func (b *Backend) send(ctx context.Context, entries []entry) {
 	if cluster, err := b.client.Cluster(); err == nil && cluster {
 		b.evalByKey(ctx, entries)
 		return
@@ -124,17 +113,21 @@ func (b *Backend) send(ctx context.Context, entries []*batched) {
 }
 
 // byKey groups entries that have the same keys.
-func byKey(entries []*batched) [][]*batched {
-	groups := map[string][]*batched{}
+func byKey(entries []entry) [][]entry {
+	groups := map[string][]entry{}
 	for _, e := range entries {
-		keys := strings.Join(slices.Compact(slices.Clone(e.Value.keys)), " ")
+		var hashes []string
+		for i := range e[0].Value.asked {
+			hashes = append(hashes, e[0].Value.asked[i].hash)
+		}
+		keys := strings.Join(slices.Compact(hashes), " ")
 		groups[keys] = append(groups[keys], e)
 	}
 	return slices.Collect(maps.Values(groups))
 }
 
 // evalByKey runs a script for each key, all at once.
-func (b *Backend) evalByKey(ctx context.Context, entries []*batched) {
+func (b *Backend) evalByKey(ctx context.Context, entries []entry) {
 	groups := byKey(entries)
 	var all sync.WaitGroup
 	for _, g := range groups[1:] {
@@ -144,52 +137,55 @@ func (b *Backend) evalByKey(ctx context.Context, entries []*batched) {
 	all.Wait()
 }
 
-// eval runs a script that is the commands of all entries, and stores its reply to each of them, or its error. If the
-// server says that some keys must not be together, as a proxy to several does, or that the user may not access all of
-// them, each key gets a script.
-func (b *Backend) eval(ctx context.Context, entries []*batched) {
-	reply, err := b.evalWindows(ctx, entries)
+// eval runs a script that is the calls of all entries, and stores the answers in them, or its error. If the server says
+// that some keys must not be together, as a proxy to several does, or that the user may not access all of them, each
+// key gets a script.
+func (b *Backend) eval(ctx context.Context, entries []entry) {
+	answers, err := b.evalWindows(ctx, entries)
 	if redisclient.AboutSome(err) && len(byKey(entries)) > 1 {
 		b.evalByKey(ctx, entries)
 		return
 	}
 	for _, e := range entries {
-		answers := ""
-		if err == nil {
-			size := len(e.Value.keys) * answerSize
-			answers = reply[:size]
-			reply = reply[size:]
-		}
-		for c := e; c != nil; c = c.Next {
-			c.Value.reply = answers
+		for rank, c := range e {
+			c.Value.rank = rank
 			c.Value.err = err
+			for i := range c.Value.asked {
+				c.Value.asked[i].answer = answers[i]
+			}
 		}
+		answers = answers[len(e[0].Value.asked):]
 	}
 }
 
-// evalWindows runs windowsScript for entries, and returns an answer for each of their limits.
-func (b *Backend) evalWindows(ctx context.Context, entries []*batched) (reply string, err error) {
-	n := 0
+// evalWindows runs windowsScript for entries. It returns an answer for each of their limits, which is none if there is an
+// error.
+func (b *Backend) evalWindows(ctx context.Context, entries []entry) ([]answer, error) {
+	keys := make([]string, 0, len(entries))
+	args := append(make([]string, 0, 1+len(entries)), b.time())
 	for _, e := range entries {
-		n += len(e.Value.keys)
-	}
-	all := make([]string, 2*n+1)
-	keys, args := all[:n], all[n:]
-	args[0] = b.time()
-	at := 0
-	for _, e := range entries {
-		copy(keys[at:], e.Value.keys)
-		copy(args[at+1:], e.Value.args)
-		if e.Times > 1 {
-			args[at+1] = strconv.Itoa(e.Times) + e.Value.args[0][1:]
+		for i := range e[0].Value.asked {
+			q := &e[0].Value.asked[i]
+			text := q.text
+			if len(e) > 1 {
+				text = strconv.Itoa(len(e)) + text[1:]
+			}
+			keys = append(keys, q.hash)
+			args = append(args, text)
 		}
-		at += len(e.Value.keys)
 	}
-	reply, err = b.evalScript(ctx, windowsScript, keys, args)
-	if err == nil && len(reply) != n*answerSize {
-		err = fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), n)
+	answers := make([]answer, len(keys))
+	reply, err := b.evalScript(ctx, windowsScript, keys, args)
+	if err == nil && len(reply) != len(keys)*answerSize {
+		err = fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), len(keys))
 	}
-	return reply, err
+	if err != nil {
+		return answers, err
+	}
+	for i := range answers {
+		answers[i] = readAnswer(reply[i*answerSize:])
+	}
+	return answers, nil
 }
 
 var (

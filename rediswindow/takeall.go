@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -110,20 +111,13 @@ func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []
 
 // undoAll gives back what was taken. If ctx ends, it returns, and goes on. What can't be given back stays counted.
 func (b *Backend) undoAll(ctx context.Context, made []question) {
-	goesOn := context.WithoutCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	_ = api.Await(ctx, func() {
 		for _, q := range made {
 			if q.n > 0 && known(q.limit.Algorithm, q.id) {
-				_, _, _ = b.ask(goesOn, q)
+				_, _, _ = b.ask(context.WithoutCancel(ctx), q)
 			}
 		}
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	})
 }
 
 // peekOthers looks at the windows of all takes that are not in the group that has refused.

@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // CloseTimeout is how long Close waits.
 const CloseTimeout = 3 * time.Second
@@ -8,13 +11,22 @@ const CloseTimeout = 3 * time.Second
 // Close closes a client, which may wait for requests that a server does not respond to. It then returns, and the client
 // is closed when these requests end by its own timeouts.
 func Close(client func()) {
-	closed := make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
+	defer cancel()
+	_ = Await(ctx, client)
+}
+
+// Await calls f on a goroutine of its own. If ctx ends before f does, it returns the error of ctx, and f goes on.
+func Await(ctx context.Context, f func()) error {
+	done := make(chan struct{})
 	go func() {
-		defer close(closed)
-		client()
+		defer close(done)
+		f()
 	}()
 	select {
-	case <-closed:
-	case <-time.After(CloseTimeout):
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

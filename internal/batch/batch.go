@@ -31,9 +31,9 @@ const brief = time.Second
 
 // Options are those of a [Batcher].
 type Options[K comparable, T any] struct {
-	// Send makes a request of entries, and stores the results in the values of their calls. An entry is the first of
-	// equal calls: Next leads to the others.
-	Send func(ctx context.Context, entries []*Call[T])
+	// Send makes a request of entries, each of which is equal calls in their order, and stores the results in the values
+	// of the calls.
+	Send func(ctx context.Context, entries [][]*Call[T])
 	// Key returns what equal calls have in common, and false for a call that is equal to no other.
 	Key func(*T) (K, bool)
 	// Size returns the size of an entry. Those of a request add up to MaxSize at most, unless it has only one.
@@ -54,13 +54,8 @@ type Options[K comparable, T any] struct {
 // Call is a call. It can be used again when Do has returned nil.
 type Call[T any] struct {
 	Value T
-	Next  *Call[T] // the next one of equal calls
-	Rank  int      // how many equal calls are before it
-	Times int      // how many equal calls there are, of the first of them
 
-	tail   *Call[T] // the last one of equal calls, of the first of them
 	caller context.Context
-	self   [1]*Call[T]
 	done   chan struct{}
 	sent   bool // guarded by the mutex of the Batcher, as is gone
 	gone   bool // the caller has returned
@@ -84,13 +79,6 @@ func New[K comparable, T any](o Options[K, T]) *Batcher[K, T] {
 	return &Batcher[K, T]{options: o}
 }
 
-// alone makes a call an entry of its own.
-func (c *Call[T]) alone() {
-	c.Rank = 0
-	c.Times = 1
-	c.Next = nil
-}
-
 // Do has a call sent, and returns when its result is there. If ctx ends first, it returns the error of ctx, and whether
 // the call was sent. The call then still belongs to the Batcher.
 func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err error) {
@@ -103,9 +91,7 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 		b.inFlight++
 		defer b.end(b.begin(1))
 		b.mu.Unlock()
-		c.self[0] = c
-		c.alone()
-		b.options.Send(ctx, c.self[:])
+		b.options.Send(ctx, [][]*Call[T]{{c}})
 		return true, nil
 	}
 	if len(b.queue) >= b.options.MaxQueued {
@@ -208,33 +194,28 @@ func (b *Batcher[K, T]) serve() {
 }
 
 // take removes calls from the queue, and returns them and their entries. The caller holds mu.
-func (b *Batcher[K, T]) take() (entries, calls []*Call[T]) {
+func (b *Batcher[K, T]) take() (entries [][]*Call[T], calls []*Call[T]) {
 	calls = make([]*Call[T], 0, len(b.queue))
-	equal := make(map[K]*Call[T], len(b.queue)) // the first of equal calls
+	entryOf := make(map[K]int, len(b.queue))
 	taken, size := 0, 0
 	for _, c := range b.queue {
 		if c.gone {
 			taken++
 			continue
 		}
-		c.alone()
-		c.tail = c
 		key, may := b.options.Key(&c.Value)
-		if first := equal[key]; may && first != nil {
-			c.Rank = first.Times
-			first.Times++
-			first.tail.Next = c
-			first.tail = c
+		if entry, equal := entryOf[key]; may && equal {
+			entries[entry] = append(entries[entry], c)
 		} else {
 			more := b.options.Size(&c.Value)
 			if size > 0 && size+more > b.options.MaxSize {
 				break
 			}
 			size += more
-			entries = append(entries, c)
 			if may {
-				equal[key] = c
+				entryOf[key] = len(entries)
 			}
+			entries = append(entries, []*Call[T]{c})
 		}
 		c.sent = true
 		calls = append(calls, c)

@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -39,10 +40,10 @@ type store struct {
 	most     int // in flight at a time
 }
 
-func (s *store) send(ctx context.Context, entries []*call) {
+func (s *store) send(ctx context.Context, entries [][]*call) {
 	var texts []string
 	for _, e := range entries {
-		texts = append(texts, strings.Repeat(e.Value.text, e.Times))
+		texts = append(texts, strings.Repeat(e[0].Value.text, len(e)))
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, strings.Join(texts, " "))
@@ -53,13 +54,8 @@ func (s *store) send(ctx context.Context, entries []*call) {
 	s.mu.Unlock()
 	time.Sleep(takes)
 	for _, e := range entries {
-		n := 0
-		for c := e; c != nil; c = c.Next {
-			c.Value.answer = e.Value.text + string(rune('0'+c.Rank))
-			n++
-		}
-		if n != e.Times {
-			panic("an entry has other calls than it says")
+		for rank, c := range e {
+			c.Value.answer = e[0].Value.text + string(rune('0'+rank))
 		}
 	}
 	s.mu.Lock()
@@ -77,91 +73,36 @@ func (s *store) sent() (requests []string, last context.Context) {
 	return slices.Clone(s.requests), last
 }
 
-func newBatcher(s *store) *batcher { return batch.New(options(s)) }
-
-func options(s *store) batch.Options[string, asked] {
-	return batch.Options[string, asked]{
-		Send: s.send, Key: func(a *asked) (string, bool) { return a.text, !a.alone }, Size: func(a *asked) int { return max(1, a.size) },
-		MaxSize: 10, MaxQueued: 20,
-	}
+// run runs a test with a store whose requests take a millisecond, and a batcher whose options change has changed.
+func run(t *testing.T, change func(o *batch.Options[string, asked]), f func(t *testing.T, s *store, b *batcher)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: time.Millisecond}
+		o := batch.Options[string, asked]{
+			Send: s.send, Key: func(a *asked) (string, bool) { return a.text, !a.alone }, Size: func(a *asked) int { return max(1, a.size) },
+			MaxSize: 10, MaxQueued: 20,
+		}
+		if change != nil {
+			change(&o)
+		}
+		f(t, s, batch.New(o))
+	})
 }
 
-func do(b *batcher, ctx context.Context, text string) (answer string, sent bool, err error) {
-	c := &call{Value: asked{text: text}}
+func do(b *batcher, ctx context.Context, a asked) (answer string, sent bool, err error) {
+	c := &call{Value: a}
 	if sent, err = b.Do(ctx, c); err != nil {
 		return "", sent, err // the call is still that of the Batcher
 	}
 	return c.Value.answer, sent, nil
 }
 
-// brief returns a ctx of a caller that sends its call itself.
-func brief(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func TestALoneCallerSendsItsCallItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Millisecond}
-		b := newBatcher(s)
-		for _, ctx := range []context.Context{brief(t), context.Background()} {
-			answer, sent, err := do(b, ctx, "a")
-			require.NoError(t, err)
-			require.True(t, sent)
-			require.Equal(t, "a0", answer)
-			_, sentWith := s.sent()
-			require.Equal(t, ctx, sentWith, "not its own ctx")
-		}
-	})
-}
-
-// The end of these could be noticed late, or not at all.
-func TestACallerWhoseContextMayEndAtAnyTimeDoesNotSendItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Hour}
-		long, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for _, parent := range []context.Context{t.Context(), long} {
-			ctx, cancel := context.WithCancel(parent)
-			time.AfterFunc(time.Second, cancel)
-			begun := time.Now()
-			_, sent, err := do(newBatcher(s), ctx, "a")
-			require.ErrorIs(t, err, context.Canceled)
-			require.True(t, sent)
-			require.Equal(t, time.Second, time.Since(begun))
-			_, sentWith := s.sent()
-			require.NoError(t, sentWith.Err(), "the request ends with the caller")
-		}
-		time.Sleep(2 * time.Hour)
-	})
-}
-
-// If the end of a ctx is noticed late, only callers whose ctx never ends send their calls.
-func TestNoCallerWaitsForASendThatIsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Hour}
-		o := options(s)
-		o.Late = true
-		b := batch.New(o)
-		ctx, begun := brief(t), time.Now()
-		_, sent, err := do(b, ctx, "a")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.True(t, sent)
-		require.Equal(t, 500*time.Millisecond, time.Since(begun))
-		do(b, context.Background(), "a")
-		_, sentWith := s.sent()
-		require.Equal(t, context.Background(), sentWith)
-	})
-}
-
 // start makes calls at one time, in their order, and returns a function that returns their answers.
-func start(t *testing.T, b *batcher, ctx context.Context, texts ...string) func() []string {
-	answers := make([]string, len(texts))
+func start(t *testing.T, b *batcher, ctx context.Context, calls ...asked) func() []string {
+	answers := make([]string, len(calls))
 	var all sync.WaitGroup
-	for i, text := range texts {
+	for i, a := range calls {
 		all.Go(func() {
-			answer, _, err := do(b, ctx, text)
+			answer, _, err := do(b, ctx, a)
 			if err != nil {
 				answer = err.Error()
 			}
@@ -175,50 +116,131 @@ func start(t *testing.T, b *batcher, ctx context.Context, texts ...string) func(
 	}
 }
 
+// texts returns calls with these texts.
+func texts(all string) (calls []asked) {
+	for _, text := range strings.Fields(all) {
+		calls = append(calls, asked{text: text})
+	}
+	return calls
+}
+
+// occupy has as many requests in flight as may be.
+func occupy(t *testing.T, b *batcher) {
+	for range batch.MaxInFlight {
+		go do(b, t.Context(), asked{text: "x"})
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// brief returns a ctx of a caller that sends its call itself.
+func brief(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A lone caller sends its call itself, unless the end of its ctx could be noticed late, or not at all. Otherwise it
+// returns when its ctx ends, and the request goes on.
+func TestWhoSendsItsCallItself(t *testing.T) {
+	for _, test := range []struct {
+		timeout, cancel time.Duration // 0: never
+		late            bool
+		itself          bool
+	}{
+		{itself: true},
+		{late: true, itself: true},
+		{timeout: 500 * time.Millisecond, itself: true},
+		{timeout: 500 * time.Millisecond, late: true},
+		{timeout: time.Minute},
+		{timeout: time.Minute, cancel: time.Second},
+		{cancel: time.Second},
+	} {
+		run(t, func(o *batch.Options[string, asked]) { o.Late = test.late }, func(t *testing.T, s *store, b *batcher) {
+			s.takes = time.Hour
+			ctx, cancel := context.Background(), func() {}
+			ends := s.takes
+			if test.timeout > 0 {
+				ctx, cancel = context.WithTimeout(ctx, test.timeout)
+				ends = test.timeout
+			}
+			if test.cancel > 0 {
+				ctx, cancel = context.WithCancel(ctx)
+				time.AfterFunc(test.cancel, cancel)
+				ends = test.cancel
+			}
+			defer cancel()
+			begun := time.Now()
+			answer, sent, err := do(b, ctx, asked{text: "a"})
+			require.True(t, sent)
+			_, sentWith := s.sent()
+			require.Equal(t, test.itself, sentWith == ctx, "%+v", test)
+			if test.itself {
+				require.NoError(t, err)
+				require.Equal(t, "a0", answer)
+				return
+			}
+			require.Equal(t, ctx.Err(), err)
+			require.Equal(t, ends, time.Since(begun))
+			require.NoError(t, sentWith.Err(), "the request ends with the caller")
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
 func TestCallsThatFindNoRoomShareTheNextRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Millisecond}
-		b := newBatcher(s)
-		answers := start(t, b, brief(t), "x", "a", "x", "x", "a", "b", "c", "b", "a", "b")
-		require.Equal(t, []string{"x0", "a0", "x0", "x0", "a0", "b0", "c0", "b1", "a1", "b2"}, answers())
-		requests, _ := s.sent()
-		require.Equal(t, []string{"x", "a", "x", "x", "aa bbb c"}, requests)
-		require.Equal(t, batch.MaxInFlight, s.most)
-	})
+	for _, test := range []struct {
+		calls       []asked
+		maxInFlight int
+		answers     string
+		requests    []string
+	}{
+		{texts("x a x x a b c b a b"), 0, "x0 a0 x0 x0 a0 b0 c0 b1 a1 b2", []string{"x", "a", "x", "x", "aa bbb c"}},
+		{texts("a b c a"), 1, "a0 b0 c0 a0", []string{"a", "b c a"}},
+		{[]asked{{text: "x"}, {text: "a", alone: true}, {text: "a"}, {text: "a"}, {text: "a", alone: true}}, 1, "x0 a0 a0 a1 a0", []string{"x", "a aa a"}},
+		{ // requests are bounded, but for a call that is larger
+			[]asked{{text: "x"}, {text: "a", size: 6}, {text: "b", size: 4}, {text: "c"}, {text: "d", size: 30}, {text: "e"}, {text: "f"}}, 1,
+			"x0 a0 b0 c0 d0 e0 f0", []string{"x", "a b", "c", "d", "e f"},
+		},
+	} {
+		run(t, func(o *batch.Options[string, asked]) { o.MaxInFlight = test.maxInFlight }, func(t *testing.T, s *store, b *batcher) {
+			answers := start(t, b, brief(t), test.calls...)
+			require.Equal(t, test.answers, strings.Join(answers(), " "))
+			requests, _ := s.sent()
+			require.Equal(t, test.requests, requests)
+			require.Equal(t, cmp.Or(test.maxInFlight, batch.MaxInFlight), s.most)
+		})
+	}
 }
 
 // Requests to a store that is near follow each other. One that takes long for once holds up others for the patience
 // only, and those to a store that is far do not wait.
 func TestRequestsAreInFlightTogetherIfTheyTakeLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: 20 * time.Microsecond}
-		o := options(s)
-		o.Patience = 100 * time.Microsecond
-		b := batch.New(o)
+	run(t, func(o *batch.Options[string, asked]) { o.Patience = 100 * time.Microsecond }, func(t *testing.T, s *store, b *batcher) {
+		s.takes = 20 * time.Microsecond
 		for range 5 {
-			start(t, b, brief(t), "a", "b", "c")()
+			start(t, b, brief(t), texts("a b c")...)()
 			synctest.Wait()
-			do(b, brief(t), "d") // alone again
+			do(b, brief(t), asked{text: "d"}) // alone again
 		}
 		require.Equal(t, 1, s.most)
 		s.takes = time.Second
-		start(t, b, brief(t), "late")
+		start(t, b, brief(t), asked{text: "late"})
 		s.takes = 20 * time.Microsecond
 		time.Sleep(60 * time.Microsecond)
-		start(t, b, brief(t), "x")
+		start(t, b, brief(t), asked{text: "x"})
 		time.Sleep(60 * time.Microsecond)
-		start(t, b, brief(t), "y")()
+		start(t, b, brief(t), asked{text: "y"})()
 		requests, _ := s.sent()
 		require.Equal(t, []string{"late", "x y"}, requests[len(requests)-2:])
 		time.Sleep(time.Second)
 		s.most = 0
-		start(t, b, brief(t), "a", "b", "c")()
+		start(t, b, brief(t), texts("a b c")...)()
 		require.Equal(t, 1, s.most)
 		s.takes = time.Millisecond
 		for range 10 {
-			do(b, brief(t), "a")
+			do(b, brief(t), asked{text: "a"})
 		}
-		start(t, b, brief(t), "a", "b", "c")()
+		start(t, b, brief(t), texts("a b c")...)()
 		require.Equal(t, 3, s.most)
 	})
 }
@@ -226,52 +248,30 @@ func TestRequestsAreInFlightTogetherIfTheyTakeLong(t *testing.T) {
 // After a request of several calls, their callers are about to call again: the first of them does not send alone.
 func TestAfterARequestOfSeveralNobodySendsItself(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // a caller that gets its answer calls again before any other goroutine runs
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Millisecond}
-		b := newBatcher(s)
-		start(t, b, brief(t), "a", "b", "c", "d", "e", "f")()
+	run(t, nil, func(t *testing.T, s *store, b *batcher) {
+		start(t, b, brief(t), texts("a b c d e f")...)()
 		synctest.Wait() // until nobody is about to send
 		ctx := brief(t)
-		do(b, ctx, "d")
-		_, sentWith := s.sent()
-		require.NotEqual(t, ctx, sentWith)
-		do(b, ctx, "e") // the last request had a single call
-		_, sentWith = s.sent()
-		require.Equal(t, ctx, sentWith)
-	})
-}
-
-func TestRequestsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Millisecond}
-		b := newBatcher(s)
-		var all sync.WaitGroup
-		for _, size := range []int{1, 1, 1, 1, 6, 4, 1, 30, 1, 0} {
-			all.Go(func() { b.Do(brief(t), &call{Value: asked{text: string(rune('a' + size)), size: size}}) })
-			synctest.Wait()
+		for _, itself := range []bool{false, true} { // then the last request had a single call
+			do(b, ctx, asked{text: "d"})
+			_, sentWith := s.sent()
+			require.Equal(t, itself, sentWith == ctx)
 		}
-		all.Wait()
-		requests, _ := s.sent()
-		require.Equal(t, []string{"b", "b", "b", "b", "g e", "b", "\x7f", "b a"}, requests)
 	})
 }
 
 func TestACallerWhoseContextEndsLeavesAndIsNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Minute}
-		b := newBatcher(s)
-		for range batch.MaxInFlight { // the next ones wait in the queue
-			go do(b, t.Context(), "x")
-			time.Sleep(time.Millisecond)
-		}
+	run(t, nil, func(t *testing.T, s *store, b *batcher) {
+		s.takes = time.Minute
+		occupy(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
-		left := start(t, b, ctx, slices.Repeat([]string{"gone"}, 12)...)
-		start(t, b, t.Context(), "here", "here")
+		left := start(t, b, ctx, slices.Repeat(texts("gone"), 12)...)
+		start(t, b, t.Context(), texts("here here")...)
 		cancel()
 		for _, answer := range left() {
 			require.Equal(t, context.Canceled.Error(), answer)
 		}
-		_, sent, err := do(b, canceled(), "gone")
+		_, sent, err := do(b, ctx, asked{text: "gone"})
 		require.False(t, sent)
 		require.ErrorIs(t, err, context.Canceled)
 		time.Sleep(time.Minute)
@@ -282,22 +282,12 @@ func TestACallerWhoseContextEndsLeavesAndIsNotSent(t *testing.T) {
 	})
 }
 
-func canceled() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}
-
 func TestTheQueueIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Minute}
-		b := newBatcher(s)
-		for range batch.MaxInFlight {
-			go do(b, t.Context(), "x")
-			time.Sleep(time.Millisecond)
-		}
-		queued := start(t, b, t.Context(), slices.Repeat([]string{"q"}, 20)...)
-		_, sent, err := do(b, t.Context(), "more")
+	run(t, nil, func(t *testing.T, s *store, b *batcher) {
+		s.takes = time.Minute
+		occupy(t, b)
+		queued := start(t, b, t.Context(), slices.Repeat(texts("q"), 20)...)
+		_, sent, err := do(b, t.Context(), asked{text: "more"})
 		require.ErrorIs(t, err, window.ErrOverloaded)
 		require.False(t, sent)
 		require.NotContains(t, queued(), window.ErrOverloaded.Error())
@@ -305,19 +295,19 @@ func TestTheQueueIsBounded(t *testing.T) {
 }
 
 func TestEveryCallIsAnsweredOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{}
-		b := newBatcher(s)
+	run(t, nil, func(t *testing.T, s *store, b *batcher) {
+		s.takes = 0
 		var all sync.WaitGroup
 		for g := range 50 {
 			all.Go(func() {
 				for i := range 200 {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					timeout := time.Minute
 					if (g+i)%3 == 0 {
-						ctx, cancel = context.WithTimeout(t.Context(), 900*time.Millisecond)
+						timeout = 900 * time.Millisecond
 					}
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
 					text := string(rune('a' + (g+i)%7))
-					answer, _, err := do(b, ctx, text)
+					answer, _, err := do(b, ctx, asked{text: text})
 					cancel()
 					if err != nil && err != window.ErrOverloaded || err == nil && answer[:1] != text {
 						t.Error(text, answer, err)
@@ -327,23 +317,5 @@ func TestEveryCallIsAnsweredOnce(t *testing.T) {
 		}
 		all.Wait()
 		require.LessOrEqual(t, s.most, batch.MaxInFlight)
-	})
-}
-
-// Fewer requests can be in flight. A call that is equal to no other is an entry of its own.
-func TestOptionsBoundTheRequestsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{takes: time.Second}
-		o := options(s)
-		o.MaxInFlight = 1
-		b := batch.New(o)
-		for i := range 5 {
-			go b.Do(t.Context(), &call{Value: asked{text: "a", alone: i != 3}})
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(3 * time.Second)
-		requests, _ := s.sent()
-		require.Equal(t, []string{"a", "a a a a"}, requests)
-		require.Equal(t, 1, s.most)
 	})
 }
