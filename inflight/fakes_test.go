@@ -92,16 +92,6 @@ func (r *remote) used(key string) uint64 {
 	return r.Ledger().Exchange(&window.Claim{Key: key, Name: exports.Name}).Used
 }
 
-// claims makes the first claim of another process.
-func claims(b *memory.Backend, key, process string, c window.Claim) {
-	c.Key = key
-	c.Name = exports.Name
-	c.Process = process
-	c.Seq = 1
-	c.Lease = exports.Lease
-	b.Ledger().Exchange(&c)
-}
-
 // newMemory returns a backend in memory that is closed at the end of the test.
 func newMemory(t *testing.T) *memory.Backend {
 	b := memory.New(memory.WithClock(time.Now))
@@ -113,6 +103,18 @@ func newMemory(t *testing.T) *memory.Backend {
 func each(t *testing.T, test func(t *testing.T, b window.Backend)) {
 	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newMemory(t)) }) })
 	t.Run("remote", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, newRemote(t)) }) })
+}
+
+// remotely runs a test in a bubble, with a backend that is asked.
+func remotely(t *testing.T, test func(t *testing.T, r *remote)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newRemote(t)) })
+}
+
+// cases runs a test for each case, in a bubble, with a backend that is asked.
+func cases[C any](t *testing.T, all map[string]C, test func(t *testing.T, r *remote, c C)) {
+	for name, c := range all {
+		t.Run(name, func(t *testing.T) { remotely(t, func(t *testing.T, r *remote) { test(t, r, c) }) })
+	}
 }
 
 // newLimiter returns a limiter that is closed at the end of the test.
@@ -135,6 +137,15 @@ func denied(t *testing.T, l *inflight.Limiter, key string, limit inflight.Limit,
 	t.Helper()
 	h, ok, err := l.TryAcquire(t.Context(), key, limit, n)
 	require.NoError(t, err)
+	require.False(t, ok)
+	require.Nil(t, h)
+}
+
+// fails is that there is no decision, because of an error.
+func fails(t *testing.T, l *inflight.Limiter, key string, limit inflight.Limit, target error) {
+	t.Helper()
+	h, ok, err := l.TryAcquire(t.Context(), key, limit, 1)
+	require.ErrorIs(t, err, target)
 	require.False(t, ok)
 	require.Nil(t, h)
 }

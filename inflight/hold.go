@@ -13,8 +13,7 @@ import (
 // [WithStrict], the store can also have lost its data.
 var ErrLost = errors.New("inflight: the place is lost")
 
-// Hold is places that are held until Release, or until they are lost. It is safe for concurrent use. A nil
-// Hold holds nothing.
+// Hold is places that are held until Release, or until they are lost. It is safe for concurrent use.
 type Hold struct {
 	limiter *Limiter
 	ctx     context.Context // of the caller
@@ -29,7 +28,7 @@ type Hold struct {
 	cancel   context.CancelCauseFunc // of context; nil until somebody asks for it
 }
 
-// Release gives the places back. It does not wait for anything. Further calls do nothing.
+// Release gives the places back. It does not wait for anything. Further calls do nothing, nor does that of a nil Hold.
 func (h *Hold) Release() {
 	if h != nil {
 		h.limiter.release(h)
@@ -42,23 +41,15 @@ var causes = map[state]error{lost: ErrLost, closed: window.ErrClosed}
 // Valid reports whether the places are still held, by the monotonic clock of the process. Ask right before a step
 // that can't be undone, and see [Hold.Token].
 func (h *Hold) Valid() bool {
-	if h == nil {
-		return false
-	}
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
 	w := &h.want
-	return w.state == held && (w.apart || h.limiter.now() < w.pump.deadline)
+	return w.state == held && (w.apart || h.limiter.now() < w.pump.deadline())
 }
 
 // Context returns a context derived from the one that was given to Acquire. It also ends when the places are
 // released, or when they are lost: then [context.Cause] is [ErrLost].
 func (h *Hold) Context() context.Context {
-	if h == nil {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		cancel(ErrLost)
-		return ctx
-	}
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
 	if h.context == nil {
@@ -73,20 +64,12 @@ func (h *Hold) Context() context.Context {
 // Token returns a number that is larger than those of all Holds of the key and name that were granted
 // before, whatever the process: what the holder changes can refuse smaller ones than it has seen. It is 0 if
 // the place was granted without the store: see [WithPolicy], and [Unlimited].
-func (h *Hold) Token() uint64 {
-	if h == nil {
-		return 0
-	}
-	return h.want.token
-}
+func (h *Hold) Token() uint64 { return h.want.token }
 
 // Degraded reports whether the policy has granted the places, or keeps them now, as the store is away: see
 // [WithPolicy].
 func (h *Hold) Degraded() bool {
-	if h == nil {
-		return false
-	}
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
-	return h.want.alone || h.want.state == held && h.want.pump.kept
+	return h.want.alone || h.want.state == held && h.want.pump.keep > 0
 }

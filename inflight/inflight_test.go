@@ -16,7 +16,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
-	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -95,21 +94,11 @@ func TestMistakesAreErrors(t *testing.T) {
 	h, err := l.Acquire(t.Context(), "k", exports, 1)
 	require.ErrorIs(t, err, throttr.ErrUnsupported)
 	h.Release()
-	require.False(t, h.Valid() || h.Degraded())
-	require.Zero(t, h.Token())
-	require.ErrorIs(t, context.Cause(h.Context()), inflight.ErrLost)
-	for name, f := range map[string]func(){
-		"nil backend":  func() { inflight.New(nil) },
-		"nil option":   func() { inflight.New(memory.New(), nil) },
-		"policy":       func() { inflight.WithPolicy(7) },
-		"processes":    func() { inflight.WithProcesses(-1) },
-		"keys":         func() { inflight.WithMaxKeys(-1) },
-		"waiting":      func() { inflight.WithMaxWaiting(-1) },
-		"timeout":      func() { inflight.WithTimeout(-1) },
-		"failures":     func() { inflight.WithBreaker(-1, 0) },
-		"breaker wait": func() { inflight.WithBreaker(0, -1) },
-	} {
-		require.Panics(t, f, name)
+	require.Panics(t, func() { inflight.New(nil) })
+	require.Panics(t, func() { inflight.WithPolicy(7) })
+	for i, o := range []inflight.Option{nil, inflight.WithProcesses(-1), inflight.WithMaxKeys(-1), inflight.WithMaxWaiting(-1),
+		inflight.WithTimeout(-1), inflight.WithBreaker(-1, 0), inflight.WithBreaker(0, -1)} {
+		require.Panics(t, func() { inflight.New(memory.New(), o) }, i)
 	}
 }
 
@@ -132,18 +121,6 @@ func TestNumbersAtTheirBounds(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What a key needs is used again by the next one.
-func TestAPairInMemoryAllocatesAHold(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector makes pools forget")
-	}
-	l := newLimiter(t, newMemory(t))
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
-		h, _, _ := l.TryAcquire(t.Context(), "k", exports, 1)
-		h.Release()
-	}), 2.0)
 }
 
 // A backend in memory that is closed refuses new places, and is not asked again for what it can't do.
@@ -170,14 +147,12 @@ func TestKeysAndWaitsAreBounded(t *testing.T) {
 			l := newLimiter(t, newRemote(t), inflight.WithPolicy(policy), inflight.WithMaxKeys(1), inflight.WithMaxWaiting(2))
 			for range 3 {
 				h := acquire(t, l, "k", exports, 2)
-				_, _, err := l.TryAcquire(t.Context(), "other", exports, 1)
-				require.ErrorIs(t, err, throttr.ErrFull)
+				fails(t, l, "other", exports, throttr.ErrFull)
 				served := []<-chan error{waits(t.Context(), l, "k", exports, 1), waits(t.Context(), l, "k", exports, 1)}
 				for range 3 {
 					_, err := l.Acquire(t.Context(), "k", exports, 1)
 					require.ErrorIs(t, err, throttr.ErrOverloaded)
-					_, _, err = l.TryAcquire(t.Context(), "k", exports, 1)
-					require.ErrorIs(t, err, throttr.ErrOverloaded)
+					fails(t, l, "k", exports, throttr.ErrOverloaded)
 				}
 				require.Equal(t, 2, l.Stats().Waiting)
 				h.Release()
@@ -190,29 +165,33 @@ func TestKeysAndWaitsAreBounded(t *testing.T) {
 	}
 }
 
+// queues acquires in a goroutine, which says when it holds, and gives back a second later.
+func queues[T any](t *testing.T, l *inflight.Limiter, limit inflight.Limit, n uint64, held chan<- T, who T) {
+	go func() {
+		h, err := l.Acquire(t.Context(), "k", limit, n)
+		require.NoError(t, err)
+		held <- who
+		time.Sleep(time.Second)
+		h.Release()
+	}()
+	synctest.Wait()
+}
+
 func TestWhoeverWaitsGetsAPlaceInOrder(t *testing.T) {
 	each(t, func(t *testing.T, b window.Backend) {
 		l := newLimiter(t, b)
 		first := acquire(t, l, "k", exports, 2)
 		order := make(chan int, 5)
-		var all sync.WaitGroup
 		for i, n := range []uint64{1, 2, 1, 1, 2} { // the large ones are not overtaken
-			all.Go(func() {
-				h, err := l.Acquire(t.Context(), "k", exports, n)
-				require.NoError(t, err)
-				order <- i
-				time.Sleep(time.Second)
-				h.Release()
-			})
-			synctest.Wait()
+			queues(t, l, exports, n, order, i)
 		}
 		denied(t, l, "k", exports, 1)
 		require.Equal(t, 5, l.Stats().Waiting)
 		first.Release()
-		all.Wait()
 		require.Equal(t, []int{0, 1}, []int{<-order, <-order})
 		require.ElementsMatch(t, []int{2, 3}, []int{<-order, <-order})
 		require.Equal(t, 4, <-order)
+		time.Sleep(2 * time.Second)
 	})
 }
 
@@ -235,27 +214,25 @@ func TestAReleaseWakesWhoeverStillWaits(t *testing.T) {
 
 // Whoever waits behind a process that has crashed is served when that has lost its position, or its places.
 func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
-	for name, test := range map[string]struct {
+	type crash struct {
 		claim window.Claim
 		after time.Duration
-	}{
+	}
+	cases(t, map[string]crash{
 		"waits": {window.Claim{Wants: []window.Want{{N: 2, Max: 2, Wait: true}}}, exports.Lease / 4},
 		"holds": {window.Claim{Held: 1, HeldMax: 2}, exports.Lease},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newMemory(t)
-				l := newLimiter(t, b)
-				h := acquire(t, l, "k", exports, 1)
-				claims(b, "k", "crashed", test.claim)
-				begun := time.Now()
-				time.AfterFunc(10*time.Millisecond, h.Release)
-				require.NoError(t, <-waits(t.Context(), l, "k", exports, 2))
-				require.GreaterOrEqual(t, time.Since(begun), test.after)
-				require.LessOrEqual(t, time.Since(begun), test.after+time.Second/2, "a poll")
-			})
-		})
-	}
+	}, func(t *testing.T, r *remote, c crash) {
+		l := newLimiter(t, r.Backend)
+		h := acquire(t, l, "k", exports, 1)
+		c.claim.Key, c.claim.Name = "k", exports.Name
+		c.claim.Process, c.claim.Seq, c.claim.Lease = "crashed", 1, exports.Lease
+		r.Ledger().Exchange(&c.claim)
+		begun := time.Now()
+		time.AfterFunc(10*time.Millisecond, h.Release)
+		require.NoError(t, <-waits(t.Context(), l, "k", exports, 2))
+		require.GreaterOrEqual(t, time.Since(begun), c.after)
+		require.LessOrEqual(t, time.Since(begun), c.after+time.Second/2, "a poll")
+	})
 }
 
 // A lower Max under the same name is a lower priority: who has it waits until others leave that much room.
@@ -265,22 +242,12 @@ func TestALowerMaxIsALowerPriority(t *testing.T) {
 		one, two := newLimiter(t, b), newLimiter(t, b)
 		first := acquire(t, one, "k", batch, 2)
 		order := make(chan uint64, 3)
-		wait := func(l *inflight.Limiter, limit inflight.Limit) {
-			go func() {
-				h, err := l.Acquire(t.Context(), "k", limit, 1)
-				require.NoError(t, err)
-				order <- limit.Max
-				time.Sleep(time.Second)
-				h.Release()
-			}()
-			synctest.Wait()
-		}
-		wait(one, batch)
+		queues(t, one, batch, 1, order, 2)
 		a, c := acquire(t, one, "k", interactive, 1), acquire(t, two, "k", interactive, 1) // past the one that waits
 		denied(t, one, "k", interactive, 1)
 		denied(t, two, "k", batch, 1)
-		wait(two, interactive)
-		wait(two, interactive)
+		queues(t, two, interactive, 1, order, 4)
+		queues(t, two, interactive, 1, order, 4)
 		first.Release()
 		synctest.Wait()
 		require.Len(t, order, 2)
@@ -288,24 +255,6 @@ func TestALowerMaxIsALowerPriority(t *testing.T) {
 		c.Release()
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []uint64{4, 4, 2}, []uint64{<-order, <-order, <-order})
-	})
-}
-
-// A Limiter on memory holds its places as one process, without a lease. See backendtest for what all stores list.
-func TestPlacesAreListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newMemory(t)
-		l := newLimiter(t, b)
-		acquire(t, l, "a", exports, 2)
-		ctx, cancel := context.WithCancel(t.Context())
-		waits(ctx, l, "a", exports, 1)
-		for p, err := range b.ListPlaces(t.Context(), "a") {
-			require.NoError(t, err)
-			require.Len(t, p.ByProcess, 1)
-			of := window.Holder{Process: p.ByProcess[0].Process, Held: 2, Waiting: 1}
-			require.Equal(t, window.ListedPlaces{Key: "a", Name: "exports", Used: 2, Waiting: 1, ByProcess: []window.Holder{of}}, p)
-		}
-		cancel()
 	})
 }
 
@@ -406,9 +355,8 @@ func TestCloseReleasesAll(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), throttr.ErrClosed)
 		h.Release()
 		require.NoError(t, <-next)
-		_, _, err := one.TryAcquire(t.Context(), "k", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrClosed)
-		_, err = one.Acquire(t.Context(), "k", exports, 1)
+		fails(t, one, "k", exports, throttr.ErrClosed)
+		_, err := one.Acquire(t.Context(), "k", exports, 1)
 		require.ErrorIs(t, err, throttr.ErrClosed)
 		_, err = one.Peek(t.Context(), "k", exports)
 		require.ErrorIs(t, err, throttr.ErrClosed)
@@ -417,38 +365,32 @@ func TestCloseReleasesAll(t *testing.T) {
 
 func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	const holders = 10_000
-	for name, keys := range map[string]int{"one key": 1, "a key each": holders} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRemote(t)
-				before := runtime.NumGoroutine()
-				l := newLimiter(t, r)
-				limit := inflight.Limit{Max: holders, Lease: time.Second}
-				var holds []*inflight.Hold
-				for i := range holders {
-					holds = append(holds, acquire(t, l, fmt.Sprint(i%keys), limit, 1))
-					holds[i].Context()
-				}
-				for range 20 {
-					time.Sleep(limit.Lease / 10) // they are renewed
-					require.LessOrEqual(t, runtime.NumGoroutine()-before, 20)
-				}
-				for _, h := range holds {
-					require.True(t, h.Valid())
-					h.Release()
-				}
-				time.Sleep(time.Second)
-				require.Equal(t, inflight.Stats{}, l.Stats())
-			})
-		})
-	}
+	cases(t, map[string]int{"one key": 1, "a key each": holders}, func(t *testing.T, r *remote, keys int) {
+		before := runtime.NumGoroutine()
+		l := newLimiter(t, r)
+		limit := inflight.Limit{Max: holders, Lease: time.Second}
+		var holds []*inflight.Hold
+		for i := range holders {
+			holds = append(holds, acquire(t, l, fmt.Sprint(i%keys), limit, 1))
+			holds[i].Context()
+		}
+		for range 20 {
+			time.Sleep(limit.Lease / 10) // they are renewed
+			require.LessOrEqual(t, runtime.NumGoroutine()-before, 20)
+		}
+		for _, h := range holds {
+			require.True(t, h.Valid())
+			h.Release()
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, inflight.Stats{}, l.Stats())
+	})
 }
 
 // Those who want something while an exchange is in flight share the next one. Only if they are many, it is made at
 // once.
 func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
+	remotely(t, func(t *testing.T, r *remote) {
 		stall := make(chan struct{})
 		r.be(func(context.Context, []window.Claim) error { <-stall; return nil })
 		l := newLimiter(t, r)

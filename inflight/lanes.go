@@ -77,7 +77,6 @@ func (l *Limiter) begin(at *lane) (pumps []*keyPump, claims []window.Claim) {
 		e := at.queue[0]
 		at.queue = at.queue[1:]
 		e.queued = false
-		e.tick(now)
 		if !e.ended && e.sendAt() <= now {
 			pumps = append(pumps, e)
 			l.seq++
@@ -115,7 +114,7 @@ func (l *Limiter) finish(at *lane, pumps []*keyPump, places []window.Places, err
 			l.noticed(now, e.claim.Lease, a.Grace)
 		}
 		l.update(e, now)
-		l.toldTo(a.DataSet, e, at.id.part, now)
+		l.toldTo(a.DataSet, at.id, now)
 	}
 }
 

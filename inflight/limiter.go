@@ -43,7 +43,6 @@ type Limiter struct {
 	later   []func() // are called when the mutex is unlocked
 
 	lost    uint64        // places
-	spare   sync.Pool     // of pumps that are not needed any more
 	drained chan struct{} // is closed when the Limiter is closed, and has no pumps
 
 	ctx    context.Context // of exchanges, until Close
@@ -205,7 +204,6 @@ func (l *Limiter) Close() error {
 	}
 	for _, e := range l.byID {
 		e.close()
-		l.tell(e)
 	}
 	l.unlock() // holders know before others can have their places
 	l.mu.Lock()

@@ -1,7 +1,6 @@
 package inflight
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -53,19 +52,19 @@ func (l *Limiter) lostData(grace time.Duration) {
 	l.observe(Event{Kind: DataLost})
 }
 
-// toldTo notes which data set a pump has told what it holds. If that is another one than before, all pumps tell it at
-// once. The mutex is held.
-func (l *Limiter) toldTo(dataSet uint64, e *keyPump, part string, now time.Duration) {
-	known := &l.losses.dataSet
-	if part != "" { // a node of a cluster, where each slot is a data set
-		known = &e.dataSet
-	}
-	before := *known
-	*known = cmp.Or(dataSet, before)
-	if before == 0 || *known == before || now < l.losses.renewAt {
+// toldTo notes which data set a lane has told something. If that is another one than before, all pumps tell it at once
+// what they hold. The slots of a cluster are data sets of their own: there, each pump finds out with its next renewal.
+// The mutex is held.
+func (l *Limiter) toldTo(dataSet uint64, at laneID, now time.Duration) {
+	before := l.losses.dataSet
+	if at.part != "" || dataSet == 0 || dataSet == before {
 		return
 	}
-	l.losses.renewAt = now + e.claim.Lease/8 // the slots of a cluster find out one by one
+	l.losses.dataSet = dataSet
+	if before == 0 || now < l.losses.renewAt {
+		return
+	}
+	l.losses.renewAt = now + at.lease/8 // a proxy may be to several servers, whose answers differ
 	for _, other := range l.byID {
 		other.again()
 		l.update(other, now)

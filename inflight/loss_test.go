@@ -69,8 +69,7 @@ func TestAStoreThatHasLostItsDataGrantsAtOnce(t *testing.T) {
 
 // Whoever hears from another data set tells at once all that it holds.
 func TestAnotherDataSetIsToldAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
+	remotely(t, func(t *testing.T, r *remote) {
 		l := newLimiter(t, r)
 		for i := range 10 {
 			acquire(t, l, fmt.Sprint(i), exports, 1)
@@ -136,8 +135,7 @@ func TestAStrictLimiterWaitsForALease(t *testing.T) {
 // With WithStrict and Share, the policy decides while nothing is granted. What it has granted is not told: the store
 // has no room for it.
 func TestAStrictLimiterWithAPolicyGrantsApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
+	remotely(t, func(t *testing.T, r *remote) {
 		shares := newLimiter(t, r, inflight.WithStrict(), inflight.WithPolicy(inflight.Share))
 		first := acquire(t, shares, "k", exports, 1)
 		require.False(t, first.Degraded())
@@ -162,8 +160,7 @@ func TestAStrictLimiterWithAPolicyGrantsApart(t *testing.T) {
 // While the store is away, Share and Admit keep what is held, however long that is. When it is back, it is told.
 func TestPoliciesKeepPlaces(t *testing.T) {
 	for _, policy := range []inflight.Policy{inflight.Share, inflight.Admit} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRemote(t)
+		remotely(t, func(t *testing.T, r *remote) {
 			l, other := newLimiter(t, r, inflight.WithPolicy(policy)), newLimiter(t, r)
 			h := acquire(t, l, "k", exports, 1)
 			acquire(t, l, "quiet", exports, 1) // no place of it is granted by the policy
@@ -199,8 +196,7 @@ func TestPoliciesKeepPlaces(t *testing.T) {
 // the policy has granted places that the store does not know.
 func TestALossDuringAnOutageIsNoticed(t *testing.T) {
 	for policy, losses := range map[inflight.Policy]uint64{inflight.Refuse: 1, inflight.Share: 1, inflight.Admit: 0} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRemote(t)
+		remotely(t, func(t *testing.T, r *remote) {
 			l := newLimiter(t, r, inflight.WithPolicy(policy))
 			h := acquire(t, l, "k", exports, 1)
 			time.Sleep(exports.Lease / 5)

@@ -47,11 +47,11 @@ type Event struct {
 
 // observeOutage tells the observer that the store is away, because of a cause, or that it is back.
 func (l *Limiter) observeOutage(cause error, after time.Duration) {
-	e := Event{Kind: Available, Held: after}
+	kind := Available
 	if cause != nil {
-		e = Event{Kind: Unavailable, Err: cause}
+		kind = Unavailable
 	}
-	l.observe(e)
+	l.observe(Event{Kind: kind, Held: after, Err: cause})
 }
 
 // observe tells the observer of an event of the store.

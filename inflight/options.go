@@ -61,7 +61,6 @@ type options struct {
 func optionsOf(opts []Option) options {
 	o := options{logger: slog.Default}
 	api.Apply("inflight: New", &o, opts)
-	o.processes = max(o.processes, 1)
 	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
 	o.maxWaiting = cmp.Or(o.maxWaiting, DefaultMaxWaiting)
 	o.timeout = cmp.Or(o.timeout, defaultTimeout)
@@ -90,31 +89,27 @@ func WithStrict() Option { return func(o *options) { o.strict = true } }
 // WithProcesses says how many processes share the limits, for [Share]: each has as large a part of Max, rounded
 // down, but at least 1. Default, and with 0: 1. It panics if n is negative.
 func WithProcesses(n int) Option {
-	api.NotNegative("inflight: WithProcesses", n)
-	return func(o *options) { o.processes = uint64(n) }
+	return func(o *options) { o.processes = uint64(api.NotNegative("inflight: WithProcesses", n)) }
 }
 
 // WithMaxKeys bounds the keys and names of which the process holds or wants places at a time. Further ones fail with
 // throttr.ErrFull. The bound of a backend of package memory is its own, which all of its limiters share. Default, and
 // with 0: [DefaultMaxKeys]. It panics if n is negative.
 func WithMaxKeys(n int) Option {
-	api.NotNegative("inflight: WithMaxKeys", n)
-	return func(o *options) { o.maxKeys = n }
+	return func(o *options) { o.maxKeys = api.NotNegative("inflight: WithMaxKeys", n) }
 }
 
 // WithMaxWaiting bounds the calls that wait for a place at a time, of all keys. Further ones fail with
 // throttr.ErrOverloaded. Default, and with 0: [DefaultMaxWaiting]. It panics if n is negative.
 func WithMaxWaiting(n int) Option {
-	api.NotNegative("inflight: WithMaxWaiting", n)
-	return func(o *options) { o.maxWaiting = n }
+	return func(o *options) { o.maxWaiting = api.NotNegative("inflight: WithMaxWaiting", n) }
 }
 
 // WithTimeout bounds how long an exchange with the store may take: a quarter of the lease at most. One that takes
 // longer has failed. If the process stood still when half of that was over, nothing is known of the store, and the
 // policy decides nothing. Default, and with 0: 250 ms. It panics if d is negative.
 func WithTimeout(d time.Duration) Option {
-	api.NotNegative("inflight: WithTimeout", d)
-	return func(o *options) { o.timeout = d }
+	return func(o *options) { o.timeout = api.NotNegative("inflight: WithTimeout", d) }
 }
 
 // WithBreaker sets when the circuit breaker opens, and how soon it notices that the store is back, as
@@ -122,9 +117,10 @@ func WithTimeout(d time.Duration) Option {
 // serve the key, or exchanges of the key fail for a lease. Defaults, and with 0: 3 failures, 320 ms. It panics if a
 // number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
-	api.NotNegative("inflight: WithBreaker", failures)
-	api.NotNegative("inflight: WithBreaker", pause)
-	return func(o *options) { o.failures, o.pause = failures, pause }
+	return func(o *options) {
+		o.failures = api.NotNegative("inflight: WithBreaker", failures)
+		o.pause = api.NotNegative("inflight: WithBreaker", pause)
+	}
 }
 
 // WithLogger sets where a Limiter logs, at level WARN, that its store is away, and that it is back: two lines for an

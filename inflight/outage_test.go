@@ -20,8 +20,7 @@ import (
 
 func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
 	for offset := range 10 {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRemote(t)
+		remotely(t, func(t *testing.T, r *remote) {
 			l := newLimiter(t, r)
 			h := acquire(t, l, "k", exports, 2)
 			ctx := h.Context()
@@ -49,12 +48,10 @@ func TestPlacesAreLostAfterThreeQuartersOfALease(t *testing.T) {
 
 // A process that stands still believes nothing that others may have by now.
 func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
+	remotely(t, func(t *testing.T, r *remote) {
 		l := newLimiter(t, r)
 		r.after = func() { time.Sleep(exports.Lease) } // however short the timeout is
-		_, _, err := l.TryAcquire(t.Context(), "k", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		fails(t, l, "k", exports, throttr.ErrUnavailable)
 		r.after = nil
 		time.Sleep(exports.Lease)
 		require.Zero(t, l.Stats().InUse)
@@ -64,13 +61,11 @@ func TestAnAnswerThatIsLateIsOfNoUse(t *testing.T) {
 
 // An exchange that has no answer because this process stood still is no outage: the policy decides nothing.
 func TestThePolicyIsNotForAProcessThatStoodStill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
+	remotely(t, func(t *testing.T, r *remote) {
 		r.bad = outage.ErrStill
 		l := newLimiter(t, r, inflight.WithPolicy(inflight.Admit))
 		for range 5 {
-			_, _, err := l.TryAcquire(t.Context(), "bad", exports, 1)
-			require.ErrorIs(t, err, outage.ErrStill)
+			fails(t, l, "bad", exports, outage.ErrStill)
 		}
 		require.False(t, acquire(t, l, "good", exports, 1).Degraded())
 	})
@@ -78,8 +73,7 @@ func TestThePolicyIsNotForAProcessThatStoodStill(t *testing.T) {
 
 func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 	four := inflight.Limit{Max: 8, Lease: 4 * time.Second}
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
+	remotely(t, func(t *testing.T, r *remote) {
 		var told told
 		refuse := inflight.New(r, told.options()...)
 		defer refuse.Close()
@@ -90,8 +84,7 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		r.be(away)
 		refused := func(times int) {
 			for range times {
-				_, _, err := refuse.TryAcquire(t.Context(), "x", four, 1)
-				require.ErrorIs(t, err, throttr.ErrUnavailable)
+				fails(t, refuse, "x", four, throttr.ErrUnavailable)
 			}
 		}
 		refused(10)
@@ -140,8 +133,7 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 
 // A call that waits outlasts a failure, and Close does: a store that is away for less than three failures is told.
 func TestAFailureIsOutlasted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
+	remotely(t, func(t *testing.T, r *remote) {
 		l := newLimiter(t, r)
 		awayFor := func(d time.Duration) {
 			r.be(away)
@@ -158,51 +150,47 @@ func TestAFailureIsOutlasted(t *testing.T) {
 
 // While the breaker is open, Close asks the store for nothing but a trial. Before, it tries until the breaker opens.
 func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
-	for name, test := range map[string]struct {
+	type outage struct {
 		be    func(context.Context, []window.Claim) error
 		open  bool
 		took  time.Duration
 		calls int64
-	}{
+	}
+	cases(t, map[string]outage{
 		"the breaker is open":     {away, true, 0, 1},
 		"the store fails":         {away, false, 100 * time.Millisecond, 20},
 		"the store hangs":         {hangs, false, 300 * time.Millisecond, 20},
 		"it hangs, and that open": {hangs, true, 100 * time.Millisecond, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRemote(t)
-				l := newLimiter(t, r, inflight.WithTimeout(50*time.Millisecond))
-				var holds []*inflight.Hold
-				for i := range 300 { // more than share an exchange
-					holds = append(holds, acquire(t, l, fmt.Sprint(i), exports, 1))
-				}
-				r.be(test.be)
-				for i := 0; test.open && i < 3; i++ {
-					_, _, err := l.TryAcquire(t.Context(), "x", exports, 1)
-					require.ErrorIs(t, err, throttr.ErrUnavailable)
-				}
-				start, before := time.Now(), r.calls.Load()
-				require.NoError(t, l.Close())
-				require.LessOrEqual(t, time.Since(start), test.took, "three failures, and the pauses between them")
-				require.LessOrEqual(t, r.calls.Load()-before, test.calls)
-				for _, h := range holds {
-					require.False(t, h.Valid())
-					h.Release()
-				}
-				require.Zero(t, l.Stats())
-			})
-		})
-	}
+	}, func(t *testing.T, r *remote, o outage) {
+		l := newLimiter(t, r, inflight.WithTimeout(50*time.Millisecond))
+		var holds []*inflight.Hold
+		for i := range 300 { // more than share an exchange
+			holds = append(holds, acquire(t, l, fmt.Sprint(i), exports, 1))
+		}
+		r.be(o.be)
+		for i := 0; o.open && i < 3; i++ {
+			fails(t, l, "x", exports, throttr.ErrUnavailable)
+		}
+		start, before := time.Now(), r.calls.Load()
+		require.NoError(t, l.Close())
+		require.LessOrEqual(t, time.Since(start), o.took, "three failures, and the pauses between them")
+		require.LessOrEqual(t, r.calls.Load()-before, o.calls)
+		for _, h := range holds {
+			require.False(t, h.Valid())
+			h.Release()
+		}
+		require.Zero(t, l.Stats())
+	})
 }
 
 // What goes wrong with some keys costs no places of others.
 func TestSomeKeysCostNoPlacesOfOthers(t *testing.T) {
-	for name, test := range map[string]struct {
+	type trouble struct {
 		policy  inflight.Policy
 		disturb func(ctx context.Context, r *remote, l *inflight.Limiter)
 		lost    uint64
-	}{
+	}
+	cases(t, map[string]trouble{
 		// They were acquired when the parts were not known.
 		"those of a part that hangs": {inflight.Refuse, func(_ context.Context, r *remote, _ *inflight.Limiter) {
 			r.parts.Store(true)
@@ -236,91 +224,56 @@ func TestSomeKeysCostNoPlacesOfOthers(t *testing.T) {
 			}
 			r.be(nil)
 		}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRemote(t)
-				l := newLimiter(t, r, inflight.WithPolicy(test.policy))
-				var holds []*inflight.Hold
-				for i := range 20 {
-					acquire(t, l, fmt.Sprint("a", i), exports, 1)
-					holds = append(holds, acquire(t, l, fmt.Sprint("b", i), exports, 1))
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				test.disturb(ctx, r, l)
-				time.Sleep(5 * exports.Lease)
-				for i, h := range holds {
-					require.True(t, h.Valid() && !h.Degraded())
-					require.EqualValues(t, 1, r.used(fmt.Sprint("b", i)))
-				}
-				require.Equal(t, test.lost, l.Stats().Lost)
-				denied(t, l, "b0", exports, 2)
-				cancel()
-				r.be(nil)
-				time.Sleep(time.Second) // no probe must be under way when the bubble ends
-			})
-		})
-	}
-}
-
-// A key that is given up while it is queued is not used again for another one, which would wait in the same queue.
-func TestAKeyThatIsGivenUpInAQueueKeepsNobodyWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRemote(t)
-		l := newLimiter(t, r)
-		r.be(func(ctx context.Context, claims []window.Claim) error {
-			if claims[0].Key == "hangs" {
-				return hangs(ctx, claims)
-			}
-			return nil
-		})
-		time.Sleep(2 * exports.Lease)
+	}, func(t *testing.T, r *remote, trouble trouble) {
+		l := newLimiter(t, r, inflight.WithPolicy(trouble.policy))
+		var holds []*inflight.Hold
+		for i := range 20 {
+			acquire(t, l, fmt.Sprint("a", i), exports, 1)
+			holds = append(holds, acquire(t, l, fmt.Sprint("b", i), exports, 1))
+		}
 		ctx, cancel := context.WithCancel(t.Context())
-		for _, key := range []string{"hangs", "1", "2", "3", "4", "5", "6", "7", "8"} {
-			waits(ctx, l, key, exports, 1)
+		defer cancel()
+		trouble.disturb(ctx, r, l)
+		time.Sleep(5 * exports.Lease)
+		for i, h := range holds {
+			require.True(t, h.Valid() && !h.Degraded())
+			require.EqualValues(t, 1, r.used(fmt.Sprint("b", i)))
 		}
+		require.Equal(t, trouble.lost, l.Stats().Lost)
+		denied(t, l, "b0", exports, 2)
 		cancel()
-		synctest.Wait()
-		begun := time.Now()
-		for i := range 8 {
-			acquire(t, l, fmt.Sprint("other", i), inflight.Limit{Max: 1, Lease: 2 * exports.Lease}, 1)
-		}
-		require.Zero(t, time.Since(begun))
+		r.be(nil)
+		time.Sleep(time.Second) // no probe must be under way when the bubble ends
 	})
 }
 
 // One key of a store can't be served, and others are, so that no circuit opens. A call for it that waits does not
 // wait for ever: not at all if the store says that it can't, and otherwise a lease.
 func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
-	for name, failure := range map[string]struct {
+	type failure struct {
 		err   error
 		after time.Duration
-	}{
+	}
+	cases(t, map[string]failure{
 		"the store says so":        {errors.New("WRONGTYPE Operation against a key"), 0},
 		"the store is full":        {throttr.ErrFull, 0},
 		"the store does not serve": {fmt.Errorf("%w: CLUSTERDOWN Hash slot not served", throttr.ErrUnavailable), exports.Lease},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRemote(t)
-				r.bad = failure.err
-				l := newLimiter(t, r)
-				ctx, cancel := context.WithTimeout(t.Context(), 10*exports.Lease)
-				defer cancel()
-				go func() {
-					for ctx.Err() == nil {
-						acquire(t, l, "good", exports, 1).Release()
-						time.Sleep(time.Millisecond)
-					}
-				}()
-				begun := time.Now()
-				require.ErrorIs(t, <-waits(ctx, l, "bad", exports, 1), failure.err)
-				require.GreaterOrEqual(t, time.Since(begun), failure.after)
-				require.LessOrEqual(t, time.Since(begun), failure.after+exports.Lease/4)
-				cancel()
-				time.Sleep(time.Second)
-			})
-		})
-	}
+	}, func(t *testing.T, r *remote, f failure) {
+		r.bad = f.err
+		l := newLimiter(t, r)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*exports.Lease)
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil {
+				acquire(t, l, "good", exports, 1).Release()
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		begun := time.Now()
+		require.ErrorIs(t, <-waits(ctx, l, "bad", exports, 1), f.err)
+		require.GreaterOrEqual(t, time.Since(begun), f.after)
+		require.LessOrEqual(t, time.Since(begun), f.after+exports.Lease/4)
+		cancel()
+		time.Sleep(time.Second)
+	})
 }

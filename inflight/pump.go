@@ -36,31 +36,27 @@ const never = time.Duration(1 << 59)
 //   - Wants that wait are granted those with a larger Max first, and of these first come, first served.
 //   - A place that is granted to nobody, because the caller has gone, is given back by the next exchange.
 type pump struct {
-	rules rules
-	claim window.Claim // of the exchange in flight
-	status
-	holds   []*want // that are held
-	wants   []*want // those with a larger Max first, and of these in the order in which they have come
-	asked   []*want // those of the exchange in flight
-	changed []*want // decided, lost or closed, since the caller has told them
-}
+	rules   rules
+	claim   window.Claim // of the exchange in flight
+	changed func(*want)  // is told of a want that is decided, and of one that holds nothing any more
 
-// status is what a pump knows of its places, and of its exchanges.
-type status struct {
-	deadline time.Duration // when the places are lost
-	kept     bool          // it is that of the policy
-	term     time.Duration // when it is without the policy
+	holds map[*want]struct{} // that are held
+	wants []*want            // those with a larger Max first, and of these in the order in which they have come
+	asked []*want            // those of the exchange in flight
 
-	phase  phase
-	at     time.Duration // of the next exchange, if none is in flight
-	sentAt time.Duration
-	failAt time.Duration // when the first of the exchanges was sent that have failed in a row; 0: the last one was answered
-	toldAt time.Duration // when an exchange that holds or wants something was sent last
+	inFlight bool          // an exchange is
+	news     bool          // there is something to tell, which the exchange in flight does not
+	at       time.Duration // of the next exchange, if none is in flight
+	sentAt   time.Duration // of the last exchange
+	failAt   time.Duration // when the first of the exchanges was sent that have failed in a row; 0: the last one was answered
+
+	term  time.Duration // when the places are lost, by the last answer
+	keep  time.Duration // and by the policy, as exchanges fail; 0: it does not keep them
+	alone bool          // the policy has granted some since the last answer
 
 	held    uint64 // places that the store is told
 	apart   uint64 // those that it is not told
 	heldMax uint64 // the largest Max of holds since none was held
-	untold  bool   // the policy has granted some since the last answer
 }
 
 // rules are what a Limiter does when the store can't, or may not, decide.
@@ -70,49 +66,16 @@ type rules struct {
 	strict    bool
 }
 
-// phase is what the store knows of a pump. An exchange begins only while none is in flight, and ends only while one is.
-//
-//	         news    begin    answered   failed
-//	told     due     asking
-//	due      due     asking
-//	asking   stale            told       due
-//	stale    stale            due        due
-type phase uint8
-
-const (
-	told   phase = iota // it knows all: the next exchange is a renewal or a poll
-	due                 // the next exchange has something to tell
-	asking              // an exchange that tells all is in flight
-	stale               // one is in flight, and there is more to tell
-)
-
-// reset makes a pump that holds and wants nothing one for places with a lease.
-func (p *pump) reset(lease time.Duration) {
-	p.status = status{at: never}
-	p.claim.Lease = lease
+// newPump returns a pump that makes claims like c, which holds and wants nothing.
+func newPump(c window.Claim, r rules, changed func(*want)) pump {
+	return pump{rules: r, claim: c, changed: changed, holds: map[*want]struct{}{}, at: never}
 }
 
-// news has the store told something: at once, or after the exchange that is in flight.
-func (p *pump) news() {
+// tell has the store told something: at once, or after the exchange that is in flight.
+func (p *pump) tell() {
+	p.news = true
 	p.at = 0
-	if p.inFlight() {
-		p.phase = stale
-	} else {
-		p.phase = due
-	}
 }
-
-// heard ends an exchange that the store has heard.
-func (p *pump) heard() {
-	if p.phase == stale {
-		p.phase = due
-	} else {
-		p.phase = told
-	}
-}
-
-// inFlight reports whether an exchange is in flight.
-func (p *pump) inFlight() bool { return p.phase == asking || p.phase == stale }
 
 // want is places under a Max that a caller wants, or holds.
 type want struct {
@@ -123,7 +86,6 @@ type want struct {
 	token uint64
 	alone bool // the policy has decided
 	apart bool // the store is not told: it is unlimited, or the policy has granted it, and the store is strict
-	at    int  // in the list of holds
 
 	pump  *keyPump
 	hold  *Hold
@@ -185,91 +147,82 @@ func (p *pump) add(w *want) {
 func (p *pump) askFor(w *want, behind uint64) {
 	switch {
 	case w.Max > behind:
-		p.news()
+		p.tell()
 	case !w.Wait:
-		p.decide(w, refused, errNoPlace)
+		p.set(w, refused, errNoPlace)
 	}
 }
 
-// cancel ends a want whose caller has gone, or what it holds. It returns false if there is nothing to end.
-func (p *pump) cancel(w *want) bool {
+// cancel ends a want whose caller has gone, or what it holds.
+func (p *pump) cancel(w *want) {
 	switch w.state {
 	case waiting, inLine:
 		i := slices.Index(p.wants, w)
 		if w.state == inLine && i == 0 {
-			p.news() // the store leaves room for it
+			p.tell() // the store leaves room for it
 		}
 		p.wants = slices.Delete(p.wants, i, i+1)
-		w.state = released
-		return true
+		p.set(w, released, nil)
 	case held:
 		p.letGo(w, released)
-		p.news()
-		return true
+		p.tell()
 	}
-	return false
 }
 
-// decide says that a want is held, or why it is refused.
-func (p *pump) decide(w *want, s state, err error) {
+// set sets the state of a want that is decided, or has ended, and why it is refused.
+func (p *pump) set(w *want, s state, err error) {
 	w.state = s
 	w.err = err
-	p.changed = append(p.changed, w)
+	p.changed(w)
 }
 
 // hold makes a want one that is held.
 func (p *pump) hold(w *want) {
-	w.at = len(p.holds)
-	p.holds = append(p.holds, w)
+	p.holds[w] = struct{}{}
 	if w.apart {
 		p.apart += w.N
 	} else {
 		p.held += w.N
 		p.heldMax = max(p.heldMax, w.Max)
 	}
-	p.decide(w, held, nil)
+	p.set(w, held, nil)
 }
 
 // letGo ends what a want holds.
 func (p *pump) letGo(w *want, s state) {
-	w.state = s
-	last := len(p.holds) - 1
-	p.holds[w.at] = p.holds[last]
-	p.holds[w.at].at = w.at
-	p.holds[last] = nil
-	p.holds = p.holds[:last]
+	delete(p.holds, w)
 	if w.apart {
 		p.apart -= w.N
-		return
+	} else {
+		p.held -= w.N
 	}
-	p.held -= w.N
 	if p.held == 0 {
 		p.heldMax = 0
 	}
+	p.set(w, s, nil)
 }
 
 // end ends all holds, or those that the store is told.
 func (p *pump) end(s state, all bool) {
-	for i := len(p.holds) - 1; i >= 0; i-- {
-		if w := p.holds[i]; all || !w.apart {
+	for w := range p.holds {
+		if all || !w.apart {
 			p.letGo(w, s)
-			p.changed = append(p.changed, w)
 		}
 	}
 }
 
 // close ends all holds, and refuses all wants.
 func (p *pump) close() {
-	p.failAll(window.ErrClosed)
+	p.decideAlone(Refuse, window.ErrClosed, true)
 	p.end(closed, true)
-	p.news()
+	p.tell()
 }
 
 // tick loses what is held if its time is over.
 func (p *pump) tick(now time.Duration) {
 	if now >= p.loseAt() {
 		p.end(lost, false)
-		p.news()
+		p.tell()
 	}
 }
 
@@ -277,37 +230,43 @@ func (p *pump) tick(now time.Duration) {
 // nothing.
 func (p *pump) due() time.Duration { return min(p.sendAt(), p.loseAt()) }
 
+// deadline returns when the places are lost, unless they are renewed.
+func (p *pump) deadline() time.Duration { return max(p.term, p.keep) }
+
 // loseAt returns when what is held is lost, unless it is renewed.
 func (p *pump) loseAt() time.Duration {
 	if p.held == 0 {
 		return never
 	}
-	return p.deadline
+	return p.deadline()
 }
 
 // sendAt returns when the next exchange is due.
 func (p *pump) sendAt() time.Duration {
-	if p.inFlight() {
+	if p.inFlight {
 		return never
 	}
 	return p.at
 }
 
-// idle reports whether the pump can be forgotten. A store that could not be told that nothing is held any more
-// knows after a lease.
+// failsForLong reports whether exchanges have failed for a lease.
+func (p *pump) failsForLong(now time.Duration) bool {
+	return p.failAt > 0 && now-p.failAt >= p.claim.Lease
+}
+
+// idle reports whether the pump can be forgotten. A store that can't be told that nothing is held any more knows by
+// the lease.
 func (p *pump) idle(now time.Duration) bool {
-	return len(p.holds) == 0 && len(p.wants) == 0 && !p.inFlight() && (p.phase == told || now >= p.toldAt+p.claim.Lease)
+	return len(p.holds) == 0 && len(p.wants) == 0 && !p.inFlight && (!p.news || p.failsForLong(now))
 }
 
 // begin begins an exchange with a claim, which is valid until it ends.
 func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.tick(now)
-	p.phase = asking
+	p.inFlight = true
+	p.news = false
 	p.sentAt = now
 	p.asked = append(p.asked[:0], p.wants[:min(len(p.wants), window.MaxWants)]...)
-	if p.held > 0 || len(p.asked) > 0 {
-		p.toldAt = now
-	}
 	c := &p.claim
 	c.Seq = seq
 	c.Strict = p.rules.strict
@@ -328,21 +287,23 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 		p.failed(now, errLate, unanswered)
 		return false
 	}
-	p.heard()
 	forgotten := a.Lost || a.Forgotten && p.sentAt < p.term
-	lostData = a.Grace > 0 || forgotten && !p.untold
+	lostData = a.Grace > 0 || forgotten && !p.alone
 	if a.Lost {
 		p.end(lost, false)
 	}
+	p.inFlight = false
 	p.failAt = 0
-	p.untold = false
 	p.term = end
-	p.deadline = end
-	p.kept = false
+	p.keep = 0
+	p.alone = false
 	for i, w := range p.asked {
-		p.answer(w, len(a.Tokens) > 0 && a.Tokens[i] != 0, a, i)
+		token := uint64(0)
+		if len(a.Tokens) > 0 {
+			token = a.Tokens[i]
+		}
+		p.answer(w, token, a)
 	}
-	clear(p.asked)
 	if a.Grace > 0 {
 		p.decideAlone(p.rules.policy, &NotYetError{RetryAfter: a.Grace}, p.rules.policy != Refuse)
 	}
@@ -350,23 +311,23 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	return lostData
 }
 
-// answer is what the store has answered to a want.
-func (p *pump) answer(w *want, granted bool, a *window.Places, i int) {
-	wants := w.state == waiting || w.state == inLine
-	if wants {
-		w.used = a.Used
+// answer is what the store has answered to a want: a token if it is granted, or 0.
+func (p *pump) answer(w *want, token uint64, a *window.Places) {
+	if w.state != waiting && w.state != inLine {
+		if token > 0 || w.Wait {
+			p.tell() // the store holds a place, or a position in line, for nobody
+		}
+		return
 	}
+	w.used = a.Used
 	switch {
-	case granted && wants:
-		w.token = a.Tokens[i]
+	case token > 0:
+		w.token = token
 		p.hold(w)
-	case granted, !wants && w.Wait:
-		p.news() // the store holds a place, or a position in line, for nobody
-	case !wants:
 	case w.Wait:
 		w.state = inLine
 	case a.Grace == 0:
-		p.decide(w, refused, errNoPlace)
+		p.set(w, refused, errNoPlace)
 	}
 }
 
@@ -382,7 +343,7 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 		return w.state != waiting && w.state != inLine
 	})
 	p.at = never
-	if p.phase == due {
+	if p.news {
 		p.at = 0
 		return
 	}
@@ -414,13 +375,13 @@ const (
 // exchanges of this key have failed for a lease. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
+	p.inFlight = false
 	if f == mistaken {
-		p.heard() // to say it again is of no use before the next renewal
-		p.failAll(err)
-		p.follow(now, &window.Places{})
+		p.decideAlone(Refuse, err, true)
+		p.follow(now, &window.Places{}) // to say it again is of no use before the next renewal
 		return
 	}
-	p.phase = due
+	p.news = true
 	p.failAt = cmp.Or(p.failAt, p.sentAt)
 	for _, w := range p.wants {
 		w.state = waiting
@@ -429,10 +390,9 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		p.decideAlone(Refuse, err, false)
 	} else {
 		if p.rules.policy != Refuse && !p.rules.strict {
-			p.kept = true
-			p.deadline = max(p.deadline, now+share(p.claim.Lease, keepShare))
+			p.keep = now + share(p.claim.Lease, keepShare)
 		}
-		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.claim.Lease)
+		p.decideAlone(p.rules.policy, err, f == away || p.failsForLong(now))
 	}
 	p.at = now + min(max(p.sentAt-p.failAt, minPause), maxPause, share(p.claim.Lease, pollShare))
 }
@@ -447,12 +407,15 @@ func (p *pump) decideAlone(policy Policy, err error, all bool) {
 			behind = max(behind, w.Max)
 			return false
 		case policy == Refuse:
-			p.decide(w, refused, err)
+			p.set(w, refused, err)
 		case policy == Admit, w.Max > behind && w.N <= room && p.held+p.apart <= room-w.N:
-			p.grantAlone(w)
+			w.alone = true
+			w.apart = p.rules.strict // the store has no room for it
+			p.alone = !w.apart
+			p.hold(w)
 		case !w.Wait:
 			w.alone = true
-			p.decide(w, refused, errNoPlace)
+			p.set(w, refused, errNoPlace)
 		default:
 			behind = max(behind, w.Max)
 			return false
@@ -461,29 +424,9 @@ func (p *pump) decideAlone(policy Policy, err error, all bool) {
 	})
 }
 
-// grantAlone grants a want by the policy. Unless claims are strict, the store is told when it is there.
-func (p *pump) grantAlone(w *want) {
-	w.alone = true
-	w.apart = p.rules.strict
-	p.hold(w)
-	if !w.apart {
-		p.untold = true
-		p.news()
-	}
-}
-
 // again makes the pump tell the store what it holds and wants, unless it will do so anyway.
 func (p *pump) again() {
-	if p.phase != due && (p.held > 0 || len(p.wants) > 0) {
-		p.news()
+	if !p.news && (p.held > 0 || len(p.wants) > 0) {
+		p.tell()
 	}
-}
-
-// failAll refuses all wants because of an error.
-func (p *pump) failAll(err error) {
-	for _, w := range p.wants {
-		p.decide(w, refused, err)
-	}
-	clear(p.wants)
-	p.wants = p.wants[:0]
 }

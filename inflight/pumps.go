@@ -13,8 +13,6 @@ type id struct{ key, name string }
 // keyPump is the pump of a key and name.
 type keyPump struct {
 	pump
-	places  window.Places // of the last exchange in memory
-	dataSet uint64        // of its part of the store, when it was told last
 	queued  bool
 	ended   bool        // it is forgotten
 	timer   *time.Timer // or nil
@@ -51,19 +49,9 @@ func (l *Limiter) newPump(k id, lease time.Duration) *keyPump {
 	if l.memory != nil {
 		lease = ledger.Forever
 	}
-	e, _ := l.spare.Get().(*keyPump)
-	if e == nil {
-		e = new(keyPump)
-		e.claim.Process = l.process
-		e.claim.Wake = func() { l.do(e, e.again) }
-		e.rules = l.rules
-	}
-	e.reset(lease)
-	e.dataSet = 0
-	e.ended = false
-	e.timerAt = never
-	e.claim.Key = k.key
-	e.claim.Name = k.name
+	c := window.Claim{Key: k.key, Name: k.name, Process: l.process, Lease: lease}
+	e := &keyPump{pump: newPump(c, l.rules, l.changed), timerAt: never}
+	e.claim.Wake = func() { l.do(e, e.again) }
 	l.byID[k] = e
 	return e
 }
@@ -72,12 +60,9 @@ func (l *Limiter) newPump(k id, lease time.Duration) *keyPump {
 func (l *Limiter) release(h *Hold) {
 	l.mu.Lock()
 	defer l.unlock()
-	w := &h.want
-	if w.pump.cancel(w) {
-		l.ready(w)
-		l.ended(h)
-		l.update(w.pump, l.now())
-	}
+	e := h.want.pump
+	e.cancel(&h.want)
+	l.update(e, l.now())
 }
 
 // unlock unlocks the mutex, and does what is to be done then.
@@ -90,8 +75,7 @@ func (l *Limiter) unlock() {
 	}
 }
 
-// update does what the state of a pump needs: it tells what is decided, queues it, sets its timer, or forgets it. The
-// mutex is held.
+// update does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
 func (l *Limiter) update(e *keyPump, now time.Duration) {
 	if e.ended {
 		return
@@ -100,59 +84,49 @@ func (l *Limiter) update(e *keyPump, now time.Duration) {
 	for l.memory != nil && e.sendAt() <= now {
 		l.exchange(e, now)
 	}
-	l.tell(e)
 	switch {
-	case !e.queued && e.idle(now):
+	case e.idle(now):
 		l.forget(e)
 	case e.sendAt() <= now:
 		l.queue(e)
 		l.setTimer(e, e.loseAt(), now)
 	default:
-		l.setTimer(e, e.due(), now)
+		l.setTimer(e, min(e.sendAt(), e.loseAt()), now)
 	}
 }
 
 // exchange makes the exchange of a pump in memory, which does not wait. The mutex is held.
 func (l *Limiter) exchange(e *keyPump, now time.Duration) {
 	l.seq++
-	a := &e.places
-	if wake := l.memory.Claim(e.begin(now, l.seq), a); wake != nil {
+	a, wake := l.memory.Claim(e.begin(now, l.seq))
+	if wake != nil {
 		l.later = append(l.later, wake)
 	}
 	if a.Err != nil {
 		e.failed(now, a.Err, mistaken)
 	} else {
-		e.answered(now, a)
+		e.answered(now, &a)
 	}
 }
 
-// ready ends the wait for a decision. The mutex is held.
-func (l *Limiter) ready(w *want) {
+// changed tells that a want is decided, or holds nothing any more. The mutex is held.
+func (l *Limiter) changed(w *want) {
 	if w.ready != nil {
 		close(w.ready)
 		w.ready = nil
 		l.waiting--
 	}
-}
-
-// tell tells what a pump has decided, and which Holds have ended. The mutex is held.
-func (l *Limiter) tell(e *keyPump) {
-	for _, w := range e.changed {
-		l.ready(w)
-		switch w.state {
-		case lost:
-			l.lost += w.N
-			l.ended(w.hold)
-		case closed:
-			l.ended(w.hold)
-		}
+	if w.state == lost {
+		l.lost += w.N
 	}
-	clear(e.changed)
-	e.changed = e.changed[:0]
+	if w.state > held {
+		l.ended(w.hold)
+	}
 }
 
 // setTimer has a pump updated at a time. The mutex is held.
 func (l *Limiter) setTimer(e *keyPump, at, now time.Duration) {
+	at = min(at, never)
 	switch {
 	case at == e.timerAt: // as most often while an exchange is in flight
 		return
@@ -182,10 +156,7 @@ func (l *Limiter) forget(e *keyPump) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	switch {
-	case !l.closed:
-		l.spare.Put(e)
-	case len(l.byID) == 0:
+	if l.closed && len(l.byID) == 0 {
 		close(l.drained)
 	}
 }

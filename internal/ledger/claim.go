@@ -9,41 +9,30 @@ import (
 )
 
 // Exchange makes a claim, which is valid, and returns its answer.
-func (l *Ledger) Exchange(claim *window.Claim) (p window.Places) {
-	if wake := l.Claim(claim, &p); wake != nil {
+func (l *Ledger) Exchange(claim *window.Claim) window.Places {
+	p, wake := l.Claim(claim)
+	if wake != nil {
 		wake()
 	}
 	return p
 }
 
 // Claim is Exchange for those who hold a mutex: they call what it returns, unless that is nil, when it is unlocked.
-// The tokens of the answer are stored where those of the last one were.
-func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
+func (l *Ledger) Claim(claim *window.Claim) (p window.Places, wake func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	*p = window.Places{DataSet: l.dataSet, Tokens: p.Tokens[:0]}
-	k := id{claim.Key, claim.Name}
-	c := l.counts[k]
-	switch {
-	case l.closed:
-		p.Err = window.ErrClosed
-		return nil
-	case c != nil:
-	case claim.Held == 0 && len(claim.Wants) == 0:
-		return nil
-	default:
-		if c = l.newCount(k); c == nil {
-			p.Err = window.ErrFull
-			return nil
-		}
+	now := l.now()
+	c, err := l.count(claim, now)
+	if err != nil {
+		return window.Places{Err: err}, nil
 	}
-	now := l.time(c, claim.Lease)
 	before := c.sum
 	head := c.line.first()
 	c.expire(now) // entries, and positions in line
+	p.DataSet = l.dataSet
 	if claim.Process != "" {
 		x := exchange{count: c, ledger: l, claim: claim, now: now}
-		x.make(p, max(l.birth+claim.Lease-now, 0))
+		x.make(&p, max(l.birth+claim.Lease-now, 0))
 	}
 	// Only what has changed what is free wakes the first in line, who has asked before.
 	if c.sum < before || c.line.first() != head {
@@ -51,14 +40,13 @@ func (l *Ledger) Claim(claim *window.Claim, p *window.Places) (wake func()) {
 	}
 	p.Used = c.sum
 	p.Waiting = c.line.waiting()
-	if len(c.entries) > 0 {
-		p.Next = c.first - now
+	for _, e := range c.entries {
+		p.Next = min(cmp.Or(p.Next, e.end-now), e.end-now)
 	}
 	if c.empty() {
-		delete(l.counts, k)
-		l.spare.Put(c)
+		delete(l.counts, id{claim.Key, claim.Name})
 	}
-	return wake
+	return p, wake
 }
 
 // wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks,
@@ -85,11 +73,7 @@ type exchange struct {
 
 // make makes the claim. Strict ones are granted nothing for so long.
 func (x *exchange) make(p *window.Places, grace time.Duration) {
-	var known entry
-	at := slices.IndexFunc(x.entries, func(e entry) bool { return e.process == x.claim.Process })
-	if at >= 0 {
-		known = x.entries[at]
-	}
+	known := x.entries[x.claim.Process]
 	if x.claim.Seq <= known.seq {
 		p.Late = true
 		return
@@ -99,7 +83,11 @@ func (x *exchange) make(p *window.Places, grace time.Duration) {
 	}
 	held := x.register(p, known.held)
 	granted, first, waiting := x.decide(p)
-	x.enter(at, held+granted)
+	if held += granted; held > 0 {
+		x.entries[x.claim.Process] = entry{held, x.claim.Seq, x.now + x.claim.Lease}
+	} else {
+		delete(x.entries, x.claim.Process)
+	}
 	x.queue(granted > 0, first, waiting)
 }
 
@@ -147,22 +135,6 @@ func (x *exchange) decide(p *window.Places) (granted uint64, first *window.Want,
 		}
 	}
 	return granted, first, waiting
-}
-
-// enter stores what the process holds, at an index of the entries if it is one of them.
-func (x *exchange) enter(at int, held uint64) {
-	e := entry{x.claim.Process, held, x.claim.Seq, x.now + x.claim.Lease}
-	switch {
-	case held > 0 && at < 0:
-		x.entries = append(x.entries, e)
-	case held > 0:
-		x.entries[at] = e
-	case at >= 0:
-		x.entries = slices.Delete(x.entries, at, at+1)
-	}
-	if held > 0 {
-		x.first = min(x.first, e.end)
-	}
 }
 
 // queue keeps the process in line as long as wants of it wait. It goes to the end if something was granted, and to

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -22,8 +24,6 @@ const (
 	sweepPause = time.Second / 4
 	// lineShare is the part of a lease after which a process that has not claimed loses its position in line.
 	lineShare = 4
-	// never is later than all times.
-	never time.Duration = math.MaxInt64
 )
 
 // Ledger is the places of any number of keys. It is safe for concurrent use.
@@ -38,23 +38,20 @@ type Ledger struct {
 	counts  map[id]*count
 	sweepAt time.Duration // counts that are over are not looked for before then
 	token   uint64        // of the last grant
-	spare   sync.Pool     // of counts that are not needed any more
 }
 
 type id struct{ key, name string }
 
 // count is the places of a key and name. There is none for those of which nobody holds a place or waits for one.
 type count struct {
-	sum     uint64 // places held
-	limit   uint64 // the largest Max under which places are held, since there were none
-	entries []entry
-	first   time.Duration // no entry is over before then
+	sum     uint64           // places held
+	limit   uint64           // the largest Max under which places are held, since there were none
+	entries map[string]entry // by process
 	line    line
 }
 
 // entry is what a process holds.
 type entry struct {
-	process   string
 	held, seq uint64
 	end       time.Duration
 }
@@ -84,42 +81,34 @@ func (l *Ledger) Restart() {
 	l.dataSet = rand.Uint64() | 1
 }
 
-// newCount adds an empty count, and returns nil if there is no room for it.
-func (l *Ledger) newCount(k id) *count {
-	if len(l.counts) >= l.most {
-		l.sweep(l.now())
+// count returns the count of a claim. There is no room for a new one if there are as many as may be, also without those
+// of processes that have gone without a word. A claim that says nothing leaves none.
+func (l *Ledger) count(claim *window.Claim, now time.Duration) (*count, error) {
+	k := id{claim.Key, claim.Name}
+	c := l.counts[k]
+	switch {
+	case l.closed:
+		return nil, window.ErrClosed
+	case c != nil:
+		return c, nil
+	case claim.Held == 0 && len(claim.Wants) == 0:
+		return &count{}, nil
 	}
-	if len(l.counts) >= l.most {
-		return nil
-	}
-	c, ok := l.spare.Get().(*count)
-	if !ok {
-		c = &count{first: never}
-	}
-	l.counts[k] = c
-	return c
-}
-
-// time returns the time, or 0 if nothing of a count depends on it, as no lease ends.
-func (l *Ledger) time(c *count, lease time.Duration) time.Duration {
-	if lease == Forever && c.first >= Forever && len(c.line) == 0 {
-		return 0
-	}
-	return l.now()
-}
-
-// sweep removes counts of processes that have gone without a word.
-func (l *Ledger) sweep(now time.Duration) {
-	if now < l.sweepAt {
-		return
-	}
-	l.sweepAt = now + sweepPause
-	for k, c := range l.counts {
-		c.expire(now)
-		if c.empty() {
-			delete(l.counts, k)
+	if len(l.counts) >= l.most && now >= l.sweepAt {
+		l.sweepAt = now + sweepPause
+		for k, c := range l.counts {
+			c.expire(now)
+			if c.empty() {
+				delete(l.counts, k)
+			}
 		}
 	}
+	if len(l.counts) >= l.most {
+		return nil, window.ErrFull
+	}
+	c = &count{entries: map[string]entry{}}
+	l.counts[k] = c
+	return c, nil
 }
 
 // empty reports whether the count is not needed any more.
@@ -128,18 +117,12 @@ func (c *count) empty() bool { return c.sum == 0 && len(c.line) == 0 }
 // expire removes entries that are over, and processes from the line that have lost their position.
 func (c *count) expire(now time.Duration) {
 	c.line = slices.DeleteFunc(c.line, func(w waiter) bool { return w.end <= now })
-	if now < c.first {
-		return
-	}
-	c.first = never
-	c.entries = slices.DeleteFunc(c.entries, func(e entry) bool {
-		if e.end > now {
-			c.first = min(c.first, e.end)
-			return false
+	for process, e := range c.entries {
+		if e.end <= now {
+			c.sum -= e.held
+			delete(c.entries, process)
 		}
-		c.sum -= e.held
-		return true
-	})
+	}
 }
 
 // fits reports whether n more places fit under a Max.

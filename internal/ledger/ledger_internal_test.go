@@ -33,6 +33,16 @@ func TestCountsAreRemoved(t *testing.T) {
 	require.Len(t, l.counts, 1)
 }
 
+// The places of a process whose lease does not end are listed without one.
+func TestPlacesWithoutALeaseAreListed(t *testing.T) {
+	l := New(3, func() time.Duration { return time.Second })
+	l.Exchange(&window.Claim{Key: "k", Name: "n", Process: "p", Seq: 1, Lease: Forever, Held: 2, HeldMax: 2})
+	l.EachPlaces(nil, func(p window.ListedPlaces) bool {
+		require.Equal(t, window.ListedPlaces{Key: "k", Name: "n", Used: 2, ByProcess: []window.Holder{{Process: "p", Held: 2}}}, p)
+		return true
+	})
+}
+
 // The first in line is woken once, when there is room for it, until it asks again.
 func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 	now, woken := time.Second, 0
@@ -54,4 +64,30 @@ func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
 		claim("holds", 5)
 		woken = 0
 	}
+}
+
+// A process to which something was granted goes to the end of the line, so that a large want is not overtaken for ever.
+func TestWhoeverIsGrantedSomethingGoesToTheEndOfTheLine(t *testing.T) {
+	l := New(3, func() time.Duration { return time.Second })
+	seq := uint64(0)
+	claim := func(process string, held uint64, wants ...uint64) (granted int) {
+		seq++
+		c := window.Claim{Process: process, Seq: seq, Lease: time.Minute, Held: held, HeldMax: 4}
+		for _, n := range wants {
+			c.Wants = append(c.Wants, window.Want{N: n, Max: 4, Wait: true})
+		}
+		for _, token := range l.Exchange(&c).Tokens {
+			granted += int(min(token, 1))
+		}
+		return granted
+	}
+	require.Equal(t, 1, claim("holds", 0, 4))
+	require.Zero(t, claim("small", 0, 1, 1))
+	require.Zero(t, claim("large", 0, 4))
+	claim("holds", 3)
+	require.Equal(t, 1, claim("small", 0, 1, 1))
+	claim("holds", 0)
+	require.Zero(t, claim("small", 1, 1), "there is room, but the other one is first")
+	claim("small", 0)
+	require.Equal(t, 1, claim("large", 0, 4))
 }

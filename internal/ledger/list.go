@@ -37,12 +37,12 @@ func (l *Ledger) places(k id) window.ListedPlaces {
 	now := l.now()
 	c.expire(now)
 	by := map[string]window.Holder{}
-	for _, e := range c.entries {
-		h := window.Holder{Process: e.process, Held: e.held}
+	for process, e := range c.entries {
+		h := window.Holder{Process: process, Held: e.held}
 		if left := e.end - now; left <= window.MaxLease { // it is not Forever
 			h.LeaseEnds = left
 		}
-		by[e.process] = h
+		by[process] = h
 	}
 	for _, w := range c.line {
 		h := by[w.process]
