@@ -26,6 +26,7 @@
 package lockout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ type Lockout struct {
 	failures throttr.Limit
 	locks    []throttr.Limit // which allow one hit, that of the lock: of the first time, the second time, and so on
 	times    throttr.Limit   // counts locks
+	all      []throttr.Limit
 }
 
 // New returns a Lockout that counts with limiter. It panics if limiter is nil. The error matches
@@ -68,9 +70,6 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 	if len(cfg.Locks) == 0 {
 		cfg.Locks = []time.Duration{time.Minute, 10 * time.Minute, time.Hour}
 	}
-	if cfg.Memory == 0 {
-		cfg.Memory = 24 * time.Hour
-	}
 	switch {
 	case cfg.Failures.Name == "":
 		return nil, fmt.Errorf("%w: lockout: Failures has no Name", throttr.ErrConfig)
@@ -79,27 +78,24 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 	case len(cfg.Locks) > maxLocks:
 		return nil, fmt.Errorf("%w: lockout: Locks are at most %d", throttr.ErrConfig, maxLocks)
 	}
-	fixed := throttr.Limit{Name: cfg.Failures.Name + ".locks", Max: uint64(len(cfg.Locks)), Scale: cfg.Memory,
-		Algorithm: throttr.FixedWindow}
-	l := &Lockout{limiter: limiter, failures: cfg.Failures, times: fixed}
+	of := func(name string, most int, scale time.Duration) throttr.Limit {
+		return throttr.Limit{Name: cfg.Failures.Name + name, Max: uint64(most), Scale: scale, Algorithm: throttr.FixedWindow}
+	}
+	l := &Lockout{limiter: limiter, failures: cfg.Failures}
+	l.times = of(".locks", len(cfg.Locks), cmp.Or(cfg.Memory, 24*time.Hour))
 	for i, d := range cfg.Locks {
 		if i > 0 && d <= cfg.Locks[i-1] {
 			return nil, fmt.Errorf("%w: lockout: each of Locks is longer than the one before", throttr.ErrConfig)
 		}
-		l.locks = append(l.locks,
-			throttr.Limit{Name: cfg.Failures.Name + ".lock", Max: 1, Scale: d, Algorithm: throttr.FixedWindow})
+		l.locks = append(l.locks, of(".lock", 1, d))
 	}
-	for _, limit := range l.limits() {
+	l.all = append([]throttr.Limit{l.failures, l.times}, l.locks...)
+	for _, limit := range l.all {
 		if err := limiter.Check(limit); err != nil {
 			return nil, fmt.Errorf("%w: lockout: limit %q: %w", throttr.ErrConfig, limit, err)
 		}
 	}
 	return l, nil
-}
-
-// limits returns all limits.
-func (l *Lockout) limits() []throttr.Limit {
-	return append([]throttr.Limit{l.failures, l.times}, l.locks...)
 }
 
 // Try begins an attempt of a key. If ok is false, the key is locked out, or as many attempts as may fail have failed
@@ -161,7 +157,7 @@ func (l *Lockout) Fail(ctx context.Context, key string) error {
 
 // Unlock forgets all failures and locks of a key.
 func (l *Lockout) Unlock(ctx context.Context, key string) error {
-	return l.limiter.Forget(ctx, key, l.limits()...)
+	return l.limiter.Forget(ctx, key, l.all...)
 }
 
 // lock locks a key out. Of several calls at one time, the first one that counts in the shortest lock makes it longer if
