@@ -17,31 +17,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// far is a backend whose answers tell what was true when it answered, as those of servers do, and take
-// some time then.
-type far struct {
-	window.Backend
-	answer time.Duration
-	took   func(ctx context.Context, limit, n uint64, w window.Window) error // before the answer; or nil
-	resets func()                                                            // before a Reset; or nil
-}
-
-func (f *far) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, err := f.Backend.Take(context.WithoutCancel(ctx), key, l, n)
-	if f.took != nil {
-		err = f.took(ctx, l.Max, n, w)
-	}
-	time.Sleep(f.answer)
-	return w, err
-}
-
-func (f *far) Reset(ctx context.Context, key string, l window.Limit) error {
-	if f.resets != nil {
-		f.resets()
-	}
-	return f.Backend.Reset(ctx, key, l)
-}
-
 // hits makes so many hits, one after the other, that blocks are large.
 func hits(t *testing.T, b *lease.Backend) {
 	for range 10 * lease.HotHits {
@@ -51,24 +26,17 @@ func hits(t *testing.T, b *lease.Backend) {
 	require.NotZero(t, b.Blocks().Held)
 }
 
-func count(t *testing.T, store window.Backend, key string) uint64 {
-	t.Helper()
-	w, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
-	require.NoError(t, err)
-	return w.Count
-}
-
 // Random callers of several processes, all of which are closed in the end: the store has counted what
 // they were granted.
 func TestNothingIsLostInOrderlyUse(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			run(t, func(t *testing.T, store window.Backend) { testOrderly(t, store, rand.New(rand.NewPCG(seed, 1))) })
+			run(t, age, func(t *testing.T, n *network, _ *lease.Backend) { testOrderly(t, n, rand.New(rand.NewPCG(seed, 1))) })
 		})
 	}
 }
 
-func testOrderly(t *testing.T, store window.Backend, random *rand.Rand) {
+func testOrderly(t *testing.T, n *network, random *rand.Rand) {
 	const keys = 3
 	var granted [keys]atomic.Uint64
 	limit := []uint64{50, 2000, 1 << 40}[random.IntN(3)]
@@ -77,8 +45,8 @@ func testOrderly(t *testing.T, store window.Backend, random *rand.Rand) {
 	var all sync.WaitGroup
 	var processes []*lease.Backend
 	for range 1 + random.IntN(4) {
-		n := &network{Backend: store, shortest: shortest, longest: shortest + shortest/2, seen: new(windows)}
-		b := open(t, n, lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
+		away := &network{Backend: n.Backend, ways: ways{shortest: shortest, longest: shortest + shortest/2}}
+		b := open(t, away, lease.WithMaxLease([]int{0, 7}[random.IntN(2)]))
 		processes = append(processes, b)
 		for range 1 + random.IntN(6) {
 			seed, pauses := random.Uint64(), []time.Duration{10 * time.Microsecond, time.Millisecond, 60 * time.Millisecond}[random.IntN(3)]
@@ -111,7 +79,7 @@ func testOrderly(t *testing.T, store window.Backend, random *rand.Rand) {
 	}
 	require.Zero(t, lost)
 	for i := range keys {
-		require.Equal(t, granted[i].Load(), count(t, store, fmt.Sprint(i)), "key %d", i)
+		require.Equal(t, granted[i].Load(), count(t, n, fmt.Sprint(i)), "key %d", i)
 	}
 }
 
@@ -143,20 +111,18 @@ func call(t *testing.T, b *lease.Backend, random *rand.Rand, key string, limit, 
 
 // The answer to a take is old when it comes: its window ends that much earlier.
 func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
-	run(t, func(t *testing.T, store window.Backend) {
+	run(t, time.Hour, func(t *testing.T, n *network, b *lease.Backend) {
 		const scale, late, limit = time.Second, 100 * time.Millisecond, 1000
-		b := open(t, &far{Backend: store, answer: late}, lease.WithAge(time.Hour))
+		n.answer = late
 		var all sync.WaitGroup
 		for range 8 * lease.HotHits { // at the same time, so that the first block is large
 			all.Go(func() { hit(t, b, scale, limit, 1) })
 		}
 		all.Wait()
-		w, err := store.Peek(t.Context(), key, per(1, scale), 0)
-		require.NoError(t, err)
+		w := peek(t, n, key, per(1, scale))
 		time.Sleep(w.Left + late/2)
 		for range 3 * lease.HotHits {
-			got, err := b.Hit(t.Context(), key, per(limit, scale), 1)
-			require.NoError(t, err)
+			got := mustHit(t, b, key, per(limit, scale), 1)
 			require.True(t, got.Refused || got.ID != w.ID, "a place of a window that is over")
 		}
 	})
@@ -164,27 +130,23 @@ func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
 
 // Whatever was taken before a Reset, or during it, is of the old window, also if the answer comes after it.
 func TestAResetDropsBlocks(t *testing.T) {
-	for name, during := range map[string]func(t *testing.T, f *far, b *lease.Backend) (after func()){
-		"that is on its way": func(t *testing.T, f *far, b *lease.Backend) func() { return takes(t, f, b, 1) },
-		"of two, on its way": func(t *testing.T, f *far, b *lease.Backend) func() { return takes(t, f, b, 2) },
-		"that was taken meanwhile": func(t *testing.T, f *far, b *lease.Backend) func() {
+	for name, during := range map[string]func(t *testing.T, f *network, b *lease.Backend) (after func()){
+		"that is on its way": func(t *testing.T, f *network, b *lease.Backend) func() { return takes(t, f, b, 1) },
+		"of two, on its way": func(t *testing.T, f *network, b *lease.Backend) func() { return takes(t, f, b, 2) },
+		"that was taken meanwhile": func(t *testing.T, f *network, b *lease.Backend) func() {
 			f.resets = func() { hits(t, b) }
 			return func() {}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, store window.Backend) {
-				f := &far{Backend: store}
-				b := open(t, f, lease.WithAge(time.Hour))
+			run(t, time.Hour, func(t *testing.T, n *network, b *lease.Backend) {
 				hits(t, b)
-				before, err := store.Peek(t.Context(), key, per(1, time.Hour), 0)
-				require.NoError(t, err)
-				after := during(t, f, b)
+				before := peek(t, n, key, per(1, time.Hour))
+				after := during(t, n, b)
 				require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
 				after()
 				for range 100 {
-					w, err := b.Hit(t.Context(), key, per(1<<20, time.Hour), 1)
-					require.NoError(t, err)
+					w := mustHit(t, b, key, per(1<<20, time.Hour), 1)
 					require.NotEqual(t, before.ID, w.ID, "a place of the window before the Reset")
 					synctest.Wait()
 				}
@@ -194,7 +156,7 @@ func TestAResetDropsBlocks(t *testing.T) {
 }
 
 // takes makes hits of n until a take is under way, which ends with what it returns.
-func takes(t *testing.T, f *far, b *lease.Backend, n uint64) (end func()) {
+func takes(t *testing.T, f *network, b *lease.Backend, n uint64) (end func()) {
 	held := make(chan struct{})
 	f.took = func(context.Context, uint64, uint64, window.Window) error {
 		<-held
@@ -212,46 +174,21 @@ func takes(t *testing.T, f *far, b *lease.Backend, n uint64) (end func()) {
 	}
 }
 
-// A caller that does not wait for its take gets no place, and leaves none counted.
-func TestWhatACallerDoesNotWaitForIsGivenBack(t *testing.T) {
-	for _, n := range []uint64{1, 3} {
-		run(t, func(t *testing.T, store window.Backend) {
-			f := &far{Backend: store}
-			b := open(t, f)
-			for range 2 * lease.HotHits {
-				require.True(t, hit(t, b, time.Hour, 1<<20, 1))
-			}
-			time.Sleep(3 * age / 4) // the block is idle, and given back
-			require.Zero(t, b.Blocks().Held)
-			f.answer = 10 * time.Millisecond
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			defer cancel()
-			_, err := b.Hit(ctx, key, per(1<<20, time.Hour), n)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			time.Sleep(2 * f.answer)
-			require.NoError(t, b.Close())
-			require.EqualValues(t, 2*lease.HotHits, count(t, store, key))
-			require.Zero(t, b.Blocks().Lost)
-		})
-	}
-}
-
 // Other processes find places: a block has at most an eighth of those that were left.
 func TestABlockHasAtMostAnEighthOfWhatIsLeft(t *testing.T) {
 	for _, need := range []uint64{1, 3} {
-		run(t, func(t *testing.T, store window.Backend) {
+		run(t, age, func(t *testing.T, n *network, b *lease.Backend) {
 			const limit = 10_000
 			var mu sync.Mutex
 			largest := 0.0
-			f := &far{Backend: store, took: func(_ context.Context, limit, n uint64, w window.Window) error {
+			n.took = func(_ context.Context, limit, n uint64, w window.Window) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if n > need && !w.Refused {
 					largest = max(largest, float64(n)/float64(limit-(w.Count-n)))
 				}
 				return nil
-			}}
-			b := open(t, f)
+			}
 			for hit(t, b, time.Hour, limit, need) {
 			}
 			require.Greater(t, largest, 1.0/16, "blocks grow")
@@ -264,30 +201,22 @@ func TestABlockHasAtMostAnEighthOfWhatIsLeft(t *testing.T) {
 func TestABlockHasNoPlacesForCallersThatHaveLeft(t *testing.T) {
 	for name, first := range map[string]time.Duration{"while the take that they wait for is under way": 0, "while the next one is": 25 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, store window.Backend) {
+			run(t, time.Minute, func(t *testing.T, n *network, b *lease.Backend) {
 				const limit, answer = 100, 50 * time.Millisecond
-				f := &far{Backend: store}
-				b := open(t, f, lease.WithAge(time.Minute))
-				for range lease.HotHits - 1 {
-					require.True(t, hit(t, b, time.Hour, limit, 1))
-				}
-				f.answer = answer
+				allow(t, b, lease.HotHits-1, limit)
+				n.answer = answer
 				var callers sync.WaitGroup
 				callers.Go(func() { hit(t, b, time.Hour, limit, 1) })
 				for range 80 {
 					callers.Go(func() {
 						ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond+first*2)
 						defer cancel()
-						_, err := b.Hit(ctx, key, per(limit, time.Hour), 1)
-						if err == nil {
-							return
-						}
-						require.ErrorIs(t, err, context.DeadlineExceeded)
+						b.Hit(ctx, key, per(limit, time.Hour), 1)
 					})
 				}
 				callers.Wait()
 				time.Sleep(2 * answer)
-				left := limit - count(t, store, key)
+				left := limit - count(t, n, key)
 				for range 2 {
 					hit(t, b, time.Hour, limit, 1)
 				}
@@ -299,33 +228,32 @@ func TestABlockHasNoPlacesForCallersThatHaveLeft(t *testing.T) {
 
 // A block is as large as the speed of the hits asks for, also if the window that a Reset has ended was full.
 func TestAResetForgetsTheCount(t *testing.T) {
-	run(t, func(t *testing.T, store window.Backend) {
+	run(t, time.Minute, func(t *testing.T, n *network, b *lease.Backend) {
 		const limit = 1000
-		b := open(t, store, lease.WithAge(time.Minute))
 		for hit(t, b, time.Hour, limit, 1) {
 		}
 		require.NoError(t, b.Reset(t.Context(), key, per(1, time.Hour)))
 		require.True(t, hit(t, b, time.Hour, limit, 1))
-		require.Greater(t, count(t, store, key), uint64(8))
+		require.Greater(t, count(t, n, key), uint64(8))
 	})
 }
 
 // When little is left of a limit, callers wait for those who ask. If each of 256 asked, it would be some 250 takes.
 func TestCallersLeaveTheEndOfALimitToFewTakes(t *testing.T) {
-	run(t, func(t *testing.T, store window.Backend) {
-		var takes, granted atomic.Uint64
-		f := &far{Backend: store, answer: 20 * time.Millisecond}
-		f.took = func(context.Context, uint64, uint64, window.Window) error { takes.Add(1); return nil }
-		b := open(t, f, lease.WithAge(2*lease.HotHits*f.answer))
-		heat(t, b, time.Minute, 2000) // or first calls that come before the key is hot would go to the backend
+	const answer = 20 * time.Millisecond
+	run(t, 2*lease.HotHits*answer, func(t *testing.T, n *network, b *lease.Backend) {
+		var granted atomic.Uint64
+		n.answer = answer
+		heat(t, b, 2000) // or first calls that come before the key is hot would go to the backend
 		granted.Add(2 * lease.HotHits)
+		n.takes.Store(0)
 		begun := time.Now()
 		var callers sync.WaitGroup
 		for i := range 256 {
 			callers.Go(func() {
 				for ; time.Since(begun) < 2*time.Second; i++ {
 					n := uint64(1 + i%3)
-					w, err := b.Take(t.Context(), key, per(2000, time.Minute), n)
+					w, err := b.Take(t.Context(), key, per(2000, time.Hour), n)
 					assert.NoError(t, err)
 					if !w.Refused {
 						granted.Add(n)
@@ -336,7 +264,7 @@ func TestCallersLeaveTheEndOfALimitToFewTakes(t *testing.T) {
 		}
 		callers.Wait()
 		require.EqualValues(t, 2000, granted.Load())
-		require.Less(t, takes.Load(), uint64(50))
+		require.Less(t, n.takes.Load(), int64(50))
 	})
 }
 
@@ -344,13 +272,11 @@ func TestCallersLeaveTheEndOfALimitToFewTakes(t *testing.T) {
 // Close that the backend is closed.
 func TestASharedTakeThatHangs(t *testing.T) {
 	for _, closes := range []bool{false, true} {
-		run(t, func(t *testing.T, store window.Backend) {
-			f := &far{Backend: store}
-			b := open(t, f)
-			heat(t, b, time.Hour, 1<<20)
+		run(t, age, func(t *testing.T, n *network, b *lease.Backend) {
+			heat(t, b, 1<<20)
 			time.Sleep(3 * age / 4) // the block is idle, and given back
 			synctest.Wait()
-			f.took = func(ctx context.Context, _, _ uint64, _ window.Window) error {
+			n.took = func(ctx context.Context, _, _ uint64, _ window.Window) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}

@@ -12,16 +12,24 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// network is a backend that is some distance away. The tests use it in virtual time.
-type network struct {
-	window.Backend                  // where windows are kept
+// ways are how messages travel.
+type ways struct {
 	shortest, longest time.Duration // of a way
 	lose              float64       // the part of the requests that are lost, and of the answers
 	imprecise         time.Duration // how much too late the ends of windows may be
+}
 
-	broken           atomic.Bool // everything is lost
-	takes, giveBacks atomic.Int64
-	seen             *windows
+// network is a backend that is some distance away, whose answers tell what was true when it answered. The tests use it
+// in virtual time.
+type network struct {
+	window.Backend // where windows are kept
+	ways
+	answer time.Duration                                                     // how much longer takes take
+	took   func(ctx context.Context, limit, n uint64, w window.Window) error // before the answer; or nil
+	resets func()                                                            // before a Reset; or nil
+	broken atomic.Bool                                                       // everything is lost
+	takes  atomic.Int64
+	seen   *windows // or nil
 }
 
 var errLost = errors.New("the connection is lost")
@@ -62,21 +70,28 @@ func (n *network) Take(ctx context.Context, key string, l window.Limit, k uint64
 		return w, err
 	}
 	w, err = n.Backend.Take(context.WithoutCancel(ctx), key, l, k)
-	if err == nil && !w.Refused {
+	if err == nil && !w.Refused && n.seen != nil {
 		n.seen.add(w, l.Scale)
 	}
 	n.blur(&w)
+	if n.took != nil {
+		err = n.took(ctx, l.Max, k, w)
+	}
+	time.Sleep(n.answer)
 	if lost := n.way(ctx); lost != nil {
 		return window.Window{}, lost
-	}
-	if w.ID != 0 {
-		w.Left = time.Until(w.ExpiresAt)
 	}
 	return w, err
 }
 
+func (n *network) Reset(ctx context.Context, key string, l window.Limit) error {
+	if n.resets != nil {
+		n.resets()
+	}
+	return n.Backend.Reset(ctx, key, l)
+}
+
 func (n *network) GiveBack(ctx context.Context, key string, l window.Limit, k uint64, id int64) (ok bool, err error) {
-	n.giveBacks.Add(1)
 	if err := n.way(ctx); err != nil {
 		return false, err
 	}
