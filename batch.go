@@ -1,8 +1,8 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/throttr-go/throttr/codec"
@@ -180,30 +180,20 @@ func (c *client) do(ctx context.Context, b *batch) error {
 	b.phase = batchUnderWay
 	b.responses = append(b.responses[:0], make([]conn.Response, len(b.requests))...)
 	parts := c.split(b)
-	for more := len(parts) > 0; more; {
-		for _, p := range parts {
-			c.sendPart(ctx, b, p)
-		}
-		more = false
-		for _, p := range parts {
-			c.awaitPart(ctx, b, p)
-			more = more || len(p.queued) > 0
-		}
-	}
+	inParallel(len(parts), func(i int) { c.sendPart(ctx, b, parts[i]) })
 	b.phase = batchDone
-	return outcome(parts)
+	return b.outcome(parts)
 }
 
 // batchPart is the part of a batch that one server executes. Its requests are indices in
 // the batch, in order.
 type batchPart struct {
 	server   *server
-	queued   []int      // requests that are not under way yet
-	underWay []int      // requests of call
-	call     *conn.Call // nil: nothing is under way
-	sending  error      // why call could not be queued
-	executed bool       // a call of this part may have been executed
-	err      error      // why the part ended early, a *RequestError
+	requests []int
+	failed   int  // those from here on have no response
+	unsent   int  // of them, those from here on were not sent
+	executed bool // requests of this part may have been executed
+	err      *RequestError
 }
 
 // split sorts the requests by server.
@@ -218,63 +208,50 @@ func (c *client) split(b *batch) []*batchPart {
 			byServer[s] = p
 			parts = append(parts, p)
 		}
-		p.queued = append(p.queued, i)
+		p.requests = append(p.requests, i)
 	}
 	return parts
 }
 
-// sendPart sends as many requests as may be in flight on a connection. One more may be added to
-// keep the server parked.
+// sendPart sends the requests of a part, at a time as many as may be in flight on a connection, and stores the
+// responses. One more may be added to keep the server parked. After a failure, the rest is not sent.
 func (c *client) sendPart(ctx context.Context, b *batch, p *batchPart) {
-	n := min(len(p.queued), c.cfg.MaxInFlight, maxInFlight-1)
-	if n == 0 {
-		return
-	}
-	p.underWay, p.queued = p.queued[:n], p.queued[n:]
-	p.call = c.newCall("")
-	for _, i := range p.underWay {
-		p.call.AddFrame(b.frame(i), b.requests[i].kind)
-	}
-	p.sending = p.server.pool.Send(ctx, p.call)
-}
-
-// awaitPart waits for the responses to what sendPart has sent, and stores them.
-func (c *client) awaitPart(ctx context.Context, b *batch, p *batchPart) {
-	if p.call == nil {
-		return
-	}
-	done, sent := true, false
-	err := p.sending
-	if err == nil {
-		done, sent, err = p.server.pool.Wait(ctx, p.call)
-	}
-	p.executed = p.executed || sent || err == nil
-	if err == nil {
-		for k, i := range p.underWay {
-			b.responses[i] = p.call.Responses[k]
+	most := min(c.cfg.MaxInFlight, maxInFlight-1)
+	for p.err == nil && p.failed < len(p.requests) {
+		p.unsent = min(p.failed+most, len(p.requests))
+		call := c.newCall("")
+		for _, i := range p.requests[p.failed:p.unsent] {
+			call.AddFrame(b.frame(i), b.requests[i].kind)
 		}
-	} else {
-		p.err = requestError(p.server.name, 0, sent, err)
-		b.fail(p.underWay, p.err)
-		b.fail(p.queued, requestError(p.server.name, 0, false, err))
-		p.queued = nil
+		done, sent, err := p.server.pool.Do(ctx, call)
+		p.executed = p.executed || sent || err == nil
+		if err != nil {
+			p.err = requestError(p.server.name, 0, sent, err)
+		} else {
+			for k, i := range p.requests[p.failed:p.unsent] {
+				b.responses[i] = call.Responses[k]
+			}
+			p.failed = p.unsent
+		}
+		if done {
+			c.calls.Put(call)
+		}
 	}
-	if done {
-		c.calls.Put(p.call)
-	}
-	p.call = nil
 }
 
-// outcome returns the error of the first part that has failed, with Sent set if any part
+// outcome stores the errors of requests, and returns that of the first part that has failed, with Sent set if any part
 // may have been executed.
-func outcome(parts []*batchPart) error {
+func (b *batch) outcome(parts []*batchPart) error {
 	var failed *RequestError
 	executed := false
 	for _, p := range parts {
 		executed = executed || p.executed
-		if failed == nil {
-			errors.As(p.err, &failed)
+		if p.err == nil {
+			continue
 		}
+		b.fail(p.requests[p.failed:p.unsent], p.err)
+		b.fail(p.requests[p.unsent:], requestError(p.server.name, 0, false, p.err.Err))
+		failed = cmp.Or(failed, p.err)
 	}
 	if failed == nil {
 		return nil

@@ -102,11 +102,7 @@ func (c *client) Close() error {
 	backends := slices.Collect(maps.Keys(c.backends))
 	c.mu.Unlock()
 	if first {
-		var ending sync.WaitGroup
-		for _, b := range backends {
-			ending.Go(b.end)
-		}
-		ending.Wait() // the backends need the connections until they have ended
+		inParallel(len(backends), func(i int) { backends[i].end() }) // they need the connections until they have ended
 		c.servers.close()
 		close(c.ended)
 	}

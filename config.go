@@ -1,10 +1,12 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"time"
 
@@ -126,10 +128,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		seen[s] = true
 	}
-	if err := c.numbers(); err != nil {
-		return c, err
-	}
-	if err := c.durations(); err != nil {
+	if err := c.fill(); err != nil {
 		return c, err
 	}
 	if c.Parking > ParkingAlways {
@@ -144,59 +143,40 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// numbers fills in the defaults of numbers, and checks their bounds.
-func (c *Config) numbers() error {
-	for _, f := range []struct {
-		name     string
-		value    *int
-		def      int
-		min      int
-		max      int
-		negative bool
-	}{
-		{"MaxConns", &c.MaxConns, 4, 1, 1 << 10, false},
-		{"MaxInFlight", &c.MaxInFlight, 512, 1, maxInFlight, false},
-		{"MaxQueued", &c.MaxQueued, 1 << 16, 1, 1 << 24, false},
-		{"MaxResponse", &c.MaxResponse, 4 << 20, minMaxResponse, 1 << 30, false},
-		{"MaxRetries", &c.MaxRetries, 2, 1, 100, true},
-	} {
-		if *f.value == 0 {
-			*f.value = f.def
-		}
-		switch {
-		case f.negative && *f.value > f.max:
-			return fmt.Errorf("%w: %s is %d, must be at most %d", ErrConfig, f.name, *f.value, f.max)
-		case !f.negative && (*f.value < f.min || *f.value > f.max):
-			return fmt.Errorf("%w: %s is %d, must be %d to %d", ErrConfig, f.name, *f.value, f.min, f.max)
-		}
-	}
-	return nil
+// fill gives each field that is 0 its default, and checks the bounds of the others.
+func (c *Config) fill() error {
+	const least, most = math.MinInt64, math.MaxInt64 // no bounds
+	return cmp.Or(
+		fill("MaxConns", &c.MaxConns, 4, 1, 1<<10),
+		fill("MaxInFlight", &c.MaxInFlight, 512, 1, maxInFlight),
+		fill("MaxQueued", &c.MaxQueued, 1<<16, 1, 1<<24),
+		fill("MaxResponse", &c.MaxResponse, 4<<20, minMaxResponse, 1<<30),
+		fill("MaxRetries", &c.MaxRetries, 2, math.MinInt, 100),
+		fill("ConnectTimeout", &c.ConnectTimeout, 5*time.Second, 1, most),
+		fill("StallTimeout", &c.StallTimeout, 5*time.Second, 1, most),
+		fill("MaxConnAge", &c.MaxConnAge, time.Hour, least, most),
+		fill("MaxConnIdle", &c.MaxConnIdle, 5*time.Minute, least, most),
+		fill("HealthInterval", &c.HealthInterval, 30*time.Second, 1, most),
+		fill("MinBackoff", &c.MinBackoff, 100*time.Millisecond, 1, most),
+		fill("MaxBackoff", &c.MaxBackoff, 500*time.Millisecond, 1, most),
+	)
 }
 
-// durations fills in the defaults of durations, and checks their bounds.
-func (c *Config) durations() error {
-	for _, f := range []struct {
-		name     string
-		value    *time.Duration
-		def      time.Duration
-		negative bool
-	}{
-		{"ConnectTimeout", &c.ConnectTimeout, 5 * time.Second, false},
-		{"StallTimeout", &c.StallTimeout, 5 * time.Second, false},
-		{"MaxConnAge", &c.MaxConnAge, time.Hour, true},
-		{"MaxConnIdle", &c.MaxConnIdle, 5 * time.Minute, true},
-		{"HealthInterval", &c.HealthInterval, 30 * time.Second, false},
-		{"MinBackoff", &c.MinBackoff, 100 * time.Millisecond, false},
-		{"MaxBackoff", &c.MaxBackoff, 500 * time.Millisecond, false},
-	} {
-		if *f.value == 0 {
-			*f.value = f.def
-		}
-		if *f.value < 0 && !f.negative {
-			return fmt.Errorf("%w: %s is %v, must be positive", ErrConfig, f.name, *f.value)
-		}
+// fill gives a field that is 0 its default. It returns an error if another value is out of bounds.
+func fill[T int | time.Duration](name string, field *T, def, least, most T) error {
+	if *field == 0 {
+		*field = def
 	}
-	return nil
+	if least <= *field && *field <= most {
+		return nil
+	}
+	bound := fmt.Sprintf("%v to %v", least, most)
+	if least < 0 {
+		bound = fmt.Sprintf("at most %v", most)
+	} else if int64(most) == math.MaxInt64 {
+		bound = "positive"
+	}
+	return fmt.Errorf("%w: %s is %v, must be %s", ErrConfig, name, *field, bound)
 }
 
 // dialer returns what makes network connections as c says.

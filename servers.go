@@ -92,11 +92,7 @@ func (s *servers) named(name string) *server {
 // the order of Config.Servers, that can't be reached.
 func (s *servers) connect(ctx context.Context) error {
 	errs := make([]error, len(s.all))
-	var connecting sync.WaitGroup
-	for i, one := range s.all {
-		connecting.Go(func() { errs[i] = one.pool.Connect(ctx) })
-	}
-	connecting.Wait()
+	inParallel(len(s.all), func(i int) { errs[i] = s.all[i].pool.Connect(ctx) })
 	for i, err := range errs {
 		if err != nil {
 			return &ConnectError{Server: s.all[i].name, Err: err}
@@ -144,11 +140,7 @@ func each[R any](servers []*server, ask func(*server) ([]R, error)) ([]R, error)
 		return ask(servers[0])
 	}
 	results, errs := make([][]R, len(servers)), make([]error, len(servers))
-	var asking sync.WaitGroup
-	for i, s := range servers {
-		asking.Go(func() { results[i], errs[i] = ask(s) })
-	}
-	asking.Wait()
+	inParallel(len(servers), func(i int) { results[i], errs[i] = ask(servers[i]) })
 	return slices.Concat(results...), errors.Join(errs...)
 }
 
