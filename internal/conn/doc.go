@@ -14,7 +14,7 @@
 //     in that order, too.
 //   - A call is done once: with its responses, or with an error.
 //   - A call that has failed says whether it may have been executed (sent): whether a byte of it
-//     may have left. A connection never writes a call twice. (The pool may send one again, see pool.Wait.)
+//     may have left. A connection never writes a call twice. (The pool may send one again, see pool.Do.)
 //   - At most MaxInFlight requests are in flight, unless a single call has more. A request is in
 //     flight until its response has come, even if its caller gives up: the server still keeps a
 //     response (H4).
