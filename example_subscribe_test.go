@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -50,25 +51,17 @@ func ExampleClient_Subscribe() {
 	// prices: 18
 }
 
+// A channel with a random name is for those who are told it.
 func ExampleSubscription_Messages() {
 	ctx := context.Background()
-	srv, err := mockserver.Start(mockserver.WithValueSize(2))
+	_, client, end := exampleServer()
+	defer end()
+	name := rand.Text()
+	sub, err := client.Subscribe(ctx, name)
 	if err != nil {
 		panic(err)
 	}
-	defer srv.Close()
-	client, err := throttr.Connect[uint16](ctx, throttr.Config{Servers: []string{srv.Addr()}})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
-
-	sub, err := client.Subscribe(ctx, pubsub.Own)
-	if err != nil {
-		panic(err)
-	}
-	id, _ := sub.ConnID(srv.Addr()) // what others need to know to reach us
-	if _, err := client.Publish(ctx, id.String(), []byte("hello")); err != nil {
+	if _, err := client.Publish(ctx, name, []byte("hello")); err != nil {
 		panic(err)
 	}
 	for m, err := range sub.Messages(ctx) {

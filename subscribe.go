@@ -10,7 +10,7 @@ import (
 )
 
 // Subscribe subscribes to a channel. The channel lives on the server on which a key of the
-// same name would live. [pubsub.All] and [pubsub.Own] exist on every server.
+// same name would live. [pubsub.All] exists on every server.
 //
 // Subscribe returns when the server has confirmed the subscription; for a channel on every
 // server, when all servers have. Messages published from then on arrive, in the order of
@@ -42,7 +42,7 @@ func (c *client) Subscribe(ctx context.Context, channel string,
 		return nil, err
 	}
 	var managers []*subscriptions.Manager
-	if channel == pubsub.All || channel == pubsub.Own {
+	if channel == pubsub.All {
 		for _, s := range c.servers.all {
 			managers = append(managers, s.subscriptions)
 		}

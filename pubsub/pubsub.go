@@ -10,21 +10,13 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/pubsub"
 )
 
-const (
-	// All, "*", is the channel that every connection is subscribed to: a message on it reaches all
-	// connections to the server on which it was published. A subscription to it covers all servers of
-	// the client.
-	All = pubsub.All
-	// Own, "throttr:own", stands for the channel of the subscriber's own connection. The real name of
-	// that channel is the id of the connection, which Subscription.ConnID returns; publishers use that
-	// name. A subscription covers all servers of the client. A channel with the literal name
-	// "throttr:own" can be published to, but not subscribed to.
-	Own = pubsub.Own
-)
+// All, "*", is the channel that every connection is subscribed to: a message on it reaches all
+// connections to the server on which it was published. A subscription to it covers all servers of
+// the client.
+const All = pubsub.All
 
 // ErrRefused says that a server responded to a SUBSCRIBE with failure.
 var ErrRefused = pubsub.ErrRefused
@@ -76,7 +68,7 @@ func WithOverflow(policy Overflow) Option {
 // Message is what a [Subscription] delivers: a published message, or a gap.
 type Message struct {
 	Server  string // the server that sent it, as in Config.Servers
-	Channel string // the channel; for Own, the connection's id in 32 hexadecimal digits
+	Channel string // the channel
 	Payload []byte // a copy that belongs to the receiver; nil for a gap
 	// Gap says that messages may be missing: the connection to Server was lost, and the
 	// subscription is active again. A gap comes before any message of the new connection.
@@ -117,14 +109,6 @@ func (s *Subscription) Messages(ctx context.Context) iter.Seq2[Message, error] {
 // Dropped returns how many messages were dropped because the queue was full. The count is exact. It does
 // not include messages that were published while the connection was lost.
 func (s *Subscription) Dropped() uint64 { return s.sub.Dropped() }
-
-// ConnID returns the id of the connection on which server, an element of Config.Servers, delivers.
-// Subscribers to [Own] receive what is published on that server on the channel with this name; the id's
-// String method returns the name.
-//
-// ConnID returns false if the subscription does not use server, or if there is no connection at the
-// moment. After a loss, the new connection has another id.
-func (s *Subscription) ConnID(server string) (codec.ConnID, bool) { return s.sub.ConnID(server) }
 
 // Close ends the subscription. Messages in its queue can still be read. If it was the client's last
 // subscription to the channel, the client unsubscribes in the background. Close always returns nil.

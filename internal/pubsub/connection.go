@@ -186,7 +186,7 @@ func (m *Manager) nextChanges() (changes []change, unused bool) {
 // implicit reports whether the server has subscribed the connection to a channel by itself (H8).
 // After a SUBSCRIBE, each message would come twice (H10). The caller holds mu.
 func (m *Manager) implicit(name string) bool {
-	return name == All || name == Own || name == m.id.String()
+	return name == All || name == m.id.String()
 }
 
 // apply sends changes to the server and waits for the responses. A subscriber that was confirmed on an

@@ -26,26 +26,20 @@ func TestLostConnectionIsReplacedAndLeavesAGap(t *testing.T) {
 		for i := range 200 { // 100 channels, more than one write requests
 			subs = append(subs, c.mustSubscribe(t, fmt.Sprint(i/2)))
 		}
-		all, own := c.mustSubscribe(t, pubsub.All), c.mustSubscribe(t, pubsub.Own)
-		before, ok := own.ConnID(srv.Addr())
-		require.True(t, ok)
+		all := c.mustSubscribe(t, pubsub.All)
 		newPublisher(t, srv)("7", "before")
 		synctest.Wait()
 		srv.Disconnect()
 		synctest.Wait()
-		_, ok = own.ConnID(srv.Addr())
-		require.False(t, ok)
+		require.False(t, c.managers[0].Connected())
 		require.EqualValues(t, 1, c.failures.Load())
 		newPublisher(t, srv)("7", "meanwhile")
 		time.Sleep(time.Second)
-		after, ok := own.ConnID(srv.Addr())
-		require.True(t, ok)
-		require.NotEqual(t, before, after)
+		require.True(t, c.managers[0].Connected())
 		late := c.mustSubscribe(t, "7")
 		publish := newPublisher(t, srv)
 		publish("7", "after")
 		publish("*", "all")
-		publish(after.String(), "own")
 
 		require.Equal(t, "before", string(next(t, subs[14]).Payload))
 		require.Equal(t, "before", string(next(t, subs[15]).Payload))
@@ -53,12 +47,10 @@ func TestLostConnectionIsReplacedAndLeavesAGap(t *testing.T) {
 			require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: fmt.Sprint(i / 2), Gap: true}, next(t, s))
 		}
 		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: "*", Gap: true}, next(t, all))
-		require.Equal(t, pubsub.Message{Server: srv.Addr(), Channel: after.String(), Gap: true}, next(t, own))
 		require.Equal(t, []string{"after"}, queued(t, subs[14]))
 		require.Equal(t, []string{"after"}, queued(t, subs[15]))
 		require.Equal(t, []string{"after"}, queued(t, late), "a later subscription has no gap")
 		require.Equal(t, []string{"all"}, queued(t, all))
-		require.Equal(t, []string{"own"}, queued(t, own))
 		require.Equal(t, 200, srv.Requests(codec.OpSubscribe))
 	})
 }
@@ -185,35 +177,12 @@ func TestDroppedResponseEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
 		c := newClient(t, nil, srv)
-		loud := c.mustSubscribeWith(t, "loud", pubsub.SubscribeOptions{Queue: 1 << 10})
+		old := c.mustSubscribe(t, "old")
 		srv.Inject(mockserver.Fault{Op: codec.OpSubscribe, Drop: true, Times: 1}) // H4
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() {
-			for ctx.Err() == nil {
-				time.Sleep(100 * time.Millisecond)
-				srv.Publish("loud", nil) // so that the stall watchdog notices nothing
-			}
-		})
-		start := time.Now()
-		s := c.mustSubscribe(t, "c") // succeeds on the next connection
-		require.InDelta(t, 7.6, time.Since(start).Seconds(), 1)
+		s := c.mustSubscribe(t, "c")                                              // succeeds on the next connection
 		require.EqualValues(t, 1, c.failures.Load())
-		cancel()
-		all.Wait()
+		require.True(t, next(t, old).Gap)
 		delivers(t, srv, "c", s)
-		loud.Close()
-		gaps := 0
-		for {
-			m, err := loud.Next(t.Context())
-			if err != nil {
-				break
-			}
-			if m.Gap {
-				gaps++
-			}
-		}
-		require.Equal(t, 1, gaps)
 	})
 }
 
@@ -284,7 +253,7 @@ func TestCloseEndsSubscriptionsAtAnyTime(t *testing.T) {
 		for i := range 50 {
 			all.Go(func() {
 				for {
-					s, _, _, err := c.subscribe(t.Context(), []string{"a", "b", pubsub.All, pubsub.Own}[i%4], pubsub.SubscribeOptions{})
+					s, _, _, err := c.subscribe(t.Context(), []string{"a", "b", pubsub.All}[i%3], pubsub.SubscribeOptions{})
 					if err != nil {
 						c.close() // the first failure closes the client
 						if _, _, _, err := c.subscribe(t.Context(), "a", pubsub.SubscribeOptions{}); err == nil {

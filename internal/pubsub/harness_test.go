@@ -24,6 +24,7 @@ type client struct {
 	managers []*pubsub.Manager
 	totals   pubsub.Totals
 	dials    atomic.Int64
+	id       codec.ConnID // of the last connection
 	failures atomic.Int64
 	counters conn.Counters
 }
@@ -57,6 +58,7 @@ func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockse
 					c.failures.Add(1)
 					return nil, codec.ConnID{}, err
 				}
+				c.id = nc.ID
 				return conn.New(nc.Conn, nc.Early, conn.Options{
 					MaxInFlight: 512, MaxQueued: 1 << 16, StallTimeout: 5 * time.Second,
 					Calls: calls, Counters: &c.counters, OnEvent: onEvent,

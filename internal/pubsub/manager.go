@@ -171,21 +171,17 @@ func (m *Manager) deliver(e conn.Event) {
 	}
 }
 
-// recipients returns the subscribers of the channel with this name and, if the name is the
-// id of the connection, those of Own. Each of them has received its gap when recipients
-// returns.
-func (m *Manager) recipients(name []byte) (all []*subscriber) {
+// recipients returns the subscribers of the channel with this name. Each of them has received its gap when
+// recipients returns.
+func (m *Manager) recipients(name []byte) []*subscriber {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ch := m.channels[string(name)]; ch != nil && ch.name != Own {
-		m.sendGap(ch)
-		all = ch.subscribers
+	ch := m.channels[string(name)]
+	if ch == nil {
+		return nil
 	}
-	if ch := m.channels[Own]; ch != nil && string(name) == m.id.String() {
-		m.sendGap(ch)
-		all = slices.Concat(all, ch.subscribers)
-	}
-	return all
+	m.sendGap(ch)
+	return ch.subscribers
 }
 
 // sendGap sends a gap to the confirmed subscribers of ch, if one is due. The caller holds
@@ -196,9 +192,6 @@ func (m *Manager) sendGap(ch *channel) {
 	}
 	ch.gap = false
 	gap := Message{Server: m.o.Server, Channel: ch.name, Gap: true}
-	if ch.name == Own {
-		gap.Channel = m.id.String()
-	}
 	for _, s := range ch.subscribers {
 		if s.confirmed {
 			s.sub.push(gap)
@@ -260,16 +253,9 @@ func (s *subscriber) wait(ctx context.Context) (sent bool, err error) {
 	return s.channel.requested, err
 }
 
+// leave ends the part of a subscription that concerns the server.
 func (s *subscriber) leave() {
 	s.manager.mu.Lock()
 	defer s.manager.mu.Unlock()
 	s.remove()
-}
-
-func (s *subscriber) server() string { return s.manager.o.Server }
-
-func (s *subscriber) connID() (codec.ConnID, bool) {
-	s.manager.mu.Lock()
-	defer s.manager.mu.Unlock()
-	return s.manager.id, s.manager.id != codec.ConnID{}
 }

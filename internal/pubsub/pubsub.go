@@ -35,13 +35,8 @@ import (
 	"errors"
 )
 
-const (
-	// All is the channel that every connection is subscribed to.
-	All = "*"
-	// Own stands for the channel of the subscriber's own connection. The real name of that
-	// channel is the connection's id.
-	Own = "throttr:own"
-)
+// All is the channel that every connection is subscribed to.
+const All = "*"
 
 // ErrRefused says that a server answered a SUBSCRIBE with failure.
 var ErrRefused = errors.New("throttr: the server refuses the subscription")
@@ -73,16 +68,13 @@ func Subscribe(ctx context.Context, managers []*Manager, channel string, o Subsc
 		return nil, &Failure{Server: managers[0].o.Server, Err: err}
 	}
 	s := newSubscription(queue{limit: cmp.Or(o.Queue, defaultQueue), dropNewest: o.DropNewest}, totals)
-	var subscribers []*subscriber
 	for _, m := range managers {
-		sub := m.subscribe(s, channel)
-		subscribers = append(subscribers, sub)
-		s.sources = append(s.sources, sub)
+		s.subscribers = append(s.subscribers, m.subscribe(s, channel))
 	}
-	for _, sub := range subscribers {
-		if sent, err := sub.wait(ctx); err != nil {
+	for i, one := range s.subscribers {
+		if sent, err := one.wait(ctx); err != nil {
 			s.Close()
-			return nil, &Failure{sub.server(), sent, err}
+			return nil, &Failure{managers[i].o.Server, sent, err}
 		}
 	}
 	return s, nil

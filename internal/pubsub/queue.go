@@ -13,73 +13,71 @@ type queue struct {
 	limit      int
 	dropNewest bool // if the queue is full, the new message is dropped, not the oldest
 
-	items []item    // oldest first
-	gaps  []Message // behind the last item
-}
-
-// item is a message, and the gaps before it: one of a server at most.
-type item struct {
-	gaps    []Message
-	message Message
+	items    []Message // messages and gaps, oldest first
+	messages int       // how many of them are messages
 }
 
 // push adds a message or a gap, and reports whether the queue was full, so that a message was
 // dropped.
 func (q *queue) push(m Message) (dropped bool) {
 	if m.Gap {
-		q.gaps = mergeGaps(q.gaps, []Message{m})
+		q.removeLastGap(m.Server)
+		q.items = append(q.items, m)
 		return false
 	}
-	if len(q.items) == q.limit {
+	dropped = q.messages == q.limit
+	if dropped {
 		if q.dropNewest {
 			return true
 		}
-		oldest := q.popItem()
-		next := q.nextGaps()
-		*next = mergeGaps(oldest.gaps, *next)
-		dropped = true
+		q.dropOldest()
 	}
-	q.items = append(q.items, item{q.gaps, m})
-	q.gaps = nil
+	q.items = append(q.items, m)
+	q.messages++
 	return dropped
+}
+
+// removeLastGap removes the gap of a server behind the last message, if there is one.
+func (q *queue) removeLastGap(server string) {
+	for i := len(q.items) - 1; i >= 0 && q.items[i].Gap; i-- {
+		if q.items[i].Server == server {
+			q.items = slices.Delete(q.items, i, i+1)
+			return
+		}
+	}
+}
+
+// dropOldest removes the oldest message, and the gaps before it that one behind it replaces. There is a message.
+func (q *queue) dropOldest() {
+	isMessage := func(m Message) bool { return !m.Gap }
+	oldest := slices.IndexFunc(q.items, isMessage)
+	behind := q.items[oldest+1:]
+	if next := slices.IndexFunc(behind, isMessage); next >= 0 {
+		behind = behind[:next]
+	}
+	before := slices.DeleteFunc(q.items[:oldest], func(m Message) bool {
+		return slices.ContainsFunc(behind, func(n Message) bool { return n.Server == m.Server })
+	})
+	first := oldest + 1 - len(before)
+	copy(q.items[first:], before)
+	clear(q.items[:first])
+	q.items = q.items[first:]
+	q.messages--
 }
 
 // pop removes and returns the oldest message or gap. It returns false if there is none.
 func (q *queue) pop() (m Message, ok bool) {
-	if next := q.nextGaps(); len(*next) > 0 {
-		m = (*next)[0]
-		*next = (*next)[1:]
-		return m, true
-	}
-	if len(q.items) == 0 {
+	if q.empty() {
 		return m, false
 	}
-	return q.popItem().message, true
+	m = q.items[0]
+	q.items[0] = Message{}
+	q.items = q.items[1:]
+	if !m.Gap {
+		q.messages--
+	}
+	return m, true
 }
 
 // empty reports whether pop returns false.
-func (q *queue) empty() bool { return len(q.items) == 0 && len(q.gaps) == 0 }
-
-// popItem removes the oldest item.
-func (q *queue) popItem() item {
-	oldest := q.items[0]
-	q.items[0] = item{}
-	q.items = q.items[1:]
-	return oldest
-}
-
-// nextGaps returns the gaps before the oldest message.
-func (q *queue) nextGaps() *[]Message {
-	if len(q.items) == 0 {
-		return &q.gaps
-	}
-	return &q.items[0].gaps
-}
-
-// mergeGaps returns gaps without those that a newer one of their server replaces.
-func mergeGaps(older, newer []Message) []Message {
-	older = slices.DeleteFunc(older, func(m Message) bool {
-		return slices.ContainsFunc(newer, func(n Message) bool { return n.Server == m.Server })
-	})
-	return append(older, newer...)
-}
+func (q *queue) empty() bool { return len(q.items) == 0 }

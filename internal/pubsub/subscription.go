@@ -6,14 +6,13 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/window"
 )
 
 // Message is what a [Subscription] delivers: a published message, or a gap.
 type Message struct {
 	Server  string // the server that sent it
-	Channel string // the channel; for Own, the connection's id in 32 hexadecimal digits
+	Channel string // the channel
 	Payload []byte // a copy that belongs to the reader; nil for a gap
 	// Gap says that messages may be missing: the connection to Server was lost, and the
 	// subscription is active again.
@@ -29,8 +28,8 @@ type Totals struct {
 // Subscription is a queue of the messages of one channel. It is safe for concurrent use.
 // Each message goes to one caller of Next.
 type Subscription struct {
-	totals  *Totals
-	sources []source // constant once Subscribe has returned
+	totals      *Totals
+	subscribers []*subscriber // one for each server; constant once Subscribe has returned
 
 	ready chan struct{} // holds an element if the queue may not be empty, or the subscription is closed
 
@@ -38,13 +37,6 @@ type Subscription struct {
 	closed  bool       // no more messages are accepted
 	queue   queue
 	dropped uint64
-}
-
-// source is where a subscription gets its messages: a *subscriber of one server.
-type source interface {
-	server() string
-	connID() (codec.ConnID, bool)
-	leave()
 }
 
 func newSubscription(q queue, totals *Totals) *Subscription {
@@ -83,24 +75,12 @@ func (s *Subscription) Dropped() uint64 {
 	return s.dropped
 }
 
-// ConnID returns the id of the connection on which server delivers. It returns false if the
-// subscription does not use server, or if there is no connection at the moment. Each new
-// connection has another id.
-func (s *Subscription) ConnID(server string) (codec.ConnID, bool) {
-	for _, src := range s.sources {
-		if src.server() == server {
-			return src.connID()
-		}
-	}
-	return codec.ConnID{}, false
-}
-
 // Close ends the subscription. Messages in its queue can still be read. If it was the last
 // one to its channel, the server is informed in the background.
 func (s *Subscription) Close() {
 	s.end()
-	for _, src := range s.sources {
-		src.leave()
+	for _, one := range s.subscribers {
+		one.leave()
 	}
 }
 

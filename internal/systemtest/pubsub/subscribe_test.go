@@ -42,29 +42,22 @@ func newServers(t *testing.T) (
 	return servers, client, publish
 }
 
-func TestAllChannelAndOwnChannelCoverEveryServer(t *testing.T) {
+func TestAllChannelCoversEveryServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers, client, publish := newServers(t)
-		everything, own := testkit.Subscribe(t, client, pubsub.All), testkit.Subscribe(t, client, pubsub.Own)
+		all := testkit.Subscribe(t, client, pubsub.All)
 		for addr, srv := range servers {
 			require.Equal(t, 3, srv.Conns(), "of the pool, the subscriptions and the publisher")
 			publish[addr]("*", addr)
-			require.Equal(t, pubsub.Message{Server: addr, Channel: "*", Payload: []byte(addr)}, testkit.Next(t, everything))
-			id, ok := own.ConnID(addr)
-			require.True(t, ok)
-			publish[addr](id.String(), "you")
-			require.Equal(t, pubsub.Message{Server: addr, Channel: id.String(), Payload: []byte("you")}, testkit.Next(t, own))
+			require.Equal(t, pubsub.Message{Server: addr, Channel: "*", Payload: []byte(addr)}, testkit.Next(t, all))
 			require.Zero(t, srv.Requests(codec.OpSubscribe))
 		}
-		_, ok := own.ConnID("elsewhere")
-		require.False(t, ok)
 
 		servers["memory:2"].Disconnect()
-		require.Equal(t, pubsub.Message{Server: "memory:2", Channel: "*", Gap: true}, testkit.Next(t, everything))
-		require.Empty(t, payloads(t, everything))
+		require.Equal(t, pubsub.Message{Server: "memory:2", Channel: "*", Gap: true}, testkit.Next(t, all))
+		require.Empty(t, payloads(t, all))
 
-		everything.Close()
-		own.Close()
+		all.Close()
 		servers["memory:3"].Refuse(true)
 		servers["memory:3"].Disconnect()
 		synctest.Wait()
