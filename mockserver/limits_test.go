@@ -1,41 +1,14 @@
 package mockserver_test
 
 import (
-	"context"
-	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// TestLimits is the test in the documentation of the package.
-func TestLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := mockserver.RunT(t, mockserver.WithAddr("memory", "mock:1"))
-		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
-		})
-		require.NoError(t, err)
-		defer client.Close()
-
-		limiter := throttr.NewRateLimit(client.Backend())
-		for _, want := range []bool{true, false} {
-			res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
-			require.NoError(t, err)
-			require.Equal(t, want, res.Allowed)
-		}
-		time.Sleep(time.Minute)
-		res, err := limiter.Hit(t.Context(), "user:42", time.Minute, 1)
-		require.NoError(t, err)
-		require.True(t, res.Allowed)
-	})
-}
 
 func TestNothingExpiresOnAParkedServer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *mockserver.Server) {
