@@ -3,7 +3,6 @@ package codec_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"testing"
 	"testing/iotest"
 
@@ -11,31 +10,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 )
-
-// readers deliver bytes in different pieces.
-var readers = map[string]func(io.Reader) io.Reader{
-	"at once":           func(r io.Reader) io.Reader { return r },
-	"byte by byte":      iotest.OneByteReader,
-	"in halves":         iotest.HalfReader,
-	"last with the end": iotest.DataErrReader,
-}
-
-// sequence returns n requests, which are longer than the decoder's buffer.
-func sequence(n int) []codec.Frame {
-	key, value := []byte("a key"), bytes.Repeat([]byte("v"), 700)
-	var frames []codec.Frame
-	for i := range n {
-		frames = append(frames,
-			codec.Insert[uint16]{Key: key, Quota: uint16(i), TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}},
-			codec.Set[uint16]{Key: key, Value: value[:i*7%700], TTL: codec.TTL[uint16]{Amount: 9, Unit: codec.Hours}},
-			codec.Query{Key: key},
-			codec.Update[uint16]{Key: key, Value: uint16(i)},
-			codec.Get{Key: key},
-			codec.Purge{Key: key},
-		)
-	}
-	return frames
-}
 
 func TestDecoderDoesNotReadForAnUnknownKind(t *testing.T) {
 	dec := codec.NewDecoder[uint16](bytes.NewReader([]byte("\x19\x00\x00\x00\x19\x00\x00\x00")))
@@ -48,39 +22,6 @@ func TestDecoderDoesNotReadForAnUnknownKind(t *testing.T) {
 	require.Equal(t, codec.KindEvent, res.Kind())
 	_, err = dec.Response(0)
 	require.ErrorIs(t, err, codec.ErrMalformed, "also with an EVENT in the buffer")
-}
-
-func TestDecoderErrorsHaveOffsetsInTheStream(t *testing.T) {
-	frames := sequence(100)
-	var wire bytes.Buffer
-	require.NoError(t, codec.NewEncoder[uint16](&wire).Encode(frames...))
-	start := int64(wire.Len())
-	require.Greater(t, start, int64(codec.MaxFrame), "the requests must be longer than the buffer")
-	for _, tt := range []struct {
-		name string
-		tail []byte
-		want codec.DecodeError
-	}{
-		{"unknown op", []byte{0x7f, 0}, codec.DecodeError{Offset: start, Field: "op", Value: 0x7f, Err: codec.ErrUnknownOp}},
-		{"hostile length", []byte{5, 4, 9, 0, 1, 0xff, 0xff}, codec.DecodeError{Offset: start, Field: "frame", Value: 8 + 0xffff, Err: codec.ErrMalformed}},
-	} {
-		for name, fragment := range readers {
-			t.Run(tt.name+"/"+name, func(t *testing.T) {
-				all := io.MultiReader(bytes.NewReader(wire.Bytes()), bytes.NewReader(tt.tail))
-				dec := codec.NewDecoder[uint16](fragment(all))
-				for range frames {
-					_, err := dec.Request()
-					require.NoError(t, err)
-				}
-				for range 3 { // the error stays
-					_, err := dec.Request()
-					var de *codec.DecodeError
-					require.ErrorAs(t, err, &de)
-					require.Equal(t, tt.want, *de)
-				}
-			})
-		}
-	}
 }
 
 func TestDecoderGoesOnAfterAnErrorOfTheReader(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec/uint16"
 	"github.com/throttr-go/throttr/codec/uint32"
 	"github.com/throttr-go/throttr/codec/uint64"
 	"github.com/throttr-go/throttr/codec/uint8"
@@ -24,8 +25,9 @@ func TestPackagesAreGenerated(t *testing.T) {
 }
 
 func TestValueSizesAreThoseOfTheNames(t *testing.T) {
-	require.Equal(t, []int{1, 4, 8}, []int{uint8.Size, uint32.Size, uint64.Size})
+	require.Equal(t, []int{1, 2, 4, 8}, []int{uint8.Size, uint16.Size, uint32.Size, uint64.Size})
 	require.Equal(t, ^uint8.Value(0), uint8.Max)
+	require.Equal(t, ^uint16.Value(0), uint16.Max)
 	require.Equal(t, ^uint32.Value(0), uint32.Max)
 	require.Equal(t, ^uint64.Value(0), uint64.Max)
 }
