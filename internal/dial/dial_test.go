@@ -36,6 +36,10 @@ func responses(statuses ...byte) []byte {
 	return append(append(statuses, 0, 1, 1), id[:]...)
 }
 
+// behindProbe are the requests in the write of a probe: QUERY "", UNSUBSCRIBE "*", WHOAMI. A neighbor that publishes to
+// "*" would push out the responses of a connection that stays subscribed (H21).
+const behindProbe = "\x02\x00\x12\x01*\x18"
+
 // unsubscribeOwn is the request of a connection that has that id.
 const unsubscribeOwn = "\x12\x2001020300000000000000000000000000"
 
@@ -45,6 +49,7 @@ type peer struct {
 	pieces [][]byte
 	hangUp bool // after the last piece
 	late   []byte
+	behind string // the requests behind the probe
 
 	mu    sync.Mutex
 	read  []byte // after the probe
@@ -73,14 +78,15 @@ func (p *peer) dialer() *dial.Dialer {
 
 func (p *peer) serve(nc net.Conn) {
 	defer nc.Close()
-	probe, err := codec.AppendProbe(nil, make([]byte, 16))
+	probe, err := codec.AppendProbe(make([]byte, 0, 1024), make([]byte, 16))
 	if err != nil {
 		panic(err)
 	}
-	probe = append(probe, "\x02\x00\x12\x01*\x18"...) // QUERY "", UNSUBSCRIBE "*", WHOAMI
+	probe = probe[:len(probe)+len(behindProbe)]
 	if _, err := io.ReadFull(nc, probe); err != nil {
 		return
 	}
+	p.behind = string(probe[len(probe)-len(behindProbe):])
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -164,6 +170,7 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 				nc.Close()
 				p.conns.Wait()
 				require.Empty(t, p.read)
+				require.Equal(t, behindProbe, p.behind)
 			})
 		}
 	}
