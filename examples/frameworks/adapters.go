@@ -27,16 +27,12 @@ func Chi(router chi.Router, m *httplimit.Middleware) { router.Use(m.Wrap) }
 func Echo(m *httplimit.Middleware) echo.MiddlewareFunc { return echo.WrapMiddleware(m.Wrap) }
 
 // Request returns what a Gate decides on, by a request of a framework: its address, user, plan. Its Keys are for limits
-// that have others.
+// that have others. With an empty Plan, a request is not limited.
 type Request[R any] func(r R) admission.Request
 
-// Gin returns middleware for gin. It does not limit the requests for which skip returns true; skip may be nil.
-func Gin(gate *admission.Gate, request Request[*gin.Context], skip func(*gin.Context) bool) gin.HandlerFunc {
+// Gin returns middleware for gin.
+func Gin(gate *admission.Gate, request Request[*gin.Context]) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if skip != nil && skip(c) {
-			c.Next()
-			return
-		}
 		d := gate.Admit(c.Request.Context(), request(c))
 		defer d.Done()
 		d.AddFields(c.Writer.Header().Add)
@@ -53,11 +49,8 @@ func Gin(gate *admission.Gate, request Request[*gin.Context], skip func(*gin.Con
 }
 
 // Fiber returns middleware for fiber. Its handlers find the decision in c.UserContext().
-func Fiber(gate *admission.Gate, request Request[*fiber.Ctx], skip func(*fiber.Ctx) bool) fiber.Handler {
+func Fiber(gate *admission.Gate, request Request[*fiber.Ctx]) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		if skip != nil && skip(c) {
-			return c.Next()
-		}
 		d := gate.Admit(c.UserContext(), request(c))
 		defer d.Done()
 		d.AddFields(c.Response().Header.Add)
@@ -76,13 +69,9 @@ var codes = map[admission.Verdict]connect.Code{
 }
 
 // Connect returns an interceptor for the unary methods of a connect service.
-func Connect(gate *admission.Gate, request Request[connect.AnyRequest],
-	skip func(connect.AnyRequest) bool) connect.UnaryInterceptorFunc {
+func Connect(gate *admission.Gate, request Request[connect.AnyRequest]) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-			if skip != nil && skip(req) {
-				return next(ctx, req)
-			}
 			d := gate.Admit(ctx, request(req))
 			defer d.Done()
 			if v := d.Verdict(); v != admission.Serve {
