@@ -10,9 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/throttr-go/throttr"
@@ -118,6 +120,19 @@ func (s *site) say(ctx context.Context, text string) (metadata.MD, error) {
 	var trailer metadata.MD
 	err := s.conn.Invoke(ctx, say, &testgrpc.SimpleRequest{Payload: payload(text)}, new(testgrpc.SimpleResponse), grpc.Trailer(&trailer))
 	return trailer, err
+}
+
+// unary has a server serve a call, without a network, and returns the code of its status.
+func unary(ctx context.Context, s *grpclimit.Server, method string, handler func(context.Context) error) codes.Code {
+	info := &grpc.UnaryServerInfo{FullMethod: method}
+	_, err := s.Unary(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return nil, handler(ctx) })
+	return status.Code(err)
+}
+
+// streaming has a server serve a stream, without a network, and returns the code of its status.
+func streaming(s *grpclimit.Server, ss grpc.ServerStream, handler func(grpc.ServerStream) error) codes.Code {
+	info := &grpc.StreamServerInfo{FullMethod: chat}
+	return status.Code(s.Stream(nil, ss, info, func(_ any, ss grpc.ServerStream) error { return handler(ss) }))
 }
 
 // chat opens a stream.

@@ -88,12 +88,11 @@ func TestACallHoldsItsPlaceUntilItsHandlerReturns(t *testing.T) {
 		require.EqualValues(t, 1, s.inUse(), "the handler does not notice, and works")
 		close(end)
 		require.Zero(t, s.inUse())
-		require.Panics(t, func() {
-			s.server.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: say}, func(context.Context, any) (any, error) { panic("mistake") })
-		})
+		mistake := func() error { panic("mistake") }
+		require.Panics(t, func() { unary(t.Context(), s.server, say, func(context.Context) error { return mistake() }) })
 		require.Zero(t, s.inUse())
 		require.Panics(t, func() {
-			s.server.Stream(nil, &endingStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: chat}, func(any, grpc.ServerStream) error { panic("mistake") })
+			streaming(s.server, &endingStream{ctx: t.Context()}, func(grpc.ServerStream) error { return mistake() })
 		})
 		require.Zero(t, s.inUse())
 	})
