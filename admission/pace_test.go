@@ -89,18 +89,3 @@ func TestThePolicyIsThatOfTheShareThatDecides(t *testing.T) {
 	d := newGateOn(t, testkit.Broken(m, errDown), admission.Config{}, throttr.WithPolicy(throttr.AllowHits)).Admit(t.Context(), request("k"))
 	require.Equal(t, `"minute";q=3;w=60`, d.PolicyField())
 }
-
-// Of a bucket, the quota is its burst, the window the time in which an empty one fills, and t is until it is full.
-func TestTheFieldsOfABucketAddUp(t *testing.T) {
-	gate := newGate(t, admission.Config{Limits: []throttr.Limit{
-		{Name: "ip", Max: 10, Scale: time.Second, Burst: 50, Algorithm: throttr.TokenBucket},
-		{Name: "small", Max: 1000, Scale: time.Minute, Burst: 10, Algorithm: throttr.TokenBucket},
-		{Name: "none", Burst: 10, Scale: time.Hour, Algorithm: throttr.TokenBucket},
-	}, OnlyPlans: true})
-	d := gate.Admit(t.Context(), request("k"))
-	require.Equal(t, `"ip";q=50;w=5, "small";q=10;w=1, "none";q=0;w=3600`, d.PolicyField())
-	require.Equal(t, "0 in 1h0m0s, token bucket of 10", d.Denied()[0].Quota())
-	r := planned("k", admission.MustPlan(throttr.Limit{Name: "ip", Max: 10, Scale: time.Second, Burst: 50, Algorithm: throttr.TokenBucket}))
-	r.Cost = func(throttr.Limit) uint64 { return 25 }
-	require.Regexp(t, `^"ip";r=25;t=3$`, gate.Admit(t.Context(), r).LimitField())
-}

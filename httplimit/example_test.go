@@ -68,13 +68,10 @@ func ExampleNew() {
 }
 
 func ExampleByAddr() {
-	key, err := httplimit.ByAddr(httplimit.AddrConfig{
+	key := check(httplimit.ByAddr(httplimit.AddrConfig{
 		Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		Header:  "X-Forwarded-For",
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	request := func(from, forwardedFor string) *http.Request {
 		return &http.Request{RemoteAddr: from, Header: http.Header{"X-Forwarded-For": {forwardedFor}}}
 	}
@@ -102,14 +99,11 @@ func ExampleFromContext() {
 }
 
 func ExampleNewPlan() {
-	pro, err := httplimit.NewPlan(httplimit.PerHour(1000), throttr.Limit{Name: "burst", Max: 50, Scale: 10 * time.Second})
-	if err != nil {
-		log.Fatal(err)
-	}
+	pro := check(httplimit.NewPlan(httplimit.PerHour(1000), throttr.Limit{Name: "burst", Max: 50, Scale: 10 * time.Second}))
 	for _, l := range pro.Limits() {
 		fmt.Println(l)
 	}
-	_, err = httplimit.NewPlan(httplimit.PerHour(10), httplimit.PerHour(20))
+	_, err := httplimit.NewPlan(httplimit.PerHour(10), httplimit.PerHour(20))
 	fmt.Println(err)
 	// Output:
 	// burst: 50 in 10s
@@ -132,7 +126,7 @@ func ExampleTransport() {
 			fmt.Println("reserved", e.Reserved, "and used", e.N)
 		}
 	}))
-	transport, err := httplimit.NewTransport(limiter, httplimit.TransportConfig{
+	transport := check(httplimit.NewTransport(limiter, httplimit.TransportConfig{
 		Limits: []throttr.Limit{
 			{Name: "requests", Max: 60, Scale: time.Minute},
 			{Name: "tokens", Max: 9000, Scale: time.Minute, Burst: 1000, Algorithm: throttr.TokenBucket},
@@ -149,10 +143,7 @@ func ExampleTransport() {
 			}
 			return cost
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	res, err := (&http.Client{Transport: transport}).Get(model.URL)
 	if err != nil {
 		log.Fatal(err)

@@ -16,13 +16,17 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// must returns the middleware of a Config, over memory.
-func must(cfg httplimit.Config) func(http.Handler) http.Handler {
-	limit, err := httplimit.New(throttr.NewRateLimit(memory.New()), cfg)
+// check ends an example if there is an error: a program would return it.
+func check[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return limit
+	return v
+}
+
+// must returns the middleware of a Config, over memory.
+func must(cfg httplimit.Config) func(http.Handler) http.Handler {
+	return check(httplimit.New(throttr.NewRateLimit(memory.New()), cfg))
 }
 
 // status sends a request, and returns the status of the response.
@@ -57,7 +61,7 @@ func ExampleMiddleware_Check() {
 		return httplimit.MustPlan(throttr.Limit{Name: name, Max: perHour, Scale: time.Hour}, address, all)
 	}
 	plans := map[string]*httplimit.Plan{"free": plan("account", 1), "pro": plan("account", 3), "new": plan("acount", 5)}
-	limit, err := httplimit.NewMiddleware(throttr.NewRateLimit(memory.New()), httplimit.Config{
+	limit := check(httplimit.NewMiddleware(throttr.NewRateLimit(memory.New()), httplimit.Config{
 		Limits: []throttr.Limit{address, all}, // of requests without a plan, or whose plan is not known
 		Plan:   func(r *http.Request) (*httplimit.Plan, error) { return plans[r.Header.Get("Tier")], nil },
 		KeyOf: map[string]httplimit.KeyFunc{
@@ -65,10 +69,7 @@ func ExampleMiddleware_Check() {
 			"account": func(r *http.Request) string { return r.Header.Get("Account") }, // really: the authenticated one
 			"all":     httplimit.Everyone,
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	fmt.Println(limit.Check(plans["free"]), limit.Check(plans["pro"]))
 	fmt.Println(limit.Check(plans["new"]))
 	site := limit.Wrap(http.HandlerFunc(hello))
@@ -100,14 +101,10 @@ func ExampleConfig_giveBack() {
 
 // What a request costs is known when it has been served.
 func ExampleDecision_Commit() {
-	var limit *httplimit.Middleware
-	limit, err := httplimit.NewMiddleware(throttr.NewRateLimit(memory.New()), httplimit.Config{
+	limit := check(httplimit.NewMiddleware(throttr.NewRateLimit(memory.New()), httplimit.Config{
 		Limits: []throttr.Limit{{Name: "bytes", Max: 1000, Scale: time.Minute}},
 		Cost:   func(*http.Request, throttr.Limit) uint64 { return 400 }, // an estimate
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	site := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := w.Write([]byte("an answer"))
 		if d, ok := httplimit.FromContext(r.Context()); ok {
@@ -138,14 +135,8 @@ func Example_preflights() {
 // A network of one's own is let through, and one that attacks gets a 403 before anything is counted.
 func ExampleInNetworks() {
 	addr := httplimit.AddrConfig{Header: "X-Forwarded-For", Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
-	ours, err := httplimit.InNetworks(addr, netip.MustParsePrefix("198.51.100.0/24"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	blocked, err := httplimit.InNetworks(addr, netip.MustParsePrefix("203.0.113.0/24"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	ours := check(httplimit.InNetworks(addr, netip.MustParsePrefix("198.51.100.0/24")))
+	blocked := check(httplimit.InNetworks(addr, netip.MustParsePrefix("203.0.113.0/24")))
 	limited := must(httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(1)}, Addr: addr, Skip: ours})(http.HandlerFunc(hello))
 	site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if blocked(r) {
@@ -191,14 +182,11 @@ func Example_streams() {
 	backend := memory.New()
 	places := inflight.New(backend)
 	defer places.Close()
-	limit, err := httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
+	limit := check(httplimit.New(throttr.NewRateLimit(backend), httplimit.Config{
 		Limits:   []throttr.Limit{httplimit.PerMinute(30)},
 		InFlight: inflight.Limit{Name: "streams", Max: 1},
 		Places:   places,
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	opened, closing := make(chan bool), make(chan bool)
 	site := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -229,14 +217,11 @@ func Example_routes() {
 // Who is denied three times is banned for an hour.
 func Example_ban() {
 	limiter := throttr.NewRateLimit(memory.New())
-	bans, err := lockout.New(limiter, lockout.Config{
+	bans := check(lockout.New(limiter, lockout.Config{
 		Failures: throttr.Limit{Name: "denials", Max: 3, Scale: 10 * time.Minute},
 		Locks:    []time.Duration{time.Hour},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	limit, err := httplimit.New(limiter, httplimit.Config{
+	}))
+	limit := check(httplimit.New(limiter, httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerMinute(1)},
 		OnDenied: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
 			if err := bans.Fail(r.Context(), httplimit.RemoteAddr(r)); err != nil {
@@ -244,10 +229,7 @@ func Example_ban() {
 			}
 			httplimit.Deny(w, r, d, next)
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	limited := limit(http.HandlerFunc(hello))
 	site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		attempt, ok, err := bans.Try(r.Context(), httplimit.RemoteAddr(r))
