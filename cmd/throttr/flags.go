@@ -135,36 +135,15 @@ func limitFlagsOf(f *flags) *limitFlags {
 	f.StringVar(&l.Name, "name", "", "the `name` of the limit")
 	f.number(&l.Max, "limit", 0, math.MaxUint64, "the Max of the limit: how `many` a window may have")
 	f.duration(&l.Scale, "scale", "the `length` of a window, such as 1m or 30d")
-	f.Func("algorithm", "the `algorithm`: fixed-window (the default), aligned-window, token-bucket, sliding-window, sliding-log; with --calendar calendar-window", func(text string) error {
-		return oneOf(&l.Algorithm, text, throttr.FixedWindow, throttr.CalendarWindow)
-	})
+	f.TextVar(&l.Algorithm, "algorithm", l.Algorithm, "the `algorithm`: fixed-window (the default), aligned-window, "+
+		"token-bucket, sliding-window, sliding-log; with --calendar calendar-window")
 	f.number(&l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
-	f.Func("calendar", "in place of --scale: windows are a `unit` of the calendar: day, week, month, year",
-		func(text string) error {
-			return oneOf(&l.Calendar, text, throttr.Day, throttr.Year)
-		})
+	f.TextVar(&l.Calendar, "calendar", l.Calendar,
+		"in place of --scale: windows are a `unit` of the calendar: day, week, month, year")
 	f.StringVar(&l.Zone, "zone", "", "the time `zone` of the calendar, such as Europe/Berlin, if not UTC")
 	f.number(&l.startDay, "start-day", 0, 31,
 		"the `day` of the month, or of the week from 1 (Monday), on which windows start")
 	return l
-}
-
-// text is a number with texts.
-type text interface {
-	~uint8
-	fmt.Stringer
-}
-
-// oneOf sets v to the one of first to last whose text is given.
-func oneOf[T text](v *T, text string, first, last T) error {
-	var all []string
-	for *v = first; *v <= last; *v++ {
-		if (*v).String() == text {
-			return nil
-		}
-		all = append(all, (*v).String())
-	}
-	return errors.New("must be one of " + strings.Join(all, ", "))
 }
 
 // limit returns the limit, for a command that needs one.

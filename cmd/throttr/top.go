@@ -43,8 +43,7 @@ type top struct {
 type followed struct {
 	throttr.Listed
 	read time.Time
-	rate float64 // by how much it changes in a second
-	many bool    // it was read more than once, so that the rate is known
+	rate *float64 // by how much it changes in a second; nil: not known, as it was read once
 }
 
 // watch is the command top.
@@ -242,22 +241,23 @@ func (f *followed) update(w window.Window, now time.Time) {
 	f.read = now
 	switch {
 	case same && elapsed > 0:
-		f.rate = (float64(w.Count) - float64(before.Count)) / elapsed.Seconds()
+		rate := (float64(w.Count) - float64(before.Count)) / elapsed.Seconds()
+		f.rate = &rate
 	case w.Count > 0 && past >= f.Limit.Scale/10 && past > 0: // else too short for a rate: it stays
-		f.rate = float64(w.Count) / past.Seconds()
+		rate := float64(w.Count) / past.Seconds()
+		f.rate = &rate
 	}
-	f.many = true
 }
 
 // rateText formats the rate.
 func (f *followed) rateText() string {
 	switch {
-	case !f.many:
+	case f.rate == nil:
 		return unknown
-	case f.rate != 0 && math.Abs(f.rate) < 10:
-		return fmt.Sprintf("%.1f", f.rate)
+	case *f.rate != 0 && math.Abs(*f.rate) < 10:
+		return fmt.Sprintf("%.1f", *f.rate)
 	}
-	return fmt.Sprintf("%.0f", f.rate)
+	return fmt.Sprintf("%.0f", *f.rate)
 }
 
 // cost returns what part of the time the store works for this command, at most.
@@ -303,11 +303,7 @@ func (t *top) print(e *env) {
 	}
 	v := view{Time: time.Now().UTC(), Counts: t.all, Cost: t.cost(), Top: []followedLine{}}
 	for _, f := range t.open(t.shown) {
-		line := followedLine{counted: countedOf(&f.Listed)}
-		if f.many {
-			line.Rate = &f.rate
-		}
-		v.Top = append(v.Top, line)
+		v.Top = append(v.Top, followedLine{countedOf(&f.Listed), f.rate})
 	}
 	e.out.add(v)
 }

@@ -134,8 +134,8 @@ func TestRatesOfWindowsThatEndBetweenReadings(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 					if i%207 == 200 {
 						require.NoError(t, top.read(ctx, time.Now()))
-						if f := top.open(1); i > 300 && len(f) == 1 && f[0].many {
-							sum += f[0].rate
+						if f := top.open(1); i > 300 && len(f) == 1 && f[0].rate != nil {
+							sum += *f[0].rate
 							readings++
 						}
 					}
