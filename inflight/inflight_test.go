@@ -142,16 +142,15 @@ func TestMemoryThatIsClosedIsNotAskedAgain(t *testing.T) {
 // The bounds on keys and on calls that wait are no outage, whatever the policy. Those that were refused or served do
 // not count.
 func TestKeysAndWaitsAreBounded(t *testing.T) {
-	for _, policy := range []inflight.Policy{inflight.Refuse, inflight.Share, inflight.Admit} {
-		synctest.Test(t, func(t *testing.T) {
-			l := newLimiter(t, newRemote(t), inflight.WithPolicy(policy), inflight.WithMaxKeys(1), inflight.WithMaxWaiting(2))
+	cases(t, map[string]inflight.Policy{"refuse": inflight.Refuse, "share": inflight.Share, "admit": inflight.Admit},
+		func(t *testing.T, r *remote, policy inflight.Policy) {
+			l := newLimiter(t, r, inflight.WithPolicy(policy), inflight.WithMaxKeys(1), inflight.WithMaxWaiting(2))
 			for range 3 {
 				h := acquire(t, l, "k", exports, 2)
 				fails(t, l, "other", exports, throttr.ErrFull)
 				served := []<-chan error{waits(t.Context(), l, "k", exports, 1), waits(t.Context(), l, "k", exports, 1)}
 				for range 3 {
-					_, err := l.Acquire(t.Context(), "k", exports, 1)
-					require.ErrorIs(t, err, throttr.ErrOverloaded)
+					require.ErrorIs(t, <-waits(t.Context(), l, "k", exports, 1), throttr.ErrOverloaded)
 					fails(t, l, "k", exports, throttr.ErrOverloaded)
 				}
 				require.Equal(t, 2, l.Stats().Waiting)
@@ -162,7 +161,6 @@ func TestKeysAndWaitsAreBounded(t *testing.T) {
 				require.Equal(t, inflight.Stats{}, l.Stats())
 			}
 		})
-	}
 }
 
 // queues acquires in a goroutine, which says when it holds, and gives back a second later.
@@ -307,25 +305,21 @@ func TestContextEndsWithThePlace(t *testing.T) {
 		type key struct{}
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, 7))
 		defer cancel()
-		hold := func() *inflight.Hold {
+		for _, asks := range []string{"before", "after", "outlives its parent"} {
 			h, err := l.Acquire(parent, "k", exports, 1)
 			require.NoError(t, err)
-			return h
+			if asks != "after" {
+				require.Equal(t, 7, h.Context().Value(key{}))
+				require.NoError(t, h.Context().Err())
+			}
+			if asks == "outlives its parent" {
+				cancel()
+				require.True(t, h.Valid(), "the place is held until it is released")
+			} else {
+				h.Release()
+			}
+			require.ErrorIs(t, context.Cause(h.Context()), context.Canceled)
 		}
-		h := hold()
-		require.Equal(t, 7, h.Context().Value(key{}))
-		require.NoError(t, h.Context().Err())
-		h.Release()
-		require.ErrorIs(t, context.Cause(h.Context()), context.Canceled)
-		h = hold()
-		h.Release()
-		require.ErrorIs(t, h.Context().Err(), context.Canceled, "a context that is asked for later")
-		h = hold()
-		ctx := h.Context()
-		cancel()
-		require.ErrorIs(t, ctx.Err(), context.Canceled)
-		require.True(t, h.Valid(), "the place is held until it is released")
-		h.Release()
 	})
 }
 
@@ -356,9 +350,8 @@ func TestCloseReleasesAll(t *testing.T) {
 		h.Release()
 		require.NoError(t, <-next)
 		fails(t, one, "k", exports, throttr.ErrClosed)
-		_, err := one.Acquire(t.Context(), "k", exports, 1)
-		require.ErrorIs(t, err, throttr.ErrClosed)
-		_, err = one.Peek(t.Context(), "k", exports)
+		require.ErrorIs(t, <-waits(t.Context(), one, "k", exports, 1), throttr.ErrClosed)
+		_, err := one.Peek(t.Context(), "k", exports)
 		require.ErrorIs(t, err, throttr.ErrClosed)
 	})
 }

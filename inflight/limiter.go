@@ -120,8 +120,7 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 		return nil, &throttr.CostError{Key: key, Limit: limit.asLimit(), N: n}
 	}
 	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit}
-	h.want.Want = window.Want{N: n, Max: limit.Max, Wait: wait}
-	h.want.hold = h
+	h.want = want{Want: window.Want{N: n, Max: limit.Max, Wait: wait}, hold: h}
 	if l.observer != nil {
 		h.asked = l.now()
 	}

@@ -152,9 +152,9 @@ func (m *model) update(n *node) {
 	if n.pump.sendAt() <= now {
 		m.send(n)
 	}
-	if at := due(n.pump); at != never {
+	if at := n.pump.due(); at != never {
 		m.after(max(time.Duration(float64(at-now)/n.rate), 0)+time.Microsecond, func() {
-			if due(n.pump) <= m.clock(n) {
+			if n.pump.due() <= m.clock(n) {
 				m.on(n, func() {})
 			}
 		})

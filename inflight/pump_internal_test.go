@@ -34,9 +34,6 @@ func (p *pump) exchange(now time.Duration, a window.Places, meanwhile ...func())
 	return c
 }
 
-// due returns when a pump has something to do.
-func due(p *pump) time.Duration { return min(p.sendAt(), p.loseAt()) }
-
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
 // renewed it: the holder may have seen that it is not valid.
 func TestWhatIsLostStaysLost(t *testing.T) {
@@ -50,7 +47,7 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 	p.begin(900*time.Millisecond, 1)
 	p.answered(end, &window.Places{Used: 1})
 	require.Equal(t, lost, w.state)
-	require.Zero(t, due(p), "the store is told")
+	require.Zero(t, p.due(), "the store is told")
 	require.Zero(t, p.begin(end, 1).Held)
 }
 
@@ -59,12 +56,12 @@ func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
 	p := leased(time.Second)
 	first := p.adds(1, 1, true)
 	p.exchange(0, window.Places{Used: 1, Waiting: 1})
-	require.Positive(t, due(p))
+	require.Positive(t, p.due())
 	p.adds(1, 1, true)
 	require.Equal(t, refused, p.adds(1, 1, false).state)
-	require.Positive(t, due(p))
+	require.Positive(t, p.due())
 	p.cancel(first)
-	require.Zero(t, due(p), "the store keeps room for the first in line")
+	require.Zero(t, p.due(), "the store keeps room for the first in line")
 }
 
 // A want that is given up during its exchange does not keep others from asking. The store is told that it keeps a
@@ -78,7 +75,7 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 		second = p.adds(1, 2, false)
 	})
 	require.Equal(t, waiting, second.state)
-	require.Zero(t, due(p))
+	require.Zero(t, p.due())
 	require.Equal(t, []window.Want{{N: 1, Max: 2}}, p.exchange(time.Millisecond, window.Places{Tokens: []uint64{7}, Used: 2}).Wants)
 	require.Equal(t, held, second.state)
 
@@ -88,7 +85,7 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 		p.exchange(0, answer, func() { p.cancel(w) })
 		require.Equal(t, released, w.state)
 		require.False(t, p.idle(time.Millisecond))
-		require.Zero(t, due(p), "at once, and not after a lease")
+		require.Zero(t, p.due(), "at once, and not after a lease")
 		require.Equal(t, &window.Claim{Seq: 1, Lease: time.Second, Wants: []window.Want{}}, p.begin(time.Millisecond, 1))
 	}
 }
@@ -122,17 +119,17 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 		fail := func(pause time.Duration) {
 			p.begin(now, 1)
 			p.failed(now, errLate, failing)
-			require.Equal(t, now+pause*time.Millisecond, due(p))
+			require.Equal(t, now+pause*time.Millisecond, p.due())
 		}
 		p.adds(1, 1, true)
 		for _, pause := range pauses {
 			fail(pause)
-			now = due(p)
+			now = p.due()
 		}
 		p.exchange(now, window.Places{Used: 1})
 		fail(10)
 		p.adds(1, 2, false)
-		require.Zero(t, due(p), "whoever has just come knows of no failure")
+		require.Zero(t, p.due(), "whoever has just come knows of no failure")
 	}
 }
 
@@ -143,11 +140,11 @@ func TestAFailureLeavesNothingKnown(t *testing.T) {
 	const now = 10 * time.Second
 	first := p.adds(1, 1, true)
 	p.exchange(now, window.Places{Used: 1, Waiting: 1, Next: 5 * time.Millisecond})
-	require.Equal(t, now+6*time.Millisecond, due(p), "when a lease ends")
+	require.Equal(t, now+6*time.Millisecond, p.due(), "when a lease ends")
 	p.begin(now, 1)
 	p.failed(now, errLate, failing)
 	p.again()
-	require.Equal(t, now+minPause, due(p))
+	require.Equal(t, now+minPause, p.due())
 	second := p.adds(1, 1, false)
 	require.Equal(t, waiting, second.state)
 	p.begin(now, 1)

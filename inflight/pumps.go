@@ -91,7 +91,7 @@ func (l *Limiter) update(e *keyPump, now time.Duration) {
 		l.queue(e)
 		l.setTimer(e, e.loseAt(), now)
 	default:
-		l.setTimer(e, min(e.sendAt(), e.loseAt()), now)
+		l.setTimer(e, e.due(), now)
 	}
 }
 

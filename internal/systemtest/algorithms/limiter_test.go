@@ -47,35 +47,20 @@ type decision struct {
 // multiple of every scale.
 type limiter func(at time.Duration, n uint64) decision
 
-// inMemory returns a limiter of package memory. It makes hits and takes in turns, in each of the ways
-// in which a RateLimit can: they must be the same.
+// inMemory returns a limiter of package memory. It makes hits and takes in turns: they must be the same.
 func inMemory(t *testing.T, algorithm throttr.Algorithm, r rate) limiter {
 	t.Helper()
 	now := time.Unix(0, 0)
 	backend := memory.New(memory.WithClock(func() time.Time { return now }))
 	t.Cleanup(func() { backend.Close() })
-	ctx := t.Context()
-	plain := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
-	observed := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm), throttr.WithObserver(func(context.Context, throttr.Event) {}))
-	ways := []func(n uint64) (throttr.Result, error){
-		func(n uint64) (throttr.Result, error) {
-			return plain.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
-		},
-		func(n uint64) (throttr.Result, error) {
-			return plain.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
-		},
-		func(n uint64) (throttr.Result, error) {
-			return observed.HitN(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
-		},
-		func(n uint64) (throttr.Result, error) {
-			return observed.Take(ctx, "k", throttr.Limit{Max: r.limit, Scale: r.scale}, n)
-		},
-	}
+	limits := testkit.NewRateLimit(backend, throttr.WithAlgorithm(algorithm))
+	limit := throttr.Limit{Max: r.limit, Scale: r.scale}
+	ways := []func(context.Context, string, throttr.Limit, uint64) (throttr.Result, error){limits.HitN, limits.Take}
 	calls := 0
 	return func(at time.Duration, n uint64) decision {
 		now = time.Unix(0, int64(at))
 		calls++
-		res, err := ways[calls%len(ways)](n)
+		res, err := ways[calls%len(ways)](t.Context(), "k", limit, n)
 		if err != nil { // require takes as long as a hit
 			require.NoError(t, err)
 		}
