@@ -85,6 +85,16 @@ type State struct {
 	ID    int64         // of the window, or, if the algorithm is rolling, of the take
 }
 
+// Describe makes w describe a record in a state at a time.
+func (s State) Describe(t *Time, w *window.Window) {
+	*w = window.Window{Count: s.Count, RetryAfter: s.Wait, Refused: s.Wait > 0}
+	if s.Left > 0 {
+		w.ID = s.ID
+		w.Left = s.Left
+		w.ExpiresAt = t.After(s.Left)
+	}
+}
+
 // Algorithm is how a record counts. Its functions get a record that another goroutine does not use.
 //
 // If the clock goes back by up to a scale, nothing changes. If it goes back by more, a record starts at the present
@@ -110,8 +120,6 @@ type Algorithm struct {
 	// add counts n, and sets the ID. The record may be empty, but for its Start. Series is the number of a window that
 	// it may open.
 	add func(r *Record, now int64, n, series uint64)
-	// charge is add, whatever the limit is. nil: add
-	charge func(r *Record, now int64, n, series uint64)
 	// giveBack gives n back to the window or take with an ID, and reports whether it has.
 	giveBack func(r *Record, id int64, n uint64) bool
 }
@@ -151,21 +159,13 @@ func (a *Algorithm) Peek(r *Record, by *Rule, t *Time, n uint64) State {
 // Charge counts n, whatever the limit is. A token bucket that never gets a token counts nothing.
 func (a *Algorithm) Charge(r *Record, by *Rule, t *Time, n, series uint64) State {
 	now, count := a.look(r, by, t)
-	if a.refills && by.Max == 0 {
-		s := a.state(r, by, now, count, 0)
-		s.Wait = window.Never
-		return s
+	if a.refills && by.Max == 0 || a.Rolling && n == 0 {
+		return a.state(r, by, now, count, n)
 	}
 	if r.Empty() {
 		a.start(r, by, t, now)
 	}
-	switch {
-	case a.Rolling && n == 0:
-	case a.charge != nil:
-		a.charge(r, now, n, series)
-	default:
-		a.add(r, now, n, series)
-	}
+	a.add(r, now, n, series)
 	_, count = a.look(r, by, t)
 	return State{Count: count, Left: a.leftOf(r, now), ID: r.ID}
 }
@@ -265,11 +265,11 @@ func fits(by *Rule, count, n uint64) bool {
 }
 
 // leftOfScale returns in which time a scale has passed.
-func leftOfScale(r *Record, now int64) time.Duration { return rest(1, r.Scale, r.passed(now)) }
+func leftOfScale(r *Record, now int64) time.Duration { return rest(uint64(r.Scale), r.passed(now)) }
 
-// rest returns some scales, less what has passed, or the longest time.
-func rest(scales uint64, scale, passed time.Duration) time.Duration {
-	left := scales*uint64(scale) - uint64(passed) // passed may be negative
+// rest returns some nanoseconds, less what has passed, or the longest time.
+func rest(nanos uint64, passed time.Duration) time.Duration {
+	left := nanos - uint64(passed) // passed may be negative
 	if passed > 0 && left > math.MaxInt64 {
 		return time.Duration(left) // more has passed
 	}
@@ -278,9 +278,6 @@ func rest(scales uint64, scale, passed time.Duration) time.Duration {
 
 // spread returns a number to which those of other series are not near.
 func spread(series uint64) int64 { return int64(series * 0x9e3779b97f4a7c15) }
-
-// minus returns count less n, of which there may be more.
-func minus(count, n uint64) uint64 { return count - min(count, n) }
 
 // plus returns the sum of counts, which stays at the largest count.
 func plus(count, n uint64) uint64 { return min(count+n, window.Unlimited) }

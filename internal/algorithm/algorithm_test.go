@@ -121,3 +121,13 @@ func TestATakeAtAnEarlierTimeIsOneOfItsOwn(t *testing.T) {
 	require.True(t, by.GiveBack(&r, &rule, at(2000), third, 4))
 	require.EqualValues(t, 2, by.Peek(&r, &rule, at(2000), 0).Count)
 }
+
+// What a count that is as large as possible has counted is not known.
+func TestACountThatWasTooLargeIsNotGivenBack(t *testing.T) {
+	for _, a := range []window.Algorithm{window.FixedWindow, window.SlidingWindow} {
+		by, rule, r := Of(a), algorithms(time.Minute)[a], Record{}
+		id := by.Charge(&r, &rule, at(1), window.Unlimited-1, 1).ID
+		require.EqualValues(t, uint64(window.Unlimited), by.Charge(&r, &rule, at(1), 5, 2).Count)
+		require.False(t, by.GiveBack(&r, &rule, at(1), id, 5))
+	}
+}

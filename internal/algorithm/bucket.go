@@ -23,7 +23,6 @@ var bucket = Algorithm{
 	left:     leftBucket,
 	wait:     waitBucket,
 	add:      addBucket,
-	charge:   chargeBucket,
 	giveBack: giveBackBucket,
 }
 
@@ -93,45 +92,31 @@ func countBucket(r *Record, now int64) uint64 {
 }
 
 func leftBucket(r *Record, now int64) time.Duration {
-	return sum(r.debt().by(r.Max), -r.passed(now))
+	return rest(r.debt().by(r.Max), r.passed(now))
 }
 
 func waitBucket(r *Record, now int64, room uint64) time.Duration {
-	return sum(r.debt().minus(product(room, uint64(r.Scale))).by(r.Max), -r.passed(now))
+	return rest(r.debt().minus(product(room, uint64(r.Scale))).by(r.Max), r.passed(now))
 }
 
-// sum returns a time, which is at most the largest int64, and another, or the longest.
-func sum(nanos uint64, d time.Duration) time.Duration {
-	if d > 0 && nanos > uint64(math.MaxInt64-d) {
-		return math.MaxInt64
-	}
-	return time.Duration(nanos) + d
-}
-
+// addBucket takes n tokens. If that is a charge, the bucket then lacks at most twice what it holds, or what it has
+// lacked before.
 func addBucket(r *Record, _ int64, n, series uint64) {
-	r.takeTokens(product(n, uint64(r.Scale)), n, series)
-}
-
-// takeTokens adds n tokens, of which so much is owed.
-func (r *Record) takeTokens(owed debt, n, series uint64) {
+	owed := product(n, uint64(r.Scale))
+	most := product(2*r.Holds, uint64(r.Scale)).minus(r.debt())
+	if owed.more(most) {
+		owed = most
+		n = owed.by(uint64(r.Scale))
+	}
+	if n == 0 {
+		return
+	}
 	if r.ID == 0 {
 		r.ID = spread(series)
 	}
 	r.setDebt(r.debt().plus(owed))
 	if r.ID += int64(n); r.ID == 0 {
 		r.ID = 1
-	}
-}
-
-// chargeBucket takes n tokens. The bucket then lacks at most twice what it holds, or what it has lacked before.
-func chargeBucket(r *Record, _ int64, n, series uint64) {
-	most := product(2*r.Holds, uint64(r.Scale)).minus(r.debt())
-	owed := product(n, uint64(r.Scale))
-	if owed.more(most) {
-		owed = most
-	}
-	if owed != (debt{}) {
-		r.takeTokens(owed, owed.by(uint64(r.Scale)), series)
 	}
 }
 

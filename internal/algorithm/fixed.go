@@ -50,6 +50,6 @@ func giveBackFixed(r *Record, id int64, n uint64) bool {
 	if id != r.ID || r.Count == window.Unlimited {
 		return false
 	}
-	r.Count = minus(r.Count, n)
+	r.Count -= min(n, r.Count)
 	return true
 }

@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"time"
 )
@@ -25,7 +26,7 @@ var slidingLog = Algorithm{
 // smallestLog is for how many times a log first has room.
 const smallestLog = 2
 
-// Log is the times of takes, the oldest first. The first and the last take have not been given back.
+// Log is the times of takes, the oldest first.
 type Log struct {
 	times []taken
 	over  int    // how many of times are over
@@ -48,12 +49,6 @@ func (g *Log) empty() {
 	}
 }
 
-// drop drops the oldest time.
-func (g *Log) drop() {
-	g.sum -= uint64(g.times[g.over].n)
-	g.over++
-}
-
 // Times returns for how many times a log has room, which is its memory.
 func (g *Log) Times() int {
 	if g == nil {
@@ -68,16 +63,7 @@ func (g *Log) Next() int {
 	if room == 0 {
 		return smallestLog
 	}
-	if len(g.times) < room {
-		return room
-	}
-	takes := 0 // the others were given back
-	for _, h := range g.held() {
-		if h.n > 0 {
-			takes++
-		}
-	}
-	if takes > room-max(room/4, 1) {
+	if len(g.times) == room && len(g.held()) > room-max(room/4, 1) {
 		return 2 * room
 	}
 	return room
@@ -100,18 +86,13 @@ func (g *Log) Shrink() {
 	}
 }
 
-// resize makes room for so many times. Those that were given back, or are over, need none.
+// resize makes room for so many times. Those that are over need none.
 func (g *Log) resize(room int) {
 	kept := g.times[:0]
 	if room != cap(kept) {
 		kept = make([]taken, 0, room)
 	}
-	for _, h := range g.held() {
-		if h.n > 0 {
-			kept = append(kept, h)
-		}
-	}
-	g.times = kept
+	g.times = append(kept, g.held()...)
 	g.over = 0
 }
 
@@ -130,35 +111,28 @@ func (g *Log) noLaterThan(now int64) {
 func countLog(r *Record, now int64) uint64 {
 	g := r.Log
 	for len(g.held()) > 0 && time.Duration(now-g.held()[0].at) >= r.Scale {
-		g.drop()
+		g.sum -= uint64(g.times[g.over].n)
+		g.over++
 	}
-	trim(r)
+	endLog(r)
 	return g.sum
 }
 
-// trim removes times without a take at both ends. If there are no others, the record ends.
-func trim(r *Record) {
-	g := r.Log
-	for len(g.held()) > 0 && g.held()[0].n == 0 {
-		g.drop()
-	}
-	last := len(g.times) - 1
-	for last >= g.over && g.times[last].n == 0 {
-		last--
-	}
-	g.times = g.times[:last+1]
-	if last < g.over {
+// endLog sets the newest time. Without one, the record ends.
+func endLog(r *Record) {
+	held := r.Log.held()
+	if len(held) == 0 {
 		r.End()
 		return
 	}
-	r.Start = g.times[last].at
+	r.Start = held[len(held)-1].at
 }
 
 func waitLog(r *Record, now int64, room uint64) time.Duration {
 	over := r.Log.sum - room
 	for _, h := range r.Log.held() {
 		if over <= uint64(h.n) {
-			return rest(1, r.Scale, time.Duration(now-h.at))
+			return rest(uint64(r.Scale), time.Duration(now-h.at))
 		}
 		over -= uint64(h.n)
 	}
@@ -167,7 +141,7 @@ func waitLog(r *Record, now int64, room uint64) time.Duration {
 
 func addLog(r *Record, now int64, n, series uint64) {
 	if r.ID == 0 {
-		r.Last = logSeries(series)
+		r.Last = spread(series)&^math.MaxUint32 | 1<<32
 		r.ID = r.Last
 	}
 	if r.passed(now) < 0 {
@@ -188,9 +162,6 @@ func addLog(r *Record, now int64, n, series uint64) {
 	g.times = append(g.times, taken{now, number, uint32(n)})
 }
 
-// logSeries returns the number of a series.
-func logSeries(series uint64) int64 { return spread(series)&^math.MaxUint32 | 1<<32 }
-
 func giveBackLog(r *Record, id int64, n uint64) bool {
 	if id&^math.MaxUint32 != r.Last {
 		return false
@@ -202,8 +173,11 @@ func giveBackLog(r *Record, id int64, n uint64) bool {
 		return false
 	}
 	n = min(n, uint64(held[i].n))
-	held[i].n -= uint32(n)
 	r.Log.sum -= n
-	trim(r)
+	if held[i].n -= uint32(n); held[i].n == 0 {
+		i += r.Log.over
+		r.Log.times = slices.Delete(r.Log.times, i, i+1)
+	}
+	endLog(r)
 	return true
 }

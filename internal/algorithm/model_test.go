@@ -200,6 +200,9 @@ func (s *subject) step() {
 	}
 	n := []uint64{0, 1, 1, 1, s.next(1 + s.rule.Holds), s.next(1 + s.rule.Holds/8), s.rule.Holds, s.rule.Holds + 1}[s.next(8)]
 	s.series++
+	if s.next(4) == 0 {
+		s.store()
+	}
 	switch op := s.next(10); {
 	case op < 6:
 		s.take(n)
@@ -210,6 +213,13 @@ func (s *subject) step() {
 	default:
 		s.giveBack(n)
 	}
+}
+
+// store writes the record in binary form, and reads it.
+func (s *subject) store() {
+	var err error
+	s.record, err = s.by.ReadBinary(s.record.AppendBinary(nil))
+	require.NoError(s.t, err)
 }
 
 // sees compares the state after a call.

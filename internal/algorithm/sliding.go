@@ -46,7 +46,7 @@ func countSliding(r *Record, now int64) uint64 {
 
 func leftSliding(r *Record, now int64) time.Duration {
 	if r.Count > 0 {
-		return rest(2, r.Scale, r.passed(now))
+		return rest(2*uint64(r.Scale), r.passed(now))
 	}
 	return leftOfScale(r, now)
 }
@@ -60,7 +60,7 @@ func waitSliding(r *Record, now int64, room uint64) time.Duration {
 		room -= r.Count
 	}
 	weighs := share(room, uint64(r.Scale), before) // for so long before its weight is 0, it is at most room
-	return rest(scales, r.Scale, r.passed(now)) - time.Duration(weighs)
+	return rest(scales*uint64(r.Scale), r.passed(now)) - time.Duration(weighs)
 }
 
 func giveBackSliding(r *Record, id int64, n uint64) bool {
@@ -75,7 +75,7 @@ func giveBackSliding(r *Record, id int64, n uint64) bool {
 	if *count == window.Unlimited {
 		return false
 	}
-	*count = minus(*count, n)
+	*count -= min(n, *count)
 	if r.Count == 0 && r.More == 0 {
 		r.End()
 	}

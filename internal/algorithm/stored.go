@@ -17,34 +17,28 @@ var errBinary = errors.New("what is stored is not a record of this version")
 // fields is how many numbers a record has without its log.
 const fields = 8
 
-// numbers returns a record as numbers: its fields, and for each take of its log that has not been given back, its time
-// and its number, less those of the take before, and what was taken.
-func (r *Record) numbers() []uint64 {
-	all := []uint64{
-		uint64(r.Scale), r.Max, r.Holds, uint64(r.Start), r.Count, r.More, uint64(r.ID), uint64(r.Last),
-	}
-	if r.Log == nil {
-		return all
-	}
-	before := taken{}
-	for _, h := range r.Log.held() {
-		if h.n > 0 {
-			all = append(all, uint64(h.at-before.at), uint64(h.number-before.number), uint64(h.n))
-			before = h
-		}
-	}
-	return all
-}
-
-// AppendBinary appends the binary form of a record: its version, and numbers of variable length. A record that counts
+// AppendBinary appends the binary form of a record: its version, and as numbers of variable length its fields, and for
+// each take of its log, its time and its number, less those of the take before, and what was taken. A record that counts
 // nothing has none.
 func (r *Record) AppendBinary(to []byte) []byte {
 	if r.Empty() {
 		return to
 	}
 	to = append(to, binaryVersion)
-	for _, n := range r.numbers() {
+	for _, n := range [fields]uint64{
+		uint64(r.Scale), r.Max, r.Holds, uint64(r.Start), r.Count, r.More, uint64(r.ID), uint64(r.Last),
+	} {
 		to = binary.AppendUvarint(to, n)
+	}
+	if r.Log == nil {
+		return to
+	}
+	before := taken{}
+	for _, h := range r.Log.held() {
+		to = binary.AppendUvarint(to, uint64(h.at-before.at))
+		to = binary.AppendUvarint(to, uint64(h.number-before.number))
+		to = binary.AppendUvarint(to, uint64(h.n))
+		before = h
 	}
 	return to
 }
