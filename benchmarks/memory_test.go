@@ -38,7 +38,7 @@ func BenchmarkMemory(b *testing.B) {
 
 func inMemory(a throttr.Algorithm, n uint64, scale time.Duration) func(b *testing.B) (call, func()) {
 	return func(*testing.B) (call, func()) {
-		store := memory.New(memory.WithMaxKeys(1<<21), memory.WithMaxLog(1<<22), memory.WithMaxTimes(1<<28))
+		store := memory.New(memory.WithMaxKeys(1<<21), memory.WithMaxLog(1<<22))
 		r := throttr.NewRateLimit(store)
 		l := throttr.Limit{Max: n, Scale: scale, Algorithm: a}
 		return func(ctx context.Context, key string) error {

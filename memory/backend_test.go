@@ -25,12 +25,9 @@ func TestOpen(t *testing.T) {
 	b, err := open(t, "memory://?max_keys=1&lazy=true")
 	require.NoError(t, err)
 	defer b.Close()
-	l := limitOf(window.FixedWindow, time.Minute, 10)
-	_, err = b.Hit(t.Context(), "k", l, 1)
-	require.NoError(t, err)
-	w, err := b.Hit(t.Context(), "other", l, 1)
-	require.NoError(t, err)
-	require.True(t, w.Refused, "there is no room")
+	c := caller{t, b.(*memory.Backend), window.FixedWindow}
+	c.hit("k", time.Minute)
+	require.True(t, c.hit("other", time.Minute).Refused, "there is no room")
 }
 
 func TestOpenRefusesOtherURLs(t *testing.T) {
@@ -70,14 +67,13 @@ func TestStats(t *testing.T) {
 	clock := backendtest.NewClock()
 	b := newBackend(t, clock, memory.WithMaxKeys(10))
 	l := limitOf(window.FixedWindow, time.Minute, 10)
+	c := caller{t, b, window.FixedWindow}
 	for _, key := range []string{"a", "b", "a"} {
-		_, err := b.Hit(t.Context(), key, l, 1)
-		require.NoError(t, err)
+		c.hit(key, time.Minute)
 	}
-	granted, err := b.TakeAll(t.Context(), []window.Take{l.For("a", 1), l.For("b", 1)}, make([]window.Window, 2))
-	require.NoError(t, err)
+	granted, _ := c.takeAll(l.For("a", 1), l.For("b", 1))
 	require.True(t, granted)
-	_, err = b.Hit(t.Context(), "a", window.Limit{}, 1)
+	_, err := b.Hit(t.Context(), "a", window.Limit{}, 1)
 	require.ErrorIs(t, err, window.ErrScale, "a mistake is no error of the store")
 	require.Equal(t, window.Stats{Windows: 2, Stores: []window.StoreStats{{Name: "memory", Calls: 4}}}, b.Stats())
 	require.NoError(t, b.Ping(t.Context()))
@@ -94,7 +90,6 @@ func TestOptions(t *testing.T) {
 		"memory: WithCleanPeriod: -1ns is negative":            func() memory.Option { return memory.WithCleanPeriod(-1) },
 		"memory: WithKeyOlderThan: -1ns is negative":           func() memory.Option { return memory.WithKeyOlderThan(-1) },
 		"memory: WithMaxKeys: -1 is negative":                  func() memory.Option { return memory.WithMaxKeys(-1) },
-		"memory: WithMaxTimes: -1 is negative":                 func() memory.Option { return memory.WithMaxTimes(-1) },
 		"memory: WithMaxLog: 536870912 is more than 536870911": func() memory.Option { return memory.WithMaxLog(1 << 29) },
 		"memory: New: option 1 is nil":                         func() memory.Option { return nil },
 	} {
@@ -102,7 +97,7 @@ func TestOptions(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(memory.WithClock(nil), memory.WithCleanPeriod(0), memory.WithKeyOlderThan(0), memory.WithMaxKeys(0),
-			memory.WithBeforeDrop(nil), memory.WithMaxLog(0), memory.WithMaxTimes(0))
+			memory.WithBeforeDrop(nil), memory.WithMaxLog(0))
 		defer b.Close()
 		traits, err := b.Check(limitOf(window.SlidingLog, time.Minute, memory.DefaultMaxLog))
 		require.NoError(t, err)

@@ -11,19 +11,16 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// method is a call of one window: what it does with the record.
-type method uint8
+// method is a call of one window. Its text is its name in errors.
+type method string
 
 const (
-	hit method = iota
-	take
-	charge
-	peek
-	set
+	hit    method = "hit"
+	take   method = "take"
+	charge method = "charge"
+	peek   method = "peek"
+	set    method = "set"
 )
-
-// methodTexts are the names of methods in errors.
-var methodTexts = [...]string{hit: "hit", take: "take", charge: "charge", peek: "peek", set: "set"}
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
@@ -63,12 +60,9 @@ func (b *Backend) call(ctx context.Context, m method, key string, l *window.Limi
 		var state algorithm.State
 		state, err = x.do(b, m, l, n)
 		x.shard.mu.Unlock()
-		if err == nil {
-			x.describe(state, w)
-			return nil
-		}
+		state.Describe(&x.at, w)
 	}
-	return b.fail(methodTexts[m], key, err)
+	return b.fail(string(m), key, err)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
@@ -79,7 +73,11 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 		return false, b.fail("give back", key, err)
 	}
 	defer x.shard.mu.Unlock()
-	return x.record != nil && x.algorithm.GiveBack(&x.record.Record, &x.rule, &x.at, id, n), nil
+	if x.record != nil {
+		given = x.algorithm.GiveBack(&x.record.Record, &x.rule, &x.at, id, n)
+		x.shard.removeEmpty(x.record)
+	}
+	return given, nil
 }
 
 // Reset implements [window.Backend].
@@ -158,121 +156,81 @@ func (b *Backend) hash(l *window.Limit) uint64 {
 // golden is a factor that spreads numbers over all hashes, each to another one.
 const golden = 0x9e3779b97f4a7c15
 
-// do makes a call. A hit of a window is a charge: whether it is within the limit, the RateLimit says.
+// do makes a call.
 func (x *access) do(b *Backend, m method, l *window.Limit, n uint64) (algorithm.State, error) {
+	full := !x.fits(b) && !x.makeRoom(b, l)
 	switch {
-	case m == peek:
+	case full && (m == charge || m == set):
+		return algorithm.State{}, b.errFull
+	case full, m == peek:
 		state := x.peek(n)
-		if n > 0 && state.Wait == 0 && !x.makeRoom(b, l) {
+		if full && n > 0 && state.Wait == 0 {
 			state = x.full(b, state.Left)
 		}
 		return state, nil
-	case m == take, m == hit && x.algorithm.Rolling:
-		return x.take(b, l, n), nil
-	case m == hit && !x.open(b, l):
-		return x.full(b, 0), nil
-	case m == set && x.record != nil:
-		x.record.End()
 	}
-	return x.charge(b, l, n)
+	if x.record == nil {
+		x.record = x.shard.insert(x.id, l)
+	}
+	return x.count(b, m, n), nil
 }
 
-// peek returns what take would if there is room, and changes nothing.
+// peek returns what a take would, and changes nothing.
 func (x *access) peek(n uint64) algorithm.State {
 	scratch := &x.shard.scratch
 	*scratch = algorithm.Record{}
 	if x.record != nil {
-		x.record.left(x.at) // if the clock has gone back, the record notices it now
+		x.algorithm.Restart(&x.record.Record, &x.rule, &x.at)
 		*scratch = x.record.Record
 	}
 	return x.algorithm.Peek(scratch, &x.rule, &x.at, n)
 }
 
-// take counts n if it fits.
-func (x *access) take(b *Backend, l *window.Limit, n uint64) algorithm.State {
-	if x.record == nil || x.algorithm.Logs {
-		state := x.peek(n)
-		if state.Wait > 0 || n == 0 {
-			return state
+// count makes a call that counts. A hit of a window is a charge: whether it is within the limit, the RateLimit says. A
+// charge of a log counts no more than the largest limit.
+func (x *access) count(b *Backend, m method, n uint64) (state algorithm.State) {
+	r, s := &x.record.Record, x.shard
+	s.series++
+	times := r.Log.Times()
+	switch {
+	case m == take, m == hit && x.algorithm.Rolling:
+		state = x.algorithm.Take(r, &x.rule, &x.at, n, s.series)
+	case m == set:
+		r.End()
+		fallthrough
+	default:
+		if x.algorithm.Logs {
+			n = min(n, b.maxLog-min(b.maxLog, x.algorithm.Peek(r, &x.rule, &x.at, 0).Count))
 		}
-		if !x.open(b, l) {
-			return x.full(b, state.Left)
-		}
+		state = x.algorithm.Charge(r, &x.rule, &x.at, n, s.series)
 	}
-	x.shard.series++
-	return x.algorithm.Take(&x.record.Record, &x.rule, &x.at, n, x.shard.series)
+	s.times += r.Log.Times() - times
+	s.removeEmpty(x.record)
+	return state
 }
 
-// charge counts n, whatever the limit is.
-func (x *access) charge(b *Backend, l *window.Limit, n uint64) (algorithm.State, error) {
-	if x.algorithm.Logs {
-		n = min(n, b.maxLog-min(b.maxLog, x.peek(0).Count))
-	}
-	if n == 0 && x.algorithm.Rolling {
-		return x.peek(0), nil
-	}
-	if !x.open(b, l) {
-		if x.record == nil && x.shard.records >= b.shardMax {
-			return algorithm.State{}, b.errFull
-		}
-		return algorithm.State{}, b.errLogs
-	}
-	x.shard.series++
-	return x.algorithm.Charge(&x.record.Record, &x.rule, &x.at, n, x.shard.series), nil
-}
-
-// open finds or makes the record in which the call counts, which has room in its log. It returns false if there is no
-// room for the record or the log.
-func (x *access) open(b *Backend, l *window.Limit) bool {
-	ok := x.makeRoom(b, l)
-	if ok {
-		x.add(l)
-	}
-	return ok
-}
-
-// makeRoom removes records of which nothing counts, if there is no room for what the call adds. It does not look at all
-// of them. It reports whether there is room.
-func (x *access) makeRoom(b *Backend, l *window.Limit) bool {
-	if x.fits(b) {
-		return true
-	}
-	x.shard.sweep(x.at)
-	x.record = x.shard.find(x.id, l) // it may be one of them
-	return x.fits(b)
-}
-
-// fits reports whether there is room for what the call adds.
+// fits reports whether there is room for what a call may add.
 func (x *access) fits(b *Backend) bool {
 	s := x.shard
 	if x.record == nil && s.records >= b.shardMax {
 		return false
 	}
-	more := x.times()
-	return more == 0 || s.times+more <= b.shardTimes
-}
-
-// times returns for how many times the call adds room to the record's log, if it has one.
-func (x *access) times() int {
 	if !x.algorithm.Logs {
-		return 0
+		return true
 	}
-	var g *algorithm.Log
+	var log *algorithm.Log
 	if x.record != nil {
-		g = x.record.Log
+		log = x.record.Log
 	}
-	return g.Next() - g.Times()
+	return s.times+log.Next()-log.Times() <= b.shardTimes
 }
 
-// add makes the record, if there is none, and room in its log.
-func (x *access) add(l *window.Limit) {
-	x.shard.times += x.times()
-	if x.record == nil {
-		x.record = x.shard.insert(x.id, l)
-	}
-	if x.algorithm.Logs {
-		x.record.Grow()
-	}
+// makeRoom removes records of which nothing counts. It does not look at all of them. It reports whether there is room
+// for what a call may add.
+func (x *access) makeRoom(b *Backend, l *window.Limit) bool {
+	x.shard.sweep(x.at)
+	x.record = x.shard.find(x.id, l) // it may be one of them
+	return x.fits(b)
 }
 
 // full returns the state of a call for which there is no room, of a window in which nothing counts after left: that of
@@ -283,16 +241,4 @@ func (x *access) full(b *Backend, left time.Duration) algorithm.State {
 		wait = min(wait, left)
 	}
 	return algorithm.State{Count: x.rule.Holds, Wait: wait}
-}
-
-// describe makes w, which is zero, describe the window after a call.
-func (x *access) describe(s algorithm.State, w *window.Window) {
-	w.Count = s.Count
-	w.RetryAfter = s.Wait
-	w.Refused = s.Wait > 0
-	if s.Left > 0 {
-		w.ID = s.ID
-		w.Left = s.Left
-		w.ExpiresAt = x.at.After(s.Left)
-	}
 }

@@ -47,7 +47,7 @@ func (b *Backend) Clean() (removed int) {
 	for i := range b.shards {
 		s := &b.shards[i]
 		var dropped []window.Listed // if there is a BeforeDrop
-		s.walk(b, func(r *record, at algorithm.Time) {
+		for range s.walk(b, func(r *record, at algorithm.Time) {
 			left := r.left(at)
 			switch {
 			case left > 0:
@@ -55,37 +55,34 @@ func (b *Backend) Clean() (removed int) {
 				r.Log.Shrink()
 				s.times += r.Log.Times() - before
 				return
-			case r.Empty(): // a call has ended it
 			case -left < b.keyOlderThan:
 				return
 			case b.beforeDrop != nil:
 				dropped = append(dropped, b.listed(r, at, r.over(left)))
-				fallthrough
-			default:
-				removed++
 			}
 			s.remove(r)
-		}, func() bool {
+			removed++
+		}) {
 			if len(dropped) > 0 {
 				b.beforeDrop(dropped)
 				dropped = nil
 			}
-			return true
-		})
-		s.fit()
+		}
 	}
 	return removed
 }
 
-// walk calls look with each record, the mutex locked, and between without it after those of every lookStep cells, until
-// that returns false. Look may remove the record. Others may add and remove records in between: no record is missed
-// that is there all the time, and one may be seen twice.
-func (s *shard) walk(b *Backend, look func(r *record, at algorithm.Time), between func() bool) {
-	for hash, more := uint64(0), true; more; {
-		s.mu.Lock()
-		at := b.clock.now()
-		hash = s.visit(hash, lookStep, func(r *record) { look(r, at) })
-		s.mu.Unlock()
-		more = between() && hash != 0
+// walk calls look with each record, the mutex locked, and yields without it after those of every lookStep cells. Look
+// may remove the record. Others may add and remove records in between: no record is missed that is there all the time,
+// and one may be seen twice.
+func (s *shard) walk(b *Backend, look func(r *record, at algorithm.Time)) func(yield func() bool) {
+	return func(yield func() bool) {
+		for hash, more := uint64(0), true; more; {
+			s.mu.Lock()
+			at := b.clock.now()
+			hash = s.visit(hash, lookStep, func(r *record) { look(r, at) })
+			s.mu.Unlock()
+			more = yield() && hash != 0
+		}
 	}
 }

@@ -53,21 +53,6 @@ func TestCleanCountsNoWindowThatACallHasEnded(t *testing.T) {
 	require.Zero(t, c.Len())
 }
 
-func TestCleanKeepsActiveWindows(t *testing.T) {
-	for _, a := range algorithms {
-		clock := backendtest.NewClock()
-		c := caller{t, newBackend(t, clock), a}
-		c.hit("k", time.Minute)
-		clock.Advance(time.Minute - 1)
-		require.Zero(t, c.Clean())
-		require.EqualValues(t, 2, c.hit("k", time.Minute).Count)
-		clock.Advance(1)
-		require.Equal(t, 1, c.Clean())
-		require.Zero(t, c.Len())
-		require.Zero(t, c.Clean())
-	}
-}
-
 func TestKeyOlderThanIsCountedFromTheEnd(t *testing.T) {
 	clock := backendtest.NewClock()
 	c := caller{t, newBackend(t, clock, memory.WithKeyOlderThan(time.Hour)), window.FixedWindow}

@@ -33,18 +33,6 @@ func Example() {
 	// 3 false
 }
 
-func ExampleNew() {
-	backend := memory.New(
-		memory.WithMaxKeys(100_000),
-		memory.WithCleanPeriod(10*time.Second),
-	)
-	defer backend.Close()
-
-	n, err := backend.Charge(context.Background(), "user:42", window.Limit{Max: 10, Scale: time.Hour, Algorithm: window.FixedWindow}, 5)
-	fmt.Println(n.Count, err)
-	// Output: 5 <nil>
-}
-
 // The clock of a test advances only when the test advances it.
 func ExampleWithClock() {
 	clock := backendtest.NewClock()

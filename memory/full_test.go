@@ -34,9 +34,7 @@ func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 				if i%4 == 0 {
 					key = fmt.Sprint("again ", i%1000)
 				}
-				ok, err := takeOne(t, b, i, key, limitOf(a, time.Hour, limit))
-				require.NoError(t, err)
-				if ok {
+				if takeOne(caller{t, b, a}, i, key, limitOf(a, time.Hour, limit)) {
 					granted[key]++
 					all++
 				}
@@ -51,22 +49,16 @@ func TestNoKeyGetsMoreThanItsLimitWhenTheMemoryIsFull(t *testing.T) {
 }
 
 // takeOne takes 1 for a key in a way that depends on i.
-func takeOne(t *testing.T, b *memory.Backend, i int, key string, l window.Limit) (granted bool, err error) {
-	var w window.Window
+func takeOne(c caller, i int, key string, l window.Limit) (granted bool) {
 	switch i % 4 {
-	case 0:
-		w, err = b.Take(t.Context(), key, l, 1)
-		granted = !w.Refused
-	case 1:
-		w, err = b.Take(t.Context(), key, l, 1)
-		granted = !w.Refused
+	case 0, 1:
+		return !c.of(c.Take(c.Context(), key, l, 1)).Refused
 	case 2:
-		granted, err = b.TakeAll(t.Context(), []window.Take{l.For(key, 1)}, make([]window.Window, 1))
-	default:
-		w, err = b.Hit(t.Context(), key, l, 1)
-		granted = !w.Refused && w.Count <= l.Max
+		granted, _ = c.takeAll(l.For(key, 1))
+		return granted
 	}
-	return granted, err
+	w := c.of(c.Hit(c.Context(), key, l, 1))
+	return !w.Refused && w.Count <= l.Max
 }
 
 // A key without a window is denied until there is room, which no policy turns into a grant. Other keys are not affected.
@@ -75,56 +67,44 @@ func TestAFullMemoryRefusesNewKeys(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := backendtest.NewClock()
 			b := newBackend(t, clock, memory.WithMaxKeys(2), memory.WithCleanPeriod(time.Hour))
-			c := caller{t, b, a}
-			l := limitOf(a, time.Minute, 10)
+			c, ctx, l := caller{t, b, a}, t.Context(), limitOf(a, time.Minute, 10)
 			c.hit("a", time.Minute)
 			c.hit("b", time.Minute)
 			full := window.Window{Count: 10, Refused: true, RetryAfter: time.Hour}
 			require.Equal(t, full, c.hit("new", time.Minute))
-			w, err := b.Take(t.Context(), "new", l, 1)
-			require.NoError(t, err)
-			require.Equal(t, full, w)
-			w, err = b.Peek(t.Context(), "new", l, 1)
-			require.NoError(t, err)
-			require.Equal(t, full, w)
-			w, err = b.Take(t.Context(), "new", l, 0)
-			require.NoError(t, err)
-			require.Zero(t, w)
-			windows := make([]window.Window, 2)
-			granted, err := b.TakeAll(t.Context(), []window.Take{l.For("a", 1), l.For("new", 1)}, windows)
-			require.NoError(t, err)
+			require.Equal(t, full, c.of(b.Take(ctx, "new", l, 1)))
+			require.Equal(t, full, c.of(b.Peek(ctx, "new", l, 1)))
+			require.Zero(t, c.of(b.Take(ctx, "new", l, 0)))
+			require.Zero(t, c.get("new", time.Minute))
+			granted, windows := c.takeAll(l.For("a", 1), l.For("new", 1))
 			require.False(t, granted)
 			require.Equal(t, full, windows[1])
 			require.EqualValues(t, 1, c.get("a", time.Minute).Count, "nothing was taken")
-			granted, err = b.TakeAll(t.Context(), []window.Take{l.For("new", 0)}, windows[:1])
-			require.NoError(t, err)
+			granted, windows = c.takeAll(l.For("new", 0))
 			require.True(t, granted)
 			require.Zero(t, windows[0])
-			_, err = b.Charge(t.Context(), "new", l, 1)
+			_, err := b.Charge(ctx, "new", l, 1)
 			require.ErrorIs(t, err, window.ErrFull)
-			_, err = b.Set(t.Context(), "new", l, 1)
+			_, err = b.Set(ctx, "new", l, 1)
 			require.ErrorIs(t, err, window.ErrFull)
-			require.EqualError(t, err, `memory: set "new": store is full: at most 2 windows`)
-			require.Zero(t, c.get("new", time.Minute))
-			require.NoError(t, b.Reset(t.Context(), "new", l))
+			require.EqualError(t, err,
+				`memory: set "new": store is full: at most 2 windows, and 16 hits in sliding logs for each of them`)
+			require.NoError(t, b.Reset(ctx, "new", l))
 
 			require.EqualValues(t, 2, c.hit("a", time.Minute).Count)
-			require.NoError(t, b.Reset(t.Context(), "b", l))
-			granted, err = b.TakeAll(t.Context(), []window.Take{l.For("new", 1), l.For("newer", 1)}, windows)
-			require.NoError(t, err)
+			require.NoError(t, b.Reset(ctx, "b", l))
+			granted, _ = c.takeAll(l.For("new", 1), l.For("newer", 1))
 			require.False(t, granted, "there is room for one of them")
 			require.Equal(t, 1, b.Len())
 			c.hit("b", time.Minute)
 			clock.Advance(2*time.Minute - 1)
 			c.set("a", time.Minute, 1)
 			clock.Advance(1)
-			granted, err = b.TakeAll(t.Context(), []window.Take{l.For("a", 1)}, windows[:1])
-			require.NoError(t, err)
+			granted, _ = c.takeAll(l.For("a", 1))
 			require.True(t, granted)
 			require.Equal(t, 2, b.Len(), "what needs no room makes none")
 			clock.Advance(2 * time.Minute)
-			granted, err = b.TakeAll(t.Context(), []window.Take{l.For("new", 1), l.For("newer", 1)}, windows)
-			require.NoError(t, err)
+			granted, _ = c.takeAll(l.For("new", 1), l.For("newer", 1))
 			require.True(t, granted, "the others are over")
 			require.LessOrEqual(t, b.Len(), 2)
 		})

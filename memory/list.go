@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"iter"
-	"slices"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/window"
@@ -12,27 +11,27 @@ import (
 // List implements [window.Backend].
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
-		wanted := map[*shard][]id{}
+		if len(keys) == 0 {
+			for i := range b.shards {
+				if !b.list(ctx, &b.shards[i], nil, yield) {
+					return
+				}
+			}
+		}
 		for _, key := range keys {
 			k := b.idOf(key)
-			s := b.shardOf(k)
-			wanted[s] = append(wanted[s], k)
-		}
-		more := true
-		for i := range b.shards {
-			s := &b.shards[i]
-			if len(keys) == 0 || wanted[s] != nil {
-				more = more && b.list(ctx, s, wanted[s], yield)
+			if !b.list(ctx, b.shardOf(k), &k, yield) {
+				return
 			}
 		}
 	}
 }
 
-// list yields the counts of a shard, of some keys or of all. It returns false if the loop has ended.
-func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(window.Listed, error) bool) (more bool) {
+// list yields the counts of a shard, of a key or of all. It returns false if the loop has ended.
+func (b *Backend) list(ctx context.Context, s *shard, key *id, yield func(window.Listed, error) bool) (more bool) {
 	var some []window.Listed
-	s.walk(b, func(r *record, at algorithm.Time) {
-		if keys != nil && !slices.ContainsFunc(keys, r.hasKeyOf) {
+	for range s.walk(b, func(r *record, at algorithm.Time) {
+		if key != nil && !r.hasKeyOf(*key) {
 			return
 		}
 		s.scratch = r.Record
@@ -40,21 +39,19 @@ func (b *Backend) list(ctx context.Context, s *shard, keys []id, yield func(wind
 		if state := algorithm.Of(r.kind).Peek(&s.scratch, &by, &at, 0); state.Left > 0 {
 			some = append(some, b.listed(r, at, state))
 		}
-	}, func() bool {
-		err := b.Ping(ctx)
-		if more = err == nil; !more {
+	}) {
+		if err := b.Ping(ctx); err != nil {
 			yield(window.Listed{}, b.fail("list", "", err))
 			return false
 		}
 		for _, l := range some {
-			if more = yield(l, nil); !more {
+			if !yield(l, nil) {
 				return false
 			}
 		}
 		some = some[:0]
-		return true
-	})
-	return more
+	}
+	return true
 }
 
 // listed describes a record in a state.

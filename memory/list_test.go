@@ -20,8 +20,7 @@ func TestListTellsTheBurstUnlessItIsTheMax(t *testing.T) {
 	for burst, want := range map[uint64]uint64{0: 0, 4: 4, 10: 0, 20: 20} {
 		l := limitOf(window.TokenBucket, time.Minute, 10)
 		l.Burst = burst
-		_, err := b.Take(t.Context(), "k", l, 1)
-		require.NoError(t, err)
+		caller{t, b, l.Algorithm}.of(b.Take(t.Context(), "k", l, 1))
 		for listed, err := range b.List(t.Context(), "k") {
 			require.NoError(t, err)
 			require.Equal(t, []uint64{10, want}, []uint64{listed.Limit.Max, listed.Limit.Burst})
@@ -33,16 +32,14 @@ func TestListTellsTheBurstUnlessItIsTheMax(t *testing.T) {
 func TestListReturnsDigests(t *testing.T) {
 	b := newBackend(t, backendtest.NewClock())
 	l, long := limitOf(window.FixedWindow, time.Minute, 10), strings.Repeat("k", 129)
-	_, err := b.Take(t.Context(), long, l, 3)
-	require.NoError(t, err)
+	c := caller{t, b, l.Algorithm}
+	c.of(b.Take(t.Context(), long, l, 3))
 	for _, keys := range [][]string{{long}, nil} {
 		for listed, err := range b.List(t.Context(), keys...) {
 			require.NoError(t, err)
 			require.True(t, listed.Digest)
 			require.EqualValues(t, 3, listed.Window.Count)
-			w, err := b.Peek(t.Context(), listed.Key, l, 0)
-			require.NoError(t, err)
-			require.Zero(t, w.Count)
+			require.Zero(t, c.get(listed.Key, time.Minute))
 			for range b.List(t.Context(), listed.Key) {
 				t.Error("the digest is listed as a key")
 			}
@@ -56,8 +53,7 @@ func TestAListOfManyWindows(t *testing.T) {
 	l := limitOf(window.FixedWindow, time.Minute, 10)
 	const n = 5000
 	for i := range n {
-		_, err := b.Take(t.Context(), fmt.Sprint(i), l, 1)
-		require.NoError(t, err)
+		caller{t, b, l.Algorithm}.hit(fmt.Sprint(i), time.Minute)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -89,15 +85,13 @@ func TestAListOfManyWindows(t *testing.T) {
 func TestBoundsMayBeAsLargeAsPossible(t *testing.T) {
 	before := heap()
 	for _, opts := range [][]memory.Option{
-		{memory.WithMaxKeys(math.MaxInt)}, {memory.WithMaxKeys(1)}, {memory.WithMaxKeys(math.MaxInt), memory.WithMaxTimes(math.MaxInt), memory.WithMaxLog(1<<29 - 1)},
-		{memory.WithMaxTimes(1), memory.WithMaxLog(1)}, {memory.WithCleanPeriod(math.MaxInt64), memory.WithKeyOlderThan(math.MaxInt64)}, {memory.WithCleanPeriod(1)},
+		{memory.WithMaxKeys(math.MaxInt)}, {memory.WithMaxKeys(math.MaxInt), memory.WithMaxLog(1<<29 - 1)},
+		{memory.WithMaxKeys(1), memory.WithMaxLog(10)}, {memory.WithCleanPeriod(math.MaxInt64), memory.WithKeyOlderThan(math.MaxInt64)}, {memory.WithCleanPeriod(1)},
 	} {
 		b := newBackend(t, backendtest.NewClock(), opts...)
 		for _, a := range everyAlgorithm {
 			for key := range 3 {
-				w, err := b.Take(t.Context(), fmt.Sprint(key), limitOf(a, time.Minute, 1), 1)
-				require.NoError(t, err)
-				require.LessOrEqual(t, w.Count, uint64(1))
+				require.LessOrEqual(t, caller{t, b, a}.hit(fmt.Sprint(key), time.Minute).Count, uint64(10))
 			}
 		}
 		require.Less(t, heap(), before+4_000_000)

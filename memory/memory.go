@@ -22,7 +22,6 @@ import (
 	"hash/maphash"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,10 +44,9 @@ type Backend struct {
 	shards     []shard
 	shardMax   int   // windows of a shard
 	shardTimes int   // of its logs
-	errFull    error // ErrFull, with the bound
-	errLogs    error // ErrFull, for too many times in logs
+	errFull    error // ErrFull, with the bounds
 	failed     atomic.Uint64
-	ledger     func() *ledger.Ledger // of places in flight
+	ledger     *ledger.Ledger // of places in flight
 
 	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner or closed is used
 	cleaner  *time.Timer
@@ -63,16 +61,17 @@ var _ window.BackendCloser = (*Backend)(nil)
 func New(opts ...Option) *Backend {
 	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), cleaning: make(chan struct{}, 1)}
 	b.clock = newClock(b.now)
-	b.errFull = fmt.Errorf("%w: at most %d windows", window.ErrFull, b.maxKeys)
-	b.errLogs = fmt.Errorf("%w: at most %d hits in sliding logs", window.ErrFull, b.maxTimes)
+	b.errFull = fmt.Errorf("%w: at most %d windows, and %d hits in sliding logs for each of them",
+		window.ErrFull, b.maxKeys, timesPerKey)
 	shards := shardsFor(b.maxKeys)
 	b.shards = make([]shard, shards)
 	b.shardMax = b.maxKeys / shards
-	b.shardTimes = max(b.maxTimes/shards, 4*int(b.maxLog)) // a log that grows is never larger
+	b.shardTimes = max(timesPerKey*b.shardMax, 4*int(b.maxLog)) // a log that grows is never larger
 	for i := range b.shards {
 		b.shards[i].index = int32(i)
 	}
-	b.ledger = sync.OnceValue(b.newLedger)
+	clock := b.clock // the ledger does not refer to b, which can be freed while places are held
+	b.ledger = ledger.New(b.maxKeys, func() time.Duration { return time.Duration(clock.now().Now) })
 	b.startCleaner()
 	return b
 }
@@ -91,16 +90,23 @@ func shardsFor(maxKeys int) int {
 // cleaning is running, Close waits for its end.
 func (b *Backend) Close() error {
 	b.stopCleaner()
-	b.ledger().Close()
-	for i := range b.shards {
-		s := &b.shards[i]
-		s.mu.Lock()
+	b.ledger.Close()
+	b.each(func(s *shard) {
 		s.cells = nil
 		s.records = 0
 		s.closed = true
+	})
+	return nil
+}
+
+// each calls f with each shard, the mutex locked.
+func (b *Backend) each(f func(s *shard)) {
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		f(s)
 		s.mu.Unlock()
 	}
-	return nil
 }
 
 // Ping returns nil, unless ctx has ended or the backend is closed.
@@ -117,24 +123,13 @@ func (b *Backend) Ping(ctx context.Context) error {
 // Stats implements [window.BackendCloser]. A TakeAll is one call. Windows is [Backend.Len].
 func (b *Backend) Stats() window.Stats {
 	store := window.StoreStats{Name: "memory", Errors: b.failed.Load()}
-	for i := range b.shards {
-		s := &b.shards[i]
-		s.mu.Lock()
-		store.Calls += s.calls
-		s.mu.Unlock()
-	}
+	b.each(func(s *shard) { store.Calls += s.calls })
 	return window.Stats{Stores: []window.StoreStats{store}, Windows: b.Len()}
 }
 
 // Len returns the number of windows, including those that are over and not removed yet.
-func (b *Backend) Len() int {
-	n := 0
-	for i := range b.shards {
-		s := &b.shards[i]
-		s.mu.Lock()
-		n += s.records
-		s.mu.Unlock()
-	}
+func (b *Backend) Len() (n int) {
+	b.each(func(s *shard) { n += s.records })
 	return n
 }
 

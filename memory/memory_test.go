@@ -49,25 +49,35 @@ type caller struct {
 
 var limitOf = memory.LimitOf
 
-func (c caller) hit(key string, scale time.Duration) window.Window {
+// of returns the window of a call.
+func (c caller) of(w window.Window, err error) window.Window {
 	c.Helper()
-	w, err := c.Hit(c.Context(), key, limitOf(c.algorithm, scale, 10), 1)
 	require.NoError(c, err)
 	return w
+}
+
+func (c caller) hit(key string, scale time.Duration) window.Window {
+	c.Helper()
+	return c.of(c.Hit(c.Context(), key, limitOf(c.algorithm, scale, 10), 1))
 }
 
 func (c caller) set(key string, scale time.Duration, count uint64) window.Window {
 	c.Helper()
-	w, err := c.Set(c.Context(), key, limitOf(c.algorithm, scale, 10), count)
-	require.NoError(c, err)
-	return w
+	return c.of(c.Set(c.Context(), key, limitOf(c.algorithm, scale, 10), count))
 }
 
 func (c caller) get(key string, scale time.Duration) window.Window {
 	c.Helper()
-	w, err := c.Peek(c.Context(), key, limitOf(c.algorithm, scale, 10), 0)
+	return c.of(c.Peek(c.Context(), key, limitOf(c.algorithm, scale, 10), 0))
+}
+
+// takeAll makes takes, and returns their windows.
+func (c caller) takeAll(takes ...window.Take) (granted bool, windows []window.Window) {
+	c.Helper()
+	windows = make([]window.Window, len(takes))
+	granted, err := c.TakeAll(c.Context(), takes, windows)
 	require.NoError(c, err)
-	return w
+	return granted, windows
 }
 
 // Windows end all the time, on the real clock and with cleanings in between. No two hits of a
@@ -150,21 +160,6 @@ func TestHitsOfExistingWindowsDoNotAllocate(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDeleteWithoutScalesEndsAllWindowsOfAKey(t *testing.T) {
-	clock := backendtest.NewClock()
-	b := newBackend(t, clock)
-	c := caller{t, b, window.FixedWindow}
-	for scale := range 20 {
-		c.hit("k", time.Duration(scale+1)*time.Second)
-	}
-	c.hit("other", time.Hour)
-	clock.Advance(5 * time.Second)
-	n, err := b.Delete(t.Context(), "k")
-	require.NoError(t, err)
-	require.Equal(t, 15, n, "five are over")
-	require.Equal(t, 1, b.Len(), "windows that are over are removed too")
 }
 
 // The time of a call is read when it is its turn: one that waits does not count in the past. So windows start a scale

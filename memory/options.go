@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
@@ -23,7 +22,6 @@ type options struct {
 	maxKeys      int
 	beforeDrop   func([]window.Listed)
 	maxLog       uint64
-	maxTimes     int
 }
 
 // optionsOf applies options to the defaults.
@@ -32,7 +30,6 @@ func optionsOf(opts []Option) (o options) {
 	o.cleanPeriod = cmp.Or(o.cleanPeriod, time.Minute)
 	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
 	o.maxLog = cmp.Or(o.maxLog, DefaultMaxLog)
-	o.maxTimes = cmp.Or(o.maxTimes, 16*min(o.maxKeys, math.MaxInt/16))
 	return o
 }
 
@@ -69,8 +66,8 @@ func WithKeyOlderThan(d time.Duration) Option {
 //
 // If there is no room for a new key, some windows are looked at, others each time, and those that are over are
 // removed. If none is, the key is denied as if its limit was used up, with a RetryAfter of [WithCleanPeriod]; Charge and
-// Set fail with [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause new keys to be
-// denied, but can't reset a count.
+// Set fail with [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause
+// new keys to be denied, but can't reset a count.
 func WithMaxKeys(n int) Option {
 	return func(o *options) { o.maxKeys = api.NotNegative("memory: WithMaxKeys", n) }
 }
@@ -81,15 +78,24 @@ func WithMaxKeys(n int) Option {
 // that are removed to make room for a new key, or that a hit, Set, Reset or Close ends, are not given to f.
 func WithBeforeDrop(f func([]window.Listed)) Option { return func(o *options) { o.beforeDrop = f } }
 
-// DefaultMaxLog is the default of [WithMaxLog].
-const DefaultMaxLog = 10_000
-
-// maxLogged is the largest Max of a sliding log: four times as many times fit 31 bits.
-const maxLogged = 1<<29 - 1
+const (
+	// DefaultMaxLog is the default of [WithMaxLog].
+	DefaultMaxLog = 10_000
+	// maxLogged is the largest Max of a sliding log: four times as many times fit 31 bits.
+	maxLogged = 1<<29 - 1
+	// timesPerKey is for how many times all sliding logs have room, for each of MaxKeys.
+	timesPerKey = 16
+)
 
 // WithMaxLog sets the largest Max of a sliding log, which is also how many hits [Backend.Charge]
 // and [Backend.Set] count at most. A larger one is a [*window.RangeError]. Default, and with 0:
 // [DefaultMaxLog]. It panics if n is more than 2^29-1.
+//
+// The number of times that all sliding logs together have room for is bounded, too, to 16 for each of [WithMaxKeys]. A
+// time takes 16 bytes, and a log has room for up to four times as many as it needs, and for what it has needed until
+// cleanings have made it smaller. Takes at the same time need one. Each shard has its share, but has room for the log of
+// one key with the largest limit. If there is no room, a hit that needs some is denied as one of a new key is; its
+// RetryAfter is at most the time until its log is empty.
 func WithMaxLog(n uint64) Option {
 	return func(o *options) {
 		if n > maxLogged {
@@ -97,15 +103,4 @@ func WithMaxLog(n uint64) Option {
 		}
 		o.maxLog = n
 	}
-}
-
-// WithMaxTimes bounds the number of times that all sliding logs together have room for, and so their
-// memory: it takes 16 bytes for each, and a log has room for up to four times as many as it needs, and
-// for what it has needed until cleanings have made it smaller. Takes at the
-// same time need one. If there are so many, a hit that needs room is denied as one of a new key is, see [WithMaxKeys]; its
-// RetryAfter is at most the time until its log is empty.
-// Each shard has its share of n, but has room for the log of one key with the largest limit. Default, and with 0: 16
-// times the number of keys. It panics if n is negative.
-func WithMaxTimes(n int) Option {
-	return func(o *options) { o.maxTimes = api.NotNegative("memory: WithMaxTimes", n) }
 }

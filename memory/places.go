@@ -3,18 +3,10 @@ package memory
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/window"
 )
-
-// newLedger returns the ledger of the places in flight. It refers to the clock only, so that a backend that
-// nobody refers to can be freed while places are held.
-func (b *Backend) newLedger() *ledger.Ledger {
-	clock := b.clock
-	return ledger.New(b.maxKeys, func() time.Duration { return time.Duration(clock.now().Now) })
-}
 
 // Exchange implements [window.Backend]. Up to [WithMaxKeys] keys and names have places in flight, beside as
 // many windows. Places of package inflight have no lease on a Backend.
@@ -23,7 +15,7 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 		return b.fail("exchange", "", err)
 	}
 	for i := range claims {
-		places[i] = b.ledger().Exchange(&claims[i])
+		places[i] = b.ledger.Exchange(&claims[i])
 		if err := places[i].Err; err != nil {
 			places[i].Err = b.fail("exchange", claims[i].Key, err)
 		}
@@ -32,7 +24,7 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 }
 
 // Ledger is for package inflight, whose places on a Backend have no lease.
-func (b *Backend) Ledger() *ledger.Ledger { return b.ledger() }
+func (b *Backend) Ledger() *ledger.Ledger { return b.ledger }
 
 // ListPlaces implements [window.Backend].
 func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[window.ListedPlaces, error] {
@@ -41,6 +33,6 @@ func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[wind
 			yield(window.ListedPlaces{}, b.fail("list places", "", err))
 			return
 		}
-		b.ledger().EachPlaces(keys, func(p window.ListedPlaces) bool { return yield(p, nil) })
+		b.ledger.EachPlaces(keys, func(p window.ListedPlaces) bool { return yield(p, nil) })
 	}
 }

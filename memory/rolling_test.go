@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -16,24 +15,14 @@ import (
 )
 
 func TestLogsHaveALargestMax(t *testing.T) {
-	b := newBackend(t, backendtest.NewClock(), memory.WithMaxLog(50))
-	_, err := b.Take(t.Context(), "k", logLimit(50), 50)
-	require.NoError(t, err)
-	_, err = b.Take(t.Context(), "k", logLimit(51), 1)
-	require.ErrorContains(t, err, "Max 51 is out of range: it may be at most 50 with a sliding-log")
-}
-
-func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
-	b := newBackend(t, backendtest.NewClock(), memory.WithMaxLog(10))
-	l := limitOf(window.SlidingLog, time.Minute, 5)
+	c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxLog(10)), window.SlidingLog}
+	_, err := c.Take(t.Context(), "k", limitOf(window.SlidingLog, time.Minute, 11), 1)
+	require.ErrorContains(t, err, "Max 11 is out of range: it may be at most 10 with a sliding-log")
+	l := limitOf(window.SlidingLog, time.Minute, 10)
 	for _, step := range []struct{ n, want uint64 }{{8, 8}, {8, 10}, {1 << 62, 10}} {
-		w, err := b.Charge(t.Context(), "k", l, step.n)
-		require.NoError(t, err)
-		require.Equal(t, step.want, w.Count)
+		require.Equal(t, step.want, c.of(c.Charge(t.Context(), "k", l, step.n)).Count)
 	}
-	w, err := b.Set(t.Context(), "k", l, 11)
-	require.NoError(t, err)
-	require.EqualValues(t, 10, w.Count)
+	require.EqualValues(t, 10, c.set("k", time.Minute, 11).Count)
 }
 
 // Whatever the clock shows, no call panics, and no key is denied for longer than three scales, or what it owes.
@@ -45,23 +34,21 @@ func TestAlgorithmsWithAnyClock(t *testing.T) {
 		scales := []time.Duration{window.MinScale, time.Second, time.Hour, math.MaxInt64 / 4, window.MaxScale}
 		for range 20_000 {
 			ctx, key, scale := t.Context(), fmt.Sprint(random.IntN(20)), scales[random.IntN(len(scales))]
-			limit, n := random.Uint64N(20), random.Uint64N(10)
-			w, err := b.Hit(ctx, key, limitOf(a, scale, limit), n)
-			for _, err := range []error{
-				err,
-				func() error { _, err := b.Charge(ctx, key, limitOf(a, scale, 10), n); return err }(),
-				func() error { _, err := b.GiveBack(ctx, key, limitOf(a, scale, 10), n, w.ID); return err }(),
-				func() error { _, err := b.Peek(ctx, key, limitOf(a, scale, limit), n); return err }(),
-			} {
-				if err != nil {
-					require.ErrorIs(t, err, window.ErrFull)
-				}
+			limit, n := limitOf(a, scale, random.Uint64N(20)), random.Uint64N(10)
+			w, err := b.Hit(ctx, key, limit, n)
+			require.NoError(t, err)
+			ten := limitOf(a, scale, 10)
+			_, err = b.GiveBack(ctx, key, ten, n, w.ID)
+			require.NoError(t, err)
+			_, err = b.Peek(ctx, key, limit, n)
+			require.NoError(t, err)
+			if _, err = b.Charge(ctx, key, ten, n); err == nil && random.IntN(10) == 0 {
+				_, err = b.Set(ctx, key, ten, n)
 			}
-			if random.IntN(10) == 0 {
-				_, err := b.Set(ctx, key, limitOf(a, scale, 10), n)
-				require.True(t, err == nil || errors.Is(err, window.ErrFull))
+			if err != nil {
+				require.ErrorIs(t, err, window.ErrFull)
 			}
-			if w.Refused && n <= limit && limit > 0 && scale <= time.Hour {
+			if w.Refused && n <= limit.Max && limit.Max > 0 && scale <= time.Hour {
 				most := 3 * scale
 				if a == window.TokenBucket {
 					most = 40 * scale // Charge has made it lack up to 38 tokens, of which one comes back in a scale
@@ -85,87 +72,61 @@ func TestAlgorithmsWithAnyClock(t *testing.T) {
 	}
 }
 
-// logLimit is one of a sliding log.
-func logLimit(most uint64) window.Limit { return limitOf(window.SlidingLog, time.Minute, most) }
-
-// The times of all logs are bounded. What does not fit is refused, which no policy allows, and takes nothing. When
-// others are over, they make room.
-func TestMaxTimesBoundsSlidingLogs(t *testing.T) {
+// There is room for 1024 times. What does not fit is refused until the log is over, which no policy allows, and takes
+// nothing. When others are over, they make room.
+func TestSlidingLogsAreBounded(t *testing.T) {
 	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithMaxKeys(100), memory.WithMaxLog(16), memory.WithMaxTimes(64))
-	full := func(key string) (granted int) {
-		for range 16 {
-			w, err := b.Take(t.Context(), key, logLimit(16), 1)
-			require.NoError(t, err)
-			if w.Refused {
-				require.LessOrEqual(t, w.RetryAfter, time.Minute)
-				require.Positive(t, w.RetryAfter)
-				continue
+	b := newBackend(t, clock, memory.WithMaxKeys(64), memory.WithMaxLog(256), memory.WithCleanPeriod(time.Hour))
+	c, ctx, l := caller{t, b, window.SlidingLog}, t.Context(), limitOf(window.SlidingLog, time.Minute, 256)
+	fill := func(key string, n int) (granted int) {
+		for range n {
+			if !c.of(b.Take(ctx, key, l, 1)).Refused {
+				granted++
 			}
-			granted++
-			clock.Advance(time.Millisecond)
+			clock.Advance(1)
 		}
 		return granted
 	}
-	for i := range 4 {
-		require.Equal(t, 16, full(fmt.Sprint("k", i)))
+	for i, n := range []int{2, 256, 256, 256, 128, 64, 32, 16, 8, 4, 2} {
+		require.Equal(t, n, fill(fmt.Sprint("k", i), n))
 	}
-	require.Zero(t, full("another"))
-	w, err := b.Peek(t.Context(), "another", logLimit(16), 1)
-	require.NoError(t, err)
-	require.True(t, w.Refused)
-	_, err = b.Charge(t.Context(), "another", logLimit(16), 1)
+	full := window.Window{Count: 256, Refused: true, RetryAfter: time.Minute - 1023}
+	require.Equal(t, full, c.of(b.Take(ctx, "k0", l, 1)), "until its last take, 1023 ns ago, is over")
+	full.RetryAfter = time.Hour
+	require.Equal(t, full, c.of(b.Peek(ctx, "another", l, 1)))
+	_, err := b.Charge(ctx, "another", l, 1)
 	require.ErrorIs(t, err, window.ErrFull)
-	require.ErrorContains(t, err, "store is full: at most 64 hits in sliding logs")
-	takes := []window.Take{logLimit(16).For("another", 1), limitOf(window.FixedWindow, time.Minute, 5).For("another", 1)}
-	windows := make([]window.Window, 2)
-	granted, err := b.TakeAll(t.Context(), []window.Take{takes[1], takes[0]}, windows)
-	require.NoError(t, err)
+	fixed := limitOf(window.FixedWindow, time.Minute, 5)
+	granted, windows := c.takeAll(fixed.For("another", 1), l.For("another", 1))
 	require.False(t, granted)
 	require.Equal(t, []bool{false, true}, []bool{windows[0].Refused, windows[1].Refused})
-	require.Zero(t, caller{t, b, window.FixedWindow}.get("another", time.Minute))
-	require.EqualValues(t, 16, caller{t, b, window.SlidingLog}.get("k3", time.Minute).Count)
+	require.Zero(t, c.of(b.Peek(ctx, "another", fixed, 0)))
+	require.EqualValues(t, 256, c.get("k3", time.Minute).Count)
+	require.Equal(t, 11, b.Len(), "what is denied leaves nothing")
 
-	require.Equal(t, 4, b.Len(), "what is denied leaves nothing")
 	clock.Advance(time.Minute)
-	require.Equal(t, 16, full("another"))
+	require.Equal(t, 256, fill("another", 256))
 	require.Equal(t, 1, b.Len())
-}
-
-// A log that has no room to grow has room when it is over, or before.
-func TestMaxTimesDenyALogUntilItIsOver(t *testing.T) {
-	clock := backendtest.NewClock()
-	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(100), memory.WithMaxLog(16), memory.WithMaxTimes(64),
-		memory.WithCleanPeriod(time.Hour)), window.SlidingLog}
-	c.hit("k", time.Minute)
-	clock.Advance(time.Second)
-	c.hit("k", time.Minute)
-	require.Equal(t, 31, c.hitNewKeys(31, time.Minute))
-	clock.Advance(time.Second)
-	require.Equal(t, window.Window{Count: 10, Refused: true, RetryAfter: 59 * time.Second}, c.hit("k", time.Minute))
 }
 
 // One key can always have the largest limit, whatever the bound.
 func TestALogOfTheLargestLimitFits(t *testing.T) {
 	clock := backendtest.NewClock()
-	b := newBackend(t, clock, memory.WithMaxTimes(1))
+	c := caller{t, newBackend(t, clock, memory.WithMaxKeys(2)), window.SlidingLog}
 	for range 20_000 {
-		w, err := b.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1)
-		require.NoError(t, err)
-		require.False(t, w.Refused)
+		require.False(t, c.of(c.Hit(t.Context(), "k", limitOf(window.SlidingLog, time.Second, 10_000), 1)).Refused)
 		clock.Advance(103 * time.Microsecond)
 	}
-	require.Greater(t, caller{t, b, window.SlidingLog}.get("k", time.Second).Count, uint64(9000))
+	require.Greater(t, c.get("k", time.Second).Count, uint64(9000))
 
-	// What is given back needs no room, as soon as there is little.
+	// What is given back needs no room.
 	l := limitOf(window.SlidingLog, time.Hour, 10_000)
 	last := int64(0)
 	for i := range 100_000 {
-		w, err := b.Take(t.Context(), "given back", l, 1)
-		require.NoError(t, err)
+		w := c.of(c.Take(t.Context(), "given back", l, 1))
 		require.False(t, w.Refused, "take %d", i)
 		if i >= 9_999 {
-			given, err := b.GiveBack(t.Context(), "given back", l, 1, last)
+			given, err := c.GiveBack(t.Context(), "given back", l, 1, last)
 			require.NoError(t, err)
 			require.True(t, given)
 		}

@@ -15,8 +15,6 @@ const (
 	maxShards = 256
 	// longestKey is the length of the longest key that is stored. Of longer ones, a digest is.
 	longestKey = 128
-	// fewestCells is the smallest number of cells, a power of two.
-	fewestCells = 8
 	// sweepStep is how many cells are looked at for a new key if there is no room.
 	sweepStep = 128
 )
@@ -24,7 +22,7 @@ const (
 // shard is a table of the records of some keys. The mutex guards all of it.
 //
 // A record that counts something is not removed to make room for another. When there is no room, a key without a record
-// is refused.
+// is refused. One that counts nothing is removed by the call that has ended it.
 //
 // The records of a cell are a list. A cell has the hashes from its index to the next one, each followed by as many bits
 // as there are: when the number of cells changes, the order of hashes does not.
@@ -135,7 +133,7 @@ func (s *shard) find(k id, l *window.Limit) *record {
 // insert adds an empty record, which does not keep the caller's strings.
 func (s *shard) insert(k id, l *window.Limit) *record {
 	if s.records >= len(s.cells) {
-		s.resize(max(fewestCells, 2*len(s.cells)))
+		s.resize(max(8, 2*len(s.cells)))
 	}
 	s.records++
 	of := limits.Identity(l)
@@ -160,6 +158,13 @@ func (s *shard) put(r *record) {
 	*cell = r
 }
 
+// removeEmpty removes a record that counts nothing.
+func (s *shard) removeEmpty(r *record) {
+	if r.Empty() {
+		s.remove(r)
+	}
+}
+
 func (s *shard) remove(r *record) {
 	s.times -= r.Log.Times()
 	s.records--
@@ -170,7 +175,7 @@ func (s *shard) remove(r *record) {
 	*at = r.next
 }
 
-// resize makes n cells.
+// resize makes n cells, a power of two. There are never fewer than before: a cell takes little beside a record.
 func (s *shard) resize(n int) {
 	old := s.cells
 	s.cells = make([]*record, n)
@@ -209,17 +214,4 @@ func (s *shard) sweep(at algorithm.Time) {
 			s.remove(r)
 		}
 	})
-}
-
-// fit gives memory back if most of it is not used.
-func (s *shard) fit() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.cells)
-	for n > fewestCells && s.records <= n/4 {
-		n /= 2
-	}
-	if n < len(s.cells) {
-		s.resize(n)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
@@ -36,11 +37,10 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 // takeAll makes all takes or none. No two are of one count.
 func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted bool, err error) {
 	var few [fewTakes]access
-	all := few[:]
+	all := few[:min(len(takes), len(few))]
 	if len(takes) > len(few) {
 		all = make([]access, len(takes))
 	}
-	all = all[:len(takes)]
 	var fewShards [fewTakes]*shard
 	shards := fewShards[:0]
 	for i := range all {
@@ -53,38 +53,38 @@ func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted
 	for _, s := range shards {
 		s.mu.Lock()
 	}
-	if first := shards[0]; first.closed {
-		err = window.ErrClosed
-	} else {
-		first.calls++
-		at := b.clock.now()
-		for i := range all {
-			all[i].at = at
+	defer func() {
+		for _, s := range shards {
+			s.mu.Unlock()
 		}
-		var full bool
-		if granted, full = b.takeLocked(takes, all, windows); full {
-			for _, s := range shards {
-				s.sweep(at)
-			}
-			granted, _ = b.takeLocked(takes, all, windows)
+	}()
+	if shards[0].closed {
+		return false, window.ErrClosed
+	}
+	shards[0].calls++
+	at := b.clock.now()
+	granted, full := b.takeLocked(takes, all, windows, at)
+	if full {
+		for _, s := range shards {
+			s.sweep(at)
 		}
+		granted, _ = b.takeLocked(takes, all, windows, at)
 	}
-	for _, s := range shards {
-		s.mu.Unlock()
-	}
-	return granted, err
+	return granted, nil
 }
 
 // takeLocked makes all takes or none, and makes windows describe their windows. Full reports that there is no room for
 // takes that are within their limits. The mutexes of all shards are held.
-func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window.Window) (granted, full bool) {
+func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window.Window,
+	at algorithm.Time) (granted, full bool) {
 	granted = true
 	for i := range all {
 		x := &all[i]
+		x.at = at
 		x.record = x.shard.find(x.id, &takes[i].Limit)
-		windows[i] = window.Window{}
-		x.describe(x.peek(takes[i].N), &windows[i])
-		granted = granted && !windows[i].Refused
+		state := x.peek(takes[i].N)
+		granted = granted && state.Wait == 0
+		state.Describe(&x.at, &windows[i])
 	}
 	if !granted {
 		return false, false
@@ -93,22 +93,23 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 		x := &all[i]
 		switch {
 		case takes[i].N == 0:
-		case x.fits(b):
-			x.add(&takes[i].Limit)
-		default:
+		case !x.fits(b):
 			state := x.full(b, windows[i].Left)
-			windows[i] = window.Window{}
-			x.describe(state, &windows[i])
+			state.Describe(&x.at, &windows[i])
 			full = true
+		case x.record == nil:
+			x.record = x.shard.insert(x.id, &takes[i].Limit)
 		}
 	}
 	for i := range all {
 		x := &all[i]
-		if !full {
-			windows[i] = window.Window{}
-			x.describe(x.take(b, &takes[i].Limit, takes[i].N), &windows[i])
-		} else if x.record != nil && x.record.Empty() {
-			x.shard.remove(x.record)
+		switch {
+		case takes[i].N == 0:
+		case !full:
+			state := x.count(b, take, takes[i].N)
+			state.Describe(&x.at, &windows[i])
+		case x.record != nil:
+			x.shard.removeEmpty(x.record)
 		}
 	}
 	return !full, full

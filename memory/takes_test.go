@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -18,25 +17,11 @@ func TestTakesOfManyWindowsAtOnce(t *testing.T) {
 	for i := range limits {
 		limits[i] = limitOf(window.FixedWindow, time.Minute, 2).For(string(rune('a'+i%50))+string(rune('a'+i/50)), 1)
 	}
-	windows := make([]window.Window, len(limits))
 	for round := range uint64(3) {
-		granted, err := b.TakeAll(t.Context(), limits, windows)
-		require.NoError(t, err)
+		granted, windows := caller{t, b, window.FixedWindow}.takeAll(limits...)
 		require.Equal(t, round < 2, granted)
 		for i := range windows {
 			require.Equal(t, min(round+1, 2), windows[i].Count)
 		}
 	}
-}
-
-func TestCountThatWasTooLargeIsNotGivenBack(t *testing.T) {
-	b := newBackend(t, backendtest.NewClock())
-	c := caller{t, b, window.FixedWindow}
-	w := c.set("k", time.Minute, math.MaxInt64-1)
-	_, err := b.Charge(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), 5)
-	require.NoError(t, err)
-	ok, err := b.GiveBack(t.Context(), "k", limitOf(window.FixedWindow, time.Minute, 10), 5, w.ID)
-	require.NoError(t, err)
-	require.False(t, ok)
-	require.EqualValues(t, uint64(math.MaxInt64), c.get("k", time.Minute).Count)
 }
