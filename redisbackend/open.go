@@ -3,7 +3,6 @@ package redisbackend
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -22,10 +21,6 @@ func init() {
 	}
 }
 
-// parameters are the URL parameters that rueidis.ParseURL reads.
-var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protocol", "client_name", "master_set",
-	"skip_verify"}
-
 // opened is a backend with a client of its own.
 type opened struct {
 	*rediswindow.Backend
@@ -41,20 +36,13 @@ func (o *opened) Close() error {
 
 // open opens the backend of a URL.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
-	u, err := redisclient.Parse(text, parameters...)
+	s, err := parse(text)
 	if err != nil {
 		return nil, &api.CallError{Package: "redisbackend", Err: err}
 	}
-	option, err := optionOf(u)
-	if err != nil {
-		return nil, &api.CallError{Package: "redisbackend", Err: err}
-	}
-	c := newConnecting(option)
-	o := &opened{rediswindow.New(
-		adapter{now: c.now, left: c.left, name: option.InitAddress[0]},
-		rediswindow.WithPrefix(u.Prefix), rediswindow.WithMaxLog(u.MaxLog), rediswindow.WithMaxQueued(u.MaxQueued),
-	), c}
-	if u.Lazy {
+	c := newConnecting(s.client)
+	o := &opened{rediswindow.New(adapter{now: c.now, left: c.left, name: s.client.InitAddress[0]}, s.backend...), c}
+	if s.lazy {
 		go func() {
 			if c.attempt() != nil {
 				c.retry()
@@ -62,30 +50,15 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 		}()
 		return o, nil
 	}
-	if err := c.connect(ctx); err != nil {
-		_ = o.Close()
-		return nil, err
+	err = c.connect(ctx)
+	if err == nil {
+		err = o.Ping(ctx)
 	}
-	if err := o.Ping(ctx); err != nil {
+	if err != nil {
 		_ = o.Close()
 		return nil, err
 	}
 	return o, nil
-}
-
-// optionOf returns the options of the client of a URL.
-func optionOf(u *redisclient.URL) (rueidis.ClientOption, error) {
-	scheme := u.Scheme
-	if scheme == "redis+unix" {
-		scheme = "unix"
-	}
-	option, err := rueidis.ParseURL(u.String(scheme))
-	if err != nil {
-		return option, redisclient.ErrMalformed
-	}
-	option.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
-	option.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys
-	return option, nil
 }
 
 // connecting is a client that connects in the background: at first, if it is lazy, and when the server turns out to be
@@ -123,14 +96,11 @@ func (c *connecting) retry() {
 
 // connect makes an attempt, and returns its error, or that of ctx.
 func (c *connecting) connect(ctx context.Context) error {
-	attempted := make(chan error, 1)
-	go func() { attempted <- c.attempt() }()
-	select {
-	case err := <-attempted:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("redisbackend: connect: %w", ctx.Err())
+	if err := api.Await(ctx, func() { _ = c.attempt() }); err != nil {
+		return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
 	}
+	_, err := c.now()
+	return err
 }
 
 // attempt makes an attempt to connect.
@@ -184,6 +154,8 @@ func (c *connecting) close() {
 	}
 }
 
+// connectError returns the error of an attempt, without what is secret: a server that does not know AUTH may repeat it.
 func (c *connecting) connectError(err error) error {
-	return redisclient.ConnectError("redisbackend", clientError(err), c.option.Password, c.option.Username)
+	err = redisclient.ReplyError(clientError(err), c.option.Password, c.option.Username)
+	return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
 }

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/redisclient"
 )
 
 const (
 	// DefaultPrefix is the default of [WithPrefix].
-	DefaultPrefix = redisclient.DefaultPrefix
+	DefaultPrefix = "throttr:"
 	// DefaultMaxLog is the default of [WithMaxLog].
 	DefaultMaxLog = 10_000
 	// DefaultMaxQueued is the default of [WithMaxQueued].

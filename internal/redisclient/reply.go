@@ -1,16 +1,13 @@
-// Package redisclient has what the clients of Redis have in common: the URLs of their drivers, what an error reply
-// means for a caller, and what of its text may be shown.
+// Package redisclient says what an error reply of Redis means for a caller, and what of its text may be shown.
 package redisclient
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -51,21 +48,6 @@ func ReplyError(err error, args ...string) error {
 		e.text = window.ErrUnavailable.Error() + ": " + e.text
 	}
 	return e
-}
-
-// ConnectError returns the error of an attempt of a module to connect, without what is secret: the server may repeat it,
-// such as one that does not know AUTH. An [Error] has hidden the arguments of a request only, so its reply is read again.
-func ConnectError(module string, err error, secrets ...string) error {
-	var reply *Error
-	if errors.As(err, &reply) {
-		err = reply.cause
-	}
-	err = ReplyError(err, secrets...)
-	if !errors.Is(err, window.ErrUnavailable) && !errors.Is(err, context.Canceled) &&
-		!errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
-	}
-	return &api.CallError{Package: module, Call: "connect", Err: err}
 }
 
 // inScript is the beginning of the error of a line of a script, and not of a command that it has called. The scripts have

@@ -72,16 +72,6 @@ func TestErrorsThatAreNoReplyAreReturnedAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestSecretsOfAConnectionAreNotShown(t *testing.T) {
-	cause := errors.New("ERR zoe has no password hunter2")
-	for _, err := range []error{cause, fmt.Errorf("ping: %w", redisclient.ReplyError(cause, "1"))} {
-		err = redisclient.ConnectError("goredis", err, "zoe", "hunter2")
-		require.ErrorIs(t, err, window.ErrUnavailable)
-		require.ErrorIs(t, err, cause)
-		require.EqualError(t, err, "goredis: connect: the store is unavailable: ERR, whose text has an argument of the request")
-	}
-}
-
 func TestRepliesHaveACode(t *testing.T) {
 	err := redisclient.ReplyError(errors.New("CROSSSLOT Keys"))
 	require.True(t, redisclient.HasCode(fmt.Errorf("%w", err), "CROSSSLOT"))

@@ -1,0 +1,103 @@
+package redisbackend
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/throttr-go/throttr/rediswindow"
+	"github.com/throttr-go/throttr/window"
+)
+
+// parameters are the URL parameters that rueidis.ParseURL reads.
+var parameters = []string{"addr", "db", "dial_timeout", "write_timeout", "protocol", "client_name", "master_set",
+	"skip_verify"}
+
+// settings are what a URL says.
+type settings struct {
+	client  rueidis.ClientOption
+	backend []rediswindow.Option
+	lazy    bool
+}
+
+// errMalformed is the error of a URL that can't be read. It says no more, as any part of such a URL may be a password.
+var errMalformed = fmt.Errorf("%w: the URL is malformed, or a character of its user or password is not percent-encoded",
+	window.ErrConfig)
+
+// parse reads a URL. No error has a part of the user and password, which can be at odd places of a URL that is
+// malformed: all that is before the last @ may be one.
+func parse(text string) (s settings, err error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	u, err := url.Parse("redis://" + rest)
+	at := strings.LastIndexByte(rest, '@')
+	if err != nil || strings.ContainsAny(rest[:at+1], "/?#") || strings.Contains(u.Host, ",") {
+		return s, errMalformed
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return s, errMalformed
+	}
+	if err := s.read(query); err != nil {
+		return s, err
+	}
+	u.Scheme = strings.TrimPrefix(scheme, "redis+")
+	u.RawQuery = query.Encode()
+	if s.client, err = rueidis.ParseURL(u.String()); err != nil {
+		return s, errMalformed
+	}
+	s.client.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
+	s.client.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys
+	return s, nil
+}
+
+// read reads and removes the parameters of the backend. Timeout is that of connecting and of a response: it becomes
+// dial_timeout and write_timeout, as far as there are none.
+func (s *settings) read(query url.Values) error {
+	for name, values := range query {
+		if slices.Contains(parameters, name) {
+			continue
+		}
+		v, n, err := values[0], uint64(0), error(nil)
+		switch name {
+		case "prefix":
+			s.backend = append(s.backend, rediswindow.WithPrefix(v))
+		case "max_log":
+			n, err = strconv.ParseUint(v, 10, 63)
+			s.backend = append(s.backend, rediswindow.WithMaxLog(n))
+		case "max_queued":
+			n, err = strconv.ParseUint(v, 10, 31)
+			s.backend = append(s.backend, rediswindow.WithMaxQueued(int(n)))
+		case "lazy":
+			s.lazy, err = strconv.ParseBool(v)
+		case "timeout":
+			err = setTimeouts(query, v)
+		default:
+			return fmt.Errorf("%w: a parameter of the URL is unknown; there are prefix, timeout, lazy, max_queued, max_log, %s",
+				window.ErrConfig, strings.Join(parameters, ", "))
+		}
+		if err != nil || len(values) > 1 {
+			return fmt.Errorf("%w: URL parameter %s is malformed", window.ErrConfig, name)
+		}
+		query.Del(name)
+	}
+	return nil
+}
+
+// setTimeouts sets the timeouts of the client that a query does not have.
+func setTimeouts(query url.Values, text string) error {
+	timeout, err := time.ParseDuration(text)
+	if err == nil && timeout < 0 {
+		err = strconv.ErrRange
+	}
+	for _, name := range []string{"dial_timeout", "write_timeout"} {
+		if timeout > 0 && !query.Has(name) {
+			query.Set(name, text)
+		}
+	}
+	return err
+}
