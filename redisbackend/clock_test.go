@@ -94,6 +94,9 @@ func TestWindowsEndByTheClockOfTheServerAndAreRemoved(t *testing.T) {
 			}
 			last = w
 		}
+		for _, a := range rolling {
+			must(t, b.Take, "k", limitOf(a, scale, 1), 1)
+		}
 		await(t, "the hash is left", func() bool { return s.Must(t, "DBSIZE") == "0" })
 	}
 }

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/redisbackend"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -22,33 +23,38 @@ type outcome struct {
 	errs    []error
 }
 
-// hitTogether hits each key n times while the server does not respond, so that hits share requests.
+// together makes n calls while the server does not respond, so that calls share requests.
+func together(t *testing.T, s *testkit.Redis, n int, call func(i int)) {
+	t.Helper()
+	s.Freeze(t)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { call(i) })
+	}
+	time.Sleep(50 * time.Millisecond) // until all wait; if some do not, they share fewer requests
+	s.Thaw(t)
+	all.Wait()
+}
+
+// hitTogether hits each key n times at one time.
 func hitTogether(t *testing.T, s *testkit.Redis, b window.Backend, n int, keys ...string) map[string]*outcome {
 	t.Helper()
 	outcomes := map[string]*outcome{}
 	for _, key := range keys {
 		outcomes[key] = &outcome{}
 	}
-	s.Freeze(t)
 	var mu sync.Mutex
-	var all sync.WaitGroup
-	for range n {
-		for key, o := range outcomes {
-			all.Go(func() {
-				w, err := b.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Hour, 5), 1)
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					o.windows = append(o.windows, w)
-				} else {
-					o.errs = append(o.errs, err)
-				}
-			})
+	together(t, s, n*len(keys), func(i int) {
+		key := keys[i%len(keys)]
+		w, err := b.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Hour, 5), 1)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			outcomes[key].windows = append(outcomes[key].windows, w)
+		} else {
+			outcomes[key].errs = append(outcomes[key].errs, err)
 		}
-	}
-	time.Sleep(50 * time.Millisecond) // until all wait; if some do not, they share fewer requests
-	s.Thaw(t)
-	all.Wait()
+	})
 	return outcomes
 }
 
@@ -65,27 +71,40 @@ func (o *outcome) requireDistinct(t *testing.T, n int) {
 	expect(t, len(counts) == n, "there are %d counts, want %d", len(counts), n)
 }
 
-// Equal looks at one time see the same: none of them counts.
-func TestPeeksAtOneTimeSeeTheSame(t *testing.T) {
-	s := testkit.StartRedis(t)
-	b := redisbackend.New(connect(t, s))
-	for _, a := range limits.Algorithms {
-		l := limitOf(a, time.Hour, 12)
-		must(t, b.Take, "k", l, 10)
-		s.Freeze(t)
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() {
-				w, err := b.Peek(context.Background(), "k", l, 1)
-				if err != nil || w.Count != 10 || w.Refused {
-					t.Errorf("%v: %+v, %v", a, w, err)
-				}
-			})
+// Equal takes at one time share an entry of a request. Each has a place and an ID of its own, under which it is given
+// back. Equal looks see the same: none of them counts.
+func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
+	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
+		clock := backendtest.NewClock()
+		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
+		l := limitOf(a, time.Hour, 7)
+		windows := make([]window.Window, 10) // of takes of 1, of which 7 fit
+		together(t, s, len(windows), func(i int) { windows[i], _ = b.Take(context.Background(), "k", l, 1) })
+		ids := map[uint64]int64{} // by count
+		for _, w := range windows {
+			if !w.Refused {
+				ids[w.Count] = w.ID
+			}
 		}
-		time.Sleep(20 * time.Millisecond) // until all wait; if some do not, they share fewer requests
-		s.Thaw(t)
-		all.Wait()
-	}
+		expect(t, len(ids) == 7, "%+v", windows)
+		givesBack := func(count uint64, want bool) {
+			t.Helper()
+			done, err := b.GiveBack(t.Context(), "k", l, 1, ids[count])
+			expect(t, done == want && err == nil, "take %d: %v, %v", count, done, err)
+		}
+		givesBack(7, true)
+		givesBack(6, true)
+		together(t, s, len(windows), func(int) {
+			w, err := b.Peek(context.Background(), "k", l, 2)
+			if err != nil || w.Count != 5 || w.Refused {
+				t.Errorf("%+v, %v", w, err)
+			}
+		})
+		if a == window.TokenBucket { // by then the first ones have come back
+			clock.Advance(2 * time.Hour / 7)
+			givesBack(1, false)
+		}
+	})
 }
 
 // Hits at one time share requests. What is wrong with a key fails the hits of that key alone, and what is wrong with

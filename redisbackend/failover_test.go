@@ -17,26 +17,13 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Redis replicates asynchronously: a replica that takes over may have missed the last hits.
+// Redis replicates asynchronously: a replica that takes over may have missed the last hits. The test hits windows of an
+// hour until each of them is full. After a third of the hits, a primary of the cluster fails. The backends share the
+// windows; each has its own client. The test fails if more hits were allowed beyond the limits than a replica can have
+// missed, or if hits failed long after the failover.
 func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	c := testkit.StartCluster(t, 3, 3)
-	requireFewMore(t, func() { failOver(t, c, 0) }, backendsOn(t, c)...)
-}
-
-// backendsOn returns two backends on a cluster, each with a client of its own.
-func backendsOn(t *testing.T, c *testkit.Cluster) (backends []window.Backend) {
-	t.Helper()
-	for range 2 {
-		backends = append(backends, redisbackend.New(onCluster(t, c)))
-	}
-	return backends
-}
-
-// requireFewMore hits windows of an hour until each of them is full. After a third of the hits, it calls fail, which
-// makes a primary of the cluster fail. The backends share the windows; each has its own client. The test fails if
-// more hits were allowed beyond the limits than a replica can have missed, or if hits failed long after the failover.
-func requireFewMore(t *testing.T, fail func(), backends ...window.Backend) {
-	t.Helper()
+	backends := []window.Backend{redisbackend.New(onCluster(t, c)), redisbackend.New(onCluster(t, c))}
 	const keys, limit, callers, hits = 300, 200, 32, 300 * 300
 	l := window.Limit{Max: limit, Scale: time.Hour, Algorithm: window.FixedWindow}
 	var allowed [keys]atomic.Int64
@@ -64,7 +51,7 @@ func requireFewMore(t *testing.T, fail func(), backends ...window.Backend) {
 	}
 	<-failing
 	failed := time.Since(begun)
-	fail()
+	failOver(t, c, 0)
 	all.Wait()
 	over, most := int64(0), int64(0)
 	for i := range allowed {

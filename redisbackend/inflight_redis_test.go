@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,37 +52,39 @@ func TestAReleaseWakesTheNextHolder(t *testing.T) {
 	expect(t, took > 10*time.Millisecond, "somebody woke the next holder: %v", took)
 }
 
-// The first in line is not woken by those behind it while nothing may be granted, although there is room.
-func TestNobodyIsWokenInTheGrace(t *testing.T) {
-	s := testkit.StartRedis(t)
-	b := redisbackend.New(connect(t, s))
-	for seq := range uint64(3) {
-		for _, process := range []string{"first", "second"} {
-			p := exchange(t, b, window.Claim{Key: "k", Process: process, Seq: seq + 1, Lease: time.Minute, Strict: true, Wants: []window.Want{{N: 1, Max: 5, Wait: true}}, Wake: func() {}})
-			expect(t, p.Grace > 0 && p.Used == 0, "%+v", p)
-		}
-	}
-	published := timesCalled(t, s, "publish")
-	expect(t, published == 0, "%d PUBLISH", published)
-}
-
-// The first in line is woken once, when there is room for it, until it asks again.
-func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
+// The first in line is woken once, when there is room for it, until it asks again. It is not woken by those behind it
+// while nothing may be granted, although there is room.
+func TestWhoIsWoken(t *testing.T) {
 	s := testkit.StartRedis(t)
 	b := redisbackend.New(connect(t, s))
 	seq := uint64(0)
-	claim := func(process string, held uint64, wants ...window.Want) {
+	claim := func(c window.Claim, published int) {
+		t.Helper()
 		seq++
-		exchange(t, b, window.Claim{Key: "k", Process: process, Seq: seq, Lease: time.Minute, Held: held, HeldMax: 5, Wants: wants, Wake: func() {}})
+		c.Key = fmt.Sprint("strict: ", c.Strict)
+		c.Seq = seq
+		c.Lease = time.Minute
+		c.HeldMax = 5
+		c.Wake = func() {}
+		p := exchange(t, b, c)
+		expect(t, !c.Strict || p.Grace > 0 && p.Used == 0, "%+v", p)
+		got := timesCalled(t, s, "publish")
+		expect(t, got == published, "%+v: %d PUBLISH, want %d", c, got, published)
 	}
-	claim("holds", 0, window.Want{N: 5, Max: 5})
-	for round := range 2 {
-		claim("waits", 0, window.Want{N: 2, Max: 5, Wait: true})
-		for _, held := range []uint64{5, 4, 3, 2, 5} {
-			claim("holds", held)
+	for range 3 {
+		for _, process := range []string{"first", "second"} {
+			claim(window.Claim{Process: process, Strict: true, Wants: []window.Want{{N: 1, Max: 5, Wait: true}}}, 0)
 		}
-		published := timesCalled(t, s, "publish")
-		expect(t, published == round+1, "round %d: %d PUBLISH", round, published)
+	}
+	claim(window.Claim{Process: "holds", Wants: []window.Want{{N: 5, Max: 5}}}, 0)
+	for round := range 2 {
+		claim(window.Claim{Process: "waits", Wants: []window.Want{{N: 2, Max: 5, Wait: true}}}, round)
+		for _, held := range []uint64{5, 4} {
+			claim(window.Claim{Process: "holds", Held: held}, round)
+		}
+		for _, held := range []uint64{3, 2, 5} {
+			claim(window.Claim{Process: "holds", Held: held}, round+1)
+		}
 	}
 }
 

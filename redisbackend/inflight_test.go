@@ -5,7 +5,6 @@ package redisbackend_test
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -37,25 +36,25 @@ var (
 	flightTime  = flag.Duration("inflight.time", 12*time.Second, "how long TestPlacesInFlightSurvive runs")
 )
 
-// flightOrders are what a process that holds places does.
-type flightOrders struct {
-	Socket string // of Redis
-	Dir    string
+// TestMain runs the tests, or is a process that a test has started to hold places.
+func TestMain(m *testing.M) {
+	socket, isProcess := os.LookupEnv("THROTTR_TEST_SOCKET")
+	if !isProcess {
+		os.Exit(m.Run())
+	}
+	fmt.Fprintln(os.Stderr, holdPlaces(socket, os.Getenv("THROTTR_TEST_DIR")))
+	os.Exit(1)
 }
 
-// holdPlaces is a process that holds places until it is killed.
-func holdPlaces(text []byte) error {
-	var o flightOrders
-	if err := json.Unmarshal(text, &o); err != nil {
-		return err
-	}
-	backend, err := throttr.Open(context.Background(), "redis+unix://"+o.Socket+"?lazy=true")
+// holdPlaces holds places of the server on a socket until the process is killed. It writes what it holds to files.
+func holdPlaces(socket, dir string) error {
+	backend, err := throttr.Open(context.Background(), "redis+unix://"+socket+"?lazy=true")
 	if err != nil {
 		return err
 	}
 	l := inflight.New(backend, inflight.WithLogger(nil), inflight.WithStrict())
 	for g := range flightGoroutines {
-		log, err := os.Create(filepath.Join(o.Dir, fmt.Sprintf("held-%d-%d", os.Getpid(), g)))
+		log, err := os.Create(filepath.Join(dir, fmt.Sprintf("held-%d-%d", os.Getpid(), g)))
 		if err != nil {
 			return err
 		}
@@ -160,8 +159,11 @@ func (f *flight) spawn(i int) {
 	if i == 0 {
 		socket = f.proxy
 	}
-	f.running[i] = process(f.t, "holds places", flightOrders{socket, f.dir})
-	noError(f.t, f.running[i].Start())
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "THROTTR_TEST_SOCKET="+socket, "THROTTR_TEST_DIR="+f.dir)
+	cmd.Stderr = os.Stderr
+	noError(f.t, cmd.Start())
+	f.running[i] = cmd
 }
 
 func (f *flight) kill(i int) {

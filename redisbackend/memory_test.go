@@ -1,17 +1,16 @@
 package redisbackend_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/throttr-go/throttr/backendtest"
+	"github.com/redis/rueidis"
+
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
@@ -25,6 +24,8 @@ type same struct {
 	*testing.T
 	*rand.Rand
 	memory, redis window.Backend
+	client        rueidis.Client
+	now           time.Time               // of both
 	limits        map[string]window.Limit // by key and count: Max and Burst as last used
 	taken         []granted
 	call          int
@@ -84,7 +85,21 @@ func (s *same) do(what string, t window.Take, call func(b window.Backend) (windo
 	}
 }
 
-// equal requires windows to be equal, but for their IDs and the rounding of times.
+// advance has both clocks go on. That of the server is real, so the hashes grow older by the same time.
+func (s *same) advance(d time.Duration) {
+	s.now = s.now.Add(d)
+	err := s.client.Do(s.Context(), s.client.B().Eval().Script(`for _, name in ipairs(redis.call('KEYS', '*')) do
+  redis.call('PEXPIRE', name, string.format('%.0f', redis.call('PTTL', name) - ARGV[1]))
+end`).Numkeys(0).Arg(strconv.FormatInt(d.Milliseconds(), 10)).Build()).Error()
+	if !rueidis.IsRedisNil(err) {
+		noError(s.T, err)
+	}
+}
+
+// grace is how much longer than necessary a backend with a clock of its own keeps a hash.
+const grace = time.Hour
+
+// equal requires windows to be equal, but for their IDs and the rounding of times, and that the hash lives as long.
 func (s *same) equal(what string, t window.Take, inMemory, inRedis window.Window) {
 	s.Helper()
 	retry := func(w window.Window) time.Duration {
@@ -96,6 +111,10 @@ func (s *same) equal(what string, t window.Take, inMemory, inRedis window.Window
 	near := func(x, y time.Duration) bool { return x-y <= time.Microsecond && y-x <= time.Microsecond }
 	if inMemory.Refused != inRedis.Refused || inMemory.Count != inRedis.Count || !near(inMemory.Left, inRedis.Left) || !near(retry(inMemory), retry(inRedis)) {
 		s.Fatalf("call %d: %s %v\n  memory %+v\n  Redis  %+v", s.call, what, t, inMemory, inRedis)
+	}
+	if inRedis.Left > 0 {
+		lives := time.Duration(number(s.T, s.client, "PTTL", "throttr:{k:"+t.Key+"}:v2")) * time.Millisecond
+		expect(s.T, lives-grace >= inRedis.Left-time.Minute, "call %d: %s %v: the hash expires in %v: %+v", s.call, what, t, lives, inRedis)
 	}
 }
 
@@ -180,79 +199,32 @@ func (s *same) next() {
 }
 
 // Redis decides as memory does, whatever is called: all algorithms, give-backs, several takes, and a Max and a Burst
-// that change. THROTTR_RANDOM_CALLS is how many calls are made.
+// that change. Hashes live as long as what they have. THROTTR_RANDOM_CALLS is how many calls are made.
 func TestRandomCallsAgreeWithMemory(t *testing.T) {
 	calls := 4000
 	if n, err := strconv.Atoi(os.Getenv("THROTTR_RANDOM_CALLS")); err == nil {
 		calls = n
 	}
-	now := time.UnixMicro(1_893_456_000_000_000)
-	clock := func() time.Time { return now }
+	server := testkit.StartRedis(t)
 	s := &same{
 		T: t, Rand: rand.New(rand.NewPCG(1, uint64(calls))), limits: map[string]window.Limit{},
-		memory: memory.New(memory.WithClock(clock)), redis: redisbackend.New(connect(t, testkit.StartRedis(t)), rediswindow.WithClock(clock)),
+		client: connect(t, server), now: time.UnixMicro(1_893_456_000_000_000),
 	}
+	clock := func() time.Time { return s.now }
+	s.memory = memory.New(memory.WithClock(clock))
+	s.redis = redisbackend.New(s.client, rediswindow.WithClock(clock))
 	for range calls {
 		s.next()
 		if s.IntN(3) == 0 {
-			now = now.Add(time.Duration(s.IntN(400_000)) * time.Microsecond)
+			s.advance(time.Duration(s.IntN(400_000)) * time.Microsecond)
 		}
 		if s.IntN(150) == 0 {
-			now = now.Add(time.Duration(s.IntN(30)) * time.Second)
+			s.advance(time.Duration(s.IntN(30)) * time.Second)
 		}
 		if s.IntN(300) == 0 {
-			now = now.Add(time.Duration(s.IntN(60)) * time.Hour)
+			s.advance(time.Duration(s.IntN(60)) * time.Hour)
 		}
 	}
-}
-
-// gate is a client whose requests wait until it is open.
-type gate struct {
-	plainClient
-	open chan struct{}
-}
-
-func (g *gate) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	<-g.open
-	return g.plainClient.Eval(ctx, script, keys, args)
-}
-
-// Equal calls share an entry of a request. Each has a place and an ID of its own, under which it is given back.
-func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
-	each(t, func(t *testing.T, s *testkit.Redis, a window.Algorithm) {
-		clock := backendtest.NewClock()
-		g := &gate{plainClient: plainClient{connect(t, s)}, open: make(chan struct{})}
-		b := rediswindow.New(g, rediswindow.WithClock(clock.Now))
-		l := limitOf(a, time.Hour, 7)
-		windows := make([]window.Window, 10) // of takes of 1, of which 7 fit
-		var all sync.WaitGroup
-		all.Go(func() { b.Peek(t.Context(), "other", l, 0) })
-		time.Sleep(10 * time.Millisecond)
-		for i := range windows {
-			all.Go(func() { windows[i], _ = b.Take(t.Context(), "k", l, 1) })
-		}
-		time.Sleep(50 * time.Millisecond)
-		close(g.open)
-		all.Wait()
-		ids := map[uint64]int64{} // by count
-		for _, w := range windows {
-			if !w.Refused {
-				ids[w.Count] = w.ID
-			}
-		}
-		expect(t, len(ids) == 7, "%+v", windows)
-		givesBack := func(count uint64, want bool) {
-			t.Helper()
-			done, err := b.GiveBack(t.Context(), "k", l, 1, ids[count])
-			expect(t, done == want && err == nil, "take %d: %v, %v", count, done, err)
-		}
-		givesBack(7, true)
-		givesBack(6, true)
-		w := must(t, b.Peek, "k", l, 0)
-		expect(t, w.Count == 5, "%+v", w)
-		if a == window.TokenBucket { // by then the first ones have come back
-			clock.Advance(2 * time.Hour / 7)
-			givesBack(1, false)
-		}
-	})
+	s.advance(2 * 366 * 24 * time.Hour)
+	expect(t, server.Must(t, "DBSIZE") == "0", "hashes are left")
 }

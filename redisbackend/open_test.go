@@ -72,19 +72,21 @@ func TestErrorsOfOpenHaveNoPartOfUserAndPassword(t *testing.T) {
 
 // Some servers repeat the arguments of a command that they do not know, AUTH among them.
 func TestErrorsOfOpenHaveNoPasswordThatTheServerRepeats(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
-	testkit.Serve(t, l, func(conn net.Conn) {
-		defer conn.Close()
-		for lines := bufio.NewScanner(conn); lines.Scan(); {
-			if strings.HasPrefix(lines.Text(), "*") {
-				fmt.Fprint(conn, "-ERR unknown command 'AUTH', with args beginning with: 'zoe' 's3cr' \r\n")
+	for _, reply := range []string{"ERR unknown command 'AUTH', with args beginning with: 'zoe' 's3cr' ", "ERR zoe has no password s3cr"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		noError(t, err)
+		testkit.Serve(t, l, func(conn net.Conn) {
+			defer conn.Close()
+			for lines := bufio.NewScanner(conn); lines.Scan(); {
+				if strings.HasPrefix(lines.Text(), "*") {
+					fmt.Fprintf(conn, "-%s\r\n", reply)
+				}
 			}
-		}
-	})
-	_, err = throttr.Open(t.Context(), "redis://zoe:s3cr@"+l.Addr().String())
-	expect(t, err != nil && strings.HasPrefix(err.Error(), "redisbackend: connect: "), "%v", err)
-	expect(t, !strings.Contains(err.Error(), "s3cr") && !strings.Contains(err.Error(), "zoe"), "%v", err)
+		})
+		_, err = throttr.Open(t.Context(), "redis://zoe:s3cr@"+l.Addr().String())
+		expect(t, errors.Is(err, window.ErrUnavailable) && strings.HasPrefix(err.Error(), "redisbackend: connect: "), "%v", err)
+		expect(t, !strings.Contains(err.Error(), "s3cr") && !strings.Contains(err.Error(), "zoe"), "%v", err)
+	}
 }
 
 // A backend that is opened lazily fails until its server is there.
