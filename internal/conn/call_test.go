@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"context"
 	"net"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 				if err := l.Enqueue(cl, true); err != nil {
 					t.Error(err)
 				}
-				if _, _, err := cl.Wait(t.Context()); err != nil {
+				if _, _, err := cl.Wait(context.Background()); err != nil {
 					t.Error(err)
 				}
 			})

@@ -122,7 +122,7 @@ func (c *Conn) readInline(ctx context.Context, cl *Call) {
 			break
 		}
 	}
-	c.turn.watch.stop(ctx)
+	c.turn.watch.stop()
 	c.releaseRead()
 }
 
@@ -155,16 +155,9 @@ func (c *Conn) checkOpen() error {
 }
 
 // contextWatch interrupts the reads of an inline reader when its context ends.
-//
-// A context stays registered if two calls in succession have the same one. So a caller that always passes
-// the same context does not pay for a registration each time.
 type contextWatch struct {
-	nc net.Conn
-
-	// Only the owner of the read side uses these.
-	registered <-chan struct{} // Done of the context that is registered; nil if none
-	last       <-chan struct{} // Done of the context of the last inline reader
-	unregister func() bool
+	nc         net.Conn
+	unregister func() bool // only the owner of the read side uses it; nil: its context never ends
 
 	mu          sync.Mutex // guards the fields below
 	reading     bool       // an inline reader is to be interrupted
@@ -173,32 +166,22 @@ type contextWatch struct {
 
 // start makes the end of ctx interrupt reads, until stop is called.
 func (w *contextWatch) start(ctx context.Context) {
-	done := ctx.Done()
-	if done != w.registered {
-		w.forget()
-	}
-	if done == nil {
+	if ctx.Done() == nil {
 		return
 	}
 	w.mu.Lock()
 	w.reading = true
 	w.mu.Unlock()
-	if w.registered == nil {
-		w.registered, w.unregister = done, context.AfterFunc(ctx, w.interrupt)
-	}
+	w.unregister = context.AfterFunc(ctx, w.interrupt)
 }
 
-// stop ends start, and leaves nc without a deadline. The context stays registered if it was that of the
-// inline reader before, too.
-func (w *contextWatch) stop(ctx context.Context) {
-	done := ctx.Done()
-	if done != w.last {
-		w.forget()
-	}
-	w.last = done
-	if done == nil {
+// stop ends start, and leaves nc without a deadline.
+func (w *contextWatch) stop() {
+	if w.unregister == nil {
 		return
 	}
+	w.unregister()
+	w.unregister = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reading = false
@@ -208,15 +191,7 @@ func (w *contextWatch) stop(ctx context.Context) {
 	}
 }
 
-// forget unregisters the context.
-func (w *contextWatch) forget() {
-	if w.registered != nil {
-		w.unregister()
-		w.registered, w.unregister = nil, nil
-	}
-}
-
-// interrupt runs when a registered context ends.
+// interrupt runs when the context of an inline reader ends, or of one before it.
 func (w *contextWatch) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 	"io"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -70,49 +69,37 @@ func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
 }
 
 func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
-	for before := range 4 { // calls with the same context, which then stays registered
-		for _, same := range []bool{true, false} {
-			l, _ := newLone(t, Options{})
-			ctx, cancel := context.WithCancel(t.Context())
-			for range before {
-				l.roundTrip(ctx)
-			}
-			last := ctx
-			if !same {
-				last, cancel = context.WithCancel(t.Context())
-			}
-			inline := l.InlineReads()
-			type result struct {
-				done, sent bool
-				err        error
-			}
-			got := make(chan result)
-			go func() {
-				var r result
-				r.done, r.sent, r.err = l.query(last)
-				got <- r
-			}()
-			l.read(1)
-			require.LessOrEqual(t, inline, l.InlineReads())
-			cancel()
-			require.Equal(t, result{false, true, context.Canceled}, <-got)
-
-			// The response of the canceled call is dropped, and the next call gets its own.
-			l.send(0)
-			cl := l.call(1, queryFrame)
-			require.NoError(t, l.Enqueue(cl, true))
-			go func() {
-				l.server.Read(make([]byte, queryFrame))
-				l.server.Write([]byte{1, 9, 0, 4, 1, 0})
-			}()
-			_, err := l.outcome(cl)
-			require.NoError(t, err)
-			require.EqualValues(t, 9, cl.Responses[0].Quota)
-			l.eventually(func() bool { return l.Load().Calls == 0 })
-			l.roundTrip(t.Context())
-			require.NoError(t, l.Err())
-		}
+	l, inline := newLone(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	type result struct {
+		done, sent bool
+		err        error
 	}
+	got := make(chan result)
+	go func() {
+		var r result
+		r.done, r.sent, r.err = l.query(ctx)
+		got <- r
+	}()
+	l.read(1)
+	require.LessOrEqual(t, inline, l.InlineReads())
+	cancel()
+	require.Equal(t, result{false, true, context.Canceled}, <-got)
+
+	// The response of the canceled call is dropped, and the next call gets its own.
+	l.send(0)
+	cl := l.call(1, queryFrame)
+	require.NoError(t, l.Enqueue(cl, true))
+	go func() {
+		l.server.Read(make([]byte, queryFrame))
+		l.server.Write([]byte{1, 9, 0, 4, 1, 0})
+	}()
+	_, err := l.outcome(cl)
+	require.NoError(t, err)
+	require.EqualValues(t, 9, cl.Responses[0].Quota)
+	l.eventually(func() bool { return l.Load().Calls == 0 })
+	l.roundTrip(t.Context())
+	require.NoError(t, l.Err())
 }
 
 func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
@@ -120,9 +107,7 @@ func TestCanceledContextDoesNotDisturbLaterInlineReaders(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		l.roundTrip(ctx)
-		l.roundTrip(ctx)
-		l.roundTrip(ctx) // registered
-		go cancel()      // at any time from now on
+		go cancel() // at any time from now on
 		l.roundTrip(t.Context())
 		l.roundTrip(context.Background())
 	}
@@ -212,21 +197,6 @@ func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
 	l.send(0)
 	require.NoError(t, <-got)
 	require.NotErrorIs(t, l.Err(), os.ErrDeadlineExceeded)
-}
-
-// The context of a single call is not kept.
-func TestTheContextOfSeveralCallsStaysRegistered(t *testing.T) {
-	nc, _ := net.Pipe()
-	defer nc.Close()
-	w := contextWatch{nc: nc}
-	for i := range 3 {
-		w.start(t.Context())
-		w.stop(t.Context())
-		require.Equal(t, i > 0, w.registered != nil, i)
-	}
-	w.start(context.Background())
-	require.Nil(t, w.registered, "it never ends")
-	w.stop(context.Background())
 }
 
 // What ends a connection is noticed though there is no call, and nobody reads.

@@ -20,7 +20,6 @@ const (
 // readLoop is the reader goroutine. Early is how many bytes the buffer begins with.
 func (c *Conn) readLoop(early int) {
 	defer close(c.readDone)
-	defer c.turn.watch.forget()
 	err := c.process(early)
 	for err == nil {
 		if c.lone() {
