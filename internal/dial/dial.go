@@ -24,7 +24,7 @@ type Dialer struct {
 	Timeout time.Duration // bounds making a connection, the probe included
 }
 
-// Target is a server, and what a client knows about it. Server, Address, Dialer and Calls must be set.
+// Target is a server, and what a client knows about it. All fields must be set.
 type Target struct {
 	Server  string // what errors call the server
 	Address Address
@@ -32,14 +32,14 @@ type Target struct {
 	Calls   *conn.Calls // know the client's value size, or learn it from the server
 
 	// Parking is learned from the server. Connect keeps a server parked, and parks it if that is
-	// wanted. Nil: the server is left as it is.
+	// wanted.
 	Parking *parking.Tracker
-	// Events counts the EVENTs that come before the connection is ready. Nil: nobody counts them.
+	// Events counts the EVENTs that come before the connection is ready.
 	Events *atomic.Uint64
 	// AwaitStartUp waits until the server has been up for long enough to be sent anything but a probe
-	// (H17). Parked says that it has been parked. Nil: nothing waits.
+	// (H17). Parked says that it has been parked.
 	AwaitStartUp func(ctx context.Context, parked bool) error
-	// Go runs what Connect leaves to be done when its context ends. Nil: a goroutine that ends soon.
+	// Go runs what Connect leaves to be done when its context ends, in a goroutine that ends soon.
 	Go func(func())
 }
 
@@ -73,7 +73,7 @@ func Connect(ctx context.Context, t *Target, events bool) (*Connection, error) {
 	}
 	h := &handshake{target: t, nc: nc, receiver: newReceiver(nc, t), events: events}
 	result := make(chan error)
-	t.background(func() {
+	t.Go(func() {
 		err := h.run(ctx, opening)
 		select {
 		case result <- err:
@@ -91,15 +91,6 @@ func Connect(ctx context.Context, t *Target, events bool) (*Connection, error) {
 		return nil, connectError(t.Server, err)
 	}
 	return &Connection{Conn: nc, ID: h.id, Early: h.receiver.buf}, nil
-}
-
-// background runs f in a goroutine.
-func (t *Target) background(f func()) {
-	if t.Go == nil {
-		go f()
-		return
-	}
-	t.Go(f)
 }
 
 // within returns ctx with the dialer's timeout, whose cause is a timeout but not one of the

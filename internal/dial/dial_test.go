@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,11 +55,22 @@ type peer struct {
 	conns sync.WaitGroup
 }
 
-// connect is Connect with a Tracker.
-func connect(ctx context.Context, d *dial.Dialer, server string, a dial.Address, events *atomic.Uint64) (net.Conn, []byte, error) {
-	c, err := dial.Connect(ctx, &dial.Target{
-		Server: server, Address: a, Dialer: d, Calls: conn.NewCalls(conn.SizeOf(2)), Parking: parking.NewTracker(parking.Automatic), Events: events,
-	}, false)
+// target returns a server, for a client of values of so many bytes; 0: it does not know.
+func target(d *dial.Dialer, server string, a dial.Address, size int) *dial.Target {
+	calls := conn.NewCalls(nil)
+	if size > 0 {
+		calls = conn.NewCalls(conn.SizeOf(size))
+	}
+	return &dial.Target{
+		Server: server, Address: a, Dialer: d, Calls: calls,
+		Parking: parking.NewTracker(parking.Automatic), Events: new(atomic.Uint64),
+		AwaitStartUp: func(context.Context, bool) error { return nil }, Go: func(f func()) { go f() },
+	}
+}
+
+// connect is Connect for a client of values of two bytes.
+func connect(ctx context.Context, d *dial.Dialer, server string, a dial.Address) (net.Conn, []byte, error) {
+	c, err := dial.Connect(ctx, target(d, server, a, 2), false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,10 +167,11 @@ func TestProbeResponsesMayComeInAnyPieces(t *testing.T) {
 		for _, size := range []int{1, 2, 7, 1000, 16 << 10, len(c.bytes)} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: split(c.bytes, size), late: c.early}
-				var events atomic.Uint64
-				nc, early, err := connect(t.Context(), p.dialer(), "s", somewhere, &events)
+				server := target(p.dialer(), "s", somewhere, 2)
+				got, err := dial.Connect(t.Context(), server, false)
 				require.NoError(t, err, "%s in pieces of %d", name, size)
-				require.EqualValues(t, c.events, events.Load(), "%s in pieces of %d", name, size)
+				nc, early := got.Conn, got.Early
+				require.EqualValues(t, c.events, server.Events.Load(), "%s in pieces of %d", name, size)
 				// What was not read with the last status is still on its way.
 				rest := make([]byte, len(c.early)-len(early))
 				_, err = io.ReadFull(nc, rest)
@@ -181,8 +192,7 @@ func TestAServerOfAnotherValueSizeIsSentOnlyTheProbe(t *testing.T) {
 		for _, client := range []int{1, 2, 4, 8} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: [][]byte{response}}
-				target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Calls: conn.NewCalls(conn.SizeOf(client))}
-				c, err := dial.Connect(t.Context(), target, false)
+				c, err := dial.Connect(t.Context(), target(p.dialer(), "s", somewhere, client), false)
 				if client == actual {
 					require.NoError(t, err)
 					c.Conn.Close()
@@ -222,14 +232,11 @@ func eventsTellTheSize[T codec.Value](t *testing.T, responses []byte) {
 			for _, piece := range []int{1, len(sent)} {
 				synctest.Test(t, func(t *testing.T) {
 					p := &peer{pieces: split(join(sent, responses[:2], sent, responses[2:]), piece)}
-					calls := conn.NewCalls(nil)
-					var events atomic.Uint64
-					c, err := dial.Connect(t.Context(), &dial.Target{
-						Server: "s", Address: somewhere, Dialer: p.dialer(), Calls: calls, Events: &events,
-					}, false)
+					server := target(p.dialer(), "s", somewhere, 0)
+					c, err := dial.Connect(t.Context(), server, false)
 					require.NoError(t, err, "%d bytes to %s of a server of %d", n, channel, codec.Size[T]())
-					require.Equal(t, codec.Size[T](), calls.Size().Bytes())
-					require.EqualValues(t, 2, events.Load())
+					require.Equal(t, codec.Size[T](), server.Calls.Size().Bytes())
+					require.EqualValues(t, 2, server.Events.Load())
 					c.Conn.Close()
 					p.conns.Wait()
 				})
@@ -243,32 +250,21 @@ func TestAClientLearnsTheValueSize(t *testing.T) {
 	for size := 1; size <= 8; size *= 2 {
 		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
 		other := mockserver.RunT(t, mockserver.WithValueSize(8/size))
-		calls := conn.NewCalls(nil)
-		target := &dial.Target{Server: "a", Dialer: dialer(new(net.Dialer).DialContext), Calls: calls}
-		target.Address = dial.Address{Network: "tcp", Address: srv.Addr()}
-		c, err := dial.Connect(t.Context(), target, false)
+		server := target(dialer(new(net.Dialer).DialContext), "a", dial.Address{Network: "tcp", Address: srv.Addr()}, 0)
+		c, err := dial.Connect(t.Context(), server, false)
 		require.NoError(t, err)
 		c.Conn.Close()
-		require.Equal(t, size, calls.Size().Bytes())
+		require.Equal(t, size, server.Calls.Size().Bytes())
 		require.Empty(t, srv.Keys(), "the probe leaves no record behind")
 		require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 
-		target.Server = "b"
-		target.Address.Address = other.Addr()
-		_, err = dial.Connect(t.Context(), target, false)
+		server.Server = "b"
+		server.Address.Address = other.Addr()
+		_, err = dial.Connect(t.Context(), server, false)
 		require.EqualError(t, err, fmt.Sprintf("throttr: can't connect to b: value size mismatch: b has %d-byte values, and a had %d-byte values; "+
 			"servers that are used together must have the same", 8/size, size))
-		require.Equal(t, size, calls.Size().Bytes())
+		require.Equal(t, size, server.Calls.Size().Bytes())
 	}
-}
-
-func TestConnectOverAUnixSocket(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithAddr("unix", filepath.Join(t.TempDir(), "s")))
-	a, err := dial.ParseAddress(srv.Addr())
-	require.NoError(t, err)
-	nc, _, err := connect(t.Context(), dialer(new(net.Dialer).DialContext), srv.Addr(), a, nil)
-	require.NoError(t, err)
-	nc.Close()
 }
 
 func TestAnErrorOfDialNamesTheServer(t *testing.T) {
@@ -277,7 +273,7 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 		require.Equal(t, somewhere, dial.Address{Network: network, Address: address})
 		return nil, refused
 	})
-	_, _, err := connect(t.Context(), d, "s", somewhere, nil)
+	_, _, err := connect(t.Context(), d, "s", somewhere)
 	require.ErrorIs(t, err, dial.ErrConnect)
 	require.ErrorIs(t, err, refused)
 	require.EqualError(t, err, "throttr: can't connect to s: refused")
@@ -290,7 +286,7 @@ func TestAnErrorOfDialNamesTheServer(t *testing.T) {
 		"s":              {nil, "the Dial of the Config has returned neither a connection nor an error"},
 	} {
 		d := dialer(func(context.Context, string, string) (net.Conn, error) { return nil, c.err })
-		_, _, err := connect(t.Context(), d, server, somewhere, nil)
+		_, _, err := connect(t.Context(), d, server, somewhere)
 		require.EqualError(t, err, "throttr: can't connect to "+server+": "+c.text)
 	}
 }
@@ -318,7 +314,7 @@ func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 			require.NoError(t, theirs.Close())
 		})
 		start := time.Now()
-		_, _, err := connect(ctx, d, "s", somewhere, nil)
+		_, _, err := connect(ctx, d, "s", somewhere)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, time.Since(start), "the caller does not wait")
 		server.Wait()
@@ -330,9 +326,9 @@ func TestResponsesToAnAbandonedProbeAreRead(t *testing.T) {
 func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{pieces: [][]byte{success}}
-		target := &dial.Target{Server: "s", Address: somewhere, Dialer: p.dialer(), Calls: conn.NewCalls(conn.SizeOf(2))}
+		server := target(p.dialer(), "s", somewhere, 2)
 		settled := false
-		target.AwaitStartUp = func(ctx context.Context, parked bool) error {
+		server.AwaitStartUp = func(ctx context.Context, parked bool) error {
 			require.False(t, parked)
 			time.Sleep(time.Minute) // it is no part of the timeout
 			synctest.Wait()
@@ -342,15 +338,15 @@ func TestNothingFollowsTheProbeBeforeTheServerHasSettled(t *testing.T) {
 			settled = true
 			return nil
 		}
-		c, err := dial.Connect(t.Context(), target, false)
+		c, err := dial.Connect(t.Context(), server, false)
 		require.NoError(t, err)
 		require.True(t, settled)
 		c.Conn.Close()
 		p.conns.Wait()
 
 		failed := errors.New("closed")
-		target.AwaitStartUp = func(context.Context, bool) error { return failed }
-		_, err = dial.Connect(t.Context(), target, false)
+		server.AwaitStartUp = func(context.Context, bool) error { return failed }
+		_, err = dial.Connect(t.Context(), server, false)
 		require.ErrorIs(t, err, failed)
 		p.conns.Wait()
 		require.Empty(t, p.read)
@@ -370,7 +366,7 @@ func hello(t *testing.T, conf *tls.Config, address string) (serverName string) {
 	})
 	d := dialer(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
 	d.TLS = conf
-	_, _, err := connect(t.Context(), d, "s", dial.Address{Network: "tcp", Address: address}, nil)
+	_, _, err := connect(t.Context(), d, "s", dial.Address{Network: "tcp", Address: address})
 	require.ErrorIs(t, err, dial.ErrConnect)
 	server.Wait()
 	return serverName
@@ -409,7 +405,7 @@ func TestWaitsAreBounded(t *testing.T) {
 						d.TLS = &tls.Config{}
 					}
 					start := time.Now()
-					_, _, err := connect(ctx, d, "s", somewhere, nil)
+					_, _, err := connect(ctx, d, "s", somewhere)
 					require.ErrorIs(t, err, dial.ErrConnect)
 					require.Equal(t, min(limit, 5*time.Second), time.Since(start))
 					require.Equal(t, limit < time.Hour, errors.Is(err, context.DeadlineExceeded), "whose time is over")
@@ -453,7 +449,7 @@ func TestAResponseThatIsNotToAProbeIsAnError(t *testing.T) {
 		for _, size := range []int{1, max(1, len(r.bytes))} {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{pieces: split(r.bytes, size), hangUp: r.hangUp}
-				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere, nil)
+				_, _, err := connect(t.Context(), p.dialer(), "s", somewhere)
 				require.ErrorIs(t, err, dial.ErrConnect, "%q", r.bytes)
 				require.ErrorIs(t, err, r.want, "%q", r.bytes)
 				require.ErrorContains(t, err, "throttr: can't connect to s: ")

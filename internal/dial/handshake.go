@@ -43,10 +43,8 @@ func (h *handshake) run(ctx, opening context.Context) error {
 	if size, teller := h.target.Calls.Learn(actual, h.target.Server); size != actual {
 		return &ValueSizeError{Server: h.target.Server, Client: size.Bytes(), Actual: actual.Bytes(), teller: teller}
 	}
-	if h.target.AwaitStartUp != nil {
-		if err := h.target.AwaitStartUp(ctx, parking.Parks(h.parked)); err != nil {
-			return err
-		}
+	if err := h.target.AwaitStartUp(ctx, parking.Parks(h.parked)); err != nil {
+		return err
 	}
 	last, cancel := h.target.Dialer.within(ctx)
 	defer cancel()
@@ -96,13 +94,11 @@ func (h *handshake) prepare() error {
 			return err
 		}
 	}
-	if h.target.Parking != nil {
-		err := h.target.Parking.KeepParked(h.parked, h.park)
-		if err != nil && !errors.Is(err, parking.ErrForeign) && !errors.Is(err, parking.ErrNotParked) {
-			return err // otherwise the connection is of use all the same
-		}
+	err := h.target.Parking.KeepParked(h.parked, h.park)
+	if err != nil && !errors.Is(err, parking.ErrForeign) && !errors.Is(err, parking.ErrNotParked) {
+		return err // otherwise the connection is of use all the same
 	}
-	_, err := h.roundTrip()
+	_, err = h.roundTrip()
 	return err
 }
 

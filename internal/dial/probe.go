@@ -154,9 +154,7 @@ func next[R any](r *receiver, decode func(src []byte) (R, int, error)) (response
 		if !event {
 			return response, nil
 		}
-		if r.events != nil {
-			r.events.Add(1)
-		}
+		r.events.Add(1)
 	}
 }
 

@@ -53,6 +53,7 @@ func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockse
 				c.dials.Add(1)
 				nc, err := dial.Connect(ctx, &dial.Target{
 					Server: srv.Addr(), Calls: calls, Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
+					AwaitStartUp: func(context.Context, bool) error { return nil }, Go: func(f func()) { go f() },
 				}, true)
 				if err != nil {
 					c.failures.Add(1)
