@@ -22,6 +22,52 @@ func put(n, size int) step { return func(l link) { l.enqueue(n, size) } }
 // putSingle is put for a call that must fit a single read.
 func putSingle(n, size int) step { return func(l link) { l.enqueueSingle(n, size) } }
 
+// abandon cancels a queued call.
+func (l link) abandon(cl *Call) {
+	l.Helper()
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	done, sent, _ := cl.Wait(canceled)
+	require.False(l, done)
+	require.False(l, sent)
+	synctest.Wait()
+}
+
+// putCanceled is put for a call whose caller gives up at once.
+func putCanceled(n, size int) step { return func(l link) { l.abandon(l.enqueue(n, size)) } }
+
+// putStale is put for a call that is stale when its turn comes, though not yet now.
+func putStale(n, size int) step {
+	return func(l link) {
+		l.Helper()
+		cl := l.call(n, size)
+		turns := 0
+		cl.Stale = func() bool { turns++; return true }
+		require.NoError(l, l.Enqueue(cl, true))
+		require.Zero(l, turns)
+		l.Cleanup(func() {
+			sent, err := l.outcome(cl)
+			require.Equal(l, ErrStale, err)
+			require.False(l, sent)
+		})
+	}
+}
+
+// giveUp cancels the oldest call in the queue.
+func giveUp(l link) {
+	l.Helper()
+	l.mu.Lock()
+	cl := l.queued.first
+	l.mu.Unlock()
+	l.abandon(cl)
+}
+
+// rejected requires that a call of one QUERY is rejected, because the queue is full.
+func rejected(l link) {
+	l.Helper()
+	require.Equal(l, window.ErrOverloaded, l.Enqueue(l.call(1, 10), true))
+}
+
 // wrote requires that the next write of the connection has so many bytes.
 func wrote(size int) step {
 	return func(l link) {
@@ -47,9 +93,10 @@ func times(n int, steps ...step) (all []step) {
 	return all
 }
 
-// Which calls share a write, and when each is written. The pipe has not accepted the first write when the other calls
-// are queued.
+// Which calls share a write, when each is written, and which are not. The pipe has not accepted the first write when the
+// other calls are queued.
 func TestWrites(t *testing.T) {
+	const maxQueued = 500
 	for name, c := range map[string]struct {
 		maxInFlight int
 		steps       []step
@@ -80,9 +127,26 @@ func TestWrites(t *testing.T) {
 			put(1, 10), put(7, 10), put(1, 20),
 			wrote(10), quiet, answer(1), wrote(70), quiet, answer(6), wrote(20), answer(2),
 		}},
+		"a full queue rejects calls": {0, []step{
+			put(1, 10), put(maxQueued, 10), rejected, wrote(10), wrote(10 * maxQueued), put(1, 10), wrote(10), answer(maxQueued + 2),
+		}},
+		"a queue that is empty accepts a call of any size": {0, []step{
+			put(1, 10), put(maxQueued+1, 10), wrote(10), answer(1), wrote(10*maxQueued + 10), answer(maxQueued + 1),
+		}},
+		// Callers that return soon must not fill the memory if the server does not read.
+		"canceled calls stay in the queue until its next write": {0, slices.Concat(
+			[]step{put(1, 10), put(1, 20)}, times(maxQueued-1, putCanceled(1, 10)), []step{rejected, wrote(10), wrote(20), quiet, answer(2)},
+		)},
+		// A call that does not fit waits for what is in flight, and calls behind it wait, too. It need not be sent after all.
+		"a canceled call does not delay the next": {2, []step{
+			put(1, 10), wrote(10), put(2, 20), put(1, 30), quiet, giveUp, answer(1), wrote(30), quiet, answer(1),
+		}},
+		"a stale call does not delay the next": {2, []step{
+			put(1, 10), wrote(10), putStale(2, 20), put(1, 30), quiet, answer(1), wrote(30), quiet, answer(1),
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onPipe(t, Options{MaxInFlight: c.maxInFlight}, func(t *testing.T, l link) {
+			onPipe(t, Options{MaxInFlight: c.maxInFlight, MaxQueued: maxQueued}, func(t *testing.T, l link) {
 				for _, step := range c.steps {
 					step(l)
 				}
@@ -91,29 +155,6 @@ func TestWrites(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestFullQueueRejectsCalls(t *testing.T) {
-	onPipe(t, Options{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
-		l.enqueue(1, 10)
-		l.enqueue(2, 10)
-		one := l.call(1, 10)
-		require.Equal(t, window.ErrOverloaded, l.Enqueue(one, true))
-		inFlight, queued := l.Usage()
-		require.Equal(t, 1, inFlight)
-		require.Equal(t, 2, queued)
-		require.Equal(t, 3, l.Load().Requests)
-		require.Equal(t, 2, l.Load().Calls)
-
-		require.Equal(t, 10, l.received())
-		l.respond(1)
-		require.Equal(t, 20, l.received())
-		require.NoError(t, l.Enqueue(one, true), "a rejected call can be queued again")
-	})
-	onPipe(t, Options{MaxInFlight: 1, MaxQueued: 2}, func(t *testing.T, l link) {
-		l.enqueue(1, 10)
-		l.enqueue(5, 10) // a call that is larger than the empty queue is accepted
-	})
 }
 
 func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
@@ -142,38 +183,6 @@ func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
 		require.True(t, l.silent())
 		l.respond(1)
 		l.requireDone(first)
-		require.Zero(t, l.Load())
-	})
-}
-
-// abandon cancels a queued call.
-func (l link) abandon(cl *Call) {
-	l.Helper()
-	canceled, cancel := context.WithCancel(context.Background())
-	cancel()
-	done, sent, _ := cl.Wait(canceled)
-	require.False(l, done)
-	require.False(l, sent)
-	synctest.Wait()
-}
-
-// Callers that return soon must not fill the memory if the server does not read.
-func TestCanceledCallsStayInTheQueueUntilItsNextWrite(t *testing.T) {
-	const maxQueued = 10
-	onPipe(t, Options{MaxQueued: maxQueued}, func(t *testing.T, l link) {
-		first := l.enqueue(1, 10) // the server does not read
-		kept := l.enqueue(1, 20)
-		for range maxQueued - 1 {
-			l.abandon(l.enqueue(1, 10))
-		}
-		require.Equal(t, window.ErrOverloaded, l.Enqueue(l.call(1, 10), true))
-		require.Equal(t, 10, l.received())
-		require.Equal(t, 20, l.received(), "the canceled ones are not sent")
-		_, queued := l.Usage()
-		require.Zero(t, queued)
-		l.respond(2)
-		l.requireDone(first)
-		l.requireDone(kept)
 		require.Zero(t, l.Load())
 	})
 }
@@ -292,34 +301,4 @@ func TestCanceledCallKeepsItsPlaceUntilItsResponseComes(t *testing.T) {
 		require.EqualValues(t, 7, last.Responses[0].Quota, "the canceled call's response is not taken for another's")
 		require.Zero(t, l.Load())
 	})
-}
-
-// A call that does not fit waits for what is in flight, and calls behind it wait, too. It need not be sent after all.
-func TestACallThatIsNotSentDoesNotDelayTheNext(t *testing.T) {
-	for name, stale := range map[string]bool{"canceled": false, "stale": true} {
-		t.Run(name, func(t *testing.T) {
-			onPipe(t, Options{MaxInFlight: 2}, func(t *testing.T, l link) {
-				inFlight := l.enqueue(1, 10)
-				require.Equal(t, 10, l.received())
-				large := l.call(2, 20)
-				large.Stale = func() bool { return stale }
-				require.NoError(t, l.Enqueue(large, true))
-				next := l.enqueue(1, 30)
-				require.True(t, l.silent())
-				if !stale {
-					l.abandon(large)
-				}
-				l.respond(1)
-				if stale {
-					sent, err := l.outcome(large)
-					require.Equal(t, ErrStale, err)
-					require.False(t, sent)
-				}
-				require.Equal(t, 30, l.received(), "only the call behind it is sent")
-				l.respond(1)
-				l.requireDone(inFlight)
-				l.requireDone(next)
-			})
-		})
-	}
 }
