@@ -99,14 +99,12 @@ type Conn struct {
 	received       uint64   // frames that the connection has received
 	lastDone       int      // calls that the last read has completed
 
-	uses     uint64    // calls queued, pings aside
-	seenUses uint64    // uses when Idle was last called
-	idle     time.Time // when Idle last found that uses had changed
+	used bool      // a call was queued since Idle was last called, pings aside
+	idle time.Time // when Idle last found that one was
 
 	watchdog     *time.Timer // runs checkStall
 	watching     bool        // the watchdog is to run
-	progress     uint64      // counts the reads that have brought anything
-	seenProgress uint64      // progress when the watchdog last ran
+	progress     bool        // a read has brought something since the watchdog last ran
 	silentChecks int         // how often it has run since there was progress
 }
 
@@ -195,8 +193,9 @@ func (c *Conn) addLoad(requests, calls int) {
 func (c *Conn) Idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.uses != c.seenUses {
-		c.seenUses, c.idle = c.uses, time.Now()
+	if c.used {
+		c.used = false
+		c.idle = time.Now()
 	}
 	return time.Since(c.idle)
 }

@@ -96,7 +96,8 @@ func (c *Conn) watch() {
 		return
 	}
 	c.watching = true
-	c.seenProgress, c.silentChecks = c.progress, 0
+	c.progress = false
+	c.silentChecks = 0
 	c.watchdog.Reset(c.options.StallTimeout / stallChecks)
 }
 
@@ -115,8 +116,9 @@ func (c *Conn) stalled() (due int, stalled bool) {
 	case c.closed != nil || c.inFlight == 0:
 		c.watching = false
 		return 0, false
-	case c.seenProgress != c.progress:
-		c.seenProgress, c.silentChecks = c.progress, 0
+	case c.progress:
+		c.progress = false
+		c.silentChecks = 0
 	default:
 		c.silentChecks++
 	}

@@ -55,9 +55,7 @@ func (c *Conn) push(cl *Call) (writes, busy bool, err error) {
 	cl.conn = c
 	c.queued.push(cl)
 	c.queuedRequests += n
-	if !cl.Unasked {
-		c.uses++
-	}
+	c.used = c.used || !cl.Unasked
 	c.addLoad(n, 1)
 	return c.acquireWrite(), busy, nil
 }
@@ -214,7 +212,7 @@ func (c *Conn) accountFor(a arrivals) (writes bool) {
 	c.inFlight -= a.responses
 	c.inFlightBytes -= a.bytes
 	c.lastDone = a.calls
-	c.progress++
+	c.progress = true
 	if c.closing != nil {
 		c.ready.Signal()
 	}
