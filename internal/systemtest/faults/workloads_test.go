@@ -22,7 +22,6 @@ type workload struct {
 
 var workloads = []workload{
 	{"Single requests", false, startRequests},
-	{"Batches", false, startBatches},
 	{"Subscriptions", false, startSubscriptions},
 	{"Hits with ReturnError", true, startHits(throttr.ReturnError)},
 	{"Hits with AllowHits", true, startHits(throttr.AllowHits)},
@@ -74,32 +73,6 @@ func startRequests(s *scenario) (call, func() int) {
 			_, ok, err = c.Get(ctx, key)
 		}
 		return s.verdict(s.executed.match(op, key, ok, quota)), len(s.executed.of(op, key)) > 0, err
-	}
-	return do, func() int { return s.executed.repeated(writes...) }
-}
-
-// startBatches makes a batch of four requests a call.
-func startBatches(s *scenario) (call, func() int) {
-	do := func(ctx context.Context, n int) (verdict, bool, error) {
-		key, missing := strconv.Itoa(n), "missing:"+strconv.Itoa(n)
-		var b throttr.Batch[uint16]
-		insert := b.Insert(key, uint16(n), testkit.Minute)
-		update := b.Update(missing, codec.Quota, codec.Increase, 1)
-		query := b.Query(key)
-		purge := b.Purge(missing)
-		err := s.client.Do(ctx, &b)
-		correct := true
-		for _, r := range []struct {
-			op    codec.Op
-			key   string
-			reply throttr.Reply[uint16]
-		}{{codec.OpInsert, key, insert}, {codec.OpUpdate, missing, update}, {codec.OpPurge, missing, purge}} {
-			ok, err := r.reply.OK()
-			correct = correct && (err != nil || s.executed.match(r.op, r.key, ok, 0))
-		}
-		c, ok, queryErr := query.Counter()
-		correct = correct && (queryErr != nil || s.executed.match(codec.OpQuery, key, ok, c.Quota))
-		return s.verdict(correct), len(s.executed.of(codec.OpInsert, key)) > 0, err
 	}
 	return do, func() int { return s.executed.repeated(writes...) }
 }

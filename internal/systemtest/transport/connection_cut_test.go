@@ -58,18 +58,30 @@ var conversation = []step{
 	}},
 }
 
+// result is the outcome of a step.
+type result struct {
+	right bool // the response, if there is one, is the only one that can be right
+	err   error
+}
+
 // cutTest holds the conversation with a server whose connections can be cut.
 type cutTest struct {
 	*testing.T
-	srv      *mockserver.Server
-	executed journal
-	cfg      throttr.Config
-	results  []result
+	srv     *mockserver.Server
+	cfg     throttr.Config
+	results []result // of the steps
+
+	mu       sync.Mutex     // guards what follows
+	executed map[string]int // how often the server executed an op on a key
 }
 
 func newCutTest(t *testing.T, cfg throttr.Config, opts ...mockserver.Option) *cutTest {
-	c := &cutTest{T: t}
-	c.srv = mockserver.RunT(t, append(opts, mockserver.WithObserver(c.executed.observe))...)
+	c := &cutTest{T: t, executed: map[string]int{}}
+	c.srv = mockserver.RunT(t, append(opts, mockserver.WithObserver(func(e mockserver.Exec) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.executed[fmt.Sprint(e.Op, e.Key)]++
+	}))...)
 	for _, key := range []string{"query", "update", "get", "batch", "purge"} {
 		c.srv.Set(key, 7, time.Minute)
 	}
@@ -96,8 +108,7 @@ func (c *cutTest) converse(client *throttr.Client[uint16], parallel bool) {
 	var all sync.WaitGroup
 	for i, s := range conversation {
 		run := func() {
-			right, err := s.run(c.Context(), client)
-			c.results[i] = result{s.op, s.key, right, err}
+			c.results[i].right, c.results[i].err = s.run(c.Context(), client)
 		}
 		if parallel {
 			all.Go(run)
@@ -111,14 +122,17 @@ func (c *cutTest) converse(client *throttr.Client[uint16], parallel bool) {
 // check compares the results with what the server executed, and returns how many steps
 // failed.
 func (c *cutTest) check(what string) (failures int) {
-	for _, r := range c.results {
-		n := c.executed.count(r.op, r.key)
-		reads := r.op == codec.OpQuery || r.op == codec.OpGet
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range conversation {
+		r := c.results[i]
+		n := c.executed[fmt.Sprint(s.op, s.key)]
+		reads := s.op == codec.OpQuery || s.op == codec.OpGet
 		if !reads {
-			require.LessOrEqual(c, n, 1, "%s: %v %s was executed again", what, r.op, r.key)
+			require.LessOrEqual(c, n, 1, "%s: %v %s was executed again", what, s.op, s.key)
 		}
 		if r.err == nil {
-			require.True(c, r.right, "%s: %v %s", what, r.op, r.key)
+			require.True(c, r.right, "%s: %v %s", what, s.op, s.key)
 			require.Positive(c, n)
 			continue
 		}
