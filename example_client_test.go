@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -21,8 +20,8 @@ func ExampleConnect() {
 	defer srv.Close()
 
 	client, err := throttr.Connect[uint16](ctx, throttr.Config{
-		Servers:        []string{srv.Addr()},
-		ConnectTimeout: 2 * time.Second,
+		Servers:        []string{srv.Addr()}, // unix:///… for a Unix socket
+		ConnectTimeout: 2 * time.Second,      // what is zero has its default
 	})
 	if err != nil {
 		panic(err)
@@ -50,28 +49,6 @@ func ExampleConnect_wrongValueSize() {
 	// ours: 2 bytes, the server's: 4 bytes
 }
 
-func ExampleConfig() {
-	ctx := context.Background()
-	srv, err := mockserver.Start(mockserver.WithAddr("unix", fmt.Sprintf("%s/throttr-example-%d", os.TempDir(), os.Getpid())))
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-
-	// What is zero has its default.
-	client, err := throttr.Connect[uint16](ctx, throttr.Config{
-		Servers:      []string{srv.Addr()}, // unix:///…
-		MaxConns:     1,
-		StallTimeout: time.Second,
-	})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
-	fmt.Println(client.Purge(ctx, "k"))
-	// Output: false <nil>
-}
-
 func ExampleParseURL() {
 	cfg, err := throttr.ParseURL("throttr://h1:9000,h2?max_conns=2&stall_timeout=500ms")
 	if err != nil {
@@ -86,64 +63,28 @@ func ExampleParseURL() {
 	// throttr: invalid configuration: URL parameter "max_cons" is unknown
 }
 
-func ExampleClient_Insert() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	fmt.Println(client.Insert(ctx, "k", 5, seconds(60)))
-	fmt.Println(client.Insert(ctx, "k", 7, seconds(60))) // the key exists: false, and nothing changes
-	_, err := client.Insert(ctx, "dead", 5, seconds(0))
-	fmt.Println(err)
-	// Output:
-	// true <nil>
-	// false <nil>
-	// throttr: TTL out of range: 0 is dead at once
-}
-
-func ExampleClient_Query() {
+func ExampleClient() {
 	ctx := context.Background()
 	srv, client, end := exampleServer()
 	defer end()
 
-	client.Insert(ctx, "k", 5, seconds(60))
-	srv.Advance(20500 * time.Millisecond)
-	c, found, err := client.Query(ctx, "k")
-	fmt.Println(c.Quota, c.TTL, found, err) // what is left is floored to the unit
-	_, found, err = client.Query(ctx, "none")
-	fmt.Println(found, err)
-	// Output:
-	// 5 39s true <nil>
-	// false <nil>
-}
-
-func ExampleClient_Update() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	client.Insert(ctx, "k", 5, seconds(60))
+	fmt.Println(client.Insert(ctx, "k", 5, seconds(60)))
+	fmt.Println(client.Insert(ctx, "k", 7, seconds(60))) // the key exists: false, and nothing changes
 	fmt.Println(client.Update(ctx, "k", codec.Quota, codec.Increase, 3))
 	fmt.Println(client.Update(ctx, "k", codec.Quota, codec.Decrease, 9)) // would go below zero: false
 	fmt.Println(client.Update(ctx, "k", codec.TimeToLive, codec.Patch, 90))
-	c, _, _ := client.Query(ctx, "k")
-	fmt.Println(c.Quota, c.TTL)
+	srv.Advance(20500 * time.Millisecond)
+	c, found, err := client.Query(ctx, "k")
+	fmt.Println(c.Quota, c.TTL, found, err) // what is left is floored to the unit
+	fmt.Println(client.Purge(ctx, "k"))
+	fmt.Println(client.Purge(ctx, "k")) // nothing there any more: false
 	// Output:
 	// true <nil>
 	// false <nil>
 	// true <nil>
-	// 8 89s
-}
-
-func ExampleClient_Purge() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	client.Insert(ctx, "k", 5, seconds(60))
-	fmt.Println(client.Purge(ctx, "k"))
-	fmt.Println(client.Purge(ctx, "k")) // nothing there any more: false
-	// Output:
+	// false <nil>
+	// true <nil>
+	// 8 69s true <nil>
 	// true <nil>
 	// false <nil>
 }
@@ -155,47 +96,15 @@ func ExampleClient_Set() {
 
 	fmt.Println(client.Set(ctx, "greeting", []byte("hello"), seconds(60)))
 	fmt.Println(client.Set(ctx, "greeting", []byte("good morning"), seconds(60))) // overwrites
+	b, found, err := client.Get(ctx, "greeting")
+	fmt.Printf("%s %v %v\n", b.Value, found, err)
 	client.Insert(ctx, "counter", 1, seconds(60))
 	fmt.Println(client.Set(ctx, "counter", []byte("hello"), seconds(60))) // is a counter: false
 	// Output:
 	// true <nil>
 	// true <nil>
+	// good morning true <nil>
 	// false <nil>
-}
-
-func ExampleClient_Get() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	client.Set(ctx, "greeting", []byte("hello"), seconds(60))
-	b, found, err := client.Get(ctx, "greeting")
-	fmt.Printf("%s %v %v\n", b.Value, found, err)
-	_, found, err = client.Get(ctx, "none")
-	fmt.Println(found, err)
-	// Output:
-	// hello true <nil>
-	// false <nil>
-}
-
-func ExampleClient_Do() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	var b throttr.Batch[uint16]
-	b.Insert("k", 5, seconds(60))
-	increase := b.Update("k", codec.Quota, codec.Increase, 3)
-	query := b.Query("k")
-	if err := client.Do(ctx, &b); err != nil { // one write, one round trip
-		panic(err)
-	}
-	fmt.Println(increase.OK())
-	c, found, err := query.Counter()
-	fmt.Println(c.Quota, found, err)
-	// Output:
-	// true <nil>
-	// 8 true <nil>
 }
 
 func ExampleBatch() {
@@ -204,29 +113,28 @@ func ExampleBatch() {
 	defer end()
 
 	var b throttr.Batch[uint16] // the zero value is empty
+	b.Insert("k", 5, seconds(60))
+	increase := b.Update("k", codec.Quota, codec.Increase, 3)
+	query := b.Query("k")
 	set := b.Set("greeting", []byte("hello"), seconds(60))
 	get := b.Get("greeting")
-	purge := b.Purge("none")
-	fmt.Println(b.Len())
-
 	_, err := set.OK()
-	fmt.Println(err) // no answer yet
-	if err := client.Do(ctx, &b); err != nil {
+	fmt.Println(err)                           // no answer yet
+	if err := client.Do(ctx, &b); err != nil { // one write, one round trip
 		panic(err)
 	}
-	fmt.Println(set.OK())
+	fmt.Println(increase.OK())
+	c, found, err := query.Counter()
+	fmt.Println(c.Quota, found, err)
 	greeting, found, err := get.Buffer()
 	fmt.Printf("%s %v %v\n", greeting.Value, found, err)
-	fmt.Println(purge.OK())
-
 	b.Reset() // for the next requests
 	fmt.Println(b.Len())
 	// Output:
-	// 3
 	// throttr: batch used out of order: no response yet: the batch has not been sent
 	// true <nil>
+	// 8 true <nil>
 	// hello true <nil>
-	// false <nil>
 	// 0
 }
 
@@ -241,17 +149,6 @@ func ExampleClient_Stats() {
 		fmt.Println("connections:", s.Conns, "failures:", s.Failures, "locked up:", s.LockedUp)
 	}
 	// Output: connections: 1 failures: 0 locked up: false
-}
-
-func ExampleClient_Close() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	client.Close()
-	_, _, err := client.Query(ctx, "k")
-	fmt.Println(errors.Is(err, throttr.ErrClosed))
-	// Output: true
 }
 
 func ExampleRequestError() {
@@ -269,17 +166,4 @@ func ExampleRequestError() {
 	// Output:
 	// INSERT safe to retry: false
 	// true
-}
-
-func ExampleRequestError_Timeout() {
-	srv, client, end := exampleServer()
-	defer end()
-	defer srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second})()
-
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	_, _, err := client.Query(ctx, "k")
-	var failed *throttr.RequestError
-	fmt.Println(errors.As(err, &failed) && failed.Timeout())
-	// Output: true
 }

@@ -8,40 +8,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-func ExampleClient_Stat() {
-	ctx := context.Background()
-	srv, client, end := exampleServer()
-	defer end()
-
-	client.Insert(ctx, "k", 5, seconds(3600))
-	client.Query(ctx, "k")
-	srv.Advance(time.Minute) // a server works the figures out once a minute
-	stat, found, err := client.Stat(ctx, "k")
-	fmt.Printf("%+v %v %v\n", stat, found, err)
-	_, found, err = client.Stat(ctx, "none")
-	fmt.Println(found, err)
-	// Output:
-	// {ReadsPerMinute:1 WritesPerMinute:1 Reads:1 Writes:1} true <nil>
-	// false <nil>
-}
-
-func ExampleClient_Publish() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	fmt.Println(client.Publish(ctx, "news", []byte("hello"))) // nobody is subscribed: false
-	news, err := client.Subscribe(ctx, "news")
-	if err != nil {
-		panic(err)
-	}
-	defer news.Close()
-	fmt.Println(client.Publish(ctx, "news", []byte("hello"))) // one is
-	// Output:
-	// false <nil>
-	// true <nil>
-}
-
 func ExampleClient_Info() {
 	ctx := context.Background()
 	_, client, end := exampleServer()
@@ -60,36 +26,6 @@ func ExampleClient_Info() {
 	// Output:
 	// version 5.0.11 up 0s connections 1
 	// counters 1 buffers 1 sets 1
-}
-
-func ExampleClient_WhoAmI() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	who, err := client.WhoAmI(ctx)
-	if err != nil {
-		panic(err)
-	}
-	for _, w := range who {
-		c, found, err := client.Connection(ctx, w.Server, w.ID)
-		fmt.Println(c.Kind, c.Requests.WhoAmI > 0, found, err)
-	}
-	// Output: tcp true true <nil>
-}
-
-func ExampleClient_Connection() {
-	ctx := context.Background()
-	srv, client, end := exampleServer()
-	defer end()
-
-	_, found, err := client.Connection(ctx, srv.Addr(), codec.ConnID{})
-	fmt.Println(found, err)
-	_, _, err = client.Connection(ctx, "elsewhere:9000", codec.ConnID{})
-	fmt.Println(err)
-	// Output:
-	// false <nil>
-	// throttr: invalid configuration: "elsewhere:9000" is none of Servers
 }
 
 func ExampleClient_List() {
@@ -122,12 +58,13 @@ func ExampleClient_KeyStats() {
 	}
 	srv.Advance(time.Minute) // a server works the figures out once a minute
 	for e, err := range client.KeyStats(ctx) {
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(e.Key, e.Writes, e.WritesPerMinute)
+		fmt.Println(e.Key, e.Writes, e.WritesPerMinute, err)
 	}
-	// Output: k 4 4
+	stat, found, err := client.Stat(ctx, "k") // of one key
+	fmt.Println(stat.Writes, found, err)
+	// Output:
+	// k 4 4 <nil>
+	// 4 true <nil>
 }
 
 func ExampleClient_Connections() {
@@ -137,14 +74,21 @@ func ExampleClient_Connections() {
 
 	client.Publish(ctx, "*", nil)
 	for c, err := range client.Connections(ctx) {
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(c.Type, c.Kind, c.Addr.Addr(), c.Requests.Publish, c.Requests.Connections)
+		fmt.Println(c.Type, c.Kind, c.Addr.Addr(), c.Requests.Publish, c.Requests.Connections, err)
 	}
+	who, err := client.WhoAmI(ctx)
+	if err != nil {
+		panic(err)
+	}
+	c, found, err := client.Connection(ctx, who[0].Server, who[0].ID)
+	fmt.Println(c.Kind, c.Requests.WhoAmI > 0, found, err)
+	_, _, err = client.Connection(ctx, "elsewhere:9000", who[0].ID)
+	fmt.Println(err)
 	// Output:
-	// client tcp 127.0.0.1 1 0
-	// client tcp 127.0.0.1 0 1
+	// client tcp 127.0.0.1 1 0 <nil>
+	// client tcp 127.0.0.1 0 1 <nil>
+	// tcp true true <nil>
+	// throttr: invalid configuration: "elsewhere:9000" is none of Servers
 }
 
 func ExampleClient_Channels() {
@@ -152,12 +96,13 @@ func ExampleClient_Channels() {
 	_, client, end := exampleServer()
 	defer end()
 
+	fmt.Println(client.Publish(ctx, "news", []byte("hello"))) // nobody is subscribed: false
 	news, err := client.Subscribe(ctx, "news")
 	if err != nil {
 		panic(err)
 	}
 	defer news.Close()
-	client.Publish(ctx, "news", []byte("hello"))
+	fmt.Println(client.Publish(ctx, "news", []byte("hello"))) // one is
 	for c, err := range client.Channels(ctx) {
 		if err != nil {
 			panic(err)
@@ -166,24 +111,11 @@ func ExampleClient_Channels() {
 			fmt.Println(c.Name, c.Connections, c.ReadBytes)
 		}
 	}
-	// Output: news 1 5
-}
-
-func ExampleClient_Channel() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	news, err := client.Subscribe(ctx, "news")
-	if err != nil {
-		panic(err)
-	}
-	defer news.Close()
 	subscribers, found, err := client.Channel(ctx, "news")
 	fmt.Println(len(subscribers), found, err)
-	_, found, err = client.Channel(ctx, "sports")
-	fmt.Println(found, err)
 	// Output:
-	// 1 true <nil>
 	// false <nil>
+	// true <nil>
+	// news 1 5
+	// 1 true <nil>
 }

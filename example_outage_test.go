@@ -11,30 +11,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func ExampleNewRateLimit() {
-	backend := memory.New() // no server
-	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend)
-	fmt.Println(limiter.Hit(context.Background(), "user:42", time.Minute, 100))
-	// Output: allowed, 1 of 100, 99 remaining <nil>
-}
-
-func ExampleRateLimit_Delete() {
-	ctx := context.Background()
-	limiter, _ := exampleLimiter()
-
-	limiter.Hit(ctx, "user:42", time.Second, 10)
-	limiter.Hit(ctx, "user:42", time.Hour, 1000)
-	_, err := limiter.Delete(ctx, "user:42", time.Second, time.Hour)
-	fmt.Println(err)
-	fmt.Println(limiter.Get(ctx, "user:42", time.Second))
-	fmt.Println(limiter.Get(ctx, "user:42", time.Hour))
-	// Output:
-	// <nil>
-	// 0 <nil>
-	// 0 <nil>
-}
-
 // hangUp makes srv close every connection on which it gets a QUERY.
 func hangUp(srv *mockserver.Server) {
 	srv.Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true})
@@ -73,19 +49,6 @@ func ExampleWithFallback() {
 	// Output:
 	// true true <nil>
 	// false true <nil>
-}
-
-func ExampleWithTimeout() {
-	ctx := context.Background()
-	srv, client, end := exampleServer()
-	defer end()
-	srv.Inject(mockserver.Fault{Delay: time.Second})
-
-	limiter := throttr.NewRateLimit(client.Backend(),
-		throttr.WithTimeout(20*time.Millisecond), throttr.WithPolicy(throttr.AllowHits))
-	res, err := limiter.Hit(ctx, "user:42", time.Hour, 100)
-	fmt.Println(res.Allowed, res.Degraded, err)
-	// Output: true true <nil>
 }
 
 func ExampleWithObserver() {

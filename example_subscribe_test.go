@@ -8,22 +8,13 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/pubsub"
 )
 
 func ExampleClient_Subscribe() {
 	ctx := context.Background()
-	srv, err := mockserver.Start(mockserver.WithValueSize(2))
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-	client, err := throttr.Connect[uint16](ctx, throttr.Config{Servers: []string{srv.Addr()}})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
+	_, client, end := exampleServer()
+	defer end()
 
 	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(1000))
 	if err != nil {
@@ -131,50 +122,21 @@ func ExampleWithQueue() {
 	ctx := context.Background()
 	_, client, end := exampleServer()
 	defer end()
-	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(1))
+	latest, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(1))
+	if err != nil {
+		panic(err)
+	}
+	first, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(2), pubsub.WithOverflow(pubsub.DropNewest))
 	if err != nil {
 		panic(err)
 	}
 
 	publish(ctx, client, "prices", "17", "18", "19")
-	m, err := sub.Next(ctx)
-	fmt.Println(string(m.Payload), err)
-	// Output: 19 <nil>
-}
-
-func ExampleWithOverflow() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-	sub, err := client.Subscribe(ctx, "jobs", pubsub.WithQueue(2), pubsub.WithOverflow(pubsub.DropNewest))
-	if err != nil {
-		panic(err)
-	}
-
-	publish(ctx, client, "jobs", "a", "b", "c")
-	for range 2 {
-		m, err := sub.Next(ctx)
-		fmt.Println(string(m.Payload), err)
-	}
+	m, err := latest.Next(ctx)
+	fmt.Println(string(m.Payload), latest.Dropped(), err)
+	m, err = first.Next(ctx)
+	fmt.Println(string(m.Payload), first.Dropped(), err)
 	// Output:
-	// a <nil>
-	// b <nil>
-}
-
-func ExampleSubscription_Dropped() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-	sub, err := client.Subscribe(ctx, "prices", pubsub.WithQueue(2))
-	if err != nil {
-		panic(err)
-	}
-
-	publish(ctx, client, "prices", "17", "18", "19", "20", "21")
-	fmt.Println(sub.Dropped())
-	m, err := sub.Next(ctx)
-	fmt.Println(string(m.Payload), err)
-	// Output:
-	// 3
-	// 20 <nil>
+	// 19 2 <nil>
+	// 17 1 <nil>
 }

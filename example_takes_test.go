@@ -81,29 +81,6 @@ func ExampleRateLimit_Reserve() {
 	// 100 <nil>
 }
 
-// A batch sends at most 2 messages in 50 ms, and waits in between.
-func ExampleRateLimit_Wait() {
-	backend := memory.New()
-	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend)
-	begun := time.Now()
-	for i := range 5 {
-		if _, err := limiter.Wait(context.Background(), "provider", throttr.Limit{Max: 2, Scale: 50 * time.Millisecond}, 1); err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println("message", i+1)
-	}
-	fmt.Println(time.Since(begun) >= 100*time.Millisecond)
-	// Output:
-	// message 1
-	// message 2
-	// message 3
-	// message 4
-	// message 5
-	// true
-}
-
 // A provider allows so many requests and so many tokens of a language model. A call waits until it fits both
 // limits, and commits what it has really used.
 func ExampleRateLimit_WaitAll() {
@@ -164,26 +141,4 @@ func ExampleRateLimit_Peek() {
 	// Output:
 	// 1 true 2 <nil>
 	// 5 false 2 <nil>
-}
-
-func ExampleWithMaxWaiters() {
-	backend := memory.New()
-	defer backend.Close()
-	limiter := throttr.NewRateLimit(backend, throttr.WithMaxWaiters(1))
-	ctx, cancel := context.WithCancel(context.Background())
-	daily := throttr.Limit{Max: 1, Scale: 24 * time.Hour}
-	limiter.Take(ctx, "report", daily, 1)
-	failed := make(chan error)
-	for range 2 {
-		go func() {
-			_, err := limiter.Wait(ctx, "report", daily, 1)
-			failed <- err
-		}()
-	}
-	fmt.Println(errors.Is(<-failed, throttr.ErrOverloaded)) // one waits already
-	cancel()
-	fmt.Println(errors.Is(<-failed, context.Canceled))
-	// Output:
-	// true
-	// true
 }

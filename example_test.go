@@ -100,77 +100,35 @@ func ExampleRateLimit_HitN() {
 	// denied, 12 of 10, retry after 1m0s <nil>
 }
 
-func ExampleRateLimit_Inc() {
-	ctx := context.Background()
-	limiter, _ := exampleLimiter()
-
-	// Counting without deciding: Inc has no limit.
-	fmt.Println(limiter.Inc(ctx, "user:42", time.Minute, 3))
-	fmt.Println(limiter.Inc(ctx, "user:42", time.Minute, 2))
-	// Output:
-	// 3 <nil>
-	// 5 <nil>
-}
-
+// Windows are counted in, read, set and ended without a decision.
 func ExampleRateLimit_Get() {
-	ctx := context.Background()
-	limiter, _ := exampleLimiter()
-
-	fmt.Println(limiter.Get(ctx, "user:42", time.Minute)) // there is no window
-	limiter.Hit(ctx, "user:42", time.Minute, 10)
-	fmt.Println(limiter.Get(ctx, "user:42", time.Minute)) // to look is no hit
-	fmt.Println(limiter.Get(ctx, "user:42", time.Minute))
-	// Output:
-	// 0 <nil>
-	// 1 <nil>
-	// 1 <nil>
-}
-
-func ExampleRateLimit_Set() {
 	ctx := context.Background()
 	limiter, clock := exampleLimiter()
 
-	limiter.Hit(ctx, "user:42", time.Minute, 10)
-	clock.Advance(50 * time.Second)
+	fmt.Println(limiter.Get(ctx, "user:42", time.Minute)) // there is no window
+	fmt.Println(limiter.Inc(ctx, "user:42", time.Minute, 3))
+	clock.Advance(45 * time.Second)
+	end, err := limiter.ExpiresAt(ctx, "user:42", time.Minute)
+	fmt.Println(end.Sub(clock.Now()), err)
+
 	fmt.Println(limiter.Set(ctx, "user:42", time.Minute, 9)) // a new window, ending in a minute
 	clock.Advance(50 * time.Second)
 	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 10))
-	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 10))
+
+	fmt.Println(limiter.Reset(ctx, "user:42", time.Minute))
+	fmt.Println(limiter.Get(ctx, "user:42", time.Minute))
+	limiter.Hit(ctx, "user:42", time.Second, 10)
+	limiter.Hit(ctx, "user:42", time.Hour, 1000)
+	fmt.Println(limiter.Delete(ctx, "user:42")) // of all scales
 	// Output:
+	// 0 <nil>
+	// 3 <nil>
+	// 15s <nil>
 	// 9 <nil>
 	// allowed, 10 of 10, 0 remaining <nil>
-	// denied, 11 of 10, retry after 10s <nil>
-}
-
-func ExampleRateLimit_ExpiresAt() {
-	ctx := context.Background()
-	limiter, clock := exampleLimiter()
-
-	t, err := limiter.ExpiresAt(ctx, "user:42", time.Minute)
-	fmt.Println(t.IsZero(), err) // no window
-
-	limiter.Hit(ctx, "user:42", time.Minute, 10)
-	clock.Advance(45 * time.Second)
-	t, err = limiter.ExpiresAt(ctx, "user:42", time.Minute)
-	fmt.Println(t.Sub(clock.Now()), err)
-	// Output:
-	// true <nil>
-	// 15s <nil>
-}
-
-func ExampleRateLimit_Reset() {
-	ctx := context.Background()
-	limiter, _ := exampleLimiter()
-
-	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
-	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
-	fmt.Println(limiter.Reset(ctx, "user:42", time.Minute))
-	fmt.Println(limiter.Hit(ctx, "user:42", time.Minute, 1))
-	// Output:
-	// allowed, 1 of 1, 0 remaining <nil>
-	// denied, 2 of 1, retry after 1m0s <nil>
 	// <nil>
-	// allowed, 1 of 1, 0 remaining <nil>
+	// 0 <nil>
+	// 2 <nil>
 }
 
 // A bucket lets in one hit in 10 seconds, and a burst of two.
@@ -186,24 +144,12 @@ func ExampleWithAlgorithm() {
 	// false 0 <nil>
 }
 
-func ExampleWithMaxWindows() {
-	ctx := context.Background()
-	_, client, end := exampleServer()
-	defer end()
-
-	// A small memory. What is forgotten is looked up again, and stays exact.
-	limiter := throttr.NewRateLimit(client.Backend(throttr.WithMaxWindows(1000)))
-	res, err := limiter.Hit(ctx, "user:42", time.Hour, 100)
-	fmt.Println(res, err)
-	// Output: allowed, 1 of 100, 99 remaining <nil>
-}
-
 func ExampleClient_Backend() {
 	ctx := context.Background()
 	_, client, end := exampleServer()
 	defer end()
 
-	backend := client.Backend()
+	backend := client.Backend(throttr.WithMaxWindows(1000)) // what is forgotten is looked up again, and stays exact
 	fmt.Println(throttr.NewRateLimit(backend).Hit(ctx, "user:42", time.Hour, 100))
 
 	// By itself a backend answers with windows, not with decisions.
