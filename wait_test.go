@@ -18,140 +18,14 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// line is callers that wait, one after the other.
-type line struct {
-	t       *testing.T
-	limiter *throttr.RateLimit
-	scale   time.Duration
-	limit   uint64
-	all     sync.WaitGroup
-
-	mu      sync.Mutex // guards granted
-	granted []place
-}
-
 // place is what a caller was granted.
 type place struct {
 	caller int
 	throttr.Result
 }
 
-// order returns the callers in the order of their places in the windows.
-func (l *line) order() []int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slices.SortFunc(l.granted, func(a, b place) int {
-		return cmp.Or(a.ResetAt.Compare(b.ResetAt), cmp.Compare(a.Count, b.Count))
-	})
-	callers := make([]int, len(l.granted))
-	for i, p := range l.granted {
-		callers[i] = p.caller
-	}
-	return callers
-}
-
-// join makes a caller wait behind the others. Every other one waits for two limits.
-func (l *line) join(ctx context.Context, i int, n uint64) {
-	l.all.Go(func() {
-		res, err := l.wait(ctx, throttr.Limit{Max: l.limit, Scale: l.scale}.For("k", n), i%2 == 1)
-		if err != nil {
-			if ctx.Err() == nil {
-				l.t.Errorf("caller %d: %v", i, err)
-			}
-			return
-		}
-		if !res.Allowed || res.Count > l.limit {
-			l.t.Errorf("caller %d gets %+v", i, res)
-		}
-		l.mu.Lock()
-		l.granted = append(l.granted, place{i, res})
-		l.mu.Unlock()
-	})
-	synctest.Wait()
-}
-
-// wait waits for a take, and together with one of a limit that has room for all.
-func (l *line) wait(ctx context.Context, take throttr.Take, together bool) (throttr.Result, error) {
-	if !together {
-		return l.limiter.Wait(ctx, take.Key, take.Limit, take.N)
-	}
-	rv, err := l.limiter.WaitAll(ctx, throttr.Limit{Max: 1e6, Scale: l.scale}.For("wide", 1), take)
-	if err != nil {
-		return throttr.Result{}, err
-	}
-	return rv.Results()[1], nil
-}
-
-func TestWaitingCallersAreServedInOrder(t *testing.T) {
-	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		const callers, limit, scale = 400, 50, 400 * time.Millisecond
-		l := &line{t: t, limiter: limiter, scale: scale, limit: limit}
-		begun := time.Now()
-		for i := range callers {
-			l.join(t.Context(), i, 1)
-		}
-		l.all.Wait()
-		require.Len(t, l.granted, callers)
-		require.IsIncreasing(t, l.order())
-		best := (callers/limit - 1) * scale
-		took := time.Since(begun)
-		t.Logf("%v, best possible %v", took, best)
-		require.GreaterOrEqual(t, took, best)
-		require.LessOrEqual(t, took, best+scale)
-	})
-}
-
-func TestWaitFailsAtOnceIfTheDeadlineIsTooEarly(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		const scale = time.Minute
-		begun := time.Now()
-		wait := func(timeout time.Duration, n uint64) error {
-			ctx, cancel := context.WithTimeout(t.Context(), timeout)
-			defer cancel()
-			_, err := limiter.Wait(ctx, "k", throttr.Limit{Max: 2, Scale: scale}, n)
-			return err
-		}
-		require.NoError(t, wait(time.Second, 2))
-		var late *throttr.DeadlineError
-		require.ErrorAs(t, wait(time.Second, 1), &late)
-		require.Equal(t, "k", late.Key)
-		require.Equal(t, scale, late.Limit.Scale)
-		require.Equal(t, begun.Add(scale), late.At)
-		require.ErrorIs(t, late, context.DeadlineExceeded)
-
-		// With others in the line, its end is two windows later.
-		l := &line{t: t, limiter: limiter, scale: scale, limit: 2}
-		for i := range 4 {
-			l.join(t.Context(), i, 1)
-		}
-		require.ErrorAs(t, wait(2*scale-time.Second, 1), &late)
-		require.ErrorAs(t, wait(3*scale-time.Second, 1), &late)
-		require.Equal(t, begun.Add(3*scale), late.At)
-		require.Zero(t, time.Since(begun), "it took time")
-		n, err := limiter.Get(t.Context(), "k", scale)
-		require.NoError(t, err)
-		require.EqualValues(t, 2, n, "what fails takes nothing")
-		require.NoError(t, wait(4*scale, 1))
-		l.all.Wait()
-	})
-}
-
-func TestWaitEndsWithItsContext(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		begun := time.Now()
-		time.AfterFunc(10*time.Second, cancel)
-		_, err = limiter.Wait(ctx, "k", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, 10*time.Second, time.Since(begun))
-		_, err = limiter.Wait(ctx, "other", throttr.Limit{Max: 1, Scale: time.Minute}, 1)
-		require.ErrorIs(t, err, context.Canceled)
-	})
-}
-
 func TestWaitingCallersLearnOfWhatIsGivenBack(t *testing.T) {
+	limit, wide := throttr.Limit{Max: 2, Scale: time.Hour}, throttr.Limit{Max: 1e6, Scale: time.Hour}
 	for name, free := range map[string]func(ctx context.Context, l *throttr.RateLimit, rv *throttr.Reservation) error{
 		"Cancel": func(ctx context.Context, _ *throttr.RateLimit, rv *throttr.Reservation) error { return rv.Cancel(ctx) },
 		"Commit": func(ctx context.Context, _ *throttr.RateLimit, rv *throttr.Reservation) error {
@@ -172,38 +46,19 @@ func TestWaitingCallersLearnOfWhatIsGivenBack(t *testing.T) {
 			return err
 		},
 	} {
-		for i, waits := range []string{"Wait", "WaitAll"} {
+		for _, takes := range [][]throttr.Take{{limit.For("k", 1)}, {limit.For("k", 1), wide.For("wide", 1)}} {
 			inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-				rv := reserve(t, limiter, throttr.Limit{Max: 2, Scale: time.Hour}.For("k", 2))
-				l := &line{t: t, limiter: limiter, scale: time.Hour, limit: 2}
+				rv := reserve(t, limiter, limit.For("k", 2))
 				begun := time.Now()
-				l.join(t.Context(), i, 1)
+				waited := make(chan error)
+				go func() { _, err := limiter.WaitAll(t.Context(), takes...); waited <- err }()
+				synctest.Wait()
 				require.NoError(t, free(t.Context(), limiter, rv))
-				l.all.Wait()
-				require.Zero(t, time.Since(begun), "%s/%s", name, waits)
+				require.NoError(t, <-waited)
+				require.Zero(t, time.Since(begun), "%s: %v", name, takes)
 			})
 		}
 	}
-}
-
-// Somebody else, whom this limiter can't notice, resets the window.
-func TestWaitingCallersAskInBetween(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *throttr.RateLimit) {
-		backend := memory.New(memory.WithClock(time.Now))
-		defer backend.Close()
-		limiter, other := throttr.NewRateLimit(backend), throttr.NewRateLimit(backend)
-		for _, scale := range []time.Duration{time.Second, time.Hour} {
-			_, err := limiter.Take(t.Context(), "k", throttr.Limit{Max: 1, Scale: scale}, 1)
-			require.NoError(t, err)
-			l := &line{t: t, limiter: limiter, scale: scale, limit: 1}
-			l.join(t.Context(), 0, 1)
-			time.Sleep(scale / 100)
-			require.NoError(t, other.Reset(t.Context(), "k", scale))
-			begun := time.Now()
-			l.all.Wait()
-			require.LessOrEqual(t, time.Since(begun), min(scale/10, time.Second))
-		}
-	})
 }
 
 // A take fits the count that a policy makes up, and yet the policy refuses it.
@@ -287,6 +142,24 @@ func TestWaitGivesUpOnlyIfItsTurnComesAfterTheDeadlineAtTheEarliest(t *testing.T
 		require.Equal(t, begun, time.Now())
 		require.WithinDuration(t, begun.Add(3*time.Hour+50*time.Minute), late.At, 2*time.Second)
 		require.NotContains(t, err.Error(), "m=")
+	})
+}
+
+func TestWaitsTakeOneScaleMoreThanTheBestPossible(t *testing.T) {
+	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
+		const callers, most, scale, best = 400, 50, 400 * time.Millisecond, (400/50 - 1) * 400 * time.Millisecond
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				if _, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: most, Scale: scale}, 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.GreaterOrEqual(t, time.Since(begun), best)
+		require.LessOrEqual(t, time.Since(begun), best+scale)
 	})
 }
 
@@ -429,123 +302,6 @@ func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
 	}, throttr.WithMaxWaiters(2))
 }
 
-// What is known of a window from a refusal of a caller that has left does not count for those behind.
-func TestWaitBehindACallerThatHasLeft(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		limit := throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: throttr.TokenBucket} // one a second
-		_, err := limiter.Take(t.Context(), "k", limit, 10)
-		require.NoError(t, err)
-		begun := time.Now()
-		first, leave := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		wait := func(ctx context.Context, n uint64, granted time.Duration) {
-			all.Go(func() {
-				_, err := limiter.Wait(ctx, "k", limit, n)
-				if granted == 0 {
-					require.ErrorIs(t, err, context.Canceled)
-					return
-				}
-				require.NoError(t, err)
-				require.InDelta(t, granted, time.Since(begun), float64(50*time.Millisecond))
-			})
-			time.Sleep(100 * time.Millisecond)
-		}
-		wait(first, 10, 0)
-		wait(t.Context(), 1, time.Second)
-		leave()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		wait(ctx, 1, 2*time.Second)
-		all.Wait()
-	})
-}
-
-// Who fits into what is left of a window does not wait for its end, or for the next time to ask.
-func TestWaitForTheLastPlaceBehindACallerThatHasLeft(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		limit := throttr.Limit{Max: 2, Scale: time.Hour}
-		_, err := limiter.Take(t.Context(), "k", limit, 1)
-		require.NoError(t, err)
-		first, leave := context.WithCancel(t.Context())
-		go limiter.Wait(first, "k", limit, 2)
-		time.Sleep(10 * time.Millisecond)
-		time.AfterFunc(10*time.Millisecond, leave)
-		begun := time.Now()
-		_, err = limiter.Wait(t.Context(), "k", limit, 1)
-		require.NoError(t, err)
-		require.Equal(t, 10*time.Millisecond, time.Since(begun))
-	})
-}
-
-// When the callers behind the first one are granted is not known with a rolling algorithm, so none fails because of its
-// deadline before.
-func TestRollingWaitsBehindOthersDoNotFailEarly(t *testing.T) {
-	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
-		limit := throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: throttr.TokenBucket} // one a second
-		_, err := limiter.Take(t.Context(), "k", limit, 10)
-		require.NoError(t, err)
-		begun := time.Now()
-		go limiter.Wait(t.Context(), "k", limit, 6)
-		time.Sleep(10 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 13*time.Second)
-		defer cancel()
-		_, err = limiter.Wait(ctx, "k", limit, 6)
-		require.NoError(t, err)
-		require.InDelta(t, 12*time.Second, time.Since(begun), float64(100*time.Millisecond))
-	})
-}
-
-// lateStore returns a store whose answers to takes take 100 ms.
-func lateStore(t *testing.T) *distant {
-	store := newDistant(t)
-	store.answer(func(_ context.Context, c call) error {
-		if c.name == "take" {
-			time.Sleep(100 * time.Millisecond)
-		}
-		return nil
-	})
-	return store
-}
-
-// An answer that was on its way while somebody reset the window is not believed.
-func TestWaitAsksAgainAfterAResetDuringItsCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := throttr.NewRateLimit(lateStore(t))
-		limit := throttr.Limit{Max: 1, Scale: time.Hour}
-		_, err := limiter.Take(t.Context(), "k", limit, 1)
-		require.NoError(t, err)
-		begun := time.Now()
-		time.AfterFunc(50*time.Millisecond, func() { require.NoError(t, limiter.Reset(t.Context(), "k", time.Hour)) })
-		_, err = limiter.Wait(t.Context(), "k", limit, 1)
-		require.NoError(t, err)
-		require.Equal(t, 200*time.Millisecond, time.Since(begun))
-	})
-}
-
-// A caller whose deadline passes while it asks is not removed by those that join behind it: it may be granted.
-func TestACallerThatAsksIsNotRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := throttr.NewRateLimit(lateStore(t))
-		limit := throttr.Limit{Max: 10, Scale: time.Hour}
-		var all sync.WaitGroup
-		wait := func(ctx context.Context) {
-			all.Go(func() {
-				_, err := limiter.Wait(ctx, "k", limit, 1)
-				require.NoError(t, err)
-			})
-		}
-		wait(t.Context())
-		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-		defer cancel()
-		synctest.Wait()
-		wait(ctx) // asks from 100 to 200 ms
-		time.Sleep(160 * time.Millisecond)
-		wait(t.Context())
-		all.Wait()
-	})
-}
-
 // takesBy is a backend whose takes are made by a function.
 type takesBy struct {
 	throttr.Backend
@@ -582,5 +338,140 @@ func TestAWaitGoesOnAfterItsFallbackHasRefused(t *testing.T) {
 			require.Equal(t, !back, rv.Results()[0].Degraded)
 			require.NoError(t, rv.Cancel(t.Context()))
 		})
+	}
+}
+
+// caller waits for n, from a time on. Times are since all places were taken.
+type caller struct {
+	at       time.Duration
+	n        uint64
+	patience time.Duration // until its deadline; 0: none
+	leaves   time.Duration // when its ctx is canceled; 0: never
+	turn     time.Duration // when its wait ends; if that would exceed the deadline, when its turn would be
+	err      error         // nil: it is granted
+}
+
+// Each scenario is callers that wait for one limit, of which some is taken already.
+var waits = []struct {
+	why      string
+	limit    throttr.Limit
+	taken    uint64
+	lag      time.Duration // for which the answers of the store are on their way
+	reset    time.Duration // when the window is reset, or 0
+	byOthers bool          // whom this limiter can't notice
+	callers  []caller
+}{
+	{why: "a wait in vain fails at once, and takes nothing: with others in the line, its end is two windows later",
+		limit: throttr.Limit{Max: 2, Scale: time.Minute}, taken: 2, callers: []caller{
+			{at: 0, n: 1, patience: time.Second, turn: time.Minute, err: context.DeadlineExceeded},
+			{at: 1, n: 1, turn: time.Minute}, {at: 2, n: 1, turn: time.Minute},
+			{at: 3, n: 1, turn: 2 * time.Minute}, {at: 4, n: 1, turn: 2 * time.Minute},
+			{at: 5, n: 1, patience: 2*time.Minute - time.Second, turn: 3 * time.Minute, err: context.DeadlineExceeded},
+			{at: 6, n: 1, patience: 3*time.Minute - time.Second, turn: 3 * time.Minute, err: context.DeadlineExceeded},
+			{at: 7, n: 1, patience: 4 * time.Minute, turn: 3 * time.Minute},
+		}},
+	{why: "a wait ends with its context", limit: throttr.Limit{Max: 1, Scale: time.Minute}, taken: 1, callers: []caller{
+		{at: 0, n: 1, leaves: 10 * time.Second, turn: 10 * time.Second, err: context.Canceled},
+		{at: 20 * time.Second, n: 1, turn: time.Minute},
+	}},
+	{why: "what is known from a refusal of a caller that has left does not count for those behind",
+		limit: oneASecond, taken: 10, callers: []caller{
+			{at: 0, n: 10, leaves: 200 * time.Millisecond, turn: 200 * time.Millisecond, err: context.Canceled},
+			{at: 100 * time.Millisecond, n: 1, turn: time.Second},
+			{at: 300 * time.Millisecond, n: 1, patience: 5 * time.Second, turn: 2 * time.Second},
+		}},
+	{why: "who fits into what is left of a window does not wait for its end, or for the next time to ask",
+		limit: throttr.Limit{Max: 2, Scale: time.Hour}, taken: 1, callers: []caller{
+			{at: 0, n: 2, leaves: 200 * time.Millisecond, turn: 200 * time.Millisecond, err: context.Canceled},
+			{at: 10 * time.Millisecond, n: 1, turn: 200 * time.Millisecond},
+		}},
+	{why: "when callers behind the first one are granted is not known with a rolling algorithm: none fails before",
+		limit: oneASecond, taken: 10, callers: []caller{
+			{at: 0, n: 6, turn: 6 * time.Second}, {at: 1, n: 6, patience: 13 * time.Second, turn: 12 * time.Second},
+		}},
+	{why: "an answer that was on its way while the window was reset is not believed",
+		limit: throttr.Limit{Max: 1, Scale: time.Hour}, taken: 1, lag: 100 * time.Millisecond, reset: 50 * time.Millisecond,
+		callers: []caller{{at: 0, n: 1, turn: 200 * time.Millisecond}}},
+	{why: "a caller whose deadline passes while it asks is not removed by those behind it: it may be granted",
+		limit: throttr.Limit{Max: 10, Scale: time.Hour}, lag: 100 * time.Millisecond, callers: []caller{
+			{at: 0, n: 1, turn: 100 * time.Millisecond},
+			{at: 1, n: 1, patience: 150 * time.Millisecond, turn: 200 * time.Millisecond},
+			{at: 160 * time.Millisecond, n: 1, turn: 300 * time.Millisecond},
+		}},
+	{why: "the first one asks every tenth of the scale", limit: throttr.Limit{Max: 1, Scale: time.Second}, taken: 1,
+		reset: 10 * time.Millisecond, byOthers: true, callers: []caller{{at: 0, n: 1, turn: 100 * time.Millisecond}}},
+	{why: "and at least every second", limit: throttr.Limit{Max: 1, Scale: time.Hour}, taken: 1,
+		reset: 36500 * time.Millisecond, byOthers: true, callers: []caller{{at: 0, n: 1, turn: 37 * time.Second}}},
+	{why: "the weight of a window that is over falls", taken: 10,
+		limit:   throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: throttr.SlidingWindow},
+		callers: []caller{{at: 0, n: 1, turn: 11 * time.Second}, {at: 1, n: 2, turn: 13 * time.Second}}},
+	{why: "a log forgets all at one time", taken: 10,
+		limit:   throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: throttr.SlidingLog},
+		callers: []caller{{at: 0, n: 1, turn: 10 * time.Second}, {at: 1, n: 2, turn: 10 * time.Second}}},
+}
+
+// oneASecond is a limit whose bucket holds 10.
+var oneASecond = throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: throttr.TokenBucket}
+
+func TestWaitingCallersHaveTheirTurns(t *testing.T) {
+	for _, c := range waits {
+		t.Run(c.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newDistant(t)
+				limiter := throttr.NewRateLimit(store)
+				if c.taken > 0 {
+					_, err := limiter.Take(t.Context(), "k", c.limit, c.taken)
+					require.NoError(t, err)
+				}
+				store.answer(func(_ context.Context, made call) error {
+					if made.name == "take" {
+						time.Sleep(c.lag)
+					}
+					return nil
+				})
+				begun := time.Now()
+				by := limiter
+				if c.byOthers {
+					by = throttr.NewRateLimit(store)
+				}
+				if c.reset > 0 {
+					time.AfterFunc(c.reset, func() { require.NoError(t, by.Forget(t.Context(), "k", c.limit)) })
+				}
+				var all sync.WaitGroup
+				for _, w := range c.callers {
+					all.Go(func() { w.wait(t, limiter, c.limit, begun) })
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
+// wait waits, and compares when and how the wait ends.
+func (w *caller) wait(t *testing.T, limiter *throttr.RateLimit, limit throttr.Limit, begun time.Time) {
+	time.Sleep(w.at)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if w.patience > 0 {
+		ctx, cancel = context.WithTimeout(ctx, w.patience)
+		defer cancel()
+	}
+	if w.leaves > 0 {
+		time.AfterFunc(w.leaves-w.at, cancel)
+	}
+	_, err := limiter.Wait(ctx, "k", limit, w.n)
+	if !errors.Is(err, w.err) {
+		t.Errorf("%+v: %v", w, err)
+	}
+	turn := time.Since(begun)
+	var late *throttr.DeadlineError
+	if errors.As(err, &late) {
+		if turn != w.at || late.Key != "k" || late.Limit.Scale != limit.Scale {
+			t.Errorf("%+v: after %v: %+v", w, turn, late)
+		}
+		turn = late.At.Sub(begun)
+	}
+	if turn < w.turn || turn > w.turn+50*time.Millisecond {
+		t.Errorf("%+v: its turn is at %v", w, turn)
 	}
 }
