@@ -16,29 +16,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Each decision asks the backend once, and the fallback once if that fails, whatever the outcome is.
-func TestACallIsMadeOnce(t *testing.T) {
-	for name, decide := range decisions {
-		for _, cause := range []error{nil, throttr.ErrFull, throttr.ErrUnavailable, throttr.ErrRange, errDown} {
-			for _, leases := range []bool{false, true} {
-				store, second := failing(t, cause), failing(t, cause)
-				var backend throttr.Backend = store
-				if leases {
-					l := lease.New(store)
-					defer l.Close()
-					backend = l
-				}
-				_, err := decide(t.Context(), throttr.NewRateLimit(backend, throttr.WithLogger(nil)), tenAMinute, 1)
-				require.ErrorIs(t, err, cause, name)
-				require.EqualValues(t, 1, store.asked.Load(), "%s: %v", name, cause)
-				_, _ = decide(t.Context(), throttr.NewRateLimit(backend, throttr.WithLogger(nil), throttr.WithFallback(second)), tenAMinute, 1)
-				require.EqualValues(t, 2, store.asked.Load(), "%s: %v", name, cause)
-				require.LessOrEqual(t, second.asked.Load(), int64(1), "%s: %v", name, cause)
-			}
-		}
-	}
-}
-
 // What wraps the memory of the process, or leases, may wait: it is a backend like any other.
 type blockingMemory struct{ *memory.Backend }
 

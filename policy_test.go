@@ -11,24 +11,116 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 )
 
 // tenAMinute is the limit of the tests of outages, as it is in events.
 var tenAMinute = throttr.Limit{Max: 10, Scale: time.Minute, Algorithm: throttr.FixedWindow}
 
-func TestDefaultPolicyReturnsTheErrorOfTheBackend(t *testing.T) {
-	for name, opts := range map[string][]throttr.Option{
-		"default":       nil,
-		"ReturnError":   {throttr.WithPolicy(throttr.ReturnError)},
-		"last one wins": {throttr.WithPolicy(throttr.AllowHits), throttr.WithPolicy(throttr.ReturnError)},
-		"no fallback":   {throttr.WithFallback(nil)},
-	} {
-		for call, decide := range decisions {
-			res, err := decide(t.Context(), throttr.NewRateLimit(failing(t, errDown), opts...), tenAMinute, 1)
-			require.Equal(t, errDown, err, "%s, %s: it is not wrapped", name, call)
-			require.Zero(t, res)
+// commandError is an error that can't be compared, as drivers of some databases have.
+type commandError struct{ labels []string }
+
+func (commandError) Error() string { return "not primary" }
+
+// outcome is what follows from the error of a store.
+type outcome struct {
+	cause    error          // of the store
+	fallback error          // errAnswers: it answers; nil: there is none
+	policy   throttr.Policy // which decides if there is no error
+	errs     []error        // of the call; a single one is not wrapped
+}
+
+var errAnswers, errFull = errors.New("none"), errors.New("full")
+
+// outcomes are the table in the comment of failover.
+func outcomes() (all []outcome) {
+	for _, p := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
+		all = append(all, outcome{nil, nil, p, nil}, outcome{nil, errAnswers, p, nil}, outcome{errDown, errAnswers, p, nil})
+		for _, mistake := range []error{throttr.ErrUnsupported, &throttr.RangeError{Field: "Max"}} {
+			all = append(all, outcome{errDown, mistake, p, []error{errDown, mistake}})
 		}
+		for _, mistake := range []error{
+			throttr.ErrScale, throttr.ErrRange, throttr.ErrClosed, throttr.ErrUnsupported, throttr.ErrConfig,
+			&throttr.ValueSizeError{Server: "a:1", Client: 2, Actual: 4}, &throttr.RequestError{Err: throttr.ErrClosed},
+			fmt.Errorf("some backend: %w", throttr.ErrScale),
+		} {
+			all = append(all, outcome{mistake, nil, p, []error{mistake}}, outcome{mistake, errAnswers, p, []error{mistake}})
+		}
+		for _, cause := range []error{errDown, throttr.ErrFull, throttr.ErrUnavailable, commandError{}} {
+			one := outcome{cause, nil, p, []error{cause}}
+			both := outcome{cause, errFull, p, []error{cause, errFull}}
+			if p != throttr.ReturnError {
+				one.errs, both.errs = nil, nil
+			}
+			all = append(all, one, both)
+		}
+	}
+	return all
+}
+
+// Each decision asks the store once, and the fallback once if that fails. The observer is told the cause, whoever
+// decides.
+func TestWhoDecidesIfTheStoreFails(t *testing.T) {
+	for _, o := range outcomes() {
+		for name, decide := range decisions {
+			for _, leases := range []bool{false, true} {
+				if name != "wait" || o.policy != throttr.DenyHits { // which goes on
+					o.test(t, name, decide, leases)
+				}
+			}
+		}
+	}
+}
+
+// is is errors.Is, also of an error that can't be compared.
+func is(err, want error) bool {
+	return errors.Is(err, want) || errors.As(want, new(commandError)) && errors.As(err, new(commandError))
+}
+
+func (o outcome) test(t *testing.T, name string, decide decision, leases bool) {
+	var seen recorder
+	store, second := failing(t, o.cause), failing(t, o.fallback)
+	opts := []throttr.Option{throttr.WithLogger(nil), throttr.WithPolicy(o.policy), throttr.WithObserver(seen.observe), throttr.WithProcesses(3)}
+	if o.fallback != nil {
+		opts = append(opts, throttr.WithFallback(second))
+	}
+	if o.fallback == errAnswers {
+		second.be(nil)
+	}
+	backend := throttr.Backend(store)
+	if leases {
+		l := lease.New(store)
+		defer l.Close()
+		backend = l
+	}
+	res, err := decide(t.Context(), throttr.NewRateLimit(backend, opts...), tenAMinute, 1)
+	e, text := seen.last(t), fmt.Sprintf("%s: %+v", name, o)
+	require.EqualValues(t, 1, store.asked.Load(), text)
+	require.LessOrEqual(t, second.asked.Load(), int64(1), text)
+	for _, want := range o.errs {
+		require.True(t, is(err, want) && is(e.Err, want), "%s: %v, %v", text, err, e.Err)
+	}
+	switch {
+	case len(o.errs) == 1 && !leases:
+		require.Equal(t, o.errs[0], err, text)
+	case len(o.errs) == 2:
+		require.ErrorContains(t, err, "; and the fallback: ")
+	}
+	if o.errs != nil {
+		require.Equal(t, throttr.EventFailed, e.Kind, text)
+		require.Zero(t, res)
+		return
+	}
+	require.NoError(t, err, text)
+	allowed := o.cause == nil || o.fallback == errAnswers || o.policy == throttr.AllowHits
+	require.Equal(t, allowed, res.Allowed, text)
+	require.Equal(t, allowed, e.Kind == throttr.EventAllowed, text)
+	require.Equal(t, o.cause != nil, res.Degraded, text)
+	require.Equal(t, res, e.Result, text)
+	require.True(t, is(e.Err, o.cause), text)
+	if shared := o.cause != nil && o.fallback == errAnswers; !shared {
+		require.EqualValues(t, 10, res.Limit, text)
 	}
 }
 
@@ -101,27 +193,6 @@ func TestFallbackCountsIfTheBackendFails(t *testing.T) {
 	}
 }
 
-func TestPolicyAppliesIfTheFallbackFails(t *testing.T) {
-	errFull := errors.New("full")
-	for _, p := range []throttr.Policy{throttr.ReturnError, throttr.AllowHits, throttr.DenyHits} {
-		limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithFallback(failing(t, errFull)), throttr.WithPolicy(p), throttr.WithProcesses(3))
-		for _, call := range []string{"hit", "take all"} {
-			res, err := decisions[call](t.Context(), limiter, tenAMinute, 1)
-			if p == throttr.ReturnError {
-				require.ErrorIs(t, err, errDown)
-				require.ErrorIs(t, err, errFull)
-				require.EqualError(t, err, "down; and the fallback: full")
-				require.Zero(t, res)
-				continue
-			}
-			require.NoError(t, err)
-			require.True(t, res.Degraded)
-			require.Equal(t, p == throttr.AllowHits, res.Allowed)
-			require.EqualValues(t, 10, res.Limit, "not that of a share")
-		}
-	}
-}
-
 // policies returns options that turn a failure of the backend into a decision.
 func policies(t *testing.T) map[string][]throttr.Option {
 	return map[string][]throttr.Option{
@@ -130,37 +201,6 @@ func policies(t *testing.T) map[string][]throttr.Option {
 		"fallback": {throttr.WithFallback(inProcess(t, memory.WithClock(time.Now)))},
 		"all":      {throttr.WithFallback(inProcess(t, memory.WithClock(time.Now))), throttr.WithPolicy(throttr.AllowHits), throttr.WithTimeout(time.Minute)},
 	}
-}
-
-func TestPoliciesDoNotApplyToMistakesInTheProgram(t *testing.T) {
-	for name, opts := range policies(t) {
-		for _, mistake := range []error{
-			throttr.ErrScale, throttr.ErrRange, throttr.ErrClosed, throttr.ErrUnsupported, throttr.ErrConfig,
-			&throttr.ValueSizeError{Server: "a:1", Client: 2, Actual: 4},
-			fmt.Errorf("some backend: %w", throttr.ErrScale),
-			fmt.Errorf("some backend: %w", throttr.ErrClosed),
-			&throttr.RangeError{Field: "Max"},
-			&throttr.RequestError{Err: throttr.ErrClosed},
-		} {
-			for call, decide := range decisions {
-				res, err := decide(t.Context(), throttr.NewRateLimit(failing(t, mistake), opts...), tenAMinute, 1)
-				require.Equal(t, mistake, err, "%s, %s", name, call)
-				require.Zero(t, res)
-			}
-		}
-	}
-	for _, mistake := range []error{&throttr.RangeError{Field: "Max"}, throttr.ErrUnsupported} {
-		limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(failing(t, mistake)))
-		for _, decide := range decisions {
-			_, err := decide(t.Context(), limiter, tenAMinute, 1)
-			require.ErrorIs(t, err, errDown)
-			require.ErrorIs(t, err, mistake, "of the fallback")
-		}
-	}
-	closed := memory.New()
-	closed.Close()
-	_, err := throttr.NewRateLimit(closed, throttr.WithPolicy(throttr.AllowHits)).Hit(t.Context(), "k", time.Minute, 5)
-	require.ErrorIs(t, err, throttr.ErrClosed)
 }
 
 // lateContext is a context whose deadline has passed, but whose Err is still nil.
