@@ -74,6 +74,9 @@ func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []w
 	}
 	err := r.Backend.Exchange(ctx, claims, places)
 	for i := range claims {
+		if claims[i].Held > window.MaxPlaces {
+			panic("a claim is not valid")
+		}
 		if r.bad != nil && claims[i].Key == "bad" {
 			places[i] = window.Places{Err: r.bad}
 		}
