@@ -46,6 +46,18 @@ func ExampleStart() {
 	// 1 []
 }
 
+// start starts a server and connects to it.
+func start(opts ...mockserver.Option) (srv *mockserver.Server, conn net.Conn, end func()) {
+	srv, err := mockserver.Start(opts...)
+	if err != nil {
+		panic(err)
+	}
+	if conn, err = srv.Dial(context.Background()); err != nil {
+		panic(err)
+	}
+	return srv, conn, func() { srv.Close() }
+}
+
 // printer stands for a *testing.T.
 type printer struct{ cleanups []func() }
 
@@ -74,17 +86,8 @@ func ExampleRunT() {
 
 // An expired record keeps its key for another 10 s, as on a real server.
 func ExampleServer_Advance() {
-	srv, err := mockserver.Start(mockserver.WithVirtualClock())
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-	conn, err := srv.Dial(context.Background())
-	if err != nil {
-		panic(err)
-	}
-	defer conn.Close()
-
+	srv, conn, end := start(mockserver.WithVirtualClock())
+	defer end()
 	insert := uint16.Insert{Key: []byte("k"), Quota: 5, TTL: uint16.TTL{Amount: 60, Unit: codec.Seconds}}
 	fmt.Println(exchange(conn, insert))
 	srv.Advance(time.Minute)
@@ -102,12 +105,8 @@ func ExampleServer_Advance() {
 // Two records that expire within 50 µs of each other silence a real server for good. A
 // client that purges its records in time never lets that happen.
 func ExampleWithRealCollector() {
-	srv, err := mockserver.Start(mockserver.WithRealCollector(), mockserver.WithVirtualClock())
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-
+	srv, _, end := start(mockserver.WithRealCollector(), mockserver.WithVirtualClock())
+	defer end()
 	srv.Set("a", 1, time.Second+20*time.Microsecond)
 	srv.Set("b", 1, time.Second)
 	srv.Advance(time.Minute)
@@ -138,17 +137,8 @@ func ExampleHazards() {
 }
 
 func ExampleServer_Inject() {
-	srv, err := mockserver.Start()
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-	conn, err := srv.Dial(context.Background())
-	if err != nil {
-		panic(err)
-	}
-	defer conn.Close()
-
+	srv, conn, end := start()
+	defer end()
 	// The response to the second QUERY is garbage.
 	remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Skip: 1, Times: 1, Replace: []byte{0x47}})
 	defer remove()
@@ -165,12 +155,8 @@ func ExampleServer_Inject() {
 }
 
 func ExampleServer_Cut() {
-	srv, err := mockserver.Start()
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-
+	srv, _, end := start()
+	defer end()
 	// A connection ends after two bytes of responses.
 	defer srv.Cut(mockserver.Cut{Direction: mockserver.ToClient, After: 2})()
 	srv.Set("k", 5, time.Hour)
