@@ -94,7 +94,6 @@ func runSuiteOf[T codec.Value](t *testing.T, addr string, live bool) {
 		{"TTL changes", testChangedTTL[T], false},
 		{"longest frame", testLongestFrame[T], false},
 		{"wrong value size", testWrongSize[T], false},
-		{"batch", testBatch[T], false},
 		{"list", testList[T], false},
 		{"info", testInfo[T], false},
 		{"connections", testConnections[T], false},
