@@ -35,20 +35,13 @@ type part struct {
 	window window.Window // the result
 }
 
-// call is a call of a method of the backend. If it has several parts, they are takes, all or none, or resets.
+// call is a call of a method of the backend. If it has several parts, they are takes, all or none.
 type call struct {
 	verb   verb
-	parts  []part
-	takeID int64 // of the take that is given back
-	result
-}
-
-// result is the result of a call, apart from the windows of its parts.
-type result struct {
-	gaveBack bool
-	ended    int  // how many windows a reset has ended
-	conflict bool // another process has changed a row since it was read: the call has not been counted
-	err      error
+	parts  []part // their windows are the result
+	takeID int64  // of the take that is given back
+	given  bool   // the result of that
+	err    error  // errConflict: the call has not been counted
 }
 
 // newPart returns what a call does with the row of a key and limit. The limit has been checked.
@@ -59,13 +52,12 @@ func newPart(key string, l *window.Limit, n uint64) part {
 
 // decide computes the result of the call, and changes the records of its rows accordingly.
 func (c *call) decide(t algorithm.Time) {
-	c.result = result{}
 	for i := range c.parts {
 		if c.err = c.parts[i].row.err; c.err != nil {
 			return
 		}
 	}
-	if len(c.parts) > 1 && c.verb == take && !c.allFit(t) {
+	if len(c.parts) > 1 && !c.allFit(t) {
 		return
 	}
 	for i := range c.parts {
@@ -86,31 +78,21 @@ func (c *call) allFit(t algorithm.Time) bool {
 
 // apply applies the verb to the record of a part.
 func (c *call) apply(p *part, t algorithm.Time) {
-	r := p.row
-	switch c.verb {
-	case peek:
+	switch r := p.row; {
+	case c.verb == peek:
 		p.describe(p.peek(t, p.n), t)
-	case take:
+	case c.verb == take, c.verb == hit && p.algorithm.Rolling:
 		p.take(t)
-	case hit:
-		if p.algorithm.Rolling {
-			p.take(t)
-			return
-		}
-		p.charge(t)
-	case charge:
-		p.charge(t)
-	case set:
+	case c.verb == giveBack:
+		c.given = p.algorithm.GiveBack(&r.record, &p.rule, &t, c.takeID, p.n)
+		r.changed = r.changed || c.given
+	case c.verb == reset:
 		r.end()
-		p.charge(t)
-	case giveBack:
-		c.gaveBack = p.algorithm.GiveBack(&r.record, &p.rule, &t, c.takeID, p.n)
-		r.changed = r.changed || c.gaveBack
-	case reset:
-		if p.algorithm.Left(&r.record, &p.rule, &t) > 0 {
-			c.ended++
-		}
+	case c.verb == set:
 		r.end()
+		fallthrough
+	default:
+		p.charge(t)
 	}
 }
 
@@ -137,10 +119,6 @@ func (p *part) charge(t algorithm.Time) {
 	if p.algorithm.Logs {
 		n = min(n, MaxLog-min(MaxLog, p.peek(t, p.n).Count))
 	}
-	if n == 0 && p.algorithm.Rolling {
-		p.describe(p.peek(t, 0), t)
-		return
-	}
 	state := p.algorithm.Charge(&p.row.record, &p.rule, &t, n, newSeries())
 	p.row.changed = true
 	p.describe(state, t)
@@ -148,12 +126,7 @@ func (p *part) charge(t algorithm.Time) {
 
 // describe sets the window to a state of the record.
 func (p *part) describe(s algorithm.State, t algorithm.Time) {
-	p.window = window.Window{Count: s.Count, RetryAfter: s.Wait, Refused: s.Wait > 0}
-	if s.Left > 0 {
-		p.window.ID = s.ID
-		p.window.Left = s.Left
-		p.window.ExpiresAt = t.After(s.Left)
-	}
+	s.Describe(&t, &p.window)
 }
 
 // newSeries returns a number that no other call has.

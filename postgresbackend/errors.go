@@ -26,9 +26,9 @@ var (
 	errRow = errors.New("the row of the limit can't be read")
 	// errRows says that the server does not do what it was asked.
 	errRows = fmt.Errorf("%w: the server returned another number of rows", window.ErrUnavailable)
-	// errLock says that the server has not kept what it has locked.
-	errLock = fmt.Errorf("%w: rows have changed in spite of their locks", window.ErrUnavailable)
-	errSlow = fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout)
+	// errConflict says that another process has changed a row since it was read. Nothing was counted.
+	errConflict = fmt.Errorf("%w: others change the row all the time", window.ErrUnavailable)
+	errSlow     = fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout)
 )
 
 // hasCode reports whether an error is a reply of the server with a code.

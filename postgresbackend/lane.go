@@ -17,7 +17,7 @@ const (
 	timeout = 3 * time.Second
 	// maxRows is how many rows a request has, unless a single call has more.
 	maxRows = 256
-	// maxConflicts is how many conflicts a call has before it locks its row.
+	// maxConflicts is how many conflicts a call has before it locks its row, and how many while it does.
 	maxConflicts = 3
 )
 
@@ -66,29 +66,26 @@ func (b *Backend) run(ctx context.Context, c *batched) error {
 	return fmt.Errorf("%w; it was not sent", err)
 }
 
-// pass passes a call through the free lane, again if it has a conflict. A call with too many conflicts, one with
-// several parts, and one for a key that had too many conflicts in the last second, pass through the locking lane. It
-// returns whether the call was sent.
+// pass passes a call through the free lane, again if it has a conflict. A call with too many conflicts, others for its
+// key in the next second, and all with several parts pass through the locking lane. It returns whether the call was sent.
 func (b *Backend) pass(ctx context.Context, c *batched) (sent bool, err error) {
-	key := c.Value.parts[0].key
-	lockUntil := &b.lockUntil[maphash.String(b.seed, key)%uint64(len(b.lockUntil))]
-	if len(c.Value.parts) == 1 && lockUntil.Load() <= time.Now().UnixNano() {
-		for range maxConflicts {
-			sent, err = b.free.Do(ctx, c)
-			if err != nil {
-				return sent, err
-			}
-			if !c.Value.conflict {
-				return true, c.Value.err
-			}
+	parts := c.Value.parts
+	lockUntil := &b.lockUntil[maphash.String(b.seed, parts[0].key)%uint64(len(b.lockUntil))]
+	for conflicts := 0; ; {
+		to := b.free
+		if len(parts) > 1 || lockUntil.Load() > time.Now().UnixNano() {
+			to = b.locking
 		}
-		lockUntil.Store(time.Now().Add(time.Second).UnixNano())
+		if sent, err = to.Do(ctx, c); err == nil {
+			err = c.Value.err
+		}
+		if err != errConflict || conflicts == 2*maxConflicts {
+			return sent, err
+		}
+		if conflicts++; conflicts == maxConflicts {
+			lockUntil.Store(time.Now().Add(time.Second).UnixNano())
+		}
 	}
-	sent, err = b.locking.Do(ctx, c)
-	if err == nil {
-		err = c.Value.err
-	}
-	return sent, err
 }
 
 // bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx

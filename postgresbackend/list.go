@@ -21,114 +21,105 @@ var lastKey = strings.Repeat("\xff", longestKey+2)
 // can't be read follows the others.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
+		var key string // of the row with the error
 		var failed error
-		for f := range b.find(ctx, keys...) {
-			l, err := f.listed()
-			if err != nil {
-				failed = b.after("list", f.key, err)
-				continue
+		for f, err := range b.find(ctx, keys) {
+			l := window.Listed{}
+			if err == nil {
+				l, err = f.listed()
 			}
-			if l.Window.Left > 0 && !yield(l, nil) {
+			if err != nil {
+				key = f.key
+				failed = err
+			} else if l.Window.Left > 0 && !yield(l, nil) {
 				_ = b.after("list", "", nil)
 				return
 			}
 		}
-		if failed == nil {
-			_ = b.after("list", "", nil)
-			return
+		if err := b.after("list", key, failed); err != nil {
+			yield(window.Listed{}, err)
 		}
-		yield(window.Listed{}, failed)
 	}
 }
 
-// found is a row that was found, or the error of finding some.
+// found is a row that was found.
 type found struct {
 	id
-	limit window.Limit // without Max and Burst
 	state []byte
 	at    algorithm.Time
-	err   error
 }
 
 // listed describes what is counted.
 func (f *found) listed() (window.Listed, error) {
-	if f.err != nil {
-		return window.Listed{}, f.err
+	l, err := f.windowLimit()
+	if err != nil {
+		return window.Listed{}, err
 	}
-	p := newPart("", &f.limit, 0)
+	p := newPart("", &l, 0)
 	p.row = &row{count: p.count}
-	if p.row.load(f.state, 0); p.row.err != nil {
+	if p.row.load(f.state, 0, f.at); p.row.err != nil {
 		return window.Listed{}, p.row.err
 	}
-	record := &p.row.record
-	p.rule.Max = record.Max
-	p.rule.Holds = record.Holds
-	p.describe(p.peek(f.at, 0), f.at)
-	p.window.Refused = false // nothing was asked
-	p.window.RetryAfter = 0
-	l := f.limit
-	l.Max = record.Max
-	if record.Holds != record.Max {
-		l.Burst = record.Holds
+	l.Max = p.row.record.Max
+	if p.row.record.Holds != l.Max {
+		l.Burst = p.row.record.Holds
 	}
+	p.rule = algorithm.RuleOf(&l)
+	state := p.peek(f.at, 0)
+	state.Wait = 0 // nothing was asked
+	p.describe(state, f.at)
 	return window.Listed{Key: f.key, Digest: len(f.key) > longestKey, Limit: l, Window: p.window}, nil
 }
 
+// span is the rows after an id, up to a key.
+type span struct {
+	after id
+	last  string
+}
+
 // find returns the rows of some keys, or of all, that have a state. After an error, there are no others.
-func (b *Backend) find(ctx context.Context, keys ...string) iter.Seq[found] {
-	return func(yield func(found) bool) {
-		if len(keys) == 0 {
-			b.findBetween(ctx, id{}, lastKey, yield)
-			return
-		}
-		for _, key := range keys {
-			stored := storedKey(key)
-			if !b.findBetween(ctx, id{key: stored}, stored, yield) {
-				return
+func (b *Backend) find(ctx context.Context, keys []string) iter.Seq2[found, error] {
+	spans := []span{{last: lastKey}}
+	if len(keys) > 0 {
+		spans = nil
+	}
+	for _, key := range keys {
+		stored := storedKey(key)
+		spans = append(spans, span{id{key: stored}, stored})
+	}
+	return func(yield func(found, error) bool) {
+		for _, s := range spans {
+			for more := true; more; {
+				page, err := b.page(ctx, s)
+				if err != nil {
+					yield(found{}, err)
+					return
+				}
+				for _, f := range page {
+					if !yield(f, nil) {
+						return
+					}
+					s.after = f.id
+				}
+				more = len(page) == listPage
 			}
 		}
 	}
 }
 
-// findBetween yields the rows after an id, up to a key. It returns false if no others are to be yielded.
-func (b *Backend) findBetween(ctx context.Context, after id, last string, yield func(found) bool) bool {
-	for {
-		page, err := b.page(ctx, after, last)
-		if err != nil {
-			yield(found{err: err})
-			return false
-		}
-		for _, f := range page {
-			if !yield(f) {
-				return false
-			}
-		}
-		if len(page) < listPage {
-			return true
-		}
-		after = page[len(page)-1].id
-	}
-}
-
-// page reads the rows after an id, up to a key, but at most listPage.
-func (b *Backend) page(ctx context.Context, after id, last string) (page []found, err error) {
+// page reads the first rows of a span, at most listPage.
+func (b *Backend) page(ctx context.Context, s span) (page []found, err error) {
 	err = b.bound(ctx, func(ctx context.Context) error {
-		rows, _ := b.pool.Query(ctx, b.sql.list, []byte(after.key), []byte(after.limit), []byte(last), int64(listPage))
-		page, err = pgx.CollectRows(rows, b.scan)
+		rows, _ := b.pool.Query(ctx, b.sql.list, []byte(s.after.key), []byte(s.after.limit), []byte(s.last), int64(listPage))
+		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
+			var key, limit []byte
+			var micros int64
+			err = row.Scan(&key, &limit, &f.state, &micros)
+			f.id = id{string(key), string(limit)}
+			f.at = b.timeOf(micros)
+			return f, err
+		})
 		return err
 	})
 	return page, err
-}
-
-// scan reads a row of listSQL.
-func (b *Backend) scan(row pgx.CollectableRow) (f found, err error) {
-	var key, limit []byte
-	var micros int64
-	err = row.Scan(&key, &limit, &f.state, &micros)
-	if err == nil {
-		f.id = id{string(key), string(limit)}
-		f.at = b.timeOf(micros)
-		f.limit, f.err = f.id.windowLimit()
-	}
-	return f, err
 }

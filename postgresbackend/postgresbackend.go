@@ -2,14 +2,15 @@ package postgresbackend
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"net"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
@@ -137,7 +138,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	id int64) (given bool, err error) {
 	c := &batched{Value: call{verb: giveBack, takeID: id}}
 	err = b.one(ctx, c, key, &l, n)
-	return err == nil && c.Value.gaveBack, err
+	return err == nil && c.Value.given, err
 }
 
 // Reset implements [window.Backend].
@@ -145,30 +146,33 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 	return b.one(ctx, &batched{Value: call{verb: reset}}, key, &l, 0)
 }
 
-// Delete implements [window.Backend]. It asks which windows there are, and ends them in one atomic step.
+// Delete implements [window.Backend] in one statement.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
-	defer func() { err = b.after("delete", key, err) }()
+	var texts [][]byte // of the scales, as in an id
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
-			return 0, err
+			return 0, b.after("delete", key, err)
 		}
+		texts = append(texts, binary.BigEndian.AppendUint64(nil, uint64(scale)))
 	}
-	c := &batched{Value: call{verb: reset}}
-	for f := range b.find(ctx, key) {
-		if f.err != nil {
-			return 0, f.err
-		}
-		if len(scales) == 0 || slices.Contains(scales, f.limit.Scale) {
-			c.Value.parts = append(c.Value.parts, newPart(key, &f.limit, 0))
-		}
+	var all pgx.Batch
+	all.Queue(beginSQL)
+	all.Queue(b.sql.delete, []byte(storedKey(key)), texts).Query(func(rows pgx.Rows) error {
+		var ends, micros int64
+		_, err := pgx.ForEachRow(rows, []any{&ends, &micros}, func() error {
+			if ends > b.timeOf(micros).Now {
+				n++
+			}
+			return nil
+		})
+		return err
+	})
+	all.Queue(commitSQL)
+	err = b.bound(ctx, func(ctx context.Context) error { return b.pool.SendBatch(ctx, &all).Close() })
+	if err != nil {
+		n = 0
 	}
-	if len(c.Value.parts) == 0 {
-		return 0, nil
-	}
-	if err := b.run(ctx, c); err != nil {
-		return 0, err
-	}
-	return c.Value.ended, nil
+	return n, b.after("delete", key, err)
 }
 
 // TakeAll implements [window.Backend] in one transaction. Takes of one count lock nothing.
@@ -190,13 +194,14 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 	if err := b.run(ctx, c); err != nil {
 		return false, b.after(string(take), takes[0].Key, err)
 	}
-	granted = !slices.ContainsFunc(c.Value.parts, func(p part) bool { return p.window.Refused })
+	granted = true
 	for i := range windows {
 		at := i
 		if index != nil {
 			at = index[i]
 		}
 		windows[i] = c.Value.parts[at].window
+		granted = granted && !windows[i].Refused
 	}
 	return granted, b.after(string(take), takes[0].Key, nil)
 }

@@ -23,23 +23,17 @@ type request struct {
 	locks   bool   // the rows are locked between the round trips
 }
 
-// run makes the request, again if it has certainly written nothing and may succeed.
-func (q *request) run(ctx context.Context) (err error) {
-	for range maxAttempts {
-		var wrote bool
-		wrote, err = q.attempt(ctx)
-		if isConflict(err) && !q.locks {
-			for _, r := range q.rows {
-				r.conflict = true
-			}
-			return nil
-		}
-		again := isConflict(err) || !wrote && !isReply(err)
-		if err == nil || !again || ctx.Err() != nil {
+// run makes the request, again if its connection was lost before it can have written anything.
+func (q *request) run(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		wrote, err := q.attempt(ctx)
+		switch {
+		case isConflict(err):
+			return errConflict
+		case err == nil, wrote, isReply(err), attempt == maxAttempts, ctx.Err() != nil:
 			return err
 		}
 	}
-	return err
 }
 
 // attempt makes the request once. It returns whether the second round trip has begun: if that fails without an answer,
@@ -52,9 +46,6 @@ func (q *request) attempt(ctx context.Context) (wrote bool, err error) {
 	defer conn.Release() // closes it if a transaction is open
 	now, err := q.read(ctx, conn)
 	if err == nil {
-		for _, r := range q.rows {
-			r.restart(now)
-		}
 		for _, c := range q.calls {
 			c.decide(now)
 		}
@@ -72,12 +63,9 @@ func (q *request) finish(err error) {
 	for _, c := range q.calls {
 		switch {
 		case err != nil:
-			c.result = result{err: err}
+			c.err = err
 		case slices.ContainsFunc(c.parts, func(p part) bool { return p.row.conflict }):
-			c.result = result{conflict: true}
-			if q.locks {
-				c.err = errLock
-			}
+			c.err = errConflict
 		}
 	}
 }
@@ -100,13 +88,13 @@ func (q *request) read(ctx context.Context, conn *pgxpool.Conn) (t algorithm.Tim
 			if at++; at > len(q.rows) {
 				return errRows
 			}
-			q.rows[at-1].load(state, version)
+			t = b.timeOf(micros)
+			q.rows[at-1].load(state, version, t)
 			return nil
 		})
 		if err == nil && at < len(q.rows) {
 			err = errRows
 		}
-		t = b.timeOf(micros)
 		return err
 	})
 	return t, conn.SendBatch(ctx, &all).Close()

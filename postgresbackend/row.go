@@ -39,19 +39,15 @@ func rowsOf(calls []*call) []*row {
 	return rows
 }
 
-// load sets the record to what was read.
-func (r *row) load(state []byte, version int64) {
+// load sets the record to what was read at a time. It starts then if the clock has gone back by more than a scale.
+func (r *row) load(state []byte, version int64, t algorithm.Time) {
 	*r = row{count: r.count, before: version}
-	if r.record, r.err = r.algorithm.ReadBinary(state); r.err != nil {
+	r.record, r.err = r.algorithm.ReadBinary(state)
+	if r.err != nil {
 		r.err = fmt.Errorf("%w: %w", errRow, r.err)
+		return
 	}
-}
-
-// restart makes the record start now if the clock has gone back by more than a scale.
-func (r *row) restart(t algorithm.Time) {
-	if r.err == nil && r.algorithm.Restart(&r.record, &r.rule, &t) {
-		r.changed = true
-	}
+	r.changed = r.algorithm.Restart(&r.record, &r.rule, &t)
 }
 
 // end makes the record count nothing.

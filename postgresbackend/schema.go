@@ -67,18 +67,26 @@ SELECT k, l, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000, 0
 FROM unnest((SELECT $1::bytea[]), (SELECT $2::bytea[])) AS u(k, l)
 ON CONFLICT (key, lim) DO UPDATE SET ends = 0 WHERE false`
 
+	// deleteSQL ends what is counted of a key, with some scales or with all, and returns when each would have ended. It locks
+	// rows in their order.
+	deleteSQL = `WITH old AS (SELECT lim, ends FROM %[1]s
+	WHERE key = $1::bytea AND state <> '' AND ($2::bytea[] IS NULL OR substring(lim FROM 2 FOR 8) = ANY ($2)) ORDER BY lim FOR UPDATE
+), clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros)
+UPDATE %[1]s AS t SET ends = micros * 1000, version = 1 + (random() * 4e18)::bigint, before = version, state = ''
+FROM old, clock WHERE t.key = $1 AND t.lim = old.lim RETURNING old.ends, micros`
+
 	// listSQL reads a page: what is counted after a key and limit, up to a key.
 	listSQL = `SELECT key, lim, state, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM %s WHERE (key, lim) > ($1::bytea, $2::bytea) AND key <= $3::bytea AND state <> '' ORDER BY key, lim LIMIT $4::bigint`
 )
 
 // statements are the statements for a table.
-type statements struct{ read, write, lock, list, dueToSweep, sweep string }
+type statements struct{ read, write, lock, delete, list, dueToSweep, sweep string }
 
 func (o *options) statements() statements {
 	of := func(sql string) string { return fmt.Sprintf(sql, o.table) }
 	return statements{
-		read: of(readSQL), write: of(writeSQL), lock: of(lockSQL), list: of(listSQL),
+		read: of(readSQL), write: of(writeSQL), lock: of(lockSQL), delete: of(deleteSQL), list: of(listSQL),
 		dueToSweep: of(dueToSweepSQL), sweep: of(sweepSQL),
 	}
 }
@@ -89,15 +97,15 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if !hasCode(err, undefinedTable) {
 		return err
 	}
-	made := b.bound(ctx, func(ctx context.Context) error {
-		_, err := b.pool.Exec(ctx, b.schema(), pgx.QueryExecModeSimpleProtocol)
+	_ = b.bound(ctx, func(ctx context.Context) error {
+		_, err = b.pool.Exec(ctx, b.schema(), pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
 	if err := b.ping(ctx); !hasCode(err, undefinedTable) { // another process may have made it
 		return err
 	}
 	return fmt.Errorf("%w: the table %s is missing, and can't be made (%v): have this run:\n%s",
-		window.ErrUnavailable, b.table, made, b.schema())
+		window.ErrUnavailable, b.table, err, b.schema())
 }
 
 // ping makes a request that changes nothing, and needs all permissions.
