@@ -33,37 +33,49 @@ func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
 	}
 }
 
-func TestAReplyThatNobodyKnowsIsAboutTheServer(t *testing.T) {
-	for _, reply := range []string{
-		"LOADING x", "CLUSTERDOWN x", "MASTERDOWN x", "TRYAGAIN x", "READONLY x", "BUSY x", "MISCONF x", "NOREPLICAS x", "NOAUTH x", "WRONGPASS x",
-		"MOVED 1 127.0.0.1:2", "CROSSSLOT x", "DENIED Redis is running in protected mode", "ERR max daily request limit exceeded", "ERR unknown command 'EVAL'", "?",
-		"NOPERM this user has no permissions to run the 'eval' command", "ERR The user executing the script can't run this command or subcommand",
-		"ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:3.",
-		"user_script:1: Script attempted to access nonexistent global variable 'struct' script: 1f, on @user_script:1.",
+// A reply that nobody knows is about the server. A user who may not run a command may have run others of the script: it
+// must not be sent again.
+func TestWhatAReplyIsAbout(t *testing.T) {
+	const server, memory, key, someKeys, role = "the server", "its memory", "a key", "some keys", "its role"
+	for about, replies := range map[string][]string{
+		server: {
+			"LOADING x", "CLUSTERDOWN x", "MASTERDOWN x", "TRYAGAIN x", "BUSY x", "MISCONF x", "NOREPLICAS x", "NOAUTH x", "WRONGPASS x",
+			"MOVED 1 127.0.0.1:2", "DENIED Redis is running in protected mode", "ERR max daily request limit exceeded", "ERR unknown command 'EVAL'", "?",
+			"NOPERM this user has no permissions to run the 'eval' command", "ERR The user executing the script can't run this command or subcommand",
+			"ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:3.",
+			"user_script:1: Script attempted to access nonexistent global variable 'struct' script: 1f, on @user_script:1.",
+			"NOPERM User zoe has no permissions to run the 'hscan' command script: 1f, on @user_script:3.",
+			"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+		},
+		memory: {"OOM command not allowed when used memory > 'maxmemory'.", "ERR Error running script: @user_script:7: -OOM command not allowed"},
+		role: {
+			"READONLY You can't write against a read only replica.",
+			"ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.",
+		},
+		key: {
+			"WRONGTYPE Operation against a key holding the wrong kind of value",
+			"NOPERM User zoe has no permissions to access the 'k' key script: 1f, on @user_script:3.",
+			"user_script:138: bad argument #2 to unpack (string expected, got boolean) script: 1f, on @user_script:138.",
+			"ERR Error running script (call to f_1f): @user_script:138: user_script:138: bad argument #2 to unpack (string expected, got boolean)",
+		},
+		someKeys: {
+			"CROSSSLOT Keys in request don't hash to the same slot", "NOPERM No permissions to access a key",
+			"NOPERM this user has no permissions to access one of the keys used as arguments",
+		},
 	} {
-		err := redisclient.ReplyError(errors.New(reply))
-		require.ErrorIs(t, err, window.ErrUnavailable, reply)
-		require.NotErrorIs(t, err, window.ErrFull, reply)
+		for _, reply := range replies {
+			cause := errors.New(reply)
+			err := redisclient.ReplyError(cause)
+			require.ErrorIs(t, err, cause)
+			aboutKey := about == key || about == someKeys && !redisclient.HasCode(err, "CROSSSLOT")
+			require.Equal(t, !aboutKey, errors.Is(err, window.ErrUnavailable), reply)
+			require.Equal(t, aboutKey, err.Error() == reply, reply)
+			require.Equal(t, about == memory, errors.Is(err, window.ErrFull), reply)
+			require.Equal(t, about == someKeys, redisclient.AboutSome(err), reply)
+			require.Equal(t, about == role, redisclient.Demoted(cause), reply)
+		}
 	}
-	for _, reply := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "ERR Error running script: @user_script:7: -OOM command not allowed"} {
-		err := redisclient.ReplyError(errors.New(reply))
-		require.ErrorIs(t, err, window.ErrUnavailable, reply)
-		require.ErrorIs(t, err, window.ErrFull, reply)
-	}
-}
-
-func TestAReplyAboutAKeyIsNot(t *testing.T) {
-	for _, reply := range []string{
-		"WRONGTYPE Operation against a key holding the wrong kind of value", "NOPERM this user has no permissions to access one of the keys used as arguments",
-		"NOPERM No permissions to access a key", "user_script:138: bad argument #2 to unpack (string expected, got boolean) script: 1f, on @user_script:138.",
-		"ERR Error running script (call to f_1f): @user_script:138: user_script:138: bad argument #2 to unpack (string expected, got boolean)",
-	} {
-		cause := errors.New(reply)
-		err := redisclient.ReplyError(cause)
-		require.EqualError(t, err, reply)
-		require.ErrorIs(t, err, cause)
-		require.NotErrorIs(t, err, window.ErrUnavailable)
-	}
+	require.False(t, redisclient.AboutSome(nil) || redisclient.Demoted(nil))
 }
 
 func TestErrorsThatAreNoReplyAreReturnedAsTheyAre(t *testing.T) {
@@ -78,28 +90,4 @@ func TestRepliesHaveACode(t *testing.T) {
 	require.False(t, redisclient.HasCode(err, "CROSS"))
 	require.False(t, redisclient.HasCode(errors.New("CROSSSLOT Keys"), "CROSSSLOT"))
 	require.False(t, redisclient.HasCode(nil, "CROSSSLOT"))
-}
-
-// A user who may not run a command may have run others of the script: it must not be sent again.
-func TestOnlyRepliesToWhatWasNotExecutedAreAboutSomeKeys(t *testing.T) {
-	for reply, want := range map[string]bool{
-		"CROSSSLOT Keys in request don't hash to the same slot":                                        true,
-		"NOPERM No permissions to access a key":                                                        true,
-		"NOPERM this user has no permissions to access one of the keys used as arguments":              true,
-		"NOPERM User zoe has no permissions to run the 'hscan' command script: 1f, on @user_script:3.": false,
-		"NOPERM User zoe has no permissions to access the 'k' key script: 1f, on @user_script:3.":      false,
-		"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand":           false,
-		"WRONGTYPE Operation against a key holding the wrong kind of value":                            false,
-		"LOADING Redis is loading the dataset in memory":                                               false,
-	} {
-		require.Equal(t, want, redisclient.AboutSome(redisclient.ReplyError(errors.New(reply), "k")), reply)
-	}
-	require.False(t, redisclient.AboutSome(nil))
-}
-
-func TestAReplicaSaysSo(t *testing.T) {
-	require.True(t, redisclient.Demoted(errors.New("READONLY You can't write against a read only replica.")))
-	require.True(t, redisclient.Demoted(errors.New("ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.")))
-	require.False(t, redisclient.Demoted(errors.New("LOADING x")))
-	require.False(t, redisclient.Demoted(nil))
 }

@@ -178,6 +178,12 @@ while keys[first] do
         granted = max(all or fit, 0) * n
         store = granted > 0 or new_rate and not all
       end
+      if fit >= 0 and (verb == 's' or verb == 'r') and (kind == 'b' or kind == 'w' or kind == 'l') then
+        fit = (count > 0 or kind == 'w' and more > 0) and 1 or 0
+        store = fit > 0 -- what was counted is forgotten; after that, set is a charge
+        count, id = 0, (id + 1) % all_series
+        if kind ~= 'l' then more = 0 end
+      end
       if fit < 0 then -- nothing is made
       elseif kind == 'f' or kind == 'a' or kind == 'c' then
         if verb == 'c' then
@@ -225,7 +231,7 @@ while keys[first] do
       elseif kind == 'b' then
         if granted > 0 then
           count, more = count + granted * scale, more + granted
-        elseif verb == 'c' then -- owes at most twice what it holds, or what it has owed already
+        elseif verb == 'c' or verb == 's' then -- owes at most twice what it holds, or what it has owed already
           local owed = max(min(n * scale, 2 * holds * scale - count), 0)
           count, more, store = count + owed, more + ceil(owed / scale), true
         elseif verb == 'g' or verb == 'u' then -- what was taken later is paid last
@@ -235,10 +241,6 @@ while keys[first] do
             if verb == 'u' and more % wrap == holds then more = more - n end -- as if it had not been taken
             count, store = count - owed, true
           end
-        elseif verb == 's' or verb == 'r' then
-          fit = count > 0 and 1 or 0
-          store = fit > 0 or verb == 's'
-          count, id, more = verb == 's' and min(n, 2 * holds) * scale or 0, (id + 1) % all_series, 0
         end
         local paid = max(rate, 1) -- in a microsecond
         used, left = ceil(count / scale), min(ceil(count / paid), most)
@@ -248,7 +250,7 @@ while keys[first] do
       elseif kind == 'w' then
         if granted > 0 then
           count = count + granted
-        elseif verb == 'c' then
+        elseif verb == 'c' or verb == 's' then
           count, store = min(count + n, most), true
         elseif verb == 'g' or verb == 'u' then
           local age = start / scale - holds
@@ -259,10 +261,6 @@ while keys[first] do
             more, fit, store = max(more - n, 0), 1, true
           end
           if store and count + more == 0 then id = (id + 1) % all_series end
-        elseif verb == 's' or verb == 'r' then
-          fit = count + more > 0 and 1 or 0
-          store = fit > 0 or verb == 's'
-          count, id, more = verb == 's' and n or 0, (id + 1) % all_series, 0
         end
         used, place, series = count + ceil(more * part / scale), start / scale, id
         if used > 0 then left = start + scale - now + (count > 0 and scale or 0) end
@@ -276,13 +274,8 @@ while keys[first] do
         if store then live = start + 2 * scale end
       elseif kind == 'l' then
         local high = floor((more - 1) / 32) -- the number of its last block
-        if verb == 'c' then
+        if verb == 'c' or verb == 's' then
           granted, store = max(min(n, holds - count), 0), true
-        elseif verb == 's' or verb == 'r' then
-          fit = count > 0 and 1 or 0
-          store = fit > 0 or verb == 's'
-          count, id = 0, (id + 1) % all_series
-          if verb == 's' then granted = min(n, holds) end
         elseif verb == 'g' or verb == 'u' then
           local at, b = last - (last - holds) % wrap, id == m and high or -1
           fit = 0
