@@ -78,31 +78,38 @@ func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
 		clock := backendtest.NewClock()
 		b := redisbackend.New(connect(t, s), rediswindow.WithClock(clock.Now))
 		l := limitOf(a, time.Hour, 7)
-		windows := make([]window.Window, 10) // of takes of 1, of which 7 fit
-		together(t, s, len(windows), func(i int) { windows[i], _ = b.Take(context.Background(), "k", l, 1) })
-		ids := map[uint64]int64{} // by count
-		for _, w := range windows {
-			if !w.Refused {
-				ids[w.Count] = w.ID
+		ids := map[uint64]int64{} // of takes, by count
+		take := func() {
+			windows := make([]window.Window, 10) // of takes of 1, of which 7 fit
+			together(t, s, len(windows), func(i int) { windows[i], _ = b.Take(context.Background(), "k", l, 1) })
+			clear(ids)
+			for _, w := range windows {
+				if !w.Refused {
+					ids[w.Count] = w.ID
+				}
 			}
+			expect(t, len(ids) == 7, "%+v", windows)
 		}
-		expect(t, len(ids) == 7, "%+v", windows)
 		givesBack := func(count uint64, want bool) {
 			t.Helper()
 			done, err := b.GiveBack(t.Context(), "k", l, 1, ids[count])
 			expect(t, done == want && err == nil, "take %d: %v, %v", count, done, err)
 		}
+		take()
 		givesBack(7, true)
 		givesBack(6, true)
-		together(t, s, len(windows), func(int) {
+		together(t, s, 10, func(int) {
 			w, err := b.Peek(context.Background(), "k", l, 2)
 			if err != nil || w.Count != 5 || w.Refused {
 				t.Errorf("%+v, %v", w, err)
 			}
 		})
-		if a == window.TokenBucket { // by then the first ones have come back
-			clock.Advance(2 * time.Hour / 7)
-			givesBack(1, false)
+		if a == window.TokenBucket {
+			noError(t, b.Reset(t.Context(), "k", l))
+			take()
+			clock.Advance(5*time.Hour/7 + time.Microsecond) // the first five have come back
+			givesBack(5, false)
+			givesBack(6, true)
 		}
 	})
 }

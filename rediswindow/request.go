@@ -141,7 +141,7 @@ func (b *Backend) evalByKey(ctx context.Context, entries []entry) {
 // that some keys must not be together, as a proxy to several does, or that the user may not access all of them, each
 // key gets a script.
 func (b *Backend) eval(ctx context.Context, entries []entry) {
-	answers, err := b.evalWindows(ctx, entries)
+	reply, err := b.evalWindows(ctx, entries)
 	if redisclient.AboutSome(err) && len(byKey(entries)) > 1 {
 		b.evalByKey(ctx, entries)
 		return
@@ -150,17 +150,18 @@ func (b *Backend) eval(ctx context.Context, entries []entry) {
 		for rank, c := range e {
 			c.Value.rank = rank
 			c.Value.err = err
-			for i := range c.Value.asked {
-				c.Value.asked[i].answer = answers[i]
+			for i := 0; i < len(c.Value.asked) && err == nil; i++ {
+				c.Value.asked[i].answer = readAnswer(reply[i*answerSize:])
 			}
 		}
-		answers = answers[len(e[0].Value.asked):]
+		if err == nil {
+			reply = reply[len(e[0].Value.asked)*answerSize:]
+		}
 	}
 }
 
-// evalWindows runs windowsScript for entries. It returns an answer for each of their limits, which is none if there is an
-// error.
-func (b *Backend) evalWindows(ctx context.Context, entries []entry) ([]answer, error) {
+// evalWindows runs windowsScript for entries, and returns an answer for each of their limits.
+func (b *Backend) evalWindows(ctx context.Context, entries []entry) (reply string, err error) {
 	keys := make([]string, 0, len(entries))
 	args := append(make([]string, 0, 1+len(entries)), b.time())
 	for _, e := range entries {
@@ -174,18 +175,11 @@ func (b *Backend) evalWindows(ctx context.Context, entries []entry) ([]answer, e
 			args = append(args, text)
 		}
 	}
-	answers := make([]answer, len(keys))
-	reply, err := b.evalScript(ctx, windowsScript, keys, args)
+	reply, err = b.evalScript(ctx, windowsScript, keys, args)
 	if err == nil && len(reply) != len(keys)*answerSize {
 		err = fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), len(keys))
 	}
-	if err != nil {
-		return answers, err
-	}
-	for i := range answers {
-		answers[i] = readAnswer(reply[i*answerSize:])
-	}
-	return answers, nil
+	return reply, err
 }
 
 var (

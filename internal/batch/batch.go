@@ -55,6 +55,7 @@ type Options[K comparable, T any] struct {
 type Call[T any] struct {
 	Value T
 
+	lone   [1]*Call[T] // itself, as the entry of a request that has no others
 	caller context.Context
 	done   chan struct{}
 	sent   bool // guarded by the mutex of the Batcher, as is gone
@@ -91,7 +92,8 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 		b.inFlight++
 		defer b.end(b.begin(1))
 		b.mu.Unlock()
-		b.options.Send(ctx, [][]*Call[T]{{c}})
+		c.lone[0] = c
+		b.options.Send(ctx, [][]*Call[T]{c.lone[:]})
 		return true, nil
 	}
 	if len(b.queue) >= b.options.MaxQueued {
