@@ -8,15 +8,15 @@
 // What a LIST says is a hint, because it can be wrong (H14). So a sweep has three steps:
 //
 //  1. A LIST, on a connection of its own, has the names (names.go).
-//  2. A QUERY of each record shows what is to be done (look.go). An [Inspect] decides.
-//  3. A [Remove] removes what is not in use any more.
+//  2. A QUERY of each record that may be over shows what is to be done. An [Inspect] decides.
+//  3. A [Remove] removes the record (removals.go). Or an UPDATE prolongs it until its name is of no
+//     use any more (clean.go).
 //
 // Records that are not ours are never touched. A server that has none is parked by its
 // sweepers (park.go).
 package sweep
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -80,7 +80,8 @@ type Inspect func(name []byte, left uint64) Decision
 // Remove removes records that a single PURGE must not remove, because clients may use their names again.
 //
 // It removes the records of targets, unless somebody uses them again, and returns how many records it has removed.
-// Targets are those of the Decisions of a sweep. Remove ends soon after ctx.
+// Targets are those of Decisions, at most 256 of them, each of them once per sweep. Several calls run at the same time.
+// Remove ends soon after ctx.
 type Remove func(ctx context.Context, targets []string) (records int, err error)
 
 // Decision is what an Inspect has decided about a record.
@@ -292,18 +293,20 @@ func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Re
 	s.began = start
 	s.mu.Unlock()
 	names, err := s.list(ctx, &r)
-	targets, lookErr := s.look(ctx, names, deadline, &r)
-	err = cmp.Or(err, lookErr)
+	removals := newRemovals(s.o.Remove)
+	if cleanErr := s.clean(ctx, names, deadline, removals, &r); err == nil {
+		err = cleanErr
+	}
 	if err == nil && leads {
 		if onlyOurs(names, r.evidence) {
 			s.o.Server.Park(ctx) // if it fails, the next sweep tries again
 		}
 		s.decide()
 	}
-	if len(targets) > 0 {
-		removed, removeErr := s.o.Remove(ctx, targets)
-		r.Removed += removed
-		err = cmp.Or(err, removeErr)
+	removed, removalErr := removals.wait()
+	r.Removed += removed
+	if err == nil {
+		err = removalErr
 	}
 	s.log(ctx, r, time.Since(start), err)
 	s.mu.Lock()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -162,7 +163,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		require.LessOrEqual(t, len(chunk), 256)
 		size := 0
 		for _, name := range chunk {
-			frame, err := codec.Query{Key: name}.AppendBinary(nil)
+			frame, err := codec.Update[uint64]{Key: name}.AppendBinary(nil)
 			require.NoError(t, err)
 			size += len(frame)
 		}
@@ -181,12 +182,16 @@ func kept(interval time.Duration) Inspect {
 // would add up to more than the interval.
 func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const interval, records = 5 * time.Second, 12_000
+		const interval = 5 * time.Second
+		records := 120_000
+		if race.Enabled {
+			records /= 10
+		}
 		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
 		for i := range records {
 			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
 		}
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 50 * time.Millisecond})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 5 * time.Millisecond})
 		srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: 900 * time.Millisecond})
 		calls := conn.NewCalls(conn.SizeOf(2))
 		l := connect(t, srv, calls)

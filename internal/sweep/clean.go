@@ -13,8 +13,9 @@ const (
 	// other callers do not wait long behind them.
 	maxChunk      = 256
 	maxChunkBytes = 8000
-	// requestOverhead is what a QUERY has beside the name.
-	requestOverhead = 2
+	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
+	// of 8-byte values.
+	requestOverhead = 12
 	// pauseFactor is the length of the pause after a chunk, as a multiple of the time that the
 	// chunk takes.
 	pauseFactor = 4
@@ -23,23 +24,15 @@ const (
 // chunkSize returns the most requests that travel together.
 func (s *Sweeper) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
 
-// look looks at records and returns the targets of what is to be removed, each once. It ends by the deadline, or
-// earlier if the records need sweeps more often. With an error, it returns what it has found until then.
-func (s *Sweeper) look(ctx context.Context, names []listed, deadline time.Time, r *Result) (targets []string, err error) {
+// clean looks at records and does what is decided about them. It does not wait for the removals that it
+// starts. It ends by the deadline, or earlier if the records need sweeps more often.
+func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
 	left := len(names)
 	begin := time.Now()
-	found := make(map[string]struct{})
 	for chunk := range chunks(names, s.chunkSize(), maxChunkBytes) {
 		start := time.Now()
-		some, err := s.lookAt(ctx, chunk, r)
-		if err != nil {
-			return targets, err
-		}
-		for _, t := range some {
-			if _, ok := found[t]; !ok {
-				found[t] = struct{}{}
-				targets = append(targets, t)
-			}
+		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
+			return err
 		}
 		if left -= len(chunk); left == 0 {
 			break
@@ -49,10 +42,10 @@ func (s *Sweeper) look(ctx context.Context, names []listed, deadline time.Time, 
 		}
 		chunks := (left + len(chunk) - 1) / len(chunk)
 		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), chunks)) {
-			return targets, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return targets, nil
+	return nil
 }
 
 // pauseAfter returns how long to pause after a chunk. Took is the time that the chunk took, and
@@ -71,12 +64,13 @@ func (s *Sweeper) query(ctx context.Context, chunk [][]byte) ([]conn.Response, *
 	return responses, cl, err
 }
 
-// lookAt looks at a chunk of records, and returns the targets of those that are to be removed.
-func (s *Sweeper) lookAt(ctx context.Context, chunk [][]byte, r *Result) (targets []string, err error) {
+// cleanChunk looks at a chunk of records and does what is decided about them.
+func (s *Sweeper) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
 	responses, queries, err := s.query(ctx, chunk)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	var targets []string
 	for i, response := range responses {
 		if !response.OK {
 			continue
@@ -89,15 +83,17 @@ func (s *Sweeper) lookAt(ctx context.Context, chunk [][]byte, r *Result) (target
 			}
 		}
 		switch {
-		case d.Target == "" && d.Over:
-			r.Kept++
-		case d.Target == "":
-		case s.o.DryRun:
-			r.Removed++
-		default:
+		case d.Target != "":
 			targets = append(targets, d.Target)
+		case d.Over:
+			r.Kept++
 		}
 	}
 	s.o.Calls.Put(queries)
-	return targets, nil
+	if s.o.DryRun {
+		r.Removed += len(targets)
+	} else if len(targets) > 0 {
+		removals.start(ctx, targets)
+	}
+	return nil
 }

@@ -1,0 +1,64 @@
+package sweep
+
+import (
+	"context"
+	"sync"
+)
+
+// maxRemovals bounds the calls of a Remove that run at the same time. Such a call waits most of
+// the time, and all orphans of a server have to be removed before they expire.
+const maxRemovals = 256
+
+// removals are the calls of a Remove that a sweep makes.
+type removals struct {
+	remove  Remove
+	permits chan struct{} // has an element for each call that runs
+	given   map[string]struct{}
+	calls   sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	records int        // that were removed
+	err     error      // the first
+}
+
+func newRemovals(r Remove) *removals {
+	return &removals{remove: r, permits: make(chan struct{}, maxRemovals), given: make(map[string]struct{})}
+}
+
+// start has the records removed of those targets that this sweep has not removed
+// already. It waits while too many calls run.
+func (r *removals) start(ctx context.Context, targets []string) {
+	var fresh []string
+	for _, t := range targets {
+		if _, ok := r.given[t]; !ok {
+			r.given[t] = struct{}{}
+			fresh = append(fresh, t)
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	select {
+	case r.permits <- struct{}{}:
+	case <-ctx.Done():
+		return // the sweep is about to end with the error of ctx
+	}
+	r.calls.Go(func() {
+		records, err := r.remove(ctx, fresh)
+		<-r.permits
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.records += records
+		if r.err == nil {
+			r.err = err
+		}
+	})
+}
+
+// wait waits for all calls. It returns how many records they have removed, and the first error.
+func (r *removals) wait() (records int, err error) {
+	r.calls.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.records, r.err
+}
