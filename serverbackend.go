@@ -118,9 +118,9 @@ func (c *client) newBackend(o backendOptions) *ServerBackend {
 }
 
 // Close ends the backend: further hits fail with [ErrClosed]. It removes the records of keys without an open window.
-// If a server is not parked (see [Parking]), Close also waits for windows that end within a second. The records of
+// If a server is not parked (see [Parking]), Close first waits for windows that end within a second. The records of
 // other keys are left to other clients, which may still count in them. Close takes up to 1 s for windows to end, and
-// then as long as it takes to remove the records, usually 2 s at most. After 10 s it leaves the rest to others. The
+// then as long as it takes to remove the records: up to 20 s while servers respond, and up to 3 s if they do not. The
 // client stays open, unless OpenServers has made it. Close always returns nil, and can be called more than once.
 func (b *ServerBackend) Close() error {
 	if b.owner {

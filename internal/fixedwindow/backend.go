@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
@@ -17,8 +18,11 @@ import (
 const (
 	// closeWait is how long Close waits for windows to be over.
 	closeWait = time.Second
-	// closeTimeout is how long Close may take. The removal of records takes two guards, and longer if there are many.
-	closeTimeout = 10 * time.Second
+	// closeTimeout is how long Close may take after that to remove the records of windows that
+	// are over. It takes two guards, and longer if there are many records.
+	closeTimeout = 19 * time.Second
+	// closeStall is how long Close waits for a response.
+	closeStall = 1500 * time.Millisecond
 )
 
 // Server executes calls, and can be swept. A *pool.Pool is one.
@@ -80,7 +84,7 @@ type Backend struct {
 func New(o Options) *Backend {
 	b := &Backend{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
-		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued, maxRequests: max(1, min(maxRequests, o.MaxInFlight)),
+		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
 	}
 	b.callers.New = newCaller
 	b.group.ctx, b.group.cancel = context.WithCancel(context.Background())
@@ -247,7 +251,9 @@ func (b *Backend) reset(ctx context.Context, key string, l *window.Limit) (ended
 func (b *Backend) Close() {
 	b.closing.Do(func() {
 		b.group.stop()
-		defer time.AfterFunc(closeTimeout, b.group.cancel).Stop()
+		b.awaitEnds()
+		stop := b.limitClosing()
+		defer stop()
 		var last sync.WaitGroup
 		for _, j := range b.janitors {
 			last.Go(j.close)
@@ -261,6 +267,55 @@ func (b *Backend) Close() {
 		}
 		last.Wait()
 	})
+}
+
+// limitClosing ends the backend's context if Close takes too long, or if no server responds. It
+// returns a function to stop that.
+func (b *Backend) limitClosing() (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		before := b.answered()
+		for start := time.Now(); time.Since(start) < closeTimeout; {
+			select {
+			case <-time.After(min(closeStall, closeTimeout-time.Since(start))):
+			case <-done:
+				return
+			}
+			now := b.answered()
+			if now == before {
+				break
+			}
+			before = now
+		}
+		b.group.cancel()
+	}()
+	return func() { close(done) }
+}
+
+// answered returns how many calls of all links have their responses.
+func (b *Backend) answered() (n uint64) {
+	for _, ls := range b.links {
+		for _, l := range ls {
+			n += l.answered.Load()
+		}
+	}
+	return n
+}
+
+// awaitEnds waits for the windows that are over within closeWait, so that their records can be
+// removed before they expire. On a parked server they do not expire: sweepers remove them.
+func (b *Backend) awaitEnds() {
+	now := time.Now()
+	var wait time.Duration
+	for _, j := range b.janitors {
+		if j.link.server.Parked() {
+			continue // no record expires
+		}
+		wait = max(wait, j.last(now.Add(closeWait)).Sub(now))
+	}
+	if wait > 0 {
+		_ = outage.Sleep(b.group.ctx, wait)
+	}
 }
 
 // slotsFor returns the slots of a key and limit, or the error that the limit, or the n of a call, has on the servers.

@@ -56,7 +56,7 @@ func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 			time.Sleep(doomed + before)
 			hits(t, b, 1, "short", fixed(time.Second, 1))
 			time.Sleep(100 * time.Millisecond)
-			require.LessOrEqual(t, closing(b), closeTimeout)
+			require.LessOrEqual(t, closing(b), closeWait+closeTimeout)
 			require.Zero(t, len(windowKeys(srv)), "closed %v after they were doomed", before)
 		})
 	}

@@ -12,7 +12,7 @@
 //	operations.go peeks at the open window, ends it, or opens another one in its place
 //	link.go       keeps the connection for lookups and for what rests on them
 //	janitor.go    says when to remove the records of keys that are not in use any more
-//	clean.go      removes them, not more at a time than the server is fast enough for
+//	clean.go      removes them, not more at a time than the server is fast enough for (pace.go)
 //
 // Takes are hits that may be refused; take.go makes several of them, and together.go in one round trip.
 // How windows are kept in records is in records.go and names.go, and what sweepers and others tell from them is in

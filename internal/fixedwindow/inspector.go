@@ -19,8 +19,12 @@ const sweepMargin = time.Second
 // A record of a slot is removed by its janitor as soon as it is doomed. If it comes below
 // [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key.
 func (r *Remover) Inspect(name []byte, left uint64) sweep.Decision {
-	_, bands, ok := r.parse(name)
-	if !ok || left > bands.Top {
+	n, ok := ParseName(name)
+	if !ok || limits.CheckScale(n.Scale) != nil {
+		return sweep.Decision{}
+	}
+	bands, ok := slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
+	if !ok || n.tag != bands.Tag(n.Slot) || left > bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
 	d := sweep.Decision{Interval: sweepInterval(&bands)}
@@ -29,15 +33,6 @@ func (r *Remover) Inspect(name []byte, left uint64) sweep.Decision {
 		d.Target = slotATarget(name)
 	}
 	return d
-}
-
-// parse returns what the name of a record says, and the bands that it has, or false if it is of somebody else.
-func (r *Remover) parse(name []byte) (n Name, bands slot.Bands, ok bool) {
-	if n, ok = ParseName(name); !ok || limits.CheckScale(n.Scale) != nil {
-		return n, bands, false
-	}
-	bands, ok = slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
-	return n, bands, ok && n.tag == bands.Tag(n.Slot)
 }
 
 // sweepInterval returns at which interval a server that is not parked must be swept: three times

@@ -7,12 +7,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/window"
 )
 
 const (
+	// chunkSize is how many keys a chunk has, which are cleaned together, and how many requests a call has for it.
+	chunkSize = 256
+	// maxChunks is how many chunks are cleaned at a time. Most of the time they wait.
+	maxChunks = 64
 	// cleanRetry is how long keys wait that could not be cleaned.
 	cleanRetry = 250 * time.Millisecond
 	// maxIdle bounds how long a janitor sleeps: the backend's clock need not be the one that
@@ -30,15 +35,15 @@ type janitor struct {
 	link    *link
 	max     int            // keys with records to remove
 	wake    chan struct{}  // has an element if the first duty of the queue is a new one
-	done    chan struct{}  // closed when run has ended
+	permits chan struct{}  // has an element for each chunk that is being cleaned
+	chunks  sync.WaitGroup // those that due has returned and that are not done
 	sweeper *sweep.Sweeper // nil if there is none; set before the first call of the backend
 
 	// mu guards the fields below, and those of slots that say so.
-	mu      sync.Mutex
-	duties  int       // in the queue, or being done
-	queue   dutyQueue // those in the queue
-	closed  bool      // what remains is to remove the records that are not in use
-	closeBy time.Time // windows that end later stay then
+	mu     sync.Mutex
+	duties int       // in the queue, or being done
+	queue  dutyQueue // those in the queue
+	closed bool      // close does what is in the queue
 }
 
 // duty is what the janitor has to do for a count. The mutex of the janitor guards it.
@@ -48,6 +53,8 @@ type duty struct {
 	index int       // in the queue; -1 if it is being done
 
 	underway int       // actions that may make records and whose outcome is awaited
+	changes  uint64    // counts the beginnings and ends of such actions
+	seen     uint64    // changes as of the janitor's last lookup
 	acted    time.Time // when the last of them was executed, at the latest
 	cleanAt  time.Time // when to clean the records, at the earliest
 }
@@ -55,7 +62,7 @@ type duty struct {
 func newJanitor(b *Backend, l *link, max int) *janitor {
 	return &janitor{
 		backend: b, ctx: b.group.ctx, link: l, max: max,
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
 	}
 }
 
@@ -81,6 +88,7 @@ func (j *janitor) actionBegins(s *slots) error {
 	err := j.add(s, time.Now().Add(s.idle()))
 	if err == nil {
 		s.underway++
+		s.changes++
 	}
 	j.mu.Unlock()
 	if err == nil && !owed {
@@ -96,6 +104,7 @@ func (j *janitor) actionEnds(s *slots, opened bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s.underway--
+	s.changes++
 	s.acted = now
 	if opened {
 		s.cleanAt = now.Add(s.idle())
@@ -162,73 +171,107 @@ func (j *janitor) notify(s *slots) {
 	}
 }
 
-// run does what is due, until the janitor is closed and has done all, or until the backend ends.
+// run does what is due, until the backend ends.
 func (j *janitor) run() {
-	defer close(j.done)
 	timer := time.NewTimer(maxIdle)
 	defer timer.Stop()
-	for j.ctx.Err() == nil {
-		due, wait, all := j.due()
-		switch {
-		case len(due) > 0:
-			j.do(due)
+	for {
+		chunk, wait := j.due()
+		if len(chunk) > 0 {
+			if !j.start(chunk) {
+				return
+			}
 			continue
-		case all:
-			return
 		}
-		timer.Reset(wait)
+		tick := timer.C
+		if wait < 0 {
+			tick = nil
+		} else {
+			timer.Reset(wait)
+		}
 		select {
-		case <-timer.C:
+		case <-tick:
 		case <-j.wake:
 		case <-j.ctx.Done():
+			return
 		}
 	}
 }
 
-// due removes what is due from the queue, maxClean keys at most, and returns it. It also returns how long
-// to wait for the others, and whether there will be none because the janitor is closed.
-func (j *janitor) due() (due []*slots, wait time.Duration, all bool) {
+// start does a chunk that due has returned, in a goroutine. If the backend has been closed, it
+// queues the chunk again and returns false.
+func (j *janitor) start(chunk []*slots) bool {
+	select {
+	case j.permits <- struct{}{}:
+		if j.backend.group.start(func() {
+			defer j.chunks.Done()
+			defer func() { <-j.permits }()
+			j.do(chunk)
+		}) {
+			return true
+		}
+	case <-j.ctx.Done():
+	}
+	defer j.chunks.Done()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range chunk {
+		j.push(s, s.due)
+	}
+	return false
+}
+
+// due removes what is due from the queue, a chunk at most, and returns it. It also returns how long
+// to wait for the first of the others, or less than 0 if there are none.
+func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
-	for len(due) < maxClean && len(j.queue) > 0 && !j.queue[0].due.After(now) {
-		if at := j.queue[0].earliest(now); at.After(now) {
-			j.queue[0].due = at
+	if j.closed {
+		return nil, -1
+	}
+	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].due.After(now) {
+		if due := j.queue[0].earliest(now); due.After(now) {
+			j.queue[0].due = due
 			heap.Fix(&j.queue, 0)
 			continue
 		}
-		due = append(due, heap.Pop(&j.queue).(*slots))
+		chunk = append(chunk, heap.Pop(&j.queue).(*slots))
+	}
+	if len(chunk) > 0 {
+		j.chunks.Add(1)
 	}
 	if len(j.queue) == 0 {
-		return due, maxIdle, j.closed
+		return chunk, -1
 	}
-	return due, min(max(j.queue[0].due.Sub(now), 0), maxIdle), false
+	return chunk, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
 }
 
 // earliest returns when the duty can be done. The caller holds mu.
 func (s *slots) earliest(now time.Time) time.Time {
-	switch {
-	case s.underway > 0:
+	if s.underway > 0 {
 		return now.Add(s.bands.Guard)
-	case s.janitor.closed:
-		return s.due
-	default:
-		return s.cleanAt
 	}
+	return s.cleanAt
 }
 
-// do does duties, and queues again what is to be done later.
-func (j *janitor) do(due []*slots) {
-	cleanings := make([]*cleaning, len(due))
-	for i, s := range due {
-		cleanings[i] = &cleaning{records: s.records, decide: s.cleanAction}
+// do does a chunk of duties, and queues again what is to be done later.
+func (j *janitor) do(chunk []*slots) {
+	cleanings := make([]*cleaning, len(chunk))
+	for i, s := range chunk {
+		cleanings[i] = &cleaning{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
 	}
 	clean(j.ctx, j.link, j.backend.maxRequests, cleanings) // what fails is done again later
 	for i, k := range cleanings {
-		if !j.requeue(due[i], k) {
-			j.backend.table.remove(due[i])
-		}
+		j.finish(chunk[i], k)
 	}
+}
+
+// beginCleaning is called before a lookup by the janitor.
+func (s *slots) beginCleaning() {
+	s.janitor.mu.Lock()
+	s.seen = s.changes
+	s.janitor.mu.Unlock()
 }
 
 // cleanAction decides what cleaning the records does. When the backend closes, all are removed that are not in
@@ -236,73 +279,101 @@ func (j *janitor) do(due []*slots) {
 func (s *slots) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
 	below := s.bands.Below(h.Last, s.acted)
-	changed := s.changed(h.Last.Sent)
+	changed := s.changed()
 	closed := s.janitor.closed
-	closeBy := s.janitor.closeBy
 	s.janitor.mu.Unlock()
-	k := s.current()
 	switch {
 	case changed:
-		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // requeue knows better
+		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
 	case closed && below == s.bands.Watch:
 		return slot.Action{Kind: slot.Done}
-	case closed && k.maybeOpen(time.Now()) && !k.Latest.After(closeBy):
-		return slot.Action{Kind: slot.Again, At: k.Latest}
 	case closed:
 		return s.bands.Discard(h)
 	}
 	return s.bands.Clean(h, below)
 }
 
-// changed reports whether this backend may have changed the records since a time. The caller holds the janitor's mutex.
-func (d *duty) changed(since time.Time) bool { return d.underway > 0 || !d.acted.Before(since) }
+// changed reports whether this backend may have changed the records since their last lookup by the
+// janitor. The caller holds the janitor's mutex.
+func (d *duty) changed() bool { return d.underway > 0 || d.changes != d.seen }
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
 func (s *slots) idle() time.Duration {
 	return time.Duration(s.bands.Margin-s.bands.Doom) * s.bands.Unit
 }
 
+// finish queues a duty again after its records were cleaned, or drops it if there are no records
+// any more.
+func (j *janitor) finish(s *slots, k *cleaning) {
+	if j.requeue(s, k) {
+		return
+	}
+	j.backend.table.remove(s)
+}
+
 // requeue queues a duty again, or drops it and returns false.
 func (j *janitor) requeue(s *slots, k *cleaning) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	at := time.Now().Add(cleanRetry)
-	changed := s.changed(k.history.Last.Sent)
 	switch {
-	case changed && !j.closed && s.cleanAt.After(at):
-		at = s.cleanAt
-	case !changed && k.done:
-		at = k.next
-		s.cleanAt = at
-	}
-	if at.IsZero() || j.closed && at.After(j.closeBy) {
+	case s.changed():
+		j.push(s, s.cleanAt)
+	case k.absent:
 		s.owed = false
 		j.duties--
 		return false
+	case !k.done:
+		j.push(s, time.Now().Add(cleanRetry))
+	default:
+		s.cleanAt = k.next
+		j.push(s, k.next)
 	}
-	j.push(s, at)
 	return true
 }
 
+// last returns the latest end of a window before a time, for all clients, of those that this backend has opened.
+func (j *janitor) last(before time.Time) (end time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.queue {
+		if k := s.current(); k.ok && !k.Latest.After(before) && k.Latest.After(end) {
+			end = k.Latest
+		}
+	}
+	return end
+}
+
 // close removes the records that are not in use. It is called when the backend is closed, with what
-// is under way still going on. On a server that is not parked, records expire: so it waits for windows that end
-// soon. The records of open windows are left to others, which may count in them.
+// is under way still going on. The records of open windows are left to others, which may count
+// in them.
 func (j *janitor) close() {
 	j.mu.Lock()
 	j.closed = true
-	j.closeBy = time.Now()
-	for _, s := range j.queue {
-		s.due = j.closeBy
-	}
-	if !j.link.server.Parked() {
-		j.closeBy = j.closeBy.Add(closeWait)
+	j.mu.Unlock()
+	j.discard()
+	j.chunks.Wait()
+	j.discard() // what those chunks have queued again
+}
+
+// discard removes the records in the queue that are not in use.
+func (j *janitor) discard() {
+	j.mu.Lock()
+	all := j.queue
+	j.queue = nil
+	for _, s := range all {
+		s.index = -1
 	}
 	j.mu.Unlock()
-	select {
-	case j.wake <- struct{}{}:
-	default:
+	var chunks sync.WaitGroup
+	for len(all) > 0 && j.ctx.Err() == nil {
+		chunk := all[:min(len(all), chunkSize)]
+		all = all[len(chunk):]
+		chunks.Go(func() { j.do(chunk) })
+		if len(all) > 0 && outage.Sleep(j.ctx, time.Millisecond) != nil {
+			break
+		}
 	}
-	<-j.done
+	chunks.Wait()
 }
 
 // dutyQueue is a heap of slots with duties. The one to do first comes first.

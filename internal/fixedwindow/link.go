@@ -33,16 +33,23 @@ type link struct {
 	server Server
 	calls  *conn.Calls
 
-	current atomic.Pointer[conn.Conn]
-	closed  atomic.Bool // set before current is closed for good
+	current  atomic.Pointer[conn.Conn]
+	answered atomic.Uint64 // calls that have their responses
+	closed   atomic.Bool   // set before current is closed for good
 	// lock has an element while current is being replaced. It is a channel because its holder
 	// waits for the network: in a testing/synctest bubble, time does not pass while a goroutine
 	// waits for a mutex.
 	lock chan struct{}
+
+	paces [linkClasses]*pace // of the cleaners that share the link
 }
 
 func newLink(s Server, calls *conn.Calls) *link {
-	return &link{server: s, calls: calls, lock: make(chan struct{}, 1)}
+	l := &link{server: s, calls: calls, lock: make(chan struct{}, 1)}
+	for i := range l.paces {
+		l.paces[i] = newPace()
+	}
+	return l
 }
 
 // linkClasses is the number of links for actions of hits and operations.
@@ -118,6 +125,7 @@ func (l *link) do(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, 
 	switch {
 	case err == nil:
 		l.server.RemoveParking(cl)
+		l.answered.Add(1)
 		return true, nil
 	case done:
 		l.calls.Put(cl)
