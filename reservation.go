@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +22,7 @@ type Reservation struct {
 	one struct { // what a single take needs
 		take   [1]Take
 		result [1]Result
+		index  [1]int
 		window [1]window.Window
 	}
 }
@@ -53,6 +53,7 @@ func newReservation(r *RateLimit, call string, takes []Take) *Reservation {
 	v.taking.call = call
 	v.taking.takes = append(v.one.take[:0], takes...)
 	v.taking.results = v.one.result[:0]
+	v.taking.index = v.one.index[:0]
 	v.taking.windows = v.one.window[:0]
 	return v
 }
@@ -63,15 +64,6 @@ func (v *Reservation) Results() []Result {
 		return nil
 	}
 	return v.taking.results
-}
-
-// Asked returns when the backend was asked for what it has granted: the takes were made no earlier. It is the
-// zero time if no backend was asked.
-func (v *Reservation) Asked() time.Time {
-	if v == nil {
-		return time.Time{}
-	}
-	return v.taking.asked
 }
 
 // Commit settles the reservation with what was really used of each take, in their order. What was not used
@@ -122,39 +114,33 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 	t := &v.taking
 	ctx = context.WithoutCancel(ctx)
 	begun := time.Now()
-	errs := make([]error, len(t.takes)) // of the first take of each count
-	if counts := len(t.merged) + len(t.shadows); counts == 1 {
-		t.settleAt(ctx, 0, used, errs)
-	} else {
-		inParallel(counts, func(i int) { t.settleAt(ctx, i, used, errs) })
-	}
+	errs := make([]error, len(t.merged)+len(t.shadows))
+	inParallel(len(errs), func(i int) {
+		if i < len(t.merged) {
+			errs[i] = t.settleCount(ctx, i, t.usedOf(i, used))
+			return
+		}
+		s := &t.shadows[i-len(t.merged)]
+		errs[i] = s.settleCount(ctx, 0, used[s.of])
+	})
+	shadow := len(t.merged) // the index of the next one
 	for i := range t.takes {
 		x := &t.takes[i]
+		e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
+			Result: Result{Limit: limits.Capacity(&x.Limit)}, Duration: time.Since(begun)}
+		switch at := t.index[i]; {
+		case at >= 0:
+			e.Err = errs[at]
+		case x.Limit.Shadow:
+			e.Err = errs[shadow]
+			shadow++
+		}
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
 		if v.limiter.observer != nil {
-			e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
-				Duration: time.Since(begun), Err: errs[i]}
-			e.Result.Limit = limits.Capacity(&x.Limit)
-			if at := t.index[i]; at >= 0 {
-				e.Err = errs[slices.Index(t.index, at)]
-			}
 			v.limiter.observer(ctx, e)
 		}
-		if x.Limit.Shadow {
-			errs[i] = nil
-		}
 	}
-	return errors.Join(errs...)
-}
-
-// settleAt settles a merged take, or, after these, a shadow's.
-func (t *taking) settleAt(ctx context.Context, at int, used []uint64, errs []error) {
-	if at < len(t.merged) {
-		errs[slices.Index(t.index, at)] = t.settleCount(ctx, at, t.usedOf(at, used))
-		return
-	}
-	s := &t.shadows[at-len(t.merged)]
-	errs[s.of] = s.settleCount(ctx, 0, used[s.of])
+	return errors.Join(errs[:len(t.merged)]...)
 }
 
 // usedOf returns what was used of a merged take.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -229,7 +230,12 @@ func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []win
 		return true, nil
 	}
 	granted, sent, err := b.windows.TakeAll(ctx, takes, windows)
-	return granted, b.after("take", takes[0].Key, sent, err)
+	first := 0
+	if err != nil { // of which it may be
+		mistake := func(t Take) bool { _, err := b.Check(t.Limit); return err != nil }
+		first = max(0, slices.IndexFunc(takes, mistake))
+	}
+	return granted, b.after("take", takes[first].Key, sent, err)
 }
 
 // GiveBack implements [Backend]. It subtracts n only if the window is certainly the one that was taken

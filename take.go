@@ -30,6 +30,7 @@ type fewTaking struct {
 	taking
 	takes   [fewTakes]Take
 	results [fewTakes]Result
+	index   [fewTakes]int
 	windows [fewTakes]window.Window
 }
 
@@ -43,6 +44,7 @@ func (r *RateLimit) takeAll(ctx context.Context, takes []Take, results []Result)
 	t.call = take.String()
 	t.takes = append(few.takes[:0], takes...)
 	t.results = few.results[:0]
+	t.index = few.index[:0]
 	t.windows = few.windows[:0]
 	if err := r.decideAll(ctx, t); err != nil {
 		return false, nil, err
@@ -83,66 +85,55 @@ type shadowTake struct {
 	err error
 }
 
-// merge makes those of the takes that a store must decide one for each count.
+// merge makes those of the takes that a store must decide one for each count, and sets the results of the others.
 func (t *taking) merge() {
-	n := len(t.takes)
-	t.results = slices.Grow(t.results[:0], n)[:n]
-	clear(t.results)
 	limited := t.takes
 	if slices.ContainsFunc(limited, notLimited) {
 		limited = slices.DeleteFunc(slices.Clone(limited), notLimited)
 	}
-	var of []int
-	t.merged, of = limits.Merge(limited)
-	if len(t.merged) == n && n <= len(inOrder) {
-		t.index = inOrder[:n]
-		return
-	}
-	t.index = make([]int, n)
+	merged, index := limits.Merge(limited)
+	t.merged = merged
 	next := 0
-	for i, x := range t.takes {
-		t.index[i] = -1
-		if notLimited(x) {
-			continue
+	for i := range t.takes {
+		x := &t.takes[i]
+		var res Result
+		at := -1
+		switch {
+		case x.Limit.Shadow:
+			res = Result{Allowed: true, Limit: limits.Capacity(&x.Limit)}
+		case x.Limit.Max == Unlimited:
+			take.local(&x.Limit, x.N, &res)
+		case index == nil:
+			at = next
+			next++
+		default:
+			at = index[next]
+			next++
 		}
-		t.index[i] = next
-		if of != nil {
-			t.index[i] = of[next]
-		}
-		next++
+		t.results = append(t.results, res)
+		t.index = append(t.index, at)
 	}
 }
 
 // notLimited reports whether no store decides a take.
 func notLimited(t Take) bool { return t.Limit.Max == Unlimited || t.Limit.Shadow }
 
-// inOrder is the index of takes that are all decided, each for itself.
-var inOrder = [fewTakes]int{0, 1, 2, 3}
-
-// setResults sets the result of each take to that of its merged take, which has an index.
+// setResults sets the result of each take that has been merged to that of its merged take, which has an index.
 func (t *taking) setResults(of func(m *Take, at int) Result) {
-	for i := range t.takes {
-		x := &t.takes[i]
-		at := t.index[i]
-		switch {
-		case at >= 0:
+	for i, at := range t.index {
+		if at >= 0 {
 			t.results[i] = of(&t.merged[at], at)
-		case x.Limit.Shadow:
-			t.results[i] = Result{Allowed: true, Limit: limits.Capacity(&x.Limit)}
-		default:
-			take.local(&x.Limit, x.N, &t.results[i])
 		}
 	}
 }
 
-// never sets the results if one of the limits can never grant its take, or if there are none, and reports
-// whether one can't.
+// never sets the results if one of the limits can never grant its take, and reports whether one can't.
 func (t *taking) never() (never bool) {
 	var res Result
 	for i := range t.merged {
 		never = take.local(&t.merged[i].Limit, t.merged[i].N, &res) || never
 	}
-	if !never && len(t.merged) > 0 {
+	if !never {
 		return false
 	}
 	t.setResults(func(m *Take, _ int) (res Result) {
@@ -151,7 +142,7 @@ func (t *taking) never() (never bool) {
 		}
 		return res
 	})
-	return never
+	return true
 }
 
 // takeFrom makes the merged takes of a backend.

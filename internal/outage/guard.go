@@ -226,7 +226,7 @@ func (g *Guard) one(ctx context.Context, name, key string, l window.Limit, f fun
 func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of []subject,
 	f func(ctx context.Context) error) (err error) {
 	var few [4]pass
-	passes, cause := g.enter(of, timeout, few[:0])
+	passes, refused, cause := g.enter(of, timeout, few[:0])
 	if cause != nil {
 		if mistake := g.mistake(name, of); mistake != nil {
 			return mistake
@@ -234,7 +234,7 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 		if ended := ctx.Err(); ended != nil {
 			return &api.CallError{Package: "throttr", Call: name, Key: of[0].key, Err: ended}
 		}
-		return g.NotAsked(name, of[0].key, cause)
+		return g.NotAsked(name, refused.key, cause)
 	}
 	outcome := Nothing // unless f returns: a backend may panic
 	defer func() { g.leave(passes, of, timeout, outcome, err) }()
@@ -287,14 +287,13 @@ func (g *Guard) mistake(call string, of []subject) error {
 
 // pass is what a circuit has let through, for a subject and perhaps others.
 type pass struct {
-	circuit *Circuit
-	ticket  Ticket
+	Ticket
 	subject int // its index
 }
 
 // enter asks the circuits of subjects to let a call with a timeout through, and appends what has to passes. It
-// returns why a circuit is open.
-func (g *Guard) enter(of []subject, timeout time.Duration, passes []pass) ([]pass, error) {
+// returns the subject whose circuit is open, and why.
+func (g *Guard) enter(of []subject, timeout time.Duration, passes []pass) (_ []pass, refused *subject, cause error) {
 next:
 	for i := range of {
 		c := g.circuit(g.Part(of[i].key), timeout)
@@ -306,11 +305,11 @@ next:
 		t, err := c.Enter()
 		if err != nil {
 			g.leave(passes, of, timeout, Nothing, nil)
-			return nil, err
+			return nil, &of[i], err
 		}
-		passes = append(passes, pass{c, t, i})
+		passes = append(passes, pass{t, i})
 	}
-	return passes, nil
+	return passes, nil, nil
 }
 
 // leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit
@@ -318,10 +317,10 @@ next:
 func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outcome, cause error) {
 	for _, p := range passes {
 		if o != Away {
-			p.ticket.Leave(o, nil, nil)
+			p.Leave(o, nil, nil)
 			continue
 		}
-		p.ticket.Leave(o, cause, g.probe(of[p.subject], timeout))
+		p.Leave(o, cause, g.probe(of[p.subject], timeout))
 	}
 }
 

@@ -307,6 +307,7 @@ func TestACallOfSeveralPartsNeedsAll(t *testing.T) {
 		for range 3 {
 			_, err := g.TakeAll(t.Context(), []window.Take{limit.For("x", 1), limit.For("a", 1)}, make([]window.Window, 2))
 			require.ErrorIs(t, err, errNotAsked)
+			require.ErrorContains(t, err, "take a:", "the key whose part is away")
 		}
 		require.NoError(t, calls["take"](t.Context(), g, "x", limit))
 		require.NoError(t, g.Err("x", 0))
