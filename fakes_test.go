@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -166,28 +167,35 @@ var (
 
 func fails(err error) fault { return func(context.Context, call) error { return err } }
 
-// decisions are all calls that decide, for n of a limit of the key k.
-var decisions = map[string]func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error){
-	"hit": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
-		return l.HitN(ctx, "k", limit, n)
-	},
-	"take": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
-		return l.Take(ctx, "k", limit, n)
-	},
-	"take all": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (res throttr.Result, err error) {
+// decision makes a call for n of a limit, of the key k.
+type decision = func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error)
+
+// by makes a decision by a method.
+func by(method func(*throttr.RateLimit, context.Context, string, throttr.Limit, uint64) (throttr.Result, error)) decision {
+	return func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
+		return method(l, ctx, "k", limit, n)
+	}
+}
+
+// decisions are all calls that decide.
+var decisions = map[string]decision{
+	"hit": by((*throttr.RateLimit).HitN), "take": by((*throttr.RateLimit).Take), "wait": by((*throttr.RateLimit).Wait),
+	"charge": by((*throttr.RateLimit).Charge),
+	"take all": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
 		ok, results, err := l.TakeAll(ctx, limit.For("k", n))
 		return only(ok, results, err)
 	},
-	"reserve": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (res throttr.Result, err error) {
+	"reserve": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
 		rv, ok, err := l.Reserve(ctx, limit.For("k", n))
 		return only(ok, rv.Results(), err)
 	},
-	"wait": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
-		return l.Wait(ctx, "k", limit, n)
-	},
-	"charge": func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
-		return l.Charge(ctx, "k", limit, n)
-	},
+}
+
+// withPeek returns the calls that decide, and Peek, which tells what they would.
+func withPeek() map[string]decision {
+	all := maps.Clone(decisions)
+	all["peek"] = by((*throttr.RateLimit).Peek)
+	return all
 }
 
 // only returns the result of a single take.

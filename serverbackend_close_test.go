@@ -95,37 +95,29 @@ func TestClosedBackendIsFreed(t *testing.T) {
 	require.NoError(t, client.Close())
 }
 
+// On a server that is parked, nothing expires: a sweeper will remove what Close does not wait for.
 func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: throttr.ParkingNever}))
-		limiter := throttr.NewRateLimit(client.Backend())
-		testkit.Hits(t, limiter, 1, "long", time.Minute, 5)
-		testkit.Hits(t, limiter, 1, "short", time.Second, 5)
-		long := testkit.Keys(srv)[slices.IndexFunc(testkit.Keys(srv), func(name string) bool { return strings.HasSuffix(name, ":long") })]
-		before, _ := srv.TTL(long)
-		start := time.Now()
-		require.NoError(t, client.Close())
-		took := time.Since(start)
-		require.Equal(t, 2*time.Second, took, "the rest of the window, and two guards")
-		names := testkit.Keys(srv)
-		require.Len(t, names, 1, "the record of the long window remains")
-		left, _ := srv.TTL(names[0])
-		require.Equal(t, before-took, left, "it was not prolonged")
-	})
-}
-
-func TestCloseDoesNotWaitForWindowsOnAParkedServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: throttr.ParkingAlways}))
-		limiter := throttr.NewRateLimit(client.Backend())
-		testkit.Hits(t, limiter, 1, "short", time.Second, 5)
-		start := time.Now()
-		require.NoError(t, client.Close())
-		require.Zero(t, time.Since(start))
-		require.Len(t, testkit.Keys(srv), 1, "nothing expires: a sweeper will remove it")
-	})
+	for parking, want := range map[throttr.Parking]time.Duration{
+		throttr.ParkingNever: 2 * time.Second, throttr.ParkingAlways: 0, // the rest of the window, and two guards
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: parking}))
+			limiter := throttr.NewRateLimit(client.Backend())
+			testkit.Hits(t, limiter, 1, "long", time.Minute, 5)
+			testkit.Hits(t, limiter, 1, "short", time.Second, 5)
+			names := testkit.Keys(srv)
+			long := names[slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ":long") })]
+			before, _ := srv.TTL(long)
+			start := time.Now()
+			require.NoError(t, client.Close())
+			took := time.Since(start)
+			require.Equal(t, want, took)
+			require.Len(t, testkit.Keys(srv), map[bool]int{true: 2, false: 1}[want == 0], "the record of the long window remains")
+			left, _ := srv.TTL(long)
+			require.Equal(t, before-took, left, "it was not prolonged")
+		})
+	}
 }
 
 // However many records there are to remove, and however slow the server is, Close returns

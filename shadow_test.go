@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,18 +25,6 @@ func TestAShadowLimitCountsAndDeniesNothing(t *testing.T) {
 			}
 		}
 	}
-}
-
-// decision makes a call for n of a limit.
-type decision = func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error)
-
-// withPeek returns the calls that decide, and Peek, which tells what they would.
-func withPeek() map[string]decision {
-	all := maps.Clone(decisions)
-	all["peek"] = func(ctx context.Context, l *throttr.RateLimit, limit throttr.Limit, n uint64) (throttr.Result, error) {
-		return l.Peek(ctx, "k", limit, n)
-	}
-	return all
 }
 
 func testShadow(t *testing.T, name string, call decision, algorithm throttr.Algorithm, observed bool) {

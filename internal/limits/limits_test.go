@@ -1,7 +1,6 @@
 package limits_test
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -174,13 +173,6 @@ func TestASumThatIsTooLargeIsOverEveryMax(t *testing.T) {
 	merged, _ := limits.Merge([]window.Take{most.For("a", window.Unlimited), most.For("a", window.Unlimited), most.For("a", window.Unlimited)})
 	require.Len(t, merged, 1)
 	require.Equal(t, window.Unlimited+1, merged[0].N)
-}
-
-func ExampleAlignedStart() {
-	now := time.Date(2030, time.May, 4, 12, 34, 56, 0, time.UTC)
-	fmt.Println(limits.AlignedStart(now, time.Hour))
-	// Output:
-	// 2030-05-04 12:00:00 +0000 UTC
 }
 
 func TestAlignedWindowStartsAtMultiplesSince1970(t *testing.T) {

@@ -103,24 +103,21 @@ func (r *remote) Exchange(ctx context.Context, claims []window.Claim, places []w
 	return nil
 }
 
+// guarded makes a call of a backend.
+type guarded = func(ctx context.Context, g window.Backend, key string, l window.Limit) error
+
+// by makes a call of a method.
+func by(method func(window.Backend, context.Context, string, window.Limit, uint64) (window.Window, error)) guarded {
+	return func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
+		_, err := method(g, ctx, key, l, 1)
+		return err
+	}
+}
+
 // calls are those that a guard guards.
-var calls = map[string]func(ctx context.Context, g window.Backend, key string, l window.Limit) error{
-	"hit": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
-		_, err := g.Hit(ctx, key, l, 1)
-		return err
-	},
-	"take": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
-		_, err := g.Take(ctx, key, l, 1)
-		return err
-	},
-	"charge": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
-		_, err := g.Charge(ctx, key, l, 1)
-		return err
-	},
-	"peek": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
-		_, err := g.Peek(ctx, key, l, 1)
-		return err
-	},
+var calls = map[string]guarded{
+	"hit": by(window.Backend.Hit), "take": by(window.Backend.Take), "charge": by(window.Backend.Charge),
+	"peek": by(window.Backend.Peek),
 	"give back": func(ctx context.Context, g window.Backend, key string, l window.Limit) error {
 		_, err := g.GiveBack(ctx, key, l, 1, 1)
 		return err
