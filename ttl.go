@@ -49,16 +49,16 @@ func (c *Client[T]) checkTTLChange(ctx context.Context, key string, change codec
 		return false, err
 	}
 	by, left := codec.TTL[T]{Amount: value, Unit: now.TTL.Unit}.Duration(), now.TTL.Duration()
+	why := ""
 	switch {
 	case by == maxTTL, change == codec.Increase && by > maxTTL-left-now.TTL.Unit.Duration():
-		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond 292 years",
-			ErrTTL, change, value, now.TTL.Unit, now.TTL)
+		why = "leads beyond 292 years"
 	case change == codec.Increase && value >= ^T(0)-now.TTL.Amount:
-		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left leads beyond what a QUERY can return",
-			ErrTTL, change, value, now.TTL.Unit, now.TTL)
+		why = "leads beyond what a QUERY can return"
 	case change == codec.Decrease && by > left:
-		return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left ends it: purge it instead",
-			ErrTTL, change, value, now.TTL.Unit, now.TTL)
+		why = "ends it: purge it instead"
+	default:
+		return true, nil
 	}
-	return true, nil
+	return false, fmt.Errorf("%w: %v by %d%v of a record that has %v left %s", ErrTTL, change, value, now.TTL.Unit, now.TTL, why)
 }
