@@ -121,26 +121,17 @@ func (k *keyHistory) outlives(op operation) bool {
 	})
 }
 
-// format returns the history and the operations as lines in the order of time.
+// format returns the history and the operations, each in the order of time.
 func (k *keyHistory) format(operations []operation) string {
-	type line struct {
-		at   time.Time
-		text string
-	}
-	var lines []line
+	var b strings.Builder
 	for _, w := range k.windows {
-		lines = append(lines, line{w.start, fmt.Sprintf("    window %v", w)})
+		fmt.Fprintf(&b, "    window %v\n", w)
 		for _, p := range w.places {
-			lines = append(lines, line{p.at, fmt.Sprintf("      %v: count %d", p.at.Format(timeFormat), p.count)})
+			fmt.Fprintf(&b, "      %v: count %d\n", p.at.Format(timeFormat), p.count)
 		}
 	}
-	for _, op := range operations {
-		lines = append(lines, line{op.start, fmt.Sprintf("  %v", op)})
-	}
-	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(l.text + "\n")
+	for _, op := range slices.SortedFunc(slices.Values(operations), func(a, b operation) int { return a.start.Compare(b.start) }) {
+		fmt.Fprintf(&b, "  %v\n", op)
 	}
 	return b.String()
 }

@@ -34,9 +34,8 @@ type keyHistory struct {
 
 // record is a record on the server.
 type record struct {
-	count   uint64
-	expires time.Time
-	window  *serverWindow // the last one that it held
+	count  uint64
+	window *serverWindow // the last one that it held
 }
 
 // serverWindow is a window as the server has kept it.
@@ -82,13 +81,6 @@ func (h *history[T]) get(k modelKey) *keyHistory {
 	return h.keys[k]
 }
 
-// windowsOf returns the windows of a key and scale.
-func (h *history[T]) windowsOf(k modelKey) []*serverWindow {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.get(k).windows)
-}
-
 // observe is an observer of a mock server.
 func (h *history[T]) observe(e mockserver.Exec) {
 	name, ok := fixedwindow.ParseName([]byte(e.Key))
@@ -103,7 +95,7 @@ func (h *history[T]) observe(e mockserver.Exec) {
 	}
 	switch r := e.Request.(type) {
 	case codec.Insert[T]:
-		k.insert(e, name, uint64(^r.Quota), time.Duration(r.TTL.Amount)*r.TTL.Unit.Duration())
+		k.insert(e, name, uint64(^r.Quota))
 	case codec.Update[T]:
 		k.update(e, name, r.Attribute, r.Change, uint64(r.Value))
 	case codec.Purge:
@@ -152,8 +144,8 @@ func (k *keyHistory) begin(e mockserver.Exec, n fixedwindow.Name, r *record) {
 	k.windows = append(k.windows, w)
 }
 
-func (k *keyHistory) insert(e mockserver.Exec, n fixedwindow.Name, count uint64, ttl time.Duration) {
-	r := &record{count: count, expires: e.Time.Add(ttl)}
+func (k *keyHistory) insert(e mockserver.Exec, n fixedwindow.Name, count uint64) {
+	r := &record{count: count}
 	k.records[e.Key] = r
 	k.begin(e, n, r)
 	r.window.assign(e.Time, 0, count)
@@ -189,7 +181,6 @@ func (k *keyHistory) update(e mockserver.Exec, n fixedwindow.Name, a codec.Attri
 
 // patchTTL opens, extends or ends a window, or changes how long an idle record lives.
 func (k *keyHistory) patchTTL(e mockserver.Exec, n fixedwindow.Name, r *record, live bool, ttl uint64) {
-	r.expires = e.Time.Add(time.Duration(ttl) * k.bands.Unit)
 	opens := ttl == k.bands.Top
 	switch w := r.window; {
 	case !opens && ttl >= k.bands.Margin:

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +66,7 @@ func testManyClients[T codec.Value](t *testing.T) {
 	if first == 0 {
 		first, runs = rand.Uint64(), (*modelOperations+runOperations-1)/runOperations
 	}
-	succeeded, seed := 0, first
+	succeeded, seed := int64(0), first
 	defer func() {
 		if t.Failed() {
 			t.Logf("go test -run '%s$' -model.seed=%d ./internal/systemtest/limiter", t.Name(), seed)
@@ -74,9 +75,9 @@ func testManyClients[T codec.Value](t *testing.T) {
 	for i := range runs {
 		seed = first + uint64(i)
 		synctest.Test(t, func(t *testing.T) {
-			m := &manyClients[T]{T: t, seed: seed, operations: map[modelKey][]operation{}}
+			m := &manyClients[T]{T: t, seed: seed}
 			m.run()
-			succeeded += m.succeeded
+			succeeded += m.succeeded.Load()
 		})
 		if t.Failed() {
 			return
@@ -88,15 +89,12 @@ func testManyClients[T codec.Value](t *testing.T) {
 // manyClients is one run of TestManyClientsDoWhatTheModelAllows.
 type manyClients[T codec.Value] struct {
 	*testing.T
-	seed          uint64
-	srv           *mockserver.Server
-	history       history[T]
-	removeLatency func() // used by run, and then by causeFaults
+	seed    uint64
+	srv     *mockserver.Server
+	history history[T]
 
-	mu          sync.Mutex // guards what follows
-	unreachable bool       // dialing fails
-	operations  map[modelKey][]operation
-	succeeded   int
+	operations operations
+	succeeded  atomic.Int64
 }
 
 // rand returns a source of random numbers that depends on the seed and on stream.
@@ -109,7 +107,7 @@ func (m *manyClients[T]) run() {
 	m.srv = testkit.InMemory(m, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithObserver(m.history.observe),
 		mockserver.WithHazard(mockserver.LateExpiry, r.IntN(2) == 0))
 	latency := time.Duration(1 + r.IntN(1_000_000))
-	m.removeLatency = m.srv.Inject(mockserver.Fault{Delay: latency})
+	removeLatency := m.srv.Inject(mockserver.Fault{Delay: latency})
 	var callers sync.WaitGroup
 	for c := range runClients {
 		limiter := m.client(c)
@@ -119,12 +117,12 @@ func (m *manyClients[T]) run() {
 	}
 	done := make(chan struct{})
 	var faults sync.WaitGroup
-	faults.Go(func() { m.causeFaults(m.rand(1), latency, done) })
+	faults.Go(func() { m.causeFaults(m.rand(1), latency, removeLatency, done) })
 	callers.Wait()
 	close(done)
 	faults.Wait()
 	m.requireNoRecords()
-	for k, operations := range m.operations {
+	for k, operations := range m.operations.all {
 		h := m.history.of(k)
 		if wrong := h.check(operations); len(wrong) > 0 {
 			m.Errorf("key %s, scale %v:\n%s\n%s", k.key, k.scale, strings.Join(wrong, "\n"), h.format(operations))
@@ -144,12 +142,6 @@ func (m *manyClients[T]) client(i int) *throttr.RateLimit {
 			pause := time.Duration(1 + r.IntN(5_000_000))
 			mu.Unlock()
 			time.Sleep(pause)
-			m.mu.Lock()
-			unreachable := m.unreachable
-			m.mu.Unlock()
-			if unreachable {
-				return nil, mockserver.ErrRefused
-			}
 			return m.srv.Dial(ctx)
 		},
 	})
@@ -167,17 +159,15 @@ func (m *manyClients[T]) makeOperations(r *rand.Rand, limiter *throttr.RateLimit
 			!errors.Is(op.err, fixedwindow.ErrTooLate) {
 			m.Errorf("unexpected error: %v", op.err)
 		}
-		m.mu.Lock()
-		m.operations[op.key] = append(m.operations[op.key], op)
+		m.operations.add(op)
 		if op.err == nil {
-			m.succeeded++
+			m.succeeded.Add(1)
 		}
-		m.mu.Unlock()
 	}
 }
 
 // causeFaults causes random faults until done is closed.
-func (m *manyClients[T]) causeFaults(r *rand.Rand, latency time.Duration, done chan struct{}) {
+func (m *manyClients[T]) causeFaults(r *rand.Rand, latency time.Duration, removeLatency func(), done chan struct{}) {
 	for {
 		select {
 		case <-done:
@@ -196,10 +186,10 @@ func (m *manyClients[T]) causeFaults(r *rand.Rand, latency time.Duration, done c
 			m.srv.Cut(mockserver.Cut{Direction: mockserver.Direction(r.IntN(2)), After: 5 + r.IntN(1000), Times: 1 + r.IntN(2)})
 			m.srv.Disconnect()
 		case 4:
-			m.setUnreachable(true)
+			m.srv.Refuse(true)
 			m.srv.Disconnect()
 			time.Sleep(duration)
-			m.setUnreachable(false)
+			m.srv.Refuse(false)
 		case 5:
 			require.NoError(m, m.srv.Restart(true))
 		case 6:
@@ -214,22 +204,13 @@ func (m *manyClients[T]) causeFaults(r *rand.Rand, latency time.Duration, done c
 		case 8:
 			m.srv.Send([]byte{0xde, 0xad})
 		case 9:
-			m.setLatency(1 + time.Duration(r.Int64N(int64(stallTimeout*3/4))))
+			removeLatency()
+			slow := m.srv.Inject(mockserver.Fault{Delay: 1 + time.Duration(r.Int64N(int64(stallTimeout*3/4)))})
 			time.Sleep(duration)
-			m.setLatency(latency)
+			slow()
+			removeLatency = m.srv.Inject(mockserver.Fault{Delay: latency})
 		}
 	}
-}
-
-func (m *manyClients[T]) setLatency(d time.Duration) {
-	m.removeLatency()
-	m.removeLatency = m.srv.Inject(mockserver.Fault{Delay: d})
-}
-
-func (m *manyClients[T]) setUnreachable(unreachable bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.unreachable = unreachable
 }
 
 // requireNoRecords requires that all records of windows are removed, and that the server still

@@ -29,9 +29,8 @@ func dieAtOnce[T codec.Value](t *testing.T) {
 	for i := range processes {
 		p := start[T](t, srv, throttr.Config{})
 		p.work.Go(func() {
-			r := rand.New(rand.NewPCG(23, uint64(i)))
-			for p.ctx.Err() == nil {
-				if _, err := p.limiter.Hit(p.ctx, fmt.Sprint("user:", r.IntN(1000)), time.Second, 100); err == nil {
+			for n := 0; p.ctx.Err() == nil; n++ {
+				if _, err := p.limiter.Hit(p.ctx, fmt.Sprint("user:", (i+7*n)%1000), time.Second, 100); err == nil {
 					hits++
 				}
 			}

@@ -152,24 +152,19 @@ func hiddenRecords(t *testing.T, names func(ours, foreign []string) []string, bu
 		srv.Set(name, 7, 24*time.Hour)
 	}
 	first := start[uint16](t, srv, throttr.Config{Parking: throttr.ParkingNever})
-	for i := range 20 {
-		testkit.Hits(t, first.limiter, 1, fmt.Sprint("key:", i), time.Minute, 100)
+	for _, key := range keys(20) {
+		testkit.Hits(t, first.limiter, 1, key, time.Minute, 100)
 	}
 	srv.Delete(sweep.LeaderKey)
 	undo := hide(t, srv, foreign, names)
 	p := start[uint16](t, srv, throttr.Config{})
 	scale, n := time.Minute, 20
 	if busy {
-		scale, n = time.Second, 1_000_000
+		scale, n = time.Second, 10_000
 	}
-	for i := range uint64(4) {
-		r := rand.New(rand.NewPCG(21, i))
-		p.work.Go(func() {
-			for p.ctx.Err() == nil {
-				p.limiter.Hit(p.ctx, fmt.Sprint("key:", r.IntN(n)), scale, 100)
-				time.Sleep(20 * time.Millisecond)
-			}
-		})
+	r := rand.New(rand.NewPCG(21, 21))
+	for range 4 {
+		p.hit(r, keys(n), scale, 20*time.Millisecond, 100)
 	}
 	for range testkit.Fewer(200) {
 		time.Sleep(500 * time.Millisecond)
