@@ -39,13 +39,12 @@ func TestBandsOfAllScalesLeaveRoom(t *testing.T) {
 
 func TestScalesWithoutBands(t *testing.T) {
 	for _, test := range []struct {
-		scale time.Duration
-		size  int
-		needs int
+		scale       time.Duration
+		size, needs int // bytes
 	}{
+		{90 * time.Second, 1, 1},
 		{200 * time.Millisecond, 1, 2},
 		{1500 * time.Millisecond, 1, 2},
-		{90 * time.Second, 1, 0},
 		{150 * time.Second, 1, 2},
 		{10500 * time.Millisecond, 2, 4},
 		{time.Hour + time.Nanosecond, 4, 8},
@@ -54,16 +53,12 @@ func TestScalesWithoutBands(t *testing.T) {
 		{-time.Second, 8, 0},
 		{math.MaxInt64, 8, 0},
 	} {
-		_, ok := BandsFor(test.scale, api.MaxValue(test.size))
-		if test.scale == 90*time.Second {
-			require.True(t, ok)
-			continue
-		}
-		require.False(t, ok, "%v, %d bytes", test.scale, test.size)
-		require.Equal(t, test.needs, api.SmallestSize(func(largest uint64) bool {
+		fits := func(largest uint64) bool {
 			_, ok := BandsFor(test.scale, largest)
 			return ok
-		}), "%v", test.scale)
+		}
+		require.Equal(t, test.needs == test.size, fits(api.MaxValue(test.size)), "%v, %d bytes", test.scale, test.size)
+		require.Equal(t, test.needs, api.SmallestSize(fits), "%v", test.scale)
 	}
 }
 

@@ -97,7 +97,7 @@ func (c *client) hits(a *actor) {
 	}
 	c.done = true
 	if c.chance(c.discardRate) {
-		c.discard(a, &f)
+		c.search(a, &f, c.bands.Discard)
 	}
 }
 
@@ -107,59 +107,56 @@ func (c *client) hit(a *actor, n uint64, f *lookups, pool **conn) (attempt, bool
 	shut, faults := never, c.faults
 	first := ID(c.rng.IntN(2))
 	for {
-		if c.known.Open(c.time()) {
-			c.redial(pool)
-			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Slot, c.known.Until), n); !again {
-				return at, ok
+		if !c.known.Open(c.time()) {
+			if !c.extended(a, f, first) {
+				a.sleep(c.bands.Guard / 4)
+				continue
 			}
-			f.history = History{}
-		}
-		if !c.extended(a, f, first) {
-			a.sleep(c.bands.Guard / 4)
-			continue
-		}
-		l := f.history.Last
-		w, live := c.bands.Live(l)
-		if !live && shut == never {
-			shut = c.now
-		} else if live && shut != never {
-			c.waited(c.now-shut, faults)
-			shut = never
-		}
-		if live {
-			c.learn(w, nil)
-		}
-		if _, ok := c.bands.Untidy(l); ok {
-			c.addDuty(false)
-		}
-		action := c.decide(c.bands.Hit, f.history)
-		switch action.Kind {
-		case Again:
-			first = action.Slot
-			a.sleepUntil(action.At.Sub(epoch))
-		case Join:
-			c.redial(pool)
-			if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Slot, c.known.Until), n); !again {
-				return at, ok
-			}
-			f.history = History{}
-		case Open, Create:
-			if c.chance(0.2) {
-				a.sleep(c.delay(c.bands.Guard / 2))
-			}
-			if c.off[ruleConnection] {
-				c.redial(&f.conn)
-			}
-			if at, ok, again := c.count(a, f.conn, action, n); !again {
+			l := f.history.Last
+			w, live := c.bands.Live(l)
+			if !live && shut == never {
+				shut = c.now
+			} else if live && shut != never {
 				c.waited(c.now-shut, faults)
-				return at, ok
+				shut = never
 			}
-			f.history = History{}
-			a.sleep(c.upTo(c.bands.Guard / 4))
-		default:
-			c.addDuty(false)
-			c.remove(a, f, action)
+			if live {
+				c.learn(w, nil)
+			}
+			if _, ok := c.bands.Untidy(l); ok {
+				c.addDuty(false)
+			}
+			switch action := c.decide(c.bands.Hit, f.history); action.Kind {
+			case Join:
+			case Again:
+				first = action.Slot
+				a.sleepUntil(action.At.Sub(epoch))
+				continue
+			case Open, Create:
+				if c.chance(0.2) {
+					a.sleep(c.delay(c.bands.Guard / 2))
+				}
+				if c.off[ruleConnection] {
+					c.redial(&f.conn)
+				}
+				if at, ok, again := c.count(a, f.conn, action, n); !again {
+					c.waited(c.now-shut, faults)
+					return at, ok
+				}
+				f.history = History{}
+				a.sleep(c.upTo(c.bands.Guard / 4))
+				continue
+			default:
+				c.addDuty(false)
+				c.remove(a, f, action)
+				continue
+			}
 		}
+		c.redial(pool)
+		if at, ok, again := c.count(a, *pool, c.bands.Join(c.known.Slot, c.known.Until), n); !again {
+			return at, ok
+		}
+		f.history = History{}
 	}
 }
 
@@ -395,49 +392,38 @@ func (c *client) remove(a *actor, f *lookups, action Action) {
 
 // reset ends the open window.
 func (c *client) reset(a *actor, f *lookups) {
-	defer c.forget()
-	f.history = History{}
 	var e Ending
-	for range 20 {
-		if !c.extended(a, f, ID(c.rng.IntN(2))) {
-			continue
+	c.search(a, f, func(h History) Action {
+		action := c.decide(func(h History) Action { return c.bands.Reset(h, &e) }, h)
+		switch {
+		case action.Kind == Again && c.off[ruleResetChain] && c == c.clients[0]:
+			action.At = c.time().Add(c.bands.Guard + c.upTo(6*c.bands.Guard))
+		case action.Kind != Again && action.Kind != Done:
+			c.addDuty(action.Kind == End)
 		}
-		switch action := c.decide(func(h History) Action { return c.bands.Reset(h, &e) }, f.history); action.Kind {
-		case Done:
-			return
-		case Again:
-			if c.off[ruleResetChain] && c == c.clients[0] {
-				action.At = c.time().Add(c.bands.Guard + c.upTo(6*c.bands.Guard))
-			}
-			a.sleepUntil(action.At.Sub(epoch))
-		case End:
-			c.addDuty(true)
-			a.send(f.conn, action, c.bands.Requests(nil, action, 0), c.by(action), true)
-			c.addDuty(true)
-			c.opened = c.time()
-		default:
-			c.addDuty(false)
-			c.remove(a, f, action)
-			c.addDuty(false)
-		}
-	}
+		return action
+	})
+	c.forget()
 }
 
-// discard removes the records, unless a window is open.
-func (c *client) discard(a *actor, f *lookups) {
+// search looks both slots up again and again, and executes what next returns, until that is Done.
+func (c *client) search(a *actor, f *lookups, next func(History) Action) {
 	f.history = History{}
 	for range 20 {
 		if !c.extended(a, f, ID(c.rng.IntN(2))) {
 			continue
 		}
-		switch action := c.bands.Discard(f.history); action.Kind {
+		switch action := next(f.history); action.Kind {
 		case Done:
 			return
 		case Again:
 			a.sleepUntil(action.At.Sub(epoch))
 		default:
 			c.remove(a, f, action)
-			c.addDuty(false)
+			c.addDuty(action.Kind == End)
+			if action.Kind == End {
+				c.opened = c.time()
+			}
 		}
 	}
 }

@@ -66,7 +66,7 @@ func bandsTable() string {
 				continue
 			}
 			guard = bands.Guard
-			cells[i] = fmt.Sprintf("%s; %s; %s", unitName(bands.Unit),
+			cells[i] = fmt.Sprintf("%s; %s; %s", unitNames[bands.Unit],
 				format(time.Duration(bands.Margin-bands.Doom)*bands.Unit), format(time.Duration(bands.Doom)*bands.Unit))
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", format(scale), format(guard), strings.Join(cells, " | "))
@@ -129,20 +129,7 @@ func format(d time.Duration) string {
 	}
 }
 
-// unitName returns the name of a unit as documents have it.
-func unitName(u time.Duration) string {
-	switch u {
-	case time.Nanosecond:
-		return "ns"
-	case time.Microsecond:
-		return "µs"
-	case time.Millisecond:
-		return "ms"
-	case time.Second:
-		return "s"
-	case time.Minute:
-		return "min"
-	default:
-		return "h"
-	}
+// unitNames are the names of units as documents have them.
+var unitNames = map[time.Duration]string{
+	time.Nanosecond: "ns", time.Microsecond: "µs", time.Millisecond: "ms", time.Second: "s", time.Minute: "min", time.Hour: "h",
 }

@@ -8,9 +8,8 @@
 // What a LIST says is a hint, because it can be wrong (H14). So a sweep has three steps:
 //
 //  1. A LIST, on a connection of its own, has the names (names.go).
-//  2. A QUERY of each record that may be over shows what is to be done. An [Inspect] decides.
-//  3. A [Remove] removes the record (removals.go). Or an UPDATE prolongs it until its name is of no
-//     use any more (clean.go).
+//  2. A QUERY of each record shows what is to be done (clean.go). An [Inspect] decides.
+//  3. A [Remove] removes the record (removals.go).
 //
 // Records that are not ours are never touched. A server that has none is parked by its
 // sweepers (park.go).

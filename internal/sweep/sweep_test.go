@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -15,16 +17,43 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/testkit/race"
+	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/parking"
+	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func sweepers(t *testing.T, srv *mockserver.Server, n int) (all []*Sweeper) {
-	for range n {
-		calls := conn.NewCalls(conn.SizeOf(srv.ValueSize()))
-		all = append(all, New(Options{Server: connect(t, srv, calls), Calls: calls, MaxInFlight: 512}))
-	}
-	return all
+// serve returns a Server that keeps few connections to srv, and does not retry.
+func serve(t *testing.T, srv *mockserver.Server, calls *conn.Calls, mode parking.Mode, log io.Writer) Server {
+	p, err := pool.New(pool.Options{
+		Server: "server:1", Address: dial.Address{Network: "tcp", Address: "server:1"},
+		Dialer: &dial.Dialer{
+			Timeout: time.Minute,
+			Dial:    func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) },
+		},
+		Calls: calls, MaxConns: 4, MaxInFlight: 512, MaxQueued: 1 << 16, MaxRetries: -1, MaxResponse: 4 << 20,
+		StallTimeout: time.Minute, MaxConnAge: -1, MaxConnIdle: -1, HealthInterval: time.Hour,
+		MinBackoff: time.Second, MaxBackoff: time.Second, Parking: mode,
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	require.NoError(t, p.Connect(t.Context()))
+	return p
+}
+
+// sweeperOf returns a sweeper that knows all records of a server and leaves them, but wants sweeps at an interval.
+func sweeperOf(t *testing.T, srv *mockserver.Server, mode parking.Mode, interval time.Duration) *Sweeper {
+	calls := conn.NewCalls(conn.SizeOf(srv.ValueSize()))
+	return New(Options{
+		Server: serve(t, srv, calls, mode, io.Discard), Calls: calls, MaxInFlight: 512,
+		Inspect: func([]byte, uint64) Decision { return Decision{Over: true, Interval: interval} },
+	})
+}
+
+// inMemory starts a server.
+func inMemory(t *testing.T, opts ...mockserver.Option) *mockserver.Server {
+	return mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", ""))...)
 }
 
 // A record of somebody else with the leader's key would make each sweeper believe that another
@@ -36,17 +65,15 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+				srv := inMemory(t)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				for _, s := range sweepers(t, srv, 2) {
-					l := s.o.Server.(*link)
-					l.neverParks = true
+				for range 2 {
+					s := sweeperOf(t, srv, parking.Never, time.Hour)
 					cl := s.o.Calls.Get()
 					cl.Insert(conn.Insert{Key: []byte(LeaderKey), Quota: 7, TTL: ttl})
 					_, err := s.do(ctx, cl)
 					require.NoError(t, err)
-					s.o.Inspect = kept(time.Hour)
 					go s.Run(ctx)
 				}
 				<-ctx.Done()
@@ -63,9 +90,8 @@ func TestEachSweepsIfTheLeadersRecordIsForeign(t *testing.T) {
 func TestTermsOfEachValueSize(t *testing.T) {
 	for size := 1; size <= 8; size *= 2 {
 		synctest.Test(t, func(t *testing.T) {
-			srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""), mockserver.WithValueSize(size))
-			s := sweepers(t, srv, 1)[0]
-			s.o.Inspect = kept(time.Hour)
+			srv := inMemory(t, mockserver.WithValueSize(size))
+			s := sweeperOf(t, srv, parking.Never, time.Hour)
 			most := s.o.Calls.Size().Largest()
 			for sweeps, term := range []struct{ before, after uint64 }{
 				{0, 2}, {most - 3, most - 1}, {most - 2, 0}, {most - 1, 0}, {most, 2},
@@ -87,15 +113,24 @@ func TestTermsOfEachValueSize(t *testing.T) {
 	}
 }
 
-// silent is a Server that is connected to later, and does not respond.
-type silent struct {
-	*link
+// fake is a Server that is connected to later, and does not respond.
+type fake struct {
+	Server
 	connected chan struct{}
+	parked    bool
 }
 
-func (s silent) Connected() <-chan struct{} { return s.connected }
+// Connected implements Server, as the methods below do.
+func (f *fake) Connected() <-chan struct{} { return f.connected }
 
-func (s silent) Do(ctx context.Context, _ *conn.Call) (done, sent bool, err error) {
+// MayPark says that Park has been called.
+func (f *fake) MayPark() bool { return true }
+
+// Parked returns parked.
+func (f *fake) Parked() bool { return f.parked }
+
+// Do waits for ctx.
+func (f *fake) Do(ctx context.Context, _ *conn.Call) (done, sent bool, err error) {
 	<-ctx.Done()
 	return true, true, ctx.Err()
 }
@@ -103,9 +138,8 @@ func (s silent) Do(ctx context.Context, _ *conn.Call) (done, sent bool, err erro
 // A client may start long before its server. Its first windows wait for the decision all the same (H12), for a second.
 func TestTheDecisionIsAwaitedFromTheFirstConnectionOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := conn.NewCalls(nil)
-		server := silent{&link{}, make(chan struct{})}
-		s := New(Options{Server: server, Calls: calls, MaxInFlight: 512})
+		server := &fake{connected: make(chan struct{})}
+		s := New(Options{Server: server, Calls: conn.NewCalls(nil), MaxInFlight: 512})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go s.Run(ctx)
@@ -125,8 +159,8 @@ func TestTheDecisionIsAwaitedFromTheFirstConnectionOn(t *testing.T) {
 }
 
 func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
-	l := &link{}
-	s := New(Options{Server: l})
+	server := &fake{}
+	s := New(Options{Server: server})
 	require.Equal(t, usualInterval, s.interval(), "nothing is known")
 	s.Need(20 * time.Second)
 	require.Equal(t, usualInterval, s.interval())
@@ -139,7 +173,7 @@ func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	require.Equal(t, 1600*time.Millisecond, s.interval())
 	s.Need(time.Millisecond)
 	require.Equal(t, minInterval, s.interval())
-	l.parked = true
+	server.parked = true
 	require.Equal(t, parkedInterval, s.interval(), "nothing expires")
 	s.listing = 2 * time.Second
 	require.Equal(t, 100*time.Second, s.interval(), "a slow server is swept less often")
@@ -173,71 +207,60 @@ func TestBatchesAreBounded(t *testing.T) {
 	require.Equal(t, 1100, total)
 }
 
-// kept knows all records and leaves them, but wants sweeps at an interval.
-func kept(interval time.Duration) Inspect {
-	return func([]byte, uint64) Decision { return Decision{Over: true, Interval: interval} }
-}
-
 // With so many records, the pauses that let others' requests pass, and those between two LISTs,
 // would add up to more than the interval.
 func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const interval = 5 * time.Second
-		records := 120_000
-		if race.Enabled {
-			records /= 10
-		}
-		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+		const interval, records = 5 * time.Second, 3_000
+		var lists []time.Time
+		srv := inMemory(t, mockserver.WithObserver(func(e mockserver.Exec) {
+			if e.Op == codec.OpList {
+				lists = append(lists, time.Now())
+			}
+		}))
 		for i := range records {
 			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
 		}
-		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 5 * time.Millisecond})
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 100 * time.Millisecond})
 		srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: 900 * time.Millisecond})
-		calls := conn.NewCalls(conn.SizeOf(2))
-		l := connect(t, srv, calls)
-		l.neverParks = true
-		s := New(Options{Server: l, Inspect: kept(interval), Calls: calls, MaxInFlight: 512})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		s.Run(ctx)
-		require.GreaterOrEqual(t, len(l.lists), 6)
-		for i := 1; i < len(l.lists); i++ {
-			require.LessOrEqual(t, l.lists[i].Sub(l.lists[i-1]), interval)
+		sweeperOf(t, srv, parking.Never, interval).Run(ctx)
+		require.GreaterOrEqual(t, len(lists), 6)
+		for i := 1; i < len(lists); i++ {
+			require.LessOrEqual(t, lists[i].Sub(lists[i-1]), interval)
 		}
 	})
 }
 
 func TestSweepsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, s := sweeperOfPairs(t, 2, false)
 		var lines bytes.Buffer
-		s.o.Server.(*link).log = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		p, s := sweeperOfPairs(t, 2, false, &lines)
+		lines.Reset()
 		log := func() string {
 			s.Sweep(t.Context(), time.Now())
 			defer lines.Reset()
 			_, line, _ := strings.Cut(lines.String(), " ")
 			return strings.TrimSpace(line)
 		}
-		const message = `msg="throttr: server swept" `
+		const message = `msg="throttr: server swept" server=server:1 `
 		require.Equal(t, "level=INFO "+message+"records=4 removed=4 kept=0 foreign=1 took=1s", log())
 		require.Equal(t, "level=DEBUG "+message+"records=0 removed=0 kept=0 foreign=1 took=0s", log())
 		p.srv.Set("pair:1:a", 0, time.Hour)
 		p.fail = "pair:1"
-		require.Equal(t, `level=WARN msg="throttr: sweep failed" records=1 removed=0 kept=0 foreign=1 took=1s error="a pair that can't be removed"`, log())
+		require.Equal(t, `level=WARN msg="throttr: sweep failed" server=server:1 records=1 removed=0 kept=0 foreign=1 took=1s error="a pair that can't be removed"`, log())
 	})
 }
 
 // failedLists returns how often a server is listed in a while if each LIST takes so long and is
 // malformed.
 func failedLists(t *testing.T, takes, while time.Duration) (n int) {
-	srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+	srv := inMemory(t)
 	srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: takes, Replace: []byte{0xff}})
-	s := sweepers(t, srv, 1)[0]
-	s.o.Server.(*link).neverParks = true
-	s.o.Inspect = kept(time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), while)
 	defer cancel()
-	s.Run(ctx)
+	sweeperOf(t, srv, parking.Never, time.Hour).Run(ctx)
 	return srv.Requests(codec.OpList)
 }
 
@@ -251,31 +274,39 @@ func TestListsThatFailAreRepeatedAsTheirCostAllows(t *testing.T) {
 
 func TestServerWithTooManyRecordsIsSweptInPartAndNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := mockserver.RunT(t, mockserver.WithAddr("memory", ""))
+		srv := inMemory(t)
 		for i := range 100 {
 			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
 		}
-		s := sweepers(t, srv, 1)[0]
-		s.o.Inspect, s.most = kept(time.Hour), 99
+		s := sweeperOf(t, srv, parking.Automatic, time.Hour)
+		s.most = 99
 		r, err := s.Sweep(t.Context(), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, 100, r.Records)
 		require.Equal(t, 99, r.Kept)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		s.Run(ctx)
-		require.NotZero(t, s.Stats().Sweeps)
-		require.False(t, s.o.Server.Parked())
-		s.most = 1000
-		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		s.Run(ctx)
-		require.True(t, s.o.Server.Parked())
+		for _, most := range []int{99, 1000} {
+			s.most = most
+			sweeps := s.Stats().Sweeps
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			s.Run(ctx)
+			cancel()
+			require.Greater(t, s.Stats().Sweeps, sweeps)
+			require.Equal(t, most > 100, s.o.Server.Parked())
+		}
+	})
+}
 
+func TestSweepsLeaveTimeForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		for i := range 100 {
+			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
+		}
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second / 2})
-		s.o.Inspect, s.o.MaxInFlight = kept(time.Second), 40 // three chunks
+		s := sweeperOf(t, srv, parking.Always, time.Second)
+		s.o.MaxInFlight = 40 // three chunks
 		start := time.Now()
-		_, err = s.Sweep(t.Context(), start.Add(time.Hour))
+		_, err := s.Sweep(t.Context(), start.Add(time.Hour))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(start), 2*pauseFactor*time.Second/2, "there is time")
 	})
