@@ -17,47 +17,31 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// instant is a Server that responds at once to calls of DECREASE and QUERY. The count of the
-// window is higher by 1 each time.
-type instant struct {
-	Server
-	count, ttl uint64
-}
-
-// Do implements Server.
-func (s *instant) Do(_ context.Context, cl *conn.Call) (done, sent bool, err error) {
-	s.count++
-	r := conn.Response{OK: true, Quota: math.MaxUint16 - s.count, TTL: conn.TTL{Amount: s.ttl}}
-	for range cl.Len() {
-		cl.Responses = append(cl.Responses, r)
-	}
-	return true, true, nil
-}
-
 func TestLoneHitAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("a sync.Pool loses elements")
 	}
-	o := options(t, inMemory(t))
-	server := &instant{Server: o.Servers[0]}
-	o.Servers[0] = server
-	b := start(t, o)
 	bands, ok := slot.BandsFor(time.Hour, math.MaxUint16)
 	require.True(t, ok)
-	server.ttl = bands.Top - 1
+	o := options(t, inMemory(t))
+	count := uint64(0)
+	o.Servers[0] = &hooked{Server: o.Servers[0], do: func(_ context.Context, cl *conn.Call) (done, sent bool, err error) {
+		count++
+		r := conn.Response{OK: true, Quota: math.MaxUint16 - count, TTL: conn.TTL{Amount: bands.Top - 1}}
+		cl.Responses = append(cl.Responses, r, r)
+		return true, true, nil
+	}}
+	b := start(t, o)
 	hits(t, b, 1, "k", fixed(time.Hour, 10_000))
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if w, _, err := b.Hit(t.Context(), "k", fixed(time.Hour, 10_000), 1); err != nil || w.Count < server.count {
-			t.Error(w, err)
-		}
-	}))
-	count := server.count
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if w, _, err := b.Hit(t.Context(), "k", fixed(time.Hour, 0), 1); err != nil || w.Count == 0 {
-			t.Error(w, err)
-		}
-	}), "denied from memory")
-	require.Equal(t, count, server.count)
+	for limit, asks := range map[uint64]uint64{10_000: 1001, 0: 0} { // those of limit 0 are denied from memory
+		before := count
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
+			if w, _, err := b.Hit(t.Context(), "k", fixed(time.Hour, limit), 1); err != nil || w.Count == 0 {
+				t.Error(w, err)
+			}
+		}))
+		require.Equal(t, before+asks, count)
+	}
 }
 
 func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
@@ -81,71 +65,57 @@ func TestCallsThatDoNothingAreNotRemembered(t *testing.T) {
 func TestEndIsNotTooEarlyAfterAResetByAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t, mockserver.WithValueSize(1))
-		const scale, limit = 10 * time.Second, 100
-		hits(t, client(t, srv), 5, "k", fixed(scale, limit))
+		l := fixed(10*time.Second, 100)
+		hits(t, client(t, srv), 5, "k", l)
 		b, other := client(t, srv), client(t, srv)
 		time.Sleep(500 * time.Millisecond)
-		hits(t, b, 1, "k", fixed(scale, limit))
+		hits(t, b, 1, "k", l)
 		time.Sleep(100 * time.Millisecond)
-		_, err := other.Reset(t.Context(), "k", fixed(scale, 1))
+		_, err := other.Reset(t.Context(), "k", l)
 		require.NoError(t, err)
-		hits(t, other, 1, "k", fixed(scale, limit))
-		end := time.Now().Add(scale)
+		hits(t, other, 1, "k", l)
+		end := time.Now().Add(l.Scale)
 		time.Sleep(900 * time.Millisecond)
-		w, _, err := b.Hit(t.Context(), "k", fixed(scale, limit), 1)
+		w, _, err := b.Hit(t.Context(), "k", l, 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, w.Count)
 		require.False(t, w.ExpiresAt.Before(end), "%v is before %v", w.ExpiresAt, end)
 	})
 }
 
-// held is a Server that holds back the responses to calls.
-type held struct {
-	Server
-	release chan struct{} // nil: none
-}
-
-// Do implements Server.
-func (h *held) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
-	release := h.release
-	done, sent, err = h.Server.Do(ctx, cl)
-	if release != nil {
-		<-release
-	}
-	return done, sent, err
-}
-
 // A Peek whose responses come after those of a Reset must not bring the old count back: hits would be denied by it.
 func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const scale, limit = 10 * time.Second, 3
-		srv := inMemory(t)
-		o := options(t, srv)
+		l := fixed(10*time.Second, 3)
+		o := options(t, inMemory(t))
 		o.DenialMemory = time.Minute
-		server := &held{Server: o.Servers[0], release: make(chan struct{})}
-		other := start(t, o)
+		hits(t, start(t, o), 6, "k", l)
+		server := &hooked{Server: o.Servers[0]}
+		release := make(chan struct{})
+		server.do = func(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
+			server.do = nil // only the Peek is held up
+			done, sent, err = server.Server.Do(ctx, cl)
+			<-release
+			return done, sent, err
+		}
 		o.Servers = []Server{server}
 		b := start(t, o)
-		hits(t, other, 2*limit, "k", fixed(scale, limit))
-
-		l := fixed(scale, 1)
-		e, err := b.slotsFor(t.Context(), "k", &l, 1) // so that Peek and Reset have one entry
+		s, err := b.slotsFor(t.Context(), "k", &l, 1) // so that Peek and Reset have one entry
 		require.NoError(t, err)
-		var get sync.WaitGroup
-		get.Go(func() {
-			w, _, err := b.Peek(t.Context(), "k", fixed(scale, 1), 0)
-			if err != nil || w.Count <= limit || w.ID == 0 {
+		var peek sync.WaitGroup
+		peek.Go(func() {
+			w, _, err := b.Peek(t.Context(), "k", l, 0)
+			if err != nil || w.Count <= l.Max || w.ID == 0 {
 				t.Errorf("%+v, %v", w, err)
 			}
 		})
 		synctest.Wait()
-		release := server.release
-		server.release = nil
-		_, err = b.Reset(t.Context(), "k", fixed(scale, 1))
+		_, err = b.Reset(t.Context(), "k", l)
 		require.NoError(t, err)
 		close(release)
-		get.Wait()
-		require.False(t, e.maybeOpen(time.Now()))
-		require.Positive(t, hits(t, b, limit, "k", fixed(scale, limit)))
+		peek.Wait()
+		k := s.current()
+		require.False(t, k.maybeOpen(time.Now()))
+		require.Positive(t, hits(t, b, 3, "k", l))
 	})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
@@ -64,13 +63,12 @@ func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 
 func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
-		o := options(t)
-		o.Servers = []Server{newPool(t, o.Calls, parking.Never, g.dial)}
-		b := New(o)
+		srv := inMemory(t)
+		b := New(options(t, srv))
 		hits(t, b, 1, "over", fixed(time.Second, 1))
 		time.Sleep(1100 * time.Millisecond)
-		g.die()
+		srv.Refuse(true)
+		srv.Disconnect()
 		require.LessOrEqual(t, closing(b), closeTimeout)
 	})
 }

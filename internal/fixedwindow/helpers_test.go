@@ -2,12 +2,10 @@ package fixedwindow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,18 +36,14 @@ type requests struct {
 // observed starts a server whose requests about windows are counted.
 func observed(t testing.TB, opts ...mockserver.Option) (*mockserver.Server, *requests) {
 	t.Helper()
-	r := &requests{}
-	r.take()
-	return inMemory(t, append(opts, mockserver.WithObserver(r.observe))...), r
-}
-
-func (r *requests) observe(e mockserver.Exec) {
-	if _, ok := ParseName([]byte(e.Key)); !ok {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.count[e.Op]++
+	r := &requests{count: make(map[codec.Op]int)}
+	return inMemory(t, append(opts, mockserver.WithObserver(func(e mockserver.Exec) {
+		if _, ok := ParseName([]byte(e.Key)); ok {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.count[e.Op]++
+		}
+	}))...), r
 }
 
 // take returns the numbers of requests since the last take.
@@ -59,21 +53,6 @@ func (r *requests) take() map[codec.Op]int {
 	count := r.count
 	r.count = make(map[codec.Op]int)
 	return count
-}
-
-// gate connects to a server. A test can make it fail.
-type gate struct {
-	srv  *mockserver.Server
-	shut atomic.Bool
-}
-
-var errShut = errors.New("the gate is shut")
-
-func (g *gate) dial(ctx context.Context) (net.Conn, error) {
-	if g.shut.Load() {
-		return nil, errShut
-	}
-	return g.srv.Dial(ctx)
 }
 
 // newPool returns a pool of connections to one server, which does not retry.
@@ -143,16 +122,44 @@ func hits(t testing.TB, b *Backend, n int, key string, l window.Limit) (allowed 
 	return allowed
 }
 
-// counting is a Server that counts connections for calls that rest on others.
-type counting struct {
+// taken makes a take that must be granted.
+func taken(t testing.TB, b *Backend, key string, l window.Limit, n uint64) window.Window {
+	t.Helper()
+	w, _, err := b.Take(t.Context(), key, l, n)
+	require.NoError(t, err)
+	require.False(t, w.Refused, "%+v", w)
+	return w
+}
+
+// countOf returns the count of the open window.
+func countOf(t testing.TB, b *Backend, key string, l window.Limit) uint64 {
+	t.Helper()
+	w, _, err := b.Peek(t.Context(), key, l, 0)
+	require.NoError(t, err)
+	return w.Count
+}
+
+// hooked is a Server some of whose methods a test replaces.
+type hooked struct {
 	Server
-	dedicated atomic.Int64
+	do        func(ctx context.Context, cl *conn.Call) (done, sent bool, err error)
+	dedicated func(ctx context.Context) (*conn.Conn, error)
+}
+
+// Do implements Server.
+func (h *hooked) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
+	if h.do != nil {
+		return h.do(ctx, cl)
+	}
+	return h.Server.Do(ctx, cl)
 }
 
 // Dedicated implements Server.
-func (c *counting) Dedicated(ctx context.Context) (*conn.Conn, error) {
-	c.dedicated.Add(1)
-	return c.Server.Dedicated(ctx)
+func (h *hooked) Dedicated(ctx context.Context) (*conn.Conn, error) {
+	if h.dedicated != nil {
+		return h.dedicated(ctx)
+	}
+	return h.Server.Dedicated(ctx)
 }
 
 // windowKeys returns the names of all records of windows on a server.
@@ -165,17 +172,7 @@ func windowKeys(srv *mockserver.Server) (names []string) {
 	return names
 }
 
-// die ends all connections, and lets no other be made.
-func (g *gate) die() {
-	g.shut.Store(true)
-	g.srv.Disconnect()
-}
-
 // fixed returns a limit with windows that open with the first hit.
 func fixed(scale time.Duration, most uint64) window.Limit {
-	return limitOf(window.FixedWindow, scale, most)
-}
-
-func limitOf(a window.Algorithm, scale time.Duration, most uint64) window.Limit {
-	return window.Limit{Max: most, Scale: scale, Algorithm: a}
+	return window.Limit{Max: most, Scale: scale, Algorithm: window.FixedWindow}
 }

@@ -30,7 +30,9 @@ func (r *Remover) Inspect(name []byte, left uint64) sweep.Decision {
 	d := sweep.Decision{Interval: sweepInterval(&bands)}
 	d.Over = left < bands.Margin
 	if left < bands.Watch {
-		d.Target = slotATarget(name)
+		slotA := bytes.Clone(name) // the records of both slots are removed together
+		slotA[2] = 'A'
+		d.Target = string(slotA)
 	}
 	return d
 }
@@ -40,14 +42,6 @@ func (r *Remover) Inspect(name []byte, left uint64) sweep.Decision {
 func sweepInterval(b *slot.Bands) time.Duration {
 	left := time.Duration(b.Watch)*b.Unit - 4*b.Guard - sweepMargin
 	return max(left/3, time.Millisecond)
-}
-
-// slotATarget returns what identifies the records that are removed together with a slot: the name
-// of slot A.
-func slotATarget(name []byte) string {
-	t := bytes.Clone(name)
-	t[2] = 'A'
-	return string(t)
 }
 
 // Window returns what the record of the name, with its quota and what remains of its TTL, says about its

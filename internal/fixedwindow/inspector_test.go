@@ -13,11 +13,7 @@ import (
 )
 
 func TestInspectorDecidesAboutSlots(t *testing.T) {
-	inspectorOfSlots(t, 1)
-	inspectorOfSlots(t, 8)
-}
-
-func inspectorOfSlots(t *testing.T, size int) {
+	const size = 1
 	r := NewRemover(nil, conn.NewCalls(conn.SizeOf(size)), 512)
 	for _, scale := range []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour} {
 		bands, ok := slot.BandsFor(scale, api.MaxValue(size))

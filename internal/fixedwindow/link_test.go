@@ -13,7 +13,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/mockserver"
@@ -40,10 +39,7 @@ func (s *slots) planned(t *testing.T) *shared {
 func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, requests := observed(t)
-		o := options(t, srv)
-		server := &counting{Server: o.Servers[0]}
-		o.Servers[0] = server
-		b := start(t, o)
+		b := client(t, srv)
 		l := slotsOf(t, b, "k").link
 		hits(t, b, 1, "other", fixed(time.Second, 10))
 		first := l.current.Load()
@@ -62,7 +58,6 @@ func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 2, w.Count, "the window that was opened is looked up")
 		require.Zero(t, requests.take()[codec.OpInsert])
-		require.EqualValues(t, 2, server.dedicated.Load())
 		require.NotSame(t, first, l.current.Load())
 	})
 }
@@ -118,9 +113,7 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 					requests.take()
 					ends(srv, hit.plan.conn)
 					synctest.Wait()
-					if name == "lost" || name == "data kept" || name == "restarted" || name == "recompiled" {
-						require.NoError(t, b.servers[0].(*pool.Pool).Connect(t.Context()))
-					}
+					require.NoError(t, b.servers[0].(*pool.Pool).Connect(t.Context()))
 					out := s.count(t.Context(), hit)
 					require.NoError(t, out.err)
 					require.Equal(t, slot.Missed, out.result)
@@ -166,24 +159,29 @@ func TestHitsWhoseRepliesComeAfterTheWindowSayNothing(t *testing.T) {
 
 func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{srv: inMemory(t)}
+		o := options(t, inMemory(t))
 		hang := make(chan struct{})
-		calls := conn.NewCalls(conn.SizeOf(2))
-		p := newPool(t, calls, parking.Never, g.dial)
-		require.NoError(t, p.Connect(t.Context()))
-		l := newLink(hanging{p, hang}, calls)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		server := &hooked{Server: o.Servers[0]}
+		server.dedicated = func(ctx context.Context) (*conn.Conn, error) {
+			select {
+			case <-hang:
+				return server.Server.Dedicated(ctx)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		l := newLink(server, o.Calls)
+		long, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		var first sync.WaitGroup
 		first.Go(func() {
-			_, err := l.connect(ctx)
-			if !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := l.connect(long); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
-		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
 		_, err := l.connect(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the first one")
 		first.Wait()
@@ -196,22 +194,6 @@ func TestALinkIsNotHeldUpByACallerThatGivesUp(t *testing.T) {
 		l.close()
 		require.False(t, c.Open())
 	})
-}
-
-// hanging is a Server whose Dedicated waits until the channel is closed.
-type hanging struct {
-	Server
-	until chan struct{}
-}
-
-// Dedicated implements Server.
-func (h hanging) Dedicated(ctx context.Context) (*conn.Conn, error) {
-	select {
-	case <-h.until:
-		return h.Server.Dedicated(ctx)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // The records of a client that has died expire. Then the names can't be used for up to 10 s (H1).
@@ -238,68 +220,54 @@ func TestHitsWaitForNamesThatCannotBeUsed(t *testing.T) {
 // have another one.
 func TestLateActionsEndNothingOfLongerScales(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const short, long = 200 * time.Millisecond, time.Minute
 		srv := inMemory(t)
 		b := client(t, srv)
-		take := func(n uint64) window.Window {
-			w, _, err := b.Take(t.Context(), "long", fixed(long, 1000), n)
-			if w.Refused || err != nil {
+		long, short := fixed(time.Minute, 1000), fixed(200*time.Millisecond, 10)
+		take := func() {
+			if w, _, err := b.Take(t.Context(), "long", long, 1); w.Refused || err != nil {
 				t.Error(w, err)
 			}
-			return w
 		}
-		take(1)
+		take()
 		link := b.links[0].of(time.Second).current.Load()
-		hits(t, b, 1, "short", fixed(short, 10))
-		time.Sleep(2 * short)
-		remove := srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 300 * time.Millisecond})
+		hits(t, b, 1, "short", short)
+		time.Sleep(2 * short.Scale)
+		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 300 * time.Millisecond})
 		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() {
-				for range 10 {
-					take(1)
-				}
-			})
-		}
 		for i := range 10 {
 			all.Go(func() {
-				_, _, err := b.Hit(t.Context(), fmt.Sprint(i), fixed(short, 10), 1)
-				if !errors.Is(err, conn.ErrLost) {
+				for range 10 {
+					take()
+				}
+			})
+			all.Go(func() {
+				if _, _, err := b.Hit(t.Context(), fmt.Sprint(i), short, 1); !errors.Is(err, conn.ErrLost) {
 					t.Errorf("it is not late: %v", err)
 				}
 			})
 		}
 		all.Wait()
-		remove()
-		w := take(1)
-		require.EqualValues(t, 202, w.Count)
+		w, _, err := b.Take(t.Context(), "long", long, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 102, w.Count)
 		require.Same(t, link, b.links[0].of(time.Second).current.Load())
-		given, _, err := b.GiveBack(t.Context(), "long", fixed(long, 1), 100, w.ID)
+		given, _, err := b.GiveBack(t.Context(), "long", long, 100, w.ID)
 		require.NoError(t, err)
 		require.True(t, given)
 	})
 }
 
-// late is a Server whose Dedicated returns a connection although its caller should not have it any more.
-type late struct {
-	Server
-	asked, until chan struct{}
-	made         chan *conn.Conn
-}
-
-// Dedicated implements Server.
-func (l *late) Dedicated(ctx context.Context) (*conn.Conn, error) {
-	c, err := l.Server.Dedicated(ctx)
-	close(l.asked)
-	<-l.until
-	l.made <- c
-	return c, err
-}
-
+// A connection that is made while the backend closes is ended, although its caller does not see that yet.
 func TestNoConnectionIsMadeAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, inMemory(t))
-		server := &late{o.Servers[0], make(chan struct{}), make(chan struct{}), make(chan *conn.Conn, 1)}
+		made := make(chan *conn.Conn)
+		server := &hooked{Server: o.Servers[0]}
+		server.dedicated = func(ctx context.Context) (*conn.Conn, error) {
+			c, err := server.Server.Dedicated(ctx)
+			made <- c // received when the backend is closed
+			return c, err
+		}
 		o.Servers[0] = server
 		b := New(o)
 		l := slotsOf(t, b, "k").link
@@ -308,11 +276,11 @@ func TestNoConnectionIsMadeAfterClose(t *testing.T) {
 			_, err := l.connect(t.Context())
 			failed <- err
 		}()
-		<-server.asked
+		synctest.Wait()
 		b.Close()
-		close(server.until)
+		c := <-made
 		require.ErrorIs(t, <-failed, window.ErrClosed)
-		require.False(t, (<-server.made).Open())
+		require.False(t, c.Open())
 		_, err := l.connect(t.Context())
 		require.ErrorIs(t, err, window.ErrClosed)
 	})

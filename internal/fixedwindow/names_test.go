@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,48 +74,37 @@ func randomKey(r *rand.Rand) string {
 func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	type identity struct {
-		key, limit, tag string
-		scale           time.Duration
-	}
+	type identity struct{ key, limit, tag, scale string }
 	seen := make(map[string]identity)
-	check := func(name string, is identity, n Name) {
-		t.Helper()
-		if was, ok := seen[name]; ok && was != is {
-			t.Fatalf("seed %d: %q is the name of %v and of %v", seed, name, was, is)
-		}
-		seen[name] = is
-		want := n
-		want.Key, want.LimitName, want.Scale = is.key, is.limit, is.scale
-		if part, f := partOf(is.key, is.limit); f == hashed {
-			want.Hashed, want.Key, want.LimitName = true, part, ""
-		}
-		want.tag = is.tag
-		got, ok := ParseName([]byte(name))
-		require.True(t, ok, "seed %d: %q", seed, name)
-		require.Equal(t, want, got, "seed %d: %q", seed, name)
-		l := window.Limit{Name: is.limit, Scale: is.scale, Algorithm: window.FixedWindow}
-		require.True(t, got.IsOf(is.key, l))
-		require.False(t, got.IsOf(is.key+"x", l))
-		other, longer := l, l
-		other.Algorithm++
-		longer.Scale *= 2
-		require.False(t, got.IsOf(is.key, other) || got.IsOf(is.key, longer))
-		l.Name += "x"
-		require.False(t, got.IsOf(is.key, l))
-		require.Equal(t, name, string(got.slotNames()[n.Slot]))
-	}
 	scales := []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
+	names := []string{"", "", "", "a", ":", "1:", "5:login", "login", "user", strings.Repeat("x", 64)}
 	for range 4000 {
-		key, limit, scale := randomKey(r), "", scales[r.IntN(len(scales))]
-		if r.IntN(2) == 0 {
-			limit = []string{"a", ":", "1:", "5:login", "login", "user", strings.Repeat("x", 64)}[r.IntN(7)]
+		key := randomKey(r)
+		l := window.Limit{Name: names[r.IntN(len(names))], Scale: scales[r.IntN(len(scales))], Algorithm: window.FixedWindow}
+		b, ok := slot.BandsFor(l.Scale, api.MaxValue(1<<r.IntN(4)))
+		if !ok {
+			continue
 		}
-		if b, ok := slot.BandsFor(scale, api.MaxValue(1<<r.IntN(4))); ok {
-			for id, name := range slotNames(&b, key, limit) {
-				tag := b.Tag(slot.ID(id))
-				check(string(name), identity{key: key, limit: limit, tag: tag, scale: scale}, Name{Slot: slot.ID(id)})
+		for id, name := range slotNames(&b, key, l.Name) {
+			is := identity{key, l.Name, b.Tag(slot.ID(id)), l.Scale.String()}
+			was, ok := seen[string(name)]
+			require.True(t, !ok || was == is, "seed %d: %q is the name of %v and of %v", seed, name, was, is)
+			seen[string(name)] = is
+
+			want := Name{Key: key, LimitName: l.Name, Scale: l.Scale, Slot: slot.ID(id), tag: is.tag}
+			if part, f := partOf(key, l.Name); f == hashed {
+				want = Name{Key: part, Hashed: true, Scale: l.Scale, Slot: slot.ID(id), tag: is.tag}
 			}
+			got, ok := ParseName(name)
+			require.True(t, ok, "seed %d: %q", seed, name)
+			require.Equal(t, want, got, "seed %d: %q", seed, name)
+			require.Equal(t, name, got.slotNames()[id])
+			require.True(t, got.IsOf(key, l))
+			others := []window.Limit{l, l, l}
+			others[0].Name += "x"
+			others[1].Scale *= 2
+			others[2].Algorithm++
+			require.False(t, got.IsOf(key+"x", l) || slices.ContainsFunc(others, func(o window.Limit) bool { return got.IsOf(key, o) }))
 		}
 	}
 }

@@ -3,8 +3,6 @@ package fixedwindow
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,38 +29,27 @@ type relay struct {
 	counts       int        // calls that count, in a known window
 	reads        int        // calls that read it
 	over         int        // the next so many calls that count are answered as if the window was over
-	fails        int        // the next ones fail, and may have been executed
 	dedicatedErr error      // of connections for lookups
 }
 
 // Do implements Server.
 func (r *relay) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
 	r.mu.Lock()
-	counts := cl.Len() == 2
-	over, fails := counts && r.over > 0, counts && r.over == 0 && r.fails > 0
-	switch {
-	case !counts:
+	if cl.Len() != 2 {
 		r.reads++
-	case over:
-		r.over--
-	case fails:
-		r.fails--
+		r.mu.Unlock()
+		return r.Server.Do(ctx, cl)
 	}
-	if counts {
-		r.counts++
-	}
+	r.counts++
+	r.over--
+	over := r.over >= 0
 	r.mu.Unlock()
-	if over || fails {
-		time.Sleep(latency)
+	if !over {
+		return r.Server.Do(ctx, cl)
 	}
-	switch {
-	case over:
-		cl.Responses = append(cl.Responses, conn.Response{}, conn.Response{})
-		return true, true, nil
-	case fails:
-		return true, true, errServer
-	}
-	return r.Server.Do(ctx, cl)
+	time.Sleep(latency)
+	cl.Responses = append(cl.Responses, conn.Response{}, conn.Response{})
+	return true, true, nil
 }
 
 // Dedicated implements Server.
@@ -355,12 +342,13 @@ func TestHeldQueueCountsNothingElse(t *testing.T) {
 }
 
 func TestStopServesWhatAGoroutineServes(t *testing.T) {
+	closed := result{err: window.ErrClosed}
 	synctest.Test(t, func(t *testing.T) {
 		s := newStranger(t, nil)
 		served, queued := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
 		s.backend.group.stop()
-		require.Equal(t, result{err: window.ErrClosed}, s.hit(t.Context(), 1)())
-		require.Equal(t, result{err: window.ErrClosed}, s.operation(t.Context())())
+		require.Equal(t, closed, s.hit(t.Context(), 1)())
+		require.Equal(t, closed, s.operation(t.Context())())
 		require.Equal(t, []uint64{1, 2}, resultsOf(t, served, queued))
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -368,36 +356,32 @@ func TestStopServesWhatAGoroutineServes(t *testing.T) {
 		lone, queued := s.hit(t.Context(), 1), s.hit(t.Context(), 1)
 		s.backend.group.stop()
 		require.EqualValues(t, 1, lone().count)
-		require.Equal(t, result{err: window.ErrClosed}, queued(), "behind a lone caller")
+		require.Equal(t, closed, queued(), "behind a lone caller")
 		require.False(t, s.busy())
 	})
 }
 
 func TestCloseFailsWhatIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, nil)
-		lone, second, operation := s.hit(t.Context(), 1), s.hit(t.Context(), 1), s.operation(t.Context())
-		lone()
-		synctest.Wait() // the second hit's request is under way
-		began := time.Now()
-		s.backend.group.close()
-		require.Equal(t, began, time.Now())
-		require.Equal(t, result{sent: true, err: window.ErrClosed}, second())
-		require.Equal(t, result{err: window.ErrClosed}, operation())
-		require.False(t, s.busy())
-		require.False(t, s.backend.group.start(func() {}))
-	})
-	synctest.Test(t, func(t *testing.T) {
-		s := newSubject(t, nil)
-		lone, hit, operation := s.hit(t.Context(), 1), s.hit(t.Context(), 1), s.operation(t.Context())
-		began := time.Now()
-		s.backend.group.close()
-		require.Equal(t, result{err: window.ErrClosed}, hit())
-		require.Equal(t, result{err: window.ErrClosed}, operation())
-		require.Equal(t, began, time.Now(), "they do not wait for the lone caller's request")
-		require.EqualValues(t, 1, lone().count)
-		require.False(t, s.busy())
-	})
+	for _, lone := range []bool{false, true} { // the request under way is that of a goroutine, or of a lone caller
+		synctest.Test(t, func(t *testing.T) {
+			s := newSubject(t, nil)
+			first, hit, operation := s.hit(t.Context(), 1), s.hit(t.Context(), 1), s.operation(t.Context())
+			if !lone {
+				require.EqualValues(t, 1, first().count)
+				synctest.Wait() // the second hit's request is under way
+			}
+			began := time.Now()
+			s.backend.group.close()
+			require.Equal(t, result{sent: !lone, err: window.ErrClosed}, hit())
+			require.Equal(t, result{err: window.ErrClosed}, operation())
+			require.Equal(t, began, time.Now(), "they wait for no request")
+			if lone {
+				require.EqualValues(t, 1, first().count)
+			}
+			require.False(t, s.busy())
+			require.False(t, s.backend.group.start(func() {}))
+		})
+	}
 }
 
 func TestRefusedTakesCostNothing(t *testing.T) {
@@ -450,57 +434,4 @@ func TestTakesThatAreGivenBackDoNotRefuseOthers(t *testing.T) {
 		second := take(4)
 		require.Equal(t, []uint64{6, 10}, resultsOf(t, first, second))
 	})
-}
-
-// Hits, operations, cancellations, failures and windows that end come at random. Whatever happens, hits that were counted
-// have places that do not overlap.
-func TestPlacesStayApartWhateverHappens(t *testing.T) {
-	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSubject(t, nil)
-			type span struct{ from, to uint64 }
-			var mu sync.Mutex
-			var counted []span
-			var all sync.WaitGroup
-			for c := range uint64(20) {
-				rng := rand.New(rand.NewPCG(seed, c))
-				all.Go(func() {
-					for range 30 {
-						ctx, cancel := t.Context(), func() {}
-						if rng.IntN(4) == 0 {
-							ctx, cancel = context.WithTimeout(ctx, rand.N(4*latency))
-						}
-						switch rng.IntN(100) {
-						case 0:
-							s.operate(ctx, s.refresh)
-						case 1:
-							s.relay.mu.Lock()
-							s.relay.over++
-							s.relay.mu.Unlock()
-						case 2:
-							s.relay.mu.Lock()
-							s.relay.fails++
-							s.relay.mu.Unlock()
-						default:
-							n := 1 + rng.Uint64N(7)
-							w, _, err := s.do(ctx, hit{max: 1 << 15, n: n})
-							if err == nil {
-								mu.Lock()
-								counted = append(counted, span{w.Count - n, w.Count})
-								mu.Unlock()
-							}
-						}
-						cancel()
-						time.Sleep(rand.N(latency))
-					}
-				})
-			}
-			all.Wait()
-			require.NotEmpty(t, counted, "seed %d", seed)
-			slices.SortFunc(counted, func(a, b span) int { return int(a.from) - int(b.from) })
-			for i, one := range counted[1:] {
-				require.GreaterOrEqual(t, one.from, counted[i].to, "seed %d", seed)
-			}
-		})
-	}
 }

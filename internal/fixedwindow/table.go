@@ -124,17 +124,11 @@ const (
 	inUse                       // there are callers, or records to remove
 )
 
-// maybeOpen reports whether a window is known that is not certainly over.
-func (e *slots) maybeOpen(now time.Time) bool {
-	k := e.current()
-	return k.maybeOpen(now)
-}
-
 func (e *slots) value(now time.Time) entryValue {
 	if e.busy() || e.janitor.owes(e) {
 		return inUse
 	}
-	if e.maybeOpen(now) {
+	if k := e.current(); k.maybeOpen(now) {
 		return active
 	}
 	return worthless

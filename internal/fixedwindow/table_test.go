@@ -26,24 +26,19 @@ func (t *table) findKey(key string) *slots {
 func TestTableHasOneEntryForEachCount(t *testing.T) {
 	var tb table
 	tb.init(1024)
-	added := make(chan *slots, 8)
+	var added [8]*slots
 	var all sync.WaitGroup
-	for range cap(added) {
-		all.Go(func() { added <- tb.add(entryOf("k", time.Time{})) })
+	for i := range added {
+		all.Go(func() { added[i] = tb.add(entryOf("k", time.Time{})) })
 	}
 	all.Wait()
-	first := <-added
-	for range cap(added) - 1 {
-		require.Same(t, first, <-added)
+	for _, e := range added {
+		require.Same(t, tb.findKey("k"), e)
 	}
-	require.Same(t, first, tb.findKey("k"))
-	is := first.entryKey
-	for _, other := range []entryKey{
-		{"k", "", time.Hour}, {"k", "login", is.scale},
-	} {
+	is := added[0].entryKey
+	for _, other := range []entryKey{{"k", "", time.Hour}, {"k", "login", is.scale}, {"other", "", is.scale}} {
 		require.Nil(t, tb.find(other))
 	}
-	require.Nil(t, tb.findKey("other"))
 	require.Equal(t, []entryKey{is}, tb.of("k"))
 	require.Empty(t, tb.of("other"))
 	require.Equal(t, 1, tb.len())
@@ -53,40 +48,31 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	now := time.Now()
 	var tb table
 	tb.init(2 * tableShards) // two entries in each shard
-
-	busy := entryOf("busy", now.Add(time.Hour))
-	require.True(t, busy.hold())
-	tb.add(busy)
-
-	// keys returns keys in the shard of busy.
-	next := 0
-	key := func() string {
+	last := 0
+	add := func(until time.Time) *slots { // to the shard of "busy"
 		for {
-			if next++; tb.shard(fmt.Sprint(next)) == tb.shard("busy") {
-				return fmt.Sprint(next)
+			if last++; tb.shard(fmt.Sprint(last)) == tb.shard("busy") {
+				return tb.add(entryOf(fmt.Sprint(last), until))
 			}
 		}
 	}
-	over, open, another := key(), key(), key()
-	tb.add(entryOf(over, now.Add(-time.Second)))
-	tb.add(entryOf(open, now.Add(time.Hour)))
-	require.Nil(t, tb.findKey(over), "its window is over")
-	require.NotNil(t, tb.findKey(open))
-	tb.add(entryOf(another, now.Add(time.Hour)))
-	require.Nil(t, tb.findKey(open), "its window can be looked up again")
-	require.NotNil(t, tb.findKey("busy"))
-	require.Equal(t, 2, tb.len())
+	has := func(e *slots) bool { return tb.find(e.entryKey) == e }
+	busy := tb.add(entryOf("busy", now.Add(time.Hour)))
+	require.True(t, busy.hold())
+	over := add(now.Add(-time.Second))
+	open := add(now.Add(time.Hour))
+	require.Equal(t, []bool{false, true}, []bool{has(over), has(open)}, "its window is over")
+	another := add(now.Add(time.Hour))
+	require.Equal(t, []bool{true, false, true}, []bool{has(busy), has(open), has(another)}, "its window can be looked up again")
 
-	tb.remove(busy)
-	require.NotNil(t, tb.findKey("busy"), "it is in use")
-	tb.remove(tb.findKey(another))
-	require.NotNil(t, tb.findKey(another), "its window is open")
+	for _, e := range []*slots{busy, another, entryOf("busy", now)} { // in use, open, and another entry
+		tb.remove(e)
+		require.True(t, has(busy) && has(another))
+	}
 	busy.release(false)
 	busy.forget()
-	tb.remove(entryOf("busy", now))
-	require.NotNil(t, tb.findKey("busy"), "that was another entry")
 	tb.remove(busy)
-	require.Nil(t, tb.findKey("busy"))
+	require.False(t, has(busy))
 }
 
 // A call finds an entry, which is evicted, and then the call opens a window. The next call has to find that window,
