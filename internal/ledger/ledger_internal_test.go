@@ -91,3 +91,18 @@ func TestWhoeverIsGrantedSomethingGoesToTheEndOfTheLine(t *testing.T) {
 	claim("small", 0)
 	require.Equal(t, 1, claim("large", 0, 4))
 }
+
+// Places that the store does not know must fit under a Max of those that are held, and not of earlier ones.
+func TestTheLargestMaxIsForgottenWithItsPlaces(t *testing.T) {
+	l := New(3, func() time.Duration { return time.Second })
+	for i, c := range []window.Claim{
+		{Process: "a", Wants: []window.Want{{N: 5, Max: 5}}},
+		{Process: "b", Wants: []window.Want{{N: 3, Max: 3, Wait: true}}}, // keeps the count
+		{Process: "a"},
+		{Process: "c", Strict: true, Held: 3, HeldMax: 3},
+		{Process: "d", Strict: true, Held: 1, HeldMax: 3},
+	} {
+		c.Seq, c.Lease = uint64(i+1), time.Minute
+		require.Equal(t, c.Process == "d", l.Exchange(&c).Lost, c.Process)
+	}
+}
