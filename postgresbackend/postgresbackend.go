@@ -157,6 +157,9 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	var all pgx.Batch
 	all.Queue(beginSQL)
+	if b.durability == Async {
+		all.Queue(asyncSQL)
+	}
 	all.Queue(b.sql.delete, []byte(storedKey(key)), texts).Query(func(rows pgx.Rows) error {
 		var ends, micros int64
 		_, err := pgx.ForEachRow(rows, []any{&ends, &micros}, func() error {
