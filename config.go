@@ -21,8 +21,9 @@ const DefaultServer = "127.0.0.1:9000"
 // 1024 that it has not sent yet (H4).
 const maxInFlight = conn.MaxOutstanding - 1
 
-// minMaxResponse is the smallest Config.MaxResponse: room for any frame with a bound of its own.
-const minMaxResponse = 16 << 10
+// minMaxResponse is the smallest Config.MaxResponse: room for any fragment of a real server, and for any frame with a
+// bound of its own.
+const minMaxResponse = 24 << 10
 
 // Config says which servers a client uses, and how. The zero value works: every
 // field has a default.
@@ -44,7 +45,7 @@ type Config struct {
 	// wait for the server. One more fails with ErrOverloaded. Default: 65536.
 	MaxQueued int
 	// MaxResponse is the number of bytes that are kept of a response without a bound of its
-	// own, 16384 to 2^30: the whole response to Channel, of 9 bytes and 40 for each
+	// own, 24576 to 2^30: the whole response to Channel, of 9 bytes and 40 for each
 	// subscription, and a fragment of the responses to List, KeyStats, Connections and
 	// Channels, which real servers keep under 24 KiB. More is an error that matches
 	// ErrProtocol. The decoded entries can take up to 8 times as many bytes. Default: 4 MiB.

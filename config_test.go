@@ -36,7 +36,7 @@ func TestZeroConfigDialsTheDefaultServer(t *testing.T) {
 
 func TestConfigBoundsAreInclusive(t *testing.T) {
 	for _, cfg := range []throttr.Config{
-		{MaxConns: 1}, {MaxConns: 1024}, {MaxInFlight: 1}, {MaxInFlight: 1023}, {MaxQueued: 1}, {MaxQueued: 1 << 24}, {MaxResponse: 1 << 14}, {MaxResponse: 1 << 30},
+		{MaxConns: 1}, {MaxConns: 1024}, {MaxInFlight: 1}, {MaxInFlight: 1023}, {MaxQueued: 1}, {MaxQueued: 1 << 24}, {MaxResponse: 24 << 10}, {MaxResponse: 1 << 30},
 		{MaxRetries: -5}, {MaxRetries: 100}, {ConnectTimeout: time.Millisecond}, {MaxConnAge: -1}, {MaxConnIdle: -1},
 		{HealthInterval: 1}, {StallTimeout: time.Hour},
 	} {
@@ -51,8 +51,8 @@ func TestConfigErrorsNameTheFieldAndItsBound(t *testing.T) {
 		"MaxConns is 1025, must be 1 to 1024":                            {MaxConns: 1025},
 		"MaxInFlight is 1024, must be 1 to 1023":                         {MaxInFlight: 1024},
 		"MaxInFlight is -3, must be 1 to 1023":                           {MaxInFlight: -3},
-		"MaxResponse is 16383, must be 16384 to 1073741824":              {MaxResponse: 16383},
-		"MaxResponse is 1073741825, must be 16384 to 1073741824":         {MaxResponse: 1<<30 + 1},
+		"MaxResponse is 24575, must be 24576 to 1073741824":              {MaxResponse: 24575},
+		"MaxResponse is 1073741825, must be 24576 to 1073741824":         {MaxResponse: 1<<30 + 1},
 		"MaxQueued is 16777217, must be 1 to 16777216":                   {MaxQueued: 1<<24 + 1},
 		"MaxRetries is 101, must be at most 100":                         {MaxRetries: 101},
 		"ConnectTimeout is -1ns, must be positive":                       {ConnectTimeout: -1},

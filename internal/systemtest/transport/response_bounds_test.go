@@ -19,7 +19,7 @@ import (
 )
 
 // minMaxResponse is the smallest Config.MaxResponse.
-const minMaxResponse = 16 << 10
+const minMaxResponse = 24 << 10
 
 // responding returns a client of a server that responds to one kind of request with response, and counts the bytes that
 // the client reads.
@@ -86,7 +86,7 @@ func TestEndlessResponseIsRejected(t *testing.T) {
 		client, _ := responding[uint16](t, codec.OpStats, slices.Concat([]byte{1}, numbers(1, 1, entries), bytes.Repeat([]byte{0xff}, 1<<20)), cfg)
 		err := unbounded(t, client)[codec.OpStats]()
 		require.ErrorIs(t, err, throttr.ErrProtocol)
-		require.ErrorContains(t, err, "longer than 16384 bytes")
+		require.ErrorContains(t, err, "longer than 24576 bytes")
 	})
 }
 
@@ -112,7 +112,17 @@ func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 		client, _ := responding[uint16](t, codec.OpChannel, response, cfg)
 		return client
 	}
-	cfg.MaxResponse = 20 << 10 // more than one read, and less than two
+	longest := make([]codec.ChannelsEntry, 2048/25) // that a server puts into a fragment: it does not count names
+	for i := range longest {
+		longest[i].Name = make([]byte, codec.MaxKey)
+	}
+	response := testkit.Encode(t, codec.ChannelsResponse{Fragments: [][]codec.ChannelsEntry{longest}})
+	client, _ := responding[uint16](t, codec.OpChannels, response, cfg)
+	channels, err := testkit.Collect(t, client.Channels(t.Context()))
+	require.NoError(t, err)
+	require.Len(t, channels, len(longest))
+
+	cfg.MaxResponse = 25 << 10 // more than one read, and less than two
 	fit = (cfg.MaxResponse - 9) / 40
 	subscribers, ok, err := channel(fit).Channel(t.Context(), "c")
 	require.NoError(t, err)
@@ -120,5 +130,5 @@ func TestResponseAsLongAsAllowedIsAccepted(t *testing.T) {
 	require.Len(t, subscribers, fit)
 	_, _, err = channel(fit+1).Channel(t.Context(), "c")
 	require.ErrorIs(t, err, throttr.ErrProtocol)
-	require.ErrorContains(t, err, "longer than 20480 bytes")
+	require.ErrorContains(t, err, "longer than 25600 bytes")
 }
