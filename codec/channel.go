@@ -46,7 +46,7 @@ func (ChannelResponse) Kind() Kind { return KindChannel }
 
 // DecodeChannelResponse decodes the response to a CHANNEL at the start of src and
 // returns it and its length in bytes. It allocates the subscribers once all have
-// arrived. Errors: [ErrShort], [ErrMalformed].
+// arrived. Errors: [ErrShort], a [*ShortError] once their number is there; [ErrMalformed].
 func DecodeChannelResponse(src []byte) (m ChannelResponse, n int, err error) {
 	ok, err := found(src)
 	if err != nil {
@@ -59,8 +59,8 @@ func DecodeChannelResponse(src []byte) (m ChannelResponse, n int, err error) {
 		return m, 0, ErrShort
 	}
 	count := binary.LittleEndian.Uint64(src[1:])
-	if count > uint64(len(src)-9)/subscriberSize {
-		return m, 0, ErrShort
+	if need := lengthOf(9, count, subscriberSize); len(src) < need {
+		return m, 0, &ShortError{need}
 	}
 	m.Found = true
 	m.Subscribers = make([]Subscriber, count)

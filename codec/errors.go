@@ -3,11 +3,12 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 var (
 	// ErrShort says that the bytes are the beginning of a frame, and that more are
-	// needed.
+	// needed; how many, if that is known, is in a [*ShortError].
 	ErrShort = errors.New("codec: frame is incomplete")
 	// ErrUnknownOp says that the first byte is not the op code of a request.
 	ErrUnknownOp = errors.New("codec: unknown op")
@@ -20,6 +21,28 @@ var (
 	// ErrTTLRange says that no TTL of the value size equals a duration.
 	ErrTTLRange = errors.New("codec: TTL out of range")
 )
+
+// ShortError says how long an incomplete frame or fragment is, as far as it tells by now. It matches
+// [ErrShort]. The lengths in a response may be wrong: check Need against a bound before you wait for more.
+type ShortError struct {
+	Need int // the least length in bytes, from the first that the decoder has not taken; math.MaxInt if it is more
+}
+
+// Error names the length.
+func (e *ShortError) Error() string {
+	return fmt.Sprintf("%v: it has at least %d bytes", ErrShort, e.Need)
+}
+
+// Unwrap returns [ErrShort].
+func (e *ShortError) Unwrap() error { return ErrShort }
+
+// lengthOf returns the length in bytes of a head and of as many parts as it announces, at most math.MaxInt.
+func lengthOf(head int, count uint64, size int) int {
+	if count > uint64((math.MaxInt-head)/size) {
+		return math.MaxInt
+	}
+	return head + int(count)*size
+}
 
 // SizeError says which part of a frame was too long to encode it. It matches
 // [ErrTooLarge].

@@ -34,7 +34,7 @@ type FragmentDecoder[E FragmentEntry[E]] struct {
 	count   uint64 // of fragments in the response
 	index   uint64 // of the last fragment that was decoded, from 1
 	offset  int64  // of the next fragment in the response
-	need    int    // how many bytes the next fragment has at least
+	need    int    // how many bytes the next fragment has at least; 0 if its head has not arrived
 	entries []E    // of the last fragment
 	err     error  // at this and every later call
 }
@@ -44,13 +44,13 @@ const fragmentHead = 16
 
 // Decode decodes the next fragment once src holds all of it, and returns its entries and how many bytes it
 // took. The next src must begin with the bytes that it did not take. The fragments of real servers have less
-// than 24 KiB, but the protocol does not bound them.
+// than 24 KiB, but the protocol does not bound them: a [*ShortError] tells how long the next one is.
 //
 // The entries are nil if the response has no fragments, and not if a fragment has no entries. They are valid
 // until the next call, and until src is overwritten.
 //
-// Errors: [ErrShort] if it needs more bytes, though it may have taken some; [ErrMalformed], with the
-// offset in the response, at this and every later call.
+// Errors: [ErrShort] if it needs more bytes, though it may have taken some, as a [*ShortError] once the
+// fragment's number of entries is there; [ErrMalformed], with the offset in the response, at this and every later call.
 func (d *FragmentDecoder[E]) Decode(src []byte) (entries []E, n int, err error) {
 	err = d.err
 	if err == nil && !d.begun {
@@ -85,9 +85,9 @@ func (d *FragmentDecoder[E]) begin(src []byte) (n int, err error) {
 	return 9, nil
 }
 
-// fragment decodes the fragment at the start of src. It allocates nothing before all of it is there.
+// fragment decodes the fragment at the start of src. It allocates nothing for entries before all of it is there.
 func (d *FragmentDecoder[E]) fragment(src []byte) (entries []E, n int, err error) {
-	if len(src) < max(d.need, fragmentHead) {
+	if len(src) < fragmentHead {
 		return nil, 0, ErrShort
 	}
 	if index := binary.LittleEndian.Uint64(src); index != d.index+1 {
@@ -95,17 +95,18 @@ func (d *FragmentDecoder[E]) fragment(src []byte) (entries []E, n int, err error
 	}
 	var e E
 	count := binary.LittleEndian.Uint64(src[8:])
-	if count > uint64(len(src)-fragmentHead)/uint64(e.size()) {
-		return nil, 0, ErrShort
+	names := lengthOf(fragmentHead, count, e.size())
+	d.need = max(d.need, names)
+	if len(src) < d.need {
+		return nil, 0, &ShortError{d.need}
 	}
-	names := fragmentHead + int(count)*e.size()
 	n = names
 	for fixed := range slices.Chunk(src[fragmentHead:names], e.size()) {
 		n += e.nameLength(fixed)
 	}
+	d.need = n // so that the names are added up once, in however many pieces they arrive
 	if len(src) < n {
-		d.need = n // so that the names are added up once, in however many pieces they arrive
-		return nil, 0, ErrShort
+		return nil, 0, &ShortError{n}
 	}
 	if err := d.decodeEntries(src[fragmentHead:names], src[names:n]); err != nil {
 		return nil, 0, err

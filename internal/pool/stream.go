@@ -20,7 +20,8 @@ const readSize = 16 << 10
 
 // Decoder decodes the next part of a response. It returns how many bytes of src it has used, and
 // whether the response ends there. The bytes that it has not used come again, at the start of the
-// next src. [codec.ErrShort] asks for more bytes; any other error ends the stream.
+// next src. [codec.ErrShort] asks for more bytes, unless a [*codec.ShortError] asks for more than
+// MaxResponse has; any other error ends the stream.
 type Decoder = func(src []byte) (n int, done bool, err error)
 
 // leftTime bounds the reading of a response that nobody needs any more.
@@ -216,9 +217,9 @@ func (s *stream) decodeRest() (done bool, err error) {
 		}
 		s.rest = s.rest[n:]
 		switch {
-		case errors.Is(err, codec.ErrShort) && len(s.rest) < s.pool.o.MaxResponse:
+		case errors.Is(err, codec.ErrShort) && s.need(err) <= s.pool.o.MaxResponse:
 			return false, nil
-		case errors.Is(err, codec.ErrShort):
+		case errors.Is(err, codec.ErrShort): // no matter what comes
 			return false, fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse)
 		case err != nil:
 			return false, fmt.Errorf("%w: %w", conn.ErrProtocol, err)
@@ -232,6 +233,14 @@ func (s *stream) decodeRest() (done bool, err error) {
 		s.pool.counters.Answered.Add(1)
 	}
 	return done, nil
+}
+
+// need returns how many bytes have to be held, at least, until the part that err says is incomplete can be decoded.
+func (s *stream) need(err error) int {
+	if short := (*codec.ShortError)(nil); errors.As(err, &short) {
+		return short.Need
+	}
+	return len(s.rest) + 1
 }
 
 // hand has the caller take a part, unless it has returned. It returns false if the stream has ended by then.

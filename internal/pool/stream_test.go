@@ -3,6 +3,7 @@ package pool_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -211,6 +212,50 @@ func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
 				require.EqualValues(t, c.events, s.Stats().Events)
 			})
 		}
+	}
+}
+
+// Garbage (H14) may announce what never comes. It is not waited for, as the permit for listings is needed.
+func TestAPartThatCannotBeHeldIsRefusedAtOnce(t *testing.T) {
+	head := func(numbers ...uint64) []byte {
+		b := []byte{1}
+		for _, n := range numbers {
+			b = binary.LittleEndian.AppendUint64(b, n)
+		}
+		return b
+	}
+	var d codec.ListDecoder[uint16]
+	list := func(src []byte) (n int, done bool, err error) {
+		_, n, err = d.Decode(src)
+		return n, d.Done(), err
+	}
+	channel := func(src []byte) (n int, done bool, err error) {
+		_, n, err = codec.DecodeChannelResponse(src)
+		return n, err == nil, err
+	}
+	for name, c := range map[string]struct {
+		request  codec.Request
+		decode   pool.Decoder
+		response []byte
+	}{
+		"entries":      {codec.List{}, list, head(3, 1, 1<<40)},
+		"one too many": {codec.List{}, list, head(1, 1, (24<<10-16)/13+1)},
+		"names":        {codec.List{}, list, append(head(1, 1, 1000), bytes.Repeat([]byte{0xff}, 13*1000)...)},
+		"subscribers":  {codec.Channel{}, channel, head(1 << 40)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d = codec.ListDecoder[uint16]{}
+				srv := inMemory(t)
+				srv.Inject(mockserver.Fault{Op: c.request.Op(), Replace: c.response})
+				s := connect(t, to(srv), pool.Options{MaxResponse: 24 << 10})
+				start := time.Now()
+				_, err := s.Stream(t.Context(), c.request, c.decode, func() bool { return true })
+				require.ErrorIs(t, err, conn.ErrProtocol)
+				require.ErrorContains(t, err, "longer than 24576 bytes")
+				require.Zero(t, time.Since(start))
+			})
+		})
 	}
 }
 
