@@ -120,7 +120,10 @@ func (d *FragmentDecoder[E]) fragment(src []byte) (entries []E, n int, err error
 // decodeEntries decodes the fixed parts and the names of a fragment's entries.
 func (d *FragmentDecoder[E]) decodeEntries(parts, names []byte) error {
 	var e E
-	d.entries = slices.Grow(d.entries[:0], max(1, len(parts)/e.size())) // not nil, though there may be none
+	if d.entries == nil {
+		d.entries = []E{} // allocates nothing: an empty fragment has fewer bytes than an entry
+	}
+	d.entries = slices.Grow(d.entries[:0], len(parts)/e.size())
 	for i := 0; i < len(parts); i += e.size() {
 		fixed := parts[i : i+e.size()]
 		name := e.nameLength(fixed)

@@ -147,6 +147,18 @@ func TestShortErrorsTellHowLongAFragmentIs(t *testing.T) {
 	}
 }
 
+// An entry takes 264 bytes, and an empty fragment 16 on the wire.
+func TestEmptyFragmentsTakeNoMemoryForEntries(t *testing.T) {
+	src, err := codec.ConnectionsResponse{Fragments: make([][]codec.ConnectionInfo, 1<<12)}.AppendBinary(nil)
+	require.NoError(t, err)
+	require.LessOrEqual(t, testing.AllocsPerRun(5, func() {
+		m, _, err := codec.DecodeConnectionsResponse(src)
+		if len(m.Fragments) != 1<<12 || err != nil {
+			t.Error(len(m.Fragments), err)
+		}
+	}), 40.0, "those of the list of fragments")
+}
+
 func TestFragmentDecoderReusesTheMemoryOfAFragment(t *testing.T) {
 	fragment := make([]codec.ListEntry[uint16], 50)
 	src, err := codec.ListResponse[uint16]{Fragments: slices.Repeat([][]codec.ListEntry[uint16]{fragment}, 1000)}.AppendBinary(nil)

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/throttr-go/throttr/codec"
 )
@@ -147,7 +148,7 @@ type recordDecoder[T codec.Value] struct {
 // Decode implements [RecordDecoder].
 func (d *recordDecoder[T]) Decode(src []byte) ([]Record, int, error) {
 	entries, n, err := d.ListDecoder.Decode(src)
-	d.records = d.records[:0]
+	d.records = slices.Grow(d.records[:0], len(entries)) // and no more, for MaxResponse bounds what they take
 	for _, e := range entries {
 		d.records = append(d.records,
 			Record{Key: e.Key, Buffer: e.Buffer, Unit: e.Unit, Expires: e.Expires, Bytes: uint64(e.Bytes)})
