@@ -356,6 +356,29 @@ func TestCloseReleasesAll(t *testing.T) {
 	})
 }
 
+// With -race: what ends a Hold writes nothing that the call reads which returns it.
+func TestCloseRacesWithCalls(t *testing.T) {
+	b := newMemory(t)
+	for range 100 {
+		l := inflight.New(b, inflight.WithLogger(nil))
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for {
+					h, err := l.Acquire(t.Context(), "k", exports, 1)
+					if err != nil {
+						require.ErrorIs(t, err, throttr.ErrClosed)
+						return
+					}
+					h.Release()
+				}
+			})
+		}
+		l.Close()
+		all.Wait()
+	}
+}
+
 func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	const holders = 10_000
 	cases(t, map[string]int{"one key": 1, "a key each": holders}, func(t *testing.T, r *remote, keys int) {

@@ -278,3 +278,59 @@ func TestAKeyThatCannotBeServedKeepsNobodyWaiting(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// What is given up when exchanges have failed for a lease is free as soon as the store can be told: it may have heard of
+// the last one just now.
+func TestWhatIsGivenUpAfterLongFailuresIsFree(t *testing.T) {
+	limit := inflight.Limit{Name: exports.Name, Max: 1, Lease: 10 * time.Second}
+	type end struct {
+		policy inflight.Policy
+		holds  func(t *testing.T, r *remote, l *inflight.Limiter)
+	}
+	cases(t, map[string]end{
+		"a call is refused": {inflight.Refuse, func(t *testing.T, r *remote, l *inflight.Limiter) {
+			r.deaf.Store(true)
+			require.ErrorIs(t, <-waits(t.Context(), l, "k", limit, 1), context.DeadlineExceeded)
+		}},
+		"a place is released": {inflight.Share, func(t *testing.T, r *remote, l *inflight.Limiter) {
+			h := acquire(t, l, "k", limit, 1)
+			r.deaf.Store(true)
+			time.Sleep(limit.Lease * 3 / 2)
+			require.True(t, h.Valid() && h.Degraded())
+			h.Release()
+		}},
+		"the limiter is closed": {inflight.Share, func(t *testing.T, r *remote, l *inflight.Limiter) {
+			acquire(t, l, "k", limit, 1)
+			r.deaf.Store(true)
+			time.Sleep(limit.Lease*3/2 - 50*time.Millisecond)
+			time.AfterFunc(100*time.Millisecond, func() { r.deaf.Store(false) })
+			require.NoError(t, l.Close())
+			require.Zero(t, r.used("k"))
+		}},
+	}, func(t *testing.T, r *remote, e end) {
+		l := newLimiter(t, r, inflight.WithPolicy(e.policy), inflight.WithBreaker(1<<20, 0)) // others are served
+		e.holds(t, r, l)
+		r.deaf.Store(false)
+		begun := time.Now()
+		require.NoError(t, <-waits(t.Context(), newLimiter(t, r), "k", limit, 1))
+		require.Less(t, time.Since(begun), time.Second)
+		require.Zero(t, l.Stats().Keys)
+	})
+}
+
+// Unlimited places need no store: whether it is there or not, it is not told of them, and no key stays.
+func TestUnlimitedPlacesNeedNoStore(t *testing.T) {
+	remotely(t, func(t *testing.T, r *remote) {
+		l := newLimiter(t, r, inflight.WithMaxKeys(10))
+		limit := inflight.Limit{Max: throttr.Unlimited, Lease: exports.Lease}
+		r.be(away)
+		for i := range 20 {
+			acquire(t, l, fmt.Sprint(i), limit, 1).Release()
+			synctest.Wait()
+		}
+		require.Zero(t, l.Stats())
+		acquire(t, l, "k", limit, 1)
+		require.NoError(t, l.Close())
+		require.Zero(t, r.calls.Load())
+	})
+}

@@ -50,6 +50,8 @@ type pump struct {
 	sentAt   time.Duration // of the last exchange
 	failAt   time.Duration // when the first of the exchanges was sent that have failed in a row; 0: the last one was answered
 
+	knownUntil time.Duration // until then, the store may know of something: a lease after it was told so last
+
 	term  time.Duration // when the places are lost, by the last answer
 	keep  time.Duration // and by the policy, as exchanges fail; 0: it does not keep them
 	alone bool          // the policy has granted some since the last answer
@@ -149,7 +151,7 @@ func (p *pump) askFor(w *want, behind uint64) {
 	case w.Max > behind:
 		p.tell()
 	case !w.Wait:
-		p.set(w, refused, errNoPlace)
+		p.refuse(w, errNoPlace)
 	}
 }
 
@@ -162,18 +164,25 @@ func (p *pump) cancel(w *want) {
 			p.tell() // the store leaves room for it
 		}
 		p.wants = slices.Delete(p.wants, i, i+1)
-		p.set(w, released, nil)
+		p.set(w, released)
 	case held:
 		p.letGo(w, released)
-		p.tell()
+		if !w.apart {
+			p.tell()
+		}
 	}
 }
 
-// set sets the state of a want that is decided, or has ended, and why it is refused.
-func (p *pump) set(w *want, s state, err error) {
+// set sets the state of a want that is decided, or has ended.
+func (p *pump) set(w *want, s state) {
 	w.state = s
-	w.err = err
 	p.changed(w)
+}
+
+// refuse refuses a want that is not decided.
+func (p *pump) refuse(w *want, err error) {
+	w.err = err
+	p.set(w, refused)
 }
 
 // hold makes a want one that is held.
@@ -185,7 +194,7 @@ func (p *pump) hold(w *want) {
 		p.held += w.N
 		p.heldMax = max(p.heldMax, w.Max)
 	}
-	p.set(w, held, nil)
+	p.set(w, held)
 }
 
 // letGo ends what a want holds.
@@ -199,7 +208,7 @@ func (p *pump) letGo(w *want, s state) {
 	if p.held == 0 {
 		p.heldMax = 0
 	}
-	p.set(w, s, nil)
+	p.set(w, s)
 }
 
 // end ends all holds, or those that the store is told.
@@ -249,15 +258,10 @@ func (p *pump) sendAt() time.Duration {
 	return p.at
 }
 
-// failsForLong reports whether exchanges have failed for a lease.
-func (p *pump) failsForLong(now time.Duration) bool {
-	return p.failAt > 0 && now-p.failAt >= p.claim.Lease
-}
-
 // idle reports whether the pump can be forgotten. A store that can't be told that nothing is held any more knows by
-// the lease.
+// the lease, and one that was never told anything need not be.
 func (p *pump) idle(now time.Duration) bool {
-	return len(p.holds) == 0 && len(p.wants) == 0 && !p.inFlight && (!p.news || p.failsForLong(now))
+	return len(p.holds) == 0 && len(p.wants) == 0 && !p.inFlight && (!p.news || now >= p.knownUntil)
 }
 
 // begin begins an exchange with a claim, which is valid until it ends.
@@ -267,6 +271,9 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.news = false
 	p.sentAt = now
 	p.asked = append(p.asked[:0], p.wants[:min(len(p.wants), window.MaxWants)]...)
+	if p.held > 0 || len(p.asked) > 0 {
+		p.knownUntil = now + p.claim.Lease
+	}
 	c := &p.claim
 	c.Seq = seq
 	c.Strict = p.rules.strict
@@ -277,6 +284,12 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 		c.Wants = append(c.Wants, w.Want)
 	}
 	return c
+}
+
+// endExchange ends the exchange in flight. It keeps none of those who have asked: they may be gone long before the next.
+func (p *pump) endExchange() {
+	p.inFlight = false
+	clear(p.asked)
 }
 
 // answered ends an exchange with its answer. It reports whether that says that the store has lost data.
@@ -292,7 +305,6 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	if a.Lost {
 		p.end(lost, false)
 	}
-	p.inFlight = false
 	p.failAt = 0
 	p.term = end
 	p.keep = 0
@@ -304,6 +316,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 		}
 		p.answer(w, token, a)
 	}
+	p.endExchange()
 	if a.Grace > 0 {
 		p.decideAlone(p.rules.policy, &NotYetError{RetryAfter: a.Grace}, p.rules.policy != Refuse)
 	}
@@ -327,7 +340,7 @@ func (p *pump) answer(w *want, token uint64, a *window.Places) {
 	case w.Wait:
 		w.state = inLine
 	case a.Grace == 0:
-		p.set(w, refused, errNoPlace)
+		p.refuse(w, errNoPlace)
 	}
 }
 
@@ -375,7 +388,7 @@ const (
 // exchanges of this key have failed for a lease. Otherwise, the next exchange says everything again.
 func (p *pump) failed(now time.Duration, err error, f failure) {
 	p.tick(now)
-	p.inFlight = false
+	p.endExchange()
 	if f == mistaken {
 		p.decideAlone(Refuse, err, true)
 		p.follow(now, &window.Places{}) // to say it again is of no use before the next renewal
@@ -392,7 +405,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		if p.rules.policy != Refuse && !p.rules.strict {
 			p.keep = now + share(p.claim.Lease, keepShare)
 		}
-		p.decideAlone(p.rules.policy, err, f == away || p.failsForLong(now))
+		p.decideAlone(p.rules.policy, err, f == away || now-p.failAt >= p.claim.Lease)
 	}
 	p.at = now + min(max(p.sentAt-p.failAt, minPause), maxPause, share(p.claim.Lease, pollShare))
 }
@@ -407,7 +420,7 @@ func (p *pump) decideAlone(policy Policy, err error, all bool) {
 			behind = max(behind, w.Max)
 			return false
 		case policy == Refuse:
-			p.set(w, refused, err)
+			p.refuse(w, err)
 		case policy == Admit, w.Max > behind && w.N <= room && p.held+p.apart <= room-w.N:
 			w.alone = true
 			w.apart = p.rules.strict // the store has no room for it
@@ -415,7 +428,7 @@ func (p *pump) decideAlone(policy Policy, err error, all bool) {
 			p.hold(w)
 		case !w.Wait:
 			w.alone = true
-			p.set(w, refused, errNoPlace)
+			p.refuse(w, errNoPlace)
 		default:
 			behind = max(behind, w.Max)
 			return false

@@ -1,9 +1,11 @@
 package inflight
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,6 +89,30 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 		require.False(t, p.idle(time.Millisecond))
 		require.Zero(t, p.due(), "at once, and not after a lease")
 		require.Equal(t, &window.Claim{Seq: 1, Lease: time.Second, Wants: []window.Want{}}, p.begin(time.Millisecond, 1))
+	}
+}
+
+// Those who have gone are not kept in memory by a pump that goes on, with the values of their ctx.
+func TestAPumpKeepsNobodyWhoHasGone(t *testing.T) {
+	for name, end := range map[string]func(p *pump){
+		"answered": func(p *pump) { p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1}) },
+		"failed":   func(p *pump) { p.failed(time.Millisecond, errLate, failing) },
+	} {
+		p := leased(time.Second)
+		var gone []weak.Pointer[want]
+		for range 9 {
+			gone = append(gone, weak.Make(p.adds(1, 1, true)))
+		}
+		p.begin(0, 1)
+		end(p)
+		for _, w := range gone {
+			p.cancel(w.Value())
+		}
+		runtime.GC()
+		for _, w := range gone {
+			require.Nil(t, w.Value(), name)
+		}
+		runtime.KeepAlive(p)
 	}
 }
 
