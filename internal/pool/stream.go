@@ -185,11 +185,11 @@ func (s *stream) exchange(frame []byte) error {
 	return fmt.Errorf("%w: %w", conn.ErrLost, err)
 }
 
-// read reads once, and no more than may be held.
+// read reads once. What has to be held for the part fits MaxResponse, see decodeRest.
 func (s *stream) read() error {
 	held := len(s.rest)
 	s.rest = slices.Grow(s.rest, readSize)
-	n, err := s.timed(s.nc.Read, s.rest[held:held+min(readSize, s.pool.o.MaxResponse-held)])
+	n, err := s.timed(s.nc.Read, s.rest[held:held+readSize])
 	s.rest = s.rest[:held+n]
 	if n > 0 {
 		return nil
