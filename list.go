@@ -99,15 +99,19 @@ func listing[E, R any](
 				}
 			}
 		}
-		var none R
-		switch len(failures) {
-		case 0:
-		case 1:
-			yield(none, failures[0])
-		default:
-			yield(none, errors.Join(failures...))
+		if len(failures) > 0 {
+			var none R
+			yield(none, joined(failures))
 		}
 	}
+}
+
+// joined joins the errors of some servers. It returns a single one as it is.
+func joined(failures []error) error {
+	if len(failures) == 1 {
+		return failures[0]
+	}
+	return errors.Join(failures...)
 }
 
 // stream sends a request on a connection of its own, as [pool.Pool.Stream] does.

@@ -16,6 +16,8 @@ import (
 // windows: 100,000 of them take it half a second. Servers do not store the Max of a limit. If a key and the name of
 // its limit have over 80 bytes together, the server knows a digest of both, which is found without keys, or by the
 // key if the limit has no name.
+//
+// If a server fails, the windows of the others come, and the error last, or several, joined.
 func (b *ServerBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
 	if !b.closing.Load() {
 		return b.client.listWindows(ctx, keys)
@@ -28,9 +30,9 @@ func (c *client) listWindows(ctx context.Context, keys []string) iter.Seq2[Liste
 	return func(yield func(Listed, error) bool) {
 		w := windowReader{client: c, yield: yield}
 		for r, err := range c.List(ctx) {
-			if err != nil {
+			if err != nil { // it comes last
 				if w.read(ctx) {
-					yield(Listed{}, err)
+					yield(Listed{}, joined(append(w.failures, err)))
 				}
 				return
 			}
@@ -40,7 +42,9 @@ func (c *client) listWindows(ctx context.Context, keys []string) iter.Seq2[Liste
 				return
 			}
 		}
-		w.read(ctx)
+		if w.read(ctx) && len(w.failures) > 0 {
+			yield(Listed{}, joined(w.failures))
+		}
 	}
 }
 
@@ -51,6 +55,9 @@ type windowReader struct {
 	server string // whose records are pending
 	names  []fixedwindow.Name
 	call   *conn.Call // reads the records of names; nil if there are none
+
+	failed   string // the last server that a read has failed on: its further records are not read
+	failures []error
 }
 
 // readStep is the most records that are read at a time.
@@ -58,6 +65,9 @@ const readStep = 256
 
 // add adds a record to those that are pending. It returns false if the loop has ended.
 func (w *windowReader) add(ctx context.Context, r inspect.Record, name fixedwindow.Name) bool {
+	if r.Server == w.failed {
+		return true
+	}
 	if (r.Server != w.server || len(w.names) == min(readStep, w.client.cfg.MaxInFlight)) && !w.read(ctx) {
 		return false
 	}
@@ -81,8 +91,9 @@ func (w *windowReader) read(ctx context.Context) bool {
 	w.names, w.call = nil, nil
 	done, sent, err := w.client.servers.named(w.server).pool.Do(ctx, call)
 	if err != nil {
-		w.yield(Listed{}, requestError(w.server, codec.OpQuery, sent, err))
-		return false
+		w.failed = w.server
+		w.failures = append(w.failures, requestError(w.server, codec.OpQuery, sent, err))
+		return true
 	}
 	if done {
 		defer w.client.calls.Put(call)

@@ -94,6 +94,17 @@ func testListed(t *testing.T) {
 		require.ErrorContains(t, err, c.names[1])
 		remove()
 	}
+	n = 0
+	for _, name := range c.names {
+		time.Sleep(5 * time.Second) // until both are connected again
+		remove := c.servers[name].Inject(mockserver.Fault{Op: codec.OpQuery, Disconnect: true})
+		others, err := listed(ctx, b)
+		require.ErrorContains(t, err, name)
+		require.NotEmpty(t, others)
+		n += len(others)
+		remove()
+	}
+	require.Equal(t, keys+2, n, "either server's windows come although the other one fails")
 }
 
 func TestWindowsOfServersThatAreAwayAreNotListed(t *testing.T) {
