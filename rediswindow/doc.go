@@ -99,9 +99,9 @@
 // # Commands
 //
 // A request is one script on the hashes of its keys, which reads and writes one field for each limit; TakeAll in a
-// cluster is one script for each key. List is two scripts for each hash, and ListPlaces one. Ping, which Open calls,
-// runs the script on one server in a way that changes nothing. A window that is open does without the expiry of the
-// hash.
+// cluster, or after CROSSSLOT, is one script for each key. List is two scripts for each hash, and ListPlaces one. Ping,
+// which Open calls, runs the script on one server in a way that changes nothing. A window that is open does without the
+// expiry of the hash.
 //
 // A request that Redis may have executed is never sent again, neither by this package nor by the clients of these
 // modules.

@@ -8,13 +8,14 @@ import (
 
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
 
 // TakeAll implements [window.Backend]. On one server it is one script, whatever the algorithms are. In a
-// cluster it is one script for each key, in the order of the keys: if one of them refuses, the others give
-// back, even after ctx has ended. Until then, other callers may be refused what was taken. If a script
-// fails, what it has taken stays counted until the windows end.
+// cluster, and behind a proxy that refuses a script on several keys with CROSSSLOT, it is one script for each key, in
+// the order of the keys: if one of them refuses, the others give back, even after ctx has ended. Until then, other
+// callers may be refused what was taken. If a script fails, what it has taken stays counted until the windows end.
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
 	if len(takes) == 0 {
 		return true, nil
@@ -41,7 +42,16 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	if err != nil {
 		return false, err
 	}
-	groups := groupsOf(takes, cluster)
+	granted, err := b.takeGroups(ctx, takes, windows, groupsOf(takes, cluster))
+	if !cluster && redisclient.HasCode(err, "CROSSSLOT") { // of a proxy to several servers; nothing was executed
+		return b.takeGroups(ctx, takes, windows, groupsOf(takes, true))
+	}
+	return granted, err
+}
+
+// takeGroups makes the takes of groups, one group after the other, all or none.
+func (b *Backend) takeGroups(ctx context.Context, takes []window.Take, windows []window.Window,
+	groups [][]int) (bool, error) {
 	var made []question // to undo
 	for _, group := range groups {
 		undo, err := b.takeGroup(ctx, takes, windows, group)
@@ -58,11 +68,11 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	return true, nil
 }
 
-// groupsOf returns the indices of takes, in groups that a script can make. In a cluster they are those of a key,
-// because while a slot moves to another node, a script may have only one key. They are in the order of the keys, so
-// that of several callers one gets what it needs.
-func groupsOf(takes []window.Take, cluster bool) (groups [][]int) {
-	if !cluster {
+// groupsOf returns the indices of takes, in groups that a script can make. If apart is true, each is of one key: in a
+// cluster, because while a slot moves to another node, a script may have only one key. They are in the order of the
+// keys, so that of several callers one gets what it needs.
+func groupsOf(takes []window.Take, apart bool) (groups [][]int) {
+	if !apart {
 		all := make([]int, len(takes))
 		for i := range all {
 			all[i] = i
