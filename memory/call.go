@@ -158,21 +158,41 @@ const golden = 0x9e3779b97f4a7c15
 
 // do makes a call.
 func (x *access) do(b *Backend, m method, l *window.Limit, n uint64) (algorithm.State, error) {
-	full := !x.fits(b) && !x.makeRoom(b, l)
-	switch {
-	case full && (m == charge || m == set):
-		return algorithm.State{}, b.errFull
-	case full, m == peek:
-		state := x.peek(n)
-		if full && n > 0 && state.Wait == 0 {
-			state = x.full(b, state.Left)
+	if m == set && x.record != nil {
+		x.record.End()
+	}
+	if m == peek || !x.fits(b) {
+		state, adds := x.look(b, m, n)
+		full := adds && !x.fits(b) && !x.makeRoom(b, l)
+		switch {
+		case full && (m == charge || m == set):
+			return algorithm.State{}, b.errFull
+		case full:
+			return x.full(b, state.Left), nil
+		case m == peek, !adds && x.record == nil:
+			return state, nil
 		}
-		return state, nil
 	}
 	if x.record == nil {
 		x.record = x.shard.insert(x.id, l)
 	}
 	return x.count(b, m, n), nil
+}
+
+// look returns the state before a call, and whether the call would add to it. It drops what is over, which needs no room
+// any more.
+func (x *access) look(b *Backend, m method, n uint64) (state algorithm.State, adds bool) {
+	switch {
+	case m == charge, m == set:
+		state = x.peek(0)
+		adds = !x.algorithm.Rolling || n > 0 && !(x.algorithm.Logs && state.Count >= b.maxLog)
+	case m == hit && !x.algorithm.Rolling:
+		adds = true
+	default:
+		state = x.peek(n)
+		adds = n > 0 && state.Wait == 0
+	}
+	return state, adds
 }
 
 // peek returns what a take would, and changes nothing.
@@ -207,6 +227,18 @@ func (x *access) count(b *Backend, m method, n uint64) (state algorithm.State) {
 	s.times += r.Log.Times() - times
 	s.removeEmpty(x.record)
 	return state
+}
+
+// add makes the record, if there is none, and room in its log for a take. The caller knows that there is room.
+func (x *access) add(l *window.Limit) {
+	if x.record == nil {
+		x.record = x.shard.insert(x.id, l)
+	}
+	if x.algorithm.Logs {
+		times := x.record.Log.Times()
+		x.record.Grow()
+		x.shard.times += x.record.Log.Times() - times
+	}
 }
 
 // fits reports whether there is room for what a call may add.

@@ -97,8 +97,8 @@ func (b *Backend) takeLocked(takes []window.Take, all []access, windows []window
 			state := x.full(b, windows[i].Left)
 			state.Describe(&x.at, &windows[i])
 			full = true
-		case x.record == nil:
-			x.record = x.shard.insert(x.id, &takes[i].Limit)
+		default: // the room of this one is none for the next
+			x.add(&takes[i].Limit)
 		}
 	}
 	for i := range all {
