@@ -321,8 +321,15 @@ func TestWhatIsGivenUpAfterLongFailuresIsFree(t *testing.T) {
 // Unlimited places need no store: whether it is there or not, it is not told of them, and no key stays.
 func TestUnlimitedPlacesNeedNoStore(t *testing.T) {
 	remotely(t, func(t *testing.T, r *remote) {
-		l := newLimiter(t, r, inflight.WithMaxKeys(10))
-		limit := inflight.Limit{Max: throttr.Unlimited, Lease: exports.Lease}
+		limit := exports
+		limit.Max = throttr.Unlimited
+		l := newLimiter(t, r)
+		acquire(t, l, "k", exports, 1) // of this it is told
+		acquire(t, l, "k", limit, 1).Release()
+		synctest.Wait()
+		require.EqualValues(t, 1, r.calls.Swap(0))
+
+		l = newLimiter(t, r, inflight.WithMaxKeys(10))
 		r.be(away)
 		for i := range 20 {
 			acquire(t, l, fmt.Sprint(i), limit, 1).Release()
