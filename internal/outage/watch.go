@@ -22,11 +22,15 @@ type Watch struct {
 	Text     func(error) string                     // what a line has of an error
 	Observed func(cause error, after time.Duration) // after an outage, cause is nil
 
-	mu    sync.Mutex // guards what follows
-	open  int        // circuits
-	since time.Time  // of the outage
-	made  decisions  // that no line has reported
-	timed bool       // a timer will report them
+	mu      sync.Mutex    // guards what follows
+	open    int           // circuits
+	cause   error         // of the outage
+	since   time.Time     // when it began
+	after   time.Duration // how long the last one was
+	told    bool          // the program knows of the outage
+	telling bool          // a call tells the program
+	made    decisions     // that no line has reported
+	timed   bool          // a timer will report them
 }
 
 // decisions are numbers of decisions without the store.
@@ -39,35 +43,59 @@ type decisions struct {
 // Opened is called when a circuit opens.
 func (w *Watch) Opened(cause error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.open++
-	first := w.open == 1
-	if first {
+	if w.open == 1 && !w.told {
+		w.cause = cause
 		w.since = time.Now()
 	}
-	w.mu.Unlock()
-	if !first {
+	w.tell()
+}
+
+// Closed is called when a circuit closes.
+func (w *Watch) Closed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open--
+	if w.open == 0 {
+		w.after = time.Since(w.since)
+	}
+	w.tell()
+}
+
+// tell tells the program whether the store is away, in turn: what changes meanwhile is told by the call that tells
+// already, so that the program knows in the end what is. A handler may make calls that change it. The caller holds mu,
+// which is free while the program is told.
+func (w *Watch) tell() {
+	if w.telling {
 		return
 	}
+	w.telling = true
+	defer func() { w.telling = false }()
+	for w.told != (w.open > 0) {
+		w.told = !w.told
+		if w.told {
+			w.away(w.cause)
+		} else {
+			w.back(w.after, w.take())
+		}
+	}
+}
+
+// away tells that the store is away. The caller holds mu.
+func (w *Watch) away(cause error) {
+	w.mu.Unlock()
+	defer w.mu.Lock()
 	if l := w.Logger(); l != nil {
 		l.Warn("throttr: the store is away", "store", Stores(w.Backend), "error", w.Text(cause), "instead", w.Instead)
 	}
 	w.Observed(cause, 0)
 }
 
-// Closed is called when a circuit closes.
-func (w *Watch) Closed() {
-	w.mu.Lock()
-	w.open--
-	last := w.open == 0
-	after := time.Since(w.since)
-	var made decisions
-	if last {
-		made = w.take()
-	}
+// back tells that the store is back. The caller holds mu.
+func (w *Watch) back(after time.Duration, made decisions) {
 	w.mu.Unlock()
-	if !last {
-		return
-	}
+	defer w.mu.Lock()
 	if l := w.Logger(); l != nil {
 		l.Warn("throttr: the store is back", "store", Stores(w.Backend), "after", after.Round(time.Millisecond),
 			"degraded", made.all, "denied", made.denied)

@@ -78,6 +78,33 @@ func TestAnOutageIsReported(t *testing.T) {
 	})
 }
 
+// The program is told one thing after the other, and the last one is what is, although a handler is slow, or makes calls
+// that change it.
+func TestTheLastWordIsWhatIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		w, lines, _ := watched()
+		w.Observed = func(cause error, _ time.Duration) {
+			if cause != nil {
+				time.Sleep(time.Minute)
+			}
+			told = append(told, cause)
+			if len(told) == 2 {
+				w.Opened(errDown)
+			}
+		}
+		go w.Opened(errDown)
+		time.Sleep(time.Second)
+		go w.Closed()
+		time.Sleep(time.Hour)
+		require.Equal(t, []error{errDown, nil, errDown}, told)
+		require.Regexp(t, `(?s)is away.*is back.*after=1s.*is away`, lines())
+		go w.Closed()
+		time.Sleep(time.Hour)
+		require.Equal(t, []error{errDown, nil, errDown, nil}, told)
+	})
+}
+
 // The first decision without the store has a line at once. Further ones have one a minute, although none follows them,
 // or are in that of the outage that follows.
 func TestDecisionsWithoutAnOutageAreReported(t *testing.T) {
