@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"cmp"
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,5 +38,28 @@ func TestForgetNeedsNoMax(t *testing.T) {
 				require.NoError(t, c.limiter.Forget(t.Context(), "k", raised), name)
 			}
 		}
+	})
+}
+
+// A store that hangs holds up Forget for a while only, also if the caller's ctx has no end, and the fallback forgets.
+// What the fallback could not forget is an error, as it would count in the next outage.
+func TestForgetIsBoundedAndTellsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, fallback := newDistant(t), newDistant(t)
+		limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(2), throttr.WithLogger(nil))
+		limit := throttr.Limit{Max: 4, Scale: time.Hour}
+		var most uint64
+		fallback.be(func(_ context.Context, c call) error { most = c.limit.Max; return nil })
+		store.be(hangs)
+		begun := time.Now()
+		err := limiter.Forget(context.Background(), "k", limit)
+		require.ErrorIs(t, err, throttr.ErrUnavailable)
+		require.Equal(t, 5*time.Second, time.Since(begun))
+		require.EqualValues(t, 2, most)
+
+		store.be(nil)
+		require.NoError(t, limiter.Forget(t.Context(), "k", limit))
+		fallback.be(fails(errDown))
+		require.ErrorIs(t, limiter.Forget(t.Context(), "k", limit), errDown)
 	})
 }

@@ -3,6 +3,7 @@ package throttr
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -154,9 +155,9 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 	return res, err
 }
 
-// Inc counts n in key's window of the given scale, whatever a limit says, and returns the count. It is no
-// decision: like Set and Reset, it waits for the backend as long as ctx does. An n of 0 is [ErrRange]: see
-// [RateLimit.Get].
+// Inc counts n in key's window of the given scale, whatever a limit says, and returns the count. It waits for the
+// backend as long as a decision does, see [WithTimeout], but no policy or fallback applies. An n of 0 is [ErrRange]:
+// see [RateLimit.Get].
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n uint64) (uint64, error) {
 	l, err := r.positional("inc", key, scale, n)
 	if err == nil && n == 0 {
@@ -165,7 +166,7 @@ func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n 
 	if err != nil {
 		return 0, err
 	}
-	w, err := r.backend.Charge(ctx, key, l, n)
+	w, err := r.store.Charge(ctx, key, l, n)
 	return w.Count, err
 }
 
@@ -190,15 +191,18 @@ func (r *RateLimit) window(ctx context.Context, key string, scale time.Duration)
 }
 
 // Set opens a window with the given count in place of the active one, in the fallback, too. A fixed window
-// ends one scale from now. Set returns the count.
+// ends one scale from now. Set returns the count. It takes 5 s at most for each backend, or as long as a decision if
+// that is longer, and so do Reset, Forget (for each limit) and Delete: they ask also a store that is known to be away.
+// Their error is that of both backends.
 func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
 	l, err := r.positional("set", key, scale, count)
 	if err != nil {
 		return 0, err
 	}
-	w, err := r.backend.Set(ctx, key, l, count)
-	if r.fallback != nil {
-		_, _ = r.fallback.Set(ctx, key, l, count) // it counts only while the backend is away
+	w, err := r.store.Set(ctx, key, l, count)
+	if r.second != nil {
+		_, failed := r.second.Set(ctx, key, l, count)
+		err = both(err, failed)
 	}
 	r.queues.Refresh(countOf(key, &l))
 	return w.Count, err
@@ -236,9 +240,9 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 		stored.Max = 1
 		stored.Burst = 0
 	}
-	err := r.backend.Reset(ctx, key, stored)
-	if r.fallback != nil {
-		_ = r.fallback.Reset(ctx, key, stored) // it counts only while the backend is away
+	err := r.store.Reset(ctx, key, stored)
+	if r.second != nil {
+		err = both(err, r.second.Reset(ctx, key, r.share(stored)))
 	}
 	r.queues.Refresh(countOf(key, &l))
 	if r.observer != nil {
@@ -256,12 +260,22 @@ func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Durat
 			return 0, callError("delete", key, err)
 		}
 	}
-	n, err := r.backend.Delete(ctx, key, scales...)
-	if r.fallback != nil {
-		_, _ = r.fallback.Delete(ctx, key, scales...) // it counts only while the backend is away
+	n, err := r.store.Delete(ctx, key, scales...)
+	if r.second != nil {
+		_, failed := r.second.Delete(ctx, key, scales...)
+		err = both(err, failed)
 	}
 	r.queues.RefreshKey(key)
 	return n, err
+}
+
+// both returns the error of a change in the backend, and in the fallback: what is left there counts again while the
+// backend is away.
+func both(err, fallback error) error {
+	if fallback == nil {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("in the fallback: %w", fallback))
 }
 
 // countOf returns the count of a key and a limit that has its algorithm.

@@ -26,7 +26,9 @@ type Options struct {
 
 // Guard is a backend around another one, whose store may be away. No decision waits longer for the store than its
 // timeout allows, and while a circuit is open, it waits for nothing. Peek, GiveBack and Exchange are guarded as
-// decisions are. Set, Reset, Delete and lists go to the backend, and wait as long as their ctx does.
+// decisions are. Set, Reset and Delete take no longer than changeTime, ask also while a circuit is open, and tell no
+// circuit: they are rare, what they do is worth a try, and a store may need longer for it than for a decision. Lists go
+// to the backend, and wait as long as their ctx does.
 //
 // A call whose arguments are a mistake returns it at any time, as far as the backend's Check knows it, and says nothing
 // about the store.
@@ -193,6 +195,38 @@ func (g *Guard) Exchange(ctx context.Context, claims []window.Claim, places []wi
 		return nil
 	}
 	return err
+}
+
+// changeTime bounds Set, Reset and Delete, unless the timeout of a call is longer.
+const changeTime = 5 * time.Second
+
+// change makes a call that is no decision.
+func (g *Guard) change(ctx context.Context, f func(ctx context.Context) error) error {
+	_, err := within(ctx, max(changeTime, g.Timeout), f)
+	return err
+}
+
+// Set implements [window.Backend].
+func (g *Guard) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+	err = g.change(ctx, func(ctx context.Context) (err error) {
+		w, err = g.Backend.Set(ctx, key, l, n)
+		return err
+	})
+	return w, err
+}
+
+// Reset implements [window.Backend].
+func (g *Guard) Reset(ctx context.Context, key string, l window.Limit) error {
+	return g.change(ctx, func(ctx context.Context) error { return g.Backend.Reset(ctx, key, l) })
+}
+
+// Delete implements [window.Backend].
+func (g *Guard) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
+	err = g.change(ctx, func(ctx context.Context) (err error) {
+		n, err = g.Backend.Delete(ctx, key, scales...)
+		return err
+	})
+	return n, err
 }
 
 // watchHalf returns what reports, at the end of a call that has failed, that this process stood still when half of the

@@ -61,6 +61,18 @@ func (r *remote) call(ctx context.Context, name string, keys ...string) error {
 	return nil
 }
 
+func (r *remote) Set(ctx context.Context, key string, _ window.Limit, _ uint64) (w window.Window, err error) {
+	return w, r.call(ctx, "set", key)
+}
+
+func (r *remote) Reset(ctx context.Context, key string, _ window.Limit) error {
+	return r.call(ctx, "reset", key)
+}
+
+func (r *remote) Delete(ctx context.Context, key string, _ ...time.Duration) (int, error) {
+	return 0, r.call(ctx, "delete", key)
+}
+
 func (r *remote) Check(l window.Limit) (window.Traits, error) {
 	if l.Max > 100 {
 		return window.Traits{}, &window.RangeError{Field: "Max"}
@@ -388,6 +400,28 @@ func TestAPanicShowsNothing(t *testing.T) {
 			store.be("a", nil)
 			require.NoError(t, calls[name](t.Context(), g, "a", limit))
 			require.NoError(t, g.Err("a", 0))
+		}
+	})
+}
+
+// What is no decision waits longer for the store, but not for ever, and asks while the circuit is open.
+func TestChangesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &remote{}
+		g := guard(store)
+		limit := window.Limit{Max: 10, Scale: time.Minute, Algorithm: window.FixedWindow}
+		store.be("a", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		for range 5 {
+			_, _ = g.Hit(t.Context(), "a", limit, 1)
+		}
+		for name, change := range map[string]func(ctx context.Context) error{
+			"set":    func(ctx context.Context) error { _, err := g.Set(ctx, "a", limit, 1); return err },
+			"reset":  func(ctx context.Context) error { return g.Reset(ctx, "a", limit) },
+			"delete": func(ctx context.Context) error { _, err := g.Delete(ctx, "a"); return err },
+		} {
+			begun := time.Now()
+			require.ErrorIs(t, change(context.Background()), window.ErrUnavailable, name)
+			require.Equal(t, 5*time.Second, time.Since(begun), name)
 		}
 	})
 }
