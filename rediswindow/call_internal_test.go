@@ -177,6 +177,34 @@ func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
 	})
 }
 
+// Requests are made on goroutines of the package, where nobody could recover from a panic of a client.
+func TestAPanicOfTheClientIsAnErrorOfTheCalls(t *testing.T) {
+	for _, cluster := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newFake()
+			c.cluster = cluster
+			c.script = func(string) (string, error) { panic("no client") }
+			b := New(c)
+			var all sync.WaitGroup
+			for name, call := range methods {
+				for _, key := range oneSlot {
+					all.Go(func() {
+						err := call(t.Context(), b, key)
+						assert.ErrorContains(t, err, "the client has panicked: no client", name)
+						assert.NotErrorIs(t, err, window.ErrUnavailable)
+					})
+				}
+			}
+			all.Go(func() { assert.ErrorContains(t, b.Ping(t.Context()), "no client") })
+			synctest.Wait()
+			c.thaw()
+			all.Wait()
+			c.script = nil
+			require.NoError(t, methods["take"](t.Context(), b, "k"))
+		})
+	}
+}
+
 func TestShortResponsesAreErrors(t *testing.T) {
 	c := newFake()
 	c.thaw()

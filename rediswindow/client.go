@@ -14,7 +14,8 @@ import (
 //
 // An error that the server has responded with is returned as it is: its text begins with a code, such as
 // NOSCRIPT. One that says that the server can't be reached, or did not respond, matches
-// throttr.ErrUnavailable, and one that says that the client was closed throttr.ErrClosed.
+// throttr.ErrUnavailable, and one that says that the client was closed throttr.ErrClosed. If EvalSHA or Eval panics,
+// the calls of the request return an error that matches neither.
 type Client interface {
 	// EvalSHA runs the script with this digest on keys, and returns its reply, which is a string. If
 	// the server does not have the script, the text of the error begins with NOSCRIPT.

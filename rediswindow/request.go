@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -205,12 +206,18 @@ func newScript(source string) *script {
 }
 
 // evalScript runs a script on keys, unless the backend is closed: it sends the digest, and the script only to a server
-// that does not have it. Like the client, it may ignore the end of ctx.
-func (b *Backend) evalScript(ctx context.Context, s *script, keys, args []string) (string, error) {
+// that does not have it. Like the client, it may ignore the end of ctx. If the client panics, that is an error: many
+// scripts are run on goroutines of the package, where nobody could recover.
+func (b *Backend) evalScript(ctx context.Context, s *script, keys, args []string) (response string, err error) {
 	if b.closed.Load() {
 		return "", window.ErrClosed
 	}
-	response, err := b.client.EvalSHA(ctx, s.digest, keys, args)
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the client has panicked: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	response, err = b.client.EvalSHA(ctx, s.digest, keys, args)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		response, err = b.client.Eval(ctx, s.source, keys, args)
 	}
