@@ -136,7 +136,8 @@ func TestWhoeverWaitsIsWokenAlsoBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// Messages may have been lost while there was no subscription, so all who wait ask when it begins again.
+// Messages may have been lost while there was no subscription, so all who wait ask when it begins again: soon, unless
+// the last ones have ended soon.
 func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ends := newFake(), make(chan struct{})
@@ -152,11 +153,18 @@ func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
 		defer b.Close()
 		woken := waits(b, window.Places{})
 		synctest.Wait()
-		for range 3 {
+		for range 10 {
+			time.Sleep(2 * time.Second)
 			ends <- struct{}{}
-			time.Sleep(time.Second)
+			time.Sleep(20 * time.Millisecond)
 			synctest.Wait()
 			require.Equal(t, 1, woken())
 		}
+		for range 10 {
+			ends <- struct{}{}
+		}
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 9, woken())
 	})
 }

@@ -42,6 +42,9 @@ type waiting struct {
 // linger is how long the subscription goes on without anybody who waits, at most.
 const linger = time.Minute
 
+// longestPause is how long there is no subscription after one that has ended, at most.
+const longestPause = time.Second
+
 // newWakes returns the wakes of a client that nobody waits for.
 func newWakes(client Client) *wakes {
 	w := &wakes{waits: map[string]waiting{}}
@@ -88,12 +91,16 @@ func mayWait(c *window.Claim, tokens []uint64) bool {
 
 // listen subscribes as long as somebody waits, and looks for that after each linger.
 func (w *wakes) listen(ctx context.Context, channel string) {
-	pauses := outage.NewBackoff(10*time.Millisecond, time.Second)
+	pauses := outage.NewBackoff(10*time.Millisecond, longestPause)
 	for w.needed() {
+		begun := time.Now()
 		lingering, cancel := context.WithTimeout(ctx, linger)
 		w.client.Subscribe(lingering, channel, w.wake)
 		failed := lingering.Err() == nil
 		cancel()
+		if time.Since(begun) > longestPause { // there was one
+			pauses.Reset()
+		}
 		if failed {
 			_ = pauses.Wait(ctx, nil)
 		}
