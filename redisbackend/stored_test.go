@@ -104,3 +104,18 @@ func TestValuesThatAreNoWindows(t *testing.T) {
 	redis(t, client, "SET", "throttr:{k:string}:f1:", "1")
 	expect(t, len(listed(t, b))+len(placesListed(t, b)) == 0, "what is damaged is listed")
 }
+
+// A hash may have fields of somebody else that look like those of limits.
+func TestFieldsThatAreNoneOfALimit(t *testing.T) {
+	client := connect(t, testkit.StartRedis(t))
+	b := redisbackend.New(client)
+	must(t, b.Take, "k", limitOf(window.FixedWindow, time.Hour, 10), 1)
+	for _, field := range []string{
+		"f60:a\nb", "f60:\n1 2 x5", "f60:\n1 2 \x005", "w0", "f9999999999999999", "f99999999999999999999", "c3", "c3,17", "c0,0,", "c3,999,UTC", "c9,255,../:\n",
+	} {
+		redis(t, client, "HSET", "throttr:{k:k}:v2", field, stored(0, 10, 10))
+		expect(t, len(listed(t, b)) == 1, "with %q", field)
+	}
+	n, err := b.Delete(t.Context(), "k")
+	expect(t, n == 1 && err == nil, "%d, %v", n, err)
+}

@@ -38,12 +38,13 @@ func appendCalendar(to []byte, l *window.Limit) []byte {
 	return append(to, of.Zone...)
 }
 
-// readCalendar reads what appendCalendar has appended, at the end of a field.
-func readCalendar(field string, l *window.Limit) error {
-	numbers := field[strings.LastIndexByte(field, ' ')+1:]
-	if _, err := fmt.Sscanf(numbers, "c%d,%d,", &l.Calendar, &l.StartDay); err != nil {
-		return err
+// readCalendar reads what appendCalendar has appended, at the end of a field. It reports whether it may have.
+func readCalendar(field string, l *window.Limit) bool {
+	parts := strings.SplitN(field[strings.LastIndexByte(field, ' ')+1:], ",", 3)
+	if len(parts) < 3 {
+		return false
 	}
-	l.Zone = strings.SplitN(numbers, ",", 3)[2]
-	return nil
+	_, err := fmt.Sscanf(parts[0]+" "+parts[1], "c%d %d", &l.Calendar, &l.StartDay)
+	l.Zone = parts[2]
+	return err == nil && l.Calendar != 0
 }

@@ -1,9 +1,11 @@
 package rediswindow
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -101,33 +103,32 @@ func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.
 	return all, nil
 }
 
-// stored returns the limits of which a hash has a state. Their Max and Burst are those last used.
+// stored returns the limits of which a hash has a state. Their Max and Burst are those last used. Fields of others are
+// passed over.
 func (b *Backend) stored(ctx context.Context, name string) (all []window.Limit, err error) {
 	text, err := b.runScript(ctx, fieldsScript, []string{name})
 	if err != nil {
 		return nil, err
 	}
 	for line := range strings.Lines(text) {
-		l, err := readField(strings.TrimSuffix(line, "\n"))
-		if err != nil {
-			return nil, fmt.Errorf("%w: the script returned a line that is no field: %w", window.ErrUnavailable, err)
+		if l, ok := readField(strings.TrimSuffix(line, "\n")); ok {
+			all = append(all, l)
 		}
-		all = append(all, l)
 	}
 	return all, nil
 }
 
-// readField reads a line of fieldsScript.
-func readField(line string) (l window.Limit, err error) {
+// readField reads a line of fieldsScript. It reports whether the field may be that of a limit.
+func readField(line string) (l window.Limit, ok bool) {
 	field, name, _ := strings.Cut(line, ":")
 	var letter byte
 	var holds uint64
 	var scale int64
 	if _, err := fmt.Sscanf(field, "%d %d %c%d", &l.Max, &holds, &letter, &scale); err != nil {
-		return l, err
+		return l, false
 	}
 	l.Name = name
-	l.Algorithm = window.Algorithm(strings.IndexByte(string(letters[:]), letter))
+	l.Algorithm = window.Algorithm(max(0, bytes.IndexByte(letters[:], letter)))
 	if l.Algorithm == window.CalendarWindow {
 		return l, readCalendar(field, &l)
 	}
@@ -135,5 +136,5 @@ func readField(line string) (l window.Limit, err error) {
 	if l.Algorithm == window.TokenBucket && holds != l.Max {
 		l.Burst = holds
 	}
-	return l, nil
+	return l, l.Algorithm != 0 && scale > 0 && scale <= math.MaxInt64/int64(time.Microsecond)
 }
