@@ -93,6 +93,8 @@ func (t *taking) merge() {
 	}
 	merged, index := limits.Merge(limited)
 	t.merged = merged
+	t.results = slices.Grow(t.results, len(t.takes))
+	t.index = slices.Grow(t.index, len(t.takes))
 	next := 0
 	for i := range t.takes {
 		x := &t.takes[i]

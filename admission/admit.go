@@ -91,6 +91,7 @@ func (s *requestState) count(ctx context.Context) (err error) {
 	} else {
 		err = s.take(ctx)
 	}
+	s.decision.Outcomes = make([]Outcome, 0, len(s.limits))
 	for i := range s.limits {
 		if l := &s.limits[i]; l.result != nil {
 			s.decision.add(l)

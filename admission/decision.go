@@ -48,9 +48,12 @@ func (d *Decision) Done() {
 
 // Context returns the context of Admit with the decision, for [FromContext]. It also ends when the request loses
 // its place: then [context.Cause] is [inflight.ErrLost]. Handlers are called with it. That of a request without limits
-// is the context of Admit.
+// is the context of Admit, and that of the zero Decision is [context.Background].
 func (d *Decision) Context() context.Context {
-	if d.state.exempt() {
+	switch {
+	case d.state == nil:
+		return context.Background()
+	case d.state.exempt():
 		return d.state.Context
 	}
 	return d.state
@@ -154,7 +157,7 @@ func (o *Outcome) Left() time.Duration {
 	switch {
 	case !o.Allowed:
 		return o.RetryAfter
-	case o.ResetAt.IsZero(): // there is no window, and the next request opens one
+	case o.ResetAt.IsZero() && o.of != nil: // there is no window, and the next request opens one
 		return o.of.left(time.Now())
 	}
 	return o.ResetAfter

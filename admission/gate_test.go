@@ -116,9 +116,70 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 			})
 		}
 	}
-	require.Equal(t, admission.Unavailable, new(admission.Decision).Verdict(), "the zero Decision serves nobody")
-	require.Empty(t, new(admission.Decision).PolicyField())
-	require.NoError(t, new(admission.Decision).GiveBack(t.Context()))
+}
+
+// The zero Decision serves nobody, and its methods do nothing.
+func TestMethodsOfTheZeroDecision(t *testing.T) {
+	d := new(admission.Decision)
+	require.Equal(t, admission.Unavailable, d.Verdict())
+	require.Equal(t, context.Background(), d.Context())
+	require.Empty(t, d.PolicyField()+d.LimitField()+d.RetryAfterField())
+	d.AddFields(func(name, value string) { t.Errorf("%s: %s", name, value) })
+	require.Equal(t, "Service unavailable. Try again in 0 s.", d.Text())
+	require.Empty(t, d.Denied())
+	require.NoError(t, d.GiveBack(t.Context()))
+	require.True(t, d.GiveBackLater())
+	require.ErrorIs(t, d.Commit(t.Context(), "minute", 1), throttr.ErrConfig)
+	d.Done()
+	o := admission.Outcome{Result: throttr.Result{Allowed: true}}
+	require.Zero(t, o.Left())
+	require.Empty(t, o.Quota())
+}
+
+// Of several limits, one whose store is away leaves no request uncounted that is to be refused then. One in which the
+// request costs nothing does not apply to it.
+func TestEachLimitThatAppliesFailsClosed(t *testing.T) {
+	away := throttr.Limit{Name: "away", Max: 9, Scale: time.Minute}
+	for _, hits := range []bool{false, true} {
+		m := memory.New()
+		defer m.Close()
+		gate := newGateOn(t, awayFor{m, "away"}, admission.Config{Limits: []throttr.Limit{away, minute}, FailClosed: true, CountRefusals: hits})
+		for want, all := range map[admission.Verdict]map[string]uint64{
+			admission.Unavailable: {"away": 1, "minute": 1}, admission.Serve: {"away": 0, "minute": 1},
+		} {
+			require.Equal(t, want, gate.Admit(t.Context(), costs(all)).Verdict(), "hits: %v", hits)
+		}
+		require.Equal(t, admission.Unavailable, gate.Admit(t.Context(), costs(map[string]uint64{"away": 1})).Verdict())
+	}
+}
+
+// awayFor is a backend that is away for the limits of a name.
+type awayFor struct {
+	*memory.Backend
+	name string
+}
+
+func (b awayFor) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if l.Name == b.name {
+		return window.Window{}, throttr.ErrUnavailable
+	}
+	return b.Backend.Hit(ctx, key, l, n)
+}
+
+func (b awayFor) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if l.Name == b.name {
+		return window.Window{}, throttr.ErrUnavailable
+	}
+	return b.Backend.Take(ctx, key, l, n)
+}
+
+func (b awayFor) TakeAll(ctx context.Context, takes []throttr.Take, all []window.Window) (bool, error) {
+	for _, t := range takes {
+		if t.Limit.Name == b.name {
+			return false, throttr.ErrUnavailable
+		}
+	}
+	return b.Backend.TakeAll(ctx, takes, all)
 }
 
 func TestATimeIsReadable(t *testing.T) {

@@ -56,7 +56,7 @@ func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 	switch {
 	case d.Err != nil && outage.Ended(ctx):
 		return Canceled
-	case isMistake(d.Err):
+	case outage.IsMistake(d.Err): // to serve it would leave it without a limit for good
 		return Misconfigured
 	case d.noPlace():
 		return g.cfg.NoPlace
@@ -68,13 +68,6 @@ func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 		return Unavailable
 	}
 	return Serve
-}
-
-// isMistake reports whether err says that the backend cannot keep a limit, or that one has no key. To serve such requests
-// would leave them without a limit for good.
-func isMistake(err error) bool {
-	return errors.Is(err, throttr.ErrRange) || errors.Is(err, throttr.ErrScale) ||
-		errors.Is(err, throttr.ErrUnsupported) || errors.Is(err, throttr.ErrConfig)
 }
 
 // WaitText returns a time in the unit that makes it readable, rounded up: "120 s", "3 min", "41 h", "31 days".

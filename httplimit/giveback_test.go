@@ -162,6 +162,23 @@ func TestAGrantedRequestIsACopy(t *testing.T) {
 	require.True(t, served)
 }
 
+// A context of other middleware need not be comparable.
+func TestAContextThatCannotBeCompared(t *testing.T) {
+	for name, cfg := range map[string]httplimit.Config{
+		"a limit": {}, "no limit": {Plan: func(*http.Request) (*httplimit.Plan, error) { return new(httplimit.Plan), nil }},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		w := httptest.NewRecorder()
+		newSite(t, cfg).ServeHTTP(w, r.WithContext(incomparable{t.Context(), nil}))
+		require.Equal(t, http.StatusAccepted, w.Code, name)
+	}
+}
+
+type incomparable struct {
+	context.Context
+	values []any
+}
+
 // Requests allocate little: the copy of the request, what is known of it, its reservation, and the header fields.
 func TestRequestsAllocateLittle(t *testing.T) {
 	if race.Enabled {

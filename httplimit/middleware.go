@@ -110,11 +110,9 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, d *Decision) {
 		write(w, r, verdict.HTTPStatus(), plainText, d.Text()+"\n")
 		return
 	}
-	if ctx := d.Context(); ctx != r.Context() {
-		of := r
-		r = of.WithContext(ctx)
-		defer func() { of.MultipartForm = r.MultipartForm }() // of which the server removes the files
-	}
+	of := r
+	r = of.WithContext(d.Context())
+	defer func() { of.MultipartForm = r.MultipartForm }() // of which the server removes the files
 	switch {
 	case d.Allowed && d.Err == nil:
 		h.next.ServeHTTP(w, r)

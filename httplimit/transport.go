@@ -90,8 +90,8 @@ const (
 // all takes tens of milliseconds more. Choose a Margin that covers that: what it costs is its part of the Scale.
 //
 // net/http sends some requests again by itself if a connection is lost. Such a request counts once more, without
-// waiting. One that is sent again because of Retries gives back what it was counted, so that it does not wait for
-// itself.
+// waiting. One that is to be sent again because of Retries gives back what it was counted, so that it does not wait
+// for itself: what the API has refused so, up to Retries times a request, comes on top of the bounds.
 //
 // What fails has been counted: it may have arrived.
 //
