@@ -197,8 +197,8 @@ func (b *Batcher[K, T]) serve() {
 
 // take removes calls from the queue, and returns them and their entries. The caller holds mu.
 func (b *Batcher[K, T]) take() (entries [][]*Call[T], calls []*Call[T]) {
-	calls = make([]*Call[T], 0, len(b.queue))
-	entryOf := make(map[K]int, len(b.queue))
+	calls = make([]*Call[T], 0, min(len(b.queue), b.options.MaxSize))
+	entryOf := make(map[K]int, cap(calls))
 	taken, size := 0, 0
 	for _, c := range b.queue {
 		if c.gone {
@@ -223,6 +223,10 @@ func (b *Batcher[K, T]) take() (entries [][]*Call[T], calls []*Call[T]) {
 		calls = append(calls, c)
 		taken++
 	}
-	b.queue = append(b.queue[:0:0], b.queue[taken:]...)
+	clear(b.queue[:taken])
+	b.queue = b.queue[taken:] // append moves what is left when there is no more room behind it
+	if len(b.queue) == 0 {
+		b.queue = nil
+	}
 	return entries, calls
 }

@@ -294,6 +294,27 @@ func TestTheQueueIsBounded(t *testing.T) {
 	})
 }
 
+// A request costs what its calls do, however many others are queued.
+func TestRequestsDoNotCopyTheQueue(t *testing.T) {
+	const queued = 10_000
+	run(t, func(o *batch.Options[string, asked]) { o.MaxQueued = queued }, func(t *testing.T, s *store, b *batcher) {
+		s.takes = time.Minute
+		occupy(t, b)
+		var all sync.WaitGroup
+		for range queued {
+			all.Go(func() { do(b, t.Context(), asked{text: "q", alone: true}) })
+		}
+		synctest.Wait()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		all.Wait()
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(queued*1000))
+		requests, _ := s.sent()
+		require.Len(t, requests, batch.MaxInFlight+queued/10)
+	})
+}
+
 func TestEveryCallIsAnsweredOnce(t *testing.T) {
 	run(t, nil, func(t *testing.T, s *store, b *batcher) {
 		s.takes = 0
