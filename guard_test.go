@@ -2,7 +2,9 @@ package throttr_test
 
 import (
 	"context"
+	"net"
 	"runtime"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
+	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -73,4 +76,49 @@ func TestAnUnusedRateLimitEndsItsProbing(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Equal(t, asked, store.asked.Load())
 	})
+}
+
+// Of a TakeAll on two servers of which one is away, the error names that one, and its circuit alone is opened.
+func TestATakeAllBlamesTheServerThatIsAway(t *testing.T) {
+	for name, known := range map[string]bool{"known windows": true, "new windows": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				servers := map[string]*mockserver.Server{}
+				for _, addr := range []string{"a:1", "b:1"} {
+					servers[addr] = mockserver.RunT(t, mockserver.WithAddr("memory", addr), mockserver.WithHazard(mockserver.StrayUnit, true))
+				}
+				client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
+					Servers: []string{"a:1", "b:1"}, MaxRetries: -1,
+					Dial: func(ctx context.Context, _, addr string) (net.Conn, error) { return servers[addr].Dial(ctx) },
+				})
+				require.NoError(t, err)
+				defer client.Close()
+				backend := client.Backend()
+				limiter := throttr.NewRateLimit(backend, throttr.WithLogger(nil))
+				limit := throttr.Limit{Max: 100, Scale: time.Hour}
+				keys := map[string]string{}
+				for i := range 100 {
+					key := strconv.Itoa(i)
+					keys[backend.Part(key)] = key
+				}
+				takes := []throttr.Take{limit.For(keys["a:1"], 1), limit.For(keys["b:1"], 1)}
+				if known {
+					ok, _, err := limiter.TakeAll(t.Context(), takes...)
+					require.NoError(t, err)
+					require.True(t, ok)
+				}
+				require.NoError(t, servers["b:1"].Close())
+				for range 5 {
+					_, _, err = limiter.TakeAll(t.Context(), takes...)
+					require.ErrorIs(t, err, throttr.ErrUnavailable)
+					var request *throttr.RequestError
+					require.ErrorAs(t, err, &request)
+					require.Equal(t, "b:1", request.Server)
+					require.Equal(t, keys["b:1"], request.Key)
+				}
+				_, err = limiter.Take(t.Context(), keys["a:1"], limit, 1)
+				require.NoError(t, err, "the circuit of the server that is there")
+			})
+		})
+	}
 }

@@ -150,7 +150,7 @@ func (o *options) guard(b Backend, w *outage.Watch) Backend {
 		return m
 	}
 	return outage.New(b, outage.Options{
-		Timeout: o.timeout, Failures: o.failures, Pause: o.pause, Watch: w, NotAsked: notAsked,
+		Timeout: o.timeout, Failures: o.failures, Pause: o.pause, Watch: w, NotAsked: notAsked, Failed: failedPart,
 	})
 }
 
@@ -170,6 +170,15 @@ func withoutKey(err error) string {
 		return "server " + request.Server + failureText(request.Server, request.Err)
 	}
 	return outage.WithoutKey(err)
+}
+
+// failedPart returns the server that has failed, if an error names one.
+func failedPart(err error) string {
+	var request *RequestError
+	if errors.As(err, &request) {
+		return request.Server
+	}
+	return ""
 }
 
 // notAsked returns the error of a call that was not made, because others had failed with the given cause.

@@ -230,12 +230,16 @@ func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []win
 		return true, nil
 	}
 	granted, sent, err := b.windows.TakeAll(ctx, takes, windows)
-	first := 0
-	if err != nil { // of which it may be
+	key := takes[0].Key
+	var failed *fixedwindow.KeyError
+	switch {
+	case errors.As(err, &failed):
+		key, err = failed.Key, failed.Err
+	case err != nil: // of a mistake, perhaps
 		mistake := func(t Take) bool { _, err := b.Check(t.Limit); return err != nil }
-		first = max(0, slices.IndexFunc(takes, mistake))
+		key = takes[max(0, slices.IndexFunc(takes, mistake))].Key
 	}
-	return granted, b.after("take", takes[first].Key, sent, err)
+	return granted, b.after("take", key, sent, err)
 }
 
 // GiveBack implements [Backend]. It subtracts n only if the window is certainly the one that was taken

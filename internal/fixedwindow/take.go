@@ -63,9 +63,28 @@ func (s *slots) peekFor(ctx context.Context, l *window.Limit, n uint64) (w windo
 	return w, nil
 }
 
+// KeyError is the error of a TakeAll that the take of one key has met.
+type KeyError struct {
+	Key string
+	Err error
+}
+
+func (e *KeyError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// failed returns an error with the key of a take, nil if it is nil.
+func (t *take) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &KeyError{t.Key, err}
+}
+
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
 // them together, and otherwise in turn. What can't be given back stays counted until the window
-// ends.
+// ends. The error is a [KeyError] if it is known which key has met it.
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take,
 	windows []window.Window) (granted, sent bool, err error) {
 	if len(takes) == 0 {
@@ -113,7 +132,7 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 	for i := range takes {
 		t := &takes[i]
 		if known, _ := t.recall(); !known || !t.fits() {
-			reads.Go(func() { errs[i] = t.refresh(ctx) })
+			reads.Go(func() { errs[i] = t.failed(t.refresh(ctx)) })
 		}
 	}
 	reads.Wait()
@@ -130,7 +149,7 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 			continue
 		}
 		b.giveBackAll(ctx, takes[:i])
-		return false, sent || err != nil && i > 0, err
+		return false, sent || err != nil && i > 0, t.failed(err)
 	}
 	return true, false, nil
 }

@@ -110,7 +110,7 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 	first := part[0].slots
 	c, err := first.link.connect(ctx)
 	if err != nil {
-		return false, false, err
+		return false, false, part[0].failed(err)
 	}
 	cl := first.newCall()
 	cl.SingleRead = true
@@ -127,7 +127,7 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 		for i := range part {
 			part[i].uncertain = sent
 		}
-		return false, sent, err
+		return false, sent, part[0].failed(err)
 	}
 	fit, sent = true, false
 	for i := range part {
@@ -138,7 +138,7 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 		switch {
 		case t.outcome.err != nil:
 			sent = true
-			err = t.outcome.err
+			err = t.failed(t.outcome.err)
 			continue
 		case !open && err == nil:
 			err = errInTurn

@@ -14,7 +14,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Options are those of a [Guard]. All are needed.
+// Options are those of a [Guard]. All but Failed are needed.
 type Options struct {
 	Timeout  time.Duration // of a call; of an exchange, up to a quarter of its lease
 	Failures int           // in a row, which open a circuit
@@ -22,6 +22,8 @@ type Options struct {
 	Watch    *Watch        // is told when a circuit opens or closes
 	// NotAsked returns the error of a call for a key that is not made, because others have failed with a cause.
 	NotAsked func(call, key string, cause error) error
+	// Failed returns the part of the store that an error says is away, "" if it says none. It may be nil.
+	Failed func(err error) string
 }
 
 // Guard is a backend around another one, whose store may be away. No decision waits longer for the store than its
@@ -346,15 +348,24 @@ next:
 	return passes, nil, nil
 }
 
-// leave tells the circuits what a call has shown. It is not known which part of the store has failed: if a circuit
-// opens in vain, its probe and the next call close it.
+// leave tells the circuits what a call has shown. If it is not known which part of the store has failed, a circuit
+// that opens in vain is closed by its probe and the next call.
 func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outcome, cause error) {
+	var failed string
+	failing := func(p pass) bool { return g.Part(of[p.subject].key) == failed }
+	if o == Away && len(passes) > 1 && g.Failed != nil {
+		failed = g.Failed(cause)
+	}
+	known := failed != "" && slices.ContainsFunc(passes, failing)
 	for _, p := range passes {
-		if o != Away {
+		switch {
+		case o != Away:
 			p.Leave(o, nil, nil)
-			continue
+		case known && !failing(p):
+			p.Leave(Nothing, nil, nil)
+		default:
+			p.Leave(o, cause, g.probe(of[p.subject], timeout))
 		}
-		p.Leave(o, cause, g.probe(of[p.subject], timeout))
 	}
 }
 
