@@ -114,6 +114,24 @@ func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
 	})
 }
 
+// Windows that one request opens, one after the other, have IDs of their own: what was taken of one is not given back
+// to another.
+func TestWindowsOfOneRequestHaveIDsOfTheirOwn(t *testing.T) {
+	s := testkit.StartRedis(t)
+	b := redisbackend.New(connect(t, s))
+	ids := make([]int64, 20)
+	together(t, s, len(ids), func(i int) {
+		w, err := b.Set(context.Background(), "k", limitOf(window.FixedWindow, time.Hour, 7), 1)
+		noError(t, err)
+		ids[i] = w.ID
+	})
+	all := map[int64]bool{}
+	for _, id := range ids {
+		all[id] = true
+	}
+	expect(t, len(all) == len(ids), "%v", ids)
+}
+
 // Hits at one time share requests. What is wrong with a key fails the hits of that key alone, and what is wrong with
 // the server fails all; none is sent again.
 func TestHitsAtOneTimeShareRequests(t *testing.T) {
