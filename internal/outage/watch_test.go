@@ -97,10 +97,12 @@ func TestTheLastWordIsWhatIs(t *testing.T) {
 		time.Sleep(time.Second)
 		go w.Closed()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		require.Equal(t, []error{errDown, nil, errDown}, told)
 		require.Regexp(t, `(?s)is away.*is back.*after=1s.*is away`, lines())
 		go w.Closed()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		require.Equal(t, []error{errDown, nil, errDown, nil}, told)
 	})
 }
