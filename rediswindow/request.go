@@ -84,6 +84,10 @@ func (b *Backend) runScript(ctx context.Context, s *script, keys []string, args 
 	case <-ctx.Done():
 		return "", notDone(ctx.Err(), false)
 	}
+	if err := ctx.Err(); err != nil { // both may have been ready
+		<-n.alone
+		return "", notDone(err, false)
+	}
 	var reply string
 	ended := api.Await(ctx, func() {
 		reply, err = b.evalScript(context.WithoutCancel(ctx), s, keys, args)
