@@ -3,6 +3,7 @@ package redisbackend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -157,5 +158,8 @@ func (c *connecting) close() {
 // connectError returns the error of an attempt, without what is secret: a server that does not know AUTH may repeat it.
 func (c *connecting) connectError(err error) error {
 	err = redisclient.ReplyError(clientError(err), c.option.Password, c.option.Username)
+	if !errors.Is(err, window.ErrUnavailable) { // no reply to an attempt is about a key
+		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	}
 	return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
 }
