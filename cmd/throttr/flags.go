@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding"
 	"errors"
 	"flag"
 	"fmt"
@@ -122,6 +123,16 @@ func parseNumber(text string, least, most uint64) (uint64, error) {
 	return n, nil
 }
 
+// text defines a flag of a value that has a text. An empty one is a mistake, such as a shell variable that is not set.
+func (f *flags) text(value encoding.TextUnmarshaler, name, usage string) {
+	f.Func(name, usage, func(text string) error {
+		if text == "" {
+			return errors.New("must not be empty")
+		}
+		return value.UnmarshalText([]byte(text))
+	})
+}
+
 // limitFlags are the flags of a limit.
 type limitFlags struct {
 	throttr.Limit
@@ -135,10 +146,10 @@ func limitFlagsOf(f *flags) *limitFlags {
 	f.StringVar(&l.Name, "name", "", "the `name` of the limit")
 	f.number(&l.Max, "limit", 0, math.MaxUint64, "the Max of the limit: how `many` a window may have")
 	f.duration(&l.Scale, "scale", "the `length` of a window, such as 1m or 30d")
-	f.TextVar(&l.Algorithm, "algorithm", l.Algorithm, "the `algorithm`: fixed-window (the default), aligned-window, "+
+	f.text(&l.Algorithm, "algorithm", "the `algorithm`: fixed-window (the default), aligned-window, "+
 		"token-bucket, sliding-window, sliding-log; with --calendar calendar-window")
 	f.number(&l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
-	f.TextVar(&l.Calendar, "calendar", l.Calendar,
+	f.text(&l.Calendar, "calendar",
 		"in place of --scale: windows are a `unit` of the calendar: day, week, month, year")
 	f.StringVar(&l.Zone, "zone", "", "the time `zone` of the calendar, such as Europe/Berlin, if not UTC")
 	f.number(&l.startDay, "start-day", 0, 31,

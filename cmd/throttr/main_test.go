@@ -238,6 +238,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"hit --scale 1m --limit 18446744073709551616 k": "--limit 18446744073709551616: must be at most 18446744073709551615",
 		"take --scale 1m --limit 1 -n 0 k":              "--n 0: must be at least 1",
 		"hit --algorithm quick --limit 1 k":             `--algorithm quick: throttr: unsupported operation: algorithm "quick"`,
+		"forget --algorithm= k":                         "--algorithm : must not be empty",
+		"forget --calendar= k":                          "--calendar : must not be empty",
 		"forget":                                        "0 arguments, and it takes key...",
 		"top --every 1ms":                               "--every 1ms: must be at least 100ms",
 		"insert k 1":                                    "--ttl is missing",
