@@ -19,7 +19,7 @@ import (
 var tenAMinute = throttr.Limit{Max: 10, Scale: time.Minute, Algorithm: throttr.FixedWindow}
 
 // commandError is an error that can't be compared, as drivers of some databases have.
-type commandError struct{ labels []string }
+type commandError []string
 
 func (commandError) Error() string { return "not primary" }
 

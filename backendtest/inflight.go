@@ -117,7 +117,8 @@ func (s *suite) replayClaims(f *flightVector) (answers []window.Places) {
 		if c.Process != "" {
 			c.Seq = cmp.Or(step.Seq, uint64(i+3))
 		}
-		if answers = append(answers, s.claim(c)); s.Failed() {
+		answers = append(answers, s.claim(c))
+		if s.Failed() {
 			s.Fatalf("vector %q, step %d", f.Name, i+1)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// model makes all calls that the backend makes, one after the other, by the algorithms of package memory. Where a backend
+// model makes all calls that the backend makes, one by one, by the algorithms of package memory. Where a backend
 // is free, the model does what the backend did.
 type model struct {
 	counts map[identity]*record

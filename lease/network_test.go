@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -139,6 +138,3 @@ func (ws *windows) allow(n uint64, w window.Window, asked bool) {
 	}
 	ws.stray++
 }
-
-// newStore returns where windows are kept. It must be closed.
-func newStore() *memory.Backend { return memory.New(memory.WithCleanPeriod(1000 * time.Hour)) }

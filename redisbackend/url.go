@@ -62,7 +62,9 @@ func (s *settings) read(query url.Values) error {
 		if slices.Contains(parameters, name) {
 			continue
 		}
-		v, n, err := values[0], uint64(0), error(nil)
+		var n uint64
+		var err error
+		v := values[0]
 		switch name {
 		case "prefix":
 			s.backend = append(s.backend, rediswindow.WithPrefix(v))
