@@ -96,8 +96,9 @@ func testListed(t *testing.T) {
 	}
 	n = 0
 	for _, name := range c.names {
-		time.Sleep(5 * time.Second)                                                                  // until both are connected again
-		remove := c.servers[name].Inject(mockserver.Fault{Op: codec.OpQuery, Replace: []byte{0x47}}) // nothing is such a response
+		time.Sleep(5 * time.Second) // until both are connected again
+		noResponse := []byte{0x47}
+		remove := c.servers[name].Inject(mockserver.Fault{Op: codec.OpQuery, Replace: noResponse})
 		others, err := listed(ctx, b)
 		require.ErrorContains(t, err, name)
 		require.NotEmpty(t, others)

@@ -52,7 +52,8 @@ func testMethods(s *suite) {
 			why, without := s.Without[string(m)]
 			switch unsupported := errors.Is(err, window.ErrUnsupported); {
 			case unsupported && !without:
-				s.Errorf("%s of %T returns error %v, and Subject.Without does not name it: is it missing, or misspelt?", m, s.backend(second), err)
+				s.Errorf("%s of %T returns error %v, and Subject.Without does not name it: is it missing, or misspelt?",
+					m, s.backend(second), err)
 			case !unsupported && without:
 				s.Errorf("%T has a method %s, although Subject.Without names it", s.backend(second), m)
 			case without && why == "":
