@@ -97,9 +97,10 @@ func testListed(t *testing.T) {
 	n = 0
 	for _, name := range c.names {
 		time.Sleep(5 * time.Second) // until both are connected again
-		noResponse := []byte{0x47}
-		remove := c.servers[name].Inject(mockserver.Fault{Op: codec.OpQuery, Replace: noResponse})
+		afterProbe := mockserver.Fault{Op: codec.OpQuery, Skip: 10, Disconnect: true}
+		remove := c.servers[name].Inject(afterProbe)
 		others, err := listed(ctx, b)
+		require.Equal(t, 1, strings.Count(err.Error(), "QUERY"), "a server that has failed is asked for nothing else")
 		require.ErrorContains(t, err, name)
 		require.NotEmpty(t, others)
 		n += len(others)

@@ -69,6 +69,7 @@ type KeyError struct {
 	Err error
 }
 
+// Error returns the text of the error alone.
 func (e *KeyError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error.
