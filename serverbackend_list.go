@@ -65,11 +65,11 @@ const readStep = 256
 
 // add adds a record to those that are pending. It returns false if the loop has ended.
 func (w *windowReader) add(ctx context.Context, r inspect.Record, name fixedwindow.Name) bool {
-	if r.Server == w.failed {
-		return true
-	}
 	if (r.Server != w.server || len(w.names) == min(readStep, w.client.cfg.MaxInFlight)) && !w.read(ctx) {
 		return false
+	}
+	if r.Server == w.failed {
+		return true
 	}
 	if w.call == nil {
 		w.server = r.Server
