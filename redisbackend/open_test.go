@@ -70,9 +70,12 @@ func TestErrorsOfOpenHaveNoPartOfUserAndPassword(t *testing.T) {
 	}
 }
 
-// Some servers repeat the arguments of a command that they do not know, AUTH among them.
+// Some servers repeat the arguments of a command that they do not know, AUTH among them. No reply is about a key.
 func TestErrorsOfOpenHaveNoPasswordThatTheServerRepeats(t *testing.T) {
-	for _, reply := range []string{"ERR unknown command 'AUTH', with args beginning with: 'zoe' 's3cr' ", "ERR zoe has no password s3cr"} {
+	for _, reply := range []string{
+		"ERR unknown command 'AUTH', with args beginning with: 'zoe' 's3cr' ", "ERR zoe has no password s3cr",
+		"NOPERM User the key user has no permissions to run the 'select' command",
+	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		noError(t, err)
 		testkit.Serve(t, l, func(conn net.Conn) {
