@@ -1,6 +1,7 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,20 +71,13 @@ func (o *options) share(l Limit) Limit {
 // maxDegradedRetryAfter bounds the RetryAfter of a policy's denial.
 const maxDegradedRetryAfter = time.Second
 
-// The defaults of WithTimeout and WithBreaker.
-const (
-	defaultTimeout  = 250 * time.Millisecond
-	defaultFailures = 3
-	defaultPause    = 320 * time.Millisecond
-)
-
 // WithTimeout bounds how long a decision waits for the backend, and then for the fallback. A call that
 // takes longer has failed: the error matches [ErrUnavailable]. It also bounds Peek, and the settling of a
 // reservation. Backends of package memory wait for nothing, and are not bound. Default, and with 0: 250 ms. It
 // panics if d is negative.
 func WithTimeout(d time.Duration) Option {
 	api.NotNegative("throttr: WithTimeout", d)
-	return func(o *options) { o.timeout = d }
+	return func(o *options) { o.outages.Timeout = d }
 }
 
 // WithBreaker sets when the circuit breaker of a backend opens, and how soon it notices that the store is back. After
@@ -100,7 +94,10 @@ func WithTimeout(d time.Duration) Option {
 func WithBreaker(failures int, pause time.Duration) Option {
 	api.NotNegative("throttr: WithBreaker", failures)
 	api.NotNegative("throttr: WithBreaker", pause)
-	return func(o *options) { o.failures, o.pause = failures, pause }
+	return func(o *options) {
+		o.outages.Failures = failures
+		o.outages.Pause = pause
+	}
 }
 
 // WithLogger sets where a RateLimit logs, at level WARN, that its store is away, and that it is back, with the number
@@ -110,17 +107,18 @@ func WithBreaker(failures int, pause time.Duration) Option {
 // program goes on. The lines have no keys, unless the errors of a backend of your own have. Default: [slog.Default]. A
 // nil logger turns the lines off.
 func WithLogger(l *slog.Logger) Option {
-	return func(o *options) { o.logger = func() *slog.Logger { return l } }
+	return func(o *options) { o.outages.Logger = cmp.Or(l, outage.Silent) }
 }
 
 // newWatch returns what tells the program that the store of a RateLimit is away, and that it is back.
 func newWatch(b Backend, o *options) *outage.Watch {
-	return &outage.Watch{Backend: b, Logger: o.logger, Instead: o.insteadText(), Text: withoutKey,
+	return &outage.Watch{Backend: b, Settings: &o.outages, Instead: o.insteadText(), Text: withoutKey,
 		Observed: o.observeOutage}
 }
 
 // unwatched is for outages of fallbacks, which nobody is told.
-var unwatched = &outage.Watch{Logger: func() *slog.Logger { return nil }, Observed: func(error, time.Duration) {}}
+var unwatched = &outage.Watch{Settings: &outage.Settings{Logger: outage.Silent}, Text: error.Error,
+	Observed: func(error, time.Duration) {}}
 
 // observeOutage tells the observer that the store is away, because of a cause, or that it is back.
 func (o *options) observeOutage(cause error, after time.Duration) {
@@ -149,9 +147,7 @@ func (o *options) guard(b Backend, w *outage.Watch) Backend {
 	if m, ok := b.(*memory.Backend); ok {
 		return m
 	}
-	return outage.New(b, outage.Options{
-		Timeout: o.timeout, Failures: o.failures, Pause: o.pause, Watch: w, NotAsked: notAsked, Failed: failedPart,
-	})
+	return outage.New(b, outage.Options{Settings: o.outages, Watch: w, NotAsked: notAsked, Failed: failedPart})
 }
 
 // opened returns the backend that Open has opened, if b is of it, and b otherwise.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -50,14 +49,11 @@ type RateLimit struct {
 type options struct {
 	algorithm  Algorithm // of limits without one
 	policy     Policy
-	fallback   Backend       // decides instead of the backend; nil: none
-	processes  uint64        // that share the limits
-	timeout    time.Duration // how long a call waits for a backend
-	failures   int           // in a row, which open a circuit breaker
-	pause      time.Duration // the longest one between probes
+	fallback   Backend // decides instead of the backend; nil: none
+	processes  uint64  // that share the limits
+	outages    outage.Settings
 	observer   Observer
-	logger     func() *slog.Logger // may return nil
-	maxWaiters int                 // of a queue
+	maxWaiters int // of a queue
 }
 
 // Option is an option of [NewRateLimit].
@@ -69,11 +65,8 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	if backend == nil {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
-	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow, logger: slog.Default}}
+	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow}}
 	api.Apply("throttr: NewRateLimit", &r.options, opts)
-	r.timeout = cmp.Or(r.timeout, defaultTimeout)
-	r.failures = cmp.Or(r.failures, defaultFailures)
-	r.pause = cmp.Or(r.pause, defaultPause)
 	r.maxWaiters = cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
 	r.watch = newWatch(backend, &r.options)

@@ -64,10 +64,11 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		b = opened.BackendCloser
 	}
 	l.watch = &outage.Watch{
-		Backend: b, Logger: l.logger, Instead: l.policy.String(), Text: outage.WithoutKey, Observed: l.observeOutage,
+		Backend: b, Settings: &l.outages, Instead: l.policy.String(), Text: outage.WithoutKey,
+		Observed: l.observeOutage,
 	}
 	l.store = outage.New(b, outage.Options{
-		Timeout: l.timeout, Failures: l.failures, Pause: l.pause, Watch: l.watch,
+		Settings: l.outages, Watch: l.watch,
 		NotAsked: func(_, _ string, cause error) error { return notAsked(cause) },
 	})
 	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own

@@ -41,13 +41,11 @@ func (l *Limiter) noticed(now, lease, grace time.Duration) {
 
 // lostData logs that the store has lost its data, and tells the observer. Nothing is granted for grace.
 func (l *Limiter) lostData(grace time.Duration) {
-	if logger := l.logger(); logger != nil {
-		if grace > 0 {
-			logger.Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet",
-				"for", grace.Round(time.Millisecond))
-		} else {
-			logger.Warn("throttr: the store has lost its data: more places in flight than Max may be held")
-		}
+	if grace > 0 {
+		l.outages.Log().Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet",
+			"for", grace.Round(time.Millisecond))
+	} else {
+		l.outages.Log().Warn("throttr: the store has lost its data: more places in flight than Max may be held")
 	}
 	l.observe(Event{Kind: DataLost})
 }

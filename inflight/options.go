@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // Policy is what a [Limiter] does while the store is away. It does not apply to mistakes in the program, or if the
@@ -36,13 +37,10 @@ func (p Policy) String() string {
 	return "unknown policy"
 }
 
-// The defaults of options.
+// The defaults of WithMaxKeys and WithMaxWaiting.
 const (
 	DefaultMaxKeys    = 1 << 16
 	DefaultMaxWaiting = 1 << 16
-	defaultTimeout    = 250 * time.Millisecond
-	defaultFailures   = 3
-	defaultPause      = 320 * time.Millisecond
 )
 
 // Option is an option of [New].
@@ -51,21 +49,15 @@ type Option func(*options)
 type options struct {
 	rules
 	maxKeys, maxWaiting int
-	timeout             time.Duration
-	failures            int
-	pause               time.Duration
-	logger              func() *slog.Logger
+	outages             outage.Settings
 	observer            Observer
 }
 
 func optionsOf(opts []Option) options {
-	o := options{logger: slog.Default}
+	var o options
 	api.Apply("inflight: New", &o, opts)
 	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
 	o.maxWaiting = cmp.Or(o.maxWaiting, DefaultMaxWaiting)
-	o.timeout = cmp.Or(o.timeout, defaultTimeout)
-	o.failures = cmp.Or(o.failures, defaultFailures)
-	o.pause = cmp.Or(o.pause, defaultPause)
 	return o
 }
 
@@ -109,7 +101,7 @@ func WithMaxWaiting(n int) Option {
 // longer has failed. If the process stood still when half of that was over, nothing is known of the store, and the
 // policy decides nothing. Default, and with 0: 250 ms. It panics if d is negative.
 func WithTimeout(d time.Duration) Option {
-	return func(o *options) { o.timeout = api.NotNegative("inflight: WithTimeout", d) }
+	return func(o *options) { o.outages.Timeout = api.NotNegative("inflight: WithTimeout", d) }
 }
 
 // WithBreaker sets when the circuit breaker opens, and how soon it notices that the store is back, as
@@ -118,8 +110,8 @@ func WithTimeout(d time.Duration) Option {
 // number is negative.
 func WithBreaker(failures int, pause time.Duration) Option {
 	return func(o *options) {
-		o.failures = api.NotNegative("inflight: WithBreaker", failures)
-		o.pause = api.NotNegative("inflight: WithBreaker", pause)
+		o.outages.Failures = api.NotNegative("inflight: WithBreaker", failures)
+		o.outages.Pause = api.NotNegative("inflight: WithBreaker", pause)
 	}
 }
 
@@ -127,7 +119,7 @@ func WithBreaker(failures int, pause time.Duration) Option {
 // outage. A Backend that panics when it is asked in the background has a line at level ERROR. Default:
 // [slog.Default]. A nil logger turns the lines off.
 func WithLogger(l *slog.Logger) Option {
-	return func(o *options) { o.logger = func() *slog.Logger { return l } }
+	return func(o *options) { o.outages.Logger = cmp.Or(l, outage.Silent) }
 }
 
 // WithObserver sets what sees the events of a Limiter. It is called by the goroutines that hold and release, and must

@@ -14,12 +14,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Options are those of a [Guard]. All but Failed are needed.
+// Options are those of a [Guard]. Watch and NotAsked are needed.
 type Options struct {
-	Timeout  time.Duration // of a call; of an exchange, up to a quarter of its lease
-	Failures int           // in a row, which open a circuit
-	Pause    time.Duration // the longest one between probes while calls come
-	Watch    *Watch        // is told when a circuit opens or closes
+	Settings
+	Watch *Watch // is told when a circuit opens or closes
 	// NotAsked returns the error of a call for a key that is not made, because others have failed with a cause.
 	NotAsked func(call, key string, cause error) error
 	// Failed returns the part of the store that an error says is away, "" if it says none. It may be nil.
@@ -53,6 +51,9 @@ type circuitID struct {
 
 // New returns a Guard around a backend.
 func New(b window.Backend, o Options) *Guard {
+	o.Timeout = cmp.Or(o.Timeout, 250*time.Millisecond)
+	o.Failures = cmp.Or(o.Failures, 3)
+	o.Pause = cmp.Or(o.Pause, 320*time.Millisecond)
 	return &Guard{Backend: b, Options: o, held: heldBy(b), circuits: map[circuitID]*Circuit{}}
 }
 
@@ -373,14 +374,14 @@ func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outc
 // is away or the backend is closed. Nobody could recover from a panic of the backend in the background: it is
 // reported once, and the next call asks the store, in a goroutine of the program.
 func (g *Guard) probe(s subject, timeout time.Duration) func() error {
-	b, watch := g.Backend, g.Watch
+	b := g.Backend
 	var told sync.Once
 	return func() (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		defer func() {
 			if cause := recover(); cause != nil {
-				told.Do(func() { LogPanic(watch.Logger(), watch.Backend, cause) })
+				told.Do(func() { LogPanic(g.Log(), b, cause) })
 			}
 		}()
 		if s.places {

@@ -149,8 +149,8 @@ var errNotAsked = errors.New("not asked")
 
 func guard(b window.Backend) *outage.Guard {
 	return outage.New(b, outage.Options{
-		Timeout: 250 * time.Millisecond, Failures: 3, Pause: 320 * time.Millisecond,
-		Watch: &outage.Watch{Backend: b, Logger: func() *slog.Logger { return nil }, Text: error.Error, Observed: func(error, time.Duration) {}},
+		Settings: outage.Settings{Logger: outage.Silent},
+		Watch:    &outage.Watch{Settings: &outage.Settings{Logger: outage.Silent}, Text: error.Error, Observed: func(error, time.Duration) {}},
 		NotAsked: func(call, key string, cause error) error {
 			return fmt.Errorf("%w: %s %s: %w", errNotAsked, call, key, cause)
 		},
@@ -378,7 +378,7 @@ func TestAPanicShowsNothing(t *testing.T) {
 		var log bytes.Buffer
 		store := &remote{}
 		g := guard(store)
-		g.Watch.Logger = func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }
+		g.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		for _, name := range []string{"take", "exchange"} {
 			log.Reset()
 			store.be("a", down)

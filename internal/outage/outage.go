@@ -4,9 +4,11 @@
 package outage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -14,6 +16,20 @@ import (
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/window"
 )
+
+// Settings are the options for outages that programs give a limiter. Of a zero one, the default holds.
+type Settings struct {
+	Timeout  time.Duration // of a call; of an exchange, up to a quarter of its lease. Default: 250 ms
+	Failures int           // in a row, which open a circuit. Default: 3
+	Pause    time.Duration // the longest one between probes while calls come. Default: 320 ms
+	Logger   *slog.Logger  // Default: slog.Default, as it is when there is something to log
+}
+
+// Silent is the Logger of programs that want no lines.
+var Silent = slog.New(slog.DiscardHandler)
+
+// Log returns the logger.
+func (s *Settings) Log() *slog.Logger { return cmp.Or(s.Logger, slog.Default()) }
 
 // Error is a text. It matches window.ErrUnavailable.
 type Error string

@@ -17,7 +17,7 @@ const linePeriod = time.Minute
 // of one line, which is written at once, at the end of the outage, or a minute after the line before.
 type Watch struct {
 	Backend  window.Backend
-	Logger   func() *slog.Logger
+	Settings *Settings                              // of its limiter, for its Logger
 	Instead  string                                 // what decides while the store is away
 	Text     func(error) string                     // what a line has of an error
 	Observed func(cause error, after time.Duration) // after an outage, cause is nil
@@ -86,9 +86,8 @@ func (w *Watch) tell() {
 func (w *Watch) away(cause error) {
 	w.mu.Unlock()
 	defer w.mu.Lock()
-	if l := w.Logger(); l != nil {
-		l.Warn("throttr: the store is away", "store", Stores(w.Backend), "error", w.Text(cause), "instead", w.Instead)
-	}
+	w.Settings.Log().Warn("throttr: the store is away", "store", Stores(w.Backend), "error", w.Text(cause),
+		"instead", w.Instead)
 	w.Observed(cause, 0)
 }
 
@@ -96,10 +95,8 @@ func (w *Watch) away(cause error) {
 func (w *Watch) back(after time.Duration, made decisions) {
 	w.mu.Unlock()
 	defer w.mu.Lock()
-	if l := w.Logger(); l != nil {
-		l.Warn("throttr: the store is back", "store", Stores(w.Backend), "after", after.Round(time.Millisecond),
-			"degraded", made.all, "denied", made.denied)
-	}
+	w.Settings.Log().Warn("throttr: the store is back", "store", Stores(w.Backend),
+		"after", after.Round(time.Millisecond), "degraded", made.all, "denied", made.denied)
 	w.Observed(nil, after)
 }
 
@@ -142,13 +139,12 @@ func (w *Watch) due() decisions {
 
 // report logs decisions, if there are any.
 func (w *Watch) report(made decisions) {
-	l := w.Logger()
-	if made.all == 0 || l == nil {
+	if made.all == 0 {
 		return
 	}
-	l.Warn("throttr: decisions without the store", "store", Stores(w.Backend), "error", w.Text(made.cause),
-		"within", time.Since(made.since).Round(time.Second), "degraded", made.all, "denied", made.denied,
-		"instead", w.Instead)
+	w.Settings.Log().Warn("throttr: decisions without the store", "store", Stores(w.Backend),
+		"error", w.Text(made.cause), "within", time.Since(made.since).Round(time.Second), "degraded", made.all,
+		"denied", made.denied, "instead", w.Instead)
 }
 
 // take returns the decisions that a line is to report. Further ones are counted for a while. The caller holds mu.
@@ -163,11 +159,9 @@ func (w *Watch) take() decisions {
 }
 
 // LogPanic logs that a backend has panicked in the background, where the program could not recover from it. It is
-// called by the deferred function that has recovered. The logger may be nil.
+// called by the deferred function that has recovered.
 func LogPanic(l *slog.Logger, b window.Backend, cause any) {
-	if l != nil {
-		l.Error("throttr: the backend has panicked", "store", Stores(b), "panic", cause, "stack", string(debug.Stack()))
-	}
+	l.Error("throttr: the backend has panicked", "store", Stores(b), "panic", cause, "stack", string(debug.Stack()))
 }
 
 // Stores returns the names of a backend's stores, as far as it has any.
