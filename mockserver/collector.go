@@ -1,8 +1,12 @@
 package mockserver
 
 import (
-	"container/heap"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"slices"
+	"sort"
 	"time"
 )
 
@@ -40,11 +44,11 @@ func runTime(records int) uint64 {
 // follows.
 type collector struct {
 	hazards *[hazardCount]bool
-	timer   uint64     // when it fires, in ns since 1970; 0: not at all
-	events  recordHeap // all records, by their next event
-	first   *record    // the first live record in table order; nil: not known
-	parking *record    // holds the timer at its expiry; nil: none; always nil with LateExpiry
-	expired int        // records that have expired
+	timer   uint64 // when it fires, in ns since 1970; 0: not at all
+	events  schedule
+	first   *record // the first live record in table order; nil: not known
+	parking *record // holds the timer at its expiry; nil: none; always nil with LateExpiry
+	expired int     // records that have expired
 	locked  bool
 	report  func(text string) // called when the server locks up
 }
@@ -78,7 +82,7 @@ func (c *collector) added(r *record) {
 // findFirst finds the first live record in table order. Of many records it is seldom the one that is removed, so that
 // this is seldom called.
 func (c *collector) findFirst() {
-	for _, r := range c.events.records {
+	for _, r := range c.events {
 		if !r.dead && (c.first == nil || r.order < c.first.order) {
 			c.first = r
 		}
@@ -94,10 +98,11 @@ func (c *collector) removed(r *record) {
 	}
 }
 
-// changed is called for each live record that has a new expiry. A SET of an existing buffer
-// does not set the timer even if its key is empty.
-func (c *collector) changed(r *record, bySet bool) {
-	c.events.fix(r)
+// move gives a live record a new expiry. A SET of an existing buffer does not set the timer even if its key is empty.
+func (c *collector) move(r *record, expires uint64, bySet bool) {
+	c.events.remove(r)
+	r.expires = expires
+	c.events.add(r)
 	sets := r.key == "" && !bySet
 	switch {
 	case c.hazards[LateExpiry] && sets:
@@ -134,10 +139,11 @@ func (c *collector) rearm() {
 // run runs the collector at time t. It calls remove for each record to be removed from
 // the store.
 func (c *collector) run(t uint64, remove func(*record)) {
-	records := len(c.events.records)
-	var marked []*record
-	for r := c.events.first(); r != nil && r.due() <= t; r = c.events.first() {
-		c.events.remove(r)
+	records := len(c.events)
+	n := sort.Search(records, func(i int) bool { return c.events[i].due() > t })
+	due := slices.Clone(c.events[:n])
+	c.events = slices.Delete(c.events, 0, n)
+	for _, r := range due {
 		if r.dead {
 			remove(r)
 			continue
@@ -148,14 +154,11 @@ func (c *collector) run(t uint64, remove func(*record)) {
 			r.expires = t // later only if an UPDATE moved it into the past
 		}
 		if c.hazards[Grace] {
-			marked = append(marked, r)
+			r.dead = true
+			c.events.add(r)
 		} else {
 			remove(r)
 		}
-	}
-	for _, r := range marked {
-		r.dead = true
-		c.events.add(r)
 	}
 	c.rearm()
 	took := runTime(records)
@@ -172,66 +175,38 @@ func (r *record) dueAt(t uint64) string {
 	if r.dead {
 		what = "end of the grace"
 	}
-	when := fmt.Sprintf("due %v later", time.Duration(r.due()-t))
-	if r.due() < t {
-		when = fmt.Sprintf("%v overdue", time.Duration(t-r.due()))
-	}
-	return fmt.Sprintf("the %s of %q was %s", what, r.key, when)
+	return fmt.Sprintf("the %s of %q was due %v later", what, r.key, time.Duration(max(r.due(), t)-t))
 }
 
-// tableOrder returns where a key stands in the server's table. The order of a real
-// server's hash table is not known. Here it is pseudo-random, and depends on nothing
-// but the key: FNV-1a, with the finalizer of SplitMix64 for keys that differ little.
+// tableOrder returns where a key stands in the server's table. The order of a real server's hash table is not known.
+// Here it is pseudo-random, and depends on nothing but the key.
 func tableOrder(key string) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 0x100000001b3
-	}
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
+	h := sha256.Sum256([]byte(key))
+	return binary.LittleEndian.Uint64(h[:])
 }
 
-// recordHeap is a heap of records, of which the first has the earliest event.
-type recordHeap struct{ records []*record }
+// schedule has all records, in the order of their next events.
+type schedule []*record
 
 // first returns the record with the earliest event, or nil.
-func (h *recordHeap) first() *record {
-	if len(h.records) == 0 {
+func (s schedule) first() *record {
+	if len(s) == 0 {
 		return nil
 	}
-	return h.records[0]
+	return s[0]
 }
 
-func (h *recordHeap) add(r *record)    { heap.Push(h, r) }
-func (h *recordHeap) remove(r *record) { heap.Remove(h, r.position) }
-func (h *recordHeap) fix(r *record)    { heap.Fix(h, r.position) }
-
-// Len implements [heap.Interface], as do Less, Swap, Push and Pop.
-func (h *recordHeap) Len() int { return len(h.records) }
-
-// Less compares the events of two records.
-func (h *recordHeap) Less(i, j int) bool { return h.records[i].due() < h.records[j].due() }
-
-// Swap swaps two records.
-func (h *recordHeap) Swap(i, j int) {
-	h.records[i], h.records[j] = h.records[j], h.records[i]
-	h.records[i].position = i
-	h.records[j].position = j
+// find returns where r is, or belongs.
+func (s schedule) find(r *record) int {
+	i, _ := slices.BinarySearchFunc(s, r, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.due(), b.due()), cmp.Compare(a.key, b.key))
+	})
+	return i
 }
 
-// Push appends a record.
-func (h *recordHeap) Push(r any) {
-	rec := r.(*record)
-	rec.position = len(h.records)
-	h.records = append(h.records, rec)
-}
+func (s *schedule) add(r *record) { *s = slices.Insert(*s, s.find(r), r) }
 
-// Pop removes the last record.
-func (h *recordHeap) Pop() any {
-	last := len(h.records) - 1
-	r := h.records[last]
-	h.records[last] = nil
-	h.records = h.records[:last]
-	return r
+func (s *schedule) remove(r *record) {
+	i := s.find(r)
+	*s = slices.Delete(*s, i, i+1)
 }

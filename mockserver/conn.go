@@ -11,10 +11,15 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// readSize is how many bytes are read from a connection before responses are sent, unless requests take time. It
-// is more than a real server's buffer, so that a flood counts as one: all of its responses are outstanding, however
-// fast they could be sent.
-const readSize = 64 << 10
+// readSize returns how many bytes are read from a connection before responses are sent: what a real server's buffer
+// holds, if requests take time. Else it is more, so that a flood counts as one: all of its responses are outstanding,
+// however fast they could be sent.
+func (s *Server) readSize() int {
+	if s.costs == (costs{}) {
+		return 64 << 10
+	}
+	return codec.MaxFrame
+}
 
 // conn is a connection. Its reader goroutine executes requests. Over a socket it sends the responses as well, which
 // saves waking the writer; in memory, where a client may not read before all of its requests are read, the writer
@@ -40,11 +45,10 @@ type conn struct {
 	out                   []response // that have not been sent
 	buf                   []byte     // the last of their frames
 	held                  bool       // nothing is sent yet
-	finished              bool       // no more responses come: the connection ends after them
 	closed                bool       // it has ended
 	halfOpen              bool       // what the client sends is lost, and nothing is sent
 	dropped               bool       // the server has ended the connection
-	gone                  bool       // no more requests are executed
+	gone                  bool       // no more requests are executed: it ends when all responses are sent
 	sent                  int        // responses that were sent since the last read
 	packets               int        // with requests, during the start-up
 	requests              [lastOp + 1]uint64
@@ -71,7 +75,6 @@ func (s *Server) newConn(nc net.Conn) *conn {
 // drop ends the connection at once. The caller holds Server.mu.
 func (c *conn) drop() {
 	c.dropped = true
-	c.leave()
 	c.close()
 }
 
@@ -86,13 +89,14 @@ func (c *conn) leave() {
 // close ends the connection and its goroutines. The caller holds Server.mu.
 func (c *conn) close() {
 	c.closed = true
+	c.leave()
 	c.net.Close()
 	c.signal()
 }
 
 // read is the reader goroutine.
 func (c *conn) read() {
-	buf := make([]byte, c.srv.thread.readSize())
+	buf := make([]byte, c.srv.readSize())
 	for {
 		n, err := c.net.Read(buf)
 		data := buf[:min(n, c.readLeft)]
@@ -101,20 +105,24 @@ func (c *conn) read() {
 			c.ended(err)
 			return
 		}
-		c.srv.thread.wait()
 	}
 }
 
-// serve executes the requests that are complete with data, and sends the responses, all together. It reports whether
-// the connection goes on.
+// serve executes the requests that are complete with data, as many at a time as fit a real server's buffer, and sends
+// the responses, all together. It reports whether the connection goes on.
 func (c *conn) serve(data []byte) bool {
 	if len(data) == 0 {
 		return true
 	}
-	c.srv.thread.acquire()
-	ok := c.execute(data)
-	c.srv.thread.release()
-	c.unhold()
+	c.in = append(c.in, data...)
+	ok := true
+	for n := 1; n > 0 && ok && len(c.in) > 0; {
+		n, ok = c.srv.turn(c, c.in[:min(len(c.in), codec.MaxFrame)])
+		c.in = slices.Delete(c.in, 0, n)
+	}
+	c.srv.mu.Lock()
+	c.held = false
+	c.srv.mu.Unlock()
 	if inMemory := c.net.LocalAddr().Network() == "pipe"; inMemory || !ok {
 		c.signal()
 		return ok
@@ -122,30 +130,10 @@ func (c *conn) serve(data []byte) bool {
 	return c.flush()
 }
 
-// unhold lets the responses be sent that execute has held back.
-func (c *conn) unhold() {
-	c.srv.mu.Lock()
-	defer c.srv.mu.Unlock()
-	c.held = false
-}
-
-// execute executes the requests that are complete with data, as many at a time as fit a real server's buffer. It
-// reports whether the connection goes on.
-func (c *conn) execute(data []byte) bool {
-	c.in = append(c.in, data...)
-	for len(c.in) > 0 {
-		n, ok := c.srv.turn(c, c.in[:min(len(c.in), codec.MaxFrame)])
-		c.in = slices.Delete(c.in, 0, n)
-		if n == 0 || !ok {
-			return ok
-		}
-	}
-	return true
-}
-
 // turn executes the complete requests at the start of src, without requests of other connections in between and
 // all at the same time, and holds their responses back. It returns their length, and whether the connection goes on.
 func (s *Server) turn(c *conn, src []byte) (n int, ok bool) {
+	defer s.thread.acquire()()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.halfOpen {
@@ -168,7 +156,7 @@ func (s *Server) turn(c *conn, src []byte) (n int, ok bool) {
 		requests++
 	}
 	if requests > 0 {
-		s.thread.owe(s.costs.turn + s.scan())
+		s.thread.owed += s.costs.turn + s.scan()
 		s.checkStart(c, requests, now)
 	}
 	if s.hazards[Reorder] {
@@ -185,14 +173,14 @@ func (s *Server) step(c *conn, src []byte, now uint64) (n int, err error) {
 	}
 	made := s.store.made
 	x := &s.exchange
-	*x = exchange{conn: c, out: x.out[:0]}
+	*x = exchange{conn: c, response: response{frame: x.frame[:0]}}
 	if n, err = s.protocol.execute(x, src); err != nil {
 		return 0, err
 	}
-	s.thread.owe(s.costs.of(x.op, made, len(s.store.records), s.leaked))
+	s.thread.owed += s.cost(x.op, made)
 	if s.observer != nil {
 		s.observe(x)
 	}
-	s.respond(c, response{frame: x.out, record: x.record, unitAt: x.unitAt}, s.faultOf(x.op, x.key))
+	s.respond(c, x.response, s.faultOf(x.op, x.key))
 	return n, nil
 }

@@ -52,3 +52,14 @@
 //
 // All methods are safe for concurrent use.
 package mockserver
+
+// A request's way, and which file has it:
+//
+//   - network.go: a connection is accepted, and begins to be served.
+//   - conn.go: read receives bytes, turn executes the requests in them one after the other, step executes one.
+//   - protocol.go decodes the request, calls the store or the channels, and encodes the response; listing.go has the
+//     requests about the server itself.
+//   - store.go has the records; collector.go expires them.
+//   - fault.go: respond queues the response, after what tests have injected; writer.go sends it.
+//
+// The other files have one hazard or one kind of fault each, or what tests call: inspect.go reads and writes records.

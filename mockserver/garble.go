@@ -20,7 +20,7 @@ const (
 // of each. With [GarbledList], an entry that never existed follows for each record that was removed less than
 // garbleTime ago: a real server sends the response from records that can be removed meanwhile (H14).
 func (st *store) listed() (all []*record) {
-	for _, r := range st.collector.events.records {
+	for _, r := range st.records {
 		if !r.dead {
 			r.reads.mark(st.minute, 1)
 			all = append(all, r)

@@ -69,21 +69,17 @@ const (
 	hazardCount
 )
 
-// hazards are the names and defaults of all hazards.
-var hazards = [hazardCount]struct {
-	name string
-	on   bool
-}{
-	Grace:       {"H1 Grace", true},
-	LateExpiry:  {"H2 LateExpiry", false},
-	Wrap:        {"H3 Wrap", true},
-	Events:      {"H8 Events", true},
-	LockUp:      {"H12 LockUp", false},
-	Overflow:    {"H4 Overflow", false},
-	GarbledList: {"H14 GarbledList", false},
-	StartUp:     {"H17 StartUp", false},
-	StrayUnit:   {"H19 StrayUnit", false},
-	Reorder:     {"H9 Reorder", false},
+var hazardNames = [hazardCount]string{
+	Grace:       "H1 Grace",
+	LateExpiry:  "H2 LateExpiry",
+	Wrap:        "H3 Wrap",
+	Events:      "H8 Events",
+	LockUp:      "H12 LockUp",
+	Overflow:    "H4 Overflow",
+	GarbledList: "H14 GarbledList",
+	StartUp:     "H17 StartUp",
+	StrayUnit:   "H19 StrayUnit",
+	Reorder:     "H9 Reorder",
 }
 
 // Hazards returns all hazards.
@@ -100,7 +96,7 @@ func (h Hazard) String() string {
 	if !h.known() {
 		return fmt.Sprintf("Hazard(%d)", int(h))
 	}
-	return hazards[h].name
+	return hazardNames[h]
 }
 
 func (h Hazard) known() bool { return h >= 0 && h < hazardCount }

@@ -62,10 +62,7 @@ func (s *Server) TTL(key string) (time.Duration, bool) {
 	if r == nil {
 		return 0, false
 	}
-	if r.expires <= st.now {
-		return 0, true
-	}
-	return time.Duration(min(r.expires-st.now, 1<<63-1)), true
+	return time.Duration(min(max(r.expires, st.now)-st.now, 1<<63-1)), true
 }
 
 // Delete removes whatever is under key, a dead record included, and reports whether

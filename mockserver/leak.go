@@ -56,7 +56,7 @@ func (c *conn) ended(err error) {
 		c.out = nil
 		c.close()
 	}
-	c.finished = true
+	c.leave()
 	c.signal()
 }
 

@@ -74,7 +74,7 @@ func (p sized[T]) list(x *exchange) {
 	x.respond(true, codec.ListResponse[T]{
 		Fragments: fragments(entries, func(e codec.ListEntry[T]) int { return 11 + len(e.Key) }),
 	})
-	p.store.spoil(x.out)
+	p.store.spoil(x.frame)
 }
 
 func (p sized[T]) stats(x *exchange) {
@@ -85,7 +85,7 @@ func (p sized[T]) stats(x *exchange) {
 	x.respond(true, codec.StatsResponse{
 		Fragments: fragments(entries, func(e codec.StatsEntry) int { return 33 + len(e.Key) }),
 	})
-	p.store.spoil(x.out)
+	p.store.spoil(x.frame)
 }
 
 func (cs channels) entries() (all []codec.ChannelsEntry) {

@@ -101,7 +101,6 @@ func (s *Server) open() iter.Seq[*conn] {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.leave()
 	c.close()
 	s.conns = slices.DeleteFunc(s.conns, func(o *conn) bool { return o == c })
 }

@@ -1,6 +1,10 @@
 package mockserver
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Option changes how a server is started.
 type Option func(*options)
@@ -17,11 +21,8 @@ type options struct {
 }
 
 func defaults() options {
-	o := options{valueSize: 2, network: "tcp", addr: "127.0.0.1:0"}
-	for h := range o.hazards {
-		o.hazards[h] = hazards[h].on
-	}
-	return o
+	on := [hazardCount]bool{Grace: true, Wrap: true, Events: true}
+	return options{valueSize: 2, network: "tcp", addr: "127.0.0.1:0", hazards: on}
 }
 
 // WithValueSize sets the width of quotas and amounts of time: 1, 2, 4 or 8 bytes. The
@@ -68,24 +69,20 @@ func WithRealCollector() Option {
 // must be quick, and must not call methods of the server other than [Server.Now].
 func WithObserver(f func(Exec)) Option { return func(o *options) { o.observer = f } }
 
-func (o *options) check() (err error) {
-	if o.err != nil {
+// complete sets what depends on other options, and returns an error if one is out of range.
+func (o *options) complete() error {
+	switch {
+	case o.err != nil:
 		return o.err
+	case !slices.Contains([]string{"tcp", "unix", "memory"}, o.network):
+		return fmt.Errorf("mockserver: network is tcp, unix or memory, not %q", o.network)
+	case o.network == "memory":
+		o.addr = cmp.Or(o.addr, "memory:9000")
 	}
-	if err := checkValueSize(o.valueSize); err != nil {
+	if err := o.costs.complete(o.network); err != nil {
 		return err
 	}
-	switch o.network {
-	case "tcp", "unix":
-	case "memory":
-		if o.addr == "" {
-			o.addr = "memory:9000"
-		}
-	default:
-		return fmt.Errorf("mockserver: network is tcp, unix or memory, not %q", o.network)
-	}
-	o.costs, err = o.costs.check(o.network)
-	return err
+	return checkValueSize(o.valueSize)
 }
 
 func checkValueSize(n int) error {

@@ -16,23 +16,20 @@ type exchange struct {
 	request codec.Request
 	key     []byte // what the request is about; aliases its bytes
 	ok      bool   // the status of the response
-	out     []byte // the response
-
-	record *record // whose TTL unit is in the response; nil: none
-	unitAt int     // where
+	response
 }
 
 // status responds to a request about key with one status byte.
 func (x *exchange) status(key []byte, ok bool) {
 	x.key = key
 	x.ok = ok
-	x.out, _ = codec.Status(ok).AppendBinary(x.out)
+	x.frame, _ = codec.Status(ok).AppendBinary(x.frame)
 }
 
 // respond responds to a request that fails if nothing is found. The response was made to fit its frame.
 func (x *exchange) respond(found bool, res codec.Response) {
 	x.ok = found
-	x.out, _ = res.AppendBinary(x.out)
+	x.frame, _ = res.AppendBinary(x.frame)
 }
 
 // protocol executes the requests of one value size.
@@ -99,7 +96,16 @@ func (p sized[T]) run(x *exchange) error {
 		x.key = m.Key
 		x.respond(res.Found, res)
 	case codec.Update[T]:
-		return p.update(x, m)
+		var ok bool
+		var err error
+		switch m.Attribute {
+		case codec.Quota:
+			ok = p.store.updateQuota(m.Key, m.Change, uint64(m.Value))
+		case codec.TimeToLive:
+			ok, err = p.store.updateTTL(m.Key, m.Change, uint64(m.Value))
+		}
+		x.status(m.Key, ok)
+		return err
 	case codec.Purge:
 		x.status(m.Key, p.store.purge(m.Key))
 	case codec.Set[T]:
@@ -128,21 +134,13 @@ func (p sized[T]) run(x *exchange) error {
 	return nil
 }
 
-func (p sized[T]) update(x *exchange, m codec.Update[T]) (err error) {
-	ok := false
-	switch m.Attribute {
-	case codec.Quota:
-		ok = p.store.updateQuota(m.Key, m.Change, uint64(m.Value))
-	case codec.TimeToLive:
-		ok, err = p.store.updateTTL(m.Key, m.Change, uint64(m.Value))
-	}
-	x.status(m.Key, ok)
-	return err
-}
-
+// remaining returns what is left of r's TTL a nanosecond later, rounded down to its unit, modulo the value size.
 func (p sized[T]) remaining(r *record) codec.TTL[T] {
-	t := p.store.remaining(r)
-	return codec.TTL[T]{Amount: T(t.Amount), Unit: t.Unit}
+	t := codec.TTL[T]{Unit: r.unit}
+	if r.expires > p.store.now {
+		t.Amount = T((r.expires - p.store.now - 1) / uint64(r.unit.Duration()))
+	}
+	return t
 }
 
 // publish sends the EVENTs before the response, so that a publisher that is subscribed

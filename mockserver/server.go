@@ -18,7 +18,7 @@ type Server struct {
 	network  string
 	split    atomic.Int64
 	costs    costs
-	thread   *thread        // spends the time of costs; nil: requests take none
+	thread   thread         // spends the time of costs
 	wg       sync.WaitGroup // every goroutine of the server
 
 	mu         sync.Mutex // guards all below; held while the requests of one read are executed
@@ -49,7 +49,7 @@ type Server struct {
 func Start(opts ...Option) (*Server, error) {
 	o := defaults()
 	api.Apply("mockserver: Start", &o, opts)
-	if err := o.check(); err != nil {
+	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	s := &Server{
@@ -58,6 +58,7 @@ func Start(opts ...Option) (*Server, error) {
 		hazards:  o.hazards,
 		network:  o.network,
 		costs:    o.costs,
+		thread:   thread{busy: make(chan struct{}, 1), spins: o.network != "memory"},
 		addr:     o.addr,
 		channels: make(channels),
 	}
@@ -67,14 +68,7 @@ func Start(opts ...Option) (*Server, error) {
 		s.violations = append(s.violations, Violation{Rule: "H12", Text: text})
 	}}
 	s.protocol = newProtocol(s, o.valueSize)
-	if o.costs != (costs{}) {
-		var err error
-		if s.thread, err = newThread(o.network != "memory", &s.wg); err != nil {
-			return nil, err
-		}
-	}
 	if err := s.listen(); err != nil {
-		s.thread.close()
 		return nil, err
 	}
 	return s, nil
@@ -140,7 +134,6 @@ func (s *Server) Close() error {
 	if !s.closed {
 		err = s.stop()
 		s.closed = true
-		s.thread.close()
 	}
 	s.mu.Unlock()
 	s.wg.Wait()

@@ -45,15 +45,6 @@ type costs struct {
 	real    bool          // what depends on the records takes longer
 }
 
-// What requests take on a real server, on a quiet machine. Most of it is the sending of the response,
-// each with a system call of its own.
-var (
-	// tcpCosts are those of a fresh server over TCP: 10 µs for a request that is alone, and 6 µs for one of many.
-	tcpCosts = costs{request: 6 * time.Microsecond, turn: 4 * time.Microsecond, real: true}
-	// unixCosts are those of a fresh server over a Unix socket: 12 µs, and 3.1 µs.
-	unixCosts = costs{request: 3100 * time.Nanosecond, turn: 9 * time.Microsecond, real: true}
-)
-
 // What depends on the records that a real server has.
 const (
 	listed  = 5 * time.Microsecond  // a LIST or STATS takes it for each record (H20)
@@ -78,26 +69,29 @@ func creationTime(made int) time.Duration {
 	}
 }
 
-// check returns the costs of a network, or an error if they are out of range.
-func (c costs) check(network string) (costs, error) {
+// complete sets the costs of a real server on a network, or returns an error if those that were given are out of range.
+// On a fresh real server, on a quiet machine, a request takes 10 µs if it is alone, and 6 µs as one of many; over a Unix
+// socket 12 and 3.1 µs. Most of it is the sending of the response, each with a system call of its own.
+func (c *costs) complete(network string) error {
 	switch {
 	case c.real && network == "unix":
-		return unixCosts, nil
+		*c = costs{request: 3100 * time.Nanosecond, turn: 9 * time.Microsecond, real: true}
 	case c.real:
-		return tcpCosts, nil
+		*c = costs{request: 6 * time.Microsecond, turn: 4 * time.Microsecond, real: true}
 	case c.request < 0 || c.request > maxServiceTime:
-		return c, fmt.Errorf("mockserver: service time is 0 to %v, not %v", maxServiceTime, c.request)
+		return fmt.Errorf("mockserver: service time is 0 to %v, not %v", maxServiceTime, c.request)
 	}
-	return c, nil
+	return nil
 }
 
-// of returns how long a request takes on a server that has made a number of records, has a number of
-// them, and has a number of responses that were not read.
-func (c costs) of(op codec.Op, made, records, unread int) time.Duration {
-	if !c.real {
-		return c.request
+// cost returns how long a request takes. made is how many records the server had made before it. The caller holds s.mu.
+func (s *Server) cost(op codec.Op, made int) time.Duration {
+	d := s.costs.request
+	if !s.costs.real {
+		return d
 	}
-	d := c.request + time.Duration(unread*leaked/10)*time.Nanosecond
+	d += time.Duration(s.leaked*leaked/10) * time.Nanosecond
+	records := len(s.store.records)
 	switch op {
 	case codec.OpInsert, codec.OpSet:
 		d += creationTime(made)
@@ -116,4 +110,27 @@ func (s *Server) scan() time.Duration {
 	}
 	s.scanned = s.store.minute
 	return time.Duration(len(s.store.records)) * scanned
+}
+
+// thread is the only thread of a real server: it executes a buffer of requests of one connection at a time.
+type thread struct {
+	busy  chan struct{} // holds a token while a connection has the thread
+	spins bool          // as a real server does: so short a time can't be slept outside of a bubble of testing/synctest
+	owed  time.Duration // by the connection that has the thread
+}
+
+// acquire waits for the thread. The function that it returns spends what the connection owes, and frees the thread.
+func (t *thread) acquire() (release func()) {
+	t.busy <- struct{}{}
+	began := time.Now()
+	return func() {
+		if t.spins {
+			for time.Since(began) < t.owed {
+			}
+		} else {
+			time.Sleep(t.owed)
+		}
+		t.owed = 0
+		<-t.busy
+	}
 }

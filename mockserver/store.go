@@ -9,18 +9,17 @@ import (
 
 // record is a counter or a buffer.
 type record struct {
-	key      string
-	buffer   bool
-	quota    uint64 // 0 for a buffer
-	value    []byte // nil for a counter
-	unit     codec.Unit
-	expires  uint64 // ns since 1970
-	dead     bool   // marked by the collector: expired, and in its grace
-	order    uint64 // in the table
-	position int    // in collector.events
-	reads    meter
-	writes   meter
-	removed  bool
+	key     string
+	buffer  bool
+	quota   uint64 // 0 for a buffer
+	value   []byte // nil for a counter
+	unit    codec.Unit
+	expires uint64 // ns since 1970
+	dead    bool   // marked by the collector: expired, and in its grace
+	order   uint64 // in the table
+	reads   meter
+	writes  meter
+	removed bool
 }
 
 // ttl is a TTL of any value size.
@@ -145,9 +144,8 @@ func (st *store) set(key, value []byte, t ttl) (bool, error) {
 	}
 	r.value = value
 	r.unit = t.Unit
-	r.expires = end
 	r.writes.mark(st.minute, 1)
-	st.collector.changed(r, true)
+	st.collector.move(r, end, true)
 	return true, nil
 }
 
@@ -204,20 +202,9 @@ func (st *store) updateTTL(key []byte, change codec.Change, value uint64) (bool,
 	if err != nil {
 		return false, err
 	}
-	r.expires = end
 	r.writes.mark(st.minute, 1)
-	st.collector.changed(r, false)
+	st.collector.move(r, end, false)
 	return true, nil
-}
-
-// remaining returns what is left of r's TTL a nanosecond later, rounded down to its unit,
-// modulo the value size.
-func (st *store) remaining(r *record) ttl {
-	t := ttl{Unit: r.unit}
-	if r.expires > st.now {
-		t.Amount = (r.expires - st.now - 1) / uint64(r.unit.Duration()) & st.max
-	}
-	return t
 }
 
 // expiry returns when a TTL that starts at from ends. If that does not fit 64 bits, it
@@ -234,10 +221,9 @@ func expiry(from uint64, t ttl) (uint64, error) {
 // finest returns the finest unit in which d, rounded down, is at most max; hours if
 // there is none.
 func finest(d time.Duration, max uint64) codec.Unit {
-	for u := codec.Nanoseconds; u < codec.Hours; u++ {
-		if uint64(d/u.Duration()) <= max {
-			return u
-		}
+	u := codec.Nanoseconds
+	for u < codec.Hours && uint64(d/u.Duration()) > max {
+		u++
 	}
-	return codec.Hours
+	return u
 }

@@ -47,7 +47,7 @@ func (c *conn) flush() bool {
 	}
 	c.srv.mu.Lock()
 	defer c.srv.mu.Unlock()
-	return !c.closed && (!c.finished || len(c.out) > 0)
+	return !c.closed && (!c.gone || len(c.out) > 0)
 }
 
 // take moves the responses that are due to c.frames, and reports whether there are any. They are not
