@@ -46,18 +46,16 @@ func (e *env) config() (throttr.Config, error) {
 
 // withClient connects, calls f, and disconnects.
 func (e *env) withClient(ctx context.Context, f func(ctx context.Context, c client) (bool, error)) (bool, error) {
-	return e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
-		cfg, err := e.config()
-		if err != nil {
-			return false, err
-		}
-		c, err := connect(ctx, cfg)
-		if err != nil {
-			return false, err
-		}
-		defer c.Close()
-		return f(ctx, c)
-	})
+	return with(ctx, e.timeout, e.connect, f)
+}
+
+// connect connects to the servers of the store.
+func (e *env) connect(ctx context.Context) (client, error) {
+	cfg, err := e.config()
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, cfg)
 }
 
 // connect connects to servers of any value size, which must be the same for all.

@@ -35,12 +35,15 @@ type counted struct {
 	EndsAt time.Time `json:"ends_at,omitzero"`
 }
 
+func limitedOf(l throttr.Limit) *limited {
+	return &limited{l.Name, l.Algorithm.String(), l.Max, l.Burst, l.Scale.Seconds(), l.Calendar.String(), l.Zone,
+		l.StartDay}
+}
+
 func countedOf(l *throttr.Listed) counted {
 	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds(),
 		EndsAt: l.Window.ExpiresAt.UTC()}
-	o := l.Limit
-	c.limited = limited{o.Name, o.Algorithm.String(), o.Max, o.Burst, o.Scale.Seconds(), o.Calendar.String(),
-		o.Zone, o.StartDay}
+	c.limited = *limitedOf(l.Limit)
 	if used := usage(l); used >= 0 {
 		c.Used = &used
 	}
@@ -102,7 +105,7 @@ func (l *limitFlags) complete(c *throttr.Listed) bool {
 }
 
 // list is the command list.
-func list(e *env, f *flags, _ string) action {
+func list(e *env, f *flags) action {
 	l := limitFlagsOf(f)
 	prefix := f.String("prefix", "", "list only keys that begin `so`")
 	return func(ctx context.Context, keys []string) (bool, error) {
@@ -127,19 +130,49 @@ func list(e *env, f *flags, _ string) action {
 	}
 }
 
-// forgotten is the JSON of a count that was ended. Without a limit, there was none.
-type forgotten struct {
+// changed is the JSON of a count that was ended, or to which was given back. Without a limit, there was none.
+type changed struct {
 	keyed
-	Forgotten bool `json:"forgotten"`
+	Forgotten *bool   `json:"forgotten,omitempty"`
+	GivenBack *uint64 `json:"given_back,omitempty"`
 	*limited
-	Count uint64 `json:"count"`
+	Count uint64 `json:"count"` // given back, after it
+}
+
+// change prints what was done with the count of a key, or, if that is nil, that there was none.
+func (o *output) change(line changed, c *throttr.Listed, result string) {
+	if c == nil {
+		o.add(line, shown(line.Key), "-", 0, "-", "-", "nothing was counted")
+		return
+	}
+	line.limited = limitedOf(c.Limit)
+	line.Count = c.Window.Count
+	o.add(line, shown(line.Key), dash(c.Limit.Name), line.Count, length(c.Limit), c.Limit.Algorithm, result)
 }
 
 // forget is the command forget.
-func forget(e *env, f *flags, _ string) action {
+func forget(e *env, f *flags) action {
 	l := limitFlagsOf(f)
 	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
-		return forgetKey(ctx, e.out, b, l, key)
+		find := l.listed
+		if l.Scale > 0 || l.Calendar != 0 {
+			find = l.peeked
+		}
+		all, err := find(ctx, b, key)
+		if err != nil {
+			return false, err
+		}
+		some := len(all) > 0
+		for _, c := range all {
+			if err := b.Reset(ctx, key, c.Limit); err != nil {
+				return false, err
+			}
+			e.out.change(changed{keyed: keyOf(key), Forgotten: &some}, &c, "forgotten")
+		}
+		if !some {
+			e.out.change(changed{keyed: keyOf(key), Forgotten: &some}, nil, "")
+		}
+		return some, nil
 	})
 }
 
@@ -153,40 +186,8 @@ func (e *env) changing(change func(ctx context.Context, b throttr.Backend, key s
 	}
 }
 
-// forgetKey ends the counts of a key.
-func forgetKey(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string) (bool, error) {
-	find := l.listed
-	if l.Scale > 0 || l.Calendar != 0 {
-		find = l.peeked
-	}
-	all, err := find(ctx, b, key)
-	if err != nil {
-		return false, err
-	}
-	for _, c := range all {
-		if err := b.Reset(ctx, key, c.Limit); err != nil {
-			return false, err
-		}
-		limit := countedOf(&c).limited
-		out.add(forgotten{keyOf(key), true, &limit, c.Window.Count},
-			shown(key), dash(c.Limit.Name), c.Window.Count, length(c.Limit), c.Limit.Algorithm, "forgotten")
-	}
-	if len(all) == 0 {
-		out.add(forgotten{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
-	}
-	return len(all) > 0, nil
-}
-
-// givenBack is the JSON of what was given back to a count. Without a limit, there was none.
-type givenBack struct {
-	keyed
-	GivenBack uint64 `json:"given_back"`
-	*limited
-	Count uint64 `json:"count"` // after it
-}
-
 // giveBack is the command give-back.
-func giveBack(e *env, f *flags, _ string) action {
+func giveBack(e *env, f *flags) action {
 	l := limitFlagsOf(f)
 	n := uint64(1)
 	f.number(&n, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
@@ -203,18 +204,18 @@ func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFla
 		return false, err
 	}
 	if c == nil {
-		out.add(givenBack{keyed: keyOf(key)}, shown(key), "-", 0, "-", "-", "nothing was counted")
+		out.change(changed{keyed: keyOf(key), GivenBack: new(uint64)}, nil, "")
 		return false, nil
 	}
-	of := countedOf(c).limited
 	// What counts 1 returns the ID of the window. The 1 is given back, too. Throttr servers, which store no Max, give
 	// back to takes only. Other stores keep the Max of the call, and may be full.
 	call := b.Charge
-	if c.Limit.Max == 0 {
-		c.Limit = largest(b, c.Limit)
+	limit := c.Limit
+	if limit.Max == 0 {
+		limit = largest(b, limit)
 		call = b.Take
 	}
-	w, err := call(ctx, key, c.Limit, 1)
+	w, err := call(ctx, key, limit, 1)
 	if err != nil {
 		return false, err
 	}
@@ -222,7 +223,7 @@ func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFla
 		return false, fmt.Errorf("the count of %s is the largest there is: see throttr help forget", shown(key))
 	}
 	n := min(most, w.Count-1)
-	given, err := b.GiveBack(ctx, key, c.Limit, n+1, w.ID)
+	given, err := b.GiveBack(ctx, key, limit, n+1, w.ID)
 	switch {
 	case err != nil:
 		return false, err
@@ -231,8 +232,8 @@ func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFla
 	default:
 		n = 0
 	}
-	out.add(givenBack{keyOf(key), n, &of, w.Count}, shown(key), dash(of.Name), w.Count, length(c.Limit), of.Algorithm,
-		fmt.Sprintf("%d given back", n))
+	c.Window = w
+	out.change(changed{keyed: keyOf(key), GivenBack: &n}, c, fmt.Sprintf("%d given back", n))
 	return n > 0, nil
 }
 
@@ -297,7 +298,7 @@ type held struct {
 }
 
 // holders is the command holders.
-func holders(e *env, f *flags, _ string) action {
+func holders(e *env, f *flags) action {
 	name := f.String("name", "", "the `name` of the limit")
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "name", "used", "process", "held", "waiting", "lease ends in")

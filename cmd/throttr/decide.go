@@ -12,19 +12,15 @@ import (
 // decision is how a command decides about takes, and prints the decisions.
 type decision func(ctx context.Context, out *output, limiter *throttr.RateLimit, takes []throttr.Take) (bool, error)
 
-// decide returns a command that decides about takes.
-func decide(do decision) func(*env, *flags, string) action {
-	return func(e *env, f *flags, name string) action {
+// decide returns a command that decides about takes of least or more.
+func decide(do decision, least uint64) func(*env, *flags) action {
+	return func(e *env, f *flags) action {
 		l := limitFlagsOf(f)
-		least := uint64(1)
-		if name == "peek" {
-			least = 0
-		}
 		n := uint64(1)
 		f.number(&n, "n", least, math.MaxUint64, "how `many` for each key (default 1); of peek, 0 asks only what is counted")
 		return func(ctx context.Context, keys []string) (bool, error) {
 			if !f.isSet("limit") {
-				return false, errors.New("--limit is missing: how many a window may have")
+				return false, errors.New("--limit is missing: how many a window may have; throttr list KEY prints what is stored")
 			}
 			limit, err := l.limit()
 			if err != nil {

@@ -29,12 +29,5 @@ func parseDuration(text string) (time.Duration, error) {
 
 // formatScale formats a duration without the units that are 0 at its end: 1m, and not 1m0s.
 func formatScale(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }

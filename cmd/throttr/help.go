@@ -22,17 +22,17 @@ var helpText string
 // command is a command of the program.
 type command struct {
 	name  string
-	setup func(e *env, f *flags, name string) action // defines its flags
-	args  string                                     // such as "key..."
-	short string                                     // what it does
-	long  string                                     // more about it
+	setup func(e *env, f *flags) action // defines its flags
+	args  string                        // such as "key..."
+	short string                        // what it does
+	long  string                        // more about it
 }
 
 // commands returns all commands, in the order of help. Those before firstOfServers are for all stores.
 func commands() []*command {
 	all := []*command{
-		{name: "hit", setup: decide(hit)}, {name: "take", setup: decide(take)}, {name: "wait", setup: decide(wait)},
-		{name: "peek", setup: decide(peek)}, {name: "list", setup: list}, {name: "top", setup: watch},
+		{name: "hit", setup: decide(hit, 1)}, {name: "take", setup: decide(take, 1)}, {name: "wait", setup: decide(wait, 1)},
+		{name: "peek", setup: decide(peek, 0)}, {name: "list", setup: list}, {name: "top", setup: watch},
 		{name: "forget", setup: forget}, {name: "give-back", setup: giveBack},
 		{name: "holders", setup: holders}, {name: "key", setup: storedKey}, {name: "ping", setup: ping},
 		{name: "insert", setup: insert}, {name: "query", setup: query}, {name: "update", setup: update},
@@ -52,16 +52,6 @@ func commands() []*command {
 
 // firstOfServers is the first command that is for Throttr servers alone.
 const firstOfServers = "insert"
-
-// commandOf returns the command of a name, or nil.
-func commandOf(name string) *command {
-	for _, c := range commands() {
-		if c.name == name {
-			return c
-		}
-	}
-	return nil
-}
 
 // check checks the number of arguments.
 func (c *command) check(args []string) error {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"strings"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
-	"github.com/throttr-go/throttr/memory"
 )
 
 // storedKey is the command key.
-func storedKey(e *env, f *flags, _ string) action {
+func storedKey(e *env, f *flags) action {
 	header := f.String("header", "", "the `name` of the header field that has the value")
 	plain := f.Bool("plain", false, "the value is an address, or stored as it is")
 	return func(_ context.Context, args []string) (bool, error) {
@@ -19,7 +17,7 @@ func storedKey(e *env, f *flags, _ string) action {
 		if err != nil {
 			return false, err
 		}
-		k := httplimit.Key{Text: string(value), Plain: *plain}
+		k := admission.Key{Text: string(value), Plain: *plain}
 		if args[0] == "-" {
 			k.Text = strings.TrimRight(k.Text, "\r\n")
 		}
@@ -29,14 +27,7 @@ func storedKey(e *env, f *flags, _ string) action {
 		if *header != "" {
 			k.Text = httplimit.HeaderKey(*header, k.Text)
 		}
-		b := memory.New()
-		defer b.Close()
-		m, err := httplimit.NewMiddleware(throttr.NewRateLimit(b),
-			httplimit.Config{Limits: []throttr.Limit{httplimit.PerMinute(1)}})
-		if err != nil {
-			return false, err
-		}
-		key := m.StoredKey(k)
+		key := new(admission.Gate).StoredKey(k)
 		e.out.add(keyOf(key), key)
 		return true, nil
 	}

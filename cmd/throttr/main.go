@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -68,34 +69,31 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // execute finds and runs a command. Its name is for errors.
 func (e *env) execute(ctx context.Context, args []string) (name string, ok bool, err error) {
 	common := newFlags(e)
-	var rest []string
-	for len(args) > 0 && rest == nil { // flags before the command
-		if isFlag(args[0]) {
-			if args, err = common.parseOne(args); err != nil {
-				return "throttr", false, err
-			}
-			continue
-		}
-		rest = args
+	for err == nil && len(args) > 0 && isFlag(args[0]) { // flags before the command
+		args, err = common.parseOne(args)
 	}
 	switch {
+	case err != nil:
+		return "throttr", false, err
 	case common.version:
 		e.out.text(version())
 		return "throttr", true, nil
-	case common.help, rest == nil, rest[0] == "help" && len(rest) == 1:
+	case common.help, len(args) == 0, args[0] == "help" && len(args) == 1:
 		e.out.text(overview())
 		return "throttr", true, nil
-	case rest[0] == "help":
-		rest = []string{rest[1], "--help"}
+	case args[0] == "help":
+		args = []string{args[1], "--help"}
 	}
-	c := commandOf(rest[0])
-	if c == nil {
-		return "throttr", false, fmt.Errorf("there is no command %q: see throttr help", rest[0])
+	all := commands()
+	i := slices.IndexFunc(all, func(c *command) bool { return c.name == args[0] })
+	if i < 0 {
+		return "throttr", false, fmt.Errorf("there is no command %q: see throttr help", args[0])
 	}
+	c := all[i]
 	name = "throttr " + c.name
 	f := newFlags(e)
-	do := c.setup(e, f, c.name)
-	arguments, err := f.parse(rest[1:])
+	do := c.setup(e, f)
+	arguments, err := f.parse(args[1:])
 	switch {
 	case f.help:
 		e.out.text(c.help(f))
@@ -110,19 +108,19 @@ func (e *env) execute(ctx context.Context, args []string) (name string, ok bool,
 	return name, ok, err
 }
 
-// withTimeout calls f and bounds its time, unless the timeout is 0.
-func (e *env) withTimeout(ctx context.Context, f func(ctx context.Context) (bool, error)) (bool, error) {
-	if e.timeout > 0 {
-		cause := fmt.Errorf("not done after %v, see --timeout: %w", e.timeout, context.DeadlineExceeded)
+// within calls f and bounds its time, unless the timeout is 0.
+func within[R any](ctx context.Context, timeout time.Duration, f func(ctx context.Context) (R, error)) (R, error) {
+	if timeout > 0 {
+		cause := fmt.Errorf("not done after %v, see --timeout: %w", timeout, context.DeadlineExceeded)
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, cause)
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, cause)
 		defer cancel()
 	}
-	ok, err := f(ctx)
+	result, err := f(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return ok, err
+	return result, err
 }
 
 // forAll calls do with each element until one fails, and reports whether do has returned true for all.

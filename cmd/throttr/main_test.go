@@ -291,7 +291,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			}
 			e := &env{out: newOutput(io.Discard)}
 			f := newFlags(e)
-			c.setup(e, f, c.name)
+			c.setup(e, f)
 			example, _, _ = strings.Cut(example, " && ")
 			example, _, _ = strings.Cut(example, "   ")
 			args, err := f.parse(strings.Fields(example))

@@ -9,7 +9,7 @@ import (
 	"github.com/throttr-go/throttr/pubsub"
 )
 
-func publish(e *env, _ *flags, _ string) action {
+func publish(e *env, _ *flags) action {
 	return func(ctx context.Context, args []string) (bool, error) {
 		payload, err := e.argument(args[1])
 		if err != nil {
@@ -32,26 +32,18 @@ type message struct {
 	Gap           bool      `json:"gap"`
 }
 
-func subscribe(e *env, f *flags, _ string) action {
+func subscribe(e *env, f *flags) action {
 	n := uint64(0)
 	f.number(&n, "n", 0, math.MaxUint64, "end after so `many` messages; 0: never")
 	return func(ctx context.Context, args []string) (bool, error) {
-		cfg, err := e.config()
+		c, err := within(ctx, e.timeout, e.connect)
 		if err != nil {
 			return false, err
 		}
-		var c client
-		var sub *pubsub.Subscription
-		_, err = e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
-			if c, err = connect(ctx, cfg); err != nil {
-				return false, err
-			}
-			sub, err = c.Subscribe(ctx, args[0])
-			return true, err
+		defer c.Close()
+		sub, err := within(ctx, e.timeout, func(ctx context.Context) (*pubsub.Subscription, error) {
+			return c.Subscribe(ctx, args[0])
 		})
-		if c != nil {
-			defer c.Close()
-		}
 		if err != nil {
 			return false, err
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // mockServer is the command mock.
-func mockServer(e *env, f *flags, _ string) action {
+func mockServer(e *env, f *flags) action {
 	addr := f.String("addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 	unix := f.String("unix", "", "`path` of a unix socket to listen on instead")
 	size := uint64(2)

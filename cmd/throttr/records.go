@@ -21,15 +21,21 @@ type done struct {
 // each does something with each key, and prints one of two results.
 func (e *env) each(ctx context.Context, keys []string, yes, no string,
 	do func(ctx context.Context, c client, key string) (bool, error)) (bool, error) {
+	return e.forKeys(ctx, keys, func(ctx context.Context, c client, key string) (bool, error) {
+		ok, err := do(ctx, c, key)
+		if err == nil {
+			text := word(ok, yes, no)
+			e.out.add(done{keyOf(key), ok, text}, shown(key), text)
+		}
+		return ok, err
+	})
+}
+
+// forKeys connects, and does something with each key.
+func (e *env) forKeys(ctx context.Context, keys []string,
+	do func(ctx context.Context, c client, key string) (bool, error)) (bool, error) {
 	return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
-		return forAll(keys, func(key string) (bool, error) {
-			ok, err := do(ctx, c, key)
-			if err == nil {
-				text := word(ok, yes, no)
-				e.out.add(done{keyOf(key), ok, text}, shown(key), text)
-			}
-			return ok, err
-		})
+		return forAll(keys, func(key string) (bool, error) { return do(ctx, c, key) })
 	})
 }
 
@@ -42,7 +48,7 @@ func ttlOf(f *flags) (ttl *time.Duration) {
 	return ttl
 }
 
-func insert(e *env, f *flags, _ string) action {
+func insert(e *env, f *flags) action {
 	ttl := ttlOf(f)
 	return func(ctx context.Context, args []string) (bool, error) {
 		if *ttl == 0 {
@@ -70,42 +76,40 @@ type record struct {
 	TTLSeconds  *float64 `json:"ttl_seconds,omitempty"`
 }
 
-func query(e *env, _ *flags, _ string) action {
+func query(e *env, _ *flags) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "quota", "ttl")
-		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
-			return forAll(keys, func(key string) (bool, error) {
-				a, ok, err := c.query(ctx, key)
-				if ttl := a.TTL.Duration().Seconds(); ok {
-					e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.Quota, TTLSeconds: &ttl}, shown(key),
-						a.Quota, a.TTL.Duration())
-				} else if err == nil {
-					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "not found")
-				}
-				return ok, err
-			})
+		return e.forKeys(ctx, keys, func(ctx context.Context, c client, key string) (bool, error) {
+			a, ok, err := c.query(ctx, key)
+			if ttl := a.TTL.Duration().Seconds(); ok {
+				e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.Quota, TTLSeconds: &ttl}, shown(key),
+					a.Quota, a.TTL.Duration())
+			} else if err == nil {
+				e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "not found")
+			}
+			return ok, err
 		})
 	}
 }
 
-func update(e *env, f *flags, _ string) action {
+func update(e *env, f *flags) action {
 	ttl := f.Bool("ttl", false, "change the TTL of a counter or buffer")
 	return func(ctx context.Context, args []string) (bool, error) {
 		change, n, err := parseChange(args[1], *ttl)
 		if err != nil {
 			return false, fmt.Errorf("change %s: %w", args[1], err)
 		}
-		if *ttl {
-			return e.each(ctx, args[:1], "updated", "not found",
-				func(ctx context.Context, c client, key string) (bool, error) {
-					return updateTTL(ctx, c, key, change, n)
-				})
+		no := "not found"
+		if !*ttl {
+			no += ", or a buffer" // the response has no reason
 		}
-		no := "not found, or a buffer"
-		if change == codec.Decrease {
-			no += ", or it would go below zero" // the response has no reason
+		if !*ttl && change == codec.Decrease {
+			no += ", or it would go below zero"
 		}
 		return e.each(ctx, args[:1], "updated", no, func(ctx context.Context, c client, key string) (bool, error) {
+			if *ttl {
+				return updateTTL(ctx, c, key, change, n)
+			}
 			return c.update(ctx, key, codec.Quota, change, n)
 		})
 	}
@@ -140,7 +144,7 @@ func updateTTL(ctx context.Context, c client, key string, change codec.Change, n
 	return c.update(ctx, key, codec.TimeToLive, change, uint64(d/unit))
 }
 
-func purge(e *env, _ *flags, _ string) action {
+func purge(e *env, _ *flags) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
 		return e.each(ctx, keys, "purged", "not found", func(ctx context.Context, c client, key string) (bool, error) {
 			return c.Purge(ctx, key)
@@ -148,7 +152,7 @@ func purge(e *env, _ *flags, _ string) action {
 	}
 }
 
-func set(e *env, f *flags, _ string) action {
+func set(e *env, f *flags) action {
 	ttl := ttlOf(f)
 	return func(ctx context.Context, args []string) (bool, error) {
 		if *ttl == 0 {
@@ -183,26 +187,24 @@ func (e *env) argument(arg string) ([]byte, error) {
 	return b, nil
 }
 
-func get(e *env, f *flags, _ string) action {
+func get(e *env, f *flags) action {
 	raw := f.Bool("raw", false, "print only the values, byte for byte")
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "bytes", "ttl", "value")
-		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
-			return forAll(keys, func(key string) (bool, error) {
-				b, ok, err := c.get(ctx, key)
-				value, seconds := string(b.Value), b.TTL.Duration().Seconds()
-				switch {
-				case err != nil:
-				case *raw:
-					e.out.text(value)
-				case ok:
-					e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key),
-						len(value), b.TTL.Duration(), quoted(value))
-				default:
-					e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
-				}
-				return ok, err
-			})
+		return e.forKeys(ctx, keys, func(ctx context.Context, c client, key string) (bool, error) {
+			b, ok, err := c.get(ctx, key)
+			value, seconds := string(b.Value), b.TTL.Duration().Seconds()
+			switch {
+			case err != nil:
+			case *raw:
+				e.out.text(value)
+			case ok:
+				e.out.add(record{keyOf(key), true, nil, &value, unlessText(value), &seconds}, shown(key),
+					len(value), b.TTL.Duration(), quoted(value))
+			default:
+				e.out.add(record{keyed: keyOf(key)}, shown(key), "-", "-", "not found")
+			}
+			return ok, err
 		})
 	}
 }

@@ -24,13 +24,13 @@ type rate struct {
 	PerMinute uint64 `json:"per_minute"`
 }
 
-func info(e *env, _ *flags, _ string) action {
+func info(e *env, _ *flags) action {
 	return func(ctx context.Context, _ []string) (bool, error) {
-		return e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
-			cfg, err := e.config()
-			if err != nil {
-				return false, err
-			}
+		cfg, err := e.config()
+		if err != nil {
+			return false, err
+		}
+		return within(ctx, e.timeout, func(ctx context.Context) (bool, error) {
 			var failed []error
 			for _, server := range cfg.Servers {
 				one := cfg
@@ -125,7 +125,7 @@ type swept struct {
 	DryRun  bool   `json:"dry_run"`
 }
 
-func sweep(e *env, f *flags, _ string) action {
+func sweep(e *env, f *flags) action {
 	dryRun := f.Bool("dry-run", false, "print what would be done, and do nothing")
 	return func(ctx context.Context, _ []string) (bool, error) {
 		e.out.columns("server", "found", "removed", "kept", "foreign")

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"io"
 	"net/url"
 	"os"
 	"slices"
@@ -27,13 +28,19 @@ func (e *env) url() string {
 // withStore opens the store, calls f, and closes it.
 func (e *env) withStore(ctx context.Context,
 	f func(ctx context.Context, b *throttr.OpenBackend) (bool, error)) (bool, error) {
-	return e.withTimeout(ctx, func(ctx context.Context) (bool, error) {
-		b, err := e.open(ctx)
+	return with(ctx, e.timeout, e.open, f)
+}
+
+// with opens a store or a client, calls f, and closes it, all within the timeout.
+func with[C io.Closer](ctx context.Context, timeout time.Duration, open func(context.Context) (C, error),
+	f func(ctx context.Context, c C) (bool, error)) (bool, error) {
+	return within(ctx, timeout, func(ctx context.Context) (bool, error) {
+		c, err := open(ctx)
 		if err != nil {
 			return false, err
 		}
-		defer b.Close()
-		return f(ctx, b)
+		defer c.Close()
+		return f(ctx, c)
 	})
 }
 
@@ -51,7 +58,7 @@ func (e *env) open(ctx context.Context) (*throttr.OpenBackend, error) {
 }
 
 // ping is the command ping.
-func ping(e *env, _ *flags, _ string) action {
+func ping(e *env, _ *flags) action {
 	return func(ctx context.Context, _ []string) (bool, error) {
 		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
 			start := time.Now()

@@ -8,10 +8,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/charmbracelet/x/term"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/window"
@@ -47,7 +47,7 @@ type followed struct {
 }
 
 // watch is the command top.
-func watch(e *env, f *flags, _ string) action {
+func watch(e *env, f *flags) action {
 	t := &top{limit: limitFlagsOf(f), every: 2 * time.Second}
 	f.duration(&t.every, "every", "the `time` between two views (default 2s)")
 	shown := uint64(20)
@@ -58,11 +58,7 @@ func watch(e *env, f *flags, _ string) action {
 			return false, fmt.Errorf("--every %v: must be at least 100ms", t.every)
 		}
 		t.shown = int(shown)
-		var b *throttr.OpenBackend
-		_, err := e.withTimeout(ctx, func(ctx context.Context) (_ bool, err error) {
-			b, err = e.open(ctx)
-			return true, err
-		})
+		b, err := within(ctx, e.timeout, e.open)
 		if err != nil {
 			return false, err
 		}
@@ -74,14 +70,15 @@ func watch(e *env, f *flags, _ string) action {
 
 // run prints views until ctx ends. With once, the first reading is only the base of rates.
 func (t *top) run(ctx context.Context, e *env, once bool) error {
-	print := t.print
-	if f, ok := e.stdout.(*os.File); ok && e.out.json == nil && !once && term.IsTerminal(f.Fd()) {
-		print = func(e *env) { t.draw(e, f) }
+	screen, ok := e.stdout.(*os.File)
+	if ok && e.out.json == nil && !once && term.IsTerminal(screen.Fd()) {
 		e.out.text("\x1b[?1049h") // another screen, until the end
 		defer e.out.text("\x1b[?1049l")
+	} else {
+		screen = nil
 	}
 	for n := 0; ; n++ {
-		_, err := e.withTimeout(ctx, func(ctx context.Context) (bool, error) { return true, t.read(ctx, time.Now()) })
+		_, err := within(ctx, e.timeout, func(ctx context.Context) (bool, error) { return true, t.read(ctx) })
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -90,7 +87,7 @@ func (t *top) run(ctx context.Context, e *env, once bool) error {
 		case err != nil:
 			printError(e.stderr, "throttr top", err)
 		case n > 0 || !once:
-			print(e)
+			t.print(e.out, screen)
 		}
 		if err := e.out.flush(); err != nil || once && n > 0 {
 			return err
@@ -104,10 +101,11 @@ func (t *top) run(ctx context.Context, e *env, once bool) error {
 }
 
 // read reads all counts, or those that were the fullest.
-func (t *top) read(ctx context.Context, now time.Time) error {
-	if now.Before(t.next) {
+func (t *top) read(ctx context.Context) error {
+	start := time.Now()
+	if start.Before(t.next) {
 		err := t.readFullest(ctx)
-		t.readSome = time.Since(now)
+		t.readSome = time.Since(start)
 		return err
 	}
 	found, err := t.list(ctx)
@@ -115,9 +113,9 @@ func (t *top) read(ctx context.Context, now time.Time) error {
 		return err
 	}
 	t.fullest = found
-	t.readAll = time.Since(now)
+	t.readAll = time.Since(start)
 	t.pause = max(t.every, pauses*t.readAll)
-	t.next = now.Add(t.pause - t.every/2) // readings are not exactly an interval apart
+	t.next = start.Add(t.pause - t.every/2) // readings are not exactly an interval apart
 	return nil
 }
 
@@ -186,26 +184,23 @@ func compare(a, b *followed) int {
 
 // readFullest reads the fullest counts. Those whose key is a digest can't be asked for.
 func (t *top) readFullest(ctx context.Context) error {
-	errs := make([]error, len(t.fullest))
-	turn := make(chan struct{}, readers)
-	var all sync.WaitGroup
-	for i, f := range t.fullest {
+	var all errgroup.Group
+	all.SetLimit(readers)
+	for _, f := range t.fullest {
 		if f.Digest {
 			continue
 		}
-		turn <- struct{}{}
-		all.Go(func() {
+		all.Go(func() error {
 			w, err := t.b.Peek(ctx, f.Key, t.permitted(f.Limit), 0)
 			if err == nil {
 				f.update(w, time.Now())
 			}
-			errs[i] = err
-			<-turn
+			return err
 		})
 	}
-	all.Wait()
+	err := all.Wait()
 	slices.SortFunc(t.fullest, compare)
-	return cmp.Or(errs...)
+	return err
 }
 
 // permitted returns a limit with a Max. Where the store has none, it is the largest that it can count to: a full
@@ -295,27 +290,25 @@ type view struct {
 	Top    []followedLine `json:"top"`
 }
 
-// print prints a view below the one before.
-func (t *top) print(e *env) {
-	if e.out.json == nil {
-		e.out.text(strings.Join(t.lines(t.shown, math.MaxInt), "\n") + "\n\n")
-		return
+// print prints a view: on a screen in place of the one before, else below it.
+func (t *top) print(out *output, screen *os.File) {
+	switch {
+	case screen != nil:
+		width, height, err := term.GetSize(screen.Fd())
+		if err != nil || width < 1 || height < 1 {
+			width, height = 80, 24
+		}
+		lines := t.lines(height, width)
+		out.text("\x1b[H\x1b[2J" + strings.Join(lines[:min(len(lines), height)], "\r\n"))
+	case out.json == nil:
+		out.text(strings.Join(t.lines(t.shown, math.MaxInt), "\n") + "\n\n")
+	default:
+		v := view{Time: time.Now().UTC(), Counts: t.all, Cost: t.cost(), Top: []followedLine{}}
+		for _, f := range t.open(t.shown) {
+			v.Top = append(v.Top, followedLine{countedOf(&f.Listed), f.rate})
+		}
+		out.add(v)
 	}
-	v := view{Time: time.Now().UTC(), Counts: t.all, Cost: t.cost(), Top: []followedLine{}}
-	for _, f := range t.open(t.shown) {
-		v.Top = append(v.Top, followedLine{countedOf(&f.Listed), f.rate})
-	}
-	e.out.add(v)
-}
-
-// draw prints a view in place of the one before.
-func (t *top) draw(e *env, terminal *os.File) {
-	width, height, err := term.GetSize(terminal.Fd())
-	if err != nil || width < 1 || height < 1 {
-		width, height = 80, 24
-	}
-	lines := t.lines(height, width)
-	e.out.text("\x1b[H\x1b[2J" + strings.Join(lines[:min(len(lines), height)], "\r\n"))
 }
 
 // lines returns a view as lines of at most width.

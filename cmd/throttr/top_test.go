@@ -67,7 +67,7 @@ func TestFullestCountsComeFirst(t *testing.T) {
 		_, err := limiter.HitN(ctx, "small", throttr.Limit{Name: "api", Max: 2, Scale: time.Minute}, 2)
 		require.NoError(t, err)
 		top := topOf(t, b, "")
-		require.NoError(t, top.read(ctx, time.Now()))
+		require.NoError(t, top.read(ctx))
 		keys := func(n int) (all []string) {
 			for _, f := range top.open(n) {
 				all = append(all, f.Key+" "+f.rateText())
@@ -82,14 +82,14 @@ func TestFullestCountsComeFirst(t *testing.T) {
 		require.NoError(t, err)
 		for range 4 {
 			time.Sleep(2 * time.Second)
-			require.NoError(t, top.read(ctx, time.Now()))
+			require.NoError(t, top.read(ctx))
 		}
 		require.Equal(t, 1, b.lists)
 		require.Equal(t, []string{"k97 0", "small 0", "k99 0"}, keys(3), "by the rates since the last reading")
 		require.InDelta(t, 1./pauses, top.cost(), 0.001)
 		require.Contains(t, top.costText(), "202 counts, read in 500ms every 10s; the fullest 6 in 0s every 2s: at most 5.0% of the store's time")
 		time.Sleep(2 * time.Second)
-		require.NoError(t, top.read(ctx, time.Now()))
+		require.NoError(t, top.read(ctx))
 		require.Equal(t, 2, b.lists)
 
 		// What is over is not shown, and comes back with its next window.
@@ -102,12 +102,12 @@ func TestFullestCountsComeFirst(t *testing.T) {
 		require.Contains(t, strings.Join(keys(6), ","), "small")
 		b.err = errors.New("away")
 		time.Sleep(time.Minute)
-		require.ErrorIs(t, top.read(ctx, time.Now()), b.err)
+		require.ErrorIs(t, top.read(ctx), b.err)
 
 		_, err = limiter.HitN(ctx, "small", throttr.Limit{Name: "api", Max: 2, Scale: time.Minute}, 2)
 		require.NoError(t, err)
 		only := topOf(t, m, "--name api")
-		require.NoError(t, only.read(ctx, time.Now()))
+		require.NoError(t, only.read(ctx))
 		require.Len(t, only.fullest, 1)
 		lines := only.lines(5, 40)
 		require.Len(t, lines, 4)
@@ -133,7 +133,7 @@ func TestRatesOfWindowsThatEndBetweenReadings(t *testing.T) {
 					require.NoError(t, err)
 					time.Sleep(10 * time.Millisecond)
 					if i%207 == 200 {
-						require.NoError(t, top.read(ctx, time.Now()))
+						require.NoError(t, top.read(ctx))
 						if f := top.open(1); i > 300 && len(f) == 1 && f[0].rate != nil {
 							sum += *f[0].rate
 							readings++
