@@ -55,68 +55,71 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass
 // [MaxCount].
-func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
+func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	v := count
 	if l.Algorithm.Rolling() {
-		return b.call(ctx, "hit", key, take, l, n)
+		v = take
 	}
-	return b.call(ctx, "hit", key, count, l, n)
+	w, made, err := b.ask(ctx, "hit", key, question{verb: v, limit: l, n: n})
+	if v == count && !made && err == nil {
+		w.Refused, w.RetryAfter = true, w.Left
+		if n > l.Max {
+			w.RetryAfter = window.Never
+		}
+	}
+	return w, err
 }
 
 // Take implements [window.Backend] with one script.
-func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "take", key, take, l, n)
+func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	w, _, err := b.ask(ctx, "take", key, question{verb: take, limit: l, n: n})
+	return w, err
 }
 
 // Peek implements [window.Backend].
-func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "peek", key, peek, l, n)
+func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	w, _, err := b.ask(ctx, "peek", key, question{verb: peek, limit: l, n: n})
+	return w, err
 }
 
 // Charge implements [window.Backend].
-func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "charge", key, count, l, n)
+func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	w, _, err := b.ask(ctx, "charge", key, question{verb: count, limit: l, n: n})
+	return w, err
 }
 
 // Set implements [window.Backend].
-func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	return b.call(ctx, "set", key, set, l, n)
-}
-
-// call makes the call of a method.
-func (b *Backend) call(ctx context.Context, method, key string, v verb, l window.Limit,
-	n uint64) (w window.Window, err error) {
-	_, err = b.check(&l)
-	if err == nil && v != take && v != peek {
-		err = checkNumber("N", n, MaxCount)
-	}
-	if err == nil {
-		var fit bool
-		w, fit, err = b.ask(ctx, question{verb: v, key: key, limit: l, n: n})
-		if method == "hit" && v == count && !fit && err == nil {
-			w.Refused, w.RetryAfter = true, w.Left
-			if n > l.Max {
-				w.RetryAfter = window.Never
-			}
-		}
-	}
-	return w, b.after(method, key, err)
+func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	w, _, err := b.ask(ctx, "set", key, question{verb: set, limit: l, n: n})
+	return w, err
 }
 
 // GiveBack implements [window.Backend].
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
-	if _, err = b.check(&l); err == nil && known(l.Algorithm, id) {
-		_, done, err = b.ask(ctx, question{verb: giveBack, key: key, limit: l, n: n, id: id})
-	}
-	return done, b.after("give back", key, err)
+	_, done, err = b.ask(ctx, "give back", key, question{verb: giveBack, limit: l, n: n, id: id})
+	return done, err
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	_, err := b.check(&l)
-	if err == nil {
-		_, _, err = b.ask(ctx, question{verb: reset, key: key, limit: l})
+	_, _, err := b.ask(ctx, "reset", key, question{verb: reset, limit: l})
+	return err
+}
+
+// ask asks something of one limit. It returns the window, and whether all of n was counted, given back or forgotten.
+func (b *Backend) ask(ctx context.Context, method, key string, q question) (w window.Window, made bool, err error) {
+	_, err = b.check(&q.limit)
+	if err == nil && (q.verb == count || q.verb == set) {
+		err = checkNumber("N", q.n, MaxCount)
 	}
-	return b.after("reset", key, err)
+	if err == nil && (q.verb != giveBack || known(q.limit.Algorithm, q.id)) {
+		q.hash = b.nameOf(key)
+		parts := []part{{question: q}}
+		if err = b.run(ctx, parts); err == nil {
+			w, made, err = parts[0].window()
+		}
+	}
+	return w, made, b.after(method, key, err)
 }
 
 // Delete implements [window.Backend]. Without scales it deletes the windows of all scales, whichever client opened
@@ -129,7 +132,9 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	ended, err := b.ofAll(ctx, reset, b.nameOf(key), scales)
 	for i := range ended {
-		n += max(0, int(ended[i].fit))
+		if _, done, _ := ended[i].window(); done {
+			n++
+		}
 	}
 	return n, b.after("delete", key, err)
 }
@@ -138,7 +143,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 // nothing: so it fails if the user or the server can't do what calls need.
 func (b *Backend) Ping(ctx context.Context) error {
 	key := b.keyOfSlot(rand.IntN(slots))
-	_, err := b.runScript(ctx, windowsScript, []string{key}, b.time(), "1 rf1000 1 1 0 ")
+	_, err := b.evalAlone(ctx, windowsScript, []string{key}, b.time(), "1", "rf1000 1 1 0 ")
 	if b.stats.Count(err); err != nil {
 		return &api.CallError{Package: "rediswindow", Call: "ping", Err: err}
 	}

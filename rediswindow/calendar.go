@@ -10,22 +10,18 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// retries is how often a call is made again because a calendar window could not open: the clock of the store was in
-// another one than that of this process. Then the client knows the store's time. The window may end meanwhile.
-const retries = 2
-
-// appendBounds appends the bounds of the calendar window of the store's time, or if that is not known of the
+// appendBounds appends the bounds of the calendar window of the store's time in microseconds, or if that is 0 of the
 // client's, in microseconds: START~END.
-func (b *Backend) appendBounds(to []byte, q *question) []byte {
-	now := time.Now()
+func (b *Backend) appendBounds(to []byte, l *window.Limit, now float64) []byte {
+	at := time.Now()
 	switch {
-	case q.now != 0:
-		now = time.UnixMicro(int64(q.now))
+	case now != 0:
+		at = time.UnixMicro(int64(now))
 	case b.now != nil:
-		now = b.now()
+		at = b.now()
 	}
-	calendar, _ := limits.CalendarOf(&q.limit) // of a zone that is not known, as List may find one, that of UTC
-	start, end := calendar.Window(now)
+	calendar, _ := limits.CalendarOf(l) // of a zone that is not known, as List may find one, that of UTC
+	start, end := calendar.Window(at)
 	to = append(strconv.AppendInt(to, start.UnixMicro(), 10), '~')
 	return strconv.AppendInt(to, end.UnixMicro(), 10)
 }

@@ -115,13 +115,25 @@
 // If the clock of a server is changed, the ends of its windows change with it. If it is set back, windows that start a
 // scale or more in the future are over.
 //
-// # Parts
+// # What happens to a call
 //
-//	backend.go, takeall.go   methods
-//	call.go, limit.go        what a call asks, and its answer; which limits can be kept
-//	request.go               scripts, by themselves or in a request that calls share
-//	lua/windows.lua          what each algorithm does
-//	nodes.go                 servers of a cluster
-//	list.go, lua/fields.lua  what is stored of windows
-//	exchange.go, wake.go     places in flight, and in holders.go who has them
+// A Take goes through these files, in this order:
+//
+//  1. backend.go: the method makes a question of its arguments, and at the end counts the call for Stats. Limits that
+//     can't be kept are refused by limit.go.
+//  2. name.go, question.go: the name of the hash, and the text of the question, are what the script gets.
+//  3. request.go: a call is the parts of what is asked together, a question and an answer each: TakeAll, takeall.go,
+//     and Delete ask several. It enters the batcher of the server, which nodes.go finds, and asks again if a calendar
+//     window has to be that of the server's time, calendar.go.
+//  4. internal/batch: if no request is in flight, the caller makes one with its call. Otherwise it waits until one is
+//     back, and a goroutine makes the next one with all calls that wait.
+//  5. request.go: a request is an argument for each part; equal calls are one. In a cluster it is a script for each key.
+//  6. script.go: the client sends the script's digest, and if the server does not know it, the script. What an error
+//     of the server is about says internal/redisclient.
+//  7. lua/windows.lua: the script does on the server what is asked, and answers each part.
+//  8. answer.go: the answer becomes the window, for each of equal calls its own.
+//
+// List, list.go with lua/fields.lua, asks a hash for its fields, and then for windows. Places in flight have scripts of
+// their own: exchange.go with lua/exchange.lua makes claims, wake.go tells who waits that there is room, and holders.go
+// lists places.
 package rediswindow

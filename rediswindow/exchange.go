@@ -87,7 +87,7 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 		var text [256]byte
 		args = append(args, "p"+c.Process, string(appendClaim(text[:0], c)))
 	}
-	response, err := b.runScript(ctx, exchangeScript, keys, args...)
+	response, err := b.evalAlone(ctx, exchangeScript, keys, args...)
 	if err != nil {
 		return err
 	}

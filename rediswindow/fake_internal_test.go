@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,10 +61,9 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 		return "", errors.New("CROSSSLOT Keys in request don't hash to the same slot")
 	}
 	var reply []byte
-	for i, text := range args[1:] {
-		fields := strings.Split(text, " ")
-		m, _ := strconv.Atoi(fields[0])
-		if verb(fields[1][0]) == take && keys[i] == c.refuse {
+	for i, key := range keys {
+		m, _ := strconv.Atoi(args[2*i+1])
+		if verb(args[2*i+2][0]) == take && key == c.refuse {
 			m = 0
 		}
 		for _, f := range []float64{0, float64(m), 1, 3600e6, 3600e6, 7, -1} {

@@ -36,7 +36,7 @@ func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[wind
 
 // listPlaces returns the places of a hash, if there are any.
 func (b *Backend) listPlaces(ctx context.Context, hash string) ([]window.ListedPlaces, error) {
-	text, err := b.runScript(ctx, holdersScript, []string{hash}, b.time())
+	text, err := b.evalAlone(ctx, holdersScript, []string{hash}, b.time())
 	if err != nil || text == "" {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package rediswindow
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"fmt"
 	"iter"
 	"math"
@@ -79,7 +80,9 @@ func (b *Backend) listHash(ctx context.Context, name string) (all []window.Liste
 	tag := b.tagOf(name)
 	there, err := b.ofAll(ctx, peek, name, nil)
 	for i := range there {
-		if w := there[i].window(0, 1); w != (window.Window{}) {
+		w, _, err := there[i].window()
+		w.Refused, w.RetryAfter = false, 0 // nothing was to fit
+		if err == nil && w != (window.Window{}) {
 			all = append(all, window.Listed{Key: tag[2:], Digest: tag[0] == 'h', Limit: there[i].limit, Window: w})
 		}
 	}
@@ -87,26 +90,32 @@ func (b *Backend) listHash(ctx context.Context, name string) (all []window.Liste
 }
 
 // ofAll asks the same of all limits of which a hash has a state, or of those with some scales, in one step.
-func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.Duration) (all []question, err error) {
+func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.Duration) (all []part, err error) {
 	there, err := b.stored(ctx, hash)
-	for i := range there {
-		if len(scales) == 0 || slices.Contains(scales, there[i].Scale) {
-			all = append(all, question{verb: v, hash: hash, limit: there[i]})
+	for _, l := range there {
+		if len(scales) == 0 || slices.Contains(scales, l.Scale) {
+			all = append(all, part{question: question{verb: v, hash: hash, limit: l}})
 		}
 	}
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if _, err := b.askAll(ctx, all); err != nil {
+	if err := b.run(ctx, all); err != nil {
 		return nil, err
 	}
 	return all, nil
 }
 
+//go:embed lua/fields.lua
+var fieldsLua string
+
+// fieldsScript returns what a hash has.
+var fieldsScript = newScript(fieldsLua)
+
 // stored returns the limits of which a hash has a state. Their Max and Burst are those last used. Fields of others are
 // passed over.
 func (b *Backend) stored(ctx context.Context, name string) (all []window.Limit, err error) {
-	text, err := b.runScript(ctx, fieldsScript, []string{name})
+	text, err := b.evalAlone(ctx, fieldsScript, []string{name})
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func (b *Backend) askForSlots(ctx context.Context) (err error) {
 	for range 4 {
 		attempt, cancel := context.WithTimeout(ctx, topologyTimeout)
 		var text string
-		text, err = b.runScript(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
+		text, err = b.evalAlone(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
 		cancel()
 		if err == nil {
 			return b.learn(text)

@@ -3,8 +3,8 @@ package rediswindow
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/limits"
@@ -37,109 +37,114 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 }
 
 // takeAll makes takes of different counts, all or none.
-func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
 	cluster, err := b.cluster()
 	if err != nil {
 		return false, err
 	}
-	granted, err := b.takeGroups(ctx, takes, windows, groupsOf(takes, cluster))
-	if !cluster && redisclient.HasCode(err, "CROSSSLOT") { // of a proxy to several servers; nothing was executed
-		return b.takeGroups(ctx, takes, windows, groupsOf(takes, true))
+	order := make([]int, len(takes)) // that of the keys, so that of several callers one gets what it needs
+	for i := range order {
+		order[i] = i
 	}
-	return granted, err
-}
-
-// takeGroups makes the takes of groups, one group after the other, all or none.
-func (b *Backend) takeGroups(ctx context.Context, takes []window.Take, windows []window.Window,
-	groups [][]int) (bool, error) {
-	var made []question // to undo
-	for _, group := range groups {
-		undo, err := b.takeGroup(ctx, takes, windows, group)
-		if undo != nil && err == nil {
-			made = append(undo, made...)
-			continue
-		}
-		b.undoAll(ctx, made)
-		if err != nil || len(groups) == 1 {
+	slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(takes[i].Key, takes[j].Key) })
+	parts := make([]part, len(takes))
+	for at, i := range order {
+		t := &takes[i]
+		parts[at].question = question{verb: take, hash: b.nameOf(t.Key), limit: t.Limit, n: t.N}
+	}
+	groups := [][]part{parts}
+	if cluster {
+		groups = apart(parts)
+	}
+	granted, err = b.takeGroups(ctx, groups)
+	if !cluster && redisclient.HasCode(err, "CROSSSLOT") { // of a proxy to several servers; nothing was executed
+		granted, err = b.takeGroups(ctx, apart(parts))
+	}
+	if err != nil {
+		return false, err
+	}
+	for at, i := range order {
+		if windows[i], _, err = parts[at].window(); err != nil {
 			return false, err
 		}
-		return false, b.peekOthers(ctx, takes, windows, group)
+		if !granted && parts[at].limit.Algorithm.Rolling() {
+			windows[i].ID = 0
+		}
 	}
-	return true, nil
+	return granted, nil
 }
 
-// groupsOf returns the indices of takes, in groups that a script can make. If apart is true, each is of one key: in a
-// cluster, because while a slot moves to another node, a script may have only one key. They are in the order of the
-// keys, so that of several callers one gets what it needs.
-func groupsOf(takes []window.Take, apart bool) (groups [][]int) {
-	if !apart {
-		all := make([]int, len(takes))
-		for i := range all {
-			all[i] = i
+// apart returns groups of one key each: in a cluster, while a slot moves to another node, a script may have only one.
+func apart(parts []part) (groups [][]part) {
+	for len(parts) > 0 {
+		n := 1
+		for n < len(parts) && parts[n].hash == parts[0].hash {
+			n++
 		}
-		return [][]int{all}
-	}
-	byKey := map[string][]int{}
-	for i := range takes {
-		byKey[takes[i].Key] = append(byKey[takes[i].Key], i)
-	}
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		groups = append(groups, byKey[key])
+		groups = append(groups, parts[:n])
+		parts = parts[n:]
 	}
 	return groups
 }
 
-// takeGroup makes the takes with some indices, all or none. It returns what undoes them; nil: none was made.
-func (b *Backend) takeGroup(ctx context.Context, takes []window.Take, windows []window.Window,
-	group []int) (made []question, err error) {
-	asked := make([]question, len(group))
-	for n, i := range group {
-		asked[n] = question{verb: take, key: takes[i].Key, limit: takes[i].Limit, n: takes[i].N}
-	}
-	rank, err := b.askAll(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	granted := true
-	for n := range asked {
-		err = cmp.Or(err, asked[n].err())
-		granted = granted && rank < int(asked[n].fit)
-	}
-	for n, i := range group {
-		windows[i] = asked[n].window(rank, int(asked[n].fit))
-		if !granted && takes[i].Limit.Algorithm.Rolling() {
-			windows[i].ID = 0
+// takeGroups makes the takes of groups, one group after the other, all or none. If one refuses, it looks at the windows
+// of the others.
+func (b *Backend) takeGroups(ctx context.Context, groups [][]part) (granted bool, err error) {
+	for i, g := range groups {
+		granted, err := b.takeGroup(ctx, g)
+		if granted && err == nil {
+			continue
 		}
-		asked[n].verb = undo
-		asked[n].id = windows[i].ID
+		err = cmp.Or(err, b.undo(ctx, groups[:i]))
+		for j := 0; j < len(groups) && err == nil; j++ {
+			if j != i {
+				for k := range groups[j] {
+					groups[j][k].verb = peek
+				}
+				err = b.run(ctx, groups[j])
+			}
+		}
+		return false, err
 	}
-	if !granted || err != nil {
-		return nil, err
-	}
-	return asked, nil
+	return true, nil
 }
 
-// undoAll gives back what was taken. If ctx ends, it returns, and goes on. What can't be given back stays counted.
-func (b *Backend) undoAll(ctx context.Context, made []question) {
-	_ = api.Await(ctx, func() {
-		for _, q := range made {
-			if q.n > 0 && known(q.limit.Algorithm, q.id) {
-				_, _, _ = b.ask(context.WithoutCancel(ctx), q)
+// takeGroup makes takes, all or none.
+func (b *Backend) takeGroup(ctx context.Context, parts []part) (granted bool, err error) {
+	if err := b.run(ctx, parts); err != nil {
+		return false, err
+	}
+	granted = true
+	for i := range parts {
+		_, made, failed := parts[i].window()
+		granted = granted && made
+		err = cmp.Or(err, failed)
+	}
+	return granted, err
+}
+
+// undo gives back what was taken. If ctx ends, it returns an error, and goes on. What can't be given back stays counted.
+func (b *Backend) undo(ctx context.Context, taken [][]part) error {
+	ended := api.Await(ctx, func() {
+		for _, g := range taken {
+			var parts []part
+			for i := range g {
+				q := g[i].question
+				w, _, _ := g[i].window()
+				if known(q.limit.Algorithm, w.ID) {
+					q.verb = undo
+					q.id = w.ID
+					q.opened = g[i].series == opened
+					parts = append(parts, part{question: q})
+				}
+			}
+			if len(parts) > 0 {
+				_ = b.run(context.WithoutCancel(ctx), parts)
 			}
 		}
 	})
-}
-
-// peekOthers looks at the windows of all takes that are not in the group that has refused.
-func (b *Backend) peekOthers(ctx context.Context, takes []window.Take, windows []window.Window,
-	refused []int) (err error) {
-	for i := range takes {
-		if !slices.Contains(refused, i) {
-			t := &takes[i]
-			if windows[i], _, err = b.ask(ctx, question{verb: peek, key: t.Key, limit: t.Limit, n: t.N}); err != nil {
-				return err
-			}
-		}
+	if ended != nil {
+		return notDone(ended, true)
 	}
 	return nil
 }

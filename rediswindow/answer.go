@@ -1,0 +1,114 @@
+package rediswindow
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// answer is what the script says of a limit. See lua/windows.lua.
+type answer struct {
+	now, fit, used, left, wait, place, series float64
+	rank                                      int // of the call among equal ones, of which the first fit
+}
+
+// opened is the series of a window that the call has opened.
+const opened = -2
+
+// answerSize is the size of an answer in a reply.
+const answerSize = 7 * 8
+
+// readAnswer reads an answer, which a reply begins with, for a call of a rank.
+func readAnswer(reply string, rank int) (a answer) {
+	for i, f := range [...]*float64{&a.now, &a.fit, &a.used, &a.left, &a.wait, &a.place, &a.series} {
+		*f = float(reply[8*i:])
+	}
+	a.rank = rank
+	return a
+}
+
+// appendFloat appends a number in binary form.
+func appendFloat(to []byte, f float64) []byte {
+	return binary.LittleEndian.AppendUint64(to, math.Float64bits(f))
+}
+
+// float reads a number in binary form.
+func float(s string) float64 { return math.Float64frombits(binary.LittleEndian.Uint64([]byte(s[:8]))) }
+
+// These are errors of one limit.
+var (
+	errNoWindow = errors.New("the field of the limit has something that is not a window")
+	errNoHash   = errors.New("WRONGTYPE: the key of Redis has something that is not a hash")
+	errOutside  = fmt.Errorf("%w: the calendar window of the store's time can't be found", window.ErrUnavailable)
+)
+
+// fits returns how many equal calls fit, of this one and others, or why nothing can be said of the limit.
+func (a *answer) fits() (n int, err error) {
+	switch a.fit {
+	case -1:
+		return 0, errNoWindow
+	case -2:
+		return 0, errNoHash
+	case -3:
+		return 0, errOutside
+	}
+	return int(a.fit), nil
+}
+
+// part is a question about one limit, the text of it that the script gets, and the answer.
+type part struct {
+	question
+	text string
+	answer
+}
+
+// window returns the window after the call, and whether the call was made: all of it was counted, given back or
+// forgotten.
+func (p *part) window() (w window.Window, made bool, err error) {
+	fits, err := p.fits()
+	if err != nil {
+		return w, false, err
+	}
+	made = p.rank < fits
+	used, left, place := p.used, p.left, p.place
+	if made && fits > 1 { // equal calls after it have changed the window
+		later := float64(fits-1-p.rank) * float64(p.n)
+		used -= later
+		if p.limit.Algorithm == window.TokenBucket { // the place is a count, too
+			place -= later
+			left -= math.Floor(later * float64(p.limit.Scale.Microseconds()) / float64(p.limit.Max))
+		}
+	}
+	if left > 0 {
+		w.Count = min(uint64(max(used, 0)), MaxCount)
+		w.Left = micros(left)
+		w.ExpiresAt = time.UnixMicro(int64(p.now)).Add(w.Left)
+	}
+	switch {
+	case made:
+	case p.verb == take || p.verb == peek:
+		w.Refused, w.RetryAfter = true, window.Never
+		if p.n <= holds(&p.limit) {
+			w.RetryAfter = max(micros(p.wait), time.Microsecond)
+		}
+	case p.verb == count && !p.limit.Algorithm.Rolling():
+		w.Count = MaxCount
+	}
+	switch {
+	case left <= 0:
+	case p.series < 0: // the place is the ID
+		w.ID = int64(place)
+	case p.verb == take && made && p.n > 0:
+		w.ID = idOf(place, p.series)
+	}
+	return w, made, nil
+}
+
+// micros returns a number of microseconds, which may be more than a Duration holds.
+func micros(n float64) time.Duration {
+	return time.Duration(min(n, float64(window.Never/time.Microsecond))) * time.Microsecond
+}

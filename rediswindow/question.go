@@ -1,0 +1,102 @@
+package rediswindow
+
+import (
+	"strconv"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// verb is what is asked of a limit. See lua/windows.lua.
+type verb byte
+
+const (
+	take     verb = 't'
+	peek     verb = 'p'
+	count    verb = 'c'
+	set      verb = 's'
+	giveBack verb = 'g'
+	undo     verb = 'u' // giveBack, as if nothing had been taken
+	reset    verb = 'r'
+)
+
+// question is what is asked of a limit.
+type question struct {
+	verb   verb
+	hash   string // the name of the hash of the key
+	limit  window.Limit
+	n      uint64
+	id     int64 // of what is given back
+	opened bool  // the take that is undone has opened the window
+}
+
+// shares reports whether equal questions may be one: of so many takes or hits of one limit, the first ones are granted.
+func (q *question) shares() bool {
+	return q.verb == take || q.verb == count && !q.limit.Algorithm.Rolling()
+}
+
+// m returns the number m that the script gets with a question that is asked so many times.
+func (q *question) m(times int) uint64 {
+	switch {
+	case q.verb != giveBack && q.verb != undo:
+		return uint64(times)
+	case q.limit.Algorithm.Rolling():
+		_, series := splitID(q.id)
+		return series
+	case q.opened:
+		return 1
+	}
+	return 0
+}
+
+// textOf returns the text that the script gets. Now is the time of the store in microseconds, or 0 if it is not known.
+func (b *Backend) textOf(q *question, now float64) string {
+	l := &q.limit
+	holds := holds(l)
+	switch {
+	case (q.verb == giveBack || q.verb == undo) && l.Algorithm.Rolling():
+		holds, _ = splitID(q.id)
+	case q.verb == giveBack || q.verb == undo:
+		holds = uint64(q.id)
+	case l.Algorithm == window.SlidingLog:
+		holds = b.maxLog
+	}
+	var space [128]byte
+	to := append(space[:0], byte(q.verb), letters[l.Algorithm])
+	if l.Calendar != 0 {
+		to = b.appendBounds(to, l, now)
+	} else {
+		to = strconv.AppendInt(to, l.Scale.Microseconds(), 10)
+	}
+	for _, n := range [...]uint64{l.Max, holds, min(q.n, MaxCount+1)} { // a larger n is more than any limit
+		to = strconv.AppendUint(append(to, ' '), n, 10)
+	}
+	to = append(to, ' ')
+	if l.Calendar != 0 {
+		to = appendCalendar(to, l)
+	}
+	if l.Name != "" {
+		to = append(append(to, ':'), l.Name...)
+	}
+	return string(to)
+}
+
+// The ID of a take of a rolling algorithm is a place and a series, which the script says.
+const (
+	placeBits  = 46
+	seriesBits = 17
+)
+
+// idOf returns the ID of a place and a series.
+func idOf(place, series float64) int64 {
+	return (int64(place)&(1<<placeBits-1))<<seriesBits | (int64(series) + 1)
+}
+
+// splitID returns the place and the series of an ID.
+func splitID(id int64) (place, series uint64) {
+	return uint64(id) >> seriesBits, uint64(id)&(1<<seriesBits-1) - 1
+}
+
+// known reports whether an ID may be one of a take.
+func known(a window.Algorithm, id int64) bool {
+	return id > 0 && (!a.Rolling() || id&(1<<seriesBits-1) != 0)
+}
