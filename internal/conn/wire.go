@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -80,7 +81,7 @@ func (sized[T]) Largest() uint64 { return uint64(^T(0)) }
 
 // AppendInsert implements [Size].
 func (s sized[T]) AppendInsert(dst []byte, m Insert) ([]byte, error) {
-	if err := s.check(max(m.Quota, m.TTL.Amount)); err != nil {
+	if err := cmp.Or(s.check("Quota", m.Quota), s.check("TTL", m.TTL.Amount)); err != nil {
 		return dst, err
 	}
 	ttl := codec.TTL[T]{Amount: T(m.TTL.Amount), Unit: m.TTL.Unit}
@@ -89,16 +90,16 @@ func (s sized[T]) AppendInsert(dst []byte, m Insert) ([]byte, error) {
 
 // AppendUpdate implements [Size].
 func (s sized[T]) AppendUpdate(dst []byte, m Update) ([]byte, error) {
-	if err := s.check(m.Value); err != nil {
+	if err := s.check("Value", m.Value); err != nil {
 		return dst, err
 	}
 	return codec.Update[T]{Attribute: m.Attribute, Change: m.Change, Value: T(m.Value), Key: m.Key}.AppendBinary(dst)
 }
 
-// check returns an error unless T holds a value.
-func (s sized[T]) check(value uint64) error {
+// check returns an error unless T holds the value of a field.
+func (s sized[T]) check(field string, value uint64) error {
 	if value > s.Largest() {
-		return fmt.Errorf("throttr: the value %d does not fit %d bytes", value, s.Bytes())
+		return fmt.Errorf("throttr: %s is %d, must be at most %d: values have %d bytes", field, value, s.Largest(), s.Bytes())
 	}
 	return nil
 }
