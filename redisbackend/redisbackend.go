@@ -59,7 +59,7 @@ func (a adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.C
 		return "", err
 	}
 	reply, err := client.Do(ctx, command(client.B())).ToString()
-	if redisclient.Demoted(err) {
+	if redisclient.About(err) == redisclient.Role {
 		a.left(client, err)
 	}
 	if errors.Is(err, rueidis.ErrClosing) {

@@ -127,7 +127,7 @@
 //     window has to be that of the server's time, calendar.go.
 //  4. internal/batch: if no request is in flight, the caller makes one with its call. Otherwise it waits until one is
 //     back, and a goroutine makes the next one with all calls that wait.
-//  5. request.go: a request is an argument for each part; equal calls are one. In a cluster it is a script for each key.
+//  5. request.go: a request is an argument for each part; equal calls are one. In a cluster, each key has a script.
 //  6. script.go: the client sends the script's digest, and if the server does not know it, the script. What an error
 //     of the server is about says internal/redisclient.
 //  7. lua/windows.lua: the script does on the server what is asked, and answers each part.

@@ -55,7 +55,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		if err != nil && !redisclient.AboutSome(err) {
 			return err
 		}
-		cluster = redisclient.HasCode(err, "CROSSSLOT") // a proxy to several servers
+		cluster = redisclient.About(err) == redisclient.Slots // a proxy to several servers
 	}
 	var all sync.WaitGroup
 	for i := range claims {

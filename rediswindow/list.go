@@ -46,7 +46,7 @@ func each[T any](b *Backend, names iter.Seq2[string, error], read func(name stri
 			return err
 		}
 		found, err := read(name)
-		if err != nil && !redisclient.Damaged(err) {
+		if err != nil && redisclient.About(err) != redisclient.Value {
 			return err
 		}
 		for _, t := range found {

@@ -57,7 +57,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 		groups = apart(parts)
 	}
 	granted, err = b.takeGroups(ctx, groups)
-	if !cluster && redisclient.HasCode(err, "CROSSSLOT") { // of a proxy to several servers; nothing was executed
+	if !cluster && redisclient.About(err) == redisclient.Slots { // of a proxy to several servers; nothing was executed
 		granted, err = b.takeGroups(ctx, apart(parts))
 	}
 	if err != nil {
@@ -123,7 +123,8 @@ func (b *Backend) takeGroup(ctx context.Context, parts []part) (granted bool, er
 	return granted, err
 }
 
-// undo gives back what was taken. If ctx ends, it returns an error, and goes on. What can't be given back stays counted.
+// undo gives back what was taken. If ctx ends, it returns an error, and goes on. What can't be given back stays
+// counted.
 func (b *Backend) undo(ctx context.Context, taken [][]part) error {
 	ended := api.Await(ctx, func() {
 		for _, g := range taken {

@@ -36,9 +36,8 @@ func TestNothingThatAReplyQuotesIsShown(t *testing.T) {
 // A reply that nobody knows is about the server. A user who may not run a command may have run others of the script: it
 // must not be sent again.
 func TestWhatAReplyIsAbout(t *testing.T) {
-	const server, memory, key, someKeys, role = "the server", "its memory", "a key", "some keys", "its role"
-	for about, replies := range map[string][]string{
-		server: {
+	for about, replies := range map[redisclient.Subject][]string{
+		redisclient.Server: {
 			"LOADING x", "CLUSTERDOWN x", "MASTERDOWN x", "TRYAGAIN x", "BUSY x", "MISCONF x", "NOREPLICAS x", "NOAUTH x", "WRONGPASS x",
 			"MOVED 1 127.0.0.1:2", "DENIED Redis is running in protected mode", "ERR max daily request limit exceeded", "ERR unknown command 'EVAL'", "?",
 			"NOPERM this user has no permissions to run the 'eval' command", "ERR The user executing the script can't run this command or subcommand",
@@ -47,19 +46,20 @@ func TestWhatAReplyIsAbout(t *testing.T) {
 			"NOPERM User zoe has no permissions to run the 'hscan' command script: 1f, on @user_script:3.",
 			"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
 		},
-		memory: {"OOM command not allowed when used memory > 'maxmemory'.", "ERR Error running script: @user_script:7: -OOM command not allowed"},
-		role: {
+		redisclient.Memory: {"OOM command not allowed when used memory > 'maxmemory'.", "ERR Error running script: @user_script:7: -OOM command not allowed"},
+		redisclient.Role: {
 			"READONLY You can't write against a read only replica.",
 			"ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.",
 		},
-		key: {
+		redisclient.Access: {"NOPERM User zoe has no permissions to access the 'k' key script: 1f, on @user_script:3."},
+		redisclient.Value: {
 			"WRONGTYPE Operation against a key holding the wrong kind of value",
-			"NOPERM User zoe has no permissions to access the 'k' key script: 1f, on @user_script:3.",
 			"user_script:138: bad argument #2 to unpack (string expected, got boolean) script: 1f, on @user_script:138.",
 			"ERR Error running script (call to f_1f): @user_script:138: user_script:138: bad argument #2 to unpack (string expected, got boolean)",
 		},
-		someKeys: {
-			"CROSSSLOT Keys in request don't hash to the same slot", "NOPERM No permissions to access a key",
+		redisclient.Slots: {"CROSSSLOT Keys in request don't hash to the same slot"},
+		redisclient.Keys: {
+			"NOPERM No permissions to access a key",
 			"NOPERM this user has no permissions to access one of the keys used as arguments",
 		},
 	} {
@@ -67,27 +67,20 @@ func TestWhatAReplyIsAbout(t *testing.T) {
 			cause := errors.New(reply)
 			err := redisclient.ReplyError(cause)
 			require.ErrorIs(t, err, cause)
-			aboutKey := about == key || about == someKeys && !redisclient.HasCode(err, "CROSSSLOT")
+			require.Equal(t, about, redisclient.About(err), reply)
+			require.Equal(t, about, redisclient.About(cause), reply)
+			require.Equal(t, about == redisclient.Slots || about == redisclient.Keys, redisclient.AboutSome(err), reply)
+			aboutKey := about == redisclient.Access || about == redisclient.Value || about == redisclient.Keys
 			require.Equal(t, !aboutKey, errors.Is(err, window.ErrUnavailable), reply)
 			require.Equal(t, aboutKey, err.Error() == reply, reply)
-			require.Equal(t, about == memory, errors.Is(err, window.ErrFull), reply)
-			require.Equal(t, about == someKeys, redisclient.AboutSome(err), reply)
-			require.Equal(t, about == role, redisclient.Demoted(cause), reply)
+			require.Equal(t, about == redisclient.Memory, errors.Is(err, window.ErrFull), reply)
 		}
 	}
-	require.False(t, redisclient.AboutSome(nil) || redisclient.Demoted(nil))
+	require.False(t, redisclient.AboutSome(nil))
 }
 
 func TestErrorsThatAreNoReplyAreReturnedAsTheyAre(t *testing.T) {
 	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, fmt.Errorf("%w: 'x'", window.ErrClosed), fmt.Errorf("%w: 'x'", window.ErrUnavailable)} {
 		require.Equal(t, err, redisclient.ReplyError(err))
 	}
-}
-
-func TestRepliesHaveACode(t *testing.T) {
-	err := redisclient.ReplyError(errors.New("CROSSSLOT Keys"))
-	require.True(t, redisclient.HasCode(fmt.Errorf("%w", err), "CROSSSLOT"))
-	require.False(t, redisclient.HasCode(err, "CROSS"))
-	require.False(t, redisclient.HasCode(errors.New("CROSSSLOT Keys"), "CROSSSLOT"))
-	require.False(t, redisclient.HasCode(nil, "CROSSSLOT"))
 }
