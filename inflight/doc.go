@@ -49,9 +49,15 @@
 // # Parts
 //
 //	limiter.go   Acquire, TryAcquire, Peek and Close
-//	pump.go      what a process holds and wants of a key: rules without a clock or a store
+//	hold.go      what a caller wants, and holds then
+//	callers.go   those who want or hold places of a key, and who is granted them
+//	pump.go      what the store is told of a key, and when: rules without a clock or a store
 //	pumps.go     the pumps of a Limiter, and their timers
 //	lanes.go     exchanges with the store, each of many pumps
 //	loss.go      what follows when the store has lost its data
 //	observer.go  events
+//
+// The mutex of the Limiter guards its pumps, their callers and Holds, and the lanes. It is not held during an exchange
+// with a store, nor while an observer is called, a context ended, or another Limiter woken: that is done when it is
+// unlocked.
 package inflight

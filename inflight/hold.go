@@ -19,10 +19,21 @@ type Hold struct {
 	ctx     context.Context // of the caller
 	key     string
 	limit   Limit
-	asked   time.Duration // when the caller has come
+	want    window.Want
+	asked   time.Duration // when the caller has come; 0: nobody observes
 
-	// The mutex of the Limiter guards what follows. After the decision, the want is constant but for its state.
-	want     want
+	// The decision. It is constant once it is made, and guarded by the mutex of the Limiter before.
+	pump  *pump  // that has decided
+	err   error  // why nothing is held
+	used  uint64 // places of the key, as far as the store has said
+	token uint64
+	alone bool // the policy has decided
+	apart bool // the store is not told: it is unlimited, or the policy has granted it, and the store is strict
+
+	// The mutex of the Limiter guards what follows.
+	state    state
+	index    int           // in the holds of the pump
+	ready    chan struct{} // is closed when it is decided; nil: nobody waits for that
 	acquired time.Duration // when the observer knew of it; 0: it does not
 	context  context.Context
 	cancel   context.CancelCauseFunc // of context; nil until somebody asks for it
@@ -43,8 +54,7 @@ var causes = map[state]error{lost: ErrLost, closed: window.ErrClosed}
 func (h *Hold) Valid() bool {
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
-	w := &h.want
-	return w.state == held && (w.apart || h.limiter.now() < w.pump.deadline())
+	return h.state == held && (h.apart || h.limiter.now() < h.pump.heldUntil())
 }
 
 // Context returns a context derived from the one that was given to Acquire. It also ends when the places are
@@ -55,8 +65,8 @@ func (h *Hold) Context() context.Context {
 	if h.context == nil {
 		h.context, h.cancel = context.WithCancelCause(h.ctx)
 	}
-	if s := h.want.state; s != held {
-		h.cancel(causes[s])
+	if h.state != held {
+		h.cancel(causes[h.state])
 	}
 	return h.context
 }
@@ -64,12 +74,12 @@ func (h *Hold) Context() context.Context {
 // Token returns a number that is larger than those of all Holds of the key and name that were granted
 // before, whatever the process: what the holder changes can refuse smaller ones than it has seen. It is 0 if
 // the place was granted without the store: see [WithPolicy], and [Unlimited].
-func (h *Hold) Token() uint64 { return h.want.token }
+func (h *Hold) Token() uint64 { return h.token }
 
 // Degraded reports whether the policy has granted the places, or keeps them now, as the store is away: see
 // [WithPolicy].
 func (h *Hold) Degraded() bool {
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
-	return h.want.alone || h.want.state == held && h.want.pump.keep > 0
+	return h.alone || h.state == held && h.pump.keptUntil > 0
 }

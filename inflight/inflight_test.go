@@ -356,6 +356,20 @@ func TestCloseReleasesAll(t *testing.T) {
 	})
 }
 
+// An answer that arrives after Close is of no use, and nothing follows it.
+func TestNothingFollowsClose(t *testing.T) {
+	remotely(t, func(t *testing.T, r *remote) {
+		l := newLimiter(t, r)
+		r.after = func() { time.Sleep(3 * time.Second) } // however short the timeout is
+		waiting := waits(t.Context(), l, "k", exports, 1)
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, <-waiting, throttr.ErrClosed)
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, 1, r.calls.Load())
+		require.Zero(t, l.Stats())
+	})
+}
+
 // With -race: what ends a Hold writes nothing that the call reads which returns it.
 func TestCloseRacesWithCalls(t *testing.T) {
 	b := newMemory(t)

@@ -31,23 +31,20 @@ type laneID struct {
 // lane is pumps that share exchanges.
 type lane struct {
 	id      laneID
-	queue   []*keyPump
+	queue   []*pump
 	workers int // up to two
 }
 
 // queue queues a pump for its next exchange. The mutex is held.
-func (l *Limiter) queue(e *keyPump) {
-	if e.queued {
-		return
-	}
-	e.queued = true
-	k := laneID{l.store.Part(e.claim.Key), e.claim.Lease}
+func (l *Limiter) queue(p *pump) {
+	p.phase = queued
+	k := laneID{l.store.Part(p.claim.Key), p.claim.Lease}
 	at := l.lanes[k]
 	if at == nil {
 		at = &lane{id: k}
 		l.lanes[k] = at
 	}
-	at.queue = append(at.queue, e)
+	at.queue = append(at.queue, p)
 	if at.workers == 0 || at.workers == 1 && len(at.queue) >= manyClaims {
 		at.workers++
 		go l.work(at)
@@ -69,20 +66,23 @@ func (l *Limiter) work(at *lane) {
 }
 
 // begin begins the exchanges of pumps that are queued. Without any, the worker ends.
-func (l *Limiter) begin(at *lane) (pumps []*keyPump, claims []window.Claim) {
+func (l *Limiter) begin(at *lane) (pumps []*pump, claims []window.Claim) {
 	l.mu.Lock()
 	defer l.unlock()
 	now := l.now()
 	for len(at.queue) > 0 && len(pumps) < maxClaims {
-		e := at.queue[0]
+		p := at.queue[0]
 		at.queue = at.queue[1:]
-		e.queued = false
-		if !e.ended && e.sendAt() <= now {
-			pumps = append(pumps, e)
-			l.seq++
-			claims = append(claims, *e.begin(now, l.seq))
+		if p.phase == gone {
+			continue
 		}
-		l.update(e, now)
+		p.phase = owing
+		if !p.idle(now) {
+			l.seq++
+			pumps = append(pumps, p)
+			claims = append(claims, *p.begin(now, l.seq))
+		}
+		l.update(p, now)
 	}
 	if len(pumps) > 0 {
 		return pumps, claims
@@ -95,26 +95,29 @@ func (l *Limiter) begin(at *lane) (pumps []*keyPump, claims []window.Claim) {
 }
 
 // finish ends exchanges.
-func (l *Limiter) finish(at *lane, pumps []*keyPump, places []window.Places, err error) {
+func (l *Limiter) finish(at *lane, pumps []*pump, places []window.Places, err error) {
 	l.mu.Lock()
 	defer l.unlock()
 	now := l.now()
-	for i, e := range pumps {
+	for i, p := range pumps {
 		a := &places[i]
-		if err := cmp.Or(err, a.Err); err != nil {
-			f := l.failureOf(at, err)
-			e.failed(now, err, f)
-			l.update(e, now)
-			if l.closed && f >= away { // its lease frees its places
-				l.forget(e)
-			}
+		err := cmp.Or(err, a.Err)
+		switch {
+		case p.phase == gone:
 			continue
+		case err == nil:
+			if p.answered(now, a) {
+				l.noticed(now, p.claim.Lease, a.Grace)
+			}
+			l.toldTo(a.DataSet, at.id, now)
+		default:
+			f := l.failureOf(at, err)
+			p.failed(now, err, f)
+			if l.closed && f >= away { // its lease frees its places
+				l.forget(p)
+			}
 		}
-		if e.answered(now, a) {
-			l.noticed(now, e.claim.Lease, a.Grace)
-		}
-		l.update(e, now)
-		l.toldTo(a.DataSet, at.id, now)
+		l.update(p, now)
 	}
 }
 

@@ -36,11 +36,12 @@ type Limiter struct {
 	mu      sync.Mutex // guards what follows, and all pumps
 	closed  bool
 	seq     uint64
-	byID    map[id]*keyPump
+	byID    map[id]*pump
 	lanes   map[laneID]*lane // with pumps in them
 	waiting int              // wants that are not decided
 	losses  losses
-	later   []func() // are called when the mutex is unlocked
+	later   []func()  // are called when the mutex is unlocked
+	spare   sync.Pool // pumps that are gone
 
 	lost    uint64        // places
 	drained chan struct{} // is closed when the Limiter is closed, and has no pumps
@@ -57,7 +58,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 	}
 	l := &Limiter{
 		options: optionsOf(opts), process: processName(os.Hostname()), start: time.Now(),
-		byID: map[id]*keyPump{}, lanes: map[laneID]*lane{}, drained: make(chan struct{}),
+		byID: map[id]*pump{}, lanes: map[laneID]*lane{}, drained: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if opened, ok := b.(*throttr.OpenBackend); ok {
@@ -120,8 +121,7 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 	if n > limit.Max && wait {
 		return nil, &throttr.CostError{Key: key, Limit: limit.asLimit(), N: n}
 	}
-	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit}
-	h.want = want{Want: window.Want{N: n, Max: limit.Max, Wait: wait}, hold: h}
+	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit, want: window.Want{N: n, Max: limit.Max, Wait: wait}}
 	if l.observer != nil {
 		h.asked = l.now()
 	}
@@ -140,29 +140,26 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 
 // grant has a Hold hold what it wants, or returns why it does not.
 func (l *Limiter) grant(h *Hold) error {
-	w := &h.want
 	if err := h.ctx.Err(); err != nil {
 		return err
 	}
-	if w.N > w.Max {
+	if h.want.N > h.want.Max {
 		return errNoPlace
 	}
-	decided, err := l.ask(w, id{h.key, h.limit.Name}, h.limit.Lease)
-	if err != nil {
-		return err
-	}
+	decided, err := l.ask(h)
 	if decided != nil {
 		select {
 		case <-decided:
+			err = h.err
 		case <-h.ctx.Done():
 			l.release(h)
 			return h.ctx.Err()
 		}
 	}
-	if w.alone {
-		l.watch.Decided(w.err == nil, nil)
+	if h.alone {
+		l.watch.Decided(err == nil, nil)
 	}
-	return w.err
+	return err
 }
 
 // State is the places of a key and name.
@@ -202,13 +199,13 @@ func (l *Limiter) Close() error {
 	if len(l.byID) == 0 {
 		close(l.drained)
 	}
-	for _, e := range l.byID {
-		e.close()
+	for _, p := range l.byID {
+		p.close()
 	}
 	l.unlock() // holders know before others can have their places
 	l.mu.Lock()
-	for _, e := range l.byID {
-		l.update(e, l.now())
+	for _, p := range l.byID {
+		l.update(p, l.now())
 	}
 	l.unlock()
 	select {
@@ -218,8 +215,8 @@ func (l *Limiter) Close() error {
 	l.cancel()
 	l.mu.Lock()
 	defer l.unlock()
-	for _, e := range l.byID {
-		l.forget(e)
+	for _, p := range l.byID {
+		l.forget(p)
 	}
 	return nil
 }
@@ -238,8 +235,8 @@ func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Stats{Waiting: l.waiting, Keys: len(l.byID), Lost: l.lost, Losses: l.losses.count}
-	for _, e := range l.byID {
-		s.InUse += e.held + e.apart
+	for _, p := range l.byID {
+		s.InUse += p.held + p.apart
 	}
 	return s
 }

@@ -67,7 +67,7 @@ type node struct {
 	dead    bool
 	seq     uint64
 	reached time.Duration // when an exchange was answered last
-	waits   []*want
+	waits   []*Hold
 }
 
 type event struct {
@@ -91,9 +91,8 @@ func (m *model) clockRate() float64 { return 1 + 0.001*(2*m.Float64()-1) }
 func (m *model) boot() {
 	m.names++
 	n := &node{name: fmt.Sprint("p", m.names), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
-	p := newPump(window.Claim{Key: "k", Process: n.name, Lease: modelLease}, rules{policy: m.policy, strict: !m.loose},
-		func(w *want) { m.changed(n, w) })
-	n.pump = &p
+	n.pump = leased(modelLease, rules{policy: m.policy, strict: !m.loose}, func(h *Hold) { m.changed(n, h) })
+	n.pump.claim.Process = n.name
 	m.nodes = append(m.nodes, n)
 	m.after(m.duration(100*time.Millisecond), func() { m.demand(n) })
 }
@@ -131,14 +130,14 @@ func (m *model) on(n *node, do func()) {
 }
 
 // changed is what the pump of a process tells of a want.
-func (m *model) changed(n *node, w *want) {
+func (m *model) changed(n *node, w *Hold) {
 	switch w.state {
 	case held:
 		m.granted(n, w)
 	case released:
-		m.log(n, "gives %d back", w.N)
+		m.log(n, "gives %d back", w.want.N)
 	case lost:
-		m.log(n, "has lost %d", w.N)
+		m.log(n, "has lost %d", w.want.N)
 		if m.now-n.reached < modelLease*3/4 || m.outages && n.stopped == 0 {
 			m.lost++
 		}
@@ -149,7 +148,7 @@ func (m *model) changed(n *node, w *want) {
 func (m *model) update(n *node) {
 	now := m.clock(n)
 	n.pump.tick(now)
-	if n.pump.sendAt() <= now {
+	if n.pump.exchangeAt() <= now {
 		m.send(n)
 	}
 	if at := n.pump.due(); at != never {
@@ -162,12 +161,12 @@ func (m *model) update(n *node) {
 }
 
 // granted is that a process has got what it wants, until it gives that back.
-func (m *model) granted(n *node, w *want) {
+func (m *model) granted(n *node, w *Hold) {
 	m.grants++
 	if m.believed() > modelMax {
 		m.overFor = max(m.overFor, m.now-m.emptied)
 	}
-	m.log(n, "has got %d of %d", w.N, w.Max)
+	m.log(n, "has got %d of %d", w.want.N, w.want.Max)
 	m.after(m.duration(modelLease/8<<m.IntN(5)), func() {
 		m.on(n, func() { n.pump.cancel(w) })
 	})
@@ -183,9 +182,9 @@ func (m *model) demand(n *node) {
 		if m.IntN(8) == 0 {
 			limit -= uint64(m.IntN(3))
 		}
-		w := &want{Want: window.Want{N: 1 + m.Uint64N(limit), Max: limit, Wait: m.IntN(4) > 0}}
+		w := &Hold{want: window.Want{N: 1 + m.Uint64N(limit), Max: limit, Wait: m.IntN(4) > 0}}
 		if m.IntN(2) == 0 {
-			w.N = 1
+			w.want.N = 1
 		}
 		n.pump.add(w)
 		n.waits = append(n.waits, w)
@@ -231,7 +230,7 @@ func (m *model) send(n *node) {
 	})
 	m.after(modelTimeout, func() { // the process waits no longer
 		m.on(n, func() {
-			if n.seq == c.Seq && n.pump.inFlight {
+			if n.seq == c.Seq && n.pump.phase >= sent {
 				m.log(n, "has no answer to exchange %d", c.Seq)
 				n.pump.failed(m.clock(n), errLate, failure)
 			}
@@ -248,7 +247,7 @@ func (m *model) arrive(n *node, c window.Claim) {
 	}
 	m.after(m.travel(), func() {
 		m.on(n, func() {
-			if n.seq != c.Seq || !n.pump.inFlight {
+			if n.seq != c.Seq || n.pump.phase < sent {
 				return
 			}
 			m.log(n, "has the answer to exchange %d", c.Seq)
@@ -264,7 +263,7 @@ func (m *model) used() uint64 { return m.ledger.Exchange(&window.Claim{Key: "k"}
 // believed is how many places holders believe to hold: those for whom Valid is true.
 func (m *model) believed() (n uint64) {
 	for _, node := range m.nodes {
-		if !node.dead && m.clock(node) < node.pump.deadline() {
+		if !node.dead && m.clock(node) < node.pump.heldUntil() {
 			n += node.pump.held
 		}
 	}
@@ -324,7 +323,7 @@ func (m *model) run() string {
 		}
 		for _, w := range n.waits {
 			if w.state == waiting || w.state == held {
-				return fmt.Sprintf("stuck: %s still wants or holds %d", n.name, w.N)
+				return fmt.Sprintf("stuck: %s still wants or holds %d", n.name, w.want.N)
 			}
 		}
 	}
@@ -440,7 +439,7 @@ func TestModelRecoversFromCrashes(t *testing.T) {
 			crashed += int(n.pump.held)
 		}
 		crash := m.now
-		w := &want{Want: window.Want{N: modelMax, Max: modelMax, Wait: true}}
+		w := &Hold{want: window.Want{N: modelMax, Max: modelMax, Wait: true}}
 		m.on(left, func() { left.pump.add(w) })
 		for m.now < crash+2*modelLease && w.state != held {
 			m.step()

@@ -64,7 +64,7 @@ func (l *Limiter) observe(e Event) {
 // decided tells the observer of a decision. If it panics, nobody has the Hold, and it holds nothing.
 func (l *Limiter) decided(h *Hold, err error) {
 	e := Event{
-		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: l.now() - h.asked, InUse: h.want.used,
+		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: l.now() - h.asked, InUse: h.used,
 		Degraded: h.Degraded(),
 	}
 	switch {
@@ -85,14 +85,14 @@ func (l *Limiter) decided(h *Hold, err error) {
 	l.mu.Lock()
 	defer l.unlock()
 	h.acquired = l.now()
-	if err == nil && h.want.state != held { // before the observer knew that it was
+	if err == nil && h.state != held { // before the observer knew that it was
 		l.ended(h)
 	}
 }
 
 // ended ends the context of a Hold that has ended, and tells the observer if it knows of it. The mutex is held.
 func (l *Limiter) ended(h *Hold) {
-	s := h.want.state
+	s := h.state
 	if h.cancel != nil {
 		l.later = append(l.later, func() { h.cancel(causes[s]) })
 	}
@@ -100,7 +100,7 @@ func (l *Limiter) ended(h *Hold) {
 		return
 	}
 	e := Event{Kind: Released, Key: h.key, Limit: h.limit, N: h.want.N, Held: l.now() - h.acquired,
-		Degraded: h.want.alone}
+		Degraded: h.alone}
 	if s == lost {
 		e.Kind = Lost
 	}

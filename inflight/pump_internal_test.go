@@ -14,14 +14,15 @@ import (
 )
 
 // leased returns a pump for places with a lease.
-func leased(lease time.Duration) *pump {
-	p := newPump(window.Claim{Lease: lease}, rules{}, func(*want) {})
-	return &p
+func leased(lease time.Duration, r rules, changed func(*Hold)) *pump {
+	p := &pump{callers: callers{rules: r, changed: changed}}
+	p.open("k", "", lease)
+	return p
 }
 
 // adds adds a want to a pump.
-func (p *pump) adds(n, most uint64, wait bool) *want {
-	w := &want{Want: window.Want{N: n, Max: most, Wait: wait}}
+func (p *pump) adds(n, most uint64, wait bool) *Hold {
+	w := &Hold{want: window.Want{N: n, Max: most, Wait: wait}}
 	p.add(w)
 	return w
 }
@@ -39,11 +40,11 @@ func (p *pump) exchange(now time.Duration, a window.Places, meanwhile ...func())
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
 // renewed it: the holder may have seen that it is not valid.
 func TestWhatIsLostStaysLost(t *testing.T) {
-	p := leased(time.Second)
+	p := leased(time.Second, rules{}, func(*Hold) {})
 	w := p.adds(1, 1, false)
 	p.exchange(0, window.Places{Tokens: []uint64{7}, Used: 1})
 	require.Equal(t, held, w.state)
-	end := p.deadline()
+	end := p.heldUntil()
 	require.Less(t, end, time.Second)
 
 	p.begin(900*time.Millisecond, 1)
@@ -55,7 +56,7 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 
 // Whoever waits behind others needs no exchange.
 func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
-	p := leased(time.Second)
+	p := leased(time.Second, rules{}, func(*Hold) {})
 	first := p.adds(1, 1, true)
 	p.exchange(0, window.Places{Used: 1, Waiting: 1})
 	require.Positive(t, p.due())
@@ -69,9 +70,9 @@ func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
 // A want that is given up during its exchange does not keep others from asking. The store is told that it keeps a
 // position in line, or a place, for nobody.
 func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
-	p := leased(time.Second)
+	p := leased(time.Second, rules{}, func(*Hold) {})
 	first := p.adds(2, 2, true)
-	var second *want
+	var second *Hold
 	p.exchange(0, window.Places{Used: 1, Waiting: 1}, func() {
 		p.cancel(first)
 		second = p.adds(1, 2, false)
@@ -82,13 +83,13 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 	require.Equal(t, held, second.state)
 
 	for _, answer := range []window.Places{{Used: 1, Waiting: 1}, {Tokens: []uint64{7}, Used: 1}} {
-		p = leased(time.Second)
+		p = leased(time.Second, rules{}, func(*Hold) {})
 		w := p.adds(1, 1, true)
 		p.exchange(0, answer, func() { p.cancel(w) })
 		require.Equal(t, released, w.state)
 		require.False(t, p.idle(time.Millisecond))
 		require.Zero(t, p.due(), "at once, and not after a lease")
-		require.Equal(t, &window.Claim{Seq: 1, Lease: time.Second, Wants: []window.Want{}}, p.begin(time.Millisecond, 1))
+		require.Equal(t, &window.Claim{Key: "k", Seq: 1, Lease: time.Second, Wants: []window.Want{}}, p.begin(time.Millisecond, 1))
 	}
 }
 
@@ -98,8 +99,8 @@ func TestAPumpKeepsNobodyWhoHasGone(t *testing.T) {
 		"answered": func(p *pump) { p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1}) },
 		"failed":   func(p *pump) { p.failed(time.Millisecond, errLate, failing) },
 	} {
-		p := leased(time.Second)
-		var gone []weak.Pointer[want]
+		p := leased(time.Second, rules{}, func(*Hold) {})
+		var gone []weak.Pointer[Hold]
 		for range 9 {
 			gone = append(gone, weak.Make(p.adds(1, 1, true)))
 		}
@@ -119,7 +120,7 @@ func TestAPumpKeepsNobodyWhoHasGone(t *testing.T) {
 // The store is told the largest Max under which places are held, so that it can tell whether they fit when it has
 // forgotten them.
 func TestTheStoreIsToldTheLargestMax(t *testing.T) {
-	p := leased(time.Second)
+	p := leased(time.Second, rules{}, func(*Hold) {})
 	for i, most := range []uint64{3, 5, 4} {
 		p.adds(1, most, false)
 		p.exchange(0, window.Places{Tokens: []uint64{uint64(i + 1)}, Used: uint64(i + 1)})
@@ -127,8 +128,8 @@ func TestTheStoreIsToldTheLargestMax(t *testing.T) {
 	c := p.begin(2*time.Millisecond, 1)
 	require.EqualValues(t, 3, c.Held)
 	require.EqualValues(t, 5, c.HeldMax)
-	for w := range p.holds {
-		p.cancel(w)
+	for len(p.holds) > 0 {
+		p.cancel(p.holds[0])
 	}
 	p.answered(3*time.Millisecond, &window.Places{})
 	require.Zero(t, p.begin(4*time.Millisecond, 1).HeldMax)
@@ -140,7 +141,7 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 		time.Minute:            {10, 10, 20, 40, 80, 160, 250, 250},
 		160 * time.Millisecond: {10, 10, 20, 20},
 	} {
-		p := leased(lease)
+		p := leased(lease, rules{}, func(*Hold) {})
 		now := time.Second
 		fail := func(pause time.Duration) {
 			p.begin(now, 1)
@@ -162,7 +163,7 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 // After a failure, the next exchange says all again in its time: no place in line is known any more, and the store may
 // have granted what was asked.
 func TestAFailureLeavesNothingKnown(t *testing.T) {
-	p := leased(time.Second)
+	p := leased(time.Second, rules{}, func(*Hold) {})
 	const now = 10 * time.Second
 	first := p.adds(1, 1, true)
 	p.exchange(now, window.Places{Used: 1, Waiting: 1, Next: 5 * time.Millisecond})
@@ -178,6 +179,8 @@ func TestAFailureLeavesNothingKnown(t *testing.T) {
 	require.Equal(t, []state{refused, refused}, []state{first.state, second.state})
 	require.False(t, p.idle(now))
 	require.True(t, p.idle(now+time.Second))
+	p.open("another key", "", time.Second)
+	require.Equal(t, exchanges{claim: p.claim, asked: p.asked, nextAt: never}, p.exchanges)
 }
 
 // A lane is there as long as pumps are queued: leases may be as many as calls.

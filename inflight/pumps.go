@@ -10,59 +10,57 @@ import (
 // id identifies a pump.
 type id struct{ key, name string }
 
-// keyPump is the pump of a key and name.
-type keyPump struct {
-	pump
-	queued  bool
-	ended   bool        // it is forgotten
-	timer   *time.Timer // or nil
-	timerAt time.Duration
-}
-
-// ask adds a want of a key and name. It returns a channel that is closed when the want is decided, or nil if it is.
-func (l *Limiter) ask(w *want, k id, lease time.Duration) (decided <-chan struct{}, err error) {
+// ask has a pump decide what a Hold wants. It returns a channel that is closed when that is decided, or the decision.
+func (l *Limiter) ask(h *Hold) (decided <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.unlock()
-	e := l.byID[k]
+	k := id{h.key, h.limit.Name}
+	p := l.byID[k]
 	switch {
 	case l.closed:
 		return nil, window.ErrClosed
 	case l.waiting >= l.maxWaiting:
 		return nil, window.ErrOverloaded
-	case e == nil && len(l.byID) >= l.maxKeys:
+	case p == nil && len(l.byID) >= l.maxKeys:
 		return nil, window.ErrFull
-	case e == nil:
-		e = l.newPump(k, lease)
+	case p == nil:
+		p = l.newPump(k, h.limit.Lease)
 	}
-	w.pump = e
-	e.add(w)
-	l.update(e, l.now())
-	if w.state == waiting || w.state == inLine {
-		w.ready = make(chan struct{})
+	h.pump = p
+	p.add(h)
+	l.update(p, l.now())
+	if h.undecided() {
+		h.ready = make(chan struct{})
 		l.waiting++
 	}
-	return w.ready, nil
+	return h.ready, h.err
 }
 
 // newPump adds a pump. The mutex is held.
-func (l *Limiter) newPump(k id, lease time.Duration) *keyPump {
+func (l *Limiter) newPump(k id, lease time.Duration) *pump {
 	if l.memory != nil {
 		lease = ledger.Forever
 	}
-	c := window.Claim{Key: k.key, Name: k.name, Process: l.process, Lease: lease}
-	e := &keyPump{pump: newPump(c, l.rules, l.changed), timerAt: never}
-	e.claim.Wake = func() { l.do(e, e.again) }
-	l.byID[k] = e
-	return e
+	p, _ := l.spare.Get().(*pump)
+	if p == nil {
+		p = &pump{callers: callers{rules: l.rules, changed: l.changed}}
+		p.claim.Process = l.process
+		p.claim.Wake = func() { l.do(p, p.again) }
+	}
+	p.open(k.key, k.name, lease)
+	l.byID[k] = p
+	return p
 }
 
 // release gives back what a Hold holds, or ends its wait.
-func (l *Limiter) release(h *Hold) {
+func (l *Limiter) release(h *Hold) { l.do(h.pump, func() { h.pump.cancel(h) }) }
+
+// do does something with a pump, and updates it.
+func (l *Limiter) do(p *pump, f func()) {
 	l.mu.Lock()
 	defer l.unlock()
-	e := h.want.pump
-	e.cancel(&h.want)
-	l.update(e, l.now())
+	f()
+	l.update(p, l.now())
 }
 
 // unlock unlocks the mutex, and does what is to be done then.
@@ -75,88 +73,80 @@ func (l *Limiter) unlock() {
 	}
 }
 
-// update does what the state of a pump needs: it queues it, sets its timer, or forgets it. The mutex is held.
-func (l *Limiter) update(e *keyPump, now time.Duration) {
-	if e.ended {
+// update does what the state of a pump needs: it begins an exchange, or queues it for one, sets its timer, or forgets
+// it. The mutex is held.
+func (l *Limiter) update(p *pump, now time.Duration) {
+	if p.phase == gone {
 		return
 	}
-	e.tick(now)
-	for l.memory != nil && e.sendAt() <= now {
-		l.exchange(e, now)
+	p.tick(now)
+	for l.memory != nil && p.exchangeAt() <= now {
+		l.exchange(p, now)
 	}
-	switch {
-	case e.idle(now):
-		l.forget(e)
-	case e.sendAt() <= now:
-		l.queue(e)
-		l.setTimer(e, e.loseAt(), now)
-	default:
-		l.setTimer(e, e.due(), now)
+	if p.idle(now) {
+		l.forget(p)
+		return
 	}
+	if p.exchangeAt() <= now {
+		l.queue(p)
+	}
+	l.setTimer(p, p.due(), now)
 }
 
-// exchange makes the exchange of a pump in memory, which does not wait. The mutex is held.
-func (l *Limiter) exchange(e *keyPump, now time.Duration) {
+// exchange makes an exchange in memory, which does not wait. The mutex is held.
+func (l *Limiter) exchange(p *pump, now time.Duration) {
 	l.seq++
-	a, wake := l.memory.Claim(e.begin(now, l.seq))
+	a, wake := l.memory.Claim(p.begin(now, l.seq))
 	if wake != nil {
 		l.later = append(l.later, wake)
 	}
 	if a.Err != nil {
-		e.failed(now, a.Err, mistaken)
+		p.failed(now, a.Err, mistaken)
 	} else {
-		e.answered(now, &a)
+		p.answered(now, &a)
 	}
 }
 
-// changed tells that a want is decided, or holds nothing any more. The mutex is held.
-func (l *Limiter) changed(w *want) {
-	if w.ready != nil {
-		close(w.ready)
-		w.ready = nil
+// changed tells that a Hold is decided, or does not hold or want anything any more. The mutex is held.
+func (l *Limiter) changed(h *Hold) {
+	if h.ready != nil {
+		close(h.ready)
+		h.ready = nil
 		l.waiting--
 	}
-	if w.state == lost {
-		l.lost += w.N
+	if h.state == lost {
+		l.lost += h.want.N
 	}
-	if w.state > held {
-		l.ended(w.hold)
+	if h.state > held {
+		l.ended(h)
 	}
 }
 
-// setTimer has a pump updated at a time. The mutex is held.
-func (l *Limiter) setTimer(e *keyPump, at, now time.Duration) {
-	at = min(at, never)
+// setTimer has a pump updated at a time. A timer that goes off sooner is left as it is: most are set again before.
+// The mutex is held.
+func (l *Limiter) setTimer(p *pump, at, now time.Duration) {
 	switch {
-	case at == e.timerAt: // as most often while an exchange is in flight
+	case at >= p.timerAt:
 		return
-	case e.timer == nil:
-		e.timer = time.AfterFunc(at-now, func() { l.do(e, func() { e.timerAt = never }) })
+	case p.timer == nil:
+		p.timer = time.AfterFunc(at-now, func() { l.do(p, func() { p.timerAt = never }) })
 	default:
-		e.timer.Reset(at - now)
+		p.timer.Reset(at - now)
 	}
-	e.timerAt = at
+	p.timerAt = at
 }
 
-// do does something with a pump, and updates it.
-func (l *Limiter) do(e *keyPump, f func()) {
-	l.mu.Lock()
-	defer l.unlock()
-	f()
-	l.update(e, l.now())
-}
-
-// forget forgets a pump. The mutex is held.
-func (l *Limiter) forget(e *keyPump) {
-	if e.ended {
-		return
+// forget forgets a pump, which another key can have then. What still refers to it updates that one in vain. The mutex
+// is held.
+func (l *Limiter) forget(p *pump) {
+	p.phase = gone
+	delete(l.byID, id{p.claim.Key, p.claim.Name})
+	if p.timer != nil {
+		p.timer.Stop()
 	}
-	e.ended = true
-	delete(l.byID, id{e.claim.Key, e.claim.Name})
-	if e.timer != nil {
-		e.timer.Stop()
-	}
-	if l.closed && len(l.byID) == 0 {
+	if !l.closed {
+		l.spare.Put(p)
+	} else if len(l.byID) == 0 {
 		close(l.drained)
 	}
 }

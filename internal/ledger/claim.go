@@ -8,6 +8,9 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// lineShare is the part of a lease after which a process that has not claimed loses its position in line.
+const lineShare = 4
+
 // Exchange makes a claim, which is valid, and returns its answer.
 func (l *Ledger) Exchange(claim *window.Claim) window.Places {
 	p, wake := l.Claim(claim)
@@ -26,41 +29,28 @@ func (l *Ledger) Claim(claim *window.Claim) (p window.Places, wake func()) {
 	if err != nil {
 		return window.Places{Err: err}, nil
 	}
-	before := c.sum
-	head := c.line.first()
-	c.expire(now) // entries, and positions in line
+	before, head := c.sum, c.first()
+	c.expire(now)
 	p.DataSet = l.dataSet
 	if claim.Process != "" {
 		x := exchange{count: c, ledger: l, claim: claim, now: now}
 		x.make(&p, max(l.birth+claim.Lease-now, 0))
 	}
 	// Only what has changed what is free wakes the first in line, who has asked before.
-	if c.sum < before || c.line.first() != head {
+	if c.sum < before || c.first() != head {
 		wake = c.wake(claim.Process)
 	}
 	p.Used = c.sum
-	p.Waiting = c.line.waiting()
+	p.Waiting = c.waiting()
 	for _, e := range c.entries {
-		p.Next = min(cmp.Or(p.Next, e.end-now), e.end-now)
+		if e.held > 0 {
+			p.Next = min(cmp.Or(p.Next, e.end-now), e.end-now)
+		}
 	}
-	if c.empty() {
+	if len(c.entries) == 0 {
 		delete(l.counts, id{claim.Key, claim.Name})
 	}
 	return p, wake
-}
-
-// wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks,
-// and was not woken since it has asked.
-func (c *count) wake(asking string) func() {
-	if len(c.line) == 0 {
-		return nil
-	}
-	w := &c.line[0]
-	if !c.fits(w.n, w.limit) || w.woken || w.process == asking {
-		return nil
-	}
-	w.woken = true
-	return w.wake
 }
 
 // exchange is a claim on a count.
@@ -73,22 +63,41 @@ type exchange struct {
 
 // make makes the claim. Strict ones are granted nothing for so long.
 func (x *exchange) make(p *window.Places, grace time.Duration) {
-	known := x.entries[x.claim.Process]
-	if x.claim.Seq <= known.seq {
-		p.Late = true
-		return
+	e := entry{process: x.claim.Process}
+	at := x.index(e.process)
+	known, position := uint64(0), uint64(0)
+	if at >= 0 {
+		if x.claim.Seq <= x.entries[at].seq {
+			p.Late = true
+			return
+		}
+		known, position = x.entries[at].held, x.entries[at].limit
 	}
 	if x.claim.Strict {
 		p.Grace = grace
 	}
-	held := x.register(p, known.held)
-	granted, first, waiting := x.decide(p)
-	if held += granted; held > 0 {
-		x.entries[x.claim.Process] = entry{held, x.claim.Seq, x.now + x.claim.Lease}
-	} else {
-		delete(x.entries, x.claim.Process)
+	e.held = x.register(p, known)
+	granted := x.decide(p, &e)
+	e.held += granted
+	if e.held > 0 {
+		e.seq = x.claim.Seq
+		e.end = x.now + x.claim.Lease
 	}
-	x.queue(granted > 0, first, waiting)
+	// It goes to the end of the line if something was granted, and to another position if its first want has another
+	// Max.
+	stays := at >= 0 && (e.waiting == 0 || granted == 0 && e.limit == position)
+	if at >= 0 {
+		x.entries = slices.Delete(x.entries, at, at+1)
+	}
+	if !stays {
+		at = len(x.entries)
+		for at > 0 && x.entries[at-1].limit < e.limit {
+			at--
+		}
+	}
+	if !over(e) {
+		x.entries = slices.Insert(x.entries, at, e)
+	}
 }
 
 // register counts what the process holds. What the store does not know of was lost with its data. It is believed,
@@ -113,52 +122,34 @@ func (x *exchange) register(p *window.Places, known uint64) (held uint64) {
 	return held
 }
 
-// decide decides the wants. It returns how many places are granted, the first want that waits, and how many
-// do.
-func (x *exchange) decide(p *window.Places) (granted uint64, first *window.Want, waiting uint64) {
-	for i := range x.claim.Wants {
-		w := &x.claim.Wants[i]
-		if p.Grace == 0 && first == nil && x.fits(w.N+x.line.reserved(x.claim.Process, w.Max), w.Max) {
+// decide decides the wants, and notes in the entry of the process which of them wait. It returns how many places are
+// granted. Those for the first in line are left, unless that is the process itself, or has a smaller Max.
+func (x *exchange) decide(p *window.Places, e *entry) (granted uint64) {
+	head := x.head()
+	for i, w := range x.claim.Wants {
+		reserved := uint64(0)
+		if head != nil && head.process != e.process && head.limit >= w.Max {
+			reserved = head.n
+		}
+		switch {
+		case p.Grace == 0 && e.waiting == 0 && x.fits(w.N+reserved, w.Max):
 			granted += w.N
 			x.sum += w.N
 			x.limit = max(x.limit, w.Max)
-			if len(p.Tokens) == 0 {
-				p.Tokens = append(p.Tokens, make([]uint64, len(x.claim.Wants))...)
+			if p.Tokens == nil {
+				p.Tokens = make([]uint64, len(x.claim.Wants))
 			}
 			x.ledger.token++
 			p.Tokens[i] = x.ledger.token
-			continue
+		case w.Wait:
+			if e.waiting == 0 {
+				e.n = w.N
+				e.limit = w.Max
+				e.wake = x.claim.Wake
+				e.lineEnd = x.now + x.claim.Lease/lineShare
+			}
+			e.waiting++
 		}
-		if w.Wait {
-			first = cmp.Or(first, w)
-			waiting++
-		}
 	}
-	return granted, first, waiting
-}
-
-// queue keeps the process in line as long as wants of it wait. It goes to the end if something was granted, and to
-// another position if its first want has another Max: those with a larger one are first.
-func (x *exchange) queue(granted bool, first *window.Want, waiting uint64) {
-	at := slices.IndexFunc(x.line, func(w waiter) bool { return w.process == x.claim.Process })
-	if at >= 0 && (first == nil || granted || first.Max != x.line[at].limit) {
-		x.line = slices.Delete(x.line, at, at+1)
-		at = -1
-	}
-	if first == nil {
-		return
-	}
-	w := waiter{
-		process: x.claim.Process, n: first.N, limit: first.Max, waiting: waiting,
-		end: x.now + x.claim.Lease/lineShare, wake: x.claim.Wake,
-	}
-	if at >= 0 {
-		x.line[at] = w
-		return
-	}
-	at = len(x.line)
-	for at > 0 && x.line[at-1].limit < w.limit {
-		at--
-	}
-	x.line = slices.Insert(x.line, at, w)
+	return granted
 }

@@ -2,15 +2,14 @@
 // after a lease.
 //
 //	ledger.go  keys and names, and their counts
+//	count.go   the entries of a count, and those of them that are in line
 //	claim.go   an exchange: reads beside rediswindow/lua/exchange.lua, which is the same on Redis
-//	line.go    processes that wait
 //	list.go    what is held and wanted
 package ledger
 
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +21,6 @@ const (
 	Forever time.Duration = 1 << 62
 	// sweepPause is the least time between two searches for counts that are over.
 	sweepPause = time.Second / 4
-	// lineShare is the part of a lease after which a process that has not claimed loses its position in line.
-	lineShare = 4
 )
 
 // Ledger is the places of any number of keys. It is safe for concurrent use.
@@ -41,20 +38,6 @@ type Ledger struct {
 }
 
 type id struct{ key, name string }
-
-// count is the places of a key and name. There is none for those of which nobody holds a place or waits for one.
-type count struct {
-	sum     uint64           // places held
-	limit   uint64           // the largest Max under which places are held, since there were none
-	entries map[string]entry // by process
-	line    line
-}
-
-// entry is what a process holds.
-type entry struct {
-	held, seq uint64
-	end       time.Duration
-}
 
 // New returns an empty ledger for up to maxKeys keys and names at a time. Its time is that of now, which does
 // not go back.
@@ -98,7 +81,7 @@ func (l *Ledger) count(claim *window.Claim, now time.Duration) (*count, error) {
 		l.sweepAt = now + sweepPause
 		for k, c := range l.counts {
 			c.expire(now)
-			if c.empty() {
+			if len(c.entries) == 0 {
 				delete(l.counts, k)
 			}
 		}
@@ -106,24 +89,7 @@ func (l *Ledger) count(claim *window.Claim, now time.Duration) (*count, error) {
 	if len(l.counts) >= l.most {
 		return nil, window.ErrFull
 	}
-	c = &count{entries: map[string]entry{}}
+	c = &count{}
 	l.counts[k] = c
 	return c, nil
 }
-
-// empty reports whether the count is not needed any more.
-func (c *count) empty() bool { return c.sum == 0 && len(c.line) == 0 }
-
-// expire removes entries that are over, and processes from the line that have lost their position.
-func (c *count) expire(now time.Duration) {
-	c.line = slices.DeleteFunc(c.line, func(w waiter) bool { return w.end <= now })
-	for process, e := range c.entries {
-		if e.end <= now {
-			c.sum -= e.held
-			delete(c.entries, process)
-		}
-	}
-}
-
-// fits reports whether n more places fit under a Max.
-func (c *count) fits(n, limit uint64) bool { return n <= limit && c.sum <= limit-n }

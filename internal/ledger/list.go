@@ -1,8 +1,8 @@
 package ledger
 
 import (
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/throttr-go/throttr/window"
 )
@@ -36,24 +36,15 @@ func (l *Ledger) places(k id) window.ListedPlaces {
 	}
 	now := l.now()
 	c.expire(now)
-	by := map[string]window.Holder{}
-	for process, e := range c.entries {
-		h := window.Holder{Process: process, Held: e.held}
-		if left := e.end - now; left <= window.MaxLease { // it is not Forever
+	for _, e := range c.entries {
+		h := window.Holder{Process: e.process, Held: e.held, Waiting: e.waiting}
+		if left := e.end - now; e.held > 0 && left <= window.MaxLease { // it is not Forever
 			h.LeaseEnds = left
 		}
-		by[process] = h
+		p.ByProcess = append(p.ByProcess, h)
 	}
-	for _, w := range c.line {
-		h := by[w.process]
-		h.Process = w.process
-		h.Waiting = w.waiting
-		by[w.process] = h
-	}
+	slices.SortFunc(p.ByProcess, func(a, b window.Holder) int { return strings.Compare(a.Process, b.Process) })
 	p.Used = c.sum
-	p.Waiting = c.line.waiting()
-	for _, process := range slices.Sorted(maps.Keys(by)) {
-		p.ByProcess = append(p.ByProcess, by[process])
-	}
+	p.Waiting = c.waiting()
 	return p
 }
