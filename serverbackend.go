@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -232,12 +231,9 @@ func (b *ServerBackend) TakeAll(ctx context.Context, takes []Take, windows []win
 	granted, sent, err := b.windows.TakeAll(ctx, takes, windows)
 	key := takes[0].Key
 	var failed *fixedwindow.KeyError
-	switch {
-	case errors.As(err, &failed):
-		key, err = failed.Key, failed.Err
-	case err != nil: // of a mistake, perhaps
-		mistake := func(t Take) bool { _, err := b.Check(t.Limit); return err != nil }
-		key = takes[max(0, slices.IndexFunc(takes, mistake))].Key
+	if errors.As(err, &failed) {
+		key = failed.Key
+		err = failed.Err
 	}
 	return granted, b.after("take", key, sent, err)
 }

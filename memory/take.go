@@ -13,29 +13,14 @@ import (
 const fewTakes = 4
 
 // TakeAll implements [window.Backend]. It holds the mutexes of all shards of the windows at once.
-func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	if len(takes) == 0 {
-		return true, nil
-	}
-	for i := range takes {
-		t := &takes[i]
-		if err := b.check(ctx, &t.Limit, t.N); err != nil {
-			return false, b.fail("take", t.Key, err)
-		}
-	}
-	merged, index := limits.Merge(takes)
-	if index == nil {
-		granted, err = b.takeAll(takes, windows)
-	} else {
-		ofMerged := make([]window.Window, len(merged))
-		granted, err = b.takeAll(merged, ofMerged)
-		limits.Spread(windows, index, ofMerged)
-	}
-	return granted, b.fail("take", takes[0].Key, err)
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	check := func(t *window.Take) error { return b.check(ctx, &t.Limit, t.N) }
+	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
+	return granted, b.fail("take", key, err)
 }
 
 // takeAll makes all takes or none. No two are of one count.
-func (b *Backend) takeAll(takes []window.Take, windows []window.Window) (granted bool, err error) {
+func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
 	var few [fewTakes]access
 	all := few[:min(len(takes), len(few))]
 	if len(takes) > len(few) {

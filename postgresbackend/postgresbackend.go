@@ -179,34 +179,27 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 }
 
 // TakeAll implements [window.Backend] in one transaction. Takes of one count lock nothing.
-func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	if len(takes) == 0 {
-		return true, nil
-	}
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	check := func(t *window.Take) error { return check(&t.Limit, t.N) }
+	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
+	return granted, b.after(string(take), key, err)
+}
+
+// takeAll makes takes of different counts, all or none.
+func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
+	c := &batched{Value: call{verb: take, parts: make([]part, len(takes))}}
 	for i := range takes {
-		t := &takes[i]
-		if err := check(&t.Limit, t.N); err != nil {
-			return false, b.after(string(take), t.Key, err)
-		}
-	}
-	merged, index := limits.Merge(takes)
-	c := &batched{Value: call{verb: take, parts: make([]part, len(merged))}}
-	for i := range merged {
-		c.Value.parts[i] = newPart(merged[i].Key, &merged[i].Limit, merged[i].N)
+		c.Value.parts[i] = newPart(takes[i].Key, &takes[i].Limit, takes[i].N)
 	}
 	if err := b.run(ctx, c); err != nil {
-		return false, b.after(string(take), takes[0].Key, err)
+		return false, err
 	}
 	granted = true
 	for i := range windows {
-		at := i
-		if index != nil {
-			at = index[i]
-		}
-		windows[i] = c.Value.parts[at].window
+		windows[i] = c.Value.parts[i].window
 		granted = granted && !windows[i].Refused
 	}
-	return granted, b.after(string(take), takes[0].Key, nil)
+	return granted, nil
 }
 
 // Ping implements [window.BackendCloser]. It makes a request that changes nothing, and needs all permissions that

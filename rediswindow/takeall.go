@@ -16,24 +16,13 @@ import (
 // cluster, and behind a proxy that refuses a script on several keys with CROSSSLOT, it is one script for each key, in
 // the order of the keys: if one of them refuses, the others give back, even after ctx has ended. Until then, other
 // callers may be refused what was taken. If a script fails, what it has taken stays counted until the windows end.
-func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	if len(takes) == 0 {
-		return true, nil
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	check := func(t *window.Take) error {
+		_, err := b.check(&t.Limit)
+		return err
 	}
-	for i := range takes {
-		if _, err = b.check(&takes[i].Limit); err != nil {
-			return false, b.after("take", takes[i].Key, err)
-		}
-	}
-	merged, index := limits.Merge(takes)
-	if index == nil {
-		granted, err = b.takeAll(ctx, takes, windows)
-	} else {
-		left := make([]window.Window, len(merged))
-		granted, err = b.takeAll(ctx, merged, left)
-		limits.Spread(windows, index, left)
-	}
-	return granted, b.after("take", takes[0].Key, err)
+	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
+	return granted, b.after("take", key, err)
 }
 
 // takeAll makes takes of different counts, all or none.

@@ -3,6 +3,7 @@ package fixedwindow
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -63,7 +64,7 @@ func (s *slots) peekFor(ctx context.Context, l *window.Limit, n uint64) (w windo
 	return w, nil
 }
 
-// KeyError is the error of a TakeAll that the take of one key has met.
+// KeyError is the error of a TakeAll that the take of a key has met; the first one, if it is not known which.
 type KeyError struct {
 	Key string
 	Err error
@@ -85,38 +86,41 @@ func (t *take) failed(err error) error {
 
 // TakeAll makes all takes, or none of them if one is refused. If all windows are known, it makes
 // them together, and otherwise in turn. What can't be given back stays counted until the window
-// ends. The error is a [KeyError] if it is known which key has met it.
+// ends. The error is a [KeyError].
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take,
 	windows []window.Window) (granted, sent bool, err error) {
-	if len(takes) == 0 {
-		return true, false, nil
+	check := func(t *window.Take) error { return check(&t.Limit, t.N) }
+	granted, key, err := limits.TakeAll(ctx, takes, windows, check,
+		func(ctx context.Context, sums []window.Take, states []window.Window) (granted bool, err error) {
+			for i := range takes { // which fails if the value size is not known
+				t := &takes[i]
+				if _, err := b.bandsFor(ctx, t.Key, &t.Limit, t.N); err != nil {
+					return false, &KeyError{t.Key, err}
+				}
+			}
+			granted, sent, err = b.takeAll(ctx, sums, states)
+			return granted, err
+		})
+	var known *KeyError
+	if err != nil && !errors.As(err, &known) {
+		err = &KeyError{key, err}
 	}
-	for i := range takes {
-		if err := check(&takes[i].Limit, takes[i].N); err != nil {
-			return false, false, err
-		}
-	}
-	for i := range takes { // which fails if the value size is not known
-		if _, err := b.bandsFor(ctx, takes[i].Key, &takes[i].Limit, takes[i].N); err != nil {
-			return false, false, err
-		}
-	}
+	return granted, sent, err
+}
+
+// takeAll makes takes of different counts, all or none.
+func (b *Backend) takeAll(ctx context.Context, takes []window.Take,
+	windows []window.Window) (granted, sent bool, err error) {
 	if err := b.group.check(ctx); err != nil {
 		return false, false, err
 	}
-	sums, index := limits.Merge(takes)
-	states := windows
-	if index != nil {
-		states = make([]window.Window, len(sums))
-		defer limits.Spread(windows, index, states)
-	}
-	ordered, err := b.ordered(ctx, sums)
+	ordered, err := b.ordered(ctx, takes)
 	if err != nil {
 		return false, false, err
 	}
 	defer func() {
 		for i := range ordered {
-			states[ordered[i].index] = ordered[i].window
+			windows[ordered[i].index] = ordered[i].window
 		}
 	}()
 	if granted, sent, err := b.takeTogether(ctx, ordered); err != errInTurn {

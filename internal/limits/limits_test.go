@@ -1,6 +1,8 @@
 package limits_test
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -160,8 +162,22 @@ func TestTakesOfOneCountAreOneTakeOfTheirSumUnderTheLowestMaxAndBurst(t *testing
 	require.Equal(t, bucket.For("a", 1), takes[0], "the caller's takes are changed")
 
 	windows := make([]window.Window, len(takes))
-	limits.Spread(windows, index, []window.Window{{Count: 1}, {Count: 2}, {Count: 3}})
+	right := func(*window.Take) error { return nil }
+	granted, key, err := limits.TakeAll(t.Context(), takes, windows, right, func(_ context.Context, of []window.Take, windows []window.Window) (bool, error) {
+		require.Equal(t, merged, of)
+		copy(windows, []window.Window{{Count: 1}, {Count: 2}, {Count: 3}})
+		return true, window.ErrFull
+	})
+	require.True(t, granted)
+	require.Equal(t, "a", key)
+	require.ErrorIs(t, err, window.ErrFull)
 	require.Equal(t, []window.Window{{Count: 1}, {Count: 2}, {Count: 1}, {Count: 3}}, windows)
+	wrong := func(of *window.Take) error { return fmt.Errorf("of %d", of.N) }
+	_, key, err = limits.TakeAll(t.Context(), takes[3:], windows, wrong, nil)
+	require.Equal(t, "b", key)
+	require.EqualError(t, err, "of 8")
+	granted, _, err = limits.TakeAll(t.Context(), nil, nil, wrong, nil)
+	require.True(t, granted && err == nil)
 
 	same, none := limits.Merge(takes[:2])
 	require.Nil(t, none)

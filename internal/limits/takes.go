@@ -1,6 +1,10 @@
 package limits
 
-import "github.com/throttr-go/throttr/window"
+import (
+	"context"
+
+	"github.com/throttr-go/throttr/window"
+)
 
 // Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
 func Identity(l *window.Limit) window.Limit {
@@ -66,9 +70,28 @@ func merge(takes []window.Take) (merged []window.Take, index []int) {
 	return merged, index
 }
 
-// Spread stores the windows of merged takes in those of the takes that they were made of.
-func Spread(windows []window.Window, index []int, merged []window.Window) {
-	for i, at := range index {
-		windows[i] = merged[at]
+// TakeAll is what is the same in the TakeAll of every backend. Without takes, it grants. It checks each take, in their
+// order. Then those of one count are made as one, as [Merge] says, and each gets its window. An error is about the key.
+func TakeAll(ctx context.Context, takes []window.Take, windows []window.Window, check func(t *window.Take) error,
+	take func(ctx context.Context, merged []window.Take, windows []window.Window) (granted bool, err error),
+) (granted bool, key string, err error) {
+	if len(takes) == 0 {
+		return true, "", nil
 	}
+	for i := range takes {
+		if err := check(&takes[i]); err != nil {
+			return false, takes[i].Key, err
+		}
+	}
+	merged, index := Merge(takes)
+	if index == nil {
+		granted, err = take(ctx, takes, windows)
+		return granted, takes[0].Key, err
+	}
+	ofMerged := make([]window.Window, len(merged))
+	granted, err = take(ctx, merged, ofMerged)
+	for i, at := range index {
+		windows[i] = ofMerged[at]
+	}
+	return granted, takes[0].Key, err
 }

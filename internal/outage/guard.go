@@ -147,9 +147,6 @@ func (g *Guard) GiveBack(ctx context.Context, key string, l window.Limit, n uint
 
 // TakeAll implements [window.Backend].
 func (g *Guard) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	if len(takes) == 0 {
-		return true, nil
-	}
 	of := make([]subject, len(takes))
 	for i := range takes {
 		of[i] = subject{key: takes[i].Key, limit: takes[i].Limit}
