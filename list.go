@@ -23,7 +23,7 @@ import (
 // or ctx ends, the rest of the response is read in the background: a server never gets the memory
 // of an aborted one back (H20). A response ends when the server ends it: use a ctx with a deadline.
 //
-// One List or KeyStats per server is under way at a time, sweeps included. A further one waits for
+// One List or KeyStats per server is under way at a time, beside that of a sweep. A further one waits for
 // its turn: a slow loop makes it wait, and a loop within a loop over the same servers waits until
 // its ctx ends. At most Config.MaxConns others are under way, and Config.MaxQueued callers wait.
 //

@@ -20,11 +20,11 @@ import (
 // each is a [*RequestError].
 func (c *client) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error) {
 	return each(c.servers.all, func(s *server) ([]inspect.Swept, error) {
-		remover := fixedwindow.NewRemover(s.pool, c.calls, c.cfg.MaxInFlight)
+		remover := fixedwindow.NewRemover(s.pool, c.calls)
 		defer remover.Close()
 		sweeper := sweep.New(sweep.Options{
 			Server: s.pool, Inspect: remover.Inspect, Remove: remover.Remove, Calls: c.calls,
-			MaxInFlight: c.cfg.MaxInFlight, DryRun: dryRun,
+			DryRun: dryRun,
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))
 		if err != nil {

@@ -45,9 +45,8 @@ type Options struct {
 	Pick    func(key string) int // the index of the server where a key lives
 	Calls   *conn.Calls
 
-	MaxWindows  int // windows that are remembered, beside four times as many keys whose records are to be removed
-	MaxQueued   int // hits that wait for a request, for each window
-	MaxInFlight int // the most requests of a call
+	MaxWindows int // windows that are remembered, beside four times as many keys whose records are to be removed
+	MaxQueued  int // hits that wait for a request, for each window
 
 	// DenialMemory is how long a denial is remembered. 0 means a tenth of the scale, but at
 	// least 10 ms and at most 1 s. Less than 0 means that every hit asks the server.
@@ -68,7 +67,6 @@ type Backend struct {
 	pick         func(key string) int
 	calls        *conn.Calls
 	denialMemory time.Duration
-	maxRequests  int // of a call that removes records
 
 	group     group
 	maxQueued int
@@ -84,7 +82,7 @@ type Backend struct {
 func New(o Options) *Backend {
 	b := &Backend{
 		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
-		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued, maxRequests: max(1, min(chunkSize, o.MaxInFlight)),
+		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued,
 	}
 	b.callers.New = newCaller
 	b.group.ctx, b.group.cancel = context.WithCancel(context.Background())
@@ -98,9 +96,9 @@ func New(o Options) *Backend {
 		if o.WithoutSweeper {
 			continue
 		}
-		remover := &Remover{link: j.link, requests: b.maxRequests}
+		remover := &Remover{link: j.link}
 		sweeper := sweep.New(sweep.Options{
-			Server: s, Inspect: remover.Inspect, Remove: remover.Remove, Calls: o.Calls, MaxInFlight: o.MaxInFlight,
+			Server: s, Inspect: remover.Inspect, Remove: remover.Remove, Calls: o.Calls,
 		})
 		j.sweeper = sweeper
 		b.group.start(func() { sweeper.Run(b.group.ctx) })

@@ -24,8 +24,9 @@ type cleaning struct {
 
 	history slot.History
 	again   time.Time // when to look again
+	late    int       // actions that were too late, one after the other
 
-	// The results.
+	// The results. If it is neither done nor has an error been returned, all actions were too late.
 	done    bool      // there is nothing more to do now
 	absent  bool      // there are no records
 	next    time.Time // when to clean the records again, unless they are absent
@@ -33,9 +34,8 @@ type cleaning struct {
 }
 
 // clean cleans keys on a link, as far as is possible without waiting for long: those with about the same guard
-// together, and not more at a time than the server is fast enough for. Requests is the most requests of a call.
-// After an error, some keys are not done.
-func clean(ctx context.Context, l *link, requests int, all []*cleaning) error {
+// together, and not more at a time than the server is fast enough for. After an error, some keys are not done.
+func clean(ctx context.Context, l *link, all []*cleaning) error {
 	var classes [linkClasses][]*cleaning
 	for _, k := range all {
 		c := classOf(k.records.bands.Guard)
@@ -45,7 +45,7 @@ func clean(ctx context.Context, l *link, requests int, all []*cleaning) error {
 	var cleaners sync.WaitGroup
 	for c, some := range classes {
 		if len(some) > 0 {
-			cl := cleaner{link: l, requests: requests, pace: l.paces[c], waiting: some}
+			cl := cleaner{link: l, pace: l.paces[c], waiting: some}
 			cleaners.Go(func() { errs[c] = cl.run(ctx) })
 		}
 	}
@@ -55,12 +55,11 @@ func clean(ctx context.Context, l *link, requests int, all []*cleaning) error {
 
 // cleaner cleans keys with about the same guard on one link.
 type cleaner struct {
-	link     *link
-	conn     *conn.Conn // of the last lookup
-	requests int        // the most requests of a call
-	pace     *pace
-	waiting  []*cleaning // not begun
-	active   []*cleaning // begun and not done
+	link    *link
+	conn    *conn.Conn // of the last lookup
+	pace    *pace
+	waiting []*cleaning // not begun
+	active  []*cleaning // begun and not done
 }
 
 // run cleans the keys until they are done. It begins as many as the server is fast enough for.
@@ -93,11 +92,11 @@ func (cl *cleaner) run(ctx context.Context) error {
 	return nil
 }
 
-// leave leaves keys that are done, and makes those wait that are far too many for the server.
+// leave leaves keys that are done, or always too late, and makes those wait that are far too many for the server.
 func (cl *cleaner) leave() {
 	begun := len(cl.active)
-	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning) bool { return k.done })
-	if most := cl.pace.bound(); len(cl.active) > 2*most {
+	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning) bool { return k.done || k.late >= maxTries })
+	if most, _ := cl.pace.bounds(); len(cl.active) > 2*most {
 		for _, k := range cl.active[most:] {
 			k.history = slot.History{}
 			k.again = time.Time{}
@@ -141,6 +140,20 @@ func (cl *cleaner) ready() (ready []*cleaning, again time.Time) {
 
 // round looks keys up once, and executes the actions that follow.
 func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
+	for len(ready) > 0 {
+		_, batch := cl.pace.bounds()
+		n := min(len(ready), batch)
+		if err := cl.batch(ctx, ready[:n]); err != nil {
+			return err
+		}
+		ready = ready[n:]
+	}
+	return nil
+}
+
+// batch is round for keys that are looked up in one call, so that the actions follow at once.
+func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
+	start := time.Now()
 	c, err := cl.link.connect(ctx)
 	if err != nil {
 		return err
@@ -151,11 +164,11 @@ func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
 			k.history = slot.History{}
 		}
 	}
-	if err := cl.lookUp(ctx, ready); err != nil {
+	if err := cl.lookUp(ctx, keys); err != nil {
 		return err
 	}
 	var steps []step
-	for _, k := range ready {
+	for _, k := range keys {
 		a := k.decide(k.history)
 		switch a.Kind {
 		case slot.Done:
@@ -178,33 +191,31 @@ func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
 			removals = append(removals, next)
 		}
 	}
-	return cl.execute(ctx, removals)
+	if err := cl.execute(ctx, removals); err != nil {
+		return err
+	}
+	cl.pace.done(time.Since(start), keys[0].records.bands.Guard)
+	return nil
 }
 
 // lookUp looks both slots of keys up.
-func (cl *cleaner) lookUp(ctx context.Context, ready []*cleaning) error {
-	for len(ready) > 0 {
-		call := cl.link.calls.Get()
-		some := ready[:min(len(ready), max(1, cl.requests/2))]
-		for _, k := range some {
-			k.begin()
-			k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A},
-				slot.Request{Verb: slot.Query, Slot: slot.B})
-		}
-		l := slot.Lookup{Sent: time.Now()}
-		if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
-			return err
-		}
-		l.Received = time.Now()
-		cl.pace.looked(len(some), l.Received.Sub(l.Sent), some[0].records.bands.Guard)
-		for i, k := range some {
-			l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]),
-				k.records.observe(call.Responses[2*i+1])}
-			k.history = k.records.bands.Extend(k.history, l)
-		}
-		cl.link.calls.Put(call)
-		ready = ready[len(some):]
+func (cl *cleaner) lookUp(ctx context.Context, keys []*cleaning) error {
+	call := cl.link.calls.Get()
+	for _, k := range keys {
+		k.begin()
+		k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
 	}
+	l := slot.Lookup{Sent: time.Now()}
+	if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
+		return err
+	}
+	l.Received = time.Now()
+	cl.pace.looked(len(keys), l.Received.Sub(l.Sent), keys[0].records.bands.Guard)
+	for i, k := range keys {
+		l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
+		k.history = k.records.bands.Extend(k.history, l)
+	}
+	cl.link.calls.Put(call)
 	return nil
 }
 
@@ -225,25 +236,14 @@ func (s *step) claimed() (next step, ok bool) {
 	return step{key: s.key, action: a}, ok
 }
 
-// execute executes actions. Those that are too late are left out: their keys are looked up again.
+// execute executes actions in one call. Those that are too late are left out: their keys are looked up again, but not
+// for ever, as others wait for those that share their call of clean.
 func (cl *cleaner) execute(ctx context.Context, steps []step) error {
-	for len(steps) > 0 {
-		n, err := cl.executeSome(ctx, steps)
-		if err != nil && err != errAgain {
-			return err
-		}
-		steps = steps[n:]
-	}
-	return nil
-}
-
-// executeSome executes the first of some actions in one call, and returns how many they are.
-func (cl *cleaner) executeSome(ctx context.Context, steps []step) (n int, err error) {
 	call := cl.link.calls.Get()
 	var deadline, by time.Time
-	for n < len(steps) && call.Len() < cl.requests {
-		s := &steps[n]
-		n++
+	for i := range steps {
+		s := &steps[i]
+		s.key.late++
 		if last := s.key.records.bands.Deadline(s.action); time.Now().Before(last) {
 			s.requests = s.key.records.bands.Requests(nil, s.action, 0)
 			s.key.records.add(call, s.requests...)
@@ -252,22 +252,28 @@ func (cl *cleaner) executeSome(ctx context.Context, steps []step) (n int, err er
 	}
 	if by.IsZero() {
 		cl.link.calls.Put(call)
-		return n, nil
+		return nil
 	}
 	sent := time.Now()
 	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
-		return n, err
+		if err == errAgain {
+			return nil
+		}
+		return err
 	}
 	responses := call.Responses
-	for i := range steps[:n] {
+	for i := range steps {
 		s := &steps[i]
 		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
 		s.effects.at.from = sent
+		if len(s.requests) > 0 {
+			s.key.late = 0
+		}
 		s.key.removed += s.effects.purged
 		responses = responses[len(s.requests):]
 	}
 	cl.link.calls.Put(call)
-	return n, nil
+	return nil
 }
 
 // earlier returns the earlier of two times, of which a zero time is none.
@@ -281,14 +287,11 @@ func earlier(a, b time.Time) time.Time {
 // Remover removes the records of one server that Inspect has decided to remove. Those of slots
 // take several lookups and actions, which go out on a link.
 type Remover struct {
-	link     *link
-	requests int // the most requests of a call
+	link *link
 }
 
 // NewRemover returns a Remover. Close it after use.
-func NewRemover(s Server, calls *conn.Calls, maxInFlight int) *Remover {
-	return &Remover{link: newLink(s, calls), requests: max(1, min(chunkSize, maxInFlight))}
-}
+func NewRemover(s Server, calls *conn.Calls) *Remover { return &Remover{link: newLink(s, calls)} }
 
 // Remove is a [sweep.Remove].
 func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, err error) {
@@ -306,9 +309,16 @@ func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, er
 		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
 		cleanings = append(cleanings, c)
 	}
-	err = clean(ctx, r.link, r.requests, cleanings)
+	err = clean(ctx, r.link, cleanings)
+	late := 0
 	for _, k := range cleanings {
 		removed += k.removed
+		if !k.done {
+			late++
+		}
+	}
+	if err == nil && late > 0 {
+		err = fmt.Errorf("%w: the server responds too slowly to remove the records of %d windows", ErrTooLate, late)
 	}
 	return removed, err
 }

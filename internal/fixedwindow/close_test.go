@@ -23,7 +23,6 @@ func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		o := options(t, srv)
-		o.MaxInFlight = 8 // so that it takes several calls
 		b := New(o)
 		for range 2 { // so that each key has two records
 			for i := range 400 {

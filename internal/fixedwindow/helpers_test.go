@@ -84,7 +84,7 @@ func options(t testing.TB, servers ...*mockserver.Server) Options {
 	o := Options{
 		Pick:       func(key string) int { return 0 },
 		Calls:      conn.NewCalls(conn.SizeOf(size)),
-		MaxWindows: 1 << 16, MaxQueued: 1024, MaxInFlight: 512, WithoutSweeper: true,
+		MaxWindows: 1 << 16, MaxQueued: 1024, WithoutSweeper: true,
 	}
 	for _, s := range servers {
 		o.Servers = append(o.Servers, newPool(t, o.Calls, parking.Never, s.Dial))

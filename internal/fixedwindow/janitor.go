@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// chunkSize is how many keys a chunk has, which are cleaned together, and how many requests a call has for it.
+	// chunkSize is how many keys a chunk has, which are cleaned together.
 	chunkSize = 256
 	// maxChunks is how many chunks are cleaned at a time. Most of the time they wait.
 	maxChunks = 64
@@ -261,7 +261,7 @@ func (j *janitor) do(chunk []*slots) {
 	for i, s := range chunk {
 		cleanings[i] = &cleaning{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
 	}
-	clean(j.ctx, j.link, j.backend.maxRequests, cleanings) // what fails is done again later
+	clean(j.ctx, j.link, cleanings) // what fails is done again later
 	for i, k := range cleanings {
 		j.finish(chunk[i], k)
 	}

@@ -8,30 +8,38 @@ import (
 const (
 	// minPace is how many keys can always be cleaned at a time, however slow the server is.
 	minPace = 16
-	// paceParts is in how many parts of a guard the keys that are cleaned at a time are looked up once,
-	// at two requests each. What follows a lookup has to be written within half a guard.
+	// maxBatch is the most keys that are looked up together. The calls that follow have up to four requests for each,
+	// and a server keeps twice as many responses (H4).
+	maxBatch = 128
+	// paceParts is in how many parts of a guard the keys of a batch are looked up once, at two requests each, beside
+	// the time of the network. What follows a lookup has to be written within half a guard.
 	paceParts = 4
 )
 
-// pace bounds how many keys whose guards are about the same are cleaned at a time on a link: as many
-// as the server can look up in a part of the guard. If there were more, all actions would be too late,
-// and no record would be removed until it expires.
+// pace bounds how many keys whose guards are about the same are cleaned at a time on a link: as many as can be looked
+// up and acted on in a guard, one batch after the other. It also bounds a batch: to as many as the server can look up
+// in a part of the guard. If there were more, all actions would be too late, and no record would be removed until it
+// expires.
 type pace struct {
 	mu          sync.Mutex // guards the fields below
 	most        int        // keys to clean at a time
 	keys        int        // that are being cleaned
+	batch       int        // keys to look up together, and then to act on
 	least, each time.Duration
+	took        time.Duration // by a batch
 	changed     chan struct{} // is closed when keys becomes less or most more
 }
 
-func newPace() *pace { return &pace{most: minPace, changed: make(chan struct{})} }
+func newPace() *pace { return &pace{most: minPace, batch: maxBatch, changed: make(chan struct{})} }
 
 // begin returns how many of n keys can be cleaned now. The caller calls end when they are. For the
 // others, it tries again when changed is closed.
 func (p *pace) begin(n int) (some int, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	some = min(n, max(p.most-p.keys, 0))
+	if room := p.most - p.keys; room >= min(n, p.batch, p.most) {
+		some = min(n, room)
+	}
 	p.keys += some
 	return some, p.changed
 }
@@ -61,17 +69,28 @@ func (p *pace) looked(n int, took, guard time.Duration) {
 		p.least = took
 	}
 	p.each += ((took-p.least)/time.Duration(n) - p.each) / 2
-	most := min(2*p.most, chunkSize*maxChunks)
+	p.batch = maxBatch
 	if p.each > 0 {
-		most = min(most, int(guard/paceParts/p.each))
+		p.batch = max(minPace, min(maxBatch, int(guard/paceParts/p.each)))
+	}
+}
+
+// done is told how long a batch took, actions included.
+func (p *pace) done(took, guard time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.took += (took - p.took) / 2
+	most := min(2*p.most, chunkSize*maxChunks)
+	if p.took > 0 {
+		most = min(most, int(time.Duration(p.batch)*guard/p.took))
 	}
 	p.most = max(most, minPace)
 	p.notify()
 }
 
-// bound returns how many keys can be cleaned at a time.
-func (p *pace) bound() int {
+// bounds returns how many keys can be cleaned at a time, and how many of them in a batch.
+func (p *pace) bounds() (most, batch int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.most
+	return p.most, p.batch
 }

@@ -72,8 +72,9 @@ type Pool struct {
 
 	parkingDue chan struct{} // has an element if keepParked is to run
 	connected  chan struct{} // closed when there is a first connection
-	permits    chan struct{} // has an element for each stream that is open or being opened, listings aside
-	listing    chan struct{} // has an element while a LIST or STATS is under way (H20)
+	permits    chan struct{} // has an element for each stream that is open or being opened, these aside:
+	listing    chan struct{} // has an element while a LIST or STATS of a caller is under way (H20)
+	scanning   chan struct{} // has an element while Scan is under way
 
 	puddle *puddle.Pool[*conn.Conn]
 	// live are the shared connections that calls can be sent on. They are replaced with mu held and read without it.
@@ -96,7 +97,7 @@ func New(o Options) (*Pool, error) {
 		o: o, log: o.Logger.With(slog.String("server", o.Server)),
 		parking: parking.NewTracker(o.Parking), parkingDue: make(chan struct{}, 1),
 		connected: make(chan struct{}),
-		permits:   make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1),
+		permits:   make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1), scanning: make(chan struct{}, 1),
 		dedicated: make(map[*conn.Conn]struct{}),
 	}
 	p.live.Store(new([]*puddle.Resource[*conn.Conn]))

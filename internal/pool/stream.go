@@ -39,16 +39,27 @@ const leftTime = 30 * time.Second
 // Sent reports whether a byte of the request has left. An error that matches
 // [codec.ErrTooLarge] says that the request can't be encoded. Nothing is sent twice.
 func (p *Pool) Stream(ctx context.Context, r codec.Request, decode Decoder, take func() (more bool)) (sent bool, err error) {
+	if r.Op() == codec.OpList || r.Op() == codec.OpStats {
+		return p.stream(ctx, p.listing, r, decode, take)
+	}
+	return p.stream(ctx, p.permits, r, decode, take)
+}
+
+// Scan is Stream for sweeps, which wait for each other and for no caller: records that nobody removes in time can lock
+// the server up (H12), and a loop of a caller that takes the parts of a response can last.
+func (p *Pool) Scan(ctx context.Context, r codec.Request, decode Decoder, take func() (more bool)) (sent bool, err error) {
+	return p.stream(ctx, p.scanning, r, decode, take)
+}
+
+// stream is Stream once there is room in permits.
+func (p *Pool) stream(ctx context.Context, permits chan struct{}, r codec.Request, decode Decoder,
+	take func() (more bool)) (sent bool, err error) {
 	frame, err := r.AppendBinary(nil)
 	if err != nil {
 		return false, err
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
-	}
-	permits := p.permits
-	if r.Op() == codec.OpList || r.Op() == codec.OpStats {
-		permits = p.listing
 	}
 	if err := p.acquirePermit(ctx, permits); err != nil {
 		return false, err

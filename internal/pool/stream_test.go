@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,5 +319,30 @@ func TestTheContextEndsAStream(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Len(t, keys, 2, "what has come is decoded")
 		require.EqualValues(t, 1, s.Stats().Failures, "the first response has stalled")
+	})
+}
+
+// Records that expire can lock a server up, so that a sweep must not wait until a caller has taken what was listed for it.
+func TestScansDoNotWaitForCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := listing(t, encode(t, records(1)))
+		s := connect(t, to(srv), pool.Options{})
+		begun := time.Now()
+		var caller sync.WaitGroup
+		caller.Go(func() {
+			s.list(t.Context(), func(string) bool {
+				time.Sleep(time.Hour)
+				return true
+			})
+		})
+		time.Sleep(time.Second)
+		var d codec.ListDecoder[uint16]
+		_, err := s.Scan(t.Context(), codec.List{}, func(src []byte) (n int, done bool, err error) {
+			_, n, err = d.Decode(src)
+			return n, d.Done(), err
+		}, func() bool { return true })
+		require.NoError(t, err)
+		require.Equal(t, time.Second, time.Since(begun))
+		caller.Wait()
 	})
 }

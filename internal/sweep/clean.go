@@ -21,15 +21,14 @@ const (
 	pauseFactor = 4
 )
 
-// chunkSize returns the most requests that travel together.
-func (s *Sweeper) chunkSize() int { return max(1, min(maxChunk, s.o.MaxInFlight)) }
-
 // clean looks at records and does what is decided about them. It does not wait for the removals that it
-// starts. It ends by the deadline, or earlier if the records need sweeps more often.
+// starts. It hurries to end by the deadline, or earlier if the records need sweeps more often. If it takes so long
+// that the next sweep is due, the leader breaks it off: the next one begins again with those that expire first. A
+// sweep that may find that the server can be parked goes on.
 func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
 	left := len(names)
 	begin := time.Now()
-	for chunk := range chunks(names, s.chunkSize(), maxChunkBytes) {
+	for chunk := range chunks(names, s.chunk, maxChunkBytes) {
 		start := time.Now()
 		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
 			return err
@@ -37,8 +36,13 @@ func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time,
 		if left -= len(chunk); left == 0 {
 			break
 		}
-		if r.interval > 0 && !s.o.Server.Parked() && begin.Add(r.interval/3).Before(deadline) {
-			deadline = begin.Add(r.interval / 3)
+		if r.interval > 0 && !s.o.Server.Parked() {
+			if mayPark := r.evidence.wanted && r.Foreign == 0; r.leads && !mayPark && time.Since(begin) >= r.interval {
+				break
+			}
+			if begin.Add(r.interval / 3).Before(deadline) {
+				deadline = begin.Add(r.interval / 3)
+			}
 		}
 		chunks := (left + len(chunk) - 1) / len(chunk)
 		if !pause(ctx, pauseAfter(time.Since(start), time.Until(deadline), chunks)) {

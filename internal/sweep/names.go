@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -19,6 +20,8 @@ const (
 	maxNames = 1 << 20
 	// maxForeign bounds the foreign records that a sweep counts.
 	maxForeign = 256
+	// maxListing bounds the time of a LIST. That of a million records takes a server 6 s.
+	maxListing = time.Minute
 )
 
 // listed is a record of a LIST.
@@ -68,7 +71,9 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 		entries, n, err = d.Decode(src)
 		return n, d.Done(), err
 	}
-	_, err := s.o.Server.Stream(ctx, r.evidence.request(), decode, func() (more bool) {
+	listing, cancel := context.WithTimeout(ctx, maxListing)
+	defer cancel()
+	_, err := s.o.Server.Scan(listing, r.evidence.request(), decode, func() (more bool) {
 		r.evidence.records = info.Keys
 		r.evidence.counted = r.evidence.wanted // it comes first
 		for _, e := range entries {
@@ -85,6 +90,9 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 		}
 		return true
 	})
+	if err != nil && ctx.Err() == nil && listing.Err() != nil {
+		err = fmt.Errorf("throttr: the server has not listed its records within %v: %w", maxListing, err)
+	}
 	r.listing = time.Since(start)
 	s.mu.Lock()
 	s.listing = r.listing
@@ -101,7 +109,7 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 // them may have been invented by the server (H14), but not all need be.
 func (s *Sweeper) countForeign(ctx context.Context, others []listed, r *Result) error {
 	var leader, parks bool // were found
-	for chunk := range chunks(others, s.chunkSize(), maxChunkBytes) {
+	for chunk := range chunks(others, s.chunk, maxChunkBytes) {
 		responses, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err

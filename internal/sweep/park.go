@@ -85,7 +85,7 @@ func (s *Sweeper) countRecords(ctx context.Context) (records uint64, err error) 
 		info, n, err = codec.DecodeInfoResponse(src)
 		return n, err == nil, err
 	}
-	_, err = s.o.Server.Stream(ctx, codec.Info{}, decode, func() (more bool) {
+	_, err = s.o.Server.Scan(ctx, codec.Info{}, decode, func() (more bool) {
 		records = info.Keys
 		return true
 	})

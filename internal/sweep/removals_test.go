@@ -84,7 +84,7 @@ func sweeperOfPairs(t *testing.T, n int, dryRun bool, log io.Writer) (*pairs, *S
 	calls := conn.NewCalls(conn.SizeOf(2))
 	s := New(Options{
 		Server: serve(t, srv, calls, parking.Never, log), Inspect: p.inspect, Remove: p.remove, Calls: calls,
-		MaxInFlight: 512, DryRun: dryRun,
+		DryRun: dryRun,
 	})
 	return p, s
 }
@@ -113,7 +113,7 @@ func TestRemoveIsGivenEachTargetOnce(t *testing.T) {
 func TestRemovalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := sweeperOfPairs(t, 1000, false, io.Discard)
-		s.o.MaxInFlight = 2 // so that there are many chunks
+		s.chunk = 2 // so that there are many chunks
 		r, err := s.Sweep(t.Context(), time.Now())
 		require.NoError(t, err)
 		require.Equal(t, 2000, r.Removed)

@@ -56,9 +56,9 @@ type Server interface {
 	// Do sends a call and waits for its responses. If done is false, the call must not be
 	// used any more.
 	Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error)
-	// Stream sends a request on a connection of its own. It passes the response to decode as
-	// it arrives, and calls take after each part of it.
-	Stream(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error),
+	// Scan sends a request on a connection of its own, whatever callers list. It passes the response to decode as it
+	// arrives, and calls take after each part of it.
+	Scan(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error),
 		take func() (more bool)) (sent bool, err error)
 	// Park parks the server, unless the client must not.
 	Park(ctx context.Context) (sent bool, err error)
@@ -97,12 +97,11 @@ type Decision struct {
 
 // Options are the settings of a Sweeper. All but DryRun must be set.
 type Options struct {
-	Server      Server
-	Inspect     Inspect
-	Remove      Remove
-	Calls       *conn.Calls
-	MaxInFlight int  // how many requests fit one call, at least
-	DryRun      bool // change nothing
+	Server  Server
+	Inspect Inspect
+	Remove  Remove
+	Calls   *conn.Calls
+	DryRun  bool // change nothing
 }
 
 // Result is what a sweep found and did.
@@ -113,6 +112,7 @@ type Result struct {
 	Foreign  int // records that are not ours, up to 256
 	listing  time.Duration
 	interval time.Duration // the shortest that the records need; 0 if there are none
+	leads    bool          // it is that of the leader, who makes others after it
 	evidence evidence
 }
 
@@ -132,7 +132,8 @@ type Sweeper struct {
 	decided chan struct{}
 	decide  func()
 
-	most int // records of ours that one sweep looks at; maxNames except in tests
+	most  int // records of ours that one sweep looks at; maxNames except in tests
+	chunk int // the most requests that travel together; maxChunk except in tests
 
 	mu      sync.Mutex // guards what follows
 	stats   Stats
@@ -144,7 +145,7 @@ type Sweeper struct {
 
 // New returns a Sweeper that does nothing yet.
 func New(o Options) *Sweeper {
-	s := &Sweeper{o: o, most: maxNames, wake: make(chan struct{}, 1), decided: make(chan struct{})}
+	s := &Sweeper{o: o, most: maxNames, chunk: maxChunk, wake: make(chan struct{}, 1), decided: make(chan struct{})}
 	s.decide = sync.OnceFunc(func() { close(s.decided) })
 	return s
 }
@@ -285,7 +286,7 @@ func (s *Sweeper) Sweep(ctx context.Context, deadline time.Time) (Result, error)
 // sweep is Sweep. If leads is set, it parks the server if all its records are ours, and decides so before removals are
 // waited for.
 func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Result, error) {
-	var r Result
+	r := Result{leads: leads}
 	r.evidence.wanted = leads && s.o.Server.MayPark() && !s.o.Server.Parked()
 	start := time.Now()
 	s.mu.Lock()

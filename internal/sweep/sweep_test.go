@@ -46,7 +46,7 @@ func serve(t *testing.T, srv *mockserver.Server, calls *conn.Calls, mode parking
 func sweeperOf(t *testing.T, srv *mockserver.Server, mode parking.Mode, interval time.Duration) *Sweeper {
 	calls := conn.NewCalls(conn.SizeOf(srv.ValueSize()))
 	return New(Options{
-		Server: serve(t, srv, calls, mode, io.Discard), Calls: calls, MaxInFlight: 512,
+		Server: serve(t, srv, calls, mode, io.Discard), Calls: calls,
 		Inspect: func([]byte, uint64) Decision { return Decision{Over: true, Interval: interval} },
 	})
 }
@@ -139,7 +139,7 @@ func (f *fake) Do(ctx context.Context, _ *conn.Call) (done, sent bool, err error
 func TestTheDecisionIsAwaitedFromTheFirstConnectionOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fake{connected: make(chan struct{})}
-		s := New(Options{Server: server, Calls: conn.NewCalls(nil), MaxInFlight: 512})
+		s := New(Options{Server: server, Calls: conn.NewCalls(nil)})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go s.Run(ctx)
@@ -304,10 +304,38 @@ func TestSweepsLeaveTimeForOthers(t *testing.T) {
 		}
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: time.Second / 2})
 		s := sweeperOf(t, srv, parking.Always, time.Second)
-		s.o.MaxInFlight = 40 // three chunks
+		s.chunk = 40 // three chunks
 		start := time.Now()
 		_, err := s.Sweep(t.Context(), start.Add(time.Hour))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(start), 2*pauseFactor*time.Second/2, "there is time")
+	})
+}
+
+// endless is a Server whose LISTs do not end.
+type endless struct{ Server }
+
+// Scan implements Server.
+func (e endless) Scan(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error),
+	take func() (more bool)) (sent bool, err error) {
+	if _, err := e.Server.Scan(ctx, r, decode, take); err != nil {
+		return true, err
+	}
+	<-ctx.Done()
+	return true, ctx.Err()
+}
+
+// A server that sends a byte now and then must not keep the sweeper from removing what it has listed.
+func TestAListEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := sweeperOfPairs(t, 10, false, io.Discard)
+		s.o.Server = endless{s.o.Server}
+		start := time.Now()
+		r, err := s.Sweep(t.Context(), start)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the server has not listed its records within 1m0s")
+		require.Equal(t, maxListing+time.Second, time.Since(start), "removals take a second")
+		require.Equal(t, 20, r.Removed)
+		require.Equal(t, []string{"foreign"}, p.srv.Keys())
 	})
 }

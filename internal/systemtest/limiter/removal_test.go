@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/mockserver"
 )
 
@@ -29,6 +31,42 @@ func TestRecordsAreRemovedAfterAnOutage(t *testing.T) {
 		srv.Refuse(false)
 		requireRemoved(t, srv, 10*time.Second)
 	})
+}
+
+// The server has become so far away, or takes so few requests at a time, that the records of many keys are removed in
+// more calls than fit one guard.
+func TestRecordsOfManyKeysAreRemovedFromServersFarAway(t *testing.T) {
+	for _, test := range []struct {
+		keys        int
+		scale, away time.Duration
+		maxInFlight int
+	}{
+		{3000, time.Second, 140 * time.Millisecond, 0},
+		{3000, 2 * time.Second, 140 * time.Millisecond, 0},
+		{400, time.Second, 20 * time.Millisecond, 1},
+		{400, 10 * time.Second, 20 * time.Millisecond, 1},
+	} {
+		if race.Enabled {
+			test.keys /= 4
+		}
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := testkit.InMemory(t, mockserver.WithRealCollector())
+				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
+					MaxInFlight: test.maxInFlight, Parking: throttr.ParkingNever,
+				}))
+				l := testkit.NewRateLimit(client.Backend())
+				for range 2 { // so that each key has two records
+					for i := range test.keys {
+						testkit.Hits(t, l, 1, fmt.Sprint(i), test.scale, 1)
+					}
+					time.Sleep(test.scale)
+				}
+				srv.Inject(mockserver.Fault{Delay: test.away})
+				requireRemoved(t, srv, idle[uint16](t, test.scale)+30*time.Second)
+			})
+		})
+	}
 }
 
 // requireRemoved lets time pass in a bubble until all windows are over, and fails the test if a
