@@ -1,7 +1,13 @@
 package mockserver_test
 
 import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -71,4 +77,256 @@ func TestHazardsThatAreOff(t *testing.T) {
 func TestPublishPanicsIfThePayloadDoesNotFit(t *testing.T) {
 	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
 	require.Panics(t, func() { srv.Publish("*", make([]byte, 256)) })
+}
+
+// reset closes a TCP connection with a reset.
+func reset(t *testing.T, nc net.Conn) {
+	t.Helper()
+	require.NoError(t, nc.(*net.TCPConn).SetLinger(0))
+	require.NoError(t, nc.Close())
+}
+
+func TestAResetBeforeTheAcceptIsAViolation(t *testing.T) {
+	srv, err := mockserver.Start()
+	require.NoError(t, err)
+	defer srv.Close()
+	srv.HoldAccept(true)
+	closed, gone, kept := dialReal(t, srv), dialReal(t, srv), dialReal(t, srv)
+	require.NoError(t, closed.Close())
+	reset(t, gone)
+	time.Sleep(10 * time.Millisecond)
+	require.Zero(t, srv.Conns())
+	srv.HoldAccept(false)
+	require.Equal(t, "00", askReal(t, kept, 1, query("k")))
+	require.Len(t, srv.Violations(), 1)
+	require.Equal(t, mockserver.Violation{
+		Rule: "H15", Conn: 2, Text: "the connection was reset before it was accepted, which kills a real server",
+	}, srv.Violations()[0])
+	reset(t, kept)
+	require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+	require.Len(t, srv.Violations(), 1, "later it does no harm")
+
+	srv.HoldAccept(true)
+	waiting := dialReal(t, srv)
+	require.NoError(t, waiting.SetReadDeadline(time.Now().Add(5*time.Second)))
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, srv.Close())
+	_, err = waiting.Read(make([]byte, 1))
+	require.Error(t, err, "a connection that waits ends with the server")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+func TestResponsesThatAClientLeavesUnreadLeak(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *mockserver.Server) {
+			nc, err := srv.Dial(t.Context())
+			require.NoError(t, err)
+			_, err = nc.Write(flood(t, 64))
+			require.NoError(t, err)
+			synctest.Wait() // all of them are executed
+			_, err = io.ReadFull(nc, make([]byte, 14))
+			require.NoError(t, err)
+			nc.Close()
+			synctest.Wait()
+			require.Equal(t, 50, srv.Leaked())
+
+			nc, err = srv.Dial(t.Context())
+			require.NoError(t, err)
+			_, err = nc.Write(flood(t, 10))
+			require.NoError(t, err)
+			synctest.Wait()
+			srv.Disconnect()
+			require.Zero(t, srv.Publish("*", nil), "nobody is left")
+			synctest.Wait()
+			require.Equal(t, 50, srv.Leaked(), "the server ended that connection")
+
+			nc, err = srv.Dial(t.Context())
+			require.NoError(t, err)
+			srv.Inject(mockserver.Fault{Delay: time.Hour})
+			_, err = nc.Write(flood(t, 10))
+			require.NoError(t, err)
+			synctest.Wait()
+			nc.Close()
+			synctest.Wait()
+			require.Equal(t, 60, srv.Leaked())
+			require.NoError(t, srv.Restart(true))
+			require.Zero(t, srv.Leaked(), "a new process")
+		})
+	})
+	for name, end := range map[string]func(t *testing.T, nc net.Conn){
+		"close": func(t *testing.T, nc net.Conn) { nc.Close() },
+		"reset": reset,
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := mockserver.RunT(t, mockserver.WithServiceTime(50*time.Microsecond))
+			nc := dialReal(t, srv)
+			require.Equal(t, "00", askReal(t, nc, 1, query("k")))
+			_, err := nc.Write(flood(t, 64))
+			require.NoError(t, err)
+			end(t, nc)
+			require.Eventually(t, func() bool { return srv.Requests(codec.OpQuery) == 65 && srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+			require.Equal(t, 64, srv.Leaked())
+			nc = dialReal(t, srv)
+			require.Equal(t, strings.Repeat("00", 64), askReal(t, nc, 64, manyQueries(64)))
+			nc.Close()
+			require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
+			require.Equal(t, 64, srv.Leaked(), "what was read does not leak")
+		})
+	}
+}
+
+// manyQueries is n requests.
+type manyQueries int
+
+func (n manyQueries) AppendBinary(dst []byte) ([]byte, error) {
+	for range n {
+		dst, _ = query("k").AppendBinary(dst)
+	}
+	return dst, nil
+}
+
+func TestLoadDuringTheStartIsAViolation(t *testing.T) {
+	for name, c := range map[string]struct {
+		requests []int // in packets
+		after    time.Duration
+		rule     string
+	}{
+		"a probe":          {requests: []int{8}},
+		"a large packet":   {requests: []int{9}, rule: "H17"},
+		"two packets":      {requests: []int{1, 1}, rule: "H17"},
+		"load after 40 ms": {requests: []int{100, 100}, after: 40 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *mockserver.Server) {
+				time.Sleep(time.Second)
+				connect(t, srv).ask(query("k"), query("k"))
+				require.NoError(t, srv.Restart(false))
+				time.Sleep(c.after)
+				w := connect(t, srv)
+				for _, n := range c.requests {
+					w.send(flood(t, n))
+					synctest.Wait()
+				}
+				if c.rule != "" {
+					requireRule(t, srv, c.rule)
+				} else {
+					require.Empty(t, srv.Violations())
+				}
+			}, mockserver.WithHazard(mockserver.StartUp, true))
+		})
+	}
+}
+
+func requireRule(t *testing.T, srv *mockserver.Server, rule string) {
+	t.Helper()
+	require.Len(t, srv.Violations(), 1)
+	require.Equal(t, rule, srv.Violations()[0].Rule)
+}
+
+func TestTheUnitOfARecordThatIsGoneIsAStrayOne(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := connect(t, srv)
+		w.ask(insert("k", 5, 60, codec.Seconds))
+		require.Equal(t, "010500043b00", w.ask(query("k")))
+		got := w.ask(query("k"), purge("k"), insert("k", 5, 60, codec.Minutes))
+		require.Len(t, got, 2*(6+2))
+		require.Equal(t, "010500", got[:6])
+		require.NotEqual(t, "04", got[6:8])
+		require.Equal(t, "3b00"+"0101", got[8:])
+
+		defer srv.Inject(mockserver.Fault{Op: codec.OpGet, Delay: time.Second})()
+		w.ask(uint16.Set{Key: []byte("b"), Value: []byte("x"), TTL: uint16.TTL{Amount: 60, Unit: codec.Seconds}})
+		w.ask(codec.Get{Key: []byte("b")})
+		require.Equal(t, "01", connect(t, srv).ask(purge("b")), "by another connection")
+		time.Sleep(time.Second)
+		got = w.received()
+		require.Equal(t, "01", got[:2])
+		require.NotEqual(t, "04", got[2:4])
+
+		remove := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Replace: []byte{0}, Times: 1})
+		defer remove()
+		w.ask(insert("k", 5, 60, codec.Seconds))
+		require.Equal(t, "0001", w.ask(query("k"), purge("k")), "a response that is replaced stays as it is")
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Drop: true})
+		w.ask(insert("k", 5, 60, codec.Seconds))
+		require.Equal(t, "000001", w.ask(purge("l"), purge("l"), query("k"), purge("k")), "and so do those before one that is lost")
+	}, mockserver.WithHazard(mockserver.StrayUnit, true))
+}
+
+func TestNothingExpiresOnAParkedServer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := connect(t, srv)
+		w.ask(insert("", 80, 100, codec.Hours), insert("k", 1, 1, codec.Seconds))
+		require.Equal(t, "01", w.ask(patchTTL("", 100)), "parked")
+		w.ask(insert("l", 1, 1, codec.Minutes))
+		srv.Advance(99 * time.Hour)
+		require.Equal(t, "01"+"0100"+"040000", w.ask(query("k")), "live, with a TTL of 0")
+		left, ok := srv.TTL("k")
+		require.True(t, ok)
+		require.Zero(t, left)
+		require.Zero(t, srv.Expired())
+
+		srv.Advance(time.Hour)
+		require.Equal(t, "000000", w.ask(query(""), query("k"), query("l")))
+		require.Equal(t, 3, srv.Expired(), "with the record that parked it")
+
+		srv.Advance(10 * time.Second) // the grace
+		w.ask(insert("", 80, 100, codec.Hours), patchTTL("", 100), insert("k", 1, 1, codec.Seconds))
+		srv.Advance(2 * time.Second)
+		require.Equal(t, "01", w.ask(purge("")))
+		require.Equal(t, 4, srv.Expired(), "at once when it is not parked any more")
+	}, virtual)
+}
+
+func TestResponsesToOneReadAreReversed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := connect(t, srv)
+		require.Equal(t, "01"+"0100"+"050000"+"00"+"01", w.ask(insert("k", 1, 1, codec.Minutes), query("l"), query("k")))
+		require.Equal(t, "00", w.ask(query("l")), "one alone is as ever")
+	}, with(mockserver.Reorder))
+}
+
+func TestGarbledListHasEntriesThatNeverExisted(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *mockserver.Server) {
+		w := connect(t, srv)
+		list := func() (keys []string, err error) {
+			t.Helper()
+			res, _, err := codec.DecodeListResponse[uint16.Value](fromHex(t, w.ask(codec.List{})))
+			for e := range res.All() {
+				keys = append(keys, string(e.Key))
+			}
+			return keys, err
+		}
+		for i := range 5 {
+			srv.Set(fmt.Sprint("user:", i), 1, time.Hour)
+		}
+		keys, err := list()
+		require.NoError(t, err)
+		require.Len(t, keys, 5)
+
+		require.Equal(t, "0101", w.ask(purge("user:3"), purge("user:4")))
+		for range 3 {
+			keys, err = list()
+			require.NoError(t, err)
+			require.Len(t, keys, 5)
+			require.ElementsMatch(t, []string{"user:0", "user:1", "user:2"}, keys[:3])
+			for _, key := range keys[3:] {
+				require.NotContains(t, key, "user")
+				require.Equal(t, "00", w.ask(query(key)))
+			}
+		}
+		_, err = list()
+		require.ErrorIs(t, err, codec.ErrMalformed)
+
+		stats, _, err := codec.DecodeStatsResponse(fromHex(t, w.ask(codec.Stats{})))
+		require.NoError(t, err)
+		require.Len(t, stats.Fragments[0], 5)
+
+		srv.Advance(time.Second)
+		for range 5 {
+			keys, err = list()
+			require.NoError(t, err)
+			require.Len(t, keys, 3)
+		}
+	}, virtual, with(mockserver.GarbledList))
 }
