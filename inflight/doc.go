@@ -49,8 +49,7 @@
 // # Parts
 //
 //	limiter.go   Acquire, TryAcquire, Peek and Close
-//	hold.go      what a caller wants, and holds then
-//	callers.go   those who want or hold places of a key, and who is granted them
+//	hold.go      what callers want and hold of a key, and who is granted it
 //	pump.go      what the store is told of a key, and when: rules without a clock or a store
 //	pumps.go     the pumps of a Limiter, and their timers
 //	lanes.go     exchanges with the store, each of many pumps

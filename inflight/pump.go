@@ -65,7 +65,8 @@ type exchanges struct {
 //	sent       outdated                      settled    owing
 //	outdated   outdated                      owing      owing
 //
-// In memory, nothing is queued. When the Limiter is closed, all are gone after a while.
+// A mistake of the program is an answer here, and no failure. In memory, nothing is queued. When the Limiter is closed,
+// all are gone after a while.
 type phase uint8
 
 const (
