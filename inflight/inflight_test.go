@@ -370,6 +370,17 @@ func TestNothingFollowsClose(t *testing.T) {
 	})
 }
 
+// With -race: an answer writes nothing that a call reads which has ended before.
+func TestACallThatHasEndedIsNotWritten(t *testing.T) {
+	remotely(t, func(t *testing.T, r *remote) {
+		r.after = func() { time.Sleep(100 * time.Millisecond) }
+		l := newLimiter(t, r, inflight.WithObserver(func(context.Context, inflight.Event) { time.Sleep(time.Second) }))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, <-waits(ctx, l, "k", exports, 1), context.DeadlineExceeded)
+	})
+}
+
 // With -race: what ends a Hold writes nothing that the call reads which returns it.
 func TestCloseRacesWithCalls(t *testing.T) {
 	b := newMemory(t)

@@ -249,16 +249,20 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	p.keptUntil = 0
 	p.alone = false
 	for i, h := range p.asked {
-		h.used = a.Used
+		token := uint64(0)
 		if len(a.Tokens) > 0 {
-			h.token = a.Tokens[i]
+			token = a.Tokens[i]
 		}
-		switch {
-		case !h.undecided():
-			if h.token > 0 || h.want.Wait {
+		if !h.undecided() { // and may be read without the mutex
+			if token > 0 || h.want.Wait {
 				p.tell() // the store holds a place, or a position in line, for nobody
 			}
-		case h.token > 0:
+			continue
+		}
+		h.used = a.Used
+		h.token = token
+		switch {
+		case token > 0:
 			p.hold(h)
 		case h.want.Wait:
 			h.state = inLine
