@@ -131,7 +131,7 @@ func (c *client) deregister(b *ServerBackend) {
 func (c *client) ping(ctx context.Context) error {
 	_, err := each(c.servers.all, func(s *server) ([]struct{}, error) {
 		call := c.newCall(pingKey)
-		_, err := ask(ctx, c, s, call, codec.Query{Key: call.Key})
+		_, err := askServer(ctx, c, s, call, codec.Query{Key: call.Key})
 		return nil, err
 	})
 	return err
@@ -245,15 +245,15 @@ func (c *client) newCall(key string) *conn.Call {
 func do[R codec.Request](
 	ctx context.Context, c *client, key string, call *conn.Call, r R,
 ) (conn.Response, error) {
-	response, err := ask(ctx, c, c.servers.of(key), call, r)
+	response, err := askServer(ctx, c, c.servers.of(key), call, r)
 	if failed, ok := err.(*RequestError); ok {
 		failed.Key = key
 	}
 	return response, err
 }
 
-// ask is do for a given server.
-func ask[R codec.Request](
+// askServer is do for a given server.
+func askServer[R codec.Request](
 	ctx context.Context, c *client, s *server, call *conn.Call, r R,
 ) (response conn.Response, err error) {
 	if err := conn.Add(call, r); err != nil {

@@ -63,7 +63,7 @@ func report[R codec.Request, M, E any](
 	ctx context.Context, c *client, r R, decode func([]byte) (M, int, error), entry func(server string, m M) E,
 ) ([]E, error) {
 	return each(c.servers.all, func(s *server) ([]E, error) {
-		response, err := ask(ctx, c, s, c.newCall(""), r)
+		response, err := askServer(ctx, c, s, c.newCall(""), r)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +80,7 @@ func (c *client) Connection(ctx context.Context, server string, id codec.ConnID)
 	if s == nil {
 		return inspect.Connection{}, false, fmt.Errorf("%w: %q is none of Servers", ErrConfig, server)
 	}
-	response, err := ask(ctx, c, s, c.newCall(""), codec.Connection{ID: id})
+	response, err := askServer(ctx, c, s, c.newCall(""), codec.Connection{ID: id})
 	if err != nil {
 		return inspect.Connection{}, false, err
 	}

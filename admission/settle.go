@@ -132,11 +132,9 @@ func (d *Decision) GiveBackLater() bool {
 		close(ended)
 		<-later
 	}()
-	moment := time.NewTimer(giveBackMoment)
-	defer moment.Stop()
 	select {
 	case <-ended:
-	case <-moment.C:
+	case <-time.After(giveBackMoment):
 	}
 	return true
 }

@@ -148,8 +148,7 @@ func (c *Circuit) tried(o Outcome, cause error) {
 	c.mu.Lock()
 	switch o {
 	case Answered:
-		c.close()
-		return
+		c.closeLocked()
 	case Nothing:
 		c.trial = trialNext
 	case Away:
@@ -158,16 +157,17 @@ func (c *Circuit) tried(o Outcome, cause error) {
 		c.probeSoon()
 	}
 	c.mu.Unlock()
+	if o == Answered {
+		c.closed()
+	}
 }
 
-// close closes the circuit, and unlocks mu, which the caller holds.
-func (c *Circuit) close() {
+// closeLocked closes the circuit. The caller holds mu, and calls closed when it has unlocked it.
+func (c *Circuit) closeLocked() {
 	c.row.Store(0)
 	c.cause.Store(nil)
 	c.trial = noTrial
 	c.steps++ // no further step
-	c.mu.Unlock()
-	c.closed()
 }
 
 // probeSoon begins with the shortest pause between probes. The caller holds mu.
@@ -212,14 +212,15 @@ func (c *Circuit) step(step uint64) {
 			c.trial = trialNext
 		}
 	}
-	if step != c.steps {
-		c.mu.Unlock()
-		return
+	closes := step == c.steps && c.trial == trialNext && c.idle()
+	switch {
+	case closes:
+		c.closeLocked()
+	case step == c.steps:
+		c.planStep()
 	}
-	if c.trial == trialNext && c.idle() {
-		c.close()
-		return
-	}
-	c.planStep()
 	c.mu.Unlock()
+	if closes {
+		c.closed()
+	}
 }

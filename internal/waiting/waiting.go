@@ -273,15 +273,12 @@ func (qs *Queues) learn(w *waiter) {
 
 // sleep sleeps for a time, up to a refresh or the end of ctx.
 func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-w.refresh:
 	case <-ctx.Done():
-		return ctx.Err()
 	}
-	return nil
+	return ctx.Err()
 }
 
 // late reports whether a turn at the given time is after the deadline.
