@@ -24,7 +24,8 @@ import (
 //  7. A Shadow limit allows, whatever was decided.
 //
 // That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and
-// WaitAll: a wait asks again and again, when its turn has come.
+// WaitAll: a wait asks again and again, when its turn has come. Steps 4 and 5 are answer for one take, and answerAll for
+// several; who decides when the store has failed is in failover.
 
 // verb is what a call does with n of a limit.
 type verb uint8
@@ -38,8 +39,8 @@ const (
 // String returns the name of the call.
 func (v verb) String() string { return [...]string{"hit", "take", "charge"}[v] }
 
-// ask makes a call of a backend, and sets res, which is zero, to the decision.
-func (v verb) ask(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) error {
+// call makes a call of a backend, and sets res, which is zero, to the decision.
+func (v verb) call(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) error {
 	var w window.Window
 	var err error
 	switch v {
@@ -133,22 +134,21 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 		return callError(v.String(), key, err)
 	}
 	if r.observer == nil && !l.Shadow {
-		_, err := r.answer(ctx, v, key, l, n, res)
-		return err
+		return r.answer(ctx, v, key, l, n, res).err
 	}
 	begun, shadow := time.Now(), l.Shadow
 	l.Shadow = false
-	cause, err := r.answer(ctx, v, key, l, n, res)
+	o := r.answer(ctx, v, key, l, n, res)
 	l.Shadow = shadow
 	if r.observer != nil {
-		e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: cause}
-		r.observe(ctx, e, err)
+		e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: o.cause}
+		r.observe(ctx, e, o.err)
 	}
 	if shadow {
-		res.pass(l, err)
+		res.pass(l, o.err)
 		return nil
 	}
-	return err
+	return o.err
 }
 
 // pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
@@ -159,63 +159,70 @@ func (r *Result) pass(l *Limit, err error) {
 	r.Allowed, r.RetryAfter = true, 0
 }
 
-// answer decides a call by what needs no store, the store, the fallback, or the policy. The cause is the error of the
-// store, whatever the decision is.
-func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64,
-	res *Result) (cause, err error) {
+// outcome is who has decided a call, and why not the store.
+type outcome struct {
+	by    decider
+	cause error // of the store, and if the policy has decided, of the fallback: for the observer
+	err   error // of the call: by nobody
+}
+
+// decider is who has decided a call.
+type decider uint8
+
+const (
+	theStore    decider = iota // or no store was needed
+	theFallback                // the store has failed
+	thePolicy                  // so has the fallback, if there is one
+	nobody
+)
+
+// answer decides a call by what needs no store, the store, the fallback, or the policy.
+func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) outcome {
 	if v.local(l, n, res) {
-		return nil, nil
+		return outcome{}
 	}
-	if cause = v.ask(ctx, r.store, key, l, n, res); cause == nil {
-		return nil, nil
+	cause := v.call(ctx, r.store, key, l, n, res)
+	if cause == nil {
+		return outcome{}
 	}
-	answered, cause, err := r.failover(ctx, cause, func() error {
+	o := r.failover(ctx, cause, func() error {
 		share := r.share(*l)
 		if v.local(&share, n, res) {
 			return nil
 		}
-		return v.ask(ctx, r.second, key, &share, n, res)
+		return v.call(ctx, r.second, key, &share, n, res)
 	})
-	if err != nil {
-		return cause, err
-	}
-	if !answered {
+	switch o.by {
+	case nobody:
+		return o
+	case thePolicy:
 		*res = r.byPolicy(l)
 	}
 	r.degrade(res, l)
-	r.watch.Decided(res.Allowed, cause)
-	return cause, nil
+	r.watch.Decided(res.Allowed, o.cause)
+	return o
 }
 
-// failover asks the fallback, by call, after the store has failed with a cause. Who decides is in the results:
-//
-//	the cause   the fallback   the policy        answered  why    err
-//	no outage                                    false     cause  cause
-//	an outage   answers                          true      cause  nil
-//	an outage   is mistaken                      false     cause  cause and its error
-//	an outage   fails          returns an error  false     cause  cause and its error
-//	an outage   fails          decides           false     both   nil
-//
-// Without a fallback, it is as if that had failed without an error. Why is for the observer.
-func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) (answered bool, why, err error) {
+// failover returns who decides after the store has failed with a cause. It asks the fallback, by call.
+func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) outcome {
 	if !isOutage(ctx, cause) {
-		return false, cause, cause
+		return outcome{nobody, cause, cause}
 	}
-	err = cause
+	err := cause
 	if r.second != nil {
 		failed := call()
 		if failed == nil {
-			return true, cause, nil
+			return outcome{theFallback, cause, nil}
 		}
 		err = fmt.Errorf("%w; and the fallback: %w", cause, failed)
 		if !isOutage(ctx, failed) {
-			return false, cause, err
+			return outcome{nobody, cause, err}
 		}
 	}
 	if r.policy == ReturnError {
-		return false, cause, err
+		return outcome{nobody, cause, err}
 	}
-	return false, err, nil
+	return outcome{thePolicy, err, nil}
 }
 
 // isOutage reports whether an error is a failure of the backend, to which a policy applies: no mistake in
@@ -257,43 +264,42 @@ func (r *RateLimit) decideAll(ctx context.Context, t *taking) error {
 	}
 	begun := time.Now()
 	t.merge()
-	err := r.askAll(ctx, t)
+	r.decideMerged(ctx, t)
 	if t.granted {
-		r.askShadows(ctx, t)
+		r.decideShadows(ctx, t)
 	}
 	if r.observer != nil {
-		r.observeTakes(ctx, t, time.Since(begun), err)
+		r.observeTakes(ctx, t, time.Since(begun))
 	}
-	return err
+	return t.err
 }
 
-// askAll decides the merged takes of t, all or none, at once or when it is their turn.
-func (r *RateLimit) askAll(ctx context.Context, t *taking) error {
+// decideMerged decides the merged takes of t, all or none, at once or when it is their turn.
+func (r *RateLimit) decideMerged(ctx context.Context, t *taking) {
 	never := t.never()
 	switch {
 	case len(t.merged) == 0:
 		t.granted = true
-		return nil
 	case t.waits:
-		return r.awaitTurn(ctx, t, never)
-	case never:
-		return nil
+		t.err = r.awaitTurn(ctx, t, never)
+	case !never:
+		r.answerAll(ctx, t)
 	}
-	return r.ask(ctx, t)
 }
 
-// ask decides the merged takes of t by the store, or instead of it.
-func (r *RateLimit) ask(ctx context.Context, t *taking) error {
+// answerAll decides the merged takes of t by the store, the fallback, or the policy.
+func (r *RateLimit) answerAll(ctx context.Context, t *taking) {
 	t.asked = time.Now()
-	if t.cause = t.takeFrom(ctx, r.store); t.cause == nil {
-		return nil
+	t.outcome = outcome{}
+	cause := t.takeFrom(ctx, r.store)
+	if cause == nil {
+		return
 	}
-	answered, cause, err := r.failover(ctx, t.cause, func() error { return t.takeShare(ctx, r) })
-	t.cause = cause
-	if err != nil {
-		return err
-	}
-	if !answered {
+	t.outcome = r.failover(ctx, cause, func() error { return t.takeShare(ctx, r) })
+	switch t.outcome.by {
+	case nobody:
+		return
+	case thePolicy:
 		t.granted = r.policy == AllowHits
 		t.setResults(func(m *Take, _ int) Result { return r.byPolicy(&m.Limit) })
 	}
@@ -302,12 +308,11 @@ func (r *RateLimit) ask(ctx context.Context, t *taking) error {
 			r.degrade(&t.results[i], &t.takes[i].Limit)
 		}
 	}
-	r.watch.Decided(t.granted, cause)
-	return nil
+	r.watch.Decided(t.granted, t.cause)
 }
 
-// askShadows makes the takes of shadow limits, each for itself and all at one time: they deny nothing.
-func (r *RateLimit) askShadows(ctx context.Context, t *taking) {
+// decideShadows makes the takes of shadow limits, each for itself and all at one time: they deny nothing.
+func (r *RateLimit) decideShadows(ctx context.Context, t *taking) {
 	for i, x := range t.takes {
 		if x.Limit.Shadow {
 			x.Limit.Shadow = false
@@ -320,7 +325,7 @@ func (r *RateLimit) askShadows(ctx context.Context, t *taking) {
 	inParallel(len(t.shadows), func(i int) {
 		s := &t.shadows[i]
 		s.merge()
-		s.err = r.askAll(ctx, &s.taking)
+		r.decideMerged(ctx, &s.taking)
 		res := s.results[0]
 		res.pass(&s.takes[0].Limit, s.err)
 		t.results[s.of] = res
@@ -352,7 +357,7 @@ func inParallel(n int, f func(i int)) {
 
 // observeTakes reports takes: if they are granted, each of them, and otherwise those that were denied or
 // have failed.
-func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Duration, err error) {
+func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Duration) {
 	for i, x := range t.takes {
 		if x.Limit.Shadow || !t.granted && t.results[i].Allowed {
 			continue // not counted, because another limit has denied
@@ -360,11 +365,11 @@ func (r *RateLimit) observeTakes(ctx context.Context, t *taking, took time.Durat
 		e := Event{Call: t.call, Key: x.Key, Limit: x.Limit, N: x.N, Result: t.results[i], Duration: took, Err: t.cause}
 		if t.inVain {
 			e.Kind = EventDenied
-			e.Err = err
+			e.Err = t.err
 			r.observe(ctx, e, nil)
 			continue
 		}
-		r.observe(ctx, e, err)
+		r.observe(ctx, e, t.err)
 	}
 	for i := range t.shadows {
 		s := &t.shadows[i]

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/window"
 )
 
 // Reservation is takes whose real numbers become known later. Settle it once, with Commit or Cancel: of
@@ -18,13 +17,6 @@ type Reservation struct {
 	limiter *RateLimit
 	taking  taking
 	settled atomic.Bool
-
-	one struct { // what a single take needs
-		take   [1]Take
-		result [1]Result
-		index  [1]int
-		window [1]window.Window
-	}
 }
 
 // Reserve makes all takes, or none of them, like [RateLimit.TakeAll]. If ok, the caller settles the
@@ -40,22 +32,12 @@ type Reservation struct {
 //
 // A process that ends before it settles a reservation leaves it counted until the window ends.
 func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
-	rv = newReservation(r, "reserve", takes)
+	rv = &Reservation{limiter: r}
+	rv.taking.begin("reserve", takes)
 	if err := r.decideAll(ctx, &rv.taking); err != nil {
 		return nil, false, err
 	}
 	return rv, rv.taking.granted, nil
-}
-
-// newReservation returns a Reservation of takes that are not made yet. What a single one needs is allocated at once.
-func newReservation(r *RateLimit, call string, takes []Take) *Reservation {
-	v := &Reservation{limiter: r}
-	v.taking.call = call
-	v.taking.takes = append(v.one.take[:0], takes...)
-	v.taking.results = v.one.result[:0]
-	v.taking.index = v.one.index[:0]
-	v.taking.windows = v.one.window[:0]
-	return v
 }
 
 // Results returns the results of the takes, in their order.

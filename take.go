@@ -23,37 +23,23 @@ func (r *RateLimit) TakeAll(ctx context.Context, takes ...Take) (ok bool, result
 }
 
 // fewTakes is up to how many takes TakeAll does not allocate for.
-const fewTakes = 4
+const fewTakes = 3
 
-// fewTaking is a taking with room for a few takes, which is used again.
-type fewTaking struct {
-	taking
-	takes   [fewTakes]Take
-	results [fewTakes]Result
-	index   [fewTakes]int
-	windows [fewTakes]window.Window
-}
-
-var fewPool = sync.Pool{New: func() any { return new(fewTaking) }}
+var takings = sync.Pool{New: func() any { return new(taking) }}
 
 // takeAll is TakeAll. It appends the results to a slice. The takes of the caller are copied, as those that a backend
 // gets would be allocated.
 func (r *RateLimit) takeAll(ctx context.Context, takes []Take, results []Result) (ok bool, _ []Result, err error) {
-	few := fewPool.Get().(*fewTaking)
-	t := &few.taking
-	t.call = take.String()
-	t.takes = append(few.takes[:0], takes...)
-	t.results = few.results[:0]
-	t.index = few.index[:0]
-	t.windows = few.windows[:0]
+	t := takings.Get().(*taking)
+	t.begin(take.String(), takes)
 	if err := r.decideAll(ctx, t); err != nil {
 		return false, nil, err
 	}
 	granted := t.granted
 	results = append(results, t.results...)
 	if t.cause == nil { // a backend that has failed may still use the takes and the windows
-		*few = fewTaking{}
-		fewPool.Put(few)
+		*t = taking{}
+		takings.Put(t)
 	}
 	return granted, results, nil
 }
@@ -65,9 +51,9 @@ type taking struct {
 	takes []Take // with their algorithms
 
 	asked   time.Time
+	outcome // of the merged takes
 	granted bool
-	inVain  bool  // a wait that fails at once, with a CostError or a DeadlineError: a denial
-	cause   error // of the store, whatever the decision is
+	inVain  bool // a wait that fails at once, with a CostError or a DeadlineError: a denial
 	results []Result
 
 	merged  []Take          // those of the takes that a store must decide: one for each count
@@ -76,13 +62,28 @@ type taking struct {
 	by      Backend         // which has decided; nil if none was asked, or a policy has decided
 
 	shadows []shadowTake // of those of the takes whose limits are Shadow, once the others are granted
+
+	few struct { // room for what a few takes need
+		takes   [fewTakes]Take
+		results [fewTakes]Result
+		index   [fewTakes]int
+		windows [fewTakes]window.Window
+	}
 }
 
 // shadowTake is the take of a shadow limit.
 type shadowTake struct {
 	taking
-	of  int // which of the takes it is
-	err error
+	of int // which of the takes it is
+}
+
+// begin makes t, which is zero, a call that makes takes.
+func (t *taking) begin(call string, takes []Take) {
+	t.call = call
+	t.takes = append(t.few.takes[:0], takes...)
+	t.results = t.few.results[:0]
+	t.index = t.few.index[:0]
+	t.windows = t.few.windows[:0]
 }
 
 // merge makes those of the takes that a store must decide one for each count, and sets the results of the others.

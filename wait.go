@@ -89,7 +89,8 @@ func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64)
 // denies them makes WaitAll continue until the store is back. WaitAll sleeps by real time, also if the
 // backend has a clock of its own: test it with [testing/synctest].
 func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, error) {
-	rv := newReservation(r, "wait", takes)
+	rv := &Reservation{limiter: r}
+	rv.taking.begin("wait", takes)
 	rv.taking.waits = true
 	if err := r.decideAll(ctx, &rv.taking); err != nil {
 		return nil, err
@@ -119,7 +120,8 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 	err := r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
 		t.merged = counts // and not the shares of a fallback
 		t.by = nil
-		if failed = r.ask(ctx, t); failed != nil {
+		r.answerAll(ctx, t)
+		if failed = t.err; failed != nil {
 			return false, failed
 		}
 		took := time.Since(t.asked)
