@@ -114,9 +114,11 @@ func (b *Backend) ask(ctx context.Context, method, key string, q question) (w wi
 	}
 	if err == nil && (q.verb != giveBack || known(q.limit.Algorithm, q.id)) {
 		q.hash = b.nameOf(key)
-		parts := []part{{question: q}}
-		if err = b.run(ctx, parts); err == nil {
-			w, made, err = parts[0].window()
+		c := &batched{}
+		c.Value.one[0].question = q
+		c.Value.parts = c.Value.one[:]
+		if err = b.runCall(ctx, c); err == nil {
+			w, made, err = c.Value.one[0].window()
 		}
 	}
 	return w, made, b.after(method, key, err)

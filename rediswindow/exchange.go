@@ -45,7 +45,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 	}
 	names := make([]string, len(claims))
 	for i := range claims {
-		names[i] = string(b.appendFlightName(nil, &claims[i]))
+		names[i] = b.nameWith(claims[i].Key, flights, claims[i].Name)
 		places[i] = window.Places{Err: errAlone}
 	}
 	b.wakes.note(b, claims, names, places)
@@ -124,74 +124,53 @@ const (
 	claimForgotten
 )
 
-// answers are what is left of a response.
-type answers struct {
-	now, birth float64
-	rest       string
-	short      bool // there was less than expected
-}
-
 // readPlaces reads the answers to claims.
 func readPlaces(response string, claims []window.Claim, places []window.Places) error {
-	a := answers{rest: response}
-	a.now = a.number()
-	a.birth = a.number()
+	numbers := 2
 	for i := range claims {
-		a.read(&claims[i], &places[i])
+		numbers += 4 + len(claims[i].Wants)
 	}
-	if a.short || a.rest != "" {
+	if len(response) != 8*numbers {
 		return fmt.Errorf("script returned %q", response)
+	}
+	next := func() float64 {
+		f := float(response)
+		response = response[8:]
+		return f
+	}
+	now, birth := next(), next()
+	for i := range claims {
+		c, said := &claims[i], next()
+		p := window.Places{
+			Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(birth),
+			Used: uint64(next()), Waiting: uint64(next()),
+		}
+		first := next()
+		for w := range c.Wants {
+			if token := next(); token > 0 {
+				if p.Tokens == nil {
+					p.Tokens = make([]uint64, len(c.Wants))
+				}
+				p.Tokens[w] = uint64(token)
+			}
+		}
+		made := said != claimLate && said != claimAsks
+		if made && p.Used > 0 {
+			p.Next = time.Duration(first-now) * time.Microsecond
+		}
+		if made && c.Strict {
+			p.Grace = max(0, time.Duration(birth+float64(c.Lease.Microseconds())-now)*time.Microsecond)
+		}
+		if said == claimFailed {
+			p.Err = errAlone
+		}
+		places[i] = p
 	}
 	return nil
 }
 
-// read reads the answer to a claim.
-func (a *answers) read(c *window.Claim, p *window.Places) {
-	said := a.number()
-	*p = window.Places{
-		Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(a.birth),
-		Used: uint64(a.number()), Waiting: uint64(a.number()),
-	}
-	first := a.number()
-	switch said {
-	case claimFailed:
-		p.Err = errAlone
-		return
-	case claimLate, claimAsks:
-		return
-	}
-	if p.Used > 0 {
-		p.Next = time.Duration(first-a.now) * time.Microsecond
-	}
-	if c.Strict {
-		p.Grace = max(0, time.Duration(a.birth+float64(c.Lease.Microseconds())-a.now)*time.Microsecond)
-	}
-	for i := range c.Wants {
-		if token := a.number(); token > 0 {
-			if p.Tokens == nil {
-				p.Tokens = make([]uint64, len(c.Wants))
-			}
-			p.Tokens[i] = uint64(token)
-		}
-	}
-}
-
-// number reads a number.
-func (a *answers) number() (f float64) {
-	if a.short = a.short || len(a.rest) < 8; !a.short {
-		f, a.rest = float(a.rest), a.rest[8:]
-	}
-	return f
-}
-
-// appendFlightName appends the name of the hash of the places of a key and name. It differs from the names of windows.
-func (b *Backend) appendFlightName(to []byte, c *window.Claim) []byte {
-	to = appendTag(append(append(to, b.prefix...), '{'), c.Key)
-	return append(append(append(to, '}'), flights...), c.Name...)
-}
-
-// flights separates the tag from the name of the limit, in the name of a hash of places. It has the version of what
-// is stored.
+// flights separates the tag from the name of the limit, in the name of the hash of the places of a key and name. It has
+// the version of what is stored, and differs from that of windows.
 const flights = ":f1:"
 
 // birthName returns the name of the birth, which says when the data set was created: in a cluster one of the slot of

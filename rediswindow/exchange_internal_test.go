@@ -140,12 +140,15 @@ func TestWhoeverWaitsIsWokenAlsoBeforeTheAnswer(t *testing.T) {
 // the last ones have ended soon.
 func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, ends := newFake(), make(chan struct{})
+		c, ends := newFake(), make(chan bool)
 		c.subscribe = func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-ends:
+			case panics := <-ends:
+				if panics {
+					panic("the client has a mistake")
+				}
 				return errors.New("the connection has ended")
 			}
 		}
@@ -153,15 +156,15 @@ func TestWhoeverWaitsIsWokenWhenTheSubscriptionHasEnded(t *testing.T) {
 		defer b.Close()
 		woken := waits(b, window.Places{})
 		synctest.Wait()
-		for range 10 {
+		for i := range 10 {
 			time.Sleep(2 * time.Second)
-			ends <- struct{}{}
+			ends <- i%2 == 0
 			time.Sleep(20 * time.Millisecond)
 			synctest.Wait()
 			require.Equal(t, 1, woken())
 		}
 		for range 10 {
-			ends <- struct{}{}
+			ends <- false
 		}
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()

@@ -16,11 +16,14 @@ const maxPlain = 128
 //   - The hash tag depends on the key alone, and differs for different keys.
 //   - The first letter of the hash tag distinguishes keys from digests of keys.
 //   - It ends with the version of what is stored, so that no release misreads what another one stores.
-func (b *Backend) nameOf(key string) string { return string(b.appendName(nil, key)) }
+func (b *Backend) nameOf(key string) string { return b.nameWith(key, version, "") }
 
-func (b *Backend) appendName(to []byte, key string) []byte {
-	to = append(append(to, b.prefix...), '{')
-	return append(append(appendTag(to, key), '}'), version...)
+// nameWith returns the name of what is stored of a key: with the version, and with more behind it.
+func (b *Backend) nameWith(key, version, more string) string {
+	var space [128]byte
+	to := append(append(space[:0], b.prefix...), '{')
+	to = append(append(appendTag(to, key), '}'), version...)
+	return string(append(to, more...))
 }
 
 // tagOf returns the hash tag of a name, which has the prefix.

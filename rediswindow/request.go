@@ -19,7 +19,8 @@ import (
 // call is what is asked together, of one limit or of several. Of a take, all is made or nothing.
 type call struct {
 	parts []part
-	err   error // why there are no answers
+	one   [1]part // of a call that asks one limit
+	err   error   // why there are no answers
 }
 
 type (
@@ -59,11 +60,15 @@ const retries = 2
 // run has the node of its keys make a call. If it returns an error, because ctx has ended, say, the parts still belong
 // to the request.
 func (b *Backend) run(ctx context.Context, parts []part) error {
+	return b.runCall(ctx, &batched{Value: call{parts: parts}})
+}
+
+func (b *Backend) runCall(ctx context.Context, c *batched) error {
+	parts := c.Value.parts
 	n, err := b.nodeOf(parts[0].hash)
 	if err != nil {
 		return err
 	}
-	c := &batched{Value: call{parts: parts}}
 	for try := 0; ; try++ {
 		for i := range parts {
 			parts[i].text = b.textOf(&parts[i].question, parts[i].now)

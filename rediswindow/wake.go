@@ -95,7 +95,7 @@ func (w *wakes) listen(ctx context.Context, channel string) {
 	for w.needed() {
 		begun := time.Now()
 		lingering, cancel := context.WithTimeout(ctx, linger)
-		w.client.Subscribe(lingering, channel, w.wake)
+		_ = w.subscribe(lingering, channel)
 		failed := lingering.Err() == nil
 		cancel()
 		if time.Since(begun) > longestPause { // there was one
@@ -106,6 +106,12 @@ func (w *wakes) listen(ctx context.Context, channel string) {
 		}
 		w.wakeAll() // messages may have been lost
 	}
+}
+
+// subscribe subscribes until ctx ends, or the subscription does.
+func (w *wakes) subscribe(ctx context.Context, channel string) (err error) {
+	defer recovered(&err)
+	return w.client.Subscribe(ctx, channel, w.wake)
 }
 
 // wake wakes the one that a message names.

@@ -55,7 +55,8 @@ type Options[K comparable, T any] struct {
 type Call[T any] struct {
 	Value T
 
-	lone   [1]*Call[T] // itself, as the entry of a request that has no others
+	entry  [1]*Call[T]   // itself, as an entry
+	lone   [1][]*Call[T] // that, as a request that has no others
 	caller context.Context
 	done   chan struct{}
 	sent   bool // guarded by the mutex of the Batcher, as is gone
@@ -92,8 +93,9 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 		b.inFlight++
 		defer b.end(b.begin(1))
 		b.mu.Unlock()
-		c.lone[0] = c
-		b.options.Send(ctx, [][]*Call[T]{c.lone[:]})
+		c.entry[0] = c
+		c.lone[0] = c.entry[:]
+		b.options.Send(ctx, c.lone[:])
 		return true, nil
 	}
 	if len(b.queue) >= b.options.MaxQueued {

@@ -13,9 +13,9 @@
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
 -- Replies with doubles: the time, when the data set was created or 0, and for each claim: what is said of it, the sum, how
--- many wants wait, when the first entry ends, and, if the claim is made, of each want the token, or 0 if it is not granted. It
--- says 0, 1 if the claim is late, 2 if its places are lost, 3 if it has failed, 4 if it
--- only asks, or 5 if the store did not know all of its places. Claims of which it says 1, 3 or 4 are not made.
+-- many wants wait, when the first entry ends, and of each want the token, or 0 if it is not granted. It says 0, 1 if the
+-- claim is late, 2 if its places are lost, 3 if it has failed, 4 if it only asks, or 5 if the store did not know all of
+-- its places. Claims of which it says 1, 3 or 4 are not made.
 local call, match, expand, unpack, pack, min, max = redis.call, string.match, unpack, struct.unpack, struct.pack, math.min, math.max
 local huge, state = 9007199254740991, '<dddddd'
 local PROCESS, CHANNEL, N, MAX, WANTS, ENDS, WOKEN = 1, 2, 3, 4, 5, 6, 7 -- of those in line
@@ -204,15 +204,17 @@ end
 local reply = {''}
 for i = 2, #KEYS do
   key, field, claim = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]
-  local run = field == '' and ask or make
+  local run, made, answer = field == '' and ask or make, true, nil
   if #KEYS == 2 then
-    reply[i] = run()
+    answer = run()
   else
     -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
     -- alone.
-    local made, answer = pcall(run)
-    reply[i] = made and answer or pack('<dddd', 3, 0, 0, 0)
+    made, answer = pcall(run)
+    if not made then answer = pack('<dddd', 3, 0, 0, 0) end
   end
+  local wants = max(#claim - 40, 0) / 24
+  reply[i] = answer .. string.rep('\0', 32 + 8 * wants - #answer)
 end
 reply[1] = pack('<dd', now, birth)
 return table.concat(reply)
