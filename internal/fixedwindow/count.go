@@ -58,7 +58,7 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 	}
 	cl := s.newCall()
 	cl.SingleRead = true
-	s.addJoin(cl, a, n)
+	s.records.addJoin(cl, a, n)
 	at, sent, err := s.ask(ctx, c, cl)
 	if err != nil {
 		return outcome{err: err, sent: sent}
@@ -67,12 +67,6 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 	o.conn = c
 	s.backend.calls.Put(cl)
 	return o
-}
-
-// addJoin adds the requests that count n in a window.
-func (s *slots) addJoin(cl *conn.Call, a slot.Action, n uint64) {
-	s.records.add(cl, slot.Request{Verb: slot.Decrease, Slot: a.Slot, Value: n},
-		slot.Request{Verb: slot.Query, Slot: a.Slot})
 }
 
 // joined returns the outcome of hits, given the responses to what addJoin has added.

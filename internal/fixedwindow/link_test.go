@@ -89,7 +89,7 @@ func TestAnActionThatCantBeEncodedFails(t *testing.T) {
 	require.NoError(t, err)
 	a := slot.Action{Kind: slot.GiveBack, Slot: slot.A, By: time.Now().Add(time.Hour)}
 	_, sent, err := s.act(t.Context(), c, a, 300)
-	require.ErrorContains(t, err, "the value 300 does not fit 1 bytes")
+	require.ErrorContains(t, err, "Value is 300, must be at most 255")
 	require.False(t, sent)
 	require.Empty(t, requests.take())
 }

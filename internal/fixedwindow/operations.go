@@ -15,13 +15,12 @@ func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
 	s.mu.Unlock()
 	cl := s.newCall()
 	cl.SingleRead = true
-	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+	s.records.addLookup(cl, slot.A)
 	at, _, err := s.ask(ctx, nil, cl)
 	if err != nil {
 		return k, false, err
 	}
-	l := slot.Lookup{Sent: at.from, Received: at.to}
-	l.Slots = [2]slot.Observation{s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])}
+	l := slot.Lookup{Sent: at.from, Received: at.to, Slots: s.records.lookedUp(slot.A, cl.Responses)}
 	s.backend.calls.Put(cl)
 	w, live := s.bands.Live(l)
 	if live {

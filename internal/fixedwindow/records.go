@@ -47,6 +47,25 @@ func (r *records) add(cl *conn.Call, requests ...slot.Request) {
 	}
 }
 
+// addLookup adds the requests that look both slots up, beginning with the first one.
+func (r *records) addLookup(cl *conn.Call, first slot.ID) {
+	var buf [2]slot.Request
+	r.add(cl, r.bands.Requests(buf[:0], slot.Action{Kind: slot.Again, Slot: first}, 0)...)
+}
+
+// lookedUp returns what the responses to a lookup show.
+func (r *records) lookedUp(first slot.ID, responses []conn.Response) (slots [2]slot.Observation) {
+	slots[first] = r.observe(responses[0])
+	slots[first.Other()] = r.observe(responses[1])
+	return slots
+}
+
+// addJoin adds the requests that count n in a window.
+func (r *records) addJoin(cl *conn.Call, a slot.Action, n uint64) {
+	var buf [2]slot.Request
+	r.add(cl, r.bands.Requests(buf[:0], a, n)...)
+}
+
 func addUpdate(cl *conn.Call, key []byte, a codec.Attribute, c codec.Change, value uint64) {
 	cl.Update(conn.Update{Attribute: a, Change: c, Value: value, Key: key})
 }

@@ -93,12 +93,11 @@ func (s *slots) lookUp(ctx context.Context, f *lookups) error {
 			f.conn, f.history = c, slot.History{}
 		}
 		cl := s.newCall()
-		s.records.add(cl, slot.Request{Verb: slot.Query, Slot: f.first},
-			slot.Request{Verb: slot.Query, Slot: f.first.Other()})
+		s.records.addLookup(cl, f.first)
 		l := slot.Lookup{First: f.first, Sent: time.Now()}
 		if _, err = s.link.do(ctx, c, cl); err == nil {
 			l.Received = time.Now()
-			l.Slots[f.first], l.Slots[f.first.Other()] = s.records.observe(cl.Responses[0]), s.records.observe(cl.Responses[1])
+			l.Slots = s.records.lookedUp(f.first, cl.Responses)
 			s.backend.calls.Put(cl)
 			f.history = s.bands.Extend(f.history, l)
 			return nil

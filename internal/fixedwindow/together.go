@@ -119,7 +119,7 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 		s := part[i].slots
 		k := s.current()
 		actions[i] = s.bands.Join(k.Slot, k.Until)
-		s.addJoin(cl, actions[i], part[i].N)
+		s.records.addJoin(cl, actions[i], part[i].N)
 		cl.MostTTL = max(cl.MostTTL, s.bands.Top)
 	}
 	at, sent, err := first.ask(ctx, c, cl)
