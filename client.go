@@ -130,7 +130,7 @@ func (c *client) deregister(b *ServerBackend) {
 // ping sends each server a QUERY.
 func (c *client) ping(ctx context.Context) error {
 	_, err := each(c.servers.all, func(s *server) ([]struct{}, error) {
-		call := c.newCall(pingKey)
+		call := c.newCall(conn.PingKey)
 		_, err := askServer(ctx, c, s, call, codec.Query{Key: call.Key})
 		return nil, err
 	})
@@ -139,9 +139,6 @@ func (c *client) ping(ctx context.Context) error {
 
 // away returns why there is no connection to a server.
 func (c *client) away(server int) error { return c.servers.all[server].pool.Err() }
-
-// pingKey is a key that nobody uses.
-const pingKey = "throttr:ping"
 
 // Insert creates a counter that starts with quota. It returns false if the key exists. A key
 // that has expired in the last 10 s still exists (H1 in docs/internals/protocol.md). On a server that is

@@ -30,8 +30,8 @@ var (
 	ErrStale = errors.New("throttr: the request waited to be sent for too long")
 )
 
-// pingKey is the key that Ping asks for. It is not expected to exist.
-const pingKey = "throttr:ping"
+// PingKey is the key that pings ask for. Nobody uses it.
+const PingKey = "throttr:ping"
 
 // Options are the settings of a connection. OnEvent and OnEnd can be nil.
 type Options struct {
@@ -238,7 +238,7 @@ func (c *Conn) RoundTrip(ctx context.Context,
 // Ping sends a QUERY, so that a server that has gone silent is noticed. It returns when the
 // response has come, or the connection or ctx has ended.
 func (c *Conn) Ping(ctx context.Context) error {
-	_, _, err := c.RoundTrip(ctx, func(cl *Call) { Add(cl, codec.Query{Key: []byte(pingKey)}) })
+	_, _, err := c.RoundTrip(ctx, func(cl *Call) { Add(cl, codec.Query{Key: []byte(PingKey)}) })
 	return err
 }
 

@@ -186,7 +186,7 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 				l.send(event(l.T, "c", "any byte is progress")...)
 			}
 		}, []error{ErrStalled}, "", 34 * time.Second},
-		"closed": {func(l link) { l.Close(errTest) }, []error{errTest}, "", closeGrace},
+		"closed": {func(l link) { l.Close(errTest) }, []error{errTest}, "", CloseGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{MaxInFlight: 3, StallTimeout: 4 * time.Second}

@@ -24,19 +24,19 @@ func (c *Conn) Fail(reason error) {
 	c.nc.Close()
 }
 
-// closeGrace is how long Close waits for the responses that are due.
-const closeGrace = 250 * time.Millisecond
+// CloseGrace is how long a connection that is not needed any more stays open for the responses that are due: what a
+// server can't send keeps its memory for good (H16).
+const CloseGrace = 250 * time.Millisecond
 
 // Close ends the connection, and waits until nothing of it is left. The calls that are queued fail
-// with the reason. The responses to those in flight are received first, for a quarter of a second at
-// most: what a server can't send keeps its memory for good (H16).
+// with the reason. The responses to those in flight are received first, for CloseGrace at most.
 func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	c.closing = reason // though the connection may have been retired
 	c.failAllQueued(reason)
 	c.ready.Signal()
 	c.mu.Unlock()
-	defer time.AfterFunc(closeGrace, func() { c.Fail(reason) }).Stop()
+	defer time.AfterFunc(CloseGrace, func() { c.Fail(reason) }).Stop()
 	<-c.done
 }
 

@@ -47,10 +47,6 @@ type Target struct {
 // share its event loop if requests come as it starts, which kills it (H17).
 const StartUp = 100 * time.Millisecond
 
-// closeGrace is how long a connection that is not needed any more stays open for the responses that
-// are due. What a server can't send keeps its memory for good (H16).
-const closeGrace = 250 * time.Millisecond
-
 // Connection is a network connection that has passed the probe.
 type Connection struct {
 	Conn  net.Conn

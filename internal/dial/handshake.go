@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 )
 
@@ -64,7 +65,7 @@ func (h *handshake) bounded(ctx context.Context, step func() error) error {
 			select {
 			case <-over:
 				return
-			case <-time.After(closeGrace):
+			case <-time.After(conn.CloseGrace):
 			}
 		}
 		h.nc.Close()

@@ -222,9 +222,6 @@ func (p *Pool) enterQueue() error {
 	return nil
 }
 
-// closeGrace is how long the end of a pool waits for the responses to streams.
-const closeGrace = 250 * time.Millisecond
-
 // Close ends all connections and waits until nothing of them is left. Calls and streams that
 // are under way fail with [window.ErrClosed]. Closing again only waits.
 func (p *Pool) Close() {

@@ -163,7 +163,7 @@ func (s *stream) follow(ctx context.Context, take func() bool) (sent bool, err e
 func (s *stream) run(frame []byte) {
 	defer close(s.parts)
 	defer s.pool.streams.Add(-1)
-	defer context.AfterFunc(s.pool.ctx, func() { s.endAfter(closeGrace) })()
+	defer context.AfterFunc(s.pool.ctx, func() { s.endAfter(conn.CloseGrace) })()
 	s.err = s.exchange(frame)
 	if cause := context.Cause(s.ctx); s.err != nil && cause != nil {
 		s.err = cause

@@ -12,14 +12,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-const (
-	// maxChanges is the largest number of requests that are outstanding at a time. A server
-	// keeps 1024 responses for a connection, EVENTs included, and drops the rest (H4): most of
-	// that room is left to EVENTs.
-	maxChanges = 64
-	// closeTime bounds the UNSUBSCRIBEs of a connection that is not needed any more.
-	closeTime = 250 * time.Millisecond
-)
+// maxChanges is the largest number of requests that are outstanding at a time. A server
+// keeps 1024 responses for a connection, EVENTs included, and drops the rest (H4): most of
+// that room is left to EVENTs.
+const maxChanges = 64
 
 // run is the goroutine of a manager that has channels. It makes connections, and uses each to its end,
 // until there are no channels. After a failure it waits for the backoff.
@@ -220,7 +216,7 @@ func (m *Manager) apply(c *conn.Conn, changes []change) error {
 // unsubscribe unsubscribes a connection that is about to be closed from the channels to which the server
 // has subscribed it: EVENTs that a server can't send keep their memory for good (H16).
 func (m *Manager) unsubscribe(c *conn.Conn, id codec.ConnID) {
-	ctx, cancel := context.WithTimeout(m.ctx, closeTime)
+	ctx, cancel := context.WithTimeout(m.ctx, conn.CloseGrace)
 	defer cancel()
 	c.RoundTrip(ctx, func(cl *conn.Call) {
 		conn.Add(cl, codec.Unsubscribe{Channel: []byte(All)})

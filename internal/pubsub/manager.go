@@ -95,7 +95,7 @@ func (m *Manager) Connected() bool {
 // may be called more than once.
 func (m *Manager) Close() {
 	m.endAll()
-	defer time.AfterFunc(closeTime, m.cancel).Stop()
+	defer time.AfterFunc(conn.CloseGrace, m.cancel).Stop()
 	m.wg.Wait()
 	m.cancel()
 }
