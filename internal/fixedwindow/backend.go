@@ -207,20 +207,20 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 }
 
 // countsOf returns what Delete ends.
-func (b *Backend) countsOf(ctx context.Context, key string, scales []time.Duration) ([]entryKey, error) {
+func (b *Backend) countsOf(ctx context.Context, key string, scales []time.Duration) ([]countKey, error) {
 	counts := b.table.of(key)
 	if len(scales) == 0 {
 		_, err := b.largest(ctx, key) // there may never have been a server
 		return counts, err
 	}
-	counts = slices.DeleteFunc(counts, func(k entryKey) bool { return !slices.Contains(scales, k.scale) })
+	counts = slices.DeleteFunc(counts, func(k countKey) bool { return !slices.Contains(scales, k.scale) })
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
 			return nil, err
 		}
 	}
 	for _, scale := range scales {
-		k := entryKey{key: key, scale: scale}
+		k := countKey{key: key, scale: scale}
 		l := k.limit()
 		if _, err := b.bandsFor(ctx, key, &l, 0); err != nil {
 			return nil, err
@@ -336,7 +336,7 @@ func (b *Backend) find(ctx context.Context, key string, l *window.Limit,
 	if err != nil {
 		return nil, false, err
 	}
-	k := entryKeyOf(key, l)
+	k := keyOf(key, l)
 	if s := b.table.find(k); s != nil {
 		return s, true, nil
 	}

@@ -3,7 +3,6 @@ package fixedwindow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -203,7 +202,7 @@ func (cl *cleaner) lookUp(ctx context.Context, keys []*cleaning) error {
 	call := cl.link.calls.Get()
 	for _, k := range keys {
 		k.begin()
-		k.records.add(call, slot.Request{Verb: slot.Query, Slot: slot.A}, slot.Request{Verb: slot.Query, Slot: slot.B})
+		k.records.addLookup(call, slot.A)
 	}
 	l := slot.Lookup{Sent: time.Now()}
 	if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
@@ -212,7 +211,7 @@ func (cl *cleaner) lookUp(ctx context.Context, keys []*cleaning) error {
 	l.Received = time.Now()
 	cl.pace.looked(len(keys), l.Received.Sub(l.Sent), keys[0].records.bands.Guard)
 	for i, k := range keys {
-		l.Slots = [2]slot.Observation{k.records.observe(call.Responses[2*i]), k.records.observe(call.Responses[2*i+1])}
+		l.Slots = k.records.lookedUp(slot.A, call.Responses[2*i:])
 		k.history = k.records.bands.Extend(k.history, l)
 	}
 	cl.link.calls.Put(call)
@@ -283,45 +282,3 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// Remover removes the records of one server that Inspect has decided to remove. Those of slots
-// take several lookups and actions, which go out on a link.
-type Remover struct {
-	link *link
-}
-
-// NewRemover returns a Remover. Close it after use.
-func NewRemover(s Server, calls *conn.Calls) *Remover { return &Remover{link: newLink(s, calls)} }
-
-// Remove is a [sweep.Remove].
-func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, err error) {
-	var cleanings []*cleaning
-	for _, t := range targets {
-		n, ok := ParseName([]byte(t))
-		if !ok {
-			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
-		}
-		bands, ok := slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
-		if !ok {
-			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
-		}
-		c := &cleaning{records: records{&bands, n.slotNames()}, begin: func() {}}
-		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
-		cleanings = append(cleanings, c)
-	}
-	err = clean(ctx, r.link, cleanings)
-	late := 0
-	for _, k := range cleanings {
-		removed += k.removed
-		if !k.done {
-			late++
-		}
-	}
-	if err == nil && late > 0 {
-		err = fmt.Errorf("%w: the server responds too slowly to remove the records of %d windows", ErrTooLate, late)
-	}
-	return removed, err
-}
-
-// Close ends the connection.
-func (r *Remover) Close() { r.link.close() }

@@ -1,22 +1,27 @@
 // Package fixedwindow keeps fixed windows on Throttr servers, exactly, for any number of clients.
 // docs/internals/windows.md explains the rules, and package slot has them as functions.
 //
-// A [Backend] has slots for each count that it remembers: for a key, and the name and scale of a
-// limit. A hit travels like this:
+// # What happens to a call
 //
-//	backend.go    finds the slots (table.go, slots.go), once the arguments are checked (check.go)
-//	known.go      decides it if the open window is known to be full, and says whether it may share a request
-//	queue.go      lets it share a request with others that come while one is in flight
-//	count.go      counts it in the known window, or in one that it opens
-//	search.go     searches for the open window if none is known, and plans how to open one
-//	operations.go peeks at the open window, ends it, or opens another one in its place
-//	link.go       keeps the connection for lookups and for what rests on them
-//	janitor.go    says when to remove the records of keys that are not in use any more
-//	clean.go      removes them, not more at a time than the server is fast enough for (pace.go)
+// A Hit goes through these files, in this order:
 //
-// Takes are hits that may be refused; take.go makes several of them, and together.go in one round trip.
-// How windows are kept in records is in records.go and names.go, and what sweepers and others tell from them is in
-// inspector.go.
+//  1. backend.go: the method checks the arguments (check.go), and finds the slots (table.go, slots.go), which are what
+//     the backend remembers of a count: of a key, and the name and scale of a limit.
+//  2. queue.go: the hit is admitted, by known.go. If the known window was full when it was read not long ago, the hit is
+//     denied at once. It shares the next request with hits that wait. A caller that is alone counts by itself.
+//  3. count.go: hits in a known window are one call on any connection: a DECREASE and a QUERY (records.go, names.go).
+//  4. search.go: if no window is known, both slots are looked up, on the connection of link.go. A live one becomes the
+//     known window. Otherwise the result is a plan: the action that opens a slot, once others have made it free.
+//     count.go executes it, on the same connection, with the hits in it.
+//  5. queue.go: each hit that was counted gets its place in the count. What refused takes have added is given back
+//     first (slots.go). Hits whose window was over by then wait again.
+//
+// If a call fails, so do the hits that share it, and sent says whether they may have been counted. Nothing is repeated.
+// The next hit begins with a read.
+//
+// operations.go peeks at windows, and ends them. take.go makes several takes, together.go in one round trip.
+// janitor.go says when to remove the records of idle keys, and clean.go removes them, no more at a time than the server
+// is near and fast enough for (pace.go). remover.go does so for sweepers, when clients have died.
 //
 // # Words
 //

@@ -70,7 +70,7 @@ func newJanitor(b *Backend, l *link, max int) *janitor {
 func (j *janitor) owes(s *slots) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return s.owed
+	return s.duty.owed
 }
 
 // pending returns the number of keys with records that are yet to be removed.
@@ -84,11 +84,11 @@ func (j *janitor) pending() int {
 // window.ErrFull if there are too many keys with records.
 func (j *janitor) actionBegins(s *slots) error {
 	j.mu.Lock()
-	owed := s.owed
+	owed := s.duty.owed
 	err := j.add(s, time.Now().Add(s.idle()))
 	if err == nil {
-		s.underway++
-		s.changes++
+		s.duty.underway++
+		s.duty.changes++
 	}
 	j.mu.Unlock()
 	if err == nil && !owed {
@@ -103,11 +103,11 @@ func (j *janitor) actionEnds(s *slots, opened bool) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s.underway--
-	s.changes++
-	s.acted = now
+	s.duty.underway--
+	s.duty.changes++
+	s.duty.acted = now
 	if opened {
-		s.cleanAt = now.Add(s.idle())
+		s.duty.cleanAt = now.Add(s.idle())
 	} else {
 		j.schedule(s, now.Add(s.bands.Guard))
 	}
@@ -126,26 +126,26 @@ func (j *janitor) cleanSoon(s *slots) {
 // schedule has the records of a key, which is a duty, cleaned at a time at the latest. The caller
 // holds mu.
 func (j *janitor) schedule(s *slots, at time.Time) {
-	if at.Before(s.cleanAt) {
-		s.cleanAt = at
+	if at.Before(s.duty.cleanAt) {
+		s.duty.cleanAt = at
 	}
-	if s.index >= 0 && at.Before(s.due) {
-		s.due = at
-		heap.Fix(&j.queue, s.index)
+	if s.duty.index >= 0 && at.Before(s.duty.due) {
+		s.duty.due = at
+		heap.Fix(&j.queue, s.duty.index)
 		j.notify(s)
 	}
 }
 
 // add queues what has to be done for s at a time, unless there is something already. The caller holds mu.
 func (j *janitor) add(s *slots, due time.Time) error {
-	if s.owed {
+	if s.duty.owed {
 		return nil
 	}
 	if j.duties >= j.max {
 		return fmt.Errorf("%w: the records of %d are yet to be removed", window.ErrFull, j.duties)
 	}
 	j.duties++
-	s.owed = true
+	s.duty.owed = true
 	if j.sweeper != nil {
 		j.sweeper.Need(sweepInterval(s.bands))
 	}
@@ -155,14 +155,14 @@ func (j *janitor) add(s *slots, due time.Time) error {
 
 // push queues s. The caller holds mu.
 func (j *janitor) push(s *slots, due time.Time) {
-	s.due = due
+	s.duty.due = due
 	heap.Push(&j.queue, s)
 	j.notify(s)
 }
 
 // notify wakes run if s is the first of the queue. The caller holds mu.
 func (j *janitor) notify(s *slots) {
-	if s.index != 0 {
+	if s.duty.index != 0 {
 		return
 	}
 	select {
@@ -216,7 +216,7 @@ func (j *janitor) start(chunk []*slots) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, s := range chunk {
-		j.push(s, s.due)
+		j.push(s, s.duty.due)
 	}
 	return false
 }
@@ -230,9 +230,9 @@ func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 	if j.closed {
 		return nil, -1
 	}
-	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].due.After(now) {
+	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].duty.due.After(now) {
 		if due := j.queue[0].earliest(now); due.After(now) {
-			j.queue[0].due = due
+			j.queue[0].duty.due = due
 			heap.Fix(&j.queue, 0)
 			continue
 		}
@@ -244,15 +244,15 @@ func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 	if len(j.queue) == 0 {
 		return chunk, -1
 	}
-	return chunk, min(max(j.queue[0].due.Sub(now), 0), maxIdle)
+	return chunk, min(max(j.queue[0].duty.due.Sub(now), 0), maxIdle)
 }
 
 // earliest returns when the duty can be done. The caller holds mu.
 func (s *slots) earliest(now time.Time) time.Time {
-	if s.underway > 0 {
+	if s.duty.underway > 0 {
 		return now.Add(s.bands.Guard)
 	}
-	return s.cleanAt
+	return s.duty.cleanAt
 }
 
 // do does a chunk of duties, and queues again what is to be done later.
@@ -270,7 +270,7 @@ func (j *janitor) do(chunk []*slots) {
 // beginCleaning is called before a lookup by the janitor.
 func (s *slots) beginCleaning() {
 	s.janitor.mu.Lock()
-	s.seen = s.changes
+	s.duty.seen = s.duty.changes
 	s.janitor.mu.Unlock()
 }
 
@@ -278,8 +278,8 @@ func (s *slots) beginCleaning() {
 // use, except for those of a key whose last window another client has opened.
 func (s *slots) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
-	below := s.bands.Below(h.Last, s.acted)
-	changed := s.changed()
+	below := s.bands.Below(h.Last, s.duty.acted)
+	changed := s.duty.changed()
 	closed := s.janitor.closed
 	s.janitor.mu.Unlock()
 	switch {
@@ -316,16 +316,16 @@ func (j *janitor) requeue(s *slots, k *cleaning) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
-	case s.changed():
-		j.push(s, s.cleanAt)
+	case s.duty.changed():
+		j.push(s, s.duty.cleanAt)
 	case k.absent:
-		s.owed = false
+		s.duty.owed = false
 		j.duties--
 		return false
 	case !k.done:
 		j.push(s, time.Now().Add(cleanRetry))
 	default:
-		s.cleanAt = k.next
+		s.duty.cleanAt = k.next
 		j.push(s, k.next)
 	}
 	return true
@@ -361,7 +361,7 @@ func (j *janitor) discard() {
 	all := j.queue
 	j.queue = nil
 	for _, s := range all {
-		s.index = -1
+		s.duty.index = -1
 	}
 	j.mu.Unlock()
 	var chunks sync.WaitGroup
@@ -383,18 +383,18 @@ type dutyQueue []*slots
 func (q dutyQueue) Len() int { return len(q) }
 
 // Less orders duties by when they are due.
-func (q dutyQueue) Less(i, k int) bool { return q[i].due.Before(q[k].due) }
+func (q dutyQueue) Less(i, k int) bool { return q[i].duty.due.Before(q[k].duty.due) }
 
 // Swap swaps two duties.
 func (q dutyQueue) Swap(i, k int) {
 	q[i], q[k] = q[k], q[i]
-	q[i].index, q[k].index = i, k
+	q[i].duty.index, q[k].duty.index = i, k
 }
 
 // Push appends a duty.
 func (q *dutyQueue) Push(x any) {
 	s := x.(*slots)
-	s.index = len(*q)
+	s.duty.index = len(*q)
 	*q = append(*q, s)
 }
 
@@ -404,6 +404,6 @@ func (q *dutyQueue) Pop() any {
 	s := (*q)[last]
 	(*q)[last] = nil
 	*q = (*q)[:last]
-	s.index = -1
+	s.duty.index = -1
 	return s
 }

@@ -60,7 +60,7 @@ func (s *slots) admit(b *shared, h *hit, readSince bool) (verdict, window.Window
 	default: // the window may have been reset
 		return waits, window.Window{}
 	}
-	if s.uncertain || !fits(s.bands.Largest, b, h) {
+	if s.queue.uncertain || !fits(s.bands.Largest, b, h) {
 		return waits, window.Window{}
 	}
 	return shares, window.Window{}

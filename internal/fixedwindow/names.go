@@ -132,3 +132,29 @@ func (n Name) slotNames() [2][]byte {
 	}
 	return slotNamesOf(n.tag, n.Scale, part, f)
 }
+
+// Window returns what the record of the name, with its quota and what remains of its TTL, says about its
+// window at a time of the server. Largest is the largest value of the server. The Window is zero if it is
+// not active. Window returns false if clients that keep windows otherwise have made the record.
+func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
+	bands, ok := slot.BandsFor(n.Scale, largest)
+	if !ok || n.tag != bands.Tag(n.Slot) {
+		return w, false
+	}
+	if bands.State(bands.Observe(quota, uint64(ttl/bands.Unit))) == slot.Live {
+		left := ttl - time.Duration(bands.Margin)*bands.Unit
+		w = window.Window{Count: largest - quota, ExpiresAt: now.Add(left), Left: left}
+	}
+	return w, true
+}
+
+// IsOf reports whether the name is of a record of a key and limit.
+func (n Name) IsOf(key string, l window.Limit) bool {
+	if n.Scale != l.Scale || l.Algorithm != window.FixedWindow {
+		return false
+	}
+	if part, f := partOf(key, l.Name); f == hashed {
+		return n.Hashed && n.Key == part
+	}
+	return !n.Hashed && n.Key == key && n.LimitName == l.Name
+}

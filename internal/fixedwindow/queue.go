@@ -133,14 +133,14 @@ func (s *slots) do(ctx context.Context, h hit) (w window.Window, sent bool, err 
 	case verdict == decided:
 		s.mu.Unlock()
 		return w, false, nil
-	case verdict == waits || s.serving:
+	case verdict == waits || s.queue.serving:
 		return s.enqueue(ctx, h, nil)
 	}
 	c := s.backend.callers.Get().(*caller)
 	c.hit = h
-	s.serving = true
-	s.shared.reset(b.now)
-	s.shared.add(c)
+	s.queue.serving = true
+	s.queue.shared.reset(b.now)
+	s.queue.shared.add(c)
 	s.countShared(ctx)
 	s.handOver()
 	return s.wait(ctx, c) // at once, unless the hit was not counted, or was refused
@@ -161,10 +161,10 @@ func (s *slots) operate(ctx context.Context, op operation) (w window.Window, sen
 func (s *slots) hold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.serving || s.uncertain {
+	if s.queue.serving || s.queue.uncertain {
 		return false
 	}
-	s.serving = true
+	s.queue.serving = true
 	return true
 }
 
@@ -172,7 +172,7 @@ func (s *slots) hold() bool {
 func (s *slots) release(uncertain bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.uncertain = s.uncertain || uncertain
+	s.queue.uncertain = s.queue.uncertain || uncertain
 	s.handOver()
 }
 
@@ -180,22 +180,22 @@ func (s *slots) release(uncertain bool) {
 func (s *slots) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.serving
+	return s.queue.serving
 }
 
 // enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and enqueue releases it.
 func (s *slots) enqueue(ctx context.Context, h hit, op operation) (w window.Window, sent bool, err error) {
-	if s.waiting.Len() >= s.backend.maxQueued {
+	if s.queue.waiting.Len() >= s.backend.maxQueued {
 		s.mu.Unlock()
 		return w, false, window.ErrOverloaded
 	}
 	c := s.backend.callers.Get().(*caller)
 	c.hit = h
 	c.operation = op
-	c.prepared = s.prepared
-	c.waits = s.waiting.PushBack(c)
-	if !s.serving {
-		s.serving = true
+	c.prepared = s.queue.prepared
+	c.waits = s.queue.waiting.PushBack(c)
+	if !s.queue.serving {
+		s.queue.serving = true
 		s.handOver()
 	}
 	return s.wait(ctx, c)
@@ -224,7 +224,7 @@ func (s *slots) wait(ctx context.Context, c *caller) (w window.Window, sent bool
 	c.gone = true
 	switch {
 	case c.waits != nil:
-		s.waiting.Remove(c.waits)
+		s.queue.waiting.Remove(c.waits)
 		return w, false, err
 	case c.window.Refused: // what it has added is being given back
 		return c.window, false, nil
@@ -252,12 +252,12 @@ func (s *slots) result(ctx context.Context, c *caller) (w window.Window, sent bo
 // handOver ends that the caller serves the queue. A goroutine does so from now on if there is something to do.
 func (s *slots) handOver() {
 	switch {
-	case s.waiting.Len() == 0 && len(s.refused) == 0:
-		s.serving = false
+	case s.queue.waiting.Len() == 0 && len(s.queue.refused) == 0:
+		s.queue.serving = false
 	case !s.backend.group.start(s.serve):
 		s.finishRefused() // what they have added stays counted
 		s.failWaiting()
-		s.serving = false
+		s.queue.serving = false
 	}
 }
 
@@ -267,23 +267,23 @@ func (s *slots) serve() {
 	defer s.mu.Unlock()
 	ctx := s.backend.group.ctx
 	for {
-		if len(s.refused) > 0 {
+		if len(s.queue.refused) > 0 {
 			s.giveBackRefused(ctx)
 		}
 		if ctx.Err() != nil {
 			s.failWaiting()
 		}
 		s.gather()
-		switch n := len(s.shared.callers); {
+		switch n := len(s.queue.shared.callers); {
 		case n > 0:
 			s.countShared(ctx)
 			if n > 1 {
 				s.yield()
 			}
-		case s.waiting.Len() == 0:
-			s.shared = shared{}
-			s.refused = nil
-			s.serving = false
+		case s.queue.waiting.Len() == 0:
+			s.queue.shared = shared{}
+			s.queue.refused = nil
+			s.queue.serving = false
 			return
 		case s.first().operation != nil:
 			s.runOperation(ctx)
@@ -302,12 +302,12 @@ func (s *slots) yield() {
 }
 
 // first returns the first caller that waits.
-func (s *slots) first() *caller { return s.waiting.Front().Value.(*caller) }
+func (s *slots) first() *caller { return s.queue.waiting.Front().Value.(*caller) }
 
 // pop removes the first caller that waits and returns it.
 func (s *slots) pop() *caller {
 	c := s.first()
-	s.waiting.Remove(c.waits)
+	s.queue.waiting.Remove(c.waits)
 	c.waits = nil
 	return c
 }
@@ -315,20 +315,20 @@ func (s *slots) pop() *caller {
 // gather moves the first hits that wait to shared, and finishes those that need no request. It ends at the first
 // operation, and at the first hit that does not share.
 func (s *slots) gather() {
-	fresh, plan := s.shared.fresh, s.shared.plan
-	s.shared.reset(time.Now())
-	s.shared.fresh = fresh
-	s.shared.plan = plan
-	for s.waiting.Len() > 0 && s.first().operation == nil {
+	fresh, plan := s.queue.shared.fresh, s.queue.shared.plan
+	s.queue.shared.reset(time.Now())
+	s.queue.shared.fresh = fresh
+	s.queue.shared.plan = plan
+	for s.queue.waiting.Len() > 0 && s.first().operation == nil {
 		c := s.first()
-		verdict, w := s.admit(&s.shared, &c.hit, fresh && c.prepared < s.prepared)
+		verdict, w := s.admit(&s.queue.shared, &c.hit, fresh && c.prepared < s.queue.prepared)
 		switch {
 		case verdict == decided:
 			s.pop().finish(w, false, nil)
 		case c.attempts >= maxAttempts:
 			s.pop().finish(window.Window{}, false, overError(s.bands.Scale))
 		case verdict == shares:
-			s.shared.add(s.pop())
+			s.queue.shared.add(s.pop())
 		default:
 			return
 		}
@@ -338,7 +338,7 @@ func (s *slots) gather() {
 // countShared has the shared hits counted. They then have their results, or are the first that wait again, or are
 // refused.
 func (s *slots) countShared(ctx context.Context) {
-	b := &s.shared
+	b := &s.queue.shared
 	s.mu.Unlock()
 	o := s.count(ctx, b)
 	s.mu.Lock()
@@ -347,13 +347,13 @@ func (s *slots) countShared(ctx context.Context) {
 	w, ok := s.conclude(&o)
 	switch {
 	case o.err != nil:
-		s.uncertain = s.uncertain || o.sent
+		s.queue.uncertain = s.queue.uncertain || o.sent
 		for _, c := range b.callers {
 			c.finish(window.Window{}, o.sent, o.err)
 		}
 	case ok:
 		s.assign(w, o.result == slot.Full)
-		s.counted = o
+		s.queue.counted = o
 	default:
 		for i := len(b.callers) - 1; i >= 0; i-- {
 			s.requeue(b.callers[i])
@@ -368,16 +368,16 @@ func (s *slots) countShared(ctx context.Context) {
 // asks again when there is room must not find what it wanted itself.
 func (s *slots) assign(w window.Window, full bool) {
 	if !full {
-		w.Count -= min(w.Count, s.shared.sum)
+		w.Count -= min(w.Count, s.queue.shared.sum)
 	}
-	for _, c := range s.shared.callers {
+	for _, c := range s.queue.shared.callers {
 		w.Refused = full || !c.hit.room(w.Count)
 		switch {
 		case full:
 			c.finish(w, false, nil)
 		case w.Refused:
 			c.window = w
-			s.refused = append(s.refused, c)
+			s.queue.refused = append(s.queue.refused, c)
 			s.known.subtract(c.hit.n)
 		default:
 			w.Count += c.hit.n
@@ -389,12 +389,12 @@ func (s *slots) assign(w window.Window, full bool) {
 // giveBackRefused gives back what refused takes have added, before anything else is counted.
 func (s *slots) giveBackRefused(ctx context.Context) {
 	var n uint64
-	for _, c := range s.refused {
+	for _, c := range s.queue.refused {
 		n += c.hit.n
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
-	s.giveBackTo(ctx, s.counted.window, s.counted.conn, n) // what fails stays counted until the window ends
+	s.giveBackTo(ctx, s.queue.counted.window, s.queue.counted.conn, n) // what fails stays counted until the window ends
 	cancel()
 	s.mu.Lock()
 	s.finishRefused()
@@ -402,18 +402,18 @@ func (s *slots) giveBackRefused(ctx context.Context) {
 
 // finishRefused finishes the refused takes.
 func (s *slots) finishRefused() {
-	for _, c := range s.refused {
+	for _, c := range s.queue.refused {
 		c.finish(c.window, false, nil)
 	}
-	clear(s.refused)
-	s.refused = s.refused[:0]
+	clear(s.queue.refused)
+	s.queue.refused = s.queue.refused[:0]
 }
 
 // requeue makes a caller, whose hit was not counted, the first that waits.
 func (s *slots) requeue(c *caller) {
 	c.attempts++
 	if !c.gone {
-		c.waits = s.waiting.PushFront(c)
+		c.waits = s.queue.waiting.PushFront(c)
 	}
 }
 
@@ -421,25 +421,25 @@ func (s *slots) requeue(c *caller) {
 // operation.
 func (s *slots) prepareFor(ctx context.Context, first *caller) {
 	first.attempts++
-	s.prepared++
+	s.queue.prepared++
 	s.mu.Unlock()
 	p, err := s.prepare(ctx)
 	s.mu.Lock()
 	if err != nil {
-		for s.waiting.Len() > 0 && s.first().operation == nil {
+		for s.queue.waiting.Len() > 0 && s.first().operation == nil {
 			s.pop().finish(window.Window{}, false, err)
 		}
 		return
 	}
-	s.uncertain = false
-	s.shared.fresh = true
-	s.shared.plan = p
+	s.queue.uncertain = false
+	s.queue.shared.fresh = true
+	s.queue.shared.plan = p
 }
 
 // runOperation calls the operation of the first caller that waits.
 func (s *slots) runOperation(ctx context.Context) {
 	c := s.pop()
-	s.shared.fresh = false
+	s.queue.shared.fresh = false
 	s.mu.Unlock()
 	w, sent, err := c.operation(ctx)
 	s.mu.Lock()
@@ -448,7 +448,7 @@ func (s *slots) runOperation(ctx context.Context) {
 
 // failWaiting fails everything that waits, because the backend has been closed.
 func (s *slots) failWaiting() {
-	for s.waiting.Len() > 0 {
+	for s.queue.waiting.Len() > 0 {
 		s.pop().finish(window.Window{}, false, window.ErrClosed)
 	}
 }

@@ -164,7 +164,7 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 		require.LessOrEqual(t, time.Since(began), 2*rounds*latency)
 		synctest.Wait()
 		require.False(t, s.busy())
-		require.LessOrEqual(t, cap(s.shared.callers), 1, "only the memory of a lone hit is kept")
+		require.LessOrEqual(t, cap(s.queue.shared.callers), 1, "only the memory of a lone hit is kept")
 	})
 }
 
@@ -215,7 +215,7 @@ func TestCanceledHitInFlightHasNoPlaceInTheQueue(t *testing.T) {
 		for waits := true; waits; { // for a connection and a lookup
 			time.Sleep(latency / 4)
 			s.mu.Lock()
-			waits = s.waiting.Len() > 0
+			waits = s.queue.waiting.Len() > 0
 			s.mu.Unlock()
 		}
 		cancel()

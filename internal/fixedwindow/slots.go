@@ -12,7 +12,7 @@ import (
 
 // slots is what a backend remembers of a count, whose windows it keeps in two records, as package slot describes.
 type slots struct {
-	entryKey
+	countKey
 	records
 	backend      *Backend
 	server       int // of the key
@@ -24,20 +24,20 @@ type slots struct {
 	// known changes only while the queue is served, and in learnUnlessKnown.
 	known   known
 	forgets uint64 // counts calls of forget
-	queue
+	queue   queue
 
 	// The goroutine that serves the queue uses what follows: INSERTs that have failed since a window was seen, and when
 	// the last one did. Their name is in its grace (H1), or other clients were faster.
 	failed   int
 	failedAt time.Time
 
-	duty // the janitor's, whose mutex guards it
+	duty duty // of the janitor, whose mutex guards it
 }
 
-func newSlots(b *Backend, bands slot.Bands, k entryKey) *slots {
+func newSlots(b *Backend, bands slot.Bands, k countKey) *slots {
 	server := b.pick(k.key)
 	return &slots{
-		entryKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
+		countKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
 		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
 		denialMemory: b.denialMemoryOf(k.scale),
 	}

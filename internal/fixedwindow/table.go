@@ -14,18 +14,18 @@ const (
 	evictionSample = 16
 )
 
-// entryKey identifies a count.
-type entryKey struct {
+// countKey identifies a count.
+type countKey struct {
 	key, name string // the name is that of the limit
 	scale     time.Duration
 }
 
-func entryKeyOf(key string, l *window.Limit) entryKey {
-	return entryKey{key: key, name: l.Name, scale: l.Scale}
+func keyOf(key string, l *window.Limit) countKey {
+	return countKey{key: key, name: l.Name, scale: l.Scale}
 }
 
 // limit returns a limit with the key k.
-func (k entryKey) limit() window.Limit {
+func (k countKey) limit() window.Limit {
 	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: window.FixedWindow}
 }
 
@@ -39,15 +39,15 @@ type table struct {
 }
 
 type tableShard struct {
-	mu      sync.RWMutex // guards entries
-	entries map[entryKey]*slots
+	mu     sync.RWMutex // guards counts
+	counts map[countKey]*slots
 }
 
 func (t *table) init(max int) {
 	t.seed = maphash.MakeSeed()
 	t.max = (max + tableShards - 1) / tableShards
 	for i := range t.shards {
-		t.shards[i].entries = make(map[entryKey]*slots)
+		t.shards[i].counts = make(map[countKey]*slots)
 	}
 }
 
@@ -56,46 +56,46 @@ func (t *table) shard(key string) *tableShard {
 }
 
 // find returns the slots of k, or nil.
-func (t *table) find(k entryKey) *slots {
+func (t *table) find(k countKey) *slots {
 	s := t.shard(k.key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.entries[k]
+	return s.counts[k]
 }
 
 // add adds e and returns it, or returns the slots that are there. If there are too many, it evicts idle ones,
 // preferably without an active window.
 func (t *table) add(e *slots) *slots {
-	k := e.entryKey
+	k := e.countKey
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if other := s.entries[k]; other != nil {
+	if other := s.counts[k]; other != nil {
 		return other
 	}
-	for len(s.entries) >= t.max && s.evict(time.Now()) {
+	for len(s.counts) >= t.max && s.evict(time.Now()) {
 	}
-	s.entries[k] = e
+	s.counts[k] = e
 	return e
 }
 
 // remove removes e if it is idle and has no active window.
 func (t *table) remove(e *slots) {
-	k := e.entryKey
+	k := e.countKey
 	s := t.shard(k.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.entries[k] == e && e.value(time.Now()) == worthless {
-		delete(s.entries, k)
+	if s.counts[k] == e && e.worth(time.Now()) == worthless {
+		delete(s.counts, k)
 	}
 }
 
 // of returns what identifies the counts of a key.
-func (t *table) of(key string) (all []entryKey) {
+func (t *table) of(key string) (all []countKey) {
 	s := t.shard(key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for k := range s.entries {
+	for k := range s.counts {
 		if k.key == key {
 			all = append(all, k)
 		}
@@ -109,22 +109,22 @@ func (t *table) len() int {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.RLock()
-		n += len(s.entries)
+		n += len(s.counts)
 		s.mu.RUnlock()
 	}
 	return n
 }
 
-// entryValue is what is lost if slots are evicted.
-type entryValue uint8
+// worth is what would be lost if slots were evicted.
+type worth uint8
 
 const (
-	worthless entryValue = iota // nothing
-	active                      // a window, which would have to be looked up
-	inUse                       // there are callers, or records to remove
+	worthless worth = iota // nothing
+	active                 // a window, which would have to be looked up
+	inUse                  // there are callers, or records to remove
 )
 
-func (e *slots) value(now time.Time) entryValue {
+func (e *slots) worth(now time.Time) worth {
 	if e.busy() || e.janitor.owes(e) {
 		return inUse
 	}
@@ -134,13 +134,13 @@ func (e *slots) value(now time.Time) entryValue {
 	return worthless
 }
 
-// evict removes the slots with the least value of a few, picked at random. It returns false
+// evict removes the slots with the least worth of a few, picked at random. It returns false
 // if all of them are in use.
 func (s *tableShard) evict(now time.Time) bool {
-	var victim entryKey
+	var victim countKey
 	least, n := inUse, 0
-	for k, e := range s.entries {
-		if v := e.value(now); v < least {
+	for k, e := range s.counts {
+		if v := e.worth(now); v < least {
 			victim, least = k, v
 		}
 		if n++; n == evictionSample || least == worthless {
@@ -150,6 +150,6 @@ func (s *tableShard) evict(now time.Time) bool {
 	if least == inUse {
 		return false
 	}
-	delete(s.entries, victim)
+	delete(s.counts, victim)
 	return true
 }

@@ -15,12 +15,12 @@ import (
 // entryOf returns slots whose window is open until a time.
 func entryOf(key string, until time.Time) *slots {
 	l := fixed(time.Minute, 1)
-	return &slots{entryKey: entryKeyOf(key, &l), janitor: &janitor{}, known: known{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
+	return &slots{countKey: keyOf(key, &l), janitor: &janitor{}, known: known{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
 }
 
 // find returns the entry of a key.
 func (t *table) findKey(key string) *slots {
-	return t.find(entryKey{key: key, scale: time.Minute})
+	return t.find(countKey{key: key, scale: time.Minute})
 }
 
 func TestTableHasOneEntryForEachCount(t *testing.T) {
@@ -35,11 +35,11 @@ func TestTableHasOneEntryForEachCount(t *testing.T) {
 	for _, e := range added {
 		require.Same(t, tb.findKey("k"), e)
 	}
-	is := added[0].entryKey
-	for _, other := range []entryKey{{"k", "", time.Hour}, {"k", "login", is.scale}, {"other", "", is.scale}} {
+	is := added[0].countKey
+	for _, other := range []countKey{{"k", "", time.Hour}, {"k", "login", is.scale}, {"other", "", is.scale}} {
 		require.Nil(t, tb.find(other))
 	}
-	require.Equal(t, []entryKey{is}, tb.of("k"))
+	require.Equal(t, []countKey{is}, tb.of("k"))
 	require.Empty(t, tb.of("other"))
 	require.Equal(t, 1, tb.len())
 }
@@ -56,7 +56,7 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 			}
 		}
 	}
-	has := func(e *slots) bool { return tb.find(e.entryKey) == e }
+	has := func(e *slots) bool { return tb.find(e.countKey) == e }
 	busy := tb.add(entryOf("busy", now.Add(time.Hour)))
 	require.True(t, busy.hold())
 	over := add(now.Add(-time.Second))

@@ -2,17 +2,28 @@ package fixedwindow
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/sweep"
-	"github.com/throttr-go/throttr/window"
 )
 
 // sweepMargin is how long before its end a sweep has to begin, beside the guards: for
 // requests, and for the clocks of timers.
 const sweepMargin = time.Second
+
+// Remover removes the records of one server that Inspect has decided to remove. Those of slots
+// take several lookups and actions, which go out on a link.
+type Remover struct {
+	link *link
+}
+
+// NewRemover returns a Remover. Close it after use.
+func NewRemover(s Server, calls *conn.Calls) *Remover { return &Remover{link: newLink(s, calls)} }
 
 // Inspect is the [sweep.Inspect] of the records of windows, of all keys and limits. It knows them by their names.
 //
@@ -44,28 +55,35 @@ func sweepInterval(b *slot.Bands) time.Duration {
 	return max(left/3, time.Millisecond)
 }
 
-// Window returns what the record of the name, with its quota and what remains of its TTL, says about its
-// window at a time of the server. Largest is the largest value of the server. The Window is zero if it is
-// not active. Window returns false if clients that keep windows otherwise have made the record.
-func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
-	bands, ok := slot.BandsFor(n.Scale, largest)
-	if !ok || n.tag != bands.Tag(n.Slot) {
-		return w, false
+// Remove is a [sweep.Remove].
+func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, err error) {
+	var cleanings []*cleaning
+	for _, t := range targets {
+		n, ok := ParseName([]byte(t))
+		if !ok {
+			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
+		}
+		bands, ok := slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
+		if !ok {
+			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
+		}
+		c := &cleaning{records: records{&bands, n.slotNames()}, begin: func() {}}
+		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
+		cleanings = append(cleanings, c)
 	}
-	if bands.State(bands.Observe(quota, uint64(ttl/bands.Unit))) == slot.Live {
-		left := ttl - time.Duration(bands.Margin)*bands.Unit
-		w = window.Window{Count: largest - quota, ExpiresAt: now.Add(left), Left: left}
+	err = clean(ctx, r.link, cleanings)
+	late := 0
+	for _, k := range cleanings {
+		removed += k.removed
+		if !k.done {
+			late++
+		}
 	}
-	return w, true
+	if err == nil && late > 0 {
+		err = fmt.Errorf("%w: the server responds too slowly to remove the records of %d windows", ErrTooLate, late)
+	}
+	return removed, err
 }
 
-// IsOf reports whether the name is of a record of a key and limit.
-func (n Name) IsOf(key string, l window.Limit) bool {
-	if n.Scale != l.Scale || l.Algorithm != window.FixedWindow {
-		return false
-	}
-	if part, f := partOf(key, l.Name); f == hashed {
-		return n.Hashed && n.Key == part
-	}
-	return !n.Hashed && n.Key == key && n.LimitName == l.Name
-}
+// Close ends the connection.
+func (r *Remover) Close() { r.link.close() }
