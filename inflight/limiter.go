@@ -32,22 +32,19 @@ type Limiter struct {
 	store   *outage.Guard
 	memory  *ledger.Ledger // of the backend, if it is in the memory of this process
 	watch   *outage.Watch
-
-	mu      sync.Mutex // guards what follows, and all pumps
-	closed  bool
-	seq     uint64
-	byID    map[id]*pump
-	lanes   map[laneID]*lane // with pumps in them
-	waiting int              // wants that are not decided
-	losses  losses
-	later   []func()  // are called when the mutex is unlocked
-	spare   sync.Pool // pumps that are gone
-
-	lost    uint64        // places
+	ctx     context.Context // of exchanges, until Close
+	cancel  context.CancelFunc
 	drained chan struct{} // is closed when the Limiter is closed, and has no pumps
 
-	ctx    context.Context // of exchanges, until Close
-	cancel context.CancelFunc
+	mu     sync.Mutex // guards what follows, all pumps, and the states of Holds
+	closed bool
+	seq    uint64
+	byID   map[id]*pump
+	lanes  map[laneID]*lane // with pumps in them
+	losses losses
+	later  []func()  // are called when the mutex is unlocked
+	spare  sync.Pool // pumps that are gone
+	stats  Stats     // without what the pumps know
 }
 
 // New returns a Limiter on a backend that has exchanges: that of package memory, or on Redis. Make one for each
@@ -234,7 +231,8 @@ type Stats struct {
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Stats{Waiting: l.waiting, Keys: len(l.byID), Lost: l.lost, Losses: l.losses.count}
+	s := l.stats
+	s.Keys = len(l.byID)
 	for _, p := range l.byID {
 		s.InUse += p.held + p.apart
 	}

@@ -24,7 +24,6 @@ func (e *NotYetError) Unwrap() error { return window.ErrUnavailable }
 
 // losses are the losses of data of the store.
 type losses struct {
-	count   uint64
 	end     time.Duration // until then, a loss is the last one
 	dataSet uint64        // of a store that is one part, when it was told last
 	renewAt time.Duration // no sooner are all pumps made to renew what they hold
@@ -33,7 +32,7 @@ type losses struct {
 // noticed counts a loss of data. What is noticed within a lease is one loss. The mutex is held.
 func (l *Limiter) noticed(now, lease, grace time.Duration) {
 	if now >= l.losses.end {
-		l.losses.count++
+		l.stats.Losses++
 		l.later = append(l.later, func() { l.lostData(grace) })
 	}
 	l.losses.end = now + lease // also of slots of a cluster that find out later

@@ -289,8 +289,7 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 		}
 		return !h.undecided()
 	})
-	if p.phase == owing {
-		p.nextAt = 0
+	if p.phase == owing { // at once
 		return
 	}
 	p.nextAt = never

@@ -19,7 +19,7 @@ func (l *Limiter) ask(h *Hold) (decided <-chan struct{}, err error) {
 	switch {
 	case l.closed:
 		return nil, window.ErrClosed
-	case l.waiting >= l.maxWaiting:
+	case l.stats.Waiting >= l.maxWaiting:
 		return nil, window.ErrOverloaded
 	case p == nil && len(l.byID) >= l.maxKeys:
 		return nil, window.ErrFull
@@ -31,7 +31,7 @@ func (l *Limiter) ask(h *Hold) (decided <-chan struct{}, err error) {
 	l.update(p, l.now())
 	if h.undecided() {
 		h.ready = make(chan struct{})
-		l.waiting++
+		l.stats.Waiting++
 	}
 	return h.ready, h.err
 }
@@ -112,10 +112,10 @@ func (l *Limiter) changed(h *Hold) {
 	if h.ready != nil {
 		close(h.ready)
 		h.ready = nil
-		l.waiting--
+		l.stats.Waiting--
 	}
 	if h.state == lost {
-		l.lost += h.want.N
+		l.stats.Lost += h.want.N
 	}
 	if h.state > held {
 		l.ended(h)
