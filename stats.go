@@ -43,14 +43,9 @@ func (c *client) Stats() Stats {
 }
 
 func (s *server) stats() ServerStats {
-	p := s.pool.Stats()
-	conns := p.Conns
+	one := ServerStats(s.pool.Stats())
 	if s.subscriptions.Connected() {
-		conns++
+		one.Conns++
 	}
-	return ServerStats{
-		Server: s.name, Conns: conns, InFlight: p.InFlight, Waiting: p.Queued, Acquiring: p.Acquiring,
-		Answered: p.Answered, Events: p.Events, Dials: p.Dials, Failures: p.Failures, Retries: p.Retries,
-		InlineReads: p.InlineReads, Parked: p.Parked, LockedUp: p.LockedUp, Err: p.Err,
-	}
+	return one
 }

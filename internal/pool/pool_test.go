@@ -34,7 +34,7 @@ func TestAFailureToConnectReachesAllCallersThatWait(t *testing.T) {
 		})
 		synctest.Wait()
 		require.Equal(t, 100, s.Stats().Acquiring)
-		require.Zero(t, s.Stats().Queued)
+		require.Zero(t, s.Stats().Waiting)
 		done()
 		require.Zero(t, s.Stats().Acquiring)
 		require.Equal(t, 3*time.Second, time.Since(start), "dialing is bounded")

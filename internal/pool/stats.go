@@ -1,10 +1,11 @@
 package pool
 
-// Stats describes a pool at one point in time.
+// Stats describes a pool at one point in time. It converts to a throttr.ServerStats.
 type Stats struct {
+	Server    string
 	Conns     int // open connections, with those of streams, without those of backends and retired ones
 	InFlight  int // requests in flight on them, streams aside
-	Queued    int // requests that wait to be written on them
+	Waiting   int // requests that wait to be written on them
 	Acquiring int // callers that wait for a connection, or for a stream to end
 
 	Parked   bool // the server was parked when this was last seen
@@ -24,6 +25,7 @@ type Stats struct {
 // Stats returns what the pool is doing and what it has done.
 func (p *Pool) Stats() Stats {
 	s := Stats{
+		Server:   p.o.Server,
 		Answered: p.counters.Answered.Load(),
 		Events:   p.counters.Events.Load(),
 		Dials:    p.dials.Load(),
@@ -40,7 +42,7 @@ func (p *Pool) Stats() Stats {
 		s.Conns++
 		inFlight, queued := r.Value().Usage()
 		s.InFlight += inFlight
-		s.Queued += queued
+		s.Waiting += queued
 		s.InlineReads += r.Value().InlineReads()
 	}
 	return s

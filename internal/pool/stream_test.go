@@ -125,7 +125,7 @@ func TestStreamsWaitForEachOther(t *testing.T) {
 			})
 			synctest.Wait()
 			require.Equal(t, 10-c.atATime, s.Stats().Acquiring)
-			require.Zero(t, s.Stats().Queued)
+			require.Zero(t, s.Stats().Waiting)
 			require.Equal(t, 1+c.atATime, srv.Conns())
 			wait()
 			require.Equal(t, slow*time.Duration(10/c.atATime), time.Since(start))
