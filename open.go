@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/outage"
 	_ "github.com/throttr-go/throttr/memory" // memory://
 	"github.com/throttr-go/throttr/window"
@@ -61,19 +60,19 @@ func Open(ctx context.Context, url string) (*OpenBackend, error) {
 	if ctx == nil {
 		panic("throttr: Open: ctx is nil")
 	}
-	scheme, _, ok := strings.Cut(url, "://")
+	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
 		return nil, fmt.Errorf("%w: URL has no scheme, such as memory://, throttr:// or redis://", ErrConfig)
 	}
-	open, ok := api.DriverOf(scheme).(func(context.Context, string) (window.BackendCloser, error))
-	if !ok {
+	open := window.Driver(scheme)
+	if open == nil {
 		return nil, unknownScheme(scheme)
 	}
 	b, err := open(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	if isLazy(url) {
+	if isLazy(rest) {
 		reportStart(b, slog.Default())
 	}
 	return &OpenBackend{b}, nil

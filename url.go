@@ -58,9 +58,9 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
-// isLazy reports whether a URL of any scheme has the parameter lazy=true.
-func isLazy(s string) bool {
-	_, query, _ := strings.Cut(s, "?")
+// isLazy reports whether a URL of any scheme has the parameter lazy=true. Rest is what follows the scheme.
+func isLazy(rest string) bool {
+	_, query, _ := strings.Cut(rest, "?")
 	values, _ := url.ParseQuery(query)
 	lazy, _ := strconv.ParseBool(values.Get("lazy"))
 	return lazy

@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"context"
 	"math"
 	"runtime"
 	"testing"
@@ -11,14 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/backendtest"
-	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
 // open opens a backend as throttr.Open does.
 func open(t *testing.T, url string) (window.BackendCloser, error) {
-	return api.DriverOf("memory").(func(context.Context, string) (window.BackendCloser, error))(t.Context(), url)
+	return window.Driver("memory")(t.Context(), url)
 }
 
 func TestOpen(t *testing.T) {

@@ -2,8 +2,7 @@ package window
 
 import (
 	"context"
-
-	"github.com/throttr-go/throttr/internal/api"
+	"sync"
 )
 
 // BackendCloser is what throttr.Open opens.
@@ -28,6 +27,11 @@ type StoreStats struct {
 	Err    error  // why the store is away, as of the last call or attempt; nil while it responds
 }
 
+var (
+	driversMu sync.RWMutex // guards drivers
+	drivers   = map[string]func(ctx context.Context, url string) (BackendCloser, error){}
+)
+
 // Register makes a backend available to throttr.Open under the scheme of a URL. Call it in init. It
 // panics if the scheme is taken. Every driver understands the parameter lazy=true: it then returns at
 // once, and calls fail with [ErrUnavailable] until the servers respond. No error contains the URL's
@@ -36,7 +40,17 @@ func Register(scheme string, open func(ctx context.Context, url string) (Backend
 	if open == nil {
 		panic("window: Register: open is nil")
 	}
-	if !api.AddDriver(scheme, open) {
+	driversMu.Lock()
+	defer driversMu.Unlock()
+	if drivers[scheme] != nil {
 		panic("window: Register: the scheme " + scheme + " is taken")
 	}
+	drivers[scheme] = open
+}
+
+// Driver returns what was registered for a scheme, nil if nothing was. Programs call throttr.Open.
+func Driver(scheme string) func(ctx context.Context, url string) (BackendCloser, error) {
+	driversMu.RLock()
+	defer driversMu.RUnlock()
+	return drivers[scheme]
 }

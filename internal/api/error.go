@@ -1,5 +1,5 @@
 // Package api has what the packages that programs import do alike: they apply options, name the call and the key in
-// errors, open URLs, and say which value size of a server would do.
+// errors, and say which value size of a server would do.
 package api
 
 import (
