@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -95,15 +96,14 @@ func (s *suite) want(m made, at int64) window.Window {
 	case m.method == peek:
 		return r.peek(l, n, at)
 	case m.method == set:
-		r.End()
-		return r.charge(l, n, at)
+		return r.call(algorithm.Set, l, n, at)
 	case m.method == charge:
 		most := cmp.Or(s.traits(*l).MaxCount, window.Unlimited)
-		return r.charge(l, min(n, most-min(most, r.window(l, at).Count)), at)
+		return r.call(algorithm.Charge, l, min(n, most-min(most, r.window(l, at).Count)), at)
 	case m.method == hit && !l.Algorithm.Rolling():
 		return s.wantOfHit(m, at)
 	}
-	w := r.take(l, n, at)
+	w := r.call(algorithm.Take, l, n, at)
 	if w.Refused && s.MayLose && s.two {
 		s.adopt(m, &m.Take)
 		w = m.Window
@@ -124,7 +124,7 @@ func (s *suite) wantOfHit(m made, at int64) window.Window {
 		w.RetryAfter = cmp.Or(m.RetryAfter, w.Left)
 	case denied && w.Count > m.Limit.Max && m.Count == w.Count:
 	default:
-		return r.charge(&m.Limit, m.N, at)
+		return r.call(algorithm.Hit, &m.Limit, m.N, at)
 	}
 	return w
 }
@@ -151,7 +151,7 @@ func (s *suite) takesAll(m made) {
 	}
 	for i := range sums {
 		if t := &sums[i]; granted {
-			wants[i] = s.model.record(t).take(&t.Limit, t.N, at[i])
+			wants[i] = s.model.record(t).call(algorithm.Take, &t.Limit, t.N, at[i])
 		}
 	}
 	for i, sum := range of {

@@ -21,11 +21,8 @@ type clientID struct {
 	id     int64
 }
 
-// rules returns how a limit counts at a time.
-func rules(l *window.Limit, at int64) (*algorithm.Algorithm, *algorithm.Rule, *algorithm.Time) {
-	by := algorithm.RuleOf(l)
-	return algorithm.Of(l.Algorithm), &by, &algorithm.Time{Now: at, Read: time.Unix(0, at)}
-}
+// at returns a time in nanoseconds since 1970.
+func at(nanos int64) algorithm.Time { return algorithm.At(time.Unix(0, nanos)) }
 
 // describe returns the window of a state.
 func describe(s algorithm.State) window.Window {
@@ -33,50 +30,42 @@ func describe(s algorithm.State) window.Window {
 }
 
 // peek returns what a take would, and changes nothing.
-func (r *record) peek(l *window.Limit, n uint64, at int64) window.Window {
-	a, by, t := rules(l, at)
-	scratch := r.Record
-	return describe(a.Peek(&scratch, by, t, n))
+func (r *record) peek(l *window.Limit, n uint64, now int64) window.Window {
+	by, scratch := algorithm.RuleOf(l), r.Record
+	return describe(by.Peek(&scratch, at(now), n))
 }
 
 // window returns the window under a limit.
-func (r *record) window(l *window.Limit, at int64) window.Window {
-	w := r.peek(l, 0, at)
+func (r *record) window(l *window.Limit, now int64) window.Window {
+	w := r.peek(l, 0, now)
 	w.Refused = false
 	w.RetryAfter = 0
 	return w
 }
 
 // left returns how long something still counts. It is negative if nothing has counted for so long.
-func (r *record) left(l *window.Limit, at int64) time.Duration {
-	a, by, t := rules(l, at)
-	return a.Left(&r.Record, by, t)
+func (r *record) left(l *window.Limit, now int64) time.Duration {
+	by := algorithm.RuleOf(l)
+	return by.Left(&r.Record, at(now))
 }
 
-// take counts n if it fits.
-func (r *record) take(l *window.Limit, n uint64, at int64) window.Window {
-	r.series++
-	a, by, t := rules(l, at)
-	return describe(a.Take(&r.Record, by, t, n, r.series))
-}
-
-// charge counts n. A window opens if there is none.
-func (r *record) charge(l *window.Limit, n uint64, at int64) window.Window {
-	if n == 0 && l.Algorithm.Rolling() {
-		return r.window(l, at)
+// call makes a take, a charge, or a set.
+func (r *record) call(v algorithm.Verb, l *window.Limit, n uint64, now int64) window.Window {
+	if v == algorithm.Charge && n == 0 && l.Algorithm.Rolling() {
+		return r.window(l, now)
 	}
 	r.series++
-	a, by, t := rules(l, at)
-	return describe(a.Charge(&r.Record, by, t, n, r.series))
+	by := algorithm.RuleOf(l)
+	return describe(by.Call(v, &r.Record, at(now), n, r.series))
 }
 
 // giveBack gives n of a take back, and reports whether that is anything.
-func (r *record) giveBack(c *call, at int64) bool {
-	a, by, t := rules(&c.Limit, at)
-	return a.GiveBack(&r.Record, by, t, r.ids[clientID{c.second, c.id}], c.N)
+func (r *record) giveBack(c *call, now int64) bool {
+	by := algorithm.RuleOf(&c.Limit)
+	return by.GiveBack(&r.Record, at(now), r.ids[clientID{c.second, c.id}], c.N)
 }
 
 // ends returns the end of a window that opens at a time.
-func ends(l *window.Limit, at int64) int64 {
-	return at + int64(new(record).charge(l, 1, at).Left)
+func ends(l *window.Limit, now int64) int64 {
+	return now + int64(new(record).call(algorithm.Charge, l, 1, now).Left)
 }

@@ -2,67 +2,62 @@ package memory
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"hash/maphash"
-	"time"
+	"slices"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
-)
-
-// method is a call of one window. Its text is its name in errors.
-type method string
-
-const (
-	hit    method = "hit"
-	take   method = "take"
-	charge method = "charge"
-	peek   method = "peek"
-	set    method = "set"
 )
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, hit, key, &l, n, &w)
+	err = b.call(ctx, algorithm.Hit, key, &l, n, &w)
 	return w, err
 }
 
 // Take implements [window.Backend].
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, take, key, &l, n, &w)
+	err = b.call(ctx, algorithm.Take, key, &l, n, &w)
 	return w, err
 }
 
 // Charge implements [window.Backend].
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, charge, key, &l, n, &w)
+	err = b.call(ctx, algorithm.Charge, key, &l, n, &w)
 	return w, err
 }
 
 // Peek implements [window.Backend].
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, peek, key, &l, n, &w)
+	err = b.call(ctx, algorithm.Peek, key, &l, n, &w)
 	return w, err
 }
 
 // Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (w window.Window, err error) {
-	err = b.call(ctx, set, key, &l, n, &w)
+	err = b.call(ctx, algorithm.Set, key, &l, n, &w)
 	return w, err
 }
 
 // call makes a call of one window, and makes w describe that.
-func (b *Backend) call(ctx context.Context, m method, key string, l *window.Limit, n uint64, w *window.Window) error {
+func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *window.Limit, n uint64,
+	w *window.Window) error {
 	var x access
-	err := b.begin(ctx, &x, key, l, n)
-	if err == nil {
-		var state algorithm.State
-		state, err = x.do(b, m, l, n)
-		x.shard.mu.Unlock()
-		state.Describe(&x.at, w)
+	if err := b.begin(ctx, &x, key, l, n); err != nil {
+		return b.fail(v.String(), key, err)
 	}
-	return b.fail(string(m), key, err)
+	state := x.call(v, l, n)
+	if state.Wait == algorithm.NoRoom {
+		x.shard.sweep(x.at)
+		x.record = x.shard.find(&x.id, l) // it may have been over
+		state = x.call(v, l, n)
+	}
+	x.shard.mu.Unlock()
+	if state.Wait == algorithm.NoRoom && (v == algorithm.Charge || v == algorithm.Set) {
+		return b.fail(v.String(), key, b.errFull)
+	}
+	*w = b.window(&x, state)
+	return nil
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
@@ -74,8 +69,8 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	}
 	defer x.shard.mu.Unlock()
 	if x.record != nil {
-		given = x.algorithm.GiveBack(&x.record.Record, &x.rule, &x.at, id, n)
-		x.shard.removeEmpty(x.record)
+		given = x.rule.GiveBack(&x.record.Record, x.at, id, n)
+		x.removeEmpty()
 	}
 	return given, nil
 }
@@ -97,180 +92,184 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 // call is not in it, but an argument, so that it need not be allocated.
 type access struct {
 	id
-	shard     *shard
-	algorithm *algorithm.Algorithm
-	rule      algorithm.Rule
-	at        algorithm.Time
-	record    *record // that counts for the key; nil: none
+	shard  *shard
+	rule   algorithm.Rule
+	at     algorithm.Time
+	record *record // that counts for the key; nil: none
 }
 
-// begin begins a call, and locks the shard. If it returns an error, it does neither.
+// begin begins a call, and locks the shard. If it returns an error, it does neither. The time is read while the mutex
+// is held: a call that has waited for the mutex would otherwise bring a time from before the record's window, which
+// looks as if the clock had gone back.
 func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Limit, n uint64) error {
 	if err := b.check(ctx, l, n); err != nil {
 		return err
 	}
-	x.locate(b, key, l)
+	b.locate(x, key, l)
 	x.shard.mu.Lock()
 	if x.shard.closed {
 		x.shard.mu.Unlock()
 		return window.ErrClosed
 	}
-	x.at = b.clock.now()
 	x.shard.calls++
-	x.record = x.shard.find(x.id, l)
+	x.at = b.clock.now()
+	x.record = x.shard.find(&x.id, l)
 	return nil
 }
 
-// locate sets all but the time and the record. The time is read while the mutex is held: a call that has waited for
-// the mutex would otherwise bring a time from before the record's window, which looks as if the clock had gone back.
-func (x *access) locate(b *Backend, key string, l *window.Limit) {
+// check returns the error of a call that must not be made.
+func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
+	if err := algorithm.Check(l, n, b.maxLog); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// locate sets what an access has before the mutex of its shard is held.
+func (b *Backend) locate(x *access, key string, l *window.Limit) {
 	x.id = b.idOf(key)
-	x.algorithm = algorithm.Of(l.Algorithm)
-	x.rule = algorithm.RuleOf(l)
-	x.shard = b.shardOf(x.id)
-	x.hash ^= b.hash(l)
+	x.shard = b.shardOf(x.hash)
+	x.rule.SetLimit(l)
+	x.rule.MaxLog = b.maxLog
 }
 
-// idOf returns the id of a key, without a limit.
-func (b *Backend) idOf(key string) id {
-	digest := len(key) > longestKey
-	if digest {
-		sum := sha256.Sum256([]byte(key))
-		key = base64.RawURLEncoding.EncodeToString(sum[:])
-	}
-	return id{hash: maphash.String(b.seed, key), key: key, digest: digest}
-}
-
-// shardOf returns the shard of a key: the lowest bits of its hash are the same for all records there.
-func (b *Backend) shardOf(k id) *shard { return &b.shards[k.hash&uint64(len(b.shards)-1)] }
-
-// hash returns a hash of what of a limit a record is for. Limits that differ only in their calendars have the same.
-func (b *Backend) hash(l *window.Limit) uint64 {
-	hash := (uint64(l.Scale)<<3 + uint64(l.Algorithm)) * golden
-	if l.Name != "" {
-		hash ^= maphash.String(b.seed, l.Name)
-	}
-	return hash
-}
-
-// golden is a factor that spreads numbers over all hashes, each to another one.
-const golden = 0x9e3779b97f4a7c15
-
-// do makes a call.
-func (x *access) do(b *Backend, m method, l *window.Limit, n uint64) (algorithm.State, error) {
-	if m == set && x.record != nil {
-		x.record.End()
-	}
-	if m == peek || !x.fits(b) {
-		state, adds := x.look(b, m, n)
-		full := adds && !x.fits(b) && !x.makeRoom(b, l)
-		switch {
-		case full && (m == charge || m == set):
-			return algorithm.State{}, b.errFull
-		case full:
-			return x.full(b, state.Left), nil
-		case m == peek, !adds && x.record == nil:
-			return state, nil
-		}
-	}
-	if x.record == nil {
-		x.record = x.shard.insert(x.id, l)
-	}
-	return x.count(b, m, n), nil
-}
-
-// look returns the state before a call, and whether the call would add to it. It drops what is over, which needs no room
-// any more.
-func (x *access) look(b *Backend, m method, n uint64) (state algorithm.State, adds bool) {
-	switch {
-	case m == charge, m == set:
-		state = x.peek(0)
-		adds = !x.algorithm.Rolling || n > 0 && !(x.algorithm.Logs && state.Count >= b.maxLog)
-	case m == hit && !x.algorithm.Rolling:
-		adds = true
-	default:
-		state = x.peek(n)
-		adds = n > 0 && state.Wait == 0
-	}
-	return state, adds
-}
-
-// peek returns what a take would, and changes nothing.
-func (x *access) peek(n uint64) algorithm.State {
-	scratch := &x.shard.scratch
-	*scratch = algorithm.Record{}
-	if x.record != nil {
-		x.algorithm.Restart(&x.record.Record, &x.rule, &x.at)
-		*scratch = x.record.Record
-	}
-	return x.algorithm.Peek(scratch, &x.rule, &x.at, n)
-}
-
-// count makes a call that counts. A hit of a window is a charge: whether it is within the limit, the RateLimit says. A
-// charge of a log counts no more than the largest limit.
-func (x *access) count(b *Backend, m method, n uint64) (state algorithm.State) {
-	r, s := &x.record.Record, x.shard
+// call makes a call, if there is room for what it counts. A Peek changes nothing.
+func (x *access) call(v algorithm.Verb, l *window.Limit, n uint64) algorithm.State {
+	s := x.shard
 	s.series++
-	times := r.Log.Times()
-	switch {
-	case m == take, m == hit && x.algorithm.Rolling:
-		state = x.algorithm.Take(r, &x.rule, &x.at, n, s.series)
-	case m == set:
-		r.End()
-		fallthrough
-	default:
-		if x.algorithm.Logs {
-			n = min(n, b.maxLog-min(b.maxLog, x.algorithm.Peek(r, &x.rule, &x.at, 0).Count))
+	x.rule.Room = s.maxTimes - s.times
+	if x.record == nil {
+		s.scratch = algorithm.Record{}
+		if s.count >= s.maxCount {
+			x.rule.Room = -1
 		}
-		state = x.algorithm.Charge(r, &x.rule, &x.at, n, s.series)
+		state := x.rule.Call(v, &s.scratch, x.at, n, s.series)
+		if !s.scratch.Empty() {
+			s.insert(&x.id, l)
+		}
+		return state
 	}
+	r := &x.record.Record
+	if v == algorithm.Peek {
+		x.rule.Restart(r, x.at)
+		s.scratch = *r
+		r = &s.scratch
+	}
+	times := r.Log.Times()
+	state := x.rule.Call(v, r, x.at, n, s.series)
 	s.times += r.Log.Times() - times
-	s.removeEmpty(x.record)
+	x.removeEmpty()
 	return state
 }
 
-// add makes the record, if there is none, and room in its log for a take. The caller knows that there is room.
-func (x *access) add(l *window.Limit) {
-	if x.record == nil {
-		x.record = x.shard.insert(x.id, l)
-	}
-	if x.algorithm.Logs {
-		times := x.record.Log.Times()
-		x.record.Grow()
-		x.shard.times += x.record.Log.Times() - times
+// removeEmpty removes the record if it counts nothing.
+func (x *access) removeEmpty() {
+	if x.record.Empty() {
+		x.shard.remove(x.record)
 	}
 }
 
-// fits reports whether there is room for what a call may add.
-func (x *access) fits(b *Backend) bool {
-	s := x.shard
-	if x.record == nil && s.records >= b.shardMax {
-		return false
+// window returns the window of a state. That of a call for which there is no room is that of a limit that is used up,
+// whose window is not known: the next cleaning makes room, or a call before, or the end of what is in a log.
+func (b *Backend) window(x *access, s algorithm.State) window.Window {
+	if s.Wait == algorithm.NoRoom {
+		wait := min(b.cleanPeriod, window.Never-1)
+		if s.Left > 0 {
+			wait = min(wait, s.Left)
+		}
+		s = algorithm.State{Count: x.rule.Holds, Wait: wait}
 	}
-	if !x.algorithm.Logs {
-		return true
+	return s.Window(x.at)
+}
+
+// fewTakes is how many takes need no allocation.
+const fewTakes = 4
+
+// TakeAll implements [window.Backend]. It holds the mutexes of all shards of the windows at once.
+func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
+	check := func(t *window.Take) error { return b.check(ctx, &t.Limit, t.N) }
+	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
+	return granted, b.fail("take", key, err)
+}
+
+// takeAll makes all takes or none. No two are of one count.
+func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
+	var few [fewTakes]access
+	all := few[:min(len(takes), len(few))]
+	if len(takes) > len(few) {
+		all = make([]access, len(takes))
 	}
+	var fewShards [fewTakes]*shard
+	shards := fewShards[:0]
+	for i := range all {
+		b.locate(&all[i], takes[i].Key, &takes[i].Limit)
+		shards = append(shards, all[i].shard)
+	}
+	// All callers lock shards in this order, so that none waits for another that waits for it.
+	slices.SortFunc(shards, func(s, t *shard) int { return s.index - t.index })
+	shards = slices.Compact(shards)
+	for _, s := range shards {
+		s.mu.Lock()
+	}
+	defer func() {
+		for _, s := range shards {
+			s.mu.Unlock()
+		}
+	}()
+	if shards[0].closed {
+		return false, window.ErrClosed
+	}
+	shards[0].calls++
+	at := b.clock.now()
+	granted, full := b.peekAll(takes, all, windows, at)
+	if full {
+		for _, s := range shards {
+			s.sweep(at)
+		}
+		granted, _ = b.peekAll(takes, all, windows, at)
+	}
+	for i := range all {
+		if granted && takes[i].N > 0 {
+			windows[i] = all[i].call(algorithm.Take, &takes[i].Limit, takes[i].N).Window(at)
+		}
+	}
+	return granted, nil
+}
+
+// peekAll reports whether all takes would be granted, and makes windows describe what each would return. Full reports
+// that there is no room for all of those that are within their limits.
+func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Window,
+	at algorithm.Time) (granted, full bool) {
+	granted = true
+	for i := range all {
+		x := &all[i]
+		x.at = at
+		x.record = x.shard.find(&x.id, &takes[i].Limit)
+		state := x.call(algorithm.Peek, &takes[i].Limit, takes[i].N)
+		full = full || state.Wait == algorithm.NoRoom
+		granted = granted && state.Wait == 0
+		windows[i] = b.window(x, state)
+		if state.Wait == 0 && takes[i].N > 0 {
+			x.reserve(1)
+		}
+	}
+	for i := range all {
+		if !windows[i].Refused && takes[i].N > 0 {
+			all[i].reserve(-1)
+		}
+	}
+	return granted, full
+}
+
+// reserve has a shard count what a take will add to it, so that its room is none for the next take, or not any more.
+func (x *access) reserve(sign int) {
 	var log *algorithm.Log
 	if x.record != nil {
 		log = x.record.Log
+	} else {
+		x.shard.count += sign
 	}
-	return s.times+log.Next()-log.Times() <= b.shardTimes
-}
-
-// makeRoom removes records of which nothing counts. It does not look at all of them. It reports whether there is room
-// for what a call may add.
-func (x *access) makeRoom(b *Backend, l *window.Limit) bool {
-	x.shard.sweep(x.at)
-	x.record = x.shard.find(x.id, l) // it may be one of them
-	return x.fits(b)
-}
-
-// full returns the state of a call for which there is no room, of a window in which nothing counts after left: that of
-// a limit that is used up, whose window is not known. The next cleaning makes room, or a call before.
-func (x *access) full(b *Backend, left time.Duration) algorithm.State {
-	wait := min(b.cleanPeriod, window.Never-1)
-	if left > 0 {
-		wait = min(wait, left)
+	if x.rule.Logs {
+		x.shard.times += sign * log.Needs()
 	}
-	return algorithm.State{Count: x.rule.Holds, Wait: wait}
 }

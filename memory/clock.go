@@ -20,12 +20,10 @@ type clock struct {
 }
 
 func newClock(read func() time.Time) *clock {
-	c := &clock{read: read}
+	c := &clock{read: read, origin: time.Now()}
 	if read != nil {
 		c.origin = read().Round(0)
-		return c
 	}
-	c.origin = time.Now()
 	c.refresh()
 	return c
 }
@@ -34,20 +32,20 @@ func newClock(read func() time.Time) *clock {
 func (c *clock) now() algorithm.Time {
 	if c.read != nil {
 		day := c.read().Round(0)
-		return algorithm.Time{Now: algorithm.Nanos(day) - algorithm.Nanos(c.origin), Read: day}
+		return algorithm.Time{Now: algorithm.Nanos(day) - algorithm.Nanos(c.origin), Day: day}
 	}
 	now := int64(time.Since(c.origin))
 	ref := c.reference.Load()
 	if now-ref.Now >= referenceAge {
 		ref = c.refresh()
 	}
-	return algorithm.Time{Now: now, Read: ref.Read, Since: time.Duration(now - ref.Now)}
+	return algorithm.Time{Now: now, Day: ref.Day.Add(time.Duration(now - ref.Now))}
 }
 
 // refresh reads both clocks.
 func (c *clock) refresh() *algorithm.Time {
 	now := time.Now()
-	ref := &algorithm.Time{Now: int64(now.Sub(c.origin)), Read: now.Round(0)}
+	ref := &algorithm.Time{Now: int64(now.Sub(c.origin)), Day: now.Round(0)}
 	c.reference.Store(ref)
 	return ref
 }

@@ -11,8 +11,8 @@
 //
 // The package registers the scheme memory for throttr.Open: memory://?max_keys=100000.
 //
-// A key's hash selects a shard, which is a mutex and a table of records. A record is what is counted of a key and
-// limit. What a call does with it is in package internal/algorithm.
+// A key's hash selects a shard, which is a mutex and a table of records. A record is what is counted of a key and limit.
+// What a call does with it is in package internal/algorithm.
 package memory
 
 import (
@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -39,14 +38,12 @@ import (
 type Backend struct {
 	window.Unimplemented
 	options
-	clock      *clock
-	seed       maphash.Seed
-	shards     []shard
-	shardMax   int   // windows of a shard
-	shardTimes int   // of its logs
-	errFull    error // ErrFull, with the bounds
-	failed     atomic.Uint64
-	ledger     *ledger.Ledger // of places in flight
+	clock   *clock
+	seed    maphash.Seed
+	shards  []shard
+	errFull error // ErrFull, with the bounds
+	failed  atomic.Uint64
+	ledger  *ledger.Ledger // of places in flight
 
 	cleaning chan struct{} // has an element during the cleaning that is due, and while cleaner or closed is used
 	cleaner  *time.Timer
@@ -65,10 +62,11 @@ func New(opts ...Option) *Backend {
 		window.ErrFull, b.maxKeys, timesPerKey)
 	shards := shardsFor(b.maxKeys)
 	b.shards = make([]shard, shards)
-	b.shardMax = b.maxKeys / shards
-	b.shardTimes = max(timesPerKey*b.shardMax, 4*int(b.maxLog)) // a log that grows is never larger
+	maxCount := b.maxKeys / shards
+	maxTimes := max(timesPerKey*maxCount, 4*int(b.maxLog)) // a log that grows is never larger
 	for i := range b.shards {
-		b.shards[i].index = int32(i)
+		b.shards[i] = shard{index: i, maxCount: maxCount, maxTimes: maxTimes}
+		b.shards[i].clear()
 	}
 	clock := b.clock // the ledger does not refer to b, which can be freed while places are held
 	b.ledger = ledger.New(b.maxKeys, func() time.Duration { return time.Duration(clock.now().Now) })
@@ -92,8 +90,7 @@ func (b *Backend) Close() error {
 	b.stopCleaner()
 	b.ledger.Close()
 	b.each(func(s *shard) {
-		s.cells = nil
-		s.records = 0
+		s.clear()
 		s.closed = true
 	})
 	return nil
@@ -129,19 +126,16 @@ func (b *Backend) Stats() window.Stats {
 
 // Len returns the number of windows, including those that are over and not removed yet.
 func (b *Backend) Len() (n int) {
-	b.each(func(s *shard) { n += s.records })
+	b.each(func(s *shard) { n += s.count })
 	return n
 }
 
 // Check implements [window.Backend]. All algorithms are supported. Sliding logs have a Max of at most [WithMaxLog].
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
-	if err := b.check(context.Background(), &l, 0); err != nil || !algorithm.Of(l.Algorithm).Logs {
-		return window.Traits{}, err
-	}
-	return window.Traits{MaxCount: b.maxLog}, nil
+	return algorithm.Traits(&l, b.maxLog)
 }
 
-// Delete implements [window.Backend]. It examines every window of one shard, of up to 256.
+// Delete implements [window.Backend].
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
@@ -152,7 +146,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		return 0, b.fail("delete", key, err)
 	}
 	k := b.idOf(key)
-	s := b.shardOf(k)
+	s := b.shardOf(k.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -160,31 +154,16 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	s.calls++
 	at := b.clock.now()
-	s.visit(0, len(s.cells), func(r *record) {
-		if !r.hasKeyOf(k) || len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)) {
-			return
+	for r := s.cells[k.hash>>s.shift]; r != nil; r = r.next {
+		if !r.hasKey(&k) || len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)) {
+			continue
 		}
 		if r.left(at) > 0 {
 			n++
 		}
 		s.remove(r)
-	})
+	}
 	return n, nil
-}
-
-// check returns the error of a call that must not be made.
-func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
-	if err := limits.Check(l); err != nil {
-		return err
-	}
-	if l.Max > b.maxLog && algorithm.Of(l.Algorithm).Logs {
-		bound := fmt.Sprintf("at most %d with a %v", b.maxLog, l.Algorithm)
-		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: bound}
-	}
-	if err := limits.CheckNumber("N", n); err != nil {
-		return err
-	}
-	return ctx.Err()
 }
 
 // fail adds a call and its key to an error, and counts it unless it is a mistake in the program. It

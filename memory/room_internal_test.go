@@ -43,14 +43,14 @@ func TestTimesThatAreOverNeedNoRoom(t *testing.T) {
 					clock.Advance(1)
 				}
 			}
-			require.Equal(t, b.shardTimes, b.shards[0].times)
+			require.Equal(t, b.shards[0].maxTimes, b.shards[0].times)
 			if name != "set" {
 				clock.Advance(10 * time.Second)
 			}
 			w, err := call(t.Context(), b)
 			require.NoError(t, err)
 			require.False(t, w.Refused)
-			require.LessOrEqual(t, b.shards[0].times, b.shardTimes)
+			require.LessOrEqual(t, b.shards[0].times, b.shards[0].maxTimes)
 		})
 	}
 }
@@ -69,10 +69,10 @@ func TestTakesTogetherKeepTheBoundOfTimes(t *testing.T) {
 		var err error
 		granted, err = b.TakeAll(t.Context(), takes, windows)
 		require.NoError(t, err)
-		require.LessOrEqual(t, b.shards[0].times, b.shardTimes)
+		require.LessOrEqual(t, b.shards[0].times, b.shards[0].maxTimes)
 		clock.Advance(1)
 	}
-	require.Greater(t, b.shards[0].times, b.shardTimes/2)
+	require.Greater(t, b.shards[0].times, b.shards[0].maxTimes/2)
 }
 
 // What adds nothing removes nothing: a window that is over is kept until a new key needs the room.

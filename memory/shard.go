@@ -1,7 +1,9 @@
 package memory
 
 import (
-	"math/bits"
+	"crypto/sha256"
+	"encoding/base64"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +17,8 @@ const (
 	maxShards = 256
 	// longestKey is the length of the longest key that is stored. Of longer ones, a digest is.
 	longestKey = 128
-	// sweepStep is how many cells are looked at for a new key if there is no room.
-	sweepStep = 128
+	// step is how many cells are looked at before the shard's mutex is unlocked, or for a new key if there is no room.
+	step = 128
 )
 
 // shard is a table of the records of some keys. The mutex guards all of it.
@@ -27,61 +29,69 @@ const (
 // The records of a cell are a list. A cell has the hashes from its index to the next one, each followed by as many bits
 // as there are: when the number of cells changes, the order of hashes does not.
 type shard struct {
-	mu      sync.Mutex
-	closed  bool
-	index   int32 // of the shard; constant
-	calls   uint64
-	series  uint64    // the last one
-	cells   []*record // their number is a power of two
-	shift   int       // of a hash, to the index of its cell
-	records int
-
-	// What most calls need is before this: a cache line of 64 bytes.
-	times   int              // for which the logs of all records have room
-	swept   uint64           // the hash with which sweep goes on
-	scratch algorithm.Record // of a call that changes none
+	mu       sync.Mutex
+	closed   bool
+	index    int // of the shard; constant
+	calls    uint64
+	series   uint64           // the last one
+	cells    []*record        // their number is a power of two
+	shift    int              // of a hash, to the index of its cell
+	count    int              // of records
+	maxCount int              // constant
+	times    int              // for which the logs of all records have room
+	maxTimes int              // constant
+	swept    uint64           // the hash with which sweep goes on
+	scratch  algorithm.Record // of a call that has no record, or changes none
 }
 
-// id tells the records of a limit apart.
+// id is a key as it is stored.
 type id struct {
-	hash   uint64 // of the key, and of what of the limit a record is for
+	hash   uint64
 	key    string
 	digest bool // the key is one
 }
 
 // record is what is counted of a key and limit.
 type record struct {
-	hash     uint64
+	hash     uint64  // of the key
 	next     *record // in its cell
+	text     string  // the key, the name, and of a calendar window a zero byte and the zone
+	length   uint8   // of the key
 	digest   bool
 	kind     window.Algorithm
 	unit     window.Calendar
 	startDay uint8
-	length   uint8  // of the key
-	text     string // the key, the name, and of a calendar window a zero byte and the zone
 	algorithm.Record
 }
 
-// is reports whether the record is that of an id and a limit.
-func (r *record) is(k id, l *window.Limit) bool {
-	if r.hash != k.hash || r.kind != l.Algorithm || !r.hasKeyOf(k) {
-		return false
+// idOf returns what is stored of a key.
+func (b *Backend) idOf(key string) id {
+	digest := len(key) > longestKey
+	if digest {
+		sum := sha256.Sum256([]byte(key))
+		key = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
-	if l.Calendar == 0 {
-		return r.Scale == l.Scale && r.rest() == l.Name
-	}
-	return r.limit() == limits.Identity(l)
+	return id{hash: maphash.String(b.seed, key), key: key, digest: digest}
 }
 
-// hasKeyOf reports whether the record is of the key of k.
-func (r *record) hasKeyOf(k id) bool {
-	return r.key() == k.key && r.digest == k.digest
-}
+// shardOf returns the shard of a key.
+func (b *Backend) shardOf(hash uint64) *shard { return &b.shards[hash&uint64(len(b.shards)-1)] }
+
+// hasKey reports whether the record is of a key.
+func (r *record) hasKey(k *id) bool { return r.key() == k.key && r.digest == k.digest }
 
 func (r *record) key() string { return r.text[:r.length] }
 
-// rest returns the text without the key.
-func (r *record) rest() string { return r.text[r.length:] }
+// is reports whether the record is that of a key and limit.
+func (r *record) is(k *id, l *window.Limit) bool {
+	switch {
+	case r.kind != l.Algorithm || !r.hasKey(k):
+		return false
+	case l.Calendar == 0:
+		return r.Scale == l.Scale && r.text[r.length:] == l.Name
+	}
+	return r.limit() == limits.Identity(l)
+}
 
 // limit returns what the record is for.
 func (r *record) limit() window.Limit {
@@ -89,40 +99,24 @@ func (r *record) limit() window.Limit {
 	if l.Calendar != 0 {
 		l.Scale = 0
 	}
-	l.Name, l.Zone, _ = strings.Cut(r.rest(), "\x00")
+	l.Name, l.Zone, _ = strings.Cut(r.text[r.length:], "\x00")
 	return l
 }
 
-// rule returns the numbers of the last call.
-func (r *record) rule() algorithm.Rule {
-	by := r.Rule()
-	if r.unit != 0 {
-		l := r.limit()
-		by.Calendar, _ = limits.CalendarOf(&l)
-	}
-	return by
+// listed describes the record.
+func (r *record) listed(at algorithm.Time) window.Listed {
+	return algorithm.Listed(r.key(), r.digest, r.limit(), &r.Record, at)
 }
 
 // left returns in which time nothing of the record counts. It is negative if nothing has counted for so long.
 func (r *record) left(at algorithm.Time) time.Duration {
-	by := r.rule()
-	return algorithm.Of(r.kind).Left(&r.Record, &by, &at)
+	l := r.limit()
+	by := algorithm.RuleOf(&l)
+	return by.Left(&r.Record, at)
 }
 
-// over returns the state that the record had last, which has ended when left was 0. What rolling algorithms count is 0
-// then.
-func (r *record) over(left time.Duration) algorithm.State {
-	s := algorithm.State{Left: left, ID: r.ID}
-	if !r.kind.Rolling() {
-		s.Count = r.Count
-	}
-	return s
-}
-
-func (s *shard) find(k id, l *window.Limit) *record {
-	if len(s.cells) == 0 {
-		return nil
-	}
+// find returns the record of a key and limit, or nil.
+func (s *shard) find(k *id, l *window.Limit) *record {
 	r := s.cells[k.hash>>s.shift]
 	for r != nil && !r.is(k, l) {
 		r = r.next
@@ -130,25 +124,32 @@ func (s *shard) find(k id, l *window.Limit) *record {
 	return r
 }
 
-// insert adds an empty record, which does not keep the caller's strings.
-func (s *shard) insert(k id, l *window.Limit) *record {
-	if s.records >= len(s.cells) {
-		s.resize(max(8, 2*len(s.cells)))
-	}
-	s.records++
+// clear removes all records.
+func (s *shard) clear() {
+	s.cells = make([]*record, 1)
+	s.shift = 64
+	s.count = 0
+	s.times = 0
+}
+
+// insert adds the record that scratch is. It does not keep the caller's strings.
+func (s *shard) insert(k *id, l *window.Limit) {
 	of := limits.Identity(l)
 	if of.Calendar != 0 {
 		of.Name += "\x00" + of.Zone
 	}
-	r := &record{
+	s.put(&record{
 		hash: k.hash, digest: k.digest,
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
 		text:   strings.Clone(k.key + of.Name),
+		Record: s.scratch,
+	})
+	s.count++
+	s.times += s.scratch.Log.Times()
+	if s.count > len(s.cells) {
+		s.grow()
 	}
-	r.Scale = of.Scale
-	s.put(r)
-	return r
 }
 
 // put adds a record to its cell.
@@ -158,28 +159,11 @@ func (s *shard) put(r *record) {
 	*cell = r
 }
 
-// removeEmpty removes a record that counts nothing.
-func (s *shard) removeEmpty(r *record) {
-	if r.Empty() {
-		s.remove(r)
-	}
-}
-
-func (s *shard) remove(r *record) {
-	s.times -= r.Log.Times()
-	s.records--
-	at := &s.cells[r.hash>>s.shift]
-	for *at != r {
-		at = &(*at).next
-	}
-	*at = r.next
-}
-
-// resize makes n cells, a power of two. There are never fewer than before: a cell takes little beside a record.
-func (s *shard) resize(n int) {
+// grow makes twice as many cells. There are never fewer than before: a cell takes little beside a record.
+func (s *shard) grow() {
 	old := s.cells
-	s.cells = make([]*record, n)
-	s.shift = 65 - bits.Len(uint(n))
+	s.cells = make([]*record, 2*len(old))
+	s.shift--
 	for _, r := range old {
 		for r != nil {
 			next := r.next
@@ -189,29 +173,51 @@ func (s *shard) resize(n int) {
 	}
 }
 
-// visit calls f with the records of the next n cells, from that of a hash on, and returns the hash that comes next; 0:
-// those were the last ones. Cells have at most one record on average. F may remove the record.
-func (s *shard) visit(hash uint64, n int, f func(r *record)) (next uint64) {
-	if len(s.cells) == 0 {
-		return 0
+// remove removes a record, whose next stays.
+func (s *shard) remove(r *record) {
+	s.count--
+	s.times -= r.Log.Times()
+	at := &s.cells[r.hash>>s.shift]
+	for *at != r {
+		at = &(*at).next
 	}
+	*at = r.next
+}
+
+// visit calls look with the records of some cells, from that of a hash on, and returns the hash that comes next; 0:
+// those were the last ones. Look may remove the record.
+func (s *shard) visit(hash uint64, look func(r *record)) (next uint64) {
 	i := int(hash >> s.shift)
-	end := min(i+n, len(s.cells))
+	end := min(i+step, len(s.cells))
 	for _, r := range s.cells[i:end] {
-		for r != nil {
-			after := r.next
-			f(r)
-			r = after
+		for ; r != nil; r = r.next {
+			look(r)
 		}
 	}
 	return uint64(end) << s.shift // 0 at the end of the cells
 }
 
-// sweep looks at the records of some cells, others each time, and removes those of which nothing counts.
+// sweep looks at some records, others each time, and removes those of which nothing counts.
 func (s *shard) sweep(at algorithm.Time) {
-	s.swept = s.visit(s.swept, sweepStep, func(r *record) {
+	s.swept = s.visit(s.swept, func(r *record) {
 		if r.left(at) <= 0 {
 			s.remove(r)
 		}
 	})
+}
+
+// walk calls look with each record while the mutex is locked, and rest while it is not: after every few records, and at
+// the end. Look may remove the record. Others may add and remove records in between: no record is missed that is there
+// all the time. When rest returns false, walk does.
+func (b *Backend) walk(s *shard, look func(r *record, at algorithm.Time), rest func() bool) bool {
+	for hash, more := uint64(0), true; more; more = hash != 0 {
+		s.mu.Lock()
+		at := b.clock.now()
+		hash = s.visit(hash, func(r *record) { look(r, at) })
+		s.mu.Unlock()
+		if !rest() {
+			return false
+		}
+	}
+	return true
 }

@@ -55,20 +55,12 @@ func (f *found) listed() (window.Listed, error) {
 	if err != nil {
 		return window.Listed{}, err
 	}
-	p := newPart("", &l, 0)
-	p.row = &row{count: p.count}
-	if p.row.load(f.state, 0, f.at); p.row.err != nil {
-		return window.Listed{}, p.row.err
+	r := row{count: newPart("", &l, 0).count}
+	r.load(f.state, 0, f.at)
+	if r.err != nil {
+		return window.Listed{}, r.err
 	}
-	l.Max = p.row.record.Max
-	if p.row.record.Holds != l.Max {
-		l.Burst = p.row.record.Holds
-	}
-	p.rule = algorithm.RuleOf(&l)
-	state := p.peek(f.at, 0)
-	state.Wait = 0 // nothing was asked
-	p.describe(state, f.at)
-	return window.Listed{Key: f.key, Digest: len(f.key) > longestKey, Limit: l, Window: p.window}, nil
+	return algorithm.Listed(f.key, len(f.key) > longestKey, l, &r.record, f.at), nil
 }
 
 // span is the rows after an id, up to a key.

@@ -3,7 +3,6 @@ package postgresbackend
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"hash/maphash"
 	"net"
 	"strconv"
@@ -60,55 +59,43 @@ func New(pool *pgxpool.Pool, opts ...Option) *Backend {
 
 // Check implements [window.Backend].
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
-	if err := checkLimit(&l); err != nil {
-		return window.Traits{}, &api.CallError{Package: "postgresbackend", Err: err}
+	traits, err := algorithm.Traits(&l, MaxLog)
+	if err != nil {
+		err = &api.CallError{Package: "postgresbackend", Err: err}
 	}
-	if algorithm.Of(l.Algorithm).Logs {
-		return window.Traits{MaxCount: MaxLog}, nil
-	}
-	return window.Traits{}, nil
-}
-
-func checkLimit(l *window.Limit) error {
-	if err := limits.Check(l); err != nil || l.Max <= MaxLog || !algorithm.Of(l.Algorithm).Logs {
-		return err
-	}
-	return &window.RangeError{
-		Field: "Max", Value: strconv.FormatUint(l.Max, 10),
-		Bound: fmt.Sprintf("at most %d with a %v", MaxLog, l.Algorithm),
-	}
+	return traits, err
 }
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted.
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.window(ctx, hit, key, &l, n)
+	return b.window(ctx, algorithm.Hit, key, &l, n)
 }
 
 // Take implements [window.Backend].
 func (b *Backend) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.window(ctx, take, key, &l, n)
+	return b.window(ctx, algorithm.Take, key, &l, n)
 }
 
 // Charge implements [window.Backend].
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.window(ctx, charge, key, &l, n)
+	return b.window(ctx, algorithm.Charge, key, &l, n)
 }
 
 // Peek implements [window.Backend].
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.window(ctx, peek, key, &l, n)
+	return b.window(ctx, algorithm.Peek, key, &l, n)
 }
 
 // Set implements [window.Backend].
 func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return b.window(ctx, set, key, &l, n)
+	return b.window(ctx, algorithm.Set, key, &l, n)
 }
 
 // window makes a call for a count, and returns its window.
-func (b *Backend) window(ctx context.Context, v verb, key string, l *window.Limit,
+func (b *Backend) window(ctx context.Context, v algorithm.Verb, key string, l *window.Limit,
 	n uint64) (w window.Window, err error) {
-	c := &batched{Value: call{verb: v}}
-	err = b.one(ctx, c, key, l, n)
+	c := &batched{Value: call{apply: func(p *part, t algorithm.Time) { p.call(v, t) }}}
+	err = b.one(ctx, v.String(), c, key, l, n)
 	if err == nil {
 		w = c.Value.parts[0].window
 	}
@@ -116,34 +103,32 @@ func (b *Backend) window(ctx context.Context, v verb, key string, l *window.Limi
 }
 
 // one makes a call for a count.
-func (b *Backend) one(ctx context.Context, c *batched, key string, l *window.Limit, n uint64) error {
-	err := check(l, n)
+func (b *Backend) one(ctx context.Context, method string, c *batched, key string, l *window.Limit, n uint64) error {
+	err := algorithm.Check(l, n, MaxLog)
 	if err == nil {
 		c.Value.parts = []part{newPart(key, l, n)}
 		err = b.run(ctx, c)
 	}
-	return b.after(string(c.Value.verb), key, err)
-}
-
-// check checks the arguments of a call for a count.
-func check(l *window.Limit, n uint64) error {
-	if err := checkLimit(l); err != nil {
-		return err
-	}
-	return limits.CheckNumber("N", n)
+	return b.after(method, key, err)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
-func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64,
-	id int64) (given bool, err error) {
-	c := &batched{Value: call{verb: giveBack, takeID: id}}
-	err = b.one(ctx, c, key, &l, n)
-	return err == nil && c.Value.given, err
+func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
+	given := false
+	c := &batched{Value: call{apply: func(p *part, t algorithm.Time) {
+		given = p.rule.GiveBack(&p.row.record, t, id, p.n)
+		p.row.changed = p.row.changed || given
+	}}}
+	if err := b.one(ctx, "give back", c, key, &l, n); err != nil {
+		return false, err // the request may still set given
+	}
+	return given, nil
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	return b.one(ctx, &batched{Value: call{verb: reset}}, key, &l, 0)
+	c := &batched{Value: call{apply: func(p *part, _ algorithm.Time) { p.row.end() }}}
+	return b.one(ctx, "reset", c, key, &l, 0)
 }
 
 // Delete implements [window.Backend] in one statement.
@@ -180,14 +165,17 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 
 // TakeAll implements [window.Backend] in one transaction. Takes of one count lock nothing.
 func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []window.Window) (bool, error) {
-	check := func(t *window.Take) error { return check(&t.Limit, t.N) }
+	check := func(t *window.Take) error { return algorithm.Check(&t.Limit, t.N, MaxLog) }
 	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
-	return granted, b.after(string(take), key, err)
+	return granted, b.after("take", key, err)
 }
 
 // takeAll makes takes of different counts, all or none.
 func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	c := &batched{Value: call{verb: take, parts: make([]part, len(takes))}}
+	c := &batched{Value: call{
+		apply: func(p *part, t algorithm.Time) { p.call(algorithm.Take, t) },
+		parts: make([]part, len(takes)),
+	}}
 	for i := range takes {
 		c.Value.parts[i] = newPart(takes[i].Key, &takes[i].Limit, takes[i].N)
 	}

@@ -106,7 +106,7 @@ func (b *Backend) timeOf(micros int64) algorithm.Time {
 	if b.now != nil {
 		now = b.now()
 	}
-	return algorithm.Time{Now: algorithm.Nanos(now), Read: now}
+	return algorithm.At(now)
 }
 
 // write makes the second round trip, if it is needed. It writes the rows that the calls have changed, and finds those

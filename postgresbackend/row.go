@@ -42,12 +42,12 @@ func rowsOf(calls []*call) []*row {
 // load sets the record to what was read at a time. It starts then if the clock has gone back by more than a scale.
 func (r *row) load(state []byte, version int64, t algorithm.Time) {
 	*r = row{count: r.count, before: version}
-	r.record, r.err = r.algorithm.ReadBinary(state)
+	r.record, r.err = r.rule.ReadBinary(state)
 	if r.err != nil {
 		r.err = fmt.Errorf("%w: %w", errRow, r.err)
 		return
 	}
-	r.changed = r.algorithm.Restart(&r.record, &r.rule, &t)
+	r.changed = r.rule.Restart(&r.record, t)
 }
 
 // end makes the record count nothing.
@@ -60,7 +60,7 @@ func (r *row) end() {
 
 // ends returns when nothing counts any more, in nanoseconds since 1970.
 func (r *row) ends(t algorithm.Time) int64 {
-	left := max(r.algorithm.Left(&r.record, &r.rule, &t), 0)
+	left := max(r.rule.Left(&r.record, t), 0)
 	return t.Now + min(int64(left), math.MaxInt64-max(t.Now, 0))
 }
 

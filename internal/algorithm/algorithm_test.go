@@ -20,9 +20,7 @@ func algorithms(scale time.Duration) map[window.Algorithm]Rule {
 	return rules
 }
 
-func at(now int64) *Time {
-	return &Time{Now: now, Read: time.Unix(now/1e9, now%1e9)}
-}
+func at(now int64) Time { return Time{Now: now, Day: time.Unix(now/1e9, now%1e9)} }
 
 // Whatever a clock goes back by, or where it begins, 5 are granted and no more, and the sixth within two scales.
 func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
@@ -31,11 +29,10 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 			for _, start := range []int64{0, 1, 1e18, math.MinInt64 / 4} {
 				for a, rule := range algorithms(scale) {
 					r := Record{}
-					by := Of(a)
 					now := at(start)
-					require.Zero(t, by.Take(&r, &rule, now, 5, 1).Wait, "%v", a)
+					require.Zero(t, rule.Take(&r, now, 5, 1).Wait, "%v", a)
 					now = at(start - int64(back))
-					state := by.Take(&r, &rule, now, 1, 2)
+					state := rule.Take(&r, now, 1, 2)
 					require.Positive(t, state.Wait, "%v, %v back by %v", a, scale, back)
 					require.EqualValues(t, 5, state.Count, "%v", a)
 					// An aligned window and a sliding one have begun before.
@@ -45,7 +42,7 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 					if state.Wait == window.Never-1 {
 						continue // it is longer
 					}
-					state = by.Take(&r, &rule, now.after(state.Wait), 1, 3)
+					state = rule.Take(&r, now.after(state.Wait), 1, 3)
 					require.Zero(t, state.Wait, "%v, %v back by %v", a, scale, back)
 				}
 			}
@@ -54,21 +51,19 @@ func TestAClockThatGoesBackGrantsNoMoreAndBlocksNobodyForLong(t *testing.T) {
 }
 
 // after returns the time that is d later.
-func (t *Time) after(d time.Duration) *Time {
-	return &Time{Now: t.Now + int64(d), Read: t.Read, Since: t.Since + d}
-}
+func (t Time) after(d time.Duration) Time { return Time{Now: t.Now + int64(d), Day: t.Day.Add(d)} }
 
 func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
 	for a, rule := range algorithms(time.Minute) {
 		r := Record{}
-		by, now := Of(a), at(1e18)
+		now := at(1e18)
 		var ids []int64
 		for series := range uint64(1000) {
-			id := by.Take(&r, &rule, now, 3, series+1).ID
+			id := rule.Take(&r, now, 3, series+1).ID
 			for _, earlier := range ids {
-				require.False(t, by.GiveBack(&r, &rule, now, earlier, 3), "%v", a)
+				require.False(t, rule.GiveBack(&r, now, earlier, 3), "%v", a)
 			}
-			require.EqualValues(t, 3, by.Peek(&r, &rule, now, 0).Count)
+			require.EqualValues(t, 3, rule.Peek(&r, now, 0).Count)
 			ids = append(ids[max(0, len(ids)-20):], id, 0)
 			r.End()
 			require.True(t, r.Empty())
@@ -77,57 +72,55 @@ func TestNothingIsGivenBackToAnotherSeries(t *testing.T) {
 }
 
 func TestABucketThatNeverGetsATokenCountsNothing(t *testing.T) {
-	never := Rule{Scale: time.Minute, Holds: 9}
-	some := Rule{Scale: time.Minute, Max: 6, Holds: 9}
+	never := RuleOf(&window.Limit{Scale: time.Minute, Burst: 9, Algorithm: window.TokenBucket})
+	some := RuleOf(&window.Limit{Scale: time.Minute, Max: 6, Burst: 9, Algorithm: window.TokenBucket})
 	r := Record{}
-	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Charge(&r, &never, at(1e18), 3, 1))
-	require.Equal(t, State{Wait: window.Never}, Of(window.TokenBucket).Take(&r, &never, at(1e18), 3, 1))
+	require.Equal(t, State{Wait: window.Never}, never.Charge(&r, at(1e18), 3, 1))
+	require.Equal(t, State{Wait: window.Never}, never.Take(&r, at(1e18), 3, 1))
 	require.True(t, r.Empty())
-	Of(window.TokenBucket).Take(&r, &some, at(1e18), 3, 1)
-	require.Equal(t, window.Never, Of(window.TokenBucket).Take(&r, &never, at(1e18), 1, 1).Wait)
-	require.EqualValues(t, 1, Of(window.TokenBucket).Peek(&r, &never, at(1e18+20e9), 0).Count, "tokens come back as before")
+	some.Take(&r, at(1e18), 3, 1)
+	require.Equal(t, window.Never, never.Take(&r, at(1e18), 1, 1).Wait)
+	require.EqualValues(t, 1, never.Peek(&r, at(1e18+20e9), 0).Count, "tokens come back as before")
 }
 
 // A thousand takes are given back but for the first and the last: their times need no room.
 func TestALogGrowsWithWhatItHolds(t *testing.T) {
-	rule := Rule{Scale: time.Hour, Max: 1000, Holds: 1000}
+	rule := RuleOf(&window.Limit{Scale: time.Hour, Max: 1000, Algorithm: window.SlidingLog})
 	var r Record
-	r.Scale = rule.Scale
-	by := Of(window.SlidingLog)
-	first := by.Take(&r, &rule, at(1), 1, 1).ID
-	last := by.Take(&r, &rule, at(2), 1, 2).ID
+	first := rule.Take(&r, at(1), 1, 1).ID
+	last := rule.Take(&r, at(2), 1, 2).ID
 	for i := range int64(100_000) {
-		next := by.Take(&r, &rule, at(3+i), 1, 3)
+		next := rule.Take(&r, at(3+i), 1, 3)
 		require.Zero(t, next.Wait)
-		require.True(t, by.GiveBack(&r, &rule, at(3+i), last, 1))
+		require.True(t, rule.GiveBack(&r, at(3+i), last, 1))
 		require.Equal(t, time.Hour, next.Left)
 		last = next.ID
 	}
 	require.LessOrEqual(t, r.Log.Times(), 8)
-	require.True(t, by.GiveBack(&r, &rule, at(200_000), first, 1))
-	require.EqualValues(t, 1, by.Peek(&r, &rule, at(200_000), 0).Count)
-	require.Equal(t, time.Hour-(200_000-100_002), by.Peek(&r, &rule, at(200_000), 0).Left)
+	require.True(t, rule.GiveBack(&r, at(200_000), first, 1))
+	require.EqualValues(t, 1, rule.Peek(&r, at(200_000), 0).Count)
+	require.Equal(t, time.Hour-(200_000-100_002), rule.Peek(&r, at(200_000), 0).Left)
 }
 
 func TestATakeAtAnEarlierTimeIsOneOfItsOwn(t *testing.T) {
-	rule := Rule{Scale: time.Hour, Max: 9, Holds: 9}
-	by, r := Of(window.SlidingLog), Record{}
-	by.Take(&r, &rule, at(1000), 2, 1)
-	second := by.Take(&r, &rule, at(2000), 3, 2).ID
-	require.True(t, by.GiveBack(&r, &rule, at(2000), second, 3))
-	third := by.Take(&r, &rule, at(500), 4, 3).ID // at the time of the first, as the clock has gone back
+	rule := RuleOf(&window.Limit{Scale: time.Hour, Max: 9, Algorithm: window.SlidingLog})
+	var r Record
+	rule.Take(&r, at(1000), 2, 1)
+	second := rule.Take(&r, at(2000), 3, 2).ID
+	require.True(t, rule.GiveBack(&r, at(2000), second, 3))
+	third := rule.Take(&r, at(500), 4, 3).ID // at the time of the first, as the clock has gone back
 	require.NotEqual(t, second, third)
-	require.Equal(t, time.Hour+500, by.Left(&r, &rule, at(500)), "until nothing of the first counts")
-	require.True(t, by.GiveBack(&r, &rule, at(2000), third, 4))
-	require.EqualValues(t, 2, by.Peek(&r, &rule, at(2000), 0).Count)
+	require.Equal(t, time.Hour+500, rule.Left(&r, at(500)), "until nothing of the first counts")
+	require.True(t, rule.GiveBack(&r, at(2000), third, 4))
+	require.EqualValues(t, 2, rule.Peek(&r, at(2000), 0).Count)
 }
 
 // What a count that is as large as possible has counted is not known.
 func TestACountThatWasTooLargeIsNotGivenBack(t *testing.T) {
 	for _, a := range []window.Algorithm{window.FixedWindow, window.SlidingWindow} {
-		by, rule, r := Of(a), algorithms(time.Minute)[a], Record{}
-		id := by.Charge(&r, &rule, at(1), window.Unlimited-1, 1).ID
-		require.EqualValues(t, uint64(window.Unlimited), by.Charge(&r, &rule, at(1), 5, 2).Count)
-		require.False(t, by.GiveBack(&r, &rule, at(1), id, 5))
+		rule, r := algorithms(time.Minute)[a], Record{}
+		id := rule.Charge(&r, at(1), window.Unlimited-1, 1).ID
+		require.EqualValues(t, uint64(window.Unlimited), rule.Charge(&r, at(1), 5, 2).Count)
+		require.False(t, rule.GiveBack(&r, at(1), id, 5))
 	}
 }

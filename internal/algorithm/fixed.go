@@ -14,7 +14,7 @@ import (
 //   - ID is its series.
 
 // fixed returns the algorithm of windows that start as given.
-func fixed(windows func(by Rule, day time.Time) (start, end time.Time)) Algorithm {
+func fixed(windows func(scale time.Duration, c limits.Calendar, day time.Time) (start, end time.Time)) Algorithm {
 	return Algorithm{
 		window:   windows,
 		count:    countFixed,
@@ -25,12 +25,14 @@ func fixed(windows func(by Rule, day time.Time) (start, end time.Time)) Algorith
 	}
 }
 
-func alignedWindow(by Rule, day time.Time) (start, end time.Time) {
-	start = limits.AlignedStart(day, by.Scale)
-	return start, start.Add(by.Scale)
+func alignedWindow(scale time.Duration, _ limits.Calendar, day time.Time) (start, end time.Time) {
+	start = limits.AlignedStart(day, scale)
+	return start, start.Add(scale)
 }
 
-func calendarWindow(by Rule, day time.Time) (start, end time.Time) { return by.Calendar.Window(day) }
+func calendarWindow(_ time.Duration, c limits.Calendar, day time.Time) (start, end time.Time) {
+	return c.Window(day)
+}
 
 func countFixed(r *Record, now int64) uint64 {
 	if r.passed(now) >= r.Scale {

@@ -57,26 +57,16 @@ func (g *Log) Times() int {
 	return cap(g.times)
 }
 
-// Next returns for how many times it has room after the next take, at most three times as many as it then holds.
-func (g *Log) Next() int {
-	room := g.Times()
-	if room == 0 {
+// Needs returns for how many more times it has room after the next take: at most three times as many as it then holds.
+func (g *Log) Needs() int {
+	if g == nil {
 		return smallestLog
 	}
-	if len(g.times) == room && len(g.held()) > room-max(room/4, 1) {
-		return 2 * room
+	room := cap(g.times)
+	if len(g.times) < room || len(g.held()) <= room-max(room/4, 1) {
+		return 0
 	}
-	return room
-}
-
-// Grow makes room for another take in the log of a record.
-func (r *Record) Grow() {
-	if r.Log == nil {
-		r.Log = &Log{}
-	}
-	if g := r.Log; len(g.times) == cap(g.times) {
-		g.resize(g.Next())
-	}
+	return max(room, smallestLog)
 }
 
 // Shrink gives memory back if the log uses little of its own.
@@ -148,8 +138,13 @@ func addLog(r *Record, now int64, n, series uint64) {
 		now = r.Start // the clock has gone back
 	}
 	r.Start = now
-	r.Grow()
+	if r.Log == nil {
+		r.Log = &Log{}
+	}
 	g := r.Log
+	if len(g.times) == cap(g.times) {
+		g.resize(cap(g.times) + g.Needs())
+	}
 	g.sum += n
 	if held := g.held(); len(held) > 0 {
 		if newest := &held[len(held)-1]; newest.at == now && newest.number == uint32(r.ID) {

@@ -143,7 +143,6 @@ func (m *model) clone() *model {
 // subject is a record, and its model.
 type subject struct {
 	t      *testing.T
-	by     *Algorithm
 	rule   Rule
 	record Record
 	model  *model
@@ -157,8 +156,8 @@ var numbers = []uint64{1, 2, 3, 10, 1000, 1e10, 1<<31 + 11, 1 << 62, math.MaxInt
 func newSubject(t *testing.T, next func(n uint64) uint64) *subject {
 	a := window.FixedWindow + window.Algorithm(next(5))
 	scale := []time.Duration{window.MinScale, time.Second, time.Second + 7, time.Hour, window.MaxScale - 1, window.MaxScale}[next(6)]
-	s := &subject{t: t, by: Of(a), next: next}
-	s.rule = Rule{Scale: scale}
+	s := &subject{t: t, next: next}
+	s.rule = RuleOf(&window.Limit{Scale: scale, Algorithm: a})
 	s.limit()
 	now := new(big.Int).Mul(num(next(1<<33)), big.NewInt(1e9))
 	s.model = &model{a: a, scale: big.NewInt(int64(scale)), max: num(s.rule.Max), now: now.Add(now, num(next(1e9)))}
@@ -168,20 +167,20 @@ func newSubject(t *testing.T, next func(n uint64) uint64) *subject {
 // limit changes the limit.
 func (s *subject) limit() {
 	s.rule.Max = numbers[s.next(uint64(len(numbers)))]
-	if s.by.Logs {
+	if s.rule.Logs {
 		s.rule.Max = min(s.rule.Max, 1000)
 	}
 	s.rule.Holds = s.rule.Max
-	if s.by.refills && s.next(2) == 0 {
+	if s.rule.refills && s.next(2) == 0 {
 		s.rule.Holds = numbers[s.next(uint64(len(numbers)))]
 	}
 }
 
 // time returns the time of the model, whose nanoseconds wrap around.
-func (s *subject) time() *Time {
+func (s *subject) time() Time {
 	sec, nano := new(big.Int).DivMod(s.model.now, big.NewInt(1e9), new(big.Int))
 	low := new(big.Int).And(s.model.now, num(math.MaxUint64))
-	return &Time{Now: int64(low.Uint64()), Read: time.Unix(sec.Int64(), nano.Int64())}
+	return Time{Now: int64(low.Uint64()), Day: time.Unix(sec.Int64(), nano.Int64())}
 }
 
 // advance advances the clock by a part of the scale, or by some scales, but by no more than the longest: what is over
@@ -209,7 +208,7 @@ func (s *subject) step() {
 	case op < 7:
 		s.charge(n)
 	case op < 8:
-		s.sees(s.by.Peek(&s.record, &s.rule, s.time(), 0))
+		s.sees(s.rule.Peek(&s.record, s.time(), 0))
 	default:
 		s.giveBack(n)
 	}
@@ -218,7 +217,7 @@ func (s *subject) step() {
 // store writes the record in binary form, and reads it.
 func (s *subject) store() {
 	var err error
-	s.record, err = s.by.ReadBinary(s.record.AppendBinary(nil))
+	s.record, err = s.rule.ReadBinary(s.record.AppendBinary(nil))
 	require.NoError(s.t, err)
 }
 
@@ -231,7 +230,7 @@ func (s *subject) sees(got State) {
 
 func (s *subject) take(n uint64) {
 	before := s.model.count()
-	got := s.by.Take(&s.record, &s.rule, s.time(), n, s.series)
+	got := s.rule.Take(&s.record, s.time(), n, s.series)
 	granted := n <= s.rule.Holds && before <= s.rule.Holds-n
 	require.Equal(s.t, granted, got.Wait == 0, "a take of %d with a count of %d of %+v: %+v", n, before, s.rule, got)
 	if granted && n > 0 {
@@ -264,13 +263,13 @@ func (s *subject) cost(n uint64) *big.Int {
 }
 
 func (s *subject) charge(n uint64) {
-	if s.by.Logs {
+	if s.rule.Logs {
 		n = min(n, 1000)
 	}
-	if !s.by.refills {
+	if !s.rule.refills {
 		n = min(n, window.Unlimited-s.model.count()) // the count stays there
 	}
-	got := s.by.Charge(&s.record, &s.rule, s.time(), n, s.series)
+	got := s.rule.Charge(&s.record, s.time(), n, s.series)
 	cost := s.cost(n)
 	if s.model.bucket() {
 		most := new(big.Int).Sub(new(big.Int).Mul(s.cost(s.rule.Holds), big.NewInt(2)), s.model.owed())
@@ -282,7 +281,7 @@ func (s *subject) charge(n uint64) {
 			s.model.backs++ // a part of a token counts as one that was taken later
 		}
 	}
-	if cost.Sign() > 0 || !s.by.Rolling {
+	if cost.Sign() > 0 || !s.rule.Rolling {
 		s.model.add(got.ID, cost)
 	}
 	s.sees(got)
@@ -290,7 +289,7 @@ func (s *subject) charge(n uint64) {
 
 // giveBack gives back some of a take. A bucket may give less back if others have been given back since the take.
 func (s *subject) giveBack(n uint64) {
-	s.sees(s.by.Peek(&s.record, &s.rule, s.time(), 0))
+	s.sees(s.rule.Peek(&s.record, s.time(), 0))
 	if r := &s.record; len(s.model.takes) == 0 || !s.model.bucket() && max(r.Count, r.More) == window.Unlimited {
 		return
 	}
@@ -307,7 +306,7 @@ func (s *subject) giveBack(n uint64) {
 		want = take.left
 	}
 	before := s.record.debt().big()
-	ok := s.by.GiveBack(&s.record, &s.rule, s.time(), take.id, n)
+	ok := s.rule.GiveBack(&s.record, s.time(), take.id, n)
 	given := want
 	if s.model.bucket() {
 		given = before.Sub(before, s.record.debt().big())
@@ -322,7 +321,7 @@ func (s *subject) giveBack(n uint64) {
 	take.held = new(big.Int).Sub(take.held, s.cost(n))
 	s.model.backs++
 	s.model.forget()
-	s.sees(s.by.Peek(&s.record, &s.rule, s.time(), 0))
+	s.sees(s.rule.Peek(&s.record, s.time(), 0))
 }
 
 // forget forgets takes that have been given back, except in a fixed window, which stays open.

@@ -15,28 +15,27 @@ import (
 // Bytes that are no record are an error, or a record that counts something: no call panics.
 func TestBytesThatAreNoRecord(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	by := algorithm.Rule{Scale: time.Second, Max: 10, Holds: 10}
-	at := algorithm.Time{Now: 1_893_456_000_500_000_000, Read: time.Unix(0, 1_893_456_000_500_000_000)}
+	at := algorithm.At(time.Unix(0, 1_893_456_000_500_000_000))
 	for _, kind := range limits.Algorithms {
-		a := algorithm.Of(kind)
+		by := algorithm.RuleOf(&window.Limit{Max: 10, Scale: time.Second, Algorithm: kind})
 		refused := 0
 		for range 20_000 {
 			var whole algorithm.Record
-			a.Take(&whole, &by, &at, 3, r.Uint64())
+			by.Take(&whole, at, 3, r.Uint64())
 			bytes := whole.AppendBinary(nil)
 			for range 1 + r.IntN(4) {
 				bytes[r.IntN(len(bytes))] = byte(r.Uint32())
 			}
 			bytes = bytes[:1+r.IntN(len(bytes))]
-			read, err := a.ReadBinary(bytes)
+			read, err := by.ReadBinary(bytes)
 			if err != nil {
 				refused++
 				continue
 			}
-			a.Peek(&read, &by, &at, 9)
-			a.Take(&read, &by, &at, 2, r.Uint64())
-			a.Charge(&read, &by, &at, 2, r.Uint64())
-			a.GiveBack(&read, &by, &at, read.ID, 1)
+			by.Peek(&read, at, 9)
+			by.Take(&read, at, 2, r.Uint64())
+			by.Charge(&read, at, 2, r.Uint64())
+			by.GiveBack(&read, at, read.ID, 1)
 		}
 		require.Greater(t, refused, 1000, kind)
 	}

@@ -1,0 +1,274 @@
+package algorithm
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
+)
+
+// Check returns the error of a call that a store must not make, if a sliding log has a Max of at most maxLog there.
+func Check(l *window.Limit, n, maxLog uint64) error {
+	if err := limits.Check(l); err != nil {
+		return err
+	}
+	if l.Max > maxLog && Of(l.Algorithm).Logs {
+		bound := fmt.Sprintf("at most %d with a %v", maxLog, l.Algorithm)
+		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(l.Max, 10), Bound: bound}
+	}
+	return limits.CheckNumber("N", n)
+}
+
+// Traits returns what such a store promises about a limit.
+func Traits(l *window.Limit, maxLog uint64) (window.Traits, error) {
+	if err := Check(l, 0, maxLog); err != nil || !Of(l.Algorithm).Logs {
+		return window.Traits{}, err
+	}
+	return window.Traits{MaxCount: maxLog}, nil
+}
+
+// Rule is how a limit counts, and its numbers.
+type Rule struct {
+	*Algorithm
+	Scale    time.Duration // at most [window.MaxScale]
+	Max      uint64
+	Holds    uint64          // what is allowed at once: what a token bucket holds, otherwise Max
+	Calendar limits.Calendar // in place of a Scale
+
+	MaxLog uint64 // a charge makes a sliding log count no more
+	Room   int    // for how many more times of logs the store has room; less than 0: for no other record either
+}
+
+// RuleOf returns the rule of a limit, in a store that has room for everything.
+func RuleOf(l *window.Limit) (by Rule) {
+	by.SetLimit(l)
+	by.MaxLog = window.Unlimited
+	by.Room = math.MaxInt
+	return by
+}
+
+// SetLimit makes the rule that of a limit.
+func (by *Rule) SetLimit(l *window.Limit) {
+	by.Algorithm = Of(l.Algorithm)
+	by.Scale = l.Scale
+	by.Max = l.Max
+	by.Holds = limits.Capacity(l)
+	if l.Calendar != 0 {
+		by.Calendar, _ = limits.CalendarOf(l)
+	}
+}
+
+// NoRoom as the Wait of a State: the store has no room for what the call would count, and nothing was counted.
+const NoRoom time.Duration = -1
+
+// State is the state of a record after a call.
+type State struct {
+	Count uint64        // what counts, rounded up
+	Left  time.Duration // until nothing does, if nobody calls; 0 if there is no window
+	Wait  time.Duration // until the call would be granted, if it is not; NoRoom
+	ID    int64         // of the window, or, if the algorithm is rolling, of the take
+}
+
+// Window returns the window of a record in a state at a time.
+func (s State) Window(t Time) window.Window {
+	w := window.Window{Count: s.Count, RetryAfter: s.Wait, Refused: s.Wait > 0}
+	if s.Left > 0 {
+		w.ID = s.ID
+		w.Left = s.Left
+		w.ExpiresAt = t.Day.Add(s.Left)
+	}
+	return w
+}
+
+// Verb is what a call does with a record.
+type Verb uint8
+
+// The verbs. A hit of a window is a charge: whether it is within the limit, the RateLimit says. Otherwise it is a take.
+const (
+	Hit Verb = iota
+	Take
+	Charge
+	Peek
+	Set
+)
+
+// String returns the name of the call.
+func (v Verb) String() string { return [...]string{"hit", "take", "charge", "peek", "set"}[v] }
+
+// Call makes a call. Series is a number that no other call for the key has: a window that opens has it.
+func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
+	switch {
+	case v == Peek:
+		return by.Peek(r, t, n)
+	case v == Take, v == Hit && by.Rolling:
+		return by.Take(r, t, n, series)
+	case v == Set:
+		r.End()
+	}
+	return by.Charge(r, t, n, series)
+}
+
+// Take counts n if it fits.
+func (by *Rule) Take(r *Record, t Time, n, series uint64) State {
+	now, count := by.look(r, t)
+	by.adopt(r)
+	if n == 0 || !by.fits(count, n) || !by.hasRoom(r) {
+		return by.state(r, now, count, n)
+	}
+	by.open(r, t, now)
+	by.add(r, now, n, series)
+	return State{Count: count + n, Left: by.left(r, now), ID: r.ID}
+}
+
+// Peek returns what Take would, without n. It drops what is over, and the record gets the numbers of the rule: who wants
+// it to stay as it is passes a copy.
+func (by *Rule) Peek(r *Record, t Time, n uint64) State {
+	now, count := by.look(r, t)
+	by.adopt(r)
+	return by.state(r, now, count, n)
+}
+
+// Charge counts n, whatever the limit is. A token bucket that never gets a token counts nothing.
+func (by *Rule) Charge(r *Record, t Time, n, series uint64) State {
+	now, count := by.look(r, t)
+	by.adopt(r)
+	if by.Logs {
+		n = min(n, by.MaxLog-min(by.MaxLog, count))
+	}
+	if by.refills && by.Max == 0 || by.Rolling && n == 0 {
+		return by.state(r, now, count, n)
+	}
+	if !by.hasRoom(r) {
+		return State{Count: count, Left: by.leftOf(r, now), Wait: NoRoom}
+	}
+	by.open(r, t, now)
+	by.add(r, now, n, series)
+	_, count = by.look(r, t)
+	return State{Count: count, Left: by.leftOf(r, now), ID: r.ID}
+}
+
+// GiveBack gives n back to the window or take with an ID, and reports whether it has.
+func (by *Rule) GiveBack(r *Record, t Time, id int64, n uint64) bool {
+	by.look(r, t)
+	return id != 0 && !r.Empty() && by.giveBack(r, id, n)
+}
+
+// Left returns in which time nothing counts. It is negative if nothing has counted for so long, and 0 for an empty
+// record.
+func (by *Rule) Left(r *Record, t Time) time.Duration {
+	by.Restart(r, t)
+	return by.leftOf(r, by.now(t))
+}
+
+// Restart makes a record start now if the clock has gone back by more than a scale since, and reports whether it
+// does. A store must then keep it, although a call may be refused: otherwise it would start anew with each call, and
+// never end.
+func (by *Rule) Restart(r *Record, t Time) bool {
+	now := by.now(t)
+	if r.passed(now) >= -r.Scale || r.Empty() {
+		return false
+	}
+	by.start(r, t, now)
+	return true
+}
+
+// Listed describes a record of a key and limit, also one that is over: its Left is 0 or less then. What rolling
+// algorithms count is 0 then. Max and Burst are those of the last call.
+func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.Listed {
+	l.Max = r.Max
+	l.Burst = 0
+	if r.Holds != r.Max {
+		l.Burst = r.Holds
+	}
+	by := RuleOf(&l)
+	s := State{Left: by.Left(r, t), ID: r.ID}
+	if s.Left > 0 {
+		record := *r
+		s = by.Peek(&record, t, 0)
+	} else if !by.Rolling {
+		s.Count = r.Count
+	}
+	return window.Listed{
+		Key: key, Digest: digest, Limit: l,
+		Window: window.Window{Count: s.Count, Left: s.Left, ExpiresAt: t.Day.Add(s.Left), ID: s.ID},
+	}
+}
+
+// look drops what is over, and returns what counts.
+func (by *Rule) look(r *Record, t Time) (now int64, count uint64) {
+	now = by.now(t)
+	if r.Empty() {
+		return now, 0
+	}
+	if r.passed(now) < -r.Scale {
+		by.start(r, t, now)
+	}
+	return now, by.count(r, now)
+}
+
+// adopt gives the record the numbers of the rule, unless it is a bucket that would get no token any more.
+func (by *Rule) adopt(r *Record) {
+	if by.Max > 0 || !by.refills {
+		r.Max = by.Max
+		r.Holds = by.Holds
+	}
+}
+
+// open makes an empty record start.
+func (by *Rule) open(r *Record, t Time, now int64) {
+	if r.Empty() {
+		by.start(r, t, now)
+	}
+}
+
+// start makes a record start now, or when the window of now has started.
+func (by *Rule) start(r *Record, t Time, now int64) {
+	r.Start = now
+	r.Scale = by.Scale
+	if by.window != nil {
+		start, end := by.window(by.Scale, by.Calendar, t.Day)
+		r.Start -= int64(t.Day.Sub(start))
+		r.Scale = end.Sub(start)
+	}
+	r.Log.noLaterThan(now)
+}
+
+func (by *Rule) leftOf(r *Record, now int64) time.Duration {
+	if r.Empty() {
+		return 0
+	}
+	return by.left(r, now)
+}
+
+// state returns the state of a record by which count counts, when n more are asked for.
+func (by *Rule) state(r *Record, now int64, count, n uint64) State {
+	s := State{Count: count, Left: by.leftOf(r, now), ID: cmp.Or(r.ID, r.Last)}
+	switch {
+	case by.fits(count, n):
+		if n > 0 && !by.hasRoom(r) {
+			s.Wait = NoRoom
+		}
+	case n > by.Holds || by.refills && by.Max == 0:
+		s.Wait = window.Never
+	default:
+		s.Wait = min(max(by.wait(r, now, by.Holds-n), 1), window.Never-1)
+	}
+	return s
+}
+
+// fits reports whether n more are within the limit.
+func (by *Rule) fits(count, n uint64) bool {
+	return n <= by.Holds && count <= by.Holds-n && (by.Max > 0 || n == 0)
+}
+
+// hasRoom reports whether the store has room for another take of a record.
+func (by *Rule) hasRoom(r *Record) bool {
+	if by.Logs {
+		return r.Log.Needs() <= by.Room
+	}
+	return by.Room >= 0
+}
