@@ -40,7 +40,7 @@ type Event struct {
 	N        uint64
 	Waited   time.Duration // until the decision
 	Held     time.Duration // of Released and Lost
-	InUse    uint64        // of Acquired and Denied: places of the key right after the decision, of all processes; 0: not known
+	InUse    uint64        // of Acquired and Denied: of all processes, right after the decision; 0: not known
 	Degraded bool          // the store has not decided
 	Err      error
 }
