@@ -85,7 +85,9 @@ type Config struct {
 
 	// GiveBack reports whether a request that was served is given back, by the status of its response: for limits
 	// that count failures only, or to leave out 304 and 5xx. That of a handler that panics before it responds is 500,
-	// of a connection that was hijacked 101. A request whose client has left stays counted, or clients could choose
+	// of a connection that was hijacked 101, and of one that returns without a response 200, as net/http writes it. So
+	// what turns an error into a response must do so before the wrapped handler returns: echo, with its error handler,
+	// does not, see docs/http.md. A request whose client has left stays counted, or clients could choose
 	// what they are given back. It is done in the background, for a bounded number at a time; beyond that, the
 	// request stays counted, too, as it does if its window has ended. Throttr servers take something back only for a
 	// moment. CountRefusals can't be combined with it. The ResponseWriter of the handler is then an [http.Flusher] and

@@ -23,8 +23,19 @@ import (
 // Chi limits the requests to all routes that are added to the router later.
 func Chi(router chi.Router, m *httplimit.Middleware) { router.Use(m.Wrap) }
 
-// Echo returns middleware for echo.
-func Echo(m *httplimit.Middleware) echo.MiddlewareFunc { return echo.WrapMiddleware(m.Wrap) }
+// Echo returns middleware for echo. The error of a handler becomes a response inside, so that Config.GiveBack gets its
+// status: with echo.WrapMiddleware alone, it is 200.
+func Echo(m *httplimit.Middleware) echo.MiddlewareFunc {
+	wrap := echo.WrapMiddleware(m.Wrap)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return wrap(func(c echo.Context) error {
+			if err := next(c); err != nil {
+				c.Error(err)
+			}
+			return nil
+		})
+	}
+}
 
 // Request returns what a Gate decides on, by a request of a framework: its address, user, plan. Its Keys are for limits
 // that have others. With an empty Plan, a request is not limited.

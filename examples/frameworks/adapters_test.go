@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,5 +220,33 @@ func TestEachFrameworkServesAndDenies(t *testing.T) {
 				t.Errorf("after Reset: %d", res.StatusCode)
 			}
 		})
+	}
+}
+
+// Failures alone are counted, also those that a framework makes of the error of a handler.
+func TestTheErrorOfAHandlerIsNotGivenBack(t *testing.T) {
+	m, err := httplimit.NewMiddleware(throttr.NewRateLimit(memory.New()), httplimit.Config{
+		Limits:   []throttr.Limit{httplimit.PerHour(3)},
+		GiveBack: func(_ *http.Request, status int) bool { return status < 400 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := echo.New()
+	e.Use(frameworks.Echo(m))
+	e.GET("/", func(c echo.Context) error {
+		if c.QueryParam("password") != "correct" {
+			return echo.NewHTTPError(http.StatusUnauthorized)
+		}
+		return c.NoContent(http.StatusNoContent)
+	})
+	var statuses []int
+	for _, path := range []string{"/?password=correct", "/", "/", "/?password=correct", "/none", "/?password=correct"} {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		statuses = append(statuses, w.Code)
+	}
+	if want := []int{204, 401, 401, 204, 404, 429}; !slices.Equal(statuses, want) {
+		t.Errorf("statuses %v, want %v", statuses, want)
 	}
 }
