@@ -105,9 +105,10 @@ func (s *requestState) take(ctx context.Context) error {
 	if len(s.limits) == 0 {
 		return nil
 	}
-	takes := make([]throttr.Take, len(s.limits))
+	var few [3]throttr.Take // are not allocated
+	takes := few[:0]
 	for i := range s.limits {
-		takes[i] = s.limits[i].limit.For(s.limits[i].stored, s.limits[i].cost)
+		takes = append(takes, s.limits[i].limit.For(s.limits[i].stored, s.limits[i].cost))
 	}
 	rv, ok, err := s.gate.limiter.Reserve(ctx, takes...)
 	if err != nil {

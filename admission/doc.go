@@ -36,6 +36,22 @@
 // [Addrs] finds the addresses of clients, also behind proxies. Keys of other kinds may be secret or
 // personal: a Gate stores, logs and traces a digest of them, unless they are [Key.Plain].
 //
+// # What happens to a request
+//
+// A request goes through these files, in this order:
+//
+//  1. keyfuncs.go: the adapter makes a [Request] of what it was sent, with keys, or with an address that addr.go
+//     finds. In httplimit, that is ServeHTTP in middleware.go, in grpclimit, Unary and Stream in server.go.
+//  2. state.go: [Gate.Admit] begins with what is known of the request in each limit of its plan. In request.go is
+//     which key it has there, if the limit applies, and in keys.go what is stored of the key.
+//  3. admit.go: Admit takes the place, and reserves what the request costs of all limits in one call of the
+//     throttr.RateLimit, or makes hits. In decision.go are the outcomes of the limits.
+//  4. verdict.go: the outcomes and errors make a [Verdict].
+//  5. fields.go: the adapter adds header fields, and serves the request with [Decision.Context], or responds.
+//  6. settle.go: [Decision.Done] settles what was committed. What was given back is no longer charged.
+//
+// Apart from that, gate.go and plan.go check the configuration, and ask.go has [Gate.Peek] and [Gate.Reset].
+//
 // # Failures
 //
 // The policies of the throttr.RateLimit and of the inflight.Limiter come first, see [throttr.WithPolicy]. A request

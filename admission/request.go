@@ -21,8 +21,9 @@ type Request struct {
 	// PlanErr says why the plan is not known. Without another one, the limits of the Config apply, and if there are
 	// none, the request could not be counted.
 	PlanErr error
-	// Cost returns what the request counts in a limit. One in which it costs 0 does not apply to it. More than 2⁶³-1 is a mistake in the program, such as a length of -1 that was converted: the
-	// error matches [throttr.ErrRange], and the request is Misconfigured. Nil: 1.
+	// Cost returns what the request counts in a limit. One in which it costs 0 does not apply to it. More than 2⁶³-1 is
+	// a mistake in the program, such as a length of -1 that was converted: the error matches [throttr.ErrRange], and
+	// the request is Misconfigured. Nil: 1.
 	Cost func(throttr.Limit) uint64
 }
 
