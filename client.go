@@ -137,9 +137,6 @@ func (c *client) ping(ctx context.Context) error {
 	return err
 }
 
-// away returns why there is no connection to a server.
-func (c *client) away(server int) error { return c.servers.all[server].pool.Err() }
-
 // Insert creates a counter that starts with quota. It returns false if the key exists. A key
 // that has expired in the last 10 s still exists (H1 in docs/internals/protocol.md). On a server that is
 // parked, counters do not expire, see [Parking]. The error matches [ErrTTL] if the TTL is zero

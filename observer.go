@@ -62,14 +62,13 @@ func WithObserver(o Observer) Option {
 		panic("throttr: WithObserver: the observer is nil")
 	}
 	return func(opts *options) {
-		if first := opts.observer; first != nil {
-			opts.observer = func(ctx context.Context, e Event) {
+		first := opts.observer
+		opts.observer = func(ctx context.Context, e Event) {
+			if first != nil {
 				first(ctx, e)
-				o(ctx, e)
 			}
-			return
+			o(ctx, e)
 		}
-		opts.observer = o
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -34,7 +35,7 @@ import (
 // have been counted.
 type ServerBackend struct {
 	window.Unimplemented
-	servers []serverCalls
+	calls   []outage.Calls // of each server
 	windows *fixedwindow.Backend
 	client  *client
 	owner   bool // the client was made for this backend, and ends with it
@@ -44,12 +45,6 @@ type ServerBackend struct {
 }
 
 var _ window.BackendCloser = (*ServerBackend)(nil)
-
-// serverCalls counts the calls of one server.
-type serverCalls struct {
-	name       string // as in Config.Servers
-	all, erred atomic.Uint64
-}
 
 // defaultMaxWindows is how many windows a backend remembers.
 const defaultMaxWindows = 1 << 18
@@ -99,12 +94,11 @@ func (c *client) Backend(opts ...BackendOption) *ServerBackend {
 }
 
 func (c *client) newBackend(o backendOptions) *ServerBackend {
-	b := &ServerBackend{servers: make([]serverCalls, len(c.servers.all)), client: c, ended: make(chan struct{})}
+	b := &ServerBackend{calls: make([]outage.Calls, len(c.servers.all)), client: c, ended: make(chan struct{})}
 	servers := make([]fixedwindow.Server, len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.KeepParked()
 		servers[i] = s.pool
-		b.servers[i].name = s.name
 	}
 	b.windows = fixedwindow.New(fixedwindow.Options{
 		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.pick, Calls: c.calls,
@@ -160,10 +154,10 @@ func (b *ServerBackend) Records() RecordStats {
 // Stats implements [window.BackendCloser]. See [WithMaxWindows] for the bound of windows.
 func (b *ServerBackend) Stats() window.Stats {
 	s := window.Stats{Windows: b.windows.Stats().Windows}
-	for i := range b.servers {
-		one := &b.servers[i]
-		s.Stores = append(s.Stores,
-			window.StoreStats{Name: one.name, Calls: one.all.Load(), Errors: one.erred.Load(), Err: b.client.away(i)})
+	for i, server := range b.client.servers.all {
+		store := b.calls[i].Stats(server.name)
+		store.Err = server.pool.Err()
+		s.Stores = append(s.Stores, store)
 	}
 	return s
 }
@@ -176,7 +170,7 @@ func (b *ServerBackend) Ping(ctx context.Context) error {
 // Part returns the server that keeps a key's windows, as it is named in Config.Servers. A [RateLimit] has a circuit
 // breaker for each.
 func (b *ServerBackend) Part(key string) string {
-	return b.servers[b.client.servers.byKey.pick(key)].name
+	return b.client.servers.of(key).name
 }
 
 // Check implements [Backend]. It assumes that a scale which needs a parked server has one. Until the value size of
@@ -264,16 +258,13 @@ func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.D
 // after counts a call that has ended, and returns its error: a RequestError, unless err is nil or the error
 // of an argument.
 func (b *ServerBackend) after(call, key string, sent bool, err error) error {
-	server := &b.servers[b.client.servers.byKey.pick(key)]
-	server.all.Add(1)
+	server := b.client.servers.byKey.pick(key)
+	b.calls[server].Count(err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrRange), errors.Is(err, ErrScale), errors.Is(err, ErrUnsupported):
+	case outage.IsMistake(err):
 		return callError(call, key, err)
 	}
-	server.erred.Add(1)
-	failed := requestError(server.name, 0, sent, err)
-	failed.Call, failed.Key = call, key
-	return failed
+	return &RequestError{Call: call, Key: key, Server: b.client.servers.all[server].name, Sent: sent, Err: err}
 }

@@ -136,16 +136,15 @@ func (t *taking) never() (never bool) {
 	for i := range t.merged {
 		never = take.local(&t.merged[i].Limit, t.merged[i].N, &res) || never
 	}
-	if !never {
-		return false
+	if never {
+		t.setResults(func(m *Take, _ int) (res Result) {
+			if !take.local(&m.Limit, m.N, &res) {
+				res = Result{Allowed: true, Limit: limits.Capacity(&m.Limit)}
+			}
+			return res
+		})
 	}
-	t.setResults(func(m *Take, _ int) (res Result) {
-		if !take.local(&m.Limit, m.N, &res) {
-			res = Result{Allowed: true, Limit: limits.Capacity(&m.Limit)}
-		}
-		return res
-	})
-	return true
+	return never
 }
 
 // takeFrom makes the merged takes of a backend.

@@ -1,3 +1,0 @@
-package throttr_test
-
-import ()
