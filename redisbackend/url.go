@@ -1,6 +1,7 @@
 package redisbackend
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -23,6 +24,7 @@ type settings struct {
 	client  rueidis.ClientOption
 	backend []rediswindow.Option
 	lazy    bool
+	timeout time.Duration // of connecting and of a response, as far as they have none of their own
 }
 
 // errMalformed is the error of a URL that can't be read. It says no more, as any part of such a URL may be a password.
@@ -50,13 +52,14 @@ func parse(text string) (s settings, err error) {
 	if s.client, err = rueidis.ParseURL(u.String()); err != nil {
 		return s, errMalformed
 	}
+	s.client.Dialer.Timeout = cmp.Or(s.client.Dialer.Timeout, s.timeout)
+	s.client.ConnWriteTimeout = cmp.Or(s.client.ConnWriteTimeout, s.timeout)
 	s.client.DisableAutoPipelining = true // calls share requests already; a connection for each serves a lone caller sooner
 	s.client.DisableCache = true          // nothing is cached here, and not every server, proxy or user may track keys
 	return s, nil
 }
 
-// read reads and removes the parameters of the backend. Timeout is that of connecting and of a response: it becomes
-// dial_timeout and write_timeout, as far as there are none.
+// read reads and removes the parameters of the backend.
 func (s *settings) read(query url.Values) error {
 	for name, values := range query {
 		if slices.Contains(parameters, name) {
@@ -77,29 +80,15 @@ func (s *settings) read(query url.Values) error {
 		case "lazy":
 			s.lazy, err = strconv.ParseBool(v)
 		case "timeout":
-			err = setTimeouts(query, v)
+			s.timeout, err = time.ParseDuration(v)
 		default:
 			return fmt.Errorf("%w: a parameter of the URL is unknown; there are prefix, timeout, lazy, max_queued, max_log, %s",
 				window.ErrConfig, strings.Join(parameters, ", "))
 		}
-		if err != nil || len(values) > 1 {
+		if err != nil || len(values) > 1 || s.timeout < 0 {
 			return fmt.Errorf("%w: URL parameter %s is malformed", window.ErrConfig, name)
 		}
 		query.Del(name)
 	}
 	return nil
-}
-
-// setTimeouts sets the timeouts of the client that a query does not have.
-func setTimeouts(query url.Values, text string) error {
-	timeout, err := time.ParseDuration(text)
-	if err == nil && timeout < 0 {
-		err = strconv.ErrRange
-	}
-	for _, name := range []string{"dial_timeout", "write_timeout"} {
-		if timeout > 0 && !query.Has(name) {
-			query.Set(name, text)
-		}
-	}
-	return err
 }

@@ -47,10 +47,7 @@ func New(client Client, opts ...Option) *Backend {
 // Check implements [window.Backend].
 func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	t, err := b.check(&l)
-	if err != nil {
-		return t, &api.CallError{Package: "rediswindow", Err: err}
-	}
-	return t, nil
+	return t, failed("", "", err)
 }
 
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass
@@ -146,10 +143,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 func (b *Backend) Ping(ctx context.Context) error {
 	key := b.keyOfSlot(rand.IntN(slots))
 	_, err := b.evalAlone(ctx, windowsScript, []string{key}, b.time(), "1", "rf1000 1 1 0 ")
-	if b.stats.Count(err); err != nil {
-		return &api.CallError{Package: "rediswindow", Call: "ping", Err: err}
-	}
-	return nil
+	return b.after("ping", "", err)
 }
 
 // Stats implements [window.BackendCloser].
@@ -173,10 +167,14 @@ func (b *Backend) time() string {
 	return strconv.FormatInt(b.now().UnixMicro(), 10)
 }
 
-// after is called after each call: it counts the call, and adds the method and the key, cut to 64 characters, to its
-// error. It returns nil for nil.
+// after is called after each call: it counts the call, and returns its error.
 func (b *Backend) after(method, key string, err error) error {
 	b.stats.Count(err)
+	return failed(method, key, err)
+}
+
+// failed returns the error of a method for a key, or nil.
+func failed(method, key string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
 )
@@ -64,8 +63,7 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		}
 		all.Go(func() {
 			if err := b.exchangeTogether(ctx, claims[i:i+1], names[i:i+1], places[i:i+1], cluster); err != nil {
-				places[i] = window.Places{Err: &api.CallError{Package: "rediswindow", Call: "exchange",
-					Key: claims[i].Key, Err: err}}
+				places[i] = window.Places{Err: failed("exchange", claims[i].Key, err)}
 			}
 		})
 	}

@@ -22,7 +22,8 @@ const (
 // question is what is asked of a limit.
 type question struct {
 	verb   verb
-	hash   string // the name of the hash of the key
+	key    string
+	hash   string // its name
 	limit  window.Limit
 	n      uint64
 	id     int64 // of what is given back

@@ -3,6 +3,7 @@ package rediswindow
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -22,10 +23,14 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 		return err
 	}
 	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
+	var one *api.CallError // of a script that has failed
+	if errors.As(err, &one) {
+		key, err = one.Key, one.Err
+	}
 	return granted, b.after("take", key, err)
 }
 
-// takeAll makes takes of different counts, all or none.
+// takeAll makes takes of different counts, all or none. An error names a key that it is about.
 func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
 	cluster, err := b.cluster()
 	if err != nil {
@@ -39,7 +44,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	parts := make([]part, len(takes))
 	for at, i := range order {
 		t := &takes[i]
-		parts[at].question = question{verb: take, hash: b.nameOf(t.Key), limit: t.Limit, n: t.N}
+		parts[at].question = question{verb: take, key: t.Key, hash: b.nameOf(t.Key), limit: t.Limit, n: t.N}
 	}
 	groups := [][]part{parts}
 	if cluster {
@@ -53,9 +58,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 		return false, err
 	}
 	for at, i := range order {
-		if windows[i], _, err = parts[at].window(); err != nil {
-			return false, err
-		}
+		windows[i], _, _ = parts[at].window()
 		if !granted && parts[at].limit.Algorithm.Rolling() {
 			windows[i].ID = 0
 		}
@@ -80,17 +83,17 @@ func apart(parts []part) (groups [][]part) {
 // of the others.
 func (b *Backend) takeGroups(ctx context.Context, groups [][]part) (granted bool, err error) {
 	for i, g := range groups {
-		granted, err := b.takeGroup(ctx, g)
+		granted, err := b.askGroup(ctx, g)
 		if granted && err == nil {
 			continue
 		}
-		err = cmp.Or(err, b.undo(ctx, groups[:i]))
+		err = cmp.Or(err, failed("take", g[0].key, b.undo(ctx, groups[:i])))
 		for j := 0; j < len(groups) && err == nil; j++ {
 			if j != i {
 				for k := range groups[j] {
 					groups[j][k].verb = peek
 				}
-				err = b.run(ctx, groups[j])
+				_, err = b.askGroup(ctx, groups[j])
 			}
 		}
 		return false, err
@@ -98,18 +101,18 @@ func (b *Backend) takeGroups(ctx context.Context, groups [][]part) (granted bool
 	return true, nil
 }
 
-// takeGroup makes takes, all or none.
-func (b *Backend) takeGroup(ctx context.Context, parts []part) (granted bool, err error) {
+// askGroup asks what a group is about, and reports whether all of it was made.
+func (b *Backend) askGroup(ctx context.Context, parts []part) (made bool, err error) {
 	if err := b.run(ctx, parts); err != nil {
-		return false, err
+		return false, failed("take", parts[0].key, err)
 	}
-	granted = true
+	made = true
 	for i := range parts {
-		_, made, failed := parts[i].window()
-		granted = granted && made
-		err = cmp.Or(err, failed)
+		_, one, wrong := parts[i].window()
+		made = made && one
+		err = cmp.Or(err, failed("take", parts[i].key, wrong))
 	}
-	return granted, err
+	return made, err
 }
 
 // undo gives back what was taken. If ctx ends, it returns an error, and goes on. What can't be given back stays

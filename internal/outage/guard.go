@@ -351,8 +351,8 @@ next:
 func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outcome, cause error) {
 	var failed string
 	failing := func(p pass) bool { return g.Part(of[p.subject].key) == failed }
-	if o == Away && len(passes) > 1 && g.Failed != nil {
-		failed = g.Failed(cause)
+	if o == Away && len(passes) > 1 {
+		failed = g.failedPart(cause)
 	}
 	known := failed != "" && slices.ContainsFunc(passes, failing)
 	for _, p := range passes {
@@ -365,6 +365,19 @@ func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outc
 			p.Leave(o, cause, g.probe(of[p.subject], timeout))
 		}
 	}
+}
+
+// failedPart returns the part that an error of a call is about: the one that it names, or that of the key that it
+// names. It returns "" if it is not known.
+func (g *Guard) failedPart(err error) (part string) {
+	if g.Failed != nil {
+		part = g.Failed(err)
+	}
+	var call *api.CallError
+	if part == "" && errors.As(err, &call) && call.Key != "" {
+		part = g.Part(call.Key)
+	}
+	return part
 }
 
 // probe returns a function that asks the store for something that it need not have, and returns an error if the store
