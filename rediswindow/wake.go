@@ -17,7 +17,7 @@ import (
 type Subscriber interface {
 	Client
 	// Subscribe calls received with the messages of a channel until ctx ends, or the client or the connection is
-	// closed. It returns why.
+	// closed. It returns why. A panic is as an end.
 	Subscribe(ctx context.Context, channel string, received func(message string)) error
 }
 

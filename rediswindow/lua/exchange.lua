@@ -2,9 +2,9 @@
 -- internal/ledger/claim.go.
 --
 -- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
--- channels, and the channel of the caller; and for each claim: p and the process, and as doubles the sequence number, lease
--- in microseconds, what it holds, under which Max, 1 if it is strict, and then of each want N, Max, and 1 if it waits. Both are
--- empty if it only asks. Times are in microseconds since 1970.
+-- channels, and the channel of the caller; and for each claim: p and the process, and as doubles the sequence number,
+-- lease in microseconds, what it holds, under which Max, 1 if it is strict, and then of each want N, Max, and 1 if it
+-- waits. Both are empty if it only asks. Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
 --   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
@@ -12,11 +12,12 @@
 --   p<process>   an entry: places held, sequence number, end
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
--- Replies with doubles: the time, when the data set was created or 0, and for each claim: what is said of it, the sum, how
--- many wants wait, when the first entry ends, and of each want the token, or 0 if it is not granted. It says 0, 1 if the
--- claim is late, 2 if its places are lost, 3 if it has failed, 4 if it only asks, or 5 if the store did not know all of
--- its places. Claims of which it says 1, 3 or 4 are not made.
-local call, match, expand, unpack, pack, min, max = redis.call, string.match, unpack, struct.unpack, struct.pack, math.min, math.max
+-- Replies with doubles: the time, when the data set was created or 0, and for each claim: what is said of it, the sum,
+-- how many wants wait, when the first entry ends, and of each want the token, or 0 if it is not granted. It says 0, 1 if
+-- the claim is late, 2 if its places are lost, 3 if it has failed, 4 if it only asks, or 5 if the store did not know all
+-- of its places. Claims of which it says 1, 3 or 4 are not made.
+local call, match, expand, min, max = redis.call, string.match, unpack, math.min, math.max
+local unpack, pack = struct.unpack, struct.pack
 local huge, state = 9007199254740991, '<dddddd'
 local PROCESS, CHANNEL, N, MAX, WANTS, ENDS, WOKEN = 1, 2, 3, 4, 5, 6, 7 -- of those in line
 -- How many milliseconds a hash lives on after all that it has is over.
@@ -175,7 +176,8 @@ local function make()
 
   -- Only what has changed what is free wakes the first in line, who has asked before.
   local w = line[1]
-  if w and (sum < before or w[PROCESS] ~= head) and sum + w[N] <= w[MAX] and w[WOKEN] == 0 and 'p' .. w[PROCESS] ~= field then
+  if w and (sum < before or w[PROCESS] ~= head) and sum + w[N] <= w[MAX] and w[WOKEN] == 0
+      and 'p' .. w[PROCESS] ~= field then
     w[WOKEN] = 1
     if w[CHANNEL] ~= '' then redis.pcall('PUBLISH', channels .. w[CHANNEL], key .. ' ' .. w[PROCESS]) end
   end

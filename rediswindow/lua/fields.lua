@@ -1,4 +1,5 @@
--- Returns what the hash KEYS[1] has of limits: max, holds and the name of the field of each state, one a line. See windows.lua.
+-- Returns what the hash KEYS[1] has of limits: max, holds and the name of the field of each state, one a line. See
+-- windows.lua.
 local all, lines = redis.call('HGETALL', KEYS[1]), {}
 for i = 1, #all, 2 do
   if #all[i + 1] == 64 and string.find(all[i], '^[abcflw]%d') then
