@@ -56,7 +56,7 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 	if state.Wait == algorithm.NoRoom && (v == algorithm.Charge || v == algorithm.Set) {
 		return b.fail(v.String(), key, b.errFull)
 	}
-	*w = b.window(&x, state)
+	x.describe(b, state, w)
 	return nil
 }
 
@@ -169,9 +169,9 @@ func (x *access) removeEmpty() {
 	}
 }
 
-// window returns the window of a state. That of a call for which there is no room is that of a limit that is used up,
-// whose window is not known: the next cleaning makes room, or a call before, or the end of what is in a log.
-func (b *Backend) window(x *access, s algorithm.State) window.Window {
+// describe makes w, which is zero, the window of a state. Without room for the call, it is that of a limit that is used
+// up, whose window is not known: the next cleaning makes room, or a call before, or the end of what is in a log.
+func (x *access) describe(b *Backend, s algorithm.State, w *window.Window) {
 	if s.Wait == algorithm.NoRoom {
 		wait := min(b.cleanPeriod, window.Never-1)
 		if s.Left > 0 {
@@ -179,7 +179,7 @@ func (b *Backend) window(x *access, s algorithm.State) window.Window {
 		}
 		s = algorithm.State{Count: x.rule.Holds, Wait: wait}
 	}
-	return s.Window(x.at)
+	s.Describe(w, x.at)
 }
 
 // fewTakes is how many takes need no allocation.
@@ -248,7 +248,8 @@ func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Wi
 		state := x.call(algorithm.Peek, &takes[i].Limit, takes[i].N)
 		full = full || state.Wait == algorithm.NoRoom
 		granted = granted && state.Wait == 0
-		windows[i] = b.window(x, state)
+		windows[i] = window.Window{}
+		x.describe(b, state, &windows[i])
 		if state.Wait == 0 && takes[i].N > 0 {
 			x.reserve(1)
 		}

@@ -74,14 +74,21 @@ type State struct {
 }
 
 // Window returns the window of a record in a state at a time.
-func (s State) Window(t Time) window.Window {
-	w := window.Window{Count: s.Count, RetryAfter: s.Wait, Refused: s.Wait > 0}
+func (s State) Window(t Time) (w window.Window) {
+	s.Describe(&w, t)
+	return w
+}
+
+// Describe makes w, which is zero, that window. To copy a Window takes a part of the time of a call in memory.
+func (s State) Describe(w *window.Window, t Time) {
+	w.Count = s.Count
+	w.RetryAfter = s.Wait
+	w.Refused = s.Wait > 0
 	if s.Left > 0 {
 		w.ID = s.ID
 		w.Left = s.Left
 		w.ExpiresAt = t.Day.Add(s.Left)
 	}
-	return w
 }
 
 // Verb is what a call does with a record.
@@ -124,8 +131,8 @@ func (by *Rule) Take(r *Record, t Time, n, series uint64) State {
 	return State{Count: count + n, Left: by.left(r, now), ID: r.ID}
 }
 
-// Peek returns what Take would, without n. It drops what is over, and the record gets the numbers of the rule: who wants
-// it to stay as it is passes a copy.
+// Peek returns what Take would, without n. It drops what is over, and the record gets the numbers of the rule: for a
+// record that has to stay as it is, pass a copy.
 func (by *Rule) Peek(r *Record, t Time, n uint64) State {
 	now, count := by.look(r, t)
 	by.adopt(r)
