@@ -9,9 +9,9 @@ import (
 
 // call is a call of a method of the backend. If it has several parts, they are takes, all or none.
 type call struct {
-	apply func(p *part, t algorithm.Time) // does to the row of a part what the call is for
-	parts []part                          // their windows are the result
-	err   error                           // errConflict: the call has not been counted
+	apply func(parts []part, t algorithm.Time) // does what the call is for to the records of the rows
+	parts []part                               // their windows are the result
+	err   error                                // errConflict: the call has not been counted
 }
 
 // part is what a call does with one row.
@@ -42,22 +42,21 @@ func (c *call) decide(t algorithm.Time) {
 			return
 		}
 	}
-	if len(c.parts) > 1 && !c.allFit(t) {
-		return
-	}
-	for i := range c.parts {
-		c.apply(&c.parts[i], t)
-	}
+	c.apply(c.parts, t)
 }
 
-// allFit reports whether all takes would be granted. It sets the windows to what is counted without them.
-func (c *call) allFit(t algorithm.Time) bool {
+// takeParts makes all takes or none, and sets the windows.
+func takeParts(parts []part, t algorithm.Time) {
 	fit := true
-	for i := range c.parts {
-		c.parts[i].call(algorithm.Peek, t)
-		fit = fit && !c.parts[i].window.Refused
+	for i := range parts {
+		parts[i].call(algorithm.Peek, t)
+		fit = fit && !parts[i].window.Refused
 	}
-	return fit
+	for i := range parts {
+		if fit || len(parts) == 1 {
+			parts[i].call(algorithm.Take, t)
+		}
+	}
 }
 
 // call makes a call for the record of the row, and sets the window. A Peek changes nothing. A take that does not fit

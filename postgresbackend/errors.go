@@ -24,8 +24,6 @@ const (
 var (
 	// errRow says that a row has something else than a record of this version. It is about its key and limit alone.
 	errRow = errors.New("the row of the limit can't be read")
-	// errRows says that the server does not do what it was asked.
-	errRows = fmt.Errorf("%w: the server returned another number of rows", window.ErrUnavailable)
 	// errConflict says that another process has changed a row since it was read. Nothing was counted.
 	errConflict = fmt.Errorf("%w: others change the row all the time", window.ErrUnavailable)
 	errSlow     = fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout)

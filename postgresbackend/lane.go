@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
@@ -89,17 +93,40 @@ func (b *Backend) pass(ctx context.Context, c *batched) (sent bool, err error) {
 }
 
 // bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx
-// if that has ended, and otherwise that of f as one of a backend.
-func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) error {
+// if that has ended, and otherwise that of f as one of a backend. A panic is an error, too: functions of the program
+// that pgx calls may run on the goroutine of a lane, where nobody could recover, and other calls wait for the request.
+func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	if b.life.Err() != nil { // AfterFunc may run its function too late for f
 		return window.ErrClosed
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	err := f(bounded)
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: pgx has panicked: %v\n%s", window.ErrUnavailable, cause, debug.Stack())
+		}
+	}()
+	err = f(bounded)
 	if err != nil && ctx.Err() != nil && b.life.Err() == nil {
 		return ctx.Err()
 	}
 	return b.storeError(err)
+}
+
+// on calls f with a connection of the pool, as bound does. If pgx panics, the methods of the pool would keep theirs.
+func (b *Backend) on(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
+	return b.bound(ctx, func(ctx context.Context) error {
+		conn, err := b.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		return f(ctx, conn)
+	})
+}
+
+// send makes a round trip that is no request of calls.
+func (b *Backend) send(ctx context.Context, all *pgx.Batch) error {
+	return b.on(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { return conn.SendBatch(ctx, all).Close() })
 }

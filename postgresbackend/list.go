@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/window"
@@ -23,17 +24,25 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 	return func(yield func(window.Listed, error) bool) {
 		var key string // of the row with the error
 		var failed error
-		for f, err := range b.find(ctx, keys) {
-			l := window.Listed{}
-			if err == nil {
-				l, err = f.listed()
-			}
+		for spans := spansOf(keys); len(spans) > 0; {
+			page, err := b.page(ctx, spans[0])
 			if err != nil {
-				key = f.key
-				failed = err
-			} else if l.Window.Left > 0 && !yield(l, nil) {
-				_ = b.after("list", "", nil)
-				return
+				key, failed = "", err
+				break
+			}
+			for _, f := range page {
+				l, err := f.listed()
+				if err != nil {
+					key, failed = f.key, err
+				} else if l.Window.Left > 0 && !yield(l, nil) {
+					_ = b.after("list", "", nil)
+					return
+				}
+			}
+			if len(page) < listPage {
+				spans = spans[1:]
+			} else {
+				spans[0].after = page[len(page)-1].id
 			}
 		}
 		if err := b.after("list", key, failed); err != nil {
@@ -69,40 +78,22 @@ type span struct {
 	last  string
 }
 
-// find returns the rows of some keys, or of all, that have a state. After an error, there are no others.
-func (b *Backend) find(ctx context.Context, keys []string) iter.Seq2[found, error] {
-	spans := []span{{last: lastKey}}
-	if len(keys) > 0 {
-		spans = nil
+// spansOf returns the rows of some keys, or of all.
+func spansOf(keys []string) (spans []span) {
+	if len(keys) == 0 {
+		return []span{{last: lastKey}}
 	}
 	for _, key := range keys {
 		stored := storedKey(key)
 		spans = append(spans, span{id{key: stored}, stored})
 	}
-	return func(yield func(found, error) bool) {
-		for _, s := range spans {
-			for more := true; more; {
-				page, err := b.page(ctx, s)
-				if err != nil {
-					yield(found{}, err)
-					return
-				}
-				for _, f := range page {
-					if !yield(f, nil) {
-						return
-					}
-					s.after = f.id
-				}
-				more = len(page) == listPage
-			}
-		}
-	}
+	return spans
 }
 
 // page reads the first rows of a span, at most listPage.
 func (b *Backend) page(ctx context.Context, s span) (page []found, err error) {
-	err = b.bound(ctx, func(ctx context.Context) error {
-		rows, _ := b.pool.Query(ctx, b.sql.list, []byte(s.after.key), []byte(s.after.limit), []byte(s.last), int64(listPage))
+	err = b.on(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, _ := conn.Query(ctx, b.sql.list, []byte(s.after.key), []byte(s.after.limit), []byte(s.last), int64(listPage))
 		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
 			var key, limit []byte
 			var micros int64

@@ -286,3 +286,42 @@ CREATE TRIGGER full_disk BEFORE INSERT ON `+postgresbackend.Table(b)+` EXECUTE F
 	_, err = b.Take(t.Context(), "k", hourly, 1)
 	expect(t, errors.Is(err, window.ErrFull) && errors.Is(err, window.ErrUnavailable), "%v", err)
 }
+
+// panicking panics when a batch begins.
+type panicking struct{ now atomic.Bool }
+
+func (p *panicking) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	if p.now.Load() {
+		panic("a bug of the program")
+	}
+	return ctx
+}
+func (*panicking) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*panicking) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (*panicking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (*panicking) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A function of the program that pgx calls, and that panics, fails the calls of the request. It may run on a goroutine
+// of the backend, where it would end the process.
+func TestAPanicOfATracerIsAnError(t *testing.T) {
+	p := new(panicking)
+	pool := connect(t, testkit.StartPostgres(t), func(c *pgxpool.Config) { c.ConnConfig.Tracer = p })
+	b := postgresbackend.New(pool, newTable(t, pool)...)
+	p.now.Store(true)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			_, err := b.TakeAll(t.Context(), both("k")[:1+i%2], make([]window.Window, 1+i%2))
+			if !errors.Is(err, window.ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	_, err := b.Delete(t.Context(), "k")
+	expect(t, errors.Is(err, window.ErrUnavailable), "%v", err)
+	p.now.Store(false)
+	expect(t, must(t, b.Take, "k", hourly, 1).Count == 1, "what has failed was counted")
+}

@@ -94,7 +94,7 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 // window makes a call for a count, and returns its window.
 func (b *Backend) window(ctx context.Context, v algorithm.Verb, key string, l *window.Limit,
 	n uint64) (w window.Window, err error) {
-	c := &batched{Value: call{apply: func(p *part, t algorithm.Time) { p.call(v, t) }}}
+	c := &batched{Value: call{apply: func(p []part, t algorithm.Time) { p[0].call(v, t) }}}
 	err = b.one(ctx, v.String(), c, key, l, n)
 	if err == nil {
 		w = c.Value.parts[0].window
@@ -115,9 +115,10 @@ func (b *Backend) one(ctx context.Context, method string, c *batched, key string
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
 	given := false
-	c := &batched{Value: call{apply: func(p *part, t algorithm.Time) {
-		given = p.rule.GiveBack(&p.row.record, t, id, p.n)
-		p.row.changed = p.row.changed || given
+	c := &batched{Value: call{apply: func(p []part, t algorithm.Time) {
+		r := p[0].row
+		given = p[0].rule.GiveBack(&r.record, t, id, n)
+		r.changed = r.changed || given
 	}}}
 	if err := b.one(ctx, "give back", c, key, &l, n); err != nil {
 		return false, err // the request may still set given
@@ -127,7 +128,7 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	c := &batched{Value: call{apply: func(p *part, _ algorithm.Time) { p.row.end() }}}
+	c := &batched{Value: call{apply: func(p []part, _ algorithm.Time) { p[0].row.end() }}}
 	return b.one(ctx, "reset", c, key, &l, 0)
 }
 
@@ -140,12 +141,18 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 		texts = append(texts, binary.BigEndian.AppendUint64(nil, uint64(scale)))
 	}
+	n, err = b.delete(ctx, storedKey(key), texts)
+	return n, b.after("delete", key, err)
+}
+
+// delete ends the windows of a key as it is stored, and returns how many there were.
+func (b *Backend) delete(ctx context.Context, key string, scales [][]byte) (n int, err error) {
 	var all pgx.Batch
 	all.Queue(beginSQL)
 	if b.durability == Async {
 		all.Queue(asyncSQL)
 	}
-	all.Queue(b.sql.delete, []byte(storedKey(key)), texts).Query(func(rows pgx.Rows) error {
+	all.Queue(b.sql.delete, []byte(key), scales).Query(func(rows pgx.Rows) error {
 		var ends, micros int64
 		_, err := pgx.ForEachRow(rows, []any{&ends, &micros}, func() error {
 			if ends > b.timeOf(micros).Now {
@@ -156,11 +163,10 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		return err
 	})
 	all.Queue(commitSQL)
-	err = b.bound(ctx, func(ctx context.Context) error { return b.pool.SendBatch(ctx, &all).Close() })
-	if err != nil {
-		n = 0
+	if err := b.send(ctx, &all); err != nil {
+		return 0, err
 	}
-	return n, b.after("delete", key, err)
+	return n, nil
 }
 
 // TakeAll implements [window.Backend] in one transaction. Takes of one count lock nothing.
@@ -172,10 +178,7 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 
 // takeAll makes takes of different counts, all or none.
 func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	c := &batched{Value: call{
-		apply: func(p *part, t algorithm.Time) { p.call(algorithm.Take, t) },
-		parts: make([]part, len(takes)),
-	}}
+	c := &batched{Value: call{apply: takeParts, parts: make([]part, len(takes))}}
 	for i := range takes {
 		c.Value.parts[i] = newPart(takes[i].Key, &takes[i].Limit, takes[i].N)
 	}

@@ -85,16 +85,11 @@ func (q *request) read(ctx context.Context, conn *pgxpool.Conn) (t algorithm.Tim
 		var version, micros int64
 		at := 0
 		_, err := pgx.ForEachRow(rows, []any{(*pgtype.DriverBytes)(&state), &version, &micros}, func() error {
-			if at++; at > len(q.rows) {
-				return errRows
-			}
 			t = b.timeOf(micros)
-			q.rows[at-1].load(state, version, t)
+			q.rows[at].load(state, version, t)
+			at++
 			return nil
 		})
-		if err == nil && at < len(q.rows) {
-			err = errRows
-		}
 		return err
 	})
 	return t, conn.SendBatch(ctx, &all).Close()
@@ -120,19 +115,11 @@ func (q *request) write(ctx context.Context, conn *pgxpool.Conn, t algorithm.Tim
 			all.Queue(asyncSQL)
 		}
 		all.Queue(b.sql.write, columns(changed, t)...).Query(func(written pgx.Rows) error {
-			versions := make(map[int64]bool, len(changed))
-			var version int64
-			_, err := pgx.ForEachRow(written, []any{&version}, func() error {
-				versions[version] = true
-				return nil
-			})
-			if err != nil {
-				return err
-			}
+			versions, err := pgx.CollectRows(written, pgx.RowTo[int64])
 			for _, r := range changed {
-				r.conflict = !versions[r.version]
+				r.conflict = !slices.Contains(versions, r.version)
 			}
-			return nil
+			return err
 		})
 	}
 	if q.locks {

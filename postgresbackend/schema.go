@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/throttr-go/throttr/window"
 )
@@ -97,8 +98,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if !hasCode(err, undefinedTable) {
 		return err
 	}
-	_ = b.bound(ctx, func(ctx context.Context) error {
-		_, err = b.pool.Exec(ctx, b.schema(), pgx.QueryExecModeSimpleProtocol)
+	_ = b.on(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err = conn.Exec(ctx, b.schema(), pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
 	if err := b.ping(ctx); !hasCode(err, undefinedTable) { // another process may have made it
@@ -114,5 +115,5 @@ func (b *Backend) ping(ctx context.Context) error {
 	all.Queue(b.sql.read, [][]byte{}, [][]byte{})
 	all.Queue(b.sql.write, [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
 	all.Queue(b.sql.sweep, "(0,0)", "(0,0)")
-	return b.bound(ctx, func(ctx context.Context) error { return b.pool.SendBatch(ctx, &all).Close() })
+	return b.send(ctx, &all)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -48,8 +49,8 @@ func (b *Backend) sweep(ctx context.Context) (due bool, err error) {
 	if b.now != nil {
 		return false, nil
 	}
-	err = b.bound(ctx, func(ctx context.Context) error {
-		tag, err := b.pool.Exec(ctx, b.sql.dueToSweep)
+	err = b.on(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		tag, err := conn.Exec(ctx, b.sql.dueToSweep)
 		due = tag.RowsAffected() > 0
 		return err
 	})
@@ -62,7 +63,9 @@ func (b *Backend) sweep(ctx context.Context) (due bool, err error) {
 // sweepAll deletes rows that are over, and returns how many.
 func (b *Backend) sweepAll(ctx context.Context) (n int, err error) {
 	var pages int64
-	err = b.bound(ctx, func(ctx context.Context) error { return b.pool.QueryRow(ctx, pagesSQL, b.table).Scan(&pages) })
+	err = b.on(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, pagesSQL, b.table).Scan(&pages)
+	})
 	for from := int64(0); from < pages && err == nil; from += sweepPages {
 		var all pgx.Batch
 		all.Queue(beginSQL)
@@ -72,7 +75,7 @@ func (b *Backend) sweepAll(ctx context.Context) (n int, err error) {
 			return nil
 		})
 		all.Queue(commitSQL)
-		err = b.bound(ctx, func(ctx context.Context) error { return b.pool.SendBatch(ctx, &all).Close() })
+		err = b.send(ctx, &all)
 	}
 	return n, err
 }
