@@ -287,6 +287,22 @@ CREATE TRIGGER full_disk BEFORE INSERT ON `+postgresbackend.Table(b)+` EXECUTE F
 	expect(t, errors.Is(err, window.ErrFull) && errors.Is(err, window.ErrUnavailable), "%v", err)
 }
 
+// What others have got in the way of was not done, and is made again, also a Delete.
+func TestADeleteThatOthersHaveEndedIsMadeAgain(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	b := postgresbackend.New(pool, newTable(t, pool)...)
+	_, err := pool.Exec(t.Context(), `CREATE SEQUENCE tried; CREATE FUNCTION others() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN CASE nextval('tried')
+	WHEN 1 THEN RAISE EXCEPTION 'deadlock' USING ERRCODE = 'deadlock_detected';
+	WHEN 2 THEN RAISE EXCEPTION 'others' USING ERRCODE = 'serialization_failure';
+	ELSE RETURN NEW; END CASE; END $$;
+CREATE TRIGGER others BEFORE UPDATE ON `+postgresbackend.Table(b)+` FOR EACH ROW EXECUTE FUNCTION others()`, pgx.QueryExecModeSimpleProtocol)
+	noError(t, err)
+	must(t, b.Take, "k", hourly, 1)
+	n, err := b.Delete(t.Context(), "k")
+	expect(t, n == 1 && err == nil, "%d, %v", n, err)
+}
+
 // panicking panics when a batch begins.
 type panicking struct{ now atomic.Bool }
 

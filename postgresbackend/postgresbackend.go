@@ -141,8 +141,12 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 		texts = append(texts, binary.BigEndian.AppendUint64(nil, uint64(scale)))
 	}
-	n, err = b.delete(ctx, storedKey(key), texts)
-	return n, b.after("delete", key, err)
+	for attempt := 1; ; attempt++ {
+		n, err = b.delete(ctx, storedKey(key), texts)
+		if !isConflict(err) || attempt == maxAttempts {
+			return n, b.after("delete", key, err)
+		}
+	}
 }
 
 // delete ends the windows of a key as it is stored, and returns how many there were.
