@@ -44,22 +44,17 @@ func (e *env) config() (throttr.Config, error) {
 	return cfg, err
 }
 
-// withClient connects, calls f, and disconnects.
-func (e *env) withClient(ctx context.Context, f func(ctx context.Context, c client) (bool, error)) (bool, error) {
-	return with(ctx, e.timeout, e.connect, f)
-}
-
 // connect connects to the servers of the store.
 func (e *env) connect(ctx context.Context) (client, error) {
 	cfg, err := e.config()
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, cfg)
+	return connectTo(ctx, cfg)
 }
 
-// connect connects to servers of any value size, which must be the same for all.
-func connect(ctx context.Context, cfg throttr.Config) (client, error) {
+// connectTo connects to servers of any value size, which must be the same for all.
+func connectTo(ctx context.Context, cfg throttr.Config) (client, error) {
 	c, err := connectSize[uint16](ctx, cfg)
 	var one *throttr.ValueSizeError
 	if !errors.As(err, &one) {
@@ -117,11 +112,7 @@ func (c typed[T]) queryMany(ctx context.Context, key string, n int) error {
 
 func (c typed[T]) update(ctx context.Context, key string, attribute codec.Attribute, change codec.Change,
 	value uint64) (bool, error) {
-	field := "quota"
-	if attribute == codec.TimeToLive {
-		field = "TTL"
-	}
-	v, err := narrow[T](field, value)
+	v, err := narrow[T](map[codec.Attribute]string{codec.Quota: "quota", codec.TimeToLive: "TTL"}[attribute], value)
 	if err != nil {
 		return false, err
 	}

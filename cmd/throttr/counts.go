@@ -41,9 +41,8 @@ func limitedOf(l throttr.Limit) *limited {
 }
 
 func countedOf(l *throttr.Listed) counted {
-	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, Count: l.Window.Count, EndsIn: l.Window.Left.Seconds(),
-		EndsAt: l.Window.ExpiresAt.UTC()}
-	c.limited = *limitedOf(l.Limit)
+	c := counted{keyed: keyOf(l.Key), Digest: l.Digest, limited: *limitedOf(l.Limit), Count: l.Window.Count,
+		EndsIn: l.Window.Left.Seconds(), EndsAt: l.Window.ExpiresAt.UTC()}
 	if used := usage(l); used >= 0 {
 		c.Used = &used
 	}
@@ -110,7 +109,7 @@ func list(e *env, f *flags) action {
 	prefix := f.String("prefix", "", "list only keys that begin `so`")
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns(countColumns...)
-		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
 			some := len(keys) == 0
 			for c, err := range b.List(ctx, keys...) {
 				if err != nil {
@@ -180,7 +179,7 @@ func forget(e *env, f *flags) action {
 func (e *env) changing(change func(ctx context.Context, b throttr.Backend, key string) (bool, error)) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "name", "count", "in", "algorithm", "result")
-		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
 			return forAll(keys, func(key string) (bool, error) { return change(ctx, b, key) })
 		})
 	}
@@ -189,24 +188,30 @@ func (e *env) changing(change func(ctx context.Context, b throttr.Backend, key s
 // giveBack is the command give-back.
 func giveBack(e *env, f *flags) action {
 	l := limitFlagsOf(f)
-	n := uint64(1)
-	f.number(&n, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
+	most := uint64(1)
+	number(f, &most, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
 	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
-		return giveBackTo(ctx, e.out, b, l, key, n)
+		c, err := l.window(ctx, b, key)
+		if err != nil {
+			return false, err
+		}
+		n := uint64(0)
+		if c == nil {
+			e.out.change(changed{keyed: keyOf(key), GivenBack: &n}, nil, "")
+			return false, nil
+		}
+		c.Key = key // it may be listed as a digest
+		n, err = giveBackTo(ctx, b, c, most)
+		if err == nil {
+			e.out.change(changed{keyed: keyOf(key), GivenBack: &n}, c, fmt.Sprintf("%d given back", n))
+		}
+		return n > 0, err
 	})
 }
 
-// giveBackTo gives most back to the window of a key, or what it has counted if that is less.
-func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFlags, key string,
-	most uint64) (bool, error) {
-	c, err := l.window(ctx, b, key)
-	if err != nil {
-		return false, err
-	}
-	if c == nil {
-		out.change(changed{keyed: keyOf(key), GivenBack: new(uint64)}, nil, "")
-		return false, nil
-	}
+// giveBackTo gives most back to a count, or what it has counted if that is less, and returns how much. The window of the
+// count is then the one that is left.
+func giveBackTo(ctx context.Context, b throttr.Backend, c *throttr.Listed, most uint64) (n uint64, err error) {
 	// What counts 1 returns the ID of the window. The 1 is given back, too. Throttr servers, which store no Max, give
 	// back to takes only. Other stores keep the Max of the call, and may be full.
 	call := b.Charge
@@ -215,26 +220,19 @@ func giveBackTo(ctx context.Context, out *output, b throttr.Backend, l *limitFla
 		limit = largest(b, limit)
 		call = b.Take
 	}
-	w, err := call(ctx, key, limit, 1)
-	if err != nil {
-		return false, err
+	if c.Window, err = call(ctx, c.Key, limit, 1); err != nil {
+		return 0, err
 	}
-	if w.Refused {
-		return false, fmt.Errorf("the count of %s is the largest there is: see throttr help forget", shown(key))
+	if c.Window.Refused {
+		return 0, fmt.Errorf("the count of %s is the largest there is: see throttr help forget", shown(c.Key))
 	}
-	n := min(most, w.Count-1)
-	given, err := b.GiveBack(ctx, key, limit, n+1, w.ID)
-	switch {
-	case err != nil:
-		return false, err
-	case given:
-		w.Count -= n + 1
-	default:
-		n = 0
+	n = min(most, c.Window.Count-1)
+	given, err := b.GiveBack(ctx, c.Key, limit, n+1, c.Window.ID)
+	if err != nil || !given {
+		return 0, err
 	}
-	c.Window = w
-	out.change(changed{keyed: keyOf(key), GivenBack: &n}, c, fmt.Sprintf("%d given back", n))
-	return n > 0, nil
+	c.Window.Count -= n + 1
+	return n, nil
 }
 
 // window returns the window of a key to which can be given back, or nil if there is none.
@@ -302,7 +300,7 @@ func holders(e *env, f *flags) action {
 	name := f.String("name", "", "the `name` of the limit")
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "name", "used", "process", "held", "waiting", "lease ends in")
-		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (some bool, err error) {
+		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (some bool, err error) {
 			for p, err := range b.ListPlaces(ctx, keys...) {
 				if errors.Is(err, throttr.ErrUnsupported) {
 					return false, errors.New("places in flight are not kept on this store")
@@ -315,13 +313,10 @@ func holders(e *env, f *flags) action {
 				}
 				for _, h := range p.ByProcess {
 					some = true
-					ends := "-"
-					if h.LeaseEnds > 0 {
-						ends = left(h.LeaseEnds)
-					}
 					e.out.add(held{keyOf(p.Key), p.Digest, p.Name, p.Used, h.Process, h.Held, h.Waiting,
 						h.LeaseEnds.Seconds()},
-						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting, ends)
+						shown(p.Key), dash(p.Name), p.Used, dash(h.Process), h.Held, h.Waiting,
+						leftIf(h.LeaseEnds > 0, h.LeaseEnds))
 				}
 			}
 			return some, nil

@@ -17,7 +17,7 @@ func decide(do decision, least uint64) func(*env, *flags) action {
 	return func(e *env, f *flags) action {
 		l := limitFlagsOf(f)
 		n := uint64(1)
-		f.number(&n, "n", least, math.MaxUint64, "how `many` for each key (default 1); of peek, 0 asks only what is counted")
+		number(f, &n, "n", least, math.MaxUint64, "how `many` for each key (default 1); of peek, 0 asks only what is counted")
 		return func(ctx context.Context, keys []string) (bool, error) {
 			if !f.isSet("limit") {
 				return false, errors.New("--limit is missing: how many a window may have; throttr list KEY prints what is stored")
@@ -26,7 +26,7 @@ func decide(do decision, least uint64) func(*env, *flags) action {
 			if err != nil {
 				return false, err
 			}
-			return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+			return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
 				takes := make([]throttr.Take, len(keys))
 				for i, key := range keys {
 					takes[i] = limit.For(key, n)
@@ -59,11 +59,7 @@ func (o *output) decision(key string, res throttr.Result, allowed bool, word str
 		seconds := res.RetryAfter.Seconds()
 		r.RetryAfterSeconds = &seconds
 	}
-	end := "-"
-	if !res.ResetAt.IsZero() {
-		end = left(res.ResetAfter)
-	}
-	o.add(r, shown(key), word, res.Count, res.Limit, res.Remaining, end)
+	o.add(r, shown(key), word, res.Count, res.Limit, res.Remaining, leftIf(!res.ResetAt.IsZero(), res.ResetAfter))
 }
 
 // word returns the word for a decision.

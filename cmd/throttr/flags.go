@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"flag"
@@ -91,9 +92,10 @@ func (f *flags) isSet(names ...string) (set bool) {
 }
 
 // number defines a flag for a whole number from least to most, whose default is the present value.
-func (f *flags) number(n *uint64, name string, least, most uint64, usage string) {
-	f.Func(name, usage, func(text string) (err error) {
-		*n, err = parseNumber(text, least, most)
+func number[N int | uint8 | uint64](f *flags, n *N, name string, least, most uint64, usage string) {
+	f.Func(name, usage, func(text string) error {
+		parsed, err := parseNumber(text, least, most)
+		*n = N(parsed)
 		return err
 	})
 }
@@ -136,39 +138,36 @@ func (f *flags) text(value encoding.TextUnmarshaler, name, usage string) {
 // limitFlags are the flags of a limit.
 type limitFlags struct {
 	throttr.Limit
-	f        *flags
-	startDay uint64
+	f *flags
 }
 
 // limitFlagsOf defines the flags of a limit.
 func limitFlagsOf(f *flags) *limitFlags {
 	l := &limitFlags{f: f}
 	f.StringVar(&l.Name, "name", "", "the `name` of the limit")
-	f.number(&l.Max, "limit", 0, math.MaxUint64, "the Max of the limit: how `many` a window may have")
+	number(f, &l.Max, "limit", 0, math.MaxUint64, "the Max of the limit: how `many` a window may have")
 	f.duration(&l.Scale, "scale", "the `length` of a window, such as 1m or 30d")
 	f.text(&l.Algorithm, "algorithm", "the `algorithm`: fixed-window (the default), aligned-window, "+
 		"token-bucket, sliding-window, sliding-log; with --calendar calendar-window")
-	f.number(&l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
+	number(f, &l.Burst, "burst", 0, math.MaxUint64, "how `many` a token bucket holds, if not Max")
 	f.text(&l.Calendar, "calendar",
 		"in place of --scale: windows are a `unit` of the calendar: day, week, month, year")
 	f.StringVar(&l.Zone, "zone", "", "the time `zone` of the calendar, such as Europe/Berlin, if not UTC")
-	f.number(&l.startDay, "start-day", 0, 31,
+	number(f, &l.StartDay, "start-day", 0, 31,
 		"the `day` of the month, or of the week from 1 (Monday), on which windows start")
 	return l
 }
 
 // limit returns the limit, for a command that needs one.
 func (l *limitFlags) limit() (throttr.Limit, error) {
-	l.StartDay = uint8(l.startDay)
 	if l.Scale == 0 && l.Calendar == 0 {
 		return l.Limit, errors.New("--scale, or --calendar, is missing: a count belongs to it, and to --name and --algorithm")
 	}
-	if l.Scale == 0 && l.Algorithm == 0 {
-		l.Algorithm = throttr.CalendarWindow
+	byDefault := throttr.FixedWindow
+	if l.Scale == 0 {
+		byDefault = throttr.CalendarWindow
 	}
-	if l.Algorithm == 0 {
-		l.Algorithm = throttr.FixedWindow
-	}
+	l.Algorithm = cmp.Or(l.Algorithm, byDefault)
 	return l.Limit, nil
 }
 
@@ -176,5 +175,5 @@ func (l *limitFlags) limit() (throttr.Limit, error) {
 func (l *limitFlags) matches(o throttr.Limit) bool {
 	return (!l.f.isSet("name") || l.Name == o.Name) && (l.Scale == 0 || l.Scale == o.Scale) &&
 		(l.Algorithm == 0 || l.Algorithm == o.Algorithm) && (l.Calendar == 0 || l.Calendar == o.Calendar) &&
-		(!l.f.isSet("zone") || l.Zone == o.Zone) && (l.startDay == 0 || uint8(l.startDay) == max(o.StartDay, 1))
+		(!l.f.isSet("zone") || l.Zone == o.Zone) && (l.StartDay == 0 || l.StartDay == max(o.StartDay, 1))
 }

@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -55,17 +54,9 @@ const firstOfServers = "insert"
 
 // check checks the number of arguments.
 func (c *command) check(args []string) error {
-	least, most := 0, 0
-	for arg := range strings.FieldsSeq(c.args) {
-		if !strings.HasPrefix(arg, "[") {
-			least++
-		}
-		most++
-		if strings.Contains(arg, "...") {
-			most = len(args)
-		}
-	}
-	if len(args) < least || len(args) > max(least, most) {
+	most := len(strings.Fields(c.args))
+	least := most - strings.Count(c.args, "[")
+	if len(args) < least || len(args) > most && !strings.Contains(c.args, "...") {
 		return fmt.Errorf("there are %d arguments, and it takes%s: see --help", len(args), cmp.Or(c.args, " none"))
 	}
 	return nil
@@ -96,21 +87,17 @@ func (c *command) help(f *flags) string {
 	}
 	fmt.Fprintln(&b, "\nFlags:")
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	f.VisitAll(func(one *flag.Flag) { helpOf(table, one) })
+	f.VisitAll(func(one *flag.Flag) {
+		name, usage := flag.UnquoteUsage(one)
+		if one.DefValue != "" && one.DefValue != "false" {
+			usage += " (default " + one.DefValue + ")"
+		}
+		if usage != "" {
+			fmt.Fprintf(table, "  %s\t%s\n", strings.TrimSpace("--"+one.Name+" "+name), usage)
+		}
+	})
 	table.Flush()
 	return b.String()
-}
-
-// helpOf writes the help of a flag, unless it has none.
-func helpOf(table io.Writer, f *flag.Flag) {
-	name, usage := flag.UnquoteUsage(f)
-	if usage == "" {
-		return
-	}
-	if f.DefValue != "" && f.DefValue != "false" {
-		usage += " (default " + f.DefValue + ")"
-	}
-	fmt.Fprintf(table, "  %s\t%s\n", strings.TrimSpace("--"+f.Name+" "+name), usage)
 }
 
 // version returns the version of the program, which is that of its module, of Go, and the platform.

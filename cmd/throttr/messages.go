@@ -34,7 +34,7 @@ type message struct {
 
 func subscribe(e *env, f *flags) action {
 	n := uint64(0)
-	f.number(&n, "n", 0, math.MaxUint64, "end after so `many` messages; 0: never")
+	number(f, &n, "n", 0, math.MaxUint64, "end after so `many` messages; 0: never")
 	return func(ctx context.Context, args []string) (bool, error) {
 		c, err := within(ctx, e.timeout, e.connect)
 		if err != nil {

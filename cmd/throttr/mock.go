@@ -15,8 +15,8 @@ import (
 func mockServer(e *env, f *flags) action {
 	addr := f.String("addr", "127.0.0.1:9000", "`host:port` to listen on; port 0: a free one")
 	unix := f.String("unix", "", "`path` of a unix socket to listen on instead")
-	size := uint64(2)
-	f.number(&size, "size", 1, 8, "the value size: 1, 2, 4 or 8 `bytes` (default 2)")
+	size := 2
+	number(f, &size, "size", 1, 8, "the value size: 1, 2, 4 or 8 `bytes` (default 2)")
 	var service time.Duration
 	f.duration(&service, "service-time", "the `time` that each request takes, one after the other")
 	real := f.Bool("real-service-time", false, "take as long as a real server")
@@ -26,7 +26,7 @@ func mockServer(e *env, f *flags) action {
 		return err
 	})
 	return func(ctx context.Context, _ []string) (bool, error) {
-		opts = append(opts, mockserver.WithAddr("tcp", *addr), mockserver.WithValueSize(int(size)),
+		opts = append(opts, mockserver.WithAddr("tcp", *addr), mockserver.WithValueSize(size),
 			mockserver.WithServiceTime(service))
 		if *unix != "" && f.isSet("addr") {
 			return false, errors.New("--addr and --unix can't be used together")

@@ -21,7 +21,6 @@ type output struct {
 	table   *tabwriter.Writer
 	heading []string // precedes the first row
 	rows    int      // in table
-	err     error    // the first one
 }
 
 // blockRows is how many rows are printed together. Their columns are of equal width.
@@ -48,22 +47,14 @@ func (o *output) columns(names ...string) {
 // add prints a line as JSON, or as a row of fields.
 func (o *output) add(line any, fields ...any) {
 	if o.json != nil {
-		if err := o.json.Encode(line); err != nil && o.err == nil {
-			o.err = err
-		}
+		o.json.Encode(line) // fails only if the writer does, see flush
 		return
 	}
 	if o.heading != nil {
 		fmt.Fprintln(o.table, strings.Join(o.heading, "\t"))
 		o.heading = nil
 	}
-	for i, field := range fields {
-		if i > 0 {
-			fmt.Fprint(o.table, "\t")
-		}
-		fmt.Fprint(o.table, field)
-	}
-	fmt.Fprintln(o.table)
+	fmt.Fprintf(o.table, strings.Repeat("%v\t", len(fields)-1)+"%v\n", fields...)
 	if o.rows++; o.rows%blockRows == 0 {
 		o.table.Flush()
 	}
@@ -78,22 +69,17 @@ func (o *output) text(text string) {
 // flush prints everything that was added.
 func (o *output) flush() error {
 	o.table.Flush()
-	if err := o.w.Flush(); err != nil {
-		return err
-	}
-	return o.err
+	return o.w.Flush()
 }
 
 // quoted returns text as it is, or quoted if it is empty or contains spaces, quotes or bytes
 // that are not printable.
 func quoted(text string) string {
-	plain := text != "" && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool {
-		return r == ' ' || r == '"' || r == '\\' || !strconv.IsPrint(r)
-	})
-	if plain {
+	q := strconv.Quote(text)
+	if text != "" && !strings.Contains(text, " ") && q == `"`+text+`"` {
 		return text
 	}
-	return strconv.Quote(text)
+	return q
 }
 
 // keyWidth is how much of a key a table shows. The digests of package httplimit fit.
@@ -148,6 +134,14 @@ func left(d time.Duration) string {
 		d = d.Round(100 * time.Microsecond)
 	}
 	return formatScale(d)
+}
+
+// leftIf is left, or a dash if nothing ends.
+func leftIf(ends bool, d time.Duration) string {
+	if ends {
+		return left(d)
+	}
+	return "-"
 }
 
 // formatTime formats a time.

@@ -18,9 +18,11 @@ type done struct {
 	Result string `json:"result"`
 }
 
+// onKey does something with a key. It returns false if the outcome is negative.
+type onKey func(ctx context.Context, c client, key string) (bool, error)
+
 // each does something with each key, and prints one of two results.
-func (e *env) each(ctx context.Context, keys []string, yes, no string,
-	do func(ctx context.Context, c client, key string) (bool, error)) (bool, error) {
+func (e *env) each(ctx context.Context, keys []string, yes, no string, do onKey) (bool, error) {
 	return e.forKeys(ctx, keys, func(ctx context.Context, c client, key string) (bool, error) {
 		ok, err := do(ctx, c, key)
 		if err == nil {
@@ -32,37 +34,35 @@ func (e *env) each(ctx context.Context, keys []string, yes, no string,
 }
 
 // forKeys connects, and does something with each key.
-func (e *env) forKeys(ctx context.Context, keys []string,
-	do func(ctx context.Context, c client, key string) (bool, error)) (bool, error) {
-	return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
+func (e *env) forKeys(ctx context.Context, keys []string, do onKey) (bool, error) {
+	return with(ctx, e, e.connect, func(ctx context.Context, c client) (bool, error) {
 		return forAll(keys, func(key string) (bool, error) { return do(ctx, c, key) })
 	})
 }
 
-var errNoTTL = errors.New("--ttl is missing: the time until the record expires")
-
-// ttlOf defines the flag for a TTL, which is needed.
-func ttlOf(f *flags) (ttl *time.Duration) {
-	ttl = new(time.Duration)
-	f.duration(ttl, "ttl", "the `time` until the record expires, such as 1h")
-	return ttl
+// withTTL defines the flag for a TTL, which is needed, and returns an action that has one.
+func withTTL(f *flags, do func(ctx context.Context, args []string, ttl time.Duration) (bool, error)) action {
+	var ttl time.Duration
+	f.duration(&ttl, "ttl", "the `time` until the record expires, such as 1h")
+	return func(ctx context.Context, args []string) (bool, error) {
+		if ttl == 0 {
+			return false, errors.New("--ttl is missing: the time until the record expires")
+		}
+		return do(ctx, args, ttl)
+	}
 }
 
 func insert(e *env, f *flags) action {
-	ttl := ttlOf(f)
-	return func(ctx context.Context, args []string) (bool, error) {
-		if *ttl == 0 {
-			return false, errNoTTL
-		}
+	return withTTL(f, func(ctx context.Context, args []string, ttl time.Duration) (bool, error) {
 		quota, err := parseNumber(args[1], 0, math.MaxUint64)
 		if err != nil {
 			return false, fmt.Errorf("quota %s: %w", args[1], err)
 		}
 		return e.each(ctx, args[:1], "inserted", "exists",
 			func(ctx context.Context, c client, key string) (bool, error) {
-				return c.insert(ctx, key, quota, *ttl)
+				return c.insert(ctx, key, quota, ttl)
 			})
-	}
+	})
 }
 
 // record is the JSON of a counter or a buffer. All but Found is missing if it is not found. ValueBase64 is there if
@@ -153,20 +153,16 @@ func purge(e *env, _ *flags) action {
 }
 
 func set(e *env, f *flags) action {
-	ttl := ttlOf(f)
-	return func(ctx context.Context, args []string) (bool, error) {
-		if *ttl == 0 {
-			return false, errNoTTL
-		}
+	return withTTL(f, func(ctx context.Context, args []string, ttl time.Duration) (bool, error) {
 		value, err := e.argument(args[1])
 		if err != nil {
 			return false, err
 		}
 		return e.each(ctx, args[:1], "set", "is a counter, or has just expired",
 			func(ctx context.Context, c client, key string) (bool, error) {
-				return c.set(ctx, key, value, *ttl)
+				return c.set(ctx, key, value, ttl)
 			})
-	}
+	})
 }
 
 // maxStdin is far more than a frame can carry.

@@ -35,7 +35,7 @@ func info(e *env, _ *flags) action {
 			for _, server := range cfg.Servers {
 				one := cfg
 				one.Servers = []string{server}
-				c, err := connect(ctx, one)
+				c, err := connectTo(ctx, one)
 				if err == nil {
 					err = e.infoOf(ctx, c)
 					c.Close()
@@ -129,7 +129,7 @@ func sweep(e *env, f *flags) action {
 	dryRun := f.Bool("dry-run", false, "print what would be done, and do nothing")
 	return func(ctx context.Context, _ []string) (bool, error) {
 		e.out.columns("server", "found", "removed", "kept", "foreign")
-		return e.withClient(ctx, func(ctx context.Context, c client) (bool, error) {
+		return with(ctx, e, e.connect, func(ctx context.Context, c client) (bool, error) {
 			all, err := c.Sweep(ctx, *dryRun)
 			for _, s := range all {
 				e.out.add(swept{s.Server, s.Records, s.Removed, s.Kept, s.Foreign, *dryRun}, s.Server, s.Records,

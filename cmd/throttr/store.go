@@ -25,16 +25,10 @@ func (e *env) url() string {
 	return text
 }
 
-// withStore opens the store, calls f, and closes it.
-func (e *env) withStore(ctx context.Context,
-	f func(ctx context.Context, b *throttr.OpenBackend) (bool, error)) (bool, error) {
-	return with(ctx, e.timeout, e.open, f)
-}
-
-// with opens a store or a client, calls f, and closes it, all within the timeout.
-func with[C io.Closer](ctx context.Context, timeout time.Duration, open func(context.Context) (C, error),
+// with opens a store, or connects a client, calls f, and closes it, all within the timeout.
+func with[C io.Closer](ctx context.Context, e *env, open func(context.Context) (C, error),
 	f func(ctx context.Context, c C) (bool, error)) (bool, error) {
-	return within(ctx, timeout, func(ctx context.Context) (bool, error) {
+	return within(ctx, e.timeout, func(ctx context.Context) (bool, error) {
 		c, err := open(ctx)
 		if err != nil {
 			return false, err
@@ -60,7 +54,7 @@ func (e *env) open(ctx context.Context) (*throttr.OpenBackend, error) {
 // ping is the command ping.
 func ping(e *env, _ *flags) action {
 	return func(ctx context.Context, _ []string) (bool, error) {
-		return e.withStore(ctx, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
+		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
 			start := time.Now()
 			if err := b.Ping(ctx); err != nil {
 				return false, err

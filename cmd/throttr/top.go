@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -48,16 +50,14 @@ type followed struct {
 
 // watch is the command top.
 func watch(e *env, f *flags) action {
-	t := &top{limit: limitFlagsOf(f), every: 2 * time.Second}
+	t := &top{limit: limitFlagsOf(f), every: 2 * time.Second, shown: 20}
 	f.duration(&t.every, "every", "the `time` between two views (default 2s)")
-	shown := uint64(20)
-	f.number(&shown, "n", 1, 10_000, "how `many` counts to print (default 20); a terminal shows those that fit")
+	number(f, &t.shown, "n", 1, 10_000, "how `many` counts to print (default 20); a terminal shows those that fit")
 	once := f.Bool("once", false, "print one view and end")
 	return func(ctx context.Context, _ []string) (bool, error) {
 		if t.every < 100*time.Millisecond {
 			return false, fmt.Errorf("--every %v: must be at least 100ms", t.every)
 		}
-		t.shown = int(shown)
 		b, err := within(ctx, e.timeout, e.open)
 		if err != nil {
 			return false, err
@@ -125,12 +125,7 @@ type countID struct {
 	limit throttr.Limit
 }
 
-func idOf(c *throttr.Listed) countID {
-	l := c.Limit
-	l.Max = 0
-	l.Burst = 0
-	return countID{c.Key, l}
-}
+func idOf(c *throttr.Listed) countID { return countID{c.Key, limits.Identity(&c.Limit)} }
 
 // list reads all counts, and returns the fullest.
 func (t *top) list(ctx context.Context) ([]*followed, error) {
@@ -165,11 +160,7 @@ func (t *top) list(ctx context.Context) ([]*followed, error) {
 
 // keepFullest removes all but the n fullest counts, and returns them, the fullest first.
 func keepFullest(found map[countID]*followed, n int) []*followed {
-	all := make([]*followed, 0, len(found))
-	for _, f := range found {
-		all = append(all, f)
-	}
-	slices.SortFunc(all, compare)
+	all := slices.SortedFunc(maps.Values(found), compare)
 	for _, f := range all[min(n, len(all)):] {
 		delete(found, idOf(&f.Listed))
 	}
@@ -191,7 +182,11 @@ func (t *top) readFullest(ctx context.Context) error {
 			continue
 		}
 		all.Go(func() error {
-			w, err := t.b.Peek(ctx, f.Key, t.permitted(f.Limit), 0)
+			limit := f.Limit
+			if limit.Max == 0 || t.limit.f.isSet("limit") {
+				limit = largest(t.b, limit) // a full window may be known to be full, and is not read again
+			}
+			w, err := t.b.Peek(ctx, f.Key, limit, 0)
 			if err == nil {
 				f.update(w, time.Now())
 			}
@@ -201,15 +196,6 @@ func (t *top) readFullest(ctx context.Context) error {
 	err := all.Wait()
 	slices.SortFunc(t.fullest, compare)
 	return err
-}
-
-// permitted returns a limit with a Max. Where the store has none, it is the largest that it can count to: a full
-// window may be known to be full, and is not read again.
-func (t *top) permitted(l throttr.Limit) throttr.Limit {
-	if l.Max > 0 && !t.limit.f.isSet("limit") {
-		return l
-	}
-	return largest(t.b, l)
 }
 
 // largest returns a limit with the largest Max of the store.
