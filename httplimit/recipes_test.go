@@ -117,18 +117,28 @@ func ExampleDecision_Commit() {
 	// Output: 9 <nil>
 }
 
-// Health checks and preflights are not counted. Scripts of other origins may read the fields.
+// Health checks and preflights are not counted. Anybody can send what looks like a preflight, so the handler must not act
+// on it. Scripts of other origins may read the fields.
 func Example_preflights() {
+	preflight := func(r *http.Request) bool {
+		return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+	}
 	site := must(httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerHour(1)},
-		Skip:   func(r *http.Request) bool { return r.URL.Path == "/healthz" || r.Method == http.MethodOptions },
+		Skip:   func(r *http.Request) bool { return r.URL.Path == "/healthz" || preflight(r) },
 	})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Expose-Headers", "RateLimit, RateLimit-Policy, Retry-After")
+		if preflight(r) {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		hello(w, r)
 	}))
-	fmt.Println(status(site, "GET", "/healthz", "192.0.2.1"), status(site, "OPTIONS", "/", "192.0.2.1"))
-	fmt.Println(status(site, "GET", "/", "192.0.2.1"), status(site, "GET", "/", "192.0.2.1"))
+	origin := []string{"Origin", "https://example.com", "Access-Control-Request-Method", "POST"}
+	fmt.Println(status(site, "GET", "/healthz", "192.0.2.1"), status(site, "OPTIONS", "/", "192.0.2.1", origin...))
+	fmt.Println(status(site, "OPTIONS", "/", "192.0.2.1"), status(site, "OPTIONS", "/", "192.0.2.1")) // no preflights
 	// Output:
-	// 200 200
+	// 200 204
 	// 200 429
 }
 
@@ -232,13 +242,9 @@ func Example_ban() {
 	}))
 	limited := limit(http.HandlerFunc(hello))
 	site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		attempt, ok, err := bans.Try(r.Context(), httplimit.RemoteAddr(r))
-		if err == nil && !ok {
+		if banned, err := bans.Locked(r.Context(), httplimit.RemoteAddr(r)); err == nil && banned > 0 {
 			http.Error(w, "Banned.", http.StatusForbidden)
 			return
-		}
-		if err == nil {
-			attempt.Succeeded(r.Context()) // it was only asked
 		}
 		limited.ServeHTTP(w, r)
 	})

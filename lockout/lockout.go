@@ -18,7 +18,7 @@
 //	err = attempt.Succeeded(ctx)
 //
 // An attempt counts as a failure from Try until it has succeeded. So however many attempts there are at one time,
-// at most Failures.Max of them are made that could fail.
+// at most Failures.Max of them are made that could fail. A key is locked out when so many have failed.
 //
 // Whoever guesses the passwords of one account comes from many addresses, and whoever tries one password on all
 // accounts comes from few: use a Lockout for accounts, and another one, with a higher Max, for addresses. A
@@ -40,7 +40,11 @@ import (
 // Config configures a [Lockout]. Failures is required.
 type Config struct {
 	// Failures is how many attempts of a key may fail. The last one locks the key out. It has a name, from which
-	// those of two more limits are made: name.lock and name.locks. With Shadow, nothing is denied.
+	// those of three more limits are made: name.fails, name.lock and name.locks. With Shadow, nothing is denied.
+	//
+	// On Throttr servers whose TTLs of Failures are in minutes (with 1 byte for a value those of more than 100 s, with
+	// 2 bytes of more than 9 h), an attempt that lasts for over a second stays counted, although it has succeeded: see
+	// docs/servers.md.
 	Failures throttr.Limit
 	// Locks are how long a key is locked out the first time, the second time, and so on; from then on, as long as
 	// the last time. Each is longer than the one before. Default: 1 minute, 10 minutes, 1 hour. At most 16.
@@ -54,7 +58,8 @@ const maxLocks = 16
 // Lockout shuts out keys. It is safe for concurrent use.
 type Lockout struct {
 	limiter  *throttr.RateLimit
-	failures throttr.Limit
+	failures throttr.Limit   // counts attempts that have failed, or are under way
+	fails    throttr.Limit   // counts those that have failed
 	locks    []throttr.Limit // which allow one hit, that of the lock: of the first time, the second time, and so on
 	times    throttr.Limit   // counts locks
 	all      []throttr.Limit
@@ -81,7 +86,9 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 	of := func(name string, most int, scale time.Duration) throttr.Limit {
 		return throttr.Limit{Name: cfg.Failures.Name + name, Max: uint64(most), Scale: scale, Algorithm: throttr.FixedWindow}
 	}
-	l := &Lockout{limiter: limiter, failures: cfg.Failures}
+	l := &Lockout{limiter: limiter, failures: cfg.Failures, fails: cfg.Failures}
+	l.fails.Name += ".fails"
+	l.fails.Shadow = false
 	l.times = of(".locks", len(cfg.Locks), cmp.Or(cfg.Memory, 24*time.Hour))
 	for i, d := range cfg.Locks {
 		if i > 0 && d <= cfg.Locks[i-1] {
@@ -89,7 +96,7 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 		}
 		l.locks = append(l.locks, of(".lock", 1, d))
 	}
-	l.all = append([]throttr.Limit{l.failures, l.times}, l.locks...)
+	l.all = append([]throttr.Limit{l.failures, l.fails, l.times}, l.locks...)
 	for _, limit := range l.all {
 		if err := limiter.Check(limit); err != nil {
 			return nil, fmt.Errorf("%w: lockout: limit %q: %w", throttr.ErrConfig, limit, err)
@@ -130,6 +137,15 @@ func (l *Lockout) Try(ctx context.Context, key string) (a *Attempt, ok bool, err
 	return a, false, nil
 }
 
+// Locked returns for how long a key is locked out, and 0 if it is not, also if Failures has Shadow. It counts nothing:
+// for what is no attempt, but is not for who is locked out.
+func (l *Lockout) Locked(ctx context.Context, key string) (time.Duration, error) {
+	if l.failures.Shadow {
+		return 0, nil
+	}
+	return l.locked(ctx, key)
+}
+
 // locked returns for how long a key is locked out.
 func (l *Lockout) locked(ctx context.Context, key string) (longest time.Duration, err error) {
 	results, errs := make([]throttr.Result, len(l.locks)), make([]error, len(l.locks))
@@ -146,9 +162,18 @@ func (l *Lockout) locked(ctx context.Context, key string) (longest time.Duration
 	return longest, errors.Join(errs...)
 }
 
-// Fail counts a failure of a key without an attempt: for example, that another limit has denied it.
+// Fail counts a failure of a key without an attempt: for example, that another limit has denied it. Errors are those
+// of [Attempt.Failed], but the failure may not be counted, either. Fail does not depend on the end of ctx: whoever fails
+// may have left.
 func (l *Lockout) Fail(ctx context.Context, key string) error {
-	res, err := l.limiter.Charge(ctx, key, l.failures, 1)
+	ctx = context.WithoutCancel(ctx)
+	_, err := l.charge(ctx, key, l.failures)
+	return errors.Join(err, l.fail(ctx, key))
+}
+
+// fail counts what has failed, apart from attempts that are under way. The last failure that may be locks the key out.
+func (l *Lockout) fail(ctx context.Context, key string) error {
+	res, err := l.charge(ctx, key, l.fails)
 	if err != nil || res.Remaining > 0 {
 		return err
 	}
@@ -163,29 +188,29 @@ func (l *Lockout) Unlock(ctx context.Context, key string) error {
 // lock locks a key out. Of several calls at one time, the first one that counts in the shortest lock makes it longer if
 // there were others before, and the others do nothing. If it fails, the failures are not forgotten.
 func (l *Lockout) lock(ctx context.Context, key string) error {
-	n, err := l.charge(ctx, key, l.locks[0])
-	if err != nil || n > 1 {
+	first, err := l.charge(ctx, key, l.locks[0])
+	if err != nil || first.Count > 1 {
 		return err
 	}
-	n, err = l.charge(ctx, key, l.times)
+	times, err := l.charge(ctx, key, l.times)
 	if err != nil {
 		return err
 	}
-	if i := min(n, uint64(len(l.locks))) - 1; i > 0 {
+	if i := min(times.Count, uint64(len(l.locks))) - 1; i > 0 {
 		if _, err := l.charge(ctx, key, l.locks[i]); err != nil {
 			return err
 		}
 	}
-	return l.limiter.Forget(ctx, key, l.failures) // the lock is in their place
+	return l.limiter.Forget(ctx, key, l.failures, l.fails) // the lock is in their place
 }
 
-// charge counts 1 and returns the count. It fails if a policy has answered, which counts nothing.
-func (l *Lockout) charge(ctx context.Context, key string, limit throttr.Limit) (count uint64, err error) {
+// charge counts 1. It fails if a policy has answered, which counts nothing.
+func (l *Lockout) charge(ctx context.Context, key string, limit throttr.Limit) (throttr.Result, error) {
 	res, err := l.limiter.Charge(ctx, key, limit, 1)
-	if err == nil && res.Count == 0 {
+	if err == nil && res.Degraded && res.Count == 0 {
 		err = fmt.Errorf("lockout: limit %q is not counted: %w", limit, throttr.ErrUnavailable)
 	}
-	return res.Count, err
+	return res, err
 }
 
 // Attempt is an attempt that may fail. End it with Succeeded or Failed: of several calls, the first one counts.
@@ -200,7 +225,7 @@ type Attempt struct {
 // RetryAfter returns when to try again, if the attempt was refused.
 func (a *Attempt) RetryAfter() time.Duration { return a.retryAfter }
 
-// Succeeded ends the attempt: it was no failure. Earlier failures stay: whoever knows one password may be guessing
+// Succeeded ends the attempt: it was no failure. It does not depend on the end of ctx. Earlier failures stay: whoever knows one password may be guessing
 // another.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	if a.ended.Swap(true) {
@@ -211,20 +236,12 @@ func (a *Attempt) Succeeded(ctx context.Context) error {
 
 // Failed ends the attempt: it stays counted, and the last one that may fail locks the key out. If there is an error,
 // the key may not be locked out, or for too short a time, but the failures are counted. It matches [throttr.ErrFull]
-// if the store has no room for the lock.
+// if the store has no room for the lock, and [throttr.ErrUnavailable] if a policy of the RateLimit has answered in place
+// of the store. Failed does not depend on the end of ctx.
 func (a *Attempt) Failed(ctx context.Context) error {
 	if a.taken == nil || a.ended.Swap(true) {
 		return nil
 	}
-	res := a.taken.Results()[0]
-	err := a.taken.Commit(ctx)
-	if !res.Allowed || res.Remaining > 0 {
-		return err
-	}
-	// Other attempts that were under way may have succeeded since, or a lock may have forgotten the failures.
-	now, peeked := a.lockout.limiter.Peek(context.WithoutCancel(ctx), a.key, a.lockout.failures, 0)
-	if peeked == nil && now.Remaining > 0 {
-		return err
-	}
-	return errors.Join(err, a.lockout.lock(context.WithoutCancel(ctx), a.key))
+	ctx = context.WithoutCancel(ctx)
+	return errors.Join(a.taken.Commit(ctx), a.lockout.fail(ctx, a.key))
 }

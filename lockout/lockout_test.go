@@ -2,6 +2,7 @@ package lockout_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -168,8 +169,7 @@ func TestALockThatComesMeanwhileIsSeen(t *testing.T) {
 	})
 }
 
-// If it can't be seen whether other attempts have succeeded, the last one that fails locks the key out. If it can't
-// be seen whether a lock has come meanwhile, the attempt is not made, and counts nothing.
+// If it can't be seen whether a lock has come meanwhile, the attempt is not made, and counts nothing.
 func TestLockoutsWhileTheStoreFails(t *testing.T) {
 	inMemory(t, func(t *testing.T, b throttr.Backend) {
 		var left atomic.Int64 // peeks that do not fail
@@ -180,7 +180,7 @@ func TestLockoutsWhileTheStoreFails(t *testing.T) {
 			return nil
 		}}
 		cfg := config
-		cfg.Locks = cfg.Locks[:1] // then an attempt peeks twice, and its failure once if it is the last one
+		cfg.Locks = cfg.Locks[:1] // then an attempt peeks twice
 		guard := on(t, failing, cfg)
 		for range 2 * cfg.Failures.Max {
 			left.Store(1)
@@ -189,13 +189,92 @@ func TestLockoutsWhileTheStoreFails(t *testing.T) {
 			require.False(t, ok)
 			require.Nil(t, a)
 		}
-		for i := range cfg.Failures.Max + 1 {
-			left.Store(2)
-			ok, after := fail(t, guard, "k")
-			require.Equal(t, i < cfg.Failures.Max, ok)
-			require.True(t, ok || after == time.Minute, "the lock, and not the window of the failures")
-		}
+		left.Store(2)
+		try(t, guard, "k")
 	})
+}
+
+// unsteady is a backend of which some charges and takes are lost.
+type unsteady struct {
+	window.Backend
+	lost atomic.Int32 // how many of the next
+}
+
+func (b *unsteady) Take(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if b.lost.Add(-1) >= 0 {
+		return window.Window{}, throttr.ErrUnavailable
+	}
+	return b.Backend.Take(ctx, key, l, n)
+}
+
+func (b *unsteady) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if b.lost.Add(-1) >= 0 {
+		return window.Window{}, throttr.ErrUnavailable
+	}
+	return b.Backend.Charge(ctx, key, l, n)
+}
+
+// A failure counts, whatever becomes of its client, and of other attempts that are under way. It takes as many as may
+// fail to lock a key out, also if the store has not counted some and a policy has answered.
+func TestAsManyFailuresAsMayBeLockAKeyOut(t *testing.T) {
+	left, leave := context.WithCancel(context.Background())
+	leave()
+	most := int(config.Failures.Max)
+	for name, failing := range map[string]func(t *testing.T, guard *lockout.Lockout, lose func(n int32)) (failures int){
+		"of clients that have left": func(t *testing.T, guard *lockout.Lockout, _ func(int32)) int {
+			require.NoError(t, guard.Fail(left, "k"))
+			require.NoError(t, try(t, guard, "k").Failed(left))
+			return 2
+		},
+		"beside attempts": func(t *testing.T, guard *lockout.Lockout, _ func(int32)) int {
+			a := try(t, guard, "k")
+			b := try(t, guard, "k")
+			require.NoError(t, guard.Fail(t.Context(), "k"))
+			require.NoError(t, a.Succeeded(left))
+			require.NoError(t, b.Succeeded(t.Context()))
+			return 1
+		},
+		"of an attempt beside others": func(t *testing.T, guard *lockout.Lockout, _ func(int32)) int {
+			a := try(t, guard, "k")
+			b := try(t, guard, "k")
+			require.NoError(t, try(t, guard, "k").Failed(t.Context()))
+			require.NoError(t, b.Succeeded(t.Context()))
+			require.NoError(t, a.Succeeded(t.Context()))
+			return 1
+		},
+		"lost": func(t *testing.T, guard *lockout.Lockout, lose func(int32)) int {
+			for n := range int32(3) { // none, one or both of the two calls
+				lose(n)
+				err := guard.Fail(t.Context(), "k")
+				require.Equal(t, n > 0, errors.Is(err, throttr.ErrUnavailable), err)
+			}
+			return 2 // of the second, the count of what has failed
+		},
+		"of an attempt that was lost": func(t *testing.T, guard *lockout.Lockout, lose func(int32)) int {
+			lose(1)
+			a := try(t, guard, "k")
+			lose(1)
+			require.ErrorIs(t, a.Failed(t.Context()), throttr.ErrUnavailable)
+			return 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, b throttr.Backend) {
+				store := &unsteady{Backend: b}
+				guard := on(t, store, config, throttr.WithPolicy(throttr.AllowHits), throttr.WithLogger(nil))
+				failures := failing(t, guard, store.lost.Store)
+				for range most - failures {
+					after, err := guard.Locked(t.Context(), "k")
+					require.NoError(t, err)
+					require.Zero(t, after)
+					require.NoError(t, guard.Fail(t.Context(), "k"))
+				}
+				after, err := guard.Locked(t.Context(), "k")
+				require.NoError(t, err)
+				require.Equal(t, time.Minute, after)
+			})
+		})
+	}
 }
 
 func TestWhatSucceedsIsNoFailure(t *testing.T) {
@@ -231,6 +310,9 @@ func TestALockoutInShadowDeniesNothing(t *testing.T) {
 			ok, _ := fail(t, guard, "k")
 			require.True(t, ok)
 		}
+		after, err := guard.Locked(t.Context(), "k")
+		require.NoError(t, err)
+		require.Zero(t, after)
 	})
 }
 
@@ -264,7 +346,7 @@ func TestALockoutWithoutRoomAllowsNoMoreThanItsFailures(t *testing.T) {
 	const windows = 6 * 60 / 15
 	for policy, want := range map[throttr.Policy]error{throttr.ReturnError: throttr.ErrFull,
 		throttr.AllowHits: throttr.ErrUnavailable, throttr.DenyHits: throttr.ErrUnavailable} {
-		for most := range 5 {
+		for most := range 6 {
 			inMemory(t, func(t *testing.T, b throttr.Backend) {
 				guard := on(t, b, lockout.Config{Failures: throttr.Limit{Name: "login", Max: 5, Scale: 15 * time.Minute}},
 					throttr.WithPolicy(policy))
@@ -282,11 +364,15 @@ func TestALockoutWithoutRoomAllowsNoMoreThanItsFailures(t *testing.T) {
 						errs++
 					}
 				}
-				if most == 0 || most == 4 { // there is room
+				if most == 0 || most == 5 { // there is room
 					require.Equal(t, []int{40, 0}, []int{guesses, errs})
 					return
 				}
 				require.LessOrEqual(t, guesses, 5*(windows+1))
+				if most == 1 { // there is no room for what has failed, either
+					require.Equal(t, guesses, errs)
+					return
+				}
 				require.Equal(t, windows, errs)
 			}, memory.WithMaxKeys(most))
 		}
