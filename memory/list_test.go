@@ -97,3 +97,17 @@ func TestBoundsMayBeAsLargeAsPossible(t *testing.T) {
 		require.Less(t, heap(), before+4_000_000)
 	}
 }
+
+// Keys of one cell of a table are told apart.
+func TestListOfAKeyHasNoOthers(t *testing.T) {
+	c := caller{t, newBackend(t, backendtest.NewClock(), memory.WithMaxKeys(64)), window.FixedWindow}
+	for i := range 64 {
+		c.hit(fmt.Sprint(i), time.Minute)
+	}
+	for i := range 64 {
+		for listed, err := range c.List(t.Context(), fmt.Sprint(i)) {
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(i), listed.Key)
+		}
+	}
+}
