@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -147,6 +148,7 @@ type flight struct {
 	proxy   string
 	dir     string
 	running [flightProcesses]*exec.Cmd
+	stderr  [flightProcesses]*strings.Builder
 	frozen  [flightProcesses]time.Time // until when
 	stopped sync.WaitGroup
 
@@ -161,14 +163,17 @@ func (f *flight) spawn(i int) {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "THROTTR_TEST_SOCKET="+socket, "THROTTR_TEST_DIR="+f.dir)
-	cmd.Stderr = os.Stderr
+	f.stderr[i] = new(strings.Builder)
+	cmd.Stderr = f.stderr[i]
 	noError(f.t, cmd.Start())
 	f.running[i] = cmd
 }
 
+// kill ends a process, which must not have written anything, such as a panic, or what the race detector reports.
 func (f *flight) kill(i int) {
 	f.running[i].Process.Kill()
 	f.running[i].Wait()
+	expect(f.t, f.stderr[i].Len() == 0, "a process has written %s", f.stderr[i])
 }
 
 // stop stops a process for up to two leases.

@@ -38,6 +38,23 @@ func TestNothingThatIsQueuedIsSentAfterClose(t *testing.T) {
 	})
 }
 
+// With -race: an answer may come at any time after the ctx of its caller has ended.
+func TestAnAnswerAfterTheCallIsWrittenToNothingOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		c.stalls = func(string) bool {
+			time.Sleep(20 * time.Millisecond)
+			return false
+		}
+		c.script = func(string) (string, error) { return "late", nil }
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		claims := []window.Claim{{Key: "k", Process: "p", Seq: 1, Lease: time.Second, Held: 1, HeldMax: 1}}
+		require.ErrorIs(t, New(c).Exchange(ctx, claims, make([]window.Places, 1)), context.DeadlineExceeded)
+		time.Sleep(20 * time.Millisecond)
+	})
+}
+
 // A take does not wait for claims, of which there may be many at a time, and claims are not refused because of takes.
 func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -45,7 +45,7 @@ func recovered(err *error) {
 }
 
 // evalAlone runs a script on keys of a node, in a request of its own. It returns when ctx ends.
-func (b *Backend) evalAlone(ctx context.Context, s *script, keys []string, args ...string) (reply string, err error) {
+func (b *Backend) evalAlone(ctx context.Context, s *script, keys []string, args ...string) (string, error) {
 	n, err := b.nodeOf(keys[0])
 	if err != nil {
 		return "", err
@@ -59,6 +59,7 @@ func (b *Backend) evalAlone(ctx context.Context, s *script, keys []string, args 
 		<-n.alone
 		return "", notDone(err, false)
 	}
+	var reply string // no result has a name: a late answer is written after the return
 	ended := api.Await(ctx, func() {
 		reply, err = b.eval(context.WithoutCancel(ctx), s, keys, args)
 		<-n.alone
