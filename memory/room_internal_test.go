@@ -65,10 +65,14 @@ func TestTakesTogetherKeepTheBoundOfTimes(t *testing.T) {
 		takes = append(takes, LimitOf(window.SlidingLog, time.Hour, 256).For(fmt.Sprint(i), 1))
 	}
 	windows := make([]window.Window, len(takes))
-	for granted := true; granted; {
+	granted := true
+	for n := uint64(1); granted; n++ {
 		var err error
 		granted, err = b.TakeAll(t.Context(), takes, windows)
 		require.NoError(t, err)
+		for i := range windows {
+			require.True(t, !granted || windows[i].Count == n, "a take was granted and not counted")
+		}
 		require.LessOrEqual(t, b.shards[0].times, b.shards[0].maxTimes)
 		clock.Advance(1)
 	}
