@@ -115,11 +115,14 @@ func (s *requestState) take(ctx context.Context) error {
 		return err
 	}
 	s.decision.Allowed = ok
-	s.reservation = rv
 	results := rv.Results()
 	for i := range s.limits {
-		s.limits[i].charge = s.limits[i].cost
-		s.limits[i].result = &results[i]
+		l := &s.limits[i]
+		l.result = &results[i]
+		if isCounted(l.result) {
+			l.charge = l.cost
+			s.reservation = rv
+		}
 	}
 	return nil
 }
@@ -135,8 +138,10 @@ func (s *requestState) hit(ctx context.Context) error {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		l.charge = l.cost
 		l.result = &res
+		if isCounted(l.result) {
+			l.charge = l.cost
+		}
 		if !res.Allowed {
 			s.decision.Allowed = false
 			break

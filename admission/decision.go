@@ -17,8 +17,8 @@ type Decision struct {
 	Allowed bool // no limit has denied the request
 	// Strictest is the outcome of the limit that has denied the request, and of several the one
 	// with the longest RetryAfter. If none has, it is the outcome with the least remaining, and
-	// of two with the same remaining the one with the longer scale. It is the zero Outcome if
-	// the backend has failed for all limits, or all are Unlimited.
+	// of two with the same remaining the one whose window ends later: a client that waits for that is not denied by the
+	// other. It is the zero Outcome if the backend has failed for all limits, or all are Unlimited.
 	Strictest Outcome
 	// Outcomes are those of all limits of the request, the shortest scale first. With Config.CountRefusals, they
 	// are those in which the request was counted, up to the one that has denied it.
@@ -178,9 +178,14 @@ func (d *Decision) add(l *limitState) {
 		if none || s.Allowed || o.RetryAfter > s.RetryAfter {
 			*s = *o
 		}
-	case o.Known() && (none || s.Allowed && o.Remaining <= s.Remaining):
+	case o.Known() && (none || s.Allowed && o.isStricter(s)):
 		*s = *o
 	}
+}
+
+// isStricter reports whether less remains than of another limit that has not denied, or as much until later.
+func (o *Outcome) isStricter(other *Outcome) bool {
+	return o.Remaining < other.Remaining || o.Remaining == other.Remaining && o.Left() >= other.Left()
 }
 
 // outcome returns the outcome of a result.

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // PolicyField returns the RateLimit-Policy field of draft-ietf-httpapi-ratelimit-headers-11, which has all
@@ -81,7 +81,7 @@ func (g *Gate) appendPolicy(f []byte, l *limitState) []byte {
 	case l.result != nil && l.result.Degraded: // a fallback counts up to the share of a process
 		quota = l.result.Limit
 	case l.limit.Max > 0:
-		quota = limits.Capacity(&l.limit)
+		quota = cmp.Or(l.limit.Burst, l.limit.Max) // only token buckets have a Burst, also if the RateLimit says which are
 	}
 	f = strconv.AppendUint(append(appendItem(f, l.limit.Name), ";q="...), quota, 10)
 	if l.places != nil {

@@ -53,7 +53,7 @@ type Config struct {
 	SkipEmptyKey bool
 
 	// FailClosed refuses requests that could not be counted in all limits. Default: they are served, unless
-	// the backend is full (throttr.ErrFull).
+	// the backend is full (throttr.ErrFull) or closed.
 	FailClosed bool
 
 	// Jitter is by how much Decision.RetryAfter may be later than necessary, by chance: clients that were

@@ -89,6 +89,8 @@ func TestVerdictOfEachOutcome(t *testing.T) {
 		"full":            {err: throttr.ErrFull, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
 		"policy allows":   {err: errDown, policy: throttr.AllowHits, cfg: admission.Config{FailClosed: true}, want: want{admission.Serve, 200, "", 0}},
 		"policy denies":   {err: errDown, policy: throttr.DenyHits, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 1 s.", time.Second}},
+		"closed":          {err: throttr.ErrClosed, policy: throttr.DenyHits, want: want{admission.Unavailable, 503, "Service unavailable. Try again in 5 s.", 5 * time.Second}},
+		"value size":      {err: throttr.ErrValueSizeMismatch, policy: throttr.DenyHits, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
 		"a mistake":       {err: throttr.ErrRange, policy: throttr.AllowHits, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
 		"n out of range":  {n: 1 << 63, want: want{admission.Misconfigured, 500, "The rate limit is misconfigured.", 5 * time.Second}},
 		"canceled":        {ctx: canceled, err: context.Canceled, want: want{admission.Canceled, 499, "", 5 * time.Second}},

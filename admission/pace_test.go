@@ -89,3 +89,31 @@ func TestThePolicyIsThatOfTheShareThatDecides(t *testing.T) {
 	d := newGateOn(t, testkit.Broken(m, errDown), admission.Config{}, throttr.WithPolicy(throttr.AllowHits)).Admit(t.Context(), request("k"))
 	require.Equal(t, `"minute";q=3;w=60`, d.PolicyField())
 }
+
+// With one limit in the fields, as in those of X-RateLimit, a client that waits for its end is not denied by another one
+// either: of those of which as much remains, it is the one that ends later.
+func TestAClientThatGoesByTheStrictestIsNotDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
+		defer store.Close()
+		gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{
+			{Name: "minute", Max: 1, Scale: time.Minute}, {Name: "hour", Max: 1, Scale: time.Hour, Algorithm: throttr.AlignedWindow},
+		}})
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour - 10*time.Second))) // the hour ends first
+		for _, want := range []string{"minute", "hour"} {
+			d := gate.Admit(t.Context(), request("k"))
+			require.True(t, d.Allowed)
+			require.Equal(t, want, d.Strictest.Name)
+			time.Sleep(d.Strictest.Left())
+		}
+	})
+}
+
+// The policy is the same whether a limit or the RateLimit says that it is a token bucket, also of a limit that was not
+// asked for.
+func TestThePolicyIsThatOfTheAlgorithmOfTheRateLimit(t *testing.T) {
+	gate := newGate(t, admission.Config{CountRefusals: true, Limits: []throttr.Limit{
+		{Name: "none", Scale: time.Millisecond}, {Name: "bucket", Max: 10, Scale: time.Second, Burst: 50},
+	}}, throttr.WithAlgorithm(throttr.TokenBucket))
+	require.Equal(t, `"none";q=0;w=1, "bucket";q=50;w=5`, gate.Admit(t.Context(), request("k")).PolicyField())
+}

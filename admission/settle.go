@@ -3,6 +3,9 @@ package admission
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -15,8 +18,10 @@ import (
 // that was given back, or could not be counted in the limit, all of n is counted.
 //
 // The error matches [throttr.ErrConfig] if the request was denied, or has no limit of that name, [throttr.ErrRange] if
-// n is over 2⁶³-1, and [throttr.ErrUnsupported] if something would have to be given back that can't be: see
-// Config.CountRefusals. Others are those of the backend. Commit does not depend on the end of ctx.
+// n is over 2⁶³-1, or over what the backend can count, such as 2⁵³-1 on Redis, and [throttr.ErrUnsupported] if something
+// would have to be given back that can't be: see Config.CountRefusals. Others are those of the backend: a Commit that has
+// failed can be repeated, and counts twice if only its answer was lost. What a policy of the RateLimit answers counts
+// nothing. Commit does not depend on the end of ctx.
 func (d *Decision) Commit(ctx context.Context, name string, n uint64) error {
 	if err := limits.CheckNumber("n", n); err != nil {
 		return err
@@ -37,18 +42,25 @@ func (s *requestState) commit(ctx context.Context, l *limitState, n uint64) erro
 	defer s.mu.Unlock()
 	charged := l.charge
 	switch {
-	case s.reservation != nil:
+	case s.reservation != nil && isCounted(l.result):
 		l.charge = n
-		s.committed = true
-		if s.over {
-			return s.settle(ctx)
+		if !s.over {
+			s.committed = true
+			return nil
 		}
+		err := s.settle(ctx)
+		if err != nil {
+			l.charge = charged
+		}
+		return err
 	case n < charged:
 		return fmt.Errorf("admission: Commit: %d of limit %q can't be given back: %w", charged-n, l.limit.Name,
 			throttr.ErrUnsupported)
 	case n > charged:
-		l.charge = n
-		_, err := s.gate.limiter.Charge(ctx, l.stored, l.limit, n-charged)
+		res, err := s.gate.limiter.Charge(ctx, l.stored, l.limit, n-charged)
+		if err == nil && isCounted(&res) {
+			l.charge = n
+		}
 		return err
 	}
 	return nil
@@ -86,11 +98,18 @@ func (d *Decision) GiveBack(ctx context.Context) error {
 	if d.state == nil {
 		return nil
 	}
-	if d.state.gate.cfg.CountRefusals && d.Allowed && len(d.Outcomes) > 0 {
+	if d.state.gate.cfg.CountRefusals && d.Allowed && d.state.isCharged() {
 		return fmt.Errorf("admission: the request was counted as hits, which can't be given back: %w",
 			throttr.ErrUnsupported)
 	}
 	return d.state.uncharge().Cancel(ctx)
+}
+
+// isCharged reports whether the request was counted in a limit.
+func (s *requestState) isCharged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.limits, func(l limitState) bool { return l.charge > 0 })
 }
 
 // uncharge returns what is reserved and not settled, or nil. Nothing is charged for it from now on, and the caller
@@ -104,13 +123,16 @@ func (s *requestState) uncharge() *throttr.Reservation {
 	}
 	s.reservation = nil
 	for i := range s.limits {
-		s.limits[i].charge = 0
+		if isCounted(s.limits[i].result) {
+			s.limits[i].charge = 0
+		}
 	}
 	return rv
 }
 
 // GiveBackLater is [Decision.GiveBack] in the background. If too much waits for that already, it returns false, and the
 // request stays counted. It waits a moment, so that the next request of a client finds what a quick store has got back.
+// If an observer or a backend of the program panics there, [slog.Default] has a line at level ERROR with the stack.
 func (d *Decision) GiveBackLater() bool {
 	if d.state == nil {
 		return true
@@ -128,9 +150,14 @@ func (d *Decision) GiveBackLater() bool {
 	}
 	ended := make(chan struct{})
 	go func() {
+		defer func() {
+			if cause := recover(); cause != nil {
+				slog.Error("admission: giving back has panicked", "panic", cause, "stack", string(debug.Stack()))
+			}
+			close(ended)
+			<-later
+		}()
 		_ = rv.Cancel(d.state) // an error is for the observer of the RateLimit
-		close(ended)
-		<-later
 	}()
 	select {
 	case <-ended:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -90,6 +93,93 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 			})
 		})
 	}
+}
+
+// failing is a backend whose takes, hits and charges fail when a test says so.
+type failing struct {
+	testkit.Hooked
+	away bool
+}
+
+func (f *failing) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if f.away {
+		return window.Window{}, errDown
+	}
+	return f.Hooked.Charge(ctx, key, l, n)
+}
+
+// What the store has not counted, because it failed or a policy has answered, is counted by a later Commit, and a Commit
+// that has failed can be repeated.
+func TestCommitsCountWhatTheStoreHasNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy        throttr.Policy
+		admit, commit bool // the store is away then, of commits for the first one
+		late          bool // commits come after Done
+	}{
+		"nothing failed":           {},
+		"uncounted":                {admit: true},
+		"uncounted, by a policy":   {policy: throttr.AllowHits, admit: true},
+		"repeated":                 {late: true, commit: true},
+		"repeated, by a policy":    {policy: throttr.AllowHits, admit: true, commit: true},
+		"neither, after a failure": {admit: true, commit: true},
+	} {
+		for _, hits := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", hits), func(t *testing.T) {
+				store := &failing{}
+				store.Hooked = testkit.Hooked{Backend: memory.New(), Before: func(context.Context, ...window.Take) error {
+					if store.away {
+						return errDown
+					}
+					return nil
+				}}
+				gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{tokens}, CountRefusals: hits},
+					throttr.WithPolicy(test.policy), throttr.WithLogger(nil))
+				store.away = test.admit
+				d := gate.Admit(t.Context(), request("k"))
+				require.True(t, d.Allowed)
+				if test.late {
+					d.Done()
+				}
+				store.away = test.commit
+				err := d.Commit(t.Context(), "tokens", 60)
+				require.Equal(t, test.commit && test.policy == throttr.ReturnError, err != nil, err)
+				store.away = false
+				require.NoError(t, d.Commit(t.Context(), "tokens", 60))
+				d.Done()
+				require.Equal(t, []uint64{60}, counts(t, gate, request("k")))
+			})
+		}
+	}
+}
+
+// Hits of limits in shadow can't be given back, either.
+func TestHitsInShadowAreNotGivenBack(t *testing.T) {
+	shadow := minute
+	shadow.Shadow = true
+	gate := newGate(t, admission.Config{Limits: []throttr.Limit{shadow}, CountRefusals: true})
+	require.ErrorIs(t, gate.Admit(t.Context(), request("k")).GiveBack(t.Context()), throttr.ErrUnsupported)
+}
+
+// A panic where no program could recover from it is logged, and giving back goes on.
+func TestAPanicInTheBackgroundIsLogged(t *testing.T) {
+	var text strings.Builder
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		gate := newGate(t, admission.Config{}, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+			if e.Kind == throttr.EventSettled {
+				panic("an observer")
+			}
+		}))
+		for range 1100 { // more than can wait at a time
+			d := gate.Admit(t.Context(), request("k"))
+			require.True(t, d.Allowed)
+			require.True(t, d.GiveBackLater())
+			synctest.Wait()
+		}
+	})
+	require.Contains(t, text.String(), `panic="an observer"`)
+	require.Contains(t, text.String(), "admission_test.TestAPanic")
 }
 
 // However many try at one time, a request is given back once.

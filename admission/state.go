@@ -31,6 +31,9 @@ type limitState struct {
 	charge uint64          // what the request is charged: 0 if it could not be counted, or was given back
 }
 
+// isCounted reports whether something was counted, and not only answered by a policy.
+func isCounted(res *throttr.Result) bool { return !res.Degraded || res.Count > 0 }
+
 // begin returns what is known of a request before it is decided: it is allowed.
 func (g *Gate) begin(ctx context.Context, r *Request) *requestState {
 	s := &requestState{Context: ctx, gate: g}

@@ -56,18 +56,25 @@ func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 	switch {
 	case d.Err != nil && outage.Ended(ctx):
 		return Canceled
-	case outage.IsMistake(d.Err): // to serve it would leave it without a limit for good
-		return Misconfigured
+	case outage.IsMistake(d.Err), errors.Is(d.Err, throttr.ErrValueSizeMismatch):
+		return Misconfigured // to serve it would leave it without a limit for good
 	case d.noPlace():
 		return g.cfg.NoPlace
 	case !d.Allowed && d.Strictest.Name != "" && (d.Strictest.Known() || !d.Strictest.Degraded):
 		return Deny
 	case !d.Allowed: // by the throttr.Policy, and no limit is exceeded
 		return Unavailable
-	case d.Err != nil && g.cfg.FailClosed, errors.Is(d.Err, throttr.ErrFull):
+	case d.Err != nil && g.cfg.FailClosed, isRefused(d.Err):
 		return Unavailable
 	}
 	return Serve
+}
+
+// isRefused reports whether a request that could not be counted because of an error is to be refused, although an outage
+// of the limiter is not one of the service: clients may have filled the backend, or it was closed, and no later request
+// would be counted, either. No policy applies to the latter.
+func isRefused(err error) bool {
+	return errors.Is(err, throttr.ErrFull) || errors.Is(err, throttr.ErrClosed)
 }
 
 // WaitText returns a time in the unit that makes it readable, rounded up: "120 s", "3 min", "41 h", "31 days".

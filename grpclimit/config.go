@@ -109,7 +109,7 @@ type Config struct {
 	CountRefusals bool
 
 	// FailClosed refuses calls that could not be counted. Default: they are served, unless the backend is
-	// full (throttr.ErrFull).
+	// full (throttr.ErrFull) or closed.
 	FailClosed bool
 
 	// Jitter is by how much the delay of RetryInfo may be longer than necessary, by chance: clients that

@@ -34,6 +34,6 @@
 //
 // A handler finds the decision with [admission.FromContext], and gives back what its call counted with
 // Decision.GiveBack. If a call can't be counted, because the backend has failed, it is served, unless
-// Config.FailClosed is set or the backend is full: then it fails with UNAVAILABLE. A limit that the backend
+// Config.FailClosed is set or the backend is full or closed: then it fails with UNAVAILABLE. A limit that the backend
 // can't keep is INTERNAL.
 package grpclimit

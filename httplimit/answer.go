@@ -2,12 +2,10 @@ package httplimit
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
 
-	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
 )
 
@@ -24,9 +22,9 @@ func Serve(w http.ResponseWriter, r *http.Request, _ Decision, next http.Handler
 
 // ServeUnlessFull is an [Answer] for Config.OnFailure. It calls [Serve], but [Refuse] if the backend has no
 // room for another key (throttr.ErrFull): otherwise clients that can make up keys, such as addresses,
-// could fill the backend and would then have no limit.
+// could fill the backend and would then have no limit. It also refuses if the backend was closed.
 func ServeUnlessFull(w http.ResponseWriter, r *http.Request, d Decision, next http.Handler) {
-	if errors.Is(d.Err, throttr.ErrFull) {
+	if d.Allowed && d.Verdict() == admission.Unavailable {
 		Refuse(w, r, d, next)
 		return
 	}

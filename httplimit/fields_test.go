@@ -133,6 +133,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"failed, custom answer":  {err: errDown, failed: custom, want: want{503, text, "Service unavailable. Try again in 30 s.\n", "30"}},
 		"failed, in shadow":      {err: errDown, failed: httplimit.Refuse, shadow: true, want: served},
 		"full":                   {err: throttr.ErrFull, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
+		"closed":                 {err: throttr.ErrClosed, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
 		"full, served":           {err: throttr.ErrFull, failed: httplimit.Serve, want: served},
 		"policy denies":          {err: errDown, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1"}},
 		"a mistake":              {err: throttr.ErrScale, policy: throttr.AllowHits, denied: httplimit.Serve, failed: httplimit.Serve, want: want{500, text, "The rate limit is misconfigured.\n", ""}},
