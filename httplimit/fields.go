@@ -33,6 +33,7 @@ func (m *Middleware) setLegacyFields(header http.Header, s *Outcome) {
 	header.Set("X-Ratelimit-Remaining", strconv.FormatUint(s.Remaining, 10))
 	left := s.Left()
 	if left >= throttr.Never || s.ResetAt.IsZero() { // there is no window, but perhaps no place
+		header.Del("X-Ratelimit-Reset") // of middleware outside
 		return
 	}
 	reset := admission.Seconds(left)

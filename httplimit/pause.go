@@ -35,8 +35,8 @@ func (t *Transport) pause(ctx context.Context, res *http.Response, key string) (
 	d = min(d+rand.N(min(d/10, maxSpread)+1), t.cfg.MaxPause)
 	l := pause
 	l.Burst = uint64(d/(2*time.Microsecond)) + pause.Burst // a request is granted when the bucket lacks less than its Burst
-	_, err := t.limiter.Charge(context.WithoutCancel(ctx), key, l, 2*l.Burst)
-	return err == nil
+	stored, err := t.limiter.Charge(context.WithoutCancel(ctx), key, l, 2*l.Burst)
+	return err == nil && !stored.Degraded // otherwise, nothing would hold it back
 }
 
 // Pause returns for how long a client should send nothing, by a response:

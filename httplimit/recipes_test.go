@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/admission"
 	"github.com/throttr-go/throttr/httplimit"
 	"github.com/throttr-go/throttr/inflight"
 	"github.com/throttr-go/throttr/lockout"
@@ -234,8 +235,10 @@ func Example_ban() {
 	limit := check(httplimit.New(limiter, httplimit.Config{
 		Limits: []throttr.Limit{httplimit.PerMinute(1)},
 		OnDenied: func(w http.ResponseWriter, r *http.Request, d httplimit.Decision, next http.Handler) {
-			if err := bans.Fail(r.Context(), httplimit.RemoteAddr(r)); err != nil {
-				log.Print(err)
+			if d.Verdict() == admission.Deny { // and not a policy, while the store is away
+				if err := bans.Fail(r.Context(), httplimit.RemoteAddr(r)); err != nil {
+					log.Print(err)
+				}
 			}
 			httplimit.Deny(w, r, d, next)
 		},

@@ -91,7 +91,8 @@ const (
 //
 // net/http sends some requests again by itself if a connection is lost. Such a request counts once more, without
 // waiting. One that is to be sent again because of Retries gives back what it was counted, so that it does not wait
-// for itself: what the API has refused so, up to Retries times a request, comes on top of the bounds.
+// for itself: what the API has refused so, up to Retries times a request, comes on top of the bounds. It counts if it is
+// not sent again after all.
 //
 // What fails has been counted: it may have arrived.
 //
@@ -100,7 +101,8 @@ const (
 // A response can say that nothing must be sent for a time: see [Pause]. The pause is stored in the backend, for
 // the key. No request that is granted later, in any process, is sent before its end. It is longer than it must
 // be by up to a tenth, by chance, but at most by 5 s, so that not all clients of the API return at one time. An
-// earlier pause is never made shorter.
+// earlier pause is never made shorter. While the store is away, there are no pauses, and Retries sends nothing again that
+// demands one.
 type Transport struct {
 	cfg     TransportConfig
 	limiter *throttr.RateLimit
@@ -207,12 +209,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		rv.Cancel(r.Context())
 		if rv, err = t.limiter.WaitAll(r.Context(), o.takes...); err != nil {
+			t.charge(r.Context(), o, t.used(res, o)) // what is returned counts, after all
 			return res, nil
 		}
 		next := r.Clone(r.Context())
 		if r.GetBody != nil {
 			if next.Body, err = r.GetBody(); err != nil {
-				rv.Cancel(r.Context())
+				t.settle(r.Context(), res, o, rv) // in place of what was given back
 				return res, nil
 			}
 		}
@@ -224,18 +227,28 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // send sends a request. If it gets a second connection, it may have arrived on the first one, and counts again. An
 // error of that is for the observer of the RateLimit.
 func (t *Transport) send(r *http.Request, o *order) (*http.Response, error) {
-	ctx := context.WithoutCancel(r.Context())
 	var connections atomic.Int32
 	return t.cfg.Base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
-			if connections.Add(1) == 1 {
-				return
-			}
-			for i := range o.of {
-				t.limiter.Charge(ctx, o.key, o.takes[i].Limit, o.takes[i].N)
+			if connections.Add(1) > 1 {
+				t.charge(r.Context(), o, nil)
 			}
 		},
 	})))
+}
+
+// charge counts a request again, or, unless that is nil, what it has used. An error is for the observer of the RateLimit.
+func (t *Transport) charge(ctx context.Context, o *order, used []uint64) {
+	ctx = context.WithoutCancel(ctx)
+	for i := range o.of {
+		n := o.takes[i].N
+		if used != nil {
+			n = used[i]
+		}
+		if n > 0 {
+			t.limiter.Charge(ctx, o.key, o.takes[i].Limit, n)
+		}
+	}
 }
 
 // maxDrained bounds how much is read of a response that is not returned, so that its connection can be used
@@ -289,15 +302,22 @@ const maxPlainKey = 128
 
 // settle commits what a request has really counted. An error is for the observer of the RateLimit.
 func (t *Transport) settle(ctx context.Context, res *http.Response, o *order, rv *throttr.Reservation) {
+	if used := t.used(res, o); used != nil {
+		rv.Commit(context.WithoutCancel(ctx), used...)
+	}
+}
+
+// used returns what a request has really counted, for each of its takes, or nil if that is what it has taken.
+func (t *Transport) used(res *http.Response, o *order) []uint64 {
 	if t.cfg.Actual == nil {
-		return
+		return nil
 	}
 	actual := make([]uint64, len(o.takes))
 	for i, of := range o.of {
 		actual[i] = t.cfg.Actual(res, t.cfg.Limits[of], o.takes[i].N)
 	}
 	actual[len(o.of)] = 1
-	rv.Commit(context.WithoutCancel(ctx), actual...)
+	return actual
 }
 
 // canRepeat reports whether a request may be sent again after a response.

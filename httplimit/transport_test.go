@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -489,6 +490,63 @@ func TestTransportAndResponsesOfOthers(t *testing.T) {
 			require.Equal(t, test.sent, sent)
 			require.GreaterOrEqual(t, time.Since(begun), time.Duration(10*(sent-1))*time.Second)
 		})
+	}
+}
+
+// A response that is returned counts, also if its request was to be sent again, and could not be.
+func TestTransportCountsWhatItReturns(t *testing.T) {
+	for name, test := range map[string]struct {
+		retryAfter string
+		body       error // of GetBody
+	}{"no body": {"1", errors.New("no body")}, "too late": {"60", nil}} {
+		t.Run(name, func(t *testing.T) {
+			server := &api{respond: func(*http.Request, int) *http.Response { return respond(429, "Retry-After", test.retryAfter) }}
+			cfg := httplimit.TransportConfig{Base: server, Retries: 1, Limits: []throttr.Limit{{Max: 3, Scale: time.Hour}},
+				Cost:   func(*http.Request, throttr.Limit) uint64 { return 2 },
+				Actual: func(*http.Response, throttr.Limit, uint64) uint64 { return 1 }}
+			withFleet(t, 1, cfg, func(t *testing.T, fl *fleet) {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+				defer cancel()
+				for n := 1; ; n++ {
+					soon, cancel := context.WithTimeout(ctx, 30*time.Second)
+					r, _ := http.NewRequestWithContext(soon, http.MethodPut, "http://api.test/", strings.NewReader("x"))
+					r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), test.body }
+					res, err := fl.transports[0].RoundTrip(r)
+					cancel()
+					if n == 3 {
+						require.Error(t, err, "2 of 3 were counted")
+						return
+					}
+					require.NoError(t, err)
+					require.Equal(t, 429, res.StatusCode)
+					time.Sleep(2 * time.Minute)
+				}
+			})
+		})
+	}
+}
+
+// pauseless is a backend that stores no pause.
+type pauseless struct{ window.Backend }
+
+func (pauseless) Charge(context.Context, string, window.Limit, uint64) (window.Window, error) {
+	return window.Window{}, throttr.ErrUnavailable
+}
+
+// What could not be stored holds nothing back, so nothing is sent again.
+func TestTransportSendsNothingAgainWithoutThePause(t *testing.T) {
+	for name, instead := range map[string][]throttr.Option{
+		"an error": nil, "a policy": {throttr.WithPolicy(throttr.AllowHits)}, "a fallback": {throttr.WithFallback(memory.New())},
+	} {
+		server := &api{respond: func(*http.Request, int) *http.Response { return respond(429, "Retry-After", "60") }}
+		limiter := throttr.NewRateLimit(pauseless{memory.New()}, append(instead, throttr.WithLogger(nil))...)
+		transport, err := httplimit.NewTransport(limiter, httplimit.TransportConfig{Base: server, Retries: 5})
+		require.NoError(t, err)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+		res, err := transport.RoundTrip(r)
+		require.NoError(t, err)
+		res.Body.Close()
+		require.Equal(t, 1, server.requests, name)
 	}
 }
 

@@ -30,10 +30,10 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements [http.ResponseWriter]. Responses of 1xx are followed by others, but for a 101.
 func (w *writer) WriteHeader(status int) {
-	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		w.status = status
+	w.ResponseWriter.WriteHeader(status) // it panics if there is no such status
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		w.begin(status)
 	}
-	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements [http.ResponseWriter].
