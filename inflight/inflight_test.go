@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,6 +162,38 @@ func TestKeysAndWaitsAreBounded(t *testing.T) {
 				require.Equal(t, inflight.Stats{}, l.Stats())
 			}
 		})
+}
+
+// A store that hangs keeps no keys of callers who have gone before it was told of them. Keys that come later have pumps
+// of their own, even while others are still queued.
+func TestAKeyWhoseCallersHaveGoneIsForgotten(t *testing.T) {
+	remotely(t, func(t *testing.T, r *remote) {
+		l := newLimiter(t, r, inflight.WithMaxKeys(3))
+		h := acquire(t, l, "held", exports, 1)
+		r.be(hangs)
+		h.Release()
+		synctest.Wait()
+		for i := range 9 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, err := l.Acquire(ctx, fmt.Sprint("gone", i), exports, 1)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, 1, l.Stats().Keys)
+			cancel()
+		}
+		r.be(func(_ context.Context, claims []window.Claim) error {
+			for i, c := range claims {
+				require.False(t, slices.ContainsFunc(claims[:i], func(o window.Claim) bool { return o.Key == c.Key }), c.Key)
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), exports.Lease)
+		defer cancel()
+		served := []<-chan error{waits(ctx, l, "a", exports, 1), waits(ctx, l, "b", exports, 1)}
+		require.NoError(t, <-served[0])
+		require.NoError(t, <-served[1])
+		time.Sleep(time.Second)
+		require.Equal(t, inflight.Stats{}, l.Stats())
+	})
 }
 
 // queues acquires in a goroutine, which says when it holds, and gives back a second later.

@@ -74,6 +74,7 @@ func (l *Limiter) begin(at *lane) (pumps []*pump, claims []window.Claim) {
 		p := at.queue[0]
 		at.queue = at.queue[1:]
 		if p.phase == gone {
+			l.spare.Put(p)
 			continue
 		}
 		p.phase = owing

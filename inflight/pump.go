@@ -196,7 +196,7 @@ func (p *pump) idle(now time.Duration) bool {
 	if len(p.holds) > 0 || len(p.wants) > 0 {
 		return false
 	}
-	return p.phase == settled || p.phase == owing && now >= p.knownUntil
+	return p.phase == settled || p.phase <= queued && now >= p.knownUntil
 }
 
 // begin begins an exchange with a claim, which is valid until it ends.

@@ -136,17 +136,19 @@ func (l *Limiter) setTimer(p *pump, at, now time.Duration) {
 	p.timerAt = at
 }
 
-// forget forgets a pump, which another key can have then. What still refers to it updates that one in vain. The mutex
-// is held.
+// forget forgets a pump, which another key can have then, or, if it is queued, when its lane has met it. What still
+// refers to it updates that one in vain. The mutex is held.
 func (l *Limiter) forget(p *pump) {
+	free := p.phase != queued
 	p.phase = gone
 	delete(l.byID, id{p.claim.Key, p.claim.Name})
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	if !l.closed {
+	if free {
 		l.spare.Put(p)
-	} else if len(l.byID) == 0 {
+	}
+	if l.closed && len(l.byID) == 0 {
 		close(l.drained)
 	}
 }
