@@ -170,11 +170,25 @@ func TestTakesOfSeveralSlotsReturnInTimeAndAreGivenBack(t *testing.T) {
 		ok, err := b.TakeAll(ctx, []window.Take{fixed.For("b", 1), fixed.For("a", 1)}, make([]window.Window, 2))
 		require.False(t, ok)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `"a"`) // whose node is late
 		require.Equal(t, 200*time.Millisecond, time.Since(begun))
 		c.thaw()
 		synctest.Wait()
 		require.Equal(t, [][]string{{first}, {last}, {first}}, c.requests())
 	})
+}
+
+// Who gives back what has taken nothing would store the limit of a call that was refused.
+func TestATakeOfNothingIsNotGivenBack(t *testing.T) {
+	c := newFake()
+	c.thaw()
+	c.cluster = true
+	c.refuse = "{k:b}:v2"
+	ok, err := New(c, WithPrefix("")).TakeAll(t.Context(), []window.Take{fixed.For("a", 0), fixed.For("b", 1)},
+		make([]window.Window, 2))
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Len(t, c.requests(), 3) // two takes, and a look at what was not taken
 }
 
 // Requests are made on goroutines of the package, where nobody could recover from a panic of a client.

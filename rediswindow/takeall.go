@@ -87,7 +87,7 @@ func (b *Backend) takeGroups(ctx context.Context, groups [][]part) (granted bool
 		if granted && err == nil {
 			continue
 		}
-		err = cmp.Or(err, failed("take", g[0].key, b.undo(ctx, groups[:i])))
+		err = cmp.Or(err, b.undo(ctx, groups[:i]))
 		for j := 0; j < len(groups) && err == nil; j++ {
 			if j != i {
 				for k := range groups[j] {
@@ -117,27 +117,26 @@ func (b *Backend) askGroup(ctx context.Context, parts []part) (made bool, err er
 
 // undo gives back what was taken. If ctx ends, it returns an error, and goes on. What can't be given back stays
 // counted.
-func (b *Backend) undo(ctx context.Context, taken [][]part) error {
-	ended := api.Await(ctx, func() {
-		for _, g := range taken {
-			var parts []part
-			for i := range g {
-				q := g[i].question
-				w, _, _ := g[i].window()
-				if known(q.limit.Algorithm, w.ID) {
-					q.verb = undo
-					q.id = w.ID
-					q.opened = g[i].series == opened
-					parts = append(parts, part{question: q})
-				}
-			}
-			if len(parts) > 0 {
-				_ = b.run(context.WithoutCancel(ctx), parts)
+func (b *Backend) undo(ctx context.Context, taken [][]part) (err error) {
+	for _, g := range taken {
+		var parts []part
+		for i := range g {
+			q := g[i].question
+			w, _, _ := g[i].window()
+			if q.n > 0 && known(q.limit.Algorithm, w.ID) {
+				q.verb = undo
+				q.id = w.ID
+				q.opened = g[i].series == opened
+				parts = append(parts, part{question: q})
 			}
 		}
-	})
-	if ended != nil {
-		return notDone(ended, true)
+		if len(parts) == 0 {
+			continue
+		}
+		ended := api.Await(ctx, func() { _ = b.run(context.WithoutCancel(ctx), parts) })
+		if ended != nil {
+			err = cmp.Or(err, failed("take", g[0].key, notDone(ended, true)))
+		}
 	}
-	return nil
+	return err
 }

@@ -33,7 +33,7 @@ var subjects = []struct {
 	{regexp.MustCompile(`OOM command not allowed`), Memory}, // before version 7, it is in the error of the script
 	{regexp.MustCompile(`^READONLY |You can't write against a read only replica`), Role},
 	{regexp.MustCompile(`^CROSSSLOT `), Slots},
-	{regexp.MustCompile(`^NOPERM .* key .*@user_script`), Access},
+	{regexp.MustCompile(`^NOPERM .* key.*@user_script`), Access},
 	{regexp.MustCompile(`^NOPERM .* key`), Keys},
 	{regexp.MustCompile(`^WRONGTYPE `), Value},
 	// The server does not have what the script needs. Other lines of scripts fail because of what is stored.
@@ -43,12 +43,15 @@ var subjects = []struct {
 
 // About returns what a reply is about.
 func About(err error) Subject {
+	if err == nil {
+		return Server
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		return e.about
 	}
 	for _, s := range subjects {
-		if err != nil && s.reply.MatchString(err.Error()) {
+		if s.reply.MatchString(err.Error()) {
 			return s.about
 		}
 	}
@@ -57,7 +60,7 @@ func About(err error) Subject {
 
 // AboutSome reports whether a reply says that some of the keys of a request must not be in it. Nothing was executed.
 func AboutSome(err error) bool {
-	return err != nil && slices.Contains([]Subject{Slots, Keys}, About(err))
+	return slices.Contains([]Subject{Slots, Keys}, About(err))
 }
 
 // Error is a reply that is an error. Its text has no argument of the request.

@@ -51,7 +51,10 @@ func TestWhatAReplyIsAbout(t *testing.T) {
 			"READONLY You can't write against a read only replica.",
 			"ERR Error running script: @user_script:9: -READONLY You can't write against a read only replica.",
 		},
-		redisclient.Access: {"NOPERM User zoe has no permissions to access the 'k' key script: 1f, on @user_script:3."},
+		redisclient.Access: {
+			"NOPERM User zoe has no permissions to access the 'k' key script: 1f, on @user_script:3.",
+			"NOPERM this user has no permissions to access one of the keys used as arguments script: 1f, on @user_script:3.",
+		},
 		redisclient.Value: {
 			"WRONGTYPE Operation against a key holding the wrong kind of value",
 			"user_script:138: bad argument #2 to unpack (string expected, got boolean) script: 1f, on @user_script:138.",
