@@ -1,12 +1,11 @@
 package mockserver
 
 import (
-	"cmp"
+	"container/heap"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -63,7 +62,7 @@ func (r *record) due() uint64 {
 
 // added is called for each new record.
 func (c *collector) added(r *record) {
-	c.events.add(r)
+	heap.Push(&c.events, r)
 	if !c.hazards[LateExpiry] {
 		c.rearm()
 		return
@@ -91,7 +90,7 @@ func (c *collector) findFirst() {
 
 // removed is called for each record that is removed other than by a run.
 func (c *collector) removed(r *record) {
-	c.events.remove(r)
+	heap.Remove(&c.events, r.position)
 	c.ended(r)
 	if !c.hazards[LateExpiry] {
 		c.rearm()
@@ -100,9 +99,8 @@ func (c *collector) removed(r *record) {
 
 // move gives a live record a new expiry. A SET of an existing buffer does not set the timer even if its key is empty.
 func (c *collector) move(r *record, expires uint64, bySet bool) {
-	c.events.remove(r)
 	r.expires = expires
-	c.events.add(r)
+	heap.Fix(&c.events, r.position)
 	sets := r.key == "" && !bySet
 	switch {
 	case c.hazards[LateExpiry] && sets:
@@ -128,11 +126,11 @@ func (c *collector) ended(r *record) {
 // rearm sets the timer to the earliest event, or to the expiry of the record that holds it.
 func (c *collector) rearm() {
 	c.timer = 0
-	switch r := c.events.first(); {
+	switch {
 	case c.parking != nil:
 		c.timer = c.parking.due()
-	case r != nil:
-		c.timer = r.due()
+	case len(c.events) > 0:
+		c.timer = c.events[0].due()
 	}
 }
 
@@ -140,9 +138,10 @@ func (c *collector) rearm() {
 // the store.
 func (c *collector) run(t uint64, remove func(*record)) {
 	records := len(c.events)
-	n := sort.Search(records, func(i int) bool { return c.events[i].due() > t })
-	due := slices.Clone(c.events[:n])
-	c.events = slices.Delete(c.events, 0, n)
+	var due []*record
+	for len(c.events) > 0 && c.events[0].due() <= t {
+		due = append(due, heap.Pop(&c.events).(*record))
+	}
 	for _, r := range due {
 		if r.dead {
 			remove(r)
@@ -155,7 +154,7 @@ func (c *collector) run(t uint64, remove func(*record)) {
 		}
 		if c.hazards[Grace] {
 			r.dead = true
-			c.events.add(r)
+			heap.Push(&c.events, r)
 		} else {
 			remove(r)
 		}
@@ -165,7 +164,7 @@ func (c *collector) run(t uint64, remove func(*record)) {
 	if c.hazards[LockUp] && c.timer != 0 && c.timer <= t+took {
 		c.locked = true
 		c.report(fmt.Sprintf("the server locked up: its collector ran at %s, which takes %v with %d records, and %s",
-			timeOf(t).Format("15:04:05.000000"), time.Duration(took), records, c.events.first().dueAt(t)))
+			timeOf(t).Format("15:04:05.000000"), time.Duration(took), records, c.events[0].dueAt(t)))
 	}
 }
 
@@ -185,28 +184,28 @@ func tableOrder(key string) uint64 {
 	return binary.LittleEndian.Uint64(h[:])
 }
 
-// schedule has all records, in the order of their next events.
+// schedule is a heap of all records, of which the first has the earliest event.
 type schedule []*record
 
-// first returns the record with the earliest event, or nil.
-func (s schedule) first() *record {
-	if len(s) == 0 {
-		return nil
-	}
-	return s[0]
+// Len implements [heap.Interface], as do Less, Swap, Push and Pop.
+func (s schedule) Len() int { return len(s) }
+
+func (s schedule) Less(i, j int) bool { return s[i].due() < s[j].due() }
+
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].position = i
+	s[j].position = j
 }
 
-// find returns where r is, or belongs.
-func (s schedule) find(r *record) int {
-	i, _ := slices.BinarySearchFunc(s, r, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.due(), b.due()), cmp.Compare(a.key, b.key))
-	})
-	return i
+func (s *schedule) Push(r any) {
+	r.(*record).position = len(*s)
+	*s = append(*s, r.(*record))
 }
 
-func (s *schedule) add(r *record) { *s = slices.Insert(*s, s.find(r), r) }
-
-func (s *schedule) remove(r *record) {
-	i := s.find(r)
-	*s = slices.Delete(*s, i, i+1)
+func (s *schedule) Pop() any {
+	last := len(*s) - 1
+	r := (*s)[last]
+	*s = slices.Delete(*s, last, last+1)
+	return r
 }

@@ -133,7 +133,8 @@ func (c *conn) serve(data []byte) bool {
 // turn executes the complete requests at the start of src, without requests of other connections in between and
 // all at the same time, and holds their responses back. It returns their length, and whether the connection goes on.
 func (s *Server) turn(c *conn, src []byte) (n int, ok bool) {
-	defer s.thread.acquire()()
+	s.thread.acquire()
+	defer s.thread.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.halfOpen {

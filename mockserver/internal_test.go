@@ -1,13 +1,35 @@
 package mockserver
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/codec"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 )
+
+// The time of many records is not that of their square, whatever the order in which they expire.
+func TestManyRecordsTakeLittleTime(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector is slow")
+	}
+	hazards := [hazardCount]bool{Grace: true}
+	st := &store{hazards: &hazards, records: map[string]*record{}, collector: collector{hazards: &hazards}}
+	for start, i := time.Now(), 0; i < 100_000; i++ {
+		ok, err := st.insert(fmt.Append(nil, i), 1, ttl{Amount: 1 + rand.Uint64N(1e9), Unit: codec.Microseconds})
+		require.True(t, ok)
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 3*time.Second, "%d records are made", i)
+	}
+	start := time.Now()
+	st.catchUp(uint64(time.Hour))
+	require.Empty(t, st.records)
+	require.Less(t, time.Since(start), 3*time.Second)
+}
 
 // While some responses are always outstanding, as those that are delayed can be, the others need no more memory.
 func TestABufferThatIsAlwaysInUseIsBounded(t *testing.T) {

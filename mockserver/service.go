@@ -116,21 +116,24 @@ func (s *Server) scan() time.Duration {
 type thread struct {
 	busy  chan struct{} // holds a token while a connection has the thread
 	spins bool          // as a real server does: so short a time can't be slept outside of a bubble of testing/synctest
-	owed  time.Duration // by the connection that has the thread
+	began time.Time     // when the connection got it that has it
+	owed  time.Duration // by that connection
 }
 
-// acquire waits for the thread. The function that it returns spends what the connection owes, and frees the thread.
-func (t *thread) acquire() (release func()) {
+// acquire waits for the thread.
+func (t *thread) acquire() {
 	t.busy <- struct{}{}
-	began := time.Now()
-	return func() {
-		if t.spins {
-			for time.Since(began) < t.owed {
-			}
-		} else {
-			time.Sleep(t.owed)
+	t.began = time.Now()
+}
+
+// release spends what the connection owes, and frees the thread.
+func (t *thread) release() {
+	if t.spins {
+		for time.Since(t.began) < t.owed {
 		}
-		t.owed = 0
-		<-t.busy
+	} else {
+		time.Sleep(t.owed)
 	}
+	t.owed = 0
+	<-t.busy
 }

@@ -1,6 +1,7 @@
 package mockserver
 
 import (
+	"container/heap"
 	"math/bits"
 	"time"
 
@@ -9,17 +10,18 @@ import (
 
 // record is a counter or a buffer.
 type record struct {
-	key     string
-	buffer  bool
-	quota   uint64 // 0 for a buffer
-	value   []byte // nil for a counter
-	unit    codec.Unit
-	expires uint64 // ns since 1970
-	dead    bool   // marked by the collector: expired, and in its grace
-	order   uint64 // in the table
-	reads   meter
-	writes  meter
-	removed bool
+	key      string
+	buffer   bool
+	quota    uint64 // 0 for a buffer
+	value    []byte // nil for a counter
+	unit     codec.Unit
+	expires  uint64 // ns since 1970
+	dead     bool   // marked by the collector: expired, and in its grace
+	order    uint64 // in the table
+	position int    // in collector.events
+	reads    meter
+	writes   meter
+	removed  bool
 }
 
 // ttl is a TTL of any value size.
@@ -86,7 +88,7 @@ func (st *store) restart(keep bool, now uint64) {
 	*c = collector{hazards: c.hazards, expired: c.expired, report: c.report}
 	for _, r := range st.records {
 		if keep && !r.dead && r.expires > now {
-			c.events.add(r)
+			heap.Push(&c.events, r)
 			continue
 		}
 		if keep && !r.dead {
