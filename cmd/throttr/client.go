@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,12 +82,9 @@ func connectSize[T codec.Value](ctx context.Context, cfg throttr.Config) (client
 type typed[T codec.Value] struct{ *throttr.Client[T] }
 
 func (c typed[T]) insert(ctx context.Context, key string, quota uint64, ttl time.Duration) (bool, error) {
-	q, err := narrow[T]("quota", quota)
-	if err != nil {
-		return false, err
-	}
 	t, err := codec.TTLOf[T](ttl)
-	if err != nil {
+	q, tooLarge := narrow[T]("quota", quota)
+	if err := cmp.Or(tooLarge, err); err != nil {
 		return false, err
 	}
 	return c.Insert(ctx, key, q, t)

@@ -152,7 +152,7 @@ func (o *output) change(line changed, c *throttr.Listed, result string) {
 // forget is the command forget.
 func forget(e *env, f *flags) action {
 	l := limitFlagsOf(f)
-	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
+	return e.changing(func(ctx context.Context, b *throttr.OpenBackend, key string) (bool, error) {
 		find := l.listed
 		if l.Scale > 0 || l.Calendar != 0 {
 			find = l.peeked
@@ -176,12 +176,10 @@ func forget(e *env, f *flags) action {
 }
 
 // changing returns an action that changes what is counted for each key.
-func (e *env) changing(change func(ctx context.Context, b throttr.Backend, key string) (bool, error)) action {
+func (e *env) changing(change onKey[*throttr.OpenBackend]) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "name", "count", "in", "algorithm", "result")
-		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (bool, error) {
-			return forAll(keys, func(key string) (bool, error) { return change(ctx, b, key) })
-		})
+		return forKeys(ctx, e, e.open, keys, change)
 	}
 }
 
@@ -190,7 +188,7 @@ func giveBack(e *env, f *flags) action {
 	l := limitFlagsOf(f)
 	most := uint64(1)
 	number(f, &most, "n", 1, math.MaxUint64, "how `many` to give back to each key (default 1)")
-	return e.changing(func(ctx context.Context, b throttr.Backend, key string) (bool, error) {
+	return e.changing(func(ctx context.Context, b *throttr.OpenBackend, key string) (bool, error) {
 		c, err := l.window(ctx, b, key)
 		if err != nil {
 			return false, err
@@ -209,8 +207,8 @@ func giveBack(e *env, f *flags) action {
 	})
 }
 
-// giveBackTo gives most back to a count, or what it has counted if that is less, and returns how much. The window of the
-// count is then the one that is left.
+// giveBackTo gives most back to a count, or what it has counted if that is less, and returns how much. The window of
+// the count is then the one that is left.
 func giveBackTo(ctx context.Context, b throttr.Backend, c *throttr.Listed, most uint64) (n uint64, err error) {
 	// What counts 1 returns the ID of the window. The 1 is given back, too. Throttr servers, which store no Max, give
 	// back to takes only. Other stores keep the Max of the call, and may be full.
@@ -302,13 +300,12 @@ func holders(e *env, f *flags) action {
 		e.out.columns("key", "name", "used", "process", "held", "waiting", "lease ends in")
 		return with(ctx, e, e.open, func(ctx context.Context, b *throttr.OpenBackend) (some bool, err error) {
 			for p, err := range b.ListPlaces(ctx, keys...) {
-				if errors.Is(err, throttr.ErrUnsupported) {
+				switch {
+				case errors.Is(err, throttr.ErrUnsupported):
 					return false, errors.New("places in flight are not kept on this store")
-				}
-				if err != nil {
+				case err != nil:
 					return false, err
-				}
-				if f.isSet("name") && p.Name != *name {
+				case f.isSet("name") && p.Name != *name:
 					continue
 				}
 				for _, h := range p.ByProcess {

@@ -71,12 +71,11 @@ func (e *env) serve(ctx context.Context, opts []mockserver.Option) error {
 	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "mockserver: "))
 	}
-	defer srv.Close()
 	e.out.add(map[string]string{"address": srv.Addr()}, srv.Addr())
-	if err := e.out.flush(); err != nil {
-		return err
+	err = e.out.flush()
+	if err == nil {
+		<-ctx.Done()
 	}
-	<-ctx.Done()
 	srv.Close()
 	violations := srv.Violations()
 	for _, v := range violations {
@@ -85,5 +84,5 @@ func (e *env) serve(ctx context.Context, opts []mockserver.Option) error {
 	if len(violations) > 0 {
 		return fmt.Errorf("violations, which would have harmed a real server or its clients: %d", len(violations))
 	}
-	return nil
+	return err
 }

@@ -18,25 +18,15 @@ type done struct {
 	Result string `json:"result"`
 }
 
-// onKey does something with a key. It returns false if the outcome is negative.
-type onKey func(ctx context.Context, c client, key string) (bool, error)
-
 // each does something with each key, and prints one of two results.
-func (e *env) each(ctx context.Context, keys []string, yes, no string, do onKey) (bool, error) {
-	return e.forKeys(ctx, keys, func(ctx context.Context, c client, key string) (bool, error) {
+func (e *env) each(ctx context.Context, keys []string, yes, no string, do onKey[client]) (bool, error) {
+	return forKeys(ctx, e, e.connect, keys, func(ctx context.Context, c client, key string) (bool, error) {
 		ok, err := do(ctx, c, key)
 		if err == nil {
 			text := word(ok, yes, no)
 			e.out.add(done{keyOf(key), ok, text}, shown(key), text)
 		}
 		return ok, err
-	})
-}
-
-// forKeys connects, and does something with each key.
-func (e *env) forKeys(ctx context.Context, keys []string, do onKey) (bool, error) {
-	return with(ctx, e, e.connect, func(ctx context.Context, c client) (bool, error) {
-		return forAll(keys, func(key string) (bool, error) { return do(ctx, c, key) })
 	})
 }
 
@@ -79,7 +69,7 @@ type record struct {
 func query(e *env, _ *flags) action {
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "quota", "ttl")
-		return e.forKeys(ctx, keys, func(ctx context.Context, c client, key string) (bool, error) {
+		return forKeys(ctx, e, e.connect, keys, func(ctx context.Context, c client, key string) (bool, error) {
 			a, ok, err := c.query(ctx, key)
 			if ttl := a.TTL.Duration().Seconds(); ok {
 				e.out.add(record{keyed: keyOf(key), Found: true, Quota: &a.Quota, TTLSeconds: &ttl}, shown(key),
@@ -187,7 +177,7 @@ func get(e *env, f *flags) action {
 	raw := f.Bool("raw", false, "print only the values, byte for byte")
 	return func(ctx context.Context, keys []string) (bool, error) {
 		e.out.columns("key", "bytes", "ttl", "value")
-		return e.forKeys(ctx, keys, func(ctx context.Context, c client, key string) (bool, error) {
+		return forKeys(ctx, e, e.connect, keys, func(ctx context.Context, c client, key string) (bool, error) {
 			b, ok, err := c.get(ctx, key)
 			value, seconds := string(b.Value), b.TTL.Duration().Seconds()
 			switch {

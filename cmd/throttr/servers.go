@@ -71,16 +71,15 @@ func (e *env) infoOf(ctx context.Context, c client) error {
 		name := strings.ToLower(v.Type().Field(i).Name)
 		all = append(all, figure{"requests_" + name, rate(v.Field(i).Interface().(inspect.Count))})
 	}
-	if e.out.json != nil {
-		object := map[string]any{}
-		for _, f := range all {
-			object[f.name] = f.value
-		}
-		e.out.add(object)
-		return nil
-	}
+	object := map[string]any{}
 	for _, f := range all {
-		e.out.add(nil, strings.ReplaceAll(strings.TrimSuffix(f.name, "_seconds"), "_", " "), figureText(f.value))
+		object[f.name] = f.value
+		if e.out.json == nil {
+			e.out.add(nil, strings.ReplaceAll(strings.TrimSuffix(f.name, "_seconds"), "_", " "), figureText(f.value))
+		}
+	}
+	if e.out.json != nil {
+		e.out.add(object)
 	}
 	return nil
 }

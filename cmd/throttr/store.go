@@ -18,7 +18,7 @@ import (
 
 // url returns the URL of the store.
 func (e *env) url() string {
-	text := cmp.Or(e.store, os.Getenv("THROTTR_URL"), "throttr://"+throttr.DefaultServer)
+	text := cmp.Or(e.store, os.Getenv("THROTTR_URL"), throttr.DefaultServer)
 	if !strings.Contains(text, "://") {
 		return "throttr://" + text
 	}
@@ -35,6 +35,17 @@ func with[C io.Closer](ctx context.Context, e *env, open func(context.Context) (
 		}
 		defer c.Close()
 		return f(ctx, c)
+	})
+}
+
+// onKey does something with a key. It returns false if the outcome is negative.
+type onKey[C any] func(ctx context.Context, c C, key string) (bool, error)
+
+// forKeys is with, and does something with each key.
+func forKeys[C io.Closer](ctx context.Context, e *env, open func(context.Context) (C, error), keys []string,
+	do onKey[C]) (bool, error) {
+	return with(ctx, e, open, func(ctx context.Context, c C) (bool, error) {
+		return forAll(keys, func(key string) (bool, error) { return do(ctx, c, key) })
 	})
 }
 
