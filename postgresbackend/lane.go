@@ -45,7 +45,7 @@ func (b *Backend) newLane(locks bool) *lane {
 		},
 		Key:     func(c *call) (id, bool) { return c.parts[0].id, len(c.parts) == 1 },
 		Size:    func(c *call) int { return len(c.parts) },
-		MaxSize: maxRows, MaxInFlight: 1, MaxQueued: b.maxQueued,
+		MaxSize: maxRows, MaxInFlight: 1, MaxQueued: b.maxQueued, Punctual: true,
 	})
 }
 

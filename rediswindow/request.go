@@ -48,7 +48,7 @@ func (b *Backend) newNode(name string) *node {
 			return [2]string{p.hash, p.text}, len(c.parts) == 1 && p.shares()
 		},
 		Size:    func(c *call) int { return len(c.parts) },
-		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Late: !b.client.Punctual(),
+		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Punctual: b.client.Punctual(),
 	})
 	return &node{name: name, shared: shared, alone: make(chan struct{}, maxAlone)}
 }

@@ -44,8 +44,8 @@ type Options[K comparable, T any] struct {
 	// Patience is how old the last request must be before another one may be in flight with it, unless requests take
 	// that long: then the store is far away. It is looked at when a call is made, and when a request is back.
 	Patience time.Duration
-	// Late says that Send may go on when its ctx has ended. Then only callers whose ctx never ends send their calls.
-	Late bool
+	// Punctual says that Send returns when its ctx ends. Otherwise, only callers whose ctx never ends send their calls.
+	Punctual bool
 	// MaxQueued is how many calls can be queued, also those whose callers have returned. Further ones fail with
 	// [window.ErrOverloaded].
 	MaxQueued int
@@ -91,7 +91,8 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 	b.mu.Lock()
 	if direct && b.last <= 1 && len(b.queue) == 0 && b.room() {
 		b.inFlight++
-		defer b.end(b.begin(1))
+		sentAt := b.begin(1)
+		defer b.end(sentAt)
 		b.mu.Unlock()
 		c.entry[0] = c
 		c.lone[0] = c.entry[:]
@@ -116,7 +117,7 @@ func (b *Batcher[K, T]) Do(ctx context.Context, c *Call[T]) (sent bool, err erro
 // for long after it has been canceled.
 func (b *Batcher[K, T]) sendsItself(ctx context.Context) bool {
 	if at, ok := ctx.Deadline(); ok {
-		return !b.options.Late && time.Until(at) <= brief
+		return b.options.Punctual && time.Until(at) <= brief
 	}
 	return ctx.Done() == nil
 }

@@ -79,7 +79,7 @@ func run(t *testing.T, change func(o *batch.Options[string, asked]), f func(t *t
 		s := &store{takes: time.Millisecond}
 		o := batch.Options[string, asked]{
 			Send: s.send, Key: func(a *asked) (string, bool) { return a.text, !a.alone }, Size: func(a *asked) int { return max(1, a.size) },
-			MaxSize: 10, MaxQueued: 20,
+			MaxSize: 10, MaxQueued: 20, Punctual: true,
 		}
 		if change != nil {
 			change(&o)
@@ -144,18 +144,18 @@ func brief(t *testing.T) context.Context {
 func TestWhoSendsItsCallItself(t *testing.T) {
 	for _, test := range []struct {
 		timeout, cancel time.Duration // 0: never
-		late            bool
+		punctual        bool
 		itself          bool
 	}{
 		{itself: true},
-		{late: true, itself: true},
-		{timeout: 500 * time.Millisecond, itself: true},
-		{timeout: 500 * time.Millisecond, late: true},
-		{timeout: time.Minute},
-		{timeout: time.Minute, cancel: time.Second},
-		{cancel: time.Second},
+		{punctual: true, itself: true},
+		{timeout: 500 * time.Millisecond, punctual: true, itself: true},
+		{timeout: 500 * time.Millisecond},
+		{timeout: time.Minute, punctual: true},
+		{timeout: time.Minute, cancel: time.Second, punctual: true},
+		{cancel: time.Second, punctual: true},
 	} {
-		run(t, func(o *batch.Options[string, asked]) { o.Late = test.late }, func(t *testing.T, s *store, b *batcher) {
+		run(t, func(o *batch.Options[string, asked]) { o.Punctual = test.punctual }, func(t *testing.T, s *store, b *batcher) {
 			s.takes = time.Hour
 			ctx, cancel := context.Background(), func() {}
 			ends := s.takes

@@ -84,11 +84,11 @@ type Conn struct {
 
 	// mu guards the fields below. Its holder does not block, and calls no code outside of the package, except for
 	// Call.Stale.
-	mu      sync.Mutex
-	ready   sync.Cond // the writer goroutine waits on it
-	owner   writeOwner
-	closed  error // why nothing is queued or written any more, or nil
-	closing error // why nothing is queued any more, and what the reason will be when no call is left
+	mu          sync.Mutex
+	ready       sync.Cond // the writer goroutine waits on it
+	owner       writeOwner
+	failure     error // why nothing is queued or written any more, or nil
+	closeReason error // why nothing is queued any more, and what the reason will be when no call is left
 
 	queued         callList // calls that wait to be written
 	queuedRequests int      // requests of these
@@ -160,14 +160,14 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 func (c *Conn) Open() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closed == nil && c.closing == nil
+	return c.failure == nil && c.closeReason == nil
 }
 
 // Err returns why the connection has ended or fails, or nil.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closed
+	return c.failure
 }
 
 // Usage returns how many requests are in flight, and how many are queued.

@@ -11,8 +11,8 @@ import (
 // fail with it, soon after Fail has returned.
 func (c *Conn) Fail(reason error) {
 	c.mu.Lock()
-	if c.closed == nil {
-		c.closed = reason
+	if c.failure == nil {
+		c.failure = reason
 	}
 	discard := c.options.Abort && c.inFlight > 0
 	c.ready.Signal()
@@ -32,7 +32,7 @@ const CloseGrace = 250 * time.Millisecond
 // with the reason. The responses to those in flight are received first, for CloseGrace at most.
 func (c *Conn) Close(reason error) {
 	c.mu.Lock()
-	c.closing = reason // though the connection may have been retired
+	c.closeReason = reason // though the connection may have been retired
 	c.failAllQueued(reason)
 	c.ready.Signal()
 	c.mu.Unlock()
@@ -44,8 +44,8 @@ func (c *Conn) Close(reason error) {
 func (c *Conn) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing == nil {
-		c.closing = ErrGone
+	if c.closeReason == nil {
+		c.closeReason = ErrGone
 	}
 	c.ready.Signal()
 }
@@ -53,7 +53,7 @@ func (c *Conn) Retire() {
 // ended is the end of the writer goroutine: nothing is written any more.
 func (c *Conn) ended() {
 	c.mu.Lock()
-	reason := c.closing
+	reason := c.closeReason
 	c.mu.Unlock()
 	c.Fail(reason) // does nothing if there is a reason already; otherwise no calls are left
 	<-c.readDone
@@ -74,9 +74,9 @@ func (c *Conn) failAll() {
 	inFlight.append(&c.launched)
 	for inFlight.n > 0 {
 		cl := inFlight.pop()
-		c.fail(cl, c.closed, cl.offset < c.accepted)
+		c.failCall(cl, c.failure, cl.offset < c.accepted)
 	}
-	c.failAllQueued(c.closed)
+	c.failAllQueued(c.failure)
 	c.inFlight = 0
 }
 
@@ -113,7 +113,7 @@ func (c *Conn) stalled() (due int, stalled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closed != nil || c.inFlight == 0:
+	case c.failure != nil || c.inFlight == 0:
 		c.watching = false
 		return 0, false
 	case c.progress:

@@ -62,7 +62,7 @@ func (c *Conn) process(n int) error {
 	}
 	c.addLoad(-arrived.requests, -arrived.calls) // before a caller can call Load
 	for _, cl := range c.reader.done {
-		c.end(cl)
+		c.returnCall(cl)
 	}
 	clear(c.reader.done)
 	if writes {

@@ -44,7 +44,7 @@ func (c *Conn) push(cl *Call) (writes, busy bool, err error) {
 	switch {
 	case cl.invalid != nil:
 		return false, false, cl.invalid
-	case c.closed != nil || c.closing != nil:
+	case c.failure != nil || c.closeReason != nil:
 		return false, false, ErrGone
 	case c.queuedRequests > 0 && c.queuedRequests+n > c.options.MaxQueued:
 		return false, false, window.ErrOverloaded
@@ -123,7 +123,7 @@ func (c *Conn) await() bool {
 	for {
 		switch {
 		case c.owner == writeCaller: // wait until it hands over, or has nothing left to write
-		case c.closed != nil, c.closing != nil && c.inFlight == 0 && c.queued.n == 0:
+		case c.failure != nil, c.closeReason != nil && c.inFlight == 0 && c.queued.n == 0:
 			return false
 		case c.owner == writeGoroutine:
 			return true
@@ -151,7 +151,7 @@ func (c *Conn) gather() bool {
 	}
 	c.buf = c.buf[:0]
 gathering:
-	for c.closed == nil && c.queued.n > 0 && len(c.buf) < writeSize {
+	for c.failure == nil && c.queued.n > 0 && len(c.buf) < writeSize {
 		cl := c.queued.first
 		switch {
 		case cl.isAbandoned():
@@ -173,7 +173,7 @@ gathering:
 		return true
 	}
 	c.owner = writeIdle
-	if c.closed != nil || c.closing != nil {
+	if c.failure != nil || c.closeReason != nil {
 		c.ready.Signal()
 	}
 	return false
@@ -213,7 +213,7 @@ func (c *Conn) accountFor(a arrivals) (writes bool) {
 	c.inFlightBytes -= a.bytes
 	c.lastDone = a.calls
 	c.progress = true
-	if c.closing != nil {
+	if c.closeReason != nil {
 		c.ready.Signal()
 	}
 	return c.queued.n > 0 && c.acquireWrite()
@@ -223,7 +223,7 @@ func (c *Conn) accountFor(a arrivals) (writes bool) {
 func (c *Conn) quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closed == nil && c.inFlight == 0 && c.queued.n == 0
+	return c.failure == nil && c.inFlight == 0 && c.queued.n == 0
 }
 
 // failQueued ends the oldest queued call, of which no byte has been sent. If it has been abandoned, nobody
@@ -231,18 +231,18 @@ func (c *Conn) quiet() bool {
 func (c *Conn) failQueued(reason error) {
 	cl := c.queued.pop()
 	c.queuedRequests -= cl.Len()
-	c.fail(cl, reason, false)
+	c.failCall(cl, reason, false)
 }
 
-// fail ends a call without its responses.
-func (c *Conn) fail(cl *Call, reason error, sent bool) {
+// failCall ends a call without its responses.
+func (c *Conn) failCall(cl *Call, reason error, sent bool) {
 	cl.err, cl.sent = reason, sent
 	c.addLoad(-cl.Len(), -1)
-	c.end(cl)
+	c.returnCall(cl)
 }
 
-// end returns a call to its caller, or recycles one that has been abandoned.
-func (c *Conn) end(cl *Call) {
+// returnCall returns a call to its caller, or recycles one that has been abandoned.
+func (c *Conn) returnCall(cl *Call) {
 	if !cl.finish() {
 		c.options.Calls.Put(cl)
 	}

@@ -242,7 +242,7 @@ func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 		"failed": func(c *Conn) { // as Fail does, without a network connection
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.closed = ErrLost
+			c.failure = ErrLost
 			c.ready.Signal()
 		},
 	} {

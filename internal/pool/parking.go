@@ -33,8 +33,7 @@ func (p *Pool) Park(ctx context.Context) (sent bool, err error) {
 // whether or not that is known, and the pool parks a server again that was restarted.
 func (p *Pool) KeepParked() { p.parking.Keep() }
 
-// AddParking has a call that creates records keep the server parked, if it is. Calls of Do and
-// Send need no AddParking.
+// AddParking has a call that creates records keep the server parked, if it is. Do calls it.
 func (p *Pool) AddParking(cl *conn.Call) {
 	if cl.Creates() && !cl.Parks && p.parking.Appends() {
 		cl.Parks = cl.Update(parking.Update(p.o.Calls.Size())) == nil
