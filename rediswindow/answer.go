@@ -95,7 +95,7 @@ func (p *part) window() (w window.Window, made bool, err error) {
 		if p.n <= holds(&p.limit) {
 			w.RetryAfter = max(micros(p.wait), time.Microsecond)
 		}
-	case p.verb == count && !p.limit.Algorithm.Rolling():
+	case p.verb == charge && !p.limit.Algorithm.Rolling():
 		w.Count = MaxCount
 	}
 	switch {

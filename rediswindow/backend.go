@@ -53,12 +53,12 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 // Hit implements [window.Backend]. Every hit of a fixed or aligned window is counted, unless the count would pass
 // [MaxCount].
 func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	v := count
+	v := charge
 	if l.Algorithm.Rolling() {
 		v = take
 	}
 	w, made, err := b.ask(ctx, "hit", key, question{verb: v, limit: l, n: n})
-	if v == count && !made && err == nil {
+	if v == charge && !made && err == nil {
 		w.Refused, w.RetryAfter = true, w.Left
 		if n > l.Max {
 			w.RetryAfter = window.Never
@@ -81,7 +81,7 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64
 
 // Charge implements [window.Backend].
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, _, err := b.ask(ctx, "charge", key, question{verb: count, limit: l, n: n})
+	w, _, err := b.ask(ctx, "charge", key, question{verb: charge, limit: l, n: n})
 	return w, err
 }
 
@@ -106,11 +106,11 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 // ask asks something of one limit. It returns the window, and whether all of n was counted, given back or forgotten.
 func (b *Backend) ask(ctx context.Context, method, key string, q question) (w window.Window, made bool, err error) {
 	_, err = b.check(&q.limit)
-	if err == nil && (q.verb == count || q.verb == set) {
+	if err == nil && (q.verb == charge || q.verb == set) {
 		err = checkNumber("N", q.n, MaxCount)
 	}
 	if err == nil && (q.verb != giveBack || known(q.limit.Algorithm, q.id)) {
-		q.hash = b.nameOf(key)
+		q.name = b.nameOf(key)
 		c := &batched{}
 		c.Value.one[0].question = q
 		c.Value.parts = c.Value.one[:]

@@ -47,8 +47,8 @@ func (b *Backend) exchange(ctx context.Context, claims []window.Claim, places []
 		names[i] = b.nameWith(claims[i].Key, flights, claims[i].Name)
 		places[i] = window.Places{Err: errAlone}
 	}
-	b.wakes.note(b, claims, names, places)
-	defer b.wakes.note(b, claims, names, places)
+	b.wakes.note(b, claims, names, places)       // one that waits may be woken before the response is there
+	defer b.wakes.note(b, claims, names, places) // places then says who waits
 	if !cluster {
 		err := b.exchangeTogether(ctx, claims, names, places, false)
 		if err != nil && !redisclient.AboutSome(err) {

@@ -25,23 +25,23 @@ func (b *Backend) ListPlaces(ctx context.Context, keys ...string) iter.Seq2[wind
 	for _, key := range keys {
 		tags[string(appendTag(nil, key))] = true
 	}
-	read := func(hash string) ([]window.ListedPlaces, error) {
-		if len(tags) > 0 && !tags[b.tagOf(hash)] {
+	read := func(name string) ([]window.ListedPlaces, error) {
+		if len(tags) > 0 && !tags[b.tagOf(name)] {
 			return nil, nil
 		}
-		return b.listPlaces(ctx, hash)
+		return b.listPlaces(ctx, name)
 	}
 	return list(b, "list places", b.client.Scan(ctx, glob.Replace(b.prefix)+"{[kh]:*}"+flights+"*"), read)
 }
 
 // listPlaces returns the places of a hash, if there are any.
-func (b *Backend) listPlaces(ctx context.Context, hash string) ([]window.ListedPlaces, error) {
-	text, err := b.evalAlone(ctx, holdersScript, []string{hash}, b.time())
+func (b *Backend) listPlaces(ctx context.Context, name string) ([]window.ListedPlaces, error) {
+	text, err := b.evalAlone(ctx, holdersScript, []string{name}, b.time())
 	if err != nil || text == "" {
 		return nil, err
 	}
-	tag := b.tagOf(hash)
-	p := window.ListedPlaces{Key: tag[2:], Digest: tag[0] == 'h', Name: hash[len(b.prefix+"{"+tag+"}"+flights):]}
+	tag := b.tagOf(name)
+	p := window.ListedPlaces{Key: tag[2:], Digest: tag[0] == 'h', Name: name[len(b.prefix+"{"+tag+"}"+flights):]}
 	for line := range strings.Lines(text) {
 		var h window.Holder
 		var micros int64

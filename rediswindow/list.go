@@ -90,11 +90,11 @@ func (b *Backend) listHash(ctx context.Context, name string) (all []window.Liste
 }
 
 // ofAll asks the same of all limits of which a hash has a state, or of those with some scales, in one step.
-func (b *Backend) ofAll(ctx context.Context, v verb, hash string, scales []time.Duration) (all []part, err error) {
-	there, err := b.stored(ctx, hash)
+func (b *Backend) ofAll(ctx context.Context, v verb, name string, scales []time.Duration) (all []part, err error) {
+	there, err := b.stored(ctx, name)
 	for _, l := range there {
 		if len(scales) == 0 || slices.Contains(scales, l.Scale) {
-			all = append(all, part{question: question{verb: v, hash: hash, limit: l}})
+			all = append(all, part{question: question{verb: v, name: name, limit: l}})
 		}
 	}
 	if err != nil || len(all) == 0 {

@@ -35,8 +35,9 @@ const (
 	topologyTimeout = time.Second
 )
 
-// nodeOf returns the node of a hash. Nodes that are not known yet are one. The error says that nothing can be sent.
-func (b *Backend) nodeOf(hash string) (*node, error) {
+// nodeOf returns the node of the hash with a name. Nodes that are not known yet are one. The error says that nothing can
+// be sent.
+func (b *Backend) nodeOf(name string) (*node, error) {
 	cluster, err := b.cluster()
 	if err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (b *Backend) nodeOf(hash string) (*node, error) {
 	if b.nodes.due() {
 		go b.askForSlots(context.Background())
 	}
-	return b.nodeOfSlot(int(slotOf([]byte(b.tagOf(hash))))), nil
+	return b.nodeOfSlot(int(slotOf([]byte(b.tagOf(name))))), nil
 }
 
 // nodeOfSlot returns the node of a slot, as far as it is known.

@@ -12,7 +12,7 @@ type verb byte
 const (
 	take     verb = 't'
 	peek     verb = 'p'
-	count    verb = 'c'
+	charge   verb = 'c'
 	set      verb = 's'
 	giveBack verb = 'g'
 	undo     verb = 'u' // giveBack, as if nothing had been taken
@@ -23,7 +23,7 @@ const (
 type question struct {
 	verb   verb
 	key    string
-	hash   string // its name
+	name   string // of its hash
 	limit  window.Limit
 	n      uint64
 	id     int64 // of what is given back
@@ -32,7 +32,7 @@ type question struct {
 
 // shares reports whether equal questions may be one: of so many takes or hits of one limit, the first ones are granted.
 func (q *question) shares() bool {
-	return q.verb == take || q.verb == count && !q.limit.Algorithm.Rolling()
+	return q.verb == take || q.verb == charge && !q.limit.Algorithm.Rolling()
 }
 
 // m returns the number m that the script gets with a question that is asked so many times.

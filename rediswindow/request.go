@@ -45,7 +45,7 @@ func (b *Backend) newNode(name string) *node {
 		Send: b.send,
 		Key: func(c *call) ([2]string, bool) {
 			p := &c.parts[0]
-			return [2]string{p.hash, p.text}, len(c.parts) == 1 && p.shares()
+			return [2]string{p.name, p.text}, len(c.parts) == 1 && p.shares()
 		},
 		Size:    func(c *call) int { return len(c.parts) },
 		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Punctual: b.client.Punctual(),
@@ -65,7 +65,7 @@ func (b *Backend) run(ctx context.Context, parts []part) error {
 
 func (b *Backend) runCall(ctx context.Context, c *batched) error {
 	parts := c.Value.parts
-	n, err := b.nodeOf(parts[0].hash)
+	n, err := b.nodeOf(parts[0].name)
 	if err != nil {
 		return err
 	}
@@ -106,11 +106,11 @@ func (b *Backend) send(ctx context.Context, entries []entry) {
 func byKey(entries []entry) [][]entry {
 	groups := map[string][]entry{}
 	for _, e := range entries {
-		var hashes []string
+		var names []string
 		for i := range e[0].Value.parts {
-			hashes = append(hashes, e[0].Value.parts[i].hash)
+			names = append(names, e[0].Value.parts[i].name)
 		}
-		keys := strings.Join(slices.Compact(hashes), " ")
+		keys := strings.Join(slices.Compact(names), " ")
 		groups[keys] = append(groups[keys], e)
 	}
 	return slices.Collect(maps.Values(groups))
@@ -145,7 +145,7 @@ func (b *Backend) sendTogether(ctx context.Context, entries []entry) {
 			if parts[i].verb == take && i < len(parts)-1 { // the next one belongs to the same take
 				m = "+" + m
 			}
-			keys = append(keys, parts[i].hash)
+			keys = append(keys, parts[i].name)
 			args = append(args, m, parts[i].text)
 		}
 	}

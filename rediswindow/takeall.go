@@ -44,7 +44,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	parts := make([]part, len(takes))
 	for at, i := range order {
 		t := &takes[i]
-		parts[at].question = question{verb: take, key: t.Key, hash: b.nameOf(t.Key), limit: t.Limit, n: t.N}
+		parts[at].question = question{verb: take, key: t.Key, name: b.nameOf(t.Key), limit: t.Limit, n: t.N}
 	}
 	groups := [][]part{parts}
 	if cluster {
@@ -70,7 +70,7 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 func apart(parts []part) (groups [][]part) {
 	for len(parts) > 0 {
 		n := 1
-		for n < len(parts) && parts[n].hash == parts[0].hash {
+		for n < len(parts) && parts[n].name == parts[0].name {
 			n++
 		}
 		groups = append(groups, parts[:n])

@@ -1,5 +1,6 @@
 -- Makes calls on rate-limit windows, in their order. What it does to the state of a limit is what internal/algorithm
--- does to a Record, with the same names.
+-- does to a Record. Of fixed, aligned, calendar and sliding windows, start and count are the same there, as is more of a
+-- sliding one. What buckets and logs have, and series, differs.
 --
 -- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. Then for
 -- each limit a number m, and a text:
