@@ -46,14 +46,14 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 	if err := b.begin(ctx, &x, key, l, n); err != nil {
 		return b.fail(v.String(), key, err)
 	}
-	state := x.call(v, l, n)
-	if state.Wait == algorithm.NoRoom {
+	state := x.apply(v, l, n)
+	if state.Full {
 		x.shard.sweep(x.at)
 		x.record = x.shard.find(&x.id, l) // it may have been over
-		state = x.call(v, l, n)
+		state = x.apply(v, l, n)
 	}
 	x.shard.mu.Unlock()
-	if state.Wait == algorithm.NoRoom && (v == algorithm.Charge || v == algorithm.Set) {
+	if state.Full && (v == algorithm.Charge || v == algorithm.Set) {
 		return b.fail(v.String(), key, b.errFull)
 	}
 	x.describe(b, state, w)
@@ -133,32 +133,37 @@ func (b *Backend) locate(x *access, key string, l *window.Limit) {
 	x.rule.MaxLog = b.maxLog
 }
 
-// call makes a call, if there is room for what it counts. A Peek changes nothing.
-func (x *access) call(v algorithm.Verb, l *window.Limit, n uint64) algorithm.State {
+// apply applies the rule to the record, or to a new one, if there is room for what that counts. A Peek changes nothing.
+func (x *access) apply(v algorithm.Verb, l *window.Limit, n uint64) algorithm.State {
 	s := x.shard
 	s.series++
 	x.rule.Room = s.maxTimes - s.times
-	if x.record == nil {
-		s.scratch = algorithm.Record{}
-		if s.count >= s.maxCount {
-			x.rule.Room = -1
-		}
-		state := x.rule.Call(v, &s.scratch, x.at, n, s.series)
-		if !s.scratch.Empty() {
-			s.insert(&x.id, l)
-		}
-		return state
+	switch {
+	case x.record == nil:
+		return x.applyToNew(v, l, n)
+	case v == algorithm.Peek:
+		x.rule.Restart(&x.record.Record, x.at)
+		s.scratch = x.record.Record
+		return x.rule.Peek(&s.scratch, x.at, n)
 	}
-	r := &x.record.Record
-	if v == algorithm.Peek {
-		x.rule.Restart(r, x.at)
-		s.scratch = *r
-		r = &s.scratch
-	}
-	times := r.Log.Times()
-	state := x.rule.Call(v, r, x.at, n, s.series)
-	s.times += r.Log.Times() - times
+	times := x.record.Log.Times()
+	state := x.rule.Call(v, &x.record.Record, x.at, n, s.series)
+	s.times += x.record.Log.Times() - times
 	x.removeEmpty()
+	return state
+}
+
+// applyToNew applies the rule to a record that the shard keeps if it counts something.
+func (x *access) applyToNew(v algorithm.Verb, l *window.Limit, n uint64) algorithm.State {
+	s := x.shard
+	if s.count >= s.maxCount {
+		x.rule.Room = -1
+	}
+	s.scratch = algorithm.Record{}
+	state := x.rule.Call(v, &s.scratch, x.at, n, s.series)
+	if !s.scratch.Empty() {
+		s.insert(&x.id, l, &s.scratch)
+	}
 	return state
 }
 
@@ -172,7 +177,7 @@ func (x *access) removeEmpty() {
 // describe makes w, which is zero, the window of a state. Without room for the call, it is that of a limit that is used
 // up, whose window is not known: the next cleaning makes room, or a call before, or the end of what is in a log.
 func (x *access) describe(b *Backend, s algorithm.State, w *window.Window) {
-	if s.Wait == algorithm.NoRoom {
+	if s.Full {
 		wait := min(b.cleanPeriod, window.Never-1)
 		if s.Left > 0 {
 			wait = min(wait, s.Left)
@@ -230,7 +235,7 @@ func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []wind
 	}
 	for i := range all {
 		if granted && takes[i].N > 0 {
-			windows[i] = all[i].call(algorithm.Take, &takes[i].Limit, takes[i].N).Window(at)
+			windows[i] = all[i].apply(algorithm.Take, &takes[i].Limit, takes[i].N).Window(at)
 		}
 	}
 	return granted, nil
@@ -245,12 +250,13 @@ func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Wi
 		x := &all[i]
 		x.at = at
 		x.record = x.shard.find(&x.id, &takes[i].Limit)
-		state := x.call(algorithm.Peek, &takes[i].Limit, takes[i].N)
-		full = full || state.Wait == algorithm.NoRoom
-		granted = granted && state.Wait == 0
+		state := x.apply(algorithm.Peek, &takes[i].Limit, takes[i].N)
+		full = full || state.Full
+		fits := state.Wait == 0 && !state.Full
+		granted = granted && fits
 		windows[i] = window.Window{}
 		x.describe(b, state, &windows[i])
-		if state.Wait == 0 && takes[i].N > 0 {
+		if fits && takes[i].N > 0 {
 			x.reserve(1)
 		}
 	}
@@ -270,7 +276,7 @@ func (x *access) reserve(sign int) {
 	} else {
 		x.shard.count += sign
 	}
-	if x.rule.Logs {
+	if x.rule.How.Logs {
 		x.shard.times += sign * log.Needs()
 	}
 }

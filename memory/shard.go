@@ -132,8 +132,8 @@ func (s *shard) clear() {
 	s.times = 0
 }
 
-// insert adds the record that scratch is. It does not keep the caller's strings.
-func (s *shard) insert(k *id, l *window.Limit) {
+// insert adds a copy of a record of a key and limit. It does not keep the caller's strings.
+func (s *shard) insert(k *id, l *window.Limit, r *algorithm.Record) {
 	of := limits.Identity(l)
 	if of.Calendar != 0 {
 		of.Name += "\x00" + of.Zone
@@ -143,10 +143,10 @@ func (s *shard) insert(k *id, l *window.Limit) {
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
 		text:   strings.Clone(k.key + of.Name),
-		Record: s.scratch,
+		Record: *r,
 	})
 	s.count++
-	s.times += s.scratch.Log.Times()
+	s.times += r.Log.Times()
 	if s.count > len(s.cells) {
 		s.grow()
 	}

@@ -42,7 +42,7 @@ func rowsOf(calls []*call) []*row {
 // load sets the record to what was read at a time. It starts then if the clock has gone back by more than a scale.
 func (r *row) load(state []byte, version int64, t algorithm.Time) {
 	*r = row{count: r.count, before: version}
-	r.record, r.err = r.rule.ReadBinary(state)
+	r.record, r.err = r.rule.How.ReadBinary(state)
 	if r.err != nil {
 		r.err = fmt.Errorf("%w: %w", errRow, r.err)
 		return

@@ -68,7 +68,8 @@ type Algorithm struct {
 
 	// count drops what is over, and returns what counts.
 	count func(r *Record, now int64) uint64
-	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long.
+	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long, and
+	// 0 for an empty record.
 	left func(r *Record, now int64) time.Duration
 	// wait returns in which time at most room counts, if it is more now.
 	wait func(r *Record, now int64, room uint64) time.Duration
@@ -99,9 +100,6 @@ func (a *Algorithm) now(t Time) int64 {
 	}
 	return Nanos(t.Day)
 }
-
-// leftOfScale returns in which time a scale has passed.
-func leftOfScale(r *Record, now int64) time.Duration { return rest(uint64(r.Scale), r.passed(now)) }
 
 // rest returns some nanoseconds, less what has passed, or the longest time.
 func rest(nanos uint64, passed time.Duration) time.Duration {

@@ -92,6 +92,9 @@ func countBucket(r *Record, now int64) uint64 {
 }
 
 func leftBucket(r *Record, now int64) time.Duration {
+	if r.Empty() {
+		return 0
+	}
 	return rest(r.debt().by(r.Max), r.passed(now))
 }
 

@@ -33,7 +33,7 @@ func Traits(l *window.Limit, maxLog uint64) (window.Traits, error) {
 
 // Rule is how a limit counts, and its numbers.
 type Rule struct {
-	*Algorithm
+	How      *Algorithm
 	Scale    time.Duration // at most [window.MaxScale]
 	Max      uint64
 	Holds    uint64          // what is allowed at once: what a token bucket holds, otherwise Max
@@ -53,7 +53,7 @@ func RuleOf(l *window.Limit) (by Rule) {
 
 // SetLimit makes the rule that of a limit.
 func (by *Rule) SetLimit(l *window.Limit) {
-	by.Algorithm = Of(l.Algorithm)
+	by.How = Of(l.Algorithm)
 	by.Scale = l.Scale
 	by.Max = l.Max
 	by.Holds = limits.Capacity(l)
@@ -62,14 +62,12 @@ func (by *Rule) SetLimit(l *window.Limit) {
 	}
 }
 
-// NoRoom as the Wait of a State: the store has no room for what the call would count, and nothing was counted.
-const NoRoom time.Duration = -1
-
 // State is the state of a record after a call.
 type State struct {
 	Count uint64        // what counts, rounded up
 	Left  time.Duration // until nothing does, if nobody calls; 0 if there is no window
-	Wait  time.Duration // until the call would be granted, if it is not; NoRoom
+	Wait  time.Duration // until the call would be granted, if it is not because of the limit
+	Full  bool          // the store has no room for what the call would count, and nothing was counted
 	ID    int64         // of the window, or, if the algorithm is rolling, of the take
 }
 
@@ -111,7 +109,7 @@ func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
 	switch {
 	case v == Peek:
 		return by.Peek(r, t, n)
-	case v == Take, v == Hit && by.Rolling:
+	case v == Take, v == Hit && by.How.Rolling:
 		return by.Take(r, t, n, series)
 	case v == Set:
 		r.End()
@@ -127,8 +125,8 @@ func (by *Rule) Take(r *Record, t Time, n, series uint64) State {
 		return by.state(r, now, count, n)
 	}
 	by.open(r, t, now)
-	by.add(r, now, n, series)
-	return State{Count: count + n, Left: by.left(r, now), ID: r.ID}
+	by.How.add(r, now, n, series)
+	return State{Count: count + n, Left: by.How.left(r, now), ID: r.ID}
 }
 
 // Peek returns what Take would, without n. It drops what is over, and the record gets the numbers of the rule: for a
@@ -143,39 +141,39 @@ func (by *Rule) Peek(r *Record, t Time, n uint64) State {
 func (by *Rule) Charge(r *Record, t Time, n, series uint64) State {
 	now, count := by.look(r, t)
 	by.adopt(r)
-	if by.Logs {
+	if by.How.Logs {
 		n = min(n, by.MaxLog-min(by.MaxLog, count))
 	}
-	if by.refills && by.Max == 0 || by.Rolling && n == 0 {
+	if by.How.refills && by.Max == 0 || by.How.Rolling && n == 0 {
 		return by.state(r, now, count, n)
 	}
 	if !by.hasRoom(r) {
-		return State{Count: count, Left: by.leftOf(r, now), Wait: NoRoom}
+		return State{Count: count, Left: by.How.left(r, now), Full: true}
 	}
 	by.open(r, t, now)
-	by.add(r, now, n, series)
+	by.How.add(r, now, n, series)
 	_, count = by.look(r, t)
-	return State{Count: count, Left: by.leftOf(r, now), ID: r.ID}
+	return State{Count: count, Left: by.How.left(r, now), ID: r.ID}
 }
 
 // GiveBack gives n back to the window or take with an ID, and reports whether it has.
 func (by *Rule) GiveBack(r *Record, t Time, id int64, n uint64) bool {
 	by.look(r, t)
-	return id != 0 && !r.Empty() && by.giveBack(r, id, n)
+	return id != 0 && !r.Empty() && by.How.giveBack(r, id, n)
 }
 
 // Left returns in which time nothing counts. It is negative if nothing has counted for so long, and 0 for an empty
 // record.
 func (by *Rule) Left(r *Record, t Time) time.Duration {
 	by.Restart(r, t)
-	return by.leftOf(r, by.now(t))
+	return by.How.left(r, by.How.now(t))
 }
 
 // Restart makes a record start now if the clock has gone back by more than a scale since, and reports whether it
 // does. A store must then keep it, although a call may be refused: otherwise it would start anew with each call, and
 // never end.
 func (by *Rule) Restart(r *Record, t Time) bool {
-	now := by.now(t)
+	now := by.How.now(t)
 	if r.passed(now) >= -r.Scale || r.Empty() {
 		return false
 	}
@@ -196,7 +194,7 @@ func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.L
 	if s.Left > 0 {
 		record := *r
 		s = by.Peek(&record, t, 0)
-	} else if !by.Rolling {
+	} else if !by.How.Rolling {
 		s.Count = r.Count
 	}
 	return window.Listed{
@@ -207,19 +205,19 @@ func Listed(key string, digest bool, l window.Limit, r *Record, t Time) window.L
 
 // look drops what is over, and returns what counts.
 func (by *Rule) look(r *Record, t Time) (now int64, count uint64) {
-	now = by.now(t)
+	now = by.How.now(t)
 	if r.Empty() {
 		return now, 0
 	}
 	if r.passed(now) < -r.Scale {
 		by.start(r, t, now)
 	}
-	return now, by.count(r, now)
+	return now, by.How.count(r, now)
 }
 
 // adopt gives the record the numbers of the rule, unless it is a bucket that would get no token any more.
 func (by *Rule) adopt(r *Record) {
-	if by.Max > 0 || !by.refills {
+	if by.Max > 0 || !by.How.refills {
 		r.Max = by.Max
 		r.Holds = by.Holds
 	}
@@ -236,33 +234,26 @@ func (by *Rule) open(r *Record, t Time, now int64) {
 func (by *Rule) start(r *Record, t Time, now int64) {
 	r.Start = now
 	r.Scale = by.Scale
-	if by.window != nil {
-		start, end := by.window(by.Scale, by.Calendar, t.Day)
+	if by.How.window != nil {
+		start, end := by.How.window(by.Scale, by.Calendar, t.Day)
 		r.Start -= int64(t.Day.Sub(start))
 		r.Scale = end.Sub(start)
 	}
 	r.Log.noLaterThan(now)
 }
 
-func (by *Rule) leftOf(r *Record, now int64) time.Duration {
-	if r.Empty() {
-		return 0
-	}
-	return by.left(r, now)
-}
-
 // state returns the state of a record by which count counts, when n more are asked for.
 func (by *Rule) state(r *Record, now int64, count, n uint64) State {
-	s := State{Count: count, Left: by.leftOf(r, now), ID: cmp.Or(r.ID, r.Last)}
+	s := State{Count: count, Left: by.How.left(r, now), ID: cmp.Or(r.ID, r.Last)}
 	switch {
 	case by.fits(count, n):
 		if n > 0 && !by.hasRoom(r) {
-			s.Wait = NoRoom
+			s.Full = true
 		}
-	case n > by.Holds || by.refills && by.Max == 0:
+	case n > by.Holds || by.How.refills && by.Max == 0:
 		s.Wait = window.Never
 	default:
-		s.Wait = min(max(by.wait(r, now, by.Holds-n), 1), window.Never-1)
+		s.Wait = min(max(by.How.wait(r, now, by.Holds-n), 1), window.Never-1)
 	}
 	return s
 }
@@ -274,7 +265,7 @@ func (by *Rule) fits(count, n uint64) bool {
 
 // hasRoom reports whether the store has room for another take of a record.
 func (by *Rule) hasRoom(r *Record) bool {
-	if by.Logs {
+	if by.How.Logs {
 		return r.Log.Needs() <= by.Room
 	}
 	return by.Room >= 0

@@ -18,8 +18,8 @@ func fixed(windows func(scale time.Duration, c limits.Calendar, day time.Time) (
 	return Algorithm{
 		window:   windows,
 		count:    countFixed,
-		left:     leftOfScale,
-		wait:     func(r *Record, now int64, _ uint64) time.Duration { return leftOfScale(r, now) },
+		left:     leftFixed,
+		wait:     func(r *Record, now int64, _ uint64) time.Duration { return leftFixed(r, now) },
 		add:      addFixed,
 		giveBack: giveBackFixed,
 	}
@@ -39,6 +39,13 @@ func countFixed(r *Record, now int64) uint64 {
 		r.End()
 	}
 	return r.Count
+}
+
+func leftFixed(r *Record, now int64) time.Duration {
+	if r.Empty() {
+		return 0
+	}
+	return rest(uint64(r.Scale), r.passed(now))
 }
 
 func addFixed(r *Record, _ int64, n, series uint64) {

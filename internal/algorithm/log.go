@@ -17,7 +17,7 @@ var slidingLog = Algorithm{
 	Rolling:  true,
 	Logs:     true,
 	count:    countLog,
-	left:     leftOfScale,
+	left:     leftFixed,
 	wait:     waitLog,
 	add:      addLog,
 	giveBack: giveBackLog,

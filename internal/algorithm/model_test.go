@@ -167,11 +167,11 @@ func newSubject(t *testing.T, next func(n uint64) uint64) *subject {
 // limit changes the limit.
 func (s *subject) limit() {
 	s.rule.Max = numbers[s.next(uint64(len(numbers)))]
-	if s.rule.Logs {
+	if s.rule.How.Logs {
 		s.rule.Max = min(s.rule.Max, 1000)
 	}
 	s.rule.Holds = s.rule.Max
-	if s.rule.refills && s.next(2) == 0 {
+	if s.rule.How.refills && s.next(2) == 0 {
 		s.rule.Holds = numbers[s.next(uint64(len(numbers)))]
 	}
 }
@@ -217,7 +217,7 @@ func (s *subject) step() {
 // store writes the record in binary form, and reads it.
 func (s *subject) store() {
 	var err error
-	s.record, err = s.rule.ReadBinary(s.record.AppendBinary(nil))
+	s.record, err = s.rule.How.ReadBinary(s.record.AppendBinary(nil))
 	require.NoError(s.t, err)
 }
 
@@ -263,10 +263,10 @@ func (s *subject) cost(n uint64) *big.Int {
 }
 
 func (s *subject) charge(n uint64) {
-	if s.rule.Logs {
+	if s.rule.How.Logs {
 		n = min(n, 1000)
 	}
-	if !s.rule.refills {
+	if !s.rule.How.refills {
 		n = min(n, window.Unlimited-s.model.count()) // the count stays there
 	}
 	got := s.rule.Charge(&s.record, s.time(), n, s.series)
@@ -281,7 +281,7 @@ func (s *subject) charge(n uint64) {
 			s.model.backs++ // a part of a token counts as one that was taken later
 		}
 	}
-	if cost.Sign() > 0 || !s.rule.Rolling {
+	if cost.Sign() > 0 || !s.rule.How.Rolling {
 		s.model.add(got.ID, cost)
 	}
 	s.sees(got)

@@ -48,7 +48,7 @@ func leftSliding(r *Record, now int64) time.Duration {
 	if r.Count > 0 {
 		return rest(2*uint64(r.Scale), r.passed(now))
 	}
-	return leftOfScale(r, now)
+	return leftFixed(r, now)
 }
 
 // waitSliding returns when what weighs has become room: the window before if that does, and otherwise the present one.

@@ -27,7 +27,7 @@ func TestBytesThatAreNoRecord(t *testing.T) {
 				bytes[r.IntN(len(bytes))] = byte(r.Uint32())
 			}
 			bytes = bytes[:1+r.IntN(len(bytes))]
-			read, err := by.ReadBinary(bytes)
+			read, err := by.How.ReadBinary(bytes)
 			if err != nil {
 				refused++
 				continue
