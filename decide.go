@@ -34,10 +34,11 @@ const (
 	hit verb = iota
 	take
 	charge
+	peek // in checks only
 )
 
 // String returns the name of the call.
-func (v verb) String() string { return [...]string{"hit", "take", "charge"}[v] }
+func (v verb) String() string { return [...]string{"hit", "take", "charge", "peek"}[v] }
 
 // call makes a call of a backend, and sets res, which is zero, to the decision.
 func (v verb) call(ctx context.Context, b Backend, key string, l *Limit, n uint64, res *Result) error {
@@ -95,7 +96,7 @@ func (v verb) check(l *Limit, n uint64) error {
 	if err := limits.Check(l); err != nil {
 		return err
 	}
-	if n == 0 && v != hit {
+	if n == 0 && v != hit && v != peek {
 		return errZero
 	}
 	return limits.CheckNumber("N", n)

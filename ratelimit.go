@@ -127,8 +127,8 @@ func (r *RateLimit) Charge(ctx context.Context, key string, limit Limit, n uint6
 // caller may take what Peek has seen.
 func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64) (res Result, err error) {
 	r.resolve(&limit)
-	if err := hit.check(&limit, n); err != nil { // which permits an n of 0
-		return res, callError("peek", key, err)
+	if err := peek.check(&limit, n); err != nil {
+		return res, callError(peek.String(), key, err)
 	}
 	shadow := limit.Shadow
 	limit.Shadow = false
@@ -165,18 +165,19 @@ func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n 
 
 // Get returns the count of key's window of the given scale, 0 if there is none.
 func (r *RateLimit) Get(ctx context.Context, key string, scale time.Duration) (uint64, error) {
-	w, err := r.window(ctx, key, scale)
+	w, err := r.window(ctx, "get", key, scale)
 	return w.Count, err
 }
 
 // ExpiresAt returns when key's window of the given scale ends, the zero time if there is none.
 func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Duration) (time.Time, error) {
-	w, err := r.window(ctx, key, scale)
+	w, err := r.window(ctx, "expires at", key, scale)
 	return w.ExpiresAt, err
 }
 
-func (r *RateLimit) window(ctx context.Context, key string, scale time.Duration) (window.Window, error) {
-	l, err := r.positional("get", key, scale, 0)
+// window returns key's window of a scale. Call is the name of the call in errors.
+func (r *RateLimit) window(ctx context.Context, call, key string, scale time.Duration) (window.Window, error) {
+	l, err := r.positional(call, key, scale, 0)
 	if err != nil {
 		return window.Window{}, err
 	}

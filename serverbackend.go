@@ -35,7 +35,7 @@ import (
 // have been counted.
 type ServerBackend struct {
 	window.Unimplemented
-	calls   []outage.Calls // of each server
+	stats   []outage.Calls // of each server
 	windows *fixedwindow.Backend
 	client  *client
 	owner   bool // the client was made for this backend, and ends with it
@@ -94,7 +94,7 @@ func (c *client) Backend(opts ...BackendOption) *ServerBackend {
 }
 
 func (c *client) newBackend(o backendOptions) *ServerBackend {
-	b := &ServerBackend{calls: make([]outage.Calls, len(c.servers.all)), client: c, ended: make(chan struct{})}
+	b := &ServerBackend{stats: make([]outage.Calls, len(c.servers.all)), client: c, ended: make(chan struct{})}
 	servers := make([]fixedwindow.Server, len(c.servers.all))
 	for i, s := range c.servers.all {
 		s.pool.KeepParked()
@@ -155,7 +155,7 @@ func (b *ServerBackend) Records() RecordStats {
 func (b *ServerBackend) Stats() window.Stats {
 	s := window.Stats{Windows: b.windows.Stats().Windows}
 	for i, server := range b.client.servers.all {
-		store := b.calls[i].Stats(server.name)
+		store := b.stats[i].Stats(server.name)
 		store.Err = server.pool.Err()
 		s.Stores = append(s.Stores, store)
 	}
@@ -179,28 +179,28 @@ func (b *ServerBackend) Check(l Limit) (window.Traits, error) { return b.windows
 
 // Hit implements [Backend].
 func (b *ServerBackend) Hit(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "hit", (*fixedwindow.Backend).Hit, key, l, n)
+	return b.window(ctx, "hit", (*fixedwindow.Backend).Hit, key, l, n)
 }
 
 // Take implements [Backend]. It takes one round trip if the window is known. If its count may not be
 // within the limit, it is read first.
 func (b *ServerBackend) Take(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "take", (*fixedwindow.Backend).Take, key, l, n)
+	return b.window(ctx, "take", (*fixedwindow.Backend).Take, key, l, n)
 }
 
 // Charge implements [Backend].
 func (b *ServerBackend) Charge(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "charge", (*fixedwindow.Backend).Charge, key, l, n)
+	return b.window(ctx, "charge", (*fixedwindow.Backend).Charge, key, l, n)
 }
 
 // Peek implements [Backend].
 func (b *ServerBackend) Peek(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "peek", (*fixedwindow.Backend).Peek, key, l, n)
+	return b.window(ctx, "peek", (*fixedwindow.Backend).Peek, key, l, n)
 }
 
 // Set implements [Backend].
 func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) (window.Window, error) {
-	return b.count(ctx, "set", (*fixedwindow.Backend).Set, key, l, n)
+	return b.window(ctx, "set", (*fixedwindow.Backend).Set, key, l, n)
 }
 
 // counting is a method of a [fixedwindow.Backend] that returns a window. Sent says whether a call that failed may have
@@ -208,8 +208,8 @@ func (b *ServerBackend) Set(ctx context.Context, key string, l Limit, n uint64) 
 type counting = func(b *fixedwindow.Backend, ctx context.Context, key string, l Limit,
 	n uint64) (w window.Window, sent bool, err error)
 
-// count has such a method called. Call is its name in errors.
-func (b *ServerBackend) count(ctx context.Context, call string, do counting, key string, l Limit,
+// window has such a method called. Call is its name in errors.
+func (b *ServerBackend) window(ctx context.Context, call string, do counting, key string, l Limit,
 	n uint64) (w window.Window, err error) {
 	w, sent, err := do(b.windows, ctx, key, l, n)
 	return w, b.after(call, key, sent, err)
@@ -259,7 +259,7 @@ func (b *ServerBackend) Delete(ctx context.Context, key string, scales ...time.D
 // of an argument.
 func (b *ServerBackend) after(call, key string, sent bool, err error) error {
 	server := b.client.servers.byKey.pick(key)
-	b.calls[server].Count(err)
+	b.stats[server].Count(err)
 	switch {
 	case err == nil:
 		return nil

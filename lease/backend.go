@@ -45,20 +45,23 @@ type options struct {
 // WithAge sets after which time the places of a block that were not used are given back. Default, and with 0:
 // [DefaultAge]. It panics if d is negative.
 func WithAge(d time.Duration) Option {
-	return func(o *options) { o.age = api.NotNegative("lease: WithAge", d) }
+	api.NotNegative("lease: WithAge", d)
+	return func(o *options) { o.age = d }
 }
 
 // WithMaxLease bounds how many places of a key and limit the process holds at a time. That is what
 // is lost, until the window ends, if it dies. Default, and with 0: 65536, and never more than
 // an eighth of what is left of the limit. It panics if n is negative.
 func WithMaxLease(n int) Option {
-	return func(o *options) { o.maxLease = api.NotNegative("lease: WithMaxLease", n) }
+	api.NotNegative("lease: WithMaxLease", n)
+	return func(o *options) { o.maxLease = n }
 }
 
 // WithMaxKeys bounds how many keys have blocks at a time, each with its limit. Hits on further ones go to the
 // backend. Default, and with 0: 1024. It panics if n is negative.
 func WithMaxKeys(n int) Option {
-	return func(o *options) { o.maxKeys = api.NotNegative("lease: WithMaxKeys", n) }
+	api.NotNegative("lease: WithMaxKeys", n)
+	return func(o *options) { o.maxKeys = n }
 }
 
 // WithKeys restricts leases to the keys for which match returns true, for example those with a prefix.

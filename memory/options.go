@@ -46,14 +46,16 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 // WithCleanPeriod sets the interval at which windows that are over are removed. They are also removed to
 // make room for new keys. Default, and with 0: one minute. It panics if d is negative.
 func WithCleanPeriod(d time.Duration) Option {
-	return func(o *options) { o.cleanPeriod = api.NotNegative("memory: WithCleanPeriod", d) }
+	api.NotNegative("memory: WithCleanPeriod", d)
+	return func(o *options) { o.cleanPeriod = d }
 }
 
 // WithKeyOlderThan makes cleanings keep each window for d after its end, so that
 // [WithBeforeDrop] sees it later. Until then it counts as a key, but it is removed earlier if a
 // new key needs the room. Default: 0. It panics if d is negative.
 func WithKeyOlderThan(d time.Duration) Option {
-	return func(o *options) { o.keyOlderThan = api.NotNegative("memory: WithKeyOlderThan", d) }
+	api.NotNegative("memory: WithKeyOlderThan", d)
+	return func(o *options) { o.keyOlderThan = d }
 }
 
 // WithMaxKeys bounds the number of windows, one for each key and name, scale and algorithm of a limit, and so the
@@ -69,7 +71,8 @@ func WithKeyOlderThan(d time.Duration) Option {
 // Set fail with [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause
 // new keys to be denied, but can't reset a count.
 func WithMaxKeys(n int) Option {
-	return func(o *options) { o.maxKeys = api.NotNegative("memory: WithMaxKeys", n) }
+	api.NotNegative("memory: WithMaxKeys", n)
+	return func(o *options) { o.maxKeys = n }
 }
 
 // WithBeforeDrop makes every cleaning call f with the windows that it has removed, some at a time, each window once.
@@ -97,10 +100,8 @@ const (
 // one key with the largest limit. If there is no room, a hit that needs some is denied as one of a new key is; its
 // RetryAfter is at most the time until its log is empty.
 func WithMaxLog(n uint64) Option {
-	return func(o *options) {
-		if n > maxLogged {
-			panic(fmt.Sprintf("memory: WithMaxLog: %d is more than %d", n, maxLogged))
-		}
-		o.maxLog = n
+	if n > maxLogged {
+		panic(fmt.Sprintf("memory: WithMaxLog: %d is more than %d", n, maxLogged))
 	}
+	return func(o *options) { o.maxLog = n }
 }
