@@ -38,7 +38,7 @@ type Server interface {
 	RemoveParking(cl *conn.Call)
 }
 
-// Options are the settings of a Backend. All but Now, DenialMemory and WithoutSweeper must be set.
+// Options are the settings of a Backend. All but DenialMemory and WithoutSweeper must be set.
 type Options struct {
 	Servers []Server
 	Names   []string             // of the servers: TakeAll asks them in the order of their names
@@ -62,28 +62,19 @@ type Options struct {
 // [window.ErrFull] if as many records are yet to be removed as Options.MaxWindows allows; or they are those
 // of ctx or a Server.
 type Backend struct {
-	servers      []Server
-	names        []string
-	pick         func(key string) int
-	calls        *conn.Calls
-	denialMemory time.Duration
-
-	group     group
-	maxQueued int
-	callers   sync.Pool // of *caller
-	table     table
-	links     []links      // those of each server
-	janitors  []*janitor   // one for each server
-	ids       atomic.Int64 // the last ID of a window
-	closing   sync.Once
+	Options
+	group    group
+	callers  sync.Pool // of *caller
+	table    table
+	links    []links      // those of each server
+	janitors []*janitor   // one for each server
+	ids      atomic.Int64 // the last ID of a window
+	closing  sync.Once
 }
 
 // New returns a backend and starts its goroutines. Close it after use.
 func New(o Options) *Backend {
-	b := &Backend{
-		servers: o.Servers, names: o.Names, pick: o.Pick, calls: o.Calls,
-		denialMemory: o.DenialMemory, maxQueued: o.MaxQueued,
-	}
+	b := &Backend{Options: o}
 	b.callers.New = newCaller
 	b.group.ctx, b.group.cancel = context.WithCancel(context.Background())
 	b.table.init(o.MaxWindows)
@@ -109,8 +100,8 @@ func New(o Options) *Backend {
 // denialMemoryOf returns for how long denials are remembered in windows of a scale, and so how late
 // a Set or Reset by another client takes effect.
 func (b *Backend) denialMemoryOf(scale time.Duration) time.Duration {
-	if b.denialMemory != 0 {
-		return b.denialMemory
+	if b.DenialMemory != 0 {
+		return b.DenialMemory
 	}
 	return min(max(scale/10, 10*time.Millisecond), time.Second)
 }
@@ -179,11 +170,11 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		return 0, false, err
 	}
 	// It takes a guard to end a window, so they are ended at the same time.
-	type outcome struct {
+	type ending struct {
 		ended, sent bool
 		err         error
 	}
-	all := make([]outcome, len(counts))
+	all := make([]ending, len(counts))
 	var resets sync.WaitGroup
 	for i, k := range counts {
 		resets.Go(func() {
@@ -195,12 +186,12 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		})
 	}
 	resets.Wait()
-	for _, o := range all {
-		if o.ended && o.err == nil {
+	for _, e := range all {
+		if e.ended && e.err == nil {
 			n++
 		}
-		if err == nil && o.err != nil {
-			sent, err = o.sent, o.err
+		if err == nil && e.err != nil {
+			sent, err = e.sent, e.err
 		}
 	}
 	return n, sent, err

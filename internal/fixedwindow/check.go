@@ -33,7 +33,7 @@ func (b *Backend) Check(l window.Limit) (window.Traits, error) {
 	if err := check(&l, 0); err != nil {
 		return window.Traits{}, err
 	}
-	size := b.calls.Size()
+	size := b.Calls.Size()
 	if size == nil {
 		return window.Traits{Precision: l.Scale}, nil
 	}
@@ -52,14 +52,14 @@ func check(l *window.Limit, n uint64) error {
 // largest returns the largest value of the servers, which is the highest count of a record, or why a call for a key
 // must fail while it is not known.
 func (b *Backend) largest(ctx context.Context, key string) (uint64, error) {
-	if size := b.calls.Size(); size != nil {
+	if size := b.Calls.Size(); size != nil {
 		return size.Largest(), nil
 	}
 	if err := b.group.check(ctx); err != nil {
 		return 0, err
 	}
-	err := b.servers[b.pick(key)].Err()
-	if size := b.calls.Size(); size != nil { // there is a connection by now
+	err := b.Servers[b.Pick(key)].Err()
+	if size := b.Calls.Size(); size != nil { // there is a connection by now
 		return size.Largest(), nil
 	}
 	return 0, fmt.Errorf("%w: %w", window.ErrUnavailable, err)

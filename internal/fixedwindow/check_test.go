@@ -31,7 +31,7 @@ func TestRangeErrorsNameFieldBoundAndSize(t *testing.T) {
 		require.ErrorIs(t, err, window.ErrRange)
 	}
 	for _, size := range []int{1, 2, 4, 8} {
-		b := &Backend{calls: conn.NewCalls(conn.SizeOf(size))}
+		b := &Backend{Options: Options{Calls: conn.NewCalls(conn.SizeOf(size))}}
 		most := min(api.MaxValue(size), window.Unlimited)
 		for _, of := range []struct{ max, n uint64 }{{most, most}, {most + 1, 0}, {0, most + 1}} {
 			l := fixed(time.Minute, of.max)

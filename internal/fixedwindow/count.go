@@ -65,7 +65,7 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 	}
 	o := s.joined(a, cl.Responses, at)
 	o.conn = c
-	s.backend.calls.Put(cl)
+	s.backend.Calls.Put(cl)
 	return o
 }
 

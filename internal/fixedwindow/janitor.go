@@ -20,9 +20,6 @@ const (
 	maxChunks = 64
 	// cleanRetry is how long keys wait that could not be cleaned.
 	cleanRetry = 250 * time.Millisecond
-	// maxIdle bounds how long a janitor sleeps: the backend's clock need not be the one that
-	// timers go by.
-	maxIdle = time.Second
 )
 
 // janitor removes the records that the backend has made on one server, when they are not in use
@@ -173,8 +170,6 @@ func (j *janitor) notify(s *slots) {
 
 // run does what is due, until the backend ends.
 func (j *janitor) run() {
-	timer := time.NewTimer(maxIdle)
-	defer timer.Stop()
 	for {
 		chunk, wait := j.due()
 		if len(chunk) > 0 {
@@ -183,11 +178,9 @@ func (j *janitor) run() {
 			}
 			continue
 		}
-		tick := timer.C
-		if wait < 0 {
-			tick = nil
-		} else {
-			timer.Reset(wait)
+		var tick <-chan time.Time
+		if wait >= 0 {
+			tick = time.After(wait)
 		}
 		select {
 		case <-tick:
@@ -244,7 +237,7 @@ func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 	if len(j.queue) == 0 {
 		return chunk, -1
 	}
-	return chunk, min(max(j.queue[0].duty.due.Sub(now), 0), maxIdle)
+	return chunk, max(j.queue[0].duty.due.Sub(now), 0)
 }
 
 // earliest returns when the duty can be done. The caller holds mu.

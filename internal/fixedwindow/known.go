@@ -87,15 +87,14 @@ func (s *slots) current() known {
 	return s.known
 }
 
-// recall returns what is known of the open window, and whether that may refuse a take. It returns false if no window
-// is known to be open.
-func (s *slots) recall(now time.Time) (w window.Window, mayRefuse, ok bool) {
+// recall returns the window that is known to be open, if there is one, and whether that may refuse a take.
+func (s *slots) recall(now time.Time) (w window.Window, known, mayRefuse bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.known.certainlyOpen(now) {
 		return w, false, false
 	}
-	return s.known.window(s.bands.Scale, now), s.mayRefuse(now), true
+	return s.known.window(s.bands.Scale, now), true, s.mayRefuse(now)
 }
 
 // identify returns a window as it is known together with what was known before. It gets a new ID unless it is

@@ -88,7 +88,7 @@ func TestDenialMemoryFollowsTheScale(t *testing.T) {
 		require.Equal(t, want, b.denialMemoryOf(scale), "%v", scale)
 	}
 	for _, d := range []time.Duration{time.Minute, -1} {
-		b.denialMemory = d
+		b.DenialMemory = d
 		require.Equal(t, d, b.denialMemoryOf(time.Second))
 	}
 }

@@ -113,7 +113,7 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 					requests.take()
 					ends(srv, hit.plan.conn)
 					synctest.Wait()
-					require.NoError(t, b.servers[0].(*pool.Pool).Connect(t.Context()))
+					require.NoError(t, b.Servers[0].(*pool.Pool).Connect(t.Context()))
 					out := s.count(t.Context(), hit)
 					require.NoError(t, out.err)
 					require.Equal(t, slot.Missed, out.result)

@@ -21,7 +21,7 @@ func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
 		return k, false, err
 	}
 	l := slot.Lookup{Sent: at.from, Received: at.to, Slots: s.records.lookedUp(slot.A, cl.Responses)}
-	s.backend.calls.Put(cl)
+	s.backend.Calls.Put(cl)
 	w, live := s.bands.Live(l)
 	if live {
 		k = s.learnUnlessKnown(w, forgets)

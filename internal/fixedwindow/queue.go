@@ -185,7 +185,7 @@ func (s *slots) busy() bool {
 
 // enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and enqueue releases it.
 func (s *slots) enqueue(ctx context.Context, h hit, op operation) (w window.Window, sent bool, err error) {
-	if s.queue.waiting.Len() >= s.backend.maxQueued {
+	if s.queue.waiting.Len() >= s.backend.MaxQueued {
 		s.mu.Unlock()
 		return w, false, window.ErrOverloaded
 	}

@@ -42,7 +42,7 @@ func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action,
 	}
 	o = s.records.effectsOf(a, requests, cl.Responses)
 	o.at = span{from, time.Now()}
-	s.backend.calls.Put(cl)
+	s.backend.Calls.Put(cl)
 	if !o.at.to.Before(a.By) {
 		return effects{}, true, errLate
 	}
@@ -98,7 +98,7 @@ func (s *slots) lookUp(ctx context.Context, f *lookups) error {
 		if _, err = s.link.do(ctx, c, cl); err == nil {
 			l.Received = time.Now()
 			l.Slots = s.records.lookedUp(f.first, cl.Responses)
-			s.backend.calls.Put(cl)
+			s.backend.Calls.Put(cl)
 			f.history = s.bands.Extend(f.history, l)
 			return nil
 		}

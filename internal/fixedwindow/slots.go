@@ -35,7 +35,7 @@ type slots struct {
 }
 
 func newSlots(b *Backend, bands slot.Bands, k countKey) *slots {
-	server := b.pick(k.key)
+	server := b.Pick(k.key)
 	return &slots{
 		countKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
 		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
@@ -45,7 +45,7 @@ func newSlots(b *Backend, bands slot.Bands, k countKey) *slots {
 
 // newCall returns an empty call for the records.
 func (s *slots) newCall() *conn.Call {
-	cl := s.backend.calls.Get()
+	cl := s.backend.Calls.Get()
 	cl.MostTTL = s.bands.Top
 	return cl
 }
@@ -72,7 +72,7 @@ func (s *slots) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, liv
 		return k, false, err
 	}
 	w, live := s.bands.WindowOf(x, s.records.observe(cl.Responses[0]), at.from, at.to)
-	s.backend.calls.Put(cl)
+	s.backend.Calls.Put(cl)
 	if live {
 		k = s.learn(w)
 	}

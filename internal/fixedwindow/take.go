@@ -251,7 +251,7 @@ func (b *Backend) ordered(ctx context.Context, takes []window.Take) ([]take, err
 		all[i] = take{Take: t, index: i, slots: s}
 	}
 	slices.SortFunc(all, func(x, y take) int {
-		return cmp.Or(cmp.Compare(b.names[x.slots.server], b.names[y.slots.server]),
+		return cmp.Or(cmp.Compare(b.Names[x.slots.server], b.Names[y.slots.server]),
 			cmp.Compare(x.Limit.Scale, y.Limit.Scale),
 			cmp.Compare(x.Key, y.Key), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
@@ -261,7 +261,7 @@ func (b *Backend) ordered(ctx context.Context, takes []window.Take) ([]take, err
 // recall sets the window of a take to what is known of it. MayRefuse says that this may refuse the
 // take without asking the server.
 func (t *take) recall() (known, mayRefuse bool) {
-	w, mayRefuse, known := t.slots.recall(time.Now())
+	w, known, mayRefuse := t.slots.recall(time.Now())
 	if known {
 		t.window = bounded(w)
 		if !t.fits() {

@@ -151,6 +151,6 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 			refuse(&t.window, &t.Limit, t.N)
 		}
 	}
-	b.calls.Put(cl)
+	b.Calls.Put(cl)
 	return fit, sent, err
 }
