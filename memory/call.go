@@ -129,6 +129,7 @@ func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
 func (b *Backend) locate(x *access, key string, l *window.Limit) {
 	x.id = b.idOf(key)
 	x.shard = b.shardOf(x.hash)
+	x.hash ^= b.hashOf(l)
 	x.rule.SetLimit(l)
 	x.rule.MaxLog = b.maxLog
 }
@@ -242,16 +243,18 @@ func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []wind
 }
 
 // peekAll reports whether all takes would be granted, and makes windows describe what each would return. Full reports
-// that there is no room for all of those that are within their limits.
+// that all are within their limits, and there is no room for all of them.
 func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Window,
 	at algorithm.Time) (granted, full bool) {
 	granted = true
+	limited := false
 	for i := range all {
 		x := &all[i]
 		x.at = at
 		x.record = x.shard.find(&x.id, &takes[i].Limit)
 		state := x.apply(algorithm.Peek, &takes[i].Limit, takes[i].N)
 		full = full || state.Full
+		limited = limited || state.Wait > 0
 		fits := state.Wait == 0 && !state.Full
 		granted = granted && fits
 		windows[i] = window.Window{}
@@ -265,7 +268,7 @@ func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Wi
 			all[i].reserve(-1)
 		}
 	}
-	return granted, full
+	return granted, full && !limited
 }
 
 // reserve has a shard count what a take will add to it, so that its room is none for the next take, or not any more.

@@ -30,33 +30,21 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 			some = some[:0]
 			return true
 		}
-		if len(keys) > 0 {
-			b.listKeys(keys, look, rest)
-			return
-		}
-		for i := range b.shards {
-			if !b.walk(&b.shards[i], look, rest) {
+		for _, key := range keys {
+			k := b.idOf(key)
+			ofKey := func(r *record, at algorithm.Time) {
+				if r.hasKey(&k) {
+					look(r, at)
+				}
+			}
+			if !b.walk(b.shardOf(k.hash), ofKey, rest) {
 				return
 			}
 		}
-	}
-}
-
-// listKeys is walk for the records of some keys.
-func (b *Backend) listKeys(keys []string, look func(r *record, at algorithm.Time), rest func() bool) {
-	for _, key := range keys {
-		k := b.idOf(key)
-		s := b.shardOf(k.hash)
-		s.mu.Lock()
-		at := b.clock.now()
-		for r := s.cells[k.hash>>s.shift]; r != nil; r = r.next {
-			if r.hasKey(&k) {
-				look(r, at)
+		for i := range b.shards {
+			if len(keys) == 0 && !b.walk(&b.shards[i], look, rest) {
+				return
 			}
-		}
-		s.mu.Unlock()
-		if !rest() {
-			return
 		}
 	}
 }

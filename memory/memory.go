@@ -154,14 +154,17 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 	}
 	s.calls++
 	at := b.clock.now()
-	for r := s.cells[k.hash>>s.shift]; r != nil; r = r.next {
+	look := func(r *record) {
 		if !r.hasKey(&k) || len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)) {
-			continue
+			return
 		}
 		if r.left(at) > 0 {
 			n++
 		}
 		s.remove(r)
+	}
+	for hash, more := uint64(0), true; more; more = hash != 0 {
+		hash = s.visit(hash, look)
 	}
 	return n, nil
 }

@@ -96,6 +96,10 @@ func TestACallThatAddsNothingKeepsWhatIsOver(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, b.Len())
 	}
+	granted, err := b.TakeAll(t.Context(), []window.Take{l.For("other", 1), l.For("another", 6)}, make([]window.Window, 2))
+	require.NoError(t, err)
+	require.False(t, granted)
+	require.Equal(t, 1, b.Len())
 	w, err := b.Take(t.Context(), "other", l, 1)
 	require.NoError(t, err)
 	require.False(t, w.Refused)

@@ -46,14 +46,14 @@ type shard struct {
 
 // id is a key as it is stored.
 type id struct {
-	hash   uint64
+	hash   uint64 // of the key, and after locate of the limit, too
 	key    string
 	digest bool // the key is one
 }
 
 // record is what is counted of a key and limit.
 type record struct {
-	hash     uint64  // of the key
+	hash     uint64  // of the key and the limit
 	next     *record // in its cell
 	text     string  // the key, the name, and of a calendar window a zero byte and the zone
 	length   uint8   // of the key
@@ -74,7 +74,19 @@ func (b *Backend) idOf(key string) id {
 	return id{hash: maphash.String(b.seed, key), key: key, digest: digest}
 }
 
-// shardOf returns the shard of a key.
+// hashOf returns a hash of what of a limit a record is for. Limits that differ only in their calendars have the same.
+func (b *Backend) hashOf(l *window.Limit) uint64 {
+	hash := (uint64(l.Scale)<<3 + uint64(l.Algorithm)) * golden
+	if l.Name != "" {
+		hash ^= maphash.String(b.seed, l.Name)
+	}
+	return hash
+}
+
+// golden is a factor that spreads numbers over all hashes, each to another one.
+const golden = 0x9e3779b97f4a7c15
+
+// shardOf returns the shard of a key: the records of all its limits are there.
 func (b *Backend) shardOf(hash uint64) *shard { return &b.shards[hash&uint64(len(b.shards)-1)] }
 
 // hasKey reports whether the record is of a key.

@@ -1,12 +1,34 @@
 package memory
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/throttr-go/throttr/window"
 )
+
+// A call looks at few records, also of a key with many limits.
+func TestTheLimitsOfAKeyAreInManyCells(t *testing.T) {
+	b := New()
+	defer b.Close()
+	for i := range 1000 {
+		l := LimitOf(window.FixedWindow, time.Hour, 1)
+		l.Name = fmt.Sprint(i)
+		_, err := b.Take(t.Context(), "k", l, 1)
+		require.NoError(t, err)
+	}
+	for _, r := range b.shardOf(b.idOf("k").hash).cells {
+		inCell := 0
+		for ; r != nil; r = r.next {
+			inCell++
+		}
+		require.Less(t, inCell, 50)
+	}
+}
 
 // Aligned windows follow a wall clock that is set, within a second.
 func TestTheWallClockIsReadOnceASecond(t *testing.T) {

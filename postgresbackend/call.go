@@ -73,7 +73,7 @@ func (p *part) call(v algorithm.Verb, t algorithm.Time) {
 	switch {
 	case v == algorithm.Peek:
 		*after = before
-	case adopted, state.Wait == 0 && (p.n > 0 || v != algorithm.Take):
+	case adopted, state.Wait == 0 && (p.n > 0 || !p.rule.Takes(v)):
 		p.row.changed = true
 	}
 }

@@ -94,7 +94,8 @@ func (b *Backend) pass(ctx context.Context, c *batched) (sent bool, err error) {
 
 // bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx
 // if that has ended, and otherwise that of f as one of a backend. A panic is an error, too: functions of the program
-// that pgx calls may run on the goroutine of a lane, where nobody could recover, and other calls wait for the request.
+// that pgx calls may run on the goroutine of a lane, where nobody could recover, and other calls wait for the request. If
+// the pool's Acquire has panicked, in a hook, the pool does not use its connection again.
 func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	if b.life.Err() != nil { // AfterFunc may run its function too late for f
 		return window.ErrClosed

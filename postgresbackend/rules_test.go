@@ -29,6 +29,18 @@ func TestARefusedTakeChangesTheRateOfABucket(t *testing.T) {
 	}
 }
 
+// A hit of nothing is a look at the window, which makes no row of a token bucket.
+func TestAHitOfNothingMakesNoRow(t *testing.T) {
+	pool := connect(t, testkit.StartPostgres(t))
+	table := postgresbackend.WithTable("hits")
+	_, err := pool.Exec(t.Context(), postgresbackend.Schema(table))
+	noError(t, err)
+	must(t, postgresbackend.New(pool, table).Hit, "k", limitOf(window.TokenBucket, 5), 0)
+	rows := -1
+	err = pool.QueryRow(t.Context(), "SELECT count(*) FROM hits").Scan(&rows)
+	expect(t, err == nil && rows == 0, "%d rows, %v", rows, err)
+}
+
 // If the clock goes back by more than a scale, what is counted starts at that time, also if all takes are refused.
 func TestWindowsEndAlthoughTheClockHasGoneBack(t *testing.T) {
 	pool := connect(t, testkit.StartPostgres(t))

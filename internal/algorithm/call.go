@@ -104,12 +104,15 @@ const (
 // String returns the name of the call.
 func (v Verb) String() string { return [...]string{"hit", "take", "charge", "peek", "set"}[v] }
 
+// Takes reports whether a call counts all of n or nothing.
+func (by *Rule) Takes(v Verb) bool { return v == Take || v == Hit && by.How.Rolling }
+
 // Call makes a call. Series is a number that no other call for the key has: a window that opens has it.
 func (by *Rule) Call(v Verb, r *Record, t Time, n, series uint64) State {
 	switch {
 	case v == Peek:
 		return by.Peek(r, t, n)
-	case v == Take, v == Hit && by.How.Rolling:
+	case by.Takes(v):
 		return by.Take(r, t, n, series)
 	case v == Set:
 		r.End()
