@@ -133,11 +133,11 @@ func (b *Backend) Charge(ctx context.Context, key string, l window.Limit,
 
 // doFor does a hit under a limit.
 func (s *slots) doFor(ctx context.Context, l *window.Limit, h hit) (w window.Window, sent bool, err error) {
-	w, sent, err = s.do(ctx, h)
-	if w.Refused {
-		refuse(&w, l, h.n)
+	a := s.do(ctx, h)
+	if a.window.Refused {
+		refuse(&a.window, l, h.n)
 	}
-	return bounded(w), sent, err
+	return bounded(a.window), a.sent, a.err
 }
 
 // Set opens a window with count n in place of the active one.
@@ -147,10 +147,8 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit,
 	if err != nil {
 		return w, false, err
 	}
-	w, sent, err = s.operate(ctx, func(ctx context.Context) (window.Window, bool, error) {
-		return s.set(ctx, n)
-	})
-	return bounded(w), sent, err
+	a := s.operate(ctx, func(ctx context.Context) answer { return s.set(ctx, n) })
+	return bounded(a.window), a.sent, a.err
 }
 
 // Reset ends the active window, if there is one.
@@ -229,8 +227,8 @@ func (b *Backend) reset(ctx context.Context, key string, l *window.Limit) (ended
 	if err != nil {
 		return false, false, err
 	}
-	w, sent, err := s.operate(ctx, s.reset)
-	return !w.ExpiresAt.IsZero(), sent, err
+	a := s.operate(ctx, s.reset)
+	return a.made, a.sent, a.err
 }
 
 // Close makes further calls fail, and removes the records of windows that are over. On servers that

@@ -2,10 +2,8 @@ package fixedwindow
 
 import (
 	"context"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/window"
 )
 
 // peek returns the open window, or false if there is none.
@@ -29,45 +27,46 @@ func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
 	return k, live, nil
 }
 
-// reset ends the open window and returns it, if there was one. If err is not nil, sent reports
-// whether it may have been ended.
-func (s *slots) reset(ctx context.Context) (w window.Window, sent bool, err error) {
+// reset ends the open window, if there is one. It is an operation.
+func (s *slots) reset(ctx context.Context) (r answer) {
 	defer s.forget()
 	var e slot.Ending
-	err = s.search(ctx, func(f *lookups) (slot.Action, error) {
+	r.err = s.search(ctx, func(f *lookups) (slot.Action, error) {
 		found := e.Found
 		a := s.bands.Reset(f.history, &e)
 		if e.Found && !found {
 			s.learnLive(f)
-			k := s.current()
-			w = k.window(s.bands.Scale, time.Now())
 		}
 		if a.Kind != slot.Done && s.tooLate(f) {
 			return s.repeat(f)
 		}
-		sent = sent || a.Kind != slot.Done && a.Kind != slot.Again
+		r.sent = r.sent || a.Kind != slot.Done && a.Kind != slot.Again
 		return a, nil
 	})
-	return w, sent, err
+	r.made = e.Found
+	return r
 }
 
-// set ends the open window and opens one with a count. If err is not nil, sent reports whether a
-// part of that may have been done.
-func (s *slots) set(ctx context.Context, count uint64) (w window.Window, sent bool, err error) {
-	if _, sent, err = s.reset(ctx); err != nil {
-		return w, sent, err
+// set ends the open window and opens one with a count. If it fails, a part of that may have been done.
+func (s *slots) set(ctx context.Context, count uint64) answer {
+	r := s.reset(ctx)
+	if r.err != nil {
+		return r
 	}
 	for range 4 * maxTries {
 		b := shared{sum: count, charge: true}
-		if b.plan, err = s.planOpening(ctx); err != nil {
-			return w, sent, err
+		if b.plan, r.err = s.planOpening(ctx); r.err != nil {
+			return r
 		}
 		o := s.count(ctx, &b)
 		w, opened := s.concluded(&o)
-		sent = sent || o.sent
+		r.window = w
+		r.sent = r.sent || o.sent
+		r.err = o.err
 		if o.err != nil || opened {
-			return w, sent, o.err
+			return r
 		}
 	}
-	return w, sent, overError(s.bands.Scale)
+	r.err = overError(s.bands.Scale)
+	return r
 }

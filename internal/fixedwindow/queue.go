@@ -29,9 +29,16 @@ func (h *hit) room(count uint64) bool {
 	return !h.take || count <= h.max && h.n <= h.max-count
 }
 
-// operation changes the window without counting hits, as Set and Reset do. If err is not nil, sent reports whether
-// the change may have been made.
-type operation func(ctx context.Context) (w window.Window, sent bool, err error)
+// answer is what became of a hit or an operation.
+type answer struct {
+	window window.Window // that of a hit or a Set
+	made   bool          // an operation has ended a window, or given back
+	sent   bool          // if err is not nil, whether it may have been counted or done
+	err    error
+}
+
+// operation changes the window without counting hits, as Set and Reset do.
+type operation func(ctx context.Context) answer
 
 // caller is a caller whose hit or operation is queued or under way.
 type caller struct {
@@ -40,25 +47,21 @@ type caller struct {
 	waits     *list.Element // of queue.waiting; nil if the server may know of the hit or operation
 	prepared  uint64        // queue.prepared when it was queued
 	attempts  int           // calls of prepare for it, and requests that did not count it
-	gone      bool          // it has returned without a result, because its ctx ended
+	gone      bool          // it has returned without an answer, because its ctx ended
 
-	window window.Window // the result, as are sent and err
-	sent   bool
-	err    error
-	done   chan struct{} // has an element if there is a result; is reused
+	answer answer
+	done   chan struct{} // has an element if there is an answer; is reused
 }
 
 func newCaller() any { return &caller{done: make(chan struct{}, 1)} }
 
-// finish sets the result.
-func (c *caller) finish(w window.Window, sent bool, err error) {
-	c.window = w
-	c.sent = sent
-	c.err = err
+// finish sets the answer.
+func (c *caller) finish(a answer) {
+	c.answer = a
 	c.done <- struct{}{}
 }
 
-// finished reports whether there is a result, and takes it.
+// finished reports whether there is an answer, and takes it.
 func (c *caller) finished() bool {
 	select {
 	case <-c.done:
@@ -103,7 +106,7 @@ func (b *shared) add(c *caller) {
 // It is not held during a request. Whenever it is not held:
 //
 //   - If serving is false, waiting, shared and refused are empty.
-//   - A caller is in waiting, shared or refused, or its operation is being called. Otherwise it has its result, or is
+//   - A caller is in waiting, shared or refused, or its operation is being called. Otherwise it has its answer, or is
 //     gone.
 type queue struct {
 	serving bool      // a goroutine serves the queue
@@ -119,12 +122,10 @@ type queue struct {
 	uncertain bool
 }
 
-// do has a hit counted or decided. The Count of the window is the hit's place. If err is not nil, sent reports whether
-// the hit may have been counted.
-func (s *slots) do(ctx context.Context, h hit) (w window.Window, sent bool, err error) {
-	group := &s.backend.group
-	if err := group.check(ctx); err != nil {
-		return w, false, err
+// do has a hit counted or decided. The Count of the window is the hit's place.
+func (s *slots) do(ctx context.Context, h hit) answer {
+	if err := s.backend.group.check(ctx); err != nil {
+		return answer{err: err}
 	}
 	b := shared{now: time.Now()}
 	s.mu.Lock()
@@ -132,7 +133,7 @@ func (s *slots) do(ctx context.Context, h hit) (w window.Window, sent bool, err 
 	switch {
 	case verdict == decided:
 		s.mu.Unlock()
-		return w, false, nil
+		return answer{window: w}
 	case verdict == waits || s.queue.serving:
 		return s.enqueue(ctx, h, nil)
 	}
@@ -148,9 +149,9 @@ func (s *slots) do(ctx context.Context, h hit) (w window.Window, sent bool, err 
 
 // operate calls op after all hits that are queued already, and before all that are queued later. Hits that need no
 // request are decided meanwhile. It returns what op returns, or an error as do does.
-func (s *slots) operate(ctx context.Context, op operation) (w window.Window, sent bool, err error) {
+func (s *slots) operate(ctx context.Context, op operation) answer {
 	if err := s.backend.group.check(ctx); err != nil {
-		return w, false, err
+		return answer{err: err}
 	}
 	s.mu.Lock()
 	return s.enqueue(ctx, hit{}, op)
@@ -184,10 +185,10 @@ func (s *slots) busy() bool {
 }
 
 // enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and enqueue releases it.
-func (s *slots) enqueue(ctx context.Context, h hit, op operation) (w window.Window, sent bool, err error) {
+func (s *slots) enqueue(ctx context.Context, h hit, op operation) answer {
 	if s.queue.waiting.Len() >= s.backend.MaxQueued {
 		s.mu.Unlock()
-		return w, false, window.ErrOverloaded
+		return answer{err: window.ErrOverloaded}
 	}
 	c := s.backend.callers.Get().(*caller)
 	c.hit = h
@@ -201,16 +202,17 @@ func (s *slots) enqueue(ctx context.Context, h hit, op operation) (w window.Wind
 	return s.wait(ctx, c)
 }
 
-// wait waits for the result of a caller, or until ctx or the backend ends. The caller holds mu, and wait releases it.
-func (s *slots) wait(ctx context.Context, c *caller) (w window.Window, sent bool, err error) {
+// wait waits for the answer to a caller, or until ctx or the backend ends. The caller holds mu, and wait releases it.
+func (s *slots) wait(ctx context.Context, c *caller) answer {
 	finished := c.finished()
 	s.mu.Unlock()
 	if finished {
-		return s.result(ctx, c)
+		return s.recycle(ctx, c)
 	}
+	var err error
 	select {
 	case <-c.done:
-		return s.result(ctx, c)
+		return s.recycle(ctx, c)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-s.backend.group.ctx.Done(): // the request in flight may be that of a caller, and go on
@@ -219,31 +221,29 @@ func (s *slots) wait(ctx context.Context, c *caller) (w window.Window, sent bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.finished() {
-		return s.result(ctx, c)
+		return s.recycle(ctx, c)
 	}
 	c.gone = true
 	switch {
 	case c.waits != nil:
 		s.queue.waiting.Remove(c.waits)
-		return w, false, err
-	case c.window.Refused: // what it has added is being given back
-		return c.window, false, nil
+		return answer{err: err}
+	case c.answer.window.Refused: // what it has added is being given back
+		return c.answer
 	default:
-		return w, true, err
+		return answer{sent: true, err: err}
 	}
 }
 
-// result returns the result of a caller, which can be used again.
-func (s *slots) result(ctx context.Context, c *caller) (w window.Window, sent bool, err error) {
-	w = c.window
-	sent = c.sent
-	err = c.err
+// recycle returns the answer to a caller, which can be used again.
+func (s *slots) recycle(ctx context.Context, c *caller) answer {
+	a := c.answer
 	*c = caller{done: c.done}
 	s.backend.callers.Put(c)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil { // what served the queue has ended with the backend
-		err = window.ErrClosed
+	if errors.Is(a.err, context.Canceled) && ctx.Err() == nil { // what served the queue has ended with the backend
+		a.err = window.ErrClosed
 	}
-	return w, sent, err
+	return a
 }
 
 // The methods below are called by the goroutine that serves the queue, with mu held. Those with a ctx release mu
@@ -324,9 +324,9 @@ func (s *slots) gather() {
 		verdict, w := s.admit(&s.queue.shared, &c.hit, fresh && c.prepared < s.queue.prepared)
 		switch {
 		case verdict == decided:
-			s.pop().finish(w, false, nil)
+			s.pop().finish(answer{window: w})
 		case c.attempts >= maxAttempts:
-			s.pop().finish(window.Window{}, false, overError(s.bands.Scale))
+			s.pop().finish(answer{err: overError(s.bands.Scale)})
 		case verdict == shares:
 			s.queue.shared.add(s.pop())
 		default:
@@ -349,7 +349,7 @@ func (s *slots) countShared(ctx context.Context) {
 	case o.err != nil:
 		s.queue.uncertain = s.queue.uncertain || o.sent
 		for _, c := range b.callers {
-			c.finish(window.Window{}, o.sent, o.err)
+			c.finish(answer{sent: o.sent, err: o.err})
 		}
 	case ok:
 		s.assign(w, o.result == slot.Full)
@@ -374,14 +374,14 @@ func (s *slots) assign(w window.Window, full bool) {
 		w.Refused = full || !c.hit.room(w.Count)
 		switch {
 		case full:
-			c.finish(w, false, nil)
+			c.finish(answer{window: w})
 		case w.Refused:
-			c.window = w
+			c.answer.window = w
 			s.queue.refused = append(s.queue.refused, c)
 			s.known.subtract(c.hit.n)
 		default:
 			w.Count += c.hit.n
-			c.finish(w, false, nil)
+			c.finish(answer{window: w})
 		}
 	}
 }
@@ -403,7 +403,7 @@ func (s *slots) giveBackRefused(ctx context.Context) {
 // finishRefused finishes the refused takes.
 func (s *slots) finishRefused() {
 	for _, c := range s.queue.refused {
-		c.finish(c.window, false, nil)
+		c.finish(c.answer)
 	}
 	clear(s.queue.refused)
 	s.queue.refused = s.queue.refused[:0]
@@ -427,7 +427,7 @@ func (s *slots) prepareFor(ctx context.Context, first *caller) {
 	s.mu.Lock()
 	if err != nil {
 		for s.queue.waiting.Len() > 0 && s.first().operation == nil {
-			s.pop().finish(window.Window{}, false, err)
+			s.pop().finish(answer{err: err})
 		}
 		return
 	}
@@ -441,14 +441,14 @@ func (s *slots) runOperation(ctx context.Context) {
 	c := s.pop()
 	s.queue.shared.fresh = false
 	s.mu.Unlock()
-	w, sent, err := c.operation(ctx)
+	a := c.operation(ctx)
 	s.mu.Lock()
-	c.finish(w, sent, err)
+	c.finish(a)
 }
 
 // failWaiting fails everything that waits, because the backend has been closed.
 func (s *slots) failWaiting() {
 	for s.queue.waiting.Len() > 0 {
-		s.pop().finish(window.Window{}, false, window.ErrClosed)
+		s.pop().finish(answer{err: window.ErrClosed})
 	}
 }

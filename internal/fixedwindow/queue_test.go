@@ -107,7 +107,7 @@ type result struct {
 	err   error
 }
 
-func resultOf(w window.Window, sent bool, err error) result { return result{w.Count, sent, err} }
+func resultOf(a answer) result { return result{a.window.Count, a.sent, a.err} }
 
 // hit makes a hit of n in the background. The returned function waits for its result.
 func (s subject) hit(ctx context.Context, n uint64) (wait func() result) {
@@ -117,10 +117,10 @@ func (s subject) hit(ctx context.Context, n uint64) (wait func() result) {
 // operation runs an operation in the background that takes latency, and returns the known count.
 func (s subject) operation(ctx context.Context) (wait func() result) {
 	return s.inBackground(func() result {
-		return resultOf(s.operate(ctx, func(ctx context.Context) (w window.Window, sent bool, err error) {
+		return resultOf(s.operate(ctx, func(ctx context.Context) answer {
 			time.Sleep(latency)
 			k := s.current()
-			return window.Window{Count: 1000 + k.Count}, true, nil
+			return answer{window: window.Window{Count: 1000 + k.Count}, sent: true}
 		}))
 	})
 }
@@ -391,14 +391,13 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 			{max: 10, n: 4}, {max: 10, n: 9}, {max: 10, n: 5}, {max: 2, n: 1}, {max: 10, n: 3}, {max: 10, n: 1},
 		}
 		first := s.hit(t.Context(), 0) // the others share a request behind it
-		results := make([]window.Window, len(takes))
+		results := make([]answer, len(takes))
 		var all sync.WaitGroup
 		for i, take := range takes {
 			take.take = true
 			all.Go(func() {
-				var err error
-				if results[i], _, err = s.do(t.Context(), take); err != nil {
-					t.Error(err)
+				if results[i] = s.do(t.Context(), take); results[i].err != nil {
+					t.Error(results[i].err)
 				}
 			})
 			synctest.Wait()
@@ -406,8 +405,8 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 		resultsOf(t, first)
 		all.Wait()
 		counts, refused := []uint64{}, []bool{}
-		for _, w := range results {
-			counts, refused = append(counts, w.Count), append(refused, w.Refused)
+		for _, a := range results {
+			counts, refused = append(counts, a.window.Count), append(refused, a.window.Refused)
 		}
 		require.Equal(t, []bool{false, true, false, true, true, false}, refused)
 		require.Equal(t, []uint64{4, 4, 9, 9, 9, 10}, counts, "a refusal moves nobody's place")

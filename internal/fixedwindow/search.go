@@ -125,7 +125,7 @@ func (s *slots) repeat(f *lookups) (slot.Action, error) {
 
 // prepare refreshes the known window if that is certainly open. Otherwise it plans how to open one.
 func (s *slots) prepare(ctx context.Context) (p plan, err error) {
-	if _, _, err := s.refresh(ctx); err != nil {
+	if err := s.refresh(ctx).err; err != nil {
 		return p, err
 	}
 	if k := s.current(); k.certainlyOpen(time.Now()) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
-	"github.com/throttr-go/throttr/window"
 )
 
 // slots is what a backend remembers of a count, whose windows it keeps in two records, as package slot describes.
@@ -80,16 +79,16 @@ func (s *slots) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, liv
 }
 
 // refresh reads the known window again, if it is certainly open. It is an operation.
-func (s *slots) refresh(ctx context.Context) (w window.Window, sent bool, err error) {
+func (s *slots) refresh(ctx context.Context) answer {
 	k := s.current()
 	if !k.certainlyOpen(time.Now()) {
-		return w, false, nil
+		return answer{}
 	}
 	_, live, err := s.read(ctx, nil, k.Slot)
 	if err == nil && !live {
 		s.forget()
 	}
-	return w, false, err
+	return answer{err: err}
 }
 
 // giveBack gives n back to the window with an ID. It returns false if the window is not known to be

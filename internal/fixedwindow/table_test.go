@@ -87,15 +87,15 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 		require.NoError(t, err)
 		b.table.remove(e)
 		require.Zero(t, b.table.len())
-		w, _, err := e.do(t.Context(), hit{max: 10, n: 1})
-		require.NoError(t, err)
+		a := e.do(t.Context(), hit{max: 10, n: 1})
+		require.NoError(t, a.err)
 		for i := range 3 {
 			hits(t, b, 1, fmt.Sprint(i), l)
 		}
 		b.table.remove(e)
 		again, _, err := b.Hit(t.Context(), "k", l, 1)
 		require.NoError(t, err)
-		require.Equal(t, w.ID, again.ID)
+		require.Equal(t, a.window.ID, again.ID)
 		require.EqualValues(t, 2, again.Count)
 	})
 }

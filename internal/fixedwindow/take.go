@@ -162,7 +162,7 @@ func (b *Backend) takeInTurn(ctx context.Context, takes []take) (granted, sent b
 // refresh sets the window of a take to what the server shows. If it is the known one, that refuses later takes, too.
 func (t *take) refresh(ctx context.Context) (err error) {
 	if known, _ := t.recall(); known {
-		if _, _, err := t.slots.operate(ctx, t.slots.refresh); err != nil {
+		if err := t.slots.operate(ctx, t.slots.refresh).err; err != nil {
 			return err
 		}
 		if known, _ := t.recall(); known {
@@ -279,13 +279,9 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 	if err != nil {
 		return false, false, err
 	}
-	w, sent, err := s.operate(ctx, func(ctx context.Context) (w window.Window, sent bool, err error) {
-		given, sent, err := s.giveBack(ctx, id, n)
-		w.Refused = !given // the caller may be gone, so nothing of it is written here
-		return w, sent, err
+	a := s.operate(ctx, func(ctx context.Context) (a answer) {
+		a.made, a.sent, a.err = s.giveBack(ctx, id, n)
+		return a
 	})
-	if err != nil {
-		return false, sent, err
-	}
-	return !w.Refused, false, nil
+	return a.made, a.sent, a.err
 }
