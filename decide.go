@@ -277,7 +277,7 @@ func (r *RateLimit) decideAll(ctx context.Context, t *taking) error {
 
 // decideMerged decides the merged takes of t, all or none, at once or when it is their turn.
 func (r *RateLimit) decideMerged(ctx context.Context, t *taking) {
-	never := t.never()
+	never := t.never(t.merged)
 	switch {
 	case len(t.merged) == 0:
 		t.granted = true
@@ -292,7 +292,7 @@ func (r *RateLimit) decideMerged(ctx context.Context, t *taking) {
 func (r *RateLimit) answerAll(ctx context.Context, t *taking) {
 	t.asked = time.Now()
 	t.outcome = outcome{}
-	cause := t.takeFrom(ctx, r.store)
+	cause := t.takeFrom(ctx, r.store, t.merged)
 	if cause == nil {
 		return
 	}
@@ -302,7 +302,7 @@ func (r *RateLimit) answerAll(ctx context.Context, t *taking) {
 		return
 	case thePolicy:
 		t.granted = r.policy == AllowHits
-		t.setResults(func(m *Take, _ int) Result { return r.byPolicy(&m.Limit) })
+		t.setResults(t.merged, func(m *Take, _ int) Result { return r.byPolicy(&m.Limit) })
 	}
 	for i := range t.results {
 		if t.index[i] >= 0 {

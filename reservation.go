@@ -138,15 +138,16 @@ func (t *taking) usedOf(at int, used []uint64) (n uint64) {
 // settleCount settles a merged take of which n was used. What a shadow limit would have denied is not
 // counted, so nothing is settled.
 func (t *taking) settleCount(ctx context.Context, at int, n uint64) error {
-	if t.by == nil || !t.granted || n == t.merged[at].N {
+	d := &t.decided
+	if d.by == nil || !t.granted || n == d.takes[at].N {
 		return nil
 	}
-	m := &t.merged[at]
+	m := &d.takes[at]
 	var err error
 	if n > m.N {
-		_, err = t.by.Charge(ctx, m.Key, m.Limit, n-m.N)
+		_, err = d.by.Charge(ctx, m.Key, m.Limit, n-m.N)
 	} else {
-		_, err = t.by.GiveBack(ctx, m.Key, m.Limit, m.N-n, t.windows[at].ID)
+		_, err = d.by.GiveBack(ctx, m.Key, m.Limit, m.N-n, d.windows[at].ID)
 	}
 	return err
 }

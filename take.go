@@ -56,10 +56,9 @@ type taking struct {
 	inVain  bool // a wait that fails at once, with a CostError or a DeadlineError: a denial
 	results []Result
 
-	merged  []Take          // those of the takes that a store must decide: one for each count
-	index   []int           // of takes in merged; -1: none
-	windows []window.Window // of merged, by the backend that has decided
-	by      Backend         // which has decided; nil if none was asked, or a policy has decided
+	merged  []Take // those of the takes that a store must decide: one for each count
+	index   []int  // of takes in merged; -1: none
+	decided decided
 
 	shadows []shadowTake // of those of the takes whose limits are Shadow, once the others are granted
 
@@ -69,6 +68,13 @@ type taking struct {
 		index   [fewTakes]int
 		windows [fewTakes]window.Window
 	}
+}
+
+// decided is what a backend has decided.
+type decided struct {
+	by      Backend         // nil if none was asked, or a policy has decided
+	takes   []Take          // the merged takes, or the shares of this process in their limits
+	windows []window.Window // of these
 }
 
 // shadowTake is the take of a shadow limit.
@@ -83,7 +89,7 @@ func (t *taking) begin(call string, takes []Take) {
 	t.takes = append(t.few.takes[:0], takes...)
 	t.results = t.few.results[:0]
 	t.index = t.few.index[:0]
-	t.windows = t.few.windows[:0]
+	t.decided.windows = t.few.windows[:0]
 }
 
 // merge makes those of the takes that a store must decide one for each count, and sets the results of the others.
@@ -121,23 +127,24 @@ func (t *taking) merge() {
 // notLimited reports whether no store decides a take.
 func notLimited(t Take) bool { return t.Limit.Max == Unlimited || t.Limit.Shadow }
 
-// setResults sets the result of each take that has been merged to that of its merged take, which has an index.
-func (t *taking) setResults(of func(m *Take, at int) Result) {
+// setResults sets the result of each take that has been merged to that of its merged take, which has an index. Merged is
+// that of t, or the shares.
+func (t *taking) setResults(merged []Take, of func(m *Take, at int) Result) {
 	for i, at := range t.index {
 		if at >= 0 {
-			t.results[i] = of(&t.merged[at], at)
+			t.results[i] = of(&merged[at], at)
 		}
 	}
 }
 
 // never sets the results if one of the limits can never grant its take, and reports whether one can't.
-func (t *taking) never() (never bool) {
+func (t *taking) never(merged []Take) (never bool) {
 	var res Result
-	for i := range t.merged {
-		never = take.local(&t.merged[i].Limit, t.merged[i].N, &res) || never
+	for i := range merged {
+		never = take.local(&merged[i].Limit, merged[i].N, &res) || never
 	}
 	if never {
-		t.setResults(func(m *Take, _ int) (res Result) {
+		t.setResults(merged, func(m *Take, _ int) (res Result) {
 			if !take.local(&m.Limit, m.N, &res) {
 				res = Result{Allowed: true, Limit: limits.Capacity(&m.Limit)}
 			}
@@ -147,26 +154,26 @@ func (t *taking) never() (never bool) {
 	return never
 }
 
-// takeFrom makes the merged takes of a backend.
-func (t *taking) takeFrom(ctx context.Context, b Backend) (err error) {
-	n := len(t.merged)
-	t.windows = slices.Grow(t.windows[:0], n)[:n]
+// takeFrom makes the merged takes, or shares of them, of a backend.
+func (t *taking) takeFrom(ctx context.Context, b Backend, takes []Take) (err error) {
+	n := len(takes)
+	windows := slices.Grow(t.decided.windows[:0], n)[:n]
 	if n == 1 {
-		m := &t.merged[0]
-		t.windows[0], err = b.Take(ctx, m.Key, m.Limit, m.N)
-		t.granted = err == nil && !t.windows[0].Refused
+		m := &takes[0]
+		windows[0], err = b.Take(ctx, m.Key, m.Limit, m.N)
+		t.granted = err == nil && !windows[0].Refused
 	} else {
-		t.granted, err = b.TakeAll(ctx, t.merged, t.windows)
+		t.granted, err = b.TakeAll(ctx, takes, windows)
 	}
 	if err != nil {
 		t.granted = false
-		t.windows = nil // the backend may still use them
+		t.decided = decided{} // the backend may still use the windows
 		return err
 	}
-	t.by = b
-	some := slices.ContainsFunc(t.windows, func(w window.Window) bool { return w.Refused }) // or all were denied
-	t.setResults(func(m *Take, at int) (res Result) {
-		w := &t.windows[at]
+	t.decided = decided{by: b, takes: takes, windows: windows}
+	some := slices.ContainsFunc(windows, func(w window.Window) bool { return w.Refused }) // or all were denied
+	t.setResults(takes, func(m *Take, at int) (res Result) {
+		w := &windows[at]
 		res.setWindow(&m.Limit, w, t.granted || some && !w.Refused)
 		return res
 	})
@@ -175,17 +182,12 @@ func (t *taking) takeFrom(ctx context.Context, b Backend) (err error) {
 
 // takeShare makes the merged takes of the fallback of r, from this process's share of the limits.
 func (t *taking) takeShare(ctx context.Context, r *RateLimit) error {
-	whole := t.merged
-	t.merged = slices.Clone(whole)
-	for i := range t.merged {
-		t.merged[i].Limit = r.share(t.merged[i].Limit)
+	shares := slices.Clone(t.merged)
+	for i := range shares {
+		shares[i].Limit = r.share(shares[i].Limit)
 	}
-	if t.never() {
+	if t.never(shares) {
 		return nil
 	}
-	err := t.takeFrom(ctx, r.second)
-	if err != nil {
-		t.merged = whole
-	}
-	return err
+	return t.takeFrom(ctx, r.second, shares)
 }

@@ -107,19 +107,16 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 		t.inVain = true
 		return &CostError{Key: m.Key, Limit: m.Limit, N: m.N}
 	}
-	counts := t.merged
 	turns := make([]waiting.Turn, 0, fewTakes)
 	early := make([]time.Duration, 0, fewTakes)
-	for i := range counts {
-		m := &counts[i]
+	for i := range t.merged {
+		m := &t.merged[i]
 		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(&m.Limit), N: m.N})
 		traits, _ := r.backend.Check(m.Limit) // what is wrong with the limit, the take tells
 		early = append(early, traits.Precision)
 	}
 	var failed error // of the last call
 	err := r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
-		t.merged = counts // and not the shares of a fallback
-		t.by = nil
 		r.answerAll(ctx, t)
 		if failed = t.err; failed != nil {
 			return false, failed
@@ -138,14 +135,14 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 	var late *waiting.LateError
 	switch {
 	case errors.As(err, &late):
-		m := &counts[late.Turn]
+		m := &t.merged[late.Turn]
 		t.deny(late.Turn, late.At)
 		return &DeadlineError{Key: m.Key, Limit: m.Limit, At: late.At.Round(0)}
 	case errors.Is(err, waiting.ErrFull):
 		return fmt.Errorf("%w: %d callers wait for key %.*q already", ErrOverloaded, r.maxWaiters, maxKeyText,
-			counts[0].Key)
+			t.merged[0].Key)
 	}
-	return fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, counts[0].Key, err) // ctx has ended in the queue
+	return fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, t.merged[0].Key, err) // ctx has ended in the queue
 }
 
 // answerOf returns what a result says about a count, at a time that may be so much too late.
@@ -164,7 +161,7 @@ func answerOf(res *Result, l *Limit, early time.Duration) waiting.Answer {
 func (t *taking) deny(at int, when time.Time) {
 	t.inVain = true
 	t.granted = false
-	t.setResults(func(m *Take, i int) Result {
+	t.setResults(t.merged, func(m *Take, i int) Result {
 		res := Result{Allowed: i != at, Limit: limits.Capacity(&m.Limit)}
 		if i == at {
 			res.RetryAfter = time.Until(when)
