@@ -182,7 +182,7 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	if v.local(l, n, res) {
 		return outcome{}
 	}
-	cause := v.call(ctx, r.store, key, l, n, res)
+	cause := v.call(ctx, r.guarded, key, l, n, res)
 	if cause == nil {
 		return outcome{}
 	}
@@ -191,7 +191,7 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 		if v.local(&share, n, res) {
 			return nil
 		}
-		return v.call(ctx, r.second, key, &share, n, res)
+		return v.call(ctx, r.guardedFallback, key, &share, n, res)
 	})
 	switch o.by {
 	case nobody:
@@ -210,7 +210,7 @@ func (r *RateLimit) failover(ctx context.Context, cause error, call func() error
 		return outcome{nobody, cause, cause}
 	}
 	err := cause
-	if r.second != nil {
+	if r.guardedFallback != nil {
 		failed := call()
 		if failed == nil {
 			return outcome{theFallback, cause, nil}
@@ -292,7 +292,7 @@ func (r *RateLimit) decideMerged(ctx context.Context, t *taking) {
 func (r *RateLimit) answerAll(ctx context.Context, t *taking) {
 	t.asked = time.Now()
 	t.outcome = outcome{}
-	cause := t.takeFrom(ctx, r.store, t.merged)
+	cause := t.takeFrom(ctx, r.guarded, t.merged)
 	if cause == nil {
 		return
 	}

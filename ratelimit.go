@@ -38,11 +38,10 @@ import (
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
 	options
-	backend Backend
-	store   Backend         // the backend, guarded
-	second  Backend         // the fallback, guarded; or nil
-	queues  *waiting.Queues // of callers of Wait
-	watch   *outage.Watch
+	guarded         Backend         // the backend, with a guard: see outage.go
+	guardedFallback Backend         // or nil
+	queues          *waiting.Queues // of callers of Wait
+	watch           *outage.Watch
 }
 
 // options are what an Option sets.
@@ -65,14 +64,14 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	if backend == nil {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
-	r := &RateLimit{backend: backend, options: options{algorithm: FixedWindow}}
+	r := &RateLimit{options: options{algorithm: FixedWindow}}
 	api.Apply("throttr: NewRateLimit", &r.options, opts)
 	r.maxWaiters = cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
 	r.watch = newWatch(backend, &r.options)
-	r.store = r.guard(backend, r.watch)
+	r.guarded = r.guard(backend, r.watch)
 	if r.fallback != nil {
-		r.second = r.guard(r.fallback, unwatched)
+		r.guardedFallback = r.guard(r.fallback, unwatched)
 	}
 	return r
 }
@@ -134,7 +133,7 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 	limit.Shadow = false
 	if n == 0 && limit.Max != Unlimited || !take.local(&limit, n, &res) {
 		var w window.Window
-		if w, err = r.store.Peek(ctx, key, limit, n); err == nil {
+		if w, err = r.guarded.Peek(ctx, key, limit, n); err == nil {
 			res.setWindow(&limit, &w, !w.Refused)
 			if limit.Max == 0 { // no take is granted, whatever the window is
 				res.Allowed, res.RetryAfter = false, Never
@@ -159,7 +158,7 @@ func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n 
 	if err != nil {
 		return 0, err
 	}
-	w, err := r.store.Charge(ctx, key, l, n)
+	w, err := r.guarded.Charge(ctx, key, l, n)
 	return w.Count, err
 }
 
@@ -181,7 +180,7 @@ func (r *RateLimit) window(ctx context.Context, call, key string, scale time.Dur
 	if err != nil {
 		return window.Window{}, err
 	}
-	return r.store.Peek(ctx, key, l, 0)
+	return r.guarded.Peek(ctx, key, l, 0)
 }
 
 // Set opens a window with the given count in place of the active one, in the fallback, too. A fixed window
@@ -193,9 +192,9 @@ func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, co
 	if err != nil {
 		return 0, err
 	}
-	w, err := r.store.Set(ctx, key, l, count)
-	if r.second != nil {
-		_, failed := r.second.Set(ctx, key, l, count)
+	w, err := r.guarded.Set(ctx, key, l, count)
+	if r.guardedFallback != nil {
+		_, failed := r.guardedFallback.Set(ctx, key, l, count)
 		err = both(err, failed)
 	}
 	r.queues.Refresh(countOf(key, &l))
@@ -234,9 +233,9 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 		stored.Max = 1
 		stored.Burst = 0
 	}
-	err := r.store.Reset(ctx, key, stored)
-	if r.second != nil {
-		err = both(err, r.second.Reset(ctx, key, r.share(stored)))
+	err := r.guarded.Reset(ctx, key, stored)
+	if r.guardedFallback != nil {
+		err = both(err, r.guardedFallback.Reset(ctx, key, r.share(stored)))
 	}
 	r.queues.Refresh(countOf(key, &l))
 	if r.observer != nil {
@@ -254,9 +253,9 @@ func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Durat
 			return 0, callError("delete", key, err)
 		}
 	}
-	n, err := r.store.Delete(ctx, key, scales...)
-	if r.second != nil {
-		_, failed := r.second.Delete(ctx, key, scales...)
+	n, err := r.guarded.Delete(ctx, key, scales...)
+	if r.guardedFallback != nil {
+		_, failed := r.guardedFallback.Delete(ctx, key, scales...)
 		err = both(err, failed)
 	}
 	r.queues.RefreshKey(key)

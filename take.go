@@ -189,5 +189,5 @@ func (t *taking) takeShare(ctx context.Context, r *RateLimit) error {
 	if t.never(shares) {
 		return nil
 	}
-	return t.takeFrom(ctx, r.second, shares)
+	return t.takeFrom(ctx, r.guardedFallback, shares)
 }

@@ -112,7 +112,7 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 	for i := range t.merged {
 		m := &t.merged[i]
 		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(&m.Limit), N: m.N})
-		traits, _ := r.backend.Check(m.Limit) // what is wrong with the limit, the take tells
+		traits, _ := r.guarded.Check(m.Limit) // what is wrong with the limit, the take tells
 		early = append(early, traits.Precision)
 	}
 	var failed error // of the last call
