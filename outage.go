@@ -112,13 +112,12 @@ func WithLogger(l *slog.Logger) Option {
 
 // newWatch returns what tells the program that the store of a RateLimit is away, and that it is back.
 func newWatch(b Backend, o *options) *outage.Watch {
-	return &outage.Watch{Backend: b, Settings: &o.outages, Instead: o.insteadText(), Text: withoutKey,
+	return &outage.Watch{Backend: b, Logger: o.outages.Logger, Instead: o.insteadText(), Text: withoutKey,
 		Observed: o.observeOutage}
 }
 
 // unwatched is for outages of fallbacks, which nobody is told.
-var unwatched = &outage.Watch{Settings: &outage.Settings{Logger: outage.Silent}, Text: error.Error,
-	Observed: func(error, time.Duration) {}}
+var unwatched = &outage.Watch{Logger: outage.Silent, Text: error.Error, Observed: func(error, time.Duration) {}}
 
 // observeOutage tells the observer that the store is away, because of a cause, or that it is back.
 func (o *options) observeOutage(cause error, after time.Duration) {

@@ -62,7 +62,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 		b = opened.BackendCloser
 	}
 	l.watch = &outage.Watch{
-		Backend: b, Settings: &l.outages, Instead: l.policy.String(), Text: outage.WithoutKey,
+		Backend: b, Logger: l.outages.Logger, Instead: l.policy.String(), Text: outage.WithoutKey,
 		Observed: l.observeOutage,
 	}
 	l.store = outage.New(b, outage.Options{

@@ -150,7 +150,7 @@ var errNotAsked = errors.New("not asked")
 func guard(b window.Backend) *outage.Guard {
 	return outage.New(b, outage.Options{
 		Settings: outage.Settings{Logger: outage.Silent},
-		Watch:    &outage.Watch{Settings: &outage.Settings{Logger: outage.Silent}, Text: error.Error, Observed: func(error, time.Duration) {}},
+		Watch:    &outage.Watch{Logger: outage.Silent, Text: error.Error, Observed: func(error, time.Duration) {}},
 		NotAsked: func(call, key string, cause error) error {
 			return fmt.Errorf("%w: %s %s: %w", errNotAsked, call, key, cause)
 		},

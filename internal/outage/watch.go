@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"cmp"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -17,7 +18,7 @@ const linePeriod = time.Minute
 // of one line, which is written at once, at the end of the outage, or a minute after the line before.
 type Watch struct {
 	Backend  window.Backend
-	Settings *Settings                              // of its limiter, for its Logger
+	Logger   *slog.Logger                           // nil: slog.Default, as it is when there is something to log
 	Instead  string                                 // what decides while the store is away
 	Text     func(error) string                     // what a line has of an error
 	Observed func(cause error, after time.Duration) // after an outage, cause is nil
@@ -82,11 +83,13 @@ func (w *Watch) tell() {
 	}
 }
 
+func (w *Watch) log() *slog.Logger { return cmp.Or(w.Logger, slog.Default()) }
+
 // away tells that the store is away. The caller holds mu.
 func (w *Watch) away(cause error) {
 	w.mu.Unlock()
 	defer w.mu.Lock()
-	w.Settings.Log().Warn("throttr: the store is away", "store", Stores(w.Backend), "error", w.Text(cause),
+	w.log().Warn("throttr: the store is away", "store", Stores(w.Backend), "error", w.Text(cause),
 		"instead", w.Instead)
 	w.Observed(cause, 0)
 }
@@ -95,7 +98,7 @@ func (w *Watch) away(cause error) {
 func (w *Watch) back(after time.Duration, made decisions) {
 	w.mu.Unlock()
 	defer w.mu.Lock()
-	w.Settings.Log().Warn("throttr: the store is back", "store", Stores(w.Backend),
+	w.log().Warn("throttr: the store is back", "store", Stores(w.Backend),
 		"after", after.Round(time.Millisecond), "degraded", made.all, "denied", made.denied)
 	w.Observed(nil, after)
 }
@@ -142,7 +145,7 @@ func (w *Watch) report(made decisions) {
 	if made.all == 0 {
 		return
 	}
-	w.Settings.Log().Warn("throttr: decisions without the store", "store", Stores(w.Backend),
+	w.log().Warn("throttr: decisions without the store", "store", Stores(w.Backend),
 		"error", w.Text(made.cause), "within", time.Since(made.since).Round(time.Second), "degraded", made.all,
 		"denied", made.denied, "instead", w.Instead)
 }
