@@ -23,7 +23,7 @@ type cleaning struct {
 
 	history slot.History
 	again   time.Time // when to look again
-	late    int       // actions that were too late, one after the other
+	late    int       // actions that were too late since the last one that led somewhere
 
 	// The results. If it is neither done nor has an error been returned, all actions were too late.
 	done    bool      // there is nothing more to do now
@@ -95,7 +95,7 @@ func (cl *cleaner) run(ctx context.Context) error {
 func (cl *cleaner) leave() {
 	begun := len(cl.active)
 	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning) bool { return k.done || k.late >= maxTries })
-	if most, _ := cl.pace.bounds(); len(cl.active) > 2*most {
+	if most := cl.pace.bound(); len(cl.active) > 2*most {
 		for _, k := range cl.active[most:] {
 			k.history = slot.History{}
 			k.again = time.Time{}
@@ -140,9 +140,13 @@ func (cl *cleaner) ready() (ready []*cleaning, again time.Time) {
 // round looks keys up once, and executes the actions that follow.
 func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
 	for len(ready) > 0 {
-		_, batch := cl.pace.bounds()
-		n := min(len(ready), batch)
-		if err := cl.batch(ctx, ready[:n]); err != nil {
+		n, err := cl.pace.take(ctx, len(ready))
+		if err != nil {
+			return err
+		}
+		err = cl.batch(ctx, ready[:n])
+		cl.pace.pass(n)
+		if err != nil {
 			return err
 		}
 		ready = ready[n:]
@@ -209,7 +213,7 @@ func (cl *cleaner) lookUp(ctx context.Context, keys []*cleaning) error {
 		return err
 	}
 	l.Received = time.Now()
-	cl.pace.looked(len(keys), l.Received.Sub(l.Sent), keys[0].records.bands.Guard)
+	cl.pace.looked(l.Received.Sub(l.Sent))
 	for i, k := range keys {
 		l.Slots = k.records.lookedUp(slot.A, call.Responses[2*i:])
 		k.history = k.records.bands.Extend(k.history, l)
@@ -235,19 +239,26 @@ func (s *step) claimed() (next step, ok bool) {
 	return step{key: s.key, action: a}, ok
 }
 
-// execute executes actions in one call. Those that are too late are left out: their keys are looked up again, but not
-// for ever, as others wait for those that share their call of clean.
+// execute executes actions in one call. Those that are too late are left out: their keys are looked up again, fewer at
+// a time, but not for ever, as others wait for those that share their call of clean.
 func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 	call := cl.link.calls.Get()
 	var deadline, by time.Time
+	late := false
 	for i := range steps {
 		s := &steps[i]
 		s.key.late++
-		if last := s.key.records.bands.Deadline(s.action); time.Now().Before(last) {
-			s.requests = s.key.records.bands.Requests(nil, s.action, 0)
-			s.key.records.add(call, s.requests...)
-			deadline, by = earlier(deadline, last), earlier(by, s.action.By)
+		last := s.key.records.bands.Deadline(s.action)
+		if !time.Now().Before(last) {
+			late = true
+			continue
 		}
+		s.requests = s.key.records.bands.Requests(nil, s.action, 0)
+		s.key.records.add(call, s.requests...)
+		deadline, by = earlier(deadline, last), earlier(by, s.action.By)
+	}
+	if late {
+		cl.pace.late(steps[0].key.records.bands.Guard)
 	}
 	if by.IsZero() {
 		cl.link.calls.Put(call)
@@ -255,6 +266,9 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 	}
 	sent := time.Now()
 	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
+		if err == errAgain || errors.Is(err, errLate) {
+			cl.pace.late(steps[0].key.records.bands.Guard)
+		}
 		if err == errAgain {
 			return nil
 		}
@@ -265,7 +279,11 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 		s := &steps[i]
 		s.effects = s.key.records.effectsOf(s.action, s.requests, responses[:len(s.requests)])
 		s.effects.at.from = sent
-		if len(s.requests) > 0 {
+		switch {
+		case len(s.requests) == 0: // it was late
+		case s.action.Kind == slot.Claim || s.action.Kind == slot.Refill:
+			s.key.late-- // the removal may be too late, time and again
+		default:
 			s.key.late = 0
 		}
 		s.key.removed += s.effects.purged

@@ -1,6 +1,7 @@
 package fixedwindow
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -11,26 +12,35 @@ const (
 	// maxBatch is the most keys that are looked up together. The calls that follow have up to four requests for each,
 	// and a server keeps twice as many responses (H4).
 	maxBatch = 128
-	// paceParts is in how many parts of a guard the keys of a batch are looked up once, at two requests each, beside
-	// the time of the network. What follows a lookup has to be written within half a guard.
-	paceParts = 4
 )
 
 // pace bounds how many keys whose guards are about the same are cleaned at a time on a link: as many as can be looked
-// up and acted on in a guard, one batch after the other. It also bounds a batch: to as many as the server can look up
-// in a part of the guard. If there were more, all actions would be too late, and no record would be removed until it
-// expires.
+// up and acted on in a guard, one batch after the other.
+//
+// It also bounds the keys of the batches that are under way at the same time. What follows a lookup or a claim has to
+// be written within half a guard. If there were more keys, all actions would be too late, and no record would be
+// removed until it expires. So whenever actions are too late, batches become half as large, and a key larger after each
+// batch.
 type pace struct {
-	mu          sync.Mutex // guards the fields below
-	most        int        // keys to clean at a time
-	keys        int        // that are being cleaned
-	batch       int        // keys to look up together, and then to act on
-	least, each time.Duration
-	took        time.Duration // by a batch
-	changed     chan struct{} // is closed when keys becomes less or most more
+	turn chan struct{} // has an element while somebody waits in take, or is about to
+
+	mu       sync.Mutex // guards the fields below
+	most     int        // keys to clean at a time
+	keys     int        // that are being cleaned
+	batch    int        // keys to look up together, and then to act on; those of all batches that are under way
+	underway int        // keys of batches that are under way
+
+	least   time.Duration // taken by a lookup
+	took    time.Duration // by a batch
+	changed chan struct{} // is closed when what the fields above tell may have changed
 }
 
-func newPace() *pace { return &pace{most: minPace, batch: maxBatch, changed: make(chan struct{})} }
+func newPace() *pace {
+	return &pace{
+		turn: make(chan struct{}, 1), changed: make(chan struct{}),
+		most: minPace, batch: maxBatch,
+	}
+}
 
 // begin returns how many of n keys can be cleaned now. The caller calls end when they are. For the
 // others, it tries again when changed is closed.
@@ -52,33 +62,75 @@ func (p *pace) end(n int) {
 	p.notify()
 }
 
-// notify wakes those that wait, if there is room for keys. The caller holds mu.
+// notify wakes those that wait. The caller holds mu.
 func (p *pace) notify() {
-	if p.keys < p.most {
-		close(p.changed)
-		p.changed = make(chan struct{})
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// take waits until a batch of n keys, or of the first of them, can be under way, and returns how many these are. The
+// caller calls pass after it. Who comes first is first: many small batches do not keep a large one waiting.
+func (p *pace) take(ctx context.Context, n int) (some int, err error) {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-p.turn }()
+	for {
+		some, changed := p.tryTake(n)
+		if some > 0 {
+			return some, nil
+		}
+		if err := wait(ctx, time.Time{}, changed); err != nil {
+			return 0, err
+		}
 	}
 }
 
-// looked is told how long a lookup of n keys took. The least of these times is taken for that of the
-// network.
-func (p *pace) looked(n int, took, guard time.Duration) {
+// tryTake is take, but returns 0 instead of waiting until changed is closed.
+func (p *pace) tryTake(n int) (some int, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n = min(n, p.batch); p.underway+n <= p.batch {
+		some = n
+	}
+	p.underway += some
+	return some, p.changed
+}
+
+// pass is called when a batch of n keys is not under way any more.
+func (p *pace) pass(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.underway -= n
+	p.notify()
+}
+
+// looked is told how long a lookup took. The least of these times is taken for that of the network.
+func (p *pace) looked(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.least == 0 || took < p.least {
 		p.least = took
 	}
-	p.each += ((took-p.least)/time.Duration(n) - p.each) / 2
-	p.batch = maxBatch
-	if p.each > 0 {
-		p.batch = max(minPace, min(maxBatch, int(guard/paceParts/p.each)))
+}
+
+// late is told that actions of a batch were too late. If the network alone is too slow, smaller batches are no better.
+func (p *pace) late(guard time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.least >= guard/2 {
+		return
 	}
+	p.batch = max(minPace, p.batch/2)
 }
 
 // done is told how long a batch took, actions included.
 func (p *pace) done(took, guard time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.batch = min(p.batch+1, maxBatch)
 	p.took += (took - p.took) / 2
 	most := min(2*p.most, chunkSize*maxChunks)
 	if p.took > 0 {
@@ -88,9 +140,9 @@ func (p *pace) done(took, guard time.Duration) {
 	p.notify()
 }
 
-// bounds returns how many keys can be cleaned at a time, and how many of them in a batch.
-func (p *pace) bounds() (most, batch int) {
+// bound returns how many keys can be cleaned at a time.
+func (p *pace) bound() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.most, p.batch
+	return p.most
 }

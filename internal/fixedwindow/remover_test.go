@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
@@ -65,11 +66,7 @@ func TestSlowSweepsRemoveWhatExpiresFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys, scale = 5120, 10 * time.Second
 		srv := inMemory(t, mockserver.WithRealCollector())
-		for i := range keys { // which expire one after the other
-			for _, name := range namesOf(t, fmt.Sprint("k", i), scale, 2) {
-				srv.Set(name, 1, 9*time.Second+30*time.Second*time.Duration(i)/keys)
-			}
-		}
+		setOrphans(t, srv, keys, scale, 9*time.Second, 30*time.Second/keys)
 		o := options(t, srv)
 		o.WithoutSweeper = false
 		h := &hooked{Server: o.Servers[0]}
@@ -92,21 +89,66 @@ func TestSlowSweepsRemoveWhatExpiresFirst(t *testing.T) {
 func TestLateTargetsDoNotHoldUpSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		for i := range 300 {
-			for scale, left := range map[time.Duration]time.Duration{200 * time.Millisecond: 19 * time.Second, 10 * time.Second: 12 * time.Second} {
-				for _, name := range namesOf(t, fmt.Sprint("k", i), scale, 2) {
-					srv.Set(name, 1, left)
-				}
-			}
+		for scale, left := range map[time.Duration]time.Duration{200 * time.Millisecond: 19 * time.Second, 10 * time.Second: 12 * time.Second} {
+			setOrphans(t, srv, 300, scale, left, 0)
 		}
 		srv.Inject(mockserver.Fault{Delay: 60 * time.Millisecond})
-		o := options(t, srv)
-		o.WithoutSweeper = false
-		b := start(t, o)
-		hits(t, b, 1, "a", fixed(time.Minute, 1))
+		b := sweeping(t, srv)
 		time.Sleep(12 * time.Second)
 		require.Zero(t, srv.Expired())
 		require.Equal(t, 601, len(windowKeys(srv)), "that of the open window, and those that can't be removed in time")
 		require.EqualValues(t, 600, b.Stats().Orphans)
 	})
+}
+
+// Only what follows a claim is too late.
+func TestClaimsDoNotGoOnForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		setOrphans(t, srv, 1, 200*time.Millisecond, 4*time.Second, 0)
+		srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: 60 * time.Millisecond})
+		o := options(t, srv)
+		r := NewRemover(o.Servers[0], o.Calls)
+		defer r.Close()
+		_, err := r.Remove(t.Context(), windowKeys(srv)[:1])
+		require.ErrorIs(t, err, ErrTooLate)
+	})
+}
+
+// What a server needs for the claims of a batch, and for those of batches at the same time, may be so much that the
+// removals would be too late.
+func TestRecordsAreRemovedWhoseClaimsTakeLong(t *testing.T) {
+	for _, test := range []struct{ scale, away, service time.Duration }{
+		{200 * time.Millisecond, 30 * time.Millisecond, 50 * time.Microsecond},
+		{time.Second, 20 * time.Millisecond, 400 * time.Microsecond},
+		{time.Second, 200 * time.Millisecond, 120 * time.Microsecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := inMemory(t, mockserver.WithRealCollector(), mockserver.WithServiceTime(test.service))
+			setOrphans(t, srv, 600, test.scale, 9*time.Second, time.Millisecond)
+			srv.Inject(mockserver.Fault{Delay: test.away})
+			sweeping(t, srv)
+			time.Sleep(15 * time.Second)
+			require.Zero(t, srv.Expired(), "%v", test)
+			require.Len(t, windowKeys(srv), 1, "that of the open window")
+		})
+	}
+}
+
+// setOrphans creates both records of each of some keys, which are left so long, each key's longer by a step.
+func setOrphans(t *testing.T, srv *mockserver.Server, keys int, scale, left, step time.Duration) {
+	for i := range keys {
+		for _, name := range namesOf(t, fmt.Sprint("k", i), scale, 2) {
+			srv.Set(name, 1, left+time.Duration(i)*step)
+		}
+	}
+}
+
+// sweeping returns a backend that sweeps a server, with one open window.
+func sweeping(t *testing.T, srv *mockserver.Server) *Backend {
+	o := options(t, srv)
+	o.WithoutSweeper = false
+	b := start(t, o)
+	hits(t, b, 1, "a", fixed(time.Minute, 1))
+	return b
 }

@@ -20,8 +20,8 @@ const (
 	maxNames = 1 << 20
 	// maxForeign bounds the foreign records that a sweep counts.
 	maxForeign = 256
-	// maxListing bounds the time of a LIST. That of a million records takes a server 6 s.
-	maxListing = time.Minute
+	// maxListing bounds the time of a LIST. That of a million records takes a server 6 s, and a slow link some minutes.
+	maxListing = 10 * time.Minute
 )
 
 // listed is a record of a LIST.
@@ -91,7 +91,7 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 		return true
 	})
 	if err != nil && ctx.Err() == nil && listing.Err() != nil {
-		err = fmt.Errorf("throttr: the server has not listed its records within %v: %w", maxListing, err)
+		err = fmt.Errorf("%w: its records are not listed within %v", conn.ErrStalled, maxListing) // not that of a ctx
 	}
 	r.listing = time.Since(start)
 	s.mu.Lock()
