@@ -74,19 +74,17 @@ func TestAClientThatGoesByTheFieldsIsNeverDenied(t *testing.T) {
 
 // While a fallback decides, all fields speak of the share of a process.
 func TestThePolicyIsThatOfTheShareThatDecides(t *testing.T) {
-	m := memory.New()
-	defer m.Close()
 	for _, hits := range []bool{false, true} {
 		cfg := admission.Config{CountRefusals: hits, Limits: []throttr.Limit{
 			{Name: "hour", Max: 100, Scale: time.Hour}, {Name: "small", Max: 1, Scale: 2 * time.Hour},
 			{Name: "bucket", Max: 10, Scale: 24 * time.Hour, Burst: 50, Algorithm: throttr.TokenBucket},
 		}}
-		gate := newGateOn(t, testkit.Broken(memory.New(), errDown), cfg, throttr.WithFallback(m), throttr.WithProcesses(2))
-		d := gate.Admit(t.Context(), request(fmt.Sprint(hits)))
+		gate := newGateOn(t, testkit.Broken(memory.New(), errDown), cfg, throttr.WithFallback(memory.New()), throttr.WithProcesses(2))
+		d := gate.Admit(t.Context(), request("k"))
 		require.Equal(t, `"hour";q=50;w=3600, "small";q=1;w=7200, "bucket";q=25;w=432000`, d.PolicyField())
 		require.Regexp(t, `^"hour";r=49;t=3600, "small";r=0;t=7200, "bucket";r=24;t=`, d.LimitField())
 	}
-	d := newGateOn(t, testkit.Broken(m, errDown), admission.Config{}, throttr.WithPolicy(throttr.AllowHits)).Admit(t.Context(), request("k"))
+	d := newGateOn(t, testkit.Broken(memory.New(), errDown), admission.Config{}, throttr.WithPolicy(throttr.AllowHits)).Admit(t.Context(), request("k"))
 	require.Equal(t, `"minute";q=3;w=60`, d.PolicyField())
 }
 

@@ -65,10 +65,8 @@ func TestAPlanThatIsNotKnown(t *testing.T) {
 	require.NoError(t, d.Err)
 	require.EqualValues(t, 1, d.Strictest.Count)
 
-	m := memory.New()
-	defer m.Close()
-	cfg := admission.Config{Limits: []throttr.Limit{}, OnlyPlans: true, FailClosed: true, InFlight: exports, Places: newPlaces(t, m)}
-	d = newGateOn(t, m, cfg).Admit(t.Context(), r)
+	cfg := admission.Config{Limits: []throttr.Limit{}, OnlyPlans: true, FailClosed: true, InFlight: exports, Places: newPlaces(t, memory.New())}
+	d = newGate(t, cfg).Admit(t.Context(), r)
 	defer d.Done()
 	require.ErrorIs(t, d.Err, unknown)
 	require.Equal(t, admission.Unavailable, d.Verdict())
@@ -77,9 +75,7 @@ func TestAPlanThatIsNotKnown(t *testing.T) {
 // A length of -1 that was converted is a mistake in the program: no store is asked, and the error says whose it is.
 func TestACostOutOfRangeIsAMistake(t *testing.T) {
 	for _, hits := range []bool{false, true} {
-		m := memory.New()
-		defer m.Close()
-		gate := newGateOn(t, m, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: hits})
+		gate := newGate(t, admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: hits})
 		d := gate.Admit(t.Context(), costs(map[string]uint64{"tokens": 1<<64 - 1}))
 		require.Equal(t, admission.Misconfigured, d.Verdict())
 		var bad *throttr.RangeError

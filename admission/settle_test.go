@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/admission"
-	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -97,15 +97,15 @@ func TestCommitSetsWhatALimitIsCharged(t *testing.T) {
 
 // failing is a backend whose takes, hits and charges fail when a test says so.
 type failing struct {
-	testkit.Hooked
-	away bool
+	throttr.Backend
+	away *atomic.Bool
 }
 
-func (f *failing) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	if f.away {
+func (f failing) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
+	if f.away.Load() {
 		return window.Window{}, errDown
 	}
-	return f.Hooked.Charge(ctx, key, l, n)
+	return f.Backend.Charge(ctx, key, l, n)
 }
 
 // What the store has not counted, because it failed or a policy has answered, is counted by a later Commit, and a Commit
@@ -125,25 +125,20 @@ func TestCommitsCountWhatTheStoreHasNot(t *testing.T) {
 	} {
 		for _, hits := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " ", hits), func(t *testing.T) {
-				store := &failing{}
-				store.Hooked = testkit.Hooked{Backend: memory.New(), Before: func(context.Context, ...window.Take) error {
-					if store.away {
-						return errDown
-					}
-					return nil
-				}}
+				var away atomic.Bool
+				store := failing{failingWhile(&away, memory.New(), errDown), &away}
 				gate := newGateOn(t, store, admission.Config{Limits: []throttr.Limit{tokens}, CountRefusals: hits},
 					throttr.WithPolicy(test.policy), throttr.WithLogger(nil))
-				store.away = test.admit
+				away.Store(test.admit)
 				d := gate.Admit(t.Context(), request("k"))
 				require.True(t, d.Allowed)
 				if test.late {
 					d.Done()
 				}
-				store.away = test.commit
+				away.Store(test.commit)
 				err := d.Commit(t.Context(), "tokens", 60)
 				require.Equal(t, test.commit && test.policy == throttr.ReturnError, err != nil, err)
-				store.away = false
+				away.Store(false)
 				require.NoError(t, d.Commit(t.Context(), "tokens", 60))
 				d.Done()
 				require.Equal(t, []uint64{60}, counts(t, gate, request("k")))

@@ -119,7 +119,6 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		err            error // of the backend; without one, the limit is exceeded
 		denied, failed httplimit.Answer
 		policy         throttr.Policy
-		shadow         bool
 		want           want
 	}{
 		"denied":                 {want: want{429, text, "Too many requests. Try again in 60 s.\n", "60"}},
@@ -131,9 +130,7 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 		"failed, refused":        {err: errDown, failed: httplimit.Refuse, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
 		"failed, a problem":      {err: errDown, failed: httplimit.RefuseProblem, want: want{503, problem, reduced, "5"}},
 		"failed, custom answer":  {err: errDown, failed: custom, want: want{503, text, "Service unavailable. Try again in 30 s.\n", "30"}},
-		"failed, in shadow":      {err: errDown, failed: httplimit.Refuse, shadow: true, want: served},
 		"full":                   {err: throttr.ErrFull, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
-		"closed":                 {err: throttr.ErrClosed, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 5 s.\n", "5"}},
 		"full, served":           {err: throttr.ErrFull, failed: httplimit.Serve, want: served},
 		"policy denies":          {err: errDown, policy: throttr.DenyHits, want: want{503, text, "Service unavailable. Try again in 1 s.\n", "1"}},
 		"a mistake":              {err: throttr.ErrScale, policy: throttr.AllowHits, denied: httplimit.Serve, failed: httplimit.Serve, want: want{500, text, "The rate limit is misconfigured.\n", ""}},
@@ -141,9 +138,6 @@ func TestDeniedAndFailedRequestsGetTheConfiguredAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := httplimit.Config{OnDenied: test.denied, OnFailure: test.failed, Limits: []throttr.Limit{httplimit.PerMinute(3), httplimit.PerHour(9)}}
-			for i := range cfg.Limits {
-				cfg.Limits[i].Shadow = test.shadow
-			}
 			s := newBrokenSite(t, cfg, test.err, throttr.WithPolicy(test.policy))
 			if test.err == nil {
 				s.statuses(3, bob)

@@ -16,24 +16,14 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-// oneAtATime returns middleware that lets each client have one request in flight, and the places.
-func oneAtATime(t *testing.T) (func(http.Handler) http.Handler, *inflight.Limiter) {
-	store := memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0))
-	places := inflight.New(store)
-	t.Cleanup(func() { places.Close() })
-	stream := inflight.Limit{Name: "streams", Max: 1, Lease: time.Second}
-	limit, err := httplimit.New(throttr.NewRateLimit(store), httplimit.Config{
-		InFlight: stream, Places: places, Legacy: httplimit.LegacyUnix,
-	})
-	require.NoError(t, err)
-	return limit, places
-}
-
 // A handler that does not notice that its client has gone still works: it holds its place until it returns, or panics.
 func TestAHandlerThatGoesOnHoldsItsPlace(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			limit, places := oneAtATime(t)
+			places := inflight.New(memory.New(memory.WithClock(time.Now), memory.WithCleanPeriod(0)))
+			defer places.Close()
+			stream := inflight.Limit{Name: "streams", Max: 1, Lease: time.Second}
+			limit := must(httplimit.Config{InFlight: stream, Places: places, Legacy: httplimit.LegacyUnix})
 			hour := must(httplimit.Config{Limits: []throttr.Limit{httplimit.PerHour(9)}, Legacy: httplimit.LegacyUnix})
 			ctx, leave := context.WithCancel(t.Context())
 			server := httptest.NewRecorder()
