@@ -103,7 +103,7 @@ func (c *client) newBackend(o backendOptions) *ServerBackend {
 	b.windows = fixedwindow.New(fixedwindow.Options{
 		Servers: servers, Names: c.cfg.Servers, Pick: c.servers.byKey.pick, Calls: c.calls,
 		MaxWindows: min(o.maxWindows, math.MaxInt/8), MaxQueued: c.cfg.MaxQueued,
-		DenialMemory: o.denialMemory,
+		MaxInFlight: c.cfg.MaxInFlight, DenialMemory: o.denialMemory,
 	})
 	if !c.register(b) { // the client is closed
 		b.windows.Close()

@@ -24,7 +24,7 @@ func (c *client) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error
 		defer remover.Close()
 		sweeper := sweep.New(sweep.Options{
 			Server: s.pool, Inspect: remover.Inspect, Remove: remover.Remove, Calls: c.calls,
-			DryRun: dryRun,
+			MaxInFlight: c.cfg.MaxInFlight, MaxQueued: c.cfg.MaxQueued, DryRun: dryRun,
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))
 		if err != nil {

@@ -46,7 +46,9 @@ type Options struct {
 	Calls   *conn.Calls
 
 	MaxWindows int // windows that are remembered, beside four times as many keys whose records are to be removed
-	MaxQueued  int // hits that wait for a request, for each window
+	MaxQueued  int // hits that wait for a request, for each window, and requests, for each connection
+
+	MaxInFlight int // requests in flight, for each connection; 0: sweeps are not bounded by it
 
 	// DenialMemory is how long a denial is remembered. 0 means a tenth of the scale, but at
 	// least 10 ms and at most 1 s. Less than 0 means that every hit asks the server.
@@ -90,6 +92,7 @@ func New(o Options) *Backend {
 		remover := &Remover{link: j.link}
 		sweeper := sweep.New(sweep.Options{
 			Server: s, Inspect: remover.Inspect, Remove: remover.Remove, Calls: o.Calls,
+			MaxInFlight: o.MaxInFlight, MaxQueued: o.MaxQueued,
 		})
 		j.sweeper = sweeper
 		b.group.start(func() { sweeper.Run(b.group.ctx) })

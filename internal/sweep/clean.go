@@ -13,6 +13,9 @@ const (
 	// other callers do not wait long behind them.
 	maxChunk      = 256
 	maxChunkBytes = 8000
+	// minChunk requests travel together, however few are in flight otherwise: if there were fewer, sweeps would take
+	// longer than records can wait.
+	minChunk = 16
 	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
 	// of 8-byte values.
 	requestOverhead = 12
@@ -20,6 +23,19 @@ const (
 	// chunk takes.
 	pauseFactor = 4
 )
+
+// chunkOf returns the most requests that travel together. If they took much of a queue, those of a busy
+// client would leave no room for them.
+func chunkOf(o Options) int {
+	most := maxChunk
+	if o.MaxInFlight > 0 {
+		most = min(most, max(minChunk, o.MaxInFlight))
+	}
+	if o.MaxQueued > 0 {
+		most = min(most, max(1, o.MaxQueued/8))
+	}
+	return most
+}
 
 // clean looks at records and does what is decided about them. It does not wait for the removals that it
 // starts. It hurries to end by the deadline, or earlier if the records need sweeps more often. If it takes so long

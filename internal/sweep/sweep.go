@@ -95,13 +95,15 @@ type Decision struct {
 	Interval time.Duration
 }
 
-// Options are the settings of a Sweeper. All but DryRun must be set.
+// Options are the settings of a Sweeper. Server, Inspect, Remove and Calls must be set.
 type Options struct {
 	Server  Server
 	Inspect Inspect
 	Remove  Remove
 	Calls   *conn.Calls
-	DryRun  bool // change nothing
+	// MaxInFlight and MaxQueued are those of the Server's connections. 0: they do not bound what travels together.
+	MaxInFlight, MaxQueued int
+	DryRun                 bool // change nothing
 }
 
 // Result is what a sweep found and did.
@@ -133,7 +135,7 @@ type Sweeper struct {
 	decide  func()
 
 	most  int // records of ours that one sweep looks at; maxNames except in tests
-	chunk int // the most requests that travel together; maxChunk except in tests
+	chunk int // the most requests that travel together
 
 	mu      sync.Mutex // guards what follows
 	stats   Stats
@@ -145,7 +147,7 @@ type Sweeper struct {
 
 // New returns a Sweeper that does nothing yet.
 func New(o Options) *Sweeper {
-	s := &Sweeper{o: o, most: maxNames, chunk: maxChunk, wake: make(chan struct{}, 1), decided: make(chan struct{})}
+	s := &Sweeper{o: o, most: maxNames, chunk: chunkOf(o), wake: make(chan struct{}, 1), decided: make(chan struct{})}
 	s.decide = sync.OnceFunc(func() { close(s.decided) })
 	return s
 }

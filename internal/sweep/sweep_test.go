@@ -312,6 +312,13 @@ func TestSweepsLeaveTimeForOthers(t *testing.T) {
 	})
 }
 
+// What travels together leaves others room in the queue of a connection, and does not hold them up for long.
+func TestChunksAreBoundedBySettings(t *testing.T) {
+	for o, want := range map[[2]int]int{{512, 1 << 16}: maxChunk, {8, 1 << 16}: minChunk, {100, 1 << 16}: 100, {512, 64}: 8, {8, 1}: 1} {
+		require.Equal(t, want, New(Options{MaxInFlight: o[0], MaxQueued: o[1]}).chunk, "%v", o)
+	}
+}
+
 // endless is a Server whose LISTs do not end.
 type endless struct{ Server }
 
