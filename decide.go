@@ -24,8 +24,8 @@ import (
 //  7. A Shadow limit allows, whatever was decided.
 //
 // That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and
-// WaitAll: a wait asks again and again, when its turn has come. Steps 4 and 5 are answer for one take, and answerAll for
-// several; who decides when the store has failed is in failover.
+// WaitAll: a wait asks again and again, when its turn has come. Steps 4 and 5 are answer for one take, and answerAll
+// for several; who decides when the store has failed is in failover.
 
 // verb is what a call does with n of a limit.
 type verb uint8

@@ -127,8 +127,8 @@ func (t *taking) merge() {
 // notLimited reports whether no store decides a take.
 func notLimited(t Take) bool { return t.Limit.Max == Unlimited || t.Limit.Shadow }
 
-// setResults sets the result of each take that has been merged to that of its merged take, which has an index. Merged is
-// that of t, or the shares.
+// setResults sets the result of each take that has been merged to that of its merged take, which has an index. Merged
+// is that of t, or the shares.
 func (t *taking) setResults(merged []Take, of func(m *Take, at int) Result) {
 	for i, at := range t.index {
 		if at >= 0 {

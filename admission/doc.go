@@ -55,9 +55,9 @@
 // # Failures
 //
 // The policies of the throttr.RateLimit and of the inflight.Limiter come first, see [throttr.WithPolicy]. A request
-// that could not be counted even so is served: an outage of the limiter is not one of the service. But it is
-// refused if the backend has no room for another key (throttr.ErrFull), because clients may be able to fill it, or was
-// closed, and if Config.FailClosed is set. A limit that the backend can't keep is a mistake in the program: the Verdict is then
+// that could not be counted even so is served: an outage of the limiter is not one of the service. But it is refused if
+// the backend has no room for another key (throttr.ErrFull), because clients may be able to fill it, or was closed, and
+// if Config.FailClosed is set. A limit that the backend can't keep is a mistake in the program: the Verdict is then
 // [Misconfigured], whatever the policies say. If the context of a request ends before it has been counted, by its
 // deadline, too, it is not served: the Verdict is [Canceled]. Clients of gRPC choose their deadlines.
 package admission

@@ -70,9 +70,9 @@ func (g *Gate) verdict(ctx context.Context, d *Decision) Verdict {
 	return Serve
 }
 
-// isRefused reports whether a request that could not be counted because of an error is to be refused, although an outage
-// of the limiter is not one of the service: clients may have filled the backend, or it was closed, and no later request
-// would be counted, either. No policy applies to the latter.
+// isRefused reports whether a request that could not be counted because of an error is to be refused, although an
+// outage of the limiter is not one of the service: clients may have filled the backend, or it was closed, and no later
+// request would be counted, either. No policy applies to the latter.
 func isRefused(err error) bool {
 	return errors.Is(err, throttr.ErrFull) || errors.Is(err, throttr.ErrClosed)
 }

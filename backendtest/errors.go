@@ -123,8 +123,8 @@ func testCheck(s *suite) {
 // allFields is a limit that is formatted with all its fields: the text of a Limit leaves out what may be the mistake.
 type allFields window.Limit
 
-// sameErrors fails the test unless Check and all other methods return the same error for a limit, which matches sentinel,
-// or says that the backend does not have the algorithm.
+// sameErrors fails the test unless Check and all other methods return the same error for a limit, which matches
+// sentinel, or says that the backend does not have the algorithm.
 func (s *suite) sameErrors(l window.Limit, sentinel error) {
 	s.Helper()
 	_, want := s.Backend.Check(l)

@@ -78,8 +78,9 @@ type Config struct {
 	// denies counts in none of them. With rolling algorithms, a limit never counts what it denies.
 	CountRefusals bool
 
-	// Cost returns what a request counts in a limit. One in which it costs 0 does not apply to it. A request that costs more than a limit can ever grant is denied, and has no Retry-After. More
-	// than 2⁶³-1 is a mistake in the program, such as a ContentLength of -1 that was converted, and the response is
+	// Cost returns what a request counts in a limit. One in which it costs 0 does not apply to it. A request that costs
+	// more than a limit can ever grant is denied, and has no Retry-After. More than 2⁶³-1 is a mistake in the program,
+	// such as a ContentLength of -1 that was converted, and the response is
 	// 500. What is known only afterwards: see Decision.Commit. Default: 1.
 	Cost func(*http.Request, throttr.Limit) uint64
 
@@ -98,11 +99,11 @@ type Config struct {
 	// Retry-After are set already. To deny nothing, set Shadow of the limits. Default: [Deny].
 	OnDenied Answer
 
-	// OnFailure responds to a request that no limit has denied, if the backend has failed
-	// to count it in at least one limit, or to decide on its place. It is not called if the client has disconnected,
-	// nor if the backend cannot keep a limit (throttr.ErrRange, throttr.ErrScale, throttr.ErrUnsupported), or has another
-	// value size (throttr.ErrValueSizeMismatch). That is a mistake in the program, and the response is 500.
-	// Default: [ServeUnlessFull].
+	// OnFailure responds to a request that no limit has denied, if the backend has failed to count it in at least one
+	// limit, or to decide on its place. It is not called if the client has disconnected, nor if the backend cannot keep a
+	// limit (throttr.ErrRange, throttr.ErrScale, throttr.ErrUnsupported), or has another value size
+	// (throttr.ErrValueSizeMismatch). That is a mistake in the program, and the response is 500. Default:
+	// [ServeUnlessFull].
 	OnFailure Answer
 
 	// HideFields omits RateLimit and RateLimit-Policy.

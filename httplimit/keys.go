@@ -14,7 +14,8 @@ import (
 type KeyFunc func(*http.Request) string
 
 // AddrConfig says how to find the address that a request comes from, and how many bits of it identify a client. The
-// zero AddrConfig trusts no header field: it finds what [RemoteAddr] does. Its fields are those of [admission.AddrConfig].
+// zero AddrConfig trusts no header field: it finds what [RemoteAddr] does. Its fields are those of
+// [admission.AddrConfig].
 type AddrConfig = admission.AddrConfig
 
 // RemoteAddr is a [KeyFunc]. It returns the IPv4 address, or the first 64 bits of the IPv6

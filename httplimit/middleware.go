@@ -25,8 +25,9 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return &handler{m, next}
 }
 
-// Check returns an error if the response to requests of a plan would be 500: the backend can't keep one of its limits, or
-// one has no key in a Config.KeyOf that has others, or there is no Config.Places for it. It matches [throttr.ErrConfig].
+// Check returns an error if the response to requests of a plan would be 500: the backend can't keep one of its limits,
+// or one has no key in a Config.KeyOf that has others, or there is no Config.Places for it. It matches
+// [throttr.ErrConfig].
 func (m *Middleware) Check(p *Plan) error { return m.gate.Check(p) }
 
 // Peek returns the state of the limits of a request without counting, the shortest scale first, whatever their order in

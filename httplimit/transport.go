@@ -90,19 +90,18 @@ const (
 // all takes tens of milliseconds more. Choose a Margin that covers that: what it costs is its part of the Scale.
 //
 // net/http sends some requests again by itself if a connection is lost. Such a request counts once more, without
-// waiting. One that is to be sent again because of Retries gives back what it was counted, so that it does not wait
-// for itself: what the API has refused so, up to Retries times a request, comes on top of the bounds. It counts if it is
+// waiting. One that is to be sent again because of Retries gives back what it was counted, so that it does not wait for
+// itself: what the API has refused so, up to Retries times a request, comes on top of the bounds. It counts if it is
 // not sent again after all.
 //
 // What fails has been counted: it may have arrived.
 //
 // # Pauses
 //
-// A response can say that nothing must be sent for a time: see [Pause]. The pause is stored in the backend, for
-// the key. No request that is granted later, in any process, is sent before its end. It is longer than it must
-// be by up to a tenth, by chance, but at most by 5 s, so that not all clients of the API return at one time. An
-// earlier pause is never made shorter. While the store is away, there are no pauses, and Retries sends nothing again that
-// demands one.
+// A response can say that nothing must be sent for a time: see [Pause]. The pause is stored in the backend, for the
+// key. No request that is granted later, in any process, is sent before its end. It is longer than it must be by up to
+// a tenth, by chance, but at most by 5 s, so that not all clients of the API return at one time. An earlier pause is
+// never made shorter. While the store is away, there are no pauses, and Retries sends nothing again that demands one.
 type Transport struct {
 	cfg     TransportConfig
 	limiter *throttr.RateLimit
@@ -237,7 +236,8 @@ func (t *Transport) send(r *http.Request, o *order) (*http.Response, error) {
 	})))
 }
 
-// charge counts a request again, or, unless that is nil, what it has used. An error is for the observer of the RateLimit.
+// charge counts a request again, or, unless that is nil, what it has used. An error is for the observer of the
+// RateLimit.
 func (t *Transport) charge(ctx context.Context, o *order, used []uint64) {
 	ctx = context.WithoutCancel(ctx)
 	for i := range o.of {

@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// writer is the ResponseWriter of a request whose status matters. It flushes and hijacks as far as what is behind it can.
+// writer is the ResponseWriter of a request whose status matters. It flushes and hijacks as far as what is behind it
+// can.
 type writer struct {
 	http.ResponseWriter
 	status int // of the response; 0: none yet

@@ -84,7 +84,9 @@ func New(limiter *throttr.RateLimit, cfg Config) (*Lockout, error) {
 		return nil, fmt.Errorf("%w: lockout: Locks are at most %d", throttr.ErrConfig, maxLocks)
 	}
 	of := func(name string, most int, scale time.Duration) throttr.Limit {
-		return throttr.Limit{Name: cfg.Failures.Name + name, Max: uint64(most), Scale: scale, Algorithm: throttr.FixedWindow}
+		return throttr.Limit{
+			Name: cfg.Failures.Name + name, Max: uint64(most), Scale: scale, Algorithm: throttr.FixedWindow,
+		}
 	}
 	l := &Lockout{limiter: limiter, failures: cfg.Failures, fails: cfg.Failures}
 	l.fails.Name += ".fails"
@@ -162,8 +164,8 @@ func (l *Lockout) locked(ctx context.Context, key string) (longest time.Duration
 	return longest, errors.Join(errs...)
 }
 
-// Fail counts a failure of a key without an attempt: for example, that another limit has denied it. Errors are those
-// of [Attempt.Failed], but the failure may not be counted, either. Fail does not depend on the end of ctx: whoever fails
+// Fail counts a failure of a key without an attempt: for example, that another limit has denied it. Errors are those of
+// [Attempt.Failed], but the failure may not be counted, either. Fail does not depend on the end of ctx: whoever fails
 // may have left.
 func (l *Lockout) Fail(ctx context.Context, key string) error {
 	ctx = context.WithoutCancel(ctx)
@@ -225,8 +227,8 @@ type Attempt struct {
 // RetryAfter returns when to try again, if the attempt was refused.
 func (a *Attempt) RetryAfter() time.Duration { return a.retryAfter }
 
-// Succeeded ends the attempt: it was no failure. It does not depend on the end of ctx. Earlier failures stay: whoever knows one password may be guessing
-// another.
+// Succeeded ends the attempt: it was no failure. It does not depend on the end of ctx. Earlier failures stay: whoever
+// knows one password may be guessing another.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	if a.ended.Swap(true) {
 		return nil
@@ -235,8 +237,8 @@ func (a *Attempt) Succeeded(ctx context.Context) error {
 }
 
 // Failed ends the attempt: it stays counted, and the last one that may fail locks the key out. If there is an error,
-// the key may not be locked out, or for too short a time, but the failures are counted. It matches [throttr.ErrFull]
-// if the store has no room for the lock, and [throttr.ErrUnavailable] if a policy of the RateLimit has answered in place
+// the key may not be locked out, or for too short a time, but the failures are counted. It matches [throttr.ErrFull] if
+// the store has no room for the lock, and [throttr.ErrUnavailable] if a policy of the RateLimit has answered in place
 // of the store. Failed does not depend on the end of ctx.
 func (a *Attempt) Failed(ctx context.Context) error {
 	if a.taken == nil || a.ended.Swap(true) {

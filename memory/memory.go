@@ -11,8 +11,8 @@
 //
 // The package registers the scheme memory for throttr.Open: memory://?max_keys=100000.
 //
-// A key's hash selects a shard, which is a mutex and a table of records. A record is what is counted of a key and limit.
-// What a call does with it is in package internal/algorithm.
+// A key's hash selects a shard, which is a mutex and a table of records. A record is what is counted of a key and
+// limit. What a call does with it is in package internal/algorithm.
 package memory
 
 import (

@@ -66,10 +66,10 @@ func WithKeyOlderThan(d time.Duration) Option {
 // has its share of n. The first shard can be full when there are nine tenths of n windows. Default, and with
 // 0: [DefaultMaxKeys]. It panics if n is negative.
 //
-// If there is no room for a new key, some windows are looked at, others each time, and those that are over are
-// removed. If none is, the key is denied as if its limit was used up, with a RetryAfter of [WithCleanPeriod]; Charge and
-// Set fail with [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause
-// new keys to be denied, but can't reset a count.
+// If there is no room for a new key, some windows are looked at, others each time, and those that are over are removed.
+// If none is, the key is denied as if its limit was used up, with a RetryAfter of [WithCleanPeriod]; Charge and Set
+// fail with [window.ErrFull]. Keys that have a window are not affected. So an attacker who makes up keys can cause new
+// keys to be denied, but can't reset a count.
 func WithMaxKeys(n int) Option {
 	api.NotNegative("memory: WithMaxKeys", n)
 	return func(o *options) { o.maxKeys = n }
@@ -96,8 +96,8 @@ const (
 //
 // The number of times that all sliding logs together have room for is bounded, too, to 16 for each of [WithMaxKeys]. A
 // time takes 16 bytes, and a log has room for up to four times as many as it needs, and for what it has needed until
-// cleanings have made it smaller. Takes at the same time need one. Each shard has its share, but has room for the log of
-// one key with the largest limit. If there is no room, a hit that needs some is denied as one of a new key is; its
+// cleanings have made it smaller. Takes at the same time need one. Each shard has its share, but has room for the log
+// of one key with the largest limit. If there is no room, a hit that needs some is denied as one of a new key is; its
 // RetryAfter is at most the time until its log is empty.
 func WithMaxLog(n uint64) Option {
 	if n > maxLogged {

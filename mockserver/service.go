@@ -70,8 +70,8 @@ func creationTime(made int) time.Duration {
 }
 
 // complete sets the costs of a real server on a network, or returns an error if those that were given are out of range.
-// On a fresh real server, on a quiet machine, a request takes 10 µs if it is alone, and 6 µs as one of many; over a Unix
-// socket 12 and 3.1 µs. Most of it is the sending of the response, each with a system call of its own.
+// On a fresh real server, on a quiet machine, a request takes 10 µs if it is alone, and 6 µs as one of many; over a
+// Unix socket 12 and 3.1 µs. Most of it is the sending of the response, each with a system call of its own.
 func (c *costs) complete(network string) error {
 	switch {
 	case c.real && network == "unix":

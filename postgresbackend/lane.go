@@ -71,7 +71,8 @@ func (b *Backend) run(ctx context.Context, c *batched) error {
 }
 
 // pass passes a call through the free lane, again if it has a conflict. A call with too many conflicts, others for its
-// key in the next second, and all with several parts pass through the locking lane. It returns whether the call was sent.
+// key in the next second, and all with several parts pass through the locking lane. It returns whether the call was
+// sent.
 func (b *Backend) pass(ctx context.Context, c *batched) (sent bool, err error) {
 	parts := c.Value.parts
 	lockUntil := &b.lockUntil[maphash.String(b.seed, parts[0].key)%uint64(len(b.lockUntil))]
@@ -92,9 +93,9 @@ func (b *Backend) pass(ctx context.Context, c *batched) (sent bool, err error) {
 	}
 }
 
-// bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx
-// if that has ended, and otherwise that of f as one of a backend. A panic is an error, too: functions of the program
-// that pgx calls may run on the goroutine of a lane, where nobody could recover, and other calls wait for the request. If
+// bound calls f with a ctx that ends after the timeout, and when the backend is closed. It returns the error of ctx if
+// that has ended, and otherwise that of f as one of a backend. A panic is an error, too: functions of the program that
+// pgx calls may run on the goroutine of a lane, where nobody could recover, and other calls wait for the request. If
 // the pool's Acquire has panicked, in a hook, the pool does not use its connection again.
 func (b *Backend) bound(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	if b.life.Err() != nil { // AfterFunc may run its function too late for f

@@ -74,7 +74,9 @@ func (p *part) window() (w window.Window, made bool, err error) {
 		return w, false, err
 	}
 	made = p.rank < fits
-	used, left, place := p.used, p.left, p.place
+	used := p.used
+	left := p.left
+	place := p.place
 	if made && fits > 1 { // equal calls after it have changed the window
 		later := float64(fits-1-p.rank) * float64(p.n)
 		used -= later

@@ -35,8 +35,8 @@ const (
 	topologyTimeout = time.Second
 )
 
-// nodeOf returns the node of the hash with a name. Nodes that are not known yet are one. The error says that nothing can
-// be sent.
+// nodeOf returns the node of the hash with a name. Nodes that are not known yet are one. The error says that nothing
+// can be sent.
 func (b *Backend) nodeOf(name string) (*node, error) {
 	cluster, err := b.cluster()
 	if err != nil {

@@ -68,8 +68,8 @@ type Algorithm struct {
 
 	// count drops what is over, and returns what counts.
 	count func(r *Record, now int64) uint64
-	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long, and
-	// 0 for an empty record.
+	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long, and 0
+	// for an empty record.
 	left func(r *Record, now int64) time.Duration
 	// wait returns in which time at most room counts, if it is more now.
 	wait func(r *Record, now int64, room uint64) time.Duration

@@ -18,8 +18,8 @@ var errBinary = errors.New("what is stored is not a record of this version")
 const fields = 8
 
 // AppendBinary appends the binary form of a record: its version, and as numbers of variable length its fields, and for
-// each take of its log, its time and its number, less those of the take before, and what was taken. A record that counts
-// nothing has none.
+// each take of its log, its time and its number, less those of the take before, and what was taken. A record that
+// counts nothing has none.
 func (r *Record) AppendBinary(to []byte) []byte {
 	if r.Empty() {
 		return to

@@ -47,7 +47,8 @@ func (p *Pool) Stream(ctx context.Context, r codec.Request, decode Decoder, take
 
 // Scan is Stream for sweeps, which wait for each other and for no caller: records that nobody removes in time can lock
 // the server up (H12), and a loop of a caller that takes the parts of a response can last.
-func (p *Pool) Scan(ctx context.Context, r codec.Request, decode Decoder, take func() (more bool)) (sent bool, err error) {
+func (p *Pool) Scan(ctx context.Context, r codec.Request, decode Decoder,
+	take func() (more bool)) (sent bool, err error) {
 	return p.stream(ctx, p.scanning, r, decode, take)
 }
 
