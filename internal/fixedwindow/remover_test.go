@@ -69,6 +69,7 @@ func TestSlowSweepsRemoveWhatExpiresFirst(t *testing.T) {
 		setOrphans(t, srv, keys, scale, 9*time.Second, 30*time.Second/keys)
 		o := options(t, srv)
 		o.WithoutSweeper = false
+		o.MaxQueued = 1 << 16 // so that chunks are larger than batches
 		h := &hooked{Server: o.Servers[0]}
 		h.do = func(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
 			if cl.Len() > maxBatch { // it looks at records: at all of them in 20 s
