@@ -197,7 +197,7 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 	if err := cl.execute(ctx, removals); err != nil {
 		return err
 	}
-	cl.pace.done(time.Since(start), keys[0].records.bands.Guard)
+	cl.pace.done(len(keys), time.Since(start), keys[0].records.bands.Guard)
 	return nil
 }
 

@@ -12,6 +12,8 @@ const (
 	// maxBatch is the most keys that are looked up together. The calls that follow have up to four requests for each,
 	// and a server keeps twice as many responses (H4).
 	maxBatch = 128
+	// maxUnderway is the most keys of the batches that are under way at the same time.
+	maxUnderway = 8 * maxBatch
 )
 
 // pace bounds how many keys whose guards are about the same are cleaned at a time on a link: as many as can be looked
@@ -19,16 +21,16 @@ const (
 //
 // It also bounds the keys of the batches that are under way at the same time. What follows a lookup or a claim has to
 // be written within half a guard. If there were more keys, all actions would be too late, and no record would be
-// removed until it expires. So whenever actions are too late, batches become half as large, and a key larger after each
-// batch.
+// removed until it expires. So whenever actions are too late, there may be half as many; and a key more after each
+// batch, or twice as many after some that took a small part of a guard, as on a server that is far away and fast.
 type pace struct {
 	turn chan struct{} // has an element while somebody waits in take, or is about to
 
 	mu       sync.Mutex // guards the fields below
 	most     int        // keys to clean at a time
 	keys     int        // that are being cleaned
-	batch    int        // keys to look up together, and then to act on; those of all batches that are under way
-	underway int        // keys of batches that are under way
+	batch    int        // keys that batches under way may have
+	underway int        // keys that they have
 
 	least   time.Duration // taken by a lookup
 	took    time.Duration // by a batch
@@ -92,7 +94,7 @@ func (p *pace) take(ctx context.Context, n int) (some int, err error) {
 func (p *pace) tryTake(n int) (some int, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n = min(n, p.batch); p.underway+n <= p.batch {
+	if n = min(n, p.batch, maxBatch); p.underway+n <= p.batch {
 		some = n
 	}
 	p.underway += some
@@ -126,11 +128,15 @@ func (p *pace) late(guard time.Duration) {
 	p.batch = max(minPace, p.batch/2)
 }
 
-// done is told how long a batch took, actions included.
-func (p *pace) done(took, guard time.Duration) {
+// done is told how long a batch of n keys took, actions included.
+func (p *pace) done(n int, took, guard time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.batch = min(p.batch+1, maxBatch)
+	more := 1
+	if took < guard/8 {
+		more = n
+	}
+	p.batch = min(p.batch+more, maxUnderway)
 	p.took += (took - p.took) / 2
 	most := min(2*p.most, chunkSize*maxChunks)
 	if p.took > 0 {
