@@ -80,8 +80,8 @@ type Config struct {
 
 	// Cost returns what a request counts in a limit. One in which it costs 0 does not apply to it. A request that costs
 	// more than a limit can ever grant is denied, and has no Retry-After. More than 2⁶³-1 is a mistake in the program,
-	// such as a ContentLength of -1 that was converted, and the response is
-	// 500. What is known only afterwards: see Decision.Commit. Default: 1.
+	// such as a ContentLength of -1 that was converted, and the response is 500. What is known only afterwards: see
+	// Decision.Commit. Default: 1.
 	Cost func(*http.Request, throttr.Limit) uint64
 
 	// GiveBack reports whether a request that was served is given back, by the status of its response: for limits

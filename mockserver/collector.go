@@ -187,22 +187,26 @@ func tableOrder(key string) uint64 {
 // schedule is a heap of all records, of which the first has the earliest event.
 type schedule []*record
 
-// Len implements [heap.Interface], as do Less, Swap, Push and Pop.
+// Len implements [heap.Interface].
 func (s schedule) Len() int { return len(s) }
 
+// Less implements [heap.Interface].
 func (s schedule) Less(i, j int) bool { return s[i].due() < s[j].due() }
 
+// Swap implements [heap.Interface]. Each record knows its position, so that it can be removed.
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
 	s[i].position = i
 	s[j].position = j
 }
 
+// Push implements [heap.Interface].
 func (s *schedule) Push(r any) {
 	r.(*record).position = len(*s)
 	*s = append(*s, r.(*record))
 }
 
+// Pop implements [heap.Interface].
 func (s *schedule) Pop() any {
 	last := len(*s) - 1
 	r := (*s)[last]
