@@ -16,8 +16,8 @@ type answer struct {
 	rank                                      int // of the call among equal ones, of which the first fit
 }
 
-// opened is the series of a window that the call has opened.
-const opened = -2
+// outside is the fit of a calendar window that can't open, as the store's time is in another one.
+const outside = -3
 
 // answerSize is the size of an answer in a reply.
 const answerSize = 7 * 8
@@ -39,24 +39,11 @@ func appendFloat(to []byte, f float64) []byte {
 // float reads a number in binary form.
 func float(s string) float64 { return math.Float64frombits(binary.LittleEndian.Uint64([]byte(s[:8]))) }
 
-// These are errors of one limit.
-var (
-	errNoWindow = errors.New("the field of the limit has something that is not a window")
-	errNoHash   = errors.New("WRONGTYPE: the key of Redis has something that is not a hash")
-	errOutside  = fmt.Errorf("%w: the calendar window of the store's time can't be found", window.ErrUnavailable)
-)
-
-// fits returns how many equal calls fit, of this one and others, or why nothing can be said of the limit.
-func (a *answer) fits() (n int, err error) {
-	switch a.fit {
-	case -1:
-		return 0, errNoWindow
-	case -2:
-		return 0, errNoHash
-	case -3:
-		return 0, errOutside
-	}
-	return int(a.fit), nil
+// unknown has why nothing can be said of a limit, by the fit of its answer.
+var unknown = map[float64]error{
+	-1:      errors.New("the field of the limit has something that is not a window"),
+	-2:      errors.New("WRONGTYPE: the key of Redis has something that is not a hash"),
+	outside: fmt.Errorf("%w: the calendar window of the store's time can't be found", window.ErrUnavailable),
 }
 
 // part is a question about one limit, the text of it that the script gets, and the answer.
@@ -69,10 +56,10 @@ type part struct {
 // window returns the window after the call, and whether the call was made: all of it was counted, given back or
 // forgotten.
 func (p *part) window() (w window.Window, made bool, err error) {
-	fits, err := p.fits()
-	if err != nil {
-		return w, false, err
+	if p.fit < 0 {
+		return w, false, unknown[p.fit]
 	}
+	fits := int(p.fit) // equal calls, of this one and others
 	made = p.rank < fits
 	used := p.used
 	left := p.left
@@ -102,7 +89,7 @@ func (p *part) window() (w window.Window, made bool, err error) {
 	}
 	switch {
 	case left <= 0:
-	case p.series < 0: // the place is the ID
+	case !p.limit.Algorithm.Rolling():
 		w.ID = int64(place)
 	case p.verb == take && made && p.n > 0:
 		w.ID = idOf(place, p.series)

@@ -1,7 +1,6 @@
 package rediswindow
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"strconv"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
@@ -22,11 +20,13 @@ type Backend struct {
 	window.Unimplemented
 	options
 	client Client
-	single *node // of a client that is not one of a cluster, or as long as nodes are not known
-	nodes  nodes
+	single *node       // of a client that is not one of a cluster, or as long as nodes are not known
 	closed atomic.Bool // nothing may be sent any more
 	stats  outage.Calls
 	wakes  *wakes // of places in flight
+
+	topology atomic.Pointer[topology] // nil: not known yet
+	asked    atomic.Int64             // when it was last asked for, in nanoseconds
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -40,7 +40,6 @@ func New(client Client, opts ...Option) *Backend {
 	}
 	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client)}
 	b.single = b.newNode("")
-	b.nodes.byName = map[string]*node{}
 	return b
 }
 
@@ -93,7 +92,11 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 
 // GiveBack implements [window.Backend].
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
-	_, done, err = b.ask(ctx, "give back", key, question{verb: giveBack, limit: l, n: n, id: id})
+	q := question{verb: giveBack, limit: l, n: n, of: takeID{place: uint64(id)}}
+	if l.Algorithm.Rolling() {
+		q.of = splitID(id)
+	}
+	_, done, err = b.ask(ctx, "give back", key, q)
 	return done, err
 }
 
@@ -109,13 +112,11 @@ func (b *Backend) ask(ctx context.Context, method, key string, q question) (w wi
 	if err == nil && (q.verb == charge || q.verb == set) {
 		err = checkNumber("N", q.n, MaxCount)
 	}
-	if err == nil && (q.verb != giveBack || known(q.limit.Algorithm, q.id)) {
+	if err == nil {
 		q.name = b.nameOf(key)
-		c := &batched{}
-		c.Value.one[0].question = q
-		c.Value.parts = c.Value.one[:]
-		if err = b.runCall(ctx, c); err == nil {
-			w, made, err = c.Value.one[0].window()
+		parts := []part{{question: q}}
+		if err = b.run(ctx, parts); err == nil {
+			w, made, err = parts[0].window()
 		}
 	}
 	return w, made, b.after(method, key, err)
@@ -125,7 +126,7 @@ func (b *Backend) ask(ctx context.Context, method, key string, q question) (w wi
 // them. It asks which there are, and ends them in one atomic step.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
 	for _, scale := range scales {
-		if err := cmp.Or(limits.CheckScale(scale), checkMicros(scale)); err != nil {
+		if _, err := b.check(&window.Limit{Scale: scale, Algorithm: window.FixedWindow}); err != nil {
 			return 0, b.after("delete", key, err)
 		}
 	}

@@ -2,7 +2,6 @@ package rediswindow
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,16 +21,13 @@ func (b *Backend) appendBounds(to []byte, l *window.Limit, now float64) []byte {
 	}
 	calendar, _ := limits.CalendarOf(l) // of a zone that is not known, as List may find one, that of UTC
 	start, end := calendar.Window(at)
-	to = append(strconv.AppendInt(to, start.UnixMicro(), 10), '~')
-	return strconv.AppendInt(to, end.UnixMicro(), 10)
+	return fmt.Appendf(to, "%d~%d", start.UnixMicro(), end.UnixMicro())
 }
 
 // appendCalendar appends what tells calendars apart: unit, start day and zone.
 func appendCalendar(to []byte, l *window.Limit) []byte {
 	of := limits.Identity(l)
-	to = append(strconv.AppendUint(to, uint64(of.Calendar), 10), ',')
-	to = append(strconv.AppendUint(to, uint64(of.StartDay), 10), ',')
-	return append(to, of.Zone...)
+	return fmt.Appendf(to, "%d,%d,%s", uint8(of.Calendar), of.StartDay, of.Zone)
 }
 
 // readCalendar reads what appendCalendar has appended, at the end of a field. It reports whether it may have.

@@ -27,6 +27,7 @@ type fakeClient struct {
 
 	mu   sync.Mutex
 	sent [][]string // the keys of each request
+	text []string   // what its script gets first, of a limit
 }
 
 func newFake() *fakeClient {
@@ -50,6 +51,7 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	}
 	c.mu.Lock()
 	c.sent = append(c.sent, slices.Clone(keys))
+	c.text = append(c.text, args[2])
 	c.mu.Unlock()
 	if c.stalls(keys[0]) {
 		<-c.goOn
@@ -66,7 +68,7 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 		if verb(args[2*i+2][0]) == take && key == c.refuse {
 			m = 0
 		}
-		for _, f := range []float64{0, float64(m), 1, 3600e6, 3600e6, 7, -1} {
+		for _, f := range []float64{0, float64(m), 1, 3600e6, 3600e6, 7, 0} {
 			reply = appendFloat(reply, f)
 		}
 	}

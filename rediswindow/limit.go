@@ -23,8 +23,8 @@ func (b *Backend) check(l *window.Limit) (t window.Traits, err error) {
 	if err := limits.Check(l); err != nil {
 		return t, err
 	}
-	if err := checkMicros(l.Scale); err != nil {
-		return t, err
+	if l.Scale%time.Microsecond != 0 {
+		return t, fmt.Errorf("%w: %v is not a whole number of microseconds", window.ErrScale, l.Scale)
 	}
 	t.MaxCount = MaxCount
 	if l.Algorithm.Rolling() {
@@ -49,14 +49,6 @@ func checkNumber(field string, n, most uint64) error {
 		bound = "at most 2^53-1"
 	}
 	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10), Bound: bound}
-}
-
-// checkMicros returns an error if a scale is not what scripts compute with.
-func checkMicros(scale time.Duration) error {
-	if scale%time.Microsecond != 0 {
-		return fmt.Errorf("%w: %v is not a whole number of microseconds", window.ErrScale, scale)
-	}
-	return nil
 }
 
 // holds returns what a limit allows at once. A Max of 0 allows nothing, whatever the Burst is.

@@ -22,40 +22,36 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 	return list(b, "list", b.names(ctx, keys), read)
 }
 
-// list returns what read finds in hashes.
+// list returns what read finds in hashes, one after the other. What is damaged is passed over.
 func list[T any](b *Backend, call string, names iter.Seq2[string, error],
 	read func(name string) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		err := b.after(call, "", each(b, names, read, func(t T) bool { return yield(t, nil) }))
+		_, err := b.cluster()
 		if err != nil {
-			var none T
-			yield(none, err)
+			names = func(yield func(string, error) bool) { yield("", err) }
 		}
-	}
-}
-
-// each calls f with what read finds in hashes, one after the other, until f returns false. What is damaged is passed
-// over.
-func each[T any](b *Backend, names iter.Seq2[string, error], read func(name string) ([]T, error),
-	f func(T) bool) error {
-	if _, err := b.cluster(); err != nil {
-		return err
-	}
-	for name, err := range names {
-		if err != nil {
-			return err
-		}
-		found, err := read(name)
-		if err != nil && redisclient.About(err) != redisclient.Value {
-			return err
-		}
-		for _, t := range found {
-			if !f(t) {
-				return nil
+		for name, failure := range names {
+			var found []T
+			if err = failure; err == nil {
+				found, err = read(name)
+			}
+			if redisclient.About(err) == redisclient.Value {
+				err = nil
+			}
+			for _, t := range found {
+				if !yield(t, nil) {
+					b.stats.Count(nil)
+					return
+				}
+			}
+			if err != nil {
+				break
 			}
 		}
+		if err := b.after(call, "", err); err != nil {
+			yield(*new(T), err)
+		}
 	}
-	return nil
 }
 
 // names returns the names of the hashes of keys, or of all.
@@ -89,40 +85,28 @@ func (b *Backend) listHash(ctx context.Context, name string) (all []window.Liste
 	return all, err
 }
 
-// ofAll asks the same of all limits of which a hash has a state, or of those with some scales, in one step.
-func (b *Backend) ofAll(ctx context.Context, v verb, name string, scales []time.Duration) (all []part, err error) {
-	there, err := b.stored(ctx, name)
-	for _, l := range there {
-		if len(scales) == 0 || slices.Contains(scales, l.Scale) {
-			all = append(all, part{question: question{verb: v, name: name, limit: l}})
-		}
-	}
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	if err := b.run(ctx, all); err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
 //go:embed lua/fields.lua
 var fieldsLua string
 
 // fieldsScript returns what a hash has.
 var fieldsScript = newScript(fieldsLua)
 
-// stored returns the limits of which a hash has a state. Their Max and Burst are those last used. Fields of others are
-// passed over.
-func (b *Backend) stored(ctx context.Context, name string) (all []window.Limit, err error) {
+// ofAll asks the same of all limits of which a hash has a state, or of those with some scales, in one step. Their Max
+// and Burst are those last used. Fields of others are passed over.
+func (b *Backend) ofAll(ctx context.Context, v verb, name string, scales []time.Duration) ([]part, error) {
 	text, err := b.evalAlone(ctx, fieldsScript, []string{name})
+	var all []part
+	for line := range strings.Lines(text) {
+		l, ok := readField(strings.TrimSuffix(line, "\n"))
+		if ok && (len(scales) == 0 || slices.Contains(scales, l.Scale)) {
+			all = append(all, part{question: question{verb: v, name: name, limit: l}})
+		}
+	}
+	if len(all) > 0 {
+		err = b.run(ctx, all)
+	}
 	if err != nil {
 		return nil, err
-	}
-	for line := range strings.Lines(text) {
-		if l, ok := readField(strings.TrimSuffix(line, "\n")); ok {
-			all = append(all, l)
-		}
 	}
 	return all, nil
 }

@@ -1,12 +1,11 @@
 package rediswindow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -19,14 +18,8 @@ type node struct {
 	alone  chan struct{} // has an element for each request of another script that is in flight
 }
 
-// nodes are the servers of a client: one, or those of a cluster.
-type nodes struct {
-	slots atomic.Pointer[[slots]*node] // the node of each slot; nil: not known yet
-	asked atomic.Int64                 // when the slots were last asked for, in nanoseconds
-
-	mu     sync.Mutex // guards byName
-	byName map[string]*node
-}
+// topology has the node of each slot of a cluster.
+type topology [slots]*node
 
 // The slots of a cluster are asked for again after topologyAge, in the background. If they have moved by then, calls
 // still reach them: the client knows better. They only share requests, and the circuit, of another node.
@@ -45,7 +38,8 @@ func (b *Backend) nodeOf(name string) (*node, error) {
 	if !cluster {
 		return b.single, nil
 	}
-	if b.nodes.due() {
+	last, now := b.asked.Load(), time.Now().UnixNano()
+	if now-last >= int64(topologyAge) && b.asked.CompareAndSwap(last, now) {
 		go b.askForSlots(context.Background())
 	}
 	return b.nodeOfSlot(int(slotOf([]byte(b.tagOf(name))))), nil
@@ -53,7 +47,7 @@ func (b *Backend) nodeOf(name string) (*node, error) {
 
 // nodeOfSlot returns the node of a slot, as far as it is known.
 func (b *Backend) nodeOfSlot(slot int) *node {
-	if known := b.nodes.slots.Load(); known != nil && known[slot] != nil {
+	if known := b.topology.Load(); known != nil && known[slot] != nil {
 		return known[slot]
 	}
 	return b.single
@@ -68,36 +62,26 @@ func (b *Backend) Part(key string) string {
 	return b.nodeOfSlot(slotOfKey(key)).name
 }
 
-// due reports whether the caller is to ask for the slots.
-func (n *nodes) due() bool {
-	last, now := n.asked.Load(), time.Now().UnixNano()
-	return now-last >= int64(topologyAge) && n.asked.CompareAndSwap(last, now)
-}
-
 // slotsScript returns the slots of a cluster: a line for each range, with the first, the last, and the address of the
-// primary. A cluster may tell no host: clients then use the one that they know. A server may be none of a cluster,
-// although its client is: so it is with go-redis behind a Sentinel, if it reads of replicas.
-var slotsScript = newScript(`local lines, ranges = {}, redis.pcall('CLUSTER', 'SLOTS')
-if ranges.err then
-  return string.find(ranges.err, 'cluster support disabled') and '' or ranges
-end
-for i, range in ipairs(ranges) do
+// primary. A cluster may tell no host: clients then use the one that they know. The script fails on a server that is
+// none of a cluster, although its client is: so it is with go-redis behind a Sentinel, if it reads of replicas.
+var slotsScript = newScript(`local lines = {}
+for i, range in ipairs(redis.call('CLUSTER', 'SLOTS')) do
   lines[i] = string.format('%.0f %.0f %s:%.0f', range[1], range[2], range[3][1] or '', range[3][2])
 end
 return table.concat(lines, '\n')`)
 
 // askForSlots asks a server which node has which slots, and then others, because that one may hang.
-func (b *Backend) askForSlots(ctx context.Context) (err error) {
+func (b *Backend) askForSlots(ctx context.Context) {
 	for range 4 {
 		attempt, cancel := context.WithTimeout(ctx, topologyTimeout)
-		var text string
-		text, err = b.evalAlone(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
+		text, err := b.evalAlone(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
 		cancel()
 		if err == nil {
-			return b.learn(text)
+			b.learn(text)
+			return
 		}
 	}
-	return err
 }
 
 // keyOfSlot returns a key of Redis in a slot of a cluster that no backend uses.
@@ -105,28 +89,29 @@ func (b *Backend) keyOfSlot(slot int) string {
 	return b.prefix + "{" + slotTags()[slot] + "}" + version
 }
 
-// learn reads what slotsScript returns.
-func (b *Backend) learn(text string) error {
-	var known [slots]*node
-	b.nodes.mu.Lock()
-	defer b.nodes.mu.Unlock()
+// learn reads what slotsScript returns. Nodes that were known before stay what they are.
+func (b *Backend) learn(text string) {
+	byName := map[string]*node{}
+	for _, n := range cmp.Or(b.topology.Load(), &topology{}) {
+		if n != nil {
+			byName[n.name] = n
+		}
+	}
+	var known topology
 	for line := range strings.Lines(text) {
 		var from, to int
 		var name string
 		if _, err := fmt.Sscan(line, &from, &to, &name); err != nil || from < 0 || to >= slots {
-			return fmt.Errorf("%w: CLUSTER SLOTS returned %q", window.ErrUnavailable, line)
+			return // this is no answer
 		}
-		n := b.nodes.byName[name]
-		if n == nil {
-			n = b.newNode(name)
-			b.nodes.byName[name] = n
+		if byName[name] == nil {
+			byName[name] = b.newNode(name)
 		}
 		for slot := from; slot <= to; slot++ {
-			known[slot] = n
+			known[slot] = byName[name]
 		}
 	}
-	b.nodes.slots.Store(&known)
-	return nil
+	b.topology.Store(&known)
 }
 
 // cluster reports whether the client is one of a cluster. The error says that nothing can be sent.

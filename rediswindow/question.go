@@ -21,13 +21,13 @@ const (
 
 // question is what is asked of a limit.
 type question struct {
-	verb   verb
-	key    string
-	name   string // of its hash
-	limit  window.Limit
-	n      uint64
-	id     int64 // of what is given back
-	opened bool  // the take that is undone has opened the window
+	verb  verb
+	key   string
+	name  string // of its hash
+	limit window.Limit
+	n     uint64
+	of    takeID // what is given back
+	at    int    // the index of one of several takes
 }
 
 // shares reports whether equal questions may be one: of so many takes or hits of one limit, the first ones are granted.
@@ -37,16 +37,10 @@ func (q *question) shares() bool {
 
 // m returns the number m that the script gets with a question that is asked so many times.
 func (q *question) m(times int) uint64 {
-	switch {
-	case q.verb != giveBack && q.verb != undo:
-		return uint64(times)
-	case q.limit.Algorithm.Rolling():
-		_, series := splitID(q.id)
-		return series
-	case q.opened:
-		return 1
+	if q.verb == giveBack || q.verb == undo {
+		return q.of.series
 	}
-	return 0
+	return uint64(times)
 }
 
 // textOf returns the text that the script gets. Now is the time of the store in microseconds, or 0 if it is not known.
@@ -54,10 +48,8 @@ func (b *Backend) textOf(q *question, now float64) string {
 	l := &q.limit
 	holds := holds(l)
 	switch {
-	case (q.verb == giveBack || q.verb == undo) && l.Algorithm.Rolling():
-		holds, _ = splitID(q.id)
 	case q.verb == giveBack || q.verb == undo:
-		holds = uint64(q.id)
+		holds = q.of.place
 	case l.Algorithm == window.SlidingLog:
 		holds = b.maxLog
 	}
@@ -81,7 +73,11 @@ func (b *Backend) textOf(q *question, now float64) string {
 	return string(to)
 }
 
-// The ID of a take of a rolling algorithm is a place and a series, which the script says.
+// takeID is the ID of a take as the script knows it: with a rolling algorithm, a place and a series; otherwise, the place
+// is the ID of the window, and the series is 1 if the take has opened it.
+type takeID struct{ place, series uint64 }
+
+// The ID of a take of a rolling algorithm has both.
 const (
 	placeBits  = 46
 	seriesBits = 17
@@ -92,12 +88,7 @@ func idOf(place, series float64) int64 {
 	return (int64(place)&(1<<placeBits-1))<<seriesBits | (int64(series) + 1)
 }
 
-// splitID returns the place and the series of an ID.
-func splitID(id int64) (place, series uint64) {
-	return uint64(id) >> seriesBits, uint64(id)&(1<<seriesBits-1) - 1
-}
-
-// known reports whether an ID may be one of a take.
-func known(a window.Algorithm, id int64) bool {
-	return id > 0 && (!a.Rolling() || id&(1<<seriesBits-1) != 0)
+// splitID returns the place and the series of an ID. That of no take has a series that is none.
+func splitID(id int64) takeID {
+	return takeID{uint64(id) >> seriesBits, uint64(id)&(1<<seriesBits-1) - 1}
 }

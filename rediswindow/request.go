@@ -4,10 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,8 +17,7 @@ import (
 // call is what is asked together, of one limit or of several. Of a take, all is made or nothing.
 type call struct {
 	parts []part
-	one   [1]part // of a call that asks one limit
-	err   error   // why there are no answers
+	err   error // why there are no answers
 }
 
 type (
@@ -60,69 +57,45 @@ const retries = 2
 // run has the node of its keys make a call. If it returns an error, because ctx has ended, say, the parts still belong
 // to the request.
 func (b *Backend) run(ctx context.Context, parts []part) error {
-	return b.runCall(ctx, &batched{Value: call{parts: parts}})
-}
-
-func (b *Backend) runCall(ctx context.Context, c *batched) error {
-	parts := c.Value.parts
 	n, err := b.nodeOf(parts[0].name)
 	if err != nil {
 		return err
 	}
+	c := &batched{Value: call{parts: parts}}
 	for try := 0; ; try++ {
 		for i := range parts {
 			parts[i].text = b.textOf(&parts[i].question, parts[i].now)
 		}
 		sent, err := n.shared.Do(ctx, c)
-		switch {
-		case err != nil:
+		if err == nil && c.Value.err != nil {
+			err = ctx.Err()
+			sent = true
+		}
+		if err != nil {
 			return notDone(err, sent)
-		case c.Value.err != nil && ctx.Err() != nil:
-			return notDone(ctx.Err(), true)
-		case c.Value.err != nil:
+		}
+		again := slices.ContainsFunc(parts, func(p part) bool { return p.fit == outside })
+		if c.Value.err != nil || try == retries || !again {
 			return c.Value.err
 		}
-		outside := func(p part) bool {
-			_, err := p.fits()
-			return err == errOutside
-		}
-		if try == retries || !slices.ContainsFunc(parts, outside) {
-			return nil
-		}
 	}
 }
 
-// send makes a request of calls, as one script. In a cluster, each key has a script of its own, because while a slot
-// moves to another node, a script may have only one key; all of them are sent at once.
+// send makes a request of calls, as one script. If the server says that some keys must not be together, as a proxy to
+// several does, or that the user may not access all of them, each entry has a script of its own, all at once. So it
+// is in a cluster, as while a slot moves to another node, a script may have only one key.
 func (b *Backend) send(ctx context.Context, entries []entry) {
-	if cluster, err := b.client.Cluster(); err == nil && cluster {
-		b.sendByKey(ctx, byKey(entries))
-		return
-	}
-	b.sendTogether(ctx, entries)
-}
-
-// byKey groups entries that have the same keys.
-func byKey(entries []entry) [][]entry {
-	groups := map[string][]entry{}
-	for _, e := range entries {
-		var names []string
-		for i := range e[0].Value.parts {
-			names = append(names, e[0].Value.parts[i].name)
+	if cluster, err := b.client.Cluster(); err != nil || !cluster || len(entries) == 1 {
+		err := b.sendTogether(ctx, entries)
+		if len(entries) == 1 || !redisclient.AboutSome(err) {
+			return
 		}
-		keys := strings.Join(slices.Compact(names), " ")
-		groups[keys] = append(groups[keys], e)
 	}
-	return slices.Collect(maps.Values(groups))
-}
-
-// sendByKey runs a script for each group, all at once.
-func (b *Backend) sendByKey(ctx context.Context, groups [][]entry) {
 	var all sync.WaitGroup
-	for _, g := range groups[1:] {
-		all.Go(func() { b.sendTogether(ctx, g) })
+	for i := 1; i < len(entries); i++ {
+		all.Go(func() { _ = b.sendTogether(ctx, entries[i:i+1]) })
 	}
-	b.sendTogether(ctx, groups[0])
+	_ = b.sendTogether(ctx, entries[:1])
 	all.Wait()
 }
 
@@ -132,10 +105,8 @@ var windowsLua string
 // windowsScript makes calls. See there for its arguments and what it returns.
 var windowsScript = newScript(windowsLua)
 
-// sendTogether runs a script that is the calls of all entries, and stores the answers in them, or its error. If the
-// server says that some keys must not be together, as a proxy to several does, or that the user may not access all of
-// them, each key gets a script.
-func (b *Backend) sendTogether(ctx context.Context, entries []entry) {
+// sendTogether runs a script that is the calls of entries, and stores the answers in them, or its error.
+func (b *Backend) sendTogether(ctx context.Context, entries []entry) error {
 	keys := make([]string, 0, len(entries))
 	args := append(make([]string, 0, 1+2*len(entries)), b.time())
 	for _, e := range entries {
@@ -150,12 +121,6 @@ func (b *Backend) sendTogether(ctx context.Context, entries []entry) {
 		}
 	}
 	reply, err := b.eval(ctx, windowsScript, keys, args)
-	if redisclient.AboutSome(err) {
-		if groups := byKey(entries); len(groups) > 1 {
-			b.sendByKey(ctx, groups)
-			return
-		}
-	}
 	if err == nil && len(reply) != len(keys)*answerSize {
 		err = fmt.Errorf("%w: the script returned %d bytes for %d limits", window.ErrUnavailable, len(reply), len(keys))
 	}
@@ -170,4 +135,5 @@ func (b *Backend) sendTogether(ctx context.Context, entries []entry) {
 			reply = reply[len(e[0].Value.parts)*answerSize:]
 		}
 	}
+	return err
 }

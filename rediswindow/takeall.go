@@ -36,16 +36,13 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	if err != nil {
 		return false, err
 	}
-	order := make([]int, len(takes)) // that of the keys, so that of several callers one gets what it needs
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(takes[i].Key, takes[j].Key) })
 	parts := make([]part, len(takes))
-	for at, i := range order {
+	for i := range takes {
 		t := &takes[i]
-		parts[at].question = question{verb: take, key: t.Key, name: b.nameOf(t.Key), limit: t.Limit, n: t.N}
+		parts[i].question = question{verb: take, key: t.Key, name: b.nameOf(t.Key), limit: t.Limit, n: t.N, at: i}
 	}
+	// In the order of the keys, of several callers one gets what it needs.
+	slices.SortStableFunc(parts, func(x, y part) int { return strings.Compare(x.key, y.key) })
 	groups := [][]part{parts}
 	if cluster {
 		groups = apart(parts)
@@ -57,11 +54,12 @@ func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []wi
 	if err != nil {
 		return false, err
 	}
-	for at, i := range order {
-		windows[i], _, _ = parts[at].window()
-		if !granted && parts[at].limit.Algorithm.Rolling() {
-			windows[i].ID = 0
+	for i := range parts {
+		w, _, _ := parts[i].window()
+		if !granted && parts[i].limit.Algorithm.Rolling() {
+			w.ID = 0
 		}
+		windows[parts[i].at] = w
 	}
 	return granted, nil
 }
@@ -79,26 +77,26 @@ func apart(parts []part) (groups [][]part) {
 	return groups
 }
 
-// takeGroups makes the takes of groups, one group after the other, all or none. If one refuses, it looks at the windows
-// of the others.
+// takeGroups makes the takes of groups, one group after the other, all or none. If one refuses, those before it give
+// back, and those behind it are looked at.
 func (b *Backend) takeGroups(ctx context.Context, groups [][]part) (granted bool, err error) {
+	granted = true
 	for i, g := range groups {
-		granted, err := b.askGroup(ctx, g)
-		if granted && err == nil {
-			continue
-		}
-		err = cmp.Or(err, b.undo(ctx, groups[:i]))
-		for j := 0; j < len(groups) && err == nil; j++ {
-			if j != i {
-				for k := range groups[j] {
-					groups[j][k].verb = peek
+		made, err := b.askGroup(ctx, g)
+		if granted && (!made || err != nil) {
+			granted = false
+			err = cmp.Or(err, b.undo(ctx, groups[:i]))
+			for _, behind := range groups[i+1:] {
+				for k := range behind {
+					behind[k].verb = peek
 				}
-				_, err = b.askGroup(ctx, groups[j])
 			}
 		}
-		return false, err
+		if err != nil {
+			return false, err
+		}
 	}
-	return true, nil
+	return granted, nil
 }
 
 // askGroup asks what a group is about, and reports whether all of it was made.
@@ -115,28 +113,26 @@ func (b *Backend) askGroup(ctx context.Context, parts []part) (made bool, err er
 	return made, err
 }
 
-// undo gives back what was taken. If ctx ends, it returns an error, and goes on. What can't be given back stays
-// counted.
+// undo gives back what was taken, and leaves what is there then in the parts. If ctx ends, it returns an error, and
+// goes on. What can't be given back stays counted.
 func (b *Backend) undo(ctx context.Context, taken [][]part) (err error) {
 	for _, g := range taken {
-		var parts []part
 		for i := range g {
-			q := g[i].question
-			w, _, _ := g[i].window()
-			if q.n > 0 && known(q.limit.Algorithm, w.ID) {
-				q.verb = undo
-				q.id = w.ID
-				q.opened = g[i].series == opened
-				parts = append(parts, part{question: q})
+			p := &g[i]
+			p.verb = undo
+			p.of = takeID{uint64(p.place), uint64(p.series)}
+			if p.n == 0 {
+				p.verb = peek
 			}
 		}
-		if len(parts) == 0 {
-			continue
+		var failure error
+		ended := api.Await(ctx, func() { failure = b.run(context.WithoutCancel(ctx), g) })
+		if ended == nil {
+			ended = failure
+		} else {
+			ended = notDone(ended, true)
 		}
-		ended := api.Await(ctx, func() { _ = b.run(context.WithoutCancel(ctx), parts) })
-		if ended != nil {
-			err = cmp.Or(err, failed("take", g[0].key, notDone(ended, true)))
-		}
+		err = cmp.Or(err, failed("take", g[0].key, ended))
 	}
 	return err
 }

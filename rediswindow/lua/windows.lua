@@ -28,8 +28,8 @@
 --                  since now is not within the bounds (-3)
 --   used           what counts of the limit
 --   left, wait     in which time nothing does, and in which time n fit, if they do not
---   place, series  of the ID of what was taken; series -1: the place is the ID; -2: also, and the call has opened the
---                  window
+--   place, series  of the ID of what was taken; f, a, c: the place is the ID, and the series is 1 if the call has
+--                  opened the window
 --
 -- The state of a limit is a field of the hash, whose name is the algorithm, the scale or calendar, and, if the limit
 -- has a name, a colon and that. It is eight doubles:
@@ -119,9 +119,9 @@ while keys[first] do
     local part                      -- w: so much of the window before is less than a scale ago
     local low, block                -- l: the number of its first block, and a block
     if fit < 0 then -- not a window
-    elseif kind == 'f' or kind == 'a' or kind == 'c' then -- if no window is open, start is nil
+    elseif kind == 'f' or kind == 'a' or kind == 'c' then -- if none is open that is to stay, start is nil
       local length = kind == 'c' and state and more or scale -- a calendar window that is open keeps its end
-      if not state or now >= start + length or start - now >= length then
+      if verb == 's' or not state or now >= start + length or start - now >= length then
         start, count, id = nil, 0, nil
         if kind == 'c' and (verb == 't' or verb == 'c' or verb == 's') and (now >= ends or now < ends - scale) then
           fit = -3
@@ -192,13 +192,7 @@ while keys[first] do
           fit = min(m, n > 0 and floor((most - count) / n) or m)
           granted, store = fit * n, true
         elseif verb == 's' then
-          count, granted, store = 0, n, true
-          if start and kind == 'c' then
-            id = next_id
-            next_id = id + 1
-          else
-            start = nil
-          end
+          granted, store = n, true
         elseif verb == 'g' or verb == 'u' then
           fit = start and id == holds and count < most and 1 or 0
           if fit > 0 then
@@ -213,9 +207,8 @@ while keys[first] do
           call('HDEL', key, field)
           start, count = nil, 0
         end
-        series = -1
         if store and not start then -- the window opens
-          start, id, series = now, next_id, -2
+          start, id, series = now, next_id, 1
           next_id = id + 1
           if kind == 'a' then
             start = now - now % scale
