@@ -11,29 +11,38 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// A client may be closed between a look for it and the request, because another call has found that its server is a
-// replica. That is no end of the backend, which no policy decides.
+// left is a client that was closed because the backend has left it, before its request was made.
+type left struct {
+	rueidis.Client
+	leave func()
+}
+
+// Do implements [rueidis.Client].
+func (l *left) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	l.leave()
+	return l.Client.Do(ctx, command)
+}
+
+// Another call may find that the server of a client is a replica. That is no end of the backend, which no policy
+// decides.
 func TestAClientThatIsLeftIsNotClosed(t *testing.T) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{testkit.StartRedis(t).Addr}, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	client.Close()
-	for _, now := range []struct {
-		client rueidis.Client
-		err    error
-		want   error
-	}{{nil, window.ErrUnavailable, window.ErrUnavailable}, {nil, window.ErrClosed, window.ErrClosed}, {client, nil, window.ErrClosed}} {
-		current := client
-		a := adapter{now: func() (rueidis.Client, error) {
-			defer func() { current = now.client }()
-			if current == client {
-				return client, nil
-			}
-			return nil, now.err
-		}}
-		if _, err := a.EvalSHA(context.Background(), "digest", nil, nil); !errors.Is(err, now.want) || errors.Is(err, window.ErrClosed) != (now.want == window.ErrClosed) {
-			t.Errorf("%v, want %v", err, now.want)
+	for _, test := range []struct {
+		leave func(a *adapter)
+		want  error
+	}{
+		{func(a *adapter) { a.client, a.err = nil, window.ErrUnavailable }, window.ErrUnavailable},
+		{func(a *adapter) { a.client, a.err = nil, window.ErrClosed }, window.ErrClosed},
+		{func(a *adapter) {}, window.ErrClosed},
+	} {
+		a := &adapter{}
+		a.client = &left{client, func() { test.leave(a) }}
+		if _, err := a.EvalSHA(context.Background(), "digest", nil, nil); !errors.Is(err, test.want) || errors.Is(err, window.ErrClosed) != (test.want == window.ErrClosed) {
+			t.Errorf("%v, want %v", err, test.want)
 		}
 	}
 }

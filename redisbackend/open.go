@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -22,16 +21,27 @@ func init() {
 	}
 }
 
-// opened is a backend with a client of its own.
+// opened is a backend with clients of its own.
 type opened struct {
 	*rediswindow.Backend
-	client *connecting
+	client *adapter
+	stop   context.CancelFunc // ends its ctx
 }
 
-// Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed].
+// Close ends the backend and its client. Further calls fail with an error that matches [window.ErrClosed]. It returns
+// after [api.CloseTimeout] at the latest.
 func (o *opened) Close() error {
 	err := o.Backend.Close()
-	o.client.close()
+	o.stop()
+	a := o.client
+	a.mu.Lock()
+	client := a.client
+	a.client = nil
+	a.err = window.ErrClosed
+	a.mu.Unlock()
+	if client != nil {
+		api.Close(client.Close)
+	}
 	return err
 }
 
@@ -41,18 +51,18 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	if err != nil {
 		return nil, &api.CallError{Package: "redisbackend", Err: err}
 	}
-	c := newConnecting(s.client)
-	o := &opened{rediswindow.New(adapter{now: c.now, left: c.left, name: s.client.InitAddress[0]}, s.backend...), c}
+	a := &adapter{option: s.client, name: s.client.InitAddress[0]}
+	a.err = a.connectError(errors.New("no attempt has ended yet"))
+	o := &opened{client: a}
+	a.ctx, o.stop = context.WithCancel(context.Background())
+	o.Backend = rediswindow.New(a, s.backend...)
 	if s.lazy {
-		go func() {
-			if c.attempt() != nil {
-				c.retry()
-			}
-		}()
+		go a.connect()
 		return o, nil
 	}
-	err = c.connect(ctx)
-	if err == nil {
+	if err = api.Await(ctx, func() { _ = a.attempt() }); err != nil {
+		err = &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
+	} else if _, err = a.now(); err == nil {
 		err = o.Ping(ctx)
 	}
 	if err != nil {
@@ -62,102 +72,54 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	return o, nil
 }
 
-// connecting is a client that connects in the background: at first, if it is lazy, and when the server turns out to be
-// a replica. An address that leads to another primary by then is used soon, although connections to the old one are
-// still there.
-type connecting struct {
-	option rueidis.ClientOption
-	ctx    context.Context // until Close
-	stop   context.CancelFunc
-
-	mu     sync.Mutex     // guards what follows
-	client rueidis.Client // nil: there is none at present
-	err    error          // why
-}
-
 // The pauses between attempts to connect.
 const (
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 400 * time.Millisecond
 )
 
-func newConnecting(option rueidis.ClientOption) *connecting {
-	c := &connecting{option: option}
-	c.err = c.connectError(errors.New("no attempt has ended yet"))
-	c.ctx, c.stop = context.WithCancel(context.Background())
-	return c
-}
-
-// retry makes attempts, after pauses, until one succeeds, or Close.
-func (c *connecting) retry() {
+// connect makes attempts, with pauses, until one succeeds, or Close.
+func (a *adapter) connect() {
 	pause := outage.NewBackoff(shortestPause, longestPause)
-	for pause.Wait(c.ctx, nil) == nil && c.attempt() != nil {
+	for a.attempt() != nil && pause.Wait(a.ctx, nil) == nil {
 	}
-}
-
-// connect makes an attempt, and returns its error, or that of ctx.
-func (c *connecting) connect(ctx context.Context) error {
-	if err := api.Await(ctx, func() { _ = c.attempt() }); err != nil {
-		return &api.CallError{Package: "redisbackend", Call: "connect", Err: err}
-	}
-	_, err := c.now()
-	return err
 }
 
 // attempt makes an attempt to connect.
-func (c *connecting) attempt() error {
-	client, err := rueidis.NewClient(c.option)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (a *adapter) attempt() error {
+	client, err := rueidis.NewClient(a.option)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch {
-	case c.ctx.Err() != nil:
+	case a.ctx.Err() != nil:
 		if err == nil {
 			go client.Close()
 		}
 	case err != nil:
-		c.err = c.connectError(err)
+		a.err = a.connectError(err)
 	default:
-		c.client = client
-		c.err = nil
+		a.client = client
+		a.err = nil
 	}
-	return c.err
+	return a.err
 }
 
-// now returns the client, or why there is none.
-func (c *connecting) now() (rueidis.Client, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.client, c.err
-}
-
-// left has another client made, as the server of this one is a replica.
-func (c *connecting) left(client rueidis.Client, why error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client == client {
-		c.client = nil
-		c.err = c.connectError(why)
+// left has another client made, unless it is shared, as the server of this one has become a replica: an address that
+// leads to another primary by then is used soon, although connections to the old one are still there.
+func (a *adapter) left(client rueidis.Client, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.shared && a.client == client {
+		a.client = nil
+		a.err = a.connectError(why)
 		go client.Close()
-		go c.retry()
-	}
-}
-
-// close ends the client and further attempts. It returns after [api.CloseTimeout] at the latest.
-func (c *connecting) close() {
-	c.stop()
-	c.mu.Lock()
-	client := c.client
-	c.client = nil
-	c.err = window.ErrClosed
-	c.mu.Unlock()
-	if client != nil {
-		api.Close(client.Close)
+		time.AfterFunc(shortestPause, a.connect)
 	}
 }
 
 // connectError returns the error of an attempt, without what is secret: a server that does not know AUTH may repeat it.
-func (c *connecting) connectError(err error) error {
-	err = redisclient.ReplyError(clientError(err), c.option.Password, c.option.Username)
+func (a *adapter) connectError(err error) error {
+	err = redisclient.ReplyError(clientError(err), a.option.Password, a.option.Username)
 	if !errors.Is(err, window.ErrUnavailable) { // no reply to an attempt is about a key
 		err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
 	}

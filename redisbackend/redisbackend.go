@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,12 +25,7 @@ func New(client rueidis.Client, opts ...rediswindow.Option) *rediswindow.Backend
 	if client == nil {
 		panic("redisbackend: New: client is nil")
 	}
-	return rediswindow.New(adapter{
-		now:    func() (rueidis.Client, error) { return client, nil },
-		left:   func(rueidis.Client, error) {},
-		name:   nameOf(client),
-		shared: true,
-	}, opts...)
+	return rediswindow.New(&adapter{client: client, name: nameOf(client), shared: true}, opts...)
 }
 
 // nameOf returns the address of a server of a client.
@@ -43,17 +39,28 @@ func nameOf(client rueidis.Client) string {
 // adapter is a [rediswindow.Client]. Its commands are neither declared read-only nor retryable: the
 // primary must execute them, once.
 type adapter struct {
-	now    func() (rueidis.Client, error)         // the client, or why there is none at present
-	left   func(client rueidis.Client, why error) // is told that the server of the client is a replica
 	name   string
-	shared bool // with calls of the user's, which a connection that is closed at a deadline would fail
+	shared bool                 // with calls of the user's, which a connection that is closed at a deadline would fail
+	option rueidis.ClientOption // of clients that it makes, until ctx ends: one that is shared makes none
+	ctx    context.Context
+
+	mu     sync.Mutex     // guards what follows
+	client rueidis.Client // nil: there is none at present
+	err    error          // why
+}
+
+// now returns the client, or why there is none at present.
+func (a *adapter) now() (rueidis.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.client, a.err
 }
 
 // Punctual implements [rediswindow.Client]. A connection that is shared is not given up at a deadline, and who waits
 // until one is there waits longer.
-func (a adapter) Punctual() bool { return !a.shared }
+func (a *adapter) Punctual() bool { return !a.shared }
 
-func (a adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.Completed) (string, error) {
+func (a *adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.Completed) (string, error) {
 	client, err := a.now()
 	if err != nil {
 		return "", err
@@ -71,14 +78,14 @@ func (a adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.C
 }
 
 // EvalSHA implements [rediswindow.Client].
-func (a adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
+func (a *adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
 	return a.do(ctx, func(b rueidis.Builder) rueidis.Completed {
 		return b.Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 	})
 }
 
 // Eval implements [rediswindow.Client].
-func (a adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
+func (a *adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
 	return a.do(ctx, func(b rueidis.Builder) rueidis.Completed {
 		return b.Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 	})
@@ -92,7 +99,7 @@ type noDeadline struct{ context.Context }
 func (noDeadline) Deadline() (at time.Time, ok bool) { return at, false }
 
 // Scan implements [rediswindow.Client].
-func (a adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
+func (a *adapter) Scan(ctx context.Context, match string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		client, err := a.now()
 		if err != nil {
@@ -137,7 +144,7 @@ func isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
 }
 
 // Subscribe implements [rediswindow.Subscriber].
-func (a adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
+func (a *adapter) Subscribe(ctx context.Context, channel string, received func(message string)) error {
 	client, err := a.now()
 	if err != nil {
 		return err
@@ -147,13 +154,13 @@ func (a adapter) Subscribe(ctx context.Context, channel string, received func(me
 }
 
 // Cluster implements [rediswindow.Client].
-func (a adapter) Cluster() (bool, error) {
+func (a *adapter) Cluster() (bool, error) {
 	client, err := a.now()
 	return err == nil && client.Mode() == rueidis.ClientModeCluster, err
 }
 
 // Name implements [rediswindow.Client].
-func (a adapter) Name() string { return a.name }
+func (a *adapter) Name() string { return a.name }
 
 // clientError returns an error that also matches [window.ErrClosed] if the client was closed, or
 // [window.ErrUnavailable] if the server did not respond.

@@ -65,27 +65,16 @@ func AboutSome(err error) bool {
 
 // Error is a reply that is an error. Its text has no argument of the request.
 type Error struct {
-	text  string
-	about Subject
-	cause error
+	text    string
+	about   Subject
+	matches []error // those of package window, of which the text begins with the first, and that of the client
 }
 
 // Error returns what may be shown of the reply.
 func (e *Error) Error() string { return e.text }
 
 // Unwrap returns the errors of package window that it matches, and the error of the client.
-func (e *Error) Unwrap() []error { return append(sentinels(e.about), e.cause) }
-
-// sentinels returns the errors of package window that a reply matches. The text begins with the first.
-func sentinels(about Subject) []error {
-	switch about {
-	case Keys, Access, Value:
-		return nil
-	case Memory:
-		return []error{window.ErrFull, window.ErrUnavailable}
-	}
-	return []error{window.ErrUnavailable}
-}
+func (e *Error) Unwrap() []error { return e.matches }
 
 // ReplyError returns the error of a reply to a request with the given arguments, of which the text must have none. An
 // error of the client that says that it has no reply is returned as it is, and so is nil.
@@ -98,10 +87,16 @@ func ReplyError(err error, args ...string) error {
 			return err
 		}
 	}
-	e := &Error{text: shown(err.Error(), args), about: About(err), cause: err}
-	if all := sentinels(e.about); len(all) > 0 {
-		e.text = all[0].Error() + ": " + e.text
+	e := &Error{text: shown(err.Error(), args), about: About(err), matches: []error{err}}
+	switch e.about {
+	case Keys, Access, Value:
+		return e
+	case Memory:
+		e.matches = []error{window.ErrFull, window.ErrUnavailable, err}
+	default:
+		e.matches = []error{window.ErrUnavailable, err}
 	}
+	e.text = e.matches[0].Error() + ": " + e.text
 	return e
 }
 
