@@ -14,7 +14,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/parking"
 )
 
 // Dialer says how connections are made. All fields but TLS must be set.
@@ -30,15 +29,8 @@ type Target struct {
 	Address Address
 	Dialer  *Dialer
 	Calls   *conn.Calls // know the client's value size, or learn it from the server
-
-	// Parking is learned from the server. Connect keeps a server parked, and parks it if that is
-	// wanted.
-	Parking *parking.Tracker
-	// Events counts the EVENTs that come before the connection is ready.
+	// Events counts the EVENTs that come before the responses to the probe.
 	Events *atomic.Uint64
-	// AwaitStartUp waits until the server has been up for long enough to be sent anything but a probe
-	// (H17). Parked says that it has been parked.
-	AwaitStartUp func(ctx context.Context, parked bool) error
 	// Go runs what Connect leaves to be done when its context ends, in a goroutine that ends soon.
 	Go func(func())
 }
@@ -47,57 +39,87 @@ type Target struct {
 // share its event loop if requests come as it starts, which kills it (H17).
 const StartUp = 100 * time.Millisecond
 
-// Connection is a network connection that has passed the probe.
+// Connection is a network connection that has passed the probe. Nothing else has been sent on it.
 type Connection struct {
-	Conn  net.Conn
-	ID    codec.ConnID
-	Early []byte // what came after the responses to the probe; conn.New takes it
+	Conn   net.Conn
+	ID     codec.ConnID
+	Parked conn.Response // to parking.Query; what the probe's INSERT may have set, somebody must set again
+	Early  []byte        // what came after the responses to the probe; conn.New takes it
 }
 
-// Connect makes a connection to a server and probes it. The connection receives no EVENTs unless
-// events is true: it unsubscribes from the channels that every connection is subscribed to (H21).
+// Connect makes a connection to a server and probes it. The connection receives no EVENTs of the channel that every
+// connection is subscribed to unless events is true (H21): then it stays subscribed.
 //
 // Every error matches [ErrConnect]. That of a server of another value size is a
 // [*ValueSizeError]; that of a response that can't be one matches [codec.ErrMalformed]; that
 // of a server that has accepted the connection and sent no byte matches [ErrSilent].
 func Connect(ctx context.Context, t *Target, events bool) (*Connection, error) {
-	opening, cancel := t.Dialer.within(ctx)
+	c, err := t.connect(ctx, events)
+	if err != nil {
+		return nil, &ConnectError{Server: t.Server, Err: err}
+	}
+	return c, nil
+}
+
+func (t *Target) connect(ctx context.Context, events bool) (*Connection, error) {
+	opening, cancel := t.Dialer.Within(ctx)
 	defer cancel()
 	nc, err := t.Dialer.open(opening, t.Address)
 	if err != nil {
-		return nil, connectError(t.Server, err)
+		return nil, err
 	}
-	h := &handshake{target: t, nc: nc, receiver: newReceiver(nc, t), events: events}
-	result := make(chan error)
-	t.Go(func() {
-		err := h.run(ctx, opening)
-		select {
-		case result <- err:
-		case <-ctx.Done():
-			nc.Close()
-		}
-	})
+	p := newProbe(nc, t.Events)
+	probed := make(chan error, 1)
+	t.Go(func() { probed <- p.run(events) })
 	select {
-	case err = <-result:
-	case <-ctx.Done():
-		return nil, connectError(t.Server, ctx.Err())
+	case err = <-probed:
+		if err == nil {
+			err = t.checkSize(p.size)
+		} else {
+			err = hintProbe(err, p.head, t.Dialer.TLS != nil)
+		}
+	case <-opening.Done():
+		if ctx.Err() != nil {
+			t.Go(func() { leave(nc, probed) })
+			return nil, ctx.Err()
+		}
+		nc.Close() // a net.Conn of the user may have no deadlines
+		<-probed
+		err = context.Cause(opening)
+		if len(p.head) == 0 {
+			err = fmt.Errorf("%w: %w", ErrSilent, err)
+		}
 	}
 	if err != nil {
 		nc.Close()
-		return nil, connectError(t.Server, err)
+		return nil, err
 	}
-	return &Connection{Conn: nc, ID: h.id, Early: h.receiver.buf}, nil
+	return &p.found, nil
 }
 
-// within returns ctx with the dialer's timeout, whose cause is a timeout but not one of the
+// leave closes a connection once the responses that are due have been received, or conn.CloseGrace is over: what a
+// server can't send keeps its memory for good (H16).
+func leave(nc net.Conn, probed <-chan error) {
+	select {
+	case <-probed:
+	case <-time.After(conn.CloseGrace):
+	}
+	nc.Close()
+}
+
+// checkSize compares the value size of the server with that of the client, which may learn it.
+func (t *Target) checkSize(actual conn.Size) error {
+	if size, teller := t.Calls.Learn(actual, t.Server); size != actual {
+		return &ValueSizeError{Server: t.Server, Client: size.Bytes(), Actual: actual.Bytes(), teller: teller}
+	}
+	return nil
+}
+
+// Within returns ctx with the dialer's timeout, whose cause is a timeout but not one of the
 // caller's.
-func (d *Dialer) within(ctx context.Context) (context.Context, context.CancelFunc) {
+func (d *Dialer) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	cause := fmt.Errorf("no response for %v: %w", d.Timeout, os.ErrDeadlineExceeded)
 	return context.WithTimeoutCause(ctx, d.Timeout, cause)
-}
-
-func connectError(server string, err error) error {
-	return &ConnectError{Server: server, Err: err}
 }
 
 // open makes a network connection, with TLS if there is a configuration for it.

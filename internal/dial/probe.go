@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -27,58 +28,79 @@ const (
 	everyConnection = "*"
 )
 
-// probed is what a probe finds.
-type probed struct {
-	parked conn.Response // shows the record that parks it
-	id     codec.ConnID  // of the connection
-}
-
 // probe asks a server for its value size in one round trip (H6), for the record that parks it, and
 // for the id of the connection. It unsubscribes the connection from the channel of all connections,
 // unless that is to receive EVENTs. All requests are the same for all value sizes.
-func probe(nc net.Conn, r *receiver, events bool) (found probed, err error) {
+type probe struct {
+	in     *bufio.Reader
+	events *atomic.Uint64
+
+	head  []byte    // what was received first; empty if nothing was
+	size  conn.Size // the server's; nil until an EVENT or the probe has told it
+	found Connection
+}
+
+func newProbe(nc net.Conn, events *atomic.Uint64) *probe {
+	return &probe{in: bufio.NewReaderSize(nc, bufferSize), events: events, found: Connection{Conn: nc}}
+}
+
+// requests returns the frames of the probe.
+func requests(events bool) ([]byte, error) {
 	tail := make([]byte, tailSize)
 	rand.Read(tail)
 	copy(tail[tailSize-len(lineEnd):], lineEnd)
 	frames, err := codec.AppendProbe(nil, tail)
-	if err != nil {
-		return found, err
-	}
 	requests := []codec.Request{parking.Query()}
 	if !events {
 		requests = append(requests, codec.Unsubscribe{Channel: []byte(everyConnection)})
 	}
-	for _, q := range append(requests, codec.WhoAmI{}) {
-		if frames, err = q.AppendBinary(frames); err != nil {
-			return found, err
+	for _, r := range append(requests, codec.WhoAmI{}) {
+		if err != nil {
+			break
 		}
+		frames, err = r.AppendBinary(frames)
 	}
-	if _, err := nc.Write(frames); err != nil {
-		return found, err
-	}
-	if r.size, err = probedSize(r); err != nil {
-		return found, err
-	}
-	found.parked, err = next(r, func(src []byte) (conn.Response, int, error) { return r.size.Decode(codec.KindQuery, src) })
+	return frames, err
+}
+
+// run makes the probe.
+func (p *probe) run(events bool) error {
+	frames, err := requests(events)
 	if err != nil {
-		return found, err
+		return err
+	}
+	if _, err := p.found.Conn.Write(frames); err != nil {
+		return err
+	}
+	if _, err := p.in.Peek(1); err != nil {
+		return err
+	}
+	head, _ := p.in.Peek(min(p.in.Buffered(), headSize))
+	p.head = append(p.head, head...)
+	if p.size, err = p.probedSize(); err != nil {
+		return err
+	}
+	decode := func(src []byte) (conn.Response, int, error) { return p.size.Decode(codec.KindQuery, src) }
+	if p.found.Parked, err = next(p, decode); err != nil {
+		return err
 	}
 	if !events {
-		if _, err := next(r, codec.DecodeStatus); err != nil {
-			return found, err
+		if _, err := next(p, codec.DecodeStatus); err != nil {
+			return err
 		}
 	}
-	me, err := next(r, codec.DecodeWhoAmIResponse)
-	found.id = me.ID
-	return found, err
+	me, err := next(p, codec.DecodeWhoAmIResponse)
+	p.found.ID = me.ID
+	p.found.Early, _ = p.in.Peek(p.in.Buffered())
+	return err
 }
 
 // probedSize receives the responses to the requests of codec.AppendProbe. EVENTs between them must be of the size that
 // these tell.
-func probedSize(r *receiver) (conn.Size, error) {
+func (p *probe) probedSize() (conn.Size, error) {
 	var statuses []byte
 	for {
-		status, err := next(r, func(src []byte) (byte, int, error) { return src[0], 1, nil })
+		status, err := next(p, func(src []byte) (byte, int, error) { return src[0], 1, nil })
 		if err != nil {
 			return nil, err
 		}
@@ -88,88 +110,59 @@ func probedSize(r *receiver) (conn.Size, error) {
 			continue
 		}
 		size := conn.SizeOf(bytes)
-		if err == nil && r.size != nil && r.size != size {
+		if err == nil && p.size != nil && p.size != size {
 			err = fmt.Errorf("%w: an EVENT is of a server of another value size", codec.ErrMalformed)
 		}
 		return size, err
 	}
 }
 
-// receiver receives responses, and skips the EVENTs between them.
-type receiver struct {
-	nc     net.Conn
-	size   conn.Size // the server's; nil until an EVENT or the probe has told it
-	buf    []byte    // received and not yet decoded
-	head   []byte    // what was received first; empty if nothing was
-	events *atomic.Uint64
-}
-
-func newReceiver(nc net.Conn, t *Target) *receiver {
-	return &receiver{nc: nc, buf: make([]byte, 0, bufferSize), events: t.Events}
-}
-
-// eventLength returns the length of the EVENT at the start of buf. If the value size is not known, it follows from the
+// eventLength returns the length of the EVENT at the start of src. If the value size is not known, it follows from the
 // EVENT: its third field is the length of the payload, of which no byte but the lowest exceeds codec.MaxFrame>>8. The
 // channel follows, whose first byte does, as it is a star or a hexadecimal digit.
-func (r *receiver) eventLength() (n int, err error) {
-	for bytes := 1; r.size == nil; bytes *= 2 {
+func (p *probe) eventLength(src []byte) (n int, err error) {
+	for bytes := 1; p.size == nil; bytes *= 2 {
 		first := 2 + bytes // byte of the channel
 		switch {
 		case bytes > 8:
 			return 0, fmt.Errorf("%w: an EVENT has no channel", codec.ErrMalformed)
-		case len(r.buf) <= first:
+		case len(src) <= first:
 			return 0, codec.ErrShort
-		case r.buf[first] > codec.MaxFrame>>8:
-			r.size = conn.SizeOf(bytes)
+		case src[first] > codec.MaxFrame>>8:
+			p.size = conn.SizeOf(bytes)
 		}
 	}
-	_, n, err = r.size.DecodeEvent(r.buf)
+	_, n, err = p.size.DecodeEvent(src)
 	return n, err
 }
 
-// next returns the next response. Decode returns the length of the response, or an error that
-// matches codec.ErrShort if it needs more bytes. It is given at least one byte.
-func next[R any](r *receiver, decode func(src []byte) (R, int, error)) (response R, err error) {
+// next returns the next response, and skips the EVENTs before it. Decode returns the length of the response, or an
+// error that matches codec.ErrShort if it needs more bytes. It is given at least one byte.
+func next[R any](p *probe, decode func(src []byte) (R, int, error)) (response R, err error) {
+	need := 1
 	for {
-		n, event := 0, false
-		err := error(codec.ErrShort)
-		switch {
-		case len(r.buf) == 0:
-		case codec.Op(r.buf[0]) == codec.OpEvent:
-			n, err = r.eventLength()
-			event = true
-		default:
-			response, n, err = decode(r.buf)
+		if _, err := p.in.Peek(need); err != nil {
+			return response, err
+		}
+		src, _ := p.in.Peek(p.in.Buffered())
+		n, event := 0, codec.Op(src[0]) == codec.OpEvent
+		if event {
+			n, err = p.eventLength(src)
+		} else {
+			response, n, err = decode(src)
 		}
 		switch {
 		case errors.Is(err, codec.ErrShort):
-			if err := r.receive(); err != nil {
-				return response, err
-			}
+			need = len(src) + 1
 			continue
 		case err != nil:
 			return response, err
 		}
-		r.buf = r.buf[n:]
+		p.in.Discard(n)
 		if !event {
 			return response, nil
 		}
-		r.events.Add(1)
+		p.events.Add(1)
+		need = 1
 	}
-}
-
-// receive waits for bytes and appends them to buf.
-func (r *receiver) receive() error {
-	if len(r.buf) == cap(r.buf) {
-		r.buf = append(make([]byte, 0, bufferSize), r.buf...)
-	}
-	n, err := r.nc.Read(r.buf[len(r.buf):cap(r.buf)])
-	if len(r.head) == 0 {
-		r.head = append(r.head, r.buf[len(r.buf) : len(r.buf)+n][:min(n, headSize)]...)
-	}
-	r.buf = r.buf[:len(r.buf)+n]
-	if n == 0 && err != nil {
-		return err
-	}
-	return nil
 }

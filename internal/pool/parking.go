@@ -81,36 +81,38 @@ func (p *Pool) keepParked(ctx context.Context) (sent bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	return p.park(ctx, r[0], p.roundTrip)
+}
+
+// park does what keepParked does, by round trips, given the response to the Query.
+func (p *Pool) park(ctx context.Context, r conn.Response,
+	roundTrip func(context.Context, func(cl *conn.Call)) ([]conn.Response, bool, error)) (sent bool, err error) {
 	size := p.o.Calls.Size()
 	err = p.parking.KeepParked(r, func(insert bool) (bool, error) {
-		last, sentNow, err := p.roundTrip(ctx, func(cl *conn.Call) {
+		responses, sentNow, err := roundTrip(ctx, func(cl *conn.Call) {
 			if insert {
 				cl.Insert(parking.Insert(size))
 			}
 			cl.Update(parking.Update(size))
 		})
 		sent = sent || sentNow
-		return last.OK, err
+		return err == nil && responses[len(responses)-1].OK, err
 	})
 	return sent, err
 }
 
-// roundTrip sends requests of the pool itself, which add adds to a call, and returns the last response. No connection
-// is made for them, unless there is none.
-func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (last conn.Response, sent bool, err error) {
+// roundTrip is [conn.Conn.RoundTrip] on any shared connection. None is made for it, unless there is none.
+func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (r []conn.Response, sent bool, err error) {
 	for {
 		c, _ := p.pick()
 		if c == nil {
 			if c, err = p.acquire(ctx); err != nil {
-				return last, false, err
+				return nil, false, err
 			}
 		}
-		responses, sent, err := c.RoundTrip(ctx, add)
-		switch {
-		case err == nil:
-			return responses[len(responses)-1], sent, nil
-		case sent || !errors.Is(err, conn.ErrGone):
-			return last, sent, err
+		r, sent, err = c.RoundTrip(ctx, add)
+		if sent || !errors.Is(err, conn.ErrGone) {
+			return r, sent, err
 		}
 		p.discard(c) // it is ending: pick must not return it again
 	}

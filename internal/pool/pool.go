@@ -105,7 +105,7 @@ func New(o Options) (*Pool, error) {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.target = dial.Target{
 		Server: o.Server, Address: o.Address, Dialer: o.Dialer, Calls: o.Calls,
-		Parking: p.parking, Events: &p.counters.Events, AwaitStartUp: p.awaitStartUp, Go: p.background.Go,
+		Events: &p.counters.Events, Go: p.background.Go,
 	}
 	var err error
 	p.puddle, err = puddle.NewPool(&puddle.Config[*conn.Conn]{
@@ -139,23 +139,27 @@ func (p *Pool) Err() error {
 	return p.away
 }
 
-// beginOpening has Close wait for background.Done, or returns an error if the pool is closed.
-func (p *Pool) beginOpening() error {
+// beginOpening returns ctx, which then ends with the pool, too. Close waits for the call of end. It returns an error if
+// the pool is closed.
+func (p *Pool) beginOpening(ctx context.Context) (opening context.Context, end func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return window.ErrClosed
+		return nil, nil, window.ErrClosed
 	}
 	p.background.Add(1)
-	return nil
+	opening, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(p.ctx, cancel)
+	return opening, func() {
+		stop()
+		cancel()
+		p.background.Done()
+	}, nil
 }
 
 // open makes a network connection to the server and probes it. Events says that it is to receive
-// EVENTs. The attempt ends with ctx, and with the pool. The caller is between beginOpening and background.Done.
+// EVENTs. When it returns, the server can be sent anything. The caller is between beginOpening and its end.
 func (p *Pool) open(ctx context.Context, events bool) (*dial.Connection, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
 	p.dials.Add(1)
 	start := time.Now()
 	c, err := dial.Connect(ctx, &p.target, events)
@@ -166,13 +170,76 @@ func (p *Pool) open(ctx context.Context, events bool) (*dial.Connection, error) 
 		p.keepParkedSoon() // the probe may have set the server's timer
 	}
 	if ctx.Err() == nil {
+		if err != nil {
+			p.failures.Add(1)
+		}
 		var changed bool
 		err, changed = p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
 		if changed {
 			p.logLockedUp(errors.Is(err, ErrLockedUp))
 		}
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	if err := p.awaitStartUp(ctx, parking.Parks(c.Parked)); err != nil {
+		c.Conn.Close()
+		return nil, &dial.ConnectError{Server: p.o.Server, Err: err}
+	}
+	return c, nil
+}
+
+// connect makes a connection with the settings of the pool, and returns its id. The caller is between beginOpening and
+// its end.
+func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, codec.ConnID, error) {
+	opened, err := p.open(ctx, o.OnEvent != nil)
+	if err != nil {
+		return nil, codec.ConnID{}, err
+	}
+	o.MaxInFlight = p.o.MaxInFlight
+	o.MaxQueued = p.o.MaxQueued
+	o.StallTimeout = p.o.StallTimeout
+	o.Calls = p.o.Calls
+	o.Counters = &p.counters
+	o.OnEnd = p.ended
+	p.mu.Lock()
+	c := conn.New(opened.Conn, opened.Early, o)
+	if o.Abort {
+		p.dedicated[c] = struct{}{} // before it can end
+	}
+	p.mu.Unlock()
+	if err := p.prepare(ctx, c, opened, o.OnEvent != nil); err != nil {
+		if ctx.Err() == nil {
+			c.Fail(err) // which ended counts
+		}
+		p.background.Go(func() { c.Close(window.ErrClosed) }) // the responses that are due are received
+		return nil, codec.ConnID{}, &dial.ConnectError{Server: p.o.Server, Err: err}
+	}
+	return c, opened.ID, nil
+}
+
+// prepare does what has to be done before any request of a caller: unless c is to receive EVENTs, it unsubscribes c from
+// the channel of its own id (H21), and it has the server stay parked, or be parked if that is wanted, as the probe's
+// INSERT may have set the server's timer.
+func (p *Pool) prepare(ctx context.Context, c *conn.Conn, opened *dial.Connection, events bool) error {
+	ctx, cancel := p.o.Dialer.Within(ctx)
+	defer cancel()
+	_, err := p.park(ctx, opened.Parked, c.RoundTrip)
+	if errors.Is(err, parking.ErrForeign) || errors.Is(err, parking.ErrNotParked) {
+		err = nil // the connection is of use all the same
+	}
+	if err == nil && !events {
+		_, _, err = c.RoundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, unsubscribeOwn(opened)) })
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// unsubscribeOwn unsubscribes a connection from the channel of its own id (H21).
+func unsubscribeOwn(c *dial.Connection) codec.Unsubscribe {
+	return codec.Unsubscribe{Channel: []byte(c.ID.String())}
 }
 
 // awaitStartUp waits until the server has been up for dial.StartUp, if it may have been restarted: there is no
@@ -187,18 +254,12 @@ func (p *Pool) awaitStartUp(ctx context.Context, parked bool) error {
 	return outage.Sleep(ctx, dial.StartUp)
 }
 
-// newConn serves a connection that open has made, with the settings of the pool.
-func (p *Pool) newConn(c *dial.Connection, o conn.Options) *conn.Conn {
-	o.MaxInFlight = p.o.MaxInFlight
-	o.MaxQueued = p.o.MaxQueued
-	o.StallTimeout = p.o.StallTimeout
-	o.Calls = p.o.Calls
-	o.Counters = &p.counters
-	return conn.New(c.Conn, c.Early, o)
-}
-
-// noteEnd is called when a connection has ended.
-func (p *Pool) noteEnd(err error) {
+// ended is called when a connection has ended.
+func (p *Pool) ended(c *conn.Conn, err error) {
+	p.discard(c)
+	p.mu.Lock()
+	delete(p.dedicated, c)
+	p.mu.Unlock()
 	if isLoss(err) {
 		p.failures.Add(1)
 		if p.Parked() {

@@ -124,20 +124,21 @@ func TestReadsFailSoonIfTheServerIsGone(t *testing.T) {
 	})
 }
 
-// deaf is a connection whose other end reads nothing after the handshake.
+// deaf is a connection whose other end reads some writes only.
 type deaf struct {
 	net.Conn
-	writes int // two make the handshake
+	writes int // left
 	closed chan struct{}
 	once   *sync.Once
 }
 
-func newDeaf(nc net.Conn) net.Conn {
-	return &deaf{Conn: nc, closed: make(chan struct{}), once: new(sync.Once)}
+func newDeaf(nc net.Conn, writes int) net.Conn {
+	return &deaf{Conn: nc, writes: writes, closed: make(chan struct{}), once: new(sync.Once)}
 }
 
 func (d *deaf) Write(p []byte) (int, error) {
-	if d.writes++; d.writes <= 2 {
+	if d.writes > 0 {
+		d.writes--
 		return d.Conn.Write(p)
 	}
 	<-d.closed
@@ -175,7 +176,7 @@ func TestACallThatWasSentOnceMayHaveBeenExecuted(t *testing.T) {
 		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := srv.Dial(ctx)
 			if dials++; dials > 1 {
-				nc = newDeaf(nc)
+				nc = newDeaf(nc, 2) // before those of callers
 			}
 			return nc, err
 		}, pool.Options{MaxRetries: 1, StallTimeout: time.Second})

@@ -215,18 +215,13 @@ func (p *Pool) endAttempt(err error) {
 // construct makes a shared connection. It is puddle's constructor, whose context puddle detaches from
 // that of Acquire.
 func (p *Pool) construct(ctx context.Context) (*conn.Conn, error) {
-	if err := p.beginOpening(); err != nil {
-		return nil, err
-	}
-	defer p.background.Done()
-	c, err := p.open(ctx, false)
+	ctx, end, err := p.beginOpening(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return p.newConn(c, conn.Options{OnEnd: func(c *conn.Conn, err error) {
-		p.discard(c)
-		p.noteEnd(err)
-	}}), nil
+	defer end()
+	c, _, err := p.connect(ctx, conn.Options{})
+	return c, err
 }
 
 // admit adds a connection that was just made to live, or returns why that is not possible. The caller holds mu.
@@ -238,7 +233,6 @@ func (p *Pool) admit(r *puddle.Resource[*conn.Conn], err error) error {
 	case p.closed:
 		return window.ErrClosed
 	case err != nil:
-		p.failures.Add(1)
 		return err
 	}
 	if err := r.Value().Err(); err != nil { // it may have ended before it was in live

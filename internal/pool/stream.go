@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -65,16 +66,28 @@ func (p *Pool) stream(ctx context.Context, permits chan struct{}, r codec.Reques
 	if err := p.acquirePermit(ctx, permits); err != nil {
 		return false, err
 	}
-	c, err := p.openUnshared(ctx, false)
+	opening, end, err := p.beginUnshared(ctx)
 	if err != nil {
 		<-permits
 		return false, err
 	}
+	done := func() {
+		<-permits
+		end()
+	}
+	c, err := p.open(opening, false)
+	if err != nil {
+		done()
+		return false, p.unlessClosed(err)
+	}
+	if parking.Parks(c.Parked) {
+		p.keepParkedSoon() // the probe may have set the server's timer
+	}
+	own, _ := unsubscribeOwn(c).AppendBinary(nil) // it can be encoded
 	s := p.newStream(c, decode)
 	go func() {
-		defer p.background.Done() // of openUnshared
-		defer func() { <-permits }()
-		s.run(frame)
+		defer done()
+		s.run(append(own, frame...))
 	}()
 	return s.follow(ctx, take)
 }
@@ -110,6 +123,7 @@ type stream struct {
 	nc     net.Conn
 	decode Decoder
 	rest   []byte // received and not yet decoded
+	alone  bool   // the response to unsubscribeOwn has come
 	begun  bool   // the response has begun: EVENTs can't come any more
 
 	parts chan struct{} // the caller is to take a part; closed when the goroutine has ended
@@ -221,11 +235,16 @@ func (s *stream) timed(f func([]byte) (int, error), b []byte) (int, error) {
 func (s *stream) decodeRest() (done bool, err error) {
 	for len(s.rest) > 0 && !done {
 		n := 0
-		s.begun = s.begun || codec.Op(s.rest[0]) != codec.OpEvent // EVENTs may precede the response (H8)
-		if s.begun {
-			n, done, err = s.decode(s.rest)
-		} else {
+		event := !s.begun && codec.Op(s.rest[0]) == codec.OpEvent // EVENTs may precede the responses (H8)
+		switch {
+		case event:
 			_, n, err = s.pool.o.Calls.Size().DecodeEvent(s.rest)
+		case !s.alone:
+			_, n, err = codec.DecodeStatus(s.rest)
+			s.alone = true
+		default:
+			s.begun = true
+			n, done, err = s.decode(s.rest)
 		}
 		s.rest = s.rest[n:]
 		switch {
@@ -235,9 +254,9 @@ func (s *stream) decodeRest() (done bool, err error) {
 			return false, fmt.Errorf("%w: the response is longer than %d bytes", conn.ErrProtocol, s.pool.o.MaxResponse)
 		case err != nil:
 			return false, fmt.Errorf("%w: %w", conn.ErrProtocol, err)
-		case !s.begun:
+		case event:
 			s.pool.counters.Events.Add(1)
-		case !s.hand():
+		case s.begun && !s.hand():
 			return false, context.Cause(s.ctx)
 		}
 	}

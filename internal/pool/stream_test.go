@@ -88,7 +88,10 @@ func TestAServerThatDoesNotReadEndsAStream(t *testing.T) {
 		srv := inMemory(t)
 		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := srv.Dial(ctx)
-			return newDeaf(nc), err
+			if srv.Conns() > 1 {
+				nc = newDeaf(nc, 1)
+			}
+			return nc, err
 		}, pool.Options{StallTimeout: 3 * time.Second})
 		start := time.Now()
 		_, sent, err := s.list(t.Context(), nil)
@@ -209,7 +212,7 @@ func TestAStreamIsTheSameInWhateverPiecesItArrives(t *testing.T) {
 					want = append(want, string(e.Key))
 				}
 				require.Equal(t, want, keys)
-				require.EqualValues(t, 1, s.Stats().Answered)
+				require.EqualValues(t, 2, s.Stats().Answered, "the other is that of the shared connection")
 				require.EqualValues(t, c.events, s.Stats().Events)
 			})
 		}

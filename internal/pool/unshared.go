@@ -7,32 +7,36 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/window"
 )
 
-// openUnshared makes a connection that callers do not share. Unlike that of a shared connection, its making ends with
-// ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
-// (H17), and so that the pool tries to reconnect if the server can't be reached. If openUnshared returns no error,
-// its caller calls background.Done.
-func (p *Pool) openUnshared(ctx context.Context, events bool) (*dial.Connection, error) {
+// beginUnshared is beginOpening for a connection that callers do not share. Unlike that of a shared connection, its
+// making ends with ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
+// (H17), and so that the pool tries to reconnect if the server can't be reached.
+func (p *Pool) beginUnshared(ctx context.Context) (opening context.Context, end func(), err error) {
 	if _, err := p.acquire(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := p.beginOpening(); err != nil {
-		return nil, err
+	return p.beginOpening(ctx)
+}
+
+// connectUnshared makes a connection that callers do not share.
+func (p *Pool) connectUnshared(ctx context.Context, o conn.Options) (*conn.Conn, codec.ConnID, error) {
+	opening, end, err := p.beginUnshared(ctx)
+	if err != nil {
+		return nil, codec.ConnID{}, err
 	}
-	c, err := p.open(ctx, events)
-	switch {
-	case err == nil:
-		return c, nil
-	case p.ctx.Err() != nil:
-		err = window.ErrClosed
-	case ctx.Err() == nil:
-		p.failures.Add(1)
+	defer end()
+	c, id, err := p.connect(opening, o)
+	return c, id, p.unlessClosed(err)
+}
+
+// unlessClosed returns why a connection could not be made.
+func (p *Pool) unlessClosed(err error) error {
+	if err != nil && p.ctx.Err() != nil {
+		return window.ErrClosed
 	}
-	p.background.Done()
-	return nil, err
+	return err
 }
 
 // Dedicated makes a connection for calls that depend on the responses to earlier ones, and so must
@@ -45,25 +49,8 @@ func (p *Pool) openUnshared(ctx context.Context, events bool) (*dial.Connection,
 //
 // Calls that create records need [Pool.AddParking] before and [Pool.RemoveParking] after.
 func (p *Pool) Dedicated(ctx context.Context) (*conn.Conn, error) {
-	opened, err := p.openUnshared(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	defer p.background.Done()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		opened.Conn.Close()
-		return nil, window.ErrClosed
-	}
-	c := p.newConn(opened, conn.Options{Abort: true, OnEnd: func(c *conn.Conn, err error) {
-		p.noteEnd(err)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.dedicated, c)
-	}})
-	p.dedicated[c] = struct{}{}
-	return c, nil
+	c, _, err := p.connectUnshared(ctx, conn.Options{Abort: true})
+	return c, err
 }
 
 // allDedicated returns the dedicated connections.
@@ -77,13 +64,5 @@ func (p *Pool) allDedicated() []*conn.Conn {
 // caller closes it with window.ErrClosed, and makes the health checks. ForEvents returns an error while
 // there is no shared connection, and none can be made.
 func (p *Pool) ForEvents(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
-	opened, err := p.openUnshared(ctx, true)
-	if err != nil {
-		return nil, codec.ConnID{}, err
-	}
-	defer p.background.Done()
-	c := p.newConn(opened, conn.Options{
-		OnEvent: onEvent, OnEnd: func(_ *conn.Conn, err error) { p.noteEnd(err) },
-	})
-	return c, opened.ID, nil
+	return p.connectUnshared(ctx, conn.Options{OnEvent: onEvent})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
-	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pubsub"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
@@ -52,8 +51,7 @@ func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockse
 			Open: func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
 				c.dials.Add(1)
 				nc, err := dial.Connect(ctx, &dial.Target{
-					Server: srv.Addr(), Calls: calls, Dialer: dialer, Parking: parking.NewTracker(parking.Automatic), Events: &c.counters.Events,
-					AwaitStartUp: func(context.Context, bool) error { return nil }, Go: func(f func()) { go f() },
+					Server: srv.Addr(), Calls: calls, Dialer: dialer, Events: &c.counters.Events, Go: func(f func()) { go f() },
 				}, true)
 				if err != nil {
 					c.failures.Add(1)

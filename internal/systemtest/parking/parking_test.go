@@ -155,7 +155,7 @@ func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
 				require.GreaterOrEqual(t, len(ops), 11)
 				if !backend {
 					require.Equal(t, []codec.Op{
-						codec.OpQuery, codec.OpUnsubscribe, codec.OpWhoAmI, codec.OpUnsubscribe, codec.OpInsert, codec.OpUpdate,
+						codec.OpQuery, codec.OpUnsubscribe, codec.OpWhoAmI, codec.OpInsert, codec.OpUpdate, codec.OpUnsubscribe,
 					}, ops[5:11], "after the probe, though nobody asks for anything")
 				}
 				require.Contains(t, srv.Keys(), "")

@@ -80,7 +80,7 @@ func (c *processConn) Write(b []byte) (int, error) {
 		return 0, errKilled
 	}
 	n, err := c.Conn.Write(b)
-	if f := c.onList.Load(); f != nil && len(b) <= 2 && codec.Op(b[len(b)-1]) == codec.OpList { // perhaps after an INFO
+	if f := c.onList.Load(); f != nil && len(b) <= 36 && codec.Op(b[len(b)-1]) == codec.OpList { // perhaps behind others
 		(*f)()
 	}
 	return n, err
