@@ -1,7 +1,11 @@
 package postgresbackend
 
 import (
+	"cmp"
+	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/window"
@@ -11,61 +15,53 @@ import (
 type call struct {
 	apply func(parts []part, t algorithm.Time) // does what the call is for to the records of the rows
 	parts []part                               // their windows are the result
-	err   error                                // errConflict: the call has not been counted
+	err   error                                // if it is errNotCounted, the call can be made again
 }
 
 // part is what a call does with one row.
 type part struct {
-	count
+	id
+	rule   algorithm.Rule // by which it counts there
 	n      uint64
 	row    *row          // of the present request
 	window window.Window // the result
 }
 
-// count says which row a call is about, and by which rule it counts there.
-type count struct {
-	id
-	rule algorithm.Rule
-}
-
 // newPart returns what a call does with the row of a key and limit. The limit has been checked.
 func newPart(key string, l *window.Limit, n uint64) part {
-	p := part{count: count{idOf(key, l), algorithm.RuleOf(l)}, n: n}
+	p := part{id: idOf(key, l), rule: algorithm.RuleOf(l), n: n}
 	p.rule.MaxLog = MaxLog
 	return p
 }
 
-// decide computes the result of the call, and changes the records of its rows accordingly.
-func (c *call) decide(t algorithm.Time) {
+// rowError returns the error of one of its rows.
+func (c *call) rowError() error {
 	for i := range c.parts {
-		if c.err = c.parts[i].row.err; c.err != nil {
-			return
+		if err := c.parts[i].row.err; err != nil {
+			return err
 		}
 	}
-	c.apply(c.parts, t)
+	return nil
 }
 
 // takeParts makes all takes or none, and sets the windows.
 func takeParts(parts []part, t algorithm.Time) {
 	fit := true
 	for i := range parts {
-		parts[i].call(algorithm.Peek, t)
+		parts[i].decide(algorithm.Peek, t)
 		fit = fit && !parts[i].window.Refused
 	}
 	for i := range parts {
 		if fit || len(parts) == 1 {
-			parts[i].call(algorithm.Take, t)
+			parts[i].decide(algorithm.Take, t)
 		}
 	}
 }
 
-// call makes a call for the record of the row, and sets the window. A Peek changes nothing. A take that does not fit
+// decide makes a call for the record of the row, and sets the window. A Peek changes nothing. A take that does not fit
 // gives the record the Max of its limit: a token bucket is refilled by it from now on.
-func (p *part) call(v algorithm.Verb, t algorithm.Time) {
+func (p *part) decide(v algorithm.Verb, t algorithm.Time) {
 	before := p.row.record
-	if v == algorithm.Set {
-		p.row.end()
-	}
 	state := p.rule.Call(v, &p.row.record, t, p.n, rand.Uint64()|1)
 	p.window = state.Window(t)
 	after := &p.row.record
@@ -73,7 +69,80 @@ func (p *part) call(v algorithm.Verb, t algorithm.Time) {
 	switch {
 	case v == algorithm.Peek:
 		*after = before
-	case adopted, state.Wait == 0 && (p.n > 0 || !p.rule.Takes(v)):
+	case v == algorithm.Set, adopted, state.Wait == 0 && (p.n > 0 || !p.rule.Takes(v)):
 		p.row.changed = true
 	}
+}
+
+// row is a row of the table in a request.
+type row struct {
+	id
+	rule    algorithm.Rule // of one of its parts
+	record  algorithm.Record
+	err     error // what is stored is no record, or errConflict
+	before  int64 // the version that was read; 0: there is no row
+	version int64 // the version that is written
+	changed bool  // the record is not what was read: it has to be written
+}
+
+// rowsOf returns the rows of some calls, in the order of their ids, and sets those of their parts.
+func rowsOf(calls []*batched) []*row {
+	var rows []*row
+	known := make(map[id]*row, len(calls))
+	for _, c := range calls {
+		for i := range c.Value.parts {
+			p := &c.Value.parts[i]
+			p.row = known[p.id]
+			if p.row == nil {
+				p.row = &row{id: p.id, rule: p.rule}
+				known[p.id] = p.row
+				rows = append(rows, p.row)
+			}
+		}
+	}
+	slices.SortFunc(rows, func(r, s *row) int {
+		return cmp.Or(strings.Compare(r.key, s.key), strings.Compare(r.limit, s.limit))
+	})
+	return rows
+}
+
+// load sets the record to what was read at a time. It starts then if the clock has gone back by more than a scale.
+func (r *row) load(state []byte, version int64, t algorithm.Time) {
+	record, err := r.rule.How.ReadBinary(state)
+	if err != nil {
+		r.err = unreadable(err)
+	}
+	r.record = record
+	r.before = version
+	r.changed = r.rule.Restart(&r.record, t)
+}
+
+// ends returns when nothing counts any more, in nanoseconds since 1970.
+func (r *row) ends(t algorithm.Time) int64 {
+	left := max(r.rule.Left(&r.record, t), 0)
+	return t.Now + min(int64(left), math.MaxInt64-max(t.Now, 0))
+}
+
+// idColumns returns the ids of some rows as columns of the table.
+func idColumns(rows []*row) []any {
+	var keys, lims [][]byte
+	for _, r := range rows {
+		keys = append(keys, []byte(r.key))
+		lims = append(lims, []byte(r.limit))
+	}
+	return []any{keys, lims}
+}
+
+// columns gives some rows new versions, and returns the rows as columns of the table.
+func columns(rows []*row, t algorithm.Time) []any {
+	var ends, versions, before []int64
+	var states [][]byte
+	for _, r := range rows {
+		r.version = 1 + rand.Int64N(1<<62)
+		ends = append(ends, r.ends(t))
+		versions = append(versions, r.version)
+		before = append(before, r.before)
+		states = append(states, r.record.AppendBinary([]byte{}))
+	}
+	return append(idColumns(rows), ends, versions, before, states)
 }

@@ -28,8 +28,8 @@
 //     there is no second one.
 //
 // Nothing is locked in between: a process that stops there makes nobody wait. A TakeAll of several counts locks their
-// rows in between, and so do calls for a key after three conflicts in a row, and those that follow within a second. The
-// lock of a process that stops is gone after a second.
+// rows in between, and so does a call after three conflicts in a row. The lock of a process that stops is gone after a
+// second.
 //
 // Every write gives its row another version, a random number. So what was read is what is changed, or the write does
 // nothing. A row that has ended is deleted a minute later, by one of the processes.
@@ -38,22 +38,21 @@
 //
 // A Take goes through these files, in this order:
 //
-//  1. postgresbackend.go: the method checks its arguments, and makes a call of them: a verb, and a part for each row
-//     that it is about. When the result is there, it returns the windows of the parts, and counts the call for Stats.
+//  1. postgresbackend.go: the method checks its arguments, and submits a call: what to do, and a part for each row that
+//     it is about. When the result is there, it returns the windows of the parts, and counts the call for Stats.
 //  2. id.go: what is stored of a key and limit is the id of the row.
-//  3. lane.go: the call enters one of two lanes. Requests of the free lane lock nothing, those of the locking lane lock
-//     their rows. A lane has one request in flight, and queues calls until it is back: package internal/batch does
-//     that. If its row has had a conflict, the call enters the free lane again, and after three conflicts the locking
-//     lane.
-//  4. row.go: the calls of a request share a row for each id.
-//  5. request.go: the request makes the first round trip, and loads what it has read into the rows. It lets all calls
-//     decide, one after the other, makes the second round trip, and tells the calls about conflicts or an error.
-//  6. call.go: to decide, a call applies its verb to the records of its rows, by package internal/algorithm. That sets
-//     its windows, and marks the rows that it has changed.
-//  7. schema.go: the statements of the round trips, and the table.
+//  3. request.go: the call enters one of two lanes. Requests of the free lane lock nothing, those of the locking lane
+//     lock their rows. A lane has one request in flight, and queues calls until it is back: package internal/batch does
+//     that. The request makes the first round trip, and loads what it has read into the rows, which its calls share. It
+//     applies all calls, one after the other, and makes the second round trip. A call that was not counted, as its row
+//     has a conflict or the connection was lost before, is made again, and after three attempts in the locking lane.
+//  4. call.go: to be applied, a call changes the records of its rows, by package internal/algorithm. That sets its
+//     windows, and marks the rows that have to be written.
+//  5. table.go: the statements of the round trips, and the table. It deletes rows that are over.
+//  6. server.go: what both round trips and all others have in common: a connection, a time limit, and what an error of
+//     the server means.
 //
-// Apart from that, open.go reads URLs, list.go lists what is counted, sweep.go deletes rows that are over, and
-// errors.go says what an error of the server means.
+// Apart from that, open.go reads URLs, and list.go lists what is counted.
 //
 // # Errors
 //

@@ -1,7 +1,6 @@
 package postgresbackend
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -19,9 +18,7 @@ type id struct{ key, limit string }
 // idOf returns the id of a key and limit. Of the limit, the algorithm, the scale, and the name are stored. Before the
 // name, calendar windows have the unit, the start day, and the zone with a zero byte.
 func idOf(key string, l *window.Limit) id {
-	var space [128]byte
-	to := append(space[:0], byte(l.Algorithm))
-	to = binary.BigEndian.AppendUint64(to, uint64(l.Scale))
+	to := binary.BigEndian.AppendUint64([]byte{byte(l.Algorithm)}, uint64(l.Scale))
 	if l.Calendar != 0 {
 		of := limits.Identity(l)
 		to = append(to, byte(of.Calendar), of.StartDay)
@@ -44,26 +41,20 @@ func storedKey(key string) string {
 	return key[:longestKey+1-len(digest)] + digest
 }
 
-func (i id) compare(j id) int {
-	return cmp.Or(strings.Compare(i.key, j.key), strings.Compare(i.limit, j.limit))
-}
-
 // windowLimit returns the limit of an id, without its Max and Burst.
-func (i id) windowLimit() (window.Limit, error) {
-	if len(i.limit) < 9 {
-		return window.Limit{}, fmt.Errorf("%w: lim of a row has %d bytes", errRow, len(i.limit))
+func windowLimit(stored []byte) (window.Limit, error) {
+	if len(stored) < 9 {
+		return window.Limit{}, fmt.Errorf("lim has %d bytes", len(stored))
 	}
 	l := window.Limit{
-		Algorithm: window.Algorithm(i.limit[0]),
-		Scale:     time.Duration(binary.BigEndian.Uint64([]byte(i.limit[1:9]))), Name: i.limit[9:],
+		Algorithm: window.Algorithm(stored[0]),
+		Scale:     time.Duration(binary.BigEndian.Uint64(stored[1:9])),
+		Name:      string(stored[9:]),
 	}
 	if l.Algorithm == window.CalendarWindow && len(l.Name) > 2 {
 		l.Calendar = window.Calendar(l.Name[0])
 		l.StartDay = l.Name[1]
 		l.Zone, l.Name, _ = strings.Cut(l.Name[2:], "\x00")
 	}
-	if err := limits.Check(&l); err != nil {
-		return l, fmt.Errorf("%w: %v", errRow, err)
-	}
-	return l, nil
+	return l, limits.Check(&l)
 }

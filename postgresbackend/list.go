@@ -1,9 +1,9 @@
 package postgresbackend
 
 import (
+	"bytes"
 	"context"
 	"iter"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,97 +12,81 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// listPage is how many rows List reads at a time.
-const listPage = 256
-
 // lastKey is after all keys that are stored.
-var lastKey = strings.Repeat("\xff", longestKey+2)
+var lastKey = bytes.Repeat([]byte{0xff}, longestKey+2)
 
 // List implements [window.Backend]. It reads 256 rows at a time, in the order of their keys. The error of a row that
 // can't be read follows the others.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
-		var key string // of the row with the error
+		var key []byte // of the row with the error
 		var failed error
 		for spans := spansOf(keys); len(spans) > 0; {
 			page, err := b.page(ctx, spans[0])
 			if err != nil {
-				key, failed = "", err
+				key, failed = nil, err
 				break
 			}
 			for _, f := range page {
-				l, err := f.listed()
+				l, err := b.listed(f)
 				if err != nil {
-					key, failed = f.key, err
+					key, failed = f.Key, err
 				} else if l.Window.Left > 0 && !yield(l, nil) {
-					_ = b.after("list", "", nil)
 					return
 				}
+				spans[0].key = f.Key
+				spans[0].lim = f.Lim
 			}
-			if len(page) < listPage {
+			if len(page) < maxRows {
 				spans = spans[1:]
-			} else {
-				spans[0].after = page[len(page)-1].id
 			}
 		}
-		if err := b.after("list", key, failed); err != nil {
+		if err := b.after("list", string(key), failed); err != nil {
 			yield(window.Listed{}, err)
 		}
 	}
 }
 
-// found is a row that was found.
-type found struct {
-	id
-	state []byte
-	at    algorithm.Time
-}
-
-// listed describes what is counted.
-func (f *found) listed() (window.Listed, error) {
-	l, err := f.windowLimit()
-	if err != nil {
-		return window.Listed{}, err
-	}
-	r := row{count: newPart("", &l, 0).count}
-	r.load(f.state, 0, f.at)
-	if r.err != nil {
-		return window.Listed{}, r.err
-	}
-	return algorithm.Listed(f.key, len(f.key) > longestKey, l, &r.record, f.at), nil
-}
-
-// span is the rows after an id, up to a key.
-type span struct {
-	after id
-	last  string
-}
+// span is the rows after a key and lim, up to the last key.
+type span struct{ key, lim, last []byte }
 
 // spansOf returns the rows of some keys, or of all.
 func spansOf(keys []string) (spans []span) {
 	if len(keys) == 0 {
-		return []span{{last: lastKey}}
+		return []span{{key: []byte{}, lim: []byte{}, last: lastKey}}
 	}
 	for _, key := range keys {
-		stored := storedKey(key)
-		spans = append(spans, span{id{key: stored}, stored})
+		stored := []byte(storedKey(key))
+		spans = append(spans, span{key: stored, lim: []byte{}, last: stored})
 	}
 	return spans
 }
 
-// page reads the first rows of a span, at most listPage.
+// found is a row as listSQL returns it.
+type found struct {
+	Key, Lim, State []byte
+	Micros          int64
+}
+
+// page reads the first rows of a span, at most maxRows.
 func (b *Backend) page(ctx context.Context, s span) (page []found, err error) {
-	err = b.on(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, _ := conn.Query(ctx, b.sql.list, []byte(s.after.key), []byte(s.after.limit), []byte(s.last), int64(listPage))
-		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
-			var key, limit []byte
-			var micros int64
-			err = row.Scan(&key, &limit, &f.state, &micros)
-			f.id = id{string(key), string(limit)}
-			f.at = b.timeOf(micros)
-			return f, err
-		})
+	err = b.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, _ := conn.Query(ctx, b.sql(listSQL), s.key, s.lim, s.last, int64(maxRows))
+		page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[found])
 		return err
 	})
 	return page, err
+}
+
+// listed describes what is counted.
+func (b *Backend) listed(f found) (window.Listed, error) {
+	l, err := windowLimit(f.Lim)
+	if err != nil {
+		return window.Listed{}, unreadable(err)
+	}
+	record, err := algorithm.Of(l.Algorithm).ReadBinary(f.State)
+	if err != nil {
+		return window.Listed{}, unreadable(err)
+	}
+	return algorithm.Listed(string(f.Key), len(f.Key) > longestKey, l, &record, b.timeOf(f.Micros)), nil
 }

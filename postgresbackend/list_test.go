@@ -1,6 +1,7 @@
 package postgresbackend_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/postgresbackend"
@@ -51,7 +54,7 @@ func TestList(t *testing.T) {
 		expect(t, l.Digest == (key != "k9") && (key == "k9" || strings.HasPrefix(key, "longlong") && l.Window.Count == 4), "%q: %+v", key, l)
 	}
 	expect(t, len(list("k7")) == 1, "the loop has not ended")
-	n, err := b.Delete(t.Context(), "k7")
+	n, err := b.Delete(t.Context(), "k7", []time.Duration{}...)
 	expect(t, n == 2 && err == nil && len(list("k7")) == 0, "%d are deleted, %v", n, err)
 }
 
@@ -92,13 +95,25 @@ func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {
 			}
 		})
 	}
-	swept := 0
-	for range 400 {
-		n, err := postgresbackend.Sweep(t.Context(), b)
+	table := opts[len(opts)-1]
+	sweeper := postgresbackend.New(pool, table) // by the time of the server
+	count := func(where string) (n int) {
+		t.Helper()
+		noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+postgresbackend.Table(b)+" WHERE lim "+where).Scan(&n))
+		return n
+	}
+	// sweep sweeps although it was done in the last minute.
+	sweep := func() {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), "DELETE FROM "+postgresbackend.Table(b)+" WHERE lim = ''")
 		noError(t, err)
-		swept += n
+		noError(t, postgresbackend.Sweep(t.Context(), sweeper))
+	}
+	for range 400 {
+		sweep()
 		time.Sleep(10 * time.Millisecond)
 	}
+	left := count("<> ''")
 	done.Store(true)
 	all.Wait()
 	for window, n := range granted {
@@ -110,18 +125,14 @@ func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {
 			expect(t, sorted[i].Sub(sorted[i-1]) >= limit.Scale, "%s: windows end at %v and %v", key, sorted[i-1], sorted[i])
 		}
 	}
-	expect(t, swept > 10 && len(granted) > 100, "%d rows were deleted, %d windows opened", swept, len(granted))
+	expect(t, left < 10 && len(granted) > 100, "%d of 10 rows were left, %d windows opened", left, len(granted))
 	must(t, b.Take, "kept", hourly, 1)
 	time.Sleep(grace + 2*limit.Scale)
-	_, err := postgresbackend.Sweep(t.Context(), b)
-	noError(t, err)
-	var left int
-	noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+postgresbackend.Table(b)+" WHERE lim <> ''").Scan(&left))
-	expect(t, left == 1, "%d rows are left", left)
-	table := opts[len(opts)-1]
-	for i, b := range []*postgresbackend.Backend{b, postgresbackend.New(pool, table), postgresbackend.New(pool, table)} {
-		due, err := postgresbackend.SweepIfDue(t.Context(), b)
-		noError(t, err)
-		expect(t, due == (i == 1), "backend %d sweeps: %v; the first has a clock of its own, the last one is too early", i, due)
-	}
+	sweep()
+	expect(t, count("<> ''") == 1, "%d rows are left", count("<> ''"))
+	err := postgresbackend.Sweep(t.Context(), sweeper)
+	expect(t, errors.Is(err, pgx.ErrNoRows), "a sweep follows another one at once: %v", err)
+	_, err = pool.Exec(t.Context(), "DELETE FROM "+postgresbackend.Table(b)+" WHERE lim = ''")
+	noError(t, errors.Join(err, postgresbackend.Sweep(t.Context(), b)))
+	expect(t, count("= ''") == 0, "a backend with a clock of its own sweeps")
 }

@@ -1,9 +1,9 @@
 package postgresbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,33 +16,24 @@ import (
 )
 
 func init() {
-	for _, scheme := range []string{"postgres", "postgresql"} {
-		window.Register(scheme, open)
-	}
+	window.Register("postgres", open)
+	window.Register("postgresql", open)
 }
 
-const (
-	// defaultConns is how many connections a process has by default: one for each lane.
-	defaultConns = 2
-	// The pauses between attempts to make the table of a backend that was opened lazily.
-	shortestPause = 100 * time.Millisecond
-	longestPause  = 5 * time.Second
-)
-
-// settings are those that pgx sends to the server and that make sense here, or are of its environment.
-var settings = []string{"application_name", "options", "search_path", "timezone"}
+// defaultConns is how many connections a process has by default: one for each lane.
+const defaultConns = 2
 
 // open opens the backend of a URL. Unless it is lazy, it makes the table if that is missing.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	parsed, err := parseURL(text)
 	if err != nil {
-		return nil, &api.CallError{Package: "postgresbackend", Err: err}
+		return nil, err
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), parsed.config)
 	if err != nil {
-		return nil, &api.CallError{Package: "postgresbackend", Err: configError("%w", err)}
+		return nil, configError("%w", err)
 	}
-	b := New(pool, parsed.opts...)
+	b := New(pool, func(o *options) { *o = parsed.options })
 	b.owned = true
 	if parsed.lazy {
 		go b.prepareUntilDone()
@@ -50,9 +41,6 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	}
 	if err := b.prepare(ctx); err != nil {
 		_ = b.Close()
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
 		return nil, &api.CallError{Package: "postgresbackend", Call: "open", Err: err}
 	}
 	return b, nil
@@ -60,74 +48,66 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 
 // prepareUntilDone makes the table if it is missing, as soon as the server responds.
 func (b *Backend) prepareUntilDone() {
-	pause := outage.NewBackoff(shortestPause, longestPause)
+	pause := outage.NewBackoff(100*time.Millisecond, 5*time.Second)
 	for b.prepare(b.life) != nil && pause.Wait(b.life, nil) == nil {
 	}
 }
 
 // configError returns an error that matches [window.ErrConfig].
 func configError(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{window.ErrConfig}, args...)...)
+	err := fmt.Errorf("%w: "+format, append([]any{window.ErrConfig}, args...)...)
+	return &api.CallError{Package: "postgresbackend", Err: err}
 }
 
 // parsedURL is what a URL says.
 type parsedURL struct {
+	options
 	config *pgxpool.Config
-	opts   []Option
 	lazy   bool
 }
 
 // parseURL reads a URL. No error has a part of its password, which can be at odd places of a URL that is malformed.
-func parseURL(text string) (parsed parsedURL, err error) {
+func parseURL(text string) (*parsedURL, error) {
 	_, rest, _ := strings.Cut(text, "://")
-	parsed.config, err = pgxpool.ParseConfig(text)
+	config, err := pgxpool.ParseConfig(text)
 	if err != nil || strings.ContainsAny(rest[:strings.LastIndexByte(rest, '@')+1], "/?#") {
-		return parsed, configError("the URL is malformed, or a character of its user or password is not percent-encoded")
+		return nil, configError("the URL is malformed, or a character of its user or password is not percent-encoded")
 	}
 	if !strings.Contains(text, "pool_max_conns=") {
-		parsed.config.MaxConns = defaultConns
+		config.MaxConns = defaultConns
 	}
-	if parsed.config.ConnConfig.ConnectTimeout == 0 {
-		parsed.config.ConnConfig.ConnectTimeout = timeout
-	}
-	unknown := parsed.config.ConnConfig.RuntimeParams // to pgx
-	for name, value := range unknown {
-		if slices.Contains(settings, name) {
-			continue
-		}
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, timeout)
+	parsed := &parsedURL{options: newOptions("", nil), config: config}
+	for name, value := range config.ConnConfig.RuntimeParams { // which pgx does not know
 		if err := parsed.set(name, value); err != nil {
-			return parsed, err
+			return nil, err
 		}
-		delete(unknown, name)
 	}
 	return parsed, nil
 }
 
-// set reads a parameter that is this package's own.
+// set reads a parameter that pgx would send to the server.
 func (p *parsedURL) set(name, value string) (err error) {
+	ok := true
 	switch name {
+	case "application_name", "options", "search_path", "timezone": // they make sense here, or are of the environment
+		return nil
 	case "lazy":
 		p.lazy, err = strconv.ParseBool(value)
 	case "table":
-		if !isTable(value) {
-			return configError("URL parameter table is no name of 1 to 63 bytes")
-		}
-		p.opts = append(p.opts, WithTable(value))
+		p.table, ok = quote(cmp.Or(value, DefaultTable))
 	case "durability":
-		d := Durability(value)
-		if d != Async && d != Full && d != Unlogged {
-			return configError("URL parameter durability is malformed")
-		}
-		p.opts = append(p.opts, WithDurability(d))
+		p.durability = Durability(value)
+		ok = p.durability.known()
 	case "max_queued":
-		var n uint64
-		n, err = strconv.ParseUint(value, 10, 31)
-		p.opts = append(p.opts, WithMaxQueued(int(n)))
+		p.maxQueued, err = strconv.Atoi(value)
+		ok = p.maxQueued >= 0
 	default:
 		return configError("URL parameter %.64q is unknown", name)
 	}
-	if err != nil {
+	if !ok || err != nil {
 		return configError("URL parameter %s is malformed", name)
 	}
+	delete(p.config.ConnConfig.RuntimeParams, name)
 	return nil
 }

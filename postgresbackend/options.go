@@ -35,18 +35,20 @@ const (
 	Unlogged Durability = "unlogged"
 )
 
+func (d Durability) known() bool { return d == Async || d == Full || d == Unlogged }
+
 // Option is an option of [New] and [Schema].
 type Option func(*options)
 
 type options struct {
 	table      string // quoted
 	durability Durability
-	maxQueued  int
+	maxQueued  int              // 0: DefaultMaxQueued
 	now        func() time.Time // nil: the time of the server
 }
 
 func newOptions(function string, opts []Option) options {
-	o := options{table: quote(DefaultTable), durability: Async, maxQueued: DefaultMaxQueued}
+	o := options{table: pgx.Identifier{DefaultTable}.Sanitize(), durability: Async}
 	api.Apply("postgresbackend: "+function, &o, opts)
 	return o
 }
@@ -55,30 +57,28 @@ func newOptions(function string, opts []Option) options {
 // lower case differ. Backends with different tables share no window. WithTable panics if a name is empty, has more
 // than 63 bytes, which the server would cut, or a zero byte. Default, also for "": [DefaultTable].
 func WithTable(name string) Option {
-	if !isTable(name) {
+	table, ok := quote(cmp.Or(name, DefaultTable))
+	if !ok {
 		panic(fmt.Sprintf("postgresbackend: WithTable: %q is no name of 1 to 63 bytes", name))
 	}
-	return func(o *options) { o.table = quote(cmp.Or(name, DefaultTable)) }
+	return func(o *options) { o.table = table }
 }
 
-// isTable reports whether the server takes the name of a table, and that of its schema, as it is: it cuts a longer one.
-func isTable(name string) bool {
-	return name == "" || !slices.ContainsFunc(tableParts(name), func(part string) bool {
+// quote quotes the name of a table, and that of its schema if it has one. It reports whether the server takes them as
+// they are: it cuts a longer one.
+func quote(name string) (quoted string, ok bool) {
+	parts := strings.SplitN(name, ".", 2)
+	ok = !slices.ContainsFunc(parts, func(part string) bool {
 		return part == "" || len(part) > 63 || strings.ContainsRune(part, 0)
 	})
+	return pgx.Identifier(parts).Sanitize(), ok
 }
-
-// tableParts returns the name of a table, behind that of its schema if it has one.
-func tableParts(name string) []string { return strings.SplitN(name, ".", 2) }
-
-// quote quotes the name of a table, and that of its schema if it has one.
-func quote(name string) string { return pgx.Identifier(tableParts(name)).Sanitize() }
 
 // WithDurability sets what a crash may lose. All processes should set the same. An existing table stays as it is:
 // whether it is unlogged is said by the statement that made it. Default: [Async]. WithDurability panics if d is none
 // of the constants.
 func WithDurability(d Durability) Option {
-	if d != Async && d != Full && d != Unlogged {
+	if !d.known() {
 		panic("postgresbackend: WithDurability: " + string(d) + " is none of async, full and unlogged")
 	}
 	return func(o *options) { o.durability = d }
@@ -89,7 +89,7 @@ func WithDurability(d Durability) Option {
 // 0: [DefaultMaxQueued].
 func WithMaxQueued(n int) Option {
 	api.NotNegative("postgresbackend: WithMaxQueued", n)
-	return func(o *options) { o.maxQueued = cmp.Or(n, DefaultMaxQueued) }
+	return func(o *options) { o.maxQueued = n }
 }
 
 // WithClock makes the backend read the time from now, which must be safe for concurrent use. It is meant for tests:

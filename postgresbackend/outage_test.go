@@ -253,10 +253,7 @@ func TestCallsOfAServerThatHangsEnd(t *testing.T) {
 			}
 		})
 	}
-	within("sweep", func() error {
-		_, err := postgresbackend.SweepIfDue(context.Background(), b)
-		return err
-	})
+	within("sweep", func() error { return postgresbackend.Sweep(context.Background(), b) })
 	for i := range 4 {
 		within("take", func() error {
 			_, err := b.Take(context.Background(), fmt.Sprint("k", i), hourly, 1)

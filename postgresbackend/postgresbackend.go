@@ -2,8 +2,7 @@ package postgresbackend
 
 import (
 	"context"
-	"encoding/binary"
-	"hash/maphash"
+	"errors"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -27,20 +26,15 @@ type Backend struct {
 	window.Unimplemented
 	options
 	pool    *pgxpool.Pool
-	owned   bool // the pool ends with the backend
-	sql     statements
+	owned   bool  // the pool ends with the backend
 	free    *lane // requests lock nothing between their round trips
 	locking *lane // requests lock their rows
 
-	seed      maphash.Seed
-	lockUntil [1024]atomic.Int64 // until when calls lock their row, by the hash of their key, in nanoseconds since 1970
-	nextSweep atomic.Int64       // in nanoseconds since 1970
+	nextSweep atomic.Int64 // in nanoseconds since 1970
 	stats     outage.Calls
 	life      context.Context // ends with the backend
 	end       context.CancelFunc
 }
-
-var _ window.BackendCloser = (*Backend)(nil)
 
 // New returns a backend that keeps its windows in the database of a pool, in a table that must be there: see
 // [Schema]. It uses two connections at most, three while it deletes rows. The caller still owns the pool, may use it
@@ -49,8 +43,7 @@ func New(pool *pgxpool.Pool, opts ...Option) *Backend {
 	if pool == nil {
 		panic("postgresbackend: New: pool is nil")
 	}
-	b := &Backend{options: newOptions("New", opts), pool: pool, seed: maphash.MakeSeed()}
-	b.sql = b.statements()
+	b := &Backend{options: newOptions("New", opts), pool: pool}
 	b.free = b.newLane(false)
 	b.locking = b.newLane(true)
 	b.life, b.end = context.WithCancel(context.Background())
@@ -91,72 +84,70 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 	return b.window(ctx, algorithm.Set, key, &l, n)
 }
 
-// window makes a call for a count, and returns its window.
+// window makes a call for a key and limit, and returns its window.
 func (b *Backend) window(ctx context.Context, v algorithm.Verb, key string, l *window.Limit,
-	n uint64) (w window.Window, err error) {
-	c := &batched{Value: call{apply: func(p []part, t algorithm.Time) { p[0].call(v, t) }}}
-	err = b.one(ctx, v.String(), c, key, l, n)
-	if err == nil {
-		w = c.Value.parts[0].window
-	}
-	return w, err
+	n uint64) (window.Window, error) {
+	return b.callOne(ctx, v.String(), key, l, n, func(p []part, t algorithm.Time) { p[0].decide(v, t) })
 }
 
-// one makes a call for a count.
-func (b *Backend) one(ctx context.Context, method string, c *batched, key string, l *window.Limit, n uint64) error {
-	err := algorithm.Check(l, n, MaxLog)
-	if err == nil {
-		c.Value.parts = []part{newPart(key, l, n)}
-		err = b.run(ctx, c)
+// callOne makes a call for a key and limit, and returns its window if it has one. What the call is for, apply does.
+func (b *Backend) callOne(ctx context.Context, method, key string, l *window.Limit, n uint64,
+	apply func(p []part, t algorithm.Time)) (window.Window, error) {
+	if err := algorithm.Check(l, n, MaxLog); err != nil {
+		return window.Window{}, b.after(method, key, err)
 	}
-	return b.after(method, key, err)
+	parts := []part{newPart(key, l, n)}
+	if err := b.submit(ctx, call{apply: apply, parts: parts}); err != nil {
+		return window.Window{}, b.after(method, key, err)
+	}
+	return parts[0].window, b.after(method, key, nil)
 }
 
 // GiveBack implements [window.Backend]. A count that is as large as possible stays as it is.
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (bool, error) {
 	given := false
-	c := &batched{Value: call{apply: func(p []part, t algorithm.Time) {
+	_, err := b.callOne(ctx, "give back", key, &l, n, func(p []part, t algorithm.Time) {
 		r := p[0].row
 		given = p[0].rule.GiveBack(&r.record, t, id, n)
 		r.changed = r.changed || given
-	}}}
-	if err := b.one(ctx, "give back", c, key, &l, n); err != nil {
-		return false, err // the request may still set given
-	}
-	return given, nil
+	})
+	return err == nil && given, err // after an error, the request may still set given
 }
 
 // Reset implements [window.Backend].
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
-	c := &batched{Value: call{apply: func(p []part, _ algorithm.Time) { p[0].row.end() }}}
-	return b.one(ctx, "reset", c, key, &l, 0)
+	_, err := b.callOne(ctx, "reset", key, &l, 0, func(p []part, _ algorithm.Time) {
+		r := p[0].row
+		r.changed = r.changed || !r.record.Empty()
+		r.record.End()
+	})
+	return err
 }
 
 // Delete implements [window.Backend] in one statement.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
-	var texts [][]byte // of the scales, as in an id
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
 			return 0, b.after("delete", key, err)
 		}
-		texts = append(texts, binary.BigEndian.AppendUint64(nil, uint64(scale)))
 	}
-	for attempt := 1; ; attempt++ {
-		n, err = b.delete(ctx, storedKey(key), texts)
-		if !isConflict(err) || attempt == maxAttempts {
-			return n, b.after("delete", key, err)
+	for range maxAttempts {
+		n, err = b.delete(ctx, storedKey(key), scales)
+		if !errors.Is(err, errNotCounted) {
+			break
 		}
 	}
+	return n, b.after("delete", key, err)
 }
 
 // delete ends the windows of a key as it is stored, and returns how many there were.
-func (b *Backend) delete(ctx context.Context, key string, scales [][]byte) (n int, err error) {
+func (b *Backend) delete(ctx context.Context, key string, scales []time.Duration) (n int, err error) {
 	var all pgx.Batch
 	all.Queue(beginSQL)
 	if b.durability == Async {
 		all.Queue(asyncSQL)
 	}
-	all.Queue(b.sql.delete, []byte(key), scales).Query(func(rows pgx.Rows) error {
+	all.Queue(b.sql(deleteSQL), []byte(key), scales).Query(func(rows pgx.Rows) error {
 		var ends, micros int64
 		_, err := pgx.ForEachRow(rows, []any{&ends, &micros}, func() error {
 			if ends > b.timeOf(micros).Now {
@@ -167,10 +158,8 @@ func (b *Backend) delete(ctx context.Context, key string, scales [][]byte) (n in
 		return err
 	})
 	all.Queue(commitSQL)
-	if err := b.send(ctx, &all); err != nil {
-		return 0, err
-	}
-	return n, nil
+	err = b.send(ctx, &all)
+	return n, err
 }
 
 // TakeAll implements [window.Backend] in one transaction. Takes of one count lock nothing.
@@ -182,16 +171,16 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 
 // takeAll makes takes of different counts, all or none.
 func (b *Backend) takeAll(ctx context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
-	c := &batched{Value: call{apply: takeParts, parts: make([]part, len(takes))}}
+	parts := make([]part, len(takes))
 	for i := range takes {
-		c.Value.parts[i] = newPart(takes[i].Key, &takes[i].Limit, takes[i].N)
+		parts[i] = newPart(takes[i].Key, &takes[i].Limit, takes[i].N)
 	}
-	if err := b.run(ctx, c); err != nil {
+	if err := b.submit(ctx, call{apply: takeParts, parts: parts}); err != nil {
 		return false, err
 	}
 	granted = true
 	for i := range windows {
-		windows[i] = c.Value.parts[i].window
+		windows[i] = parts[i].window
 		granted = granted && !windows[i].Refused
 	}
 	return granted, nil

@@ -1,7 +1,10 @@
 package postgresbackend
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,77 +13,113 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
+	"github.com/throttr-go/throttr/internal/batch"
+	"github.com/throttr-go/throttr/window"
 )
 
-// maxAttempts is how often a request is made that has certainly written nothing.
-const maxAttempts = 3
+const (
+	// timeout bounds a call, and each request: it is a multiple of what a request takes while the server works, also of
+	// the second that it may wait for the lock of a process that has stopped.
+	timeout = 3 * time.Second
+	// maxRows is how many rows a request has, unless a single call has more.
+	maxRows = 256
+	// maxAttempts is how often a call is made in a lane, if it is not counted.
+	maxAttempts = 3
+)
 
-// request is calls that share two round trips: one reads their rows, and the other writes those that they change.
-type request struct {
-	backend *Backend
-	calls   []*call
-	rows    []*row // of all calls, in the order of their ids
-	locks   bool   // the rows are locked between the round trips
+type (
+	batched = batch.Call[call]
+	// lane queues calls, and makes requests of them, one after the other: of two at a time, one would change the rows
+	// of the other.
+	lane = batch.Batcher[id, call]
+)
+
+// newLane returns a lane whose requests lock their rows, or do not.
+func (b *Backend) newLane(locks bool) *lane {
+	return batch.New(batch.Options[id, call]{
+		Send: func(ctx context.Context, entries [][]*batched) {
+			calls := slices.Concat(entries...)
+			q := request{backend: b, calls: calls, rows: rowsOf(calls), locks: locks}
+			q.finish(b.withConn(ctx, q.perform))
+		},
+		Key:     func(c *call) (id, bool) { return c.parts[0].id, len(c.parts) == 1 },
+		Size:    func(c *call) int { return len(c.parts) },
+		MaxSize: maxRows, MaxInFlight: 1, MaxQueued: cmp.Or(b.maxQueued, DefaultMaxQueued), Punctual: true,
+	})
 }
 
-// run makes the request, again if its connection was lost before it can have written anything.
-func (q *request) run(ctx context.Context) error {
+// submit has a call made, again if it was not counted: first in the free lane, and after some attempts, or if it has
+// several parts, in the locking lane. It returns when the timeout is over, however often the call is queued until then.
+func (b *Backend) submit(ctx context.Context, made call) error {
+	c := &batched{Value: made}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	for attempt := 1; ; attempt++ {
-		wrote, err := q.attempt(ctx)
+		to := b.free
+		if len(made.parts) > 1 || attempt > maxAttempts {
+			to = b.locking
+		}
+		_, err := to.Do(bounded, c)
+		if err == nil {
+			err = c.Value.err
+		}
 		switch {
-		case isConflict(err):
-			return errConflict
-		case err == nil, wrote, isReply(err), attempt == maxAttempts, ctx.Err() != nil:
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == bounded.Err():
+			return fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout)
+		case !errors.Is(err, errNotCounted) || attempt == 2*maxAttempts:
 			return err
 		}
 	}
 }
 
-// attempt makes the request once. It returns whether the second round trip has begun: if that fails without an answer,
-// it is unknown whether the server has written the rows.
-func (q *request) attempt(ctx context.Context) (wrote bool, err error) {
-	conn, err := q.backend.pool.Acquire(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer conn.Release() // closes it if a transaction is open
+// request is calls that share two round trips: one reads their rows, and the other writes those that they change.
+type request struct {
+	backend *Backend
+	calls   []*batched
+	rows    []*row // of all calls, in the order of their ids
+	locks   bool   // the rows are locked between the round trips
+}
+
+// perform makes the request. If its connection is lost in the second round trip, it is unknown whether the server has
+// written the rows.
+func (q *request) perform(ctx context.Context, conn *pgxpool.Conn) error {
 	now, err := q.read(ctx, conn)
-	if err == nil {
-		for _, c := range q.calls {
-			c.decide(now)
+	if err != nil && conn.Conn().IsClosed() {
+		return fmt.Errorf("%w: %w", errNotCounted, err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range q.calls {
+		if c.Value.rowError() == nil {
+			c.Value.apply(c.Value.parts, now)
 		}
-		wrote = true
-		err = q.write(ctx, conn, now)
 	}
-	if hasCode(err, readOnly) { // another server may be at its address by now
-		_ = conn.Conn().Close(ctx)
-	}
-	return wrote, err
+	return q.write(ctx, conn, now)
 }
 
 // finish tells the calls how the request has ended.
 func (q *request) finish(err error) {
 	for _, c := range q.calls {
-		switch {
-		case err != nil:
-			c.err = err
-		case slices.ContainsFunc(c.parts, func(p part) bool { return p.row.conflict }):
-			c.err = errConflict
-		}
+		c.Value.err = cmp.Or(err, c.Value.rowError())
 	}
 }
 
 // read makes the first round trip. It loads the rows, and returns the time.
 func (q *request) read(ctx context.Context, conn *pgxpool.Conn) (t algorithm.Time, err error) {
 	b := q.backend
-	keys, limits := idColumns(q.rows)
+	ids := idColumns(q.rows)
 	var all pgx.Batch
 	if q.locks {
 		all.Queue(beginSQL)
 		all.Queue(boundSQL)
-		all.Queue(b.sql.lock, keys, limits)
+		all.Queue(b.sql(lockSQL), ids...)
 	}
-	all.Queue(b.sql.read, keys, limits).Query(func(rows pgx.Rows) error {
+	all.Queue(b.sql(readSQL), ids...).Query(func(rows pgx.Rows) error {
 		var state []byte
 		var version, micros int64
 		at := 0
@@ -114,10 +153,12 @@ func (q *request) write(ctx context.Context, conn *pgxpool.Conn, t algorithm.Tim
 		if b.durability == Async {
 			all.Queue(asyncSQL)
 		}
-		all.Queue(b.sql.write, columns(changed, t)...).Query(func(written pgx.Rows) error {
+		all.Queue(b.sql(writeSQL), columns(changed, t)...).Query(func(written pgx.Rows) error {
 			versions, err := pgx.CollectRows(written, pgx.RowTo[int64])
 			for _, r := range changed {
-				r.conflict = !slices.Contains(versions, r.version)
+				if !slices.Contains(versions, r.version) {
+					r.err = errConflict
+				}
 			}
 			return err
 		})

@@ -3,16 +3,15 @@ package postgresbackend
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/throttr-go/throttr/window"
 )
 
-// schema makes the table. Updates of a row stay in its page, and out of the index, as long as no index has what they
+// schemaSQL makes the table. Updates of a row stay in its page, and out of the index, as long as no index has what they
 // change and the page has room.
-const schema = `-- throttr, version 1
+const schemaSQL = `-- throttr, version 1
 CREATE %sTABLE IF NOT EXISTS %s (
 	key bytea NOT NULL,      -- who is limited
 	lim bytea NOT NULL,      -- algorithm, scale and name of the limit
@@ -28,15 +27,11 @@ CREATE %sTABLE IF NOT EXISTS %s (
 // and DELETE on it. Schema panics if an option is nil.
 func Schema(opts ...Option) string {
 	o := newOptions("Schema", opts)
-	return o.schema()
-}
-
-func (o *options) schema() string {
 	unlogged := ""
 	if o.durability == Unlogged {
 		unlogged = "UNLOGGED "
 	}
-	return fmt.Sprintf(schema, unlogged, o.table)
+	return fmt.Sprintf(schemaSQL, unlogged, o.table)
 }
 
 // The statements. %s is the table.
@@ -71,7 +66,9 @@ ON CONFLICT (key, lim) DO UPDATE SET ends = 0 WHERE false`
 	// deleteSQL ends what is counted of a key, with some scales or with all, and returns when each would have ended. It locks
 	// rows in their order.
 	deleteSQL = `WITH old AS (SELECT lim, ends FROM %[1]s
-	WHERE key = $1::bytea AND state <> '' AND ($2::bytea[] IS NULL OR substring(lim FROM 2 FOR 8) = ANY ($2)) ORDER BY lim FOR UPDATE
+	WHERE key = $1::bytea AND state <> ''
+	AND (coalesce(cardinality($2::bigint[]), 0) = 0 OR substring(lim FROM 2 FOR 8) = ANY (SELECT int8send(unnest($2))))
+	ORDER BY lim FOR UPDATE
 ), clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros)
 UPDATE %[1]s AS t SET ends = micros * 1000, version = 1 + (random() * 4e18)::bigint, before = version, state = ''
 FROM old, clock WHERE t.key = $1 AND t.lim = old.lim RETURNING old.ends, micros`
@@ -81,16 +78,8 @@ FROM old, clock WHERE t.key = $1 AND t.lim = old.lim RETURNING old.ends, micros`
 FROM %s WHERE (key, lim) > ($1::bytea, $2::bytea) AND key <= $3::bytea AND state <> '' ORDER BY key, lim LIMIT $4::bigint`
 )
 
-// statements are the statements for a table.
-type statements struct{ read, write, lock, delete, list, dueToSweep, sweep string }
-
-func (o *options) statements() statements {
-	of := func(sql string) string { return fmt.Sprintf(sql, o.table) }
-	return statements{
-		read: of(readSQL), write: of(writeSQL), lock: of(lockSQL), delete: of(deleteSQL), list: of(listSQL),
-		dueToSweep: of(dueToSweepSQL), sweep: of(sweepSQL),
-	}
-}
+// sql returns a statement for the table.
+func (o *options) sql(statement string) string { return fmt.Sprintf(statement, o.table) }
 
 // prepare makes the table if it is missing, and makes sure that it can be used.
 func (b *Backend) prepare(ctx context.Context) error {
@@ -98,22 +87,71 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if !hasCode(err, undefinedTable) {
 		return err
 	}
-	_ = b.on(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		_, err = conn.Exec(ctx, b.schema(), pgx.QueryExecModeSimpleProtocol)
-		return err
-	})
-	if err := b.ping(ctx); !hasCode(err, undefinedTable) { // another process may have made it
-		return err
+	schema := Schema(func(o *options) { *o = b.options })
+	var all pgx.Batch
+	all.Queue(schema)
+	failed := b.send(ctx, &all)
+	err = b.ping(ctx)
+	if failed != nil && hasCode(err, undefinedTable) { // otherwise, another process may have made it
+		return fmt.Errorf("the table %s is missing, and can't be made: %w: have this run:\n%s", b.table, failed, schema)
 	}
-	return fmt.Errorf("%w: the table %s is missing, and can't be made (%v): have this run:\n%s",
-		window.ErrUnavailable, b.table, err, b.schema())
+	return err
 }
 
 // ping makes a request that changes nothing, and needs all permissions.
 func (b *Backend) ping(ctx context.Context) error {
 	var all pgx.Batch
-	all.Queue(b.sql.read, [][]byte{}, [][]byte{})
-	all.Queue(b.sql.write, [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
-	all.Queue(b.sql.sweep, "(0,0)", "(0,0)")
+	all.Queue(b.sql(readSQL), [][]byte{}, [][]byte{})
+	all.Queue(b.sql(writeSQL), [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
+	all.Queue(b.sql(sweepSQL), "(0,0)", "(0,0)")
 	return b.send(ctx, &all)
+}
+
+const (
+	// sweepPages is how many pages of the table are swept in a transaction.
+	sweepPages = 256
+
+	// dueToSweepSQL changes a row if a sweep is due, and then none for a minute. That has the empty key and lim, which
+	// no count has. It returns how many pages the table has, if a sweep is due.
+	dueToSweepSQL = `INSERT INTO %s AS t (key, lim, ends, version, before, state)
+SELECT '', '', now + 60000000000, 0, 0, '' FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 AS now) AS n
+ON CONFLICT (key, lim) DO UPDATE SET ends = excluded.ends WHERE t.ends <= excluded.ends - 60000000000
+RETURNING pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
+
+	// sweepSQL deletes what has ended a minute ago, in a range of pages. No request takes that long: nobody has read
+	// such a row as one that has not ended, and is about to write it.
+	sweepSQL = `DELETE FROM %[1]s AS t USING (
+	SELECT ctid FROM %[1]s WHERE ctid >= $1::tid AND ctid < $2::tid AND ends < ((extract(epoch FROM clock_timestamp()) - 60) * 1000000)::bigint * 1000
+	FOR UPDATE SKIP LOCKED
+) AS o WHERE t.ctid = o.ctid`
+)
+
+// sweepIfDue has rows deleted that are over, unless it was done in the last minute. It is called after calls, so that a
+// backend that is not used does nothing.
+func (b *Backend) sweepIfDue() {
+	now := time.Now().UnixNano()
+	next := b.nextSweep.Load()
+	if now >= next && b.nextSweep.CompareAndSwap(next, now+int64(time.Minute)) && next > 0 {
+		go func() { _ = b.sweep(b.life) }() // the first time is a minute after the first call
+	}
+}
+
+// sweep deletes rows that are over, unless another process has done so in the last minute. A backend with a clock of
+// its own deletes none: what is over by the time of the server may be active by that clock.
+func (b *Backend) sweep(ctx context.Context) error {
+	if b.now != nil {
+		return nil
+	}
+	var pages int64
+	err := b.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, b.sql(dueToSweepSQL), b.table).Scan(&pages) // pgx.ErrNoRows if it is not due
+	})
+	for from := int64(0); from < pages && err == nil; from += sweepPages {
+		var all pgx.Batch
+		all.Queue(beginSQL)
+		all.Queue(b.sql(sweepSQL), fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+sweepPages))
+		all.Queue(commitSQL)
+		err = b.send(ctx, &all)
+	}
+	return err
 }

@@ -1,0 +1,101 @@
+package postgresbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/throttr-go/throttr/window"
+)
+
+// withConn calls f with a connection of the pool, and with a ctx that ends after the timeout, and when the backend is
+// closed. It returns the error of ctx if that has ended, and otherwise that of f as one of a backend.
+//
+// A panic is an error, too: functions of the program that pgx calls may run on the goroutine of a lane, where nobody
+// could recover, and other calls wait for the request. The methods of the pool would keep their connection then. If
+// its Acquire has panicked, in a hook, the pool does not use that connection again.
+func (b *Backend) withConn(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) (err error) {
+	if b.life.Err() != nil { // AfterFunc may run its function too late for f
+		return window.ErrClosed
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: pgx has panicked: %v\n%s", window.ErrUnavailable, cause, debug.Stack())
+		}
+	}()
+	conn, err := b.pool.Acquire(bounded)
+	if err == nil {
+		defer conn.Release() // closes it if a transaction is open
+		err = f(bounded, conn)
+		if hasCode(err, readOnly) { // another server may be at its address by now
+			_ = conn.Conn().Close(bounded)
+		}
+	}
+	if err != nil && ctx.Err() != nil && b.life.Err() == nil {
+		return ctx.Err()
+	}
+	return b.storeError(err)
+}
+
+// send makes a round trip that is no request of calls.
+func (b *Backend) send(ctx context.Context, all *pgx.Batch) error {
+	return b.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { return conn.SendBatch(ctx, all).Close() })
+}
+
+// The codes of replies that mean more than that the server is away.
+const (
+	serialization  = "40001" // others have changed a row, and the transaction is serializable
+	deadlock       = "40P01"
+	undefinedTable = "42P01"
+	diskFull       = "53100"
+	readOnly       = "25006"
+	idle           = "25P03" // a transaction was idle for too long: it is rolled back, and the connection ends
+)
+
+var (
+	// errNotCounted says that a call was certainly not counted: it can be made again.
+	errNotCounted = fmt.Errorf("%w: nothing was counted", window.ErrUnavailable)
+	// errConflict says that another process has changed a row since it was read.
+	errConflict = fmt.Errorf("%w: others change the row all the time", errNotCounted)
+)
+
+// unreadable returns the error of a row that has something else than a record of this version. It is about its key and
+// limit alone.
+func unreadable(err error) error { return fmt.Errorf("the row of the limit can't be read: %v", err) }
+
+// hasCode reports whether an error is a reply of the server with a code.
+func hasCode(err error, code string) bool {
+	var reply *pgconn.PgError
+	return errors.As(err, &reply) && reply.Code == code
+}
+
+// storeError returns an error of pgx as one of a backend.
+func (b *Backend) storeError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case b.life.Err() != nil, errors.Is(err, puddle.ErrClosedPool):
+		return fmt.Errorf("%w: %w", window.ErrClosed, err)
+	case errors.Is(err, errNotCounted):
+		return err
+	case hasCode(err, serialization), hasCode(err, deadlock), hasCode(err, idle):
+		return fmt.Errorf("%w: %w", errConflict, err)
+	}
+	err = fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	switch {
+	case hasCode(err, diskFull):
+		err = fmt.Errorf("%w: %w", window.ErrFull, err)
+	case hasCode(err, undefinedTable):
+		err = fmt.Errorf("%w: postgresbackend.Schema makes the table", err)
+	}
+	return err
+}
