@@ -135,7 +135,7 @@ func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
 	if (&Plan{limits: p.limits}).Has(l.Name) {
 		return nil, invalid("two limits are named %q", l.Name)
 	}
-	if err := limits.CheckPlaces(l.Name, min(l.Max, maxInteger), cmp.Or(l.Lease, inflight.DefaultLease)); err != nil {
+	if err := limits.CheckPlaces(l.Name, l.Max, cmp.Or(l.Lease, inflight.DefaultLease)); err != nil {
 		return nil, invalid("limit %q: %w", l.Name, err)
 	}
 	return &Plan{p.limits, f}, nil

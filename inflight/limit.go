@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -32,14 +33,8 @@ func (l Limit) asLimit() window.Limit { return window.Limit{Name: l.Name, Max: l
 
 // check sets the defaults, and returns why the limit or n can't be kept.
 func (l *Limit) check(n uint64) error {
-	if l.Lease == 0 {
-		l.Lease = DefaultLease
-	}
-	most := l.Max
-	if most == window.Unlimited {
-		most = 0
-	}
-	if err := limits.CheckPlaces(l.Name, most, l.Lease); err != nil {
+	l.Lease = cmp.Or(l.Lease, DefaultLease)
+	if err := limits.CheckPlaces(l.Name, l.Max, l.Lease); err != nil {
 		return err
 	}
 	if n == 0 || n > window.Unlimited {

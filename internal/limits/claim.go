@@ -13,7 +13,7 @@ func CheckPlaces(name string, limit uint64, lease time.Duration) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if limit > window.MaxPlaces {
+	if limit > window.MaxPlaces && limit != window.Unlimited {
 		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(limit, 10),
 			Bound: "at most 2^53-1; was a negative number converted?"}
 	}
