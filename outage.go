@@ -189,12 +189,5 @@ func notAsked(call, key string, cause error) error {
 		}
 		return &e
 	}
-	var other *api.CallError
-	if errors.As(cause, &other) {
-		cause = other.Err
-	}
-	if !errors.Is(cause, ErrUnavailable) {
-		cause = fmt.Errorf("%w: %w", ErrUnavailable, cause)
-	}
-	return callError(call, key, cause)
+	return callError(call, key, outage.NotAsked(cause))
 }

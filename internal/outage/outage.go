@@ -76,6 +76,19 @@ func (e *TimeoutError) Error() string {
 // Unwrap returns ErrUnavailable and the error of the call.
 func (e *TimeoutError) Unwrap() []error { return []error{window.ErrUnavailable, e.Err} }
 
+// NotAsked returns the cause of a call that is not made, because others have failed with it, without their call and
+// key. It matches window.ErrUnavailable.
+func NotAsked(cause error) error {
+	var call *api.CallError
+	if errors.As(cause, &call) {
+		cause = call.Err
+	}
+	if !errors.Is(cause, window.ErrUnavailable) {
+		cause = fmt.Errorf("%w: %w", window.ErrUnavailable, cause)
+	}
+	return cause
+}
+
 // WithoutKey returns what an error says of the store, without the call and the key, which may be personal.
 func WithoutKey(err error) string {
 	var late *TimeoutError
