@@ -42,7 +42,8 @@ func (s *suite) exchanges(m made) {
 	s.Helper()
 	for i := range m.claims {
 		c, got := &m.claims[i], m.places[i]
-		want, of := s.model.ledger.Exchange(c), place{c.Key, c.Name}
+		want, _ := s.model.ledger.Exchange(c)
+		of := place{c.Key, c.Name}
 		for _, token := range got.Tokens {
 			s.expect(token == 0 || token > s.model.tokens[of], "token %d follows %d", token, s.model.tokens[of])
 			s.model.tokens[of] = max(token, s.model.tokens[of])

@@ -257,7 +257,7 @@ func TestTheLineGoesOnBehindAProcessThatHasCrashed(t *testing.T) {
 		h := acquire(t, l, "k", exports, 1)
 		c.claim.Key, c.claim.Name = "k", exports.Name
 		c.claim.Process, c.claim.Seq, c.claim.Lease = "crashed", 1, exports.Lease
-		r.Ledger().Exchange(&c.claim)
+		r.claim(c.claim)
 		begun := time.Now()
 		time.AfterFunc(10*time.Millisecond, h.Release)
 		require.NoError(t, <-waits(t.Context(), l, "k", exports, 2))
@@ -461,16 +461,15 @@ func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	})
 }
 
-// Those who want something while an exchange is in flight share the next one. Only if they are many, it is made at
-// once.
-func TestManyKeysHaveTwoExchangesAtATime(t *testing.T) {
+// Those who want something while an exchange is in flight share the next one.
+func TestManyKeysShareAnExchange(t *testing.T) {
 	remotely(t, func(t *testing.T, r *remote) {
 		stall := make(chan struct{})
 		r.be(func(context.Context, []window.Claim) error { <-stall; return nil })
 		l := newLimiter(t, r)
 		var all sync.WaitGroup
 		keys := 0
-		for _, step := range []struct{ more, calls int }{{1, 1}, {31, 1}, {1, 2}, {200, 2}} {
+		for _, step := range []struct{ more, calls int }{{1, 1}, {200, 1}} {
 			for range step.more {
 				keys++
 				key := fmt.Sprint(keys)

@@ -2,11 +2,10 @@ package inflight
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"os"
 	"sync"
@@ -22,29 +21,30 @@ import (
 
 // Limiter limits calls in flight. Make one with [New]. It is safe for concurrent use.
 //
-// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one or
-// two workers make their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer
-// for what it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
+// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one
+// goroutine makes their exchanges, many at a time. It ends when nothing is queued. Each of the others has a timer for
+// what it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
 type Limiter struct {
 	options
 	process string // as the store knows it
 	start   time.Time
 	store   *outage.Guard
-	memory  *ledger.Ledger // of the backend, if it is in the memory of this process
-	watch   *outage.Watch
-	ctx     context.Context // of exchanges, until Close
+	memory  *ledger.Ledger  // of the backend, if it is in the memory of this process
+	ctx     context.Context // of exchanges, until the Limiter is closed and has no pumps
 	cancel  context.CancelFunc
-	drained chan struct{} // is closed when the Limiter is closed, and has no pumps
 
 	mu     sync.Mutex // guards what follows, all pumps, and the states of Holds
 	closed bool
 	seq    uint64
 	byID   map[id]*pump
-	lanes  map[laneID]*lane // with pumps in them
-	losses losses
-	later  []func()  // are called when the mutex is unlocked
-	spare  sync.Pool // pumps that are gone
-	stats  Stats     // without what the pumps know
+	queues map[lane]*list.List // of lanes that have any
+	later  []func()            // are called when the mutex is unlocked
+	spare  sync.Pool           // pumps that are gone
+	stats  Stats               // without what the pumps know
+
+	dataSet   uint64        // of a store that is one part, when it was told last
+	renewAt   time.Duration // no sooner are all pumps made to renew what they hold
+	lossUntil time.Duration // until then, a loss of data is the last one
 }
 
 // New returns a Limiter on a backend that has exchanges: that of package memory, or on Redis. Make one for each
@@ -53,41 +53,31 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 	if b == nil {
 		panic("inflight: New: backend is nil")
 	}
+	host, _ := os.Hostname()
 	l := &Limiter{
-		options: optionsOf(opts), process: processName(os.Hostname()), start: time.Now(),
-		byID: map[id]*pump{}, lanes: map[laneID]*lane{}, drained: make(chan struct{}),
+		// no other process has this name, and people know it
+		process: fmt.Sprintf("%.32s:%d:%s", url.PathEscape(host), os.Getpid(), rand.Text()[:10]),
+		start:   time.Now(), byID: map[id]*pump{}, queues: map[lane]*list.List{},
 	}
+	api.Apply("inflight: New", &l.options, opts)
+	l.maxKeys = cmp.Or(l.maxKeys, DefaultMaxKeys)
+	l.maxWaiting = cmp.Or(l.maxWaiting, DefaultMaxWaiting)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if opened, ok := b.(*throttr.OpenBackend); ok {
 		b = opened.BackendCloser
 	}
-	l.watch = &outage.Watch{
-		Backend: b, Logger: l.outages.Logger, Instead: l.policy.String(), Text: outage.WithoutKey,
-		Observed: l.observeOutage,
-	}
 	l.store = outage.New(b, outage.Options{
-		Settings: l.outages, Watch: l.watch,
-		NotAsked: func(_, _ string, cause error) error { return notAsked(cause) },
+		Settings: l.outages,
+		Watch: &outage.Watch{
+			Backend: b, Logger: l.outages.Logger, Instead: l.policy.String(), Text: outage.WithoutKey,
+			Observed: l.observeOutage,
+		},
+		NotAsked: func(_, _ string, cause error) error { return outage.NotAsked(cause) },
 	})
 	if local, ok := b.(*memory.Backend); ok { // and not a wrapper, which may have an Exchange of its own
 		l.memory = local.Ledger()
-		l.rules = rules{} // it is never away, and loses no data
-		l.maxKeys = math.MaxInt
 	}
 	return l
-}
-
-// notAsked returns the error of an exchange that was not made, because others had failed with the given cause.
-func notAsked(cause error) error {
-	if errors.Is(cause, window.ErrUnavailable) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", window.ErrUnavailable, cause)
-}
-
-// processName returns a name of this process that no other has, and that people know: host:number:random.
-func processName(host string, _ error) string {
-	return fmt.Sprintf("%.32s:%d:%s", url.PathEscape(host), os.Getpid(), rand.Text()[:10])
 }
 
 // now returns the monotonic time, which is positive.
@@ -119,12 +109,10 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 		return nil, &throttr.CostError{Key: key, Limit: limit.asLimit(), N: n}
 	}
 	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit, want: window.Want{N: n, Max: limit.Max, Wait: wait}}
-	if l.observer != nil {
-		h.asked = l.now()
-	}
+	begun := l.now()
 	err = l.grant(h)
 	if l.observer != nil {
-		l.decided(h, err)
+		l.decided(h, l.now()-begun, err)
 	}
 	switch {
 	case err == errNoPlace:
@@ -153,8 +141,8 @@ func (l *Limiter) grant(h *Hold) error {
 			return h.ctx.Err()
 		}
 	}
-	if h.alone {
-		l.watch.Decided(err == nil, nil)
+	if h.byPolicy {
+		l.store.Watch.Decided(err == nil, nil)
 	}
 	return err
 }
@@ -194,7 +182,7 @@ func (l *Limiter) Close() error {
 	}
 	l.closed = true
 	if len(l.byID) == 0 {
-		close(l.drained)
+		l.cancel()
 	}
 	for _, p := range l.byID {
 		p.close()
@@ -205,11 +193,8 @@ func (l *Limiter) Close() error {
 		l.update(p, l.now())
 	}
 	l.unlock()
-	select {
-	case <-l.drained:
-	case <-time.After(closeTimeout):
-	}
-	l.cancel()
+	defer time.AfterFunc(closeTimeout, l.cancel).Stop()
+	<-l.ctx.Done()
 	l.mu.Lock()
 	defer l.unlock()
 	for _, p := range l.byID {

@@ -22,48 +22,37 @@ func (e *NotYetError) Error() string {
 // Unwrap returns [window.ErrUnavailable].
 func (e *NotYetError) Unwrap() error { return window.ErrUnavailable }
 
-// losses are the losses of data of the store.
-type losses struct {
-	end     time.Duration // until then, a loss is the last one
-	dataSet uint64        // of a store that is one part, when it was told last
-	renewAt time.Duration // no sooner are all pumps made to renew what they hold
-}
-
-// noticed counts a loss of data. What is noticed within a lease is one loss. The mutex is held.
+// noticed counts a loss of data, logs it, and tells the observer. Nothing is granted for grace. What is noticed within
+// a lease is one loss. The mutex is held.
 func (l *Limiter) noticed(now, lease, grace time.Duration) {
-	if now >= l.losses.end {
+	if now >= l.lossUntil {
 		l.stats.Losses++
-		l.later = append(l.later, func() { l.lostData(grace) })
+		l.later = append(l.later, func() {
+			if grace > 0 {
+				l.outages.Log().Warn("throttr: the store is new, or has lost its data: "+
+					"no places in flight are granted yet", "for", grace.Round(time.Millisecond))
+			} else {
+				l.outages.Log().Warn("throttr: the store has lost its data: more places in flight than Max may be held")
+			}
+			l.observe(Event{Kind: DataLost})
+		})
 	}
-	l.losses.end = now + lease // also of slots of a cluster that find out later
-}
-
-// lostData logs that the store has lost its data, and tells the observer. Nothing is granted for grace.
-func (l *Limiter) lostData(grace time.Duration) {
-	if grace > 0 {
-		l.outages.Log().Warn("throttr: the store is new, or has lost its data: no places in flight are granted yet",
-			"for", grace.Round(time.Millisecond))
-	} else {
-		l.outages.Log().Warn("throttr: the store has lost its data: more places in flight than Max may be held")
-	}
-	l.observe(Event{Kind: DataLost})
+	l.lossUntil = now + lease // also of slots of a cluster that find out later
 }
 
 // toldTo notes which data set a lane has told something. If that is another one than before, all pumps tell it at once
 // what they hold. The slots of a cluster are data sets of their own: there, each pump finds out with its next renewal.
 // The mutex is held.
-func (l *Limiter) toldTo(dataSet uint64, at laneID, now time.Duration) {
-	before := l.losses.dataSet
-	if at.part != "" || dataSet == 0 || dataSet == before {
+func (l *Limiter) toldTo(dataSet uint64, at lane, now time.Duration) {
+	if at.part != "" || dataSet == 0 || dataSet == l.dataSet || now < l.renewAt {
 		return
 	}
-	l.losses.dataSet = dataSet
-	if before == 0 || now < l.losses.renewAt {
-		return
+	if l.dataSet != 0 {
+		l.renewAt = now + at.lease/8 // a proxy may be to several servers, whose answers differ
+		for _, other := range l.byID {
+			other.again()
+			l.update(other, now)
+		}
 	}
-	l.losses.renewAt = now + at.lease/8 // a proxy may be to several servers, whose answers differ
-	for _, other := range l.byID {
-		other.again()
-		l.update(other, now)
-	}
+	l.dataSet = dataSet
 }

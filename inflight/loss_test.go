@@ -41,7 +41,7 @@ func TestAStoreThatHasLostItsDataGrantsAtOnce(t *testing.T) {
 		}
 		denied(t, two, "0", exports, 1)
 		told.requireLosses(t, one, 0, "lost")
-		r.Ledger().Restart()
+		r.losesItsData()
 		more := acquire(t, two, "0", exports, 2)
 		denied(t, two, "0", exports, 1)
 		time.Sleep(exports.Lease / 4)
@@ -61,7 +61,7 @@ func TestAStoreThatHasLostItsDataGrantsAtOnce(t *testing.T) {
 		require.Zero(t, two.Stats().Losses, "it has lost nothing")
 
 		time.Sleep(2 * exports.Lease)
-		r.Ledger().Restart()
+		r.losesItsData()
 		time.Sleep(exports.Lease)
 		told.requireLosses(t, one, 2, line)
 	})
@@ -75,7 +75,7 @@ func TestAnotherDataSetIsToldAtOnce(t *testing.T) {
 			acquire(t, l, fmt.Sprint(i), exports, 1)
 		}
 		time.Sleep(exports.Lease / 100)
-		r.Ledger().Restart()
+		r.losesItsData()
 		require.Zero(t, r.used("0"))
 		acquire(t, l, "another", exports, 1)
 		synctest.Wait()
@@ -109,7 +109,7 @@ func TestAStrictLimiterWaitsForALease(t *testing.T) {
 		defer one.Close()
 		first := acquire(t, one, "k", exports, 1)
 		time.Sleep(exports.Lease / 100)
-		r.Ledger().Restart()
+		r.losesItsData()
 		for left := exports.Lease; left > 0; left -= exports.Lease / 20 {
 			_, _, err := two.TryAcquire(t.Context(), "k", exports, 1)
 			var notYet *inflight.NotYetError
@@ -123,7 +123,7 @@ func TestAStrictLimiterWaitsForALease(t *testing.T) {
 		denied(t, two, "k", exports, 2)
 		told.requireLosses(t, one, 1, line)
 
-		r.Ledger().Restart()
+		r.losesItsData()
 		begun := time.Now()
 		require.NoError(t, <-waits(t.Context(), two, "k", exports, 1))
 		require.Equal(t, exports.Lease, time.Since(begun))
@@ -139,7 +139,7 @@ func TestAStrictLimiterWithAPolicyGrantsApart(t *testing.T) {
 		shares := newLimiter(t, r, inflight.WithStrict(), inflight.WithPolicy(inflight.Share))
 		first := acquire(t, shares, "k", exports, 1)
 		require.False(t, first.Degraded())
-		r.Ledger().Restart()
+		r.losesItsData()
 		second := acquire(t, shares, "k", exports, 1)
 		require.True(t, second.Degraded())
 		denied(t, shares, "k", exports, 1)
@@ -202,7 +202,7 @@ func TestALossDuringAnOutageIsNoticed(t *testing.T) {
 			time.Sleep(exports.Lease / 5)
 			r.be(away)
 			if losses > 0 {
-				r.Ledger().Restart()
+				r.losesItsData()
 			} else {
 				acquire(t, l, "k", exports, 1).Context()
 			}

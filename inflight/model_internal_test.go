@@ -78,12 +78,18 @@ type event struct {
 func newModel(seed uint64, f faults) *model {
 	m := &model{Rand: rand.New(rand.NewPCG(seed, 7)), faults: f, emptied: never}
 	m.rate = m.clockRate()
-	m.ledger = ledger.New(64, func() time.Duration { return time.Duration(float64(m.now) * m.rate) })
+	m.create()
 	for range 2 + m.IntN(3) {
 		m.boot()
 	}
 	return m
 }
+
+// create creates the store.
+func (m *model) create() { m.ledger = ledger.New(64, m.ledgerTime) }
+
+// ledgerTime is the time of the store.
+func (m *model) ledgerTime() time.Duration { return time.Duration(float64(m.now) * m.rate) }
 
 // clockRate returns how fast a clock is: a thousandth too fast or slow at most.
 func (m *model) clockRate() float64 { return 1 + 0.001*(2*m.Float64()-1) }
@@ -91,7 +97,7 @@ func (m *model) clockRate() float64 { return 1 + 0.001*(2*m.Float64()-1) }
 func (m *model) boot() {
 	m.names++
 	n := &node{name: fmt.Sprint("p", m.names), rate: m.clockRate(), offset: m.duration(time.Hour), reached: m.now}
-	n.pump = leased(modelLease, rules{policy: m.policy, strict: !m.loose}, func(h *Hold) { m.changed(n, h) })
+	n.pump = leased(modelLease, options{policy: m.policy, strict: !m.loose}, func(h *Hold) { m.changed(n, h) })
 	n.pump.claim.Process = n.name
 	m.nodes = append(m.nodes, n)
 	m.after(m.duration(100*time.Millisecond), func() { m.demand(n) })
@@ -230,7 +236,7 @@ func (m *model) send(n *node) {
 	})
 	m.after(modelTimeout, func() { // the process waits no longer
 		m.on(n, func() {
-			if n.seq == c.Seq && n.pump.phase >= sent {
+			if n.seq == c.Seq && n.pump.phase == sent {
 				m.log(n, "has no answer to exchange %d", c.Seq)
 				n.pump.failed(m.clock(n), errLate, failure)
 			}
@@ -240,14 +246,17 @@ func (m *model) send(n *node) {
 
 // arrive is a claim that arrives at the store.
 func (m *model) arrive(n *node, c window.Claim) {
-	a := m.ledger.Exchange(&c)
+	a, wake := m.ledger.Exchange(&c)
+	if wake != nil {
+		wake()
+	}
 	m.log(n, "exchange %d is at the store: %d are used, tokens %v, lost %v, late %v", c.Seq, a.Used, a.Tokens, a.Lost, a.Late)
 	if m.dropped() {
 		return
 	}
 	m.after(m.travel(), func() {
 		m.on(n, func() {
-			if n.seq != c.Seq || n.pump.phase < sent {
+			if n.seq != c.Seq || n.pump.phase != sent {
 				return
 			}
 			m.log(n, "has the answer to exchange %d", c.Seq)
@@ -258,12 +267,15 @@ func (m *model) arrive(n *node, c window.Claim) {
 }
 
 // used is how many places the store knows of.
-func (m *model) used() uint64 { return m.ledger.Exchange(&window.Claim{Key: "k"}).Used }
+func (m *model) used() uint64 {
+	p, _ := m.ledger.Exchange(&window.Claim{Key: "k"})
+	return p.Used
+}
 
 // believed is how many places holders believe to hold: those for whom Valid is true.
 func (m *model) believed() (n uint64) {
 	for _, node := range m.nodes {
-		if !node.dead && m.clock(node) < node.pump.heldUntil() {
+		if !node.dead && m.clock(node) < node.pump.loseAt() {
 			n += node.pump.held
 		}
 	}
@@ -294,7 +306,8 @@ func (m *model) disturb() {
 		}
 		m.log(&node{name: "store"}, "has lost its data")
 		m.emptied = m.now
-		m.ledger.Restart()
+		m.create()
+		m.ledger.Birth = m.ledgerTime()
 	case 4:
 		if m.outages && m.now > m.back+modelLease {
 			m.back = m.now + modelLease/2 + m.duration(2*modelLease)

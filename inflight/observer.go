@@ -62,10 +62,9 @@ func (l *Limiter) observe(e Event) {
 }
 
 // decided tells the observer of a decision. If it panics, nobody has the Hold, and it holds nothing.
-func (l *Limiter) decided(h *Hold, err error) {
+func (l *Limiter) decided(h *Hold, waited time.Duration, err error) {
 	e := Event{
-		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: l.now() - h.asked, InUse: h.used,
-		Degraded: h.Degraded(),
+		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: waited, InUse: h.used, Degraded: h.Degraded(),
 	}
 	switch {
 	case err == errNoPlace:
@@ -74,14 +73,12 @@ func (l *Limiter) decided(h *Hold, err error) {
 		e.Kind = Failed
 		e.Err = err
 	}
-	told := false
 	defer func() {
-		if err == nil && !told {
+		if err == nil && h.acquired == 0 {
 			l.release(h)
 		}
 	}()
 	l.observer(h.ctx, e)
-	told = true
 	l.mu.Lock()
 	defer l.unlock()
 	h.acquired = l.now()
@@ -100,7 +97,7 @@ func (l *Limiter) ended(h *Hold) {
 		return
 	}
 	e := Event{Kind: Released, Key: h.key, Limit: h.limit, N: h.want.N, Held: l.now() - h.acquired,
-		Degraded: h.alone}
+		Degraded: h.byPolicy}
 	if s == lost {
 		e.Kind = Lost
 	}

@@ -26,13 +26,9 @@ const (
 
 // String returns what the policy does.
 func (p Policy) String() string {
-	switch p {
-	case Refuse:
-		return "leave it to the caller"
-	case Share:
-		return "a share of the places"
-	case Admit:
-		return "admit"
+	texts := [...]string{"leave it to the caller", "a share of the places", "admit"}
+	if int(p) < len(texts) {
+		return texts[p]
 	}
 	return "unknown policy"
 }
@@ -47,18 +43,12 @@ const (
 type Option func(*options)
 
 type options struct {
-	rules
+	policy              Policy
+	processes           uint64
+	strict              bool
 	maxKeys, maxWaiting int
 	outages             outage.Settings
 	observer            Observer
-}
-
-func optionsOf(opts []Option) options {
-	var o options
-	api.Apply("inflight: New", &o, opts)
-	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
-	o.maxWaiting = cmp.Or(o.maxWaiting, DefaultMaxWaiting)
-	return o
 }
 
 // WithPolicy sets what happens while the store is away. Default: [Refuse]. It panics if p is unknown.

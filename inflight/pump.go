@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"cmp"
+	"container/list"
 	"slices"
 	"time"
 
@@ -37,8 +38,17 @@ const never = time.Duration(1 << 59)
 type pump struct {
 	callers
 	exchanges
-	timer   *time.Timer   // of the Limiter, or nil
-	timerAt time.Duration // when it goes off; never: it is not set
+	queue    *list.List    // of its lane, if it is queued
+	position *list.Element // in it
+	timer    *time.Timer   // of the Limiter
+	timerAt  time.Duration // when it goes off; never: it is not set
+}
+
+// newPump returns a pump that is not open.
+func newPump(process string, o *options, changed func(*Hold)) *pump {
+	p := &pump{callers: callers{options: o, changed: changed, holds: map[*Hold]struct{}{}}}
+	p.claim.Process = process
+	return p
 }
 
 // exchanges are what the store was told, and is to be told.
@@ -53,37 +63,30 @@ type exchanges struct {
 	knownUntil   time.Duration // until then, the store may know of something: a lease after it was told so last
 	leasedUntil  time.Duration // when the places are lost, by the last answer
 	keptUntil    time.Duration // and by the policy, as exchanges fail; 0: it does not keep them
-	alone        bool          // the policy has granted some since the last answer
 }
 
 // phase is what a process owes the store. What leads where:
 //
-//	from       tell       its time   begin   answered   failed   idle
-//	settled    owing      queued     sent                        gone
-//	owing      owing      queued     sent                        gone, if the store knows of nothing
-//	queued     queued                sent                        the same
-//	sent       outdated                      settled    owing
-//	outdated   outdated                      owing      owing
+//	from      tell     its time   begin   answered                 failed   idle
+//	settled   owing    queued     sent                                      gone
+//	owing     owing    queued     sent                                      gone, if the store knows of nothing
+//	queued    queued              sent                                      the same
+//	sent      sent                        settled; owing after a   owing
+//	                                      tell meanwhile
 //
 // A mistake of the program is an answer here, and no failure. In memory, nothing is queued. When the Limiter is closed,
 // all are gone after a while.
 type phase uint8
 
 const (
-	settled  phase = iota // the store knows all; the next exchange renews, or polls
-	owing                 // the store does not know all
-	queued                // the exchange is due, and waits in its lane
-	sent                  // it is in flight, and tells all
-	outdated              // it is in flight, and does not tell all
-	gone                  // the Limiter has forgotten the pump
+	settled phase = iota // the store knows all; the next exchange renews, or polls
+	owing                // the store does not know all
+	queued               // the exchange is due, and waits in its lane
+	sent                 // it is in flight; if nextAt is 0, the store does not know all after it
+	gone                 // the Limiter has forgotten the pump
 )
 
 func share(of time.Duration, part float64) time.Duration { return time.Duration(float64(of) * part) }
-
-// termOf returns how long places are held after the send of an exchange.
-func termOf(lease time.Duration) time.Duration {
-	return lease - share(lease, driftShare) - share(lease, marginShare)
-}
 
 // open makes a pump that is new, or was forgotten, one of a key and name.
 func (p *pump) open(key, name string, lease time.Duration) {
@@ -96,18 +99,15 @@ func (p *pump) open(key, name string, lease time.Duration) {
 
 // tell has the store told something: at once, or after the exchange that is in flight.
 func (p *pump) tell() {
-	switch p.phase {
-	case settled:
+	if p.phase == settled {
 		p.phase = owing
-	case sent:
-		p.phase = outdated
 	}
 	p.nextAt = 0
 }
 
 // again makes the pump tell the store what it holds and wants, unless it will do so anyway.
 func (p *pump) again() {
-	if (p.phase == settled || p.phase == sent) && (p.held > 0 || len(p.wants) > 0) {
+	if p.phase != owing && (p.held > 0 || len(p.wants) > 0) {
 		p.tell()
 	}
 }
@@ -156,27 +156,24 @@ func (p *pump) cancel(h *Hold) {
 // close ends all holds, and refuses all wants.
 func (p *pump) close() {
 	p.decide(Refuse, window.ErrClosed, true)
-	p.letAllGo(closed, true)
+	p.endAll(closed)
 	p.tell()
 }
 
 // tick loses what is held if its time is over.
 func (p *pump) tick(now time.Duration) {
 	if now >= p.loseAt() {
-		p.letAllGo(lost, false)
+		p.endAll(lost)
 		p.tell()
 	}
 }
-
-// heldUntil returns when places are lost, unless they are renewed.
-func (p *pump) heldUntil() time.Duration { return max(p.leasedUntil, p.keptUntil) }
 
 // loseAt returns when what is held is lost, unless it is renewed.
 func (p *pump) loseAt() time.Duration {
 	if p.held == 0 {
 		return never
 	}
-	return p.heldUntil()
+	return max(p.leasedUntil, p.keptUntil)
 }
 
 // exchangeAt returns when an exchange is to begin, or to be queued.
@@ -203,6 +200,7 @@ func (p *pump) idle(now time.Duration) bool {
 func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.tick(now)
 	p.phase = sent
+	p.nextAt = never
 	p.sentAt = now
 	p.asked = append(p.asked, p.wants[:min(len(p.wants), window.MaxWants)]...)
 	if p.held > 0 || len(p.asked) > 0 {
@@ -210,7 +208,7 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	}
 	c := &p.claim
 	c.Seq = seq
-	c.Strict = p.rules.strict
+	c.Strict = p.strict
 	c.Held = min(p.held, window.MaxPlaces) // the policy may have granted more
 	c.HeldMax = p.heldMax
 	c.Wants = c.Wants[:0]
@@ -222,9 +220,8 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 
 // end ends the exchange in flight. It keeps none of those who have asked: they may be gone long before the next.
 func (p *pump) end() {
-	if p.phase == sent {
-		p.phase = settled
-	} else {
+	p.phase = settled
+	if p.nextAt == 0 {
 		p.phase = owing
 	}
 	clear(p.asked)
@@ -234,20 +231,20 @@ func (p *pump) end() {
 // answered ends an exchange with its answer. It reports whether that says that the store has lost data.
 func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	p.tick(now) // what is lost stays lost, even if the store has renewed it
-	until := p.sentAt + termOf(p.claim.Lease)
+	until := p.sentAt + p.claim.Lease - share(p.claim.Lease, driftShare+marginShare)
 	if a.Late || now >= until {
 		p.failed(now, errLate, unanswered)
 		return false
 	}
 	forgotten := a.Lost || a.Forgotten && p.sentAt < p.leasedUntil
-	lostData = a.Grace > 0 || forgotten && !p.alone
+	lostData = a.Grace > 0 || forgotten && !p.more
 	if a.Lost {
-		p.letAllGo(lost, false)
+		p.endAll(lost)
 	}
 	p.failingSince = 0
 	p.leasedUntil = until
 	p.keptUntil = 0
-	p.alone = false
+	p.more = false
 	for i, h := range p.asked {
 		token := uint64(0)
 		if len(a.Tokens) > 0 {
@@ -272,7 +269,7 @@ func (p *pump) answered(now time.Duration, a *window.Places) (lostData bool) {
 	}
 	p.end()
 	if a.Grace > 0 {
-		p.alone = p.decide(p.rules.policy, &NotYetError{RetryAfter: a.Grace}, p.rules.policy != Refuse)
+		p.decide(p.policy, &NotYetError{RetryAfter: a.Grace}, p.policy != Refuse)
 	}
 	p.follow(now, a)
 	return lostData
@@ -298,10 +295,8 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 	}
 	if len(p.wants) > 0 {
 		poll := min(share(p.claim.Lease, pollShare), maxPoll)
-		for _, next := range []time.Duration{a.Next, a.Grace} {
-			if next > 0 {
-				poll = min(poll, max(next, time.Millisecond))
-			}
+		if next := cmp.Or(a.Grace, a.Next); next > 0 {
+			poll = min(poll, max(next, time.Millisecond))
 		}
 		p.nextAt = min(p.nextAt, now+poll)
 	}
@@ -332,14 +327,13 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 	for _, h := range p.wants {
 		h.state = waiting
 	}
+	policy := p.policy
 	if f == unanswered {
-		p.decide(Refuse, err, false)
-	} else {
-		if p.rules.policy != Refuse && !p.rules.strict {
-			p.keptUntil = now + share(p.claim.Lease, keepShare)
-		}
-		all := f == away || now-p.failingSince >= p.claim.Lease
-		p.alone = p.decide(p.rules.policy, err, all) || p.alone
+		policy = Refuse
 	}
+	if policy != Refuse && !p.strict {
+		p.keptUntil = now + share(p.claim.Lease, keepShare)
+	}
+	p.decide(policy, err, f == away || f == failing && now-p.failingSince >= p.claim.Lease)
 	p.nextAt = now + min(max(p.sentAt-p.failingSince, minPause), maxPause, share(p.claim.Lease, pollShare))
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // leased returns a pump for places with a lease.
-func leased(lease time.Duration, r rules, changed func(*Hold)) *pump {
-	p := &pump{callers: callers{rules: r, changed: changed}}
+func leased(lease time.Duration, o options, changed func(*Hold)) *pump {
+	p := newPump("", &o, changed)
 	p.open("k", "", lease)
 	return p
 }
@@ -40,11 +40,11 @@ func (p *pump) exchange(now time.Duration, a window.Places, meanwhile ...func())
 // An answer that arrives after the time of what was held is over does not bring it back, although the store has
 // renewed it: the holder may have seen that it is not valid.
 func TestWhatIsLostStaysLost(t *testing.T) {
-	p := leased(time.Second, rules{}, func(*Hold) {})
+	p := leased(time.Second, options{}, func(*Hold) {})
 	w := p.adds(1, 1, false)
 	p.exchange(0, window.Places{Tokens: []uint64{7}, Used: 1})
 	require.Equal(t, held, w.state)
-	end := p.heldUntil()
+	end := p.loseAt()
 	require.Less(t, end, time.Second)
 
 	p.begin(900*time.Millisecond, 1)
@@ -56,7 +56,7 @@ func TestWhatIsLostStaysLost(t *testing.T) {
 
 // Whoever waits behind others needs no exchange.
 func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
-	p := leased(time.Second, rules{}, func(*Hold) {})
+	p := leased(time.Second, options{}, func(*Hold) {})
 	first := p.adds(1, 1, true)
 	p.exchange(0, window.Places{Used: 1, Waiting: 1})
 	require.Positive(t, p.due())
@@ -70,7 +70,7 @@ func TestWantsBehindOneThatWaitsAskNobody(t *testing.T) {
 // A want that is given up during its exchange does not keep others from asking. The store is told that it keeps a
 // position in line, or a place, for nobody.
 func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
-	p := leased(time.Second, rules{}, func(*Hold) {})
+	p := leased(time.Second, options{}, func(*Hold) {})
 	first := p.adds(2, 2, true)
 	var second *Hold
 	p.exchange(0, window.Places{Used: 1, Waiting: 1}, func() {
@@ -83,7 +83,7 @@ func TestAWantThatIsGivenUpDuringItsExchangeBlocksNobody(t *testing.T) {
 	require.Equal(t, held, second.state)
 
 	for _, answer := range []window.Places{{Used: 1, Waiting: 1}, {Tokens: []uint64{7}, Used: 1}} {
-		p = leased(time.Second, rules{}, func(*Hold) {})
+		p = leased(time.Second, options{}, func(*Hold) {})
 		w := p.adds(1, 1, true)
 		p.exchange(0, answer, func() { p.cancel(w) })
 		require.Equal(t, released, w.state)
@@ -99,7 +99,7 @@ func TestAPumpKeepsNobodyWhoHasGone(t *testing.T) {
 		"answered": func(p *pump) { p.answered(time.Millisecond, &window.Places{Used: 1, Waiting: 1}) },
 		"failed":   func(p *pump) { p.failed(time.Millisecond, errLate, failing) },
 	} {
-		p := leased(time.Second, rules{}, func(*Hold) {})
+		p := leased(time.Second, options{}, func(*Hold) {})
 		var gone []weak.Pointer[Hold]
 		for range 9 {
 			gone = append(gone, weak.Make(p.adds(1, 1, true)))
@@ -120,7 +120,7 @@ func TestAPumpKeepsNobodyWhoHasGone(t *testing.T) {
 // The store is told the largest Max under which places are held, so that it can tell whether they fit when it has
 // forgotten them.
 func TestTheStoreIsToldTheLargestMax(t *testing.T) {
-	p := leased(time.Second, rules{}, func(*Hold) {})
+	p := leased(time.Second, options{}, func(*Hold) {})
 	for i, most := range []uint64{3, 5, 4} {
 		p.adds(1, most, false)
 		p.exchange(0, window.Places{Tokens: []uint64{uint64(i + 1)}, Used: uint64(i + 1)})
@@ -128,8 +128,8 @@ func TestTheStoreIsToldTheLargestMax(t *testing.T) {
 	c := p.begin(2*time.Millisecond, 1)
 	require.EqualValues(t, 3, c.Held)
 	require.EqualValues(t, 5, c.HeldMax)
-	for len(p.holds) > 0 {
-		p.cancel(p.holds[0])
+	for h := range p.holds {
+		p.cancel(h)
 	}
 	p.answered(3*time.Millisecond, &window.Places{})
 	require.Zero(t, p.begin(4*time.Millisecond, 1).HeldMax)
@@ -141,7 +141,7 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 		time.Minute:            {10, 10, 20, 40, 80, 160, 250, 250},
 		160 * time.Millisecond: {10, 10, 20, 20},
 	} {
-		p := leased(lease, rules{}, func(*Hold) {})
+		p := leased(lease, options{}, func(*Hold) {})
 		now := time.Second
 		fail := func(pause time.Duration) {
 			p.begin(now, 1)
@@ -163,7 +163,7 @@ func TestThePauseAfterFailuresGrows(t *testing.T) {
 // After a failure, the next exchange says all again in its time: no place in line is known any more, and the store may
 // have granted what was asked.
 func TestAFailureLeavesNothingKnown(t *testing.T) {
-	p := leased(time.Second, rules{}, func(*Hold) {})
+	p := leased(time.Second, options{}, func(*Hold) {})
 	const now = 10 * time.Second
 	first := p.adds(1, 1, true)
 	p.exchange(now, window.Places{Used: 1, Waiting: 1, Next: 5 * time.Millisecond})
@@ -196,7 +196,7 @@ func TestLanesAreForgotten(t *testing.T) {
 			h.Release()
 			synctest.Wait()
 		}
-		require.Empty(t, l.lanes)
+		require.Empty(t, l.queues)
 		require.Empty(t, l.byID)
 	})
 }

@@ -1,10 +1,23 @@
 package inflight
 
 import (
+	"cmp"
+	"container/list"
+	"errors"
+	"runtime"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/ledger"
+	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
+)
+
+const (
+	// maxClaims is how many keys share an exchange: those who want something while one is in flight share the next one,
+	// which takes the store less time than several. On Redis, that is a script.
+	maxClaims = 128
+	// closeTimeout bounds how long Close tells the store.
+	closeTimeout = time.Second
 )
 
 // id identifies a pump.
@@ -21,7 +34,7 @@ func (l *Limiter) ask(h *Hold) (decided <-chan struct{}, err error) {
 		return nil, window.ErrClosed
 	case l.stats.Waiting >= l.maxWaiting:
 		return nil, window.ErrOverloaded
-	case p == nil && len(l.byID) >= l.maxKeys:
+	case p == nil && l.memory == nil && len(l.byID) >= l.maxKeys:
 		return nil, window.ErrFull
 	case p == nil:
 		p = l.newPump(k, h.limit.Lease)
@@ -43,9 +56,9 @@ func (l *Limiter) newPump(k id, lease time.Duration) *pump {
 	}
 	p, _ := l.spare.Get().(*pump)
 	if p == nil {
-		p = &pump{callers: callers{rules: l.rules, changed: l.changed}}
-		p.claim.Process = l.process
+		p = newPump(l.process, &l.options, l.changed)
 		p.claim.Wake = func() { l.do(p, p.again) }
+		p.timer = time.AfterFunc(never, func() { l.do(p, func() { p.timerAt = never }) })
 	}
 	p.open(k.key, k.name, lease)
 	l.byID[k] = p
@@ -90,13 +103,17 @@ func (l *Limiter) update(p *pump, now time.Duration) {
 	if p.exchangeAt() <= now {
 		l.queue(p)
 	}
-	l.setTimer(p, p.due(), now)
+	// A timer that goes off sooner is left as it is: most are set again before.
+	if at := p.due(); at < p.timerAt {
+		p.timerAt = at
+		p.timer.Reset(at - now)
+	}
 }
 
 // exchange makes an exchange in memory, which does not wait. The mutex is held.
 func (l *Limiter) exchange(p *pump, now time.Duration) {
 	l.seq++
-	a, wake := l.memory.Claim(p.begin(now, l.seq))
+	a, wake := l.memory.Exchange(p.begin(now, l.seq))
 	if wake != nil {
 		l.later = append(l.later, wake)
 	}
@@ -122,33 +139,108 @@ func (l *Limiter) changed(h *Hold) {
 	}
 }
 
-// setTimer has a pump updated at a time. A timer that goes off sooner is left as it is: most are set again before.
-// The mutex is held.
-func (l *Limiter) setTimer(p *pump, at, now time.Duration) {
-	switch {
-	case at >= p.timerAt:
-		return
-	case p.timer == nil:
-		p.timer = time.AfterFunc(at-now, func() { l.do(p, func() { p.timerAt = never }) })
-	default:
-		p.timer.Reset(at - now)
+// forget forgets a pump, which another key can have then. What still refers to it updates that one in vain. The mutex
+// is held.
+func (l *Limiter) forget(p *pump) {
+	if p.phase == queued {
+		p.queue.Remove(p.position)
 	}
-	p.timerAt = at
+	p.phase = gone
+	p.timer.Stop()
+	delete(l.byID, id{p.claim.Key, p.claim.Name})
+	l.spare.Put(p)
+	if l.closed && len(l.byID) == 0 {
+		l.cancel()
+	}
 }
 
-// forget forgets a pump, which another key can have then, or, if it is queued, when its lane has met it. What still
-// refers to it updates that one in vain. The mutex is held.
-func (l *Limiter) forget(p *pump) {
-	free := p.phase != queued
-	p.phase = gone
-	delete(l.byID, id{p.claim.Key, p.claim.Name})
-	if p.timer != nil {
-		p.timer.Stop()
+// lane is the pumps that share exchanges. The same part of the store keeps their keys, so that one that is away stops
+// no others, and they have the same lease, so that a short one does not cut the time of others. As long as any are
+// queued, a goroutine makes their exchanges, one at a time.
+type lane struct {
+	part  string
+	lease time.Duration
+}
+
+// queue queues a pump for its next exchange. The mutex is held.
+func (l *Limiter) queue(p *pump) {
+	at := lane{l.store.Part(p.claim.Key), p.claim.Lease}
+	if l.queues[at] == nil {
+		l.queues[at] = list.New()
+		go l.work(at)
 	}
-	if free {
-		l.spare.Put(p)
+	p.phase = queued
+	p.queue = l.queues[at]
+	p.position = p.queue.PushBack(p)
+}
+
+// work makes exchanges as long as pumps are queued.
+func (l *Limiter) work(at lane) {
+	for {
+		pumps, claims := l.begin(at)
+		if len(pumps) == 0 {
+			return
+		}
+		places := make([]window.Places, len(claims))
+		err := l.store.Exchange(l.ctx, claims, places)
+		l.finish(at, pumps, places, err)
+		runtime.Gosched() // those who were answered may want more: they share the next exchange
 	}
-	if l.closed && len(l.byID) == 0 {
-		close(l.drained)
+}
+
+// begin begins the exchanges of pumps that are queued. Without any, its queue is forgotten.
+func (l *Limiter) begin(at lane) (pumps []*pump, claims []window.Claim) {
+	l.mu.Lock()
+	defer l.unlock()
+	now := l.now()
+	queue := l.queues[at]
+	for queue.Len() > 0 && len(pumps) < maxClaims {
+		p := queue.Remove(queue.Front()).(*pump)
+		l.seq++
+		pumps = append(pumps, p)
+		claims = append(claims, *p.begin(now, l.seq))
 	}
+	if len(pumps) == 0 {
+		delete(l.queues, at)
+	}
+	return pumps, claims
+}
+
+// finish ends exchanges.
+func (l *Limiter) finish(at lane, pumps []*pump, places []window.Places, err error) {
+	l.mu.Lock()
+	defer l.unlock()
+	now := l.now()
+	for i, p := range pumps {
+		err := cmp.Or(err, places[i].Err)
+		switch {
+		case p.phase == gone:
+			continue
+		case err == nil:
+			if p.answered(now, &places[i]) {
+				l.noticed(now, p.claim.Lease, places[i].Grace)
+			}
+			l.toldTo(places[i].DataSet, at, now)
+		default:
+			f := l.failureOf(at, err)
+			p.failed(now, err, f)
+			if l.closed && f >= away { // its lease frees its places
+				l.forget(p)
+			}
+		}
+		l.update(p, now)
+	}
+}
+
+// failureOf returns what an error says of the store.
+func (l *Limiter) failureOf(at lane, err error) failure {
+	switch {
+	case errors.Is(err, outage.ErrStill):
+		return unanswered
+	case outage.IsMistake(err) || errors.Is(err, window.ErrClosed):
+		return mistaken
+	case l.store.Err(at.part, at.lease) != nil, !outage.IsAway(err) && !errors.Is(err, window.ErrOverloaded):
+		return away
+	}
+	return failing
 }

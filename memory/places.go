@@ -15,10 +15,14 @@ func (b *Backend) Exchange(ctx context.Context, claims []window.Claim, places []
 		return b.fail("exchange", "", err)
 	}
 	for i := range claims {
-		places[i] = b.ledger.Exchange(&claims[i])
-		if err := places[i].Err; err != nil {
-			places[i].Err = b.fail("exchange", claims[i].Key, err)
+		p, wake := b.ledger.Exchange(&claims[i])
+		if wake != nil {
+			wake()
 		}
+		if p.Err != nil {
+			p.Err = b.fail("exchange", claims[i].Key, p.Err)
+		}
+		places[i] = p
 	}
 	return nil
 }

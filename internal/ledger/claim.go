@@ -11,44 +11,45 @@ import (
 // lineShare is the part of a lease after which a process that has not claimed loses its position in line.
 const lineShare = 4
 
-// Exchange makes a claim, which is valid, and returns its answer.
-func (l *Ledger) Exchange(claim *window.Claim) window.Places {
-	p, wake := l.Claim(claim)
-	if wake != nil {
-		wake()
-	}
-	return p
-}
-
-// Claim is Exchange for those who hold a mutex: they call what it returns, unless that is nil, when it is unlocked.
-func (l *Ledger) Claim(claim *window.Claim) (p window.Places, wake func()) {
+// Exchange makes a claim, which is valid, and returns its answer, and what wakes the first in line, or nil. The
+// caller calls that when it holds no mutex.
+func (l *Ledger) Exchange(claim *window.Claim) (p window.Places, wake func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	c, err := l.count(claim, now)
-	if err != nil {
-		return window.Places{Err: err}, nil
+	k := id{claim.Key, claim.Name}
+	c := l.counts[k]
+	switch {
+	case l.counts == nil:
+		return window.Places{Err: window.ErrClosed}, nil
+	case c == nil && (claim.Held > 0 || len(claim.Wants) > 0) && l.full(now):
+		return window.Places{Err: window.ErrFull}, nil
+	case c == nil:
+		c = &count{}
 	}
-	before, head := c.sum, c.first()
+	before := c.sum
+	head := c.head().process
 	c.expire(now)
-	p.DataSet = l.dataSet
 	if claim.Process != "" {
 		x := exchange{count: c, ledger: l, claim: claim, now: now}
-		x.make(&p, max(l.birth+claim.Lease-now, 0))
+		x.make(&p)
 	}
 	// Only what has changed what is free wakes the first in line, who has asked before.
-	if c.sum < before || c.first() != head {
+	if c.sum < before || c.head().process != head {
 		wake = c.wake(claim.Process)
 	}
+	p.DataSet = uint64(l.Birth)
 	p.Used = c.sum
-	p.Waiting = c.waiting()
 	for _, e := range c.entries {
+		p.Waiting += e.waiting
 		if e.held > 0 {
 			p.Next = min(cmp.Or(p.Next, e.end-now), e.end-now)
 		}
 	}
-	if len(c.entries) == 0 {
-		delete(l.counts, id{claim.Key, claim.Name})
+	if len(c.entries) > 0 {
+		l.counts[k] = c
+	} else {
+		delete(l.counts, k)
 	}
 	return p, wake
 }
@@ -61,35 +62,33 @@ type exchange struct {
 	now    time.Duration
 }
 
-// make makes the claim. Strict ones are granted nothing for so long.
-func (x *exchange) make(p *window.Places, grace time.Duration) {
-	e := entry{process: x.claim.Process}
-	at := x.index(e.process)
-	known, position := uint64(0), uint64(0)
+// make makes the claim.
+func (x *exchange) make(p *window.Places) {
+	var before entry
+	at := slices.IndexFunc(x.entries, func(e entry) bool { return e.process == x.claim.Process })
 	if at >= 0 {
-		if x.claim.Seq <= x.entries[at].seq {
-			p.Late = true
-			return
-		}
-		known, position = x.entries[at].held, x.entries[at].limit
+		before = x.entries[at]
+	}
+	if x.claim.Seq <= before.seq {
+		p.Late = true
+		return
 	}
 	if x.claim.Strict {
-		p.Grace = grace
+		p.Grace = max(x.ledger.Birth+x.claim.Lease-x.now, 0)
 	}
-	e.held = x.register(p, known)
+	e := entry{process: x.claim.Process, held: x.register(p, before.held)}
 	granted := x.decide(p, &e)
 	e.held += granted
 	if e.held > 0 {
 		e.seq = x.claim.Seq
 		e.end = x.now + x.claim.Lease
 	}
-	// It goes to the end of the line if something was granted, and to another position if its first want has another
-	// Max.
-	stays := at >= 0 && (e.waiting == 0 || granted == 0 && e.limit == position)
 	if at >= 0 {
 		x.entries = slices.Delete(x.entries, at, at+1)
 	}
-	if !stays {
+	// It goes to the end of the line if something was granted, and to another position if its first want has another
+	// Max.
+	if at < 0 || granted > 0 || e.limit != before.limit {
 		at = len(x.entries)
 		for at > 0 && x.entries[at-1].limit < e.limit {
 			at--
@@ -108,17 +107,18 @@ func (x *exchange) register(p *window.Places, known uint64) (held uint64) {
 	}
 	held = x.claim.Held
 	limit := max(x.claim.HeldMax, x.limit)
-	others := x.sum - known
+	x.sum -= known
 	switch {
-	case held > known && x.claim.Strict && (held > limit || others > limit-held):
-		p.Lost, held = true, 0
+	case held > known && x.claim.Strict && !x.fits(held, limit):
+		p.Lost = true
+		held = 0
 	case held > known:
 		p.Forgotten = true
 	}
 	if held > 0 {
 		x.limit = limit
 	}
-	x.sum = others + held
+	x.sum += held
 	return held
 }
 
@@ -128,7 +128,7 @@ func (x *exchange) decide(p *window.Places, e *entry) (granted uint64) {
 	head := x.head()
 	for i, w := range x.claim.Wants {
 		reserved := uint64(0)
-		if head != nil && head.process != e.process && head.limit >= w.Max {
+		if head.process != e.process && head.limit >= w.Max {
 			reserved = head.n
 		}
 		switch {

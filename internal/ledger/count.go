@@ -45,46 +45,28 @@ func (c *count) expire(now time.Duration) {
 	c.entries = slices.DeleteFunc(c.entries, over)
 }
 
-// index returns the index of the entry of a process, or -1.
-func (c *count) index(process string) int {
-	return slices.IndexFunc(c.entries, func(e entry) bool { return e.process == process })
-}
+// noEntry is in place of an entry that there is not.
+var noEntry entry
 
-// head returns the first in line, or nil.
+// head returns the first in line, or noEntry.
 func (c *count) head() *entry {
 	for i := range c.entries {
 		if c.entries[i].waiting > 0 {
 			return &c.entries[i]
 		}
 	}
-	return nil
+	return &noEntry
 }
 
-// first returns the process that is first in line, or nothing.
-func (c *count) first() string {
-	if e := c.head(); e != nil {
-		return e.process
-	}
-	return ""
-}
-
-// wake returns what wakes the first in line, if there is room for it. It is another one than the process that asks,
-// and was not woken since it has asked.
+// wake returns what wakes the first in line, if there is room for it, or nil. It is another one than the process that
+// asks, and was not woken since it has asked.
 func (c *count) wake(asking string) func() {
 	e := c.head()
-	if e == nil || e.woken || e.process == asking || !c.fits(e.n, e.limit) {
+	if e == &noEntry || e.woken || e.process == asking || !c.fits(e.n, e.limit) {
 		return nil
 	}
 	e.woken = true
 	return e.wake
-}
-
-// waiting returns how many wants wait.
-func (c *count) waiting() (n uint64) {
-	for i := range c.entries {
-		n += c.entries[i].waiting
-	}
-	return n
 }
 
 // fits reports whether n more places fit under a Max.

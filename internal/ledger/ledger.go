@@ -9,11 +9,8 @@ package ledger
 
 import (
 	"math"
-	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/throttr-go/throttr/window"
 )
 
 const (
@@ -25,14 +22,15 @@ const (
 
 // Ledger is the places of any number of keys. It is safe for concurrent use.
 type Ledger struct {
+	// Birth is when the data set was created, long ago by default: for a lease after it, strict claims are granted
+	// nothing. It does not change when the Ledger is in use.
+	Birth time.Duration
+
 	now  func() time.Duration
 	most int // counts
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
-	dataSet uint64        // changes when the data is lost
-	birth   time.Duration // of the data; for a lease after it, strict claims are granted nothing
-	counts  map[id]*count
+	mu      sync.Mutex    // guards what follows
+	counts  map[id]*count // nil when it is closed
 	sweepAt time.Duration // counts that are over are not looked for before then
 	token   uint64        // of the last grant
 }
@@ -43,8 +41,7 @@ type id struct{ key, name string }
 // not go back.
 func New(maxKeys int, now func() time.Duration) *Ledger {
 	return &Ledger{
-		now: now, most: max(1, maxKeys), dataSet: rand.Uint64() | 1, birth: math.MinInt64 / 2,
-		counts: map[id]*count{}, sweepAt: math.MinInt64,
+		Birth: math.MinInt64 / 2, now: now, most: max(1, maxKeys), counts: map[id]*count{}, sweepAt: math.MinInt64,
 	}
 }
 
@@ -52,31 +49,12 @@ func New(maxKeys int, now func() time.Duration) *Ledger {
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
+	l.counts = nil
 }
 
-// Restart empties the ledger, as a store does that has lost its data.
-func (l *Ledger) Restart() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.counts)
-	l.birth = l.now()
-	l.dataSet = rand.Uint64() | 1
-}
-
-// count returns the count of a claim. There is no room for a new one if there are as many as may be, also without those
-// of processes that have gone without a word. A claim that says nothing leaves none.
-func (l *Ledger) count(claim *window.Claim, now time.Duration) (*count, error) {
-	k := id{claim.Key, claim.Name}
-	c := l.counts[k]
-	switch {
-	case l.closed:
-		return nil, window.ErrClosed
-	case c != nil:
-		return c, nil
-	case claim.Held == 0 && len(claim.Wants) == 0:
-		return &count{}, nil
-	}
+// full reports whether there is no room for another count, also without those of processes that have gone without a
+// word. The mutex is held.
+func (l *Ledger) full(now time.Duration) bool {
 	if len(l.counts) >= l.most && now >= l.sweepAt {
 		l.sweepAt = now + sweepPause
 		for k, c := range l.counts {
@@ -86,10 +64,5 @@ func (l *Ledger) count(claim *window.Claim, now time.Duration) (*count, error) {
 			}
 		}
 	}
-	if len(l.counts) >= l.most {
-		return nil, window.ErrFull
-	}
-	c = &count{}
-	l.counts[k] = c
-	return c, nil
+	return len(l.counts) >= l.most
 }

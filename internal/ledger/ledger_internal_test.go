@@ -10,99 +10,115 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
+// tested is a ledger for three counts, and what its claims have in common.
+type tested struct {
+	*Ledger
+	now   time.Duration
+	seq   uint64
+	woken int // wants that wait
+}
+
+func newTested() *tested {
+	l := &tested{now: time.Second}
+	l.Ledger = New(3, func() time.Duration { return l.now })
+	return l
+}
+
+// claim makes a claim of the place of a process, with a lease of a minute.
+func (l *tested) claim(process string, c window.Claim) window.Places {
+	l.seq++
+	c.Process = process
+	c.Seq = l.seq
+	c.Lease = time.Minute
+	c.Wake = func() { l.woken++ }
+	p, wake := l.Exchange(&c)
+	if wake != nil {
+		wake()
+	}
+	return p
+}
+
+// wants are wants of so many places each under a Max, which wait.
+func wants(most uint64, places ...uint64) (all []window.Want) {
+	for _, n := range places {
+		all = append(all, window.Want{N: n, Max: most, Wait: true})
+	}
+	return all
+}
+
 // A count that is not needed any more is removed.
 func TestCountsAreRemoved(t *testing.T) {
-	now := time.Second
-	l := New(3, func() time.Duration { return now })
-	for i := range uint64(10) {
-		p := l.Exchange(&window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 1, Lease: Forever, Wants: []window.Want{{N: 1, Max: 1}}})
-		require.NoError(t, p.Err)
-		require.Positive(t, p.Tokens[0])
-		require.NoError(t, l.Exchange(&window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 2, Lease: Forever}).Err)
+	l := newTested()
+	for i := range 10 {
+		require.Len(t, l.claim("p", window.Claim{Key: fmt.Sprint(i), Wants: wants(1, 1)}).Tokens, 1)
+		require.NoError(t, l.claim("p", window.Claim{Key: fmt.Sprint(i)}).Err)
 	}
 	require.Empty(t, l.counts)
-	claim := window.Claim{Process: "p", Seq: 1, Lease: time.Second, Wants: []window.Want{{N: 1, Max: 1}}}
-	for i := range 3 {
-		claim.Key = fmt.Sprint(i)
-		require.NoError(t, l.Exchange(&claim).Err)
+	for i := range 4 {
+		err := l.claim("p", window.Claim{Key: fmt.Sprint(i), Wants: wants(1, 1)}).Err
+		require.Equal(t, i == 3, err == window.ErrFull)
 	}
-	claim.Key = "more"
-	require.ErrorIs(t, l.Exchange(&claim).Err, window.ErrFull)
-	now += time.Second // nobody has renewed them
-	require.NoError(t, l.Exchange(&claim).Err)
+	l.now += time.Minute // nobody has renewed them
+	require.NoError(t, l.claim("p", window.Claim{Key: "more", Wants: wants(1, 1)}).Err)
 	require.Len(t, l.counts, 1)
 }
 
 // The places of a process whose lease does not end are listed without one.
 func TestPlacesWithoutALeaseAreListed(t *testing.T) {
-	l := New(3, func() time.Duration { return time.Second })
+	l := newTested()
 	l.Exchange(&window.Claim{Key: "k", Name: "n", Process: "p", Seq: 1, Lease: Forever, Held: 2, HeldMax: 2})
 	l.EachPlaces(nil, func(p window.ListedPlaces) bool {
-		require.Equal(t, window.ListedPlaces{Key: "k", Name: "n", Used: 2, ByProcess: []window.Holder{{Process: "p", Held: 2}}}, p)
+		holder := window.Holder{Process: "p", Held: 2}
+		require.Equal(t, window.ListedPlaces{Key: "k", Name: "n", Used: 2, ByProcess: []window.Holder{holder}}, p)
 		return true
 	})
 }
 
 // The first in line is woken once, when there is room for it, until it asks again.
 func TestWhoeverIsWokenInVainIsNotWokenAgain(t *testing.T) {
-	now, woken := time.Second, 0
-	l := New(3, func() time.Duration { return now })
-	seq := uint64(0)
-	claim := func(process string, held uint64, wants ...window.Want) {
-		seq++
-		l.Exchange(&window.Claim{Process: process, Seq: seq, Lease: time.Minute, Held: held, HeldMax: 5, Wants: wants, Wake: func() { woken++ }})
-	}
-	claim("holds", 0, window.Want{N: 5, Max: 5})
+	l := newTested()
+	l.claim("holds", window.Claim{Wants: wants(5, 5)})
 	for range 2 {
-		claim("waits", 0, window.Want{N: 2, Max: 5, Wait: true})
-		claim("holds", 5)
-		claim("holds", 4)
-		require.Zero(t, woken, "there is no room")
-		claim("holds", 3)
-		claim("holds", 2)
-		require.Equal(t, 1, woken)
-		claim("holds", 5)
-		woken = 0
+		l.claim("waits", window.Claim{Wants: wants(5, 2)})
+		for i, woken := range []int{0, 0, 1, 1} { // there is no room before
+			l.claim("holds", window.Claim{Held: uint64(5 - i), HeldMax: 5})
+			require.Equal(t, woken, l.woken)
+		}
+		l.claim("holds", window.Claim{Held: 5, HeldMax: 5})
+		l.woken = 0
 	}
 }
 
 // A process to which something was granted goes to the end of the line, so that a large want is not overtaken for ever.
 func TestWhoeverIsGrantedSomethingGoesToTheEndOfTheLine(t *testing.T) {
-	l := New(3, func() time.Duration { return time.Second })
-	seq := uint64(0)
-	claim := func(process string, held uint64, wants ...uint64) (granted int) {
-		seq++
-		c := window.Claim{Process: process, Seq: seq, Lease: time.Minute, Held: held, HeldMax: 4}
-		for _, n := range wants {
-			c.Wants = append(c.Wants, window.Want{N: n, Max: 4, Wait: true})
-		}
-		for _, token := range l.Exchange(&c).Tokens {
-			granted += int(min(token, 1))
-		}
-		return granted
+	l := newTested()
+	for i, step := range []struct {
+		process string
+		held    uint64
+		wants   []uint64
+		granted bool
+	}{
+		{"holds", 0, []uint64{4}, true},
+		{"small", 0, []uint64{1, 1}, false},
+		{"large", 0, []uint64{4}, false},
+		{"holds", 3, nil, false},
+		{"small", 0, []uint64{1, 1}, true},
+		{"holds", 0, nil, false},
+		{"small", 1, []uint64{1}, false}, // there is room, but the other one is first
+		{"small", 0, nil, false},
+		{"large", 0, []uint64{4}, true},
+	} {
+		p := l.claim(step.process, window.Claim{Held: step.held, HeldMax: 4, Wants: wants(4, step.wants...)})
+		require.Equal(t, step.granted, p.Tokens != nil, "step %d", i)
 	}
-	require.Equal(t, 1, claim("holds", 0, 4))
-	require.Zero(t, claim("small", 0, 1, 1))
-	require.Zero(t, claim("large", 0, 4))
-	claim("holds", 3)
-	require.Equal(t, 1, claim("small", 0, 1, 1))
-	claim("holds", 0)
-	require.Zero(t, claim("small", 1, 1), "there is room, but the other one is first")
-	claim("small", 0)
-	require.Equal(t, 1, claim("large", 0, 4))
 }
 
 // Places that the store does not know must fit under a Max of those that are held, and not of earlier ones.
 func TestTheLargestMaxIsForgottenWithItsPlaces(t *testing.T) {
-	l := New(3, func() time.Duration { return time.Second })
-	for i, c := range []window.Claim{
-		{Process: "a", Wants: []window.Want{{N: 5, Max: 5}}},
-		{Process: "b", Wants: []window.Want{{N: 3, Max: 3, Wait: true}}}, // keeps the count
-		{Process: "a"},
-		{Process: "c", Strict: true, Held: 3, HeldMax: 3},
-		{Process: "d", Strict: true, Held: 1, HeldMax: 3},
-	} {
-		c.Seq, c.Lease = uint64(i+1), time.Minute
-		require.Equal(t, c.Process == "d", l.Exchange(&c).Lost, c.Process)
-	}
+	l := newTested()
+	l.claim("a", window.Claim{Wants: wants(5, 5)})
+	l.claim("b", window.Claim{Wants: wants(3, 3)}) // keeps the count
+	l.claim("a", window.Claim{})
+	require.False(t, l.claim("c", window.Claim{Strict: true, Held: 3, HeldMax: 3}).Lost)
+	require.True(t, l.claim("d", window.Claim{Strict: true, Held: 1, HeldMax: 3}).Lost)
 }

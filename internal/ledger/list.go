@@ -41,10 +41,10 @@ func (l *Ledger) places(k id) window.ListedPlaces {
 		if left := e.end - now; e.held > 0 && left <= window.MaxLease { // it is not Forever
 			h.LeaseEnds = left
 		}
+		p.Used += e.held
+		p.Waiting += e.waiting
 		p.ByProcess = append(p.ByProcess, h)
 	}
 	slices.SortFunc(p.ByProcess, func(a, b window.Holder) int { return strings.Compare(a.Process, b.Process) })
-	p.Used = c.sum
-	p.Waiting = c.waiting()
 	return p
 }
