@@ -62,3 +62,10 @@ func newTable(t testing.TB, pool *pgxpool.Pool, opts ...postgresbackend.Option) 
 	noError(t, err)
 	return opts
 }
+
+// start starts a server, and returns a backend on it, with the pool.
+func start(t testing.TB, change ...func(*pgxpool.Config)) (*postgresbackend.Backend, *pgxpool.Pool) {
+	t.Helper()
+	pool := connect(t, testkit.StartPostgres(t), change...)
+	return postgresbackend.New(pool, newTable(t, pool)...), pool
+}

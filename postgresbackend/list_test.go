@@ -95,22 +95,20 @@ func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {
 			}
 		})
 	}
-	table := opts[len(opts)-1]
-	sweeper := postgresbackend.New(pool, table) // by the time of the server
+	sweeper := postgresbackend.New(pool, opts[len(opts)-1]) // by the time of the server
 	count := func(where string) (n int) {
 		t.Helper()
 		noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+postgresbackend.Table(b)+" WHERE lim "+where).Scan(&n))
 		return n
 	}
 	// sweep sweeps although it was done in the last minute.
-	sweep := func() {
+	sweep := func(b *postgresbackend.Backend) {
 		t.Helper()
 		_, err := pool.Exec(t.Context(), "DELETE FROM "+postgresbackend.Table(b)+" WHERE lim = ''")
-		noError(t, err)
-		noError(t, postgresbackend.Sweep(t.Context(), sweeper))
+		noError(t, errors.Join(err, postgresbackend.Sweep(t.Context(), b)))
 	}
 	for range 400 {
-		sweep()
+		sweep(sweeper)
 		time.Sleep(10 * time.Millisecond)
 	}
 	left := count("<> ''")
@@ -128,11 +126,10 @@ func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {
 	expect(t, left < 10 && len(granted) > 100, "%d of 10 rows were left, %d windows opened", left, len(granted))
 	must(t, b.Take, "kept", hourly, 1)
 	time.Sleep(grace + 2*limit.Scale)
-	sweep()
+	sweep(sweeper)
 	expect(t, count("<> ''") == 1, "%d rows are left", count("<> ''"))
 	err := postgresbackend.Sweep(t.Context(), sweeper)
 	expect(t, errors.Is(err, pgx.ErrNoRows), "a sweep follows another one at once: %v", err)
-	_, err = pool.Exec(t.Context(), "DELETE FROM "+postgresbackend.Table(b)+" WHERE lim = ''")
-	noError(t, errors.Join(err, postgresbackend.Sweep(t.Context(), b)))
+	sweep(b)
 	expect(t, count("= ''") == 0, "a backend with a clock of its own sweeps")
 }

@@ -138,8 +138,7 @@ func TestURLsThatAreMistakes(t *testing.T) {
 
 // What is stored in a row, and is no record, is an error of the calls for its key and limit alone.
 func TestARowThatIsNoRecordFailsItsOwnCalls(t *testing.T) {
-	pool := connect(t, testkit.StartPostgres(t))
-	b := postgresbackend.New(pool, newTable(t, pool)...)
+	b, pool := start(t)
 	must(t, b.Take, "broken", hourly, 1)
 	_, err := pool.Exec(t.Context(), "UPDATE "+postgresbackend.Table(b)+" SET state = '\\x0977'")
 	noError(t, err)

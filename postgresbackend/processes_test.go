@@ -2,6 +2,7 @@ package postgresbackend_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -57,6 +58,18 @@ func flood(stop <-chan struct{}, backends ...window.Backend) (granted, unknown *
 	}
 	all.Wait()
 	return granted, unknown
+}
+
+// expectCounted fails the test unless what was granted is counted, and no more than may have been. It returns the sum.
+func expectCounted(t *testing.T, b window.Backend, granted, unknown *[10]atomic.Int64) (sum int64) {
+	t.Helper()
+	for i := range granted {
+		counted := int64(must(t, b.Peek, fmt.Sprint("k", i), hourly, 0).Count)
+		least := granted[i].Load()
+		sum += least
+		expect(t, counted >= least && counted <= least+unknown[i].Load(), "k%d: %d are counted, %d granted, %d unknown", i, counted, least, unknown[i].Load())
+	}
+	return sum
 }
 
 // A test runs itself as another process, with the URL of the backend in this variable.
@@ -130,30 +143,6 @@ func TestProcessesThatTakeOfSeveralKeys(t *testing.T) {
 	expect(t, deadlocks == 0, "there were %d deadlocks", deadlocks)
 }
 
-// takeWhileItsRowChanges makes a take whose second round trip waits for a transaction that then changes the row.
-func takeWhileItsRowChanges(t *testing.T, pool *pgxpool.Pool, b *postgresbackend.Backend) {
-	t.Helper()
-	must(t, b.Take, "changed", hourly, 1)
-	tx, err := pool.Begin(t.Context())
-	noError(t, err)
-	defer tx.Rollback(context.Background())
-	_, err = tx.Exec(t.Context(), "UPDATE "+postgresbackend.Table(b)+" SET version = 7")
-	noError(t, err)
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.Take(context.Background(), "changed", hourly, 1)
-		done <- err
-	}()
-	for start, waiting := time.Now(), 0; waiting == 0; time.Sleep(time.Millisecond) {
-		noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
-		expect(t, time.Since(start) < 2*time.Second, "the take does not wait for the row")
-	}
-	noError(t, tx.Commit(t.Context()))
-	noError(t, <-done)
-	counted := must(t, b.Peek, "changed", hourly, 0).Count
-	expect(t, counted == 2, "%d are counted", counted)
-}
-
 // If transactions are serializable by default, the server ends those that others have got in the way of: they are made
 // again. No connection is more than a backend may have.
 func TestADefaultOfSerializable(t *testing.T) {
@@ -161,17 +150,30 @@ func TestADefaultOfSerializable(t *testing.T) {
 	two := func(c *pgxpool.Config) { c.MaxConns = 2 }
 	opts := newTable(t, connect(t, s))
 	one, other := postgresbackend.New(connect(t, s, two), opts...), postgresbackend.New(connect(t, s, two), opts...)
-	takeWhileItsRowChanges(t, connect(t, s), one)
+
+	// The second round trip of a take waits for a transaction that then changes the row.
+	pool := connect(t, s)
+	must(t, one.Take, "changed", hourly, 1)
+	tx, err := pool.Begin(t.Context())
+	noError(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), "UPDATE "+postgresbackend.Table(one)+" SET version = 7")
+	noError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- takeOf(1, one, "changed") }()
+	for start, waiting := time.Now(), 0; waiting == 0; time.Sleep(time.Millisecond) {
+		noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting))
+		expect(t, time.Since(start) < 2*time.Second, "the take does not wait for the row")
+	}
+	noError(t, errors.Join(tx.Commit(t.Context()), <-done))
+	counted := must(t, one.Peek, "changed", hourly, 0).Count
+	expect(t, counted == 2, "%d are counted", counted)
+
 	stop := make(chan struct{})
 	time.AfterFunc(time.Second, func() { close(stop) })
 	granted, unknown := flood(stop, one, other)
-	sum := int64(0)
-	for i := range granted {
-		counted := int64(must(t, one.Peek, fmt.Sprint("k", i), hourly, 0).Count)
-		expect(t, granted[i].Load() <= counted && counted <= granted[i].Load()+unknown[i].Load(), "k%d: %d are counted, %d granted", i, counted, granted[i].Load())
-		sum += granted[i].Load()
-	}
+	sum := expectCounted(t, one, granted, unknown)
 	expect(t, sum > 100 && unknown[0].Load() < sum/10, "%d are granted, and %d of the first key failed", sum, unknown[0].Load())
-	_, err := one.Delete(t.Context(), "k0")
+	_, err = one.Delete(t.Context(), "k0")
 	noError(t, err)
 }

@@ -31,14 +31,11 @@ func TestARefusedTakeChangesTheRateOfABucket(t *testing.T) {
 
 // A hit of nothing is a look at the window, which makes no row of a token bucket.
 func TestAHitOfNothingMakesNoRow(t *testing.T) {
-	pool := connect(t, testkit.StartPostgres(t))
-	table := postgresbackend.WithTable("hits")
-	_, err := pool.Exec(t.Context(), postgresbackend.Schema(table))
-	noError(t, err)
-	must(t, postgresbackend.New(pool, table).Hit, "k", limitOf(window.TokenBucket, 5), 0)
+	b, pool := start(t)
+	must(t, b.Hit, "k", limitOf(window.TokenBucket, 5), 0)
 	rows := -1
-	err = pool.QueryRow(t.Context(), "SELECT count(*) FROM hits").Scan(&rows)
-	expect(t, err == nil && rows == 0, "%d rows, %v", rows, err)
+	noError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM "+postgresbackend.Table(b)).Scan(&rows))
+	expect(t, rows == 0, "%d rows", rows)
 }
 
 // If the clock goes back by more than a scale, what is counted starts at that time, also if all takes are refused.
@@ -64,8 +61,7 @@ func TestWindowsEndAlthoughTheClockHasGoneBack(t *testing.T) {
 
 // What a log would count above the largest limit is not kept.
 func TestChargesOfALogCountUpToTheLargestLimit(t *testing.T) {
-	pool := connect(t, testkit.StartPostgres(t))
-	b := postgresbackend.New(pool, newTable(t, pool)...)
+	b, _ := start(t)
 	l := window.Limit{Max: 5, Scale: time.Hour, Algorithm: window.SlidingLog}
 	for _, step := range []struct{ n, want uint64 }{{8, 8}, {postgresbackend.MaxLog - 3, postgresbackend.MaxLog}, {1 << 62, postgresbackend.MaxLog}} {
 		w := must(t, b.Charge, "k", l, step.n)
