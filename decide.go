@@ -290,7 +290,6 @@ func (r *RateLimit) decideMerged(ctx context.Context, t *taking) {
 
 // answerAll decides the merged takes of t by the store, the fallback, or the policy.
 func (r *RateLimit) answerAll(ctx context.Context, t *taking) {
-	t.asked = time.Now()
 	t.outcome = outcome{}
 	cause := t.takeFrom(ctx, r.guarded, t.merged)
 	if cause == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
+	"github.com/throttr-go/throttr/window"
 )
 
 // Reservation is takes whose real numbers become known later. Settle it once, with Commit or Cancel: of
@@ -17,6 +18,24 @@ type Reservation struct {
 	limiter *RateLimit
 	taking  taking
 	settled atomic.Bool
+
+	room struct { // for what one take needs: a reservation is one allocation then
+		takes   [1]Take
+		results [1]Result
+		index   [1]int
+		windows [1]window.Window
+	}
+}
+
+// reservation returns a Reservation of takes that are still to be made.
+func (r *RateLimit) reservation(call string, takes []Take) *Reservation {
+	rv := &Reservation{limiter: r}
+	rv.taking.takes = rv.room.takes[:0]
+	rv.taking.results = rv.room.results[:0]
+	rv.taking.index = rv.room.index[:0]
+	rv.taking.decided.windows = rv.room.windows[:0]
+	rv.taking.begin(call, takes)
+	return rv
 }
 
 // Reserve makes all takes, or none of them, like [RateLimit.TakeAll]. If ok, the caller settles the
@@ -32,8 +51,7 @@ type Reservation struct {
 //
 // A process that ends before it settles a reservation leaves it counted until the window ends.
 func (r *RateLimit) Reserve(ctx context.Context, takes ...Take) (rv *Reservation, ok bool, err error) {
-	rv = &Reservation{limiter: r}
-	rv.taking.begin("reserve", takes)
+	rv = r.reservation("reserve", takes)
 	if err := r.decideAll(ctx, &rv.taking); err != nil {
 		return nil, false, err
 	}

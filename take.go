@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
@@ -22,7 +21,7 @@ func (r *RateLimit) TakeAll(ctx context.Context, takes ...Take) (ok bool, result
 	return r.takeAll(ctx, takes, make([]Result, 0, fewTakes))
 }
 
-// fewTakes is up to how many takes TakeAll does not allocate for.
+// fewTakes is how many takes most calls make at most.
 const fewTakes = 3
 
 var takings = sync.Pool{New: func() any { return new(taking) }}
@@ -37,8 +36,9 @@ func (r *RateLimit) takeAll(ctx context.Context, takes []Take, results []Result)
 	}
 	granted := t.granted
 	results = append(results, t.results...)
-	if t.cause == nil { // a backend that has failed may still use the takes and the windows
-		*t = taking{}
+	if t.cause == nil && len(takes) <= fewTakes { // a backend that has failed may still use the takes and the windows
+		clear(t.takes)
+		*t = taking{takes: t.takes, results: t.results, index: t.index, decided: decided{windows: t.decided.windows}}
 		takings.Put(t)
 	}
 	return granted, results, nil
@@ -50,7 +50,6 @@ type taking struct {
 	waits bool
 	takes []Take // with their algorithms
 
-	asked   time.Time
 	outcome // of the merged takes
 	granted bool
 	inVain  bool // a wait that fails at once, with a CostError or a DeadlineError: a denial
@@ -61,13 +60,6 @@ type taking struct {
 	decided decided
 
 	shadows []shadowTake // of those of the takes whose limits are Shadow, once the others are granted
-
-	few struct { // room for what a few takes need
-		takes   [fewTakes]Take
-		results [fewTakes]Result
-		index   [fewTakes]int
-		windows [fewTakes]window.Window
-	}
 }
 
 // decided is what a backend has decided.
@@ -83,13 +75,12 @@ type shadowTake struct {
 	of int // which of the takes it is
 }
 
-// begin makes t, which is zero, a call that makes takes.
+// begin makes t, which has nothing but room, a call that makes takes.
 func (t *taking) begin(call string, takes []Take) {
 	t.call = call
-	t.takes = append(t.few.takes[:0], takes...)
-	t.results = t.few.results[:0]
-	t.index = t.few.index[:0]
-	t.decided.windows = t.few.windows[:0]
+	t.takes = append(t.takes[:0], takes...)
+	t.results = t.results[:0]
+	t.index = t.index[:0]
 }
 
 // merge makes those of the takes that a store must decide one for each count, and sets the results of the others.
@@ -158,6 +149,7 @@ func (t *taking) never(merged []Take) (never bool) {
 func (t *taking) takeFrom(ctx context.Context, b Backend, takes []Take) (err error) {
 	n := len(takes)
 	windows := slices.Grow(t.decided.windows[:0], n)[:n]
+	clear(windows) // of an earlier call
 	if n == 1 {
 		m := &takes[0]
 		windows[0], err = b.Take(ctx, m.Key, m.Limit, m.N)

@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -110,6 +111,31 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, results[0].Count)
 	require.EqualValues(t, 2, results[1].Count)
+}
+
+// A backend finds no windows of an earlier call in those that it sets.
+func TestWindowsOfACallAreItsOwn(t *testing.T) {
+	limiter := throttr.NewRateLimit(fillsZero{inProcess(t)})
+	longer := tenAMinute
+	longer.Scale = time.Hour
+	for range 100 {
+		ok, _, err := limiter.TakeAll(t.Context(), tenAMinute.For("k", 1), longer.For("k", 1))
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+}
+
+// fillsZero is a backend that fails if windows are not zero before it sets them.
+type fillsZero struct{ throttr.Backend }
+
+func (b fillsZero) TakeAll(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+	for i := range windows {
+		if windows[i] != (window.Window{}) {
+			return false, fmt.Errorf("%w: window %d is %+v", throttr.ErrConfig, i, windows[i])
+		}
+		windows[i] = window.Window{Count: takes[i].N, Left: time.Second}
+	}
+	return true, nil
 }
 
 // If one limit can never grant its take, wherever it stands, no store is asked.

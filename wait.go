@@ -89,8 +89,7 @@ func (r *RateLimit) Wait(ctx context.Context, key string, limit Limit, n uint64)
 // denies them makes WaitAll continue until the store is back. WaitAll sleeps by real time, also if the
 // backend has a clock of its own: test it with [testing/synctest].
 func (r *RateLimit) WaitAll(ctx context.Context, takes ...Take) (*Reservation, error) {
-	rv := &Reservation{limiter: r}
-	rv.taking.begin("wait", takes)
+	rv := r.reservation("wait", takes)
 	rv.taking.waits = true
 	if err := r.decideAll(ctx, &rv.taking); err != nil {
 		return nil, err
@@ -117,11 +116,12 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 	}
 	var failed error // of the last call
 	err := r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
+		asked := time.Now()
 		r.answerAll(ctx, t)
 		if failed = t.err; failed != nil {
 			return false, failed
 		}
-		took := time.Since(t.asked)
+		took := time.Since(asked)
 		for i, at := range t.index {
 			if at >= 0 {
 				answers[at] = answerOf(&t.results[i], &turns[at].Of, early[at]+took)

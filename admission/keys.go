@@ -32,7 +32,7 @@ func (g *Gate) StoredKey(k Key) string {
 	if g.isPlain(k) {
 		return plainPrefix + k.Text
 	}
-	return digestPrefix + Digest(k.Text)
+	return string(appendDigest(append(make([]byte, 0, 64), digestPrefix...), k.Text))
 }
 
 // isPlain reports whether a key is stored as it is. What only looks like an address is not: whoever may choose a key
@@ -55,9 +55,11 @@ func isAddr(text string) bool {
 
 // Digest returns the SHA-256 of a key, in base64. From it, the key can't be found if it is hard to guess: an
 // API key, but not a name or an address.
-func Digest(key string) string {
+func Digest(key string) string { return string(appendDigest(nil, key)) }
+
+func appendDigest(b []byte, key string) []byte {
 	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return base64.RawURLEncoding.AppendEncode(b, sum[:])
 }
 
 // partitionSize is how many bytes of the digest of a key that is not plain are shown to clients.
