@@ -295,6 +295,8 @@ func TestALimitInShadowDeniesNoRequest(t *testing.T) {
 		require.Equal(t, []throttr.EventKind{throttr.EventAllowed, throttr.EventWouldDeny}, kinds[:2])
 		require.Equal(t, []string{"minute"}, names(gate.Admit(t.Context(), request("k"))))
 		cfg.Limits = []throttr.Limit{shadow}
+		err := newGate(t, cfg).Admit(t.Context(), request("k")).GiveBack(t.Context())
+		require.Equal(t, hits, errors.Is(err, throttr.ErrUnsupported), err)
 		d := newGateOn(t, testkit.Broken(memory.New(), errDown), cfg).Admit(t.Context(), request("k"))
 		require.Equal(t, admission.Serve, d.Verdict(), d.Err)
 	}

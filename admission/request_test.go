@@ -38,23 +38,6 @@ func costs(of map[string]uint64) admission.Request {
 	return r
 }
 
-// What could not be counted is counted when it is committed, if the store can do that by then.
-func TestCommitOfWhatWasNotCounted(t *testing.T) {
-	for hits, want := range map[bool][]uint64{true: {1, 150}, false: {0, 150}} { // in minute, tokens
-		m := memory.New()
-		defer m.Close()
-		cfg := admission.Config{Limits: []throttr.Limit{minute, tokens}, CountRefusals: hits}
-		d := newGateOn(t, flaky(m, "tokens", errDown), cfg).Admit(t.Context(), request("k"))
-		require.ErrorIs(t, d.Err, errDown)
-		for range 2 {
-			require.NoError(t, d.Commit(t.Context(), "tokens", 150))
-		}
-		require.ErrorIs(t, d.Commit(t.Context(), "tokens", 149), throttr.ErrUnsupported)
-		d.Done()
-		require.Equal(t, want, counts(t, newGateOn(t, m, cfg), request("k")))
-	}
-}
-
 // Without a plan, the limits of the Config apply. If requests in flight are all that it has, the request could not be
 // counted.
 func TestAPlanThatIsNotKnown(t *testing.T) {
@@ -83,15 +66,6 @@ func TestACostOutOfRangeIsAMistake(t *testing.T) {
 		require.Equal(t, "Cost", bad.Field)
 		require.ErrorContains(t, d.Err, `limit "tokens": `)
 		require.Equal(t, []uint64{0, 0}, counts(t, gate, request("k")))
-	}
-}
-
-// Requests whose address is not known count together, in whatever limit: none of them is left out.
-func TestUnknownAddressesCountTogether(t *testing.T) {
-	gate := newGate(t, admission.Config{Keyed: map[string]admission.Key{"minute": {Plain: true}}, SkipEmptyKey: true})
-	for i, remote := range []string{"@", "", "/run/site.sock", "@"} {
-		r := admission.Request{Keys: map[string]admission.Key{"minute": {Text: admission.Addr(remote), Plain: true}}}
-		require.Equal(t, i < 3, gate.Admit(t.Context(), r).Allowed)
 	}
 }
 

@@ -147,14 +147,6 @@ func TestCommitsCountWhatTheStoreHasNot(t *testing.T) {
 	}
 }
 
-// Hits of limits in shadow can't be given back, either.
-func TestHitsInShadowAreNotGivenBack(t *testing.T) {
-	shadow := minute
-	shadow.Shadow = true
-	gate := newGate(t, admission.Config{Limits: []throttr.Limit{shadow}, CountRefusals: true})
-	require.ErrorIs(t, gate.Admit(t.Context(), request("k")).GiveBack(t.Context()), throttr.ErrUnsupported)
-}
-
 // A panic where no program could recover from it is logged, and giving back goes on.
 func TestAPanicInTheBackgroundIsLogged(t *testing.T) {
 	var text strings.Builder

@@ -2,10 +2,12 @@ package httplimit_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,41 +26,23 @@ func TestLimitsOfSeveralKeysAreTakenTogether(t *testing.T) {
 	byAddr, err := httplimit.ByAddr(proxied)
 	require.NoError(t, err)
 	field := func(r *http.Request) string { return r.Header.Get("User") }
-	names := func(l ...string) (all []throttr.Limit) {
-		for _, name := range l {
-			all = append(all, throttr.Limit{Name: name, Max: 9, Scale: httplimit.PerHour(9).Scale})
-		}
-		return all
+	var limits []throttr.Limit
+	for _, name := range []string{"request", "user", "all", "address", "peer"} {
+		limits = append(limits, throttr.Limit{Name: name, Max: 9, Scale: time.Hour})
 	}
 	const client = "client:k203.0.113.7"
-	digest := func(key string) string { return "client:h" + admission.Digest(key) }
+	digest := "client:h" + admission.Digest("ann")
 	for name, test := range map[string]struct {
-		cfg    httplimit.Config
-		header []string
-		want   map[string]string
+		cfg             httplimit.Config
+		user            string
+		request, byUser string // the keys of the limits of these names: "" is none
 	}{
-		"an address, a user and all": {
-			cfg:    httplimit.Config{Limits: names("a", "b", "c"), Addr: proxied, KeyOf: map[string]httplimit.KeyFunc{"b": field, "c": httplimit.Everyone}},
-			header: []string{"User", "ann"},
-			want:   map[string]string{"a": client, "b": digest("ann"), "c": "client:keveryone"},
-		},
-		"nobody": {
-			cfg:  httplimit.Config{Limits: names("a", "b"), Key: field, Addr: proxied, KeyOf: map[string]httplimit.KeyFunc{"b": field}},
-			want: map[string]string{"a": client},
-		},
-		"nobody, skipped": {
-			cfg:  httplimit.Config{Limits: names("a", "b"), Key: field, SkipEmptyKey: true, KeyOf: map[string]httplimit.KeyFunc{"b": byAddr}},
-			want: map[string]string{"b": client},
-		},
-		"the connection's address, too": {
-			cfg:  httplimit.Config{Limits: names("a", "b"), Key: byAddr, KeyOf: map[string]httplimit.KeyFunc{"b": httplimit.RemoteAddr}},
-			want: map[string]string{"a": client, "b": "client:k10.0.0.1"},
-		},
-		"plain": {
-			cfg:    httplimit.Config{Limits: names("a", "b"), Key: field, KeyOf: map[string]httplimit.KeyFunc{"b": field}, PlainKeys: true},
-			header: []string{"User", "ann"},
-			want:   map[string]string{"a": "client:kann", "b": "client:kann"},
-		},
+		"a user":          {httplimit.Config{}, "ann", client, digest},
+		"by the user":     {httplimit.Config{Key: field}, "ann", digest, digest},
+		"nobody":          {httplimit.Config{Key: field}, "", client, ""},
+		"nobody, skipped": {httplimit.Config{Key: field, SkipEmptyKey: true}, "", "", ""},
+		"an address":      {httplimit.Config{Key: byAddr}, "", client, ""},
+		"plain":           {httplimit.Config{Key: field, PlainKeys: true}, "ann", "client:kann", "client:kann"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -70,14 +54,22 @@ func TestLimitsOfSeveralKeysAreTakenTogether(t *testing.T) {
 				}
 				return nil
 			}}
+			test.cfg.Limits = limits
+			test.cfg.Addr = proxied
 			test.cfg.PartitionKey = true
+			test.cfg.KeyOf = map[string]httplimit.KeyFunc{
+				"user": field, "all": httplimit.Everyone, "address": byAddr, "peer": httplimit.RemoteAddr,
+			}
 			limit, err := httplimit.New(throttr.NewRateLimit(b), test.cfg)
 			require.NoError(t, err)
 			clear(test.cfg.KeyOf) // New has a copy
-			h := limit(http.HandlerFunc(hello))
-			res := get(h, "10.0.0.1:80", append(test.header, "X-Forwarded-For", "203.0.113.7")...)
+			res := get(limit(http.HandlerFunc(hello)), "10.0.0.1:80", "User", test.user, "X-Forwarded-For", "203.0.113.7")
 			require.Equal(t, 200, res.StatusCode)
-			require.Equal(t, test.want, keys)
+			want := map[string]string{"all": "client:keveryone", "address": client, "peer": "client:k10.0.0.1"}
+			want["request"] = test.request
+			want["user"] = test.byUser
+			maps.DeleteFunc(want, func(_, key string) bool { return key == "" })
+			require.Equal(t, want, keys)
 			require.Equal(t, 1, calls)
 		})
 	}
