@@ -3,6 +3,7 @@ package codec_test
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -122,54 +123,30 @@ func goldens() []golden {
 	)
 }
 
-// eachGolden calls do for every message and its bytes.
-func eachGolden(t *testing.T, do func(t *testing.T, g golden, src []byte)) {
+// Each message has its bytes, and all of them. Appending to a decoded key must not overwrite what follows it in the input.
+func TestFramesAndTheirBytes(t *testing.T) {
 	for _, g := range goldens() {
-		src, err := hex.DecodeString(strings.ReplaceAll(g.bytes, " ", ""))
-		require.NoError(t, err)
-		t.Run(g.name+"/"+string(rune('0'+g.size)), func(t *testing.T) { do(t, g, src) })
+		t.Run(fmt.Sprint(g.name, "/", g.size), func(t *testing.T) {
+			src := unhex(t, strings.ReplaceAll(g.bytes, " ", ""))
+			encoded, err := g.frame.AppendBinary(nil)
+			require.NoError(t, err)
+			require.Equal(t, hex.EncodeToString(src), hex.EncodeToString(encoded))
+			for _, received := range [][]byte{src, append(src, "next"...)} {
+				m, n, err := g.decode(received)
+				require.NoError(t, err)
+				require.Equal(t, len(src), n)
+				require.Equal(t, g.frame, m)
+				for _, field := range byteFields(reflect.ValueOf(m)) {
+					require.Equal(t, len(field), cap(field))
+				}
+			}
+			for i := range src {
+				_, n, err := g.decode(src[:i:i])
+				require.ErrorIs(t, err, codec.ErrShort)
+				require.Zero(t, n)
+			}
+		})
 	}
-}
-
-func TestEncodersReturnTheGoldenBytes(t *testing.T) {
-	eachGolden(t, func(t *testing.T, g golden, src []byte) {
-		got, err := g.frame.AppendBinary(nil)
-		require.NoError(t, err)
-		require.Equal(t, hex.EncodeToString(src), hex.EncodeToString(got))
-	})
-}
-
-func TestDecodersReturnTheGoldenFrames(t *testing.T) {
-	eachGolden(t, func(t *testing.T, g golden, src []byte) {
-		got, n, err := g.decode(src)
-		require.NoError(t, err)
-		require.Equal(t, len(src), n)
-		require.Equal(t, g.frame, got)
-	})
-}
-
-// Appending to a decoded key must not overwrite the bytes that follow it in the input.
-func TestAppendingToDecodedBytesDoesNotChangeTheInput(t *testing.T) {
-	eachGolden(t, func(t *testing.T, g golden, src []byte) {
-		src = append(src, "next"...)
-		before := bytes.Clone(src)
-		m, n, err := g.decode(src)
-		require.NoError(t, err)
-		for _, field := range byteFields(reflect.ValueOf(m)) {
-			require.Equal(t, len(field), cap(field))
-			_ = append(field, "overwritten"...)
-		}
-		require.Equal(t, before, src)
-		require.Equal(t, "next", string(src[n:]))
-	})
-}
-
-func TestDecodedBytesAliasTheInput(t *testing.T) {
-	src := []byte("\x02\x01k")
-	m, _, err := codec.DecodeQuery(src)
-	require.NoError(t, err)
-	src[2] = 'K'
-	require.Equal(t, "K", string(m.Key))
 }
 
 // byteFields returns the byte slices in a message.

@@ -35,17 +35,6 @@ func requireViolation(t *testing.T, srv *mockserver.Server, w *wire, rule string
 	require.Equal(t, "00", connect(t, srv).ask(query("nothing")), "the server goes on")
 }
 
-func TestMoreThan1024OutstandingResponsesAreAViolation(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *mockserver.Server) {
-		w := connect(t, srv)
-		w.send(flood(t, 1024))
-		require.Equal(t, strings.Repeat("00", 1024), w.received())
-		require.Empty(t, srv.Violations())
-		w.send(flood(t, 1025))
-		requireViolation(t, srv, w, "H4")
-	})
-}
-
 func TestDelayedResponsesAndEventsCountAsOutstanding(t *testing.T) {
 	for name, another := range map[string]func(srv *mockserver.Server, w *wire){
 		"responses": func(_ *mockserver.Server, w *wire) { w.send(frames(w.t, query("k"))) },
