@@ -100,6 +100,7 @@ func TestHotKeyIsServedFromBlocks(t *testing.T) {
 				time.Sleep(10 * time.Microsecond)
 			}
 			require.False(t, hit(t, b, time.Hour, limit, 1), "the limit is used")
+			require.EqualValues(t, limit, count(t, n, key), "a denied hit counts nothing")
 			require.Less(t, n.takes.Load(), int64(400))
 			s := b.Blocks()
 			require.Zero(t, s.Held+s.Lost)
@@ -185,18 +186,6 @@ func TestBlocksAreGivenBack(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDeniedHitsCountNothing(t *testing.T) {
-	run(t, age, func(t *testing.T, n *network, b *lease.Backend) {
-		require.True(t, hit(t, b, time.Hour, 100, 95))
-		for range 200 { // the key becomes hot
-			require.False(t, hit(t, b, time.Hour, 100, 6))
-		}
-		allow(t, b, 5, 100)
-		require.False(t, hit(t, b, time.Hour, 100, 1))
-		require.EqualValues(t, 100, count(t, n, key))
-	})
 }
 
 func TestOwnSetAndDeleteDropBlocks(t *testing.T) {

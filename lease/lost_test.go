@@ -109,25 +109,6 @@ func call(t *testing.T, b *lease.Backend, random *rand.Rand, key string, limit, 
 	return n
 }
 
-// The answer to a take is old when it comes: its window ends that much earlier.
-func TestABlockLivesFromWhenItsTakeWasSent(t *testing.T) {
-	run(t, time.Hour, func(t *testing.T, n *network, b *lease.Backend) {
-		const scale, late, limit = time.Second, 100 * time.Millisecond, 1000
-		n.answer = late
-		var all sync.WaitGroup
-		for range 8 * lease.HotHits { // at the same time, so that the first block is large
-			all.Go(func() { hit(t, b, scale, limit, 1) })
-		}
-		all.Wait()
-		w := peek(t, n, key, per(1, scale))
-		time.Sleep(w.Left + late/2)
-		for range 3 * lease.HotHits {
-			got := mustHit(t, b, key, per(limit, scale), 1)
-			require.True(t, got.Refused || got.ID != w.ID, "a place of a window that is over")
-		}
-	})
-}
-
 // Whatever was taken before a Reset, or during it, is of the old window, also if the answer comes after it.
 func TestAResetDropsBlocks(t *testing.T) {
 	for name, during := range map[string]func(t *testing.T, f *network, b *lease.Backend) (after func()){

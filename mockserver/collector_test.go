@@ -45,10 +45,9 @@ func TestTwoEventsWithinOneRunLockTheServerUp(t *testing.T) {
 	const second = time.Second
 	keys := inTableOrder(2)
 	for name, c := range map[string]struct {
-		ttls  [2]time.Duration // of the first and the second record in table order
-		apart func(srv *mockserver.Server, d time.Duration)
-		when  time.Duration
-		text  string
+		ttls [2]time.Duration // of the first and the second record in table order
+		when time.Duration
+		text string
 	}{
 		"two expiries": {
 			ttls: [2]time.Duration{second, second}, when: second,
