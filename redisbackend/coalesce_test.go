@@ -17,12 +17,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// outcome is what hits of a key have returned.
-type outcome struct {
-	windows []window.Window
-	errs    []error
-}
-
 // together makes n calls while the server does not respond, so that calls share requests.
 func together(t *testing.T, s *testkit.Redis, n int, call func(i int)) {
 	t.Helper()
@@ -34,41 +28,6 @@ func together(t *testing.T, s *testkit.Redis, n int, call func(i int)) {
 	time.Sleep(50 * time.Millisecond) // until all wait; if some do not, they share fewer requests
 	s.Thaw(t)
 	all.Wait()
-}
-
-// hitTogether hits each key n times at one time.
-func hitTogether(t *testing.T, s *testkit.Redis, b window.Backend, n int, keys ...string) map[string]*outcome {
-	t.Helper()
-	outcomes := map[string]*outcome{}
-	for _, key := range keys {
-		outcomes[key] = &outcome{}
-	}
-	var mu sync.Mutex
-	together(t, s, n*len(keys), func(i int) {
-		key := keys[i%len(keys)]
-		w, err := b.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Hour, 5), 1)
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil {
-			outcomes[key].windows = append(outcomes[key].windows, w)
-		} else {
-			outcomes[key].errs = append(outcomes[key].errs, err)
-		}
-	})
-	return outcomes
-}
-
-// requireDistinct fails the test unless the counts of n hits of one window are 1, 2, 3 …
-func (o *outcome) requireDistinct(t *testing.T, n int) {
-	t.Helper()
-	expect(t, len(o.windows) == n && len(o.errs) == 0, "%d of %d hits have succeeded: %v", len(o.windows), n, o.errs)
-	counts := map[uint64]bool{}
-	for _, w := range o.windows {
-		first := o.windows[0]
-		expect(t, w.Count >= 1 && w.Count <= uint64(n) && w.ID == first.ID && w.ExpiresAt.Equal(first.ExpiresAt), "%+v in a window with %+v", w, first)
-		counts[w.Count] = true
-	}
-	expect(t, len(counts) == n, "there are %d counts, want %d", len(counts), n)
 }
 
 // Equal takes at one time share an entry of a request. Each has a place and an ID of its own, under which it is given
@@ -161,13 +120,32 @@ func TestHitsAtOneTimeShareRequests(t *testing.T) {
 		for key := range test.bad {
 			keys = append(keys, key)
 		}
-		outcomes := hitTogether(t, s, b, hits, keys...)
+		var mu sync.Mutex
+		windows, errs := map[string]map[uint64]window.Window{}, map[string][]error{}
+		for _, key := range keys {
+			windows[key] = map[uint64]window.Window{} // by count
+		}
+		together(t, s, hits*len(keys), func(i int) {
+			key := keys[i%len(keys)]
+			w, err := b.Hit(context.Background(), key, limitOf(window.FixedWindow, time.Hour, 5), 1)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				windows[key][w.Count] = w
+			} else {
+				errs[key] = append(errs[key], err)
+			}
+		})
 		for _, key := range test.good {
-			outcomes[key].requireDistinct(t, hits)
+			expect(t, len(windows[key]) == hits && len(errs[key]) == 0, "%s: %d counts, %v", key, len(windows[key]), errs[key])
+			for count, w := range windows[key] {
+				first := windows[key][1]
+				expect(t, count <= hits && w.ID == first.ID && w.ExpiresAt.Equal(first.ExpiresAt), "%+v in a window with %+v", w, first)
+			}
 		}
 		for key, text := range test.bad {
-			expect(t, len(outcomes[key].errs) == hits, "%d hits of %s have failed, want %d", len(outcomes[key].errs), key, hits)
-			for _, err := range outcomes[key].errs {
+			expect(t, len(errs[key]) == hits, "%d hits of %s have failed, want %d", len(errs[key]), key, hits)
+			for _, err := range errs[key] {
 				expect(t, strings.Contains(err.Error(), text), "%v, want %s", err, text)
 				for _, sentinel := range []error{window.ErrFull, window.ErrUnavailable} {
 					expect(t, errors.Is(err, sentinel) == (test.matches != nil), "%v and %v", err, sentinel)

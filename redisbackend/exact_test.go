@@ -114,29 +114,17 @@ func TestSlidingWindowsAreExactWhereDoublesAreNot(t *testing.T) {
 	expect(t, tried > 400, "only %d", tried)
 }
 
-// What is out of the bounds of scripts is an error that says so. The conformance suite requires the same one of all
-// methods.
+// The conformance suite has what is too large.
 func TestBoundsOfScripts(t *testing.T) {
-	client := connect(t, testkit.StartRedis(t))
-	b := redisbackend.New(client)
+	b := redisbackend.New(connect(t, testkit.StartRedis(t)))
 	fixed := func(scale time.Duration, most uint64) window.Limit { return limitOf(window.FixedWindow, scale, most) }
-	most := fixed(time.Hour, rediswindow.MaxCount)
-	for _, test := range []struct {
-		err, want error
-		text      string
-	}{
-		{errorOf(b.Hit(t.Context(), "k", fixed(time.Hour, 1<<53), 1)), window.ErrRange, `hit "k": Max 9007199254740992 is out of range: it may be at most 2^53-1`},
-		{errorOf(b.Charge(t.Context(), "k", most, 1<<53)), window.ErrRange, `charge "k": N 9007199254740992`},
-		{errorOf(b.Set(t.Context(), "k", most, 1<<53)), window.ErrRange, "N 9007199254740992"},
-		{errorOf(b.Check(fixed(-time.Second, 1))), window.ErrScale, "did you forget the unit?"},
-		{errorOf(b.Check(fixed(time.Millisecond+1, 1))), window.ErrScale, "not a whole number of microseconds"},
-		{errorOf(b.Check(fixed(time.Second+999, 1))), window.ErrScale, "not a whole number of microseconds"},
-		{errorOf(b.Delete(t.Context(), "k", time.Second, time.Second+1)), window.ErrScale, "not a whole number of microseconds"},
-	} {
-		expect(t, errors.Is(test.err, test.want) && strings.Contains(test.err.Error(), test.text), "%v; want %q", test.err, test.text)
+	err := errorOf(b.Hit(t.Context(), "k", fixed(time.Hour, 1<<53), 1))
+	expect(t, err != nil && strings.HasSuffix(err.Error(), `hit "k": Max 9007199254740992 is out of range: it may be at most 2^53-1`), "%v", err)
+	for _, scale := range []time.Duration{time.Millisecond + 1, time.Second + 999} {
+		for _, err := range []error{errorOf(b.Check(fixed(scale, 1))), errorOf(b.Delete(t.Context(), "k", time.Second, scale))} {
+			expect(t, errors.Is(err, window.ErrScale) && strings.Contains(err.Error(), "not a whole number of microseconds"), "%v", err)
+		}
 	}
-	w := must(t, b.Peek, "k", most, 0)
-	expect(t, w == window.Window{}, "%+v", w)
 	for _, scale := range []time.Duration{time.Millisecond, longestScale} {
 		w := must(t, b.Charge, "k", fixed(scale, 1), 1)
 		expect(t, w.Count == 1 && w.Left == scale && time.Until(w.ExpiresAt) <= scale, "%v: %+v", scale, w)

@@ -4,8 +4,6 @@ package redisbackend_test
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +49,8 @@ func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	}
 	<-failing
 	failed := time.Since(begun)
-	failOver(t, c, 0)
+	c.Primaries[0].Kill()
+	takesOver(t, c.Replicas[0])
 	all.Wait()
 	over, most := int64(0), int64(0)
 	for i := range allowed {
@@ -64,36 +63,6 @@ func TestFailoverAllowsFewHitsMore(t *testing.T) {
 	t.Logf("%d hits were allowed beyond the limits, up to %d of one window; %d hits failed, until %v after the failure", over, most, errors.Load(), until)
 	expect(t, over <= keys*limit/100, "%d hits were allowed beyond the limits", over)
 	expect(t, until <= 45*time.Second, "hits failed until %v after the primary has failed", until)
-}
-
-// nodeTimeout is how long a primary of a cluster must not respond before its replica takes over, while a
-// test makes a primary fail. Otherwise it is patience.
-const nodeTimeout = time.Second
-
-// failOver kills a primary, and returns when its replica has taken over.
-func failOver(t *testing.T, c *testkit.Cluster, primary int) {
-	t.Helper()
-	setNodeTimeout(t, nodeTimeout, c.Nodes())
-	c.Primaries[primary].Kill()
-	awaitRole(t, c.Replicas[primary], "master")
-	others := slices.DeleteFunc(c.Nodes(), func(s *testkit.Redis) bool { return s == c.Primaries[primary] })
-	setNodeTimeout(t, patience, others)
-}
-
-// setNodeTimeout sets after how long nodes take another one for failed.
-func setNodeTimeout(t *testing.T, d time.Duration, nodes []*testkit.Redis) {
-	t.Helper()
-	for _, s := range nodes {
-		s.Must(t, "CONFIG", "SET", "cluster-node-timeout", strconv.FormatInt(d.Milliseconds(), 10))
-	}
-}
-
-// awaitRole waits until a server has a role: "master" or "slave", as Redis calls them.
-func awaitRole(t *testing.T, s *testkit.Redis, role string) {
-	t.Helper()
-	await(t, s.Addr+" does not become a "+role, func() bool {
-		return strings.Contains(s.Must(t, "INFO", "replication"), "role:"+role)
-	})
 }
 
 // Callers hit and take while the slot of their keys moves to another node, and back. Nothing is forgotten,

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -104,91 +102,4 @@ func mostHeld(all []held) (most int) {
 		most = max(most, now)
 	}
 	return most
-}
-
-// holding is goroutines that hold places of the key "k" until they are stopped.
-type holding struct {
-	limit    inflight.Limit
-	limiters []*inflight.Limiter // each as in a process of its own
-	ctx      context.Context
-	stop     context.CancelFunc
-	all      sync.WaitGroup
-
-	mu     sync.Mutex // guards what follows
-	held   []held     // each place
-	tokens []uint64   // of each grant
-	lost   int        // grants
-}
-
-// newHolding returns limiters of a store that grants places.
-func newHolding(t *testing.T, connect func() rueidis.Client, limiters int, limit inflight.Limit, opts ...inflight.Option) *holding {
-	h := &holding{limit: limit}
-	h.ctx, h.stop = context.WithCancel(t.Context())
-	for range limiters {
-		l := newInFlight(t, redisbackend.New(connect()), opts...)
-		h.limiters = append(h.limiters, l)
-		acquired(t, l, "k", limit, 1).Release()
-	}
-	return h
-}
-
-// hold starts goroutines that hold n places each, again and again, each time for a random time up to most.
-func (h *holding) hold(l *inflight.Limiter, goroutines int, n uint64, most time.Duration) {
-	for range goroutines {
-		h.all.Go(func() {
-			for h.ctx.Err() == nil {
-				h.holdOnce(l, n, rand.N(most))
-			}
-		})
-	}
-}
-
-// holdOnce holds places for d, or until they are lost.
-func (h *holding) holdOnce(l *inflight.Limiter, n uint64, d time.Duration) {
-	grant, err := l.Acquire(h.ctx, "k", h.limit, n)
-	if err != nil {
-		time.Sleep(5 * time.Millisecond)
-		return
-	}
-	begin := time.Now()
-	end, valid := begin, grant.Valid()
-	for valid && end.Sub(begin) < d && h.ctx.Err() == nil {
-		time.Sleep(min(d, 5*time.Millisecond))
-		now := time.Now()
-		if valid = grant.Valid(); valid {
-			end = now
-		}
-	}
-	grant.Release()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for range n {
-		h.held = append(h.held, held{begin.UnixNano(), end.UnixNano()})
-	}
-	h.tokens = append(h.tokens, grant.Token())
-	if !valid {
-		h.lost++
-	}
-}
-
-// end stops the goroutines. It returns the most places that were held at a time. No two grants have the same token.
-func (h *holding) end(t *testing.T) (most int) {
-	h.stop()
-	h.all.Wait()
-	slices.Sort(h.tokens)
-	expect(t, len(slices.Compact(slices.Clone(h.tokens))) == len(h.tokens), "two grants have one token")
-	return mostHeld(h.held)
-}
-
-// firstAfter returns how long after a time a place was granted first, or a negative time if none was.
-func (h *holding) firstAfter(at time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	first := time.Duration(-1)
-	for _, one := range h.held {
-		if after := time.Duration(one.begin - at.UnixNano()); after > 0 && (first < 0 || after < first) {
-			first = after
-		}
-	}
-	return first
 }

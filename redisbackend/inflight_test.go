@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,17 +38,17 @@ var (
 
 // TestMain runs the tests, or is a process that a test has started to hold places.
 func TestMain(m *testing.M) {
-	socket, isProcess := os.LookupEnv("THROTTR_TEST_SOCKET")
+	url, isProcess := os.LookupEnv("THROTTR_TEST_URL")
 	if !isProcess {
 		os.Exit(m.Run())
 	}
-	fmt.Fprintln(os.Stderr, holdPlaces(socket, os.Getenv("THROTTR_TEST_DIR")))
+	fmt.Fprintln(os.Stderr, holdPlaces(url, os.Getenv("THROTTR_TEST_DIR")))
 	os.Exit(1)
 }
 
-// holdPlaces holds places of the server on a socket until the process is killed. It writes what it holds to files.
-func holdPlaces(socket, dir string) error {
-	backend, err := throttr.Open(context.Background(), "redis+unix://"+socket+"?lazy=true")
+// holdPlaces holds places of the server of a URL until the process is killed. It writes what it holds to files.
+func holdPlaces(url, dir string) error {
+	backend, err := throttr.Open(context.Background(), url+"?lazy=true")
 	if err != nil {
 		return err
 	}
@@ -126,26 +125,11 @@ func (u unreliable) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// startUnreliable starts a proxy to a server that ends with the test. It returns its socket.
-func startUnreliable(t *testing.T, s *testkit.Redis) string {
-	l, err := net.Listen("unix", s.Addr+"-unreliable")
-	noError(t, err)
-	testkit.Serve(t, l, func(client net.Conn) {
-		server, err := s.Dial(context.Background(), &net.Dialer{})
-		if err != nil {
-			client.Close()
-			return
-		}
-		testkit.Relay(client, server, unreliable{client}, unreliable{server})
-	})
-	return l.Addr().String()
-}
-
 // flight is a run of processes. One reaches the server by a proxy.
 type flight struct {
 	t       *testing.T
 	s       *testkit.Redis
-	proxy   string
+	proxy   string // its address
 	dir     string
 	running [flightProcesses]*exec.Cmd
 	stderr  [flightProcesses]*strings.Builder
@@ -157,12 +141,12 @@ type flight struct {
 
 // spawn starts a process.
 func (f *flight) spawn(i int) {
-	socket := f.s.Addr
+	url := "redis+unix://" + f.s.Addr
 	if i == 0 {
-		socket = f.proxy
+		url = "redis://" + f.proxy
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "THROTTR_TEST_SOCKET="+socket, "THROTTR_TEST_DIR="+f.dir)
+	cmd.Env = append(os.Environ(), "THROTTR_TEST_URL="+url, "THROTTR_TEST_DIR="+f.dir)
 	f.stderr[i] = new(strings.Builder)
 	cmd.Stderr = f.stderr[i]
 	noError(f.t, cmd.Start())
@@ -232,7 +216,8 @@ func (f *flight) run(d time.Duration) {
 // TestPlacesInFlightSurvive has processes hold places while faults are made.
 func TestPlacesInFlightSurvive(t *testing.T) {
 	s := testkit.StartRedisOnSocket(t)
-	f := &flight{t: t, s: s, proxy: startUnreliable(t, s), dir: t.TempDir()}
+	f := &flight{t: t, s: s, dir: t.TempDir()}
+	f.proxy = startProxy(t, func() *testkit.Redis { return s }, func(r io.Reader, _ bool) io.Reader { return unreliable{r} })
 	f.run(*flightTime)
 	all := readHeld(t, f.dir)
 	var sum, first, last int64

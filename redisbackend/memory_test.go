@@ -1,6 +1,7 @@
 package redisbackend_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -73,13 +74,20 @@ func (s *same) used(t window.Take) {
 	s.limits[fmt.Sprint(t.Key, l)] = t.Limit
 }
 
+// method is a method of both.
+type method func(b window.Backend, ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error)
+
 // do makes a call on both.
-func (s *same) do(what string, t window.Take, call func(b window.Backend) (window.Window, error)) {
-	inMemory, err := call(s.memory)
+func (s *same) do(what string, t window.Take, call method) {
+	inMemory, err := call(s.memory, s.Context(), t.Key, t.Limit, t.N)
 	noError(s.T, err)
-	inRedis, err := call(s.redis)
+	inRedis, err := call(s.redis, s.Context(), t.Key, t.Limit, t.N)
 	noError(s.T, err)
 	s.equal(what, t, inMemory, inRedis)
+	if what == "peek" {
+		return
+	}
+	s.used(t)
 	if what == "take" && !inMemory.Refused {
 		s.taken = append(s.taken, granted{t, inMemory.ID, inRedis.ID})
 	}
@@ -130,12 +138,7 @@ func (s *same) giveBack() {
 	inRedis, err := s.redis.GiveBack(s.Context(), g.Key, g.Limit, g.N, g.inRedis)
 	noError(s.T, err)
 	expect(s.T, inMemory == inRedis, "call %d: give back %+v: %v, %v", s.call, g, inMemory, inRedis)
-	s.peek(g.Take)
-}
-
-// peek looks at a window, under the limit last used.
-func (s *same) peek(t window.Take) {
-	s.do("peek", t, func(b window.Backend) (window.Window, error) { return b.Peek(s.Context(), t.Key, t.Limit, t.N) })
+	s.do("peek", g.Take, window.Backend.Peek)
 }
 
 // takeAll makes several takes of different counts. If they are refused, no Max changes.
@@ -167,11 +170,9 @@ func (s *same) next() {
 	t := s.take()
 	switch x := s.IntN(100); {
 	case x < 40:
-		s.used(t)
-		s.do("take", t, func(b window.Backend) (window.Window, error) { return b.Take(s.Context(), t.Key, t.Limit, t.N) })
+		s.do("take", t, window.Backend.Take)
 	case x < 55:
-		s.used(t)
-		s.do("hit", t, func(b window.Backend) (window.Window, error) { return b.Hit(s.Context(), t.Key, t.Limit, t.N) })
+		s.do("hit", t, window.Backend.Hit)
 	case x < 65:
 		l := t.Limit
 		l.Max, l.Burst = 0, 0
@@ -179,18 +180,16 @@ func (s *same) next() {
 			t.Limit = last
 		}
 		t.N--
-		s.peek(t)
+		s.do("peek", t, window.Backend.Peek)
 	case x < 70:
-		s.used(t)
-		s.do("charge", t, func(b window.Backend) (window.Window, error) { return b.Charge(s.Context(), t.Key, t.Limit, t.N) })
+		s.do("charge", t, window.Backend.Charge)
 	case x < 72:
-		s.used(t)
-		s.do("set", t, func(b window.Backend) (window.Window, error) { return b.Set(s.Context(), t.Key, t.Limit, t.N) })
+		s.do("set", t, window.Backend.Set)
 	case x < 73:
 		s.used(t)
 		noError(s.T, s.memory.Reset(s.Context(), t.Key, t.Limit))
 		noError(s.T, s.redis.Reset(s.Context(), t.Key, t.Limit))
-		s.peek(t)
+		s.do("peek", t, window.Backend.Peek)
 	case x < 85:
 		s.takeAll()
 	default:

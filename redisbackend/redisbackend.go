@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,12 +61,23 @@ func (a *adapter) now() (rueidis.Client, error) {
 // until one is there waits longer.
 func (a *adapter) Punctual() bool { return !a.shared }
 
-func (a *adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.Completed) (string, error) {
+// EvalSHA implements [rediswindow.Client].
+func (a *adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
+	return a.eval(ctx, "EVALSHA", digest, keys, args)
+}
+
+// Eval implements [rediswindow.Client].
+func (a *adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
+	return a.eval(ctx, "EVAL", script, keys, args)
+}
+
+func (a *adapter) eval(ctx context.Context, command, script string, keys, args []string) (string, error) {
 	client, err := a.now()
 	if err != nil {
 		return "", err
 	}
-	reply, err := client.Do(ctx, command(client.B())).ToString()
+	c := client.B().Arbitrary(command, script, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Build()
+	reply, err := client.Do(ctx, c).ToString()
 	if redisclient.About(err) == redisclient.Role {
 		a.left(client, err)
 	}
@@ -75,20 +87,6 @@ func (a *adapter) do(ctx context.Context, command func(rueidis.Builder) rueidis.
 		}
 	}
 	return reply, clientError(err)
-}
-
-// EvalSHA implements [rediswindow.Client].
-func (a *adapter) EvalSHA(ctx context.Context, digest string, keys, args []string) (string, error) {
-	return a.do(ctx, func(b rueidis.Builder) rueidis.Completed {
-		return b.Evalsha().Sha1(digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-	})
-}
-
-// Eval implements [rediswindow.Client].
-func (a *adapter) Eval(ctx context.Context, script string, keys, args []string) (string, error) {
-	return a.do(ctx, func(b rueidis.Builder) rueidis.Completed {
-		return b.Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
-	})
 }
 
 // noDeadline is a context that ends, and does not tell when: otherwise, an idle client runs a command under the

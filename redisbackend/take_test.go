@@ -1,10 +1,8 @@
 package redisbackend_test
 
 import (
-	"context"
 	"errors"
 	"io"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,19 +33,15 @@ func (c cut) Read(p []byte) (int, error) {
 // A give-back whose response is cut off is made once, also if the reservation is canceled again.
 func TestGiveBacksThatAreCutOff(t *testing.T) {
 	s := testkit.StartRedis(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
 	var next atomic.Bool
-	testkit.Serve(t, listener, func(client net.Conn) {
-		server, err := s.Dial(context.Background(), &net.Dialer{})
-		if err != nil {
-			client.Close()
-			return
+	addr := startProxy(t, func() *testkit.Redis { return s }, func(r io.Reader, ofServer bool) io.Reader {
+		if ofServer {
+			return cut{r, &next}
 		}
-		testkit.Relay(client, server, client, cut{server, &next})
+		return r
 	})
 	client := connectTo(t, rueidis.ClientOption{
-		InitAddress: []string{listener.Addr().String()}, ConnWriteTimeout: patience, PipelineMultiplex: -1, // one connection
+		InitAddress: []string{addr}, ConnWriteTimeout: patience, PipelineMultiplex: -1, // one connection
 	})
 	limiter, direct := throttr.NewRateLimit(redisbackend.New(client)), redisbackend.New(connect(t, s))
 	l := limitOf(window.FixedWindow, time.Hour, 10)

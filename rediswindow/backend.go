@@ -58,7 +58,7 @@ func (b *Backend) Hit(ctx context.Context, key string, l window.Limit, n uint64)
 	}
 	w, made, err := b.ask(ctx, "hit", key, question{verb: v, limit: l, n: n})
 	if v == charge && !made && err == nil {
-		w.Refused, w.RetryAfter = true, w.Left
+		w.Refused = true
 		if n > l.Max {
 			w.RetryAfter = window.Never
 		}

@@ -2,6 +2,7 @@ package rediswindow
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -73,6 +74,25 @@ func TestCallsInFlightAreBoundedWhileRedisDoesNotRespond(t *testing.T) {
 				require.ErrorIs(t, call(t.Context(), b, "k"), window.ErrClosed)
 			})
 		})
+	}
+}
+
+// If ctx has ended before the call, the call does nothing.
+func TestNothingIsSentForACtxThatHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newFake()
+	c.thaw()
+	b := New(c)
+	calls := maps.Clone(methods)
+	calls["ping"] = func(ctx context.Context, b *Backend, _ string) error { return b.Ping(ctx) }
+	for name, call := range calls {
+		for range 40 {
+			err := call(ctx, b, "k")
+			require.ErrorIs(t, err, context.Canceled, name)
+			require.NotContains(t, err.Error(), "may have been counted", name)
+		}
+		require.Zero(t, c.all, name)
 	}
 }
 

@@ -26,7 +26,8 @@ type fakeClient struct {
 	subscribe func(ctx context.Context) error
 
 	mu   sync.Mutex
-	sent [][]string // the keys of each request
+	all  int        // requests
+	sent [][]string // the keys of each request but those for what a hash has, and for slots
 	text []string   // what its script gets first, of a limit
 }
 
@@ -43,6 +44,9 @@ func newFake() *fakeClient {
 }
 
 func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []string) (string, error) {
+	c.mu.Lock()
+	c.all++
+	c.mu.Unlock()
 	switch digest {
 	case slotsScript.digest: // three nodes
 		return "0 5460 a:1\n5461 10922 b:2\n10923 16383 c:3", nil

@@ -71,16 +71,13 @@ for i, range in ipairs(redis.call('CLUSTER', 'SLOTS')) do
 end
 return table.concat(lines, '\n')`)
 
-// askForSlots asks a server which node has which slots, and then others, because that one may hang.
+// askForSlots asks a server which node has which slots. If it hangs, another one is asked next time.
 func (b *Backend) askForSlots(ctx context.Context) {
-	for range 4 {
-		attempt, cancel := context.WithTimeout(ctx, topologyTimeout)
-		text, err := b.evalAlone(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
-		cancel()
-		if err == nil {
-			b.learn(text)
-			return
-		}
+	ctx, cancel := context.WithTimeout(ctx, topologyTimeout)
+	defer cancel()
+	text, err := b.evalAlone(ctx, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
+	if err == nil {
+		b.learn(text)
 	}
 }
 
