@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -160,17 +159,8 @@ func (a *adapter) Cluster() (bool, error) {
 // Name implements [rediswindow.Client].
 func (a *adapter) Name() string { return a.name }
 
-// clientError returns an error that also matches [window.ErrClosed] if the client was closed, or
-// [window.ErrUnavailable] if the server did not respond.
+// clientError returns an error of the client as a [rediswindow.Client] does.
 func clientError(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, rueidis.ErrClosing) {
-		return fmt.Errorf("%w: %w", window.ErrClosed, err)
-	}
-	if _, response := rueidis.IsRedisErr(err); response {
-		return err
-	}
-	return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	_, reply := rueidis.IsRedisErr(err)
+	return redisclient.ClientError(err, rueidis.ErrClosing, reply)
 }

@@ -35,14 +35,6 @@ func (q *question) shares() bool {
 	return q.verb == take || q.verb == charge && !q.limit.Algorithm.Rolling()
 }
 
-// m returns the number m that the script gets with a question that is asked so many times.
-func (q *question) m(times int) uint64 {
-	if q.verb == giveBack || q.verb == undo {
-		return q.of.series
-	}
-	return uint64(times)
-}
-
 // textOf returns the text that the script gets. Now is the time of the store in microseconds, or 0 if it is not known.
 func (b *Backend) textOf(q *question, now float64) string {
 	l := &q.limit

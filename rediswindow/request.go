@@ -112,7 +112,10 @@ func (b *Backend) sendTogether(ctx context.Context, entries []entry) error {
 	for _, e := range entries {
 		parts := e[0].Value.parts
 		for i := range parts {
-			m := strconv.FormatUint(parts[i].m(len(e)), 10)
+			m := strconv.Itoa(len(e)) // see the script
+			if parts[i].verb == giveBack || parts[i].verb == undo {
+				m = strconv.FormatUint(parts[i].of.series, 10)
+			}
 			if parts[i].verb == take && i < len(parts)-1 { // the next one belongs to the same take
 				m = "+" + m
 			}

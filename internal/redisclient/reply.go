@@ -4,6 +4,7 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,6 +76,18 @@ func (e *Error) Error() string { return e.text }
 
 // Unwrap returns the errors of package window that it matches, and the error of the client.
 func (e *Error) Unwrap() []error { return e.matches }
+
+// ClientError returns an error that a client has returned. Unless it is a reply, it also matches [window.ErrClosed] if
+// the client was closed, which is an error of its own, or [window.ErrUnavailable].
+func ClientError(err, closed error, reply bool) error {
+	switch {
+	case err == nil || reply:
+		return err
+	case errors.Is(err, closed):
+		return fmt.Errorf("%w: %w", window.ErrClosed, err)
+	}
+	return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+}
 
 // ReplyError returns the error of a reply to a request with the given arguments, of which the text must have none. An
 // error of the client that says that it has no reply is returned as it is, and so is nil.

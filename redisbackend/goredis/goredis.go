@@ -21,6 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
@@ -161,17 +162,10 @@ func (a adapter) Cluster() (bool, error) { return a.cluster, nil }
 // Name implements [rediswindow.Client].
 func (a adapter) Name() string { return a.name }
 
-// clientError returns an error that also matches [window.ErrClosed] if the client was closed, or
-// [window.ErrUnavailable] if the server did not respond.
+// clientError returns an error of the client as a [rediswindow.Client] does.
 func clientError(err error) error {
-	var response redis.Error
-	switch {
-	case err == nil, errors.As(err, &response):
-		return err
-	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: %w", window.ErrClosed, err)
-	}
-	return fmt.Errorf("%w: %w", window.ErrUnavailable, err)
+	var reply redis.Error
+	return redisclient.ClientError(err, redis.ErrClosed, errors.As(err, &reply))
 }
 
 // once is a command that the client never sends again.
