@@ -23,7 +23,7 @@ type cleaning struct {
 
 	history slot.History
 	again   time.Time // when to look again
-	late    int       // actions that were too late since the last one that led somewhere
+	late    int       // lookups since the last one that led somewhere whose actions were too late
 
 	// The results. If it is neither done nor has an error been returned, all actions were too late.
 	done    bool      // there is nothing more to do now
@@ -182,7 +182,11 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 				k.done, k.next = true, a.At
 			}
 		default:
+			k.late++
 			steps = append(steps, step{key: k, action: a})
+			if twin, ok := k.records.bands.Twin(k.history, a); ok {
+				steps = append(steps, step{key: k, action: twin})
+			}
 		}
 	}
 	if err := cl.execute(ctx, steps); err != nil {
@@ -235,7 +239,7 @@ func (s *step) claimed() (next step, ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from)
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.added, s.effects.shown, s.effects.at.from)
 	return step{key: s.key, action: a}, ok
 }
 
@@ -247,7 +251,6 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 	late := false
 	for i := range steps {
 		s := &steps[i]
-		s.key.late++
 		last := s.key.records.bands.Deadline(s.action)
 		if !time.Now().Before(last) {
 			late = true
@@ -281,12 +284,12 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 		s.effects.at.from = sent
 		switch {
 		case len(s.requests) == 0: // it was late
-		case s.action.Kind == slot.Claim || s.action.Kind == slot.Refill:
-			s.key.late-- // the removal may be too late, time and again
-		default:
+		case s.action.Kind != slot.Claim && s.action.Kind != slot.Refill: // whose removal may be too late, time and again
 			s.key.late = 0
 		}
-		s.key.removed += s.effects.purged
+		if s.effects.purged {
+			s.key.removed++
+		}
 		responses = responses[len(s.requests):]
 	}
 	cl.link.calls.Put(call)

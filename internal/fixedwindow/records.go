@@ -83,11 +83,10 @@ type span struct{ from, to time.Time }
 
 // effects is what the responses to an action say that it has done.
 type effects struct {
-	inserted, added bool    // an INSERT, a DECREASE has succeeded
-	armed           bool    // the TTL of the action's slot was set
-	claimed         [2]bool // which slots a DECREASE has counted in
-	purged          int     // records
-	shown           [2]slot.Observation
+	inserted, added bool             // an INSERT, a DECREASE has succeeded
+	armed           bool             // the TTL of the action's slot was set
+	purged          bool             // a record
+	shown           slot.Observation // of the action's slot
 	at              span
 }
 
@@ -100,13 +99,11 @@ func (r *records) effectsOf(a slot.Action, requests []slot.Request, responses []
 		case slot.PatchTTL:
 			o.armed = o.armed || q.Slot == a.Slot && ok
 		case slot.Decrease:
-			o.added, o.claimed[q.Slot] = ok, ok
+			o.added = ok
 		case slot.Query:
-			o.shown[q.Slot] = r.observe(responses[i])
+			o.shown = r.observe(responses[i])
 		case slot.Purge:
-			if ok {
-				o.purged++
-			}
+			o.purged = ok
 		}
 	}
 	return o

@@ -96,7 +96,7 @@ func (c *client) decide(next func(History) Action, h History) Action {
 	case c.off[ruleCreateA] && first == Absent && second == Absent && m.Kind == Create:
 		m.Slot = ID(c.rng.IntN(2))
 	case c.off[ruleRetireFirst] && m.Kind == Retire && first == Over && second == Over:
-		m = Action{Kind: Claim, Slots: [2]bool{A: true}, By: by}
+		m = Action{Kind: Claim, Slot: A, By: by}
 	case c.off[ruleResetClean] && first != second && (early.Kind == End && c.bands.stable(h, early.Slot) ||
 		early.Kind == Retire && c.bands.stable(h, early.Slot.Other())):
 		w, _ := c.bands.Live(h.Last)
