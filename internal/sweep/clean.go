@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -9,16 +10,11 @@ import (
 )
 
 const (
-	// maxChunk and maxChunkBytes bound the requests that travel together, so that those of
-	// other callers do not wait long behind them.
-	maxChunk      = 256
-	maxChunkBytes = 8000
+	// maxChunk bounds the requests that travel together, so that those of other callers do not wait long behind them.
+	maxChunk = 256
 	// minChunk requests travel together, however few are in flight otherwise: if there were fewer, sweeps would take
 	// longer than records can wait.
 	minChunk = 16
-	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
-	// of 8-byte values.
-	requestOverhead = 12
 	// pauseFactor is the length of the pause after a chunk, as a multiple of the time that the
 	// chunk takes.
 	pauseFactor = 4
@@ -44,7 +40,7 @@ func chunkOf(o Options) int {
 func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
 	left := len(names)
 	begin := time.Now()
-	for chunk := range chunks(names, s.chunk, maxChunkBytes) {
+	for chunk := range slices.Chunk(names, s.chunk) {
 		start := time.Now()
 		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
 			return err
@@ -75,17 +71,17 @@ func pauseAfter(took, left time.Duration, chunks int) time.Duration {
 }
 
 // query queries records. The call must be put back when the responses are not needed any more.
-func (s *Sweeper) query(ctx context.Context, chunk [][]byte) ([]conn.Response, *conn.Call, error) {
+func (s *Sweeper) query(ctx context.Context, chunk []listed) ([]conn.Response, *conn.Call, error) {
 	cl := s.o.Calls.Get()
-	for _, name := range chunk {
-		conn.Add(cl, codec.Query{Key: name}) // names from a LIST are never too long
+	for _, l := range chunk {
+		conn.Add(cl, codec.Query{Key: l.name}) // names from a LIST are never too long
 	}
 	responses, err := s.do(ctx, cl)
 	return responses, cl, err
 }
 
 // cleanChunk looks at a chunk of records and does what is decided about them.
-func (s *Sweeper) cleanChunk(ctx context.Context, chunk [][]byte, removals *removals, r *Result) error {
+func (s *Sweeper) cleanChunk(ctx context.Context, chunk []listed, removals *removals, r *Result) error {
 	responses, queries, err := s.query(ctx, chunk)
 	if err != nil {
 		return err
@@ -95,9 +91,10 @@ func (s *Sweeper) cleanChunk(ctx context.Context, chunk [][]byte, removals *remo
 		if !response.OK {
 			continue
 		}
-		d := s.o.Inspect(chunk[i], response.TTL.Amount)
+		name := chunk[i].name
+		d := s.o.Inspect(name, response.TTL.Amount)
 		if d.Interval > 0 {
-			r.evidence.ours++
+			r.evidence.add(name)
 			if r.interval == 0 || d.Interval < r.interval {
 				r.interval = d.Interval
 			}

@@ -34,7 +34,7 @@ type term struct {
 	// sweeps by itself.
 	foreign bool
 	number  uint64
-	age     time.Duration // rounded up to a second; if foreign, the time since this sweeper's last sweep
+	age     time.Duration // rounded up to a second
 }
 
 // unfinished reports whether the sweep of the term is not complete: its leader is at it, has
@@ -75,7 +75,7 @@ func (s *Sweeper) readTerm(ctx context.Context) (term, error) {
 		return term{age: longestInterval}, nil
 	}
 	if !s.isTerm(record) {
-		return term{foreign: true, age: s.sinceLast()}, nil
+		return term{foreign: true, age: longestInterval}, nil
 	}
 	age := s.termTTL().Amount - record.TTL.Amount
 	return term{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil

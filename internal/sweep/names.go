@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -30,28 +29,6 @@ type listed struct {
 	expires uint64 // ns since 1970
 }
 
-// chunks yields the names, each with at most so many names and bytes.
-func chunks(all []listed, most, bytes int) iter.Seq[[][]byte] {
-	return func(yield func([][]byte) bool) {
-		var chunk [][]byte
-		size := 0
-		for _, l := range all {
-			if len(chunk) > 0 && (len(chunk) == most || size+len(l.name) > bytes) {
-				if !yield(chunk) {
-					return
-				}
-				chunk = chunk[:0]
-				size = 0
-			}
-			chunk = append(chunk, l.name)
-			size += len(l.name) + requestOverhead
-		}
-		if len(chunk) > 0 {
-			yield(chunk)
-		}
-	}
-}
-
 // list lists the server's records and returns the names of those that are to be queried, the
 // next to expire first. It counts ours and the foreign ones. With an error, it
 // returns what has arrived.
@@ -71,11 +48,14 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 		entries, n, err = d.Decode(src)
 		return n, d.Done(), err
 	}
+	var request codec.Request = codec.List{}
+	if r.evidence.wanted {
+		request = infoAndList{}
+	}
 	listing, cancel := context.WithTimeout(ctx, maxListing)
 	defer cancel()
-	_, err := s.o.Server.Scan(listing, r.evidence.request(), decode, func() (more bool) {
-		r.evidence.records = info.Keys
-		r.evidence.counted = r.evidence.wanted // it comes first
+	_, err := s.o.Server.Scan(listing, request, decode, func() (more bool) {
+		r.evidence.records = info.Keys // it comes first
 		for _, e := range entries {
 			ours := !e.Buffer && s.o.Inspect(e.Key, 0).Interval > 0
 			if ours {
@@ -108,29 +88,21 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 // of sweepers and of parking. If there are more than it looks at, it counts one at least: most of
 // them may have been invented by the server (H14), but not all need be.
 func (s *Sweeper) countForeign(ctx context.Context, others []listed, r *Result) error {
-	var leader, parks bool // were found
-	for chunk := range chunks(others, s.chunk, maxChunkBytes) {
+	for chunk := range slices.Chunk(others, s.chunk) {
 		responses, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err
 		}
 		for i, response := range responses {
-			name := string(chunk[i])
+			name := chunk[i].name
 			switch {
-			case name == LeaderKey && s.isTerm(response):
-				leader = true
-			case name == "" && parking.Parks(response):
-				parks = true
+			case string(name) == LeaderKey && s.isTerm(response), len(name) == 0 && parking.Parks(response):
+				r.evidence.add(name)
 			case response.OK && r.Foreign < maxForeign:
 				r.Foreign++
 			}
 		}
 		s.o.Calls.Put(cl)
-	}
-	for _, found := range []bool{leader, parks} {
-		if found {
-			r.evidence.ours++
-		}
 	}
 	if len(others) == 2*maxForeign {
 		r.Foreign = max(r.Foreign, 1)

@@ -26,10 +26,9 @@ const (
 // different records of ours, all of which a QUERY finds, as there are records according to an INFO
 // that the server has executed together with the LIST.
 type evidence struct {
-	wanted  bool   // the sweep decides whether to park the server
-	counted bool   // there was an INFO
-	records uint64 // according to the INFO
-	ours    int    // records of ours that QUERYs have found
+	wanted  bool                // the sweep decides whether to park the server
+	records uint64              // according to the INFO
+	ours    map[string]struct{} // the names of records of ours that QUERYs have found
 }
 
 // AwaitDecision waits until the sweeper has decided whether to park the server, and reports whether it had
@@ -105,23 +104,12 @@ func (l infoAndList) AppendBinary(dst []byte) ([]byte, error) {
 	return l.List.AppendBinary(dst)
 }
 
-// request returns the request for a LIST. If evidence is wanted, there is an INFO before it.
-func (e *evidence) request() codec.Request {
+// add is told of a record of ours that a QUERY has found.
+func (e *evidence) add(name []byte) {
 	if e.wanted {
-		return infoAndList{}
+		e.ours[string(name)] = struct{}{}
 	}
-	return codec.List{}
 }
 
-// onlyOurs reports whether a sweep that is complete, with these names, has shown that all records of the server are
-// ours.
-func onlyOurs(all []listed, e evidence) bool {
-	if !e.counted || e.records != uint64(e.ours) {
-		return false
-	}
-	names := make(map[string]struct{}, len(all))
-	for _, l := range all {
-		names[string(l.name)] = struct{}{}
-	}
-	return len(names) == len(all) // none is there twice
-}
+// onlyOurs reports whether a sweep that is complete has shown that all records of the server are ours.
+func (e *evidence) onlyOurs() bool { return e.wanted && e.records == uint64(len(e.ours)) }

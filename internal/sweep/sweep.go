@@ -142,7 +142,6 @@ type Sweeper struct {
 	need    time.Duration // the shortest interval that Need was called with; 0: it was not
 	last    Result        // of the last sweep that was not broken
 	listing time.Duration // how long the last LIST took, even if it failed
-	began   time.Time     // when the last sweep began
 }
 
 // New returns a Sweeper that does nothing yet.
@@ -268,16 +267,6 @@ func (s *Sweeper) interval() time.Duration {
 	return max(interval, minInterval)
 }
 
-// sinceLast returns for how long this sweeper has not swept, or a long time.
-func (s *Sweeper) sinceLast() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.began.IsZero() {
-		return longestInterval
-	}
-	return time.Since(s.began)
-}
-
 // Sweep sweeps the server now, whoever is the leader. It slows down so that other clients'
 // requests pass, but not so much that it would not be done at the deadline. With an error, which
 // is nil if the sweep is complete, it returns what it did until then.
@@ -288,19 +277,16 @@ func (s *Sweeper) Sweep(ctx context.Context, deadline time.Time) (Result, error)
 // sweep is Sweep. If leads is set, it parks the server if all its records are ours, and decides so before removals are
 // waited for.
 func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Result, error) {
-	r := Result{leads: leads}
+	r := Result{leads: leads, evidence: evidence{ours: make(map[string]struct{})}}
 	r.evidence.wanted = leads && s.o.Server.MayPark() && !s.o.Server.Parked()
 	start := time.Now()
-	s.mu.Lock()
-	s.began = start
-	s.mu.Unlock()
 	names, err := s.list(ctx, &r)
 	removals := newRemovals(s.o.Remove)
 	if cleanErr := s.clean(ctx, names, deadline, removals, &r); err == nil {
 		err = cleanErr
 	}
 	if err == nil && leads {
-		if onlyOurs(names, r.evidence) {
+		if r.evidence.onlyOurs() {
 			s.o.Server.Park(ctx) // if it fails, the next sweep tries again
 		}
 		s.decide()
