@@ -17,9 +17,7 @@ import (
 // for their guards together.
 type cleaning struct {
 	records records
-	// begin is called before each lookup, and decide after it.
-	begin  func()
-	decide func(slot.History) slot.Action
+	decide  func(slot.History) slot.Action // is called after each lookup
 
 	history slot.History
 	again   time.Time // when to look again
@@ -209,7 +207,6 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 func (cl *cleaner) lookUp(ctx context.Context, keys []*cleaning) error {
 	call := cl.link.calls.Get()
 	for _, k := range keys {
-		k.begin()
 		k.records.addLookup(call, slot.A)
 	}
 	l := slot.Lookup{Sent: time.Now()}

@@ -46,14 +46,11 @@ type janitor struct {
 // duty is what the janitor has to do for a count. The mutex of the janitor guards it.
 type duty struct {
 	owed  bool      // there may be records to remove
-	due   time.Time // when to look whether that can be done: see earliest
+	due   time.Time // when to clean the records, at the earliest
 	index int       // in the queue; -1 if it is being done
 
 	underway int       // actions that may make records and whose outcome is awaited
-	changes  uint64    // counts the beginnings and ends of such actions
-	seen     uint64    // changes as of the janitor's last lookup
 	acted    time.Time // when the last of them was executed, at the latest
-	cleanAt  time.Time // when to clean the records, at the earliest
 }
 
 func newJanitor(b *Backend, l *link, max int) *janitor {
@@ -85,7 +82,6 @@ func (j *janitor) actionBegins(s *slots) error {
 	err := j.add(s, time.Now().Add(s.idle()))
 	if err == nil {
 		s.duty.underway++
-		s.duty.changes++
 	}
 	j.mu.Unlock()
 	if err == nil && !owed {
@@ -101,12 +97,11 @@ func (j *janitor) actionEnds(s *slots, opened bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s.duty.underway--
-	s.duty.changes++
 	s.duty.acted = now
 	if opened {
-		s.duty.cleanAt = now.Add(s.idle())
+		j.schedule(s, now.Add(s.idle()))
 	} else {
-		j.schedule(s, now.Add(s.bands.Guard))
+		j.schedule(s, earlier(s.duty.due, now.Add(s.bands.Guard)))
 	}
 }
 
@@ -120,14 +115,10 @@ func (j *janitor) cleanSoon(s *slots) {
 	j.schedule(s, time.Now())
 }
 
-// schedule has the records of a key, which is a duty, cleaned at a time at the latest. The caller
-// holds mu.
-func (j *janitor) schedule(s *slots, at time.Time) {
-	if at.Before(s.duty.cleanAt) {
-		s.duty.cleanAt = at
-	}
-	if s.duty.index >= 0 && at.Before(s.duty.due) {
-		s.duty.due = at
+// schedule has the records of a key, which is a duty, cleaned at a time. The caller holds mu.
+func (j *janitor) schedule(s *slots, due time.Time) {
+	s.duty.due = due
+	if s.duty.index >= 0 {
 		heap.Fix(&j.queue, s.duty.index)
 		j.notify(s)
 	}
@@ -171,13 +162,21 @@ func (j *janitor) notify(s *slots) {
 // run does what is due, until the backend ends.
 func (j *janitor) run() {
 	for {
+		select {
+		case j.permits <- struct{}{}:
+		case <-j.ctx.Done():
+			return
+		}
 		chunk, wait := j.due()
 		if len(chunk) > 0 {
-			if !j.start(chunk) {
-				return
-			}
+			go func() {
+				defer j.chunks.Done()
+				defer func() { <-j.permits }()
+				j.do(chunk)
+			}()
 			continue
 		}
+		<-j.permits
 		var tick <-chan time.Time
 		if wait >= 0 {
 			tick = time.After(wait)
@@ -191,31 +190,8 @@ func (j *janitor) run() {
 	}
 }
 
-// start does a chunk that due has returned, in a goroutine. If the backend has been closed, it
-// queues the chunk again and returns false.
-func (j *janitor) start(chunk []*slots) bool {
-	select {
-	case j.permits <- struct{}{}:
-		if j.backend.group.start(func() {
-			defer j.chunks.Done()
-			defer func() { <-j.permits }()
-			j.do(chunk)
-		}) {
-			return true
-		}
-	case <-j.ctx.Done():
-	}
-	defer j.chunks.Done()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, s := range chunk {
-		j.push(s, s.duty.due)
-	}
-	return false
-}
-
-// due removes what is due from the queue, a chunk at most, and returns it. It also returns how long
-// to wait for the first of the others, or less than 0 if there are none.
+// due removes what is due from the queue, a chunk at most, and returns it, which close waits for. It also returns how
+// long to wait for the first of the others, or less than 0 if there are none.
 func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -224,9 +200,8 @@ func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 		return nil, -1
 	}
 	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].duty.due.After(now) {
-		if due := j.queue[0].earliest(now); due.After(now) {
-			j.queue[0].duty.due = due
-			heap.Fix(&j.queue, 0)
+		if s := j.queue[0]; s.duty.underway > 0 {
+			j.schedule(s, now.Add(s.bands.Guard))
 			continue
 		}
 		chunk = append(chunk, heap.Pop(&j.queue).(*slots))
@@ -240,31 +215,18 @@ func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 	return chunk, max(j.queue[0].duty.due.Sub(now), 0)
 }
 
-// earliest returns when the duty can be done. The caller holds mu.
-func (s *slots) earliest(now time.Time) time.Time {
-	if s.duty.underway > 0 {
-		return now.Add(s.bands.Guard)
-	}
-	return s.duty.cleanAt
-}
-
 // do does a chunk of duties, and queues again what is to be done later.
 func (j *janitor) do(chunk []*slots) {
 	cleanings := make([]*cleaning, len(chunk))
 	for i, s := range chunk {
-		cleanings[i] = &cleaning{records: s.records, begin: s.beginCleaning, decide: s.cleanAction}
+		cleanings[i] = &cleaning{records: s.records, decide: s.cleanAction}
 	}
 	clean(j.ctx, j.link, cleanings) // what fails is done again later
 	for i, k := range cleanings {
-		j.finish(chunk[i], k)
+		if !j.requeue(chunk[i], k) {
+			j.backend.table.remove(chunk[i])
+		}
 	}
-}
-
-// beginCleaning is called before a lookup by the janitor.
-func (s *slots) beginCleaning() {
-	s.janitor.mu.Lock()
-	s.duty.seen = s.duty.changes
-	s.janitor.mu.Unlock()
 }
 
 // cleanAction decides what cleaning the records does. When the backend closes, all are removed that are not in
@@ -272,7 +234,7 @@ func (s *slots) beginCleaning() {
 func (s *slots) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
 	below := s.bands.Below(h.Last, s.duty.acted)
-	changed := s.duty.changed()
+	changed := s.duty.changed(h.Last)
 	closed := s.janitor.closed
 	s.janitor.mu.Unlock()
 	switch {
@@ -286,39 +248,31 @@ func (s *slots) cleanAction(h slot.History) slot.Action {
 	return s.bands.Clean(h, below)
 }
 
-// changed reports whether this backend may have changed the records since their last lookup by the
-// janitor. The caller holds the janitor's mutex.
-func (d *duty) changed() bool { return d.underway > 0 || d.changes != d.seen }
+// changed reports whether this backend may have changed the records since a lookup. The caller holds the janitor's
+// mutex.
+func (d *duty) changed(since slot.Lookup) bool { return d.underway > 0 || !d.acted.Before(since.Sent) }
 
 // idle returns how long after an action that sets TTLs a record can have to be removed.
 func (s *slots) idle() time.Duration {
 	return time.Duration(s.bands.Margin-s.bands.Doom) * s.bands.Unit
 }
 
-// finish queues a duty again after its records were cleaned, or drops it if there are no records
-// any more.
-func (j *janitor) finish(s *slots, k *cleaning) {
-	if j.requeue(s, k) {
-		return
-	}
-	j.backend.table.remove(s)
-}
-
-// requeue queues a duty again, or drops it and returns false.
+// requeue queues a duty again after its records were cleaned, or drops it and returns false, if there are no records any
+// more.
 func (j *janitor) requeue(s *slots, k *cleaning) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	switch {
-	case s.duty.changed():
-		j.push(s, s.duty.cleanAt)
+	switch retry := time.Now().Add(cleanRetry); {
+	case !k.done || s.duty.changed(k.history.Last):
+		if retry.After(s.duty.due) {
+			s.duty.due = retry
+		}
+		j.push(s, s.duty.due)
 	case k.absent:
 		s.duty.owed = false
 		j.duties--
 		return false
-	case !k.done:
-		j.push(s, time.Now().Add(cleanRetry))
 	default:
-		s.duty.cleanAt = k.next
 		j.push(s, k.next)
 	}
 	return true

@@ -67,7 +67,7 @@ func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, er
 		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
-		c := &cleaning{records: records{&bands, n.slotNames()}, begin: func() {}}
+		c := &cleaning{records: records{&bands, n.slotNames()}}
 		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
 		cleanings = append(cleanings, c)
 	}
