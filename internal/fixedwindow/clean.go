@@ -61,9 +61,9 @@ type cleaner struct {
 
 // run cleans the keys until they are done. It begins as many as the server is fast enough for.
 func (cl *cleaner) run(ctx context.Context) error {
-	defer func() { cl.pace.end(len(cl.active)) }()
+	defer func() { cl.pace.release(&cl.pace.begun, len(cl.active)) }()
 	for failures := 0; len(cl.waiting)+len(cl.active) > 0; {
-		n, changed := cl.pace.begin(len(cl.waiting))
+		n, changed := cl.pace.tryTake(&cl.pace.begun, len(cl.waiting))
 		cl.active = append(cl.active, cl.waiting[:n]...)
 		cl.waiting = cl.waiting[n:]
 		ready, again := cl.ready()
@@ -93,7 +93,7 @@ func (cl *cleaner) run(ctx context.Context) error {
 func (cl *cleaner) leave() {
 	begun := len(cl.active)
 	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning) bool { return k.done || k.late >= maxTries })
-	if most := cl.pace.bound(); len(cl.active) > 2*most {
+	if most := cl.pace.most(); len(cl.active) > 2*most {
 		for _, k := range cl.active[most:] {
 			k.history = slot.History{}
 			k.again = time.Time{}
@@ -101,7 +101,7 @@ func (cl *cleaner) leave() {
 		}
 		cl.active = cl.active[:most]
 	}
-	cl.pace.end(begun - len(cl.active))
+	cl.pace.release(&cl.pace.begun, begun-len(cl.active))
 }
 
 // wait waits until a time, if that is not zero, or until changed is closed.
@@ -143,7 +143,7 @@ func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
 			return err
 		}
 		err = cl.batch(ctx, ready[:n])
-		cl.pace.pass(n)
+		cl.pace.release(&cl.pace.underway, n)
 		if err != nil {
 			return err
 		}
