@@ -156,8 +156,8 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit,
 
 // Reset ends the active window, if there is one.
 func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) (sent bool, err error) {
-	_, sent, err = b.reset(ctx, key, &l)
-	return sent, err
+	a := b.reset(ctx, key, &l)
+	return a.sent, a.err
 }
 
 // Delete ends the active windows of a key and returns how many there were: those that the backend
@@ -171,28 +171,24 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		return 0, false, err
 	}
 	// It takes a guard to end a window, so they are ended at the same time.
-	type ending struct {
-		ended, sent bool
-		err         error
-	}
-	all := make([]ending, len(counts))
+	all := make([]answer, len(counts))
 	var resets sync.WaitGroup
 	for i, k := range counts {
 		resets.Go(func() {
 			l := k.limit()
-			all[i].ended, all[i].sent, all[i].err = b.reset(ctx, key, &l)
+			all[i] = b.reset(ctx, key, &l)
 			if s := b.table.find(k); s != nil {
 				b.table.remove(s)
 			}
 		})
 	}
 	resets.Wait()
-	for _, e := range all {
-		if e.ended && e.err == nil {
+	for _, a := range all {
+		if a.made && a.err == nil {
 			n++
 		}
-		if err == nil && e.err != nil {
-			sent, err = e.sent, e.err
+		if err == nil && a.err != nil {
+			sent, err = a.sent, a.err
 		}
 	}
 	return n, sent, err
@@ -224,14 +220,13 @@ func (b *Backend) countsOf(ctx context.Context, key string, scales []time.Durati
 	return counts, nil
 }
 
-// reset ends the active window and reports whether there was one.
-func (b *Backend) reset(ctx context.Context, key string, l *window.Limit) (ended, sent bool, err error) {
+// reset ends the active window. It was made if there was one.
+func (b *Backend) reset(ctx context.Context, key string, l *window.Limit) answer {
 	s, err := b.slotsFor(ctx, key, l, 0)
 	if err != nil {
-		return false, false, err
+		return answer{err: err}
 	}
-	a := s.operate(ctx, s.reset)
-	return a.made, a.sent, a.err
+	return s.operate(ctx, s.reset)
 }
 
 // Close makes further calls fail, and removes the records of windows that are over. On servers that
@@ -242,8 +237,9 @@ func (b *Backend) Close() {
 	b.closing.Do(func() {
 		b.group.stop()
 		b.awaitEnds()
-		stop := b.limitClosing()
-		defer stop()
+		closed := make(chan struct{})
+		defer close(closed)
+		go b.limitClosing(closed)
 		var last sync.WaitGroup
 		for _, j := range b.janitors {
 			last.Go(j.close)
@@ -259,27 +255,24 @@ func (b *Backend) Close() {
 	})
 }
 
-// limitClosing ends the backend's context if Close takes too long, or if no server responds. It
-// returns a function to stop that.
-func (b *Backend) limitClosing() (stop func()) {
-	done := make(chan struct{})
-	go func() {
-		before := b.answered()
-		for start := time.Now(); time.Since(start) < closeTimeout; {
-			select {
-			case <-time.After(min(closeStall, closeTimeout-time.Since(start))):
-			case <-done:
-				return
-			}
-			now := b.answered()
-			if now == before {
-				break
-			}
-			before = now
+// limitClosing ends the backend's context if Close takes too long, or if no server responds, unless closed is closed before.
+func (b *Backend) limitClosing(closed <-chan struct{}) {
+	defer b.group.cancel()
+	timeout := time.After(closeTimeout)
+	for before := b.answered(); ; {
+		select {
+		case <-time.After(closeStall):
+		case <-timeout:
+			return
+		case <-closed:
+			return
 		}
-		b.group.cancel()
-	}()
-	return func() { close(done) }
+		now := b.answered()
+		if now == before {
+			return
+		}
+		before = now
+	}
 }
 
 // answered returns how many calls of all links have their responses.

@@ -27,8 +27,7 @@ var (
 //
 // The calls of many keys share the connection, so that they share writes and reads, too.
 //
-// do sends a call on the connection of the link, doAnywhere on any one to its server, and doBy sends an action, in
-// time or never.
+// do sends a call on the connection of the link, or on any one to its server, and doBy sends an action, in time or never.
 type link struct {
 	server Server
 	calls  *conn.Calls
@@ -114,8 +113,16 @@ func (l *link) close() {
 	}
 }
 
-// do sends a call and waits for its responses. After an error the call must not be used any more.
+// do sends a call on a connection, or on any if c is nil, and waits for its responses. After an error the call must not be
+// used any more.
 func (l *link) do(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, err error) {
+	if c == nil {
+		done, sent, err := l.server.Do(ctx, cl)
+		if done && err != nil {
+			l.calls.Put(cl)
+		}
+		return sent, err
+	}
 	l.server.AddParking(cl)
 	if err := c.Enqueue(cl, true); err != nil {
 		l.calls.Put(cl)
@@ -128,15 +135,6 @@ func (l *link) do(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, 
 		l.answered.Add(1)
 		return true, nil
 	case done:
-		l.calls.Put(cl)
-	}
-	return sent, err
-}
-
-// doAnywhere is do, but on any connection to the server.
-func (l *link) doAnywhere(ctx context.Context, cl *conn.Call) (sent bool, err error) {
-	done, sent, err := l.server.Do(ctx, cl)
-	if done && err != nil {
 		l.calls.Put(cl)
 	}
 	return sent, err

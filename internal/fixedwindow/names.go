@@ -71,15 +71,15 @@ func split(part []byte) (limit, key string, ok bool) {
 // slotNames returns the names of both slots of a key and the name of its limit.
 func slotNames(b *slot.Bands, key, limit string) [2][]byte {
 	part, f := partOf(key, limit)
-	return slotNamesOf(b.Tag(slot.A), b.Scale, part, f)
+	name := append([]byte(b.Tag(slot.A)), marks[f])
+	return bothSlots(append(append(append(name, b.Scale.String()...), ':'), part...))
 }
 
-func slotNamesOf(tag string, scale time.Duration, part string, f form) (names [2][]byte) {
-	for id := range names {
-		name := append([]byte(tag[:2]), 'A'+byte(id), marks[f])
-		names[id] = append(append(append(name, scale.String()...), ':'), part...)
-	}
-	return names
+// bothSlots returns the names of both slots that the name of a slot belongs to.
+func bothSlots(name []byte) [2][]byte {
+	a, b := bytes.Clone(name), bytes.Clone(name)
+	a[2], b[2] = 'A', 'B'
+	return [2][]byte{a, b}
 }
 
 // Name is what the name of a record says.
@@ -124,21 +124,18 @@ func ParseName(name []byte) (n Name, ok bool) {
 	return n, ok
 }
 
-// slotNames returns the names of both slots that the name of a slot belongs to.
-func (n Name) slotNames() [2][]byte {
-	part, f := n.Key, hashed
-	if !n.Hashed {
-		part, f = partOf(n.Key, n.LimitName)
-	}
-	return slotNamesOf(n.tag, n.Scale, part, f)
+// bands returns the bands of the window, or false if clients that keep windows otherwise have made the record.
+func (n Name) bands(largest uint64) (b slot.Bands, ok bool) {
+	b, ok = slot.BandsFor(n.Scale, largest)
+	return b, ok && n.tag == b.Tag(n.Slot)
 }
 
 // Window returns what the record of the name, with its quota and what remains of its TTL, says about its
 // window at a time of the server. Largest is the largest value of the server. The Window is zero if it is
 // not active. Window returns false if clients that keep windows otherwise have made the record.
 func (n Name) Window(largest, quota uint64, ttl time.Duration, now time.Time) (w window.Window, ok bool) {
-	bands, ok := slot.BandsFor(n.Scale, largest)
-	if !ok || n.tag != bands.Tag(n.Slot) {
+	bands, ok := n.bands(largest)
+	if !ok {
 		return w, false
 	}
 	if bands.State(bands.Observe(quota, uint64(ttl/bands.Unit))) == slot.Live {

@@ -98,7 +98,7 @@ func TestNamesOfWindowsAreUniqueAndParsed(t *testing.T) {
 			got, ok := ParseName(name)
 			require.True(t, ok, "seed %d: %q", seed, name)
 			require.Equal(t, want, got, "seed %d: %q", seed, name)
-			require.Equal(t, name, got.slotNames()[id])
+			require.Equal(t, name, bothSlots(name)[id])
 			require.True(t, got.IsOf(key, l))
 			others := []window.Limit{l, l, l}
 			others[0].Name += "x"

@@ -1,7 +1,6 @@
 package fixedwindow
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -34,16 +33,14 @@ func (r *Remover) Inspect(name []byte, left uint64) sweep.Decision {
 	if !ok || limits.CheckScale(n.Scale) != nil {
 		return sweep.Decision{}
 	}
-	bands, ok := slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
-	if !ok || n.tag != bands.Tag(n.Slot) || left > bands.Top {
+	bands, ok := n.bands(r.link.calls.Size().Largest())
+	if !ok || left > bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
 	d := sweep.Decision{Interval: sweepInterval(&bands)}
 	d.Over = left < bands.Margin
 	if left < bands.Watch {
-		slotA := bytes.Clone(name) // the records of both slots are removed together
-		slotA[2] = 'A'
-		d.Target = string(slotA)
+		d.Target = string(bothSlots(name)[slot.A]) // the records of both are removed together
 	}
 	return d
 }
@@ -59,15 +56,12 @@ func sweepInterval(b *slot.Bands) time.Duration {
 func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, err error) {
 	var cleanings []*cleaning
 	for _, t := range targets {
-		n, ok := ParseName([]byte(t))
+		n, _ := ParseName([]byte(t))
+		bands, ok := n.bands(r.link.calls.Size().Largest())
 		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
-		bands, ok := slot.BandsFor(n.Scale, r.link.calls.Size().Largest())
-		if !ok {
-			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
-		}
-		c := &cleaning{records: records{&bands, n.slotNames()}}
+		c := &cleaning{records: records{&bands, bothSlots([]byte(t))}}
 		c.decide = func(h slot.History) slot.Action { return bands.Clean(h, bands.Watch) }
 		cleanings = append(cleanings, c)
 	}

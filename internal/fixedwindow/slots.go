@@ -49,15 +49,10 @@ func (s *slots) newCall() *conn.Call {
 	return cl
 }
 
-// ask sends a call on connection c of the link, or on any connection if c is nil. It returns when the call was
-// sent and when the responses arrived. After an error the call must not be used any more.
+// ask sends a call as do does, and also returns when it was sent and when the responses had arrived.
 func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, sent bool, err error) {
 	at.from = time.Now()
-	if c != nil {
-		sent, err = s.link.do(ctx, c, cl)
-	} else {
-		sent, err = s.link.doAnywhere(ctx, cl)
-	}
+	sent, err = s.link.do(ctx, c, cl)
 	at.to = time.Now()
 	return at, sent, err
 }
