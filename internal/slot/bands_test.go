@@ -61,15 +61,3 @@ func TestScalesWithoutBands(t *testing.T) {
 		require.Equal(t, test.needs, api.SmallestSize(fits), "%v", test.scale)
 	}
 }
-
-func TestTagsTellSlotsAndUnitsApart(t *testing.T) {
-	seen := map[string]bool{}
-	for _, scale := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
-		for _, size := range []int{1, 2, 4, 8} {
-			if b, ok := BandsFor(scale, api.MaxValue(size)); ok {
-				seen[b.Tag(A)], seen[b.Tag(B)] = true, true
-			}
-		}
-	}
-	require.Len(t, seen, 2*len(units))
-}

@@ -383,11 +383,6 @@ func (c *client) act(a *actor, f *lookups, h History, action Action) {
 		ok = true
 	}
 	if ok {
-		if c.off[ruleOnlyClaimed] {
-			other := next
-			other.Slot = other.Slot.Other()
-			a.send(f.conn, other, c.bands.Requests(nil, other, 0), c.by(other), true)
-		}
 		a.send(f.conn, next, c.bands.Requests(nil, next, 0), c.by(next), true)
 	}
 }

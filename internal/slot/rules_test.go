@@ -30,7 +30,6 @@ const (
 	ruleClaim
 	ruleClaimCount
 	ruleClaimAdded
-	ruleOnlyClaimed
 	ruleResetStable
 	ruleResetChain
 	ruleResetClean
@@ -181,7 +180,6 @@ var needed = []struct {
 	{9, ruleClaim, "Remove only after a claim", nil, 1373},
 	{9, ruleClaimCount, "the count was stable before a claim", nil, 1217},
 	{9, ruleClaimAdded, "a claim whose ADD fails has not succeeded", exhausted, 57306},
-	{9, ruleOnlyClaimed, "Remove only the slot that was claimed", nil, 3255},
 	{10, ruleResetChain, "Reset: lookups less than a guard apart", manyResets, 7103},
 	{10, ruleResetClean, "Reset: the other slot was clean all the time", lateResets, 890},
 	{11, ruleReturnInTime, "hits are returned in time", manyReturns, 717},

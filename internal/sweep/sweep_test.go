@@ -180,14 +180,6 @@ func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	require.Equal(t, longestInterval, s.interval())
 }
 
-func TestPausesLeaveTimeForOthersButEndInTime(t *testing.T) {
-	const took = 10 * time.Millisecond
-	require.Equal(t, 4*took, pauseAfter(took, time.Minute, 10))
-	require.Equal(t, 2*took, pauseAfter(took, 30*took, 10), "a third of the time that is left")
-	require.Zero(t, pauseAfter(took, 10*took, 10))
-	require.Zero(t, pauseAfter(took, -time.Second, 10))
-}
-
 // With so many records, the pauses that let others' requests pass, and those between two LISTs,
 // would add up to more than the interval.
 func TestManyRecordsDoNotMakeSweepsLate(t *testing.T) {
