@@ -87,16 +87,6 @@ func (s *slots) current() known {
 	return s.known
 }
 
-// recall returns the window that is known to be open, if there is one, and whether that may refuse a take.
-func (s *slots) recall(now time.Time) (w window.Window, known, mayRefuse bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.known.certainlyOpen(now) {
-		return w, false, false
-	}
-	return s.known.window(s.bands.Scale, now), true, s.mayRefuse(now)
-}
-
 // identify returns a window as it is known together with what was known before. It gets a new ID unless it is
 // certainly the window that was known. C is where takes were counted in it, or nil. The caller holds mu.
 func (s *slots) identify(w slot.Window, c *conn.Conn) known {

@@ -261,14 +261,18 @@ func (b *Backend) ordered(ctx context.Context, takes []window.Take) ([]take, err
 // recall sets the window of a take to what is known of it. MayRefuse says that this may refuse the
 // take without asking the server.
 func (t *take) recall() (known, mayRefuse bool) {
-	w, known, mayRefuse := t.slots.recall(time.Now())
-	if known {
-		t.window = bounded(w)
-		if !t.fits() {
-			refuse(&t.window, &t.Limit, t.N)
-		}
+	s := t.slots
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known.certainlyOpen(now) {
+		return false, false
 	}
-	return known, mayRefuse
+	t.window = bounded(s.known.window(s.bands.Scale, now))
+	if !t.fits() {
+		refuse(&t.window, &t.Limit, t.N)
+	}
+	return true, s.mayRefuse(now)
 }
 
 // GiveBack gives n back to the window with an ID. It returns false if the window is over, if its

@@ -16,7 +16,7 @@ type removals struct {
 	given   map[string]struct{}
 	calls   sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards what follows, until all calls have ended
 	records int        // that were removed
 	err     error      // the first
 }
@@ -53,12 +53,4 @@ func (r *removals) start(ctx context.Context, targets []string) {
 			r.err = err
 		}
 	})
-}
-
-// wait waits for all calls. It returns how many records they have removed, and the first error.
-func (r *removals) wait() (records int, err error) {
-	r.calls.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.records, r.err
 }

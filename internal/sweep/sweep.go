@@ -291,10 +291,10 @@ func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Re
 		}
 		s.decide()
 	}
-	removed, removalErr := removals.wait()
-	r.Removed += removed
+	removals.calls.Wait()
+	r.Removed += removals.records
 	if err == nil {
-		err = removalErr
+		err = removals.err
 	}
 	s.log(ctx, r, time.Since(start), err)
 	s.mu.Lock()
