@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
@@ -23,12 +24,10 @@ type Batch[T codec.Value] struct {
 
 // batch is a [Batch] of any value size. Its exported methods are those of Batch.
 type batch struct {
-	requests  []batchRequest
-	frames    []byte
-	responses []conn.Response
-	errs      []error // nil, or one per request
-	err       error   // of the first request that can't be encoded
-	phase     batchPhase
+	requests []batchRequest
+	frames   []byte // of the requests
+	err      error  // of the first request that can't be encoded
+	phase    batchPhase
 }
 
 type batchPhase uint8
@@ -40,9 +39,11 @@ const (
 )
 
 type batchRequest struct {
-	key  string
-	kind codec.Kind
-	end  int // of its frame in frames
+	key      string
+	kind     codec.Kind
+	frame    []byte
+	response conn.Response
+	err      error
 }
 
 // Reply is where the response to a batched INSERT, UPDATE, PURGE or SET will be.
@@ -83,13 +84,10 @@ func (r Reply[T]) response() (conn.Response, error) { return r.batch.response(r.
 
 // response returns the response to the i-th request of b, which may be nil.
 func (b *batch) response(i int) (conn.Response, error) {
-	if b == nil || b.phase != batchDone || i >= len(b.responses) {
+	if b == nil || b.phase != batchDone || i >= len(b.requests) {
 		return conn.Response{}, fmt.Errorf("%w: no response yet: the batch has not been sent", ErrBatch)
 	}
-	if b.errs != nil && b.errs[i] != nil {
-		return conn.Response{}, b.errs[i]
-	}
-	return b.responses[i], nil
+	return b.requests[i].response, b.requests[i].err
 }
 
 // Len returns the number of requests in the batch.
@@ -98,8 +96,7 @@ func (b *batch) Len() int { return len(b.requests) }
 // Reset empties the batch for other requests. Replies of earlier ones are void.
 func (b *batch) Reset() {
 	clear(b.requests)
-	clear(b.responses)
-	*b = batch{requests: b.requests[:0], frames: b.frames[:0], responses: b.responses[:0]}
+	*b = batch{requests: b.requests[:0], frames: b.frames[:0]}
 }
 
 // Insert adds what [Client.Insert] does.
@@ -153,13 +150,14 @@ func (b *batch) add(key string, r codec.Request, err error) int {
 	if err == nil && b.phase != batchOpen {
 		err = fmt.Errorf("%w: %v added to a batch that has been sent: Reset it first", ErrBatch, r.Op())
 	}
+	begin := len(b.frames)
 	if err == nil {
 		b.frames, err = r.AppendBinary(b.frames)
 	}
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("request %d: %w", len(b.requests), err)
 	}
-	b.requests = append(b.requests, batchRequest{key: key, kind: r.ResponseKind(), end: len(b.frames)})
+	b.requests = append(b.requests, batchRequest{key: key, kind: r.ResponseKind(), frame: b.frames[begin:], err: err})
 	return len(b.requests) - 1
 }
 
@@ -178,80 +176,14 @@ func (c *client) do(ctx context.Context, b *batch) error {
 		return fmt.Errorf("%w: it has been sent: Reset it first", ErrBatch)
 	}
 	b.phase = batchUnderWay
-	b.responses = append(b.responses[:0], make([]conn.Response, len(b.requests))...)
 	parts := c.split(b)
-	inParallel(len(parts), func(i int) { c.sendPart(ctx, b, parts[i]) })
+	inParallel(len(parts), func(i int) { c.sendPart(ctx, &parts[i]) })
 	b.phase = batchDone
-	return b.outcome(parts)
-}
-
-// batchPart is the part of a batch that one server executes. Its requests are indices in
-// the batch, in order.
-type batchPart struct {
-	server   *server
-	requests []int
-	failed   int  // those from here on have no response
-	unsent   int  // of them, those from here on were not sent
-	executed bool // requests of this part may have been executed
-	err      *RequestError
-}
-
-// split sorts the requests by server.
-func (c *client) split(b *batch) []*batchPart {
-	var parts []*batchPart
-	byServer := make(map[*server]*batchPart, len(c.servers.all))
-	for i, r := range b.requests {
-		s := c.servers.of(r.key)
-		p := byServer[s]
-		if p == nil {
-			p = &batchPart{server: s}
-			byServer[s] = p
-			parts = append(parts, p)
-		}
-		p.requests = append(p.requests, i)
-	}
-	return parts
-}
-
-// sendPart sends the requests of a part, at a time as many as may be in flight on a connection, and stores the
-// responses. One more may be added to keep the server parked. After a failure, the rest is not sent.
-func (c *client) sendPart(ctx context.Context, b *batch, p *batchPart) {
-	most := min(c.cfg.MaxInFlight, maxInFlight-1)
-	for p.err == nil && p.failed < len(p.requests) {
-		p.unsent = min(p.failed+most, len(p.requests))
-		call := c.newCall("")
-		for _, i := range p.requests[p.failed:p.unsent] {
-			call.AddFrame(b.frame(i), b.requests[i].kind)
-		}
-		done, sent, err := p.server.pool.Do(ctx, call)
-		p.executed = p.executed || sent || err == nil
-		if err != nil {
-			p.err = requestError(p.server.name, 0, sent, err)
-		} else {
-			for k, i := range p.requests[p.failed:p.unsent] {
-				b.responses[i] = call.Responses[k]
-			}
-			p.failed = p.unsent
-		}
-		if done {
-			c.calls.Put(call)
-		}
-	}
-}
-
-// outcome stores the errors of requests, and returns that of the first part that has failed, with Sent set if any part
-// may have been executed.
-func (b *batch) outcome(parts []*batchPart) error {
 	var failed *RequestError
 	executed := false
-	for _, p := range parts {
-		executed = executed || p.executed
-		if p.err == nil {
-			continue
-		}
-		b.fail(p.requests[p.failed:p.unsent], p.err)
-		b.fail(p.requests[p.unsent:], requestError(p.server.name, 0, false, p.err.Err))
-		failed = cmp.Or(failed, p.err)
+	for i := range parts {
+		executed = executed || parts[i].executed
+		failed = cmp.Or(failed, parts[i].err)
 	}
 	if failed == nil {
 		return nil
@@ -259,21 +191,54 @@ func (b *batch) outcome(parts []*batchPart) error {
 	return requestError(failed.Server, 0, executed, failed.Err)
 }
 
-// frame returns the encoded i-th request.
-func (b *batch) frame(i int) []byte {
-	start := 0
-	if i > 0 {
-		start = b.requests[i-1].end
-	}
-	return b.frames[start:b.requests[i].end]
+// batchPart is the requests of a batch that one server executes, in their order.
+type batchPart struct {
+	server   *server
+	requests []*batchRequest
+	executed bool // some may have been executed
+	err      *RequestError
 }
 
-// fail stores the error of some requests.
-func (b *batch) fail(indices []int, err error) {
-	if b.errs == nil {
-		b.errs = make([]error, len(b.requests))
+// split sorts the requests by server.
+func (c *client) split(b *batch) []batchPart {
+	parts := make([]batchPart, len(c.servers.all))
+	for i := range b.requests {
+		r := &b.requests[i]
+		at := c.servers.byKey.pick(r.key)
+		parts[at].server = c.servers.all[at]
+		parts[at].requests = append(parts[at].requests, r)
 	}
-	for _, i := range indices {
-		b.errs[i] = err
+	return slices.DeleteFunc(parts, func(p batchPart) bool { return p.server == nil })
+}
+
+// sendPart sends the requests of a part, at a time as many as may be in flight on a connection, and stores the
+// responses. One more may be added to keep the server parked. After a failure, the rest is not sent.
+func (c *client) sendPart(ctx context.Context, p *batchPart) {
+	for requests := range slices.Chunk(p.requests, min(c.cfg.MaxInFlight, maxInFlight-1)) {
+		if p.err != nil {
+			for _, r := range requests {
+				r.err = requestError(p.server.name, 0, false, p.err.Err)
+			}
+			continue
+		}
+		call := c.newCall("")
+		for _, r := range requests {
+			call.AddFrame(r.frame, r.kind)
+		}
+		done, sent, err := p.server.pool.Do(ctx, call)
+		p.executed = p.executed || sent || err == nil
+		if err != nil {
+			p.err = requestError(p.server.name, 0, sent, err)
+		}
+		for i, r := range requests {
+			if err != nil {
+				r.err = p.err
+			} else {
+				r.response = call.Responses[i]
+			}
+		}
+		if done {
+			c.calls.Put(call)
+		}
 	}
 }
