@@ -131,7 +131,7 @@ func (c *client) deregister(b *ServerBackend) {
 func (c *client) ping(ctx context.Context) error {
 	_, err := each(c.servers.all, func(s *server) ([]struct{}, error) {
 		call := c.newCall(conn.PingKey)
-		_, err := askServer(ctx, c, s, call, codec.Query{Key: call.Key})
+		_, err := askServer(ctx, c, s, "", call, codec.Query{Key: call.Key})
 		return nil, err
 	})
 	return err
@@ -239,16 +239,12 @@ func (c *client) newCall(key string) *conn.Call {
 func do[R codec.Request](
 	ctx context.Context, c *client, key string, call *conn.Call, r R,
 ) (conn.Response, error) {
-	response, err := askServer(ctx, c, c.servers.of(key), call, r)
-	if failed, ok := err.(*RequestError); ok {
-		failed.Key = key
-	}
-	return response, err
+	return askServer(ctx, c, c.servers.of(key), key, call, r)
 }
 
-// askServer is do for a given server.
+// askServer is do for a given server. The key is that of errors.
 func askServer[R codec.Request](
-	ctx context.Context, c *client, s *server, call *conn.Call, r R,
+	ctx context.Context, c *client, s *server, key string, call *conn.Call, r R,
 ) (response conn.Response, err error) {
 	if err := conn.Add(call, r); err != nil {
 		c.calls.Put(call)
@@ -262,7 +258,9 @@ func askServer[R codec.Request](
 		c.calls.Put(call)
 	}
 	if err != nil {
-		return response, requestError(s.name, r.Op(), sent, err)
+		failed := requestError(s.name, r.Op(), sent, err)
+		failed.Key = key
+		return response, failed
 	}
 	return response, nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/conn"
@@ -119,15 +120,13 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.Servers) == 0 {
 		c.Servers = []string{DefaultServer}
 	}
-	seen := make(map[string]bool, len(c.Servers))
-	for _, s := range c.Servers {
-		if _, err := parseAddress(s); err != nil {
-			return c, err
+	for i, s := range c.Servers {
+		if _, err := dial.ParseAddress(s); err != nil {
+			return c, fmt.Errorf("%w: Servers: %w", ErrConfig, err)
 		}
-		if seen[s] {
+		if slices.Contains(c.Servers[:i], s) {
 			return c, fmt.Errorf("%w: Servers: %q is given twice", ErrConfig, s)
 		}
-		seen[s] = true
 	}
 	if err := c.fill(); err != nil {
 		return c, err
@@ -178,18 +177,4 @@ func fill[T int | time.Duration](name string, field *T, def, least, most T) erro
 		bound = "positive"
 	}
 	return fmt.Errorf("%w: %s is %v, must be %s", ErrConfig, name, *field, bound)
-}
-
-// dialer returns what makes network connections as c says.
-func (c Config) dialer() *dial.Dialer {
-	return &dial.Dialer{Dial: c.Dial, TLS: c.TLS, Timeout: c.ConnectTimeout}
-}
-
-// parseAddress parses an element of Config.Servers.
-func parseAddress(s string) (dial.Address, error) {
-	a, err := dial.ParseAddress(s)
-	if err != nil {
-		err = fmt.Errorf("%w: Servers: %w", ErrConfig, err)
-	}
-	return a, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -63,7 +64,7 @@ func report[R codec.Request, M, E any](
 	ctx context.Context, c *client, r R, decode func([]byte) (M, int, error), entry func(server string, m M) E,
 ) ([]E, error) {
 	return each(c.servers.all, func(s *server) ([]E, error) {
-		response, err := askServer(ctx, c, s, c.newCall(""), r)
+		response, err := askServer(ctx, c, s, "", c.newCall(""), r)
 		if err != nil {
 			return nil, err
 		}
@@ -76,11 +77,11 @@ func report[R codec.Request, M, E any](
 // Config.Servers; any other is an error that matches [ErrConfig]. It returns false if no open
 // connection has the id.
 func (c *client) Connection(ctx context.Context, server string, id codec.ConnID) (inspect.Connection, bool, error) {
-	s := c.servers.named(server)
-	if s == nil {
+	i := slices.Index(c.cfg.Servers, server)
+	if i < 0 {
 		return inspect.Connection{}, false, fmt.Errorf("%w: %q is none of Servers", ErrConfig, server)
 	}
-	response, err := askServer(ctx, c, s, c.newCall(""), codec.Connection{ID: id})
+	response, err := askServer(ctx, c, c.servers.all[i], "", c.newCall(""), codec.Connection{ID: id})
 	if err != nil {
 		return inspect.Connection{}, false, err
 	}

@@ -68,26 +68,20 @@ func (c *client) recordDecoder() listDecoder[conn.Record] { return c.calls.Size(
 func listing[E, R any](
 	ctx context.Context, c *client, r codec.Request, decoder func() listDecoder[E], entry func(server string, e E) R,
 ) iter.Seq2[R, error] {
+	return ofServers(ctx, c, func(s *server, yield func(R) bool) error {
+		return readEntries(ctx, s, r, decoder, func(e E) bool { return yield(entry(s.name, e)) })
+	})
+}
+
+// ofServers yields what list does of each server, and the errors last. List returns when yield returns false.
+func ofServers[R any](ctx context.Context, c *client, list func(s *server, yield func(R) bool) error) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var failures []error
 		for _, s := range c.servers.all {
 			left := false
-			var d listDecoder[E]
-			var entries []E
-			decode := func(src []byte) (n int, done bool, err error) {
-				if d == nil { // now the value size is known
-					d = decoder()
-				}
-				entries, n, err = d.Decode(src)
-				return n, d.Done(), err
-			}
-			err := s.stream(ctx, r, decode, func() (more bool) {
-				for _, e := range entries {
-					if left = !yield(entry(s.name, e), nil); left {
-						return false
-					}
-				}
-				return true
+			err := list(s, func(r R) bool {
+				left = !yield(r, nil)
+				return !left
 			})
 			if left {
 				return
@@ -104,6 +98,29 @@ func listing[E, R any](
 			yield(none, joined(failures))
 		}
 	}
+}
+
+// readEntries calls take with the entries of a server's response to a request, until it returns false.
+func readEntries[E any](
+	ctx context.Context, s *server, r codec.Request, decoder func() listDecoder[E], take func(e E) (more bool),
+) error {
+	var d listDecoder[E]
+	var entries []E
+	decode := func(src []byte) (n int, done bool, err error) {
+		if d == nil { // now the value size is known
+			d = decoder()
+		}
+		entries, n, err = d.Decode(src)
+		return n, d.Done(), err
+	}
+	return s.stream(ctx, r, decode, func() (more bool) {
+		for _, e := range entries {
+			if !take(e) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // joined joins the errors of some servers. It returns a single one as it is.

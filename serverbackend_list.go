@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/inspect"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/fixedwindow"
 )
@@ -19,91 +18,78 @@ import (
 //
 // If a server fails, the windows of the others come, and the error last, or several, joined.
 func (b *ServerBackend) List(ctx context.Context, keys ...string) iter.Seq2[Listed, error] {
-	if !b.closing.Load() {
-		return b.client.listWindows(ctx, keys)
+	if b.closing.Load() {
+		return func(yield func(Listed, error) bool) { yield(Listed{}, b.after("list", "", false, ErrClosed)) }
 	}
-	return func(yield func(Listed, error) bool) { yield(Listed{}, b.after("list", "", false, ErrClosed)) }
-}
-
-// listWindows lists the open windows of some keys, or of all.
-func (c *client) listWindows(ctx context.Context, keys []string) iter.Seq2[Listed, error] {
-	return func(yield func(Listed, error) bool) {
-		w := windowReader{client: c, yield: yield}
-		for r, err := range c.List(ctx) {
-			if err != nil { // it comes last
-				if w.read(ctx) {
-					yield(Listed{}, joined(append(w.failures, err)))
-				}
-				return
-			}
-			name, ok := fixedwindow.ParseName([]byte(r.Key))
+	return ofServers(ctx, b.client, func(s *server, yield func(Listed) bool) error {
+		w := windowReader{client: b.client, server: s, yield: yield}
+		err := readEntries(ctx, s, codec.List{}, b.client.recordDecoder, func(r conn.Record) bool {
+			name, ok := fixedwindow.ParseName(r.Key)
 			isOf := func(key string) bool { return name.IsOf(key, name.Limit()) }
-			if ok && (len(keys) == 0 || slices.ContainsFunc(keys, isOf)) && !w.add(ctx, r, name) {
-				return
+			if !ok || len(keys) > 0 && !slices.ContainsFunc(keys, isOf) {
+				return true
 			}
+			return w.add(ctx, r.Key, name)
+		})
+		if !w.ended {
+			w.read(ctx)
 		}
-		if w.read(ctx) && len(w.failures) > 0 {
-			yield(Listed{}, joined(w.failures))
+		if err != nil {
+			w.failures = append(w.failures, err)
 		}
-	}
+		return joined(w.failures)
+	})
 }
 
-// windowReader reads records of windows, many of a server at a time, and yields those that are open.
+// windowReader reads records of windows of a server, many at a time, and yields those that are open.
 type windowReader struct {
-	client *client
-	yield  func(Listed, error) bool
-	server string // whose records are pending
-	names  []fixedwindow.Name
-	call   *conn.Call // reads the records of names; nil if there are none
-
-	failed   string // the last server that a read has failed on: its further records are not read
+	client   *client
+	server   *server
+	yield    func(Listed) bool
+	names    []fixedwindow.Name
+	call     *conn.Call // reads the records of names; nil if there are none
+	ended    bool       // the loop has, or a read has failed
 	failures []error
 }
 
 // readStep is the most records that are read at a time.
 const readStep = 256
 
-// add adds a record to those that are pending. It returns false if the loop has ended.
-func (w *windowReader) add(ctx context.Context, r inspect.Record, name fixedwindow.Name) bool {
-	if (r.Server != w.server || len(w.names) == min(readStep, w.client.cfg.MaxInFlight)) && !w.read(ctx) {
-		return false
-	}
-	if r.Server == w.failed {
-		return true
-	}
+// add adds a record to those that are to be read, and reads them if they are many. It returns false at the end.
+func (w *windowReader) add(ctx context.Context, record []byte, name fixedwindow.Name) (more bool) {
 	if w.call == nil {
-		w.server = r.Server
 		w.call = w.client.newCall("")
 	}
-	if err := conn.Add(w.call, codec.Query{Key: []byte(r.Key)}); err != nil {
-		return w.yield(Listed{}, err)
-	}
+	_ = conn.Add(w.call, codec.Query{Key: record}) // the call fails, too
 	w.names = append(w.names, name)
-	return true
+	if len(w.names) == min(readStep, w.client.cfg.MaxInFlight) {
+		w.read(ctx)
+	}
+	return !w.ended
 }
 
-// read reads what is pending. It returns false if the loop has ended.
-func (w *windowReader) read(ctx context.Context) bool {
-	if w.call == nil {
-		return true
-	}
+// read reads what is to be read.
+func (w *windowReader) read(ctx context.Context) {
 	names, call := w.names, w.call
 	w.names, w.call = nil, nil
-	done, sent, err := w.client.servers.named(w.server).pool.Do(ctx, call)
+	if call == nil {
+		return
+	}
+	done, sent, err := w.server.pool.Do(ctx, call)
 	if err != nil {
-		w.failed = w.server
-		w.failures = append(w.failures, requestError(w.server, codec.OpQuery, sent, err))
-		return true
+		w.ended = true
+		w.failures = append(w.failures, requestError(w.server.name, codec.OpQuery, sent, err))
+		return
 	}
 	if done {
 		defer w.client.calls.Put(call)
 	}
 	now := time.Now()
 	for i, response := range call.Responses {
-		l := Listed{Key: names[i].Key, Digest: names[i].Hashed, Limit: names[i].Limit()}
 		if !response.OK {
 			continue
 		}
+		l := Listed{Key: names[i].Key, Digest: names[i].Hashed, Limit: names[i].Limit()}
 		l.Window, _ = names[i].Window(w.client.calls.Size().Largest(), response.Quota, response.TTL.Duration(), now)
 		if l.Window.ExpiresAt.IsZero() {
 			continue
@@ -111,9 +97,9 @@ func (w *windowReader) read(ctx context.Context) bool {
 		rest := conn.TTL{Amount: 1, Unit: response.TTL.Unit}.Duration() // the server rounds a TTL down
 		l.Window.Left += rest
 		l.Window.ExpiresAt = l.Window.ExpiresAt.Add(rest)
-		if !w.yield(l, nil) {
-			return false
+		if !w.yield(l) {
+			w.ended = true
+			return
 		}
 	}
-	return true
 }

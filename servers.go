@@ -31,36 +31,23 @@ type servers struct {
 // calls.
 func newServers(cfg Config, calls *conn.Calls) (servers, error) {
 	s := servers{byKey: newRendezvous(cfg.Servers)}
-	dialer := cfg.dialer()
 	for _, name := range cfg.Servers {
-		one, err := newServer(name, cfg, dialer, calls)
+		p, err := pool.New(poolOptions(name, cfg, calls))
 		if err != nil {
 			s.close()
 			return servers{}, err
 		}
-		s.all = append(s.all, one)
+		m := pubsub.NewManager(subscriptionOptions(name, cfg, p))
+		s.all = append(s.all, &server{name: name, pool: p, subscriptions: m})
 	}
 	return s, nil
 }
 
-func newServer(name string, cfg Config, dialer *dial.Dialer,
-	calls *conn.Calls) (*server, error) {
-	address, err := parseAddress(name)
-	if err != nil {
-		return nil, err
-	}
-	p, err := pool.New(poolOptions(name, address, cfg, dialer, calls))
-	if err != nil {
-		return nil, err
-	}
-	m := pubsub.NewManager(subscriptionOptions(name, cfg, p))
-	return &server{name: name, pool: p, subscriptions: m}, nil
-}
-
-func poolOptions(name string, address dial.Address, cfg Config, dialer *dial.Dialer,
-	calls *conn.Calls) pool.Options {
+func poolOptions(name string, cfg Config, calls *conn.Calls) pool.Options {
+	address, _ := dial.ParseAddress(name) // withDefaults has seen that it is one
 	return pool.Options{
-		Server: name, Address: address, Dialer: dialer, Calls: calls,
+		Server: name, Address: address, Calls: calls,
+		Dialer:   &dial.Dialer{Dial: cfg.Dial, TLS: cfg.TLS, Timeout: cfg.ConnectTimeout},
 		MaxConns: cfg.MaxConns, MaxInFlight: cfg.MaxInFlight, MaxQueued: cfg.MaxQueued,
 		MaxRetries: cfg.MaxRetries, MaxResponse: cfg.MaxResponse,
 		StallTimeout: cfg.StallTimeout, MaxConnAge: cfg.MaxConnAge, MaxConnIdle: cfg.MaxConnIdle,
@@ -78,15 +65,6 @@ func subscriptionOptions(name string, cfg Config, p *pool.Pool) pubsub.Options {
 
 // of returns the server that a key lives on.
 func (s *servers) of(key string) *server { return s.all[s.byKey.pick(key)] }
-
-// named returns the server with the given text in Config.Servers, or nil.
-func (s *servers) named(name string) *server {
-	i := slices.IndexFunc(s.all, func(one *server) bool { return one.name == name })
-	if i < 0 {
-		return nil
-	}
-	return s.all[i]
-}
 
 // connect makes a first connection to each server. Its error is that of the first server, in
 // the order of Config.Servers, that can't be reached.

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/pool"
 )
 
@@ -25,9 +24,8 @@ func TestPoolsAndSubscriptionsHaveTheFieldsOfAConfig(t *testing.T) {
 			f.SetInt(int64(i+1) * int64(time.Hour))
 		}
 	}
-	require.Equal(t, cfg.ConnectTimeout, cfg.dialer().Timeout)
-	calls := new(conn.Calls)
-	o := poolOptions("s:1", dial.Address{Network: "tcp", Address: "s:1"}, cfg, cfg.dialer(), calls)
+	o := poolOptions("s:1", cfg, new(conn.Calls))
+	require.Equal(t, cfg.ConnectTimeout, o.Dialer.Timeout)
 	p, err := pool.New(o)
 	require.NoError(t, err)
 	defer p.Close()

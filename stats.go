@@ -36,16 +36,12 @@ type ServerStats struct {
 // Stats returns what the client has done and is doing.
 func (c *client) Stats() Stats {
 	s := Stats{Subscriptions: int(c.subscriptions.Open.Load()), Dropped: c.subscriptions.Dropped.Load()}
-	for _, one := range c.servers.all {
-		s.Servers = append(s.Servers, one.stats())
+	for _, server := range c.servers.all {
+		one := ServerStats(server.pool.Stats())
+		if server.subscriptions.Connected() {
+			one.Conns++
+		}
+		s.Servers = append(s.Servers, one)
 	}
 	return s
-}
-
-func (s *server) stats() ServerStats {
-	one := ServerStats(s.pool.Stats())
-	if s.subscriptions.Connected() {
-		one.Conns++
-	}
-	return one
 }
