@@ -10,26 +10,11 @@ import "strings"
 // before it. So two lists of parts never have the same key, whatever bytes they have. (A list of
 // no parts has the key of one empty part.)
 func Key(parts ...string) string {
-	size := len(parts)
-	special := false
-	for _, p := range parts {
-		size += len(p)
-		special = special || strings.ContainsAny(p, `:\`)
-	}
-	if !special {
-		return strings.Join(parts, ":")
-	}
-	b := make([]byte, 0, size+8)
+	escaped := make([]string, len(parts))
 	for i, p := range parts {
-		if i > 0 {
-			b = append(b, ':')
-		}
-		for _, c := range []byte(p) {
-			if c == ':' || c == '\\' {
-				b = append(b, '\\')
-			}
-			b = append(b, c)
-		}
+		escaped[i] = escapeKey.Replace(p)
 	}
-	return string(b)
+	return strings.Join(escaped, ":")
 }
+
+var escapeKey = strings.NewReplacer(`:`, `\:`, `\`, `\\`)

@@ -21,11 +21,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			b, err := openServers(ctx, cfg, nil)
-			if err != nil {
-				return nil, err
-			}
-			return b, nil
+			return openServers(ctx, cfg, nil)
 		})
 	}
 }
@@ -127,7 +123,7 @@ func OpenServers(ctx context.Context, cfg Config, opts ...BackendOption) (*OpenB
 	return &OpenBackend{b}, nil
 }
 
-func openServers(ctx context.Context, cfg Config, opts []BackendOption) (*ServerBackend, error) {
+func openServers(ctx context.Context, cfg Config, opts []BackendOption) (window.BackendCloser, error) {
 	o := backendOptionsOf("OpenServers", opts)
 	client, err := connect(ctx, cfg, nil)
 	if err != nil {

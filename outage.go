@@ -112,8 +112,11 @@ func WithLogger(l *slog.Logger) Option {
 
 // newWatch returns what tells the program that the store of a RateLimit is away, and that it is back.
 func newWatch(b Backend, o *options) *outage.Watch {
-	return &outage.Watch{Backend: b, Logger: o.outages.Logger, Instead: o.insteadText(), Text: withoutKey,
-		Observed: o.observeOutage}
+	instead := o.policy.String()
+	if o.fallback != nil {
+		instead = "fallback, or " + instead
+	}
+	return &outage.Watch{Backend: b, Logger: o.outages.Logger, Instead: instead, Text: withoutKey, Observed: o.observeOutage}
 }
 
 // unwatched is for outages of fallbacks, which nobody is told.
@@ -130,31 +133,17 @@ func (o *options) observeOutage(cause error, after time.Duration) {
 	}
 }
 
-// insteadText says what decides while the store is away.
-func (o *options) insteadText() string {
-	if o.fallback != nil {
-		return "fallback, or " + o.policy.String()
-	}
-	return o.policy.String()
-}
-
 // guard returns a backend with what protects callers while its store is away, of which w is told. The memory of the
 // process is never away, and waits for nothing. What a backend of package lease decides without its store
 // goes past the guard, see outage.Holder. A wrapper of either is a backend like any other.
 func (o *options) guard(b Backend, w *outage.Watch) Backend {
-	b = opened(b)
+	if o, ok := b.(*OpenBackend); ok {
+		b = o.BackendCloser
+	}
 	if m, ok := b.(*memory.Backend); ok {
 		return m
 	}
 	return outage.New(b, outage.Options{Settings: o.outages, Watch: w, NotAsked: notAsked, Failed: failedPart})
-}
-
-// opened returns the backend that Open has opened, if b is of it, and b otherwise.
-func opened(b Backend) Backend {
-	if o, ok := b.(*OpenBackend); ok {
-		return o.BackendCloser
-	}
-	return b
 }
 
 // withoutKey returns what an error says of the store, without the call and the key, which may be personal.

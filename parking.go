@@ -2,6 +2,7 @@ package throttr
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/throttr-go/throttr/internal/parking"
 )
@@ -47,11 +48,10 @@ func (p Parking) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses what String returns. Errors match [ErrConfig].
 func (p *Parking) UnmarshalText(text []byte) error {
-	for i, name := range parkingNames {
-		if string(text) == name {
-			*p = Parking(i)
-			return nil
-		}
+	i := slices.Index(parkingNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%w: parking is %q, want automatic, never or always", ErrConfig, text)
 	}
-	return fmt.Errorf("%w: parking is %q, want automatic, never or always", ErrConfig, text)
+	*p = Parking(i)
+	return nil
 }

@@ -151,10 +151,7 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 // backend as long as a decision does, see [WithTimeout], but no policy or fallback applies. An n of 0 is [ErrRange]:
 // see [RateLimit.Get].
 func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n uint64) (uint64, error) {
-	l, err := r.positional("inc", key, scale, n)
-	if err == nil && n == 0 {
-		err = callError("inc", key, errZero)
-	}
+	l, err := r.positional("inc", charge, key, scale, n)
 	if err != nil {
 		return 0, err
 	}
@@ -176,7 +173,7 @@ func (r *RateLimit) ExpiresAt(ctx context.Context, key string, scale time.Durati
 
 // window returns key's window of a scale. Call is the name of the call in errors.
 func (r *RateLimit) window(ctx context.Context, call, key string, scale time.Duration) (window.Window, error) {
-	l, err := r.positional(call, key, scale, 0)
+	l, err := r.positional(call, peek, key, scale, 0)
 	if err != nil {
 		return window.Window{}, err
 	}
@@ -188,28 +185,22 @@ func (r *RateLimit) window(ctx context.Context, call, key string, scale time.Dur
 // that is longer, and so do Reset, Forget (for each limit) and Delete: they ask also a store that is known to be away.
 // Their error is that of both backends.
 func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, count uint64) (uint64, error) {
-	l, err := r.positional("set", key, scale, count)
+	l, err := r.positional("set", peek, key, scale, count)
 	if err != nil {
 		return 0, err
 	}
-	w, err := r.guarded.Set(ctx, key, l, count)
-	if r.guardedFallback != nil {
-		_, failed := r.guardedFallback.Set(ctx, key, l, count)
-		err = both(err, failed)
-	}
+	w, err := change(r, l, func(b Backend, l Limit) (window.Window, error) { return b.Set(ctx, key, l, count) })
 	r.queues.Refresh(countOf(key, &l))
 	return w.Count, err
 }
 
-// positional returns the limit of a call that has a scale in its place. Its Max does not matter.
-func (r *RateLimit) positional(call, key string, scale time.Duration, n uint64) (Limit, error) {
+// positional returns the limit of a call that has a scale in its place, and does what a verb does. Its Max does not
+// matter.
+func (r *RateLimit) positional(call string, v verb, key string, scale time.Duration, n uint64) (Limit, error) {
 	l := Limit{Max: 1, Scale: scale, Algorithm: r.algorithm}
-	err := limits.CheckScale(scale)
+	err := v.check(&l, n)
 	if err == nil && l.Algorithm.Rolling() {
 		err = fmt.Errorf("%w: %v has no count without a Max", ErrUnsupported, l.Algorithm)
-	}
-	if err == nil {
-		err = limits.CheckNumber("N", n)
 	}
 	if err != nil {
 		return l, callError(call, key, err)
@@ -233,10 +224,7 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 		stored.Max = 1
 		stored.Burst = 0
 	}
-	err := r.guarded.Reset(ctx, key, stored)
-	if r.guardedFallback != nil {
-		err = both(err, r.guardedFallback.Reset(ctx, key, r.share(stored)))
-	}
+	_, err := change(r, stored, func(b Backend, l Limit) (none struct{}, err error) { return none, b.Reset(ctx, key, l) })
 	r.queues.Refresh(countOf(key, &l))
 	if r.observer != nil {
 		r.observe(ctx, Event{Kind: EventReset, Call: call, Key: key, Limit: l, Duration: time.Since(begun),
@@ -253,22 +241,21 @@ func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Durat
 			return 0, callError("delete", key, err)
 		}
 	}
-	n, err := r.guarded.Delete(ctx, key, scales...)
-	if r.guardedFallback != nil {
-		_, failed := r.guardedFallback.Delete(ctx, key, scales...)
-		err = both(err, failed)
-	}
+	n, err := change(r, Limit{}, func(b Backend, _ Limit) (int, error) { return b.Delete(ctx, key, scales...) })
 	r.queues.RefreshKey(key)
 	return n, err
 }
 
-// both returns the error of a change in the backend, and in the fallback: what is left there counts again while the
-// backend is away.
-func both(err, fallback error) error {
-	if fallback == nil {
-		return err
+// change makes a change of what a limit has counted in the backend, and in the fallback: what is left there counts again
+// while the backend is away. The result is that of the backend, and the error that of both.
+func change[R any](r *RateLimit, l Limit, f func(b Backend, l Limit) (R, error)) (R, error) {
+	result, err := f(r.guarded, l)
+	if r.guardedFallback != nil {
+		if _, failed := f(r.guardedFallback, r.share(l)); failed != nil {
+			err = errors.Join(err, fmt.Errorf("in the fallback: %w", failed))
+		}
 	}
-	return errors.Join(err, fmt.Errorf("in the fallback: %w", fallback))
+	return result, err
 }
 
 // countOf returns the count of a key and a limit that has its algorithm.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -123,17 +124,16 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 		s := &t.shadows[i-len(t.merged)]
 		errs[i] = s.settleCount(ctx, 0, used[s.of])
 	})
-	shadow := len(t.merged) // the index of the next one
+	at := slices.Clone(t.index) // where in errs that of a take is; -1: none
+	for i := range t.shadows {
+		at[t.shadows[i].of] = len(t.merged) + i
+	}
 	for i := range t.takes {
 		x := &t.takes[i]
 		e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
 			Result: Result{Limit: limits.Capacity(&x.Limit)}, Duration: time.Since(begun)}
-		switch at := t.index[i]; {
-		case at >= 0:
-			e.Err = errs[at]
-		case x.Limit.Shadow:
-			e.Err = errs[shadow]
-			shadow++
+		if at[i] >= 0 {
+			e.Err = errs[at[i]]
 		}
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
 		if v.limiter.observer != nil {

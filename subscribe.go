@@ -42,12 +42,10 @@ func (c *client) Subscribe(ctx context.Context, channel string,
 		return nil, err
 	}
 	var managers []*subscriptions.Manager
-	if channel == pubsub.All {
-		for _, s := range c.servers.all {
+	for _, s := range c.servers.all {
+		if channel == pubsub.All || s == c.servers.of(channel) {
 			managers = append(managers, s.subscriptions)
 		}
-	} else {
-		managers = append(managers, c.servers.of(channel).subscriptions)
 	}
 	sub, failed := subscriptions.Subscribe(ctx, managers, channel, o, &c.subscriptions)
 	if failed != nil {

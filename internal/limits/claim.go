@@ -17,11 +17,6 @@ func CheckPlaces(name string, limit uint64, lease time.Duration) error {
 		return &window.RangeError{Field: "Max", Value: strconv.FormatUint(limit, 10),
 			Bound: "at most 2^53-1; was a negative number converted?"}
 	}
-	return checkLease(lease)
-}
-
-// checkLease returns an error if a lease of places in flight is too short or too long.
-func checkLease(lease time.Duration) error {
 	if lease < window.MinLease || lease > window.MaxLease {
 		return &window.RangeError{Field: "Lease", Value: lease.String(),
 			Bound: fmt.Sprintf("from %v to %v; did you forget the unit?", window.MinLease, window.MaxLease)}

@@ -8,30 +8,20 @@ import (
 
 // Identity returns what tells counts of a key apart. Of two ways to write a zone or a start day, it has one.
 func Identity(l *window.Limit) window.Limit {
-	return window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar,
-		StartDay: startDay(l), Zone: zone(l)}
-}
-
-func startDay(l *window.Limit) uint8 {
-	if l.StartDay == 1 {
-		return 0
+	of := window.Limit{Name: l.Name, Scale: l.Scale, Algorithm: l.Algorithm, Calendar: l.Calendar,
+		StartDay: l.StartDay, Zone: l.Zone}
+	if of.StartDay == 1 {
+		of.StartDay = 0
 	}
-	return l.StartDay
-}
-
-func zone(l *window.Limit) string {
-	if l.Zone == "UTC" {
-		return ""
+	if of.Zone == "UTC" {
+		of.Zone = ""
 	}
-	return l.Zone
+	return of
 }
 
 // SameCount reports whether two takes are of one count.
 func SameCount(a, b *window.Take) bool {
-	return a.Limit.Scale == b.Limit.Scale && a.Limit.Algorithm == b.Limit.Algorithm && a.Key == b.Key &&
-		a.Limit.Name == b.Limit.Name &&
-		a.Limit.Calendar == b.Limit.Calendar && startDay(&a.Limit) == startDay(&b.Limit) &&
-		zone(&a.Limit) == zone(&b.Limit)
+	return a.Key == b.Key && a.Limit.Scale == b.Limit.Scale && Identity(&a.Limit) == Identity(&b.Limit)
 }
 
 // Merge returns takes in which those of one count are one take of their sum, under the lowest Max and
@@ -51,23 +41,26 @@ func Merge(takes []window.Take) (merged []window.Take, index []int) {
 func merge(takes []window.Take) (merged []window.Take, index []int) {
 	index = make([]int, len(takes))
 	for i := range takes {
-		t, at := &takes[i], 0
-		for at < len(merged) && !SameCount(t, &merged[at]) {
-			at++
-		}
-		index[i] = at
-		if at == len(merged) {
-			merged = append(merged, *t)
+		merged, index[i] = add(merged, &takes[i])
+	}
+	return merged, index
+}
+
+// add adds a take to takes that have been merged, and returns its index there.
+func add(merged []window.Take, t *window.Take) (_ []window.Take, index int) {
+	for at := range merged {
+		m := &merged[at]
+		if !SameCount(t, m) {
 			continue
 		}
-		m := &merged[at]
 		m.N = min(m.N+t.N, window.Unlimited+1)
 		if t.Limit.Algorithm == window.TokenBucket {
 			m.Limit.Burst = min(Capacity(&m.Limit), Capacity(&t.Limit))
 		}
 		m.Limit.Max = min(m.Limit.Max, t.Limit.Max)
+		return merged, at
 	}
-	return merged, index
+	return append(merged, *t), len(merged)
 }
 
 // TakeAll is what is the same in the TakeAll of every backend. Without takes, it grants. It checks each take, in their
