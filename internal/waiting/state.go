@@ -57,11 +57,7 @@ func (s state) pause(t Turn, now time.Time) time.Duration {
 	if !s.known || s.count <= t.Limit-t.N {
 		return 0
 	}
-	at := s.after
-	if s.ask.Before(at) {
-		at = s.ask
-	}
-	return max(0, at.Sub(now))
+	return max(0, min(s.after.Sub(now), s.ask.Sub(now)))
 }
 
 // line computes when turns come at the earliest: one after the other, and each in the first window

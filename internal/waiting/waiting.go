@@ -12,6 +12,7 @@
 package waiting
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -71,19 +72,21 @@ func New(most int) *Queues { return &Queues{most: most, queues: map[Count]*queue
 
 // queue is the callers that wait for a count.
 type queue struct {
-	first, last *spot // in the order of the callers
-	size        int
-	state       state
+	spots list.List // of type *spot, in the order of the callers
+	state state
 }
+
+// first returns the spot of the first caller.
+func (q *queue) first() *spot { return q.spots.Front().Value.(*spot) }
 
 // spot is where a waiter stands in a queue.
 type spot struct {
 	Turn
+	index  int // of the turn
 	waiter *waiter
 	queue  *queue
-	prev   *spot
-	next   *spot
-	woken  bool // since the waiter has begun to ask: the answer may be of before
+	at     *list.Element // of the queue
+	woken  bool          // since the waiter has begun to ask: the answer may be of before
 }
 
 // waiter is a caller that waits.
@@ -105,7 +108,7 @@ func (qs *Queues) Wait(ctx context.Context, turns []Turn, take Take) error {
 	}
 	w := &waiter{spots: make([]spot, len(turns)), answers: make([]Answer, len(turns))}
 	for i, t := range turns {
-		w.spots[i] = spot{Turn: t, waiter: w}
+		w.spots[i] = spot{Turn: t, index: i, waiter: w}
 	}
 	w.deadline, _ = ctx.Deadline()
 	if err := qs.join(w); err != nil {
@@ -130,7 +133,7 @@ func (qs *Queues) join(w *waiter) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i := range w.spots {
-		if q := qs.queues[w.spots[i].Count]; q != nil && q.size >= qs.most {
+		if q := qs.queues[w.spots[i].Count]; q != nil && q.spots.Len() >= qs.most {
 			return ErrFull
 		}
 	}
@@ -140,9 +143,10 @@ func (qs *Queues) join(w *waiter) error {
 			s.queue = &queue{}
 			qs.queues[s.Count] = s.queue
 		}
-		if s.queue.add(s); s.prev != nil {
+		if s.queue.spots.Len() > 0 {
 			w.behind++
 		}
+		s.at = s.queue.spots.PushBack(s)
 	}
 	if w.behind == 0 {
 		return nil
@@ -150,32 +154,6 @@ func (qs *Queues) join(w *waiter) error {
 	w.turn = make(chan struct{})
 	qs.failLate(w, time.Now())
 	return w.err
-}
-
-// add puts a spot at the end of the queue.
-func (q *queue) add(s *spot) {
-	if s.prev = q.last; s.prev == nil {
-		q.first = s
-	} else {
-		s.prev.next = s
-	}
-	q.last = s
-	q.size++
-}
-
-// remove takes a spot out of the queue. It still says what was before it and behind it.
-func (q *queue) remove(s *spot) {
-	if s.prev == nil {
-		q.first = s.next
-	} else {
-		s.prev.next = s.next
-	}
-	if s.next == nil {
-		q.last = s.prev
-	} else {
-		s.next.prev = s.prev
-	}
-	q.size--
 }
 
 // leave removes a waiter, unless it has been removed because of its err.
@@ -196,14 +174,16 @@ func (qs *Queues) remove(w *waiter) {
 		if q.state.of == s {
 			q.state = state{} // what those behind it have to wait for is not known
 		}
-		if q.remove(s); q.first == nil {
+		wasFirst := q.first() == s
+		q.spots.Remove(s.at)
+		switch {
+		case q.spots.Len() == 0:
 			delete(qs.queues, s.Count)
-			continue
-		}
-		if s.prev == nil {
-			n := q.first.waiter
-			if n.behind--; n.behind == 0 {
-				close(n.turn)
+		case wasFirst:
+			next := q.first().waiter
+			next.behind--
+			if next.behind == 0 {
+				close(next.turn)
 			}
 		}
 	}
@@ -290,25 +270,17 @@ func (qs *Queues) failLate(w *waiter, now time.Time) {
 	for i := range w.spots {
 		q := w.spots[i].queue
 		l := q.state.line(now)
-		for s := q.first; s != nil; s = s.next {
-			before := l
+		for e := q.spots.Front(); e != nil; {
+			s, before := e.Value.(*spot), l
+			e = e.Next()
 			if at := l.add(s.Turn); s.waiter.behind > 0 && s.waiter.late(at) {
 				l = before
-				s.waiter.fail(s, at)
+				s.waiter.err = &LateError{Turn: s.index, At: at}
+				close(s.waiter.turn)
 				qs.remove(s.waiter)
 			}
 		}
 	}
-}
-
-// fail ends the wait of w, because its turn at a spot comes too late.
-func (w *waiter) fail(at *spot, t time.Time) {
-	late := &LateError{At: t}
-	for &w.spots[late.Turn] != at {
-		late.Turn++
-	}
-	w.err = late
-	close(w.turn)
 }
 
 // Refresh makes the first waiter for a count ask now: something was given back, or the window was
@@ -335,7 +307,7 @@ func (qs *Queues) RefreshKey(key string) {
 // wake makes the first waiter ask now. The mutex is held.
 func (q *queue) wake() {
 	q.state = state{}
-	s := q.first
+	s := q.first()
 	s.woken = true // it asks again even if it asks now
 	select {
 	case s.waiter.refresh <- struct{}{}:
