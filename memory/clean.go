@@ -1,26 +1,11 @@
 package memory
 
 import (
-	"time"
-	"weak"
-
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/window"
 )
 
-// startCleaner makes Clean be called every CleanPeriod, until the backend is closed. The timer does not
-// refer to the backend, so that it ends, too, when nobody else does.
-func (b *Backend) startCleaner() {
-	b.cleaning <- struct{}{}
-	defer func() { <-b.cleaning }()
-	weakly := weak.Make(b)
-	b.cleaner = time.AfterFunc(b.cleanPeriod, func() {
-		if b := weakly.Value(); b != nil {
-			b.clean()
-		}
-	})
-}
-
+// clean makes the cleaning that is due, and plans the next one, until the backend is closed.
 func (b *Backend) clean() {
 	b.cleaning <- struct{}{}
 	defer func() { <-b.cleaning }()
@@ -28,14 +13,6 @@ func (b *Backend) clean() {
 		b.Clean()
 		b.cleaner.Reset(b.cleanPeriod)
 	}
-}
-
-// stopCleaner waits for the end of a cleaning, and prevents the next one.
-func (b *Backend) stopCleaner() {
-	b.cleaning <- struct{}{}
-	defer func() { <-b.cleaning }()
-	b.closed = true
-	b.cleaner.Stop()
 }
 
 // Clean removes the windows that have been over for KeyOlderThan, and returns their number. The

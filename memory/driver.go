@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -21,26 +22,20 @@ func open(_ context.Context, rawURL string) (window.BackendCloser, error) {
 		return nil, errURL
 	}
 	parameters, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, errURL
-	}
 	maxKeys := 0
 	for name, values := range parameters {
+		var mistake error
 		switch {
-		case len(values) > 1:
-			return nil, errURL
-		case name == "max_keys":
-			maxKeys, err = strconv.Atoi(values[0])
-		case name == "lazy": // there is nothing to connect to
-			_, err = strconv.ParseBool(values[0])
+		case name == "max_keys" && len(values) == 1:
+			maxKeys, mistake = strconv.Atoi(values[0])
+		case name == "lazy" && len(values) == 1: // there is nothing to connect to
+			_, mistake = strconv.ParseBool(values[0])
 		default:
-			return nil, errURL
+			mistake = errURL
 		}
-		if err != nil {
-			return nil, errURL
-		}
+		err = cmp.Or(err, mistake)
 	}
-	if maxKeys < 0 {
+	if err != nil || maxKeys < 0 {
 		return nil, errURL
 	}
 	return New(WithMaxKeys(maxKeys)), nil

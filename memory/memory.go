@@ -23,6 +23,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
 	"github.com/throttr-go/throttr/internal/api"
@@ -70,7 +71,14 @@ func New(opts ...Option) *Backend {
 	}
 	clock := b.clock // the ledger does not refer to b, which can be freed while places are held
 	b.ledger = ledger.New(b.maxKeys, func() time.Duration { return time.Duration(clock.now().Now) })
-	b.startCleaner()
+	weakly := weak.Make(b)
+	b.cleaning <- struct{}{}
+	b.cleaner = time.AfterFunc(b.cleanPeriod, func() { // it does not refer to b, so that b ends when nobody else does
+		if b := weakly.Value(); b != nil {
+			b.clean()
+		}
+	})
+	<-b.cleaning
 	return b
 }
 
@@ -87,7 +95,10 @@ func shardsFor(maxKeys int) int {
 // Close drops all windows. Later calls fail with [window.ErrClosed]. Close always returns nil. If a
 // cleaning is running, Close waits for its end.
 func (b *Backend) Close() error {
-	b.stopCleaner()
+	b.cleaning <- struct{}{}
+	defer func() { <-b.cleaning }()
+	b.closed = true
+	b.cleaner.Stop()
 	b.ledger.Close()
 	b.each(func(s *shard) {
 		s.clear()
@@ -142,19 +153,15 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 			return 0, b.fail("delete", key, err)
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return 0, b.fail("delete", key, err)
-	}
 	k := b.idOf(key)
 	s := b.shardOf(k.hash)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, b.fail("delete", key, window.ErrClosed)
-	}
 	s.calls++
-	at := b.clock.now()
-	look := func(r *record) {
+	s.mu.Unlock()
+	if err := b.Ping(ctx); err != nil {
+		return 0, b.fail("delete", key, err)
+	}
+	look := func(r *record, at algorithm.Time) {
 		if !r.hasKey(&k) || len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)) {
 			return
 		}
@@ -163,9 +170,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 		s.remove(r)
 	}
-	for hash, more := uint64(0), true; more; more = hash != 0 {
-		hash = s.visit(hash, look)
-	}
+	b.walk(s, look, func() bool { return true })
 	return n, nil
 }
 

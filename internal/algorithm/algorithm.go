@@ -59,10 +59,7 @@ type Algorithm struct {
 	Logs    bool // records have a Log
 
 	refills bool // with a Max of 0, nothing that is counted would ever end
-
-	// window returns the window that starts at a time of day. It is nil if windows start at any time, and their clock
-	// is one that is not set.
-	window func(scale time.Duration, c limits.Calendar, day time.Time) (start, end time.Time)
+	tiles   bool // windows are those of a [limits.Calendar], by the time of day; otherwise they start at any time, by a clock that is not set
 
 	// The others get a record that is not empty, unless they say so.
 
@@ -82,12 +79,12 @@ type Algorithm struct {
 
 // all are the algorithms.
 var all = [...]Algorithm{
-	window.FixedWindow:    fixed(nil),
-	window.AlignedWindow:  fixed(alignedWindow),
+	window.FixedWindow:    fixed(false),
+	window.AlignedWindow:  fixed(true),
 	window.TokenBucket:    bucket,
 	window.SlidingWindow:  sliding,
 	window.SlidingLog:     slidingLog,
-	window.CalendarWindow: fixed(calendarWindow),
+	window.CalendarWindow: fixed(true),
 }
 
 // Of returns an algorithm, which [limits.Check] knows.
@@ -95,10 +92,10 @@ func Of(a window.Algorithm) *Algorithm { return &all[a] }
 
 // now returns the time by the clock of the algorithm.
 func (a *Algorithm) now(t Time) int64 {
-	if a.window == nil {
-		return t.Now
+	if a.tiles {
+		return Nanos(t.Day)
 	}
-	return Nanos(t.Day)
+	return t.Now
 }
 
 // rest returns some nanoseconds, less what has passed, or the longest time.

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/limits"
 )
 
 // A token bucket owes the tokens that it lacks. What it owes is counted in tokens times nanoseconds: a token is a
@@ -66,17 +68,10 @@ func (d debt) more(e debt) bool { return d.hi > e.hi || d.hi == e.hi && d.lo > e
 
 // by returns d divided by x, rounded up, or the largest int64.
 func (d debt) by(x uint64) uint64 {
-	if d.hi == 0 {
-		q := d.lo / x
-		if q*x != d.lo {
-			q++
-		}
-		return min(q, math.MaxInt64)
-	}
 	if d.hi >= x {
 		return math.MaxInt64
 	}
-	q, rest := bits.Div64(d.hi, d.lo, x)
+	q, rest := limits.Div(d.hi, d.lo, x)
 	if rest > 0 && q < math.MaxInt64 {
 		q++
 	}

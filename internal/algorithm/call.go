@@ -37,7 +37,7 @@ type Rule struct {
 	Scale    time.Duration // at most [window.MaxScale]
 	Max      uint64
 	Holds    uint64          // what is allowed at once: what a token bucket holds, otherwise Max
-	Calendar limits.Calendar // in place of a Scale
+	Calendar limits.Calendar // of windows that tile time
 
 	MaxLog uint64 // a charge makes a sliding log count no more
 	Room   int    // for how many more times of logs the store has room; less than 0: for no other record either
@@ -57,7 +57,7 @@ func (by *Rule) SetLimit(l *window.Limit) {
 	by.Scale = l.Scale
 	by.Max = l.Max
 	by.Holds = limits.Capacity(l)
-	if l.Calendar != 0 {
+	if by.How.tiles {
 		by.Calendar, _ = limits.CalendarOf(l)
 	}
 }
@@ -212,9 +212,7 @@ func (by *Rule) look(r *Record, t Time) (now int64, count uint64) {
 	if r.Empty() {
 		return now, 0
 	}
-	if r.passed(now) < -r.Scale {
-		by.start(r, t, now)
-	}
+	by.Restart(r, t)
 	return now, by.How.count(r, now)
 }
 
@@ -237,8 +235,8 @@ func (by *Rule) open(r *Record, t Time, now int64) {
 func (by *Rule) start(r *Record, t Time, now int64) {
 	r.Start = now
 	r.Scale = by.Scale
-	if by.How.window != nil {
-		start, end := by.How.window(by.Scale, by.Calendar, t.Day)
+	if by.How.tiles {
+		start, end := by.Calendar.Window(t.Day)
 		r.Start -= int64(t.Day.Sub(start))
 		r.Scale = end.Sub(start)
 	}

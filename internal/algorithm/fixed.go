@@ -3,7 +3,6 @@ package algorithm
 import (
 	"time"
 
-	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -13,25 +12,16 @@ import (
 //   - Count is what it has counted. One of [window.Unlimited] may be more.
 //   - ID is its series.
 
-// fixed returns the algorithm of windows that start as given.
-func fixed(windows func(scale time.Duration, c limits.Calendar, day time.Time) (start, end time.Time)) Algorithm {
+// fixed returns the algorithm of windows that start with a hit, or tile time.
+func fixed(tiles bool) Algorithm {
 	return Algorithm{
-		window:   windows,
+		tiles:    tiles,
 		count:    countFixed,
 		left:     leftFixed,
 		wait:     func(r *Record, now int64, _ uint64) time.Duration { return leftFixed(r, now) },
 		add:      addFixed,
 		giveBack: giveBackFixed,
 	}
-}
-
-func alignedWindow(scale time.Duration, _ limits.Calendar, day time.Time) (start, end time.Time) {
-	start = limits.AlignedStart(day, scale)
-	return start, start.Add(scale)
-}
-
-func calendarWindow(_ time.Duration, c limits.Calendar, day time.Time) (start, end time.Time) {
-	return c.Window(day)
 }
 
 func countFixed(r *Record, now int64) uint64 {

@@ -49,21 +49,21 @@ func (g *Log) empty() {
 	}
 }
 
-// Times returns for how many times a log has room, which is its memory.
-func (g *Log) Times() int {
+// all returns the times, and none of a record without a log.
+func (g *Log) all() []taken {
 	if g == nil {
-		return 0
+		return nil
 	}
-	return cap(g.times)
+	return g.times
 }
+
+// Times returns for how many times a log has room, which is its memory.
+func (g *Log) Times() int { return cap(g.all()) }
 
 // Needs returns for how many more times it has room after the next take: at most three times as many as it then holds.
 func (g *Log) Needs() int {
-	if g == nil {
-		return smallestLog
-	}
-	room := cap(g.times)
-	if len(g.times) < room || len(g.held()) <= room-max(room/4, 1) {
+	room := g.Times()
+	if len(g.all()) < room || room > 0 && len(g.held()) <= room-max(room/4, 1) {
 		return 0
 	}
 	return max(room, smallestLog)
@@ -71,7 +71,7 @@ func (g *Log) Needs() int {
 
 // Shrink gives memory back if the log uses little of its own.
 func (g *Log) Shrink() {
-	if g != nil && cap(g.times) > smallestLog && len(g.held()) <= cap(g.times)/4 {
+	if g.Times() > smallestLog && len(g.held()) <= cap(g.times)/4 {
 		g.resize(cap(g.times) / 2)
 	}
 }
@@ -88,12 +88,9 @@ func (g *Log) resize(room int) {
 
 // noLaterThan makes takes after a time ones at that time.
 func (g *Log) noLaterThan(now int64) {
-	if g == nil {
-		return
-	}
-	for i := range g.times {
-		if h := &g.times[i]; h.at-now > 0 {
-			h.at = now
+	for i, h := range g.all() {
+		if h.at-now > 0 {
+			g.times[i].at = now
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 var sliding = Algorithm{
 	Rolling:  true,
-	window:   alignedWindow,
+	tiles:    true,
 	count:    countSliding,
 	left:     leftSliding,
 	wait:     waitSliding,

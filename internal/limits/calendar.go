@@ -54,15 +54,12 @@ func Length(l *window.Limit, at time.Time) time.Duration {
 
 // Left returns for how long a window is active that opens now, of a limit that has been checked.
 func Left(l *window.Limit, now time.Time) time.Duration {
-	switch {
-	case l.Calendar != 0:
-		c, _ := CalendarOf(l)
-		_, end := c.Window(now)
-		return end.Sub(now)
-	case l.Algorithm == window.AlignedWindow:
-		return AlignedStart(now, l.Scale).Add(l.Scale).Sub(now)
+	if l.Calendar == 0 && l.Algorithm != window.AlignedWindow {
+		return l.Scale
 	}
-	return l.Scale
+	c, _ := CalendarOf(l)
+	_, end := c.Window(now)
+	return end.Sub(now)
 }
 
 // zeroUnix is the zero time.Time in seconds since 1970.
@@ -76,19 +73,24 @@ func AlignedStart(now time.Time, scale time.Duration) time.Time {
 	return now.Add(shifted.Truncate(scale).Sub(shifted))
 }
 
-// Calendar is what calendar windows depend on. Windows tile time: each ends where the next one starts.
+// Calendar is what calendar windows and aligned ones depend on. Windows tile time: each ends where the next one starts.
 //
-// A window starts at the first instant at which the local date is its start date, or a later one if the zone has
+// A window of the calendar starts at the first instant at which the local date is its start date, or a later one if the zone has
 // skipped that date. So a day that was skipped has no window, and if a date comes back because clocks are set back
 // over midnight, the window of the next date, which is open by then, goes on.
 type Calendar struct {
 	Unit     window.Calendar
 	Zone     *time.Location
-	StartDay int // 1 or more
+	StartDay int           // 1 or more
+	Scale    time.Duration // of aligned windows, which have no Unit
 }
 
 // Window returns the bounds of the window that now is in: from start until end, exclusive.
 func (c *Calendar) Window(now time.Time) (start, end time.Time) {
+	if c.Unit == 0 {
+		start = AlignedStart(now, c.Scale)
+		return start, start.Add(c.Scale)
+	}
 	y, m, d := now.In(c.Zone).Date()
 	begins := c.startDate(date(y, m, d), 0)
 	start = firstInstant(c.Zone, begins)

@@ -122,6 +122,11 @@ func Capacity(l *window.Limit) uint64 {
 // MulDiv returns x*y/z and the remainder. The quotient must be less than 2^64.
 func MulDiv(x, y, z uint64) (quotient, rest uint64) {
 	hi, lo := bits.Mul64(x, y)
+	return Div(hi, lo, z)
+}
+
+// Div returns a number of 128 bits divided by z, and the remainder. The quotient must be less than 2^64.
+func Div(hi, lo, z uint64) (quotient, rest uint64) {
 	if hi == 0 {
 		return lo / z, lo % z
 	}

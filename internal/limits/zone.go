@@ -18,9 +18,9 @@ var zones struct {
 
 // CalendarOf returns the calendar of a limit. The error is a RangeError: the zone is not known. Then it is UTC.
 func CalendarOf(l *window.Limit) (Calendar, error) {
-	c := Calendar{Unit: l.Calendar, Zone: time.UTC, StartDay: max(1, int(l.StartDay))}
-	name := zone(l)
-	if name == "" {
+	c := Calendar{Unit: l.Calendar, Zone: time.UTC, StartDay: max(1, int(l.StartDay)), Scale: l.Scale}
+	name := l.Zone
+	if name == "" || name == "UTC" {
 		return c, nil
 	}
 	zones.RLock()

@@ -123,7 +123,7 @@ type method func(ctx context.Context, key string, l window.Limit, n uint64) (win
 // window makes a call of one window.
 func (g *Guard) window(ctx context.Context, name string, f method, key string, l window.Limit,
 	n uint64) (w window.Window, err error) {
-	err = g.one(ctx, name, key, l, func(ctx context.Context) (err error) {
+	err = g.call(ctx, name, g.Timeout, []subject{{key: key, limit: l}}, func(ctx context.Context) (err error) {
 		w, err = f(ctx, key, l, n)
 		return err
 	})
@@ -132,7 +132,7 @@ func (g *Guard) window(ctx context.Context, name string, f method, key string, l
 
 // GiveBack implements [window.Backend].
 func (g *Guard) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (ok bool, err error) {
-	err = g.one(ctx, "give back", key, l, func(ctx context.Context) (err error) {
+	err = g.call(ctx, "give back", g.Timeout, []subject{{key: key, limit: l}}, func(ctx context.Context) (err error) {
 		ok, err = g.Backend.GiveBack(ctx, key, l, n, id)
 		if err == nil && !ok {
 			return errTooLate
@@ -248,11 +248,6 @@ type subject struct {
 	key    string
 	limit  window.Limit
 	places bool // in flight, which have no limit
-}
-
-// one makes a call for a key and a limit.
-func (g *Guard) one(ctx context.Context, name, key string, l window.Limit, f func(ctx context.Context) error) error {
-	return g.call(ctx, name, g.Timeout, []subject{{key: key, limit: l}}, f)
 }
 
 // call makes a call, if no circuit of its subjects is open, and for no longer than timeout. It returns its error, which
