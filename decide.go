@@ -316,7 +316,7 @@ func (r *RateLimit) decideShadows(ctx context.Context, t *taking) {
 	for i, x := range t.takes {
 		if x.Limit.Shadow {
 			x.Limit.Shadow = false
-			t.shadows = append(t.shadows, shadowTake{taking: taking{call: t.call, takes: []Take{x}}, of: i})
+			t.shadows = append(t.shadows, taking{call: t.call, takes: []Take{x}, of: i})
 		}
 	}
 	if t.shadows == nil {
@@ -325,7 +325,7 @@ func (r *RateLimit) decideShadows(ctx context.Context, t *taking) {
 	inParallel(len(t.shadows), func(i int) {
 		s := &t.shadows[i]
 		s.merge()
-		r.decideMerged(ctx, &s.taking)
+		r.decideMerged(ctx, s)
 		res := s.results[0]
 		res.pass(&s.takes[0].Limit, s.err)
 		t.results[s.of] = res

@@ -78,27 +78,24 @@ func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 	if v == nil || !v.taking.granted || !v.settled.CompareAndSwap(false, true) {
 		return nil
 	}
-	used := make([]uint64, len(v.taking.takes))
-	for i, t := range v.taking.takes {
-		used[i] = t.N
-	}
 	var mistake error
-	switch {
-	case len(actual) == 0:
-	case len(actual) != len(used):
-		mistake = fmt.Errorf("%w: Commit of %d takes with %d numbers: settled as reserved", ErrConfig,
-			len(used), len(actual))
-	default:
-		for _, n := range actual {
-			if err := limits.CheckNumber("actual", n); err != nil {
-				mistake = fmt.Errorf("%w: settled as reserved", err)
-			}
-		}
-		if mistake == nil {
-			used = actual
+	takes := v.taking.takes
+	if len(actual) > 0 && len(actual) != len(takes) {
+		mistake = fmt.Errorf("%w: Commit of %d takes with %d numbers: settled as reserved", ErrConfig, len(takes),
+			len(actual))
+	}
+	for _, n := range actual {
+		if err := limits.CheckNumber("actual", n); err != nil && mistake == nil {
+			mistake = fmt.Errorf("%w: settled as reserved", err)
 		}
 	}
-	return errors.Join(mistake, v.settle(ctx, used))
+	if len(actual) == 0 || mistake != nil {
+		actual = nil
+		for i := range takes {
+			actual = append(actual, takes[i].N)
+		}
+	}
+	return errors.Join(mistake, v.settle(ctx, actual))
 }
 
 // Cancel settles the reservation: nothing was used. Errors are those of [Reservation.Commit].

@@ -86,19 +86,14 @@ const startWait = 500 * time.Millisecond
 // start has connections made in the background. It waits for the first attempts, but not for
 // longer than startWait, and not beyond the end of ctx.
 func (s *servers) start(ctx context.Context) {
-	attempts := make([]<-chan struct{}, len(s.all))
-	for i, one := range s.all {
-		attempts[i] = one.pool.Start()
-	}
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	for _, ended := range attempts {
+	inParallel(len(s.all), func(i int) {
 		select {
-		case <-ended:
+		case <-s.all[i].pool.Start():
 		case <-ctx.Done():
-			return
 		}
-	}
+	})
 }
 
 // close ends all connections and subscriptions, and returns when nothing of them is left.

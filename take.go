@@ -59,7 +59,8 @@ type taking struct {
 	index   []int  // of takes in merged; -1: none
 	decided decided
 
-	shadows []shadowTake // of those of the takes whose limits are Shadow, once the others are granted
+	shadows []taking // of those of the takes whose limits are Shadow, once the others are granted
+	of      int      // of one of them: which of the takes it is
 }
 
 // decided is what a backend has decided.
@@ -67,12 +68,6 @@ type decided struct {
 	by      Backend         // nil if none was asked, or a policy has decided
 	takes   []Take          // the merged takes, or the shares of this process in their limits
 	windows []window.Window // of these
-}
-
-// shadowTake is the take of a shadow limit.
-type shadowTake struct {
-	taking
-	of int // which of the takes it is
 }
 
 // begin makes t, which has nothing but room, a call that makes takes.

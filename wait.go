@@ -107,12 +107,11 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 		return &CostError{Key: m.Key, Limit: m.Limit, N: m.N}
 	}
 	turns := make([]waiting.Turn, 0, fewTakes)
-	early := make([]time.Duration, 0, fewTakes)
 	for i := range t.merged {
 		m := &t.merged[i]
-		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(&m.Limit), N: m.N})
 		traits, _ := r.guarded.Check(m.Limit) // what is wrong with the limit, the take tells
-		early = append(early, traits.Precision)
+		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(&m.Limit), N: m.N,
+			Early: traits.Precision})
 	}
 	var failed error // of the last call
 	err := r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
@@ -124,7 +123,7 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 		took := time.Since(asked)
 		for i, at := range t.index {
 			if at >= 0 {
-				answers[at] = answerOf(&t.results[i], &turns[at].Of, early[at]+took)
+				answers[at] = answerOf(&t.results[i], &turns[at], took)
 			}
 		}
 		return t.granted, nil
@@ -145,11 +144,11 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 	return fmt.Errorf("throttr: wait %.*q: %w", maxKeyText, t.merged[0].Key, err) // ctx has ended in the queue
 }
 
-// answerOf returns what a result says about a count, at a time that may be so much too late.
-func answerOf(res *Result, l *Limit, early time.Duration) waiting.Answer {
-	a := waiting.Answer{Refused: !res.Allowed, Count: res.Count, Left: res.RetryAfter, Early: early}
+// answerOf returns what a result says about a turn, after a call that took so long.
+func answerOf(res *Result, t *waiting.Turn, took time.Duration) waiting.Answer {
+	a := waiting.Answer{Refused: !res.Allowed, Count: res.Count, Left: res.RetryAfter, Early: t.Early + took}
 	if res.Allowed { // RetryAfter is 0
-		a.Left = min(res.ResetAfter, limits.Length(l, res.ResetAt.Add(-1)))
+		a.Left = min(res.ResetAfter, limits.Length(&t.Of, res.ResetAt.Add(-1)))
 	}
 	if res.Degraded || a.Refused && res.ResetAfter == 0 {
 		a.Early = a.Left // the store may be back, or have room, at any time

@@ -44,7 +44,8 @@ type Count struct {
 type Turn struct {
 	Count
 	Limit uint64
-	N     uint64 // at most Limit
+	N     uint64        // at most Limit
+	Early time.Duration // how much sooner than the store says a window may end
 }
 
 // Answer is the result of a take for one turn.
