@@ -90,7 +90,7 @@ func (v *Reservation) Commit(ctx context.Context, actual ...uint64) error {
 		}
 	}
 	if len(actual) == 0 || mistake != nil {
-		actual = nil
+		actual = make([]uint64, 0, len(takes))
 		for i := range takes {
 			actual = append(actual, takes[i].N)
 		}
