@@ -24,7 +24,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 				cl.empty()
 				cl.SetKey("k")
 				Add(cl, codec.Purge{Key: cl.Key})
-				if err := l.Enqueue(cl, true); err != nil {
+				if err := l.Enqueue(cl); err != nil {
 					t.Error(err)
 				}
 				if _, _, err := cl.Wait(context.Background()); err != nil {

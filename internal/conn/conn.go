@@ -120,21 +120,21 @@ func New(nc net.Conn, early []byte, o Options) *Conn {
 	c.watchdog = time.AfterFunc(math.MaxInt64, c.checkStall)
 	c.reader = responseReader{size: o.Calls.Size(), keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
 	copy(c.reader.buf, early)
-	c.turn.wake, c.turn.watch.nc = make(chan struct{}, 1), nc
+	c.turn.wake = make(chan struct{}, 1)
+	c.turn.interrupted = make(chan struct{}, 1)
 	go c.readLoop(len(early))
 	go c.writeLoop()
 	return c
 }
 
 // Enqueue queues a call, and writes it if no other goroutine is writing. On an error
-// it still belongs to its caller. Waits says that the caller does nothing but Wait next;
-// then it may read its response itself.
-func (c *Conn) Enqueue(cl *Call, waits bool) error {
+// it still belongs to its caller, which otherwise does nothing but Wait next: it may have to read its response itself.
+func (c *Conn) Enqueue(cl *Call) error {
 	writes, busy, err := c.push(cl)
 	switch {
 	case err != nil:
 		return err
-	case !writes || busy || !waits:
+	case !writes || busy:
 		c.turn.recall() // the reader goroutine reads the response
 	case c.turn.acquire():
 		cl.inline = true // Wait reads the response
@@ -214,7 +214,7 @@ func (c *Conn) RoundTrip(ctx context.Context,
 	cl := c.options.Calls.Get()
 	cl.Unasked = true
 	add(cl)
-	if err := c.Enqueue(cl, false); err != nil {
+	if err := c.Enqueue(cl); err != nil {
 		return nil, false, err
 	}
 	timeout := c.options.StallTimeout

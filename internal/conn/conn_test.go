@@ -92,7 +92,7 @@ func TestLostConnectionFailsEachCallOnce(t *testing.T) {
 				require.Equal(t, i == 0 || i <= 4 && (i-1)*10 < accepted, sent, "call %d, %d bytes", i, accepted)
 				require.Empty(t, cl.done, "a call is done once")
 			}
-			require.Equal(t, ErrGone, l.Enqueue(l.call(1, 10), true))
+			require.Equal(t, ErrGone, l.Enqueue(l.call(1, 10)))
 			require.EqualValues(t, 1, ended.Load())
 			inFlight, queued := l.Usage()
 			require.Zero(t, inFlight)
@@ -137,7 +137,7 @@ func TestCloseWaitsForTheResponsesThatAreDue(t *testing.T) {
 		synctest.Wait()
 		_, err := l.outcome(queued)
 		require.ErrorIs(t, err, errTest, "it fails at once")
-		require.ErrorIs(t, l.Enqueue(l.call(1, queryFrame), true), ErrGone)
+		require.ErrorIs(t, l.Enqueue(l.call(1, queryFrame)), ErrGone)
 		require.False(t, inFlight.isDone())
 		time.Sleep(100 * time.Millisecond)
 		answered := time.Now()

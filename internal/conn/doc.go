@@ -5,7 +5,7 @@
 //	c := conn.New(nc, nil, options)
 //	cl := calls.Get()
 //	conn.Add(cl, codec.Query{Key: key})
-//	err := c.Enqueue(cl, true)
+//	err := c.Enqueue(cl)
 //	done, sent, err := cl.Wait(ctx)
 //
 // # Invariants

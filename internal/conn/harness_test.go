@@ -90,7 +90,7 @@ func (l link) call(n, size int) *Call {
 func (l link) enqueue(n, size int) *Call {
 	l.Helper()
 	cl := l.call(n, size)
-	require.NoError(l, l.Enqueue(cl, true))
+	require.NoError(l, l.Enqueue(cl))
 	synctest.Wait()
 	return cl
 }
@@ -100,7 +100,7 @@ func (l link) enqueueSingle(n, size int) {
 	l.Helper()
 	cl := l.call(n, size)
 	cl.SingleRead = true
-	require.NoError(l, l.Enqueue(cl, true))
+	require.NoError(l, l.Enqueue(cl))
 	synctest.Wait()
 }
 
@@ -162,7 +162,7 @@ func (l link) requireDone(cl *Call) {
 // query makes a call of one QUERY with a key of one byte: a frame of queryFrame bytes.
 func (l link) query(ctx context.Context) (done, sent bool, err error) {
 	cl := l.call(1, queryFrame)
-	if err := l.Enqueue(cl, true); err != nil {
+	if err := l.Enqueue(cl); err != nil {
 		return true, false, err
 	}
 	done, sent, err = cl.Wait(ctx)

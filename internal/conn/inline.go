@@ -3,9 +3,7 @@ package conn
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -44,7 +42,8 @@ type readTurn struct {
 	owner atomic.Uint32
 	taken atomic.Uint64 // how often a caller has become the owner
 	wake  chan struct{} // gets an element when recall makes the reader goroutine the owner
-	watch contextWatch
+	// interrupted gets an element when the deadline is set that ends the read of a caller, which removes both.
+	interrupted chan struct{}
 
 	checkedOpen time.Time // when checkOpenDue last returned true; only the owner uses it
 }
@@ -113,7 +112,10 @@ func (c *Conn) lone() bool {
 // readInline reads on behalf of a caller, which owns the read side, until its call is done
 // or ctx ends.
 func (c *Conn) readInline(ctx context.Context, cl *Call) {
-	c.turn.watch.start(ctx)
+	var unregister func() bool
+	if ctx.Done() != nil {
+		unregister = context.AfterFunc(ctx, c.interrupt)
+	}
 	for !cl.isDone() && ctx.Err() == nil {
 		if err := c.receive(); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -122,7 +124,10 @@ func (c *Conn) readInline(ctx context.Context, cl *Call) {
 			break
 		}
 	}
-	c.turn.watch.stop()
+	if unregister != nil && !unregister() { // interrupt has begun
+		<-c.turn.interrupted
+		c.nc.SetReadDeadline(time.Time{})
+	}
 	c.releaseRead()
 }
 
@@ -154,49 +159,8 @@ func (c *Conn) checkOpen() error {
 	}
 }
 
-// contextWatch interrupts the reads of an inline reader when its context ends.
-type contextWatch struct {
-	nc         net.Conn
-	unregister func() bool // only the owner of the read side uses it; nil: its context never ends
-
-	mu          sync.Mutex // guards the fields below
-	reading     bool       // an inline reader is to be interrupted
-	interrupted bool       // nc has a read deadline
-}
-
-// start makes the end of ctx interrupt reads, until stop is called.
-func (w *contextWatch) start(ctx context.Context) {
-	if ctx.Done() == nil {
-		return
-	}
-	w.mu.Lock()
-	w.reading = true
-	w.mu.Unlock()
-	w.unregister = context.AfterFunc(ctx, w.interrupt)
-}
-
-// stop ends start, and leaves nc without a deadline.
-func (w *contextWatch) stop() {
-	if w.unregister == nil {
-		return
-	}
-	w.unregister()
-	w.unregister = nil
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.reading = false
-	if w.interrupted {
-		w.interrupted = false
-		w.nc.SetReadDeadline(time.Time{})
-	}
-}
-
-// interrupt runs when the context of an inline reader ends, or of one before it.
-func (w *contextWatch) interrupt() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.reading {
-		w.interrupted = true
-		w.nc.SetReadDeadline(time.Unix(1, 0))
-	}
+// interrupt ends the read of an inline reader, whose context has ended.
+func (c *Conn) interrupt() {
+	c.nc.SetReadDeadline(time.Unix(1, 0))
+	c.turn.interrupted <- struct{}{}
 }

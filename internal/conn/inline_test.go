@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -50,24 +49,6 @@ func (l link) eventually(f func() bool) {
 	require.Eventually(l, f, 5*time.Second, 100*time.Microsecond)
 }
 
-func TestCallersThatDoMoreThanWaitDoNotReadInline(t *testing.T) {
-	l, before := newLone(t, Options{})
-	recalled := 0
-	for range 10 {
-		cl := l.call(1, queryFrame)
-		require.NoError(t, l.Enqueue(cl, false))
-		if l.turn.owner.Load() == readGoroutine {
-			recalled++
-		}
-		l.read(1)
-		l.send(0)
-		_, err := l.outcome(cl)
-		require.NoError(t, err)
-	}
-	require.Equal(t, before, l.InlineReads())
-	require.Greater(t, recalled, 5, "the reader goroutine reads at once") // it may be about to
-}
-
 func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 	l, inline := newLone(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -89,7 +70,7 @@ func TestInlineReaderReturnsWhenItsContextEnds(t *testing.T) {
 	// The response of the canceled call is dropped, and the next call gets its own.
 	l.send(0)
 	cl := l.call(1, queryFrame)
-	require.NoError(t, l.Enqueue(cl, true))
+	require.NoError(t, l.Enqueue(cl))
 	go func() {
 		l.server.Read(make([]byte, queryFrame))
 		l.server.Write([]byte{1, 9, 0, 4, 1, 0})
@@ -145,7 +126,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 		events := &l.options.Counters.Events
 		// The inline reader receives its response and a part of an EVENT.
 		cl := l.call(1, queryFrame)
-		require.NoError(t, l.Enqueue(cl, true))
+		require.NoError(t, l.Enqueue(cl))
 		l.read(1)
 		l.send(append([]byte{0}, news[:cut]...)...)
 		_, err := l.outcome(cl)
@@ -159,7 +140,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 		if cut%3 == 0 {
 			l.send(news[cut:]...)
 		}
-		require.NoError(t, l.Enqueue(cl, true))
+		require.NoError(t, l.Enqueue(cl))
 		if cut%3 != 0 {
 			l.send(news[cut:]...)
 		}
@@ -180,23 +161,6 @@ func TestCallerNoticesThatTheConnectionEndedWhileNobodyRead(t *testing.T) {
 		require.Error(t, err)
 		require.False(t, sent, "the call can be sent again on another connection")
 	}
-}
-
-func TestDeadlineErrorOfAnotherContextLeavesTheRestToTheReader(t *testing.T) {
-	l, _ := newLone(t, Options{})
-	got := make(chan error)
-	go func() {
-		_, _, err := l.query(t.Context())
-		got <- err
-	}()
-	l.read(1)
-	l.eventually(func() bool {
-		l.turn.watch.interrupt() // as a context does that ends late
-		return l.turn.owner.Load() == readGoroutine
-	})
-	l.send(0)
-	require.NoError(t, <-got)
-	require.NotErrorIs(t, l.Err(), os.ErrDeadlineExceeded)
 }
 
 // What ends a connection is noticed though there is no call, and nobody reads.

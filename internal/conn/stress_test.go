@@ -81,7 +81,7 @@ func increaseOften(t *testing.T, c *Conn, calls *Calls, srv *mockserver.Server, 
 		cl.SingleRead = rng.IntN(2) > 0
 		cl.Update(Update{Attribute: codec.Quota, Change: codec.Increase, Value: 1, Key: cl.Key})
 		Add(cl, codec.Query{Key: cl.Key})
-		if c.Enqueue(cl, rng.IntN(4) > 0) != nil {
+		if c.Enqueue(cl) != nil {
 			calls.Put(cl)
 			break
 		}
@@ -135,7 +135,7 @@ func TestNoCallerIsBlockedByAServerThatReadsNothing(t *testing.T) {
 	call := func(ctx context.Context) (done, sent bool, err error) {
 		cl := l.options.Calls.Get()
 		cl.AddFrame(frame, codec.KindStatus)
-		if err := l.Enqueue(cl, true); err != nil {
+		if err := l.Enqueue(cl); err != nil {
 			return true, false, err
 		}
 		return cl.Wait(ctx)

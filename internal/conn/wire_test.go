@@ -23,7 +23,7 @@ func TestAValueThatIsTooLargeIsNotSent(t *testing.T) {
 			err := add(cl)
 			require.ErrorContains(t, err, text)
 			require.NoError(t, Add(cl, codec.Query{}))
-			require.Equal(t, err, new(Conn).Enqueue(cl, true), bytesOf)
+			require.Equal(t, err, new(Conn).Enqueue(cl), bytesOf)
 			calls.Put(cl)
 			require.NoError(t, cl.invalid)
 		}

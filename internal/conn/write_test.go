@@ -43,7 +43,7 @@ func putStale(n, size int) step {
 		cl := l.call(n, size)
 		turns := 0
 		cl.Stale = func() bool { turns++; return true }
-		require.NoError(l, l.Enqueue(cl, true))
+		require.NoError(l, l.Enqueue(cl))
 		require.Zero(l, turns)
 		l.Cleanup(func() {
 			sent, err := l.outcome(cl)
@@ -65,7 +65,7 @@ func giveUp(l link) {
 // rejected requires that a call of one QUERY is rejected, because the queue is full.
 func rejected(l link) {
 	l.Helper()
-	require.Equal(l, window.ErrOverloaded, l.Enqueue(l.call(1, 10), true))
+	require.Equal(l, window.ErrOverloaded, l.Enqueue(l.call(1, 10)))
 }
 
 // wrote requires that the next write of the connection has so many bytes.
@@ -169,7 +169,7 @@ func TestCallThatIsStaleAndCanceledIsNotSent(t *testing.T) {
 			}
 			return true
 		}
-		require.NoError(t, l.Enqueue(cl, false))
+		require.NoError(t, l.Enqueue(cl))
 		waited := make(chan struct{})
 		go func() {
 			defer close(waited)
@@ -195,7 +195,7 @@ func TestRetiredConnectionEndsThoughQueuedCallsAreCanceled(t *testing.T) {
 		_, ok := queued.abandon()
 		require.True(t, ok)
 		l.Retire()
-		require.Equal(t, ErrGone, l.Enqueue(l.call(1, 10), true))
+		require.Equal(t, ErrGone, l.Enqueue(l.call(1, 10)))
 		synctest.Wait()
 		require.NoError(t, l.Err(), "a call is in flight")
 		l.respond(1)

@@ -124,7 +124,7 @@ func (l *link) do(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, 
 		return sent, err
 	}
 	l.server.AddParking(cl)
-	if err := c.Enqueue(cl, true); err != nil {
+	if err := c.Enqueue(cl); err != nil {
 		l.calls.Put(cl)
 		return false, err
 	}

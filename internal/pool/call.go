@@ -48,7 +48,7 @@ func (p *Pool) send(ctx context.Context, cl *conn.Call) error {
 		if err != nil {
 			return err
 		}
-		if err := c.Enqueue(cl, true); !errors.Is(err, conn.ErrGone) {
+		if err := c.Enqueue(cl); !errors.Is(err, conn.ErrGone) {
 			return err
 		}
 		p.discard(c) // it is ending: acquire must not return it again

@@ -32,7 +32,7 @@ func (s subject) on(c *conn.Conn) error {
 	if err := conn.Add(cl, codec.Query{Key: []byte("k")}); err != nil {
 		return err
 	}
-	if err := c.Enqueue(cl, true); err != nil {
+	if err := c.Enqueue(cl); err != nil {
 		return err
 	}
 	_, _, err := cl.Wait(s.t.Context())
@@ -98,8 +98,10 @@ func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 	c = s.dedicated()
 	cl := s.calls.Get()
 	require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
-	require.NoError(t, c.Enqueue(cl, false))
+	require.NoError(t, c.Enqueue(cl))
 	c.Fail(errGate)
+	_, _, err = cl.Wait(t.Context())
+	require.ErrorIs(t, err, errGate)
 	require.ErrorContains(t, <-ends, "reset")
 	s.Close()
 	require.NoError(t, <-ends, "and so do shared connections")

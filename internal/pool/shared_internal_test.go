@@ -117,7 +117,7 @@ func TestACallGoesToTheConnectionWithTheFewestRequests(t *testing.T) {
 			require.Same(t, live[want].Value(), c)
 			cl := p.o.Calls.Get()
 			require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
-			require.NoError(t, c.Enqueue(cl, false))
+			require.NoError(t, c.Enqueue(cl))
 		}
 	})
 }
