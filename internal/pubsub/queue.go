@@ -6,78 +6,74 @@ import "slices"
 // concurrent use.
 //
 //   - It holds at most limit messages. Gaps do not count.
-//   - A gap is never dropped. A newer gap of the same server, with no message in between,
-//     replaces it, so that gaps do not accumulate.
-//   - Messages and gaps come out in the order in which they came in.
+//   - A gap is never dropped. Gaps of the same server with no message in between are one, so that they do not accumulate.
+//   - Messages come out in the order in which they came in, and gaps between the same messages.
 type queue struct {
 	limit      int
 	dropNewest bool // if the queue is full, the new message is dropped, not the oldest
 
-	items    []Message // messages and gaps, oldest first
-	messages int       // how many of them are messages
+	items []queued  // oldest first
+	gaps  []Message // behind all items
+}
+
+// queued is a message, and the gaps before it.
+type queued struct {
+	gaps    []Message
+	message Message
 }
 
 // push adds a message or a gap, and reports whether the queue was full, so that a message was
 // dropped.
 func (q *queue) push(m Message) (dropped bool) {
 	if m.Gap {
-		q.removeLastGap(m.Server)
-		q.items = append(q.items, m)
+		q.gaps = join(q.gaps, m)
 		return false
 	}
-	dropped = q.messages == q.limit
-	if dropped {
-		if q.dropNewest {
-			return true
-		}
-		q.dropOldest()
+	dropped = len(q.items) == q.limit
+	if dropped && q.dropNewest {
+		return true
 	}
-	q.items = append(q.items, m)
-	q.messages++
+	q.items = append(q.items, queued{q.gaps, m})
+	q.gaps = nil
+	if dropped {
+		behind := &q.items[1].gaps // if the limit is 1, the new message is there
+		*behind = join(q.items[0].gaps, *behind...)
+		q.removeFirst()
+	}
 	return dropped
 }
 
-// removeLastGap removes the gap of a server behind the last message, if there is one.
-func (q *queue) removeLastGap(server string) {
-	for i := len(q.items) - 1; i >= 0 && q.items[i].Gap; i-- {
-		if q.items[i].Server == server {
-			q.items = slices.Delete(q.items, i, i+1)
-			return
-		}
-	}
+// join returns gaps and later ones: the last one of each server.
+func join(gaps []Message, later ...Message) []Message {
+	gaps = slices.DeleteFunc(gaps, func(g Message) bool {
+		return slices.ContainsFunc(later, func(m Message) bool { return m.Server == g.Server })
+	})
+	return append(gaps, later...)
 }
 
-// dropOldest removes the oldest message, and the gaps before it that one behind it replaces. There is a message.
-func (q *queue) dropOldest() {
-	isMessage := func(m Message) bool { return !m.Gap }
-	oldest := slices.IndexFunc(q.items, isMessage)
-	behind := q.items[oldest+1:]
-	if next := slices.IndexFunc(behind, isMessage); next >= 0 {
-		behind = behind[:next]
-	}
-	before := slices.DeleteFunc(q.items[:oldest], func(m Message) bool {
-		return slices.ContainsFunc(behind, func(n Message) bool { return n.Server == m.Server })
-	})
-	first := oldest + 1 - len(before)
-	copy(q.items[first:], before)
-	clear(q.items[:first])
-	q.items = q.items[first:]
-	q.messages--
+func (q *queue) removeFirst() {
+	q.items[0] = queued{}
+	q.items = q.items[1:]
 }
 
 // pop removes and returns the oldest message or gap. It returns false if there is none.
 func (q *queue) pop() (m Message, ok bool) {
-	if q.empty() {
-		return m, false
+	gaps := &q.gaps
+	if len(q.items) > 0 {
+		gaps = &q.items[0].gaps
 	}
-	m = q.items[0]
-	q.items[0] = Message{}
-	q.items = q.items[1:]
-	if !m.Gap {
-		q.messages--
+	switch {
+	case len(*gaps) > 0:
+		m = (*gaps)[0]
+		*gaps = (*gaps)[1:]
+	case len(q.items) > 0:
+		m = q.items[0].message
+		q.removeFirst()
+	default:
+		return m, false
 	}
 	return m, true
 }
 
 // empty reports whether pop returns false.
-func (q *queue) empty() bool { return len(q.items) == 0 }
+func (q *queue) empty() bool { return len(q.items)+len(q.gaps) == 0 }
