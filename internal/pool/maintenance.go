@@ -7,8 +7,8 @@ import (
 	"github.com/throttr-go/throttr/internal/conn"
 )
 
-// maintain retires connections that are too old or idle, and pings idle ones, until the pool
-// is closed.
+// maintain is a goroutine of the pool. It retires connections that are too old or idle, pings idle ones, and keeps the
+// server parked. What fails of the latter is done by the next connection, or by the next run.
 func (p *Pool) maintain() {
 	tick := time.NewTicker(p.o.HealthInterval)
 	defer tick.Stop()
@@ -16,6 +16,9 @@ func (p *Pool) maintain() {
 		select {
 		case <-p.ctx.Done():
 			return
+		case <-p.parkingDue:
+			p.keepParked(p.ctx)
+			continue
 		case <-tick.C:
 		}
 		p.retireShared()

@@ -62,18 +62,6 @@ func (p *Pool) keepParkedSoon() {
 	}
 }
 
-// keepParkedWhenDue is a goroutine of the pool. What fails is done by the next connection, or by the maintenance.
-func (p *Pool) keepParkedWhenDue() {
-	for {
-		select {
-		case <-p.parkingDue:
-			p.keepParked(p.ctx)
-		case <-p.ctx.Done():
-			return
-		}
-	}
-}
-
 // keepParked learns whether the server is parked, keeps it parked, and parks it if that is
 // wanted. Nothing is retried: if a connection ends, its successor learns it.
 func (p *Pool) keepParked(ctx context.Context) (sent bool, err error) {

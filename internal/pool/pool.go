@@ -118,7 +118,6 @@ func New(o Options) (*Pool, error) {
 		return nil, err
 	}
 	p.background.Go(p.maintain)
-	p.background.Go(p.keepParkedWhenDue)
 	return p, nil
 }
 

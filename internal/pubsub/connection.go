@@ -144,14 +144,6 @@ type change struct {
 	subscribe bool
 }
 
-func (x change) request() codec.Request {
-	name := []byte(x.channel.name)
-	if x.subscribe {
-		return codec.Subscribe{Channel: name}
-	}
-	return codec.Unsubscribe{Channel: name}
-}
-
 // nextChanges compares the channels with what the server has, and returns as many changes as may be
 // outstanding. It makes those that need no request. If there are none, the server is up to date, and
 // unused says that there are no channels.
@@ -190,7 +182,12 @@ func (m *Manager) implicit(name string) bool {
 func (m *Manager) apply(c *conn.Conn, changes []change) error {
 	responses, _, err := c.RoundTrip(m.ctx, func(cl *conn.Call) {
 		for _, x := range changes {
-			conn.Add(cl, x.request())
+			name := []byte(x.channel.name)
+			if x.subscribe {
+				conn.Add(cl, codec.Subscribe{Channel: name})
+			} else {
+				conn.Add(cl, codec.Unsubscribe{Channel: name})
+			}
 		}
 	})
 	if err != nil {
