@@ -69,6 +69,7 @@ func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 			return "", nil
 		}
 		b := New(c, WithMaxQueued(1))
+		b.askForSlots(t.Context())
 		claims := make([]window.Claim, 64)
 		for i := range claims {
 			claims[i] = window.Claim{Key: fmt.Sprint(i), Process: "p", Seq: 1, Lease: time.Minute, Held: 1, HeldMax: 1}
