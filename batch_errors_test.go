@@ -79,10 +79,10 @@ func TestBatchUsedOutOfOrder(t *testing.T) {
 
 func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 2)
-		client := c.connect(t, throttr.Config{}, c.names...)
-		c.servers[c.names[0]].Disconnect()
-		c.servers[c.names[0]].Refuse(true)
+		servers := testkit.Several(t, 2)
+		client := testkit.Client[uint16](t, servers.Over(throttr.Config{}))
+		servers[0].Disconnect()
+		servers[0].Refuse(true)
 		synctest.Wait()
 		var b throttr.Batch[uint16]
 		responses := map[string]throttr.Reply[uint16]{}
@@ -96,11 +96,11 @@ func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 		require.False(t, testkit.SafeToRetry(err), "the other server has executed its part")
 		var failed *throttr.RequestError
 		require.ErrorAs(t, err, &failed)
-		require.Equal(t, c.names[0], failed.Server)
+		require.Equal(t, servers[0].Addr(), failed.Server)
 		failures := 0
 		for key, r := range responses {
 			ok, err := r.OK()
-			if c.home(key) == c.names[1] {
+			if home(servers, key) == servers[1].Addr() {
 				require.NoError(t, err)
 				require.True(t, ok)
 				continue

@@ -9,27 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/memory"
 )
 
 // berlinMonth is a limit for months of Berlin.
 var berlinMonth = throttr.Limit{Name: "quota", Max: 1000, Calendar: throttr.Month, Zone: "Europe/Berlin", StartDay: 17}
 
-// at returns a limiter in memory whose clock shows an instant, and the clock.
-func at(t *testing.T, instant string, opts ...throttr.Option) (*throttr.RateLimit, *memory.Backend, backendtest.Clock) {
-	clock := backendtest.NewClock()
-	now, err := time.Parse(time.RFC3339, instant)
-	require.NoError(t, err)
-	clock.Advance(now.Sub(clock.Now()))
-	store := memory.New(memory.WithClock(clock.Now))
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return throttr.NewRateLimit(store, opts...), store, clock
-}
-
 // The month from 17 March to 17 April has an hour less than its days.
 func TestCallsOfACalendarLimitAreOfOneWindow(t *testing.T) {
-	l, _, clock := at(t, "2018-03-16T23:00:00Z", throttr.WithAlgorithm(throttr.TokenBucket))
+	store, clock := newMemory(t)
+	clock.Advance(time.Date(2018, 3, 16, 23, 0, 0, 0, time.UTC).Sub(clock.Now()))
+	l := throttr.NewRateLimit(store, throttr.WithAlgorithm(throttr.TokenBucket))
 	end := time.Date(2018, 4, 16, 22, 0, 0, 0, time.UTC)
 	for count := uint64(1); ; clock.Advance(24 * time.Hour) {
 		for call, decide := range decisions {
@@ -57,10 +47,10 @@ func TestWaitersInADayOf23HoursWaitForItsEnd(t *testing.T) {
 }
 
 func waitInADayOf23Hours(t *testing.T, ahead time.Duration) {
+	time.Sleep(time.Until(time.Date(2000, 3, 25, 12, 0, 0, 0, time.UTC)))
 	clock := func() time.Time { return time.Now().Add(ahead) }
 	l := throttr.NewRateLimit(inProcess(t, memory.WithClock(clock), memory.WithCleanPeriod(24*time.Hour)))
 	limit := throttr.Limit{Max: 1, Calendar: throttr.Day, Zone: "Europe/Berlin"}
-	time.Sleep(time.Until(time.Date(2000, 3, 25, 12, 0, 0, 0, time.UTC)))
 	_, err := l.Take(t.Context(), "k", limit, 1)
 	require.NoError(t, err)
 	midnights := []time.Time{time.Date(2000, 3, 25, 23, 0, 0, 0, time.UTC), time.Date(2000, 3, 26, 22, 0, 0, 0, time.UTC)}

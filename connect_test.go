@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 
@@ -16,20 +15,13 @@ import (
 // If one of several servers can't be reached, the connections to the others are closed.
 func TestFailedConnectLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
-		srv := testkit.InMemory(t)
-		_, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-			Servers: []string{"a:1", "b:1"},
-			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
-				if address == "b:1" {
-					return nil, mockserver.ErrRefused
-				}
-				return srv.Dial(ctx)
-			},
-		})
+		servers := testkit.Several(t, 2)
+		servers[1].Refuse(true)
+		_, err := throttr.Connect[uint16](t.Context(), servers.Over(throttr.Config{}))
 		require.ErrorIs(t, err, mockserver.ErrRefused)
-		require.ErrorContains(t, err, "b:1")
+		require.ErrorContains(t, err, servers[1].Addr())
 		synctest.Wait()
-		require.Zero(t, srv.Conns())
+		require.Zero(t, servers[0].Conns())
 	})
 }
 

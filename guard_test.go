@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"net"
 	"runtime"
 	"strconv"
 	"testing"
@@ -13,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -83,17 +82,8 @@ func TestATakeAllBlamesTheServerThatIsAway(t *testing.T) {
 	for name, known := range map[string]bool{"known windows": true, "new windows": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				servers := map[string]*mockserver.Server{}
-				for _, addr := range []string{"a:1", "b:1"} {
-					servers[addr] = mockserver.RunT(t, mockserver.WithAddr("memory", addr), mockserver.WithHazard(mockserver.StrayUnit, true))
-				}
-				client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-					Servers: []string{"a:1", "b:1"}, MaxRetries: -1,
-					Dial: func(ctx context.Context, _, addr string) (net.Conn, error) { return servers[addr].Dial(ctx) },
-				})
-				require.NoError(t, err)
-				defer client.Close()
-				backend := client.Backend()
+				servers := testkit.Several(t, 2)
+				backend := testkit.Client[uint16](t, servers.Over(throttr.Config{MaxRetries: -1})).Backend()
 				limiter := throttr.NewRateLimit(backend, throttr.WithLogger(nil))
 				limit := throttr.Limit{Max: 100, Scale: time.Hour}
 				keys := map[string]string{}
@@ -101,22 +91,23 @@ func TestATakeAllBlamesTheServerThatIsAway(t *testing.T) {
 					key := strconv.Itoa(i)
 					keys[backend.Part(key)] = key
 				}
-				takes := []throttr.Take{limit.For(keys["a:1"], 1), limit.For(keys["b:1"], 1)}
+				there, away := keys[servers[0].Addr()], keys[servers[1].Addr()]
+				takes := []throttr.Take{limit.For(there, 1), limit.For(away, 1)}
 				if known {
 					ok, _, err := limiter.TakeAll(t.Context(), takes...)
 					require.NoError(t, err)
 					require.True(t, ok)
 				}
-				require.NoError(t, servers["b:1"].Close())
+				require.NoError(t, servers[1].Close())
 				for range 5 {
-					_, _, err = limiter.TakeAll(t.Context(), takes...)
+					_, _, err := limiter.TakeAll(t.Context(), takes...)
 					require.ErrorIs(t, err, throttr.ErrUnavailable)
 					var request *throttr.RequestError
 					require.ErrorAs(t, err, &request)
-					require.Equal(t, "b:1", request.Server)
-					require.Equal(t, keys["b:1"], request.Key)
+					require.Equal(t, servers[1].Addr(), request.Server)
+					require.Equal(t, away, request.Key)
 				}
-				_, err = limiter.Take(t.Context(), keys["a:1"], limit, 1)
+				_, err := limiter.Take(t.Context(), there, limit, 1)
 				require.NoError(t, err, "the circuit of the server that is there")
 			})
 		})

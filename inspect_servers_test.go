@@ -16,23 +16,9 @@ import (
 	"github.com/throttr-go/throttr/pubsub"
 )
 
-// connectAll starts n servers and returns them with a client that is closed at the end of the
-// test.
-func connectAll(t *testing.T, cfg throttr.Config, n int) (*throttr.Client[uint16], []*mockserver.Server) {
-	t.Helper()
-	servers := make([]*mockserver.Server, n)
-	for i := range servers {
-		servers[i] = mockserver.RunT(t)
-		cfg.Servers = append(cfg.Servers, servers[i].Addr())
-	}
-	client, err := throttr.Connect[uint16](t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	return client, servers
-}
-
 func TestInspectionReportsAllServersInOrder(t *testing.T) {
-	client, servers := connectAll(t, throttr.Config{}, 3)
+	servers := testkit.Several(t, 3)
+	client := testkit.Client[uint16](t, servers.Over(throttr.Config{}))
 	ctx := t.Context()
 	for i := range 300 {
 		client.Insert(ctx, strconv.Itoa(i), 1, testkit.Minute)
@@ -82,7 +68,8 @@ func TestInspectionReportsAllServersInOrder(t *testing.T) {
 }
 
 func TestServerThatIsDownDoesNotHideTheOthers(t *testing.T) {
-	client, servers := connectAll(t, throttr.Config{MaxRetries: -1}, 3)
+	servers := testkit.Several(t, 3)
+	client := testkit.Client[uint16](t, servers.Over(throttr.Config{MaxRetries: -1}))
 	ctx := t.Context()
 	for _, srv := range servers {
 		srv.Set("k", 1, time.Minute)
@@ -90,28 +77,27 @@ func TestServerThatIsDownDoesNotHideTheOthers(t *testing.T) {
 	testkit.Subscribe(t, client, pubsub.All)
 	servers[1].Refuse(true)
 	servers[1].Disconnect()
-	up := []string{servers[0].Addr(), servers[2].Addr()}
 
-	list, err := testkit.Collect(t, client.List(ctx))
-	require.Error(t, err)
-	require.Len(t, list, 2)
-	require.Equal(t, up, []string{list[0].Server, list[1].Server})
-	info, err := client.Info(ctx)
-	require.Error(t, err)
-	require.Len(t, info, 2)
-	require.Equal(t, up, []string{info[0].Server, info[1].Server})
-	who, err := client.WhoAmI(ctx)
-	require.Error(t, err)
-	require.Len(t, who, 2)
-	subscribers, ok, err := client.Channel(ctx, "*")
-	require.Error(t, err)
+	list, listErr := testkit.Collect(t, client.List(ctx))
+	info, infoErr := client.Info(ctx)
+	who, whoErr := client.WhoAmI(ctx)
+	subscribers, ok, channelErr := client.Channel(ctx, "*")
+	for _, err := range []error{listErr, infoErr, whoErr, channelErr} {
+		require.Error(t, err)
+	}
 	require.True(t, ok)
 	require.NotEmpty(t, subscribers)
-	require.Len(t, servers[1].Keys(), 1)
+	for _, n := range []int{len(list), len(info), len(who)} {
+		require.Equal(t, 2, n)
+	}
+	for i, srv := range []*mockserver.Server{servers[0], servers[2]} {
+		require.Equal(t, []string{srv.Addr(), srv.Addr(), srv.Addr()}, []string{list[i].Server, info[i].Server, who[i].Server})
+	}
 }
 
 func TestPublishGoesToOneServer(t *testing.T) {
-	client, servers := connectAll(t, throttr.Config{}, 3)
+	servers := testkit.Several(t, 3)
+	client := testkit.Client[uint16](t, servers.Over(throttr.Config{}))
 	all := testkit.Subscribe(t, client, pubsub.All)
 	ok, err := client.Publish(t.Context(), pubsub.All, []byte("once"))
 	require.NoError(t, err)

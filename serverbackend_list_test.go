@@ -33,8 +33,8 @@ func TestWindowsOfServersAreListed(t *testing.T) {
 }
 
 func testListed(t *testing.T) {
-	c := newCluster(t, 2)
-	client := c.connect(t, throttr.Config{}, c.names...)
+	servers := testkit.Several(t, 2)
+	client := testkit.Client[uint16](t, servers.Over(throttr.Config{}))
 	b, ctx := client.Backend(), t.Context()
 	limiter := throttr.NewRateLimit(b)
 	minute, login := throttr.Limit{Max: 5, Scale: time.Minute}, throttr.Limit{Name: "login", Max: 9, Scale: time.Hour}
@@ -89,19 +89,19 @@ func testListed(t *testing.T) {
 	require.Len(t, some, 1, "what was reset is over")
 
 	for _, fault := range []mockserver.Fault{{Op: codec.OpList, Disconnect: true}, {Op: codec.OpQuery, Disconnect: true}} {
-		remove := c.servers[c.names[1]].Inject(fault)
+		remove := servers[1].Inject(fault)
 		_, err = listed(ctx, b)
-		require.ErrorContains(t, err, c.names[1])
+		require.ErrorContains(t, err, servers[1].Addr())
 		remove()
 	}
 	n = 0
-	for _, name := range c.names {
+	for _, srv := range servers {
 		time.Sleep(5 * time.Second) // until both are connected again
 		afterProbe := mockserver.Fault{Op: codec.OpQuery, Skip: 10, Disconnect: true}
-		remove := c.servers[name].Inject(afterProbe)
+		remove := srv.Inject(afterProbe)
 		others, err := listed(ctx, b)
 		require.Equal(t, 1, strings.Count(err.Error(), "QUERY"), "it is asked for nothing else: %v", err)
-		require.ErrorContains(t, err, name)
+		require.ErrorContains(t, err, srv.Addr())
 		require.NotEmpty(t, others)
 		n += len(others)
 		remove()

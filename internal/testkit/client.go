@@ -3,10 +3,12 @@ package testkit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"net"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +25,12 @@ var Minute = codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}
 func Connect[T codec.Value](t testing.TB, srv *mockserver.Server, cfg throttr.Config) *throttr.Client[T] {
 	t.Helper()
 	cfg.Servers = []string{srv.Addr()}
+	return Client[T](t, cfg)
+}
+
+// Client returns a client that is closed at the end of the test.
+func Client[T codec.Value](t testing.TB, cfg throttr.Config) *throttr.Client[T] {
+	t.Helper()
 	client, err := throttr.Connect[T](context.Background(), cfg)
 	noError(t, err)
 	t.Cleanup(func() { client.Close() })
@@ -33,13 +41,42 @@ func Connect[T codec.Value](t testing.TB, srv *mockserver.Server, cfg throttr.Co
 // bubble of testing/synctest. TTL units are strays if records are purged meanwhile (H19).
 func InMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
 	t.Helper()
-	opts = append([]mockserver.Option{mockserver.WithHazard(mockserver.StrayUnit, true)}, opts...)
-	return mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", "memory:1"))...)
+	all := []mockserver.Option{
+		mockserver.WithHazard(mockserver.StrayUnit, true), mockserver.WithAddr("memory", "memory:1"),
+	}
+	return mockserver.RunT(t, append(all, opts...)...)
 }
 
 // Over returns cfg with a Dial that connects to srv in memory.
 func Over(srv *mockserver.Server, cfg throttr.Config) throttr.Config {
 	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return srv.Dial(ctx) }
+	return cfg
+}
+
+// Servers are servers in memory, each with an address of its own.
+type Servers []*mockserver.Server
+
+// Several starts n servers.
+func Several(t testing.TB, n int, opts ...mockserver.Option) (all Servers) {
+	t.Helper()
+	for i := range n {
+		all = append(all, InMemory(t, append(opts, mockserver.WithAddr("memory", fmt.Sprintf("memory:%d", i+1)))...))
+	}
+	return all
+}
+
+// At returns the server with an address.
+func (s Servers) At(addr string) *mockserver.Server {
+	return s[slices.IndexFunc(s, func(srv *mockserver.Server) bool { return srv.Addr() == addr })]
+}
+
+// Over returns cfg with the addresses of the servers, and a Dial that connects to them.
+func (s Servers) Over(cfg throttr.Config) throttr.Config {
+	cfg.Servers = nil
+	for _, srv := range s {
+		cfg.Servers = append(cfg.Servers, srv.Addr())
+	}
+	cfg.Dial = func(ctx context.Context, _, addr string) (net.Conn, error) { return s.At(addr).Dial(ctx) }
 	return cfg
 }
 
@@ -123,10 +160,4 @@ func Encode(t testing.TB, f codec.Frame) []byte {
 func SafeToRetry(err error) bool {
 	var failed *throttr.RequestError
 	return errors.As(err, &failed) && failed.SafeToRetry()
-}
-
-// Timeout reports whether err is of a request whose time was over.
-func Timeout(err error) bool {
-	var failed *throttr.RequestError
-	return errors.As(err, &failed) && failed.Timeout()
 }

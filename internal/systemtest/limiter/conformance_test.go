@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/throttr-go/throttr"
@@ -41,9 +42,11 @@ func TestTwoClientsOfServersConform(t *testing.T) {
 
 func testTwoClients[T codec.Value](t *testing.T) {
 	backendtest.RunInBubbles(t, func(t *testing.T) backendtest.Subject {
-		_, connect := severalServers[T](t, 2, mockserver.WithValueSize(codec.Size[T]()))
-		s := subjectOf(connect(throttr.Config{}).Backend(throttr.WithDenialMemory(-1)))
-		s.Second = connect(throttr.Config{}).Backend(throttr.WithDenialMemory(-1))
+		cfg := testkit.Several(t, 2, mockserver.WithValueSize(codec.Size[T]())).Over(throttr.Config{})
+		s := subjectOf(testkit.Client[T](t, cfg).Backend(throttr.WithDenialMemory(-1)))
+		cfg.Servers = slices.Clone(cfg.Servers)
+		slices.Reverse(cfg.Servers)
+		s.Second = testkit.Client[T](t, cfg).Backend(throttr.WithDenialMemory(-1))
 		return s
 	})
 }

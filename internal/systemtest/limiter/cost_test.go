@@ -1,9 +1,7 @@
 package limiter_test
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -18,31 +16,6 @@ import (
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/mockserver"
 )
-
-// severalServers starts servers in memory, and returns them with a function that connects a client. The clients
-// name the servers in different orders.
-func severalServers[T codec.Value](
-	t *testing.T, n int, opts ...mockserver.Option,
-) ([]*mockserver.Server, func(throttr.Config) *throttr.Client[T]) {
-	var all []*mockserver.Server
-	var names []string
-	for i := range n {
-		srv := mockserver.RunT(t, append(opts, mockserver.WithAddr("memory", fmt.Sprintf("memory:%d", i+1)))...)
-		all, names = append(all, srv), append(names, srv.Addr())
-	}
-	return all, func(cfg throttr.Config) *throttr.Client[T] {
-		cfg.Servers = slices.Clone(names)
-		slices.Reverse(names)
-		cfg.Dial = func(ctx context.Context, _, address string) (net.Conn, error) {
-			i := slices.IndexFunc(all, func(srv *mockserver.Server) bool { return srv.Addr() == address })
-			return all[i].Dial(ctx)
-		}
-		client, err := throttr.Connect[T](t.Context(), cfg)
-		require.NoError(t, err)
-		t.Cleanup(func() { client.Close() })
-		return client
-	}
-}
 
 // cost is what a call costs: requests about windows by their kinds, those that keep the server parked, and
 // round trips.
@@ -59,12 +32,13 @@ type costed struct {
 
 func newCosted(t *testing.T, servers int, parking throttr.Parking) *costed {
 	c := &costed{T: t}
-	all, connect := severalServers[uint16](t, servers, mockserver.WithObserver(c.observe))
+	all := testkit.Several(t, servers, mockserver.WithObserver(c.observe))
 	for _, srv := range all {
 		srv.Inject(mockserver.Fault{Delay: time.Millisecond})
 	}
 	for _, l := range []**throttr.RateLimit{&c.limiter, &c.other} {
-		*l = testkit.NewRateLimit(connect(throttr.Config{HealthInterval: time.Hour, Parking: parking}).Backend())
+		cfg := all.Over(throttr.Config{HealthInterval: time.Hour, Parking: parking})
+		*l = testkit.NewRateLimit(testkit.Client[uint16](t, cfg).Backend())
 		for i := range 10 * servers { // so that there are connections
 			testkit.Hits(t, *l, 1, fmt.Sprint("another", i), time.Minute, 10)
 		}

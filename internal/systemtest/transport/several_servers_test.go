@@ -1,9 +1,7 @@
 package transport_test
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,36 +10,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/testkit"
-	"github.com/throttr-go/throttr/mockserver"
 )
-
-// cluster holds servers in memory by their addresses.
-type cluster map[string]*mockserver.Server
-
-// newCluster starts n servers and returns them with their addresses.
-func newCluster(t *testing.T, n int) (cluster, []string) {
-	t.Helper()
-	c := cluster{}
-	var addresses []string
-	for i := range n {
-		address := fmt.Sprintf("10.0.0.%d:9000", i+1)
-		addresses = append(addresses, address)
-		c[address] = testkit.InMemory(t)
-	}
-	return c, addresses
-}
-
-// client returns a client of some servers that is closed at the end of the test.
-func (c cluster) client(t *testing.T, addresses []string) *throttr.Client[uint16] {
-	t.Helper()
-	client, err := throttr.Connect[uint16](t.Context(), throttr.Config{
-		Servers: addresses,
-		Dial:    func(ctx context.Context, _, address string) (net.Conn, error) { return c[address].Dial(ctx) },
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	return client
-}
 
 // Programs are restarted one after the other, so that for a while some know of three servers
 // and some of four. A quarter of the keys moves. Until all programs are restarted, both groups
@@ -49,9 +18,9 @@ func (c cluster) client(t *testing.T, addresses []string) *throttr.Client[uint16
 func TestKeyThatMovesToAnAddedServerHasTwoWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys, limit = 1000, 5
-		servers, addresses := newCluster(t, 4)
-		before := testkit.NewRateLimit(servers.client(t, addresses[:3]).Backend())
-		after := testkit.NewRateLimit(servers.client(t, addresses).Backend())
+		servers := testkit.Several(t, 4)
+		before := testkit.NewRateLimit(testkit.Client[uint16](t, servers[:3].Over(throttr.Config{})).Backend())
+		after := testkit.NewRateLimit(testkit.Client[uint16](t, servers.Over(throttr.Config{})).Backend())
 		moved := 0
 		for i := range keys {
 			key := fmt.Sprintf("user:%d", i)
