@@ -13,11 +13,26 @@ import (
 
 // Other clients may use the server, so these tests only compare what belongs to them.
 
-func testList[T codec.Value](t *testing.T, s *suite[T]) {
+// testInspection requires that LIST and INFO tell of two records.
+func testInspection[T codec.Value](t *testing.T, s *suite[T]) {
 	counter, buffer := s.key(t, "counter"), s.key(t, "buffer")
 	succeeds(t)(s.client.Insert(s.ctx, counter, 5, s.ttl))
 	succeeds(t)(s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl))
-	info := s.info(t)
+	infos, err := s.client.Info(s.ctx)
+	require.NoError(t, err)
+	require.Len(t, infos, 1)
+	info := infos[0]
+	require.Equal(t, s.addr, info.Server)
+	require.NotEmpty(t, info.Version)
+	require.False(t, info.Time.Before(info.RunningSince.Truncate(time.Second)))
+	require.NotZero(t, info.Counters)
+	require.NotZero(t, info.Buffers)
+	require.Equal(t, info.Keys, info.Counters+info.Buffers)
+	require.GreaterOrEqual(t, info.CounterBytes, uint64(codec.Size[T]()))
+	require.GreaterOrEqual(t, info.BufferBytes, uint64(len("hello")))
+	require.NotZero(t, info.Connections)
+	t.Logf("%s runs version %s", s.addr, info.Version)
+
 	all, err := testkit.Collect(t, s.client.List(s.ctx))
 	require.NoError(t, err)
 	own := map[string]inspect.Record{}
@@ -29,38 +44,11 @@ func testList[T codec.Value](t *testing.T, s *suite[T]) {
 			own[e.Key] = e
 		}
 	}
+	size := uint64(codec.Size[T]())
 	require.Equal(t, map[string]inspect.Record{
-		counter: {
-			Server: s.addr, Key: counter, Kind: inspect.Counter, Unit: s.ttl.Unit, BytesUsed: uint64(codec.Size[T]()),
-		},
-		buffer: {Server: s.addr, Key: buffer, Kind: inspect.Buffer, Unit: s.ttl.Unit, BytesUsed: 5},
+		counter: {Server: s.addr, Key: counter, Kind: inspect.Counter, Unit: s.ttl.Unit, BytesUsed: size},
+		buffer:  {Server: s.addr, Key: buffer, Kind: inspect.Buffer, Unit: s.ttl.Unit, BytesUsed: 5},
 	}, own)
-}
-
-func testInfo[T codec.Value](t *testing.T, s *suite[T]) {
-	counter, buffer := s.key(t, "counter"), s.key(t, "buffer")
-	succeeds(t)(s.client.Insert(s.ctx, counter, 5, s.ttl))
-	succeeds(t)(s.client.Set(s.ctx, buffer, []byte("hello"), s.ttl))
-	info := s.info(t)
-	require.NotEmpty(t, info.Version)
-	require.False(t, info.Time.Before(info.RunningSince.Truncate(time.Second)))
-	require.NotZero(t, info.Counters)
-	require.NotZero(t, info.Buffers)
-	require.Equal(t, info.Keys, info.Counters+info.Buffers)
-	require.GreaterOrEqual(t, info.CounterBytes, uint64(codec.Size[T]()))
-	require.GreaterOrEqual(t, info.BufferBytes, uint64(len("hello")))
-	require.NotZero(t, info.Connections)
-	t.Logf("%s runs version %s", s.addr, info.Version)
-}
-
-// info returns the INFO of the server.
-func (s *suite[T]) info(t *testing.T) inspect.Info {
-	t.Helper()
-	all, err := s.client.Info(s.ctx)
-	require.NoError(t, err)
-	require.Len(t, all, 1)
-	require.Equal(t, s.addr, all[0].Server)
-	return all[0]
 }
 
 func testConnections[T codec.Value](t *testing.T, s *suite[T]) {

@@ -83,28 +83,16 @@ func runSuite(t *testing.T, size int, addr string, live bool) {
 }
 
 func runSuiteOf[T codec.Value](t *testing.T, addr string, live bool) {
-	for _, test := range []struct {
-		name  string
-		run   func(*testing.T, *suite[T])
-		waits bool // for windows to end
-	}{
-		{"counters", testCounters[T], false},
-		{"buffers", testBuffers[T], false},
-		{"TTL units", testUnits[T], false},
-		{"TTL changes", testChangedTTL[T], false},
-		{"longest frame", testLongestFrame[T], false},
-		{"wrong value size", testWrongSize[T], false},
-		{"list", testList[T], false},
-		{"info", testInfo[T], false},
-		{"connections", testConnections[T], false},
-		{"subscriptions", testSubscriptions[T], false},
-		{"windows that clients share", testSharedWindows[T], true},
+	for name, test := range map[string]func(*testing.T, *suite[T]){
+		"counters": testCounters[T], "buffers": testBuffers[T], "TTLs": testTTLs[T], "longest frame": testLongestFrame[T],
+		"wrong value size": testWrongSize[T], "inspection": testInspection[T], "connections": testConnections[T],
+		"subscriptions": testSubscriptions[T], "windows that clients share": testSharedWindows[T],
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			if test.waits && !live && !testkit.Thorough() {
-				t.Skip("runs with THROTTR_SLOW_TESTS=1")
+		t.Run(name, func(t *testing.T) {
+			if name == "windows that clients share" && !live && !testkit.Thorough() {
+				t.Skip("waits for windows to end: runs with THROTTR_SLOW_TESTS=1")
 			}
-			test.run(t, newSuite[T](t, addr))
+			test(t, newSuite[T](t, addr))
 		})
 	}
 }
@@ -123,17 +111,8 @@ func newSuite[T codec.Value](t *testing.T, addr string) *suite[T] {
 	t.Cleanup(cancel)
 	s := &suite[T]{addr: addr, run: "interop:" + rand.Text() + ":", ctx: ctx}
 	s.ttl = codec.TTL[T]{Amount: 200, Unit: codec.Seconds}
-	s.client = s.connect(t)
+	s.client = testkit.Client[T](t, throttr.Config{Servers: []string{addr}})
 	return s
-}
-
-// connect returns a client that is closed at the end of the test.
-func (s *suite[T]) connect(t *testing.T) *throttr.Client[T] {
-	t.Helper()
-	client, err := throttr.Connect[T](s.ctx, throttr.Config{Servers: []string{s.addr}})
-	require.NoError(t, err)
-	t.Cleanup(func() { client.Close() })
-	return client
 }
 
 // key returns a key that no other client uses, and that is purged at the end of the test.
