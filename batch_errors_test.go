@@ -15,8 +15,7 @@ import (
 )
 
 func TestBatchThatCannotBeEncodedIsNotSent(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	srv, client := testkit.Start[uint16](t, throttr.Config{})
 	long := string(bytes.Repeat([]byte{'k'}, 256))
 	for name, c := range map[string]struct {
 		add func(*throttr.Batch[uint16])
@@ -51,8 +50,7 @@ func TestBatchThatCannotBeEncodedIsNotSent(t *testing.T) {
 }
 
 func TestBatchUsedOutOfOrder(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	srv, client := testkit.Start[uint16](t, throttr.Config{})
 	var b throttr.Batch[uint16]
 	_, err := throttr.Reply[uint16]{}.OK()
 	require.ErrorIs(t, err, throttr.ErrBatch)
@@ -116,8 +114,7 @@ func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
 
 func TestRestOfABatchIsNotSentAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxInFlight: 10}))
+		srv, client := testkit.Start[uint16](t, throttr.Config{MaxConns: 1, MaxInFlight: 10})
 		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Skip: 15, Disconnect: true, Times: 1})
 		var b throttr.Batch[uint16]
 		var responses []throttr.Reply[uint16]

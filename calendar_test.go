@@ -51,8 +51,7 @@ func waitInADayOf23Hours(t *testing.T, ahead time.Duration) {
 	clock := func() time.Time { return time.Now().Add(ahead) }
 	l := throttr.NewRateLimit(inProcess(t, memory.WithClock(clock), memory.WithCleanPeriod(24*time.Hour)))
 	limit := throttr.Limit{Max: 1, Calendar: throttr.Day, Zone: "Europe/Berlin"}
-	_, err := l.Take(t.Context(), "k", limit, 1)
-	require.NoError(t, err)
+	decided(t)(l.Take(t.Context(), "k", limit, 1))
 	midnights := []time.Time{time.Date(2000, 3, 25, 23, 0, 0, 0, time.UTC), time.Date(2000, 3, 26, 22, 0, 0, 0, time.UTC)}
 	got := make(chan time.Time, 1)
 	for i, midnight := range midnights {
@@ -60,7 +59,7 @@ func waitInADayOf23Hours(t *testing.T, ahead time.Duration) {
 		begun := time.Now()
 		ctx, cancel := context.WithDeadline(t.Context(), midnight.Add(-time.Minute))
 		defer cancel()
-		_, err = l.Wait(ctx, "k", limit, 1)
+		_, err := l.Wait(ctx, "k", limit, 1)
 		var late *throttr.DeadlineError
 		require.ErrorAs(t, err, &late)
 		require.Equal(t, begun, time.Now(), "at once")
@@ -69,15 +68,13 @@ func waitInADayOf23Hours(t *testing.T, ahead time.Duration) {
 		defer cancel()
 		if i == 0 {
 			go func() {
-				_, err := l.Wait(ctx, "k", limit, 1)
-				require.NoError(t, err)
+				decided(t)(l.Wait(ctx, "k", limit, 1))
 				got <- time.Now()
 			}()
 			synctest.Wait()
 			continue
 		}
-		_, err = l.Wait(ctx, "k", limit, 1)
-		require.NoError(t, err)
+		decided(t)(l.Wait(ctx, "k", limit, 1))
 		require.WithinDuration(t, midnight, time.Now(), time.Second)
 	}
 	require.WithinDuration(t, midnights[0].Add(-ahead), <-got, time.Second)

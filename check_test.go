@@ -4,11 +4,13 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
 )
@@ -25,32 +27,30 @@ var limits = []struct {
 
 // Check foretells what a hit returns.
 func TestCheckRefusesWhatHitsRefuse(t *testing.T) {
-	backends := map[string]throttr.Backend{}
-	m := memory.New()
-	t.Cleanup(func() { m.Close() })
-	backends["memory"] = m
-	for size, name := range map[int]string{1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"} {
-		srv := mockserver.RunT(t, mockserver.WithValueSize(size))
-		backends[name] = openURL(t, "throttr://"+srv.Addr()+"?parking=always")
-	}
-	for name, b := range backends {
-		l := throttr.NewRateLimit(b)
-		for _, c := range limits {
-			_, err := l.Hit(t.Context(), "k", c.scale, c.limit)
-			checked := l.Check(throttr.Limit{Max: c.limit, Scale: c.scale})
-			refused := errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrRange) // a server may also be too slow
-			require.Equal(t, refused, checked != nil, "%s, %d in %v: %v, but Check: %v", name, c.limit, c.scale, err, checked)
-			_, err = b.Check(throttr.Limit{Max: 1, Scale: 60, Algorithm: throttr.FixedWindow})
-			require.ErrorIs(t, err, throttr.ErrScale)
-		}
+	for _, size := range []int{0, 1, 2, 4, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			b := throttr.Backend(inProcess(t, memory.WithClock(time.Now)))
+			if size > 0 {
+				srv := testkit.InMemory(t, mockserver.WithValueSize(size))
+				opened := openOver(t, testkit.Over(srv, throttr.Config{Parking: throttr.ParkingAlways}))
+				defer opened.Close()
+				b = opened
+			}
+			l := throttr.NewRateLimit(b)
+			for _, c := range limits {
+				_, err := l.Hit(t.Context(), "k", c.scale, c.limit)
+				checked := l.Check(throttr.Limit{Max: c.limit, Scale: c.scale})
+				refused := errors.Is(err, throttr.ErrScale) || errors.Is(err, throttr.ErrRange)
+				require.Equal(t, refused, checked != nil, "%d bytes, %d in %v: %v, but Check: %v", size, c.limit, c.scale, err, checked)
+				_, err = b.Check(throttr.Limit{Max: 1, Scale: 60, Algorithm: throttr.FixedWindow})
+				require.ErrorIs(t, err, throttr.ErrScale)
+			}
+		})
 	}
 }
 
 func TestCheckKnowsTheFallbackToo(t *testing.T) {
-	m := memory.New()
-	t.Cleanup(func() { m.Close() })
-	srv := mockserver.RunT(t)
-	l := throttr.NewRateLimit(m, throttr.WithFallback(openURL(t, "throttr://"+srv.Addr())))
+	l := throttr.NewRateLimit(inProcess(t), throttr.WithFallback(openURL(t, "throttr://"+mockserver.RunT(t).Addr())))
 	require.NoError(t, l.Check(throttr.Limit{Max: 1000, Scale: time.Hour}))
 	require.ErrorIs(t, l.Check(throttr.Limit{Max: 100_000, Scale: time.Hour}), throttr.ErrRange)
 }

@@ -1,8 +1,10 @@
 package throttr_test
 
 import (
+	"context"
 	"reflect"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,8 +28,7 @@ func TestNoClientConvertsToOneOfAnotherValueSize(t *testing.T) {
 }
 
 func TestRequestThatCannotBeEncodedIsNotSent(t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithValueSize(1))
-	client := testkit.Connect[uint8](t, srv, throttr.Config{})
+	srv, client := testkit.Start[uint8](t, throttr.Config{})
 	ctx, long := t.Context(), string(make([]byte, 256))
 	for range 3 { // a call that could not be encoded is used again
 		errs := map[string]error{}
@@ -46,4 +47,25 @@ func TestRequestThatCannotBeEncodedIsNotSent(t *testing.T) {
 	}
 	require.Equal(t, 1, srv.Requests(codec.OpQuery), "that of the probe")
 	require.Zero(t, srv.Requests(codec.OpStat)+srv.Requests(codec.OpChannel)+srv.Requests(codec.OpPublish)+srv.Requests(codec.OpSet))
+}
+
+// If one of several servers can't be reached, the connections to the others are closed.
+func TestFailedConnectLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the bubble waits for all goroutines
+		servers := testkit.Several(t, 2)
+		servers[1].Refuse(true)
+		_, err := throttr.Connect[uint16](t.Context(), servers.Over(throttr.Config{}))
+		require.ErrorIs(t, err, mockserver.ErrRefused)
+		require.ErrorContains(t, err, servers[1].Addr())
+		synctest.Wait()
+		require.Zero(t, servers[0].Conns())
+	})
+}
+
+// The panic is in the goroutine of the caller, which can recover from it.
+func TestNilContextPanics(t *testing.T) {
+	var ctx context.Context
+	require.PanicsWithValue(t, "throttr: Connect: ctx is nil", func() {
+		throttr.Connect[uint16](ctx, throttr.Config{})
+	})
 }

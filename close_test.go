@@ -3,7 +3,6 @@ package throttr_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -61,25 +60,4 @@ func TestEveryCloseWaitsForTheEnd(t *testing.T) {
 		require.True(t, testkit.SafeToRetry(err))
 		require.Zero(t, testkit.ServerStats(client).Conns)
 	})
-}
-
-func TestNoGoroutineOutlivesAClient(t *testing.T) {
-	srv, err := mockserver.Start()
-	require.NoError(t, err)
-	for range 20 {
-		client, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{srv.Addr()}, MaxInFlight: 4})
-		require.NoError(t, err)
-		limiter := throttr.NewRateLimit(client.Backend())
-		_, err = client.Subscribe(t.Context(), "c")
-		require.NoError(t, err)
-		var callers sync.WaitGroup
-		for i := range 50 {
-			callers.Go(func() { client.Purge(t.Context(), "k") })
-			callers.Go(func() { limiter.Hit(t.Context(), fmt.Sprint(i%5), time.Minute, 10) })
-		}
-		require.NoError(t, client.Close())
-		callers.Wait()
-	}
-	require.NoError(t, srv.Close())
-	testkit.RequireNoGoroutines(t)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/throttr-go/throttr/backendtest"
 	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
-	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -45,12 +44,9 @@ func inBubble(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit), op
 // inBubbles calls f with a limiter in memory, and with one on a server, in virtual time.
 func inBubbles(t *testing.T, f func(t *testing.T, limiter *throttr.RateLimit)) {
 	t.Run("memory", func(t *testing.T) { inBubble(t, f) })
-	t.Run("server", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			srv := testkit.InMemory(t, mockserver.WithValueSize(4))
-			client := testkit.Connect[uint32](t, srv, testkit.Over(srv, throttr.Config{}))
-			f(t, throttr.NewRateLimit(client.Backend()))
-		})
+	testkit.Bubble(t, "server", func(t *testing.T) {
+		_, client := testkit.Start[uint32](t, throttr.Config{})
+		f(t, throttr.NewRateLimit(client.Backend()))
 	})
 }
 
@@ -165,6 +161,16 @@ var (
 	})
 )
 
+// noGiveBack makes a store fail to give back.
+func noGiveBack(err error) fault {
+	return func(_ context.Context, c call) error {
+		if c.name == "give back" {
+			return err
+		}
+		return nil
+	}
+}
+
 func fails(err error) fault { return func(context.Context, call) error { return err } }
 
 // decision makes a call for n of a limit, of the key k.
@@ -223,4 +229,22 @@ func count(t *testing.T, limiter *throttr.RateLimit, key string, scale time.Dura
 	n, err := limiter.Get(t.Context(), key, scale)
 	require.NoError(t, err)
 	return n
+}
+
+// decided returns a function that returns a result, and requires that there is no error.
+func decided(t *testing.T) func(throttr.Result, error) throttr.Result {
+	return func(res throttr.Result, err error) throttr.Result {
+		t.Helper()
+		require.NoError(t, err)
+		return res
+	}
+}
+
+// allDecided is decided for several takes.
+func allDecided(t *testing.T) func(ok bool, results []throttr.Result, err error) (bool, []throttr.Result) {
+	return func(ok bool, results []throttr.Result, err error) (bool, []throttr.Result) {
+		t.Helper()
+		require.NoError(t, err)
+		return ok, results
+	}
 }

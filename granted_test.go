@@ -83,12 +83,10 @@ func TestWhatABackendGrantsIsWhatIsAllowed(t *testing.T) {
 func testVerdict(t *testing.T, limiter *throttr.RateLimit, granted bool) {
 	limit := throttr.Limit{Max: 10, Scale: time.Minute}
 	k, other := limit.For("k", 1), limit.For("l", 1)
-	res, err := limiter.Take(t.Context(), "k", limit, 1)
-	require.NoError(t, err)
+	res := decided(t)(limiter.Take(t.Context(), "k", limit, 1))
 	require.Equal(t, granted, res.Allowed)
 	for _, takes := range [][]throttr.Take{{k}, {k, k}, {k, other}} {
-		ok, results, err := limiter.TakeAll(t.Context(), takes...)
-		require.NoError(t, err)
+		ok, results := allDecided(t)(limiter.TakeAll(t.Context(), takes...))
 		requireVerdict(t, granted, ok, results)
 		rv, ok, err := limiter.Reserve(t.Context(), takes...)
 		require.NoError(t, err)
@@ -99,7 +97,7 @@ func testVerdict(t *testing.T, limiter *throttr.RateLimit, granted bool) {
 	if granted {
 		ctx = t.Context()
 	}
-	res, err = limiter.Wait(ctx, "k", limit, 1)
+	res, err := limiter.Wait(ctx, "k", limit, 1)
 	require.Equal(t, granted, err == nil && res.Allowed, err)
 }
 
@@ -134,8 +132,7 @@ func TestAHitThatABackendRefusesIsDenied(t *testing.T) {
 			"fallback": throttr.NewRateLimit(failing(t, throttr.ErrConnLost), throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
 		} {
 			for _, n := range []uint64{0, 1, 10} {
-				res, err := limiter.HitN(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n)
-				require.NoError(t, err)
+				res := decided(t)(limiter.HitN(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n))
 				require.Equal(t, allowed, res.Allowed, "%s: %v", name, v)
 				require.Equal(t, !allowed, res.RetryAfter > 0, "%s: %v", name, v)
 			}

@@ -40,8 +40,7 @@ func TestAWrapperThatBlocksEndsInTime(t *testing.T) {
 		limit := throttr.Limit{Max: 1_000_000, Scale: time.Hour}
 		held := throttr.NewRateLimit(leases)
 		for range 100 {
-			_, err := held.Take(t.Context(), "k", limit, 1)
-			require.NoError(t, err)
+			decided(t)(held.Take(t.Context(), "k", limit, 1))
 		}
 		require.Positive(t, leases.Blocks().Held)
 		for _, b := range []throttr.Backend{blockingMemory{m}, blockingLeases{leases}, store} {
@@ -80,36 +79,33 @@ func TestAnUnusedRateLimitEndsItsProbing(t *testing.T) {
 // Of a TakeAll on two servers of which one is away, the error names that one, and its circuit alone is opened.
 func TestATakeAllBlamesTheServerThatIsAway(t *testing.T) {
 	for name, known := range map[string]bool{"known windows": true, "new windows": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				servers := testkit.Several(t, 2)
-				backend := testkit.Client[uint16](t, servers.Over(throttr.Config{MaxRetries: -1})).Backend()
-				limiter := throttr.NewRateLimit(backend, throttr.WithLogger(nil))
-				limit := throttr.Limit{Max: 100, Scale: time.Hour}
-				keys := map[string]string{}
-				for i := range 100 {
-					key := strconv.Itoa(i)
-					keys[backend.Part(key)] = key
-				}
-				there, away := keys[servers[0].Addr()], keys[servers[1].Addr()]
-				takes := []throttr.Take{limit.For(there, 1), limit.For(away, 1)}
-				if known {
-					ok, _, err := limiter.TakeAll(t.Context(), takes...)
-					require.NoError(t, err)
-					require.True(t, ok)
-				}
-				require.NoError(t, servers[1].Close())
-				for range 5 {
-					_, _, err := limiter.TakeAll(t.Context(), takes...)
-					require.ErrorIs(t, err, throttr.ErrUnavailable)
-					var request *throttr.RequestError
-					require.ErrorAs(t, err, &request)
-					require.Equal(t, servers[1].Addr(), request.Server)
-					require.Equal(t, away, request.Key)
-				}
-				_, err := limiter.Take(t.Context(), there, limit, 1)
-				require.NoError(t, err, "the circuit of the server that is there")
-			})
+		testkit.Bubble(t, name, func(t *testing.T) {
+			servers := testkit.Several(t, 2)
+			backend := testkit.Client[uint16](t, servers.Over(throttr.Config{MaxRetries: -1})).Backend()
+			limiter := throttr.NewRateLimit(backend, throttr.WithLogger(nil))
+			limit := throttr.Limit{Max: 100, Scale: time.Hour}
+			keys := map[string]string{}
+			for i := range 100 {
+				key := strconv.Itoa(i)
+				keys[backend.Part(key)] = key
+			}
+			there, away := keys[servers[0].Addr()], keys[servers[1].Addr()]
+			takes := []throttr.Take{limit.For(there, 1), limit.For(away, 1)}
+			if known {
+				ok, _ := allDecided(t)(limiter.TakeAll(t.Context(), takes...))
+				require.True(t, ok)
+			}
+			require.NoError(t, servers[1].Close())
+			for range 5 {
+				_, _, err := limiter.TakeAll(t.Context(), takes...)
+				require.ErrorIs(t, err, throttr.ErrUnavailable)
+				var request *throttr.RequestError
+				require.ErrorAs(t, err, &request)
+				require.Equal(t, servers[1].Addr(), request.Server)
+				require.Equal(t, away, request.Key)
+			}
+			_, err := limiter.Take(t.Context(), there, limit, 1)
+			require.NoError(t, err, "the circuit of the server that is there")
 		})
 	}
 }

@@ -12,18 +12,16 @@ import (
 	"github.com/throttr-go/throttr"
 )
 
-// recorder is an observer that records the events and their contexts.
+// recorder is an observer that records the events.
 type recorder struct {
-	mu     sync.Mutex // guards events and ctxs
+	mu     sync.Mutex // guards events
 	events []throttr.Event
-	ctxs   []context.Context
 }
 
-func (r *recorder) observe(ctx context.Context, e throttr.Event) {
+func (r *recorder) observe(_ context.Context, e throttr.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
-	r.ctxs = append(r.ctxs, ctx)
 }
 
 // last returns the only event since the previous call of last.
@@ -33,7 +31,7 @@ func (r *recorder) last(t *testing.T) throttr.Event {
 	defer r.mu.Unlock()
 	require.Len(t, r.events, 1)
 	e := r.events[0]
-	r.events, r.ctxs = nil, nil
+	r.events = nil
 	return e
 }
 
@@ -81,16 +79,16 @@ func TestObserversAreCalledInOrder(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "of the caller")
 	var order []string
-	named := func(name string) throttr.Option {
-		return throttr.WithObserver(func(got context.Context, e throttr.Event) {
+	var opts []throttr.Option
+	for _, name := range []string{"first", "second", "third"} {
+		opts = append(opts, throttr.WithObserver(func(got context.Context, e throttr.Event) {
 			order = append(order, name+" "+e.Kind.String())
 			require.Equal(t, "of the caller", got.Value(key{}))
 			require.NoError(t, got.Err())
-		})
+		}))
 	}
-	limiter := throttr.NewRateLimit(newDistant(t), named("first"), named("second"), named("third"))
-	_, err := limiter.Hit(ctx, "k", time.Minute, 1)
-	require.NoError(t, err)
+	limiter := throttr.NewRateLimit(newDistant(t), opts...)
+	decided(t)(limiter.Hit(ctx, "k", time.Minute, 1))
 	require.NoError(t, limiter.Reset(ctx, "k", time.Minute))
 	require.Equal(t, []string{"first allowed", "second allowed", "third allowed", "first reset", "second reset", "third reset"}, order)
 }
@@ -105,17 +103,12 @@ func TestObserverSeesTakes(t *testing.T) {
 	wide := throttr.Limit{Name: "wide", Max: 100, Scale: time.Hour, Algorithm: throttr.FixedWindow}
 	narrow := throttr.Limit{Name: "narrow", Max: 5, Scale: time.Second, Algorithm: throttr.FixedWindow}
 	rv := reserve(t, limiter, wide.For("k", 2), narrow.For("k", 5))
-	_, _, err := limiter.TakeAll(t.Context(), wide.For("k", 2), narrow.For("k", 5))
-	require.NoError(t, err)
+	allDecided(t)(limiter.TakeAll(t.Context(), wide.For("k", 2), narrow.For("k", 5)))
 	require.NoError(t, rv.Commit(t.Context(), 2, 1))
-	_, err = limiter.Take(t.Context(), "k", wide, 1)
-	require.NoError(t, err)
-	_, err = limiter.Wait(t.Context(), "k", narrow, 1)
-	require.NoError(t, err)
-	_, err = limiter.Take(t.Context(), "k", narrow, 6)
-	require.NoError(t, err)
-	_, err = limiter.Charge(t.Context(), "k", narrow, 9)
-	require.NoError(t, err)
+	decided(t)(limiter.Take(t.Context(), "k", wide, 1))
+	decided(t)(limiter.Wait(t.Context(), "k", narrow, 1))
+	decided(t)(limiter.Take(t.Context(), "k", narrow, 6))
+	decided(t)(limiter.Charge(t.Context(), "k", narrow, 9))
 	event := func(kind throttr.EventKind, call string, l throttr.Limit, n uint64, res throttr.Result) throttr.Event {
 		res.Limit = l.Max
 		return throttr.Event{Kind: kind, Call: call, Key: "k", Limit: l, N: n, Result: res}

@@ -2,6 +2,7 @@ package throttr_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"testing"
@@ -71,74 +72,61 @@ func TestOpenRefusesWhatItCantUse(t *testing.T) {
 	}
 	_, err := throttr.Open(t.Context(), "throttr://127.0.0.1:1")
 	require.ErrorIs(t, err, throttr.ErrConnect)
+	var servers []string
+	for _, size := range []int{4, 8} {
+		servers = append(servers, mockserver.RunT(t, mockserver.WithValueSize(size)).Addr())
+	}
+	_, err = throttr.OpenServers(t.Context(), throttr.Config{Servers: servers})
+	require.ErrorIs(t, err, throttr.ErrConnect)
+	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
+	require.Regexp(t, "has [48]-byte values, and .* had [84]-byte values", err)
 	var none context.Context
 	require.PanicsWithValue(t, "throttr: Open: ctx is nil", func() { throttr.Open(none, "memory://") })
 	require.Panics(t, func() { throttr.OpenServers(t.Context(), throttr.Config{Lazy: true}, nil) })
 }
 
-func TestServersOfDifferentSizesCantBeUsedTogether(t *testing.T) {
-	var servers []string
-	for _, size := range []int{4, 8} {
-		servers = append(servers, mockserver.RunT(t, mockserver.WithValueSize(size)).Addr())
-	}
-	_, err := throttr.OpenServers(t.Context(), throttr.Config{Servers: servers})
-	require.ErrorIs(t, err, throttr.ErrConnect)
-	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
-	require.Regexp(t, servers[0]+" has 4-byte values, and "+servers[1]+" had 8-byte values|"+
-		servers[1]+" has 8-byte values, and "+servers[0]+" had 4-byte values", err)
-}
-
 // lazyStarts are the ways to start while servers are away. Each returns a backend and closes it.
-func lazyStarts[T codec.Value]() map[string]func(*testing.T, throttr.Config) (throttr.Backend, func() error) {
-	return map[string]func(*testing.T, throttr.Config) (throttr.Backend, func() error){
-		"Connect": func(t *testing.T, cfg throttr.Config) (throttr.Backend, func() error) {
-			client, err := throttr.Connect[T](t.Context(), cfg)
-			require.NoError(t, err)
-			return client.Backend(), client.Close
-		},
-		"Open": func(t *testing.T, cfg throttr.Config) (throttr.Backend, func() error) {
-			b := openOver(t, cfg)
-			return b, b.Close
-		},
-	}
+var lazyStarts = map[string]func(*testing.T, throttr.Config) (throttr.Backend, func() error){
+	"Connect": func(t *testing.T, cfg throttr.Config) (throttr.Backend, func() error) {
+		client, err := throttr.Connect[uint16](t.Context(), cfg)
+		require.NoError(t, err)
+		return client.Backend(), client.Close
+	},
+	"Open": func(t *testing.T, cfg throttr.Config) (throttr.Backend, func() error) {
+		b := openOver(t, cfg)
+		return b, b.Close
+	},
 }
 
 // A program that starts while its servers are away serves by its policy, however long that takes,
 // and counts on the servers within a second of their return.
 func TestAPodThatStartsBeforeItsServersServesByItsPolicyAndCountsWithinASecondOfTheirReturn(t *testing.T) {
-	for _, size := range []struct {
-		name   string
-		bytes  int
-		starts map[string]func(*testing.T, throttr.Config) (throttr.Backend, func() error)
-	}{
-		{"uint8", 1, lazyStarts[uint8]()}, {"uint16", 2, lazyStarts[uint16]()},
-		{"uint32", 4, lazyStarts[uint32]()}, {"uint64", 8, lazyStarts[uint64]()},
-	} {
-		for name, start := range size.starts {
+	for _, c := range []struct {
+		how   string
+		sizes []int
+	}{{"Connect", []int{2}}, {"Open", []int{1, 2, 4, 8}}} {
+		for _, size := range c.sizes {
 			for _, outage := range []time.Duration{0, 10 * time.Millisecond, 3 * time.Second, time.Hour} {
-				t.Run(name+" "+size.name+" "+outage.String(), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { startDuringAnOutage(t, size.bytes, outage, start) })
-				})
+				testkit.Bubble(t, fmt.Sprint(c.how, size, outage), func(t *testing.T) { startDuringAnOutage(t, c.how, size, outage) })
 			}
 		}
 	}
 }
 
-func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start func(*testing.T, throttr.Config) (throttr.Backend, func() error)) {
+func startDuringAnOutage(t *testing.T, how string, size int, outage time.Duration) {
 	srv := testkit.InMemory(t, mockserver.WithValueSize(size))
 	srv.Refuse(outage > 0)
 	begun := time.Now()
-	backend, end := start(t, testkit.Over(srv, throttr.Config{Servers: []string{"a:1"}, Lazy: true}))
+	backend, end := lazyStarts[how](t, testkit.Over(srv, throttr.Config{Servers: []string{"a:1"}, Lazy: true}))
 	defer end()
 	require.Zero(t, time.Since(begun), "the first attempt has failed at once")
 	limiter := throttr.NewRateLimit(backend, throttr.WithPolicy(throttr.AllowHits))
 	strict := throttr.NewRateLimit(backend)
 	for time.Since(begun) < outage {
 		at := time.Now()
-		res, err := limiter.Hit(t.Context(), "k", time.Minute, 1)
-		require.NoError(t, err)
+		res := decided(t)(limiter.Hit(t.Context(), "k", time.Minute, 1))
 		require.True(t, res.Allowed && res.Degraded)
-		_, err = strict.Hit(t.Context(), "k", time.Minute, 1)
+		_, err := strict.Hit(t.Context(), "k", time.Minute, 1)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
 		require.ErrorIs(t, err, mockserver.ErrRefused)
 		require.True(t, testkit.SafeToRetry(err))
@@ -150,8 +138,7 @@ func startDuringAnOutage(t *testing.T, size int, outage time.Duration, start fun
 		time.Sleep(time.Second)
 	}
 	require.Equal(t, 3, testkit.Hits(t, strict, 5, "k", time.Minute, 3))
-	res, err := limiter.Hit(t.Context(), "k", time.Minute, 3)
-	require.NoError(t, err)
+	res := decided(t)(limiter.Hit(t.Context(), "k", time.Minute, 3))
 	require.False(t, res.Allowed || res.Degraded)
 }
 
@@ -164,7 +151,7 @@ func hang(ctx context.Context, _, _ string) (net.Conn, error) {
 // If the network swallows the attempts to connect, neither the start nor a hit waits for them.
 func TestALazyStartWaitsHalfASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, start := range lazyStarts[uint16]() {
+		for name, start := range lazyStarts {
 			begun := time.Now()
 			backend, end := start(t, throttr.Config{Servers: []string{"a:1"}, Lazy: true, Dial: hang})
 			defer end()
@@ -246,14 +233,9 @@ func (noConnection) Ping(context.Context) error { panic("there is no connection"
 // A server that can't be reached does not keep a lazy start from using the others.
 func TestALazyOpenLearnsTheSizeFromAnyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithValueSize(8))
-		b := openOver(t, throttr.Config{Servers: []string{"a:1", "b:1"}, Lazy: true,
-			Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
-				if address == "a:1" {
-					return hang(ctx, "", "")
-				}
-				return srv.Dial(ctx)
-			}})
+		servers := testkit.Several(t, 2, mockserver.WithValueSize(8))
+		servers[0].HoldAccept(true)
+		b := openOver(t, servers.Over(throttr.Config{Lazy: true}))
 		defer b.Close()
 		require.Error(t, b.Stats().Stores[0].Err)
 		require.NoError(t, b.Stats().Stores[1].Err)
@@ -295,29 +277,29 @@ func TestMistakesAreErrorsWhileTheValueSizeIsUnknown(t *testing.T) {
 		defer b.Close()
 		short := throttr.Limit{Max: 1, Scale: 60, Algorithm: throttr.FixedWindow}
 		large := throttr.Limit{Max: 1 << 60, Scale: time.Minute, Algorithm: throttr.FixedWindow}
-		_, err := b.Hit(t.Context(), "k", short, 1)
-		require.ErrorIs(t, err, throttr.ErrScale)
-		_, err = b.Delete(t.Context(), "k", time.Minute, 60)
-		require.ErrorIs(t, err, throttr.ErrScale)
-		_, err = b.TakeAll(t.Context(), []throttr.Take{large.For("k", 1), short.For("short", 1)}, make([]window.Window, 2))
-		require.ErrorIs(t, err, throttr.ErrScale)
-		require.ErrorContains(t, err, `take "short"`)
-		_, err = b.Check(short)
-		require.ErrorIs(t, err, throttr.ErrScale)
-		_, err = b.Check(large)
-		require.NoError(t, err)
+		takes := []throttr.Take{large.For("k", 1), short.For("short", 1)}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = b.Peek(ended, "k", large, 0)
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, b.Reset(t.Context(), "k", large), throttr.ErrUnavailable)
-		_, err = b.Set(t.Context(), "k", large, 1)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		_, err = b.Charge(t.Context(), "k", large, 1)
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		_, err = b.Delete(t.Context(), "k")
-		require.ErrorIs(t, err, throttr.ErrUnavailable)
-
+		_, err := b.Check(large)
+		require.NoError(t, err)
+		for _, c := range []struct {
+			call func(ctx context.Context) error
+			want error
+		}{
+			{func(context.Context) error { _, err := b.Check(short); return err }, throttr.ErrScale},
+			{func(ctx context.Context) error { _, err := b.Hit(ctx, "k", short, 1); return err }, throttr.ErrScale},
+			{func(ctx context.Context) error { _, err := b.Delete(ctx, "k", time.Minute, 60); return err }, throttr.ErrScale},
+			{func(ctx context.Context) error { _, err := b.TakeAll(ctx, takes, make([]window.Window, 2)); return err }, throttr.ErrScale},
+			{func(context.Context) error { _, err := b.Peek(ended, "k", large, 0); return err }, context.Canceled},
+			{func(ctx context.Context) error { return b.Reset(ctx, "k", large) }, throttr.ErrUnavailable},
+			{func(ctx context.Context) error { _, err := b.Set(ctx, "k", large, 1); return err }, throttr.ErrUnavailable},
+			{func(ctx context.Context) error { _, err := b.Charge(ctx, "k", large, 1); return err }, throttr.ErrUnavailable},
+			{func(ctx context.Context) error { _, err := b.Delete(ctx, "k"); return err }, throttr.ErrUnavailable},
+		} {
+			require.ErrorIs(t, c.call(t.Context()), c.want)
+		}
+		_, err = b.TakeAll(t.Context(), takes, make([]window.Window, 2))
+		require.ErrorContains(t, err, `take "short"`)
 		srv.Refuse(false)
 		time.Sleep(time.Second)
 		_, err = b.Check(large)

@@ -19,6 +19,7 @@ import (
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/mockserver"
@@ -56,79 +57,77 @@ func TestAnOutageCostsMilliseconds(t *testing.T) {
 	for name, fault := range map[string]fault{
 		"hangs": hangs, "down": isDown, "refuses": refuses, "slow": isSlow, "read-only": onlyReads,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store, log := newDistant(t), &journal{}
-				store.be(near)
-				var events []throttr.Event
-				limiter := throttr.NewRateLimit(store, throttr.WithFallback(inProcess(t, memory.WithClock(time.Now))), throttr.WithLogger(log.logger()),
-					throttr.WithObserver(func(_ context.Context, e throttr.Event) {
-						if e.Kind == throttr.EventUnavailable || e.Kind == throttr.EventAvailable {
-							events = append(events, e)
+		testkit.Bubble(t, name, func(t *testing.T) {
+			store, log := newDistant(t), &journal{}
+			store.be(near)
+			var events []throttr.Event
+			limiter := throttr.NewRateLimit(store, throttr.WithFallback(inProcess(t, memory.WithClock(time.Now))), throttr.WithLogger(log.logger()),
+				throttr.WithObserver(func(_ context.Context, e throttr.Event) {
+					if e.Kind == throttr.EventUnavailable || e.Kind == throttr.EventAvailable {
+						events = append(events, e)
+					}
+				}))
+			var calls sync.WaitGroup
+			var degraded, denied, goroutines atomic.Int64
+			one, other := decisions["hit"], decisions["take all"]
+			hits := func(d, atMost time.Duration) {
+				for begun := time.Now(); time.Since(begun) < d; time.Sleep(500 * time.Microsecond) {
+					goroutines.Store(max(goroutines.Load(), int64(runtime.NumGoroutine())))
+					one, other = other, one
+					decide := one
+					calls.Go(func() {
+						called := time.Now()
+						res, err := decide(t.Context(), limiter, throttr.Limit{Max: 10_000, Scale: time.Hour}, 1)
+						if err != nil || time.Since(called) > atMost {
+							t.Errorf("%v after %v", err, time.Since(called))
 						}
-					}))
-				var calls sync.WaitGroup
-				var degraded, denied, goroutines atomic.Int64
-				one, other := decisions["hit"], decisions["take all"]
-				hits := func(d, atMost time.Duration) {
-					for begun := time.Now(); time.Since(begun) < d; time.Sleep(500 * time.Microsecond) {
-						goroutines.Store(max(goroutines.Load(), int64(runtime.NumGoroutine())))
-						one, other = other, one
-						decide := one
-						calls.Go(func() {
-							called := time.Now()
-							res, err := decide(t.Context(), limiter, throttr.Limit{Max: 10_000, Scale: time.Hour}, 1)
-							if err != nil || time.Since(called) > atMost {
-								t.Errorf("%v after %v", err, time.Since(called))
-							}
-							if res.Degraded {
-								degraded.Add(1)
-							}
-							if !res.Allowed {
-								denied.Add(1)
-							}
-						})
-					}
+						if res.Degraded {
+							degraded.Add(1)
+						}
+						if !res.Allowed {
+							denied.Add(1)
+						}
+					})
 				}
-				hits(time.Second, time.Millisecond)
-				require.Zero(t, degraded.Load())
-				store.be(fault)
-				hits(260*time.Millisecond, 250*time.Millisecond)
-				before := goroutines.Swap(0)
-				// The call that tries what the store can write may take as long as all others before.
-				hits(9740*time.Millisecond, map[bool]time.Duration{true: 250 * time.Millisecond, false: 0}[name == "slow"])
-				require.LessOrEqual(t, goroutines.Load(), before+100, "nothing is left behind")
-				asked := store.asked.Load()
-				store.be(near)
-				hits(650*time.Millisecond, time.Millisecond) // a trial that hangs for 250 ms, and a pause
-				counted := degraded.Load()
-				hits(time.Second, time.Millisecond)
-				calls.Wait()
-				require.Equal(t, counted, degraded.Load(), "the store counts again")
-				require.Greater(t, counted, int64(20_000))
-				require.Less(t, asked, int64(2000+520+60), "the store is spared")
+			}
+			hits(time.Second, time.Millisecond)
+			require.Zero(t, degraded.Load())
+			store.be(fault)
+			hits(260*time.Millisecond, 250*time.Millisecond)
+			before := goroutines.Swap(0)
+			// The call that tries what the store can write may take as long as all others before.
+			hits(9740*time.Millisecond, map[bool]time.Duration{true: 250 * time.Millisecond, false: 0}[name == "slow"])
+			require.LessOrEqual(t, goroutines.Load(), before+100, "nothing is left behind")
+			asked := store.asked.Load()
+			store.be(near)
+			hits(650*time.Millisecond, time.Millisecond) // a trial that hangs for 250 ms, and a pause
+			counted := degraded.Load()
+			hits(time.Second, time.Millisecond)
+			calls.Wait()
+			require.Equal(t, counted, degraded.Load(), "the store counts again")
+			require.Greater(t, counted, int64(20_000))
+			require.Less(t, asked, int64(2000+520+60), "the store is spared")
 
-				lines := log.entries(t)
-				require.Len(t, lines, 3)
-				require.EqualValues(t, 1, lines[0]["degraded"])
-				require.Equal(t, "throttr: the store is away", lines[1]["msg"])
-				require.Equal(t, "throttr: the store is back", lines[2]["msg"])
-				// A call that was refused while another closed the breaker may be counted after the line.
-				require.InDelta(t, degraded.Load()-1, lines[2]["degraded"], 4)
-				require.InDelta(t, denied.Load(), lines[2]["denied"], 4)
-				require.InDelta(t, 10e9, lines[2]["after"], 0.5e9)
-				for i, line := range lines {
-					require.Equal(t, "WARN", line["level"])
-					if i < 2 {
-						require.Equal(t, "fallback, or leave it to the caller", line["instead"])
-						require.NotEmpty(t, line["error"])
-					}
+			lines := log.entries(t)
+			require.Len(t, lines, 3)
+			require.EqualValues(t, 1, lines[0]["degraded"])
+			require.Equal(t, "throttr: the store is away", lines[1]["msg"])
+			require.Equal(t, "throttr: the store is back", lines[2]["msg"])
+			// A call that was refused while another closed the breaker may be counted after the line.
+			require.InDelta(t, degraded.Load()-1, lines[2]["degraded"], 4)
+			require.InDelta(t, denied.Load(), lines[2]["denied"], 4)
+			require.InDelta(t, 10e9, lines[2]["after"], 0.5e9)
+			for i, line := range lines {
+				require.Equal(t, "WARN", line["level"])
+				if i < 2 {
+					require.Equal(t, "fallback, or leave it to the caller", line["instead"])
+					require.NotEmpty(t, line["error"])
 				}
-				require.Len(t, events, 2)
-				require.Equal(t, throttr.EventUnavailable, events[0].Kind)
-				require.Error(t, events[0].Err)
-				require.Equal(t, throttr.EventAvailable, events[1].Kind)
-			})
+			}
+			require.Len(t, events, 2)
+			require.Equal(t, throttr.EventUnavailable, events[0].Kind)
+			require.Error(t, events[0].Err)
+			require.Equal(t, throttr.EventAvailable, events[1].Kind)
 		})
 	}
 }
@@ -186,8 +185,7 @@ func TestTheLinesOfAnOutageHaveNoKeys(t *testing.T) {
 				return cause
 			})
 			for range 4 {
-				_, err := limiter.Hit(t.Context(), "alice", time.Minute, 10)
-				require.NoError(t, err)
+				decided(t)(limiter.Hit(t.Context(), "alice", time.Minute, 10))
 			}
 			lines := log.entries(t)
 			require.Len(t, lines, 2)
@@ -209,8 +207,7 @@ func TestThePartsOfAStoreAreItsServers(t *testing.T) {
 	require.Equal(t, a.Addr()+","+b.Addr(), outage.Stores(leases))
 	for i := range 20 {
 		key := fmt.Sprint(i)
-		_, err := throttr.NewRateLimit(leases).Hit(t.Context(), key, time.Hour, 1000)
-		require.NoError(t, err)
+		decided(t)(throttr.NewRateLimit(leases).Hit(t.Context(), key, time.Hour, 1000))
 		part := outage.PartOf(leases, key)
 		require.Contains(t, strings.Join(servers[part].Keys(), " "), ":"+key)
 		require.Equal(t, part, outage.PartOf(opened, key))
@@ -246,8 +243,7 @@ func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 			} else if c.limit.Max > 0 {
 				require.Less(t, res.RetryAfter, throttr.Never, "the store may be back soon")
 			}
-			ok, results, err := limiter.TakeAll(t.Context(), c.limit.For(name+", all", c.n), c.limit.For(name+" of others", c.n))
-			require.NoError(t, err)
+			ok, results := allDecided(t)(limiter.TakeAll(t.Context(), c.limit.For(name+", all", c.n), c.limit.For(name+" of others", c.n)))
 			require.Equal(t, ok, results[0].Allowed && results[1].Allowed)
 		}
 		require.Equal(t, c.want, granted, name)
@@ -269,8 +265,7 @@ func TestDenialsOfAShareSayWhenTheStoreMayBeBack(t *testing.T) {
 		res, err := limiter.Take(t.Context(), "k", limit, 50) // more than a share ever has
 		require.NoError(t, err)
 		require.Equal(t, throttr.Result{Degraded: true, Limit: 25, RetryAfter: wait}, res)
-		_, results, err := limiter.TakeAll(t.Context(), limit.For("k", 50))
-		require.NoError(t, err)
+		_, results := allDecided(t)(limiter.TakeAll(t.Context(), limit.For("k", 50)))
 		require.Equal(t, res, results[0])
 	}
 }

@@ -142,8 +142,7 @@ func TestPoliciesDecideIfTheBackendFails(t *testing.T) {
 					require.Equal(t, want, res, "%v, %s", policy, call)
 				}
 				unlimited := throttr.Limit{Name: "u", Max: throttr.Unlimited, Scale: time.Minute}
-				_, results, err := limiter.TakeAll(t.Context(), unlimited.For("k", 1), limit.For("k", 3))
-				require.NoError(t, err)
+				_, results := allDecided(t)(limiter.TakeAll(t.Context(), unlimited.For("k", 1), limit.For("k", 3)))
 				require.False(t, results[0].Degraded, "no store is needed for it")
 				require.True(t, results[1].Degraded)
 			}
@@ -154,19 +153,15 @@ func TestPoliciesDecideIfTheBackendFails(t *testing.T) {
 func TestAllowHitsDeniesHitsThatNoWindowWouldAllow(t *testing.T) {
 	limiter := throttr.NewRateLimit(failing(t, errDown), throttr.WithPolicy(throttr.AllowHits))
 	bucket := throttr.Limit{Max: 5, Scale: time.Hour, Burst: 10, Algorithm: throttr.TokenBucket}
-	none, ten := throttr.Limit{Scale: time.Minute}, throttr.Limit{Max: 10, Scale: time.Minute}
-	for _, c := range []struct {
-		limit   throttr.Limit
-		n       uint64
-		allowed bool
-	}{
-		{none, 1, false}, {none, 0, false}, {ten, 11, false}, {ten, 10, true}, {ten, 0, true}, {bucket, 11, false}, {bucket, 10, true},
+	for limit, hits := range map[throttr.Limit]map[uint64]bool{
+		{Scale: time.Minute}: {0: false, 1: false}, {Max: 10, Scale: time.Minute}: {0: true, 10: true, 11: false}, bucket: {10: true, 11: false},
 	} {
-		res, err := limiter.HitN(t.Context(), "blocked", c.limit, c.n)
-		require.NoError(t, err)
-		require.Equal(t, c.allowed, res.Allowed, "a hit of %d, limit %v", c.n, c.limit)
-		require.Equal(t, c.allowed, res.Degraded, "no store is needed to deny it")
-		require.Equal(t, !c.allowed, res.RetryAfter == throttr.Never)
+		for n, allowed := range hits {
+			res := decided(t)(limiter.HitN(t.Context(), "blocked", limit, n))
+			require.Equal(t, allowed, res.Allowed, "a hit of %d, limit %v", n, limit)
+			require.Equal(t, allowed, res.Degraded, "no store is needed to deny it")
+			require.Equal(t, !allowed, res.RetryAfter == throttr.Never)
+		}
 	}
 }
 
@@ -209,7 +204,7 @@ type lateContext struct{ context.Context }
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Nanosecond), true }
 func (lateContext) Err() error                  { return nil }
 
-func TestPoliciesDoNotApplyIfTheContextHasEnded(t *testing.T) {
+func TestPoliciesDoNotApplyToOtherCallsOrIfTheContextHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -218,6 +213,10 @@ func TestPoliciesDoNotApplyIfTheContextHasEnded(t *testing.T) {
 			return err
 		}
 		for name, opts := range policies(t) {
+			limiter := throttr.NewRateLimit(failing(t, errDown), opts...)
+			_, err := limiter.Get(t.Context(), "k", time.Minute)
+			require.ErrorIs(t, err, errDown, "%s: it is no decision", name)
+			require.ErrorIs(t, limiter.Reset(t.Context(), "k", time.Minute), errDown, name)
 			require.ErrorIs(t, hit(canceled, failing(t, context.Canceled), opts...), context.Canceled, name)
 			require.ErrorIs(t, hit(canceled, failing(t, errDown), opts...), errDown, "%s: the cause is another one", name)
 			late := lateContext{t.Context()}
@@ -236,13 +235,4 @@ func TestPoliciesDoNotApplyIfTheContextHasEnded(t *testing.T) {
 		err := hit(ctx, failing(t, errDown), throttr.WithFallback(fallback), throttr.WithPolicy(throttr.AllowHits))
 		require.ErrorIs(t, err, context.Canceled, "it ends during the fallback")
 	})
-}
-
-func TestPoliciesApplyToDecisionsOnly(t *testing.T) {
-	for name, opts := range policies(t) {
-		limiter := throttr.NewRateLimit(failing(t, errDown), opts...)
-		_, err := limiter.Get(t.Context(), "k", time.Minute)
-		require.ErrorIs(t, err, errDown, name)
-		require.ErrorIs(t, limiter.Reset(t.Context(), "k", time.Minute), errDown, name)
-	}
 }

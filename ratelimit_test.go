@@ -33,8 +33,7 @@ func TestAChargeIsNeverTooLarge(t *testing.T) {
 	limiter := throttr.NewRateLimit(inProcess(t))
 	for _, limit := range []throttr.Limit{{Max: 10, Scale: time.Hour}, {Name: "none", Scale: time.Hour}} {
 		for i := range uint64(2) {
-			res, err := limiter.Charge(t.Context(), "k", limit, 12)
-			require.NoError(t, err)
+			res := decided(t)(limiter.Charge(t.Context(), "k", limit, 12))
 			require.False(t, res.Allowed)
 			require.EqualValues(t, 12*(i+1), res.Count)
 		}

@@ -63,23 +63,6 @@ func TestScoresNeverChange(t *testing.T) {
 	}
 }
 
-func TestKeysSpreadEvenlyOverServers(t *testing.T) {
-	const keys = 50_000
-	for _, format := range []string{"%d", "user:%d", "%08x", "tenant/%d/requests per minute"} {
-		for _, n := range []int{2, 3, 10} {
-			r := newRendezvous(numbered(n))
-			counts := make([]int, n)
-			for i := range keys {
-				counts[r.pick(fmt.Sprintf(format, i))]++
-			}
-			for i, c := range counts {
-				// 5 % is over 3 standard deviations even where there are ten servers.
-				require.InEpsilon(t, keys/n, c, 0.05, "server %d of %d, keys like %q", i, n, format)
-			}
-		}
-	}
-}
-
 // The order of the servers does not matter.
 func TestRemovingAServerMovesOnlyItsOwnKeys(t *testing.T) {
 	servers := numbered(6)

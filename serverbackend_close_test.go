@@ -20,8 +20,7 @@ import (
 
 func TestCloseOfABackendRemovesItsEndedWindowsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		srv, client := testkit.Start[uint16](t, throttr.Config{})
 		backend, other := client.Backend(), client.Backend()
 		limiter := throttr.NewRateLimit(backend)
 		testkit.Hits(t, limiter, 1, "over", time.Second, 5)
@@ -59,8 +58,7 @@ func TestCloseOfABackendRemovesItsEndedWindowsOnly(t *testing.T) {
 // has removed its records.
 func TestClientCloseWaitsForABackendThatCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		srv, client := testkit.Start[uint16](t, throttr.Config{})
 		backend := client.Backend()
 		for i := range 100 {
 			testkit.Hits(t, throttr.NewRateLimit(backend), 1, fmt.Sprint(i), time.Second, 5)
@@ -77,8 +75,7 @@ func TestClientCloseWaitsForABackendThatCloses(t *testing.T) {
 
 // A closed backend leaves no goroutine, and its client no longer refers to it.
 func TestClosedBackendIsFreed(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	_, client := testkit.Start[uint16](t, throttr.Config{})
 	before := len(testkit.Stacks())
 	freed := func() weak.Pointer[throttr.ServerBackend] {
 		backend := client.Backend()
@@ -101,8 +98,7 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 		throttr.ParkingNever: 2 * time.Second, throttr.ParkingAlways: 0, // the rest of the window, and two guards
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := testkit.InMemory(t)
-			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{Parking: parking}))
+			srv, client := testkit.Start[uint16](t, throttr.Config{Parking: parking})
 			limiter := throttr.NewRateLimit(client.Backend())
 			testkit.Hits(t, limiter, 1, "long", time.Minute, 5)
 			testkit.Hits(t, limiter, 1, "short", time.Second, 5)
@@ -125,8 +121,7 @@ func TestCloseWaitsForWindowsThatAreOverSoon(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 3000
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{}))
+		srv, client := testkit.Start[uint16](t, throttr.Config{})
 		limiter := throttr.NewRateLimit(client.Backend())
 		for i := range keys {
 			testkit.Hits(t, limiter, 1, fmt.Sprint(i), time.Minute, 5)

@@ -46,8 +46,7 @@ func TestReservationIsSettledWithWhatWasUsed(t *testing.T) {
 
 	// Windows of different keys have different IDs.
 	for n, key := range []string{"first", "second"} {
-		_, err := limiter.Take(t.Context(), key, tenAMinute, uint64(n+1))
-		require.NoError(t, err)
+		decided(t)(limiter.Take(t.Context(), key, tenAMinute, uint64(n+1)))
 		clock.Advance(10 * time.Second)
 	}
 	rv = reserve(t, limiter, tenAMinute.For("first", 5), tenAMinute.For("second", 5))
@@ -113,12 +112,7 @@ func TestReservationIsSettledOnceByManyGoroutines(t *testing.T) {
 }
 
 func TestGiveBackOfUnknownOutcomeIsNotRepeated(t *testing.T) {
-	lost := fault(func(_ context.Context, c call) error {
-		if c.name == "give back" {
-			return errors.New("no answer")
-		}
-		return nil
-	})
+	lost := noGiveBack(errors.New("no answer"))
 	for _, done := range []bool{false, true} {
 		store := newDistant(t)
 		limiter := throttr.NewRateLimit(store)
@@ -198,17 +192,12 @@ func TestAPanicIsTheCallers(t *testing.T) {
 	require.EqualValues(t, 5, count(t, limiter, "c", time.Minute))
 }
 
-// givesNothingBack is a backend that fails to give back.
-type givesNothingBack struct{ throttr.Backend }
-
-func (givesNothingBack) GiveBack(context.Context, string, throttr.Limit, uint64, int64) (bool, error) {
-	return false, throttr.ErrUnavailable
-}
-
 // The error of a limit is returned, whatever stands before it, and that of a shadow limit is not.
 func TestErrorsOfSettlingAreThoseOfTheirLimits(t *testing.T) {
 	var seen recorder
-	limiter := throttr.NewRateLimit(givesNothingBack{inProcess(t)}, throttr.WithObserver(seen.observe))
+	store := newDistant(t)
+	store.be(noGiveBack(throttr.ErrUnavailable))
+	limiter := throttr.NewRateLimit(store, throttr.WithObserver(seen.observe))
 	shadow := throttr.Limit{Name: "shadow", Max: 10, Scale: time.Minute, Shadow: true}
 	unlimited := throttr.Limit{Max: throttr.Unlimited, Scale: time.Hour}
 	rv := reserve(t, limiter, shadow.For("k", 1), unlimited.For("k", 1), tenAMinute.For("k", 1))

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 )
 
@@ -19,9 +19,7 @@ func TestAShadowLimitCountsAndDeniesNothing(t *testing.T) {
 	for name, call := range withPeek() {
 		for _, algorithm := range []throttr.Algorithm{throttr.FixedWindow, throttr.TokenBucket} {
 			for _, observed := range []bool{false, true} {
-				t.Run(fmt.Sprint(name, "/", algorithm, "/", observed), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { testShadow(t, name, call, algorithm, observed) })
-				})
+				testkit.Bubble(t, fmt.Sprint(name, "/", algorithm, "/", observed), func(t *testing.T) { testShadow(t, name, call, algorithm, observed) })
 			}
 		}
 	}
@@ -33,10 +31,8 @@ func testShadow(t *testing.T, name string, call decision, algorithm throttr.Algo
 	if observed {
 		opts = append(opts, throttr.WithObserver(seen.observe))
 	}
-	newLimiter := func() *throttr.RateLimit {
-		return throttr.NewRateLimit(inProcess(t, memory.WithClock(time.Now)), opts...)
-	}
-	shadowed, enforced := newLimiter(), newLimiter()
+	shadowed := throttr.NewRateLimit(inProcess(t, memory.WithClock(time.Now)), opts...)
+	enforced := throttr.NewRateLimit(inProcess(t, memory.WithClock(time.Now)))
 	limit := throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Algorithm: algorithm}
 	shadow := limit
 	shadow.Shadow = true
@@ -48,37 +44,28 @@ func testShadow(t *testing.T, name string, call decision, algorithm throttr.Algo
 		require.NoError(t, err)
 		require.True(t, res.Allowed)
 		require.Zero(t, res.RetryAfter)
-		seen.mu.Lock()
-		events := seen.events
-		seen.events, seen.ctxs = nil, nil
-		seen.mu.Unlock()
 		if observed && name != "peek" {
-			require.Len(t, events, 1)
-			require.Equal(t, shadow, events[0].Limit)
-			require.Equal(t, i < 3, events[0].Kind == throttr.EventAllowed, events[0].Kind)
-			require.Equal(t, i >= 3, events[0].Kind == throttr.EventWouldDeny, events[0].Kind)
-			require.Equal(t, i < 3, events[0].Result.Allowed)
-			require.Equal(t, i >= 3, events[0].Result.RetryAfter > 0)
+			e := seen.last(t)
+			require.Equal(t, shadow, e.Limit)
+			require.Equal(t, map[bool]throttr.EventKind{true: throttr.EventAllowed, false: throttr.EventWouldDeny}[i < 3], e.Kind)
+			require.Equal(t, i < 3, e.Result.Allowed)
+			require.Equal(t, i >= 3, e.Result.RetryAfter > 0)
 		}
 		want, err := call(ctx, enforced, limit, 3)
 		if err == nil {
 			require.Equal(t, want.Count, res.Count)
 		}
-		seen.events, seen.ctxs = nil, nil
 		cancel()
 	}
 	require.Zero(t, time.Since(begun), "nothing waits")
 	for _, l := range []throttr.Limit{limit, shadow} { // one count
-		a, err := shadowed.Peek(t.Context(), "k", l, 0)
-		require.NoError(t, err)
-		b, err := enforced.Peek(t.Context(), "k", limit, 0)
-		require.NoError(t, err)
+		a := decided(t)(shadowed.Peek(t.Context(), "k", l, 0))
+		b := decided(t)(enforced.Peek(t.Context(), "k", limit, 0))
 		require.Equal(t, b.Count, a.Count)
 		require.Equal(t, b.Remaining, a.Remaining)
 	}
 	require.NoError(t, shadowed.Forget(t.Context(), "k", shadow))
-	res, err := shadowed.Peek(t.Context(), "k", limit, 0)
-	require.NoError(t, err)
+	res := decided(t)(shadowed.Peek(t.Context(), "k", limit, 0))
 	require.Zero(t, res.Count)
 }
 
@@ -114,20 +101,18 @@ func TestShadowLimitsBesideOthers(t *testing.T) {
 		strict := throttr.Limit{Name: "new", Max: 5, Scale: time.Minute, Shadow: true}
 		tiny := throttr.Limit{Name: "tiny", Max: 1, Scale: time.Minute, Shadow: true}
 		count := func(l throttr.Limit) uint64 {
-			res, err := limiter.Peek(ctx, "k", l, 0)
-			require.NoError(t, err)
+			res := decided(t)(limiter.Peek(ctx, "k", l, 0))
 			return res.Count
 		}
 		kinds := func() (kinds []string) {
 			for _, e := range seen.events {
 				kinds = append(kinds, e.Limit.Name+" "+e.Kind.String())
 			}
-			seen.events, seen.ctxs = nil, nil
+			seen.events = nil
 			return kinds
 		}
 		takes := []throttr.Take{strict.For("k", 4), old.For("k", 4), tiny.For("k", 2)}
-		ok, results, err := limiter.TakeAll(ctx, takes...)
-		require.NoError(t, err)
+		ok, results := allDecided(t)(limiter.TakeAll(ctx, takes...))
 		require.True(t, ok)
 		require.True(t, results[0].Allowed && results[1].Allowed && results[2].Allowed)
 		require.EqualValues(t, 1, results[0].Remaining)
@@ -136,8 +121,7 @@ func TestShadowLimitsBesideOthers(t *testing.T) {
 		rv := reserve(t, limiter, takes...)
 		require.Equal(t, []string{"old allowed", "new would deny", "tiny would deny"}, kinds())
 		require.EqualValues(t, 4, count(strict), "what would be denied is not counted")
-		ok, results, err = limiter.TakeAll(ctx, takes...)
-		require.NoError(t, err)
+		ok, results = allDecided(t)(limiter.TakeAll(ctx, takes...))
 		require.False(t, ok)
 		require.True(t, results[0].Allowed)
 		require.False(t, results[1].Allowed)
@@ -147,7 +131,7 @@ func TestShadowLimitsBesideOthers(t *testing.T) {
 		require.EqualValues(t, 5, count(old))
 		require.EqualValues(t, 4, count(strict), "nothing of it is given back")
 
-		rv, err = limiter.WaitAll(ctx, old.For("k", 5), strict.For("k", 1))
+		rv, err := limiter.WaitAll(ctx, old.For("k", 5), strict.For("k", 1))
 		require.NoError(t, err)
 		require.EqualValues(t, 5, count(strict))
 		require.NoError(t, rv.Cancel(ctx))

@@ -17,8 +17,7 @@ import (
 )
 
 func TestSubscribeChecksItsArguments(t *testing.T) {
-	srv := mockserver.RunT(t)
-	client := testkit.Connect[uint16](t, srv, throttr.Config{})
+	srv, client := testkit.Start[uint16](t, throttr.Config{})
 	ctx := t.Context()
 	for text, call := range map[string]func(){
 		"throttr: Client.Subscribe: option 1 is nil":       func() { client.Subscribe(ctx, "c", nil) },

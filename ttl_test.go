@@ -15,23 +15,14 @@ import (
 
 // The mock server reports a violation for each TTL that would lock up a real server (H13).
 
-// forEachSize runs a test for each value size.
-func forEachSize(t *testing.T, u8, u16, u32, u64 func(*testing.T)) {
-	t.Run("uint8", u8)
-	t.Run("uint16", u16)
-	t.Run("uint32", u32)
-	t.Run("uint64", u64)
-}
-
 var units = []codec.Unit{codec.Nanoseconds, codec.Microseconds, codec.Milliseconds, codec.Seconds, codec.Minutes, codec.Hours}
 
 func TestInvalidTTLIsRejected(t *testing.T) {
-	forEachSize(t, testInvalidTTL[uint8], testInvalidTTL[uint16], testInvalidTTL[uint32], testInvalidTTL[uint64])
+	testkit.ForEachSize(t, testInvalidTTL[uint8], testInvalidTTL[uint16], testInvalidTTL[uint32], testInvalidTTL[uint64])
 }
 
 func testInvalidTTL[T codec.Value](t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := testkit.Connect[T](t, srv, throttr.Config{})
+	srv, client := testkit.Start[T](t, throttr.Config{}, mockserver.WithVirtualClock())
 	for _, unit := range append(units, 0, 7, 255) {
 		for _, amount := range []T{0, 1, ^T(0) / 2, ^T(0) - 1, ^T(0)} {
 			ttl := codec.TTL[T]{Amount: amount, Unit: unit}
@@ -64,12 +55,11 @@ func testInvalidTTL[T codec.Value](t *testing.T) {
 }
 
 func TestTTLChangesAreBounded(t *testing.T) {
-	forEachSize(t, testTTLChanges[uint8], testTTLChanges[uint16], testTTLChanges[uint32], testTTLChanges[uint64])
+	testkit.ForEachSize(t, testTTLChanges[uint8], testTTLChanges[uint16], testTTLChanges[uint32], testTTLChanges[uint64])
 }
 
 func testTTLChanges[T codec.Value](t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := testkit.Connect[T](t, srv, throttr.Config{})
+	srv, client := testkit.Start[T](t, throttr.Config{}, mockserver.WithVirtualClock())
 	amounts := []T{0, 1, 99, 100, 101, 150, ^T(0) / 2, ^T(0) - 101, ^T(0) - 99, ^T(0) - 1, ^T(0)}
 	for _, unit := range units[2:] { // finer ones end too soon
 		for _, change := range []codec.Change{codec.Patch, codec.Increase, codec.Decrease} {
@@ -100,12 +90,11 @@ func testTTLChanges[T codec.Value](t *testing.T) {
 }
 
 func TestTTLChangesOfABatchAreBounded(t *testing.T) {
-	forEachSize(t, testTTLChangesOfABatch[uint8], testTTLChangesOfABatch[uint16], testTTLChangesOfABatch[uint32], testTTLChangesOfABatch[uint64])
+	testkit.ForEachSize(t, testTTLChangesOfABatch[uint8], testTTLChangesOfABatch[uint16], testTTLChangesOfABatch[uint32], testTTLChangesOfABatch[uint64])
 }
 
 func testTTLChangesOfABatch[T codec.Value](t *testing.T) {
-	srv := mockserver.RunT(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithVirtualClock())
-	client := testkit.Connect[T](t, srv, throttr.Config{})
+	srv, client := testkit.Start[T](t, throttr.Config{}, mockserver.WithVirtualClock())
 	for _, change := range []codec.Change{codec.Patch, codec.Increase, codec.Decrease} {
 		for _, amount := range []T{0, 1, 100, ^T(0)} {
 			var b throttr.Batch[T]

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/internal/testkit"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
@@ -247,7 +248,7 @@ func TestWaitAllFailsAtOnceBecauseOfOneLimit(t *testing.T) {
 
 		rv, err = limiter.WaitAll(ctx, requests.For("k", 1), tokens.For("k", 60))
 		require.NoError(t, err)
-		seen.events, seen.ctxs = nil, nil
+		seen.events = nil
 		_, err = limiter.WaitAll(ctx, requests.For("k", 1), tokens.For("k", 50))
 		var late *throttr.DeadlineError
 		require.ErrorAs(t, err, &late)
@@ -257,8 +258,7 @@ func TestWaitAllFailsAtOnceBecauseOfOneLimit(t *testing.T) {
 		require.Equal(t, "tokens", e.Limit.Name)
 		require.Equal(t, throttr.EventDenied, e.Kind)
 		require.Equal(t, time.Minute, e.Result.RetryAfter)
-		res, err := limiter.Peek(ctx, "k", requests, 0)
-		require.NoError(t, err)
+		res := decided(t)(limiter.Peek(ctx, "k", requests, 0))
 		require.EqualValues(t, 1, res.Count)
 
 		require.NoError(t, rv.Commit(ctx, 1, 50))
@@ -278,8 +278,7 @@ func TestWaitAllFailsAtOnceBecauseOfOneLimit(t *testing.T) {
 func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		limit := throttr.Limit{Max: 1, Scale: time.Hour}
-		_, _, err := limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 1))
-		require.NoError(t, err)
+		allDecided(t)(limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 1)))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 2 {
@@ -290,7 +289,7 @@ func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		_, err = limiter.WaitAll(ctx, limit.For("a", 1), limit.For("b", 1))
+		_, err := limiter.WaitAll(ctx, limit.For("a", 1), limit.For("b", 1))
 		require.ErrorIs(t, err, throttr.ErrOverloaded)
 		require.NoError(t, limiter.Forget(ctx, "a", limit))
 		short, stop := context.WithTimeout(ctx, time.Second)
@@ -415,34 +414,31 @@ var oneASecond = throttr.Limit{Max: 10, Scale: 10 * time.Second, Algorithm: thro
 
 func TestWaitingCallersHaveTheirTurns(t *testing.T) {
 	for _, c := range waits {
-		t.Run(c.why, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newDistant(t)
-				limiter := throttr.NewRateLimit(store)
-				if c.taken > 0 {
-					_, err := limiter.Take(t.Context(), "k", c.limit, c.taken)
-					require.NoError(t, err)
+		testkit.Bubble(t, c.why, func(t *testing.T) {
+			store := newDistant(t)
+			limiter := throttr.NewRateLimit(store)
+			if c.taken > 0 {
+				decided(t)(limiter.Take(t.Context(), "k", c.limit, c.taken))
+			}
+			store.answer(func(_ context.Context, made call) error {
+				if made.name == "take" {
+					time.Sleep(c.lag)
 				}
-				store.answer(func(_ context.Context, made call) error {
-					if made.name == "take" {
-						time.Sleep(c.lag)
-					}
-					return nil
-				})
-				begun := time.Now()
-				by := limiter
-				if c.byOthers {
-					by = throttr.NewRateLimit(store)
-				}
-				if c.reset > 0 {
-					time.AfterFunc(c.reset, func() { require.NoError(t, by.Forget(t.Context(), "k", c.limit)) })
-				}
-				var all sync.WaitGroup
-				for _, w := range c.callers {
-					all.Go(func() { w.wait(t, limiter, c.limit, begun) })
-				}
-				all.Wait()
+				return nil
 			})
+			begun := time.Now()
+			by := limiter
+			if c.byOthers {
+				by = throttr.NewRateLimit(store)
+			}
+			if c.reset > 0 {
+				time.AfterFunc(c.reset, func() { require.NoError(t, by.Forget(t.Context(), "k", c.limit)) })
+			}
+			var all sync.WaitGroup
+			for _, w := range c.callers {
+				all.Go(func() { w.wait(t, limiter, c.limit, begun) })
+			}
+			all.Wait()
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/throttr-go/throttr"
@@ -45,6 +46,15 @@ func InMemory(t testing.TB, opts ...mockserver.Option) *mockserver.Server {
 		mockserver.WithHazard(mockserver.StrayUnit, true), mockserver.WithAddr("memory", "memory:1"),
 	}
 	return mockserver.RunT(t, append(all, opts...)...)
+}
+
+// Start starts a server in memory, and returns it with a client of it.
+func Start[T codec.Value](
+	t testing.TB, cfg throttr.Config, opts ...mockserver.Option,
+) (*mockserver.Server, *throttr.Client[T]) {
+	t.Helper()
+	srv := InMemory(t, append([]mockserver.Option{mockserver.WithValueSize(codec.Size[T]())}, opts...)...)
+	return srv, Connect[T](t, srv, Over(srv, cfg))
 }
 
 // Over returns cfg with a Dial that connects to srv in memory.
@@ -160,4 +170,20 @@ func Encode(t testing.TB, f codec.Frame) []byte {
 func SafeToRetry(err error) bool {
 	var failed *throttr.RequestError
 	return errors.As(err, &failed) && failed.SafeToRetry()
+}
+
+// Bubble runs a subtest in a bubble of testing/synctest.
+func Bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// ForEachSize runs a test for each value size, each in a bubble.
+func ForEachSize(t *testing.T, tests ...func(*testing.T)) {
+	for i, test := range tests {
+		t.Run(fmt.Sprintf("uint%d", 8<<i), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, test)
+		})
+	}
 }

@@ -13,10 +13,9 @@ import (
 
 // executions records what a server executes.
 type executions struct {
-	mu        sync.Mutex                   // guards what follows
-	requests  map[string][]mockserver.Exec // by op and key, without the requests themselves
-	assigned  map[windowCount]int          // how many hits the server gave each count to
-	increased map[string]int               // how much was added, by the key of the window
+	mu       sync.Mutex                   // guards what follows
+	requests map[string][]mockserver.Exec // by op and key, without the requests themselves
+	assigned map[windowCount]int          // how many hits the server gave each count to
 }
 
 // windowCount is a count of the window of a key.
@@ -30,7 +29,7 @@ func (x *executions) observe(e mockserver.Exec) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.requests == nil {
-		x.requests, x.assigned, x.increased = map[string][]mockserver.Exec{}, map[windowCount]int{}, map[string]int{}
+		x.requests, x.assigned = map[string][]mockserver.Exec{}, map[windowCount]int{}
 	}
 	switch r := e.Request.(type) {
 	case codec.Subscribe:
@@ -54,7 +53,6 @@ func (x *executions) count(e mockserver.Exec, n uint16) {
 	if !ok || !e.Status {
 		return
 	}
-	x.increased[name.Key] += int(n)
 	for i := range uint64(n) {
 		x.assigned[windowCount{name.Key, math.MaxUint16 - e.Quota - i}]++
 	}
@@ -68,10 +66,15 @@ func (x *executions) assignments(c windowCount) int {
 }
 
 // added returns how much was added to the windows of key.
-func (x *executions) added(key string) int {
+func (x *executions) added(key string) (n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.increased[key]
+	for c, hits := range x.assigned {
+		if c.key == key {
+			n += hits
+		}
+	}
+	return n
 }
 
 // of returns the executions of a request.

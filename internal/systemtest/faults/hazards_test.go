@@ -26,18 +26,17 @@ import (
 // A reset before the first response kills a server (H15). RunT fails for one.
 func TestNothingIsResetBeforeTheServerHasAcceptedIt(t *testing.T) {
 	const patience = 300 * time.Millisecond // enough to connect on a busy machine
-	for name, use := range map[string]func(ctx context.Context, client *throttr.Client[uint16]){
-		"request":      func(ctx context.Context, client *throttr.Client[uint16]) { client.Query(ctx, "k") },
-		"listing":      func(ctx context.Context, client *throttr.Client[uint16]) { readList(ctx, client) },
-		"subscription": func(ctx context.Context, client *throttr.Client[uint16]) { client.Subscribe(ctx, "c") },
-		"hit": func(ctx context.Context, client *throttr.Client[uint16]) {
-			throttr.NewRateLimit(client.Backend()).Hit(ctx, "k", time.Minute, 5)
-		},
+	type client = throttr.Client[uint16]
+	for name, use := range map[string]func(ctx context.Context, c *client){
+		"request":      func(ctx context.Context, c *client) { c.Query(ctx, "k") },
+		"listing":      func(ctx context.Context, c *client) { testkit.Collect(t, c.List(ctx)) },
+		"subscription": func(ctx context.Context, c *client) { c.Subscribe(ctx, "c") },
+		"hit":          func(ctx context.Context, c *client) { throttr.NewRateLimit(c.Backend()).Hit(ctx, "k", time.Minute, 5) },
 	} {
-		for step, end := range map[string]func(cancel func(), client *throttr.Client[uint16]){
-			"cancel":  func(cancel func(), _ *throttr.Client[uint16]) { cancel() },
-			"close":   func(_ func(), client *throttr.Client[uint16]) { client.Close() },
-			"timeout": func(func(), *throttr.Client[uint16]) { time.Sleep(patience + 10*time.Millisecond) },
+		for step, end := range map[string]func(cancel func(), c *client){
+			"cancel":  func(cancel func(), _ *client) { cancel() },
+			"close":   func(_ func(), c *client) { c.Close() },
+			"timeout": func(func(), *client) { time.Sleep(patience + 10*time.Millisecond) },
 		} {
 			t.Run(name+"/"+step, func(t *testing.T) {
 				t.Parallel() // they mostly wait
@@ -64,12 +63,6 @@ func TestNothingIsResetBeforeTheServerHasAcceptedIt(t *testing.T) {
 				require.Eventually(t, func() bool { return srv.Conns() == 0 }, 5*time.Second, time.Millisecond)
 			})
 		}
-	}
-}
-
-// readList reads a listing to its end.
-func readList(ctx context.Context, client *throttr.Client[uint16]) {
-	for range client.List(ctx) {
 	}
 }
 
@@ -109,7 +102,6 @@ func TestNoResponseIsLeftUnread(t *testing.T) {
 			require.NoError(t, client.Close(), "with requests in flight, in every other round")
 			cancel()
 			users.Wait()
-			_, err = sub.Next(t.Context())
 			for err == nil {
 				_, err = sub.Next(t.Context())
 			}
@@ -184,8 +176,7 @@ func refusing(srv *mockserver.Server) func(ctx context.Context, network, address
 func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bands, _ := slot.BandsFor(time.Minute, math.MaxUint16)
-		srv := testkit.InMemory(t)
-		client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxConns: 1, MaxRetries: -1}))
+		srv, client := testkit.Start[uint16](t, throttr.Config{MaxConns: 1, MaxRetries: -1})
 		limiter := testkit.NewRateLimit(client.Backend())
 		testkit.Hits(t, limiter, 1, "k", time.Minute, 5)
 		time.Sleep(time.Second) // for the sweeper, which also makes QUERYs

@@ -104,20 +104,13 @@ func (s *scenario) inject(f mockserver.Fault) (remove func()) {
 
 // every calls f now, and then at each interval until stop is called.
 func (s *scenario) every(interval time.Duration, f func()) (stop func()) {
-	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		for {
+		for ; ctx.Err() == nil; time.Sleep(interval) {
 			f()
-			select {
-			case <-tick.C:
-			case <-done:
-				return
-			}
 		}
 	}()
-	return func() { close(done) }
+	return cancel
 }
 
 // publish returns a function that sends n messages to every connection.

@@ -16,14 +16,11 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 	fails(t)(found(s.client.Channel(s.ctx, channel)))
 	fails(t)(s.client.Publish(s.ctx, channel, []byte("no subscriber")))
 
-	first, second := s.subscribe(t, channel), s.subscribe(t, channel)
+	first, second := testkit.Subscribe(t, s.client, channel), testkit.Subscribe(t, s.client, channel)
 	for _, payload := range []string{"hello", "", "\x00\x01\x19"} {
 		succeeds(t)(s.client.Publish(s.ctx, channel, []byte(payload)))
 		for _, sub := range []*pubsub.Subscription{first, second} {
-			m, err := sub.Next(s.ctx)
-			require.NoError(t, err)
-			require.Equal(t, []string{s.addr, channel, payload}, []string{m.Server, m.Channel, string(m.Payload)})
-			require.False(t, m.Gap)
+			require.Equal(t, pubsub.Message{Server: s.addr, Channel: channel, Payload: []byte(payload)}, testkit.Next(t, sub))
 		}
 	}
 
@@ -42,21 +39,10 @@ func testSubscriptions[T codec.Value](t *testing.T, s *suite[T]) {
 
 	first.Close()
 	succeeds(t)(s.client.Publish(s.ctx, channel, []byte("last")))
-	m, err := second.Next(s.ctx)
-	require.NoError(t, err)
-	require.Equal(t, "last", string(m.Payload), "no message is received twice")
+	require.Equal(t, "last", string(testkit.Next(t, second).Payload), "no message is received twice")
 	second.Close()
 	require.Eventually(t, func() bool {
 		_, ok, err := s.client.Channel(s.ctx, channel)
 		return !ok && err == nil
 	}, 10*time.Second, time.Millisecond, "UNSUBSCRIBE")
-}
-
-// subscribe returns a subscription that is closed at the end of the test.
-func (s *suite[T]) subscribe(t *testing.T, channel string) *pubsub.Subscription {
-	t.Helper()
-	sub, err := s.client.Subscribe(s.ctx, channel)
-	require.NoError(t, err)
-	t.Cleanup(func() { sub.Close() })
-	return sub
 }

@@ -3,7 +3,6 @@ package limiter_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,9 +22,7 @@ var farScales = []time.Duration{
 func TestWindowsOnServersFarAway(t *testing.T) {
 	for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		for _, scale := range farScales {
-			t.Run(fmt.Sprintf("%v away, scale %v", trip, scale), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { testFarAway(t, trip, scale) })
-			})
+			testkit.Bubble(t, fmt.Sprintf("%v away, scale %v", trip, scale), func(t *testing.T) { testFarAway(t, trip, scale) })
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -36,9 +35,7 @@ func TestFloodNeverExceedsTheLimit(t *testing.T) {
 	for _, lateExpiry := range []bool{false, true} {
 		f := flood{time.Second, max(testkit.Fewer(5*time.Second), 3*time.Second), lateExpiry}
 		run := func(size string, test func(*testing.T, flood)) {
-			t.Run(fmt.Sprintf("%s/lateExpiry=%v", size, lateExpiry), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { test(t, f) })
-			})
+			testkit.Bubble(t, fmt.Sprintf("%s/lateExpiry=%v", size, lateExpiry), func(t *testing.T) { test(t, f) })
 		}
 		run("uint8", testFlood[uint8])
 		if !testkit.Thorough() && !lateExpiry {

@@ -49,22 +49,20 @@ func TestRecordsOfManyKeysAreRemovedFromServersFarAway(t *testing.T) {
 		if race.Enabled {
 			test.keys /= 4
 		}
-		t.Run(fmt.Sprint(test), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t, mockserver.WithRealCollector())
-				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
-					MaxInFlight: test.maxInFlight, Parking: throttr.ParkingNever,
-				}))
-				l := testkit.NewRateLimit(client.Backend())
-				for range 2 { // so that each key has two records
-					for i := range test.keys {
-						testkit.Hits(t, l, 1, fmt.Sprint(i), test.scale, 1)
-					}
-					time.Sleep(test.scale)
+		testkit.Bubble(t, fmt.Sprint(test), func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithRealCollector())
+			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{
+				MaxInFlight: test.maxInFlight, Parking: throttr.ParkingNever,
+			}))
+			l := testkit.NewRateLimit(client.Backend())
+			for range 2 { // so that each key has two records
+				for i := range test.keys {
+					testkit.Hits(t, l, 1, fmt.Sprint(i), test.scale, 1)
 				}
-				srv.Inject(mockserver.Fault{Delay: test.away})
-				requireRemoved(t, srv, idle[uint16](t, test.scale)+30*time.Second)
-			})
+				time.Sleep(test.scale)
+			}
+			srv.Inject(mockserver.Fault{Delay: test.away})
+			requireRemoved(t, srv, idle[uint16](t, test.scale)+30*time.Second)
 		})
 	}
 }

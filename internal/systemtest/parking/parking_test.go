@@ -64,15 +64,8 @@ func requireQuiet(t testing.TB, srv *mockserver.Server) {
 	require.Zero(t, srv.Expired())
 }
 
-// forEachSize runs a test for each value size.
-func forEachSize(t *testing.T, tests ...func(*testing.T)) {
-	for i, test := range tests {
-		t.Run(fmt.Sprintf("uint%d", 8<<i), func(t *testing.T) { synctest.Test(t, test) })
-	}
-}
-
 func TestNothingExpiresOnAParkedServer(t *testing.T) {
-	forEachSize(t, nothingExpires[uint8], nothingExpires[uint16], nothingExpires[uint32], nothingExpires[uint64])
+	testkit.ForEachSize(t, nothingExpires[uint8], nothingExpires[uint16], nothingExpires[uint32], nothingExpires[uint64])
 }
 
 func nothingExpires[T codec.Value](t *testing.T) {
@@ -134,35 +127,33 @@ func TestAClientWithoutABackendKeepsAServerParkedButDoesNotParkIt(t *testing.T) 
 
 func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
 	for name, backend := range map[string]bool{"parked by this client": false, "parked by another": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var first atomic.Pointer[[]codec.Op]
-				srv := server(t, 1, mockserver.WithObserver(func(e mockserver.Exec) {
-					if ops := first.Load(); ops != nil {
-						now := append(*ops, e.Op)
-						first.Store(&now)
-					}
-				}))
-				client := connect[uint8](t, srv, always)
-				if backend {
-					client = connect[uint8](t, srv, throttr.ParkingAutomatic)
-					client.Backend()
+		testkit.Bubble(t, name, func(t *testing.T) {
+			var first atomic.Pointer[[]codec.Op]
+			srv := server(t, 1, mockserver.WithObserver(func(e mockserver.Exec) {
+				if ops := first.Load(); ops != nil {
+					now := append(*ops, e.Op)
+					first.Store(&now)
 				}
-				first.Store(new([]codec.Op))
-				require.NoError(t, srv.Restart(false))
-				time.Sleep(time.Second)
-				ops := *first.Load()
-				require.GreaterOrEqual(t, len(ops), 11)
-				if !backend {
-					require.Equal(t, []codec.Op{
-						codec.OpQuery, codec.OpUnsubscribe, codec.OpWhoAmI, codec.OpInsert, codec.OpUpdate, codec.OpUnsubscribe,
-					}, ops[5:11], "after the probe, though nobody asks for anything")
-				}
-				require.Contains(t, srv.Keys(), "")
-				require.True(t, testkit.ServerStats(client).Parked)
-				litter(t, client)
-				requireQuiet(t, srv)
-			})
+			}))
+			client := connect[uint8](t, srv, always)
+			if backend {
+				client = connect[uint8](t, srv, throttr.ParkingAutomatic)
+				client.Backend()
+			}
+			first.Store(new([]codec.Op))
+			require.NoError(t, srv.Restart(false))
+			time.Sleep(time.Second)
+			ops := *first.Load()
+			require.GreaterOrEqual(t, len(ops), 11)
+			if !backend {
+				require.Equal(t, []codec.Op{
+					codec.OpQuery, codec.OpUnsubscribe, codec.OpWhoAmI, codec.OpInsert, codec.OpUpdate, codec.OpUnsubscribe,
+				}, ops[5:11], "after the probe, though nobody asks for anything")
+			}
+			require.Contains(t, srv.Keys(), "")
+			require.True(t, testkit.ServerStats(client).Parked)
+			litter(t, client)
+			requireQuiet(t, srv)
 		})
 	}
 }

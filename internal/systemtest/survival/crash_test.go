@@ -3,8 +3,8 @@ package survival_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +17,7 @@ import (
 
 // Nobody else is alive, and no process lives long enough to remove a record.
 func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
-	forEachSize(t, dieAtOnce[uint8], dieAtOnce[uint16], dieAtOnce[uint32], dieAtOnce[uint64])
+	testkit.ForEachSize(t, dieAtOnce[uint8], dieAtOnce[uint16], dieAtOnce[uint32], dieAtOnce[uint64])
 }
 
 func dieAtOnce[T codec.Value](t *testing.T) {
@@ -60,37 +60,27 @@ func oneHit(t *testing.T, srv *mockserver.Server) {
 }
 
 func TestProgramsThatMakeOneHitDoNotListServersRepeatedly(t *testing.T) {
-	for name, c := range map[string]struct{ records, infos, lists int }{
-		"few foreign records":  {5, 2, 1}, // an INFO goes with the LIST
-		"many foreign records": {11_000, 20, 0},
+	for name, c := range map[string]struct {
+		records, hits, infos, lists int
+		parked                      bool
+	}{
+		"only ours":            {0, 2, 1, 1, true},   // before the first window is opened
+		"few foreign records":  {5, 20, 2, 1, false}, // an INFO goes with the LIST
+		"many foreign records": {11_000, 20, 20, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t, mockserver.WithRealCollector())
-				for i := range c.records {
-					srv.Set(fmt.Sprint("foreign:", i), 1, 24*time.Hour)
-				}
-				srv.Inject(mockserver.Fault{Delay: time.Millisecond})
-				for range 20 {
-					oneHit(t, srv)
-					time.Sleep(3 * time.Second)
-				}
-				require.Equal(t, c.infos, srv.Requests(codec.OpInfo))
-				require.Equal(t, c.lists, srv.Requests(codec.OpList))
-				require.NotContains(t, srv.Keys(), "")
-			})
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithRealCollector())
+			for i := range c.records {
+				srv.Set(fmt.Sprint("foreign:", i), 1, 24*time.Hour)
+			}
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			for range c.hits {
+				oneHit(t, srv)
+				require.Equal(t, c.parked, slices.Contains(srv.Keys(), ""))
+				time.Sleep(3 * time.Second)
+			}
+			require.Equal(t, c.infos, srv.Requests(codec.OpInfo))
+			require.Equal(t, c.lists, srv.Requests(codec.OpList))
 		})
 	}
-}
-
-func TestServerThatIsParkedIsNotListedAtTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.InMemory(t, mockserver.WithRealCollector())
-		oneHit(t, srv)
-		require.Contains(t, srv.Keys(), "", "the server is parked before the first window is opened")
-		infos, lists := srv.Requests(codec.OpInfo), srv.Requests(codec.OpList)
-		oneHit(t, srv)
-		require.Equal(t, infos, srv.Requests(codec.OpInfo))
-		require.Equal(t, lists, srv.Requests(codec.OpList))
-	})
 }

@@ -61,33 +61,31 @@ func (f *fleet) pauses(d time.Duration) (all []time.Duration) {
 
 func TestOneProcessOfAFleetSweeps(t *testing.T) {
 	for name, interval := range map[string]time.Duration{"parked": time.Minute, "not parked": 4500 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t, mockserver.WithRealCollector())
-				if name != "parked" {
-					srv.Set("somebody's", 1, 24*time.Hour)
-				}
-				f := startFleet(t, srv, testkit.Fewer(50))
-				time.Sleep(time.Second)
-				require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithRealCollector())
+			if name != "parked" {
+				srv.Set("somebody's", 1, 24*time.Hour)
+			}
+			f := startFleet(t, srv, testkit.Fewer(50))
+			time.Sleep(time.Second)
+			require.Equal(t, 1, srv.Requests(codec.OpList), "one process sweeps at the start")
 
-				pauses := f.pauses(20 * interval)
-				require.GreaterOrEqual(t, len(pauses), 16)
-				for _, p := range pauses {
-					require.InDelta(t, interval, p, float64(interval/3))
-				}
+			pauses := f.pauses(20 * interval)
+			require.GreaterOrEqual(t, len(pauses), 16)
+			for _, p := range pauses {
+				require.InDelta(t, interval, p, float64(interval/3))
+			}
 
-				f.mu.Lock()
-				f.kill = true
-				f.mu.Unlock()
-				pauses = f.pauses(6 * interval)
-				require.False(t, f.kill, "a leader was killed in the midst of a sweep")
-				require.GreaterOrEqual(t, len(pauses), 4)
-				require.Less(t, pauses[0], interval*95/100, "another one does not wait for a whole period")
-				for _, p := range pauses[1:] {
-					require.InDelta(t, interval, p, float64(interval/3))
-				}
-			})
+			f.mu.Lock()
+			f.kill = true
+			f.mu.Unlock()
+			pauses = f.pauses(6 * interval)
+			require.False(t, f.kill, "a leader was killed in the midst of a sweep")
+			require.GreaterOrEqual(t, len(pauses), 4)
+			require.Less(t, pauses[0], interval*95/100, "another one does not wait for a whole period")
+			for _, p := range pauses[1:] {
+				require.InDelta(t, interval, p, float64(interval/3))
+			}
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,18 +25,8 @@ func keys(n int) []string {
 	return all
 }
 
-// forEachSize runs a test for each value size.
-func forEachSize(t *testing.T, tests ...func(*testing.T)) {
-	for i, test := range tests {
-		t.Run(fmt.Sprintf("uint%d", 8<<i), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, test)
-		})
-	}
-}
-
 func TestServerSurvivesProcessesThatAreKilledAndRestarted(t *testing.T) {
-	forEachSize(t, killAndRestart[uint8], killAndRestart[uint16], killAndRestart[uint32], killAndRestart[uint64])
+	testkit.ForEachSize(t, killAndRestart[uint8], killAndRestart[uint16], killAndRestart[uint32], killAndRestart[uint64])
 }
 
 func killAndRestart[T codec.Value](t *testing.T) {

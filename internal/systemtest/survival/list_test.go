@@ -40,9 +40,7 @@ func forgedList(t *testing.T, srv *mockserver.Server) []byte {
 
 func TestWrongListsDoNoHarm(t *testing.T) {
 	for _, mode := range []throttr.Parking{throttr.ParkingAlways, throttr.ParkingNever} {
-		t.Run(mode.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { wrongLists(t, mode) })
-		})
+		synctest.Test(t, func(t *testing.T) { wrongLists(t, mode) })
 	}
 }
 
@@ -138,9 +136,7 @@ func hide(t *testing.T, srv *mockserver.Server, foreign []string, names func(our
 func TestServerWithHiddenForeignRecordsIsNotParked(t *testing.T) {
 	for name, names := range hidden {
 		for _, busy := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/busy %v", name, busy), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { hiddenRecords(t, names, busy) })
-			})
+			testkit.Bubble(t, fmt.Sprintf("%s/busy %v", name, busy), func(t *testing.T) { hiddenRecords(t, names, busy) })
 		}
 	}
 }

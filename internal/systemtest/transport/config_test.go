@@ -15,8 +15,7 @@ import (
 func TestReadsAreRepeatedMaxRetriesTimes(t *testing.T) {
 	for field, sent := range map[int]int{-1: 1, 0: 3, 1: 2, 5: 6} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := testkit.InMemory(t)
-			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, throttr.Config{MaxRetries: field}))
+			srv, client := testkit.Start[uint16](t, throttr.Config{MaxRetries: field})
 			srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Disconnect: true})
 			_, _, err := client.Query(t.Context(), "k")
 			require.ErrorIs(t, err, throttr.ErrConnLost)

@@ -120,43 +120,41 @@ func TestTooManyThatWaitAreRejected(t *testing.T) {
 			}, []int{0, 0, maxQueued}, 2, context.DeadlineExceeded,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := testkit.InMemory(t)
-				test.cfg.MaxQueued = maxQueued
-				client := testkit.Connect[uint16](t, srv, testkit.Over(srv, test.cfg))
-				inserts := srv.Requests(codec.OpInsert)
-				test.begin(srv)
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t)
+			test.cfg.MaxQueued = maxQueued
+			client := testkit.Connect[uint16](t, srv, testkit.Over(srv, test.cfg))
+			inserts := srv.Requests(codec.OpInsert)
+			test.begin(srv)
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			errs := make([]error, callers)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() { errs[i] = test.call(ctx, client, fmt.Sprint(i)) })
 				synctest.Wait()
-				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-				defer cancel()
-				errs := make([]error, callers)
-				var all sync.WaitGroup
-				for i := range errs {
-					all.Go(func() { errs[i] = test.call(ctx, client, fmt.Sprint(i)) })
-					synctest.Wait()
+			}
+			s := testkit.ServerStats(client)
+			require.Equal(t, test.want, []int{s.InFlight, s.Waiting, s.Acquiring})
+			all.Wait()
+			rejected := 0
+			for _, err := range errs {
+				if errors.Is(err, throttr.ErrOverloaded) {
+					require.True(t, testkit.SafeToRetry(err))
+					rejected++
+				} else {
+					require.ErrorIs(t, err, test.ends)
 				}
-				s := testkit.ServerStats(client)
-				require.Equal(t, test.want, []int{s.InFlight, s.Waiting, s.Acquiring})
-				all.Wait()
-				rejected := 0
-				for _, err := range errs {
-					if errors.Is(err, throttr.ErrOverloaded) {
-						require.True(t, testkit.SafeToRetry(err))
-						rejected++
-					} else {
-						require.ErrorIs(t, err, test.ends)
-					}
-				}
-				require.Equal(t, callers-maxQueued-test.under, rejected)
-				s = testkit.ServerStats(client)
-				require.Equal(t, []int{0, 0, 0}, []int{s.InFlight, s.Waiting, s.Acquiring})
-				if name == "requests" {
-					require.Equal(t, callers-rejected, srv.Requests(codec.OpInsert)-inserts)
-				}
-				again := test.call(ctx, client, "again")
-				require.NotErrorIs(t, again, throttr.ErrOverloaded, "there is room again")
-			})
+			}
+			require.Equal(t, callers-maxQueued-test.under, rejected)
+			s = testkit.ServerStats(client)
+			require.Equal(t, []int{0, 0, 0}, []int{s.InFlight, s.Waiting, s.Acquiring})
+			if name == "requests" {
+				require.Equal(t, callers-rejected, srv.Requests(codec.OpInsert)-inserts)
+			}
+			again := test.call(ctx, client, "again")
+			require.NotErrorIs(t, again, throttr.ErrOverloaded, "there is room again")
 		})
 	}
 }
