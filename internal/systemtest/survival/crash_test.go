@@ -64,7 +64,7 @@ func TestProgramsThatMakeOneHitDoNotListServersRepeatedly(t *testing.T) {
 		records, hits, infos, lists int
 		parked                      bool
 	}{
-		"only ours":            {0, 2, 1, 1, true},   // before the first window is opened
+		"only ours":            {0, 2, 2, 1, true},   // before the first window is opened
 		"few foreign records":  {5, 20, 2, 1, false}, // an INFO goes with the LIST
 		"many foreign records": {11_000, 20, 20, 0, false},
 	} {
