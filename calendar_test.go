@@ -47,7 +47,7 @@ func TestWaitersInADayOf23HoursWaitForItsEnd(t *testing.T) {
 }
 
 func waitInADayOf23Hours(t *testing.T, ahead time.Duration) {
-	time.Sleep(time.Until(time.Date(2000, 3, 25, 12, 0, 0, 0, time.UTC)))
+	time.Sleep(time.Until(time.Date(2000, 3, 25, 22, 0, 0, 0, time.UTC)))
 	clock := func() time.Time { return time.Now().Add(ahead) }
 	l := throttr.NewRateLimit(inProcess(t, memory.WithClock(clock), memory.WithCleanPeriod(24*time.Hour)))
 	limit := throttr.Limit{Max: 1, Calendar: throttr.Day, Zone: "Europe/Berlin"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,27 +32,22 @@ func TestEveryCloseWaitsForTheEnd(t *testing.T) {
 			return lingeringConn{nc}, err
 		}})
 		srv.Inject(mockserver.Fault{Delay: time.Hour})
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				if _, _, err := client.Query(t.Context(), "k"); !errors.Is(err, throttr.ErrClosed) {
-					t.Error(err)
-				}
-			})
-		}
+		failed := testkit.Together(t, 50, func(int) error {
+			if _, _, err := client.Query(t.Context(), "k"); !errors.Is(err, throttr.ErrClosed) {
+				t.Error(err)
+			}
+			return nil
+		})
 		synctest.Wait()
 		start := time.Now()
-		for range 5 {
-			all.Go(func() {
-				if err := client.Close(); err != nil {
-					t.Error(err)
-				}
-				if time.Since(start) < time.Second {
-					t.Error("Close has returned before the connections are closed")
-				}
-			})
-		}
-		all.Wait()
+		testkit.Together(t, 5, func(int) error {
+			err := client.Close()
+			if time.Since(start) < time.Second {
+				t.Error("Close has returned before the connections are closed")
+			}
+			return err
+		})()
+		failed()
 		require.NoError(t, client.Close())
 		_, err := client.Purge(t.Context(), "k")
 		require.ErrorIs(t, err, throttr.ErrClosed)

@@ -11,26 +11,6 @@ import (
 	"github.com/throttr-go/throttr/mockserver"
 )
 
-func ExampleConnect() {
-	ctx := context.Background()
-	srv, err := mockserver.Start(mockserver.WithValueSize(2))
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-
-	client, err := throttr.Connect[uint16](ctx, throttr.Config{
-		Servers:        []string{srv.Addr()}, // unix:///… for a Unix socket
-		ConnectTimeout: 2 * time.Second,      // what is zero has its default
-	})
-	if err != nil {
-		panic(err)
-	}
-	defer client.Close()
-	fmt.Println(client.Insert(ctx, "k", 5, codec.TTL[uint16]{Amount: 60, Unit: codec.Seconds}))
-	// Output: true <nil>
-}
-
 func ExampleConnect_wrongValueSize() {
 	srv, err := mockserver.Start(mockserver.WithValueSize(4))
 	if err != nil {

@@ -23,20 +23,10 @@ import (
 func listen(t *testing.T, serve func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				serve(nc)
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return testkit.Serve(t, l, func(nc net.Conn) {
+		defer nc.Close()
+		serve(nc)
+	})
 }
 
 // redisPort responds to lines as Redis does.

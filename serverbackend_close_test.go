@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,18 +26,13 @@ func TestCloseOfABackendRemovesItsEndedWindowsOnly(t *testing.T) {
 		testkit.Hits(t, limiter, 1, "open", time.Minute, 5)
 		time.Sleep(time.Second)
 		require.Len(t, testkit.Keys(srv), 2)
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() {
-				if err := backend.Close(); err != nil {
-					t.Error(err)
-				}
-				if n := len(testkit.Keys(srv)); n != 1 {
-					t.Errorf("%d records after Close: only that of the open window must be left", n)
-				}
-			})
-		}
-		all.Wait()
+		testkit.Together(t, 3, func(int) error {
+			err := backend.Close()
+			if n := len(testkit.Keys(srv)); n != 1 {
+				t.Errorf("%d records after Close: only that of the open window must be left", n)
+			}
+			return err
+		})()
 		require.NoError(t, backend.Close())
 		_, err := limiter.Hit(t.Context(), "open", time.Minute, 5)
 		require.ErrorIs(t, err, throttr.ErrClosed)

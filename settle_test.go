@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,15 +97,7 @@ func TestReservationIsSettledOnceByManyGoroutines(t *testing.T) {
 	for range 100 {
 		reserve(t, limiter, limit.For("k", 1))
 		rv := reserve(t, limiter, limit.For("k", 5))
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				if err := rv.Cancel(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		testkit.Together(t, 8, func(int) error { return rv.Cancel(t.Context()) })()
 	}
 	require.EqualValues(t, 100, count(t, limiter, "k", time.Hour))
 }

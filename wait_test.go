@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -76,16 +77,13 @@ func TestWaitPausesWhileAPolicyDenies(t *testing.T) {
 		time.AfterFunc(10*time.Second, func() { store.be(nil) })
 		limit := throttr.Limit{Max: 1 << 60, Scale: time.Minute}
 		begun := time.Now()
-		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() {
-				res, err := limiter.Wait(t.Context(), "k", limit, 1)
-				if err != nil || res.Degraded {
-					t.Error(res, err)
-				}
-			})
-		}
-		all.Wait()
+		testkit.Together(t, 2, func(int) error {
+			res, err := limiter.Wait(t.Context(), "k", limit, 1)
+			if res.Degraded {
+				t.Error(res)
+			}
+			return err
+		})()
 		require.InDelta(t, 10, time.Since(begun).Seconds(), 2)
 		require.LessOrEqual(t, store.asked.Load(), int64(15))
 		store.be(fails(errDown))
@@ -150,15 +148,10 @@ func TestWaitsTakeOneScaleMoreThanTheBestPossible(t *testing.T) {
 	inBubbles(t, func(t *testing.T, limiter *throttr.RateLimit) {
 		const callers, most, scale, best = 400, 50, 400 * time.Millisecond, (400/50 - 1) * 400 * time.Millisecond
 		begun := time.Now()
-		var all sync.WaitGroup
-		for range callers {
-			all.Go(func() {
-				if _, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: most, Scale: scale}, 1); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		testkit.Together(t, callers, func(int) error {
+			_, err := limiter.Wait(t.Context(), "k", throttr.Limit{Max: most, Scale: scale}, 1)
+			return err
+		})()
 		require.GreaterOrEqual(t, time.Since(begun), best)
 		require.LessOrEqual(t, time.Since(begun), best+scale)
 	})
@@ -280,14 +273,12 @@ func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
 		limit := throttr.Limit{Max: 1, Scale: time.Hour}
 		allDecided(t)(limiter.TakeAll(t.Context(), limit.For("a", 1), limit.For("b", 1)))
 		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() {
-				if _, err := limiter.Wait(ctx, "b", limit, 1); !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-			})
-		}
+		ended := testkit.Together(t, 2, func(int) error {
+			if _, err := limiter.Wait(ctx, "b", limit, 1); !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("a wait for b: %w", err)
+			}
+			return nil
+		})
 		synctest.Wait()
 		_, err := limiter.WaitAll(ctx, limit.For("a", 1), limit.For("b", 1))
 		require.ErrorIs(t, err, throttr.ErrOverloaded)
@@ -297,7 +288,7 @@ func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
 		_, err = limiter.Wait(short, "a", limit, 1)
 		require.NoError(t, err, "nobody waits for a")
 		cancel()
-		all.Wait()
+		ended()
 	}, throttr.WithMaxWaiters(2))
 }
 

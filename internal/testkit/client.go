@@ -9,6 +9,7 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,4 +187,18 @@ func ForEachSize(t *testing.T, tests ...func(*testing.T)) {
 			synctest.Test(t, test)
 		})
 	}
+}
+
+// Together calls f n times at the same time, and returns a function that waits for the ends of all. The test fails if a
+// call returns an error.
+func Together(t testing.TB, n int, f func(i int) error) (wait func()) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if err := f(i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return all.Wait
 }

@@ -65,18 +65,17 @@ func TestReplacedConnectionsAreBounded(t *testing.T) {
 			MaxConns: 1, MaxConnAge: time.Second, HealthInterval: 100 * time.Millisecond, StallTimeout: time.Hour,
 		}))
 		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: "k", Delay: 10 * time.Second})
+		ended := testkit.Together(t, 30, func(i int) error {
+			time.Sleep(time.Duration(i) * time.Second)
+			_, _, err := client.Query(t.Context(), "k")
+			return err
+		})
 		most := 0
-		var callers sync.WaitGroup
 		for range 30 {
-			callers.Go(func() {
-				if _, _, err := client.Query(t.Context(), "k"); err != nil {
-					t.Error(err)
-				}
-			})
 			time.Sleep(time.Second)
 			most = max(most, srv.Conns())
 		}
-		callers.Wait()
+		ended()
 		require.Equal(t, 2, most)
 	})
 }
