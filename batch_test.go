@@ -1,6 +1,7 @@
 package throttr_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -8,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 // home returns the address of the server that has a counter.
@@ -51,6 +54,135 @@ func TestBatchReachesTheServersOfItsKeys(t *testing.T) {
 		for i, s := range client.Stats().Servers {
 			require.Equal(t, servers[i].Addr(), s.Server)
 			require.EqualValues(t, 1+2*homes[s.Server], s.Answered, "the client has made one request itself")
+		}
+	})
+}
+
+func TestBatchThatCannotBeEncodedIsNotSent(t *testing.T) {
+	srv, client := testkit.Start[uint16](t, throttr.Config{})
+	long := string(bytes.Repeat([]byte{'k'}, 256))
+	for name, c := range map[string]struct {
+		add func(*throttr.Batch[uint16])
+		err error
+	}{
+		"key":        {func(b *throttr.Batch[uint16]) { b.Query(long) }, codec.ErrTooLarge},
+		"value":      {func(b *throttr.Batch[uint16]) { b.Set("k", make([]byte, 8090), testkit.Minute) }, codec.ErrTooLarge},
+		"TTL":        {func(b *throttr.Batch[uint16]) { b.Insert("k", 1, codec.TTL[uint16]{}) }, throttr.ErrTTL},
+		"TTL of SET": {func(b *throttr.Batch[uint16]) { b.Set("k", nil, codec.TTL[uint16]{Unit: codec.Hours}) }, throttr.ErrTTL},
+		"change":     {func(b *throttr.Batch[uint16]) { b.Update("k", codec.Quota, 3, 1) }, throttr.ErrUpdate},
+		"attribute":  {func(b *throttr.Batch[uint16]) { b.Update("k", 2, codec.Patch, 1) }, throttr.ErrUpdate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b throttr.Batch[uint16]
+			good := b.Insert("good", 1, testkit.Minute)
+			c.add(&b)
+			b.Purge("good")
+			for range 2 {
+				err := client.Do(t.Context(), &b)
+				require.ErrorIs(t, err, c.err)
+				require.ErrorContains(t, err, "request 1: ")
+				_, err = good.OK()
+				require.ErrorIs(t, err, throttr.ErrBatch, "it was not sent")
+			}
+			b.Reset()
+			require.Zero(t, b.Len())
+			b.Query("good")
+			require.NoError(t, client.Do(t.Context(), &b), "after a Reset")
+		})
+	}
+	require.Equal(t, 1, srv.Requests(codec.OpInsert), "of the probe")
+}
+
+func TestBatchUsedOutOfOrder(t *testing.T) {
+	srv, client := testkit.Start[uint16](t, throttr.Config{})
+	var b throttr.Batch[uint16]
+	_, err := throttr.Reply[uint16]{}.OK()
+	require.ErrorIs(t, err, throttr.ErrBatch)
+	p, q, g := b.Purge("p"), b.Query("k"), b.Get("k")
+	_, err = p.OK()
+	require.ErrorIs(t, err, throttr.ErrBatch)
+	_, _, err = q.Counter()
+	require.ErrorIs(t, err, throttr.ErrBatch)
+	_, _, err = g.Buffer()
+	require.ErrorIs(t, err, throttr.ErrBatch)
+	require.NoError(t, client.Do(t.Context(), &b))
+	require.ErrorIs(t, client.Do(t.Context(), &b), throttr.ErrBatch)
+	_, _, err = q.Counter()
+	require.NoError(t, err, "the responses remain")
+
+	late := b.Purge("k")
+	_, err = late.OK()
+	require.ErrorIs(t, err, throttr.ErrBatch)
+	require.ErrorIs(t, client.Do(t.Context(), &b), throttr.ErrBatch)
+	_, _, err = q.Counter()
+	require.NoError(t, err)
+	require.Equal(t, 4+1, srv.Requests(codec.OpPurge), "of the probe and the batch")
+}
+
+func TestServerThatIsDownFailsOnlyItsPartOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := testkit.Several(t, 2)
+		client := testkit.Client[uint16](t, servers.Over(throttr.Config{}))
+		servers[0].Disconnect()
+		servers[0].Refuse(true)
+		synctest.Wait()
+		var b throttr.Batch[uint16]
+		responses := map[string]throttr.Reply[uint16]{}
+		for i := range 50 {
+			key := fmt.Sprint("user:", i)
+			responses[key] = b.Insert(key, 1, testkit.Minute)
+		}
+		err := client.Do(t.Context(), &b)
+		require.ErrorIs(t, err, throttr.ErrConnect)
+		require.ErrorIs(t, err, mockserver.ErrRefused)
+		require.False(t, testkit.SafeToRetry(err), "the other server has executed its part")
+		var failed *throttr.RequestError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, servers[0].Addr(), failed.Server)
+		failures := 0
+		for key, r := range responses {
+			ok, err := r.OK()
+			if home(servers, key) == servers[1].Addr() {
+				require.NoError(t, err)
+				require.True(t, ok)
+				continue
+			}
+			failures++
+			require.ErrorIs(t, err, throttr.ErrConnect)
+			require.True(t, testkit.SafeToRetry(err), "this part was not sent")
+		}
+		require.Greater(t, failures, 10)
+		require.Less(t, failures, 40)
+	})
+}
+
+func TestRestOfABatchIsNotSentAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, client := testkit.Start[uint16](t, throttr.Config{MaxConns: 1, MaxInFlight: 10})
+		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Skip: 15, Disconnect: true, Times: 1})
+		var b throttr.Batch[uint16]
+		var responses []throttr.Reply[uint16]
+		for i := range 40 {
+			responses = append(responses, b.Insert(fmt.Sprint(i), 1, testkit.Minute))
+		}
+		err := client.Do(t.Context(), &b)
+		require.ErrorIs(t, err, throttr.ErrConnLost)
+		require.False(t, testkit.SafeToRetry(err))
+		for i, r := range responses {
+			ok, err := r.OK()
+			switch {
+			case i < 10:
+				require.NoError(t, err)
+				require.True(t, ok)
+			case i < 20: // in flight when the connection was lost
+				require.ErrorIs(t, err, throttr.ErrConnLost)
+				require.False(t, testkit.SafeToRetry(err))
+			default:
+				require.ErrorIs(t, err, throttr.ErrConnLost)
+				require.True(t, testkit.SafeToRetry(err))
+				_, ok := srv.Counter(fmt.Sprint(i))
+				require.False(t, ok)
+			}
 		}
 	})
 }

@@ -3,6 +3,7 @@ package survival_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,4 +61,74 @@ func killAndRestart[T codec.Value](t *testing.T) {
 	time.Sleep(sweepTime)
 	require.Empty(t, testkit.Keys(srv), "records of the dead")
 	require.Zero(t, srv.Expired(), "records that expired")
+}
+
+// Nobody else is alive, and no process lives long enough to remove a record.
+func TestServerSurvivesProcessesThatDieAtOnce(t *testing.T) {
+	testkit.ForEachSize(t, dieAtOnce[uint8], dieAtOnce[uint16], dieAtOnce[uint32], dieAtOnce[uint64])
+}
+
+func dieAtOnce[T codec.Value](t *testing.T) {
+	srv := testkit.InMemory(t, mockserver.WithValueSize(codec.Size[T]()), mockserver.WithRealCollector())
+	srv.Inject(mockserver.Fault{Delay: 5 * time.Millisecond}) // so that many die before the server is parked
+	r := rand.New(rand.NewPCG(20, uint64(codec.Size[T]())))
+	hits := 0
+	processes := testkit.Fewer(500)
+	for i := range processes {
+		p := start[T](t, srv, throttr.Config{})
+		p.work.Go(func() {
+			for n := 0; p.ctx.Err() == nil; n++ {
+				if _, err := p.limiter.Hit(p.ctx, fmt.Sprint("user:", (i+7*n)%1000), time.Second, 100); err == nil {
+					hits++
+				}
+			}
+		})
+		time.Sleep(10*time.Millisecond + time.Duration(r.Int64N(int64(80*time.Millisecond))))
+		if i == processes-1 {
+			time.Sleep(time.Second) // a process that dies while it connects leaves the timer as its probe has set it
+		}
+		p.end()
+		time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
+		require.False(t, srv.LockedUp(), "after %d processes", i+1)
+	}
+	require.NotZero(t, hits)
+	time.Sleep(time.Hour)
+	require.Zero(t, srv.Expired(), "records that expired")
+}
+
+// oneHit is a process that makes one hit and ends.
+func oneHit(t *testing.T, srv *mockserver.Server) {
+	p := start[uint16](t, srv, throttr.Config{})
+	begin := time.Now()
+	_, err := p.limiter.Hit(t.Context(), "k", time.Hour, 1000)
+	require.NoError(t, err)
+	require.Less(t, time.Since(begin), 20*time.Millisecond)
+	require.NoError(t, p.client.Close())
+	p.end()
+}
+
+func TestProgramsThatMakeOneHitDoNotListServersRepeatedly(t *testing.T) {
+	for name, c := range map[string]struct {
+		records, hits, infos, lists int
+		parked                      bool
+	}{
+		"only ours":            {0, 2, 2, 1, true},   // before the first window is opened
+		"few foreign records":  {5, 20, 2, 1, false}, // an INFO goes with the LIST
+		"many foreign records": {11_000, 20, 20, 0, false},
+	} {
+		testkit.Bubble(t, name, func(t *testing.T) {
+			srv := testkit.InMemory(t, mockserver.WithRealCollector())
+			for i := range c.records {
+				srv.Set(fmt.Sprint("foreign:", i), 1, 24*time.Hour)
+			}
+			srv.Inject(mockserver.Fault{Delay: time.Millisecond})
+			for range c.hits {
+				oneHit(t, srv)
+				require.Equal(t, c.parked, slices.Contains(srv.Keys(), ""))
+				time.Sleep(3 * time.Second)
+			}
+			require.Equal(t, c.infos, srv.Requests(codec.OpInfo))
+			require.Equal(t, c.lists, srv.Requests(codec.OpList))
+		})
+	}
 }
