@@ -96,7 +96,7 @@ func (f fault) plant(root string) (seen bool, err error) {
 	}
 	cmd := exec.Command("go", "test", "-vet=off", "-failfast", "-timeout", "3m", "-run", f.run, ".")
 	cmd.Dir = filepath.Join(root, filepath.FromSlash(folder))
-	cmd.Env = append(os.Environ(), "GOFLAGS=-p=1", "THROTTR_SLOW_TESTS=1")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-p=1 -trimpath", "THROTTR_SLOW_TESTS=1")
 	output, err := cmd.CombinedOutput()
 	switch text := string(output); {
 	case strings.Contains(text, "no tests to run") || strings.Contains(text, "[build failed]") ||
