@@ -50,6 +50,7 @@ func TestParseURLErrors(t *testing.T) {
 		"throttr://::1":                           "Servers",
 		"throttr://h1:":                           "no port",
 		"throttr://h1:1,h1:1":                     "given twice",
+		"throttr://h1/db":                         "path",
 		"throttr://h1:1#top":                      "fragment",
 		"throttr://h:1?parking=Always":            "automatic, never or always",
 		"throttr://user:secret@h:1":               "credentials",
