@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/internal/api"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
@@ -426,4 +427,21 @@ func TestChangesAreBounded(t *testing.T) {
 		store.be("a", nil)
 		time.Sleep(time.Hour) // a probe may be under way
 	})
+}
+
+// A call that is not made says why others have failed, and not for which key.
+func TestWhatIsNotAskedSaysWhy(t *testing.T) {
+	of := func(err error) error {
+		return &api.CallError{Package: "throttr", Call: "take", Key: "personal", Err: err}
+	}
+	away := fmt.Errorf("%w: down", window.ErrUnavailable)
+	for text, cause := range map[string]error{
+		"throttr: the store is unavailable: down":                      of(away),
+		"throttr: the store is unavailable: errno":                     of(errors.New("errno")),
+		"throttr: no answer within 1s: context deadline exceeded":      &outage.TimeoutError{After: time.Second, Err: of(context.DeadlineExceeded)},
+		"throttr: no answer within 1s: the store is unavailable: down": &outage.TimeoutError{After: time.Second, Err: away},
+	} {
+		require.EqualError(t, outage.NotAsked(cause), text)
+		require.ErrorIs(t, outage.NotAsked(cause), window.ErrUnavailable)
+	}
 }

@@ -79,14 +79,19 @@ func (e *TimeoutError) Unwrap() []error { return []error{window.ErrUnavailable, 
 // NotAsked returns the cause of a call that is not made, because others have failed with it, without their call and
 // key. It matches window.ErrUnavailable.
 func NotAsked(cause error) error {
+	why := cause
+	var late *TimeoutError
 	var call *api.CallError
 	if errors.As(cause, &call) {
-		cause = call.Err
+		why = call.Err
+		if errors.As(cause, &late) {
+			why = &TimeoutError{After: late.After, Err: call.Err}
+		}
 	}
-	if !errors.Is(cause, window.ErrUnavailable) {
-		cause = fmt.Errorf("%w: %w", window.ErrUnavailable, cause)
+	if !errors.Is(why, window.ErrUnavailable) {
+		why = fmt.Errorf("%w: %w", window.ErrUnavailable, why)
 	}
-	return cause
+	return why
 }
 
 // WithoutKey returns what an error says of the store, without the call and the key, which may be personal.
