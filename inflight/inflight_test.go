@@ -390,18 +390,22 @@ func TestCloseReleasesAll(t *testing.T) {
 	})
 }
 
-// An answer that arrives after Close is of no use, and nothing follows it.
+// What an exchange says that ends after Close is of no use, and nothing follows it.
 func TestNothingFollowsClose(t *testing.T) {
-	remotely(t, func(t *testing.T, r *remote) {
-		l := newLimiter(t, r)
-		r.after = func() { time.Sleep(3 * time.Second) } // however short the timeout is
-		waiting := waits(t.Context(), l, "k", exports, 1)
-		require.NoError(t, l.Close())
-		require.ErrorIs(t, <-waiting, throttr.ErrClosed)
-		time.Sleep(10 * time.Second)
-		require.EqualValues(t, 1, r.calls.Load())
-		require.Zero(t, l.Stats())
-	})
+	cases(t, map[string]error{"an answer": nil, "a failure": away(t.Context(), make([]window.Claim, 1))},
+		func(t *testing.T, r *remote, err error) {
+			l := newLimiter(t, r)
+			r.be(func(context.Context, []window.Claim) error {
+				time.Sleep(3 * time.Second) // however short the timeout is
+				return err
+			})
+			waiting := waits(t.Context(), l, "k", inflight.Limit{Max: 1}, 1)
+			require.NoError(t, l.Close())
+			require.ErrorIs(t, <-waiting, throttr.ErrClosed)
+			time.Sleep(10 * time.Second)
+			require.EqualValues(t, 1, r.calls.Load())
+			require.Zero(t, l.Stats())
+		})
 }
 
 // With -race: an answer writes nothing that a call reads which has ended before.
@@ -462,22 +466,23 @@ func TestManyHoldersHaveFewGoroutines(t *testing.T) {
 	})
 }
 
-// Those who want something while an exchange is in flight share the next ones, each of up to 128 keys.
+// Those who want something while an exchange is in flight share the next ones, each of up to 128 keys. If they are many,
+// one of these begins at once.
 func TestManyKeysShareAnExchange(t *testing.T) {
 	remotely(t, func(t *testing.T, r *remote) {
 		stall := make(chan struct{})
 		r.be(func(context.Context, []window.Claim) error { <-stall; return nil })
 		l := newLimiter(t, r)
 		var all sync.WaitGroup
-		for i := range 257 {
+		for i := range 1 + 32 + 2*128 {
 			all.Go(func() { acquire(t, l, fmt.Sprint(i), exports, 1) })
 			synctest.Wait()
+			require.EqualValues(t, 1+min(i/32, 1), r.calls.Load())
 		}
-		require.EqualValues(t, 1, r.calls.Load())
 		close(stall)
 		all.Wait()
-		require.EqualValues(t, 257, l.Stats().InUse)
-		require.EqualValues(t, 3, r.calls.Load())
+		require.EqualValues(t, 289, l.Stats().InUse)
+		require.EqualValues(t, 4, r.calls.Load())
 	})
 }
 

@@ -2,7 +2,6 @@ package inflight
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -21,9 +20,9 @@ import (
 
 // Limiter limits calls in flight. Make one with [New]. It is safe for concurrent use.
 //
-// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one
-// goroutine makes their exchanges, many at a time. It ends when nothing is queued. Each of the others has a timer for
-// what it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
+// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one or
+// two workers make their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer
+// for what it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
 type Limiter struct {
 	options
 	process string // as the store knows it
@@ -37,10 +36,10 @@ type Limiter struct {
 	closed bool
 	seq    uint64
 	byID   map[id]*pump
-	queues map[lane]*list.List // of lanes that have any
-	later  []func()            // are called when the mutex is unlocked
-	spare  sync.Pool           // pumps that are gone
-	stats  Stats               // without what the pumps know
+	queues map[lane]*queue // of lanes that have any
+	later  []func()        // are called when the mutex is unlocked
+	spare  sync.Pool       // pumps that are gone
+	stats  Stats           // without what the pumps know
 
 	dataSet   uint64        // of a store that is one part, when it was told last
 	renewAt   time.Duration // no sooner are all pumps made to renew what they hold
@@ -57,7 +56,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 	l := &Limiter{
 		// no other process has this name, and people know it
 		process: fmt.Sprintf("%.32s:%d:%s", url.PathEscape(host), os.Getpid(), rand.Text()[:10]),
-		start:   time.Now(), byID: map[id]*pump{}, queues: map[lane]*list.List{},
+		start:   time.Now(), byID: map[id]*pump{}, queues: map[lane]*queue{},
 	}
 	api.Apply("inflight: New", &l.options, opts)
 	l.maxKeys = cmp.Or(l.maxKeys, DefaultMaxKeys)

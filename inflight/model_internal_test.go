@@ -213,6 +213,9 @@ func (m *model) dropped() bool { return !m.calm && (m.now < m.back || m.losses &
 
 // send makes an exchange.
 func (m *model) send(n *node) {
+	if n.pump.phase == sent {
+		m.fault = "two exchanges of a process at a time"
+	}
 	sentAt := m.clock(n)
 	n.seq++
 	c := *n.pump.begin(sentAt, n.seq)

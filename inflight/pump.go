@@ -38,7 +38,7 @@ const never = time.Duration(1 << 59)
 type pump struct {
 	callers
 	exchanges
-	queue    *list.List    // of its lane, if it is queued
+	queue    *queue        // of its lane, if it is queued
 	position *list.Element // in it
 	timer    *time.Timer   // of the Limiter
 	timerAt  time.Duration // when it goes off; never: it is not set

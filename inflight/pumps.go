@@ -16,6 +16,9 @@ const (
 	// maxClaims is how many keys share an exchange: those who want something while one is in flight share the next one,
 	// which takes the store less time than several. On Redis, that is a script.
 	maxClaims = 128
+	// manyClaims is how many keys that wait for the next exchange have it at once, as a second one: then the store works
+	// while this process reads answers.
+	manyClaims = maxClaims / 4
 	// closeTimeout bounds how long Close tells the store.
 	closeTimeout = time.Second
 )
@@ -155,23 +158,32 @@ func (l *Limiter) forget(p *pump) {
 }
 
 // lane is the pumps that share exchanges. The same part of the store keeps their keys, so that one that is away stops
-// no others, and they have the same lease, so that a short one does not cut the time of others. As long as any are
-// queued, a goroutine makes their exchanges, one at a time.
+// no others, and they have the same lease, so that a short one does not cut the time of others.
 type lane struct {
 	part  string
 	lease time.Duration
+}
+
+// queue is the pumps of a lane that are queued, in order. As long as there are any, workers make their exchanges.
+type queue struct {
+	list.List
+	workers int // goroutines: one, or two
 }
 
 // queue queues a pump for its next exchange. The mutex is held.
 func (l *Limiter) queue(p *pump) {
 	at := lane{l.store.Part(p.claim.Key), p.claim.Lease}
 	if l.queues[at] == nil {
-		l.queues[at] = list.New()
+		l.queues[at] = &queue{}
+	}
+	q := l.queues[at]
+	p.phase = queued
+	p.queue = q
+	p.position = q.PushBack(p)
+	if q.workers == 0 || q.workers == 1 && q.Len() >= manyClaims {
+		q.workers++
 		go l.work(at)
 	}
-	p.phase = queued
-	p.queue = l.queues[at]
-	p.position = p.queue.PushBack(p)
 }
 
 // work makes exchanges as long as pumps are queued.
@@ -188,20 +200,23 @@ func (l *Limiter) work(at lane) {
 	}
 }
 
-// begin begins the exchanges of pumps that are queued. Without any, its queue is forgotten.
+// begin begins the exchanges of pumps that are queued. Without any, the worker ends, and with the last one the queue.
 func (l *Limiter) begin(at lane) (pumps []*pump, claims []window.Claim) {
 	l.mu.Lock()
 	defer l.unlock()
 	now := l.now()
-	queue := l.queues[at]
-	for queue.Len() > 0 && len(pumps) < maxClaims {
-		p := queue.Remove(queue.Front()).(*pump)
+	q := l.queues[at]
+	for q.Len() > 0 && len(pumps) < maxClaims {
+		p := q.Remove(q.Front()).(*pump)
 		l.seq++
 		pumps = append(pumps, p)
 		claims = append(claims, *p.begin(now, l.seq))
 	}
 	if len(pumps) == 0 {
-		delete(l.queues, at)
+		q.workers--
+		if q.workers == 0 {
+			delete(l.queues, at)
+		}
 	}
 	return pumps, claims
 }
