@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,24 +21,61 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// TestUserOfTheDocumentMayDoAllThatIsNeeded makes the user of docs/redis.md and makes all calls as that user, also
-// with the older protocol, another database, a name of the connection, and behind Sentinel.
+// The user of docs/redis.md may make all calls, also with the older protocol, another database, a name of the
+// connection, behind a Sentinel, and on a cluster: servers deny nothing.
 func TestUserOfTheDocumentMayDoAllThatIsNeeded(t *testing.T) {
-	testkit.AsUserOfTheDocument(t, "../docs/redis.md", func(url string) {
-		b, err := throttr.Open(t.Context(), "redis://"+url)
-		noError(t, err)
-		defer b.Close()
-		for _, a := range limits.Algorithms {
-			everyCall(t, b, window.Limit{Max: 100, Scale: time.Millisecond, Algorithm: a})
+	server := testkit.StartRedis(t)
+	sentinel := testkit.StartSentinel(t, server)
+	cluster := testkit.StartCluster(t, 1, 1)
+	servers := append(cluster.Nodes(), server)
+	for _, s := range servers {
+		s.Must(t, userOfTheDocument(t)...)
+	}
+	denied := regexp.MustCompile(`(?m)^object\n(.*)$`)
+	for _, url := range []string{
+		server.Addr, server.Addr + "?protocol=2", server.Addr + "/1?client_name=a",
+		server.Addr + "?db=1&client_name=a&protocol=2",
+		sentinel.Addr + "?master_set=" + testkit.SentinelName,
+		sentinel.Addr + "/1?client_name=a&protocol=2&master_set=" + testkit.SentinelName,
+		cluster.Addrs()[0] + "?client_name=a&addr=" + cluster.Addrs()[1],
+	} {
+		everyCallTo(t, "redis://limits:PASSWORD@"+url)
+		for _, s := range servers {
+			for _, entry := range denied.FindAllStringSubmatch(s.Must(t, "ACL", "LOG"), -1) {
+				t.Errorf("%s: denied: %s", url, entry[1])
+			}
+			s.Must(t, "ACL", "LOG", "RESET")
 		}
-		noError(t, errors.Join(errorOf(b.Delete(t.Context(), "k")), b.Ping(t.Context())))
-		places := inflight.New(b)
-		defer places.Close()
-		one := inflight.Limit{Name: "one", Max: 1, Lease: time.Second}
-		hold := acquired(t, places, "k", one, 1)
-		time.AfterFunc(10*time.Millisecond, hold.Release)
-		acquired(t, places, "k", one, 1).Release()
-	})
+	}
+}
+
+// userOfTheDocument returns the command that makes the user, whose rules the document quotes for a shell.
+func userOfTheDocument(t *testing.T) []string {
+	t.Helper()
+	document, err := os.ReadFile("../docs/redis.md")
+	noError(t, err)
+	_, rule, _ := strings.Cut(string(document), "redis-cli ACL SETUSER limits on ")
+	rule, _, _ = strings.Cut(rule, "```")
+	rules := strings.Fields(strings.NewReplacer("'", "", "\\\n", "").Replace(rule))
+	return append([]string{"ACL", "SETUSER", "limits", "on"}, rules...)
+}
+
+// everyCallTo makes all calls of a store.
+func everyCallTo(t *testing.T, url string) {
+	t.Helper()
+	b, err := throttr.Open(t.Context(), url)
+	noError(t, err)
+	defer b.Close()
+	for _, a := range limits.Algorithms {
+		everyCall(t, b, window.Limit{Max: 100, Scale: time.Millisecond, Algorithm: a})
+	}
+	noError(t, errors.Join(errorOf(b.Delete(t.Context(), "k")), b.Ping(t.Context())))
+	places := inflight.New(b)
+	defer places.Close()
+	one := inflight.Limit{Name: "one", Max: 1, Lease: time.Second}
+	hold := acquired(t, places, "k", one, 1)
+	time.AfterFunc(10*time.Millisecond, hold.Release)
+	acquired(t, places, "k", one, 1).Release()
 }
 
 // everyCall makes all calls with a limit.
@@ -55,7 +94,7 @@ func everyCall(t *testing.T, b window.Backend, l window.Limit) {
 // log has a key.
 func TestUserWithoutPermissionIsAnOutage(t *testing.T) {
 	server := testkit.StartRedis(t)
-	user := append([]string{"ACL", "SETUSER", "limits", "on"}, testkit.UserOfTheDocument(t, "../docs/redis.md")...)
+	user := userOfTheDocument(t)
 	for _, change := range []string{"off", "resetpass", "-evalsha", "-hset"} {
 		server.Must(t, user...)
 		b, err := throttr.Open(t.Context(), "redis://limits:PASSWORD@"+server.Addr)

@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"testing"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/sweep"
 	"github.com/throttr-go/throttr/mockserver"
@@ -23,17 +21,6 @@ func Stacks() []string {
 	buf = buf[:runtime.Stack(buf, true)]
 	return slices.DeleteFunc(strings.Split(string(buf), "\n\n"),
 		func(s string) bool { return !ofClient.MatchString(s) })
-}
-
-// RequireNoGoroutines fails the test if goroutines of a client outlive it. A bubble of
-// testing/synctest does not need it: the bubble waits for all its goroutines.
-func RequireNoGoroutines(t testing.TB) {
-	t.Helper()
-	for start := time.Now(); len(Stacks()) > 0; time.Sleep(time.Millisecond) {
-		if time.Since(start) > 5*time.Second {
-			t.Fatalf("goroutines are left: %s", Stacks())
-		}
-	}
 }
 
 // Keys returns the keys of all live records, without the two that backends keep for themselves:

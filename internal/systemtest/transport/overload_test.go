@@ -53,7 +53,7 @@ func TestGoroutinesOfAClientAreBounded(t *testing.T) {
 	cancel()
 	all.Wait()
 	client.Close()
-	testkit.RequireNoGoroutines(t)
+	requireNoGoroutines(t)
 }
 
 // A connection that is too old is replaced, and stays open until its responses have come. Here
