@@ -3,6 +3,7 @@ package throttr_test
 import (
 	"context"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -47,6 +48,21 @@ func TestRequestThatCannotBeEncodedIsNotSent(t *testing.T) {
 	}
 	require.Equal(t, 1, srv.Requests(codec.OpQuery), "that of the probe")
 	require.Zero(t, srv.Requests(codec.OpStat)+srv.Requests(codec.OpChannel)+srv.Requests(codec.OpPublish)+srv.Requests(codec.OpSet))
+}
+
+// The caller may change a Config once a client has it.
+func TestAClientKeepsItsServers(t *testing.T) {
+	servers := testkit.Several(t, 2)
+	cfg := servers.Over(throttr.Config{})
+	client := testkit.Client[uint16](t, cfg)
+	who, err := client.WhoAmI(t.Context())
+	require.NoError(t, err)
+	slices.Reverse(cfg.Servers)
+	for _, c := range who {
+		_, found, err := client.Connection(t.Context(), c.Server, c.ID)
+		require.NoError(t, err)
+		require.True(t, found)
+	}
 }
 
 // If one of several servers can't be reached, the connections to the others are closed.

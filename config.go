@@ -117,6 +117,7 @@ type Config struct {
 // withDefaults returns c with every default filled in, or an error that matches
 // ErrConfig and names the field and its bound.
 func (c Config) withDefaults() (Config, error) {
+	c.Servers = slices.Clone(c.Servers) // the caller may change the slice
 	if len(c.Servers) == 0 {
 		c.Servers = []string{DefaultServer}
 	}
