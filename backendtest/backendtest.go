@@ -58,8 +58,8 @@ type Subject struct {
 	// Without has the methods that the backend leaves out, which return window.ErrUnsupported, each with the reason.
 	// Tests that need them are skipped. The others must be there.
 	Without map[string]string
-	// Algorithm is that of most limits of the tests, and of the vectors. Run them for each algorithm that the backend has.
-	// Random calls are of all algorithms that Check accepts. Default: window.FixedWindow.
+	// Algorithm is that of most limits of the tests, and of the vectors. Run them for each algorithm that the backend
+	// has. Random calls are of all algorithms that Check accepts. Default: window.FixedWindow.
 	Algorithm window.Algorithm
 	// SkipsDenied says that hits of fixed windows that are over the limit may not be counted, or be refused.
 	SkipsDenied bool

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"iter"
 	"time"
 
 	"github.com/throttr-go/throttr/window"
@@ -31,6 +31,13 @@ const (
 
 // methods are those that a backend may leave out.
 var methods = []method{hit, take, charge, peek, set, reset, giveBack, takeAll, deleteAll, exchange, list, listPlaces}
+
+// counting are the methods that count in one window, or look at it.
+var counting = map[method]func(b window.Backend, ctx context.Context, key string, l window.Limit, n uint64) (
+	window.Window, error){
+	hit: window.Backend.Hit, take: window.Backend.Take, charge: window.Backend.Charge, peek: window.Backend.Peek,
+	set: window.Backend.Set,
+}
 
 // call is a call of a backend, as data. Which fields it has depends on the method.
 type call struct {
@@ -74,16 +81,6 @@ func (c call) of(ctx context.Context, b window.Backend) (a answer) {
 	switch c.method {
 	case check:
 		a.traits, a.err = b.Check(c.Limit)
-	case hit:
-		a.Window, a.err = b.Hit(ctx, c.Key, c.Limit, c.N)
-	case take:
-		a.Window, a.err = b.Take(ctx, c.Key, c.Limit, c.N)
-	case charge:
-		a.Window, a.err = b.Charge(ctx, c.Key, c.Limit, c.N)
-	case peek:
-		a.Window, a.err = b.Peek(ctx, c.Key, c.Limit, c.N)
-	case set:
-		a.Window, a.err = b.Set(ctx, c.Key, c.Limit, c.N)
 	case reset:
 		a.err = b.Reset(ctx, c.Key, c.Limit)
 	case giveBack:
@@ -100,46 +97,45 @@ func (c call) of(ctx context.Context, b window.Backend) (a answer) {
 			a.err = errors.Join(a.err, a.places[i].Err)
 		}
 	case list:
-		for l, err := range b.List(ctx, c.keys...) {
-			a.err = err
-			if err != nil {
-				continue // it is the last one
-			}
-			a.counts = append(a.counts, l)
-			if c.each != nil && !c.each(l) {
-				break
-			}
-		}
+		a.counts, a.err = collect(b.List(ctx, c.keys...), c.each)
 	case listPlaces:
-		for p, err := range b.ListPlaces(ctx, c.keys...) {
-			a.err = err
-			if err == nil {
-				a.held = append(a.held, p)
-			}
-		}
+		a.held, a.err = collect(b.ListPlaces(ctx, c.keys...), nil)
+	default:
+		a.Window, a.err = counting[c.method](b, ctx, c.Key, c.Limit, c.N)
 	}
 	return a
 }
 
+// collect returns what a list has, up to an error, or until each returns false, unless that is nil.
+func collect[T any](list iter.Seq2[T, error], each func(T) (more bool)) (all []T, err error) {
+	for one, err := range list {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, one)
+		if each != nil && !each(one) {
+			break
+		}
+	}
+	return all, nil
+}
+
 // String formats the call: Take("k", 10 in 1m0s, fixed window, 3).
 func (c call) String() string {
-	parts := []string{fmt.Sprintf("%.40q, %v, %d", c.Key, c.Limit, c.N)}
+	args := fmt.Sprintf("%.40q, %v, %d", c.Key, c.Limit, c.N)
 	switch c.method {
 	case giveBack:
-		parts = append(parts, fmt.Sprint("id ", c.id))
+		args += fmt.Sprint("; id ", c.id)
 	case takeAll:
-		parts = nil
-		for _, t := range c.takes {
-			parts = append(parts, fmt.Sprintf("%.40q, %v, %d", t.Key, t.Limit, t.N))
-		}
+		args = fmt.Sprintf("%+v", c.takes)
 	case deleteAll:
-		parts = []string{fmt.Sprintf("%.40q, %v", c.Key, c.scales)}
+		args = fmt.Sprintf("%.40q, %v", c.Key, c.scales)
 	case exchange:
-		parts = []string{fmt.Sprintf("%+v", c.claims)}
+		args = fmt.Sprintf("%+v", c.claims)
 	case list, listPlaces:
-		parts = []string{fmt.Sprintf("%.40q", c.keys)}
+		args = fmt.Sprintf("%.40q", c.keys)
 	}
-	text := fmt.Sprintf("%s(%s)", c.method, strings.Join(parts, "; "))
+	text := fmt.Sprintf("%s(%s)", c.method, args)
 	if c.second {
 		text += " by the second client"
 	}

@@ -11,12 +11,6 @@ import (
 
 // In these tests many goroutines make calls at one time. What their answers say together must be right, and what is
 // left.
-var concurrentProperties = []property{
-	{"concurrent takes and give-backs leave what is held", testStorms, nil},
-	{"of takes in opposite order one is granted", testOppositeOrder, []need{have(takeAll)}},
-	{"windows that end under concurrent takes exceed no limit", testEndings,
-		[]need{have(giveBack, reset, set, deleteAll)}},
-}
 
 func testOppositeOrder(s *suite) {
 	c := s.count("").in(time.Hour).upTo(1)
@@ -157,8 +151,8 @@ func (h *holders) storm(gives bool) {
 	h.counts(held, most)
 }
 
-// testEndings has windows end meanwhile, by Reset, Set and Delete, and if they are not of a rolling algorithm, in time: of
-// each window, up to the limit is held. Then all clients do so, which tell windows apart in different ways.
+// testEndings has windows end meanwhile, by Reset, Set and Delete, and if they are not of a rolling algorithm, in time:
+// of each window, up to the limit is held. Then all clients do so, which tell windows apart in different ways.
 func testEndings(s *suite) {
 	c := s.count("ends").upTo(s.bounded(20))
 	c.holders([]bool{false}).endings(!s.Algorithm.Rolling())
@@ -209,7 +203,8 @@ func (h *holders) takesUpTo() {
 	h.calls(0).try(set, 0)
 	for n := range h.limit.Max + 10 {
 		a := h.calls(int(n)).try(take, 1)
-		h.expect(a.Refused == (n >= h.limit.Max), "after Set to 0, take %d of %d returns %+v", n+1, h.limit.Max, a.Window)
+		over := n >= h.limit.Max
+		h.expect(a.Refused == over, "after Set to 0, take %d of %d returns %+v", n+1, h.limit.Max, a.Window)
 	}
 	h.count.counts(h.limit.Max, h.limit.Max)
 }

@@ -13,28 +13,15 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var errorProperties = []property{
-	{"a backend has all methods but those that it leaves out", testMethods, nil},
-	{"Check returns the error of every call", testCheck, nil},
-	{"a call whose context has ended does nothing", testContext, nil},
-	{"a call after Close fails with window.ErrClosed", testClosed, nil},
-}
-
-// example returns a call of a method with the key and limit. TakeAll has another take, too.
+// example returns a call of a method with the key and limit. It has the fields of all methods. TakeAll has another
+// take, too.
 func (c count) example(m method) call {
 	one := c.call(m, 1)
-	switch m {
-	case giveBack:
-		one.id = 1
-	case takeAll:
-		one.takes = []window.Take{c.suite.count(c.key).in(time.Hour).take(1), c.take(1)}
-	case deleteAll:
-		one.scales = []time.Duration{c.limit.Scale}
-	case exchange:
-		one.claims = []window.Claim{{Key: c.key, Process: "p", Seq: 100, Lease: c.lease(), Wants: want(1, 5)}}
-	case list, listPlaces:
-		one.keys = []string{c.key}
-	}
+	one.id = 1
+	one.takes = []window.Take{c.suite.count(c.key).in(time.Hour).take(1), c.take(1)}
+	one.scales = []time.Duration{c.limit.Scale}
+	one.claims = []window.Claim{{Key: c.key, Process: "p", Seq: 100, Lease: c.lease(), Wants: want(1, 5)}}
+	one.keys = []string{c.key}
 	return one
 }
 
@@ -163,7 +150,8 @@ func testContext(s *suite) {
 			}
 			for _, call := range calls {
 				err := call.of(ctx, s.Backend).err
-				s.expect(errors.Is(err, context.Canceled), "%v, whose context was canceled, returns error %v", call, err)
+				canceled := errors.Is(err, context.Canceled)
+				s.expect(canceled, "%v, whose context was canceled, returns error %v", call, err)
 				c.do(peek, 0)
 				if m == exchange {
 					s.claim(window.Claim{Key: c.key}) // nothing is held

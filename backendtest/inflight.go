@@ -14,14 +14,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// flightProperties are of places in flight, which have nothing to do with algorithms.
-var flightProperties = []property{
-	{"in flight: vectors", testFlights, []need{once, have(exchange)}},
-	{"in flight: keys and names are independent", testPlacesOfKeys, []need{once, have(exchange)}},
-	{"in flight: concurrent claims are granted up to Max", testPlacesAtOnce, []need{once, have(exchange)}},
-	{"in flight: random claims agree with a model", testFlightModel, []need{once, have(exchange)}},
-}
-
 // lease returns how long the places of a process are kept.
 func (s *suite) lease() time.Duration { return 8000 * s.unit }
 
@@ -42,11 +34,11 @@ func (s *suite) exchanges(m made) {
 	s.Helper()
 	for i := range m.claims {
 		c, got := &m.claims[i], m.places[i]
-		want, _ := s.model.ledger.Exchange(c)
+		want, _ := s.ledger.Exchange(c)
 		of := place{c.Key, c.Name}
 		for _, token := range got.Tokens {
-			s.expect(token == 0 || token > s.model.tokens[of], "token %d follows %d", token, s.model.tokens[of])
-			s.model.tokens[of] = max(token, s.model.tokens[of])
+			s.expect(token == 0 || token > s.tokens[of], "token %d follows %d", token, s.tokens[of])
+			s.tokens[of] = max(token, s.tokens[of])
 		}
 		same := slices.Equal(grants(got, c), grants(want, c)) && got.Lost == want.Lost &&
 			got.Forgotten == want.Forgotten && got.Late == want.Late && got.Used == want.Used &&
@@ -82,22 +74,17 @@ func (s *suite) ready(keys ...string) {
 	s.Clock.Advance(s.lease())
 }
 
-// flightVector is a sequence of claims on a virtual clock, with a lease of 8 s. The file has the answers, too: the model agrees
-// with them.
+// flightVector is a sequence of claims on a virtual clock, with a lease of 8 s. The file has the answers, too: the
+// model agrees with them.
 type flightVector struct {
 	Name  string
 	Steps []flightStep
 }
 
-// flightStep is a claim at a time since the start. One without a process only asks.
+// flightStep is a claim at a time since the start. One without a process only asks. A Seq of 0 is the next one.
 type flightStep struct {
-	T       duration
-	Process string
-	Seq     uint64 // 0: the next one
-	Held    uint64
-	HeldMax uint64 `json:"held_max"`
-	Strict  bool
-	Wants   []window.Want
+	T duration
+	window.Claim
 }
 
 func testFlights(s *suite) {
@@ -114,8 +101,8 @@ func (s *suite) replayClaims(f *flightVector) (answers []window.Places) {
 	start := s.Clock.Now()
 	for i, step := range f.Steps {
 		s.Clock.Advance(start.Add(time.Duration(step.T) * s.unit / time.Millisecond).Sub(s.Clock.Now()))
-		c := window.Claim{Key: f.Name, Process: step.Process, Held: step.Held, HeldMax: step.HeldMax,
-			Strict: step.Strict, Wants: step.Wants}
+		c := step.Claim
+		c.Key = f.Name
 		if c.Process != "" {
 			c.Seq = cmp.Or(step.Seq, uint64(i+3))
 		}
@@ -255,7 +242,7 @@ func (s *suite) listsPlaces(m made) {
 		return of
 	}
 	var listed []window.ListedPlaces
-	s.model.ledger.EachPlaces(m.keys, func(p window.ListedPlaces) bool {
+	s.ledger.EachPlaces(m.keys, func(p window.ListedPlaces) bool {
 		listed = append(listed, p)
 		return true
 	})

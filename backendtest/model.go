@@ -8,34 +8,23 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/algorithm"
-	"github.com/throttr-go/throttr/internal/ledger"
 	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/window"
 )
 
-// model makes all calls that the backend makes, one by one, by the algorithms of package memory. Where a backend
+// The model makes all calls that the backend makes, one by one, by the algorithms of package memory. Where a backend
 // is free, the model does what the backend did.
-type model struct {
-	counts map[identity]*record
-	ledger *ledger.Ledger   // of places in flight
-	tokens map[place]uint64 // the last ones
-}
 
-// identity is what tells counts apart.
-type identity struct {
-	key   string
-	limit window.Limit // without Max and Burst
-}
-
-func identityOf(t *window.Take) identity { return identity{t.Key, limits.Identity(&t.Limit)} }
+// identityOf returns what tells counts apart: a take of no Max and Burst, and of nothing.
+func identityOf(t *window.Take) window.Take { return limits.Identity(&t.Limit).For(t.Key, 0) }
 
 // record returns the record of a take.
-func (m *model) record(t *window.Take) *record {
+func (s *suite) record(t *window.Take) *record {
 	id := identityOf(t)
-	if m.counts[id] == nil {
-		m.counts[id] = &record{ids: map[clientID]int64{}}
+	if s.counts[id] == nil {
+		s.counts[id] = &record{ids: map[clientID]int64{}}
 	}
-	return m.counts[id]
+	return s.counts[id]
 }
 
 // made is a call that the backend has made.
@@ -64,10 +53,10 @@ func (s *suite) do(c call) answer {
 		s.listsPlaces(m)
 	case giveBack:
 		s.givesBack(m)
-		s.model.record(&c.Take).remember(m)
+		s.record(&c.Take).remember(m)
 	case reset:
-		s.model.record(&c.Take).End()
-		s.model.record(&c.Take).remember(m)
+		s.record(&c.Take).End()
+		s.record(&c.Take).remember(m)
 	default:
 		at := s.when(m, &m.Take, m.Window)
 		s.compare(m, &m.Take, m.Window, s.want(m, at))
@@ -75,14 +64,14 @@ func (s *suite) do(c call) answer {
 	return m.answer
 }
 
-// when returns the time at which a call was made, which may have waited: if it has opened a window, the end tells when, and
-// if that was open before, it is when the call began.
+// when returns the time at which a call was made, which may have waited: if it has opened a window, the end tells when,
+// and if that was open before, it is when the call began.
 func (s *suite) when(m made, t *window.Take, got window.Window) int64 {
 	opened := got.ExpiresAt.Add(-t.Limit.Scale).UnixNano()
 	switch {
 	case got.ExpiresAt.IsZero() || opened < m.before:
 		return m.before
-	case opened < m.now && s.model.record(t).window(&t.Limit, m.before).Left == 0:
+	case opened < m.now && s.record(t).window(&t.Limit, m.before).Left == 0:
 		return opened
 	}
 	return m.now
@@ -90,7 +79,7 @@ func (s *suite) when(m made, t *window.Take, got window.Window) int64 {
 
 // want makes a call of one count in the model, and returns its window.
 func (s *suite) want(m made, at int64) window.Window {
-	r := s.model.record(&m.Take)
+	r := s.record(&m.Take)
 	l, n := &m.Limit, m.N
 	switch {
 	case m.method == peek:
@@ -112,10 +101,10 @@ func (s *suite) want(m made, at int64) window.Window {
 	return w
 }
 
-// wantOfHit makes a hit of a fixed window. If the backend SkipsDenied, one that is over the limit may be refused, or not
-// counted.
+// wantOfHit makes a hit of a fixed window. If the backend SkipsDenied, one that is over the limit may be refused, or
+// not counted.
 func (s *suite) wantOfHit(m made, at int64) window.Window {
-	r := s.model.record(&m.Take)
+	r := s.record(&m.Take)
 	w := r.window(&m.Limit, at)
 	denied := s.SkipsDenied && w.Count+m.N > m.Limit.Max
 	switch {
@@ -142,7 +131,7 @@ func (s *suite) takesAll(m made) {
 	for i := range sums {
 		t := &sums[i]
 		at[i] = s.when(m, t, m.windows[slices.Index(of, i)])
-		wants[i] = s.model.record(t).peek(&t.Limit, t.N, at[i])
+		wants[i] = s.record(t).peek(&t.Limit, t.N, at[i])
 		granted = granted && !wants[i].Refused
 	}
 	if m.ok != granted {
@@ -151,7 +140,7 @@ func (s *suite) takesAll(m made) {
 	}
 	for i := range sums {
 		if t := &sums[i]; granted {
-			wants[i] = s.model.record(t).call(algorithm.Take, &t.Limit, t.N, at[i])
+			wants[i] = s.record(t).call(algorithm.Take, &t.Limit, t.N, at[i])
 		}
 	}
 	for i, sum := range of {
@@ -163,15 +152,15 @@ func (s *suite) takesAll(m made) {
 	}
 }
 
-// adopt makes the model agree with what a take may leave that was refused, if a store has two clients. One that does not
-// know what the other has taken may take first, and give back then: if a give-back may be lost, the count is larger. What
-// the take returns may be what the client has known.
+// adopt makes the model agree with what a take may leave that was refused, if a store has two clients. One that does
+// not know what the other has taken may take first, and give back then: if a give-back may be lost, the count is
+// larger. What the take returns may be what the client has known.
 func (s *suite) adopt(m made, t *window.Take) {
 	s.Helper()
 	look := made{call: call{method: peek, second: m.second, Take: t.Limit.For(t.Key, 0)}, before: m.before}
 	look.answer = s.try(look.call)
 	look.now = s.now()
-	r := s.model.record(t)
+	r := s.record(t)
 	if look.Left > 0 && s.MayLose && look.Count-r.Count <= t.N {
 		r.Count = look.Count
 	}
@@ -183,15 +172,15 @@ func (s *suite) adopt(m made, t *window.Take) {
 func (s *suite) deletes(m made) {
 	s.Helper()
 	least, most := 0, 0
-	for id, r := range s.model.counts {
-		if id.key != m.Key || len(m.scales) > 0 &&
-			(id.limit.Calendar != 0 || !slices.Contains(m.scales, id.limit.Scale)) {
+	for id, r := range s.counts {
+		if id.Key != m.Key || len(m.scales) > 0 &&
+			(id.Limit.Calendar != 0 || !slices.Contains(m.scales, id.Limit.Scale)) {
 			continue
 		}
-		if left := r.left(&id.limit, m.before); left > 0 || left < 0 && -left < s.traits(id.limit).Precision {
+		if left := r.left(&id.Limit, m.before); left > 0 || left < 0 && -left < s.traits(id.Limit).Precision {
 			most++
 		}
-		if r.left(&id.limit, m.now) > 0 {
+		if r.left(&id.Limit, m.now) > 0 {
 			least++
 		}
 		r.End()
@@ -206,7 +195,7 @@ func (s *suite) deletes(m made) {
 // compared.
 func (s *suite) lists(m made) {
 	s.Helper()
-	digests, listed := 0, map[identity]bool{}
+	digests, listed := 0, map[window.Take]bool{}
 	for _, l := range m.counts {
 		if l.Digest {
 			digests++
@@ -214,8 +203,8 @@ func (s *suite) lists(m made) {
 		}
 		m.Take = l.Limit.For(l.Key, 0)
 		id := identityOf(&m.Take)
-		r := s.model.counts[id]
-		if r == nil || !m.lists(id.key) || l.Window.Left <= 0 || listed[id] && len(m.keys) > 0 {
+		r := s.counts[id]
+		if r == nil || !m.lists(id.Key) || l.Window.Left <= 0 || listed[id] && len(m.keys) > 0 {
 			s.Errorf("%v returns %+v, which is not counted, has ended, or was there before", m.call, l)
 			continue
 		}
@@ -223,9 +212,9 @@ func (s *suite) lists(m made) {
 		s.compare(m, &m.Take, l.Window, r.window(&l.Limit, m.now))
 	}
 	var missing []string
-	for id, r := range s.model.counts {
-		if m.lists(id.key) && !listed[id] && r.window(&id.limit, m.now).Left > 0 {
-			missing = append(missing, fmt.Sprintf("%.40q, %v", id.key, id.limit))
+	for id, r := range s.counts {
+		if m.lists(id.Key) && !listed[id] && r.window(&id.Limit, m.now).Left > 0 {
+			missing = append(missing, fmt.Sprintf("%.40q, %v", id.Key, id.Limit))
 		}
 	}
 	s.expect(len(missing) == digests, "%v returns %d digests of keys, and not %q", m.call, digests, missing)
@@ -240,8 +229,9 @@ func (s *suite) givesBack(m made) {
 	if !m.ok && s.MayLose {
 		return
 	}
-	r := s.model.record(&m.Take)
-	if want := r.giveBack(&m.call, m.now); m.ok != want {
+	r := s.record(&m.Take)
+	by := algorithm.RuleOf(&m.Limit)
+	if want := by.GiveBack(&r.Record, at(m.now), r.ids[clientID{m.second, m.id}], m.N); m.ok != want {
 		s.wrong(m, &m.Take, fmt.Sprintf("it returns %v, want %v", m.ok, want))
 	}
 }
@@ -249,7 +239,7 @@ func (s *suite) givesBack(m made) {
 // compare compares the window that a call has returned with that of the model.
 func (s *suite) compare(m made, t *window.Take, got, want window.Window) {
 	s.Helper()
-	r, precision := s.model.record(t), s.traits(t.Limit).Precision
+	r, precision := s.record(t), s.traits(t.Limit).Precision
 	r.remember(m)
 	var wrong []string
 	differs := func(field string, got, want any) {
@@ -327,13 +317,10 @@ func (r *record) remember(m made) {
 // wrong fails the test: with the call, what is wrong, and what was called before.
 func (s *suite) wrong(m made, t *window.Take, what string) {
 	s.Helper()
-	var text strings.Builder
-	fmt.Fprintf(&text, "%v: %s", m.call, what)
-	for i, before := range s.model.record(t).calls {
-		if i == 0 {
-			text.WriteString("\nThe last calls of this count:")
-		}
-		fmt.Fprintf(&text, "\n\t%v before: %v returned %v", time.Duration(m.now-before.now), before.call, before.answer)
+	text := fmt.Sprintf("%v: %s\nThe last calls of this count:", m.call, what)
+	for _, before := range s.record(t).calls {
+		ago := time.Duration(m.now - before.now)
+		text += fmt.Sprintf("\n\t%v before: %v returned %v", ago, before.call, before.answer)
 	}
-	s.Error(text.String())
+	s.Error(text)
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-var randomProperties = []property{
-	{"vectors", testVectors, []need{have(giveBack)}},
-	{"random calls agree with a model", func(s *suite) { s.random(6, 500, false) }, nil},
-	{"random calls of two clients agree with a model", func(s *suite) { s.random(3, 1000, true) }, []need{twoClients}},
-}
-
 // mix is how often methods are called.
 var mix = []method{
 	hit, hit, hit, hit, take, take, take, take, takeAll, takeAll, takeAll, giveBack, giveBack, giveBack, peek, peek,
@@ -65,7 +59,8 @@ func (w *walk) any() count {
 	return w.vary(w.counts[w.IntN(len(w.counts))].by(w.two && w.IntN(2) == 0))
 }
 
-// vary returns calls of the same count: with any Max, or of a token bucket, with any Burst, or with another name for UTC.
+// vary returns calls of the same count: with any Max, or of a token bucket, with any Burst, or with another name for
+// UTC.
 func (w *walk) vary(c count) count {
 	switch {
 	case c.limit.Algorithm != window.TokenBucket:
@@ -115,20 +110,18 @@ func (w *walk) step(c count) {
 		if w.two {
 			return // one of several clients may not know all names
 		}
-		c.delete([][]time.Duration{nil, {w.scale(), w.scale(), 24 * time.Hour}}[w.IntN(2)]...)
+		all := c.call(deleteAll, 0)
+		all.scales = [][]time.Duration{nil, {w.scale(), w.scale(), 24 * time.Hour}}[w.IntN(2)]
+		w.do(all)
 		w.look(c)
 	case list:
-		w.list(c)
-	}
-}
-
-// list lists the counts of one key, or of all.
-func (w *walk) list(c count) {
-	if all := (call{method: list, second: c.second}); w.has(list) {
+		all := call{method: list, second: c.second}
 		if w.IntN(2) == 0 {
 			all.keys = []string{c.key}
 		}
-		w.do(all)
+		if w.has(list) {
+			w.do(all)
+		}
 	}
 }
 

@@ -24,15 +24,10 @@ type clientID struct {
 // at returns a time in nanoseconds since 1970.
 func at(nanos int64) algorithm.Time { return algorithm.At(time.Unix(0, nanos)) }
 
-// describe returns the window of a state.
-func describe(s algorithm.State) window.Window {
-	return window.Window{Count: s.Count, Left: s.Left, Refused: s.Wait > 0, RetryAfter: s.Wait, ID: s.ID}
-}
-
 // peek returns what a take would, and changes nothing.
 func (r *record) peek(l *window.Limit, n uint64, now int64) window.Window {
 	by, scratch := algorithm.RuleOf(l), r.Record
-	return describe(by.Peek(&scratch, at(now), n))
+	return by.Peek(&scratch, at(now), n).Window(at(now))
 }
 
 // window returns the window under a limit.
@@ -56,16 +51,5 @@ func (r *record) call(v algorithm.Verb, l *window.Limit, n uint64, now int64) wi
 	}
 	r.series++
 	by := algorithm.RuleOf(l)
-	return describe(by.Call(v, &r.Record, at(now), n, r.series))
-}
-
-// giveBack gives n of a take back, and reports whether that is anything.
-func (r *record) giveBack(c *call, now int64) bool {
-	by := algorithm.RuleOf(&c.Limit)
-	return by.GiveBack(&r.Record, at(now), r.ids[clientID{c.second, c.id}], c.N)
-}
-
-// ends returns the end of a window that opens at a time.
-func ends(l *window.Limit, now int64) int64 {
-	return now + int64(new(record).call(algorithm.Charge, l, 1, now).Left)
+	return by.Call(v, &r.Record, at(now), n, r.series).Window(at(now))
 }

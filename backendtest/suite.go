@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,9 +23,27 @@ type property struct {
 // need returns why a test does not apply to a Subject, or "".
 type need func(s *suite) string
 
-// properties are all that the suite tests.
-var properties = slices.Concat(errorProperties, windowProperties, randomProperties, concurrentProperties,
-	flightProperties)
+// properties are all that the suite tests. Places in flight have nothing to do with algorithms.
+var properties = []property{
+	{"a backend has all methods but those that it leaves out", testMethods, nil},
+	{"Check returns the error of every call", testCheck, nil},
+	{"a call whose context has ended does nothing", testContext, nil},
+	{"a call after Close fails with window.ErrClosed", testClosed, nil},
+	{"keys and limits are independent", testIndependence, nil},
+	{"numbers can be large", testLargest, nil},
+	{"the loop of a list may call the backend, and end early", testLoops, []need{have(list, take)}},
+	{"vectors", testVectors, []need{have(giveBack)}},
+	{"random calls agree with a model", func(s *suite) { s.random(6, 500, false) }, nil},
+	{"random calls of two clients agree with a model", func(s *suite) { s.random(3, 1000, true) }, []need{twoClients}},
+	{"concurrent takes and give-backs leave what is held", testStorms, nil},
+	{"of takes in opposite order one is granted", testOppositeOrder, []need{have(takeAll)}},
+	{"windows that end under concurrent takes exceed no limit", testEndings,
+		[]need{have(giveBack, reset, set, deleteAll)}},
+	{"in flight: vectors", testFlights, []need{once, have(exchange)}},
+	{"in flight: keys and names are independent", testPlacesOfKeys, []need{once, have(exchange)}},
+	{"in flight: concurrent claims are granted up to Max", testPlacesAtOnce, []need{once, have(exchange)}},
+	{"in flight: random claims agree with a model", testFlightModel, []need{once, have(exchange)}},
+}
 
 // run tests all properties. The function in runs a test in a bubble, or as it is.
 func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, func(*testing.T))) {
@@ -53,17 +70,21 @@ func run(t *testing.T, start func(t *testing.T) Subject, in func(*testing.T, fun
 type suite struct {
 	*testing.T
 	Subject
-	model model
-	two   bool          // clients make random calls
-	unit  time.Duration // a millisecond of the tests, which is longer if the backend has no short scales
+	two  bool          // clients make random calls
+	unit time.Duration // a millisecond of the tests, which is longer if the backend has no short scales
+	// The model has:
+	counts map[window.Take]*record // by identityOf
+	ledger *ledger.Ledger          // of places in flight
+	tokens map[place]uint64        // the last ones
 }
 
 func newSuite(t *testing.T, subject Subject) *suite {
 	subject.Algorithm = cmp.Or(subject.Algorithm, window.FixedWindow)
 	s := &suite{T: t, Subject: subject, unit: time.Millisecond}
 	start := s.Clock.Now()
-	places := ledger.New(1024, func() time.Duration { return s.Clock.Now().Sub(start) })
-	s.model = model{counts: map[identity]*record{}, ledger: places, tokens: map[place]uint64{}}
+	s.ledger = ledger.New(1024, func() time.Duration { return s.Clock.Now().Sub(start) })
+	s.counts = map[window.Take]*record{}
+	s.tokens = map[place]uint64{}
 	shortest := window.Limit{Max: 1, Algorithm: subject.Algorithm}
 	for s.unit < time.Second {
 		shortest.Scale = 100 * s.unit
@@ -175,17 +196,7 @@ func (c count) ofCalendar(unit window.Calendar, zone string, start uint8) count 
 // record returns what the model knows of the count.
 func (c count) record() *record {
 	t := c.take(0)
-	return c.model.record(&t)
-}
-
-func (c count) delete(scales ...time.Duration) {
-	c.Helper()
-	c.suite.do(call{method: deleteAll, Take: window.Take{Key: c.key}, scales: scales})
-}
-
-func (s *suite) takeAll(takes ...window.Take) answer {
-	s.Helper()
-	return s.do(call{method: takeAll, takes: takes})
+	return c.suite.record(&t)
 }
 
 // kinds returns counts whose limits differ in their name, algorithm or calendar, and have the same Max and scale.
