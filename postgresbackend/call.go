@@ -15,7 +15,7 @@ import (
 type call struct {
 	apply func(parts []part, t algorithm.Time) // does what the call is for to the records of the rows
 	parts []part                               // their windows are the result
-	err   error                                // if it is errNotCounted, the call can be made again
+	err   error                                // if it is errConflict, the call can be made again
 }
 
 // part is what a call does with one row.
@@ -109,6 +109,7 @@ func rowsOf(calls []*batched) []*row {
 // load sets the record to what was read at a time. It starts then if the clock has gone back by more than a scale.
 func (r *row) load(state []byte, version int64, t algorithm.Time) {
 	record, err := r.rule.How.ReadBinary(state)
+	r.err = nil // of an attempt before
 	if err != nil {
 		r.err = unreadable(err)
 	}

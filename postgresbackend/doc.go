@@ -28,8 +28,8 @@
 //     there is no second one.
 //
 // Nothing is locked in between: a process that stops there makes nobody wait. A TakeAll of several counts locks their
-// rows in between, and so does a call after three conflicts in a row. The lock of a process that stops is gone after a
-// second.
+// rows in between, and so do a call after three conflicts, and those for its key in the next second. The lock of a
+// process that stops is gone after a second.
 //
 // Every write gives its row another version, a random number. So what was read is what is changed, or the write does
 // nothing. A row that has ended is deleted a minute later, by one of the processes.
@@ -44,13 +44,13 @@
 //  3. request.go: the call enters one of two lanes. Requests of the free lane lock nothing, those of the locking lane
 //     lock their rows. A lane has one request in flight, and queues calls until it is back: package internal/batch does
 //     that. The request makes the first round trip, and loads what it has read into the rows, which its calls share. It
-//     applies all calls, one after the other, and makes the second round trip. A call that was not counted, as its row
-//     has a conflict or the connection was lost before, is made again, and after three attempts in the locking lane.
+//     applies all calls, one after the other, and makes the second round trip. A call whose row has a conflict is made
+//     again, and after three of them in the locking lane.
 //  4. call.go: to be applied, a call changes the records of its rows, by package internal/algorithm. That sets its
 //     windows, and marks the rows that have to be written.
 //  5. table.go: the statements of the round trips, and the table. It deletes rows that are over.
-//  6. server.go: what both round trips and all others have in common: a connection, a time limit, and what an error of
-//     the server means.
+//  6. server.go: what both round trips and all others have in common: a connection, another one if that was lost before
+//     anything was done, a time limit, and what an error of the server means.
 //
 // Apart from that, open.go reads URLs, and list.go lists what is counted.
 //

@@ -32,6 +32,7 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 				if err != nil {
 					key, failed = f.Key, err
 				} else if l.Window.Left > 0 && !yield(l, nil) {
+					_ = b.after("list", "", nil)
 					return
 				}
 				spans[0].key = f.Key

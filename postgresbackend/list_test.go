@@ -53,7 +53,9 @@ func TestList(t *testing.T) {
 	for key, l := range some {
 		expect(t, l.Digest == (key != "k9") && (key == "k9" || strings.HasPrefix(key, "longlong") && l.Window.Count == 4), "%q: %+v", key, l)
 	}
+	before := b.Stats().Stores[0].Calls
 	expect(t, len(list("k7")) == 1, "the loop has not ended")
+	expect(t, b.Stats().Stores[0].Calls == before+1, "a loop that is left was not counted")
 	n, err := b.Delete(t.Context(), "k7", []time.Duration{}...)
 	expect(t, n == 2 && err == nil && len(list("k7")) == 0, "%d are deleted, %v", n, err)
 }

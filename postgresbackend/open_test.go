@@ -74,6 +74,27 @@ func TestOpen(t *testing.T) {
 	expect(t, errors.Is(err, window.ErrUnavailable) && strings.Contains(err.Error(), "postgresbackend.Schema"), "%v", err)
 }
 
+// Some proxies of PostgreSQL keep no prepared statements: pgx has other modes for them.
+func TestModesOfPgx(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	for _, mode := range []string{"cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		b, err := throttr.Open(t.Context(), s.URL("default_query_exec_mode="+mode))
+		noError(t, err)
+		defer b.Close()
+		noError(t, takeOf(2, b, "k"))
+		must(t, b.Take, "k", hourly, 1)
+		for _, err := range b.List(t.Context()) {
+			noError(t, err)
+		}
+		for want, scales := range [][]time.Duration{{time.Minute}, {time.Minute, time.Hour}} {
+			n, err := b.Delete(t.Context(), "k", scales...)
+			expect(t, n == want && err == nil, "%s: %d of %v are deleted, %v", mode, n, scales, err)
+		}
+		n, err := b.Delete(t.Context(), "k2")
+		expect(t, n == 1 && err == nil, "%s: %d are deleted, %v", mode, n, err)
+	}
+}
+
 // A backend that is opened lazily fails until its server is there, and then makes its table.
 func TestLazyOpen(t *testing.T) {
 	s := testkit.StartPostgres(t)

@@ -27,6 +27,7 @@ type tap struct {
 	act    func() // without the mutex
 	before bool   // the connection is closed instead of the write; otherwise after it
 	cut    bool
+	dials  atomic.Int64 // how many further ones fail
 }
 
 // arm makes the n-th write from now call act, and then be cut, before or after what it writes, if cut is true.
@@ -83,6 +84,9 @@ func tapPool(t testing.TB, s *testkit.Postgres) (*pgxpool.Pool, *tap) {
 	return connect(t, s, func(c *pgxpool.Config) {
 		c.MaxConns = 1
 		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if p.dials.Add(-1) >= 0 {
+				return nil, errors.New("no route")
+			}
 			var d net.Dialer
 			nc, err := d.DialContext(ctx, network, addr)
 			return &tapped{Conn: nc, tap: p}, err
@@ -103,7 +107,8 @@ func takeOf(counts int, b window.Backend, key string) error {
 	return err
 }
 
-// A connection that is cut in the first round trip costs nothing. In the second, the call fails, and is counted or not.
+// A connection that can't be made, or is cut in the first round trip, costs nothing. In the second, the call fails, and
+// is counted or not.
 func TestConnectionsThatAreCut(t *testing.T) {
 	s := testkit.StartPostgres(t)
 	plain := connect(t, s)
@@ -126,6 +131,8 @@ func TestConnectionsThatAreCut(t *testing.T) {
 				}
 				expect(t, counted == want && errors.Is(err, window.ErrUnavailable) == (trip == 2) && (err == nil) == (trip == 1),
 					"trip %d, %d counts, before %v: %d are counted, %v", trip, counts, before, counted, err)
+				pool.Reset()
+				p.dials.Store(2)
 				noError(t, takeOf(counts, b, key))
 			}
 		}

@@ -3,6 +3,7 @@ package postgresbackend
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -30,7 +31,9 @@ type Backend struct {
 	free    *lane // requests lock nothing between their round trips
 	locking *lane // requests lock their rows
 
-	nextSweep atomic.Int64 // in nanoseconds since 1970
+	seed      maphash.Seed
+	lockUntil [1024]atomic.Int64 // until when calls for keys with that hash lock, in nanoseconds since 1970
+	nextSweep atomic.Int64       // in nanoseconds since 1970
 	stats     outage.Calls
 	life      context.Context // ends with the backend
 	end       context.CancelFunc
@@ -43,7 +46,7 @@ func New(pool *pgxpool.Pool, opts ...Option) *Backend {
 	if pool == nil {
 		panic("postgresbackend: New: pool is nil")
 	}
-	b := &Backend{options: newOptions("New", opts), pool: pool}
+	b := &Backend{options: newOptions("New", opts), pool: pool, seed: maphash.MakeSeed()}
 	b.free = b.newLane(false)
 	b.locking = b.newLane(true)
 	b.life, b.end = context.WithCancel(context.Background())
@@ -126,14 +129,16 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 
 // Delete implements [window.Backend] in one statement.
 func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duration) (n int, err error) {
+	var numbers []int64 // of the scales: a time.Duration is an interval to pgx
 	for _, scale := range scales {
 		if err := limits.CheckScale(scale); err != nil {
 			return 0, b.after("delete", key, err)
 		}
+		numbers = append(numbers, int64(scale))
 	}
 	for range maxAttempts {
-		n, err = b.delete(ctx, storedKey(key), scales)
-		if !errors.Is(err, errNotCounted) {
+		n, err = b.delete(ctx, storedKey(key), numbers)
+		if !errors.Is(err, errConflict) {
 			break
 		}
 	}
@@ -141,7 +146,7 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 }
 
 // delete ends the windows of a key as it is stored, and returns how many there were.
-func (b *Backend) delete(ctx context.Context, key string, scales []time.Duration) (n int, err error) {
+func (b *Backend) delete(ctx context.Context, key string, scales []int64) (n int, err error) {
 	var all pgx.Batch
 	all.Queue(beginSQL)
 	if b.durability == Async {

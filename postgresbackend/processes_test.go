@@ -143,6 +143,35 @@ func TestProcessesThatTakeOfSeveralKeys(t *testing.T) {
 	expect(t, deadlocks == 0, "there were %d deadlocks", deadlocks)
 }
 
+// A call that others get in the way of three times locks its row, and so do the next calls for its key: in the free
+// lane, they would wait for locks again and again to find a conflict.
+func TestACallWithConflictsLocksItsKey(t *testing.T) {
+	s := testkit.StartPostgres(t)
+	plain := connect(t, s)
+	pool, p := tapPool(t, s)
+	b := postgresbackend.New(pool, newTable(t, plain)...)
+	noError(t, errors.Join(takeOf(1, b, "k"), takeOf(2, b, "k")))
+	locks := "" // of the second round trips of a call
+	var change func()
+	change = func() { // the row, unless that is locked
+		tag, err := plain.Exec(t.Context(), "UPDATE "+postgresbackend.Table(b)+
+			" SET version = version + 1 WHERE key IN (SELECT key FROM "+postgresbackend.Table(b)+" WHERE key = 'k' FOR UPDATE SKIP LOCKED)")
+		if err != nil {
+			t.Error(err)
+		}
+		locks += fmt.Sprint(tag.RowsAffected() == 0, " ")
+		p.arm(2, false, false, change)
+	}
+	for _, want := range []string{"false false false true ", "true "} {
+		locks = ""
+		p.arm(2, false, false, change)
+		noError(t, takeOf(1, b, "k"))
+		expect(t, locks == want, "the row is locked: %s, want %s", locks, want)
+	}
+	p.arm(0, false, false, nil)
+	expect(t, must(t, b.Peek, "k", hourly, 0).Count == 4, "calls were not counted once each")
+}
+
 // If transactions are serializable by default, the server ends those that others have got in the way of: they are made
 // again. No connection is more than a backend may have.
 func TestADefaultOfSerializable(t *testing.T) {

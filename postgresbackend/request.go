@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -23,7 +24,8 @@ const (
 	timeout = 3 * time.Second
 	// maxRows is how many rows a request has, unless a single call has more.
 	maxRows = 256
-	// maxAttempts is how often a call is made in a lane, if it is not counted.
+	// maxAttempts is how often a call is made until it locks its row, and how often while it does, if it has conflicts. It
+	// is also how often a request is made if nothing was done.
 	maxAttempts = 3
 )
 
@@ -48,15 +50,17 @@ func (b *Backend) newLane(locks bool) *lane {
 	})
 }
 
-// submit has a call made, again if it was not counted: first in the free lane, and after some attempts, or if it has
-// several parts, in the locking lane. It returns when the timeout is over, however often the call is queued until then.
+// submit has a call made, again if it has a conflict. A call with some conflicts, others for its key in the next
+// second, and all with several parts are made in the locking lane: in the free one, their writes would wait for its
+// locks to find a conflict. It returns when the timeout is over, however often the call is queued until then.
 func (b *Backend) submit(ctx context.Context, made call) error {
 	c := &batched{Value: made}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	lockUntil := &b.lockUntil[maphash.String(b.seed, made.parts[0].key)%uint64(len(b.lockUntil))]
 	for attempt := 1; ; attempt++ {
 		to := b.free
-		if len(made.parts) > 1 || attempt > maxAttempts {
+		if len(made.parts) > 1 || lockUntil.Load() > time.Now().UnixNano() {
 			to = b.locking
 		}
 		_, err := to.Do(bounded, c)
@@ -70,8 +74,10 @@ func (b *Backend) submit(ctx context.Context, made call) error {
 			return ctx.Err()
 		case err == bounded.Err():
 			return fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout)
-		case !errors.Is(err, errNotCounted) || attempt == 2*maxAttempts:
+		case !errors.Is(err, errConflict) || attempt == 2*maxAttempts:
 			return err
+		case attempt == maxAttempts:
+			lockUntil.Store(time.Now().Add(time.Second).UnixNano())
 		}
 	}
 }
@@ -89,7 +95,7 @@ type request struct {
 func (q *request) perform(ctx context.Context, conn *pgxpool.Conn) error {
 	now, err := q.read(ctx, conn)
 	if err != nil && conn.Conn().IsClosed() {
-		return fmt.Errorf("%w: %w", errNotCounted, err)
+		return fmt.Errorf("%w: %w", errNothingDone, err)
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 )
 
 // withConn calls f with a connection of the pool, and with a ctx that ends after the timeout, and when the backend is
-// closed. It returns the error of ctx if that has ended, and otherwise that of f as one of a backend.
+// closed. It does so again with another connection while nothing was done. It returns the error of ctx if that has
+// ended, and otherwise that of f as one of a backend.
 //
 // A panic is an error, too: functions of the program that pgx calls may run on the goroutine of a lane, where nobody
 // could recover, and other calls wait for the request. The methods of the pool would keep their connection then. If
@@ -32,18 +33,30 @@ func (b *Backend) withConn(ctx context.Context, f func(ctx context.Context, conn
 			err = fmt.Errorf("%w: pgx has panicked: %v\n%s", window.ErrUnavailable, cause, debug.Stack())
 		}
 	}()
-	conn, err := b.pool.Acquire(bounded)
-	if err == nil {
-		defer conn.Release() // closes it if a transaction is open
-		err = f(bounded, conn)
-		if hasCode(err, readOnly) { // another server may be at its address by now
-			_ = conn.Conn().Close(bounded)
+	for range maxAttempts {
+		err = b.attempt(bounded, f)
+		if !errors.Is(err, errNothingDone) {
+			break
 		}
 	}
 	if err != nil && ctx.Err() != nil && b.life.Err() == nil {
 		return ctx.Err()
 	}
 	return b.storeError(err)
+}
+
+// attempt calls f with a connection of the pool.
+func (b *Backend) attempt(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNothingDone, err)
+	}
+	defer conn.Release() // closes it if a transaction is open
+	err = f(ctx, conn)
+	if hasCode(err, readOnly) { // another server may be at its address by now
+		_ = conn.Conn().Close(ctx)
+	}
+	return err
 }
 
 // send makes a round trip that is no request of calls.
@@ -62,10 +75,10 @@ const (
 )
 
 var (
-	// errNotCounted says that a call was certainly not counted: it can be made again.
-	errNotCounted = fmt.Errorf("%w: nothing was counted", window.ErrUnavailable)
-	// errConflict says that another process has changed a row since it was read.
-	errConflict = fmt.Errorf("%w: others change the row all the time", errNotCounted)
+	// errNothingDone says that a connection could not be made, or was lost before anything can have been counted.
+	errNothingDone = errors.New("nothing was done")
+	// errConflict says that a call was not counted, because another process has changed a row since it was read.
+	errConflict = fmt.Errorf("%w: others change the row all the time", window.ErrUnavailable)
 )
 
 // unreadable returns the error of a row that has something else than a record of this version. It is about its key and
@@ -85,8 +98,6 @@ func (b *Backend) storeError(err error) error {
 		return nil
 	case b.life.Err() != nil, errors.Is(err, puddle.ErrClosedPool):
 		return fmt.Errorf("%w: %w", window.ErrClosed, err)
-	case errors.Is(err, errNotCounted):
-		return err
 	case hasCode(err, serialization), hasCode(err, deadlock), hasCode(err, idle):
 		return fmt.Errorf("%w: %w", errConflict, err)
 	}

@@ -66,7 +66,7 @@ ON CONFLICT (key, lim) DO UPDATE SET ends = 0 WHERE false`
 	// deleteSQL ends what is counted of a key, with some scales or with all, and returns when each would have ended. It locks
 	// rows in their order.
 	deleteSQL = `WITH old AS (SELECT lim, ends FROM %[1]s WHERE key = $1::bytea AND state <> ''
-	AND (coalesce(cardinality($2::bigint[]), 0) = 0 OR substring(lim FROM 2 FOR 8) = ANY (SELECT int8send(unnest($2))))
+	AND (coalesce(cardinality($2::bigint[]), 0) = 0 OR substring(lim FROM 2 FOR 8) = ANY (SELECT int8send(unnest($2::bigint[]))))
 	ORDER BY lim FOR UPDATE
 ), clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros)
 UPDATE %[1]s AS t SET ends = micros * 1000, version = 1 + (random() * 4e18)::bigint, before = version, state = ''
