@@ -141,6 +141,15 @@ func TestMemoryThatIsClosedIsNotAskedAgain(t *testing.T) {
 	})
 }
 
+// A backend in memory has lost no data, whatever its clock says.
+func TestMemoryLosesNoData(t *testing.T) {
+	now := time.Now()
+	b := memory.New(memory.WithClock(func() time.Time { return now }))
+	defer b.Close()
+	now = now.Add(-time.Hour)
+	require.False(t, acquire(t, newLimiter(t, b, inflight.WithStrict()), "k", exports, 2).Degraded())
+}
+
 // The bounds on keys and on calls that wait are no outage, whatever the policy. Those that were refused or served do
 // not count.
 func TestKeysAndWaitsAreBounded(t *testing.T) {

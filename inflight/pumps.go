@@ -176,12 +176,11 @@ func (l *Limiter) queue(p *pump) {
 	if l.queues[at] == nil {
 		l.queues[at] = &queue{}
 	}
-	q := l.queues[at]
 	p.phase = queued
-	p.queue = q
-	p.position = q.PushBack(p)
-	if q.workers == 0 || q.workers == 1 && q.Len() >= manyClaims {
-		q.workers++
+	p.queue = l.queues[at]
+	p.position = p.queue.PushBack(p)
+	if p.queue.workers == 0 || p.queue.workers == 1 && p.queue.Len() >= manyClaims {
+		p.queue.workers++
 		go l.work(at)
 	}
 }

@@ -22,8 +22,8 @@ const (
 
 // Ledger is the places of any number of keys. It is safe for concurrent use.
 type Ledger struct {
-	// Birth is when the data set was created, long ago by default: for a lease after it, strict claims are granted
-	// nothing. It does not change when the Ledger is in use.
+	// Birth is when the data set was created: for a lease after it, strict claims are granted nothing. By default, that
+	// is over even for a lease of Forever, and if the clock goes back. It does not change when the Ledger is in use.
 	Birth time.Duration
 
 	now  func() time.Duration
@@ -41,7 +41,7 @@ type id struct{ key, name string }
 // not go back.
 func New(maxKeys int, now func() time.Duration) *Ledger {
 	return &Ledger{
-		Birth: math.MinInt64 / 2, now: now, most: max(1, maxKeys), counts: map[id]*count{}, sweepAt: math.MinInt64,
+		Birth: math.MinInt64 / 4 * 3, now: now, most: max(1, maxKeys), counts: map[id]*count{}, sweepAt: math.MinInt64,
 	}
 }
 
