@@ -181,7 +181,8 @@ func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attr
 		}
 	}
 	call := c.newCall(key)
-	r, err := do(ctx, c.client, key, call, codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key})
+	request := codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key}
+	r, err := do(ctx, c.client, key, call, request)
 	return r.OK, err
 }
 

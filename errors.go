@@ -71,8 +71,8 @@ var (
 	ErrRange = window.ErrRange
 )
 
-// RangeError is a field of a limit, an n or a count that is out of range. It matches [ErrRange]. Its fields are those of
-// [window.RangeError].
+// RangeError is a field of a limit, an n or a count that is out of range. It matches [ErrRange]. Its fields are those
+// of [window.RangeError].
 type RangeError = window.RangeError
 
 // ValueSizeError is a server whose values are wider or narrower than the client's. Its fields

@@ -101,11 +101,11 @@ func WithBreaker(failures int, pause time.Duration) Option {
 }
 
 // WithLogger sets where a RateLimit logs, at level WARN, that its store is away, and that it is back, with the number
-// of decisions that were made meanwhile. A fallback or a policy may also decide while the circuit breaker is closed: the
-// first such decision has a line at once, and further ones are counted for a line a minute. If a backend of your own
-// panics when it is asked in the background, see [WithBreaker], there is a line at level ERROR with the stack, and the
-// program goes on. The lines have no keys, unless the errors of a backend of your own have. Default: [slog.Default]. A
-// nil logger turns the lines off.
+// of decisions that were made meanwhile. A fallback or a policy may also decide while the circuit breaker is closed:
+// the first such decision has a line at once, and further ones are counted for a line a minute. If a backend of your
+// own panics when it is asked in the background, see [WithBreaker], there is a line at level ERROR with the stack,
+// and the program goes on. The lines have no keys, unless the errors of a backend of your own have. Default:
+// [slog.Default]. A nil logger turns the lines off.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.outages.Logger = cmp.Or(l, outage.Silent) }
 }

@@ -246,8 +246,8 @@ func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Durat
 	return n, err
 }
 
-// change makes a change of what a limit has counted in the backend, and in the fallback: what is left there counts again
-// while the backend is away. The result is that of the backend, and the error that of both.
+// change makes a change of what a limit has counted in the backend, and in the fallback: what is left there counts
+// again while the backend is away. The result is that of the backend, and the error that of both.
 func change[R any](r *RateLimit, l Limit, f func(b Backend, l Limit) (R, error)) (R, error) {
 	result, err := f(r.guarded, l)
 	if r.guardedFallback != nil {

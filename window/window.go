@@ -112,15 +112,15 @@ type Backend interface {
 	// At most Max places of a key and name are held at a time:
 	//   - A want is granted if the places that are held, and N, are at most Max. If another process is first in
 	//     line, and its first want has no smaller Max, that must still fit after it. A process gets a position in line
-	//     when its want is not granted and waits, behind those whose Max is not smaller. It keeps it, but goes to the end when one of its wants is granted. A process that has not
-	//     claimed for a quarter of a lease has lost it.
+	//     when its want is not granted and waits, behind those whose Max is not smaller. It keeps it, but goes to the
+	//     end when one of its wants is granted. A process that has not claimed for a quarter of a lease has lost it.
 	//   - A process that has not claimed for a lease holds nothing. Before, it is never refused what it holds,
 	//     whatever the Max.
-	//   - If a process holds more than the store knows, it is believed. But if its claim is Strict, and the sum would be
-	//     over its HeldMax and the largest Max under which others hold places, it has lost everything.
+	//   - If a process holds more than the store knows, it is believed. But if its claim is Strict, and the sum would
+	//     be over its HeldMax and the largest Max under which others hold places, it has lost everything.
 	//   - A claim whose Seq is not larger than that of an earlier one of a process that holds places changes nothing.
-	//   - A store that may have lost what it knew, or is new, is another data set, and grants nothing to Strict claims for
-	//     a lease, so that all processes can say what they hold.
+	//   - A store that may have lost what it knew, or is new, is another data set, and grants nothing to Strict claims
+	//     for a lease, so that all processes can say what they hold.
 	Exchange(ctx context.Context, claims []Claim, places []Places) error
 	// List returns what is counted now, of some keys or of all, in no order, while others count on: what ends or
 	// begins meanwhile may be missing, and a count may come twice. No lock is held while the loop's body runs, so it

@@ -59,14 +59,16 @@ type Algorithm struct {
 	Logs    bool // records have a Log
 
 	refills bool // with a Max of 0, nothing that is counted would ever end
-	tiles   bool // windows are those of a [limits.Calendar], by the time of day; otherwise they start at any time, by a clock that is not set
+	// tiles says that windows are those of a [limits.Calendar], by the time of day. Otherwise they start at any time, by
+	// a clock that is not set.
+	tiles bool
 
 	// The others get a record that is not empty, unless they say so.
 
 	// count drops what is over, and returns what counts.
 	count func(r *Record, now int64) uint64
-	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long, and 0
-	// for an empty record.
+	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long,
+	// and 0 for an empty record.
 	left func(r *Record, now int64) time.Duration
 	// wait returns in which time at most room counts, if it is more now.
 	wait func(r *Record, now int64, room uint64) time.Duration

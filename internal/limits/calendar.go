@@ -75,9 +75,9 @@ func AlignedStart(now time.Time, scale time.Duration) time.Time {
 
 // Calendar is what calendar windows and aligned ones depend on. Windows tile time: each ends where the next one starts.
 //
-// A window of the calendar starts at the first instant at which the local date is its start date, or a later one if the zone has
-// skipped that date. So a day that was skipped has no window, and if a date comes back because clocks are set back
-// over midnight, the window of the next date, which is open by then, goes on.
+// A window of the calendar starts at the first instant at which the local date is its start date, or a later one if
+// the zone has skipped that date. So a day that was skipped has no window, and if a date comes back because clocks
+// are set back over midnight, the window of the next date, which is open by then, goes on.
 type Calendar struct {
 	Unit     window.Calendar
 	Zone     *time.Location

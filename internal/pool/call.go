@@ -9,10 +9,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// Do sends a call and waits until it is done. If nobody else uses the connection, the caller reads its responses itself.
-// A call that fails is sent again, MaxRetries times at most, if it was certainly not executed or only reads, and is not
-// stale. Sent reports whether a failed call may have been executed. If done is false, ctx has ended and the call is
-// abandoned: the caller must not use it any more.
+// Do sends a call and waits until it is done. If nobody else uses the connection, the caller reads its responses
+// itself. A call that fails is sent again, MaxRetries times at most, if it was certainly not executed or only reads,
+// and is not stale. Sent reports whether a failed call may have been executed. If done is false, ctx has ended and
+// the call is abandoned: the caller must not use it any more.
 func (p *Pool) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
 	p.AddParking(cl) // a call that creates records also keeps a parked server parked
 	if err := p.send(ctx, cl); err != nil {

@@ -217,9 +217,9 @@ func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, codec.C
 	return c, opened.ID, nil
 }
 
-// prepare does what has to be done before any request of a caller: unless c is to receive EVENTs, it unsubscribes c from
-// the channel of its own id (H21), and it has the server stay parked, or be parked if that is wanted, as the probe's
-// INSERT may have set the server's timer.
+// prepare does what has to be done before any request of a caller: unless c is to receive EVENTs, it unsubscribes c
+// from the channel of its own id (H21), and it has the server stay parked, or be parked if that is wanted, as the
+// probe's INSERT may have set the server's timer.
 func (p *Pool) prepare(ctx context.Context, c *conn.Conn, opened *dial.Connection, events bool) error {
 	ctx, cancel := p.o.Dialer.Within(ctx)
 	defer cancel()

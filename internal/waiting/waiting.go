@@ -96,7 +96,7 @@ type waiter struct {
 	answers  []Answer
 	behind   int           // queues in which another waiter is the first
 	deadline time.Time     // zero: none
-	turn     chan struct{} // closed when the waiter is the first in all queues, or has been removed because of err; nil: it was at once
+	turn     chan struct{} // closed when the waiter is first in all queues, or removed because of err; nil: it was at once
 	refresh  chan struct{} // holds a value if the waiter should ask now; nil if it has not slept
 	err      error
 }
