@@ -1,8 +1,11 @@
 package pool_test
 
 import (
+	"context"
+	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -76,5 +79,27 @@ func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, sent)
 		require.False(t, off.Parked())
+	})
+}
+
+// A caller that leaves while its connection is made may leave the server's timer as the probe has set it.
+func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+			nc, err := srv.Dial(ctx)
+			if srv.Conns() > 1 {
+				nc = newDeaf(nc, 1) // the probe
+			}
+			return nc, err
+		}, pool.Options{Parking: parking.Always})
+		synctest.Wait()
+		before := srv.Requests(codec.OpUpdate)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Dedicated(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		synctest.Wait()
+		require.Equal(t, before+1, srv.Requests(codec.OpUpdate), "by way of the shared connection")
 	})
 }

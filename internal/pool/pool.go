@@ -201,20 +201,38 @@ func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, codec.C
 	o.Calls = p.o.Calls
 	o.Counters = &p.counters
 	o.OnEnd = p.ended
+	c, err := p.serve(opened, o)
+	if err != nil {
+		return nil, codec.ConnID{}, err
+	}
+	if err := p.prepare(ctx, c, opened, o.OnEvent != nil); err != nil {
+		if p.Parked() {
+			p.keepParkedSoon() // an UPDATE may not have left
+		}
+		if ctx.Err() != nil {
+			p.background.Go(func() { c.Close(window.ErrClosed) }) // the responses that are due are received
+		} else {
+			c.Fail(err) // which ended counts
+			<-c.Done()  // no EVENT follows
+		}
+		return nil, codec.ConnID{}, &dial.ConnectError{Server: p.o.Server, Err: err}
+	}
+	return c, opened.ID, nil
+}
+
+// serve makes a Conn of a network connection. Close ends it if it is dedicated.
+func (p *Pool) serve(opened *dial.Connection, o conn.Options) (*conn.Conn, error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		opened.Conn.Close()
+		return nil, window.ErrClosed
+	}
 	c := conn.New(opened.Conn, opened.Early, o)
 	if o.Abort {
 		p.dedicated[c] = struct{}{} // before it can end
 	}
-	p.mu.Unlock()
-	if err := p.prepare(ctx, c, opened, o.OnEvent != nil); err != nil {
-		if ctx.Err() == nil {
-			c.Fail(err) // which ended counts
-		}
-		p.background.Go(func() { c.Close(window.ErrClosed) }) // the responses that are due are received
-		return nil, codec.ConnID{}, &dial.ConnectError{Server: p.o.Server, Err: err}
-	}
-	return c, opened.ID, nil
+	return c, nil
 }
 
 // prepare does what has to be done before any request of a caller: unless c is to receive EVENTs, it unsubscribes c

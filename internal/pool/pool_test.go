@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
 	"github.com/throttr-go/throttr/mockserver"
 	"github.com/throttr-go/throttr/window"
@@ -326,6 +328,84 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 }
 
 // A server ends each connection right after the handshake, or in its midst.
+// What goes wrong behind the probe ends the attempt: the connection is closed and counted when its caller learns it.
+func TestAConnectionThatCannotBePreparedIsAFailureToConnect(t *testing.T) {
+	events := func(ctx context.Context, s subject) error {
+		_, _, err := s.ForEvents(ctx, func(conn.Event) {})
+		return err
+	}
+	dedicated := func(ctx context.Context, s subject) error {
+		_, err := s.Dedicated(ctx)
+		return err
+	}
+	for step, op := range map[string]codec.Op{"parking": codec.OpUpdate, "unsubscribing": codec.OpUnsubscribe} {
+		for name, c := range map[string]struct {
+			fault mockserver.Fault
+			want  error
+		}{
+			"the end":     {mockserver.Fault{Disconnect: true}, conn.ErrLost},
+			"no status":   {mockserver.Fault{Replace: []byte{7}}, conn.ErrProtocol},
+			"two of them": {mockserver.Fault{Replace: []byte{1, 1}}, conn.ErrProtocol},
+			"silence":     {mockserver.Fault{Drop: true}, os.ErrDeadlineExceeded},
+		} {
+			for kind, open := range map[string]func(context.Context, subject) error{
+				"shared":    func(ctx context.Context, s subject) error { return s.Connect(ctx) },
+				"dedicated": dedicated, "events": events,
+			} {
+				if kind == "events" && op == codec.OpUnsubscribe {
+					continue // it stays subscribed
+				}
+				t.Run(step+"/"+name+"/"+kind, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						srv := inMemory(t)
+						s := newPool(t, to(srv), pool.Options{Parking: parking.Always, MinBackoff: time.Minute, MaxBackoff: time.Minute})
+						shared := 0
+						if kind != "shared" {
+							require.NoError(t, s.Connect(t.Context()))
+							shared = 1
+						}
+						c.fault.Op = op
+						c.fault.Times = 1
+						if op == codec.OpUnsubscribe {
+							c.fault.Skip = 1 // that of the probe
+						}
+						remove := srv.Inject(c.fault)
+						start := time.Now()
+						err := open(t.Context(), s)
+						require.ErrorIs(t, err, dial.ErrConnect)
+						require.ErrorIs(t, err, c.want)
+						require.LessOrEqual(t, time.Since(start), 5*time.Second)
+						require.EqualValues(t, 1, s.Stats().Failures)
+						synctest.Wait()
+						require.Equal(t, shared, srv.Conns())
+						remove()
+						time.Sleep(2 * time.Minute)
+						require.NoError(t, open(t.Context(), s))
+					})
+				})
+			}
+		}
+	}
+}
+
+// What a connection that can't be prepared has received is handed out before its caller learns that, and not beside
+// the EVENTs of the next one.
+func TestNoEventComesFromAConnectionThatCouldNotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options{Parking: parking.Always})
+		defer srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Drop: true})()
+		time.AfterFunc(time.Second, func() { srv.Publish("*", []byte("x")) })
+		handed := 0
+		_, _, err := s.ForEvents(t.Context(), func(conn.Event) {
+			time.Sleep(10 * time.Second)
+			handed++
+		})
+		require.ErrorIs(t, err, dial.ErrConnect)
+		require.Equal(t, 1, handed)
+	})
+}
+
 func TestConnectionsThatEndAtOnce(t *testing.T) {
 	for _, after := range []int{codec.ProbeResponses, handshakeBytes} {
 		synctest.Test(t, func(t *testing.T) {

@@ -60,6 +60,18 @@ func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
 	})
 }
 
+// The context of the attempt may end later than Close has looked for connections.
+func TestNoConnectionIsServedAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, srv := withServer(t)
+		p.Close()
+		_, _, err := p.connect(t.Context(), conn.Options{Abort: true})
+		require.ErrorIs(t, err, window.ErrClosed)
+		synctest.Wait()
+		require.Zero(t, srv.Conns())
+	})
+}
+
 func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)

@@ -72,13 +72,14 @@ func (m *Manager) useConnection(b *outage.Backoff) error {
 }
 
 // connectFailed fails the subscribers that have never been confirmed. The others stay, and
-// receive a gap when there is a connection again.
+// receive a gap when there is a connection again, even if messages have come while this one was being made.
 func (m *Manager) connectFailed(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cause = err
 	for _, ch := range m.channels {
 		ch.failWaiting(err)
+		ch.gap = true
 	}
 }
 

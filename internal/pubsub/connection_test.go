@@ -78,6 +78,32 @@ func TestGapPrecedesMessagesBeforeTheConfirmation(t *testing.T) {
 	})
 }
 
+// Messages can come on a connection that is not ready yet, and it may never be.
+func TestAConnectionThatWasNotMadeLeavesAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(t)
+		fails := false
+		c := newClient(t, func(o *pubsub.Options) {
+			open := o.Open
+			o.Open = func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
+				if fails {
+					fails = false
+					onEvent(conn.Event{Channel: []byte(pubsub.All), Payload: []byte("x")})
+					return nil, codec.ConnID{}, dial.ErrConnect
+				}
+				return open(ctx, onEvent)
+			}
+		}, srv)
+		s := c.mustSubscribe(t, pubsub.All)
+		fails = true
+		srv.Disconnect()
+		require.True(t, next(t, s).Gap)
+		require.Equal(t, "x", string(next(t, s).Payload))
+		require.True(t, next(t, s).Gap, "what was published since then is lost")
+		delivers(t, srv, pubsub.All, s)
+	})
+}
+
 func TestNewSubscriberReceivesNoGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t)
