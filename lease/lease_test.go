@@ -354,6 +354,20 @@ func TestProcessesTogetherNeverExceedTheLimit(t *testing.T) {
 	}
 }
 
+// A process may stop after it has taken a place of a block, until the window has ended.
+func TestAPlaceIsOfAWindowThatIsOpen(t *testing.T) {
+	run(t, age, func(t *testing.T, _ *network, b *lease.Backend) {
+		for range 2 * lease.HotHits { // the key becomes hot
+			mustHit(t, b, key, per(10_000, time.Second), 1)
+		}
+		b.Stumble(3, 2*time.Second)
+		for range 100 {
+			w := mustHit(t, b, key, per(10_000, time.Second), 1)
+			require.False(t, w.ExpiresAt.Before(time.Now()))
+		}
+	})
+}
+
 func TestLimitsWithACalendarPassThrough(t *testing.T) {
 	run(t, age, func(t *testing.T, n *network, b *lease.Backend) {
 		day := window.Limit{Max: 10_000, Calendar: window.Day, Algorithm: window.CalendarWindow}
