@@ -21,7 +21,7 @@ type cleaning struct {
 
 	history slot.History
 	again   time.Time // when to look again
-	late    int       // lookups since the last one that led somewhere whose actions were too late
+	late    int       // actions that were too late since the last one that led somewhere
 
 	// The results. If it is neither done nor has an error been returned, all actions were too late.
 	done    bool      // there is nothing more to do now
@@ -61,9 +61,9 @@ type cleaner struct {
 
 // run cleans the keys until they are done. It begins as many as the server is fast enough for.
 func (cl *cleaner) run(ctx context.Context) error {
-	defer func() { cl.pace.release(&cl.pace.begun, len(cl.active)) }()
+	defer func() { cl.pace.end(len(cl.active)) }()
 	for failures := 0; len(cl.waiting)+len(cl.active) > 0; {
-		n, changed := cl.pace.tryTake(&cl.pace.begun, len(cl.waiting))
+		n, changed := cl.pace.begin(len(cl.waiting))
 		cl.active = append(cl.active, cl.waiting[:n]...)
 		cl.waiting = cl.waiting[n:]
 		ready, again := cl.ready()
@@ -93,7 +93,7 @@ func (cl *cleaner) run(ctx context.Context) error {
 func (cl *cleaner) leave() {
 	begun := len(cl.active)
 	cl.active = slices.DeleteFunc(cl.active, func(k *cleaning) bool { return k.done || k.late >= maxTries })
-	if most := cl.pace.most(); len(cl.active) > 2*most {
+	if most := cl.pace.bound(); len(cl.active) > 2*most {
 		for _, k := range cl.active[most:] {
 			k.history = slot.History{}
 			k.again = time.Time{}
@@ -101,7 +101,7 @@ func (cl *cleaner) leave() {
 		}
 		cl.active = cl.active[:most]
 	}
-	cl.pace.release(&cl.pace.begun, begun-len(cl.active))
+	cl.pace.end(begun - len(cl.active))
 }
 
 // wait waits until a time, if that is not zero, or until changed is closed.
@@ -143,7 +143,7 @@ func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
 			return err
 		}
 		err = cl.batch(ctx, ready[:n])
-		cl.pace.release(&cl.pace.underway, n)
+		cl.pace.pass(n)
 		if err != nil {
 			return err
 		}
@@ -180,11 +180,7 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 				k.done, k.next = true, a.At
 			}
 		default:
-			k.late++
 			steps = append(steps, step{key: k, action: a})
-			if twin, ok := k.records.bands.Twin(k.history, a); ok {
-				steps = append(steps, step{key: k, action: twin})
-			}
 		}
 	}
 	if err := cl.execute(ctx, steps); err != nil {
@@ -236,7 +232,7 @@ func (s *step) claimed() (next step, ok bool) {
 	if s.action.Kind != slot.Claim {
 		return next, false
 	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.added, s.effects.shown, s.effects.at.from)
+	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from)
 	return step{key: s.key, action: a}, ok
 }
 
@@ -248,6 +244,7 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 	late := false
 	for i := range steps {
 		s := &steps[i]
+		s.key.late++
 		last := s.key.records.bands.Deadline(s.action)
 		if !time.Now().Before(last) {
 			late = true
@@ -281,12 +278,12 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 		s.effects.at.from = sent
 		switch {
 		case len(s.requests) == 0: // it was late
-		case s.action.Kind != slot.Claim && s.action.Kind != slot.Refill: // whose removal may be too late, time and again
+		case s.action.Kind == slot.Claim || s.action.Kind == slot.Refill:
+			s.key.late-- // the removal may be too late, time and again
+		default:
 			s.key.late = 0
 		}
-		if s.effects.purged {
-			s.key.removed++
-		}
+		s.key.removed += s.effects.purged
 		responses = responses[len(s.requests):]
 	}
 	cl.link.calls.Put(call)

@@ -98,7 +98,7 @@ func (s *slots) open(ctx context.Context, p plan, takes bool, n uint64) (o outco
 			s.failedAt = time.Now()
 		}
 	default:
-		o.result, o.window = s.bands.Result(p.action, e.armed, e.added, e.shown, e.at.from, e.at.to)
+		o.result, o.window = s.bands.Result(p.action, e.armed, e.added, e.shown[p.action.Slot], e.at.from, e.at.to)
 	}
 	if takes {
 		o.conn = p.conn

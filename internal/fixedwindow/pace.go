@@ -27,41 +27,40 @@ type pace struct {
 	turn chan struct{} // has an element while somebody waits in take, or is about to
 
 	mu       sync.Mutex // guards the fields below
-	begun    bound      // of the keys that are being cleaned
-	underway bound      // of the keys of batches under way
+	most     int        // keys to clean at a time
+	keys     int        // that are being cleaned
+	batch    int        // keys that batches under way may have
+	underway int        // keys that they have
 
 	least   time.Duration // taken by a lookup
 	took    time.Duration // by a batch
 	changed chan struct{} // is closed when what the fields above tell may have changed
 }
 
-// bound bounds a number of keys.
-type bound struct{ most, keys int }
-
 func newPace() *pace {
 	return &pace{
 		turn: make(chan struct{}, 1), changed: make(chan struct{}),
-		begun: bound{most: minPace}, underway: bound{most: maxBatch},
+		most: minPace, batch: maxBatch,
 	}
 }
 
-// tryTake returns how many of n keys can be added to those of a bound, which is a field of p: a batch at most. The caller
-// calls release when they are done. For the others, it tries again when changed is closed.
-func (p *pace) tryTake(b *bound, n int) (some int, changed <-chan struct{}) {
+// begin returns how many of n keys can be cleaned now. The caller calls end when they are. For the
+// others, it tries again when changed is closed.
+func (p *pace) begin(n int) (some int, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n = min(n, p.underway.most, b.most, maxBatch); b.keys+n <= b.most {
-		some = n
+	if room := p.most - p.keys; room >= min(n, p.batch, p.most) {
+		some = min(n, room)
 	}
-	b.keys += some
+	p.keys += some
 	return some, p.changed
 }
 
-// release is called when n keys of a bound are done.
-func (p *pace) release(b *bound, n int) {
+// end is called when n keys are not being cleaned any more.
+func (p *pace) end(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b.keys -= n
+	p.keys -= n
 	p.notify()
 }
 
@@ -71,8 +70,8 @@ func (p *pace) notify() {
 	p.changed = make(chan struct{})
 }
 
-// take waits until a batch of n keys, or of the first of them, can be under way, and returns how many these are. Who
-// comes first is first: many small batches do not keep a large one waiting.
+// take waits until a batch of n keys, or of the first of them, can be under way, and returns how many these are. The
+// caller calls pass after it. Who comes first is first: many small batches do not keep a large one waiting.
 func (p *pace) take(ctx context.Context, n int) (some int, err error) {
 	select {
 	case p.turn <- struct{}{}:
@@ -81,7 +80,7 @@ func (p *pace) take(ctx context.Context, n int) (some int, err error) {
 	}
 	defer func() { <-p.turn }()
 	for {
-		some, changed := p.tryTake(&p.underway, n)
+		some, changed := p.tryTake(n)
 		if some > 0 {
 			return some, nil
 		}
@@ -89,6 +88,25 @@ func (p *pace) take(ctx context.Context, n int) (some int, err error) {
 			return 0, err
 		}
 	}
+}
+
+// tryTake is take, but returns 0 instead of waiting until changed is closed.
+func (p *pace) tryTake(n int) (some int, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n = min(n, p.batch, maxBatch); p.underway+n <= p.batch {
+		some = n
+	}
+	p.underway += some
+	return some, p.changed
+}
+
+// pass is called when a batch of n keys is not under way any more.
+func (p *pace) pass(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.underway -= n
+	p.notify()
 }
 
 // looked is told how long a lookup took. The least of these times is taken for that of the network.
@@ -107,7 +125,7 @@ func (p *pace) late(guard time.Duration) {
 	if p.least >= guard/2 {
 		return
 	}
-	p.underway.most = max(minPace, p.underway.most/2)
+	p.batch = max(minPace, p.batch/2)
 }
 
 // done is told how long a batch of n keys took, actions included.
@@ -118,19 +136,19 @@ func (p *pace) done(n int, took, guard time.Duration) {
 	if took < guard/8 {
 		more = n
 	}
-	p.underway.most = min(p.underway.most+more, maxUnderway)
+	p.batch = min(p.batch+more, maxUnderway)
 	p.took += (took - p.took) / 2
-	most := min(2*p.begun.most, chunkSize*maxChunks)
+	most := min(2*p.most, chunkSize*maxChunks)
 	if p.took > 0 {
-		most = min(most, int(time.Duration(p.underway.most)*guard/p.took))
+		most = min(most, int(time.Duration(p.batch)*guard/p.took))
 	}
-	p.begun.most = max(most, minPace)
+	p.most = max(most, minPace)
 	p.notify()
 }
 
-// most returns how many keys can be cleaned at a time.
-func (p *pace) most() int {
+// bound returns how many keys can be cleaned at a time.
+func (p *pace) bound() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.begun.most
+	return p.most
 }

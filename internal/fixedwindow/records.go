@@ -83,10 +83,11 @@ type span struct{ from, to time.Time }
 
 // effects is what the responses to an action say that it has done.
 type effects struct {
-	inserted, added bool             // an INSERT, a DECREASE has succeeded
-	armed           bool             // the TTL of the action's slot was set
-	purged          bool             // a record
-	shown           slot.Observation // of the action's slot
+	inserted, added bool    // an INSERT, a DECREASE has succeeded
+	armed           bool    // the TTL of the action's slot was set
+	claimed         [2]bool // which slots a DECREASE has counted in
+	purged          int     // records
+	shown           [2]slot.Observation
 	at              span
 }
 
@@ -99,11 +100,13 @@ func (r *records) effectsOf(a slot.Action, requests []slot.Request, responses []
 		case slot.PatchTTL:
 			o.armed = o.armed || q.Slot == a.Slot && ok
 		case slot.Decrease:
-			o.added = ok
+			o.added, o.claimed[q.Slot] = ok, ok
 		case slot.Query:
-			o.shown = r.observe(responses[i])
+			o.shown[q.Slot] = r.observe(responses[i])
 		case slot.Purge:
-			o.purged = ok
+			if ok {
+				o.purged++
+			}
 		}
 	}
 	return o

@@ -200,7 +200,7 @@ func (s *slots) step(ctx context.Context, f *lookups, a slot.Action) error {
 	}
 	o, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.bands.Claimed(f.history, a, o.added, o.shown, o.at.from); ok {
+		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.at.from); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}

@@ -16,9 +16,9 @@ const (
 	Tidy                 // free Y, beside the window of X
 	Spoil                // ADD 1 to X, which is free, or live with a count of 0: it is over then, or at its end
 	Retire               // TTL X := D-1: it becomes doomed
-	Refill               // count X := 1 less than the largest: a claim fits again
-	Claim                // ADD 1 to X, QUERY X
-	Remove               // PURGE X
+	Refill               // count X := 1 less than the largest, for each of Slots: a claim fits again
+	Claim                // ADD 1 to X, QUERY X, for each of Slots
+	Remove               // PURGE X, for each of Slots
 	End                  // TTL X := M-1: ends the window
 	GiveBack             // INCREASE X: gives hits back
 )
@@ -28,7 +28,8 @@ const (
 type Action struct {
 	Kind  Kind
 	Slot  ID
-	Frees bool // for Create
+	Slots [2]bool // instead of Slot, for Refill, Claim and Remove
+	Frees bool    // for Create
 	// At is when to look up again, for Again.
 	At time.Time
 	// By is when the last response must have arrived. If it has not, the outcome of a Join is
@@ -77,8 +78,6 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 		dst = append(dst, Request{Query, x, 0}, Request{Query, y, 0})
 	case Join:
 		dst = append(dst, Request{Decrease, x, n}, Request{Query, x, 0})
-	case Claim:
-		dst = append(dst, Request{Decrease, x, 1}, Request{Query, x, 0})
 	case Open: // rule 6
 		dst = append(dst, Request{PatchTTL, x, b.Top}, Request{Decrease, x, n}, Request{Query, x, 0})
 		dst = b.free(dst, y)
@@ -97,10 +96,12 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 		dst = append(dst, Request{PatchTTL, x, b.Margin - 1})
 	case GiveBack:
 		dst = append(dst, Request{Increase, x, n})
-	case Refill:
-		dst = append(dst, Request{PatchQuota, x, 1})
-	case Remove:
-		dst = append(dst, Request{Purge, x, 0})
+	case Refill, Claim, Remove:
+		for id, chosen := range a.Slots {
+			if chosen {
+				dst = removal(dst, a.Kind, ID(id))
+			}
+		}
 	}
 	return dst
 }
@@ -108,4 +109,16 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 // free appends the requests that free a slot.
 func (b *Bands) free(dst []Request, id ID) []Request {
 	return append(dst, Request{PatchQuota, id, b.Largest}, Request{PatchTTL, id, b.Margin - 1})
+}
+
+// removal appends the requests of a Refill, Claim or Remove for one slot.
+func removal(dst []Request, k Kind, id ID) []Request {
+	switch k {
+	case Refill:
+		return append(dst, Request{PatchQuota, id, 1})
+	case Claim:
+		return append(dst, Request{Decrease, id, 1}, Request{Query, id, 0})
+	default:
+		return append(dst, Request{Purge, id, 0})
+	}
 }

@@ -362,27 +362,30 @@ func (c *client) extended(a *actor, f *lookups, first ID) bool {
 	return true
 }
 
-// remove makes an action towards removing records, and the same for the other slot, if that can be claimed, too.
+// remove makes an action towards removing records.
 func (c *client) remove(a *actor, f *lookups, action Action) {
 	h := f.history
-	c.act(a, f, h, action)
-	if twin, ok := c.bands.Twin(h, action); ok {
-		c.act(a, f, h, twin)
-	}
-}
-
-// act makes an action that rests on a history, and removes the slot if that was a claim that has succeeded.
-func (c *client) act(a *actor, f *lookups, h History, action Action) {
 	b := a.send(f.conn, action, c.bands.Requests(nil, action, 0), c.by(action), true)
 	if !b.ok || action.Kind != Claim {
 		return
 	}
-	added, claim := b.responses[0].ok || c.off[ruleClaimAdded], b.responses[1].record
+	var added [2]bool
+	var claim [2]Observation
+	for i, op := range c.bands.Requests(nil, action, 0) {
+		if op.Verb == Query {
+			claim[op.Slot] = b.responses[i].record
+		} else {
+			added[op.Slot] = b.responses[i].ok || c.off[ruleClaimAdded]
+		}
+	}
 	next, ok := c.bands.Claimed(h, action, added, claim, b.sent)
-	if c.off[ruleRetireFirst] && action.Slot == A && claim.Count == h.Last.Slots[A].Count+1 && c.bands.State(claim) == Over {
-		ok = true
+	if c.off[ruleRetireFirst] && claim[A].Count == h.Last.Slots[A].Count+1 && c.bands.State(claim[A]) == Over {
+		ok, next.Slots[A] = true, true
 	}
 	if ok {
+		if c.off[ruleOnlyClaimed] {
+			next.Slots = [2]bool{true, true}
+		}
 		a.send(f.conn, next, c.bands.Requests(nil, next, 0), c.by(next), true)
 	}
 }

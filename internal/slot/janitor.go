@@ -14,10 +14,12 @@ func (b *Bands) Clean(h History, below uint64) Action {
 	if s == [2]State{Absent, Absent} {
 		return Action{Kind: Done}
 	}
+	var slots [2]bool
 	for id, o := range h.Last.Slots {
-		if s[id] == Doomed && o.TTL < below {
-			return b.remove(h, ID(id))
-		}
+		slots[id] = s[id] == Doomed && o.TTL < below
+	}
+	if slots != [2]bool{} {
+		return b.remove(h, slots)
 	}
 	if w, ok := b.Untidy(h.Last); ok {
 		return b.tidy(h, w)
@@ -91,8 +93,5 @@ func (b *Bands) Discard(h History) Action {
 			return b.retire(h, ID(id))
 		}
 	}
-	if s[A] == Doomed {
-		return b.remove(h, A)
-	}
-	return b.remove(h, B)
+	return b.remove(h, [2]bool{s[A] == Doomed, s[B] == Doomed})
 }

@@ -16,11 +16,11 @@ func (b *Bands) Hit(h History) Action {
 		idle := s[B] == Free || s[B] == Over
 		return b.by(Action{Kind: Create, Slot: A, Frees: idle}, sent)
 	case s[A] == Doomed:
-		return b.remove(h, A)
+		return b.remove(h, [2]bool{A: true})
 	case s[B] == Absent:
 		return b.by(Action{Kind: Create, Slot: B, Frees: true}, sent)
 	case s[B] == Doomed:
-		return b.remove(h, B)
+		return b.remove(h, [2]bool{B: true})
 	case s[A] == Free && s[B] == Over:
 		return b.open(h, A)
 	case s[A] == Over && s[B] == Free:
@@ -94,35 +94,33 @@ func (b *Bands) Reset(h History, e *Ending) Action {
 	return b.by(Action{Kind: End, Slot: x}, h.Last.Sent)
 }
 
-// remove returns the next action towards the removal of a doomed slot: wait until it is stable,
-// and then claim it (rules 8 and 9).
-func (b *Bands) remove(h History, id ID) Action {
-	switch {
-	case !b.stable(h, id):
-		return b.again(h, b.Scale, id)
-	case h.Last.Slots[id].Count == b.Largest:
+// remove returns the next action towards the removal of doomed slots: wait until they are stable,
+// and then claim them (rules 8 and 9).
+func (b *Bands) remove(h History, slots [2]bool) Action {
+	var full [2]bool
+	for id, o := range h.Last.Slots {
+		if slots[id] && !b.stable(h, ID(id)) {
+			return b.again(h, b.Scale, ID(id))
+		}
+		full[id] = slots[id] && o.Count == b.Largest
+	}
+	if full != [2]bool{} {
 		// ADD 1 would fail. Several clients may do this: none can have claimed the slot.
-		return b.by(Action{Kind: Refill, Slot: id}, h.Last.Sent)
+		return b.by(Action{Kind: Refill, Slots: full}, h.Last.Sent)
 	}
-	return b.by(Action{Kind: Claim, Slot: id}, h.Last.Sent)
+	return b.by(Action{Kind: Claim, Slots: slots}, h.Last.Sent)
 }
 
-// Twin returns the claim of the other slot, if that can be claimed at the same time.
-func (b *Bands) Twin(h History, a Action) (Action, bool) {
-	y := a.Slot.Other()
-	if a.Kind != Claim || b.State(h.Last.Slots[y]) != Doomed {
-		return Action{}, false
+// Claimed returns the removal of the slots for which a Claim has succeeded, or false if there are
+// none. Added are the statuses of its ADDs, and shown is what its QUERYs showed. (The counter may
+// hold only one ADD more: then others see the same count as the client that has claimed it.) h is
+// the history that led to the claim.
+func (b *Bands) Claimed(h History, a Action, added [2]bool, shown [2]Observation, sent time.Time) (Action, bool) {
+	next := b.by(Action{Kind: Remove}, sent)
+	for id, o := range shown {
+		next.Slots[id] = a.Slots[id] && added[id] && b.State(o) == Doomed && o.Count == h.Last.Slots[id].Count+1
 	}
-	twin := b.remove(h, y)
-	return twin, twin.Kind == Claim
-}
-
-// Claimed returns the removal of the slot of a Claim, or false if the Claim has not succeeded. Added is the status of
-// its ADD, and o is what its QUERY showed. (The counter may hold only one ADD more: then others see the same count as
-// the client that has claimed it.) h is the history that led to the claim.
-func (b *Bands) Claimed(h History, a Action, added bool, o Observation, sent time.Time) (Action, bool) {
-	ok := added && b.State(o) == Doomed && o.Count == h.Last.Slots[a.Slot].Count+1
-	return b.by(Action{Kind: Remove, Slot: a.Slot}, sent), ok
+	return next, next.Slots != [2]bool{}
 }
 
 // GiveBack returns the action that gives hits back to a window, or false if it is too late. The

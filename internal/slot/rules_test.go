@@ -30,6 +30,7 @@ const (
 	ruleClaim
 	ruleClaimCount
 	ruleClaimAdded
+	ruleOnlyClaimed
 	ruleResetStable
 	ruleResetChain
 	ruleResetClean
@@ -95,7 +96,7 @@ func (c *client) decide(next func(History) Action, h History) Action {
 	case c.off[ruleCreateA] && first == Absent && second == Absent && m.Kind == Create:
 		m.Slot = ID(c.rng.IntN(2))
 	case c.off[ruleRetireFirst] && m.Kind == Retire && first == Over && second == Over:
-		m = Action{Kind: Claim, Slot: A, By: by}
+		m = Action{Kind: Claim, Slots: [2]bool{A: true}, By: by}
 	case c.off[ruleResetClean] && first != second && (early.Kind == End && c.bands.stable(h, early.Slot) ||
 		early.Kind == Retire && c.bands.stable(h, early.Slot.Other())):
 		w, _ := c.bands.Live(h.Last)
@@ -180,6 +181,7 @@ var needed = []struct {
 	{9, ruleClaim, "Remove only after a claim", nil, 1373},
 	{9, ruleClaimCount, "the count was stable before a claim", nil, 1217},
 	{9, ruleClaimAdded, "a claim whose ADD fails has not succeeded", exhausted, 57306},
+	{9, ruleOnlyClaimed, "Remove only the slot that was claimed", nil, 3255},
 	{10, ruleResetChain, "Reset: lookups less than a guard apart", manyResets, 7103},
 	{10, ruleResetClean, "Reset: the other slot was clean all the time", lateResets, 890},
 	{11, ruleReturnInTime, "hits are returned in time", manyReturns, 717},

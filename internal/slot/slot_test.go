@@ -33,10 +33,16 @@ func lookedUp(a, b State, apart time.Duration) History {
 
 // describe formats an action.
 func describe(a Action) string {
-	if a.Kind == Again || a.Kind == Done {
-		return a.Kind.String()
+	s := a.Kind.String()
+	switch {
+	case a.Slots == [2]bool{true, true}:
+		s += " A B"
+	case a.Kind == Claim:
+		s += " " + map[bool]string{true: "A", false: "B"}[a.Slots[A]]
+	case a.Kind != Again && a.Kind != Done:
+		s += " " + a.Slot.String()
 	}
-	return a.Kind.String() + " " + a.Slot.String()
+	return s
 }
 
 func TestWhatAHitDoes(t *testing.T) {
@@ -92,17 +98,17 @@ func TestRareActions(t *testing.T) {
 func TestOnlyOneClaimSucceeds(t *testing.T) {
 	h := lookedUp(Doomed, Doomed, bands.Guard)
 	a := bands.Clean(h, bands.Doom)
-	require.Equal(t, "claim A", describe(a))
+	require.Equal(t, "claim A B", describe(a))
 	one, two := observations[Doomed], observations[Doomed]
 	one.Count, two.Count = one.Count+1, two.Count+2
-	next, ok := bands.Claimed(h, a, true, one, epoch)
+	next, ok := bands.Claimed(h, a, [2]bool{true, true}, [2]Observation{one, two}, epoch)
 	require.True(t, ok)
-	require.Equal(t, "remove A", describe(next))
+	require.Equal(t, [2]bool{A: true}, next.Slots)
 	for _, o := range []Observation{two, observations[Doomed], observations[Live], {}} {
-		_, ok = bands.Claimed(h, a, true, o, epoch)
+		_, ok = bands.Claimed(h, a, [2]bool{true, true}, [2]Observation{o, o}, epoch)
 		require.False(t, ok, "%+v", o)
 	}
-	_, ok = bands.Claimed(h, a, false, one, epoch)
+	_, ok = bands.Claimed(h, a, [2]bool{}, [2]Observation{one, one}, epoch)
 	require.False(t, ok, "the counter could not hold the claim")
 }
 
