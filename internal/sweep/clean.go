@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -10,11 +9,16 @@ import (
 )
 
 const (
-	// maxChunk bounds the requests that travel together, so that those of other callers do not wait long behind them.
-	maxChunk = 256
+	// maxChunk and maxChunkBytes bound the requests that travel together, so that those of
+	// other callers do not wait long behind them.
+	maxChunk      = 256
+	maxChunkBytes = 8000
 	// minChunk requests travel together, however few are in flight otherwise: if there were fewer, sweeps would take
 	// longer than records can wait.
 	minChunk = 16
+	// requestOverhead is what the longest request of a sweep has beside the name: an UPDATE
+	// of 8-byte values.
+	requestOverhead = 12
 	// pauseFactor is the length of the pause after a chunk, as a multiple of the time that the
 	// chunk takes.
 	pauseFactor = 4
@@ -40,7 +44,7 @@ func chunkOf(o Options) int {
 func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time, removals *removals, r *Result) error {
 	left := len(names)
 	begin := time.Now()
-	for chunk := range slices.Chunk(names, s.chunk) {
+	for chunk := range chunks(names, s.chunk, maxChunkBytes) {
 		start := time.Now()
 		if err := s.cleanChunk(ctx, chunk, removals, r); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -27,6 +28,27 @@ const (
 type listed struct {
 	name    []byte
 	expires uint64 // ns since 1970
+}
+
+// chunks yields the names in chunks, each of at most so many names and bytes.
+func chunks(all []listed, most, bytes int) iter.Seq[[]listed] {
+	return func(yield func([]listed) bool) {
+		begin := 0
+		size := 0
+		for i, l := range all {
+			if i > begin && (i-begin == most || size+len(l.name) > bytes) {
+				if !yield(all[begin:i]) {
+					return
+				}
+				begin = i
+				size = 0
+			}
+			size += len(l.name) + requestOverhead
+		}
+		if begin < len(all) {
+			yield(all[begin:])
+		}
+	}
 }
 
 // list lists the server's records and returns the names of those that are to be queried, the
@@ -88,7 +110,7 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 // of sweepers and of parking. If there are more than it looks at, it counts one at least: most of
 // them may have been invented by the server (H14), but not all need be.
 func (s *Sweeper) countForeign(ctx context.Context, others []listed, r *Result) error {
-	for chunk := range slices.Chunk(others, s.chunk) {
+	for chunk := range chunks(others, s.chunk, maxChunkBytes) {
 		responses, cl, err := s.query(ctx, chunk)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -178,6 +179,32 @@ func TestIntervalIsWhatTheRecordsNeed(t *testing.T) {
 	require.Equal(t, 100*time.Second, s.interval(), "a slow server is swept less often")
 	s.listing = time.Minute
 	require.Equal(t, longestInterval, s.interval())
+}
+
+func TestPausesLeaveTimeForOthersButEndInTime(t *testing.T) {
+	const took = 10 * time.Millisecond
+	require.Equal(t, 4*took, pauseAfter(took, time.Minute, 10))
+	require.Equal(t, 2*took, pauseAfter(took, 30*took, 10), "a third of the time that is left")
+	require.Zero(t, pauseAfter(took, 10*took, 10))
+	require.Zero(t, pauseAfter(took, -time.Second, 10))
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	all := slices.Repeat([]listed{{name: []byte("k")}}, 1000)
+	all = append(all, slices.Repeat([]listed{{name: make([]byte, 255)}}, 100)...)
+	total := 0
+	for chunk := range chunks(all, 256, maxChunkBytes) {
+		require.LessOrEqual(t, len(chunk), 256)
+		size := 0
+		for _, l := range chunk {
+			frame, err := codec.Update[uint64]{Key: l.name}.AppendBinary(nil)
+			require.NoError(t, err)
+			size += len(frame)
+		}
+		require.LessOrEqual(t, size, 8096)
+		total += len(chunk)
+	}
+	require.Equal(t, 1100, total)
 }
 
 // With so many records, the pauses that let others' requests pass, and those between two LISTs,
