@@ -56,7 +56,10 @@ func sweepInterval(b *slot.Bands) time.Duration {
 func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, err error) {
 	var cleanings []*cleaning
 	for _, t := range targets {
-		n, _ := ParseName([]byte(t))
+		n, ok := ParseName([]byte(t))
+		if !ok {
+			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
+		}
 		bands, ok := n.bands(r.link.calls.Size().Largest())
 		if !ok {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
