@@ -5,6 +5,7 @@ package redisbackend_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,8 @@ func TestEqualTakesAreGivenBackEachForItself(t *testing.T) {
 			expect(t, done == want && err == nil, "take %d: %v, %v", count, done, err)
 		}
 		take()
+		ids[0] = ids[7] | math.MinInt64 // of no take
+		givesBack(0, false)
 		givesBack(7, true)
 		givesBack(6, true)
 		together(t, s, 10, func(int) {

@@ -2,12 +2,17 @@ package redisbackend
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/throttr-go/throttr/internal/testkit"
+	"github.com/throttr-go/throttr/rediswindow"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -46,3 +51,35 @@ func TestAClientThatIsLeftIsNotClosed(t *testing.T) {
 		}
 	}
 }
+
+// A client that is left is followed by another one, unless the backend is closed by then.
+func TestNothingConnectsAfterClose(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			dialed := 0
+			a := &adapter{client: noClient{}}
+			a.option = rueidis.ClientOption{InitAddress: []string{"redis.test:6379"}, ForceSingleClient: true}
+			a.option.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+				dialed++
+				return nil, errors.New("nobody listens")
+			}
+			o := &opened{Backend: rediswindow.New(a), client: a}
+			a.ctx, o.stop = context.WithCancel(t.Context())
+			a.left(noClient{}, window.ErrUnavailable)
+			if closed {
+				_ = o.Close()
+			}
+			time.Sleep(time.Second)
+			if (dialed == 0) != closed {
+				t.Errorf("%d attempts to connect, closed: %v", dialed, closed)
+			}
+			_ = o.Close()
+		})
+	}
+}
+
+// noClient is a client that can only be closed.
+type noClient struct{ rueidis.Client }
+
+// Close implements [rueidis.Client].
+func (noClient) Close() {}

@@ -57,7 +57,11 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	a.ctx, o.stop = context.WithCancel(context.Background())
 	o.Backend = rediswindow.New(a, s.backend...)
 	if s.lazy {
-		go a.connect()
+		go func() {
+			if a.attempt() != nil {
+				a.connect()
+			}
+		}()
 		return o, nil
 	}
 	if err = api.Await(ctx, func() { _ = a.attempt() }); err != nil {
@@ -78,10 +82,10 @@ const (
 	longestPause  = 400 * time.Millisecond
 )
 
-// connect makes attempts, with pauses, until one succeeds, or Close.
+// connect makes attempts, after pauses, until one succeeds, or Close.
 func (a *adapter) connect() {
 	pause := outage.NewBackoff(shortestPause, longestPause)
-	for a.attempt() != nil && pause.Wait(a.ctx, nil) == nil {
+	for pause.Wait(a.ctx, nil) == nil && a.attempt() != nil {
 	}
 }
 
@@ -113,7 +117,7 @@ func (a *adapter) left(client rueidis.Client, why error) {
 		a.client = nil
 		a.err = a.connectError(why)
 		go client.Close()
-		time.AfterFunc(shortestPause, a.connect)
+		go a.connect()
 	}
 }
 

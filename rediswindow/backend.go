@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type Backend struct {
 
 	topology atomic.Pointer[topology] // nil: not known yet
 	asked    atomic.Int64             // when it was last asked for, in nanoseconds
+	learning sync.Mutex               // guards nodes
+	nodes    map[string]*node         // of a cluster, by name: all that were ever known
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -38,7 +41,7 @@ func New(client Client, opts ...Option) *Backend {
 	if client == nil {
 		panic("rediswindow: New: client is nil")
 	}
-	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client)}
+	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client), nodes: map[string]*node{}}
 	b.single = b.newNode("")
 	return b
 }
@@ -92,11 +95,7 @@ func (b *Backend) Set(ctx context.Context, key string, l window.Limit, n uint64)
 
 // GiveBack implements [window.Backend].
 func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n uint64, id int64) (done bool, err error) {
-	q := question{verb: giveBack, limit: l, n: n, of: takeID{place: uint64(id)}}
-	if l.Algorithm.Rolling() {
-		q.of = splitID(id)
-	}
-	_, done, err = b.ask(ctx, "give back", key, q)
+	_, done, err = b.ask(ctx, "give back", key, question{verb: giveBack, limit: l, n: n, of: takeOf(&l, id)})
 	return done, err
 }
 

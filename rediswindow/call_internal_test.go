@@ -2,10 +2,12 @@ package rediswindow
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,8 +115,8 @@ func TestCallsAreRefusedIfTooManyAreQueued(t *testing.T) {
 // oneSlot are keys that share a slot by chance.
 var oneSlot = []string{"key 28", "key 2406"}
 
-// Calls that wait share a request. In a cluster and behind a proxy, each of its entries has a script, and behind a proxy
-// each key of a take of several.
+// Calls that wait share a request. In a cluster, each of its keys has a script, whatever is asked of it; behind a proxy,
+// each entry whose keys are others, and then each key of a take of several.
 func TestCallsThatWaitShareARequest(t *testing.T) {
 	require.Equal(t, slotOfKey(oneSlot[0]), slotOfKey(oneSlot[1]))
 	for _, test := range []struct {
@@ -123,8 +125,8 @@ func TestCallsThatWaitShareARequest(t *testing.T) {
 		want           map[string]int // how many requests there are, by keys
 	}{
 		{keys: []string{"a", "b"}, want: map[string]int{"{k:a}:v2 {k:b}:v2": 1}},
-		{cluster: true, keys: oneSlot, want: map[string]int{"{k:key 2406}:v2": 9, "{k:key 28}:v2": 9}},
-		{proxy: true, keys: []string{"a", "b"}, want: map[string]int{"{k:a}:v2": 10, "{k:b}:v2": 10, "{k:a}:v2 {k:b}:v2": 2}},
+		{cluster: true, keys: oneSlot, want: map[string]int{"{k:key 2406}:v2": 1, "{k:key 28}:v2": 1}},
+		{proxy: true, keys: []string{"a", "b"}, want: map[string]int{"{k:a}:v2": 2, "{k:b}:v2": 2, "{k:a}:v2 {k:b}:v2": 2}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newFake()
@@ -209,6 +211,86 @@ func TestATakeOfNothingIsNotGivenBack(t *testing.T) {
 	require.False(t, ok)
 	require.Len(t, c.text, 3) // two takes, and a look at what was not taken
 	require.Equal(t, byte(peek), c.text[2][0])
+}
+
+// Takes of several keys in a cluster may share an entry of the first, too. If the second one refuses, each gives back
+// the place that it has.
+func TestEqualTakesOfSeveralKeysAreGivenBackEachForItself(t *testing.T) {
+	for _, takes := range []int{2, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newFake()
+			c.cluster = true
+			c.refuse = "{k:b}:v2"
+			b := New(c, WithPrefix(""))
+			b.askForSlots(t.Context())
+			for range batch.MaxInFlight {
+				go b.Peek(t.Context(), "a", fixed, 0)
+				time.Sleep(patience)
+			}
+			var all sync.WaitGroup
+			for range takes {
+				all.Go(func() {
+					both := []window.Take{limitOf(window.TokenBucket, 1000).For("a", 1), fixed.For("b", 1)}
+					granted, err := b.TakeAll(context.Background(), both, make([]window.Window, 2))
+					assert.True(t, !granted && err == nil, err)
+				})
+			}
+			synctest.Wait()
+			c.thaw()
+			all.Wait()
+			var got, want []string
+			for _, text := range c.text {
+				if text[0] == byte(undo) {
+					got = append(got, text)
+				}
+			}
+			for i := range takes { // the script has answered with place 7, which is that of the last one
+				want = append(want, fmt.Sprintf("ub3600000000 1000 %d 1 ", 8-takes+i))
+			}
+			require.ElementsMatch(t, want, got)
+		})
+	}
+}
+
+// A node has a bound on what it has in flight, and so it stays the same one: while answers come together, and after it
+// was none for a while.
+func TestANodeThatIsKnownStaysTheSame(t *testing.T) {
+	b := New(newFake())
+	nodes := make([]*node, 8)
+	var all sync.WaitGroup
+	for i := range nodes {
+		all.Go(func() {
+			b.learn("0 16383 a:1")
+			nodes[i] = b.nodeOfSlot(0)
+		})
+	}
+	all.Wait()
+	b.learn("0 16383 b:2")
+	require.Equal(t, "b:2", b.nodeOfSlot(0).name)
+	b.learn("0 16383 a:1")
+	for _, n := range nodes {
+		require.Same(t, b.nodeOfSlot(0), n)
+	}
+}
+
+// The slots are not known until a node answers that does not hang.
+func TestSlotsAreAskedOfSeveralNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFake()
+		c.cluster = true
+		defer c.thaw()
+		var asked atomic.Int64
+		c.slots = func() string {
+			if asked.Add(1) <= 3 {
+				<-c.goOn
+			}
+			return "0 16383 a:1"
+		}
+		b := New(c)
+		b.asked.Store(time.Now().Add(time.Hour).UnixNano()) // so that nobody else asks
+		b.askForSlots(t.Context())
+		require.Equal(t, "a:1", b.Part("k"))
+	})
 }
 
 // Requests are made on goroutines of the package, where nobody could recover from a panic of a client.

@@ -46,9 +46,9 @@
 // If a request fails, all calls that share it fail. A request of several calls has the values of the ctx of one of
 // them, such as those of a trace.
 //
-// All this is for each node of a cluster: a node that hangs stops the calls for its own keys. The calls of a request
-// to a node have a script each, or equal ones together, which are sent at once. So have those of a request that a proxy
-// to several servers refuses with CROSSSLOT. Which node has a slot is asked every two seconds, by a script
+// All this is for each node of a cluster: a node that hangs stops the calls for its own keys. The keys of a request
+// to a node have a script each, which are sent at once. If a proxy to several servers refuses a script on several
+// keys with CROSSSLOT, each key gets a script, too. Which node has a slot is asked every two seconds, by a script
 // with CLUSTER SLOTS; who is mistaken about it only shares requests with others.
 //
 // # Data in Redis
@@ -127,7 +127,7 @@
 //     window has to be that of the server's time, calendar.go.
 //  4. internal/batch: if no request is in flight, the caller makes one with its call. Otherwise it waits until one is
 //     back, and a goroutine makes the next one with all calls that wait.
-//  5. request.go: a request is an argument for each part; equal calls are one. In a cluster, each call has a script.
+//  5. request.go: a request is an argument for each part; equal calls are one. In a cluster, each key has a script.
 //  6. script.go: the client sends the script's digest, and if the server does not know it, the script. What an error
 //     of the server is about says internal/redisclient.
 //  7. lua/windows.lua: the script does on the server what is asked, and answers each part.

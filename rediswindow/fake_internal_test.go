@@ -18,6 +18,7 @@ type fakeClient struct {
 	cluster   bool
 	proxy     bool // refuses requests on several keys
 	stalls    func(key string) bool
+	slots     func() string // what slotsScript returns
 	goOn      chan struct{}
 	thaw      func()                                         // closes goOn
 	refuse    string                                         // the key of takes that are not granted
@@ -28,13 +29,14 @@ type fakeClient struct {
 	mu   sync.Mutex
 	all  int        // requests
 	sent [][]string // the keys of each request but those for what a hash has, and for slots
-	text []string   // what its script gets first, of a limit
+	text []string   // of each limit, what the script gets
 }
 
 func newFake() *fakeClient {
 	goOn := make(chan struct{})
 	return &fakeClient{
 		stalls: func(string) bool { return true }, goOn: goOn, thaw: sync.OnceFunc(func() { close(goOn) }),
+		slots:  func() string { return "0 5460 a:1\n5461 10922 b:2\n10923 16383 c:3" },
 		answer: func(answer string) string { return answer },
 		subscribe: func(ctx context.Context) error {
 			<-ctx.Done()
@@ -48,14 +50,16 @@ func (c *fakeClient) EvalSHA(_ context.Context, digest string, keys, args []stri
 	c.all++
 	c.mu.Unlock()
 	switch digest {
-	case slotsScript.digest: // three nodes
-		return "0 5460 a:1\n5461 10922 b:2\n10923 16383 c:3", nil
+	case slotsScript.digest:
+		return c.slots(), nil
 	case fieldsScript.digest:
 		return "1 1 f3600000000\n5 9 b60000000:name", nil
 	}
 	c.mu.Lock()
 	c.sent = append(c.sent, slices.Clone(keys))
-	c.text = append(c.text, args[2])
+	for i := 2; i < len(args); i += 2 {
+		c.text = append(c.text, args[i])
+	}
 	c.mu.Unlock()
 	if c.stalls(keys[0]) {
 		<-c.goOn

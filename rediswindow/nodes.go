@@ -1,7 +1,6 @@
 package rediswindow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -71,13 +70,16 @@ for i, range in ipairs(redis.call('CLUSTER', 'SLOTS')) do
 end
 return table.concat(lines, '\n')`)
 
-// askForSlots asks a server which node has which slots. If it hangs, another one is asked next time.
+// askForSlots asks a server which node has which slots, and then others, as that one may hang.
 func (b *Backend) askForSlots(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, topologyTimeout)
-	defer cancel()
-	text, err := b.evalAlone(ctx, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
-	if err == nil {
-		b.learn(text)
+	for range 4 {
+		attempt, cancel := context.WithTimeout(ctx, topologyTimeout)
+		text, err := b.evalAlone(attempt, slotsScript, []string{b.keyOfSlot(rand.IntN(slots))})
+		cancel()
+		if err == nil {
+			b.learn(text)
+			return
+		}
 	}
 }
 
@@ -88,24 +90,20 @@ func (b *Backend) keyOfSlot(slot int) string {
 
 // learn reads what slotsScript returns. Nodes that were known before stay what they are.
 func (b *Backend) learn(text string) {
-	byName := map[string]*node{}
-	for _, n := range cmp.Or(b.topology.Load(), &topology{}) {
-		if n != nil {
-			byName[n.name] = n
-		}
-	}
 	var known topology
+	b.learning.Lock()
+	defer b.learning.Unlock()
 	for line := range strings.Lines(text) {
 		var from, to int
 		var name string
 		if _, err := fmt.Sscan(line, &from, &to, &name); err != nil || from < 0 || to >= slots {
 			return // this is no answer
 		}
-		if byName[name] == nil {
-			byName[name] = b.newNode(name)
+		if b.nodes[name] == nil {
+			b.nodes[name] = b.newNode(name)
 		}
 		for slot := from; slot <= to; slot++ {
-			known[slot] = byName[name]
+			known[slot] = b.nodes[name]
 		}
 	}
 	b.topology.Store(&known)

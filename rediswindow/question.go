@@ -80,7 +80,11 @@ func idOf(place, series float64) int64 {
 	return (int64(place)&(1<<placeBits-1))<<seriesBits | (int64(series) + 1)
 }
 
-// splitID returns the place and the series of an ID. That of no take has a series that is none.
-func splitID(id int64) takeID {
-	return takeID{uint64(id) >> seriesBits, uint64(id)&(1<<seriesBits-1) - 1}
+// takeOf returns the take of an ID. An ID that is none of a take has a place or a series that is none.
+func takeOf(l *window.Limit, id int64) takeID {
+	if !l.Algorithm.Rolling() {
+		return takeID{place: uint64(id)}
+	}
+	n := uint64(max(id, 0))
+	return takeID{n >> seriesBits, n&(1<<seriesBits-1) - 1}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,21 +84,40 @@ func (b *Backend) run(ctx context.Context, parts []part) error {
 }
 
 // send makes a request of calls, as one script. If the server says that some keys must not be together, as a proxy to
-// several does, or that the user may not access all of them, each entry has a script of its own, all at once. So it
+// several does, or that the user may not access all of them, each key has a script of its own, all at once. So it
 // is in a cluster, as while a slot moves to another node, a script may have only one key.
 func (b *Backend) send(ctx context.Context, entries []entry) {
-	if cluster, err := b.client.Cluster(); err != nil || !cluster || len(entries) == 1 {
-		err := b.sendTogether(ctx, entries)
-		if len(entries) == 1 || !redisclient.AboutSome(err) {
+	cluster, err := b.client.Cluster()
+	if err != nil || !cluster {
+		err = b.sendTogether(ctx, entries)
+		if !redisclient.AboutSome(err) {
 			return
 		}
 	}
-	var all sync.WaitGroup
-	for i := 1; i < len(entries); i++ {
-		all.Go(func() { _ = b.sendTogether(ctx, entries[i:i+1]) })
+	groups := byKey(entries)
+	if !cluster && len(groups) == 1 { // it was sent
+		return
 	}
-	_ = b.sendTogether(ctx, entries[:1])
+	var all sync.WaitGroup
+	for _, g := range groups[1:] {
+		all.Go(func() { _ = b.sendTogether(ctx, g) })
+	}
+	_ = b.sendTogether(ctx, groups[0])
 	all.Wait()
+}
+
+// byKey groups entries that have the same keys.
+func byKey(entries []entry) [][]entry {
+	groups := map[string][]entry{}
+	for _, e := range entries {
+		var names []string
+		for i := range e[0].Value.parts {
+			names = append(names, e[0].Value.parts[i].name)
+		}
+		keys := strings.Join(slices.Compact(names), " ")
+		groups[keys] = append(groups[keys], e)
+	}
+	return slices.Collect(maps.Values(groups))
 }
 
 //go:embed lua/windows.lua

@@ -119,8 +119,12 @@ func (b *Backend) undo(ctx context.Context, taken [][]part) (err error) {
 	for _, g := range taken {
 		for i := range g {
 			p := &g[i]
+			w, _, _ := p.window()
 			p.verb = undo
-			p.of = takeID{uint64(p.place), uint64(p.series)}
+			p.of = takeOf(&p.limit, w.ID)
+			if !p.limit.Algorithm.Rolling() {
+				p.of.series = uint64(p.series)
+			}
 			if p.n == 0 {
 				p.verb = peek
 			}
