@@ -117,16 +117,28 @@ func TestClaimsDoNotGoOnForEver(t *testing.T) {
 }
 
 // What a server needs for the claims of a batch, and for those of batches at the same time, may be so much that the
-// removals would be too late.
+// removals would be too late. Counters that are full, as those of charges are, need a step more, but no claims of their
+// own.
 func TestRecordsAreRemovedWhoseClaimsTakeLong(t *testing.T) {
-	for _, test := range []struct{ scale, away, service time.Duration }{
-		{200 * time.Millisecond, 30 * time.Millisecond, 50 * time.Microsecond},
-		{time.Second, 20 * time.Millisecond, 400 * time.Microsecond},
-		{time.Second, 200 * time.Millisecond, 120 * time.Microsecond},
+	for _, test := range []struct {
+		scale, away, service time.Duration
+		size                 int
+		quotas               [2]uint64
+	}{
+		{200 * time.Millisecond, 30 * time.Millisecond, 50 * time.Microsecond, 2, [2]uint64{1, 1}},
+		{time.Second, 20 * time.Millisecond, 400 * time.Microsecond, 2, [2]uint64{1, 1}},
+		{time.Second, 200 * time.Millisecond, 120 * time.Microsecond, 2, [2]uint64{1, 1}},
+		{time.Second, 140 * time.Millisecond, 50 * time.Microsecond, 1, [2]uint64{0, 0}},
+		{time.Second, 140 * time.Millisecond, 50 * time.Microsecond, 1, [2]uint64{255, 0}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := inMemory(t, mockserver.WithRealCollector(), mockserver.WithServiceTime(test.service))
-			setOrphans(t, srv, 600, test.scale, 9*time.Second, time.Millisecond)
+			srv := inMemory(t, mockserver.WithRealCollector(), mockserver.WithServiceTime(test.service),
+				mockserver.WithValueSize(test.size))
+			for i := range 600 {
+				for id, name := range namesOf(t, fmt.Sprint("k", i), test.scale, test.size) {
+					srv.Set(name, test.quotas[id], 9*time.Second+time.Duration(i)*time.Millisecond)
+				}
+			}
 			srv.Inject(mockserver.Fault{Delay: test.away})
 			sweeping(t, srv)
 			time.Sleep(15 * time.Second)

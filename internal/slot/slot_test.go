@@ -95,6 +95,26 @@ func TestRareActions(t *testing.T) {
 	require.Equal(t, []Request{{PatchQuota, A, 1}}, bands.Requests(nil, full, 0), "no claim fits the counter")
 }
 
+// Both slots of a key take as many steps as one.
+func TestDoomedSlotsAreClaimedTogether(t *testing.T) {
+	for name, next := range map[string]func(History) Action{
+		"clean":   func(h History) Action { return bands.Clean(h, bands.Doom) },
+		"discard": bands.Discard,
+	} {
+		h := lookedUp(Doomed, Doomed, bands.Guard)
+		require.Equal(t, "claim A B", describe(next(h)), name)
+		for _, id := range []ID{A, B} {
+			h := h
+			h.Since[id] = h.Last.Received
+			require.Equal(t, "again", describe(next(h)), "%s: %v is not stable", name, id)
+		}
+		h.Last.Slots[B].Count = bands.Largest
+		require.Equal(t, []Request{{PatchQuota, B, 1}}, bands.Requests(nil, next(h), 0), name)
+		h.Last.Slots[A].Count = bands.Largest
+		require.Equal(t, []Request{{PatchQuota, A, 1}, {PatchQuota, B, 1}}, bands.Requests(nil, next(h), 0), name)
+	}
+}
+
 func TestOnlyOneClaimSucceeds(t *testing.T) {
 	h := lookedUp(Doomed, Doomed, bands.Guard)
 	a := bands.Clean(h, bands.Doom)
