@@ -128,6 +128,10 @@ func TestRollingCallsNeedAMax(t *testing.T) {
 			}
 			require.ErrorIs(t, err, throttr.ErrUnsupported, call)
 		}
+		for _, n := range []uint64{0, math.MaxUint64} {
+			_, err := limiter.Inc(t.Context(), "k", time.Minute, n)
+			require.ErrorIs(t, err, throttr.ErrUnsupported, "no number would do")
+		}
 	}
 }
 

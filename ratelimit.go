@@ -198,9 +198,12 @@ func (r *RateLimit) Set(ctx context.Context, key string, scale time.Duration, co
 // matter.
 func (r *RateLimit) positional(call string, v verb, key string, scale time.Duration, n uint64) (Limit, error) {
 	l := Limit{Max: 1, Scale: scale, Algorithm: r.algorithm}
-	err := v.check(&l, n)
+	err := limits.CheckScale(scale)
 	if err == nil && l.Algorithm.Rolling() {
 		err = fmt.Errorf("%w: %v has no count without a Max", ErrUnsupported, l.Algorithm)
+	}
+	if err == nil {
+		err = v.check(&l, n)
 	}
 	if err != nil {
 		return l, callError(call, key, err)
