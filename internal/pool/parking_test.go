@@ -82,7 +82,8 @@ func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 	})
 }
 
-// A caller that leaves while its connection is made may leave the server's timer as the probe has set it.
+// A caller that leaves while its connection is made may leave the server's timer as the probe has set it. Nobody knows
+// that the server is parked but for this probe.
 func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
@@ -92,7 +93,8 @@ func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 				nc = newDeaf(nc, 1) // the probe
 			}
 			return nc, err
-		}, pool.Options{Parking: parking.Always})
+		}, pool.Options{})
+		connect(t, to(srv), pool.Options{Parking: parking.Always})
 		synctest.Wait()
 		before := srv.Requests(codec.OpUpdate)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -101,5 +103,19 @@ func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		synctest.Wait()
 		require.Equal(t, before+1, srv.Requests(codec.OpUpdate), "by way of the shared connection")
+	})
+}
+
+// A stream ends with its request: the shared connection sets the server's timer again.
+func TestAServerIsKeptParkedAfterTheProbeOfAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options{Parking: parking.Always})
+		synctest.Wait()
+		before := srv.Requests(codec.OpUpdate)
+		_, _, err := s.list(t.Context(), nil)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, before+1, srv.Requests(codec.OpUpdate))
 	})
 }

@@ -206,7 +206,7 @@ func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, codec.C
 		return nil, codec.ConnID{}, err
 	}
 	if err := p.prepare(ctx, c, opened, o.OnEvent != nil); err != nil {
-		if p.Parked() {
+		if parking.Parks(opened.Parked) {
 			p.keepParkedSoon() // an UPDATE may not have left
 		}
 		if ctx.Err() != nil {

@@ -327,7 +327,6 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 	}
 }
 
-// A server ends each connection right after the handshake, or in its midst.
 // What goes wrong behind the probe ends the attempt: the connection is closed and counted when its caller learns it.
 func TestAConnectionThatCannotBePreparedIsAFailureToConnect(t *testing.T) {
 	events := func(ctx context.Context, s subject) error {
@@ -406,6 +405,7 @@ func TestNoEventComesFromAConnectionThatCouldNotBeMade(t *testing.T) {
 	})
 }
 
+// A server ends each connection right after the handshake, or in its midst.
 func TestConnectionsThatEndAtOnce(t *testing.T) {
 	for _, after := range []int{codec.ProbeResponses, handshakeBytes} {
 		synctest.Test(t, func(t *testing.T) {
