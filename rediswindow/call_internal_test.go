@@ -255,7 +255,7 @@ func TestEqualTakesOfSeveralKeysAreGivenBackEachForItself(t *testing.T) {
 // A node has a bound on what it has in flight, and so it stays the same one: while answers come together, and after it
 // was none for a while.
 func TestANodeThatIsKnownStaysTheSame(t *testing.T) {
-	b := New(newFake())
+	b := New(slowClient{newFake()})
 	nodes := make([]*node, 8)
 	var all sync.WaitGroup
 	for i := range nodes {
@@ -271,6 +271,14 @@ func TestANodeThatIsKnownStaysTheSame(t *testing.T) {
 	for _, n := range nodes {
 		require.Same(t, b.nodeOfSlot(0), n)
 	}
+}
+
+// slowClient is a client with which it takes a while to make a node.
+type slowClient struct{ *fakeClient }
+
+func (slowClient) Punctual() bool {
+	time.Sleep(10 * time.Millisecond)
+	return false
 }
 
 // The slots are not known until a node answers that does not hang.

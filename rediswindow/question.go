@@ -65,8 +65,8 @@ func (b *Backend) textOf(q *question, now float64) string {
 	return string(to)
 }
 
-// takeID is the ID of a take as the script knows it: with a rolling algorithm, a place and a series; otherwise, the place
-// is the ID of the window, and the series is 1 if the take has opened it.
+// takeID is the ID of a take as the script knows it: with a rolling algorithm, a place and a series; otherwise, the
+// place is the ID of the window, and the series is 1 if the take has opened it.
 type takeID struct{ place, series uint64 }
 
 // The ID of a take of a rolling algorithm has both.
