@@ -40,10 +40,10 @@ type Decision struct {
 // Done releases the place of the request, and settles what [Decision.Commit] has said. Only the first call does
 // something. Adapters call it when the request has been served, also if its handler panics.
 func (d *Decision) Done() {
-	d.Hold.Release()
 	if d.state != nil {
-		d.state.done()
+		defer d.state.done() // also if an observer of the Release panics
 	}
+	d.Hold.Release()
 }
 
 // Context returns the context of Admit with the decision, for [FromContext]. It also ends when the request loses

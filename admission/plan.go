@@ -62,7 +62,6 @@ type Plan struct {
 // planned is a limit of a plan.
 type planned struct {
 	limit  throttr.Limit   // of one on requests in flight, its Name and Max
-	quoted string          // the name in header fields
 	places *inflight.Limit // it is on requests in flight; or nil
 }
 
@@ -103,7 +102,7 @@ func NewPlan(limits ...throttr.Limit) (*Plan, error) {
 		if p.Has(l.Name) {
 			return nil, invalid("two limits are named %q", l.Name)
 		}
-		p.limits = append(p.limits, planned{limit: l, quoted: quote(l.Name)})
+		p.limits = append(p.limits, planned{limit: l})
 	}
 	slices.SortStableFunc(p.limits, byLength)
 	return p, nil
@@ -129,14 +128,14 @@ func MustPlan(limits ...throttr.Limit) *Plan {
 // otherwise applies. Its name is not one of the other limits, and its Max at most 999,999,999,999,999, or
 // throttr.Unlimited. The error matches [throttr.ErrConfig], and [throttr.ErrRange] if that is what is wrong.
 func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
-	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, quoted: quote(l.Name), places: &l}
+	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l}
 	if err := validateFields(f.limit); err != nil {
 		return nil, err
 	}
 	if (&Plan{limits: p.limits}).Has(l.Name) {
 		return nil, invalid("two limits are named %q", l.Name)
 	}
-	if err := limits.CheckPlaces(l.Name, l.Max, cmp.Or(l.Lease, inflight.DefaultLease)); err != nil {
+	if err := limits.CheckPlaces(l.Name, min(l.Max, maxInteger), cmp.Or(l.Lease, inflight.DefaultLease)); err != nil {
 		return nil, invalid("limit %q: %w", l.Name, err)
 	}
 	return &Plan{p.limits, f}, nil

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/throttr-go/throttr"
@@ -20,11 +19,6 @@ type requestState struct {
 	reservation *throttr.Reservation // of what was counted; nil: nothing is given back any more
 	committed   bool                 // Commit has changed a charge, which is not settled yet
 	over        bool                 // Done was called
-
-	room struct { // for what one limit needs: a request is one allocation then
-		limits   [1]limitState
-		outcomes [1]Outcome
-	}
 }
 
 // limitState is what a Gate knows of a request in one limit.
@@ -45,7 +39,7 @@ func (g *Gate) begin(ctx context.Context, r *Request) *requestState {
 	s := &requestState{Context: ctx, gate: g}
 	s.decision = Decision{Allowed: true, state: s}
 	all, inFlight := g.limitsOf(r)
-	s.limits = slices.Grow(s.room.limits[:0], len(all))
+	s.limits = make([]limitState, 0, len(all))
 	for i := range all {
 		if l, ok := g.limitOf(r, &all[i]); ok {
 			s.limits = append(s.limits, l)

@@ -10,7 +10,9 @@ import (
 
 // KeyFunc returns the key under which a request is counted. Keys can be combined:
 //
-//	func(r *http.Request) string { return r.Method + " " + httplimit.RemoteAddr(r) }
+//	func(r *http.Request) string { return r.Pattern + " " + httplimit.RemoteAddr(r) }
+//
+// A client must not be able to choose a part of the key, such as the method: it would choose a count.
 type KeyFunc func(*http.Request) string
 
 // AddrConfig says how to find the address that a request comes from, and how many bits of it identify a client. The

@@ -535,6 +535,29 @@ func TestTransportSendsNothingAgainWithoutThePause(t *testing.T) {
 	}
 }
 
+// A response is returned if its request can't be sent again in time.
+func TestTransportReturnsTheResponseIfThePauseIsTooLong(t *testing.T) {
+	server := &api{}
+	server.respond = func(*http.Request, int) *http.Response { return respond(429, "Retry-After", "7200") }
+	withFleet(t, 1, httplimit.TransportConfig{Base: server, Retries: 1}, func(t *testing.T, fl *fleet) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		res, err := fl.get(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 429, res.StatusCode)
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(text))
+		res.Body.Close()
+		_, err = fl.get(ctx)
+		var late *throttr.DeadlineError
+		require.ErrorAs(t, err, &late)
+		require.Zero(t, time.Since(begun))
+		require.WithinRange(t, late.At, begun.Add(time.Hour-time.Second), begun.Add(time.Hour+2*time.Millisecond), "MaxPause")
+	})
+}
+
 // What net/http sends on a second connection counts again, and does not wait.
 func TestTransportCountsWhatIsSentTwice(t *testing.T) {
 	server := &api{twice: func(n int) bool { return n == 0 }}

@@ -9,6 +9,7 @@ package frameworks
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"connectrpc.com/connect"
 	"github.com/gin-gonic/gin"
@@ -59,7 +60,8 @@ func Gin(gate *admission.Gate, request Request[*gin.Context]) gin.HandlerFunc {
 	}
 }
 
-// Fiber returns middleware for fiber. Its handlers find the decision in c.UserContext().
+// Fiber returns middleware for fiber. Its handlers find the decision in c.UserContext(). A place in flight ends with the
+// handler: a body that is streamed after it holds none.
 func Fiber(gate *admission.Gate, request Request[*fiber.Ctx]) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		d := gate.Admit(c.UserContext(), request(c))
@@ -96,9 +98,21 @@ func Connect(gate *admission.Gate, request Request[connect.AnyRequest]) connect.
 			case err == nil:
 				d.AddFields(res.Header().Add)
 			case errors.As(err, &failed):
+				failed = clone(failed)
 				d.AddFields(failed.Meta().Add)
+				err = failed
 			}
 			return res, err
 		}
 	}
+}
+
+// clone returns a copy of an error, whose fields can be added to: a service may return the same error to all.
+func clone(e *connect.Error) *connect.Error {
+	own := connect.NewError(e.Code(), e.Unwrap())
+	for _, detail := range e.Details() {
+		own.AddDetail(detail)
+	}
+	maps.Copy(own.Meta(), e.Meta().Clone())
+	return own
 }
