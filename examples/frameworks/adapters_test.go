@@ -3,6 +3,7 @@ package frameworks_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -248,5 +249,23 @@ func TestTheErrorOfAHandlerIsNotGivenBack(t *testing.T) {
 	}
 	if want := []int{204, 401, 401, 204, 404, 429}; !slices.Equal(statuses, want) {
 		t.Errorf("statuses %v, want %v", statuses, want)
+	}
+}
+
+// A service may return one error to all: each response has the fields of its own request.
+func TestAnErrorOfAServiceKeepsNoFields(t *testing.T) {
+	shared := connect.NewError(connect.CodeNotFound, errors.New("none"))
+	call := frameworks.Connect(newGate(t, throttr.NewRateLimit(memory.New())), func(connect.AnyRequest) admission.Request {
+		return admission.Request{Addr: "192.0.2.1"}
+	})(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) { return nil, shared })
+	for range 2 {
+		_, err := call(t.Context(), connect.NewRequest(&emptypb.Empty{}))
+		var failed *connect.Error
+		if !errors.As(err, &failed) || failed.Code() != connect.CodeNotFound || len(failed.Meta().Values("RateLimit")) != 1 {
+			t.Errorf("the error is %v, its fields are %v", err, failed.Meta())
+		}
+	}
+	if len(shared.Meta()) > 0 {
+		t.Errorf("the error of the service has the fields %v", shared.Meta())
 	}
 }
