@@ -127,7 +127,7 @@ func TestRecordsAreRemovedWhoseClaimsTakeLong(t *testing.T) {
 	}{
 		{200 * time.Millisecond, 30 * time.Millisecond, 50 * time.Microsecond, 2, [2]uint64{1, 1}},
 		{time.Second, 20 * time.Millisecond, 400 * time.Microsecond, 2, [2]uint64{1, 1}},
-		{time.Second, 200 * time.Millisecond, 120 * time.Microsecond, 2, [2]uint64{1, 1}},
+		{time.Second, 190 * time.Millisecond, 120 * time.Microsecond, 2, [2]uint64{1, 1}},
 		{time.Second, 140 * time.Millisecond, 50 * time.Microsecond, 1, [2]uint64{0, 0}},
 		{time.Second, 140 * time.Millisecond, 50 * time.Microsecond, 1, [2]uint64{255, 0}},
 	} {
