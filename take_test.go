@@ -105,9 +105,14 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 	require.Equal(t, "0", k.takes[0].Key)
 
 	r = throttr.NewRateLimit(k, throttr.WithFallback(during{memory.New(), k}), throttr.WithLogger(nil))
-	_, results := allDecided(t)(r.TakeAll(t.Context(), limit.For("k", 1), longer.For("k", 2)))
-	require.EqualValues(t, 1, results[0].Count)
-	require.EqualValues(t, 2, results[1].Count)
+	other := throttr.NewRateLimit(inProcess(t))
+	for i := range 100 {
+		key := strconv.Itoa(i)
+		allDecided(t)(other.TakeAll(t.Context(), limit.For(key, 1), longer.For(key, 1))) // the next call may use its room
+		_, results := allDecided(t)(r.TakeAll(t.Context(), limit.For(key, 1), longer.For(key, 2)))
+		require.EqualValues(t, 1, results[0].Count)
+		require.EqualValues(t, 2, results[1].Count)
+	}
 }
 
 // A backend finds no windows of an earlier call in those that it sets.
