@@ -10,9 +10,10 @@ import (
 
 // KeyFunc returns the key under which a request is counted. Keys can be combined:
 //
-//	func(r *http.Request) string { return r.Pattern + " " + httplimit.RemoteAddr(r) }
+//	func(r *http.Request) string { return tenantOf(r) + " " + httplimit.RemoteAddr(r) }
 //
-// A client must not be able to choose a part of the key, such as the method: it would choose a count.
+// Clients must not be able to choose a part of it, such as the method, a header field that nobody has checked, or the
+// path: they would choose a count. [http.Request.Pattern] is empty in middleware around an [http.ServeMux].
 type KeyFunc func(*http.Request) string
 
 // AddrConfig says how to find the address that a request comes from, and how many bits of it identify a client. The
