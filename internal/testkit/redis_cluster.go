@@ -28,8 +28,7 @@ func StartCluster(t testing.TB, primaries, replicas int) *Cluster {
 		s := startRedis(t, func(port string) []string {
 			return []string{"--cluster-enabled", "yes", "--cluster-port", busPort(port),
 				"--cluster-node-timeout", strconv.FormatInt(patience.Milliseconds(), 10),
-				"--repl-diskless-sync-delay", "0",
-				"--cluster-replica-validity-factor", "0"}
+				"--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"}
 		})
 		// Nodes with the same epoch would change theirs later. A replica that has not heard of that in
 		// time can't take over.
