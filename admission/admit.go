@@ -89,7 +89,7 @@ func (s *requestState) count(ctx context.Context) (err error) {
 	if s.gate.cfg.CountRefusals {
 		err = s.hit(ctx)
 	} else {
-		err = s.take(ctx)
+		err = s.reserve(ctx)
 	}
 	s.decision.Outcomes = make([]Outcome, 0, len(s.limits))
 	for i := range s.limits {
@@ -100,8 +100,8 @@ func (s *requestState) count(ctx context.Context) (err error) {
 	return err
 }
 
-// take takes what a request costs of its limits, all or none.
-func (s *requestState) take(ctx context.Context) error {
+// reserve takes what a request costs of its limits, all or none, and keeps what gives it back.
+func (s *requestState) reserve(ctx context.Context) error {
 	if len(s.limits) == 0 {
 		return nil
 	}

@@ -50,7 +50,7 @@
 //  5. fields.go: the adapter adds header fields, and serves the request with [Decision.Context], or responds.
 //  6. settle.go: [Decision.Done] settles what was committed. What was given back is no longer charged.
 //
-// Apart from that, gate.go and plan.go check the configuration, and ask.go has [Gate.Peek] and [Gate.Reset].
+// Apart from that, gate.go and plan.go check the configuration, and peek.go has [Gate.Peek] and [Gate.Reset].
 //
 // # Failures
 //
