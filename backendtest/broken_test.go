@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -419,7 +420,24 @@ var unbounded = []broken{
 		return b.right(c)
 	})},
 	{"a lock is held in the loop over List", "f", []string{byLoops}, locked()},
+
+	// Errors of the store.
+	{flaky, "ftwl", []string{byStorms, byOrder, byEndings, byModel}, func(b attempt, c call) answer {
+		n := b.hits.Add(1)
+		if c.method != check && n%37 == 0 {
+			if n%2 == 0 {
+				b.right(c)
+			}
+			return answer{err: errFlaky}
+		}
+		return b.right(c)
+	}},
 }
+
+// flaky is true of a backend that returns errFlaky for some calls, every other of which has counted.
+const flaky = "some calls fail"
+
+var errFlaky = errors.New("the store was away")
 
 // Mistakes that several rows have.
 var (

@@ -10,25 +10,23 @@ import (
 )
 
 // In these tests many goroutines make calls at one time. What their answers say together must be right, and what is
-// left.
+// left. A call that fails may have been counted, or not. The test has failed then: what was granted for sure must still
+// be within the limit, but can be less than it.
 
 func testOppositeOrder(s *suite) {
 	c := s.count("").in(time.Hour).upTo(1)
 	for round := range 100 {
 		a, b := c.on(fmt.Sprint("a", round)).take(1), c.on(fmt.Sprint("b", round)).take(1)
+		orders := [][]window.Take{{a, b}, {b, a}}
 		var grants atomic.Int64
 		concurrently(16, func(i int) {
-			takes := []window.Take{a, b}
-			if i%2 == 0 {
-				takes = []window.Take{b, a}
-			}
 			second := s.clients()[i/2%len(s.clients())]
-			if s.try(call{method: takeAll, takes: takes, second: second}).ok {
+			if s.try(call{method: takeAll, takes: orders[i%2], second: second}).ok {
 				grants.Add(1)
 			}
 		})
-		if grants.Load() != 1 {
-			s.Fatalf("%d of 16 takes of the same two windows are granted, want 1", grants.Load())
+		if n := grants.Load(); n > 1 || n == 0 && !s.Failed() {
+			s.Fatalf("%d of 16 takes of the same two windows are granted, want 1", n)
 		}
 	}
 }
@@ -67,20 +65,24 @@ func (c count) hits(keys int) {
 	}
 	for i := range granted {
 		n := granted[i].Load()
-		c.expect(n == c.limit.Max, "%d of %d are granted to %q", n, c.limit.Max, key(i).key)
+		c.expect(c.reached(n), "%d of %d are granted to %q", n, c.limit.Max, key(i).key)
 		key(i).counts(least, most)
 	}
 }
+
+// reached reports whether n is the limit, or less because calls have failed.
+func (c count) reached(n uint64) bool { return n == c.limit.Max || n < c.limit.Max && c.Failed() }
 
 // counts fails the test unless each client finds a count between two numbers.
 func (c count) counts(least, most uint64) {
 	for _, client := range c.clients() {
 		n := c.by(client).try(peek, 0).Count
-		c.expect(n >= least && n <= most, "the count of key %q is %d, want %d to %d", c.key, n, least, most)
+		c.expect(n >= least && n <= most || c.Failed(), "the count of %q is %d, want %d to %d", c.key, n, least, most)
 	}
 }
 
-// holders are goroutines that take, and hold what is granted until they give it back.
+// holders are goroutines that take, and hold what is granted until they give it back. They hold nothing of a call that
+// fails.
 type holders struct {
 	count
 	clients []bool // by which they call
@@ -113,10 +115,10 @@ func (h *holders) take(m method, i int, n uint64) (back call, granted bool) {
 }
 
 func (h *holders) giveBack(c call) {
-	given := h.suite.try(c).ok
+	a := h.suite.try(c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if given {
+	if a.ok || a.err != nil {
 		h.held[c.id] -= c.N
 	} else {
 		h.lost++
@@ -142,7 +144,7 @@ func (h *holders) storm(gives bool) {
 	})
 	less := gives && h.Algorithm == window.TokenBucket // a give-back may come after tokens that have come back
 	held := h.all()
-	h.expect(gives || held == h.limit.Max, "%d of %d are granted", held, h.limit.Max)
+	h.expect(gives || h.reached(held), "%d of %d are granted", held, h.limit.Max)
 	h.expect(h.lost == 0 || less, "GiveBack returns false %d times", h.lost)
 	most := held
 	if less {
@@ -190,10 +192,10 @@ func (h *holders) endings(inTime bool) {
 		for id, n := range h.held {
 			h.expect(n <= h.limit.Max, "%d are held of window %d, whose limit is %d", n, id, h.limit.Max)
 		}
-		h.expect(len(h.held) >= 2, "there was %d window", len(h.held))
+		h.expect(len(h.held) >= 2 || h.Failed(), "there was %d window", len(h.held))
 		last := h.calls(0).try(hit, 0)
-		h.expect(last.Count == h.held[last.ID], "the count is %d, and %d are held of this window", last.Count,
-			h.held[last.ID])
+		held := h.held[last.ID]
+		h.expect(last.Count == held || h.Failed(), "the count is %d, and %d are held of this window", last.Count, held)
 	}
 	h.takesUpTo()
 }
@@ -204,7 +206,7 @@ func (h *holders) takesUpTo() {
 	for n := range h.limit.Max + 10 {
 		a := h.calls(int(n)).try(take, 1)
 		over := n >= h.limit.Max
-		h.expect(a.Refused == over, "after Set to 0, take %d of %d returns %+v", n+1, h.limit.Max, a.Window)
+		h.expect(a.Refused == over || h.Failed(), "after Set to 0, take %d of %d returns %v", n+1, h.limit.Max, a)
 	}
 	h.count.counts(h.limit.Max, h.limit.Max)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,28 @@ func TestMistakesAreFound(t *testing.T) {
 			t.Parallel()
 			mustFail(t, name, by)
 		})
+	}
+}
+
+// A call that fails may have been counted, or not. It is no grant, and the test fails with its error only.
+func TestErrorsOfTheStoreAreSeenAsThemselves(t *testing.T) {
+	if race.Enabled {
+		t.Skip("what the suite says does not depend on the race detector")
+	}
+	line := regexp.MustCompile(`(?m)^ +\w+\.go:\d+: .*`)
+	for _, a := range algorithmOf {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestBrokenBackend$/(random|concurrent|order|under)")
+		cmd.Env = append(os.Environ(), fmt.Sprint(brokenVariable, "=", a, ": ", flaky))
+		output, _ := cmd.CombinedOutput()
+		all := line.FindAllString(string(output), -1)
+		for _, text := range all {
+			if !strings.Contains(text, errFlaky.Error()) && !strings.Contains(text, "seed") {
+				t.Errorf("%v: %s", a, text)
+			}
+		}
+		if len(all) < 100 {
+			t.Errorf("%v: %d errors are seen:\n%s", a, len(all), output)
+		}
 	}
 }
 
