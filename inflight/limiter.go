@@ -109,10 +109,17 @@ func (l *Limiter) acquire(ctx context.Context, call, key string, limit Limit, n 
 	}
 	h = &Hold{limiter: l, ctx: ctx, key: key, limit: limit, want: window.Want{N: n, Max: limit.Max, Wait: wait}}
 	begun := l.now()
+	panics := true
+	defer func() { // nobody has the Hold then, and it holds nothing
+		if panics && h.pump != nil {
+			l.release(h)
+		}
+	}()
 	err = l.grant(h)
 	if l.observer != nil {
 		l.decided(h, l.now()-begun, err)
 	}
+	panics = false
 	switch {
 	case err == errNoPlace:
 		return nil, nil
@@ -186,7 +193,13 @@ func (l *Limiter) Close() error {
 	for _, p := range l.byID {
 		p.close()
 	}
+	defer l.tellAll()
 	l.unlock() // holders know before others can have their places
+	return nil
+}
+
+// tellAll tells the store what has ended with the Limiter, and forgets all pumps.
+func (l *Limiter) tellAll() {
 	l.mu.Lock()
 	for _, p := range l.byID {
 		l.update(p, l.now())
@@ -199,7 +212,6 @@ func (l *Limiter) Close() error {
 	for _, p := range l.byID {
 		l.forget(p)
 	}
-	return nil
 }
 
 // Stats is what a Limiter holds.

@@ -61,7 +61,7 @@ func (l *Limiter) observe(e Event) {
 	}
 }
 
-// decided tells the observer of a decision. If it panics, nobody has the Hold, and it holds nothing.
+// decided tells the observer of a decision.
 func (l *Limiter) decided(h *Hold, waited time.Duration, err error) {
 	e := Event{
 		Kind: Acquired, Key: h.key, Limit: h.limit, N: h.want.N, Waited: waited, InUse: h.used, Degraded: h.Degraded(),
@@ -73,11 +73,6 @@ func (l *Limiter) decided(h *Hold, waited time.Duration, err error) {
 		e.Kind = Failed
 		e.Err = err
 	}
-	defer func() {
-		if err == nil && h.acquired == 0 {
-			l.release(h)
-		}
-	}()
 	l.observer(h.ctx, e)
 	l.mu.Lock()
 	defer l.unlock()

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"context"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -199,4 +200,55 @@ func TestLanesAreForgotten(t *testing.T) {
 		require.Empty(t, l.queues)
 		require.Empty(t, l.byID)
 	})
+}
+
+// An observer that panics harms nobody but whoever has called it: others are told that their places have ended, the
+// store gets all that is given back, and nobody holds what was not returned.
+func TestAnObserverThatPanicsHarmsNobodyElse(t *testing.T) {
+	for _, wrapped := range []bool{false, true} { // in memory, and in exchanges
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			defer b.Close()
+			var backend window.Backend = b
+			if wrapped {
+				backend = struct{ window.Backend }{b}
+			}
+			told := 0
+			l := New(backend, WithObserver(func(_ context.Context, e Event) {
+				if e.Kind == Released || e.Kind == Lost {
+					told++
+					panic("a mistake")
+				}
+			}))
+			limit := Limit{Max: 3, Lease: time.Minute}
+			var ctxs []context.Context
+			acquire := func(key string) *Hold {
+				h, _, err := l.TryAcquire(t.Context(), key, limit, 1)
+				require.NoError(t, err)
+				ctxs = append(ctxs, h.Context())
+				return h
+			}
+			for _, key := range []string{"a", "a", "b", "b"} {
+				acquire(key)
+			}
+			require.Panics(t, acquire("a").Release)
+			if wrapped {
+				l.mu.Lock()
+				l.byID[id{"b", ""}].leasedUntil = 0 // as if the process had stood still, which the next call notices
+				l.mu.Unlock()
+				require.Panics(t, func() { acquire("b") })
+				synctest.Wait()
+				require.Equal(t, Stats{InUse: 2, Keys: 1, Lost: 2}, l.Stats())
+			}
+			require.Panics(t, func() { l.Close() })
+			for _, ctx := range ctxs {
+				require.Error(t, ctx.Err())
+			}
+			require.Equal(t, 5, told)
+			require.Empty(t, l.byID)
+			for range b.ListPlaces(t.Context()) {
+				t.Error("places are held by nobody")
+			}
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/ledger"
@@ -79,13 +80,13 @@ func (l *Limiter) do(p *pump, f func()) {
 	l.update(p, l.now())
 }
 
-// unlock unlocks the mutex, and does what is to be done then.
+// unlock unlocks the mutex, and does what is to be done then: all of it, also if an observer panics.
 func (l *Limiter) unlock() {
 	later := l.later
 	l.later = nil
 	l.mu.Unlock()
-	for _, do := range later {
-		do()
+	for _, do := range slices.Backward(later) {
+		defer do()
 	}
 }
 
