@@ -18,10 +18,10 @@ import (
 // that was given back, or could not be counted in the limit, all of n is counted.
 //
 // The error matches [throttr.ErrConfig] if the request was denied, or has no limit of that name, [throttr.ErrRange] if
-// n is over 2⁶³-1, or over what the backend can count, such as 2⁵³-1 on Redis, and [throttr.ErrUnsupported] if
-// something would have to be given back that can't be: see Config.CountRefusals. Others are those of the backend: a
-// Commit that has failed can be repeated, and counts twice if only its answer was lost. What a policy of the RateLimit
-// answers counts nothing. Commit does not depend on the end of ctx.
+// n is over 2⁶³-1, and [throttr.ErrUnsupported] if something would have to be given back that can't be: see
+// Config.CountRefusals. Others are those of the backend: a Commit that has failed can be repeated, and counts twice if
+// only its answer was lost. Those of Done are for the observer of the RateLimit, which has throttr.EventSettled. What a
+// policy of the RateLimit answers counts nothing. Commit does not depend on the end of ctx.
 func (d *Decision) Commit(ctx context.Context, name string, n uint64) error {
 	if err := limits.CheckNumber("n", n); err != nil {
 		return err

@@ -129,4 +129,12 @@ func TestBoundsOfScripts(t *testing.T) {
 		w := must(t, b.Charge, "k", fixed(scale, 1), 1)
 		expect(t, w.Count == 1 && w.Left == scale && time.Until(w.ExpiresAt) <= scale, "%v: %+v", scale, w)
 	}
+	for a, most := range map[window.Algorithm]uint64{window.FixedWindow: rediswindow.MaxCount,
+		window.SlidingWindow: rediswindow.MaxCount, window.TokenBucket: 20, window.SlidingLog: rediswindow.DefaultMaxLog} {
+		l := limitOf(a, time.Hour, 10)
+		for i, n := range []uint64{1, rediswindow.MaxCount, 1 << 53, window.Unlimited} { // nothing is lost of any number
+			w := must(t, b.Charge, "charged", l, n)
+			expect(t, w.Count == most || i == 0 && w.Count == 1, "%v: %d after a charge of %d", a, w.Count, n)
+		}
+	}
 }

@@ -16,7 +16,8 @@ import (
 // Backend is a [window.Backend] on Redis. Make one with [New].
 //
 // It keeps all algorithms. A scale must be a whole number of microseconds, or the error matches [window.ErrScale]. A
-// Max, a Burst or an n over [MaxCount], or over the bound of [WithMaxLog], is a [window.RangeError].
+// Max or a Burst over [MaxCount], or over the bound of [WithMaxLog], is a [window.RangeError], and so is an n over
+// [MaxCount] that is not charged.
 type Backend struct {
 	window.Unimplemented
 	options
@@ -81,9 +82,9 @@ func (b *Backend) Peek(ctx context.Context, key string, l window.Limit, n uint64
 	return w, err
 }
 
-// Charge implements [window.Backend].
+// Charge implements [window.Backend]. Any n can be charged: a count that would pass [MaxCount] stays there.
 func (b *Backend) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	w, _, err := b.ask(ctx, "charge", key, question{verb: charge, limit: l, n: n})
+	w, _, err := b.ask(ctx, "charge", key, question{verb: charge, limit: l, n: min(n, MaxCount)})
 	return w, err
 }
 
