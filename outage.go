@@ -31,10 +31,7 @@ const (
 
 // String returns what the policy does.
 func (p Policy) String() string {
-	if p > DenyHits {
-		return "unknown policy"
-	}
-	return [...]string{"leave it to the caller", "allow hits", "deny hits"}[p]
+	return api.Name(p, "unknown policy", "leave it to the caller", "allow hits", "deny hits")
 }
 
 // WithPolicy sets what is decided if the backend fails, and the fallback of [WithFallback] too. Default:

@@ -33,10 +33,8 @@ func (c *callers) insert(h *Hold) {
 
 // lineMax returns the largest Max of wants in line, or 0. A want whose Max is not larger is behind them.
 func (c *callers) lineMax() uint64 {
-	for _, h := range c.wants {
-		if h.state == inLine {
-			return h.want.Max
-		}
+	if i := slices.IndexFunc(c.wants, func(h *Hold) bool { return h.state == inLine }); i >= 0 {
+		return c.wants[i].want.Max
 	}
 	return 0
 }

@@ -182,10 +182,6 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 // store is not told. It does not close the backend. It always returns nil.
 func (l *Limiter) Close() error {
 	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil
-	}
 	l.closed = true
 	if len(l.byID) == 0 {
 		l.cancel()

@@ -3,6 +3,8 @@ package inflight
 import (
 	"context"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/api"
 )
 
 // Observer sees events. It must be safe for concurrent use, and must not call the Limiter.
@@ -24,12 +26,8 @@ const (
 
 // String returns the kind as one word.
 func (k Kind) String() string {
-	kinds := [...]string{"", "acquired", "denied", "failed", "released", "lost", "unavailable",
-		"available", "data lost"}
-	if int(k) < len(kinds) {
-		return kinds[k]
-	}
-	return "unknown"
+	return api.Name(k, "unknown", "", "acquired", "denied", "failed", "released", "lost", "unavailable", "available",
+		"data lost")
 }
 
 // Event is what an [Observer] sees.

@@ -26,11 +26,7 @@ const (
 
 // String returns what the policy does.
 func (p Policy) String() string {
-	texts := [...]string{"leave it to the caller", "a share of the places", "admit"}
-	if int(p) < len(texts) {
-		return texts[p]
-	}
-	return "unknown policy"
+	return api.Name(p, "unknown policy", "leave it to the caller", "a share of the places", "admit")
 }
 
 // The defaults of WithMaxKeys and WithMaxWaiting.

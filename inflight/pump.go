@@ -44,13 +44,6 @@ type pump struct {
 	timerAt  time.Duration // when it goes off; never: it is not set
 }
 
-// newPump returns a pump that is not open.
-func newPump(process string, o *options, changed func(*Hold)) *pump {
-	p := &pump{callers: callers{options: o, changed: changed, holds: map[*Hold]struct{}{}}}
-	p.claim.Process = process
-	return p
-}
-
 // exchanges are what the store was told, and is to be told.
 type exchanges struct {
 	phase phase

@@ -16,7 +16,7 @@ import (
 
 // leased returns a pump for places with a lease.
 func leased(lease time.Duration, o options, changed func(*Hold)) *pump {
-	p := newPump("", &o, changed)
+	p := &pump{callers: callers{options: &o, changed: changed, holds: map[*Hold]struct{}{}}}
 	p.open("k", "", lease)
 	return p
 }

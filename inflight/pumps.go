@@ -60,7 +60,8 @@ func (l *Limiter) newPump(k id, lease time.Duration) *pump {
 	}
 	p, _ := l.spare.Get().(*pump)
 	if p == nil {
-		p = newPump(l.process, &l.options, l.changed)
+		p = &pump{callers: callers{options: &l.options, changed: l.changed, holds: map[*Hold]struct{}{}}}
+		p.claim.Process = l.process
 		p.claim.Wake = func() { l.do(p, p.again) }
 		p.timer = time.AfterFunc(never, func() { l.do(p, func() { p.timerAt = never }) })
 	}

@@ -23,3 +23,11 @@ func NotNegative[T int | time.Duration](option string, v T) T {
 	}
 	return v
 }
+
+// Name returns the name of a constant, or the other text if it has none.
+func Name[T ~uint8](v T, other string, names ...string) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return other
+}
