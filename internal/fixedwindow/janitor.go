@@ -200,10 +200,6 @@ func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 		return nil, -1
 	}
 	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].duty.due.After(now) {
-		if s := j.queue[0]; s.duty.underway > 0 {
-			j.schedule(s, now.Add(s.bands.Guard))
-			continue
-		}
 		chunk = append(chunk, heap.Pop(&j.queue).(*slots))
 	}
 	if len(chunk) > 0 {
@@ -234,12 +230,9 @@ func (j *janitor) do(chunk []*slots) {
 func (s *slots) cleanAction(h slot.History) slot.Action {
 	s.janitor.mu.Lock()
 	below := s.bands.Below(h.Last, s.duty.acted)
-	changed := s.duty.changed(h.Last)
 	closed := s.janitor.closed
 	s.janitor.mu.Unlock()
 	switch {
-	case changed:
-		return slot.Action{Kind: slot.Again, At: time.Now().Add(s.idle())} // finish knows better
 	case closed && below == s.bands.Watch:
 		return slot.Action{Kind: slot.Done}
 	case closed:

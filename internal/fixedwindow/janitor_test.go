@@ -123,6 +123,48 @@ func TestJanitorFreesASlotBesideAnOpenWindow(t *testing.T) {
 	})
 }
 
+// While the janitor looks a key up that has no records any more, a hit creates one. The janitor must not forget the key.
+func TestJanitorRemovesWhatIsCreatedWhileItLooks(t *testing.T) {
+	for _, insert := range []time.Duration{0, 100 * time.Millisecond} { // it ends before the lookup does, or after it
+		synctest.Test(t, func(t *testing.T) {
+			const scale = 10 * time.Second
+			srv := inMemory(t)
+			b := client(t, srv)
+			hits(t, b, 1, "k", fixed(scale, 1))
+			name := namesOf(t, "k", scale, 2)[slot.A]
+			srv.Delete(name)
+			bands, _ := slot.BandsFor(scale, math.MaxUint16)
+			idle := time.Duration(bands.Margin-bands.Doom) * bands.Unit
+			time.Sleep(idle - 50*time.Millisecond)
+			srv.Inject(mockserver.Fault{Op: codec.OpQuery, Key: name, Delay: 100 * time.Millisecond})
+			srv.Inject(mockserver.Fault{Op: codec.OpInsert, Key: name, Delay: insert})
+			hits(t, b, 1, "k", fixed(scale, 1))
+			time.Sleep(idle / 2)
+			require.Len(t, windowKeys(srv), 1)
+			require.Equal(t, 1, b.Stats().Records)
+			time.Sleep(idle/2 + scale + 5*time.Second)
+			require.Empty(t, windowKeys(srv))
+			require.Zero(t, b.Stats().Records)
+		})
+	}
+}
+
+// A record that can't be removed in time is tried four times a second, however short its windows are.
+func TestJanitorPausesBeforeItTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = 10 * time.Millisecond
+		srv, requests := observed(t)
+		hits(t, client(t, srv), 1, "k", fixed(scale, 1))
+		srv.Inject(mockserver.Fault{Op: codec.OpQuery, Delay: 3 * time.Millisecond})
+		bands, _ := slot.BandsFor(scale, math.MaxUint16)
+		time.Sleep(time.Duration(bands.Top-bands.Doom) * bands.Unit)
+		requests.take()
+		time.Sleep(10 * time.Second)
+		require.Less(t, requests.take()[codec.OpQuery], 1000)
+		require.Len(t, windowKeys(srv), 1)
+	})
+}
+
 // The server is too slow to look up all keys within a guard. The janitor removes them, or Close does.
 func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 	for _, scale := range []time.Duration{time.Second, 10 * time.Second} {
