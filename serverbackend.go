@@ -140,8 +140,8 @@ type RecordStats struct {
 
 	// Every backend has a sweeper for each server, which removes the records of clients that
 	// have died. Of the sweepers of all clients, one at a time is at work.
-	Sweeps  uint64 // sweeps of a server by this backend
-	Orphans uint64 // records that they have removed
+	Sweeps  uint64 // complete sweeps of a server by this backend: not those that failed or were broken off
+	Orphans uint64 // records that its sweeps have removed
 	Foreign int    // records of other programs that its last sweeps have found, up to 256 per server
 }
 

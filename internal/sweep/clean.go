@@ -54,6 +54,7 @@ func (s *Sweeper) clean(ctx context.Context, names []listed, deadline time.Time,
 		}
 		if r.interval > 0 && !s.o.Server.Parked() {
 			if mayPark := r.evidence.wanted && r.Foreign == 0; r.leads && !mayPark && time.Since(begin) >= r.interval {
+				r.brokenOff = true
 				break
 			}
 			if begin.Add(r.interval / 3).Before(deadline) {
@@ -78,7 +79,7 @@ func pauseAfter(took, left time.Duration, chunks int) time.Duration {
 func (s *Sweeper) query(ctx context.Context, chunk []listed) ([]conn.Response, *conn.Call, error) {
 	cl := s.o.Calls.Get()
 	for _, l := range chunk {
-		conn.Add(cl, codec.Query{Key: l.name}) // names from a LIST are never too long
+		conn.Add(cl, codec.Query{Key: []byte(l.name)}) // names from a LIST are never too long
 	}
 	responses, err := s.do(ctx, cl)
 	return responses, cl, err
@@ -95,10 +96,9 @@ func (s *Sweeper) cleanChunk(ctx context.Context, chunk []listed, removals *remo
 		if !response.OK {
 			continue
 		}
-		name := chunk[i].name
-		d := s.o.Inspect(name, response.TTL.Amount)
+		d := s.o.Inspect([]byte(chunk[i].name), response.TTL.Amount)
 		if d.Interval > 0 {
-			r.evidence.add(name)
+			r.evidence.ours++
 			if r.interval == 0 || d.Interval < r.interval {
 				r.interval = d.Interval
 			}

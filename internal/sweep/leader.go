@@ -11,7 +11,7 @@ import (
 
 // LeaderKey is the key of the record that makes one sweeper the leader. Its TTL says when the
 // last sweep began. Its count is the number of the leader's term, which is odd until the sweep is
-// complete. It is never removed.
+// complete or broken off. It is never removed.
 const LeaderKey = "throttr:sweeper"
 
 // longestInterval is less than the TTL of the leader's record.
@@ -37,7 +37,7 @@ type term struct {
 	age     time.Duration // rounded up to a second
 }
 
-// unfinished reports whether the sweep of the term is not complete: its leader is at it, has
+// unfinished reports whether the sweep of the term has not ended: its leader is at it, has
 // failed, or has died.
 func (t term) unfinished() bool { return t.exists && t.number%2 != 0 }
 
@@ -114,7 +114,7 @@ func (s *Sweeper) beginTerm(ctx context.Context, t term) (leader bool, err error
 	return leader, nil
 }
 
-// endTerm says that the sweep of the term after t is complete. If it fails, the next sweep comes
+// endTerm says that the sweep of the term after t has ended. If it fails, the next sweep comes
 // sooner.
 func (s *Sweeper) endTerm(ctx context.Context, t term) {
 	if t.foreign {

@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -26,7 +25,7 @@ const (
 
 // listed is a record of a LIST.
 type listed struct {
-	name    []byte
+	name    string
 	expires uint64 // ns since 1970
 }
 
@@ -57,6 +56,7 @@ func chunks(all []listed, most, bytes int) iter.Seq[[]listed] {
 func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 	start := time.Now()
 	var known, others []listed
+	seen := make(map[string]struct{}) // the names of both: those that are listed twice count once
 	d := s.o.Calls.Size().Records()
 	var info codec.InfoResponse
 	var entries []conn.Record
@@ -79,15 +79,21 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 	_, err := s.o.Server.Scan(listing, request, decode, func() (more bool) {
 		r.evidence.records = info.Keys // it comes first
 		for _, e := range entries {
+			if _, ok := seen[string(e.Key)]; ok {
+				continue
+			}
+			l := listed{string(e.Key), e.Expires}
 			ours := !e.Buffer && s.o.Inspect(e.Key, 0).Interval > 0
 			if ours {
 				r.Records++
 			}
 			switch {
 			case ours && len(known) < s.most:
-				known = append(known, listed{bytes.Clone(e.Key), e.Expires})
+				known = append(known, l)
+				seen[l.name] = struct{}{}
 			case !ours && len(others) < 2*maxForeign: // some may not exist
-				others = append(others, listed{name: bytes.Clone(e.Key)})
+				others = append(others, l)
+				seen[l.name] = struct{}{}
 			}
 		}
 		return true
@@ -118,8 +124,8 @@ func (s *Sweeper) countForeign(ctx context.Context, others []listed, r *Result) 
 		for i, response := range responses {
 			name := chunk[i].name
 			switch {
-			case string(name) == LeaderKey && s.isTerm(response), len(name) == 0 && parking.Parks(response):
-				r.evidence.add(name)
+			case name == LeaderKey && s.isTerm(response), name == "" && parking.Parks(response):
+				r.evidence.ours++
 			case response.OK && r.Foreign < maxForeign:
 				r.Foreign++
 			}

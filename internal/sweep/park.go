@@ -26,9 +26,9 @@ const (
 // different records of ours, all of which a QUERY finds, as there are records according to an INFO
 // that the server has executed together with the LIST.
 type evidence struct {
-	wanted  bool                // the sweep decides whether to park the server
-	records uint64              // according to the INFO
-	ours    map[string]struct{} // the names of records of ours that QUERYs have found
+	wanted  bool   // the sweep decides whether to park the server
+	records uint64 // according to the INFO
+	ours    uint64 // records of ours that QUERYs have found, each under another name
 }
 
 // AwaitDecision waits until the sweeper has decided whether to park the server, and reports whether it had
@@ -104,12 +104,5 @@ func (l infoAndList) AppendBinary(dst []byte) ([]byte, error) {
 	return l.List.AppendBinary(dst)
 }
 
-// add is told of a record of ours that a QUERY has found.
-func (e *evidence) add(name []byte) {
-	if e.wanted {
-		e.ours[string(name)] = struct{}{}
-	}
-}
-
 // onlyOurs reports whether a sweep that is complete has shown that all records of the server are ours.
-func (e *evidence) onlyOurs() bool { return e.wanted && e.records == uint64(len(e.ours)) }
+func (e *evidence) onlyOurs() bool { return e.wanted && e.records == e.ours }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/mockserver"
@@ -141,6 +142,23 @@ func TestRemovalsEndWithTheSweep(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Zero(t, p.removing)
 		require.Len(t, p.srv.Keys(), 21)
+	})
+}
+
+// A LIST that runs while records are removed may have names twice (H14).
+func TestNamesThatAreListedTwiceCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := sweeperOfPairs(t, 10, true, io.Discard)
+		var entries []codec.ListEntry[uint16]
+		for i, name := range slices.Repeat(p.srv.Keys(), 2) {
+			entries = append(entries, codec.ListEntry[uint16]{Key: []byte(name), Unit: codec.Seconds, Expires: uint64(i)})
+		}
+		list, err := codec.ListResponse[uint16]{Fragments: [][]codec.ListEntry[uint16]{entries}}.AppendBinary(nil)
+		require.NoError(t, err)
+		p.srv.Inject(mockserver.Fault{Op: codec.OpList, Replace: list})
+		r, err := s.Sweep(t.Context(), time.Now())
+		require.NoError(t, err)
+		require.Equal(t, []int{20, 20, 1}, []int{r.Records, r.Removed, r.Foreign})
 	})
 }
 

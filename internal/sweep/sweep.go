@@ -115,14 +115,16 @@ type Result struct {
 	listing  time.Duration
 	interval time.Duration // the shortest that the records need; 0 if there are none
 	leads    bool          // it is that of the leader, who makes others after it
-	evidence evidence
+	// brokenOff says that the sweep has not looked at all records, as the next one was due.
+	brokenOff bool
+	evidence  evidence
 }
 
 // Stats is what a Sweeper has done.
 type Stats struct {
-	Sweeps  uint64 // complete ones
+	Sweeps  uint64 // complete ones: neither have they failed, nor were they broken off for the next one
 	Removed uint64 // records
-	Foreign int    // records that the last complete sweep did not know, up to 256
+	Foreign int    // records that the last sweep that has not failed did not know, up to 256
 }
 
 // Sweeper sweeps a server.
@@ -277,7 +279,7 @@ func (s *Sweeper) Sweep(ctx context.Context, deadline time.Time) (Result, error)
 // sweep is Sweep. If leads is set, it parks the server if all its records are ours, and decides so before removals are
 // waited for.
 func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Result, error) {
-	r := Result{leads: leads, evidence: evidence{ours: make(map[string]struct{})}}
+	r := Result{leads: leads}
 	r.evidence.wanted = leads && s.o.Server.MayPark() && !s.o.Server.Parked()
 	start := time.Now()
 	names, err := s.list(ctx, &r)
@@ -301,7 +303,9 @@ func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Re
 	defer s.mu.Unlock()
 	s.stats.Removed += uint64(r.Removed)
 	if err == nil {
-		s.stats.Sweeps++
+		if !r.brokenOff {
+			s.stats.Sweeps++
+		}
 		s.stats.Foreign = r.Foreign
 		s.last = r
 	}

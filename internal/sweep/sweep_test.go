@@ -190,14 +190,14 @@ func TestPausesLeaveTimeForOthersButEndInTime(t *testing.T) {
 }
 
 func TestBatchesAreBounded(t *testing.T) {
-	all := slices.Repeat([]listed{{name: []byte("k")}}, 1000)
-	all = append(all, slices.Repeat([]listed{{name: make([]byte, 255)}}, 100)...)
+	all := slices.Repeat([]listed{{name: "k"}}, 1000)
+	all = append(all, slices.Repeat([]listed{{name: strings.Repeat("k", 255)}}, 100)...)
 	total := 0
 	for chunk := range chunks(all, 256, maxChunkBytes) {
 		require.LessOrEqual(t, len(chunk), 256)
 		size := 0
 		for _, l := range chunk {
-			frame, err := codec.Update[uint64]{Key: l.name}.AppendBinary(nil)
+			frame, err := codec.Update[uint64]{Key: []byte(l.name)}.AppendBinary(nil)
 			require.NoError(t, err)
 			size += len(frame)
 		}
@@ -317,6 +317,26 @@ func TestChunksAreBoundedBySettings(t *testing.T) {
 	for o, want := range map[[2]int]int{{512, 1 << 16}: maxChunk, {8, 1 << 16}: minChunk, {100, 1 << 16}: 100, {512, 64}: 8, {8, 1}: 1} {
 		require.Equal(t, want, New(Options{MaxInFlight: o[0], MaxQueued: o[1]}).chunk, "%v", o)
 	}
+}
+
+// A sweep that is broken off for the next one has not looked at all records.
+func TestSweepsThatAreBrokenOffDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		for i := range 100 {
+			srv.Set(fmt.Sprint("record:", i), 1, time.Hour)
+		}
+		finish := srv.Inject(mockserver.Fault{Op: codec.OpQuery, Skip: 1, Delay: time.Second / 2})
+		s := sweeperOf(t, srv, parking.Never, 2*time.Second)
+		s.chunk = 10
+		go s.Run(t.Context())
+		time.Sleep(20 * time.Second)
+		require.Greater(t, srv.Requests(codec.OpList), 3)
+		require.Zero(t, s.Stats().Sweeps)
+		finish()
+		time.Sleep(20 * time.Second)
+		require.Greater(t, s.Stats().Sweeps, uint64(3))
+	})
 }
 
 // endless is a Server whose LISTs do not end.
