@@ -106,28 +106,15 @@ func (p *Calls) Get() *Call {
 
 // Put recycles a call. Neither the call nor its Responses may be used any more.
 func (p *Calls) Put(c *Call) {
-	c.empty()
-	p.pool.Put(c)
-}
-
-// empty empties c.
-func (c *Call) empty() {
-	c.conn = nil
 	const keep = 4 << 10 // larger buffers, of large batches, are not kept
 	if cap(c.frames) > keep || cap(c.Responses) > keep/64 {
 		c.frames = nil
 		c.Responses = nil
 		c.kinds = nil
 	}
-	c.SingleRead = false
-	c.MostTTL = 0
-	c.Stale = nil
-	c.Parks = false
-	c.Unasked = false
-	c.creates = false
-	c.invalid = nil
-	c.frames, c.kinds = c.frames[:0], c.kinds[:0]
-	c.Rewind()
+	clear(c.Responses)
+	*c = Call{Key: c.Key, Responses: c.Responses[:0], frames: c.frames[:0], kinds: c.kinds[:0], done: c.done}
+	p.pool.Put(c)
 }
 
 // Rewind prepares a call that is done for being sent once more.
@@ -157,28 +144,22 @@ func (c *Call) Update(m Update) error {
 	return c.add(frames, codec.KindStatus, err)
 }
 
+// AddFrame adds an encoded request whose response is of the given kind.
+func (c *Call) AddFrame(frame []byte, kind codec.Kind) {
+	c.add(append(c.frames, frame...), kind, nil)
+}
+
 // add adds a request, given the frames with it, or fails the call.
 func (c *Call) add(frames []byte, kind codec.Kind, err error) error {
 	if err != nil {
 		c.invalid = err
 		return err
 	}
-	c.note(frames[len(c.frames):], kind)
-	c.frames = frames
-	return nil
-}
-
-// AddFrame adds an encoded request whose response is of the given kind.
-func (c *Call) AddFrame(frame []byte, kind codec.Kind) {
-	c.note(frame, kind)
-	c.frames = append(c.frames, frame...)
-}
-
-// note records what is known of a request that is about to be added.
-func (c *Call) note(frame []byte, kind codec.Kind) {
-	op := codec.Op(frame[0])
+	op := codec.Op(frames[len(c.frames)])
 	c.creates = c.creates || op == codec.OpInsert || op == codec.OpSet
+	c.frames = frames
 	c.kinds = append(c.kinds, kind)
+	return nil
 }
 
 // Creates reports whether a request can create a record.
@@ -212,13 +193,12 @@ func (c *Call) Wait(ctx context.Context) (done, sent bool, err error) {
 	}
 	select {
 	case <-c.done:
-		return true, c.sent, c.err
 	case <-ctx.Done():
+		if sent, ok := c.abandon(); ok {
+			return false, sent, ctx.Err()
+		}
+		<-c.done
 	}
-	if sent, ok := c.abandon(); ok {
-		return false, sent, ctx.Err()
-	}
-	<-c.done
 	return true, c.sent, c.err
 }
 

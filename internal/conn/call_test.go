@@ -21,7 +21,8 @@ func TestCallsDoNotAllocate(t *testing.T) {
 			go respond(theirs, queryFrame)
 			cl := l.options.Calls.Get()
 			got := testing.AllocsPerRun(500, func() {
-				cl.empty()
+				cl.Rewind()
+				cl.frames, cl.kinds = cl.frames[:0], cl.kinds[:0]
 				cl.SetKey("k")
 				Add(cl, codec.Purge{Key: cl.Key})
 				if err := l.Enqueue(cl); err != nil {

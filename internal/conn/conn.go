@@ -73,9 +73,10 @@ type Conn struct {
 	done chan struct{} // closed when nothing of the connection is left
 
 	// The read side: see inline.go for which goroutine owns it.
-	turn     readTurn
-	reader   responseReader // the owner of the read side uses it
-	readDone chan struct{}  // closed when the reader goroutine has ended
+	turn        readTurn
+	reader      responseReader // the owner of the read side uses it
+	checkedOpen time.Time      // when checkOpen last read; the owner of the read side uses it
+	readDone    chan struct{}  // closed when the reader goroutine has ended
 
 	// The write side: see write.go. These are for the goroutine that owns it.
 	buf      []byte // the last write
@@ -102,10 +103,9 @@ type Conn struct {
 	used bool      // a call was queued since Idle was last called, pings aside
 	idle time.Time // when Idle last found that one was
 
-	watchdog     *time.Timer // runs checkStall
-	watching     bool        // the watchdog is to run
-	progress     bool        // a read has brought something since the watchdog last ran
-	silentChecks int         // how often it has run since there was progress
+	watchdog       *time.Timer // runs checkStall at the end of each quarter of StallTimeout
+	watching       bool        // the watchdog is to run
+	silentQuarters int         // in which no read has brought anything, in sequence, the current one included
 }
 
 // New serves nc, which has passed the probe. The bytes in early came after the responses to

@@ -52,10 +52,7 @@ func (c *Conn) Retire() {
 
 // ended is the end of the writer goroutine: nothing is written any more.
 func (c *Conn) ended() {
-	c.mu.Lock()
-	reason := c.closeReason
-	c.mu.Unlock()
-	c.Fail(reason) // does nothing if there is a reason already; otherwise no calls are left
+	c.Fail(c.Err()) // which await has set if nothing has failed; then no calls are left
 	<-c.readDone
 	c.failAll()
 	if c.options.OnEnd != nil {
@@ -87,8 +84,8 @@ func (c *Conn) failAllQueued(reason error) {
 	}
 }
 
-// stallChecks is how often the watchdog finds that nothing has come before the connection has stalled.
-const stallChecks = 4
+// stallQuarters is how many quarters of StallTimeout pass in silence before the connection has stalled.
+const stallQuarters = 4
 
 // watch has the watchdog run while responses are due, so that a request costs no timer. The caller holds mu.
 func (c *Conn) watch() {
@@ -96,37 +93,24 @@ func (c *Conn) watch() {
 		return
 	}
 	c.watching = true
-	c.progress = false
-	c.silentChecks = 0
-	c.watchdog.Reset(c.options.StallTimeout / stallChecks)
+	c.silentQuarters = 1
+	c.watchdog.Reset(c.options.StallTimeout / stallQuarters)
 }
 
 // checkStall is the watchdog. It ends the connection if responses are due and nothing has come for StallTimeout.
 func (c *Conn) checkStall() {
-	if n, stalled := c.stalled(); stalled {
-		c.Fail(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, n))
-	}
-}
-
-// stalled returns how many responses are due, and whether nothing has come for too long.
-func (c *Conn) stalled() (due int, stalled bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.failure != nil || c.inFlight == 0:
-		c.watching = false
-		return 0, false
-	case c.progress:
-		c.progress = false
-		c.silentChecks = 0
-	default:
-		c.silentChecks++
+	due := c.inFlight
+	stalled := due > 0 && c.silentQuarters == stallQuarters
+	c.watching = due > 0 && !stalled && c.failure == nil
+	if c.watching {
+		c.silentQuarters++
+		c.watchdog.Reset(c.options.StallTimeout / stallQuarters)
 	}
-	if c.silentChecks == stallChecks {
-		return c.inFlight, true
+	c.mu.Unlock()
+	if stalled {
+		c.Fail(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, due))
 	}
-	c.watchdog.Reset(c.options.StallTimeout / stallChecks)
-	return c.inFlight, false
 }
 
 // abort has Close of a TCP connection discard what was not acknowledged, and send a reset. The

@@ -37,15 +37,13 @@ const (
 // the two notices that the reader goroutine is needed, and recalls it. The reader goroutine does
 // not end while a caller owns the read side.
 //
-// It has no mutex: all fields are safe for concurrent use, except for checkedOpen.
+// It has no mutex: all fields are safe for concurrent use.
 type readTurn struct {
 	owner atomic.Uint32
 	taken atomic.Uint64 // how often a caller has become the owner
 	wake  chan struct{} // gets an element when recall makes the reader goroutine the owner
 	// interrupted gets an element when the deadline is set that ends the read of a caller, which removes both.
 	interrupted chan struct{}
-
-	checkedOpen time.Time // when checkOpenDue last returned true; only the owner uses it
 }
 
 // acquire makes a caller the owner, if there is none.
@@ -90,23 +88,12 @@ func (r *readTurn) await() {
 	}
 }
 
-// checkOpenDue reports whether a caller that has become the owner must check that the
-// connection has not ended while nobody was reading.
-func (r *readTurn) checkOpenDue() bool {
-	now := time.Now()
-	if now.Sub(r.checkedOpen) < checkOpenInterval {
-		return false
-	}
-	r.checkedOpen = now
-	return true
-}
-
 // lone reports whether the next caller is likely to be alone, so that it can read its own response:
 // the last read has completed one call, and no other is queued or in flight. The calling goroutine
 // owns the read side.
 func (c *Conn) lone() bool {
 	return c.socket != nil && c.options.OnEvent == nil &&
-		c.reader.arrived.calls == 1 && c.quiet()
+		len(c.reader.done) == 1 && c.quiet()
 }
 
 // readInline reads on behalf of a caller, which owns the read side, until its call is done
@@ -117,7 +104,7 @@ func (c *Conn) readInline(ctx context.Context, cl *Call) {
 		unregister = context.AfterFunc(ctx, c.interrupt)
 	}
 	for !cl.isDone() && ctx.Err() == nil {
-		if err := c.receive(); err != nil {
+		if err := c.receive(c.nc.Read); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
 				c.Fail(err)
 			}
@@ -145,18 +132,12 @@ func (c *Conn) releaseRead() {
 // read for a while. It does nothing if the last check is recent. The calling goroutine owns the
 // read side.
 func (c *Conn) checkOpen() error {
-	if !c.turn.checkOpenDue() {
+	now := time.Now()
+	if now.Sub(c.checkedOpen) < checkOpenInterval {
 		return nil
 	}
-	n, err := c.socket.read(c.reader.space())
-	switch {
-	case n > 0:
-		return c.process(n)
-	case err != nil:
-		return c.reader.lossError(err)
-	default:
-		return nil
-	}
+	c.checkedOpen = now
+	return c.receive(c.socket.read)
 }
 
 // interrupt ends the read of an inline reader, whose context has ended.

@@ -26,29 +26,36 @@ func (c *Conn) readLoop(early int) {
 			c.releaseRead()
 			c.turn.await()
 		}
-		if c.reader.arrived.calls > 1 {
+		if len(c.reader.done) > 1 {
 			// The callers can queue their next calls, and the server can respond, before
 			// this goroutine sleeps. With 64 and with 512 callers it makes
 			// callers that share writes a fifth faster.
 			runtime.Gosched()
 		}
-		err = c.receive()
+		err = c.receive(c.nc.Read)
 	}
 	c.Fail(err)
 }
 
 // receive reads once and processes what comes. The calling goroutine owns the read side.
-func (c *Conn) receive() error {
-	n, err := c.nc.Read(c.reader.space())
-	if n == 0 && err != nil {
-		return c.reader.lossError(err)
+func (c *Conn) receive(read func([]byte) (int, error)) error {
+	n, err := read(c.reader.space())
+	switch {
+	case n > 0:
+		return c.process(n)
+	case err == nil:
+		return nil
+	case errors.Is(err, io.EOF) && c.reader.partial():
+		err = io.ErrUnexpectedEOF
 	}
-	return c.process(n)
+	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
 // process processes n bytes that have been read.
 func (c *Conn) process(n int) error {
-	c.expectLaunched()
+	c.mu.Lock()
+	c.reader.expected.append(&c.launched)
+	c.mu.Unlock()
 	err := c.reader.decode(n)
 	if err != nil {
 		c.Fail(err) // before callers send their calls again
@@ -56,11 +63,11 @@ func (c *Conn) process(n int) error {
 	arrived := c.reader.arrived
 	c.options.Counters.Answered.Add(uint64(arrived.responses))
 	c.options.Counters.Events.Add(uint64(arrived.frames - arrived.responses))
-	writes := c.accountFor(arrived)
+	writes := c.accountForArrivals()
 	for _, e := range c.reader.events {
 		c.options.OnEvent(e)
 	}
-	c.addLoad(-arrived.requests, -arrived.calls) // before a caller can call Load
+	c.addLoad(-arrived.requests, -len(c.reader.done)) // before a caller can call Load
 	for _, cl := range c.reader.done {
 		c.returnCall(cl)
 	}
@@ -69,13 +76,6 @@ func (c *Conn) process(n int) error {
 		c.writeNonblocking()
 	}
 	return err
-}
-
-// expectLaunched has the reader expect the responses to the calls that were put in flight since the last read.
-func (c *Conn) expectLaunched() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reader.expected.append(&c.launched)
 }
 
 // responseReader decodes what the server sends and matches the responses with the calls in
@@ -92,7 +92,7 @@ type responseReader struct {
 
 	// What the last decode has found.
 	arrived arrivals
-	done    []*Call // calls that have all of their responses
+	done    []*Call // calls that have all of their responses; afterwards only their number counts
 	events  []Event // alias buf
 }
 
@@ -100,8 +100,7 @@ type responseReader struct {
 type arrivals struct {
 	frames    int // responses and EVENTs
 	responses int
-	calls     int // calls that are done
-	requests  int // requests of these calls
+	requests  int // requests of the calls that are done
 	bytes     int // size of their frames
 }
 
@@ -120,14 +119,6 @@ func (r *responseReader) space() []byte {
 // partial reports whether a frame has begun that is not complete.
 func (r *responseReader) partial() bool { return r.lo < r.hi }
 
-// lossError returns the error of a connection whose read has failed with err.
-func (r *responseReader) lossError(err error) error {
-	if errors.Is(err, io.EOF) && r.partial() {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("%w: %w", ErrLost, err)
-}
-
 // decode decodes all frames that are complete, after n bytes have been read into the space.
 func (r *responseReader) decode(n int) error {
 	r.events = r.events[:0]
@@ -136,28 +127,29 @@ func (r *responseReader) decode(n int) error {
 	r.hi += n
 	for r.partial() {
 		n, err := r.decodeFrame(r.buf[r.lo:r.hi])
-		if err != nil {
-			if errors.Is(err, codec.ErrShort) {
-				break
-			}
-			err = fmt.Errorf("%w: %w", ErrProtocol, err)
-			r.reject(err)
-			return err
+		switch {
+		case err == nil:
+			r.lo += n
+			r.frames++
+			r.arrived.frames++
+		case errors.Is(err, codec.ErrShort):
+			return nil
+		default:
+			return r.reject(err)
 		}
-		r.lo += n
-		r.frames++
-		r.arrived.frames++
 	}
 	return nil
 }
 
 // reject drops the EVENTs, and fails the calls, that the same read has brought before a frame that can't be there. If
-// responses were lost, these may have been matched with the wrong calls already.
-func (r *responseReader) reject(reason error) {
+// responses were lost, these may have been matched with the wrong calls already. It returns the error that says why.
+func (r *responseReader) reject(reason error) error {
+	err := fmt.Errorf("%w: %w", ErrProtocol, reason)
 	r.events = r.events[:0]
 	for _, cl := range r.done {
-		cl.err, cl.sent = reason, true
+		cl.err, cl.sent = err, true
 	}
+	return err
 }
 
 // decodeFrame decodes the frame at the start of src and returns its size.
@@ -169,23 +161,16 @@ func (r *responseReader) decodeFrame(src []byte) (int, error) {
 	}
 	switch {
 	case codec.Op(src[0]) == codec.OpEvent: // H8: an EVENT may precede any response
-		return r.decodeEvent(src)
+		e, n, err := r.size.DecodeEvent(src)
+		if err == nil && r.keepEvents {
+			r.events = append(r.events, e)
+		}
+		return n, err
 	case due:
 		return r.decodeResponse(r.expected.first, src)
 	default:
 		return 0, fmt.Errorf("byte 0x%02x came unasked", src[0])
 	}
-}
-
-func (r *responseReader) decodeEvent(src []byte) (int, error) {
-	e, n, err := r.size.DecodeEvent(src)
-	if err != nil {
-		return 0, err
-	}
-	if r.keepEvents {
-		r.events = append(r.events, e)
-	}
-	return n, nil
 }
 
 // decodeResponse decodes the next response to cl, the oldest call in flight.
@@ -202,7 +187,6 @@ func (r *responseReader) decodeResponse(cl *Call, src []byte) (n int, err error)
 	r.arrived.responses++
 	if cl.Responses = append(cl.Responses, response); len(cl.Responses) == cl.Len() {
 		r.done = append(r.done, r.expected.pop())
-		r.arrived.calls++
 		r.arrived.requests += cl.Len()
 		r.arrived.bytes += len(cl.frames)
 	}

@@ -11,16 +11,16 @@ import (
 // socket reads and writes without blocking. One goroutine may read and another one may
 // write at the same time.
 type socket struct {
-	raw                 syscall.RawConn
-	in, out             transfer
-	readOnce, writeOnce func(fd uintptr) bool // made once, so that a read or write does not allocate
+	raw     syscall.RawConn
+	in, out transfer
 }
 
 // transfer is a read or a write that does not block.
 type transfer struct {
-	buf []byte
-	n   int
-	err error
+	once func(fd uintptr) bool // makes the system call; it is made once, so that a transfer does not allocate
+	buf  []byte
+	n    int
+	err  error
 }
 
 // newSocket returns nil if nc is not a plain socket.
@@ -35,46 +35,44 @@ func newSocket(nc net.Conn) *socket {
 		return nil
 	}
 	s := &socket{raw: raw}
-	s.readOnce = func(fd uintptr) bool { return s.in.try(syscall.Read, fd) }
-	s.writeOnce = func(fd uintptr) bool { return s.out.try(syscall.Write, fd) }
+	s.in.once = func(fd uintptr) bool { return s.in.try(syscall.Read, fd) }
+	s.out.once = func(fd uintptr) bool { return s.out.try(syscall.Write, fd) }
 	return s
 }
 
 // write returns how many bytes the socket has accepted. Less than len(src) is no error.
-func (s *socket) write(src []byte) (n int, err error) {
-	s.out = transfer{buf: src}
-	if err := s.raw.Write(s.writeOnce); err != nil {
-		return 0, err
-	}
-	return s.out.n, s.out.err
-}
+func (s *socket) write(src []byte) (n int, err error) { return s.out.run(s.raw.Write, src) }
 
 // read returns how many bytes there were. None is no error. The error is io.EOF at the end
 // of the stream.
-func (s *socket) read(dst []byte) (n int, err error) {
-	s.in = transfer{buf: dst, n: -1}
-	if err := s.raw.Read(s.readOnce); err != nil {
+func (s *socket) read(dst []byte) (n int, err error) { return s.in.run(s.raw.Read, dst) }
+
+// run reads to buf or writes it, which is not empty, by way of a method of the RawConn.
+func (t *transfer) run(method func(func(fd uintptr) bool) error, buf []byte) (n int, err error) {
+	t.buf = buf
+	t.n = 0
+	t.err = nil
+	if err := method(t.once); err != nil {
 		return 0, err
 	}
-	if s.in.n == 0 {
-		return 0, io.EOF
-	}
-	return max(s.in.n, 0), s.in.err
+	return t.n, t.err
 }
 
 // try makes the system call. It returns true so that package net does not wait for the socket
 // to become ready.
-func (a *transfer) try(f func(fd int, p []byte) (int, error), fd uintptr) bool {
+func (t *transfer) try(call func(fd int, p []byte) (int, error), fd uintptr) bool {
 	for {
-		n, err := f(int(fd), a.buf)
-		switch err {
-		case nil:
-			a.n = n
-		case syscall.EINTR:
+		n, err := call(int(fd), t.buf)
+		switch {
+		case err == syscall.EINTR:
 			continue
-		case syscall.EAGAIN:
+		case err == syscall.EAGAIN:
+		case err == nil && n == 0: // only a read
+			t.err = io.EOF
+		case err == nil:
+			t.n = n
 		default:
-			a.err = err
+			t.err = err
 		}
 		return true
 	}

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 
@@ -11,7 +12,7 @@ import (
 // The write side decides which calls a write carries, and which goroutine writes:
 //
 //   - Calls are put in flight in the order in which their frames are written.
-//   - A goroutine owns the write side from push, await or accountFor until gather finds
+//   - A goroutine owns the write side from push, await or accountForArrivals until gather finds
 //     nothing to write, or until handOver. Only the owner gathers and writes.
 //   - At most MaxInFlight requests are in flight, unless a single call has more of them.
 //     Such a call is in flight by itself.
@@ -124,6 +125,7 @@ func (c *Conn) await() bool {
 		switch {
 		case c.owner == writeCaller: // wait until it hands over, or has nothing left to write
 		case c.failure != nil, c.closeReason != nil && c.inFlight == 0 && c.queued.n == 0:
+			c.failure = cmp.Or(c.failure, c.closeReason)
 			return false
 		case c.owner == writeGoroutine:
 			return true
@@ -156,16 +158,13 @@ gathering:
 		switch {
 		case cl.isAbandoned():
 			c.failQueued(nil)
-			continue
 		case !c.fits(cl):
 			break gathering
 		case cl.Stale != nil && cl.Stale():
 			c.failQueued(ErrStale)
-			continue
-		case !cl.markLaunched():
-			continue // it has just been abandoned
+		case cl.markLaunched(): // it may have just been abandoned
+			c.launch()
 		}
-		c.launch()
 	}
 	c.rest = c.buf
 	if len(c.buf) > 0 {
@@ -203,16 +202,16 @@ func (c *Conn) launch() {
 	c.buf = append(c.buf, cl.frames...)
 }
 
-// accountFor accounts for the responses that have arrived. If calls are queued and no
-// goroutine owns the write side, writes is true, and the calling goroutine owns it.
-func (c *Conn) accountFor(a arrivals) (writes bool) {
+// accountForArrivals accounts for what the last read has brought. If calls are queued and no goroutine owns the write
+// side, writes is true, and the calling goroutine owns it. The calling goroutine owns the read side.
+func (c *Conn) accountForArrivals() (writes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.received += uint64(a.frames)
-	c.inFlight -= a.responses
-	c.inFlightBytes -= a.bytes
-	c.lastDone = a.calls
-	c.progress = true
+	c.received = c.reader.frames
+	c.inFlight -= c.reader.arrived.responses
+	c.inFlightBytes -= c.reader.arrived.bytes
+	c.lastDone = len(c.reader.done)
+	c.silentQuarters = 0
 	if c.closeReason != nil {
 		c.ready.Signal()
 	}
