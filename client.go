@@ -77,9 +77,7 @@ func connect(ctx context.Context, cfg Config, size conn.Size) (*client, error) {
 	c := &client{
 		cfg: cfg, calls: conn.NewCalls(size), ended: make(chan struct{}), backends: make(map[*ServerBackend]struct{}),
 	}
-	if c.servers, err = newServers(cfg, c.calls); err != nil {
-		return nil, err
-	}
+	c.servers = newServers(cfg, c.calls)
 	if cfg.Lazy {
 		c.servers.start(ctx)
 		return c, nil

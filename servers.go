@@ -29,18 +29,14 @@ type servers struct {
 
 // newServers makes the pools of all servers of cfg, without a connection. The pools share
 // calls.
-func newServers(cfg Config, calls *conn.Calls) (servers, error) {
+func newServers(cfg Config, calls *conn.Calls) servers {
 	s := servers{byKey: newRendezvous(cfg.Servers)}
 	for _, name := range cfg.Servers {
-		p, err := pool.New(poolOptions(name, cfg, calls))
-		if err != nil {
-			s.close()
-			return servers{}, err
-		}
+		p := pool.New(poolOptions(name, cfg, calls))
 		m := pubsub.NewManager(subscriptionOptions(name, cfg, p))
 		s.all = append(s.all, &server{name: name, pool: p, subscriptions: m})
 	}
-	return s, nil
+	return s
 }
 
 func poolOptions(name string, cfg Config, calls *conn.Calls) pool.Options {

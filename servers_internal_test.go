@@ -28,8 +28,7 @@ func TestPoolsAndSubscriptionsHaveTheFieldsOfAConfig(t *testing.T) {
 	}
 	o := poolOptions("s:1", cfg, new(conn.Calls))
 	require.Equal(t, cfg.ConnectTimeout, o.Dialer.Timeout)
-	p, err := pool.New(o)
-	require.NoError(t, err)
+	p := pool.New(o)
 	defer p.Close()
 	for _, options := range []any{o, subscriptionOptions("s:1", cfg, p)} {
 		got := reflect.ValueOf(options)

@@ -40,6 +40,7 @@ type Options struct {
 	StallTimeout time.Duration // how long nothing may come while a response is due
 	Calls        *Calls        // receives abandoned calls
 	Counters     *Counters
+	ID           codec.ConnID // what the server calls the connection
 
 	// Abort has Fail discard what the server's host has not acknowledged, if requests are in flight:
 	// these bytes then never arrive.
@@ -152,6 +153,9 @@ func (c *Conn) Enqueue(cl *Call) error {
 	}
 	return nil
 }
+
+// ID returns Options.ID.
+func (c *Conn) ID() codec.ConnID { return c.options.ID }
 
 // Done returns a channel that is closed when nothing of the connection is left.
 func (c *Conn) Done() <-chan struct{} { return c.done }

@@ -58,7 +58,7 @@ func (r *requests) take() map[codec.Op]int {
 // newPool returns a pool of connections to one server, which does not retry.
 func newPool(t testing.TB, calls *conn.Calls, mode parking.Mode, d func(context.Context) (net.Conn, error)) *pool.Pool {
 	t.Helper()
-	p, err := pool.New(pool.Options{
+	p := pool.New(pool.Options{
 		Server: "server:1", Address: dial.Address{Network: "tcp", Address: "server:1"},
 		Dialer: &dial.Dialer{
 			Timeout: 5 * time.Second,
@@ -68,7 +68,6 @@ func newPool(t testing.TB, calls *conn.Calls, mode parking.Mode, d func(context.
 		StallTimeout: 5 * time.Second, MaxConnAge: time.Hour, MaxConnIdle: 5 * time.Minute, HealthInterval: 30 * time.Second,
 		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Parking: mode, Logger: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	return p
 }

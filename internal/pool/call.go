@@ -40,6 +40,11 @@ func (p *Pool) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err erro
 
 // send queues a call on a connection. The caller does nothing before it waits.
 func (p *Pool) send(ctx context.Context, cl *conn.Call) error {
+	return p.onShared(ctx, func(c *conn.Conn) error { return c.Enqueue(cl) })
+}
+
+// onShared calls f with a shared connection, and with another one if f returns conn.ErrGone: it has sent nothing then.
+func (p *Pool) onShared(ctx context.Context, f func(c *conn.Conn) error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -48,7 +53,7 @@ func (p *Pool) send(ctx context.Context, cl *conn.Call) error {
 		if err != nil {
 			return err
 		}
-		if err := c.Enqueue(cl); !errors.Is(err, conn.ErrGone) {
+		if err := f(c); !errors.Is(err, conn.ErrGone) {
 			return err
 		}
 		p.discard(c) // it is ending: acquire must not return it again

@@ -3,7 +3,6 @@ package pool
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/dial"
@@ -18,12 +17,10 @@ var ErrLockedUp error = outage.Error("throttr: server accepts connections but an
 // busy with a LIST of many records is silent for seconds.
 const minSilence = 10 * time.Second
 
-// silence notices that a server has locked up: attempts to connect, one after the other, were
+// silence, which Pool.mu guards, notices that a server has locked up: attempts to connect, one after the other, were
 // accepted and got no byte until they timed out, for minSilence at least, and no connection has
 // received anything since the first of them.
 type silence struct {
-	// mu guards what follows.
-	mu       sync.Mutex
 	begin    time.Time // of the first of the silent attempts
 	since    time.Time // when that ended; zero if there is none
 	received uint64    // what all connections had received by then
@@ -36,8 +33,6 @@ type silence struct {
 // have received up to now. If the server has locked up, the returned error also matches
 // ErrLockedUp. Changed reports whether the server has just locked up, or responds again.
 func (s *silence) check(err error, start time.Time, received uint64) (_ error, changed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	before := s.told
 	s.told = s.told && err != nil && received == s.received
 	switch {
@@ -57,18 +52,17 @@ func (s *silence) check(err error, start time.Time, received uint64) (_ error, c
 	return err, s.told != before
 }
 
-// isLockedUp reports whether the server has locked up.
-func (s *silence) isLockedUp() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lockedUp
-}
-
-// logLockedUp logs that the server has locked up, or that this is over.
-func (p *Pool) logLockedUp(lockedUp bool) {
-	if lockedUp {
+// checkSilence is check with what the connections of the pool have received. It logs what has changed.
+func (p *Pool) checkSilence(err error, start time.Time) error {
+	p.mu.Lock()
+	err, changed := p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
+	p.mu.Unlock()
+	switch {
+	case !changed:
+	case errors.Is(err, ErrLockedUp):
 		p.log.Error(ErrLockedUp.Error())
-	} else {
+	default:
 		p.log.Info("throttr: server responds again")
 	}
+	return err
 }

@@ -46,7 +46,7 @@ func TestTwoSilentAttemptsMakeALockUp(t *testing.T) {
 					err, changed := s.check(a.err, start, a.received)
 					require.ErrorIs(t, err, a.err, i)
 					require.Equal(t, a.lockedUp, errors.Is(err, ErrLockedUp), i)
-					require.Equal(t, a.lockedUp, s.isLockedUp(), i)
+					require.Equal(t, a.lockedUp, s.lockedUp, i)
 					require.Equal(t, a.changed, changed, i)
 				}
 			})

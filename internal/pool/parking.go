@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/parking"
@@ -89,21 +88,13 @@ func (p *Pool) park(ctx context.Context, r conn.Response,
 	return sent, err
 }
 
-// roundTrip is [conn.Conn.RoundTrip] on any shared connection. None is made for it, unless there is none.
+// roundTrip is [conn.Conn.RoundTrip] on a shared connection.
 func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (r []conn.Response, sent bool, err error) {
-	for {
-		c, _ := p.pick()
-		if c == nil {
-			if c, err = p.acquire(ctx); err != nil {
-				return nil, false, err
-			}
-		}
+	err = p.onShared(ctx, func(c *conn.Conn) error {
 		r, sent, err = c.RoundTrip(ctx, add)
-		if sent || !errors.Is(err, conn.ErrGone) {
-			return r, sent, err
-		}
-		p.discard(c) // it is ending: pick must not return it again
-	}
+		return err
+	})
+	return r, sent, err
 }
 
 // logParked logs that the server was found to be parked, or not to be parked any more, or why it

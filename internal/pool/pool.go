@@ -60,13 +60,12 @@ type Pool struct {
 	log     *slog.Logger // has the name of the server
 	target  dial.Target
 	parking *parking.Tracker
-	silence silence
 
 	counters                 conn.Counters
 	dials, failures, retries atomic.Uint64
 	waiting                  atomic.Int64 // callers that wait for a connection, or for a stream to end
 
-	ctx        context.Context // ends when the pool is closed
+	ctx        context.Context // ends when the pool is closed, while mu is held
 	cancel     context.CancelFunc
 	background sync.WaitGroup // the pool's goroutines, and connections that callers are making
 
@@ -84,15 +83,15 @@ type Pool struct {
 
 	// mu guards the fields below.
 	mu        sync.Mutex
-	closed    bool
-	attempt   *attempt                // to make a shared connection; nil if none is under way
-	away      error                   // see Err
+	attempt   *attempt // to make a shared connection; nil if none is under way
+	away      error    // see Err
+	silence   silence
 	noGrowth  time.Time               // until then, no connection is made beside others
 	dedicated map[*conn.Conn]struct{} // those of Dedicated that have not ended
 }
 
 // New returns a Pool that has no connections yet.
-func New(o Options) (*Pool, error) {
+func New(o Options) *Pool {
 	p := &Pool{
 		o: o, log: o.Logger.With(slog.String("server", o.Server)),
 		parking: parking.NewTracker(o.Parking), parkingDue: make(chan struct{}, 1),
@@ -107,19 +106,17 @@ func New(o Options) (*Pool, error) {
 		Server: o.Server, Address: o.Address, Dialer: o.Dialer, Calls: o.Calls,
 		Events: &p.counters.Events, Go: p.background.Go,
 	}
-	var err error
-	p.puddle, err = puddle.NewPool(&puddle.Config[*conn.Conn]{
-		Constructor: p.construct,
+	p.puddle, _ = puddle.NewPool(&puddle.Config[*conn.Conn]{ // the only error is that of a MaxSize of 0
+		Constructor: func(ctx context.Context) (*conn.Conn, error) { return p.connect(ctx, conn.Options{}) },
 		Destructor:  func(c *conn.Conn) { c.Close(window.ErrClosed) },
 		MaxSize:     2 * int32(o.MaxConns), // retired connections count until they have ended
 	})
-	if err != nil {
-		p.cancel()
-		return nil, err
-	}
 	p.background.Go(p.maintain)
-	return p, nil
+	return p
 }
+
+// isClosed reports whether the pool is closed. While mu is held, this does not change.
+func (p *Pool) isClosed() bool { return p.ctx.Err() != nil }
 
 // Logger returns Options.Logger, with the name of the server.
 func (p *Pool) Logger() *slog.Logger { return p.log }
@@ -143,7 +140,7 @@ func (p *Pool) Err() error {
 func (p *Pool) beginOpening(ctx context.Context) (opening context.Context, end func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.isClosed() {
 		return nil, nil, window.ErrClosed
 	}
 	p.background.Add(1)
@@ -172,11 +169,7 @@ func (p *Pool) open(ctx context.Context, events bool) (*dial.Connection, error) 
 		if err != nil {
 			p.failures.Add(1)
 		}
-		var changed bool
-		err, changed = p.silence.check(err, start, p.counters.Answered.Load()+p.counters.Events.Load())
-		if changed {
-			p.logLockedUp(errors.Is(err, ErrLockedUp))
-		}
+		err = p.checkSilence(err, start)
 	}
 	if err != nil {
 		return nil, err
@@ -188,22 +181,28 @@ func (p *Pool) open(ctx context.Context, events bool) (*dial.Connection, error) 
 	return c, nil
 }
 
-// connect makes a connection with the settings of the pool, and returns its id. The caller is between beginOpening and
-// its end.
-func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, codec.ConnID, error) {
+// connect makes a connection with the settings of the pool. For shared ones it is puddle's constructor, whose context
+// puddle detaches from that of Acquire.
+func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, error) {
+	ctx, end, err := p.beginOpening(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	opened, err := p.open(ctx, o.OnEvent != nil)
 	if err != nil {
-		return nil, codec.ConnID{}, err
+		return nil, err
 	}
 	o.MaxInFlight = p.o.MaxInFlight
 	o.MaxQueued = p.o.MaxQueued
 	o.StallTimeout = p.o.StallTimeout
 	o.Calls = p.o.Calls
 	o.Counters = &p.counters
+	o.ID = opened.ID
 	o.OnEnd = p.ended
 	c, err := p.serve(opened, o)
 	if err != nil {
-		return nil, codec.ConnID{}, err
+		return nil, err
 	}
 	if err := p.prepare(ctx, c, opened, o.OnEvent != nil); err != nil {
 		if parking.Parks(opened.Parked) {
@@ -215,16 +214,16 @@ func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, codec.C
 			c.Fail(err) // which ended counts
 			<-c.Done()  // no EVENT follows
 		}
-		return nil, codec.ConnID{}, &dial.ConnectError{Server: p.o.Server, Err: err}
+		return nil, &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
-	return c, opened.ID, nil
+	return c, nil
 }
 
 // serve makes a Conn of a network connection. Close ends it if it is dedicated.
 func (p *Pool) serve(opened *dial.Connection, o conn.Options) (*conn.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.isClosed() {
 		opened.Conn.Close()
 		return nil, window.ErrClosed
 	}
@@ -274,9 +273,6 @@ func (p *Pool) awaitStartUp(ctx context.Context, parked bool) error {
 // ended is called when a connection has ended.
 func (p *Pool) ended(c *conn.Conn, err error) {
 	p.discard(c)
-	p.mu.Lock()
-	delete(p.dedicated, c)
-	p.mu.Unlock()
 	if isLoss(err) {
 		p.failures.Add(1)
 		if p.Parked() {
@@ -304,11 +300,10 @@ func (p *Pool) enterQueue() error {
 // are under way fail with [window.ErrClosed]. Closing again only waits.
 func (p *Pool) Close() {
 	p.mu.Lock()
-	p.closed = true
+	p.cancel()
 	p.endAttempt(window.ErrClosed)
 	live := p.live.Swap(new([]*puddle.Resource[*conn.Conn]))
 	p.mu.Unlock()
-	p.cancel()
 	for _, r := range *live {
 		r.Destroy()
 	}

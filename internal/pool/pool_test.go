@@ -330,7 +330,7 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 // What goes wrong behind the probe ends the attempt: the connection is closed and counted when its caller learns it.
 func TestAConnectionThatCannotBePreparedIsAFailureToConnect(t *testing.T) {
 	events := func(ctx context.Context, s subject) error {
-		_, _, err := s.ForEvents(ctx, func(conn.Event) {})
+		_, err := s.ForEvents(ctx, func(conn.Event) {})
 		return err
 	}
 	dedicated := func(ctx context.Context, s subject) error {
@@ -396,7 +396,7 @@ func TestNoEventComesFromAConnectionThatCouldNotBeMade(t *testing.T) {
 		defer srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Drop: true})()
 		time.AfterFunc(time.Second, func() { srv.Publish("*", []byte("x")) })
 		handed := 0
-		_, _, err := s.ForEvents(t.Context(), func(conn.Event) {
+		_, err := s.ForEvents(t.Context(), func(conn.Event) {
 			time.Sleep(10 * time.Second)
 			handed++
 		})

@@ -26,7 +26,7 @@ import (
 //   - While Err is not nil, there is no shared connection, and a goroutine tries to make one again and again.
 //   - A connection in live has not ended, or is about to be discarded: by its OnEnd, or by who
 //     notices first.
-//   - Once closed is true, live stays empty.
+//   - Once the pool is closed, live stays empty.
 
 const (
 	// growthThreshold is the number of calls per connection that make another connection useful.
@@ -59,7 +59,7 @@ func (p *Pool) Connect(ctx context.Context) error {
 func (p *Pool) Start() (first <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.isClosed() {
 		return p.ctx.Done()
 	}
 	p.away = errNotYet
@@ -111,7 +111,7 @@ func (p *Pool) grow(replaces bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, useful := p.pick()
-	if (useful || replaces) && !p.closed && p.away == nil && !time.Now().Before(p.noGrowth) {
+	if (useful || replaces) && !p.isClosed() && p.away == nil && !time.Now().Before(p.noGrowth) {
 		p.begin()
 	}
 }
@@ -141,7 +141,7 @@ func (p *Pool) join() (*attempt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.closed:
+	case p.isClosed():
 		return nil, window.ErrClosed
 	case len(*p.live.Load()) > 0:
 		return nil, nil
@@ -187,9 +187,11 @@ func (p *Pool) tryShared() bool {
 	r, err := p.puddle.Acquire(p.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err = p.admit(r, err)
+	if err == nil {
+		err = p.admit(r)
+	}
 	switch {
-	case p.closed:
+	case p.isClosed():
 		return true
 	case err == nil:
 		p.away = nil
@@ -212,30 +214,13 @@ func (p *Pool) endAttempt(err error) {
 	}
 }
 
-// construct makes a shared connection. It is puddle's constructor, whose context puddle detaches from
-// that of Acquire.
-func (p *Pool) construct(ctx context.Context) (*conn.Conn, error) {
-	ctx, end, err := p.beginOpening(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	c, _, err := p.connect(ctx, conn.Options{})
-	return c, err
-}
-
 // admit adds a connection that was just made to live, or returns why that is not possible. The caller holds mu.
-func (p *Pool) admit(r *puddle.Resource[*conn.Conn], err error) error {
-	switch {
-	case p.closed && err == nil:
-		r.Destroy()
-		return window.ErrClosed
-	case p.closed:
-		return window.ErrClosed
-	case err != nil:
-		return err
+func (p *Pool) admit(r *puddle.Resource[*conn.Conn]) error {
+	err := r.Value().Err() // it may have ended before it was in live
+	if p.isClosed() {
+		err = window.ErrClosed
 	}
-	if err := r.Value().Err(); err != nil { // it may have ended before it was in live
+	if err != nil {
 		r.Destroy()
 		return &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
@@ -249,10 +234,12 @@ func (p *Pool) admit(r *puddle.Resource[*conn.Conn], err error) error {
 	return nil
 }
 
-// discard removes c from live, and destroys it as soon as it has ended. It does nothing if c was discarded before.
+// discard removes c from dedicated or live. One that was in live is destroyed as soon as it has ended. Discard does
+// nothing if c was discarded before.
 func (p *Pool) discard(c *conn.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.dedicated, c)
 	live := slices.Clone(*p.live.Load())
 	i := slices.IndexFunc(live, func(r *puddle.Resource[*conn.Conn]) bool { return r.Value() == c })
 	if i < 0 {

@@ -21,7 +21,7 @@ import (
 // withServer returns a pool without a connection, and its server.
 func withServer(t *testing.T) (*Pool, *mockserver.Server) {
 	srv := mockserver.RunT(t, mockserver.WithAddr("memory", "memory:1"))
-	p, err := New(Options{
+	p := New(Options{
 		Server: "server:1", Calls: conn.NewCalls(conn.SizeOf(2)),
 		Dialer: &dial.Dialer{Timeout: time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return srv.Dial(ctx)
@@ -30,7 +30,6 @@ func withServer(t *testing.T) (*Pool, *mockserver.Server) {
 		HealthInterval: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Second,
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	return p, srv
 }
@@ -39,7 +38,7 @@ func withServer(t *testing.T) (*Pool, *mockserver.Server) {
 func admit(p *Pool, r *puddle.Resource[*conn.Conn]) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.admit(r, nil)
+	return p.admit(r)
 }
 
 func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
@@ -65,7 +64,7 @@ func TestNoConnectionIsServedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
 		p.Close()
-		_, _, err := p.connect(t.Context(), conn.Options{Abort: true})
+		_, err := p.connect(t.Context(), conn.Options{Abort: true})
 		require.ErrorIs(t, err, window.ErrClosed)
 		synctest.Wait()
 		require.Zero(t, srv.Conns())

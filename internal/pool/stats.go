@@ -33,11 +33,13 @@ func (p *Pool) Stats() Stats {
 		Retries:  p.retries.Load(),
 		Parked:   p.Parked(),
 
-		LockedUp: p.silence.isLockedUp(),
-		Err:      p.Err(),
+		Acquiring: int(p.waiting.Load()),
+		Conns:     int(p.streams.Load()),
 	}
-	s.Acquiring = int(p.waiting.Load())
-	s.Conns = int(p.streams.Load())
+	p.mu.Lock()
+	s.LockedUp = p.silence.lockedUp
+	s.Err = p.away
+	p.mu.Unlock()
 	for _, r := range *p.live.Load() {
 		s.Conns++
 		inFlight, queued := r.Value().Usage()

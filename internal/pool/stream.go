@@ -11,7 +11,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/dial"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/window"
 )
@@ -66,28 +65,17 @@ func (p *Pool) stream(ctx context.Context, permits chan struct{}, r codec.Reques
 	if err := p.acquirePermit(ctx, permits); err != nil {
 		return false, err
 	}
-	opening, end, err := p.beginUnshared(ctx)
+	s, end, err := p.openStream(ctx)
 	if err != nil {
 		<-permits
-		return false, err
-	}
-	done := func() {
-		<-permits
-		end()
-	}
-	c, err := p.open(opening, false)
-	if err != nil {
-		done()
 		return false, p.unlessClosed(err)
 	}
-	if parking.Parks(c.Parked) {
-		p.keepParkedSoon() // the probe may have set the server's timer
-	}
-	own, _ := unsubscribeOwn(c).AppendBinary(nil) // it can be encoded
-	s := p.newStream(c, decode)
+	s.request = append(s.request, frame...)
+	s.decode = decode
 	go func() {
-		defer done()
-		s.run(append(own, frame...))
+		defer end()
+		defer func() { <-permits }()
+		s.run()
 	}()
 	return s.follow(ctx, take)
 }
@@ -119,16 +107,16 @@ func (p *Pool) acquirePermit(ctx context.Context, permits chan struct{}) error {
 //
 // Its goroutine does everything but take the parts, which the caller does until it has returned.
 type stream struct {
-	pool   *Pool
-	nc     net.Conn
-	decode Decoder
-	rest   []byte // received and not yet decoded
-	alone  bool   // the response to unsubscribeOwn has come
-	begun  bool   // the response has begun: EVENTs can't come any more
+	pool    *Pool
+	nc      net.Conn
+	request []byte // behind unsubscribeOwn
+	decode  Decoder
+	rest    []byte // received and not yet decoded
+	alone   bool   // the response to unsubscribeOwn has come
+	begun   bool   // the response has begun: EVENTs can't come any more
 
 	parts chan struct{} // the caller is to take a part; closed when the goroutine has ended
-	taken chan struct{} // the caller has taken it
-	gone  chan struct{} // closed when the caller has returned
+	taken chan struct{} // the caller has taken it; closed when the caller has returned
 
 	ctx context.Context         // its end closes the connection; the cause may be the server's silence
 	end context.CancelCauseFunc // ends ctx; only the first reason counts
@@ -138,23 +126,40 @@ type stream struct {
 	err  error // why the stream has ended; nil: with its response
 }
 
-// newStream makes a stream of a connection.
-func (p *Pool) newStream(c *dial.Connection, decode Decoder) *stream {
-	s := &stream{
-		pool: p, nc: c.Conn, decode: decode, rest: c.Early,
-		parts: make(chan struct{}), taken: make(chan struct{}), gone: make(chan struct{}),
+// openStream makes a stream without a request, as connectUnshared makes a connection. The caller calls ended when it
+// has run.
+func (p *Pool) openStream(ctx context.Context) (s *stream, ended func(), err error) {
+	if err := p.Connect(ctx); err != nil {
+		return nil, nil, err
 	}
+	opening, end, err := p.beginOpening(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := p.open(opening, false)
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	if parking.Parks(c.Parked) {
+		p.keepParkedSoon() // the probe may have set the server's timer
+	}
+	s = &stream{
+		pool: p, nc: c.Conn, rest: c.Early,
+		parts: make(chan struct{}), taken: make(chan struct{}, 1),
+	}
+	s.request, _ = unsubscribeOwn(c).AppendBinary(nil) // it can be encoded
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	context.AfterFunc(s.ctx, func() { s.nc.Close() })
 	p.streams.Add(1)
-	return s
+	return s, end, nil
 }
 
 // follow has the caller take the parts of the response, until its end, or until the caller leaves. What has
 // left by then of a request that is still being written is not known.
 func (s *stream) follow(ctx context.Context, take func() bool) (sent bool, err error) {
 	defer s.endAfter(leftTime)
-	defer close(s.gone) // although take, which is the caller's, may panic
+	defer close(s.taken) // although take, which is the caller's, may panic
 	for {
 		select {
 		case _, more := <-s.parts:
@@ -167,19 +172,16 @@ func (s *stream) follow(ctx context.Context, take func() bool) (sent bool, err e
 		if !take() {
 			return true, nil
 		}
-		select {
-		case s.taken <- struct{}{}:
-		case <-s.ctx.Done():
-		}
+		s.taken <- struct{}{} // there is room, though hand may not wait for it any more
 	}
 }
 
 // run is the goroutine.
-func (s *stream) run(frame []byte) {
+func (s *stream) run() {
 	defer close(s.parts)
 	defer s.pool.streams.Add(-1)
 	defer context.AfterFunc(s.pool.ctx, func() { s.endAfter(conn.CloseGrace) })()
-	s.err = s.exchange(frame)
+	s.err = s.exchange()
 	if cause := context.Cause(s.ctx); s.err != nil && cause != nil {
 		s.err = cause
 	}
@@ -196,8 +198,8 @@ func (s *stream) endAfter(d time.Duration) {
 }
 
 // exchange sends the request and decodes the response.
-func (s *stream) exchange(frame []byte) error {
-	n, err := s.timed(s.nc.Write, frame)
+func (s *stream) exchange() error {
+	n, err := s.timed(s.nc.Write, s.request)
 	s.sent = n > 0
 	for err == nil {
 		if done, err := s.decodeRest(); done || err != nil {
@@ -278,15 +280,13 @@ func (s *stream) need(err error) int {
 func (s *stream) hand() bool {
 	select {
 	case s.parts <- struct{}{}:
-	case <-s.gone:
+	case <-s.taken:
 		return true
 	case <-s.ctx.Done():
 		return false
 	}
 	select {
 	case <-s.taken:
-		return true
-	case <-s.gone:
 		return true
 	case <-s.ctx.Done(): // Close does not wait for a caller that takes a part
 		return false

@@ -5,35 +5,24 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/window"
 )
 
-// beginUnshared is beginOpening for a connection that callers do not share. Unlike that of a shared connection, its
-// making ends with ctx. Before it there must be a shared one, so that it is not the first to a server that is starting
-// (H17), and so that the pool tries to reconnect if the server can't be reached.
-func (p *Pool) beginUnshared(ctx context.Context) (opening context.Context, end func(), err error) {
-	if _, err := p.acquire(ctx); err != nil {
-		return nil, nil, err
+// connectUnshared makes a connection that callers do not share. Unlike that of a shared connection, its making ends
+// with ctx. Before it there must be a shared one, so that it is not the first to a server that is starting (H17), and
+// so that the pool tries to reconnect if the server can't be reached.
+func (p *Pool) connectUnshared(ctx context.Context, o conn.Options) (*conn.Conn, error) {
+	if err := p.Connect(ctx); err != nil {
+		return nil, err
 	}
-	return p.beginOpening(ctx)
-}
-
-// connectUnshared makes a connection that callers do not share.
-func (p *Pool) connectUnshared(ctx context.Context, o conn.Options) (*conn.Conn, codec.ConnID, error) {
-	opening, end, err := p.beginUnshared(ctx)
-	if err != nil {
-		return nil, codec.ConnID{}, err
-	}
-	defer end()
-	c, id, err := p.connect(opening, o)
-	return c, id, p.unlessClosed(err)
+	c, err := p.connect(ctx, o)
+	return c, p.unlessClosed(err)
 }
 
 // unlessClosed returns why a connection could not be made.
 func (p *Pool) unlessClosed(err error) error {
-	if err != nil && p.ctx.Err() != nil {
+	if err != nil && p.isClosed() {
 		return window.ErrClosed
 	}
 	return err
@@ -49,8 +38,7 @@ func (p *Pool) unlessClosed(err error) error {
 //
 // Calls that create records need [Pool.AddParking] before and [Pool.RemoveParking] after.
 func (p *Pool) Dedicated(ctx context.Context) (*conn.Conn, error) {
-	c, _, err := p.connectUnshared(ctx, conn.Options{Abort: true})
-	return c, err
+	return p.connectUnshared(ctx, conn.Options{Abort: true})
 }
 
 // allDedicated returns the dedicated connections.
@@ -60,9 +48,9 @@ func (p *Pool) allDedicated() []*conn.Conn {
 	return slices.Collect(maps.Keys(p.dedicated))
 }
 
-// ForEvents makes a connection that receives EVENTs and hands them to onEvent, and returns its id. The
+// ForEvents makes a connection that receives EVENTs and hands them to onEvent. The
 // caller closes it with window.ErrClosed, and makes the health checks. ForEvents returns an error while
 // there is no shared connection, and none can be made.
-func (p *Pool) ForEvents(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
+func (p *Pool) ForEvents(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
 	return p.connectUnshared(ctx, conn.Options{OnEvent: onEvent})
 }

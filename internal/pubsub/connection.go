@@ -53,15 +53,15 @@ func (m *Manager) keepRunning() bool {
 // useConnection makes a connection and uses it to its end. The error says why there is
 // none, or why it was lost; it is nil if the connection is no longer needed.
 func (m *Manager) useConnection(b *outage.Backoff) error {
-	c, id, err := m.o.Open(m.ctx, m.deliver)
+	c, err := m.o.Open(m.ctx, m.deliver)
 	if err != nil {
 		m.connectFailed(err)
 		return err
 	}
-	m.connected(id)
+	m.connected(c)
 	err = m.serve(c, b)
 	if err == nil {
-		m.unsubscribe(c, id)
+		m.unsubscribe(c)
 	}
 	if errors.Is(err, conn.ErrGone) {
 		err = c.Err()
@@ -84,17 +84,17 @@ func (m *Manager) connectFailed(err error) {
 }
 
 // connected notes that there is a connection.
-func (m *Manager) connected(id codec.ConnID) {
+func (m *Manager) connected(c *conn.Conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.id = id
+	m.conn = c
 }
 
 // disconnected notes that the connection has ended. If it was lost, err says why.
 func (m *Manager) disconnected(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.id = codec.ConnID{}
+	m.conn = nil
 	for _, ch := range m.channels {
 		ch.subscribed = false
 		for _, s := range ch.subscribers {
@@ -173,9 +173,9 @@ func (m *Manager) nextChanges() (changes []change, unused bool) {
 }
 
 // implicit reports whether the server has subscribed the connection to a channel by itself (H8).
-// After a SUBSCRIBE, each message would come twice (H10). The caller holds mu.
+// After a SUBSCRIBE, each message would come twice (H10). The caller holds mu, and there is a connection.
 func (m *Manager) implicit(name string) bool {
-	return name == All || name == m.id.String()
+	return name == All || name == m.conn.ID().String()
 }
 
 // apply sends changes to the server and waits for the responses. A subscriber that was confirmed on an
@@ -213,11 +213,11 @@ func (m *Manager) apply(c *conn.Conn, changes []change) error {
 
 // unsubscribe unsubscribes a connection that is about to be closed from the channels to which the server
 // has subscribed it: EVENTs that a server can't send keep their memory for good (H16).
-func (m *Manager) unsubscribe(c *conn.Conn, id codec.ConnID) {
+func (m *Manager) unsubscribe(c *conn.Conn) {
 	ctx, cancel := context.WithTimeout(m.ctx, conn.CloseGrace)
 	defer cancel()
 	c.RoundTrip(ctx, func(cl *conn.Call) {
 		conn.Add(cl, codec.Unsubscribe{Channel: []byte(All)})
-		conn.Add(cl, codec.Unsubscribe{Channel: []byte(id.String())})
+		conn.Add(cl, codec.Unsubscribe{Channel: []byte(c.ID().String())})
 	})
 }

@@ -85,11 +85,11 @@ func TestAConnectionThatWasNotMadeLeavesAGap(t *testing.T) {
 		fails := false
 		c := newClient(t, func(o *pubsub.Options) {
 			open := o.Open
-			o.Open = func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
+			o.Open = func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
 				if fails {
 					fails = false
 					onEvent(conn.Event{Channel: []byte(pubsub.All), Payload: []byte("x")})
-					return nil, codec.ConnID{}, dial.ErrConnect
+					return nil, dial.ErrConnect
 				}
 				return open(ctx, onEvent)
 			}

@@ -48,25 +48,25 @@ func newClient(t testing.TB, configure func(*pubsub.Options), servers ...*mockse
 		}
 		o := pubsub.Options{
 			Server: srv.Addr(),
-			Open: func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error) {
+			Open: func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error) {
 				c.dials.Add(1)
 				nc, err := dial.Connect(ctx, &dial.Target{
 					Server: srv.Addr(), Calls: calls, Dialer: dialer, Events: &c.counters.Events, Go: func(f func()) { go f() },
 				}, true)
 				if err != nil {
 					c.failures.Add(1)
-					return nil, codec.ConnID{}, err
+					return nil, err
 				}
 				c.id = nc.ID
 				return conn.New(nc.Conn, nc.Early, conn.Options{
 					MaxInFlight: 512, MaxQueued: 1 << 16, StallTimeout: 5 * time.Second,
-					Calls: calls, Counters: &c.counters, OnEvent: onEvent,
+					Calls: calls, Counters: &c.counters, OnEvent: onEvent, ID: nc.ID,
 					OnEnd: func(_ *conn.Conn, err error) {
 						if !errors.Is(err, window.ErrClosed) {
 							c.failures.Add(1)
 						}
 					},
-				}), nc.ID, nil
+				}), nil
 			},
 
 			MaxInFlight: 512, MaxRetries: 2, HealthInterval: 30 * time.Second,

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/window"
 )
@@ -16,8 +15,8 @@ import (
 // Options are the settings of a [Manager]. All must be set; none has a default.
 type Options struct {
 	Server string // the address that messages and errors name
-	// Open makes a connection that hands its EVENTs to a function, and returns the connection's id.
-	Open func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, codec.ConnID, error)
+	// Open makes a connection that hands its EVENTs to a function.
+	Open func(ctx context.Context, onEvent func(conn.Event)) (*conn.Conn, error)
 
 	MaxInFlight    int           // requests in flight on the connection, at most
 	MaxRetries     int           // lost connections that a Subscribe survives
@@ -52,7 +51,7 @@ type Manager struct {
 	running  bool                // the goroutine exists
 	cause    error               // why an attempt to connect failed; nil once all is restored
 	channels map[string]*channel // by name
-	id       codec.ConnID        // of the connection; zero if there is none
+	conn     *conn.Conn          // nil if there is none
 }
 
 // channel is a channel that has subscribers, or still has to be unsubscribed from. All its
@@ -88,7 +87,7 @@ func NewManager(o Options) *Manager {
 func (m *Manager) Connected() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.id != codec.ConnID{}
+	return m.conn != nil
 }
 
 // Close ends all subscriptions and the connection. It returns when no goroutine is left. It

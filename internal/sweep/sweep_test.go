@@ -25,7 +25,7 @@ import (
 
 // serve returns a Server that keeps few connections to srv, and does not retry.
 func serve(t *testing.T, srv *mockserver.Server, calls *conn.Calls, mode parking.Mode, log io.Writer) Server {
-	p, err := pool.New(pool.Options{
+	p := pool.New(pool.Options{
 		Server: "server:1", Address: dial.Address{Network: "tcp", Address: "server:1"},
 		Dialer: &dial.Dialer{
 			Timeout: time.Minute,
@@ -36,7 +36,6 @@ func serve(t *testing.T, srv *mockserver.Server, calls *conn.Calls, mode parking
 		MinBackoff: time.Second, MaxBackoff: time.Second, Parking: mode,
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	require.NoError(t, p.Connect(t.Context()))
 	return p
