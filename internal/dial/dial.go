@@ -41,10 +41,12 @@ const StartUp = 100 * time.Millisecond
 
 // Connection is a network connection that has passed the probe. Nothing else has been sent on it.
 type Connection struct {
-	Conn   net.Conn
-	ID     codec.ConnID
-	Parked conn.Response // to parking.Query; what the probe's INSERT may have set, somebody must set again
-	Early  []byte        // what came after the responses to the probe; conn.New takes it
+	Conn  net.Conn
+	ID    codec.ConnID
+	Early []byte // what came after the responses to the probe; conn.New takes it
+	// ParkingRecord is the response to parking.Query. If it parks the server, somebody must set the server's timer again,
+	// which the probe's INSERT may have set.
+	ParkingRecord conn.Response
 }
 
 // Connect makes a connection to a server and probes it. The connection receives no EVENTs of the channel that every

@@ -44,32 +44,24 @@ func newProbe(nc net.Conn, events *atomic.Uint64) *probe {
 	return &probe{in: bufio.NewReaderSize(nc, bufferSize), events: events, found: Connection{Conn: nc}}
 }
 
-// requests returns the frames of the probe.
-func requests(events bool) ([]byte, error) {
+// requests returns the frames of the probe. All of them can be encoded.
+func requests(events bool) []byte {
 	tail := make([]byte, tailSize)
 	rand.Read(tail)
 	copy(tail[tailSize-len(lineEnd):], lineEnd)
-	frames, err := codec.AppendProbe(nil, tail)
-	requests := []codec.Request{parking.Query()}
+	frames, _ := codec.AppendProbe(nil, tail)
+	frames, _ = parking.Query().AppendBinary(frames)
 	if !events {
-		requests = append(requests, codec.Unsubscribe{Channel: []byte(everyConnection)})
+		frames, _ = codec.Unsubscribe{Channel: []byte(everyConnection)}.AppendBinary(frames)
 	}
-	for _, r := range append(requests, codec.WhoAmI{}) {
-		if err != nil {
-			break
-		}
-		frames, err = r.AppendBinary(frames)
-	}
-	return frames, err
+	frames, _ = codec.WhoAmI{}.AppendBinary(frames)
+	return frames
 }
 
 // run makes the probe.
 func (p *probe) run(events bool) error {
-	frames, err := requests(events)
+	_, err := p.found.Conn.Write(requests(events))
 	if err != nil {
-		return err
-	}
-	if _, err := p.found.Conn.Write(frames); err != nil {
 		return err
 	}
 	if _, err := p.in.Peek(1); err != nil {
@@ -81,7 +73,7 @@ func (p *probe) run(events bool) error {
 		return err
 	}
 	decode := func(src []byte) (conn.Response, int, error) { return p.size.Decode(codec.KindQuery, src) }
-	if p.found.Parked, err = next(p, decode); err != nil {
+	if p.found.ParkingRecord, err = next(p, decode); err != nil {
 		return err
 	}
 	if !events {

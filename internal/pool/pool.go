@@ -71,6 +71,7 @@ type Pool struct {
 
 	parkingDue chan struct{} // has an element if keepParked is to run
 	connected  chan struct{} // closed when there is a first connection
+	firstConn  sync.Once     // closes connected
 	permits    chan struct{} // has an element for each stream that is open or being opened, these aside:
 	listing    chan struct{} // has an element while a LIST or STATS of a caller is under way (H20)
 	scanning   chan struct{} // has an element while Scan is under way
@@ -174,7 +175,7 @@ func (p *Pool) open(ctx context.Context, events bool) (*dial.Connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.awaitStartUp(ctx, parking.Parks(c.Parked)); err != nil {
+	if err := p.awaitStartUp(ctx, parking.Parks(c.ParkingRecord)); err != nil {
 		c.Conn.Close()
 		return nil, &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
@@ -205,7 +206,7 @@ func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, error) 
 		return nil, err
 	}
 	if err := p.prepare(ctx, c, opened, o.OnEvent != nil); err != nil {
-		if parking.Parks(opened.Parked) {
+		if parking.Parks(opened.ParkingRecord) {
 			p.keepParkedSoon() // an UPDATE may not have left
 		}
 		if ctx.Err() != nil {
@@ -240,7 +241,7 @@ func (p *Pool) serve(opened *dial.Connection, o conn.Options) (*conn.Conn, error
 func (p *Pool) prepare(ctx context.Context, c *conn.Conn, opened *dial.Connection, events bool) error {
 	ctx, cancel := p.o.Dialer.Within(ctx)
 	defer cancel()
-	_, err := p.park(ctx, opened.Parked, c.RoundTrip)
+	_, err := p.park(ctx, opened.ParkingRecord, c.RoundTrip)
 	if errors.Is(err, parking.ErrForeign) || errors.Is(err, parking.ErrNotParked) {
 		err = nil // the connection is of use all the same
 	}

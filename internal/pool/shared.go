@@ -226,11 +226,7 @@ func (p *Pool) admit(r *puddle.Resource[*conn.Conn]) error {
 	}
 	live := append(slices.Clip(*p.live.Load()), r)
 	p.live.Store(&live)
-	select {
-	case <-p.connected:
-	default:
-		close(p.connected)
-	}
+	p.firstConn.Do(func() { close(p.connected) })
 	return nil
 }
 

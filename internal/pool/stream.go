@@ -141,7 +141,7 @@ func (p *Pool) openStream(ctx context.Context) (s *stream, ended func(), err err
 		end()
 		return nil, nil, err
 	}
-	if parking.Parks(c.Parked) {
+	if parking.Parks(c.ParkingRecord) {
 		p.keepParkedSoon() // the probe may have set the server's timer
 	}
 	s = &stream{
