@@ -6,15 +6,13 @@ import (
 	"github.com/throttr-go/throttr/internal/limits"
 )
 
-// state is what a queue knows of its window.
+// state is what a queue knows of its window. The zero state knows nothing.
 type state struct {
-	known   bool
-	rolling bool // end is when the turn that was refused would be granted
-	count   uint64
-	end     time.Time // of the window, at the earliest
-	ask     time.Time // when to ask again although the window is open
-	after   time.Time // a little later than the end of the window, at the latest
-	of      *spot     // whose refusal is all that is known; nil if the window is
+	count uint64
+	end   time.Time // of the window, at the earliest; of a rolling one, when the turn that was refused would be granted
+	ask   time.Time // when to ask again although the window is open
+	after time.Time // a little later than the end of the window, at the latest
+	of    *spot     // whose refusal is all that is known; nil if the window is
 }
 
 const (
@@ -31,30 +29,27 @@ func after(a Answer, of *spot, now time.Time) state {
 	full := t.Limit - t.N + 1 // the least count that refuses the turn
 	length := limits.Length(&t.Of, now)
 	s := state{
-		known: true, count: a.Count, end: now.Add(max(left-a.Early, 0)),
+		count: a.Count, end: now.Add(max(left-a.Early, 0)),
 		after: now.Add(max(left+jitter(length), minRecheck)),
 		ask:   now.Add(min(max(length/10, minRecheck), maxRecheck)),
 	}
-	switch {
-	case !t.Of.Algorithm.Rolling():
-		if a.Refused && a.Count < full { // a policy that refuses knows no count
-			s.count = full
-			s.of = of
-		}
-	case a.Refused:
-		s.rolling = true
+	switch rolling := t.Of.Algorithm.Rolling(); {
+	case rolling && !a.Refused: // what was granted says nothing about the next turn
+		return state{}
+	case rolling:
 		s.count = max(a.Count, full)
 		s.after = now.Add(max(left+jitter(min(left, length)), minRecheck/10))
 		s.of = of
-	default: // what was granted says nothing about the next turn
-		return state{}
+	case a.Refused && a.Count < full: // a policy that refuses knows no count
+		s.count = full
+		s.of = of
 	}
 	return s
 }
 
 // pause returns for how long to wait before asking for a turn: 0 if it may be granted now.
 func (s state) pause(t Turn, now time.Time) time.Duration {
-	if !s.known || s.count <= t.Limit-t.N {
+	if s.count <= t.Limit-t.N {
 		return 0
 	}
 	return max(0, min(s.after.Sub(now), s.ask.Sub(now)))
@@ -63,23 +58,21 @@ func (s state) pause(t Turn, now time.Time) time.Duration {
 // line computes when turns come at the earliest: one after the other, and each in the first window
 // that has room for it. Nobody else may take something, and windows open when others end.
 type line struct {
-	known   bool
-	rolling bool
-	at      time.Time // when the window is open, or opens
-	end     time.Time // when it ends
-	count   uint64
+	at    time.Time // when the window is open, or opens
+	end   time.Time // when it ends; zero if that is not known
+	count uint64
 }
 
 func (s state) line(now time.Time) line {
-	if s.known && !now.Before(s.end) {
-		return line{} // how much room the next window has is not known
+	if !now.Before(s.end) {
+		return line{at: now} // how much room the next window has is not known
 	}
-	return line{known: s.known, rolling: s.rolling, at: now, end: s.end, count: s.count}
+	return line{at: now, end: s.end, count: s.count}
 }
 
 // add adds a turn to the line, and returns when it comes at the earliest.
 func (l *line) add(t Turn) time.Time {
-	if !l.known {
+	if l.end.IsZero() {
 		return l.at
 	}
 	if full := l.count > t.Limit-t.N; full {
@@ -88,8 +81,8 @@ func (l *line) add(t Turn) time.Time {
 		l.count = 0
 	}
 	l.count += t.N
-	if l.rolling {
-		l.known = false // when the turns after the first one come is not
+	if t.Of.Algorithm.Rolling() {
+		l.end = time.Time{} // when the turns after the first one come is not known
 	}
 	return l.at
 }

@@ -198,7 +198,12 @@ func (qs *Queues) ask(ctx context.Context, w *waiter, take Take) error {
 			return err
 		}
 		if pause > 0 {
-			if err := w.sleep(ctx, pause); err != nil {
+			select {
+			case <-time.After(pause):
+			case <-w.refresh:
+			case <-ctx.Done():
+			}
+			if err := ctx.Err(); err != nil {
 				return err
 			}
 			continue
@@ -250,16 +255,6 @@ func (qs *Queues) learn(w *waiter) {
 			s.queue.state = after(w.answers[i], s, now)
 		}
 	}
-}
-
-// sleep sleeps for a time, up to a refresh or the end of ctx.
-func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-w.refresh:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }
 
 // late reports whether a turn at the given time is after the deadline.
