@@ -20,15 +20,11 @@ type Backoff struct {
 	next     time.Duration // before the jitter
 }
 
-// NewBackoff returns a Backoff at its first pause. If min is over max, every pause is max.
-func NewBackoff(min, max time.Duration) *Backoff {
-	if max > math.MaxInt64/2 {
-		max = math.MaxInt64 / 2 // adding the jitter must not overflow
-	}
-	if min > max {
-		min = max
-	}
-	return &Backoff{min: min, max: max, next: min}
+// NewBackoff returns a Backoff at its first pause. If first is over longest, every pause is longest.
+func NewBackoff(first, longest time.Duration) *Backoff {
+	longest = min(longest, math.MaxInt64/2) // adding the jitter must not overflow
+	first = min(first, longest)
+	return &Backoff{min: first, max: longest, next: first}
 }
 
 // Next returns how long to wait before the next attempt.
@@ -51,16 +47,11 @@ func (b *Backoff) Reset() { b.next = b.min }
 // nothing, and ends soon after a server has started. Each lasts half of Min to Min.
 func (b *Backoff) Wait(ctx context.Context, err error) error {
 	pause := b.Next()
-	if nobodyListens(err) {
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) { // of a TCP port or a Unix socket
 		b.Reset()
 		pause = b.min/2 + rand.N(b.min/2+1)
 	}
 	return Sleep(ctx, pause)
-}
-
-// nobodyListens reports whether err is that of a TCP port or a Unix socket without a server.
-func nobodyListens(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
 }
 
 // Sleep waits for d. It returns ctx's error if ctx ends first.

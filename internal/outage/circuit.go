@@ -89,12 +89,12 @@ func (c *Circuit) Err() error {
 
 // Enter lets a call through, or returns why it can't be made. The caller calls Leave at its end.
 func (c *Circuit) Enter() (Ticket, error) {
+	t := Ticket{circuit: c, epoch: c.epoch.Load()}
 	if c.Err() == nil {
-		return Ticket{circuit: c, epoch: c.epoch.Load()}, nil
+		return t, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := Ticket{circuit: c, epoch: c.epoch.Load()}
 	err := c.Err()
 	if err == nil {
 		return t, nil

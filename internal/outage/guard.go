@@ -37,7 +37,7 @@ type Guard struct {
 	Options
 	held Held
 
-	mu       sync.RWMutex // guards circuits
+	mu       sync.Mutex // guards circuits
 	circuits map[circuitID]*Circuit
 }
 
@@ -76,15 +76,10 @@ func (g *Guard) timeout(lease time.Duration) time.Duration {
 // circuit returns the circuit of a part for calls with a timeout.
 func (g *Guard) circuit(part string, timeout time.Duration) *Circuit {
 	id := circuitID{part, bits.Len64(uint64(timeout))}
-	g.mu.RLock()
-	c := g.circuits[id]
-	g.mu.RUnlock()
-	if c != nil {
-		return c
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c = g.circuits[id]; c == nil {
+	c := g.circuits[id]
+	if c == nil {
 		c = NewCircuit(g.Failures, g.Pause, g.Watch.Opened, g.Watch.Closed)
 		g.circuits[id] = c
 	}
@@ -323,13 +318,10 @@ type pass struct {
 // enter asks the circuits of subjects to let a call with a timeout through, and appends what has to passes. It
 // returns the subject whose circuit is open, and why.
 func (g *Guard) enter(of []subject, timeout time.Duration, passes []pass) (_ []pass, refused *subject, cause error) {
-next:
 	for i := range of {
 		c := g.circuit(g.Part(of[i].key), timeout)
-		for j := range passes {
-			if passes[j].circuit == c {
-				continue next
-			}
+		if slices.ContainsFunc(passes, func(p pass) bool { return p.circuit == c }) {
+			continue
 		}
 		t, err := c.Enter()
 		if err != nil {
@@ -379,22 +371,21 @@ func (g *Guard) failedPart(err error) (part string) {
 // is away or the backend is closed. Nobody could recover from a panic of the backend in the background: it is
 // reported once, and the next call asks the store, in a goroutine of the program.
 func (g *Guard) probe(s subject, timeout time.Duration) func() error {
-	b := g.Backend
 	var told sync.Once
 	return func() (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		defer func() {
 			if cause := recover(); cause != nil {
-				told.Do(func() { LogPanic(g.Log(), b, cause) })
+				told.Do(func() { LogPanic(g.Log(), g.Backend, cause) })
 			}
 		}()
 		if s.places {
 			var places [1]window.Places
-			err = b.Exchange(ctx, []window.Claim{{Key: s.key}}, places[:])
+			err = g.Backend.Exchange(ctx, []window.Claim{{Key: s.key}}, places[:])
 			err = cmp.Or(err, places[0].Err)
 		} else {
-			_, err = b.Peek(ctx, s.key, s.limit, 0)
+			_, err = g.Backend.Peek(ctx, s.key, s.limit, 0)
 		}
 		if IsAway(err) || errors.Is(err, window.ErrClosed) {
 			return err

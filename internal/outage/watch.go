@@ -107,6 +107,7 @@ func (w *Watch) back(after time.Duration, made decisions) {
 // while no circuit is open.
 func (w *Watch) Decided(allowed bool, cause error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.made.all == 0 {
 		w.made.since = time.Now()
 	}
@@ -117,34 +118,26 @@ func (w *Watch) Decided(allowed bool, cause error) {
 	if cause != nil {
 		w.made.cause = cause
 	}
-	made := w.due()
-	w.mu.Unlock()
-	w.report(made)
+	w.report()
 }
 
 // timeUp is called by the timer.
 func (w *Watch) timeUp() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.timed = false
-	made := w.due()
-	w.mu.Unlock()
-	w.report(made)
+	w.report()
 }
 
-// due returns the decisions that need a line now, and not at the end of the outage or by the timer. The caller holds
-// mu.
-func (w *Watch) due() decisions {
+// report logs the decisions that need a line now, and not at the end of the outage or by the timer. The caller holds
+// mu, which is free while they are logged.
+func (w *Watch) report() {
 	if w.open > 0 || w.timed || w.made.cause == nil {
-		return decisions{}
-	}
-	return w.take()
-}
-
-// report logs decisions, if there are any.
-func (w *Watch) report(made decisions) {
-	if made.all == 0 {
 		return
 	}
+	made := w.take()
+	w.mu.Unlock()
+	defer w.mu.Lock()
 	w.log().Warn("throttr: decisions without the store", "store", Stores(w.Backend),
 		"error", w.Text(made.cause), "within", time.Since(made.since).Round(time.Second), "degraded", made.all,
 		"denied", made.denied, "instead", w.Instead)
