@@ -15,27 +15,24 @@ var maxStartDay = [...]uint8{window.Day: 0, window.Week: 7, window.Month: 31, wi
 // checkCalendar returns a RangeError if one of the fields of calendar windows is out of range, or does not go with
 // the others.
 func checkCalendar(l *window.Limit) error {
-	refused := func(field, value, bound string) error {
-		return &window.RangeError{Field: field, Value: value, Bound: bound}
-	}
 	switch {
 	case l.Calendar == 0 && l.Zone != "":
-		return refused("Zone", fmt.Sprintf("%.*q", maxName, l.Zone), "empty without a Calendar")
+		return outOfRange("Zone", fmt.Sprintf("%.*q", maxName, l.Zone), "empty without a Calendar")
 	case l.Calendar == 0 && l.StartDay != 0:
-		return refused("StartDay", strconv.Itoa(int(l.StartDay)), "0 without a Calendar")
+		return outOfRange("StartDay", strconv.Itoa(int(l.StartDay)), "0 without a Calendar")
 	case l.Calendar == 0 || l.Calendar > window.Year:
-		return refused("Calendar", strconv.Itoa(int(l.Calendar)), "a day, week, month or year")
+		return outOfRange("Calendar", strconv.Itoa(int(l.Calendar)), "a day, week, month or year")
 	case l.Scale != 0:
-		return refused("Scale", l.Scale.String(), "0 beside a Calendar")
+		return outOfRange("Scale", l.Scale.String(), "0 beside a Calendar")
 	case l.Algorithm != 0 && l.Algorithm != window.CalendarWindow:
-		return refused("Algorithm", l.Algorithm.String(), window.CalendarWindow.String()+" beside a Calendar")
+		return outOfRange("Algorithm", l.Algorithm.String(), window.CalendarWindow.String()+" beside a Calendar")
 	}
 	if most := maxStartDay[l.Calendar]; l.StartDay > most {
 		bound := fmt.Sprintf("1 to %d, of a %v", most, l.Calendar)
 		if most == 0 {
 			bound = fmt.Sprintf("0, as a %v has no days to start on", l.Calendar)
 		}
-		return refused("StartDay", strconv.Itoa(int(l.StartDay)), bound)
+		return outOfRange("StartDay", strconv.Itoa(int(l.StartDay)), bound)
 	}
 	_, err := CalendarOf(l)
 	return err

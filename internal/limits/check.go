@@ -42,8 +42,7 @@ func Check(l *window.Limit) error {
 		if l.Burst == 0 {
 			return nil
 		}
-		return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10),
-			Bound: "0, as only a token bucket has a burst"}
+		return outOfRange("Burst", strconv.FormatUint(l.Burst, 10), "0, as only a token bucket has a burst")
 	}
 	return fmt.Errorf("%w: algorithm %d", window.ErrUnsupported, uint8(l.Algorithm))
 }
@@ -80,8 +79,11 @@ func CheckNumber(field string, n uint64) error {
 
 //go:noinline
 func numberError(field string, n uint64) error {
-	return &window.RangeError{Field: field, Value: strconv.FormatUint(n, 10),
-		Bound: "at most 2^63-1; was a negative number converted?"}
+	return outOfRange(field, strconv.FormatUint(n, 10), "at most 2^63-1; was a negative number converted?")
+}
+
+func outOfRange(field, value, bound string) error {
+	return &window.RangeError{Field: field, Value: value, Bound: bound}
 }
 
 func checkName(name string) error {
@@ -92,8 +94,7 @@ func checkName(name string) error {
 	if valid {
 		return nil
 	}
-	return &window.RangeError{Field: "Name", Value: fmt.Sprintf("%.*q", maxName, name),
-		Bound: "at most 64 printable ASCII characters"}
+	return outOfRange("Name", fmt.Sprintf("%.*q", maxName, name), "at most 64 printable ASCII characters")
 }
 
 // checkBurst returns an error if the time in which an empty bucket fills is no time.Duration.
@@ -107,8 +108,7 @@ func checkBurst(l *window.Limit) error {
 			return nil
 		}
 	}
-	return &window.RangeError{Field: "Burst", Value: strconv.FormatUint(l.Burst, 10),
-		Bound: "so large that the bucket fills in 146 years"}
+	return outOfRange("Burst", strconv.FormatUint(l.Burst, 10), "so large that the bucket fills in 146 years")
 }
 
 // Capacity returns what a limit allows at once: Max, or what a token bucket holds.

@@ -39,28 +39,25 @@ func Merge(takes []window.Take) (merged []window.Take, index []int) {
 }
 
 func merge(takes []window.Take) (merged []window.Take, index []int) {
-	index = make([]int, len(takes))
 	for i := range takes {
-		merged, index[i] = add(merged, &takes[i])
-	}
-	return merged, index
-}
-
-// add adds a take to takes that have been merged, and returns its index there.
-func add(merged []window.Take, t *window.Take) (_ []window.Take, index int) {
-	for at := range merged {
-		m := &merged[at]
-		if !SameCount(t, m) {
+		t := &takes[i]
+		at := 0
+		for at < len(merged) && !SameCount(t, &merged[at]) {
+			at++
+		}
+		index = append(index, at)
+		if at == len(merged) {
+			merged = append(merged, *t)
 			continue
 		}
+		m := &merged[at]
 		m.N = min(m.N+t.N, window.Unlimited+1)
 		if t.Limit.Algorithm == window.TokenBucket {
 			m.Limit.Burst = min(Capacity(&m.Limit), Capacity(&t.Limit))
 		}
 		m.Limit.Max = min(m.Limit.Max, t.Limit.Max)
-		return merged, at
 	}
-	return append(merged, *t), len(merged)
+	return merged, index
 }
 
 // TakeAll is what is the same in the TakeAll of every backend. Without takes, it grants. It checks each take, in their

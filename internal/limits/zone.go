@@ -10,11 +10,10 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// zones has the locations of zones that have been loaded, by name.
-var zones struct {
-	sync.RWMutex
-	of map[string]*time.Location
-}
+var (
+	zonesMu sync.RWMutex                  // guards zones
+	zones   = map[string]*time.Location{} // that have been loaded, by name
+)
 
 // CalendarOf returns the calendar of a limit. The error is a RangeError: the zone is not known. Then it is UTC.
 func CalendarOf(l *window.Limit) (Calendar, error) {
@@ -23,24 +22,20 @@ func CalendarOf(l *window.Limit) (Calendar, error) {
 	if name == "" || name == "UTC" {
 		return c, nil
 	}
-	zones.RLock()
-	known := zones.of[name]
-	zones.RUnlock()
-	if known != nil {
-		c.Zone = known
-		return c, nil
+	zonesMu.RLock()
+	zone := zones[name]
+	zonesMu.RUnlock()
+	if zone == nil {
+		loaded, err := loadZone(name, time.LoadLocation)
+		if err != nil {
+			return c, err
+		}
+		zonesMu.Lock()
+		zones[name] = loaded
+		zonesMu.Unlock()
+		zone = loaded
 	}
-	loaded, err := loadZone(name, time.LoadLocation)
-	if err != nil {
-		return c, err
-	}
-	zones.Lock()
-	defer zones.Unlock()
-	if zones.of == nil {
-		zones.of = make(map[string]*time.Location)
-	}
-	zones.of[name] = loaded
-	c.Zone = loaded
+	c.Zone = zone
 	return c, nil
 }
 
@@ -55,7 +50,7 @@ func loadZone(name string, load func(name string) (*time.Location, error)) (*tim
 			bound = `UTC, as this machine has no zone data; embed it: import _ "time/tzdata"`
 		}
 	}
-	return nil, &window.RangeError{Field: "Zone", Value: fmt.Sprintf("%.*q", maxName, name), Bound: bound}
+	return nil, outOfRange("Zone", fmt.Sprintf("%.*q", maxName, name), bound)
 }
 
 // isZoneName reports whether a name is written as those of zones. Others may be a second path of a file.
