@@ -40,12 +40,7 @@ var algorithmTexts = []string{"", "fixed-window", "aligned-window", "token-bucke
 	"sliding-log", "calendar-window"}
 
 // String returns the text of the algorithm, such as "fixed-window". The text of 0 is empty.
-func (a Algorithm) String() string {
-	if int(a) < len(algorithmTexts) {
-		return algorithmTexts[a]
-	}
-	return fmt.Sprintf("algorithm %d", uint8(a))
-}
+func (a Algorithm) String() string { return textOf(algorithmTexts, a, "algorithm") }
 
 // MarshalText returns the text of the algorithm. It implements [encoding.TextMarshaler]. The error
 // matches [ErrUnsupported] if the algorithm is unknown.
@@ -55,6 +50,14 @@ func (a Algorithm) MarshalText() ([]byte, error) { return marshalText(algorithmT
 // [encoding.TextUnmarshaler]. The error matches [ErrUnsupported] if there is none.
 func (a *Algorithm) UnmarshalText(text []byte) error {
 	return unmarshalText(a, "algorithm", algorithmTexts, text)
+}
+
+// textOf returns the text of a number of a kind.
+func textOf[T ~uint8](texts []string, number T, kind string) string {
+	if int(number) < len(texts) {
+		return texts[number]
+	}
+	return fmt.Sprintf("%s %d", kind, uint8(number))
 }
 
 // marshalText returns the text of a number that has one.

@@ -1,7 +1,5 @@
 package window
 
-import "fmt"
-
 // Calendar is a unit of the calendar, for limits whose windows are days, weeks, months or years.
 type Calendar uint8
 
@@ -17,12 +15,7 @@ const (
 var calendarTexts = []string{"", "day", "week", "month", "year"}
 
 // String returns the text of the unit, such as "month". The text of 0 is empty.
-func (c Calendar) String() string {
-	if int(c) < len(calendarTexts) {
-		return calendarTexts[c]
-	}
-	return fmt.Sprintf("calendar unit %d", uint8(c))
-}
+func (c Calendar) String() string { return textOf(calendarTexts, c, "calendar unit") }
 
 // MarshalText returns the text of the unit. It implements [encoding.TextMarshaler]. The error matches
 // [ErrUnsupported] if the unit is unknown.

@@ -27,10 +27,7 @@ type StoreStats struct {
 	Err    error  // why the store is away, as of the last call or attempt; nil while it responds
 }
 
-var (
-	driversMu sync.RWMutex // guards drivers
-	drivers   = map[string]func(ctx context.Context, url string) (BackendCloser, error){}
-)
+var drivers sync.Map // of what Driver returns, by scheme
 
 // Register makes a backend available to throttr.Open under the scheme of a URL. Call it in init. It
 // panics if the scheme is taken. Every driver understands the parameter lazy=true: it then returns at
@@ -40,17 +37,14 @@ func Register(scheme string, open func(ctx context.Context, url string) (Backend
 	if open == nil {
 		panic("window: Register: open is nil")
 	}
-	driversMu.Lock()
-	defer driversMu.Unlock()
-	if drivers[scheme] != nil {
+	if _, taken := drivers.LoadOrStore(scheme, open); taken {
 		panic("window: Register: the scheme " + scheme + " is taken")
 	}
-	drivers[scheme] = open
 }
 
 // Driver returns what was registered for a scheme, nil if nothing was. Programs call throttr.Open.
 func Driver(scheme string) func(ctx context.Context, url string) (BackendCloser, error) {
-	driversMu.RLock()
-	defer driversMu.RUnlock()
-	return drivers[scheme]
+	driver, _ := drivers.Load(scheme)
+	open, _ := driver.(func(ctx context.Context, url string) (BackendCloser, error))
+	return open
 }
