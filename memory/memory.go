@@ -16,6 +16,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,11 @@ var _ window.BackendCloser = (*Backend)(nil)
 // it any more. In a bubble of testing/synctest, make the backend in the bubble, or use
 // WithClock(time.Now). New panics if an option is nil.
 func New(opts ...Option) *Backend {
-	b := &Backend{options: optionsOf(opts), seed: maphash.MakeSeed(), cleaning: make(chan struct{}, 1)}
+	b := &Backend{seed: maphash.MakeSeed(), cleaning: make(chan struct{}, 1)}
+	api.Apply("memory: New", &b.options, opts)
+	b.cleanPeriod = cmp.Or(b.cleanPeriod, time.Minute)
+	b.maxKeys = cmp.Or(b.maxKeys, DefaultMaxKeys)
+	b.maxLog = cmp.Or(b.maxLog, DefaultMaxLog)
 	b.clock = newClock(b.now)
 	b.errFull = fmt.Errorf("%w: at most %d windows, and %d hits in sliding logs for each of them",
 		window.ErrFull, b.maxKeys, timesPerKey)

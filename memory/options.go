@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -22,15 +21,6 @@ type options struct {
 	maxKeys      int
 	beforeDrop   func([]window.Listed)
 	maxLog       uint64
-}
-
-// optionsOf applies options to the defaults.
-func optionsOf(opts []Option) (o options) {
-	api.Apply("memory: New", &o, opts)
-	o.cleanPeriod = cmp.Or(o.cleanPeriod, time.Minute)
-	o.maxKeys = cmp.Or(o.maxKeys, DefaultMaxKeys)
-	o.maxLog = cmp.Or(o.maxLog, DefaultMaxLog)
-	return o
 }
 
 // WithClock makes the backend read the time from now. The function must be safe for concurrent

@@ -248,9 +248,7 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 	s := State{Count: count, Left: by.How.left(r, now), ID: cmp.Or(r.ID, r.Last)}
 	switch {
 	case by.fits(count, n):
-		if n > 0 && !by.hasRoom(r) {
-			s.Full = true
-		}
+		s.Full = n > 0 && !by.hasRoom(r)
 	case n > by.Holds || by.How.refills && by.Max == 0:
 		s.Wait = window.Never
 	default:
