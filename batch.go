@@ -188,7 +188,7 @@ func (c *client) do(ctx context.Context, b *batch) error {
 	if failed == nil {
 		return nil
 	}
-	return requestError(failed.Server, 0, executed, failed.Err)
+	return &RequestError{Server: failed.Server, Sent: executed, Err: failed.Err}
 }
 
 // batchPart is the requests of a batch that one server executes, in their order.
@@ -217,7 +217,7 @@ func (c *client) sendPart(ctx context.Context, p *batchPart) {
 	for requests := range slices.Chunk(p.requests, min(c.cfg.MaxInFlight, maxInFlight-1)) {
 		if p.err != nil {
 			for _, r := range requests {
-				r.err = requestError(p.server.name, 0, false, p.err.Err)
+				r.err = &RequestError{Server: p.server.name, Err: p.err.Err}
 			}
 			continue
 		}
@@ -228,7 +228,7 @@ func (c *client) sendPart(ctx context.Context, p *batchPart) {
 		done, sent, err := p.server.pool.Do(ctx, call)
 		p.executed = p.executed || sent || err == nil
 		if err != nil {
-			p.err = requestError(p.server.name, 0, sent, err)
+			p.err = &RequestError{Server: p.server.name, Sent: sent, Err: err}
 		}
 		for i, r := range requests {
 			if err != nil {

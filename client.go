@@ -257,9 +257,7 @@ func askServer[R codec.Request](
 		c.calls.Put(call)
 	}
 	if err != nil {
-		failed := requestError(s.name, r.Op(), sent, err)
-		failed.Key = key
-		return response, failed
+		return response, &RequestError{Key: key, Server: s.name, Op: r.Op(), Sent: sent, Err: err}
 	}
 	return response, nil
 }

@@ -1,6 +1,7 @@
 package throttr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,21 +98,12 @@ type RequestError struct {
 	Err  error // why; context.Canceled and the like included
 }
 
-// requestError makes a RequestError of what the internal packages return.
-func requestError(server string, op codec.Op, sent bool, err error) *RequestError {
-	return &RequestError{Server: server, Op: op, Sent: sent, Err: err}
-}
-
 // Error names the call, the key and the server, and says why there was no response and whether the
 // request may have been executed.
 func (e *RequestError) Error() string {
-	call := e.Call
-	switch {
-	case call != "":
-	case e.Op != 0:
+	call := cmp.Or(e.Call, "batch")
+	if e.Call == "" && e.Op != 0 {
 		call = e.Op.String()
-	default:
-		call = "batch"
 	}
 	fate := "not sent"
 	if e.Sent {
@@ -153,9 +145,7 @@ func (e *RequestError) SafeToRetry() bool { return !e.Sent }
 // Timeout reports whether the reason is a deadline that has passed, a network timeout, or a stalled
 // server.
 func (e *RequestError) Timeout() bool {
-	if errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, ErrStalled) {
-		return true
-	}
 	var ne net.Error
-	return errors.As(e.Err, &ne) && ne.Timeout()
+	return errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, ErrStalled) ||
+		errors.As(e.Err, &ne) && ne.Timeout()
 }

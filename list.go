@@ -134,7 +134,7 @@ func joined(failures []error) error {
 // stream sends a request on a connection of its own, as [pool.Pool.Stream] does.
 func (s *server) stream(ctx context.Context, r codec.Request, decode pool.Decoder, take func() (more bool)) error {
 	if sent, err := s.pool.Stream(ctx, r, decode, take); err != nil {
-		return requestError(s.name, r.Op(), sent, err)
+		return &RequestError{Server: s.name, Op: r.Op(), Sent: sent, Err: err}
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (w *windowReader) read(ctx context.Context) {
 	done, sent, err := w.server.pool.Do(ctx, call)
 	if err != nil {
 		w.ended = true
-		w.failures = append(w.failures, requestError(w.server.name, codec.OpQuery, sent, err))
+		w.failures = append(w.failures, &RequestError{Server: w.server.name, Op: codec.OpQuery, Sent: sent, Err: err})
 		return
 	}
 	if done {

@@ -49,7 +49,7 @@ func (c *client) Subscribe(ctx context.Context, channel string,
 	}
 	sub, failed := subscriptions.Subscribe(ctx, managers, channel, o, &c.subscriptions)
 	if failed != nil {
-		return nil, requestError(failed.Server, codec.OpSubscribe, failed.Sent, failed.Err)
+		return nil, &RequestError{Server: failed.Server, Op: codec.OpSubscribe, Sent: failed.Sent, Err: failed.Err}
 	}
 	return pubsub.New(sub), nil
 }

@@ -28,7 +28,7 @@ func (c *client) Sweep(ctx context.Context, dryRun bool) ([]inspect.Swept, error
 		})
 		r, err := sweeper.Sweep(ctx, time.Now().Add(sweepTime))
 		if err != nil {
-			err = requestError(s.name, codec.OpList, !dryRun, err)
+			err = &RequestError{Server: s.name, Op: codec.OpList, Sent: !dryRun, Err: err}
 		}
 		return []inspect.Swept{{
 			Server: s.name, Records: r.Records, Removed: r.Removed,
