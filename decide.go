@@ -316,6 +316,7 @@ func (r *RateLimit) decideShadows(ctx context.Context, t *taking) {
 	for i, x := range t.takes {
 		if x.Limit.Shadow {
 			x.Limit.Shadow = false
+			t.index[i] = len(t.merged) + len(t.shadows)
 			t.shadows = append(t.shadows, taking{call: t.call, takes: []Take{x}, of: i})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -114,23 +113,19 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 	begun := time.Now()
 	errs := make([]error, len(t.merged)+len(t.shadows))
 	inParallel(len(errs), func(i int) {
+		n := t.usedOf(i, used)
 		if i < len(t.merged) {
-			errs[i] = t.settleCount(ctx, i, t.usedOf(i, used))
-			return
+			errs[i] = t.settleCount(ctx, i, n)
+		} else {
+			errs[i] = t.shadows[i-len(t.merged)].settleCount(ctx, 0, n)
 		}
-		s := &t.shadows[i-len(t.merged)]
-		errs[i] = s.settleCount(ctx, 0, used[s.of])
 	})
-	at := slices.Clone(t.index) // where in errs that of a take is; -1: none
-	for i := range t.shadows {
-		at[t.shadows[i].of] = len(t.merged) + i
-	}
 	for i := range t.takes {
 		x := &t.takes[i]
 		e := Event{Kind: EventSettled, Call: t.call, Key: x.Key, Limit: x.Limit, N: used[i], Reserved: x.N,
 			Result: Result{Limit: limits.Capacity(&x.Limit)}, Duration: time.Since(begun)}
-		if at[i] >= 0 {
-			e.Err = errs[at[i]]
+		if at := t.index[i]; at >= 0 {
+			e.Err = errs[at]
 		}
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
 		if v.limiter.observer != nil {
@@ -140,7 +135,7 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 	return errors.Join(errs[:len(t.merged)]...)
 }
 
-// usedOf returns what was used of a merged take.
+// usedOf returns what was used of a merged take, or of a shadow one.
 func (t *taking) usedOf(at int, used []uint64) (n uint64) {
 	for i, of := range t.index {
 		if of == at {

@@ -183,20 +183,27 @@ func TestAPanicIsTheCallers(t *testing.T) {
 	require.EqualValues(t, 5, count(t, limiter, "c", time.Minute))
 }
 
-// The error of a limit is returned, whatever stands before it, and that of a shadow limit is not.
+// The error of a limit is returned, whatever stands before it, and that of a shadow limit is not. Each take has its own
+// number and its own error.
 func TestErrorsOfSettlingAreThoseOfTheirLimits(t *testing.T) {
 	var seen recorder
 	store := newDistant(t)
-	store.be(noGiveBack(throttr.ErrUnavailable))
+	store.be(func(ctx context.Context, c call) error {
+		if c.key == "away" {
+			return noGiveBack(throttr.ErrUnavailable)(ctx, c)
+		}
+		return nil
+	})
 	limiter := throttr.NewRateLimit(store, throttr.WithObserver(seen.observe))
 	shadow := throttr.Limit{Name: "shadow", Max: 10, Scale: time.Minute, Shadow: true}
 	unlimited := throttr.Limit{Max: throttr.Unlimited, Scale: time.Hour}
-	rv := reserve(t, limiter, shadow.For("k", 1), unlimited.For("k", 1), tenAMinute.For("k", 1))
-	require.ErrorIs(t, rv.Cancel(t.Context()), throttr.ErrUnavailable)
-	require.NoError(t, reserve(t, limiter, shadow.For("k", 1), unlimited.For("k", 1)).Cancel(t.Context()))
+	rv := reserve(t, limiter, shadow.For("away", 1), unlimited.For("away", 1), shadow.For("k", 3), tenAMinute.For("away", 1))
+	require.ErrorIs(t, rv.Commit(t.Context(), 0, 0, 2, 0), throttr.ErrUnavailable)
+	require.EqualValues(t, 2, decided(t)(limiter.Peek(t.Context(), "k", shadow, 0)).Count)
+	require.NoError(t, reserve(t, limiter, shadow.For("away", 1), unlimited.For("away", 1)).Cancel(t.Context()))
 	for _, e := range seen.events {
 		if e.Kind == throttr.EventSettled {
-			require.Equal(t, e.Limit.Max == throttr.Unlimited, e.Err == nil, "%v", e.Limit)
+			require.Equal(t, e.Limit.Max == throttr.Unlimited || e.Key == "k", e.Err == nil, "%v of %s", e.Limit, e.Key)
 		}
 	}
 }

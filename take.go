@@ -56,7 +56,7 @@ type taking struct {
 	results []Result
 
 	merged  []Take // those of the takes that a store must decide: one for each count
-	index   []int  // of takes in merged; -1: none
+	index   []int  // of takes in merged, and, after these, of shadow takes in shadows; -1: none
 	decided decided
 
 	shadows []taking // of those of the takes whose limits are Shadow, once the others are granted
