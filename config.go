@@ -13,6 +13,7 @@ import (
 
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/dial"
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 // DefaultServer is the server that a client connects to if Config.Servers is empty.
@@ -135,9 +136,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Parking > ParkingAlways {
 		return c, fmt.Errorf("%w: Parking is %v, must be automatic, never or always", ErrConfig, c.Parking)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, outage.Silent)
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}

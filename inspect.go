@@ -2,10 +2,10 @@ package throttr
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/throttr-go/throttr/codec"
@@ -130,12 +130,8 @@ func (c *client) Channel(ctx context.Context, name string) ([]inspect.Subscriber
 
 // onAnyServer reports whether a channel of that name can be on any server.
 func onAnyServer(name string) bool {
-	if name == pubsub.All {
-		return true
-	}
-	var id codec.ConnID
-	n, err := hex.Decode(id[:], []byte(name[:min(len(name), 2*len(id))]))
-	return err == nil && n == len(id) && id.String() == name
+	isID := len(name) == 2*len(codec.ConnID{}) && strings.Trim(name, "0123456789abcdef") == ""
+	return isID || name == pubsub.All
 }
 
 func serverInfo(server string, r codec.InfoResponse) inspect.Info {
@@ -184,20 +180,13 @@ func connectionEntry(server string, e codec.ConnectionInfo) inspect.Connection {
 		Requests: e.Requests,
 	}
 	if e.Transport != codec.Unix {
-		entry.Addr = addrPort(e.IP, e.Port)
+		var addr netip.Addr
+		if len(e.IP) < 16 { // one that fills its field may have been truncated, and look like another address
+			addr, _ = netip.ParseAddr(e.IP)
+		}
+		entry.Addr = netip.AddrPortFrom(addr, e.Port)
 	}
 	return entry
-}
-
-// addrPort parses an address as a server writes it. A text that fills its field may have been
-// truncated, and the rest can look like another address.
-func addrPort(ip string, port uint16) netip.AddrPort {
-	const field = 16
-	addr, err := netip.ParseAddr(ip)
-	if err != nil || len(ip) >= field {
-		addr = netip.Addr{}
-	}
-	return netip.AddrPortFrom(addr, port)
 }
 
 func channelEntry(server string, e codec.ChannelsEntry) inspect.Channel {

@@ -77,12 +77,11 @@ func splitHosts(list string) ([]string, error) {
 	for i, h := range hosts {
 		if strings.HasPrefix(h, "[") {
 			h = strings.Replace(h, "%25", "%", 1) // the zone of an IPv6 address in a URL (RFC 6874)
-			hosts[i] = h
 		}
-		bare := h != "" && (!strings.Contains(h, ":") || strings.HasSuffix(h, "]"))
-		if bare {
-			hosts[i] = h + ":9000"
+		if bare := !strings.Contains(h, ":") || strings.HasSuffix(h, "]"); bare && h != "" {
+			h += ":9000"
 		}
+		hosts[i] = h
 	}
 	return hosts, nil
 }
