@@ -141,10 +141,8 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 	l.Shadow = false
 	o := r.answer(ctx, v, key, l, n, res)
 	l.Shadow = shadow
-	if r.observer != nil {
-		e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: o.cause}
-		r.observe(ctx, e, o.err)
-	}
+	e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: o.cause}
+	r.observe(ctx, e, o.err)
 	if shadow {
 		res.pass(l, o.err)
 		return nil
@@ -191,7 +189,7 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 		if v.local(&share, n, res) {
 			return nil
 		}
-		return v.call(ctx, r.guardedFallback, key, &share, n, res)
+		return v.call(ctx, r.fallback, key, &share, n, res)
 	})
 	switch o.by {
 	case nobody:
@@ -210,7 +208,7 @@ func (r *RateLimit) failover(ctx context.Context, cause error, call func() error
 		return outcome{nobody, cause, cause}
 	}
 	err := cause
-	if r.guardedFallback != nil {
+	if r.fallback != nil {
 		failed := call()
 		if failed == nil {
 			return outcome{theFallback, cause, nil}
@@ -235,14 +233,15 @@ func isOutage(ctx context.Context, err error) bool {
 
 // byPolicy returns the decision of the policy, which allows or denies.
 func (r *RateLimit) byPolicy(l *Limit) Result {
-	res := Result{Allowed: r.policy == AllowHits, Limit: limits.Capacity(l)}
-	if !res.Allowed {
-		wait := min(limits.Left(l, time.Now()), maxDegradedRetryAfter)
-		res.RetryAfter = wait
-		res.ResetAfter = wait
-		res.ResetAt = time.Now().Add(wait)
+	if r.policy == AllowHits {
+		return Result{Allowed: true, Limit: limits.Capacity(l)}
 	}
-	return res
+	return deniedFor(l, min(limits.Left(l, time.Now()), maxDegradedRetryAfter))
+}
+
+// deniedFor returns a denial by a limit that may grant in some time.
+func deniedFor(l *Limit, wait time.Duration) Result {
+	return Result{Limit: limits.Capacity(l), RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait)}
 }
 
 // degrade marks a result as made without the store. The store may be back soon, and grant what the share of
@@ -349,10 +348,8 @@ func inParallel(n int, f func(i int)) {
 		})
 	}
 	all.Wait()
-	for _, p := range panics {
-		if p != nil {
-			panic(p)
-		}
+	if p := cmp.Or(panics...); p != nil {
+		panic(p)
 	}
 }
 

@@ -56,6 +56,13 @@ type Event struct {
 // Observer receives events, in the goroutine of the call. It must be safe for concurrent use, and quick.
 type Observer func(ctx context.Context, e Event)
 
+// tell passes an event on, if there is an observer.
+func (o Observer) tell(ctx context.Context, e Event) {
+	if o != nil {
+		o(ctx, e)
+	}
+}
+
 // WithObserver adds an observer of all decisions, resets and settled reservations. It panics if o is nil.
 func WithObserver(o Observer) Option {
 	if o == nil {
@@ -64,9 +71,7 @@ func WithObserver(o Observer) Option {
 	return func(opts *options) {
 		first := opts.observer
 		opts.observer = func(ctx context.Context, e Event) {
-			if first != nil {
-				first(ctx, e)
-			}
+			first.tell(ctx, e)
 			o(ctx, e)
 		}
 	}
@@ -90,5 +95,5 @@ func (r *RateLimit) observe(ctx context.Context, e Event, err error) {
 	default:
 		e.Kind = EventDenied
 	}
-	r.observer(ctx, e)
+	r.observer.tell(ctx, e)
 }

@@ -58,10 +58,8 @@ func WithProcesses(n int) Option {
 
 // share returns a limit for the fallback of one process.
 func (o *options) share(l Limit) Limit {
-	if o.processes > 1 {
-		l.Max = max(l.Max/o.processes, min(l.Max, 1))
-		l.Burst = max(l.Burst/o.processes, min(l.Burst, 1))
-	}
+	l.Max = max(l.Max/o.processes, min(l.Max, 1))
+	l.Burst = max(l.Burst/o.processes, min(l.Burst, 1))
 	return l
 }
 
@@ -121,13 +119,11 @@ var unwatched = &outage.Watch{Logger: outage.Silent, Text: error.Error, Observed
 
 // observeOutage tells the observer that the store is away, because of a cause, or that it is back.
 func (o *options) observeOutage(cause error, after time.Duration) {
-	switch {
-	case o.observer == nil:
-	case cause != nil:
-		o.observer(context.Background(), Event{Kind: EventUnavailable, Err: cause})
-	default:
-		o.observer(context.Background(), Event{Kind: EventAvailable, Duration: after})
+	e := Event{Kind: EventAvailable, Duration: after}
+	if cause != nil {
+		e = Event{Kind: EventUnavailable, Err: cause}
 	}
+	o.observer.tell(context.Background(), e)
 }
 
 // guard returns a backend with what protects callers while its store is away, of which w is told. The memory of the

@@ -38,17 +38,16 @@ import (
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
 	options
-	guarded         Backend         // the backend, with a guard: see outage.go
-	guardedFallback Backend         // or nil
-	queues          *waiting.Queues // of callers of Wait
-	watch           *outage.Watch
+	guarded Backend         // the backend, with a guard: see outage.go
+	queues  *waiting.Queues // of callers of Wait
+	watch   *outage.Watch
 }
 
 // options are what an Option sets.
 type options struct {
 	algorithm  Algorithm // of limits without one
 	policy     Policy
-	fallback   Backend // decides instead of the backend; nil: none
+	fallback   Backend // decides instead of the backend; nil: none. That of a RateLimit has a guard, too.
 	processes  uint64  // that share the limits
 	outages    outage.Settings
 	observer   Observer
@@ -64,14 +63,14 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	if backend == nil {
 		panic("throttr: NewRateLimit: backend is nil")
 	}
-	r := &RateLimit{options: options{algorithm: FixedWindow}}
+	r := &RateLimit{options: options{algorithm: FixedWindow, processes: 1}}
 	api.Apply("throttr: NewRateLimit", &r.options, opts)
 	r.maxWaiters = cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
 	r.watch = newWatch(backend, &r.options)
 	r.guarded = r.guard(backend, r.watch)
 	if r.fallback != nil {
-		r.guardedFallback = r.guard(r.fallback, unwatched)
+		r.fallback = r.guard(r.fallback, unwatched)
 	}
 	return r
 }
@@ -229,10 +228,7 @@ func (r *RateLimit) reset(ctx context.Context, call, key string, l Limit) error 
 	}
 	_, err := change(r, stored, func(b Backend, l Limit) (none struct{}, err error) { return none, b.Reset(ctx, key, l) })
 	r.queues.Refresh(countOf(key, &l))
-	if r.observer != nil {
-		r.observe(ctx, Event{Kind: EventReset, Call: call, Key: key, Limit: l, Duration: time.Since(begun),
-			Err: err}, err)
-	}
+	r.observe(ctx, Event{Kind: EventReset, Call: call, Key: key, Limit: l, Duration: time.Since(begun), Err: err}, err)
 	return err
 }
 
@@ -253,8 +249,8 @@ func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Durat
 // again while the backend is away. The result is that of the backend, and the error that of both.
 func change[R any](r *RateLimit, l Limit, f func(b Backend, l Limit) (R, error)) (R, error) {
 	result, err := f(r.guarded, l)
-	if r.guardedFallback != nil {
-		if _, failed := f(r.guardedFallback, r.share(l)); failed != nil {
+	if r.fallback != nil {
+		if _, failed := f(r.fallback, r.share(l)); failed != nil {
 			err = errors.Join(err, fmt.Errorf("in the fallback: %w", failed))
 		}
 	}

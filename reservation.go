@@ -128,9 +128,7 @@ func (v *Reservation) settle(ctx context.Context, used []uint64) error {
 			e.Err = errs[at]
 		}
 		v.limiter.queues.Refresh(countOf(x.Key, &x.Limit))
-		if v.limiter.observer != nil {
-			v.limiter.observer(ctx, e)
-		}
+		v.limiter.observer.tell(ctx, e)
 	}
 	return errors.Join(errs[:len(t.merged)]...)
 }

@@ -176,5 +176,5 @@ func (t *taking) takeShare(ctx context.Context, r *RateLimit) error {
 	if t.never(shares) {
 		return nil
 	}
-	return t.takeFrom(ctx, r.guardedFallback, shares)
+	return t.takeFrom(ctx, r.fallback, shares)
 }

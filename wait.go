@@ -113,22 +113,18 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(&m.Limit), N: m.N,
 			Early: traits.Precision})
 	}
-	var failed error // of the last call
 	err := r.queues.Wait(ctx, turns, func(ctx context.Context, answers []waiting.Answer) (bool, error) {
 		asked := time.Now()
 		r.answerAll(ctx, t)
-		if failed = t.err; failed != nil {
-			return false, failed
-		}
 		took := time.Since(asked)
 		for i, at := range t.index {
 			if at >= 0 {
 				answers[at] = answerOf(&t.results[i], &turns[at], took)
 			}
 		}
-		return t.granted, nil
+		return t.granted, t.err
 	})
-	if err == nil || failed != nil {
+	if err == nil || t.err != nil {
 		return err
 	}
 	var late *waiting.LateError
@@ -161,12 +157,9 @@ func (t *taking) deny(at int, when time.Time) {
 	t.inVain = true
 	t.granted = false
 	t.setResults(t.merged, func(m *Take, i int) Result {
-		res := Result{Allowed: i != at, Limit: limits.Capacity(&m.Limit)}
 		if i == at {
-			res.RetryAfter = time.Until(when)
-			res.ResetAfter = res.RetryAfter
-			res.ResetAt = when.Round(0)
+			return deniedFor(&m.Limit, time.Until(when))
 		}
-		return res
+		return Result{Allowed: true, Limit: limits.Capacity(&m.Limit)}
 	})
 }
