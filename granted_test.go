@@ -123,7 +123,8 @@ func requireVerdict(t *testing.T, granted, ok bool, results []throttr.Result) {
 // on it, and otherwise if the count is within the limit.
 func TestAHitThatABackendRefusesIsDenied(t *testing.T) {
 	for _, v := range verdicts() {
-		allowed := !v.window.Refused && (v.algorithm.Rolling() || v.window.Count <= 10)
+		within := !v.window.Refused && v.window.Count <= 10
+		allowed := within || !v.window.Refused && v.algorithm.Rolling()
 		var event throttr.Event
 		observer := throttr.WithObserver(func(_ context.Context, e throttr.Event) { event = e })
 		for name, limiter := range map[string]*throttr.RateLimit{
@@ -132,7 +133,9 @@ func TestAHitThatABackendRefusesIsDenied(t *testing.T) {
 			"fallback": throttr.NewRateLimit(failing(t, throttr.ErrConnLost), throttr.WithAlgorithm(v.algorithm), throttr.WithFallback(v)),
 		} {
 			for _, n := range []uint64{0, 1, 10} {
-				res := decided(t)(limiter.HitN(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n))
+				res := decided(t)(limiter.HitN(t.Context(), "k", throttr.Limit{Max: 10, Calendar: throttr.Day}, n))
+				require.Equal(t, !within, res.RetryAfter > 0, "%s: %v", name, v)
+				res = decided(t)(limiter.HitN(t.Context(), "k", throttr.Limit{Max: 10, Scale: time.Minute}, n))
 				require.Equal(t, allowed, res.Allowed, "%s: %v", name, v)
 				require.Equal(t, !allowed, res.RetryAfter > 0, "%s: %v", name, v)
 			}

@@ -61,6 +61,8 @@ func TestObserverSeesHitsAndResets(t *testing.T) {
 		}
 		require.NoError(t, limiter.Reset(t.Context(), "k", time.Minute))
 		require.Equal(t, reset, seen.last(t))
+		allDecided(t)(limiter.TakeAll(t.Context(), minutely.For("l", 1)))
+		require.Equal(t, 3*time.Millisecond, seen.last(t).Duration)
 
 		store.be(func(context.Context, call) error { time.Sleep(3 * time.Millisecond); return errDown })
 		_, want, err := hit()

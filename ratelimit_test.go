@@ -38,6 +38,7 @@ func TestAChargeIsNeverTooLarge(t *testing.T) {
 			res := decided(t)(limiter.Charge(t.Context(), "k", limit, 12))
 			require.False(t, res.Allowed)
 			require.EqualValues(t, 12*(i+1), res.Count)
+			require.Equal(t, res.Count, decided(t)(limiter.Peek(t.Context(), "k", limit, 0)).Count)
 		}
 	}
 }

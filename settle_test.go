@@ -60,7 +60,7 @@ func TestCommitThatIsAMistakeSettlesAsReserved(t *testing.T) {
 		for _, c := range []struct {
 			used []uint64
 			want error
-		}{{[]uint64{0}, throttr.ErrConfig}, {[]uint64{0, 0, 0}, throttr.ErrConfig}, {[]uint64{1, 1 << 63}, throttr.ErrRange}} {
+		}{{[]uint64{1 << 63}, throttr.ErrConfig}, {[]uint64{0, 0, 0}, throttr.ErrConfig}, {[]uint64{1, 1 << 63}, throttr.ErrRange}} {
 			limiter := testkit.Limiter[uint16](t, testkit.InMemory(t))
 			rv := reserve(t, limiter, tenAMinute.For("requests", 5), throttr.Limit{Max: 1000, Scale: time.Minute}.For("tokens", 400))
 			err := rv.Commit(t.Context(), c.used...)
@@ -128,6 +128,7 @@ func TestLimitsAreSettledEvenIfOthersAreNot(t *testing.T) {
 		limiter := throttr.NewRateLimit(store, throttr.WithObserver(func(_ context.Context, e throttr.Event) {
 			if e.Kind == throttr.EventSettled {
 				seen = append(seen, e.Key)
+				require.Equal(t, 250*time.Millisecond, e.Duration)
 			}
 		}))
 		var takes []throttr.Take

@@ -76,9 +76,13 @@ func TestAShadowLimitAllowsWhateverTheBackendReturns(t *testing.T) {
 		b := failing(t, failure)
 		for _, policy := range []throttr.Policy{throttr.ReturnError, throttr.DenyHits} {
 			limiter := throttr.NewRateLimit(b, throttr.WithPolicy(policy), throttr.WithObserver(seen.observe))
+			unlimited := throttr.Limit{Max: throttr.Unlimited, Scale: time.Minute}
+			shadow := throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Shadow: true}
+			_, results := allDecided(t)(limiter.TakeAll(t.Context(), unlimited.For("k", 1), shadow.For("k", 1)))
+			require.EqualValues(t, 10, results[1].Limit)
 			for name, call := range withPeek() {
 				seen.events = nil
-				res, err := call(t.Context(), limiter, throttr.Limit{Name: "l", Max: 10, Scale: time.Minute, Shadow: true}, 3)
+				res, err := call(t.Context(), limiter, shadow, 3)
 				require.NoError(t, err, "%s: %v", name, failure)
 				require.True(t, res.Allowed && res.Degraded, "%s: %v", name, failure)
 				if name != "peek" {

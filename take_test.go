@@ -37,13 +37,15 @@ func TestAMaxOf0DeniesEverything(t *testing.T) {
 	}
 }
 
-func TestACallThatCountsNothingIsAMistake(t *testing.T) {
+func TestACallThatCountsNothingOrANegativeNumberIsAMistake(t *testing.T) {
 	limiter := throttr.NewRateLimit(inProcess(t))
-	for call, decide := range decisions {
+	for call, decide := range withPeek() {
 		_, err := decide(t.Context(), limiter, tenAMinute, 0)
-		if call != "hit" {
+		if call != "hit" && call != "peek" {
 			require.ErrorIs(t, err, throttr.ErrRange, call)
 		}
+		_, err = decide(t.Context(), limiter, tenAMinute, 1<<63)
+		require.ErrorIs(t, err, throttr.ErrRange, call)
 	}
 	_, err := limiter.Inc(t.Context(), "k", time.Minute, 0)
 	require.ErrorIs(t, err, throttr.ErrRange)

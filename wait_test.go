@@ -250,6 +250,7 @@ func TestWaitAllFailsAtOnceBecauseOfOneLimit(t *testing.T) {
 		e := seen.last(t)
 		require.Equal(t, "tokens", e.Limit.Name)
 		require.Equal(t, throttr.EventDenied, e.Kind)
+		require.Equal(t, err, e.Err)
 		require.Equal(t, time.Minute, e.Result.RetryAfter)
 		res := decided(t)(limiter.Peek(ctx, "k", requests, 0))
 		require.EqualValues(t, 1, res.Count)
@@ -322,10 +323,13 @@ func TestAWaitGoesOnAfterItsFallbackHasRefused(t *testing.T) {
 				}
 				return window.Window{Count: 10, Left: time.Second, ID: 1, Refused: true}, nil
 			}}
-			limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithPolicy(throttr.AllowHits))
+			var seen recorder
+			limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4),
+				throttr.WithPolicy(throttr.AllowHits), throttr.WithObserver(seen.observe))
 			rv, err := limiter.WaitAll(t.Context(), throttr.Limit{Max: 40, Scale: time.Minute}.For("k", 1))
 			require.NoError(t, err)
 			require.Equal(t, !back, rv.Results()[0].Degraded)
+			require.Equal(t, back, seen.last(t).Err == nil)
 			require.NoError(t, rv.Cancel(t.Context()))
 		})
 	}
