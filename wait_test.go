@@ -392,6 +392,10 @@ var waits = []struct {
 			{at: 1, n: 1, patience: 150 * time.Millisecond, turn: 200 * time.Millisecond},
 			{at: 160 * time.Millisecond, n: 1, turn: 300 * time.Millisecond},
 		}},
+	{why: "a window may end sooner than an answer says, by the time in which it came", limit: throttr.Limit{Max: 1, Scale: time.Minute},
+		taken: 1, lag: 100 * time.Millisecond, callers: []caller{
+			{at: 0, n: 1, patience: 60_050 * time.Millisecond, turn: 60_050 * time.Millisecond, err: context.DeadlineExceeded},
+		}},
 	{why: "the first one asks every tenth of the scale", limit: throttr.Limit{Max: 1, Scale: time.Second}, taken: 1,
 		reset: 10 * time.Millisecond, byOthers: true, callers: []caller{{at: 0, n: 1, turn: 100 * time.Millisecond}}},
 	{why: "and at least every second", limit: throttr.Limit{Max: 1, Scale: time.Hour}, taken: 1,
