@@ -27,7 +27,9 @@ func TestTakesInMemoryAllocateLittle(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, func() { l.TakeAll(ctx, limit.For("k", 1), longer.For("k", 1)) }))
 	observed := throttr.NewRateLimit(memory.New(), throttr.WithPolicy(throttr.AllowHits), throttr.WithFallback(memory.New()),
 		throttr.WithObserver(func(context.Context, throttr.Event) {}))
+	opened := throttr.NewRateLimit(openURL(t, "memory://"))
 	for name, take := range map[string]func(){
+		"opened":        func() { opened.Hit(ctx, "k", time.Minute, 9000) },
 		"hit":           func() { l.Hit(ctx, "k", time.Minute, 9000) },
 		"granted":       func() { l.Take(ctx, "k", limit, 1) },
 		"named, denied": func() { observed.Take(ctx, "k", throttr.Limit{Name: "b", Max: 1, Scale: time.Hour}, 1) },

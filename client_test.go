@@ -1,7 +1,6 @@
 package throttr_test
 
 import (
-	"context"
 	"reflect"
 	"slices"
 	"testing"
@@ -75,13 +74,5 @@ func TestFailedConnectLeavesNothingBehind(t *testing.T) {
 		require.ErrorContains(t, err, servers[1].Addr())
 		synctest.Wait()
 		require.Zero(t, servers[0].Conns())
-	})
-}
-
-// The panic is in the goroutine of the caller, which can recover from it.
-func TestNilContextPanics(t *testing.T) {
-	var ctx context.Context
-	require.PanicsWithValue(t, "throttr: Connect: ctx is nil", func() {
-		throttr.Connect[uint16](ctx, throttr.Config{})
 	})
 }

@@ -83,9 +83,6 @@ func TestAMistakeIsAnErrorOfEveryCall(t *testing.T) {
 	for call, err := range everyCallOfAScale(t.Context(), throttr.NewRateLimit(inProcess(t)), window.MinScale) {
 		require.NoError(t, err, call)
 	}
-	for _, a := range []throttr.Algorithm{99, throttr.CalendarWindow} { // a constant of the program
-		require.PanicsWithValue(t, "throttr: WithAlgorithm: "+a.String()+" is no algorithm for limits with a Scale", func() { throttr.WithAlgorithm(a) })
-	}
 }
 
 // Throttr servers keep fixed windows alone, whether they are there or not. The error names what they keep.

@@ -36,32 +36,21 @@ func openOver(t *testing.T, cfg throttr.Config, opts ...throttr.BackendOption) *
 	return b
 }
 
-func TestEveryMethodOfAnOpenedBackendReachesTheStore(t *testing.T) {
+func TestAnOpenedBackendReachesTheStoreUntilItIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.InMemory(t, mockserver.WithValueSize(4))
-		inMemory := openURL(t, "memory://")
 		for key, b := range map[string]*throttr.OpenBackend{
-			"eager": openOver(t, testkit.Over(srv, throttr.Config{})), "lazy": openOver(t, testkit.Over(srv, throttr.Config{Lazy: true})), "memory": inMemory,
+			"eager": openOver(t, testkit.Over(srv, throttr.Config{})), "lazy": openOver(t, testkit.Over(srv, throttr.Config{Lazy: true})),
+			"memory": openURL(t, "memory://"),
 		} {
-			l, ctx := throttr.NewRateLimit(b), t.Context()
-			n, err := l.Set(ctx, key, time.Minute, 2)
-			require.NoError(t, err)
-			require.EqualValues(t, 2, n)
-			require.Equal(t, 1, testkit.Hits(t, l, 3, key, time.Minute, 3))
-			require.NoError(t, reserve(t, l, tenAMinute.For(key+"2", 5), tenAMinute.For(key+"3", 5)).Commit(ctx, 1, 1))
-			require.EqualValues(t, 1, count(t, l, key+"2", time.Minute))
-			deleted, err := l.Delete(ctx, key)
-			require.NoError(t, err)
-			require.Equal(t, 1, deleted)
-			require.NoError(t, b.Ping(ctx))
+			l := throttr.NewRateLimit(b)
+			require.Equal(t, 3, testkit.Hits(t, l, 5, key, time.Minute, 3))
+			require.NoError(t, b.Ping(t.Context()))
 			require.NoError(t, b.Close())
-			_, err = l.Hit(ctx, key, time.Minute, 2)
+			_, err := l.Hit(t.Context(), key, time.Minute, 2)
 			require.ErrorIs(t, err, throttr.ErrClosed)
 		}
-		require.Equal(t, "memory", inMemory.Stats().Stores[0].Name)
 	})
-	l := throttr.NewRateLimit(openURL(t, "memory://"))
-	require.Zero(t, testing.AllocsPerRun(100, func() { l.Hit(t.Context(), "k", time.Hour, 10) }), "it is as fast as any other")
 }
 
 func TestOpenRefusesWhatItCantUse(t *testing.T) {
@@ -80,9 +69,6 @@ func TestOpenRefusesWhatItCantUse(t *testing.T) {
 	require.ErrorIs(t, err, throttr.ErrConnect)
 	require.ErrorIs(t, err, throttr.ErrValueSizeMismatch)
 	require.Regexp(t, "has [48]-byte values, and .* had [84]-byte values", err)
-	var none context.Context
-	require.PanicsWithValue(t, "throttr: Open: ctx is nil", func() { throttr.Open(none, "memory://") })
-	require.Panics(t, func() { throttr.OpenServers(t.Context(), throttr.Config{Lazy: true}, nil) })
 }
 
 // lazyStarts are the ways to start while servers are away. Each returns a backend and closes it.

@@ -236,8 +236,7 @@ func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 	} {
 		granted := 0
 		for range 60 {
-			res, err := limiter.Take(t.Context(), name, c.limit, c.n)
-			require.NoError(t, err, name)
+			res := decided(t)(limiter.Take(t.Context(), name, c.limit, c.n))
 			if res.Allowed {
 				granted++
 			} else if c.limit.Max > 0 {
@@ -262,8 +261,7 @@ func TestDenialsOfAShareSayWhenTheStoreMayBeBack(t *testing.T) {
 	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
 	for scale, wait := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, time.Second: time.Second, time.Hour: time.Hour} {
 		limit := throttr.Limit{Max: 100, Scale: scale}
-		res, err := limiter.Take(t.Context(), "k", limit, 50) // more than a share ever has
-		require.NoError(t, err)
+		res := decided(t)(limiter.Take(t.Context(), "k", limit, 50)) // more than a share ever has
 		require.Equal(t, throttr.Result{Degraded: true, Limit: 25, RetryAfter: wait}, res)
 		_, results := allDecided(t)(limiter.TakeAll(t.Context(), limit.For("k", 50)))
 		require.Equal(t, res, results[0])

@@ -17,14 +17,28 @@ import (
 	"github.com/throttr-go/throttr/memory"
 )
 
-func TestNilArgumentsPanicInTheCaller(t *testing.T) {
+// What is wrong in the text of a program panics in the goroutine of the caller, which can recover from it.
+func TestMistakesInCodePanicInTheCaller(t *testing.T) {
+	var none context.Context
 	for want, call := range map[string]func(){
+		"throttr: Connect: ctx is nil":           func() { throttr.Connect[uint16](none, throttr.Config{}) },
+		"throttr: Open: ctx is nil":              func() { throttr.Open(none, "memory://") },
+		"throttr: OpenServers: ctx is nil":       func() { throttr.OpenServers(none, throttr.Config{}) },
+		"throttr: OpenServers: option 1 is nil":  func() { throttr.OpenServers(t.Context(), throttr.Config{Lazy: true}, nil) },
 		"throttr: NewRateLimit: backend is nil":  func() { throttr.NewRateLimit(nil) },
 		"throttr: NewRateLimit: option 1 is nil": func() { throttr.NewRateLimit(inProcess(t), nil) },
 		"throttr: NewRateLimit: option 2 is nil": func() {
 			throttr.NewRateLimit(inProcess(t), throttr.WithPolicy(throttr.AllowHits), nil)
 		},
 		"throttr: WithObserver: the observer is nil": func() { throttr.WithObserver(nil) },
+		"throttr: WithBreaker: -1 is negative":       func() { throttr.WithBreaker(-1, 0) },
+		"throttr: WithBreaker: -1ns is negative":     func() { throttr.WithBreaker(0, -1) },
+		"throttr: WithTimeout: -1ns is negative":     func() { throttr.WithTimeout(-1) },
+		"throttr: WithProcesses: -2 is negative":     func() { throttr.WithProcesses(-2) },
+		"throttr: WithMaxWaiters: -1 is negative":    func() { throttr.WithMaxWaiters(-1) },
+
+		"throttr: WithAlgorithm: algorithm 99 is no algorithm for limits with a Scale":    func() { throttr.WithAlgorithm(99) },
+		"throttr: WithAlgorithm: calendar-window is no algorithm for limits with a Scale": func() { throttr.WithAlgorithm(throttr.CalendarWindow) },
 	} {
 		require.PanicsWithValue(t, want, call)
 	}
@@ -77,15 +91,6 @@ func TestOptionsAreTriedAtTheirBounds(t *testing.T) {
 			time.Sleep(time.Hour)
 		})
 	}
-	for text, f := range map[string]func(){
-		"throttr: WithBreaker: -1 is negative":    func() { throttr.WithBreaker(-1, 0) },
-		"throttr: WithBreaker: -1ns is negative":  func() { throttr.WithBreaker(0, -1) },
-		"throttr: WithTimeout: -1ns is negative":  func() { throttr.WithTimeout(-1) },
-		"throttr: WithProcesses: -2 is negative":  func() { throttr.WithProcesses(-2) },
-		"throttr: WithMaxWaiters: -1 is negative": func() { throttr.WithMaxWaiters(-1) },
-	} {
-		require.PanicsWithValue(t, text, f)
-	}
 }
 
 // A customer whose plan became unlimited, and falls back, does not find what was counted before: also with a bucket,
@@ -107,8 +112,7 @@ func TestForgetNeedsNoMax(t *testing.T) {
 			raised.Max = throttr.Unlimited
 			require.NoError(t, c.limiter.Check(raised), name)
 			for range 2 {
-				res, err := c.limiter.Take(t.Context(), "k", c.limit, most)
-				require.NoError(t, err, name)
+				res := decided(t)(c.limiter.Take(t.Context(), "k", c.limit, most))
 				require.True(t, res.Allowed, name)
 				require.NoError(t, c.limiter.Forget(t.Context(), "k", raised), name)
 			}

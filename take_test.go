@@ -2,7 +2,6 @@ package throttr_test
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/throttr-go/throttr"
-	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -26,8 +24,7 @@ func TestAMaxOf0DeniesEverything(t *testing.T) {
 				if call == "wait" || n == 0 && call != "peek" && call != "hit" { // a mistake
 					continue
 				}
-				res, err := decide(t.Context(), limiter, none, n)
-				require.NoError(t, err)
+				res := decided(t)(decide(t.Context(), limiter, none, n))
 				require.False(t, res.Allowed, "%s of %d of %v", call, n, none)
 				if call != "charge" { // which counts, unless tokens never come back
 					require.Equal(t, throttr.Never, res.RetryAfter, "%s of %d of %v", call, n, none)
@@ -65,38 +62,27 @@ func TestTakeAllTakesAllOrNone(t *testing.T) {
 	}
 }
 
-// keeper is a backend that fails all calls of TakeAll, and still uses what the first one was given.
-type keeper struct {
+// takesAllBy is a backend whose takes of several counts are made by a function.
+type takesAllBy struct {
 	throttr.Backend
-	takes   []throttr.Take
-	windows []window.Window // of the last call
+	takeAll func(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error)
 }
 
-func (k *keeper) TakeAll(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
-	if k.takes == nil {
-		k.takes = takes
-	}
-	k.windows = windows
-	return false, context.DeadlineExceeded
-}
-
-// during is a fallback that makes takes while the backend still writes the windows of its own.
-type during struct {
-	throttr.Backend
-	late *keeper
-}
-
-func (d during) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
-	granted, err := d.Backend.TakeAll(ctx, takes, windows)
-	for i := range d.late.windows {
-		d.late.windows[i] = window.Window{Count: 99}
-	}
-	return granted, err
+func (b takesAllBy) TakeAll(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+	return b.takeAll(ctx, takes, windows)
 }
 
 func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
-	k := &keeper{Backend: memory.New()}
-	r := throttr.NewRateLimit(k, throttr.WithPolicy(throttr.AllowHits), throttr.WithBreaker(1000, 0))
+	var kept []throttr.Take  // of the first call
+	var late []window.Window // of the last call
+	store := takesAllBy{inProcess(t), func(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+		if kept == nil {
+			kept = takes
+		}
+		late = windows
+		return false, context.DeadlineExceeded
+	}}
+	r := throttr.NewRateLimit(store, throttr.WithPolicy(throttr.AllowHits), throttr.WithBreaker(1000, 0))
 	limit := throttr.Limit{Max: 10, Scale: time.Hour}
 	longer := throttr.Limit{Max: 10, Scale: 2 * time.Hour}
 	for i := range 100 {
@@ -104,9 +90,18 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 		ok, _ := allDecided(t)(r.TakeAll(t.Context(), limit.For(key, 1), longer.For(key, 1)))
 		require.True(t, ok, "by the policy")
 	}
-	require.Equal(t, "0", k.takes[0].Key)
+	require.Equal(t, "0", kept[0].Key)
 
-	r = throttr.NewRateLimit(k, throttr.WithFallback(during{memory.New(), k}), throttr.WithLogger(nil))
+	// The fallback makes takes while the backend still writes the windows of its own.
+	m := inProcess(t)
+	fallback := takesAllBy{m, func(ctx context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+		granted, err := m.TakeAll(ctx, takes, windows)
+		for i := range late {
+			late[i] = window.Window{Count: 99}
+		}
+		return granted, err
+	}}
+	r = throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithLogger(nil))
 	other := throttr.NewRateLimit(inProcess(t))
 	for i := range 100 {
 		key := strconv.Itoa(i)
@@ -119,27 +114,20 @@ func TestABackendMayUseTheTakesOfACallThatHasFailed(t *testing.T) {
 
 // A backend finds no windows of an earlier call in those that it sets.
 func TestWindowsOfACallAreItsOwn(t *testing.T) {
-	limiter := throttr.NewRateLimit(fillsZero{inProcess(t)})
+	store := takesAllBy{inProcess(t), func(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
+		for i := range windows {
+			require.Zero(t, windows[i])
+			windows[i] = window.Window{Count: takes[i].N, Left: time.Second}
+		}
+		return true, nil
+	}}
+	limiter := throttr.NewRateLimit(store)
 	longer := tenAMinute
 	longer.Scale = time.Hour
 	for range 100 {
-		ok, _, err := limiter.TakeAll(t.Context(), tenAMinute.For("k", 1), longer.For("k", 1))
-		require.NoError(t, err)
+		ok, _ := allDecided(t)(limiter.TakeAll(t.Context(), tenAMinute.For("k", 1), longer.For("k", 1)))
 		require.True(t, ok)
 	}
-}
-
-// fillsZero is a backend that fails if windows are not zero before it sets them.
-type fillsZero struct{ throttr.Backend }
-
-func (b fillsZero) TakeAll(_ context.Context, takes []throttr.Take, windows []window.Window) (bool, error) {
-	for i := range windows {
-		if windows[i] != (window.Window{}) {
-			return false, fmt.Errorf("%w: window %d is %+v", throttr.ErrConfig, i, windows[i])
-		}
-		windows[i] = window.Window{Count: takes[i].N, Left: time.Second}
-	}
-	return true, nil
 }
 
 // If one limit can never grant its take, wherever it stands, no store is asked.
