@@ -68,7 +68,6 @@ func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
 	plain, err := mockserver.Start() // a TLS handshake is a violation
 	require.NoError(t, err)
 	defer plain.Close()
-	large := mockserver.RunT(t, mockserver.WithValueSize(8)).Addr()
 	threads := mockserver.RunT(t, mockserver.WithHazard(mockserver.Reorder, true)).Addr()
 
 	for _, c := range []struct{ mistake, url, text string }{
@@ -104,11 +103,6 @@ func TestEachMisuseHasAnErrorThatNamesIt(t *testing.T) {
 			requireSaidOnce(t, err)
 		})
 	}
-
-	t.Run("another value size", func(t *testing.T) {
-		_, err := throttr.Connect[uint16](t.Context(), throttr.Config{Servers: []string{large}})
-		require.EqualError(t, err, "throttr: can't connect to "+large+": value size mismatch: the client's values are 2 bytes wide, those of "+large+" 8 bytes (use uint64)")
-	})
 }
 
 // requireSaidOnce checks that a text does not begin anew for each error that it is made of.

@@ -215,10 +215,8 @@ func TestThePartsOfAStoreAreItsServers(t *testing.T) {
 }
 
 func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
-	store := newDistant(t)
-	store.be(isDown)
 	fallback := inProcess(t)
-	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
+	limiter := throttr.NewRateLimit(failing(t, throttr.ErrUnavailable), throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
 	bucket := throttr.Limit{Max: 40, Scale: time.Hour, Burst: 20, Algorithm: throttr.TokenBucket}
 	small := bucket
 	small.Burst = 3
@@ -255,10 +253,7 @@ func TestTheFallbackCountsToTheShareOfAProcess(t *testing.T) {
 }
 
 func TestDenialsOfAShareSayWhenTheStoreMayBeBack(t *testing.T) {
-	store := newDistant(t)
-	store.be(isDown)
-	fallback := inProcess(t)
-	limiter := throttr.NewRateLimit(store, throttr.WithFallback(fallback), throttr.WithProcesses(4), throttr.WithLogger(nil))
+	limiter := throttr.NewRateLimit(failing(t, throttr.ErrUnavailable), throttr.WithFallback(inProcess(t)), throttr.WithProcesses(4), throttr.WithLogger(nil))
 	for scale, wait := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, time.Second: time.Second, time.Hour: time.Hour} {
 		limit := throttr.Limit{Max: 100, Scale: scale}
 		res := decided(t)(limiter.Take(t.Context(), "k", limit, 50)) // more than a share ever has
@@ -274,11 +269,9 @@ func TestTheDefaultLoggerReportsOutages(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(log.logger())
 	defer slog.SetDefault(before)
-	store := newDistant(t)
-	store.be(isDown)
 	for _, opts := range [][]throttr.Option{{throttr.WithLogger(nil)}, nil} {
 		require.Empty(t, log.entries(t))
-		limiter := throttr.NewRateLimit(store, opts...)
+		limiter := throttr.NewRateLimit(failing(t, throttr.ErrUnavailable), opts...)
 		for range 10 {
 			_, err := limiter.Hit(t.Context(), "k", time.Minute, 10)
 			require.ErrorIs(t, err, throttr.ErrUnavailable)
