@@ -75,9 +75,9 @@ type Conn struct {
 
 	// The read side: see inline.go for which goroutine owns it.
 	turn        readTurn
-	reader      responseReader // the owner of the read side uses it
-	checkedOpen time.Time      // when checkOpen last read; the owner of the read side uses it
-	readDone    chan struct{}  // closed when the reader goroutine has ended
+	decoder     responseDecoder // the owner of the read side uses it
+	checkedOpen time.Time       // when checkOpen last read; the owner of the read side uses it
+	readDone    chan struct{}   // closed when the reader goroutine has ended
 
 	// The write side: see write.go. These are for the goroutine that owns it.
 	buf      []byte // the last write
@@ -94,7 +94,7 @@ type Conn struct {
 
 	queued         callList // calls that wait to be written
 	queuedRequests int      // requests of these
-	launched       callList // calls in flight that the reader does not expect yet
+	launched       callList // calls in flight that the decoder does not expect yet
 	inFlight       int      // requests without a response
 	inFlightBytes  int      // size of the calls in flight, each until its last response has come
 	offset         uint64   // size of all calls that were ever put in flight
@@ -119,8 +119,8 @@ func New(nc net.Conn, early []byte, o Options) *Conn {
 	c.idle = c.created
 	c.ready.L = &c.mu
 	c.watchdog = time.AfterFunc(math.MaxInt64, c.checkStall)
-	c.reader = responseReader{size: o.Calls.Size(), keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
-	copy(c.reader.buf, early)
+	c.decoder = responseDecoder{size: o.Calls.Size(), keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
+	copy(c.decoder.buf, early)
 	c.turn.wake = make(chan struct{}, 1)
 	c.turn.interrupted = make(chan struct{}, 1)
 	go c.readLoop(len(early))

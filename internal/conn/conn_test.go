@@ -212,7 +212,7 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 					}
 					require.ErrorContains(t, err, c.text)
 				}
-				require.InDelta(t, c.took, time.Since(start), float64(c.took/4+1))
+				require.InDelta(t, c.took, time.Since(start), float64(c.took/5+1))
 			})
 		})
 	}

@@ -67,7 +67,7 @@ func (c *Conn) failAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchdog.Stop()
-	inFlight := &c.reader.expected
+	inFlight := &c.decoder.expected
 	inFlight.append(&c.launched)
 	for inFlight.n > 0 {
 		cl := inFlight.pop()

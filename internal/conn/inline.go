@@ -30,7 +30,7 @@ const (
 )
 
 // readTurn decides which goroutine owns the read side of a connection, and thereby its
-// responseReader: the reader goroutine, a caller, or nobody.
+// responseDecoder: the reader goroutine, a caller, or nobody.
 //
 // No response is left unread. An owner first releases the read side, and then checks whether a
 // response is due. A caller first queues its call, and then checks for an owner. So at least one of
@@ -93,7 +93,7 @@ func (r *readTurn) await() {
 // owns the read side.
 func (c *Conn) lone() bool {
 	return c.socket != nil && c.options.OnEvent == nil &&
-		len(c.reader.done) == 1 && c.quiet()
+		len(c.decoder.done) == 1 && c.quiet()
 }
 
 // readInline reads on behalf of a caller, which owns the read side, until its call is done
@@ -121,7 +121,7 @@ func (c *Conn) readInline(ctx context.Context, cl *Call) {
 // releaseRead ends the calling goroutine's ownership of the read side. If a response is due, the reader
 // goroutine becomes the owner.
 func (c *Conn) releaseRead() {
-	partial := c.reader.partial()
+	partial := c.decoder.partial()
 	c.turn.release()
 	if partial || !c.quiet() {
 		c.turn.recall()

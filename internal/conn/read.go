@@ -26,7 +26,7 @@ func (c *Conn) readLoop(early int) {
 			c.releaseRead()
 			c.turn.await()
 		}
-		if len(c.reader.done) > 1 {
+		if len(c.decoder.done) > 1 {
 			// The callers can queue their next calls, and the server can respond, before
 			// this goroutine sleeps. With 64 and with 512 callers it makes
 			// callers that share writes a fifth faster.
@@ -39,13 +39,13 @@ func (c *Conn) readLoop(early int) {
 
 // receive reads once and processes what comes. The calling goroutine owns the read side.
 func (c *Conn) receive(read func([]byte) (int, error)) error {
-	n, err := read(c.reader.space())
+	n, err := read(c.decoder.space())
 	switch {
 	case n > 0:
 		return c.process(n)
 	case err == nil:
 		return nil
-	case errors.Is(err, io.EOF) && c.reader.partial():
+	case errors.Is(err, io.EOF) && c.decoder.partial():
 		err = io.ErrUnexpectedEOF
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
@@ -54,34 +54,34 @@ func (c *Conn) receive(read func([]byte) (int, error)) error {
 // process processes n bytes that have been read.
 func (c *Conn) process(n int) error {
 	c.mu.Lock()
-	c.reader.expected.append(&c.launched)
+	c.decoder.expected.append(&c.launched)
 	c.mu.Unlock()
-	err := c.reader.decode(n)
+	err := c.decoder.decode(n)
 	if err != nil {
 		c.Fail(err) // before callers send their calls again
 	}
-	arrived := c.reader.arrived
+	arrived := c.decoder.arrived
 	c.options.Counters.Answered.Add(uint64(arrived.responses))
 	c.options.Counters.Events.Add(uint64(arrived.frames - arrived.responses))
 	writes := c.accountForArrivals()
-	for _, e := range c.reader.events {
+	for _, e := range c.decoder.events {
 		c.options.OnEvent(e)
 	}
-	c.addLoad(-arrived.requests, -len(c.reader.done)) // before a caller can call Load
-	for _, cl := range c.reader.done {
+	c.addLoad(-arrived.requests, -len(c.decoder.done)) // before a caller can call Load
+	for _, cl := range c.decoder.done {
 		c.returnCall(cl)
 	}
-	clear(c.reader.done)
+	clear(c.decoder.done)
 	if writes {
 		c.writeNonblocking()
 	}
 	return err
 }
 
-// responseReader decodes what the server sends and matches the responses with the calls in
+// responseDecoder decodes what the server sends and matches the responses with the calls in
 // flight, oldest first. It does no I/O and needs no mutex: only the goroutine that owns the
 // read side uses it, see readTurn.
-type responseReader struct {
+type responseDecoder struct {
 	size       Size
 	keepEvents bool // if false, EVENTs are dropped
 
@@ -106,36 +106,36 @@ type arrivals struct {
 
 // space returns the free end of the buffer. It is large enough for any frame to be
 // completed.
-func (r *responseReader) space() []byte {
-	if r.lo == r.hi {
-		r.lo, r.hi = 0, 0
-	} else if len(r.buf)-r.hi < codec.MaxFrame {
-		r.hi = copy(r.buf, r.buf[r.lo:r.hi])
-		r.lo = 0
+func (d *responseDecoder) space() []byte {
+	if d.lo == d.hi {
+		d.lo, d.hi = 0, 0
+	} else if len(d.buf)-d.hi < codec.MaxFrame {
+		d.hi = copy(d.buf, d.buf[d.lo:d.hi])
+		d.lo = 0
 	}
-	return r.buf[r.hi:]
+	return d.buf[d.hi:]
 }
 
 // partial reports whether a frame has begun that is not complete.
-func (r *responseReader) partial() bool { return r.lo < r.hi }
+func (d *responseDecoder) partial() bool { return d.lo < d.hi }
 
 // decode decodes all frames that are complete, after n bytes have been read into the space.
-func (r *responseReader) decode(n int) error {
-	r.events = r.events[:0]
-	r.done = r.done[:0]
-	r.arrived = arrivals{}
-	r.hi += n
-	for r.partial() {
-		n, err := r.decodeFrame(r.buf[r.lo:r.hi])
+func (d *responseDecoder) decode(n int) error {
+	d.events = d.events[:0]
+	d.done = d.done[:0]
+	d.arrived = arrivals{}
+	d.hi += n
+	for d.partial() {
+		n, err := d.decodeFrame(d.buf[d.lo:d.hi])
 		switch {
 		case err == nil:
-			r.lo += n
-			r.frames++
-			r.arrived.frames++
+			d.lo += n
+			d.frames++
+			d.arrived.frames++
 		case errors.Is(err, codec.ErrShort):
 			return nil
 		default:
-			return r.reject(err)
+			return d.reject(err)
 		}
 	}
 	return nil
@@ -143,40 +143,40 @@ func (r *responseReader) decode(n int) error {
 
 // reject drops the EVENTs, and fails the calls, that the same read has brought before a frame that can't be there. If
 // responses were lost, these may have been matched with the wrong calls already. It returns the error that says why.
-func (r *responseReader) reject(reason error) error {
+func (d *responseDecoder) reject(reason error) error {
 	err := fmt.Errorf("%w: %w", ErrProtocol, reason)
-	r.events = r.events[:0]
-	for _, cl := range r.done {
+	d.events = d.events[:0]
+	for _, cl := range d.done {
 		cl.err, cl.sent = err, true
 	}
 	return err
 }
 
 // decodeFrame decodes the frame at the start of src and returns its size.
-func (r *responseReader) decodeFrame(src []byte) (int, error) {
-	due := r.expected.n > 0
-	if due && !r.keepEvents && r.frames-r.expected.first.before >= MaxOutstanding { // H4
+func (d *responseDecoder) decodeFrame(src []byte) (int, error) {
+	due := d.expected.n > 0
+	if due && !d.keepEvents && d.frames-d.expected.first.before >= MaxOutstanding { // H4
 		return 0, fmt.Errorf("%d responses and EVENTs came before one that was due: the server may have dropped it",
 			MaxOutstanding)
 	}
 	switch {
 	case codec.Op(src[0]) == codec.OpEvent: // H8: an EVENT may precede any response
-		e, n, err := r.size.DecodeEvent(src)
-		if err == nil && r.keepEvents {
-			r.events = append(r.events, e)
+		e, n, err := d.size.DecodeEvent(src)
+		if err == nil && d.keepEvents {
+			d.events = append(d.events, e)
 		}
 		return n, err
 	case due:
-		return r.decodeResponse(r.expected.first, src)
+		return d.decodeResponse(d.expected.first, src)
 	default:
 		return 0, fmt.Errorf("byte 0x%02x came unasked", src[0])
 	}
 }
 
 // decodeResponse decodes the next response to cl, the oldest call in flight.
-func (r *responseReader) decodeResponse(cl *Call, src []byte) (n int, err error) {
+func (d *responseDecoder) decodeResponse(cl *Call, src []byte) (n int, err error) {
 	kind := cl.kinds[len(cl.Responses)]
-	response, n, err := r.size.Decode(kind, src)
+	response, n, err := d.size.Decode(kind, src)
 	if err != nil {
 		return 0, err
 	}
@@ -184,11 +184,11 @@ func (r *responseReader) decodeResponse(cl *Call, src []byte) (n int, err error)
 		return 0, fmt.Errorf("a record has a TTL of %d units, which is over %d: responses were lost or came twice",
 			response.TTL.Amount, cl.MostTTL)
 	}
-	r.arrived.responses++
+	d.arrived.responses++
 	if cl.Responses = append(cl.Responses, response); len(cl.Responses) == cl.Len() {
-		r.done = append(r.done, r.expected.pop())
-		r.arrived.requests += cl.Len()
-		r.arrived.bytes += len(cl.frames)
+		d.done = append(d.done, d.expected.pop())
+		d.arrived.requests += cl.Len()
+		d.arrived.bytes += len(cl.frames)
 	}
 	return n, nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/throttr-go/throttr/codec"
 )
 
-// newReader returns a reader that expects the responses to some calls.
-func newReader(calls ...*Call) *responseReader {
-	r := &responseReader{size: SizeOf(2), buf: make([]byte, readSize)}
+// newDecoder returns a decoder that expects the responses to some calls.
+func newDecoder(calls ...*Call) *responseDecoder {
+	r := &responseDecoder{size: SizeOf(2), buf: make([]byte, readSize)}
 	for _, cl := range calls {
 		r.expected.push(cl)
 	}
@@ -19,7 +19,7 @@ func newReader(calls ...*Call) *responseReader {
 }
 
 // feed has r decode bytes.
-func feed(r *responseReader, p ...byte) error {
+func feed(r *responseDecoder, p ...byte) error {
 	return r.decode(copy(r.space(), p))
 }
 
@@ -39,7 +39,7 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 	}
 	for size := 1; size <= len(stream); size++ {
 		first, second := queryCall(t, 2), queryCall(t, 1)
-		r := newReader(first, second)
+		r := newDecoder(first, second)
 		r.keepEvents = true
 		var done []*Call
 		var total arrivals
@@ -70,7 +70,7 @@ func TestReaderMatchesResponsesInPieces(t *testing.T) {
 
 func TestReaderKeepsTheStartOfAFrameAtTheEndOfItsBuffer(t *testing.T) {
 	const n = readSize
-	r := newReader(queryCall(t, n))
+	r := newDecoder(queryCall(t, n))
 	r.keepEvents = true // without the limit on responses
 	stream := make([]byte, 0, 6*n)
 	for i := range n {
@@ -103,22 +103,22 @@ func TestReaderRejectsWhatCannotBeAResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cl := queryCall(t, 2)
 			cl.MostTTL = 60
-			err := feed(newReader(cl), tt.response...)
+			err := feed(newDecoder(cl), tt.response...)
 			require.ErrorIs(t, err, ErrProtocol)
 			require.ErrorContains(t, err, tt.reason)
 		})
 	}
 	cl := queryCall(t, 1)
 	cl.MostTTL = 60
-	require.NoError(t, feed(newReader(cl), 1, 7, 0, 4, 60, 0), "the bound itself is possible")
+	require.NoError(t, feed(newDecoder(cl), 1, 7, 0, 4, 60, 0), "the bound itself is possible")
 	cl = queryCall(t, 1)
 	cl.MostTTL = 60
-	require.NoError(t, feed(newReader(cl), 1, 7, 0, 80, 1, 0), "the unit can be anything (H19)")
-	require.ErrorIs(t, feed(newReader(), 0), ErrProtocol)
+	require.NoError(t, feed(newDecoder(cl), 1, 7, 0, 80, 1, 0), "the unit can be anything (H19)")
+	require.ErrorIs(t, feed(newDecoder(), 0), ErrProtocol)
 
 	// What the same read has brought before is dropped.
 	first := queryCall(t, 1)
-	r := newReader(first, queryCall(t, 1))
+	r := newDecoder(first, queryCall(t, 1))
 	r.keepEvents = true
 	err := feed(r, append(append(event(t, "c", "x"), 0), 0xff)...)
 	require.ErrorIs(t, err, ErrProtocol)
@@ -131,7 +131,7 @@ func TestReaderRejectsWhatCannotBeAResponse(t *testing.T) {
 func TestReaderNoticesThatTheServerMayHaveDroppedAResponse(t *testing.T) {
 	news := event(t, "c", "")
 	read := func(events int, keepEvents bool, last ...byte) error {
-		r := newReader(queryCall(t, 1))
+		r := newDecoder(queryCall(t, 1))
 		r.keepEvents = keepEvents
 		for range events {
 			require.NoError(t, feed(r, news...))
@@ -186,7 +186,7 @@ func TestRepliesOfEachKindAreDecoded(t *testing.T) {
 	id := make([]byte, 17)
 	id[0], id[5] = 1, 9
 	stream := append([]byte{1, 1, 4, 9, 0, 2, 0, 'h', 'i', 0}, id...)
-	r := newReader(cl)
+	r := newDecoder(cl)
 	require.NoError(t, feed(r, stream...))
 	clear(r.buf)
 	require.Len(t, r.done, 1, "responses do not alias the buffer")

@@ -207,10 +207,10 @@ func (c *Conn) launch() {
 func (c *Conn) accountForArrivals() (writes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.received = c.reader.frames
-	c.inFlight -= c.reader.arrived.responses
-	c.inFlightBytes -= c.reader.arrived.bytes
-	c.lastDone = len(c.reader.done)
+	c.received = c.decoder.frames
+	c.inFlight -= c.decoder.arrived.responses
+	c.inFlightBytes -= c.decoder.arrived.bytes
+	c.lastDone = len(c.decoder.done)
 	c.silentQuarters = 0
 	if c.closeReason != nil {
 		c.ready.Signal()
