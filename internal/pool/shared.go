@@ -63,7 +63,7 @@ func (p *Pool) Start() (first <-chan struct{}) {
 		return p.ctx.Done()
 	}
 	p.away = errNotYet
-	return p.begin().done
+	return p.beginAttempt().done
 }
 
 // acquire returns the connection with the least load. If there is none, acquire waits for one
@@ -112,7 +112,7 @@ func (p *Pool) grow(replaces bool) {
 	defer p.mu.Unlock()
 	_, useful := p.pick()
 	if (useful || replaces) && !p.isClosed() && p.away == nil && !time.Now().Before(p.noGrowth) {
-		p.begin()
+		p.beginAttempt()
 	}
 }
 
@@ -148,16 +148,16 @@ func (p *Pool) join() (*attempt, error) {
 	case p.away != nil:
 		return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, p.away)
 	}
-	a := p.begin()
+	a := p.beginAttempt()
 	if err := p.enterQueue(); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// begin begins an attempt, unless one is under way. It does not depend on the context of the caller that needs it. The
-// caller holds mu.
-func (p *Pool) begin() *attempt {
+// beginAttempt begins an attempt, unless one is under way. It does not depend on the context of the caller that needs
+// it. The caller holds mu.
+func (p *Pool) beginAttempt() *attempt {
 	if p.attempt == nil {
 		p.attempt = &attempt{done: make(chan struct{})}
 		p.background.Go(p.makeShared)

@@ -58,7 +58,9 @@ func (m *Manager) useConnection(b *outage.Backoff) error {
 		m.connectFailed(err)
 		return err
 	}
-	m.connected(c)
+	m.mu.Lock()
+	m.conn = c
+	m.mu.Unlock()
 	err = m.serve(c, b)
 	if err == nil {
 		m.unsubscribe(c)
@@ -81,13 +83,6 @@ func (m *Manager) connectFailed(err error) {
 		ch.failWaiting(err)
 		ch.gap = true
 	}
-}
-
-// connected notes that there is a connection.
-func (m *Manager) connected(c *conn.Conn) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.conn = c
 }
 
 // disconnected notes that the connection has ended. If it was lost, err says why.
