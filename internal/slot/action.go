@@ -98,8 +98,14 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 		dst = append(dst, Request{Increase, x, n})
 	case Refill, Claim, Remove:
 		for id, chosen := range a.Slots {
-			if chosen {
-				dst = removal(dst, a.Kind, ID(id))
+			switch {
+			case !chosen:
+			case a.Kind == Refill:
+				dst = append(dst, Request{PatchQuota, ID(id), 1})
+			case a.Kind == Claim:
+				dst = append(dst, Request{Decrease, ID(id), 1}, Request{Query, ID(id), 0})
+			default:
+				dst = append(dst, Request{Purge, ID(id), 0})
 			}
 		}
 	}
@@ -109,16 +115,4 @@ func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 // free appends the requests that free a slot.
 func (b *Bands) free(dst []Request, id ID) []Request {
 	return append(dst, Request{PatchQuota, id, b.Largest}, Request{PatchTTL, id, b.Margin - 1})
-}
-
-// removal appends the requests of a Refill, Claim or Remove for one slot.
-func removal(dst []Request, k Kind, id ID) []Request {
-	switch k {
-	case Refill:
-		return append(dst, Request{PatchQuota, id, 1})
-	case Claim:
-		return append(dst, Request{Decrease, id, 1}, Request{Query, id, 0})
-	default:
-		return append(dst, Request{Purge, id, 0})
-	}
 }

@@ -53,6 +53,17 @@ func (b *Bands) stable(h History, id ID) bool {
 	return !h.Last.Sent.Before(h.Since[id].Add(b.Guard))
 }
 
+// onceStable returns an action that rests on the last lookup, if slots are stable. Otherwise it returns the
+// lookup after which they may be (rule 8).
+func (b *Bands) onceStable(h History, gap time.Duration, a Action, ids ...ID) Action {
+	for _, id := range ids {
+		if !b.stable(h, id) {
+			return b.again(h, gap, ids...)
+		}
+	}
+	return b.by(a, h.Last.Sent)
+}
+
 // again returns the lookup after which slots may be stable. If the last one was so slow that the
 // next one may come later than a gap after it, the next one is sooner, and more have to follow.
 func (b *Bands) again(h History, gap time.Duration, ids ...ID) Action {

@@ -21,8 +21,8 @@ func (b *Bands) Clean(h History, below uint64) Action {
 	if slots != [2]bool{} {
 		return b.remove(h, slots)
 	}
-	if w, ok := b.Untidy(h.Last); ok {
-		return b.tidy(h, w)
+	if w, ok := b.Untidy(h.Last); ok { // rule 14
+		return b.onceStable(h, b.Scale, Action{Kind: Tidy, Slot: w.Slot}, w.Slot.Other())
 	}
 	return Action{Kind: Again, At: b.NextCleaning(h.Last, below)}
 }
@@ -65,14 +65,6 @@ func (b *Bands) NextCleaning(l Lookup, below uint64) (at time.Time) {
 func (b *Bands) Untidy(l Lookup) (Window, bool) {
 	w, ok := b.Live(l)
 	return w, ok && b.State(l.Slots[w.Slot.Other()]) == Over && w.Until.After(l.Received.Add(2*b.Guard))
-}
-
-// tidy returns the next action on the way to a free slot beside an open window (rule 14).
-func (b *Bands) tidy(h History, w Window) Action {
-	if y := w.Slot.Other(); !b.stable(h, y) {
-		return b.again(h, b.Scale, y)
-	}
-	return b.by(Action{Kind: Tidy, Slot: w.Slot}, h.Last.Sent)
 }
 
 // Discard returns what a client does that closes and leaves no idle records: it makes free slots

@@ -28,7 +28,9 @@ func (b *Bands) Hit(h History) Action {
 	case s[A] == Over:
 		return b.retire(h, A)
 	default:
-		return b.spoil(h)
+		// Both are free: either they were not read at the same time, or all hits of the last window have been given
+		// back. To open one of them would break rule 5.
+		return b.onceStable(h, b.Scale, Action{Kind: Spoil, Slot: A}, A, B)
 	}
 }
 
@@ -42,22 +44,10 @@ func (b *Bands) open(h History, id ID) Action {
 	return b.by(Action{Kind: Open, Slot: id}, h.Last.Sent)
 }
 
-// spoil returns the action for two free slots. Either they were not read at the same time, or all
-// hits of the last window have been given back. To open one of them would break rule 5.
-func (b *Bands) spoil(h History) Action {
-	if !b.stable(h, A) || !b.stable(h, B) {
-		return b.again(h, b.Scale, A, B)
-	}
-	return b.by(Action{Kind: Spoil, Slot: A}, h.Last.Sent)
-}
-
 // retire returns the next action towards a doomed slot: wait until the slot is stable, and then
 // retire it (rules 7 and 8). The slot must be over.
 func (b *Bands) retire(h History, id ID) Action {
-	if !b.stable(h, id) {
-		return b.again(h, b.Scale, id)
-	}
-	return b.by(Action{Kind: Retire, Slot: id}, h.Last.Sent)
+	return b.onceStable(h, b.Scale, Action{Kind: Retire, Slot: id}, id)
 }
 
 // Ending is what a Reset has found so far. It begins as the zero Ending.
@@ -87,11 +77,8 @@ func (b *Bands) Reset(h History, e *Ending) Action {
 	case Over:
 		return b.retire(h, y)
 	}
-	if !b.stable(h, x) || !b.stable(h, y) {
-		return b.again(h, b.Guard, x, y)
-	}
 	// End keeps the count, so the slot is over, and only the other one can be opened next.
-	return b.by(Action{Kind: End, Slot: x}, h.Last.Sent)
+	return b.onceStable(h, b.Guard, Action{Kind: End, Slot: x}, x, y)
 }
 
 // remove returns the next action towards the removal of doomed slots: wait until they are stable,
@@ -129,7 +116,7 @@ func (b *Bands) Claimed(h History, a Action, added [2]bool, shown [2]Observation
 // the window ends (rule 11).
 //
 // All hits of a window can be given back, and a window can be opened with none. Its slot then looks
-// free after its end, which costs the next window a guard (see spoil), and nothing else.
+// free after its end, which costs the next window a guard (see Hit), and nothing else.
 func (b *Bands) GiveBack(w Window, now time.Time) (Action, bool) {
 	a := b.by(Action{Kind: GiveBack, Slot: w.Slot}, w.Sent)
 	if w.Until.Before(a.By) {
