@@ -82,7 +82,10 @@ func New(o Options) *Backend {
 	b.table.init(o.MaxWindows)
 	keys := (4*o.MaxWindows + len(o.Servers) - 1) / len(o.Servers)
 	for _, s := range o.Servers {
-		l := newLinks(s, o.Calls)
+		var l links
+		for i := range l {
+			l[i] = newLink(s, o.Calls)
+		}
 		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.start(j.run)
@@ -130,8 +133,7 @@ func (b *Backend) Charge(ctx context.Context, key string, l window.Limit,
 	if err != nil {
 		return w, false, err
 	}
-	largest := s.bands.Largest
-	return s.doFor(ctx, &l, hit{max: largest, n: min(n, largest), charge: true})
+	return s.doFor(ctx, &l, hit{max: s.bands.Largest, n: min(n, s.bands.Largest), charge: true})
 }
 
 // doFor does a hit under a limit.

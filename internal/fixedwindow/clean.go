@@ -25,8 +25,7 @@ type cleaning struct {
 
 	// The results. If it is neither done nor has an error been returned, all actions were too late.
 	done    bool      // there is nothing more to do now
-	absent  bool      // there are no records
-	next    time.Time // when to clean the records again, unless they are absent
+	next    time.Time // when to clean the records again; zero if there are none
 	removed int       // records
 }
 
@@ -61,7 +60,7 @@ type cleaner struct {
 
 // run cleans the keys until they are done. It begins as many as the server is fast enough for.
 func (cl *cleaner) run(ctx context.Context) error {
-	defer func() { cl.pace.end(len(cl.active)) }()
+	defer func() { cl.pace.end(len(cl.active), 0) }()
 	for failures := 0; len(cl.waiting)+len(cl.active) > 0; {
 		n, changed := cl.pace.begin(len(cl.waiting))
 		cl.active = append(cl.active, cl.waiting[:n]...)
@@ -71,7 +70,7 @@ func (cl *cleaner) run(ctx context.Context) error {
 			if len(cl.waiting) == 0 {
 				changed = nil
 			}
-			if err := wait(ctx, again, changed); err != nil {
+			if err := outage.SleepUntil(ctx, again, changed); err != nil {
 				return err
 			}
 			continue
@@ -101,23 +100,7 @@ func (cl *cleaner) leave() {
 		}
 		cl.active = cl.active[:most]
 	}
-	cl.pace.end(begun - len(cl.active))
-}
-
-// wait waits until a time, if that is not zero, or until changed is closed.
-func wait(ctx context.Context, until time.Time, changed <-chan struct{}) error {
-	var due <-chan time.Time
-	if !until.IsZero() {
-		timer := time.NewTimer(time.Until(until))
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-due:
-	case <-changed:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
+	cl.pace.end(begun-len(cl.active), 0)
 }
 
 // ready returns the keys that are to be looked up now. If there are none, it returns when there
@@ -143,7 +126,7 @@ func (cl *cleaner) round(ctx context.Context, ready []*cleaning) error {
 			return err
 		}
 		err = cl.batch(ctx, ready[:n])
-		cl.pace.pass(n)
+		cl.pace.end(0, n)
 		if err != nil {
 			return err
 		}
@@ -173,7 +156,7 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 		a := k.decide(k.history)
 		switch a.Kind {
 		case slot.Done:
-			k.done, k.absent = true, true
+			k.done = true
 		case slot.Again:
 			k.again = a.At
 			if time.Until(a.At) > 2*k.records.bands.Guard {
@@ -187,9 +170,14 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 		return err
 	}
 	var removals []step
-	for i := range steps {
-		if next, ok := steps[i].claimed(); ok {
-			removals = append(removals, next)
+	for _, s := range steps {
+		if s.action.Kind != slot.Claim {
+			continue
+		}
+		e := &s.effects
+		next, ok := s.key.records.bands.Claimed(s.key.history, s.action, e.added, e.shown, e.at.from)
+		if ok {
+			removals = append(removals, step{key: s.key, action: next})
 		}
 	}
 	if err := cl.execute(ctx, removals); err != nil {
@@ -225,15 +213,6 @@ type step struct {
 	action   slot.Action
 	requests []slot.Request
 	effects  effects // zero if it was not executed
-}
-
-// claimed returns the removal of the slots that a step has claimed. It returns false if there are none.
-func (s *step) claimed() (next step, ok bool) {
-	if s.action.Kind != slot.Claim {
-		return next, false
-	}
-	a, ok := s.key.records.bands.Claimed(s.key.history, s.action, s.effects.claimed, s.effects.shown, s.effects.at.from)
-	return step{key: s.key, action: a}, ok
 }
 
 // execute executes actions in one call. Those that are too late are left out: their keys are looked up again, fewer at

@@ -58,7 +58,7 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 	}
 	cl := s.newCall()
 	cl.SingleRead = true
-	s.records.addJoin(cl, a, n)
+	s.records.addAction(cl, a, n)
 	at, sent, err := s.ask(ctx, c, cl)
 	if err != nil {
 		return outcome{err: err, sent: sent}
@@ -69,7 +69,7 @@ func (s *slots) join(ctx context.Context, a slot.Action, takes bool, n uint64) o
 	return o
 }
 
-// joined returns the outcome of hits, given the responses to what addJoin has added.
+// joined returns the outcome of hits, given the responses to what addAction has added.
 func (s *slots) joined(a slot.Action, responses []conn.Response, at span) (o outcome) {
 	if !at.to.Before(a.By) {
 		s.forget()
@@ -98,7 +98,8 @@ func (s *slots) open(ctx context.Context, p plan, takes bool, n uint64) (o outco
 			s.failedAt = time.Now()
 		}
 	default:
-		o.result, o.window = s.bands.Result(p.action, e.armed, e.added, e.shown[p.action.Slot], e.at.from, e.at.to)
+		x := p.action.Slot
+		o.result, o.window = s.bands.Result(p.action, e.armed, e.added[x], e.shown[x], e.at.from, e.at.to)
 	}
 	if takes {
 		o.conn = p.conn

@@ -109,10 +109,9 @@ func (j *janitor) actionEnds(s *slots, opened bool) {
 func (j *janitor) cleanSoon(s *slots) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.add(s, time.Now()) != nil {
-		return // there are too many; another client does it
+	if j.add(s, time.Now()) == nil { // otherwise there are too many; another client does it
+		j.schedule(s, time.Now())
 	}
-	j.schedule(s, time.Now())
 }
 
 // schedule has the records of a key, which is a duty, cleaned at a time. The caller holds mu.
@@ -167,7 +166,7 @@ func (j *janitor) run() {
 		case <-j.ctx.Done():
 			return
 		}
-		chunk, wait := j.due()
+		chunk, next := j.due()
 		if len(chunk) > 0 {
 			go func() {
 				defer j.chunks.Done()
@@ -177,27 +176,20 @@ func (j *janitor) run() {
 			continue
 		}
 		<-j.permits
-		var tick <-chan time.Time
-		if wait >= 0 {
-			tick = time.After(wait)
-		}
-		select {
-		case <-tick:
-		case <-j.wake:
-		case <-j.ctx.Done():
+		if outage.SleepUntil(j.ctx, next, j.wake) != nil {
 			return
 		}
 	}
 }
 
-// due removes what is due from the queue, a chunk at most, and returns it, which close waits for. It also returns how
-// long to wait for the first of the others, or less than 0 if there are none.
-func (j *janitor) due() (chunk []*slots, wait time.Duration) {
+// due removes what is due from the queue, a chunk at most, and returns it, which close waits for. It also returns when
+// the first of the others is due, or the zero time if there are none.
+func (j *janitor) due() (chunk []*slots, next time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
 	if j.closed {
-		return nil, -1
+		return nil, next
 	}
 	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].duty.due.After(now) {
 		chunk = append(chunk, heap.Pop(&j.queue).(*slots))
@@ -206,9 +198,9 @@ func (j *janitor) due() (chunk []*slots, wait time.Duration) {
 		j.chunks.Add(1)
 	}
 	if len(j.queue) == 0 {
-		return chunk, -1
+		return chunk, next
 	}
-	return chunk, max(j.queue[0].duty.due.Sub(now), 0)
+	return chunk, j.queue[0].duty.due
 }
 
 // do does a chunk of duties, and queues again what is to be done later.
@@ -261,7 +253,7 @@ func (j *janitor) requeue(s *slots, k *cleaning) bool {
 			s.duty.due = retry
 		}
 		j.push(s, s.duty.due)
-	case k.absent:
+	case k.next.IsZero():
 		s.duty.owed = false
 		j.duties--
 		return false

@@ -60,13 +60,6 @@ const linkClasses = 11
 // on the connection on which it was counted, and so takes go out on these links, too.
 type links [linkClasses + 1]*link
 
-func newLinks(s Server, calls *conn.Calls) (ls links) {
-	for i := range ls {
-		ls[i] = newLink(s, calls)
-	}
-	return ls
-}
-
 // of returns the link of a guard.
 func (ls *links) of(guard time.Duration) *link {
 	return ls[classOf(guard)]

@@ -11,15 +11,10 @@ func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
 	s.mu.Lock()
 	forgets := s.forgets
 	s.mu.Unlock()
-	cl := s.newCall()
-	cl.SingleRead = true
-	s.records.addLookup(cl, slot.A)
-	at, _, err := s.ask(ctx, nil, cl)
+	l, err := s.look(ctx, nil, slot.A)
 	if err != nil {
 		return k, false, err
 	}
-	l := slot.Lookup{Sent: at.from, Received: at.to, Slots: s.records.lookedUp(slot.A, cl.Responses)}
-	s.backend.Calls.Put(cl)
 	w, live := s.bands.Live(l)
 	if live {
 		k = s.learnUnlessKnown(w, forgets)

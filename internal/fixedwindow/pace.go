@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/throttr-go/throttr/internal/outage"
 )
 
 const (
@@ -56,11 +58,12 @@ func (p *pace) begin(n int) (some int, changed <-chan struct{}) {
 	return some, p.changed
 }
 
-// end is called when n keys are not being cleaned any more.
-func (p *pace) end(n int) {
+// end is called when so many keys are not being cleaned, and batches of so many not under way any more.
+func (p *pace) end(keys, underway int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.keys -= n
+	p.keys -= keys
+	p.underway -= underway
 	p.notify()
 }
 
@@ -71,7 +74,7 @@ func (p *pace) notify() {
 }
 
 // take waits until a batch of n keys, or of the first of them, can be under way, and returns how many these are. The
-// caller calls pass after it. Who comes first is first: many small batches do not keep a large one waiting.
+// caller calls end after it. Who comes first is first: many small batches do not keep a large one waiting.
 func (p *pace) take(ctx context.Context, n int) (some int, err error) {
 	select {
 	case p.turn <- struct{}{}:
@@ -84,7 +87,7 @@ func (p *pace) take(ctx context.Context, n int) (some int, err error) {
 		if some > 0 {
 			return some, nil
 		}
-		if err := wait(ctx, time.Time{}, changed); err != nil {
+		if err := outage.SleepUntil(ctx, time.Time{}, changed); err != nil {
 			return 0, err
 		}
 	}
@@ -99,14 +102,6 @@ func (p *pace) tryTake(n int) (some int, changed <-chan struct{}) {
 	}
 	p.underway += some
 	return some, p.changed
-}
-
-// pass is called when a batch of n keys is not under way any more.
-func (p *pace) pass(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.underway -= n
-	p.notify()
 }
 
 // looked is told how long a lookup took. The least of these times is taken for that of the network.

@@ -19,12 +19,12 @@ func TestKeysAreBegunTogether(t *testing.T) {
 	begin(800, 800)
 	begin(500, 200)
 	begin(1, 0)
-	p.end(maxBatch - 1)
+	p.end(maxBatch-1, 0)
 	begin(500, 0)
 	begin(100, 100)
-	p.end(maxBatch - 27)
+	p.end(maxBatch-27, 0)
 	begin(500, maxBatch)
-	p.end(1000)
+	p.end(1000, 0)
 	p.most = minPace
 	begin(500, minPace)
 }

@@ -86,8 +86,10 @@ type shared struct {
 	plan  plan
 }
 
-// reset makes b hits of nobody.
-func (b *shared) reset(now time.Time) { *b = shared{callers: b.callers[:0], now: now} }
+// reset makes b hits of nobody. What prepare has found stays.
+func (b *shared) reset(now time.Time) {
+	*b = shared{callers: b.callers[:0], now: now, fresh: b.fresh, plan: b.plan}
+}
 
 // add adds the hit of a caller.
 func (b *shared) add(c *caller) {
@@ -315,13 +317,10 @@ func (s *slots) pop() *caller {
 // gather moves the first hits that wait to shared, and finishes those that need no request. It ends at the first
 // operation, and at the first hit that does not share.
 func (s *slots) gather() {
-	fresh, plan := s.queue.shared.fresh, s.queue.shared.plan
 	s.queue.shared.reset(time.Now())
-	s.queue.shared.fresh = fresh
-	s.queue.shared.plan = plan
 	for s.queue.waiting.Len() > 0 && s.first().operation == nil {
 		c := s.first()
-		verdict, w := s.admit(&s.queue.shared, &c.hit, fresh && c.prepared < s.queue.prepared)
+		verdict, w := s.admit(&s.queue.shared, &c.hit, s.queue.shared.fresh && c.prepared < s.queue.prepared)
 		switch {
 		case verdict == decided:
 			s.pop().finish(answer{window: w})

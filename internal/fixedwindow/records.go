@@ -49,8 +49,7 @@ func (r *records) add(cl *conn.Call, requests ...slot.Request) {
 
 // addLookup adds the requests that look both slots up, beginning with the first one.
 func (r *records) addLookup(cl *conn.Call, first slot.ID) {
-	var buf [2]slot.Request
-	r.add(cl, r.bands.Requests(buf[:0], slot.Action{Kind: slot.Again, Slot: first}, 0)...)
+	r.addAction(cl, slot.Action{Kind: slot.Again, Slot: first}, 0)
 }
 
 // lookedUp returns what the responses to a lookup show.
@@ -60,8 +59,8 @@ func (r *records) lookedUp(first slot.ID, responses []conn.Response) (slots [2]s
 	return slots
 }
 
-// addJoin adds the requests that count n in a window.
-func (r *records) addJoin(cl *conn.Call, a slot.Action, n uint64) {
+// addAction adds the requests of an action that has two, a lookup or a Join of n.
+func (r *records) addAction(cl *conn.Call, a slot.Action, n uint64) {
 	var buf [2]slot.Request
 	r.add(cl, r.bands.Requests(buf[:0], a, n)...)
 }
@@ -83,12 +82,12 @@ type span struct{ from, to time.Time }
 
 // effects is what the responses to an action say that it has done.
 type effects struct {
-	inserted, added bool    // an INSERT, a DECREASE has succeeded
-	armed           bool    // the TTL of the action's slot was set
-	claimed         [2]bool // which slots a DECREASE has counted in
-	purged          int     // records
-	shown           [2]slot.Observation
-	at              span
+	inserted bool    // an INSERT has succeeded
+	armed    bool    // the TTL of the action's slot was set
+	added    [2]bool // which slots a DECREASE has counted in
+	purged   int     // records
+	shown    [2]slot.Observation
+	at       span
 }
 
 // effectsOf returns what the responses to the requests of an action say.
@@ -100,7 +99,7 @@ func (r *records) effectsOf(a slot.Action, requests []slot.Request, responses []
 		case slot.PatchTTL:
 			o.armed = o.armed || q.Slot == a.Slot && ok
 		case slot.Decrease:
-			o.added, o.claimed[q.Slot] = ok, ok
+			o.added[q.Slot] = ok
 		case slot.Query:
 			o.shown[q.Slot] = r.observe(responses[i])
 		case slot.Purge:

@@ -30,11 +30,8 @@ func NewRemover(s Server, calls *conn.Calls) *Remover { return &Remover{link: ne
 // [slot.Bands.Watch], the janitor has died, and the sweeper removes the records of the key.
 func (r *Remover) Inspect(name []byte, left uint64) sweep.Decision {
 	n, ok := ParseName(name)
-	if !ok || limits.CheckScale(n.Scale) != nil {
-		return sweep.Decision{}
-	}
-	bands, ok := n.bands(r.link.calls.Size().Largest())
-	if !ok || left > bands.Top {
+	bands, fits := n.bands(r.link.calls.Size().Largest())
+	if !ok || !fits || limits.CheckScale(n.Scale) != nil || left > bands.Top {
 		return sweep.Decision{} // of somebody else
 	}
 	d := sweep.Decision{Interval: sweepInterval(&bands)}
@@ -57,11 +54,8 @@ func (r *Remover) Remove(ctx context.Context, targets []string) (removed int, er
 	var cleanings []*cleaning
 	for _, t := range targets {
 		n, ok := ParseName([]byte(t))
-		if !ok {
-			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
-		}
-		bands, ok := n.bands(r.link.calls.Size().Largest())
-		if !ok {
+		bands, fits := n.bands(r.link.calls.Size().Largest())
+		if !ok || !fits {
 			return 0, fmt.Errorf("fixedwindow: %q is not a target", t)
 		}
 		c := &cleaning{records: records{&bands, bothSlots([]byte(t))}}

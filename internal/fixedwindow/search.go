@@ -59,7 +59,8 @@ type lookups struct {
 
 // search looks both slots up again and again, and executes what decide returns, until that is Done.
 func (s *slots) search(ctx context.Context, decide func(*lookups) (slot.Action, error)) error {
-	f := lookups{first: s.next()}
+	k := s.current()
+	f := lookups{first: k.Slot.Other()} // which is opened next, as far as is known
 	for range maxLookups {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return err
@@ -92,13 +93,8 @@ func (s *slots) lookUp(ctx context.Context, f *lookups) error {
 		if c != f.conn {
 			f.conn, f.history = c, slot.History{}
 		}
-		cl := s.newCall()
-		s.records.addLookup(cl, f.first)
-		l := slot.Lookup{First: f.first, Sent: time.Now()}
-		if _, err = s.link.do(ctx, c, cl); err == nil {
-			l.Received = time.Now()
-			l.Slots = s.records.lookedUp(f.first, cl.Responses)
-			s.backend.Calls.Put(cl)
+		l, err := s.look(ctx, c, f.first)
+		if err == nil {
 			f.history = s.bands.Extend(f.history, l)
 			return nil
 		}
@@ -169,14 +165,6 @@ func (s *slots) createAt() time.Time {
 	return s.failedAt.Add(min(minPause<<min(s.failed-2, 10), maxPause))
 }
 
-// next returns the slot that is opened next, as far as is known.
-func (s *slots) next() slot.ID {
-	if k := s.current(); k.id != 0 {
-		return k.Slot.Other()
-	}
-	return slot.A
-}
-
 // learnLive makes the window that the last lookup shows the known one, or returns false if there is none.
 func (s *slots) learnLive(f *lookups) bool {
 	l := f.history.Last
@@ -200,7 +188,7 @@ func (s *slots) step(ctx context.Context, f *lookups, a slot.Action) error {
 	}
 	o, _, err := s.act(ctx, f.conn, a, 0)
 	if err == nil && a.Kind == slot.Claim {
-		if next, ok := s.bands.Claimed(f.history, a, o.claimed, o.shown, o.at.from); ok {
+		if next, ok := s.bands.Claimed(f.history, a, o.added, o.shown, o.at.from); ok {
 			_, _, err = s.act(ctx, f.conn, next, 0)
 		}
 	}

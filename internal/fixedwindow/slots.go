@@ -57,6 +57,20 @@ func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, 
 	return at, sent, err
 }
 
+// look reads both slots once, on a connection as ask does.
+func (s *slots) look(ctx context.Context, c *conn.Conn, first slot.ID) (l slot.Lookup, err error) {
+	cl := s.newCall()
+	cl.SingleRead = c == nil // no later lookup decides
+	s.records.addLookup(cl, first)
+	at, _, err := s.ask(ctx, c, cl)
+	if err != nil {
+		return l, err
+	}
+	l = slot.Lookup{First: first, Sent: at.from, Received: at.to, Slots: s.records.lookedUp(first, cl.Responses)}
+	s.backend.Calls.Put(cl)
+	return l, nil
+}
+
 // read reads a slot, on a connection as ask does, and learns its window. It returns false if that is not open any more.
 func (s *slots) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, live bool, err error) {
 	cl := s.newCall()

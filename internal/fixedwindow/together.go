@@ -66,26 +66,17 @@ func release(takes []take) {
 	}
 }
 
-// ofLink returns how many of the takes have the link of the first one.
-func ofLink(takes []take) int {
-	n := 1
-	for n < len(takes) && takes[n].slots.link == takes[0].slots.link {
-		n++
-	}
-	return n
-}
-
 // countTogether makes the takes, whose queues are held, and releases them.
 func (b *Backend) countTogether(ctx context.Context, takes []take) (granted, sent bool, err error) {
-	for begun := 0; begun < len(takes); {
-		part := takes[begun:]
-		part = part[:ofLink(part)]
-		fit, sent, err := b.countOn(ctx, part)
+	for begun, end := 0, 0; begun < len(takes); begun = end {
+		for end < len(takes) && takes[end].slots.link == takes[begun].slots.link {
+			end++
+		}
+		fit, sent, err := b.countOn(ctx, takes[begun:end])
 		if !fit || err != nil {
 			b.giveBackHeld(ctx, takes)
 			return false, sent || err != nil && begun > 0, err
 		}
-		begun += len(part)
 	}
 	release(takes)
 	return true, false, nil
@@ -119,7 +110,7 @@ func (b *Backend) countOn(ctx context.Context, part []take) (fit, sent bool, err
 		s := part[i].slots
 		k := s.current()
 		actions[i] = s.bands.Join(k.Slot, k.Until)
-		s.records.addJoin(cl, actions[i], part[i].N)
+		s.records.addAction(cl, actions[i], part[i].N)
 		cl.MostTTL = max(cl.MostTTL, s.bands.Top)
 	}
 	at, sent, err := first.ask(ctx, c, cl)

@@ -56,12 +56,22 @@ func (b *Backoff) Wait(ctx context.Context, err error) error {
 
 // Sleep waits for d. It returns ctx's error if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	return SleepUntil(ctx, time.Now().Add(d), nil)
+}
+
+// SleepUntil waits until a time, if that is not zero, or until wake is closed or has an element. It returns ctx's error
+// if ctx has ended.
+func SleepUntil(ctx context.Context, t time.Time, wake <-chan struct{}) error {
+	var due <-chan time.Time
+	if !t.IsZero() {
+		timer := time.NewTimer(time.Until(t))
+		defer timer.Stop()
+		due = timer.C
 	}
+	select {
+	case <-due:
+	case <-wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }

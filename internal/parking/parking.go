@@ -106,11 +106,10 @@ func (s *Tracker) May() bool { return s.mode != Never }
 
 // Want makes the client park the server from now on. It returns false if the mode is Never.
 func (s *Tracker) Want() bool {
-	if s.mode == Never {
-		return false
+	if s.May() {
+		s.wanted.Store(true)
 	}
-	s.wanted.Store(true)
-	return true
+	return s.May()
 }
 
 // Keep makes the client keep the server parked from the moment on at which anybody parks it,
@@ -134,12 +133,15 @@ func (s *Tracker) Appends() bool {
 
 // Learn is called with the success of an Update.
 func (s *Tracker) Learn(parked bool) {
-	s.setParked(parked)
 	if parked {
+		s.failed.Store(false)
 		s.foreign.Store(false)
 		if s.kept.Load() {
 			s.Want()
 		}
+	}
+	if s.parked.Swap(parked) != parked && s.changed != nil {
+		s.changed(parked, nil)
 	}
 }
 
@@ -151,7 +153,7 @@ func Parks(r conn.Response) bool { return r.OK && r.TTL.Unit == unit && r.Quota 
 // returns an error if send does, or if the server is not parked though that is wanted.
 func (s *Tracker) KeepParked(r conn.Response, send func(insert bool) (bool, error)) error {
 	if r.OK && !Parks(r) {
-		s.setParked(false)
+		s.Learn(false)
 		s.foreign.Store(true)
 		return s.refused(ErrForeign)
 	}
@@ -180,15 +182,6 @@ func (s *Tracker) KeepParked(r conn.Response, send func(insert bool) (bool, erro
 		return s.refused(ErrNotParked)
 	}
 	return nil
-}
-
-func (s *Tracker) setParked(parked bool) {
-	if parked {
-		s.failed.Store(false)
-	}
-	if s.parked.Swap(parked) != parked && s.changed != nil {
-		s.changed(parked, nil)
-	}
 }
 
 // refused returns err if the server is wanted to be parked.

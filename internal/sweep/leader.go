@@ -71,11 +71,8 @@ func (s *Sweeper) readTerm(ctx context.Context) (term, error) {
 	if parked.TTL.Amount > 0 && parking.Parks(parked) && !s.o.Server.Parked() {
 		s.o.Server.Park(ctx)
 	}
-	if !record.OK {
-		return term{age: longestInterval}, nil
-	}
 	if !s.isTerm(record) {
-		return term{foreign: true, age: longestInterval}, nil
+		return term{foreign: record.OK, age: longestInterval}, nil
 	}
 	age := s.termTTL().Amount - record.TTL.Amount
 	return term{exists: true, number: record.Quota, age: time.Duration(age) * time.Second}, nil

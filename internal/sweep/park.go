@@ -103,6 +103,3 @@ func (l infoAndList) AppendBinary(dst []byte) ([]byte, error) {
 	}
 	return l.List.AppendBinary(dst)
 }
-
-// onlyOurs reports whether a sweep that is complete has shown that all records of the server are ours.
-func (e *evidence) onlyOurs() bool { return e.wanted && e.records == e.ours }

@@ -21,10 +21,6 @@ type removals struct {
 	err     error      // the first
 }
 
-func newRemovals(r Remove) *removals {
-	return &removals{remove: r, permits: make(chan struct{}, maxRemovals), given: make(map[string]struct{})}
-}
-
 // start has the records removed of those targets that this sweep has not removed
 // already. It waits while too many calls run.
 func (r *removals) start(ctx context.Context, targets []string) {

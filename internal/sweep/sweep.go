@@ -188,25 +188,13 @@ func (s *Sweeper) Run(ctx context.Context) {
 	if !led && !pause(ctx, spread(startDelay)) {
 		return
 	}
-	for s.sleep(ctx, wait) {
+	for outage.SleepUntil(ctx, time.Now().Add(wait), s.wake) == nil {
 		wait = s.step(ctx)
 	}
 }
 
 // pause waits for a time. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool { return outage.Sleep(ctx, d) == nil }
-
-// sleep waits for a time, or until Need is called. It returns false if ctx has ended.
-func (s *Sweeper) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.wake:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}
 
 // step sweeps if the last sweep of the fleet is long enough ago. It returns how long to wait for
 // the next step.
@@ -283,12 +271,14 @@ func (s *Sweeper) sweep(ctx context.Context, deadline time.Time, leads bool) (Re
 	r.evidence.wanted = leads && s.o.Server.MayPark() && !s.o.Server.Parked()
 	start := time.Now()
 	names, err := s.list(ctx, &r)
-	removals := newRemovals(s.o.Remove)
+	removals := &removals{
+		remove: s.o.Remove, permits: make(chan struct{}, maxRemovals), given: make(map[string]struct{}),
+	}
 	if cleanErr := s.clean(ctx, names, deadline, removals, &r); err == nil {
 		err = cleanErr
 	}
 	if err == nil && leads {
-		if r.evidence.onlyOurs() {
+		if r.evidence.wanted && r.evidence.records == r.evidence.ours {
 			s.o.Server.Park(ctx) // if it fails, the next sweep tries again
 		}
 		s.decide()
