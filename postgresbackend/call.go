@@ -118,12 +118,6 @@ func (r *row) load(state []byte, version int64, t algorithm.Time) {
 	r.changed = r.rule.Restart(&r.record, t)
 }
 
-// ends returns when nothing counts any more, in nanoseconds since 1970.
-func (r *row) ends(t algorithm.Time) int64 {
-	left := max(r.rule.Left(&r.record, t), 0)
-	return t.Now + min(int64(left), math.MaxInt64-max(t.Now, 0))
-}
-
 // idColumns returns the ids of some rows as columns of the table.
 func idColumns(rows []*row) []any {
 	var keys, lims [][]byte
@@ -140,7 +134,8 @@ func columns(rows []*row, t algorithm.Time) []any {
 	var states [][]byte
 	for _, r := range rows {
 		r.version = 1 + rand.Int64N(1<<62)
-		ends = append(ends, r.ends(t))
+		left := int64(max(r.rule.Left(&r.record, t), 0))
+		ends = append(ends, t.Now+min(left, math.MaxInt64-max(t.Now, 0)))
 		versions = append(versions, r.version)
 		before = append(before, r.before)
 		states = append(states, r.record.AppendBinary([]byte{}))

@@ -49,8 +49,8 @@
 //  4. call.go: to be applied, a call changes the records of its rows, by package internal/algorithm. That sets its
 //     windows, and marks the rows that have to be written.
 //  5. table.go: the statements of the round trips, and the table. It deletes rows that are over.
-//  6. server.go: what both round trips and all others have in common: a connection, another one if that was lost before
-//     anything was done, a time limit, and what an error of the server means.
+//  6. server.go: what both round trips and all others have in common: a connection, another attempt if nothing was
+//     done, a time limit, and what an error of the server means.
 //
 // Apart from that, open.go reads URLs, and list.go lists what is counted.
 //

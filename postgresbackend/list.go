@@ -12,9 +12,6 @@ import (
 	"github.com/throttr-go/throttr/window"
 )
 
-// lastKey is after all keys that are stored.
-var lastKey = bytes.Repeat([]byte{0xff}, longestKey+2)
-
 // List implements [window.Backend]. It reads 256 rows at a time, in the order of their keys. The error of a row that
 // can't be read follows the others.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
@@ -22,7 +19,13 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 		var key []byte // of the row with the error
 		var failed error
 		for spans := spansOf(keys); len(spans) > 0; {
-			page, err := b.page(ctx, spans[0])
+			var page []found
+			s := &spans[0]
+			err := b.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+				rows, _ := conn.Query(ctx, b.sql(listSQL), s.key, s.lim, s.last, int64(maxRows))
+				page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[found])
+				return err
+			})
 			if err != nil {
 				key, failed = nil, err
 				break
@@ -35,8 +38,8 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 					_ = b.after("list", "", nil)
 					return
 				}
-				spans[0].key = f.Key
-				spans[0].lim = f.Lim
+				s.key = f.Key
+				s.lim = f.Lim
 			}
 			if len(page) < maxRows {
 				spans = spans[1:]
@@ -51,10 +54,10 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 // span is the rows after a key and lim, up to the last key.
 type span struct{ key, lim, last []byte }
 
-// spansOf returns the rows of some keys, or of all.
+// spansOf returns the rows of some keys, or those of all: no key that is stored has as many bytes as the last one.
 func spansOf(keys []string) (spans []span) {
 	if len(keys) == 0 {
-		return []span{{key: []byte{}, lim: []byte{}, last: lastKey}}
+		return []span{{key: []byte{}, lim: []byte{}, last: bytes.Repeat([]byte{0xff}, longestKey+2)}}
 	}
 	for _, key := range keys {
 		stored := []byte(storedKey(key))
@@ -67,16 +70,6 @@ func spansOf(keys []string) (spans []span) {
 type found struct {
 	Key, Lim, State []byte
 	Micros          int64
-}
-
-// page reads the first rows of a span, at most maxRows.
-func (b *Backend) page(ctx context.Context, s span) (page []found, err error) {
-	err = b.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, _ := conn.Query(ctx, b.sql(listSQL), s.key, s.lim, s.last, int64(maxRows))
-		page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[found])
-		return err
-	})
-	return page, err
 }
 
 // listed describes what is counted.

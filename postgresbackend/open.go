@@ -23,7 +23,7 @@ func init() {
 // defaultConns is how many connections a process has by default: one for each lane.
 const defaultConns = 2
 
-// open opens the backend of a URL. Unless it is lazy, it makes the table if that is missing.
+// open opens the backend of a URL. It makes the table if that is missing: if it is lazy, as soon as the server responds.
 func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	parsed, err := parseURL(text)
 	if err != nil {
@@ -36,7 +36,11 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	b := New(pool, func(o *options) { *o = parsed.options })
 	b.owned = true
 	if parsed.lazy {
-		go b.prepareUntilDone()
+		go func() { // until the table is there
+			pause := outage.NewBackoff(100*time.Millisecond, 5*time.Second)
+			for b.prepare(b.life) != nil && pause.Wait(b.life, nil) == nil {
+			}
+		}()
 		return b, nil
 	}
 	if err := b.prepare(ctx); err != nil {
@@ -44,13 +48,6 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 		return nil, &api.CallError{Package: "postgresbackend", Call: "open", Err: err}
 	}
 	return b, nil
-}
-
-// prepareUntilDone makes the table if it is missing, as soon as the server responds.
-func (b *Backend) prepareUntilDone() {
-	pause := outage.NewBackoff(100*time.Millisecond, 5*time.Second)
-	for b.prepare(b.life) != nil && pause.Wait(b.life, nil) == nil {
-	}
 }
 
 // configError returns an error that matches [window.ErrConfig].

@@ -2,7 +2,6 @@ package postgresbackend
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
 	"net"
 	"strconv"
@@ -136,35 +135,25 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 		numbers = append(numbers, int64(scale))
 	}
-	for range maxAttempts {
-		n, err = b.delete(ctx, storedKey(key), numbers)
-		if !errors.Is(err, errConflict) {
-			break
+	err = b.send(ctx, func(all *pgx.Batch) {
+		all.Queue(beginSQL)
+		if b.durability == Async {
+			all.Queue(asyncSQL)
 		}
-	}
-	return n, b.after("delete", key, err)
-}
-
-// delete ends the windows of a key as it is stored, and returns how many there were.
-func (b *Backend) delete(ctx context.Context, key string, scales []int64) (n int, err error) {
-	var all pgx.Batch
-	all.Queue(beginSQL)
-	if b.durability == Async {
-		all.Queue(asyncSQL)
-	}
-	all.Queue(b.sql(deleteSQL), []byte(key), scales).Query(func(rows pgx.Rows) error {
-		var ends, micros int64
-		_, err := pgx.ForEachRow(rows, []any{&ends, &micros}, func() error {
-			if ends > b.timeOf(micros).Now {
-				n++
-			}
-			return nil
+		all.Queue(b.sql(deleteSQL), []byte(storedKey(key)), numbers).Query(func(rows pgx.Rows) error {
+			n = 0 // of an attempt before
+			var ends, micros int64
+			_, err := pgx.ForEachRow(rows, []any{&ends, &micros}, func() error {
+				if ends > b.timeOf(micros).Now {
+					n++
+				}
+				return nil
+			})
+			return err
 		})
-		return err
+		all.Queue(commitSQL)
 	})
-	all.Queue(commitSQL)
-	err = b.send(ctx, &all)
-	return n, err
+	return n, b.after("delete", key, err)
 }
 
 // TakeAll implements [window.Backend] in one transaction. Takes of one count lock nothing.

@@ -25,7 +25,7 @@ const (
 	// maxRows is how many rows a request has, unless a single call has more.
 	maxRows = 256
 	// maxAttempts is how often a call is made until it locks its row, and how often while it does, if it has conflicts. It
-	// is also how often a request is made if nothing was done.
+	// is also how often a request is made that has failed, if nothing was done.
 	maxAttempts = 3
 )
 
@@ -41,8 +41,11 @@ func (b *Backend) newLane(locks bool) *lane {
 	return batch.New(batch.Options[id, call]{
 		Send: func(ctx context.Context, entries [][]*batched) {
 			calls := slices.Concat(entries...)
-			q := request{backend: b, calls: calls, rows: rowsOf(calls), locks: locks}
-			q.finish(b.withConn(ctx, q.perform))
+			q := request{Backend: b, calls: calls, rows: rowsOf(calls), locks: locks}
+			err := b.withConn(ctx, q.perform)
+			for _, c := range calls {
+				c.Value.err = cmp.Or(err, c.Value.rowError())
+			}
 		},
 		Key:     func(c *call) (id, bool) { return c.parts[0].id, len(c.parts) == 1 },
 		Size:    func(c *call) int { return len(c.parts) },
@@ -70,10 +73,8 @@ func (b *Backend) submit(ctx context.Context, made call) error {
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
 		case err == bounded.Err():
-			return fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout)
+			return cmp.Or(ctx.Err(), fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout))
 		case !errors.Is(err, errConflict) || attempt == 2*maxAttempts:
 			return err
 		case attempt == maxAttempts:
@@ -84,10 +85,10 @@ func (b *Backend) submit(ctx context.Context, made call) error {
 
 // request is calls that share two round trips: one reads their rows, and the other writes those that they change.
 type request struct {
-	backend *Backend
-	calls   []*batched
-	rows    []*row // of all calls, in the order of their ids
-	locks   bool   // the rows are locked between the round trips
+	*Backend
+	calls []*batched
+	rows  []*row // of all calls, in the order of their ids
+	locks bool   // the rows are locked between the round trips
 }
 
 // perform makes the request. If its connection is lost in the second round trip, it is unknown whether the server has
@@ -108,29 +109,21 @@ func (q *request) perform(ctx context.Context, conn *pgxpool.Conn) error {
 	return q.write(ctx, conn, now)
 }
 
-// finish tells the calls how the request has ended.
-func (q *request) finish(err error) {
-	for _, c := range q.calls {
-		c.Value.err = cmp.Or(err, c.Value.rowError())
-	}
-}
-
 // read makes the first round trip. It loads the rows, and returns the time.
 func (q *request) read(ctx context.Context, conn *pgxpool.Conn) (t algorithm.Time, err error) {
-	b := q.backend
 	ids := idColumns(q.rows)
 	var all pgx.Batch
 	if q.locks {
 		all.Queue(beginSQL)
 		all.Queue(boundSQL)
-		all.Queue(b.sql(lockSQL), ids...)
+		all.Queue(q.sql(lockSQL), ids...)
 	}
-	all.Queue(b.sql(readSQL), ids...).Query(func(rows pgx.Rows) error {
+	all.Queue(q.sql(readSQL), ids...).Query(func(rows pgx.Rows) error {
 		var state []byte
 		var version, micros int64
 		at := 0
 		_, err := pgx.ForEachRow(rows, []any{(*pgtype.DriverBytes)(&state), &version, &micros}, func() error {
-			t = b.timeOf(micros)
+			t = q.timeOf(micros)
 			q.rows[at].load(state, version, t)
 			at++
 			return nil
@@ -152,14 +145,13 @@ func (b *Backend) timeOf(micros int64) algorithm.Time {
 // write makes the second round trip, if it is needed. It writes the rows that the calls have changed, and finds those
 // with a conflict.
 func (q *request) write(ctx context.Context, conn *pgxpool.Conn, t algorithm.Time) error {
-	b := q.backend
 	changed := slices.DeleteFunc(slices.Clone(q.rows), func(r *row) bool { return !r.changed })
 	var all pgx.Batch
 	if len(changed) > 0 {
-		if b.durability == Async {
+		if q.durability == Async {
 			all.Queue(asyncSQL)
 		}
-		all.Queue(b.sql(writeSQL), columns(changed, t)...).Query(func(written pgx.Rows) error {
+		all.Queue(q.sql(writeSQL), columns(changed, t)...).Query(func(written pgx.Rows) error {
 			versions, err := pgx.CollectRows(written, pgx.RowTo[int64])
 			for _, r := range changed {
 				if !slices.Contains(versions, r.version) {

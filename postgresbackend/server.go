@@ -15,8 +15,8 @@ import (
 )
 
 // withConn calls f with a connection of the pool, and with a ctx that ends after the timeout, and when the backend is
-// closed. It does so again with another connection while nothing was done. It returns the error of ctx if that has
-// ended, and otherwise that of f as one of a backend.
+// closed. It does so again, with another connection, while nothing was done, and while the server ends what others get
+// in the way of. It returns the error of ctx if that has ended, and otherwise that of f as one of a backend.
 //
 // A panic is an error, too: functions of the program that pgx calls may run on the goroutine of a lane, where nobody
 // could recover, and other calls wait for the request. The methods of the pool would keep their connection then. If
@@ -34,15 +34,15 @@ func (b *Backend) withConn(ctx context.Context, f func(ctx context.Context, conn
 		}
 	}()
 	for range maxAttempts {
-		err = b.attempt(bounded, f)
-		if !errors.Is(err, errNothingDone) {
+		err = b.storeError(b.attempt(bounded, f))
+		if !errors.Is(err, errNothingDone) && !errors.Is(err, errConflict) {
 			break
 		}
 	}
 	if err != nil && ctx.Err() != nil && b.life.Err() == nil {
 		return ctx.Err()
 	}
-	return b.storeError(err)
+	return err
 }
 
 // attempt calls f with a connection of the pool.
@@ -59,9 +59,14 @@ func (b *Backend) attempt(ctx context.Context, f func(ctx context.Context, conn 
 	return err
 }
 
-// send makes a round trip that is no request of calls.
-func (b *Backend) send(ctx context.Context, all *pgx.Batch) error {
-	return b.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { return conn.SendBatch(ctx, all).Close() })
+// send makes a round trip that is no request of calls. Each attempt has a batch of its own: pgx keeps in it what it has
+// prepared on a connection.
+func (b *Backend) send(ctx context.Context, queue func(all *pgx.Batch)) error {
+	return b.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		var all pgx.Batch
+		queue(&all)
+		return conn.SendBatch(ctx, &all).Close()
+	})
 }
 
 // The codes of replies that mean more than that the server is away.

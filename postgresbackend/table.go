@@ -87,9 +87,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 		return err
 	}
 	schema := Schema(func(o *options) { *o = b.options })
-	var all pgx.Batch
-	all.Queue(schema)
-	failed := b.send(ctx, &all)
+	failed := b.send(ctx, func(all *pgx.Batch) { all.Queue(schema) })
 	err = b.ping(ctx)
 	if failed != nil && hasCode(err, undefinedTable) { // otherwise, another process may have made it
 		return fmt.Errorf("the table %s is missing, and can't be made: %w: have this run:\n%s", b.table, failed, schema)
@@ -99,11 +97,11 @@ func (b *Backend) prepare(ctx context.Context) error {
 
 // ping makes a request that changes nothing, and needs all permissions.
 func (b *Backend) ping(ctx context.Context) error {
-	var all pgx.Batch
-	all.Queue(b.sql(readSQL), [][]byte{}, [][]byte{})
-	all.Queue(b.sql(writeSQL), [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
-	all.Queue(b.sql(sweepSQL), "(0,0)", "(0,0)")
-	return b.send(ctx, &all)
+	return b.send(ctx, func(all *pgx.Batch) {
+		all.Queue(b.sql(readSQL), [][]byte{}, [][]byte{})
+		all.Queue(b.sql(writeSQL), [][]byte{}, [][]byte{}, []int64{}, []int64{}, []int64{}, [][]byte{})
+		all.Queue(b.sql(sweepSQL), "(0,0)", "(0,0)")
+	})
 }
 
 const (
@@ -146,11 +144,11 @@ func (b *Backend) sweep(ctx context.Context) error {
 		return conn.QueryRow(ctx, b.sql(dueToSweepSQL), b.table).Scan(&pages) // pgx.ErrNoRows if it is not due
 	})
 	for from := int64(0); from < pages && err == nil; from += sweepPages {
-		var all pgx.Batch
-		all.Queue(beginSQL)
-		all.Queue(b.sql(sweepSQL), fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+sweepPages))
-		all.Queue(commitSQL)
-		err = b.send(ctx, &all)
+		err = b.send(ctx, func(all *pgx.Batch) {
+			all.Queue(beginSQL)
+			all.Queue(b.sql(sweepSQL), fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+sweepPages))
+			all.Queue(commitSQL)
+		})
 	}
 	return err
 }
