@@ -131,8 +131,11 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// serverCPU returns the processor time of the Redis.
+// serverCPU returns the processor time of the Redis or the PostgreSQL.
 func serverCPU(b *testing.B) (sum time.Duration) {
+	if postgres != nil {
+		return postgresCPU()
+	}
 	if server == nil {
 		return 0
 	}

@@ -122,11 +122,19 @@ func (s *Postgres) Thaw() { s.signal(syscall.SIGCONT) }
 
 // signal signals all processes of the server, the first one first: it can't start others then.
 func (s *Postgres) signal(sig syscall.Signal) {
+	for _, pid := range s.Processes() {
+		syscall.Kill(pid, sig)
+	}
+}
+
+// Processes returns the ids of all processes of the server. The first one has started the others.
+func (s *Postgres) Processes() (pids []int) {
 	first, _, _ := strings.Cut(read(filepath.Join(s.Data, "postmaster.pid")), "\n")
 	for _, process := range append([]string{first},
 		strings.Fields(read("/proc/"+first+"/task/"+first+"/children"))...) {
 		if pid, err := strconv.Atoi(process); err == nil {
-			syscall.Kill(pid, sig)
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
