@@ -67,7 +67,8 @@ func TestRowsAreDeletedWhileKeysReturn(t *testing.T) {
 	const grace = 500 * time.Millisecond // longer than a request takes
 	s := testkit.StartPostgres(t)
 	pool := connect(t, s)
-	opts := newTable(t, pool, postgresbackend.WithClock(func() time.Time { return time.Now().Add(-time.Minute + grace) }))
+	opts := newTable(t, pool, postgresbackend.Patient,
+		postgresbackend.WithClock(func() time.Time { return time.Now().Add(-time.Minute + grace) }))
 	b := postgresbackend.New(pool, opts...)
 	other := postgresbackend.New(connect(t, s), opts...)
 	limit := window.Limit{Max: 3, Scale: 20 * time.Millisecond, Algorithm: window.FixedWindow}

@@ -45,10 +45,11 @@ type options struct {
 	durability Durability
 	maxQueued  int              // 0: DefaultMaxQueued
 	now        func() time.Time // nil: the time of the server
+	timeout    time.Duration    // of a call, and of a request
 }
 
 func newOptions(function string, opts []Option) options {
-	o := options{table: pgx.Identifier{DefaultTable}.Sanitize(), durability: Async}
+	o := options{table: pgx.Identifier{DefaultTable}.Sanitize(), durability: Async, timeout: timeout}
 	api.Apply("postgresbackend: "+function, &o, opts)
 	return o
 }

@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			backendtest.Run(t, func(t *testing.T) backendtest.Subject {
 				s, clock := subject, backendtest.NewClock()
-				opts := newTable(t, one, postgresbackend.WithClock(clock.Now))
+				opts := newTable(t, one, postgresbackend.WithClock(clock.Now), postgresbackend.Patient)
 				s.Clock = clock
 				s.Backend = postgresbackend.New(one, opts...)
 				s.Second = postgresbackend.New(other, opts...)

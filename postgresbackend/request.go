@@ -58,7 +58,7 @@ func (b *Backend) newLane(locks bool) *lane {
 // locks to find a conflict. It returns when the timeout is over, however often the call is queued until then.
 func (b *Backend) submit(ctx context.Context, made call) error {
 	c := &batched{Value: made}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	lockUntil := &b.lockUntil[maphash.String(b.seed, made.parts[0].key)%uint64(len(b.lockUntil))]
 	for attempt := 1; ; attempt++ {
@@ -74,7 +74,7 @@ func (b *Backend) submit(ctx context.Context, made call) error {
 		case err == nil:
 			return nil
 		case err == bounded.Err():
-			return cmp.Or(ctx.Err(), fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, timeout))
+			return cmp.Or(ctx.Err(), fmt.Errorf("%w: no answer within %v", window.ErrUnavailable, b.timeout))
 		case !errors.Is(err, errConflict) || attempt == 2*maxAttempts:
 			return err
 		case attempt == maxAttempts:

@@ -25,7 +25,7 @@ func (b *Backend) withConn(ctx context.Context, f func(ctx context.Context, conn
 	if b.life.Err() != nil { // AfterFunc may run its function too late for f
 		return window.ErrClosed
 	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
 	defer func() {
