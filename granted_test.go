@@ -47,7 +47,7 @@ func (v verdict) GiveBack(context.Context, string, throttr.Limit, uint64, int64)
 // verdicts are backends whose windows do not agree with what they decide. Limits are 10.
 func verdicts() (all []verdict) {
 	for _, w := range []window.Window{
-		{}, {RetryAfter: time.Second}, {Count: 10, Left: time.Minute}, {Count: 11, Left: time.Minute},
+		{}, {Refused: true}, {RetryAfter: time.Second}, {Count: 10, Left: time.Minute}, {Count: 11, Left: time.Minute},
 		{Count: 1, Left: time.Minute, RetryAfter: time.Second, Refused: true}, {Count: 1 << 60, Left: time.Minute, Refused: true},
 	} {
 		w.ID = 1
