@@ -63,8 +63,10 @@ func TestAConnectionThatIsReadyDuringCloseIsDestroyed(t *testing.T) {
 func TestNoConnectionIsServedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
+		opened, err := p.open(t.Context(), false)
+		require.NoError(t, err)
 		p.Close()
-		_, err := p.connect(t.Context(), conn.Options{Abort: true})
+		_, err = p.serve(opened, conn.Options{Abort: true, Calls: p.o.Calls, Counters: &p.counters})
 		require.ErrorIs(t, err, window.ErrClosed)
 		synctest.Wait()
 		require.Zero(t, srv.Conns())
