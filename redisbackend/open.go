@@ -76,15 +76,9 @@ func open(ctx context.Context, text string) (window.BackendCloser, error) {
 	return o, nil
 }
 
-// The pauses between attempts to connect.
-const (
-	shortestPause = 50 * time.Millisecond
-	longestPause  = 400 * time.Millisecond
-)
-
 // connect makes attempts, after pauses, until one succeeds, or Close.
 func (a *adapter) connect() {
-	pause := outage.NewBackoff(shortestPause, longestPause)
+	pause := outage.NewBackoff(50*time.Millisecond, 400*time.Millisecond)
 	for pause.Wait(a.ctx, nil) == nil && a.attempt() != nil {
 	}
 }

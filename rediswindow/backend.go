@@ -29,8 +29,7 @@ type Backend struct {
 
 	topology atomic.Pointer[topology] // nil: not known yet
 	asked    atomic.Int64             // when it was last asked for, in nanoseconds
-	learning sync.Mutex               // guards nodes
-	nodes    map[string]*node         // of a cluster, by name: all that were ever known
+	nodes    sync.Map                 // of a cluster, by name: all that were ever known
 }
 
 var _ window.BackendCloser = (*Backend)(nil)
@@ -42,7 +41,9 @@ func New(client Client, opts ...Option) *Backend {
 	if client == nil {
 		panic("rediswindow: New: client is nil")
 	}
-	b := &Backend{options: newOptions(opts), client: client, wakes: newWakes(client), nodes: map[string]*node{}}
+	b := &Backend{client: client, wakes: newWakes(client)}
+	b.options = options{prefix: DefaultPrefix, maxLog: DefaultMaxLog, maxQueued: DefaultMaxQueued}
+	api.Apply("rediswindow: New", &b.options, opts)
 	b.single = b.newNode("")
 	return b
 }
@@ -174,10 +175,10 @@ func (b *Backend) after(method, key string, err error) error {
 	return failed(method, key, err)
 }
 
-// failed returns the error of a method for a key, or nil.
+// failed returns the error of a method for a key, or nil. One that names them already is returned as it is.
 func failed(method, key string, err error) error {
-	if err == nil {
-		return nil
+	if named, ok := err.(*api.CallError); err == nil || ok && named.Package == "rediswindow" {
+		return err
 	}
 	return &api.CallError{Package: "rediswindow", Call: method, Key: key, Err: err}
 }

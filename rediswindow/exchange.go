@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/throttr-go/throttr/internal/redisclient"
 	"github.com/throttr-go/throttr/window"
@@ -77,13 +76,8 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 	keys := append(append(make([]string, 0, 1+len(names)), b.birthName(claims[0].Key, cluster)), names...)
 	args := append(make([]string, 0, 3+2*len(claims)), b.time(), b.prefix+"wake:", b.wakes.id)
 	for i := range claims {
-		c := &claims[i]
-		if c.Process == "" {
-			args = append(args, "", "")
-			continue
-		}
 		var text [256]byte
-		args = append(args, "p"+c.Process, string(appendClaim(text[:0], c)))
+		args = append(args, claims[i].Process, string(appendClaim(text[:0], &claims[i])))
 	}
 	response, err := b.evalAlone(ctx, exchangeScript, keys, args...)
 	if err != nil {
@@ -95,38 +89,32 @@ func (b *Backend) exchangeTogether(ctx context.Context, claims []window.Claim, n
 // appendClaim appends a claim.
 func appendClaim(b []byte, c *window.Claim) []byte {
 	for _, f := range [...]float64{float64(c.Seq), float64(c.Lease.Microseconds()), float64(c.Held),
-		float64(c.HeldMax), number(c.Strict)} {
+		float64(c.HeldMax), number[c.Strict]} {
 		b = appendFloat(b, f)
 	}
 	for _, w := range c.Wants {
 		b = appendFloat(appendFloat(b, float64(w.N)), float64(w.Max))
-		b = appendFloat(b, number(w.Wait))
+		b = appendFloat(b, number[w.Wait])
 	}
 	return b
 }
 
-// number returns 1 for true.
-func number(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+// number has what the script gets for a condition.
+var number = map[bool]float64{true: 1}
 
 // What the script says of a claim. See there for the response.
 const (
 	claimLate = 1 + iota
 	claimLost
 	claimFailed
-	claimAsks
 	claimForgotten
 )
 
 // readPlaces reads the answers to claims.
 func readPlaces(response string, claims []window.Claim, places []window.Places) error {
-	numbers := 2
+	numbers := 1
 	for i := range claims {
-		numbers += 4 + len(claims[i].Wants)
+		numbers += 5 + len(claims[i].Wants)
 	}
 	if len(response) != 8*numbers {
 		return fmt.Errorf("script returned %q", response)
@@ -136,28 +124,20 @@ func readPlaces(response string, claims []window.Claim, places []window.Places) 
 		response = response[8:]
 		return f
 	}
-	now, birth := next(), next()
+	birth := uint64(next())
 	for i := range claims {
-		c, said := &claims[i], next()
+		said := next()
 		p := window.Places{
-			Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: uint64(birth),
-			Used: uint64(next()), Waiting: uint64(next()),
+			Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: birth,
+			Used: uint64(next()), Waiting: uint64(next()), Next: micros(next()), Grace: micros(next()),
 		}
-		first := next()
-		for w := range c.Wants {
+		for w := range claims[i].Wants {
 			if token := next(); token > 0 {
 				if p.Tokens == nil {
-					p.Tokens = make([]uint64, len(c.Wants))
+					p.Tokens = make([]uint64, len(claims[i].Wants))
 				}
 				p.Tokens[w] = uint64(token)
 			}
-		}
-		made := said != claimLate && said != claimAsks
-		if made && p.Used > 0 {
-			p.Next = time.Duration(first-now) * time.Microsecond
-		}
-		if made && c.Strict {
-			p.Grace = max(0, time.Duration(birth+float64(c.Lease.Microseconds())-now)*time.Microsecond)
 		}
 		if said == claimFailed {
 			p.Err = errAlone

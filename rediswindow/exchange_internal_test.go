@@ -99,7 +99,7 @@ func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
 		{},
 	}
 	var response []byte
-	for _, f := range []float64{3e6, 1e6, 0, 4, 2, 3.5e6, 9, 0, 0, claimLate, 7, 0, 0, claimAsks, 8, 1, 0} {
+	for _, f := range []float64{1e6, 0, 4, 2, 5e5, 0, 9, 0, 0, claimLate, 7, 0, 0, 0, 0, 8, 1, 0, 0} {
 		response = appendFloat(response, f)
 	}
 	places := make([]window.Places, 3)

@@ -19,7 +19,16 @@ import (
 // requests: what it has, and then the windows.
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	read := func(name string) ([]window.Listed, error) { return b.listHash(ctx, name) }
-	return list(b, "list", b.names(ctx, keys), read)
+	if len(keys) == 0 {
+		return list(b, "list", b.client.Scan(ctx, glob.Replace(b.prefix)+"{[kh]:*}"+version), read)
+	}
+	return list(b, "list", func(yield func(string, error) bool) {
+		for _, key := range keys {
+			if !yield(b.nameOf(key), nil) {
+				return
+			}
+		}
+	}, read)
 }
 
 // list returns what read finds in hashes, one after the other. What is damaged is passed over.
@@ -50,20 +59,6 @@ func list[T any](b *Backend, call string, names iter.Seq2[string, error],
 		}
 		if err := b.after(call, "", err); err != nil {
 			yield(*new(T), err)
-		}
-	}
-}
-
-// names returns the names of the hashes of keys, or of all.
-func (b *Backend) names(ctx context.Context, keys []string) iter.Seq2[string, error] {
-	if len(keys) == 0 {
-		return b.client.Scan(ctx, glob.Replace(b.prefix)+"{[kh]:*}"+version)
-	}
-	return func(yield func(string, error) bool) {
-		for _, key := range keys {
-			if !yield(b.nameOf(key), nil) {
-				return
-			}
 		}
 	}
 }

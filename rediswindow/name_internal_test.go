@@ -17,8 +17,8 @@ func FuzzNames(f *testing.F) {
 	f.Add("}", "}", "{", "{}")
 	f.Add("throttr:", strings.Repeat("k", maxPlain), "throttr:", strings.Repeat("k", maxPlain+1))
 	f.Fuzz(func(t *testing.T, prefix1, key1, prefix2, key2 string) {
-		one := Backend{options: newOptions([]Option{WithPrefix(prefix1)})}
-		other := Backend{options: newOptions([]Option{WithPrefix(prefix2)})}
+		one := New(newFake(), WithPrefix(prefix1))
+		other := New(newFake(), WithPrefix(prefix2))
 		name1, name2 := one.nameOf(key1), other.nameOf(key2)
 		if same := prefix1 == prefix2 && key1 == key2; same != (name1 == name2) {
 			t.Errorf("the names of %q and %q are %q and %q", []string{prefix1, key1}, []string{prefix2, key2}, name1, name2)

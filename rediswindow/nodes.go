@@ -91,19 +91,15 @@ func (b *Backend) keyOfSlot(slot int) string {
 // learn reads what slotsScript returns. Nodes that were known before stay what they are.
 func (b *Backend) learn(text string) {
 	var known topology
-	b.learning.Lock()
-	defer b.learning.Unlock()
 	for line := range strings.Lines(text) {
 		var from, to int
 		var name string
 		if _, err := fmt.Sscan(line, &from, &to, &name); err != nil || from < 0 || to >= slots {
 			return // this is no answer
 		}
-		if b.nodes[name] == nil {
-			b.nodes[name] = b.newNode(name)
-		}
+		n, _ := b.nodes.LoadOrStore(name, b.newNode(name))
 		for slot := from; slot <= to; slot++ {
-			known[slot] = b.nodes[name]
+			known[slot] = n.(*node)
 		}
 	}
 	b.topology.Store(&known)

@@ -27,12 +27,6 @@ type options struct {
 	now       func() time.Time // nil: the time of the server
 }
 
-func newOptions(opts []Option) options {
-	o := options{prefix: DefaultPrefix, maxLog: DefaultMaxLog, maxQueued: DefaultMaxQueued}
-	api.Apply("rediswindow: New", &o, opts)
-	return o
-}
-
 // WithPrefix sets the prefix of the names of the backend's keys in Redis. Backends with different
 // prefixes never share a window, whatever the prefixes and the keys are. In the names, an opening
 // brace of the prefix is written %7B, and a percent sign %25. Default: [DefaultPrefix].

@@ -3,7 +3,6 @@ package rediswindow
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"runtime/debug"
@@ -50,14 +49,13 @@ func (b *Backend) evalAlone(ctx context.Context, s *script, keys []string, args 
 	if err != nil {
 		return "", err
 	}
+	if err := ctx.Err(); err != nil { // also if there is room
+		return "", notDone(err, false)
+	}
 	select {
 	case n.alone <- struct{}{}:
 	case <-ctx.Done():
 		return "", notDone(ctx.Err(), false)
-	}
-	if err := ctx.Err(); err != nil { // both may have been ready
-		<-n.alone
-		return "", notDone(err, false)
 	}
 	var reply string // no result has a name: a late answer is written after the return
 	ended := api.Await(ctx, func() {

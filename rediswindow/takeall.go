@@ -3,7 +3,6 @@ package rediswindow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -23,10 +22,6 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 		return err
 	}
 	granted, key, err := limits.TakeAll(ctx, takes, windows, check, b.takeAll)
-	var one *api.CallError // of a script that has failed
-	if errors.As(err, &one) {
-		key, err = one.Key, one.Err
-	}
 	return granted, b.after("take", key, err)
 }
 

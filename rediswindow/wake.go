@@ -24,13 +24,14 @@ type Subscriber interface {
 // wakes are those who wait in line for places in flight. While there are any, the backend subscribes to a channel
 // of its own, to which scripts publish who is first in line when there is room.
 type wakes struct {
-	client Subscriber // nil if the client can't subscribe
-	id     string     // of the channel
+	client Subscriber      // nil if the client can't subscribe
+	id     string          // of the channel
+	ctx    context.Context // of subscriptions
+	stop   context.CancelFunc
 
 	mu      sync.Mutex         // guards what follows
 	waits   map[string]waiting // by message; also those whose claim is being made
-	cancel  context.CancelFunc // of the subscription; nil if there is none
-	stopped bool
+	listens bool               // there is a subscription, or soon another one
 }
 
 // waiting is how one that waits in line is woken, and by when it asks again, unless it has gone without a word.
@@ -48,6 +49,7 @@ const longestPause = time.Second
 // newWakes returns the wakes of a client that nobody waits for.
 func newWakes(client Client) *wakes {
 	w := &wakes{waits: map[string]waiting{}}
+	w.ctx, w.stop = context.WithCancel(context.Background())
 	if s, ok := client.(Subscriber); ok {
 		w.client = s
 		w.id = rand.Text()[:16]
@@ -71,10 +73,9 @@ func (w *wakes) note(b *Backend, claims []window.Claim, names []string, places [
 			continue
 		}
 		w.waits[message] = waiting{c.Wake, now.Add(c.Lease)}
-		if w.cancel == nil && !w.stopped {
-			ctx, cancel := context.WithCancel(context.Background())
-			w.cancel = cancel
-			go w.listen(ctx, b.prefix+"wake:"+w.id)
+		if !w.listens {
+			w.listens = true
+			go w.listen(b.prefix + "wake:" + w.id)
 		}
 	}
 }
@@ -90,11 +91,11 @@ func mayWait(c *window.Claim, tokens []uint64) bool {
 }
 
 // listen subscribes as long as somebody waits, and looks for that after each linger.
-func (w *wakes) listen(ctx context.Context, channel string) {
+func (w *wakes) listen(channel string) {
 	pauses := outage.NewBackoff(10*time.Millisecond, longestPause)
 	for w.needed() {
 		begun := time.Now()
-		lingering, cancel := context.WithTimeout(ctx, linger)
+		lingering, cancel := context.WithTimeout(w.ctx, linger)
 		_ = w.subscribe(lingering, channel)
 		failed := lingering.Err() == nil
 		cancel()
@@ -102,7 +103,7 @@ func (w *wakes) listen(ctx context.Context, channel string) {
 			pauses.Reset()
 		}
 		if failed {
-			_ = pauses.Wait(ctx, nil)
+			_ = pauses.Wait(w.ctx, nil)
 		}
 		w.wakeAll() // messages may have been lost
 	}
@@ -139,22 +140,6 @@ func (w *wakes) needed() bool {
 	defer w.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(w.waits, func(_ string, v waiting) bool { return now.After(v.end) })
-	if len(w.waits) > 0 && !w.stopped {
-		return true
-	}
-	if w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
-	}
-	return false
-}
-
-// stop ends the subscription for good.
-func (w *wakes) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopped = true
-	if w.cancel != nil {
-		w.cancel()
-	}
+	w.listens = len(w.waits) > 0 && w.ctx.Err() == nil
+	return w.listens
 }

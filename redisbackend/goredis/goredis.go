@@ -81,11 +81,10 @@ func (a adapter) Eval(ctx context.Context, script string, keys, args []string) (
 func (a adapter) eval(ctx context.Context, command, script string, keys, args []string) (string, error) {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, command, script, len(keys))
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	for _, arg := range args {
-		all = append(all, arg)
+	for _, words := range [...][]string{keys, args} {
+		for _, word := range words {
+			all = append(all, word)
+		}
 	}
 	cmd := once{redis.NewCmd(ctx, all...)}
 	a.client.Process(ctx, cmd)

@@ -2,9 +2,9 @@
 -- internal/ledger/claim.go.
 --
 -- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
--- channels, and the channel of the caller; and for each claim: p and the process, and as doubles the sequence number,
+-- channels, and the channel of the caller; and for each claim: the process, and as doubles the sequence number,
 -- lease in microseconds, what it holds, under which Max, 1 if it is strict, and then of each want N, Max, and 1 if it
--- waits. Both are empty if it only asks. Times are in microseconds since 1970.
+-- waits. The process is empty if it only asks. Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
 --   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
@@ -12,10 +12,10 @@
 --   p<process>   an entry: places held, sequence number, end
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
--- Replies with doubles: the time, when the data set was created or 0, and for each claim: what is said of it, the sum,
--- how many wants wait, when the first entry ends, and of each want the token, or 0 if it is not granted. It says 0, 1 if
--- the claim is late, 2 if its places are lost, 3 if it has failed, 4 if it only asks, or 5 if the store did not know all
--- of its places. Claims of which it says 1, 3 or 4 are not made.
+-- Replies with doubles: when the data set was created or 0, and for each claim: what is said of it, the sum, how many
+-- wants wait, in what time the first entry ends, or 0, for how long nothing is granted, and of each want the token, or 0
+-- if it is not granted. It says 0, 1 if the claim is late, 2 if its places are lost, 3 if it has failed, or 4 if the store
+-- did not know all of its places. Claims of which it says 1 or 3 are not made, and neither are those that only ask.
 local call, match, expand, min, max = redis.call, string.match, unpack, math.min, math.max
 local unpack, pack = struct.unpack, struct.pack
 local huge, state = 9007199254740991, '<dddddd'
@@ -92,7 +92,7 @@ local function ask()
   local sum, first, _ = 0, huge, nil
   if v[1] then sum, _, _, first = unpack(state, v[1]) end
   if now >= first then sum = expire(key) end
-  return pack('<dddd', 4, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0, first)
+  return pack('<ddd', 0, sum, v[2] and waiting(cmsgpack.unpack(v[2])) or 0)
 end
 
 -- Makes a claim.
@@ -111,7 +111,7 @@ local function make()
     if over <= now then entry, known, last = false, 0, 0 end
   end
   local line = waits == 1 and cmsgpack.unpack(call('HGET', key, 'q')) or {}
-  if seq <= last then return pack('<dddd', 1, sum, waiting(line), first) end
+  if seq <= last then return pack('<ddd', 1, sum, waiting(line)) end
 
   -- Claims that only give back need no birth, and those that hold nothing take it as it is unless they are strict: to ask
   -- for the identity of the server takes long.
@@ -124,7 +124,7 @@ local function make()
   if held > known and strict == 1 and sum - known + held > most then
     said, held = 2, 0
   elseif held > known then
-    said = 5
+    said = 4
   end
   if held > 0 then limit = most end
   sum = sum - known + held
@@ -134,13 +134,13 @@ local function make()
 
   -- Decide the wants.
   local ahead = line[1] and 'p' .. line[1][PROCESS] ~= field and line[1]
-  local granted, wants, firstN, firstMax, grace = false, 0, nil, nil, strict == 1 and birth + lease > now
+  local granted, wants, firstN, firstMax, grace = false, 0, nil, nil, strict == 1 and max(birth + lease - now, 0) or 0
   local tokens = {}
   while next_want < #claim do
     local n, under, wait, grant = 0, 0, 0, 0
     n, under, wait, next_want = unpack('<ddd', claim, next_want)
     local reserved = ahead and ahead[MAX] >= under and ahead[N] or 0
-    if not grace and wants == 0 and sum + n + reserved <= under then
+    if grace == 0 and wants == 0 and sum + n + reserved <= under then
       granted = true
       sum, held = sum + n, held + n
       limit = max(limit, under)
@@ -159,19 +159,13 @@ local function make()
   for p = 1, #line do
     if 'p' .. line[p][PROCESS] == field then position = p end
   end
-  if position and (wants == 0 or granted or firstMax ~= line[position][MAX] or line[position][ENDS] <= now) then
-    table.remove(line, position)
-    position = nil
-  end
+  local own = position and table.remove(line, position)
   if wants > 0 then
-    local w = { string.sub(field, 2), channel, firstN, firstMax, wants, now + lease / 4, 0 }
-    if position then
-      line[position] = w
-    else
+    if not own or granted or firstMax ~= own[MAX] or own[ENDS] <= now then
       position = #line + 1
       while position > 1 and line[position - 1][MAX] < firstMax do position = position - 1 end
-      table.insert(line, position, w)
     end
+    table.insert(line, position, { string.sub(field, 2), channel, firstN, firstMax, wants, now + lease / 4, 0 })
   end
 
   -- Only what has changed what is free wakes the first in line, who has asked before.
@@ -200,23 +194,23 @@ local function make()
     call('HDEL', key, 'q')
   end
   if live then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
-  return pack('<dddd', said, sum, waiting(line), first) .. table.concat(tokens)
+  return pack('<ddddd', said, sum, waiting(line), sum > 0 and first - now or 0, grace) .. table.concat(tokens)
 end
 
 local reply = {''}
 for i = 2, #KEYS do
-  key, field, claim = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]
-  local run, made, answer = field == '' and ask or make, true, nil
+  key, field, claim = KEYS[i], 'p' .. ARGV[2 * i], ARGV[2 * i + 1]
+  local run, made, answer = field == 'p' and ask or make, true, nil
   if #KEYS == 2 then
     answer = run()
   else
     -- An error of one of several claims is its own: what the others have done stays done. The client makes it again
     -- alone.
     made, answer = pcall(run)
-    if not made then answer = pack('<dddd', 3, 0, 0, 0) end
+    if not made then answer = pack('<d', 3) end
   end
   local wants = max(#claim - 40, 0) / 24
-  reply[i] = answer .. string.rep('\0', 32 + 8 * wants - #answer)
+  reply[i] = answer .. string.rep('\0', 40 + 8 * wants - #answer)
 end
-reply[1] = pack('<dd', now, birth)
+reply[1] = pack('<d', birth)
 return table.concat(reply)
