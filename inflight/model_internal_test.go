@@ -394,12 +394,7 @@ func TestModelIsNeverOverOrStuck(t *testing.T) {
 	if testing.Short() {
 		runs /= 10
 	}
-	grants := 0
-	runModels(t, runs, everything, func(m *model) bool {
-		grants += m.grants
-		return false
-	})
-	require.Greater(t, grants, 10*runs, "the runs do something")
+	runModels(t, runs, everything, func(m *model) bool { return m.grants < 5 }) // each does something
 }
 
 // A process that reaches the store loses nothing, even if the store loses its data.
