@@ -46,11 +46,11 @@ const (
 func (s *slots) admit(b *shared, h *hit, readSince bool) (verdict, window.Window) {
 	k := &s.known
 	switch {
-	case b.fresh && !k.ok: // the hit opens a window
+	case s.queue.fresh && !k.ok: // the hit opens a window
 		if h.take && h.n > h.max {
 			return decided, window.Window{Refused: true}
 		}
-	case !k.ok || !b.fresh && !k.Open(b.now):
+	case !k.ok || !s.queue.fresh && !k.Open(b.now):
 		return waits, window.Window{}
 	case h.charge || k.Count <= h.max && h.room(k.Count): // it is counted, with others if it fits
 	case readSince || s.mayRefuse(b.now):

@@ -69,7 +69,7 @@ func TestAdmitDecidesFromWhatIsKnown(t *testing.T) {
 		s := knows(time.Minute, known{ok: c.known, id: 7, Window: slot.Window{Count: c.count, Times: times}})
 		s.denialMemory = cmp.Or(c.memory, 4*time.Second)
 		c.shared.now = at(c.now)
-		c.shared.fresh = c.fresh
+		s.queue.fresh = c.fresh
 		verdict, w := s.admit(&c.shared, &c.hit, c.fresh)
 		require.Equal(t, c.want, verdict, c.name)
 		if c.want == decided {

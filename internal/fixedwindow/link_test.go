@@ -29,11 +29,16 @@ func slotsOf(t testing.TB, b *Backend, key string) *slots {
 }
 
 // planned plans how to open a window that counts one hit.
-func (s *slots) planned(t *testing.T) *shared {
+func (s *slots) planned(t *testing.T) plan {
 	t.Helper()
 	p, err := s.prepare(t.Context())
 	require.NoError(t, err)
-	return &shared{sum: 1, max: 10, now: time.Now(), fresh: true, plan: p}
+	return p
+}
+
+// countOne counts one hit, as planned.
+func (s *slots) countOne(t *testing.T, p plan) outcome {
+	return s.count(t.Context(), &shared{sum: 1, max: 10}, p)
 }
 
 func TestActionsThatAreLateEndTheirConnection(t *testing.T) {
@@ -68,9 +73,9 @@ func TestActionsAreNotSentLate(t *testing.T) {
 		b := client(t, srv)
 		s := slotsOf(t, b, "k")
 		for after, counted := range map[time.Duration]bool{0: true, s.bands.Guard/2 - 1: true, s.bands.Guard / 2: false, s.bands.Guard: false} {
-			hit := s.planned(t)
+			p := s.planned(t)
 			time.Sleep(after)
-			out := s.count(t.Context(), hit)
+			out := s.countOne(t, p)
 			require.NoError(t, out.err)
 			require.Equal(t, counted, out.result == slot.Counted, "%v after the lookup", after)
 			changed := requests.take()
@@ -109,17 +114,17 @@ func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 				b := client(t, srv)
 				s := slotsOf(t, b, "k")
 				for range 3 { // Create A, Create B and Open A
-					hit := s.planned(t)
+					p := s.planned(t)
 					requests.take()
-					ends(srv, hit.plan.conn)
+					ends(srv, p.conn)
 					synctest.Wait()
 					require.NoError(t, b.Servers[0].(*pool.Pool).Connect(t.Context()))
-					out := s.count(t.Context(), hit)
+					out := s.countOne(t, p)
 					require.NoError(t, out.err)
 					require.Equal(t, slot.Missed, out.result)
 					require.Empty(t, requests.take(), "nothing was sent on another connection")
 
-					out = s.count(t.Context(), s.planned(t))
+					out = s.countOne(t, s.planned(t))
 					require.NoError(t, out.err)
 					require.Equal(t, slot.Counted, out.result)
 					require.EqualValues(t, 1, out.window.Count)

@@ -49,11 +49,11 @@ func (s *slots) set(ctx context.Context, count uint64) answer {
 		return r
 	}
 	for range 4 * maxTries {
-		b := shared{sum: count, charge: true}
-		if b.plan, r.err = s.planOpening(ctx); r.err != nil {
+		var p plan
+		if p, r.err = s.planOpening(ctx); r.err != nil {
 			return r
 		}
-		o := s.count(ctx, &b)
+		o := s.count(ctx, &shared{sum: count, charge: true}, p)
 		w, opened := s.concluded(&o)
 		r.window = w
 		r.sent = r.sent || o.sent

@@ -79,17 +79,10 @@ type shared struct {
 	takes   bool      // one is a take
 	charge  bool      // one is a charge
 	now     time.Time // when they were gathered
-
-	// fresh says that prepare has just been called: nothing was counted and no operation has run since. The plan is how
-	// to open a window if none is known.
-	fresh bool
-	plan  plan
 }
 
-// reset makes b hits of nobody. What prepare has found stays.
-func (b *shared) reset(now time.Time) {
-	*b = shared{callers: b.callers[:0], now: now, fresh: b.fresh, plan: b.plan}
-}
+// reset makes b hits of nobody.
+func (b *shared) reset(now time.Time) { *b = shared{callers: b.callers[:0], now: now} }
 
 // add adds the hit of a caller.
 func (b *shared) add(c *caller) {
@@ -108,6 +101,7 @@ func (b *shared) add(c *caller) {
 // It is not held during a request. Whenever it is not held:
 //
 //   - If serving is false, waiting, shared and refused are empty.
+//   - fresh is false, and there is no plan.
 //   - A caller is in waiting, shared or refused, or its operation is being called. Otherwise it has its answer, or is
 //     gone.
 type queue struct {
@@ -119,6 +113,10 @@ type queue struct {
 	refused  []*caller
 	counted  outcome
 	prepared uint64 // how often prepare was called for what waits
+	// fresh says that prepare has just been called, for the hits that are gathered next. If it has found no window, plan
+	// is how to open one.
+	fresh bool
+	plan  plan
 	// uncertain says that a request has failed that the server may count later. Nothing else is counted until prepare has
 	// been called. So callers that cancel one after the other do not add up to many requests in flight.
 	uncertain bool
@@ -144,7 +142,7 @@ func (s *slots) do(ctx context.Context, h hit) answer {
 	s.queue.serving = true
 	s.queue.shared.reset(b.now)
 	s.queue.shared.add(c)
-	s.countShared(ctx)
+	s.countShared(ctx, plan{})
 	s.handOver()
 	return s.wait(ctx, c) // at once, unless the hit was not counted, or was refused
 }
@@ -276,9 +274,12 @@ func (s *slots) serve() {
 			s.failWaiting()
 		}
 		s.gather()
+		p := s.queue.plan
+		s.queue.fresh = false
+		s.queue.plan = plan{}
 		switch n := len(s.queue.shared.callers); {
 		case n > 0:
-			s.countShared(ctx)
+			s.countShared(ctx, p)
 			if n > 1 {
 				s.yield()
 			}
@@ -320,7 +321,7 @@ func (s *slots) gather() {
 	s.queue.shared.reset(time.Now())
 	for s.queue.waiting.Len() > 0 && s.first().operation == nil {
 		c := s.first()
-		verdict, w := s.admit(&s.queue.shared, &c.hit, s.queue.shared.fresh && c.prepared < s.queue.prepared)
+		verdict, w := s.admit(&s.queue.shared, &c.hit, s.queue.fresh && c.prepared < s.queue.prepared)
 		switch {
 		case verdict == decided:
 			s.pop().finish(answer{window: w})
@@ -334,15 +335,13 @@ func (s *slots) gather() {
 	}
 }
 
-// countShared has the shared hits counted. They then have their results, or are the first that wait again, or are
-// refused.
-func (s *slots) countShared(ctx context.Context) {
+// countShared has the shared hits counted, in the known window or as planned. They then have their results, or are the
+// first that wait again, or are refused.
+func (s *slots) countShared(ctx context.Context, p plan) {
 	b := &s.queue.shared
 	s.mu.Unlock()
-	o := s.count(ctx, b)
+	o := s.count(ctx, b, p)
 	s.mu.Lock()
-	b.fresh = false
-	b.plan = plan{}
 	w, ok := s.conclude(&o)
 	switch {
 	case o.err != nil:
@@ -431,14 +430,13 @@ func (s *slots) prepareFor(ctx context.Context, first *caller) {
 		return
 	}
 	s.queue.uncertain = false
-	s.queue.shared.fresh = true
-	s.queue.shared.plan = p
+	s.queue.fresh = true
+	s.queue.plan = p
 }
 
 // runOperation calls the operation of the first caller that waits.
 func (s *slots) runOperation(ctx context.Context) {
 	c := s.pop()
-	s.queue.shared.fresh = false
 	s.mu.Unlock()
 	a := c.operation(ctx)
 	s.mu.Lock()
