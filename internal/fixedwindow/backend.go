@@ -120,7 +120,7 @@ func (b *Backend) Hit(ctx context.Context, key string, l window.Limit,
 	if err != nil {
 		return w, false, err
 	}
-	return s.doFor(ctx, &l, hit{max: l.Max, n: n})
+	return s.countFor(ctx, &l, hit{max: l.Max, n: n})
 }
 
 // Charge adds n to the active window, or opens one. A count that would pass the largest stays there.
@@ -133,12 +133,12 @@ func (b *Backend) Charge(ctx context.Context, key string, l window.Limit,
 	if err != nil {
 		return w, false, err
 	}
-	return s.doFor(ctx, &l, hit{max: s.bands.Largest, n: min(n, s.bands.Largest), charge: true})
+	return s.countFor(ctx, &l, hit{max: s.bands.Largest, n: min(n, s.bands.Largest), charge: true})
 }
 
-// doFor does a hit under a limit.
-func (s *slots) doFor(ctx context.Context, l *window.Limit, h hit) (w window.Window, sent bool, err error) {
-	a := s.do(ctx, h)
+// countFor has a hit counted or decided under a limit.
+func (s *slots) countFor(ctx context.Context, l *window.Limit, h hit) (w window.Window, sent bool, err error) {
+	a := s.countHit(ctx, h)
 	if a.window.Refused {
 		refuse(&a.window, l, h.n)
 	}

@@ -194,7 +194,7 @@ func (cl *cleaner) lookUp(ctx context.Context, keys []*cleaning) error {
 		k.records.addLookup(call, slot.A)
 	}
 	l := slot.Lookup{Sent: time.Now()}
-	if _, err := cl.link.do(ctx, cl.conn, call); err != nil {
+	if _, err := cl.link.send(ctx, cl.conn, call); err != nil {
 		return err
 	}
 	l.Received = time.Now()
@@ -241,7 +241,7 @@ func (cl *cleaner) execute(ctx context.Context, steps []step) error {
 		return nil
 	}
 	sent := time.Now()
-	if _, err := cl.link.doBy(ctx, cl.conn, call, deadline, by); err != nil {
+	if _, err := cl.link.sendBy(ctx, cl.conn, call, deadline, by); err != nil {
 		if err == errAgain || errors.Is(err, errLate) {
 			cl.pace.late(steps[0].key.records.bands.Guard)
 		}

@@ -27,7 +27,8 @@ var (
 //
 // The calls of many keys share the connection, so that they share writes and reads, too.
 //
-// do sends a call on the connection of the link, or on any one to its server, and doBy sends an action, in time or never.
+// send sends a call on the connection of the link, sendAnywhere on any connection to its server, and sendBy sends an
+// action on that of the link, in time or never.
 type link struct {
 	server Server
 	calls  *conn.Calls
@@ -106,16 +107,18 @@ func (l *link) close() {
 	}
 }
 
-// do sends a call on a connection, or on any if c is nil, and waits for its responses. After an error the call must not be
-// used any more.
-func (l *link) do(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, err error) {
-	if c == nil {
-		done, sent, err := l.server.Do(ctx, cl)
-		if done && err != nil {
-			l.calls.Put(cl)
-		}
-		return sent, err
+// sendAnywhere sends a call on any connection to the server, and waits for its responses. After an error the call must
+// not be used any more.
+func (l *link) sendAnywhere(ctx context.Context, cl *conn.Call) (sent bool, err error) {
+	done, sent, err := l.server.Do(ctx, cl)
+	if done && err != nil {
+		l.calls.Put(cl)
 	}
+	return sent, err
+}
+
+// send is sendAnywhere for a connection that the link has made.
+func (l *link) send(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, err error) {
 	l.server.AddParking(cl)
 	if err := c.Enqueue(cl); err != nil {
 		l.calls.Put(cl)
@@ -133,14 +136,14 @@ func (l *link) do(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool, 
 	return sent, err
 }
 
-// doBy is do for actions. They are not sent after the deadline. If the responses are not there in
+// sendBy is send for actions. They are not sent after the deadline. If the responses are not there in
 // time, the connection is ended, so that the actions have been executed by then, or never are.
 // errAgain says that they were not executed.
-func (l *link) doBy(ctx context.Context, c *conn.Conn, cl *conn.Call, deadline,
+func (l *link) sendBy(ctx context.Context, c *conn.Conn, cl *conn.Call, deadline,
 	by time.Time) (sent bool, err error) {
 	cl.Stale = func() bool { return !time.Now().Before(deadline) }
 	timer := time.AfterFunc(time.Until(by), func() { c.Fail(errLate) })
-	sent, err = l.do(ctx, c, cl)
+	sent, err = l.send(ctx, c, cl)
 	if err == nil || !sent || ctx.Err() == nil {
 		timer.Stop() // otherwise the call may be in flight, and c has to end in time (rule 3)
 	}

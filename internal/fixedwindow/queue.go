@@ -122,8 +122,8 @@ type queue struct {
 	uncertain bool
 }
 
-// do has a hit counted or decided. The Count of the window is the hit's place.
-func (s *slots) do(ctx context.Context, h hit) answer {
+// countHit has a hit counted or decided. The Count of the window is the hit's place.
+func (s *slots) countHit(ctx context.Context, h hit) answer {
 	if err := s.backend.group.check(ctx); err != nil {
 		return answer{err: err}
 	}
@@ -148,7 +148,7 @@ func (s *slots) do(ctx context.Context, h hit) answer {
 }
 
 // operate calls op after all hits that are queued already, and before all that are queued later. Hits that need no
-// request are decided meanwhile. It returns what op returns, or an error as do does.
+// request are decided meanwhile. It returns what op returns, or an error as countHit does.
 func (s *slots) operate(ctx context.Context, op operation) answer {
 	if err := s.backend.group.check(ctx); err != nil {
 		return answer{err: err}

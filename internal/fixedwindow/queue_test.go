@@ -111,7 +111,7 @@ func resultOf(a answer) result { return result{a.window.Count, a.sent, a.err} }
 
 // hit makes a hit of n in the background. The returned function waits for its result.
 func (s subject) hit(ctx context.Context, n uint64) (wait func() result) {
-	return s.inBackground(func() result { return resultOf(s.do(ctx, hit{max: 1 << 15, n: n})) })
+	return s.inBackground(func() result { return resultOf(s.countHit(ctx, hit{max: 1 << 15, n: n})) })
 }
 
 // operation runs an operation in the background that takes latency, and returns the known count.
@@ -153,7 +153,7 @@ func TestCallersShareARequestPerRoundTrip(t *testing.T) {
 		for range callers {
 			all.Go(func() {
 				for range rounds {
-					s.do(t.Context(), hit{max: 1 << 15, n: 1})
+					s.countHit(t.Context(), hit{max: 1 << 15, n: 1})
 				}
 			})
 		}
@@ -279,7 +279,7 @@ func TestHitIsNotDeniedByALookupOlderThanItself(t *testing.T) {
 		s := newSubject(t, func(o *Options) { o.DenialMemory = -1 })
 		require.EqualValues(t, 5, s.hit(t.Context(), 5)().count)
 		denied := func() func() result {
-			return s.inBackground(func() result { return resultOf(s.do(t.Context(), hit{max: 4, n: 1})) })
+			return s.inBackground(func() result { return resultOf(s.countHit(t.Context(), hit{max: 4, n: 1})) })
 		}
 		began := time.Now()
 		first := denied()
@@ -396,7 +396,7 @@ func TestRefusedTakesCostNothing(t *testing.T) {
 		for i, take := range takes {
 			take.take = true
 			all.Go(func() {
-				if results[i] = s.do(t.Context(), take); results[i].err != nil {
+				if results[i] = s.countHit(t.Context(), take); results[i].err != nil {
 					t.Error(results[i].err)
 				}
 			})
@@ -426,7 +426,7 @@ func TestTakesThatAreGivenBackDoNotRefuseOthers(t *testing.T) {
 		require.False(t, w.Refused)
 		s.srv.Inject(mockserver.Fault{Op: codec.OpUpdate, Delay: latency})
 		take := func(n uint64) func() result {
-			return s.inBackground(func() result { return resultOf(s.do(t.Context(), hit{max: 10, n: n, take: true})) })
+			return s.inBackground(func() result { return resultOf(s.countHit(t.Context(), hit{max: 10, n: n, take: true})) })
 		}
 		first := take(5)
 		time.Sleep(latency)

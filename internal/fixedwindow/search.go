@@ -37,7 +37,7 @@ func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action,
 	cl.SingleRead = true
 	s.records.add(cl, requests...)
 	from := time.Now()
-	if sent, err = s.link.doBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
+	if sent, err = s.link.sendBy(ctx, c, cl, s.bands.Deadline(a), a.By); err != nil {
 		return effects{}, sent, err
 	}
 	o = s.records.effectsOf(a, requests, cl.Responses)

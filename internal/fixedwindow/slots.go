@@ -49,10 +49,15 @@ func (s *slots) newCall() *conn.Call {
 	return cl
 }
 
-// ask sends a call as do does, and also returns when it was sent and when the responses had arrived.
+// ask sends a call on a connection of the link, or on any one if c is nil. It also returns when the call was sent, and
+// when the responses had arrived.
 func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, sent bool, err error) {
 	at.from = time.Now()
-	sent, err = s.link.do(ctx, c, cl)
+	if c == nil {
+		sent, err = s.link.sendAnywhere(ctx, cl)
+	} else {
+		sent, err = s.link.send(ctx, c, cl)
+	}
 	at.to = time.Now()
 	return at, sent, err
 }

@@ -87,7 +87,7 @@ func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
 		require.NoError(t, err)
 		b.table.remove(e)
 		require.Zero(t, b.table.len())
-		a := e.do(t.Context(), hit{max: 10, n: 1})
+		a := e.countHit(t.Context(), hit{max: 10, n: 1})
 		require.NoError(t, a.err)
 		for i := range 3 {
 			hits(t, b, 1, fmt.Sprint(i), l)

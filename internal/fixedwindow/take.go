@@ -23,7 +23,7 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit,
 	if err != nil {
 		return w, false, err
 	}
-	return s.doFor(ctx, &l, hit{max: l.Max, n: n, take: true})
+	return s.countFor(ctx, &l, hit{max: l.Max, n: n, take: true})
 }
 
 // refuse makes w the window of a take that was refused.
