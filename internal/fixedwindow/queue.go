@@ -130,21 +130,23 @@ func (s *slots) countHit(ctx context.Context, h hit) answer {
 	b := shared{now: time.Now()}
 	s.mu.Lock()
 	verdict, w := s.admit(&b, &h, false)
-	switch {
-	case verdict == decided:
+	if verdict == decided {
 		s.mu.Unlock()
 		return answer{window: w}
-	case verdict == waits || s.queue.serving:
-		return s.enqueue(ctx, h, nil)
 	}
 	c := s.backend.callers.Get().(*caller)
 	c.hit = h
-	s.queue.serving = true
-	s.queue.shared.reset(b.now)
-	s.queue.shared.add(c)
-	s.countShared(ctx, plan{})
-	s.handOver()
-	return s.wait(ctx, c) // at once, unless the hit was not counted, or was refused
+	if verdict == waits || s.queue.serving {
+		s.enqueue(c)
+	} else {
+		s.queue.serving = true
+		s.queue.shared.reset(b.now)
+		s.queue.shared.add(c)
+		s.countShared(ctx, plan{}) // c is finished then, unless its hit was not counted, or was refused
+		s.handOver()
+	}
+	s.mu.Unlock()
+	return s.wait(ctx, c)
 }
 
 // operate calls op after all hits that are queued already, and before all that are queued later. Hits that need no
@@ -153,8 +155,12 @@ func (s *slots) operate(ctx context.Context, op operation) answer {
 	if err := s.backend.group.check(ctx); err != nil {
 		return answer{err: err}
 	}
+	c := s.backend.callers.Get().(*caller)
+	c.operation = op
 	s.mu.Lock()
-	return s.enqueue(ctx, hit{}, op)
+	s.enqueue(c)
+	s.mu.Unlock()
+	return s.wait(ctx, c)
 }
 
 // hold lets the caller count in the window, if nobody serves the queue: until release, hits and operations wait. It
@@ -184,29 +190,23 @@ func (s *slots) busy() bool {
 	return s.queue.serving
 }
 
-// enqueue queues a hit, or op if that is not nil, and waits for it. The caller holds mu, and enqueue releases it.
-func (s *slots) enqueue(ctx context.Context, h hit, op operation) answer {
+// enqueue queues a hit or an operation, or finishes its caller if too much is queued. It is called with mu held.
+func (s *slots) enqueue(c *caller) {
 	if s.queue.waiting.Len() >= s.backend.MaxQueued {
-		s.mu.Unlock()
-		return answer{err: window.ErrOverloaded}
+		c.finish(answer{err: window.ErrOverloaded})
+		return
 	}
-	c := s.backend.callers.Get().(*caller)
-	c.hit = h
-	c.operation = op
 	c.prepared = s.queue.prepared
 	c.waits = s.queue.waiting.PushBack(c)
 	if !s.queue.serving {
 		s.queue.serving = true
 		s.handOver()
 	}
-	return s.wait(ctx, c)
 }
 
-// wait waits for the answer to a caller, or until ctx or the backend ends. The caller holds mu, and wait releases it.
+// wait waits for the answer to a caller, or until ctx or the backend ends.
 func (s *slots) wait(ctx context.Context, c *caller) answer {
-	finished := c.finished()
-	s.mu.Unlock()
-	if finished {
+	if c.finished() {
 		return s.recycle(ctx, c)
 	}
 	var err error
