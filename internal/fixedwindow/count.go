@@ -20,24 +20,24 @@ type outcome struct {
 
 // count counts hits: in the known window, or in one that it opens, as was planned. It takes one round trip. It is
 // called by the goroutine that serves the queue.
-func (s *slots) count(ctx context.Context, b *shared, p plan) outcome {
-	o := s.countSum(ctx, b, p, b.sum)
-	for tries := 1; b.charge && o.result == slot.Full && o.err == nil; tries++ {
+func (s *slots) count(ctx context.Context, hits *shared, p plan) outcome {
+	o := s.countSum(ctx, hits, p, hits.sum)
+	for tries := 1; hits.charge && o.result == slot.Full && o.err == nil; tries++ {
 		if tries > maxTries {
 			return outcome{result: slot.Missed}
 		}
-		o = s.countSum(ctx, b, p, s.bands.Largest-o.window.Count) // so that the count stays at the largest
+		o = s.countSum(ctx, hits, p, s.bands.Largest-o.window.Count) // so that the count stays at the largest
 	}
 	return o
 }
 
 // countSum counts hits whose sum is n, if the counter holds it.
-func (s *slots) countSum(ctx context.Context, b *shared, p plan, n uint64) outcome {
+func (s *slots) countSum(ctx context.Context, hits *shared, p plan, n uint64) outcome {
 	switch k := s.current(); {
 	case k.ok:
-		return s.join(ctx, s.bands.Join(k.Slot, k.Until), b.takes, n)
+		return s.join(ctx, s.bands.Join(k.Slot, k.Until), hits.takes, n)
 	case p.conn != nil:
-		return s.open(ctx, p, b.takes, n)
+		return s.open(ctx, p, hits.takes, n)
 	}
 	return outcome{result: slot.Missed}
 }

@@ -40,27 +40,27 @@ const (
 	decided                // it needs no request
 )
 
-// admit decides about a hit, given those before it that share the next request. It returns a window only if the
+// admit decides about a hit, given the others before it that share the next request. It returns a window only if the
 // verdict is decided. ReadSince says that the known window was read after the caller has come, so that it may deny
 // the hit. The caller holds mu.
-func (s *slots) admit(b *shared, h *hit, readSince bool) (verdict, window.Window) {
+func (s *slots) admit(others *shared, h *hit, readSince bool) (verdict, window.Window) {
 	k := &s.known
 	switch {
 	case s.queue.fresh && !k.ok: // the hit opens a window
 		if h.take && h.n > h.max {
 			return decided, window.Window{Refused: true}
 		}
-	case !k.ok || !s.queue.fresh && !k.Open(b.now):
+	case !k.ok || !s.queue.fresh && !k.Open(others.now):
 		return waits, window.Window{}
 	case h.charge || k.Count <= h.max && h.room(k.Count): // it is counted, with others if it fits
-	case readSince || s.mayRefuse(b.now):
-		w := k.window(s.bands.Scale, b.now)
+	case readSince || s.mayRefuse(others.now):
+		w := k.window(s.bands.Scale, others.now)
 		w.Refused = h.take // a hit is denied by its Count
 		return decided, w
 	default: // the window may have been reset
 		return waits, window.Window{}
 	}
-	if s.queue.uncertain || !fits(s.bands.Largest, b, h) {
+	if s.queue.uncertain || !fits(s.bands.Largest, others, h) {
 		return waits, window.Window{}
 	}
 	return shares, window.Window{}
@@ -69,9 +69,9 @@ func (s *slots) admit(b *shared, h *hit, readSince bool) (verdict, window.Window
 // fits reports whether h can share a request with other hits: if the sum of all is less than largest - max, the
 // highest of their limits. A count to which a counter can't add that is over each limit, so all are denied.
 // So a charge, whose max is the largest, shares none. A hit without others fits, however large.
-func fits(largest uint64, b *shared, h *hit) bool {
-	most := largest - max(b.max, h.max)
-	return len(b.callers) == 0 || b.sum < most && h.n < most-b.sum
+func fits(largest uint64, others *shared, h *hit) bool {
+	most := largest - max(others.max, h.max)
+	return len(others.callers) == 0 || others.sum < most && h.n < most-others.sum
 }
 
 // mayRefuse reports whether hits over the limit are denied from memory: the known window was read recently, and has

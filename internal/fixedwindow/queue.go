@@ -14,7 +14,7 @@ import (
 // maxAttempts bounds the calls of prepare for one hit and the requests that did not count it, in sum.
 const maxAttempts = 16
 
-// hit is a hit, a take or a charge: it adds n to a window.
+// hit is a hit, a take or a charge: it adds n to a window. Comments call all of them hits, where it does not matter.
 type hit struct {
 	max, n uint64
 	// take says that the hit counts only if the count is at most max then. Otherwise it is refused, and changes
@@ -81,16 +81,16 @@ type shared struct {
 	now     time.Time // when they were gathered
 }
 
-// reset makes b hits of nobody.
-func (b *shared) reset(now time.Time) { *b = shared{callers: b.callers[:0], now: now} }
+// reset removes all hits. The next ones are gathered now.
+func (hits *shared) reset(now time.Time) { *hits = shared{callers: hits.callers[:0], now: now} }
 
 // add adds the hit of a caller.
-func (b *shared) add(c *caller) {
-	b.callers = append(b.callers, c)
-	b.sum += c.hit.n
-	b.max = max(b.max, c.hit.max)
-	b.takes = b.takes || c.hit.take
-	b.charge = b.charge || c.hit.charge
+func (hits *shared) add(c *caller) {
+	hits.callers = append(hits.callers, c)
+	hits.sum += c.hit.n
+	hits.max = max(hits.max, c.hit.max)
+	hits.takes = hits.takes || c.hit.take
+	hits.charge = hits.charge || c.hit.charge
 }
 
 // queue is what waits to be counted or done in the windows of a count. One request at a time counts. Hits that come
@@ -127,9 +127,9 @@ func (s *slots) countHit(ctx context.Context, h hit) answer {
 	if err := s.backend.group.check(ctx); err != nil {
 		return answer{err: err}
 	}
-	b := shared{now: time.Now()}
+	others := shared{now: time.Now()} // there are none
 	s.mu.Lock()
-	verdict, w := s.admit(&b, &h, false)
+	verdict, w := s.admit(&others, &h, false)
 	if verdict == decided {
 		s.mu.Unlock()
 		return answer{window: w}
@@ -140,7 +140,7 @@ func (s *slots) countHit(ctx context.Context, h hit) answer {
 		s.enqueue(c)
 	} else {
 		s.queue.serving = true
-		s.queue.shared.reset(b.now)
+		s.queue.shared.reset(others.now)
 		s.queue.shared.add(c)
 		s.countShared(ctx, plan{}) // c is finished then, unless its hit was not counted, or was refused
 		s.handOver()
@@ -338,27 +338,31 @@ func (s *slots) gather() {
 // countShared has the shared hits counted, in the known window or as planned. They then have their results, or are the
 // first that wait again, or are refused.
 func (s *slots) countShared(ctx context.Context, p plan) {
-	b := &s.queue.shared
+	hits := &s.queue.shared
 	s.mu.Unlock()
-	o := s.count(ctx, b, p)
+	o := s.count(ctx, hits, p)
 	s.mu.Lock()
 	w, ok := s.conclude(&o)
 	switch {
 	case o.err != nil:
 		s.queue.uncertain = s.queue.uncertain || o.sent
-		for _, c := range b.callers {
+		for _, c := range hits.callers {
 			c.finish(answer{sent: o.sent, err: o.err})
 		}
 	case ok:
 		s.assign(w, o.result == slot.Full)
 		s.queue.counted = o
-	default:
-		for i := len(b.callers) - 1; i >= 0; i-- {
-			s.requeue(b.callers[i])
+	default: // they are the first that wait, in their order
+		for i := len(hits.callers) - 1; i >= 0; i-- {
+			c := hits.callers[i]
+			c.attempts++
+			if !c.gone {
+				c.waits = s.queue.waiting.PushFront(c)
+			}
 		}
 	}
-	clear(b.callers)
-	b.callers = b.callers[:0]
+	clear(hits.callers)
+	hits.callers = hits.callers[:0]
 }
 
 // assign gives each of the shared hits its place in the count, unless the counter was too full for them. A take that
@@ -405,14 +409,6 @@ func (s *slots) finishRefused() {
 	}
 	clear(s.queue.refused)
 	s.queue.refused = s.queue.refused[:0]
-}
-
-// requeue makes a caller, whose hit was not counted, the first that waits.
-func (s *slots) requeue(c *caller) {
-	c.attempts++
-	if !c.gone {
-		c.waits = s.queue.waiting.PushFront(c)
-	}
 }
 
 // prepareFor calls prepare for the first caller that waits. If that fails, it fails the hits that wait, up to the next

@@ -59,8 +59,7 @@ type lookups struct {
 
 // search looks both slots up again and again, and executes what decide returns, until that is Done.
 func (s *slots) search(ctx context.Context, decide func(*lookups) (slot.Action, error)) error {
-	k := s.current()
-	f := lookups{first: k.Slot.Other()} // which is opened next, as far as is known
+	f := lookups{first: s.current().Slot.Other()} // which is opened next, as far as is known
 	for range maxLookups {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return err
