@@ -57,7 +57,7 @@ func TestEveryCloseWaitsForTheEnd(t *testing.T) {
 		_, err := client.Purge(t.Context(), "k")
 		require.ErrorIs(t, err, throttr.ErrClosed)
 		require.True(t, testkit.SafeToRetry(err))
-		require.Zero(t, testkit.ServerStats(client).Conns)
+		require.Zero(t, client.Stats().Servers[0].Conns)
 	})
 }
 

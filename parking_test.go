@@ -74,7 +74,7 @@ func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 		_, _, err = client.Query(t.Context(), "k")
 		require.ErrorIs(t, err, throttr.ErrLockedUp)
 		require.ErrorIs(t, err, throttr.ErrUnavailable)
-		require.True(t, testkit.SafeToRetry(err) && testkit.ServerStats(client).LockedUp)
+		require.True(t, testkit.SafeToRetry(err) && client.Stats().Servers[0].LockedUp)
 		remove()
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{"INFO throttr: server responds again memory:1"}, log.said(t))
@@ -88,7 +88,7 @@ func TestLoggerIsToldWhatHappensToServers(t *testing.T) {
 			time.Sleep(50 * time.Second)
 			quota, _ := srv.Counter("")
 			left, _ := srv.TTL("")
-			require.Equal(t, []any{uint64(7), 10 * time.Second, false}, []any{quota, left, testkit.ServerStats(client).Parked})
+			require.Equal(t, []any{uint64(7), 10 * time.Second, false}, []any{quota, left, client.Stats().Servers[0].Parked})
 			if p == throttr.ParkingAutomatic {
 				require.Empty(t, log.said(t), "there is a record of somebody else: nobody wants the server to be parked")
 				return

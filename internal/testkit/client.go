@@ -91,11 +91,6 @@ func (s Servers) Over(cfg throttr.Config) throttr.Config {
 	return cfg
 }
 
-// ServerStats returns the statistics of the client's only server.
-func ServerStats[T codec.Value](client *throttr.Client[T]) throttr.ServerStats {
-	return client.Stats().Servers[0]
-}
-
 // Limiter returns a rate limiter with a client of its own, which does not retry.
 func Limiter[T codec.Value](t *testing.T, srv *mockserver.Server, opts ...throttr.BackendOption) *throttr.RateLimit {
 	t.Helper()

@@ -51,8 +51,12 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &Postgres{Data: filepath.Join(dir, "data"), programs: postgresPrograms(t), dir: dir}
 	if os.Geteuid() == 0 { // the server refuses to run as root
-		s.as = nobody(t)
-		noError(t, os.Chown(dir, int(s.as.Uid), int(s.as.Gid)))
+		nobody, err := user.Lookup("nobody")
+		noError(t, err)
+		uid, _ := strconv.Atoi(nobody.Uid)
+		gid, _ := strconv.Atoi(nobody.Gid)
+		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		noError(t, os.Chown(dir, uid, gid))
 	}
 	noError(t, s.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"))
 	onFreePort(t, func(port string) error {
@@ -65,16 +69,6 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	})
 	t.Cleanup(s.Kill)
 	return s
-}
-
-// nobody returns a user who is not root.
-func nobody(t testing.TB) *syscall.Credential {
-	t.Helper()
-	u, err := user.Lookup("nobody")
-	noError(t, err)
-	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
-	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
 // URL returns the URL of the database, with parameters such as "lazy=true".
@@ -130,8 +124,7 @@ func (s *Postgres) signal(sig syscall.Signal) {
 // Processes returns the ids of all processes of the server. The first one has started the others.
 func (s *Postgres) Processes() (pids []int) {
 	first, _, _ := strings.Cut(read(filepath.Join(s.Data, "postmaster.pid")), "\n")
-	for _, process := range append([]string{first},
-		strings.Fields(read("/proc/"+first+"/task/"+first+"/children"))...) {
+	for _, process := range strings.Fields(first + " " + read("/proc/"+first+"/task/"+first+"/children")) {
 		if pid, err := strconv.Atoi(process); err == nil {
 			pids = append(pids, pid)
 		}

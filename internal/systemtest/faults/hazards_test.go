@@ -186,7 +186,7 @@ func TestImpossibleTTLEndsTheConnection(t *testing.T) {
 		_, err := limiter.Hit(t.Context(), "k", time.Minute, 5)
 		require.ErrorIs(t, err, throttr.ErrProtocol)
 		synctest.Wait() // the pool learns of the end after the call
-		require.EqualValues(t, 1, testkit.ServerStats(client).Failures)
+		require.EqualValues(t, 1, client.Stats().Servers[0].Failures)
 		require.Positive(t, testkit.Hits(t, limiter, 1, "k", time.Minute, 5), "on another connection")
 	})
 }

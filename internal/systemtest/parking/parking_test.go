@@ -71,7 +71,7 @@ func TestNothingExpiresOnAParkedServer(t *testing.T) {
 func nothingExpires[T codec.Value](t *testing.T) {
 	srv := server(t, codec.Size[T]())
 	client := connect[T](t, srv, always)
-	require.True(t, testkit.ServerStats(client).Parked)
+	require.True(t, client.Stats().Servers[0].Parked)
 	litter(t, client)
 	ok, err := client.Set(t.Context(), "buffer", []byte("v"), seconds[T](1))
 	require.NoError(t, err)
@@ -104,14 +104,14 @@ func TestAClientWithoutABackendKeepsAServerParkedButDoesNotParkIt(t *testing.T) 
 		insert(t, before, "k", seconds[uint8](100))
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"k"}, srv.Keys())
-		require.False(t, testkit.ServerStats(before).Parked)
+		require.False(t, before.Stats().Servers[0].Parked)
 
 		parker := connect[uint8](t, srv, always)
 		litter(t, parker)
 		parker.Close()
 		after := connect[uint8](t, srv, throttr.ParkingAutomatic)
 		for i, c := range []*throttr.Client[uint8]{before, after} {
-			require.True(t, testkit.ServerStats(c).Parked)
+			require.True(t, c.Stats().Servers[0].Parked)
 			for _, key := range several {
 				insert(t, c, fmt.Sprint(key, i), seconds[uint8](1))
 			}
@@ -151,7 +151,7 @@ func TestARestartedServerIsParkedBeforeAnythingElse(t *testing.T) {
 				}, ops[5:11], "after the probe, though nobody asks for anything")
 			}
 			require.Contains(t, srv.Keys(), "")
-			require.True(t, testkit.ServerStats(client).Parked)
+			require.True(t, client.Stats().Servers[0].Parked)
 			litter(t, client)
 			requireQuiet(t, srv)
 		})
@@ -199,7 +199,7 @@ func TestAServerWhoseRecordIsRemovedIsParkedAgain(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Contains(t, srv.Keys(), "")
-		require.True(t, testkit.ServerStats(client).Parked)
+		require.True(t, client.Stats().Servers[0].Parked)
 		time.Sleep(10 * time.Second) // the maintenance has not noticed yet
 		requireQuiet(t, srv)
 		client.Purge(t.Context(), "")

@@ -76,8 +76,8 @@ func TestReadsAreRepeatedMaxRetriesTimes(t *testing.T) {
 			_, _, err := client.Query(t.Context(), "k")
 			require.ErrorIs(t, err, throttr.ErrConnLost)
 			require.False(t, testkit.SafeToRetry(err))
-			require.Equal(t, sent, srv.Requests(codec.OpQuery)-int(testkit.ServerStats(client).Dials), "besides those of the probes")
-			require.EqualValues(t, sent-1, testkit.ServerStats(client).Retries)
+			require.Equal(t, sent, srv.Requests(codec.OpQuery)-int(client.Stats().Servers[0].Dials), "besides those of the probes")
+			require.EqualValues(t, sent-1, client.Stats().Servers[0].Retries)
 		})
 	}
 }

@@ -39,7 +39,7 @@ func TestGoroutinesOfAClientAreBounded(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { // a call opens another connection if all are busy
 		all.Go(query)
-		return testkit.ServerStats(client).Conns == conns+1
+		return client.Stats().Servers[0].Conns == conns+1
 	}, 5*time.Second, time.Millisecond)
 	own := 0
 	for _, s := range testkit.Stacks() {
@@ -134,7 +134,7 @@ func TestTooManyThatWaitAreRejected(t *testing.T) {
 				all.Go(func() { errs[i] = test.call(ctx, client, fmt.Sprint(i)) })
 				synctest.Wait()
 			}
-			s := testkit.ServerStats(client)
+			s := client.Stats().Servers[0]
 			require.Equal(t, test.want, []int{s.InFlight, s.Waiting, s.Acquiring})
 			all.Wait()
 			rejected := 0
@@ -147,7 +147,7 @@ func TestTooManyThatWaitAreRejected(t *testing.T) {
 				}
 			}
 			require.Equal(t, callers-maxQueued-test.under, rejected)
-			s = testkit.ServerStats(client)
+			s = client.Stats().Servers[0]
 			require.Equal(t, []int{0, 0, 0}, []int{s.InFlight, s.Waiting, s.Acquiring})
 			if name == "requests" {
 				require.Equal(t, callers-rejected, srv.Requests(codec.OpInsert)-inserts)
