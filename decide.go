@@ -3,13 +3,10 @@ package throttr
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/throttr-go/throttr/internal/limits"
-	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -18,14 +15,14 @@ import (
 //  1. The limit gets its algorithm.
 //  2. The limit and n are checked: a mistake is an error.
 //  3. What needs no store is decided: the limit is Unlimited, or can never grant so much.
-//  4. The store is asked, through its guard (see outage.go).
+//  4. The store is asked, through its guard; that of memory has none: see outage.go.
 //  5. If it has failed: the fallback is asked for its share, or the policy decides.
 //  6. The observer is told.
 //  7. A Shadow limit allows, whatever was decided.
 //
 // That of Hit, HitN, Take and Charge is decide. That of several takes is decideAll, for TakeAll, Reserve, Wait and
 // WaitAll: a wait asks again and again, when its turn has come. Steps 4 and 5 are answer for one take, and answerAll
-// for several; who decides when the store has failed is in failover.
+// for several. When the store has failed, failover says who decides: see outage.go.
 
 // verb is what a call does with n of a limit.
 type verb uint8
@@ -180,7 +177,7 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	if v.local(l, n, res) {
 		return outcome{}
 	}
-	cause := v.call(ctx, r.guarded, key, l, n, res)
+	cause := v.call(ctx, r.store, key, l, n, res)
 	if cause == nil {
 		return outcome{}
 	}
@@ -202,55 +199,9 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	return o
 }
 
-// failover returns who decides after the store has failed with a cause. It asks the fallback, by call.
-func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) outcome {
-	if !isOutage(ctx, cause) {
-		return outcome{nobody, cause, cause}
-	}
-	err := cause
-	if r.fallback != nil {
-		failed := call()
-		if failed == nil {
-			return outcome{theFallback, cause, nil}
-		}
-		err = fmt.Errorf("%w; and the fallback: %w", cause, failed)
-		if !isOutage(ctx, failed) {
-			return outcome{nobody, cause, err}
-		}
-	}
-	if r.policy == ReturnError {
-		return outcome{nobody, cause, err}
-	}
-	return outcome{thePolicy, err, nil}
-}
-
-// isOutage reports whether an error is a failure of the backend, to which a policy applies: no mistake in
-// the program, and not the end of the caller's ctx.
-func isOutage(ctx context.Context, err error) bool {
-	return !outage.Ended(ctx) && !outage.IsMistake(err) && !errors.Is(err, ErrClosed) &&
-		!errors.Is(err, ErrValueSizeMismatch)
-}
-
-// byPolicy returns the decision of the policy, which allows or denies.
-func (r *RateLimit) byPolicy(l *Limit) Result {
-	if r.policy == AllowHits {
-		return Result{Allowed: true, Limit: limits.Capacity(l)}
-	}
-	return deniedFor(l, min(limits.Left(l, time.Now()), maxDegradedRetryAfter))
-}
-
 // deniedFor returns a denial by a limit that may grant in some time.
 func deniedFor(l *Limit, wait time.Duration) Result {
 	return Result{Limit: limits.Capacity(l), RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait)}
-}
-
-// degrade marks a result as made without the store. The store may be back soon, and grant what the share of
-// this process can't hold.
-func (r *RateLimit) degrade(res *Result, l *Limit) {
-	res.Degraded = true
-	if !res.Allowed {
-		res.RetryAfter = min(res.RetryAfter, max(limits.Left(l, time.Now()), maxDegradedRetryAfter))
-	}
 }
 
 // decideAll makes the takes of t.
@@ -290,7 +241,7 @@ func (r *RateLimit) decideMerged(ctx context.Context, t *taking) {
 // answerAll decides the merged takes of t by the store, the fallback, or the policy.
 func (r *RateLimit) answerAll(ctx context.Context, t *taking) {
 	t.outcome = outcome{}
-	cause := t.takeFrom(ctx, r.guarded, t.merged)
+	cause := t.takeFrom(ctx, r.store, t.merged)
 	if cause == nil {
 		return
 	}

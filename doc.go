@@ -70,7 +70,7 @@ package throttr
 //	ratelimit.go    RateLimit, and the calls for one limit
 //	decide.go       every decision, step by step
 //	outage.go       while the store is away: guards, policies, fallback, lines
-//	take.go         TakeAll; the data of a call of several takes
+//	takeall.go      TakeAll; the data of a call of several takes
 //	reservation.go  Reserve, and its settling
 //	wait.go         Wait and WaitAll
 //	limit.go        Limit, Check, Forget

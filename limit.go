@@ -79,7 +79,7 @@ func (r *RateLimit) check(l Limit) error {
 	if l.Max == Unlimited {
 		return nil // never reaches a backend
 	}
-	if _, err := r.guarded.Check(l); err != nil || r.fallback == nil {
+	if _, err := r.store.Check(l); err != nil || r.fallback == nil {
 		return err
 	}
 	_, err := r.fallback.Check(r.share(l))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/throttr-go/throttr/internal/api"
+	"github.com/throttr-go/throttr/internal/limits"
 	"github.com/throttr-go/throttr/internal/outage"
 	"github.com/throttr-go/throttr/memory"
 )
@@ -130,13 +131,59 @@ func (o *options) observeOutage(cause error, after time.Duration) {
 // process is never away, and waits for nothing. What a backend of package lease decides without its store
 // goes past the guard, see outage.Holder. A wrapper of either is a backend like any other.
 func (o *options) guard(b Backend, w *outage.Watch) Backend {
-	if o, ok := b.(*OpenBackend); ok {
-		b = o.BackendCloser
+	if opened, ok := b.(*OpenBackend); ok {
+		b = opened.BackendCloser
 	}
 	if m, ok := b.(*memory.Backend); ok {
 		return m
 	}
 	return outage.New(b, outage.Options{Settings: o.outages, Watch: w, NotAsked: notAsked, Failed: failedPart})
+}
+
+// failover returns who decides after the store has failed with a cause. It asks the fallback, by call.
+func (r *RateLimit) failover(ctx context.Context, cause error, call func() error) outcome {
+	if !policyApplies(ctx, cause) {
+		return outcome{nobody, cause, cause}
+	}
+	err := cause
+	if r.fallback != nil {
+		failed := call()
+		if failed == nil {
+			return outcome{theFallback, cause, nil}
+		}
+		err = fmt.Errorf("%w; and the fallback: %w", cause, failed)
+		if !policyApplies(ctx, failed) {
+			return outcome{nobody, cause, err}
+		}
+	}
+	if r.policy == ReturnError {
+		return outcome{nobody, cause, err}
+	}
+	return outcome{thePolicy, err, nil}
+}
+
+// policyApplies reports whether an error is a failure of the backend: no mistake in the program, and not the end of
+// the caller's ctx.
+func policyApplies(ctx context.Context, err error) bool {
+	return !outage.Ended(ctx) && !outage.IsMistake(err) && !errors.Is(err, ErrClosed) &&
+		!errors.Is(err, ErrValueSizeMismatch)
+}
+
+// byPolicy returns the decision of the policy, which allows or denies.
+func (r *RateLimit) byPolicy(l *Limit) Result {
+	if r.policy == AllowHits {
+		return Result{Allowed: true, Limit: limits.Capacity(l)}
+	}
+	return deniedFor(l, min(limits.Left(l, time.Now()), maxDegradedRetryAfter))
+}
+
+// degrade marks a result as made without the store. The store may be back soon, and grant what the share of
+// this process can't hold.
+func (r *RateLimit) degrade(res *Result, l *Limit) {
+	res.Degraded = true
+	if !res.Allowed {
+		res.RetryAfter = min(res.RetryAfter, max(limits.Left(l, time.Now()), maxDegradedRetryAfter))
+	}
 }
 
 // withoutKey returns what an error says of the store, without the call and the key, which may be personal.

@@ -38,9 +38,9 @@ import (
 // A RateLimit is safe for concurrent use.
 type RateLimit struct {
 	options
-	guarded Backend         // the backend, with a guard: see outage.go
-	queues  *waiting.Queues // of callers of Wait
-	watch   *outage.Watch
+	store  Backend         // the backend, with a guard: see outage.go. That of package memory has none.
+	queues *waiting.Queues // of callers of Wait
+	watch  *outage.Watch
 }
 
 // options are what an Option sets.
@@ -68,7 +68,7 @@ func NewRateLimit(backend Backend, opts ...Option) *RateLimit {
 	r.maxWaiters = cmp.Or(r.maxWaiters, defaultMaxWaiters)
 	r.queues = waiting.New(r.maxWaiters)
 	r.watch = newWatch(backend, &r.options)
-	r.guarded = r.guard(backend, r.watch)
+	r.store = r.guard(backend, r.watch)
 	if r.fallback != nil {
 		r.fallback = r.guard(r.fallback, unwatched)
 	}
@@ -132,7 +132,7 @@ func (r *RateLimit) Peek(ctx context.Context, key string, limit Limit, n uint64)
 	limit.Shadow = false
 	if n == 0 && limit.Max != Unlimited || !take.local(&limit, n, &res) {
 		var w window.Window
-		if w, err = r.guarded.Peek(ctx, key, limit, n); err == nil {
+		if w, err = r.store.Peek(ctx, key, limit, n); err == nil {
 			res.setWindow(&limit, &w, !w.Refused)
 			if limit.Max == 0 { // no take is granted, whatever the window is
 				res.Allowed, res.RetryAfter = false, Never
@@ -154,7 +154,7 @@ func (r *RateLimit) Inc(ctx context.Context, key string, scale time.Duration, n 
 	if err != nil {
 		return 0, err
 	}
-	w, err := r.guarded.Charge(ctx, key, l, n)
+	w, err := r.store.Charge(ctx, key, l, n)
 	return w.Count, err
 }
 
@@ -176,7 +176,7 @@ func (r *RateLimit) window(ctx context.Context, call, key string, scale time.Dur
 	if err != nil {
 		return window.Window{}, err
 	}
-	return r.guarded.Peek(ctx, key, l, 0)
+	return r.store.Peek(ctx, key, l, 0)
 }
 
 // Set opens a window with the given count in place of the active one, in the fallback, too. A fixed window
@@ -248,7 +248,7 @@ func (r *RateLimit) Delete(ctx context.Context, key string, scales ...time.Durat
 // change makes a change of what a limit has counted in the backend, and in the fallback: what is left there counts
 // again while the backend is away. The result is that of the backend, and the error that of both.
 func change[R any](r *RateLimit, l Limit, f func(b Backend, l Limit) (R, error)) (R, error) {
-	result, err := f(r.guarded, l)
+	result, err := f(r.store, l)
 	if r.fallback != nil {
 		if _, failed := f(r.fallback, r.share(l)); failed != nil {
 			err = errors.Join(err, fmt.Errorf("in the fallback: %w", failed))

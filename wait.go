@@ -109,7 +109,7 @@ func (r *RateLimit) awaitTurn(ctx context.Context, t *taking, never bool) error 
 	turns := make([]waiting.Turn, 0, fewTakes)
 	for i := range t.merged {
 		m := &t.merged[i]
-		traits, _ := r.guarded.Check(m.Limit) // what is wrong with the limit, the take tells
+		traits, _ := r.store.Check(m.Limit) // what is wrong with the limit, the take tells
 		turns = append(turns, waiting.Turn{Count: countOf(m.Key, &m.Limit), Limit: limits.Capacity(&m.Limit), N: m.N,
 			Early: traits.Precision})
 	}
