@@ -29,9 +29,9 @@ func (k countKey) limit() window.Limit {
 	return window.Limit{Name: k.name, Max: 1, Scale: k.scale, Algorithm: window.FixedWindow}
 }
 
-// table has what a backend remembers of counts. Those whose records are to be removed stay, and their number has a
-// bound of its own; of the others there are few more than max. One that is evicted between find and the hit does no
-// harm: the hit then is like that of one more client, and if it opens a window, the slots are added again.
+// table has the slots of counts. Those whose records are to be removed stay, and their number has a bound of its own; of
+// the others there are few more than max. If slots are evicted between find and the hit, that does no harm: the hit then
+// is like that of one more client, and if it opens a window, the slots are added again.
 type table struct {
 	seed   maphash.Seed
 	max    int // counts per shard, beside those that can't be evicted
@@ -39,15 +39,15 @@ type table struct {
 }
 
 type tableShard struct {
-	mu     sync.RWMutex // guards counts
-	counts map[countKey]*slots
+	mu    sync.RWMutex // guards slots
+	slots map[countKey]*slots
 }
 
 func (t *table) init(max int) {
 	t.seed = maphash.MakeSeed()
 	t.max = (max + tableShards - 1) / tableShards
 	for i := range t.shards {
-		t.shards[i].counts = make(map[countKey]*slots)
+		t.shards[i].slots = make(map[countKey]*slots)
 	}
 }
 
@@ -57,45 +57,45 @@ func (t *table) shard(key string) *tableShard {
 
 // find returns the slots of k, or nil.
 func (t *table) find(k countKey) *slots {
-	s := t.shard(k.key)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.counts[k]
+	shard := t.shard(k.key)
+	shard.mu.RLock()
+	defer shard.mu.RUnlock()
+	return shard.slots[k]
 }
 
-// add adds e and returns it, or returns the slots that are there. If there are too many, it evicts idle ones,
+// add adds s and returns it, or returns the slots that are there. If there are too many, it evicts idle ones,
 // preferably without an active window.
-func (t *table) add(e *slots) *slots {
-	k := e.countKey
-	s := t.shard(k.key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if other := s.counts[k]; other != nil {
+func (t *table) add(s *slots) *slots {
+	k := s.countKey
+	shard := t.shard(k.key)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if other := shard.slots[k]; other != nil {
 		return other
 	}
-	for len(s.counts) >= t.max && s.evict(time.Now()) {
+	for len(shard.slots) >= t.max && shard.evict(time.Now()) {
 	}
-	s.counts[k] = e
-	return e
+	shard.slots[k] = s
+	return s
 }
 
-// remove removes e if it is idle and has no active window.
-func (t *table) remove(e *slots) {
-	k := e.countKey
-	s := t.shard(k.key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.counts[k] == e && e.worth(time.Now()) == worthless {
-		delete(s.counts, k)
+// remove removes s if it is idle and has no active window.
+func (t *table) remove(s *slots) {
+	k := s.countKey
+	shard := t.shard(k.key)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if shard.slots[k] == s && s.worth(time.Now()) == worthless {
+		delete(shard.slots, k)
 	}
 }
 
 // of returns what identifies the counts of a key.
 func (t *table) of(key string) (all []countKey) {
-	s := t.shard(key)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for k := range s.counts {
+	shard := t.shard(key)
+	shard.mu.RLock()
+	defer shard.mu.RUnlock()
+	for k := range shard.slots {
 		if k.key == key {
 			all = append(all, k)
 		}
@@ -107,10 +107,10 @@ func (t *table) of(key string) (all []countKey) {
 func (t *table) len() int {
 	n := 0
 	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.RLock()
-		n += len(s.counts)
-		s.mu.RUnlock()
+		shard := &t.shards[i]
+		shard.mu.RLock()
+		n += len(shard.slots)
+		shard.mu.RUnlock()
 	}
 	return n
 }
@@ -124,11 +124,11 @@ const (
 	inUse                  // there are callers, or records to remove
 )
 
-func (e *slots) worth(now time.Time) worth {
-	if e.busy() || e.janitor.owes(e) {
+func (s *slots) worth(now time.Time) worth {
+	if s.busy() || s.janitor.owes(s) {
 		return inUse
 	}
-	if k := e.current(); k.maybeOpen(now) {
+	if k := s.current(); k.maybeOpen(now) {
 		return active
 	}
 	return worthless
@@ -136,11 +136,11 @@ func (e *slots) worth(now time.Time) worth {
 
 // evict removes the slots with the least worth of a few, picked at random. It returns false
 // if all of them are in use.
-func (s *tableShard) evict(now time.Time) bool {
+func (shard *tableShard) evict(now time.Time) bool {
 	var victim countKey
 	least, n := inUse, 0
-	for k, e := range s.counts {
-		if v := e.worth(now); v < least {
+	for k, s := range shard.slots {
+		if v := s.worth(now); v < least {
 			victim, least = k, v
 		}
 		if n++; n == evictionSample || least == worthless {
@@ -150,6 +150,6 @@ func (s *tableShard) evict(now time.Time) bool {
 	if least == inUse {
 		return false
 	}
-	delete(s.counts, victim)
+	delete(shard.slots, victim)
 	return true
 }

@@ -12,28 +12,28 @@ import (
 	"github.com/throttr-go/throttr/internal/slot"
 )
 
-// entryOf returns slots whose window is open until a time.
-func entryOf(key string, until time.Time) *slots {
+// slotsUntil returns slots whose window is open until a time.
+func slotsUntil(key string, until time.Time) *slots {
 	l := fixed(time.Minute, 1)
 	return &slots{countKey: keyOf(key, &l), janitor: &janitor{}, known: known{ok: true, Window: slot.Window{Times: slot.Times{Latest: until}}}}
 }
 
-// find returns the entry of a key.
+// findKey returns the slots of a key.
 func (t *table) findKey(key string) *slots {
 	return t.find(countKey{key: key, scale: time.Minute})
 }
 
-func TestTableHasOneEntryForEachCount(t *testing.T) {
+func TestTableHasSlotsOnceForEachCount(t *testing.T) {
 	var tb table
 	tb.init(1024)
 	var added [8]*slots
 	var all sync.WaitGroup
 	for i := range added {
-		all.Go(func() { added[i] = tb.add(entryOf("k", time.Time{})) })
+		all.Go(func() { added[i] = tb.add(slotsUntil("k", time.Time{})) })
 	}
 	all.Wait()
-	for _, e := range added {
-		require.Same(t, tb.findKey("k"), e)
+	for _, s := range added {
+		require.Same(t, tb.findKey("k"), s)
 	}
 	is := added[0].countKey
 	for _, other := range []countKey{{"k", "", time.Hour}, {"k", "login", is.scale}, {"other", "", is.scale}} {
@@ -47,17 +47,17 @@ func TestTableHasOneEntryForEachCount(t *testing.T) {
 func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	now := time.Now()
 	var tb table
-	tb.init(2 * tableShards) // two entries in each shard
+	tb.init(2 * tableShards) // two slots in each shard
 	last := 0
 	add := func(until time.Time) *slots { // to the shard of "busy"
 		for {
 			if last++; tb.shard(fmt.Sprint(last)) == tb.shard("busy") {
-				return tb.add(entryOf(fmt.Sprint(last), until))
+				return tb.add(slotsUntil(fmt.Sprint(last), until))
 			}
 		}
 	}
-	has := func(e *slots) bool { return tb.find(e.countKey) == e }
-	busy := tb.add(entryOf("busy", now.Add(time.Hour)))
+	has := func(s *slots) bool { return tb.find(s.countKey) == s }
+	busy := tb.add(slotsUntil("busy", now.Add(time.Hour)))
 	require.True(t, busy.hold())
 	over := add(now.Add(-time.Second))
 	open := add(now.Add(time.Hour))
@@ -65,8 +65,8 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	another := add(now.Add(time.Hour))
 	require.Equal(t, []bool{true, false, true}, []bool{has(busy), has(open), has(another)}, "its window can be looked up again")
 
-	for _, e := range []*slots{busy, another, entryOf("busy", now)} { // in use, open, and another entry
-		tb.remove(e)
+	for _, s := range []*slots{busy, another, slotsUntil("busy", now)} { // in use, open, and others of a count
+		tb.remove(s)
 		require.True(t, has(busy) && has(another))
 	}
 	busy.release(false)
@@ -75,24 +75,24 @@ func TestTableEvictsWhatIsLeastValuable(t *testing.T) {
 	require.False(t, has(busy))
 }
 
-// A call finds an entry, which is evicted, and then the call opens a window. The next call has to find that window,
+// A call finds slots, which are evicted, and then the call opens a window. The next call has to find that window,
 // with its ID.
-func TestEntryThatOpensAWindowStaysInTheTable(t *testing.T) {
+func TestSlotsThatOpenAWindowStayInTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, inMemory(t))
 		o.MaxWindows = 1
 		b := start(t, o)
 		l := fixed(time.Minute, 10)
-		e, err := b.slotsFor(t.Context(), "k", &l, 1)
+		s, err := b.slotsFor(t.Context(), "k", &l, 1)
 		require.NoError(t, err)
-		b.table.remove(e)
+		b.table.remove(s)
 		require.Zero(t, b.table.len())
-		a := e.countHit(t.Context(), hit{max: 10, n: 1})
+		a := s.countHit(t.Context(), hit{max: 10, n: 1})
 		require.NoError(t, a.err)
 		for i := range 3 {
 			hits(t, b, 1, fmt.Sprint(i), l)
 		}
-		b.table.remove(e)
+		b.table.remove(s)
 		again, _, err := b.Hit(t.Context(), "k", l, 1)
 		require.NoError(t, err)
 		require.Equal(t, a.window.ID, again.ID)
