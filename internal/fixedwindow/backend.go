@@ -348,6 +348,15 @@ func bounded(w window.Window) window.Window {
 	return w
 }
 
+// refuse makes w the window of a take or hit of n that was refused.
+func refuse(w *window.Window, l *window.Limit, n uint64) {
+	w.Refused = true
+	w.RetryAfter = max(w.Left, 1)
+	if n > l.Max {
+		w.RetryAfter = window.Never
+	}
+}
+
 // Stats is what a Backend remembers and has done.
 type Stats struct {
 	Windows int    // counts that are remembered, whose windows may be over

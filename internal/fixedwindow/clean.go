@@ -157,7 +157,7 @@ func (cl *cleaner) batch(ctx context.Context, keys []*cleaning) error {
 		switch a.Kind {
 		case slot.Done:
 			k.done = true
-		case slot.Again:
+		case slot.Look:
 			k.again = a.At
 			if time.Until(a.At) > 2*k.records.bands.Guard {
 				k.done, k.next = true, a.At

@@ -37,7 +37,7 @@ func (s *slots) countSum(ctx context.Context, hits *shared, p plan, n uint64) ou
 	case k.ok:
 		return s.join(ctx, s.bands.Join(k.Slot, k.Until), hits.takes, n)
 	case p.conn != nil:
-		return s.open(ctx, p, hits.takes, n)
+		return s.openPlanned(ctx, p, hits.takes, n)
 	}
 	return outcome{result: slot.Missed}
 }
@@ -79,8 +79,8 @@ func (s *slots) joined(a slot.Action, responses []conn.Response, at span) (o out
 	return o
 }
 
-// open opens a window that counts n hits, as was planned.
-func (s *slots) open(ctx context.Context, p plan, takes bool, n uint64) (o outcome) {
+// openPlanned opens a window that counts n hits, as planOpening has returned.
+func (s *slots) openPlanned(ctx context.Context, p plan, takes bool, n uint64) (o outcome) {
 	if err := s.janitor.actionBegins(s); err != nil {
 		return outcome{err: err}
 	}

@@ -35,7 +35,7 @@ func (s *slots) reset(ctx context.Context) (r answer) {
 		if a.Kind != slot.Done && s.tooLate(f) {
 			return s.repeat(f)
 		}
-		r.sent = r.sent || a.Kind != slot.Done && a.Kind != slot.Again
+		r.sent = r.sent || a.Kind != slot.Done && a.Kind != slot.Look
 		return a, nil
 	})
 	r.made = e.Found

@@ -49,7 +49,7 @@ func (r *records) add(cl *conn.Call, requests ...slot.Request) {
 
 // addLookup adds the requests that look both slots up, beginning with the first one.
 func (r *records) addLookup(cl *conn.Call, first slot.ID) {
-	r.addAction(cl, slot.Action{Kind: slot.Again, Slot: first}, 0)
+	r.addAction(cl, slot.Action{Kind: slot.Look, Slot: first}, 0)
 }
 
 // lookedUp returns what the responses to a lookup show.

@@ -68,7 +68,7 @@ func (s *slots) search(ctx context.Context, decide func(*lookups) (slot.Action, 
 		switch {
 		case err != nil || a.Kind == slot.Done:
 			return err
-		case a.Kind == slot.Again:
+		case a.Kind == slot.Look:
 			f.first = a.Slot
 			err = outage.Sleep(ctx, time.Until(a.At))
 		default:
@@ -111,7 +111,7 @@ func (s *slots) tooLate(f *lookups) bool {
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
 func (s *slots) repeat(f *lookups) (slot.Action, error) {
 	if f.slow++; f.slow < maxTries {
-		return slot.Action{Kind: slot.Again, Slot: f.first}, nil
+		return slot.Action{Kind: slot.Look, Slot: f.first}, nil
 	}
 	trip := f.history.Last.Received.Sub(f.history.Last.Sent).Round(time.Millisecond)
 	return slot.Action{}, fmt.Errorf("%w: the server responds after %v, and a window of %v takes a response within %v",
@@ -137,18 +137,18 @@ func (s *slots) planOpening(ctx context.Context) (p plan, err error) {
 		if s.learnLive(f) {
 			return slot.Action{Kind: slot.Done}, nil
 		}
-		a := s.bands.Hit(f.history)
+		a := s.bands.ToOpen(f.history)
 		switch {
 		case a.Kind != slot.Open && a.Kind != slot.Create:
 			return a, nil
 		case s.tooLate(f):
 			return s.repeat(f)
 		case a.Kind == slot.Create && time.Now().Before(s.createAt()):
-			return slot.Action{Kind: slot.Again, Slot: f.first, At: s.createAt()}, nil
+			return slot.Action{Kind: slot.Look, Slot: f.first, At: s.createAt()}, nil
 		}
 		// No record is created before the sweeper has decided whether to park the server, for which it has a second.
 		if waited, err := s.janitor.sweeper.AwaitDecision(ctx); waited || err != nil {
-			return slot.Action{Kind: slot.Again, Slot: f.first}, err
+			return slot.Action{Kind: slot.Look, Slot: f.first}, err
 		}
 		p = plan{f.conn, a}
 		return slot.Action{Kind: slot.Done}, nil

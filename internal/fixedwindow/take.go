@@ -26,15 +26,6 @@ func (b *Backend) Take(ctx context.Context, key string, l window.Limit,
 	return s.countFor(ctx, &l, hit{max: l.Max, n: n, take: true})
 }
 
-// refuse makes w the window of a take that was refused.
-func refuse(w *window.Window, l *window.Limit, n uint64) {
-	w.Refused = true
-	w.RetryAfter = max(w.Left, 1)
-	if n > l.Max {
-		w.RetryAfter = window.Never
-	}
-}
-
 // Peek returns what Take would return, but takes nothing.
 func (b *Backend) Peek(ctx context.Context, key string, l window.Limit,
 	n uint64) (w window.Window, sent bool, err error) {

@@ -8,7 +8,7 @@ type Kind uint8
 // The kinds, with the requests of their calls. X is the slot of the action, Y the other one.
 // ADD is DECREASE, as counters count down.
 const (
-	Again    Kind = iota // wait until At, and look up again: QUERY X, QUERY Y
+	Look     Kind = iota // wait until At, and look both slots up: QUERY X, QUERY Y
 	Done                 // there is nothing to do
 	Join                 // ADD X, QUERY X
 	Open                 // TTL X := T, ADD X, QUERY X, free Y
@@ -30,7 +30,7 @@ type Action struct {
 	Slot  ID
 	Slots [2]bool // instead of Slot, for Refill, Claim and Remove
 	Frees bool    // for Create
-	// At is when to look up again, for Again.
+	// At is when to look up, for Look. It is zero if that is at once.
 	At time.Time
 	// By is when the last response must have arrived. If it has not, the outcome of a Join is
 	// unknown. After any other action, the connection has to be ended then, so that the call is
@@ -74,7 +74,7 @@ type Request struct {
 func (b *Bands) Requests(dst []Request, a Action, n uint64) []Request {
 	x, y := a.Slot, a.Slot.Other()
 	switch a.Kind {
-	case Again:
+	case Look:
 		dst = append(dst, Request{Query, x, 0}, Request{Query, y, 0})
 	case Join:
 		dst = append(dst, Request{Decrease, x, n}, Request{Query, x, 0})

@@ -126,9 +126,9 @@ func (c *client) hit(a *actor, n uint64, f *lookups, pool **conn) (attempt, bool
 			if _, ok := c.bands.Untidy(l); ok {
 				c.addDuty(false)
 			}
-			switch action := c.decide(c.bands.Hit, f.history); action.Kind {
+			switch action := c.decide(c.bands.ToOpen, f.history); action.Kind {
 			case Join:
-			case Again:
+			case Look:
 				first = action.Slot
 				a.sleepUntil(action.At.Sub(epoch))
 				continue
@@ -314,7 +314,7 @@ func (c *client) returnLater(a *actor, at attempt) {
 		return
 	}
 	ops := []Request{{Query, known.Slot, 0}}
-	b := a.send(at.conn, Action{Kind: Again, Slot: known.Slot}, ops, never, false)
+	b := a.send(at.conn, Action{Kind: Look, Slot: known.Slot}, ops, never, false)
 	if !b.ok {
 		return
 	}
@@ -338,7 +338,7 @@ func (c *client) returnLater(a *actor, at attempt) {
 
 // lookup looks both slots up, beginning with the first one.
 func (c *client) lookup(a *actor, on *conn, first ID) (Lookup, bool) {
-	m := Action{Kind: Again, Slot: first}
+	m := Action{Kind: Look, Slot: first}
 	b := a.send(on, m, c.bands.Requests(nil, m, 0), never, false)
 	if !b.ok {
 		return Lookup{}, false
@@ -396,9 +396,9 @@ func (c *client) reset(a *actor, f *lookups) {
 	c.search(a, f, func(h History) Action {
 		action := c.decide(func(h History) Action { return c.bands.Reset(h, &e) }, h)
 		switch {
-		case action.Kind == Again && c.off[ruleResetChain] && c == c.clients[0]:
+		case action.Kind == Look && c.off[ruleResetChain] && c == c.clients[0]:
 			action.At = c.time().Add(c.bands.Guard + c.upTo(6*c.bands.Guard))
-		case action.Kind != Again && action.Kind != Done:
+		case action.Kind != Look && action.Kind != Done:
 			c.addDuty(action.Kind == End)
 		}
 		return action
@@ -416,7 +416,7 @@ func (c *client) search(a *actor, f *lookups, next func(History) Action) {
 		switch action := next(f.history); action.Kind {
 		case Done:
 			return
-		case Again:
+		case Look:
 			a.sleepUntil(action.At.Sub(epoch))
 		default:
 			c.remove(a, f, action)
@@ -450,7 +450,7 @@ func (c *client) janitor(a *actor) {
 		switch action := c.decide(func(h History) Action { return c.bands.Clean(h, below) }, f.history); action.Kind {
 		case Done:
 			c.duty = false
-		case Again:
+		case Look:
 			c.idle = a
 			at := action.At.Sub(epoch) + c.delay(c.bands.Guard)
 			if c.restless > 0 && !c.done {

@@ -79,5 +79,5 @@ func (b *Bands) again(h History, gap time.Duration, ids ...ID) Action {
 	if !at.Add(2*trip).Before(last.Sent.Add(gap)) && soon.Before(at) {
 		at = soon
 	}
-	return Action{Kind: Again, Slot: last.First, At: at}
+	return Action{Kind: Look, Slot: last.First, At: at}
 }

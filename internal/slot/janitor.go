@@ -4,7 +4,7 @@ import "time"
 
 // Clean returns what a janitor, a watcher or a sweeper does: it removes doomed slots whose TTL is
 // below a bound, and frees a slot that is over beside an open window. If there is nothing to do
-// yet, it returns an Again at the time of the next cleaning, which may be far away.
+// yet, it returns a Look at the time of the next cleaning, which may be far away.
 //
 // The bound is Bands.Doom for the janitor, which is the client that opened the last window, and
 // Bands.Watch for watchers, which are clients that opened an earlier one, and for sweepers. See
@@ -24,7 +24,7 @@ func (b *Bands) Clean(h History, below uint64) Action {
 	if w, ok := b.Untidy(h.Last); ok { // rule 14
 		return b.onceStable(h, b.Scale, Action{Kind: Tidy, Slot: w.Slot}, w.Slot.Other())
 	}
-	return Action{Kind: Again, At: b.NextCleaning(h.Last, below)}
+	return Action{Kind: Look, At: b.NextCleaning(h.Last, below)}
 }
 
 // Below returns the bound of Clean for a client that has not acted since a time, at which the responses to

@@ -46,7 +46,7 @@ type settings struct {
 	lateRate    float64       // of hits that are executed after the end of their window
 	restless    time.Duration // how often janitors clean at least, if not 0
 	quick       bool          // no request takes long
-	slow        Kind          // calls of this kind take long, if not Again
+	slow        Kind          // calls of this kind take long, if not Look
 	atEnd       float64       // how often clients come at the end of a window
 	atDoom      float64       // how often they come otherwise when a slot becomes doomed
 	off         [rules]bool

@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// Hit returns what a client does that has hits to count and knows no open window. The table in the
-// comment of the package has the cases.
-func (b *Bands) Hit(h History) Action {
+// ToOpen returns what a client does that has hits to count and knows no open window: it joins the one that it finds,
+// or takes the next step towards opening one. The table in the comment of the package has the cases.
+func (b *Bands) ToOpen(h History) Action {
 	if w, ok := b.Live(h.Last); ok {
 		return b.Join(w.Slot, w.Until)
 	}
@@ -39,7 +39,7 @@ func (b *Bands) Hit(h History) Action {
 // between, and so have freed this one (rule 5). Then the slots are looked up in the other order.
 func (b *Bands) open(h History, id ID) Action {
 	if h.Last.First != id {
-		return Action{Kind: Again, Slot: id, At: h.Last.Received}
+		return Action{Kind: Look, Slot: id, At: h.Last.Received}
 	}
 	return b.by(Action{Kind: Open, Slot: id}, h.Last.Sent)
 }
@@ -73,7 +73,7 @@ func (b *Bands) Reset(h History, e *Ending) Action {
 	x, y := w.Slot, w.Slot.Other()
 	switch b.State(h.Last.Slots[y]) {
 	case Live: // one of them has ended while the slots were read
-		return Action{Kind: Again, At: h.Last.Received}
+		return Action{Kind: Look, At: h.Last.Received}
 	case Over:
 		return b.retire(h, y)
 	}
@@ -116,7 +116,7 @@ func (b *Bands) Claimed(h History, a Action, added [2]bool, shown [2]Observation
 // the window ends (rule 11).
 //
 // All hits of a window can be given back, and a window can be opened with none. Its slot then looks
-// free after its end, which costs the next window a guard (see Hit), and nothing else.
+// free after its end, which costs the next window a guard (see ToOpen), and nothing else.
 func (b *Bands) GiveBack(w Window, now time.Time) (Action, bool) {
 	a := b.by(Action{Kind: GiveBack, Slot: w.Slot}, w.Sent)
 	if w.Until.Before(a.By) {

@@ -146,7 +146,7 @@ func manyReturns(s *settings) { late(s); s.returnRate, s.resetRate, s.size = 1, 
 
 func laterReturns(s *settings) {
 	manyResets(s)
-	s.returnRate, s.laterRate, s.slow = 0.5, 1, Again
+	s.returnRate, s.laterRate, s.slow = 0.5, 1, Look
 }
 
 func manyRestarts(s *settings) { s.restarts, s.size, s.steps = 8, 4, 10 }

@@ -39,7 +39,7 @@ func describe(a Action) string {
 		s += " A B"
 	case a.Kind == Claim:
 		s += " " + map[bool]string{true: "A", false: "B"}[a.Slots[A]]
-	case a.Kind != Again && a.Kind != Done:
+	case a.Kind != Look && a.Kind != Done:
 		s += " " + a.Slot.String()
 	}
 	return s
@@ -54,16 +54,16 @@ func TestWhatAHitDoes(t *testing.T) {
 	}{
 		{Absent, "create A|join B|create A|create A|create A", ""},
 		{Live, "join A|join A|join A|join A|join A", ""},
-		{Free, "create B|join B|again|open A|again", "create B|join B|spoil A|open A|claim B"},
-		{Over, "create B|join B|open B|again|again", "create B|join B|open B|retire A|claim B"},
-		{Doomed, "again|join B|again|again|again", "claim A|join B|claim A|claim A|claim A"},
+		{Free, "create B|join B|look|open A|look", "create B|join B|spoil A|open A|claim B"},
+		{Over, "create B|join B|open B|look|look", "create B|join B|open B|retire A|claim B"},
+		{Doomed, "look|join B|look|look|look", "claim A|join B|claim A|claim A|claim A"},
 	} {
 		row := func(apart time.Duration) (s string) {
 			for i, b := range states {
 				if i > 0 {
 					s += "|"
 				}
-				s += describe(bands.Hit(lookedUp(test.a, b, apart)))
+				s += describe(bands.ToOpen(lookedUp(test.a, b, apart)))
 			}
 			return s
 		}
@@ -87,11 +87,11 @@ func TestOlderOfTwoWindows(t *testing.T) {
 // The model hardly ever comes to these actions.
 func TestRareActions(t *testing.T) {
 	both := lookedUp(Live, Live, bands.Guard/2)
-	require.Equal(t, Again, bands.Reset(both, &Ending{}).Kind, "one window has ended while the slots were read")
+	require.Equal(t, Look, bands.Reset(both, &Ending{}).Kind, "one window has ended while the slots were read")
 
 	h := lookedUp(Doomed, Absent, bands.Guard)
 	h.Last.Slots[A].Count = bands.Largest
-	full := bands.Hit(h)
+	full := bands.ToOpen(h)
 	require.Equal(t, []Request{{PatchQuota, A, 1}}, bands.Requests(nil, full, 0), "no claim fits the counter")
 }
 
@@ -106,7 +106,7 @@ func TestDoomedSlotsAreClaimedTogether(t *testing.T) {
 		for _, id := range []ID{A, B} {
 			h := h
 			h.Since[id] = h.Last.Received
-			require.Equal(t, "again", describe(next(h)), "%s: %v is not stable", name, id)
+			require.Equal(t, "look", describe(next(h)), "%s: %v is not stable", name, id)
 		}
 		h.Last.Slots[B].Count = bands.Largest
 		require.Equal(t, []Request{{PatchQuota, B, 1}}, bands.Requests(nil, next(h), 0), name)

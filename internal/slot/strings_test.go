@@ -5,6 +5,6 @@ func (s State) String() string { return [...]string{"absent", "live", "free", "o
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	return [...]string{"again", "done", "join", "open", "create", "tidy", "spoil", "retire",
+	return [...]string{"look", "done", "join", "open", "create", "tidy", "spoil", "retire",
 		"refill", "claim", "remove", "end", "return"}[k]
 }

@@ -189,7 +189,7 @@ func (a *actor) send(c *conn, action Action, ops []Request, by time.Duration, bo
 		most = min(2*(by-w.now), 4*w.bands.Scale, 8*w.bands.Guard)
 	}
 	at := w.now + w.delay(most)
-	if w.slow != Again && action.Kind == w.slow {
+	if w.slow != Look && action.Kind == w.slow {
 		at = w.now + w.upTo(most)
 	}
 	if action.Kind == Join && w.server.open != nil && w.chance(w.lateRate) {
