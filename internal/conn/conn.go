@@ -14,6 +14,7 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/outage"
+	"github.com/throttr-go/throttr/window"
 )
 
 var (
@@ -42,7 +43,7 @@ type Options struct {
 	Counters     *Counters
 	ID           codec.ConnID // what the server calls the connection
 
-	// Abort has Fail discard what the server's host has not acknowledged, if requests are in flight:
+	// Abort has Cut discard what the server's host has not acknowledged, if requests are in flight:
 	// these bytes then never arrive.
 	Abort bool
 
@@ -74,7 +75,7 @@ type Conn struct {
 	done chan struct{} // closed when nothing of the connection is left
 
 	// The read side: see inline.go for which goroutine owns it.
-	turn        readTurn
+	readTurn    readTurn
 	decoder     responseDecoder // the owner of the read side uses it
 	checkedOpen time.Time       // when checkOpen last read; the owner of the read side uses it
 	readDone    chan struct{}   // closed when the reader goroutine has ended
@@ -88,7 +89,7 @@ type Conn struct {
 	// Call.Stale.
 	mu          sync.Mutex
 	ready       sync.Cond // the writer goroutine waits on it
-	owner       writeOwner
+	writeOwner  writeOwner
 	failure     error // why nothing is queued or written any more, or nil
 	closeReason error // why nothing is queued any more, and what the reason will be when no call is left
 
@@ -121,8 +122,8 @@ func New(nc net.Conn, early []byte, o Options) *Conn {
 	c.watchdog = time.AfterFunc(math.MaxInt64, c.checkStall)
 	c.decoder = responseDecoder{size: o.Calls.Size(), keepEvents: o.OnEvent != nil, buf: make([]byte, max(readSize, len(early)))}
 	copy(c.decoder.buf, early)
-	c.turn.wake = make(chan struct{}, 1)
-	c.turn.interrupted = make(chan struct{}, 1)
+	c.readTurn.wake = make(chan struct{}, 1)
+	c.readTurn.interrupted = make(chan struct{}, 1)
 	go c.readLoop(len(early))
 	go c.writeLoop()
 	return c
@@ -136,11 +137,11 @@ func (c *Conn) Enqueue(cl *Call) error {
 	case err != nil:
 		return err
 	case !writes || busy:
-		c.turn.recall() // the reader goroutine reads the response
-	case c.turn.acquire():
+		c.readTurn.recall() // the reader goroutine reads the response
+	case c.readTurn.acquire():
 		cl.inline = true // Wait reads the response
 		if err := c.checkOpen(); err != nil {
-			c.Fail(err) // gather launches nothing then, and failAll fails cl, which was not sent
+			c.Cut(err) // gather launches nothing then, and failAll fails cl, which was not sent
 		}
 	}
 	if writes {
@@ -152,6 +153,31 @@ func (c *Conn) Enqueue(cl *Call) error {
 		c.writeNonblocking()
 	}
 	return nil
+}
+
+// push queues a call. If writes is true, the caller owns the write side. Busy reports
+// whether other callers are using the connection now.
+func (c *Conn) push(cl *Call) (writes, busy bool, err error) {
+	n := cl.Len()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case cl.invalid != nil:
+		return false, false, cl.invalid
+	case c.failure != nil || c.closeReason != nil:
+		return false, false, ErrGone
+	case c.queuedRequests > 0 && c.queuedRequests+n > c.options.MaxQueued:
+		return false, false, window.ErrOverloaded
+	}
+	// If several calls were done at the same time, their callers are likely to make the next
+	// ones at the same time.
+	busy = c.inFlight > 0 || c.queued.n > 0 || c.lastDone > 1
+	cl.conn = c
+	c.queued.push(cl)
+	c.queuedRequests += n
+	c.used = c.used || !cl.Unasked
+	c.addLoad(n, 1)
+	return c.acquireWrite(), busy, nil
 }
 
 // ID returns Options.ID.
@@ -205,7 +231,7 @@ func (c *Conn) Idle() time.Duration {
 }
 
 // InlineReads returns how many callers have read their responses themselves.
-func (c *Conn) InlineReads() uint64 { return c.turn.taken.Load() }
+func (c *Conn) InlineReads() uint64 { return c.readTurn.taken.Load() }
 
 // RoundTrip sends requests of the client itself, which add adds to a call, and returns their responses. They do not
 // count as a use of the connection. Sent reports whether they may have been executed despite an error.
@@ -230,7 +256,7 @@ func (c *Conn) RoundTrip(ctx context.Context,
 	if !done {
 		if context.Cause(ctx) == overdue {
 			err = overdue
-			c.Fail(err)
+			c.Cut(err)
 		}
 		return nil, sent, err
 	}

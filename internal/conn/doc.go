@@ -31,7 +31,7 @@
 //	wire.go    the frames that depend on the value size
 //	read.go    the read side: reads, and matches responses with calls
 //	inline.go  which goroutine reads: the reader goroutine, or a lone caller
-//	end.go     how a connection ends, and how a stall is noticed
+//	end.go     how a connection ends, how calls fail, and how a stall is noticed
 //
 // Each side belongs to one goroutine at a time, its owner. What the two sides share is guarded by Conn.mu. A
 // connection has two goroutines, the writer and the reader, which sleep if they can.
@@ -52,10 +52,10 @@
 //
 // # How a connection ends
 //
-// Fail closes the queue and the network connection, which ends both goroutines. The writer,
+// Cut closes the queue and the network connection, which ends both goroutines. The writer,
 // which is the last one, then fails all calls that are left. A call in flight is reported as
 // sent if the network has accepted a byte of it; a queued one is not. Reasons are a network
 // error (ErrLost), bytes that can't be a response (ErrProtocol), silence (ErrStalled), and
-// what Fail was called with. A retired connection ends with its last call (ErrGone). So does one
+// what Cut was called with. A retired connection ends with its last call (ErrGone). So does one
 // that is closed, after its queued calls have failed, unless this takes too long.
 package conn

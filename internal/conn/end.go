@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Fail ends the connection at once. The first reason counts. The calls that are queued or in flight
-// fail with it, soon after Fail has returned.
-func (c *Conn) Fail(reason error) {
+// Cut ends the connection at once. The first reason counts. The calls that are queued or in flight
+// fail with it, soon after Cut has returned.
+func (c *Conn) Cut(reason error) {
 	c.mu.Lock()
 	if c.failure == nil {
 		c.failure = reason
@@ -20,7 +20,7 @@ func (c *Conn) Fail(reason error) {
 	if discard {
 		abort(c.nc)
 	}
-	c.turn.recall()
+	c.readTurn.recall()
 	c.nc.Close()
 }
 
@@ -36,7 +36,7 @@ func (c *Conn) Close(reason error) {
 	c.failAllQueued(reason)
 	c.ready.Signal()
 	c.mu.Unlock()
-	defer time.AfterFunc(CloseGrace, func() { c.Fail(reason) }).Stop()
+	defer time.AfterFunc(CloseGrace, func() { c.Cut(reason) }).Stop()
 	<-c.done
 }
 
@@ -50,9 +50,9 @@ func (c *Conn) Retire() {
 	c.ready.Signal()
 }
 
-// ended is the end of the writer goroutine: nothing is written any more.
-func (c *Conn) ended() {
-	c.Fail(c.Err()) // which await has set if nothing has failed; then no calls are left
+// cleanUp is the end of the writer goroutine: nothing is written any more.
+func (c *Conn) cleanUp() {
+	c.Cut(c.Err()) // which await has set if nothing has failed; then no calls are left
 	<-c.readDone
 	c.failAll()
 	if c.options.OnEnd != nil {
@@ -67,10 +67,10 @@ func (c *Conn) failAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchdog.Stop()
-	inFlight := &c.decoder.expected
-	inFlight.append(&c.launched)
-	for inFlight.n > 0 {
-		cl := inFlight.pop()
+	expected := &c.decoder.expected
+	expected.append(&c.launched)
+	for expected.n > 0 {
+		cl := expected.pop()
 		c.failCall(cl, c.failure, cl.offset < c.accepted)
 	}
 	c.failAllQueued(c.failure)
@@ -81,6 +81,28 @@ func (c *Conn) failAll() {
 func (c *Conn) failAllQueued(reason error) {
 	for c.queued.n > 0 {
 		c.failQueued(reason)
+	}
+}
+
+// failQueued ends the oldest queued call, of which no byte has been sent. If it has been abandoned, nobody
+// sees the reason. The caller holds mu.
+func (c *Conn) failQueued(reason error) {
+	cl := c.queued.pop()
+	c.queuedRequests -= cl.Len()
+	c.failCall(cl, reason, false)
+}
+
+// failCall ends a call without its responses.
+func (c *Conn) failCall(cl *Call, reason error, sent bool) {
+	cl.err, cl.sent = reason, sent
+	c.addLoad(-cl.Len(), -1)
+	c.returnCall(cl)
+}
+
+// returnCall returns a call to its caller, or recycles one that has been abandoned.
+func (c *Conn) returnCall(cl *Call) {
+	if !cl.finish() {
+		c.options.Calls.Put(cl)
 	}
 }
 
@@ -109,7 +131,7 @@ func (c *Conn) checkStall() {
 	}
 	c.mu.Unlock()
 	if stalled {
-		c.Fail(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, due))
+		c.Cut(fmt.Errorf("%w: no byte for %v with %d requests outstanding", ErrStalled, c.options.StallTimeout, due))
 	}
 }
 

@@ -96,6 +96,13 @@ func (c *Conn) lone() bool {
 		len(c.decoder.done) == 1 && c.quiet()
 }
 
+// quiet reports whether the connection is open and no call is queued or in flight.
+func (c *Conn) quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure == nil && c.inFlight == 0 && c.queued.n == 0
+}
+
 // readInline reads on behalf of a caller, which owns the read side, until its call is done
 // or ctx ends.
 func (c *Conn) readInline(ctx context.Context, cl *Call) {
@@ -106,13 +113,13 @@ func (c *Conn) readInline(ctx context.Context, cl *Call) {
 	for !cl.isDone() && ctx.Err() == nil {
 		if err := c.receive(c.nc.Read); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				c.Fail(err)
+				c.Cut(err)
 			}
 			break
 		}
 	}
 	if unregister != nil && !unregister() { // interrupt has begun
-		<-c.turn.interrupted
+		<-c.readTurn.interrupted
 		c.nc.SetReadDeadline(time.Time{})
 	}
 	c.releaseRead()
@@ -122,9 +129,9 @@ func (c *Conn) readInline(ctx context.Context, cl *Call) {
 // goroutine becomes the owner.
 func (c *Conn) releaseRead() {
 	partial := c.decoder.partial()
-	c.turn.release()
+	c.readTurn.release()
 	if partial || !c.quiet() {
-		c.turn.recall()
+		c.readTurn.recall()
 	}
 }
 
@@ -143,5 +150,5 @@ func (c *Conn) checkOpen() error {
 // interrupt ends the read of an inline reader, whose context has ended.
 func (c *Conn) interrupt() {
 	c.nc.SetReadDeadline(time.Unix(1, 0))
-	c.turn.interrupted <- struct{}{}
+	c.readTurn.interrupted <- struct{}{}
 }

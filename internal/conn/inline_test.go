@@ -111,7 +111,7 @@ func TestInlineReaderReadsForCallersThatComeLater(t *testing.T) {
 	require.LessOrEqual(t, l.InlineReads(), inline+1)
 	l.send(0)
 	require.NoError(t, <-errs)
-	require.Equal(t, readGoroutine, l.turn.owner.Load(), "responses are due")
+	require.Equal(t, readGoroutine, l.readTurn.owner.Load(), "responses are due")
 	l.send(make([]byte, 20)...)
 	for range 20 {
 		require.NoError(t, <-errs)
@@ -131,7 +131,7 @@ func TestPartOfAFrameIsKeptWhenTheReaderChanges(t *testing.T) {
 		l.send(append([]byte{0}, news[:cut]...)...)
 		_, err := l.outcome(cl)
 		require.NoError(t, err)
-		require.Equal(t, readGoroutine, l.turn.owner.Load(), "the rest of the EVENT is due")
+		require.Equal(t, readGoroutine, l.readTurn.owner.Load(), "the rest of the EVENT is due")
 		if cut%2 == 0 {
 			time.Sleep(time.Millisecond) // the next caller checks the connection
 		}
@@ -171,7 +171,7 @@ func TestAConnectionEndsWhileNobodyReads(t *testing.T) {
 	}{
 		"the server hangs up": {func(l link) { l.server.Close() }, ErrLost},
 		"an unexpected byte":  {func(l link) { l.send(1) }, ErrProtocol},
-		"Fail":                {func(l link) { l.Fail(ErrStale) }, ErrStale},
+		"Cut":                 {func(l link) { l.Cut(ErrStale) }, ErrStale},
 		"Retire":              {func(l link) { l.Retire() }, ErrGone},
 		"Close":               {func(l link) { l.Close(errTest) }, errTest},
 	} {
@@ -187,11 +187,11 @@ func TestAConnectionEndsWhileNobodyReads(t *testing.T) {
 
 func TestReaderGoroutineTakesOver(t *testing.T) {
 	l, _ := newLone(t, Options{})
-	l.eventually(func() bool { return l.turn.owner.Load() == readGoroutine }) // after a while
+	l.eventually(func() bool { return l.readTurn.owner.Load() == readGoroutine }) // after a while
 	l.roundTrip(t.Context())
-	l.eventually(func() bool { return l.turn.owner.Load() == readIdle })
-	l.Fail(ErrGone)
-	require.Equal(t, readGoroutine, l.turn.owner.Load())
+	l.eventually(func() bool { return l.readTurn.owner.Load() == readIdle })
+	l.Cut(ErrGone)
+	require.Equal(t, readGoroutine, l.readTurn.owner.Load())
 
 	l, _ = newLone(t, Options{})
 	got := make(chan error)

@@ -24,7 +24,7 @@ func (c *Conn) readLoop(early int) {
 	for err == nil {
 		if c.lone() {
 			c.releaseRead()
-			c.turn.await()
+			c.readTurn.await()
 		}
 		if len(c.decoder.done) > 1 {
 			// The callers can queue their next calls, and the server can respond, before
@@ -34,7 +34,7 @@ func (c *Conn) readLoop(early int) {
 		}
 		err = c.receive(c.nc.Read)
 	}
-	c.Fail(err)
+	c.Cut(err)
 }
 
 // receive reads once and processes what comes. The calling goroutine owns the read side.
@@ -58,7 +58,7 @@ func (c *Conn) process(n int) error {
 	c.mu.Unlock()
 	err := c.decoder.decode(n)
 	if err != nil {
-		c.Fail(err) // before callers send their calls again
+		c.Cut(err) // before callers send their calls again
 	}
 	arrived := c.decoder.arrived
 	c.options.Counters.Answered.Add(uint64(arrived.responses))

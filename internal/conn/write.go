@@ -6,7 +6,6 @@ import (
 	"runtime"
 
 	"github.com/throttr-go/throttr/codec"
-	"github.com/throttr-go/throttr/window"
 )
 
 // The write side decides which calls a write carries, and which goroutine writes:
@@ -36,48 +35,23 @@ const (
 	writeGoroutine                   // the writer goroutine; it may not have noticed yet
 )
 
-// push queues a call. If writes is true, the caller owns the write side. Busy reports
-// whether other callers are using the connection now.
-func (c *Conn) push(cl *Call) (writes, busy bool, err error) {
-	n := cl.Len()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case cl.invalid != nil:
-		return false, false, cl.invalid
-	case c.failure != nil || c.closeReason != nil:
-		return false, false, ErrGone
-	case c.queuedRequests > 0 && c.queuedRequests+n > c.options.MaxQueued:
-		return false, false, window.ErrOverloaded
-	}
-	// If several calls were done at the same time, their callers are likely to make the next
-	// ones at the same time.
-	busy = c.inFlight > 0 || c.queued.n > 0 || c.lastDone > 1
-	cl.conn = c
-	c.queued.push(cl)
-	c.queuedRequests += n
-	c.used = c.used || !cl.Unasked
-	c.addLoad(n, 1)
-	return c.acquireWrite(), busy, nil
-}
-
 // acquireWrite finds an owner for the write side if it has none. It returns true if this is
 // the calling goroutine. It wakes the writer goroutine if writes may block. The caller holds mu.
 func (c *Conn) acquireWrite() bool {
-	if c.owner != writeIdle {
+	if c.writeOwner != writeIdle {
 		return false
 	}
 	if c.socket == nil {
 		c.wakeWriter()
 		return false
 	}
-	c.owner = writeCaller
+	c.writeOwner = writeCaller
 	return true
 }
 
 // wakeWriter gives the write side to the writer goroutine. The caller holds mu.
 func (c *Conn) wakeWriter() {
-	c.owner = writeGoroutine
+	c.writeOwner = writeGoroutine
 	c.ready.Signal()
 }
 
@@ -109,11 +83,11 @@ func (c *Conn) writeLoop() {
 			n, err := c.nc.Write(c.rest)
 			c.wrote(n, err)
 			if err != nil {
-				break // wrote has called Fail, so await returns false
+				break // wrote has called Cut, so await returns false
 			}
 		}
 	}
-	c.ended()
+	c.cleanUp()
 }
 
 // await returns true when the writer goroutine owns the write side, and false when there
@@ -123,11 +97,11 @@ func (c *Conn) await() bool {
 	defer c.mu.Unlock()
 	for {
 		switch {
-		case c.owner == writeCaller: // wait until it hands over, or has nothing left to write
+		case c.writeOwner == writeCaller: // wait until it hands over, or has nothing left to write
 		case c.failure != nil, c.closeReason != nil && c.inFlight == 0 && c.queued.n == 0:
 			c.failure = cmp.Or(c.failure, c.closeReason)
 			return false
-		case c.owner == writeGoroutine:
+		case c.writeOwner == writeGoroutine:
 			return true
 		}
 		c.ready.Wait()
@@ -139,7 +113,7 @@ func (c *Conn) wrote(n int, err error) {
 	c.rest = c.rest[n:]
 	c.accepted += uint64(n)
 	if err != nil {
-		c.Fail(fmt.Errorf("%w: %w", ErrLost, err))
+		c.Cut(fmt.Errorf("%w: %w", ErrLost, err))
 	}
 }
 
@@ -171,7 +145,7 @@ gathering:
 		c.watch()
 		return true
 	}
-	c.owner = writeIdle
+	c.writeOwner = writeIdle
 	if c.failure != nil || c.closeReason != nil {
 		c.ready.Signal()
 	}
@@ -216,33 +190,4 @@ func (c *Conn) accountForArrivals() (writes bool) {
 		c.ready.Signal()
 	}
 	return c.queued.n > 0 && c.acquireWrite()
-}
-
-// quiet reports whether the connection is open and no call is queued or in flight.
-func (c *Conn) quiet() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure == nil && c.inFlight == 0 && c.queued.n == 0
-}
-
-// failQueued ends the oldest queued call, of which no byte has been sent. If it has been abandoned, nobody
-// sees the reason. The caller holds mu.
-func (c *Conn) failQueued(reason error) {
-	cl := c.queued.pop()
-	c.queuedRequests -= cl.Len()
-	c.failCall(cl, reason, false)
-}
-
-// failCall ends a call without its responses.
-func (c *Conn) failCall(cl *Call, reason error, sent bool) {
-	cl.err, cl.sent = reason, sent
-	c.addLoad(-cl.Len(), -1)
-	c.returnCall(cl)
-}
-
-// returnCall returns a call to its caller, or recycles one that has been abandoned.
-func (c *Conn) returnCall(cl *Call) {
-	if !cl.finish() {
-		c.options.Calls.Put(cl)
-	}
 }

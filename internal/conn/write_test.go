@@ -239,7 +239,7 @@ func unserved() *Conn {
 func TestWriterGoroutineEndsAfterTheLastOwner(t *testing.T) {
 	for name, end := range map[string]func(c *Conn){
 		"retired": func(c *Conn) { c.Retire() },
-		"failed": func(c *Conn) { // as Fail does, without a network connection
+		"failed": func(c *Conn) { // as Cut does, without a network connection
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.failure = ErrLost

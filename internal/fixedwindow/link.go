@@ -142,7 +142,7 @@ func (l *link) send(ctx context.Context, c *conn.Conn, cl *conn.Call) (sent bool
 func (l *link) sendBy(ctx context.Context, c *conn.Conn, cl *conn.Call, deadline,
 	by time.Time) (sent bool, err error) {
 	cl.Stale = func() bool { return !time.Now().Before(deadline) }
-	timer := time.AfterFunc(time.Until(by), func() { c.Fail(errLate) })
+	timer := time.AfterFunc(time.Until(by), func() { c.Cut(errLate) })
 	sent, err = l.send(ctx, c, cl)
 	if err == nil || !sent || ctx.Err() == nil {
 		timer.Stop() // otherwise the call may be in flight, and c has to end in time (rule 3)

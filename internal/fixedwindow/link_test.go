@@ -102,7 +102,7 @@ func TestAnActionThatCantBeEncodedFails(t *testing.T) {
 func TestActionsGoOutOnTheConnectionOfTheirLookup(t *testing.T) {
 	for name, ends := range map[string]func(*mockserver.Server, *conn.Conn){
 		"retired":    func(_ *mockserver.Server, c *conn.Conn) { c.Retire() },
-		"failed":     func(_ *mockserver.Server, c *conn.Conn) { c.Fail(errors.New("test")) },
+		"failed":     func(_ *mockserver.Server, c *conn.Conn) { c.Cut(errors.New("test")) },
 		"lost":       func(srv *mockserver.Server, _ *conn.Conn) { srv.Disconnect() },
 		"restarted":  func(srv *mockserver.Server, _ *conn.Conn) { srv.Restart(false) },
 		"data kept":  func(srv *mockserver.Server, _ *conn.Conn) { srv.Restart(true) },

@@ -99,7 +99,7 @@ func TestDedicatedConnectionsFailWithAReset(t *testing.T) {
 	cl := s.calls.Get()
 	require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
 	require.NoError(t, c.Enqueue(cl))
-	c.Fail(errGate)
+	c.Cut(errGate)
 	_, _, err = cl.Wait(t.Context())
 	require.ErrorIs(t, err, errGate)
 	require.ErrorContains(t, <-ends, "reset")

@@ -212,8 +212,8 @@ func (p *Pool) connect(ctx context.Context, o conn.Options) (*conn.Conn, error) 
 		if ctx.Err() != nil {
 			p.background.Go(func() { c.Close(window.ErrClosed) }) // the responses that are due are received
 		} else {
-			c.Fail(err) // which ended counts
-			<-c.Done()  // no EVENT follows
+			c.Cut(err) // which ended counts
+			<-c.Done() // no EVENT follows
 		}
 		return nil, &dial.ConnectError{Server: p.o.Server, Err: err}
 	}
