@@ -43,33 +43,33 @@ type Circuit struct {
 	mu    sync.Mutex    // guards what follows, and changes of cause to nil and from it
 	probe func() error  // of the call that has opened the circuit
 	pause time.Duration // before the next probe
-	steps uint64        // of which only the last one that has been planned is made
+	plan  uint64        // the number of the planned step: a step with another one does nothing
 	last  time.Time     // when the last call was refused, or was the trial
-	trial trial
+	trial trialState
 }
 
-type trial uint8
+type trialState uint8
 
 const (
-	noTrial   trial = iota // the store has not answered yet
-	trialNext              // the next call is the trial
-	trialMade              // a call is the trial
+	noTrial   trialState = iota // the store has not answered yet
+	trialNext                   // the next call is the trial
+	trialMade                   // a call is the trial
 )
 
-// Outcome is what a call has told about the store.
-type Outcome uint8
+// Evidence is what a call has told about the store.
+type Evidence uint8
 
 const (
-	Nothing  Outcome = iota // the caller has given up, for example
-	Answered                // the store is there
-	Away                    // the store is not there
+	Nothing  Evidence = iota // the caller has given up, for example
+	Answered                 // the store is there
+	Away                     // the store is not there
 )
 
 // Ticket is a call that a circuit has let through.
 type Ticket struct {
 	circuit *Circuit
 	epoch   uint64
-	trial   bool
+	isTrial bool
 }
 
 // NewCircuit returns a circuit that opens after so many failures in a row, and is probed after pauses up to the
@@ -103,7 +103,7 @@ func (c *Circuit) Enter() (Ticket, error) {
 	c.last = time.Now()
 	if c.trial == trialNext || c.trial == noTrial && idle {
 		c.trial = trialMade
-		t.trial = true
+		t.isTrial = true
 		return t, nil
 	}
 	return Ticket{}, err
@@ -113,16 +113,16 @@ func (c *Circuit) Enter() (Ticket, error) {
 func (c *Circuit) idle() bool { return time.Since(c.last) > linger }
 
 // Leave is called when a call has ended. If the store was away, it gives the cause and how to probe it.
-func (t Ticket) Leave(o Outcome, cause error, probe func() error) {
+func (t Ticket) Leave(e Evidence, cause error, probe func() error) {
 	c := t.circuit
 	switch {
-	case t.trial:
-		c.tried(o, cause)
-	case o == Answered:
+	case t.isTrial:
+		c.tried(e, cause)
+	case e == Answered:
 		if c.row.Load() != 0 {
 			c.row.Store(0)
 		}
-	case o == Away && t.epoch == c.epoch.Load() && c.row.Add(1) >= c.failures:
+	case e == Away && t.epoch == c.epoch.Load() && c.row.Add(1) >= c.failures:
 		c.open(cause, probe)
 	}
 }
@@ -144,9 +144,9 @@ func (c *Circuit) open(cause error, probe func() error) {
 }
 
 // tried ends a trial.
-func (c *Circuit) tried(o Outcome, cause error) {
+func (c *Circuit) tried(e Evidence, cause error) {
 	c.mu.Lock()
-	switch o {
+	switch e {
 	case Answered:
 		c.closeLocked()
 	case Nothing:
@@ -157,7 +157,7 @@ func (c *Circuit) tried(o Outcome, cause error) {
 		c.probeSoon()
 	}
 	c.mu.Unlock()
-	if o == Answered {
+	if e == Answered {
 		c.closed()
 	}
 }
@@ -167,7 +167,7 @@ func (c *Circuit) closeLocked() {
 	c.row.Store(0)
 	c.cause.Store(nil)
 	c.trial = noTrial
-	c.steps++ // no further step
+	c.plan++ // no further step
 }
 
 // probeSoon begins with the shortest pause between probes. The caller holds mu.
@@ -184,39 +184,39 @@ func (c *Circuit) planStep() {
 	}
 	pause := min(c.pause, most)
 	c.pause = 2 * pause
-	c.steps++
-	step, used := c.steps, weak.Make(c)
+	c.plan++
+	plan, used := c.plan, weak.Make(c)
 	time.AfterFunc(jitter(pause), func() {
 		if c := used.Value(); c != nil {
-			c.step(step)
+			c.step(plan)
 		}
 	})
 }
 
 // step probes the store, unless it has answered or a trial is under way, and plans the next step. Calls that are
 // refused get what the last probe has found.
-func (c *Circuit) step(step uint64) {
+func (c *Circuit) step(plan uint64) {
 	c.mu.Lock()
-	if probe := c.probe; step == c.steps && c.trial == noTrial {
+	if probe := c.probe; plan == c.plan && c.trial == noTrial {
 		c.mu.Unlock()
 		err := probe()
 		c.mu.Lock()
 		switch {
-		case step != c.steps || c.trial != noTrial: // a trial has begun meanwhile
+		case plan != c.plan || c.trial != noTrial: // a trial has begun meanwhile
 		case errors.Is(err, window.ErrClosed): // only calls can find out more
 			c.trial = trialNext
-			c.steps++
+			c.plan++
 		case err != nil:
 			c.cause.Store(&err)
 		default:
 			c.trial = trialNext
 		}
 	}
-	closes := step == c.steps && c.trial == trialNext && c.idle()
+	closes := plan == c.plan && c.trial == trialNext && c.idle()
 	switch {
 	case closes:
 		c.closeLocked()
-	case step == c.steps:
+	case plan == c.plan:
 		c.planStep()
 	}
 	c.mu.Unlock()

@@ -52,13 +52,13 @@ func (f *fixture) probe() error {
 	return errProbe
 }
 
-// call makes a call with an outcome, and reports whether it was let through.
-func (f *fixture) call(o outage.Outcome) bool {
+// call makes a call that tells something of the store, and reports whether it was let through.
+func (f *fixture) call(e outage.Evidence) bool {
 	t, err := f.Enter()
 	if err != nil {
 		return false
 	}
-	t.Leave(o, errAway, f.probe)
+	t.Leave(e, errAway, f.probe)
 	return true
 }
 

@@ -91,7 +91,7 @@ func (g *Guard) Hit(ctx context.Context, key string, l window.Limit, n uint64) (
 	if w, ok := g.held.Take(ctx, key, l, n); ok {
 		return w, nil
 	}
-	return g.window(ctx, "hit", g.Backend.Hit, key, l, n)
+	return g.callOne(ctx, "hit", g.Backend.Hit, key, l, n)
 }
 
 // Take implements [window.Backend].
@@ -99,24 +99,24 @@ func (g *Guard) Take(ctx context.Context, key string, l window.Limit, n uint64) 
 	if w, ok := g.held.Take(ctx, key, l, n); ok {
 		return w, nil
 	}
-	return g.window(ctx, "take", g.Backend.Take, key, l, n)
+	return g.callOne(ctx, "take", g.Backend.Take, key, l, n)
 }
 
 // Charge implements [window.Backend].
 func (g *Guard) Charge(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return g.window(ctx, "charge", g.Backend.Charge, key, l, n)
+	return g.callOne(ctx, "charge", g.Backend.Charge, key, l, n)
 }
 
 // Peek implements [window.Backend].
 func (g *Guard) Peek(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error) {
-	return g.window(ctx, "peek", g.Backend.Peek, key, l, n)
+	return g.callOne(ctx, "peek", g.Backend.Peek, key, l, n)
 }
 
 // method is a method of a backend that returns a window.
 type method func(ctx context.Context, key string, l window.Limit, n uint64) (window.Window, error)
 
-// window makes a call of one window.
-func (g *Guard) window(ctx context.Context, name string, f method, key string, l window.Limit,
+// callOne makes a call of one window.
+func (g *Guard) callOne(ctx context.Context, name string, f method, key string, l window.Limit,
 	n uint64) (w window.Window, err error) {
 	err = g.call(ctx, name, g.Timeout, []subject{{key: key, limit: l}}, func(ctx context.Context) (err error) {
 		w, err = f(ctx, key, l, n)
@@ -260,12 +260,12 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 		}
 		return g.NotAsked(name, refused.key, cause)
 	}
-	outcome := Nothing // unless f returns: a backend may panic
-	defer func() { g.leave(passes, of, timeout, outcome, err) }()
-	outcome, err = within(ctx, timeout, f)
-	if err != nil && outcome != Nothing {
+	evidence := Nothing // unless f returns: a backend may panic
+	defer func() { g.leave(passes, of, timeout, evidence, err) }()
+	evidence, err = within(ctx, timeout, f)
+	if err != nil && evidence != Nothing {
 		if mistake := g.mistake(name, of); mistake != nil {
-			outcome = Nothing
+			evidence = Nothing
 			return mistake
 		}
 	}
@@ -276,7 +276,7 @@ func (g *Guard) call(ctx context.Context, name string, timeout time.Duration, of
 var errTooLate = errors.New("throttr: too late to give back")
 
 // within makes a call that takes no longer than timeout, and returns what it tells about the store.
-func within(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) (Outcome, error) {
+func within(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) (Evidence, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := f(limited)
@@ -335,21 +335,21 @@ func (g *Guard) enter(of []subject, timeout time.Duration, passes []pass) (_ []p
 
 // leave tells the circuits what a call has shown. If it is not known which part of the store has failed, a circuit
 // that opens in vain is closed by its probe and the next call.
-func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, o Outcome, cause error) {
+func (g *Guard) leave(passes []pass, of []subject, timeout time.Duration, e Evidence, cause error) {
 	var failed string
 	failing := func(p pass) bool { return g.Part(of[p.subject].key) == failed }
-	if o == Away && len(passes) > 1 {
+	if e == Away && len(passes) > 1 {
 		failed = g.failedPart(cause)
 	}
 	known := failed != "" && slices.ContainsFunc(passes, failing)
 	for _, p := range passes {
 		switch {
-		case o != Away:
-			p.Leave(o, nil, nil)
+		case e != Away:
+			p.Leave(e, nil, nil)
 		case known && !failing(p):
 			p.Leave(Nothing, nil, nil)
 		default:
-			p.Leave(o, cause, g.probe(of[p.subject], timeout))
+			p.Leave(e, cause, g.probe(of[p.subject], timeout))
 		}
 	}
 }
