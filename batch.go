@@ -166,9 +166,9 @@ func (b *batch) add(key string, r codec.Request, err error) int {
 // failed, and says whether any request of b may have been executed; each Reply of b has its
 // own error. A batch is sent once: [Batch.Reset] it before using it again, or the error
 // matches [ErrBatch].
-func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error { return c.do(ctx, &b.batch) }
+func (c *Client[T]) Do(ctx context.Context, b *Batch[T]) error { return c.sendBatch(ctx, &b.batch) }
 
-func (c *client) do(ctx context.Context, b *batch) error {
+func (c *client) sendBatch(ctx context.Context, b *batch) error {
 	if b.err != nil {
 		return b.err
 	}

@@ -144,7 +144,7 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 		return false, err
 	}
 	call := c.newCall(key)
-	r, err := do(ctx, c.client, key, call, codec.Insert[T]{Key: call.Key, Quota: quota, TTL: ttl})
+	r, err := ask(ctx, c.client, key, call, codec.Insert[T]{Key: call.Key, Quota: quota, TTL: ttl})
 	return r.OK, err
 }
 
@@ -153,7 +153,7 @@ func (c *Client[T]) Insert(ctx context.Context, key string, quota T, ttl codec.T
 // if the record is removed at the same time (H19): do not rely on it if you know the unit.
 func (c *Client[T]) Query(ctx context.Context, key string) (Counter[T], bool, error) {
 	call := c.newCall(key)
-	r, err := do(ctx, c.client, key, call, codec.Query{Key: call.Key})
+	r, err := ask(ctx, c.client, key, call, codec.Query{Key: call.Key})
 	return counterOf[T](r), r.OK, err
 }
 
@@ -180,14 +180,14 @@ func (c *Client[T]) Update(ctx context.Context, key string, attribute codec.Attr
 	}
 	call := c.newCall(key)
 	request := codec.Update[T]{Attribute: attribute, Change: change, Value: value, Key: call.Key}
-	r, err := do(ctx, c.client, key, call, request)
+	r, err := ask(ctx, c.client, key, call, request)
 	return r.OK, err
 }
 
 // Purge deletes a counter or buffer. It returns false if there is none.
 func (c *client) Purge(ctx context.Context, key string) (bool, error) {
 	call := c.newCall(key)
-	r, err := do(ctx, c, key, call, codec.Purge{Key: call.Key})
+	r, err := ask(ctx, c, key, call, codec.Purge{Key: call.Key})
 	return r.OK, err
 }
 
@@ -200,7 +200,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 		return false, err
 	}
 	call := c.newCall(key)
-	r, err := do(ctx, c.client, key, call, codec.Set[T]{TTL: ttl, Key: call.Key, Value: value})
+	r, err := ask(ctx, c.client, key, call, codec.Set[T]{TTL: ttl, Key: call.Key, Value: value})
 	return r.OK, err
 }
 
@@ -208,7 +208,7 @@ func (c *Client[T]) Set(ctx context.Context, key string, value []byte, ttl codec
 // value.
 func (c *Client[T]) Get(ctx context.Context, key string) (Buffer[T], bool, error) {
 	call := c.newCall(key)
-	r, err := do(ctx, c.client, key, call, codec.Get{Key: call.Key})
+	r, err := ask(ctx, c.client, key, call, codec.Get{Key: call.Key})
 	return bufferOf[T](r), r.OK, err
 }
 
@@ -233,15 +233,15 @@ func (c *client) newCall(key string) *conn.Call {
 	return call
 }
 
-// do sends a request, in an empty call, to the server of a key and returns the response. If the request
+// ask sends a request, in an empty call, to the server of a key and returns the response. If the request
 // can't be encoded, nothing is sent.
-func do[R codec.Request](
+func ask[R codec.Request](
 	ctx context.Context, c *client, key string, call *conn.Call, r R,
 ) (conn.Response, error) {
 	return askServer(ctx, c, c.servers.of(key), key, call, r)
 }
 
-// askServer is do for a given server. The key is that of errors.
+// askServer is ask for a given server. The key is that of errors.
 func askServer[R codec.Request](
 	ctx context.Context, c *client, s *server, key string, call *conn.Call, r R,
 ) (response conn.Response, err error) {

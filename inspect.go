@@ -17,7 +17,7 @@ import (
 // Stat returns how much a record was used. It returns false if there is none.
 func (c *client) Stat(ctx context.Context, key string) (inspect.Usage, bool, error) {
 	call := c.newCall(key)
-	response, err := do(ctx, c, key, call, codec.Stat{Key: call.Key})
+	response, err := ask(ctx, c, key, call, codec.Stat{Key: call.Key})
 	if err != nil {
 		return inspect.Usage{}, false, err
 	}
@@ -39,7 +39,7 @@ func (c *client) Stat(ctx context.Context, key string) (inspect.Usage, bool, err
 //     the message to another server, the result is false. Use a client of that server alone.
 func (c *Client[T]) Publish(ctx context.Context, channel string, payload []byte) (bool, error) {
 	call := c.newCall(channel)
-	response, err := do(ctx, c.client, channel, call, codec.Publish[T]{Channel: call.Key, Payload: payload})
+	response, err := ask(ctx, c.client, channel, call, codec.Publish[T]{Channel: call.Key, Payload: payload})
 	return response.OK, err
 }
 
