@@ -36,10 +36,10 @@ type Limiter struct {
 	closed bool
 	seq    uint64
 	byID   map[id]*pump
-	queues map[lane]*queue // of lanes that have any
-	later  []func()        // are called when the mutex is unlocked
-	spare  sync.Pool       // pumps that are gone
-	stats  Stats           // without what the pumps know
+	queues map[lane]*laneQueue // of lanes that have any
+	later  []func()            // are called when the mutex is unlocked
+	spare  sync.Pool           // pumps that are gone
+	stats  Stats               // without what the pumps know
 
 	dataSet   uint64        // of a store that is one part, when it was told last
 	renewAt   time.Duration // no sooner are all pumps made to renew what they hold
@@ -56,7 +56,7 @@ func New(b throttr.Backend, opts ...Option) *Limiter {
 	l := &Limiter{
 		// no other process has this name, and people know it
 		process: fmt.Sprintf("%.32s:%d:%s", url.PathEscape(host), os.Getpid(), rand.Text()[:10]),
-		start:   time.Now(), byID: map[id]*pump{}, queues: map[lane]*queue{},
+		start:   time.Now(), byID: map[id]*pump{}, queues: map[lane]*laneQueue{},
 	}
 	api.Apply("inflight: New", &l.options, opts)
 	l.maxKeys = cmp.Or(l.maxKeys, DefaultMaxKeys)
@@ -137,7 +137,7 @@ func (l *Limiter) grant(h *Hold) error {
 	if h.want.N > h.want.Max {
 		return errNoPlace
 	}
-	decided, err := l.ask(h)
+	decided, err := l.submit(h)
 	if decided != nil {
 		select {
 		case <-decided:

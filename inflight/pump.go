@@ -38,7 +38,7 @@ const never = time.Duration(1 << 59)
 type pump struct {
 	callers
 	exchanges
-	queue    *queue        // of its lane, if it is queued
+	queue    *laneQueue    // of its lane, if it is queued
 	position *list.Element // in it
 	timer    *time.Timer   // of the Limiter
 	timerAt  time.Duration // when it goes off; never: it is not set
@@ -46,9 +46,10 @@ type pump struct {
 
 // exchanges are what the store was told, and is to be told.
 type exchanges struct {
-	phase phase
-	claim window.Claim // of the exchange in flight, or the last one
-	asked []*Hold      // whom it asks for
+	phase  phase
+	untold bool         // the store does not know all; or it will not after the exchange in flight
+	claim  window.Claim // of the exchange in flight, or the last one
+	asked  []*Hold      // whom it asks for
 
 	nextAt       time.Duration // when the next one is due, unless one is in flight
 	sentAt       time.Duration // when the last one was sent
@@ -58,24 +59,20 @@ type exchanges struct {
 	keptUntil    time.Duration // and by the policy, as exchanges fail; 0: it does not keep them
 }
 
-// phase is what a process owes the store. What leads where:
+// phase is how far a pump is with its next exchange. What leads where:
 //
-//	from      tell     its time   begin   answered                 failed   idle
-//	settled   owing    queued     sent                                      gone
-//	owing     owing    queued     sent                                      gone, if the store knows of nothing
-//	queued    queued              sent                                      the same
-//	sent      sent                        settled; owing after a   owing
-//	                                      tell meanwhile
+//	from      its time   begin   answered or failed   idle
+//	resting   queued     sent                         gone, unless it is untold, and the store may know of something
+//	queued               sent                         gone, unless the store may know of something
+//	sent                         resting
 //
-// A mistake of the program is an answer here, and no failure. In memory, nothing is queued. When the Limiter is closed,
-// all are gone after a while.
+// In memory, nothing is queued. When the Limiter is closed, all are gone after a while.
 type phase uint8
 
 const (
-	settled phase = iota // the store knows all; the next exchange renews, or polls
-	owing                // the store does not know all
+	resting phase = iota // the next exchange tells what is untold, renews, or polls
 	queued               // the exchange is due, and waits in its lane
-	sent                 // it is in flight; if nextAt is 0, the store does not know all after it
+	sent                 // it is in flight
 	gone                 // the Limiter has forgotten the pump
 )
 
@@ -92,15 +89,13 @@ func (p *pump) open(key, name string, lease time.Duration) {
 
 // tell has the store told something: at once, or after the exchange that is in flight.
 func (p *pump) tell() {
-	if p.phase == settled {
-		p.phase = owing
-	}
+	p.untold = true
 	p.nextAt = 0
 }
 
 // again makes the pump tell the store what it holds and wants, unless it will do so anyway.
 func (p *pump) again() {
-	if p.phase != owing && (p.held > 0 || len(p.wants) > 0) {
+	if !p.untold && (p.held > 0 || len(p.wants) > 0) {
 		p.tell()
 	}
 }
@@ -112,14 +107,14 @@ func (p *pump) add(h *Hold) {
 		p.hold(h)
 		return
 	}
-	p.askFor(h, p.lineMax())
+	p.tellOrRefuse(h, p.lineMax())
 	if h.state == waiting {
 		p.insert(h)
 	}
 }
 
-// askFor has the store asked for a want, unless it is behind one in line. If it does not wait, it is refused then.
-func (p *pump) askFor(h *Hold, lineMax uint64) {
+// tellOrRefuse has the store told of a want, unless it is behind one in line. If it does not wait, it is refused then.
+func (p *pump) tellOrRefuse(h *Hold, lineMax uint64) {
 	switch {
 	case h.want.Max > lineMax:
 		p.tell()
@@ -171,7 +166,7 @@ func (p *pump) loseAt() time.Duration {
 
 // exchangeAt returns when an exchange is to begin, or to be queued.
 func (p *pump) exchangeAt() time.Duration {
-	if p.phase > owing {
+	if p.phase != resting {
 		return never
 	}
 	return p.nextAt
@@ -186,13 +181,14 @@ func (p *pump) idle(now time.Duration) bool {
 	if len(p.holds) > 0 || len(p.wants) > 0 {
 		return false
 	}
-	return p.phase == settled || p.phase <= queued && now >= p.knownUntil
+	return p.phase != sent && now >= p.knownUntil || p.phase == resting && !p.untold
 }
 
 // begin begins an exchange with a claim, which is valid until it ends.
 func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 	p.tick(now)
 	p.phase = sent
+	p.untold = false
 	p.nextAt = never
 	p.sentAt = now
 	p.asked = append(p.asked, p.wants[:min(len(p.wants), window.MaxWants)]...)
@@ -213,10 +209,7 @@ func (p *pump) begin(now time.Duration, seq uint64) *window.Claim {
 
 // end ends the exchange in flight. It keeps none of those who have asked: they may be gone long before the next.
 func (p *pump) end() {
-	p.phase = settled
-	if p.nextAt == 0 {
-		p.phase = owing
-	}
+	p.phase = resting
 	clear(p.asked)
 	p.asked = p.asked[:0]
 }
@@ -275,11 +268,11 @@ func (p *pump) follow(now time.Duration, a *window.Places) {
 	p.wants = slices.DeleteFunc(p.wants, func(h *Hold) bool {
 		if h.state == waiting {
 			h.used = a.Used
-			p.askFor(h, lineMax)
+			p.tellOrRefuse(h, lineMax)
 		}
 		return !h.undecided()
 	})
-	if p.phase == owing { // at once
+	if p.untold { // at once
 		return
 	}
 	p.nextAt = never
@@ -315,7 +308,7 @@ func (p *pump) failed(now time.Duration, err error, f failure) {
 		p.follow(now, &window.Places{}) // to say it again is of no use before the next renewal
 		return
 	}
-	p.phase = owing
+	p.untold = true
 	p.failingSince = cmp.Or(p.failingSince, p.sentAt)
 	for _, h := range p.wants {
 		h.state = waiting

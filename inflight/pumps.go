@@ -27,8 +27,8 @@ const (
 // id identifies a pump.
 type id struct{ key, name string }
 
-// ask has a pump decide what a Hold wants. It returns a channel that is closed when that is decided, or the decision.
-func (l *Limiter) ask(h *Hold) (decided <-chan struct{}, err error) {
+// submit has a pump decide what a Hold wants. It returns a channel that is closed when that is decided, or the decision.
+func (l *Limiter) submit(h *Hold) (decided <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.unlock()
 	k := id{h.key, h.limit.Name}
@@ -99,14 +99,14 @@ func (l *Limiter) update(p *pump, now time.Duration) {
 	}
 	p.tick(now)
 	for l.memory != nil && p.exchangeAt() <= now {
-		l.exchange(p, now)
+		l.exchangeInMemory(p, now)
 	}
 	if p.idle(now) {
 		l.forget(p)
 		return
 	}
 	if p.exchangeAt() <= now {
-		l.queue(p)
+		l.enqueue(p)
 	}
 	// A timer that goes off sooner is left as it is: most are set again before.
 	if at := p.due(); at < p.timerAt {
@@ -115,8 +115,8 @@ func (l *Limiter) update(p *pump, now time.Duration) {
 	}
 }
 
-// exchange makes an exchange in memory, which does not wait. The mutex is held.
-func (l *Limiter) exchange(p *pump, now time.Duration) {
+// exchangeInMemory makes an exchange with the memory of the process, which does not wait. The mutex is held.
+func (l *Limiter) exchangeInMemory(p *pump, now time.Duration) {
 	l.seq++
 	a, wake := l.memory.Exchange(p.begin(now, l.seq))
 	if wake != nil {
@@ -139,7 +139,7 @@ func (l *Limiter) changed(h *Hold) {
 	if h.state == lost {
 		l.stats.Lost += h.want.N
 	}
-	if h.state > held {
+	if h.state.over() {
 		l.ended(h)
 	}
 }
@@ -166,17 +166,17 @@ type lane struct {
 	lease time.Duration
 }
 
-// queue is the pumps of a lane that are queued, in order. As long as there are any, workers make their exchanges.
-type queue struct {
+// laneQueue is the pumps of a lane that are queued, in order. As long as there are any, workers make their exchanges.
+type laneQueue struct {
 	list.List
 	workers int // goroutines: one, or two
 }
 
-// queue queues a pump for its next exchange. The mutex is held.
-func (l *Limiter) queue(p *pump) {
+// enqueue queues a pump for its next exchange. The mutex is held.
+func (l *Limiter) enqueue(p *pump) {
 	at := lane{l.store.Part(p.claim.Key), p.claim.Lease}
 	if l.queues[at] == nil {
-		l.queues[at] = &queue{}
+		l.queues[at] = &laneQueue{}
 	}
 	p.phase = queued
 	p.queue = l.queues[at]
@@ -190,7 +190,7 @@ func (l *Limiter) queue(p *pump) {
 // work makes exchanges as long as pumps are queued.
 func (l *Limiter) work(at lane) {
 	for {
-		pumps, claims := l.begin(at)
+		pumps, claims := l.beginQueued(at)
 		if len(pumps) == 0 {
 			return
 		}
@@ -201,8 +201,8 @@ func (l *Limiter) work(at lane) {
 	}
 }
 
-// begin begins the exchanges of pumps that are queued. Without any, the worker ends, and with the last one the queue.
-func (l *Limiter) begin(at lane) (pumps []*pump, claims []window.Claim) {
+// beginQueued begins the exchanges of pumps that are queued. Without any, the worker ends, and with the last one the queue.
+func (l *Limiter) beginQueued(at lane) (pumps []*pump, claims []window.Claim) {
 	l.mu.Lock()
 	defer l.unlock()
 	now := l.now()
@@ -240,7 +240,7 @@ func (l *Limiter) finish(at lane, pumps []*pump, places []window.Places, err err
 		default:
 			f := l.failureOf(at, err)
 			p.failed(now, err, f)
-			if l.closed && f >= away { // its lease frees its places
+			if l.closed && (f == away || f == mistaken) { // its lease frees its places
 				l.forget(p)
 			}
 		}
