@@ -49,7 +49,7 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 	state := x.apply(v, l, n)
 	if state.Full {
 		x.shard.sweep(x.at)
-		x.record = x.shard.find(&x.id, l) // it may have been over
+		x.row = x.shard.find(&x.id, l) // it may have been over
 		state = x.apply(v, l, n)
 	}
 	x.shard.mu.Unlock()
@@ -68,8 +68,8 @@ func (b *Backend) GiveBack(ctx context.Context, key string, l window.Limit, n ui
 		return false, b.fail("give back", key, err)
 	}
 	defer x.shard.mu.Unlock()
-	if x.record != nil {
-		given = x.rule.GiveBack(&x.record.Record, x.at, id, n)
+	if x.row != nil {
+		given = x.rule.GiveBack(&x.row.Record, x.at, id, n)
 		x.removeEmpty()
 	}
 	return given, nil
@@ -82,20 +82,20 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 		return b.fail("reset", key, err)
 	}
 	defer x.shard.mu.Unlock()
-	if x.record != nil {
-		x.shard.remove(x.record)
+	if x.row != nil {
+		x.shard.remove(x.row)
 	}
 	return nil
 }
 
-// access is the use of a record by a call. While record is used, the mutex of the shard is held. The limit of the
+// access is the use of a row by a call. While row is used, the mutex of the shard is held. The limit of the
 // call is not in it, but an argument, so that it need not be allocated.
 type access struct {
 	id
-	shard  *shard
-	rule   algorithm.Rule
-	at     algorithm.Time
-	record *record // that counts for the key; nil: none
+	shard *shard
+	rule  algorithm.Rule
+	at    algorithm.Time
+	row   *row // that counts for the key; nil: none
 }
 
 // begin begins a call, and locks the shard. If it returns an error, it does neither. The time is read while the mutex
@@ -113,7 +113,7 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 	}
 	x.shard.calls++
 	x.at = b.clock.now()
-	x.record = x.shard.find(&x.id, l)
+	x.row = x.shard.find(&x.id, l)
 	return nil
 }
 
@@ -128,8 +128,8 @@ func (b *Backend) check(ctx context.Context, l *window.Limit, n uint64) error {
 // locate sets what an access has before the mutex of its shard is held.
 func (b *Backend) locate(x *access, key string, l *window.Limit) {
 	x.id = b.idOf(key)
-	x.shard = b.shardOf(x.hash)
-	x.hash ^= b.hashOf(l)
+	x.shard = b.shardOf(x.keyHash)
+	x.hash = x.keyHash ^ b.hashOf(l)
 	x.rule.SetLimit(l)
 	x.rule.MaxLog = b.maxLog
 }
@@ -139,17 +139,18 @@ func (x *access) apply(v algorithm.Verb, l *window.Limit, n uint64) algorithm.St
 	s := x.shard
 	s.series++
 	x.rule.Room = s.maxTimes - s.times
+	x.rule.NoRecord = x.row == nil && s.count >= s.maxCount
 	switch {
-	case x.record == nil:
+	case x.row == nil:
 		return x.applyToNew(v, l, n)
 	case v == algorithm.Peek:
-		x.rule.Restart(&x.record.Record, x.at)
-		s.scratch = x.record.Record
+		x.rule.Restart(&x.row.Record, x.at)
+		s.scratch = x.row.Record
 		return x.rule.Peek(&s.scratch, x.at, n)
 	}
-	times := x.record.Log.Times()
-	state := x.rule.Call(v, &x.record.Record, x.at, n, s.series)
-	s.times += x.record.Log.Times() - times
+	times := x.row.Log.Times()
+	state := x.rule.Call(v, &x.row.Record, x.at, n, s.series)
+	s.times += x.row.Log.Times() - times
 	x.removeEmpty()
 	return state
 }
@@ -157,9 +158,6 @@ func (x *access) apply(v algorithm.Verb, l *window.Limit, n uint64) algorithm.St
 // applyToNew applies the rule to a record that the shard keeps if it counts something.
 func (x *access) applyToNew(v algorithm.Verb, l *window.Limit, n uint64) algorithm.State {
 	s := x.shard
-	if s.count >= s.maxCount {
-		x.rule.Room = -1
-	}
 	s.scratch = algorithm.Record{}
 	state := x.rule.Call(v, &s.scratch, x.at, n, s.series)
 	if !s.scratch.Empty() {
@@ -170,8 +168,8 @@ func (x *access) applyToNew(v algorithm.Verb, l *window.Limit, n uint64) algorit
 
 // removeEmpty removes the record if it counts nothing.
 func (x *access) removeEmpty() {
-	if x.record.Empty() {
-		x.shard.remove(x.record)
+	if x.row.Empty() {
+		x.shard.remove(x.row)
 	}
 }
 
@@ -248,7 +246,7 @@ func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Wi
 	for i := range all {
 		x := &all[i]
 		x.at = at
-		x.record = x.shard.find(&x.id, &takes[i].Limit)
+		x.row = x.shard.find(&x.id, &takes[i].Limit)
 		state := x.apply(algorithm.Peek, &takes[i].Limit, takes[i].N)
 		full = full || state.Full
 		limited = limited || state.Wait > 0
@@ -271,8 +269,8 @@ func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Wi
 // reserve has a shard count what a take will add to it, so that its room is none for the next take, or not any more.
 func (x *access) reserve(sign int) {
 	var log *algorithm.Log
-	if x.record != nil {
-		log = x.record.Log
+	if x.row != nil {
+		log = x.row.Log
 	} else {
 		x.shard.count += sign
 	}

@@ -21,7 +21,7 @@ func (b *Backend) Clean() (removed int) {
 	for i := range b.shards {
 		s := &b.shards[i]
 		var dropped []window.Listed // if there is a BeforeDrop
-		b.walk(s, func(r *record, at algorithm.Time) {
+		b.walk(s, func(r *row, at algorithm.Time) {
 			left := r.left(at)
 			switch {
 			case left > 0:

@@ -12,7 +12,7 @@ import (
 func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Listed, error] {
 	return func(yield func(window.Listed, error) bool) {
 		var some []window.Listed
-		look := func(r *record, at algorithm.Time) {
+		look := func(r *row, at algorithm.Time) {
 			if l := r.listed(at); l.Window.Left > 0 {
 				some = append(some, l)
 			}
@@ -32,12 +32,12 @@ func (b *Backend) List(ctx context.Context, keys ...string) iter.Seq2[window.Lis
 		}
 		for _, key := range keys {
 			k := b.idOf(key)
-			ofKey := func(r *record, at algorithm.Time) {
+			ofKey := func(r *row, at algorithm.Time) {
 				if r.hasKey(&k) {
 					look(r, at)
 				}
 			}
-			if !b.walk(b.shardOf(k.hash), ofKey, rest) {
+			if !b.walk(b.shardOf(k.keyHash), ofKey, rest) {
 				return
 			}
 		}

@@ -159,14 +159,14 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		}
 	}
 	k := b.idOf(key)
-	s := b.shardOf(k.hash)
+	s := b.shardOf(k.keyHash)
 	s.mu.Lock()
 	s.calls++
 	s.mu.Unlock()
 	if err := b.Ping(ctx); err != nil {
 		return 0, b.fail("delete", key, err)
 	}
-	look := func(r *record, at algorithm.Time) {
+	look := func(r *row, at algorithm.Time) {
 		if !r.hasKey(&k) || len(scales) > 0 && (r.unit != 0 || !slices.Contains(scales, r.Scale)) {
 			return
 		}

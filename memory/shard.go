@@ -34,7 +34,7 @@ type shard struct {
 	index    int // of the shard; constant
 	calls    uint64
 	series   uint64           // the last one
-	cells    []*record        // their number is a power of two
+	cells    []*row           // their number is a power of two
 	shift    int              // of a hash, to the index of its cell
 	count    int              // of records
 	maxCount int              // constant
@@ -46,17 +46,18 @@ type shard struct {
 
 // id is a key as it is stored.
 type id struct {
-	hash   uint64 // of the key, and after locate of the limit, too
-	key    string
-	digest bool // the key is one
+	keyHash uint64
+	hash    uint64 // of the key and the limit, once it is located
+	key     string
+	digest  bool // the key is one
 }
 
-// record is what is counted of a key and limit.
-type record struct {
-	hash     uint64  // of the key and the limit
-	next     *record // in its cell
-	text     string  // the key, the name, and of a calendar window a zero byte and the zone
-	length   uint8   // of the key
+// row is the record of a key and limit in the table.
+type row struct {
+	hash     uint64 // of the key and the limit
+	next     *row   // in its cell
+	text     string // the key, the name, and of a calendar window a zero byte and the zone
+	length   uint8  // of the key
 	digest   bool
 	kind     window.Algorithm
 	unit     window.Calendar
@@ -71,7 +72,7 @@ func (b *Backend) idOf(key string) id {
 		sum := sha256.Sum256([]byte(key))
 		key = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
-	return id{hash: maphash.String(b.seed, key), key: key, digest: digest}
+	return id{keyHash: maphash.String(b.seed, key), key: key, digest: digest}
 }
 
 // hashOf returns a hash of what of a limit a record is for. Limits that differ only in their calendars have the same.
@@ -90,12 +91,12 @@ const golden = 0x9e3779b97f4a7c15
 func (b *Backend) shardOf(hash uint64) *shard { return &b.shards[hash&uint64(len(b.shards)-1)] }
 
 // hasKey reports whether the record is of a key.
-func (r *record) hasKey(k *id) bool { return r.key() == k.key && r.digest == k.digest }
+func (r *row) hasKey(k *id) bool { return r.key() == k.key && r.digest == k.digest }
 
-func (r *record) key() string { return r.text[:r.length] }
+func (r *row) key() string { return r.text[:r.length] }
 
 // is reports whether the record is that of a key and limit.
-func (r *record) is(k *id, l *window.Limit) bool {
+func (r *row) is(k *id, l *window.Limit) bool {
 	switch {
 	case r.kind != l.Algorithm || !r.hasKey(k):
 		return false
@@ -106,7 +107,7 @@ func (r *record) is(k *id, l *window.Limit) bool {
 }
 
 // limit returns what the record is for.
-func (r *record) limit() window.Limit {
+func (r *row) limit() window.Limit {
 	l := window.Limit{Scale: r.Scale, Algorithm: r.kind, Calendar: r.unit, StartDay: r.startDay}
 	if l.Calendar != 0 {
 		l.Scale = 0
@@ -116,19 +117,19 @@ func (r *record) limit() window.Limit {
 }
 
 // listed describes the record.
-func (r *record) listed(at algorithm.Time) window.Listed {
+func (r *row) listed(at algorithm.Time) window.Listed {
 	return algorithm.Listed(r.key(), r.digest, r.limit(), &r.Record, at)
 }
 
 // left returns in which time nothing of the record counts. It is negative if nothing has counted for so long.
-func (r *record) left(at algorithm.Time) time.Duration {
+func (r *row) left(at algorithm.Time) time.Duration {
 	l := r.limit()
 	by := algorithm.RuleOf(&l)
 	return by.Left(&r.Record, at)
 }
 
 // find returns the record of a key and limit, or nil.
-func (s *shard) find(k *id, l *window.Limit) *record {
+func (s *shard) find(k *id, l *window.Limit) *row {
 	r := s.cells[k.hash>>s.shift]
 	for r != nil && !r.is(k, l) {
 		r = r.next
@@ -138,7 +139,7 @@ func (s *shard) find(k *id, l *window.Limit) *record {
 
 // clear removes all records.
 func (s *shard) clear() {
-	s.cells = make([]*record, 1)
+	s.cells = make([]*row, 1)
 	s.shift = 64
 	s.count = 0
 	s.times = 0
@@ -150,7 +151,7 @@ func (s *shard) insert(k *id, l *window.Limit, r *algorithm.Record) {
 	if of.Calendar != 0 {
 		of.Name += "\x00" + of.Zone
 	}
-	s.put(&record{
+	s.put(&row{
 		hash: k.hash, digest: k.digest,
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
@@ -165,7 +166,7 @@ func (s *shard) insert(k *id, l *window.Limit, r *algorithm.Record) {
 }
 
 // put adds a record to its cell.
-func (s *shard) put(r *record) {
+func (s *shard) put(r *row) {
 	cell := &s.cells[r.hash>>s.shift]
 	r.next = *cell
 	*cell = r
@@ -174,7 +175,7 @@ func (s *shard) put(r *record) {
 // grow makes twice as many cells. There are never fewer than before: a cell takes little beside a record.
 func (s *shard) grow() {
 	old := s.cells
-	s.cells = make([]*record, 2*len(old))
+	s.cells = make([]*row, 2*len(old))
 	s.shift--
 	for _, r := range old {
 		for r != nil {
@@ -186,7 +187,7 @@ func (s *shard) grow() {
 }
 
 // remove removes a record, whose next stays.
-func (s *shard) remove(r *record) {
+func (s *shard) remove(r *row) {
 	s.count--
 	s.times -= r.Log.Times()
 	at := &s.cells[r.hash>>s.shift]
@@ -198,7 +199,7 @@ func (s *shard) remove(r *record) {
 
 // visit calls look with the records of some cells, from that of a hash on, and returns the hash that comes next; 0:
 // those were the last ones. Look may remove the record.
-func (s *shard) visit(hash uint64, look func(r *record)) (next uint64) {
+func (s *shard) visit(hash uint64, look func(r *row)) (next uint64) {
 	i := int(hash >> s.shift)
 	end := min(i+step, len(s.cells))
 	for _, r := range s.cells[i:end] {
@@ -211,7 +212,7 @@ func (s *shard) visit(hash uint64, look func(r *record)) (next uint64) {
 
 // sweep looks at some records, others each time, and removes those of which nothing counts.
 func (s *shard) sweep(at algorithm.Time) {
-	s.swept = s.visit(s.swept, func(r *record) {
+	s.swept = s.visit(s.swept, func(r *row) {
 		if r.left(at) <= 0 {
 			s.remove(r)
 		}
@@ -221,11 +222,11 @@ func (s *shard) sweep(at algorithm.Time) {
 // walk calls look with each record while the mutex is locked, and rest while it is not: after every few records, and at
 // the end. Look may remove the record. Others may add and remove records in between: no record is missed that is there
 // all the time. When rest returns false, walk does.
-func (b *Backend) walk(s *shard, look func(r *record, at algorithm.Time), rest func() bool) bool {
+func (b *Backend) walk(s *shard, look func(r *row, at algorithm.Time), rest func() bool) bool {
 	for hash, more := uint64(0), true; more; more = hash != 0 {
 		s.mu.Lock()
 		at := b.clock.now()
-		hash = s.visit(hash, func(r *record) { look(r, at) })
+		hash = s.visit(hash, func(r *row) { look(r, at) })
 		s.mu.Unlock()
 		if !rest() {
 			return false

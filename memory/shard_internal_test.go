@@ -21,7 +21,7 @@ func TestTheLimitsOfAKeyAreInManyCells(t *testing.T) {
 		_, err := b.Take(t.Context(), "k", l, 1)
 		require.NoError(t, err)
 	}
-	for _, r := range b.shardOf(b.idOf("k").hash).cells {
+	for _, r := range b.shardOf(b.idOf("k").keyHash).cells {
 		inCell := 0
 		for ; r != nil; r = r.next {
 			inCell++

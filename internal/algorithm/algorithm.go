@@ -70,8 +70,8 @@ type Algorithm struct {
 	// left returns in which time nothing counts, if nobody calls. It is negative if nothing has counted for so long,
 	// and 0 for an empty record.
 	left func(r *Record, now int64) time.Duration
-	// wait returns in which time at most room counts, if it is more now.
-	wait func(r *Record, now int64, room uint64) time.Duration
+	// wait returns in which time at most bound counts, if it is more now.
+	wait func(r *Record, now int64, bound uint64) time.Duration
 	// add counts n, and sets the ID. The record may be empty, but for its Start. Series is the number of a window that
 	// it may open.
 	add func(r *Record, now int64, n, series uint64)

@@ -93,8 +93,8 @@ func leftBucket(r *Record, now int64) time.Duration {
 	return rest(r.debt().by(r.Max), r.passed(now))
 }
 
-func waitBucket(r *Record, now int64, room uint64) time.Duration {
-	return rest(r.debt().minus(product(room, uint64(r.Scale))).by(r.Max), r.passed(now))
+func waitBucket(r *Record, now int64, bound uint64) time.Duration {
+	return rest(r.debt().minus(product(bound, uint64(r.Scale))).by(r.Max), r.passed(now))
 }
 
 // addBucket takes n tokens. If that is a charge, the bucket then lacks at most twice what it holds, or what it has

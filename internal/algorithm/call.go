@@ -39,8 +39,9 @@ type Rule struct {
 	Holds    uint64          // what is allowed at once: what a token bucket holds, otherwise Max
 	Calendar limits.Calendar // of windows that tile time
 
-	MaxLog uint64 // a charge makes a sliding log count no more
-	Room   int    // for how many more times of logs the store has room; less than 0: for no other record either
+	MaxLog   uint64 // a charge makes a sliding log count no more
+	Room     int    // for how many more times of logs the store has room
+	NoRecord bool   // the store has no room for another record, and the call has none
 }
 
 // RuleOf returns the rule of a limit, in a store that has room for everything.
@@ -264,8 +265,5 @@ func (by *Rule) fits(count, n uint64) bool {
 
 // hasRoom reports whether the store has room for another take of a record.
 func (by *Rule) hasRoom(r *Record) bool {
-	if by.How.Logs {
-		return r.Log.Needs() <= by.Room
-	}
-	return by.Room >= 0
+	return !by.NoRecord && (!by.How.Logs || r.Log.Needs() <= by.Room)
 }

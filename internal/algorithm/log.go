@@ -115,8 +115,8 @@ func endLog(r *Record) {
 	r.Start = held[len(held)-1].at
 }
 
-func waitLog(r *Record, now int64, room uint64) time.Duration {
-	over := r.Log.sum - room
+func waitLog(r *Record, now int64, bound uint64) time.Duration {
+	over := r.Log.sum - bound
 	for _, h := range r.Log.held() {
 		if over <= uint64(h.n) {
 			return rest(uint64(r.Scale), time.Duration(now-h.at))

@@ -52,14 +52,14 @@ func leftSliding(r *Record, now int64) time.Duration {
 }
 
 // waitSliding returns when what weighs has become room: the window before if that does, and otherwise the present one.
-func waitSliding(r *Record, now int64, room uint64) time.Duration {
+func waitSliding(r *Record, now int64, bound uint64) time.Duration {
 	scales, before := uint64(1), r.More
-	if r.Count > room {
+	if r.Count > bound {
 		scales, before = 2, r.Count
 	} else {
-		room -= r.Count
+		bound -= r.Count
 	}
-	weighs := share(room, uint64(r.Scale), before) // for so long before its weight is 0, it is at most room
+	weighs := share(bound, uint64(r.Scale), before) // for so long before its weight is 0, it is at most bound
 	return rest(scales*uint64(r.Scale), r.passed(now)) - time.Duration(weighs)
 }
 
