@@ -40,16 +40,17 @@ func (p *Pool) Do(ctx context.Context, cl *conn.Call) (done, sent bool, err erro
 
 // send queues a call on a connection. The caller does nothing before it waits.
 func (p *Pool) send(ctx context.Context, cl *conn.Call) error {
-	return p.onShared(ctx, func(c *conn.Conn) error { return c.Enqueue(cl) })
+	return p.onShared(ctx, true, func(c *conn.Conn) error { return c.Enqueue(cl) })
 }
 
-// onShared calls f with a shared connection, and with another one if f returns conn.ErrGone: it has sent nothing then.
-func (p *Pool) onShared(ctx context.Context, f func(c *conn.Conn) error) error {
+// onShared calls f with a shared connection, see acquire, and with another one if f returns conn.ErrGone: it has sent
+// nothing then.
+func (p *Pool) onShared(ctx context.Context, grows bool, f func(c *conn.Conn) error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c, err := p.acquire(ctx)
+		c, err := p.acquire(ctx, grows)
 		if err != nil {
 			return err
 		}

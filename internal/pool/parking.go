@@ -88,9 +88,9 @@ func (p *Pool) park(ctx context.Context, r conn.Response,
 	return sent, err
 }
 
-// roundTrip is [conn.Conn.RoundTrip] on a shared connection.
+// roundTrip is [conn.Conn.RoundTrip] on a shared connection. None is made for it, unless there is none.
 func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (r []conn.Response, sent bool, err error) {
-	err = p.onShared(ctx, func(c *conn.Conn) error {
+	err = p.onShared(ctx, false, func(c *conn.Conn) error {
 		r, sent, err = c.RoundTrip(ctx, add)
 		return err
 	})

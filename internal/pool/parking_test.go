@@ -12,6 +12,7 @@ import (
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/parking"
 	"github.com/throttr-go/throttr/internal/pool"
+	"github.com/throttr-go/throttr/mockserver"
 )
 
 // insert creates a record.
@@ -117,5 +118,20 @@ func TestAServerIsKeptParkedAfterTheProbeOfAStream(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, before+1, srv.Requests(codec.OpUpdate))
+	})
+}
+
+// The pool looks for the parking record and pings at the same time: with few requests in flight, an idle pool would grow.
+func TestNoConnectionIsMadeToKeepAServerParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := inMemory(t)
+		s := connect(t, to(srv), pool.Options{MaxInFlight: 1})
+		srv.Inject(mockserver.Fault{Key: "slow", Delay: time.Second})
+		wait := s.start(1, func(int) { s.query(t.Context(), "slow") })
+		synctest.Wait()
+		_, err := s.Park(t.Context())
+		require.NoError(t, err)
+		wait()
+		require.EqualValues(t, 1, s.Stats().Dials)
 	})
 }

@@ -49,7 +49,7 @@ type attempt struct {
 
 // Connect waits until there is a connection, and makes one if there is none.
 func (p *Pool) Connect(ctx context.Context) error {
-	_, err := p.acquire(ctx)
+	_, err := p.acquire(ctx, true)
 	return err
 }
 
@@ -66,12 +66,12 @@ func (p *Pool) Start() (first <-chan struct{}) {
 	return p.beginAttempt().done
 }
 
-// acquire returns the connection with the least load. If there is none, acquire waits for one
-// to be made. If all of them are busy, acquire has another one made and does not wait for it.
-func (p *Pool) acquire(ctx context.Context) (*conn.Conn, error) {
+// acquire returns the connection with the least load. If there is none, acquire waits for one to be made. If grows is
+// true and all of them are busy, acquire has another one made and does not wait for it.
+func (p *Pool) acquire(ctx context.Context, grows bool) (*conn.Conn, error) {
 	for {
-		c, grow := p.pick()
-		if grow {
+		c, useful := p.pick()
+		if grows && useful {
 			p.grow(false)
 		}
 		if c != nil {
