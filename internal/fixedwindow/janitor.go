@@ -184,6 +184,9 @@ func (j *janitor) run() {
 
 // due removes what is due from the queue, a chunk at most, and returns it, which close waits for. It also returns when
 // the first of the others is due, or the zero time if there are none.
+//
+// A key whose own action is under way is due later: the janitor can't act on what a lookup of it shows, and lookups
+// take time from the keys that can be cleaned.
 func (j *janitor) due() (chunk []*slots, next time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -192,6 +195,10 @@ func (j *janitor) due() (chunk []*slots, next time.Time) {
 		return nil, next
 	}
 	for len(chunk) < chunkSize && len(j.queue) > 0 && !j.queue[0].duty.due.After(now) {
+		if s := j.queue[0]; s.duty.underway > 0 {
+			j.schedule(s, now.Add(s.bands.Guard))
+			continue
+		}
 		chunk = append(chunk, heap.Pop(&j.queue).(*slots))
 	}
 	if len(chunk) > 0 {

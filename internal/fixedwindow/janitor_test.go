@@ -149,6 +149,23 @@ func TestJanitorRemovesWhatIsCreatedWhileItLooks(t *testing.T) {
 	}
 }
 
+// The janitor does not look up a key whose own action is under way: it can't act on what it would see.
+func TestJanitorLeavesAKeyAloneWhoseActionIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = 10 * time.Second
+		srv, requests := observed(t)
+		b := client(t, srv)
+		hits(t, b, 1, "k", fixed(scale, 1))
+		bands, _ := slot.BandsFor(scale, math.MaxUint16)
+		time.Sleep(time.Duration(bands.Margin-bands.Doom)*bands.Unit - 50*time.Millisecond)
+		requests.take()
+		srv.Inject(mockserver.Fault{Op: codec.OpInsert, Delay: 400 * time.Millisecond})
+		hits(t, b, 1, "k", fixed(scale, 1)) // opens the other slot; meanwhile, the janitor is due
+		time.Sleep(time.Second)
+		require.Equal(t, 2, requests.take()[codec.OpQuery], "those of the hit")
+	})
+}
+
 // A record that can't be removed in time is tried four times a second, however short its windows are.
 func TestJanitorPausesBeforeItTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
