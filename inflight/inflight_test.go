@@ -17,6 +17,7 @@ import (
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/inflight"
+	"github.com/throttr-go/throttr/internal/testkit/race"
 	"github.com/throttr-go/throttr/lease"
 	"github.com/throttr-go/throttr/memory"
 	"github.com/throttr-go/throttr/window"
@@ -31,6 +32,17 @@ func TestWrappedBackendsHavePlaces(t *testing.T) {
 		h := acquire(t, newLimiter(t, b), "k", exports, 2)
 		denied(t, newLimiter(t, b), "k", exports, 1)
 		h.Release()
+	}
+}
+
+func TestPlacesInMemoryAllocateLittle(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	observer := inflight.WithObserver(func(context.Context, inflight.Event) {})
+	for most, opts := range map[float64][]inflight.Option{4: nil, 6: {observer}} {
+		l := newLimiter(t, newMemory(t), opts...)
+		require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { acquire(t, l, "k", exports, 1).Release() }), most)
 	}
 }
 
