@@ -56,7 +56,9 @@ func chunks(all []listed, most, bytes int) iter.Seq[[]listed] {
 func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 	start := time.Now()
 	var known, others []listed
-	seen := make(map[string]struct{}) // the names of both: those that are listed twice count once
+	// seen has the names of both, and whether an entry said that the record is ours. Records that are listed twice count
+	// once. But an entry that is not ours hides none that is: the server may have invented it (H14).
+	seen := make(map[string]bool)
 	d := s.o.Calls.Size().Records()
 	var info codec.InfoResponse
 	var entries []conn.Record
@@ -79,21 +81,22 @@ func (s *Sweeper) list(ctx context.Context, r *Result) ([]listed, error) {
 	_, err := s.o.Server.Scan(listing, request, decode, func() (more bool) {
 		r.evidence.records = info.Keys // it comes first
 		for _, e := range entries {
-			if _, ok := seen[string(e.Key)]; ok {
+			ours := !e.Buffer && s.o.Inspect(e.Key, 0).Interval > 0
+			wasOurs, ok := seen[string(e.Key)]
+			if ok && (wasOurs || !ours) {
 				continue
 			}
 			l := listed{string(e.Key), e.Expires}
-			ours := !e.Buffer && s.o.Inspect(e.Key, 0).Interval > 0
 			if ours {
 				r.Records++
 			}
 			switch {
 			case ours && len(known) < s.most:
 				known = append(known, l)
-				seen[l.name] = struct{}{}
+				seen[l.name] = ours
 			case !ours && len(others) < 2*maxForeign: // some may not exist
 				others = append(others, l)
-				seen[l.name] = struct{}{}
+				seen[l.name] = ours
 			}
 		}
 		return true
