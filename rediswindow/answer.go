@@ -49,23 +49,23 @@ var unknown = map[float64]error{
 // part is a question about one limit, the text of it that the script gets, and the answer.
 type part struct {
 	question
-	text string
-	answer
+	text   string
+	answer answer // to the last try
 }
 
 // window returns the window after the call, and whether the call was made: all of it was counted, given back or
-// forgotten.
+// forgotten. A part of a take of several was made if it fits, also if another one does not.
 func (p *part) window() (w window.Window, made bool, err error) {
-	if p.fit < 0 {
-		return w, false, unknown[p.fit]
+	if p.answer.fit < 0 {
+		return w, false, unknown[p.answer.fit]
 	}
-	fits := int(p.fit) // equal calls, of this one and others
-	made = p.rank < fits
-	used := p.used
-	left := p.left
-	place := p.place
+	fits := int(p.answer.fit) // equal calls, of this one and others
+	made = p.answer.rank < fits
+	used := p.answer.used
+	left := p.answer.left
+	place := p.answer.place
 	if made && fits > 1 { // equal calls after it have changed the window
-		later := float64(fits-1-p.rank) * float64(p.n)
+		later := float64(fits-1-p.answer.rank) * float64(p.n)
 		used -= later
 		if p.limit.Algorithm == window.TokenBucket { // the place is a count, too
 			place -= later
@@ -75,14 +75,14 @@ func (p *part) window() (w window.Window, made bool, err error) {
 	if left > 0 {
 		w.Count = min(uint64(max(used, 0)), MaxCount)
 		w.Left = micros(left)
-		w.ExpiresAt = time.UnixMicro(int64(p.now)).Add(w.Left)
+		w.ExpiresAt = time.UnixMicro(int64(p.answer.now)).Add(w.Left)
 	}
 	switch {
 	case made:
 	case p.verb == take || p.verb == peek:
 		w.Refused, w.RetryAfter = true, window.Never
 		if p.n <= holds(&p.limit) {
-			w.RetryAfter = max(micros(p.wait), time.Microsecond)
+			w.RetryAfter = max(micros(p.answer.wait), time.Microsecond)
 		}
 	case p.verb == charge && !p.limit.Algorithm.Rolling():
 		w.Count = MaxCount
@@ -92,7 +92,7 @@ func (p *part) window() (w window.Window, made bool, err error) {
 	case !p.limit.Algorithm.Rolling():
 		w.ID = int64(place)
 	case p.verb == take && made && p.n > 0:
-		w.ID = idOf(place, p.series)
+		w.ID = idOf(place, p.answer.series)
 	}
 	return w, made, nil
 }

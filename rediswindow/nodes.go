@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/throttr-go/throttr/internal/batch"
 	"github.com/throttr-go/throttr/window"
 )
 
@@ -15,6 +16,20 @@ type node struct {
 	name   string        // host and port; "" if there is only one, or it is not known
 	shared *batcher      // of calls on windows, which share requests
 	alone  chan struct{} // has an element for each request of another script that is in flight
+}
+
+// newNode returns a node, to which nothing has been sent.
+func (b *Backend) newNode(name string) *node {
+	shared := batch.New(batch.Options[[2]string, call]{
+		Send: b.send,
+		Key: func(c *call) ([2]string, bool) {
+			p := &c.parts[0]
+			return [2]string{p.name, p.text}, len(c.parts) == 1 && p.shares()
+		},
+		Size:    func(c *call) int { return len(c.parts) },
+		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Punctual: b.client.Punctual(),
+	})
+	return &node{name: name, shared: shared, alone: make(chan struct{}, maxAlone)}
 }
 
 // topology has the node of each slot of a cluster.

@@ -38,12 +38,12 @@ func (q *question) shares() bool {
 // textOf returns the text that the script gets. Now is the time of the store in microseconds, or 0 if it is not known.
 func (b *Backend) textOf(q *question, now float64) string {
 	l := &q.limit
-	holds := holds(l)
+	number := holds(l) // which the script calls holds, whatever it is
 	switch {
 	case q.verb == giveBack || q.verb == undo:
-		holds = q.of.place
+		number = q.of.place
 	case l.Algorithm == window.SlidingLog:
-		holds = b.maxLog
+		number = b.maxLog
 	}
 	var space [128]byte
 	to := append(space[:0], byte(q.verb), letters[l.Algorithm])
@@ -52,7 +52,7 @@ func (b *Backend) textOf(q *question, now float64) string {
 	} else {
 		to = strconv.AppendInt(to, l.Scale.Microseconds(), 10)
 	}
-	for _, n := range [...]uint64{l.Max, holds, min(q.n, MaxCount+1)} { // a larger n is more than any limit
+	for _, n := range [...]uint64{l.Max, number, min(q.n, MaxCount+1)} { // a larger n is more than any limit
 		to = strconv.AppendUint(append(to, ' '), n, 10)
 	}
 	to = append(to, ' ')

@@ -38,20 +38,6 @@ const (
 	maxAlone = 32
 )
 
-// newNode returns a node, to which nothing has been sent.
-func (b *Backend) newNode(name string) *node {
-	shared := batch.New(batch.Options[[2]string, call]{
-		Send: b.send,
-		Key: func(c *call) ([2]string, bool) {
-			p := &c.parts[0]
-			return [2]string{p.name, p.text}, len(c.parts) == 1 && p.shares()
-		},
-		Size:    func(c *call) int { return len(c.parts) },
-		MaxSize: maxLimits, MaxQueued: b.maxQueued, Patience: patience, Punctual: b.client.Punctual(),
-	})
-	return &node{name: name, shared: shared, alone: make(chan struct{}, maxAlone)}
-}
-
 // retries is how often a call is made again because a calendar window could not open: the clock of the store was in
 // another one than that of this process. Then the client knows the store's time. The window may end meanwhile.
 const retries = 2
@@ -66,17 +52,17 @@ func (b *Backend) run(ctx context.Context, parts []part) error {
 	c := &batched{Value: call{parts: parts}}
 	for try := 0; ; try++ {
 		for i := range parts {
-			parts[i].text = b.textOf(&parts[i].question, parts[i].now)
+			parts[i].text = b.textOf(&parts[i].question, parts[i].answer.now)
 		}
 		sent, err := n.shared.Do(ctx, c)
-		if err == nil && c.Value.err != nil {
+		if err == nil && c.Value.err != nil { // it was sent, and has failed, perhaps because ctx has ended
 			err = ctx.Err()
 			sent = true
 		}
 		if err != nil {
 			return notDone(err, sent)
 		}
-		again := slices.ContainsFunc(parts, func(p part) bool { return p.fit == outside })
+		again := slices.ContainsFunc(parts, func(p part) bool { return p.answer.fit == outside })
 		if c.Value.err != nil || try == retries || !again {
 			return c.Value.err
 		}

@@ -118,7 +118,7 @@ func (b *Backend) undo(ctx context.Context, taken [][]part) (err error) {
 			p.verb = undo
 			p.of = takeOf(&p.limit, w.ID)
 			if !p.limit.Algorithm.Rolling() {
-				p.of.series = uint64(p.series)
+				p.of.series = uint64(p.answer.series)
 			}
 			if p.n == 0 {
 				p.verb = peek

@@ -1,5 +1,5 @@
--- Makes claims on places in flight. The same state machine, in the same order and with the same names, is
--- internal/ledger/claim.go.
+-- Makes claims on places in flight. The same state machine, in the same order, is internal/ledger/claim.go. There, the
+-- line is part of entries, known and last are held and seq of before, and ahead is head, unless that is the process.
 --
 -- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
 -- channels, and the channel of the caller; and for each claim: the process, and as doubles the sequence number,

@@ -1,6 +1,6 @@
 -- Makes calls on rate-limit windows, in their order. What it does to the state of a limit is what internal/algorithm
 -- does to a Record. Of fixed, aligned, calendar and sliding windows, start and count are the same there, as is more of a
--- sliding one. What buckets and logs have, and series, differs.
+-- sliding one. What buckets and logs have, and series, differs. So does a clock that is set back: see the end of this.
 --
 -- KEYS: for each limit of each call the hash of its key. ARGV[1]: the time, or nothing for that of the server. Then for
 -- each limit a number m, and a text:
@@ -50,7 +50,8 @@
 -- The entries of a log, a time and a count each, are in blocks of 32, which are fields of their own:
 -- #<number / 32>:<field of the state>.
 --
--- Times are microseconds since 1970. If the clock was set back, what is a scale or more in the future is over.
+-- Times are microseconds since 1970. If the clock was set back, what is a scale or more in the future is over. (A Record
+-- starts at the present time then, with what it has counted.)
 --
 -- There are no functions: the script is run anew for each request, and to make one takes as long as to read a field.
 local call, floor, ceil, min, max, byte = redis.call, math.floor, math.ceil, math.min, math.max, string.byte
