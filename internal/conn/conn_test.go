@@ -176,6 +176,7 @@ func TestWhatEndsAConnectionFailsItsCalls(t *testing.T) {
 		took time.Duration
 	}{
 		"hung up":                       {func(l link) { l.respond(2); l.server.Close() }, []error{ErrLost, io.EOF}, "", 0},
+		"hung up after Retire":          {func(l link) { l.Retire(); l.server.Close() }, []error{ErrLost, io.EOF}, "", 0},
 		"hung up in a response":         {func(l link) { l.send(1, 7); l.server.Close() }, []error{ErrLost, io.ErrUnexpectedEOF}, "", 0},
 		"no response":                   {func(l link) { l.send(0, 0xff) }, []error{ErrProtocol}, "", 0},
 		"no response, behind responses": {func(l link) { l.send(0, 0, 0, 0xff) }, []error{ErrProtocol}, "", 0},

@@ -276,6 +276,10 @@ func TestCloseEndsWhateverIsUnderWay(t *testing.T) {
 			_, err := s.Dedicated(s.t.Context())
 			return err
 		}, 2},
+		"a stream, being dialed": {func(g *gate) { g.hang.Store(true) }, func(s subject) error {
+			_, _, err := s.list(s.t.Context(), nil)
+			return err
+		}, 1},
 		"a stream without a response": {func(g *gate) { g.srv.Inject(mockserver.Fault{Op: codec.OpList, Delay: time.Hour}) }, func(s subject) error {
 			_, sent, err := s.list(s.t.Context(), nil)
 			require.True(s.t, sent)

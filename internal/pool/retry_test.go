@@ -101,6 +101,21 @@ func TestAStaleCallIsNotSentAgain(t *testing.T) {
 	})
 }
 
+// If ctx has ended before a call, nothing is queued, so that the call still belongs to its caller.
+func TestACallOfAContextThatHasEndedIsNotQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := connect(t, to(inMemory(t)), pool.Options{})
+		cl := s.calls.Get()
+		require.NoError(t, conn.Add(cl, codec.Query{Key: []byte("k")}))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		done, sent, err := s.Do(ctx, cl)
+		require.True(t, done)
+		require.False(t, sent)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
 // A read that was under way when its server went away fails as soon as the server can't be
 // reached.
 func TestReadsFailSoonIfTheServerIsGone(t *testing.T) {

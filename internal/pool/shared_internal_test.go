@@ -73,6 +73,17 @@ func TestNoConnectionIsServedAfterClose(t *testing.T) {
 	})
 }
 
+func TestADedicatedConnectionThatHasEndedIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := withServer(t)
+		c, err := p.Dedicated(t.Context())
+		require.NoError(t, err)
+		require.Len(t, p.allDedicated(), 1)
+		c.Close(conn.ErrGone)
+		require.Empty(t, p.allDedicated())
+	})
+}
+
 func TestAConnectionThatHasEndedIsNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, srv := withServer(t)
