@@ -179,17 +179,20 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (State, err
 
 // Close releases all places, and ends all waits: their errors match throttr.ErrClosed, as those of further calls. It
 // tells the store, and retries for up to a second while the circuit is closed. The lease frees the places of which the
-// store is not told. It does not close the backend. It always returns nil.
+// store is not told. It does not close the backend. It always returns nil. A further call does nothing, also while the
+// first tells the store.
 func (l *Limiter) Close() error {
 	l.mu.Lock()
-	l.closed = true
-	if len(l.byID) == 0 {
-		l.cancel()
+	if !l.closed {
+		l.closed = true
+		if len(l.byID) == 0 {
+			l.cancel()
+		}
+		for _, p := range l.byID {
+			p.close()
+		}
+		defer l.tellAll()
 	}
-	for _, p := range l.byID {
-		p.close()
-	}
-	defer l.tellAll()
 	l.unlock() // holders know before others can have their places
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,7 +174,12 @@ func TestCloseDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 			fails(t, l, "x", exports, throttr.ErrUnavailable)
 		}
 		start, before := time.Now(), r.calls.Load()
+		var first sync.WaitGroup
+		first.Go(func() { l.Close() })
+		synctest.Wait()
 		require.NoError(t, l.Close())
+		require.Zero(t, time.Since(start), "a second call tells the store nothing")
+		first.Wait()
 		require.LessOrEqual(t, time.Since(start), o.took, "three failures, and the pauses between them")
 		require.LessOrEqual(t, r.calls.Load()-before, o.calls)
 		for _, h := range holds {
