@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
 	"github.com/throttr-go/throttr/internal/slot"
 	"github.com/throttr-go/throttr/internal/testkit/race"
@@ -117,5 +118,22 @@ func TestPeekThatIsOvertakenByAResetIsForgotten(t *testing.T) {
 		k := s.current()
 		require.False(t, k.maybeOpen(time.Now()))
 		require.Positive(t, hits(t, b, 3, "k", l))
+	})
+}
+
+// A is opened by the first, third and fifth window of a key: a client that knows none of them needs one lookup to open
+// the third.
+func TestAFirstLookupBeginsWithA(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = 10 * time.Second
+		srv, requests := observed(t)
+		b := client(t, srv)
+		for range 2 {
+			hits(t, b, 1, "k", fixed(scale, 1))
+			time.Sleep(scale + time.Millisecond)
+		}
+		requests.take()
+		hits(t, client(t, srv), 1, "k", fixed(scale, 1))
+		require.Equal(t, 3, requests.take()[codec.OpQuery], "the third QUERY is that of the action that opens the window")
 	})
 }

@@ -39,6 +39,7 @@ func newSlots(b *Backend, bands slot.Bands, k countKey) *slots {
 		countKey: k, records: records{&bands, slotNames(&bands, k.key, k.name)},
 		backend: b, server: server, link: b.links[server].of(bands.Guard), janitor: b.janitors[server],
 		denialMemory: b.denialMemoryOf(k.scale),
+		known:        known{Window: slot.Window{Slot: slot.B}}, // so that the first lookup begins with A
 	}
 }
 
