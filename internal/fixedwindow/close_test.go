@@ -60,6 +60,23 @@ func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 	}
 }
 
+// The client that has opened the last window of a key goes on, and opens the next one without an INSERT.
+func TestCloseLeavesRecordsToTheClientOfTheLastWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale = 10 * time.Second
+		srv := inMemory(t)
+		b, other := New(options(t, srv)), client(t, srv)
+		for _, opens := range []*Backend{b, other} {
+			hits(t, opens, 1, "k", fixed(scale, 1))
+			time.Sleep(scale + time.Millisecond)
+		}
+		b.Close()
+		require.Len(t, windowKeys(srv), 2)
+		other.Close()
+		require.Empty(t, windowKeys(srv))
+	})
+}
+
 func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)

@@ -96,6 +96,17 @@ func TestRareActions(t *testing.T) {
 }
 
 // Both slots of a key take as many steps as one.
+// Both slots look free if one of them is opened while they are read. A Spoil would then count a hit that nobody made.
+func TestAFreeSlotIsSpoiledOnceBothAreStable(t *testing.T) {
+	h := lookedUp(Free, Free, bands.Guard)
+	require.Equal(t, "spoil A", describe(bands.ToOpen(h)))
+	for _, id := range []ID{A, B} {
+		h := h
+		h.Since[id] = h.Last.Received
+		require.Equal(t, "look", describe(bands.ToOpen(h)), "%v is not stable", id)
+	}
+}
+
 func TestDoomedSlotsAreClaimedTogether(t *testing.T) {
 	for name, next := range map[string]func(History) Action{
 		"clean":   func(h History) Action { return bands.Clean(h, bands.Doom) },
