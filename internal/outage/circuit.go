@@ -95,8 +95,9 @@ func (c *Circuit) Enter() (Ticket, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t.epoch = c.epoch.Load()
 	err := c.Err()
-	if err == nil {
+	if err == nil { // closed meanwhile
 		return t, nil
 	}
 	idle := c.idle()
