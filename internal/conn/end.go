@@ -124,7 +124,7 @@ func (c *Conn) checkStall() {
 	c.mu.Lock()
 	due := c.inFlight
 	stalled := due > 0 && c.silentQuarters == stallQuarters
-	c.watching = due > 0 && !stalled && c.failure == nil
+	c.watching = due > 0
 	if c.watching {
 		c.silentQuarters++
 		c.watchdog.Reset(c.options.StallTimeout / stallQuarters)

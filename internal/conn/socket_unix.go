@@ -20,7 +20,7 @@ type transfer struct {
 	once func(fd uintptr) bool // makes the system call; it is made once, so that a transfer does not allocate
 	buf  []byte
 	n    int
-	err  error
+	err  error // ends the connection
 }
 
 // newSocket returns nil if nc is not a plain socket.
@@ -51,7 +51,6 @@ func (s *socket) read(dst []byte) (n int, err error) { return s.in.run(s.raw.Rea
 func (t *transfer) run(method func(func(fd uintptr) bool) error, buf []byte) (n int, err error) {
 	t.buf = buf
 	t.n = 0
-	t.err = nil
 	if err := method(t.once); err != nil {
 		return 0, err
 	}
