@@ -135,7 +135,6 @@ func (s *Tracker) Appends() bool {
 func (s *Tracker) Learn(parked bool) {
 	if parked {
 		s.failed.Store(false)
-		s.foreign.Store(false)
 		if s.kept.Load() {
 			s.Want()
 		}

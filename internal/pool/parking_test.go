@@ -83,6 +83,26 @@ func TestParkParksTheServerUnlessTheModeIsNever(t *testing.T) {
 	})
 }
 
+// What has become of the parking record is seen in time, also by a pool that does not park the server.
+func TestAServerThatIsNotParkedAnyMore(t *testing.T) {
+	for name, change := range map[string]func(srv *mockserver.Server){
+		"the record is gone":      func(srv *mockserver.Server) { srv.Delete("") },
+		"it is somebody's record": func(srv *mockserver.Server) { srv.Set("", 1, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := inMemory(t)
+				connect(t, to(srv), pool.Options{Parking: parking.Always}).Close()
+				s := connect(t, to(srv), pool.Options{})
+				require.True(t, s.Parked())
+				change(srv)
+				time.Sleep(time.Minute) // health checks
+				require.False(t, s.Parked())
+			})
+		})
+	}
+}
+
 // A caller that leaves while its connection is made may leave the server's timer as the probe has set it. Nobody knows
 // that the server is parked but for this probe.
 func TestAServerIsKeptParkedAfterAConnectionThatWasNotMade(t *testing.T) {
