@@ -199,11 +199,6 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	return o
 }
 
-// deniedFor returns a denial by a limit that may grant in some time.
-func deniedFor(l *Limit, wait time.Duration) Result {
-	return Result{Limit: limits.Capacity(l), RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait)}
-}
-
 // decideAll makes the takes of t.
 func (r *RateLimit) decideAll(ctx context.Context, t *taking) error {
 	for i := range t.takes {

@@ -174,7 +174,8 @@ func (r *RateLimit) byPolicy(l *Limit) Result {
 	if r.policy == AllowHits {
 		return Result{Allowed: true, Limit: limits.Capacity(l)}
 	}
-	return deniedFor(l, min(limits.Left(l, time.Now()), maxDegradedRetryAfter))
+	wait := min(limits.Left(l, time.Now()), maxDegradedRetryAfter)
+	return Result{Limit: limits.Capacity(l), RetryAfter: wait, ResetAfter: wait, ResetAt: time.Now().Add(wait)}
 }
 
 // degrade marks a result as made without the store. The store may be back soon, and grant what the share of

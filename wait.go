@@ -158,7 +158,8 @@ func (t *taking) deny(at int, when time.Time) {
 	t.granted = false
 	t.setResults(t.merged, func(m *Take, i int) Result {
 		if i == at {
-			return deniedFor(&m.Limit, time.Until(when))
+			wait := time.Until(when)
+			return Result{Limit: limits.Capacity(&m.Limit), RetryAfter: wait, ResetAfter: wait, ResetAt: when.Round(0)}
 		}
 		return Result{Allowed: true, Limit: limits.Capacity(&m.Limit)}
 	})

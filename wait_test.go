@@ -268,6 +268,22 @@ func TestWaitAllFailsAtOnceBecauseOfOneLimit(t *testing.T) {
 	}, throttr.WithObserver(seen.observe))
 }
 
+// The event of a wait that fails at once says the time of its error, by the wall clock alone. In a bubble, all times are
+// by that.
+func TestTheDenialOfALateWaitSaysItsTurn(t *testing.T) {
+	var seen recorder
+	limiter := throttr.NewRateLimit(memory.New(), throttr.WithObserver(seen.observe))
+	limit := throttr.Limit{Max: 1, Scale: time.Hour}
+	decided(t)(limiter.Wait(t.Context(), "k", limit, 1))
+	seen.last(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := limiter.Wait(ctx, "k", limit, 1)
+	var late *throttr.DeadlineError
+	require.ErrorAs(t, err, &late)
+	require.Equal(t, late.At, seen.last(t).Result.ResetAt)
+}
+
 // Of a queue that is full, nothing is left in the other ones.
 func TestWaitAllIsBoundedInEachOfItsQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, limiter *throttr.RateLimit) {
