@@ -199,7 +199,10 @@ func (b *Backend) TakeAll(ctx context.Context, takes []window.Take, windows []wi
 // takeAll makes all takes or none. No two are of one count.
 func (b *Backend) takeAll(_ context.Context, takes []window.Take, windows []window.Window) (granted bool, err error) {
 	var few [fewTakes]access
-	all := slices.Grow(few[:0], len(takes))[:len(takes)]
+	all := few[:min(len(takes), len(few))]
+	if len(takes) > len(few) {
+		all = make([]access, len(takes))
+	}
 	var fewShards [fewTakes]*shard
 	shards := fewShards[:0]
 	for i := range all {
