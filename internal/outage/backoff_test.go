@@ -95,5 +95,9 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		start := time.Now()
 		require.ErrorIs(t, outage.NewBackoff(time.Hour, time.Hour).Wait(ctx, nil), context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
+		require.NoError(t, outage.SleepUntil(t.Context(), start, nil), "a time that is over")
+		for range 50 {
+			require.ErrorIs(t, outage.SleepUntil(ctx, start, nil), context.DeadlineExceeded)
+		}
 	})
 }
