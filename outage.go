@@ -157,6 +157,7 @@ func (r *RateLimit) failover(ctx context.Context, cause error, call func() error
 		}
 	}
 	if r.policy == ReturnError {
+		r.watch.Failed(cause)
 		return outcome{nobody, cause, err}
 	}
 	return outcome{thePolicy, err, nil}

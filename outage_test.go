@@ -277,5 +277,9 @@ func TestTheDefaultLoggerReportsOutages(t *testing.T) {
 			require.ErrorIs(t, err, throttr.ErrUnavailable)
 		}
 	}
-	require.Len(t, log.entries(t), 1)
+	entries := log.entries(t)
+	require.Len(t, entries, 2)
+	require.Equal(t, "throttr: decisions without the store", entries[0]["msg"], "the first call has failed")
+	require.EqualValues(t, 1, entries[0]["failed"])
+	require.Equal(t, "throttr: the store is away", entries[1]["msg"])
 }

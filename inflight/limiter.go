@@ -19,11 +19,11 @@ import (
 )
 
 // Limiter limits calls in flight. Make one with [New]. It is safe for concurrent use.
-//
-// Each key and name has a [pump]. Those that have something to tell the store are queued in their lane, where one or
-// two workers make their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer
-// for what it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
 type Limiter struct {
+	// Each key and name has a pump. Those that have something to tell the store are queued in their lane, where one or
+	// two workers make their exchanges, many at a time. They end when nothing is queued. Each of the others has a timer
+	// for what it has to do. So there is a bounded number of goroutines, whatever the number of holders and keys.
+
 	options
 	process string // as the store knows it
 	start   time.Time

@@ -103,7 +103,7 @@ type Backend interface {
 	// Reset ends the window of a key and limit.
 	Reset(ctx context.Context, key string, l Limit) error
 	// Delete ends the windows of a key of the given scales, or of all, whatever their names and
-	// algorithms. It returns how many there were.
+	// algorithms. It returns how many there were. A scale that Check refuses is an error.
 	Delete(ctx context.Context, key string, scales ...time.Duration) (int, error)
 	// Exchange makes claims on places in flight, and stores the answers in places, which has the length of
 	// claims. Claims are valid, and no two have the same key and name. An error is that of all claims, and says that it

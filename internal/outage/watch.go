@@ -34,11 +34,18 @@ type Watch struct {
 	timed   bool          // a timer will report them
 }
 
-// decisions are numbers of decisions without the store.
+// decisions are numbers of calls that the store has not decided.
 type decisions struct {
-	all, denied int
-	since       time.Time // of the first one
-	cause       error     // of the last one that has any; nil: no line is needed but that of an outage
+	all    int // that something else has decided
+	denied int // of these
+	failed int // that nothing has decided
+	since  time.Time
+	cause  error // of the last one that has any; nil: no line is needed but that of an outage
+}
+
+// fields returns the numbers as those of a line.
+func (d *decisions) fields() slog.Attr {
+	return slog.Group("", "degraded", d.all, "denied", d.denied, "failed", d.failed)
 }
 
 // Opened is called when a circuit opens.
@@ -99,25 +106,34 @@ func (w *Watch) back(after time.Duration, made decisions) {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	w.log().Warn("throttr: the store is back", "store", Stores(w.Backend),
-		"after", after.Round(time.Millisecond), "degraded", made.all, "denied", made.denied)
+		"after", after.Round(time.Millisecond), made.fields())
 	w.Observed(nil, after)
 }
 
 // Decided is called when a decision was made without the store. If there is a cause, decisions are also reported
 // while no circuit is open.
 func (w *Watch) Decided(allowed bool, cause error) {
+	if allowed {
+		w.add(decisions{all: 1}, cause)
+	} else {
+		w.add(decisions{all: 1, denied: 1}, cause)
+	}
+}
+
+// Failed is called when nothing has decided a call that the store did not. It is reported as decisions are.
+func (w *Watch) Failed(cause error) { w.add(decisions{failed: 1}, cause) }
+
+func (w *Watch) add(one decisions, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.made.all == 0 {
-		w.made.since = time.Now()
+	m := &w.made
+	if *m == (decisions{}) {
+		m.since = time.Now()
 	}
-	w.made.all++
-	if !allowed {
-		w.made.denied++
-	}
-	if cause != nil {
-		w.made.cause = cause
-	}
+	m.all += one.all
+	m.denied += one.denied
+	m.failed += one.failed
+	m.cause = cmp.Or(cause, m.cause)
 	w.report()
 }
 
@@ -139,8 +155,8 @@ func (w *Watch) report() {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	w.log().Warn("throttr: decisions without the store", "store", Stores(w.Backend),
-		"error", w.Text(made.cause), "within", time.Since(made.since).Round(time.Second), "degraded", made.all,
-		"denied", made.denied, "instead", w.Instead)
+		"error", w.Text(made.cause), "within", time.Since(made.since).Round(time.Second), made.fields(),
+		"instead", w.Instead)
 }
 
 // take returns the decisions that a line is to report. Further ones are counted for a while. The caller holds mu.
