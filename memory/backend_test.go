@@ -97,6 +97,7 @@ func TestOptions(t *testing.T) {
 		b := memory.New(memory.WithClock(nil), memory.WithCleanPeriod(0), memory.WithKeyOlderThan(0), memory.WithMaxKeys(0),
 			memory.WithBeforeDrop(nil), memory.WithMaxLog(0))
 		defer b.Close()
+		require.EqualValues(t, memory.DefaultMaxKeys, memory.MaxKeys(b))
 		traits, err := b.Check(limitOf(window.SlidingLog, time.Minute, memory.DefaultMaxLog))
 		require.NoError(t, err)
 		require.EqualValues(t, memory.DefaultMaxLog, traits.MaxCount)
