@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -147,10 +148,20 @@ func (l *Limiter) grant(h *Hold) error {
 			return h.ctx.Err()
 		}
 	}
-	if h.byPolicy {
+	switch {
+	case h.byPolicy:
 		l.store.Watch.Decided(err == nil, nil)
+	case err != nil && isOutage(err):
+		l.store.Watch.Failed(nil) // it is left to the caller
 	}
 	return err
+}
+
+// isOutage reports whether an error of a call says that the store is away. A strict Limiter also waits for one that is
+// there.
+func isOutage(err error) bool {
+	var early *NotYetError
+	return outage.IsAway(err) && !errors.As(err, &early)
 }
 
 // State is the places of a key and name.

@@ -128,7 +128,7 @@ func TestWhileTheStoreIsAwayThePolicyDecides(t *testing.T) {
 		require.Equal(t, 2, strings.Count(lines, "\n"), lines)
 		require.Contains(t, lines, `level=WARN msg="throttr: the store is away" store=memory `+
 			`error="throttr: the store is unavailable: connection refused" instead="leave it to the caller"`)
-		require.Contains(t, lines, `level=WARN msg="throttr: the store is back"`)
+		require.Regexp(t, `level=WARN msg="throttr: the store is back" .* degraded=0 denied=0 failed=[1-9]`, lines)
 		require.Subset(t, told.all(), []string{"unavailable", "available"})
 	})
 }
