@@ -208,7 +208,10 @@ func (r *RateLimit) decideAll(ctx context.Context, t *taking) error {
 			return callError(t.call, x.Key, err)
 		}
 	}
-	begun := time.Now()
+	var begun time.Time
+	if r.observer != nil {
+		begun = time.Now()
+	}
 	t.merge()
 	r.decideMerged(ctx, t)
 	if t.granted {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/throttr-go/throttr"
 	"github.com/throttr-go/throttr/internal/limits"
@@ -91,7 +92,7 @@ func (s *requestState) count(ctx context.Context) (err error) {
 	} else {
 		err = s.reserve(ctx)
 	}
-	s.decision.Outcomes = make([]Outcome, 0, len(s.limits))
+	s.decision.Outcomes = slices.Grow(s.room.outcomes[:0], len(s.limits))
 	for i := range s.limits {
 		if l := &s.limits[i]; l.result != nil {
 			s.decision.add(l)

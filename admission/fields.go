@@ -59,17 +59,18 @@ func (d *Decision) LimitField() string {
 // fieldSize is how long most fields are at most, in bytes.
 const fieldSize = 128
 
-// appendItem appends the begin of an item to a list: a name in the syntax of structured fields (RFC 9651, 4.1.6).
-func appendItem(f []byte, name string) []byte {
+// item returns how an item of a list begins: with a name in the syntax of structured fields (RFC 9651, 4.1.6).
+func item(name string) string { return `"` + escaper.Replace(name) + `"` }
+
+var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// appendItem appends the begin of an item to a list.
+func appendItem(f []byte, item string) []byte {
 	if len(f) > 0 {
 		f = append(f, ", "...)
 	}
-	f = append(f, '"')
-	f = append(f, escaper.Replace(name)...)
-	return append(f, '"')
+	return append(f, item...)
 }
-
-var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // appendPolicy appends an item of the RateLimit-Policy field, unless the limit has none.
 func (g *Gate) appendPolicy(f []byte, l *limitState) []byte {
@@ -83,7 +84,7 @@ func (g *Gate) appendPolicy(f []byte, l *limitState) []byte {
 	case l.limit.Max > 0:
 		quota = cmp.Or(l.limit.Burst, l.limit.Max) // only token buckets have a Burst, also if the RateLimit says which are
 	}
-	f = strconv.AppendUint(append(appendItem(f, l.limit.Name), ";q="...), quota, 10)
+	f = strconv.AppendUint(append(appendItem(f, l.item), ";q="...), quota, 10)
 	if l.places != nil {
 		f = append(f, `;qu="concurrent-requests"`...)
 	} else {
@@ -108,7 +109,7 @@ func (g *Gate) appendPartition(f []byte, l *limitState) []byte {
 
 // appendOutcome appends an item of the RateLimit field.
 func (g *Gate) appendOutcome(f []byte, o *Outcome) []byte {
-	f = strconv.AppendUint(append(appendItem(f, o.Name), ";r="...), o.Remaining, 10)
+	f = strconv.AppendUint(append(appendItem(f, o.of.item), ";r="...), o.Remaining, 10)
 	if left := o.Left(); left < throttr.Never {
 		f = strconv.AppendInt(append(f, ";t="...), Seconds(left), 10)
 	}

@@ -63,6 +63,7 @@ type Plan struct {
 type planned struct {
 	limit  throttr.Limit   // of one on requests in flight, its Name and Max
 	places *inflight.Limit // it is on requests in flight; or nil
+	item   string          // the name as items of header fields begin with it
 }
 
 // window returns the length of a window that contains a time. Of a token bucket, it is the time in which an empty one
@@ -102,7 +103,7 @@ func NewPlan(limits ...throttr.Limit) (*Plan, error) {
 		if p.Has(l.Name) {
 			return nil, invalid("two limits are named %q", l.Name)
 		}
-		p.limits = append(p.limits, planned{limit: l})
+		p.limits = append(p.limits, planned{limit: l, item: item(l.Name)})
 	}
 	slices.SortStableFunc(p.limits, byLength)
 	return p, nil
@@ -128,7 +129,7 @@ func MustPlan(limits ...throttr.Limit) *Plan {
 // otherwise applies. Its name is not one of the other limits, and its Max at most 999,999,999,999,999, or
 // throttr.Unlimited. The error matches [throttr.ErrConfig], and [throttr.ErrRange] if that is what is wrong.
 func (p *Plan) WithInFlight(l inflight.Limit) (*Plan, error) {
-	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l}
+	f := &planned{limit: throttr.Limit{Name: l.Name, Max: l.Max}, places: &l, item: item(l.Name)}
 	if err := validateFields(f.limit); err != nil {
 		return nil, err
 	}

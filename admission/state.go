@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/throttr-go/throttr"
@@ -14,6 +15,11 @@ type requestState struct {
 	decision        Decision
 	limits          []limitState // those that apply, but for the one on requests in flight
 	place           *limitState  // the one on requests in flight; nil: none applies
+
+	room struct { // for what one limit needs: such a request is one allocation
+		limits   [1]limitState
+		outcomes [1]Outcome
+	}
 
 	mu          sync.Mutex           // guards what follows, and charge of limits
 	reservation *throttr.Reservation // of what was counted; nil: nothing is given back any more
@@ -39,7 +45,7 @@ func (g *Gate) begin(ctx context.Context, r *Request) *requestState {
 	s := &requestState{Context: ctx, gate: g}
 	s.decision = Decision{Allowed: true, state: s}
 	all, inFlight := g.limitsOf(r)
-	s.limits = make([]limitState, 0, len(all))
+	s.limits = slices.Grow(s.room.limits[:0], len(all))
 	for i := range all {
 		if l, ok := g.limitOf(r, &all[i]); ok {
 			s.limits = append(s.limits, l)
