@@ -132,19 +132,20 @@ func (r *RateLimit) decide(ctx context.Context, v verb, key string, l *Limit, n 
 		return callError(v.String(), key, err)
 	}
 	if r.observer == nil && !l.Shadow {
-		return r.answer(ctx, v, key, l, n, res).err
+		_, err := r.answer(ctx, v, key, l, n, res)
+		return err
 	}
 	begun, shadow := time.Now(), l.Shadow
 	l.Shadow = false
-	o := r.answer(ctx, v, key, l, n, res)
+	cause, err := r.answer(ctx, v, key, l, n, res)
 	l.Shadow = shadow
-	e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: o.cause}
-	r.observe(ctx, e, o.err)
+	e := Event{Call: v.String(), Key: key, Limit: *l, N: n, Result: *res, Duration: time.Since(begun), Err: cause}
+	r.observe(ctx, e, err)
 	if shadow {
-		res.pass(l, o.err)
+		res.pass(l, err)
 		return nil
 	}
-	return o.err
+	return err
 }
 
 // pass makes r, which is of a call of a shadow limit that has returned err, a decision that allows.
@@ -172,14 +173,16 @@ const (
 	nobody
 )
 
-// answer decides a call by what needs no store, the store, the fallback, or the policy.
-func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64, res *Result) outcome {
+// answer decides a call by what needs no store, the store, the fallback, or the policy. It returns the cause and the
+// error of an outcome.
+func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n uint64,
+	res *Result) (cause, err error) {
 	if v.local(l, n, res) {
-		return outcome{}
+		return nil, nil
 	}
-	cause := v.call(ctx, r.store, key, l, n, res)
+	cause = v.call(ctx, r.store, key, l, n, res)
 	if cause == nil {
-		return outcome{}
+		return nil, nil
 	}
 	o := r.failover(ctx, cause, func() error {
 		share := r.share(*l)
@@ -190,13 +193,13 @@ func (r *RateLimit) answer(ctx context.Context, v verb, key string, l *Limit, n 
 	})
 	switch o.by {
 	case nobody:
-		return o
+		return o.cause, o.err
 	case thePolicy:
 		*res = r.byPolicy(l)
 	}
 	r.degrade(res, l)
 	r.watch.Decided(res.Allowed, o.cause)
-	return o
+	return o.cause, o.err
 }
 
 // decideAll makes the takes of t.
