@@ -47,13 +47,13 @@ func (b *Backend) call(ctx context.Context, v algorithm.Verb, key string, l *win
 		return b.fail(v.String(), key, err)
 	}
 	state := x.apply(v, l, n)
-	if state.Full {
+	if state.Wait == algorithm.NoRoom {
 		x.shard.sweep(x.at)
-		x.row = x.shard.find(&x.id, l) // it may have been over
+		x.row = x.shard.find(x.hash, &x.id, l) // it may have been over
 		state = x.apply(v, l, n)
 	}
 	x.shard.mu.Unlock()
-	if state.Full && (v == algorithm.Charge || v == algorithm.Set) {
+	if state.Wait == algorithm.NoRoom && (v == algorithm.Charge || v == algorithm.Set) {
 		return b.fail(v.String(), key, b.errFull)
 	}
 	x.describe(b, state, w)
@@ -92,6 +92,7 @@ func (b *Backend) Reset(ctx context.Context, key string, l window.Limit) error {
 // call is not in it, but an argument, so that it need not be allocated.
 type access struct {
 	id
+	hash  uint64 // of the key and the limit
 	shard *shard
 	rule  algorithm.Rule
 	at    algorithm.Time
@@ -113,7 +114,7 @@ func (b *Backend) begin(ctx context.Context, x *access, key string, l *window.Li
 	}
 	x.shard.calls++
 	x.at = b.clock.now()
-	x.row = x.shard.find(&x.id, l)
+	x.row = x.shard.find(x.hash, &x.id, l)
 	return nil
 }
 
@@ -161,7 +162,7 @@ func (x *access) applyToNew(v algorithm.Verb, l *window.Limit, n uint64) algorit
 	s.scratch = algorithm.Record{}
 	state := x.rule.Call(v, &s.scratch, x.at, n, s.series)
 	if !s.scratch.Empty() {
-		s.insert(&x.id, l, &s.scratch)
+		s.insert(x.hash, &x.id, l, &s.scratch)
 	}
 	return state
 }
@@ -176,7 +177,7 @@ func (x *access) removeEmpty() {
 // describe makes w, which is zero, the window of a state. Without room for the call, it is that of a limit that is used
 // up, whose window is not known: the next cleaning makes room, or a call before, or the end of what is in a log.
 func (x *access) describe(b *Backend, s algorithm.State, w *window.Window) {
-	if s.Full {
+	if s.Wait == algorithm.NoRoom {
 		wait := min(b.cleanPeriod, window.Never-1)
 		if s.Left > 0 {
 			wait = min(wait, s.Left)
@@ -249,11 +250,11 @@ func (b *Backend) peekAll(takes []window.Take, all []access, windows []window.Wi
 	for i := range all {
 		x := &all[i]
 		x.at = at
-		x.row = x.shard.find(&x.id, &takes[i].Limit)
+		x.row = x.shard.find(x.hash, &x.id, &takes[i].Limit)
 		state := x.apply(algorithm.Peek, &takes[i].Limit, takes[i].N)
-		full = full || state.Full
+		full = full || state.Wait == algorithm.NoRoom
 		limited = limited || state.Wait > 0
-		fits := state.Wait == 0 && !state.Full
+		fits := state.Wait == 0
 		granted = granted && fits
 		windows[i] = window.Window{}
 		x.describe(b, state, &windows[i])

@@ -46,9 +46,8 @@ type shard struct {
 
 // id is a key as it is stored.
 type id struct {
-	keyHash uint64
-	hash    uint64 // of the key and the limit, once it is located
 	key     string
+	keyHash uint64
 	digest  bool // the key is one
 }
 
@@ -128,9 +127,9 @@ func (r *row) left(at algorithm.Time) time.Duration {
 	return by.Left(&r.Record, at)
 }
 
-// find returns the record of a key and limit, or nil.
-func (s *shard) find(k *id, l *window.Limit) *row {
-	r := s.cells[k.hash>>s.shift]
+// find returns the record of a key and limit, which have a hash, or nil.
+func (s *shard) find(hash uint64, k *id, l *window.Limit) *row {
+	r := s.cells[hash>>s.shift]
 	for r != nil && !r.is(k, l) {
 		r = r.next
 	}
@@ -145,14 +144,14 @@ func (s *shard) clear() {
 	s.times = 0
 }
 
-// insert adds a copy of a record of a key and limit. It does not keep the caller's strings.
-func (s *shard) insert(k *id, l *window.Limit, r *algorithm.Record) {
+// insert adds a copy of a record of a key and limit, which have a hash. It does not keep the caller's strings.
+func (s *shard) insert(hash uint64, k *id, l *window.Limit, r *algorithm.Record) {
 	of := limits.Identity(l)
 	if of.Calendar != 0 {
 		of.Name += "\x00" + of.Zone
 	}
 	s.put(&row{
-		hash: k.hash, digest: k.digest,
+		hash: hash, digest: k.digest,
 		kind: of.Algorithm, unit: of.Calendar, startDay: of.StartDay,
 		length: uint8(len(k.key)),
 		text:   strings.Clone(k.key + of.Name),

@@ -67,10 +67,12 @@ func (by *Rule) SetLimit(l *window.Limit) {
 type State struct {
 	Count uint64        // what counts, rounded up
 	Left  time.Duration // until nothing does, if nobody calls; 0 if there is no window
-	Wait  time.Duration // until the call would be granted, if it is not because of the limit
-	Full  bool          // the store has no room for what the call would count, and nothing was counted
+	Wait  time.Duration // until the call would be granted; 0: it is; or NoRoom
 	ID    int64         // of the window, or, if the algorithm is rolling, of the take
 }
+
+// NoRoom as a Wait: the store has no room for what the call would count, and nothing was counted.
+const NoRoom time.Duration = -1
 
 // Window returns the window of a record in a state at a time.
 func (s State) Window(t Time) (w window.Window) {
@@ -152,7 +154,7 @@ func (by *Rule) Charge(r *Record, t Time, n, series uint64) State {
 		return by.state(r, now, count, n)
 	}
 	if !by.hasRoom(r) {
-		return State{Count: count, Left: by.How.left(r, now), Full: true}
+		return State{Count: count, Left: by.How.left(r, now), Wait: NoRoom}
 	}
 	by.open(r, t, now)
 	by.How.add(r, now, n, series)
@@ -249,7 +251,9 @@ func (by *Rule) state(r *Record, now int64, count, n uint64) State {
 	s := State{Count: count, Left: by.How.left(r, now), ID: cmp.Or(r.ID, r.Last)}
 	switch {
 	case by.fits(count, n):
-		s.Full = n > 0 && !by.hasRoom(r)
+		if n > 0 && !by.hasRoom(r) {
+			s.Wait = NoRoom
+		}
 	case n > by.Holds || by.How.refills && by.Max == 0:
 		s.Wait = window.Never
 	default:
