@@ -234,41 +234,40 @@ func (c *Conn) Idle() time.Duration {
 func (c *Conn) InlineReads() uint64 { return c.readTurn.taken.Load() }
 
 // RoundTrip sends requests of the client itself, which add adds to a call, and returns their responses. They do not
-// count as a use of the connection. Sent reports whether they may have been executed despite an error.
+// count as a use of the connection. They may have been executed despite an error.
 //
 // The watchdog does not notice a response that the server has dropped (H4) while EVENTs come. So the
 // connection ends if there is no response for one and a half times StallTimeout, before a later
 // response can be taken for the one that was dropped.
-func (c *Conn) RoundTrip(ctx context.Context,
-	add func(cl *Call)) (responses []Response, sent bool, err error) {
+func (c *Conn) RoundTrip(ctx context.Context, add func(cl *Call)) (responses []Response, err error) {
 	cl := c.options.Calls.Get()
 	cl.Unasked = true
 	add(cl)
 	if err := c.Enqueue(cl); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	timeout := c.options.StallTimeout
 	timeout += min(timeout/2, math.MaxInt64-timeout)
 	overdue := fmt.Errorf("%w: no response for %v", ErrStalled, timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, overdue)
 	defer cancel()
-	done, sent, err := cl.Wait(ctx)
+	done, _, err := cl.Wait(ctx)
 	if !done {
 		if context.Cause(ctx) == overdue {
 			err = overdue
 			c.Cut(err)
 		}
-		return nil, sent, err
+		return nil, err
 	}
 	responses = slices.Clone(cl.Responses)
 	c.options.Calls.Put(cl)
-	return responses, sent || err == nil, err
+	return responses, err
 }
 
 // Ping sends a QUERY, so that a server that has gone silent is noticed. It returns when the
 // response has come, or the connection or ctx has ended.
 func (c *Conn) Ping(ctx context.Context) error {
-	_, _, err := c.RoundTrip(ctx, func(cl *Call) { Add(cl, codec.Query{Key: []byte(PingKey)}) })
+	_, err := c.RoundTrip(ctx, func(cl *Call) { Add(cl, codec.Query{Key: []byte(PingKey)}) })
 	return err
 }
 

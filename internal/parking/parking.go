@@ -70,7 +70,7 @@ const (
 // for concurrent use.
 type Tracker struct {
 	mode    Mode
-	changed func(parked bool, err error) // see OnChange; nil: nobody needs to know
+	changed func(parked bool, err error) // see NewTracker
 	// wanted says that the client parks the server whenever it is not parked.
 	wanted atomic.Bool
 	// kept says that the client creates records for which the server should stay parked.
@@ -83,17 +83,14 @@ type Tracker struct {
 	failed atomic.Bool
 }
 
-// NewTracker returns the Tracker of a server that was not seen yet.
-func NewTracker(m Mode) *Tracker {
-	s := &Tracker{mode: m}
+// NewTracker returns the Tracker of a server that was not seen yet. It calls changed when the server is found to be
+// parked, or not to be parked any more; and once, with an error that says why, if the server is to be parked and can't
+// be. changed must not block.
+func NewTracker(m Mode, changed func(parked bool, err error)) *Tracker {
+	s := &Tracker{mode: m, changed: changed}
 	s.wanted.Store(m == Always)
 	return s
 }
-
-// OnChange has changed called when the server is found to be parked, or not to be parked any more;
-// and once, with an error, if it is to be parked and that fails. It must be called before use.
-// changed must not block.
-func (s *Tracker) OnChange(changed func(parked bool, err error)) { s.changed = changed }
 
 // Parked reports whether the server was parked when this was last seen.
 func (s *Tracker) Parked() bool { return s.parked.Load() }
@@ -139,7 +136,7 @@ func (s *Tracker) Learn(parked bool) {
 			s.Want()
 		}
 	}
-	if s.parked.Swap(parked) != parked && s.changed != nil {
+	if s.parked.Swap(parked) != parked {
 		s.changed(parked, nil)
 	}
 }
@@ -147,14 +144,15 @@ func (s *Tracker) Learn(parked bool) {
 // Parks reports whether the response to a Query shows a record that parks a server.
 func Parks(r conn.Response) bool { return r.OK && r.TTL.Unit == unit && r.Quota == mark }
 
-// KeepParked keeps a server parked, or parks it if that is wanted. It is given the response to a Query. Send sends an
-// Update, after an Insert in the same write if insert is true, and returns whether the Update has succeeded. KeepParked
-// returns an error if send does, or if the server is not parked though that is wanted.
+// KeepParked keeps a server parked, or parks it if that is wanted and possible. It is given the response to a Query.
+// Send sends an Update, after an Insert in the same write if insert is true, and returns whether the Update has
+// succeeded. KeepParked returns an error only if send does.
 func (s *Tracker) KeepParked(r conn.Response, send func(insert bool) (bool, error)) error {
 	if r.OK && !Parks(r) {
 		s.Learn(false)
 		s.foreign.Store(true)
-		return s.refused(ErrForeign)
+		s.refuse(ErrForeign)
+		return nil
 	}
 	s.foreign.Store(false)
 	if r.OK {
@@ -178,18 +176,14 @@ func (s *Tracker) KeepParked(r conn.Response, send func(insert bool) (bool, erro
 	}
 	s.Learn(ok)
 	if !ok {
-		return s.refused(ErrNotParked)
+		s.refuse(ErrNotParked)
 	}
 	return nil
 }
 
-// refused returns err if the server is wanted to be parked.
-func (s *Tracker) refused(err error) error {
-	if !s.Wanted() {
-		return nil
-	}
-	if !s.failed.Swap(true) && s.changed != nil {
+// refuse tells why the server can't be parked, if that is wanted.
+func (s *Tracker) refuse(err error) {
+	if s.Wanted() && !s.failed.Swap(true) {
 		s.changed(false, err)
 	}
-	return err
 }

@@ -14,15 +14,12 @@ func (p *Pool) Parked() bool { return p.parking.Parked() }
 // MayPark reports whether Park parks the server: Options.Parking is not Never.
 func (p *Pool) MayPark() bool { return p.parking.May() }
 
-// Park parks the server, and has the pool park it again if it is restarted. A server that is
+// Park parks the server, if it can be parked, and has the pool park it again if it is restarted. A server that is
 // parked stays parked: records outlive their TTLs there, and without parking they would lock
-// it up. Park does nothing if Options.Parking is Never.
-//
-// Sent reports whether the server may have been parked despite an error. An error that
-// matches [parking.ErrForeign] or [parking.ErrNotParked] says that it can't be parked.
-func (p *Pool) Park(ctx context.Context) (sent bool, err error) {
+// it up. Park does nothing if Options.Parking is Never. The server may have been parked despite an error.
+func (p *Pool) Park(ctx context.Context) error {
 	if !p.parking.Want() {
-		return false, nil
+		return nil
 	}
 	return p.keepParked(ctx)
 }
@@ -63,38 +60,36 @@ func (p *Pool) keepParkedSoon() {
 
 // keepParked learns whether the server is parked, keeps it parked, and parks it if that is
 // wanted. Nothing is retried: if a connection ends, its successor learns it.
-func (p *Pool) keepParked(ctx context.Context) (sent bool, err error) {
-	r, _, err := p.roundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, parking.Query()) })
+func (p *Pool) keepParked(ctx context.Context) error {
+	r, err := p.roundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, parking.Query()) })
 	if err != nil {
-		return false, err
+		return err
 	}
 	return p.park(ctx, r[0], p.roundTrip)
 }
 
 // park does what keepParked does, by round trips, given the response to the Query.
 func (p *Pool) park(ctx context.Context, r conn.Response,
-	roundTrip func(context.Context, func(cl *conn.Call)) ([]conn.Response, bool, error)) (sent bool, err error) {
+	roundTrip func(context.Context, func(cl *conn.Call)) ([]conn.Response, error)) error {
 	size := p.o.Calls.Size()
-	err = p.parking.KeepParked(r, func(insert bool) (bool, error) {
-		responses, sentNow, err := roundTrip(ctx, func(cl *conn.Call) {
+	return p.parking.KeepParked(r, func(insert bool) (bool, error) {
+		responses, err := roundTrip(ctx, func(cl *conn.Call) {
 			if insert {
 				cl.Insert(parking.Insert(size))
 			}
 			cl.Update(parking.Update(size))
 		})
-		sent = sent || sentNow
 		return err == nil && responses[len(responses)-1].OK, err
 	})
-	return sent, err
 }
 
 // roundTrip is [conn.Conn.RoundTrip] on a shared connection. None is made for it, unless there is none.
-func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (r []conn.Response, sent bool, err error) {
+func (p *Pool) roundTrip(ctx context.Context, add func(cl *conn.Call)) (r []conn.Response, err error) {
 	err = p.onShared(ctx, false, func(c *conn.Conn) error {
-		r, sent, err = c.RoundTrip(ctx, add)
+		r, err = c.RoundTrip(ctx, add)
 		return err
 	})
-	return r, sent, err
+	return r, err
 }
 
 // logParked logs that the server was found to be parked, or not to be parked any more, or why it

@@ -95,13 +95,12 @@ type Pool struct {
 func New(o Options) *Pool {
 	p := &Pool{
 		o: o, log: o.Logger.With(slog.String("server", o.Server)),
-		parking: parking.NewTracker(o.Parking), parkingDue: make(chan struct{}, 1),
-		connected: make(chan struct{}),
+		parkingDue: make(chan struct{}, 1), connected: make(chan struct{}),
 		permits:   make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1), scanning: make(chan struct{}, 1),
 		dedicated: make(map[*conn.Conn]struct{}),
 	}
 	p.live.Store(new([]*puddle.Resource[*conn.Conn]))
-	p.parking.OnChange(p.logParked)
+	p.parking = parking.NewTracker(o.Parking, p.logParked)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.target = dial.Target{
 		Server: o.Server, Address: o.Address, Dialer: o.Dialer, Calls: o.Calls,
@@ -241,12 +240,9 @@ func (p *Pool) serve(opened *dial.Connection, o conn.Options) (*conn.Conn, error
 func (p *Pool) prepare(ctx context.Context, c *conn.Conn, opened *dial.Connection, events bool) error {
 	ctx, cancel := p.o.Dialer.Within(ctx)
 	defer cancel()
-	_, err := p.park(ctx, opened.ParkingRecord, c.RoundTrip)
-	if errors.Is(err, parking.ErrForeign) || errors.Is(err, parking.ErrNotParked) {
-		err = nil // the connection is of use all the same
-	}
+	err := p.park(ctx, opened.ParkingRecord, c.RoundTrip) // if it can't be parked, c is of use all the same
 	if err == nil && !events {
-		_, _, err = c.RoundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, unsubscribeOwn(opened)) })
+		_, err = c.RoundTrip(ctx, func(cl *conn.Call) { conn.Add(cl, unsubscribeOwn(opened)) })
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

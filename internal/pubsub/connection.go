@@ -176,7 +176,7 @@ func (m *Manager) implicit(name string) bool {
 // apply sends changes to the server and waits for the responses. A subscriber that was confirmed on an
 // earlier connection can't be refused: the server must be asked again, on another connection.
 func (m *Manager) apply(c *conn.Conn, changes []change) error {
-	responses, _, err := c.RoundTrip(m.ctx, func(cl *conn.Call) {
+	responses, err := c.RoundTrip(m.ctx, func(cl *conn.Call) {
 		for _, x := range changes {
 			name := []byte(x.channel.name)
 			if x.subscribe {

@@ -61,7 +61,7 @@ type Server interface {
 	Scan(ctx context.Context, r codec.Request, decode func(src []byte) (n int, done bool, err error),
 		take func() (more bool)) (sent bool, err error)
 	// Park parks the server, unless the client must not.
-	Park(ctx context.Context) (sent bool, err error)
+	Park(ctx context.Context) error
 	// MayPark reports whether Park parks the server.
 	MayPark() bool
 	// Connected returns a channel that is closed when there has been a connection to the server.
