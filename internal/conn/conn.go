@@ -132,7 +132,7 @@ func New(nc net.Conn, early []byte, o Options) *Conn {
 // Enqueue queues a call, and writes it if no other goroutine is writing. On an error
 // it still belongs to its caller, which otherwise does nothing but Wait next: it may have to read its response itself.
 func (c *Conn) Enqueue(cl *Call) error {
-	writes, busy, err := c.push(cl)
+	writes, busy, err := c.queue(cl)
 	switch {
 	case err != nil:
 		return err
@@ -155,9 +155,9 @@ func (c *Conn) Enqueue(cl *Call) error {
 	return nil
 }
 
-// push queues a call. If writes is true, the caller owns the write side. Busy reports
+// queue queues a call. If writes is true, the caller owns the write side. Busy reports
 // whether other callers are using the connection now.
-func (c *Conn) push(cl *Call) (writes, busy bool, err error) {
+func (c *Conn) queue(cl *Call) (writes, busy bool, err error) {
 	n := cl.Len()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // The write side decides which calls a write carries, and which goroutine writes:
 //
 //   - Calls are put in flight in the order in which their frames are written.
-//   - A goroutine owns the write side from push, await or accountForArrivals until gather finds
+//   - A goroutine owns the write side from queue, await or accountForArrivals until gather finds
 //     nothing to write, or until handOver. Only the owner gathers and writes.
 //   - At most MaxInFlight requests are in flight, unless a single call has more of them.
 //     Such a call is in flight by itself.

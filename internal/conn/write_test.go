@@ -254,7 +254,7 @@ func testWriterEnds(t *testing.T, end func(c *Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := unserved()
 		cl := queryCall(t, 1)
-		writes, _, err := c.push(cl)
+		writes, _, err := c.queue(cl)
 		require.NoError(t, err)
 		require.True(t, writes)
 		_, ok := cl.abandon()

@@ -179,9 +179,6 @@ func (b *Backend) Delete(ctx context.Context, key string, scales ...time.Duratio
 		resets.Go(func() {
 			l := k.limit()
 			all[i] = b.reset(ctx, key, &l)
-			if s := b.table.find(k); s != nil {
-				b.table.remove(s)
-			}
 		})
 	}
 	resets.Wait()

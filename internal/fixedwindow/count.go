@@ -115,7 +115,6 @@ func (s *slots) conclude(o *outcome) (w window.Window, ok bool) {
 		return w, false
 	case o.result == slot.Missed:
 		s.known.ok = false
-		s.forgets++
 		return w, false
 	}
 	s.failed = 0

@@ -52,10 +52,9 @@ func (g *group) stop() {
 	g.mu.Unlock()
 }
 
-// close stops the group and ends its context, and waits until all goroutines have ended. What is queued or under
-// way fails with [window.ErrClosed], except for requests with the ctx of a caller, which go on.
+// close ends the context of the group, which has been stopped, and waits until all goroutines have ended. What is
+// queued or under way fails with [window.ErrClosed], except for requests with the ctx of a caller, which go on.
 func (g *group) close() {
-	g.stop()
 	g.cancel()
 	g.goroutines.Wait()
 }

@@ -114,13 +114,12 @@ func (s *slots) learn(w slot.Window) known {
 }
 
 // learnUnlessKnown is learn for a window that was read while hits and operations could be under way. It becomes the
-// known one only if none is known, and if forget has not been called since the requests were sent, when it had been
-// called so many times: the window may have been reset.
-func (s *slots) learnUnlessKnown(w slot.Window, forgets uint64) known {
+// known one only if none was known before its requests were sent, nor since: that one may have been reset.
+func (s *slots) learnUnlessKnown(w slot.Window, before known) known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.identify(w, nil)
-	if !s.known.ok && s.forgets == forgets {
+	if !before.ok && s.known == before {
 		s.known = k
 	}
 	return k
@@ -138,5 +137,4 @@ func (s *slots) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.ok = false
-	s.forgets++
 }

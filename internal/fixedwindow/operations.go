@@ -8,16 +8,14 @@ import (
 
 // peek returns the open window, or false if there is none.
 func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
-	s.mu.Lock()
-	forgets := s.forgets
-	s.mu.Unlock()
-	l, err := s.look(ctx, nil, slot.A)
+	before := s.current()
+	l, err := s.readBoth(ctx, nil, slot.A)
 	if err != nil {
 		return k, false, err
 	}
 	w, live := s.bands.Live(l)
 	if live {
-		k = s.learnUnlessKnown(w, forgets)
+		k = s.learnUnlessKnown(w, before)
 	}
 	return k, live, nil
 }
@@ -26,7 +24,7 @@ func (s *slots) peek(ctx context.Context) (k known, found bool, err error) {
 func (s *slots) reset(ctx context.Context) (r answer) {
 	defer s.forget()
 	var e slot.Ending
-	r.err = s.search(ctx, func(f *lookups) (slot.Action, error) {
+	r.err = s.search(ctx, func(f *searching) (slot.Action, error) {
 		found := e.Found
 		a := s.bands.Reset(f.history, &e)
 		if e.Found && !found {

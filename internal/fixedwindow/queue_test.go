@@ -371,6 +371,7 @@ func TestCloseFailsWhatIsUnderWay(t *testing.T) {
 				synctest.Wait() // the second hit's request is under way
 			}
 			began := time.Now()
+			s.backend.group.stop()
 			s.backend.group.close()
 			require.Equal(t, result{sent: !lone, err: window.ErrClosed}, hit())
 			require.Equal(t, result{err: window.ErrClosed}, operation())

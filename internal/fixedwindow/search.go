@@ -49,8 +49,8 @@ func (s *slots) act(ctx context.Context, c *conn.Conn, a slot.Action,
 	return o, true, nil
 }
 
-// lookups are those of one hit or operation on one connection.
-type lookups struct {
+// searching is the state of a search: its lookups on one connection.
+type searching struct {
 	conn    *conn.Conn
 	history slot.History
 	first   slot.ID // to look up: the one that will be opened next
@@ -58,8 +58,8 @@ type lookups struct {
 }
 
 // search looks both slots up again and again, and executes what decide returns, until that is Done.
-func (s *slots) search(ctx context.Context, decide func(*lookups) (slot.Action, error)) error {
-	f := lookups{first: s.current().Slot.Other()} // which is opened next, as far as is known
+func (s *slots) search(ctx context.Context, decide func(*searching) (slot.Action, error)) error {
+	f := searching{first: s.current().Slot.Other()} // which is opened next, as far as is known
 	for range maxLookups {
 		if err := s.lookUp(ctx, &f); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *slots) search(ctx context.Context, decide func(*lookups) (slot.Action, 
 }
 
 // lookUp looks both slots up once more. It tries again if a connection ends.
-func (s *slots) lookUp(ctx context.Context, f *lookups) error {
+func (s *slots) lookUp(ctx context.Context, f *searching) error {
 	for failures := 1; ; failures++ {
 		c, err := s.link.connect(ctx)
 		if err != nil {
@@ -92,7 +92,7 @@ func (s *slots) lookUp(ctx context.Context, f *lookups) error {
 		if c != f.conn {
 			f.conn, f.history = c, slot.History{}
 		}
-		l, err := s.look(ctx, c, f.first)
+		l, err := s.readBoth(ctx, c, f.first)
 		if err == nil {
 			f.history = s.bands.Extend(f.history, l)
 			return nil
@@ -104,12 +104,12 @@ func (s *slots) lookUp(ctx context.Context, f *lookups) error {
 }
 
 // tooLate reports whether the responses to the last lookup came too late to act on it.
-func (s *slots) tooLate(f *lookups) bool {
+func (s *slots) tooLate(f *searching) bool {
 	return time.Since(f.history.Last.Sent) >= s.bands.Guard/2
 }
 
 // repeat returns the repetition of a lookup that came too late, or an error if several did.
-func (s *slots) repeat(f *lookups) (slot.Action, error) {
+func (s *slots) repeat(f *searching) (slot.Action, error) {
 	if f.slow++; f.slow < maxTries {
 		return slot.Action{Kind: slot.Look, Slot: f.first}, nil
 	}
@@ -133,7 +133,7 @@ func (s *slots) prepare(ctx context.Context) (p plan, err error) {
 // planOpening searches for the open window. If there is none, it returns how to open one, after what has to be
 // done before.
 func (s *slots) planOpening(ctx context.Context) (p plan, err error) {
-	err = s.search(ctx, func(f *lookups) (slot.Action, error) {
+	err = s.search(ctx, func(f *searching) (slot.Action, error) {
 		if s.learnLive(f) {
 			return slot.Action{Kind: slot.Done}, nil
 		}
@@ -165,7 +165,7 @@ func (s *slots) createAt() time.Time {
 }
 
 // learnLive makes the window that the last lookup shows the known one, or returns false if there is none.
-func (s *slots) learnLive(f *lookups) bool {
+func (s *slots) learnLive(f *searching) bool {
 	l := f.history.Last
 	w, live := s.bands.Live(l)
 	if !live {
@@ -181,7 +181,7 @@ func (s *slots) learnLive(f *lookups) bool {
 
 // step executes an action on the way to a slot that can be opened, or to the end of a window. If
 // its connection ends, the next lookup notices it.
-func (s *slots) step(ctx context.Context, f *lookups, a slot.Action) error {
+func (s *slots) step(ctx context.Context, f *searching, a slot.Action) error {
 	if err := s.janitor.actionBegins(s); err != nil {
 		return err
 	}

@@ -19,11 +19,9 @@ type slots struct {
 	janitor      *janitor
 	denialMemory time.Duration // for how long a denial is remembered; negative: not at all
 
-	mu sync.Mutex // guards known, forgets and queue
-	// known changes only while the queue is served, and in learnUnlessKnown.
-	known   known
-	forgets uint64 // counts calls of forget
-	queue   queue
+	mu    sync.Mutex // guards known and queue
+	known known      // changes only while the queue is served, and in learnUnlessKnown
+	queue queue
 
 	// The goroutine that serves the queue uses what follows: INSERTs that have failed since a window was seen, and when
 	// the last one did. Their name is in its grace (H1), or other clients were faster.
@@ -63,8 +61,8 @@ func (s *slots) ask(ctx context.Context, c *conn.Conn, cl *conn.Call) (at span, 
 	return at, sent, err
 }
 
-// look reads both slots once, on a connection as ask does.
-func (s *slots) look(ctx context.Context, c *conn.Conn, first slot.ID) (l slot.Lookup, err error) {
+// readBoth reads both slots once, on a connection as ask does.
+func (s *slots) readBoth(ctx context.Context, c *conn.Conn, first slot.ID) (l slot.Lookup, err error) {
 	cl := s.newCall()
 	cl.SingleRead = c == nil // no later lookup decides
 	s.records.addLookup(cl, first)

@@ -32,10 +32,10 @@ const (
 const maxHours = 100 * 365 * 24
 
 var (
-	// ErrForeign says that the record with the empty key is not one that parks a server.
-	ErrForeign = errors.New("throttr: the server can't be parked: the record with the empty key is somebody's data")
-	// ErrNotParked says that the server did not accept the record.
-	ErrNotParked = errors.New("throttr: the server can't be parked: it rejects the record with the empty key")
+	// errForeign says that the record with the empty key is not one that parks a server.
+	errForeign = errors.New("throttr: the server can't be parked: the record with the empty key is somebody's data")
+	// errNotParked says that the server did not accept the record.
+	errNotParked = errors.New("throttr: the server can't be parked: it rejects the record with the empty key")
 )
 
 // hours returns the longest TTL that a server can hold.
@@ -151,7 +151,7 @@ func (s *Tracker) KeepParked(r conn.Response, send func(insert bool) (bool, erro
 	if r.OK && !Parks(r) {
 		s.Learn(false)
 		s.foreign.Store(true)
-		s.refuse(ErrForeign)
+		s.refuse(errForeign)
 		return nil
 	}
 	s.foreign.Store(false)
@@ -176,7 +176,7 @@ func (s *Tracker) KeepParked(r conn.Response, send func(insert bool) (bool, erro
 	}
 	s.Learn(ok)
 	if !ok {
-		s.refuse(ErrNotParked)
+		s.refuse(errNotParked)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func New(o Options) *Pool {
 	p := &Pool{
 		o: o, log: o.Logger.With(slog.String("server", o.Server)),
 		parkingDue: make(chan struct{}, 1), connected: make(chan struct{}),
-		permits:   make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1), scanning: make(chan struct{}, 1),
+		permits: make(chan struct{}, o.MaxConns), listing: make(chan struct{}, 1), scanning: make(chan struct{}, 1),
 		dedicated: make(map[*conn.Conn]struct{}),
 	}
 	p.live.Store(new([]*puddle.Resource[*conn.Conn]))
@@ -120,9 +120,6 @@ func (p *Pool) isClosed() bool { return p.ctx.Err() != nil }
 
 // Logger returns Options.Logger, with the name of the server.
 func (p *Pool) Logger() *slog.Logger { return p.log }
-
-// Server returns Options.Server.
-func (p *Pool) Server() string { return p.o.Server }
 
 // Connected returns a channel that is closed when there has been a connection.
 func (p *Pool) Connected() <-chan struct{} { return p.connected }
