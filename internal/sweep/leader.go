@@ -6,7 +6,6 @@ import (
 
 	"github.com/throttr-go/throttr/codec"
 	"github.com/throttr-go/throttr/internal/conn"
-	"github.com/throttr-go/throttr/internal/parking"
 )
 
 // LeaderKey is the key of the record that makes one sweeper the leader. Its TTL says when the
@@ -57,20 +56,16 @@ func (t term) next(largest uint64) (number, end uint64) {
 	return number & largest, (number + 1) & largest
 }
 
-// readTerm reads the present term. If another client has parked the server, it keeps it parked.
+// readTerm reads the present term.
 func (s *Sweeper) readTerm(ctx context.Context) (term, error) {
 	cl := s.o.Calls.Get()
 	conn.Add(cl, codec.Query{Key: []byte(LeaderKey)})
-	conn.Add(cl, parking.Query())
 	responses, err := s.do(ctx, cl)
 	if err != nil {
 		return term{}, err
 	}
-	record, parked := responses[0], responses[1]
+	record := responses[0]
 	s.o.Calls.Put(cl)
-	if parked.TTL.Amount > 0 && parking.Parks(parked) && !s.o.Server.Parked() {
-		s.o.Server.Park(ctx)
-	}
 	if !s.isTerm(record) {
 		return term{foreign: record.OK, age: longestInterval}, nil
 	}
