@@ -38,7 +38,7 @@ type Server interface {
 	RemoveParking(cl *conn.Call)
 }
 
-// Options are the settings of a Backend. All but DenialMemory and WithoutSweeper must be set.
+// Options are the settings of a Backend. All but DenialMemory must be set.
 type Options struct {
 	Servers []Server
 	Names   []string             // of the servers: TakeAll asks them in the order of their names
@@ -52,8 +52,7 @@ type Options struct {
 
 	// DenialMemory is how long a denial is remembered. 0 means a tenth of the scale, but at
 	// least 10 ms and at most 1 s. Less than 0 means that every hit asks the server.
-	DenialMemory   time.Duration
-	WithoutSweeper bool // the records of clients that have died are not removed
+	DenialMemory time.Duration
 }
 
 // Backend keeps windows on servers. Its methods are those of [window.Backend], except that they
@@ -76,6 +75,15 @@ type Backend struct {
 
 // New returns a backend and starts its goroutines. Close it after use.
 func New(o Options) *Backend {
+	b := newBackend(o)
+	for _, j := range b.janitors {
+		b.group.start(func() { j.sweeper.Run(b.group.ctx) })
+	}
+	return b
+}
+
+// newBackend is New, but leaves the records of clients that have died: its sweepers do not run.
+func newBackend(o Options) *Backend {
 	b := &Backend{Options: o}
 	b.callers.New = newCaller
 	b.group.ctx, b.group.cancel = context.WithCancel(context.Background())
@@ -89,16 +97,6 @@ func New(o Options) *Backend {
 		j := newJanitor(b, l[linkClasses], keys)
 		b.links, b.janitors = append(b.links, l), append(b.janitors, j)
 		b.group.start(j.run)
-		if o.WithoutSweeper {
-			continue
-		}
-		remover := &Remover{link: j.link}
-		sweeper := sweep.New(sweep.Options{
-			Server: s, Inspect: remover.Inspect, Remove: remover.Remove, Calls: o.Calls,
-			MaxInFlight: o.MaxInFlight, MaxQueued: o.MaxQueued,
-		})
-		j.sweeper = sweeper
-		b.group.start(func() { sweeper.Run(b.group.ctx) })
 	}
 	return b
 }
@@ -368,9 +366,6 @@ func (b *Backend) Stats() Stats {
 	s := Stats{Windows: b.table.len()}
 	for _, j := range b.janitors {
 		s.Records += j.pending()
-		if j.sweeper == nil {
-			continue
-		}
 		swept := j.sweeper.Stats()
 		s.Sweeps += swept.Sweeps
 		s.Orphans += swept.Removed

@@ -23,7 +23,7 @@ func TestCloseRemovesRecordsOfWindowsThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
 		o := options(t, srv)
-		b := New(o)
+		b := open(o)
 		for range 2 { // so that each key has two records
 			for i := range 400 {
 				hits(t, b, 1, fmt.Sprint(i), fixed(10*time.Second, 1))
@@ -47,7 +47,7 @@ func TestCloseRemovesWhatTheJanitorWasAboutToRemove(t *testing.T) {
 	for before := -2 * time.Second; before <= 3*time.Second; before += 300 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			srv := inMemory(t)
-			b := New(options(t, srv))
+			b := open(options(t, srv))
 			for i := range 300 { // more than one chunk
 				hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
 			}
@@ -65,7 +65,7 @@ func TestCloseLeavesRecordsToTheClientOfTheLastWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scale = 10 * time.Second
 		srv := inMemory(t)
-		b, other := New(options(t, srv)), client(t, srv)
+		b, other := open(options(t, srv)), client(t, srv)
 		for _, opens := range []*Backend{b, other} {
 			hits(t, opens, 1, "k", fixed(scale, 1))
 			time.Sleep(scale + time.Millisecond)
@@ -80,7 +80,7 @@ func TestCloseLeavesRecordsToTheClientOfTheLastWindow(t *testing.T) {
 func TestCloseIsBoundedIfTheServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := inMemory(t)
-		b := New(options(t, srv))
+		b := open(options(t, srv))
 		hits(t, b, 1, "over", fixed(time.Second, 1))
 		time.Sleep(1100 * time.Millisecond)
 		srv.Refuse(true)

@@ -72,7 +72,7 @@ func newPool(t testing.TB, calls *conn.Calls, mode parking.Mode, d func(context.
 	return p
 }
 
-// options returns settings for a backend on the given servers, without sweepers. The server of
+// options returns settings for a backend on the given servers. The server of
 // a key is given by its first byte.
 func options(t testing.TB, servers ...*mockserver.Server) Options {
 	t.Helper()
@@ -83,7 +83,7 @@ func options(t testing.TB, servers ...*mockserver.Server) Options {
 	o := Options{
 		Pick:       func(key string) int { return 0 },
 		Calls:      conn.NewCalls(conn.SizeOf(size)),
-		MaxWindows: 1 << 16, MaxQueued: 1024, WithoutSweeper: true,
+		MaxWindows: 1 << 16, MaxQueued: 1024,
 	}
 	for _, s := range servers {
 		o.Servers = append(o.Servers, newPool(t, o.Calls, parking.Never, s.Dial))
@@ -95,9 +95,20 @@ func options(t testing.TB, servers ...*mockserver.Server) Options {
 	return o
 }
 
-// start returns a backend that is closed when the test ends.
+// open returns a backend that does not sweep.
+func open(o Options) *Backend {
+	b := newBackend(o)
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for _, j := range b.janitors {
+		j.sweeper.Run(ended)
+	}
+	return b
+}
+
+// start is open for a backend that is closed when the test ends.
 func start(t testing.TB, o Options) *Backend {
-	b := New(o)
+	b := open(o)
 	t.Cleanup(b.Close)
 	return b
 }

@@ -34,7 +34,7 @@ type janitor struct {
 	wake    chan struct{}  // has an element if the first duty of the queue is a new one
 	permits chan struct{}  // has an element for each chunk that is being cleaned
 	chunks  sync.WaitGroup // those that due has returned and that are not done
-	sweeper *sweep.Sweeper // nil if there is none; set before the first call of the backend
+	sweeper *sweep.Sweeper // of the server
 
 	// mu guards the fields below, and those of slots that say so.
 	mu     sync.Mutex
@@ -54,8 +54,13 @@ type duty struct {
 }
 
 func newJanitor(b *Backend, l *link, max int) *janitor {
+	remover := &Remover{link: l}
+	sweeper := sweep.New(sweep.Options{
+		Server: l.server, Inspect: remover.Inspect, Remove: remover.Remove, Calls: l.calls,
+		MaxInFlight: b.MaxInFlight, MaxQueued: b.MaxQueued,
+	})
 	return &janitor{
-		backend: b, ctx: b.group.ctx, link: l, max: max,
+		backend: b, ctx: b.group.ctx, link: l, sweeper: sweeper, max: max,
 		wake: make(chan struct{}, 1), permits: make(chan struct{}, maxChunks),
 	}
 }
@@ -133,9 +138,7 @@ func (j *janitor) add(s *slots, due time.Time) error {
 	}
 	j.duties++
 	s.duty.owed = true
-	if j.sweeper != nil {
-		j.sweeper.Need(sweepInterval(s.bands))
-	}
+	j.sweeper.Need(sweepInterval(s.bands))
 	j.push(s, due)
 	return nil
 }

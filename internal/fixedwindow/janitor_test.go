@@ -189,7 +189,7 @@ func TestRecordsOfManyKeysAreRemovedFromSlowServers(t *testing.T) {
 			t.Run(fmt.Sprintf("%v, closed after %v", scale, idle), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := inMemory(t, mockserver.WithServiceTime(time.Millisecond))
-					b := New(options(t, srv))
+					b := open(options(t, srv))
 					for i := range 300 {
 						hits(t, b, 1, fmt.Sprint(i), fixed(scale, 1))
 					}
@@ -211,7 +211,7 @@ func TestKeysAreCleanedInFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 10_000
 		srv := inMemory(t, mockserver.WithServiceTime(15*time.Microsecond), mockserver.WithRealCollector())
-		b := New(options(t, srv))
+		b := open(options(t, srv))
 		defer b.Close()
 		for i := range keys {
 			hits(t, b, 1, fmt.Sprint(i), fixed(time.Second, 1))
@@ -232,9 +232,7 @@ func TestCloseDoesNotWaitForASweep(t *testing.T) {
 				srv.Set(name, 1, 4900*time.Millisecond)
 			}
 		}
-		o := options(t, srv)
-		o.WithoutSweeper = false
-		b := New(o)
+		b := New(options(t, srv))
 		hits(t, b, 1, "a", fixed(time.Minute, 1))
 		for srv.Requests(codec.OpPurge) < 200 {
 			time.Sleep(10 * time.Millisecond)

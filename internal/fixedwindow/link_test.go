@@ -274,7 +274,7 @@ func TestNoConnectionIsMadeAfterClose(t *testing.T) {
 			return c, err
 		}
 		o.Servers[0] = server
-		b := New(o)
+		b := open(o)
 		l := slotsOf(t, b, "k").link
 		failed := make(chan error)
 		go func() { // as a caller does that takes from a known window

@@ -68,7 +68,6 @@ func TestSlowSweepsRemoveWhatExpiresFirst(t *testing.T) {
 		srv := inMemory(t, mockserver.WithRealCollector())
 		setOrphans(t, srv, keys, scale, 9*time.Second, 30*time.Second/keys)
 		o := options(t, srv)
-		o.WithoutSweeper = false
 		o.MaxQueued = 1 << 16 // so that chunks are larger than batches
 		h := &hooked{Server: o.Servers[0]}
 		h.do = func(ctx context.Context, cl *conn.Call) (done, sent bool, err error) {
@@ -78,7 +77,9 @@ func TestSlowSweepsRemoveWhatExpiresFirst(t *testing.T) {
 			return h.Server.Do(ctx, cl)
 		}
 		o.Servers[0] = h
-		hits(t, start(t, o), 1, "a", fixed(time.Minute, 1))
+		b := New(o)
+		defer b.Close()
+		hits(t, b, 1, "a", fixed(time.Minute, 1))
 		time.Sleep(40 * time.Second)
 		require.Zero(t, srv.Expired())
 		require.Equal(t, 1, len(windowKeys(srv)), "that of the open window")
@@ -159,9 +160,8 @@ func setOrphans(t *testing.T, srv *mockserver.Server, keys int, scale, left, ste
 
 // sweeping returns a backend that sweeps a server, with one open window.
 func sweeping(t *testing.T, srv *mockserver.Server) *Backend {
-	o := options(t, srv)
-	o.WithoutSweeper = false
-	b := start(t, o)
+	b := New(options(t, srv))
+	t.Cleanup(b.Close)
 	hits(t, b, 1, "a", fixed(time.Minute, 1))
 	return b
 }

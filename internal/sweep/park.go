@@ -32,12 +32,9 @@ type evidence struct {
 }
 
 // AwaitDecision waits until the sweeper has decided whether to park the server, and reports whether it had
-// to. If no record is created before, none can expire. It waits for nothing if the Sweeper is nil, or if there was
-// a connection longer than maxDecide ago, or none yet.
+// to. If no record is created before, none can expire. It waits for nothing if there was a connection longer than
+// maxDecide ago, or none yet.
 func (s *Sweeper) AwaitDecision(ctx context.Context) (waited bool, err error) {
-	if s == nil {
-		return false, nil
-	}
 	select {
 	case <-s.o.Server.Connected():
 	default:
