@@ -27,7 +27,7 @@ func unitOf(b *slot.Bands) codec.Unit {
 func (r *records) add(cl *conn.Call, requests ...slot.Request) {
 	for _, q := range requests {
 		key := r.names[q.Slot]
-		switch q.Verb {
+		switch q.Op {
 		case slot.Query:
 			conn.Add(cl, codec.Query{Key: key})
 		case slot.Insert:
@@ -93,7 +93,7 @@ type effects struct {
 // effectsOf returns what the responses to the requests of an action say.
 func (r *records) effectsOf(a slot.Action, requests []slot.Request, responses []conn.Response) (o effects) {
 	for i, q := range requests {
-		switch ok := responses[i].OK; q.Verb {
+		switch ok := responses[i].OK; q.Op {
 		case slot.Insert:
 			o.inserted = ok
 		case slot.PatchTTL:

@@ -78,7 +78,7 @@ func (s *slots) readBoth(ctx context.Context, c *conn.Conn, first slot.ID) (l sl
 // read reads a slot, on a connection as ask does, and learns its window. It returns false if that is not open any more.
 func (s *slots) read(ctx context.Context, c *conn.Conn, x slot.ID) (k known, live bool, err error) {
 	cl := s.newCall()
-	s.records.add(cl, slot.Request{Verb: slot.Query, Slot: x})
+	s.records.add(cl, slot.Request{Op: slot.Query, Slot: x})
 	at, _, err := s.ask(ctx, c, cl)
 	if err != nil {
 		return k, false, err

@@ -48,23 +48,23 @@ func (b *Bands) by(a Action, sent time.Time) Action {
 	return a
 }
 
-// Verb is what a request does to a record.
-type Verb uint8
+// Op is what a request does to a record.
+type Op uint8
 
-// The verbs.
+// The operations.
 const (
-	Query      Verb = iota // QUERY
-	Insert                 // INSERT with a quota of Value and a TTL of Bands.Top
-	Decrease               // UPDATE QUOTA DECREASE: counts Value hits
-	Increase               // UPDATE QUOTA INCREASE: gives Value hits back
-	PatchQuota             // UPDATE QUOTA PATCH
-	PatchTTL               // UPDATE TTL PATCH
-	Purge                  // PURGE
+	Query      Op = iota // QUERY
+	Insert               // INSERT with a quota of Value and a TTL of Bands.Top
+	Decrease             // UPDATE QUOTA DECREASE: counts Value hits
+	Increase             // UPDATE QUOTA INCREASE: gives Value hits back
+	PatchQuota           // UPDATE QUOTA PATCH
+	PatchTTL             // UPDATE TTL PATCH
+	Purge                // PURGE
 )
 
 // Request is one request of a call.
 type Request struct {
-	Verb  Verb
+	Op    Op
 	Slot  ID
 	Value uint64
 }

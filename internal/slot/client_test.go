@@ -192,7 +192,7 @@ func (c *client) count(a *actor, on *conn, action Action, n uint64) (at attempt,
 		if op.Slot != action.Slot {
 			continue
 		}
-		switch op.Verb {
+		switch op.Op {
 		case Insert:
 			armed, add, seen = b.responses[i].ok, b.responses[i], b.responses[i]
 		case PatchTTL:
@@ -372,7 +372,7 @@ func (c *client) remove(a *actor, f *lookups, action Action) {
 	var added [2]bool
 	var claim [2]Observation
 	for i, op := range c.bands.Requests(nil, action, 0) {
-		if op.Verb == Query {
+		if op.Op == Query {
 			claim[op.Slot] = b.responses[i].record
 		} else {
 			added[op.Slot] = b.responses[i].ok || c.off[ruleClaimAdded]

@@ -147,31 +147,31 @@ func (s *server) execute(client string, action Action, op Request) response {
 	was := s.state(id)
 	rep := response{ok: s.usable(id)}
 	switch {
-	case op.Verb == Insert:
+	case op.Op == Insert:
 		rep.ok = !r.exists
 		if rep.ok {
 			s.lives++
 			*r = record{exists: true, quota: op.Value, expires: s.now + s.bands.duration(s.bands.Top), life: s.lives}
 		}
-	case !rep.ok || op.Verb == Query:
-	case op.Verb == Decrease:
+	case !rep.ok || op.Op == Query:
+	case op.Op == Decrease:
 		if rep.ok = r.quota >= op.Value; rep.ok {
 			r.quota -= op.Value
 		}
-	case op.Verb == Increase:
+	case op.Op == Increase:
 		r.quota = (r.quota + op.Value) & s.bands.Largest
-	case op.Verb == PatchQuota:
+	case op.Op == PatchQuota:
 		s.lives++
 		r.quota, r.life = op.Value, s.lives
-	case op.Verb == PatchTTL:
+	case op.Op == PatchTTL:
 		r.expires = s.now + s.bands.duration(op.Value)
 		r.counted = false
-	case op.Verb == Purge:
+	case op.Op == Purge:
 		*r = record{}
 	}
 	rep.record, rep.life = s.read(id), r.life
 	if s.tracing {
-		s.log("%s %v: %s %d of %v: %v, %s", client, action.Kind, [...]string{"QUERY", "INSERT", "ADD", "RETURN", "COUNT", "TTL", "PURGE"}[op.Verb],
+		s.log("%s %v: %s %d of %v: %v, %s", client, action.Kind, [...]string{"QUERY", "INSERT", "ADD", "RETURN", "COUNT", "TTL", "PURGE"}[op.Op],
 			op.Value, id, rep.ok, s.format(id))
 	}
 	s.check(id, was, action, op)
@@ -191,7 +191,7 @@ func (s *server) check(id ID, was State, action Action, op Request) {
 		s.fail("%v ends an open window", action.Kind)
 	case was != Live && is == Live:
 		s.begin(id)
-	case is == Live && op.Verb == PatchQuota:
+	case is == Live && op.Op == PatchQuota:
 		s.fail("%v changes the count of an open window", action.Kind)
 	case is == Live:
 		s.open.count = s.read(id).Count
