@@ -269,6 +269,7 @@ func vary(c *window.Claim, r *rand.Rand) {
 	c.Wants = nil
 	for range r.IntN(4) {
 		most := uint64(1 + r.IntN(8))
-		c.Wants = append(c.Wants, window.Want{N: 1 + uint64(r.IntN(int(most))), Max: most, Wait: r.IntN(2) == 0})
+		w := window.Want{N: 1 + uint64(r.IntN(int(most))), Max: most, Wait: r.IntN(2) == 0}
+		c.Wants = append(c.Wants, slices.Repeat([]window.Want{w}, 1+r.IntN(3))...)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 
@@ -92,11 +93,26 @@ func appendClaim(b []byte, c *window.Claim) []byte {
 		float64(c.HeldMax), number[c.Strict]} {
 		b = appendFloat(b, f)
 	}
-	for _, w := range c.Wants {
-		b = appendFloat(appendFloat(b, float64(w.N)), float64(w.Max))
-		b = appendFloat(b, number[w.Wait])
+	for run := range runs(c.Wants) {
+		w := &run[0]
+		b = appendFloat(appendFloat(b, float64(len(run))), float64(w.N))
+		b = appendFloat(appendFloat(b, float64(w.Max)), number[w.Wait])
 	}
 	return b
+}
+
+// runs returns the runs of equal wants, each of which the script decides in one step.
+func runs(wants []window.Want) iter.Seq[[]window.Want] {
+	return func(yield func([]window.Want) bool) {
+		for begin, end := 0, 0; end < len(wants); begin = end {
+			for end < len(wants) && wants[end] == wants[begin] {
+				end++
+			}
+			if !yield(wants[begin:end]) {
+				return
+			}
+		}
+	}
 }
 
 // number has what the script gets for a condition.
@@ -114,7 +130,10 @@ const (
 func readPlaces(response string, claims []window.Claim, places []window.Places) error {
 	numbers := 1
 	for i := range claims {
-		numbers += 5 + len(claims[i].Wants)
+		numbers += 5
+		for range runs(claims[i].Wants) {
+			numbers += 2
+		}
 	}
 	if len(response) != 8*numbers {
 		return fmt.Errorf("script returned %q", response)
@@ -131,13 +150,16 @@ func readPlaces(response string, claims []window.Claim, places []window.Places) 
 			Late: said == claimLate, Lost: said == claimLost, Forgotten: said == claimForgotten, DataSet: birth,
 			Used: uint64(next()), Waiting: uint64(next()), Next: micros(next()), Grace: micros(next()),
 		}
-		for w := range claims[i].Wants {
-			if token := next(); token > 0 {
-				if p.Tokens == nil {
-					p.Tokens = make([]uint64, len(claims[i].Wants))
-				}
-				p.Tokens[w] = uint64(token)
+		at := 0
+		for run := range runs(claims[i].Wants) {
+			granted, token := int(next()), uint64(next())
+			if granted > 0 && p.Tokens == nil {
+				p.Tokens = make([]uint64, len(claims[i].Wants))
 			}
+			for n := range min(granted, len(run)) {
+				p.Tokens[at+n] = token + uint64(n)
+			}
+			at += len(run)
 		}
 		if said == claimFailed {
 			p.Err = errAlone

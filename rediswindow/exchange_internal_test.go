@@ -94,18 +94,18 @@ func TestPlacesDoNotHoldUpTakes(t *testing.T) {
 func TestAResponseThatIsNoAnswerToClaimsIsAnError(t *testing.T) {
 	want := window.Want{N: 1, Max: 5, Wait: true}
 	claims := []window.Claim{
-		{Process: "p", Seq: 1, Lease: time.Second, Wants: []window.Want{want, want, {N: 2, Max: 5}}},
+		{Process: "p", Seq: 1, Lease: time.Second, Wants: []window.Want{want, {N: 2, Max: 5}, {N: 2, Max: 5}, want}},
 		{Process: "p", Seq: 2, Lease: time.Second},
 		{},
 	}
 	var response []byte
-	for _, f := range []float64{1e6, 0, 4, 2, 5e5, 0, 9, 0, 0, claimLate, 7, 0, 0, 0, 0, 8, 1, 0, 0} {
+	for _, f := range []float64{1e6, 0, 4, 2, 5e5, 0, 1, 9, 2, 10, 0, 0, claimLate, 7, 0, 0, 0, 0, 8, 1, 0, 0} {
 		response = appendFloat(response, f)
 	}
 	places := make([]window.Places, 3)
 	require.NoError(t, readPlaces(string(response), claims, places))
 	require.Equal(t, []window.Places{
-		{Tokens: []uint64{9, 0, 0}, DataSet: 1e6, Used: 4, Waiting: 2, Next: time.Second / 2},
+		{Tokens: []uint64{9, 10, 11, 0}, DataSet: 1e6, Used: 4, Waiting: 2, Next: time.Second / 2},
 		{Late: true, DataSet: 1e6, Used: 7},
 		{DataSet: 1e6, Used: 8, Waiting: 1},
 	}, places)

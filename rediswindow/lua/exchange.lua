@@ -1,10 +1,11 @@
 -- Makes claims on places in flight. The same state machine, in the same order, is internal/ledger/claim.go. There, the
--- line is part of entries, known and last are held and seq of before, and ahead is head, unless that is the process.
+-- line is part of entries, known and last are held and seq of before, ahead is head, unless that is the process, and
+-- wants are decided one by one.
 --
 -- KEYS are the birth, and the hash of each claim. ARGV are the time, or nothing for that of the server; the prefix of
 -- channels, and the channel of the caller; and for each claim: the process, and as doubles the sequence number,
--- lease in microseconds, what it holds, under which Max, 1 if it is strict, and then of each want N, Max, and 1 if it
--- waits. The process is empty if it only asks. Times are in microseconds since 1970.
+-- lease in microseconds, what it holds, under which Max, 1 if it is strict, and then of each run of equal wants how many
+-- there are, N, Max, and 1 if they wait. The process is empty if it only asks. Times are in microseconds since 1970.
 --
 -- Fields of a hash, in binary form:
 --   s            the state: sum of places held, largest Max under which they are, token of the last grant, when the
@@ -13,9 +14,10 @@
 --   q            the line, as MessagePack: process, channel, N, Max, wants, end, woken of each process
 --
 -- Replies with doubles: when the data set was created or 0, and for each claim: what is said of it, the sum, how many
--- wants wait, in what time the first entry ends, or 0, for how long nothing is granted, and of each want the token, or 0
--- if it is not granted. It says 0, 1 if the claim is late, 2 if its places are lost, 3 if it has failed, or 4 if the store
--- did not know all of its places. Claims of which it says 1 or 3 are not made, and neither are those that only ask.
+-- wants wait, in what time the first entry ends, or 0, for how long nothing is granted, and of each run how many are
+-- granted, the first ones, and the token of the first. It says 0, 1 if the claim is late, 2 if its places are lost, 3 if it
+-- has failed, or 4 if the store did not know all of its places. Claims of which it says 1 or 3 are not made, and neither
+-- are those that only ask.
 local call, match, expand, min, max = redis.call, string.match, unpack, math.min, math.max
 local unpack, pack = struct.unpack, struct.pack
 local huge, state = 9007199254740991, '<dddddd'
@@ -97,7 +99,7 @@ end
 
 -- Makes a claim.
 local function make()
-  local seq, lease, held, most, strict, next_want = unpack('<ddddd', claim)
+  local seq, lease, held, most, strict, next_run = unpack('<ddddd', claim)
   local v = call('HMGET', key, 's', field)
   local sum, limit, token, first, expires, waits = 0, 0, 0, huge, 0, 0
   if v[1] then sum, limit, token, first, expires, waits = unpack(state, v[1]) end
@@ -115,7 +117,7 @@ local function make()
 
   -- Claims that only give back need no birth, and those that hold nothing take it as it is unless they are strict: to ask
   -- for the identity of the server takes long.
-  if not verified and (held > 0 or next_want < #claim and (strict == 1 or not record)) then verify() end
+  if not verified and (held > 0 or next_run < #claim and (strict == 1 or not record)) then verify() end
 
   -- Register what the process holds.
   local said = 0
@@ -135,22 +137,23 @@ local function make()
   -- Decide the wants.
   local ahead = line[1] and 'p' .. line[1][PROCESS] ~= field and line[1]
   local granted, wants, firstN, firstMax, grace = false, 0, nil, nil, strict == 1 and max(birth + lease - now, 0) or 0
-  local tokens = {}
-  while next_want < #claim do
-    local n, under, wait, grant = 0, 0, 0, 0
-    n, under, wait, next_want = unpack('<ddd', claim, next_want)
+  local grants = ''
+  while next_run < #claim do
+    local equal, n, under, wait, fit = 0, 0, 0, 0, 0
+    equal, n, under, wait, next_run = unpack('<dddd', claim, next_run)
     local reserved = ahead and ahead[MAX] >= under and ahead[N] or 0
-    if grace == 0 and wants == 0 and sum + n + reserved <= under then
+    if grace == 0 and wants == 0 then fit = min(equal, max(math.floor((under - sum - reserved) / n), 0)) end
+    if fit > 0 then
       granted = true
-      sum, held = sum + n, held + n
+      sum, held = sum + fit * n, held + fit * n
       limit = max(limit, under)
-      token = max(token, now - 1) + 1
-      grant = token
-    elseif wait == 1 then
-      if wants == 0 then firstN, firstMax = n, under end
-      wants = wants + 1
+      token = max(token, now - 1) + fit
     end
-    tokens[#tokens + 1] = pack('<d', grant)
+    if fit < equal and wait == 1 then
+      if wants == 0 then firstN, firstMax = n, under end
+      wants = wants + equal - fit
+    end
+    grants = grants .. pack('<dd', fit, token - fit + 1)
   end
 
   -- Keep the process in line as long as wants of it wait. It goes to the end if something was granted, and to another
@@ -194,7 +197,7 @@ local function make()
     call('HDEL', key, 'q')
   end
   if live then call('PEXPIRE', key, string.format('%.0f', 2 * lease / 1000 + extra)) end
-  return pack('<ddddd', said, sum, waiting(line), sum > 0 and first - now or 0, grace) .. table.concat(tokens)
+  return pack('<ddddd', said, sum, waiting(line), sum > 0 and first - now or 0, grace) .. grants
 end
 
 local reply = {''}
@@ -209,8 +212,8 @@ for i = 2, #KEYS do
     made, answer = pcall(run)
     if not made then answer = pack('<d', 3) end
   end
-  local wants = max(#claim - 40, 0) / 24
-  reply[i] = answer .. string.rep('\0', 40 + 8 * wants - #answer)
+  local runs = max(#claim - 40, 0) / 32
+  reply[i] = answer .. string.rep('\0', 40 + 16 * runs - #answer)
 end
 reply[1] = pack('<d', birth)
 return table.concat(reply)
